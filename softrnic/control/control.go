@@ -1,0 +1,173 @@
+// Package control is the local control API of the daemons: HTTP and JSON on a unix socket. A handler is a
+// function from a request body to a reply; an error becomes {"error": …} with a status, and is an error again
+// at the client.
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// maxBody bounds a request body in bytes.
+const maxBody = 1 << 20
+
+// ErrNotRunning says that nobody serves the socket.
+var ErrNotRunning = errors.New("not running")
+
+// Error is what the daemon answered instead of a result.
+type Error struct {
+	Status  int    `json:"-"`
+	Message string `json:"error"`
+}
+
+// Error is the daemon's text.
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an Error with a status for a handler to return.
+func Errorf(status int, format string, args ...any) error {
+	return &Error{Status: status, Message: fmt.Sprintf(format, args...)}
+}
+
+// Mux routes "METHOD /path" patterns as http.ServeMux does.
+type Mux struct{ http.ServeMux }
+
+// Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the body (strictly; an empty
+// body leaves its zero value), the result is sent as JSON.
+func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) (Out, error)) {
+	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&in); err != nil && !errors.Is(err, io.EOF) {
+			writeError(w, Errorf(http.StatusBadRequest, "request body: %v", err))
+			return
+		}
+		out, err := f(r, in)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // the client has gone: nobody is left to be told
+	})
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = &Error{Status: http.StatusInternalServerError, Message: err.Error()}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	_ = json.NewEncoder(w).Encode(e) // as above
+}
+
+// Server serves a Mux on a unix socket.
+type Server struct {
+	srv  *http.Server
+	done chan struct{}
+}
+
+// Serve listens on path (replacing a dead socket file, mode 0600) and serves in a goroutine until Close.
+func Serve(path string, m *Mux) (*Server, error) {
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close() // only a probe
+		return nil, fmt.Errorf("control socket %s: another process serves it", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
+	}
+	s := &Server{srv: &http.Server{Handler: m, ReadHeaderTimeout: 5 * time.Second}, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		_ = s.srv.Serve(l) // always ErrServerClosed after Close
+	}()
+	return s, nil
+}
+
+// Close ends the server and its connections, and waits for the accept loop. Streams see their request
+// context cancelled.
+func (s *Server) Close() error {
+	err := s.srv.Close()
+	<-s.done
+	return err
+}
+
+// Client calls a daemon.
+type Client struct {
+	path string
+	http http.Client
+}
+
+// NewClient returns a client for the socket at path. It connects on each call.
+func NewClient(path string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}
+	return &Client{path: path, http: http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Call sends in as JSON (nil: no body) and decodes the answer into out (nil: drop it).
+func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	body, err := c.Stream(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if out == nil {
+		_, err = io.Copy(io.Discard, body)
+		return err
+	}
+	return json.NewDecoder(body).Decode(out)
+}
+
+// Stream is Call for an answer of unknown length; the caller closes it. Cancelling ctx ends it.
+func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.ReadCloser, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://rdmalab"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			return nil, fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
+		}
+		return nil, err
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		e := &Error{Status: resp.StatusCode}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxBody)) // what can be read is shown
+		if json.Unmarshal(text, e) != nil || e.Message == "" {
+			e.Message = resp.Status + " " + strings.TrimSpace(string(text))
+		}
+		return nil, e
+	}
+	return resp.Body, nil
+}

@@ -1,0 +1,62 @@
+// Package metrics holds the counters of NICs, switches and stores as typed fields with the names that operators
+// know from `rdma statistic`, and turns them into snapshots and Prometheus text. It reads no clock and takes no
+// lock: the owner of a counter increments it, and hands out copies.
+package metrics
+
+// NIC counts what one NIC did. The names in the tags are those of rdma_rxe and mlx5 where a counter of that
+// meaning exists. Units are packets or events unless the name says otherwise.
+type NIC struct {
+	SentPkts  uint64 `name:"sent_pkts" help:"RoCEv2 packets sent"`
+	RcvdPkts  uint64 `name:"rcvd_pkts" help:"RoCEv2 packets received and accepted"`
+	SentBytes uint64 `name:"sent_bytes" help:"bytes of RoCEv2 frames sent"`
+	RcvdBytes uint64 `name:"rcvd_bytes" help:"bytes of RoCEv2 frames received"`
+
+	// Requester.
+	RdmaSends           uint64 `name:"rdma_sends" help:"send work requests of any kind completed or failed"`
+	RetransPkts         uint64 `name:"roce_retrans_pkts" help:"request packets sent again"`
+	LocalAckTimeoutErr  uint64 `name:"local_ack_timeout_err" help:"expirations of the local ACK timer"`
+	PacketSeqErr        uint64 `name:"packet_seq_err" help:"NAKs for a PSN sequence error received"`
+	ImpliedNakSeqErr    uint64 `name:"implied_nak_seq_err" help:"losses inferred from a response beyond the expected one"`
+	RcvdRnrErr          uint64 `name:"rcvd_rnr_err" help:"RNR NAKs received"`
+	RetryExceededErr    uint64 `name:"retry_exceeded_err" help:"requests failed because the retry counter ran out"`
+	RetryRnrExceededErr uint64 `name:"retry_rnr_exceeded_err" help:"requests failed because the RNR retry counter ran out"`
+	DuplicateAck        uint64 `name:"duplicate_ack" help:"duplicate, stale or ghost acknowledgements ignored"`
+	ReadTailRetry       uint64 `name:"read_tail_retry" help:"READs asked again for their missing tail only"`
+	RemoteAccessErr     uint64 `name:"req_remote_access_errors" help:"NAKs for a remote access error received"`
+	RemoteInvalidErr    uint64 `name:"req_remote_invalid_request" help:"NAKs for an invalid request received"`
+	RemoteOpErr         uint64 `name:"req_remote_op_errors" help:"NAKs for a remote operational error received"`
+	BadResponse         uint64 `name:"bad_response" help:"responses with an unexpected opcode or length"`
+	CqeFlushErr         uint64 `name:"req_cqe_flush_error" help:"work requests completed with a flush error"`
+	CqeErr              uint64 `name:"req_cqe_error" help:"work requests completed with an error that is no flush"`
+
+	// Responder.
+	RdmaRecvs        uint64 `name:"rdma_recvs" help:"receives completed"`
+	RxWriteRequests  uint64 `name:"rx_write_requests" help:"WRITE messages executed"`
+	RxReadRequests   uint64 `name:"rx_read_requests" help:"READ requests executed, duplicates not counted"`
+	RxAtomicRequests uint64 `name:"rx_atomic_requests" help:"atomics executed, duplicates not counted"`
+	DuplicateRequest uint64 `name:"duplicate_request" help:"requests with a PSN already executed"`
+	OutOfSequence    uint64 `name:"out_of_seq_request" help:"requests with a PSN beyond the expected one"`
+	SendSeqNak       uint64 `name:"send_seq_nak" help:"NAKs for a PSN sequence error sent"`
+	SendRnrErr       uint64 `name:"send_rnr_err" help:"RNR NAKs sent"`
+	OutOfBuffer      uint64 `name:"out_of_buffer" help:"requests that found no receive posted"`
+	RespAccessErr    uint64 `name:"resp_remote_access_errors" help:"requests refused for rkey, bounds or access"`
+	RespInvalidErr   uint64 `name:"resp_invalid_request" help:"requests refused as invalid (opcode sequence, length, alignment)"`
+	RespOpErr        uint64 `name:"resp_op_errors" help:"requests refused for a local operational error"`
+	AckCoalesced     uint64 `name:"ack_coalesced" help:"requests acknowledged by a later ACK"`
+	ReplayedAtomics  uint64 `name:"replayed_atomics" help:"duplicate atomics answered from the stored result"`
+	ReplayedReads    uint64 `name:"replayed_reads" help:"duplicate READs executed again"`
+
+	// Packets dropped before they reached a queue pair.
+	RxIcrcErr     uint64 `name:"rx_icrc_encapsulated" help:"packets dropped because the ICRC was wrong"`
+	RxMalformed   uint64 `name:"rx_malformed" help:"frames to UDP 4791 that do not parse"`
+	RxUnknownQP   uint64 `name:"rx_unknown_qp" help:"packets to a queue pair that is not there or not ready"`
+	RxWrongPeer   uint64 `name:"rx_wrong_peer" help:"packets whose source is not the queue pair's peer"`
+	RxNotMine     uint64 `name:"rx_not_mine" help:"frames to another address"`
+	RxUnsupported uint64 `name:"rx_unsupported" help:"well-formed packets of an opcode or transport this NIC does not serve"`
+	RxPkeyErr     uint64 `name:"rx_pkey_mismatch" help:"packets dropped for their P_Key"`
+	RxCnp         uint64 `name:"rp_cnp_handled" help:"congestion notification packets received"`
+	TornCopies    uint64 `name:"torn_copies" help:"memory copies torn at 64 bytes by the fault plan"`
+	CqOverrun     uint64 `name:"cq_overrun" help:"completions lost because a CQ was full"`
+	AsyncEvents   uint64 `name:"async_events" help:"asynchronous events raised"`
+	LinkDowned    uint64 `name:"link_downed" help:"times the port lost its carrier"`
+}

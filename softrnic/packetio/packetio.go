@@ -1,0 +1,96 @@
+// Package packetio says how frames move between a machine and its links: the Port that an edge implements and
+// the Batch that both sides fill. It holds no implementation; packetio/memory and packetio/afpacket do.
+//
+// Ownership: a Batch is owned by whoever resets it. Frames that Recv put into a Batch stay valid until the next
+// Recv on the same Port or Reset of the Batch, whichever comes first. Send has copied or handed over every
+// byte when it returns. A Port is used by one goroutine at a time, except Wake and Close.
+package packetio
+
+import "time"
+
+// Frame is one Ethernet frame, or several equal packets that travel as one (segmentation offload).
+type Frame struct {
+	// Data is the frame from the destination MAC on, without FCS.
+	Data []byte
+	// SegSize is the number of UDP payload bytes of each packet in the frame; 0 means a single packet.
+	SegSize int
+	// CsumPartial says that the UDP or TCP checksum was left for hardware to finish. It must be carried
+	// through to the egress port, or a kernel socket behind it drops the frame.
+	CsumPartial bool
+	// CsumStart and CsumOffset locate that checksum when CsumPartial is set (bytes from the frame's start).
+	CsumStart, CsumOffset uint16
+	// Port is the ingress port for a received frame and the egress port for one to be sent; 0 for a machine
+	// with a single port.
+	Port int
+}
+
+// Batch is a list of frames and the memory behind those that a machine builds. Reset keeps capacity, so a
+// steady state allocates nothing.
+type Batch struct {
+	Frames []Frame
+	arena  []byte
+}
+
+// arenaChunk is the size of a new arena: it holds 16 frames of the largest path MTU.
+const arenaChunk = 72 << 10
+
+// Reset empties b. Slices handed out by Alloc before are invalid from here on.
+func (b *Batch) Reset() {
+	clear(b.Frames)
+	b.Frames = b.Frames[:0]
+	b.arena = b.arena[:0]
+}
+
+// Alloc returns an empty slice with room for n bytes, valid until Reset.
+func (b *Batch) Alloc(n int) []byte {
+	if cap(b.arena)-len(b.arena) < n {
+		// Frames already built keep the old chunk alive; the new one is reused from the next Reset on.
+		b.arena = make([]byte, 0, max(arenaChunk, 2*cap(b.arena), n))
+	}
+	off := len(b.arena)
+	b.arena = b.arena[:off+n]
+	return b.arena[off : off : off+n]
+}
+
+// Add appends a single-packet frame. The bytes are referenced, not copied.
+func (b *Batch) Add(port int, data []byte) {
+	b.Frames = append(b.Frames, Frame{Data: data, Port: port})
+}
+
+// Copy appends a copy of f whose bytes belong to b.
+func (b *Batch) Copy(f Frame) {
+	f.Data = append(b.Alloc(len(f.Data)), f.Data...)
+	b.Frames = append(b.Frames, f)
+}
+
+// Port is one end of a link.
+type Port interface {
+	// Recv resets b, then appends frames that have arrived, without waiting, at most the port's batch size.
+	// The count is 0 when nothing is there. An error means that the port is unusable from now on.
+	Recv(b *Batch) (int, error)
+	// Send transmits the frames of b in order and returns how many left. Frames that the link refuses
+	// (no buffer, too long) are dropped and counted by the port, as a full transmit ring drops them;
+	// err is for a port that is unusable from now on.
+	Send(b *Batch) (int, error)
+	// Close releases the port and ends every Wait on it. Closing twice is harmless.
+	Close() error
+}
+
+// Waiter blocks its caller until one of its ports has frames. It spins for a while first if so configured.
+type Waiter interface {
+	// Wait returns when a port is readable, Wake was called since the last Wait returned, or d has passed;
+	// d < 0 waits for ever, 0 polls.
+	Wait(d time.Duration) error
+	// Wake ends the current or the next Wait. It may be called from any goroutine.
+	Wake()
+	// Close releases what the waiter holds, not its ports.
+	Close() error
+}
+
+// Stats counts what a port did, in packets (a super-frame counts each of its packets) and bytes.
+type Stats struct {
+	RxPackets, RxBytes uint64
+	TxPackets, TxBytes uint64
+	// RxDropped counts frames that arrived and found no buffer; TxDropped those that the link refused.
+	RxDropped, TxDropped uint64
+}

@@ -1,0 +1,37 @@
+package verbs
+
+import "errors"
+
+// Sentinels that an OpError wraps.
+var (
+	ErrInvalid      = errors.New("invalid argument")
+	ErrState        = errors.New("not allowed in this state")
+	ErrNoSpace      = errors.New("queue is full")
+	ErrBusy         = errors.New("object is in use")
+	ErrLimit        = errors.New("device limit reached")
+	ErrAccess       = errors.New("memory is not registered for this")
+	ErrTimeout      = errors.New("timed out")
+	ErrClosed       = errors.New("closed")
+	ErrNotSupported = errors.New("not supported")
+	ErrUnreachable  = errors.New("peer address cannot be resolved")
+)
+
+// OpError is a mistake of the caller: the operation, what was wrong with it, and the sentinel it wraps.
+type OpError struct {
+	Op     string // e.g. "post send"
+	Detail string // what to look at, with values
+	Index  int    // of the refused work request
+	Err    error
+}
+
+// Error names operation, cause and detail.
+func (e *OpError) Error() string {
+	s := e.Op + ": " + e.Err.Error()
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+// Unwrap returns the sentinel.
+func (e *OpError) Unwrap() error { return e.Err }

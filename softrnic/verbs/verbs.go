@@ -1,0 +1,247 @@
+// Package verbs is the API that applications see, in the words of ibverbs: Context, PD, MR, CQ, QP, work
+// requests, work completions, and one attribute struct for each queue pair transition. It holds no behaviour.
+//
+// Applications are plain blocking code over these interfaces. They wait for completions and for nothing else,
+// and take what they need of time, randomness and concurrency from the Runtime of their Context; so the same
+// code runs on a rack in real time and in the simulator in virtual time.
+//
+// Memory: a buffer given to a work request belongs to the NIC from the post until its completion was polled.
+// Memory that peers may touch is read and written locally only through the methods of its MR.
+package verbs
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Context is an open device.
+type Context interface {
+	// Runtime gives time, waiting and concurrency to the application.
+	Runtime() Runtime
+	// Device describes the limits and addresses of the NIC.
+	Device() DeviceAttr
+	AllocPD() (PD, error)
+	// CreateCQ makes a completion queue of at least depth entries.
+	CreateCQ(depth int) (CQ, error)
+	// NextAsyncEvent waits for an asynchronous event; ErrTimeout when the deadline passes first.
+	NextAsyncEvent(deadline clock.Time) (AsyncEvent, error)
+	// Close destroys what was made through this Context.
+	Close() error
+}
+
+// Runtime is what an application has instead of package time and the go statement.
+type Runtime interface {
+	Now() clock.Time
+	Sleep(d time.Duration)
+	// Go starts another thread of the application. Wait returns when all of them have returned.
+	Go(name string, f func())
+	Wait()
+	// Rand is for this application alone and seeded by the run.
+	Rand() *rand.Rand
+}
+
+// DeviceAttr describes a NIC.
+type DeviceAttr struct {
+	Name string
+	GIDs []GID
+	// MAC and MTU (of the link, bytes) of the port.
+	MAC         wire.MAC
+	LinkMTU     int
+	MaxQP       int
+	MaxQPWR     int
+	MaxSGE      int
+	MaxInline   int // bytes
+	MaxCQE      int
+	MaxRdAtomic int // READs and atomics outstanding, as initiator and as responder
+	MaxMsgSize  uint32
+}
+
+// GID is a port's address: an IPv6 address, or an IPv4-mapped one.
+type GID [16]byte
+
+// GIDOf returns the GID of an IP address.
+func GIDOf(a netip.Addr) GID { return GID(a.As16()) }
+
+// Addr returns the address, IPv4 when it is mapped.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// String prints the address.
+func (g GID) String() string { return g.Addr().String() }
+
+// Access is a set of access rights of a memory region.
+type Access uint8
+
+// Access rights. Local read is always granted. Remote write and remote atomic need local write.
+const (
+	LocalWrite Access = 1 << iota
+	RemoteWrite
+	RemoteRead
+	RemoteAtomic
+)
+
+// PD is a protection domain: its regions and queue pairs work only with each other.
+type PD interface {
+	// RegMR registers memory. buf nil allocates length bytes.
+	RegMR(buf []byte, length int, access Access) (MR, error)
+	CreateQP(QPInit) (QP, error)
+	// Dealloc fails with ErrBusy while regions or queue pairs are left.
+	Dealloc() error
+}
+
+// MR is a registered memory region.
+type MR interface {
+	// Addr is the first virtual address, for SGEs and for peers.
+	Addr() uint64
+	Len() int
+	LKey() uint32
+	RKey() uint32
+	// ReadAt and WriteAt copy out of and into the region at an offset, ordered with the NIC's own accesses.
+	ReadAt(p []byte, off int) error
+	WriteAt(p []byte, off int) error
+	// Load64 and Store64 access an aligned word in host order, atomically with remote atomics.
+	Load64(off int) (uint64, error)
+	Store64(off int, v uint64) error
+	// SGE names n bytes from off on.
+	SGE(off, n int) SGE
+	Dereg() error
+}
+
+// SGE is a piece of local memory.
+type SGE struct {
+	Addr   uint64
+	Length uint32
+	LKey   uint32
+}
+
+// CQ is a completion queue.
+type CQ interface {
+	// Poll moves up to len(wc) completions, oldest first, and returns how many. It never waits.
+	Poll(wc []WC) (int, error)
+	// Arm asks for an event at the next completion (the next solicited or failed one, if solicited).
+	Arm(solicited bool) error
+	// WaitEvent waits for the event asked for; ErrTimeout when the deadline passes first.
+	WaitEvent(deadline clock.Time) error
+	// Wait returns as soon as Poll would return something, ErrTimeout when the deadline passes first.
+	Wait(deadline clock.Time) error
+	Destroy() error
+}
+
+// QPType is the transport service.
+type QPType uint8
+
+// Transport services.
+const (
+	RC QPType = iota
+	UC
+	UD
+)
+
+// QPInit are the creation attributes.
+type QPInit struct {
+	Type           QPType
+	SendCQ, RecvCQ CQ
+	MaxSendWR      int // 0: 128
+	MaxRecvWR      int // 0: 128
+	MaxSGE         int // 0: 4
+	MaxInline      int // bytes; 0: 256
+	// SignalAll makes every send work request signalled.
+	SignalAll bool
+}
+
+// QPState is the state of a queue pair (IBTA vol. 1, 10.3.1).
+type QPState uint8
+
+// Queue pair states.
+const (
+	StateReset QPState = iota
+	StateInit
+	StateRTR
+	StateRTS
+	StateSQD
+	StateSQE
+	StateError
+)
+
+// MTU is a path MTU in bytes: 256, 512, 1024, 2048 or 4096.
+type MTU uint16
+
+// Path MTUs.
+const (
+	MTU256  MTU = 256
+	MTU512  MTU = 512
+	MTU1024 MTU = 1024
+	MTU2048 MTU = 2048
+	MTU4096 MTU = 4096
+)
+
+// ToInit are the attributes of RESET to INIT.
+type ToInit struct {
+	// Access is what this queue pair lets its peer do: RemoteWrite, RemoteRead, RemoteAtomic.
+	Access Access
+	PKey   uint16 // 0: 0xffff
+}
+
+// ToRTR are the attributes of INIT to RTR.
+type ToRTR struct {
+	DestQPN   wire.QPN
+	DestGID   GID
+	SourceGID int      // index into DeviceAttr.GIDs; the family must be DestGID's
+	RecvPSN   wire.PSN // first PSN expected
+	PathMTU   MTU
+	// MaxDestRdAtomic is how many READs and atomics the peer may have outstanding here (responder resources).
+	MaxDestRdAtomic int // 0: 16
+	MinRNRTimer     uint8
+	TrafficClass    uint8
+	HopLimit        uint8 // 0: 64
+}
+
+// ToRTS are the attributes of RTR to RTS.
+type ToRTS struct {
+	SendPSN wire.PSN
+	// Timeout is the local ACK timeout code: 4.096 µs · 2^Timeout; 0 waits for ever.
+	Timeout uint8
+	// RetryCount is how often a request is sent again for a timeout or sequence NAK, 0 to 7.
+	RetryCount uint8
+	// RNRRetry is how often for an RNR NAK, 0 to 6; 7 is for ever.
+	RNRRetry uint8
+	// MaxRdAtomic is how many READs and atomics may be outstanding as initiator.
+	MaxRdAtomic int // 0: 16
+}
+
+// QPAttr is what Query returns.
+type QPAttr struct {
+	QPN     wire.QPN
+	Type    QPType
+	State   QPState
+	Init    ToInit
+	RTR     ToRTR
+	RTS     ToRTS
+	SendPSN wire.PSN // next to be sent
+	RecvPSN wire.PSN // next expected
+	// SendQueued and RecvQueued are the work requests not yet completed.
+	SendQueued, RecvQueued int
+}
+
+// QP is a queue pair.
+type QP interface {
+	QPN() wire.QPN
+	Query() (QPAttr, error)
+	ToInit(ToInit) error
+	ToRTR(ToRTR) error
+	ToRTS(ToRTS) error
+	// ToSQD lets the send queue drain; ResumeRTS goes back from SQD (or SQE) to RTS.
+	ToSQD() error
+	ResumeRTS() error
+	// ToError flushes all outstanding work requests; ToReset forgets them without completions.
+	ToError() error
+	ToReset() error
+	// PostSend queues work requests in order. On error the index says which one was refused; those before it
+	// are queued.
+	PostSend(wr ...SendWR) error
+	PostRecv(wr ...RecvWR) error
+	Destroy() error
+}

@@ -1,0 +1,170 @@
+package verbs
+
+import "github.com/rdmalab/rdmalab/softrnic/wire"
+
+// WROpcode is what a send work request asks for.
+type WROpcode uint8
+
+// Operations of the send queue.
+const (
+	OpSend WROpcode = iota
+	OpSendImm
+	OpSendInv
+	OpWrite
+	OpWriteImm
+	OpRead
+	OpCmpSwap
+	OpFetchAdd
+	OpLocalInv
+)
+
+// SendFlags modify a send work request.
+type SendFlags uint8
+
+// Flags of a send work request.
+const (
+	// Signalled asks for a completion (always given on error).
+	Signalled SendFlags = 1 << iota
+	// Solicited sets the solicited event bit at the receiver.
+	Solicited
+	// Fence waits for all earlier READs and atomics of this queue pair to complete.
+	Fence
+	// Inline copies the data at the post: the buffer is free again at once, and Data is sent instead of SGL.
+	Inline
+)
+
+// SendWR is a send work request.
+type SendWR struct {
+	ID    uint64
+	Op    WROpcode
+	Flags SendFlags
+	// SGL is the local memory: source of SEND and WRITE, target of READ and atomics (8 bytes).
+	// The slice is copied by the post, the memory is not.
+	SGL []SGE
+	// Data is the payload when Flags has Inline.
+	Data []byte
+	// Imm is the immediate data.
+	Imm uint32
+	// InvRKey is the remote key that OpSendInv invalidates at the peer, or the local key of OpLocalInv.
+	InvRKey uint32
+	// RemoteAddr and RKey name the peer's memory for WRITE, READ and atomics.
+	RemoteAddr uint64
+	RKey       uint32
+	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap value.
+	CompareAdd, Swap uint64
+}
+
+// RecvWR is a receive work request.
+type RecvWR struct {
+	ID  uint64
+	SGL []SGE
+}
+
+// WCOpcode is what completed.
+type WCOpcode uint8
+
+// Operations of completions.
+const (
+	WCSend WCOpcode = iota
+	WCWrite
+	WCRead
+	WCCmpSwap
+	WCFetchAdd
+	WCLocalInv
+	WCRecv
+	WCRecvWriteImm
+)
+
+// WCFlags say which optional fields of a completion are set.
+type WCFlags uint8
+
+// Flags of a completion.
+const (
+	WithImm WCFlags = 1 << iota
+	WithInv
+)
+
+// WC is a work completion. If Status is not Success only ID, Status, QPN and VendorErr mean anything.
+type WC struct {
+	ID     uint64
+	Status Status
+	Opcode WCOpcode
+	Flags  WCFlags
+	// ByteLen is the number of bytes received or read.
+	ByteLen   uint32
+	Imm       uint32
+	InvRKey   uint32
+	QPN       wire.QPN
+	SrcQPN    wire.QPN
+	Solicited bool
+	VendorErr uint32
+}
+
+// Status is a completion status; the values and names are those of ibv_wc_status.
+type Status uint8
+
+// Completion statuses.
+const (
+	Success Status = iota
+	LocLenErr
+	LocQPOpErr
+	LocEECOpErr
+	LocProtErr
+	WRFlushErr
+	MWBindErr
+	BadRespErr
+	LocAccessErr
+	RemInvReqErr
+	RemAccessErr
+	RemOpErr
+	RetryExcErr
+	RNRRetryExcErr
+	LocRDDViolErr
+	RemInvRDReqErr
+	RemAbortErr
+	InvEECNErr
+	InvEECStateErr
+	FatalErr
+	RespTimeoutErr
+	GeneralErr
+)
+
+var statusNames = [...]string{
+	"success", "local length error", "local QP operation error", "local EE context operation error",
+	"local protection error", "Work Request Flushed Error", "memory window bind error", "bad response error",
+	"local access error", "remote invalid request error", "remote access error", "remote operation error",
+	"transport retry counter exceeded", "RNR retry counter exceeded", "local RDD violation error",
+	"remote invalid RD request", "aborted error", "invalid EE context number", "invalid EE context state",
+	"fatal error", "response timeout error", "general error",
+}
+
+// String is the text that ibv_wc_status_str gives.
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return "unknown"
+}
+
+// AsyncKind is the kind of an asynchronous event.
+type AsyncKind uint8
+
+// Asynchronous events.
+const (
+	EventQPFatal AsyncKind = iota
+	EventQPReqErr
+	EventQPAccessErr
+	EventCommEst
+	EventSQDrained
+	EventCQErr
+	EventPortActive
+	EventPortErr
+	EventDeviceFatal
+)
+
+// AsyncEvent is an event that belongs to no work request.
+type AsyncEvent struct {
+	Kind AsyncKind
+	QPN  wire.QPN // of queue pair events
+	CQ   uint32   // of completion queue events
+}
