@@ -1,0 +1,119 @@
+# rdmalab. `make help` lists what there is; every target is what CI runs, too.
+
+SHELL := /bin/sh
+GO    ?= go
+BIN   := $(CURDIR)/.bin
+
+GOLANGCI_VERSION  := v2.15.0
+GOFUMPT_VERSION   := v0.12.0
+BENCHSTAT_VERSION := v0.0.0-20260908200009-22c9c6c9d4da
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# The race detector needs a C compiler; without one the tests still run, and say so.
+RACE := $(shell command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 && echo -race)
+
+RACK      ?= default
+RACKFILE  ?=
+SEEDS     ?= 1000
+FUZZTIME  ?= 30s
+BENCH     ?= .
+COUNT     ?= 10
+PKG       ?= ./...
+# SKIPS is how many tests and specs may be skipped; -1: any number.
+SKIPS     ?= -1
+
+UNIT := $$($(GO) list ./... | grep -v '/e2e/')
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  variables: RACK=$(RACK) RACKFILE=$(RACKFILE) SEEDS=$(SEEDS) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) COUNT=$(COUNT) PKG=$(PKG)"
+
+.PHONY: build
+build: ## build bin/rdmalab, one static binary
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/rdmalab ./topo/cmd/rdmalab
+
+.PHONY: up
+up: build ## bring the default rack up and verify every compute-to-memory path (root)
+	@bin/rdmalab --rack $(RACK) up $(if $(RACKFILE),-f $(RACKFILE))
+
+.PHONY: down
+down: build ## take the rack away, whatever state it is in (root)
+	@bin/rdmalab --rack $(RACK) down
+
+.PHONY: test
+test: build ## unit, simulation and e2e tests: whatever this machine can run
+	@[ -n "$(RACE)" ] || echo "no C compiler: the race detector is off"
+	@[ "$$(id -u)" = 0 ] || echo "not root: the tests that need namespaces are skipped"
+	@mkdir -p out
+	@{ $(GO) test -json $(RACE) -shuffle=on -timeout 10m $(UNIT); \
+	   $(GO) test -json $(RACE) -count=1 -p 1 -timeout 10m ./e2e/... -args -ginkgo.randomize-all; \
+	   true; } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	@bin/rdmalab sim transport --seeds $(SEEDS)
+
+.PHONY: unit
+unit: ## unit tests alone; no privilege needed
+	@$(GO) test -json $(RACE) -shuffle=on -timeout 10m $(UNIT) 2>&1 | $(GO) run ./e2e/report
+
+.PHONY: e2e
+e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
+	@$(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m ./e2e/... \
+	  -args -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+
+.PHONY: sim
+sim: build ## the transport scenario over SEEDS seeds in virtual time; SEED=n replays one
+	@bin/rdmalab sim transport $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+.PHONY: check
+check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy modules, layering
+	@$(GO) vet ./...
+	@$(GO) mod tidy -diff
+	@$(GO) test -count=1 ./e2e/layering
+
+.PHONY: fmt
+fmt: $(BIN)/gofumpt ## format the code
+	@$(BIN)/gofumpt -l -w $$(git ls-files '*.go')
+
+.PHONY: fmt-check
+fmt-check: $(BIN)/gofumpt
+	@bad=$$($(BIN)/gofumpt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "run make fmt for:"; echo "$$bad"; exit 1; }
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## the linters that guard the design
+	@$(BIN)/golangci-lint run ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME
+	@$(GO) list -f '{{range .TestGoFiles}}{{$$.Dir}}/{{.}} {{$$.ImportPath}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$.Dir}}/{{.}} {{$$.ImportPath}}{{"\n"}}{{end}}' ./... | \
+	while read -r file pkg; do \
+	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+	    echo "$$f $$pkg"; \
+	    $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$pkg" >out/fuzz.log 2>&1 || { cat out/fuzz.log; exit 1; }; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: $(BIN)/benchstat ## benchmarks, COUNT runs each, kept in out/bench.txt
+	@mkdir -p out
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) | tee out/bench.txt
+	@$(BIN)/benchstat out/bench.txt
+
+.PHONY: bench-compare
+bench-compare: $(BIN)/benchstat ## compare two files of make bench: OLD=a NEW=b
+	@$(BIN)/benchstat $(OLD) $(NEW)
+
+.PHONY: clean
+clean: ## remove what make made
+	@rm -rf bin out
+
+$(BIN)/golangci-lint:
+	@GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+$(BIN)/gofumpt:
+	@GOBIN=$(BIN) $(GO) install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
+$(BIN)/benchstat:
+	@GOBIN=$(BIN) $(GO) install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)

@@ -1,0 +1,45 @@
+// Command report reads the stream of `go test -json` from standard input and prints what a person wants of it: a
+// line a package, the whole output of what failed, every skip with its reason, and one closing line
+// "N passed, N failed, N skipped" that counts tests and Ginkgo specs. It fails when a test failed, when nothing
+// ran, or when more was skipped than -skips allows.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	skips := flag.Int("skips", -1, "fail when more than this many tests and specs were skipped; -1 allows any number")
+	quiet := flag.Bool("quiet", false, "print no line for a package that passed")
+	flag.Parse()
+	t := newTally(os.Stdout, *quiet)
+	if err := read(os.Stdin, t); err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(2)
+	}
+	if !t.close(*skips) {
+		os.Exit(1)
+	}
+}
+
+// maxLine bounds a line of the stream in bytes: a test's output line is cut by go test well below it.
+const maxLine = 16 << 20
+
+func read(r io.Reader, t *tally) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 64<<10), maxLine)
+	for sc.Scan() {
+		var e event
+		if json.Unmarshal(sc.Bytes(), &e) != nil {
+			fmt.Fprintln(t.w, sc.Text()) // a message of the go command itself
+			continue
+		}
+		t.add(e)
+	}
+	return sc.Err()
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// event is a line of `go test -json` (see `go doc test2json`).
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string
+	Test       string
+	Elapsed    float64
+	Output     string
+}
+
+// tally adds events up.
+type tally struct {
+	w                       io.Writer
+	quiet                   bool
+	output                  map[string][]string // by package and test, until the test ends
+	passed, failed, skipped int
+	reasons                 []string
+	packages                int
+}
+
+func newTally(w io.Writer, quiet bool) *tally {
+	return &tally{w: w, quiet: quiet, output: map[string][]string{}}
+}
+
+// ginkgoSummary is the line in which a suite counts its specs.
+var ginkgoSummary = regexp.MustCompile(`(\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
+
+// ansi is a terminal colour sequence.
+var ansi = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+func (t *tally) add(e event) {
+	key := e.Package + " " + e.Test
+	switch e.Action {
+	case "output", "build-output":
+		if e.Action == "build-output" {
+			key = "build " + e.ImportPath
+			fmt.Fprint(t.w, e.Output)
+		}
+		t.output[key] = append(t.output[key], e.Output)
+		t.specs(ansi.ReplaceAllString(e.Output, ""))
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			t.endPackage(e)
+		} else {
+			t.endTest(e, key)
+		}
+		delete(t.output, key)
+	}
+}
+
+// specs counts what a Ginkgo suite reports, and keeps the reason of a skipped spec.
+func (t *tally) specs(line string) {
+	if m := ginkgoSummary.FindStringSubmatch(line); m != nil {
+		n := func(i int) int { v, _ := strconv.Atoi(m[i]); return v } // the pattern has digits only
+		t.passed += n(1)
+		t.failed += n(2)
+		t.skipped += n(3) + n(4)
+	}
+	if strings.HasPrefix(strings.TrimSpace(line), "[SKIPPED]") {
+		t.reasons = append(t.reasons, strings.TrimSpace(line))
+	}
+}
+
+func (t *tally) endTest(e event, key string) {
+	lines := t.output[key]
+	switch e.Action {
+	case "pass":
+		t.passed++
+	case "skip":
+		t.skipped++
+		t.reasons = append(t.reasons, fmt.Sprintf("%s %s: %s", e.Package, e.Test, skipReason(lines)))
+	case "fail":
+		t.failed++
+		fmt.Fprintf(t.w, "\n=== FAILED %s %s\n%s", e.Package, e.Test, strings.Join(lines, ""))
+	}
+}
+
+// skipReason is the text that a skipped test logged.
+func skipReason(lines []string) string {
+	for _, l := range lines {
+		l = strings.TrimSpace(l)
+		if l != "" && !strings.HasPrefix(l, "===") && !strings.HasPrefix(l, "---") {
+			return l
+		}
+	}
+	return "no reason given"
+}
+
+func (t *tally) endPackage(e event) {
+	t.packages++
+	switch e.Action {
+	case "pass":
+		if !t.quiet {
+			fmt.Fprintf(t.w, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
+		}
+	case "fail":
+		t.failed++ // a package fails as a whole when it does not build, panics or times out
+		fmt.Fprintf(t.w, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(t.output[e.Package+" "], ""))
+	}
+}
+
+// close prints the end of the report and says whether all is well.
+func (t *tally) close(allowedSkips int) bool {
+	for _, r := range t.reasons {
+		fmt.Fprintln(t.w, "skipped:", r)
+	}
+	ok := t.failed == 0
+	if t.packages == 0 || t.passed == 0 {
+		fmt.Fprintln(t.w, "nothing ran: look at the lines above for what the go command said")
+		ok = false
+	}
+	if allowedSkips >= 0 && t.skipped > allowedSkips {
+		fmt.Fprintf(t.w, "%d skipped, but only %d may be: install what is missing (reasons above)\n", t.skipped, allowedSkips)
+		ok = false
+	}
+	fmt.Fprintf(t.w, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
+	return ok
+}

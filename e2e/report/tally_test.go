@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func run(t *testing.T, stream string, skips int) (string, bool) {
+	t.Helper()
+	var out strings.Builder
+	tl := newTally(&out, false)
+	if err := read(strings.NewReader(stream), tl); err != nil {
+		t.Fatal(err)
+	}
+	ok := tl.close(skips)
+	return out.String(), ok
+}
+
+func TestReportCounts(t *testing.T) {
+	stream := `{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN TestA\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:3: needs root\n"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Test":"TestS","Output":"\u001b[32mSUCCESS!\u001b[0m -- 7 Passed | 0 Failed | 0 Pending | 1 Skipped\n"}
+{"Action":"pass","Package":"p","Test":"TestS"}
+{"Action":"pass","Package":"p","Elapsed":1.5}
+`
+	out, ok := run(t, stream, 2)
+	if !ok || !strings.Contains(out, "9 passed, 0 failed, 2 skipped") || !strings.Contains(out, "needs root") {
+		t.Errorf("ok=%v\n%s", ok, out)
+	}
+	if out, ok := run(t, stream, 1); ok {
+		t.Errorf("an unexpected skip passed:\n%s", out)
+	}
+}
+
+func TestReportFails(t *testing.T) {
+	for name, stream := range map[string]string{
+		"a test failed":   `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"fail","Package":"p"}`,
+		"a package broke": `{"Action":"fail","Package":"p"}`,
+		"nothing ran":     "no Go files",
+		"no test ran":     `{"Action":"pass","Package":"p"}`,
+	} {
+		if out, ok := run(t, stream+"\n", -1); ok {
+			t.Errorf("%s: reported as well:\n%s", name, out)
+		}
+	}
+}
