@@ -1,0 +1,35 @@
+// Package real is the clock of the real body of a machine: the only place of the datapath that asks the
+// operating system for the time. It uses the monotonic clock, so a stepped wall clock moves no deadline.
+package real
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Clock counts nanoseconds from its creation. It may be used by any goroutine. Inside a testing/synctest bubble
+// it follows the bubble's time.
+type Clock struct{ start time.Time }
+
+// New starts a clock at zero.
+func New() *Clock { return &Clock{start: time.Now()} }
+
+// Now is the time since New.
+func (c *Clock) Now() clock.Time { return clock.Time(time.Since(c.start)) }
+
+// Until is how long it is to t: 0 when t has passed, -1 (no limit) for clock.Never.
+func (c *Clock) Until(t clock.Time) time.Duration {
+	if t == clock.Never {
+		return -1
+	}
+	return max(0, t.Sub(c.Now()))
+}
+
+// Wall is t as an instant of package time, for deadlines of sockets; the zero time for clock.Never.
+func (c *Clock) Wall(t clock.Time) time.Time {
+	if t == clock.Never {
+		return time.Time{}
+	}
+	return c.start.Add(time.Duration(t))
+}
