@@ -1,0 +1,27 @@
+package fault
+
+// mix is the finaliser of splitmix64: every input bit changes every output bit with probability one half.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// golden is the odd constant by which splitmix64 advances its counter.
+const golden = 0x9e3779b97f4a7c15
+
+// hashString folds s into h (FNV-1a, then mixed).
+func hashString(h uint64, s string) uint64 {
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 0x100000001b3
+	}
+	return mix(h + golden)
+}
+
+// draw is one random number of a stream, by position: the n-th number needs no earlier ones.
+func draw(stream, n uint64) uint64 { return mix(stream + (n+1)*golden) }
+
+// unit turns a draw into a number in [0, 1).
+func unit(x uint64) float64 { return float64(x>>11) / (1 << 53) }

@@ -1,0 +1,253 @@
+package fault
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// DefaultReorder is how long kind reorder holds a frame back if its rule does not say.
+const DefaultReorder = time.Millisecond
+
+// RateQueueBytes bounds the backlog of kind rate: frames that would wait behind more are dropped.
+const RateQueueBytes = 256 << 10
+
+// Injector gives verdicts for one direction of one link. It is used by one goroutine at a time. It remembers
+// at most MaxConnections first PSNs, and each rule that counts transmissions MaxTracked packets.
+//
+// Frames of RoCEv2 and all other frames are numbered apart, from 0 when a rule was installed: what the hosts'
+// kernels say (ARP, neighbour discovery, TCP) does not shift the faults of an RDMA run.
+type Injector struct {
+	seed  uint64
+	link  string
+	dir   Dir
+	rules []*ruleState
+	conns connections
+	hits  []string // backing store of Verdict.Rules
+	view  view     // of the current frame; here, it needs no allocation
+}
+
+// ruleState is one rule at work on one link and direction.
+type ruleState struct {
+	rule   Rule
+	match  matcher
+	stream uint64     // of random numbers
+	until  clock.Time // Never without For
+	index  [2]uint64  // frames seen: other, RoCEv2
+	hits   uint64
+	over   bool // Count is used up
+	pinned bool
+	pin    packetID // with SamePacket
+	seen   ring[packetID, uint32]
+	free   clock.Time // of kind rate: when the line has sent what was accepted
+}
+
+// Draw positions: each random decision about a frame has a lane of its own.
+const (
+	laneHit = iota
+	laneAmount
+	lanes
+)
+
+// NewInjector makes the injector of one direction (Up or Down) of a link, with those of rules that apply to
+// it, installed at time 0. Rules without an ID are named by their place in the list, as in a Set. Rules of
+// kind tear and rules that Validate refuses do nothing.
+func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
+	in := &Injector{seed: seed, link: link, dir: dir}
+	in.conns.ring.bound = MaxConnections
+	for i, r := range rules {
+		if r.ID == "" {
+			r.ID = "f" + strconv.Itoa(i+1)
+		}
+		if r.Validate() == nil {
+			in.Add(0, r)
+		}
+	}
+	return in
+}
+
+// Add installs a valid rule with an ID if it is for this link and direction, and reports whether it is.
+func (in *Injector) Add(now clock.Time, r Rule) bool {
+	if r.Link != in.link || r.Kind == Tear || (r.Dir != in.dir && r.Dir != Both && r.Dir != "") {
+		return false
+	}
+	seed := in.seed
+	if r.Seed != 0 {
+		seed = r.Seed
+	}
+	s := &ruleState{rule: r, match: newMatcher(r.Match), until: clock.Never}
+	s.stream = hashString(hashString(hashString(mix(seed+golden), in.link), string(in.dir)), r.ID)
+	s.seen.bound = MaxTracked
+	if r.For > 0 {
+		s.until = now.Add(r.For)
+	}
+	in.rules = append(in.rules, s)
+	return true
+}
+
+// Remove takes a rule away.
+func (in *Injector) Remove(id string) {
+	in.rules = slices.DeleteFunc(in.rules, func(s *ruleState) bool { return s.rule.ID == id })
+}
+
+// Active reports whether any rule is at work. Without one, only first PSNs are learnt from a frame, and one
+// packet of a super-frame speaks for all.
+func (in *Injector) Active() bool { return len(in.rules) != 0 }
+
+// Hits returns how many frames the rule has hit here.
+func (in *Injector) Hits(id string) uint64 {
+	for _, s := range in.rules {
+		if s.rule.ID == id {
+			return s.hits
+		}
+	}
+	return 0
+}
+
+// Frame decides about the next frame, a single packet. Rules apply in the order of their installation, until
+// one drops the frame. Verdict.Rules is valid until the next call. Rules whose time is over are removed.
+func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
+	var (
+		v     = &in.view
+		first wire.PSN
+		out   Verdict
+	)
+	peek(frame, v)
+	if v.roce {
+		first = in.conns.observe(v)
+	}
+	in.hits = in.hits[:0]
+	expired := false
+	for _, s := range in.rules {
+		if now >= s.until {
+			expired = true
+			continue
+		}
+		pos, hit := s.selects(v, first)
+		if hit && s.apply(now, frame, pos, &out) {
+			in.hits = append(in.hits, s.rule.ID)
+			if out.Drop {
+				break
+			}
+		}
+	}
+	if expired {
+		in.rules = slices.DeleteFunc(in.rules, func(s *ruleState) bool { return now >= s.until })
+	}
+	if len(in.hits) != 0 {
+		out.Rules = in.hits
+	}
+	return out
+}
+
+// selects advances the rule's frame index and says whether the rule hits the frame; pos is where the random
+// numbers of this frame start.
+func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
+	class := 0
+	if v.roce {
+		class = 1
+	}
+	pos = (s.index[class]*2 + uint64(class)) * lanes
+	s.index[class]++
+	if s.over || !s.match.static(v, first) {
+		return pos, false
+	}
+	if want := s.rule.Match.Transmission; want != 0 {
+		count, _ := s.seen.at(v.packetID)
+		*count++
+		if int(*count) != want {
+			return pos, false
+		}
+	}
+	if s.pinned && s.pin != v.packetID {
+		return pos, false
+	}
+	if p := s.rule.Probability; p > 0 && p < 1 && unit(draw(s.stream, pos+laneHit)) >= p {
+		return pos, false
+	}
+	if s.rule.Match.SamePacket {
+		s.pinned, s.pin = true, v.packetID
+	}
+	return pos, true
+}
+
+// apply adds the rule's effect on a frame to out and reports a hit.
+func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict) bool {
+	switch s.rule.Kind {
+	case Loss, Blackhole:
+		out.Drop = true
+	case Duplicate:
+		out.Copies++
+	case Delay:
+		out.Delay += jittered(s.rule.Delay, s.rule.Jitter, draw(s.stream, pos+laneAmount))
+	case Reorder:
+		if s.rule.Delay > 0 {
+			out.Delay += s.rule.Delay
+		} else {
+			out.Delay += DefaultReorder
+		}
+	case Corrupt:
+		if out.Corrupt || len(frame) <= ethLen {
+			return false
+		}
+		out.Corrupt, out.Bit = true, bitOf(frame, draw(s.stream, pos+laneAmount))
+	case Rate:
+		queued := s.free > now
+		wait, ok := s.line(now, len(frame))
+		out.Drop = !ok
+		out.Delay += wait
+		if !queued {
+			return false // it waits for its own bits only: that is no event to report
+		}
+	case Tear:
+		return false
+	}
+	s.hits++
+	s.over = s.rule.Count > 0 && s.hits >= uint64(s.rule.Count)
+	return true
+}
+
+// jittered is d plus a uniform share of ±jitter, never negative.
+func jittered(d, jitter time.Duration, x uint64) time.Duration {
+	if jitter > 0 {
+		d += time.Duration((2*unit(x) - 1) * float64(jitter))
+	}
+	return max(d, 0)
+}
+
+// bitOf picks a bit behind the Ethernet header, tag included.
+func bitOf(frame []byte, x uint64) int {
+	skip := 0
+	if off, _, ok := ipOffset(frame); ok {
+		skip = off - ethLen
+	}
+	n := (len(frame) - ethLen - skip) * 8
+	if n <= 0 {
+		return 0
+	}
+	return skip*8 + int(x%uint64(n))
+}
+
+// FlipBit does what Verdict.Corrupt asks for.
+func FlipBit(frame []byte, bit int) {
+	if i := ethLen + bit/8; bit >= 0 && i < len(frame) {
+		frame[i] ^= 0x80 >> (bit % 8)
+	}
+}
+
+// line passes a frame through the rule's rate: it leaves when everything accepted before it has left and its
+// own bits have. ok is false when the backlog is full.
+func (s *ruleState) line(now clock.Time, bytes int) (wait time.Duration, ok bool) {
+	if s.free < now {
+		s.free = now
+	}
+	perByte := float64(8*time.Second) / float64(s.rule.BitsPerSecond)
+	if backlog := float64(s.free.Sub(now)); backlog > perByte*RateQueueBytes {
+		return 0, false
+	}
+	s.free = s.free.Add(time.Duration(perByte * float64(bytes)))
+	return s.free.Sub(now), true
+}

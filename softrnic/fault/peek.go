@@ -1,0 +1,88 @@
+package fault
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Offsets that peek needs. The full codec would parse and check far more than a rule can ask for.
+const (
+	ethLen  = 14
+	vlanLen = 4
+	udpLen  = 8
+	bthLen  = 12
+
+	ipProtoUDP = 17
+)
+
+// packetID names one RoCEv2 packet on one link and direction: a retransmission has the same one.
+type packetID struct {
+	dst [16]byte // IPv4 in the last four bytes
+	qpn wire.QPN
+	psn wire.PSN
+	op  wire.Opcode
+}
+
+// view is what rules can ask about a frame.
+type view struct {
+	packetID
+	// roce says that this is a RoCEv2 packet with a whole BTH; nothing else is set without it.
+	roce bool
+	// syndrome is that of an RC_ACK or RC_ATOMIC_ACK.
+	syndrome wire.Syndrome
+}
+
+// ipOffset returns where the IP header starts and its EtherType; ok is false for a runt.
+func ipOffset(b []byte) (off int, etherType uint16, ok bool) {
+	if len(b) < ethLen {
+		return 0, 0, false
+	}
+	t := binary.BigEndian.Uint16(b[12:])
+	if t != wire.EtherTypeVLAN {
+		return ethLen, t, true
+	}
+	if len(b) < ethLen+vlanLen {
+		return 0, 0, false
+	}
+	return ethLen + vlanLen, binary.BigEndian.Uint16(b[16:]), true
+}
+
+// peek reads a frame into v without checking lengths or checksums beyond what it needs: a fault may hit a
+// packet that its receiver will reject.
+func peek(b []byte, v *view) {
+	*v = view{}
+	off, etherType, ok := ipOffset(b)
+	if !ok {
+		return
+	}
+	var udp int
+	switch ip := b[off:]; etherType {
+	case wire.EtherTypeIPv4:
+		if len(ip) < 20 || ip[0]>>4 != 4 || ip[9] != ipProtoUDP || binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
+			return
+		}
+		udp = off + int(ip[0]&0xf)*4
+		copy(v.dst[12:], ip[16:20])
+	case wire.EtherTypeIPv6:
+		if len(ip) < 40 || ip[6] != ipProtoUDP {
+			return
+		}
+		udp = off + 40
+		copy(v.dst[:], ip[24:40])
+	default:
+		return
+	}
+	bth := udp + udpLen
+	if len(b) < bth+bthLen || binary.BigEndian.Uint16(b[udp+2:]) != wire.UDPPort {
+		v.dst = [16]byte{}
+		return
+	}
+	v.roce = true
+	v.op = wire.Opcode(b[bth])
+	v.qpn = wire.QPN(binary.BigEndian.Uint32(b[bth+4:]) & 0xffffff)
+	v.psn = wire.PSN(binary.BigEndian.Uint32(b[bth+8:]) & 0xffffff)
+	if (v.op == wire.RCAck || v.op == wire.RCAtomicAck) && len(b) > bth+bthLen {
+		v.syndrome = wire.Syndrome(b[bth+bthLen])
+	}
+}

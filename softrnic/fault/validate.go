@@ -1,0 +1,121 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limits of what a rule may ask for.
+const (
+	// MaxDelay keeps a held frame well below the life of a connection.
+	MaxDelay = time.Minute
+	// MinRate is the slowest line: below it a single frame of the largest MTU would wait for minutes.
+	MinRate = 8_000
+	// MaxRate is far above what a veth carries.
+	MaxRate = 1_000_000_000_000
+)
+
+// RuleError says which field of a rule is wrong and what would be right. Field is the JSON name.
+type RuleError struct{ Field, Reason string }
+
+func (e *RuleError) Error() string { return "fault rule: " + e.Field + ": " + e.Reason }
+
+func bad(field, format string, args ...any) error {
+	return &RuleError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// kinds in the order of listings.
+var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Tear}
+
+// Kinds lists the kinds of faults.
+func Kinds() []Kind { return slices.Clone(kinds) }
+
+// Validate reports the first thing that makes r meaningless, as a *RuleError. It does not know which links
+// exist.
+func (r *Rule) Validate() error {
+	switch {
+	case !slices.Contains(kinds, r.Kind):
+		return bad("kind", "%q is none of %s", r.Kind, join(kinds))
+	case r.Link == "":
+		return bad("link", "missing; name the host whose link (or, for tear, whose memory) it is")
+	case r.Dir != "" && r.Dir != Up && r.Dir != Down && r.Dir != Both:
+		return bad("dir", "%q is none of up, down, both", r.Dir)
+	case !(r.Probability >= 0 && r.Probability <= 1): // also refuses NaN
+		return bad("probability", "%v is not between 0%% and 100%%", r.Probability)
+	case r.Count < 0:
+		return bad("count", "%d is negative; 0 means no limit", r.Count)
+	case r.For < 0:
+		return bad("for", "%v is negative; 0 means until healed", r.For)
+	}
+	if err := r.validateAmounts(); err != nil {
+		return err
+	}
+	if r.Kind == Tear && (r.Dir == Up || r.Dir == Down || !r.Match.empty() || r.Count != 0) {
+		return bad("kind", "tear concerns memory copies of a host: it takes no direction, match or count")
+	}
+	return r.Match.validate()
+}
+
+// validateAmounts checks that a kind has what it needs and nothing that it would ignore.
+func (r *Rule) validateAmounts() error {
+	timed := r.Kind == Delay || r.Kind == Reorder
+	switch {
+	case r.Delay < 0 || r.Delay > MaxDelay:
+		return bad("delay", "%v is not between 0 and %v", r.Delay, MaxDelay)
+	case r.Jitter < 0 || r.Jitter > MaxDelay:
+		return bad("jitter", "%v is not between 0 and %v", r.Jitter, MaxDelay)
+	case r.Delay != 0 && !timed:
+		return bad("delay", "kind %s takes none; only delay and reorder do", r.Kind)
+	case r.Jitter != 0 && r.Kind != Delay:
+		return bad("jitter", "kind %s takes none; only delay does", r.Kind)
+	case r.Kind == Delay && r.Delay == 0 && r.Jitter == 0:
+		return bad("delay", "missing, for example 1ms")
+	case r.BitsPerSecond != 0 && r.Kind != Rate:
+		return bad("bitsPerSecond", "kind %s takes none; only rate does", r.Kind)
+	case r.Kind == Rate && (r.BitsPerSecond < MinRate || r.BitsPerSecond > MaxRate):
+		return bad("bitsPerSecond", "%d is not between 8kbit and 1Tbit", r.BitsPerSecond)
+	case r.Kind == Rate && r.Probability != 0 && r.Probability != 1:
+		return bad("probability", "a rate takes none: a line is as fast as it is for every frame")
+	case r.Kind == Blackhole && (r.Probability != 0 && r.Probability != 1 || !r.Match.empty() || r.Count != 0):
+		return bad("kind", "a blackhole drops everything; use loss for a share, a match or a count")
+	}
+	return nil
+}
+
+func (m *Match) validate() error {
+	switch {
+	case m.Class != "" && classes[m.Class] == nil:
+		return bad("match.class", "%q is none of %s", m.Class, strings.Join(Classes(), ", "))
+	case m.QPN != nil && *m.QPN > 0xffffff:
+		return bad("match.qpn", "%#x has more than 24 bits", *m.QPN)
+	case m.PSN != nil && *m.PSN > 0xffffff:
+		return bad("match.psn", "%d has more than 24 bits", *m.PSN)
+	case m.PSN != nil && m.PSNOffset != nil:
+		return bad("match.psnOffset", "contradicts match.psn; give one of them")
+	case m.PSNOffset != nil && (*m.PSNOffset < 0 || *m.PSNOffset >= 1<<23):
+		return bad("match.psnOffset", "%d is not between 0 and 8388607", *m.PSNOffset)
+	case m.Transmission < 0:
+		return bad("match.transmission", "%d is negative; the first transmission is 1, 0 means any", m.Transmission)
+	}
+	if m.Class != "" {
+		for _, op := range m.Opcodes {
+			if class := classes[m.Class]; m.Class != "ack" && m.Class != "nak" && m.Class != "rnr" && !class(&view{packetID: packetID{op: op}}) {
+				return bad("match.opcodes", "%v is never of class %s", op, m.Class)
+			}
+		}
+	}
+	return nil
+}
+
+func join[T ~string](list []T) string {
+	var b strings.Builder
+	for i, s := range list {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(s))
+	}
+	return b.String()
+}
