@@ -1,116 +1,9 @@
 package wire
 
-// EtherType values that the codec knows.
-const (
-	EtherTypeIPv4 uint16 = 0x0800
-	EtherTypeARP  uint16 = 0x0806
-	EtherTypeVLAN uint16 = 0x8100
-	EtherTypeIPv6 uint16 = 0x86dd
+import (
+	"encoding/binary"
+	"net/netip"
 )
-
-// UDPPort is the destination port of RoCEv2 (A17.3.1).
-const UDPPort = 4791
-
-// MAC is an Ethernet address.
-type MAC [6]byte
-
-// Ethernet is the link header with an optional 802.1Q tag.
-type Ethernet struct {
-	Dst, Src MAC
-	// Tagged says that a VLAN tag is present; TCI is its priority, DEI and VLAN id.
-	Tagged bool
-	TCI    uint16
-	// Type is the EtherType of what follows (the inner one of a tagged frame).
-	Type uint16
-}
-
-// IPv4 is a header without options. Length and checksum are computed by AppendTo and checked by Parse.
-type IPv4 struct {
-	TOS      uint8 // DSCP and ECN
-	ID       uint16
-	DF       bool // don't fragment
-	TTL      uint8
-	Protocol uint8
-	Src, Dst [4]byte
-}
-
-// IPv6 is a fixed header. The payload length is computed by AppendTo and checked by Parse.
-type IPv6 struct {
-	TrafficClass uint8 // DSCP and ECN
-	FlowLabel    uint32
-	NextHeader   uint8
-	HopLimit     uint8
-	Src, Dst     [16]byte
-}
-
-// UDP is the header of a RoCEv2 datagram. The length is computed by AppendTo.
-type UDP struct {
-	SrcPort, DstPort uint16
-	// Checksum is 0 on what we send; a partial one may arrive over veth. The ICRC masks it.
-	Checksum uint16
-}
-
-// BTH is the base transport header (IBTA vol. 1, 9.2).
-type BTH struct {
-	Opcode    Opcode
-	Solicited bool
-	MigReq    bool
-	// Pad is the number of pad bytes, set by Parse. AppendTo computes it from the payload.
-	Pad     uint8
-	Version uint8 // TVer, 0
-	PKey    uint16
-	FECN    bool
-	BECN    bool
-	// Reserved6 are the six reserved bits beside FECN and BECN; carried so that a rewrite changes nothing.
-	Reserved6 uint8
-	DestQP    QPN
-	AckReq    bool
-	Reserved7 uint8
-	PSN       PSN
-}
-
-// RETH is the RDMA extended transport header of WRITE and READ requests.
-type RETH struct {
-	VA     uint64
-	RKey   uint32
-	Length uint32 // bytes
-}
-
-// AtomicETH is the header of CMP_SWAP and FETCH_ADD requests.
-type AtomicETH struct {
-	VA        uint64
-	RKey      uint32
-	SwapOrAdd uint64
-	Compare   uint64
-}
-
-// AETH is the header of acknowledgements.
-type AETH struct {
-	Syndrome Syndrome
-	MSN      uint32 // 24 bits
-}
-
-// DETH is the header of datagrams.
-type DETH struct {
-	QKey     uint32
-	Reserved uint8
-	SrcQP    QPN
-}
-
-// Packet is the transport part of a RoCEv2 packet: BTH, the extended headers that its opcode has, payload.
-// Fields of headers that the opcode does not have are ignored by AppendTo and zeroed by Parse.
-type Packet struct {
-	BTH       BTH
-	RETH      RETH
-	AtomicETH AtomicETH
-	AETH      AETH
-	DETH      DETH
-	AtomicAck uint64 // AtomicAckETH: original value
-	ImmDt     uint32 // immediate data, in host order of the number on the wire
-	IETH      uint32 // rkey to invalidate
-	// Payload is without pad. After Parse it points into the parsed bytes.
-	Payload []byte
-}
 
 // Frame is a whole RoCEv2 frame.
 type Frame struct {
@@ -121,6 +14,126 @@ type Frame struct {
 	IPv6 IPv6
 	UDP  UDP
 	Packet
-	// ICRC is the invariant CRC found by Parse, as a number whose little-endian bytes are on the wire.
+	// ICRC is the invariant CRC found by ParseFrame, as a number whose little-endian bytes are on the wire.
+	// AppendTo computes its own.
 	ICRC uint32
+}
+
+// SrcAddr is the source IP address.
+func (f *Frame) SrcAddr() netip.Addr {
+	if f.V6 {
+		return netip.AddrFrom16(f.IPv6.Src)
+	}
+	return netip.AddrFrom4(f.IPv4.Src)
+}
+
+// DstAddr is the destination IP address.
+func (f *Frame) DstAddr() netip.Addr {
+	if f.V6 {
+		return netip.AddrFrom16(f.IPv6.Dst)
+	}
+	return netip.AddrFrom4(f.IPv4.Dst)
+}
+
+// ParseFrame reads a frame from its destination MAC on, without FCS, into f; everything of f is overwritten, and
+// f.Payload points into b. Ethernet padding behind the IP datagram is ignored. The error is ErrNotRoCE or a
+// *FormatError; after either f holds what was read so far. The ICRC is read and not checked: see CheckICRC.
+func ParseFrame(b []byte, f *Frame) error {
+	*f = Frame{}
+	if _, _, ok := locate(b); !ok {
+		return ErrNotRoCE
+	}
+	if err := f.Eth.Parse(b); err != nil {
+		return err
+	}
+	datagram, err := f.parseIP(b[f.Eth.Len():])
+	if err != nil {
+		return err
+	}
+	if err := f.UDP.Parse(datagram); err != nil {
+		return err
+	}
+	b = datagram[udpLen:]
+	if err := need(b, bthLen+icrcLen, "BTH"); err != nil {
+		return err
+	}
+	end := len(b) - icrcLen
+	f.ICRC = binary.LittleEndian.Uint32(b[end:])
+	return ParsePacket(b[:end:end], &f.Packet)
+}
+
+// parseIP reads the IP header at the start of b and returns what it carries, without Ethernet padding.
+func (f *Frame) parseIP(b []byte) ([]byte, error) {
+	if f.Eth.Type == EtherTypeIPv6 {
+		f.V6 = true
+		if err := f.IPv6.Parse(b); err != nil {
+			return nil, err
+		}
+		return b[ipv6Len : ipv6Len+int(f.IPv6.PayloadLen)], nil
+	}
+	if err := f.IPv4.Parse(b); err != nil {
+		return nil, err
+	}
+	return b[ipv4Len:f.IPv4.TotalLen], nil
+}
+
+// AppendTo appends the frame to b with all lengths, the IPv4 checksum, pad and ICRC computed. EtherType, IP
+// protocol and UDP destination port are those of RoCEv2, whatever f says. It allocates only if b has no room for
+// Len more bytes.
+func (f *Frame) AppendTo(b []byte) []byte {
+	start := len(b)
+	packet := f.Packet.Len() + icrcLen
+	eth, udp := f.Eth, f.UDP
+	udp.DstPort = UDPPort
+	if f.V6 {
+		ip := f.IPv6
+		eth.Type, ip.NextHeader = EtherTypeIPv6, ProtocolUDP
+		b = ip.AppendTo(eth.AppendTo(b), udpLen+packet)
+	} else {
+		ip := f.IPv4
+		eth.Type, ip.Protocol = EtherTypeIPv4, ProtocolUDP
+		b = ip.AppendTo(eth.AppendTo(b), udpLen+packet)
+	}
+	b = f.Packet.AppendTo(udp.AppendTo(b, packet))
+	ip := b[start+eth.Len():]
+	return binary.LittleEndian.AppendUint32(b, icrc(ip, f.V6))
+}
+
+// Len is the number of bytes that AppendTo appends.
+func (f *Frame) Len() int {
+	ip := ipv4Len
+	if f.V6 {
+		ip = ipv6Len
+	}
+	return f.Eth.Len() + ip + udpLen + f.Packet.Len() + icrcLen
+}
+
+// locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok says that b is an IP datagram to UDP port
+// 4791. It reads as little as that needs, so that everything else that is wrong with such a datagram is a
+// FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not recognised.
+func locate(b []byte) (ip int, v6, ok bool) {
+	ip = ethernetLen
+	if len(b) >= ip+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {
+		ip += vlanTagLen
+	}
+	if len(b) < ip+ipv4Len {
+		return 0, false, false
+	}
+	etherType := binary.BigEndian.Uint16(b[ip-2:])
+	b = b[ip:]
+	var protocol byte
+	var ipLen int
+	switch {
+	case etherType == EtherTypeIPv4:
+		if binary.BigEndian.Uint16(b[6:])&ipv4Offset != 0 {
+			return 0, false, false
+		}
+		protocol, ipLen = b[9], int(b[0]&0xf)*4
+	case etherType == EtherTypeIPv6 && len(b) >= ipv6Len:
+		protocol, ipLen, v6 = b[6], ipv6Len, true
+	default:
+		return 0, false, false
+	}
+	ok = protocol == ProtocolUDP && len(b) >= ipLen+4 && binary.BigEndian.Uint16(b[ipLen+2:]) == UDPPort
+	return ip, v6, ok
 }

@@ -1,5 +1,12 @@
 package wire
 
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // Opcode is the BTH opcode: the transport service in the top three bits, the operation in the low five
 // (IBTA vol. 1, table 38).
 type Opcode uint8
@@ -64,30 +71,76 @@ const (
 	CNP           Opcode = 0x81
 )
 
-// Syndrome is the first byte of an AETH: 000ccccc is an ACK with a credit count, 001ttttt an RNR NAK with a
-// timer code, 011nnnnn a NAK (IBTA vol. 1, 9.7.5.1.2).
-type Syndrome uint8
+// ErrOpcode says that a text names no opcode.
+var ErrOpcode = errors.New("not an opcode like RC_WRITE_LAST")
 
-// Syndromes. AckNoCredits says that no end-to-end credits are given; RNRNak is or-ed with the timer code.
+// operationMask keeps the operation of an opcode, serviceMask its transport service.
 const (
-	AckNoCredits     Syndrome = 0x1f
-	RNRNak           Syndrome = 0x20
-	NakPSNSequence   Syndrome = 0x60
-	NakInvalid       Syndrome = 0x61
-	NakRemoteAccess  Syndrome = 0x62
-	NakRemoteOp      Syndrome = 0x63
-	NakInvalidRD     Syndrome = 0x64
-	syndromeKindMask Syndrome = 0x60
+	operationMask Opcode = 0x1f
+	serviceMask   Opcode = 0xe0
 )
 
-// IsAck reports a positive acknowledgement.
-func (s Syndrome) IsAck() bool { return s&syndromeKindMask == 0 }
+// unknownPrefix starts the text of an opcode that is not in the table; two hex digits follow.
+const unknownPrefix = "OPCODE_0x"
 
-// IsRNR reports a receiver-not-ready NAK; its timer code is s.Value().
-func (s Syndrome) IsRNR() bool { return s&syndromeKindMask == RNRNak }
+// Info is the opcode's row in the table. It is never nil and not to be changed.
+func (o Opcode) Info() *OpInfo { return &opTable[o] }
 
-// IsNak reports a NAK that is no RNR NAK.
-func (s Syndrome) IsNak() bool { return s&syndromeKindMask == NakPSNSequence }
+// Known reports whether the opcode is in the table. Others are parsed as a BTH with opaque payload.
+func (o Opcode) Known() bool { return opTable[o].Name != "" }
 
-// Value is the low five bits: credit count, timer code or NAK code.
-func (s Syndrome) Value() uint8 { return uint8(s & 0x1f) }
+// Is reports whether the opcode has any of the flags.
+func (o Opcode) Is(flags OpFlags) bool { return opTable[o].Flags&flags != 0 }
+
+// Has reports whether the opcode has any of the extended headers.
+func (o Opcode) Has(h Headers) bool { return opTable[o].Headers&h != 0 }
+
+// Service is the transport service, one of the Service constants.
+func (o Opcode) Service() Opcode { return o & serviceMask }
+
+// Operation is the opcode without its service: equal for RC_SEND_FIRST and UC_SEND_FIRST.
+func (o Opcode) Operation() Opcode { return o & operationMask }
+
+// String is the name of the opcode like "RC_WRITE_LAST", or "OPCODE_0x15".
+func (o Opcode) String() string {
+	if name := opTable[o].Name; name != "" {
+		return name
+	}
+	return fmt.Sprintf("%s%02x", unknownPrefix, uint8(o))
+}
+
+// opByName is opTable the other way round.
+var opByName = func() map[string]Opcode {
+	m := make(map[string]Opcode)
+	for i := range opTable {
+		if name := opTable[i].Name; name != "" {
+			m[name] = Opcode(i)
+		}
+	}
+	return m
+}()
+
+// ParseOpcode reads what String prints, in either case.
+func ParseOpcode(s string) (Opcode, error) {
+	if o, ok := opByName[strings.ToUpper(s)]; ok {
+		return o, nil
+	}
+	if len(s) > len(unknownPrefix) && strings.EqualFold(s[:len(unknownPrefix)], unknownPrefix) {
+		if n, err := strconv.ParseUint(s[len(unknownPrefix):], 16, 8); err == nil {
+			return Opcode(n), nil
+		}
+	}
+	return 0, fmt.Errorf("%q: %w", s, ErrOpcode)
+}
+
+// MarshalText is String, for JSON and YAML.
+func (o Opcode) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText is ParseOpcode.
+func (o *Opcode) UnmarshalText(text []byte) error {
+	v, err := ParseOpcode(string(text))
+	if err == nil {
+		*o = v
+	}
+	return err
+}

@@ -1,0 +1,32 @@
+package wire
+
+import "encoding/binary"
+
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------------------------------------------------------+
+//	|                 original remote data (63..32)                 |
+//	+---------------------------------------------------------------+
+//	|                 original remote data (31..0)                  |
+//	+---------------------------------------------------------------+
+
+const atomicAckETHLen = 8
+
+// AtomicAckETH is the value that memory held before an atomic, in the answer to it (IBTA 9.5.2). It is a number,
+// as the operands of AtomicETH are.
+type AtomicAckETH uint64
+
+// Parse reads the header at the start of b.
+func (h *AtomicAckETH) Parse(b []byte) error {
+	if err := need(b, atomicAckETHLen, "AtomicAckETH"); err != nil {
+		return err
+	}
+	*h = AtomicAckETH(binary.BigEndian.Uint64(b))
+	return nil
+}
+
+// AppendTo appends the header to b.
+func (h AtomicAckETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(h)) }
+
+// Len is 8 bytes.
+func (h AtomicAckETH) Len() int { return atomicAckETHLen }

@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNotRoCE says that a frame is no IP datagram to UDP port 4791, so this package has nothing to say about it.
+var ErrNotRoCE = errors.New("not a RoCEv2 frame")
+
+// Reasons of a FormatError.
+var (
+	// ErrTruncated says that fewer bytes are there than the header needs.
+	ErrTruncated = errors.New("truncated")
+	// ErrLength says that a length field contradicts another one or the frame.
+	ErrLength = errors.New("inconsistent length")
+	// ErrChecksum says that the IPv4 header checksum is wrong.
+	ErrChecksum = errors.New("wrong checksum")
+	// ErrFragment says that the datagram is an IP fragment, which RoCEv2 does not allow (A17.4).
+	ErrFragment = errors.New("fragment")
+	// ErrOptions says that the IPv4 header has options, which this codec does not take.
+	ErrOptions = errors.New("options are not supported: bytes of header")
+	// ErrVersion says that the version field is not the one that the EtherType promised.
+	ErrVersion = errors.New("wrong version")
+	// ErrPad says that the pad count contradicts the payload.
+	ErrPad = errors.New("wrong pad count")
+	// ErrPayload says that an opcode that has no payload came with one.
+	ErrPayload = errors.New("payload where none belongs")
+)
+
+// FormatError tells why bytes are no well-formed RoCEv2 frame. It wraps one of the reasons above.
+type FormatError struct {
+	// Header is the header that is wrong, for example "IPv4" or "BTH".
+	Header string
+	// Reason is one of the errors above.
+	Reason error
+	// Got and Want are the two numbers that disagree: bytes, checksums or counts, as Reason says.
+	Got, Want int
+}
+
+// Error names the header, the reason and both numbers.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("malformed %s: %v: %d, want %d", e.Header, e.Reason, e.Got, e.Want)
+}
+
+// Unwrap gives the reason to errors.Is.
+func (e *FormatError) Unwrap() error { return e.Reason }
+
+// need returns a FormatError if b is shorter than the n bytes of the header.
+func need(b []byte, n int, header string) error {
+	if len(b) < n {
+		return &FormatError{Header: header, Reason: ErrTruncated, Got: len(b), Want: n}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package wire
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// The invariant CRC (IBTA 7.8.1, A17.3.3) is the CRC-32 of Ethernet over what no switch or router changes on the
+// way: eight bytes of ones for the local route header that RoCEv2 does not have, then the IP header, UDP header,
+// BTH and all that follows, with these replaced by ones: IPv4 type of service, time to live and header checksum;
+// IPv6 traffic class, flow label and hop limit; UDP checksum; BTH byte 4 (FECN, BECN, reserved). IPv4
+// identification and flags are covered. It is stored least significant byte first, behind the pad.
+//
+// The masked headers are a whole number of 8-byte words but for the tail of the BTH behind IPv6, and no masked
+// byte is in that tail. So the headers go through eight tables, a word at a time, or-ed with a mask; the rest
+// goes through hash/crc32, which is fastest on long input. Nothing is copied.
+
+const icrcLen = 4
+
+// icrcSeed is the CRC register, not complemented, after the eight bytes of ones.
+const icrcSeed = 0xdebb20e3
+
+// Masks are or-ed onto the little-endian words from the IP header on.
+var (
+	icrcMaskIPv4 = [...]uint64{
+		0x0000_0000_0000_ff00, // byte 1: type of service
+		0x0000_0000_ffff_00ff, // bytes 8, 10, 11: time to live, header checksum
+		0,                     // destination address, UDP ports
+		0x0000_0000_ffff_0000, // bytes 26, 27: UDP checksum; BTH bytes 0 to 3
+		0x0000_0000_0000_00ff, // byte 32: BTH byte 4
+	}
+	icrcMaskIPv6 = [...]uint64{
+		0xff00_0000_ffff_ff0f, // bytes 0 to 3: traffic class, flow label; byte 7: hop limit
+		0, 0, 0, 0,            // addresses
+		0xffff_0000_0000_0000, // bytes 46, 47: UDP checksum
+		0x0000_00ff_0000_0000, // byte 52: BTH byte 4
+	}
+)
+
+// icrcTables[k][x] is the CRC register of byte x followed by k bytes of zero.
+var icrcTables = func() (t [8][256]uint32) {
+	t[0] = *crc32.IEEETable
+	for x := range t[0] {
+		for k := 1; k < len(t); k++ {
+			c := t[k-1][x]
+			t[k][x] = t[0][uint8(c)] ^ c>>8
+		}
+	}
+	return t
+}()
+
+// icrcWord moves the CRC register over eight bytes, given as a little-endian word.
+func icrcWord(crc uint32, w uint64) uint32 {
+	w ^= uint64(crc)
+	t := &icrcTables
+	return t[7][uint8(w)] ^ t[6][uint8(w>>8)] ^ t[5][uint8(w>>16)] ^ t[4][uint8(w>>24)] ^
+		t[3][uint8(w>>32)] ^ t[2][uint8(w>>40)] ^ t[1][uint8(w>>48)] ^ t[0][w>>56]
+}
+
+// icrc computes the ICRC over b, which starts at the IP header and ends before the ICRC and holds at least IP
+// header, UDP header and BTH.
+func icrc(b []byte, v6 bool) uint32 {
+	masks := icrcMaskIPv4[:]
+	if v6 {
+		masks = icrcMaskIPv6[:]
+	}
+	crc := uint32(icrcSeed)
+	for _, m := range masks {
+		crc = icrcWord(crc, binary.LittleEndian.Uint64(b)|m)
+		b = b[8:]
+	}
+	return crc32.Update(^crc, crc32.IEEETable, b)
+}
+
+// icrcSpan finds in a frame what the ICRC covers (from the IP header on) and the ICRC itself.
+func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
+	ip, v6, ok := locate(frame)
+	if !ok {
+		return nil, nil, false, false
+	}
+	b := frame[ip:]
+	ipLen, end := ipv4Len, int(binary.BigEndian.Uint16(b[2:]))
+	if v6 {
+		ipLen, end = ipv6Len, ipv6Len+int(binary.BigEndian.Uint16(b[4:]))
+	} else if b[0] != 4<<4|ipv4Len/4 {
+		return nil, nil, false, false // options: the codec does not take them
+	}
+	if end > len(b) || end < ipLen+udpLen+bthLen+icrcLen {
+		return nil, nil, false, false
+	}
+	return b[:end-icrcLen], b[end-icrcLen : end], v6, true
+}
+
+// CheckICRC reports whether frame is a RoCEv2 frame whose ICRC is right. The IP lengths are trusted, so that
+// Ethernet padding does not matter.
+func CheckICRC(frame []byte) bool {
+	covered, sum, v6, ok := icrcSpan(frame)
+	return ok && binary.LittleEndian.Uint32(sum) == icrc(covered, v6)
+}
+
+// PutICRC writes the right ICRC into frame. A frame that is no RoCEv2 is left alone, and the answer is false.
+func PutICRC(frame []byte) bool {
+	covered, sum, v6, ok := icrcSpan(frame)
+	if ok {
+		binary.LittleEndian.PutUint32(sum, icrc(covered, v6))
+	}
+	return ok
+}

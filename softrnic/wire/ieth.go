@@ -1,0 +1,29 @@
+package wire
+
+import "encoding/binary"
+
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------------------------------------------------------+
+//	|                  remote key to be invalidated                 |
+//	+---------------------------------------------------------------+
+
+const iethLen = 4
+
+// IETH is the remote key that a SEND with invalidate takes out of use at the responder (IBTA 9.3.7).
+type IETH uint32
+
+// Parse reads the header at the start of b.
+func (h *IETH) Parse(b []byte) error {
+	if err := need(b, iethLen, "IETH"); err != nil {
+		return err
+	}
+	*h = IETH(binary.BigEndian.Uint32(b))
+	return nil
+}
+
+// AppendTo appends the header to b.
+func (h IETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
+
+// Len is 4 bytes.
+func (h IETH) Len() int { return iethLen }

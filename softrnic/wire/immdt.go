@@ -1,0 +1,29 @@
+package wire
+
+import "encoding/binary"
+
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------------------------------------------------------+
+//	|                        immediate data                         |
+//	+---------------------------------------------------------------+
+
+const immDtLen = 4
+
+// ImmDt is the immediate data of a SEND or WRITE (IBTA 9.3.6): the number whose big-endian bytes are on the wire.
+type ImmDt uint32
+
+// Parse reads the header at the start of b.
+func (h *ImmDt) Parse(b []byte) error {
+	if err := need(b, immDtLen, "ImmDt"); err != nil {
+		return err
+	}
+	*h = ImmDt(binary.BigEndian.Uint32(b))
+	return nil
+}
+
+// AppendTo appends the header to b.
+func (h ImmDt) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
+
+// Len is 4 bytes.
+func (h ImmDt) Len() int { return immDtLen }

@@ -1,0 +1,124 @@
+package wire
+
+// Headers is the set of extended headers that follow a BTH. On the wire they stand in the order of these bits.
+type Headers uint8
+
+// Extended headers.
+const (
+	HasDETH Headers = 1 << iota
+	HasRETH
+	HasAtomicETH
+	HasAETH
+	HasAtomicAckETH
+	HasImmDt
+	HasIETH
+	HasCNP
+)
+
+// OpFlags say what an opcode is; see Opcode.Is.
+type OpFlags uint16
+
+// Flags of an opcode. First, middle, last and only are the place of a packet in its message; what is a message of
+// one packet always (a READ request, an acknowledgement, an atomic) has OpOnly.
+const (
+	OpRequest  OpFlags = 1 << iota // goes to the responder
+	OpResponse                     // goes to the requester
+	OpFirst
+	OpMiddle
+	OpLast
+	OpOnly
+	OpPayload // may carry payload
+	OpSend    // consumes a receive at the responder, as do writes with OpImm
+	OpWrite
+	OpRead    // READ request or response
+	OpAtomic  // CMP_SWAP, FETCH_ADD and their answer
+	OpAck     // answers with an AETH and no payload: ACK, NAK, atomic answer
+	OpImm     // carries immediate data
+	OpInv     // invalidates a remote key
+	OpControl // congestion notification
+)
+
+// OpInfo is a row of the opcode table.
+type OpInfo struct {
+	// Name is like "RC_WRITE_LAST"; empty for an opcode that is not in the table.
+	Name    string
+	Headers Headers
+	Flags   OpFlags
+	// HeaderLen is the length of BTH and extended headers in bytes.
+	HeaderLen int
+}
+
+// Combinations that repeat in the table.
+const (
+	reqFirst   = OpRequest | OpFirst | OpPayload
+	reqMiddle  = OpRequest | OpMiddle | OpPayload
+	reqLast    = OpRequest | OpLast | OpPayload
+	reqOnly    = OpRequest | OpOnly | OpPayload
+	readAnswer = OpResponse | OpRead | OpPayload
+)
+
+// opTable is table 38 of IBTA 9.2.1 for the services that RoCEv2 carries here, with the headers of table 39
+// (IBTA 9.4) and the CNP of A17.9.3.
+var opTable = withHeaderLen([256]OpInfo{
+	RCSendFirst:          {Name: "RC_SEND_FIRST", Flags: reqFirst | OpSend},
+	RCSendMiddle:         {Name: "RC_SEND_MIDDLE", Flags: reqMiddle | OpSend},
+	RCSendLast:           {Name: "RC_SEND_LAST", Flags: reqLast | OpSend},
+	RCSendLastImm:        {Name: "RC_SEND_LAST_IMM", Headers: HasImmDt, Flags: reqLast | OpSend | OpImm},
+	RCSendOnly:           {Name: "RC_SEND_ONLY", Flags: reqOnly | OpSend},
+	RCSendOnlyImm:        {Name: "RC_SEND_ONLY_IMM", Headers: HasImmDt, Flags: reqOnly | OpSend | OpImm},
+	RCSendLastInv:        {Name: "RC_SEND_LAST_INV", Headers: HasIETH, Flags: reqLast | OpSend | OpInv},
+	RCSendOnlyInv:        {Name: "RC_SEND_ONLY_INV", Headers: HasIETH, Flags: reqOnly | OpSend | OpInv},
+	RCWriteFirst:         {Name: "RC_WRITE_FIRST", Headers: HasRETH, Flags: reqFirst | OpWrite},
+	RCWriteMiddle:        {Name: "RC_WRITE_MIDDLE", Flags: reqMiddle | OpWrite},
+	RCWriteLast:          {Name: "RC_WRITE_LAST", Flags: reqLast | OpWrite},
+	RCWriteLastImm:       {Name: "RC_WRITE_LAST_IMM", Headers: HasImmDt, Flags: reqLast | OpWrite | OpImm},
+	RCWriteOnly:          {Name: "RC_WRITE_ONLY", Headers: HasRETH, Flags: reqOnly | OpWrite},
+	RCWriteOnlyImm:       {Name: "RC_WRITE_ONLY_IMM", Headers: HasRETH | HasImmDt, Flags: reqOnly | OpWrite | OpImm},
+	RCReadRequest:        {Name: "RC_READ_REQUEST", Headers: HasRETH, Flags: OpRequest | OpOnly | OpRead},
+	RCReadResponseFirst:  {Name: "RC_READ_RESPONSE_FIRST", Headers: HasAETH, Flags: readAnswer | OpFirst},
+	RCReadResponseMiddle: {Name: "RC_READ_RESPONSE_MIDDLE", Flags: readAnswer | OpMiddle},
+	RCReadResponseLast:   {Name: "RC_READ_RESPONSE_LAST", Headers: HasAETH, Flags: readAnswer | OpLast},
+	RCReadResponseOnly:   {Name: "RC_READ_RESPONSE_ONLY", Headers: HasAETH, Flags: readAnswer | OpOnly},
+	RCAck:                {Name: "RC_ACK", Headers: HasAETH, Flags: OpResponse | OpOnly | OpAck},
+	RCAtomicAck:          {Name: "RC_ATOMIC_ACK", Headers: HasAETH | HasAtomicAckETH, Flags: OpResponse | OpOnly | OpAck | OpAtomic},
+	RCCmpSwap:            {Name: "RC_CMP_SWAP", Headers: HasAtomicETH, Flags: OpRequest | OpOnly | OpAtomic},
+	RCFetchAdd:           {Name: "RC_FETCH_ADD", Headers: HasAtomicETH, Flags: OpRequest | OpOnly | OpAtomic},
+
+	UCSendFirst:    {Name: "UC_SEND_FIRST", Flags: reqFirst | OpSend},
+	UCSendMiddle:   {Name: "UC_SEND_MIDDLE", Flags: reqMiddle | OpSend},
+	UCSendLast:     {Name: "UC_SEND_LAST", Flags: reqLast | OpSend},
+	UCSendLastImm:  {Name: "UC_SEND_LAST_IMM", Headers: HasImmDt, Flags: reqLast | OpSend | OpImm},
+	UCSendOnly:     {Name: "UC_SEND_ONLY", Flags: reqOnly | OpSend},
+	UCSendOnlyImm:  {Name: "UC_SEND_ONLY_IMM", Headers: HasImmDt, Flags: reqOnly | OpSend | OpImm},
+	UCWriteFirst:   {Name: "UC_WRITE_FIRST", Headers: HasRETH, Flags: reqFirst | OpWrite},
+	UCWriteMiddle:  {Name: "UC_WRITE_MIDDLE", Flags: reqMiddle | OpWrite},
+	UCWriteLast:    {Name: "UC_WRITE_LAST", Flags: reqLast | OpWrite},
+	UCWriteLastImm: {Name: "UC_WRITE_LAST_IMM", Headers: HasImmDt, Flags: reqLast | OpWrite | OpImm},
+	UCWriteOnly:    {Name: "UC_WRITE_ONLY", Headers: HasRETH, Flags: reqOnly | OpWrite},
+	UCWriteOnlyImm: {Name: "UC_WRITE_ONLY_IMM", Headers: HasRETH | HasImmDt, Flags: reqOnly | OpWrite | OpImm},
+
+	UDSendOnly:    {Name: "UD_SEND_ONLY", Headers: HasDETH, Flags: reqOnly | OpSend},
+	UDSendOnlyImm: {Name: "UD_SEND_ONLY_IMM", Headers: HasDETH | HasImmDt, Flags: reqOnly | OpSend | OpImm},
+
+	CNP: {Name: "CNP", Headers: HasCNP, Flags: OpOnly | OpControl},
+})
+
+// headerLens are the lengths of the extended headers, in the order of the bits of Headers.
+var headerLens = [8]int{dethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen}
+
+// withHeaderLen fills HeaderLen. An opcode that the table does not know is a BTH with opaque payload.
+func withHeaderLen(table [256]OpInfo) [256]OpInfo {
+	for i := range table {
+		info := &table[i]
+		if info.Name == "" {
+			info.Flags = OpPayload
+		}
+		info.HeaderLen = bthLen
+		for bit, n := range headerLens {
+			if info.Headers&(1<<bit) != 0 {
+				info.HeaderLen += n
+			}
+		}
+	}
+	return table
+}

@@ -1,0 +1,157 @@
+package wire
+
+// Packet is the transport part of a RoCEv2 packet: BTH, the extended headers that its opcode has, payload.
+// Fields of headers that the opcode does not have are ignored by AppendTo and zeroed by ParsePacket.
+type Packet struct {
+	BTH       BTH
+	RETH      RETH
+	AtomicETH AtomicETH
+	AETH      AETH
+	DETH      DETH
+	AtomicAck uint64 // AtomicAckETH: original value
+	ImmDt     uint32 // immediate data, in host order of the number on the wire
+	IETH      uint32 // rkey to invalidate
+	CNP       CNPReserved
+	// Payload is without pad, at most MaxPayload bytes. After ParsePacket it points into the parsed bytes.
+	// AppendTo ignores it if the opcode has no payload.
+	Payload []byte
+}
+
+// MaxPayload is the largest payload in bytes that AppendTo can put into one IP datagram under every combination of
+// headers. It is far beyond the largest path MTU, 4096.
+const MaxPayload = 0xffff - ipv6Len - udpLen - bthLen - dethLen - atomicETHLen - icrcLen - maxPad
+
+// maxPad is the largest pad count: payload and pad are a multiple of 4 bytes (IBTA 9.2.5).
+const maxPad = 3
+
+// ParsePacket reads a packet from b, which starts at the BTH and ends before the ICRC. Everything of p is
+// overwritten. An opcode that is not in the table gives a BTH and the rest as payload. On error p holds what
+// was read so far.
+func ParsePacket(b []byte, p *Packet) error {
+	*p = Packet{}
+	if err := p.BTH.Parse(b); err != nil {
+		return err
+	}
+	info := p.BTH.Opcode.Info()
+	if info.Headers != 0 {
+		if err := p.parseHeaders(b[bthLen:], info.Headers); err != nil {
+			return err
+		}
+	}
+	return p.parsePayload(b[info.HeaderLen:], info)
+}
+
+// parseHeaders reads the extended headers in h from b, in the order of IBTA 9.4.
+func (p *Packet) parseHeaders(b []byte, h Headers) (err error) {
+	if h&HasDETH != 0 {
+		if err = p.DETH.Parse(b); err != nil {
+			return err
+		}
+		b = b[dethLen:]
+	}
+	if h&HasRETH != 0 {
+		if err = p.RETH.Parse(b); err != nil {
+			return err
+		}
+		b = b[rethLen:]
+	}
+	if h&HasAETH != 0 {
+		if err = p.AETH.Parse(b); err != nil {
+			return err
+		}
+		b = b[aethLen:]
+	}
+	switch {
+	case h&HasImmDt != 0:
+		err = (*ImmDt)(&p.ImmDt).Parse(b)
+	case h&HasIETH != 0:
+		err = (*IETH)(&p.IETH).Parse(b)
+	case h&HasAtomicETH != 0:
+		err = p.AtomicETH.Parse(b)
+	case h&HasAtomicAckETH != 0:
+		err = (*AtomicAckETH)(&p.AtomicAck).Parse(b)
+	case h&HasCNP != 0:
+		err = p.CNP.Parse(b)
+	}
+	return err
+}
+
+// parsePayload splits b into payload and pad.
+func (p *Packet) parsePayload(b []byte, info *OpInfo) error {
+	pad := int(p.BTH.Pad)
+	if info.Flags&OpPayload == 0 && len(b) > 0 {
+		return &FormatError{Header: info.Name, Reason: ErrPayload, Got: len(b)}
+	}
+	if pad > len(b) {
+		return &FormatError{Header: "BTH", Reason: ErrPad, Got: pad, Want: len(b)}
+	}
+	n := len(b) - pad
+	if want := padOf(n); pad != want {
+		return &FormatError{Header: "BTH", Reason: ErrPad, Got: pad, Want: want}
+	}
+	if n > 0 {
+		p.Payload = b[:n:n]
+	}
+	return nil
+}
+
+// AppendTo appends BTH, the extended headers of the opcode, payload and pad to b.
+func (p *Packet) AppendTo(b []byte) []byte {
+	info := p.BTH.Opcode.Info()
+	payload := p.payload(info)
+	pad := padOf(len(payload))
+	h := p.BTH
+	h.Pad = uint8(pad)
+	b = h.AppendTo(b)
+	if info.Headers != 0 {
+		b = p.appendHeaders(b, info.Headers)
+	}
+	b = append(b, payload...)
+	return append(b, zeroPad[:pad]...)
+}
+
+var zeroPad [maxPad]byte
+
+// appendHeaders appends the extended headers in h in the order that parseHeaders reads.
+func (p *Packet) appendHeaders(b []byte, h Headers) []byte {
+	if h&HasDETH != 0 {
+		b = p.DETH.AppendTo(b)
+	}
+	if h&HasRETH != 0 {
+		b = p.RETH.AppendTo(b)
+	}
+	if h&HasAETH != 0 {
+		b = p.AETH.AppendTo(b)
+	}
+	switch {
+	case h&HasImmDt != 0:
+		b = ImmDt(p.ImmDt).AppendTo(b)
+	case h&HasIETH != 0:
+		b = IETH(p.IETH).AppendTo(b)
+	case h&HasAtomicETH != 0:
+		b = p.AtomicETH.AppendTo(b)
+	case h&HasAtomicAckETH != 0:
+		b = AtomicAckETH(p.AtomicAck).AppendTo(b)
+	case h&HasCNP != 0:
+		b = p.CNP.AppendTo(b)
+	}
+	return b
+}
+
+// Len is the number of bytes that AppendTo appends.
+func (p *Packet) Len() int {
+	info := p.BTH.Opcode.Info()
+	n := len(p.payload(info))
+	return info.HeaderLen + n + padOf(n)
+}
+
+// payload is p.Payload if the opcode has one.
+func (p *Packet) payload(info *OpInfo) []byte {
+	if info.Flags&OpPayload == 0 {
+		return nil
+	}
+	return p.Payload
+}
+
+// padOf is the number of pad bytes behind n bytes of payload.
+func padOf(n int) int { return -n & maxPad }

@@ -1,0 +1,49 @@
+package wire
+
+import "fmt"
+
+// Syndrome is the first byte of an AETH: 000ccccc is an ACK with a credit count, 001ttttt an RNR NAK with a
+// timer code, 011nnnnn a NAK (IBTA vol. 1, 9.7.5.1.2).
+type Syndrome uint8
+
+// Syndromes. AckNoCredits says that no end-to-end credits are given; RNRNak is or-ed with the timer code.
+const (
+	AckNoCredits     Syndrome = 0x1f
+	RNRNak           Syndrome = 0x20
+	NakPSNSequence   Syndrome = 0x60
+	NakInvalid       Syndrome = 0x61
+	NakRemoteAccess  Syndrome = 0x62
+	NakRemoteOp      Syndrome = 0x63
+	NakInvalidRD     Syndrome = 0x64
+	syndromeKindMask Syndrome = 0x60
+)
+
+// IsAck reports a positive acknowledgement.
+func (s Syndrome) IsAck() bool { return s&syndromeKindMask == 0 }
+
+// IsRNR reports a receiver-not-ready NAK; its timer code is s.Value().
+func (s Syndrome) IsRNR() bool { return s&syndromeKindMask == RNRNak }
+
+// IsNak reports a NAK that is no RNR NAK.
+func (s Syndrome) IsNak() bool { return s&syndromeKindMask == NakPSNSequence }
+
+// Value is the low five bits: credit count, timer code or NAK code.
+func (s Syndrome) Value() uint8 { return uint8(s & 0x1f) }
+
+// nakNames are the NAK codes of IBTA 9.7.5.1.2, table 45.
+var nakNames = [...]string{"NAK_PSN_SEQ", "NAK_INV_REQ", "NAK_REM_ACCESS", "NAK_REM_OP", "NAK_INV_RD"}
+
+// String prints "ACK", "ACK credits=5", "RNR_NAK timer=12", "NAK_PSN_SEQ" and so on.
+func (s Syndrome) String() string {
+	switch {
+	case s == AckNoCredits:
+		return "ACK"
+	case s.IsAck():
+		return fmt.Sprintf("ACK credits=%d", s.Value())
+	case s.IsRNR():
+		return fmt.Sprintf("RNR_NAK timer=%d", s.Value())
+	case s.IsNak() && int(s.Value()) < len(nakNames):
+		return nakNames[s.Value()]
+	}
+	return fmt.Sprintf("SYNDROME_0x%02x", uint8(s))
+}

@@ -1,0 +1,54 @@
+package wire
+
+import "encoding/binary"
+
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+-------------------------------+-------------------------------+
+//	|          source port          |    destination port (4791)    |
+//	+-------------------------------+-------------------------------+
+//	|            length             |           checksum            |
+//	+-------------------------------+-------------------------------+
+
+const udpLen = 8
+
+// UDPPort is the destination port of RoCEv2 (A17.3.1).
+const UDPPort = 4791
+
+// UDP is the header of a RoCEv2 datagram.
+type UDP struct {
+	SrcPort, DstPort uint16
+	// Checksum is 0 on what we send, also over IPv6 (A17.4.5); what arrives is neither checked nor trusted,
+	// because over veth it may be a partial one. The ICRC masks it. AppendTo writes it as it is: whoever
+	// changes a frame clears it.
+	Checksum uint16
+
+	// Length is header and payload in bytes, set by Parse. AppendTo takes the payload's length instead.
+	Length uint16
+}
+
+// Parse reads the header at the start of b, which is the whole IP payload: a UDP length other than len(b) is an
+// error.
+func (h *UDP) Parse(b []byte) error {
+	if err := need(b, udpLen, "UDP"); err != nil {
+		return err
+	}
+	*h = UDP{
+		SrcPort: binary.BigEndian.Uint16(b), DstPort: binary.BigEndian.Uint16(b[2:]),
+		Length: binary.BigEndian.Uint16(b[4:]), Checksum: binary.BigEndian.Uint16(b[6:]),
+	}
+	if int(h.Length) != len(b) {
+		return &FormatError{Header: "UDP", Reason: ErrLength, Got: int(h.Length), Want: len(b)}
+	}
+	return nil
+}
+
+// AppendTo appends the header of a datagram with payload bytes behind it.
+func (h *UDP) AppendTo(b []byte, payload int) []byte {
+	n := udpLen + payload
+	return append(b, byte(h.SrcPort>>8), byte(h.SrcPort), byte(h.DstPort>>8), byte(h.DstPort),
+		byte(n>>8), byte(n), byte(h.Checksum>>8), byte(h.Checksum))
+}
+
+// Len is 8 bytes.
+func (h *UDP) Len() int { return udpLen }
