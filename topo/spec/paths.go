@@ -27,5 +27,18 @@ func (p Paths) Log(node string) string { return filepath.Join(p.Dir, "log", node
 // Spec is the resolved rack description, as JSON.
 func (p Paths) Spec() string { return filepath.Join(p.Dir, "rack.json") }
 
-// Lock is the file whose flock is held while the rack is being changed.
-func (p Paths) Lock() string { return filepath.Join(p.Dir, "lock") }
+// Lock is the file whose flock is held while the rack is being changed. It lies beside Dir, so that it outlives the
+// tmpfs, which comes and goes while it is held.
+func (p Paths) Lock() string { return p.Dir + ".lock" }
+
+// Ready marks a rack whose bring-up was completed.
+func (p Paths) Ready() string { return filepath.Join(p.Dir, "ready") }
+
+// Hosts is the file that every host sees as /etc/hosts.
+func (p Paths) Hosts() string { return filepath.Join(p.Dir, "hosts") }
+
+// Crashed marks a node that was crashed on purpose.
+func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", node) }
+
+// Timer is the process id file of a pending undo, on machines without cgroup2.
+func (p Paths) Timer(name string) string { return filepath.Join(p.Dir, "timer", name) }

@@ -1,0 +1,47 @@
+// Package spec is the inert description of a rack: it reads a rack file, checks it, and resolves it to names and
+// addresses that are the same on every machine. It creates nothing; topo/rack and topo/sim realise a Rack.
+//
+// A rack file is one YAML mapping. Unknown and repeated keys, wrong types and wrong units are errors with file, line
+// and column. Sizes are written 64KiB, 1MiB, 2GiB; durations as in Go (50us, 10s); rates 1Gbit; probabilities 10%
+// or 0.1. Anchors, aliases, tags and several documents in a file are refused.
+//
+//	name: default            # letters, digits, "-"; at most 24 bytes. Required.
+//	seed: 1                  # decides MAC addresses and faults. Default 1.
+//	mtu: 4200                # of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
+//	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.
+//	subnet6: fd00:77::/64    # of the hosts. Default fd00:77::/64.
+//	switch:
+//	  program: forward       # switch program. Default forward.
+//	  queue: 1024            # packets in each egress queue, 1 to 65536. Default 1024.
+//	  spin: 50us             # polls that long before it blocks, 0s to 1s. Default 50us.
+//	  cpu: 0                 # binds the switch to a processor. Default: not bound.
+//	hosts:                   # 1 to 128 hosts. Required.
+//	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
+//	    role: compute        # compute, memory or metadata. Required.
+//	    memory: 64MiB        # region for others. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
+//	    spin: 50us           # as of the switch.
+//	    cpu: 1               # as of the switch.
+//	faults:                  # active from the start. Default none.
+//	  - link: cn0            # a host's name. Required.
+//	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole tear. Required.
+//	    dir: up              # up (from the host), down or both. Default both.
+//	    probability: 10%     # of each selected frame. Default 100%.
+//	    delay: 1ms           # kinds delay and reorder
+//	    jitter: 100us        # kind delay
+//	    bitsPerSecond: 1Gbit # kind rate
+//	    count: 2             # ends after that many hits
+//	    for: 10s             # ends after that time
+//	    seed: 7              # default: the rack's
+//	    id: name             # default: assigned
+//	    match:               # which RoCEv2 packets; default every frame
+//	      opcodes: [RC_WRITE_LAST]
+//	      class: ack         # request response ack nak rnr read_response atomic cnp roce
+//	      qpn: 0x11
+//	      psn: 100
+//	      psnOffset: 3       # from the first PSN seen for the queue pair
+//	      transmission: 1    # the n-th time that the packet crosses the link
+//	      samePacket: true   # later hits must be the same packet as the first
+//
+// The first address of each subnet is the switch's, the hosts follow in the order of the file. A host's MAC address is
+// 02:72, two bytes made from the seed, and its number.
+package spec

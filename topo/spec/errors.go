@@ -1,0 +1,46 @@
+package spec
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxErrors bounds how many mistakes of one rack file are reported.
+const maxErrors = 10
+
+// Error is one mistake in a rack file.
+type Error struct {
+	// File is the name given to ParseFile. Line and Col count from 1; both are 0 if no place is to blame.
+	File      string
+	Line, Col int
+	Msg       string
+}
+
+// Error is file:line:col: message.
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.Msg)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
+}
+
+// Errors are the mistakes of one rack file in the order of their discovery.
+type Errors []*Error
+
+// Error is one line a mistake.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i := range e {
+		lines[i] = e[i].Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap lets errors.As find each Error.
+func (e Errors) Unwrap() []error {
+	errs := make([]error, len(e))
+	for i := range e {
+		errs[i] = e[i]
+	}
+	return errs
+}

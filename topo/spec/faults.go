@@ -1,0 +1,95 @@
+package spec
+
+import (
+	"encoding"
+	"fmt"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Bounds of what a fault matches, both 24 bits wide.
+const max24 = 1<<24 - 1
+
+// maxPSNOffset and maxCount bound counters of a fault.
+const (
+	maxPSNOffset = max24
+	maxCount     = 1 << 30
+)
+
+// faultEntry reads one element of faults. The keys are those of fault.Rule.
+func (d *decoder) faultEntry(n ast.Node) faultEntry {
+	f := faultEntry{at: n, linkAt: n}
+	r := &f.rule
+	d.mapping(n, "a fault", []entry{
+		{key: "link", required: true, set: func(n ast.Node) {
+			f.linkAt = n
+			r.Link, _ = text(d, n, "link", func(s string) (string, error) { return s, nil })
+		}},
+		required(set(d, "kind", &r.Kind, word(fault.Kinds()...))),
+		set(d, "dir", &r.Dir, word(fault.Up, fault.Down, fault.Both)),
+		set(d, "probability", &r.Probability, ParseProbability),
+		set(d, "delay", &r.Delay, ParseDuration),
+		set(d, "jitter", &r.Jitter, ParseDuration),
+		set(d, "bitsPerSecond", &r.BitsPerSecond, ParseRate),
+		set(d, "count", &r.Count, number(1, maxCount)),
+		set(d, "for", &r.For, ParseDuration),
+		set(d, "seed", &r.Seed, parseSeed),
+		set(d, "id", &r.ID, func(s string) (string, error) { return s, checkName("fault", s, maxRackName) }),
+		{key: "match", set: func(n ast.Node) { d.match(n, &r.Match) }},
+	})
+	if len(d.errs) == 0 {
+		if err := r.Validate(); err != nil {
+			d.errorf(n, "%v", err)
+		}
+	}
+	return f
+}
+
+func (d *decoder) match(n ast.Node, m *fault.Match) {
+	number24 := func(s string) (uint32, error) {
+		v, err := integer(0, max24)(s)
+		return uint32(v), err
+	}
+	d.mapping(n, "match", []entry{
+		{key: "opcodes", set: func(n ast.Node) {
+			d.sequence(n, "opcodes", func(n ast.Node) {
+				if op, ok := text(d, n, "opcode", parseOpcode); ok {
+					m.Opcodes = append(m.Opcodes, op)
+				}
+			})
+		}},
+		set(d, "class", &m.Class, word(fault.Classes()...)),
+		{key: "qpn", set: func(n ast.Node) {
+			if v, ok := text(d, n, "qpn", number24); ok {
+				q := wire.QPN(v)
+				m.QPN = &q
+			}
+		}},
+		{key: "psn", set: func(n ast.Node) {
+			if v, ok := text(d, n, "psn", number24); ok {
+				p := wire.PSN(v)
+				m.PSN = &p
+			}
+		}},
+		{key: "psnOffset", set: func(n ast.Node) {
+			if v, ok := text(d, n, "psnOffset", number(0, maxPSNOffset)); ok {
+				m.PSNOffset = &v
+			}
+		}},
+		set(d, "transmission", &m.Transmission, number(1, maxCount)),
+		set(d, "samePacket", &m.SamePacket, parseBool),
+	})
+}
+
+// parseOpcode reads an opcode as wire prints it.
+func parseOpcode(s string) (wire.Opcode, error) {
+	var op wire.Opcode
+	u, ok := any(&op).(encoding.TextUnmarshaler)
+	if !ok {
+		return op, fmt.Errorf("opcode %q cannot be read", s)
+	}
+	return op, u.UnmarshalText([]byte(s))
+}

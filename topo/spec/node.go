@@ -1,0 +1,240 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// decoder collects mistakes while it walks the syntax tree.
+type decoder struct {
+	file string
+	errs Errors
+}
+
+// errorf notes a mistake at n, up to maxErrors of them.
+func (d *decoder) errorf(n ast.Node, format string, args ...any) {
+	if len(d.errs) >= maxErrors {
+		return
+	}
+	e := &Error{File: d.file, Msg: fmt.Sprintf(format, args...)}
+	if p := position(n); p != nil {
+		e.Line, e.Col = p.Line, p.Column
+	}
+	d.errs = append(d.errs, e)
+}
+
+// position is where n begins. The token of a block mapping or sequence is not its beginning.
+func position(n ast.Node) *token.Position {
+	switch n := n.(type) {
+	case nil:
+		return nil
+	case *ast.MappingNode:
+		if len(n.Values) > 0 && !n.IsFlowStyle {
+			return position(n.Values[0])
+		}
+	case *ast.MappingValueNode:
+		return position(n.Key)
+	case *ast.SequenceNode:
+		if len(n.Values) > 0 && !n.IsFlowStyle {
+			return position(n.Values[0])
+		}
+	}
+	if t := n.GetToken(); t != nil {
+		return t.Position
+	}
+	return nil
+}
+
+// kindOf names what n is, for a reader of the rack file.
+func kindOf(n ast.Node) string {
+	switch n.(type) {
+	case nil, *ast.NullNode:
+		return "nothing"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a text"
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a number"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.AliasNode, *ast.AnchorNode, *ast.MergeKeyNode:
+		return "an anchor or alias, which rack files do not have"
+	case *ast.TagNode:
+		return "a tag, which rack files do not have"
+	}
+	return "something else"
+}
+
+// entry is one known key of a mapping.
+type entry struct {
+	key      string
+	required bool
+	set      func(n ast.Node)
+}
+
+// mapping hands the values of n to their entries, and reports unknown, repeated and missing keys.
+func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
+	m, ok := n.(ast.MapNode)
+	if !ok {
+		d.errorf(n, "%s must be a mapping, but is %s", what, kindOf(n))
+		return
+	}
+	seen := make(map[string]bool)
+	for it := m.MapRange(); it.Next(); {
+		kv := it.KeyValue()
+		key, ok := scalar(kv.Key)
+		if !ok {
+			d.errorf(kv, "key of %s must be a plain word, but is %s", what, kindOf(kv.Key))
+			continue
+		}
+		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == key })
+		switch {
+		case i < 0:
+			d.errorf(kv, "unknown key %.40q in %s; known keys: %s", key, what, keyList(entries))
+		case seen[key]:
+			d.errorf(kv, "key %q is given twice in %s; remove one", key, what)
+		case kindOf(kv.Value) == "nothing":
+			d.errorf(kv, "key %q has no value; give it one or remove it", key)
+		default:
+			entries[i].set(kv.Value)
+		}
+		seen[key] = true
+	}
+	for _, e := range entries {
+		if e.required && !seen[e.key] {
+			d.errorf(n, "%s lacks the key %q", what, e.key)
+		}
+	}
+}
+
+func keyList(entries []entry) string {
+	keys := make([]string, len(entries))
+	for i, e := range entries {
+		keys[i] = e.key
+	}
+	return strings.Join(keys, ", ")
+}
+
+// sequence hands each element of n to f.
+func (d *decoder) sequence(n ast.Node, what string, f func(n ast.Node)) {
+	s, ok := n.(*ast.SequenceNode)
+	if !ok {
+		d.errorf(n, "%s must be a list, but is %s", what, kindOf(n))
+		return
+	}
+	for _, v := range s.Values {
+		f(v)
+	}
+}
+
+// scalar is the text of a scalar node as it was written.
+func scalar(n ast.Node) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		if n.Value == nil {
+			return "", false
+		}
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+// text reads a scalar and gives it to parse, whose error is reported at n.
+func text[T any](d *decoder, n ast.Node, key string, parse func(s string) (T, error)) (v T, ok bool) {
+	s, isScalar := scalar(n)
+	if !isScalar {
+		d.errorf(n, "%s must be a single value, but is %s", key, kindOf(n))
+		return v, false
+	}
+	v, err := parse(s)
+	if err != nil {
+		d.errorf(n, "%s: %v", key, err)
+		return v, false
+	}
+	return v, true
+}
+
+// set is an entry's function that stores what parse makes of the value.
+func set[T any](d *decoder, key string, dst *T, parse func(s string) (T, error)) entry {
+	return entry{key: key, set: func(n ast.Node) {
+		if v, ok := text(d, n, key, parse); ok {
+			*dst = v
+		}
+	}}
+}
+
+// required marks an entry.
+func required(e entry) entry {
+	e.required = true
+	return e
+}
+
+// integer makes a parser of whole numbers between low and high.
+func integer(low, high int64) func(s string) (int64, error) {
+	return func(s string) (int64, error) {
+		n, err := strconv.ParseInt(s, 0, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no whole number", s)
+		}
+		if n < low || n > high {
+			return 0, fmt.Errorf("%d is out of bounds; take a number from %d to %d", n, low, high)
+		}
+		return n, nil
+	}
+}
+
+// number is integer for an int.
+func number(low, high int) func(s string) (int, error) {
+	parse := integer(int64(low), int64(high))
+	return func(s string) (int, error) {
+		n, err := parse(s)
+		return int(n), err
+	}
+}
+
+func parseSeed(s string) (uint64, error) {
+	n, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no seed; take a whole number from 0 to %d", s, uint64(math.MaxUint64))
+	}
+	return n, nil
+}
+
+func parseBool(s string) (bool, error) {
+	if s != "true" && s != "false" {
+		return false, fmt.Errorf("%q is neither true nor false", s)
+	}
+	return s == "true", nil
+}
+
+func parseSpin(s string) (time.Duration, error) {
+	d, err := ParseDuration(s)
+	if err == nil && d > maxSpin {
+		return 0, fmt.Errorf("%s is too long; take at most %v", s, maxSpin)
+	}
+	return d, err
+}
+
+// word makes a parser of one of the words.
+func word[T ~string](words ...T) func(s string) (T, error) {
+	return func(s string) (T, error) {
+		if !slices.Contains(words, T(s)) {
+			return "", fmt.Errorf("%.40q is unknown; take one of %v", s, words)
+		}
+		return T(s), nil
+	}
+}

@@ -1,0 +1,228 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+)
+
+// Bounds and defaults of a rack file.
+const (
+	// maxFile bounds the bytes of a rack file, and with them the depth of its nesting.
+	maxFile = 64 << 10
+	// MaxHosts bounds the hosts of one rack.
+	MaxHosts = 128
+	// maxFaults bounds the faults of one rack file.
+	maxFaults = 256
+
+	minMTU, maxMTU, defaultMTU = 1280, 9216, 4200
+	maxQueue, defaultQueue     = 65536, 1024
+	maxSpin, defaultSpin       = time.Second, 50 * time.Microsecond
+	maxCPU                     = 1023
+	pageSize                   = 4096
+	maxMemory                  = 64 << 30
+	defaultMemory              = 64 << 20
+	defaultMetadataMemory      = 16 << 20
+	defaultSeed                = 1
+	defaultProgram             = "forward"
+)
+
+// file is a rack file after its syntax was checked and before names were expanded.
+type file struct {
+	name     string
+	seed     uint64
+	mtu      int
+	subnet   netip.Prefix
+	subnet6  netip.Prefix
+	sw       Switch
+	hosts    []hostEntry
+	faults   []faultEntry
+	node     ast.Node
+	subnetAt ast.Node
+	sub6At   ast.Node
+}
+
+// hostEntry is one element of hosts; it stands for all the names of its pattern.
+type hostEntry struct {
+	at, nameAt ast.Node
+	names      []string
+	role       Role
+	memory     int64 // -1: by role
+	spin       time.Duration
+	cpu        int
+}
+
+type faultEntry struct {
+	at, linkAt ast.Node
+	rule       fault.Rule
+}
+
+// Parse is ParseFile for a rack file without a name.
+func Parse(data []byte) (*Rack, error) { return ParseFile("rack.yaml", data) }
+
+// ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has name, line and column.
+func ParseFile(name string, data []byte) (*Rack, error) {
+	d := &decoder{file: name}
+	root := d.syntax(data)
+	if len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	f := d.file0(root)
+	if len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	r := d.resolve(f)
+	if len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	return r, nil
+}
+
+// syntax returns the one document of data.
+func (d *decoder) syntax(data []byte) ast.Node {
+	if len(data) > maxFile {
+		d.errorf(nil, "the file has %d bytes; at most %d are allowed", len(data), maxFile)
+		return nil
+	}
+	f, err := parseYAML(data)
+	if err != nil {
+		e := &Error{File: d.file, Msg: err.Error()}
+		var at yaml.Error
+		if errors.As(err, &at) {
+			e.Msg = at.GetMessage()
+			if t := at.GetToken(); t != nil && t.Position != nil {
+				e.Line, e.Col = t.Position.Line, t.Position.Column
+			}
+		}
+		d.errs = append(d.errs, e)
+		return nil
+	}
+	var body ast.Node
+	for _, doc := range f.Docs {
+		if doc == nil || doc.Body == nil || doc.Body.Type() == ast.CommentType {
+			continue
+		}
+		if body != nil {
+			d.errorf(doc.Body, "a second document begins here; a rack file is one document")
+			return nil
+		}
+		body = doc.Body
+	}
+	if body == nil {
+		d.errs = append(d.errs, &Error{File: d.file, Line: 1, Col: 1, Msg: "the file is empty; it needs at least name and hosts"})
+	}
+	return body
+}
+
+// parseYAML keeps a panic of the YAML library from ending the program: rack files come from anywhere.
+func parseYAML(data []byte) (f *ast.File, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("not readable as YAML (%v)", p)
+		}
+	}()
+	return parser.ParseBytes(data, 0)
+}
+
+// file0 reads the top-level mapping.
+func (d *decoder) file0(n ast.Node) *file {
+	f := &file{
+		seed: defaultSeed, mtu: defaultMTU, node: n,
+		subnet:  netip.MustParsePrefix("10.77.0.0/24"),
+		subnet6: netip.MustParsePrefix("fd00:77::/64"),
+		sw:      Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: NoCPU},
+	}
+	d.mapping(n, "a rack file", []entry{
+		required(set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) })),
+		set(d, "seed", &f.seed, parseSeed),
+		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
+		{key: "subnet", set: func(n ast.Node) {
+			f.subnetAt = n
+			f.subnet, _ = text(d, n, "subnet", func(s string) (netip.Prefix, error) { return parseSubnet(s, true) })
+		}},
+		{key: "subnet6", set: func(n ast.Node) {
+			f.sub6At = n
+			f.subnet6, _ = text(d, n, "subnet6", func(s string) (netip.Prefix, error) { return parseSubnet(s, false) })
+		}},
+		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, &f.sw) }},
+		{key: "hosts", required: true, set: func(n ast.Node) {
+			d.sequence(n, "hosts", func(n ast.Node) { f.hosts = append(f.hosts, d.hostEntry(n)) })
+			if s, ok := n.(*ast.SequenceNode); ok && len(s.Values) == 0 {
+				d.errorf(n, "hosts is empty; a rack needs at least one host")
+			}
+		}},
+		{key: "faults", set: func(n ast.Node) {
+			d.sequence(n, "faults", func(n ast.Node) {
+				if len(f.faults) == maxFaults {
+					d.errorf(n, "more than %d faults; remove some", maxFaults)
+				} else if len(f.faults) < maxFaults {
+					f.faults = append(f.faults, d.faultEntry(n))
+				}
+			})
+		}},
+	})
+	return f
+}
+
+// parseSubnet reads a network in CIDR notation of one address family.
+func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
+	example := "fd00:77::/64"
+	if v4 {
+		example = "10.77.0.0/24"
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4() != v4 || p.Addr().Is4In6() {
+		return p, fmt.Errorf("%.60q is no network; write it like %s", s, example)
+	}
+	if a := p.Addr(); a.IsMulticast() || a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() {
+		return p, fmt.Errorf("%s is not for hosts; take a private network like %s", s, example)
+	}
+	if p.Masked() != p {
+		return p, fmt.Errorf("%s has bits behind its length; write %s", s, p.Masked())
+	}
+	return p, nil
+}
+
+func (d *decoder) switchEntry(n ast.Node, sw *Switch) {
+	d.mapping(n, "switch", []entry{
+		set(d, "program", &sw.Program, func(s string) (string, error) { return s, checkName("program", s, maxRackName) }),
+		set(d, "queue", &sw.Queue, number(1, maxQueue)),
+		set(d, "spin", &sw.Spin, parseSpin),
+		set(d, "cpu", &sw.CPU, number(0, maxCPU)),
+	})
+}
+
+func (d *decoder) hostEntry(n ast.Node) hostEntry {
+	h := hostEntry{at: n, nameAt: n, memory: -1, spin: defaultSpin, cpu: NoCPU}
+	d.mapping(n, "a host", []entry{
+		{key: "name", required: true, set: func(n ast.Node) {
+			h.nameAt = n
+			h.names, _ = text(d, n, "name", Expand)
+		}},
+		required(set(d, "role", &h.role, word(Roles()...))),
+		set(d, "memory", &h.memory, parseMemory),
+		set(d, "spin", &h.spin, parseSpin),
+		set(d, "cpu", &h.cpu, number(0, maxCPU)),
+	})
+	return h
+}
+
+func parseMemory(s string) (int64, error) {
+	n, err := ParseSize(s)
+	switch {
+	case err != nil:
+		return 0, err
+	case n > maxMemory:
+		return 0, fmt.Errorf("%s is too much; take at most %s", s, FormatSize(maxMemory))
+	case n%pageSize != 0:
+		return 0, fmt.Errorf("%s is no multiple of %s", s, FormatSize(pageSize))
+	}
+	return n, nil
+}

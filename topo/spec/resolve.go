@@ -1,0 +1,105 @@
+package spec
+
+import (
+	"net/netip"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// switchIndex is the number of the switch in addresses; the hosts follow it.
+const switchIndex = 1
+
+// resolve gives every host of f its name and addresses.
+func (d *decoder) resolve(f *file) *Rack {
+	r := &Rack{
+		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
+	}
+	seen := make(map[string]ast.Node)
+	for i := range f.hosts {
+		e := &f.hosts[i]
+		for _, name := range e.names {
+			if err := checkHostName(name); err != nil {
+				d.errorf(e.nameAt, "%v", err)
+				continue
+			}
+			if at, ok := seen[name]; ok {
+				d.errorf(e.nameAt, "host name %q is taken already in line %d; names must differ", name, position(at).Line)
+				continue
+			}
+			seen[name] = e.nameAt
+			if len(r.Hosts) == MaxHosts {
+				d.errorf(e.nameAt, "more than %d hosts; make the range smaller or split the rack", MaxHosts)
+				return r
+			}
+			r.Hosts = append(r.Hosts, e.host(name))
+		}
+	}
+	d.addresses(f, r)
+	for i := range f.faults {
+		e := &f.faults[i]
+		if _, _, ok := r.Host(e.rule.Link); !ok && len(d.errs) == 0 {
+			d.errorf(e.linkAt, "link %q is no host of this rack; hosts: %v", e.rule.Link, r.HostNames())
+		}
+		r.Faults = append(r.Faults, e.rule)
+	}
+	return r
+}
+
+// host is one of the hosts that e stands for, without addresses.
+func (e *hostEntry) host(name string) Host {
+	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu}
+	if h.Memory < 0 {
+		h.Memory = map[Role]int64{Memory: defaultMemory, Metadata: defaultMetadataMemory}[e.role]
+	}
+	return h
+}
+
+// addresses numbers the switch and the hosts.
+func (d *decoder) addresses(f *file, r *Rack) {
+	last := switchIndex + len(r.Hosts)
+	// The all-ones address of an IPv4 subnet is for broadcast, hence one more.
+	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
+		d.errorf(orNode(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; take a shorter prefix", r.Subnet, len(r.Hosts))
+		return
+	}
+	if size := hostBits(r.Subnet6); size < 31 && last >= 1<<size {
+		d.errorf(orNode(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; take a shorter prefix", r.Subnet6, len(r.Hosts))
+		return
+	}
+	r.Switch.IPv4, r.Switch.IPv6 = nth(r.Subnet, switchIndex), nth(r.Subnet6, switchIndex)
+	r.Switch.MAC = macOf(r.Seed, switchIndex)
+	for i := range r.Hosts {
+		n := switchIndex + 1 + i
+		h := &r.Hosts[i]
+		h.IPv4, h.IPv6, h.MAC = nth(r.Subnet, n), nth(r.Subnet6, n), macOf(r.Seed, n)
+	}
+}
+
+func orNode(a, b ast.Node) ast.Node {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func hostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }
+
+// nth is the address n above the subnet's own.
+func nth(p netip.Prefix, n int) netip.Addr {
+	a := p.Addr().AsSlice()
+	for i := len(a) - 1; n > 0 && i >= 0; i-- {
+		n += int(a[i])
+		a[i] = byte(n)
+		n >>= 8
+	}
+	addr, _ := netip.AddrFromSlice(a) // 4 or 16 bytes as they came
+	return addr
+}
+
+// macOf is the locally administered address of node n: two bytes tell the racks of different seeds apart.
+func macOf(seed uint64, n int) wire.MAC {
+	h := seed * 0x9e3779b97f4a7c15 // the golden ratio spreads small seeds
+	return wire.MAC{0x02, 0x72, byte(h >> 56), byte(h >> 48), byte(n >> 8), byte(n)}
+}
