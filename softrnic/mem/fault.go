@@ -1,0 +1,29 @@
+package mem
+
+// Fault says why memory may not be touched. It is a value, not an error, because peers cause it: the transport
+// turns it into a NAK or a completion status.
+type Fault uint8
+
+// Faults, in the order in which they are checked (IBTA 10.6.3.1, R_Key and L_Key checks).
+const (
+	// OK is no fault.
+	OK Fault = iota
+	// BadKey: no region has this key, or it was invalidated.
+	BadKey
+	// BadPD: the region is in another protection domain than the queue pair.
+	BadPD
+	// BadAccess: the region was registered without the right that is needed.
+	BadAccess
+	// BadBounds: the range is not inside the region.
+	BadBounds
+)
+
+var faultNames = [...]string{"ok", "unknown or invalidated key", "other protection domain", "no access right", "out of bounds"}
+
+// String says what is wrong in words.
+func (f Fault) String() string {
+	if int(f) < len(faultNames) {
+		return faultNames[f]
+	}
+	return "unknown fault"
+}

@@ -1,0 +1,111 @@
+package mem
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Region is registered memory. The bytes are the caller's; the region is the Table's.
+type Region struct {
+	table  *Table
+	pd     PD
+	base   uint64
+	buf    []byte
+	access verbs.Access
+	key    uint32
+	valid  bool // not invalidated
+	gone   bool // deregistered
+}
+
+// Base is the virtual address of the first byte.
+func (r *Region) Base() uint64 { return r.base }
+
+// Len is the length in bytes.
+func (r *Region) Len() int { return len(r.buf) }
+
+// PD is the protection domain.
+func (r *Region) PD() PD { return r.pd }
+
+// Access is the set of rights it was registered with.
+func (r *Region) Access() verbs.Access { return r.access }
+
+// LKey and RKey are the keys for local and for remote use. As in most adapters they are the same number.
+func (r *Region) LKey() uint32 { return r.key }
+
+// RKey is the key for peers.
+func (r *Region) RKey() uint32 { return r.key }
+
+// Valid reports that the region is registered and was not invalidated.
+func (r *Region) Valid() bool { return r.valid }
+
+// ReadAt copies len(p) bytes from offset off on.
+func (r *Region) ReadAt(p []byte, off int) error {
+	b, err := r.span("read mr", off, len(p))
+	if err == nil {
+		copy(p, b)
+	}
+	return err
+}
+
+// WriteAt copies p to offset off.
+func (r *Region) WriteAt(p []byte, off int) error {
+	b, err := r.span("write mr", off, len(p))
+	if err == nil {
+		copy(b, p)
+	}
+	return err
+}
+
+// Load64 reads the aligned word at offset off in host order.
+func (r *Region) Load64(off int) (uint64, error) {
+	b, err := r.word("load mr", off)
+	if err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint64(b), nil
+}
+
+// Store64 writes the aligned word at offset off in host order.
+func (r *Region) Store64(off int, v uint64) error {
+	b, err := r.word("store mr", off)
+	if err == nil {
+		binary.NativeEndian.PutUint64(b, v)
+	}
+	return err
+}
+
+func (r *Region) word(op string, off int) ([]byte, error) {
+	if off%8 != 0 {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("offset %d is not a multiple of 8", off)}
+	}
+	return r.span(op, off, 8)
+}
+
+// span bounds-checks local access. An invalidated region is still its owner's memory; a deregistered one is not.
+func (r *Region) span(op string, off, n int) ([]byte, error) {
+	if r.gone {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the region was deregistered"}
+	}
+	if off < 0 || n > len(r.buf) || off > len(r.buf)-n {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("bytes [%d,+%d) of a region of %d", off, n, len(r.buf))}
+	}
+	return r.buf[off : off+n : off+n], nil
+}
+
+// CmpSwap stores swap in the 8 bytes of word if they hold compare, and returns what they held. Host order.
+func CmpSwap(word []byte, compare, swap uint64) uint64 {
+	old := binary.NativeEndian.Uint64(word)
+	if old == compare {
+		binary.NativeEndian.PutUint64(word, swap)
+	}
+	return old
+}
+
+// FetchAdd adds to the 8 bytes of word and returns what they held. Host order.
+func FetchAdd(word []byte, add uint64) uint64 {
+	old := binary.NativeEndian.Uint64(word)
+	binary.NativeEndian.PutUint64(word, old+add)
+	return old
+}

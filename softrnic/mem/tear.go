@@ -1,0 +1,51 @@
+package mem
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// LineSize is the unit in which memory is seen whole, in bytes: tears are only at multiples of it.
+const LineSize = 64
+
+// Tear is where and for how long one copy pauses. The bytes before Cut move at once and those behind it after
+// Pause, or the other way round if TailFirst.
+type Tear struct {
+	// Cut is an offset into the copy; 0 or anything not inside the copy leaves it whole.
+	Cut       int
+	TailFirst bool
+	Pause     time.Duration
+}
+
+// TearFunc decides the fate of a copy of n bytes. It is asked once a copy, in the order of the copies.
+type TearFunc func(n int) Tear
+
+// SetTear makes copies of WRITE payloads into regions, and of READ responses out of them, pause as f says; nil
+// ends that. Atomics, SENDs and local accesses are never torn.
+func (t *Table) SetTear(f TearFunc) { t.tear = f }
+
+// PlanTear asks the plan about a copy of n bytes at va. The cut is moved down to a line boundary of the
+// address; ok says that one is left inside the copy.
+func (t *Table) PlanTear(va uint64, n int) (tr Tear, ok bool) {
+	if t.tear == nil || n <= 0 {
+		return Tear{}, false
+	}
+	tr = t.tear(n)
+	if tr.Cut <= 0 || tr.Cut >= n {
+		return Tear{}, false
+	}
+	tr.Cut -= int((va + uint64(tr.Cut)) % LineSize)
+	return tr, tr.Cut > 0
+}
+
+// SeededTear tears each copy of more than one line with the given probability, at a random line, for a random
+// time up to maxPause. The same seed and the same copies give the same tears.
+func SeededTear(seed uint64, probability float64, maxPause time.Duration) TearFunc {
+	r := rand.New(rand.NewPCG(seed, 0x7ea2))
+	return func(n int) Tear {
+		if n <= 1 || r.Float64() >= probability {
+			return Tear{}
+		}
+		return Tear{Cut: 1 + r.IntN(n-1), TailFirst: r.IntN(2) == 1, Pause: time.Duration(r.Int64N(int64(max(maxPause, 1))))}
+	}
+}
