@@ -24,7 +24,8 @@ type Injector struct {
 	seed  uint64
 	link  string
 	dir   Dir
-	rules []*ruleState
+	rules []*ruleState // at work
+	all   []*ruleState // and those that ended, until they are removed
 	conns connections
 	hits  []string // backing store of Verdict.Rules
 	view  view     // of the current frame; here, it needs no allocation
@@ -58,15 +59,24 @@ const (
 func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	in := &Injector{seed: seed, link: link, dir: dir}
 	in.conns.ring.bound = MaxConnections
-	for i, r := range rules {
-		if r.ID == "" {
-			r.ID = "f" + strconv.Itoa(i+1)
-		}
+	for _, r := range Named(rules) {
 		if r.Validate() == nil {
 			in.Add(0, r)
 		}
 	}
 	return in
+}
+
+// Named returns rules with an ID for each: "f" and its place in the list, from 1, for those that have none. The
+// random part of a rule depends on its ID.
+func Named(rules []Rule) []Rule {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		if rules[i].ID == "" {
+			rules[i].ID = "f" + strconv.Itoa(i+1)
+		}
+	}
+	return rules
 }
 
 // Add installs a valid rule with an ID if it is for this link and direction, and reports whether it is.
@@ -85,30 +95,40 @@ func (in *Injector) Add(now clock.Time, r Rule) bool {
 		s.until = now.Add(r.For)
 	}
 	in.rules = append(in.rules, s)
+	in.all = append(in.all, s)
 	return true
 }
 
 // Remove takes a rule away.
 func (in *Injector) Remove(id string) {
-	in.rules = slices.DeleteFunc(in.rules, func(s *ruleState) bool { return s.rule.ID == id })
+	is := func(s *ruleState) bool { return s.rule.ID == id }
+	in.rules = slices.DeleteFunc(in.rules, is)
+	in.all = slices.DeleteFunc(in.all, is)
 }
 
 // Active reports whether any rule is at work. Without one, only first PSNs are learnt from a frame, and one
 // packet of a super-frame speaks for all.
 func (in *Injector) Active() bool { return len(in.rules) != 0 }
 
-// Hits returns how many frames the rule has hit here.
+// Hits returns how many frames the rule has hit here, also when it has ended by itself.
 func (in *Injector) Hits(id string) uint64 {
-	for _, s := range in.rules {
-		if s.rule.ID == id {
-			return s.hits
-		}
+	if s := in.state(id); s != nil {
+		return s.hits
 	}
 	return 0
 }
 
+func (in *Injector) state(id string) *ruleState {
+	for _, s := range in.all {
+		if s.rule.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
 // Frame decides about the next frame, a single packet. Rules apply in the order of their installation, until
-// one drops the frame. Verdict.Rules is valid until the next call. Rules whose time is over are removed.
+// one drops the frame. Verdict.Rules is valid until the next call. A rule that has used up its count or its time leaves.
 func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 	var (
 		v     = &in.view
@@ -120,22 +140,23 @@ func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 		first = in.conns.observe(v)
 	}
 	in.hits = in.hits[:0]
-	expired := false
+	ended := false
 	for _, s := range in.rules {
 		if now >= s.until {
-			expired = true
+			ended = true
 			continue
 		}
 		pos, hit := s.selects(v, first)
 		if hit && s.apply(now, frame, pos, &out) {
 			in.hits = append(in.hits, s.rule.ID)
+			ended = ended || s.over
 			if out.Drop {
 				break
 			}
 		}
 	}
-	if expired {
-		in.rules = slices.DeleteFunc(in.rules, func(s *ruleState) bool { return now >= s.until })
+	if ended {
+		in.rules = slices.DeleteFunc(in.rules, func(s *ruleState) bool { return s.over || now >= s.until })
 	}
 	if len(in.hits) != 0 {
 		out.Rules = in.hits
@@ -152,7 +173,7 @@ func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	}
 	pos = (s.index[class]*2 + uint64(class)) * lanes
 	s.index[class]++
-	if s.over || !s.match.static(v, first) {
+	if !s.match.static(v, first) {
 		return pos, false
 	}
 	if want := s.rule.Match.Transmission; want != 0 {

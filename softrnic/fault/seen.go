@@ -8,7 +8,7 @@ const (
 	// one learnt first is forgotten first.
 	MaxConnections = 4096
 	// MaxTracked is how many packets a rule with Match.Transmission counts at a time.
-	MaxTracked = 16384
+	MaxTracked = 4096
 )
 
 // A jump of the PSN by more than this is a new connection on a queue pair number used before, because a

@@ -1,0 +1,202 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Bounds of a Set.
+const (
+	// MaxRules is how many rules can be at work at a time.
+	MaxRules = 256
+	// MaxFinished is how many rules that ended by themselves are still listed with their hits.
+	MaxFinished = 64
+	// maxIDLen bounds the name of a rule in bytes.
+	maxIDLen = 32
+)
+
+// Errors of a Set, wrapped with what was asked for.
+var (
+	ErrUnknownLink = errors.New("unknown link")
+	ErrUnknownRule = errors.New("unknown fault rule")
+	ErrDuplicateID = errors.New("fault rule exists already")
+	ErrTooMany     = errors.New("too many fault rules")
+	ErrNotOnLink   = errors.New("tear is a fault of a host's memory, not of a link; its host applies it")
+)
+
+// State says whether a rule is at work.
+type State string
+
+// States. A spent rule has used up its Count, an expired one its time.
+const (
+	Active  State = "active"
+	Spent   State = "spent"
+	Expired State = "expired"
+)
+
+// Status is a rule of a Set and what it did.
+type Status struct {
+	Rule
+	State State `json:"state"`
+	// HitsUp and HitsDown count the frames that it hit in each direction.
+	HitsUp   uint64 `json:"hitsUp"`
+	HitsDown uint64 `json:"hitsDown"`
+	// Remaining is the time until it expires; 0 without For.
+	Remaining time.Duration `json:"remaining,omitempty"`
+}
+
+// Set is the fault plan of a whole switch: an injector for each direction of each link, and rules that come
+// and go. It is used by one goroutine at a time.
+type Set struct {
+	links    []string
+	up, down map[string]*Injector
+	rules    []setRule
+	counter  int // of rules added, for names
+}
+
+type setRule struct {
+	Rule
+	until clock.Time
+}
+
+// NewSet makes an empty plan for links, with the seed of the rack.
+func NewSet(seed uint64, links []string) *Set {
+	s := &Set{links: slices.Clone(links), up: make(map[string]*Injector), down: make(map[string]*Injector)}
+	for _, l := range links {
+		s.up[l] = NewInjector(seed, l, Up, nil)
+		s.down[l] = NewInjector(seed, l, Down, nil)
+	}
+	return s
+}
+
+// Injector returns the injector of a direction (Up or Down) of a link, the same for the life of s; nil if the
+// link is unknown.
+func (s *Set) Injector(link string, dir Dir) *Injector {
+	if dir == Up {
+		return s.up[link]
+	}
+	return s.down[link]
+}
+
+// Add installs a rule and returns it with its ID: "f1" for the first rule added, and so on, unless the rule
+// has one. Errors are *RuleError or wrap ErrUnknownLink, ErrDuplicateID, ErrTooMany or ErrNotOnLink.
+func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
+	if err := r.Validate(); err != nil {
+		return r, err
+	}
+	if s.up[r.Link] == nil {
+		return r, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, r.Link, strings.Join(s.links, ", "))
+	}
+	if r.Kind == Tear {
+		return r, ErrNotOnLink
+	}
+	if s.forget(now) >= MaxRules {
+		return r, fmt.Errorf("%w: %d are at work; heal some", ErrTooMany, MaxRules)
+	}
+	s.counter++
+	if r.ID == "" {
+		r.ID = "f" + strconv.Itoa(s.counter)
+	}
+	if s.find(r.ID) >= 0 {
+		return r, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
+	}
+	if r.Dir == "" {
+		r.Dir = Both
+	}
+	until := clock.Never
+	if r.For > 0 {
+		until = now.Add(r.For)
+	}
+	s.up[r.Link].Add(now, r)
+	s.down[r.Link].Add(now, r)
+	s.rules = append(s.rules, setRule{r, until})
+	return r, nil
+}
+
+// Remove takes a rule away. The error wraps ErrUnknownRule.
+func (s *Set) Remove(id string) error {
+	i := s.find(id)
+	if i < 0 {
+		return fmt.Errorf("%w %q", ErrUnknownRule, id)
+	}
+	s.drop(i)
+	return nil
+}
+
+// Heal removes every rule of a link, or of all links for "", and returns how many of them were at work. The
+// error wraps ErrUnknownLink.
+func (s *Set) Heal(now clock.Time, link string) (int, error) {
+	if link != "" && s.up[link] == nil {
+		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(s.links, ", "))
+	}
+	active := 0
+	for i := len(s.rules) - 1; i >= 0; i-- {
+		if link != "" && s.rules[i].Link != link {
+			continue
+		}
+		if s.status(now, &s.rules[i]).State == Active {
+			active++
+		}
+		s.drop(i)
+	}
+	return active, nil
+}
+
+// List describes all rules in the order of their installation, the finished ones too.
+func (s *Set) List(now clock.Time) []Status {
+	out := make([]Status, len(s.rules))
+	for i := range s.rules {
+		out[i] = s.status(now, &s.rules[i])
+	}
+	return out
+}
+
+func (s *Set) status(now clock.Time, r *setRule) Status {
+	st := Status{Rule: r.Rule, State: Active}
+	up, down := s.up[r.Link].state(r.ID), s.down[r.Link].state(r.ID)
+	over := true
+	if up != nil {
+		st.HitsUp, over = up.hits, up.over
+	}
+	if down != nil {
+		st.HitsDown, over = down.hits, over && down.over
+	}
+	switch {
+	case over:
+		st.State = Spent
+	case now >= r.until:
+		st.State = Expired
+	case r.until != clock.Never:
+		st.Remaining = r.until.Sub(now)
+	}
+	return st
+}
+
+func (s *Set) find(id string) int {
+	return slices.IndexFunc(s.rules, func(r setRule) bool { return r.ID == id })
+}
+
+func (s *Set) drop(i int) {
+	s.up[s.rules[i].Link].Remove(s.rules[i].ID)
+	s.down[s.rules[i].Link].Remove(s.rules[i].ID)
+	s.rules = slices.Delete(s.rules, i, i+1)
+}
+
+// forget drops the oldest finished rules beyond MaxFinished and returns how many rules are at work.
+func (s *Set) forget(now clock.Time) (active int) {
+	finished := 0
+	for i := len(s.rules) - 1; i >= 0; i-- {
+		if s.status(now, &s.rules[i]).State == Active {
+			active++
+		} else if finished++; finished > MaxFinished {
+			s.drop(i)
+		}
+	}
+	return active
+}

@@ -1,0 +1,181 @@
+package fault
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+func TestSetLifeOfRules(t *testing.T) {
+	s := NewSet(1, []string{"cn0", "ms0"})
+	once, err := s.Add(0, Rule{Link: "cn0", Dir: Up, Kind: Loss, Count: 1})
+	if err != nil || once.ID != "f1" {
+		t.Fatalf("Add = %+v, %v", once, err)
+	}
+	short, _ := s.Add(0, Rule{Link: "ms0", Kind: Duplicate, For: 100})
+	long, _ := s.Add(0, Rule{ID: "mine", Link: "ms0", Kind: Loss, Probability: 0.5})
+	if short.Dir != Both || long.ID != "mine" {
+		t.Errorf("Add = %+v, %+v", short, long)
+	}
+	if !s.Injector("cn0", Up).Frame(1, arp()).Drop || s.Injector("cn0", Up).Frame(2, arp()).Drop {
+		t.Error("once is not once")
+	}
+	if s.Injector("cn0", Up).Active() || !s.Injector("ms0", Down).Active() || s.Injector("nobody", Up) != nil {
+		t.Error("wrong injectors are active")
+	}
+	s.Injector("ms0", Down).Frame(3, arp())
+	list := s.List(40)
+	if len(list) != 3 || list[0].State != Spent || list[0].HitsUp != 1 || list[1].State != Active ||
+		list[1].Remaining != 60 || list[1].HitsDown != 1 {
+		t.Errorf("List = %+v", list)
+	}
+	if list = s.List(100); list[1].State != Expired || list[1].HitsDown != 1 {
+		t.Errorf("List after the end = %+v", list[1])
+	}
+	if err := s.Remove("mine"); err != nil {
+		t.Error(err)
+	}
+	if n, err := s.Heal(100, ""); n != 0 || err != nil || len(s.List(100)) != 0 {
+		t.Errorf("Heal = %d, %v; left %v", n, err, s.List(100))
+	}
+}
+
+func TestSetRefusals(t *testing.T) {
+	s := NewSet(1, []string{"cn0"})
+	add := func(r Rule) error { _, err := s.Add(0, r); return err }
+	if err := add(Rule{Link: "cn9", Kind: Loss}); !errors.Is(err, ErrUnknownLink) || !strings.Contains(err.Error(), "cn0") {
+		t.Errorf("unknown link: %v", err)
+	}
+	if err := add(Rule{Link: "cn0", Kind: Tear}); !errors.Is(err, ErrNotOnLink) {
+		t.Errorf("tear: %v", err)
+	}
+	if err := add(Rule{ID: "a", Link: "cn0", Kind: Loss}); err != nil {
+		t.Error(err)
+	}
+	if err := add(Rule{ID: "a", Link: "cn0", Kind: Loss}); !errors.Is(err, ErrDuplicateID) {
+		t.Errorf("duplicate: %v", err)
+	}
+	if err := s.Remove("b"); !errors.Is(err, ErrUnknownRule) {
+		t.Errorf("unknown rule: %v", err)
+	}
+	if _, err := s.Heal(0, "cn9"); !errors.Is(err, ErrUnknownLink) {
+		t.Errorf("heal: %v", err)
+	}
+	for range 2 * MaxRules {
+		if err := add(Rule{Link: "cn0", Kind: Loss, For: 1}); err != nil && !errors.Is(err, ErrTooMany) {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.rules); n != MaxRules {
+		t.Errorf("%d rules held", n)
+	}
+	if _, err := s.Add(10, Rule{Link: "cn0", Kind: Loss}); err != nil { // the others have expired
+		t.Errorf("after the others ended: %v", err)
+	}
+}
+
+// A rule added to a Set and one of the same place in a list given to NewInjector make the same faults.
+func TestSetAgreesWithInjector(t *testing.T) {
+	rules := []Rule{{Link: "cn1", Kind: Loss}, {Link: "cn0", Kind: Corrupt, Probability: 0.3}}
+	s := NewSet(9, []string{"cn0", "cn1"})
+	for _, r := range rules {
+		if _, err := s.Add(0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := NewInjector(9, "cn0", Down, rules)
+	for i := range 500 {
+		a, b := in.Frame(0, arp()), s.Injector("cn0", Down).Frame(0, arp())
+		if a.Corrupt != b.Corrupt || a.Bit != b.Bit || !slices.Equal(a.Rules, b.Rules) {
+			t.Fatalf("frame %d: %+v and %+v", i, a, b)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for field, r := range map[string]Rule{
+		"kind":               {Link: "a", Kind: "lose"},
+		"link":               {Kind: Loss},
+		"id":                 {ID: "a/b", Link: "a", Kind: Loss},
+		"dir":                {Link: "a", Kind: Loss, Dir: "left"},
+		"probability":        {Link: "a", Kind: Loss, Probability: 1.5},
+		"count":              {Link: "a", Kind: Loss, Count: -1},
+		"for":                {Link: "a", Kind: Loss, For: -1},
+		"delay":              {Link: "a", Kind: Loss, Delay: 1},
+		"jitter":             {Link: "a", Kind: Reorder, Jitter: 1},
+		"bitsPerSecond":      {Link: "a", Kind: Rate},
+		"match.class":        {Link: "a", Kind: Loss, Match: Match{Class: "x"}},
+		"match.qpn":          {Link: "a", Kind: Loss, Match: Match{QPN: ptr(wire.QPN(1 << 24))}},
+		"match.psn":          {Link: "a", Kind: Loss, Match: Match{PSN: ptr(wire.PSN(1 << 24))}},
+		"match.psnOffset":    {Link: "a", Kind: Loss, Match: Match{PSNOffset: ptr(-1)}},
+		"match.transmission": {Link: "a", Kind: Loss, Match: Match{Transmission: -1}},
+		"match.opcodes":      {Link: "a", Kind: Loss, Match: Match{Class: "cnp", Opcodes: []wire.Opcode{wire.RCAck}}},
+	} {
+		var e *RuleError
+		if err := r.Validate(); !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	more := []Rule{
+		{Link: "a", Kind: Loss, Probability: math.NaN()},
+		{Link: "a", Kind: Delay},
+		{Link: "a", Kind: Delay, Delay: time.Hour},
+		{Link: "a", Kind: Rate, BitsPerSecond: 1},
+		{Link: "a", Kind: Rate, BitsPerSecond: 1e9, Probability: 0.5},
+		{Link: "a", Kind: Blackhole, Count: 1},
+		{Link: "a", Kind: Tear, Dir: Up},
+		{Link: "a", Kind: Loss, Match: Match{PSN: ptr(wire.PSN(1)), PSNOffset: ptr(1)}},
+	}
+	for _, r := range more {
+		if r.Validate() == nil {
+			t.Errorf("%+v passes", r)
+		}
+	}
+}
+
+func TestRuleText(t *testing.T) {
+	for want, r := range map[string]Rule{
+		"loss 10% --link cn0 --dir up --for 10s": {Kind: Loss, Probability: 0.1, Link: "cn0", Dir: Up, For: 10 * time.Second},
+		"delay 1ms --jitter 200µs --link cn0":    {Kind: Delay, Delay: time.Millisecond, Jitter: 200 * time.Microsecond, Link: "cn0", Dir: Both},
+		"rate 2500Mbit --link cn0 --seed 3":      {Kind: Rate, BitsPerSecond: 2_500_000_000, Link: "cn0", Seed: 3},
+		"tear 5% --host ms0":                     {Kind: Tear, Probability: 0.05, Link: "ms0"},
+		"loss --qpn 0x11 --psn-offset 5 --same-packet --next 2 --link cn0": {
+			Kind: Loss, Count: 2, Link: "cn0",
+			Match: Match{QPN: ptr(wire.QPN(0x11)), PSNOffset: ptr(5), SamePacket: true},
+		},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestTearer(t *testing.T) {
+	a, b := NewTearer(1, "ms0", 0.25), NewTearer(1, "ms0", 0.25)
+	torn := 0
+	for i := range 10_000 {
+		p := a.Plan(4)
+		if q := b.Plan(4); !slices.Equal(p, q) {
+			t.Fatalf("copy %d: %v and %v", i, p, q)
+		}
+		if p == nil {
+			continue
+		}
+		torn++
+		sorted := slices.Sorted(slices.Values(p))
+		if !slices.Equal(sorted, []int{0, 1, 2, 3}) {
+			t.Fatalf("copy %d: %v is no permutation", i, p)
+		}
+	}
+	if torn < 2200 || torn > 2800 || a.Torn() != uint64(torn) {
+		t.Errorf("%d of 10000 copies torn, counted %d", torn, a.Torn())
+	}
+	if a.Plan(1) != nil || a.Plan(0) != nil {
+		t.Error("a single line was torn")
+	}
+}
