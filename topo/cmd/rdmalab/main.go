@@ -3,26 +3,32 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
 // commands is the explicit list of subcommands, in the order of the help text.
 func commands() []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{
+		versionCmd(),
+	}
 }
 
 func main() {
-	root := &cobra.Command{
-		Use:           "rdmalab",
-		Short:         "A rack of RDMA machines on one Linux box",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	root.AddCommand(commands()...)
-	if err := root.Execute(); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := rootCmd(commands()...).ExecuteContext(ctx)
+	stop()
+	var code exitCode
+	switch {
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "rdmalab:", err)
 		os.Exit(1)
 	}

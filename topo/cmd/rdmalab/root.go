@@ -1,0 +1,217 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// rackEnv names the rack when the flag does not.
+const rackEnv = "RDMALAB_RACK"
+
+// defaultRack is the name of the built-in rack.
+const defaultRack = "default"
+
+// exitCode ends the program with a status and without a message: whoever returns it has said what there is to say.
+type exitCode int
+
+// Error is for callers that print errors anyway.
+func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// rootCmd is the command above all others. Its flag --rack chooses the rack that they speak of.
+func rootCmd(commands ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rdmalab",
+		Short: "A rack of RDMA machines on one Linux box",
+		Long: "rdmalab puts a rack of machines that speak RoCEv2 into network namespaces of one Linux box, joined by a\n" +
+			"switch that can lose, delay and corrupt packets when you ask it to.",
+		Example: "  sudo rdmalab up\n" +
+			"  rdmalab inject loss 10% --link cn0\n" +
+			"  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
+			"  rdmalab counters cn0\n" +
+			"  rdmalab down",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	name := os.Getenv(rackEnv)
+	if name == "" {
+		name = defaultRack
+	}
+	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
+	if err := root.RegisterFlagCompletionFunc("rack", completeRacks); err != nil {
+		panic(fmt.Sprintf("completion of --rack: %v", err)) // the flag was defined a line ago
+	}
+	root.AddCommand(commands...)
+	return root
+}
+
+// rackName is the rack that the command is about.
+func rackName(cmd *cobra.Command) (string, error) {
+	name, err := cmd.Flags().GetString("rack")
+	if err != nil {
+		return "", err
+	}
+	return name, spec.CheckName(name)
+}
+
+// rackOf returns the description and the places of the rack that the command is about, which must be up.
+func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
+	name, err := rackName(cmd)
+	if err != nil {
+		return nil, spec.Paths{}, err
+	}
+	paths := spec.PathsOf(name)
+	data, err := os.ReadFile(paths.Spec())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, paths, fmt.Errorf("rack %q is not up: run `rdmalab up`%s first", name, otherRacks(name))
+	case errors.Is(err, fs.ErrPermission):
+		return nil, paths, fmt.Errorf("rack %q belongs to root: run the command with sudo (%w)", name, err)
+	case err != nil:
+		return nil, paths, fmt.Errorf("rack %q: %w", name, err)
+	}
+	r, err := spec.Decode(data)
+	if err != nil {
+		return nil, paths, fmt.Errorf("rack %q: %w; run `rdmalab down --rack %s`", name, err, name)
+	}
+	return r, paths, nil
+}
+
+// otherRacks hints at racks that are up under another name.
+func otherRacks(name string) string {
+	var others []string
+	for _, n := range racksUp() {
+		if n != name {
+			others = append(others, n)
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return " (or choose with --rack one that is: " + strings.Join(others, ", ") + ")"
+}
+
+// racksUp lists the racks with a description in the state folder.
+func racksUp() []string {
+	entries, err := os.ReadDir(spec.StateRoot)
+	if err != nil {
+		return nil // no rack was ever up, or nobody may look
+	}
+	var names []string
+	for _, e := range entries {
+		if _, err := os.Stat(spec.PathsOf(e.Name()).Spec()); err == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// checkHost says whether a rack has a host, and which it has if not.
+func checkHost(r *spec.Rack, host string) error {
+	if _, _, ok := r.Host(host); !ok {
+		return fmt.Errorf("rack %q has no host %q; its hosts: %s", r.Name, host, strings.Join(r.HostNames(), " "))
+	}
+	return nil
+}
+
+// checkNode is checkHost that also accepts the switch.
+func checkNode(r *spec.Rack, node string) error {
+	if node == spec.SwitchName {
+		return nil
+	}
+	if _, _, ok := r.Host(node); !ok {
+		return fmt.Errorf("rack %q has no host %q; it has: %s %s", r.Name, node, spec.SwitchName, strings.Join(r.HostNames(), " "))
+	}
+	return nil
+}
+
+// hostControl returns a client for a host's daemon.
+func hostControl(cmd *cobra.Command, host string) (*control.Client, error) {
+	r, paths, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHost(r, host); err != nil {
+		return nil, err
+	}
+	return control.NewClient(paths.Socket(host)), nil
+}
+
+// switchControl returns a client for the switch's daemon.
+func switchControl(cmd *cobra.Command) (*control.Client, error) {
+	_, paths, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return control.NewClient(paths.Socket(spec.SwitchName)), nil
+}
+
+// completeRacks offers the racks that are up.
+func completeRacks(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return racksUp(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeHosts offers the hosts of the rack as first argument.
+func completeHosts(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return hostNames(cmd), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeAllHosts offers the hosts of the rack for every argument.
+func completeAllHosts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return hostNames(cmd), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeNodes offers the hosts and the switch as first argument.
+func completeNodes(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return append(hostNames(cmd), spec.SwitchName), cobra.ShellCompDirectiveNoFileComp
+}
+
+func hostNames(cmd *cobra.Command) []string {
+	r, _, err := rackOf(cmd)
+	if err != nil {
+		return nil
+	}
+	return r.HostNames()
+}
+
+// outputFlag adds -o to a command that lists something. wantJSON reads it.
+func outputFlag(cmd *cobra.Command) {
+	cmd.Flags().StringP("output", "o", "table", "output format: table or json")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(fmt.Sprintf("completion of --output: %v", err)) // the flag was defined a line ago
+	}
+}
+
+// wantJSON says whether -o json was given.
+func wantJSON(cmd *cobra.Command) (bool, error) {
+	o, err := cmd.Flags().GetString("output")
+	if err != nil {
+		return false, err
+	}
+	if o != "table" && o != "json" {
+		return false, fmt.Errorf("output format %q is unknown; take table or json", o)
+	}
+	return o == "json", nil
+}
+
+// printJSON prints v for programs.
+func printJSON(cmd *cobra.Command, v any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

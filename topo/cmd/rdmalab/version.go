@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// versionInfo is what a report of a mistake needs.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Kernel   string `json:"kernel"`
+}
+
+func readVersion() versionInfo {
+	v := versionInfo{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.Version = info.Main.Version
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Revision = s.Value
+			case "vcs.modified":
+				v.Modified = s.Value == "true"
+			case "vcs.time":
+				v.Time = s.Value
+			}
+		}
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err == nil {
+		v.Kernel = unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+	}
+	return v
+}
+
+func versionCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of the program, of Go and of the kernel",
+		Example: "  rdmalab version -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			v := readVersion()
+			if asJSON {
+				return printJSON(cmd, v)
+			}
+			revision := v.Revision
+			if v.Modified {
+				revision += " (modified)"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rdmalab %s\nrevision %s %s\n%s %s\n%s\n", v.Version, revision, v.Time, v.Go, v.Platform, v.Kernel)
+			return err
+		},
+	}
+	outputFlag(cmd)
+	return cmd
+}
