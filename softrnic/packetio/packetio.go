@@ -19,9 +19,21 @@ type Frame struct {
 	CsumPartial bool
 	// CsumStart and CsumOffset locate that checksum when CsumPartial is set (bytes from the frame's start).
 	CsumStart, CsumOffset uint16
+	// Offload says how a kernel's TCP wants the link to cut this frame. Whoever forwards the frame passes it
+	// on unread; it is zero for RoCEv2.
+	Offload Offload
 	// Port is the ingress port for a received frame and the egress port for one to be sent; 0 for a machine
 	// with a single port.
 	Port int
+}
+
+// Offload is a segmentation request that only ports understand (fields of virtio_net_hdr). With it a host's
+// TCP super-frame of up to 64 KiB crosses the switch whole.
+type Offload struct {
+	// Type is VIRTIO_NET_HDR_GSO_*; 0 is none.
+	Type uint8
+	// HdrLen is the length of all headers in bytes, a hint; Size the payload bytes of each segment.
+	HdrLen, Size uint16
 }
 
 // Batch is a list of frames and the memory behind those that a machine builds. Reset keeps capacity, so a

@@ -1,0 +1,99 @@
+package afpacket
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// Errors of Open and of a port in use.
+var (
+	// ErrPrivilege says that raw sockets are not allowed to this process.
+	ErrPrivilege = errors.New("raw sockets are not permitted: run as root, or with CAP_NET_RAW (and CAP_NET_ADMIN)")
+	// ErrNoInterface says that the interface is not in this network namespace.
+	ErrNoInterface = errors.New("no such network interface in this network namespace")
+	// ErrGone says that the interface was removed while the port was open.
+	ErrGone = errors.New("the network interface was removed")
+	// ErrClosed says that Close was called before.
+	ErrClosed = errors.New("port is closed")
+)
+
+// Mode is what a port takes from its interface.
+type Mode uint8
+
+// Modes.
+const (
+	// Host takes RoCEv2 only and leaves the rest to the kernel.
+	Host Mode = iota
+	// Switch takes everything and leaves nothing to the kernel.
+	Switch
+	// Tap takes everything and leaves everything to the kernel too, for measurements and tools.
+	Tap
+)
+
+// Defaults and limits.
+const (
+	defaultSlots = 512
+	maxSlots     = 1 << 16
+	// batchSize is the most frames that one Recv returns and one system call sends.
+	batchSize = 64
+	// maxFrame is the longest frame: a TCP super-frame with its Ethernet header and two tags.
+	maxFrame = 65536 + 14 + 8
+)
+
+// Config describes a port to open.
+type Config struct {
+	// Ifname is the interface, looked up in the network namespace of the calling thread.
+	Ifname string
+	// Mode is what to take from it.
+	Mode Mode
+	// Index becomes Frame.Port of received frames.
+	Index int
+	// Slots is the number of frames that the receive ring holds; 0: 512. A ring beyond the cache costs more than
+	// it saves.
+	Slots int
+	// EtherType, in mode Tap, takes only frames of this type; 0: all.
+	EtherType uint16
+	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump on the
+	// sending side.
+	UseQdisc bool
+	// NoRing receives with recvmmsg instead of a ring.
+	NoRing bool
+	// NoTCX does not load a BPF program to keep the kernel silent, and uses its fallback.
+	NoTCX bool
+}
+
+// Validate reports what is wrong with c.
+func (c *Config) Validate() error {
+	switch {
+	case c.Ifname == "" || len(c.Ifname) > 15:
+		return fmt.Errorf("afpacket: interface name %q: want 1 to 15 characters", c.Ifname)
+	case c.Mode > Tap:
+		return fmt.Errorf("afpacket: unknown mode %d", c.Mode)
+	case c.Slots < 0 || c.Slots > maxSlots:
+		return fmt.Errorf("afpacket: %d ring slots: want 1 to %d, or 0 for %d", c.Slots, maxSlots, defaultSlots)
+	case c.EtherType != 0 && c.Mode != Tap:
+		return errors.New("afpacket: an EtherType can only be chosen in mode Tap")
+	}
+	return nil
+}
+
+// Info says how a port was opened; for logs and status pages.
+type Info struct {
+	Ifname  string `json:"ifname"`
+	Ifindex int    `json:"ifindex"`
+	MAC     string `json:"mac"`
+	MTU     int    `json:"mtu"`
+	// Receive is "ring 512x4352" or "recvmmsg".
+	Receive string `json:"receive"`
+	// Silencer is what keeps the kernel from answering RoCEv2: "tcx", "socket" or "none".
+	Silencer string `json:"silencer"`
+	// Notes are the features that had to be replaced, and why.
+	Notes []string `json:"notes,omitempty"`
+}
+
+var (
+	_ packetio.Port   = (*Port)(nil)
+	_ packetio.Waiter = (*Waiter)(nil)
+)

@@ -1,0 +1,91 @@
+package afpacket
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Offsets in a frame.
+const (
+	offType    = 12
+	offIPv4    = 14
+	protoUDP   = 17
+	acceptAll  = 1 << 18
+	fragOffset = 0x1fff
+)
+
+// roceFilter is the classic BPF program that takes RoCEv2: UDP to port 4791 over IPv4 (no later fragment) or IPv6,
+// behind at most one VLAN tag. The kernel moves the outer tag aside before the filter sees the frame.
+func roceFilter() []bpf.Instruction {
+	var prog []bpf.Instruction
+	prog = append(prog, bpf.LoadAbsolute{Off: offType, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tpid8021Q, SkipTrue: uint8(len(roceIP(0)) + 1)})
+	prog = append(prog, roceIP(0)...)
+	prog = append(prog, bpf.RetConstant{Val: 0}, bpf.LoadAbsolute{Off: offType + tagLen, Size: 2})
+	prog = append(prog, roceIP(tagLen)...)
+	return append(prog, bpf.RetConstant{Val: 0})
+}
+
+// roceIP tests the frame whose EtherType is in the accumulator and whose tag takes shift bytes. It returns from the
+// filter if that is RoCEv2, and falls through behind its last instruction if not.
+func roceIP(shift uint32) []bpf.Instruction {
+	ip := uint32(offIPv4) + shift
+	return []bpf.Instruction{
+		/* 0 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(wire.EtherTypeIPv6), SkipTrue: 8},
+		/* 1 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(wire.EtherTypeIPv4), SkipTrue: 12},
+		/* 2 */ bpf.LoadAbsolute{Off: ip + 9, Size: 1},
+		/* 3 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 10},
+		/* 4 */ bpf.LoadAbsolute{Off: ip + 6, Size: 2},
+		/* 5 */ bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: fragOffset, SkipTrue: 8},
+		/* 6 */ bpf.LoadMemShift{Off: ip},
+		/* 7 */ bpf.LoadIndirect{Off: ip + 2, Size: 2},
+		/* 8 */ bpf.Jump{Skip: 3},
+		/* 9 */ bpf.LoadAbsolute{Off: ip + 6, Size: 1},
+		/* 10 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 3},
+		/* 11 */ bpf.LoadAbsolute{Off: ip + 40 + 2, Size: 2},
+		/* 12 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: wire.UDPPort, SkipTrue: 1},
+		/* 13 */ bpf.RetConstant{Val: acceptAll},
+	}
+}
+
+// typeFilter takes frames of one EtherType.
+func typeFilter(etherType uint16) []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offType, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(etherType), SkipFalse: 1},
+		bpf.RetConstant{Val: acceptAll},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// attachFilter lets the kernel sort out what the port's mode does not take.
+func (p *Port) attachFilter() error {
+	switch {
+	case p.cfg.Mode == Host:
+		return attach(p.fd, roceFilter())
+	case p.cfg.EtherType != 0:
+		return attach(p.fd, typeFilter(p.cfg.EtherType))
+	}
+	return nil
+}
+
+func attach(fd int, prog []bpf.Instruction) error {
+	raw, err := bpf.Assemble(prog)
+	if err != nil {
+		return fmt.Errorf("assemble socket filter: %w", err)
+	}
+	ins := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		ins[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	fprog := unix.SockFprog{Len: uint16(len(ins)), Filter: unsafe.SliceData(ins)}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &fprog); err != nil {
+		return fmt.Errorf("attach socket filter: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package afpacket
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// socketBuffer is the size in bytes that is asked for the socket's queues, which hold long frames only.
+const socketBuffer = 8 << 20
+
+// healthEvery is after how many empty receives a port asks whether its interface still exists. A caller that
+// only polls would not learn of it otherwise.
+const healthEvery = 1 << 16
+
+// receiver is how frames come in: ring or mmsgReceiver.
+type receiver interface {
+	recv(b *packetio.Batch, port int) (cut uint64)
+	ready() bool
+	close()
+	String() string
+}
+
+// Port is one network interface. Recv and Send may run in different goroutines.
+type Port struct {
+	cfg  Config
+	info Info
+
+	// mu guards what follows. Close may come at any time.
+	mu       sync.Mutex
+	fd       int
+	rx       receiver
+	tx       *sender
+	silencer func()
+	waiters  []*Waiter
+	err      error
+	empty    int
+	stats    packetio.Stats
+}
+
+// Open binds a port to an interface in the network namespace of the calling thread. The port can be used from any
+// thread afterwards.
+func Open(cfg Config) (*Port, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Slots == 0 {
+		cfg.Slots = defaultSlots
+	}
+	// Protocol 0 receives nothing until bind; otherwise frames of other interfaces would be queued.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+			err = ErrPrivilege
+		}
+		return nil, fmt.Errorf("afpacket %s: %w", cfg.Ifname, err)
+	}
+	p := &Port{cfg: cfg, fd: fd, tx: newSender()}
+	if err := p.setup(); err != nil {
+		return nil, errors.Join(fmt.Errorf("afpacket %s: %w", cfg.Ifname, err), p.Close())
+	}
+	return p, nil
+}
+
+// setup sets the options in the only order that the kernel takes: the offload header before the ring, the filter
+// before bind, bind last.
+func (p *Port) setup() error {
+	if err := p.identify(); err != nil {
+		return err
+	}
+	set := func(opt int, name string) error {
+		if err := unix.SetsockoptInt(p.fd, unix.SOL_PACKET, opt, 1); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	}
+	if err := set(unix.PACKET_IGNORE_OUTGOING, "PACKET_IGNORE_OUTGOING (Linux 4.20)"); err != nil {
+		return err
+	}
+	if err := set(unix.PACKET_VNET_HDR, "PACKET_VNET_HDR"); err != nil {
+		return err
+	}
+	if !p.cfg.UseQdisc {
+		if err := set(unix.PACKET_QDISC_BYPASS, "PACKET_QDISC_BYPASS"); err != nil {
+			p.note("sending through the queueing discipline: %v", err)
+		}
+	}
+	p.growBuffers()
+	if err := p.attachFilter(); err != nil {
+		return err
+	}
+	if err := p.openReceiver(); err != nil {
+		return err
+	}
+	p.silence()
+	// ETH_P_ALL: a socket bound to one protocol is asked after the program that silences the kernel.
+	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.info.Ifindex}); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
+	sa, err := unix.Getsockname(p.fd)
+	if ll, ok := sa.(*unix.SockaddrLinklayer); err == nil && ok {
+		p.info.MAC = net.HardwareAddr(ll.Addr[:min(int(ll.Halen), len(ll.Addr))]).String()
+	}
+	return nil
+}
+
+// identify finds the interface in the socket's own network namespace.
+func (p *Port) identify() error {
+	ifr, err := unix.NewIfreq(p.cfg.Ifname)
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(p.fd, unix.SIOCGIFINDEX, ifr); err != nil {
+		return ErrNoInterface
+	}
+	p.info.Ifname, p.info.Ifindex = p.cfg.Ifname, int(ifr.Uint32())
+	if ifr, err = unix.NewIfreq(p.cfg.Ifname); err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(p.fd, unix.SIOCGIFMTU, ifr); err != nil {
+		return fmt.Errorf("read MTU: %w", err)
+	}
+	p.info.MTU = int(ifr.Uint32())
+	return nil
+}
+
+func (p *Port) growBuffers() {
+	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
+		if unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
+			_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[1], socketBuffer) // what the kernel grants will do
+		}
+	}
+}
+
+func (p *Port) openReceiver() error {
+	if !p.cfg.NoRing {
+		r, err := newRing(p.fd, p.cfg.Slots, p.info.MTU)
+		if err == nil {
+			p.rx, p.info.Receive = r, r.String()
+			return nil
+		}
+		p.note("receiving with recvmmsg: %v", err)
+	}
+	r, err := newMmsgReceiver(p.fd)
+	if err != nil {
+		return err
+	}
+	p.rx, p.info.Receive = r, r.String()
+	return nil
+}
+
+func (p *Port) note(format string, args ...any) {
+	p.info.Notes = append(p.info.Notes, fmt.Sprintf(format, args...))
+}
+
+// Info says how the port was opened.
+func (p *Port) Info() Info { return p.info }
+
+// LinkUp says whether the interface is up and has a carrier.
+func (p *Port) LinkUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ifr, err := unix.NewIfreq(p.cfg.Ifname)
+	if err != nil || p.err != nil || unix.IoctlIfreq(p.fd, unix.SIOCGIFFLAGS, ifr) != nil {
+		return false
+	}
+	return ifr.Uint16()&(unix.IFF_UP|unix.IFF_RUNNING) == unix.IFF_UP|unix.IFF_RUNNING
+}
+
+// Recv resets b and appends the frames that have arrived, at most 64. They are valid until the next Recv. Call it
+// until it returns 0 before waiting: a Wait with frames still held returns at once.
+func (p *Port) Recv(b *packetio.Batch) (int, error) {
+	b.Reset()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return 0, p.err
+	}
+	p.stats.RxDropped += p.rx.recv(b, p.cfg.Index)
+	if len(b.Frames) == 0 {
+		if p.empty++; p.empty%healthEvery == 0 {
+			return 0, p.checkGone()
+		}
+		return 0, nil
+	}
+	p.empty = 0
+	for i := range b.Frames {
+		p.stats.RxPackets += packets(&b.Frames[i])
+		p.stats.RxBytes += uint64(len(b.Frames[i].Data))
+	}
+	return len(b.Frames), nil
+}
+
+// checkGone clears the socket's pending error and finds out whether the interface was removed, which ends the port.
+// A link that is merely down is no error: it may come back. The caller holds mu.
+func (p *Port) checkGone() error {
+	if p.err != nil {
+		return p.err
+	}
+	_, _ = unix.GetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_ERROR) // reading it is what clears it
+	sa, err := unix.Getsockname(p.fd)
+	if ll, ok := sa.(*unix.SockaddrLinklayer); err == nil && ok && ll.Ifindex == p.info.Ifindex {
+		return nil
+	}
+	p.err = fmt.Errorf("afpacket %s: %w", p.cfg.Ifname, ErrGone)
+	return p.err
+}
+
+// Stats returns what the port did so far. RxDropped includes what found the ring full.
+func (p *Port) Stats() packetio.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd >= 0 {
+		p.readDrops()
+	}
+	return p.stats
+}
+
+// readDrops adds the kernel's drop counter, which reading resets.
+func (p *Port) readDrops() {
+	if st, err := unix.GetsockoptTpacketStats(p.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
+		p.stats.RxDropped += uint64(st.Drops)
+	}
+}
+
+// Close releases the port and wakes whoever waits on it. Frames received before read as zeros from here on.
+func (p *Port) Close() error {
+	p.mu.Lock()
+	if p.fd < 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	if p.rx != nil {
+		p.readDrops()
+	}
+	waiters := p.waiters
+	for _, w := range waiters {
+		w.detach(p.fd)
+	}
+	if p.silencer != nil {
+		p.silencer()
+	}
+	if p.rx != nil {
+		p.rx.close()
+	}
+	err := unix.Close(p.fd)
+	p.fd, p.err, p.waiters = -1, ErrClosed, nil
+	p.mu.Unlock()
+	for _, w := range waiters {
+		w.Wake()
+	}
+	return err
+}
+
+// htons gives the bytes of v in network order, on a machine of either order.
+func htons(v uint16) uint16 {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], v)
+	return binary.NativeEndian.Uint16(b[:])
+}

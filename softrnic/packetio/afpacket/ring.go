@@ -1,0 +1,203 @@
+package afpacket
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// Geometry of the ring in bytes.
+const (
+	ringBlock = 64 << 10
+	// slotHead is the room that the kernel needs in a slot before the frame: its header, a link address, the offload
+	// header, alignment.
+	slotHead  = 96
+	slotAlign = 64
+	minSlot   = 2048
+	// maxSlot bounds a slot for an interface with a huge MTU; longer frames come through the socket's queue.
+	maxSlot = 9216 + slotHead + slotAlign
+)
+
+// ring receives through a TPACKET_V2 ring: the kernel writes a frame into a slot and sets its status, we read the
+// status without a system call and clear it when the caller is done.
+type ring struct {
+	fd    int
+	mem   []byte
+	slots []uint32 // offset of each slot in mem
+	size  int      // bytes of a slot
+	// head is the slot that comes next. A waiter reads it beside recv.
+	head atomic.Uint32
+	held int // slots before head that the caller still uses
+	long *longFrames
+}
+
+// newRing maps a ring of at least n slots that hold frames of an interface with the given MTU.
+func newRing(fd, n, mtu int) (*ring, error) {
+	size := min(max(mtu+14+tagLen+slotHead, minSlot), maxSlot)
+	size = (size + slotAlign - 1) / slotAlign * slotAlign
+	per := ringBlock / size
+	blocks := (n + per - 1) / per
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
+		return nil, fmt.Errorf("TPACKET_V2: %w", err)
+	}
+	// A frame longer than its slot is also queued whole on the socket, and the slot says so.
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_COPY_THRESH, 1); err != nil {
+		return nil, fmt.Errorf("PACKET_COPY_THRESH: %w", err)
+	}
+	req := unix.TpacketReq{Block_size: ringBlock, Block_nr: uint32(blocks), Frame_size: uint32(size), Frame_nr: uint32(blocks * per)}
+	if err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
+		return nil, fmt.Errorf("receive ring of %d x %d bytes: %w", blocks, ringBlock, err)
+	}
+	mem, err := unix.Mmap(fd, 0, blocks*ringBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map receive ring: %w", err)
+	}
+	long, err := newLongFrames(fd)
+	if err != nil {
+		return nil, err
+	}
+	r := &ring{fd: fd, mem: mem, size: size, long: long}
+	for b := range blocks {
+		for s := range per {
+			r.slots = append(r.slots, uint32(b*ringBlock+s*size))
+		}
+	}
+	return r, nil
+}
+
+func (r *ring) String() string { return fmt.Sprintf("ring %dx%d", len(r.slots), r.size) }
+
+func (r *ring) status(slot int) *uint32 {
+	return (*uint32)(unsafe.Pointer(&r.mem[r.slots[slot]]))
+}
+
+// ready says whether a frame waits. It may be called beside recv.
+func (r *ring) ready() bool {
+	return atomic.LoadUint32(r.status(int(r.head.Load())))&unix.TP_STATUS_USER != 0
+}
+
+// release gives the slots of the last recv back to the kernel.
+func (r *ring) release() {
+	for ; r.held > 0; r.held-- {
+		slot := int(r.head.Load()) - r.held
+		if slot < 0 {
+			slot += len(r.slots)
+		}
+		atomic.StoreUint32(r.status(slot), unix.TP_STATUS_KERNEL)
+	}
+}
+
+// recv appends the frames that wait, and returns how many of them were lost because they came in cut.
+func (r *ring) recv(b *packetio.Batch, port int) (cut uint64) {
+	r.release()
+	r.long.reset()
+	for range batchSize {
+		if !r.ready() || r.long.full() {
+			break
+		}
+		head := r.head.Load()
+		slot := r.mem[r.slots[head]:][:r.size]
+		h := (*unix.Tpacket2Hdr)(unsafe.Pointer(&slot[0]))
+		r.head.Store((head + 1) % uint32(len(r.slots)))
+		r.held++
+		f := packetio.Frame{Port: port}
+		mac, n := int(h.Mac), int(h.Snaplen)
+		switch {
+		case h.Status&unix.TP_STATUS_COPY != 0:
+			if !r.long.next(&f, h) {
+				cut++
+				continue
+			}
+		case h.Snaplen < h.Len || mac < vnetLen+tagLen || mac+n > len(slot) || n < macsLen+2:
+			cut++
+			continue
+		default:
+			f.Data = slot[mac : mac+n : mac+n]
+			decodeVnet(slot[mac-vnetLen:mac], &f)
+			if tpid, ok := tagOf(h); ok {
+				insertTag(slot, mac, n, tpid, h.Vlan_tci, &f)
+			}
+		}
+		b.Frames = append(b.Frames, f)
+	}
+	return cut
+}
+
+// tagOf returns the type of the VLAN tag that the kernel took out of a frame.
+func tagOf(h *unix.Tpacket2Hdr) (tpid uint16, ok bool) {
+	if h.Status&unix.TP_STATUS_VLAN_VALID == 0 {
+		return 0, false
+	}
+	if h.Status&unix.TP_STATUS_VLAN_TPID_VALID == 0 {
+		return tpid8021Q, true
+	}
+	return h.Vlan_tpid, true
+}
+
+// close replaces the ring by zero pages: that frees it, and leaves stale frames readable.
+func (r *ring) close() {
+	_, _ = unix.MmapPtr(-1, 0, unsafe.Pointer(&r.mem[0]), uintptr(len(r.mem)),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED) // cannot fail on a valid range
+	r.long.close()
+}
+
+// longFrames receives frames that did not fit into a slot, one system call each. Their buffers are used again in each
+// batch from the first one on, so that few of them stay in the cache.
+type longFrames struct {
+	fd   int
+	mem  []byte
+	used int
+}
+
+// Buffers for long frames: how many a batch may have, bytes of each, and the room kept before the frame.
+const (
+	longCount = 16
+	longSize  = 72 << 10
+	longHead  = 32
+)
+
+func newLongFrames(fd int) (*longFrames, error) {
+	mem, err := unix.Mmap(-1, 0, longCount*longSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("map receive buffers: %w", err)
+	}
+	return &longFrames{fd: fd, mem: mem}, nil
+}
+
+func (l *longFrames) reset()     { l.used = 0 }
+func (l *longFrames) full() bool { return l.used == longCount }
+
+// next takes the oldest frame off the socket's queue; false if there is none.
+func (l *longFrames) next(f *packetio.Frame, h *unix.Tpacket2Hdr) bool {
+	buf := l.mem[l.used*longSize:][:longSize]
+	const start = longHead - vnetLen
+	n, errno := recv(l.fd, buf[start:])
+	if errno == unix.ENETDOWN { // the report of a link that went down comes first
+		n, errno = recv(l.fd, buf[start:])
+	}
+	if errno != 0 || n < vnetLen+macsLen+2 {
+		return false
+	}
+	l.used++
+	n -= vnetLen
+	f.Data = buf[longHead : longHead+n : longHead+n]
+	decodeVnet(buf[start:longHead], f)
+	if tpid, ok := tagOf(h); ok {
+		insertTag(buf, longHead, n, tpid, h.Vlan_tci, f)
+	}
+	return true
+}
+
+func (l *longFrames) close() {
+	_ = unix.Madvise(l.mem, unix.MADV_DONTNEED) // gives the pages back; the range stays valid
+}
+
+// recv is recvfrom without an address and without waiting; unix.Recvfrom allocates one for each frame.
+func recv(fd int, b []byte) (int, unix.Errno) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
+}

@@ -1,0 +1,136 @@
+package afpacket
+
+import (
+	"errors"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Results of a tc program (linux/pkt_cls.h).
+const (
+	tcPass = 0
+	tcDrop = 2
+)
+
+// silence keeps the kernel's stack from handling what the port takes. A packet socket only gets a copy: without
+// this the kernel would answer each RoCEv2 packet with ICMP port unreachable. The tc ingress hook runs behind
+// packet sockets, so what is dropped there still reaches the port and every capture.
+func (p *Port) silence() {
+	p.info.Silencer = "none"
+	if p.cfg.Mode == Tap {
+		return
+	}
+	if !p.cfg.NoTCX {
+		stop, err := attachTCX(p.info.Ifindex, dropProgram(p.cfg.Mode))
+		if err == nil {
+			p.silencer, p.info.Silencer = stop, "tcx"
+			return
+		}
+		p.note("no tc program (Linux 6.6 and CAP_BPF): %v", err)
+	}
+	if p.cfg.Mode == Switch {
+		p.note("the kernel of this namespace also sees the frames")
+		return
+	}
+	stop, err := bindSilent()
+	if err != nil {
+		p.note("the kernel answers RoCEv2 with ICMP port unreachable: %v", err)
+		return
+	}
+	p.silencer, p.info.Silencer = stop, "socket"
+}
+
+func attachTCX(ifindex int, ins asm.Instructions) (stop func(), err error) {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "rdmalab_silence", Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: ins})
+	if err != nil {
+		return nil, err
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return nil, errors.Join(err, prog.Close())
+	}
+	return func() {
+		_ = l.Close() // the kernel detaches it with the last descriptor in any case
+		_ = prog.Close()
+	}, nil
+}
+
+// dropProgram drops everything in mode Switch, and UDP to port 4791 in mode Host. The tag of a VLAN frame is
+// already out of the way here.
+func dropProgram(m Mode) asm.Instructions {
+	if m == Switch {
+		return asm.Instructions{asm.Mov.Imm(asm.R0, tcDrop), asm.Return()}
+	}
+	return asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1), // LoadAbs and LoadInd expect the context there
+		asm.LoadAbs(offType, asm.Half),
+		asm.JEq.Imm(asm.R0, int32(wire.EtherTypeIPv6), "v6"),
+		asm.JNE.Imm(asm.R0, int32(wire.EtherTypeIPv4), "pass"),
+		asm.LoadAbs(offIPv4+9, asm.Byte),
+		asm.JNE.Imm(asm.R0, protoUDP, "pass"),
+		asm.LoadAbs(offIPv4+6, asm.Half),
+		asm.And.Imm(asm.R0, fragOffset),
+		asm.JNE.Imm(asm.R0, 0, "pass"),
+		asm.LoadAbs(offIPv4, asm.Byte),
+		asm.And.Imm(asm.R0, 0xf),
+		asm.LSh.Imm(asm.R0, 2),
+		asm.Mov.Reg(asm.R7, asm.R0),
+		asm.LoadInd(asm.R0, asm.R7, offIPv4+2, asm.Half),
+		asm.Ja.Label("port"),
+		asm.LoadAbs(offIPv4+6, asm.Byte).WithSymbol("v6"),
+		asm.JNE.Imm(asm.R0, protoUDP, "pass"),
+		asm.LoadAbs(offIPv4+40+2, asm.Half),
+		asm.JNE.Imm(asm.R0, wire.UDPPort, "pass").WithSymbol("port"),
+		asm.Mov.Imm(asm.R0, tcDrop),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, tcPass).WithSymbol("pass"),
+		asm.Return(),
+	}
+}
+
+// bindSilent holds UDP port 4791 with sockets whose filter drops everything: the kernel then has a receiver and sends no
+// ICMP. A port that somebody else holds is as good.
+func bindSilent() (stop func(), err error) {
+	var fds []int
+	stop = func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd) // a UDP socket has nothing to report
+		}
+	}
+	for _, addr := range []unix.Sockaddr{
+		&unix.SockaddrInet4{Port: wire.UDPPort},
+		&unix.SockaddrInet6{Port: wire.UDPPort},
+	} {
+		family := unix.AF_INET
+		if _, v6 := addr.(*unix.SockaddrInet6); v6 {
+			family = unix.AF_INET6
+		}
+		fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			continue // no IPv6, no answers
+		}
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		fds = append(fds, fd)
+		if family == unix.AF_INET6 {
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // bind below says what matters
+		}
+		if err := attach(fd, []bpf.Instruction{bpf.RetConstant{Val: 0}}); err != nil {
+			stop()
+			return nil, err
+		}
+		if err := unix.Bind(fd, addr); err != nil && !errors.Is(err, unix.EADDRINUSE) {
+			stop()
+			return nil, err
+		}
+	}
+	return stop, nil
+}
