@@ -1,0 +1,150 @@
+package packetio
+
+import "encoding/binary"
+
+// Numbers of the headers that a super-frame is split by.
+const (
+	ethernetLen = 14
+	vlanTagLen  = 4
+	ipv4Len     = 20
+	ipv6Len     = 40
+	udpLen      = 8
+	tcpMinLen   = 20
+
+	etherTypeIPv4 = 0x0800
+	etherTypeVLAN = 0x8100
+	etherTypeIPv6 = 0x86dd
+	protocolTCP   = 6
+	protocolUDP   = 17
+	rocePort      = 4791
+)
+
+// layout says where the headers of a TCP or UDP datagram are.
+type layout struct {
+	ip, l4, payload int // offsets from the frame's start
+	v6, tcp         bool
+}
+
+// locate finds the headers of f; ok is false if it is no whole TCP or UDP datagram without IPv6 extensions.
+func locate(b []byte) (l layout, ok bool) {
+	l.ip = ethernetLen
+	if len(b) < ethernetLen+vlanTagLen {
+		return l, false
+	}
+	etherType := binary.BigEndian.Uint16(b[12:])
+	if etherType == etherTypeVLAN {
+		l.ip += vlanTagLen
+		etherType = binary.BigEndian.Uint16(b[16:])
+	}
+	var protocol byte
+	switch ip := b[l.ip:]; {
+	case etherType == etherTypeIPv4 && len(ip) >= ipv4Len && ip[0]>>4 == 4:
+		protocol, l.l4 = ip[9], l.ip+int(ip[0]&0xf)*4
+	case etherType == etherTypeIPv6 && len(ip) >= ipv6Len:
+		protocol, l.l4, l.v6 = ip[6], l.ip+ipv6Len, true
+	default:
+		return l, false
+	}
+	switch {
+	case protocol == protocolUDP && len(b) >= l.l4+udpLen:
+		l.payload = l.l4 + udpLen
+	case protocol == protocolTCP && len(b) >= l.l4+tcpMinLen:
+		l.payload, l.tcp = l.l4+int(b[l.l4+12]>>4)*4, true
+	default:
+		return l, false
+	}
+	return l, l.payload <= len(b) && l.l4 >= l.ip+ipv4Len
+}
+
+// Packets is the number of packets that f stands for: 1 unless it is a super-frame.
+func (f *Frame) Packets() int {
+	if f.SegSize <= 0 {
+		return 1
+	}
+	l, ok := locate(f.Data)
+	if !ok {
+		return 1
+	}
+	return max(1, (len(f.Data)-l.payload+f.SegSize-1)/f.SegSize)
+}
+
+// Splittable reports whether f is a super-frame of RoCEv2 packets, which Split takes apart.
+func (f *Frame) Splittable() bool {
+	if f.SegSize <= 0 {
+		return false
+	}
+	l, ok := locate(f.Data)
+	return ok && !l.tcp && len(f.Data)-l.payload > f.SegSize && binary.BigEndian.Uint16(f.Data[l.l4+2:]) == rocePort
+}
+
+// Split appends the packets of a RoCEv2 super-frame to b, each as a frame of its own in memory of b; any other
+// frame is appended as it is, by reference. The IP identification counts up over the segments, as the kernel
+// and network cards do, so each packet's ICRC holds.
+func (b *Batch) Split(f Frame) {
+	if !f.Splittable() {
+		b.Frames = append(b.Frames, f)
+		return
+	}
+	l, _ := locate(f.Data)
+	payload := f.Data[l.payload:]
+	for i := 0; len(payload) > 0; i++ {
+		n := min(f.SegSize, len(payload))
+		d := b.Alloc(l.payload + n)
+		d = append(append(d, f.Data[:l.payload]...), payload[:n]...)
+		l.fix(d, i)
+		b.Frames = append(b.Frames, Frame{Data: d, Port: f.Port})
+		payload = payload[n:]
+	}
+}
+
+// fix gives segment i its own lengths, identification and checksums. The UDP checksum becomes 0, none: the ICRC
+// guards the packet.
+func (l *layout) fix(d []byte, i int) {
+	udp := d[l.l4:]
+	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
+	binary.BigEndian.PutUint16(udp[6:], 0)
+	ip := d[l.ip:l.l4]
+	if l.v6 {
+		binary.BigEndian.PutUint16(ip[4:], uint16(len(udp)))
+		return
+	}
+	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+len(udp)))
+	binary.BigEndian.PutUint16(ip[4:], binary.BigEndian.Uint16(ip[4:])+uint16(i))
+	binary.BigEndian.PutUint16(ip[10:], 0)
+	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
+}
+
+// FinishChecksum computes the TCP or UDP checksum that CsumPartial promises, in place, and clears the flag. It
+// must not be used on a super-frame. A location outside the frame is ignored.
+func (f *Frame) FinishChecksum() {
+	start, at := int(f.CsumStart), int(f.CsumStart)+int(f.CsumOffset)
+	if !f.CsumPartial || at+2 > len(f.Data) {
+		f.CsumPartial = false
+		return
+	}
+	c := ^fold(sum(f.Data[start:])) // the field holds the pseudo-header's sum
+	if c == 0 {
+		c = 0xffff // 0 would mean none in UDP, and is the same number
+	}
+	binary.BigEndian.PutUint16(f.Data[at:], c)
+	f.CsumPartial = false
+}
+
+// sum adds 16-bit words; an odd last byte counts as the high one.
+func sum(b []byte) (s uint64) {
+	for ; len(b) >= 2; b = b[2:] {
+		s += uint64(binary.BigEndian.Uint16(b))
+	}
+	if len(b) == 1 {
+		s += uint64(b[0]) << 8
+	}
+	return s
+}
+
+// fold reduces a ones' complement sum to 16 bits.
+func fold(s uint64) uint16 {
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}

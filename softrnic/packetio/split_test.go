@@ -1,0 +1,112 @@
+package packetio
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+)
+
+// super builds a UDP datagram of n segments of size bytes.
+func super(v6 bool, port uint16, n, size int) Frame {
+	ip := ipv4Len
+	if v6 {
+		ip = ipv6Len
+	}
+	b := make([]byte, ethernetLen+ip+udpLen+n*size)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	h := b[ethernetLen:]
+	if v6 {
+		binary.BigEndian.PutUint16(b[12:], etherTypeIPv6)
+		h[6] = protocolUDP
+	} else {
+		binary.BigEndian.PutUint16(b[12:], etherTypeIPv4)
+		h[0], h[9] = 0x45, protocolUDP
+		binary.BigEndian.PutUint16(h[4:], 0xffff) // the identification wraps
+		binary.BigEndian.PutUint16(h[6:], 0x4000)
+	}
+	binary.BigEndian.PutUint16(h[ip+2:], port)
+	return Frame{Data: b, SegSize: size, CsumPartial: true, Port: 3}
+}
+
+func TestSplit(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		f := super(v6, rocePort, 3, 60)
+		f.Data = f.Data[:len(f.Data)-10] // the last one is shorter
+		if f.Packets() != 3 || !f.Splittable() {
+			t.Fatalf("v6 %v: Packets = %d", v6, f.Packets())
+		}
+		var b Batch
+		b.Split(f)
+		if len(b.Frames) != 3 {
+			t.Fatalf("%d frames", len(b.Frames))
+		}
+		var payload []byte
+		for i, g := range b.Frames {
+			l, ok := locate(g.Data)
+			if !ok || g.SegSize != 0 || g.CsumPartial || g.Port != 3 {
+				t.Fatalf("segment %d: %+v", i, g)
+			}
+			payload = append(payload, g.Data[l.payload:]...)
+			if n := binary.BigEndian.Uint16(g.Data[l.l4+4:]); int(n) != len(g.Data)-l.l4 {
+				t.Errorf("segment %d: UDP length %d", i, n)
+			}
+			if v6 {
+				continue
+			}
+			h := g.Data[l.ip:l.l4]
+			if id := binary.BigEndian.Uint16(h[4:]); id != 0xffff+uint16(i) {
+				t.Errorf("segment %d: identification %#x", i, id)
+			}
+			if fold(sum(h)) != 0xffff || int(binary.BigEndian.Uint16(h[2:])) != len(g.Data)-l.ip {
+				t.Errorf("segment %d: bad IP header %x", i, h)
+			}
+		}
+		if l, _ := locate(f.Data); !bytes.Equal(payload, f.Data[l.payload:]) {
+			t.Error("payload changed")
+		}
+	}
+}
+
+func TestSplitLeavesOthersWhole(t *testing.T) {
+	plain := super(false, rocePort, 1, 60)
+	plain.SegSize = 0
+	for _, f := range []Frame{super(false, 53, 3, 60), plain, {Data: make([]byte, 60)}, {Data: nil, SegSize: 10}} {
+		var b Batch
+		b.Split(f)
+		if len(b.Frames) != 1 || len(b.Frames[0].Data) != len(f.Data) || b.Frames[0].SegSize != f.SegSize {
+			t.Errorf("%+v became %d frames", f, len(b.Frames))
+		}
+	}
+}
+
+func TestFinishChecksum(t *testing.T) {
+	f := super(false, 53, 1, 61)
+	f.SegSize = 0
+	l, _ := locate(f.Data)
+	f.CsumStart, f.CsumOffset = uint16(l.l4), 6
+	pseudo := sum(f.Data[l.ip+12:l.ip+20]) + protocolUDP + uint64(len(f.Data)-l.l4)
+	binary.BigEndian.PutUint16(f.Data[l.l4+6:], fold(pseudo))
+	f.FinishChecksum()
+	if got := fold(pseudo + sum(f.Data[l.l4:])); got != 0xffff || f.CsumPartial {
+		t.Errorf("the datagram sums to %#x", got)
+	}
+	f = Frame{Data: make([]byte, 20), CsumPartial: true, CsumStart: 19, CsumOffset: 6}
+	if f.FinishChecksum(); f.CsumPartial {
+		t.Error("flag left")
+	}
+}
+
+func FuzzSplit(f *testing.F) {
+	f.Add(super(false, rocePort, 3, 60).Data, 60)
+	f.Add(super(true, rocePort, 2, 8).Data, 8)
+	f.Fuzz(func(t *testing.T, data []byte, seg int) {
+		fr := Frame{Data: data, SegSize: seg}
+		var b Batch
+		b.Split(fr)
+		if n := fr.Packets(); fr.Splittable() && n != len(b.Frames) {
+			t.Fatalf("Packets = %d, Split made %d", n, len(b.Frames))
+		}
+	})
+}
