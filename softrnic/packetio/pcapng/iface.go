@@ -53,8 +53,8 @@ func (f *iface) nanos(ticks uint64) int64 {
 		hi, lo = shiftRight(hi, lo, exp)
 	case exp <= nanoDigits:
 		hi, lo = bits.Mul64(ticks, pow10(nanoDigits-exp))
-	default:
-		lo = ticks / pow10(min(exp-nanoDigits, maxPow10))
+	case exp <= nanoDigits+maxPow10:
+		lo = ticks / pow10(exp-nanoDigits)
 	}
 	if hi != 0 || lo > math.MaxInt64 {
 		return math.MaxInt64
