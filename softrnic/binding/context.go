@@ -1,0 +1,147 @@
+package binding
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Context is an open device. It remembers what was made through it, for Close.
+type Context struct {
+	body Body
+	// Guarded by the body's exclusiveness.
+	closed bool
+	pds    map[*pd]struct{}
+	cqs    map[*cq]struct{}
+}
+
+var _ verbs.Context = (*Context)(nil)
+
+// New opens the device that body runs.
+func New(body Body) *Context {
+	return &Context{body: body, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{})}
+}
+
+// Runtime is the body's.
+func (c *Context) Runtime() verbs.Runtime { return c.body }
+
+// Device describes the NIC.
+func (c *Context) Device() verbs.DeviceAttr {
+	_, e, _ := c.body.Enter()
+	defer c.body.Leave()
+	return e.Device()
+}
+
+func (c *Context) open(op string) error {
+	if c.closed {
+		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the context was closed"}
+	}
+	return nil
+}
+
+// AllocPD makes a protection domain.
+func (c *Context) AllocPD() (verbs.PD, error) {
+	_, e, _ := c.body.Enter()
+	defer c.body.Leave()
+	if err := c.open("alloc PD"); err != nil {
+		return nil, err
+	}
+	p, err := e.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{})}
+	c.pds[handle] = struct{}{}
+	return handle, nil
+}
+
+// CreateCQ makes a completion queue.
+func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
+	_, e, _ := c.body.Enter()
+	defer c.body.Leave()
+	if err := c.open("create CQ"); err != nil {
+		return nil, err
+	}
+	q, err := e.CreateCQ(depth)
+	if err != nil {
+		return nil, err
+	}
+	handle := &cq{ctx: c, cq: q}
+	handle.nonEmpty.cq, handle.event.cq = handle, handle
+	c.cqs[handle] = struct{}{}
+	return handle, nil
+}
+
+// NextAsyncEvent waits for an asynchronous event. Events are the NIC's: with several contexts on one NIC each event
+// goes to one of them.
+func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) {
+	w := &asyncWait{ctx: c}
+	if err := waitError("next async event", c.body.Await(w, deadline)); err != nil {
+		return verbs.AsyncEvent{}, err
+	}
+	if !w.got {
+		return verbs.AsyncEvent{}, c.open("next async event")
+	}
+	return w.ev, nil
+}
+
+// asyncWait is ready when an event was taken or the context was closed.
+type asyncWait struct {
+	ctx *Context
+	ev  verbs.AsyncEvent
+	got bool
+}
+
+// Ready takes an event if there is one.
+func (w *asyncWait) Ready(e *engine.Engine) bool {
+	if w.ctx.closed {
+		return true
+	}
+	w.ev, w.got = e.NextAsyncEvent()
+	return w.got
+}
+
+// Close destroys what was made through c, queue pairs first. Closing twice is harmless.
+func (c *Context) Close() error {
+	_, e, _ := c.body.Enter()
+	defer c.body.Leave()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	e.Notify()
+	var errs []error
+	for p := range c.pds {
+		for q := range p.qps {
+			errs = append(errs, gone(q.qp.Destroy()))
+		}
+		for m := range p.mrs {
+			errs = append(errs, gone(m.mr.Dereg()))
+		}
+		errs = append(errs, gone(p.pd.Dealloc()))
+	}
+	for q := range c.cqs {
+		errs = append(errs, gone(q.cq.Destroy()))
+	}
+	clear(c.pds)
+	clear(c.cqs)
+	return errors.Join(errs...)
+}
+
+// gone passes over the error of an object that died with its NIC.
+func gone(err error) error {
+	if errors.Is(err, verbs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// waitError names the operation whose wait ended without success.
+func waitError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &verbs.OpError{Op: op, Err: err}
+}

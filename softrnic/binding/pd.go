@@ -1,0 +1,157 @@
+package binding
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// pd is a protection domain's handle.
+type pd struct {
+	ctx *Context
+	pd  *engine.PD
+	mrs map[*mr]struct{}
+	qps map[*qp]struct{}
+}
+
+// maxAlloc bounds the memory that RegMR allocates itself, in bytes.
+const maxAlloc = 1 << 36
+
+// RegMR registers buf, or length fresh bytes.
+func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
+	const op = "reg MR"
+	switch {
+	case buf == nil && (length <= 0 || length > maxAlloc):
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("length %d; give 1 to %d bytes", length, maxAlloc)}
+	case buf != nil && length != 0 && length != len(buf):
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("length %d of a buffer of %d bytes", length, len(buf))}
+	}
+	if buf == nil {
+		buf = make([]byte, length) // outside of Enter: clearing much memory takes long
+	}
+	_, e, _ := p.ctx.body.Enter()
+	defer p.ctx.body.Leave()
+	m, err := e.RegMR(p.pd, buf, access)
+	if err != nil {
+		return nil, err
+	}
+	region, err := m.Region()
+	if err != nil {
+		return nil, err
+	}
+	handle := &mr{pd: p, mr: m, addr: region.Base(), length: region.Len(), lkey: region.LKey(), rkey: region.RKey()}
+	p.mrs[handle] = struct{}{}
+	return handle, nil
+}
+
+// CreateQP makes a queue pair.
+func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	const op = "create QP"
+	send, err := p.cq(op, "send", init.SendCQ)
+	if err != nil {
+		return nil, err
+	}
+	recv, err := p.cq(op, "receive", init.RecvCQ)
+	if err != nil {
+		return nil, err
+	}
+	_, e, _ := p.ctx.body.Enter()
+	defer p.ctx.body.Leave()
+	q, err := e.CreateQP(p.pd, send, recv, init)
+	if err != nil {
+		return nil, err
+	}
+	handle := &qp{pd: p, qp: q}
+	p.qps[handle] = struct{}{}
+	return handle, nil
+}
+
+// cq checks that a completion queue is of the same device.
+func (p *pd) cq(op, which string, c verbs.CQ) (*engine.CQ, error) {
+	handle, ok := c.(*cq)
+	if !ok || handle == nil || handle.ctx != p.ctx {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the " + which + " CQ was not made by this context"}
+	}
+	return handle.cq, nil
+}
+
+// Dealloc ends the domain.
+func (p *pd) Dealloc() error {
+	p.ctx.body.Enter()
+	defer p.ctx.body.Leave()
+	if err := p.pd.Dealloc(); err != nil {
+		return err
+	}
+	delete(p.ctx.pds, p)
+	return nil
+}
+
+// mr is a region's handle.
+type mr struct {
+	pd         *pd
+	mr         *engine.MR
+	addr       uint64
+	length     int
+	lkey, rkey uint32
+}
+
+// Addr is the first virtual address.
+func (m *mr) Addr() uint64 { return m.addr }
+
+// Len is the length in bytes.
+func (m *mr) Len() int { return m.length }
+
+// LKey is the key for local use.
+func (m *mr) LKey() uint32 { return m.lkey }
+
+// RKey is the key for peers.
+func (m *mr) RKey() uint32 { return m.rkey }
+
+// SGE names n bytes from off on. It checks nothing: a wrong piece fails where it is used.
+func (m *mr) SGE(off, n int) verbs.SGE {
+	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
+}
+
+// ReadAt copies out of the region.
+func (m *mr) ReadAt(b []byte, off int) error {
+	return m.with(func(r *mem.Region) error { return r.ReadAt(b, off) })
+}
+
+// WriteAt copies into the region.
+func (m *mr) WriteAt(b []byte, off int) error {
+	return m.with(func(r *mem.Region) error { return r.WriteAt(b, off) })
+}
+
+// Load64 reads an aligned word.
+func (m *mr) Load64(off int) (v uint64, err error) {
+	err = m.with(func(r *mem.Region) error { v, err = r.Load64(off); return err })
+	return v, err
+}
+
+// Store64 writes an aligned word.
+func (m *mr) Store64(off int, v uint64) error {
+	return m.with(func(r *mem.Region) error { return r.Store64(off, v) })
+}
+
+func (m *mr) with(f func(*mem.Region) error) error {
+	m.pd.ctx.body.Enter()
+	defer m.pd.ctx.body.Leave()
+	r, err := m.mr.Region()
+	if err != nil {
+		return err
+	}
+	return f(r)
+}
+
+// Dereg ends the region.
+func (m *mr) Dereg() error {
+	m.pd.ctx.body.Enter()
+	defer m.pd.ctx.body.Leave()
+	if err := m.mr.Dereg(); err != nil {
+		return err
+	}
+	delete(m.pd.mrs, m)
+	return nil
+}

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Bytes of an IP packet around the payload, at most: IP, UDP 8, BTH 12, RETH 16, immediate data 4, ICRC 4.
+const (
+	ipv4Overhead = 20 + 44
+	ipv6Overhead = 40 + 44
+	// defaultHopLimit is what rxe sends too.
+	defaultHopLimit = 64
+	udpPortBase     = 0xc000
+)
+
+// route is the address handle of a connected queue pair: everything in front of the BTH, ready to be copied.
+type route struct {
+	eth  wire.Ethernet
+	v6   bool
+	ipv4 wire.IPv4
+	ipv6 wire.IPv6
+	udp  wire.UDP
+	// local says that the peer is this NIC itself: such packets never reach the link.
+	local bool
+}
+
+// sourcePort is the UDP source port of packets between two queue pairs: a hash of both numbers, the same in both
+// directions, so that ECMP keeps a connection on one path (A17.3.1; the hash is that of Linux).
+func sourcePort(a, b wire.QPN) uint16 {
+	v := uint64(a) * uint64(b)
+	v ^= v >> 20
+	v ^= v >> 40
+	label := uint32(v & 0xfffff)
+	return udpPortBase | (uint16(label&0x3fff) ^ uint16(label>>14))
+}
+
+// routeTo builds the address handle for a transition to RTR.
+func (e *Engine) routeTo(qpn wire.QPN, a verbs.ToRTR) (route, error) {
+	const op = "modify QP to RTR"
+	if a.SourceGID < 0 || a.SourceGID >= len(e.cfg.GIDs) {
+		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(e.cfg.GIDs))
+	}
+	src, dst := e.cfg.GIDs[a.SourceGID].Addr(), a.DestGID.Addr()
+	if src.Is4() != dst.Is4() {
+		return route{}, opError(op, verbs.ErrInvalid, "source GID %v and destination GID %v are of different families", src, dst)
+	}
+	overhead := ipv4Overhead
+	if dst.Is6() {
+		overhead = ipv6Overhead
+	}
+	if int(a.PathMTU)+overhead > e.cfg.LinkMTU {
+		return route{}, opError(op, verbs.ErrInvalid, "path MTU %d needs a link MTU of %d, it is %d; use a smaller path MTU",
+			a.PathMTU, int(a.PathMTU)+overhead, e.cfg.LinkMTU)
+	}
+	r := route{v6: dst.Is6(), local: e.isMine(a.DestGID)}
+	mac, ok := e.cfg.MAC, r.local
+	if !ok {
+		mac, ok = e.cfg.Resolve(dst)
+	}
+	if !ok {
+		return route{}, opError(op, verbs.ErrUnreachable, "no neighbour has the address %v", dst)
+	}
+	hops := a.HopLimit
+	if hops == 0 {
+		hops = defaultHopLimit
+	}
+	r.eth = wire.Ethernet{Dst: mac, Src: e.cfg.MAC}
+	r.udp = wire.UDP{SrcPort: sourcePort(qpn, a.DestQPN), DstPort: wire.UDPPort}
+	if r.v6 {
+		r.eth.Type = wire.EtherTypeIPv6
+		r.ipv6 = wire.IPv6{TrafficClass: a.TrafficClass, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
+	} else {
+		r.eth.Type = wire.EtherTypeIPv4
+		r.ipv4 = wire.IPv4{TOS: a.TrafficClass, DF: true, TTL: hops, Protocol: protocolUDP, Src: src.As4(), Dst: dst.As4()}
+	}
+	return r, nil
+}
+
+// protocolUDP is the IP protocol number.
+const protocolUDP = 17
+
+// isMine reports whether g is one of the NIC's addresses.
+func (e *Engine) isMine(g verbs.GID) bool {
+	for _, own := range e.cfg.GIDs {
+		if own == g {
+			return true
+		}
+	}
+	return false
+}
+
+// addressedToMe reports whether the frame's destination address is the NIC's.
+func (e *Engine) addressedToMe(f *wire.Frame) bool {
+	if f.V6 {
+		return e.isMine(verbs.GID(f.IPv6.Dst))
+	}
+	return e.isMine(mapped(f.IPv4.Dst))
+}
+
+// mapped is the GID of an IPv4 address.
+func mapped(a [4]byte) verbs.GID {
+	return verbs.GID{10: 0xff, 11: 0xff, 12: a[0], 13: a[1], 14: a[2], 15: a[3]}
+}
+
+// fromPeer reports whether f came from r's peer to r's own address.
+func (r *route) fromPeer(f *wire.Frame) bool {
+	if r.v6 != f.V6 {
+		return false
+	}
+	if r.v6 {
+		return f.IPv6.Src == r.ipv6.Dst && f.IPv6.Dst == r.ipv6.Src
+	}
+	return f.IPv4.Src == r.ipv4.Dst && f.IPv4.Dst == r.ipv4.Src
+}
+
+// opError makes a caller's mistake.
+func opError(op string, sentinel error, format string, args ...any) error {
+	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
+}

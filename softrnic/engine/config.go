@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Config describes a NIC.
+type Config struct {
+	// Name is for listings.
+	Name string
+	MAC  wire.MAC
+	// LinkMTU is the largest IP packet of the link in bytes. 0: 4200, which holds path MTU 4096.
+	LinkMTU int
+	// GIDs are the NIC's addresses; at least one.
+	GIDs []verbs.GID
+	// Rand makes queue pair numbers, keys and the first IP ID; required. The engine owns it from New on.
+	Rand *rand.Rand
+	// Resolve gives the MAC for a peer's address; required. It must not block.
+	Resolve func(netip.Addr) (wire.MAC, bool)
+	// NoICRCCheck accepts packets with any ICRC.
+	NoICRCCheck bool
+	// Window and AckEvery are those of transport.Config, for every queue pair. 0: its defaults.
+	Window, AckEvery int
+	Limits           Limits
+}
+
+// Limits bound the tables of a NIC. Each field's zero value is its default.
+type Limits struct {
+	PDs int // 0: 1024
+	MRs int // 0: 65536
+	CQs int // 0: 16384
+	QPs int // 0: 16384
+	// CQE is the depth of one completion queue; 0: 1 << 20.
+	CQE int
+	// QPWR is the depth of one work queue; 0: 16384.
+	QPWR int
+	// SGE is the number of pieces of one work request; 0: 32.
+	SGE int
+	// Inline is the inline data of one work request, in bytes; 0: 1024.
+	Inline int
+	// RdAtomic is the number of READs and atomics that may be outstanding in each direction; 0: 128.
+	RdAtomic int
+	// AsyncEvents is the number of events kept for an application that does not fetch them; 0: 256.
+	AsyncEvents int
+}
+
+const (
+	defaultLinkMTU = 4200
+	// maxMsgSize is the longest message (IBTA 9.4.3): 2^31 bytes.
+	maxMsgSize = 1 << 31
+	// maxGIDs bounds the addresses of a port.
+	maxGIDs = 64
+)
+
+func (c Config) withDefaults() Config {
+	setDefault := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	setDefault(&c.LinkMTU, defaultLinkMTU)
+	l := &c.Limits
+	setDefault(&l.PDs, 1024)
+	setDefault(&l.MRs, 65536)
+	setDefault(&l.CQs, 16384)
+	setDefault(&l.QPs, 16384)
+	setDefault(&l.CQE, 1<<20)
+	setDefault(&l.QPWR, 16384)
+	setDefault(&l.SGE, 32)
+	setDefault(&l.Inline, 1024)
+	setDefault(&l.RdAtomic, 128)
+	setDefault(&l.AsyncEvents, 256)
+	return c
+}
+
+// Validate reports the first thing that is wrong with c.
+func (c Config) Validate() error {
+	switch {
+	case c.Rand == nil:
+		return fmt.Errorf("engine config: Rand is nil; pass a seeded generator")
+	case c.Resolve == nil:
+		return fmt.Errorf("engine config: Resolve is nil; pass the neighbour table")
+	case len(c.GIDs) == 0 || len(c.GIDs) > maxGIDs:
+		return fmt.Errorf("engine config: %d GIDs; give 1 to %d addresses", len(c.GIDs), maxGIDs)
+	case c.MAC == wire.MAC{} || c.MAC[0]&1 != 0:
+		return fmt.Errorf("engine config: MAC %v is no unicast address", c.MAC)
+	case c.LinkMTU != 0 && c.LinkMTU < int(verbs.MTU256)+ipv4Overhead:
+		return fmt.Errorf("engine config: link MTU %d cannot hold the smallest path MTU; give at least %d",
+			c.LinkMTU, int(verbs.MTU256)+ipv4Overhead)
+	}
+	l := c.Limits
+	for name, v := range map[string]int{
+		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "CQE": l.CQE, "QPWR": l.QPWR,
+		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "AsyncEvents": l.AsyncEvents,
+	} {
+		if v < 0 {
+			return fmt.Errorf("engine config: limit %s is %d; it cannot be negative", name, v)
+		}
+	}
+	return nil
+}

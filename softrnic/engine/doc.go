@@ -1,0 +1,16 @@
+// Package engine is a whole RoCEv2 NIC as one machine: tables of protection domains, regions, completion queues
+// and queue pairs, demultiplexing by destination queue pair, framing, arbitration between queue pairs, and one
+// deadline. It composes transport's queue pairs; it has no clock, goroutine, lock or socket.
+//
+// Contract. The caller owns the engine and uses it from one goroutine at a time. It hands in frames (Frame), posts
+// work, calls Tick when Deadline has come, and sends the frames that any of these append to the Batch it passed.
+// Completions are in the completion queues when a call returns; Activity changes whenever one was added or an
+// asynchronous event was raised, so that a body knows when to look whom to wake.
+//
+// A frame passes these checks in this order, and each one that fails counts the drop under its own name: addressed
+// to this NIC, well-formed, ICRC, opcode served here, queue pair there and ready, sent by its peer, P_Key. What is
+// no RoCEv2 at all is not this NIC's business and is not counted.
+//
+// Down is a crash: every object is forgotten and its methods answer verbs.ErrClosed. Up is a fresh NIC with the
+// same addresses.
+package engine

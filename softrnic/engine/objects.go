@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/cq"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// PD is a protection domain.
+type PD struct {
+	e    *Engine
+	num  mem.PD
+	qps  int
+	dead bool
+}
+
+// MR is a memory region.
+type MR struct {
+	e      *Engine
+	pd     *PD
+	region *mem.Region
+	dead   bool
+}
+
+// CQ is a completion queue.
+type CQ struct {
+	e    *Engine
+	q    *cq.CQ
+	refs int // uses by queue pairs; a pair that uses it for both directions counts twice
+	dead bool
+	// failed says that the overflow was reported.
+	failed bool
+}
+
+// alive returns the error of an operation on a dead object.
+func alive(op string, dead bool) error {
+	if dead {
+		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the object was destroyed, or its NIC went down"}
+	}
+	return nil
+}
+
+func (e *Engine) running(op string) error {
+	if !e.up {
+		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the NIC is down"}
+	}
+	return nil
+}
+
+// AllocPD makes a protection domain.
+func (e *Engine) AllocPD() (*PD, error) {
+	const op = "alloc PD"
+	if err := e.running(op); err != nil {
+		return nil, err
+	}
+	if len(e.pds) >= e.cfg.Limits.PDs {
+		return nil, opError(op, verbs.ErrLimit, "%d protection domains exist", len(e.pds))
+	}
+	num, err := e.env.Mem.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	pd := &PD{e: e, num: num}
+	e.pds[num] = pd
+	return pd, nil
+}
+
+// Dealloc ends the domain; ErrBusy while regions or queue pairs are left.
+func (p *PD) Dealloc() error {
+	const op = "dealloc PD"
+	if err := alive(op, p.dead); err != nil {
+		return err
+	}
+	if p.qps > 0 {
+		return opError(op, verbs.ErrBusy, "destroy its %d queue pairs first", p.qps)
+	}
+	if err := p.e.env.Mem.DeallocPD(p.num); err != nil {
+		return err
+	}
+	p.dead = true
+	delete(p.e.pds, p.num)
+	return nil
+}
+
+// RegMR registers buf, which stays the caller's and must live until Dereg.
+func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
+	if err := alive("reg MR", pd.dead); err != nil {
+		return nil, err
+	}
+	region, err := e.env.Mem.Reg(pd.num, buf, access)
+	if err != nil {
+		return nil, err
+	}
+	mr := &MR{e: e, pd: pd, region: region}
+	e.mrs[mr] = struct{}{}
+	return mr, nil
+}
+
+// Region gives access to the memory; ErrClosed when the region is gone.
+func (m *MR) Region() (*mem.Region, error) {
+	if err := alive("access MR", m.dead); err != nil {
+		return nil, err
+	}
+	return m.region, nil
+}
+
+// Dereg ends the region. Its keys are dead when it returns.
+func (m *MR) Dereg() error {
+	if err := alive("dereg MR", m.dead); err != nil {
+		return err
+	}
+	if err := m.e.env.Mem.Dereg(m.region); err != nil {
+		return err
+	}
+	m.dead = true
+	delete(m.e.mrs, m)
+	return nil
+}
+
+// CreateCQ makes a completion queue of depth entries.
+func (e *Engine) CreateCQ(depth int) (*CQ, error) {
+	const op = "create CQ"
+	if err := e.running(op); err != nil {
+		return nil, err
+	}
+	if depth > e.cfg.Limits.CQE {
+		return nil, opError(op, verbs.ErrLimit, "depth %d; at most %d", depth, e.cfg.Limits.CQE)
+	}
+	if len(e.cqs) >= e.cfg.Limits.CQs {
+		return nil, opError(op, verbs.ErrLimit, "%d completion queues exist", len(e.cqs))
+	}
+	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // bounded by the limit above
+	}
+	q, err := cq.New(e.nextCQ, depth)
+	if err != nil {
+		return nil, err
+	}
+	c := &CQ{e: e, q: q}
+	e.cqs[q.ID()] = c
+	return c, nil
+}
+
+// Queue gives access to the ring; ErrClosed when it is gone.
+func (c *CQ) Queue() (*cq.CQ, error) {
+	if c.dead {
+		return nil, alive("use CQ", true)
+	}
+	return c.q, nil
+}
+
+// ID is the queue's number in asynchronous events.
+func (c *CQ) ID() uint32 { return c.q.ID() }
+
+// Destroy ends the queue; ErrBusy while queue pairs use it.
+func (c *CQ) Destroy() error {
+	const op = "destroy CQ"
+	if err := alive(op, c.dead); err != nil {
+		return err
+	}
+	if c.refs > 0 {
+		return opError(op, verbs.ErrBusy, "destroy the queue pairs that use it first")
+	}
+	c.dead = true
+	c.e.activity++
+	delete(c.e.cqs, c.q.ID())
+	return nil
+}

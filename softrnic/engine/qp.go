@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// QP is a queue pair with its address handle. Its methods that can send take now and the batch for the frames.
+type QP struct {
+	e          *Engine
+	q          *transport.QP
+	pd         *PD
+	send, recv *CQ
+	route      route
+	pkey       uint16
+	keyed      clock.Time // deadline that the heap has
+	touched    bool
+	dead       bool
+}
+
+const (
+	// maxQPNTries bounds the search for a free number: with 16384 of 2^24 taken, 16 misses in a row do not happen.
+	maxQPNTries = 64
+	// multicastQPN is no queue pair's number.
+	multicastQPN wire.QPN = 0xffffff
+	firstQPN     wire.QPN = 2
+	defaultPKey           = 0xffff
+)
+
+// newQPN finds a free number that a peer cannot guess.
+func (e *Engine) newQPN() (wire.QPN, bool) {
+	for range maxQPNTries {
+		n := wire.QPN(e.cfg.Rand.Uint32() & 0xffffff)
+		if n >= firstQPN && n < multicastQPN && e.qps[n] == nil {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// CreateQP makes a queue pair in RESET. The CQ fields of init are not looked at; send and recv stand for them.
+func (e *Engine) CreateQP(pd *PD, send, recv *CQ, init verbs.QPInit) (*QP, error) {
+	const op = "create QP"
+	if err := alive(op, pd.dead || send.dead || recv.dead); err != nil {
+		return nil, err
+	}
+	l := e.cfg.Limits
+	switch {
+	case init.MaxSendWR < 0 || init.MaxRecvWR < 0 || init.MaxSGE < 0 || init.MaxInline < 0:
+		return nil, opError(op, verbs.ErrInvalid, "negative queue size")
+	case init.MaxSendWR > l.QPWR || init.MaxRecvWR > l.QPWR:
+		return nil, opError(op, verbs.ErrLimit, "%d send and %d receive work requests; at most %d", init.MaxSendWR, init.MaxRecvWR, l.QPWR)
+	case init.MaxSGE > l.SGE:
+		return nil, opError(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
+	case init.MaxInline > l.Inline:
+		return nil, opError(op, verbs.ErrLimit, "%d bytes inline; at most %d", init.MaxInline, l.Inline)
+	case len(e.qps) >= l.QPs:
+		return nil, opError(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
+	}
+	n, ok := e.newQPN()
+	if !ok {
+		return nil, opError(op, verbs.ErrLimit, "no free queue pair number")
+	}
+	q, err := transport.New(e.env, transport.Config{
+		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q,
+		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline,
+		SignalAll: init.SignalAll, Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, keyed: clock.Never}
+	e.qps[n] = qp
+	e.order = append(e.order, qp)
+	pd.qps++
+	send.refs++
+	recv.refs++
+	return qp, nil
+}
+
+func (q *QP) live() bool {
+	return !q.dead && q.q.State() != verbs.StateReset && q.q.State() != verbs.StateError
+}
+
+// Num is the queue pair number; it is known also of a dead queue pair.
+func (q *QP) Num() wire.QPN { return q.q.Num() }
+
+// Query returns attributes and state.
+func (q *QP) Query() (verbs.QPAttr, error) {
+	if err := alive("query QP", q.dead); err != nil {
+		return verbs.QPAttr{}, err
+	}
+	return q.q.Query(), nil
+}
+
+// ToInit goes from RESET to INIT.
+func (q *QP) ToInit(a verbs.ToInit) error {
+	if err := alive("modify QP to INIT", q.dead); err != nil {
+		return err
+	}
+	if err := q.q.ToInit(a); err != nil {
+		return err
+	}
+	if q.pkey = a.PKey; q.pkey == 0 {
+		q.pkey = defaultPKey
+	}
+	return nil
+}
+
+// ToRTR goes from INIT to RTR. ErrUnreachable when the peer's address cannot be resolved.
+func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
+	const op = "modify QP to RTR"
+	if err := alive(op, q.dead); err != nil {
+		return err
+	}
+	if a.MaxDestRdAtomic > q.e.cfg.Limits.RdAtomic {
+		return opError(op, verbs.ErrLimit, "%d responder resources; at most %d", a.MaxDestRdAtomic, q.e.cfg.Limits.RdAtomic)
+	}
+	r, err := q.e.routeTo(q.q.Num(), a)
+	if err != nil {
+		return err
+	}
+	if err := q.q.ToRTR(now, a); err != nil {
+		return err
+	}
+	q.route = r
+	q.e.rekey(q)
+	return nil
+}
+
+// ToRTS goes from RTR to RTS.
+func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
+	const op = "modify QP to RTS"
+	if err := alive(op, q.dead); err != nil {
+		return err
+	}
+	if a.MaxRdAtomic > q.e.cfg.Limits.RdAtomic {
+		return opError(op, verbs.ErrLimit, "%d outstanding READs and atomics; at most %d", a.MaxRdAtomic, q.e.cfg.Limits.RdAtomic)
+	}
+	if err := q.q.ToRTS(now, a); err != nil {
+		return err
+	}
+	q.e.rekey(q)
+	return nil
+}
+
+// ToSQD lets the send queue drain.
+func (q *QP) ToSQD(now clock.Time, out *packetio.Batch) error {
+	return q.transition("modify QP to SQD", q.q.ToSQD, now, out)
+}
+
+// ResumeRTS goes back from SQD or SQE to RTS.
+func (q *QP) ResumeRTS(now clock.Time, out *packetio.Batch) error {
+	return q.transition("modify QP to RTS", q.q.ResumeRTS, now, out)
+}
+
+// ToError flushes all outstanding work requests.
+func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
+	return q.transition("modify QP to ERROR", q.q.ToError, now, out)
+}
+
+func (q *QP) transition(op string, step func(clock.Time, *transport.Actions) error, now clock.Time, out *packetio.Batch) error {
+	if err := alive(op, q.dead); err != nil {
+		return err
+	}
+	err := step(now, &q.e.acts)
+	q.e.apply(now, q, out)
+	q.e.drainLoop(now, out)
+	return err
+}
+
+// ToReset forgets all work requests and takes their completions out of the completion queues.
+func (q *QP) ToReset() error {
+	if err := alive("modify QP to RESET", q.dead); err != nil {
+		return err
+	}
+	if err := q.q.ToReset(); err != nil {
+		return err
+	}
+	q.forget()
+	q.e.rekey(q)
+	return nil
+}
+
+func (q *QP) forget() {
+	q.send.q.Purge(q.Num())
+	q.recv.q.Purge(q.Num())
+}
+
+// PostSend queues work requests in order and sends what may be sent. An OpError's Index says which one was refused.
+func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) error {
+	if err := alive("post send", q.dead); err != nil {
+		return err
+	}
+	var refused error
+	for i := range wrs {
+		if err := q.q.PostSend(now, &wrs[i], &q.e.acts); err != nil {
+			refused = indexed(err, i)
+			break
+		}
+	}
+	q.e.apply(now, q, out)
+	q.e.drainLoop(now, out)
+	return refused
+}
+
+// PostRecv queues receives in order. An OpError's Index says which one was refused.
+func (q *QP) PostRecv(wrs []verbs.RecvWR) error {
+	if err := alive("post receive", q.dead); err != nil {
+		return err
+	}
+	var refused error
+	for i := range wrs {
+		if err := q.q.PostRecv(&wrs[i]); err != nil {
+			refused = indexed(err, i)
+			break
+		}
+	}
+	q.e.rekey(q)
+	return refused
+}
+
+func indexed(err error, i int) error {
+	var op *verbs.OpError
+	if errors.As(err, &op) {
+		op.Index = i
+	}
+	return err
+}
+
+// Destroy ends the queue pair. Work requests that are outstanding give no completion, and completions that nobody
+// polled are removed.
+func (q *QP) Destroy() error {
+	if err := alive("destroy QP", q.dead); err != nil {
+		return err
+	}
+	e := q.e
+	q.dead = true
+	q.forget()
+	e.due.Remove(uint32(q.Num()))
+	delete(e.qps, q.Num())
+	if i := slices.Index(e.order, q); i >= 0 {
+		e.order = slices.Delete(e.order, i, i+1)
+	}
+	q.pd.qps--
+	q.send.refs--
+	q.recv.refs--
+	return nil
+}

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Frame takes a received frame. The port number is of no interest: this NIC has one port. Acknowledgements may be
+// held back until EndBatch; until then Deadline is due.
+func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
+	if !e.up {
+		return
+	}
+	e.receive(now, f.Data, out)
+	e.drainLoop(now, out)
+}
+
+// EndBatch sends the acknowledgements that were held back while frames of a receive batch came in, and brings the
+// deadline up to date.
+func (e *Engine) EndBatch(now clock.Time, out *packetio.Batch) {
+	e.flushTouched(now, out)
+	e.drainLoop(now, out)
+}
+
+func (e *Engine) flushTouched(now clock.Time, out *packetio.Batch) {
+	for _, qp := range e.touched {
+		qp.touched = false
+		if !qp.dead {
+			qp.q.FlushAcks(now, &e.acts)
+			e.apply(now, qp, out)
+		}
+	}
+	clear(e.touched)
+	e.touched = e.touched[:0]
+}
+
+// receive checks one packet and hands it to its queue pair.
+func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
+	if !e.isMyMAC(b) {
+		return
+	}
+	f := &e.rx
+	if err := wire.ParseFrame(b, f); err != nil {
+		if !errors.Is(err, wire.ErrNotRoCE) {
+			e.counters.RxMalformed++
+		}
+		return
+	}
+	qp := e.accept(b, f)
+	if qp == nil {
+		return
+	}
+	e.counters.RcvdPkts++
+	e.counters.RcvdBytes += uint64(len(b))
+	qp.q.Handle(now, &f.Packet, &e.acts)
+	if !qp.touched {
+		if len(e.touched) == 0 {
+			e.batchAt = now
+		}
+		qp.touched = true
+		e.touched = append(e.touched, qp)
+	}
+	e.deliver(now, qp, out)
+}
+
+// isMyMAC looks at the destination MAC, before anything else is parsed. Frames to groups are for the host's own
+// stack and are passed over in silence.
+func (e *Engine) isMyMAC(b []byte) bool {
+	if len(b) >= 6 && wire.MAC(b[:6]) == e.cfg.MAC {
+		return true
+	}
+	if len(b) >= 6 && b[0]&1 == 0 {
+		e.counters.RxNotMine++
+	}
+	return false
+}
+
+// accept makes the checks of the package comment behind parsing, counts what it drops, and returns the queue pair.
+func (e *Engine) accept(b []byte, f *wire.Frame) *QP {
+	c := &e.counters
+	if !e.addressedToMe(f) {
+		c.RxNotMine++
+		return nil
+	}
+	if !e.cfg.NoICRCCheck && !wire.CheckICRC(b) {
+		c.RxIcrcErr++
+		return nil
+	}
+	if f.BTH.Opcode == wire.CNP {
+		c.RxCnp++ // there is no congestion control to be told
+		return nil
+	}
+	if f.BTH.Opcode&serviceMask != wire.ServiceRC || f.BTH.Opcode.Info().Name == "" || f.BTH.Version != 0 {
+		c.RxUnsupported++
+		return nil
+	}
+	qp := e.qps[f.BTH.DestQP]
+	if qp == nil || !qp.receives() {
+		c.RxUnknownQP++
+		return nil
+	}
+	if !qp.route.fromPeer(f) {
+		c.RxWrongPeer++
+		return nil
+	}
+	if !samePartition(f.BTH.PKey, qp.pkey) {
+		c.RxPkeyErr++
+		return nil
+	}
+	return qp
+}
+
+// serviceMask keeps the transport service of an opcode.
+const serviceMask wire.Opcode = 0xe0
+
+// samePartition compares P_Keys: the same partition, and at least one side a full member (IBTA 10.9.3).
+func samePartition(a, b uint16) bool {
+	const member = 0x8000
+	return a&^member == b&^member && (a|b)&member != 0
+}
+
+// receives reports whether the queue pair takes packets in its state.
+func (q *QP) receives() bool {
+	switch q.q.State() {
+	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
+		return true
+	case verbs.StateReset, verbs.StateInit, verbs.StateError:
+	}
+	return false
+}

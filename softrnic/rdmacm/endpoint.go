@@ -1,0 +1,154 @@
+package rdmacm
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Endpoint is what one side must know of the other side's queue pair. Whatever way of exchange is used, it carries
+// these values; LocalEndpoint and BringUp are the parts that all ways share.
+type Endpoint struct {
+	QPN wire.QPN
+	// PSN is the first one that this endpoint sends.
+	PSN wire.PSN
+	GID verbs.GID
+	// MTU and RdAtomic are what this side can do; in an answer, what both sides shall use.
+	MTU      verbs.MTU
+	RdAtomic int
+}
+
+// Defaults of Params.
+const (
+	defaultRdAtomic    = 16
+	defaultTimeout     = 14
+	defaultRetry       = 7
+	defaultMinRNRTimer = 12
+	// maxRetry and maxRdAtomic bound what a peer may ask for.
+	maxRetry    = 7
+	maxRdAtomic = 1 << 12
+)
+
+func (p Params) withDefaults() Params {
+	if p.Access == 0 && !p.NoAccess {
+		p.Access = verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	}
+	if p.RdAtomic == 0 {
+		p.RdAtomic = defaultRdAtomic
+	}
+	if p.Timeout == 0 {
+		p.Timeout = defaultTimeout
+	}
+	p.RetryCount, p.RNRRetry = retries(p.RetryCount), retries(p.RNRRetry)
+	if p.MinRNRTimer == 0 {
+		p.MinRNRTimer = defaultMinRNRTimer
+	}
+	return p
+}
+
+func retries(n uint8) uint8 {
+	switch n {
+	case 0:
+		return defaultRetry
+	case NoRetry:
+		return 0
+	}
+	return n
+}
+
+// LocalEndpoint describes qp to a peer with the address peer. The first PSN is random.
+func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
+	attr, err := qp.Query()
+	if err != nil {
+		return Endpoint{}, err
+	}
+	if attr.State != verbs.StateReset {
+		return Endpoint{}, opError("connect", verbs.ErrState, "queue pair %#x is not in RESET; reset it or make another", attr.QPN)
+	}
+	dev := ctx.Device()
+	gid, ok := sourceGID(dev, peer)
+	if !ok {
+		return Endpoint{}, opError("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", peer)
+	}
+	p = p.withDefaults()
+	mtu := maxMTU(dev.LinkMTU, peer)
+	if p.PathMTU != 0 {
+		mtu = min(mtu, p.PathMTU)
+	}
+	return Endpoint{
+		QPN:      attr.QPN,
+		PSN:      wire.PSN(ctx.Runtime().Rand().Uint32()).Add(0),
+		GID:      dev.GIDs[gid],
+		MTU:      mtu,
+		RdAtomic: min(p.RdAtomic, max(dev.MaxRdAtomic, 1)),
+	}, nil
+}
+
+// Agree returns local with the MTU and depth that both sides can do.
+func (local Endpoint) Agree(remote Endpoint) Endpoint {
+	local.MTU = min(local.MTU, remote.MTU)
+	local.RdAtomic = min(local.RdAtomic, remote.RdAtomic)
+	return local
+}
+
+// BringUp takes qp from RESET to RTS against remote, with the MTU and depth that both can do. On error the queue
+// pair is in ERROR, or still in RESET if not even the first step was possible.
+func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) error {
+	p = p.withDefaults()
+	both := local.Agree(remote)
+	gid, ok := sourceGID(ctx.Device(), remote.GID.Addr())
+	if !ok {
+		return opError("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", remote.GID)
+	}
+	if err := qp.ToInit(verbs.ToInit{Access: p.Access}); err != nil {
+		return err
+	}
+	err := qp.ToRTR(verbs.ToRTR{
+		DestQPN: remote.QPN, DestGID: remote.GID, SourceGID: gid, RecvPSN: remote.PSN, PathMTU: both.MTU,
+		MaxDestRdAtomic: both.RdAtomic, MinRNRTimer: p.MinRNRTimer, TrafficClass: p.TrafficClass,
+	})
+	if err == nil {
+		err = qp.ToRTS(verbs.ToRTS{
+			SendPSN: local.PSN, Timeout: p.Timeout, RetryCount: p.RetryCount, RNRRetry: p.RNRRetry, MaxRdAtomic: both.RdAtomic,
+		})
+	}
+	if err != nil {
+		fail(qp)
+	}
+	return err
+}
+
+// fail leaves no half-connected queue pair behind.
+func fail(qp verbs.QP) {
+	_ = qp.ToError() // a queue pair that cannot even fail has been destroyed meanwhile
+}
+
+// sourceGID is the index of the first GID of peer's family.
+func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (int, bool) {
+	for i, g := range dev.GIDs {
+		if g.Addr().Is4() == peer.Unmap().Is4() {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// maxMTU is the largest path MTU that fits the link with headers and ICRC around it.
+func maxMTU(linkMTU int, peer netip.Addr) verbs.MTU {
+	overhead := 64
+	if !peer.Unmap().Is4() {
+		overhead = 84
+	}
+	for m := verbs.MTU4096; m > verbs.MTU256; m /= 2 {
+		if int(m)+overhead <= linkMTU {
+			return m
+		}
+	}
+	return verbs.MTU256
+}
+
+func opError(op string, sentinel error, format string, args ...any) error {
+	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
+}
