@@ -1,0 +1,57 @@
+package nl
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Offload is a feature of an interface that ethtool can switch.
+type Offload uint32
+
+// Offloads, as the ethtool commands that set them.
+const (
+	// OffloadTSO lets the kernel hand over TCP segments larger than the MTU.
+	OffloadTSO Offload = unix.ETHTOOL_STSO
+	// OffloadGSO lets it keep any such segment whole until the last moment.
+	OffloadGSO Offload = unix.ETHTOOL_SGSO
+	// OffloadTxChecksum lets it leave checksums to the interface.
+	OffloadTxChecksum Offload = unix.ETHTOOL_STXCSUM
+	// OffloadGRO lets it join received segments.
+	OffloadGRO Offload = unix.ETHTOOL_SGRO
+)
+
+// SetOffload switches a feature of an interface.
+func SetOffload(netns, name string, o Offload, on bool) error {
+	return Do(netns, func() error {
+		return opError(setOffload(name, uint32(o), on), "interface %s: set offload %#x", name, uint32(o))
+	})
+}
+
+// ethtoolValue is struct ethtool_value of linux/ethtool.h.
+type ethtoolValue struct{ cmd, data uint32 }
+
+// ifreqData is struct ifreq with a pointer in its union.
+type ifreqData struct {
+	name [unix.IFNAMSIZ]byte
+	data unsafe.Pointer
+	_    [16]byte // the union's longest member is 24 bytes
+}
+
+func setOffload(name string, cmd uint32, on bool) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) // a socket that carried no data
+	value := ethtoolValue{cmd: cmd}
+	if on {
+		value.data = 1
+	}
+	req := ifreqData{data: unsafe.Pointer(&value)}
+	copy(req.name[:unix.IFNAMSIZ-1], name)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
+		return errno
+	}
+	return nil
+}

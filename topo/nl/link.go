@@ -1,0 +1,159 @@
+package nl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// maxDumps bounds how often a listing that the kernel interrupted is asked for again.
+const maxDumps = 5
+
+// Link is what an interface is now.
+type Link struct {
+	Name  string
+	Index int
+	MAC   wire.MAC
+	MTU   int
+	Alias string
+	// Up is the administrative state; Carrier says that frames can pass.
+	Up, Carrier bool
+}
+
+// Links lists the interfaces of a namespace.
+func Links(netns string) ([]Link, error) {
+	var links []Link
+	err := Do(netns, func() error {
+		list, err := dump(netlink.LinkList)
+		for _, l := range list {
+			links = append(links, linkOf(l))
+		}
+		return opError(err, "list interfaces")
+	})
+	return links, err
+}
+
+// LinkByName reads one interface. A missing one is fs.ErrNotExist.
+func LinkByName(netns, name string) (Link, error) {
+	var link Link
+	err := Do(netns, func() error {
+		l, err := byName(name)
+		if err == nil {
+			link = linkOf(l)
+		}
+		return err
+	})
+	return link, err
+}
+
+func byName(name string) (netlink.Link, error) {
+	l, err := netlink.LinkByName(name)
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return nil, fmt.Errorf("interface %s: %w", name, fs.ErrNotExist)
+	}
+	return l, opError(err, "interface %s", name)
+}
+
+func linkOf(l netlink.Link) Link {
+	a := l.Attrs()
+	link := Link{
+		Name: a.Name, Index: a.Index, MTU: a.MTU, Alias: a.Alias,
+		Up: a.Flags&net.FlagUp != 0, Carrier: a.RawFlags&unix.IFF_LOWER_UP != 0,
+	}
+	copy(link.MAC[:], a.HardwareAddr)
+	return link
+}
+
+// SetUp changes the administrative state of an interface. The other end of a veth pair sees its carrier come or go.
+func SetUp(netns, name string, up bool) error {
+	return Do(netns, func() error { return setUp(name, up) })
+}
+
+func setUp(name string, up bool) error {
+	l, err := byName(name)
+	if err != nil {
+		return err
+	}
+	if up {
+		return opError(netlink.LinkSetUp(l), "interface %s: set up", name)
+	}
+	return opError(netlink.LinkSetDown(l), "interface %s: set down", name)
+}
+
+// Addrs lists the addresses of an interface.
+func Addrs(netns, name string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	err := Do(netns, func() error {
+		l, err := byName(name)
+		if err != nil {
+			return err
+		}
+		list, err := dump(func() ([]netlink.Addr, error) { return netlink.AddrList(l, netlink.FAMILY_ALL) })
+		for _, a := range list {
+			if ip, ok := netip.AddrFromSlice(a.IP); ok {
+				bits, _ := a.Mask.Size()
+				out = append(out, netip.PrefixFrom(ip.Unmap(), bits))
+			}
+		}
+		return opError(err, "interface %s: list addresses", name)
+	})
+	return out, err
+}
+
+// dump repeats a listing while the kernel says that it changed underneath.
+func dump[T any](list func() ([]T, error)) ([]T, error) {
+	var out []T
+	var err error
+	for range maxDumps {
+		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return out, err
+		}
+	}
+	return out, err
+}
+
+// Neighbour is the MAC address that the kernel knows for an address on an interface.
+func Neighbour(netns, ifname string, ip netip.Addr) (wire.MAC, bool, error) {
+	var mac wire.MAC
+	var found bool
+	err := Do(netns, func() error {
+		l, err := byName(ifname)
+		if err != nil {
+			return err
+		}
+		family := netlink.FAMILY_V6
+		if ip.Unmap().Is4() {
+			family = netlink.FAMILY_V4
+		}
+		list, err := dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, family) })
+		const usable = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT | netlink.NUD_NOARP
+		for _, n := range list {
+			if a, ok := netip.AddrFromSlice(n.IP); ok && a.Unmap() == ip.Unmap() && n.State&usable != 0 && len(n.HardwareAddr) == len(mac) {
+				copy(mac[:], n.HardwareAddr)
+				found = true
+			}
+		}
+		return opError(err, "interface %s: list neighbours", ifname)
+	})
+	return mac, found, err
+}
+
+// SetNeighbour enters a permanent neighbour, so that the kernel never asks the link for it.
+func SetNeighbour(netns, ifname string, ip netip.Addr, mac wire.MAC) error {
+	return Do(netns, func() error {
+		l, err := byName(ifname)
+		if err != nil {
+			return err
+		}
+		n := &netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac[:]}
+		return opError(netlink.NeighSet(n), "interface %s: set neighbour %v", ifname, ip)
+	})
+}

@@ -1,0 +1,126 @@
+package nl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"golang.org/x/sys/unix"
+)
+
+// threadNetns is the namespace of the calling thread; /proc/self/ns/net would be the main thread's.
+const threadNetns = "/proc/thread-self/ns/net"
+
+// Create makes a network namespace and pins it at path, which must not exist. The pin keeps it alive without any
+// process. The loopback interface in it is up.
+func Create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return opError(err, "make network namespace")
+	}
+	if err := f.Close(); err != nil {
+		return errors.Join(opError(err, "make network namespace %s", path), os.Remove(path))
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is in the new namespace and ends with this goroutine
+		done <- enterNew(path)
+	}()
+	if err := <-done; err != nil {
+		return errors.Join(opError(err, "make network namespace %s", path), Remove(path))
+	}
+	return nil
+}
+
+func enterNew(path string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	if err := unix.Mount(threadNetns, path, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	quiet()
+	return setUp("lo", true)
+}
+
+// quiet makes interfaces of the calling thread's namespace say nothing on their own: no duplicate address detection
+// (which would delay every IPv6 address by a second), no link-local address, no router solicitation.
+func quiet() {
+	for key, value := range map[string]string{
+		"accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",
+	} {
+		for _, dev := range []string{"all", "default"} {
+			// A kernel without IPv6, or without the key, is quiet already.
+			_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+dev+"/"+key, []byte(value), 0o644)
+		}
+	}
+}
+
+// DisableIPv6 stops the kernel of the namespace at path from speaking IPv6.
+func DisableIPv6(path string) error {
+	return Do(path, func() error {
+		for _, dev := range []string{"all", "default"} {
+			err := os.WriteFile("/proc/sys/net/ipv6/conf/"+dev+"/disable_ipv6", []byte("1"), 0o644)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return opError(err, "disable IPv6")
+			}
+		}
+		return nil
+	})
+}
+
+// Remove takes a pin away; the namespace ends with its last process and socket. A missing pin is fine.
+func Remove(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return opError(err, "unpin network namespace %s", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return opError(err, "unpin network namespace")
+	}
+	return nil
+}
+
+// Do runs f on a thread inside the namespace pinned at path. Only f's own goroutine is inside: goroutines that it
+// starts are not, sockets and processes that it makes are and stay there.
+func Do(path string, f func() error) error {
+	if path == "" {
+		return f()
+	}
+	n, err := ns.GetNS(path)
+	if err != nil {
+		return notNamespace(path, err)
+	}
+	var inner error
+	outer := n.Do(func(ns.NetNS) error {
+		inner = f()
+		return nil
+	})
+	if err := n.Close(); err != nil && outer == nil {
+		outer = err
+	}
+	return errors.Join(inner, opError(outer, "enter network namespace %s", path))
+}
+
+// notNamespace says plainly that nothing is pinned at path.
+func notNamespace(path string, err error) error {
+	var missing ns.NSPathNotExistErr
+	var other ns.NSPathNotNSErr
+	if errors.As(err, &missing) || errors.As(err, &other) || strings.Contains(err.Error(), "unknown FS magic") {
+		return fmt.Errorf("no network namespace is pinned at %s: %w", path, fs.ErrNotExist)
+	}
+	return opError(err, "open network namespace %s", path)
+}
+
+// ID is the device and inode of the namespace pinned at path. Processes have the same in /proc/PID/ns/net. It is not
+// an identity over time: the kernel uses inodes again.
+func ID(path string) (dev, inode uint64, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, 0, opError(err, "network namespace %s", path)
+	}
+	return st.Dev, st.Ino, nil
+}

@@ -1,0 +1,183 @@
+package nl
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair makes two namespaces that are gone after the test, or skips it.
+func pair(t *testing.T) (a, b string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root; run the test with sudo")
+	}
+	dir := t.TempDir()
+	a, b = filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	for _, p := range []string{a, b} {
+		if err := Create(p); errors.Is(err, ErrPrivilege) {
+			t.Skipf("network namespaces cannot be made here: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := errors.Join(Remove(p), Remove(p)); err != nil {
+				t.Errorf("remove twice: %v", err)
+			}
+		})
+	}
+	return a, b
+}
+
+func TestCreateDo(t *testing.T) {
+	a, b := pair(t)
+	_, own, err := ID(threadNetns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ida, _ := ID(a)
+	_, idb, _ := ID(b)
+	if ida == idb || ida == own {
+		t.Fatalf("namespaces are not distinct: %d %d, own %d", ida, idb, own)
+	}
+	boom := errors.New("boom")
+	err = Do(a, func() error {
+		if _, in, _ := ID(threadNetns); in != ida {
+			t.Errorf("inside namespace %d, want %d", in, ida)
+		}
+		return boom
+	})
+	if !errors.Is(err, boom) {
+		t.Errorf("Do returned %v, want the function's error", err)
+	}
+	if _, now, _ := ID(threadNetns); now != own {
+		t.Errorf("left in namespace %d, want %d", now, own)
+	}
+	if err := Create(a); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("second Create: %v, want that it exists", err)
+	}
+	if l, err := LinkByName(a, "lo"); err != nil || !l.Up {
+		t.Errorf("loopback %+v, %v; want up", l, err)
+	}
+}
+
+func TestDoWithoutNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root; run the test with sudo")
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{plain, plain + "-missing"} {
+		if err := Do(path, func() error { return nil }); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Do(%s) = %v, want fs.ErrNotExist", path, err)
+		}
+	}
+}
+
+func TestConnect(t *testing.T) {
+	a, b := pair(t)
+	if err := DisableIPv6(a); err != nil {
+		t.Fatal(err)
+	}
+	addrs := []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24"), netip.MustParsePrefix("fd00:9::2/64")}
+	host := End{Netns: b, Name: "rack0", MAC: wire.MAC{2, 0x72, 0, 0, 0, 2}, Alias: "rdmalab/nltest/h", Addrs: addrs, NoTSO: true}
+	port := End{Netns: a, Name: "port-of-15bytes", Alias: "rdmalab/nltest/h"}
+	if err := Connect(port, host, 4200); err != nil {
+		t.Fatal(err)
+	}
+	l, err := LinkByName(b, "rack0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Link{Name: "rack0", Index: l.Index, MAC: host.MAC, MTU: 4200, Alias: host.Alias, Up: true, Carrier: true}
+	if l != want {
+		t.Errorf("host end %+v, want %+v", l, want)
+	}
+	got, err := Addrs(b, "rack0")
+	if err != nil || !slices.Equal(got, addrs) {
+		t.Errorf("addresses %v, %v; want %v (and no link-local one)", got, err, addrs)
+	}
+	if links, err := Links(a); err != nil || len(links) != 2 {
+		t.Errorf("switch side has %+v, %v; want lo and the port", links, err)
+	}
+	if err := Connect(port, End{Netns: b, Name: "rack1"}, 4200); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("second link of that name: %v, want EEXIST", err)
+	}
+	if _, err := LinkByName(b, "rack1"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("rack1 after the refused link: %v, want none", err)
+	}
+}
+
+func TestUpDownKeepsAddresses(t *testing.T) {
+	a, b := pair(t)
+	addrs := []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24"), netip.MustParsePrefix("fd00:9::2/64")}
+	host := End{Netns: b, Name: "rack0", Addrs: addrs}
+	if err := Connect(End{Netns: a, Name: "p0"}, host, 1500); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetUp(a, "p0", false); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := LinkByName(b, "rack0"); err != nil || l.Carrier || !l.Up {
+		t.Errorf("other end %+v, %v; want up without carrier", l, err)
+	}
+	for _, up := range []bool{false, true} {
+		if err := SetUp(b, "rack0", up); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Configure(host); err != nil { // as a restart does
+		t.Fatal(err)
+	}
+	if got, err := Addrs(b, "rack0"); err != nil || !slices.Equal(got, addrs) {
+		t.Errorf("addresses %v, %v; want %v", got, err, addrs)
+	}
+	if err := errors.Join(DeleteLink(a, "p0"), DeleteLink(a, "p0")); err != nil {
+		t.Errorf("delete twice: %v", err)
+	}
+}
+
+func TestNeighbour(t *testing.T) {
+	a, b := pair(t)
+	if err := Connect(End{Netns: a, Name: "p0"}, End{Netns: b, Name: "rack0", Addrs: []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24")}}, 1500); err != nil {
+		t.Fatal(err)
+	}
+	ip, mac := netip.MustParseAddr("10.9.0.3"), wire.MAC{2, 1, 2, 3, 4, 5}
+	if _, ok, err := Neighbour(b, "rack0", ip); ok || err != nil {
+		t.Errorf("neighbour before it is set: %v, %v", ok, err)
+	}
+	if err := SetNeighbour(b, "rack0", ip, mac); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok, err := Neighbour(b, "rack0", ip); got != mac || !ok || err != nil {
+		t.Errorf("neighbour %v %v %v, want %v", got, ok, err, mac)
+	}
+}
+
+func TestOffload(t *testing.T) {
+	a, b := pair(t)
+	if err := Connect(End{Netns: a, Name: "p0"}, End{Netns: b, Name: "rack0"}, 1500); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Offload{OffloadTSO, OffloadGSO, OffloadGRO, OffloadTxChecksum} {
+		if err := errors.Join(SetOffload(b, "rack0", o, false), SetOffload(b, "rack0", o, true)); err != nil {
+			t.Errorf("offload %#x: %v", uint32(o), err)
+		}
+	}
+	if err := SetOffload(b, "nope", OffloadTSO, false); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("offload of a missing interface: %v, want ENODEV", err)
+	}
+}
