@@ -1,0 +1,149 @@
+package perf
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// atomicSize is the length of the operand of an atomic in bytes.
+const atomicSize = 8
+
+// Offsets of the words that atomics work on, in the peer's memory.
+const (
+	faaWord     = 0
+	casWord     = 8
+	atomicBytes = 16
+)
+
+// atomics is a row of CAS and FETCH_ADD on two words of the peer which nobody else touches, so that each original
+// value is known beforehand.
+type atomics struct {
+	s     *session
+	total int
+	first int // local slot from which on original values are placed
+	at    int // offset of the words in the peer's memory
+	// cas says whether message k is a CAS.
+	cas func(k int) bool
+
+	sum    uint64 // of addends complete
+	adds   int
+	swaps  int
+	posted uint64 // CAS posted
+}
+
+// addend is what FETCH_ADD k adds: odd, so that every lost or repeated one shows.
+func (a *atomics) addend(k int) uint64 { return a.s.pat.base(uint64(k))&0xffff | 1 }
+
+// token is the value of the CAS word after n CASes.
+func (a *atomics) token(n uint64) uint64 {
+	if n == 0 {
+		return 0
+	}
+	return a.s.pat.base(^n)
+}
+
+func (a *atomics) stream(verify bool) stream {
+	s := a.s
+	depth := min(s.cfg.Depth, len(s.sges)-a.first)
+	j := stream{op: "atomic", total: a.total, depth: depth, every: min(s.cfg.SignalEvery, depth)}
+	j.wr = func(k int, wr *verbs.SendWR) {
+		i := a.first + k%depth
+		wr.SGL = s.sges[i : i+1]
+		if a.cas(k) {
+			wr.Op, wr.CompareAdd, wr.Swap = verbs.OpCmpSwap, a.token(a.posted), a.token(a.posted+1)
+			a.posted++
+			s.memory.at(wr, a.at+casWord)
+			return
+		}
+		wr.Op, wr.CompareAdd = verbs.OpFetchAdd, a.addend(k)
+		s.memory.at(wr, a.at+faaWord)
+	}
+	j.done = func(k int) error {
+		got := nativeWord(s.slot(a.first + k%depth))
+		op, want := "FETCH_ADD", a.sum
+		if a.cas(k) {
+			op, want = "CMP_SWAP", a.token(uint64(a.swaps))
+			a.swaps++
+		} else {
+			a.sum += a.addend(k)
+			a.adds++
+		}
+		if verify && got != want {
+			return &DataError{Op: op, Msg: uint64(k), Offset: -1, Got: got, Want: want}
+		}
+		return nil
+	}
+	return j
+}
+
+// settle READs the two words at the end and compares them with what the atomics must have left.
+func (a *atomics) settle(res *Result) error {
+	s := a.s
+	faa, err := s.readWord(a.first, a.at+faaWord)
+	if err != nil {
+		return err
+	}
+	cas, err := s.readWord(a.first, a.at+casWord)
+	if err != nil {
+		return err
+	}
+	if faa != a.sum {
+		return &DataError{Op: "sum of FETCH_ADDs to", Msg: uint64(a.adds), Offset: -1, Got: faa, Want: a.sum}
+	}
+	if want := a.token(uint64(a.swaps)); cas != want {
+		return &DataError{Op: "word after CMP_SWAPs to", Msg: uint64(a.swaps), Offset: -1, Got: cas, Want: want}
+	}
+	res.VerifiedAtomics += uint64(a.adds + a.swaps)
+	return nil
+}
+
+func nativeWord(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
+
+// readWord READs 8 bytes of the peer at off through a local slot.
+func (s *session) readWord(slot, off int) (uint64, error) {
+	sge := s.sges[slot]
+	sge.Length = atomicSize
+	list := []verbs.SGE{sge}
+	err := s.run(stream{op: "read of a word", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
+		wr.Op, wr.SGL = verbs.OpRead, list
+		s.memory.at(wr, off)
+	}})
+	return nativeWord(s.local(sge)), err
+}
+
+// writeWord WRITEs v to 8 bytes of the peer at off through a local slot.
+func (s *session) writeWord(slot, off int, v uint64) error {
+	sge := s.sges[slot]
+	sge.Length = atomicSize
+	binary.NativeEndian.PutUint64(s.local(sge), v)
+	list := []verbs.SGE{sge}
+	return s.run(stream{op: "write of a word", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
+		wr.Op, wr.SGL = verbs.OpWrite, list
+		s.memory.at(wr, off)
+	}})
+}
+
+// planAtomic is for bandwidth and latency.
+func planAtomic(c *Config) plan {
+	run := func(s *session, res *Result) error {
+		a := &atomics{s: s, total: c.Iters, cas: func(int) bool { return c.Type == "cas" }}
+		j := a.stream(c.Verify)
+		var err error
+		if c.Test == AtomicLat {
+			err = s.latency(j, res)
+		} else {
+			m := &meter{s: s, total: c.Iters}
+			j.seen = m.seen
+			m.start()
+			err = s.run(j)
+			m.stop()
+			m.result(c, res)
+		}
+		if err != nil || !c.Verify {
+			return err
+		}
+		return a.settle(res)
+	}
+	return plan{local: c.Depth * atomicSize, slot: atomicSize, hello: hello{Op: opOpen, Bytes: atomicBytes}, run: run}
+}

@@ -1,0 +1,175 @@
+package perf
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+const (
+	// hotBytes is the memory that a test without verification goes round in: it stays in a core's cache.
+	hotBytes = 256 << 10
+	// chunkBytes is what a verified test writes before it reads back.
+	chunkBytes = 4 << 20
+	// peakParts is into how many parts a run is cut to find the fastest.
+	peakParts = 20
+)
+
+// hotSlots is how many slots of size a test without verification uses.
+func (c *Config) hotSlots() int { return max(1, min(hotBytes/c.Size, c.Depth)) }
+
+// chunk is how many messages a verified test handles before it looks.
+func (c *Config) chunk() int { return min(c.Iters, max(c.Depth, chunkBytes/c.Size)) }
+
+// meter adds up the timed parts of a run.
+type meter struct {
+	s     *session
+	total int // messages of the whole run
+	// begun is the start of the current timed part.
+	begun   clock.Time
+	elapsed time.Duration
+	mark    clock.Time
+	marked  int // messages complete at mark, in this timed part
+	peak    float64
+}
+
+func (m *meter) start() {
+	m.begun = m.s.rt.Now()
+	m.mark, m.marked = m.begun, 0
+}
+
+func (m *meter) stop() { m.elapsed += m.s.rt.Now().Sub(m.begun) }
+
+// seen looks for the fastest part.
+func (m *meter) seen(now clock.Time, complete int) {
+	n := complete - m.marked
+	if n < max(1, m.total/peakParts) || now <= m.mark {
+		return
+	}
+	m.peak = max(m.peak, float64(n)/now.Sub(m.mark).Seconds())
+	m.mark, m.marked = now, complete
+}
+
+// result turns messages a second into what perftest prints.
+func (m *meter) result(c *Config, res *Result) {
+	rate := float64(c.Iters) / max(m.elapsed, 1).Seconds()
+	mib := float64(c.Size) / (1 << 20)
+	res.Elapsed = m.elapsed
+	res.BW = &Bandwidth{
+		Bytes: c.Size, Iters: c.Iters, Peak: max(m.peak, rate) * mib, Average: rate * mib, MsgRate: rate / 1e6,
+		TxDepth: c.Depth, Signaled: c.SignalEvery,
+	}
+}
+
+// transfer is a stream of cfg.Iters WRITEs or READs; local and remote give the slot of message k.
+func (s *session) transfer(op string, code verbs.WROpcode, total, index int, local, remote func(k int) int) stream {
+	return stream{
+		op: op, total: total, depth: s.cfg.Depth, every: s.cfg.SignalEvery, index: index,
+		wr: func(k int, wr *verbs.SendWR) {
+			i := local(k)
+			wr.Op, wr.SGL = code, s.sges[i:i+1]
+			s.memory.at(wr, remote(k)*s.cfg.Size)
+		},
+	}
+}
+
+func planWriteBW(c *Config) plan {
+	slots := c.hotSlots()
+	local := slots
+	run := func(s *session, res *Result) error {
+		m := &meter{s: s, total: c.Iters}
+		slot := func(k int) int { return k % slots }
+		j := s.transfer("write", verbs.OpWrite, c.Iters, 0, slot, slot)
+		j.seen = m.seen
+		m.start()
+		err := s.run(j)
+		m.stop()
+		m.result(c, res)
+		return err
+	}
+	if c.Verify {
+		slots = c.chunk()
+		local = slots + c.Depth
+		run = func(s *session, res *Result) error { return s.writeVerified(c, slots, res) }
+	}
+	return plan{local: local * c.Size, slot: c.Size, hello: hello{Op: opOpen, Bytes: slots * c.Size}, run: run}
+}
+
+// writeVerified writes a chunk, each message to a slot of its own, then reads it back and compares.
+func (s *session) writeVerified(c *Config, slots int, res *Result) error {
+	m := &meter{s: s, total: c.Iters}
+	same := func(k int) int { return k }
+	for at := 0; at < c.Iters; at += slots {
+		n := min(slots, c.Iters-at)
+		for k := range n {
+			s.pat.Fill(s.slot(k), uint64(at+k))
+		}
+		j := s.transfer("write", verbs.OpWrite, n, at, same, same)
+		j.seen = m.seen
+		m.start()
+		if err := s.run(j); err != nil {
+			return err
+		}
+		m.stop()
+		if err := s.readBack(c, n, at, slots, res); err != nil {
+			return err
+		}
+	}
+	m.result(c, res)
+	return nil
+}
+
+// readBack READs n slots of the peer from the first on and compares them with messages at, at+1, …; the local
+// slots from base on are used.
+func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
+	local := func(k int) int { return base + k%c.Depth }
+	j := s.transfer("read back of write", verbs.OpRead, n, at, local, func(k int) int { return k })
+	j.every = 1
+	j.done = func(k int) error {
+		res.Verified += uint64(c.Size)
+		return s.check(j.op, s.slot(local(k)), uint64(at+k))
+	}
+	return s.run(j)
+}
+
+func planReadBW(c *Config) plan {
+	slots, remote := c.hotSlots(), c.hotSlots()
+	if c.Verify {
+		// One slot more at the peer than here: a local slot never gets the content twice in a row.
+		slots, remote = c.Depth, c.Depth+1
+	}
+	run := func(s *session, res *Result) error {
+		if err := s.seedMemory(c, remote); err != nil {
+			return err
+		}
+		m := &meter{s: s, total: c.Iters}
+		j := s.transfer("read", verbs.OpRead, c.Iters, 0,
+			func(k int) int { return k % slots }, func(k int) int { return k % remote })
+		j.seen = m.seen
+		if c.Verify {
+			j.done = func(k int) error {
+				res.Verified += uint64(c.Size)
+				return s.check("read", s.slot(k%slots), uint64(k%remote))
+			}
+		}
+		m.start()
+		err := s.run(j)
+		m.stop()
+		m.result(c, res)
+		return err
+	}
+	return plan{local: slots * c.Size, slot: c.Size, hello: hello{Op: opOpen, Bytes: remote * c.Size}, run: run}
+}
+
+// seedMemory writes message i to slot i of the peer, through local slot 0.
+func (s *session) seedMemory(c *Config, n int) error {
+	j := s.transfer("seeding write", verbs.OpWrite, n, 0, func(int) int { return 0 }, func(k int) int { return k })
+	j.depth, j.every = 1, 1
+	fill := j.wr
+	j.wr = func(k int, wr *verbs.SendWR) {
+		s.pat.Fill(s.slot(0), uint64(k))
+		fill(k, wr)
+	}
+	return s.run(j)
+}

@@ -1,0 +1,179 @@
+package perf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Tests that Run knows.
+const (
+	WriteBW   = "write_bw"
+	ReadBW    = "read_bw"
+	SendBW    = "send_bw"
+	AtomicBW  = "atomic_bw"
+	WriteLat  = "write_lat"
+	ReadLat   = "read_lat"
+	SendLat   = "send_lat"
+	AtomicLat = "atomic_lat"
+	Verify    = "verify"
+	Soak      = "soak"
+)
+
+// Tests lists them in the order of a help text.
+func Tests() []string {
+	return []string{WriteBW, ReadBW, SendBW, AtomicBW, WriteLat, ReadLat, SendLat, AtomicLat, Verify, Soak}
+}
+
+// Bounds of a Config.
+const (
+	MaxSize  = 64 << 20 // bytes of a message
+	MaxIters = 100_000_000
+	MaxDepth = 4096
+	// maxBuffer bounds the memory of one side in bytes.
+	maxBuffer = 256 << 20
+)
+
+// Config is one run of one test. It travels as JSON to the host that runs it.
+type Config struct {
+	// Test is one of Tests.
+	Test string `json:"test"`
+	// To is the address or name of the peer, as the caller resolves it; perf only prints it.
+	To string `json:"to,omitempty"`
+	// Service is what to connect to; "": perf (memory for verify).
+	Service string `json:"service,omitempty"`
+	// Type is cas or faa for atomic tests; "": faa.
+	Type string `json:"type,omitempty"`
+	// Size is the bytes of a message; 0: 64 KiB for bandwidth and soak, 16 KiB for verify, 8 for latency and atomics.
+	Size int `json:"size,omitempty"`
+	// Iters is the number of messages; 0: 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak.
+	Iters int `json:"iters,omitempty"`
+	// Atomics is the number of CAS and FAA of a soak together; 0: 20000. Negative: none.
+	Atomics int `json:"atomics,omitempty"`
+	// Depth is how many messages may be outstanding; 0: 128 (16 for atomics and soak), 1 for latency.
+	Depth int `json:"depth,omitempty"`
+	// SignalEvery asks for a completion of every n-th message; 0: a quarter of Depth at most, 1 with Verify.
+	SignalEvery int `json:"signalEvery,omitempty"`
+	// Inline sends messages of up to so many bytes inline.
+	Inline int `json:"inline,omitempty"`
+	// Verify compares every byte of every message.
+	Verify bool `json:"verify,omitempty"`
+	// MTU is the largest path MTU in bytes; 0: what the link allows, at most 4096.
+	MTU int `json:"mtu,omitempty"`
+	// Timeout, RetryCount, RNRRetry and MinRNRTimer are those of rdmacm.Params (0 is its default).
+	Timeout     uint8 `json:"timeout,omitempty"`
+	RetryCount  uint8 `json:"retryCount,omitempty"`
+	RNRRetry    uint8 `json:"rnrRetry,omitempty"`
+	MinRNRTimer uint8 `json:"minRnrTimer,omitempty"`
+	// RdAtomic is how many READs and atomics may be outstanding; 0: 16.
+	RdAtomic int `json:"rdAtomic,omitempty"`
+	// RecvSlack makes the server of SEND tests post only so many receives at a time, so that a window beyond meets
+	// RNR NAKs; 0: Depth and some more.
+	RecvSlack int `json:"recvSlack,omitempty"`
+	// Seed makes the pattern and the order of atomics; 0: 1.
+	Seed uint64 `json:"seed,omitempty"`
+	// Patience is how long to wait for one completion before giving up; 0: 30 s. The retry limits of the queue
+	// pair normally end a run earlier, with a status that says why.
+	Patience time.Duration `json:"patience,omitempty"`
+
+	// Counters reads the NIC's counters, for the result to show what a run added; nil: none.
+	Counters func() metrics.NIC `json:"-"`
+	// Cancelled is asked now and then; true ends the run with ErrCancelled.
+	Cancelled func() bool `json:"-"`
+}
+
+// Validate reports the first thing that is wrong and what would be right.
+func (c *Config) Validate() error {
+	bad := func(format string, args ...any) error {
+		return &verbs.OpError{Op: "perf " + c.Test, Detail: fmt.Sprintf(format, args...), Err: verbs.ErrInvalid}
+	}
+	switch {
+	case !slices.Contains(Tests(), c.Test):
+		return bad("unknown test %q: want one of %s", c.Test, strings.Join(Tests(), ", "))
+	case c.Type != "" && c.Type != "cas" && c.Type != "faa":
+		return bad("type %q: want cas or faa", c.Type)
+	case c.atomic() && c.Size != 0 && c.Size != atomicSize:
+		return bad("size %d: atomics have 8 bytes", c.Size)
+	case c.Size < 0 || c.Size > MaxSize:
+		return bad("size %d: want 1 to %d bytes", c.Size, MaxSize)
+	case c.Iters < 0 || c.Iters > MaxIters || c.Atomics > MaxIters:
+		return bad("iters %d, atomics %d: want 1 to %d", c.Iters, c.Atomics, MaxIters)
+	case c.Depth < 0 || c.Depth > MaxDepth || c.RecvSlack < 0 || c.RecvSlack > MaxDepth:
+		return bad("depth %d, receives %d: want 1 to %d", c.Depth, c.RecvSlack, MaxDepth)
+	case c.SignalEvery < 0 || c.Inline < 0 || c.RdAtomic < 0 || c.Patience < 0:
+		return bad("negative numbers mean nothing here")
+	case c.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, c.MTU):
+		return bad("mtu %d: want 256, 512, 1024, 2048 or 4096", c.MTU)
+	}
+	return nil
+}
+
+// withDefaults returns c with every zero replaced by what it stands for.
+func (c Config) withDefaults() Config {
+	lat := strings.HasSuffix(c.Test, "_lat")
+	or := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	switch {
+	case c.atomic():
+		or(&c.Size, atomicSize)
+		or(&c.Depth, 16)
+	case lat:
+		or(&c.Size, 8)
+	case c.Test == Verify:
+		or(&c.Size, 16<<10)
+	case c.Test == Soak:
+		or(&c.Depth, 16)
+	}
+	if lat {
+		c.Depth, c.SignalEvery = 1, 1
+		or(&c.Iters, 1000)
+	}
+	if c.Test == Soak {
+		or(&c.Iters, 2000)
+		or(&c.Atomics, 20000)
+	}
+	or(&c.Size, 64<<10)
+	or(&c.Iters, 5000)
+	or(&c.Depth, 128)
+	c.Depth = max(1, min(c.Depth, maxBuffer/4/c.Size, c.Iters))
+	if c.Verify || c.SignalEvery > c.Depth {
+		c.SignalEvery = 1
+	}
+	or(&c.SignalEvery, max(1, min(16, c.Depth/4)))
+	or(&c.RecvSlack, c.Depth+c.Depth/2+1)
+	or(&c.RdAtomic, 16)
+	if c.Type == "" {
+		c.Type = "faa"
+	}
+	if c.Service == "" {
+		c.Service = PerfService
+		if c.Test == Verify {
+			c.Service = MemoryService
+		}
+	}
+	if c.Seed == 0 {
+		c.Seed = 1
+	}
+	if c.Patience == 0 {
+		c.Patience = 30 * time.Second
+	}
+	return c
+}
+
+func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }
+
+// params are the connection's attributes.
+func (c *Config) params() rdmacm.Params {
+	return rdmacm.Params{
+		PathMTU: verbs.MTU(c.MTU), RdAtomic: c.RdAtomic, Timeout: c.Timeout,
+		RetryCount: c.RetryCount, RNRRetry: c.RNRRetry, MinRNRTimer: c.MinRNRTimer,
+	}
+}

@@ -1,0 +1,117 @@
+package perf
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+)
+
+// hello is what a client asks of a service, as private data of its connection request.
+type hello struct {
+	// Op is open, or close for a connection that the client has finished with. A close needs no connection: it is
+	// answered by a refusal with the reason closedReason.
+	Op string `json:"op"`
+	// ID names the connection to be closed.
+	ID uint64 `json:"id,omitempty"`
+	// Bytes of memory wanted for this connection alone; 0: the service's own region.
+	Bytes int `json:"n,omitempty"`
+	// Mode: "" nothing, sink: receive and verify, echo: receive, verify and send back.
+	Mode string `json:"m,omitempty"`
+	// Size of a message, Recvs to post, Seed of the pattern, for the modes.
+	Size   int    `json:"s,omitempty"`
+	Recvs  int    `json:"r,omitempty"`
+	Seed   uint64 `json:"seed,omitempty"`
+	Verify bool   `json:"v,omitempty"`
+}
+
+// Modes of a connection.
+const (
+	modeSink = "sink"
+	modeEcho = "echo"
+)
+
+// Operations of a hello.
+const (
+	opOpen  = "open"
+	opClose = "close"
+)
+
+// closedReason is the refusal that answers a close.
+const closedReason = "closed"
+
+// welcome is the server's answer.
+type welcome struct {
+	ID     uint64 `json:"id"`
+	Memory Region `json:"mem"`
+	// Report is where the server of a mode counts; see the report offsets.
+	Report Region `json:"rep,omitzero"`
+}
+
+// Region is memory that a peer may reach.
+type Region struct {
+	Addr uint64 `json:"a"`
+	RKey uint32 `json:"k"`
+	Len  int    `json:"l"`
+}
+
+// Offsets of the words of a report.
+const (
+	reportReady    = 0  // 1 as soon as receives are posted
+	reportCount    = 8  // messages received
+	reportBad      = 16 // of these, wrong ones
+	reportBadMsg   = 24 // number of the first wrong one
+	reportBadByte  = 32 // offset of its first wrong byte
+	reportBytes    = 40 // bytes received
+	reportSize     = 48
+	maxHelloString = 16
+)
+
+func (h *hello) encode() []byte {
+	b, err := json.Marshal(h)
+	if err != nil || len(b) > rdmacm.MaxPrivate {
+		panic(fmt.Sprintf("perf: a hello of %d bytes: %v", len(b), err)) // numbers and short words only
+	}
+	return b
+}
+
+// parseHello reads a request; what it returns is in bounds.
+func parseHello(b []byte) (hello, error) {
+	var h hello
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&h); err != nil {
+		return hello{}, fmt.Errorf("private data is no request to this service: %w", err)
+	}
+	switch {
+	case h.Op != opOpen && h.Op != opClose:
+		return hello{}, fmt.Errorf("operation %.*q: want open or close", maxHelloString, h.Op)
+	case h.Bytes < 0 || h.Bytes > maxBuffer:
+		return hello{}, fmt.Errorf("%d bytes of memory: want at most %d", h.Bytes, maxBuffer)
+	case h.Mode != "" && h.Mode != modeSink && h.Mode != modeEcho:
+		return hello{}, fmt.Errorf("mode %.*q: want sink or echo", maxHelloString, h.Mode)
+	case h.Mode != "" && (h.Size < 1 || h.Size > MaxSize || h.Recvs < 1 || h.Recvs > 2*MaxDepth || h.Size > maxBuffer/h.Recvs):
+		return hello{}, fmt.Errorf("%d receives of %d bytes: want at most %d bytes together", h.Recvs, h.Size, maxBuffer)
+	}
+	return h, nil
+}
+
+func (w *welcome) encode() []byte {
+	b, err := json.Marshal(w)
+	if err != nil || len(b) > rdmacm.MaxPrivate {
+		panic(fmt.Sprintf("perf: a welcome of %d bytes: %v", len(b), err)) // numbers only
+	}
+	return b
+}
+
+func parseWelcome(b []byte) (welcome, error) {
+	var w welcome
+	if err := json.Unmarshal(b, &w); err != nil {
+		return welcome{}, fmt.Errorf("the peer's private data is no answer of a perf service: %w", err)
+	}
+	if w.Memory.Len < 0 || w.Report.Len < 0 {
+		return welcome{}, fmt.Errorf("the peer answered with a region of negative length")
+	}
+	return w, nil
+}

@@ -1,0 +1,61 @@
+package perf
+
+import "encoding/binary"
+
+// Pattern makes the content of messages from a seed: each 64-bit word is a function of the message's number and
+// of the word's place in it.
+type Pattern struct{ Seed uint64 }
+
+// Odd constants that keep words of different messages and places apart.
+const (
+	patternStep = 0x9e3779b97f4a7c15
+	patternMix  = 0xbf58476d1ce4e5b9
+)
+
+func (p Pattern) base(msg uint64) uint64 {
+	x := (p.Seed ^ (msg+1)*patternStep) * patternMix
+	x ^= x >> 31
+	x *= patternStep
+	return x ^ x>>29
+}
+
+// Fill writes message msg into b.
+func (p Pattern) Fill(b []byte, msg uint64) {
+	w := p.base(msg)
+	for len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, w)
+		w += patternStep
+		b = b[8:]
+	}
+	for i := range b {
+		b[i] = byte(w >> (8 * i))
+	}
+}
+
+// Check returns the offset of the first byte of b that is not message msg's, or -1.
+func (p Pattern) Check(b []byte, msg uint64) int {
+	w := p.base(msg)
+	n := len(b)
+	for len(b) >= 8 {
+		if got := binary.LittleEndian.Uint64(b); got != w {
+			return n - len(b) + firstByte(got^w)
+		}
+		w += patternStep
+		b = b[8:]
+	}
+	for i := range b {
+		if b[i] != byte(w>>(8*i)) {
+			return n - len(b) + i
+		}
+	}
+	return -1
+}
+
+// firstByte is the index of the lowest byte of x that is not zero.
+func firstByte(x uint64) int {
+	i := 0
+	for ; i < 7 && byte(x) == 0; i++ {
+		x >>= 8
+	}
+	return i
+}

@@ -1,0 +1,76 @@
+package perf
+
+import "time"
+
+// Result is what a run found. Exactly one of BW, Lat, Checks and Soak is set.
+type Result struct {
+	Test string `json:"test"`
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// Config is what ran, defaults filled in.
+	Config Config `json:"config"`
+	MTU    int    `json:"mtu"` // path MTU in bytes
+	// Elapsed is the time of the timed part.
+	Elapsed time.Duration `json:"elapsedNs"`
+	// Verified counts bytes that were compared, and atomics whose original value was.
+	Verified        uint64      `json:"verifiedBytes,omitempty"`
+	VerifiedAtomics uint64      `json:"verifiedAtomics,omitempty"`
+	BW              *Bandwidth  `json:"bw,omitempty"`
+	Lat             *Latency    `json:"lat,omitempty"`
+	Checks          []Check     `json:"checks,omitempty"`
+	Soak            *SoakResult `json:"soak,omitempty"`
+	// Counters are what the run added to the counters of the client's NIC, by name; those that did not change
+	// are left out.
+	Counters map[string]uint64 `json:"counters,omitempty"`
+}
+
+// Bandwidth is the outcome of a bandwidth test. MiB and Mpps as perftest prints them.
+type Bandwidth struct {
+	Bytes    int     `json:"bytes"`
+	Iters    int     `json:"iterations"`
+	Peak     float64 `json:"peakMiBps"`
+	Average  float64 `json:"averageMiBps"`
+	MsgRate  float64 `json:"msgRateMpps"`
+	TxDepth  int     `json:"txDepth"`
+	Signaled int     `json:"signalEvery"`
+}
+
+// Latency is the outcome of a latency test, in microseconds.
+type Latency struct {
+	Bytes   int     `json:"bytes"`
+	Iters   int     `json:"iterations"`
+	Min     float64 `json:"minUsec"`
+	Max     float64 `json:"maxUsec"`
+	Typical float64 `json:"typicalUsec"` // median
+	Average float64 `json:"avgUsec"`
+	Stdev   float64 `json:"stdevUsec"`
+	P99     float64 `json:"p99Usec"`
+	P999    float64 `json:"p999Usec"`
+}
+
+// Check is one step of verify.
+type Check struct {
+	Name string        `json:"name"`
+	OK   bool          `json:"ok"`
+	Took time.Duration `json:"tookNs"`
+	Err  string        `json:"error,omitempty"`
+}
+
+// SoakResult is the outcome of a soak.
+type SoakResult struct {
+	Writes    int    `json:"writes"`
+	Reads     int    `json:"reads"`
+	Sends     int    `json:"sends"`
+	FetchAdds int    `json:"fetchAdds"`
+	CmpSwaps  int    `json:"cmpSwaps"`
+	Sum       uint64 `json:"sum"`      // what the FETCH_ADDs added up to
+	Expected  uint64 `json:"expected"` // what they should
+	Swapped   uint64 `json:"swapped"`  // CMP_SWAPs that took effect
+}
+
+// Progress is a line about a run that goes on.
+type Progress struct {
+	Phase string `json:"phase"`
+	Done  int    `json:"done"`
+	Total int    `json:"total"`
+}

@@ -1,0 +1,73 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Run runs the test that cfg describes from the device of ctx against the services of the host with address to
+// (see Server). progress is called a few times a second by the calling thread; nil: nobody looks. A Result comes
+// also with an error, as far as the run got.
+func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
+	if err := cfg.Validate(); err != nil {
+		return Result{Test: cfg.Test}, err
+	}
+	cfg = cfg.withDefaults()
+	res := Result{Test: cfg.Test, From: ctx.Device().Name, To: cfg.To, Config: cfg}
+	if res.To == "" {
+		res.To = to.String()
+	}
+	var before metrics.NIC
+	if cfg.Counters != nil {
+		before = cfg.Counters()
+	}
+	p := plans[cfg.Test](&cfg)
+	s, err := open(ctx, d, to, cfg, p.local, p.hello)
+	if err != nil {
+		return res, fmt.Errorf("perf %s: %w", cfg.Test, err)
+	}
+	s.progress, res.MTU = progress, s.mtu
+	s.slots(p.slot)
+	err = p.run(s, &res)
+	if err != nil {
+		err = fmt.Errorf("perf %s: %w", cfg.Test, err)
+	}
+	err = errors.Join(err, s.close())
+	if cfg.Counters != nil {
+		after := cfg.Counters()
+		res.Counters = diff(&before, &after)
+	}
+	return res, err
+}
+
+// plan is what a test needs of both sides, and how it runs.
+type plan struct {
+	local int // bytes of local memory
+	slot  int // bytes of a piece of it
+	hello hello
+	run   func(*session, *Result) error
+}
+
+// plans makes the plan of each test.
+var plans = map[string]func(*Config) plan{
+	WriteBW: planWriteBW, ReadBW: planReadBW, SendBW: planSendBW, AtomicBW: planAtomic,
+	WriteLat: planLat, ReadLat: planLat, AtomicLat: planAtomic, SendLat: planSendLat,
+	Verify: planVerify, Soak: planSoak,
+}
+
+// diff lists the counters that grew.
+func diff(before, after *metrics.NIC) map[string]uint64 {
+	out := make(map[string]uint64)
+	old := metrics.Samples(before)
+	for i, c := range metrics.Samples(after) {
+		if d := c.Value - old[i].Value; d != 0 {
+			out[c.Name] = d
+		}
+	}
+	return out
+}

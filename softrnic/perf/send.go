@@ -1,0 +1,114 @@
+package perf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// reportPoll is how often a client looks at the server's report while it waits.
+const reportPoll = time.Millisecond
+
+func planSendBW(c *Config) plan {
+	slots := c.hotSlots()
+	if c.Verify {
+		slots = c.Depth
+	}
+	h := hello{Op: opOpen, Mode: modeSink, Size: c.Size, Recvs: c.receives(), Seed: c.Seed, Verify: c.Verify}
+	run := func(s *session, res *Result) error {
+		if err := s.awaitReport(reportReady, 1); err != nil {
+			return err
+		}
+		m := &meter{s: s, total: c.Iters}
+		j := s.sendStream(c, c.Iters, slots)
+		j.seen = m.seen
+		m.start()
+		err := s.run(j)
+		m.stop()
+		m.result(c, res)
+		if err == nil {
+			err = s.checkReport(c.Iters, res)
+		}
+		return err
+	}
+	// The words of a report are read into the memory behind the slots.
+	return plan{local: slots*c.Size + reportSize, slot: c.Size, hello: h, run: run}
+}
+
+// receives is how many receives the server posts: within what it can hold.
+func (c *Config) receives() int { return max(1, min(c.RecvSlack, maxBuffer/c.Size)) }
+
+// sendStream sends messages 0 to n-1, with the pattern if it is verified.
+func (s *session) sendStream(c *Config, n, slots int) stream {
+	return stream{
+		op: "send", total: n, depth: min(c.Depth, slots), every: min(c.SignalEvery, slots),
+		wr: func(k int, wr *verbs.SendWR) {
+			i := k % slots
+			if c.Verify {
+				s.pat.Fill(s.slot(i), uint64(k))
+			}
+			wr.Op, wr.SGL = verbs.OpSend, s.sges[i:i+1]
+		},
+	}
+}
+
+// readReport READs the server's report.
+func (s *session) readReport() ([reportSize]byte, error) {
+	var rep [reportSize]byte
+	off := len(s.buf) - reportSize
+	sge := []verbs.SGE{s.mr.SGE(off, reportSize)}
+	err := s.run(stream{
+		op: "read of the report", total: 1, depth: 1, every: 1,
+		wr: func(_ int, wr *verbs.SendWR) {
+			wr.Op, wr.SGL = verbs.OpRead, sge
+			s.report.at(wr, 0)
+		},
+	})
+	copy(rep[:], s.buf[off:])
+	return rep, err
+}
+
+func word(rep *[reportSize]byte, off int) uint64 { return binary.NativeEndian.Uint64(rep[off:]) }
+
+// awaitReport READs the report until the word at off is at least want.
+func (s *session) awaitReport(off int, want uint64) error {
+	end := s.rt.Now().Add(s.cfg.Patience)
+	for {
+		rep, err := s.readReport()
+		if err != nil {
+			return err
+		}
+		got := word(&rep, off)
+		if got >= want {
+			return nil
+		}
+		if s.rt.Now() >= end {
+			return fmt.Errorf("the server took %d of %d messages and then none for %v", got, want, s.cfg.Patience)
+		}
+		s.rt.Sleep(reportPoll)
+	}
+}
+
+// checkReport waits until the server has taken n messages and judges what it found.
+func (s *session) checkReport(n int, res *Result) error {
+	if err := s.awaitReport(reportCount, uint64(n)); err != nil {
+		return err
+	}
+	rep, err := s.readReport()
+	if err != nil {
+		return err
+	}
+	if got := word(&rep, reportCount); got != uint64(n) {
+		return fmt.Errorf("verification failed: the server received %d messages, %d were sent: one was delivered twice", got, n)
+	}
+	if bad := word(&rep, reportBad); bad != 0 {
+		return fmt.Errorf("verification failed: the server found %d of %d messages wrong, the first is send %d at byte %d",
+			bad, n, word(&rep, reportBadMsg), word(&rep, reportBadByte))
+	}
+	if s.cfg.Verify {
+		res.Verified += word(&rep, reportBytes)
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Names of the services.
+const (
+	// MemoryService hands out memory and is passive from then on: only the NIC works.
+	MemoryService = "memory"
+	// PerfService also receives, verifies and echoes.
+	PerfService = "perf"
+)
+
+// Bounds of a Server.
+const (
+	maxConns       = 1024
+	defaultMemory  = 1 << 30
+	acceptPatience = 5 * time.Second
+)
+
+// ServerConfig describes a service.
+type ServerConfig struct {
+	// Service is MemoryService or PerfService; "": PerfService.
+	Service string
+	// Passive refuses the modes in which the server has to work.
+	Passive bool
+	// Region is the size in bytes of the region that all connections without memory of their own share; 0: none.
+	Region int
+	// Memory bounds the memory of connections together, in bytes; 0: 1 GiB.
+	Memory int64
+}
+
+// Server is one service of a host. Its threads are the one that called Serve and one for each connection with a
+// mode.
+type Server struct {
+	cfg      ServerConfig
+	ctx      verbs.Context
+	rt       verbs.Runtime
+	listener rdmacm.Listener
+	pd       verbs.PD // of the shared region
+	region   verbs.MR
+	cq       verbs.CQ // of connections without a mode: it stays empty
+	conns    []*conn  // oldest first
+	used     int64
+}
+
+// conn is one connection. One with a mode belongs to its own thread, which destroys it when the queue pair goes
+// to error; others belong to the thread of Serve.
+type conn struct {
+	id     uint64
+	qp     verbs.QP
+	own    bool // has a thread
+	bytes  int64
+	undo   []func() error
+	memory Region
+	report verbs.MR
+	cq     verbs.CQ
+	data   verbs.MR // receive buffers
+	buf    []byte
+	hello  hello
+}
+
+// NewServer registers the region and listens. Serve must follow.
+func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg ServerConfig) (_ *Server, err error) {
+	if cfg.Service == "" {
+		cfg.Service = PerfService
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = defaultMemory
+	}
+	s := &Server{cfg: cfg, ctx: ctx, rt: ctx.Runtime()}
+	if s.pd, err = ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	if s.cq, err = ctx.CreateCQ(1); err != nil {
+		return nil, err
+	}
+	if cfg.Region > 0 {
+		s.region, err = s.pd.RegMR(nil, cfg.Region, remoteAccess)
+		if err != nil {
+			return nil, fmt.Errorf("service %q: register %d bytes: %w", cfg.Service, cfg.Region, err)
+		}
+	}
+	s.listener, err = m.Listen(cfg.Service)
+	return s, err
+}
+
+const remoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+
+// Region is the shared region; nil if there is none.
+func (s *Server) Region() verbs.MR { return s.region }
+
+// Close ends Serve. It may be called by any thread.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Serve takes connections until Close or until the device is closed; then it returns nil.
+func (s *Server) Serve() error {
+	for {
+		req, err := s.listener.Accept(clock.Never)
+		if errors.Is(err, verbs.ErrClosed) {
+			return s.shutdown()
+		}
+		if err != nil {
+			return fmt.Errorf("service %q: %w", s.cfg.Service, err)
+		}
+		if err := s.handle(req); err != nil && errors.Is(err, verbs.ErrClosed) {
+			return s.shutdown()
+		}
+	}
+}
+
+// shutdown ends all connections.
+func (s *Server) shutdown() error {
+	for len(s.conns) > 0 {
+		s.end(0)
+	}
+	return nil
+}
+
+// handle answers one request. An error concerns this request alone.
+func (s *Server) handle(req rdmacm.Request) error {
+	h, err := parseHello(req.Private())
+	if err != nil {
+		return req.Reject(err.Error())
+	}
+	if h.Op == opClose {
+		for i, c := range s.conns {
+			if c.id == h.ID {
+				s.end(i)
+				break
+			}
+		}
+		return req.Reject(closedReason)
+	}
+	if len(s.conns) >= maxConns {
+		s.end(0) // its client never said that it was done: the oldest is the likeliest to be gone
+	}
+	c, err := s.build(h)
+	if err != nil {
+		if c != nil {
+			err = errors.Join(err, c.destroy())
+		}
+		return errors.Join(err, req.Reject(err.Error()))
+	}
+	w := welcome{ID: c.id, Memory: c.memory}
+	if c.report != nil {
+		w.Report = Region{c.report.Addr(), c.report.RKey(), c.report.Len()}
+	}
+	if err := req.Accept(c.qp, rdmacm.Params{}, w.encode(), s.rt.Now().Add(acceptPatience)); err != nil {
+		return errors.Join(err, c.destroy())
+	}
+	s.conns = append(s.conns, c)
+	s.used += c.bytes
+	if c.own {
+		s.rt.Go(s.cfg.Service+"-"+h.Mode, func() { serveMode(s.rt, c) })
+	}
+	return nil
+}
+
+// end ends connection i.
+func (s *Server) end(i int) {
+	c := s.conns[i]
+	s.conns = append(s.conns[:i], s.conns[i+1:]...)
+	s.used -= c.bytes
+	if c.own {
+		_ = c.qp.ToError() // its thread sees the flush and destroys it; already destroyed is fine
+		return
+	}
+	_ = c.destroy() // nothing can be done about an object that will not go
+}
+
+// build makes the objects of a connection. On error what was made is in the conn.
+func (s *Server) build(h hello) (*conn, error) {
+	c := &conn{id: s.rt.Rand().Uint64() | 1, hello: h, own: h.Mode != ""}
+	c.bytes = int64(h.Bytes) + int64(h.Recvs)*int64(h.Size)
+	switch {
+	case c.own && s.cfg.Passive:
+		return nil, fmt.Errorf("service %q is passive: use service %q for SEND", s.cfg.Service, PerfService)
+	case s.used+c.bytes > s.cfg.Memory:
+		return nil, fmt.Errorf("%d bytes of memory wanted, %d left", c.bytes, s.cfg.Memory-s.used)
+	case h.Bytes == 0 && s.region == nil && !c.own:
+		return nil, fmt.Errorf("service %q has no region of its own: ask for some bytes", s.cfg.Service)
+	}
+	pd := s.pd
+	var err error
+	if h.Bytes > 0 || c.own {
+		if pd, err = s.ctx.AllocPD(); err != nil {
+			return c, err
+		}
+		c.undo = append(c.undo, pd.Dealloc)
+	}
+	if err := s.buildMemory(c, pd); err != nil {
+		return c, err
+	}
+	cq, depth := s.cq, 1
+	if c.own {
+		depth = h.Recvs
+		if cq, err = s.ctx.CreateCQ(2*h.Recvs + 1); err != nil {
+			return c, err
+		}
+		c.cq = cq
+		c.undo = append(c.undo, cq.Destroy)
+	}
+	c.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSendWR: depth, MaxRecvWR: depth, MaxSGE: 1})
+	if err == nil {
+		c.undo = append(c.undo, c.qp.Destroy)
+	}
+	return c, err
+}
+
+func (s *Server) buildMemory(c *conn, pd verbs.PD) error {
+	reg := func(buf []byte, n int, a verbs.Access) (verbs.MR, error) {
+		mr, err := pd.RegMR(buf, n, a)
+		if err == nil {
+			c.undo = append(c.undo, mr.Dereg)
+		}
+		return mr, err
+	}
+	mr := s.region
+	var err error
+	if c.hello.Bytes > 0 {
+		if mr, err = reg(nil, c.hello.Bytes, remoteAccess); err != nil {
+			return err
+		}
+	}
+	if mr != nil && (c.hello.Bytes > 0 || !c.own) {
+		c.memory = Region{mr.Addr(), mr.RKey(), mr.Len()}
+	}
+	if !c.own {
+		return nil
+	}
+	if c.report, err = reg(nil, reportSize, remoteAccess); err != nil {
+		return err
+	}
+	c.buf = make([]byte, c.hello.Recvs*c.hello.Size)
+	c.data, err = reg(c.buf, len(c.buf), verbs.LocalWrite)
+	return err
+}
+
+func (c *conn) destroy() error {
+	var err error
+	for i := len(c.undo) - 1; i >= 0; i-- {
+		err = errors.Join(err, c.undo[i]())
+	}
+	c.undo = nil
+	return err
+}

@@ -1,0 +1,145 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// postBatch is how many work requests go into one post.
+const postBatch = 32
+
+// cancelPoll is how often a wait looks whether the run was cancelled.
+const cancelPoll = 100 * time.Millisecond
+
+// stream is a row of equal work requests with a window.
+type stream struct {
+	op           string // for errors and progress
+	total        int
+	depth, every int
+	// wr fills the operation, memory and peer address of message k. Flags and ID are set by the stream.
+	wr func(k int, wr *verbs.SendWR)
+	// done is called for each message in order once it is known to be complete; nil: nothing to do.
+	done func(k int) error
+	// seen is called after each batch of completions with the number complete; nil: nobody looks.
+	seen func(now clock.Time, complete int)
+	// index starts the numbering of messages in errors.
+	index int
+}
+
+// run posts all messages and waits for all completions.
+func (s *session) run(j stream) error {
+	posted, complete := 0, 0
+	for complete < j.total {
+		n, err := s.post(&j, posted, complete)
+		if err != nil {
+			return fmt.Errorf("%s %d: %w", j.op, j.index+posted+n, err)
+		}
+		posted += n
+		before := complete
+		if complete, err = s.reap(&j, complete); err != nil {
+			return err
+		}
+		if complete == before {
+			if err := s.wait(s.cq, j.op, j.index+complete); err != nil {
+				return err
+			}
+		}
+		s.tell(j.op, j.index+complete, j.index+j.total)
+	}
+	return nil
+}
+
+// post fills the window, one batch at most.
+func (s *session) post(j *stream, posted, complete int) (int, error) {
+	n := min(j.total-posted, j.depth-(posted-complete), postBatch)
+	if n <= 0 {
+		return 0, nil
+	}
+	s.batch = s.batch[:0]
+	for k := posted; k < posted+n; k++ {
+		s.batch = append(s.batch, verbs.SendWR{ID: uint64(k)})
+		wr := &s.batch[len(s.batch)-1]
+		j.wr(k, wr)
+		if (k+1)%j.every == 0 || k == j.total-1 {
+			wr.Flags |= verbs.Signalled
+		}
+		if size := len(wr.SGL); size == 1 && s.cfg.Inline > 0 && int(wr.SGL[0].Length) <= s.cfg.Inline && inlinable(wr.Op) {
+			wr.Flags |= verbs.Inline
+			wr.Data = s.local(wr.SGL[0])
+			wr.SGL = nil
+		}
+	}
+	err := s.qp.PostSend(s.batch...)
+	if err == nil {
+		return n, nil
+	}
+	var op *verbs.OpError
+	if errors.As(err, &op) {
+		return op.Index, err
+	}
+	return 0, err
+}
+
+func inlinable(op verbs.WROpcode) bool { return op == verbs.OpSend || op == verbs.OpWrite }
+
+// local is the memory of an SGE of the session's own region.
+func (s *session) local(e verbs.SGE) []byte {
+	off := int(e.Addr - s.mr.Addr())
+	return s.buf[off : off+int(e.Length)]
+}
+
+// reap polls once and returns the new number of complete messages.
+func (s *session) reap(j *stream, complete int) (int, error) {
+	n, err := s.cq.Poll(s.wcs[:])
+	if err != nil {
+		return complete, err
+	}
+	for _, wc := range s.wcs[:n] {
+		if wc.Status != verbs.Success {
+			return complete, &CompletionError{Op: j.op, Msg: uint64(j.index) + wc.ID, Status: wc.Status, Vendor: wc.VendorErr}
+		}
+		if wc.ID < uint64(complete) || wc.ID >= uint64(j.total) {
+			return complete, fmt.Errorf("%s: completion of work request %d came after that of %d: order is broken", j.op, wc.ID, complete-1)
+		}
+		for ; complete <= int(wc.ID); complete++ {
+			if j.done == nil {
+				continue
+			}
+			if err := j.done(complete); err != nil {
+				return complete, err
+			}
+		}
+	}
+	if n > 0 && j.seen != nil {
+		j.seen(s.rt.Now(), complete)
+	}
+	return complete, nil
+}
+
+// wait waits for a completion on cq, as long as the patience lasts.
+func (s *session) wait(cq verbs.CQ, op string, k int) error {
+	end := s.rt.Now().Add(s.cfg.Patience)
+	for {
+		deadline := end
+		if s.cfg.Cancelled != nil {
+			if s.cfg.Cancelled() {
+				return ErrCancelled
+			}
+			deadline = clock.Min(end, s.rt.Now().Add(cancelPoll))
+		}
+		err := cq.Wait(deadline)
+		if err == nil || !errors.Is(err, verbs.ErrTimeout) {
+			return err
+		}
+		if s.rt.Now() >= end {
+			return fmt.Errorf("%s %d: no completion within %v, and no error either: the NIC has stopped, or its retry limits are off", op, k, s.cfg.Patience)
+		}
+	}
+}
+
+// remote names a piece of the peer's memory.
+func (r Region) at(wr *verbs.SendWR, off int) { wr.RemoteAddr, wr.RKey = r.Addr+uint64(off), r.RKey }

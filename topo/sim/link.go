@@ -1,0 +1,184 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// End is a port of a node.
+type End struct {
+	Node NodeID
+	Port int
+}
+
+// Verdict decides what happens to a frame that enters one direction of a link; (*fault.Injector).Frame is one.
+type Verdict func(now clock.Time, frame []byte) fault.Verdict
+
+// LinkConfig describes a link between two ports.
+type LinkConfig struct {
+	Name string
+	// A is the host's end and B the switch's: frames from A to B go up (fault.Up).
+	A, B End
+	// Delay is how long a bit takes from end to end.
+	Delay time.Duration
+	// Rate is in bits a second; 0: frames take no time to send.
+	Rate int64
+	// Queue is how many frames may wait for the wire in one direction when Rate is set; 0: 1024. Frames beyond
+	// are dropped and counted.
+	Queue int
+	// Up and Down decide on each frame of one direction; nil: no faults.
+	Up, Down Verdict
+}
+
+// Bounds of a link.
+const (
+	defaultQueue = 1024
+	// maxInFlight bounds the frames on one direction of a link, whatever delay it has.
+	maxInFlight = 1 << 16
+)
+
+// LinkStats counts the frames of one direction.
+type LinkStats struct {
+	Sent, Delivered, Bytes uint64
+	// Lost* say why frames did not arrive: a fault, a full queue, a link or node that was down.
+	LostFault, LostQueue, LostDown uint64
+	Duplicated, Corrupted, Delayed uint64
+}
+
+// Link joins two ports.
+type Link struct {
+	Name     string
+	up, down half
+}
+
+// half is one direction of a link.
+type half struct {
+	link     *Link
+	dir      fault.Dir
+	dst      End
+	cfg      *LinkConfig
+	fault    Verdict
+	up       bool
+	inFlight int
+	// queue holds the instants at which the frames waiting for the wire will have left.
+	queue []clock.Time
+	Stats LinkStats
+}
+
+// Connect makes a link. Both ports must be free.
+func (n *Net) Connect(cfg LinkConfig) *Link {
+	if cfg.Queue == 0 {
+		cfg.Queue = defaultQueue
+	}
+	l := &Link{Name: cfg.Name}
+	l.up = half{link: l, dir: fault.Up, dst: cfg.B, cfg: &cfg, fault: cfg.Up, up: true}
+	l.down = half{link: l, dir: fault.Down, dst: cfg.A, cfg: &cfg, fault: cfg.Down, up: true}
+	n.plug(cfg.A, &l.up)
+	n.plug(cfg.B, &l.down)
+	n.links = append(n.links, l)
+	return l
+}
+
+func (n *Net) plug(e End, h *half) {
+	s := &n.nodes[e.Node]
+	for len(s.links) <= e.Port {
+		s.links = append(s.links, nil)
+	}
+	if s.links[e.Port] != nil {
+		panic("sim: port of " + s.name + " is in use by link " + s.links[e.Port].link.Name)
+	}
+	s.links[e.Port] = h
+}
+
+// SetUp raises or cuts the link. Frames on their way when it is cut are lost.
+func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
+
+// SetFaults replaces the verdicts of both directions; nil: no faults.
+func (l *Link) SetFaults(up, down Verdict) { l.up.fault, l.down.fault = up, down }
+
+// Stats returns the counters of a direction.
+func (l *Link) Stats(d fault.Dir) LinkStats {
+	if d == fault.Up {
+		return l.up.Stats
+	}
+	return l.down.Stats
+}
+
+// send puts one frame on a link.
+func (n *Net) send(h *half, f *packetio.Frame) {
+	h.Stats.Sent++
+	if !h.up {
+		h.Stats.LostDown++
+		n.trace(Event{Kind: LostDown, Frame: f.Data, half: h})
+		return
+	}
+	var v fault.Verdict
+	if h.fault != nil {
+		v = h.fault(n.now, f.Data)
+	}
+	if v.Drop {
+		h.Stats.LostFault++
+		n.trace(Event{Kind: LostFault, Frame: f.Data, Rules: v.Rules, half: h})
+		return
+	}
+	for range 1 + v.Copies {
+		n.sendCopy(h, f, &v)
+	}
+	if v.Copies > 0 {
+		h.Stats.Duplicated += uint64(v.Copies)
+		n.trace(Event{Kind: Duplicated, Frame: f.Data, Rules: v.Rules, half: h})
+	}
+}
+
+func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
+	leaves, ok := h.serialise(n.now, len(f.Data))
+	if !ok {
+		h.Stats.LostQueue++
+		n.trace(Event{Kind: LostQueue, Frame: f.Data, half: h})
+		return
+	}
+	data := n.pool.get(len(f.Data))
+	copy(data, f.Data)
+	if v.Corrupt {
+		fault.FlipBit(data, v.Bit)
+		h.Stats.Corrupted++
+		n.trace(Event{Kind: Corrupted, Frame: data, Rules: v.Rules, half: h})
+	}
+	if v.Delay > 0 {
+		h.Stats.Delayed++
+	}
+	h.inFlight++
+	n.trace(Event{Kind: Sent, Frame: data, Rules: v.Rules, half: h})
+	n.heap.push(event{at: leaves.Add(h.cfg.Delay + max(v.Delay, 0)), to: h, frame: inFlight{
+		data: data, segSize: int32(f.SegSize),
+		csumPartial: f.CsumPartial, csumStart: f.CsumStart, csumOffset: f.CsumOffset,
+	}})
+}
+
+// serialise returns when the last bit of size bytes leaves, or false if the queue is full.
+func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
+	if h.inFlight >= maxInFlight {
+		return 0, false
+	}
+	if h.cfg.Rate == 0 {
+		return now, true
+	}
+	gone := 0
+	for gone < len(h.queue) && h.queue[gone] <= now {
+		gone++
+	}
+	h.queue = append(h.queue[:0], h.queue[gone:]...)
+	if len(h.queue) > h.cfg.Queue {
+		return 0, false
+	}
+	start := now
+	if k := len(h.queue); k > 0 {
+		start = h.queue[k-1]
+	}
+	leaves := start.Add(time.Duration(int64(size) * 8 * int64(time.Second) / h.cfg.Rate))
+	h.queue = append(h.queue, leaves)
+	return leaves, true
+}

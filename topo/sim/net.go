@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// Node is a machine with ports. Frame and Tick append to out what the node sends; Frame.Port of an output is
+// its egress port. The frame's bytes are the network's and valid during the call only. Deadline is when the
+// node next wants Tick, clock.Never if it waits for frames only.
+type Node interface {
+	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
+	Tick(now clock.Time, out *packetio.Batch)
+	Deadline() clock.Time
+}
+
+// NodeID names a node of a Net.
+type NodeID int
+
+// Config bounds a run. The zero value is usable.
+type Config struct {
+	// MaxEvents is how many events a run may handle; 0: 1e9.
+	MaxEvents uint64
+	// MaxTime is the virtual instant at which a run is given up; 0: one hour.
+	MaxTime clock.Time
+	// Trace sees every frame event, in order; nil: none. The event's bytes are valid during the call only.
+	Trace func(*Event)
+}
+
+// Bounds of a run when Config leaves them open.
+const (
+	defaultMaxEvents = 1_000_000_000
+	defaultMaxTime   = clock.Time(time.Hour)
+	// maxStep bounds the events of one instant: a machine whose deadline never advances is a bug, not a rack.
+	maxStep = 10_000_000
+)
+
+type nodeState struct {
+	name  string
+	node  Node
+	up    bool
+	links []*half // by port; nil where nothing is plugged in
+}
+
+// Net is a set of nodes and links in virtual time. It is for one goroutine.
+type Net struct {
+	cfg    Config
+	now    clock.Time
+	nodes  []nodeState
+	links  []*Link
+	ticks  clock.Queue // node deadlines
+	heap   eventHeap
+	pool   framePool
+	out    packetio.Batch
+	busy   bool // a node is being run and owns out
+	events uint64
+	step   uint64 // events since time last advanced
+
+	procs   []*Proc
+	ready   []*Proc
+	wakes   clock.Queue // proc deadlines
+	live    int         // procs that are no daemons and have not returned
+	current *Proc
+	failure error
+	closed  bool
+}
+
+// New returns an empty network at time zero.
+func New(cfg Config) *Net {
+	if cfg.MaxEvents == 0 {
+		cfg.MaxEvents = defaultMaxEvents
+	}
+	if cfg.MaxTime == 0 {
+		cfg.MaxTime = defaultMaxTime
+	}
+	return &Net{cfg: cfg}
+}
+
+// Now is the virtual time.
+func (n *Net) Now() clock.Time { return n.now }
+
+// Events is the number of events handled so far.
+func (n *Net) Events() uint64 { return n.events }
+
+// Add plugs a node in. It is up.
+func (n *Net) Add(name string, node Node) NodeID {
+	n.nodes = append(n.nodes, nodeState{name: name, node: node, up: true})
+	id := NodeID(len(n.nodes) - 1)
+	n.rekey(id)
+	return id
+}
+
+// Replace puts another machine in a node's place, as a restart does, and switches it on.
+func (n *Net) Replace(id NodeID, node Node) {
+	n.nodes[id].node, n.nodes[id].up = node, true
+	n.rekey(id)
+}
+
+// SetUp switches a node on or off. A node that is off loses frames and is not called; its state stays.
+func (n *Net) SetUp(id NodeID, up bool) {
+	n.nodes[id].up = up
+	n.rekey(id)
+}
+
+// At calls f at t (now, if t has passed), after what was pushed for that instant before.
+func (n *Net) At(t clock.Time, f func()) {
+	n.heap.push(event{at: max(t, n.now), call: f})
+}
+
+// Enter runs f as a step of a node (a posted work request, a transition): f may change the node's state and
+// append frames to out. They are sent when f returns. Enter must not be nested.
+func (n *Net) Enter(id NodeID, f func(now clock.Time, out *packetio.Batch)) {
+	if n.busy {
+		panic(fmt.Sprintf("sim: Enter(%s) within another step", n.nodes[id].name))
+	}
+	n.busy = true
+	f(n.now, &n.out)
+	n.busy = false
+	n.flush(id)
+}
+
+// flush sends what node id appended and asks for its next deadline.
+func (n *Net) flush(id NodeID) {
+	s := &n.nodes[id]
+	for i := range n.out.Frames {
+		f := &n.out.Frames[i]
+		if f.Port < 0 || f.Port >= len(s.links) || s.links[f.Port] == nil || !s.up {
+			n.trace(Event{Kind: NoLink, Frame: f.Data, Node: s.name, Port: f.Port})
+			continue
+		}
+		n.send(s.links[f.Port], f)
+	}
+	n.out.Reset()
+	n.rekey(id)
+}
+
+func (n *Net) rekey(id NodeID) {
+	at := clock.Never
+	if s := &n.nodes[id]; s.up {
+		at = s.node.Deadline()
+	}
+	n.ticks.Set(uint32(id), at)
+}
+
+// next is the time of the earliest thing to do.
+func (n *Net) next() clock.Time {
+	if len(n.ready) > 0 {
+		return n.now
+	}
+	_, tick := n.ticks.Next()
+	_, wake := n.wakes.Next()
+	return max(n.now, clock.Min(n.heap.first(), clock.Min(tick, wake)))
+}
+
+// handle does the next thing, which is due at `at`.
+func (n *Net) handle(at clock.Time) error {
+	if at > n.now {
+		n.now, n.step = at, 0
+	}
+	n.events++
+	if n.step++; n.step > maxStep {
+		return n.stuck(fmt.Sprintf("time stands still: %d events in one instant", maxStep))
+	}
+	if n.events > n.cfg.MaxEvents {
+		return n.stuck(fmt.Sprintf("more than %d events", n.cfg.MaxEvents))
+	}
+	if len(n.ready) > 0 {
+		n.runReady()
+		return n.failure
+	}
+	if n.heap.first() <= n.now {
+		n.dispatch(n.heap.pop())
+		return n.failure
+	}
+	if id, tick := n.ticks.Next(); tick <= n.now {
+		n.nodes[id].node.Tick(n.now, &n.out)
+		n.flush(NodeID(id))
+		return n.failure
+	}
+	if id, wake := n.wakes.Next(); wake <= n.now {
+		n.procs[id].expire()
+	}
+	return n.failure
+}
+
+func (n *Net) dispatch(e event) {
+	if e.call != nil {
+		e.call()
+		return
+	}
+	h := e.to
+	h.inFlight--
+	s := &n.nodes[h.dst.Node]
+	f := packetio.Frame{
+		Data: e.frame.data, SegSize: int(e.frame.segSize), Port: h.dst.Port,
+		CsumPartial: e.frame.csumPartial, CsumStart: e.frame.csumStart, CsumOffset: e.frame.csumOffset,
+	}
+	if !s.up || !h.up {
+		h.Stats.LostDown++
+		n.trace(Event{Kind: LostDown, Frame: f.Data, half: h})
+	} else {
+		h.Stats.Delivered++
+		h.Stats.Bytes += uint64(len(f.Data))
+		n.trace(Event{Kind: Delivered, Frame: f.Data, half: h})
+		s.node.Frame(n.now, h.dst.Port, f, &n.out)
+		n.flush(h.dst.Node)
+	}
+	n.pool.put(e.frame.data)
+}
+
+// Run handles events until every thread that is no daemon has returned. When threads are left and nothing can
+// happen any more, or a bound is reached, it returns a *StuckError that names them; when a thread panicked, an
+// error that says which.
+func (n *Net) Run() error {
+	for n.live > 0 {
+		at := n.next()
+		if at == clock.Never {
+			return n.stuck("nothing is left to happen")
+		}
+		if at > n.cfg.MaxTime {
+			return n.stuck(fmt.Sprintf("the run would pass %v", n.cfg.MaxTime))
+		}
+		if err := n.handle(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RunUntil handles everything due at or before t and sets the time to t.
+func (n *Net) RunUntil(t clock.Time) error {
+	for {
+		at := n.next()
+		if at > t || at == clock.Never {
+			break
+		}
+		if err := n.handle(at); err != nil {
+			return err
+		}
+	}
+	n.now = max(n.now, t)
+	return nil
+}

@@ -1,0 +1,34 @@
+package sim
+
+// framePool hands out frame memory in a few sizes and takes it back, so that a steady state allocates nothing.
+type framePool struct{ free [len(poolSizes)][][]byte }
+
+// poolSizes are the capacities in bytes: an acknowledgement, a standard Ethernet frame, a 4 KiB path MTU, a
+// super-frame.
+var poolSizes = [...]int{256, 1600, 4352, 66 << 10}
+
+// get returns n bytes of any content.
+func (p *framePool) get(n int) []byte {
+	for i, size := range poolSizes {
+		if n > size {
+			continue
+		}
+		if k := len(p.free[i]); k > 0 {
+			b := p.free[i][k-1]
+			p.free[i] = p.free[i][:k-1]
+			return b[:n]
+		}
+		return make([]byte, n, size)
+	}
+	return make([]byte, n)
+}
+
+// put takes memory back that get gave out.
+func (p *framePool) put(b []byte) {
+	for i, size := range poolSizes {
+		if cap(b) == size {
+			p.free[i] = append(p.free[i], b)
+			return
+		}
+	}
+}
