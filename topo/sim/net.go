@@ -58,6 +58,7 @@ type Net struct {
 	busy   bool // a node is being run and owns out
 	events uint64
 	step   uint64 // events since time last advanced
+	event  Event  // being traced
 
 	procs   []*Proc
 	ready   []*Proc

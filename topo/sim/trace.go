@@ -65,8 +65,9 @@ func (e *Event) String() string {
 
 func (n *Net) trace(e Event) {
 	if n.cfg.Trace != nil {
-		e.At = n.now
-		n.cfg.Trace(&e)
+		n.event = e // an escaping local would cost an allocation an event
+		n.event.At = n.now
+		n.cfg.Trace(&n.event)
 	}
 }
 
