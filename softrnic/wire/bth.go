@@ -27,6 +27,9 @@ const (
 	bthReserved7 = 0x7f
 )
 
+// DefaultPKey is the partition key of a full member of the default partition.
+const DefaultPKey uint16 = 0xffff
+
 // mask24 keeps the 24 bits of a QPN or MSN.
 const mask24 = 1<<24 - 1
 

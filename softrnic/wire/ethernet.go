@@ -39,6 +39,9 @@ type Ethernet struct {
 	Type uint16
 }
 
+// VLAN is the id of the tag, 12 bits.
+func (h *Ethernet) VLAN() uint16 { return h.TCI & 0xfff }
+
 // Parse reads the header at the start of b.
 func (h *Ethernet) Parse(b []byte) error {
 	if err := need(b, ethernetLen, "Ethernet"); err != nil {

@@ -64,7 +64,7 @@ func (c *classic) next(p *Packet) error {
 	seconds, fraction := c.order.Uint32(h), c.order.Uint32(h[4:])
 	captured, original := c.order.Uint32(h[8:]), c.order.Uint32(h[12:])
 	if captured > MaxPacket {
-		return fmt.Errorf("%w: a packet of %d bytes, the limit is %d", ErrCorrupt, captured, MaxPacket)
+		return tooLong(captured)
 	}
 	if p.Data, err = c.read(int(captured)); err != nil {
 		return err

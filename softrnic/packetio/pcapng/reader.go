@@ -90,6 +90,9 @@ func (r *Reader) Next(p *Packet) error {
 	return r.fail(err)
 }
 
+// Buffered is the number of bytes that Next can use without waiting for the io.Reader.
+func (r *Reader) Buffered() int { return r.r.Buffered() }
+
 func (r *Reader) fail(err error) error { return &Error{Offset: r.start, Err: err} }
 
 // atEnd reports the end of the file, which is only allowed where a block or record may start.
@@ -121,4 +124,8 @@ func (r *Reader) skip(n int) error {
 		err = ErrTruncated
 	}
 	return err
+}
+
+func tooLong(n uint32) error {
+	return fmt.Errorf("%w: a packet of %d bytes, the limit is %d", ErrCorrupt, n, MaxPacket)
 }

@@ -128,6 +128,9 @@ func (s *sections) simple(b []byte, p *Packet) error {
 	if f.snapLen > 0 {
 		n = min(n, f.snapLen)
 	}
+	if n > MaxPacket {
+		return tooLong(n)
+	}
 	p.OrigLen = int(original)
 	p.Data = b[simpleLen : simpleLen+n]
 	return nil
@@ -146,6 +149,9 @@ func (s *sections) enhanced(b []byte, p *Packet) error {
 	n := s.order.Uint32(b[12:])
 	if int64(n) > int64(len(b)-enhancedLen) {
 		return fmt.Errorf("%w: %d captured bytes in a block of %d", ErrCorrupt, n, len(b))
+	}
+	if n > MaxPacket {
+		return tooLong(n)
 	}
 	f := &s.interfaces[id]
 	p.Interface, p.Name, p.LinkType = int(id), f.name, f.linkType

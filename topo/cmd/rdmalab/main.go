@@ -16,6 +16,7 @@ import (
 // commands is the explicit list of subcommands, in the order of the help text.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		dumpCmd(),
 		versionCmd(),
 	}
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/dump"
+)
+
+// dumpFlags are the flags of dump as typed.
+type dumpFlags struct {
+	opcodes        []string
+	qpn, psn, host string
+	iface          string
+	bad, commented bool
+	all, timeOfDay bool
+}
+
+// dumpCmd prints capture files. It needs no rack.
+func dumpCmd() *cobra.Command {
+	var flags dumpFlags
+	cmd := &cobra.Command{
+		Use:   "dump FILE…",
+		Short: "Print the RoCEv2 packets of capture files",
+		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks every ICRC; the file -\n" +
+			"is standard input. It exits 1 if a RoCEv2 packet is malformed or its ICRC is wrong, also if the flags hide\n" +
+			"that packet, or if a file is broken. A summary goes to standard error.",
+		Example: "  rdmalab dump trace.pcapng\n" +
+			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
+			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'\n" +
+			"  rdmalab capture -w - | rdmalab dump --commented -",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			config, err := flags.config()
+			if err != nil {
+				return err
+			}
+			if config.JSON, err = wantJSON(cmd); err != nil {
+				return err
+			}
+			return runDump(cmd, config, files)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&flags.opcodes, "opcode", nil, "only these opcodes, as patterns like RC_WRITE_* (repeatable)")
+	f.StringVar(&flags.qpn, "qpn", "", "only packets to this queue pair (of datagrams: or from it), like 0x111")
+	f.StringVar(&flags.psn, "psn", "", "only packets with this packet sequence number, like 0x000100")
+	f.StringVar(&flags.host, "host", "", "only packets from or to this IP address")
+	f.StringVar(&flags.iface, "interface", "", "only packets of the capture's interface of this name")
+	f.BoolVar(&flags.bad, "bad", false, "only malformed packets and those with a wrong ICRC")
+	f.BoolVar(&flags.commented, "commented", false, "only packets with a comment: touched by a fault or by the switch")
+	f.BoolVar(&flags.all, "all", false, "a short line for frames that are no RoCEv2, too")
+	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "UTC times of day in place of seconds since the file's first packet")
+	outputFlag(cmd)
+	return cmd
+}
+
+// config turns what was typed into what package dump takes.
+func (f *dumpFlags) config() (c dump.Config, err error) {
+	c.TimeOfDay = f.timeOfDay
+	c.Filter = dump.Filter{
+		Opcodes: f.opcodes, Interface: f.iface, Bad: f.bad, Commented: f.commented, Other: f.all,
+	}
+	if f.qpn != "" {
+		n, err := parse24(f.qpn)
+		if err != nil {
+			return c, fmt.Errorf("--qpn: %w", err)
+		}
+		qpn := wire.QPN(n)
+		c.Filter.QPN = &qpn
+	}
+	if f.psn != "" {
+		n, err := parse24(f.psn)
+		if err != nil {
+			return c, fmt.Errorf("--psn: %w", err)
+		}
+		psn := wire.PSN(n)
+		c.Filter.PSN = &psn
+	}
+	if f.host != "" {
+		if c.Filter.Host, err = netip.ParseAddr(f.host); err != nil {
+			return c, fmt.Errorf("--host: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// parse24 reads a number of 24 bits, decimal or with 0x.
+func parse24(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 0, 24)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number from 0 to 0xffffff", s)
+	}
+	return uint32(n), nil
+}
+
+func runDump(cmd *cobra.Command, config dump.Config, files []string) error {
+	d, err := dump.New(cmd.OutOrStdout(), config)
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		if len(files) > 1 && !config.JSON {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "==> %s <==\n", name); err != nil {
+				return err
+			}
+		}
+		if err := dumpFile(d, name, cmd.InOrStdin()); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(cmd.ErrOrStderr(), &d.Stats); err != nil {
+		return err
+	}
+	if d.Stats.Bad() > 0 {
+		return exitCode(1)
+	}
+	return nil
+}
+
+func dumpFile(d *dump.Dumper, name string, stdin io.Reader) error {
+	if name == "-" {
+		if err := d.Dump(name, stdin); err != nil {
+			return fmt.Errorf("standard input: %w", err)
+		}
+		return nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // it was only read
+	if err := d.Dump(name, f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
