@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,8 @@ type receiver interface {
 type Port struct {
 	cfg  Config
 	info Info
+	// down says that the interface went down. The kernel reports that, but not a removal that follows.
+	down atomic.Bool
 
 	// mu guards what follows. Close may come at any time.
 	mu       sync.Mutex
@@ -166,11 +169,17 @@ func (p *Port) Info() Info { return p.info }
 func (p *Port) LinkUp() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	const up = unix.IFF_UP | unix.IFF_RUNNING
+	return p.flags()&up == up
+}
+
+// flags returns the interface's flags, 0 if it has none to ask.
+func (p *Port) flags() uint16 {
 	ifr, err := unix.NewIfreq(p.cfg.Ifname)
 	if err != nil || p.err != nil || unix.IoctlIfreq(p.fd, unix.SIOCGIFFLAGS, ifr) != nil {
-		return false
+		return 0
 	}
-	return ifr.Uint16()&(unix.IFF_UP|unix.IFF_RUNNING) == unix.IFF_UP|unix.IFF_RUNNING
+	return ifr.Uint16()
 }
 
 // Recv resets b and appends the frames that have arrived, at most 64. They are valid until the next Recv. Call it
@@ -184,7 +193,7 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	}
 	p.stats.RxDropped += p.rx.recv(b, p.cfg.Index)
 	if len(b.Frames) == 0 {
-		if p.empty++; p.empty%healthEvery == 0 {
+		if p.empty++; p.empty%healthEvery == 0 || p.down.Load() {
 			return 0, p.checkGone()
 		}
 		return 0, nil
@@ -206,6 +215,7 @@ func (p *Port) checkGone() error {
 	_, _ = unix.GetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_ERROR) // reading it is what clears it
 	sa, err := unix.Getsockname(p.fd)
 	if ll, ok := sa.(*unix.SockaddrLinklayer); err == nil && ok && ll.Ifindex == p.info.Ifindex {
+		p.down.Store(p.flags()&unix.IFF_UP == 0)
 		return nil
 	}
 	p.err = fmt.Errorf("afpacket %s: %w", p.cfg.Ifname, ErrGone)

@@ -95,7 +95,7 @@ func (r *ring) release() {
 func (r *ring) recv(b *packetio.Batch, port int) (cut uint64) {
 	r.release()
 	r.long.reset()
-	for range batchSize {
+	for range min(batchSize, len(r.slots)) { // a held slot looks like one that waits
 		if !r.ready() || r.long.full() {
 			break
 		}

@@ -4,10 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +14,9 @@ import (
 
 // Waiter waits for frames on any of its ports.
 //
-// It looks at the rings for a while first, giving the CPU away between looks (sched_yield), because a sleeper costs
-// its peer an interrupt to another CPU: 10 to 50 µs on a virtual machine. Then it blocks on an epoll descriptor.
+// It looks at the rings for a while first, because a sleeper costs its peer an interrupt to another CPU: 10 to 50 µs
+// on a virtual machine. Between looks it gives the CPU to other goroutines, or one that it has just woken would sit
+// behind it (90 µs), and to other processes. Then it sleeps in a parker.
 type Waiter struct {
 	spin  time.Duration
 	ports []*Port
@@ -114,6 +114,7 @@ func (w *Waiter) Wait(d time.Duration) error {
 		spin = min(spin, d)
 	}
 	for spin > 0 && time.Since(start) < spin {
+		runtime.Gosched()
 		yield()
 		if w.pending() {
 			return nil
@@ -125,14 +126,18 @@ func (w *Waiter) Wait(d time.Duration) error {
 		if w.pending() { // a Wake before blocked was set wrote no event
 			return nil
 		}
-		left := time.Duration(-1)
+		left := w.longest()
 		if d > 0 {
-			if left = d - time.Since(start); left <= 0 {
+			rest := d - time.Since(start)
+			if rest <= 0 {
 				return nil
+			}
+			if left < 0 || rest < left {
+				left = rest
 			}
 		}
 		n, err := w.block(left)
-		if n > 0 || err != nil {
+		if n > 0 || err != nil || w.checkDown() {
 			return err
 		}
 	}
@@ -151,20 +156,47 @@ func (w *Waiter) pending() bool {
 	return false
 }
 
+// downPoll is how often a sleeper looks whether an interface that is down still exists.
+const downPoll = 50 * time.Millisecond
+
+// longest returns how long a sleep may be, -1 if there is no limit.
+func (w *Waiter) longest() time.Duration {
+	for _, p := range w.ports {
+		if p.down.Load() {
+			return downPoll
+		}
+	}
+	return -1
+}
+
+// checkDown says whether a port that was down has gone.
+func (w *Waiter) checkDown() bool {
+	for _, p := range w.ports {
+		if p.down.Load() && p.check() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// check is checkGone for a caller without the lock.
+func (p *Port) check() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.checkGone()
+}
+
 // block sleeps up to d and handles what it was woken for.
 func (w *Waiter) block(d time.Duration) (int, error) {
 	n, err := w.park.wait(w.events, d)
-	for _, ev := range w.events[:max(n, 0)] {
+	for _, ev := range w.events[:n] {
 		if ev.Fd < 0 {
 			w.drainEvent()
 			w.woken.Store(false)
 			continue
 		}
 		if ev.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
-			p := w.ports[ev.Fd]
-			p.mu.Lock()
-			_ = p.checkGone() // the next Recv reports it
-			p.mu.Unlock()
+			_ = w.ports[ev.Fd].check() // the next Recv reports it
 		}
 	}
 	return n, err
@@ -216,62 +248,3 @@ func (w *Waiter) Close() error {
 	w.epfd, w.evfd = -1, -1
 	return errors.Join(errs...)
 }
-
-// parker sleeps on an epoll descriptor.
-type parker struct {
-	file   *os.File
-	conn   syscall.RawConn
-	epfd   int
-	events []unix.EpollEvent
-	n      int
-	err    error
-	look   func(uintptr) bool
-}
-
-func newParker(epfd int) (*parker, error) {
-	if err := unix.SetNonblock(epfd, true); err != nil {
-		return nil, err
-	}
-	p := &parker{epfd: epfd, file: os.NewFile(uintptr(epfd), "epoll")}
-	var err error
-	if p.conn, err = p.file.SyscallConn(); err != nil {
-		return nil, errors.Join(err, p.file.Close())
-	}
-	p.look = func(fd uintptr) bool {
-		p.n, p.err = unix.EpollWait(int(fd), p.events, 0)
-		return p.n != 0 && p.err != unix.EINTR
-	}
-	return p, nil
-}
-
-func (p *parker) wait(events []unix.EpollEvent, d time.Duration) (int, error) {
-	if os.Getenv("PARK") == "sys" {
-		ms := -1
-		if d >= 0 {
-			ms = int((d + time.Millisecond - 1) / time.Millisecond)
-		}
-		n, err := unix.EpollWait(p.epfd, events, ms)
-		if err == unix.EINTR {
-			return 0, nil
-		}
-		return n, err
-	}
-	p.events = events
-	p.n, p.err = 0, nil
-	var deadline time.Time
-	if d >= 0 {
-		deadline = time.Now().Add(d)
-	}
-	if err := p.file.SetReadDeadline(deadline); err != nil {
-		return 0, err
-	}
-	if err := p.conn.Read(p.look); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return 0, nil
-		}
-		return 0, err
-	}
-	return p.n, p.err
-}
-
-func (p *parker) close() error { return p.file.Close() }

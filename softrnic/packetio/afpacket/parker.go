@@ -1,0 +1,65 @@
+package afpacket
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// parker sleeps on an epoll descriptor that is itself watched by the Go runtime's poller.
+//
+// That is not only cheaper than a blocking epoll_wait: a goroutine in a system call keeps its processor until the
+// runtime notices, and an application goroutine that it woke before waits as long. Measured from a frame's arrival
+// to the application by a channel: 15 µs parked here, 46 µs in a system call. The price is that short time-outs are
+// rounded up to a millisecond when the whole process is idle.
+type parker struct {
+	file   *os.File
+	conn   syscall.RawConn
+	events []unix.EpollEvent
+	n      int
+	err    error
+	look   func(uintptr) bool
+}
+
+// newParker takes over epfd.
+func newParker(epfd int) (*parker, error) {
+	if err := unix.SetNonblock(epfd, true); err != nil {
+		return nil, err
+	}
+	p := &parker{file: os.NewFile(uintptr(epfd), "epoll")}
+	var err error
+	if p.conn, err = p.file.SyscallConn(); err != nil {
+		return nil, errors.Join(err, p.file.Close())
+	}
+	p.look = func(fd uintptr) bool {
+		p.n, p.err = unix.EpollWait(int(fd), p.events, 0)
+		if errors.Is(p.err, unix.EINTR) {
+			p.n, p.err = 0, nil
+			return true
+		}
+		return p.n != 0 // parks if false
+	}
+	return p, nil
+}
+
+// wait sleeps until there are events, at most d (negative: for ever), and returns how many there are. It may return
+// early with none.
+func (p *parker) wait(events []unix.EpollEvent, d time.Duration) (int, error) {
+	p.events, p.n, p.err = events, 0, nil
+	var deadline time.Time
+	if d >= 0 {
+		deadline = time.Now().Add(d)
+	}
+	if err := p.file.SetReadDeadline(deadline); err != nil {
+		return 0, err
+	}
+	if err := p.conn.Read(p.look); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, err
+	}
+	return max(p.n, 0), p.err
+}
+
+func (p *parker) close() error { return p.file.Close() }

@@ -1,0 +1,416 @@
+package afpacket
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+func TestVLANTagSurvives(t *testing.T) {
+	for name, noRing := range map[string]bool{"ring": false, "recvmmsg": true} {
+		t.Run(name, func(t *testing.T) {
+			isolated(t, 4200, func(t *testing.T) {
+				a, b := open(t, Config{Ifname: endA, Mode: Switch}), open(t, Config{Ifname: endB, Mode: Switch, NoRing: noRing})
+				plain := frame(4214, 3)
+				tagged := append(bytes.Clone(plain[:macsLen]), 0x81, 0, 0x60, 5)
+				tagged = append(tagged, plain[macsLen:]...)
+				var batch packetio.Batch
+				batch.Add(0, tagged)
+				batch.Add(0, plain)
+				if n, err := a.Send(&batch); n != 2 || err != nil {
+					t.Fatalf("Send = %d, %v", n, err)
+				}
+				got := receive(t, b, 2)
+				if len(got) != 2 || !bytes.Equal(got[0].Data, tagged) || !bytes.Equal(got[1].Data, plain) {
+					t.Fatalf("%d frames, first % x", len(got), got[0].Data[:20])
+				}
+			})
+		})
+	}
+}
+
+// superFrame is a UDP datagram of n packets of size payload bytes each, as segmentation offload wants it.
+func superFrame(size, n int) packetio.Frame {
+	payload := size * n
+	b := make([]byte, 42+payload)
+	copy(b, []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0})
+	binary.BigEndian.PutUint16(b[16:], uint16(28+payload))
+	b[20], b[22], b[23] = 0x40, 64, 17
+	copy(b[26:], []byte{10, 9, 0, 1, 10, 9, 0, 2})
+	binary.BigEndian.PutUint16(b[34:], 49152)
+	binary.BigEndian.PutUint16(b[36:], 4791)
+	binary.BigEndian.PutUint16(b[38:], uint16(8+payload))
+	for i := range payload {
+		b[42+i] = byte(i / size)
+	}
+	return packetio.Frame{Data: b, SegSize: size, CsumPartial: true, CsumStart: 34, CsumOffset: 6}
+}
+
+func TestSuperFramesCrossWhole(t *testing.T) {
+	for name, noRing := range map[string]bool{"ring": false, "recvmmsg": true} {
+		t.Run(name, func(t *testing.T) {
+			isolated(t, 4200, func(t *testing.T) {
+				a, b := open(t, Config{Ifname: endA, Mode: Switch}), open(t, Config{Ifname: endB, Mode: Host, NoRing: noRing})
+				var batch packetio.Batch
+				for i := range 40 { // more than the buffers for long frames; short ones between
+					batch.Frames = append(batch.Frames, superFrame(4120, 1+i%15))
+				}
+				if n, err := a.Send(&batch); n != 40 || err != nil {
+					t.Fatalf("Send = %d, %v", n, err)
+				}
+				got := receive(t, b, 40)
+				if len(got) != 40 {
+					t.Fatalf("%d frames, want 40; %+v", len(got), b.Stats())
+				}
+				for i, f := range got {
+					want := batch.Frames[i]
+					if !bytes.Equal(f.Data, want.Data) || !f.CsumPartial || f.CsumStart != 34 || (i%15 > 0 && f.SegSize != want.SegSize) {
+						t.Fatalf("frame %d: %d bytes, seg %d, want %d, %d", i, len(f.Data), f.SegSize, len(want.Data), want.SegSize)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedFramesAreCounted(t *testing.T) {
+	isolated(t, 1500, func(t *testing.T) {
+		a, b := open(t, Config{Ifname: endA, Mode: Switch}), open(t, Config{Ifname: endB, Mode: Switch})
+		var batch packetio.Batch
+		batch.Add(0, frame(100, 1))
+		batch.Add(0, frame(3000, 2)) // beyond the MTU
+		batch.Add(0, nil)
+		batch.Add(0, frame(100, 3))
+		if n, err := a.Send(&batch); n != 2 || err != nil {
+			t.Errorf("Send = %d, %v", n, err)
+		}
+		if s := a.Stats(); s.TxPackets != 2 || s.TxDropped != 2 {
+			t.Errorf("stats %+v", s)
+		}
+		if got := receive(t, b, 2); len(got) != 2 || got[1].Data[20] != 3 {
+			t.Errorf("%d frames arrived", len(got))
+		}
+	})
+}
+
+func TestOverflowIsCounted(t *testing.T) {
+	isolated(t, 4200, func(t *testing.T) {
+		a, b := open(t, Config{Ifname: endA, Mode: Switch}), open(t, Config{Ifname: endB, Mode: Switch, Slots: 16})
+		var batch packetio.Batch
+		for i := range 100 {
+			batch.Add(0, frame(100, byte(i)))
+		}
+		if n, err := a.Send(&batch); n != 100 || err != nil {
+			t.Fatalf("Send = %d, %v", n, err)
+		}
+		got := receive(t, b, 15)
+		if s := b.Stats(); len(got) == 100 || s.RxPackets+s.RxDropped != 100 {
+			t.Errorf("%d arrived, stats %+v", len(got), s)
+		}
+	})
+}
+
+// The kernel of a host must not answer RoCEv2, and must go on answering everything else.
+func TestKernelIsSilent(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"tcx":    {Ifname: endB, Mode: Host},
+		"socket": {Ifname: endB, Mode: Host, NoTCX: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			isolated(t, 4200, func(t *testing.T) {
+				setAddr(t, endB, [4]byte{10, 9, 0, 2})
+				setUp(t, "lo", true)
+				probe := open(t, Config{Ifname: endA, Mode: Tap})
+				ask := func(port uint16, src byte) (answers int) {
+					f := superFrame(64, 1)
+					copy(f.Data, macOf(t, endB))
+					f.Data[29] = src
+					binary.BigEndian.PutUint16(f.Data[36:], port)
+					binary.BigEndian.PutUint16(f.Data[24:], checksum(f.Data[14:34]))
+					var batch packetio.Batch
+					batch.Add(0, f.Data) // no UDP checksum
+					if n, err := probe.Send(&batch); n != 1 || err != nil {
+						t.Fatalf("Send = %d, %v", n, err)
+					}
+					for end := time.Now().Add(150 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+						if _, err := probe.Recv(&batch); err != nil {
+							t.Fatal(err)
+						}
+						for _, f := range batch.Frames { // ARP for us, or ICMP
+							if kind := binary.BigEndian.Uint16(f.Data[12:]); kind == 0x0806 || kind == 0x0800 {
+								answers++
+							}
+						}
+					}
+					return answers
+				}
+				if ask(4791, 21) == 0 {
+					t.Fatal("the kernel does not answer without a port: the test proves nothing")
+				}
+				p := open(t, cfg)
+				if p.Info().Silencer != name {
+					t.Skipf("this kernel cannot: %+v", p.Info())
+				}
+				if n := ask(4791, 22); n != 0 {
+					t.Errorf("%d answers to RoCEv2", n)
+				}
+				if got := receive(t, p, 1); len(got) != 1 {
+					t.Error("the port did not get the packet")
+				}
+				if ask(4790, 23) == 0 {
+					t.Error("the kernel does not answer other traffic any more")
+				}
+				if got := receive(t, p, 1); len(got) != 0 {
+					t.Error("the port got what is no RoCEv2")
+				}
+			})
+		})
+	}
+}
+
+func macOf(t *testing.T, name string) []byte {
+	t.Helper()
+	i, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.HardwareAddr
+}
+
+func checksum(b []byte) uint16 {
+	var sum uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	return ^uint16(sum)
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	isolated(t, 4200, func(t *testing.T) {
+		a, b := open(t, Config{Ifname: endA, Mode: Switch}), open(t, Config{Ifname: endB, Mode: Switch})
+		w, err := NewWaiter(0, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		var out, in packetio.Batch
+		data := frame(110, 1)
+		round := func() {
+			out.Reset()
+			for range 10 {
+				out.Add(0, data)
+			}
+			if _, err := a.Send(&out); err != nil {
+				t.Fatal(err)
+			}
+			for got := 0; got < 10; {
+				n, err := b.Recv(&in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got += n; got < 10 {
+					if err := w.Wait(time.Second); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			_, _ = b.Recv(&in)
+			if err := w.Wait(100 * time.Microsecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := testing.AllocsPerRun(100, round); n > 0 {
+			t.Errorf("%v allocations a round of 10 frames", n)
+		}
+	})
+}
+
+// forward passes frames between two ports until stop is closed: the smallest switch.
+func forward(tb testing.TB, stop <-chan struct{}, ports [2]*Port) {
+	w, err := NewWaiter(50*time.Microsecond, ports[:]...)
+	if err != nil {
+		tb.Error(err)
+		return
+	}
+	defer w.Close()
+	var b packetio.Batch
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		moved := 0
+		for i, p := range ports {
+			n, err := p.Recv(&b)
+			if err != nil {
+				tb.Error(err)
+				return
+			}
+			if _, err := ports[1-i].Send(&b); err != nil {
+				tb.Error(err)
+				return
+			}
+			moved += n
+		}
+		if moved == 0 {
+			if err := w.Wait(10 * time.Millisecond); err != nil {
+				tb.Error(err)
+				return
+			}
+		}
+	}
+}
+
+// inNewNS runs f on a thread with a fresh network namespace, given the descriptor of the caller's, until f returns.
+func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
+	outer, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer unix.Close(outer)
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			tb.Error(err)
+			return
+		}
+		setUp(tb, "lo", true)
+		f(outer)
+	}()
+	return done
+}
+
+// TCP of two kernels through two ports: unfinished checksums and super-frames must arrive as they left.
+func TestKernelTCPCrosses(t *testing.T) {
+	isolated(t, 4200, func(t *testing.T) {
+		const total = 64 << 20
+		listener := make(chan net.Listener, 1)
+		type result struct {
+			n     int64
+			bytes bool
+		}
+		received := make(chan result, 1)
+		ready := make(chan struct{})
+		server := inNewNS(t, func(outer int) {
+			addVeth(t, "eth", "swb", 4200, outer)
+			setUp(t, "eth", true)
+			setAddr(t, "eth", [4]byte{10, 9, 0, 2})
+			l, err := net.Listen("tcp", "10.9.0.2:5001")
+			if err != nil {
+				t.Error(err)
+				close(listener)
+				return
+			}
+			listener <- l
+			<-ready
+		})
+		l, ok := <-listener
+		if !ok {
+			return
+		}
+		defer l.Close()
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			res := result{bytes: true}
+			buf := make([]byte, 256<<10)
+			for {
+				n, err := c.Read(buf)
+				for i := 0; i < n; i += 997 {
+					res.bytes = res.bytes && buf[i] == pattern(res.n+int64(i))
+				}
+				if res.n += int64(n); err != nil {
+					break
+				}
+			}
+			received <- res
+		}()
+		var elapsed time.Duration
+		client := inNewNS(t, func(outer int) {
+			addVeth(t, "eth", "swa", 4200, outer)
+			setUp(t, "eth", true)
+			setAddr(t, "eth", [4]byte{10, 9, 0, 1})
+			<-ready
+			d := net.Dialer{Timeout: 5 * time.Second}
+			c, err := dialHere(&d, "10.9.0.2:5001")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			buf := make([]byte, 1<<20)
+			start := time.Now()
+			for sent := 0; sent < total; sent += len(buf) {
+				for i := range buf {
+					buf[i] = pattern(int64(sent + i))
+				}
+				if _, err := c.Write(buf); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			elapsed = time.Since(start)
+		})
+		a, b := waitOpen(t, "swa"), waitOpen(t, "swb")
+		setUp(t, "swa", true)
+		setUp(t, "swb", true)
+		stop := make(chan struct{})
+		switched := make(chan struct{})
+		go func() { defer close(switched); forward(t, stop, [2]*Port{a, b}) }()
+		close(ready)
+		<-client
+		<-server
+		select {
+		case res := <-received:
+			if res.n != total || !res.bytes {
+				t.Errorf("%d of %d bytes, content right: %v", res.n, total, res.bytes)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the stream did not end")
+		}
+		close(stop)
+		<-switched
+		sa, sb := a.Stats(), b.Stats()
+		t.Logf("%d MiB in %v = %.1f Gbit/s; a %+v b %+v", total>>20, elapsed, float64(total)*8/elapsed.Seconds()/1e9, sa, sb)
+		if drops := sa.RxDropped + sb.RxDropped + sa.TxDropped + sb.TxDropped; drops > sa.RxPackets/100 {
+			t.Errorf("%d frames dropped", drops)
+		}
+	})
+}
+
+func pattern(i int64) byte { return byte(i ^ i>>8 ^ i>>16) }
+
+// waitOpen opens the port as soon as the interface is there.
+func waitOpen(t *testing.T, name string) *Port {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		p, err := Open(Config{Ifname: name, Mode: Switch})
+		if err == nil {
+			t.Cleanup(func() { _ = p.Close() })
+			return p
+		}
+		if time.Now().After(end) || !strings.Contains(err.Error(), ErrNoInterface.Error()) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// dialHere dials an address from this thread's namespace: a single address and no resolver keep it on this goroutine.
+func dialHere(d *net.Dialer, addr string) (net.Conn, error) { return d.Dial("tcp4", addr) }
