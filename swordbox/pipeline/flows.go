@@ -1,0 +1,115 @@
+package pipeline
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// flowIdle is how long a flow must be silent before another may take its place in a full table.
+const flowIdle = time.Minute
+
+// flowKey names a flow: a packet says only its destination's queue pair.
+type flowKey struct {
+	src, dst [16]byte
+	v6       bool
+	qpn      wire.QPN
+}
+
+type flowStats struct {
+	packets, bytes uint64
+	first, last    clock.Time
+}
+
+// Flow is what the switch saw of one flow.
+type Flow struct {
+	Src     netip.Addr `json:"src"`
+	Dst     netip.Addr `json:"dst"`
+	QPN     wire.QPN   `json:"qpn"`
+	Packets uint64     `json:"packets"`
+	Bytes   uint64     `json:"bytes"`
+	// Age is the time since the first packet, Idle since the last.
+	Age  time.Duration `json:"age"`
+	Idle time.Duration `json:"idle"`
+}
+
+// flows is a bounded table of flow counters.
+type flows struct {
+	table    map[flowKey]*flowStats
+	max      int
+	sweep    clock.Time
+	overflow uint64 // packets of flows that found no room
+
+	// Of the last packet: a burst of one flow costs one comparison.
+	key flowKey
+	cur *flowStats
+}
+
+func newFlows(max int) flows { return flows{table: make(map[flowKey]*flowStats), max: max} }
+
+// count notes packets of the flow of f.
+func (t *flows) count(now clock.Time, f *wire.Frame, packets, bytes int) {
+	k := flowKey{v6: f.V6, qpn: f.BTH.DestQP}
+	if f.V6 {
+		k.src, k.dst = f.IPv6.Src, f.IPv6.Dst
+	} else {
+		copy(k.src[:], f.IPv4.Src[:])
+		copy(k.dst[:], f.IPv4.Dst[:])
+	}
+	if t.cur == nil || t.key != k {
+		s, ok := t.table[k]
+		if !ok {
+			if s = t.add(now, k); s == nil {
+				t.overflow += uint64(packets)
+				return
+			}
+		}
+		t.key, t.cur = k, s
+	}
+	t.cur.packets += uint64(packets)
+	t.cur.bytes += uint64(bytes)
+	t.cur.last = now
+}
+
+func (t *flows) add(now clock.Time, k flowKey) *flowStats {
+	if len(t.table) >= t.max {
+		if now >= t.sweep {
+			t.sweep = now.Add(time.Second)
+			for k, s := range t.table {
+				if now.Sub(s.last) > flowIdle {
+					delete(t.table, k)
+				}
+			}
+			t.cur = nil
+		}
+		if len(t.table) >= t.max {
+			return nil
+		}
+	}
+	s := &flowStats{first: now}
+	t.table[k] = s
+	return s
+}
+
+// list returns the flows, the biggest first.
+func (t *flows) list(now clock.Time) []Flow {
+	out := make([]Flow, 0, len(t.table))
+	for k, s := range t.table {
+		f := Flow{
+			Src: netip.AddrFrom16(k.src), Dst: netip.AddrFrom16(k.dst), QPN: k.qpn,
+			Packets: s.packets, Bytes: s.bytes, Age: now.Sub(s.first), Idle: now.Sub(s.last),
+		}
+		if !k.v6 {
+			f.Src, f.Dst = netip.AddrFrom4([4]byte(k.src[:])), netip.AddrFrom4([4]byte(k.dst[:]))
+		}
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b Flow) int {
+		return cmp.Or(cmp.Compare(b.Packets, a.Packets), a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.QPN, b.QPN))
+	})
+	return out
+}

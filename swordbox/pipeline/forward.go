@@ -1,0 +1,166 @@
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// reservedPrefix starts the addresses that a bridge does not forward (IEEE 802.1Q, table 8-1); the low four bits
+// are free.
+var reservedPrefix = wire.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x00}
+
+func isReserved(m wire.MAC) bool {
+	m[5] &= 0xf0
+	return m == reservedPrefix
+}
+
+// forward sends f out of port to, or by its destination address if to is negative. in is -1 for what the switch
+// made itself. It reports whether a frame left.
+func (s *Switch) forward(in, to int, f packetio.Frame) bool {
+	if to < 0 {
+		dst := wire.MAC(f.Data[:6])
+		if dst.IsMulticast() {
+			if isReserved(dst) {
+				s.dropped(in, ReasonReserved, f.Packets())
+				return false
+			}
+			return s.flood(in, f)
+		}
+		if to = s.fdb.lookup(s.ctx.Now, dst); to < 0 {
+			return s.flood(in, f)
+		}
+	}
+	switch {
+	case to >= len(s.ports) || !s.ports[to].up:
+		s.dropped(in, ReasonPortDown, f.Packets())
+	case to == in:
+		s.dropped(in, ReasonSamePort, f.Packets())
+	case !s.allowed(in, to):
+		s.dropped(in, ReasonPartition, f.Packets())
+	default:
+		s.send(to, f)
+		return true
+	}
+	return false
+}
+
+// flood sends f out of every port but its own. Only a frame that nobody gets is counted as dropped.
+func (s *Switch) flood(in int, f packetio.Frame) bool {
+	sent, blocked := false, false
+	for to := range s.ports {
+		switch {
+		case to == in || !s.ports[to].up:
+		case !s.allowed(in, to):
+			blocked = true
+		default:
+			s.send(to, f)
+			sent = true
+		}
+	}
+	switch {
+	case sent:
+		s.counters.Flooded++
+	case blocked:
+		s.dropped(in, ReasonPartition, f.Packets())
+	default:
+		s.dropped(in, ReasonPortDown, f.Packets())
+	}
+	return sent
+}
+
+func (s *Switch) send(to int, f packetio.Frame) {
+	f.Port = to
+	p := &s.ports[to]
+	p.TxPackets += uint64(f.Packets())
+	p.TxBytes += uint64(len(f.Data))
+	if s.note != "" {
+		s.remark(len(s.out.Frames), s.note)
+	}
+	s.out.Frames = append(s.out.Frames, f)
+}
+
+func (s *Switch) allowed(in, to int) bool {
+	return in < 0 || s.ports[in].blocked == nil || !s.ports[in].blocked[to]
+}
+
+// dropped counts packets that came in at a port (-1: were made here) and go nowhere.
+func (s *Switch) dropped(in int, r Reason, packets int) {
+	c := &s.lost
+	if in >= 0 {
+		c = &s.ports[in].PortCounters
+	}
+	c.drop(r, packets)
+	if s.observed {
+		s.remark(-1, "dropped by the switch: "+string(r))
+	}
+}
+
+func (s *Switch) remark(out int, text string) {
+	if s.observed {
+		s.notes = append(s.notes, Note{out, text})
+	}
+}
+
+// Observe turns the making of Notes on or off. Off, they cost nothing.
+func (s *Switch) Observe(on bool) { s.observed = on }
+
+// Notes says what the last Frame or Tick did beyond forwarding: drops, rewrites, packets made. It is valid until
+// the next step, and empty unless Observe is on.
+func (s *Switch) Notes() []Note { return s.notes }
+
+// CountDrop counts packets that were on their way out of a port and did not leave: its egress queue was full, a
+// fault took them.
+func (s *Switch) CountDrop(port int, r Reason, packets int) {
+	if port >= 0 && port < len(s.ports) {
+		s.ports[port].drop(r, packets)
+	}
+}
+
+// SetPort says whether a port is there. What was learnt behind a port that goes down is forgotten.
+func (s *Switch) SetPort(i int, up bool) {
+	if s.ports[i].up && !up {
+		s.fdb.flush(i)
+	}
+	s.ports[i].up = up
+}
+
+// PortUp reports whether a port is there.
+func (s *Switch) PortUp(i int) bool { return s.ports[i].up }
+
+// Partition lets ports reach each other only within a group: group[i] is the group of port i. nil lets everybody
+// reach everybody.
+func (s *Switch) Partition(group []int) {
+	for i := range s.ports {
+		s.ports[i].blocked = nil
+		if group == nil || i >= len(group) {
+			continue
+		}
+		blocked := make([]bool, len(s.ports))
+		for j := range blocked {
+			blocked[j] = j >= len(group) || group[j] != group[i]
+		}
+		if slices.Contains(blocked, true) {
+			s.ports[i].blocked = blocked
+		}
+	}
+}
+
+// Port returns a copy of a port's counters.
+func (s *Switch) Port(i int) PortCounters { return s.ports[i].clone() }
+
+// Counters returns those of the whole switch, and the drops of packets that the switch made itself.
+func (s *Switch) Counters() (Counters, map[Reason]uint64) {
+	c := s.counters
+	c.MACs, c.MACMoves, c.MACFull = len(s.fdb.entries), s.fdb.moves, s.fdb.full
+	c.Flows, c.FlowOverflow = len(s.flows.table), s.flows.overflow
+	lost := s.lost.clone()
+	return c, lost.Drops
+}
+
+// Flows lists the flow counters, the busiest first.
+func (s *Switch) Flows() []Flow { return s.flows.list(s.ctx.Now) }
+
+// Spec is the program's declaration.
+func (s *Switch) Spec() Spec { return s.spec }

@@ -1,0 +1,49 @@
+package pipeline
+
+import "github.com/rdmalab/rdmalab/softrnic/packetio"
+
+// Queue is the bounded egress queue of one port: frames wait in it from the end of the pipeline until the shell
+// flushes it, once a round. It references frames and copies none.
+type Queue struct {
+	// MaxPackets and MaxBytes bound what waits; 0 is no bound. An empty queue takes any one frame.
+	MaxPackets, MaxBytes int
+
+	packets, bytes int
+	batch          packetio.Batch
+}
+
+// Offer appends f, or reports that there is no room for it.
+func (q *Queue) Offer(f packetio.Frame) bool {
+	n := f.Packets()
+	if q.packets > 0 && (q.MaxPackets > 0 && q.packets+n > q.MaxPackets || q.MaxBytes > 0 && q.bytes+len(f.Data) > q.MaxBytes) {
+		return false
+	}
+	q.packets += n
+	q.bytes += len(f.Data)
+	q.batch.Frames = append(q.batch.Frames, f)
+	return true
+}
+
+// Len is the number of packets that wait.
+func (q *Queue) Len() int { return q.packets }
+
+// Flush empties the queue into a port and returns how many packets and bytes it tried to send and how many frames
+// the link refused.
+func (q *Queue) Flush(port packetio.Port) (packets, bytes, refused int, err error) {
+	if len(q.batch.Frames) == 0 {
+		return 0, 0, 0, nil
+	}
+	packets, bytes = q.packets, q.bytes
+	n, err := port.Send(&q.batch)
+	refused = len(q.batch.Frames) - n
+	q.Discard()
+	return packets, bytes, refused, err
+}
+
+// Discard empties the queue and returns how many packets were in it.
+func (q *Queue) Discard() int {
+	n := q.packets
+	q.batch.Reset()
+	q.packets, q.bytes = 0, 0
+	return n
+}

@@ -1,0 +1,247 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// maxHeaders is room for the headers up to UDP: a tag, IPv6 or IPv4 with options.
+const maxHeaders = 14 + 4 + 60 + 8
+
+// MaxPorts is the most ports that a switch has.
+const MaxPorts = 256
+
+// Config describes a switch.
+type Config struct {
+	// Ports is their number, 1 to MaxPorts.
+	Ports int
+	// Program decides about RoCEv2 packets. Required; apps/forward is the plain one.
+	Program Program
+	// MaxMACs is how many addresses are learnt; 0: 4096.
+	MaxMACs int
+	// Ageing is how long an address is believed after its last frame; 0: 5 minutes.
+	Ageing time.Duration
+	// MaxFlows is how many flows are counted apart; 0: 4096.
+	MaxFlows int
+	// MaxHeld is how many packets a program may hold; 0: 1024.
+	MaxHeld int
+}
+
+func (c Config) withDefaults() Config {
+	orDefault := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	orDefault(&c.MaxMACs, 4096)
+	orDefault(&c.MaxFlows, 4096)
+	orDefault(&c.MaxHeld, 1024)
+	if c.Ageing == 0 {
+		c.Ageing = 5 * time.Minute
+	}
+	return c
+}
+
+// Validate reports what is wrong with c.
+func (c *Config) Validate() error {
+	switch {
+	case c.Ports < 1 || c.Ports > MaxPorts:
+		return fmt.Errorf("pipeline: %d ports: want 1 to %d", c.Ports, MaxPorts)
+	case c.Program == nil:
+		return errors.New("pipeline: no program: apps/forward is the plain one")
+	case c.MaxMACs < 0 || c.MaxFlows < 0 || c.MaxHeld < 0 || c.Ageing < 0:
+		return errors.New("pipeline: a bound is negative")
+	}
+	return nil
+}
+
+// Note explains what the switch did to a frame; see Switch.Notes.
+type Note struct {
+	// Out is the index in the output batch of the frame that it is about; -1: the frame that came in.
+	Out  int
+	Text string
+}
+
+// Switch is the machine. See the package comment.
+type Switch struct {
+	program Program
+	spec    Spec
+	ports   []port
+	fdb     fdb
+	flows   flows
+	held    holds
+
+	counters Counters
+	lost     PortCounters // drops of packets that came in nowhere
+	observed bool
+
+	// Of the current step.
+	ctx     Ctx
+	out     *packetio.Batch
+	emitted int
+	note    string
+	notes   []Note
+	parsed  Parsed
+	segment []byte
+}
+
+type port struct {
+	up      bool
+	blocked []bool // per other port; nil: none
+	PortCounters
+}
+
+// New makes a switch. All ports are up.
+func New(cfg Config) (*Switch, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	s := &Switch{
+		program: cfg.Program, spec: cfg.Program.Spec(), ports: make([]port, cfg.Ports),
+		fdb: newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), held: holds{max: cfg.MaxHeld},
+	}
+	s.ctx.s = s
+	for i := range s.ports {
+		s.ports[i].up = true
+	}
+	return s, nil
+}
+
+// Frame handles a frame that came in at a port and appends what leaves to out, with Frame.Port set to the egress
+// port. Frames in out may share the bytes of f, which must stay valid and unchanged until out has been sent.
+func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.Batch) {
+	s.begin(now, out)
+	if in >= 0 && in < len(s.ports) {
+		s.receive(in, f)
+	}
+	s.out = nil
+}
+
+// Tick sends on what has been held long enough and lets the program act, if it is time.
+func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
+	s.begin(now, out)
+	for id := s.held.next(now); id != 0; id = s.held.next(now) {
+		s.release(s.held.get(id))
+		s.held.remove(id)
+	}
+	if s.program.Deadline() <= now {
+		s.program.Tick(&s.ctx)
+	}
+	s.out = nil
+}
+
+// Deadline is when Tick wants to be called.
+func (s *Switch) Deadline() clock.Time {
+	_, at := s.held.due.Next()
+	return clock.Min(at, s.program.Deadline())
+}
+
+// begin starts a step.
+func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
+	s.ctx.Now, s.out, s.emitted, s.notes = now, out, 0, s.notes[:0]
+}
+
+// receive is layer 2 up to the choice between plain forwarding and the program.
+func (s *Switch) receive(in int, f packetio.Frame) {
+	p := &s.ports[in]
+	packets := f.Packets()
+	p.RxPackets += uint64(packets)
+	p.RxBytes += uint64(len(f.Data))
+	if len(f.Data) < 14 {
+		s.dropped(in, ReasonRunt, packets)
+		return
+	}
+	src := wire.MAC(f.Data[6:12])
+	if src.IsMulticast() {
+		s.dropped(in, ReasonBadSource, packets)
+		return
+	}
+	s.fdb.learn(s.ctx.Now, src, in)
+	switch {
+	case !f.Splittable():
+		s.packet(in, f, f.Data, packets)
+	case s.spec.Split:
+		for i := range packets {
+			// In memory of out, which needs it until the packet has been sent.
+			d := f.AppendSegment(s.out.Alloc(f.SegSize+maxHeaders), i)
+			s.packet(in, packetio.Frame{Data: d, Port: f.Port}, d, 1)
+		}
+	default:
+		s.segment = f.AppendSegment(s.segment[:0], 0)
+		s.packet(in, f, s.segment, packets)
+	}
+}
+
+// packet parses the headers of f and asks the program, if it is RoCEv2.
+func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int) {
+	p := &s.parsed
+	err := wire.ParseFrame(headers, &p.Frame)
+	if err != nil {
+		if !errors.Is(err, wire.ErrNotRoCE) {
+			s.ports[in].Malformed += uint64(packets)
+		}
+		s.forward(in, -1, f)
+		return
+	}
+	s.ports[in].RxRoCE += uint64(packets)
+	s.flows.count(s.ctx.Now, &p.Frame, packets, len(f.Data))
+	if s.spec.Verify && !wire.CheckICRC(headers) {
+		s.forward(in, -1, f)
+		return
+	}
+	p.Raw, p.Ingress, p.Packets = f, in, packets
+	if packets > 1 {
+		p.Payload = nil // it would be that of the first packet only
+	}
+	s.apply(s.program.Packet(&s.ctx, p), p)
+}
+
+// apply carries out a verdict.
+func (s *Switch) apply(v Verdict, p *Parsed) {
+	if s.observed && v.Note == "" && v.Action == ActRewrite {
+		v.Note = "rewritten by " + s.spec.Name
+	}
+	if s.observed && v.Note == "" && v.Action == ActHold {
+		v.Note = "held by " + s.spec.Name
+	}
+	if v.Note != "" {
+		s.remark(-1, v.Note)
+	}
+	switch v.Action {
+	case ActForward:
+		s.forward(p.Ingress, v.to-1, p.Raw)
+	case ActDrop:
+		s.dropped(p.Ingress, v.Reason, p.Packets)
+	case ActRewrite:
+		s.note = v.Note
+		s.rewrite(p.Ingress, v.to-1, p.Raw.Data, &p.Frame)
+		s.note = ""
+	case ActHold:
+	}
+}
+
+// rewrite sends f in place of the packet raw. A super-frame cannot be rewritten as one: its program asks for Split.
+func (s *Switch) rewrite(in, to int, raw []byte, f *wire.Frame) {
+	n := f.Len()
+	switch {
+	case !wire.CheckICRC(raw):
+		s.dropped(in, ReasonBadICRC, 1)
+	case n > maxHeldFrame:
+		s.dropped(in, ReasonTooLong, 1)
+	default:
+		s.counters.Rewritten++
+		s.forward(in, to, packetio.Frame{Data: f.AppendTo(s.out.Alloc(n))})
+	}
+}
+
+// release sends a held packet on. Its slot will be used again, so out gets a copy.
+func (s *Switch) release(h *held) {
+	data := append(s.out.Alloc(len(h.data)), h.data...)
+	s.forward(h.ingress, -1, packetio.Frame{Data: data})
+}
