@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -44,11 +45,9 @@ type Mux struct{ http.ServeMux }
 // body leaves its zero value), the result is sent as JSON.
 func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) (Out, error)) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		var in In
-		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&in); err != nil && !errors.Is(err, io.EOF) {
-			writeError(w, Errorf(http.StatusBadRequest, "request body: %v", err))
+		in, err := decode[In](w, r)
+		if err != nil {
+			writeError(w, err)
 			return
 		}
 		out, err := f(r, in)
@@ -61,6 +60,28 @@ func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) 
 	})
 }
 
+// decode reads a request body: one JSON value without unknown fields, or nothing.
+func decode[In any](w http.ResponseWriter, r *http.Request) (in In, err error) {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err = dec.Decode(&in); errors.Is(err, io.EOF) {
+		return in, nil
+	}
+	if err == nil {
+		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the JSON value")
+		}
+	}
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		return in, Errorf(http.StatusRequestEntityTooLarge, "request body: more than %d bytes", maxBody)
+	case err != nil:
+		return in, Errorf(http.StatusBadRequest, "request body: %v", err)
+	}
+	return in, nil
+}
+
 func writeError(w http.ResponseWriter, err error) {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -71,14 +92,43 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(e) // as above
 }
 
+// Limits of a server.
+const (
+	// maxSocketPath is what the kernel's address structure holds.
+	maxSocketPath = 107
+	headerWait    = 5 * time.Second
+	// closeWait bounds how long Close waits for handlers whose context it has cancelled.
+	closeWait = 5 * time.Second
+)
+
 // Server serves a Mux on a unix socket.
 type Server struct {
 	srv  *http.Server
 	done chan struct{}
+	once sync.Once
+	err  error
+
+	mu      sync.Mutex // guards closing, and active against its end
+	closing bool
+	active  sync.WaitGroup // handlers
+}
+
+// begin counts a handler in; false when the server is closing.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.active.Add(1)
+	return true
 }
 
 // Serve listens on path (replacing a dead socket file, mode 0600) and serves in a goroutine until Close.
 func Serve(path string, m *Mux) (*Server, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("control socket %s: the path is longer than %d bytes: choose shorter names", path, maxSocketPath)
+	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		_ = c.Close() // only a probe
 		return nil, fmt.Errorf("control socket %s: another process serves it", path)
@@ -93,7 +143,16 @@ func Serve(path string, m *Mux) (*Server, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
 	}
-	s := &Server{srv: &http.Server{Handler: m, ReadHeaderTimeout: 5 * time.Second}, done: make(chan struct{})}
+	s := &Server{done: make(chan struct{})}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.begin() {
+			writeError(w, Errorf(http.StatusServiceUnavailable, "the daemon is ending"))
+			return
+		}
+		defer s.active.Done()
+		m.ServeHTTP(w, r)
+	})
+	s.srv = &http.Server{Handler: handler, ReadHeaderTimeout: headerWait}
 	go func() {
 		defer close(s.done)
 		_ = s.srv.Serve(l) // always ErrServerClosed after Close
@@ -101,12 +160,25 @@ func Serve(path string, m *Mux) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the server and its connections, and waits for the accept loop. Streams see their request
-// context cancelled.
+// Close ends the server and its connections, and waits for the accept loop and for handlers, whose request contexts
+// are cancelled. A handler that does not care is left behind after some seconds, with an error. Closing again returns
+// the same result.
 func (s *Server) Close() error {
-	err := s.srv.Close()
-	<-s.done
-	return err
+	s.once.Do(func() {
+		s.mu.Lock()
+		s.closing = true
+		s.mu.Unlock()
+		s.err = s.srv.Close()
+		<-s.done
+		ended := make(chan struct{})
+		go func() { s.active.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(closeWait):
+			s.err = errors.Join(s.err, fmt.Errorf("control server: a handler goes on %v after it was cancelled", closeWait))
+		}
+	})
+	return s.err
 }
 
 // Client calls a daemon.

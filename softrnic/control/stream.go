@@ -1,0 +1,92 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// line is one line of a stream of JSON: an item, or the end. A stream without an end was cut off.
+type line[T any] struct {
+	Item  *T     `json:"item,omitempty"`
+	Error string `json:"error,omitempty"`
+	Done  bool   `json:"done,omitempty"`
+}
+
+// ErrCutOff says that a stream stopped without its end: the daemon died.
+var ErrCutOff = errors.New("the daemon stopped in the middle of its answer")
+
+// HandleStream registers f for a pattern, as Handle does, for work that takes long and tells of its progress. Each call
+// of send is one line to the client at once; it fails when the client has gone, and then f should end. The error of f,
+// also after items, becomes the error of Items at the client.
+func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, in In, send func(Item) error) error) {
+	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		in, err := decode[In](w, r)
+		if err != nil {
+			writeError(w, err)
+			return
+		}
+		flush := http.NewResponseController(w)
+		begun := false
+		write := func(l line[Item]) error {
+			if !begun {
+				begun = true
+				w.Header().Set("Content-Type", "application/x-ndjson")
+			}
+			if err := json.NewEncoder(w).Encode(l); err != nil {
+				return err
+			}
+			return flush.Flush()
+		}
+		err = f(r, in, func(item Item) error {
+			if err := r.Context().Err(); err != nil {
+				return err
+			}
+			return write(line[Item]{Item: &item})
+		})
+		switch {
+		case err != nil && !begun:
+			writeError(w, err)
+		case err != nil:
+			_ = write(line[Item]{Error: err.Error()}) // the client has gone: nobody is left to be told
+		default:
+			_ = write(line[Item]{Done: true}) // as above
+		}
+	})
+}
+
+// Items calls a daemon's stream and hands its items to each, in order. It returns when the stream has ended, with the
+// daemon's error if there was one, or when each returns an error, with that.
+func Items[T any](ctx context.Context, c *Client, method, path string, in any, each func(T) error) error {
+	body, err := c.Stream(ctx, method, path, in)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	dec := json.NewDecoder(body)
+	for {
+		var l line[T]
+		if err := dec.Decode(&l); err != nil {
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+				return ErrCutOff
+			}
+			return fmt.Errorf("%w: %w", ErrCutOff, err)
+		}
+		switch {
+		case l.Done:
+			return nil
+		case l.Error != "":
+			return &Error{Status: http.StatusOK, Message: l.Error}
+		case l.Item != nil:
+			if err := each(*l.Item); err != nil {
+				return err
+			}
+		}
+	}
+}
