@@ -78,23 +78,35 @@ func (f *Frame) Splittable() bool {
 }
 
 // Split appends the packets of a RoCEv2 super-frame to b, each as a frame of its own in memory of b; any other
-// frame is appended as it is, by reference. The IP identification counts up over the segments, as the kernel
-// and network cards do, so each packet's ICRC holds.
+// frame is appended as it is, by reference.
 func (b *Batch) Split(f Frame) {
 	if !f.Splittable() {
 		b.Frames = append(b.Frames, f)
 		return
 	}
 	l, _ := locate(f.Data)
-	payload := f.Data[l.payload:]
-	for i := 0; len(payload) > 0; i++ {
-		n := min(f.SegSize, len(payload))
-		d := b.Alloc(l.payload + n)
-		d = append(append(d, f.Data[:l.payload]...), payload[:n]...)
-		l.fix(d, i)
-		b.Frames = append(b.Frames, Frame{Data: d, Port: f.Port})
-		payload = payload[n:]
+	for i := range f.Packets() {
+		b.Frames = append(b.Frames, Frame{Data: f.segment(l, i, b.Alloc(l.payload+f.SegSize)), Port: f.Port})
 	}
+}
+
+// AppendSegment appends packet i of a super-frame that is Splittable to dst. The IP identification counts up
+// over the segments, as the kernel and network cards do, so each packet's ICRC holds. dst is returned as it is
+// if there is no such packet.
+func (f *Frame) AppendSegment(dst []byte, i int) []byte {
+	if i < 0 || i >= f.Packets() || !f.Splittable() {
+		return dst
+	}
+	l, _ := locate(f.Data)
+	return f.segment(l, i, dst)
+}
+
+// segment appends packet i, which exists, to d.
+func (f *Frame) segment(l layout, i int, d []byte) []byte {
+	start, at := len(d), l.payload+i*f.SegSize
+	d = append(append(d, f.Data[:l.payload]...), f.Data[at:min(at+f.SegSize, len(f.Data))]...)
+	l.fix(d[start:], i)
+	return d
 }
 
 // fix gives segment i its own lengths, identification and checksums. The UDP checksum becomes 0, none: the ICRC
