@@ -1,0 +1,229 @@
+package layers_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
+)
+
+// On every frame of every golden capture, gopacket with these layers and package wire say the same of every field,
+// and the layers write the same bytes again.
+func TestAgreeOnGolden(t *testing.T) {
+	names, err := filepath.Glob("../testdata/golden/*.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := 0
+	for _, name := range names {
+		eachPacket(t, name, func(data []byte, offset int64) {
+			if err := agree(data); err != nil {
+				t.Errorf("%s, byte %d: %v", name, offset, err)
+			}
+			frames++
+		})
+	}
+	if frames != 2206 {
+		t.Errorf("%d frames, want 2206", frames)
+	}
+}
+
+func eachPacket(t *testing.T, name string, f func(data []byte, offset int64)) {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := pcapng.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		var p pcapng.Packet
+		if err := r.Next(&p); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		f(p.Data, p.Offset)
+	}
+}
+
+// Both agree on every opcode that there is and on all 256 numbers, over IPv4 and IPv6, with and without a tag, with
+// every pad, with all flags set and with random looking fields. No capture has these.
+func TestAgreeOnEveryOpcode(t *testing.T) {
+	for op := range 256 {
+		for variant := range 16 {
+			f := sample(wire.Opcode(op), variant)
+			data := f.AppendTo(nil)
+			if err := agree(data); err != nil {
+				t.Errorf("%v, variant %d: %v", wire.Opcode(op), variant, err)
+			}
+		}
+	}
+}
+
+// sample makes a frame with a different value in every field. The bits of variant are IPv6, tag, and pad.
+func sample(op wire.Opcode, variant int) *wire.Frame {
+	f := &wire.Frame{
+		Eth: wire.Ethernet{Dst: wire.MAC{2, 1, 2, 3, 4, 5}, Src: wire.MAC{2, 6, 7, 8, 9, 10}, Tagged: variant&2 != 0, TCI: 0xb123},
+		V6:  variant&1 != 0,
+		IPv4: wire.IPv4{
+			TOS: 0x6a, ID: 0xabcd, DF: variant&4 != 0, TTL: 63, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2},
+		},
+		IPv6: wire.IPv6{TrafficClass: 0x6b, FlowLabel: 0xabcde, HopLimit: 62, Src: [16]byte{0xfd, 15: 1}, Dst: [16]byte{0xfd, 15: 2}},
+		UDP:  wire.UDP{SrcPort: 0xd221, Checksum: 0x1234},
+	}
+	f.Packet = wire.Packet{
+		BTH: wire.BTH{
+			Opcode: op, Solicited: variant&4 != 0, MigReq: variant&8 != 0, PKey: 0x8001, Version: uint8(variant),
+			FECN: variant&1 != 0, BECN: variant&2 != 0, Reserved6: 0x2b, DestQP: 0x123456, AckReq: variant&1 == 0,
+			Reserved7: 0x55, PSN: 0xfedcba,
+		},
+		RETH:      wire.RETH{VA: 0x0102030405060708, RKey: 0x11121314, Length: 0x21222324},
+		AtomicETH: wire.AtomicETH{VA: 0x3132333435363738, RKey: 0x41424344, SwapOrAdd: 0x5152535455565758, Compare: 0x6162636465666768},
+		AETH:      wire.AETH{Syndrome: 0x6f, MSN: 0x717273},
+		DETH:      wire.DETH{QKey: 0x81828384, Reserved: 0x91, SrcQP: 0xa1a2a3},
+		AtomicAck: 0xb1b2b3b4b5b6b7b8, ImmDt: 0xc1c2c3c4, IETH: 0xd1d2d3d4, CNP: wire.CNPReserved{0: 0xe1, 15: 0xe2},
+		Payload: bytes.Repeat([]byte{0xf1}, 61+variant/4),
+	}
+	return f
+}
+
+// agree decodes data both ways and reports the first difference.
+func agree(data []byte) error {
+	p := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
+	var want wire.Frame
+	err := wire.ParseFrame(data, &want)
+	bth := p.Layer(roce.LayerTypeBTH)
+	if errors.Is(err, wire.ErrNotRoCE) {
+		if bth != nil {
+			return fmt.Errorf("wire: %w, gopacket: %v", err, p)
+		}
+		return nil
+	}
+	if e := p.ErrorLayer(); e != nil || err != nil {
+		return fmt.Errorf("wire: %w, gopacket: %v", err, e)
+	}
+	got, err := frameOf(p)
+	if err != nil {
+		return err
+	}
+	if d := cmp.Diff(&want, got); d != "" {
+		return fmt.Errorf("-wire +gopacket:\n%s", d)
+	}
+	if sum, err := roce.Sum(p); err != nil || sum != want.ICRC || !wire.CheckICRC(data) {
+		return fmt.Errorf("ICRC %#x, and Sum() = %#x, %w; CheckICRC() = %t", want.ICRC, sum, err, wire.CheckICRC(data))
+	}
+	return rewrite(p, data)
+}
+
+// frameOf puts what gopacket found into the struct of package wire, so that they can be compared as a whole.
+func frameOf(p gopacket.Packet) (*wire.Frame, error) {
+	f := new(wire.Frame)
+	for _, l := range p.Layers() {
+		switch l := l.(type) {
+		case *layers.Ethernet:
+			f.Eth.Dst, f.Eth.Src, f.Eth.Type = wire.MAC(l.DstMAC), wire.MAC(l.SrcMAC), uint16(l.EthernetType)
+		case *layers.Dot1Q:
+			dei := uint16(0)
+			if l.DropEligible {
+				dei = 1
+			}
+			f.Eth.Tagged, f.Eth.Type = true, uint16(l.Type)
+			f.Eth.TCI = uint16(l.Priority)<<13 | dei<<12 | l.VLANIdentifier
+		case *layers.IPv4:
+			f.IPv4 = wire.IPv4{
+				TOS: l.TOS, ID: l.Id, DF: l.Flags&layers.IPv4DontFragment != 0, TTL: l.TTL, Protocol: uint8(l.Protocol),
+				Src: [4]byte(l.SrcIP), Dst: [4]byte(l.DstIP), TotalLen: l.Length,
+			}
+		case *layers.IPv6:
+			f.V6 = true
+			f.IPv6 = wire.IPv6{
+				TrafficClass: l.TrafficClass, FlowLabel: l.FlowLabel, HopLimit: l.HopLimit, NextHeader: uint8(l.NextHeader),
+				Src: [16]byte(l.SrcIP), Dst: [16]byte(l.DstIP), PayloadLen: l.Length,
+			}
+		case *layers.UDP:
+			f.UDP = wire.UDP{SrcPort: uint16(l.SrcPort), DstPort: uint16(l.DstPort), Checksum: l.Checksum, Length: l.Length}
+		default:
+			if err := addTransport(f, l); err != nil {
+				return nil, err
+			}
+		}
+	}
+	src, dst := p.NetworkLayer().NetworkFlow().Endpoints()
+	if a, _ := netip.ParseAddr(src.String()); a != f.SrcAddr() {
+		return nil, fmt.Errorf("SrcAddr() = %v, want %v", f.SrcAddr(), a)
+	}
+	if a, _ := netip.ParseAddr(dst.String()); a != f.DstAddr() {
+		return nil, fmt.Errorf("DstAddr() = %v, want %v", f.DstAddr(), a)
+	}
+	return f, nil
+}
+
+// addTransport is frameOf for the layers of this package.
+func addTransport(f *wire.Frame, l gopacket.Layer) error {
+	switch l := l.(type) {
+	case *roce.BTH:
+		f.BTH = wire.BTH{
+			Opcode: wire.Opcode(l.Opcode), Solicited: l.SolicitedEvent, MigReq: l.MigReq, Pad: l.PadCount, Version: l.TVer,
+			PKey: l.PKey, FECN: l.FECN, BECN: l.BECN, Reserved6: l.Reserved6, DestQP: wire.QPN(l.DestQP),
+			AckReq: l.AckReq, Reserved7: l.Reserved7, PSN: wire.PSN(l.PSN),
+		}
+	case *roce.DETH:
+		f.DETH = wire.DETH{QKey: l.QKey, Reserved: l.Reserved, SrcQP: wire.QPN(l.SrcQP)}
+	case *roce.RETH:
+		f.RETH = wire.RETH{VA: l.VA, RKey: l.RKey, Length: l.DMALength}
+	case *roce.AtomicETH:
+		f.AtomicETH = wire.AtomicETH{VA: l.VA, RKey: l.RKey, SwapOrAdd: l.SwapOrAdd, Compare: l.Compare}
+	case *roce.AETH:
+		f.AETH = wire.AETH{Syndrome: wire.Syndrome(l.Syndrome), MSN: l.MSN}
+	case *roce.AtomicAckETH:
+		f.AtomicAck = l.Original
+	case *roce.ImmDt:
+		f.ImmDt = l.Immediate
+	case *roce.IETH:
+		f.IETH = l.RKey
+	case *roce.CNP:
+		f.CNP = l.Reserved
+	case *roce.Payload:
+		f.Payload = l.Data
+	case *roce.ICRC:
+		f.ICRC = l.Value
+	default:
+		return fmt.Errorf("unexpected layer %v", l.LayerType())
+	}
+	return nil
+}
+
+// rewrite serializes the layers of p, with the ICRC computed, and compares.
+func rewrite(p gopacket.Packet, want []byte) error {
+	var all []gopacket.SerializableLayer
+	for _, l := range p.Layers() {
+		if c, ok := l.(*roce.ICRC); ok {
+			c.Value = 0
+		}
+		all = append(all, l.(gopacket.SerializableLayer))
+	}
+	b := gopacket.NewSerializeBuffer()
+	if err := roce.Serialize(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...); err != nil {
+		return err
+	}
+	if got := b.Bytes()[:min(len(want), len(b.Bytes()))]; !bytes.Equal(got, want) {
+		return fmt.Errorf("serialized:\n%x, was\n%x", got, want)
+	}
+	return nil
+}

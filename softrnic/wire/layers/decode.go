@@ -1,0 +1,129 @@
+package layers
+
+import (
+	"fmt"
+
+	"github.com/google/gopacket"
+)
+
+// header is an extended header: a layer of fixed length that can be read and written.
+type header interface {
+	gopacket.Layer
+	gopacket.SerializableLayer
+	DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error
+}
+
+// newHeader makes an empty extended header.
+type newHeader = func() header
+
+// headers decodes the extended headers that a BTH announced, one after the other, and then the rest, whose pad
+// count is not known if a chain does not start at a BTH.
+type headers []newHeader
+
+// Decode makes headers a gopacket.Decoder.
+func (h headers) Decode(data []byte, p gopacket.PacketBuilder) error {
+	return chain{headers: h}.Decode(data, p)
+}
+
+// chain is what is left to decode of a packet.
+type chain struct {
+	headers headers
+	pad     int // bytes
+}
+
+// Decode decodes the first header of the chain and leaves the others to gopacket's next step.
+func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
+	if len(c.headers) == 0 {
+		return tail{c.pad}.Decode(data, p)
+	}
+	h := c.headers[0]()
+	if err := h.DecodeFromBytes(data, p); err != nil {
+		return err
+	}
+	c.headers = c.headers[1:]
+	return c.after(h, p)
+}
+
+// after adds the layer and has c decode what is behind it. Every packet ends with an ICRC, so something must be:
+// gopacket would take nothing for the end of a good packet.
+func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
+	p.AddLayer(l)
+	if err := take(l.LayerPayload(), icrcLength, "ICRC", p); err != nil {
+		return err
+	}
+	return p.NextDecoder(c)
+}
+
+// take checks that a header of n bytes is there.
+func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
+	if len(data) < n {
+		df.SetTruncated()
+		return fmt.Errorf("%s needs %d bytes and %d are left", name, n, len(data))
+	}
+	return nil
+}
+
+// Constructors of the extended headers.
+func newDETH() header         { return new(DETH) }
+func newRETH() header         { return new(RETH) }
+func newAtomicETH() header    { return new(AtomicETH) }
+func newAETH() header         { return new(AETH) }
+func newAtomicAckETH() header { return new(AtomicAckETH) }
+func newImmDt() header        { return new(ImmDt) }
+func newIETH() header         { return new(IETH) }
+func newCNP() header          { return new(CNP) }
+
+// Services, the top three bits of an opcode.
+const (
+	serviceRC  = 0
+	serviceUC  = 1
+	serviceUD  = 3
+	serviceCNP = 4
+)
+
+// announced lists the extended headers of an opcode: tables 38 and 39 of IBTA volume 1, section 9, by the number
+// of the operation. An opcode that is not assigned has none.
+func announced(opcode uint8) headers {
+	service, operation := opcode>>5, opcode&0x1f
+	switch service {
+	case serviceRC:
+		return connected(operation)
+	case serviceUC:
+		if operation <= 0x0b { // no READ, no atomics, no acknowledgements
+			return connected(operation)
+		}
+	case serviceUD:
+		switch operation {
+		case 0x04:
+			return headers{newDETH}
+		case 0x05:
+			return headers{newDETH, newImmDt}
+		}
+	case serviceCNP:
+		if operation == 0x01 {
+			return headers{newCNP}
+		}
+	}
+	return nil
+}
+
+// connected is announced for the connected services.
+func connected(operation uint8) headers {
+	switch operation {
+	case 0x06, 0x0a, 0x0c: // WRITE first and only, READ request
+		return headers{newRETH}
+	case 0x0b: // WRITE only with immediate
+		return headers{newRETH, newImmDt}
+	case 0x03, 0x05, 0x09: // SEND last and only, WRITE last, all with immediate
+		return headers{newImmDt}
+	case 0x0d, 0x0f, 0x10, 0x11: // READ response first, last, only; acknowledgement
+		return headers{newAETH}
+	case 0x12: // atomic acknowledgement
+		return headers{newAETH, newAtomicAckETH}
+	case 0x13, 0x14: // compare and swap, fetch and add
+		return headers{newAtomicETH}
+	case 0x16, 0x17: // SEND last and only with invalidate
+		return headers{newIETH}
+	}
+	return nil
+}

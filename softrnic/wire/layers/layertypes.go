@@ -1,0 +1,31 @@
+package layers
+
+import (
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+)
+
+// Port is the UDP destination port of RoCEv2.
+const Port layers.UDPPort = 4791
+
+// Layer types. Numbers from 2000 on are free for users of gopacket; ours start at the port's number.
+var (
+	LayerTypeBTH          = register(4791, "BTH", gopacket.DecodeFunc(decodeBTH))
+	LayerTypeDETH         = register(4792, "DETH", headers{newDETH})
+	LayerTypeRETH         = register(4793, "RETH", headers{newRETH})
+	LayerTypeAtomicETH    = register(4794, "AtomicETH", headers{newAtomicETH})
+	LayerTypeAETH         = register(4795, "AETH", headers{newAETH})
+	LayerTypeAtomicAckETH = register(4796, "AtomicAckETH", headers{newAtomicAckETH})
+	LayerTypeImmDt        = register(4797, "ImmDt", headers{newImmDt})
+	LayerTypeIETH         = register(4798, "IETH", headers{newIETH})
+	LayerTypeCNP          = register(4799, "CNP", headers{newCNP})
+	LayerTypePayload      = register(4800, "RoCEPayload", tail{})
+	LayerTypeICRC         = register(4801, "ICRC", tail{})
+)
+
+func register(number int, name string, d gopacket.Decoder) gopacket.LayerType {
+	return gopacket.RegisterLayerType(number, gopacket.LayerTypeMetadata{Name: name, Decoder: d})
+}
+
+// init is how gopacket learns of a protocol on a port; there is no other state.
+func init() { layers.RegisterUDPPortLayerType(Port, LayerTypeBTH) }

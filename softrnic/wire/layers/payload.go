@@ -1,0 +1,75 @@
+package layers
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+)
+
+// Payload is the application's data and the pad behind it.
+type Payload struct {
+	layers.BaseLayer
+	Data []byte
+	Pad  []byte
+}
+
+// LayerType is LayerTypePayload.
+func (p *Payload) LayerType() gopacket.LayerType { return LayerTypePayload }
+
+// SerializeTo writes data and pad.
+func (p *Payload) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
+	bytes, err := b.PrependBytes(len(p.Data) + len(p.Pad))
+	if err != nil {
+		return err
+	}
+	copy(bytes[copy(bytes, p.Data):], p.Pad)
+	return nil
+}
+
+// ICRC is the invariant CRC at the end of every packet. Sum says what it should be.
+type ICRC struct {
+	layers.BaseLayer
+	Value uint32
+}
+
+const icrcLength = 4
+
+// LayerType is LayerTypeICRC.
+func (c *ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }
+
+// SerializeTo writes the value. It cannot be computed here, where the headers before it are not written yet:
+// Serialize does it.
+func (c *ICRC) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
+	data, err := b.PrependBytes(icrcLength)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(data, c.Value)
+	return nil
+}
+
+// tail decodes what is behind the headers: payload and pad, if there are any, and the ICRC.
+type tail struct {
+	pad int // bytes
+}
+
+// Decode makes tail a gopacket.Decoder.
+func (t tail) Decode(data []byte, p gopacket.PacketBuilder) error {
+	if err := take(data, t.pad+icrcLength, "pad and ICRC", p); err != nil {
+		return err
+	}
+	end := len(data) - icrcLength
+	if end%4 != 0 {
+		return fmt.Errorf("payload and pad of %d bytes are no multiple of 4", end)
+	}
+	if end > 0 {
+		p.AddLayer(&Payload{
+			BaseLayer: layers.BaseLayer{Contents: data[:end], Payload: data[end:]},
+			Data:      data[:end-t.pad], Pad: data[end-t.pad : end],
+		})
+	}
+	p.AddLayer(&ICRC{BaseLayer: layers.BaseLayer{Contents: data[end:]}, Value: binary.LittleEndian.Uint32(data[end:])})
+	return nil
+}
