@@ -17,6 +17,7 @@ import (
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		dumpCmd(),
+		perfCmd(),
 		versionCmd(),
 	}
 }

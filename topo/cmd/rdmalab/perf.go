@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// perfFlags are the flags of perf as typed.
+type perfFlags struct {
+	from, to, size, inline string
+	quiet                  bool
+	config                 perf.Config
+}
+
+// perfTests are the tests of the command: those of package perf, and the raw baselines of the host daemon.
+func perfTests() []string { return append(perf.Tests(), perf.RawBW, perf.RawLat) }
+
+// perfCmd measures and proves paths between hosts.
+func perfCmd() *cobra.Command {
+	var f perfFlags
+	cmd := &cobra.Command{
+		Use:   "perf TEST --from HOST --to HOST",
+		Short: "Measure and prove the path between two hosts",
+		Long: "perf runs a test between two hosts of the rack and prints what perftest prints.\n\n" +
+			"  write_bw read_bw send_bw atomic_bw       bandwidth and message rate\n" +
+			"  write_lat read_lat send_lat atomic_lat   latency: post to completion; of SEND half of a round trip\n" +
+			"  verify                                   WRITE, READ, CAS and FAA once, bytes compared\n" +
+			"  soak                                     --iters each of WRITE, READ and SEND, then --atomics CAS and FAA, all verified\n" +
+			"  raw_bw raw_lat                           the same frames without RDMA, to compare with\n\n" +
+			"It exits 1 if a message was lost, wrong or refused.",
+		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
+			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
+			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0\n" +
+			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: perfTests(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.config.Test = args[0]
+			return runPerf(cmd, &f)
+		},
+	}
+	f.define(cmd)
+	outputFlag(cmd)
+	return cmd
+}
+
+func (f *perfFlags) define(cmd *cobra.Command) {
+	fs, c := cmd.Flags(), &f.config
+	fs.StringVar(&f.from, "from", "", "host that runs the test (required)")
+	fs.StringVar(&f.to, "to", "", "host that it talks to (required)")
+	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth, 8 for latency)")
+	fs.IntVar(&c.Iters, "iters", 0, "messages (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
+	fs.IntVar(&c.Atomics, "atomics", 0, "CAS and FAA of a soak together (default 20000)")
+	fs.IntVar(&c.Depth, "tx-depth", 0, "messages outstanding (default 128; 16 for atomics and soak)")
+	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "ask for a completion of every n-th message (default a quarter of the depth, 16 at most)")
+	fs.StringVar(&c.Type, "type", "", "cas or faa, for atomic tests (default faa)")
+	fs.StringVar(&f.inline, "inline", "", "send messages of up to so many bytes inline")
+	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message")
+	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default what the link allows)")
+	fs.Uint8Var(&c.Timeout, "timeout", 0, "local ACK timeout code, 4.096us * 2^n (default 14, 67 ms)")
+	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
+	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6, 7 for ever (default 7)")
+	fs.IntVar(&c.RdAtomic, "outs", 0, "READs and atomics outstanding (default 16)")
+	fs.IntVar(&c.RecvSlack, "recvs", 0, "receives that the server of a SEND test keeps posted (default one and a half times the depth)")
+	fs.Uint64Var(&c.Seed, "seed", 0, "makes the content of messages (default 1)")
+	fs.DurationVar(&c.Patience, "patience", 0, "how long to wait for one completion (default 30s)")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	for _, name := range []string{"from", "to"} {
+		err := errors.Join(cmd.MarkFlagRequired(name), cmd.RegisterFlagCompletionFunc(name, completeAllHosts))
+		if err != nil {
+			panic(fmt.Sprintf("flag --%s: %v", name, err)) // it was defined above
+		}
+	}
+}
+
+// check fills in what has units and refuses what the daemon would refuse.
+func (f *perfFlags) check() error {
+	c := &f.config
+	if !slices.Contains(perfTests(), c.Test) {
+		return fmt.Errorf("unknown test %q; tests: %s", c.Test, strings.Join(perfTests(), " "))
+	}
+	for _, u := range []struct {
+		flag, text string
+		dst        *int
+	}{{"size", f.size, &c.Size}, {"inline", f.inline, &c.Inline}} {
+		if u.text == "" {
+			continue
+		}
+		n, err := spec.ParseSize(u.text)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", u.flag, err)
+		}
+		if n < 1 || n > perf.MaxSize {
+			return fmt.Errorf("--%s %s: want 1 to %d bytes", u.flag, u.text, perf.MaxSize)
+		}
+		*u.dst = int(n)
+	}
+	if f.from == f.to {
+		return fmt.Errorf("--from and --to are both %s; choose two hosts", f.from)
+	}
+	c.To = f.to
+	if c.Test == perf.RawBW || c.Test == perf.RawLat {
+		return nil
+	}
+	return c.Validate()
+}
+
+func runPerf(cmd *cobra.Command, f *perfFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	asJSON, err := wantJSON(cmd)
+	if err != nil {
+		return err
+	}
+	client, err := hostControl(cmd, f.from)
+	if err != nil {
+		return err
+	}
+	if _, err := hostControl(cmd, f.to); err != nil {
+		return err
+	}
+	body, err := client.Stream(cmd.Context(), http.MethodPost, "/perf", &f.config)
+	if err != nil {
+		return fmt.Errorf("host %s: %w", f.from, err)
+	}
+	defer body.Close() // it was only read
+	ev, err := followPerf(body, progressPrinter(cmd, f.quiet || asJSON))
+	if err != nil {
+		return fmt.Errorf("host %s: %w", f.from, err)
+	}
+	if ev.Result != nil {
+		if asJSON {
+			err = printJSON(cmd, ev.Result)
+		} else {
+			err = ev.Result.WriteText(cmd.OutOrStdout())
+		}
+	}
+	if err == nil && ev.Error != "" {
+		err = errors.New(ev.Error)
+	}
+	return err
+}
+
+// followPerf reads the stream of a run up to its last line.
+func followPerf(r io.Reader, progress func(perf.Progress)) (perf.Event, error) {
+	dec := json.NewDecoder(r)
+	for {
+		var ev perf.Event
+		switch err := dec.Decode(&ev); {
+		case errors.Is(err, io.EOF):
+			return ev, errors.New("the run ended without a result: was the host crashed or restarted? See `rdmalab logs`")
+		case err != nil:
+			return ev, fmt.Errorf("the run broke off: %w", err)
+		case ev.Progress != nil:
+			progress(*ev.Progress)
+		case ev.Result != nil || ev.Error != "":
+			return ev, nil
+		}
+	}
+}
+
+// progressEvery is how often a line about a run is printed.
+const progressEvery = time.Second
+
+func progressPrinter(cmd *cobra.Command, quiet bool) func(perf.Progress) {
+	last := time.Now()
+	return func(p perf.Progress) {
+		if quiet || time.Since(last) < progressEvery {
+			return
+		}
+		last = time.Now()
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d\n", p.Phase, p.Done, p.Total) // it is a courtesy
+	}
+}
