@@ -1,4 +1,35 @@
-// Package transport is one queue pair: requester, responder and completer as a machine without clock, goroutine
-// or socket. The caller hands it (now, event), sends what it appended to Actions, and asks Deadline when it next
-// wants to be called.
+// Package transport is one queue pair of the reliable connection service: requester, responder and completer as a
+// machine without clock, goroutine or socket.
+//
+// The caller's duties, in the order of a step:
+//
+//  1. Call one of PostSend, Handle, Tick, FlushAcks or a transition with the present time and an Actions.
+//  2. Put Done into the completion queues, in order, and report Async.
+//  3. Send Tx, in order. Payloads point into the Actions and are valid until its Reset.
+//  4. Reset the Actions, and ask Deadline when Tick wants to be called next. A deadline that is not after now means
+//     at once, but other queue pairs may come first: long answers are cut into bursts that way.
+//
+// Packets given to Handle are for this queue pair, from its peer, with a good ICRC: the engine has seen to that. They
+// are read and not kept.
+//
+// The parts:
+//
+//	state.go, modify.go       the state diagram as data, and the transitions
+//	ring.go, post.go          work queues, and what is refused at the post
+//	requester.go              sends: windows, fences, limits, packet building
+//	completer.go              takes ACKs, NAKs and responses
+//	retry.go                  goes back: timer, retry counters, RNR, implied NAK
+//	responder.go, checks.go   the chain of checks in the order of the specification, and execution
+//	duplicate.go              requests that were executed already
+//	respond.go                answers in PSN order
+//	torn.go                   memory copies that a fault plan tears
+//
+// Completion statuses that a reliable connection cannot produce here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
+// InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC, RespTimeoutErr to no
+// transport, and nothing in this NIC has a reason for FatalErr or GeneralErr. MWBindErr, a failed memory management
+// operation, is what a local invalidate of a bad key gives; there are no memory windows. LocQPOpErr is what a READ or
+// atomic gives on a queue pair set up with MaxRdAtomic -1.
+//
+// Different from Linux rxe on purpose: a SEND that is longer than the receive draws the specification's NAK for an
+// invalid request and LocLenErr, not a NAK for a remote operational error.
 package transport

@@ -1,12 +1,25 @@
 package transport
 
 import (
+	"fmt"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Limits of one queue pair.
+const (
+	MaxWR       = 1 << 15 // work requests in one queue
+	MaxSGEs     = 32      // pieces of one work request
+	MaxInline   = 4096    // bytes
+	MaxRdAtomic = 255     // READs and atomics outstanding
+	MaxWindow   = 1 << 14 // packets in flight
+	// MaxMsgSize is the largest message in bytes (IBTA 9.7.7, C9-: at most 2^31).
+	MaxMsgSize = 1 << 31
 )
 
 // Env is what all queue pairs of a NIC share.
@@ -25,7 +38,8 @@ type Config struct {
 	MaxRecvWR      int // 0: 128
 	MaxSGE         int // 0: 4
 	MaxInline      int // bytes; 0: 256
-	SignalAll      bool
+	// SignalAll makes every send work request signalled.
+	SignalAll bool
 	// Window is how many request packets may be in flight, and how many response packets one step may emit.
 	Window int // 0: 128
 	// AckEvery sets AckReq at least every that many request packets, so that the window always moves.
@@ -35,7 +49,41 @@ type Config struct {
 	CoalesceAcks bool
 }
 
-// QP is one queue pair.
+// withDefaults returns c with its zero values replaced, or says what is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	fail := func(err error, format string, args ...any) (Config, error) {
+		return c, &verbs.OpError{Op: "create qp", Err: err, Detail: fmt.Sprintf(format, args...)}
+	}
+	if c.Type != verbs.RC {
+		return fail(verbs.ErrNotSupported, "type %v; use RC", c.Type)
+	}
+	if c.SendCQ == nil || c.RecvCQ == nil {
+		return fail(verbs.ErrInvalid, "a send and a receive completion queue are needed")
+	}
+	for _, f := range []struct {
+		name     string
+		v        *int
+		def, max int
+	}{
+		{"MaxSendWR", &c.MaxSendWR, 128, MaxWR},
+		{"MaxRecvWR", &c.MaxRecvWR, 128, MaxWR},
+		{"MaxSGE", &c.MaxSGE, 4, MaxSGEs},
+		{"MaxInline", &c.MaxInline, 256, MaxInline},
+		{"Window", &c.Window, 128, MaxWindow},
+		{"AckEvery", &c.AckEvery, 32, MaxWindow},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < 1 || *f.v > f.max {
+			return fail(verbs.ErrInvalid, "%s is %d; choose 1 to %d", f.name, *f.v, f.max)
+		}
+	}
+	return c, nil
+}
+
+// QP is one queue pair. Its parts are in the files of their roles: the requester sends, the completer takes the
+// answers, the responder executes what the peer asks.
 type QP struct {
 	env   *Env
 	cfg   Config
@@ -43,11 +91,31 @@ type QP struct {
 	init  verbs.ToInit
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
+	mtu   uint32
+	// lastNow is the latest time that a caller told, for calls that have none.
+	lastNow clock.Time
+
+	sq  sendQueue
+	rq  recvQueue
+	req requester
+	rsp responder
+	// flushAt is due when a receive was posted in the error state.
+	flushAt clock.Time
 }
 
 // New makes a queue pair in RESET.
 func New(env *Env, cfg Config) (*QP, error) {
-	return &QP{env: env, cfg: cfg}, nil
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	q := &QP{
+		env: env, cfg: cfg,
+		sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline),
+		rq: newRecvQueue(cfg.MaxRecvWR, cfg.MaxSGE),
+	}
+	q.forget()
+	return q, nil
 }
 
 // Num returns the queue pair number.
@@ -59,57 +127,63 @@ func (q *QP) State() verbs.QPState { return q.state }
 // Config returns the creation attributes with their defaults filled in.
 func (q *QP) Config() Config { return q.cfg }
 
-// Init returns the attributes of the last transition to INIT.
+// Init returns the attributes of the last transition to INIT, with defaults filled in.
 func (q *QP) Init() verbs.ToInit { return q.init }
 
 // RTR returns the attributes of the last transition to RTR: the peer's address.
 func (q *QP) RTR() verbs.ToRTR { return q.rtr }
 
 // Query returns attributes and state.
-func (q *QP) Query() verbs.QPAttr { return verbs.QPAttr{QPN: q.cfg.QPN, State: q.state} }
-
-// ToInit goes from RESET to INIT (or changes INIT).
-func (q *QP) ToInit(a verbs.ToInit) error { q.init, q.state = a, verbs.StateInit; return nil }
-
-// ToRTR goes from INIT to RTR.
-func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
-	q.rtr, q.state = a, verbs.StateRTR
-	return nil
+func (q *QP) Query() verbs.QPAttr {
+	return verbs.QPAttr{
+		QPN: q.cfg.QPN, Type: q.cfg.Type, State: q.state,
+		Init: q.init, RTR: q.rtr, RTS: q.rts,
+		SendPSN: q.req.nextPSN, RecvPSN: q.rsp.ePSN,
+		SendQueued: q.sq.len(), RecvQueued: q.rq.len(),
+	}
 }
-
-// ToRTS goes from RTR to RTS.
-func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
-	q.rts, q.state = a, verbs.StateRTS
-	return nil
-}
-
-// ToSQD lets the send queue drain; EventSQDrained follows.
-func (q *QP) ToSQD(now clock.Time, out *Actions) error { q.state = verbs.StateSQD; return nil }
-
-// ResumeRTS goes back from SQD to RTS.
-func (q *QP) ResumeRTS(now clock.Time, out *Actions) error { q.state = verbs.StateRTS; return nil }
-
-// ToError flushes all outstanding work requests, in order, with WRFlushErr.
-func (q *QP) ToError(now clock.Time, out *Actions) error { q.state = verbs.StateError; return nil }
-
-// ToReset forgets everything without completions.
-func (q *QP) ToReset() error { q.state = verbs.StateReset; return nil }
-
-// PostSend queues a work request and sends what it may. The request is copied; its memory is not, unless inline.
-func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error { return nil }
-
-// PostRecv queues a receive. In the error state it is flushed by the next Tick, which is due at once.
-func (q *QP) PostRecv(wr *verbs.RecvWR) error { return nil }
 
 // Handle takes a packet that is for this queue pair and from its peer. The packet and its payload are only read,
-// and not kept.
-func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {}
+// and not kept. In a state that does not receive, it is dropped.
+func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
+	q.lastNow = now
+	if q.state != verbs.StateRTR && q.state != verbs.StateRTS && q.state != verbs.StateSQD {
+		q.env.Counters.RxUnknownQP++
+		return
+	}
+	op := p.BTH.Opcode
+	switch {
+	case op.Service() != wire.ServiceRC:
+		q.env.Counters.RxUnsupported++ // C9-: an opcode of another service is dropped
+	case !op.Is(wire.OpResponse):
+		q.handleRequest(now, p, out)
+	case q.state != verbs.StateRTR:
+		q.handleResponse(now, p, out)
+	}
+}
 
 // FlushAcks sends the acknowledgement that CoalesceAcks held back, if any.
-func (q *QP) FlushAcks(now clock.Time, out *Actions) {}
+func (q *QP) FlushAcks(now clock.Time, out *Actions) {
+	q.lastNow = now
+	if len(q.rsp.owed) > 0 {
+		q.respond(now, out)
+	}
+}
 
 // Tick does what is due at or before now.
-func (q *QP) Tick(now clock.Time, out *Actions) {}
+func (q *QP) Tick(now clock.Time, out *Actions) {
+	q.lastNow = now
+	if q.flushAt <= now {
+		q.flushAt = clock.Never
+		q.flushReceives(out)
+	}
+	if q.rsp.respondAt <= now {
+		q.respond(now, out)
+	}
+	q.tickRequester(now, out)
+}
 
 // Deadline is when Tick next wants to be called; clock.Never if idle.
-func (q *QP) Deadline() clock.Time { return clock.Never }
+func (q *QP) Deadline() clock.Time {
+	return clock.Min(clock.Min(q.req.retryAt, q.req.rnrAt), clock.Min(q.rsp.respondAt, q.flushAt))
+}

@@ -1,0 +1,207 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Bounds of attributes, by the width of their fields in the specification.
+const (
+	max24         = 1<<24 - 1
+	maxTimerCode  = 31
+	maxRetryCount = 7
+	rnrForEver    = 7
+
+	defaultPKey     = 0xffff
+	defaultRdAtomic = 16
+	defaultHopLimit = 64
+)
+
+func badAttr(format string, args ...any) error {
+	return &verbs.OpError{Op: "modify qp", Err: verbs.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+// ToInit goes from RESET to INIT, or changes the attributes in INIT.
+func (q *QP) ToInit(a verbs.ToInit) error {
+	to, err := next(q.state, evToInit)
+	if err != nil {
+		return err
+	}
+	if extra := a.Access &^ (verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic); extra != 0 {
+		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic", extra)
+	}
+	if a.PKey == 0 {
+		a.PKey = defaultPKey
+	}
+	q.init, q.state = a, to
+	return nil
+}
+
+// ToRTR goes from INIT to RTR: the responder works from here on.
+func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
+	to, err := next(q.state, evToRTR)
+	if err != nil {
+		return err
+	}
+	switch a.PathMTU {
+	case verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096:
+	default:
+		return badAttr("path MTU %d; choose 256, 512, 1024, 2048 or 4096", a.PathMTU)
+	}
+	if a.DestQPN > max24 || a.RecvPSN > max24 {
+		return badAttr("destination QPN %#x and receive PSN %#x have 24 bits", uint32(a.DestQPN), uint32(a.RecvPSN))
+	}
+	if a.MinRNRTimer > maxTimerCode {
+		return badAttr("MinRNRTimer %d; choose a code from 0 to %d", a.MinRNRTimer, maxTimerCode)
+	}
+	if a.MaxDestRdAtomic, err = rdAtomic("MaxDestRdAtomic", a.MaxDestRdAtomic); err != nil {
+		return err
+	}
+	if a.HopLimit == 0 {
+		a.HopLimit = defaultHopLimit
+	}
+	q.lastNow = now
+	q.rtr, q.state, q.mtu = a, to, uint32(a.PathMTU)
+	q.rsp.start(a)
+	return nil
+}
+
+// ToRTS goes from RTR to RTS: the requester works from here on.
+func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
+	to, err := next(q.state, evToRTS)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a.SendPSN > max24:
+		return badAttr("send PSN %#x has 24 bits", uint32(a.SendPSN))
+	case a.Timeout > maxTimerCode:
+		return badAttr("timeout %d; choose a code from 0 to %d", a.Timeout, maxTimerCode)
+	case a.RetryCount > maxRetryCount:
+		return badAttr("RetryCount %d; choose 0 to %d", a.RetryCount, maxRetryCount)
+	case a.RNRRetry > rnrForEver:
+		return badAttr("RNRRetry %d; choose 0 to 6, or 7 for ever", a.RNRRetry)
+	}
+	if a.MaxRdAtomic, err = rdAtomic("MaxRdAtomic", a.MaxRdAtomic); err != nil {
+		return err
+	}
+	q.lastNow = now
+	q.rts, q.state = a, to
+	q.req.start(a)
+	return nil
+}
+
+// rdAtomic fills in the default of a READ and atomic depth; -1 asks for none at all and becomes 0.
+func rdAtomic(name string, n int) (int, error) {
+	switch {
+	case n == 0:
+		return defaultRdAtomic, nil
+	case n == -1:
+		return 0, nil
+	case n < 0 || n > MaxRdAtomic:
+		return 0, badAttr("%s %d; choose 1 to %d, or -1 for none", name, n, MaxRdAtomic)
+	}
+	return n, nil
+}
+
+// ToSQD lets the send queue drain: what was started completes, nothing new is started. EventSQDrained follows, at
+// once if nothing was started (IBTA 10.3.1.5).
+func (q *QP) ToSQD(now clock.Time, out *Actions) error {
+	to, err := next(q.state, evToSQD)
+	if err != nil {
+		return err
+	}
+	q.lastNow = now
+	q.state = to
+	q.req.draining = true
+	q.checkDrained(out)
+	return nil
+}
+
+// ResumeRTS goes back from SQD to RTS and sends what was posted meanwhile.
+func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
+	to, err := next(q.state, evResumeRTS)
+	if err != nil {
+		return err
+	}
+	q.lastNow = now
+	q.state = to
+	q.req.draining = false
+	q.pump(now, out)
+	return nil
+}
+
+// checkDrained raises EventSQDrained once nothing that was started is left.
+func (q *QP) checkDrained(out *Actions) {
+	if q.req.draining && (q.sq.len() == 0 || !q.sq.at(q.sq.head).started) {
+		q.req.draining = false
+		q.raise(verbs.EventSQDrained, out)
+	}
+}
+
+// ToError flushes all outstanding work requests, sends before receives, each queue in order, with WRFlushErr.
+func (q *QP) ToError(now clock.Time, out *Actions) error {
+	q.lastNow = now
+	return q.enterError(evToError, out)
+}
+
+// fault is the transition to the error state after something failed.
+func (q *QP) fault(out *Actions) {
+	if err := q.enterError(evFault, out); err != nil {
+		panic("transport: fault in a state without traffic: " + q.state.String())
+	}
+}
+
+func (q *QP) enterError(on event, out *Actions) error {
+	to, err := next(q.state, on)
+	if err != nil {
+		return err
+	}
+	q.state = to
+	q.settleWrite() // it was accepted before
+	q.req.stop()
+	q.rsp.stop()
+	for q.sq.len() > 0 {
+		w := q.sq.at(q.sq.head)
+		q.completeSend(w, verbs.WRFlushErr, out)
+	}
+	q.flushReceives(out)
+	return nil
+}
+
+func (q *QP) flushReceives(out *Actions) {
+	for q.rq.len() > 0 {
+		q.completeRecv(verbs.WC{Status: verbs.WRFlushErr}, out)
+	}
+}
+
+// ToReset forgets everything without completions. The caller removes what is left in the completion queues.
+func (q *QP) ToReset() error {
+	to, err := next(q.state, evToReset)
+	if err != nil {
+		return err
+	}
+	q.settleWrite()
+	q.state = to
+	q.forget()
+	return nil
+}
+
+// forget brings everything but the creation attributes to the state of a new queue pair.
+func (q *QP) forget() {
+	q.init, q.rtr, q.rts = verbs.ToInit{}, verbs.ToRTR{}, verbs.ToRTS{}
+	q.sq.head, q.sq.send, q.sq.tail = 0, 0, 0
+	q.rq.head, q.rq.tail = 0, 0
+	q.req = requester{}
+	q.req.stop()
+	q.rsp = responder{owed: q.rsp.owed[:0], replay: q.rsp.replay[:0], torn: torn{buf: q.rsp.torn.buf}}
+	q.rsp.stop()
+	q.flushAt = clock.Never
+}
+
+func (q *QP) raise(kind verbs.AsyncKind, out *Actions) {
+	q.env.Counters.AsyncEvents++
+	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: q.cfg.QPN})
+}

@@ -1,0 +1,155 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// atomicSize is the length of an atomic's operand in bytes.
+const atomicSize = 8
+
+// sendOp is what the requester knows of an operation.
+type sendOp struct {
+	wc verbs.WCOpcode
+	// inline: Flags may have Inline. data: it moves a message of any length. solicit: Solicited has a meaning.
+	inline, data, solicit bool
+}
+
+// sendOps is indexed by verbs.WROpcode.
+var sendOps = [...]sendOp{
+	verbs.OpSend:     {wc: verbs.WCSend, inline: true, data: true, solicit: true},
+	verbs.OpSendImm:  {wc: verbs.WCSend, inline: true, data: true, solicit: true},
+	verbs.OpSendInv:  {wc: verbs.WCSend, inline: true, data: true, solicit: true},
+	verbs.OpWrite:    {wc: verbs.WCWrite, inline: true, data: true},
+	verbs.OpWriteImm: {wc: verbs.WCWrite, inline: true, data: true, solicit: true},
+	verbs.OpRead:     {wc: verbs.WCRead, data: true},
+	verbs.OpCmpSwap:  {wc: verbs.WCCmpSwap},
+	verbs.OpFetchAdd: {wc: verbs.WCFetchAdd},
+	verbs.OpLocalInv: {wc: verbs.WCLocalInv},
+}
+
+func postErr(op string, err error, format string, args ...any) error {
+	return &verbs.OpError{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
+}
+
+// PostSend queues a work request and sends what may be sent. The request and its list are copied; its memory is
+// not, unless inline. It is refused with ErrState before RTS, ErrNoSpace when MaxSendWR are outstanding, and
+// ErrInvalid when it is malformed. In the error state it is taken and flushed at once (IBTA 10.3.1.7).
+func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
+	q.lastNow = now
+	switch q.state {
+	case verbs.StateRTS, verbs.StateSQD, verbs.StateError:
+	default:
+		return postErr("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.state)
+	}
+	if q.sq.len() >= q.sq.limit {
+		return postErr("post send", verbs.ErrNoSpace, "%d work requests are outstanding; poll the send CQ", q.sq.len())
+	}
+	length, err := q.checkSend(wr)
+	if err != nil {
+		return err
+	}
+	q.enqueue(wr, length)
+	if q.state == verbs.StateError {
+		q.completeSend(q.sq.at(q.sq.head), verbs.WRFlushErr, out)
+		return nil
+	}
+	q.pump(now, out)
+	return nil
+}
+
+// checkSend validates what does not depend on memory and returns the message length.
+func (q *QP) checkSend(wr *verbs.SendWR) (uint32, error) {
+	const op = "post send"
+	if int(wr.Op) >= len(sendOps) {
+		return 0, postErr(op, verbs.ErrInvalid, "unknown operation %v", wr.Op)
+	}
+	kind := &sendOps[wr.Op]
+	if wr.Flags&verbs.Inline != 0 {
+		switch {
+		case !kind.inline:
+			return 0, postErr(op, verbs.ErrInvalid, "%v cannot be inline", wr.Op)
+		case len(wr.SGL) > 0:
+			return 0, postErr(op, verbs.ErrInvalid, "inline takes Data, not SGL")
+		case len(wr.Data) > q.cfg.MaxInline:
+			return 0, postErr(op, verbs.ErrInvalid, "%d bytes inline; MaxInline is %d", len(wr.Data), q.cfg.MaxInline)
+		}
+		return uint32(len(wr.Data)), nil
+	}
+	length, err := sglLength(op, wr.SGL, q.cfg.MaxSGE)
+	switch {
+	case err != nil:
+		return 0, err
+	case kind.data:
+		return uint32(length), nil
+	case wr.Op == verbs.OpLocalInv && len(wr.SGL) > 0:
+		return 0, postErr(op, verbs.ErrInvalid, "LOCAL_INV takes no SGL")
+	case wr.Op != verbs.OpLocalInv && length != atomicSize:
+		return 0, postErr(op, verbs.ErrInvalid, "%v answers with 8 bytes; the SGL has %d", wr.Op, length)
+	case wr.Op != verbs.OpLocalInv && wr.RemoteAddr%atomicSize != 0:
+		return 0, postErr(op, verbs.ErrInvalid, "%v at %#x, which is not a multiple of 8", wr.Op, wr.RemoteAddr)
+	}
+	return uint32(length), nil
+}
+
+// sglLength adds up a list and checks its bounds.
+func sglLength(op string, sgl []verbs.SGE, maxSGE int) (uint64, error) {
+	if len(sgl) > maxSGE {
+		return 0, postErr(op, verbs.ErrInvalid, "%d SGEs; MaxSGE is %d", len(sgl), maxSGE)
+	}
+	var n uint64
+	for i := range sgl {
+		n += uint64(sgl[i].Length)
+	}
+	if n > MaxMsgSize {
+		return 0, postErr(op, verbs.ErrInvalid, "%d bytes; a message has at most %d", n, MaxMsgSize)
+	}
+	return n, nil
+}
+
+// enqueue puts a valid work request at the tail of the send queue.
+func (q *QP) enqueue(wr *verbs.SendWR, length uint32) {
+	pos := q.sq.tail
+	w := q.sq.at(pos)
+	*w = sendWQE{
+		id: wr.ID, op: wr.Op, flags: wr.Flags, length: length,
+		imm: wr.Imm, invRKey: wr.InvRKey, rkey: wr.RKey, remote: wr.RemoteAddr,
+		compareAdd: wr.CompareAdd, swap: wr.Swap,
+	}
+	if q.cfg.SignalAll {
+		w.flags |= verbs.Signalled
+	}
+	if wr.Flags&verbs.Inline != 0 {
+		copy(q.sq.data(pos), wr.Data)
+	} else {
+		w.nsge = len(wr.SGL)
+		copy(q.sq.sgl(pos), wr.SGL)
+	}
+	q.sq.tail++
+}
+
+// PostRecv queues a receive. It is refused with ErrState in RESET, ErrNoSpace when MaxRecvWR are queued, and
+// ErrInvalid when it is malformed. In the error state it is flushed by the next Tick, which is due at once.
+func (q *QP) PostRecv(wr *verbs.RecvWR) error {
+	const op = "post recv"
+	if q.state == verbs.StateReset {
+		return postErr(op, verbs.ErrState, "the state is %v; bring the queue pair to INIT first", q.state)
+	}
+	if q.rq.len() >= q.rq.limit {
+		return postErr(op, verbs.ErrNoSpace, "%d receives are queued", q.rq.len())
+	}
+	length, err := sglLength(op, wr.SGL, q.cfg.MaxSGE)
+	if err != nil {
+		return err
+	}
+	w := q.rq.at(q.rq.tail)
+	*w = recvWQE{id: wr.ID, nsge: len(wr.SGL), length: length}
+	copy(q.rq.sgl(q.rq.tail), wr.SGL)
+	q.rq.tail++
+	if q.state == verbs.StateError {
+		q.flushAt = q.lastNow
+	}
+	return nil
+}

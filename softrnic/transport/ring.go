@@ -1,0 +1,121 @@
+package transport
+
+import (
+	"math/bits"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// sendWQE is a work queue entry of the send queue.
+type sendWQE struct {
+	id     uint64
+	op     verbs.WROpcode
+	flags  verbs.SendFlags
+	status verbs.Status // other than Success: it cannot be executed, and fails once it is the oldest
+	// started says that it has PSNs: first up to first+packets. A READ has one for each response packet.
+	started bool
+	nsge    int
+	length  uint32 // bytes in all SGEs or inline
+	packets uint32
+	first   wire.PSN
+	// sent and acked count from first. Of a READ or atomic, sent is 0 or 1 request, and acked counts responses.
+	sent, acked uint32
+	// askedFrom is the acked of a READ when its request was last sent: where a response may start afresh.
+	askedFrom  uint32
+	imm        uint32
+	invRKey    uint32
+	rkey       uint32
+	remote     uint64
+	compareAdd uint64
+	swap       uint64
+}
+
+// answered reports a work request that is only completed by a response of its own, not by an ACK.
+func (w *sendWQE) answered() bool {
+	return w.op == verbs.OpRead || w.op == verbs.OpCmpSwap || w.op == verbs.OpFetchAdd
+}
+
+// requests is how many request packets w consists of.
+func (w *sendWQE) requests() uint32 {
+	if w.answered() {
+		return 1
+	}
+	return w.packets
+}
+
+// inFlight is how many request packets of w were sent in this round and not acknowledged.
+func (w *sendWQE) inFlight() int {
+	if w.answered() {
+		return int(w.sent)
+	}
+	return int(w.sent) - int(w.acked)
+}
+
+// sendQueue is a ring of sendWQEs. The positions only grow: entries [head, send) have been sent completely in this
+// round, send is the next to be worked on, and tail is where the next post goes.
+type sendQueue struct {
+	ring             []sendWQE
+	sges             []verbs.SGE // maxSGE for each place
+	inline           []byte      // maxInline for each place, made by the first inline post
+	maxSGE           int
+	maxInline        int
+	limit            int
+	head, send, tail uint32
+}
+
+func newSendQueue(limit, maxSGE, maxInline int) sendQueue {
+	n := 1 << bits.Len(uint(limit-1))
+	return sendQueue{ring: make([]sendWQE, n), sges: make([]verbs.SGE, n*maxSGE), maxSGE: maxSGE, maxInline: maxInline, limit: limit}
+}
+
+func (s *sendQueue) len() int { return int(s.tail - s.head) }
+
+func (s *sendQueue) at(pos uint32) *sendWQE { return &s.ring[pos&uint32(len(s.ring)-1)] }
+
+func (s *sendQueue) place(pos uint32) int { return int(pos & uint32(len(s.ring)-1)) }
+
+// sgl is the scatter/gather list of the entry at pos.
+func (s *sendQueue) sgl(pos uint32) []verbs.SGE {
+	i := s.place(pos) * s.maxSGE
+	return s.sges[i : i+s.ring[s.place(pos)].nsge]
+}
+
+// data is the inline room of the entry at pos.
+func (s *sendQueue) data(pos uint32) []byte {
+	if s.inline == nil {
+		s.inline = make([]byte, len(s.ring)*s.maxInline)
+	}
+	i := s.place(pos) * s.maxInline
+	return s.inline[i : i+s.maxInline]
+}
+
+// recvWQE is a work queue entry of the receive queue.
+type recvWQE struct {
+	id     uint64
+	nsge   int
+	length uint64 // bytes in all SGEs
+}
+
+// recvQueue is a ring of recvWQEs; the entry at head is the one in use.
+type recvQueue struct {
+	ring       []recvWQE
+	sges       []verbs.SGE
+	maxSGE     int
+	limit      int
+	head, tail uint32
+}
+
+func newRecvQueue(limit, maxSGE int) recvQueue {
+	n := 1 << bits.Len(uint(limit-1))
+	return recvQueue{ring: make([]recvWQE, n), sges: make([]verbs.SGE, n*maxSGE), maxSGE: maxSGE, limit: limit}
+}
+
+func (r *recvQueue) len() int { return int(r.tail - r.head) }
+
+func (r *recvQueue) at(pos uint32) *recvWQE { return &r.ring[pos&uint32(len(r.ring)-1)] }
+
+func (r *recvQueue) sgl(pos uint32) []verbs.SGE {
+	i := int(pos & uint32(len(r.ring)-1))
+	return r.sges[i*r.maxSGE : i*r.maxSGE+r.ring[i].nsge]
+}

@@ -1,0 +1,110 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// event is what makes a queue pair change its state.
+type event uint8
+
+const (
+	evToInit event = iota
+	evToRTR
+	evToRTS
+	evToSQD
+	evResumeRTS
+	evToError
+	evToReset
+	evFault // a work request or a request of the peer failed
+)
+
+var eventNames = [...]string{"ToInit", "ToRTR", "ToRTS", "ToSQD", "ResumeRTS", "ToError", "ToReset", "fault"}
+
+// String is the name of the method, or "fault".
+func (e event) String() string { return eventNames[e] }
+
+// transition is one edge of the state diagram.
+type transition struct {
+	from verbs.QPState
+	on   event
+	to   verbs.QPState
+}
+
+// transitions is the state diagram of a reliable connection's queue pair (IBTA vol. 1, 10.3.1, figure 123). SQE is
+// missing because a failed send of RC goes to the error state. ToError and ToReset are legal everywhere.
+var transitions = [...]transition{
+	{verbs.StateReset, evToInit, verbs.StateInit},
+	{verbs.StateInit, evToInit, verbs.StateInit},
+	{verbs.StateInit, evToRTR, verbs.StateRTR},
+	{verbs.StateRTR, evToRTS, verbs.StateRTS},
+	{verbs.StateRTS, evToSQD, verbs.StateSQD},
+	{verbs.StateSQD, evResumeRTS, verbs.StateRTS},
+
+	{verbs.StateRTR, evFault, verbs.StateError},
+	{verbs.StateRTS, evFault, verbs.StateError},
+	{verbs.StateSQD, evFault, verbs.StateError},
+
+	{verbs.StateReset, evToError, verbs.StateError},
+	{verbs.StateInit, evToError, verbs.StateError},
+	{verbs.StateRTR, evToError, verbs.StateError},
+	{verbs.StateRTS, evToError, verbs.StateError},
+	{verbs.StateSQD, evToError, verbs.StateError},
+	{verbs.StateError, evToError, verbs.StateError},
+
+	{verbs.StateReset, evToReset, verbs.StateReset},
+	{verbs.StateInit, evToReset, verbs.StateReset},
+	{verbs.StateRTR, evToReset, verbs.StateReset},
+	{verbs.StateRTS, evToReset, verbs.StateReset},
+	{verbs.StateSQD, evToReset, verbs.StateReset},
+	{verbs.StateError, evToReset, verbs.StateReset},
+}
+
+// next looks the edge up. It fails with a *TransitionError.
+func next(from verbs.QPState, on event) (verbs.QPState, error) {
+	for i := range transitions {
+		if t := &transitions[i]; t.from == from && t.on == on {
+			return t.to, nil
+		}
+	}
+	return from, &TransitionError{From: from, Event: on.String(), LegalIn: legalIn(on)}
+}
+
+// legalIn lists the states in which on is allowed.
+func legalIn(on event) []verbs.QPState {
+	var from []verbs.QPState
+	for _, t := range transitions {
+		if t.on == on {
+			from = append(from, t.from)
+		}
+	}
+	return from
+}
+
+// TransitionError is an illegal state change. It wraps verbs.ErrState.
+type TransitionError struct {
+	From    verbs.QPState
+	Event   string // the method that was called
+	LegalIn []verbs.QPState
+}
+
+// Error names state and event, and where the event would be legal.
+func (e *TransitionError) Error() string {
+	return fmt.Sprintf("modify qp: %s %v: the state is %v, legal in %v", e.Event, verbs.ErrState, e.From, e.LegalIn)
+}
+
+// Unwrap returns verbs.ErrState.
+func (e *TransitionError) Unwrap() error { return verbs.ErrState }
+
+// Graphviz prints the state diagram in the language of dot, one edge a line.
+func Graphviz() string {
+	var b strings.Builder
+	b.WriteString("digraph rc {\n")
+	for _, t := range transitions {
+		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", t.from, t.to, t.on)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}

@@ -1,0 +1,100 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// tornKind says which copy of the responder pauses.
+type tornKind uint8
+
+const (
+	notTorn tornKind = iota
+	tornWrite
+	tornRead
+)
+
+// torn is a memory copy that the fault plan paused at a line boundary. A queue pair has at most one:
+//
+//   - a WRITE packet: the rest is written before the next request of this queue pair is looked at and before the
+//     WRITE is acknowledged, so only others can see the mixture, as with a real NIC;
+//   - a READ response: its first part was fetched early, the rest is fetched when the pause ends, and the packet
+//     leaves then.
+type torn struct {
+	kind  tornKind
+	until clock.Time
+	plan  mem.Tear
+	// buf holds the payload: of a WRITE all of it, of a READ what was fetched already.
+	buf []byte
+	// va and rkey are where a WRITE goes; psn is the packet of a READ response.
+	va   uint64
+	rkey uint32
+	psn  wire.PSN
+}
+
+func (t *torn) active() bool { return t.kind != notTorn }
+
+// parts are the two halves of a copy in the order of the plan.
+func parts(tr mem.Tear, n int) (first, second [2]int) {
+	head, tail := [2]int{0, tr.Cut}, [2]int{tr.Cut, n}
+	if tr.TailFirst {
+		return tail, head
+	}
+	return head, tail
+}
+
+// copyWrite copies a WRITE payload to the region, or its first part if the plan tears it. A WRITE with immediate
+// data is whole: its completion tells the local application that the data is there.
+func (q *QP) copyWrite(dst, src []byte, info *wire.OpInfo) {
+	t := &q.rsp.torn
+	plan, tear := q.env.Mem.PlanTear(q.rsp.va, len(src))
+	if !tear || info.Flags&wire.OpImm != 0 || t.active() {
+		copy(dst, src)
+		return
+	}
+	q.env.Counters.TornCopies++
+	*t = torn{
+		kind: tornWrite, plan: plan, until: q.lastNow.Add(plan.Pause),
+		buf: append(t.buf[:0], src...), va: q.rsp.va, rkey: q.rsp.rkey,
+	}
+	part, _ := parts(plan, len(src))
+	copy(dst[part[0]:part[1]], src[part[0]:part[1]])
+	q.rsp.respondAt = t.until
+}
+
+// settleWrite writes the rest of a torn WRITE, if its region is still there.
+func (q *QP) settleWrite() {
+	t := &q.rsp.torn
+	if t.kind != tornWrite {
+		return
+	}
+	t.kind = notTorn
+	if dst, ok := q.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
+		_, part := parts(t.plan, len(t.buf))
+		copy(dst[part[0]:part[1]], t.buf[part[0]:part[1]])
+	}
+}
+
+// copyRead copies the payload of response packet psn out of the region. False says that the plan tears it: call
+// again when respond is due.
+func (q *QP) copyRead(now clock.Time, psn wire.PSN, dst, src []byte, va uint64) bool {
+	t := &q.rsp.torn
+	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(src) {
+		t.kind = notTorn
+		_, part := parts(t.plan, len(src))
+		copy(t.buf[part[0]:part[1]], src[part[0]:part[1]])
+		copy(dst, t.buf)
+		return true
+	}
+	plan, tear := q.env.Mem.PlanTear(va, len(src))
+	if !tear {
+		copy(dst, src)
+		return true
+	}
+	q.env.Counters.TornCopies++
+	*t = torn{kind: tornRead, plan: plan, until: now.Add(plan.Pause), buf: append(t.buf[:0], src...), psn: psn}
+	q.rsp.respondAt = t.until
+	return false
+}

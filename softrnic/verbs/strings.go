@@ -1,0 +1,39 @@
+package verbs
+
+import "fmt"
+
+var (
+	typeNames  = [...]string{"RC", "UC", "UD"}
+	stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+	wrNames    = [...]string{
+		"SEND", "SEND_IMM", "SEND_INV", "WRITE", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV",
+	}
+	wcNames    = [...]string{"SEND", "WRITE", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "RECV", "RECV_WRITE_IMM"}
+	asyncNames = [...]string{
+		"QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
+		"CQ error", "port active", "port error", "device fatal error",
+	}
+)
+
+// name looks i up in names; kind is for a value that is not there.
+func name(names []string, kind string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("%s(%d)", kind, i)
+}
+
+// String is RC, UC or UD.
+func (t QPType) String() string { return name(typeNames[:], "QPType", int(t)) }
+
+// String is the state's name in the specification, like "RTS".
+func (s QPState) String() string { return name(stateNames[:], "QPState", int(s)) }
+
+// String is the operation, like "WRITE_IMM".
+func (o WROpcode) String() string { return name(wrNames[:], "WROpcode", int(o)) }
+
+// String is what completed, like "RECV".
+func (o WCOpcode) String() string { return name(wcNames[:], "WCOpcode", int(o)) }
+
+// String is the event in words.
+func (k AsyncKind) String() string { return name(asyncNames[:], "AsyncKind", int(k)) }
