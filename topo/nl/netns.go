@@ -25,15 +25,27 @@ func Create(path string) error {
 	if err := f.Close(); err != nil {
 		return errors.Join(opError(err, "make network namespace %s", path), os.Remove(path))
 	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is in the new namespace and ends with this goroutine
-		done <- enterNew(path)
-	}()
-	if err := <-done; err != nil {
+	if err := OnOwnThread(func() error { return enterNew(path) }); err != nil {
 		return errors.Join(opError(err, "make network namespace %s", path), Remove(path))
 	}
 	return nil
+}
+
+// OnOwnThread runs f on a thread that ends with f, so that f may leave it in any namespace.
+func OnOwnThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread cannot end: Go would park it, and it would keep its namespaces for ever. While it is
+			// held here, f gets another one.
+			defer runtime.UnlockOSThread()
+			done <- OnOwnThread(f)
+			return
+		}
+		done <- f() // never unlocked: the thread ends with this goroutine
+	}()
+	return <-done
 }
 
 func enterNew(path string) error {

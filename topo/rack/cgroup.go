@@ -1,0 +1,202 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupParent is the cgroup that holds one cgroup a rack.
+const cgroupParent = "rdmalab"
+
+// maxMakeTries bounds how often a cgroup is made again when another rack's end removes the parent at that moment.
+const maxMakeTries = 8
+
+// cgroup2Root finds the unified hierarchy: at its own place, or beside the old ones. "" is none.
+func cgroup2Root() string {
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var st unix.Statfs_t
+		if err := unix.Statfs(root, &st); err == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
+			return root
+		}
+	}
+	return ""
+}
+
+// cgroupKeeper keeps each node's processes in a cgroup. No controller is needed.
+type cgroupKeeper struct{ root, dir string }
+
+var _ keeper = (*cgroupKeeper)(nil)
+
+func newCgroupKeeper(root, rack string) *cgroupKeeper {
+	return &cgroupKeeper{root: root, dir: filepath.Join(root, cgroupParent, rack)}
+}
+
+func (k *cgroupKeeper) of(node string) string { return filepath.Join(k.dir, node) }
+
+func (k *cgroupKeeper) prepare(node string) error {
+	var err error
+	for range maxMakeTries {
+		if err = os.MkdirAll(k.of(node), 0o755); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	return k.write(node, "cgroup.freeze", "0")
+}
+
+func (k *cgroupKeeper) write(node, file, value string) error {
+	return os.WriteFile(filepath.Join(k.of(node), file), []byte(value), 0o644)
+}
+
+func (k *cgroupKeeper) join(node string, attr *syscall.SysProcAttr) (func(int) error, error) {
+	d, err := os.Open(k.of(node))
+	if err != nil {
+		return nil, fmt.Errorf("cgroup of %s: %w", node, err)
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, int(d.Fd())
+	return func(int) error { return d.Close() }, nil
+}
+
+func (k *cgroupKeeper) pids(node string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(k.of(node), "cgroup.procs"))
+	if err != nil {
+		if gone(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("processes of %s: %w", node, err)
+	}
+	var pids []int
+	for line := range strings.Lines(string(b)) {
+		// 0 stands for a process outside of our pid namespace; it must never reach kill(2).
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 1 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// gone says that a cgroup was removed, before or while it was read.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
+
+func (k *cgroupKeeper) kill(node string) error {
+	err := k.write(node, "cgroup.kill", "1")
+	switch {
+	case gone(err):
+		if _, err := os.Stat(k.of(node)); err != nil {
+			return nil
+		}
+		if err := k.killEach(node); err != nil { // Linux before 5.14 has no cgroup.kill
+			return err
+		}
+	case err != nil:
+		return fmt.Errorf("kill %s: %w", node, err)
+	}
+	return waitFor(killWait, "end of the processes of "+node, func() (bool, error) {
+		populated, err := k.event(node, "populated")
+		return !populated, err
+	})
+}
+
+// killEach kills one by one, below node too, while everything is frozen, so that nothing escapes by forking.
+func (k *cgroupKeeper) killEach(node string) error {
+	err := k.write(node, "cgroup.freeze", "1")
+	for range maxKillRounds {
+		var pids []int
+		_ = filepath.WalkDir(k.of(node), func(path string, e fs.DirEntry, werr error) error {
+			if werr == nil && e.IsDir() {
+				if rel, err := filepath.Rel(k.dir, path); err == nil {
+					below, _ := k.pids(rel) // one that cannot be read is looked at again in the next round
+					pids = append(pids, below...)
+				}
+			}
+			return nil
+		})
+		if len(pids) == 0 {
+			break
+		}
+		for _, pid := range pids {
+			if kerr := unix.Kill(pid, unix.SIGKILL); kerr != nil && !errors.Is(kerr, unix.ESRCH) {
+				err = errors.Join(err, kerr)
+			}
+		}
+	}
+	return errors.Join(err, k.write(node, "cgroup.freeze", "0"))
+}
+
+// event reads a line of cgroup.events; a missing cgroup has none.
+func (k *cgroupKeeper) event(node, name string) (bool, error) {
+	b, err := os.ReadFile(filepath.Join(k.of(node), "cgroup.events"))
+	if gone(err) {
+		return false, nil
+	}
+	return strings.Contains(string(b), name+" 1"), err
+}
+
+func (k *cgroupKeeper) freeze(node string, on bool) error {
+	value := map[bool]string{true: "1", false: "0"}[on]
+	if err := k.write(node, "cgroup.freeze", value); err != nil {
+		return fmt.Errorf("freeze %s: %w", node, err)
+	}
+	return waitFor(killWait, "freezing of "+node, func() (bool, error) {
+		frozen, err := k.event(node, "frozen")
+		return frozen == on, err
+	})
+}
+
+func (k *cgroupKeeper) frozen(node string) (bool, error) { return k.event(node, "frozen") }
+
+func (k *cgroupKeeper) clear() error {
+	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	err := k.kill(".")
+	// A cgroup is removed when its last process was reaped by the kernel, which may be a moment after the kill.
+	return errors.Join(err, waitFor(killWait, "removal of cgroup "+k.dir, func() (bool, error) {
+		err := removeCgroups(k.dir)
+		if errors.Is(err, unix.EBUSY) {
+			return false, nil
+		}
+		return true, err
+	}), k.removeParent())
+}
+
+// removeCgroups removes a cgroup and those below it, deepest first.
+func removeCgroups(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		if gone(err) {
+			return nil
+		}
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeCgroups(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !gone(err) {
+		return fmt.Errorf("remove cgroup %s: %w", dir, err)
+	}
+	return nil
+}
+
+// removeParent removes the cgroup above the racks with the last of them.
+func (k *cgroupKeeper) removeParent() error {
+	err := unix.Rmdir(filepath.Dir(k.dir))
+	if err == nil || gone(err) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return fmt.Errorf("remove cgroup: %w", err)
+}

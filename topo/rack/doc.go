@@ -1,0 +1,46 @@
+// Package rack realises a spec.Rack on this machine: a namespace, a link and a process for every host, and one process
+// for the switch that owns the other end of every link.
+//
+// What belongs to a rack can be found without any memory of how it was made, so that Down works after a crash of
+// anything: a tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces, sockets, logs and the resolved
+// description, and a cgroup named rdmalab/<rack> holds every process. Nothing else is made, nothing else is touched.
+// On a machine without cgroup2 processes are found by their namespaces instead.
+//
+// Each node (a host or the switch) runs as
+//
+//	rdmalab node-init    process 1 of new pid, mount, uts and ipc namespaces; reaps, and ends with its daemon
+//	└─ rdmalab host      (or rdmalab switchd) the daemon, whose control socket is spec.Paths.Socket
+//
+// The daemons outlive the controller. The package starts and stops processes and links; it knows nothing of RDMA.
+//
+// Methods take the rack's lock, so that they may be called by several programs at once.
+package rack
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrNotUp says that there is no such rack.
+	ErrNotUp = errors.New("is not up: run `rdmalab up` first")
+	// ErrAlreadyUp is the outcome of Up when the same rack is up: nothing was changed.
+	ErrAlreadyUp = errors.New("is up already")
+	// ErrDifferent is the outcome of Up when another rack of that name is up.
+	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
+	// ErrBusy says that another program holds the rack's lock.
+	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")
+	// ErrState says that a node is in the wrong state for what was asked.
+	ErrState = errors.New("wrong state")
+	// ErrPrivilege says that the caller is not root.
+	ErrPrivilege = errors.New("needs root: run it with sudo")
+)
+
+// rackError names the rack in front of err.
+func rackError(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("rack %q: %w", name, err)
+}

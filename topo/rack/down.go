@@ -1,0 +1,115 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// maxMounts bounds how many mounts on top of each other are removed from one place.
+const maxMounts = 16
+
+// mountInfo lists the mounts of the calling process.
+const mountInfo = "/proc/self/mountinfo"
+
+// Down takes a rack away, whatever state it is in, and says whether anything was there. It needs no memory of the run.
+func Down(ctx context.Context, name string) (found bool, err error) {
+	if err := spec.CheckName(name); err != nil {
+		return false, err
+	}
+	return handle(name).down(ctx, name)
+}
+
+func (r *Rack) down(ctx context.Context, name string) (found bool, err error) {
+	if found, err = r.traces(); err != nil || !found {
+		return false, rackError(name, err)
+	}
+	if os.Geteuid() != 0 {
+		return true, rackError(name, ErrPrivilege)
+	}
+	l, err := acquire(ctx, r.Paths)
+	if err != nil {
+		return true, rackError(name, err)
+	}
+	err = r.clear()
+	return true, rackError(name, errors.Join(err, l.release(err == nil)))
+}
+
+// traces says whether anything of the rack exists.
+func (r *Rack) traces() (bool, error) {
+	places := []string{r.Paths.Dir, r.Paths.Lock()}
+	if k, ok := r.keep.(*cgroupKeeper); ok {
+		places = append(places, k.dir)
+	}
+	for _, place := range places {
+		if _, err := os.Lstat(place); err == nil {
+			return true, nil
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return false, privilege(err)
+		}
+	}
+	return false, nil
+}
+
+// clear ends the rack's processes and removes its cgroups, mounts and folder. The lock is held by the caller.
+// Namespaces and links go with their last process and pin.
+func (r *Rack) clear() error {
+	if err := r.keep.clear(); err != nil {
+		return err
+	}
+	r.reached("killed")
+	if err := r.unmount(); err != nil {
+		return err
+	}
+	r.reached("unmounted")
+	if err := unix.Rmdir(r.Paths.Dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, unix.ENOTEMPTY) {
+			return fmt.Errorf("%s holds files that are no rack's: move them away", r.Paths.Dir)
+		}
+		return fmt.Errorf("remove %s: %w", r.Paths.Dir, err)
+	}
+	return nil
+}
+
+// unmount detaches the rack's tmpfs with all pins below it.
+func (r *Rack) unmount() error {
+	for range maxMounts {
+		points, err := mountPoints()
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(points, r.Paths.Dir) {
+			return nil
+		}
+		if err := unix.Unmount(r.Paths.Dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmount %s: %w", r.Paths.Dir, err)
+		}
+	}
+	return fmt.Errorf("unmount %s: more than %d mounts on top of each other", r.Paths.Dir, maxMounts)
+}
+
+// mountPoints lists where something is mounted in this mount namespace.
+func mountPoints() ([]string, error) {
+	b, err := os.ReadFile(mountInfo)
+	if err != nil {
+		return nil, err
+	}
+	var points []string
+	for line := range strings.Lines(string(b)) {
+		const pointField = 4 // of proc(5)'s mountinfo
+		if f := strings.Fields(line); len(f) > pointField {
+			points = append(points, unescape.Replace(f[pointField]))
+		}
+	}
+	return points, nil
+}
+
+// unescape undoes what the kernel does to white space in mountinfo.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

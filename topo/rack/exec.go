@@ -1,0 +1,143 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+)
+
+// nodeNamespaces are those that a program joins with setns(2) to run on a node.
+const nodeNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
+
+// Exit statuses of a program that could not be started, as shells have them.
+const (
+	exitNotFound      = 127
+	exitNotExecutable = 126
+)
+
+// Exec runs a program on a node, in its namespaces and its cgroup, with the caller's terminal and files, and returns
+// its exit status; 128 + n if signal n ended it. Signals to the caller are passed on. The program dies with the node.
+func (r *Rack) Exec(node string, argv []string) (int, error) {
+	if err := r.checkNode(node); err != nil {
+		return 0, err
+	}
+	if os.Geteuid() != 0 {
+		return 0, rackError(r.Spec.Name, ErrPrivilege)
+	}
+	pidfd, err := r.initFD(node)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(pidfd) // a reference only
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	started, err := r.keep.join(node, cmd.SysProcAttr)
+	if err != nil {
+		return 0, err
+	}
+	// Signals are caught before the start, so that none is lost between.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
+	defer signal.Stop(signals)
+	if err := startInside(pidfd, cmd, argv[0]); err != nil {
+		return startStatus(node, argv[0], errors.Join(err, started(0)))
+	}
+	if err := started(cmd.Process.Pid); err != nil {
+		return 0, err
+	}
+	return wait(cmd, signals)
+}
+
+// initFD is a reference to a node's process 1, which must run.
+func (r *Rack) initFD(node string) (int, error) {
+	pids, err := r.keep.pids(node)
+	if err != nil {
+		return -1, err
+	}
+	first, _ := initAndDaemon(processes(pids))
+	if first == 0 {
+		return -1, stateError(false, "%s has crashed; `rdmalab restart %s` brings it back", node, node)
+	}
+	if frozen, err := r.keep.frozen(node); err != nil || frozen {
+		return -1, errors.Join(stateError(!frozen, "%s hangs; `rdmalab resume %s` ends it", node, node), err)
+	}
+	fd, err := unix.PidfdOpen(first, 0)
+	if err != nil {
+		return -1, fmt.Errorf("process 1 of %s: %w", node, err)
+	}
+	// The number may have been given to another process before we held the reference.
+	if now, err := r.keep.pids(node); err != nil || !slices.Contains(now, first) {
+		return -1, errors.Join(stateError(false, "%s has crashed just now", node), err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// startInside starts cmd from a thread that has entered the namespaces of the process behind pidfd.
+func startInside(pidfd int, cmd *exec.Cmd, program string) error {
+	return nl.OnOwnThread(func() error {
+		// A thread that shares its working directory with others may not change its mount namespace.
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return fmt.Errorf("enter: %w", err)
+		}
+		dir, dirErr := os.Getwd()
+		if err := unix.Setns(pidfd, nodeNamespaces); err != nil {
+			return fmt.Errorf("enter: %w", err)
+		}
+		// setns moved us to the root of the node; its files are the machine's, so the folder is there, too.
+		if dirErr == nil {
+			_ = unix.Chdir(dir) // else the program starts in the root
+		}
+		path, err := exec.LookPath(program)
+		if err != nil {
+			return err
+		}
+		cmd.Path, cmd.Err = path, nil
+		return cmd.Start()
+	})
+}
+
+// startStatus is the exit status of a program that did not start.
+func startStatus(node, program string, err error) (int, error) {
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return exitNotFound, fmt.Errorf("%s: program %q was not found", node, program)
+	case errors.Is(err, fs.ErrPermission):
+		return exitNotExecutable, fmt.Errorf("%s: program %q may not be executed (%w)", node, program, err)
+	}
+	return exitNotExecutable, fmt.Errorf("%s: %w", node, err)
+}
+
+// wait passes signals on until cmd ends. Those that a terminal sends reach the program without us, because it is in
+// our process group.
+func wait(cmd *exec.Cmd, signals <-chan os.Signal) (int, error) {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	_, noTTY := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
+	for {
+		select {
+		case s := <-signals:
+			if fromTTY := s == unix.SIGINT || s == unix.SIGQUIT || s == unix.SIGWINCH; !fromTTY || noTTY != nil {
+				_ = cmd.Process.Signal(s) // it may be gone already
+			}
+		case err := <-ended:
+			var exit *exec.ExitError
+			if err != nil && !errors.As(err, &exit) {
+				return 0, err
+			}
+			if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+				return exitSignalled + int(ws.Signal()), nil
+			}
+			return cmd.ProcessState.ExitCode(), nil
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Crash ends everything that runs on a host or is the switch, at once and without warning. A crashed host's link loses
+// its carrier; the switch's links keep theirs and swallow every frame.
+func (r *Rack) Crash(ctx context.Context, node string) error {
+	if err := r.checkNode(node); err != nil {
+		return err
+	}
+	return r.locked(ctx, func() error {
+		if ok, err := r.alive(node); err != nil || !ok {
+			return errors.Join(stateError(ok, "%s has crashed already; `rdmalab restart %s` brings it back", node, node), err)
+		}
+		return errors.Join(r.cancelTimer(node), r.crash(node))
+	})
+}
+
+func (r *Rack) crash(node string) error {
+	// The mark comes first: whoever sees the node dead must see that it was meant.
+	if err := os.WriteFile(r.Paths.Crashed(node), nil, 0o644); err != nil {
+		return fmt.Errorf("crash %s: %w", node, err)
+	}
+	if node != spec.SwitchName {
+		if err := nl.SetUp(r.Paths.Netns(node), spec.HostIfname, false); err != nil {
+			return fmt.Errorf("crash %s: %w", node, err)
+		}
+	}
+	return r.keep.kill(node)
+}
+
+// CrashApps ends the programs that run on a host and leaves its daemon, and with it the NIC and the registered memory.
+// It returns how many processes it ended. What runs inside the daemon must be ended by the daemon.
+func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
+	if err := r.CheckHost(host); err != nil {
+		return 0, err
+	}
+	n := 0
+	return n, r.locked(ctx, func() error {
+		for range maxKillRounds {
+			pids, err := r.keep.pids(host)
+			if err != nil {
+				return err
+			}
+			killed, err := killApps(processes(pids))
+			n += killed
+			if killed == 0 || err != nil {
+				return err
+			}
+			time.Sleep(pollStep) // they may have started others
+		}
+		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
+	})
+}
+
+// killApps kills all but process 1 and the daemon.
+func killApps(ps []procStat) (n int, err error) {
+	first, daemon := initAndDaemon(ps)
+	for _, p := range ps {
+		if p.pid == first || p.pid == daemon || first == 0 {
+			continue
+		}
+		if kerr := unix.Kill(p.pid, unix.SIGKILL); kerr == nil {
+			n++
+		} else if !errors.Is(kerr, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("end process %d: %w", p.pid, kerr))
+		}
+	}
+	return n, err
+}
+
+// Hang stops every process of a host or the switch: it is silent, and its link keeps its carrier. A host's kernel
+// still answers ARP and ping, as on a machine whose programs hang.
+func (r *Rack) Hang(ctx context.Context, node string) error {
+	return r.freeze(ctx, node, true)
+}
+
+// Resume continues what Hang stopped.
+func (r *Rack) Resume(ctx context.Context, node string) error {
+	return r.freeze(ctx, node, false)
+}
+
+func (r *Rack) freeze(ctx context.Context, node string, on bool) error {
+	if err := r.checkNode(node); err != nil {
+		return err
+	}
+	return r.locked(ctx, func() error {
+		if ok, err := r.alive(node); err != nil || !ok {
+			return errors.Join(stateError(ok, "%s has crashed; `rdmalab restart %s` brings it back", node, node), err)
+		}
+		is, err := r.keep.frozen(node)
+		if err != nil {
+			return err
+		}
+		if is == on {
+			return stateError(false, "%s %s", node, map[bool]string{true: "hangs already; `rdmalab resume " + node + "` ends it", false: "does not hang"}[on])
+		}
+		return errors.Join(r.cancelTimer(node), r.keep.freeze(node, on))
+	})
+}
+
+// stateError is an ErrState unless ok.
+func stateError(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrState, fmt.Sprintf(format, args...))
+}
+
+// Restart brings a host or the switch back with the same names and addresses, from whatever state; what runs there is
+// ended first. It returns when the daemon answers.
+func (r *Rack) Restart(ctx context.Context, node string) error {
+	if err := r.checkNode(node); err != nil {
+		return err
+	}
+	return r.locked(ctx, func() error {
+		if err := errors.Join(r.cancelTimer(node), r.crash(node)); err != nil {
+			return err
+		}
+		if h, _, ok := r.Spec.Host(node); ok {
+			if err := nl.Configure(r.hostEnd(h)); err != nil {
+				return fmt.Errorf("restart %s: %w", node, err)
+			}
+		}
+		if err := r.start(node); err != nil {
+			return err
+		}
+		if err := r.waitReady(ctx, node); err != nil {
+			return errors.Join(err, r.crash(node))
+		}
+		return os.Remove(r.Paths.Crashed(node))
+	})
+}
+
+// Link cuts or mends a host's link at the switch: both ends see their carrier go or come.
+func (r *Rack) Link(ctx context.Context, host string, up bool) error {
+	if err := r.CheckHost(host); err != nil {
+		return err
+	}
+	return r.locked(ctx, func() error {
+		h, _, _ := r.Spec.Host(host)
+		return errors.Join(r.cancelTimer(linkTimer(host)), nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up))
+	})
+}
+
+// linkTimer names the timer of a host's link, which is another one than the host's.
+func linkTimer(host string) string { return host + ".link" }

@@ -1,0 +1,116 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// exitSignalled is added to a signal's number in the exit status of what it killed, as shells do.
+const exitSignalled = 128
+
+// NodeInit is process 1 of a node: it makes the mounts that a host of its own would have, starts the node's daemon,
+// reaps whatever is orphaned in the node, and ends with the daemon. dir is the rack's state folder. The system's root
+// file system stays visible, so that the node can use its programs. It returns the exit status.
+func NodeInit(dir, node string) int {
+	note := func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
+	}
+	if os.Getpid() != 1 {
+		note("is started by `rdmalab up` only, as process 1 of a pid namespace")
+		return 1
+	}
+	if err := makeMounts(spec.Paths{Dir: dir}, note); err != nil {
+		note("%v", err)
+		return 1
+	}
+	if err := unix.Sethostname([]byte(node)); err != nil {
+		note("set host name: %v", err)
+		return 1
+	}
+	pid, err := startDaemon(dir, node)
+	if err != nil {
+		note("start daemon: %v", err)
+		return 1
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	go func() {
+		for s := range signals { // ends with the process
+			_ = unix.Kill(pid, s.(syscall.Signal)) // it may be gone already
+		}
+	}()
+	return reap(pid, note)
+}
+
+// startDaemon starts what the node is for.
+func startDaemon(dir, node string) (int, error) {
+	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
+	if node == spec.SwitchName {
+		args = []string{programName, "switchd", "--rack-dir", dir}
+	}
+	return syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+}
+
+// reap waits for children until the daemon is among them.
+func reap(daemon int, note func(string, ...any)) int {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			note("wait: %v", err)
+			return 1
+		case pid == daemon && ws.Signaled():
+			note("the daemon was killed by %v", ws.Signal())
+			return exitSignalled + int(ws.Signal())
+		case pid == daemon:
+			note("the daemon ended with status %d", ws.ExitStatus())
+			return ws.ExitStatus()
+		}
+	}
+}
+
+// makeMounts gives the calling process, which has a mount namespace of its own, the view of a node.
+func makeMounts(p spec.Paths, note func(string, ...any)) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	// Copies of other mounts would keep the namespaces of other racks and nodes alive after their end.
+	points, err := mountPoints()
+	if err != nil {
+		return err
+	}
+	slices.Reverse(points)
+	for _, point := range points {
+		if strings.HasPrefix(point, spec.StateRoot+"/") && point != p.Dir {
+			if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+				note("unmount %s: %v", point, err)
+			}
+		}
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	// A fresh one shows the interfaces of the node instead of the machine's.
+	if err := unix.Mount("sysfs", "/sys", "sysfs", flags, ""); err != nil {
+		note("mount /sys: %v", err)
+	}
+	if err := unix.Mount(p.Hosts(), "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
+		note("names of the rack are not in /etc/hosts: %v", err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package rack
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Bounds of waiting for the kernel.
+const (
+	// killWait bounds how long killed processes may take to be gone.
+	killWait = 5 * time.Second
+	// pollStep is the pause between two looks at a state that the kernel changes.
+	pollStep = time.Millisecond
+	// maxKillRounds bounds how often processes that others keep starting are killed again.
+	maxKillRounds = 16
+)
+
+// keeper finds and stops the processes of a rack's nodes. A node is a host, the switch or a timer.
+type keeper interface {
+	// prepare makes what start needs for a node.
+	prepare(node string) error
+	// join makes a process that is about to start a part of the node. The function returned is called after the start.
+	join(node string, attr *syscall.SysProcAttr) (started func(pid int) error, err error)
+	// pids lists the live processes of a node.
+	pids(node string) ([]int, error)
+	// kill ends every process of a node, frozen ones too, and waits until they are gone.
+	kill(node string) error
+	// freeze stops or continues every process of a node, and waits until it is done.
+	freeze(node string, on bool) error
+	// frozen says whether a node is stopped.
+	frozen(node string) (bool, error)
+	// clear ends everything of the rack and leaves no trace. It does not mind when nothing is there.
+	clear() error
+}
+
+// timerNode is the node that a timer's process belongs to.
+func timerNode(name string) string { return "timers/" + name }
+
+// procStat is what /proc/PID says about a process.
+type procStat struct {
+	pid, ppid int
+	state     byte
+	start     uint64 // clock ticks since boot
+	nspid     int    // its number in its innermost pid namespace
+}
+
+// readProc reads a process. ok is false when it is gone.
+func readProc(pid int) (p procStat, ok bool) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return p, false
+	}
+	// The command's name is in parentheses and may contain anything.
+	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	const startField = 19 // of proc(5)'s starttime, counted behind the name
+	if len(f) <= startField {
+		return p, false
+	}
+	p.pid, p.state = pid, f[0][0]
+	p.ppid, _ = strconv.Atoi(f[1])
+	p.start, _ = strconv.ParseUint(f[startField], 10, 64)
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return p, false
+	}
+	for line := range strings.Lines(string(status)) {
+		if list, found := strings.CutPrefix(line, "NSpid:"); found {
+			if ids := strings.Fields(list); len(ids) > 0 {
+				p.nspid, _ = strconv.Atoi(ids[len(ids)-1])
+			}
+		}
+	}
+	return p, true
+}
+
+// processes reads the live processes among pids, oldest first.
+func processes(pids []int) []procStat {
+	var out []procStat
+	for _, pid := range pids {
+		if p, ok := readProc(pid); ok && p.state != 'Z' && p.state != 'X' {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b procStat) int {
+		if a.start != b.start {
+			return int(int64(a.start) - int64(b.start))
+		}
+		return a.pid - b.pid
+	})
+	return out
+}
+
+// initAndDaemon picks a node's process 1 and its first child; 0 stands for none.
+func initAndDaemon(ps []procStat) (first, daemon int) {
+	for _, p := range ps {
+		if p.nspid == 1 {
+			first = p.pid
+		}
+	}
+	for _, p := range ps {
+		if first != 0 && p.ppid == first && daemon == 0 {
+			daemon = p.pid
+		}
+	}
+	return first, daemon
+}
+
+// waitFor polls until done says so, and complains about what after the bound.
+func waitFor(bound time.Duration, what string, done func() (bool, error)) error {
+	deadline := time.Now().Add(bound)
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: not after %v", what, bound)
+		}
+		time.Sleep(pollStep)
+	}
+}

@@ -1,0 +1,94 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// lockWait bounds how long a program waits for another one that changes the rack.
+const lockWait = 15 * time.Second
+
+// lockPoll is the pause between two tries.
+const lockPoll = 5 * time.Millisecond
+
+// lock is the rack's flock. Its file lies beside the rack's tmpfs and is removed by whoever takes the rack down.
+type lock struct {
+	paths spec.Paths
+	f     *os.File
+}
+
+// acquire takes the rack's lock and makes the folder that it lies in.
+func acquire(ctx context.Context, paths spec.Paths) (*lock, error) {
+	deadline := time.Now().Add(lockWait)
+	for {
+		l, err := tryLock(paths)
+		if l != nil || err != nil {
+			return l, err
+		}
+		if time.Now().After(deadline) {
+			return nil, ErrBusy
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// tryLock returns nil, nil when another program holds the lock or has just removed its file.
+func tryLock(paths spec.Paths) (*lock, error) {
+	if err := os.MkdirAll(filepath.Dir(paths.Lock()), 0o755); err != nil {
+		return nil, privilege(err)
+	}
+	f, err := os.OpenFile(paths.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // the folder went away with the last rack
+	}
+	if err != nil {
+		return nil, privilege(err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, f.Close()
+		}
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", paths.Lock(), err), f.Close())
+	}
+	// Whoever took the rack down before us has removed the file that we opened.
+	var held, there unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &held); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := unix.Stat(paths.Lock(), &there); err != nil || there.Ino != held.Ino || there.Dev != held.Dev {
+		return nil, f.Close()
+	}
+	return &lock{paths: paths, f: f}, nil
+}
+
+// release lets others in. remove also takes the file away, and the folder with the last rack.
+func (l *lock) release(remove bool) error {
+	var err error
+	if remove {
+		if err = os.Remove(l.paths.Lock()); errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+		_ = unix.Rmdir(filepath.Dir(l.paths.Lock())) // it stays while there are other racks
+	}
+	return errors.Join(err, l.f.Close())
+}
+
+// privilege turns a refusal into the hint to use sudo.
+func privilege(err error) error {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) && os.Geteuid() != 0 {
+		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// The test program is also the program of the nodes: with one of these as first argument it is a node's process 1, a
+// daemon without any network, a timer, or a controller that dies half-way.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		f := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
+		dir, name := f.String("rack-dir", "", ""), f.String("name", spec.SwitchName, "")
+		rack, node, action := f.String("rack", "", ""), f.String("node", "", ""), f.String("action", "", "")
+		after, die := f.Duration("after", 0, ""), f.String("die-after", "", "")
+		switch os.Args[1] {
+		case "node-init":
+			parse(f)
+			os.Exit(NodeInit(*dir, *name))
+		case "host", "switchd":
+			parse(f)
+			os.Exit(stubDaemon(spec.Paths{Dir: *dir}, *name))
+		case "timer":
+			parse(f)
+			os.Exit(report(RunTimer(context.Background(), *rack, *after, Action(*action), *node)))
+		case "up-and-die", "down-and-die":
+			parse(f)
+			os.Exit(report(dieHalfWay(os.Args[1], *rack, *die)))
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func parse(f *flag.FlagSet) { _ = f.Parse(os.Args[2:]) } // ExitOnError
+
+func report(err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// stubDaemon answers GET /status as the real daemons do, and nothing else.
+func stubDaemon(p spec.Paths, name string) int {
+	if exists(p.Dir + "/fail-" + name) {
+		fmt.Println("this daemon was told to fail")
+		return 3
+	}
+	var m control.Mux
+	control.Handle(&m, "GET /status", func(*http.Request, struct{}) (map[string]string, error) {
+		return map[string]string{"name": name, "nic": "up"}, nil
+	})
+	s, err := control.Serve(p.Socket(name), &m)
+	if err != nil {
+		return report(err)
+	}
+	defer s.Close()
+	time.Sleep(10 * time.Minute) // longer than any test; a forgotten one ends by itself
+	return 0
+}
+
+// dieHalfWay is a controller that is killed when it has done a step.
+func dieHalfWay(what, rack, step string) error {
+	r := handle(rack)
+	r.Spec = testSpec(rack)
+	r.reached = func(s string) {
+		if s == step {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
+		}
+	}
+	if what == "up-and-die" {
+		return r.up(context.Background())
+	}
+	_, err := r.down(context.Background(), rack)
+	return err
+}
+
+// testSpec is a small rack.
+func testSpec(name string) *spec.Rack {
+	r, err := spec.Parse([]byte("name: " + name + `
+hosts:
+  - name: ms0
+    role: memory
+  - name: cn[0-1]
+    role: compute
+`))
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// needRoot skips a test that this machine cannot run.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("racks need root; run the test with sudo")
+	}
+	if err := unix.Access(filepath.Dir(spec.StateRoot), unix.W_OK); err != nil {
+		t.Skipf("racks need a writable /run: %v", err)
+	}
+}
+
+// rackName is a name of this test run's own; the rack is gone after the test.
+func rackName(t *testing.T, suffix string) string {
+	t.Helper()
+	needRoot(t)
+	name := fmt.Sprintf("racktest-%d-%s", os.Getpid(), suffix)
+	clean := func() {
+		if _, err := Down(context.Background(), name); err != nil {
+			t.Errorf("down: %v", err)
+		}
+	}
+	clean()
+	t.Cleanup(clean)
+	return name
+}
+
+// mustUp brings a test rack up.
+func mustUp(t *testing.T, name string) *Rack {
+	t.Helper()
+	r, err := Up(t.Context(), testSpec(name))
+	if err != nil {
+		if errors.Is(err, ErrPrivilege) {
+			t.Skipf("racks cannot be made here: %v", err)
+		}
+		t.Fatal(err)
+	}
+	return r
+}

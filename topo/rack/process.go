@@ -1,0 +1,133 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Bounds of starting a node.
+const (
+	// readyWait bounds how long a daemon may take until it answers.
+	readyWait = 10 * time.Second
+	// readyPoll is the pause between two questions.
+	readyPoll = 3 * time.Millisecond
+	// answerWait bounds one answer of a daemon.
+	answerWait = time.Second
+	// logTail is how many lines of a dead node's log an error shows.
+	logTail = 5
+)
+
+// programName is what ps shows.
+const programName = "rdmalab"
+
+// start starts a node's process 1 in the node's namespaces and its cgroup. It outlives the caller.
+func (r *Rack) start(node string) error {
+	if err := r.keep.prepare(node); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(r.Paths.Log(node), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", node, err)
+	}
+	defer log.Close() // the process has its own
+	cmd := exec.Command(r.exe, "node-init", "--rack-dir", r.Paths.Dir, "--name", node)
+	cmd.Args[0] = programName
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Setsid:     true,
+	}
+	started, err := r.keep.join(node, cmd.SysProcAttr)
+	if err != nil {
+		return err
+	}
+	err = nl.Do(r.Paths.Netns(node), func() error { return onCPU(r.cpu(node), cmd.Start) })
+	if err != nil {
+		return errors.Join(fmt.Errorf("start %s: %w", node, err), started(0))
+	}
+	pid := cmd.Process.Pid
+	go func() { _ = cmd.Wait() }() // only so that it is no zombie while this program lives
+	return started(pid)
+}
+
+// cpu is the processor that a node is bound to.
+func (r *Rack) cpu(node string) int {
+	if h, _, ok := r.Spec.Host(node); ok {
+		return h.CPU
+	}
+	return r.Spec.Switch.CPU
+}
+
+// onCPU runs f, whose children inherit it, bound to a processor. The calling goroutine is locked to its thread.
+func onCPU(cpu int, f func() error) error {
+	if cpu == spec.NoCPU {
+		return f()
+	}
+	var before, only unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return err
+	}
+	only.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return fmt.Errorf("bind to processor %d (this machine may have fewer): %w", cpu, err)
+	}
+	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
+}
+
+// waitReady waits until a node's daemon answers, and says why it died if it does.
+func (r *Rack) waitReady(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	client := r.Control(node)
+	for {
+		err := answer(ctx, client, nil)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, control.ErrNotRunning) {
+			if ok, aerr := r.alive(node); aerr != nil || !ok {
+				return errors.Join(fmt.Errorf("%s died while it started; the end of %s:\n%s", node, r.Paths.Log(node), r.tail(node)), aerr)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer (%w): %w; the end of %s:\n%s", node, ctx.Err(), err, r.Paths.Log(node), r.tail(node))
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// answer asks a daemon for its status.
+func answer(ctx context.Context, client *control.Client, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	return client.Call(ctx, "GET", "/status", nil, out)
+}
+
+// tail is the end of a node's log.
+func (r *Rack) tail(node string) string {
+	b, err := os.ReadFile(r.Paths.Log(node))
+	if err != nil {
+		return "  (" + err.Error() + ")"
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	lines = lines[max(0, len(lines)-logTail):]
+	var out strings.Builder
+	for _, l := range lines {
+		fmt.Fprintf(&out, "  %s\n", l)
+	}
+	return strings.TrimRight(out.String(), "\n")
+}

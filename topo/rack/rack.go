@@ -1,0 +1,109 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// aliasPrefix begins the alias of every interface that is a rack's.
+const aliasPrefix = "rdmalab"
+
+// Rack is a handle on a rack that is up, or is coming up. It holds nothing open.
+type Rack struct {
+	Spec  *spec.Rack
+	Paths spec.Paths
+	keep  keeper
+	// exe is the program that nodes run.
+	exe string
+	// reached is told each step of Up and Down when it is done; tests die there.
+	reached func(step string)
+}
+
+// Open returns the rack called name. It fails with ErrNotUp if there is none.
+func Open(name string) (*Rack, error) {
+	if err := spec.CheckName(name); err != nil {
+		return nil, err
+	}
+	r := handle(name)
+	data, err := os.ReadFile(r.Paths.Spec())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, rackError(name, ErrNotUp)
+	}
+	if err != nil {
+		return nil, rackError(name, privilege(err))
+	}
+	r.Spec, err = spec.Decode(data)
+	if err != nil {
+		return nil, rackError(name, fmt.Errorf("%w; run `rdmalab down --rack %s`", err, name))
+	}
+	return r, nil
+}
+
+// handle is a Rack without a description.
+func handle(name string) *Rack {
+	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
+	r.useCgroup(cgroup2Root(), name)
+	return r
+}
+
+// useCgroup chooses the keeper: below root, or by signals if root is "".
+func (r *Rack) useCgroup(root, name string) {
+	if root == "" {
+		r.keep = &signalKeeper{paths: r.Paths}
+		return
+	}
+	r.keep = newCgroupKeeper(root, name)
+}
+
+// Nodes lists the switch and the hosts.
+func (r *Rack) Nodes() []string { return append([]string{spec.SwitchName}, r.Spec.HostNames()...) }
+
+// Control returns a client for a node's daemon.
+func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
+
+// checkNode says whether the rack has a node.
+func (r *Rack) checkNode(node string) error {
+	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
+		return fmt.Errorf("rack %q has no host %q; it has: %s", r.Spec.Name, node, strings.Join(nodes, " "))
+	}
+	return nil
+}
+
+// CheckHost says whether the rack has a host.
+func (r *Rack) CheckHost(host string) error {
+	if _, _, ok := r.Spec.Host(host); !ok {
+		return fmt.Errorf("rack %q has no host %q; its hosts: %s", r.Spec.Name, host, strings.Join(r.Spec.HostNames(), " "))
+	}
+	return nil
+}
+
+// locked runs f while no other program changes the rack, which must still be up.
+func (r *Rack) locked(ctx context.Context, f func() error) error {
+	l, err := acquire(ctx, r.Paths)
+	if err != nil {
+		return rackError(r.Spec.Name, err)
+	}
+	if _, err := os.Stat(r.Paths.Ready()); err != nil {
+		return errors.Join(rackError(r.Spec.Name, ErrNotUp), l.release(true))
+	}
+	return errors.Join(f(), l.release(false))
+}
+
+// alive says whether a node has any process.
+func (r *Rack) alive(node string) (bool, error) {
+	pids, err := r.keep.pids(node)
+	return len(processes(pids)) > 0, err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

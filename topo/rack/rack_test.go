@@ -1,0 +1,303 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// traces lists what there is of a rack: mounts, cgroups, folders, processes.
+func tracesOf(t *testing.T, name string) []string {
+	t.Helper()
+	var found []string
+	points, err := mountPoints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := spec.PathsOf(name).Dir
+	for _, p := range points {
+		if p == dir || strings.HasPrefix(p, dir+"/") {
+			found = append(found, "mount "+p)
+		}
+	}
+	for _, p := range []string{dir, spec.PathsOf(name).Lock(), filepath.Join(cgroup2Root(), cgroupParent, name)} {
+		if exists(p) {
+			found = append(found, p)
+		}
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err == nil && e.Name() != fmt.Sprint(os.Getpid()) && bytes.Contains(line, []byte(name)) {
+			found = append(found, "process "+e.Name()+" "+strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// probe puts a link from a namespace of the test into a node's: the test's end goes when the node's namespace does.
+func probe(t *testing.T, r *Rack) (gone func()) {
+	t.Helper()
+	pin := filepath.Join(t.TempDir(), "probe")
+	if err := nl.Create(pin); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nl.Remove(pin); err != nil {
+			t.Error(err)
+		}
+	})
+	for i, node := range r.Nodes() {
+		err := nl.Connect(nl.End{Netns: pin, Name: fmt.Sprintf("probe%d", i)}, nl.End{Netns: r.Paths.Netns(node), Name: "probe"}, 1500)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		t.Helper()
+		err := waitFor(5*time.Second, "end of all namespaces", func() (bool, error) {
+			links, err := nl.Links(pin)
+			return len(links) == 1, err // the loopback interface remains
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUpDown(t *testing.T) {
+	name := rackName(t, "a")
+	own, err := nl.Links("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	r := mustUp(t, name)
+	t.Logf("up in %v", time.Since(begin))
+	gone := probe(t, r)
+	s, err := r.Status(t.Context())
+	if err != nil || s.State != StateUp || len(s.Hosts) != 3 {
+		t.Fatalf("status %+v, %v", s, err)
+	}
+	for _, h := range s.Hosts {
+		if h.State != StateUp || h.PID == 0 || h.InitPID == 0 || h.Link != LinkUp {
+			t.Errorf("host %+v is not up", h)
+		}
+		l, err := nl.LinkByName(r.Paths.Netns(h.Name), spec.HostIfname)
+		if err != nil || l.MAC != h.MAC || l.MTU != r.Spec.LinkMTU || !l.Carrier || l.Alias != "rdmalab/"+name+"/"+h.Name {
+			t.Errorf("link of %s: %+v, %v", h.Name, l, err)
+		}
+	}
+	if again, err := Up(t.Context(), testSpec(name)); !errors.Is(err, ErrAlreadyUp) || again == nil {
+		t.Errorf("second up: %v, want ErrAlreadyUp", err)
+	}
+	other := testSpec(name)
+	other.Seed++
+	if _, err := Up(t.Context(), other); !errors.Is(err, ErrDifferent) {
+		t.Errorf("up of another rack of that name: %v, want ErrDifferent", err)
+	}
+	for i, want := range []bool{true, false} {
+		if found, err := Down(t.Context(), name); found != want || err != nil {
+			t.Errorf("down number %d: %v, %v", i+1, found, err)
+		}
+	}
+	gone()
+	if left := tracesOf(t, name); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if now, err := nl.Links(""); err != nil || len(now) != len(own) {
+		t.Errorf("interfaces of the machine: %v, %v; before %v", now, err, own)
+	}
+	if _, err := Open(name); !errors.Is(err, ErrNotUp) {
+		t.Errorf("open after down: %v, want ErrNotUp", err)
+	}
+}
+
+func TestTwoRacks(t *testing.T) {
+	a, b := rackName(t, "a"), rackName(t, "b")
+	ra := mustUp(t, a)
+	rb := mustUp(t, b)
+	gone := probe(t, ra)
+	if _, err := Down(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	gone() // although the nodes of b were started while a was up
+	s, err := rb.Status(t.Context())
+	if err != nil || s.State != StateUp {
+		t.Errorf("the other rack: %+v, %v", s, err)
+	}
+}
+
+func TestControllerDiesDuringUp(t *testing.T) {
+	for _, step := range []string{"lock", "killed", "unmounted", "clear", "state", "namespaces", "links", "processes", "answers", "ready"} {
+		t.Run(step, func(t *testing.T) {
+			name := rackName(t, "d")
+			die(t, "up-and-die", name, step)
+			if _, err := Down(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			if left := tracesOf(t, name); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+			die(t, "up-and-die", name, step)
+			if _, err := Up(t.Context(), testSpec(name)); err != nil && (step != "ready" || !errors.Is(err, ErrAlreadyUp)) {
+				t.Errorf("up after a dead controller: %v", err)
+			}
+		})
+	}
+}
+
+func TestControllerDiesDuringDown(t *testing.T) {
+	for _, step := range []string{"killed", "unmounted"} {
+		t.Run(step, func(t *testing.T) {
+			name := rackName(t, "e")
+			mustUp(t, name)
+			die(t, "down-and-die", name, step)
+			if found, err := Down(t.Context(), name); err != nil || !found {
+				t.Fatalf("down: %v, %v", found, err)
+			}
+			if left := tracesOf(t, name); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+func TestControllerDiesAtAnyTime(t *testing.T) {
+	name := rackName(t, "r")
+	for ms := 0; ms < 200; ms += 20 {
+		cmd := exec.Command(os.Args[0], "up-and-die", "--rack", name, "--die-after", "never")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(ms) * time.Millisecond) // the moment of death is what varies
+		_ = cmd.Process.Kill()                           // it may have ended
+		_ = cmd.Wait()                                   // it was killed
+		if _, err := Down(t.Context(), name); err != nil {
+			t.Fatalf("after %d ms: %v", ms, err)
+		}
+		if left := tracesOf(t, name); len(left) > 0 {
+			t.Fatalf("after %d ms left behind: %q", ms, left)
+		}
+	}
+}
+
+// die runs a controller that kills itself after a step.
+func die(t *testing.T, what, name, step string) {
+	t.Helper()
+	out, err := exec.Command(os.Args[0], what, "--rack", name, "--die-after", step).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != -1 {
+		t.Fatalf("the controller did not die after %s: %v\n%s", step, err, out)
+	}
+}
+
+func TestUpRollsBack(t *testing.T) {
+	name := rackName(t, "f")
+	r := handle(name)
+	r.Spec = testSpec(name)
+	r.reached = func(step string) {
+		if step == "links" {
+			if err := os.WriteFile(r.Paths.Dir+"/fail-cn1", nil, 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err := r.up(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "cn1 died") || !strings.Contains(err.Error(), "told to fail") {
+		t.Errorf("up with a dying daemon: %v; want the node and its log", err)
+	}
+	if left := tracesOf(t, name); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r.reached = func(step string) {
+		if step == "namespaces" {
+			cancel()
+		}
+	}
+	if err := r.up(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted up: %v", err)
+	}
+	if left := tracesOf(t, name); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestForeignThingsStay(t *testing.T) {
+	name := rackName(t, "g")
+	dir := spec.PathsOf(name).Dir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "precious")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Down(t.Context(), name); err == nil || !strings.Contains(err.Error(), "no rack's") {
+		t.Errorf("down over a foreign file: %v", err)
+	}
+	if _, err := Up(t.Context(), testSpec(name)); err == nil {
+		t.Error("up over a foreign file went well")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatalf("the foreign file is gone: %v", err)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	name := rackName(t, "h")
+	l, err := acquire(t.Context(), spec.PathsOf(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := Up(ctx, testSpec(name)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("up while another program holds the lock: %v", err)
+	}
+	if err := l.release(true); err != nil {
+		t.Fatal(err)
+	}
+	mustUp(t, name)
+}
+
+func TestUpAfterProcessesWereKilled(t *testing.T) {
+	name := rackName(t, "i")
+	r := mustUp(t, name)
+	s, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{s.Switch.PID, s.Hosts[0].InitPID} {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = waitFor(5*time.Second, "deaths", func() (bool, error) {
+		s, err := r.Status(t.Context())
+		return s.Switch.State == StateCrashed && s.Hosts[0].State == StateCrashed && s.Hosts[1].State == StateUp, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = mustUp(t, name)
+	if s, err := r.Status(t.Context()); err != nil || s.State != StateUp {
+		t.Errorf("after another up: %+v, %v", s, err)
+	}
+}

@@ -1,0 +1,160 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// signalKeeper is the keeper of a machine without cgroup2. A node's processes are those inside its network namespace
+// and outside of our pid namespace: whoever merely looks into the network namespace from our side is not the rack's.
+// A timer is found by a file with its process id and start time.
+type signalKeeper struct{ paths spec.Paths }
+
+var _ keeper = (*signalKeeper)(nil)
+
+func (k *signalKeeper) prepare(string) error { return nil }
+
+// timerFile is where a timer's process is noted, or "" if node is no timer.
+func (k *signalKeeper) timerFile(node string) string {
+	if name, ok := strings.CutPrefix(node, timerNode("")); ok {
+		return k.paths.Timer(name)
+	}
+	return ""
+}
+
+func (k *signalKeeper) join(node string, _ *syscall.SysProcAttr) (func(int) error, error) {
+	file := k.timerFile(node)
+	return func(pid int) error {
+		p, ok := readProc(pid)
+		if file == "" || !ok {
+			return nil
+		}
+		return os.WriteFile(file, fmt.Appendf(nil, "%d %d", pid, p.start), 0o644)
+	}, nil
+}
+
+func (k *signalKeeper) pids(node string) ([]int, error) {
+	if file := k.timerFile(node); file != "" {
+		return timerPids(file), nil
+	}
+	dev, inode, err := nl.ID(k.paths.Netns(node))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, own, err := nl.ID("/proc/self/ns/pid")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid <= 1 {
+			continue
+		}
+		ns := filepath.Join("/proc", e.Name(), "ns")
+		if d, i, err := nl.ID(filepath.Join(ns, "net")); err != nil || d != dev || i != inode {
+			continue
+		}
+		if _, i, err := nl.ID(filepath.Join(ns, "pid")); err == nil && i != own {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// timerPids is the process noted in a file, if it is still that one.
+func timerPids(file string) []int {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	var pid int
+	var start uint64
+	if _, err := fmt.Sscanf(string(b), "%d %d", &pid, &start); err != nil || pid <= 1 {
+		return nil
+	}
+	if p, ok := readProc(pid); !ok || p.start != start {
+		return nil
+	}
+	return []int{pid}
+}
+
+// signal sends to every process of a node, process 1 of its pid namespace last.
+func (k *signalKeeper) signal(node string, sig syscall.Signal) (int, error) {
+	pids, err := k.pids(node)
+	if err != nil {
+		return 0, err
+	}
+	ps := processes(pids)
+	var errs error
+	for i := len(ps) - 1; i >= 0; i-- {
+		if err := unix.Kill(ps[i].pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = errors.Join(errs, fmt.Errorf("signal %v to process %d of %s: %w", sig, ps[i].pid, node, err))
+		}
+	}
+	return len(ps), errs
+}
+
+func (k *signalKeeper) kill(node string) error {
+	return waitFor(killWait, "end of the processes of "+node, func() (bool, error) {
+		n, err := k.signal(node, unix.SIGKILL)
+		return n == 0, err
+	})
+}
+
+func (k *signalKeeper) freeze(node string, on bool) error {
+	sig := map[bool]syscall.Signal{true: unix.SIGSTOP, false: unix.SIGCONT}[on]
+	return waitFor(killWait, "freezing of "+node, func() (bool, error) {
+		if _, err := k.signal(node, sig); err != nil {
+			return false, err
+		}
+		frozen, err := k.frozen(node)
+		return frozen == on, err
+	})
+}
+
+func (k *signalKeeper) frozen(node string) (bool, error) {
+	pids, err := k.pids(node)
+	if err != nil {
+		return false, err
+	}
+	ps := processes(pids)
+	for _, p := range ps {
+		if p.state != 'T' {
+			return false, nil
+		}
+	}
+	return len(ps) > 0, nil
+}
+
+func (k *signalKeeper) clear() error {
+	var errs error
+	for _, sub := range []struct{ dir, prefix string }{{filepath.Dir(k.paths.Timer("x")), timerNode("")}, {filepath.Dir(k.paths.Netns("x")), ""}} {
+		entries, err := os.ReadDir(sub.dir)
+		if err != nil {
+			continue // never made, or gone
+		}
+		for _, e := range entries {
+			errs = errors.Join(errs, k.kill(sub.prefix+e.Name()))
+		}
+	}
+	return errs
+}

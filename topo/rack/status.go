@@ -1,0 +1,181 @@
+package rack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// State is the one word for how a node is.
+type State string
+
+// States, the worst first: a node that deserves several has the first of them.
+const (
+	StateCrashed State = "crashed"  // no process
+	StateHung    State = "hung"     // its processes are stopped
+	StateSilent  State = "silent"   // its processes run, and its daemon does not answer
+	StateNICDown State = "nic-down" // its NIC has crashed
+	StateCut     State = "link-down"
+	StateUp      State = "up"
+)
+
+// LinkState is how a host's link is.
+type LinkState string
+
+// Link states.
+const (
+	LinkUp        LinkState = "up"
+	LinkDown      LinkState = "down"       // cut at the switch
+	LinkNoCarrier LinkState = "no-carrier" // the host's end is down
+	LinkMissing   LinkState = "missing"
+)
+
+// NodeStatus is what is known of one node.
+type NodeStatus struct {
+	Name  string `json:"name"`
+	Role  string `json:"role"` // of spec.Role, or "switch"
+	State State  `json:"state"`
+	// PID is the daemon's process as this machine counts, InitPID that of the node's process 1; 0 is none.
+	PID     int `json:"pid,omitempty"`
+	InitPID int `json:"initPid,omitempty"`
+	// Meant says of a crashed node that it was crashed by command.
+	Meant bool       `json:"meant,omitempty"`
+	Link  LinkState  `json:"link,omitempty"`
+	Port  string     `json:"port,omitempty"`
+	IPv4  netip.Addr `json:"ipv4,omitzero"`
+	IPv6  netip.Addr `json:"ipv6,omitzero"`
+	MAC   wire.MAC   `json:"mac"`
+	// Memory is the size in bytes of the region that the host offers.
+	Memory int64 `json:"memory,omitempty"`
+	// Daemon is the daemon's own status.
+	Daemon json.RawMessage `json:"daemon,omitempty"`
+}
+
+// Status is what is known of a rack.
+type Status struct {
+	Name   string       `json:"name"`
+	State  State        `json:"state"` // up if every node is, else that of the worst
+	Dir    string       `json:"dir"`
+	Switch NodeStatus   `json:"switch"`
+	Hosts  []NodeStatus `json:"hosts"`
+}
+
+// nicStatus is the part of a host daemon's status that decides a state.
+type nicStatus struct {
+	NIC string `json:"nic"`
+}
+
+// Status looks at every node: its processes, its link and its daemon. Nothing is taken from memory.
+func (r *Rack) Status(ctx context.Context) (Status, error) {
+	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
+	sw := &r.Spec.Switch
+	s.Switch = NodeStatus{Name: spec.SwitchName, Role: spec.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC}
+	links, err := r.links()
+	if err != nil {
+		return s, rackError(s.Name, err)
+	}
+	errs := make([]error, 1+len(s.Hosts))
+	var wg sync.WaitGroup
+	wg.Go(func() { errs[0] = r.observe(ctx, &s.Switch) })
+	for i := range s.Hosts {
+		h := &r.Spec.Hosts[i]
+		n := &s.Hosts[i]
+		*n = NodeStatus{
+			Name: h.Name, Role: string(h.Role), Port: h.Port, IPv4: h.IPv4, IPv6: h.IPv6, MAC: h.MAC,
+			Memory: h.Memory, Link: linkState(links, h.Port),
+		}
+		wg.Go(func() { errs[1+i] = r.observe(ctx, n) })
+	}
+	wg.Wait()
+	s.State = worst(s)
+	return s, rackError(s.Name, errors.Join(errs...))
+}
+
+// links reads the switch's ends of all links.
+func (r *Rack) links() (map[string]nl.Link, error) {
+	list, err := nl.Links(r.Paths.Netns(spec.SwitchName))
+	if errors.Is(err, nl.ErrPrivilege) {
+		return nil, ErrPrivilege
+	}
+	byName := make(map[string]nl.Link, len(list))
+	for _, l := range list {
+		byName[l.Name] = l
+	}
+	return byName, err
+}
+
+func linkState(links map[string]nl.Link, port string) LinkState {
+	l, ok := links[port]
+	switch {
+	case !ok:
+		return LinkMissing
+	case !l.Up:
+		return LinkDown
+	case !l.Carrier:
+		return LinkNoCarrier
+	}
+	return LinkUp
+}
+
+// observe fills in what n's processes and daemon say.
+func (r *Rack) observe(ctx context.Context, n *NodeStatus) error {
+	pids, err := r.keep.pids(n.Name)
+	if err != nil {
+		return err
+	}
+	ps := processes(pids)
+	n.InitPID, n.PID = initAndDaemon(ps)
+	if n.PID == 0 {
+		n.State = StateCrashed
+		n.Meant = exists(r.Paths.Crashed(n.Name))
+		return nil
+	}
+	frozen, err := r.keep.frozen(n.Name)
+	if err != nil {
+		return err
+	}
+	if frozen {
+		n.State = StateHung
+		return nil
+	}
+	var nic nicStatus
+	if err := answer(ctx, r.Control(n.Name), &n.Daemon); err != nil {
+		var said *control.Error
+		if n.State = StateSilent; !errors.As(err, &said) {
+			return nil // not answering is what is reported
+		}
+		return err
+	}
+	_ = json.Unmarshal(n.Daemon, &nic) // the switch's status has no NIC
+	switch {
+	case nic.NIC == "down":
+		n.State = StateNICDown
+	case n.Link != LinkUp && n.Name != spec.SwitchName:
+		n.State = StateCut
+	default:
+		n.State = StateUp
+	}
+	return nil
+}
+
+// worst is the state of the whole.
+func worst(s Status) State {
+	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut} {
+		if s.Switch.State == state {
+			return state
+		}
+		for i := range s.Hosts {
+			if s.Hosts[i].State == state {
+				return state
+			}
+		}
+	}
+	return StateUp
+}

@@ -1,0 +1,114 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Action is something that a timer does to undo a fault.
+type Action string
+
+// Actions.
+const (
+	ActionResume  Action = "resume"
+	ActionRestart Action = "restart"
+	ActionLinkUp  Action = "link-up"
+)
+
+// maxAfter bounds how far away the end of a fault may be.
+const maxAfter = 24 * time.Hour
+
+// After does an action on a node when d has passed, by a process of the rack, so that it happens whatever becomes of
+// the caller, and does not happen after Down. A later fault on the same node, or its end by hand, cancels it.
+func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
+	if d <= 0 || d > maxAfter {
+		return fmt.Errorf("duration %v is out of bounds; take one above 0 and at most %v", d, maxAfter)
+	}
+	if err := r.checkNode(node); err != nil {
+		return err
+	}
+	return r.locked(ctx, func() error { return r.startTimer(d, a, node) })
+}
+
+// timerName is the name of the one timer that a node's state or a host's link can have.
+func (a Action) timerName(node string) string {
+	if a == ActionLinkUp {
+		return linkTimer(node)
+	}
+	return node
+}
+
+func (r *Rack) startTimer(d time.Duration, a Action, node string) error {
+	name := a.timerName(node)
+	if err := r.cancelTimer(name); err != nil {
+		return err
+	}
+	if err := r.keep.prepare(timerNode(name)); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(r.Paths.Log("timers"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start timer: %w", err)
+	}
+	defer log.Close() // the process has its own
+	cmd := exec.Command(r.exe, "timer", "--rack", r.Spec.Name, "--after", d.String(), "--action", string(a), "--node", node)
+	cmd.Args[0] = programName
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	started, err := r.keep.join(timerNode(name), cmd.SysProcAttr)
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return errors.Join(fmt.Errorf("start timer: %w", err), started(0))
+	}
+	pid := cmd.Process.Pid
+	go func() { _ = cmd.Wait() }() // only so that it is no zombie while this program lives
+	return started(pid)
+}
+
+// cancelTimer ends a pending timer. The timer itself may call it: it is not ended then.
+func (r *Rack) cancelTimer(name string) error {
+	node := timerNode(name)
+	pids, err := r.keep.pids(node)
+	if err != nil {
+		return err
+	}
+	if len(pids) == 0 || slices.Contains(pids, os.Getpid()) {
+		return nil
+	}
+	return r.keep.kill(node)
+}
+
+// RunTimer is the process that After starts: it waits and does the action.
+func RunTimer(ctx context.Context, rackName string, d time.Duration, a Action, node string) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+	}
+	r, err := Open(rackName)
+	if err != nil {
+		return err
+	}
+	switch a {
+	case ActionResume:
+		err = r.Resume(ctx, node)
+	case ActionRestart:
+		err = r.Restart(ctx, node)
+	case ActionLinkUp:
+		err = r.Link(ctx, node, true)
+	default:
+		return fmt.Errorf("unknown action %q on %s; known: %s %s %s", a, node, ActionResume, ActionRestart, ActionLinkUp)
+	}
+	if errors.Is(err, ErrState) {
+		return nil // somebody was faster
+	}
+	return err
+}

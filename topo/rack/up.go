@@ -1,0 +1,208 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// stateSize is the size of a rack's tmpfs: it bounds what logs and descriptions may take.
+const stateSize = "size=64m,mode=0755"
+
+// Up brings a rack up and waits until every daemon answers. Leftovers of a rack of that name are cleared first. If the
+// rack is up already, nothing is done and the error is ErrAlreadyUp; the handle is good then, too. After any other
+// error nothing is left behind.
+func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
+	r := handle(s.Name)
+	r.Spec = s
+	return r, r.up(ctx)
+}
+
+func (r *Rack) up(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return rackError(r.Spec.Name, ErrPrivilege)
+	}
+	l, err := acquire(ctx, r.Paths)
+	if err != nil {
+		return rackError(r.Spec.Name, err)
+	}
+	r.reached("lock")
+	if err := r.existing(); err != nil {
+		return rackError(r.Spec.Name, errors.Join(err, l.release(false)))
+	}
+	err = r.build(ctx)
+	if err == nil {
+		return rackError(r.Spec.Name, l.release(false))
+	}
+	return rackError(r.Spec.Name, errors.Join(err, r.clear(), l.release(true)))
+}
+
+// existing is nil if there is no rack of that name, or only the remains of one.
+func (r *Rack) existing() error {
+	if _, err := os.Stat(r.Paths.Ready()); err != nil {
+		return nil
+	}
+	data, err := r.Spec.Encode()
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(r.Paths.Spec())
+	if err != nil {
+		return nil
+	}
+	was, err := spec.Decode(old)
+	if err != nil {
+		return nil
+	}
+	dead := 0
+	for _, node := range append(was.HostNames(), spec.SwitchName) {
+		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
+			continue // crashed on purpose: that is how its owner wants it
+		}
+		if ok, err := r.alive(node); err == nil && !ok {
+			dead++
+		}
+	}
+	switch {
+	case dead > 0:
+		return nil
+	case !bytes.Equal(old, data):
+		return ErrDifferent
+	}
+	return ErrAlreadyUp
+}
+
+// build makes everything. Each step may be the last one that the controller lives to see.
+func (r *Rack) build(ctx context.Context) error {
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"clear", func(context.Context) error { return r.clear() }},
+		{"state", func(context.Context) error { return r.makeState() }},
+		{"namespaces", func(context.Context) error { return r.makeNamespaces() }},
+		{"links", func(context.Context) error { return r.makeLinks() }},
+		{"processes", func(context.Context) error { return each(r.Nodes(), r.start) }},
+		{"answers", func(ctx context.Context) error {
+			return each(r.Nodes(), func(node string) error { return r.waitReady(ctx, node) })
+		}},
+		{"ready", func(context.Context) error { return os.WriteFile(r.Paths.Ready(), nil, 0o644) }},
+	}
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("interrupted before %s: %w", s.name, err)
+		}
+		if err := s.do(ctx); err != nil {
+			return explain(err)
+		}
+		r.reached(s.name)
+	}
+	return nil
+}
+
+// explain adds what to do about an error whose text does not say so.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("no space left: free some on /run, or some memory, and try again (%w)", err)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
+	}
+	return err
+}
+
+// each runs f for every node at once and joins the errors.
+func each(nodes []string, f func(node string) error) error {
+	errs := make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, node := range nodes {
+		wg.Go(func() { errs[i] = f(node) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// makeState mounts the rack's tmpfs and fills in what the daemons read.
+func (r *Rack) makeState() error {
+	p := r.Paths
+	if err := os.Mkdir(p.Dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make state folder: %w", err)
+	}
+	if err := unix.Mount("rdmalab", p.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, stateSize); err != nil {
+		return fmt.Errorf("mount state folder %s: %w", p.Dir, err)
+	}
+	// Private, so that the pins that come here are not copied to other mount namespaces, which would keep them.
+	if err := unix.Mount("", p.Dir, "", unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make state folder %s private: %w", p.Dir, err)
+	}
+	for _, file := range []string{p.Netns("x"), p.Socket("x"), p.Log("x"), p.Crashed("x"), p.Timer("x")} {
+		if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("make state folder: %w", err)
+		}
+	}
+	if err := os.WriteFile(p.Hosts(), []byte(r.hostsFile()), 0o644); err != nil {
+		return err
+	}
+	data, err := r.Spec.Encode()
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.Spec(), data, 0o644)
+}
+
+// hostsFile is the /etc/hosts of every host.
+func (r *Rack) hostsFile() string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost\n::1 localhost\n")
+	line := func(a netip.Addr, name string) { fmt.Fprintf(&b, "%s %s\n", a, name) }
+	for i := range r.Spec.Hosts {
+		h := &r.Spec.Hosts[i]
+		line(h.IPv4, h.Name)
+		line(h.IPv6, h.Name)
+	}
+	return b.String()
+}
+
+func (r *Rack) makeNamespaces() error {
+	return each(r.Nodes(), func(node string) error {
+		if err := nl.Create(r.Paths.Netns(node)); err != nil {
+			return err
+		}
+		if node == spec.SwitchName {
+			return nl.DisableIPv6(r.Paths.Netns(node)) // the switch forwards IPv6; it does not speak it
+		}
+		return nil
+	})
+}
+
+func (r *Rack) makeLinks() error {
+	return each(r.Spec.HostNames(), func(host string) error {
+		h, _, _ := r.Spec.Host(host)
+		port := nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
+		return nl.Connect(port, r.hostEnd(h), r.Spec.LinkMTU)
+	})
+}
+
+func (r *Rack) alias(h *spec.Host) string { return aliasPrefix + "/" + r.Spec.Name + "/" + h.Name }
+
+// hostEnd is the host's end of its link.
+func (r *Rack) hostEnd(h *spec.Host) nl.End {
+	return nl.End{
+		Netns: r.Paths.Netns(h.Name), Name: spec.HostIfname, MAC: h.MAC, Alias: r.alias(h),
+		Addrs: []netip.Prefix{r.Spec.Prefix4(h), r.Spec.Prefix6(h)},
+		// A TCP super-frame is a frame that no real link carries; RoCEv2 ones are split where they are seen.
+		NoTSO: true,
+	}
+}
