@@ -1,0 +1,198 @@
+package hostd
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Endpoints. Bodies and answers are the types named behind them.
+const (
+	PathStatus   = "/status"    // GET: Status
+	PathCounters = "/counters"  // GET: Counters
+	PathNIC      = "/nic"       // POST NICRequest: Status
+	PathCrashApp = "/app/crash" // POST: Status
+	PathStartApp = "/app/start" // POST: Status
+	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
+	PathPerf     = "/perf"      // POST PerfRequest: stream of PerfItem
+	PathVerify   = "/verify"    // POST VerifyRequest: stream of VerifyItem
+	PathRaw      = "/raw"       // POST RawRequest: RawResult
+	PathRawServe = "/raw/serve" // POST RawServe: stream, one item when it listens, until the client goes
+)
+
+// States of a NIC and of an application.
+const (
+	StateUp      = "up"
+	StateDown    = "down"
+	StateFailed  = "failed" // the NIC's interface is gone: the daemon must be restarted
+	StateRunning = "running"
+	StateCrashed = "crashed"
+)
+
+// Status is what a host is and does.
+type Status struct {
+	Name string    `json:"name"`
+	Role spec.Role `json:"role"`
+	PID  int       `json:"pid"`
+	NIC  NICStatus `json:"nic"`
+	// App is StateRunning or StateCrashed.
+	App      string   `json:"app"`
+	Services []string `json:"services"`
+	// Jobs are the tests that run now.
+	Jobs    []string       `json:"jobs"`
+	Objects engine.Objects `json:"objects"`
+	QPs     []QPStatus     `json:"qps"`
+	Regions []Region       `json:"regions"`
+	Tear    *Tear          `json:"tear,omitempty"`
+}
+
+// NICStatus is the state of a NIC.
+type NICStatus struct {
+	// State is StateUp, StateDown or StateFailed.
+	State string `json:"state"`
+	// Error is why a NIC failed.
+	Error string `json:"error,omitempty"`
+	// Link says whether the port has a carrier.
+	Link      bool          `json:"link"`
+	MAC       string        `json:"mac"`
+	Addresses []string      `json:"addresses"`
+	MTU       int           `json:"mtu"`
+	Port      afpacket.Info `json:"port"`
+	// The most telling counters; all of them are at PathCounters.
+	SentPkts    uint64 `json:"sentPkts"`
+	RcvdPkts    uint64 `json:"rcvdPkts"`
+	RetransPkts uint64 `json:"retransPkts"`
+	RxDropped   uint64 `json:"rxDropped"`
+	TxDropped   uint64 `json:"txDropped"`
+}
+
+// QPStatus is a queue pair.
+type QPStatus struct {
+	QPN        uint32 `json:"qpn"`
+	State      string `json:"state"`
+	Peer       string `json:"peer,omitempty"`
+	PeerQPN    uint32 `json:"peerQpn,omitempty"`
+	MTU        int    `json:"mtu,omitempty"`
+	SendPSN    uint32 `json:"sendPsn"`
+	RecvPSN    uint32 `json:"recvPsn"`
+	SendQueued int    `json:"sendQueued"`
+	RecvQueued int    `json:"recvQueued"`
+}
+
+// Region is memory that the host offers to its peers.
+type Region struct {
+	Service string `json:"service"`
+	Addr    uint64 `json:"addr"`
+	RKey    uint32 `json:"rkey"`
+	Length  int    `json:"length"`
+}
+
+// Counters are those of the NIC, then of its port.
+type Counters struct {
+	Name    string           `json:"name"`
+	Samples []metrics.Sample `json:"samples"`
+}
+
+// NICRequest crashes or starts a NIC.
+type NICRequest struct {
+	// State is StateDown or StateUp.
+	State string `json:"state"`
+}
+
+// Tear makes copies of WRITE payloads into memory, and of READ responses out of it, pause in the middle.
+type Tear struct {
+	// Probability of a copy being torn, in [0,1]; 0 ends it.
+	Probability float64 `json:"probability"`
+	// Seed of the plan; 0 is the rack's.
+	Seed uint64 `json:"seed,omitempty"`
+	// Pause is the longest time between the two parts of a copy; 0: 20 µs.
+	Pause time.Duration `json:"pause,omitempty"`
+	// For ends it after that long; 0: when told.
+	For time.Duration `json:"for,omitempty"`
+}
+
+// PerfRequest runs a test from this host.
+type PerfRequest struct {
+	// To is the name of the peer, or an address.
+	To string `json:"to"`
+	// V6 prefers the peer's IPv6 address.
+	V6 bool `json:"v6,omitempty"`
+	// Config is the test. Its field To is filled in.
+	Config perf.Config `json:"config"`
+}
+
+// PerfItem is one line of a test that runs. The last one carries the result, also when the stream ends with an error.
+type PerfItem struct {
+	Progress *perf.Progress `json:"progress,omitempty"`
+	Result   *perf.Result   `json:"result,omitempty"`
+}
+
+// VerifyRequest checks paths from this host, one after the other.
+type VerifyRequest struct {
+	// To are the peers; none: all memory hosts but this one.
+	To []string `json:"to,omitempty"`
+}
+
+// VerifyItem is the outcome for one peer.
+type VerifyItem struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+	// Result says what was checked, as far as it got.
+	Result perf.Result `json:"result"`
+}
+
+// Raw tests.
+const (
+	RawEcho = "echo" // one frame there and back at a time
+	RawRate = "rate" // frames one way, a window of them in flight
+)
+
+// RawRequest measures plain Ethernet frames over the same kind of port and the same switch as the NIC, as the
+// baseline for what the NIC reaches. The peer must serve (PathRawServe).
+type RawRequest struct {
+	// To is the name of the peer.
+	To string `json:"to"`
+	// Test is RawEcho or RawRate.
+	Test string `json:"test"`
+	// Size of a frame in bytes, with its Ethernet header; 0: 82, which is what an 8-byte WRITE takes on the wire.
+	Size int `json:"size,omitempty"`
+	// Iters is the number of frames; 0: 5000 for RawEcho, 200000 for RawRate.
+	Iters int `json:"iters,omitempty"`
+	// Window is how many frames of RawRate may be in flight; 0: 128.
+	Window int `json:"window,omitempty"`
+}
+
+// RawServe answers the raw frames of others until its client goes away.
+type RawServe struct{}
+
+// RawReady is the item that says that the server listens.
+type RawReady struct {
+	MAC string `json:"mac"`
+}
+
+// RawResult is the outcome of a raw test.
+type RawResult struct {
+	Test    string        `json:"test"`
+	From    string        `json:"from"`
+	To      string        `json:"to"`
+	Size    int           `json:"size"`
+	Iters   int           `json:"iterations"`
+	Lost    int           `json:"lost"`
+	Elapsed time.Duration `json:"elapsedNs"`
+	// Rate is in frames a second, Bandwidth in MiB/s of frames.
+	Rate      float64 `json:"framesPerSecond,omitempty"`
+	Bandwidth float64 `json:"mibPerSecond,omitempty"`
+	// Round trips of RawEcho in microseconds.
+	Min     float64 `json:"minUsec,omitempty"`
+	Typical float64 `json:"typicalUsec,omitempty"` // median
+	P99     float64 `json:"p99Usec,omitempty"`
+	// Port is what this host's port counted.
+	Port packetio.Stats `json:"port"`
+}
