@@ -111,14 +111,18 @@ func (n *Net) At(t clock.Time, f func()) {
 	n.heap.push(event{at: max(t, n.now), call: f})
 }
 
-// Enter runs f as a step of a node (a posted work request, a transition): f may change the node's state and
-// append frames to out. They are sent when f returns. Enter must not be nested.
-func (n *Net) Enter(id NodeID, f func(now clock.Time, out *packetio.Batch)) {
+// Begin starts a step of a node from outside (a posted work request, a transition): the caller may change the
+// node's state and append frames to the batch until End, which sends them. Steps must not be nested.
+func (n *Net) Begin(id NodeID) (now clock.Time, out *packetio.Batch) {
 	if n.busy {
-		panic(fmt.Sprintf("sim: Enter(%s) within another step", n.nodes[id].name))
+		panic(fmt.Sprintf("sim: step of %s within another step", n.nodes[id].name))
 	}
 	n.busy = true
-	f(n.now, &n.out)
+	return n.now, &n.out
+}
+
+// End ends the step that Begin started.
+func (n *Net) End(id NodeID) {
 	n.busy = false
 	n.flush(id)
 }

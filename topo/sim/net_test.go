@@ -45,11 +45,11 @@ func pair(cfg Config, link LinkConfig) (*Net, *echo, *echo, *Link) {
 }
 
 func sendFrom(n *Net, id NodeID, data ...[]byte) {
-	n.Enter(id, func(_ clock.Time, out *packetio.Batch) {
-		for _, d := range data {
-			out.Add(0, append(out.Alloc(len(d)), d...))
-		}
-	})
+	_, out := n.Begin(id)
+	for _, d := range data {
+		out.Add(0, append(out.Alloc(len(d)), d...))
+	}
+	n.End(id)
 }
 
 func TestLinkDelayAndRate(t *testing.T) {

@@ -26,6 +26,7 @@ type Proc struct {
 	waits   string // what it is parked for
 	since   clock.Time
 	expired bool
+	dead    bool // killed: every Park unwinds
 	joiners []*Proc
 }
 
@@ -96,7 +97,7 @@ func (p *Proc) Park(t clock.Time, waits string) bool {
 	if n.current != p {
 		panic("sim: Park of " + p.name + " from outside of it")
 	}
-	if n.closed {
+	if n.closed || p.dead {
 		panic(errStopped{})
 	}
 	p.state, p.waits, p.since, p.expired = procParked, waits, n.now, false
@@ -128,6 +129,25 @@ func (p *Proc) Wake() {
 func (p *Proc) expire() {
 	p.Wake()
 	p.expired = true
+}
+
+// Kill ends a thread where it stands, as the end of its process does; its deferred calls run. A thread cannot kill
+// itself; one that has returned is left alone.
+func (p *Proc) Kill() {
+	n := p.net
+	if p.state == procDone || p == n.current {
+		return
+	}
+	n.wakes.Remove(p.id)
+	n.ready = slices.DeleteFunc(n.ready, func(q *Proc) bool { return q == p })
+	p.dead = true
+	before := n.current
+	n.current = p
+	p.stop()
+	n.current = before
+	if p.state != procDone { // it never ran
+		p.finish()
+	}
 }
 
 // runReady runs the thread that became runnable first.

@@ -74,3 +74,30 @@ func TestCloseUnwindsProcs(t *testing.T) {
 		t.Error("deferred calls did not run")
 	}
 }
+
+func TestKill(t *testing.T) {
+	n := New(Config{})
+	ended := 0
+	wait := func(p *Proc) {
+		defer func() { ended++ }()
+		p.Park(clock.Never, "the end")
+		t.Error("Park returned")
+	}
+	victim := n.Go("victim", false, wait)
+	n.Go("killer", false, func(p *Proc) {
+		unborn := n.Go("unborn", false, wait)
+		victim.Kill()
+		unborn.Kill()
+		victim.Kill()
+		p.Kill()
+		p.Join(victim)
+		p.Park(10, "time")
+	})
+	if err := n.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if ended != 1 || !victim.Done() || n.Now() != 10 {
+		t.Errorf("%d threads unwound at %v, want the one that had begun, at 10ns", ended, n.Now())
+	}
+	n.Close()
+}

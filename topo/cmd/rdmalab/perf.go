@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -131,15 +130,7 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	if _, err := hostControl(cmd, f.to); err != nil {
 		return err
 	}
-	body, err := client.Stream(cmd.Context(), http.MethodPost, "/perf", &f.config)
-	if err != nil {
-		return fmt.Errorf("host %s: %w", f.from, err)
-	}
-	defer body.Close() // it was only read
-	ev, err := followPerf(body, progressPrinter(cmd, f.quiet || asJSON))
-	if err != nil {
-		return fmt.Errorf("host %s: %w", f.from, err)
-	}
+	ev, runErr := followPerf(cmd, client, &f.config, progressPrinter(cmd, f.quiet || asJSON))
 	if ev.Result != nil {
 		if asJSON {
 			err = printJSON(cmd, ev.Result)
@@ -147,28 +138,30 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 			err = ev.Result.WriteText(cmd.OutOrStdout())
 		}
 	}
-	if err == nil && ev.Error != "" {
-		err = errors.New(ev.Error)
+	if runErr != nil {
+		return fmt.Errorf("host %s: %w", f.from, runErr)
 	}
 	return err
 }
 
-// followPerf reads the stream of a run up to its last line.
-func followPerf(r io.Reader, progress func(perf.Progress)) (perf.Event, error) {
-	dec := json.NewDecoder(r)
-	for {
-		var ev perf.Event
-		switch err := dec.Decode(&ev); {
-		case errors.Is(err, io.EOF):
-			return ev, errors.New("the run ended without a result: was the host crashed or restarted? See `rdmalab logs`")
-		case err != nil:
-			return ev, fmt.Errorf("the run broke off: %w", err)
-		case ev.Progress != nil:
+// followPerf runs a test on a host and reads its stream to the end. A result may come with an error.
+func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, progress func(perf.Progress)) (last perf.Event, err error) {
+	err = control.Items(cmd.Context(), client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
+		if ev.Progress != nil {
 			progress(*ev.Progress)
-		case ev.Result != nil || ev.Error != "":
-			return ev, nil
 		}
+		if ev.Result != nil {
+			last = ev
+		}
+		if ev.Error != "" {
+			return errors.New(ev.Error)
+		}
+		return nil
+	})
+	if err == nil && last.Result == nil {
+		err = errors.New("the run ended without a result: see `rdmalab logs`")
 	}
+	return last, err
 }
 
 // progressEvery is how often a line about a run is printed.

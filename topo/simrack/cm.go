@@ -1,0 +1,263 @@
+package simrack
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+const (
+	// setupDelay is the virtual time of one message of the connection set-up.
+	setupDelay = 50 * time.Microsecond
+	// maxBacklog bounds the requests that wait for Accept.
+	maxBacklog = 128
+	// unreachablePatience is how long a dialer without a deadline tries a peer that does not answer.
+	unreachablePatience = 30 * time.Second
+)
+
+// manager is rdmacm.Manager in virtual time, for one application. Its messages are lost to crashed hosts and
+// nowhere else: it stands for TCP.
+type manager struct {
+	host *Host
+	ctx  verbs.Context
+	rand *rand.Rand
+}
+
+var (
+	_ rdmacm.Manager  = (*manager)(nil)
+	_ rdmacm.Listener = (*listener)(nil)
+	_ rdmacm.Request  = (*request)(nil)
+)
+
+// Manager connects queue pairs of ctx, a context of this host.
+func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
+	return &manager{host: h, ctx: ctx, rand: ctx.Runtime().Rand()}
+}
+
+// request is a connection being made; both sides hold it.
+type request struct {
+	dialer   *Host
+	proc     *sim.Proc // of the dialer
+	service  string
+	private  []byte
+	endpoint rdmacm.Endpoint
+	peer     netip.Addr
+	server   *Host
+	manager  *manager // of the server
+
+	// What the server answered, and then what the dialer did.
+	answered, given bool // given: the dialer does not wait any more
+	reject          string
+	reply           []byte
+	remote          rdmacm.Endpoint
+	acceptor        *sim.Proc
+	ready           bool
+	failed          string
+}
+
+// Dial connects.
+func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
+	local, err := m.endpoint(qp, to, p, private)
+	if err != nil {
+		return nil, err
+	}
+	net := m.host.rack.net
+	req := &request{
+		dialer: m.host, proc: net.Current(), service: service, private: slices.Clone(private), endpoint: local,
+		peer: local.GID.Addr(),
+	}
+	if deadline == clock.Never {
+		deadline = net.Now().Add(unreachablePatience)
+	}
+	net.At(net.Now().Add(setupDelay), func() { m.host.rack.deliver(req, to) })
+	for !req.answered {
+		if net.Now() >= deadline {
+			req.given = true
+			return nil, fmt.Errorf("dial %s: service %q: %w", to, service, verbs.ErrTimeout)
+		}
+		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, to))
+	}
+	if req.reject != "" {
+		return nil, &rdmacm.RejectError{Reason: req.reject}
+	}
+	if err := rdmacm.BringUp(m.ctx, qp, p, local, req.remote); err != nil {
+		req.tell(err.Error())
+		return nil, err
+	}
+	req.tell("")
+	return req.reply, nil
+}
+
+// tell lets the acceptor know how the dialer fared.
+func (r *request) tell(failed string) {
+	net := r.dialer.rack.net
+	net.At(net.Now().Add(setupDelay), func() {
+		r.ready, r.failed = true, failed
+		if r.acceptor != nil {
+			r.acceptor.Wake()
+		}
+	})
+}
+
+// endpoint describes this side's queue pair.
+func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, private []byte) (rdmacm.Endpoint, error) {
+	if len(private) > rdmacm.MaxPrivate {
+		return rdmacm.Endpoint{}, &verbs.OpError{
+			Op: "connect", Err: verbs.ErrInvalid,
+			Detail: fmt.Sprintf("%d bytes of private data, at most %d", len(private), rdmacm.MaxPrivate),
+		}
+	}
+	e, err := rdmacm.LocalEndpoint(m.ctx, qp, peer, p)
+	if f := m.host.rack.opt.FirstPSN; f != nil && err == nil {
+		e.PSN = f(m.rand)
+	}
+	return e, err
+}
+
+// deliver brings a request to its server. One to a host that is crashed or not there gets no answer.
+func (r *Rack) deliver(req *request, to netip.Addr) {
+	hs, ok := r.Spec.ByAddr(to)
+	if !ok || req.given {
+		return
+	}
+	h := r.Host(hs.Name)
+	if h.crashed {
+		return
+	}
+	l := h.listeners[req.service]
+	switch {
+	case l == nil:
+		req.answer(fmt.Sprintf("%s has no service %q", h.Spec.Name, req.service))
+	case len(l.backlog) >= maxBacklog:
+		req.answer(fmt.Sprintf("service %q of %s has %d requests waiting", req.service, h.Spec.Name, len(l.backlog)))
+	default:
+		req.server, req.manager = h, l.manager
+		l.backlog = append(l.backlog, req)
+		l.wake()
+	}
+}
+
+// answer wakes the dialer after a message's time; reject "" says that the server accepted.
+func (r *request) answer(reject string) {
+	net := r.dialer.rack.net
+	net.At(net.Now().Add(setupDelay), func() {
+		r.answered, r.reject = true, reject
+		r.proc.Wake()
+	})
+}
+
+// Service is the service asked for.
+func (r *request) Service() string { return r.service }
+
+// Peer is the dialer's address.
+func (r *request) Peer() netip.Addr { return r.peer }
+
+// Private is the dialer's data.
+func (r *request) Private() []byte { return r.private }
+
+// Reject refuses.
+func (r *request) Reject(reason string) error {
+	if reason == "" {
+		reason = "no reason given"
+	}
+	r.answer(reason)
+	return nil
+}
+
+// Accept connects qp and waits until the dialer is ready.
+func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline clock.Time) error {
+	m := r.manager
+	local, err := m.endpoint(qp, r.peer, p, private)
+	if err == nil {
+		err = rdmacm.BringUp(m.ctx, qp, p, local, r.endpoint)
+	}
+	if err != nil {
+		r.answer(err.Error())
+		return err
+	}
+	r.remote, r.reply = local.Agree(r.endpoint), slices.Clone(private)
+	net := m.host.rack.net
+	r.acceptor = net.Current()
+	r.answer("")
+	for !r.ready {
+		if net.Now() >= deadline {
+			_ = qp.ToError() // nobody will use it
+			return fmt.Errorf("accept from %v: %w", r.peer, verbs.ErrTimeout)
+		}
+		r.acceptor.Park(deadline, "the peer to be ready")
+	}
+	if r.failed != "" {
+		_ = qp.ToError() // as above
+		return fmt.Errorf("accept from %v: the peer failed: %s", r.peer, r.failed)
+	}
+	return nil
+}
+
+// listener takes the requests for one service.
+type listener struct {
+	manager *manager
+	service string
+	backlog []*request
+	waiting []*sim.Proc
+	closed  bool
+}
+
+// Listen takes requests from now on.
+func (m *manager) Listen(service string) (rdmacm.Listener, error) {
+	if m.host.listeners[service] != nil {
+		return nil, fmt.Errorf("listen %q: %w", service, rdmacm.ErrInUse)
+	}
+	l := &listener{manager: m, service: service}
+	m.host.listeners[service] = l
+	return l, nil
+}
+
+func (l *listener) wake() {
+	for _, p := range l.waiting {
+		p.Wake()
+	}
+}
+
+// Accept waits for a request.
+func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
+	net := l.manager.host.rack.net
+	p := net.Current()
+	for {
+		if l.closed {
+			return nil, fmt.Errorf("accept %q: %w", l.service, verbs.ErrClosed)
+		}
+		if len(l.backlog) > 0 {
+			req := l.backlog[0]
+			l.backlog = slices.Delete(l.backlog, 0, 1)
+			return req, nil
+		}
+		if net.Now() >= deadline {
+			return nil, fmt.Errorf("accept %q: %w", l.service, verbs.ErrTimeout)
+		}
+		l.waiting = append(l.waiting, p)
+		p.Park(deadline, fmt.Sprintf("requests for service %q", l.service))
+		l.waiting = slices.DeleteFunc(l.waiting, func(q *sim.Proc) bool { return q == p })
+	}
+}
+
+// Close rejects who waits.
+func (l *listener) Close() error {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	delete(l.manager.host.listeners, l.service)
+	for _, req := range l.backlog {
+		req.answer(fmt.Sprintf("service %q has closed", l.service))
+	}
+	l.backlog = nil
+	l.wake()
+	return nil
+}

@@ -1,0 +1,197 @@
+package simrack
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/binding"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+type addr = netip.Addr
+
+// defaultTearPause is how long a torn copy pauses at most when its rule does not say.
+const defaultTearPause = 20 * time.Microsecond
+
+// Host is one machine: its NIC and its applications. It is the node that the network runs.
+type Host struct {
+	Spec  *spec.Host
+	rack  *Rack
+	index int
+	node  sim.NodeID
+	link  *sim.Link
+	eng   *engine.Engine
+	rules []fault.Rule
+
+	activity  uint64
+	waiters   []*waiter
+	apps      []*body
+	listeners map[string]*listener
+	crashed   bool
+}
+
+var _ sim.Node = (*Host)(nil)
+
+func gids(h *spec.Host) []verbs.GID {
+	var out []verbs.GID
+	for _, a := range []addr{h.IPv4, h.IPv6} {
+		if a.IsValid() {
+			out = append(out, verbs.GIDOf(a))
+		}
+	}
+	return out
+}
+
+// Frame hands a frame to the NIC.
+func (h *Host) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	h.eng.Frame(now, port, f, out)
+	h.look()
+}
+
+// Tick lets the NIC's timers act.
+func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
+	h.eng.Tick(now, out)
+	h.look()
+}
+
+// Deadline is the NIC's.
+func (h *Host) Deadline() clock.Time { return h.eng.Deadline() }
+
+// look wakes the threads whose condition holds, if anything has happened at the NIC.
+func (h *Host) look() {
+	if a := h.eng.Activity(); a != h.activity {
+		h.activity = a
+		h.ask()
+	}
+}
+
+// ask asks the condition of every waiting thread, in the order in which they began to wait. A condition that holds
+// may have taken what it waited for, so it is asked no more.
+func (h *Host) ask() {
+	for _, w := range h.waiters {
+		if !w.met && w.cond.Ready(h.eng) {
+			w.met = true
+			w.proc.Wake()
+		}
+	}
+}
+
+// Addr is the host's address: IPv4 if it has one.
+func (h *Host) Addr() netip.Addr {
+	if h.Spec.IPv4.IsValid() {
+		return h.Spec.IPv4
+	}
+	return h.Spec.IPv6
+}
+
+// Go starts an application: f runs as a coroutine with a device of its own on the host's NIC. A daemon may be left
+// waiting when the clients have returned.
+func (h *Host) Go(name string, daemon bool, f func(ctx verbs.Context)) {
+	b := &body{
+		host: h, name: h.Spec.Name + "/" + name, daemon: daemon,
+		rand: rand.New(rand.NewPCG(h.rack.seed, uint64(laneApp)<<32|uint64(h.index)<<16|uint64(len(h.apps)))),
+	}
+	h.apps = append(h.apps, b)
+	b.start(b.name, func() { f(binding.New(b)) })
+}
+
+// Counters returns a copy of the NIC's counters.
+func (h *Host) Counters() metrics.NIC { return *h.eng.Counters() }
+
+// Engine is the NIC, for checks after a run.
+func (h *Host) Engine() *engine.Engine { return h.eng }
+
+// Link is the host's link, for its counters.
+func (h *Host) Link() *sim.Link { return h.link }
+
+// SetFaults replaces the fault rules of the host's link and of its memory.
+func (h *Host) SetFaults(rules []fault.Rule) {
+	h.rules = rules
+	h.link.SetFaults(h.rack.injectors(h.Spec.Name, rules))
+	h.tear()
+}
+
+// tear installs the host's rule of kind tear, if any.
+func (h *Host) tear() {
+	t := h.eng.Mem()
+	if t == nil {
+		return
+	}
+	t.SetTear(nil)
+	for _, r := range h.rules {
+		if r.Kind != fault.Tear || r.Link != h.Spec.Name {
+			continue
+		}
+		p, pause := r.Probability, r.Delay
+		if p == 0 {
+			p = 1
+		}
+		if pause == 0 {
+			pause = defaultTearPause
+		}
+		t.SetTear(mem.SeededTear(h.rack.seed^uint64(laneTear)<<32^uint64(h.index), p, pause))
+	}
+}
+
+// SetLink raises or cuts the host's link.
+func (h *Host) SetLink(up bool) {
+	h.link.SetUp(up)
+	h.eng.SetLink(up)
+	h.look()
+}
+
+// CrashNIC kills the NIC alone: its objects are dead, the applications see errors.
+func (h *Host) CrashNIC() {
+	h.eng.Down()
+	h.rack.net.SetUp(h.node, true) // its deadline is gone
+	h.look()
+}
+
+// RestartNIC starts the NIC with empty tables.
+func (h *Host) RestartNIC() {
+	h.eng.Up()
+	h.tear()
+}
+
+// CrashApps kills the applications alone; the NIC and what they registered live on.
+func (h *Host) CrashApps() {
+	for _, b := range h.apps {
+		for _, p := range b.threads {
+			p.Kill()
+		}
+	}
+	h.apps = nil
+}
+
+// Crash kills the host: applications, listeners and NIC.
+func (h *Host) Crash() {
+	h.crashed = true
+	h.CrashApps()
+	for _, l := range h.listeners {
+		l.closed = true
+	}
+	clear(h.listeners)
+	h.waiters = nil
+	h.CrashNIC()
+}
+
+// Restart brings a crashed host back with nothing running on it.
+func (h *Host) Restart() {
+	h.crashed = false
+	h.RestartNIC()
+}
+
+// Hang stops the NIC without loss of its state, Resume lets it go on. Frames that arrive meanwhile are lost.
+func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
+
+// Resume ends Hang.
+func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
