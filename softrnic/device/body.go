@@ -1,0 +1,35 @@
+package device
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/binding"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// body is the device as one context sees it.
+type body struct {
+	*Runtime
+	d *Device
+}
+
+var _ binding.Body = (*body)(nil)
+
+// Enter takes exclusive use of the engine.
+func (b *body) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
+	now := b.d.enter()
+	return now, b.d.e, &b.d.out
+}
+
+// Leave ends it.
+func (b *body) Leave() { b.d.leave() }
+
+// Progress drains the port once. When nothing was there, Leave yields the processor: an application that spins on
+// Poll would otherwise keep its peers from answering.
+func (b *body) Progress() {
+	b.d.polled.Add(1)
+	b.d.idle = !b.d.progress()
+}
+
+// Await waits for a condition.
+func (b *body) Await(c binding.Condition, deadline clock.Time) error { return b.d.await(c, deadline) }

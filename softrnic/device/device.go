@@ -1,0 +1,146 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/binding"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Config describes a device.
+type Config struct {
+	// Engine is the NIC.
+	Engine engine.Config
+	// Port is its link and Waiter waits for that port; both required. The device owns them from Open on, and
+	// Close closes them.
+	Port   packetio.Port
+	Waiter packetio.Waiter
+	// Clock may be shared between devices; nil: a new one.
+	Clock *real.Clock
+	// Spin is how long a waiting application polls before it blocks; it should be twice the round trip.
+	// 0: 50 µs. Negative: not at all.
+	Spin time.Duration
+	// Seed is for the random numbers of applications.
+	Seed uint64
+}
+
+// defaultSpin covers a round trip between three processes on two cores.
+const defaultSpin = 50 * time.Microsecond
+
+// Device is a NIC that runs.
+type Device struct {
+	clock  *real.Clock
+	port   packetio.Port
+	waiter packetio.Waiter
+	spin   time.Duration
+	seed   atomic.Uint64 // of the next context
+
+	mu      sync.Mutex // guards what follows
+	e       *engine.Engine
+	rx, out packetio.Batch
+	seen    uint64 // the engine's Activity that waiters were told
+	waiting []*waiter
+	free    []*waiter
+	spinner bool       // an application polls in await
+	idle    bool       // the last step found nothing to do
+	armed   clock.Time // when the progress goroutine will look by itself
+	dead    bool       // closed or failed, for ever
+	failure error      // why the port became unusable
+
+	// polled counts polls of applications; polling is Device.spinner for the progress goroutine to read.
+	polled  atomic.Uint64
+	polling atomic.Bool
+	kick    chan struct{} // ends the pause of the progress goroutine; capacity 1
+	done    chan struct{} // the progress goroutine has returned
+	close   func() error
+}
+
+// Open starts a NIC. On error the port and the waiter are still the caller's.
+func Open(cfg Config) (*Device, error) {
+	if cfg.Port == nil || cfg.Waiter == nil {
+		return nil, errors.New("device: Port and Waiter are required")
+	}
+	e, err := engine.New(cfg.Engine)
+	if err != nil {
+		return nil, fmt.Errorf("device: %w", err)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = real.New()
+	}
+	if cfg.Spin == 0 {
+		cfg.Spin = defaultSpin
+	}
+	d := &Device{
+		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, seen: e.Activity(),
+		kick: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	d.seed.Store(cfg.Seed)
+	d.close = sync.OnceValue(d.shutDown)
+	go d.run()
+	return d, nil
+}
+
+// Close crashes the NIC, releases every wait with ErrClosed, joins the progress goroutine and closes the port and
+// the waiter. Closing again returns the same result.
+func (d *Device) Close() error { return d.close() }
+
+func (d *Device) shutDown() error {
+	d.enter()
+	d.dead = true
+	d.e.Down()
+	d.e.Notify() // also when the NIC was down before
+	d.leave()
+	d.waiter.Wake()
+	d.resume()
+	<-d.done
+	return errors.Join(d.port.Close(), d.waiter.Close())
+}
+
+// Context opens the device for an application of this process. Each context has random numbers of its own.
+func (d *Device) Context() verbs.Context {
+	return binding.New(&body{Runtime: newRuntime(d.clock, d.seed.Add(1)), d: d})
+}
+
+// Down crashes the NIC: see engine.Engine.Down. The link stays.
+func (d *Device) Down() { d.With((*engine.Engine).Down) }
+
+// Up starts the NIC again, with empty tables.
+func (d *Device) Up() {
+	d.With(func(e *engine.Engine) {
+		if !d.dead {
+			e.Up()
+		}
+	})
+}
+
+// SetLink tells the NIC about its carrier.
+func (d *Device) SetLink(up bool) { d.With(func(e *engine.Engine) { e.SetLink(up) }) }
+
+// With gives f exclusive use of the engine, for listings and fault plans. f must not block.
+func (d *Device) With(f func(e *engine.Engine)) {
+	d.enter()
+	defer d.leave()
+	f(d.e)
+}
+
+// Counters returns a copy of the NIC's counters.
+func (d *Device) Counters() (c metrics.NIC) {
+	d.With(func(e *engine.Engine) { c = *e.Counters() })
+	return c
+}
+
+// Err is why the port became unusable; nil while it works.
+func (d *Device) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failure
+}

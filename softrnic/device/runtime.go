@@ -1,0 +1,53 @@
+package device
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Runtime is real time for one application: threads are goroutines. All methods may be called by all of them.
+type Runtime struct {
+	clock *real.Clock
+	rand  *rand.Rand
+	wg    sync.WaitGroup
+}
+
+var _ verbs.Runtime = (*Runtime)(nil)
+
+func newRuntime(c *real.Clock, seed uint64) *Runtime {
+	src := &lockedSource{src: rand.NewPCG(seed, 0x72646d61)}
+	return &Runtime{clock: c, rand: rand.New(src)}
+}
+
+// Now is the time of the device's clock.
+func (r *Runtime) Now() clock.Time { return r.clock.Now() }
+
+// Sleep pauses the calling thread.
+func (r *Runtime) Sleep(d time.Duration) { time.Sleep(d) }
+
+// Go starts a thread.
+func (r *Runtime) Go(_ string, f func()) { r.wg.Go(f) }
+
+// Wait waits for all threads.
+func (r *Runtime) Wait() { r.wg.Wait() }
+
+// Rand is safe for all threads of the application; which thread draws which number is up to the scheduler.
+func (r *Runtime) Rand() *rand.Rand { return r.rand }
+
+// lockedSource makes a generator safe for several goroutines: rand.Rand itself keeps no state.
+type lockedSource struct {
+	mu  sync.Mutex // guards src
+	src rand.Source
+}
+
+// Uint64 draws a number.
+func (s *lockedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.src.Uint64()
+}

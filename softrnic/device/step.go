@@ -1,0 +1,111 @@
+package device
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// flushFrames is how many frames may collect before they are sent, within one receive batch: enough for a full
+// send batch, few enough to stay in the cache.
+const flushFrames = 64
+
+// enter takes exclusive use of the engine.
+func (d *Device) enter() clock.Time {
+	d.mu.Lock()
+	d.idle = false
+	return d.clock.Now()
+}
+
+// leave sends what the step built, tells whoever waits, and makes the progress goroutine keep an earlier deadline.
+func (d *Device) leave() {
+	d.flush()
+	d.notify()
+	wake := false
+	if at := d.e.Deadline(); at < d.armed {
+		d.armed, wake = at, true
+	}
+	idle := d.idle
+	d.mu.Unlock()
+	if wake {
+		d.waiter.Wake()
+	}
+	if idle {
+		yield()
+	}
+}
+
+// flush hands the frames to the port in one go.
+func (d *Device) flush() {
+	if len(d.out.Frames) == 0 {
+		return
+	}
+	if _, err := d.port.Send(&d.out); err != nil {
+		d.fail(err)
+	}
+	d.out.Reset()
+}
+
+// progress handles one receive batch and the timers that are due. It reports whether there was anything to do.
+func (d *Device) progress() bool {
+	if d.dead {
+		return false
+	}
+	n, err := d.port.Recv(&d.rx)
+	if err != nil {
+		d.fail(err)
+		return false
+	}
+	now := d.clock.Now()
+	if n > 0 {
+		d.handle(now, d.rx.Frames)
+	}
+	due := d.e.Deadline() <= now
+	if due {
+		d.e.Tick(now, &d.out)
+	}
+	d.flush()
+	return n > 0 || due
+}
+
+func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
+	for i := range frames {
+		d.e.Frame(now, 0, frames[i], &d.out)
+		if len(d.out.Frames) >= flushFrames {
+			d.flush()
+		}
+	}
+	d.e.EndBatch(now, &d.out)
+}
+
+// fail is the end of a NIC whose port does not work any more.
+func (d *Device) fail(err error) {
+	if d.dead {
+		return
+	}
+	d.failure, d.dead = err, true
+	d.e.SetLink(false)
+	d.e.Down()
+	d.e.Notify() // also when the NIC was down before
+}
+
+// notify wakes the waiters whose condition has come, if anything happened since they were asked last.
+func (d *Device) notify() {
+	if d.seen == d.e.Activity() {
+		return
+	}
+	d.seen = d.e.Activity()
+	kept := d.waiting[:0]
+	for _, w := range d.waiting {
+		switch {
+		case w.cond.Ready(d.e):
+			w.result <- nil // capacity 1, and each waiter gets one result
+		case d.dead:
+			w.result <- verbs.ErrClosed
+		default:
+			kept = append(kept, w)
+		}
+	}
+	clear(d.waiting[len(kept):])
+	d.waiting = kept
+}

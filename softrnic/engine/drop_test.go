@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// rebuild changes a frame and gives it a right ICRC again.
+func rebuild(t *testing.T, b []byte, change func(f *wire.Frame)) []byte {
+	t.Helper()
+	f := parse(t, b)
+	change(&f)
+	return f.AppendTo(nil)
+}
+
+// Each reason to drop a packet has its own counter, and the packet has no effect.
+func TestDropsAreCounted(t *testing.T) {
+	header := func(change func(f *wire.Frame)) func(t *testing.T, p *pair, b []byte) []byte {
+		return func(t *testing.T, _ *pair, b []byte) []byte { return rebuild(t, b, change) }
+	}
+	for _, c := range []struct {
+		name    string
+		change  func(t *testing.T, p *pair, b []byte) []byte
+		counter func(c *metrics.NIC) uint64
+	}{
+		{"other MAC", header(func(f *wire.Frame) { f.Eth.Dst = macA }), func(c *metrics.NIC) uint64 { return c.RxNotMine }},
+		{"other IP", header(func(f *wire.Frame) { f.IPv4.Dst = ipA.As4() }), func(c *metrics.NIC) uint64 { return c.RxNotMine }},
+		{
+			"cut off", func(_ *testing.T, _ *pair, b []byte) []byte { return b[:50] },
+			func(c *metrics.NIC) uint64 { return c.RxMalformed },
+		},
+		{
+			"one bit", func(_ *testing.T, _ *pair, b []byte) []byte { b[len(b)-6] ^= 4; return b },
+			func(c *metrics.NIC) uint64 { return c.RxIcrcErr },
+		},
+		{"UC", header(func(f *wire.Frame) { f.BTH.Opcode = wire.UCSendOnly }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
+		{"undefined opcode", header(func(f *wire.Frame) { f.BTH.Opcode = 0x15 }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
+		{"version", header(func(f *wire.Frame) { f.BTH.Version = 1 }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
+		{"CNP", header(func(f *wire.Frame) { f.BTH.Opcode = wire.CNP }), func(c *metrics.NIC) uint64 { return c.RxCnp }},
+		{"no such QP", header(func(f *wire.Frame) { f.BTH.DestQP ^= 1 }), func(c *metrics.NIC) uint64 { return c.RxUnknownQP }},
+		{
+			"QP not ready",
+			func(t *testing.T, p *pair, b []byte) []byte {
+				if err := p.b.qp.ToReset(); err != nil {
+					t.Error(err)
+				}
+				return b
+			}, func(c *metrics.NIC) uint64 { return c.RxUnknownQP },
+		},
+		{"wrong peer", header(func(f *wire.Frame) { f.IPv4.Src = [4]byte{1, 2, 3, 4} }), func(c *metrics.NIC) uint64 { return c.RxWrongPeer }},
+		{"P_Key", header(func(f *wire.Frame) { f.BTH.PKey = 0x8001 }), func(c *metrics.NIC) uint64 { return c.RxPkeyErr }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPair(t, nil)
+			p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})
+			frame := c.change(t, p, bytes.Clone(p.a.out.Frames[0].Data))
+			p.b.e.Frame(0, 0, packetio.Frame{Data: frame}, &p.b.out)
+			p.b.e.EndBatch(0, &p.b.out)
+			if got := c.counter(&p.b.e.counters); got != 1 {
+				t.Errorf("the counter shows %d, want 1; all: %+v", got, p.b.e.counters)
+			}
+			if p.b.e.counters.RcvdPkts != 0 || len(p.b.out.Frames) != 0 || p.b.buf[0] != 0 {
+				t.Error("the packet had an effect")
+			}
+		})
+	}
+}
+
+func TestICRCCheckCanBeOff(t *testing.T) {
+	p := newPair(t, func(c *Config) { c.NoICRCCheck = true })
+	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})
+	b := p.a.out.Frames[0].Data
+	b[len(b)-1] ^= 1
+	p.settle(t)
+	if p.b.buf[0] != 'x' || p.b.e.counters.RxIcrcErr != 0 {
+		t.Error("a wrong ICRC was not accepted")
+	}
+}
+
+// What is no RoCEv2 belongs to the host's own stack.
+func TestForeignFramesAreNotCounted(t *testing.T) {
+	e := newEngine(t, "b", 2, macB, nil, ipB)
+	arp := append(append(append([]byte{}, macB[:]...), macA[:]...), 0x08, 0x06, 1, 2, 3)
+	broadcast := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, arp[6:]...)
+	var out packetio.Batch
+	for _, b := range [][]byte{arp, broadcast, nil, {1}, macB[:]} {
+		e.Frame(0, 0, packetio.Frame{Data: b}, &out)
+	}
+	c := e.counters
+	if c.RxNotMine+c.RxIcrcErr+c.RxUnsupported+c.RcvdPkts != 0 || len(out.Frames) != 0 {
+		t.Errorf("counted %+v", c)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	p := newPair(f, nil)
+	p.post(f, p.a, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 100)}, RemoteAddr: p.b.base, RKey: p.b.key})
+	f.Add(bytes.Clone(p.a.out.Frames[0].Data), false)
+	f.Add(bytes.Clone(p.a.out.Frames[0].Data), true)
+	f.Fuzz(func(t *testing.T, b []byte, repair bool) {
+		p := newPair(t, func(c *Config) { c.NoICRCCheck = true })
+		p.post(t, p.a, verbs.SendWR{Op: verbs.OpRead, SGL: []verbs.SGE{p.a.sge(0, 3000)}, RemoteAddr: p.b.base, RKey: p.b.key})
+		var fr wire.Frame
+		if repair && wire.ParseFrame(b, &fr) == nil {
+			fr.Eth.Dst, fr.V6, fr.IPv4.Src, fr.IPv4.Dst = macB, false, ipA.As4(), ipB.As4()
+			fr.Eth.Type, fr.BTH.DestQP, fr.BTH.PKey = wire.EtherTypeIPv4, p.b.qp.Num(), 0xffff
+			b = fr.AppendTo(nil)
+		}
+		for range 2 {
+			p.b.e.Frame(0, 0, packetio.Frame{Data: b}, &p.b.out)
+		}
+		p.run(t, 10*second)
+	})
+}

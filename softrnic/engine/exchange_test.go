@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+func fill(b []byte, seed byte) {
+	for i := range b {
+		b[i] = byte(i)*7 + seed
+	}
+}
+
+// verify does one of each operation and compares the bytes.
+func verify(t *testing.T, p *pair) {
+	t.Helper()
+	a, b := p.a, p.b
+	fill(a.buf[:5000], 1)
+	p.post(t, a, verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(0, 5000)}, RemoteAddr: b.base + 8192, RKey: b.key})
+	p.run(t, p.now+second)
+	if !bytes.Equal(b.buf[8192:8192+5000], a.buf[:5000]) {
+		t.Error("WRITE did not arrive")
+	}
+	fill(b.buf[:3000], 2)
+	p.post(t, a, verbs.SendWR{ID: 2, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(20000, 3000)}, RemoteAddr: b.base, RKey: b.key})
+	p.run(t, p.now+second)
+	if !bytes.Equal(a.buf[20000:23000], b.buf[:3000]) {
+		t.Error("READ brought something else")
+	}
+	binary.NativeEndian.PutUint64(b.buf[40000:], 5)
+	p.post(t, a,
+		verbs.SendWR{ID: 3, Op: verbs.OpCmpSwap, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(40000, 8)}, RemoteAddr: b.base + 40000, RKey: b.key, CompareAdd: 5, Swap: 9},
+		verbs.SendWR{ID: 4, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(40008, 8)}, RemoteAddr: b.base + 40000, RKey: b.key, CompareAdd: 3})
+	p.run(t, p.now+second)
+	if got := binary.NativeEndian.Uint64(b.buf[40000:]); got != 12 {
+		t.Errorf("CAS 5→9 and FAA 3 gave %d, want 12", got)
+	}
+	if x, y := binary.NativeEndian.Uint64(a.buf[40000:]), binary.NativeEndian.Uint64(a.buf[40008:]); x != 5 || y != 9 {
+		t.Errorf("old values %d and %d, want 5 and 9", x, y)
+	}
+	if err := b.qp.PostRecv([]verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{b.sge(50000, 100)}}}); err != nil {
+		t.Fatal(err)
+	}
+	p.post(t, a, verbs.SendWR{ID: 5, Op: verbs.OpSendImm, Flags: verbs.Signalled | verbs.Inline, Data: []byte("hello"), Imm: 42})
+	p.run(t, p.now+second)
+	if string(b.buf[50000:50005]) != "hello" {
+		t.Error("SEND did not arrive")
+	}
+	checkDone(t, a, []uint64{1, 2, 3, 4, 5}, b, 9)
+}
+
+func checkDone(t *testing.T, a *side, want []uint64, b *side, recv uint64) {
+	t.Helper()
+	done := a.poll(t)
+	if a != b {
+		done = append(done, b.poll(t)...)
+	}
+	var sent []uint64
+	for _, wc := range done {
+		if wc.Status != verbs.Success {
+			t.Errorf("completion %d: %v", wc.ID, wc.Status)
+		}
+		if wc.Opcode == verbs.WCRecv {
+			if wc.ID != recv || wc.ByteLen != 5 || wc.Imm != 42 || wc.Flags&verbs.WithImm == 0 {
+				t.Errorf("receive completion %+v", wc)
+			}
+			continue
+		}
+		sent = append(sent, wc.ID)
+	}
+	if fmt.Sprint(sent) != fmt.Sprint(want) {
+		t.Errorf("completed %v, want %v", sent, want)
+	}
+}
+
+func TestExchangeIPv4(t *testing.T) { verify(t, newPair(t, nil)) }
+
+func TestExchangeIPv6(t *testing.T) {
+	a := newSide(t, newEngine(t, "a", 1, macA, nil, ipA, ip6A))
+	b := newSide(t, newEngine(t, "b", 2, macB, nil, ipB, ip6B))
+	p := connectPair(t, a, b, 1, verbs.MTU4096)
+	p.tap = func(_ *side, f packetio.Frame) bool {
+		if fr := parse(t, f.Data); !fr.V6 || fr.IPv6.HopLimit != 64 || fr.Eth.Type != wire.EtherTypeIPv6 {
+			t.Errorf("frame %+v", fr)
+		}
+		return true
+	}
+	verify(t, p)
+}
+
+// A queue pair connected to another one of the same NIC needs no link.
+func TestExchangeWithMyself(t *testing.T) {
+	e := newEngine(t, "a", 1, macA, nil, ipA)
+	a, b := newSide(t, e), newSide(t, e)
+	p := connectPair(t, a, b, 0, verbs.MTU1024)
+	p.tap = func(*side, packetio.Frame) bool { t.Error("a frame left the NIC"); return true }
+	verify(t, p)
+}
+
+// What every frame looks like: the rules of a Linux soft-RoCE NIC, so that either end may be one.
+func TestFrameHeaders(t *testing.T) {
+	p := newPair(t, nil)
+	var ids []uint16
+	p.tap = func(from *side, f packetio.Frame) bool {
+		fr := parse(t, f.Data)
+		if !wire.CheckICRC(f.Data) {
+			t.Error("wrong ICRC")
+		}
+		if fr.V6 || fr.IPv4.TTL != 64 || !fr.IPv4.DF || fr.IPv4.TOS != 0 || fr.UDP.Checksum != 0 || fr.UDP.DstPort != 4791 ||
+			fr.BTH.PKey != 0xffff || fr.BTH.MigReq || fr.Eth.Tagged {
+			t.Errorf("frame %+v", fr)
+		}
+		if want := sourcePort(p.a.qp.Num(), p.b.qp.Num()); fr.UDP.SrcPort != want {
+			t.Errorf("source port %d, want %d in both directions", fr.UDP.SrcPort, want)
+		}
+		if from == p.a {
+			ids = append(ids, fr.IPv4.ID)
+			if fr.Eth.Src != macA || fr.Eth.Dst != macB || fr.IPv4.Src != ipA.As4() || fr.IPv4.Dst != ipB.As4() || fr.BTH.DestQP != p.b.qp.Num() {
+				t.Errorf("addresses %+v", fr)
+			}
+		}
+		return true
+	}
+	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 4000)}, RemoteAddr: p.b.base, RKey: p.b.key})
+	p.run(t, second)
+	for i := range ids {
+		if ids[i] != ids[0]+uint16(i) {
+			t.Errorf("IP IDs %v do not count", ids)
+		}
+	}
+	if len(ids) != 4 {
+		t.Errorf("%d request packets, want 4", len(ids))
+	}
+}
+
+// The pair of queue pairs of the captures of Linux rxe: 0x11 and 0x111.
+func TestSourcePortRule(t *testing.T) {
+	if got := sourcePort(0x11, 0x111); got != 53793 {
+		t.Errorf("sourcePort(0x11, 0x111) = %d, want 53793", got)
+	}
+	if got := sourcePort(0xfffffe, 0xfffffd); got < 0xc000 {
+		t.Errorf("port %#x is below 0xc000", got)
+	}
+}
+
+// The link loses a tenth of all frames; everything still arrives once.
+func TestLossIsHealed(t *testing.T) {
+	p := newPair(t, nil)
+	r := rand.New(rand.NewPCG(7, 7))
+	p.tap = func(*side, packetio.Frame) bool { return r.IntN(10) > 0 }
+	const adds = 200
+	for i := range adds {
+		p.post(t, p.a, verbs.SendWR{ID: uint64(i), Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{p.a.sge(0, 8)}, RemoteAddr: p.b.base, RKey: p.b.key, CompareAdd: uint64(i)})
+		if i%16 == 15 {
+			p.run(t, p.now+100*second)
+		}
+	}
+	p.run(t, p.now+100*second)
+	if got, want := binary.NativeEndian.Uint64(p.b.buf), uint64(adds*(adds-1)/2); got != want {
+		t.Errorf("sum %d, want %d", got, want)
+	}
+	for i, wc := range p.a.poll(t) {
+		if wc.Status != verbs.Success || wc.ID != uint64(i) {
+			t.Fatalf("completion %d: %+v", i, wc)
+		}
+	}
+	if p.a.e.counters.RetransPkts == 0 {
+		t.Error("nothing was sent again")
+	}
+}

@@ -1,0 +1,212 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// DefaultPort is the TCP port of the out-of-band exchange.
+const DefaultPort = 18515
+
+const (
+	defaultHandshakes       = 64
+	defaultBacklog          = 64
+	defaultHandshakeTimeout = 5 * time.Second
+	// rejectTimeout bounds the farewell to a peer that does not read.
+	rejectTimeout = time.Second
+)
+
+// OOBConfig describes one side of the exchange.
+type OOBConfig struct {
+	// Context is the device whose queue pairs are connected; required.
+	Context verbs.Context
+	// Listen is the address to listen on for all services of this manager; the zero value never listens, which is
+	// enough to dial. Port 0 takes a free port (Addr tells which).
+	Listen netip.AddrPort
+	// Port is the port of the peers. 0: DefaultPort.
+	Port uint16
+	// Handshakes is how many peers may be in the exchange at the same time; further ones are turned away.
+	// 0: 64.
+	Handshakes int
+	// Backlog is how many requests may wait for the Accept of one service. 0: 64.
+	Backlog int
+	// HandshakeTimeout is how long a peer may take for its part of the exchange. 0: 5 s.
+	HandshakeTimeout time.Duration
+}
+
+// OOBStats counts what happened to peers.
+type OOBStats struct {
+	Dialed, Accepted, Rejected uint64
+	// Malformed counts peers that did not speak the protocol, TimedOut those that stopped in the middle, and
+	// Busy those that were turned away because too many came at once.
+	Malformed, TimedOut, Busy uint64
+}
+
+// OOB is the exchange over the hosts' own TCP. The initiator sends a request; the responder brings its queue pair to
+// RTS and only then replies; the initiator brings up its own and says ready; so neither side can send before the
+// other is able to receive. Methods may be called by any goroutine.
+type OOB struct {
+	cfg      OOBConfig
+	listener *net.TCPListener
+	wg       sync.WaitGroup // the accept loop and one goroutine a handshake
+
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	services map[string]*listener
+	conns    map[net.Conn]struct{} // all that are open, for Close
+	inFlight int
+	stats    OOBStats
+}
+
+var _ Manager = (*OOB)(nil)
+
+// NewOOB starts listening if cfg says so.
+func NewOOB(cfg OOBConfig) (*OOB, error) {
+	if cfg.Context == nil {
+		return nil, errors.New("rdmacm: Context is required")
+	}
+	if cfg.Port == 0 {
+		cfg.Port = DefaultPort
+	}
+	if cfg.Handshakes == 0 {
+		cfg.Handshakes = defaultHandshakes
+	}
+	if cfg.Backlog == 0 {
+		cfg.Backlog = defaultBacklog
+	}
+	if cfg.HandshakeTimeout == 0 {
+		cfg.HandshakeTimeout = defaultHandshakeTimeout
+	}
+	o := &OOB{cfg: cfg, services: make(map[string]*listener), conns: make(map[net.Conn]struct{})}
+	if !cfg.Listen.IsValid() {
+		return o, nil
+	}
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(cfg.Listen))
+	if err != nil {
+		return nil, fmt.Errorf("rdmacm: %w", err)
+	}
+	o.listener = l
+	o.wg.Go(o.acceptLoop)
+	return o, nil
+}
+
+// Addr is the address that peers dial; invalid if this manager does not listen.
+func (o *OOB) Addr() netip.AddrPort {
+	if o.listener == nil {
+		return netip.AddrPort{}
+	}
+	return o.listener.Addr().(*net.TCPAddr).AddrPort()
+}
+
+// Stats returns a copy of the counters.
+func (o *OOB) Stats() OOBStats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stats
+}
+
+// Close ends listening, closes every connection of the exchange, and waits for the goroutines. Established queue
+// pairs are not touched. Closing twice is harmless.
+func (o *OOB) Close() error {
+	o.mu.Lock()
+	first := !o.closed
+	o.closed = true
+	services := o.services
+	o.services = nil
+	o.mu.Unlock()
+	var err error
+	if first && o.listener != nil {
+		err = o.listener.Close()
+	}
+	for _, l := range services {
+		l.shut()
+	}
+	o.mu.Lock()
+	for c := range o.conns {
+		_ = c.Close() // its user sees the error
+	}
+	o.mu.Unlock()
+	o.wg.Wait()
+	return err
+}
+
+// track registers an open connection; false when the manager is closed.
+func (o *OOB) track(c net.Conn) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		_ = c.Close() // nobody knows of it yet
+		return false
+	}
+	o.conns[c] = struct{}{}
+	return true
+}
+
+// drop closes a connection of the exchange. It is over: what Close says does not matter any more.
+func (o *OOB) drop(c net.Conn) {
+	o.mu.Lock()
+	delete(o.conns, c)
+	o.mu.Unlock()
+	_ = c.Close()
+}
+
+func (o *OOB) count(f func(s *OOBStats)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f(&o.stats)
+}
+
+// wall is a deadline of the application as an instant for sockets, at most limit from now.
+func (o *OOB) wall(deadline clock.Time, limit time.Duration) time.Time {
+	left := limit
+	if deadline != clock.Never {
+		left = min(limit, deadline.Sub(o.cfg.Context.Runtime().Now()))
+	}
+	return time.Now().Add(left)
+}
+
+// send writes one message.
+func send(c net.Conn, m message) error {
+	_, err := c.Write(m.appendTo(nil))
+	return err
+}
+
+// reject says why, and hopes that the peer still listens.
+func (o *OOB) reject(c net.Conn, reason string) {
+	o.count(func(s *OOBStats) { s.Rejected++ })
+	_ = c.SetDeadline(time.Now().Add(rejectTimeout)) // both may fail: the peer has gone, and knows enough
+	_ = send(c, message{kind: kindReject, text: reason})
+}
+
+// explain turns an error of the socket into one of this package.
+func (o *OOB) explain(op string, peer net.Addr, err error) error {
+	o.mu.Lock()
+	closed := o.closed
+	o.mu.Unlock()
+	var local *verbs.OpError
+	switch {
+	case err == nil || errors.Is(err, ErrRejected) || errors.As(err, &local):
+		return err
+	case closed:
+		return opError(op, verbs.ErrClosed, "the manager was closed")
+	case errors.Is(err, ErrProtocol):
+		o.count(func(s *OOBStats) { s.Malformed++ })
+		return fmt.Errorf("%s: %v: %w", op, peer, err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		o.count(func(s *OOBStats) { s.TimedOut++ })
+		return opError(op, verbs.ErrTimeout, "%v did not answer", peer)
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the peer closed the connection in the middle of the exchange")
+	}
+	return opError(op, verbs.ErrUnreachable, "%v: %v", peer, err)
+}

@@ -1,0 +1,101 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// maxDial bounds a dial without a deadline.
+const maxDial = time.Minute
+
+// Dial connects qp to a service of the host that has the address to.
+func (o *OOB) Dial(qp verbs.QP, to netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
+	const op = "dial"
+	if err := checkNames(op, service, private); err != nil {
+		return nil, err
+	}
+	if !to.IsValid() {
+		return nil, opError(op, verbs.ErrInvalid, "no address to dial")
+	}
+	local, err := LocalEndpoint(o.cfg.Context, qp, to, p)
+	if err != nil {
+		return nil, err
+	}
+	until := o.wall(deadline, maxDial)
+	peer := net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Unmap(), o.cfg.Port))
+	d := net.Dialer{Deadline: until}
+	c, err := d.DialContext(context.Background(), "tcp", peer.String())
+	if err != nil {
+		return nil, o.explain(op, peer, dialError(err))
+	}
+	if !o.track(c) {
+		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+	}
+	defer o.drop(c)
+	got, err := o.initiate(c, until, qp, p, message{kind: kindRequest, endpoint: local, text: service, private: private})
+	if err != nil {
+		return nil, o.explain(op, peer, err)
+	}
+	o.count(func(s *OOBStats) { s.Dialed++ })
+	return got, nil
+}
+
+// initiate is the initiator's part of the exchange.
+func (o *OOB) initiate(c net.Conn, until time.Time, qp verbs.QP, p Params, request message) ([]byte, error) {
+	if err := c.SetDeadline(until); err != nil {
+		return nil, err
+	}
+	if err := send(c, request); err != nil {
+		return nil, err
+	}
+	reply, err := readMessage(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case reply.kind == kindReject:
+		return nil, fmt.Errorf("service %q at %v: %w", request.text, c.RemoteAddr(), &RejectError{Reason: reply.text})
+	case reply.kind != kindReply:
+		return nil, fmt.Errorf("%w: kind %d in answer to a request", ErrProtocol, reply.kind)
+	case !sameFamily(reply.endpoint, request.endpoint):
+		return nil, fmt.Errorf("%w: the peer answers with the address %v", ErrProtocol, reply.endpoint.GID)
+	}
+	if err := BringUp(o.cfg.Context, qp, p, request.endpoint, reply.endpoint); err != nil {
+		o.reject(c, "the initiator's queue pair: "+err.Error())
+		return nil, err
+	}
+	if err := send(c, message{kind: kindReady}); err != nil {
+		fail(qp)
+		return nil, err
+	}
+	return reply.private, nil
+}
+
+// sameFamily reports whether both addresses are IPv4 or both IPv6.
+func sameFamily(a, b Endpoint) bool { return a.GID.Addr().Is4() == b.GID.Addr().Is4() }
+
+// dialError finds a timeout, which package net reports in its own way.
+func dialError(err error) error {
+	var ne net.Error
+	if errors.As(err, &ne) && ne.Timeout() {
+		return fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)
+	}
+	return err
+}
+
+func checkNames(op, service string, private []byte) error {
+	switch {
+	case service == "" || len(service) > MaxService:
+		return opError(op, verbs.ErrInvalid, "service name of %d bytes; give 1 to %d", len(service), MaxService)
+	case len(private) > MaxPrivate:
+		return opError(op, verbs.ErrInvalid, "%d bytes of private data; at most %d", len(private), MaxPrivate)
+	}
+	return nil
+}

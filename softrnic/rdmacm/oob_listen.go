@@ -1,0 +1,279 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// acceptPause keeps a failing accept (no descriptors left) from spinning.
+const acceptPause = 10 * time.Millisecond
+
+// Listen takes requests for a service.
+func (o *OOB) Listen(service string) (Listener, error) {
+	const op = "listen"
+	if err := checkNames(op, service, nil); err != nil {
+		return nil, err
+	}
+	if o.listener == nil {
+		return nil, opError(op, verbs.ErrInvalid, "this manager was made without a listen address")
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.closed:
+		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+	case o.services[service] != nil:
+		return nil, opError(op, ErrInUse, "%q", service)
+	}
+	l := &listener{o: o, service: service, backlog: make(chan *request, o.cfg.Backlog), closed: make(chan struct{})}
+	o.services[service] = l
+	return l, nil
+}
+
+// acceptLoop takes connections until Close.
+func (o *OOB) acceptLoop() {
+	for {
+		c, err := o.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			time.Sleep(acceptPause)
+			continue
+		}
+		if !o.track(c) {
+			return
+		}
+		if !o.begin() {
+			o.count(func(s *OOBStats) { s.Busy++ })
+			o.reject(c, "too many connection requests at the same time; try again")
+			o.drop(c)
+			continue
+		}
+		o.wg.Go(func() { o.handshake(c) })
+	}
+}
+
+// begin takes a place for a handshake.
+func (o *OOB) begin() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.inFlight >= o.cfg.Handshakes {
+		return false
+	}
+	o.inFlight++
+	return true
+}
+
+// handshake reads the request of one peer and queues it for its service. Whatever goes wrong ends the connection.
+func (o *OOB) handshake(c net.Conn) {
+	defer func() {
+		o.mu.Lock()
+		o.inFlight--
+		o.mu.Unlock()
+	}()
+	if err := o.receive(c); err != nil {
+		_ = o.explain("accept", c.RemoteAddr(), err) // counts; there is nobody to be told but the peer
+		if errors.Is(err, ErrProtocol) || errors.Is(err, errRefused) {
+			o.reject(c, err.Error())
+		}
+		o.drop(c)
+	}
+}
+
+// errRefused marks a request that was understood and cannot be served.
+var errRefused = errors.New("refused")
+
+func (o *OOB) receive(c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(o.cfg.HandshakeTimeout)); err != nil {
+		return err
+	}
+	m, err := readMessage(c)
+	if err != nil {
+		return err
+	}
+	if m.kind != kindRequest {
+		return fmt.Errorf("%w: kind %d instead of a request", ErrProtocol, m.kind)
+	}
+	o.mu.Lock()
+	l := o.services[m.text]
+	o.mu.Unlock()
+	if l == nil {
+		return fmt.Errorf("%w: no service %q here", errRefused, m.text)
+	}
+	return l.queue(&request{o: o, c: c, m: m, expires: time.Now().Add(maxDial)})
+}
+
+// listener is the queue of one service.
+type listener struct {
+	o       *OOB
+	service string
+	backlog chan *request
+	closed  chan struct{}
+	mu      sync.Mutex // orders queue and shut
+}
+
+func (l *listener) queue(r *request) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		return fmt.Errorf("%w: service %q has ended", errRefused, l.service)
+	default:
+	}
+	select {
+	case l.backlog <- r:
+		return nil
+	default:
+		l.o.count(func(s *OOBStats) { s.Busy++ })
+		return fmt.Errorf("%w: service %q has too many waiting requests", errRefused, l.service)
+	}
+}
+
+// Accept waits for the next request. Requests whose initiator must have given up are passed over.
+func (l *listener) Accept(deadline clock.Time) (Request, error) {
+	const op = "accept"
+	var expired <-chan time.Time
+	if deadline != clock.Never {
+		t := time.NewTimer(max(0, deadline.Sub(l.o.cfg.Context.Runtime().Now())))
+		defer t.Stop()
+		expired = t.C
+	}
+	for {
+		select {
+		case <-l.closed:
+			return nil, opError(op, verbs.ErrClosed, "service %q", l.service)
+		case r := <-l.backlog:
+			if time.Now().After(r.expires) {
+				l.o.count(func(s *OOBStats) { s.TimedOut++ })
+				l.o.drop(r.c)
+				continue
+			}
+			return r, nil
+		case <-expired:
+			return nil, opError(op, verbs.ErrTimeout, "no request for service %q", l.service)
+		}
+	}
+}
+
+// Close ends the service.
+func (l *listener) Close() error {
+	l.o.mu.Lock()
+	if l.o.services[l.service] == l {
+		delete(l.o.services, l.service)
+	}
+	l.o.mu.Unlock()
+	l.shut()
+	return nil
+}
+
+// shut ends waiting Accepts and rejects what waits in the backlog.
+func (l *listener) shut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		return
+	default:
+		close(l.closed)
+	}
+	for {
+		select {
+		case r := <-l.backlog:
+			_ = r.Reject("the service has ended") // the peer may have gone
+		default:
+			return
+		}
+	}
+}
+
+// request is a peer that waits for an answer.
+type request struct {
+	o       *OOB
+	c       net.Conn
+	m       message
+	expires time.Time
+	once    sync.Once // the first answer counts
+}
+
+// Service is the name that the peer asked for.
+func (r *request) Service() string { return r.m.text }
+
+// Peer is the address of the peer's NIC.
+func (r *request) Peer() netip.Addr { return r.m.endpoint.GID.Addr() }
+
+// Private is the peer's private data.
+func (r *request) Private() []byte { return r.m.private }
+
+// Accept connects qp.
+func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
+	const op = "accept"
+	if err := checkNames(op, r.m.text, private); err != nil {
+		return err
+	}
+	err := error(opError(op, verbs.ErrState, "the request was answered already"))
+	r.once.Do(func() {
+		defer r.o.drop(r.c)
+		if err = r.respond(qp, p, private, deadline); err != nil {
+			err = r.o.explain(op, r.c.RemoteAddr(), err)
+			return
+		}
+		r.o.count(func(s *OOBStats) { s.Accepted++ })
+	})
+	return err
+}
+
+// respond is the responder's part of the exchange.
+func (r *request) respond(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
+	local, err := LocalEndpoint(r.o.cfg.Context, qp, r.Peer(), p)
+	if err == nil {
+		err = BringUp(r.o.cfg.Context, qp, p, local, r.m.endpoint)
+	}
+	if err != nil {
+		r.o.reject(r.c, "the responder's queue pair: "+err.Error())
+		return err
+	}
+	if err := r.confirm(local.Agree(r.m.endpoint), private, deadline); err != nil {
+		fail(qp)
+		return err
+	}
+	return nil
+}
+
+// confirm replies and waits until the initiator is ready.
+func (r *request) confirm(agreed Endpoint, private []byte, deadline clock.Time) error {
+	if err := r.c.SetDeadline(r.o.wall(deadline, r.o.cfg.HandshakeTimeout)); err != nil {
+		return err
+	}
+	if err := send(r.c, message{kind: kindReply, endpoint: agreed, private: private}); err != nil {
+		return err
+	}
+	m, err := readMessage(r.c)
+	switch {
+	case err != nil:
+		return err
+	case m.kind == kindReject:
+		return &RejectError{Reason: m.text}
+	case m.kind != kindReady:
+		return fmt.Errorf("%w: kind %d instead of ready", ErrProtocol, m.kind)
+	}
+	return nil
+}
+
+// Reject refuses the request.
+func (r *request) Reject(reason string) error {
+	err := error(opError("reject", verbs.ErrState, "the request was answered already"))
+	r.once.Do(func() {
+		r.o.reject(r.c, reason)
+		r.o.drop(r.c)
+		err = nil
+	})
+	return err
+}
