@@ -66,6 +66,11 @@ func (w *Writer) AddInterface(name string, linkType LinkType) (id int, err error
 // WritePacket writes data as a packet of interface id, at unixNanos nanoseconds since 1970 (the format
 // has no time before that: it becomes 0). The comment is left out if empty. Data and comment are copied.
 func (w *Writer) WritePacket(id int, unixNanos int64, data []byte, comment string) error {
+	return w.WriteTruncated(id, unixNanos, data, len(data), comment)
+}
+
+// WriteTruncated is WritePacket for a packet of which only the first len(data) of its length bytes were kept.
+func (w *Writer) WriteTruncated(id int, unixNanos int64, data []byte, length int, comment string) error {
 	switch {
 	case w.err != nil:
 		return w.err
@@ -82,7 +87,7 @@ func (w *Writer) WritePacket(id int, unixNanos int64, data []byte, comment strin
 	w.u32(uint32(ticks >> 32))
 	w.u32(uint32(ticks))
 	w.u32(uint32(len(data)))
-	w.u32(uint32(len(data)))
+	w.u32(uint32(max(length, len(data))))
 	w.buf = append(w.buf, data...)
 	w.align(len(data))
 	if comment != "" {

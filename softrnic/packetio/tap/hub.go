@@ -1,0 +1,121 @@
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// Bounds of a hub.
+const (
+	// MaxReaders is how many captures can run at a time.
+	MaxReaders = 16
+	// queueBytes is how much a reader may lag behind.
+	queueBytes = 8 << 20
+	// maxComment bounds a packet's comment in bytes.
+	maxComment = 1024
+)
+
+// Errors of Capture.
+var (
+	ErrUnknownLink = errors.New("unknown link")
+	ErrTooMany     = errors.New("too many captures run already")
+)
+
+// Direction on a link, seen from the host.
+type Direction uint8
+
+// Directions. They index the two interfaces of a link.
+const (
+	Up   Direction = iota // from the host
+	Down                  // to the host
+)
+
+// String is the direction's part of an interface's name.
+func (d Direction) String() string {
+	if d == Up {
+		return "up"
+	}
+	return "down"
+}
+
+// Hub hands frames from one machine to any number of readers. Frame is called by the machine's goroutine,
+// everything else by any.
+type Hub struct {
+	links  []string
+	active atomic.Bool
+
+	mu      sync.Mutex
+	readers []*reader
+}
+
+// NewHub makes a hub for links; Frame names them by index.
+func NewHub(links []string) *Hub { return &Hub{links: slices.Clone(links)} }
+
+// Active reports whether anybody reads.
+func (h *Hub) Active() bool { return h.active.Load() }
+
+// Readers is how many captures run, and how many packets they lost so far.
+func (h *Hub) Readers() (n int, lost uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.readers {
+		r.mu.Lock()
+		for _, c := range r.counts {
+			lost += c.lost
+		}
+		r.mu.Unlock()
+	}
+	return len(h.readers), lost
+}
+
+// Frame shows a frame that crossed a link. A super-frame of RoCEv2 packets becomes one packet each. The frame's
+// bytes are copied. It never blocks for long and never fails.
+func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, comment string) {
+	if !h.active.Load() {
+		return
+	}
+	if len(comment) > maxComment {
+		comment = comment[:maxComment]
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.readers {
+		if id := r.ids[link*2+int(dir)]; id >= 0 {
+			r.add(unixNanos, id, &f, comment)
+		}
+	}
+}
+
+// join adds a reader.
+func (h *Hub) join(r *reader) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.readers) == MaxReaders {
+		return fmt.Errorf("%w: %d", ErrTooMany, MaxReaders)
+	}
+	h.readers = append(h.readers, r)
+	h.active.Store(true)
+	return nil
+}
+
+func (h *Hub) leave(r *reader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readers = slices.DeleteFunc(h.readers, func(x *reader) bool { return x == r })
+	h.active.Store(len(h.readers) != 0)
+}
+
+// index finds a link by name.
+func (h *Hub) index(link string) (int, error) {
+	i := slices.Index(h.links, link)
+	if i < 0 {
+		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(h.links, ", "))
+	}
+	return i, nil
+}
