@@ -33,6 +33,8 @@ type ServerConfig struct {
 	Passive bool
 	// Region is the size in bytes of the region that all connections without memory of their own share; 0: none.
 	Region int
+	// Buffer is the memory of the region, which then outlives the NIC; nil: fresh memory of Region bytes.
+	Buffer []byte
 	// Memory bounds the memory of connections together, in bytes; 0: 1 GiB.
 	Memory int64
 }
@@ -82,14 +84,24 @@ func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg ServerConfig) (_ *Server
 	if s.cq, err = ctx.CreateCQ(1); err != nil {
 		return nil, err
 	}
+	if cfg.Buffer != nil {
+		cfg.Region = len(cfg.Buffer)
+	}
 	if cfg.Region > 0 {
-		s.region, err = s.pd.RegMR(nil, cfg.Region, remoteAccess)
+		s.region, err = s.pd.RegMR(cfg.Buffer, cfg.Region, remoteAccess)
 		if err != nil {
 			return nil, fmt.Errorf("service %q: register %d bytes: %w", cfg.Service, cfg.Region, err)
 		}
 	}
 	s.listener, err = m.Listen(cfg.Service)
 	return s, err
+}
+
+// Reopen listens again after Serve has returned because of Close, and Serve must follow. The region was kept, with its
+// keys.
+func (s *Server) Reopen(m rdmacm.Manager) (err error) {
+	s.listener, err = m.Listen(s.cfg.Service)
+	return err
 }
 
 const remoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
