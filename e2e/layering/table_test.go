@@ -55,6 +55,7 @@ var house = map[string]room{
 	// L5: applications, and the daemon that runs them.
 	"softrnic/perf": {level: 5},
 	"topo/hostd":    {level: 5, beside: []string{"softrnic/perf"}},
+	"topo/scenario": {level: 5, beside: []string{"softrnic/perf"}},
 
 	// L6 and L7: the binary, the suites.
 	"topo/cmd/rdmalab": {level: 6},

@@ -1,0 +1,20 @@
+// Package chaos crashes, hangs and cuts what a rack is made of, and looks at what others notice and what is left behind.
+package chaos
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+func TestChaos(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "chaos")
+}
+
+var _ = BeforeSuite(fixture.Build)

@@ -1,0 +1,147 @@
+package chaos
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// doomed is a run that must end with an error: the timeout and retry count promise it within 8 · 33 ms.
+var doomed = []string{"perf", "write_lat", "--from", "cn0", "--to", "ms0", "--iters", "100000000", "--timeout", "13", "--retry", "7", "-q"}
+
+// promised is the latest end of a doomed run after the fault: the promise, and time for processes to be scheduled.
+const promised = 8*33*time.Millisecond + 5*time.Second
+
+// alive says that others go on.
+func alive(rack *fixture.Rack) {
+	GinkgoHelper()
+	rack.OK("perf", "verify", "--from", "cn1", "--to", "ms1")
+}
+
+const four = `
+hosts:
+  - {name: "cn[0-1]", role: compute}
+  - {name: "ms[0-1]", role: memory, memory: 16MiB}
+`
+
+// endsBy starts a long run, does something to it, and expects it to end with the status in time.
+func endsBy(rack *fixture.Rack, status string, f func()) {
+	GinkgoHelper()
+	before := rack.Counters("cn0")["rdma_sends"]
+	ended := make(chan fixture.Result, 1)
+	go func() {
+		defer GinkgoRecover()
+		ended <- rack.Run(doomed...)
+	}()
+	Eventually(func() uint64 { return rack.Counters("cn0")["rdma_sends"] }, "10s", "50ms").Should(BeNumerically(">", before+100))
+	f()
+	var res fixture.Result
+	Eventually(ended, promised).Should(Receive(&res))
+	Expect(res).To(fixture.HaveExited(1))
+	Expect(res.Stderr).To(ContainSubstring(status))
+}
+
+const retryExceeded = "transport retry counter exceeded"
+
+var _ = Describe("a host", func() {
+	It("that crashes takes its NIC along; restart brings it back as it was", func() {
+		rack := fixture.Up(four)
+		was := rack.Host("ms0")
+		endsBy(rack, retryExceeded, func() { rack.OK("crash", "ms0") })
+		Expect(rack.State("ms0")()).To(Equal("crashed"))
+		alive(rack)
+		rack.OK("restart", "ms0")
+		Eventually(rack.State("ms0"), "5s", "50ms").Should(Equal("up"))
+		Expect(rack.Host("ms0").IPv4).To(Equal(was.IPv4))
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+
+	It("whose application crashes keeps its NIC and its memory", func() {
+		rack := fixture.Up(four)
+		rack.OK("crash", "ms0", "--app")
+		Expect(rack.State("ms0")()).NotTo(Equal("crashed"))
+		alive(rack)
+		rack.OK("restart", "ms0")
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+
+	It("whose NIC crashes still answers to TCP", func() {
+		rack := fixture.Up(four)
+		endsBy(rack, retryExceeded, func() { rack.OK("crash", "ms0", "--nic") })
+		Expect(rack.State("ms0")()).To(Equal("nic-down"))
+		rack.OK(fixture.PeerCommand("cn0", "ping", rack.Host("ms0").IPv4)...)
+		alive(rack)
+		rack.OK("restart", "ms0")
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+
+	It("that hangs is silent, and goes on where it was", func() {
+		rack := fixture.Up(four)
+		endsBy(rack, retryExceeded, func() { rack.OK("hang", "ms0") })
+		Expect(rack.State("ms0")()).To(Equal("hung"))
+		alive(rack)
+		rack.OK("resume", "ms0")
+		Expect(rack.State("ms0")()).To(Equal("up"))
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+
+	It("that hangs for a while is healed by time", func() {
+		rack := fixture.Up(four)
+		rack.OK("hang", "ms0", "--for", "500ms")
+		Expect(rack.State("ms0")()).To(Equal("hung"))
+		Eventually(rack.State("ms0"), "5s", "100ms").Should(Equal("up"))
+	})
+})
+
+var _ = Describe("a link", func() {
+	It("that goes down cuts one host off, and comes back", func() {
+		rack := fixture.Up(four)
+		endsBy(rack, retryExceeded, func() { rack.OK("link", "ms0", "down") })
+		Expect(rack.State("ms0")()).To(Equal("link-down"))
+		alive(rack)
+		rack.OK("link", "ms0", "up")
+		Eventually(rack.State("ms0"), "5s", "50ms").Should(Equal("up"))
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+
+	It("that is partitioned off is silent for the other side only", func() {
+		rack := fixture.Up(four)
+		endsBy(rack, retryExceeded, func() { rack.OK("partition", "cn0", "ms0") })
+		alive(rack)
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms1")
+		rack.OK("heal", "--all")
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+})
+
+var _ = Describe("the switch", func() {
+	It("that crashes cuts everybody off; after restart everybody goes on", func() {
+		rack := fixture.Up(four)
+		endsBy(rack, retryExceeded, func() { rack.OK("crash", "switch") })
+		Expect(rack.Status().Switch.State).To(Equal("crashed"))
+		rack.OK("restart", "switch")
+		Expect(rack.Status().Switch.State).To(Equal("up"))
+		alive(rack)
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+
+	It("that restarts at once is ridden out by retransmission", func() {
+		rack := fixture.Up(four)
+		ended := make(chan fixture.Result, 1)
+		before := rack.Counters("cn0")["rdma_sends"]
+		go func() {
+			defer GinkgoRecover()
+			// Code 18 is 1.07 s: eight transmissions outlive a restart.
+			ended <- rack.Run("perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "64KiB", "--iters", "20000", "--timeout", "18", "--verify", "-q")
+		}()
+		Eventually(func() uint64 { return rack.Counters("cn0")["rdma_sends"] }, "10s", "50ms").Should(BeNumerically(">", before+100))
+		rack.OK("crash", "switch")
+		rack.OK("restart", "switch")
+		var res fixture.Result
+		Eventually(ended, "90s").Should(Receive(&res))
+		Expect(res).To(fixture.HaveExited(0))
+	})
+})

@@ -1,0 +1,83 @@
+package smoke
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+var _ = Describe("bad input", func() {
+	DescribeTable("in a rack file names the line and what to do", func(yaml string, want ...string) {
+		before := fixture.Traces()
+		res := fixture.New(yaml).Up()
+		Expect(res.Code).NotTo(Equal(0))
+		for _, w := range want {
+			Expect(res.Stderr).To(ContainSubstring(w))
+		}
+		Expect(fixture.Traces()).To(Equal(before))
+	},
+		Entry("an unknown key", "hosts:\n  - {name: a, role: memory}\ncolour: red\n", "rack.yaml:3", "colour"),
+		Entry("no YAML", "hosts: [", "rack.yaml:"),
+		Entry("an unknown role", "hosts:\n  - {name: a, role: wizard}\n", "rack.yaml:2", "compute"),
+		Entry("a wrong unit", "hosts:\n  - {name: a, role: memory, memory: 64 parsecs}\n", "rack.yaml:2"),
+		Entry("a name twice", "hosts:\n  - {name: \"a[0-1]\", role: memory}\n  - {name: a1, role: compute}\n", "rack.yaml:3", "a1"),
+		Entry("a fault on an unknown link", "hosts:\n  - {name: a, role: memory}\nfaults:\n  - {kind: loss, link: b, probability: 10%}\n", "rack.yaml:4", "a"),
+		Entry("a probability beyond 1", "hosts:\n  - {name: a, role: memory}\nfaults:\n  - {kind: loss, link: a, probability: 110%}\n", "rack.yaml:4"),
+	)
+
+	It("on the command line is refused with the way out", func() {
+		rack := fixture.Up(fixture.Small)
+		for _, c := range []struct {
+			args string
+			want string
+		}{
+			{"counters nobody", "cn0"},
+			{"exec nobody -- true", "cn0"},
+			{"inject loss 10% --link nobody", "cn0"},
+			{"inject loss 1000% --link cn0", "%"},
+			{"inject fog 10% --link cn0", "loss"},
+			{"inject loss 10% --link cn0 --dir sideways", "both"},
+			{"perf write_bw --from cn0 --to nobody", "ms0"},
+			{"perf write_bw --from cn0 --to ms0 --size 64parsecs", "size"},
+			{"perf fly_bw --from cn0 --to ms0", "write_bw"},
+			{"crash nobody", "cn0"},
+			{"link cn0 sideways", "up"},
+			{"heal 999", "faults"},
+		} {
+			res := rack.Run(strings.Fields(c.args)...)
+			Expect(res.Code).NotTo(Equal(0), "%v", res)
+			Expect(res.Stderr).To(ContainSubstring(c.want), "%v", res)
+			Expect(res.Stderr).NotTo(ContainSubstring("panic"), "%v", res)
+		}
+	})
+
+	It("for a rack that is not there says what to run", func() {
+		res := fixture.Run("--rack", "nobody-made-this", "status")
+		Expect(res.Code).NotTo(Equal(0))
+		Expect(res.Stderr).To(ContainSubstring("rdmalab up"))
+	})
+
+	It("on the wire is counted and dropped", func() {
+		rack := fixture.Up(fixture.Small)
+		grown := rack.Grown("ms0", func() {
+			rack.OK(fixture.PeerCommand("cn1", "garbage", "rack0", "20000")...)
+			rack.Perf("write_bw", "--size", "4KiB", "--iters", "200", "--verify")
+		})
+		Expect(grown["rx_malformed"]+grown["rx_not_mine"]+grown["rx_icrc_encapsulated"]+grown["rx_unsupported"]).To(
+			BeNumerically(">", 1000), "%v", grown)
+		Expect(rack.Status().State).To(Equal("up"))
+	})
+
+	It("as a full disk ends a capture with a clear error", func() {
+		rack := fixture.Up(fixture.Small)
+		stop := rack.Start("capture", "-w", "/dev/full")
+		rack.Perf("write_bw", "--size", "64KiB", "--iters", "500")
+		res := stop()
+		Expect(res.Code).NotTo(Equal(0))
+		Expect(res.Stderr).To(ContainSubstring("no space left"))
+		rack.Perf("write_bw", "--size", "4KiB", "--iters", "100", "--verify")
+	})
+})

@@ -1,0 +1,123 @@
+package smoke
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+var _ = Describe("the default rack", Ordered, func() {
+	var rack *fixture.Rack
+	var before []string
+	BeforeAll(func() {
+		before = fixture.Traces()
+		rack = fixture.New("")
+	})
+
+	It("comes up and verifies every path from a compute host to a memory server", func() {
+		up := rack.Up()
+		Expect(up).To(fixture.HaveExited(0))
+		for _, cn := range []string{"cn0", "cn1", "cn2", "cn3"} {
+			for _, ms := range []string{"ms0", "ms1"} {
+				Expect(up.Stdout).To(MatchRegexp("(?m)%s.*%s.*ok", cn, ms))
+			}
+		}
+		status := rack.Status()
+		Expect(status.Switch.State).To(Equal("up"))
+		roles := map[string]int{}
+		for _, h := range status.Hosts {
+			Expect(h.State).To(Equal("up"), h.Name)
+			roles[h.Role]++
+		}
+		Expect(roles).To(Equal(map[string]int{"compute": 4, "memory": 2, "metadata": 1}))
+	})
+
+	It("says that it is up already", func() {
+		again := rack.Up()
+		Expect(again).To(fixture.HaveExited(0))
+		Expect(again.Stdout + again.Stderr).To(ContainSubstring("up already"))
+	})
+
+	It("lists hosts as a table and as JSON", func() {
+		table := rack.OK("status")
+		for _, name := range []string{"cn0", "cn3", "ms1", "md0", "switch"} {
+			Expect(table).To(ContainSubstring(name))
+		}
+	})
+
+	DescribeTable("measures and verifies", func(test string, flags ...string) {
+		out := rack.OK(append([]string{"perf", test, "--from", "cn0", "--to", "ms0", "--iters", "200"}, flags...)...)
+		Expect(strings.TrimSpace(out)).NotTo(BeEmpty())
+	},
+		Entry("write_bw", "write_bw", "--size", "64KiB", "--verify"),
+		Entry("read_bw", "read_bw", "--size", "64KiB", "--verify"),
+		Entry("send_bw", "send_bw", "--size", "64KiB", "--verify"),
+		Entry("atomic_bw", "atomic_bw", "--verify"),
+		Entry("atomic_bw cas", "atomic_bw", "--type", "cas", "--verify"),
+		Entry("write_lat", "write_lat"),
+		Entry("read_lat", "read_lat"),
+		Entry("send_lat", "send_lat"),
+		Entry("atomic_lat", "atomic_lat"),
+		Entry("write_bw at path MTU 256", "write_bw", "--mtu", "256", "--size", "10001", "--verify"),
+		Entry("read_bw at path MTU 512", "read_bw", "--mtu", "512", "--size", "10001", "--verify"),
+		Entry("send_bw at path MTU 1024", "send_bw", "--mtu", "1024", "--size", "10001", "--verify"),
+		Entry("write_bw at path MTU 2048", "write_bw", "--mtu", "2048", "--size", "10001", "--verify"),
+		Entry("the raw baseline, rate", "raw_bw"),
+		Entry("the raw baseline, round trip", "raw_lat"),
+	)
+
+	It("carries the kernels' own traffic: ICMP, and TCP in both directions", func() {
+		peer := rack.Host("ms1")
+		rack.OK(fixture.PeerCommand("cn2", "ping", peer.IPv4)...)
+		for i, ends := range [][2]string{{"cn2", "ms1"}, {"ms1", "cn2"}} {
+			addr := fmt.Sprintf("%s:%d", rack.Host(ends[1]).IPv4, 7000+i)
+			stop := rack.Start(fixture.PeerCommand(ends[1], "tcp-serve", addr)...)
+			Expect(rack.OK(fixture.PeerCommand(ends[0], "tcp-send", addr, "20000000")...)).To(ContainSubstring("20000000 bytes"))
+			stop()
+		}
+	})
+
+	It("carries IPv6 between the kernels", func() {
+		peer := rack.Host("ms1")
+		Expect(peer.IPv6).NotTo(BeEmpty())
+		addr := "[" + peer.IPv6 + "]:7100"
+		stop := rack.Start(fixture.PeerCommand("ms1", "tcp-serve", addr)...)
+		rack.OK(fixture.PeerCommand("cn3", "tcp-send", addr, "100000")...)
+		stop()
+	})
+
+	It("runs programs in a host, with its name, its interface and their exit code", func() {
+		Expect(strings.TrimSpace(rack.OK("exec", "cn1", "--", "/bin/hostname"))).To(Equal("cn1"))
+		Expect(rack.OK("exec", "cn1", "--", "/bin/ls", "/sys/class/net")).To(Equal("lo\nrack0\n"))
+		Expect(rack.Run("exec", "cn1", "--", "/bin/sh", "-c", "exit 7")).To(fixture.HaveExited(7))
+		Expect(rack.Run("exec", "cn1", "--", "/no/such/program").Code).NotTo(Equal(0))
+	})
+
+	It("shows counters, logs and its version", func() {
+		Expect(rack.OK("counters", "cn0")).To(ContainSubstring("sent_pkts"))
+		Expect(rack.OK("counters", "switch")).NotTo(BeEmpty())
+		Expect(rack.Run("logs", "cn0")).To(fixture.HaveExited(0))
+		Expect(rack.OK("version")).To(ContainSubstring("rdmalab"))
+		Expect(rack.OK("completion", "bash")).To(ContainSubstring("rdmalab"))
+	})
+
+	It("goes away without a trace, and twice is fine", func() {
+		rack.OK("down")
+		Expect(fixture.Traces()).To(Equal(before))
+		rack.OK("down")
+	})
+})
+
+var _ = Describe("two racks", func() {
+	It("run side by side under different names", func() {
+		a, b := fixture.Up(fixture.Small), fixture.Up(fixture.Small)
+		a.Perf("write_bw", "--size", "4KiB", "--iters", "100", "--verify")
+		b.Perf("write_bw", "--size", "4KiB", "--iters", "100", "--verify")
+		a.OK("down")
+		b.Perf("read_bw", "--size", "4KiB", "--iters", "100", "--verify")
+	})
+})

@@ -1,0 +1,57 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// The soaks of the acceptance list. Timeout code 10 is 4.2 ms: the protocol is the same as with the default of 67 ms,
+// only the waiting for lost tails is shorter.
+var soak = []string{"--size", "64KiB", "--iters", "2000", "--atomics", "20000", "--timeout", "10"}
+
+// expectSoak says that everything was done, once.
+func expectSoak(p fixture.Perf) {
+	GinkgoHelper()
+	Expect(p.Soak).NotTo(BeNil())
+	Expect([]int{p.Soak.Writes, p.Soak.Reads, p.Soak.Sends}).To(Equal([]int{2000, 2000, 2000}))
+	Expect(p.Soak.FetchAdds + p.Soak.CmpSwaps).To(Equal(20000))
+	Expect(p.Soak.Sum).To(Equal(p.Soak.Expected))
+	Expect(p.Verified).To(BeNumerically(">=", 3*2000*64<<10))
+}
+
+var _ = Describe("2,000 messages each of 64 KiB WRITE, READ and SEND, and 20,000 atomics", func() {
+	DescribeTable("arrive whole and once", func(rules []string, telling ...string) {
+		rack := fixture.Up(fixture.Small)
+		for _, rule := range rules {
+			rack.OK(append([]string{"inject"}, strings.Fields(rule+" --link cn0 --dir both")...)...)
+		}
+		before := rack.Counters("ms0")
+		p := rack.Perf("soak", soak...)
+		expectSoak(p)
+		after := rack.Counters("ms0")
+		told := map[string]uint64{}
+		for _, name := range telling {
+			told[name] = p.Counters[name] + after[name] - before[name]
+			Expect(told[name]).NotTo(BeZero(), "counter %s does not say how it was healed", name)
+		}
+		AddReportEntry("healed by", fmt.Sprint(told))
+		hits := uint64(0)
+		for _, r := range rack.Faults() {
+			hits += r.Hits
+		}
+		Expect(hits).To(BeNumerically(">", len(rules)*100))
+	},
+		Entry("under 10 % loss", []string{"loss 10% --seed 1"},
+			"roce_retrans_pkts", "packet_seq_err", "local_ack_timeout_err", "duplicate_request", "out_of_seq_request"),
+		Entry("under 5 % duplication", []string{"duplicate 5% --seed 2"}, "duplicate_request", "duplicate_ack"),
+		Entry("under 2 % reordering", []string{"reorder 2% --seed 3"}, "roce_retrans_pkts", "out_of_seq_request"),
+		Entry("under 2 % one-bit corruption", []string{"corrupt 2% --seed 4"}, "roce_retrans_pkts", "rx_icrc_encapsulated"),
+		Entry("under all of them", []string{"loss 3% --seed 5", "duplicate 3% --seed 6", "reorder 1% --seed 7", "corrupt 1% --seed 8"},
+			"roce_retrans_pkts", "duplicate_request", "out_of_seq_request"),
+	)
+})

@@ -1,0 +1,20 @@
+// Package transport shows that the reliable connection heals what the wire does to it, on a real rack.
+package transport
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+func TestTransport(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "transport")
+}
+
+var _ = BeforeSuite(fixture.Build)
