@@ -101,11 +101,14 @@ func (f *Frame) AppendTo(b []byte) []byte {
 
 // Len is the number of bytes that AppendTo appends.
 func (f *Frame) Len() int {
-	ip := ipv4Len
+	return f.Eth.Len() + f.ipLen() + udpLen + f.Packet.Len() + icrcLen
+}
+
+func (f *Frame) ipLen() int {
 	if f.V6 {
-		ip = ipv6Len
+		return ipv6Len
 	}
-	return f.Eth.Len() + ip + udpLen + f.Packet.Len() + icrcLen
+	return ipv4Len
 }
 
 // locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok says that b is an IP datagram to UDP port

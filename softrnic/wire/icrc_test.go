@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"bytes"
+	"hash/crc32"
+	"testing"
+)
+
+// The seed is the CRC register behind eight bytes of ones.
+func TestICRCSeed(t *testing.T) {
+	if got := ^crc32.ChecksumIEEE(bytes.Repeat([]byte{0xff}, 8)); got != icrcSeed {
+		t.Errorf("seed %#x, want %#x", got, icrcSeed)
+	}
+}
+
+// Flipping any bit of the IP datagram breaks the ICRC, but for those that may change on the way (IBTA 7.8.1,
+// A17.3.3). Of those that CheckICRC needs to find its way (version, length, protocol, ports) any outcome but a
+// right ICRC is good.
+func TestICRCCoverage(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		v6     bool
+		masked map[int]byte // byte of the datagram: bits that do not count
+	}{
+		{"IPv4", false, map[int]byte{1: 0xff, 8: 0xff, 10: 0xff, 11: 0xff, 26: 0xff, 27: 0xff, 32: 0xff}},
+		{"IPv6", true, map[int]byte{0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, 7: 0xff, 46: 0xff, 47: 0xff, 52: 0xff}},
+	} {
+		for _, tagged := range []bool{false, true} {
+			f := testFrame(RCWriteOnly, tc.v6, tagged, 101)
+			b := f.AppendTo(nil)
+			ip := f.Eth.Len()
+			for i := range b[ip:] {
+				for bit := range 8 {
+					mask := byte(1) << bit
+					b[ip+i] ^= mask
+					if got, want := CheckICRC(b), tc.masked[i]&mask != 0; got != want {
+						t.Errorf("%s, tagged %t: byte %d bit %d flipped: CheckICRC() = %t", tc.name, tagged, i, bit, got)
+					}
+					b[ip+i] ^= mask
+				}
+			}
+		}
+	}
+}
+
+// PutICRC repairs what a rewrite broke.
+func TestPutICRC(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		f := testFrame(RCSendOnly, v6, true, 64)
+		b := append(f.AppendTo(nil), 0, 0) // with Ethernet padding
+		f.BTH.DestQP = 0x222
+		want := append(f.AppendTo(nil), 0, 0)
+		b[f.Eth.Len()+f.ipLen()+udpLen+6] = 2
+		b[f.Eth.Len()+f.ipLen()+udpLen+7] = 0x22
+		if CheckICRC(b) {
+			t.Error("the ICRC does not cover the destination QP")
+		}
+		if !PutICRC(b) || !CheckICRC(b) || !bytes.Equal(b, want) {
+			t.Errorf("v6 %t: %x, want %x", v6, b, want)
+		}
+	}
+}
+
+// The ICRC of a frame whose lengths cannot be is never right, and never written.
+func TestICRCBadLengths(t *testing.T) {
+	f := testFrame(RCSendOnly, false, false, 64)
+	for total := range 200 {
+		b := f.AppendTo(nil)
+		b[atIPv4+2], b[atIPv4+3] = 0, byte(total)
+		before := bytes.Clone(b)
+		fits := total >= 20+8+12+4 && total <= len(b)-atIPv4
+		if CheckICRC(b) != (total == len(b)-atIPv4) {
+			t.Errorf("total length %d: CheckICRC() = %t", total, CheckICRC(b))
+		}
+		if PutICRC(b) != fits || (!fits && !bytes.Equal(b, before)) {
+			t.Errorf("total length %d: PutICRC() = %t", total, !fits)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"math/bits"
+	"strings"
+	"testing"
+)
+
+// The table holds together: names are unique and read back, and the flags say one thing.
+func TestOpcodeTable(t *testing.T) {
+	known := 0
+	for i := range 256 {
+		o := Opcode(i)
+		got, err := ParseOpcode(o.String())
+		if err != nil || got != o {
+			t.Errorf("ParseOpcode(%v) = %v, %v", o, got, err)
+		}
+		if got, err := ParseOpcode(strings.ToLower(o.String())); err != nil || got != o {
+			t.Errorf("ParseOpcode of %v in lower case = %v, %v", o, got, err)
+		}
+		info := o.Info()
+		if !o.Known() {
+			if info.Headers != 0 || info.Flags != OpPayload || info.HeaderLen != bthLen {
+				t.Errorf("unknown %v has a row: %+v", o, info)
+			}
+			continue
+		}
+		known++
+		if n := bits.OnesCount16(uint16(info.Flags & (OpFirst | OpMiddle | OpLast | OpOnly))); n != 1 {
+			t.Errorf("%v has %d places in its message", o, n)
+		}
+		if n := bits.OnesCount16(uint16(info.Flags & (OpRequest | OpResponse | OpControl))); n != 1 {
+			t.Errorf("%v is of %d directions", o, n)
+		}
+		if o.Is(OpImm) != o.Has(HasImmDt) || o.Is(OpInv) != o.Has(HasIETH) {
+			t.Errorf("%v: flags and headers differ about immediate data or invalidation", o)
+		}
+		if o.Has(HasDETH) != (o.Service() == ServiceUD) {
+			t.Errorf("%v: DETH outside of UD, or UD without one", o)
+		}
+	}
+	// IBTA table 38: 23 of RC, 12 of UC, 2 of UD; A17.9.3: CNP.
+	if known != 23+12+2+1 {
+		t.Errorf("%d opcodes are known", known)
+	}
+}
+
+// UC is RC without READs, atomics, invalidation and acknowledgements.
+func TestOpcodeUCIsLikeRC(t *testing.T) {
+	for op := RCSendFirst; op <= RCWriteOnlyImm; op++ {
+		rc, uc := op.Info(), (op | ServiceUC).Info()
+		if rc.Headers != uc.Headers || rc.Flags != uc.Flags || strings.TrimPrefix(rc.Name, "RC") != strings.TrimPrefix(uc.Name, "UC") {
+			t.Errorf("%v: %+v, %v: %+v", op, rc, op|ServiceUC, uc)
+		}
+		if (op | ServiceUC).Operation() != op {
+			t.Errorf("operation of %v", op|ServiceUC)
+		}
+	}
+}
+
+func TestOpcodeText(t *testing.T) {
+	text, err := json.Marshal([]Opcode{RCWriteLast, UDSendOnlyImm, CNP, 0x15})
+	if want := `["RC_WRITE_LAST","UD_SEND_ONLY_IMM","CNP","OPCODE_0x15"]`; err != nil || string(text) != want {
+		t.Errorf("JSON %s, %v, want %s", text, err, want)
+	}
+	var back []Opcode
+	if err := json.Unmarshal(text, &back); err != nil || back[0] != RCWriteLast || back[3] != 0x15 {
+		t.Errorf("read back %v, %v", back, err)
+	}
+	for _, s := range []string{"", "RC_WRITE", "OPCODE_0x", "OPCODE_0x100", "OPCODE_0xzz", "17"} {
+		if o, err := ParseOpcode(s); !errors.Is(err, ErrOpcode) {
+			t.Errorf("ParseOpcode(%q) = %v, %v", s, o, err)
+		}
+	}
+	o := RCAck
+	if err := o.UnmarshalText([]byte("nonsense")); err == nil || o != RCAck {
+		t.Errorf("a bad text changed the opcode to %v: %v", o, err)
+	}
+}
+
+// FuzzOpcodeText: what is read is printed as it was, but for case and leading zeros.
+func FuzzOpcodeText(f *testing.F) {
+	f.Add("RC_WRITE_LAST")
+	f.Add("opcode_0x15")
+	f.Fuzz(func(t *testing.T, s string) {
+		o, err := ParseOpcode(s)
+		if err != nil {
+			return
+		}
+		if again, err := ParseOpcode(o.String()); err != nil || again != o {
+			t.Errorf("%q is %v, and that is %v, %v", s, o, again, err)
+		}
+	})
+}
