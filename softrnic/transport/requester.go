@@ -32,7 +32,7 @@ type requester struct {
 
 func (r *requester) start(a verbs.ToRTS) {
 	r.una, r.maxPSN, r.nextPSN = a.SendPSN, a.SendPSN, a.SendPSN
-	r.retry = retry{left: a.RetryCount, rnrLeft: a.RNRRetry}
+	r.retry = newRetry(a)
 	r.stop()
 }
 

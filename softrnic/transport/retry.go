@@ -8,12 +8,21 @@ import (
 )
 
 // retry is what the requester remembers between two rounds of going back.
+//
+// Silence and NAKs are counted apart, each up to RetryCount: a peer that answers is not one that has gone, and with a
+// common count one lossy link in a million retries would look like a dead peer.
 type retry struct {
-	left    uint8 // retries left until something is acknowledged
+	left    uint8 // retries for a timeout left until something is acknowledged
+	nakLeft uint8 // retries for a sequence NAK, also an implied one
 	rnrLeft uint8
 	// implied is set by a retry for an implied NAK until something is acknowledged or the timer expires. What
 	// was answered before that retry is still on its way and must not cause another one.
 	implied bool
+}
+
+// newRetry has all counters full.
+func newRetry(a verbs.ToRTS) retry {
+	return retry{left: a.RetryCount, nakLeft: a.RetryCount, rnrLeft: a.RNRRetry}
 }
 
 // ackTimeoutUnit is the local ACK timeout for code 0: 4.096 µs · 2^code (IBTA 9.7.6.1.3).
@@ -72,24 +81,24 @@ func (q *QP) tickRequester(now clock.Time, out *Actions) {
 	if q.req.retryAt <= now {
 		q.env.Counters.LocalAckTimeoutErr++
 		q.req.retry.implied = false
-		q.goBack(now, out)
+		q.goBack(now, &q.req.retry.left, out)
 	}
 }
 
 // progress is called when una has moved: the peer is alive, so counters and timer start again (C9-).
 func (q *QP) progress() {
-	q.req.retry = retry{left: q.rts.RetryCount, rnrLeft: q.rts.RNRRetry}
+	q.req.retry = newRetry(q.rts)
 	q.req.retryAt, q.req.rnrAt = clock.Never, clock.Never // pump arms the timer if something is in flight
 }
 
-// goBack sends everything from una on again, or gives up when the retry counter is exhausted. False is giving up.
-func (q *QP) goBack(now clock.Time, out *Actions) bool {
-	if q.req.retry.left == 0 {
+// goBack sends everything from una on again, or gives up when the counter is exhausted. False is giving up.
+func (q *QP) goBack(now clock.Time, left *uint8, out *Actions) bool {
+	if *left == 0 {
 		q.env.Counters.RetryExceededErr++
 		q.failOldest(verbs.RetryExcErr, out)
 		return false
 	}
-	q.req.retry.left--
+	*left--
 	q.rewind()
 	q.pump(now, out)
 	return true
@@ -119,7 +128,7 @@ func (q *QP) impliedNak(now clock.Time, out *Actions) {
 		return
 	}
 	q.env.Counters.ImpliedNakSeqErr++
-	if q.goBack(now, out) {
+	if q.goBack(now, &q.req.retry.nakLeft, out) {
 		q.req.retry.implied = true
 	}
 }
