@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 			os.Exit(stubDaemon(spec.Paths{Dir: *dir}, *name))
 		case "timer":
 			parse(f)
-			os.Exit(report(RunTimer(context.Background(), *rack, *after, Action(*action), *node)))
+			os.Exit(report(RunTimer(context.Background(), *rack, *after, Doers()[Action(*action)], *node)))
 		case "up-and-die", "down-and-die":
 			parse(f)
 			os.Exit(report(dieHalfWay(os.Args[1], *rack, *die)))
@@ -61,8 +61,8 @@ func stubDaemon(p spec.Paths, name string) int {
 		return 3
 	}
 	var m control.Mux
-	control.Handle(&m, "GET /status", func(*http.Request, struct{}) (map[string]string, error) {
-		return map[string]string{"name": name, "nic": "up"}, nil
+	control.Handle(&m, "GET /status", func(*http.Request, struct{}) (map[string]any, error) {
+		return map[string]any{"name": name, "nic": map[string]string{"state": "up"}}, nil
 	})
 	s, err := control.Serve(p.Socket(name), &m)
 	if err != nil {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,6 +47,27 @@ func Open(name string) (*Rack, error) {
 		return nil, rackError(name, fmt.Errorf("%w; run `rdmalab down --rack %s`", err, name))
 	}
 	return r, nil
+}
+
+// List names the racks that have left any trace, running or not.
+func List() ([]string, error) {
+	names := make(map[string]bool)
+	places := []string{spec.StateRoot}
+	if root := cgroup2Root(); root != "" {
+		places = append(places, filepath.Join(root, cgroupParent))
+	}
+	for _, place := range places {
+		entries, err := os.ReadDir(place)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, privilege(err)
+		}
+		for _, e := range entries {
+			if e.IsDir() && spec.CheckName(e.Name()) == nil {
+				names[e.Name()] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), nil
 }
 
 // handle is a Rack without a description.

@@ -23,6 +23,7 @@ const (
 	StateSilent  State = "silent"   // its processes run, and its daemon does not answer
 	StateNICDown State = "nic-down" // its NIC has crashed
 	StateCut     State = "link-down"
+	StateApp     State = "app-crashed" // its programs have crashed, its NIC lives
 	StateUp      State = "up"
 )
 
@@ -67,9 +68,12 @@ type Status struct {
 	Hosts  []NodeStatus `json:"hosts"`
 }
 
-// nicStatus is the part of a host daemon's status that decides a state.
-type nicStatus struct {
-	NIC string `json:"nic"`
+// daemonStatus is the part of a host daemon's status that decides a state.
+type daemonStatus struct {
+	NIC struct {
+		State string `json:"state"`
+	} `json:"nic"`
+	App string `json:"app"`
 }
 
 // Status looks at every node: its processes, its link and its daemon. Nothing is taken from memory.
@@ -145,7 +149,7 @@ func (r *Rack) observe(ctx context.Context, n *NodeStatus) error {
 		n.State = StateHung
 		return nil
 	}
-	var nic nicStatus
+	var d daemonStatus
 	if err := answer(ctx, r.Control(n.Name), &n.Daemon); err != nil {
 		var said *control.Error
 		if n.State = StateSilent; !errors.As(err, &said) {
@@ -153,12 +157,14 @@ func (r *Rack) observe(ctx context.Context, n *NodeStatus) error {
 		}
 		return err
 	}
-	_ = json.Unmarshal(n.Daemon, &nic) // the switch's status has no NIC
+	_ = json.Unmarshal(n.Daemon, &d) // the switch's status has no NIC
 	switch {
-	case nic.NIC == "down":
+	case d.NIC.State != "" && d.NIC.State != "up":
 		n.State = StateNICDown
 	case n.Link != LinkUp && n.Name != spec.SwitchName:
 		n.State = StateCut
+	case d.App == "crashed":
+		n.State = StateApp
 	default:
 		n.State = StateUp
 	}
@@ -167,7 +173,7 @@ func (r *Rack) observe(ctx context.Context, n *NodeStatus) error {
 
 // worst is the state of the whole.
 func worst(s Status) State {
-	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut} {
+	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateApp} {
 		if s.Switch.State == state {
 			return state
 		}

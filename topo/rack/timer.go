@@ -19,10 +19,24 @@ const (
 	ActionResume  Action = "resume"
 	ActionRestart Action = "restart"
 	ActionLinkUp  Action = "link-up"
+	ActionNIC     Action = "nic-up"
+	ActionApps    Action = "apps-start"
 )
 
 // maxAfter bounds how far away the end of a fault may be.
 const maxAfter = 24 * time.Hour
+
+// Doer performs an action on a node.
+type Doer func(ctx context.Context, r *Rack, node string) error
+
+// Doers are the actions that this package can perform. Those on what runs inside a daemon are the caller's to add.
+func Doers() map[Action]Doer {
+	return map[Action]Doer{
+		ActionResume:  func(ctx context.Context, r *Rack, node string) error { return r.Resume(ctx, node) },
+		ActionRestart: func(ctx context.Context, r *Rack, node string) error { return r.Restart(ctx, node) },
+		ActionLinkUp:  func(ctx context.Context, r *Rack, node string) error { return r.Link(ctx, node, true) },
+	}
+}
 
 // After does an action on a node when d has passed, by a process of the rack, so that it happens whatever becomes of
 // the caller, and does not happen after Down. A later fault on the same node, or its end by hand, cancels it.
@@ -36,12 +50,22 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	return r.locked(ctx, func() error { return r.startTimer(d, a, node) })
 }
 
-// timerName is the name of the one timer that a node's state or a host's link can have.
+// timerName is the name of the one timer that a node, its link, its NIC or its programs can have.
 func (a Action) timerName(node string) string {
-	if a == ActionLinkUp {
+	switch a {
+	case ActionLinkUp:
 		return linkTimer(node)
+	case ActionNIC:
+		return node + ".nic"
+	case ActionApps:
+		return node + ".apps"
 	}
 	return node
+}
+
+// Cancel ends what After arranged for an action on a node, if it is still to come.
+func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
+	return r.locked(ctx, func() error { return r.cancelTimer(a.timerName(node)) })
 }
 
 func (r *Rack) startTimer(d time.Duration, a Action, node string) error {
@@ -87,7 +111,7 @@ func (r *Rack) cancelTimer(name string) error {
 }
 
 // RunTimer is the process that After starts: it waits and does the action.
-func RunTimer(ctx context.Context, rackName string, d time.Duration, a Action, node string) error {
+func RunTimer(ctx context.Context, rackName string, d time.Duration, do Doer, node string) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -97,18 +121,8 @@ func RunTimer(ctx context.Context, rackName string, d time.Duration, a Action, n
 	if err != nil {
 		return err
 	}
-	switch a {
-	case ActionResume:
-		err = r.Resume(ctx, node)
-	case ActionRestart:
-		err = r.Restart(ctx, node)
-	case ActionLinkUp:
-		err = r.Link(ctx, node, true)
-	default:
-		return fmt.Errorf("unknown action %q on %s; known: %s %s %s", a, node, ActionResume, ActionRestart, ActionLinkUp)
+	if err := do(ctx, r, node); !errors.Is(err, ErrState) {
+		return err
 	}
-	if errors.Is(err, ErrState) {
-		return nil // somebody was faster
-	}
-	return err
+	return nil // somebody was faster
 }

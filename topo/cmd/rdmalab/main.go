@@ -16,9 +16,21 @@ import (
 // commands is the explicit list of subcommands, in the order of the help text.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		upCmd(),
+		downCmd(),
+		statusCmd(),
+		execCmd(),
+		logsCmd(),
+		crashCmd(),
+		hangCmd(),
+		resumeCmd(),
+		restartCmd(),
+		linkCmd(),
 		dumpCmd(),
 		perfCmd(),
 		versionCmd(),
+		nodeInitCmd(),
+		timerCmd(),
 	}
 }
 
@@ -27,9 +39,13 @@ func main() {
 	err := rootCmd(commands()...).ExecuteContext(ctx)
 	stop()
 	var code exitCode
+	var fail failure
 	switch {
 	case errors.As(err, &code):
 		os.Exit(int(code))
+	case errors.As(err, &fail):
+		fmt.Fprintln(os.Stderr, "rdmalab:", fail)
+		os.Exit(fail.code)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "rdmalab:", err)
 		os.Exit(1)

@@ -27,6 +27,12 @@ type exitCode int
 // Error is for callers that print errors anyway.
 func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
+// failure is an error that ends the program with a status of its own.
+type failure struct {
+	error
+	code int
+}
+
 // rootCmd is the command above all others. Its flag --rack chooses the rack that they speak of.
 func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// nodeInitCmd is process 1 of a host or the switch; see rack.NodeInit.
+func nodeInitCmd() *cobra.Command {
+	var dir, name string
+	cmd := &cobra.Command{
+		Use:    "node-init",
+		Short:  "Process 1 of a node (started by up)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return exitCode(rack.NodeInit(dir, name))
+		},
+	}
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	cmd.Flags().StringVar(&name, "name", "", "name of the node")
+	return cmd
+}
+
+// timerCmd undoes a fault after a while; see rack.RunTimer.
+func timerCmd() *cobra.Command {
+	var after time.Duration
+	var action, node string
+	cmd := &cobra.Command{
+		Use:    "timer",
+		Short:  "Undo a fault after a while (started by --for)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			name, err := rackName(cmd)
+			if err != nil {
+				return err
+			}
+			do, ok := doers()[rack.Action(action)]
+			if !ok {
+				return fmt.Errorf("unknown action %q", action)
+			}
+			return rack.RunTimer(cmd.Context(), name, after, do, node)
+		},
+	}
+	cmd.Flags().DurationVar(&after, "after", 0, "time to wait")
+	cmd.Flags().StringVar(&action, "action", "", "what to do then")
+	cmd.Flags().StringVar(&node, "node", "", "to whom")
+	return cmd
+}
+
+// doers are the actions of rack and those that a host's daemon performs.
+func doers() map[rack.Action]rack.Doer {
+	d := rack.Doers()
+	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {
+		return setNIC(ctx, r, node, hostd.StateUp)
+	}
+	d[rack.ActionApps] = func(ctx context.Context, r *rack.Rack, node string) error {
+		return askHost(ctx, r, node, hostd.PathStartApp, nil)
+	}
+	return d
+}
+
+// setNIC crashes a host's NIC or starts it.
+func setNIC(ctx context.Context, r *rack.Rack, host, state string) error {
+	return askHost(ctx, r, host, hostd.PathNIC, hostd.NICRequest{State: state})
+}
+
+// askHost posts to a host's daemon.
+func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error {
+	if err := r.CheckHost(host); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, hostWait)
+	defer cancel()
+	if err := r.Control(host).Call(ctx, http.MethodPost, path, in, nil); err != nil {
+		return fmt.Errorf("host %s: %w; see `rdmalab status`", host, err)
+	}
+	return nil
+}
+
+// hostWait bounds the answer of a host's daemon.
+const hostWait = 5 * time.Second

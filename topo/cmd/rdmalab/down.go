@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+func downCmd() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Take a rack away, also what a crash has left of it",
+		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It needs no memory\n" +
+			"of how the rack was made, so it works after a crash of anything, and touches nothing that is not the rack's.",
+		Example: "  sudo rdmalab down\n" +
+			"  sudo rdmalab down --all",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if all {
+				return downAll(cmd)
+			}
+			name, err := rackName(cmd)
+			if err != nil {
+				return err
+			}
+			return downOne(cmd, name)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "take every rack away")
+	return cmd
+}
+
+func downAll(cmd *cobra.Command) error {
+	names, err := rack.List()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no rack is up")
+	}
+	for _, name := range names {
+		err = errors.Join(err, downOne(cmd, name))
+	}
+	return err
+}
+
+func downOne(cmd *cobra.Command, name string) error {
+	found, err := rack.Down(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	if !found {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "rack %q is not up%s\n", name, otherRacks(name))
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "rack %q is down\n", name)
+	return err
+}

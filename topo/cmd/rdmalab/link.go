@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+func linkCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "link HOST up|down",
+		Short: "Cut or mend a host's link",
+		Long: "link takes the switch's end of a host's link down or up: both ends see their carrier go or come, as when a\n" +
+			"cable is pulled.",
+		Example: "  rdmalab link cn0 down --for 500ms",
+		Args:    cobra.ExactArgs(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return []string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeHosts(cmd, args, word)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			host, up := args[0], args[1] == "up"
+			if !up && args[1] != "down" {
+				return fmt.Errorf("link state %q is unknown; take up or down", args[1])
+			}
+			if up && cmd.Flags().Changed("for") {
+				return fmt.Errorf("--for goes with down only")
+			}
+			r, err := openRack(cmd)
+			if err != nil {
+				return err
+			}
+			if err := r.Link(cmd.Context(), host, up); err != nil {
+				return err
+			}
+			return undoAfter(cmd, r, rack.ActionLinkUp, host, "the link of "+host+" is "+args[1])
+		},
+	}
+	forFlag(cmd)
+	return cmd
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const (
+	// followPoll is how often followed logs are looked at.
+	followPoll = 200 * time.Millisecond
+	// timersLog is the log of what undoes faults after a time.
+	timersLog = "timers"
+)
+
+func logsCmd() *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use:     "logs [HOST | switch] [-f]",
+		Short:   "Print what the daemons have to say",
+		Long:    "logs prints the log of a host or the switch, or of all of them with the name before each line.",
+		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
+		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, paths, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			nodes := append(append([]string{spec.SwitchName}, s.HostNames()...), timersLog)
+			if len(args) == 1 {
+				if err := checkNode(s, args[0]); err != nil {
+					return err
+				}
+				nodes = args
+			}
+			logs := make([]*logTail, len(nodes))
+			for i, node := range nodes {
+				logs[i] = &logTail{path: paths.Log(node)}
+				if len(nodes) > 1 {
+					logs[i].prefix = fmt.Sprintf("%-*s ", len("switch"), node)
+				}
+			}
+			return printLogs(cmd.Context(), cmd.OutOrStdout(), logs, follow)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing until interrupted")
+	return cmd
+}
+
+// logTail is how far a log was printed.
+type logTail struct {
+	path, prefix string
+	offset       int64
+	partial      string // the beginning of a line whose end has not been written yet
+}
+
+func printLogs(ctx context.Context, w io.Writer, logs []*logTail, follow bool) error {
+	for {
+		for _, l := range logs {
+			if err := l.print(w); err != nil {
+				return err
+			}
+		}
+		if !follow {
+			for _, l := range logs {
+				if l.partial != "" {
+					fmt.Fprintln(w, l.prefix+l.partial)
+				}
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followPoll):
+		}
+	}
+}
+
+// print writes the whole lines that are new.
+func (l *logTail) print(w io.Writer) error {
+	f, err := os.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was said yet, or the rack is down
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Seek(l.offset, io.SeekStart); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	l.offset += int64(len(b))
+	lines := strings.SplitAfter(l.partial+string(b), "\n")
+	l.partial = lines[len(lines)-1]
+	for _, line := range lines[:len(lines)-1] {
+		if _, err := io.WriteString(w, l.prefix+line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

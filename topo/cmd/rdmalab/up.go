@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/racks"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// verifyWait bounds the check of one path.
+const verifyWait = 30 * time.Second
+
+func upCmd() *cobra.Command {
+	var file string
+	var noVerify bool
+	cmd := &cobra.Command{
+		Use:   "up [-f RACK.yaml]",
+		Short: "Bring a rack up and verify every compute to memory path",
+		Long: "up makes the hosts, the switch and the links of a rack, waits until every host answers, and proves each path\n" +
+			"from a compute to a memory host by WRITE, READ, CAS and FAA with compared bytes. Without -f it takes the\n" +
+			"built-in rack. The name of the rack is that of the file, or that of --rack or " + rackEnv + " if given.\n\n" +
+			"A rack that is up already stays as it is. Remains of a crashed run are cleared first.",
+		Example: "  sudo rdmalab up\n" +
+			"  sudo rdmalab up -f myrack.yaml --rack second",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := readRack(cmd, file)
+			if err != nil {
+				return err
+			}
+			return runUp(cmd, s, !noVerify)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file (default: the built-in rack)")
+	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths")
+	if err := cmd.MarkFlagFilename("file", "yaml", "yml"); err != nil {
+		panic(fmt.Sprintf("completion of --file: %v", err)) // the flag was defined a line ago
+	}
+	return cmd
+}
+
+// readRack reads a rack file, or the built-in one, and gives it the name that was asked for.
+func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
+	name, data := racks.DefaultName, racks.Default()
+	if file != "" {
+		var err error
+		if data, err = os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("rack file: %w", err)
+		}
+		name = file
+	}
+	s, err := spec.ParseFile(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if f := cmd.Flag("rack"); f.Changed || os.Getenv(rackEnv) != "" {
+		if s.Name, err = rackName(cmd); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func runUp(cmd *cobra.Command, s *spec.Rack, verify bool) error {
+	begin := time.Now()
+	r, err := rack.Up(cmd.Context(), s)
+	already := errors.Is(err, rack.ErrAlreadyUp)
+	if err != nil && !already {
+		return err
+	}
+	took := time.Since(begin)
+	status, err := r.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if already {
+		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
+	} else {
+		fmt.Fprintf(out, "rack %q is up: %d hosts and a switch in %v\n\n", s.Name, len(s.Hosts), took.Round(time.Millisecond))
+	}
+	if err := printStatus(out, status); err != nil {
+		return err
+	}
+	if verify && !already {
+		fmt.Fprintln(out)
+		if err := verifyPaths(cmd, r); err != nil {
+			return fmt.Errorf("rack %q is up, but not every path works:\n%w\nSee `rdmalab logs`; `rdmalab down` takes it away", s.Name, err)
+		}
+	}
+	_, err = fmt.Fprint(out, nextSteps(s))
+	return err
+}
+
+// verifyPaths proves every path from a compute to a memory host, all compute hosts at once.
+func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
+	from, to := r.Spec.ByRole(spec.Compute), r.Spec.ByRole(spec.Memory)
+	if len(from) == 0 || len(to) == 0 {
+		return nil // a rack without a path to verify
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(len(to))*verifyWait)
+	defer cancel()
+	errs := make([]error, len(from))
+	var wg sync.WaitGroup
+	for i := range from {
+		wg.Go(func() { errs[i] = verifyFrom(ctx, r, from[i].Name, to) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "verified %d paths by WRITE, READ, CAS and FAA in %v\n", len(from)*len(to), time.Since(begin).Round(time.Millisecond))
+	return err
+}
+
+// verifyFrom proves the paths from one host.
+func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) error {
+	req := hostd.VerifyRequest{}
+	for i := range to {
+		req.To = append(req.To, to[i].Name)
+	}
+	var failed error
+	n := 0
+	err := control.Items(ctx, r.Control(from), http.MethodPost, hostd.PathVerify, req, func(item hostd.VerifyItem) error {
+		n++
+		if !item.OK {
+			failed = errors.Join(failed, fmt.Errorf("  %s to %s: %s", item.From, item.To, item.Error))
+		}
+		return nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return fmt.Errorf("  from %s: %w", from, err)
+	case n != len(to):
+		return fmt.Errorf("  from %s: %d of %d paths were verified", from, n, len(to))
+	}
+	return nil
+}
+
+// nextSteps says what to type next.
+func nextSteps(s *spec.Rack) string {
+	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
+	if c := s.ByRole(spec.Compute); len(c) > 0 {
+		from = c[0].Name
+	}
+	if m := s.ByRole(spec.Memory); len(m) > 0 {
+		to = m[0].Name
+	}
+	var b strings.Builder
+	b.WriteString("\nTry:\n")
+	if s.Name != defaultRack {
+		fmt.Fprintf(&b, "  export %s=%s\n", rackEnv, s.Name)
+	}
+	fmt.Fprintf(&b, "  rdmalab perf write_bw --from %s --to %s --size 64KiB --iters 2000 --verify\n", from, to)
+	fmt.Fprintf(&b, "  rdmalab inject loss 10%% --link %s       # and the same again; then: rdmalab heal\n", from)
+	fmt.Fprintf(&b, "  rdmalab counters %s\n", from)
+	fmt.Fprintf(&b, "  rdmalab exec %s -- ping -c 1 %s\n", from, to)
+	b.WriteString("  rdmalab down\n")
+	return b.String()
+}
