@@ -63,15 +63,21 @@ func (f *Filter) match(r *Record) bool {
 	if f.Bad && !bad {
 		return false
 	}
-	if r.Verdict == Other {
-		return f.Other && !f.aboutRoCE()
+	switch r.Verdict {
+	case Other:
+		return f.Other && !f.aboutPacket() && !f.Host.IsValid()
+	case Malformed: // what its headers say means nothing
+		return !f.aboutPacket() && f.matchHost(&r.Frame)
+	default:
+		return f.matchHost(&r.Frame) && f.matchPacket(&r.Frame)
 	}
-	return f.matchPacket(&r.Frame)
 }
 
-// aboutRoCE reports whether only RoCEv2 can match.
-func (f *Filter) aboutRoCE() bool {
-	return len(f.Opcodes) > 0 || f.QPN != nil || f.PSN != nil || f.Host.IsValid()
+// aboutPacket reports whether only well-formed RoCEv2 can match.
+func (f *Filter) aboutPacket() bool { return len(f.Opcodes) > 0 || f.QPN != nil || f.PSN != nil }
+
+func (f *Filter) matchHost(fr *wire.Frame) bool {
+	return !f.Host.IsValid() || fr.SrcAddr() == f.Host || fr.DstAddr() == f.Host
 }
 
 func (f *Filter) matchPacket(fr *wire.Frame) bool {
@@ -80,8 +86,6 @@ func (f *Filter) matchPacket(fr *wire.Frame) bool {
 	case f.QPN != nil && h.DestQP != *f.QPN && (!h.Opcode.Has(wire.HasDETH) || fr.DETH.SrcQP != *f.QPN):
 		return false
 	case f.PSN != nil && h.PSN != *f.PSN:
-		return false
-	case f.Host.IsValid() && fr.SrcAddr() != f.Host && fr.DstAddr() != f.Host:
 		return false
 	case len(f.Opcodes) == 0:
 		return true

@@ -20,7 +20,7 @@ func (r *Record) appendText(b []byte, start *int64) []byte {
 	case Other:
 		b = appendOther(append(b, ' '), r.Data)
 	case Malformed:
-		b = fmt.Appendf(b, " %v > %v %v", f.SrcAddr(), f.DstAddr(), r.Err)
+		b = fmt.Appendf(appendPeers(append(b, ' '), f), " %v", r.Err)
 	default:
 		b = appendExtras(fmt.Appendf(b, " %v", f), f)
 	}
@@ -33,6 +33,14 @@ func (r *Record) appendText(b []byte, start *int64) []byte {
 		b = append(append(b, " # "...), oneLine(c)...)
 	}
 	return append(b, '\n')
+}
+
+// appendPeers appends the IP addresses, or the Ethernet ones if the frame broke before it had any.
+func appendPeers(b []byte, f *wire.Frame) []byte {
+	if src, dst := f.SrcAddr(), f.DstAddr(); !src.IsUnspecified() || !dst.IsUnspecified() {
+		return fmt.Appendf(b, "%v > %v", src, dst)
+	}
+	return fmt.Appendf(b, "%v > %v", f.Eth.Src, f.Eth.Dst)
 }
 
 // appendTime appends seconds since start, or the time of day if start is nil.

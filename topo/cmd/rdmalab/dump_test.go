@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const golden = "../../../softrnic/wire/testdata/golden/"
+
+// runDumpCmd runs `rdmalab dump` with standard input in.
+func runDumpCmd(in []byte, args ...string) (stdout, stderr string, err error) {
+	var out, errOut strings.Builder
+	root := rootCmd(dumpCmd())
+	root.SetArgs(append([]string{"dump"}, args...))
+	root.SetIn(bytes.NewReader(in))
+	root.SetOut(&out)
+	root.SetErr(&errOut)
+	err = root.Execute()
+	return out.String(), errOut.String(), err
+}
+
+func TestDump(t *testing.T) {
+	file := golden + "nak_atomic_rkey.pcap"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{file}, {"-"}} {
+		stdout, stderr, err := runDumpCmd(data, args...)
+		if err != nil || strings.Count(stdout, " icrc=ok\n") != 2 || !strings.Contains(stdout, "NAK_REM_ACCESS") ||
+			!strings.HasPrefix(stderr, "2 RoCEv2 packets: 2 good") {
+			t.Errorf("%v: %v\n%s%s", args, err, stdout, stderr)
+		}
+	}
+	stdout, _, err := runDumpCmd(nil, file, file, "--opcode", "rc_fetch_*", "--qpn", "0x116", "--psn", "256", "--host", "192.168.77.1")
+	if err != nil || strings.Count(stdout, "RC_FETCH_ADD") != 2 || strings.Count(stdout, "==> ") != 2 {
+		t.Errorf("filtered: %v\n%s", err, stdout)
+	}
+	stdout, _, err = runDumpCmd(nil, file, "-o", "json")
+	if err != nil || strings.Count(stdout, "\n") != 2 || !strings.Contains(stdout, `"icrc":"ok"`) {
+		t.Errorf("JSON: %v\n%s", err, stdout)
+	}
+}
+
+// A bad packet makes it fail without a further message, because the summary says it.
+func TestDumpBadPacket(t *testing.T) {
+	data, err := os.ReadFile(golden + "nak_atomic_rkey.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-5] ^= 1
+	stdout, stderr, err := runDumpCmd(data, "-", "--bad")
+	var code exitCode
+	if !errors.As(err, &code) || code != 1 || !strings.Contains(stdout, " icrc=bad\n") || !strings.Contains(stderr, "1 with a wrong ICRC") {
+		t.Errorf("%v\n%s%s", err, stdout, stderr)
+	}
+}
+
+func TestDumpErrors(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "notes.txt")
+	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{"requires at least 1 arg", nil},
+		{"no such file", []string{"nowhere.pcap"}},
+		{"notes.txt: at byte 0: neither a pcap nor a pcapng file", []string{text}},
+		{"is a directory", []string{t.TempDir()}},
+		{"standard input: at byte 0", []string{"-"}},
+		{`--qpn: "0x1000000" is not a number`, []string{"--qpn", "0x1000000", "-"}},
+		{`--psn: "x" is not a number`, []string{"--psn", "x", "-"}},
+		{"--host:", []string{"--host", "cn0", "-"}},
+		{`no opcode matches "WRITE"`, []string{"--opcode", "WRITE", "-"}},
+		{"output format", []string{"-o", "xml", "-"}},
+	} {
+		if _, _, err := runDumpCmd(nil, tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: %v, want in it: %s", tc.args, err, tc.want)
+		}
+	}
+}
