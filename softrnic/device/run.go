@@ -38,10 +38,23 @@ func (d *Device) run() {
 		if d.busy(&polled) {
 			continue // the application has found the frame, or will
 		}
+		d.drain()
+	}
+}
+
+// maxDrain bounds the receive batches between two looks at whether an application polls.
+const maxDrain = 16
+
+// drain makes progress until there is none to be made.
+func (d *Device) drain() {
+	for range maxDrain {
 		d.enter()
 		d.armed = 0 // this goroutine looks at the deadline before it sleeps again
-		d.progress()
+		found := d.progress()
 		d.leave()
+		if !found {
+			return
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ type Engine struct {
 	// Scratch of one step.
 	acts       transport.Actions
 	rx, tx     wire.Frame
+	segment    []byte // a packet of a super-frame
 	overflowed []*CQ
 	ready      []*QP
 	// loop are packets from this NIC to itself; loopRx is the batch that is being delivered.

@@ -10,12 +10,19 @@ import (
 )
 
 // Frame takes a received frame. The port number is of no interest: this NIC has one port. Acknowledgements may be
-// held back until EndBatch; until then Deadline is due.
+// held back until EndBatch; until then Deadline is due. A super-frame is taken packet by packet.
 func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if !e.up {
 		return
 	}
-	e.receive(now, f.Data, out)
+	if f.Splittable() {
+		for i := range f.Packets() {
+			e.segment = f.AppendSegment(e.segment[:0], i)
+			e.receive(now, e.segment, out)
+		}
+	} else {
+		e.receive(now, f.Data, out)
+	}
 	e.drainLoop(now, out)
 }
 
