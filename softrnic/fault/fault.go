@@ -98,3 +98,6 @@ type Verdict struct {
 	// Rules are the IDs of the rules that hit, for comments in captures; nil if none.
 	Rules []string
 }
+
+// Passes reports a frame that goes on at once, once and unchanged.
+func (v *Verdict) Passes() bool { return !v.Drop && v.Copies == 0 && v.Delay <= 0 && !v.Corrupt }

@@ -129,18 +129,21 @@ func (s *Switch) SetPort(i int, up bool) {
 // PortUp reports whether a port is there.
 func (s *Switch) PortUp(i int) bool { return s.ports[i].up }
 
-// Partition lets ports reach each other only within a group: group[i] is the group of port i. nil lets everybody
-// reach everybody.
+// Partition keeps ports of different groups apart, for every kind of frame: group[i] is the group of port i, and a
+// port of a negative group, or beyond the slice, reaches everybody. nil mends everything.
 func (s *Switch) Partition(group []int) {
-	for i := range s.ports {
-		s.ports[i].blocked = nil
-		if group == nil || i >= len(group) {
-			continue
+	of := func(i int) int {
+		if i >= len(group) {
+			return -1
 		}
+		return group[i]
+	}
+	for i := range s.ports {
 		blocked := make([]bool, len(s.ports))
 		for j := range blocked {
-			blocked[j] = j >= len(group) || group[j] != group[i]
+			blocked[j] = of(i) >= 0 && of(j) >= 0 && of(i) != of(j)
 		}
+		s.ports[i].blocked = nil
 		if slices.Contains(blocked, true) {
 			s.ports[i].blocked = blocked
 		}

@@ -165,6 +165,9 @@ func TestPartition(t *testing.T) {
 	if n := r.Port(0).Drops[ReasonPartition]; n != 1 {
 		t.Errorf("%d drops", n)
 	}
+	r.Partition([]int{0, -1, 1})
+	r.want("in no group", r.send(1, plain(mac(1), broadcast)), "[0 2 3]")
+	r.want("apart", r.send(0, plain(mac(0), broadcast)), "[1 3]")
 	r.Partition(nil)
 	r.want("healed", r.send(0, plain(mac(0), mac(2))), "[2]")
 }

@@ -1,0 +1,99 @@
+package switchd
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
+)
+
+// delayed is a frame that a fault holds back. Its bytes are its own.
+type delayed struct {
+	at    clock.Time
+	seq   uint64 // equal times leave in the order of arrival
+	port  int
+	dir   tap.Direction
+	frame packetio.Frame
+	buf   []byte
+}
+
+func (a *delayed) before(b *delayed) bool { return a.at < b.at || (a.at == b.at && a.seq < b.seq) }
+
+// delays is a bounded heap of frames, by time. Entries are used again.
+type delays struct {
+	heap  []*delayed
+	free  []*delayed
+	seq   uint64
+	bytes int
+}
+
+// next is when the first frame leaves.
+func (d *delays) next() clock.Time {
+	if len(d.heap) == 0 {
+		return clock.Never
+	}
+	return d.heap[0].at
+}
+
+// add copies f; false means that there is no room.
+func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Frame) bool {
+	if len(d.heap) >= MaxDelayed || d.bytes+len(f.Data) > maxDelayedBytes {
+		return false
+	}
+	var e *delayed
+	if n := len(d.free); n > 0 {
+		e, d.free = d.free[n-1], d.free[:n-1]
+	} else {
+		e = new(delayed)
+	}
+	d.seq++
+	e.at, e.seq, e.port, e.dir, e.frame = at, d.seq, port, dir, f
+	e.buf = append(e.buf[:0], f.Data...)
+	e.frame.Data = e.buf
+	d.bytes += len(e.buf)
+	d.heap = append(d.heap, e)
+	for i := len(d.heap) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !d.heap[i].before(d.heap[parent]) {
+			break
+		}
+		d.heap[i], d.heap[parent] = d.heap[parent], d.heap[i]
+		i = parent
+	}
+	return true
+}
+
+// pop takes the first frame, whose bytes are copied into b and stay valid as long as b.
+func (d *delays) pop(b *packetio.Batch) delayed {
+	e := d.heap[0]
+	last := len(d.heap) - 1
+	d.heap[0], d.heap[last] = d.heap[last], nil
+	d.heap = d.heap[:last]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= last {
+			break
+		}
+		if c+1 < last && d.heap[c+1].before(d.heap[c]) {
+			c++
+		}
+		if !d.heap[c].before(d.heap[i]) {
+			break
+		}
+		d.heap[i], d.heap[c] = d.heap[c], d.heap[i]
+		i = c
+	}
+	d.bytes -= len(e.buf)
+	out := *e
+	out.frame.Data = append(b.Alloc(len(e.buf)), e.buf...)
+	out.buf = nil
+	if cap(e.buf) <= keepBuf && len(d.free) < keepFree {
+		d.free = append(d.free, e)
+	}
+	return out
+}
+
+// What is kept for the next frames: ordinary ones, not every super-frame of a burst.
+const (
+	keepBuf  = 16 << 10
+	keepFree = 1024
+)
