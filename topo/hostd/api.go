@@ -5,7 +5,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
-	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -19,10 +18,10 @@ const (
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
 	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
-	PathPerf     = "/perf"      // POST PerfRequest: stream of PerfItem
-	PathVerify   = "/verify"    // POST VerifyRequest: stream of VerifyItem
-	PathRaw      = "/raw"       // POST RawRequest: RawResult
-	PathRawServe = "/raw/serve" // POST RawServe: stream, one item when it listens, until the client goes
+	// POST perf.Config: stream of perf.Event. Config.To is the name of a host or an address. A Result comes also
+	// with an error. The tests perf.RawBW and perf.RawLat send plain frames, see raw.go.
+	PathPerf   = "/perf"
+	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
 )
 
 // States of a NIC and of an application.
@@ -116,22 +115,6 @@ type Tear struct {
 	For time.Duration `json:"for,omitempty"`
 }
 
-// PerfRequest runs a test from this host.
-type PerfRequest struct {
-	// To is the name of the peer, or an address.
-	To string `json:"to"`
-	// V6 prefers the peer's IPv6 address.
-	V6 bool `json:"v6,omitempty"`
-	// Config is the test. Its field To is filled in.
-	Config perf.Config `json:"config"`
-}
-
-// PerfItem is one line of a test that runs. The last one carries the result, also when the stream ends with an error.
-type PerfItem struct {
-	Progress *perf.Progress `json:"progress,omitempty"`
-	Result   *perf.Result   `json:"result,omitempty"`
-}
-
 // VerifyRequest checks paths from this host, one after the other.
 type VerifyRequest struct {
 	// To are the peers; none: all memory hosts but this one.
@@ -146,53 +129,4 @@ type VerifyItem struct {
 	Error string `json:"error,omitempty"`
 	// Result says what was checked, as far as it got.
 	Result perf.Result `json:"result"`
-}
-
-// Raw tests.
-const (
-	RawEcho = "echo" // one frame there and back at a time
-	RawRate = "rate" // frames one way, a window of them in flight
-)
-
-// RawRequest measures plain Ethernet frames over the same kind of port and the same switch as the NIC, as the
-// baseline for what the NIC reaches. The peer must serve (PathRawServe).
-type RawRequest struct {
-	// To is the name of the peer.
-	To string `json:"to"`
-	// Test is RawEcho or RawRate.
-	Test string `json:"test"`
-	// Size of a frame in bytes, with its Ethernet header; 0: 82, which is what an 8-byte WRITE takes on the wire.
-	Size int `json:"size,omitempty"`
-	// Iters is the number of frames; 0: 5000 for RawEcho, 200000 for RawRate.
-	Iters int `json:"iters,omitempty"`
-	// Window is how many frames of RawRate may be in flight; 0: 128.
-	Window int `json:"window,omitempty"`
-}
-
-// RawServe answers the raw frames of others until its client goes away.
-type RawServe struct{}
-
-// RawReady is the item that says that the server listens.
-type RawReady struct {
-	MAC string `json:"mac"`
-}
-
-// RawResult is the outcome of a raw test.
-type RawResult struct {
-	Test    string        `json:"test"`
-	From    string        `json:"from"`
-	To      string        `json:"to"`
-	Size    int           `json:"size"`
-	Iters   int           `json:"iterations"`
-	Lost    int           `json:"lost"`
-	Elapsed time.Duration `json:"elapsedNs"`
-	// Rate is in frames a second, Bandwidth in MiB/s of frames.
-	Rate      float64 `json:"framesPerSecond,omitempty"`
-	Bandwidth float64 `json:"mibPerSecond,omitempty"`
-	// Round trips of RawEcho in microseconds.
-	Min     float64 `json:"minUsec,omitempty"`
-	Typical float64 `json:"typicalUsec,omitempty"` // median
-	P99     float64 `json:"p99Usec,omitempty"`
-	// Port is what this host's port counted.
-	Port packetio.Stats `json:"port"`
 }

@@ -28,8 +28,11 @@ func commands() []*cobra.Command {
 		linkCmd(),
 		dumpCmd(),
 		perfCmd(),
+		countersCmd(),
 		versionCmd(),
+		hostCmd(),
 		nodeInitCmd(),
+		execInitCmd(),
 		timerCmd(),
 	}
 }

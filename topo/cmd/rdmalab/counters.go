@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// countersCmd shows the counters of a NIC, by their hardware names, or of the switch.
+func countersCmd() *cobra.Command {
+	var all bool
+	var diff time.Duration
+	cmd := &cobra.Command{
+		Use:   "counters HOST|switch",
+		Short: "Show the counters of a host's NIC, or of the switch",
+		Long: "counters shows what a NIC counted since its host was started, by the names that `rdma statistic` uses.\n" +
+			"Counters that are 0 are left out of the table unless --all is given; -o json has them all.",
+		Example: "  rdmalab counters cn0\n" +
+			"  rdmalab counters ms0 --all\n" +
+			"  rdmalab counters cn0 --diff 5s\n" +
+			"  rdmalab counters cn0 -o json | jq .counters.roce_retrans_pkts",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeNodes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			if diff < 0 {
+				return fmt.Errorf("--diff %v: want a positive time", diff)
+			}
+			if args[0] == spec.SwitchName {
+				if diff != 0 {
+					return errors.New("--diff works for hosts only")
+				}
+				return switchCounters(cmd, asJSON, all)
+			}
+			client, err := hostControl(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			c, err := countersOver(cmd, client, diff)
+			if err != nil {
+				return fmt.Errorf("host %s: %w", args[0], err)
+			}
+			if asJSON {
+				return printJSON(cmd, counterMap(c))
+			}
+			return printCounters(cmd, c.Samples, all)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also counters that are 0")
+	cmd.Flags().DurationVar(&diff, "diff", 0, "show what is added during this time")
+	outputFlag(cmd)
+	return cmd
+}
+
+// counterListing is the JSON of a host's counters.
+type counterListing struct {
+	Name     string            `json:"name"`
+	Counters map[string]uint64 `json:"counters"`
+}
+
+func counterMap(c hostd.Counters) counterListing {
+	out := counterListing{Name: c.Name, Counters: make(map[string]uint64, len(c.Samples))}
+	for _, s := range c.Samples {
+		out.Counters[s.Name] = s.Value
+	}
+	return out
+}
+
+// countersOver reads the counters, or how they grew during d.
+func countersOver(cmd *cobra.Command, client *control.Client, d time.Duration) (c hostd.Counters, err error) {
+	read := func() (c hostd.Counters, err error) {
+		err = client.Call(cmd.Context(), http.MethodGet, hostd.PathCounters, nil, &c)
+		return c, err
+	}
+	before, err := read()
+	if err != nil || d == 0 {
+		return before, err
+	}
+	select {
+	case <-cmd.Context().Done():
+		return c, cmd.Context().Err()
+	case <-time.After(d):
+	}
+	if c, err = read(); err != nil {
+		return c, err
+	}
+	old := make(map[string]uint64, len(before.Samples))
+	for _, s := range before.Samples {
+		old[s.Name] = s.Value
+	}
+	for i, s := range c.Samples {
+		if s.Value >= old[s.Name] { // the host may have been restarted meanwhile
+			c.Samples[i].Value -= old[s.Name]
+		}
+	}
+	return c, nil
+}
+
+// helpTexts explains counters by name. They are not part of a daemon's answer.
+func helpTexts() map[string]string {
+	texts := make(map[string]string)
+	for _, s := range append(metrics.Samples(&metrics.NIC{}), metrics.Samples(&hostd.PortCounters{})...) {
+		texts[s.Name] = s.Help
+	}
+	return texts
+}
+
+func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	help := helpTexts()
+	shown := 0
+	for _, s := range samples {
+		if s.Value == 0 && !all {
+			continue
+		}
+		shown++
+		fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, help[s.Name]) // Flush reports
+	}
+	if shown == 0 {
+		fmt.Fprintf(w, "all %d counters are 0\n", len(samples))
+	}
+	return w.Flush()
+}
+
+// switchCounters shows what passed the ports of the switch.
+func switchCounters(cmd *cobra.Command, asJSON, all bool) error {
+	client, err := switchControl(cmd)
+	if err != nil {
+		return err
+	}
+	var c switchd.Counters
+	if err := client.Call(cmd.Context(), http.MethodGet, "/counters", nil, &c); err != nil {
+		return fmt.Errorf("switch: %w", err)
+	}
+	if asJSON {
+		return printJSON(cmd, c)
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports
+	for _, p := range c.Ports {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n",
+			p.Host, p.RxPackets, p.RxBytes, p.RxRoCE, p.Malformed, p.SentPackets, p.SentBytes, drops(p))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	w = tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+	for _, s := range metrics.Samples(&c.Switch) {
+		if s.Value > 0 || all {
+			fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, s.Help)
+		}
+	}
+	return w.Flush()
+}
+
+// drops names the reasons for which a port lost packets.
+func drops(p switchd.PortCounters) string {
+	var list []string
+	for reason, n := range p.Drops {
+		list = append(list, fmt.Sprintf("%s %d", reason, n))
+	}
+	if p.RxRing > 0 {
+		list = append(list, fmt.Sprintf("receive ring full %d", p.RxRing))
+	}
+	if len(list) == 0 {
+		return "-"
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}

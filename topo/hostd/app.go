@@ -1,0 +1,220 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// maxJobs bounds the tests that run at the same time on a host.
+const maxJobs = 64
+
+// application is what runs on a host above its NIC: services and jobs. Each has a verbs context of its own, and its
+// queue pairs die with that, as those of a process do.
+type application struct {
+	h *Host
+
+	mu      sync.Mutex // guards what follows
+	running bool
+	// memory is kept over a crash of the application: the region stays registered.
+	memory    *perf.Server
+	memoryCtx verbs.Context
+	perf      *perf.Server
+	perfCtx   verbs.Context
+	served    sync.WaitGroup // the threads of Serve
+	jobs      map[*job]struct{}
+}
+
+// job is a test that runs.
+type job struct {
+	name   string
+	ctx    verbs.Context
+	cancel context.CancelFunc
+}
+
+func newApplication(h *Host) *application {
+	return &application{h: h, jobs: make(map[*job]struct{})}
+}
+
+// start starts the services. A running application is left as it is.
+func (a *application) start() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running {
+		return nil
+	}
+	select {
+	case <-a.h.stop:
+		return control.Errorf(http.StatusConflict, "%s is ending", a.h.self.Name)
+	default:
+	}
+	if err := a.startServices(); err != nil {
+		return errors.Join(err, a.stop())
+	}
+	a.running = true
+	return nil
+}
+
+func (a *application) startServices() (err error) {
+	switch {
+	case a.h.mem == nil:
+	case a.memory != nil:
+		if err := a.memory.Reopen(a.h.oob); err != nil {
+			return err
+		}
+		a.serve(a.memory)
+	default:
+		a.memoryCtx = a.h.dev.Context()
+		cfg := perf.ServerConfig{Service: perf.MemoryService, Passive: true, Buffer: a.h.mem}
+		if a.memory, err = perf.NewServer(a.memoryCtx, a.h.oob, cfg); err != nil {
+			a.memory = nil
+			return errors.Join(err, a.memoryCtx.Close())
+		}
+		a.serve(a.memory)
+	}
+	a.perfCtx = a.h.dev.Context()
+	if a.perf, err = perf.NewServer(a.perfCtx, a.h.oob, perf.ServerConfig{Service: perf.PerfService}); err != nil {
+		a.perf = nil
+		return err
+	}
+	a.serve(a.perf)
+	return nil
+}
+
+func (a *application) serve(s *perf.Server) {
+	a.served.Go(func() {
+		if err := s.Serve(); err != nil {
+			a.h.log.Warn("service ended", "error", err)
+		}
+	})
+}
+
+// crash kills services and jobs. The region of a memory host stays registered.
+func (a *application) crash() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running = false
+	if err := a.stop(); err != nil {
+		a.h.log.Warn("end of application", "error", err)
+	}
+}
+
+// nicGone forgets what died with the NIC.
+func (a *application) nicGone() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.stop()
+	if a.memoryCtx != nil {
+		err = errors.Join(err, a.memoryCtx.Close())
+	}
+	a.memory, a.memoryCtx = nil, nil
+	if err != nil {
+		a.h.log.Warn("end of NIC", "error", err)
+	}
+}
+
+// nicBack starts what runs on a NIC that is up again.
+func (a *application) nicBack() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.running {
+		return nil
+	}
+	return a.startServices()
+}
+
+// stop ends jobs and services and waits for the services' threads. The caller holds mu.
+func (a *application) stop() error {
+	var errs []error
+	for j := range a.jobs {
+		j.cancel()
+		errs = append(errs, j.ctx.Close())
+	}
+	if a.memory != nil {
+		errs = append(errs, a.memory.Close())
+	}
+	if a.perf != nil {
+		errs = append(errs, a.perf.Close())
+	}
+	if a.perfCtx != nil {
+		errs = append(errs, a.perfCtx.Close())
+	}
+	a.served.Wait()
+	if a.perfCtx != nil {
+		a.perfCtx.Runtime().Wait() // threads of its connections
+	}
+	a.perf, a.perfCtx = nil, nil
+	return errors.Join(errs...)
+}
+
+// do runs f as a job with a verbs context of its own. The context of f ends when the client goes or the job is killed.
+func (a *application) do(r *http.Request, name string, f func(ctx context.Context, v verbs.Context) error) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	j := &job{name: name, cancel: cancel}
+	if err := a.begin(j); err != nil {
+		return err
+	}
+	defer a.end(j)
+	err := f(ctx, j.ctx)
+	if err != nil && ctx.Err() != nil && r.Context().Err() == nil {
+		return fmt.Errorf("the application was killed: %w", err)
+	}
+	return err
+}
+
+func (a *application) begin(j *job) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case !a.running:
+		return control.Errorf(http.StatusConflict, "the application of %s has crashed; restart it", a.h.self.Name)
+	case len(a.jobs) >= maxJobs:
+		return control.Errorf(http.StatusTooManyRequests, "%d tests run on %s; wait for one to end", maxJobs, a.h.self.Name)
+	}
+	j.ctx = a.h.dev.Context()
+	a.jobs[j] = struct{}{}
+	return nil
+}
+
+func (a *application) end(j *job) {
+	a.mu.Lock()
+	delete(a.jobs, j)
+	a.mu.Unlock()
+	if err := j.ctx.Close(); err != nil {
+		a.h.log.Warn("end of job", "job", j.name, "error", err)
+	}
+}
+
+// describe fills in what the application shows in a status.
+func (a *application) describe(st *Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	st.App = StateCrashed
+	if a.running {
+		st.App = StateRunning
+	}
+	st.Services, st.Jobs, st.Regions = []string{}, []string{}, []Region{}
+	if a.memory != nil {
+		if a.running {
+			st.Services = append(st.Services, perf.MemoryService)
+		}
+		if mr := a.memory.Region(); mr != nil {
+			st.Regions = append(st.Regions, Region{Service: perf.MemoryService, Addr: mr.Addr(), RKey: mr.RKey(), Length: mr.Len()})
+		}
+	}
+	if a.perf != nil {
+		st.Services = append(st.Services, perf.PerfService)
+	}
+	for j := range a.jobs {
+		st.Jobs = append(st.Jobs, j.name)
+	}
+	slices.Sort(st.Jobs)
+}

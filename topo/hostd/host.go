@@ -1,0 +1,300 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// linkPoll is how often the daemon looks at the carrier of its port.
+const linkPoll = 100 * time.Millisecond
+
+// Config says which host to be.
+type Config struct {
+	// Dir is the rack's state folder (spec.Paths.Dir), Name the host in its description.
+	Dir, Name string
+	// Log is where the daemon writes; nil: standard error.
+	Log *slog.Logger
+	// Ifname is the interface of the NIC; "": spec.HostIfname.
+	Ifname string
+
+	// open replaces the interface, and listen the addresses of the services, in tests without privileges.
+	open   func(self *spec.Host) (port, packetio.Waiter, error)
+	listen netip.Addr
+}
+
+// port is the NIC's link: an afpacket.Port.
+type port interface {
+	packetio.Port
+	Info() afpacket.Info
+	Stats() packetio.Stats
+	LinkUp() bool
+}
+
+// Host is a host that runs.
+type Host struct {
+	cfg   Config
+	log   *slog.Logger
+	rack  *spec.Rack
+	self  *spec.Host
+	index int
+
+	port port
+	dev  *device.Device
+	base verbs.Context // for what outlives applications
+	oob  *rdmacm.OOB
+	raw  *rawServer
+	ctl  *control.Server
+	app  *application
+	mem  []byte // the region's memory, outside the Go heap
+
+	stop chan struct{}
+	wg   sync.WaitGroup // the link monitor
+
+	mu        sync.Mutex // guards what follows
+	tear      *Tear
+	tearTimer *time.Timer
+}
+
+// Run is a host until ctx ends.
+func Run(ctx context.Context, cfg Config) error {
+	h, err := Open(cfg)
+	if err != nil {
+		return err
+	}
+	h.log.Info("host is up", "name", h.self.Name, "role", h.self.Role, "port", fmt.Sprintf("%+v", h.port.Info()))
+	<-ctx.Done()
+	h.log.Info("host ends", "name", h.self.Name)
+	return h.Close()
+}
+
+// Open starts a host in the network namespace of the calling thread and returns as soon as its control socket answers.
+func Open(cfg Config) (*Host, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if cfg.Ifname == "" {
+		cfg.Ifname = spec.HostIfname
+	}
+	h := &Host{cfg: cfg, log: cfg.Log, stop: make(chan struct{})}
+	if err := h.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("host %s: %w", cfg.Name, err), h.Close())
+	}
+	return h, nil
+}
+
+func (h *Host) open() (err error) {
+	if err := h.readSpec(); err != nil {
+		return err
+	}
+	if err := h.openNIC(); err != nil {
+		return err
+	}
+	if h.self.Role == spec.Memory && h.self.Memory > 0 {
+		h.mem, err = unix.Mmap(-1, 0, int(h.self.Memory), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+		if err != nil {
+			return fmt.Errorf("%d bytes of memory for the region: %w", h.self.Memory, err)
+		}
+	}
+	if err := h.listen(); err != nil {
+		return err
+	}
+	h.app = newApplication(h)
+	if err := h.app.start(); err != nil {
+		return err
+	}
+	h.installTears()
+	h.wg.Go(h.watchLink)
+	h.ctl, err = control.Serve(spec.Paths{Dir: h.cfg.Dir}.Socket(h.cfg.Name), h.routes())
+	return err
+}
+
+func (h *Host) readSpec() error {
+	path := spec.Paths{Dir: h.cfg.Dir}.Spec()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("rack description: %w", err)
+	}
+	if h.rack, err = spec.Decode(data); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	var ok bool
+	if h.self, h.index, ok = h.rack.Host(h.cfg.Name); !ok {
+		return fmt.Errorf("%s has no host of this name; it has %v", path, h.rack.HostNames())
+	}
+	return nil
+}
+
+// openPort opens the interface.
+func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
+	p, err := afpacket.Open(afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host})
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := afpacket.NewWaiter(self.Spin, p)
+	if err != nil {
+		return nil, nil, errors.Join(err, p.Close())
+	}
+	for _, note := range p.Info().Notes {
+		h.log.Warn("port", "note", note)
+	}
+	return p, w, nil
+}
+
+// openNIC opens the port and starts the device on it.
+func (h *Host) openNIC() error {
+	open := h.openPort
+	if h.cfg.open != nil {
+		open = h.cfg.open
+	}
+	link, waiter, err := open(h.self)
+	if err != nil {
+		return err
+	}
+	info := link.Info()
+	mac, err := wire.ParseMAC(info.MAC)
+	if err != nil {
+		return errors.Join(err, waiter.Close(), link.Close())
+	}
+	if mac != h.self.MAC {
+		h.log.Warn("the interface has another address than the rack's description says", "interface", mac, "rack", h.self.MAC)
+	}
+	var gids []verbs.GID
+	for _, a := range []netip.Addr{h.self.IPv4, h.self.IPv6} {
+		if a.IsValid() {
+			gids = append(gids, verbs.GIDOf(a))
+		}
+	}
+	spin := h.self.Spin
+	if spin == 0 {
+		spin = -1 // not at all; the device's zero is its default
+	}
+	h.dev, err = device.Open(device.Config{
+		Engine: engine.Config{
+			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.LinkMTU), GIDs: gids,
+			// Not from the rack's seed: after a restart a host must not hand out the numbers and keys of its former
+			// life, which peers still use.
+			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+			Resolve: h.resolve,
+		},
+		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Seed + uint64(h.index),
+	})
+	if err != nil {
+		return errors.Join(err, waiter.Close(), link.Close())
+	}
+	h.port = link
+	h.base = h.dev.Context()
+	return nil
+}
+
+// listen opens the services' way in: the exchange of connections and the raw frames' server, on all addresses.
+func (h *Host) listen() (err error) {
+	first, second := netip.IPv6Unspecified(), netip.IPv4Unspecified()
+	if h.cfg.listen.IsValid() {
+		first, second = h.cfg.listen, h.cfg.listen
+	}
+	at := func(a netip.Addr) rdmacm.OOBConfig {
+		return rdmacm.OOBConfig{Context: h.base, Listen: netip.AddrPortFrom(a, rdmacm.DefaultPort)}
+	}
+	if h.oob, err = rdmacm.NewOOB(at(first)); err != nil {
+		// A kernel without IPv6 has no address of both families.
+		if h.oob, err = rdmacm.NewOOB(at(second)); err != nil {
+			return err
+		}
+	}
+	if h.cfg.open == nil { // raw frames need a real interface
+		h.raw, err = newRawServer(h)
+	}
+	return err
+}
+
+// resolve gives the MAC of an address. Those of the rack are in its description, so that a queue pair can be connected
+// without asking the link; for others the kernel's neighbours are asked.
+func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
+	if p, ok := h.rack.ByAddr(a); ok {
+		return p.MAC, true
+	}
+	mac, ok, err := nl.Neighbour("", h.cfg.Ifname, a)
+	return mac, ok && err == nil
+}
+
+// address resolves the name of a host, or an address, to what to dial.
+func (h *Host) address(to string) (netip.Addr, error) {
+	if p, _, ok := h.rack.Host(to); ok {
+		if p.IPv4.IsValid() {
+			return p.IPv4, nil
+		}
+		return p.IPv6, nil
+	}
+	if a, err := netip.ParseAddr(to); err == nil {
+		return a, nil
+	}
+	return netip.Addr{}, control.Errorf(404, "no host %q in this rack; it has %v", to, h.rack.HostNames())
+}
+
+// watchLink tells the NIC of its carrier.
+func (h *Host) watchLink() {
+	tick := time.NewTicker(linkPoll)
+	defer tick.Stop()
+	for {
+		h.dev.SetLink(h.port.LinkUp())
+		select {
+		case <-h.stop:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Close ends the host: first what others can call, then applications, then the NIC.
+func (h *Host) Close() error {
+	var errs []error
+	closing := func(err error) { errs = append(errs, err) }
+	select {
+	case <-h.stop:
+		return nil
+	default:
+		close(h.stop)
+	}
+	if h.app != nil {
+		h.app.crash() // before the control server, whose handlers wait for their jobs
+	}
+	if h.ctl != nil {
+		closing(h.ctl.Close())
+	}
+	h.wg.Wait()
+	if h.raw != nil {
+		closing(h.raw.close())
+	}
+	if h.oob != nil {
+		closing(h.oob.Close())
+	}
+	h.stopTear()
+	if h.dev != nil {
+		closing(h.dev.Close())
+	}
+	if h.mem != nil {
+		closing(unix.Munmap(h.mem)) // nobody but the NIC uses it
+		h.mem = nil
+	}
+	return errors.Join(errs...)
+}

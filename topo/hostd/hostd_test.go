@@ -1,0 +1,335 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cable is an end of a memory cable in the place of an interface.
+type cable struct {
+	*memory.Port
+	mac wire.MAC
+}
+
+func (c *cable) Info() afpacket.Info {
+	return afpacket.Info{Ifname: "mem", MTU: 4200, MAC: c.mac.String()}
+}
+func (c *cable) LinkUp() bool { return true }
+
+// testRack is a compute and a memory host on loopback addresses, joined by a cable.
+func testRack() *spec.Rack {
+	host := func(i byte, name string, role spec.Role, memory int64) spec.Host {
+		return spec.Host{
+			Name: name, Role: role, Memory: memory, MAC: wire.MAC{2, 0, 0, 0, 0, i},
+			IPv4: netip.AddrFrom4([4]byte{127, 0, 18, i}), Spin: 20 * time.Microsecond,
+		}
+	}
+	return &spec.Rack{
+		Name: "unit", Seed: 7, LinkMTU: 4200,
+		Hosts:  []spec.Host{host(1, "cn0", spec.Compute, 0), host(2, "ms0", spec.Memory, 1<<20)},
+		Faults: []fault.Rule{{ID: "t1", Link: "ms0", Kind: fault.Tear, Probability: 0.5}},
+	}
+}
+
+// up starts the hosts of testRack and returns clients for them.
+func up(t *testing.T) (dir string, cn, ms *control.Client) {
+	t.Helper()
+	r := testRack()
+	dir, err := os.MkdirTemp("", "hostd") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	paths := spec.Paths{Dir: dir}
+	data, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(paths.Spec(), data, 0o600), os.Mkdir(filepath.Dir(paths.Socket("x")), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	a, b := memory.Pair(memory.Config{})
+	ends := map[string]*memory.Port{"cn0": a, "ms0": b}
+	for i := range r.Hosts {
+		self := &r.Hosts[i]
+		end := &cable{ends[self.Name], self.MAC}
+		h, err := Open(Config{
+			Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
+			open: func(*spec.Host) (port, packetio.Waiter, error) { return end, memory.NewWaiter(0, end.Port), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			for range 2 {
+				if err := h.Close(); err != nil {
+					t.Errorf("close %s: %v", self.Name, err)
+				}
+			}
+		})
+	}
+	return dir, control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
+}
+
+func status(t *testing.T, c *control.Client) (s Status) {
+	t.Helper()
+	if err := c.Call(t.Context(), "GET", PathStatus, nil, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// runPerf runs a test and returns its result and error.
+func runPerf(ctx context.Context, c *control.Client, cfg perf.Config) (res perf.Result, err error) {
+	err = control.Items(ctx, c, "POST", PathPerf, cfg, func(ev perf.Event) error {
+		if ev.Result != nil {
+			res = *ev.Result
+		}
+		return nil
+	})
+	return res, err
+}
+
+// verify checks the path once, and returns what the host said about it.
+func verify(t *testing.T, c *control.Client) VerifyItem {
+	t.Helper()
+	var items []VerifyItem
+	err := control.Items(t.Context(), c, "POST", PathVerify, nil, func(i VerifyItem) error { items = append(items, i); return nil })
+	if err != nil || len(items) != 1 {
+		t.Fatalf("verify: %+v, %v", items, err)
+	}
+	return items[0]
+}
+
+func TestStatusAndTests(t *testing.T) {
+	_, cn, ms := up(t)
+	st := status(t, ms)
+	if st.Name != "ms0" || st.Role != spec.Memory || st.NIC.State != StateUp || st.App != StateRunning ||
+		!slices.Equal(st.Services, []string{"memory", "perf"}) || len(st.Regions) != 1 || st.Regions[0].Length != 1<<20 {
+		t.Errorf("status of ms0: %+v", st)
+	}
+	if st.Tear == nil || st.Tear.Probability != 0.5 || st.Tear.Seed != 7 {
+		t.Errorf("the rack file's torn copies: %+v", st.Tear)
+	}
+	if v := verify(t, cn); !v.OK || v.From != "cn0" || v.To != "ms0" || len(v.Result.Checks) != 4 {
+		t.Errorf("verify: %+v", v)
+	}
+	res, err := runPerf(t.Context(), cn, perf.Config{Test: perf.SendBW, To: "ms0", Size: 10000, Iters: 300, Verify: true})
+	if err != nil || res.BW == nil || res.From != "cn0" || res.Counters["sent_pkts"] == 0 {
+		t.Errorf("send_bw: %+v, %v", res, err)
+	}
+	if _, err := runPerf(t.Context(), cn, perf.Config{Test: perf.Verify, To: "nobody"}); err == nil || !strings.Contains(err.Error(), "cn0 ms0") {
+		t.Errorf("unknown host: %v", err)
+	}
+	if _, err := runPerf(t.Context(), cn, perf.Config{Test: "no_test", To: "ms0"}); err == nil {
+		t.Error("an unknown test ran")
+	}
+	var c Counters
+	if err := cn.Call(t.Context(), "GET", PathCounters, nil, &c); err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]uint64)
+	for _, s := range c.Samples {
+		values[s.Name] = s.Value
+	}
+	if values["sent_pkts"] == 0 || values["sent_pkts"] != values["port_tx_packets"] {
+		t.Errorf("counters: %v", values)
+	}
+}
+
+// A crash of the application ends its jobs and connections; region and NIC stay, also their keys.
+func TestCrashApp(t *testing.T) {
+	_, cn, ms := up(t)
+	before := status(t, ms)
+	job := make(chan error, 1)
+	go func() {
+		_, err := runPerf(context.Background(), cn, perf.Config{Test: perf.WriteBW, To: "ms0", Iters: 10_000_000, Timeout: 8})
+		job <- err
+	}()
+	eventually(t, "the job runs", func() bool { return len(status(t, cn).Jobs) == 1 })
+	eventually(t, "its connection is there", func() bool { return len(status(t, ms).QPs) == 1 })
+	if err := ms.Call(t.Context(), "POST", PathCrashApp, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-job:
+		if err == nil || !strings.Contains(err.Error(), "retry counter exceeded") {
+			t.Errorf("the peer's job: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the peer's job goes on")
+	}
+	st := status(t, ms)
+	if st.App != StateCrashed || len(st.QPs) != 0 || st.NIC.State != StateUp || !slices.Equal(st.Regions, before.Regions) {
+		t.Errorf("after the crash: %+v", st)
+	}
+	if v := verify(t, cn); v.OK {
+		t.Error("a crashed application took a connection")
+	}
+	if v, err := runPerf(t.Context(), ms, perf.Config{Test: perf.Verify, To: "cn0", Service: perf.PerfService}); err == nil {
+		t.Errorf("a crashed application ran a test: %+v", v)
+	}
+	if err := ms.Call(t.Context(), "POST", PathStartApp, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if st := status(t, ms); st.App != StateRunning || !slices.Equal(st.Regions, before.Regions) {
+		t.Errorf("after the start: %+v", st)
+	}
+	if v := verify(t, cn); !v.OK {
+		t.Errorf("after the start: %+v", v)
+	}
+}
+
+// A killed job says so to its client.
+func TestCrashAppOfTheClient(t *testing.T) {
+	_, cn, _ := up(t)
+	job := make(chan error, 1)
+	go func() {
+		_, err := runPerf(context.Background(), cn, perf.Config{Test: perf.WriteBW, To: "ms0", Iters: 10_000_000})
+		job <- err
+	}()
+	eventually(t, "the job runs", func() bool { return len(status(t, cn).QPs) == 1 })
+	if err := cn.Call(t.Context(), "POST", PathCrashApp, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-job; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("killed job: %v", err)
+	}
+	if st := status(t, cn); len(st.Jobs) != 0 || st.Objects.QPs != 0 {
+		t.Errorf("after the crash: %+v", st)
+	}
+}
+
+// A crash of the NIC loses connections and keys; the bytes of the region stay.
+func TestCrashNIC(t *testing.T) {
+	_, cn, ms := up(t)
+	before := status(t, ms)
+	for range 2 { // twice the same is no error
+		if err := ms.Call(t.Context(), "POST", PathNIC, NICRequest{StateDown}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := status(t, ms); st.NIC.State != StateDown || len(st.Regions) != 0 || st.Objects.MRs != 0 {
+		t.Errorf("while down: %+v", st)
+	}
+	if v := verify(t, cn); v.OK {
+		t.Error("a NIC that is down took a connection")
+	}
+	if err := ms.Call(t.Context(), "POST", PathNIC, NICRequest{StateUp}, nil); err != nil {
+		t.Fatal(err)
+	}
+	st := status(t, ms)
+	if st.NIC.State != StateUp || len(st.Regions) != 1 || st.Regions[0].RKey == before.Regions[0].RKey || st.Tear == nil {
+		t.Errorf("up again: %+v, before %+v", st, before.Regions)
+	}
+	if v := verify(t, cn); !v.OK {
+		t.Errorf("up again: %+v", v)
+	}
+	if err := ms.Call(t.Context(), "POST", PathNIC, NICRequest{"sideways"}, nil); !isStatus(err, http.StatusBadRequest) {
+		t.Errorf("unknown state: %v", err)
+	}
+}
+
+func TestTear(t *testing.T) {
+	_, _, ms := up(t)
+	set := func(tear Tear) error { return ms.Call(t.Context(), "POST", PathTear, tear, nil) }
+	for _, bad := range []Tear{{Probability: -0.1}, {Probability: 1.5}, {Probability: 0.1, Pause: -1}} {
+		if err := set(bad); !isStatus(err, http.StatusBadRequest) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if err := set(Tear{Probability: 0.25, Seed: 3, For: 30 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if st := status(t, ms); st.Tear == nil || st.Tear.Probability != 0.25 || st.Tear.Seed != 3 {
+		t.Errorf("tear: %+v", st.Tear)
+	}
+	eventually(t, "it ends by itself", func() bool { return status(t, ms).Tear == nil })
+	if err := set(Tear{Probability: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ms.Call(t.Context(), "DELETE", PathTear, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if st := status(t, ms); st.Tear != nil {
+		t.Errorf("tear after its end: %+v", st.Tear)
+	}
+}
+
+// A client that goes away ends its test.
+func TestClientGoes(t *testing.T) {
+	_, cn, _ := up(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	job := make(chan error, 1)
+	go func() {
+		_, err := runPerf(ctx, cn, perf.Config{Test: perf.ReadBW, To: "ms0", Iters: 10_000_000})
+		job <- err
+	}()
+	eventually(t, "the job runs", func() bool { return len(status(t, cn).QPs) == 1 })
+	cancel()
+	if err := <-job; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled test: %v", err)
+	}
+	eventually(t, "the job ends", func() bool { st := status(t, cn); return len(st.Jobs) == 0 && st.Objects.QPs == 0 })
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	dir, _, _ := up(t)
+	log := slog.New(slog.DiscardHandler)
+	for what, cfg := range map[string]Config{
+		"rack description":     {Dir: t.TempDir(), Name: "cn0", Log: log},
+		"no host of this name": {Dir: dir, Name: "cn9", Log: log},
+		"interface":            {Dir: dir, Name: "cn0", Log: log, Ifname: "nosuch0"},
+		"address already in use": {
+			Dir: dir, Name: "cn0", Log: log, listen: netip.MustParseAddr("127.0.18.1"),
+			open: func(*spec.Host) (port, packetio.Waiter, error) {
+				a, _ := memory.Pair(memory.Config{})
+				return &cable{a, wire.MAC{2}}, memory.NewWaiter(0, a), nil
+			},
+		},
+	} {
+		h, err := Open(cfg)
+		if err == nil {
+			_ = h.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), what) && !errors.Is(err, afpacket.ErrPrivilege) {
+			t.Errorf("want %q, got %v", what, err)
+		}
+	}
+}
+
+func isStatus(err error, status int) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Status == status
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

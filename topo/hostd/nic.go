@@ -1,0 +1,120 @@
+package hostd
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+)
+
+// defaultTearPause is long enough that a peer's next packet falls between the two parts of a copy.
+const defaultTearPause = 20 * time.Microsecond
+
+// setNIC crashes or starts the NIC.
+func (h *Host) setNIC(state string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.dev.Err(); err != nil {
+		return control.Errorf(http.StatusConflict, "the NIC of %s has failed for good (%v); restart the host", h.self.Name, err)
+	}
+	up := h.nicUp()
+	switch {
+	case state != StateUp && state != StateDown:
+		return control.Errorf(http.StatusBadRequest, "NIC state %q: want %s or %s", state, StateUp, StateDown)
+	case up == (state == StateUp):
+		return nil
+	case state == StateDown:
+		h.dev.Down()
+		h.app.nicGone()
+		h.log.Info("NIC crashed")
+		return nil
+	}
+	h.dev.Up()
+	h.applyTear()
+	h.log.Info("NIC started")
+	return h.app.nicBack()
+}
+
+func (h *Host) nicUp() (up bool) {
+	h.dev.With(func(e *engine.Engine) { up = e.IsUp() })
+	return up
+}
+
+// setTear installs a plan of torn copies; a probability of 0 ends it.
+func (h *Host) setTear(t Tear) error {
+	switch {
+	case !(t.Probability >= 0 && t.Probability <= 1):
+		return control.Errorf(http.StatusBadRequest, "probability %v: want 0 to 1", t.Probability)
+	case t.Pause < 0 || t.For < 0:
+		return control.Errorf(http.StatusBadRequest, "pause %v, for %v: cannot be negative", t.Pause, t.For)
+	}
+	if t.Seed == 0 {
+		t.Seed = h.rack.Seed
+	}
+	if t.Pause == 0 {
+		t.Pause = defaultTearPause
+	}
+	h.stopTear()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tear = nil
+	if t.Probability > 0 {
+		h.tear = &t
+		if t.For > 0 {
+			plan := h.tear
+			h.tearTimer = time.AfterFunc(t.For, func() { h.endTear(plan) })
+		}
+	}
+	h.applyTear()
+	return nil
+}
+
+// endTear ends a plan whose time is over, unless another has replaced it.
+func (h *Host) endTear(plan *Tear) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tear == plan {
+		h.tear = nil
+		h.applyTear()
+	}
+}
+
+func (h *Host) stopTear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tearTimer != nil {
+		h.tearTimer.Stop()
+	}
+}
+
+// applyTear hands the plan to the NIC, which forgets it when it crashes. The caller holds mu.
+func (h *Host) applyTear() {
+	var f mem.TearFunc
+	if t := h.tear; t != nil {
+		f = mem.SeededTear(t.Seed, t.Probability, t.Pause)
+	}
+	h.dev.With(func(e *engine.Engine) {
+		if table := e.Mem(); table != nil {
+			table.SetTear(f)
+		}
+	})
+}
+
+// installTears installs what the rack file declares for this host.
+func (h *Host) installTears() {
+	for _, r := range h.rack.Faults {
+		if r.Kind != fault.Tear || r.Link != h.self.Name {
+			continue
+		}
+		t := Tear{Probability: r.Probability, Seed: r.Seed, Pause: r.Delay, For: r.For}
+		if t.Probability == 0 {
+			t.Probability = 1
+		}
+		if err := h.setTear(t); err != nil {
+			h.log.Error("rack file", "fault", r.ID, "error", err)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package hostd
+
+import (
+	"context"
+	"net/http"
+	"os"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+type none = struct{}
+
+// routes is the control API.
+func (h *Host) routes() *control.Mux {
+	m := new(control.Mux)
+	control.Handle(m, "GET "+PathStatus, func(*http.Request, none) (Status, error) { return h.Status(), nil })
+	control.Handle(m, "GET "+PathCounters, func(*http.Request, none) (Counters, error) { return h.Counters(), nil })
+	control.Handle(m, "POST "+PathNIC, func(_ *http.Request, in NICRequest) (Status, error) {
+		err := h.setNIC(in.State)
+		return h.Status(), err
+	})
+	control.Handle(m, "POST "+PathCrashApp, func(*http.Request, none) (Status, error) {
+		h.app.crash()
+		h.log.Info("application crashed")
+		return h.Status(), nil
+	})
+	control.Handle(m, "POST "+PathStartApp, func(*http.Request, none) (Status, error) {
+		err := h.app.start()
+		return h.Status(), err
+	})
+	control.Handle(m, "GET "+PathTear, func(*http.Request, none) (Tear, error) { return h.tearing(), nil })
+	control.Handle(m, "POST "+PathTear, func(_ *http.Request, in Tear) (Tear, error) {
+		err := h.setTear(in)
+		return h.tearing(), err
+	})
+	control.Handle(m, "DELETE "+PathTear, func(*http.Request, none) (Tear, error) { return Tear{}, h.setTear(Tear{}) })
+	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
+	control.HandleStream(m, "POST "+PathVerify, h.verify)
+	return m
+}
+
+// runPerf runs a test as a job.
+func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) error) error {
+	to, err := h.address(cfg.To)
+	if err != nil {
+		return err
+	}
+	var res perf.Result
+	err = h.app.do(r, cfg.Test+" to "+cfg.To, func(ctx context.Context, v verbs.Context) (err error) {
+		tell := func(p perf.Progress) { _ = send(perf.Event{Progress: &p}) } // a client that has gone ends ctx
+		if cfg.Test == perf.RawBW || cfg.Test == perf.RawLat {
+			res, err = h.runRaw(ctx, to, cfg, tell)
+			return err
+		}
+		cfg.Counters = h.dev.Counters
+		cfg.Cancelled = func() bool { return ctx.Err() != nil }
+		res, err = perf.Run(v, h.oob, to, cfg, tell)
+		return err
+	})
+	if res.Test == "" {
+		return err // it never began
+	}
+	if serr := send(perf.Event{Result: &res}); serr != nil {
+		return serr
+	}
+	return err
+}
+
+// verify checks paths one after the other.
+func (h *Host) verify(r *http.Request, in VerifyRequest, send func(VerifyItem) error) error {
+	if len(in.To) == 0 {
+		for _, p := range h.rack.ByRole(spec.Memory) {
+			if p.Name != h.self.Name {
+				in.To = append(in.To, p.Name)
+			}
+		}
+	}
+	for _, name := range in.To {
+		item := VerifyItem{From: h.self.Name, To: name}
+		err := h.app.do(r, perf.Verify+" to "+name, func(ctx context.Context, v verbs.Context) error {
+			to, err := h.address(name)
+			if err != nil {
+				return err
+			}
+			cfg := perf.Config{Test: perf.Verify, To: name, Cancelled: func() bool { return ctx.Err() != nil }}
+			item.Result, err = perf.Run(v, h.oob, to, cfg, nil)
+			return err
+		})
+		item.OK = err == nil
+		if err != nil {
+			item.Error = err.Error()
+		}
+		if err := send(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Host) tearing() Tear {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tear == nil {
+		return Tear{}
+	}
+	return *h.tear
+}
+
+// Status describes the host.
+func (h *Host) Status() Status {
+	st := Status{Name: h.self.Name, Role: h.self.Role, PID: os.Getpid(), QPs: []QPStatus{}}
+	if t := h.tearing(); t.Probability > 0 {
+		st.Tear = &t
+	}
+	h.app.describe(&st)
+	nic := NICStatus{State: StateDown, MAC: h.self.MAC.String(), MTU: h.rack.LinkMTU, Port: h.port.Info(), Addresses: []string{}}
+	h.dev.With(func(e *engine.Engine) {
+		if e.IsUp() {
+			nic.State = StateUp
+		}
+		nic.Link = e.LinkUp()
+		st.Objects = e.Objects()
+		for _, g := range e.Config().GIDs {
+			nic.Addresses = append(nic.Addresses, g.String())
+		}
+		for _, q := range e.QPs() {
+			st.QPs = append(st.QPs, describeQP(&q))
+		}
+		c := e.Counters()
+		nic.SentPkts, nic.RcvdPkts, nic.RetransPkts = c.SentPkts, c.RcvdPkts, c.RetransPkts
+	})
+	if err := h.dev.Err(); err != nil {
+		nic.State, nic.Error = StateFailed, err.Error()
+	}
+	port := h.port.Stats()
+	nic.RxDropped, nic.TxDropped = port.RxDropped, port.TxDropped
+	st.NIC = nic
+	return st
+}
+
+func describeQP(q *verbs.QPAttr) QPStatus {
+	st := QPStatus{
+		QPN: uint32(q.QPN), State: q.State.String(), SendPSN: uint32(q.SendPSN), RecvPSN: uint32(q.RecvPSN),
+		SendQueued: q.SendQueued, RecvQueued: q.RecvQueued,
+	}
+	if q.State >= verbs.StateRTR && q.RTR.DestQPN != 0 {
+		st.Peer, st.PeerQPN, st.MTU = q.RTR.DestGID.String(), uint32(q.RTR.DestQPN), int(q.RTR.PathMTU)
+	}
+	return st
+}
+
+// PortCounters are what the port did, as counters with names.
+type PortCounters struct {
+	RxPackets uint64 `name:"port_rx_packets" help:"frames to UDP 4791 that the port took"`
+	RxBytes   uint64 `name:"port_rx_bytes" help:"bytes of these"`
+	TxPackets uint64 `name:"port_tx_packets" help:"frames that the port sent"`
+	TxBytes   uint64 `name:"port_tx_bytes" help:"bytes of these"`
+	RxDropped uint64 `name:"port_rx_dropped" help:"frames that found the receive ring full"`
+	TxDropped uint64 `name:"port_tx_dropped" help:"frames that the link refused"`
+}
+
+// Counters are those of the NIC and of its port.
+func (h *Host) Counters() Counters {
+	nic, port := h.dev.Counters(), PortCounters(h.port.Stats())
+	return Counters{Name: h.self.Name, Samples: append(metrics.Samples(&nic), metrics.Samples(&port)...)}
+}
