@@ -22,8 +22,10 @@ var (
 	ErrOptions = errors.New("options are not supported: bytes of header")
 	// ErrVersion says that the version field is not the one that the EtherType promised.
 	ErrVersion = errors.New("wrong version")
-	// ErrPad says that the pad count contradicts the payload.
-	ErrPad = errors.New("wrong pad count")
+	// ErrPad says that the pad count is larger than what payload and pad have together.
+	ErrPad = errors.New("pad count beyond the packet")
+	// ErrAlign says that payload and pad together are no multiple of 4 bytes (IBTA 9.2.5).
+	ErrAlign = errors.New("payload and pad not a multiple of 4 bytes")
 	// ErrPayload says that an opcode that has no payload came with one.
 	ErrPayload = errors.New("payload where none belongs")
 )

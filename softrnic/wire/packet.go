@@ -78,16 +78,15 @@ func (p *Packet) parseHeaders(b []byte, h Headers) (err error) {
 
 // parsePayload splits b into payload and pad.
 func (p *Packet) parsePayload(b []byte, info *OpInfo) error {
-	pad := int(p.BTH.Pad)
 	if info.Flags&OpPayload == 0 && len(b) > 0 {
 		return &FormatError{Header: info.Name, Reason: ErrPayload, Got: len(b)}
 	}
-	if pad > len(b) {
-		return &FormatError{Header: "BTH", Reason: ErrPad, Got: pad, Want: len(b)}
-	}
-	n := len(b) - pad
-	if want := padOf(n); pad != want {
-		return &FormatError{Header: "BTH", Reason: ErrPad, Got: pad, Want: want}
+	n := len(b) - int(p.BTH.Pad)
+	switch {
+	case len(b)&maxPad != 0:
+		return &FormatError{Header: "packet", Reason: ErrAlign, Got: len(b), Want: len(b) &^ maxPad}
+	case n < 0:
+		return &FormatError{Header: "BTH", Reason: ErrPad, Got: int(p.BTH.Pad), Want: len(b)}
 	}
 	if n > 0 {
 		p.Payload = b[:n:n]
