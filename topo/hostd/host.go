@@ -109,7 +109,7 @@ func (h *Host) open() (err error) {
 	if err := h.openNIC(); err != nil {
 		return err
 	}
-	if h.self.Role == spec.Memory && h.self.Memory > 0 {
+	if h.self.Memory > 0 {
 		h.mem, err = unix.Mmap(-1, 0, int(h.self.Memory), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 		if err != nil {
 			return fmt.Errorf("%d bytes of memory for the region: %w", h.self.Memory, err)
