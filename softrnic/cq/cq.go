@@ -3,7 +3,7 @@
 //
 // A CQ belongs to one engine and is as single-threaded as that. It wakes nobody: the engine asks Fired after each
 // step and tells whoever waits. A full queue loses the newest completion, never an older one, and is in error
-// from then on (IBTA 10.10.2.3: an overrun is an affiliated asynchronous error of the queue).
+// from then on (IBTA 10.10: an overrun is an affiliated asynchronous error of the queue).
 package cq
 
 import (
@@ -63,7 +63,7 @@ func (c *CQ) Push(wc verbs.WC) bool {
 	}
 	c.ring[i] = wc
 	c.n++
-	// An event that asks for solicited ones is also due for a failure (IBTA 11.4.2.2).
+	// An event that asks for solicited ones is also due for a failure (IBTA 11.4.2).
 	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
 		c.armed, c.fired = unarmed, true
 	}

@@ -91,7 +91,7 @@ func (t *Table) DeallocPD(pd PD) error {
 func (t *Table) Regions(pd PD) int { return t.pds[pd] }
 
 // Reg registers buf, which stays the caller's memory and must live until Dereg. Remote write and remote atomic
-// access need local write access (IBTA 10.6.3.1, C10-61).
+// access need local write access (IBTA 10.6.3).
 func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
 	fail := func(err error, format string, args ...any) (*Region, error) {
 		return nil, &verbs.OpError{Op: "reg mr", Err: err, Detail: fmt.Sprintf(format, args...)}
@@ -167,7 +167,7 @@ func (t *Table) lookup(key uint32) *Region {
 }
 
 // Local checks a piece of local memory of a work request and returns its bytes. Write says that the NIC will
-// write there. A zero length needs no key (IBTA 10.6.3.1) and returns nil.
+// write there. A zero length needs no key and returns nil.
 func (t *Table) Local(pd PD, s verbs.SGE, write bool) ([]byte, Fault) {
 	var need verbs.Access
 	if write {

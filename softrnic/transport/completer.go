@@ -32,7 +32,7 @@ func (q *QP) handleResponse(now clock.Time, p *wire.Packet, out *Actions) {
 	q.checkDrained(out)
 }
 
-// nakStatuses turns a fatal NAK code into the status of the work request it is for (IBTA 9.7.5.2).
+// nakStatuses turns a fatal NAK code into the status of the work request it is for (IBTA 9.7.5).
 var nakStatuses = map[wire.Syndrome]verbs.Status{
 	wire.NakInvalid:      verbs.RemInvReqErr,
 	wire.NakRemoteAccess: verbs.RemAccessErr,
@@ -51,7 +51,7 @@ func (q *QP) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 		q.env.Counters.DuplicateAck++
 		return
 	}
-	// A NAK acknowledges everything before it (IBTA 9.7.5.1.1).
+	// A NAK acknowledges everything before it (IBTA 9.7.5).
 	if !q.acknowledge(now, psn, out) {
 		return
 	}
@@ -139,7 +139,7 @@ func (q *QP) readAnswer(p *wire.Packet, out *Actions) {
 	q.progress()
 }
 
-// fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.? response validation). A
+// fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.1). A
 // response to the request for a tail may start afresh (FIRST, ONLY) or go on (MIDDLE, LAST): responders do both.
 func (q *QP) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	op := p.BTH.Opcode

@@ -14,7 +14,7 @@ type result struct {
 }
 
 // duplicate answers a request with a PSN before the expected one. Nothing is executed twice but READs, which change
-// nothing (IBTA 9.7.5.1.? duplicate requests).
+// nothing (IBTA 9.7.4.1).
 func (q *QP) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	q.env.Counters.DuplicateRequest++
 	switch {

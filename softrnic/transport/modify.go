@@ -107,7 +107,7 @@ func rdAtomic(name string, n int) (int, error) {
 }
 
 // ToSQD lets the send queue drain: what was started completes, nothing new is started. EventSQDrained follows, at
-// once if nothing was started (IBTA 10.3.1.5).
+// once if nothing was started (IBTA 10.3.1).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	to, err := next(q.state, evToSQD)
 	if err != nil {

@@ -36,7 +36,7 @@ func postErr(op string, err error, format string, args ...any) error {
 
 // PostSend queues a work request and sends what may be sent. The request and its list are copied; its memory is
 // not, unless inline. It is refused with ErrState before RTS, ErrNoSpace when MaxSendWR are outstanding, and
-// ErrInvalid when it is malformed. In the error state it is taken and flushed at once (IBTA 10.3.1.7).
+// ErrInvalid when it is malformed. In the error state it is taken and flushed at once (IBTA 10.3.1).
 func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	q.lastNow = now
 	switch q.state {

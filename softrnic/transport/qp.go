@@ -18,7 +18,7 @@ const (
 	MaxInline   = 4096    // bytes
 	MaxRdAtomic = 255     // READs and atomics outstanding
 	MaxWindow   = 1 << 14 // packets in flight
-	// MaxMsgSize is the largest message in bytes (IBTA 9.7.7, C9-: at most 2^31).
+	// MaxMsgSize is the largest message in bytes (IBTA 9.7).
 	MaxMsgSize = 1 << 31
 )
 
@@ -154,7 +154,7 @@ func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
 	op := p.BTH.Opcode
 	switch {
 	case op.Service() != wire.ServiceRC:
-		q.env.Counters.RxUnsupported++ // C9-: an opcode of another service is dropped
+		q.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6
 	case !op.Is(wire.OpResponse):
 		q.handleRequest(now, p, out)
 	case q.state != verbs.StateRTR:

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxOutstandingPSNs is half of the PSN space: beyond it a responder could not tell new from old (IBTA 9.7.2).
+// maxOutstandingPSNs is half of the PSN space: beyond it a responder could not tell new from old (IBTA 9.7.1).
 const maxOutstandingPSNs = 1 << 23
 
 // requester is the sending half. PSNs are in this order, and everything between una and maxPSN may be answered:
@@ -86,12 +86,12 @@ func (q *QP) startWQE(w *sendWQE) bool {
 		return false
 	case w.op == verbs.OpLocalInv && !oldest:
 		// A local invalidate waits for all before it and holds all behind it, so that no retransmission can
-		// need the key or replay the invalidate (IBTA 10.8.3.3: local operations are ordered strongly).
+		// need the key or replay the invalidate (IBTA 10.8.3).
 		return false
 	case w.flags&verbs.Fence != 0 && q.req.rdOut > 0:
-		return false // IBTA 10.8.3.3
+		return false // IBTA 10.8.3
 	case w.answered() && q.req.rdOut >= q.rts.MaxRdAtomic && q.rts.MaxRdAtomic > 0:
-		return false // C9-: no more than the responder has resources for
+		return false // no more than the responder has resources for, IBTA 9.7.3
 	}
 	packets := (w.length + q.mtu - 1) / q.mtu
 	switch {

@@ -144,7 +144,7 @@ func (q *QP) handleRequest(now clock.Time, p *wire.Packet, out *Actions) {
 	q.respond(now, out)
 }
 
-// outOfSequence answers the first packet behind a gap with one NAK; the rest of them is dropped silently (C9-).
+// outOfSequence answers the first packet behind a gap with one NAK; the rest of them is dropped silently (IBTA 9.7.5).
 func (q *QP) outOfSequence() {
 	q.env.Counters.OutOfSequence++
 	if q.rsp.nakSent {
@@ -156,7 +156,7 @@ func (q *QP) outOfSequence() {
 }
 
 // chain is the order of the checks of a request with the expected PSN. The order decides which NAK the peer gets
-// (IBTA 9.7.4.1, figure of the inbound request header validation).
+// (IBTA 9.7.4.1).
 var chain = [...]struct {
 	name  string
 	check func(*QP, *wire.Packet, *wire.OpInfo) verdict

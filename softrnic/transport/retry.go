@@ -28,7 +28,7 @@ func newRetry(a verbs.ToRTS) retry {
 // ackTimeoutUnit is the local ACK timeout for code 0: 4.096 µs · 2^code (IBTA 9.7.6.1.3).
 const ackTimeoutUnit = 4096 * time.Nanosecond
 
-// rnrTimers are the RNR NAK timer codes (IBTA 9.7.5.2.8, table 45).
+// rnrTimers are the RNR NAK timer codes (IBTA 9.7.5.2.8).
 var rnrTimers = [32]time.Duration{
 	655360 * time.Microsecond,
 	10 * time.Microsecond,
@@ -85,7 +85,7 @@ func (q *QP) tickRequester(now clock.Time, out *Actions) {
 	}
 }
 
-// progress is called when una has moved: the peer is alive, so counters and timer start again (C9-).
+// progress is called when una has moved: the peer is alive, so counters and timer start again (IBTA 9.7.6.1.3).
 func (q *QP) progress() {
 	q.req.retry = newRetry(q.rts)
 	q.req.retryAt, q.req.rnrAt = clock.Never, clock.Never // pump arms the timer if something is in flight
@@ -121,7 +121,7 @@ func (q *QP) rewind() {
 	q.req.retryAt = clock.Never
 }
 
-// impliedNak handles an answer to something behind a READ or atomic whose own answer is missing (C9-, implied NAK).
+// impliedNak handles an answer to something behind a READ or atomic whose own answer is missing (IBTA 9.7.6.1).
 func (q *QP) impliedNak(now clock.Time, out *Actions) {
 	if q.req.rnrAt != clock.Never || q.req.retry.implied {
 		q.env.Counters.DuplicateAck++

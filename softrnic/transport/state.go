@@ -33,7 +33,7 @@ type transition struct {
 	to   verbs.QPState
 }
 
-// transitions is the state diagram of a reliable connection's queue pair (IBTA vol. 1, 10.3.1, figure 123). SQE is
+// transitions is the state diagram of a reliable connection's queue pair (IBTA vol. 1, 10.3.1). SQE is
 // missing because a failed send of RC goes to the error state. ToError and ToReset are legal everywhere.
 var transitions = [...]transition{
 	{verbs.StateReset, evToInit, verbs.StateInit},
