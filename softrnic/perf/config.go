@@ -35,6 +35,8 @@ const (
 	MaxSize  = 64 << 20 // bytes of a message
 	MaxIters = 100_000_000
 	MaxDepth = 4096
+	// soakTimeout is 16.8 ms: under loss a soak waits for many timers.
+	soakTimeout = 12
 	// maxBuffer bounds the memory of one side in bytes.
 	maxBuffer = 256 << 20
 )
@@ -65,7 +67,8 @@ type Config struct {
 	Verify bool `json:"verify,omitempty"`
 	// MTU is the largest path MTU in bytes; 0: what the link allows, at most 4096.
 	MTU int `json:"mtu,omitempty"`
-	// Timeout, RetryCount, RNRRetry and MinRNRTimer are those of rdmacm.Params (0 is its default).
+	// Timeout, RetryCount, RNRRetry and MinRNRTimer are those of rdmacm.Params (0 is its default; for soak the
+	// default of Timeout is 12, 16.8 ms).
 	Timeout     uint8 `json:"timeout,omitempty"`
 	RetryCount  uint8 `json:"retryCount,omitempty"`
 	RNRRetry    uint8 `json:"rnrRetry,omitempty"`
@@ -139,6 +142,9 @@ func (c Config) withDefaults() Config {
 	if c.Test == Soak {
 		or(&c.Iters, 2000)
 		or(&c.Atomics, 20000)
+		if c.Timeout == 0 {
+			c.Timeout = soakTimeout
+		}
 	}
 	or(&c.Size, 64<<10)
 	or(&c.Iters, 5000)

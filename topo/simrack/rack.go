@@ -205,3 +205,6 @@ func (r *Rack) injectors(link string, rules []fault.Rule) (up, down sim.Verdict)
 	}
 	return one(fault.Up), one(fault.Down)
 }
+
+// Hosts lists all hosts, in the order of the rack file.
+func (r *Rack) Hosts() []*Host { return r.hosts }

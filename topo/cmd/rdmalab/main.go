@@ -29,6 +29,7 @@ func commands() []*cobra.Command {
 		dumpCmd(),
 		perfCmd(),
 		countersCmd(),
+		simCmd(),
 		versionCmd(),
 		hostCmd(),
 		nodeInitCmd(),

@@ -1,0 +1,89 @@
+package scenario
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// addCounters adds b to a, field by field.
+func addCounters(a, b *metrics.NIC) {
+	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	for i := range va.NumField() {
+		if f := va.Field(i); f.Kind() == reflect.Uint64 {
+			f.SetUint(f.Uint() + vb.Field(i).Uint())
+		}
+	}
+}
+
+// addLinks adds both directions of a link to s.
+func addLinks(s *sim.LinkStats, l *sim.Link) {
+	for _, d := range []fault.Dir{fault.Up, fault.Down} {
+		st := l.Stats(d)
+		addLinkStats(s, &st)
+	}
+}
+
+func addLinkStats(a, b *sim.LinkStats) {
+	va, vb := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	for i := range va.NumField() {
+		va.Field(i).SetUint(va.Field(i).Uint() + vb.Field(i).Uint())
+	}
+}
+
+// checkConservation compares what each NIC counted with what its link carried: every frame that arrived was
+// accepted or dropped under a name. A frame whose addresses or ports were corrupted may be nobody's business.
+func (e *env) checkConservation() error {
+	var all sim.LinkStats
+	for _, h := range e.rack.Hosts() {
+		addLinks(&all, h.Link())
+	}
+	corrupted := all.Corrupted
+	for _, h := range e.rack.Hosts() {
+		c := h.Counters()
+		up, down := h.Link().Stats(fault.Up), h.Link().Stats(fault.Down)
+		if c.SentPkts != up.Sent {
+			return fmt.Errorf("%s counted %d packets sent, its link saw %d", h.Spec.Name, c.SentPkts, up.Sent)
+		}
+		seen := c.RcvdPkts + c.RxIcrcErr + c.RxMalformed + c.RxUnknownQP + c.RxWrongPeer + c.RxNotMine +
+			c.RxUnsupported + c.RxPkeyErr + c.RxCnp
+		if seen > down.Delivered || seen+corrupted < down.Delivered {
+			return fmt.Errorf("%s accounts for %d frames, its link delivered %d (%d corrupted on all links)",
+				h.Spec.Name, seen, down.Delivered, corrupted)
+		}
+	}
+	return nil
+}
+
+// checkAtomics compares the atomics that a host executed with those that its clients asked for: each exactly once.
+func (e *env) checkAtomics(host string, want int) error {
+	c := e.rack.Host(host).Counters()
+	if c.RxAtomicRequests != uint64(want) {
+		return fmt.Errorf("%s executed %d atomics, its clients asked for %d", host, c.RxAtomicRequests, want)
+	}
+	return nil
+}
+
+// checkQuiet makes sure that nothing was retried where nothing was lost or delayed.
+func (e *env) checkQuiet() error {
+	var c metrics.NIC
+	for _, h := range e.rack.Hosts() {
+		hc := h.Counters()
+		addCounters(&c, &hc)
+	}
+	if c.SendRnrErr > 0 {
+		return nil // a burst of messages was longer than the receives posted
+	}
+	for name, n := range map[string]uint64{
+		"roce_retrans_pkts": c.RetransPkts, "packet_seq_err": c.PacketSeqErr, "local_ack_timeout_err": c.LocalAckTimeoutErr,
+		"duplicate_request": c.DuplicateRequest, "out_of_seq_request": c.OutOfSequence, "rx_icrc_encapsulated": c.RxIcrcErr,
+	} {
+		if n != 0 {
+			return fmt.Errorf("nothing was lost, delayed or late, but %s is %d", name, n)
+		}
+	}
+	return nil
+}

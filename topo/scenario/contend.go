@@ -1,0 +1,170 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// contention is one word that several clients add to and another that they increment by CAS. Each original value of
+// the first, and each value that a CAS replaced, must be seen exactly once by all clients together: an atomic that
+// was lost leaves a gap at the end, one that was done twice leaves a gap in the middle.
+type contention struct {
+	env     *env
+	clients int
+	rounds  int // of each client, of both kinds
+	params  rdmacm.Params
+	adds    []uint64 // original values seen by all clients
+	swaps   []uint64 // values replaced
+	atomics int      // executed
+	mr      verbs.MR
+}
+
+const (
+	contendService = "contend"
+	contendBytes   = 64
+	addWord        = 0
+	swapWord       = 8
+)
+
+// serve hands the words to every client.
+func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
+	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	if c.mr, err = pd.RegMR(nil, contendBytes, all); err != nil {
+		return err
+	}
+	for range c.clients {
+		cq, err := ctx.CreateCQ(1)
+		if err != nil {
+			return err
+		}
+		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
+		if err != nil {
+			return err
+		}
+		if err := accept(ctx, l, qp, c.params, remoteOf(c.mr)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// client adds and swaps, with depth adds outstanding.
+func (c *contention) client(ctx verbs.Context, from string, depth int) error {
+	end, err := newEnds(ctx, 8*depth, depth, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	regions, err := dial(c.env, c.env.rack.Host(from), ctx, end.qp, contendService, c.params)
+	if err != nil {
+		return err
+	}
+	mem := regions[0]
+	if err := c.add(end, mem, depth); err != nil {
+		return err
+	}
+	if err := c.swap(end, mem); err != nil {
+		return err
+	}
+	return end.close()
+}
+
+func (c *contention) add(end *ends, mem remote, depth int) error {
+	posted, complete := 0, 0
+	var wcs [8]verbs.WC
+	for complete < c.rounds {
+		for ; posted < c.rounds && posted-complete < depth; posted++ {
+			c.atomics++
+			err := end.qp.PostSend(verbs.SendWR{
+				ID: uint64(posted), Op: verbs.OpFetchAdd, Flags: verbs.Signalled, CompareAdd: 1,
+				SGL: []verbs.SGE{end.mr.SGE(posted%depth*8, 8)}, RemoteAddr: mem.addr + addWord, RKey: mem.rkey,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		n, err := end.await(wcs[:], mixPatience)
+		if err != nil {
+			return err
+		}
+		for _, wc := range wcs[:n] {
+			if wc.Status != verbs.Success || wc.ID != uint64(complete) {
+				return fmt.Errorf("FETCH_ADD %d: completion of %d: %v", complete, wc.ID, wc.Status)
+			}
+			c.adds = append(c.adds, binary.NativeEndian.Uint64(end.buf[complete%depth*8:]))
+			complete++
+		}
+	}
+	return nil
+}
+
+// swap increments by CAS until it has succeeded often enough.
+func (c *contention) swap(end *ends, mem remote) error {
+	// maxTries bounds the loop: each failure means that another client succeeded.
+	maxTries := c.rounds * (c.clients + 1) * 2
+	guess := uint64(0)
+	var wc [1]verbs.WC
+	for done, tries := 0, 0; done < c.rounds; tries++ {
+		if tries == maxTries {
+			return fmt.Errorf("CAS loop: %d of %d after %d tries", done, c.rounds, tries)
+		}
+		c.atomics++
+		err := end.qp.PostSend(verbs.SendWR{
+			ID: uint64(tries), Op: verbs.OpCmpSwap, Flags: verbs.Signalled, CompareAdd: guess, Swap: guess + 1,
+			SGL: []verbs.SGE{end.mr.SGE(0, 8)}, RemoteAddr: mem.addr + swapWord, RKey: mem.rkey,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := end.await(wc[:], mixPatience); err != nil {
+			return err
+		}
+		if wc[0].Status != verbs.Success {
+			return fmt.Errorf("CAS %d: %v", tries, wc[0].Status)
+		}
+		old := binary.NativeEndian.Uint64(end.buf)
+		if old == guess {
+			c.swaps = append(c.swaps, old)
+			done++
+			old++
+		}
+		guess = old
+	}
+	return nil
+}
+
+// check wants every value once.
+func (c *contention) check() error {
+	for kind, values := range map[string][]uint64{"FETCH_ADD": c.adds, "CMP_SWAP": c.swaps} {
+		total := c.clients * c.rounds
+		seen := make([]bool, total)
+		for _, v := range values {
+			if v >= uint64(total) {
+				return fmt.Errorf("%s replaced the value %d, there were %d in all: one was done twice", kind, v, total)
+			}
+			if seen[v] {
+				return fmt.Errorf("%s replaced the value %d twice: one was lost", kind, v)
+			}
+			seen[v] = true
+		}
+		if len(values) != total {
+			return fmt.Errorf("%d %s of %d", len(values), kind, total)
+		}
+	}
+	for off, name := range map[int]string{addWord: "FETCH_ADD", swapWord: "CMP_SWAP"} {
+		got, err := c.mr.Load64(off)
+		if err != nil {
+			return err
+		}
+		if want := uint64(c.clients * c.rounds); got != want {
+			return fmt.Errorf("the sum of %s is %d, want %d", name, got, want)
+		}
+	}
+	return nil
+}

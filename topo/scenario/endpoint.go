@@ -1,0 +1,117 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// dialPatience is virtual time.
+const dialPatience = time.Minute
+
+// ends is what one side of a connection is made of.
+type ends struct {
+	rt  verbs.Runtime
+	pd  verbs.PD
+	cq  verbs.CQ
+	qp  verbs.QP
+	mr  verbs.MR
+	buf []byte // memory of mr
+}
+
+// newEnds makes the objects of one side: local memory of n bytes, queues of depth.
+func newEnds(ctx verbs.Context, n, depth int, access verbs.Access) (*ends, error) {
+	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
+	var err error
+	if e.pd, err = ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	if e.cq, err = ctx.CreateCQ(2*depth + 3); err != nil {
+		return nil, err
+	}
+	if e.mr, err = e.pd.RegMR(e.buf, n, access); err != nil {
+		return nil, err
+	}
+	e.qp, err = e.pd.CreateQP(verbs.QPInit{
+		SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: depth + 2, MaxRecvWR: depth + 1, MaxSGE: maxPieces, MaxInline: maxInline,
+	})
+	return e, err
+}
+
+// close destroys everything; what cannot be destroyed is an error of the code under test.
+func (e *ends) close() error {
+	return errors.Join(e.qp.Destroy(), e.mr.Dereg(), e.cq.Destroy(), e.pd.Dealloc())
+}
+
+// await polls cq until something is there; silence for longer than the retry limits allow is an error.
+func (e *ends) await(wcs []verbs.WC, patience time.Duration) (int, error) {
+	for {
+		n, err := e.cq.Poll(wcs)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if err := e.cq.Wait(e.rt.Now().Add(patience)); err != nil {
+			return 0, fmt.Errorf("no completion for %v: %w", patience, err)
+		}
+	}
+}
+
+// remote is memory of the peer.
+type remote struct {
+	addr uint64
+	rkey uint32
+	n    int
+}
+
+const remoteLen = 16
+
+func (r remote) appendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, r.addr)
+	b = binary.BigEndian.AppendUint32(b, r.rkey)
+	return binary.BigEndian.AppendUint32(b, uint32(r.n))
+}
+
+func parseRemotes(b []byte) []remote {
+	var out []remote
+	for ; len(b) >= remoteLen; b = b[remoteLen:] {
+		out = append(out, remote{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), int(binary.BigEndian.Uint32(b[12:]))})
+	}
+	return out
+}
+
+func remoteOf(mr verbs.MR) remote { return remote{mr.Addr(), mr.RKey(), mr.Len()} }
+
+// dial connects to a service of a host.
+func dial(e *env, from *simrack.Host, ctx verbs.Context, qp verbs.QP, service string, p rdmacm.Params) ([]remote, error) {
+	private, err := from.Manager(ctx).Dial(qp, e.addrOf(server), service, p, nil, ctx.Runtime().Now().Add(dialPatience))
+	return parseRemotes(private), err
+}
+
+// addrOf is a host's address of the family that the seed drew.
+func (e *env) addrOf(host string) netip.Addr {
+	h := e.rack.Host(host)
+	if e.v6 {
+		return h.Spec.IPv6
+	}
+	return h.Spec.IPv4
+}
+
+// accept takes one connection for a service and hands out regions.
+func accept(ctx verbs.Context, l rdmacm.Listener, qp verbs.QP, p rdmacm.Params, regions ...remote) error {
+	req, err := l.Accept(clock.Never)
+	if err != nil {
+		return err
+	}
+	var private []byte
+	for _, r := range regions {
+		private = r.appendTo(private)
+	}
+	return req.Accept(qp, p, private, ctx.Runtime().Now().Add(dialPatience))
+}

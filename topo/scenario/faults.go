@@ -1,0 +1,78 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// faultMix draws the rules of one link, both directions unless it says otherwise.
+type faultMix struct {
+	name  string
+	slow  bool // links with a rate and a short queue, which overflows
+	rules func(d *draw) []fault.Rule
+}
+
+// faultMixes are drawn with equal chance.
+func faultMixes() []faultMix {
+	some := func(kind fault.Kind, most float64) func(*draw) fault.Rule {
+		return func(d *draw) fault.Rule { return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)} }
+	}
+	list := func(makers ...func(*draw) fault.Rule) func(*draw) []fault.Rule {
+		return func(d *draw) []fault.Rule {
+			var out []fault.Rule
+			for _, f := range makers {
+				out = append(out, f(d))
+			}
+			return out
+		}
+	}
+	reorder := func(most float64) func(*draw) fault.Rule {
+		return func(d *draw) fault.Rule {
+			r := some(fault.Reorder, most)(d)
+			r.Delay = d.span(time.Microsecond, 50*time.Microsecond)
+			return r
+		}
+	}
+	jitter := func(d *draw) fault.Rule {
+		delay := d.span(0, 30*time.Microsecond)
+		return fault.Rule{Kind: fault.Delay, Delay: delay, Jitter: d.span(1, 30*time.Microsecond)}
+	}
+	return []faultMix{
+		{name: "none", rules: list()},
+		{name: "loss", rules: list(some(fault.Loss, 0.1))},
+		{name: "loss10", rules: list(func(*draw) fault.Rule { return fault.Rule{Kind: fault.Loss, Probability: 0.1} })},
+		{name: "one-way", rules: list(func(d *draw) fault.Rule {
+			r := some(fault.Loss, 0.2)(d)
+			r.Dir = one(d, fault.Up, fault.Down)
+			return r
+		})},
+		{name: "duplicate", rules: list(some(fault.Duplicate, 0.5))},
+		{name: "reorder", rules: list(reorder(0.3))},
+		{name: "jitter", rules: list(jitter)},
+		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},
+		{name: "all", rules: list(some(fault.Loss, 0.04), some(fault.Duplicate, 0.1), reorder(0.1), jitter, some(fault.Corrupt, 0.04))},
+		{name: "exact", rules: exactRules},
+		{name: "slow", slow: true, rules: list()},
+		{name: "slow+loss", slow: true, rules: list(some(fault.Loss, 0.05))},
+	}
+}
+
+// exactRules lose, double or corrupt single packets of chosen opcodes, up to three transmissions of each.
+func exactRules(d *draw) []fault.Rule {
+	var out []fault.Rule
+	for range d.between(1, 6) {
+		r := fault.Rule{Kind: one(d, fault.Loss, fault.Loss, fault.Duplicate, fault.Corrupt)}
+		r.Match.Opcodes = []wire.Opcode{one(
+			d, wire.RCAck, wire.RCAtomicAck, wire.RCCmpSwap, wire.RCFetchAdd, wire.RCReadRequest, wire.RCReadResponseFirst,
+			wire.RCReadResponseMiddle, wire.RCReadResponseLast, wire.RCReadResponseOnly, wire.RCWriteFirst,
+			wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteOnly, wire.RCWriteLastImm, wire.RCSendFirst, wire.RCSendLast,
+			wire.RCSendOnly, wire.RCSendOnlyInv,
+		)}
+		r.Match.SamePacket = true
+		r.Count = d.between(1, 3)
+		out = append(out, r)
+	}
+	return out
+}

@@ -1,0 +1,282 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// Bounds of a mix.
+const (
+	maxPieces = 3
+	maxInline = 64
+	// mixPatience is virtual; the retry limits of a queue pair are below it.
+	mixPatience = 30 * time.Second
+)
+
+// mix is a client that does random operations on memory of its own at the server, and sends it messages. It keeps a
+// shadow of that memory: operations of one queue pair take effect in order, so each READ and each original value is
+// known when it is posted. What no order is promised for (a WRITE or atomic behind a READ of the same bytes) is
+// fenced.
+type mix struct {
+	env     *env
+	name    string // of its service
+	host    *simrack.Host
+	params  rdmacm.Params
+	mtu     int
+	ops     int
+	depth   int
+	region  int  // bytes of memory at the server
+	maxLen  int  // of an operation in bytes, not above region
+	late    bool // the server posts receives late
+	recvs   int
+	lossy   bool // links may lose packets
+	epilog  epilog
+	atomics int // executed at the server, by this client
+
+	sent, received int // messages that take a receive
+	end            *ends
+	mem            remote
+	extra          remote // region to be invalidated
+	shadow         []byte
+	ring           []mixOp
+	complete       int
+	posted         int
+	signalled      int // last operation that asks for a completion
+	draw           *draw
+	fill           perf.Pattern // of WRITEs, by operation
+	msgs           perf.Pattern // of messages, by their number
+}
+
+// epilog is how a mix ends.
+type epilog uint8
+
+const (
+	endPlain epilog = iota
+	endBadKey
+	endInvalidate
+)
+
+// mixOp is an operation in the window.
+type mixOp struct {
+	op     verbs.WROpcode
+	off, n int
+	expect []byte // of a READ
+	want   uint64 // original value of an atomic
+}
+
+// message describes the n-th message that takes a receive: kind, length and immediate are a function of its number.
+func (m *mix) message(n int) (op verbs.WROpcode, size int, imm uint32) {
+	d := newDraw(m.msgs.Seed ^ uint64(n)*0x9e3779b97f4a7c15)
+	return one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(m.mtu, m.maxLen), d.Uint32()
+}
+
+// client runs the whole mix.
+func (m *mix) client(ctx verbs.Context) error {
+	var err error
+	m.end, err = newEnds(ctx, m.depth*m.slotLen(), m.depth, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	regions, err := dial(m.env, m.host, ctx, m.end.qp, m.name, m.params)
+	if err != nil {
+		return err
+	}
+	m.mem, m.extra = regions[0], regions[1]
+	m.shadow = make([]byte, m.region)
+	m.ring = make([]mixOp, m.depth)
+	m.signalled = -1
+	var wcs [16]verbs.WC
+	for m.complete < m.ops {
+		if err := m.postSome(); err != nil {
+			return err
+		}
+		n, err := m.end.await(wcs[:], mixPatience)
+		if err != nil {
+			return fmt.Errorf("operation %d of %d: %w", m.complete, m.ops, err)
+		}
+		for i := range wcs[:n] {
+			if err := m.done(&wcs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.readAll(); err != nil {
+		return err
+	}
+	if err := m.finish(); err != nil {
+		return err
+	}
+	return m.end.close()
+}
+
+// slotLen is the memory of one operation: atomics need eight bytes.
+func (m *mix) slotLen() int { return max(m.maxLen, 8) }
+
+func (m *mix) slot(k int) []byte {
+	n := m.slotLen()
+	return m.end.buf[k%m.depth*n : (k%m.depth+1)*n]
+}
+
+// postSome fills a random share of the window.
+func (m *mix) postSome() error {
+	room := min(m.depth-(m.posted-m.complete), m.ops-m.posted)
+	if room == 0 {
+		return nil
+	}
+	want := m.draw.between(1, room)
+	// Go on until one that is signalled is outstanding: it is what the client waits for.
+	for i := 0; i < room && (i < want || m.signalled < m.complete); i++ {
+		wr := m.next(m.posted)
+		if err := m.end.qp.PostSend(wr); err != nil {
+			return fmt.Errorf("post of operation %d: %w", m.posted, err)
+		}
+		if wr.Flags&verbs.Signalled != 0 {
+			m.signalled = m.posted
+		}
+		m.posted++
+	}
+	return nil
+}
+
+// wcOps are the completion opcodes of the requester.
+var wcOps = map[verbs.WROpcode]verbs.WCOpcode{
+	verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend, verbs.OpSendInv: verbs.WCSend,
+	verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpRead: verbs.WCRead,
+	verbs.OpCmpSwap: verbs.WCCmpSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
+}
+
+// done takes a completion: all operations up to it are complete.
+func (m *mix) done(wc *verbs.WC) error {
+	if wc.Status != verbs.Success {
+		return &perf.CompletionError{Op: "operation", Msg: wc.ID, Status: wc.Status, Vendor: wc.VendorErr}
+	}
+	if wc.ID < uint64(m.complete) || wc.ID >= uint64(m.posted) {
+		return fmt.Errorf("completion of operation %d came when %d to %d were outstanding: order is broken", wc.ID, m.complete, m.posted-1)
+	}
+	if last := &m.ring[wc.ID%uint64(m.depth)]; wc.Opcode != wcOps[last.op] || wc.QPN != m.end.qp.QPN() {
+		return fmt.Errorf("completion of operation %d (%v): opcode %v of QP %#x", wc.ID, last.op, wc.Opcode, wc.QPN)
+	} else if last.op == verbs.OpRead && wc.ByteLen != uint32(last.n) {
+		return fmt.Errorf("completion of READ %d: %d bytes, want %d", wc.ID, wc.ByteLen, last.n)
+	}
+	for ; m.complete <= int(wc.ID); m.complete++ {
+		if err := m.judge(m.complete); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judge compares the result of operation k.
+func (m *mix) judge(k int) error {
+	op := &m.ring[k%m.depth]
+	b := m.slot(k)
+	switch {
+	case op.op == verbs.OpRead:
+		for i, want := range op.expect {
+			if b[i] != want {
+				return &perf.DataError{Op: "READ, operation", Msg: uint64(k), Offset: i, Got: uint64(b[i]), Want: uint64(want)}
+			}
+		}
+	case isAtomic(op.op):
+		if got := binary.NativeEndian.Uint64(b); got != op.want {
+			return &perf.DataError{Op: "atomic, operation", Msg: uint64(k), Offset: -1, Got: got, Want: op.want}
+		}
+	}
+	return nil
+}
+
+// readAll compares all of the peer's memory with the shadow.
+func (m *mix) readAll() error {
+	for off := 0; off < m.region; off += m.maxLen {
+		op := &m.ring[0]
+		*op = mixOp{op: verbs.OpRead, off: off, n: min(m.maxLen, m.region-off)}
+		op.expect = m.shadow[off : off+op.n]
+		wr := verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{m.end.mr.SGE(0, op.n)}}
+		m.aim(&wr, op)
+		if err := m.single(wr, verbs.Success); err != nil {
+			return fmt.Errorf("reading all back: %w", err)
+		}
+		m.posted, m.complete = 0, 0
+		if err := m.judge(0); err != nil {
+			return fmt.Errorf("reading all back at %d: %w", off, err)
+		}
+	}
+	return nil
+}
+
+// single posts one work request and wants its status.
+func (m *mix) single(wr verbs.SendWR, want verbs.Status) error {
+	if err := m.end.qp.PostSend(wr); err != nil {
+		return err
+	}
+	return m.expect(wr.ID, want)
+}
+
+// expect wants the next completion to be of id with one of some statuses.
+func (m *mix) expect(id uint64, want ...verbs.Status) error {
+	var wc [1]verbs.WC
+	if _, err := m.end.await(wc[:], mixPatience); err != nil {
+		return err
+	}
+	if !slices.Contains(want, wc[0].Status) || wc[0].ID != id {
+		return fmt.Errorf("completion of %d is %v, want %d: %v", wc[0].ID, wc[0].Status, id, want)
+	}
+	return nil
+}
+
+// finish checks the state of the queue pair and ends as the seed drew it.
+func (m *mix) finish() error {
+	attr, err := m.end.qp.Query()
+	if err != nil {
+		return err
+	}
+	if attr.State != verbs.StateRTS || attr.SendQueued != 0 {
+		return fmt.Errorf("queue pair is in state %v with %d work requests queued, want RTS with none", attr.State, attr.SendQueued)
+	}
+	if m.epilog == endPlain {
+		return nil
+	}
+	bad := remote{m.mem.addr, m.mem.rkey ^ 0x5a5a, 8}
+	if m.epilog == endInvalidate {
+		bad = m.extra
+		wr := verbs.SendWR{ID: 99, Op: verbs.OpSendInv, Flags: verbs.Signalled, InvRKey: m.extra.rkey}
+		m.sent++
+		if err := m.single(wr, verbs.Success); err != nil {
+			return fmt.Errorf("SEND with invalidate: %w", err)
+		}
+	}
+	return m.refused(bad)
+}
+
+// refused READs memory that it may not, with WRITEs behind it: the READ is refused, the others are flushed.
+func (m *mix) refused(bad remote) error {
+	sgl := []verbs.SGE{m.end.mr.SGE(0, 8)}
+	for id, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpWrite, verbs.OpWrite} {
+		wr := verbs.SendWR{ID: uint64(id), Op: op, SGL: sgl, RemoteAddr: bad.addr, RKey: bad.rkey, Flags: verbs.Fence}
+		if err := m.end.qp.PostSend(wr); err != nil {
+			return err
+		}
+	}
+	first := []verbs.Status{verbs.RemAccessErr}
+	if m.lossy {
+		// The peer's queue pair is in error after its NAK and answers no more: who lost the NAK runs out of retries.
+		first = append(first, verbs.RetryExcErr)
+	}
+	for id, want := range [][]verbs.Status{first, {verbs.WRFlushErr}, {verbs.WRFlushErr}} {
+		if err := m.expect(uint64(id), want...); err != nil {
+			return fmt.Errorf("after a READ of memory that was not granted: %w", err)
+		}
+	}
+	attr, err := m.end.qp.Query()
+	if err == nil && attr.State != verbs.StateError {
+		err = fmt.Errorf("queue pair is in state %v after a remote access error, want ERROR", attr.State)
+	}
+	return err
+}

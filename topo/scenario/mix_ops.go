@@ -1,0 +1,146 @@
+package scenario
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// next draws operation k and applies it to the shadow.
+func (m *mix) next(k int) verbs.SendWR {
+	d := m.draw
+	op := &m.ring[k%m.depth]
+	*op = mixOp{}
+	wr := verbs.SendWR{ID: uint64(k)}
+	switch d.IntN(8) {
+	case 0, 1:
+		m.write(k, op, &wr)
+	case 2, 3:
+		m.read(k, op, &wr)
+	case 4, 5:
+		m.atomic(k, op, &wr)
+	default:
+		m.send(k, op, &wr)
+	}
+	// At least one in half a window is signalled, or the window would never move.
+	if k == m.ops-1 || d.IntN(3) == 0 || (k+1)%max(1, m.depth/2) == 0 {
+		wr.Flags |= verbs.Signalled
+	}
+	if d.IntN(10) == 0 {
+		wr.Flags |= verbs.Fence
+	}
+	if (op.op == verbs.OpWrite || op.op == verbs.OpWriteImm || isAtomic(op.op)) && m.overlapsRead(k, op) {
+		wr.Flags |= verbs.Fence
+	}
+	if wr.Flags&verbs.Inline == 0 {
+		wr.SGL = m.pieces(k, op)
+	}
+	return wr
+}
+
+// pieces cuts the operation's local memory into one to three SGEs.
+func (m *mix) pieces(k int, op *mixOp) []verbs.SGE {
+	base := k % m.depth * m.slotLen()
+	if isAtomic(op.op) {
+		return []verbs.SGE{m.end.mr.SGE(base, 8)}
+	}
+	var out []verbs.SGE
+	at := 0
+	for i := m.draw.between(1, maxPieces); i > 1 && at < op.n; i-- {
+		n := m.draw.IntN(op.n - at + 1)
+		out = append(out, m.end.mr.SGE(base+at, n))
+		at += n
+	}
+	if at < op.n {
+		out = append(out, m.end.mr.SGE(base+at, op.n-at))
+	}
+	return out
+}
+
+func (m *mix) place(op *mixOp, size int) {
+	op.n = min(size, m.region)
+	op.off = m.draw.IntN(m.region - op.n + 1)
+}
+
+func (m *mix) aim(wr *verbs.SendWR, op *mixOp) {
+	wr.RemoteAddr, wr.RKey = m.mem.addr+uint64(op.off), m.mem.rkey
+}
+
+func (m *mix) write(k int, op *mixOp, wr *verbs.SendWR) {
+	m.place(op, m.draw.size(m.mtu, m.maxLen))
+	op.op, wr.Op = verbs.OpWrite, verbs.OpWrite
+	m.aim(wr, op)
+	b := m.slot(k)[:op.n]
+	m.fill.Fill(b, uint64(k))
+	copy(m.shadow[op.off:], b)
+	m.maybeInline(k, op, wr)
+}
+
+// maybeInline sends short payloads inline now and then, and then spoils the buffer: it is free after the post.
+func (m *mix) maybeInline(k int, op *mixOp, wr *verbs.SendWR) {
+	if op.n > maxInline || m.draw.IntN(2) == 0 {
+		return
+	}
+	wr.Flags |= verbs.Inline
+	wr.Data = append([]byte(nil), m.slot(k)[:op.n]...)
+	clear(m.slot(k))
+}
+
+func (m *mix) read(k int, op *mixOp, wr *verbs.SendWR) {
+	m.place(op, m.draw.size(m.mtu, m.maxLen))
+	op.op, wr.Op = verbs.OpRead, verbs.OpRead
+	m.aim(wr, op)
+	op.expect = append([]byte(nil), m.shadow[op.off:op.off+op.n]...)
+	clear(m.slot(k))
+}
+
+func (m *mix) atomic(k int, op *mixOp, wr *verbs.SendWR) {
+	op.n, op.off = 8, m.draw.IntN(m.region/8)*8
+	m.aim(wr, op)
+	word := m.shadow[op.off:]
+	op.want = binary.NativeEndian.Uint64(word)
+	clear(m.slot(k)[:8])
+	m.atomics++
+	if m.draw.IntN(2) == 0 {
+		op.op, wr.Op, wr.CompareAdd = verbs.OpFetchAdd, verbs.OpFetchAdd, m.draw.Uint64()
+		binary.NativeEndian.PutUint64(word, op.want+wr.CompareAdd)
+		return
+	}
+	op.op, wr.Op, wr.CompareAdd, wr.Swap = verbs.OpCmpSwap, verbs.OpCmpSwap, op.want, m.draw.Uint64()
+	if m.draw.IntN(4) == 0 {
+		wr.CompareAdd++ // this one must fail
+		return
+	}
+	binary.NativeEndian.PutUint64(word, wr.Swap)
+}
+
+// send posts the next message that takes a receive.
+func (m *mix) send(k int, op *mixOp, wr *verbs.SendWR) {
+	kind, size, imm := m.message(m.sent)
+	op.op, wr.Op, wr.Imm, op.n = kind, kind, imm, size
+	b := m.slot(k)[:size]
+	m.msgs.Fill(b, uint64(m.sent))
+	m.sent++
+	if kind == verbs.OpWriteImm {
+		m.place(op, size)
+		m.aim(wr, op)
+		copy(m.shadow[op.off:], b[:op.n])
+	}
+	if m.draw.IntN(4) == 0 {
+		wr.Flags |= verbs.Solicited
+	}
+	m.maybeInline(k, op, wr)
+}
+
+// overlapsRead reports whether operation k touches bytes of a READ that is not known to be complete.
+func (m *mix) overlapsRead(k int, op *mixOp) bool {
+	for j := m.complete; j < k; j++ {
+		o := &m.ring[j%m.depth]
+		if o.op == verbs.OpRead && op.off < o.off+o.n && o.off < op.off+op.n {
+			return true
+		}
+	}
+	return false
+}
+
+func isAtomic(op verbs.WROpcode) bool { return op == verbs.OpCmpSwap || op == verbs.OpFetchAdd }

@@ -1,0 +1,100 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// serve is the server's side: it hands out two regions, takes messages and compares them, until its queue pair
+// goes to error.
+func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
+	n := m.slotLen()
+	end, err := newEnds(ctx, m.recvs*n, m.recvs, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	mem, err := end.pd.RegMR(nil, m.region, all)
+	if err != nil {
+		return err
+	}
+	extra, err := end.pd.RegMR(nil, 8, all)
+	if err != nil {
+		return err
+	}
+	if err := accept(ctx, l, end.qp, m.params, remoteOf(mem), remoteOf(extra)); err != nil {
+		return err
+	}
+	recv := func(i int) error {
+		cut := max(1, i*7%n)
+		return end.qp.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{end.mr.SGE(i*n, cut), end.mr.SGE(i*n+cut, n-cut)}})
+	}
+	for i := range m.recvs {
+		if err := recv(i); err != nil {
+			return err
+		}
+	}
+	var wcs [4]verbs.WC
+	for {
+		got, err := end.cq.Poll(wcs[:])
+		if err != nil {
+			return err
+		}
+		if got == 0 {
+			if err := end.cq.Wait(clock.Never); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, wc := range wcs[:got] {
+			if wc.Status != verbs.Success {
+				return nil // the client has made its peer refuse something
+			}
+			i := int(wc.ID)
+			if err := m.take(&wc, end.buf[i*n:(i+1)*n], extra); err != nil {
+				return err
+			}
+			if m.late {
+				end.rt.Sleep(m.draw.span(0, 300*time.Microsecond))
+			}
+			if err := recv(i); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take compares a received message with what its number says.
+func (m *mix) take(wc *verbs.WC, buf []byte, extra verbs.MR) error {
+	n := m.received
+	m.received++
+	if wc.Flags&verbs.WithInv != 0 {
+		if wc.InvRKey != extra.RKey() {
+			return fmt.Errorf("message %d invalidated %#x, want %#x", n, wc.InvRKey, extra.RKey())
+		}
+		return nil
+	}
+	op, size, imm := m.message(n)
+	wantOp, wantFlags := verbs.WCRecv, verbs.WithImm
+	switch op {
+	case verbs.OpWriteImm:
+		wantOp = verbs.WCRecvWriteImm
+	case verbs.OpSend:
+		wantFlags, imm = 0, 0
+	}
+	if wc.Opcode != wantOp || wc.Flags != wantFlags || wc.ByteLen != uint32(size) || wantFlags != 0 && wc.Imm != imm {
+		return fmt.Errorf("message %d: opcode %v flags %v imm %#x, %d bytes; want %v %v %#x, %d bytes",
+			n, wc.Opcode, wc.Flags, wc.Imm, wc.ByteLen, wantOp, wantFlags, imm, size)
+	}
+	if wantOp == verbs.WCRecv {
+		if off := m.msgs.Check(buf[:size], uint64(n)); off >= 0 {
+			return &perf.DataError{Op: "message", Msg: uint64(n), Offset: off, Got: uint64(buf[off])}
+		}
+	}
+	return nil
+}

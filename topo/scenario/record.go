@@ -1,0 +1,51 @@
+package scenario
+
+import (
+	"io"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// recorder writes frames as they enter a link, and those that are lost, to a capture with one interface a link and
+// direction. Times are virtual, from the epoch.
+type recorder struct {
+	w          *pcapng.Writer
+	interfaces map[string]int
+	err        error
+}
+
+func newRecorder(w io.Writer) (*recorder, error) {
+	pw, err := pcapng.NewWriter(w)
+	return &recorder{w: pw, interfaces: make(map[string]int)}, err
+}
+
+func (r *recorder) record(ev *sim.Event) {
+	if r.err != nil || ev.Kind == sim.Delivered || ev.Kind == sim.Corrupted || ev.Kind == sim.Duplicated {
+		return // the frame is there as sent, with the same rules
+	}
+	name := ev.Link() + "-" + string(ev.Dir())
+	id, ok := r.interfaces[name]
+	if !ok {
+		if id, r.err = r.w.AddInterface(name, pcapng.Ethernet); r.err != nil {
+			return
+		}
+		r.interfaces[name] = id
+	}
+	comment := ""
+	if ev.Kind != sim.Sent {
+		comment = ev.Kind.String()
+	}
+	if len(ev.Rules) > 0 {
+		comment = strings.TrimSpace(comment + " fault " + strings.Join(ev.Rules, ","))
+	}
+	r.err = r.w.WritePacket(id, int64(ev.At), ev.Frame, comment)
+}
+
+func (r *recorder) close() error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.w.Flush()
+}

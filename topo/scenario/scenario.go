@@ -1,0 +1,205 @@
+package scenario
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Options of a run. The zero value runs quietly.
+type Options struct {
+	// Pcap receives the capture of every link, in virtual time; nil: none.
+	Pcap io.Writer
+	// Hash asks for the digest of the trace.
+	Hash bool
+	// Wrap plants a node around another, for tests that a bug is caught.
+	Wrap func(name string, n sim.Node) sim.Node
+}
+
+// Report is what a run did. Err nil means that every check held.
+type Report struct {
+	Scenario string `json:"scenario"`
+	Seed     uint64 `json:"seed"`
+	// Plan says what the seed drew.
+	Plan string `json:"plan"`
+	Err  error  `json:"-"`
+	// Error is Err as text.
+	Error string `json:"error,omitempty"`
+	// Events of the network, virtual time, and the time of this machine.
+	Events  uint64        `json:"events"`
+	Virtual time.Duration `json:"virtualNs"`
+	Took    time.Duration `json:"tookNs"`
+	// Counters is the sum over all NICs.
+	Counters metrics.NIC `json:"-"`
+	// Frames that links lost, doubled, delayed and corrupted.
+	Links sim.LinkStats `json:"links"`
+	// Hash is the digest of the trace, if it was asked for.
+	Hash uint64 `json:"hash,omitempty"`
+	// Notes are lines for the reader of a single run.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Scenario is one entry of the list.
+type Scenario struct {
+	Name string
+	// Doc is one line for a help text.
+	Doc string
+	run func(*env) error
+}
+
+// All lists the scenarios in the order of a help text.
+func All() []Scenario {
+	return []Scenario{
+		{"transport", "random faults and operations; checks every byte, atomic, completion and counter", runTransport},
+		{"soak", "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10 % loss in both directions", runSoak},
+		{"crash", "a memory server's NIC dies; its clients are told in time and others go on", runCrash},
+		{"partition", "a host is cut off for less than the retry limit; nothing is lost", runPartition},
+		{"rnr", "a receiver that posts late, and one that never does", runRNR},
+	}
+}
+
+// Find returns a scenario by name.
+func Find(name string) (Scenario, error) {
+	all := All()
+	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		names := make([]string, len(all))
+		for i := range all {
+			names[i] = all[i].Name
+		}
+		return Scenario{}, fmt.Errorf("unknown scenario %q: there are %v", name, names)
+	}
+	return all[i], nil
+}
+
+// Run runs the scenario with a seed.
+func (s Scenario) Run(seed uint64, opt Options) Report {
+	e := &env{seed: seed, opt: opt, draw: newDraw(seed), report: Report{Scenario: s.Name, Seed: seed}}
+	begun := wallNow()
+	err := e.guarded(s.run)
+	e.finish()
+	if err != nil {
+		e.report.Err, e.report.Error = err, err.Error()
+	}
+	e.report.Took = wallNow().Sub(begun)
+	return e.report
+}
+
+// env is one run in progress.
+type env struct {
+	seed   uint64
+	opt    Options
+	draw   *draw
+	v6     bool // the clients use IPv6
+	rack   *simrack.Rack
+	rec    *recorder
+	hash   sim.Hash
+	fails  []error
+	report Report
+}
+
+// guarded turns a panic of the code under test into a failure of this seed.
+func (e *env) guarded(run func(*env) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	return run(e)
+}
+
+// build makes the rack that yaml describes.
+func (e *env) build(yaml string, opt simrack.Options) error {
+	s, err := spec.Parse([]byte(yaml))
+	if err != nil {
+		return fmt.Errorf("rack of scenario: %w", err)
+	}
+	opt.Seed, opt.Wrap = e.seed, e.opt.Wrap
+	if e.opt.Pcap != nil {
+		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
+			return err
+		}
+	}
+	if e.opt.Hash || e.rec != nil {
+		opt.Trace = e.trace
+	}
+	e.rack, err = simrack.New(s, opt)
+	return err
+}
+
+func (e *env) trace(ev *sim.Event) {
+	if e.opt.Hash {
+		e.hash.Add(ev)
+	}
+	if e.rec != nil {
+		e.rec.record(ev)
+	}
+}
+
+// fail notes that an application's check did not hold.
+func (e *env) fail(format string, args ...any) {
+	const maxFails = 16
+	if len(e.fails) < maxFails {
+		e.fails = append(e.fails, fmt.Errorf("at %v: %w", e.rack.Now(), fmt.Errorf(format, args...)))
+	}
+}
+
+// note adds a line to the report.
+func (e *env) note(format string, args ...any) {
+	e.report.Notes = append(e.report.Notes, fmt.Sprintf(format, args...))
+}
+
+// settleTime is the virtual time after the last client in which late frames arrive.
+const settleTime = 100 * time.Millisecond
+
+// run runs the rack until all clients have returned and late frames have arrived.
+func (e *env) run() error {
+	if err := e.rack.Run(); err != nil {
+		return firstOf(e.fails, err)
+	}
+	e.report.Virtual = e.rack.Now().Sub(clock.Time(0))
+	if err := e.rack.Settle(settleTime); err != nil {
+		return firstOf(e.fails, err)
+	}
+	return firstOf(e.fails, nil)
+}
+
+// firstOf is the first failed check, which is nearer to the cause than what came of it.
+func firstOf(fails []error, err error) error {
+	if len(fails) == 0 {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w (and then: %w)", fails[0], err)
+	}
+	return fails[0]
+}
+
+// finish gathers what there is to report and ends the rack.
+func (e *env) finish() {
+	if e.rack == nil {
+		return
+	}
+	e.report.Events = e.rack.Events()
+	for _, h := range e.rack.Hosts() {
+		c := h.Counters()
+		addCounters(&e.report.Counters, &c)
+		addLinks(&e.report.Links, h.Link())
+	}
+	if e.opt.Hash {
+		e.report.Hash = e.hash.Sum()
+	}
+	e.rack.Close()
+	if e.rec != nil {
+		if err := e.rec.close(); err != nil && e.report.Err == nil {
+			e.report.Err = err
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package scenario
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// maxFailures ends a sweep: more of them say nothing new.
+const maxFailures = 10
+
+// Summary is the outcome of many seeds.
+type Summary struct {
+	Scenario string        `json:"scenario"`
+	First    uint64        `json:"first"`
+	Seeds    int           `json:"seeds"` // that ran
+	Events   uint64        `json:"events"`
+	Virtual  time.Duration `json:"virtualNs"`
+	Took     time.Duration `json:"tookNs"`
+	// Failures are the first few, in the order of their seeds.
+	Failures []Report      `json:"failures,omitempty"`
+	Counters metrics.NIC   `json:"-"`
+	Links    sim.LinkStats `json:"links"`
+}
+
+// Sweep runs n seeds from first on, on all processors. each is called for every report, in the order of the seeds;
+// nil: nobody looks. Cancelled is asked before each seed.
+func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*Report)) Summary {
+	begun := wallNow()
+	sum := Summary{Scenario: s.Name, First: first}
+	var next atomic.Uint64
+	reports := make(chan Report, runtime.GOMAXPROCS(0))
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for !stop.Load() && !cancelled() {
+				i := next.Add(1) - 1
+				if i >= uint64(n) {
+					return
+				}
+				reports <- s.Run(first+i, Options{})
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(reports)
+	}()
+	early := make(map[uint64]Report) // reports that came before their turn; at most one a worker
+	turn := first
+	for r := range reports {
+		early[r.Seed] = r
+		for r, ok := early[turn]; ok; r, ok = early[turn] {
+			delete(early, turn)
+			turn++
+			sum.add(&r)
+			if each != nil {
+				each(&r)
+			}
+		}
+		if len(sum.Failures) >= maxFailures {
+			stop.Store(true)
+		}
+	}
+	sum.Took = wallNow().Sub(begun)
+	return sum
+}
+
+func (s *Summary) add(r *Report) {
+	s.Seeds++
+	s.Events += r.Events
+	s.Virtual += r.Virtual
+	addCounters(&s.Counters, &r.Counters)
+	addLinkStats(&s.Links, &r.Links)
+	if r.Err != nil && len(s.Failures) < maxFailures {
+		s.Failures = append(s.Failures, *r)
+	}
+}
