@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -23,7 +25,14 @@ func execCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			code, err := r.Exec(args[0], args[1:])
+			program := args[1:]
+			if program[0] == "--" { // flag parsing has stopped at the host, before it
+				program = program[1:]
+			}
+			if len(program) == 0 {
+				return errors.New("no program to run: rdmalab exec HOST -- COMMAND")
+			}
+			code, err := r.Exec(args[0], program)
 			switch {
 			case err != nil && code != 0:
 				return failure{err, code}
