@@ -12,7 +12,7 @@ import "encoding/binary"
 
 const dethLen = 8
 
-// DETH is the header of datagrams (IBTA 9.3.2).
+// DETH is the header of datagrams (IBTA 9.3).
 type DETH struct {
 	QKey     uint32
 	Reserved uint8

@@ -16,7 +16,7 @@ var (
 	ErrLength = errors.New("inconsistent length")
 	// ErrChecksum says that the IPv4 header checksum is wrong.
 	ErrChecksum = errors.New("wrong checksum")
-	// ErrFragment says that the datagram is an IP fragment, which RoCEv2 does not allow (A17.4).
+	// ErrFragment says that the datagram is an IP fragment, which RoCEv2 does not allow (A17).
 	ErrFragment = errors.New("fragment")
 	// ErrOptions says that the IPv4 header has options, which this codec does not take.
 	ErrOptions = errors.New("options are not supported: bytes of header")
@@ -24,7 +24,7 @@ var (
 	ErrVersion = errors.New("wrong version")
 	// ErrPad says that the pad count is larger than what payload and pad have together.
 	ErrPad = errors.New("pad count beyond the packet")
-	// ErrAlign says that payload and pad together are no multiple of 4 bytes (IBTA 9.2.5).
+	// ErrAlign says that payload and pad together are no multiple of 4 bytes (IBTA 9.2).
 	ErrAlign = errors.New("payload and pad not a multiple of 4 bytes")
 	// ErrPayload says that an opcode that has no payload came with one.
 	ErrPayload = errors.New("payload where none belongs")

@@ -27,7 +27,7 @@ func unhex(tb testing.TB, s string) []byte {
 
 func ptr[T any](v T) *T { return &v }
 
-// Each header parses from literal bytes, is written as the same bytes, and says so if it is cut anywhere.
+// Each header (IBTA 9.2 and IBTA 9.3) parses from literal bytes, is written as the same bytes, and says so if it is cut anywhere.
 func TestHeaders(t *testing.T) {
 	for _, tc := range []struct {
 		name, bytes string
@@ -157,6 +157,7 @@ func TestMAC(t *testing.T) {
 	}
 }
 
+// IBTA 9.7.5.1.2.
 func TestSyndrome(t *testing.T) {
 	for s, want := range map[Syndrome]string{
 		AckNoCredits: "ACK", 5: "ACK credits=5", RNRNak | 18: "RNR_NAK timer=18", NakPSNSequence: "NAK_PSN_SEQ",

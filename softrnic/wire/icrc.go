@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// The invariant CRC (IBTA 7.8.1, A17.3.3) is the CRC-32 of Ethernet over what no switch or router changes on the
+// The invariant CRC (IBTA 7.8.1, A17) is the CRC-32 of Ethernet over what no switch or router changes on the
 // way: eight bytes of ones for the local route header that RoCEv2 does not have, then the IP header, UDP header,
 // BTH and all that follows, with these replaced by ones: IPv4 type of service, time to live and header checksum;
 // IPv6 traffic class, flow label and hop limit; UDP checksum; BTH byte 4 (FECN, BECN, reserved). IPv4

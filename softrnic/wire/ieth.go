@@ -10,7 +10,7 @@ import "encoding/binary"
 
 const iethLen = 4
 
-// IETH is the remote key that a SEND with invalidate takes out of use at the responder (IBTA 9.3.7).
+// IETH is the remote key that a SEND with invalidate takes out of use at the responder (IBTA 9.3).
 type IETH uint32
 
 // Parse reads the header at the start of b.

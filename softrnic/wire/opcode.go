@@ -8,7 +8,7 @@ import (
 )
 
 // Opcode is the BTH opcode: the transport service in the top three bits, the operation in the low five
-// (IBTA vol. 1, table 38).
+// (IBTA 9.2).
 type Opcode uint8
 
 // Transport services, as the top three bits of an opcode.

@@ -41,7 +41,7 @@ func TestOpcodeTable(t *testing.T) {
 			t.Errorf("%v: DETH outside of UD, or UD without one", o)
 		}
 	}
-	// IBTA table 38: 23 of RC, 12 of UC, 2 of UD; A17.9.3: CNP.
+	// IBTA 9.2: 23 of RC, 12 of UC, 2 of UD; A17.9.3: CNP.
 	if known != 23+12+2+1 {
 		t.Errorf("%d opcodes are known", known)
 	}

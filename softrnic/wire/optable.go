@@ -57,8 +57,8 @@ const (
 	readAnswer = OpResponse | OpRead | OpPayload
 )
 
-// opTable is table 38 of IBTA 9.2.1 for the services that RoCEv2 carries here, with the headers of table 39
-// (IBTA 9.4) and the CNP of A17.9.3.
+// opTable is the opcode table of IBTA 9.2 for the services that this codec knows, with the extended headers that
+// each opcode has (IBTA 9.3), and the CNP of A17.9.3.
 var opTable = withHeaderLen([256]OpInfo{
 	RCSendFirst:          {Name: "RC_SEND_FIRST", Flags: reqFirst | OpSend},
 	RCSendMiddle:         {Name: "RC_SEND_MIDDLE", Flags: reqMiddle | OpSend},

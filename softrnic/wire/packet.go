@@ -21,7 +21,7 @@ type Packet struct {
 // headers. It is far beyond the largest path MTU, 4096.
 const MaxPayload = 0xffff - ipv6Len - udpLen - bthLen - dethLen - atomicETHLen - icrcLen - maxPad
 
-// maxPad is the largest pad count: payload and pad are a multiple of 4 bytes (IBTA 9.2.5).
+// maxPad is the largest pad count: payload and pad are a multiple of 4 bytes (IBTA 9.2).
 const maxPad = 3
 
 // ParsePacket reads a packet from b, which starts at the BTH and ends before the ICRC. Everything of p is
@@ -41,7 +41,7 @@ func ParsePacket(b []byte, p *Packet) error {
 	return p.parsePayload(b[info.HeaderLen:], info)
 }
 
-// parseHeaders reads the extended headers in h from b, in the order of IBTA 9.4.
+// parseHeaders reads the extended headers in h from b, in the order of the bits of Headers.
 func (p *Packet) parseHeaders(b []byte, h Headers) (err error) {
 	if h&HasDETH != 0 {
 		if err = p.DETH.Parse(b); err != nil {

@@ -3,7 +3,7 @@ package wire
 import "fmt"
 
 // Syndrome is the first byte of an AETH: 000ccccc is an ACK with a credit count, 001ttttt an RNR NAK with a
-// timer code, 011nnnnn a NAK (IBTA vol. 1, 9.7.5.1.2).
+// timer code, 011nnnnn a NAK (IBTA 9.7.5.1.2).
 type Syndrome uint8
 
 // Syndromes. AckNoCredits says that no end-to-end credits are given; RNRNak is or-ed with the timer code.
@@ -30,7 +30,7 @@ func (s Syndrome) IsNak() bool { return s&syndromeKindMask == NakPSNSequence }
 // Value is the low five bits: credit count, timer code or NAK code.
 func (s Syndrome) Value() uint8 { return uint8(s & 0x1f) }
 
-// nakNames are the NAK codes of IBTA 9.7.5.1.2, table 45.
+// nakNames are the NAK codes of IBTA 9.7.5.1.2.
 var nakNames = [...]string{"NAK_PSN_SEQ", "NAK_INV_REQ", "NAK_REM_ACCESS", "NAK_REM_OP", "NAK_INV_RD"}
 
 // String prints "ACK", "ACK credits=5", "RNR_NAK timer=12", "NAK_PSN_SEQ" and so on.

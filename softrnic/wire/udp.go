@@ -18,7 +18,7 @@ const UDPPort = 4791
 // UDP is the header of a RoCEv2 datagram.
 type UDP struct {
 	SrcPort, DstPort uint16
-	// Checksum is 0 on what we send, also over IPv6 (A17.4.5); what arrives is neither checked nor trusted,
+	// Checksum is 0 on what we send, also over IPv6; what arrives is neither checked nor trusted,
 	// because over veth it may be a partial one. The ICRC masks it. AppendTo writes it as it is: whoever
 	// changes a frame clears it.
 	Checksum uint16

@@ -81,8 +81,8 @@ const (
 	serviceCNP = 4
 )
 
-// announced lists the extended headers of an opcode: tables 38 and 39 of IBTA volume 1, section 9, by the number
-// of the operation. An opcode that is not assigned has none.
+// announced lists the extended headers of an opcode, by the number of the operation (IBTA 9.2, 9.3). An opcode that
+// is not assigned has none.
 func announced(opcode uint8) headers {
 	service, operation := opcode>>5, opcode&0x1f
 	switch service {
