@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,13 +57,11 @@ func (k *cgroupKeeper) write(node, file, value string) error {
 	return os.WriteFile(filepath.Join(k.of(node), file), []byte(value), 0o644)
 }
 
-func (k *cgroupKeeper) join(node string, attr *syscall.SysProcAttr) (func(int) error, error) {
-	d, err := os.Open(k.of(node))
-	if err != nil {
-		return nil, fmt.Errorf("cgroup of %s: %w", node, err)
+func (k *cgroupKeeper) adopt(node string, pid int) error {
+	if err := k.write(node, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		return fmt.Errorf("put process into its cgroup: %w", err)
 	}
-	attr.UseCgroupFD, attr.CgroupFD = true, int(d.Fd())
-	return func(int) error { return d.Close() }, nil
+	return nil
 }
 
 func (k *cgroupKeeper) pids(node string) ([]int, error) {
@@ -101,7 +98,7 @@ func (k *cgroupKeeper) kill(node string) error {
 	case err != nil:
 		return fmt.Errorf("kill %s: %w", node, err)
 	}
-	return waitFor(killWait, "end of the processes of "+node, func() (bool, error) {
+	return waitFor(killWait, "end of the processes in "+k.of(node), func() (bool, error) {
 		populated, err := k.event(node, "populated")
 		return !populated, err
 	})
@@ -159,15 +156,18 @@ func (k *cgroupKeeper) clear() error {
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	err := k.kill(".")
-	// A cgroup is removed when its last process was reaped by the kernel, which may be a moment after the kill.
-	return errors.Join(err, waitFor(killWait, "removal of cgroup "+k.dir, func() (bool, error) {
+	// What enters between the kill and the removal is killed in the next round.
+	err := waitFor(killWait, "removal of cgroup "+k.dir, func() (bool, error) {
+		if err := k.kill("."); err != nil {
+			return false, err
+		}
 		err := removeCgroups(k.dir)
 		if errors.Is(err, unix.EBUSY) {
 			return false, nil
 		}
 		return true, err
-	}), k.removeParent())
+	})
+	return errors.Join(err, k.removeParent())
 }
 
 // removeCgroups removes a cgroup and those below it, deepest first.

@@ -38,22 +38,18 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		return 0, err
 	}
 	defer unix.Close(pidfd) // a reference only
-	cmd := exec.Command(argv[0], argv[1:]...)
+	// The program is started by ourselves, once inside, so that it does nothing before it is in the node's cgroup.
+	cmd := exec.Command(r.exe, "exec-init", "--", argv[0])
+	cmd.Args[0] = programName
+	cmd.Args = append(cmd.Args, argv...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	started, err := r.keep.join(node, cmd.SysProcAttr)
-	if err != nil {
-		return 0, err
-	}
 	// Signals are caught before the start, so that none is lost between.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
 	defer signal.Stop(signals)
-	if err := startInside(pidfd, cmd, argv[0]); err != nil {
-		return startStatus(node, argv[0], errors.Join(err, started(0)))
-	}
-	if err := started(cmd.Process.Pid); err != nil {
-		return 0, err
+	err = r.launch(node, cmd, func() error { return startInside(pidfd, cmd, argv[0]) })
+	if err != nil {
+		return startStatus(node, argv[0], err)
 	}
 	return wait(cmd, signals)
 }
@@ -101,9 +97,22 @@ func startInside(pidfd int, cmd *exec.Cmd, program string) error {
 		if err != nil {
 			return err
 		}
-		cmd.Path, cmd.Err = path, nil
+		cmd.Args[slices.Index(cmd.Args, "--")+1] = path
 		return cmd.Start()
 	})
+}
+
+// ExecInit is what a program that Exec starts is at first: it waits to be let into the node and becomes the program at path.
+// It returns only an exit status of its own, for a program that cannot be executed.
+func ExecInit(path string, argv []string) int {
+	err := passGate()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", programName, err)
+		return exitNotExecutable
+	}
+	err = unix.Exec(path, argv, os.Environ())
+	fmt.Fprintf(os.Stderr, "%s: %s: %v\n", programName, path, err)
+	return exitNotExecutable
 }
 
 // startStatus is the exit status of a program that did not start.

@@ -46,33 +46,34 @@ func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 	if err := r.CheckHost(host); err != nil {
 		return 0, err
 	}
-	n := 0
-	return n, r.locked(ctx, func() error {
+	ended := make(map[int]bool)
+	err := r.locked(ctx, func() error {
 		for range maxKillRounds {
 			pids, err := r.keep.pids(host)
 			if err != nil {
 				return err
 			}
-			killed, err := killApps(processes(pids))
-			n += killed
-			if killed == 0 || err != nil {
+			left, err := killApps(processes(pids), ended)
+			if left == 0 || err != nil {
 				return err
 			}
-			time.Sleep(pollStep) // they may have started others
+			time.Sleep(pollStep) // until they are gone; they may have started others, too
 		}
 		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
 	})
+	return len(ended), err
 }
 
-// killApps kills all but process 1 and the daemon.
-func killApps(ps []procStat) (n int, err error) {
+// killApps kills all but process 1 and the daemon, notes whom, and returns how many there were.
+func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	first, daemon := initAndDaemon(ps)
 	for _, p := range ps {
 		if p.pid == first || p.pid == daemon || first == 0 {
 			continue
 		}
+		n++
 		if kerr := unix.Kill(p.pid, unix.SIGKILL); kerr == nil {
-			n++
+			ended[p.pid] = true
 		} else if !errors.Is(kerr, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("end process %d: %w", p.pid, kerr))
 		}

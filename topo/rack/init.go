@@ -29,6 +29,10 @@ func NodeInit(dir, node string) int {
 		note("is started by `rdmalab up` only, as process 1 of a pid namespace")
 		return 1
 	}
+	if err := passGate(); err != nil {
+		note("%v", err)
+		return 1
+	}
 	if err := makeMounts(spec.Paths{Dir: dir}, note); err != nil {
 		note("%v", err)
 		return 1

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -18,15 +17,15 @@ const (
 	// pollStep is the pause between two looks at a state that the kernel changes.
 	pollStep = time.Millisecond
 	// maxKillRounds bounds how often processes that others keep starting are killed again.
-	maxKillRounds = 16
+	maxKillRounds = 1000
 )
 
 // keeper finds and stops the processes of a rack's nodes. A node is a host, the switch or a timer.
 type keeper interface {
 	// prepare makes what start needs for a node.
 	prepare(node string) error
-	// join makes a process that is about to start a part of the node. The function returned is called after the start.
-	join(node string, attr *syscall.SysProcAttr) (started func(pid int) error, err error)
+	// adopt makes a process that was started by launch a part of a node.
+	adopt(node string, pid int) error
 	// pids lists the live processes of a node.
 	pids(node string) ([]int, error)
 	// kill ends every process of a node, frozen ones too, and waits until they are gone.

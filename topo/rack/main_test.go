@@ -35,7 +35,18 @@ func TestMain(m *testing.M) {
 			os.Exit(stubDaemon(spec.Paths{Dir: *dir}, *name))
 		case "timer":
 			parse(f)
-			os.Exit(report(RunTimer(context.Background(), *rack, *after, Doers()[Action(*action)], *node)))
+			os.Exit(report(RunTimer(context.Background(), func() (*Rack, error) { return openHere(*rack) }, *after, Doers()[Action(*action)], *node)))
+		case "exec-init":
+			parse(f)
+			os.Exit(ExecInit(f.Arg(0), f.Args()[1:]))
+		case "exec":
+			parse(f)
+			r, err := Open(*rack)
+			if err != nil {
+				os.Exit(report(err))
+			}
+			_, err = r.Exec(*node, []string{"cat"})
+			os.Exit(report(err))
 		case "up-and-die", "down-and-die":
 			parse(f)
 			os.Exit(report(dieHalfWay(os.Args[1], *rack, *die)))
@@ -52,6 +63,18 @@ func report(err error) int {
 		return 1
 	}
 	return 0
+}
+
+// signalsEnv makes the programs of the test do without cgroups.
+const signalsEnv = "RACKTEST_SIGNALS"
+
+// openHere is Open with the keeper that the test chose.
+func openHere(name string) (*Rack, error) {
+	r, err := Open(name)
+	if err == nil && os.Getenv(signalsEnv) != "" {
+		r.useCgroup("", name)
+	}
+	return r, err
 }
 
 // stubDaemon answers GET /status as the real daemons do, and nothing else.

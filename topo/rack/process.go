@@ -50,17 +50,13 @@ func (r *Rack) start(node string) error {
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 		Setsid:     true,
 	}
-	started, err := r.keep.join(node, cmd.SysProcAttr)
-	if err != nil {
-		return err
+	err = r.launch(node, cmd, func() error {
+		return nl.Do(r.Paths.Netns(node), func() error { return onCPU(r.cpu(node), cmd.Start) })
+	})
+	if err == nil {
+		detach(cmd)
 	}
-	err = nl.Do(r.Paths.Netns(node), func() error { return onCPU(r.cpu(node), cmd.Start) })
-	if err != nil {
-		return errors.Join(fmt.Errorf("start %s: %w", node, err), started(0))
-	}
-	pid := cmd.Process.Pid
-	go func() { _ = cmd.Wait() }() // only so that it is no zombie while this program lives
-	return started(pid)
+	return err
 }
 
 // cpu is the processor that a node is bound to.

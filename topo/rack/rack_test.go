@@ -18,8 +18,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// traces lists what there is of a rack: mounts, cgroups, folders, processes.
-func tracesOf(t *testing.T, name string) []string {
+// tracesOf lists what there is of a rack: mounts, cgroups, folders, processes. A process that was not let in when its
+// controller died may need a moment to see it.
+func tracesOf(t *testing.T, name string) (found []string) {
+	t.Helper()
+	_ = waitFor(2*time.Second, "end of "+name, func() (bool, error) { // else they are reported by the caller
+		found = tracesNow(t, name)
+		return len(found) == 0, nil
+	})
+	return found
+}
+
+func tracesNow(t *testing.T, name string) []string {
 	t.Helper()
 	var found []string
 	points, err := mountPoints()

@@ -33,15 +33,13 @@ func (k *signalKeeper) timerFile(node string) string {
 	return ""
 }
 
-func (k *signalKeeper) join(node string, _ *syscall.SysProcAttr) (func(int) error, error) {
+func (k *signalKeeper) adopt(node string, pid int) error {
+	p, ok := readProc(pid)
 	file := k.timerFile(node)
-	return func(pid int) error {
-		p, ok := readProc(pid)
-		if file == "" || !ok {
-			return nil
-		}
-		return os.WriteFile(file, fmt.Appendf(nil, "%d %d", pid, p.start), 0o644)
-	}, nil
+	if file == "" || !ok {
+		return nil
+	}
+	return os.WriteFile(file, fmt.Appendf(nil, "%d %d", pid, p.start), 0o644)
 }
 
 func (k *signalKeeper) pids(node string) ([]int, error) {

@@ -85,16 +85,11 @@ func (r *Rack) startTimer(d time.Duration, a Action, node string) error {
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	started, err := r.keep.join(timerNode(name), cmd.SysProcAttr)
-	if err != nil {
+	if err := r.launch(timerNode(name), cmd, cmd.Start); err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return errors.Join(fmt.Errorf("start timer: %w", err), started(0))
-	}
-	pid := cmd.Process.Pid
-	go func() { _ = cmd.Wait() }() // only so that it is no zombie while this program lives
-	return started(pid)
+	detach(cmd)
+	return nil
 }
 
 // cancelTimer ends a pending timer. The timer itself may call it: it is not ended then.
@@ -111,13 +106,16 @@ func (r *Rack) cancelTimer(name string) error {
 }
 
 // RunTimer is the process that After starts: it waits and does the action.
-func RunTimer(ctx context.Context, rackName string, d time.Duration, do Doer, node string) error {
+func RunTimer(ctx context.Context, open func() (*Rack, error), d time.Duration, do Doer, node string) error {
+	if err := passGate(); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(d):
 	}
-	r, err := Open(rackName)
+	r, err := open()
 	if err != nil {
 		return err
 	}

@@ -47,13 +47,27 @@ func timerCmd() *cobra.Command {
 			if !ok {
 				return fmt.Errorf("unknown action %q", action)
 			}
-			return rack.RunTimer(cmd.Context(), name, after, do, node)
+			open := func() (*rack.Rack, error) { return rack.Open(name) }
+			return rack.RunTimer(cmd.Context(), open, after, do, node)
 		},
 	}
 	cmd.Flags().DurationVar(&after, "after", 0, "time to wait")
 	cmd.Flags().StringVar(&action, "action", "", "what to do then")
 	cmd.Flags().StringVar(&node, "node", "", "to whom")
 	return cmd
+}
+
+// execInitCmd becomes a program inside a host; see rack.ExecInit.
+func execInitCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    "exec-init -- PATH ARG0 [ARG...]",
+		Short:  "Become a program inside a host (started by exec)",
+		Hidden: true,
+		Args:   cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return exitCode(rack.ExecInit(args[0], args[1:]))
+		},
+	}
 }
 
 // doers are the actions of rack and those that a host's daemon performs.

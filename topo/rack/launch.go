@@ -1,0 +1,57 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// gateFD is the file descriptor at which a process that launch starts finds its gate.
+const gateFD = 3
+
+// errGate says that a process was not let in: whoever started it died or gave up.
+var errGate = errors.New("was not let into the rack; such processes are started by rdmalab only")
+
+// launch starts cmd by start and makes it a part of a node before it does anything. The process must call passGate
+// first. It is not put into its cgroup by clone3, because Linux kills what clone3 puts into a cgroup that was ever
+// killed as a whole; the gate also ends it when the controller dies in between.
+func (r *Rack) launch(node string, cmd *exec.Cmd, start func() error) error {
+	gate, open, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", node, err)
+	}
+	cmd.ExtraFiles = []*os.File{gate}
+	err = start()
+	err = errors.Join(err, gate.Close())
+	if err != nil {
+		return errors.Join(fmt.Errorf("start %s: %w", node, err), open.Close())
+	}
+	if err = r.keep.adopt(node, cmd.Process.Pid); err == nil {
+		_, err = open.Write([]byte{1})
+	}
+	if err = errors.Join(err, open.Close()); err != nil {
+		_ = cmd.Process.Kill() // the closed gate ends it anyway
+		_ = cmd.Wait()         // it was killed
+		return fmt.Errorf("start %s: %w", node, err)
+	}
+	return nil
+}
+
+// detach leaves a launched process alone.
+func detach(cmd *exec.Cmd) {
+	go func() { _ = cmd.Wait() }() // only so that it is no zombie while this program lives
+}
+
+// passGate waits until the calling process is a part of its node.
+func passGate() error {
+	gate := os.NewFile(gateFD, "gate")
+	if gate == nil {
+		return errGate
+	}
+	n, _ := gate.Read(make([]byte, 1)) // what matters is whether the byte came
+	if err := gate.Close(); err != nil || n != 1 {
+		return errGate
+	}
+	return nil
+}
