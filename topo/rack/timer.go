@@ -21,6 +21,7 @@ const (
 	ActionLinkUp  Action = "link-up"
 	ActionNIC     Action = "nic-up"
 	ActionApps    Action = "apps-start"
+	ActionMend    Action = "partition-mend"
 )
 
 // maxAfter bounds how far away the end of a fault may be.
@@ -59,6 +60,8 @@ func (a Action) timerName(node string) string {
 		return node + ".nic"
 	case ActionApps:
 		return node + ".apps"
+	case ActionMend:
+		return node + ".partition"
 	}
 	return node
 }

@@ -70,7 +70,7 @@ func execInitCmd() *cobra.Command {
 	}
 }
 
-// doers are the actions of rack and those that a host's daemon performs.
+// doers are the actions of rack and those that a daemon performs.
 func doers() map[rack.Action]rack.Doer {
 	d := rack.Doers()
 	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {
@@ -78,6 +78,9 @@ func doers() map[rack.Action]rack.Doer {
 	}
 	d[rack.ActionApps] = func(ctx context.Context, r *rack.Rack, node string) error {
 		return askHost(ctx, r, node, hostd.PathStartApp, nil)
+	}
+	d[rack.ActionMend] = func(ctx context.Context, r *rack.Rack, _ string) error {
+		return askSwitch(ctx, r, http.MethodDelete, nil)
 	}
 	return d
 }
@@ -92,7 +95,7 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 	if err := r.CheckHost(host); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, hostWait)
+	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()
 	if err := r.Control(host).Call(ctx, http.MethodPost, path, in, nil); err != nil {
 		return fmt.Errorf("host %s: %w; see `rdmalab status`", host, err)
@@ -100,5 +103,5 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 	return nil
 }
 
-// hostWait bounds the answer of a host's daemon.
-const hostWait = 5 * time.Second
+// daemonWait bounds the answer of a daemon.
+const daemonWait = 5 * time.Second

@@ -26,6 +26,7 @@ func commands() []*cobra.Command {
 		resumeCmd(),
 		restartCmd(),
 		linkCmd(),
+		partitionCmd(),
 		dumpCmd(),
 		perfCmd(),
 		countersCmd(),

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+func partitionCmd() *cobra.Command {
+	var mend bool
+	cmd := &cobra.Command{
+		Use:   "partition GROUP [GROUP...] | partition --mend",
+		Short: "Keep groups of hosts apart",
+		Long: "partition makes the switch drop every frame between groups of hosts. A group is a list of hosts with commas,\n" +
+			"and cn[0-3] stands for four of them. One group alone is cut from all other hosts; hosts in none of several\n" +
+			"groups reach everybody. A later partition takes the place of an earlier one. Links keep their carrier.",
+		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
+			"  rdmalab partition 'cn[0-1]'\n" +
+			"  rdmalab partition --mend",
+		ValidArgsFunction: completeAllHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := openRack(cmd)
+			if err != nil {
+				return err
+			}
+			if mend {
+				if len(args) > 0 || cmd.Flags().Changed("for") {
+					return fmt.Errorf("--mend goes with nothing else")
+				}
+				if err := doers()[rack.ActionMend](cmd.Context(), r, spec.SwitchName); err != nil {
+					return err
+				}
+				return undoAfter(cmd, r, rack.ActionMend, spec.SwitchName, "no host is kept apart")
+			}
+			groups, err := parseGroups(r, args)
+			if err != nil {
+				return err
+			}
+			if err := askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups}); err != nil {
+				return err
+			}
+			return undoAfter(cmd, r, rack.ActionMend, spec.SwitchName, describe(r.Spec, groups))
+		},
+	}
+	cmd.Flags().BoolVar(&mend, "mend", false, "end the partition")
+	forFlag(cmd)
+	return cmd
+}
+
+// parseGroups reads lists of hosts.
+func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
+	if len(args) == 0 {
+		return nil, fmt.Errorf("name a group of hosts, like cn0,cn1; hosts: %s", strings.Join(r.Spec.HostNames(), " "))
+	}
+	group := make(map[string]int)
+	groups := make([][]string, len(args))
+	for i, arg := range args {
+		for pattern := range strings.SplitSeq(arg, ",") {
+			names, err := spec.Expand(pattern)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				if err := r.CheckHost(name); err != nil {
+					return nil, err
+				}
+				if g, ok := group[name]; ok && g != i {
+					return nil, fmt.Errorf("%s is in two groups; a host is on one side only", name)
+				}
+				group[name] = i
+				if !slices.Contains(groups[i], name) {
+					groups[i] = append(groups[i], name)
+				}
+			}
+		}
+	}
+	return groups, nil
+}
+
+// describe says which groups no longer reach each other.
+func describe(s *spec.Rack, groups [][]string) string {
+	sides := make([]string, len(groups))
+	for i, g := range groups {
+		sides[i] = strings.Join(g, ",")
+	}
+	if len(sides) > 1 {
+		return "kept apart: " + strings.Join(sides, " | ")
+	}
+	var rest []string
+	for _, h := range s.HostNames() {
+		if !slices.Contains(groups[0], h) {
+			rest = append(rest, h)
+		}
+	}
+	return "kept apart: " + sides[0] + " | " + strings.Join(rest, ",")
+}
+
+// askSwitch sets or ends the partition.
+func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
+	ctx, cancel := context.WithTimeout(ctx, daemonWait)
+	defer cancel()
+	if err := r.Control(spec.SwitchName).Call(ctx, method, "/partition", in, nil); err != nil {
+		return fmt.Errorf("%s: %w; see `rdmalab status`", spec.SwitchName, err)
+	}
+	return nil
+}
