@@ -57,11 +57,7 @@ func testRack() *spec.Rack {
 func up(t *testing.T) (dir string, cn, ms *control.Client) {
 	t.Helper()
 	r := testRack()
-	dir, err := os.MkdirTemp("", "hostd") // t.TempDir may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir = t.TempDir()
 	paths := spec.Paths{Dir: dir}
 	data, err := r.Encode()
 	if err != nil {

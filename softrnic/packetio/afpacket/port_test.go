@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
@@ -161,6 +164,20 @@ func TestOpenErrorsSayWhy(t *testing.T) {
 			if _, err := Open(cfg); err == nil {
 				t.Errorf("%+v was accepted", cfg)
 			}
+		}
+	})
+}
+
+// The thread gives up its privileges, and dies with its goroutine.
+func TestMissingPrivileges(t *testing.T) {
+	isolated(t, 1500, func(t *testing.T) {
+		const nobody = 65534
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 { // of this thread alone
+			t.Skip("cannot become another user: ", errno)
+		}
+		_, err := Open(Config{Ifname: endA})
+		if !errors.Is(err, ErrPrivilege) || !strings.Contains(err.Error(), "root") {
+			t.Errorf("without privileges: %v", err)
 		}
 	})
 }
