@@ -50,14 +50,15 @@ type Rule struct {
 	// Probability of each selected frame being hit, in (0,1]. 0 means 1, which exact events want.
 	Probability float64 `json:"probability,omitempty" yaml:"probability,omitempty"`
 	// Delay and Jitter: each frame waits Delay plus a uniform share of ±Jitter (kind delay); for kind reorder,
-	// Delay is how long a frame is held back (0: one millisecond).
+	// Delay is how long a frame is held back (0: one millisecond); for kind tear, the longest pause in a copy.
 	Delay  time.Duration `json:"delay,omitempty" yaml:"delay,omitempty"`
 	Jitter time.Duration `json:"jitter,omitempty" yaml:"jitter,omitempty"`
 	// BitsPerSecond is the rate of kind rate.
 	BitsPerSecond int64 `json:"bitsPerSecond,omitempty" yaml:"bitsPerSecond,omitempty"`
 	// Match selects frames; the zero value selects every frame.
 	Match Match `json:"match,omitzero" yaml:"match,omitempty"`
-	// Count ends the rule after that many hits; 0 is no limit. "once" is 1, "next N" is N.
+	// Count ends the rule after that many hits; 0 is no limit. "once" is 1, "next N" is N. Each direction of the
+	// link counts for itself, so that a verdict depends on nothing else.
 	Count int `json:"count,omitempty" yaml:"count,omitempty"`
 	// For ends the rule that long after it was installed; 0 is until healed.
 	For time.Duration `json:"for,omitempty" yaml:"for,omitempty"`

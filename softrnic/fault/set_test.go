@@ -154,28 +154,3 @@ func TestRuleText(t *testing.T) {
 		}
 	}
 }
-
-func TestTearer(t *testing.T) {
-	a, b := NewTearer(1, "ms0", 0.25), NewTearer(1, "ms0", 0.25)
-	torn := 0
-	for i := range 10_000 {
-		p := a.Plan(4)
-		if q := b.Plan(4); !slices.Equal(p, q) {
-			t.Fatalf("copy %d: %v and %v", i, p, q)
-		}
-		if p == nil {
-			continue
-		}
-		torn++
-		sorted := slices.Sorted(slices.Values(p))
-		if !slices.Equal(sorted, []int{0, 1, 2, 3}) {
-			t.Fatalf("copy %d: %v is no permutation", i, p)
-		}
-	}
-	if torn < 2200 || torn > 2800 || a.Torn() != uint64(torn) {
-		t.Errorf("%d of 10000 copies torn, counted %d", torn, a.Torn())
-	}
-	if a.Plan(1) != nil || a.Plan(0) != nil {
-		t.Error("a single line was torn")
-	}
-}

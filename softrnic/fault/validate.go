@@ -65,14 +65,14 @@ func (r *Rule) Validate() error {
 
 // validateAmounts checks that a kind has what it needs and nothing that it would ignore.
 func (r *Rule) validateAmounts() error {
-	timed := r.Kind == Delay || r.Kind == Reorder
+	timed := r.Kind == Delay || r.Kind == Reorder || r.Kind == Tear
 	switch {
 	case r.Delay < 0 || r.Delay > MaxDelay:
 		return bad("delay", "%v is not between 0 and %v", r.Delay, MaxDelay)
 	case r.Jitter < 0 || r.Jitter > MaxDelay:
 		return bad("jitter", "%v is not between 0 and %v", r.Jitter, MaxDelay)
 	case r.Delay != 0 && !timed:
-		return bad("delay", "kind %s takes none; only delay and reorder do", r.Kind)
+		return bad("delay", "kind %s takes none; only delay, reorder and tear do", r.Kind)
 	case r.Jitter != 0 && r.Kind != Delay:
 		return bad("jitter", "kind %s takes none; only delay does", r.Kind)
 	case r.Kind == Delay && r.Delay == 0 && r.Jitter == 0:
