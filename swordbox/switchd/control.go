@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -41,7 +42,8 @@ type none struct{}
 //	DELETE /faults?link=cn0       removes those of a link, or all
 //	POST   /partition             keeps groups of hosts apart
 //	DELETE /partition             mends that
-//	GET    /capture?link=cn0&dir=up&snaplen=128   streams pcapng until the client goes
+//	GET    /capture?link=cn0&dir=up&snaplen=128&for=10s   streams pcapng, without
+//	                              for until the client goes
 func (d *Daemon) Mux() *control.Mux {
 	m := new(control.Mux)
 	control.Handle(m, "GET /status", func(*http.Request, none) (Status, error) { return d.Status() })
@@ -191,15 +193,24 @@ func (d *Daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 		}
 		o.Snaplen = n
 	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(d.life, cancel)()
+	if s := q.Get("for"); s != "" {
+		lasting, err := time.ParseDuration(s)
+		if err != nil || lasting <= 0 {
+			refuseCapture(w, fmt.Errorf("for=%q is no time to capture", s))
+			return
+		}
+		timer := time.AfterFunc(lasting, cancel)
+		defer timer.Stop()
+	}
 	rc := http.NewResponseController(w)
 	started := false
 	o.Flush = func() {
 		started = true
 		_ = rc.Flush() // the client has gone: the next write says so
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(d.life, cancel)()
 	w.Header().Set("Content-Type", "application/x-pcapng")
 	sum, err := d.hub.Capture(ctx, w, o)
 	if err != nil && !started {

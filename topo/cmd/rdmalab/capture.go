@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// captureFlags are the flags of capture.
+type captureFlags struct {
+	file, dir string
+	count     uint64
+	lasting   time.Duration
+	snaplen   int
+}
+
+// captureCmd watches links.
+func captureCmd() *cobra.Command {
+	var flags captureFlags
+	cmd := &cobra.Command{
+		Use:   "capture [LINK…]",
+		Short: "Capture links as pcapng; what faults or the switch did is a comment on the packet",
+		Long: "capture shows the links of the hosts named, or all, as the switch sees them: one interface for each link and\n" +
+			"direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault or the switch touched, with the\n" +
+			"rule's name. It writes pcapng to a file or a pipe until interrupted. Packets that it is too slow for are counted\n" +
+			"in the file's interface statistics; the rack never waits for it.",
+		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
+			"  rdmalab capture | wireshark -k -i -\n" +
+			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",
+		ValidArgsFunction: completeAllHosts,
+		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&flags.file, "write", "w", "-", "file to write, - is standard output")
+	f.StringVar(&flags.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
+	f.Uint64Var(&flags.count, "count", 0, "end after so many packets")
+	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
+	f.IntVar(&flags.snaplen, "snaplen", 0, "keep only so many bytes of a packet (default all)")
+	completeFlag(cmd, "dir", func(*cobra.Command) []string { return []string{"up", "down", "both"} })
+	return cmd
+}
+
+func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if err := checkHost(rack, l); err != nil {
+			return err
+		}
+	}
+	query, err := flags.query(links)
+	if err != nil {
+		return err
+	}
+	if flags.file == "-" && isTerminal(os.Stdout) {
+		return errors.New("pcapng is nothing to read on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
+	}
+	client, err := switchControl(cmd)
+	if err != nil {
+		return err
+	}
+	stream, err := client.Stream(cmd.Context(), http.MethodGet, "/capture?"+query.Encode(), nil)
+	if err != nil {
+		return whose(err, spec.SwitchName)
+	}
+	defer stream.Close() // it was only read
+	return flags.write(cmd, stream)
+}
+
+// query is what the switch is asked for.
+func (f *captureFlags) query(links []string) (url.Values, error) {
+	q := url.Values{"link": links}
+	switch f.dir {
+	case "up", "down":
+		q.Set("dir", f.dir)
+	case "both":
+	default:
+		return nil, fmt.Errorf("--dir %q is none of up, down, both", f.dir)
+	}
+	if f.snaplen < 0 || f.lasting < 0 {
+		return nil, errors.New("--snaplen and --for cannot be negative")
+	}
+	if f.snaplen > 0 {
+		q.Set("snaplen", strconv.Itoa(f.snaplen))
+	}
+	if f.lasting > 0 {
+		q.Set("for", f.lasting.String())
+	}
+	return q, nil
+}
+
+// write copies the stream to where it shall go, and says how that ended.
+func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
+	var out io.Writer = cmd.OutOrStdout()
+	if f.file == "-" {
+		// Otherwise a reader that goes ends this process without a word.
+		signal.Ignore(syscall.SIGPIPE)
+	} else {
+		file, err := os.Create(f.file)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if cerr := file.Close(); err == nil && cerr != nil {
+				err = fmt.Errorf("%s: %w", f.file, cerr)
+			}
+		}()
+		out = file
+	}
+	c, err := pcapng.Copy(out, stream, f.count)
+	var failed *pcapng.WriteError
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("%s: the disk is full; the file holds the first packets up to here and can be read", f.file)
+	case errors.Is(err, syscall.EPIPE):
+		return fmt.Errorf("the reader of the capture has gone after about %d packets", c.Packets)
+	case errors.As(err, &failed):
+		return fmt.Errorf("%s: %w", f.file, err)
+	case errors.Is(err, context.Canceled) || (err != nil && cmd.Context().Err() != nil):
+		// Interrupted: the usual end.
+	case err != nil:
+		return fmt.Errorf("the capture broke off after %d packets: %w; did the switch stop? See `rdmalab status`", c.Packets, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d of them touched by a fault or the switch\n", c.Packets, c.Commented)
+	if c.Lost > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d packets are missing: the capture was too slow for them; try fewer links, --snaplen or --dir\n", c.Lost)
+	}
+	return nil
+}
+
+// isTerminal says whether a person looks at f.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// healCmd ends faults.
+func healCmd() *cobra.Command {
+	var all bool
+	var link string
+	cmd := &cobra.Command{
+		Use:   "heal [ID…] [--link HOST] [--all]",
+		Short: "End faults: some, those of a link, or all",
+		Long: "heal ends faults made by `rdmalab inject` or the rack file: those named, or those of a link and its host's\n" +
+			"memory, or without either all of them and the partition too. Crashed and hung nodes and cut links are mended with\n" +
+			"`rdmalab restart`, `rdmalab resume` and `rdmalab link HOST up`.",
+		Example: "  rdmalab heal f1\n" +
+			"  rdmalab heal --link cn0\n" +
+			"  rdmalab heal --all",
+		ValidArgsFunction: completeFaults,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			if (len(ids) > 0 && (all || link != "")) || (all && link != "") {
+				return errors.New("say IDs, --link or --all: one of them")
+			}
+			rack, paths, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			h := healer{cmd: cmd, rack: rack, paths: paths}
+			ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
+			defer cancel()
+			switch {
+			case len(ids) > 0:
+				return h.some(ctx, ids)
+			case link != "":
+				return h.link(ctx, link)
+			}
+			return h.all(ctx)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "end all faults and the partition (the default)")
+	cmd.Flags().StringVar(&link, "link", "", "end the faults of this host's link and memory")
+	completeFlag(cmd, "link", hostNames)
+	return cmd
+}
+
+// completeFaults offers the names of rules.
+func completeFaults(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var ids []string
+	if rack, paths, err := rackOf(cmd); err == nil {
+		if l, err := listFaults(context.Background(), rack, paths); err == nil {
+			for _, f := range l.Faults {
+				ids = append(ids, f.ID)
+			}
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// healer ends faults of a rack.
+type healer struct {
+	cmd   *cobra.Command
+	rack  *spec.Rack
+	paths spec.Paths
+}
+
+func (h *healer) say(format string, args ...any) {
+	fmt.Fprintf(h.cmd.OutOrStdout(), format+"\n", args...)
+}
+
+func (h *healer) sw() *control.Client { return control.NewClient(h.paths.Socket(spec.SwitchName)) }
+
+func (h *healer) some(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if host, ok := strings.CutPrefix(id, tearPrefix); ok {
+			if err := h.tear(ctx, host); err != nil {
+				return err
+			}
+			h.say("healed %s", id)
+			continue
+		}
+		err := h.sw().Call(ctx, http.MethodDelete, "/faults/"+url.PathEscape(id), nil, nil)
+		var answered *control.Error
+		if errors.As(err, &answered) && answered.Status == http.StatusNotFound {
+			return fmt.Errorf("%w; `rdmalab faults` lists them", err)
+		}
+		if err != nil {
+			return whose(err, spec.SwitchName)
+		}
+		h.say("healed %s", id)
+	}
+	return nil
+}
+
+func (h *healer) link(ctx context.Context, link string) error {
+	if err := checkHost(h.rack, link); err != nil {
+		return err
+	}
+	var out switchd.Healed
+	if err := h.sw().Call(ctx, http.MethodDelete, "/faults?link="+url.QueryEscape(link), nil, &out); err != nil {
+		return whose(err, spec.SwitchName)
+	}
+	tears, _ := listTears(ctx, h.rack, h.paths)
+	for _, t := range tears {
+		if t.Link == link {
+			if err := h.tear(ctx, link); err != nil {
+				return err
+			}
+			out.Rules++
+		}
+	}
+	h.say("healed %s of %s", count(out.Rules, "active fault"), link)
+	return nil
+}
+
+func (h *healer) all(ctx context.Context) error {
+	var out switchd.Healed
+	if err := h.sw().Call(ctx, http.MethodDelete, "/faults", nil, &out); err != nil {
+		return whose(err, spec.SwitchName)
+	}
+	if err := h.sw().Call(ctx, http.MethodDelete, "/partition", nil, nil); err != nil {
+		return whose(err, spec.SwitchName)
+	}
+	tears, silent := listTears(ctx, h.rack, h.paths)
+	for _, t := range tears {
+		if err := h.tear(ctx, t.Link); err != nil {
+			return err
+		}
+		out.Rules++
+	}
+	h.say("healed %s", count(out.Rules, "active fault"))
+	if len(silent) > 0 {
+		h.say("no answer from %v: torn copies there, if any, go on", silent)
+	}
+	return nil
+}
+
+// tear ends the torn copies of a host.
+func (h *healer) tear(ctx context.Context, host string) error {
+	if err := checkHost(h.rack, host); err != nil {
+		return err
+	}
+	return whose(control.NewClient(h.paths.Socket(host)).Call(ctx, http.MethodDelete, hostd.PathTear, nil, nil), host)
+}
+
+// count is "1 fault" or "2 faults".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// injectCmd makes faults.
+func injectCmd() *cobra.Command {
+	var flags ruleFlags
+	cmd := &cobra.Command{
+		Use:   "inject KIND [AMOUNT] --link HOST",
+		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
+		Long: "inject puts a fault on a host's link, where the switch applies it. What happens to a packet depends on the\n" +
+			"seed, the link, the direction and the packet's number since the rule was installed, and on nothing else, so a\n" +
+			"run can be repeated.\n\n" +
+			"  loss 10%         loses a share of the frames\n" +
+			"  drop             loses exactly the packets that the flags select\n" +
+			"  duplicate 5%     sends frames twice\n" +
+			"  delay 1ms        holds every frame back; frames overtake each other if --jitter is large\n" +
+			"  reorder 5%       holds a share of the frames back until later ones have passed\n" +
+			"  corrupt 1%       flips one bit behind the Ethernet header\n" +
+			"  rate 1Gbit       a slower line, with a queue of 256 KiB\n" +
+			"  blackhole        loses everything, also ARP and TCP\n" +
+			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
+			"Flags that select packets (--opcode, --class, --qpn, --psn, --psn-offset, --transmission, --same-packet) must\n" +
+			"all hold, and never select anything but RoCEv2. `rdmalab faults` lists what is active, `rdmalab heal` ends it.",
+		Example: "  rdmalab inject loss 10% --link cn0\n" +
+			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
+			"  rdmalab inject drop --opcode RC_READ_RESPONSE_MIDDLE --psn-offset 5 --once --link cn0 --dir down\n" +
+			"  rdmalab inject drop --opcode RC_WRITE_LAST --same-packet --next 2 --link cn0 --dir up\n" +
+			"  rdmalab inject delay 1ms --jitter 200us --link cn0,cn1 --for 10s\n" +
+			"  rdmalab inject tear 10% --host ms0",
+		Args: cobra.RangeArgs(1, 2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return injectKinds, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			amount := ""
+			if len(args) == 2 {
+				amount = args[1]
+			}
+			r, err := flags.rule(args[0], amount)
+			if err != nil {
+				return err
+			}
+			return runInject(cmd, r, &flags)
+		},
+	}
+	flags.define(cmd.Flags())
+	for flag, values := range map[string][]string{"dir": {"up", "down", "both"}, "class": fault.Classes()} {
+		completeFlag(cmd, flag, func(*cobra.Command) []string { return values })
+	}
+	completeFlag(cmd, "link", hostNames)
+	completeFlag(cmd, "host", hostNames)
+	outputFlag(cmd)
+	return cmd
+}
+
+// completeFlag offers values for a flag that exists.
+func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return values(cmd), cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(fmt.Sprintf("completion of --%s: %v", flag, err))
+	}
+}
+
+func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
+	asJSON, err := wantJSON(cmd)
+	if err != nil {
+		return err
+	}
+	rack, paths, err := rackOf(cmd)
+	if err != nil {
+		return err
+	}
+	links, err := injectWhere(rack, r.Kind, flags)
+	if err != nil {
+		return err
+	}
+	if r.ID != "" && len(links) > 1 {
+		return errors.New("--id names one rule, and this is one for each link")
+	}
+	rules := make([]fault.Rule, len(links))
+	for i, link := range links {
+		rules[i] = r
+		rules[i].Link = link
+		if r.Kind == fault.Tear {
+			rules[i].Dir = ""
+		}
+		if err := rules[i].Validate(); err != nil { // all or none
+			return err
+		}
+	}
+	for i := range rules {
+		if rules[i], err = injectOne(cmd.Context(), paths, rules[i]); err != nil {
+			return err
+		}
+		if !asJSON {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", rules[i].ID, rules[i])
+		}
+	}
+	if asJSON {
+		return printJSON(cmd, rules)
+	}
+	return nil
+}
+
+// injectWhere lists the hosts that are meant.
+func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, error) {
+	links := flags.links
+	switch {
+	case kind == fault.Tear && flags.host == "" && len(links) == 0:
+		return nil, fmt.Errorf("tear in whose memory? Say --host; hosts: %s", strings.Join(rack.HostNames(), " "))
+	case kind != fault.Tear && flags.host != "":
+		return nil, errors.New("--host goes with tear only; a link is named with --link")
+	case flags.host != "" && len(links) != 0:
+		return nil, errors.New("--host and --link mean the same for tear; give one")
+	case flags.host != "":
+		links = []string{flags.host}
+	case len(links) == 0:
+		return nil, fmt.Errorf("on which link? Say --link, or --link all; hosts: %s", strings.Join(rack.HostNames(), " "))
+	}
+	if slices.Equal(links, []string{"all"}) {
+		return rack.HostNames(), nil
+	}
+	var out []string
+	for _, pattern := range links {
+		names, err := spec.Expand(pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range names {
+			if err := checkHost(rack, l); err != nil {
+				return nil, err
+			}
+			if !slices.Contains(out, l) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out, nil
+}
+
+// injectOne installs a rule where it is applied.
+func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule, error) {
+	ctx, cancel := context.WithTimeout(ctx, daemonWait)
+	defer cancel()
+	if r.Kind == fault.Tear {
+		t := hostd.Tear{Probability: r.Probability, Seed: r.Seed, Pause: r.Delay, For: r.For}
+		if t.Probability == 0 {
+			t.Probability = 1
+		}
+		r.ID = tearID(r.Link)
+		err := control.NewClient(paths.Socket(r.Link)).Call(ctx, http.MethodPost, hostd.PathTear, t, nil)
+		return r, whose(err, r.Link)
+	}
+	err := control.NewClient(paths.Socket(spec.SwitchName)).Call(ctx, http.MethodPost, "/faults", r, &r)
+	return r, whose(err, spec.SwitchName)
+}
+
+// tearPrefix starts the names of torn copies among the rules: a host has one such plan.
+const tearPrefix = "tear-"
+
+func tearID(host string) string { return tearPrefix + host }
+
+// whose says which daemon an error is about, if it did not answer.
+func whose(err error, node string) error {
+	var answered *control.Error
+	switch {
+	case err == nil || errors.As(err, &answered):
+		return err
+	case errors.Is(err, control.ErrNotRunning):
+		return fmt.Errorf("%s does not run (%w); `rdmalab restart %s` brings it back", node, err, node)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s does not answer; see `rdmalab status`", node)
+	}
+	return fmt.Errorf("%s: %w", node, err)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// kindDrop is how exact events are spelled: loss that is certain.
+const kindDrop = "drop"
+
+// injectKinds are the first arguments of inject, in the order of its help.
+var injectKinds = []string{
+	string(fault.Loss), kindDrop, string(fault.Duplicate), string(fault.Delay), string(fault.Reorder),
+	string(fault.Corrupt), string(fault.Rate), string(fault.Blackhole), string(fault.Tear),
+}
+
+// ruleFlags are the flags of inject as typed.
+type ruleFlags struct {
+	links                  []string
+	host, dir              string
+	probability            string
+	delay, jitter, lasting time.Duration
+	opcodes                []string
+	class, qpn, psn        string
+	psnOffset              int
+	transmission, next     int
+	samePacket, once       bool
+	seed                   uint64
+	id                     string
+
+	set func(name string) bool // whether the flag was given
+}
+
+func (f *ruleFlags) define(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.links, "link", nil, "host whose link it is on; several with commas, cn[0-3], or all")
+	fs.StringVar(&f.host, "host", "", "host whose memory it is in (tear)")
+	fs.StringVar(&f.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
+	fs.StringVar(&f.probability, "probability", "", "share of the frames that are hit, 10% or 0.1 (default all)")
+	fs.DurationVar(&f.delay, "delay", 0, "how long reorder holds a frame back (default 1ms), or the longest pause of tear")
+	fs.DurationVar(&f.jitter, "jitter", 0, "delay varies by up to that, both ways")
+	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST (repeatable)")
+	fs.StringVar(&f.class, "class", "", "only packets of a class: "+strings.Join(fault.Classes(), ", "))
+	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, like 0x11")
+	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number")
+	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet so many after the first that the link saw of its connection")
+	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th time that a packet crosses, from 1")
+	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, only that packet's retransmissions")
+	fs.BoolVar(&f.once, "once", false, "end after one hit (each direction counts for itself)")
+	fs.IntVar(&f.next, "next", 0, "end after so many hits")
+	fs.DurationVar(&f.lasting, "for", 0, "end after that time, like 10s (default until healed)")
+	fs.Uint64Var(&f.seed, "seed", 0, "seed of its random numbers (default the rack's)")
+	fs.StringVar(&f.id, "id", "", "name of the rule (default f1, f2 and so on)")
+	f.set = fs.Changed
+}
+
+// rule makes the rule that was typed, without its link.
+func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
+	r := fault.Rule{
+		ID: f.id, Kind: fault.Kind(kind), Dir: fault.Dir(f.dir), Delay: f.delay, Jitter: f.jitter,
+		For: f.lasting, Seed: f.seed, Count: f.next,
+	}
+	switch {
+	case f.once && f.set("next"):
+		return r, errors.New("--once and --next contradict each other")
+	case f.set("next") && f.next < 1:
+		return r, fmt.Errorf("--next %d: it must be 1 or more", f.next)
+	case f.once:
+		r.Count = 1
+	}
+	if f.set("for") && f.lasting <= 0 {
+		return r, fmt.Errorf("--for %v: it must be longer than nothing", f.lasting)
+	}
+	if err := f.match(&r.Match); err != nil {
+		return r, err
+	}
+	if f.set("probability") {
+		p, err := spec.ParseProbability(f.probability)
+		if err != nil {
+			return r, fmt.Errorf("--probability: %w", err)
+		}
+		r.Probability = p
+	}
+	return r, f.amount(&r, kind, amount)
+}
+
+// amount reads the second argument: a share of the frames, a delay, a rate, or nothing, as the kind has it.
+func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
+	exact := r.Count > 0 || len(r.Match.Opcodes) > 0 || r.Match.Class != "" || r.Match.QPN != nil || r.Match.PSN != nil ||
+		r.Match.PSNOffset != nil || r.Match.Transmission != 0
+	switch r.Kind {
+	case kindDrop:
+		r.Kind = fault.Loss
+		if !exact && amount == "" {
+			return errors.New("drop which packets? Say --opcode, --class, --psn-offset, --once …, or `inject blackhole` for all")
+		}
+		return f.share(r, kind, amount)
+	case fault.Loss, fault.Duplicate, fault.Reorder, fault.Corrupt, fault.Tear:
+		if amount == "" && r.Probability == 0 && !exact {
+			return fmt.Errorf("%s of how many? For example `inject %s 10%%`", kind, kind)
+		}
+		return f.share(r, kind, amount)
+	case fault.Delay:
+		switch {
+		case amount == "" && r.Delay == 0 && r.Jitter == 0:
+			return errors.New("delay of how long? For example `inject delay 1ms`")
+		case amount != "" && f.set("delay"):
+			return errors.New("the delay is given twice")
+		case amount != "":
+			r.Delay, err = spec.ParseDuration(amount)
+		}
+		return err
+	case fault.Rate:
+		if amount == "" {
+			return errors.New("rate of how much? For example `inject rate 1Gbit`")
+		}
+		r.BitsPerSecond, err = spec.ParseRate(amount)
+		return err
+	case fault.Blackhole:
+		if amount != "" {
+			return fmt.Errorf("blackhole takes no amount: %q; it swallows everything", amount)
+		}
+		return nil
+	}
+	return fmt.Errorf("fault %q is unknown; there are %s", kind, strings.Join(injectKinds, ", "))
+}
+
+// share reads a probability.
+func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
+	if amount == "" {
+		return nil
+	}
+	if f.set("probability") {
+		return errors.New("the probability is given twice")
+	}
+	p, err := spec.ParseProbability(amount)
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	r.Probability = p
+	return nil
+}
+
+// match reads which packets are meant.
+func (f *ruleFlags) match(m *fault.Match) error {
+	m.Class, m.Transmission, m.SamePacket = f.class, f.transmission, f.samePacket
+	for _, s := range f.opcodes {
+		var op wire.Opcode
+		if err := op.UnmarshalText([]byte(strings.ToUpper(s))); err != nil {
+			return fmt.Errorf("--opcode: %w", err)
+		}
+		m.Opcodes = append(m.Opcodes, op)
+	}
+	if f.set("qpn") {
+		n, err := parse24(f.qpn)
+		if err != nil {
+			return fmt.Errorf("--qpn: %w", err)
+		}
+		qpn := wire.QPN(n)
+		m.QPN = &qpn
+	}
+	if f.set("psn") {
+		n, err := parse24(f.psn)
+		if err != nil {
+			return fmt.Errorf("--psn: %w", err)
+		}
+		psn := wire.PSN(n)
+		m.PSN = &psn
+	}
+	if f.set("psn-offset") {
+		m.PSNOffset = &f.psnOffset
+	}
+	if f.set("transmission") && f.transmission < 1 {
+		return errors.New("--transmission " + strconv.Itoa(f.transmission) + ": the first is 1")
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"log"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+)
+
+// switchdCmd is the switch's daemon, started by up in the switch's namespaces.
+func switchdCmd() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:    "switchd",
+		Short:  "Daemon of the switch (started by up)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return switchd.Main(cmd.Context(), dir, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+		},
+	}
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	if err := cmd.MarkFlagRequired("rack-dir"); err != nil {
+		panic(err) // the flag was defined a line ago
+	}
+	return cmd
+}
