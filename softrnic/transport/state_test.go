@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+var updateFlag = flag.Bool("update", false, "write testdata/states.dot anew")
+
+// The state diagram is a golden file, so that a changed edge is seen in review.
+func TestStateDiagram(t *testing.T) {
+	const path = "testdata/states.dot"
+	if *updateFlag {
+		if err := os.WriteFile(path, []byte(Graphviz()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Graphviz(); got != string(want) {
+		t.Errorf("the state diagram has changed; if that is meant, run with -update\n%s", got)
+	}
+}
+
+// Every pair of state and transition that is not in the table is refused, and changes nothing.
+func TestIllegalTransitions(t *testing.T) {
+	calls := map[event]func(*QP, *Actions) error{
+		evToInit:    func(q *QP, _ *Actions) error { return q.ToInit(verbs.ToInit{}) },
+		evToRTR:     func(q *QP, _ *Actions) error { return q.ToRTR(0, verbs.ToRTR{PathMTU: verbs.MTU256}) },
+		evToRTS:     func(q *QP, _ *Actions) error { return q.ToRTS(0, verbs.ToRTS{}) },
+		evToSQD:     func(q *QP, out *Actions) error { return q.ToSQD(0, out) },
+		evResumeRTS: func(q *QP, out *Actions) error { return q.ResumeRTS(0, out) },
+		evToError:   func(q *QP, out *Actions) error { return q.ToError(0, out) },
+		evToReset:   func(q *QP, _ *Actions) error { return q.ToReset() },
+	}
+	for from := verbs.StateReset; from <= verbs.StateError; from++ {
+		if from == verbs.StateSQE {
+			continue // not of RC
+		}
+		for on, call := range calls {
+			s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
+			bringTo(t, s, from)
+			want, wantErr := next(from, on)
+			err := call(s.qp, &s.out)
+			var te *TransitionError
+			if (err != nil) != (wantErr != nil) || (err != nil && (!errors.As(err, &te) || !errors.Is(err, verbs.ErrState))) {
+				t.Errorf("%v in %v: error %v, want %v", on, from, err, wantErr)
+			}
+			if s.qp.State() != want {
+				t.Errorf("%v in %v: now %v, want %v", on, from, s.qp.State(), want)
+			}
+		}
+	}
+}
+
+func bringTo(t testing.TB, s *side, to verbs.QPState) {
+	t.Helper()
+	q := s.qp
+	steps := map[verbs.QPState][]func() error{
+		verbs.StateInit:  {func() error { return q.ToInit(verbs.ToInit{}) }},
+		verbs.StateRTR:   {func() error { return q.ToRTR(0, verbs.ToRTR{PathMTU: verbs.MTU256}) }},
+		verbs.StateRTS:   {func() error { return q.ToRTS(0, verbs.ToRTS{}) }},
+		verbs.StateSQD:   {func() error { return q.ToSQD(0, &s.out) }},
+		verbs.StateError: {func() error { return q.ToError(0, &s.out) }},
+	}
+	for st := verbs.StateInit; st <= to; st++ {
+		if st == verbs.StateSQD && to != st {
+			continue
+		}
+		for _, f := range steps[st] {
+			if err := f(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Attributes out of range are refused with what to do.
+func TestBadAttributes(t *testing.T) {
+	good := verbs.ToRTR{PathMTU: verbs.MTU1024}
+	for name, f := range map[string]func(q *QP) error{
+		"local access":      func(q *QP) error { return q.ToInit(verbs.ToInit{Access: verbs.LocalWrite}) },
+		"mtu":               func(q *QP) error { return q.ToRTR(0, verbs.ToRTR{PathMTU: 1000}) },
+		"qpn":               func(q *QP) error { g := good; g.DestQPN = 1 << 24; return q.ToRTR(0, g) },
+		"recv psn":          func(q *QP) error { g := good; g.RecvPSN = 1 << 24; return q.ToRTR(0, g) },
+		"rnr timer":         func(q *QP) error { g := good; g.MinRNRTimer = 32; return q.ToRTR(0, g) },
+		"dest rd":           func(q *QP) error { g := good; g.MaxDestRdAtomic = 256; return q.ToRTR(0, g) },
+		"dest rd negative":  func(q *QP) error { g := good; g.MaxDestRdAtomic = -2; return q.ToRTR(0, g) },
+		"rts send psn":      func(q *QP) error { return q.ToRTS(0, verbs.ToRTS{SendPSN: 1 << 24}) },
+		"rts timeout":       func(q *QP) error { return q.ToRTS(0, verbs.ToRTS{Timeout: 32}) },
+		"rts retry":         func(q *QP) error { return q.ToRTS(0, verbs.ToRTS{RetryCount: 8}) },
+		"rts rnr retry":     func(q *QP) error { return q.ToRTS(0, verbs.ToRTS{RNRRetry: 8}) },
+		"rts max rd atomic": func(q *QP) error { return q.ToRTS(0, verbs.ToRTS{MaxRdAtomic: 300}) },
+	} {
+		s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
+		at := verbs.StateInit
+		if name[:3] == "rts" {
+			at = verbs.StateRTR
+		}
+		bringTo(t, s, at)
+		if err := f(s.qp); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+		if s.qp.State() != at {
+			t.Errorf("%s: the state changed to %v", name, s.qp.State())
+		}
+	}
+}
+
+func TestBadConfig(t *testing.T) {
+	s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
+	good := s.qp.Config()
+	for name, f := range map[string]func(c *Config){
+		"no send cq": func(c *Config) { c.SendCQ = nil },
+		"no recv cq": func(c *Config) { c.RecvCQ = nil },
+		"send wr":    func(c *Config) { c.MaxSendWR = -1 },
+		"recv wr":    func(c *Config) { c.MaxRecvWR = MaxWR + 1 },
+		"sge":        func(c *Config) { c.MaxSGE = MaxSGEs + 1 },
+		"inline":     func(c *Config) { c.MaxInline = MaxInline + 1 },
+		"window":     func(c *Config) { c.Window = MaxWindow + 1 },
+	} {
+		c := good
+		f(&c)
+		if _, err := New(s.env, c); !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	good.Type = verbs.UD
+	if _, err := New(s.env, good); !errors.Is(err, verbs.ErrNotSupported) {
+		t.Errorf("UD: %v, want ErrNotSupported", err)
+	}
+}
+
+// The first request in RTR says that communication is established, once.
+func TestCommunicationEstablished(t *testing.T) {
+	s := newSide(t, "b", 1, 64, Config{QPN: 0x11})
+	bringTo(t, s, verbs.StateRTR)
+	for psn := range wire.PSN(2) {
+		s.qp.Handle(0, &wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly, PSN: psn}}, &s.out)
+	}
+	if len(s.out.Async) != 1 || s.out.Async[0].Kind != verbs.EventCommEst {
+		t.Errorf("events %v, want one EventCommEst", s.out.Async)
+	}
+}
