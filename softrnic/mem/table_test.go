@@ -1,0 +1,251 @@
+package mem
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+const allAccess = verbs.LocalWrite | verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
+
+func newTable(t testing.TB, maxRegions int) (*Table, PD) {
+	t.Helper()
+	tab := New(rand.New(rand.NewPCG(1, 2)), maxRegions)
+	pd, err := tab.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab, pd
+}
+
+func reg(t testing.TB, tab *Table, pd PD, n int, access verbs.Access) *Region {
+	t.Helper()
+	r, err := tab.Reg(pd, make([]byte, n), access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What is checked of a remote access, in order: key, protection domain, right, bounds; a length of 0 nothing (C9-88).
+func TestRemoteChecks(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	other, _ := tab.AllocPD()
+	r := reg(t, tab, pd, 100, verbs.RemoteRead)
+	base := r.Base()
+	for name, c := range map[string]struct {
+		pd     PD
+		key    uint32
+		va     uint64
+		n      uint32
+		access verbs.Access
+		want   Fault
+	}{
+		"whole":                   {pd, r.RKey(), base, 100, verbs.RemoteRead, OK},
+		"last byte":               {pd, r.RKey(), base + 99, 1, verbs.RemoteRead, OK},
+		"one too many":            {pd, r.RKey(), base, 101, verbs.RemoteRead, BadBounds},
+		"before":                  {pd, r.RKey(), base - 1, 1, verbs.RemoteRead, BadBounds},
+		"behind":                  {pd, r.RKey(), base + 100, 1, verbs.RemoteRead, BadBounds},
+		"address wraps":           {pd, r.RKey(), ^uint64(0), 100, verbs.RemoteRead, BadBounds},
+		"end wraps":               {pd, r.RKey(), base + 50, 0xffffffff, verbs.RemoteRead, BadBounds},
+		"no right":                {pd, r.RKey(), base, 1, verbs.RemoteWrite, BadAccess},
+		"right before bounds":     {pd, r.RKey(), base, 101, verbs.RemoteWrite, BadAccess},
+		"other domain":            {other, r.RKey(), base, 1, verbs.RemoteRead, BadPD},
+		"domain before right":     {other, r.RKey(), base, 1, verbs.RemoteWrite, BadPD},
+		"tag of the key":          {pd, r.RKey() ^ 1, base, 1, verbs.RemoteRead, BadKey},
+		"index of the key":        {pd, r.RKey() ^ 1<<20, base, 1, verbs.RemoteRead, BadKey},
+		"key 0":                   {pd, 0, base, 1, verbs.RemoteRead, BadKey},
+		"nothing, key and all 0":  {pd, 0, 0, 0, verbs.RemoteRead, OK},
+		"nothing out of anything": {other, ^uint32(0), ^uint64(0), 0, verbs.RemoteWrite, OK},
+	} {
+		b, f := tab.Remote(c.pd, c.key, c.va, c.n, c.access)
+		if f != c.want || (f == OK && len(b) != int(c.n)) || (f != OK && b != nil) {
+			t.Errorf("%s: %d bytes, %v; want %v", name, len(b), f, c.want)
+		}
+	}
+}
+
+func TestLocalChecks(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 100, 0)
+	sge := verbs.SGE{Addr: r.Base(), Length: 100, LKey: r.LKey()}
+	if _, f := tab.Local(pd, sge, false); f != OK {
+		t.Errorf("local read is always allowed: %v", f)
+	}
+	if _, f := tab.Local(pd, sge, true); f != BadAccess {
+		t.Errorf("local write without the right: %v", f)
+	}
+}
+
+func TestRegRefuses(t *testing.T) {
+	tab, pd := newTable(t, 2)
+	for name, c := range map[string]struct {
+		pd     PD
+		n      int
+		access verbs.Access
+		want   error
+	}{
+		"no such domain":              {pd + 1, 10, 0, verbs.ErrInvalid},
+		"no bytes":                    {pd, 0, 0, verbs.ErrInvalid},
+		"unknown right":               {pd, 10, 1 << 7, verbs.ErrInvalid},
+		"remote write without local":  {pd, 10, verbs.RemoteWrite, verbs.ErrInvalid},
+		"remote atomic without local": {pd, 10, verbs.RemoteAtomic, verbs.ErrInvalid},
+	} {
+		if _, err := tab.Reg(c.pd, make([]byte, c.n), c.access); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	a := reg(t, tab, pd, 1, 0)
+	reg(t, tab, pd, 1, 0)
+	if _, err := tab.Reg(pd, make([]byte, 1), 0); !errors.Is(err, verbs.ErrLimit) {
+		t.Errorf("third of two: %v, want ErrLimit", err)
+	}
+	if err := tab.Dereg(a); err != nil {
+		t.Fatal(err)
+	}
+	reg(t, tab, pd, 1, 0)
+}
+
+// A key is dead after its region is gone, also when its place is taken again, and for long.
+func TestOldKeysStayDead(t *testing.T) {
+	tab, pd := newTable(t, 4)
+	old := map[uint32]bool{}
+	for i := range 500 {
+		r := reg(t, tab, pd, 8, allAccess)
+		if i < 255 && old[r.RKey()] {
+			t.Fatalf("registration %d has the key of an earlier one", i)
+		}
+		for key := range old {
+			if _, f := tab.Remote(pd, key, r.Base(), 1, verbs.RemoteRead); key != r.RKey() && f == OK {
+				t.Fatalf("key %#x still opens something", key)
+			}
+		}
+		old[r.RKey()] = true
+		if err := tab.Dereg(r); err != nil {
+			t.Fatal(err)
+		}
+		if err := tab.Dereg(r); !errors.Is(err, verbs.ErrInvalid) {
+			t.Fatalf("deregistered twice: %v", err)
+		}
+	}
+}
+
+// Regions never overlap or touch, start on a page, and come out of the seed alone.
+func TestAddresses(t *testing.T) {
+	make2 := func() []*Region {
+		tab, pd := newTable(t, 0)
+		var rs []*Region
+		for i := range 100 {
+			rs = append(rs, reg(t, tab, pd, 1+i*977, allAccess))
+		}
+		return rs
+	}
+	a, b := make2(), make2()
+	end := uint64(0)
+	for i := range a {
+		if a[i].Base() != b[i].Base() || a[i].RKey() != b[i].RKey() {
+			t.Fatal("the same seed gives other addresses or keys")
+		}
+		if a[i].Base()%pageSize != 0 || a[i].Base() < end+pageSize {
+			t.Fatalf("region %d at %#x, the one before ends at %#x", i, a[i].Base(), end)
+		}
+		end = a[i].Base() + uint64(a[i].Len())
+	}
+}
+
+func TestInvalidate(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	other, _ := tab.AllocPD()
+	r := reg(t, tab, pd, 8, allAccess)
+	if f := tab.Invalidate(other, r.RKey()); f != BadPD {
+		t.Errorf("from another domain: %v", f)
+	}
+	if f := tab.Invalidate(pd, r.RKey()); f != OK || r.Valid() {
+		t.Errorf("invalidate: %v", f)
+	}
+	if f := tab.Invalidate(pd, r.RKey()); f != BadKey {
+		t.Errorf("twice: %v", f)
+	}
+	if _, f := tab.Remote(pd, r.RKey(), r.Base(), 1, verbs.RemoteRead); f != BadKey {
+		t.Errorf("remote access afterwards: %v", f)
+	}
+	if err := r.WriteAt([]byte{1}, 0); err != nil {
+		t.Errorf("the owner's access afterwards: %v", err)
+	}
+	if err := tab.Dereg(r); err != nil {
+		t.Error(err)
+	}
+	if err := r.ReadAt(make([]byte, 1), 0); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("access after dereg: %v", err)
+	}
+}
+
+func TestPDs(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 8, 0)
+	if err := tab.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) || tab.Regions(pd) != 1 {
+		t.Errorf("with a region: %v", err)
+	}
+	if err := tab.Dereg(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.DeallocPD(pd); err != nil {
+		t.Error(err)
+	}
+	if err := tab.DeallocPD(pd); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("twice: %v", err)
+	}
+}
+
+// Owner's accesses are bounds-checked, also against overflow.
+func TestRegionAccessors(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 16, allAccess)
+	const huge = int(^uint(0) >> 1)
+	for name, err := range map[string]error{
+		"read behind":      r.ReadAt(make([]byte, 1), 16),
+		"read before":      r.ReadAt(make([]byte, 1), -1),
+		"write too much":   r.WriteAt(make([]byte, 17), 0),
+		"offset overflows": r.WriteAt(make([]byte, 2), huge),
+		"store misaligned": r.Store64(4, 1),
+		"store behind":     r.Store64(16, 1),
+	} {
+		if !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	if err := r.Store64(8, 42); err != nil {
+		t.Fatal(err)
+	}
+	word, _ := tab.Remote(pd, r.RKey(), r.Base()+8, 8, verbs.RemoteAtomic)
+	if old := FetchAdd(word, 1); old != 42 {
+		t.Errorf("fetch-add answers %d", old)
+	}
+	if old := CmpSwap(word, 42, 7); old != 43 {
+		t.Errorf("failed compare answers %d", old)
+	}
+	if old := CmpSwap(word, 43, 7); old != 43 {
+		t.Errorf("compare answers %d", old)
+	}
+	if v, err := r.Load64(8); v != 7 || err != nil {
+		t.Errorf("loaded %d, %v", v, err)
+	}
+	var b [8]byte
+	if err := r.ReadAt(b[:], 8); err != nil || b == [8]byte{} {
+		t.Errorf("read %v, %v", b, err)
+	}
+}
+
+// A lookup on the hot path allocates nothing.
+func TestLookupAllocatesNothing(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 4096, allAccess)
+	if n := testing.AllocsPerRun(100, func() {
+		tab.Remote(pd, r.RKey(), r.Base(), 4096, verbs.RemoteWrite)
+		tab.Remote(pd, r.RKey()^1, r.Base(), 4096, verbs.RemoteWrite)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
