@@ -12,8 +12,9 @@ import (
 // DefaultReorder is how long kind reorder holds a frame back if its rule does not say.
 const DefaultReorder = time.Millisecond
 
-// RateQueueBytes bounds the backlog of kind rate: frames that would wait behind more are dropped.
-const RateQueueBytes = 256 << 10
+// RateQueueBytes bounds the backlog of kind rate: frames that would wait behind more are dropped. It holds the
+// window of one queue pair (128 packets of 4 KiB), so that a single sender is slowed down and loses nothing.
+const RateQueueBytes = 1 << 20
 
 // Injector gives verdicts for one direction of one link. It is used by one goroutine at a time. It remembers
 // at most MaxConnections first PSNs, and each rule that counts transmissions MaxTracked packets.

@@ -45,6 +45,7 @@ type Config struct {
 	// Faults are installed at the start; those of kind tear are for the hosts and are passed over.
 	Faults []fault.Rule
 	// Open opens the port of link i. An error means that it is not there (yet); it is asked again.
+	// Several may be opened at a time.
 	Open func(i int) (packetio.Port, error)
 	// NewWaiter makes a waiter for ports that Open made.
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)

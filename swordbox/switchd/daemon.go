@@ -116,15 +116,29 @@ func New(cfg Config) (*Daemon, error) {
 			return nil, fmt.Errorf("fault of the rack file: %w", err)
 		}
 	}
-	for i := range d.ports {
-		io, err := cfg.Open(i)
-		d.plug(i, io, err)
-	}
+	d.openPorts()
 	if err := d.renewWaiter(); err != nil {
 		d.stop()
 		return nil, errors.Join(err, d.closePorts())
 	}
 	return d, nil
+}
+
+// openPorts opens what is there, all at once: the kernel lets each one wait for tens of milliseconds.
+func (d *Daemon) openPorts() {
+	type result struct {
+		io  packetio.Port
+		err error
+	}
+	results := make([]result, len(d.ports))
+	var wg sync.WaitGroup
+	for i := range results {
+		wg.Go(func() { results[i].io, results[i].err = d.cfg.Open(i) })
+	}
+	wg.Wait()
+	for i, r := range results {
+		d.plug(i, r.io, r.err)
+	}
 }
 
 // Run forwards until ctx ends, and then closes all ports. It returns an error only if it could not go on.
@@ -199,5 +213,5 @@ func (d *Daemon) runCommands() {
 	}
 }
 
-// unixNanos is the loop's time as others read it.
-func (d *Daemon) unixNanos() int64 { return d.wall.UnixNano() + int64(d.now) }
+// unixNanos is the time for captures. A round's own time would be the same for a whole burst.
+func (d *Daemon) unixNanos() int64 { return d.wall.UnixNano() + int64(d.clk.Now()) }

@@ -13,6 +13,8 @@ type Copied struct {
 	Packets, Commented uint64
 	// Lost is what the source says about packets that are missing, over all interfaces.
 	Lost uint64
+	// Bytes is the length of the whole blocks copied.
+	Bytes int64
 }
 
 // WriteError is an error of the destination of a Copy.
@@ -45,6 +47,7 @@ func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
 		if _, err := out.Write(block); err != nil {
 			return c, &WriteError{err}
 		}
+		c.Bytes += int64(len(block))
 		c.count(block, lost)
 	}
 	if ferr := out.Flush(); ferr != nil {

@@ -34,7 +34,7 @@ func TestCopy(t *testing.T) {
 	in := sample(t)
 	var out bytes.Buffer
 	c, err := Copy(&out, iotest.OneByteReader(bytes.NewReader(in)), 0)
-	if err != nil || !bytes.Equal(out.Bytes(), in) || c != (Copied{Packets: 3, Commented: 1, Lost: 5}) {
+	if err != nil || !bytes.Equal(out.Bytes(), in) || c != (Copied{Packets: 3, Commented: 1, Lost: 5, Bytes: int64(len(in))}) {
 		t.Errorf("%+v, %v, %d of %d bytes", c, err, out.Len(), len(in))
 	}
 	out.Reset()

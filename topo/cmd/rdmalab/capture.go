@@ -107,13 +107,13 @@ func (f *captureFlags) query(links []string) (url.Values, error) {
 
 // write copies the stream to where it shall go, and says how that ended.
 func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
-	var out io.Writer = cmd.OutOrStdout()
+	out := cmd.OutOrStdout()
+	var file *os.File
 	if f.file == "-" {
 		// Otherwise a reader that goes ends this process without a word.
 		signal.Ignore(syscall.SIGPIPE)
 	} else {
-		file, err := os.Create(f.file)
-		if err != nil {
+		if file, err = os.Create(f.file); err != nil {
 			return err
 		}
 		defer func() {
@@ -127,7 +127,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	var failed *pcapng.WriteError
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
-		return fmt.Errorf("%s: the disk is full; the file holds the first packets up to here and can be read", f.file)
+		return diskFull(file)
 	case errors.Is(err, syscall.EPIPE):
 		return fmt.Errorf("the reader of the capture has gone after about %d packets", c.Packets)
 	case errors.As(err, &failed):
@@ -142,6 +142,20 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d packets are missing: the capture was too slow for them; try fewer links, --snaplen or --dir\n", c.Lost)
 	}
 	return nil
+}
+
+// diskFull cuts a file behind its last whole block, so that it can be read.
+func diskFull(file *os.File) error {
+	if file == nil {
+		return errors.New("standard output: the disk is full")
+	}
+	whole, err := file.Seek(0, io.SeekStart)
+	if err == nil {
+		var c pcapng.Copied
+		c, _ = pcapng.Copy(io.Discard, file, 0) // it ends in the middle of a block: that is why we are here
+		whole, err = c.Bytes, file.Truncate(c.Bytes)
+	}
+	return errors.Join(fmt.Errorf("%s: the disk is full; its first %d bytes can be read", file.Name(), whole), err)
 }
 
 // isTerminal says whether a person looks at f.

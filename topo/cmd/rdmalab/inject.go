@@ -31,7 +31,7 @@ func injectCmd() *cobra.Command {
 			"  delay 1ms        holds every frame back; frames overtake each other if --jitter is large\n" +
 			"  reorder 5%       holds a share of the frames back until later ones have passed\n" +
 			"  corrupt 1%       flips one bit behind the Ethernet header\n" +
-			"  rate 1Gbit       a slower line, with a queue of 256 KiB\n" +
+			"  rate 1Gbit       a slower line, with a queue of 1 MiB\n" +
 			"  blackhole        loses everything, also ARP and TCP\n" +
 			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
 			"Flags that select packets (--opcode, --class, --qpn, --psn, --psn-offset, --transmission, --same-packet) must\n" +
@@ -101,7 +101,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 	for i, link := range links {
 		rules[i] = r
 		rules[i].Link = link
-		if r.Kind == fault.Tear {
+		if r.Kind == fault.Tear && !flags.set("dir") {
 			rules[i].Dir = ""
 		}
 		if err := rules[i].Validate(); err != nil { // all or none
