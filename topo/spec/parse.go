@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -15,8 +16,10 @@ import (
 
 // Bounds and defaults of a rack file.
 const (
-	// maxFile bounds the bytes of a rack file, and with them the depth of its nesting.
+	// maxFile bounds the bytes of a rack file.
 	maxFile = 64 << 10
+	// maxNesting bounds the brackets that are open at one place.
+	maxNesting = 32
 	// MaxHosts bounds the hosts of one rack.
 	MaxHosts = 128
 	// maxFaults bounds the faults of one rack file.
@@ -91,12 +94,19 @@ func (d *decoder) syntax(data []byte) ast.Node {
 		d.errorf(nil, "the file has %d bytes; at most %d are allowed", len(data), maxFile)
 		return nil
 	}
+	if line, col := tooDeep(data); line > 0 {
+		d.errs = append(d.errs, &Error{File: d.file, Line: line, Col: col, Msg: fmt.Sprintf("more than %d brackets are open here; close some", maxNesting)})
+		return nil
+	}
 	f, err := parseYAML(data)
 	if err != nil {
 		e := &Error{File: d.file, Msg: err.Error()}
 		var at yaml.Error
 		if errors.As(err, &at) {
 			e.Msg = at.GetMessage()
+			if strings.Contains(e.Msg, "'\t'") {
+				e.Msg = "found a tab character; indent with spaces"
+			}
 			if t := at.GetToken(); t != nil && t.Position != nil {
 				e.Line, e.Col = t.Position.Line, t.Position.Column
 			}
@@ -119,6 +129,25 @@ func (d *decoder) syntax(data []byte) ast.Node {
 		d.errs = append(d.errs, &Error{File: d.file, Line: 1, Col: 1, Msg: "the file is empty; it needs at least name and hosts"})
 	}
 	return body
+}
+
+// tooDeep is where more brackets are open than a rack file can have use for, or 0. The YAML library spends time and
+// stack on them that grow with the square of their number. Brackets in texts count, too: it does not matter.
+func tooDeep(data []byte) (line, col int) {
+	open, lines, begin := 0, 1, 0
+	for i, c := range data {
+		switch c {
+		case '\n':
+			lines, begin = lines+1, i+1
+		case '[', '{':
+			if open++; open > maxNesting {
+				return lines, i - begin + 1
+			}
+		case ']', '}':
+			open = max(0, open-1)
+		}
+	}
+	return 0, 0
 }
 
 // parseYAML keeps a panic of the YAML library from ending the program: rack files come from anywhere.

@@ -1,0 +1,331 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// small is a rack file that tests change.
+const small = `name: small
+hosts:
+  - name: ms0
+    role: memory
+  - name: cn[0-1]
+    role: compute
+`
+
+// full uses every key.
+const full = `name: full
+seed: 0x2a
+mtu: 1500
+subnet: 192.168.7.0/28
+subnet6: fd12::/120
+switch:
+  program: forward
+  queue: 64
+  spin: 10us
+  cpu: 0
+hosts:
+  - name: ms0
+    role: memory
+    memory: 1GiB
+    spin: 0s
+  - {name: "cn[00-01]", role: compute, cpu: 1}
+  - name: md0
+    role: metadata
+faults:
+  - link: cn00
+    kind: loss
+    probability: 10%
+    dir: up
+    for: 10s
+    seed: 7
+  - {id: slow, link: ms0, kind: delay, delay: 1ms, jitter: 100us}
+  - {link: ms0, kind: rate, bitsPerSecond: 2.5Gbit, dir: down}
+  - link: cn01
+    kind: loss
+    count: 2
+    match:
+      opcodes: [RC_WRITE_LAST, RC_ACK]
+      qpn: 0x11
+      psnOffset: 3
+      transmission: 1
+      samePacket: true
+  - {link: cn01, kind: duplicate, match: {class: ack, psn: 100}}
+`
+
+func TestParseFull(t *testing.T) {
+	r, err := Parse([]byte(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	qpn, psn, offset := wire.QPN(0x11), wire.PSN(100), 3
+	v4, v6 := netip.MustParseAddr, netip.MustParseAddr
+	mac := func(n byte) wire.MAC {
+		m := macOf(42, 0)
+		m[5] = n
+		return m
+	}
+	want := &Rack{
+		Name: "full", Seed: 42, LinkMTU: 1500,
+		Subnet: netip.MustParsePrefix("192.168.7.0/28"), Subnet6: netip.MustParsePrefix("fd12::/120"),
+		Switch: Switch{
+			Program: "forward", Queue: 64, Spin: 10 * time.Microsecond, CPU: 0,
+			IPv4: v4("192.168.7.1"), IPv6: v6("fd12::1"), MAC: mac(1),
+		},
+		Hosts: []Host{
+			{Name: "ms0", Role: Memory, Port: "ms0", IPv4: v4("192.168.7.2"), IPv6: v6("fd12::2"), MAC: mac(2), Memory: 1 << 30, CPU: NoCPU},
+			{Name: "cn00", Role: Compute, Port: "cn00", IPv4: v4("192.168.7.3"), IPv6: v6("fd12::3"), MAC: mac(3), Spin: defaultSpin, CPU: 1},
+			{Name: "cn01", Role: Compute, Port: "cn01", IPv4: v4("192.168.7.4"), IPv6: v6("fd12::4"), MAC: mac(4), Spin: defaultSpin, CPU: 1},
+			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU},
+		},
+		Faults: []fault.Rule{
+			{Link: "cn00", Kind: fault.Loss, Probability: 0.1, Dir: fault.Up, For: 10 * time.Second, Seed: 7},
+			{ID: "slow", Link: "ms0", Kind: fault.Delay, Delay: time.Millisecond, Jitter: 100 * time.Microsecond},
+			{Link: "ms0", Kind: fault.Rate, BitsPerSecond: 2_500_000_000, Dir: fault.Down},
+			{Link: "cn01", Kind: fault.Loss, Count: 2, Match: fault.Match{
+				Opcodes: []wire.Opcode{wire.RCWriteLast, wire.RCAck}, QPN: &qpn, PSNOffset: &offset, Transmission: 1, SamePacket: true,
+			}},
+			{Link: "cn01", Kind: fault.Duplicate, Match: fault.Match{Class: "ack", PSN: &psn}},
+		},
+	}
+	if !reflect.DeepEqual(r, want) {
+		t.Errorf("got  %+v\nwant %+v", r, want)
+	}
+}
+
+func TestEncodeDecode(t *testing.T) {
+	for _, text := range []string{small, full} {
+		r, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(b)
+		if err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("decoded %+v, %v; want %+v", got, err, r)
+		}
+	}
+	for _, b := range []string{"", "null", "{}", `{"name":"../x"}`} {
+		if _, err := Decode([]byte(b)); err == nil {
+			t.Errorf("Decode(%q) went well", b)
+		}
+	}
+}
+
+func TestLookups(t *testing.T) {
+	r, err := Parse([]byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, i, ok := r.Host("cn1")
+	if !ok || i != 2 || h.Name != "cn1" {
+		t.Errorf("Host(cn1) = %v, %d, %v", h, i, ok)
+	}
+	if _, _, ok := r.Host("cn2"); ok {
+		t.Error("Host(cn2) was found")
+	}
+	for _, a := range []netip.Addr{h.IPv4, h.IPv6, netip.AddrFrom16(h.IPv4.As16())} {
+		if got, ok := r.ByAddr(a); !ok || got.Name != "cn1" {
+			t.Errorf("ByAddr(%v) = %v, %v", a, got, ok)
+		}
+	}
+	if p := r.Prefix4(h); p.String() != "10.77.0.4/24" {
+		t.Errorf("Prefix4 = %v", p)
+	}
+	if p := r.Prefix6(h); p.String() != "fd00:77::4/64" {
+		t.Errorf("Prefix6 = %v", p)
+	}
+	if n := len(r.ByRole(Compute)); n != 2 {
+		t.Errorf("%d compute hosts", n)
+	}
+}
+
+// TestMistakes has one mistake a line: what replaces what in small, and where and how it must be reported.
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{"name: small", "name: Small", `1:7: name: rack name "Small" must begin with a lower-case letter`},
+		{"name: small", "name: a/../b", `1:7: name: rack name "a/../b" has the character '/'`},
+		{"name: small", "name:", `1:1: key "name" has no value`},
+		{"name: small\n", "", `1:1: a rack file lacks the key "name"`},
+		{"name: small", "name: small\nname: again", `2:1: mapping key "name" already defined at [1:1]`},
+		{"name: small", "name: small\nsede: 1", `2:1: unknown key "sede" in a rack file; known keys: name, seed`},
+		{"name: small", "name: small\nseed: -1", `2:7: seed: "-1" is no seed`},
+		{"name: small", "name: small\nmtu: 4200B", `2:6: mtu: "4200B" is no whole number`},
+		{"name: small", "name: small\nmtu: 100", `2:6: mtu: 100 is out of bounds; take a number from 1280 to 9216`},
+		{"name: small", "name: small\nmtu: [1]", `2:6: mtu must be a single value, but is a list`},
+		{"name: small", "name: small\nsubnet: 10.0.0.0", `2:9: subnet: "10.0.0.0" is no network; write it like 10.77.0.0/24`},
+		{"name: small", "name: small\nsubnet: 10.0.0.1/24", `2:9: subnet: 10.0.0.1/24 has bits behind its length; write 10.0.0.0/24`},
+		{"name: small", "name: small\nsubnet: fd00::/64", `2:9: subnet: "fd00::/64" is no network`},
+		{"name: small", "name: small\nsubnet6: 10.0.0.0/8", `2:10: subnet6: "10.0.0.0/8" is no network; write it like fd00:77::/64`},
+		{"name: small", "name: small\nsubnet: 224.0.0.0/24", `2:9: subnet: 224.0.0.0/24 is not for hosts`},
+		{"name: small", "name: small\nsubnet: 10.0.0.0/30", `2:9: subnet 10.0.0.0/30 is too small for the switch and 3 hosts`},
+		{"name: small", "name: small\nsubnet6: fd00::/126", `2:10: subnet6 fd00::/126 is too small`},
+		{"name: small", "name: small\nswitch: forward", `2:9: switch must be a mapping, but is a text`},
+		{"name: small", "name: small\nswitch: {queue: 0}", `2:17: queue: 0 is out of bounds; take a number from 1 to 65536`},
+		{"name: small", "name: small\nswitch: {spin: 50}", `2:16: spin: "50" is no duration; write it like 50us`},
+		{"name: small", "name: small\nswitch: {spin: 2s}", `2:16: spin: 2s is too long; take at most 1s`},
+		{"name: small", "name: &a small", `1:7: name must be a single value, but is an anchor or alias`},
+		{"name: small", "name: !!str small", `1:7: name must be a single value, but is a tag`},
+		{"name: small", "---\nname: small\n---\nname: other", `4:1: a second document begins here`},
+		{"name: small", "name: small\n\tseed: 1", `2:1: found a tab character`},
+		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; take one of [compute memory metadata]`},
+		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu`},
+		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},
+		{"role: memory", "role: memory\n    memory: 1000", `5:13: memory: 1000 is no multiple of 4KiB`},
+		{"role: memory", "role: memory\n    memory: 65GiB", `5:13: memory: 65GiB is too much; take at most 64GiB`},
+		{"role: memory", "role: memory\n    cpu: -1", `5:10: cpu: -1 is out of bounds`},
+		{"name: ms0", "name: cn1", `5:11: host name "cn1" is taken already in line 3`},
+		{"name: ms0", "name: switch", `3:11: host name "switch" is reserved`},
+		{"name: ms0", "name: sixteen-bytes-xx", `3:11: host name "sixteen-bytes-xx" has 16 bytes; at most 15 are allowed`},
+		{"name: ms0", "name: 0ms", `3:11: host name "0ms" must begin with a lower-case letter`},
+		{"name: ms0", "name: ms0-", `3:11: host name "ms0-" must not end with "-"`},
+		{"name: ms0", "name: ms0.example", `3:11: host name "ms0.example" has the character '.'`},
+		{"name: cn[0-1]", "name: cn[0-1", `5:11: name: "cn[0-1" has an unmatched bracket`},
+		{"name: cn[0-1]", "name: cn0-1]", `5:11: name: "cn0-1]" has an unmatched bracket`},
+		{"name: cn[0-1]", "name: cn[1-0]", `5:11: name: "cn[1-0]": [1-0] counts down`},
+		{"name: cn[0-1]", "name: cn[0]", `5:11: name: "cn[0]": [0] is no range`},
+		{"name: cn[0-1]", "name: cn[00-123]", `5:11: name: "cn[00-123]": [00-123] has bounds of different width`},
+		{"name: cn[0-1]", "name: cn[0-9999]", `5:11: name: "cn[0-9999]": [0-9999] has more than 128 numbers`},
+		{"name: cn[0-1]", "name: cn[0-99]-[0-99]", `5:11: name: "cn[0-99]-[0-99]" makes more than 128 names`},
+		{"name: cn[0-1]", "name: cn[0-127]", `5:11: more than 128 hosts`},
+	} {
+		text := strings.Replace(small, c.old, c.new, 1)
+		_, err := ParseFile("f.yaml", []byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), "f.yaml:"+c.want) {
+			t.Errorf("with %q:\n got  %v\n want f.yaml:%s", c.new, err, c.want)
+		}
+	}
+}
+
+func TestMistakesInFaults(t *testing.T) {
+	for _, c := range []struct{ fault, want string }{
+		{"{link: cn9, kind: loss}", `8:12: link "cn9" is no host of this rack; hosts: [ms0 cn0 cn1]`},
+		{"{link: cn0, kind: lose}", `8:23: kind: "lose" is unknown; take one of [loss duplicate`},
+		{"{kind: loss}", `8:5: a fault lacks the key "link"`},
+		{"{link: cn0, kind: loss, probability: 10}", `8:42: probability: "10" is no probability; write it like 10% or 0.1`},
+		{"{link: cn0, kind: loss, probability: 0%}", `8:42: probability: "0%" is no probability`},
+		{"{link: cn0, kind: loss, probability: NaN}", `8:42: probability: "NaN" is no probability`},
+		{"{link: cn0, kind: loss, dir: left}", `8:34: dir: "left" is unknown; take one of [up down both]`},
+		{"{link: cn0, kind: rate, bitsPerSecond: 1GB}", `8:44: bitsPerSecond: "1GB" is no rate`},
+		{"{link: cn0, kind: rate}", `8:5: fault rule: bitsPerSecond`},
+		{"{link: cn0, kind: loss, for: -1s}", `8:34: for: "-1s" is no duration`},
+		{"{link: cn0, kind: loss, count: 0}", `8:36: count: 0 is out of bounds`},
+		{"{link: cn0, kind: loss, match: {qpn: 0x1000000}}", `8:42: qpn: 16777216 is out of bounds`},
+		{"{link: cn0, kind: loss, match: {opcodes: RC_ACK}}", `8:46: opcodes must be a list, but is a text`},
+		{"{link: cn0, kind: loss, match: {opcodes: [RC_NACK]}}", `8:47: opcode: `},
+		{"{link: cn0, kind: loss, match: {class: acks}}", `8:44: class: "acks" is unknown`},
+		{"{link: cn0, kind: loss, match: {samePacket: yes}}", `8:49: samePacket: "yes" is neither true nor false`},
+		{"loss", `8:5: a fault must be a mapping, but is a text`},
+	} {
+		_, err := ParseFile("f.yaml", []byte(small+"faults:\n  - "+c.fault+"\n"))
+		if err == nil || !strings.HasPrefix(err.Error(), "f.yaml:"+c.want) {
+			t.Errorf("%s:\n got  %v\n want f.yaml:%s", c.fault, err, c.want)
+		}
+	}
+}
+
+func TestMistakesOfTheWhole(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                       "f.yaml:1:1: the file is empty",
+		"# only a comment\n":                     "f.yaml:1:1: the file is empty",
+		"- a\n":                                  "f.yaml:1:3: a rack file must be a mapping, but is a list",
+		"name: a\nhosts: []\n":                   "f.yaml:2:8: hosts is empty",
+		"name: a\nhosts: {}\n":                   "f.yaml:2:8: hosts must be a list, but is a mapping",
+		"name: a\n" + strings.Repeat("[", 60000): "f.yaml:2:33: more than 32 brackets are open here",
+		strings.Repeat("#", maxFile) + "\n":      "f.yaml: the file has 65537 bytes; at most 65536 are allowed",
+	} {
+		if _, err := ParseFile("f.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%.20q:\n got  %v\n want %s", text, err, want)
+		}
+	}
+}
+
+func TestManyMistakesAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(small)
+	for i := range 50 {
+		fmt.Fprintf(&b, "key%d: 1\n", i)
+	}
+	_, err := Parse([]byte(b.String()))
+	var all Errors
+	if !errors.As(err, &all) || len(all) != maxErrors {
+		t.Fatalf("%d errors, want %d: %v", len(all), maxErrors, err)
+	}
+	var one *Error
+	if !errors.As(err, &one) || one.Line != 7 || one.Col != 1 {
+		t.Errorf("first error %+v, want line 7", one)
+	}
+}
+
+func TestNamesAreStable(t *testing.T) {
+	a, err := Parse([]byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Parse([]byte(strings.Replace(small, "name: small", "name: small\nseed: 2", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	macs := make(map[wire.MAC]bool)
+	for i := range a.Hosts {
+		if a.Hosts[i].IPv4 != b.Hosts[i].IPv4 || a.Hosts[i].Port != b.Hosts[i].Port {
+			t.Errorf("addresses depend on the seed: %+v %+v", a.Hosts[i], b.Hosts[i])
+		}
+		macs[a.Hosts[i].MAC], macs[b.Hosts[i].MAC] = true, true
+	}
+	if len(macs) != 2*len(a.Hosts) {
+		t.Errorf("MAC addresses of two seeds are not distinct: %v", macs)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"cn0":              "cn0",
+		"cn[0-3]":          "cn0 cn1 cn2 cn3",
+		"cn[08-11]":        "cn08 cn09 cn10 cn11",
+		"cn[9-11]":         "cn9 cn10 cn11",
+		"r[0-1]-[0-1]x":    "r0-0x r0-1x r1-0x r1-1x",
+		"a[0-0]b[000-001]": "a0b000 a0b001",
+	} {
+		got, err := Expand(pattern)
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("Expand(%q) = %v, %v; want %s", pattern, got, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(small))
+	f.Add([]byte(full))
+	for _, s := range []string{"", "name", "- [", "name: a\nhosts: [{name: \"a[0-9]\", role: memory}]", "a: *b", "? a\n: b", "a: |\n x", "<<: {a: b}", "{a: !!x {}}", "%YAML 1.2\n---\na: b"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := Parse(b)
+		var all Errors
+		switch {
+		case err == nil:
+			data, err := r.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := Decode(data); err != nil || !reflect.DeepEqual(again, r) {
+				t.Fatalf("decoded %+v, %v; want %+v", again, err, r)
+			}
+		case !errors.As(err, &all) || len(all) == 0:
+			t.Fatalf("%T %v is no list of mistakes", err, err)
+		}
+	})
+}
