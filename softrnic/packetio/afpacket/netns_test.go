@@ -30,9 +30,19 @@ func newCable(tb testing.TB, mtu uint32) {
 		}
 		tb.Fatal(err)
 	}
+	quiet(tb)
 	addVeth(tb, endA, endB, mtu, -1)
 	setUp(tb, endA, true)
 	setUp(tb, endB, true)
+}
+
+// quiet keeps the kernel of this thread's namespace from sending IPv6 discovery among the test's frames.
+func quiet(tb testing.TB) {
+	tb.Helper()
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		tb.Fatal(err)
+	}
 }
 
 // addVeth creates a veth pair in this thread's namespace with its peer in the namespace peerNS (-1: here as well).

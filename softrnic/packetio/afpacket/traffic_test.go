@@ -288,6 +288,7 @@ func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
 			tb.Error(err)
 			return
 		}
+		quiet(tb)
 		setUp(tb, "lo", true)
 		f(outer)
 	}()

@@ -17,6 +17,9 @@ import (
 // It looks at the rings for a while first, because a sleeper costs its peer an interrupt to another CPU: 10 to 50 µs
 // on a virtual machine. Between looks it gives the CPU to other goroutines, or one that it has just woken would sit
 // behind it (90 µs), and to other processes. Then it sleeps in a parker.
+//
+// Looking in vain takes CPU from those who have something to do. So a Wait that slept for long makes the next ones look
+// less, and one that would have found something by looking makes the next look for the whole time again.
 type Waiter struct {
 	spin  time.Duration
 	ports []*Port
@@ -26,6 +29,7 @@ type Waiter struct {
 
 	// waitMu is held during a Wait.
 	waitMu sync.Mutex
+	budget time.Duration // how long the next Wait spins
 	events []unix.EpollEvent
 	park   *parker
 
@@ -36,7 +40,7 @@ type Waiter struct {
 
 // NewWaiter makes a waiter for ports that spins for the given time before it sleeps; 0 sleeps at once.
 func NewWaiter(spin time.Duration, ports ...*Port) (*Waiter, error) {
-	w := &Waiter{spin: spin, ports: ports, epfd: -1, evfd: -1, events: make([]unix.EpollEvent, len(ports)+1)}
+	w := &Waiter{spin: spin, budget: spin, ports: ports, epfd: -1, evfd: -1, events: make([]unix.EpollEvent, len(ports)+1)}
 	if err := w.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("afpacket waiter: %w", err), w.Close())
 	}
@@ -109,7 +113,18 @@ func (w *Waiter) Wait(d time.Duration) error {
 		return nil
 	}
 	start := time.Now()
-	spin := w.spin
+	if w.look(start, d) {
+		return nil
+	}
+	return w.sleep(start, d)
+}
+
+// leastBudget is the share of the spin time that is left after long sleeps: 1/8.
+const leastBudget = 8
+
+// look spins for what is left of the budget, at most d, and says whether it found something.
+func (w *Waiter) look(start time.Time, d time.Duration) bool {
+	spin := w.budget
 	if d > 0 {
 		spin = min(spin, d)
 	}
@@ -117,9 +132,24 @@ func (w *Waiter) Wait(d time.Duration) error {
 		runtime.Gosched()
 		yield()
 		if w.pending() {
-			return nil
+			w.budget = w.spin
+			return true
 		}
 	}
+	return false
+}
+
+// adapt sets the budget after a Wait that slept and took d in all, wake-up included.
+func (w *Waiter) adapt(d time.Duration) {
+	if d < 2*w.spin {
+		w.budget = w.spin
+	} else {
+		w.budget = max(w.budget/2, w.spin/leastBudget)
+	}
+}
+
+// sleep blocks until there is something, or d has passed since start.
+func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	w.blocked.Store(true)
 	defer w.blocked.Store(false)
 	for {
@@ -136,8 +166,9 @@ func (w *Waiter) Wait(d time.Duration) error {
 				left = rest
 			}
 		}
-		n, err := w.block(left)
-		if n > 0 || err != nil || w.checkDown() {
+		woken, err := w.block(left)
+		if woken || err != nil || w.checkDown() {
+			w.adapt(time.Since(start))
 			return err
 		}
 	}
@@ -186,20 +217,22 @@ func (p *Port) check() error {
 	return p.checkGone()
 }
 
-// block sleeps up to d and handles what it was woken for.
-func (w *Waiter) block(d time.Duration) (int, error) {
+// block sleeps up to d, handles what it was woken for, and says whether that ends the Wait. The event of a Wake that was
+// answered before does not.
+func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {
 		if ev.Fd < 0 {
 			w.drainEvent()
-			w.woken.Store(false)
+			woken = w.woken.Swap(false) || woken
 			continue
 		}
+		woken = true
 		if ev.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 			_ = w.ports[ev.Fd].check() // the next Recv reports it
 		}
 	}
-	return n, err
+	return woken, err
 }
 
 func (w *Waiter) drainEvent() {
