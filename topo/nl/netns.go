@@ -114,6 +114,9 @@ func Do(path string, f func() error) error {
 	if err := n.Close(); err != nil && outer == nil {
 		outer = err
 	}
+	if outer != nil && strings.Contains(outer.Error(), unix.EPERM.Error()) {
+		outer = fmt.Errorf("%w (%w)", unix.EPERM, outer) // the library keeps the text only
+	}
 	return errors.Join(inner, opError(outer, "enter network namespace %s", path))
 }
 

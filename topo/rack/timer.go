@@ -24,8 +24,8 @@ const (
 	ActionMend    Action = "partition-mend"
 )
 
-// maxAfter bounds how far away the end of a fault may be.
-const maxAfter = 24 * time.Hour
+// MaxAfter bounds how far away the end of a fault may be.
+const MaxAfter = 24 * time.Hour
 
 // Doer performs an action on a node.
 type Doer func(ctx context.Context, r *Rack, node string) error
@@ -42,8 +42,8 @@ func Doers() map[Action]Doer {
 // After does an action on a node when d has passed, by a process of the rack, so that it happens whatever becomes of
 // the caller, and does not happen after Down. A later fault on the same node, or its end by hand, cancels it.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
-	if d <= 0 || d > maxAfter {
-		return fmt.Errorf("duration %v is out of bounds; take one above 0 and at most %v", d, maxAfter)
+	if d <= 0 || d > MaxAfter {
+		return fmt.Errorf("duration %v is out of bounds; take one above 0 and at most %v", d, MaxAfter)
 	}
 	if err := r.checkNode(node); err != nil {
 		return err

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,11 +27,9 @@ func crashCmd() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
-			return runCrash(cmd, r, args[0], app, nic)
+			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
+				return crash(cmd.Context(), r, args[0], app, nic)
+			}, args[0])
 		},
 	}
 	cmd.Flags().BoolVar(&app, "app", false, "only programs and jobs")
@@ -41,64 +39,56 @@ func crashCmd() *cobra.Command {
 	return cmd
 }
 
-func runCrash(cmd *cobra.Command, r *rack.Rack, node string, app, nic bool) error {
-	ctx := cmd.Context()
+// crash returns what undoes it and what to say.
+func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.Action, string, error) {
 	if node == spec.SwitchName && (app || nic) {
-		return fmt.Errorf("the switch is crashed as a whole: `rdmalab crash %s`", node)
+		return "", "", fmt.Errorf("the switch is crashed as a whole: `rdmalab crash %s`", node)
 	}
 	switch {
 	case app:
 		if err := askHost(ctx, r, node, hostd.PathCrashApp, nil); err != nil {
-			return err
+			return "", "", err
 		}
 		n, err := r.CrashApps(ctx, node)
-		if err != nil {
-			return err
-		}
-		return undoAfter(cmd, r, rack.ActionApps, node, fmt.Sprintf("the daemon's jobs and %d programs on %s have crashed", n, node))
+		return rack.ActionApps, fmt.Sprintf("the daemon's jobs and %d programs on %s have crashed", n, node), err
 	case nic:
-		if err := setNIC(ctx, r, node, hostd.StateDown); err != nil {
-			return err
-		}
-		return undoAfter(cmd, r, rack.ActionNIC, node, "the NIC of "+node+" has crashed")
+		return rack.ActionNIC, "the NIC of " + node + " has crashed", setNIC(ctx, r, node, hostd.StateDown)
 	}
-	if err := r.Crash(ctx, node); err != nil {
-		return err
-	}
-	return undoAfter(cmd, r, rack.ActionRestart, node, node+" has crashed")
+	return rack.ActionRestart, node + " has crashed", r.Crash(ctx, node)
 }
 
-// forFlag adds --for to a command that undoAfter ends.
+// forFlag adds --for to a command that hurt runs.
 func forFlag(cmd *cobra.Command) {
 	cmd.Flags().Duration("for", 0, "undo it after that time, like 10s (default: until told)")
 }
 
-// forOf reads --for.
-func forOf(cmd *cobra.Command) (time.Duration, error) {
+// hurt does something bad to a node of the rack, arranges for its end if --for was given, and says what was done. do
+// returns what undoes it and what to say.
+func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error), node string) error {
 	d, err := cmd.Flags().GetDuration("for")
-	if err != nil {
-		return 0, err
-	}
-	if cmd.Flags().Changed("for") && d <= 0 {
-		return 0, fmt.Errorf("--for %v: take a time above 0, like 10s", d)
-	}
-	return d, nil
-}
-
-// undoAfter says what was done, and arranges for its end if --for was given.
-func undoAfter(cmd *cobra.Command, r *rack.Rack, a rack.Action, node, said string) error {
-	d, err := forOf(cmd)
 	if err != nil {
 		return err
 	}
-	if d == 0 {
-		if err := r.Cancel(cmd.Context(), a, node); err != nil {
-			return err
-		}
+	if cmd.Flags().Changed("for") && (d <= 0 || d > rack.MaxAfter) {
+		return fmt.Errorf("--for %v: take a time above 0 and at most %v, like 10s", d, rack.MaxAfter)
+	}
+	r, err := openRack(cmd)
+	if err != nil {
+		return err
+	}
+	undo, said, err := do(r)
+	if err != nil {
+		return err
+	}
+	if d > 0 {
+		err = r.After(cmd.Context(), d, undo, node)
 	} else {
-		if err := r.After(cmd.Context(), d, a, node); err != nil {
-			return fmt.Errorf("%s, but it will not end by itself: %w", said, err)
-		}
+		err = r.Cancel(cmd.Context(), undo, node)
+	}
+	if err != nil {
+		return fmt.Errorf("%s, but its end could not be arranged: %w", said, err)
+	}
+	if d > 0 {
 		said += " for " + d.String()
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), said)

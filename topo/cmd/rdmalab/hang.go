@@ -18,14 +18,9 @@ func hangCmd() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
-			if err := r.Hang(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return undoAfter(cmd, r, rack.ActionResume, args[0], args[0]+" hangs")
+			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
+				return rack.ActionResume, args[0] + " hangs", r.Hang(cmd.Context(), args[0])
+			}, args[0])
 		},
 	}
 	forFlag(cmd)

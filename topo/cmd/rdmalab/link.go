@@ -30,14 +30,9 @@ func linkCmd() *cobra.Command {
 			if up && cmd.Flags().Changed("for") {
 				return fmt.Errorf("--for goes with down only")
 			}
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
-			if err := r.Link(cmd.Context(), host, up); err != nil {
-				return err
-			}
-			return undoAfter(cmd, r, rack.ActionLinkUp, host, "the link of "+host+" is "+args[1])
+			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
+				return rack.ActionLinkUp, "the link of " + host + " is " + args[1], r.Link(cmd.Context(), host, up)
+			}, host)
 		},
 	}
 	forFlag(cmd)

@@ -27,27 +27,19 @@ func partitionCmd() *cobra.Command {
 			"  rdmalab partition --mend",
 		ValidArgsFunction: completeAllHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
+			if mend && (len(args) > 0 || cmd.Flags().Changed("for")) {
+				return fmt.Errorf("--mend goes with nothing else")
 			}
-			if mend {
-				if len(args) > 0 || cmd.Flags().Changed("for") {
-					return fmt.Errorf("--mend goes with nothing else")
+			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
+				if mend {
+					return rack.ActionMend, "no host is kept apart", doers()[rack.ActionMend](cmd.Context(), r, spec.SwitchName)
 				}
-				if err := doers()[rack.ActionMend](cmd.Context(), r, spec.SwitchName); err != nil {
-					return err
+				groups, err := parseGroups(r, args)
+				if err != nil {
+					return "", "", err
 				}
-				return undoAfter(cmd, r, rack.ActionMend, spec.SwitchName, "no host is kept apart")
-			}
-			groups, err := parseGroups(r, args)
-			if err != nil {
-				return err
-			}
-			if err := askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups}); err != nil {
-				return err
-			}
-			return undoAfter(cmd, r, rack.ActionMend, spec.SwitchName, describe(r.Spec, groups))
+				return rack.ActionMend, describe(r.Spec, groups), askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups})
+			}, spec.SwitchName)
 		},
 	}
 	cmd.Flags().BoolVar(&mend, "mend", false, "end the partition")

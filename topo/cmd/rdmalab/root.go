@@ -56,8 +56,28 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	if err := root.RegisterFlagCompletionFunc("rack", completeRacks); err != nil {
 		panic(fmt.Sprintf("completion of --rack: %v", err)) // the flag was defined a line ago
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
+	})
+	for _, c := range commands {
+		explainArgs(c)
+	}
 	root.AddCommand(commands...)
 	return root
+}
+
+// explainArgs makes a complaint about the number of arguments say what they are.
+func explainArgs(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fmt.Errorf("%w; write: rdmalab %s (see `%s --help`)", err, cmd.Use, cmd.CommandPath())
+		}
+		return nil
+	}
 }
 
 // rackName is the rack that the command is about.

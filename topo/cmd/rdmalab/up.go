@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -163,13 +164,15 @@ func nextSteps(s *spec.Rack) string {
 	}
 	var b strings.Builder
 	b.WriteString("\nTry:\n")
-	if s.Name != defaultRack {
+	if s.Name != defaultRack && os.Getenv(rackEnv) != s.Name {
 		fmt.Fprintf(&b, "  export %s=%s\n", rackEnv, s.Name)
 	}
 	fmt.Fprintf(&b, "  rdmalab perf write_bw --from %s --to %s --size 64KiB --iters 2000 --verify\n", from, to)
 	fmt.Fprintf(&b, "  rdmalab inject loss 10%% --link %s       # and the same again; then: rdmalab heal\n", from)
 	fmt.Fprintf(&b, "  rdmalab counters %s\n", from)
-	fmt.Fprintf(&b, "  rdmalab exec %s -- ping -c 1 %s\n", from, to)
+	if _, err := exec.LookPath("ping"); err == nil {
+		fmt.Fprintf(&b, "  rdmalab exec %s -- ping -c 1 %s\n", from, to)
+	}
 	b.WriteString("  rdmalab down\n")
 	return b.String()
 }
