@@ -1,6 +1,245 @@
 package scenario
 
-func runSoak(e *env) error      { return nil }
-func runCrash(e *env) error     { return nil }
-func runPartition(e *env) error { return nil }
-func runRNR(e *env) error       { return nil }
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// fixedRack has two memory servers, so that a fault of one leaves a pair that must not notice.
+const fixedRack = `
+name: sim
+hosts:
+  - {name: "cn[0-1]", role: compute}
+  - {name: "ms[0-1]", role: memory}
+`
+
+// soakLoss is the loss in each direction of the client's link.
+const soakLoss = 0.1
+
+// runSoak is the acceptance run of the transport: what `rdmalab perf soak` does on a rack with lossy links.
+func runSoak(e *env) error {
+	e.report.Plan = fmt.Sprintf("loss=%.0f%% both ways on cn0, 2000 x 64 KiB WRITE, READ and SEND, 20000 atomics", soakLoss*100)
+	if err := e.build(transportRack, simrack.Options{}); err != nil {
+		return err
+	}
+	e.rack.Host("cn0").SetFaults([]fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: soakLoss}})
+	e.servePerf()
+	var res perf.Result
+	cfg := perf.Config{Test: perf.Soak, To: server, Seed: e.seed, Iters: 2000, Atomics: 20000, Size: 64 << 10}
+	if e.opt.Short {
+		cfg.Iters, cfg.Atomics = cfg.Iters/10, cfg.Atomics/10
+	}
+	e.client("cn0", "soak", e.soakClient("cn0", cfg, &res))
+	if err := e.run(); err != nil {
+		return err
+	}
+	s := res.Soak
+	e.note("%d WRITEs, %d READs, %d SENDs of %d bytes, %d bytes verified", s.Writes, s.Reads, s.Sends, res.Config.Size, res.Verified)
+	e.note("%d FETCH_ADDs: sum %d, expected %d; %d CMP_SWAPs: %d took effect", s.FetchAdds, s.Sum, s.Expected, s.CmpSwaps, s.Swapped)
+	if err := e.checkAtomics(server, s.FetchAdds+s.CmpSwaps); err != nil {
+		return err
+	}
+	return e.checkConservation()
+}
+
+// writer is a client that WRITEs to a server one message at a time until a given time or an error.
+type writer struct {
+	from, to string
+	params   rdmacm.Params
+	writes   int
+	lastOK   clock.Time // of the last success
+	posted   clock.Time // of the work request that failed
+	failed   clock.Time
+	status   verbs.Status
+	longest  time.Duration // one WRITE
+}
+
+const (
+	writerService = "region"
+	writerBytes   = 4096
+)
+
+// serveRegion hands out a region on a host, and is passive from then on.
+func (e *env) serveRegion(host string, conns int) {
+	h := e.rack.Host(host)
+	h.Go(writerService, true, func(ctx verbs.Context) {
+		err := serveRegion(ctx, h, conns)
+		if err != nil {
+			e.fail("server %s: %w", host, err)
+		}
+	})
+}
+
+func serveRegion(ctx verbs.Context, h *simrack.Host, conns int) error {
+	l, err := h.Manager(ctx).Listen(writerService)
+	if err != nil {
+		return err
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	mr, err := pd.RegMR(nil, writerBytes, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead)
+	if err != nil {
+		return err
+	}
+	for range conns {
+		cq, err := ctx.CreateCQ(1)
+		if err != nil {
+			return err
+		}
+		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
+		if err != nil {
+			return err
+		}
+		if err := accept(ctx, l, qp, rdmacm.Params{}, remoteOf(mr)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startWriter starts a writer; it ends by itself at the virtual time end.
+func (e *env) startWriter(w *writer, end clock.Time) {
+	e.client(w.from, "writer-"+w.to, func(ctx verbs.Context) error {
+		ends, err := newEnds(ctx, writerBytes, 1, verbs.LocalWrite)
+		if err != nil {
+			return err
+		}
+		to := e.rack.Host(w.to).Addr()
+		private, err := e.rack.Host(w.from).Manager(ctx).Dial(ends.qp, to, writerService, w.params, nil, ends.rt.Now().Add(dialPatience))
+		if err != nil {
+			return err
+		}
+		return w.run(ends, parseRemotes(private)[0], end)
+	})
+}
+
+// writeGap is the pause between two WRITEs.
+const writeGap = 100 * time.Microsecond
+
+func (w *writer) run(ends *ends, mem remote, end clock.Time) error {
+	var wc [1]verbs.WC
+	for ends.rt.Now() < end {
+		w.posted = ends.rt.Now()
+		err := ends.qp.PostSend(verbs.SendWR{
+			ID: uint64(w.writes), Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{ends.mr.SGE(0, writerBytes)},
+			RemoteAddr: mem.addr, RKey: mem.rkey,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := ends.await(wc[:], mixPatience); err != nil {
+			return err
+		}
+		now := ends.rt.Now()
+		if w.status = wc[0].Status; w.status != verbs.Success {
+			w.failed = now
+			return nil
+		}
+		w.longest = max(w.longest, now.Sub(w.posted))
+		w.writes++
+		w.lastOK = now
+		ends.rt.Sleep(writeGap)
+	}
+	return ends.close()
+}
+
+// runCrash kills the NIC of one memory server under two clients of it; a third one has the other server.
+func runCrash(e *env) error {
+	timeout, retry := uint8(e.draw.between(8, 12)), uint8(e.draw.between(1, 7))
+	at := clock.Time(e.draw.span(time.Millisecond, 5*time.Millisecond))
+	e.report.Plan = fmt.Sprintf("timeout=%d (%v) retry=%d, NIC of ms0 dies at %v", timeout, transport.AckTimeout(timeout), retry, at)
+	if err := e.build(fixedRack, simrack.Options{}); err != nil {
+		return err
+	}
+	e.serveRegion("ms0", 2)
+	e.serveRegion("ms1", 1)
+	p := rdmacm.Params{Timeout: timeout, RetryCount: retry}
+	victims := []*writer{{from: "cn0", to: "ms0", params: p}, {from: "cn1", to: "ms0", params: p}}
+	other := &writer{from: "cn0", to: "ms1", params: p}
+	end := at.Add(promise(timeout, retry).latest + 10*time.Millisecond)
+	for _, w := range append(victims, other) {
+		e.startWriter(w, end)
+	}
+	e.rack.At(at, e.rack.Host("ms0").CrashNIC)
+	if err := e.run(); err != nil {
+		return err
+	}
+	for _, w := range victims {
+		if err := w.checkPromise(e, at, timeout, retry); err != nil {
+			return err
+		}
+	}
+	return other.undisturbed(e)
+}
+
+// window is when a requester gives up, after the last post that nobody answered.
+type window struct{ earliest, latest time.Duration }
+
+// promise is the time that timeout and retry count promise: each of retry+1 waits is between the timeout and four
+// times it (IBTA 9.7.6.1.3).
+func promise(timeout, retry uint8) window {
+	t := transport.AckTimeout(timeout) * time.Duration(retry+1)
+	return window{t, 4 * t}
+}
+
+func (w *writer) checkPromise(e *env, crash clock.Time, timeout, retry uint8) error {
+	if w.status != verbs.RetryExcErr {
+		return fmt.Errorf("%s: status %v after %d WRITEs, want %v", w.from, w.status, w.writes, verbs.RetryExcErr)
+	}
+	if w.lastOK > crash.Add(time.Millisecond) {
+		return fmt.Errorf("%s: a WRITE succeeded at %v, the NIC died at %v", w.from, w.lastOK, crash)
+	}
+	p, took := promise(timeout, retry), w.failed.Sub(w.posted)
+	e.note("%s -> %s: %d WRITEs, then %v after %v; promised %v to %v", w.from, w.to, w.writes, w.status, took, p.earliest, p.latest)
+	if took < p.earliest || took > p.latest+time.Millisecond {
+		return fmt.Errorf("%s: gave up after %v, promised %v to %v", w.from, took, p.earliest, p.latest)
+	}
+	return nil
+}
+
+// undisturbed wants a writer that no fault concerned to have gone on at full pace.
+func (w *writer) undisturbed(e *env) error {
+	e.note("%s -> %s: %d WRITEs, the longest took %v", w.from, w.to, w.writes, w.longest)
+	if w.status != verbs.Success || w.longest > 100*time.Microsecond {
+		return fmt.Errorf("%s -> %s was disturbed by a fault of another host: %v, one WRITE took %v", w.from, w.to, w.status, w.longest)
+	}
+	return nil
+}
+
+// runPartition cuts a host off for less than its retry limit.
+func runPartition(e *env) error {
+	const timeout, retry = 10, 7
+	at := clock.Time(2 * time.Millisecond)
+	cut := e.draw.span(5*time.Millisecond, promise(timeout, retry).earliest-4*time.Millisecond)
+	e.report.Plan = fmt.Sprintf("cn0 is cut off at %v for %v, limit %v", at, cut, promise(timeout, retry).earliest)
+	if err := e.build(fixedRack, simrack.Options{}); err != nil {
+		return err
+	}
+	e.serveRegion("ms0", 1)
+	e.serveRegion("ms1", 1)
+	p := rdmacm.Params{Timeout: timeout, RetryCount: retry}
+	victim, other := &writer{from: "cn0", to: "ms0", params: p}, &writer{from: "cn1", to: "ms1", params: p}
+	end := at.Add(cut + 20*time.Millisecond)
+	e.startWriter(victim, end)
+	e.startWriter(other, end)
+	e.rack.At(at, func() { e.rack.Partition([]string{"cn0"}) })
+	e.rack.At(at.Add(cut), func() { e.rack.Partition(nil) })
+	if err := e.run(); err != nil {
+		return err
+	}
+	e.note("%s -> %s: %d WRITEs, the longest took %v", victim.from, victim.to, victim.writes, victim.longest)
+	if victim.status != verbs.Success || victim.longest < cut/2 || victim.lastOK < at.Add(cut) {
+		return fmt.Errorf("cn0 was cut off for %v: %v, its longest WRITE took %v, the last was at %v", cut, victim.status, victim.longest, victim.lastOK)
+	}
+	return other.undisturbed(e)
+}

@@ -88,6 +88,9 @@ func (m *mix) maybeInline(k int, op *mixOp, wr *verbs.SendWR) {
 
 func (m *mix) read(k int, op *mixOp, wr *verbs.SendWR) {
 	m.place(op, m.draw.size(m.mtu, m.maxLen))
+	if last := &m.ring[(k+m.depth-1)%m.depth]; k > 0 && m.draw.IntN(2) == 0 && last.op != verbs.OpSend && last.op != verbs.OpSendImm {
+		op.off, op.n = last.off, last.n // what the operation before has just written or read
+	}
 	op.op, wr.Op = verbs.OpRead, verbs.OpRead
 	m.aim(wr, op)
 	op.expect = append([]byte(nil), m.shadow[op.off:op.off+op.n]...)

@@ -19,6 +19,8 @@ type Options struct {
 	Pcap io.Writer
 	// Hash asks for the digest of the trace.
 	Hash bool
+	// Short makes soak a tenth as long.
+	Short bool
 	// Wrap plants a node around another, for tests that a bug is caught.
 	Wrap func(name string, n sim.Node) sim.Node
 }
@@ -101,7 +103,6 @@ type env struct {
 	rack   *simrack.Rack
 	rec    *recorder
 	hash   sim.Hash
-	fails  []error
 	report Report
 }
 
@@ -143,12 +144,9 @@ func (e *env) trace(ev *sim.Event) {
 	}
 }
 
-// fail notes that an application's check did not hold.
+// fail says that an application's check did not hold, and ends the run.
 func (e *env) fail(format string, args ...any) {
-	const maxFails = 16
-	if len(e.fails) < maxFails {
-		e.fails = append(e.fails, fmt.Errorf("at %v: %w", e.rack.Now(), fmt.Errorf(format, args...)))
-	}
+	e.rack.Stop(fmt.Errorf("at %v: %w", e.rack.Now(), fmt.Errorf(format, args...)))
 }
 
 // note adds a line to the report.
@@ -162,24 +160,10 @@ const settleTime = 100 * time.Millisecond
 // run runs the rack until all clients have returned and late frames have arrived.
 func (e *env) run() error {
 	if err := e.rack.Run(); err != nil {
-		return firstOf(e.fails, err)
-	}
-	e.report.Virtual = e.rack.Now().Sub(clock.Time(0))
-	if err := e.rack.Settle(settleTime); err != nil {
-		return firstOf(e.fails, err)
-	}
-	return firstOf(e.fails, nil)
-}
-
-// firstOf is the first failed check, which is nearer to the cause than what came of it.
-func firstOf(fails []error, err error) error {
-	if len(fails) == 0 {
 		return err
 	}
-	if err != nil {
-		return fmt.Errorf("%w (and then: %w)", fails[0], err)
-	}
-	return fails[0]
+	e.report.Virtual = e.rack.Now().Sub(clock.Time(0))
+	return e.rack.Settle(settleTime)
 }
 
 // finish gathers what there is to report and ends the rack.

@@ -1,18 +1,120 @@
 package scenario
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/dump"
 )
 
-func TestTransportSeeds(t *testing.T) {
-	s, err := Find("transport")
+// seedsPerTest keeps the test short, also under the race detector. The sweep over 1,000 seeds is
+// `rdmalab sim transport --seeds 1000`, and the whole soak `rdmalab sim soak`.
+const seedsPerTest = 16
+
+func mustFind(t *testing.T, name string) Scenario {
+	t.Helper()
+	s, err := Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for seed := uint64(1); seed <= 300; seed++ {
-		r := s.Run(seed, Options{})
+	return s
+}
+
+func TestEveryScenarioHolds(t *testing.T) {
+	for _, s := range All() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			n := seedsPerTest
+			if s.Name == "soak" {
+				n = 1
+			}
+			for seed := uint64(1); seed <= uint64(n); seed++ {
+				r := s.Run(seed, Options{Short: true})
+				if r.Err != nil {
+					t.Errorf("seed %d (%s): %v\n%s", seed, r.Plan, r.Err, strings.Join(r.Notes, "\n"))
+				}
+				if r.Events == 0 {
+					t.Errorf("seed %d: nothing happened", seed)
+				}
+			}
+		})
+	}
+}
+
+// The same seed gives the same events, packet for packet; another seed gives others.
+func TestSeedsReplay(t *testing.T) {
+	for _, s := range All() {
+		if s.Name == "soak" {
+			continue // transport shows the same with more kinds of operations
+		}
+		var last uint64
+		for seed := uint64(1); seed <= 3; seed++ {
+			a, b := s.Run(seed, Options{Hash: true}), s.Run(seed, Options{Hash: true})
+			if a.Hash != b.Hash || a.Hash == 0 || a.Events != b.Events {
+				t.Errorf("%s seed %d: digests %x and %x of %d and %d events", s.Name, seed, a.Hash, b.Hash, a.Events, b.Events)
+			}
+			if a.Hash == last {
+				t.Errorf("%s: seeds %d and %d have one digest", s.Name, seed-1, seed)
+			}
+			last = a.Hash
+		}
+	}
+}
+
+// The capture of a run holds every packet; corrupted ones, and only those, have a wrong ICRC, and frames that were
+// touched say so.
+func TestCapture(t *testing.T) {
+	s := mustFind(t, "transport")
+	for seed := uint64(1); seed <= 6; seed++ {
+		var file bytes.Buffer
+		r := s.Run(seed, Options{Pcap: &file})
 		if r.Err != nil {
-			t.Errorf("seed %d (%s): %v", seed, r.Plan, r.Err)
+			t.Fatal(r.Err)
+		}
+		var text bytes.Buffer
+		d, err := dump.New(&text, dump.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Dump("sim", &file); err != nil {
+			t.Fatal(err)
+		}
+		if bad := uint64(d.Stats.Bad()); bad > 0 && r.Links.Corrupted == 0 {
+			t.Errorf("seed %d: %d bad packets where nothing was corrupted", seed, bad)
+		}
+		if r.Links.LostFault > 0 && !strings.Contains(text.String(), "lost-fault") {
+			t.Errorf("seed %d: %d frames lost and no comment says so", seed, r.Links.LostFault)
+		}
+	}
+}
+
+func TestSweepIsInOrder(t *testing.T) {
+	next := uint64(5)
+	sum := mustFind(t, "rnr").Sweep(5, 20, func() bool { return false }, func(r *Report) {
+		if r.Seed != next {
+			t.Errorf("report of seed %d, want %d", r.Seed, next)
+		}
+		next++
+	})
+	if sum.Seeds != 20 || len(sum.Failures) != 0 || sum.Events == 0 {
+		t.Errorf("summary %+v", sum)
+	}
+}
+
+func TestFindNamesThemAll(t *testing.T) {
+	_, err := Find("nonsense")
+	if err == nil || !strings.Contains(err.Error(), "transport") {
+		t.Errorf("error %v does not say what there is", err)
+	}
+}
+
+func TestPSNNearWrapWraps(t *testing.T) {
+	d := newDraw(1)
+	for range 100 {
+		if p := psnNearWrap(d); p == 0 || p.Add(400) > 400 || p > wire.PSN(1<<24-1) {
+			t.Fatalf("first PSN %#x does not wrap within 400", p)
 		}
 	}
 }

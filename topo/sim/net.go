@@ -235,6 +235,13 @@ func (n *Net) Run() error {
 	return nil
 }
 
+// Stop makes Run and RunUntil return err after the current event.
+func (n *Net) Stop(err error) {
+	if n.failure == nil {
+		n.failure = err
+	}
+}
+
 // RunUntil handles everything due at or before t and sets the time to t.
 func (n *Net) RunUntil(t clock.Time) error {
 	for {

@@ -148,6 +148,9 @@ func (r *Rack) At(t clock.Time, f func()) { r.net.At(t, f) }
 // Run runs until all clients have returned. A client that waits for ever is a *sim.StuckError with its name.
 func (r *Rack) Run() error { return r.net.Run() }
 
+// Stop makes Run return err after the current event.
+func (r *Rack) Stop(err error) { r.net.Stop(err) }
+
 // Settle goes on for d of virtual time after Run: what is still on its way arrives.
 func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now().Add(d)) }
 

@@ -1,0 +1,103 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// sleepy is a receiver that posts its first receive late, or never.
+type sleepy struct {
+	service string
+	delay   time.Duration // negative: never
+	params  rdmacm.Params // of the sender
+	timer   uint8         // of the receiver
+	status  verbs.Status
+	took    time.Duration
+	got     int
+}
+
+// runRNR has one receiver that is late and a sender that waits for ever, and one that never posts and a sender
+// with few retries.
+func runRNR(e *env) error {
+	timer, retries := uint8(e.draw.between(1, 14)), uint8(e.draw.between(1, 6))
+	late := e.draw.span(time.Millisecond, 20*time.Millisecond)
+	e.report.Plan = fmt.Sprintf("RNR timer %d (%v), receive posted after %v; %d retries of a receiver that never posts",
+		timer, transport.RNRDelay(timer), late, retries)
+	if err := e.build(transportRack, simrack.Options{}); err != nil {
+		return err
+	}
+	patient := &sleepy{service: "late", delay: late, timer: timer}
+	hopeless := &sleepy{service: "never", delay: -1, timer: timer, params: rdmacm.Params{RNRRetry: retries}}
+	for i, s := range []*sleepy{patient, hopeless} {
+		e.serve(s.service, s.serve)
+		from := fmt.Sprintf("cn%d", i)
+		e.client(from, s.service, func(ctx verbs.Context) error { return s.send(e, from, ctx) })
+	}
+	if err := e.run(); err != nil {
+		return err
+	}
+	wait := transport.RNRDelay(timer)
+	e.note("late receiver: %v after %v", patient.status, patient.took)
+	e.note("no receiver: %v after %v, %d waits of %v", hopeless.status, hopeless.took, retries, wait)
+	if patient.status != verbs.Success || patient.got != 1 || patient.took < late || patient.took > late+wait+time.Millisecond {
+		return fmt.Errorf("late receiver: %v after %v, %d messages; the receive came after %v", patient.status, patient.took, patient.got, late)
+	}
+	if least := time.Duration(retries) * wait; hopeless.status != verbs.RNRRetryExcErr || hopeless.took < least || hopeless.took > least+time.Millisecond {
+		return fmt.Errorf("no receiver: %v after %v, want %v after %v", hopeless.status, hopeless.took, verbs.RNRRetryExcErr, least)
+	}
+	return nil
+}
+
+func (s *sleepy) serve(ctx verbs.Context, l rdmacm.Listener) error {
+	end, err := newEnds(ctx, 64, 1, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	if err := accept(ctx, l, end.qp, rdmacm.Params{MinRNRTimer: s.timer}); err != nil {
+		return err
+	}
+	if s.delay < 0 {
+		return nil
+	}
+	end.rt.Sleep(s.delay)
+	if err := end.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{end.mr.SGE(0, 64)}}); err != nil {
+		return err
+	}
+	var wc [1]verbs.WC
+	if _, err := end.await(wc[:], mixPatience); err != nil {
+		return err
+	}
+	if wc[0].Status != verbs.Success {
+		return fmt.Errorf("receive: %v", wc[0].Status)
+	}
+	s.got++
+	return nil
+}
+
+func (s *sleepy) send(e *env, from string, ctx verbs.Context) error {
+	end, err := newEnds(ctx, 64, 1, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	if _, err := dial(e, e.rack.Host(from), ctx, end.qp, s.service, s.params); err != nil {
+		return err
+	}
+	start := end.rt.Now()
+	wr := verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{end.mr.SGE(0, 64)}}
+	if err := end.qp.PostSend(wr); err != nil {
+		return err
+	}
+	var wc [1]verbs.WC
+	n, err := end.await(wc[:], mixPatience)
+	if err != nil || n != 1 {
+		return errors.Join(err, fmt.Errorf("%d completions", n))
+	}
+	s.status, s.took = wc[0].Status, end.rt.Now().Sub(start)
+	return nil
+}
