@@ -44,6 +44,8 @@ const (
 type Status struct {
 	Rule
 	State State `json:"state"`
+	// Hits is the sum of both directions.
+	Hits uint64 `json:"hits"`
 	// HitsUp and HitsDown count the frames that it hit in each direction.
 	HitsUp   uint64 `json:"hitsUp"`
 	HitsDown uint64 `json:"hitsDown"`
@@ -167,6 +169,7 @@ func (s *Set) status(now clock.Time, r *setRule) Status {
 	if down != nil {
 		st.HitsDown, over = down.hits, over && down.over
 	}
+	st.Hits = st.HitsUp + st.HitsDown
 	switch {
 	case over:
 		st.State = Spent

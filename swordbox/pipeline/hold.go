@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
 // maxHeldFrame is the longest frame that can be held: one packet of the largest link MTU.
@@ -72,5 +71,3 @@ func (h *holds) next(now clock.Time) HoldID {
 	}
 	return HoldID(h.slots[i].gen)<<32 | HoldID(i)
 }
-
-func (h *holds) frame(s *held) packetio.Frame { return packetio.Frame{Data: s.data} }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -394,7 +395,7 @@ h1 down:
 	})
 }
 
-func comments(t *testing.T, buf *bytes.Buffer) string {
+func comments(t *testing.T, buf io.Reader) string {
 	r, err := pcapng.NewReader(buf)
 	if err != nil {
 		t.Fatal(err)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -20,14 +22,15 @@ import (
 
 // faultsCmd lists faults.
 func faultsCmd() *cobra.Command {
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "List the faults on links and in memories, and how often they hit",
-		Long: "faults lists the rules that `rdmalab inject` and the rack file installed, also those that ended by themselves\n" +
-			"lately: spent ones have used up --once or --next, expired ones their --for. Crashed and hung nodes and cut\n" +
-			"links are in `rdmalab status`.",
+		Long: "faults lists the rules that `rdmalab inject` and the rack file installed, until they are healed. Those that\n" +
+			"have used up their --once or --next stay as spent, those that have used up their --for are shown with --all.\n" +
+			"Crashed and hung nodes and cut links are in `rdmalab status`.",
 		Example: "  rdmalab faults\n" +
-			"  rdmalab faults -o json | jq '.faults[] | {id, hitsUp, hitsDown}'",
+			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asJSON, err := wantJSON(cmd)
@@ -42,23 +45,37 @@ func faultsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !all {
+				list.Faults = slices.DeleteFunc(list.Faults, func(f fault.Status) bool { return f.State == fault.Expired })
+			}
 			if asJSON {
-				return printJSON(cmd, list)
+				return errors.Join(printJSON(cmd, list.Faults), list.warn(cmd))
 			}
 			return printFaults(cmd, list)
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "also rules whose time is over")
 	outputFlag(cmd)
 	return cmd
 }
 
-// faultList is what `faults -o json` prints.
+// faultList is what the daemons know.
 type faultList struct {
-	Faults []fault.Status `json:"faults"`
+	// Faults is never nil, so that it is a list in JSON.
+	Faults []fault.Status
 	// Partition lists groups of hosts that are kept apart.
-	Partition [][]string `json:"partition,omitempty"`
-	// Silent are nodes that did not answer, so that their faults are missing here.
-	Silent []string `json:"silent,omitempty"`
+	Partition [][]string
+	// Silent are hosts that did not answer, so that their torn copies are missing here.
+	Silent []string
+}
+
+// warn says what is missing in the list.
+func (l *faultList) warn(cmd *cobra.Command) error {
+	if len(l.Silent) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "no answer from %s: torn copies there, if any, are not listed\n", strings.Join(l.Silent, ", "))
+	return err
 }
 
 // listFaults asks the switch and all hosts.
@@ -75,7 +92,7 @@ func listFaults(ctx context.Context, rack *spec.Rack, paths spec.Paths) (l fault
 	}
 	l.Partition = status.Partition
 	tears, silent := listTears(ctx, rack, paths)
-	l.Faults = append(l.Faults, tears...)
+	l.Faults = append(append([]fault.Status{}, l.Faults...), tears...)
 	l.Silent = silent
 	return l, nil
 }
@@ -136,10 +153,11 @@ func printFaults(cmd *cobra.Command, l faultList) error {
 		}
 	}
 	if len(l.Partition) > 0 {
-		fmt.Fprintf(out, "partition: %v\n", l.Partition)
+		sides := make([]string, len(l.Partition))
+		for i, g := range l.Partition {
+			sides[i] = strings.Join(g, ",")
+		}
+		fmt.Fprintf(out, "partition: %s\n", strings.Join(sides, " | "))
 	}
-	if len(l.Silent) > 0 {
-		fmt.Fprintf(out, "no answer from %v: their torn copies, if any, are not listed\n", l.Silent)
-	}
-	return nil
+	return l.warn(cmd)
 }

@@ -1,0 +1,169 @@
+package switchd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// served is a switch of two hosts whose control socket is served, in real time.
+func served(t *testing.T) (*control.Client, [2]*memory.Port) {
+	t.Helper()
+	var hosts, ends [2]*memory.Port
+	for i := range hosts {
+		hosts[i], ends[i] = memory.Pair(memory.Config{})
+	}
+	d, err := New(Config{
+		Rack: "test", Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{"h0", "p0"}, {"h1", "p1"}},
+		Open: func(i int) (packetio.Port, error) { return ends[i], nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- d.Run(ctx) }()
+	path := filepath.Join(t.TempDir(), "s")
+	srv, err := control.Serve(path, d.Mux())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-done, srv.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return control.NewClient(path), hosts
+}
+
+func TestControl(t *testing.T) {
+	c, hosts := served(t)
+	call := func(method, path string, in, out any) error { return c.Call(t.Context(), method, path, in, out) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	status := func(err error) int {
+		var e *control.Error
+		if errors.As(err, &e) {
+			return e.Status
+		}
+		return 0
+	}
+
+	var r fault.Rule
+	must(call(http.MethodPost, "/faults", fault.Rule{Link: "h0", Kind: fault.Loss, Probability: 0.5}, &r))
+	if r.ID != "f1" || r.Dir != fault.Both {
+		t.Errorf("installed %+v", r)
+	}
+	var list []fault.Status
+	must(call(http.MethodGet, "/faults", nil, &list))
+	if len(list) != 1 || list[0].ID != "f1" || list[0].State != fault.Active {
+		t.Errorf("faults %+v", list)
+	}
+	for want, bad := range map[int]fault.Rule{
+		http.StatusBadRequest: {Link: "h0", Kind: "fog"},
+		http.StatusNotFound:   {Link: "h7", Kind: fault.Loss},
+		http.StatusConflict:   {ID: "f1", Link: "h0", Kind: fault.Loss},
+	} {
+		if err := call(http.MethodPost, "/faults", bad, nil); status(err) != want {
+			t.Errorf("%+v: %v, want status %d", bad, err, want)
+		}
+	}
+	must(call(http.MethodDelete, "/faults/f1", nil, nil))
+	if err := call(http.MethodDelete, "/faults/f1", nil, nil); status(err) != http.StatusNotFound {
+		t.Errorf("removed twice: %v", err)
+	}
+	var healed Healed
+	must(call(http.MethodPost, "/faults", fault.Rule{Link: "h1", Kind: fault.Duplicate}, nil))
+	must(call(http.MethodDelete, "/faults?link=h1", nil, &healed))
+	if err := call(http.MethodDelete, "/faults?link=h7", nil, nil); healed.Rules != 1 || status(err) != http.StatusNotFound {
+		t.Errorf("healed %+v; %v", healed, err)
+	}
+
+	must(call(http.MethodPost, "/partition", Partition{Groups: [][]string{{"h0"}}}, nil))
+	if err := call(http.MethodPost, "/partition", Partition{Groups: [][]string{{"h0"}, {"x"}}}, nil); status(err) != http.StatusBadRequest {
+		t.Errorf("bad partition: %v", err)
+	}
+	var s Status
+	must(call(http.MethodGet, "/status", nil, &s))
+	if s.Rack != "test" || len(s.Ports) != 2 || len(s.Partition) != 1 {
+		t.Errorf("status %+v", s)
+	}
+	must(call(http.MethodDelete, "/partition", nil, nil))
+
+	var b packetio.Batch
+	b.Add(0, frame(0, 1))
+	if _, err := hosts[0].Send(&b); err != nil {
+		t.Fatal(err)
+	}
+	w := memory.NewWaiter(0, hosts[1])
+	defer w.Close()
+	must(w.Wait(5 * time.Second))
+	var counters Counters
+	must(call(http.MethodGet, "/counters", nil, &counters))
+	if counters.Ports[0].RxPackets != 1 {
+		t.Errorf("counters %+v", counters)
+	}
+	var flows []pipeline.Flow
+	must(call(http.MethodGet, "/flows", nil, &flows))
+}
+
+func TestControlCapture(t *testing.T) {
+	c, hosts := served(t)
+	for query, want := range map[string]string{
+		"link=h7": "h0", "dir=left": "left", "snaplen=x": "snaplen", "for=soon": "for",
+	} {
+		if _, err := c.Stream(t.Context(), http.MethodGet, "/capture?"+query, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	body, err := c.Stream(t.Context(), http.MethodGet, "/capture?link=h0&for=300ms", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer body.Close()
+	var b packetio.Batch
+	b.Add(0, frame(0, 1))
+	if _, err := hosts[0].Send(&b); err != nil { // the stream has begun: its header came before this
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(comments(t, strings.NewReader(string(data))), "h0 up:"); n != 1 {
+		t.Errorf("%d packets in a capture of %d bytes", n, len(data))
+	}
+}
+
+// The end of the switch ends its captures, cleanly.
+func TestCaptureEndsWithTheSwitch(t *testing.T) {
+	var body io.ReadCloser
+	t.Run("switch", func(t *testing.T) {
+		c, _ := served(t)
+		var err error
+		if body, err = c.Stream(context.Background(), http.MethodGet, "/capture", nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer body.Close()
+	if _, err := io.Copy(io.Discard, body); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("stream: %v", err)
+	}
+}
