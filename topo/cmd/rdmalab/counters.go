@@ -20,7 +20,7 @@ import (
 
 // countersCmd shows the counters of a NIC, by their hardware names, or of the switch.
 func countersCmd() *cobra.Command {
-	var all bool
+	var all, flows bool
 	var diff time.Duration
 	cmd := &cobra.Command{
 		Use:   "counters HOST|switch",
@@ -30,6 +30,7 @@ func countersCmd() *cobra.Command {
 		Example: "  rdmalab counters cn0\n" +
 			"  rdmalab counters ms0 --all\n" +
 			"  rdmalab counters cn0 --diff 5s\n" +
+			"  rdmalab counters switch --flows\n" +
 			"  rdmalab counters cn0 -o json | jq .counters.roce_retrans_pkts",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
@@ -45,7 +46,13 @@ func countersCmd() *cobra.Command {
 				if diff != 0 {
 					return errors.New("--diff works for hosts only")
 				}
+				if flows {
+					return switchFlows(cmd, asJSON)
+				}
 				return switchCounters(cmd, asJSON, all)
+			}
+			if flows {
+				return errors.New("--flows works for the switch only: `rdmalab counters switch --flows`")
 			}
 			client, err := hostControl(cmd, args[0])
 			if err != nil {
@@ -62,6 +69,7 @@ func countersCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also counters that are 0")
+	cmd.Flags().BoolVar(&flows, "flows", false, "of the switch: every RoCEv2 flow by source, destination and queue pair")
 	cmd.Flags().DurationVar(&diff, "diff", 0, "show what is added during this time")
 	outputFlag(cmd)
 	return cmd

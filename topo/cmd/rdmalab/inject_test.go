@@ -70,11 +70,11 @@ func TestInjectSpellings(t *testing.T) {
 
 func TestInjectLinks(t *testing.T) {
 	for line, want := range map[string]string{
-		"loss 1% --link cn0,ms0":          "cn0 ms0",
-		"loss 1% --link cn[0-1]":          "cn0 cn1",
-		"loss 1% --link all":              "cn0 cn1 ms0",
-		"loss 1% --link cn0 --link cn0":   "cn0",
-		"tear 1% --link ms0":              "ms0",
+		"loss 1% --link cn0,ms0":            "cn0 ms0",
+		"loss 1% --link cn[0-1]":            "cn0 cn1",
+		"loss 1% --link all":                "cn0 cn1 ms0",
+		"loss 1% --link cn0 --link cn0":     "cn0",
+		"tear 1% --link ms0":                "ms0",
 		"loss 1% --link ms0 --link cn[1-1]": "ms0 cn1",
 	} {
 		if _, links, err := typed(t, line); err != nil || strings.Join(links, " ") != want {
