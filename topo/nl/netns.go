@@ -60,10 +60,11 @@ func enterNew(path string) error {
 }
 
 // quiet makes interfaces of the calling thread's namespace say nothing on their own: no duplicate address detection
-// (which would delay every IPv6 address by a second), no link-local address, no router solicitation.
+// (which would delay every IPv6 address by a second), no link-local address, no router solicitation. IPv6 is on, whatever
+// the machine's default is.
 func quiet() {
 	for key, value := range map[string]string{
-		"accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",
+		"disable_ipv6": "0", "accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",
 	} {
 		for _, dev := range []string{"all", "default"} {
 			// A kernel without IPv6, or without the key, is quiet already.

@@ -91,7 +91,7 @@ func Configure(e End) error {
 		}
 		for _, p := range e.Addrs {
 			if err := netlink.AddrReplace(l, addr(p)); err != nil {
-				if p.Addr().Is6() && errors.Is(err, unix.EOPNOTSUPP) {
+				if p.Addr().Is6() && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
 					continue // a kernel without IPv6
 				}
 				return opError(err, "interface %s: add address %v", e.Name, p)

@@ -47,14 +47,14 @@ func acquire(ctx context.Context, paths spec.Paths) (*lock, error) {
 // tryLock returns nil, nil when another program holds the lock or has just removed its file.
 func tryLock(paths spec.Paths) (*lock, error) {
 	if err := os.MkdirAll(filepath.Dir(paths.Lock()), 0o755); err != nil {
-		return nil, privilege(err)
+		return nil, explain(err)
 	}
 	f, err := os.OpenFile(paths.Lock(), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // the folder went away with the last rack
 	}
 	if err != nil {
-		return nil, privilege(err)
+		return nil, explain(err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {

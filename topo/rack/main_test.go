@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 			}
 			_, err = r.Exec(*node, []string{"cat"})
 			os.Exit(report(err))
+		case "up-on-full-disk":
+			parse(f)
+			os.Exit(report(upOnFullDisk(*rack, *die)))
 		case "up-and-die", "down-and-die":
 			parse(f)
 			os.Exit(report(dieHalfWay(os.Args[1], *rack, *die)))
@@ -110,6 +113,23 @@ func dieHalfWay(what, rack, step string) error {
 		return r.up(context.Background())
 	}
 	_, err := r.down(context.Background(), rack)
+	return err
+}
+
+// upOnFullDisk brings a rack up where the state folder has room for so many files only. The process has a mount
+// namespace of its own, so that nobody else sees it.
+func upOnFullDisk(rack, files string) error {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if err == nil {
+		err = os.MkdirAll(spec.StateRoot, 0o755)
+	}
+	if err == nil {
+		err = unix.Mount("full", spec.StateRoot, "tmpfs", 0, "nr_inodes="+files)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = Up(context.Background(), testSpec(rack))
 	return err
 }
 

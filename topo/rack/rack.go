@@ -22,7 +22,9 @@ const aliasPrefix = "rdmalab"
 type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
-	keep  keeper
+	// Lost are the nodes of the rack that Up cleared because they had died by themselves.
+	Lost []string
+	keep keeper
 	// exe is the program that nodes run.
 	exe string
 	// reached is told each step of Up and Down when it is done; tests die there.

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -307,7 +309,88 @@ func TestUpAfterProcessesWereKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = mustUp(t, name)
+	if want := []string{"ms0", spec.SwitchName}; !slices.Equal(r.Lost, want) {
+		t.Errorf("lost %v, want %v", r.Lost, want)
+	}
 	if s, err := r.Status(t.Context()); err != nil || s.State != StateUp {
 		t.Errorf("after another up: %+v, %v", s, err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	name := rackName(t, "j")
+	for _, files := range []string{"1", "2"} { // the folder itself; and a lock
+		cmd := exec.Command(os.Args[0], "up-on-full-disk", "--rack", name, "--die-after", files)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !bytes.Contains(out, []byte("no space left")) {
+			t.Errorf("up with room for %s files: %v\n%s", files, err, out)
+		}
+	}
+	if left := tracesOf(t, name); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestBusyNamespace(t *testing.T) {
+	withBothKeepers(t, func(t *testing.T, r *Rack) {
+		// Somebody else's program is in a host's namespace, with its working directory on the rack's tmpfs.
+		guest := exec.Command("sleep", "600")
+		guest.Dir = r.Paths.Dir
+		must(t, nl.Do(r.Paths.Netns("cn0"), guest.Start))
+		defer func() {
+			must(t, guest.Process.Kill())
+			_ = guest.Wait() // it was killed
+		}()
+		if _, err := r.down(t.Context(), r.Spec.Name); err != nil {
+			t.Fatal(err)
+		}
+		if left := tracesOf(t, r.Spec.Name); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+		if p, ok := readProc(guest.Process.Pid); !ok || p.state == 'Z' {
+			t.Error("the guest was ended with the rack")
+		}
+		must(t, r.up(t.Context()))
+		if s := stateOf(t, r, "cn0"); s != StateUp {
+			t.Errorf("cn0 is %s, want up", s)
+		}
+	})
+}
+
+func TestBadProcessor(t *testing.T) {
+	name := rackName(t, "k")
+	s := testSpec(name)
+	s.Hosts[0].CPU = 1000
+	if _, err := Up(t.Context(), s); err == nil || !strings.Contains(err.Error(), "processor 1000") {
+		t.Errorf("up on a processor that is not there: %v", err)
+	}
+	if left := tracesOf(t, name); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	s.Hosts[0].CPU = 0
+	if _, err := Up(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRacksSideBySideInAHurry(t *testing.T) {
+	names := []string{rackName(t, "m"), rackName(t, "n"), rackName(t, "o")}
+	for range 3 {
+		err := each(names, func(name string) error {
+			if _, err := Up(t.Context(), testSpec(name)); err != nil {
+				return err
+			}
+			_, err := Down(t.Context(), name)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		if left := tracesOf(t, name); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
 	}
 }

@@ -66,17 +66,16 @@ func (r *Rack) existing() error {
 	if err != nil {
 		return nil
 	}
-	dead := 0
 	for _, node := range append(was.HostNames(), spec.SwitchName) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
 			continue // crashed on purpose: that is how its owner wants it
 		}
 		if ok, err := r.alive(node); err == nil && !ok {
-			dead++
+			r.Lost = append(r.Lost, node)
 		}
 	}
 	switch {
-	case dead > 0:
+	case len(r.Lost) > 0:
 		return nil
 	case !bytes.Equal(old, data):
 		return ErrDifferent

@@ -87,6 +87,9 @@ func runUp(cmd *cobra.Command, s *spec.Rack, verify bool) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
+	if len(r.Lost) > 0 {
+		fmt.Fprintf(out, "rack %q had lost %s: it was cleared and made anew\n", s.Name, strings.Join(r.Lost, " "))
+	}
 	if already {
 		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
 	} else {
