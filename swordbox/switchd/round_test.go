@@ -1,0 +1,77 @@
+package switchd
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
+)
+
+// steady is a switch of two hosts without its loop, and a function that moves a burst through one round.
+func steady(tb testing.TB, faults ...fault.Rule) (burst int, round func()) {
+	tb.Helper()
+	var hosts, ends [2]*memory.Port
+	for i := range hosts {
+		hosts[i], ends[i] = memory.Pair(memory.Config{})
+	}
+	d, err := New(Config{
+		Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{"h0", "p0"}, {"h1", "p1"}}, Faults: faults,
+		Open: func(i int) (packetio.Port, error) { return ends[i], nil },
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		d.stop()
+		_ = d.waiter.Close()
+		_ = d.closePorts()
+	})
+	var out, in packetio.Batch
+	out.Add(0, frame(1, -1))
+	if _, err := hosts[1].Send(&out); err != nil {
+		tb.Fatal(err)
+	}
+	d.round()
+	out.Reset()
+	burst = 32
+	for i := range burst {
+		out.Add(0, roce(0, 1, wire.RCSendOnly, wire.PSN(i)))
+	}
+	return burst, func() {
+		if _, err := hosts[0].Send(&out); err != nil {
+			tb.Fatal(err)
+		}
+		d.round()
+		for n := 1; n > 0; {
+			n, _ = hosts[1].Recv(&in)
+		}
+	}
+}
+
+func TestRoundAllocatesNothing(t *testing.T) {
+	for name, faults := range map[string][]fault.Rule{
+		"plain":   nil,
+		"faults":  {{Link: "h0", Kind: fault.Loss, Probability: 0.1}, {Link: "h1", Kind: fault.Corrupt, Probability: 0.1}, {Link: "h1", Kind: fault.Duplicate, Probability: 0.1}},
+		"delayed": {{Link: "h0", Kind: fault.Delay, Delay: 1}},
+	} {
+		_, round := steady(t, faults...)
+		for range 200 { // buffers grow to their size, those of all 1024 slots of a cable too
+			round()
+		}
+		if n := testing.AllocsPerRun(200, round); n != 0 {
+			t.Errorf("%s: %v allocations a round", name, n)
+		}
+	}
+}
+
+func BenchmarkRound(b *testing.B) {
+	burst, round := steady(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		round()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*burst), "ns/frame")
+}
