@@ -16,10 +16,10 @@ func (q *QP) handleResponse(now clock.Time, p *wire.Packet, out *Actions) {
 		q.env.Counters.DuplicateAck++ // an old one, or a ghost for what was never sent
 		return
 	}
-	switch {
-	case op == wire.RCAck:
+	switch op {
+	case wire.RCAck:
 		q.handleAETH(now, p, out)
-	case op == wire.RCAtomicAck:
+	case wire.RCAtomicAck:
 		if q.acknowledge(now, psn, out) {
 			q.atomicAnswer(p, out)
 		}

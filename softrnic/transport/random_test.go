@@ -44,10 +44,10 @@ type actor struct {
 	signals []int    // indexes of those posted signalled
 	word    [words]uint64
 	written []byte // model of the peer's write area
-	sent    int    // SENDs posted
 	lens    []int  // of each SEND, and -1 for a WRITE with immediate
 	recvs   int    // posted by the peer for us
 	got     int    // receives completed at the peer
+	doomed  []*mem.Region
 }
 
 // Random work over a bad wire: every byte right, atomics exactly once, completions in order and once each.
@@ -143,12 +143,13 @@ func (x *actor) recvSlot(i int) int { return ownArea + (maxOps+4)*slotSize/2 + i
 var randomOps = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWrite, verbs.OpWriteImm,
 	verbs.OpRead, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpFetchAdd,
+	verbs.OpSendInv, verbs.OpLocalInv,
 }
 
 func (x *actor) postOne(t *testing.T, now clock.Time) {
 	i := len(x.posted)
 	op := randomOps[x.r.IntN(len(randomOps))]
-	if len(x.lens)-x.got >= 8 && op <= verbs.OpWriteImm {
+	if len(x.lens)-x.got >= 8 && (op <= verbs.OpSendInv || op == verbs.OpWriteImm) {
 		op = verbs.OpRead // no more receive slots
 	}
 	n := []int{0, 1, 64, 256, 1000, x.r.IntN(slotSize / 2)}[x.r.IntN(6)]
@@ -157,9 +158,15 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 	data := x.s.buf[off : off+n]
 	var original uint64
 	switch op {
-	case verbs.OpSend, verbs.OpSendImm:
+	case verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv:
 		pattern(data, len(x.lens))
 		x.lens = append(x.lens, n)
+		if op == verbs.OpSendInv {
+			wr.InvRKey = x.key(t, x.peer)
+		}
+	case verbs.OpLocalInv:
+		n = 0
+		wr.InvRKey = x.key(t, x.s)
 	case verbs.OpWrite, verbs.OpWriteImm:
 		pattern(data, i)
 		at := x.r.IntN(areaSize - n + 1)
@@ -191,7 +198,9 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 		if op == verbs.OpCmpSwap || op == verbs.OpFetchAdd {
 			cut = 0
 		}
-		wr.SGL = []verbs.SGE{x.s.sge(off, cut), x.s.sge(off+cut, n-cut)}
+		if op != verbs.OpLocalInv {
+			wr.SGL = []verbs.SGE{x.s.sge(off, cut), x.s.sge(off+cut, n-cut)}
+		}
 	}
 	if x.r.IntN(3) > 0 || x.left == 0 {
 		wr.Flags |= verbs.Signalled
@@ -204,6 +213,16 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 	if err := x.s.qp.PostSend(now, &wr, &x.s.out); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// key registers something to be invalidated: doing that twice, or not at all, is found.
+func (x *actor) key(t *testing.T, s *side) uint32 {
+	r, err := s.env.Mem.Reg(s.pd, make([]byte, 8), allAccess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.doomed = append(x.doomed, r)
+	return r.RKey()
 }
 
 // check polls completions of the sends and of the receives at the peer.
@@ -276,6 +295,11 @@ func (x *actor) verdict() error {
 	}
 	if !bytes.Equal(x.peer.buf[writeArea:writeArea+areaSize], x.written) {
 		return fmt.Errorf("the written memory differs")
+	}
+	for _, r := range x.doomed {
+		if r.Valid() {
+			return fmt.Errorf("key %#x was not invalidated", r.RKey())
+		}
 	}
 	for k, want := range x.word {
 		if got, _ := x.peer.mem.Load64(wordArea + 8*k); got != want {

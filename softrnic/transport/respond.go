@@ -75,6 +75,14 @@ func (q *QP) owe(e response) bool {
 	return true
 }
 
+// withdrawNak takes back a NAK that waits behind a long READ when the packet that it asks for has come.
+func (q *QP) withdrawNak() {
+	r := &q.rsp
+	if n := len(r.owed); n > 0 && r.owed[n-1].kind == owedAck && !r.owed[n-1].syndrome.IsAck() {
+		r.owed = r.owed[:n-1]
+	}
+}
+
 // respond sends what is owed, at most Window READ response packets at a time: the rest is due at once, so that
 // other queue pairs come between.
 func (q *QP) respond(now clock.Time, out *Actions) {

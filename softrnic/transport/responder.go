@@ -135,6 +135,7 @@ func (q *QP) handleRequest(now clock.Time, p *wire.Packet, out *Actions) {
 		q.duplicate(p, info)
 	default:
 		q.rsp.nakSent = false
+		q.withdrawNak()
 		q.expected(p, info, out)
 	}
 	if q.cfg.CoalesceAcks && len(q.rsp.owed) == 1 && q.rsp.owed[0].kind == owedAck && q.rsp.owed[0].syndrome.IsAck() && !q.rsp.torn.active() {

@@ -193,7 +193,7 @@ type ToRTR struct {
 	RecvPSN   wire.PSN // first PSN expected
 	PathMTU   MTU
 	// MaxDestRdAtomic is how many READs and atomics the peer may have outstanding here (responder resources).
-	MaxDestRdAtomic int // 0: 16
+	MaxDestRdAtomic int // 0: 16; -1: none
 	MinRNRTimer     uint8
 	TrafficClass    uint8
 	HopLimit        uint8 // 0: 64
@@ -209,7 +209,7 @@ type ToRTS struct {
 	// RNRRetry is how often for an RNR NAK, 0 to 6; 7 is for ever.
 	RNRRetry uint8
 	// MaxRdAtomic is how many READs and atomics may be outstanding as initiator.
-	MaxRdAtomic int // 0: 16
+	MaxRdAtomic int // 0: 16; -1: none
 }
 
 // QPAttr is what Query returns.
