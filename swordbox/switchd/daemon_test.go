@@ -264,6 +264,8 @@ func TestCorruptFlipsOneBit(t *testing.T) {
 		if bits != 1 {
 			t.Errorf("%d bits differ", bits)
 		}
+		b.send(0, frame(0, 1)) // nothing would catch a flipped bit in it
+		b.expect("no IP", 0, 0, 0)
 	})
 }
 

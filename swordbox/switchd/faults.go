@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -32,8 +34,8 @@ func (d *Daemon) packetFromHost(i int, f packetio.Frame, in *fault.Injector) {
 		d.switched(i, f, "", false)
 		return
 	}
-	comment := d.explain(&v)
 	f, dropped := d.distort(i, f, &v)
+	comment := d.explain(&v)
 	switch {
 	case dropped:
 		d.show(i, tap.Up, f, comment)
@@ -72,8 +74,8 @@ func (d *Daemon) packetToHost(to int, f packetio.Frame, in *fault.Injector, comm
 		d.enqueue(to, f, comment)
 		return
 	}
-	comment = join(comment, d.explain(&v))
 	f, dropped := d.distort(to, f, &v)
+	comment = join(comment, d.explain(&v))
 	switch {
 	case dropped:
 		d.show(to, tap.Down, f, comment)
@@ -93,9 +95,10 @@ func (d *Daemon) packetToHost(to int, f packetio.Frame, in *fault.Injector, comm
 
 // distort drops or corrupts. A corrupted frame is a copy.
 func (d *Daemon) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio.Frame, dropped bool) {
-	// Flipping a bit of one segment of a TCP super-frame would need the others' checksums finished; its receiver
-	// would drop that segment, so here all of it goes.
-	if v.Drop || v.Corrupt && f.SegSize > 0 {
+	if v.Corrupt && !corruptible(&f) {
+		v.Drop = true
+	}
+	if v.Drop {
 		d.sw.CountDrop(i, pipeline.ReasonFault, f.Packets())
 		return f, true
 	}
@@ -105,6 +108,20 @@ func (d *Daemon) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio.
 		fault.FlipBit(f.Data, v.Bit)
 	}
 	return f, false
+}
+
+// corruptible says that a checksum further up will catch a flipped bit. What has none, ARP above all, is dropped in
+// place of being corrupted, as its frame check sequence would have it dropped: a poisoned neighbour table is no fault
+// of a link. So is a super-frame of TCP, whose segments have no finished checksums yet.
+func corruptible(f *packetio.Frame) bool {
+	if f.SegSize > 0 || len(f.Data) < 18 {
+		return false
+	}
+	etherType := binary.BigEndian.Uint16(f.Data[12:])
+	if etherType == wire.EtherTypeVLAN {
+		etherType = binary.BigEndian.Uint16(f.Data[16:])
+	}
+	return etherType == wire.EtherTypeIPv4 || etherType == wire.EtherTypeIPv6
 }
 
 func (d *Daemon) show(i int, dir tap.Direction, f packetio.Frame, comment string) {
@@ -122,13 +139,13 @@ func (d *Daemon) explain(v *fault.Verdict) string {
 	if v.Drop {
 		what = append(what, "dropped")
 	}
-	if v.Corrupt {
+	if v.Corrupt && !v.Drop {
 		what = append(what, fmt.Sprintf("bit %d behind the Ethernet header flipped", v.Bit))
 	}
-	if v.Copies > 0 {
+	if v.Copies > 0 && !v.Drop {
 		what = append(what, fmt.Sprintf("sent %d times", v.Copies+1))
 	}
-	if v.Delay > 0 {
+	if v.Delay > 0 && !v.Drop {
 		what = append(what, "delayed by "+v.Delay.Round(time.Microsecond).String())
 	}
 	who := make([]string, len(v.Rules))

@@ -30,7 +30,7 @@ func injectCmd() *cobra.Command {
 			"  duplicate 5%     sends frames twice\n" +
 			"  delay 1ms        holds every frame back; frames overtake each other if --jitter is large\n" +
 			"  reorder 5%       holds a share of the frames back until later ones have passed\n" +
-			"  corrupt 1%       flips one bit behind the Ethernet header\n" +
+			"  corrupt 1%       flips one bit of an IP packet; loses other frames, as their check sequence would\n" +
 			"  rate 1Gbit       a slower line, with a queue of 1 MiB\n" +
 			"  blackhole        loses everything, also ARP and TCP\n" +
 			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +

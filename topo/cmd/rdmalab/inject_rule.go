@@ -51,7 +51,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.class, "class", "", "only packets of a class: "+strings.Join(fault.Classes(), ", "))
 	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, like 0x11")
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number")
-	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet so many after the first that the link saw of its connection")
+	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet so many PSNs after the first that crossed the link to that queue pair, in this direction")
 	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th time that a packet crosses, from 1")
 	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, only that packet's retransmissions")
 	fs.BoolVar(&f.once, "once", false, "end after one hit (each direction counts for itself)")
