@@ -18,8 +18,10 @@ import (
 // on a virtual machine. Between looks it gives the CPU to other goroutines, or one that it has just woken would sit
 // behind it (90 µs), and to other processes. Then it sleeps in a parker.
 //
-// Looking in vain takes CPU from those who have something to do. So a Wait that slept for long makes the next ones look
-// less, and one that would have found something by looking makes the next look for the whole time again.
+// Looking in vain takes CPU from those who have something to do, on a small machine from the very process that will send
+// what is waited for. So looking ends, and is left out for a while, when somebody else ran meanwhile: that CPU does not
+// idle, so a sleeper on it is woken cheaply, while Linux makes who yields wait for a whole slice of the others' time.
+// And a Wait that slept for long makes the next ones look less, until one would have found something.
 type Waiter struct {
 	spin  time.Duration
 	ports []*Port
@@ -30,8 +32,10 @@ type Waiter struct {
 	// waitMu is held during a Wait.
 	waitMu sync.Mutex
 	budget time.Duration // how long the next Wait spins
-	events []unix.EpollEvent
-	park   *parker
+	// skip is how many Waits shall not spin, crowd how many that will be when the CPU is found crowded again.
+	skip, crowd int
+	events      []unix.EpollEvent
+	park        *parker
 
 	// fdMu guards the descriptors against Close.
 	fdMu       sync.Mutex
@@ -119,20 +123,38 @@ func (w *Waiter) Wait(d time.Duration) error {
 	return w.sleep(start, d)
 }
 
-// leastBudget is the share of the spin time that is left after long sleeps: 1/8.
-const leastBudget = 8
+// Bounds of looking.
+const (
+	// leastBudget is the share of the spin time that is left after long sleeps: 1/8.
+	leastBudget = 8
+	// crowded is how long one look may take: with nobody else on the CPU it takes a microsecond.
+	crowded = 10 * time.Microsecond
+	// leastCrowd and mostCrowd bound how many Waits do not look after that happened.
+	leastCrowd, mostCrowd = 16, 1024
+)
 
 // look spins for what is left of the budget, at most d, and says whether it found something.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
+	if w.skip > 0 {
+		w.skip--
+		return false
+	}
 	spin := w.budget
 	if d > 0 {
 		spin = min(spin, d)
 	}
-	for spin > 0 && time.Since(start) < spin {
+	for last := time.Duration(0); last < spin; {
 		runtime.Gosched()
 		yield()
+		now := time.Since(start)
+		if now-last > crowded {
+			w.crowd = min(max(2*w.crowd, leastCrowd), mostCrowd)
+			w.skip = w.crowd
+			return w.pending()
+		}
+		last = now
 		if w.pending() {
-			w.budget = w.spin
+			w.budget, w.crowd = w.spin, w.crowd/2
 			return true
 		}
 	}
