@@ -44,6 +44,10 @@ func (r *Result) WriteText(w io.Writer) error {
 
 // header names the test as perftest does.
 func (r *Result) header(b *strings.Builder, kind string) {
+	if r.Test == RawBW || r.Test == RawLat {
+		fmt.Fprintf(b, "%s\n                    Raw Ethernet %s\n %s -> %s   tx depth %d\n%s\n", rule, kind, r.From, r.To, r.Config.Depth, rule)
+		return
+	}
 	op, _, _ := strings.Cut(r.Test, "_")
 	fmt.Fprintf(b, "%s\n                    RDMA_%s %s\n", rule, strings.ToUpper(op[:1])+op[1:], kind)
 	fmt.Fprintf(b, " %s -> %s   transport RC   mtu %d[B]   tx depth %d   CQ moderation %d\n",

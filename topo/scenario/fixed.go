@@ -220,8 +220,9 @@ func (w *writer) undisturbed(e *env) error {
 func runPartition(e *env) error {
 	const timeout, retry = 10, 7
 	at := clock.Time(2 * time.Millisecond)
-	cut := e.draw.span(5*time.Millisecond, promise(timeout, retry).earliest-4*time.Millisecond)
-	e.report.Plan = fmt.Sprintf("cn0 is cut off at %v for %v, limit %v", at, cut, promise(timeout, retry).earliest)
+	lastRetry := retry * transport.AckTimeout(timeout) // after the first post that is not answered
+	cut := e.draw.span(5*time.Millisecond, lastRetry-time.Millisecond)
+	e.report.Plan = fmt.Sprintf("cn0 is cut off at %v for %v; the last retry is %v after the cut", at, cut, lastRetry)
 	if err := e.build(fixedRack, simrack.Options{}); err != nil {
 		return err
 	}

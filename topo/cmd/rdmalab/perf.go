@@ -165,7 +165,7 @@ func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, prog
 }
 
 // progressEvery is how often a line about a run is printed.
-const progressEvery = time.Second
+const progressEvery = 3 * time.Second
 
 func progressPrinter(cmd *cobra.Command, quiet bool) func(perf.Progress) {
 	last := time.Now()

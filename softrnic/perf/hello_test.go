@@ -1,0 +1,61 @@
+package perf
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+)
+
+// What a client of the largest configuration asks for fits the private data, and comes back as it was.
+func TestHelloRoundTrip(t *testing.T) {
+	h := hello{Op: opOpen, Bytes: maxBuffer, Mode: modeEcho, Size: 1 << 20, Recvs: 200, Seed: 1<<64 - 1, Verify: true}
+	b := h.encode()
+	if len(b) > rdmacm.MaxPrivate {
+		t.Errorf("%d bytes, at most %d", len(b), rdmacm.MaxPrivate)
+	}
+	if got, err := parseHello(b); err != nil || got != h {
+		t.Errorf("got %+v, %v; want %+v", got, err, h)
+	}
+	r := Region{Addr: 1<<64 - 1, RKey: 1<<32 - 1, Len: maxBuffer}
+	w := welcome{ID: 1<<64 - 1, Memory: r, Report: r}
+	if got, err := parseWelcome(w.encode()); err != nil || got != w {
+		t.Errorf("got %+v, %v; want %+v", got, err, w)
+	}
+}
+
+func TestHelloIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                      "no request",
+		`{}`:                                    "operation",
+		`{"op":"open","x":1}`:                   "no request",
+		`{"op":"open","n":-1}`:                  "bytes of memory",
+		`{"op":"open","n":1e12}`:                "no request",
+		`{"op":"open","n":268435457}`:           "bytes of memory",
+		`{"op":"open","m":"dance"}`:             "mode",
+		`{"op":"open","m":"sink"}`:              "receives",
+		`{"op":"open","m":"sink","s":1,"r":-1}`: "receives",
+		`{"op":"open","m":"sink","s":67108864,"r":100}`: "receives",
+	} {
+		if _, err := parseHello([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one about %q", text, err, want)
+		}
+	}
+}
+
+func FuzzHello(f *testing.F) {
+	h := hello{Op: opOpen, Bytes: 4096, Mode: modeSink, Size: 64, Recvs: 8, Seed: 3}
+	f.Add(h.encode())
+	w := welcome{ID: 9, Memory: Region{1, 2, 3}}
+	f.Add(w.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if h, err := parseHello(b); err == nil {
+			if h.Bytes < 0 || h.Bytes > maxBuffer || h.Mode != "" && (h.Size < 1 || h.Recvs < 1 || h.Size*h.Recvs > maxBuffer) {
+				t.Errorf("%q gave %+v", b, h)
+			}
+		}
+		if w, err := parseWelcome(b); err == nil && (w.Memory.Len < 0 || w.Report.Len < 0) {
+			t.Errorf("%q gave %+v", b, w)
+		}
+	})
+}
