@@ -37,6 +37,7 @@ var house = map[string]room{
 	"softrnic/binding":      {level: 3, beside: []string{"softrnic/engine"}},
 	"swordbox/apps/forward": {level: 3},
 	"topo/sim":              {level: 3},
+	"topo/racks":            {level: 3},
 
 	// L4: edges (goroutines, sockets, privileges).
 	"softrnic/clock/real":        {level: 4},
