@@ -31,7 +31,7 @@ var (
 	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
 	// ErrBusy says that another program holds the rack's lock.
 	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")
-	// ErrState says that a node is in the wrong state for what was asked.
+	// ErrState says that a node is in the wrong state for what was asked; see StateError.
 	ErrState = errors.New("wrong state")
 	// ErrPrivilege says that the caller is not root.
 	ErrPrivilege = errors.New("needs root: run it with sudo")

@@ -43,15 +43,30 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	cmd.Args[0] = programName
 	cmd.Args = append(cmd.Args, argv...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	tty := foreground()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: tty != nil}
 	// Signals are caught before the start, so that none is lost between.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
-	err = r.launch(node, cmd, func() error { return startInside(pidfd, cmd, argv[0]) })
+	err = r.launch(node, cmd, func() error {
+		err := startInside(pidfd, cmd, argv[0])
+		if err == nil && tty != nil {
+			err = tty.lend(cmd.Process.Pid)
+		}
+		return err
+	})
+	if tty != nil {
+		defer tty.takeBack()
+	}
 	if err != nil {
 		return startStatus(node, argv[0], err)
 	}
-	return wait(cmd, signals)
+	pid := cmd.Process.Pid
+	if err := cmd.Process.Release(); err != nil {
+		return 0, err
+	}
+	return wait(pid, tty, signals)
 }
 
 // initFD is a reference to a node's process 1, which must run.
@@ -126,27 +141,47 @@ func startStatus(node, program string, err error) (int, error) {
 	return exitNotExecutable, fmt.Errorf("%s: %w", node, err)
 }
 
-// wait passes signals on until cmd ends. Those that a terminal sends reach the program without us, because it is in
-// our process group.
-func wait(cmd *exec.Cmd, signals <-chan os.Signal) (int, error) {
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	_, noTTY := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS)
+// wait passes signals on to a program until it ends, and returns its exit status.
+func wait(pid int, tty *terminal, signals <-chan os.Signal) (int, error) {
+	type event struct {
+		ws  unix.WaitStatus
+		err error
+	}
+	events := make(chan event)
+	goOn := make(chan struct{})
+	go func() { // ends with the program
+		for {
+			var e event
+			if _, e.err = unix.Wait4(pid, &e.ws, unix.WUNTRACED, nil); errors.Is(e.err, unix.EINTR) {
+				continue
+			}
+			events <- e
+			if !e.ws.Stopped() {
+				return
+			}
+			<-goOn
+		}
+	}()
 	for {
 		select {
 		case s := <-signals:
-			if fromTTY := s == unix.SIGINT || s == unix.SIGQUIT || s == unix.SIGWINCH; !fromTTY || noTTY != nil {
-				_ = cmd.Process.Signal(s) // it may be gone already
+			if tty != nil || !terminalSends(s) {
+				_ = unix.Kill(pid, s.(syscall.Signal)) // it may be gone already
 			}
-		case err := <-ended:
-			var exit *exec.ExitError
-			if err != nil && !errors.As(err, &exit) {
-				return 0, err
+		case e := <-events:
+			switch {
+			case e.err != nil:
+				return 0, fmt.Errorf("wait for the program: %w", e.err)
+			case e.ws.Stopped():
+				if tty != nil {
+					tty.suspend(pid)
+				}
+				goOn <- struct{}{}
+			case e.ws.Signaled():
+				return exitSignalled + int(e.ws.Signal()), nil
+			default:
+				return e.ws.ExitStatus(), nil
 			}
-			if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-				return exitSignalled + int(ws.Signal()), nil
-			}
-			return cmd.ProcessState.ExitCode(), nil
 		}
 	}
 }

@@ -111,12 +111,20 @@ func (r *Rack) freeze(ctx context.Context, node string, on bool) error {
 	})
 }
 
-// stateError is an ErrState unless ok.
+// StateError says that a node is not in a state for what was asked, and what to do; it is an ErrState.
+type StateError struct{ Reason string }
+
+func (e *StateError) Error() string { return e.Reason }
+
+// Is makes it an ErrState.
+func (e *StateError) Is(target error) bool { return target == ErrState }
+
+// stateError is a StateError unless ok.
 func stateError(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrState, fmt.Sprintf(format, args...))
+	return &StateError{fmt.Sprintf(format, args...)}
 }
 
 // Restart brings a host or the switch back with the same names and addresses, from whatever state; what runs there is
