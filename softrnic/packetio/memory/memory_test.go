@@ -166,7 +166,7 @@ func TestConcurrent(t *testing.T) {
 			defer w.Close()
 			var out, in packetio.Batch
 			sent, got := 0, 0
-			for got < total {
+			for got < total || sent < total {
 				for sent < total && sent-got < 16 { // both sides run in step, so no queue overflows
 					out.Reset()
 					out.Add(0, []byte{byte(sent), byte(sent >> 8)})
