@@ -173,7 +173,7 @@ func TestConcurrent(t *testing.T) {
 					side.p.Send(&out)
 					sent++
 				}
-				if n, _ := side.p.Recv(&in); n == 0 {
+				if n, _ := side.p.Recv(&in); n == 0 && got < total {
 					w.Wait(time.Second)
 					continue
 				}
