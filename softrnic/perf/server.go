@@ -20,7 +20,7 @@ const (
 
 // Bounds of a Server.
 const (
-	maxConns       = 1024
+	maxConns       = 256
 	defaultMemory  = 1 << 30
 	acceptPatience = 5 * time.Second
 )

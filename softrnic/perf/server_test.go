@@ -1,0 +1,215 @@
+package perf_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// rig is a rack in virtual time with a server and a client.
+type rig struct {
+	*simrack.Rack
+	t        *testing.T
+	srv, cli *simrack.Host
+}
+
+func newRig(t *testing.T, cfg perf.ServerConfig) *rig {
+	t.Helper()
+	s, err := spec.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simrack.New(s, simrack.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	rg := &rig{Rack: r, t: t, srv: r.Host("ms0"), cli: r.Host("cn0")}
+	rg.srv.Go("server", true, func(ctx verbs.Context) {
+		srv, err := perf.NewServer(ctx, rg.srv.Manager(ctx), cfg)
+		if err == nil {
+			err = srv.Serve()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return rg
+}
+
+// client runs f as the client's application, to the end.
+func (r *rig) client(f func(ctx verbs.Context, m rdmacm.Manager)) {
+	r.t.Helper()
+	r.cli.Go("client", false, func(ctx verbs.Context) { f(ctx, r.cli.Manager(ctx)) })
+	if err := r.Run(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) run(ctx verbs.Context, m rdmacm.Manager, cfg perf.Config) (perf.Result, error) {
+	return perf.Run(ctx, m, r.srv.Addr(), cfg, nil)
+}
+
+// A run leaves nothing behind on either side.
+func TestRunsLeaveNothing(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{})
+	var before engine.Objects
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		before = r.srv.Engine().Objects()
+		for _, test := range perf.Tests() {
+			cfg := perf.Config{Test: test, Service: perf.PerfService, Iters: 10, Atomics: 10, Verify: true}
+			if _, err := r.run(ctx, m, cfg); err != nil {
+				t.Errorf("%s: %v", test, err)
+			}
+		}
+	})
+	if err := r.Settle(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if after := r.srv.Engine().Objects(); after != before {
+		t.Errorf("server has %+v, before the runs %+v", after, before)
+	}
+	if left := r.cli.Engine().Objects(); left != (engine.Objects{}) {
+		t.Errorf("client has %+v left", left)
+	}
+}
+
+func TestServerRefuses(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Memory: 1 << 20})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		for _, tc := range []struct {
+			cfg  perf.Config
+			want string
+		}{
+			{perf.Config{Test: perf.SendBW, Service: perf.MemoryService}, "passive"},
+			{perf.Config{Test: perf.WriteBW, Service: perf.MemoryService, Size: 16 << 20, Depth: 1, Verify: true}, "bytes of memory wanted"},
+			{perf.Config{Test: perf.WriteBW, Service: "nonsense"}, "no service"},
+		} {
+			if _, err := r.run(ctx, m, tc.cfg); !errors.Is(err, rdmacm.ErrRejected) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%+v: error %v, want a refusal about %q", tc.cfg, err, tc.want)
+			}
+		}
+		// What was refused holds nothing.
+		if _, err := r.run(ctx, m, perf.Config{Test: perf.Verify}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A server that is gone in the middle of a run is an error that says so, in the time that the retries promise.
+func TestServerDies(t *testing.T) {
+	for _, test := range []string{perf.WriteBW, perf.ReadLat, perf.SendBW, perf.AtomicBW, perf.Soak} {
+		t.Run(test, func(t *testing.T) {
+			r := newRig(t, perf.ServerConfig{})
+			r.At(clock.Time(300*time.Microsecond), r.srv.CrashNIC)
+			r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+				_, err := r.run(ctx, m, perf.Config{Test: test, Iters: 1_000_000, Timeout: 10, RetryCount: 2})
+				var ce *perf.CompletionError
+				if !errors.As(err, &ce) || ce.Status != verbs.RetryExcErr || !strings.Contains(err.Error(), "rdmalab status") {
+					t.Errorf("error %v, want a completion error that says what to look at", err)
+				}
+			})
+			if left := r.cli.Engine().Objects(); left != (engine.Objects{}) {
+				t.Errorf("client has %+v left", left)
+			}
+		})
+	}
+}
+
+func TestCancel(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{})
+	r.srv.SetFaults([]fault.Rule{{Link: "ms0", Kind: fault.Loss}})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		end := ctx.Runtime().Now().Add(time.Second)
+		cfg := perf.Config{Test: perf.WriteBW, Timeout: 25, Cancelled: func() bool { return ctx.Runtime().Now() >= end }}
+		if _, err := r.run(ctx, m, cfg); !errors.Is(err, perf.ErrCancelled) {
+			t.Errorf("error %v, want %v", err, perf.ErrCancelled)
+		}
+		if now := ctx.Runtime().Now(); now > end.Add(2*time.Second) {
+			t.Errorf("ended at %v, was cancelled at %v", now, end)
+		}
+	})
+}
+
+// The patience ends a run whose queue pair waits for ever.
+func TestPatience(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{})
+	r.srv.SetFaults([]fault.Rule{{Link: "ms0", Kind: fault.Loss}})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		_, err := r.run(ctx, m, perf.Config{Test: perf.ReadLat, Timeout: 31, Patience: 3 * time.Second})
+		if err == nil || !strings.Contains(err.Error(), "no completion within 3s") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// Clients that never say good-bye do not fill the server: it forgets the oldest.
+func TestServerForgetsTheOldest(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		for i := range 300 {
+			pd, err := ctx.AllocPD()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cq, err := ctx.CreateCQ(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Dial(qp, r.srv.Addr(), perf.PerfService, rdmacm.Params{}, []byte(`{"op":"open","n":64}`), clock.Never); err != nil {
+				t.Fatalf("connection %d: %v", i, err)
+			}
+			if err := errors.Join(qp.Destroy(), cq.Destroy(), pd.Dealloc()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.run(ctx, m, perf.Config{Test: perf.Soak, Iters: 3, Atomics: 3}); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := r.srv.Engine().Objects().QPs; n > 256 {
+		t.Errorf("%d queue pairs", n)
+	}
+}
+
+// The region of a memory service is one for all, and what one client writes another reads.
+func TestSharedRegion(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		var first string
+		for range 2 {
+			pd, _ := ctx.AllocPD()
+			cq, _ := ctx.CreateCQ(1)
+			qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := m.Dial(qp, r.srv.Addr(), perf.MemoryService, rdmacm.Params{}, []byte(`{"op":"open"}`), clock.Never)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, region, _ := strings.Cut(string(got), `"mem"`)
+			if first != "" && region != first {
+				t.Errorf("regions %s and %s", first, region)
+			}
+			first = region
+		}
+		if !strings.Contains(first, `"l":4096`) {
+			t.Errorf("region %s", first)
+		}
+	})
+}
