@@ -51,6 +51,7 @@ type Device struct {
 	waiting []*waiter
 	free    []*waiter
 	spinner bool       // an application polls in await
+	crowd   crowd      // whether polling is worth it
 	idle    bool       // the last step found nothing to do
 	armed   clock.Time // when the progress goroutine will look by itself
 	dead    bool       // closed or failed, for ever

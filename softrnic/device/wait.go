@@ -27,7 +27,7 @@ func (d *Device) await(cond binding.Condition, deadline clock.Time) error {
 		d.leave()
 		return nil
 	}
-	spin := d.spin > 0 && !d.spinner && !d.dead
+	spin := d.spin > 0 && !d.spinner && !d.dead && !d.crowd.skip()
 	if !spin {
 		return d.park(cond, deadline) // leaves
 	}
@@ -38,6 +38,7 @@ func (d *Device) await(cond binding.Condition, deadline clock.Time) error {
 		found := d.progress()
 		switch {
 		case cond.Ready(d.e):
+			d.crowd.gone()
 			d.endSpin()
 			d.leave()
 			return nil
@@ -49,7 +50,10 @@ func (d *Device) await(cond binding.Condition, deadline clock.Time) error {
 		}
 		d.idle = !found
 		d.leave()
-		d.enter()
+		if after := d.enter(); !found && after.Sub(now) > crowdedStep {
+			d.crowd.found()
+			end = after // one more look, and then sleep
+		}
 	}
 }
 
