@@ -159,9 +159,6 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	}
 	return r.locked(ctx, func() error {
 		h, _, _ := r.Spec.Host(host)
-		return errors.Join(r.cancelTimer(linkTimer(host)), nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up))
+		return errors.Join(r.cancelTimer(ActionLinkUp.timerName(host)), nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up))
 	})
 }
-
-// linkTimer names the timer of a host's link, which is another one than the host's.
-func linkTimer(host string) string { return host + ".link" }

@@ -201,7 +201,7 @@ func TestTimers(t *testing.T) {
 		}
 		must(t, r.Link(ctx, "cn0", false))
 		must(t, r.After(ctx, late, ActionLinkUp, "cn0")) // down takes it away
-		if pids, err := r.keep.pids(timerNode(linkTimer("cn0"))); err != nil || len(pids) != 1 {
+		if pids, err := r.keep.pids(timerNode(ActionLinkUp.timerName("cn0"))); err != nil || len(pids) != 1 {
 			t.Errorf("processes of the timer: %v, %v; want one", pids, err)
 		}
 		if err := r.After(ctx, -1, ActionResume, "cn1"); err == nil {

@@ -51,20 +51,11 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	return r.locked(ctx, func() error { return r.startTimer(d, a, node) })
 }
 
-// timerName is the name of the one timer that a node, its link, its NIC or its programs can have.
-func (a Action) timerName(node string) string {
-	switch a {
-	case ActionLinkUp:
-		return linkTimer(node)
-	case ActionNIC:
-		return node + ".nic"
-	case ActionApps:
-		return node + ".apps"
-	case ActionMend:
-		return node + ".partition"
-	}
-	return node
-}
+// apart are the actions that end something else than a node's own state, and so have a timer of their own.
+var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionMend: ".partition"}
+
+// timerName is the name of the one timer that a node, its link, its NIC, its programs or the partition can have.
+func (a Action) timerName(node string) string { return node + apart[a] }
 
 // Cancel ends what After arranged for an action on a node, if it is still to come.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// version is set by the linker, see the Makefile; else the build information is what is known.
+var version string
+
 // versionInfo is what a report of a mistake needs.
 type versionInfo struct {
 	Version  string `json:"version"`
@@ -34,6 +37,9 @@ func readVersion() versionInfo {
 				v.Time = s.Value
 			}
 		}
+	}
+	if version != "" {
+		v.Version = version
 	}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err == nil {
