@@ -86,11 +86,11 @@ func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (E
 	}, nil
 }
 
-// Agree returns local with the MTU and depth that both sides can do.
-func (local Endpoint) Agree(remote Endpoint) Endpoint {
-	local.MTU = min(local.MTU, remote.MTU)
-	local.RdAtomic = min(local.RdAtomic, remote.RdAtomic)
-	return local
+// Agree returns e with the MTU and depth that both sides can do.
+func (e Endpoint) Agree(remote Endpoint) Endpoint {
+	e.MTU = min(e.MTU, remote.MTU)
+	e.RdAtomic = min(e.RdAtomic, remote.RdAtomic)
+	return e
 }
 
 // BringUp takes qp from RESET to RTS against remote, with the MTU and depth that both can do. On error the queue

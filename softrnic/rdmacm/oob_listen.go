@@ -218,7 +218,7 @@ func (r *request) Accept(qp verbs.QP, p Params, private []byte, deadline clock.T
 	if err := checkNames(op, r.m.text, private); err != nil {
 		return err
 	}
-	err := error(opError(op, verbs.ErrState, "the request was answered already"))
+	err := opError(op, verbs.ErrState, "the request was answered already")
 	r.once.Do(func() {
 		defer r.o.drop(r.c)
 		if err = r.respond(qp, p, private, deadline); err != nil {
@@ -269,7 +269,7 @@ func (r *request) confirm(agreed Endpoint, private []byte, deadline clock.Time) 
 
 // Reject refuses the request.
 func (r *request) Reject(reason string) error {
-	err := error(opError("reject", verbs.ErrState, "the request was answered already"))
+	err := opError("reject", verbs.ErrState, "the request was answered already")
 	r.once.Do(func() {
 		r.o.reject(r.c, reason)
 		r.o.drop(r.c)
