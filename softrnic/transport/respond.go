@@ -51,8 +51,8 @@ func (q *QP) owedFresh() int {
 	return n
 }
 
-// owe queues a response in PSN order, behind others of the same PSN. A positive ACK swallows one right before it, as
-// it acknowledges that too. False says that too many are owed; the peer will ask again.
+// owe queues a response in PSN order, behind others of the same PSN. It swallows a positive ACK right before it, as
+// every response acknowledges what is before it. False says that too many are owed; the peer will ask again.
 func (q *QP) owe(e response) bool {
 	r := &q.rsp
 	i := len(r.owed)
@@ -60,7 +60,7 @@ func (q *QP) owe(e response) bool {
 		i--
 	}
 	if i > 0 {
-		if prev := &r.owed[i-1]; prev.kind == owedAck && prev.syndrome.IsAck() && (e.kind != owedAck || e.syndrome.IsAck()) {
+		if prev := &r.owed[i-1]; prev.kind == owedAck && prev.syndrome.IsAck() {
 			q.env.Counters.AckCoalesced++
 			*prev = e
 			return true

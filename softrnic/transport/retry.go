@@ -117,13 +117,12 @@ func (q *QP) rewind() {
 	}
 	q.sq.send = q.sq.head
 	q.req.flight = 0
-	q.req.sinceAckReq = 0
 	q.req.retryAt = clock.Never
 }
 
 // impliedNak handles an answer to something behind a READ or atomic whose own answer is missing (IBTA 9.7.6.1).
 func (q *QP) impliedNak(now clock.Time, out *Actions) {
-	if q.req.rnrAt != clock.Never || q.req.retry.implied {
+	if q.req.retry.implied {
 		q.env.Counters.DuplicateAck++
 		return
 	}
