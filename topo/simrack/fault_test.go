@@ -1,0 +1,149 @@
+package simrack
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// faultCase breaks something at one millisecond and mends it at two; the client WRITEs all the time with a limit of
+// about eight milliseconds, or one where the fault is for good.
+type faultCase struct {
+	name  string
+	fault func(r *Rack)
+	heal  func(r *Rack)
+	want  verbs.Status
+}
+
+var faultCases = []faultCase{
+	{"link", func(r *Rack) { r.Host("ms0").SetLink(false) }, func(r *Rack) { r.Host("ms0").SetLink(true) }, verbs.Success},
+	{"hang", func(r *Rack) { r.Host("ms0").Hang() }, func(r *Rack) { r.Host("ms0").Resume() }, verbs.Success},
+	{"hang of the client", func(r *Rack) { r.Host("cn0").Hang() }, func(r *Rack) { r.Host("cn0").Resume() }, verbs.Success},
+	{"switch crash", func(r *Rack) { r.CrashSwitch() }, func(r *Rack) { _ = r.RestartSwitch() }, verbs.Success},
+	{"partition", func(r *Rack) { r.Partition([]string{"ms0"}) }, func(r *Rack) { r.Partition(nil) }, verbs.Success},
+	{
+		"blackhole", func(r *Rack) { r.Host("cn0").SetFaults([]fault.Rule{{Link: "cn0", Kind: fault.Blackhole}}) },
+		func(r *Rack) { r.Host("cn0").SetFaults(nil) }, verbs.Success,
+	},
+	{"link for good", func(r *Rack) { r.Host("cn0").SetLink(false) }, nil, verbs.RetryExcErr},
+	// A NIC that comes back has forgotten its queue pairs, and so has a host.
+	{"NIC crash", func(r *Rack) { r.Host("ms0").CrashNIC() }, func(r *Rack) { r.Host("ms0").RestartNIC() }, verbs.RetryExcErr},
+	{"crash", func(r *Rack) { r.Host("ms0").Crash() }, func(r *Rack) { r.Host("ms0").Restart() }, verbs.RetryExcErr},
+	// The NIC outlives its application, and the memory with it.
+	{"application crash", func(r *Rack) { r.Host("ms0").CrashApps() }, nil, verbs.Success},
+}
+
+func TestFaultsActAsNamed(t *testing.T) {
+	for _, tc := range faultCases {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRack(t, small, Options{})
+			var srv conn
+			echoServer(t, r.Host("ms0"), &srv)
+			r.At(clock.Time(time.Millisecond), func() { tc.fault(r) })
+			if tc.heal != nil {
+				r.At(clock.Time(2*time.Millisecond), func() { tc.heal(r) })
+			}
+			cn := r.Host("cn0")
+			cn.Go("client", false, func(ctx verbs.Context) {
+				got, after := writeUntil(t, dialEcho(t, r, cn, ctx), &srv, clock.Time(20*time.Millisecond))
+				if got != tc.want {
+					t.Errorf("status %v, want %v", got, tc.want)
+				}
+				if got == verbs.Success && after == 0 {
+					t.Error("no WRITE succeeded after the fault")
+				}
+			})
+			if err := r.Run(); err != nil {
+				t.Fatal(err)
+			}
+			if lost := r.Host("cn0").Counters().LocalAckTimeoutErr; lost == 0 && tc.name != "application crash" {
+				t.Error("nothing was lost")
+			}
+		})
+	}
+}
+
+// writeUntil WRITEs to the server until a time or an error, and counts what succeeded after two milliseconds.
+func writeUntil(t *testing.T, c, srv *conn, end clock.Time) (status verbs.Status, after int) {
+	rt := c.ctx.Runtime()
+	var wc [1]verbs.WC
+	for rt.Now() < end {
+		wr := verbs.SendWR{
+			Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{c.mr.SGE(0, 64)},
+			RemoteAddr: srv.mr.Addr(), RKey: srv.mr.RKey(),
+		}
+		if err := c.qp.PostSend(wr); err != nil {
+			t.Error(err)
+			return status, after
+		}
+		if err := c.cq.Wait(rt.Now().Add(time.Second)); err != nil {
+			t.Error(err)
+			return status, after
+		}
+		if _, err := c.cq.Poll(wc[:]); err != nil {
+			t.Error(err)
+		}
+		if status = wc[0].Status; status != verbs.Success {
+			return status, after
+		}
+		if rt.Now() > clock.Time(2*time.Millisecond) {
+			after++
+		}
+		rt.Sleep(10 * time.Microsecond)
+	}
+	return status, after
+}
+
+// The NIC's crash is seen by its own application: an event, and ErrClosed from every object.
+func TestOwnNICCrashes(t *testing.T) {
+	r := newRack(t, small, Options{})
+	echoServer(t, r.Host("ms0"))
+	cn := r.Host("cn0")
+	r.At(clock.Time(time.Millisecond), cn.CrashNIC)
+	cn.Go("client", false, func(ctx verbs.Context) {
+		c := dialEcho(t, r, cn, ctx)
+		if err := c.cq.Wait(clock.Never); !errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("Wait: %v, want %v", err, verbs.ErrClosed)
+		}
+		ev, err := ctx.NextAsyncEvent(clock.Never)
+		if err != nil || ev.Kind != verbs.EventDeviceFatal {
+			t.Errorf("event %v, %v", ev, err)
+		}
+		cn.RestartNIC()
+		newConn(t, ctx) // a NIC that is back can be used
+	})
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A torn copy is whole again before anybody may look.
+func TestTear(t *testing.T) {
+	r := newRack(t, small+"faults: [{link: ms0, kind: tear}]\n", Options{})
+	var srv conn
+	echoServer(t, r.Host("ms0"), &srv)
+	cn := r.Host("cn0")
+	cn.Go("client", false, func(ctx verbs.Context) {
+		c := dialEcho(t, r, cn, ctx)
+		wr := verbs.SendWR{
+			Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{c.mr.SGE(0, 4096)},
+			RemoteAddr: srv.mr.Addr(), RKey: srv.mr.RKey(),
+		}
+		if err := c.qp.PostSend(wr); err != nil {
+			t.Error(err)
+		}
+		if err := c.cq.Wait(clock.Never); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.Host("ms0").Counters().TornCopies; n == 0 {
+		t.Error("no copy was torn")
+	}
+}
