@@ -73,9 +73,14 @@ func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 func Named(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
-		if rules[i].ID == "" {
-			rules[i].ID = "f" + strconv.Itoa(i+1)
+		if rules[i].ID != "" {
+			continue
 		}
+		id := "f" + strconv.Itoa(i+1)
+		for slices.ContainsFunc(rules, func(r Rule) bool { return r.ID == id }) {
+			id += "_" // somebody called another one so
+		}
+		rules[i].ID = id
 	}
 	return rules
 }

@@ -101,12 +101,14 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	if s.forget(now) >= MaxRules {
 		return r, fmt.Errorf("%w: %d are at work; heal some", ErrTooMany, MaxRules)
 	}
-	s.counter++
-	if r.ID == "" {
-		r.ID = "f" + strconv.Itoa(s.counter)
-	}
 	if s.find(r.ID) >= 0 {
 		return r, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
+	}
+	for s.counter++; r.ID == ""; s.counter++ {
+		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // somebody may have called a rule f7
+			r.ID = id
+			break
+		}
 	}
 	if r.Dir == "" {
 		r.Dir = Both

@@ -60,6 +60,14 @@ func TestSetRefusals(t *testing.T) {
 	if err := add(Rule{ID: "a", Link: "cn0", Kind: Loss}); !errors.Is(err, ErrDuplicateID) {
 		t.Errorf("duplicate: %v", err)
 	}
+	if r, err := s.Add(0, Rule{ID: "f2", Link: "cn0", Kind: Loss}); err != nil || r.ID != "f2" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, want := range []string{"f3", "f4"} {
+		if r, err := s.Add(0, Rule{Link: "cn0", Kind: Loss}); err != nil || r.ID != want {
+			t.Errorf("named %q, want %q; %v", r.ID, want, err)
+		}
+	}
 	if err := s.Remove("b"); !errors.Is(err, ErrUnknownRule) {
 		t.Errorf("unknown rule: %v", err)
 	}
@@ -152,5 +160,15 @@ func TestRuleText(t *testing.T) {
 		if got := r.String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	var ids []string
+	for _, r := range Named([]Rule{{}, {ID: "f3"}, {}, {ID: "x"}}) {
+		ids = append(ids, r.ID)
+	}
+	if want := []string{"f1", "f3", "f3_", "x"}; !slices.Equal(ids, want) {
+		t.Errorf("names %v, want %v", ids, want)
 	}
 }

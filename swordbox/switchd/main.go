@@ -62,7 +62,7 @@ func Main(ctx context.Context, dir string, logger *log.Logger) error {
 	if err != nil {
 		return err
 	}
-	srv, err := control.Serve(paths.Socket(spec.SwitchName), d.Mux())
+	srv, err := d.serve(paths)
 	if err != nil {
 		stopped, stop := context.WithCancel(ctx)
 		stop()
@@ -71,6 +71,16 @@ func Main(ctx context.Context, dir string, logger *log.Logger) error {
 	logger.Printf("switch of rack %s: program %s, %d ports", rack.Name, rack.Switch.Program, len(cfg.Links))
 	err = d.Run(ctx)
 	return errors.Join(err, srv.Close())
+}
+
+// serve serves the control socket, unless a port says that this process may open none.
+func (d *Daemon) serve(paths spec.Paths) (*control.Server, error) {
+	for i := range d.ports {
+		if err := d.ports[i].err; errors.Is(err, afpacket.ErrPrivilege) {
+			return nil, fmt.Errorf("switch: %w", err)
+		}
+	}
+	return control.Serve(paths.Socket(spec.SwitchName), d.Mux())
 }
 
 // configOf turns a rack's description into a daemon's configuration on packet sockets.
