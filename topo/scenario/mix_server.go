@@ -81,10 +81,10 @@ func (m *mix) take(wc *verbs.WC, buf []byte, extra verbs.MR) error {
 	}
 	op, size, imm := m.message(n)
 	wantOp, wantFlags := verbs.WCRecv, verbs.WithImm
-	switch op {
-	case verbs.OpWriteImm:
+	if op == verbs.OpWriteImm {
 		wantOp = verbs.WCRecvWriteImm
-	case verbs.OpSend:
+	}
+	if op == verbs.OpSend {
 		wantFlags, imm = 0, 0
 	}
 	if wc.Opcode != wantOp || wc.Flags != wantFlags || wc.ByteLen != uint32(size) || wantFlags != 0 && wc.Imm != imm {

@@ -12,8 +12,7 @@ func TestProcsRunOneAtATimeInVirtualTime(t *testing.T) {
 	n := New(Config{})
 	var log []string
 	say := func(p *Proc, s string) { log = append(log, n.Now().String()+" "+p.Name()+" "+s) }
-	var sleeper *Proc
-	sleeper = n.Go("sleeper", false, func(p *Proc) {
+	sleeper := n.Go("sleeper", false, func(p *Proc) {
 		say(p, "sleeps")
 		if p.Park(100, "time") {
 			t.Error("woken, want the deadline")

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -88,11 +88,7 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 // single runs one seed.
 func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) error {
 	var opt scenario.Options
-	var capture bytes.Buffer
 	var writers []io.Writer
-	if f.verbose {
-		writers = append(writers, &capture)
-	}
 	if f.pcap != "" {
 		file, err := os.Create(f.pcap)
 		if err != nil {
@@ -101,14 +97,19 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) 
 		defer file.Close() // what matters of its errors shows in the writes
 		writers = append(writers, file)
 	}
+	printed := func() error { return nil }
+	if f.verbose {
+		var w io.WriteCloser
+		if w, printed = printPackets(cmd); w != nil {
+			writers = append(writers, w)
+		}
+	}
 	if len(writers) > 0 {
 		opt.Pcap = io.MultiWriter(writers...)
 	}
 	r := s.Run(f.seed, opt)
-	if f.verbose {
-		if err := printCapture(cmd, &capture); err != nil {
-			return err
-		}
+	if err := printed(); err != nil {
+		return err
 	}
 	if asJSON {
 		if err := printJSON(cmd, &r); err != nil {
@@ -120,12 +121,20 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) 
 	return outcome(cmd, s, r)
 }
 
-func printCapture(cmd *cobra.Command, capture io.Reader) error {
+// printPackets prints the capture that is written to w, while it is written. done waits for the last line.
+func printPackets(cmd *cobra.Command) (w io.WriteCloser, done func() error) {
 	d, err := dump.New(cmd.OutOrStdout(), dump.Config{})
 	if err != nil {
-		return err
+		return nil, func() error { return err }
 	}
-	return d.Dump("sim", capture)
+	r, pw := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := d.Dump("sim", r)
+		_ = r.CloseWithError(err) // the run ends with this error too
+		ended <- err
+	}()
+	return pw, func() error { return errors.Join(pw.Close(), <-ended) }
 }
 
 func printReport(cmd *cobra.Command, r *scenario.Report) error {

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/topo/scenario"
+)
+
+func runSim(args ...string) (stdout, stderr string, err error) {
+	var out, errOut strings.Builder
+	root := rootCmd(simCmd())
+	root.SetArgs(append([]string{"sim"}, args...))
+	root.SetOut(&out)
+	root.SetErr(&errOut)
+	err = root.Execute()
+	return out.String(), errOut.String(), err
+}
+
+func TestSimSweep(t *testing.T) {
+	stdout, _, err := runSim("rnr", "--seeds", "5", "--first", "7")
+	if err != nil || !strings.Contains(stdout, "rnr: 5 seeds from 7: ok\n") || !strings.Contains(stdout, "rcvd_rnr_err") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	stdout, _, err = runSim("rnr", "--seeds", "5", "-o", "json")
+	var sum scenario.Summary
+	if err := errors.Join(err, json.Unmarshal([]byte(stdout), &sum)); err != nil || sum.Seeds != 5 {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+}
+
+// One seed prints what it drew, its packets if wanted, and writes them to a file that dump reads.
+func TestSimSeed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.pcapng")
+	stdout, _, err := runSim("rnr", "--seed", "3", "-v", "--pcap", file)
+	if err != nil || !strings.Contains(stdout, "rnr seed 3: RNR timer") || !strings.Contains(stdout, "RNR_NAK") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	dumped, _, err := runDumpCmd(nil, file)
+	if err != nil || !strings.HasPrefix(stdout, dumped) {
+		t.Errorf("%v: the file and -v differ", err)
+	}
+	again, _, err := runSim("rnr", "--seed", "3", "-v")
+	if lines := strings.SplitAfter(again, "\n"); err != nil || !strings.HasPrefix(stdout, strings.Join(lines[:min(100, len(lines))], "")) {
+		t.Errorf("%v: the same seed gave other packets", err)
+	}
+}
+
+// A failure prints the command that replays it and ends with 1.
+func TestSimFailure(t *testing.T) {
+	var stderr strings.Builder
+	cmd := simCmd()
+	cmd.SetErr(&stderr)
+	s, err := scenario.Find("transport")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = outcome(cmd, s, scenario.Report{Seed: 4}, scenario.Report{Seed: 77, Err: errors.New("a byte is wrong")})
+	var code exitCode
+	if !errors.As(err, &code) || code != 1 || !strings.Contains(stderr.String(), "rdmalab sim transport --seed 77 -v\n") || strings.Contains(stderr.String(), "seed 4") {
+		t.Errorf("%v\n%s", err, stderr.String())
+	}
+}
+
+func TestSimErrors(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nonsense"}, "transport"},
+		{[]string{"rnr", "--seeds", "-1"}, "positive"},
+		{[]string{"rnr", "--seeds", "2", "-v"}, "seeds"},
+		{[]string{"rnr", "--pcap", filepath.Join(t.TempDir(), "no", "such", "dir")}, "no such file"},
+		{[]string{"rnr", "-o", "xml"}, "table or json"},
+	} {
+		if _, _, err := runSim(tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%v: error %v, want one about %q", tc.args, err, tc.want)
+		}
+	}
+}
