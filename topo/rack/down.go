@@ -1,10 +1,12 @@
 package rack
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,6 +66,9 @@ func (r *Rack) clear() error {
 	if err := r.keep.clear(); err != nil {
 		return err
 	}
+	if err := r.awaitStrays(); err != nil {
+		return err
+	}
 	r.reached("killed")
 	if err := r.unmount(); err != nil {
 		return err
@@ -76,6 +81,24 @@ func (r *Rack) clear() error {
 		return fmt.Errorf("remove %s: %w", r.Paths.Dir, err)
 	}
 	return nil
+}
+
+// awaitStrays waits for processes that a dying controller started and did not let in. They end by themselves, and are
+// waited for only so that nothing is left when Down returns.
+func (r *Rack) awaitStrays() error {
+	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")
+	return waitFor(killWait, "end of processes that never came into the rack", func() (bool, error) {
+		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			return false, err
+		}
+		for _, line := range lines {
+			if b, err := os.ReadFile(line); err == nil && bytes.Contains(b, mark) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
 }
 
 // unmount detaches the rack's tmpfs with all pins below it.

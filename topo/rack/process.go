@@ -94,7 +94,8 @@ func (r *Rack) waitReady(ctx context.Context, node string) error {
 			return nil
 		}
 		if errors.Is(err, control.ErrNotRunning) {
-			if ok, aerr := r.alive(node); aerr != nil || !ok {
+			// The daemon comes after process 1 and goes before it.
+			if pids, aerr := r.keep.pids(node); aerr != nil || len(processes(pids)) == 0 {
 				return errors.Join(fmt.Errorf("%s died while it started; the end of %s:\n%s", node, r.Paths.Log(node), r.tail(node)), aerr)
 			}
 		}

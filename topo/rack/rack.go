@@ -122,10 +122,11 @@ func (r *Rack) locked(ctx context.Context, f func() error) error {
 	return errors.Join(f(), l.release(false))
 }
 
-// alive says whether a node has any process.
+// alive says whether a node has its daemon.
 func (r *Rack) alive(node string) (bool, error) {
 	pids, err := r.keep.pids(node)
-	return len(processes(pids)) > 0, err
+	_, daemon := initAndDaemon(processes(pids))
+	return daemon != 0, err
 }
 
 func exists(path string) bool {

@@ -5,7 +5,7 @@
 // and column. Sizes are written 64KiB, 1MiB, 2GiB; durations as in Go (50us, 10s); rates 1Gbit; probabilities 10%
 // or 0.1. Anchors, aliases, tags and several documents in a file are refused.
 //
-//	name: default            # letters, digits, "-"; at most 24 bytes. Required.
+//	name: default            # a-z, 0-9, "-"; at most 24 bytes. Default "default".
 //	seed: 1                  # decides MAC addresses and faults. Default 1.
 //	mtu: 4200                # of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
 //	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.

@@ -20,6 +20,8 @@ const (
 	maxFile = 64 << 10
 	// maxNesting bounds the brackets that are open at one place.
 	maxNesting = 32
+	// DefaultName is the name of a rack whose file gives it none.
+	DefaultName = "default"
 	// MaxHosts bounds the hosts of one rack.
 	MaxHosts = 128
 	// maxFaults bounds the faults of one rack file.
@@ -126,7 +128,7 @@ func (d *decoder) syntax(data []byte) ast.Node {
 		body = doc.Body
 	}
 	if body == nil {
-		d.errs = append(d.errs, &Error{File: d.file, Line: 1, Col: 1, Msg: "the file is empty; it needs at least name and hosts"})
+		d.errs = append(d.errs, &Error{File: d.file, Line: 1, Col: 1, Msg: "the file is empty; it needs at least hosts"})
 	}
 	return body
 }
@@ -163,13 +165,13 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 // file0 reads the top-level mapping.
 func (d *decoder) file0(n ast.Node) *file {
 	f := &file{
-		seed: defaultSeed, mtu: defaultMTU, node: n,
+		name: DefaultName, seed: defaultSeed, mtu: defaultMTU, node: n,
 		subnet:  netip.MustParsePrefix("10.77.0.0/24"),
 		subnet6: netip.MustParsePrefix("fd00:77::/64"),
 		sw:      Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: NoCPU},
 	}
 	d.mapping(n, "a rack file", []entry{
-		required(set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) })),
+		set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) }),
 		set(d, "seed", &f.seed, parseSeed),
 		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
 		{key: "subnet", set: func(n ast.Node) {

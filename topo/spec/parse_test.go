@@ -102,6 +102,16 @@ func TestParseFull(t *testing.T) {
 	}
 }
 
+func TestNameIsOptional(t *testing.T) {
+	r, err := Parse([]byte("hosts: [{name: a, role: compute}]"))
+	if err != nil || r.Name != DefaultName {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := Parse([]byte("name: a")); err == nil || !strings.Contains(err.Error(), `:1:1: a rack file lacks the key "hosts"`) {
+		t.Errorf("a rack without hosts: %v", err)
+	}
+}
+
 func TestEncodeDecode(t *testing.T) {
 	for _, text := range []string{small, full} {
 		r, err := Parse([]byte(text))
@@ -158,7 +168,7 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: Small", `1:7: name: rack name "Small" must begin with a lower-case letter`},
 		{"name: small", "name: a/../b", `1:7: name: rack name "a/../b" has the character '/'`},
 		{"name: small", "name:", `1:1: key "name" has no value`},
-		{"name: small\n", "", `1:1: a rack file lacks the key "name"`},
+		{"hosts:", "host:", `2:1: unknown key "host" in a rack file; known keys: name, seed`},
 		{"name: small", "name: small\nname: again", `2:1: mapping key "name" already defined at [1:1]`},
 		{"name: small", "name: small\nsede: 1", `2:1: unknown key "sede" in a rack file; known keys: name, seed`},
 		{"name: small", "name: small\nseed: -1", `2:7: seed: "-1" is no seed`},

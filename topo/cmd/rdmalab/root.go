@@ -19,7 +19,7 @@ import (
 const rackEnv = "RDMALAB_RACK"
 
 // defaultRack is the name of the built-in rack.
-const defaultRack = "default"
+const defaultRack = spec.DefaultName
 
 // exitCode ends the program with a status and without a message: whoever returns it has said what there is to say.
 type exitCode int
