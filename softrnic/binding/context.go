@@ -10,7 +10,8 @@ import (
 
 // Context is an open device. It remembers what was made through it, for Close.
 type Context struct {
-	body Body
+	body   Body
+	poller Poller // body, if it is one
 	// Guarded by the body's exclusiveness.
 	closed bool
 	pds    map[*pd]struct{}
@@ -21,7 +22,8 @@ var _ verbs.Context = (*Context)(nil)
 
 // New opens the device that body runs.
 func New(body Body) *Context {
-	return &Context{body: body, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{})}
+	poller, _ := body.(Poller)
+	return &Context{body: body, poller: poller, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{})}
 }
 
 // Runtime is the body's.

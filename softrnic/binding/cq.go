@@ -23,6 +23,9 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if c.ctx.poller != nil {
+		c.ctx.poller.Polled()
+	}
 	if q.Len() == 0 && len(wc) > 0 {
 		c.ctx.body.Progress()
 		if q, err = c.cq.Queue(); err != nil { // the NIC may have gone down meanwhile

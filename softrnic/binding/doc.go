@@ -35,6 +35,10 @@ type Body interface {
 	Await(c Condition, deadline clock.Time) error
 }
 
+// Poller is a Body that wants to know of every poll, also of one that finds completions: it may leave the work to
+// an application that polls. Polled is called between Enter and Leave.
+type Poller interface{ Polled() }
+
 // Condition is something about an engine that an application waits for. The body asks again whenever the
 // engine's Activity has changed.
 type Condition interface {

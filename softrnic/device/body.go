@@ -13,7 +13,10 @@ type body struct {
 	d *Device
 }
 
-var _ binding.Body = (*body)(nil)
+var (
+	_ binding.Body   = (*body)(nil)
+	_ binding.Poller = (*body)(nil)
+)
 
 // Enter takes exclusive use of the engine.
 func (b *body) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
@@ -27,9 +30,12 @@ func (b *body) Leave() { b.d.leave() }
 // Progress drains the port once. When nothing was there, Leave yields the processor: an application that spins on
 // Poll would otherwise keep its peers from answering.
 func (b *body) Progress() {
-	b.d.polled.Add(1)
 	b.d.idle = !b.d.progress()
 }
 
 // Await waits for a condition.
 func (b *body) Await(c binding.Condition, deadline clock.Time) error { return b.d.await(c, deadline) }
+
+// Polled keeps the progress goroutine away for a while. Only polls do: an application that spins on its memory, or
+// that posts and computes, needs that goroutine.
+func (b *body) Polled() { b.d.polled.Add(1) }
