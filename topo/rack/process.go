@@ -96,12 +96,12 @@ func (r *Rack) waitReady(ctx context.Context, node string) error {
 		if errors.Is(err, control.ErrNotRunning) {
 			// The daemon comes after process 1 and goes before it.
 			if pids, aerr := r.keep.pids(node); aerr != nil || len(processes(pids)) == 0 {
-				return errors.Join(fmt.Errorf("%s died while it started; the end of %s:\n%s", node, r.Paths.Log(node), r.tail(node)), aerr)
+				return errors.Join(fmt.Errorf("%s died while it started; its log ends with\n%s", node, r.tail(node)), aerr)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer (%w): %w; the end of %s:\n%s", node, ctx.Err(), err, r.Paths.Log(node), r.tail(node))
+			return fmt.Errorf("%s does not answer within %v: %w; its log ends with\n%s", node, readyWait, err, r.tail(node))
 		case <-time.After(readyPoll):
 		}
 	}
@@ -119,6 +119,9 @@ func (r *Rack) tail(node string) string {
 	b, err := os.ReadFile(r.Paths.Log(node))
 	if err != nil {
 		return "  (" + err.Error() + ")"
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return "  (nothing)"
 	}
 	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
 	lines = lines[max(0, len(lines)-logTail):]

@@ -100,10 +100,11 @@ func (r *Rack) build(ctx context.Context) error {
 		{"ready", func(context.Context) error { return os.WriteFile(r.Paths.Ready(), nil, 0o644) }},
 	}
 	for _, s := range steps {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("interrupted before %s: %w", s.name, err)
+		err := s.do(ctx)
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted, and cleared: %w", ctx.Err())
 		}
-		if err := s.do(ctx); err != nil {
+		if err != nil {
 			return explain(err)
 		}
 		r.reached(s.name)
