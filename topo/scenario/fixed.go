@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -21,16 +22,35 @@ hosts:
   - {name: "ms[0-1]", role: memory}
 `
 
-// soakLoss is the loss in each direction of the client's link.
-const soakLoss = 0.1
+// soakFaults are taken in turn by the seeds, loss by seed 1. They are on the client's link, both ways.
+var soakFaults = []struct {
+	name  string
+	rules []fault.Rule
+}{
+	{"10% loss", []fault.Rule{{Kind: fault.Loss, Probability: 0.1}}},
+	{"10% doubled", []fault.Rule{{Kind: fault.Duplicate, Probability: 0.1}}},
+	{"10% reordered", []fault.Rule{{Kind: fault.Reorder, Probability: 0.1, Delay: 20 * time.Microsecond}}},
+	{"10% corrupted", []fault.Rule{{Kind: fault.Corrupt, Probability: 0.1}}},
+	{"4% lost, 4% corrupted, 10% doubled, 10% reordered", []fault.Rule{
+		{Kind: fault.Loss, Probability: 0.04},
+		{Kind: fault.Corrupt, Probability: 0.04},
+		{Kind: fault.Duplicate, Probability: 0.1},
+		{Kind: fault.Reorder, Probability: 0.1, Delay: 20 * time.Microsecond},
+	}},
+}
 
 // runSoak is the acceptance run of the transport: what `rdmalab perf soak` does on a rack with lossy links.
 func runSoak(e *env) error {
-	e.report.Plan = fmt.Sprintf("loss=%.0f%% both ways on cn0, 2000 x 64 KiB WRITE, READ and SEND, 20000 atomics", soakLoss*100)
+	faults := &soakFaults[(e.seed+uint64(len(soakFaults))-1)%uint64(len(soakFaults))]
+	e.report.Plan = faults.name + " both ways on cn0, 2000 x 64 KiB WRITE, READ and SEND, 20000 atomics"
 	if err := e.build(transportRack, simrack.Options{}); err != nil {
 		return err
 	}
-	e.rack.Host("cn0").SetFaults([]fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: soakLoss}})
+	rules := slices.Clone(faults.rules)
+	for i := range rules {
+		rules[i].Link = "cn0"
+	}
+	e.rack.Host("cn0").SetFaults(rules)
 	e.servePerf()
 	var res perf.Result
 	cfg := perf.Config{Test: perf.Soak, To: server, Seed: e.seed, Iters: 2000, Atomics: 20000, Size: 64 << 10}

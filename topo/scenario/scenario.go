@@ -19,7 +19,7 @@ type Options struct {
 	Pcap io.Writer
 	// Hash asks for the digest of the trace.
 	Hash bool
-	// Short makes soak a tenth as long.
+	// Short makes soak a tenth as long, for tests.
 	Short bool
 	// Wrap plants a node around another, for tests that a bug is caught.
 	Wrap func(name string, n sim.Node) sim.Node
@@ -60,7 +60,7 @@ type Scenario struct {
 func All() []Scenario {
 	return []Scenario{
 		{"transport", "random faults and operations; checks every byte, atomic, completion and counter", runTransport},
-		{"soak", "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10 % loss in both directions", runSoak},
+		{"soak", "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: other faults)", runSoak},
 		{"crash", "a memory server's NIC dies; its clients are told in time and others go on", runCrash},
 		{"partition", "a host is cut off for less than the retry limit; nothing is lost", runPartition},
 		{"rnr", "a receiver that posts late, and one that never does", runRNR},

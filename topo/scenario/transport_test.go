@@ -28,7 +28,7 @@ func TestEveryScenarioHolds(t *testing.T) {
 			t.Parallel()
 			n := seedsPerTest
 			if s.Name == "soak" {
-				n = 1
+				n = len(soakFaults)
 			}
 			for seed := uint64(1); seed <= uint64(n); seed++ {
 				r := s.Run(seed, Options{Short: true})

@@ -42,7 +42,8 @@ type nodeState struct {
 	name  string
 	node  Node
 	up    bool
-	links []*half // by port; nil where nothing is plugged in
+	keyed clock.Time // deadline in the queue
+	links []*half    // by port; nil where nothing is plugged in
 }
 
 // Net is a set of nodes and links in virtual time. It is for one goroutine.
@@ -88,7 +89,7 @@ func (n *Net) Events() uint64 { return n.events }
 
 // Add plugs a node in. It is up.
 func (n *Net) Add(name string, node Node) NodeID {
-	n.nodes = append(n.nodes, nodeState{name: name, node: node, up: true})
+	n.nodes = append(n.nodes, nodeState{name: name, node: node, up: true, keyed: clock.Never})
 	id := NodeID(len(n.nodes) - 1)
 	n.rekey(id)
 	return id
@@ -143,11 +144,14 @@ func (n *Net) flush(id NodeID) {
 }
 
 func (n *Net) rekey(id NodeID) {
-	at := clock.Never
-	if s := &n.nodes[id]; s.up {
+	s, at := &n.nodes[id], clock.Never
+	if s.up {
 		at = s.node.Deadline()
 	}
-	n.ticks.Set(uint32(id), at)
+	if at != s.keyed {
+		s.keyed = at
+		n.ticks.Set(uint32(id), at)
+	}
 }
 
 // next is the time of the earliest thing to do.
