@@ -29,8 +29,10 @@ type meter struct {
 	// begun is the start of the current timed part.
 	begun   clock.Time
 	elapsed time.Duration
+	count   int // messages complete in the timed parts before
+	part    int // and in this one
 	mark    clock.Time
-	marked  int // messages complete at mark, in this timed part
+	marked  int // of these, complete at mark
 	peak    float64
 }
 
@@ -39,10 +41,15 @@ func (m *meter) start() {
 	m.mark, m.marked = m.begun, 0
 }
 
-func (m *meter) stop() { m.elapsed += m.s.rt.Now().Sub(m.begun) }
+func (m *meter) stop() {
+	m.elapsed += m.s.rt.Now().Sub(m.begun)
+	m.count += m.part
+	m.part = 0
+}
 
 // seen looks for the fastest part.
 func (m *meter) seen(now clock.Time, complete int) {
+	m.part = complete
 	n := complete - m.marked
 	if n < max(1, m.total/peakParts) || now <= m.mark {
 		return
@@ -51,13 +58,13 @@ func (m *meter) seen(now clock.Time, complete int) {
 	m.mark, m.marked = now, complete
 }
 
-// result turns messages a second into what perftest prints.
+// result turns messages a second into what perftest prints. A run that failed has the messages that it completed.
 func (m *meter) result(c *Config, res *Result) {
-	rate := float64(c.Iters) / max(m.elapsed, 1).Seconds()
+	rate := float64(m.count) / max(m.elapsed, 1).Seconds()
 	mib := float64(c.Size) / (1 << 20)
 	res.Elapsed = m.elapsed
 	res.BW = &Bandwidth{
-		Bytes: c.Size, Iters: c.Iters, Peak: max(m.peak, rate) * mib, Average: rate * mib, MsgRate: rate / 1e6,
+		Bytes: c.Size, Iters: m.count, Peak: max(m.peak, rate) * mib, Average: rate * mib, MsgRate: rate / 1e6,
 		TxDepth: c.Depth, Signaled: c.SignalEvery,
 	}
 }
@@ -108,15 +115,16 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 		j := s.transfer("write", verbs.OpWrite, n, at, same, same)
 		j.seen = m.seen
 		m.start()
-		if err := s.run(j); err != nil {
+		err := s.run(j)
+		m.stop()
+		m.result(c, res)
+		if err != nil {
 			return err
 		}
-		m.stop()
 		if err := s.readBack(c, n, at, slots, res); err != nil {
 			return err
 		}
 	}
-	m.result(c, res)
 	return nil
 }
 

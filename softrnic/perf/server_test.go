@@ -113,7 +113,10 @@ func TestServerDies(t *testing.T) {
 			r := newRig(t, perf.ServerConfig{})
 			r.At(clock.Time(300*time.Microsecond), r.srv.CrashNIC)
 			r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-				_, err := r.run(ctx, m, perf.Config{Test: test, Iters: 1_000_000, Timeout: 10, RetryCount: 2})
+				res, err := r.run(ctx, m, perf.Config{Test: test, Iters: 1_000_000, Timeout: 10, RetryCount: 2})
+				if res.BW != nil && (res.BW.Iters == 0 || res.BW.Iters == 1_000_000) {
+					t.Errorf("%d messages are said to be complete", res.BW.Iters)
+				}
 				var ce *perf.CompletionError
 				if !errors.As(err, &ce) || ce.Status != verbs.RetryExcErr || !strings.Contains(err.Error(), "rdmalab status") {
 					t.Errorf("error %v, want a completion error that says what to look at", err)
