@@ -65,8 +65,8 @@ func rawFrame(b []byte, session uint64) (op byte, number uint64, ok bool) {
 
 // rawEnd is one end of a raw test.
 type rawEnd struct {
-	port    *afpacket.Port
-	waiter  *afpacket.Waiter
+	port    packetio.Port
+	waiter  packetio.Waiter
 	rx, tx  packetio.Batch
 	self    wire.MAC
 	session uint64

@@ -136,7 +136,7 @@ func (r *rawRun) poll() (number uint64, ok bool, err error) {
 func (r *rawRun) latency(res *perf.Result) error {
 	size := min(r.cfg.Size, res.MTU) + rawOverhead
 	took := make([]time.Duration, 0, r.cfg.Iters)
-	missed := 0
+	missed := 0 // in a row
 	begun := time.Now()
 	for i := 1; i <= r.cfg.Iters; i++ {
 		start := time.Now()
@@ -166,6 +166,7 @@ func (r *rawRun) latency(res *perf.Result) error {
 	}
 	res.Elapsed = time.Since(begun)
 	res.Lat = summarise(took, r.cfg.Size, r.cfg.Iters)
+	res.Counters = lostFrames(r.cfg.Iters - len(took))
 	return nil
 }
 
@@ -246,10 +247,16 @@ func (r *rawRun) bandwidth(res *perf.Result) error {
 		Bytes: r.cfg.Size, Iters: r.cfg.Iters, Peak: rate, Average: rate,
 		MsgRate: messages / res.Elapsed.Seconds() / 1e6, TxDepth: r.cfg.Depth, Signaled: rawAskEvery,
 	}
-	if lost > 0 {
-		res.Counters = map[string]uint64{"raw_frames_lost": lost}
-	}
+	res.Counters = lostFrames(int(lost))
 	return nil
+}
+
+// lostFrames is the one counter of a raw test.
+func lostFrames(n int) map[string]uint64 {
+	if n == 0 {
+		return nil
+	}
+	return map[string]uint64{"raw_frames_lost": uint64(n)}
 }
 
 // probe asks how many frames have come.

@@ -18,6 +18,7 @@ import (
 type parker struct {
 	file   *os.File
 	conn   syscall.RawConn
+	armed  bool // the file has a deadline
 	events []unix.EpollEvent
 	n      int
 	err    error
@@ -49,12 +50,14 @@ func newParker(epfd int) (*parker, error) {
 // early with none.
 func (p *parker) wait(events []unix.EpollEvent, d time.Duration) (int, error) {
 	p.events, p.n, p.err = events, 0, nil
-	var deadline time.Time
-	if d >= 0 {
-		deadline = time.Now().Add(d)
-	}
-	if err := p.file.SetReadDeadline(deadline); err != nil {
-		return 0, err
+	if d >= 0 || p.armed {
+		var deadline time.Time
+		if p.armed = d >= 0; p.armed {
+			deadline = time.Now().Add(d)
+		}
+		if err := p.file.SetReadDeadline(deadline); err != nil {
+			return 0, err
+		}
 	}
 	if err := p.conn.Read(p.look); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return 0, err
