@@ -23,7 +23,9 @@ func (r *Rack) Crash(ctx context.Context, node string) error {
 		if ok, err := r.alive(node); err != nil || !ok {
 			return errors.Join(stateError(ok, "%s has crashed already; `rdmalab restart %s` brings it back", node, node), err)
 		}
-		return errors.Join(r.cancelTimer(node), r.crash(node))
+		err := errors.Join(r.cancelTimer(node), r.crash(node))
+		r.settle(ctx, node)
+		return err
 	})
 }
 
@@ -148,6 +150,7 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 		if err := r.waitReady(ctx, node); err != nil {
 			return errors.Join(err, r.crash(node))
 		}
+		r.settle(ctx, node)
 		return os.Remove(r.Paths.Crashed(node))
 	})
 }
@@ -159,6 +162,8 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	}
 	return r.locked(ctx, func() error {
 		h, _, _ := r.Spec.Host(host)
-		return errors.Join(r.cancelTimer(ActionLinkUp.timerName(host)), nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up))
+		err := errors.Join(r.cancelTimer(ActionLinkUp.timerName(host)), nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up))
+		r.settle(ctx, host)
+		return err
 	})
 }
