@@ -63,11 +63,10 @@ var _ = Describe("bad input", func() {
 	It("on the wire is counted and dropped", func() {
 		rack := fixture.Up(fixture.Small)
 		grown := rack.Grown("ms0", func() {
-			rack.OK(fixture.PeerCommand("cn1", "garbage", "rack0", "20000")...)
+			rack.OK(fixture.PeerCommand("cn1", "garbage", "rack0", rack.Host("ms0").MAC, "20000")...)
 			rack.Perf("write_bw", "--size", "4KiB", "--iters", "200", "--verify")
 		})
-		Expect(grown["rx_malformed"]+grown["rx_not_mine"]+grown["rx_icrc_encapsulated"]+grown["rx_unsupported"]).To(
-			BeNumerically(">", 1000), "%v", grown)
+		Expect(grown["rx_malformed"]+grown["rx_not_mine"]).To(BeNumerically(">", 1000), "%v", grown)
 		Expect(rack.Status().State).To(Equal("up"))
 	})
 
@@ -77,7 +76,7 @@ var _ = Describe("bad input", func() {
 		rack.Perf("write_bw", "--size", "64KiB", "--iters", "500")
 		res := stop()
 		Expect(res.Code).NotTo(Equal(0))
-		Expect(res.Stderr).To(ContainSubstring("no space left"))
+		Expect(res.Stderr).To(ContainSubstring("disk is full"))
 		rack.Perf("write_bw", "--size", "4KiB", "--iters", "100", "--verify")
 	})
 })

@@ -13,19 +13,16 @@ import (
 var _ = Describe("the default rack", Ordered, func() {
 	var rack *fixture.Rack
 	var before []string
+	var up fixture.Result
 	BeforeAll(func() {
 		before = fixture.Traces()
 		rack = fixture.New("")
+		up = rack.Up()
 	})
 
 	It("comes up and verifies every path from a compute host to a memory server", func() {
-		up := rack.Up()
 		Expect(up).To(fixture.HaveExited(0))
-		for _, cn := range []string{"cn0", "cn1", "cn2", "cn3"} {
-			for _, ms := range []string{"ms0", "ms1"} {
-				Expect(up.Stdout).To(MatchRegexp("(?m)%s.*%s.*ok", cn, ms))
-			}
-		}
+		Expect(up.Stdout).To(ContainSubstring("verified 8 paths by WRITE, READ, CAS and FAA")) // 4 compute hosts, 2 servers
 		status := rack.Status()
 		Expect(status.Switch.State).To(Equal("up"))
 		roles := map[string]int{}
