@@ -79,7 +79,7 @@ func ParseFile(name string, data []byte) (*Rack, error) {
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
-	f := d.file0(root)
+	f := d.topLevel(root)
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
@@ -162,8 +162,8 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 	return parser.ParseBytes(data, 0)
 }
 
-// file0 reads the top-level mapping.
-func (d *decoder) file0(n ast.Node) *file {
+// topLevel reads the mapping that a rack file is.
+func (d *decoder) topLevel(n ast.Node) *file {
 	f := &file{
 		name: DefaultName, seed: defaultSeed, mtu: defaultMTU, node: n,
 		subnet:  netip.MustParsePrefix("10.77.0.0/24"),

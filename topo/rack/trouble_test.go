@@ -1,0 +1,164 @@
+package rack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+func TestForeignThingsStay(t *testing.T) {
+	name := rackName(t, "g")
+	dir := spec.PathsOf(name).Dir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "precious")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Down(t.Context(), name); err == nil || !strings.Contains(err.Error(), "no rack's") {
+		t.Errorf("down over a foreign file: %v", err)
+	}
+	if _, err := Up(t.Context(), testSpec(name)); err == nil {
+		t.Error("up over a foreign file went well")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatalf("the foreign file is gone: %v", err)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	name := rackName(t, "h")
+	l, err := acquire(t.Context(), spec.PathsOf(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := Up(ctx, testSpec(name)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("up while another program holds the lock: %v", err)
+	}
+	if err := l.release(true); err != nil {
+		t.Fatal(err)
+	}
+	mustUp(t, name)
+}
+
+func TestUpAfterProcessesWereKilled(t *testing.T) {
+	name := rackName(t, "i")
+	r := mustUp(t, name)
+	s, err := r.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range []int{s.Switch.PID, s.Hosts[0].InitPID} {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = waitFor(5*time.Second, "deaths", func() (bool, error) {
+		s, err := r.Status(t.Context())
+		return s.Switch.State == StateCrashed && s.Hosts[0].State == StateCrashed && s.Hosts[1].State == StateUp, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = mustUp(t, name)
+	if want := []string{"ms0", spec.SwitchName}; !slices.Equal(r.Lost, want) {
+		t.Errorf("lost %v, want %v", r.Lost, want)
+	}
+	if s, err := r.Status(t.Context()); err != nil || s.State != StateUp {
+		t.Errorf("after another up: %+v, %v", s, err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	name := rackName(t, "j")
+	for _, files := range []string{"1", "2"} { // the folder itself; and a lock
+		cmd := exec.Command(os.Args[0], "up-on-full-disk", "--rack", name, "--die-after", files)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !bytes.Contains(out, []byte("no space left")) {
+			t.Errorf("up with room for %s files: %v\n%s", files, err, out)
+		}
+	}
+	if left := tracesOf(t, name); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func TestBusyNamespace(t *testing.T) {
+	withBothKeepers(t, func(t *testing.T, r *Rack) {
+		// Somebody else's program is in a host's namespace, with its working directory on the rack's tmpfs.
+		guest := exec.Command("sleep", "600")
+		guest.Dir = r.Paths.Dir
+		must(t, nl.Do(r.Paths.Netns("cn0"), guest.Start))
+		defer func() {
+			must(t, guest.Process.Kill())
+			_ = guest.Wait() // it was killed
+		}()
+		if _, err := r.down(t.Context(), r.Spec.Name); err != nil {
+			t.Fatal(err)
+		}
+		if left := tracesOf(t, r.Spec.Name); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+		if p, ok := readProc(guest.Process.Pid); !ok || p.state == 'Z' {
+			t.Error("the guest was ended with the rack")
+		}
+		must(t, r.up(t.Context()))
+		if s := stateOf(t, r, "cn0"); s != StateUp {
+			t.Errorf("cn0 is %s, want up", s)
+		}
+	})
+}
+
+func TestBadProcessor(t *testing.T) {
+	name := rackName(t, "k")
+	s := testSpec(name)
+	s.Hosts[0].CPU = 1000
+	if _, err := Up(t.Context(), s); err == nil || !strings.Contains(err.Error(), "processor 1000") {
+		t.Errorf("up on a processor that is not there: %v", err)
+	}
+	if left := tracesOf(t, name); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	s.Hosts[0].CPU = 0
+	if _, err := Up(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRacksSideBySideInAHurry(t *testing.T) {
+	names := []string{rackName(t, "m"), rackName(t, "n"), rackName(t, "o")}
+	for range 3 {
+		err := each(names, func(name string) error {
+			if _, err := Up(t.Context(), testSpec(name)); err != nil {
+				return err
+			}
+			_, err := Down(t.Context(), name)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		if left := tracesOf(t, name); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+	}
+}
