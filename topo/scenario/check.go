@@ -19,6 +19,17 @@ func addCounters(a, b *metrics.NIC) {
 	}
 }
 
+// nonZero lists the counters that counted something.
+func nonZero(c *metrics.NIC) map[string]uint64 {
+	out := make(map[string]uint64)
+	for _, s := range metrics.Samples(c) {
+		if s.Value > 0 {
+			out[s.Name] = s.Value
+		}
+	}
+	return out
+}
+
 // addLinks adds both directions of a link to s.
 func addLinks(s *sim.LinkStats, l *sim.Link) {
 	for _, d := range []fault.Dir{fault.Up, fault.Down} {

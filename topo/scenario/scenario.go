@@ -38,8 +38,9 @@ type Report struct {
 	Events  uint64        `json:"events"`
 	Virtual time.Duration `json:"virtualNs"`
 	Took    time.Duration `json:"tookNs"`
-	// Counters is the sum over all NICs.
-	Counters metrics.NIC `json:"-"`
+	// Counters is the sum over all NICs, Activity those of it that are not zero, by name.
+	Counters metrics.NIC       `json:"-"`
+	Activity map[string]uint64 `json:"counters,omitempty"`
 	// Frames that links lost, doubled, delayed and corrupted.
 	Links sim.LinkStats `json:"links"`
 	// Hash is the digest of the trace, if it was asked for.
@@ -116,6 +117,12 @@ func (e *env) guarded(run func(*env) error) (err error) {
 	return run(e)
 }
 
+// Bounds of one run. The longest, soak, takes about three million events and half a minute of virtual time.
+const (
+	maxEvents  = 100_000_000
+	maxVirtual = clock.Time(10 * time.Minute)
+)
+
 // build makes the rack that yaml describes.
 func (e *env) build(yaml string, opt simrack.Options) error {
 	s, err := spec.Parse([]byte(yaml))
@@ -123,6 +130,7 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 		return fmt.Errorf("rack of scenario: %w", err)
 	}
 	opt.Seed, opt.Wrap = e.seed, e.opt.Wrap
+	opt.MaxEvents, opt.MaxTime = maxEvents, maxVirtual
 	if e.opt.Pcap != nil {
 		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
 			return err
@@ -177,6 +185,7 @@ func (e *env) finish() {
 		addCounters(&e.report.Counters, &c)
 		addLinks(&e.report.Links, h.Link())
 	}
+	e.report.Activity = nonZero(&e.report.Counters)
 	if e.opt.Hash {
 		e.report.Hash = e.hash.Sum()
 	}

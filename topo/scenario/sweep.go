@@ -22,9 +22,10 @@ type Summary struct {
 	Virtual  time.Duration `json:"virtualNs"`
 	Took     time.Duration `json:"tookNs"`
 	// Failures are the first few, in the order of their seeds.
-	Failures []Report      `json:"failures,omitempty"`
-	Counters metrics.NIC   `json:"-"`
-	Links    sim.LinkStats `json:"links"`
+	Failures []Report          `json:"failures,omitempty"`
+	Counters metrics.NIC       `json:"-"`
+	Activity map[string]uint64 `json:"counters,omitempty"`
+	Links    sim.LinkStats     `json:"links"`
 }
 
 // Sweep runs n seeds from first on, on all processors. each is called for every report, in the order of the seeds;
@@ -67,6 +68,7 @@ func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*R
 			stop.Store(true)
 		}
 	}
+	sum.Activity = nonZero(&sum.Counters)
 	sum.Took = wallNow().Sub(begun)
 	return sum
 }
