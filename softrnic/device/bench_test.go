@@ -1,6 +1,7 @@
 package device
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -82,4 +83,34 @@ func BenchmarkRawEcho(b *testing.B) {
 	<-done
 	q.Close()
 	p.Close()
+}
+
+// BenchmarkClients is 16 threads on one device, each with one READ outstanding: what coroutine-per-client systems do.
+func BenchmarkClients(b *testing.B) {
+	const clients = 16
+	d := openPair(b, 0, memory.Config{})
+	target := newNode(b, d[1].Context())
+	ctx := d[0].Context()
+	rt := ctx.Runtime()
+	nodes := make([]*node, clients)
+	for i := range nodes {
+		peer, err := target.pd.CreateQP(verbs.QPInit{SendCQ: target.cq, RecvCQ: target.cq})
+		must(b, err)
+		nodes[i] = newNode(b, ctx)
+		connect(b, nodes[i], &node{ctx: target.ctx, qp: peer})
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, a := range nodes {
+		rt.Go("client", func() {
+			wr := []verbs.SendWR{{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: target.mr.Addr(), RKey: target.mr.RKey()}}
+			for left.Add(-1) >= 0 {
+				must(b, a.qp.PostSend(wr...))
+				a.one(b)
+			}
+		})
+	}
+	rt.Wait()
 }

@@ -27,10 +27,18 @@ func (b *body) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 // Leave ends it.
 func (b *body) Leave() { b.d.leave() }
 
-// Progress drains the port once. When nothing was there, Leave yields the processor: an application that spins on
-// Poll would otherwise keep its peers from answering.
+// patientPolls is how many polls in a row may find nothing before each one yields the processor. An application that
+// waits after a poll in vain never gets there; one that spins on Poll would otherwise keep its peers from answering.
+const patientPolls = 4
+
+// Progress drains the port once.
 func (b *body) Progress() {
-	b.d.idle = !b.d.progress()
+	if b.d.progress() {
+		b.d.vain = 0
+		return
+	}
+	b.d.vain++
+	b.d.idle = b.d.vain > patientPolls
 }
 
 // Await waits for a condition.

@@ -52,7 +52,8 @@ type Device struct {
 	free    []*waiter
 	spinner bool       // an application polls in await
 	crowd   crowd      // whether polling is worth it
-	idle    bool       // the last step found nothing to do
+	idle    bool       // the last step found nothing to do, and its thread shall yield
+	vain    int        // polls in a row that found nothing, since the last wait
 	armed   clock.Time // when the progress goroutine will look by itself
 	dead    bool       // closed or failed, for ever
 	failure error      // why the port became unusable

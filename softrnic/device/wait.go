@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -19,34 +20,57 @@ type waiter struct {
 // maxFreeWaiters bounds the waiters that are kept for later.
 const maxFreeWaiters = 256
 
-// await is a hybrid wait: one application at a time polls the port itself for the spin time; after that, and if
-// another one polls already, it blocks until whoever makes progress wakes it.
+// errLead is the result of a waiter that shall poll from now on, for all.
+var errLead = errors.New("poll the port")
+
+// await is a hybrid wait. One application thread at a time leads: it polls the port for all that wait, for the spin
+// time. The others block until the leader wakes them: with what they wait for, or because it has got its own and
+// the lead is theirs. When the leader's time is over, it blocks as well, and the progress goroutine takes over.
 func (d *Device) await(cond binding.Condition, deadline clock.Time) error {
-	start := d.enter()
+	d.enter()
+	d.vain = 0
 	if cond.Ready(d.e) {
 		d.leave()
 		return nil
 	}
-	spin := d.spin > 0 && !d.spinner && !d.dead && !d.crowd.skip()
-	if !spin {
-		return d.park(cond, deadline) // leaves
+	lead := d.spin > 0 && !d.spinner && !d.dead && !d.crowd.skip()
+	if lead {
+		d.setSpinner(true)
 	}
-	d.setSpinner(true)
-	end := start.Add(d.spin)
+	for {
+		if lead && d.lead(cond, deadline) {
+			d.leave()
+			return nil
+		}
+		err := d.park(cond, deadline) // leaves
+		if !errors.Is(err, errLead) {
+			return err
+		}
+		lead = true // d.spinner has been set for us
+		d.enter()
+	}
+}
+
+// lead polls until cond is ready, which it reports, or there is no use in it any more. It is called inside of enter and
+// stays there.
+func (d *Device) lead(cond binding.Condition, deadline clock.Time) bool {
+	end := d.clock.Now().Add(d.spin)
 	for {
 		now := d.clock.Now()
 		found := d.progress()
 		switch {
 		case cond.Ready(d.e):
 			d.crowd.gone()
-			d.endSpin()
-			d.leave()
-			return nil
-		case d.dead || now >= end && !found || now >= deadline:
-			d.endSpin()
-			return d.park(cond, deadline)
+			d.handOver()
+			return true
+		case d.dead || now >= deadline:
+			d.handOver()
+			return false
 		case found:
 			end = now.Add(d.spin) // the link is alive: what is waited for may be next
+		case now >= end:
+			d.setSpinner(false)
+			return false
 		}
 		d.idle = !found
 		d.leave()
@@ -62,12 +86,18 @@ func (d *Device) setSpinner(on bool) {
 	d.polling.Store(on)
 }
 
-// endSpin gives up polling. Those who are blocked need the progress goroutine from here on.
-func (d *Device) endSpin() {
-	d.setSpinner(false)
-	if len(d.waiting) > 0 {
-		d.resume()
+// handOver gives the lead to another thread that waits, if there is one.
+func (d *Device) handOver() {
+	d.notify() // whose wait is over needs no lead
+	n := len(d.waiting)
+	if n == 0 {
+		d.setSpinner(false)
+		return
 	}
+	w := d.waiting[n-1] // the one that ran last: its memory is still in the cache
+	d.waiting[n-1] = nil
+	d.waiting = d.waiting[:n-1]
+	w.result <- errLead
 }
 
 // park blocks until cond or the deadline. It is called inside of enter and leaves.
@@ -109,7 +139,8 @@ func (d *Device) park(cond binding.Condition, deadline clock.Time) error {
 	return err
 }
 
-// unpark takes w out of the list after its deadline. A result that came at the same moment wins.
+// unpark takes w out of the list after its deadline. A result that came at the same moment wins, the lead above all:
+// somebody must take it.
 func (d *Device) unpark(w *waiter) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
