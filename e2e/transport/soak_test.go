@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// The soaks of the acceptance list. Timeout code 10 is 4.2 ms: the protocol is the same as with the default of 67 ms,
+// The soaks of the acceptance list. Timeout code 13 is 33 ms: the protocol is the same as with the default of 67 ms,
 // only the waiting for lost tails is shorter.
-var soak = []string{"--size", "64KiB", "--iters", "2000", "--atomics", "20000", "--timeout", "10"}
+var soak = []string{"--size", "64KiB", "--iters", "2000", "--atomics", "20000", "--timeout", "13"}
 
 // expectSoak says that everything was done, once.
 func expectSoak(p fixture.Perf) {
