@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"os"
@@ -57,6 +58,17 @@ func testRack() *spec.Rack {
 func up(t *testing.T) (dir string, cn, ms *control.Client) {
 	t.Helper()
 	r := testRack()
+	dir = describe(t, r)
+	a, b := memory.Pair(memory.Config{})
+	start(t, dir, &r.Hosts[0], a)
+	start(t, dir, &r.Hosts[1], b)
+	paths := spec.Paths{Dir: dir}
+	return dir, control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
+}
+
+// describe makes a rack's state folder.
+func describe(t *testing.T, r *spec.Rack) (dir string) {
+	t.Helper()
 	dir = t.TempDir()
 	paths := spec.Paths{Dir: dir}
 	data, err := r.Encode()
@@ -66,27 +78,28 @@ func up(t *testing.T) (dir string, cn, ms *control.Client) {
 	if err := errors.Join(os.WriteFile(paths.Spec(), data, 0o600), os.Mkdir(filepath.Dir(paths.Socket("x")), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	a, b := memory.Pair(memory.Config{})
-	ends := map[string]*memory.Port{"cn0": a, "ms0": b}
-	for i := range r.Hosts {
-		self := &r.Hosts[i]
-		end := &cable{ends[self.Name], self.MAC}
-		h, err := Open(Config{
-			Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
-			open: func(*spec.Host) (port, packetio.Waiter, error) { return end, memory.NewWaiter(0, end.Port), nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			for range 2 {
-				if err := h.Close(); err != nil {
-					t.Errorf("close %s: %v", self.Name, err)
-				}
-			}
-		})
+	return dir
+}
+
+// start starts a host on the end of a cable until the test is over.
+func start(t *testing.T, dir string, self *spec.Host, end *memory.Port) {
+	t.Helper()
+	h, err := Open(Config{
+		Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
+		open: func(*spec.Host) (port, packetio.Waiter, error) {
+			return &cable{end, self.MAC}, memory.NewWaiter(0, end), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return dir, control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
+	t.Cleanup(func() {
+		for range 2 {
+			if err := h.Close(); err != nil {
+				t.Errorf("close %s: %v", self.Name, err)
+			}
+		}
+	})
 }
 
 func status(t *testing.T, c *control.Client) (s Status) {
@@ -245,6 +258,66 @@ func TestCrashNIC(t *testing.T) {
 	}
 	if err := ms.Call(t.Context(), "POST", PathNIC, NICRequest{"sideways"}, nil); !isStatus(err, http.StatusBadRequest) {
 		t.Errorf("unknown state: %v", err)
+	}
+}
+
+// Garbage on the wire is counted and nothing else: random bytes, and RoCEv2 packets with some bytes changed.
+func TestGarbage(t *testing.T) {
+	r := testRack()
+	dir := describe(t, r)
+	a, b := memory.Pair(memory.Config{Depth: 4096})
+	self := &r.Hosts[1]
+	start(t, dir, self, a)
+	good := wire.Frame{
+		Eth:  wire.Ethernet{Dst: self.MAC, Src: r.Hosts[0].MAC, Type: wire.EtherTypeIPv4},
+		IPv4: wire.IPv4{DF: true, TTL: 64, Protocol: 17, Src: r.Hosts[0].IPv4.As4(), Dst: self.IPv4.As4()},
+		UDP:  wire.UDP{SrcPort: 50000, DstPort: wire.UDPPort},
+	}
+	good.BTH.DestQP, good.BTH.PKey = 77, 0xffff
+	rng := rand.New(rand.NewPCG(1, 2))
+	const frames = 20_000
+	var batch packetio.Batch
+	for n := 0; n < frames; {
+		batch.Reset()
+		for range 100 {
+			f := good.AppendTo(nil)
+			if n++; n%2 == 0 {
+				f = make([]byte, rng.IntN(200))
+				copy(f, good.AppendTo(nil)[:min(len(f), rng.IntN(60))])
+			}
+			for range rng.IntN(4) {
+				if len(f) > 0 {
+					f[rng.IntN(len(f))] = byte(rng.Uint32())
+				}
+			}
+			batch.Add(0, f)
+		}
+		if _, err := b.Send(&batch); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Microsecond) // a flood beyond the queue's depth would be lost before the NIC
+	}
+	ms := control.NewClient(spec.Paths{Dir: dir}.Socket("ms0"))
+	eventually(t, "everything has arrived and what is RoCEv2 was counted", func() bool {
+		var c Counters
+		if err := ms.Call(t.Context(), "GET", PathCounters, nil, &c); err != nil {
+			t.Fatal(err)
+		}
+		dropped, arrived, lost := uint64(0), uint64(0), uint64(0)
+		for _, s := range c.Samples {
+			switch s.Name {
+			case "rx_icrc_encapsulated", "rx_malformed", "rx_unknown_qp", "rx_not_mine", "rx_unsupported", "rx_pkey_mismatch", "rx_wrong_peer":
+				dropped += s.Value
+			case "port_rx_packets":
+				arrived = s.Value
+			case "port_rx_dropped":
+				lost = s.Value
+			}
+		}
+		return arrived+lost == frames && arrived > frames/2 && dropped > arrived/3
+	})
+	if st := status(t, ms); st.NIC.State != StateUp || st.Objects.QPs != 0 {
+		t.Errorf("after the flood: %+v", st)
 	}
 }
 
