@@ -299,76 +299,9 @@ func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
 func TestKernelTCPCrosses(t *testing.T) {
 	isolated(t, 4200, func(t *testing.T) {
 		const total = 64 << 20
-		listener := make(chan net.Listener, 1)
-		type result struct {
-			n     int64
-			bytes bool
-		}
-		received := make(chan result, 1)
 		ready := make(chan struct{})
-		server := inNewNS(t, func(outer int) {
-			addVeth(t, "eth", "swb", 4200, outer)
-			setUp(t, "eth", true)
-			setAddr(t, "eth", [4]byte{10, 9, 0, 2})
-			l, err := net.Listen("tcp", "10.9.0.2:5001")
-			if err != nil {
-				t.Error(err)
-				close(listener)
-				return
-			}
-			listener <- l
-			<-ready
-		})
-		l, ok := <-listener
-		if !ok {
-			return
-		}
-		defer l.Close()
-		go func() {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-			res := result{bytes: true}
-			buf := make([]byte, 256<<10)
-			for {
-				n, err := c.Read(buf)
-				for i := 0; i < n; i += 997 {
-					res.bytes = res.bytes && buf[i] == pattern(res.n+int64(i))
-				}
-				if res.n += int64(n); err != nil {
-					break
-				}
-			}
-			received <- res
-		}()
-		var elapsed time.Duration
-		client := inNewNS(t, func(outer int) {
-			addVeth(t, "eth", "swa", 4200, outer)
-			setUp(t, "eth", true)
-			setAddr(t, "eth", [4]byte{10, 9, 0, 1})
-			<-ready
-			d := net.Dialer{Timeout: 5 * time.Second}
-			c, err := dialHere(&d, "10.9.0.2:5001")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer c.Close()
-			buf := make([]byte, 1<<20)
-			start := time.Now()
-			for sent := 0; sent < total; sent += len(buf) {
-				for i := range buf {
-					buf[i] = pattern(int64(sent + i))
-				}
-				if _, err := c.Write(buf); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-			elapsed = time.Since(start)
-		})
+		received, server := tcpServer(t, ready)
+		elapsed, client := tcpClient(t, ready, total)
 		a, b := waitOpen(t, "swa"), waitOpen(t, "swb")
 		setUp(t, "swa", true)
 		setUp(t, "swb", true)
@@ -380,8 +313,8 @@ func TestKernelTCPCrosses(t *testing.T) {
 		<-server
 		select {
 		case res := <-received:
-			if res.n != total || !res.bytes {
-				t.Errorf("%d of %d bytes, content right: %v", res.n, total, res.bytes)
+			if res.n != total || !res.right {
+				t.Errorf("%d of %d bytes, content right: %v", res.n, total, res.right)
 			}
 		case <-time.After(10 * time.Second):
 			t.Error("the stream did not end")
@@ -389,10 +322,84 @@ func TestKernelTCPCrosses(t *testing.T) {
 		close(stop)
 		<-switched
 		sa, sb := a.Stats(), b.Stats()
-		t.Logf("%d MiB in %v = %.1f Gbit/s; a %+v b %+v", total>>20, elapsed, float64(total)*8/elapsed.Seconds()/1e9, sa, sb)
+		t.Logf("%d MiB in %v = %.1f Gbit/s; a %+v b %+v", total>>20, *elapsed, float64(total)*8/elapsed.Seconds()/1e9, sa, sb)
 		if drops := sa.RxDropped + sb.RxDropped + sa.TxDropped + sb.TxDropped; drops > sa.RxPackets/100 {
 			t.Errorf("%d frames dropped", drops)
 		}
+	})
+}
+
+// tcpResult is what came of a stream: its length, and whether every sampled byte was the pattern's.
+type tcpResult struct {
+	n     int64
+	right bool
+}
+
+// tcpServer takes one stream in a namespace of its own, behind the interface swb of the caller's. Its namespace lives
+// until ready is closed; the listening socket longer.
+func tcpServer(t *testing.T, ready <-chan struct{}) (<-chan tcpResult, <-chan struct{}) {
+	received := make(chan tcpResult, 1)
+	done := inNewNS(t, func(outer int) {
+		addVeth(t, "eth", "swb", 4200, outer)
+		setUp(t, "eth", true)
+		setAddr(t, "eth", [4]byte{10, 9, 0, 2})
+		l, err := net.Listen("tcp", "10.9.0.2:5001")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			res := tcpResult{right: true}
+			buf := make([]byte, 256<<10)
+			for {
+				n, err := c.Read(buf)
+				for i := 0; i < n; i += 997 {
+					res.right = res.right && buf[i] == pattern(res.n+int64(i))
+				}
+				if res.n += int64(n); err != nil {
+					break
+				}
+			}
+			received <- res
+		}()
+		<-ready
+	})
+	return received, done
+}
+
+// tcpClient sends total bytes from a namespace of its own, behind the interface swa, once ready is closed.
+func tcpClient(t *testing.T, ready <-chan struct{}, total int) (*time.Duration, <-chan struct{}) {
+	elapsed := new(time.Duration)
+	return elapsed, inNewNS(t, func(outer int) {
+		addVeth(t, "eth", "swa", 4200, outer)
+		setUp(t, "eth", true)
+		setAddr(t, "eth", [4]byte{10, 9, 0, 1})
+		<-ready
+		// A single address and no resolver keep the dial on this goroutine, and so in its namespace.
+		c, err := (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp4", "10.9.0.2:5001")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		buf := make([]byte, 1<<20)
+		start := time.Now()
+		for sent := 0; sent < total; sent += len(buf) {
+			for i := range buf {
+				buf[i] = pattern(int64(sent + i))
+			}
+			if _, err := c.Write(buf); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		*elapsed = time.Since(start)
 	})
 }
 
@@ -412,6 +419,3 @@ func waitOpen(t *testing.T, name string) *Port {
 		}
 	}
 }
-
-// dialHere dials an address from this thread's namespace: a single address and no resolver keep it on this goroutine.
-func dialHere(d *net.Dialer, addr string) (net.Conn, error) { return d.Dial("tcp4", addr) }
