@@ -60,7 +60,7 @@ func (q *QP) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 		q.receiverNotReady(now, s.Value(), out)
 	case s == wire.NakPSNSequence:
 		q.env.Counters.PacketSeqErr++
-		q.goBack(now, &q.req.retry.nakLeft, out)
+		q.nakked(now, out)
 	default:
 		q.fatalNak(s, out)
 	}

@@ -12,7 +12,7 @@ import (
 // Silence and NAKs are counted apart, each up to RetryCount: a peer that answers is not one that has gone, and with a
 // common count one lossy link in a million retries would look like a dead peer.
 type retry struct {
-	left    uint8 // retries for a timeout left until something is acknowledged
+	left    uint8 // retries for a timeout left until something is acknowledged or answered with a NAK
 	nakLeft uint8 // retries for a sequence NAK, also an implied one
 	rnrLeft uint8
 	// implied is set by a retry for an implied NAK until something is acknowledged or the timer expires. What
@@ -127,9 +127,15 @@ func (q *QP) impliedNak(now clock.Time, out *Actions) {
 		return
 	}
 	q.env.Counters.ImpliedNakSeqErr++
-	if q.goBack(now, &q.req.retry.nakLeft, out) {
+	if q.nakked(now, out) {
 		q.req.retry.implied = true
 	}
+}
+
+// nakked goes back for a sequence NAK, sent or implied. The peer is not silent.
+func (q *QP) nakked(now clock.Time, out *Actions) bool {
+	q.req.retry.left = q.rts.RetryCount
+	return q.goBack(now, &q.req.retry.nakLeft, out)
 }
 
 // receiverNotReady handles an RNR NAK for una: wait, then send everything from una on again (IBTA 9.7.5.2.8).
@@ -143,6 +149,10 @@ func (q *QP) receiverNotReady(now clock.Time, code uint8, out *Actions) {
 		}
 		q.req.retry.rnrLeft--
 	}
+	// A peer that says it is not ready is there, and has seen everything before: only rnr_retry may end this. Without
+	// that, a long wait on a lossy link would use up the other counters, as some of the RNR NAKs are lost and only
+	// the sequence NAKs that follow them arrive.
+	q.req.retry.left, q.req.retry.nakLeft = q.rts.RetryCount, q.rts.RetryCount
 	q.rewind()
 	q.req.rnrAt = now.Add(RNRDelay(code))
 }
