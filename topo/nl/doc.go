@@ -14,17 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPrivilege says that the caller may not make namespaces or links.
-var ErrPrivilege = errors.New("not allowed: needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN); run it with sudo")
+// ErrPrivilege says that the caller may not make namespaces or links: it needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
+var ErrPrivilege = errors.New("no privilege")
 
-// opError adds what was being done to err, and turns the kernel's refusals into ErrPrivilege.
+// privilegeError is an ErrPrivilege that says what was refused.
+type privilegeError struct{ error }
+
+// Is makes it an ErrPrivilege.
+func (privilegeError) Is(target error) bool { return target == ErrPrivilege }
+
+// Unwrap gives the kernel's refusal.
+func (e privilegeError) Unwrap() error { return e.error }
+
+// opError adds what was being done to err, and marks the kernel's refusals.
 func opError(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	what := fmt.Sprintf(format, args...)
+	wrapped := fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%s: %w (%w)", what, ErrPrivilege, err)
+		return privilegeError{wrapped}
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return wrapped
 }

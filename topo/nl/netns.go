@@ -26,7 +26,8 @@ func Create(path string) error {
 		return errors.Join(opError(err, "make network namespace %s", path), os.Remove(path))
 	}
 	if err := OnOwnThread(func() error { return enterNew(path) }); err != nil {
-		return errors.Join(opError(err, "make network namespace %s", path), Remove(path))
+		_ = Remove(path) // what failed is said already
+		return opError(err, "make network namespace %s", path)
 	}
 	return nil
 }
@@ -88,13 +89,16 @@ func DisableIPv6(path string) error {
 
 // Remove takes a pin away; the namespace ends with its last process and socket. A missing pin is fine.
 func Remove(path string) error {
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return opError(err, "unpin network namespace %s", path)
+	unmount := unix.Unmount(path, unix.MNT_DETACH)
+	// A file that nothing is mounted on is a pin that was never finished. It can be removed without the right to unmount.
+	remove := os.Remove(path)
+	if remove == nil || errors.Is(remove, fs.ErrNotExist) {
+		return nil
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return opError(err, "unpin network namespace")
+	if errors.Is(unmount, unix.EINVAL) || errors.Is(unmount, unix.ENOENT) {
+		unmount = nil
 	}
-	return nil
+	return opError(errors.Join(unmount, remove), "unpin network namespace %s", path)
 }
 
 // Do runs f on a thread inside the namespace pinned at path. Only f's own goroutine is inside: goroutines that it

@@ -33,8 +33,8 @@ var (
 	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")
 	// ErrState says that a node is in the wrong state for what was asked; see StateError.
 	ErrState = errors.New("wrong state")
-	// ErrPrivilege says that the caller is not root.
-	ErrPrivilege = errors.New("needs root: run it with sudo")
+	// ErrPrivilege says that the caller is not root, or is root without the powers of one.
+	ErrPrivilege = errors.New("needs root: run it with sudo; in a container it needs CAP_SYS_ADMIN and CAP_NET_ADMIN")
 )
 
 // rackError names the rack in front of err.

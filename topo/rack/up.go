@@ -118,7 +118,8 @@ func explain(err error) error {
 	case errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("no space left: free some on /run, or some memory, and try again (%w)", err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
+		first, _, _ := strings.Cut(err.Error(), "\n") // every node was refused the same
+		return fmt.Errorf("%w (%s)", ErrPrivilege, first)
 	}
 	return err
 }
