@@ -1,0 +1,96 @@
+package rack
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+func TestHostsFile(t *testing.T) {
+	r := &Rack{Spec: testSpec("a")}
+	want := "127.0.0.1 localhost\n::1 localhost\n" +
+		"10.77.0.2 ms0\nfd00:77::2 ms0\n10.77.0.3 cn0\nfd00:77::3 cn0\n10.77.0.4 cn1\nfd00:77::4 cn1\n"
+	if got := r.hostsFile(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestInitAndDaemon(t *testing.T) {
+	ps := []procStat{{pid: 10, ppid: 1, nspid: 1}, {pid: 11, ppid: 10, nspid: 2}, {pid: 12, ppid: 9, nspid: 3}, {pid: 13, ppid: 10, nspid: 4}}
+	if first, daemon := initAndDaemon(ps); first != 10 || daemon != 11 {
+		t.Errorf("process 1 is %d, the daemon %d; want 10 and 11", first, daemon)
+	}
+	if first, daemon := initAndDaemon(ps[1:]); first != 0 || daemon != 0 {
+		t.Errorf("without process 1: %d, %d", first, daemon)
+	}
+}
+
+func TestReadProc(t *testing.T) {
+	p, ok := readProc(os.Getpid())
+	if !ok || p.pid != os.Getpid() || p.ppid != os.Getppid() || p.start == 0 || p.state == 'Z' || p.nspid == 0 {
+		t.Errorf("this process is %+v, %v", p, ok)
+	}
+	if _, ok := readProc(1 << 30); ok {
+		t.Error("a process that cannot be was read")
+	}
+}
+
+func TestLinkState(t *testing.T) {
+	links := map[string]nl.Link{"a": {Up: true, Carrier: true}, "b": {Up: true}, "c": {}}
+	for port, want := range map[string]LinkState{"a": LinkUp, "b": LinkNoCarrier, "c": LinkDown, "d": LinkMissing} {
+		if got := linkState(links, port); got != want {
+			t.Errorf("link %s is %s, want %s", port, got, want)
+		}
+	}
+}
+
+func TestWorstState(t *testing.T) {
+	s := Status{Switch: NodeStatus{State: StateUp}, Hosts: []NodeStatus{{State: StateUp}, {State: StateCut}, {State: StateHung}}}
+	if got := worst(s); got != StateHung {
+		t.Errorf("the worst is %s, want hung", got)
+	}
+	s.Hosts = s.Hosts[:1]
+	if got := worst(s); got != StateUp {
+		t.Errorf("the worst is %s, want up", got)
+	}
+}
+
+func TestNodesAreStartedByUpOnly(t *testing.T) {
+	if code := NodeInit(t.TempDir(), "cn0"); code == 0 {
+		t.Error("process 1 of a node ran as another process")
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	if _, err := Open("../etc"); err == nil || !strings.Contains(err.Error(), "rack name") {
+		t.Errorf("open of a path: %v", err)
+	}
+	if _, err := Down(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "empty") {
+		t.Errorf("down without a name: %v", err)
+	}
+	r := &Rack{Spec: testSpec("a")}
+	if err := r.checkNode(spec.SwitchName); err != nil {
+		t.Errorf("the switch is no node: %v", err)
+	}
+	if err := r.CheckHost(spec.SwitchName); err == nil {
+		t.Error("the switch is a host")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{os.ErrPermission, "sudo"},
+		{&os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission}, "sudo"},
+	} {
+		if err := privilege(c.err); !errors.Is(err, ErrPrivilege) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v became %v", c.err, err)
+		}
+	}
+}
