@@ -249,3 +249,14 @@ func TestLookupAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestFaultNames(t *testing.T) {
+	seen := map[string]bool{}
+	for f := OK; f <= BadBounds+1; f++ {
+		if s := f.String(); s == "" || seen[s] {
+			t.Errorf("%d: %q is empty or there twice", f, s)
+		} else {
+			seen[s] = true
+		}
+	}
+}

@@ -31,5 +31,11 @@
 // atomic gives on a queue pair set up with MaxRdAtomic -1.
 //
 // Different from Linux rxe on purpose: a SEND that is longer than the receive draws the specification's NAK for an
-// invalid request and LocLenErr, not a NAK for a remote operational error.
+// invalid request and LocLenErr, not a NAK for a remote operational error; and a duplicate SEND or WRITE packet is
+// acknowledged only if it asks for it.
+//
+// Different from most hardware on purpose: silence and sequence NAKs are counted apart, each up to RetryCount, and an
+// RNR NAK fills both counters again, so that heavy injected loss does not look like a dead peer. A peer that is silent is
+// given up after exactly RetryCount+1 transmissions. A local invalidate is a full barrier of its send queue. A repeated
+// READ whose region is gone is dropped, not refused, because it may be a stray copy from the network.
 package transport

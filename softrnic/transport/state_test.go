@@ -149,3 +149,34 @@ func TestCommunicationEstablished(t *testing.T) {
 		t.Errorf("events %v, want one EventCommEst", s.out.Async)
 	}
 }
+
+// The attributes come back with their defaults filled in.
+func TestAttributeDefaults(t *testing.T) {
+	s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
+	bringTo(t, s, verbs.StateRTS)
+	q := s.qp.Query()
+	if q.Init != s.qp.Init() || q.RTR != s.qp.RTR() || q.QPN != s.qp.Num() || q.Type != verbs.RC {
+		t.Errorf("query and accessors differ: %+v", q)
+	}
+	if q.Init.PKey != 0xffff || q.RTR.MaxDestRdAtomic != 16 || q.RTR.HopLimit != 64 || q.RTS.MaxRdAtomic != 16 {
+		t.Errorf("defaults: %+v", q)
+	}
+	c := s.qp.Config()
+	if c.MaxSendWR != 128 || c.MaxRecvWR != 128 || c.MaxSGE != 4 || c.MaxInline != 256 || c.Window != 128 || c.AckEvery != 32 {
+		t.Errorf("defaults: %+v", c)
+	}
+}
+
+// SignalAll completes every send work request.
+func TestSignalAll(t *testing.T) {
+	a := newSide(t, "a", 1, 64, Config{QPN: 0x11, SignalAll: true})
+	b := newSide(t, "b", 2, 64, Config{QPN: 0x12})
+	connect(t, a, b, defaultLink)
+	wr := writeTo(b)
+	wr.Flags = 0
+	post(t, a, wr)
+	settle(t, 0, a, b)
+	if wc := onlyWC(t, a.scq); wc.Status != verbs.Success || wc.QPN != 0x11 {
+		t.Errorf("%+v", wc)
+	}
+}
