@@ -1,6 +1,7 @@
 package rdmacm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,9 @@ type OOB struct {
 	cfg      OOBConfig
 	listener *net.TCPListener
 	wg       sync.WaitGroup // the accept loop and one goroutine a handshake
+	// ctx ends with Close, and with it every dial that has no connection yet.
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	mu       sync.Mutex // guards what follows
 	closed   bool
@@ -87,11 +91,13 @@ func NewOOB(cfg OOBConfig) (*OOB, error) {
 		cfg.HandshakeTimeout = defaultHandshakeTimeout
 	}
 	o := &OOB{cfg: cfg, services: make(map[string]*listener), conns: make(map[net.Conn]struct{})}
+	o.ctx, o.cancel = context.WithCancel(context.Background())
 	if !cfg.Listen.IsValid() {
 		return o, nil
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(cfg.Listen))
 	if err != nil {
+		o.cancel()
 		return nil, fmt.Errorf("rdmacm: %w", err)
 	}
 	o.listener = l
@@ -123,6 +129,7 @@ func (o *OOB) Close() error {
 	services := o.services
 	o.services = nil
 	o.mu.Unlock()
+	o.cancel()
 	var err error
 	if first && o.listener != nil {
 		err = o.listener.Close()

@@ -1,7 +1,6 @@
 package rdmacm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -32,7 +31,7 @@ func (o *OOB) Dial(qp verbs.QP, to netip.Addr, service string, p Params, private
 	until := o.wall(deadline, maxDial)
 	peer := net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Unmap(), o.cfg.Port))
 	d := net.Dialer{Deadline: until}
-	c, err := d.DialContext(context.Background(), "tcp", peer.String())
+	c, err := d.DialContext(o.ctx, "tcp", peer.String())
 	if err != nil {
 		return nil, o.explain(op, peer, dialError(err))
 	}
