@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
@@ -207,6 +208,29 @@ func TestMistakes(t *testing.T) {
 	if !errors.As(err, &op) || op.Index != 1 {
 		t.Errorf("too much inline data: %v, index %+v", err, op)
 	}
+}
+
+// A copy that is longer than a step is whole, and the NIC gets its turn in between.
+func TestLongCopies(t *testing.T) {
+	b := newFake(t)
+	o := newObjects(t, New(b))
+	const n = 2*maxCopy + 3
+	mr, err := o.pd.RegMR(nil, n+5, verbs.LocalWrite)
+	must(t, err)
+	want, got := make([]byte, n), make([]byte, n)
+	for i := range want {
+		want[i] = byte(i >> 10)
+	}
+	before := b.entered
+	must(t, mr.WriteAt(want, 5))
+	if b.entered-before != 3 {
+		t.Errorf("%d steps, want 3", b.entered-before)
+	}
+	must(t, mr.ReadAt(got, 5))
+	if !bytes.Equal(got, want) {
+		t.Error("the copy is not the same")
+	}
+	wantErr(t, "one byte too many", mr.WriteAt(want, 6), verbs.ErrInvalid)
 }
 
 // Close destroys what is left, in the right order, and everything answers ErrClosed afterwards.

@@ -1,7 +1,10 @@
 package binding
 
 import (
+	"cmp"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -115,13 +118,14 @@ func (c *Context) Close() error {
 	c.closed = true
 	e.Notify()
 	var errs []error
+	qps, mrs := c.objects()
+	for _, q := range qps {
+		errs = append(errs, gone(q.qp.Destroy()))
+	}
+	for _, m := range mrs {
+		errs = append(errs, gone(m.mr.Dereg()))
+	}
 	for p := range c.pds {
-		for q := range p.qps {
-			errs = append(errs, gone(q.qp.Destroy()))
-		}
-		for m := range p.mrs {
-			errs = append(errs, gone(m.mr.Dereg()))
-		}
 		errs = append(errs, gone(p.pd.Dealloc()))
 	}
 	for q := range c.cqs {
@@ -130,6 +134,18 @@ func (c *Context) Close() error {
 	clear(c.pds)
 	clear(c.cqs)
 	return errors.Join(errs...)
+}
+
+// objects returns what the domains hold, in an order that does not change from run to run: the NIC hands out keys and
+// numbers again in the order in which they came back.
+func (c *Context) objects() (qps []*qp, mrs []*mr) {
+	for p := range c.pds {
+		qps = slices.AppendSeq(qps, maps.Keys(p.qps))
+		mrs = slices.AppendSeq(mrs, maps.Keys(p.mrs))
+	}
+	slices.SortFunc(qps, func(a, b *qp) int { return cmp.Compare(a.QPN(), b.QPN()) })
+	slices.SortFunc(mrs, func(a, b *mr) int { return cmp.Compare(a.addr, b.addr) })
+	return qps, mrs
 }
 
 // gone passes over the error of an object that died with its NIC.

@@ -114,14 +114,26 @@ func (m *mr) SGE(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
 }
 
-// ReadAt copies out of the region.
-func (m *mr) ReadAt(b []byte, off int) error {
-	return m.with(func(r *mem.Region) error { return r.ReadAt(b, off) })
-}
+// maxCopy is how many bytes are copied in one step; the NIC stands still meanwhile.
+const maxCopy = 1 << 20
 
-// WriteAt copies into the region.
-func (m *mr) WriteAt(b []byte, off int) error {
-	return m.with(func(r *mem.Region) error { return r.WriteAt(b, off) })
+// ReadAt copies out of the region. Up to maxCopy bytes are copied at one moment, as far as the NIC is concerned.
+func (m *mr) ReadAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).ReadAt) }
+
+// WriteAt copies into the region, at one moment as ReadAt does.
+func (m *mr) WriteAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).WriteAt) }
+
+func (m *mr) copy(b []byte, off int, step func(*mem.Region, []byte, int) error) error {
+	if off < 0 || len(b) > m.length-off {
+		return m.with(func(r *mem.Region) error { return step(r, b, off) }) // which says what is wrong, and copies nothing
+	}
+	for {
+		n := min(len(b), maxCopy)
+		if err := m.with(func(r *mem.Region) error { return step(r, b[:n], off) }); err != nil || n == len(b) {
+			return err
+		}
+		b, off = b[n:], off+n
+	}
 }
 
 // Load64 reads an aligned word.
