@@ -10,6 +10,10 @@ type Result struct {
 	// Config is what ran, defaults filled in.
 	Config Config `json:"config"`
 	MTU    int    `json:"mtu"` // path MTU in bytes
+	// QPN and PeerQPN are the queue pairs of the connection, here and at the peer, for faults aimed at them and for
+	// finding the run in a capture.
+	QPN     uint32 `json:"qpn"`
+	PeerQPN uint32 `json:"peerQpn"`
 	// Elapsed is the time of the timed part.
 	Elapsed time.Duration `json:"elapsedNs"`
 	// Verified counts bytes that were compared, and atomics whose original value was.

@@ -31,7 +31,7 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 	if err != nil {
 		return res, fmt.Errorf("perf %s: %w", cfg.Test, err)
 	}
-	s.progress, res.MTU = progress, s.mtu
+	s.progress, res.MTU, res.QPN, res.PeerQPN = progress, s.mtu, s.qpn, s.peerQPN
 	s.slots(p.slot)
 	err = p.run(s, &res)
 	if err != nil {

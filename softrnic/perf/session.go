@@ -25,18 +25,19 @@ type session struct {
 	dialer rdmacm.Dialer
 	to     netip.Addr
 
-	pd     verbs.PD
-	cq     verbs.CQ // of sends
-	rcq    verbs.CQ
-	qp     verbs.QP
-	mr     verbs.MR
-	buf    []byte // the memory of mr
-	sges   []verbs.SGE
-	id     uint64
-	memory Region
-	report Region
-	mtu    int
-	pat    Pattern
+	pd           verbs.PD
+	cq           verbs.CQ // of sends
+	rcq          verbs.CQ
+	qp           verbs.QP
+	mr           verbs.MR
+	buf          []byte // the memory of mr
+	sges         []verbs.SGE
+	id           uint64
+	memory       Region
+	report       Region
+	mtu          int
+	qpn, peerQPN uint32
+	pat          Pattern
 
 	wcs      [64]verbs.WC
 	batch    []verbs.SendWR
@@ -96,6 +97,7 @@ func (s *session) connect(h hello) error {
 	}
 	attr, err := s.qp.Query()
 	s.mtu = int(attr.RTR.PathMTU)
+	s.qpn, s.peerQPN = uint32(attr.QPN), uint32(attr.RTR.DestQPN)
 	return err
 }
 

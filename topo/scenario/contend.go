@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -67,10 +68,10 @@ func (c *contention) client(ctx verbs.Context, from string, depth int) error {
 	}
 	mem := regions[0]
 	if err := c.add(end, mem, depth); err != nil {
-		return err
+		return end.limit(err, from)
 	}
 	if err := c.swap(end, mem); err != nil {
-		return err
+		return end.limit(err, from)
 	}
 	return end.close()
 }
@@ -94,8 +95,11 @@ func (c *contention) add(end *ends, mem remote, depth int) error {
 			return err
 		}
 		for _, wc := range wcs[:n] {
-			if wc.Status != verbs.Success || wc.ID != uint64(complete) {
-				return fmt.Errorf("FETCH_ADD %d: completion of %d: %v", complete, wc.ID, wc.Status)
+			if wc.Status != verbs.Success {
+				return &perf.CompletionError{Op: "FETCH_ADD", Msg: wc.ID, Status: wc.Status}
+			}
+			if wc.ID != uint64(complete) {
+				return fmt.Errorf("FETCH_ADD %d: completion of %d: order is broken", complete, wc.ID)
 			}
 			c.adds = append(c.adds, binary.NativeEndian.Uint64(end.buf[complete%depth*8:]))
 			complete++
@@ -126,7 +130,7 @@ func (c *contention) swap(end *ends, mem remote) error {
 			return err
 		}
 		if wc[0].Status != verbs.Success {
-			return fmt.Errorf("CAS %d: %v", tries, wc[0].Status)
+			return &perf.CompletionError{Op: "CMP_SWAP", Msg: uint64(tries), Status: wc[0].Status}
 		}
 		old := binary.NativeEndian.Uint64(end.buf)
 		if old == guess {

@@ -84,6 +84,10 @@ func (m *mix) client(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
+	return m.end.limit(m.work(ctx), m.host.Spec.Name)
+}
+
+func (m *mix) work(ctx verbs.Context) error {
 	regions, err := dial(m.env, m.host, ctx, m.end.qp, m.name, m.params)
 	if err != nil {
 		return err
@@ -224,6 +228,9 @@ func (m *mix) expect(id uint64, want ...verbs.Status) error {
 	var wc [1]verbs.WC
 	if _, err := m.end.await(wc[:], mixPatience); err != nil {
 		return err
+	}
+	if wc[0].Status == verbs.RetryExcErr && !slices.Contains(want, wc[0].Status) {
+		return &perf.CompletionError{Op: "work request", Msg: id, Status: wc[0].Status}
 	}
 	if !slices.Contains(want, wc[0].Status) || wc[0].ID != id {
 		return fmt.Errorf("completion of %d is %v, want %d: %v", wc[0].ID, wc[0].Status, id, want)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/sim"
@@ -140,17 +141,37 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// A client that waits for ever is reported by name, and says for what.
-func TestAStuckClientIsNamed(t *testing.T) {
+// A server that never answers is not excused by losses, and the client is named.
+func TestDeafServerIsCaught(t *testing.T) {
 	swallow := func(name string, n sim.Node) sim.Node {
 		if name != server {
 			return n
 		}
 		return deaf{n}
 	}
-	r := mustFind(t, "transport").Run(1, Options{Wrap: swallow})
-	if r.Err == nil || !strings.Contains(r.Err.Error(), "cn") {
-		t.Errorf("a deaf server gave %v", r.Err)
+	for seed := uint64(1); seed <= 12; seed++ {
+		r := mustFind(t, "transport").Run(seed, Options{Wrap: swallow})
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "client cn") {
+			t.Errorf("seed %d: a deaf server gave %v", seed, r.Err)
+		}
+	}
+}
+
+// A retry limit that the links' losses explain is no failure of the NIC.
+func TestRetryLimitsAreJudged(t *testing.T) {
+	rules := []fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: 0.5}, {Link: "cn1", Kind: fault.Loss, Probability: 0.5}}
+	gaveUp := 0
+	for seed := uint64(1); seed <= 12; seed++ {
+		r := mustFind(t, "transport").Run(seed, Options{rules: rules})
+		if r.Err != nil {
+			t.Errorf("seed %d (%s): %v", seed, r.Plan, r.Err)
+		}
+		if r.GaveUp {
+			gaveUp++
+		}
+	}
+	if gaveUp < 6 {
+		t.Errorf("%d of 12 runs gave up at 75%% loss of each round trip", gaveUp)
 	}
 }
 

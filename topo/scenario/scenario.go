@@ -1,12 +1,14 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -23,6 +25,9 @@ type Options struct {
 	Short bool
 	// Wrap plants a node around another, for tests that a bug is caught.
 	Wrap func(name string, n sim.Node) sim.Node
+
+	observe func(*sim.Event) // of a repeated run
+	rules   []fault.Rule     // for tests: in place of what transport draws
 }
 
 // Report is what a run did. Err nil means that every check held.
@@ -34,6 +39,9 @@ type Report struct {
 	Err  error  `json:"-"`
 	// Error is Err as text.
 	Error string `json:"error,omitempty"`
+	// GaveUp says that a client reached its retry limit as it had to: the links lost one request, or its answer, so
+	// often. The run ended there; Notes say more.
+	GaveUp bool `json:"gaveUp,omitempty"`
 	// Events of the network, virtual time, and the time of this machine.
 	Events  uint64        `json:"events"`
 	Virtual time.Duration `json:"virtualNs"`
@@ -84,15 +92,26 @@ func Find(name string) (Scenario, error) {
 
 // Run runs the scenario with a seed.
 func (s Scenario) Run(seed uint64, opt Options) Report {
-	e := &env{seed: seed, opt: opt, draw: newDraw(seed), report: Report{Scenario: s.Name, Seed: seed}}
+	e := newEnv(s, seed, opt)
 	begun := wallNow()
 	err := e.guarded(s.run)
 	e.finish()
+	var g *gaveUp
+	if errors.As(err, &g) {
+		if note, kept := s.keptPromise(seed, g, opt); kept {
+			e.note("%s", note)
+			e.report.GaveUp, err = true, nil
+		}
+	}
 	if err != nil {
 		e.report.Err, e.report.Error = err, err.Error()
 	}
 	e.report.Took = wallNow().Sub(begun)
 	return e.report
+}
+
+func newEnv(s Scenario, seed uint64, opt Options) *env {
+	return &env{seed: seed, opt: opt, draw: newDraw(seed), report: Report{Scenario: s.Name, Seed: seed}}
 }
 
 // env is one run in progress.
@@ -136,7 +155,7 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 			return err
 		}
 	}
-	if e.opt.Hash || e.rec != nil {
+	if e.opt.Hash || e.rec != nil || e.opt.observe != nil {
 		opt.Trace = e.trace
 	}
 	e.rack, err = simrack.New(s, opt)
@@ -149,6 +168,9 @@ func (e *env) trace(ev *sim.Event) {
 	}
 	if e.rec != nil {
 		e.rec.record(ev)
+	}
+	if e.opt.observe != nil {
+		e.opt.observe(ev)
 	}
 }
 

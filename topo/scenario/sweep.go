@@ -21,6 +21,8 @@ type Summary struct {
 	Events   uint64        `json:"events"`
 	Virtual  time.Duration `json:"virtualNs"`
 	Took     time.Duration `json:"tookNs"`
+	// GaveUp counts runs that ended at a retry limit which was reached as promised.
+	GaveUp int `json:"gaveUp"`
 	// Failures are the first few, in the order of their seeds.
 	Failures []Report          `json:"failures,omitempty"`
 	Counters metrics.NIC       `json:"-"`
@@ -75,6 +77,9 @@ func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*R
 
 func (s *Summary) add(r *Report) {
 	s.Seeds++
+	if r.GaveUp {
+		s.GaveUp++
+	}
 	s.Events += r.Events
 	s.Virtual += r.Virtual
 	addCounters(&s.Counters, &r.Counters)

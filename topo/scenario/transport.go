@@ -94,6 +94,9 @@ func (p *transportPlan) String() string {
 // runTransport runs one seed.
 func runTransport(e *env) error {
 	p := drawTransport(e)
+	if e.opt.rules != nil {
+		p.rules = e.opt.rules
+	}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	if err := e.build(transportRack, p.rack); err != nil {
 		return err
@@ -223,7 +226,7 @@ func (e *env) soakClient(from string, cfg perf.Config, res *perf.Result) func(ct
 	return func(ctx verbs.Context) (err error) {
 		h := e.rack.Host(from)
 		*res, err = perf.Run(ctx, h.Manager(ctx), e.addrOf(server), cfg, nil)
-		return err
+		return limit(err, from, wire.QPN(res.QPN), wire.QPN(res.PeerQPN))
 	}
 }
 

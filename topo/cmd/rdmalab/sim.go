@@ -219,6 +219,9 @@ func printSummary(cmd *cobra.Command, sum *scenario.Summary) error {
 	l := &sum.Links
 	fmt.Fprintf(&b, "  %d frames: %d lost by faults, %d by full queues, %d doubled, %d delayed, %d corrupted\n",
 		l.Sent, l.LostFault, l.LostQueue, l.Duplicated, l.Delayed, l.Corrupted)
+	if sum.GaveUp > 0 {
+		fmt.Fprintf(&b, "  %d seeds ended at a retry limit that was reached as promised: run them alone for the packet\n", sum.GaveUp)
+	}
 	appendActivity(&b, &sum.Counters)
 	_, err := io.WriteString(cmd.OutOrStdout(), b.String())
 	return err

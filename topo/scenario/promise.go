@@ -1,0 +1,121 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// At 10 % loss both ways one request in some hundred thousand is lost eight times in a row, itself or its answer. A
+// queue pair that gives up then keeps its promise, and one that gives up without such a row does not: the run is
+// repeated, event for event, and the links are asked.
+
+// retries is the retry count of all transport clients.
+const retries = 7
+
+// gaveUp is a client's retry limit that was reached.
+type gaveUp struct {
+	host      string
+	qpn, peer wire.QPN
+	err       error
+}
+
+func (g *gaveUp) Error() string { return g.err.Error() }
+func (g *gaveUp) Unwrap() error { return g.err }
+
+// limit marks err, the end of the queue pair qpn of a host, if it is a retry limit.
+func limit(err error, host string, qpn, peer wire.QPN) error {
+	var ce *perf.CompletionError
+	if errors.As(err, &ce) && ce.Status == verbs.RetryExcErr {
+		return &gaveUp{host, qpn, peer, err}
+	}
+	return err
+}
+
+// limit is for a client with these ends.
+func (e *ends) limit(err error, host string) error {
+	attr, qerr := e.qp.Query()
+	if qerr != nil {
+		return err
+	}
+	return limit(err, host, attr.QPN, attr.RTR.DestQPN)
+}
+
+// witness follows the packets of one connection over all links. The requester goes back to the oldest packet that was
+// not acknowledged: what a row of such rounds begins with is what it gave up on.
+type witness struct {
+	*gaveUp
+	frame wire.Frame
+	last  wire.PSN // of the request sent last
+	any   bool
+	// The row of rounds that begin with the same PSN.
+	row    wire.PSN
+	own    bool // READ or atomic: has an answer of its own
+	rounds int
+	// In this row: packets of the connection that links lost or damaged, first packets of rounds that arrived at the
+	// server, what the server sent, and whether an answer came back.
+	lost, arrived, replies int
+	answered               bool
+}
+
+func (w *witness) see(ev *sim.Event) {
+	if wire.ParseFrame(ev.Frame, &w.frame) != nil {
+		return
+	}
+	bth, info := &w.frame.BTH, w.frame.BTH.Opcode.Info()
+	forward := bth.DestQP == w.peer && info.Flags&wire.OpRequest != 0
+	if !forward && bth.DestQP != w.qpn {
+		return
+	}
+	first := ev.Kind == sim.Sent || ev.Kind == sim.LostFault
+	intact := ev.Kind == sim.Delivered && wire.CheckICRC(ev.Frame)
+	switch {
+	case forward && first && ev.Link() == w.host:
+		w.ask(bth.PSN, info.Flags&(wire.OpRead|wire.OpAtomic) != 0)
+	case forward && intact && ev.Link() == server && bth.PSN == w.row:
+		w.arrived++
+	case !forward && first && ev.Link() == server && (!w.own || bth.PSN == w.row):
+		w.replies++
+	case !forward && intact && ev.Link() == w.host && (bth.Opcode != wire.RCAck || w.frame.AETH.Syndrome.IsAck()):
+		w.answered = w.answered || bth.PSN == w.row || !w.own && wire.Diff(bth.PSN, w.row) > 0
+	}
+	switch ev.Kind {
+	case sim.LostFault, sim.LostQueue, sim.LostDown, sim.Corrupted:
+		w.lost++
+	case sim.Sent, sim.Delivered, sim.Duplicated, sim.NoLink:
+	}
+}
+
+// ask notes a request packet; one that is not behind the last begins a round.
+func (w *witness) ask(psn wire.PSN, own bool) {
+	if w.any && wire.Diff(psn, w.last) <= 0 {
+		if psn != w.row || w.rounds == 0 {
+			*w = witness{gaveUp: w.gaveUp, row: psn, own: own}
+		}
+		w.rounds++
+	}
+	w.last, w.any = psn, true
+}
+
+// verdict wants as many rounds as promised, all in vain and each with a loss, and a server that answered what arrived.
+func (w *witness) verdict() (note string, kept bool) {
+	if w.rounds < retries || w.lost < retries || w.answered || w.arrived > 0 && w.replies == 0 {
+		return "", false
+	}
+	return fmt.Sprintf("%s gave up as promised: it went back to PSN %#06x of QP %#x %d times, and the links lost that or the answers",
+		w.host, w.row, w.peer, w.rounds), true
+}
+
+// keptPromise repeats the run of a seed and says whether the client that gave up had to.
+func (s Scenario) keptPromise(seed uint64, g *gaveUp, opt Options) (note string, kept bool) {
+	w := &witness{gaveUp: g}
+	opt.Pcap, opt.Hash, opt.observe = nil, false, w.see
+	e := newEnv(s, seed, opt)
+	_ = e.guarded(s.run) // it fails as it did
+	e.finish()
+	return w.verdict()
+}
