@@ -46,7 +46,7 @@ var _ = Describe("an exact event", func() {
 		lines := captured(rack, func() {
 			rack.OK("inject", "drop", "--opcode", "RC_ATOMIC_ACK", "--once", "--link", "cn0", "--dir", "down")
 			server = rack.Grown("ms0", func() {
-				rack.Perf("atomic_bw", "--type", "cas", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "10")
+				rack.Perf("atomic_bw", "--type", "cas", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "13")
 			})
 		})
 		Expect(rack.Faults()).To(HaveExactElements(HaveField("Hits", uint64(1))))
@@ -61,7 +61,7 @@ var _ = Describe("an exact event", func() {
 		lines := captured(rack, func() {
 			rack.OK("inject", "drop", "--opcode", "RC_READ_RESPONSE_MIDDLE", "--once", "--link", "cn0", "--dir", "down")
 			client = rack.Grown("cn0", func() {
-				rack.Perf("read_bw", "--size", "12KiB", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "10")
+				rack.Perf("read_bw", "--size", "12KiB", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "13")
 			})
 		})
 		Expect(rack.Faults()).To(HaveExactElements(HaveField("Hits", uint64(1))))
@@ -75,7 +75,7 @@ var _ = Describe("an exact event", func() {
 		lines := captured(rack, func() {
 			rack.OK("inject", "drop", "--opcode", "RC_WRITE_LAST", "--same-packet", "--next", "2", "--link", "cn0", "--dir", "up")
 			client = rack.Grown("cn0", func() {
-				rack.Perf("write_bw", "--size", "12KiB", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "10")
+				rack.Perf("write_bw", "--size", "12KiB", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "13")
 			})
 		})
 		Expect(rack.Faults()).To(HaveExactElements(HaveField("Hits", uint64(2))))
