@@ -1,0 +1,38 @@
+package mad
+
+//	+---------------------------------------------------------------+
+//	|                    local communication ID                     |
+//	+---------------------------------------------------------------+
+//	|                    remote communication ID                    |
+//	+---------------------------------------------------------------+
+//	|                    private data, 224 bytes                    |
+//	+---------------------------------------------------------------+
+
+// DREPPrivate is the room for private data in a DREP, in bytes.
+const DREPPrivate = 224
+
+// DREP answers a DREQ (IBTA 12.6.11).
+type DREP struct {
+	LocalID, RemoteID CommID
+	Private           [DREPPrivate]byte
+}
+
+// Attr is AttrDREP.
+func (*DREP) Attr() Attr { return AttrDREP }
+
+// Len is BodyLen.
+func (*DREP) Len() int { return BodyLen }
+
+// Parse reads the message.
+func (m *DREP) Parse(b []byte) error {
+	if err := need(b, BodyLen, "DREP"); err != nil {
+		return err
+	}
+	*m = DREP{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), Private: [DREPPrivate]byte(b[8:])}
+	return nil
+}
+
+// AppendTo appends the message to b.
+func (m *DREP) AppendTo(b []byte) []byte {
+	return append(put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID)), m.Private[:]...)
+}

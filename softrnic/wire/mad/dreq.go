@@ -1,0 +1,45 @@
+package mad
+
+import "github.com/rdmalab/rdmalab/softrnic/wire"
+
+//	+---------------------------------------------------------------+
+//	|                    local communication ID                     |
+//	+---------------------------------------------------------------+
+//	|                    remote communication ID                    |
+//	+-----------------------------------------------+---------------+
+//	|                  remote QPN                   |    reserved   |
+//	+-----------------------------------------------+---------------+
+//	|                    private data, 220 bytes                    |
+//	+---------------------------------------------------------------+
+
+// DREQPrivate is the room for private data in a DREQ, in bytes.
+const DREQPrivate = 220
+
+// DREQ asks to end a connection (IBTA 12.6.10).
+type DREQ struct {
+	LocalID, RemoteID CommID
+	// QPN is the receiver's.
+	QPN     wire.QPN
+	Private [DREQPrivate]byte
+}
+
+// Attr is AttrDREQ.
+func (*DREQ) Attr() Attr { return AttrDREQ }
+
+// Len is BodyLen.
+func (*DREQ) Len() int { return BodyLen }
+
+// Parse reads the message.
+func (m *DREQ) Parse(b []byte) error {
+	if err := need(b, BodyLen, "DREQ"); err != nil {
+		return err
+	}
+	*m = DREQ{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), QPN: wire.QPN(be24(b, 8)), Private: [DREQPrivate]byte(b[12:])}
+	return nil
+}
+
+// AppendTo appends the message to b.
+func (m *DREQ) AppendTo(b []byte) []byte {
+	b = put24(put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID)), uint32(m.QPN), 0)
+	return append(b, m.Private[:]...)
+}

@@ -1,0 +1,182 @@
+package mad
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+var attrs = []Attr{AttrREQ, AttrMRA, AttrREJ, AttrREP, AttrRTU, AttrDREQ, AttrDREP, AttrSIDRReq, AttrSIDRRep}
+
+// Whatever bits a body has, reading and writing it once makes a fixed point: no field is cut, moved or forgotten.
+func TestFieldsStay(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, a := range attrs {
+		for range 200 {
+			b := make([]byte, BodyLen)
+			for i := range b {
+				b[i] = byte(rnd.Uint32())
+			}
+			checkFixedPoint(t, a, b)
+		}
+	}
+}
+
+// Every bit of a body is a field's or reserved; the number of those that are read back is the sum of the fields.
+func TestEveryBitHasItsField(t *testing.T) {
+	reserved := map[Attr]int{
+		AttrREQ: 64 + 2*(6+3+3), AttrMRA: 6 + 3, AttrREJ: 6 + 1, AttrREP: 3*8 + 4, AttrDREQ: 8, AttrSIDRReq: 16, AttrSIDRRep: 16 + 8,
+	}
+	for _, a := range attrs {
+		lost := 0
+		for i := range BodyLen * 8 {
+			b := make([]byte, BodyLen)
+			b[i/8] = 0x80 >> (i % 8)
+			m := New(a)
+			if err := m.Parse(b); err != nil {
+				t.Fatal(err)
+			}
+			if out := m.AppendTo(nil); string(out) != string(b) {
+				lost++
+				if strings.Trim(string(out), "\x00") != "" {
+					t.Errorf("%v: bit %d comes out elsewhere", a, i)
+				}
+			}
+		}
+		if lost != reserved[a] {
+			t.Errorf("%v: %d bits are dropped, want %d reserved ones", a, lost, reserved[a])
+		}
+	}
+}
+
+func checkFixedPoint(t testing.TB, a Attr, b []byte) {
+	t.Helper()
+	first, second := New(a), New(a)
+	if err := first.Parse(b); err != nil {
+		t.Fatal(err)
+	}
+	out := first.AppendTo(nil)
+	if len(out) != BodyLen || first.Len() != BodyLen {
+		t.Fatalf("%v: %d bytes, Len %d", a, len(out), first.Len())
+	}
+	if err := second.Parse(out); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(first, second); d != "" {
+		t.Fatalf("%v: -first +second\n%s", a, d)
+	}
+	if again := second.AppendTo(nil); string(again) != string(out) {
+		t.Fatalf("%v: written as %x and %x", a, out, again)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	good := Append(nil, 7, &RTU{LocalID: 1})
+	var h Header
+	var fe *wire.FormatError
+	for n := range Size {
+		if _, err := Parse(good[:n], &h); !errors.As(err, &fe) || !errors.Is(err, wire.ErrTruncated) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+	for _, a := range attrs {
+		if err := New(a).Parse(make([]byte, BodyLen-1)); !errors.Is(err, wire.ErrTruncated) {
+			t.Errorf("%v: %v", a, err)
+		}
+	}
+	for i, v := range map[int]byte{0: 2, 1: 3, 2: 1, 3: 0x81, 17: 0x0f} {
+		b := append([]byte(nil), good...)
+		b[i] = v
+		if _, err := Parse(b, &h); !errors.Is(err, ErrNotCM) {
+			t.Errorf("byte %d = %d: %v", i, v, err)
+		}
+	}
+	if New(0x19) != nil { // LAP
+		t.Error("a message without a codec")
+	}
+}
+
+func TestIPData(t *testing.T) {
+	for _, pair := range [][2]string{{"10.1.2.3", "10.1.2.4"}, {"fd77::1", "fe80::1"}} {
+		want := IPData{SrcPort: 0x1234, Src: netip.MustParseAddr(pair[0]), Dst: netip.MustParseAddr(pair[1])}
+		b := want.AppendTo(nil)
+		var got IPData
+		if err := got.Parse(b); err != nil || got != want || len(b) != got.Len() {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+		b[1] = 0x50
+		if err := got.Parse(b); !errors.Is(err, wire.ErrVersion) {
+			t.Errorf("version 5: %v", err)
+		}
+		if err := got.Parse(b[:IPDataLen-1]); !errors.Is(err, wire.ErrTruncated) {
+			t.Errorf("short: %v", err)
+		}
+	}
+}
+
+func TestServiceIDs(t *testing.T) {
+	for text, s := range map[string]ServiceID{
+		"tcp:7174": PortService(SpaceTCP, 7174), "udp:1": PortService(SpaceUDP, 1), "0x0200000000001c06": 0x02_00_0000_0000_1c06,
+		"0x0000000001070001": PortService(7, 1),
+	} {
+		if s.String() != text {
+			t.Errorf("%v, want %s", s, text)
+		}
+	}
+	if PortService(SpaceTCP, 7174) != 0x0000000001061c06 {
+		t.Error("not as RDMA-CM writes it")
+	}
+	for i := range 1 << 16 {
+		space, port := ServiceID(i%256), uint16(i*7)
+		if s, p, ok := PortService(space, port).Port(); !ok || s != space || p != port {
+			t.Fatalf("%v %v %v", s, p, ok)
+		}
+	}
+}
+
+func TestNamesAndTimes(t *testing.T) {
+	for text, s := range map[string]interface{ String() string }{
+		"REQ": AttrREQ, "SIDR_REP": AttrSIDRRep, "attribute 0x0019": Attr(0x19), "stale connection": ReasonStale,
+		"consumer reject": ReasonConsumer, "reason 99": Reason(99), "rejected": SIDRRejected, "status 9": SIDRStatus(9),
+	} {
+		if s.String() != text {
+			t.Errorf("%q, want %q", s.String(), text)
+		}
+	}
+	if Time(0) != 4096*time.Nanosecond || Time(14) != 67108864*time.Nanosecond || Time(31) < 2*time.Hour {
+		t.Error("times")
+	}
+}
+
+// FuzzParse: no bytes make the codec panic, and what parses is written as a datagram that parses to the same.
+func FuzzParse(f *testing.F) {
+	captured(f, func(_ string, frame *wire.Frame) { f.Add(frame.Payload) })
+	for _, a := range attrs {
+		f.Add(Append(nil, 1, New(a)))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h Header
+		m, err := Parse(b, &h)
+		if err != nil {
+			return
+		}
+		checkFixedPoint(t, h.Attr, b[HeaderLen:])
+		var again Header
+		if _, err := Parse(Append(nil, h.TID, m), &again); err != nil || again.TID != h.TID || again.Attr != h.Attr {
+			t.Fatalf("%+v, %v", again, err)
+		}
+		if q, ok := m.(*REQ); ok {
+			var d, e IPData
+			if d.Parse(q.Private[:]) == nil && (e.Parse(d.AppendTo(nil)) != nil || d != e) {
+				t.Fatalf("RDMA-CM header %+v and %+v", d, e)
+			}
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package mad
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Message is the body of one message of the communication manager.
+type Message interface {
+	// Attr says which message it is.
+	Attr() Attr
+	// Parse reads a body; b has at least Len bytes.
+	Parse(b []byte) error
+	// AppendTo appends the body, Len bytes.
+	AppendTo(b []byte) []byte
+	Len() int
+}
+
+var (
+	_ Message = (*REQ)(nil)
+	_ Message = (*MRA)(nil)
+	_ Message = (*REJ)(nil)
+	_ Message = (*REP)(nil)
+	_ Message = (*RTU)(nil)
+	_ Message = (*DREQ)(nil)
+	_ Message = (*DREP)(nil)
+	_ Message = (*SIDRReq)(nil)
+	_ Message = (*SIDRRep)(nil)
+)
+
+// New returns an empty message; nil if a is none that this package knows.
+func New(a Attr) Message {
+	switch a {
+	case AttrREQ:
+		return new(REQ)
+	case AttrMRA:
+		return new(MRA)
+	case AttrREJ:
+		return new(REJ)
+	case AttrREP:
+		return new(REP)
+	case AttrRTU:
+		return new(RTU)
+	case AttrDREQ:
+		return new(DREQ)
+	case AttrDREP:
+		return new(DREP)
+	case AttrSIDRReq:
+		return new(SIDRReq)
+	case AttrSIDRRep:
+		return new(SIDRRep)
+	}
+	return nil
+}
+
+// Parse reads a whole datagram of the communication manager. The error is a *wire.FormatError if b is too short, and
+// wraps ErrNotCM if it is another kind of MAD, or a message that this package does not know; h is valid in that case.
+func Parse(b []byte, h *Header) (Message, error) {
+	if err := need(b, Size, "MAD"); err != nil {
+		return nil, err
+	}
+	if err := h.Parse(b); err != nil {
+		return nil, err
+	}
+	if !h.IsCM() {
+		return nil, fmt.Errorf("%w: class %#02x version %d method %#02x", ErrNotCM, h.Class, h.ClassVersion, h.Method)
+	}
+	m := New(h.Attr)
+	if m == nil {
+		return nil, fmt.Errorf("%w: %v", ErrNotCM, h.Attr)
+	}
+	return m, m.Parse(b[HeaderLen:Size])
+}
+
+// Append appends a whole datagram, Size bytes.
+func Append(b []byte, tid uint64, m Message) []byte {
+	h := CMHeader(m.Attr(), tid)
+	return m.AppendTo(h.AppendTo(b))
+}
+
+// need returns a FormatError if b is shorter than n bytes.
+func need(b []byte, n int, header string) error {
+	if len(b) < n {
+		return &wire.FormatError{Header: header, Reason: wire.ErrTruncated, Got: len(b), Want: n}
+	}
+	return nil
+}
+
+// be32 and the like read numbers at an offset; put24 appends a 24-bit number and one byte more.
+func be32(b []byte, off int) uint32 { return binary.BigEndian.Uint32(b[off:]) }
+
+func be64(b []byte, off int) uint64 { return binary.BigEndian.Uint64(b[off:]) }
+
+func be16(b []byte, off int) uint16 { return binary.BigEndian.Uint16(b[off:]) }
+
+func be24(b []byte, off int) uint32 { return be32(b, off) >> 8 }
+
+func put24(b []byte, v uint32, low uint8) []byte {
+	return binary.BigEndian.AppendUint32(b, v<<8|uint32(low))
+}
+
+func put16(b []byte, v uint16) []byte { return binary.BigEndian.AppendUint16(b, v) }
+
+func put32(b []byte, v uint32) []byte { return binary.BigEndian.AppendUint32(b, v) }
+
+func put64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
+
+// Masks of the narrow fields.
+const (
+	mask2  = 1<<2 - 1
+	mask3  = 1<<3 - 1
+	mask4  = 1<<4 - 1
+	mask5  = 1<<5 - 1
+	mask6  = 1<<6 - 1
+	mask7  = 1<<7 - 1
+	mask20 = 1<<20 - 1
+)
+
+func bit(set bool, mask uint8) uint8 {
+	if set {
+		return mask
+	}
+	return 0
+}

@@ -1,0 +1,54 @@
+package mad
+
+//	+---------------------------------------------------------------+
+//	|                    local communication ID                     |
+//	+---------------------------------------------------------------+
+//	|                    remote communication ID                    |
+//	+---+-----------+---------+-----+-------------------------------+
+//	|msg|  reserved | timeout | res.|   private data, 222 bytes …   |   message MRAed, service timeout
+//	+---+-----------+---------+-----+-------------------------------+
+
+// MRAPrivate is the room for private data in an MRA, in bytes.
+const MRAPrivate = 222
+
+// Stage says which message an MRA or REJ is about.
+type Stage uint8
+
+// Stages of a connection.
+const (
+	StageREQ   Stage = 0
+	StageREP   Stage = 1
+	StageOther Stage = 2
+)
+
+// MRA acknowledges a message whose answer takes longer (IBTA 12.6.6).
+type MRA struct {
+	LocalID, RemoteID CommID
+	About             Stage
+	// Timeout is the time code within which the answer comes, counted from the MRA.
+	Timeout uint8
+	Private [MRAPrivate]byte
+}
+
+// Attr is AttrMRA.
+func (*MRA) Attr() Attr { return AttrMRA }
+
+// Len is BodyLen.
+func (*MRA) Len() int { return BodyLen }
+
+// Parse reads the message.
+func (m *MRA) Parse(b []byte) error {
+	if err := need(b, BodyLen, "MRA"); err != nil {
+		return err
+	}
+	*m = MRA{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), About: Stage(b[8] >> 6), Timeout: b[9] >> 3}
+	copy(m.Private[:], b[10:])
+	return nil
+}
+
+// AppendTo appends the message to b.
+func (m *MRA) AppendTo(b []byte) []byte {
+	b = put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID))
+	b = append(b, uint8(m.About)<<6, m.Timeout<<3)
+	return append(b, m.Private[:]...)
+}
