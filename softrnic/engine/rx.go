@@ -101,13 +101,17 @@ func (e *Engine) accept(b []byte, f *wire.Frame) *QP {
 		c.RxCnp++ // there is no congestion control to be told
 		return nil
 	}
-	if f.BTH.Opcode&serviceMask != wire.ServiceRC || f.BTH.Opcode.Info().Name == "" || f.BTH.Version != 0 {
+	if !f.BTH.Opcode.Known() || f.BTH.Version != 0 {
 		c.RxUnsupported++
 		return nil
 	}
 	qp := e.qps[f.BTH.DestQP]
 	if qp == nil || !qp.receives() {
 		c.RxUnknownQP++
+		return nil
+	}
+	if f.BTH.Opcode.Service() != qp.q.Service() {
+		c.RxUnsupported++
 		return nil
 	}
 	if !qp.route.fromPeer(f) {
@@ -120,9 +124,6 @@ func (e *Engine) accept(b []byte, f *wire.Frame) *QP {
 	}
 	return qp
 }
-
-// serviceMask keeps the transport service of an opcode.
-const serviceMask wire.Opcode = 0xe0
 
 // samePartition compares P_Keys: the same partition, and at least one side a full member (IBTA 10.9.3).
 func samePartition(a, b uint16) bool {

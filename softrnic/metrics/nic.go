@@ -44,6 +44,7 @@ type NIC struct {
 	RespOpErr        uint64 `name:"resp_op_errors" help:"requests refused for a local operational error"`
 	AckCoalesced     uint64 `name:"ack_coalesced" help:"requests acknowledged by a later ACK"`
 	ReplayedAtomics  uint64 `name:"replayed_atomics" help:"duplicate atomics answered from the stored result"`
+	DroppedMsgs      uint64 `name:"dropped_messages" help:"messages of unreliable connections dropped whole, for a lost packet or a refusal"`
 	ReplayedReads    uint64 `name:"replayed_reads" help:"duplicate READs executed again"`
 
 	// Packets dropped before they reached a queue pair.

@@ -1,4 +1,4 @@
-// Package transport is one queue pair of the reliable connection service: requester, responder and completer as a
+// Package transport is one queue pair of a reliable or unreliable connection: requester, responder and completer as a
 // machine without clock, goroutine or socket.
 //
 // The caller's duties, in the order of a step:
@@ -14,7 +14,8 @@
 //
 // The parts:
 //
-//	state.go, modify.go       the state diagram as data, and the transitions
+//	service.go                what the transport services do differently
+//	state.go, modify.go       the state diagrams as data, and the transitions
 //	ring.go, post.go          work queues, and what is refused at the post
 //	requester.go              sends: windows, fences, limits, packet building
 //	completer.go              takes ACKs, NAKs and responses
@@ -23,6 +24,7 @@
 //	duplicate.go              requests that were executed already
 //	respond.go                answers in PSN order
 //	torn.go                   memory copies that a fault plan tears
+//	uc.go                     unreliable connections, which take the checks and the execution from the responder
 //
 // Completion statuses that a reliable connection cannot produce here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC, RespTimeoutErr to no

@@ -17,8 +17,8 @@ var fuzzStates = []verbs.QPState{
 
 // fuzzSide is a queue pair with work outstanding and one small region for the peer, in the middle of memory that
 // nobody may touch.
-func fuzzSide(t testing.TB, state verbs.QPState) (s *side, around []byte) {
-	s = newSide(t, "s", 1, 4096, Config{QPN: 0x11, Window: 8, MaxSendWR: 16})
+func fuzzSide(t testing.TB, of verbs.QPType, state verbs.QPState) (s *side, around []byte) {
+	s = newSide(t, "s", 1, 4096, Config{QPN: 0x11, Type: of, Window: 8, MaxSendWR: 16})
 	around = make([]byte, 3*256)
 	open, err := s.env.Mem.Reg(s.pd, around[256:512:512], allAccess)
 	if err != nil {
@@ -43,6 +43,9 @@ func fuzzSide(t testing.TB, state verbs.QPState) (s *side, around []byte) {
 				t.Fatal(err)
 			}
 			for i, op := range []verbs.WROpcode{verbs.OpSend, verbs.OpRead, verbs.OpFetchAdd, verbs.OpWrite, verbs.OpRead} {
+				if s.qp.svc.ops&opSet(op) == 0 {
+					continue
+				}
 				n := 8
 				if op != verbs.OpFetchAdd {
 					n = 100 * (i + 1) % 256
@@ -53,6 +56,11 @@ func fuzzSide(t testing.TB, state verbs.QPState) (s *side, around []byte) {
 	}
 	if state == verbs.StateInit {
 		bringTo(t, s, state)
+	}
+	if state == verbs.StateSQE {
+		if err := failASend(s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if state == verbs.StateSQD || state == verbs.StateError {
 		f := s.qp.ToSQD
@@ -83,34 +91,54 @@ func FuzzHandle(f *testing.F) {
 		}
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) == 0 {
-			return
+	f.Fuzz(func(t *testing.T, data []byte) { fuzzHandle(t, verbs.RC, data) })
+}
+
+// FuzzHandleUC is that for an unreliable connection, whose opcodes are those of the seeds with other top bits.
+func FuzzHandleUC(f *testing.F) {
+	for st := range len(fuzzStates) + 1 {
+		seed := []byte{byte(st)}
+		for _, op := range []wire.Opcode{wire.UCSendFirst, wire.UCSendLast, wire.UCSendOnlyImm, wire.UCWriteFirst, wire.UCWriteMiddle, wire.UCWriteLastImm, wire.UCWriteOnly} {
+			p := wire.Packet{BTH: wire.BTH{Opcode: op, PSN: 0x10}, RETH: wire.RETH{Length: 300}, Payload: []byte("12345678")}
+			b := p.AppendTo(nil)
+			seed = append(append(seed, byte(len(b)), 11), b...)
 		}
-		s, around := fuzzSide(t, fuzzStates[int(data[0])%len(fuzzStates)])
-		now := clock.Time(0)
-		for data = data[1:]; len(data) > 2; {
-			n, how := min(int(data[0]), len(data)-2), data[1]
-			var p wire.Packet
-			err := wire.ParsePacket(data[2:2+n], &p)
-			data = data[2+n:]
-			if err != nil {
-				continue
-			}
-			fit(s, &p, how)
-			s.qp.Handle(now, &p, &s.out)
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { fuzzHandle(t, verbs.UC, data) })
+}
+
+func fuzzHandle(t *testing.T, of verbs.QPType, data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	states := fuzzStates
+	if of != verbs.RC {
+		states = append(states[:len(states):len(states)], verbs.StateSQE)
+	}
+	s, around := fuzzSide(t, of, states[int(data[0])%len(states)])
+	now := clock.Time(0)
+	for data = data[1:]; len(data) > 2; {
+		n, how := min(int(data[0]), len(data)-2), data[1]
+		var p wire.Packet
+		err := wire.ParsePacket(data[2:2+n], &p)
+		data = data[2+n:]
+		if err != nil {
+			continue
+		}
+		fit(s, &p, how)
+		s.qp.Handle(now, &p, &s.out)
+		checkStep(t, s)
+		if how&64 != 0 {
+			now = now.Add(time.Duration(how) * time.Millisecond)
+			s.qp.Tick(now, &s.out)
 			checkStep(t, s)
-			if how&64 != 0 {
-				now = now.Add(time.Duration(how) * time.Millisecond)
-				s.qp.Tick(now, &s.out)
-				checkStep(t, s)
-			}
 		}
-		zero := make([]byte, 256)
-		if !bytes.Equal(around[:256], zero) || !bytes.Equal(around[512:], zero) {
-			t.Fatal("memory outside the region was written")
-		}
-	})
+	}
+	zero := make([]byte, 256)
+	if !bytes.Equal(around[:256], zero) || !bytes.Equal(around[512:], zero) {
+		t.Fatal("memory outside the region was written")
+	}
 }
 
 // fit makes a packet more plausible, by the bits of how.

@@ -18,13 +18,19 @@ import (
 // requests as well as B's answers.
 const goldenDir = "../wire/testdata/golden"
 
-// captured is an RC packet of a capture, from A or from B.
+// captured is a RoCE packet of a capture, from A or from B.
 type captured struct {
 	fromA bool
 	pkt   wire.Packet
 }
 
 func readGolden(t *testing.T, name string) []captured {
+	t.Helper()
+	return readGoldenOf(t, name, wire.ServiceRC)
+}
+
+// readGoldenOf reads the packets of one transport service.
+func readGoldenOf(t *testing.T, name string, service wire.Opcode) []captured {
 	t.Helper()
 	f, err := os.Open(filepath.Join(goldenDir, name+".pcap"))
 	if err != nil {
@@ -47,7 +53,7 @@ func readGolden(t *testing.T, name string) []captured {
 		if err := wire.ParseFrame(append([]byte(nil), p.Data...), &frame); err != nil {
 			continue // the out-of-band exchange
 		}
-		if frame.BTH.Opcode.Service() == wire.ServiceRC {
+		if frame.BTH.Opcode.Service() == service {
 			out = append(out, captured{frame.Eth.Src[5] == 1, frame.Packet})
 		}
 	}

@@ -25,7 +25,7 @@ func badAttr(format string, args ...any) error {
 
 // ToInit goes from RESET to INIT, or changes the attributes in INIT.
 func (q *QP) ToInit(a verbs.ToInit) error {
-	to, err := next(q.state, evToInit)
+	to, err := next(q.svc.states, q.state, evToInit)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 
 // ToRTR goes from INIT to RTR: the responder works from here on.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
-	to, err := next(q.state, evToRTR)
+	to, err := next(q.svc.states, q.state, evToRTR)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 
 // ToRTS goes from RTR to RTS: the requester works from here on.
 func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
-	to, err := next(q.state, evToRTS)
+	to, err := next(q.svc.states, q.state, evToRTS)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func rdAtomic(name string, n int) (int, error) {
 // ToSQD lets the send queue drain: what was started completes, nothing new is started. EventSQDrained follows, at
 // once if nothing was started (IBTA 10.3.1).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
-	to, err := next(q.state, evToSQD)
+	to, err := next(q.svc.states, q.state, evToSQD)
 	if err != nil {
 		return err
 	}
@@ -120,16 +120,16 @@ func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	return nil
 }
 
-// ResumeRTS goes back from SQD to RTS and sends what was posted meanwhile.
+// ResumeRTS goes back from SQD (or SQE) to RTS and sends what was posted meanwhile.
 func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
-	to, err := next(q.state, evResumeRTS)
+	to, err := next(q.svc.states, q.state, evResumeRTS)
 	if err != nil {
 		return err
 	}
 	q.lastNow = now
 	q.state = to
 	q.req.draining = false
-	q.pump(now, out)
+	q.svc.send(q, now, out)
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (q *QP) fault(out *Actions) {
 }
 
 func (q *QP) enterError(on event, out *Actions) error {
-	to, err := next(q.state, on)
+	to, err := next(q.svc.states, q.state, on)
 	if err != nil {
 		return err
 	}
@@ -163,12 +163,15 @@ func (q *QP) enterError(on event, out *Actions) error {
 	q.settleWrite() // it was accepted before
 	q.req.stop()
 	q.rsp.stop()
-	for q.sq.len() > 0 {
-		w := q.sq.at(q.sq.head)
-		q.completeSend(w, verbs.WRFlushErr, out)
-	}
+	q.flushSends(out)
 	q.flushReceives(out)
 	return nil
+}
+
+func (q *QP) flushSends(out *Actions) {
+	for q.sq.len() > 0 {
+		q.completeSend(q.sq.at(q.sq.head), verbs.WRFlushErr, out)
+	}
 }
 
 func (q *QP) flushReceives(out *Actions) {
@@ -179,7 +182,7 @@ func (q *QP) flushReceives(out *Actions) {
 
 // ToReset forgets everything without completions. The caller removes what is left in the completion queues.
 func (q *QP) ToReset() error {
-	to, err := next(q.state, evToReset)
+	to, err := next(q.svc.states, q.state, evToReset)
 	if err != nil {
 		return err
 	}

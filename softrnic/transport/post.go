@@ -36,11 +36,11 @@ func postErr(op string, err error, format string, args ...any) error {
 
 // PostSend queues a work request and sends what may be sent. The request and its list are copied; its memory is
 // not, unless inline. It is refused with ErrState before RTS, ErrNoSpace when MaxSendWR are outstanding, and
-// ErrInvalid when it is malformed. In the error state it is taken and flushed at once (IBTA 10.3.1).
+// ErrInvalid when it is malformed. In the states ERROR and SQE it is taken and flushed at once (IBTA 10.3.1).
 func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	q.lastNow = now
 	switch q.state {
-	case verbs.StateRTS, verbs.StateSQD, verbs.StateError:
+	case verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateError:
 	default:
 		return postErr("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.state)
 	}
@@ -52,11 +52,11 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 		return err
 	}
 	q.enqueue(wr, length)
-	if q.state == verbs.StateError {
+	if q.state == verbs.StateError || q.state == verbs.StateSQE {
 		q.completeSend(q.sq.at(q.sq.head), verbs.WRFlushErr, out)
 		return nil
 	}
-	q.pump(now, out)
+	q.svc.send(q, now, out)
 	return nil
 }
 
@@ -65,6 +65,9 @@ func (q *QP) checkSend(wr *verbs.SendWR) (uint32, error) {
 	const op = "post send"
 	if int(wr.Op) >= len(sendOps) {
 		return 0, postErr(op, verbs.ErrInvalid, "unknown operation %v", wr.Op)
+	}
+	if q.svc.ops&(1<<wr.Op) == 0 {
+		return 0, postErr(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, q.cfg.Type)
 	}
 	kind := &sendOps[wr.Op]
 	if wr.Flags&verbs.Inline != 0 {

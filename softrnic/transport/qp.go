@@ -32,7 +32,7 @@ type Env struct {
 type Config struct {
 	QPN            wire.QPN
 	PD             mem.PD
-	Type           verbs.QPType // RC; others are ErrNotSupported for now
+	Type           verbs.QPType
 	SendCQ, RecvCQ *cq.CQ
 	MaxSendWR      int // 0: 128
 	MaxRecvWR      int // 0: 128
@@ -54,8 +54,8 @@ func (c Config) withDefaults() (Config, error) {
 	fail := func(err error, format string, args ...any) (Config, error) {
 		return c, &verbs.OpError{Op: "create qp", Err: err, Detail: fmt.Sprintf(format, args...)}
 	}
-	if c.Type != verbs.RC {
-		return fail(verbs.ErrNotSupported, "type %v; use RC", c.Type)
+	if int(c.Type) >= len(services) || services[c.Type] == nil {
+		return fail(verbs.ErrNotSupported, "type %v", c.Type)
 	}
 	if c.SendCQ == nil || c.RecvCQ == nil {
 		return fail(verbs.ErrInvalid, "a send and a receive completion queue are needed")
@@ -87,6 +87,7 @@ func (c Config) withDefaults() (Config, error) {
 type QP struct {
 	env   *Env
 	cfg   Config
+	svc   *service
 	state verbs.QPState
 	init  verbs.ToInit
 	rtr   verbs.ToRTR
@@ -110,7 +111,7 @@ func New(env *Env, cfg Config) (*QP, error) {
 		return nil, err
 	}
 	q := &QP{
-		env: env, cfg: cfg,
+		env: env, cfg: cfg, svc: services[cfg.Type],
 		sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline),
 		rq: newRecvQueue(cfg.MaxRecvWR, cfg.MaxSGE),
 	}
@@ -147,15 +148,23 @@ func (q *QP) Query() verbs.QPAttr {
 // and not kept. In a state that does not receive, it is dropped.
 func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
 	q.lastNow = now
-	if q.state != verbs.StateRTR && q.state != verbs.StateRTS && q.state != verbs.StateSQD {
+	switch q.state {
+	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
+	default:
 		q.env.Counters.RxUnknownQP++
 		return
 	}
-	op := p.BTH.Opcode
-	switch {
-	case op.Service() != wire.ServiceRC:
+	if p.BTH.Opcode.Service() != q.svc.opcodes {
 		q.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6
-	case !op.Is(wire.OpResponse):
+		return
+	}
+	q.svc.receive(q, now, p, out)
+}
+
+// handleRC takes a packet of a reliable connection.
+func (q *QP) handleRC(now clock.Time, p *wire.Packet, out *Actions) {
+	switch {
+	case !p.BTH.Opcode.Is(wire.OpResponse):
 		q.handleRequest(now, p, out)
 	case q.state != verbs.StateRTR:
 		q.handleResponse(now, p, out)
@@ -181,9 +190,14 @@ func (q *QP) Tick(now clock.Time, out *Actions) {
 		q.respond(now, out)
 	}
 	q.tickRequester(now, out)
+	if q.req.sendAt <= now {
+		q.req.sendAt = clock.Never
+		q.svc.send(q, now, out)
+	}
 }
 
 // Deadline is when Tick next wants to be called; clock.Never if idle.
 func (q *QP) Deadline() clock.Time {
-	return clock.Min(clock.Min(q.req.retryAt, q.req.rnrAt), clock.Min(q.rsp.respondAt, q.flushAt))
+	at := clock.Min(clock.Min(q.req.retryAt, q.req.rnrAt), clock.Min(q.rsp.respondAt, q.flushAt))
+	return clock.Min(at, q.req.sendAt)
 }

@@ -28,6 +28,8 @@ type requester struct {
 	retry    retry
 	// retryAt is when the oldest unacknowledged packet is given up; rnrAt when an RNR wait ends.
 	retryAt, rnrAt clock.Time
+	// sendAt is due when an unreliable service has more to send than one step may.
+	sendAt clock.Time
 }
 
 func (r *requester) start(a verbs.ToRTS) {
@@ -41,7 +43,10 @@ func (r *requester) start(a verbs.ToRTS) {
 func (r *requester) offset(p wire.PSN) uint32 { return uint32(p-r.una) & max24 }
 
 // stop ends all waiting.
-func (r *requester) stop() { r.retryAt, r.rnrAt, r.draining = clock.Never, clock.Never, false }
+func (r *requester) stop() {
+	r.retryAt, r.rnrAt, r.sendAt = clock.Never, clock.Never, clock.Never
+	r.draining = false
+}
 
 // pump sends what window, fences and limits allow, and fails the oldest work request if it cannot be executed.
 // It emits at most Window packets.

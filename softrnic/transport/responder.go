@@ -35,6 +35,8 @@ type responder struct {
 	va   uint64
 	rkey uint32
 	left uint32
+	// skip says that the rest of the message that is coming in is dropped (UC).
+	skip bool
 	// recvHeld says that the head of the receive queue belongs to the message in progress.
 	recvHeld bool
 
@@ -122,12 +124,7 @@ func (q *QP) handleRequest(now clock.Time, p *wire.Packet, out *Actions) {
 	}
 	q.settleWrite()
 	info := p.BTH.Opcode.Info()
-	if !q.rsp.established {
-		q.rsp.established = true
-		if q.state == verbs.StateRTR {
-			q.raise(verbs.EventCommEst, out)
-		}
-	}
+	q.establish(out)
 	switch d := wire.Diff(p.BTH.PSN, q.rsp.ePSN); {
 	case d > 0:
 		q.outOfSequence()
@@ -143,6 +140,17 @@ func (q *QP) handleRequest(now clock.Time, p *wire.Packet, out *Actions) {
 		return
 	}
 	q.respond(now, out)
+}
+
+// establish notes the first packet from the peer. In RTR it is an event: the peer is ready (IBTA 11.6.3.1).
+func (q *QP) establish(out *Actions) {
+	if q.rsp.established {
+		return
+	}
+	q.rsp.established = true
+	if q.state == verbs.StateRTR {
+		q.raise(verbs.EventCommEst, out)
+	}
 }
 
 // outOfSequence answers the first packet behind a gap with one NAK; the rest of them is dropped silently (IBTA 9.7.5).

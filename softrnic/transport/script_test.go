@@ -98,6 +98,9 @@ func (s *script) pair() {
 		QPN: 0x11, Window: int(s.num("window", 0)), AckEvery: int(s.num("ack-every", 0)),
 		CoalesceAcks: s.d.HasArg("coalesce"), MaxSendWR: int(s.num("send-wr", 0)), MaxRecvWR: int(s.num("recv-wr", 0)),
 	}
+	if s.str("type", "") == "uc" {
+		cfg.Type = verbs.UC
+	}
 	*s = script{t: s.t, d: s.d, regions: map[string]*mem.Region{}}
 	s.a = newSide(s.t, "a", 1, 1<<16, cfg)
 	cfg.QPN = 0x12

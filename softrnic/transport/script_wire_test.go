@@ -2,7 +2,6 @@ package transport
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -51,6 +50,9 @@ func wcText(d Completion, me *side) string {
 	return fmt.Sprintf("wr=%d %v", d.WC.ID, d.WC.Status)
 }
 
+// opName is the opcode without its service, which is that of the pair.
+func opName(op wire.Opcode) string { return op.String()[len("RC_"):] }
+
 // packet prints a packet on the wire; addresses are relative to the region at the responder.
 func (s *script) packet(f *flying) string {
 	from := s.a
@@ -59,7 +61,7 @@ func (s *script) packet(f *flying) string {
 	}
 	p := &f.pkt
 	op := p.BTH.Opcode
-	name := strings.TrimPrefix(op.String(), "RC_")
+	name := opName(op)
 	if op == wire.RCAck {
 		name = p.AETH.Syndrome.String()
 	}
@@ -99,7 +101,7 @@ func (s *script) find() int {
 		if s.d.HasArg("psn") && f.pkt.BTH.PSN != wire.PSN(s.num("psn", 0)) {
 			continue
 		}
-		if op := s.str("op", ""); op != "" && "RC_"+op != f.pkt.BTH.Opcode.String() {
+		if op := s.str("op", ""); op != "" && op != opName(f.pkt.BTH.Opcode) {
 			continue
 		}
 		if from := s.str("from", ""); from != "" && (from == "a") == (f.to == s.a) {

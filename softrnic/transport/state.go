@@ -18,12 +18,13 @@ const (
 	evResumeRTS
 	evToError
 	evToReset
-	evFault // a work request or a request of the peer failed
+	evFault     // a work request or a request of the peer failed
+	evSendFault // a work request of an unreliable service failed
 )
 
-var eventNames = [...]string{"ToInit", "ToRTR", "ToRTS", "ToSQD", "ResumeRTS", "ToError", "ToReset", "fault"}
+var eventNames = [...]string{"ToInit", "ToRTR", "ToRTS", "ToSQD", "ResumeRTS", "ToError", "ToReset", "fault", "send fault"}
 
-// String is the name of the method, or "fault".
+// String is the name of the method, "fault" or "send fault".
 func (e event) String() string { return eventNames[e] }
 
 // transition is one edge of the state diagram.
@@ -33,9 +34,9 @@ type transition struct {
 	to   verbs.QPState
 }
 
-// transitions is the state diagram of a reliable connection's queue pair (IBTA vol. 1, 10.3.1). SQE is
+// rcStates is the state diagram of a reliable connection's queue pair (IBTA vol. 1, 10.3.1). SQE is
 // missing because a failed send of RC goes to the error state. ToError and ToReset are legal everywhere.
-var transitions = [...]transition{
+var rcStates = []transition{
 	{verbs.StateReset, evToInit, verbs.StateInit},
 	{verbs.StateInit, evToInit, verbs.StateInit},
 	{verbs.StateInit, evToRTR, verbs.StateRTR},
@@ -62,20 +63,30 @@ var transitions = [...]transition{
 	{verbs.StateError, evToReset, verbs.StateReset},
 }
 
-// next looks the edge up. It fails with a *TransitionError.
-func next(from verbs.QPState, on event) (verbs.QPState, error) {
-	for i := range transitions {
-		if t := &transitions[i]; t.from == from && t.on == on {
+// unreliableStates is that of UC and UD: a failed send stops the send queue only, until ResumeRTS (IBTA 10.3.1).
+var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
+	transition{verbs.StateRTS, evSendFault, verbs.StateSQE},
+	transition{verbs.StateSQD, evSendFault, verbs.StateSQE},
+	transition{verbs.StateSQE, evResumeRTS, verbs.StateRTS},
+	transition{verbs.StateSQE, evFault, verbs.StateError},
+	transition{verbs.StateSQE, evToError, verbs.StateError},
+	transition{verbs.StateSQE, evToReset, verbs.StateReset},
+)
+
+// next looks the edge up in a diagram. It fails with a *TransitionError.
+func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, error) {
+	for i := range diagram {
+		if t := &diagram[i]; t.from == from && t.on == on {
 			return t.to, nil
 		}
 	}
-	return from, &TransitionError{From: from, Event: on.String(), LegalIn: legalIn(on)}
+	return from, &TransitionError{From: from, Event: on.String(), LegalIn: legalIn(diagram, on)}
 }
 
 // legalIn lists the states in which on is allowed.
-func legalIn(on event) []verbs.QPState {
+func legalIn(diagram []transition, on event) []verbs.QPState {
 	var from []verbs.QPState
-	for _, t := range transitions {
+	for _, t := range diagram {
 		if t.on == on {
 			from = append(from, t.from)
 		}
@@ -98,11 +109,11 @@ func (e *TransitionError) Error() string {
 // Unwrap returns verbs.ErrState.
 func (e *TransitionError) Unwrap() error { return verbs.ErrState }
 
-// Graphviz prints the state diagram in the language of dot, one edge a line.
-func Graphviz() string {
+// Graphviz prints the state diagram of a type in the language of dot, one edge a line.
+func Graphviz(of verbs.QPType) string {
 	var b strings.Builder
-	b.WriteString("digraph rc {\n")
-	for _, t := range transitions {
+	fmt.Fprintf(&b, "digraph %s {\n", strings.ToLower(of.String()))
+	for _, t := range services[of].states {
 		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", t.from, t.to, t.on)
 	}
 	b.WriteString("}\n")

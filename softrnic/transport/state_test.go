@@ -14,18 +14,20 @@ var updateFlag = flag.Bool("update", false, "write testdata/states.dot anew")
 
 // The state diagram is a golden file, so that a changed edge is seen in review.
 func TestStateDiagram(t *testing.T) {
-	const path = "testdata/states.dot"
-	if *updateFlag {
-		if err := os.WriteFile(path, []byte(Graphviz()), 0o644); err != nil {
+	for of, path := range map[verbs.QPType]string{verbs.RC: "testdata/states.dot", verbs.UC: "testdata/states_uc.dot"} {
+		got := Graphviz(of)
+		if *updateFlag {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := Graphviz(); got != string(want) {
-		t.Errorf("the state diagram has changed; if that is meant, run with -update\n%s", got)
+		if got != string(want) {
+			t.Errorf("the state diagram of %v has changed; if that is meant, run with -update\n%s", of, got)
+		}
 	}
 }
 
@@ -40,21 +42,23 @@ func TestIllegalTransitions(t *testing.T) {
 		evToError:   func(q *QP, out *Actions) error { return q.ToError(0, out) },
 		evToReset:   func(q *QP, _ *Actions) error { return q.ToReset() },
 	}
-	for from := verbs.StateReset; from <= verbs.StateError; from++ {
-		if from == verbs.StateSQE {
-			continue // not of RC
-		}
-		for on, call := range calls {
-			s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
-			bringTo(t, s, from)
-			want, wantErr := next(from, on)
-			err := call(s.qp, &s.out)
-			var te *TransitionError
-			if (err != nil) != (wantErr != nil) || (err != nil && (!errors.As(err, &te) || !errors.Is(err, verbs.ErrState))) {
-				t.Errorf("%v in %v: error %v, want %v", on, from, err, wantErr)
+	for _, of := range []verbs.QPType{verbs.RC, verbs.UC} {
+		for from := verbs.StateReset; from <= verbs.StateError; from++ {
+			if from == verbs.StateSQE && of == verbs.RC {
+				continue
 			}
-			if s.qp.State() != want {
-				t.Errorf("%v in %v: now %v, want %v", on, from, s.qp.State(), want)
+			for on, call := range calls {
+				s := newSide(t, "a", 1, 64, Config{QPN: 0x11, Type: of})
+				bringTo(t, s, from)
+				want, wantErr := next(s.qp.svc.states, from, on)
+				err := call(s.qp, &s.out)
+				var te *TransitionError
+				if (err != nil) != (wantErr != nil) || (err != nil && (!errors.As(err, &te) || !errors.Is(err, verbs.ErrState))) {
+					t.Errorf("%v: %v in %v: error %v, want %v", of, on, from, err, wantErr)
+				}
+				if s.qp.State() != want {
+					t.Errorf("%v: %v in %v: now %v, want %v", of, on, from, s.qp.State(), want)
+				}
 			}
 		}
 	}
@@ -68,10 +72,11 @@ func bringTo(t testing.TB, s *side, to verbs.QPState) {
 		verbs.StateRTR:   {func() error { return q.ToRTR(0, verbs.ToRTR{PathMTU: verbs.MTU256}) }},
 		verbs.StateRTS:   {func() error { return q.ToRTS(0, verbs.ToRTS{}) }},
 		verbs.StateSQD:   {func() error { return q.ToSQD(0, &s.out) }},
+		verbs.StateSQE:   {func() error { return failASend(s) }},
 		verbs.StateError: {func() error { return q.ToError(0, &s.out) }},
 	}
 	for st := verbs.StateInit; st <= to; st++ {
-		if st == verbs.StateSQD && to != st {
+		if (st == verbs.StateSQD || st == verbs.StateSQE) && to != st {
 			continue
 		}
 		for _, f := range steps[st] {
@@ -80,6 +85,12 @@ func bringTo(t testing.TB, s *side, to verbs.QPState) {
 			}
 		}
 	}
+}
+
+// failASend posts a send whose memory is nobody's.
+func failASend(s *side) error {
+	wr := verbs.SendWR{SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 1}}}
+	return s.qp.PostSend(0, &wr, &s.out)
 }
 
 // Attributes out of range are refused with what to do.
@@ -132,9 +143,9 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
-	good.Type = verbs.UD
+	good.Type = verbs.UD + 1
 	if _, err := New(s.env, good); !errors.Is(err, verbs.ErrNotSupported) {
-		t.Errorf("UD: %v, want ErrNotSupported", err)
+		t.Errorf("%v: %v, want ErrNotSupported", good.Type, err)
 	}
 }
 

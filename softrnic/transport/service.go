@@ -1,0 +1,47 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// service is a transport service: what its queue pairs do differently. Everything else, from work queues to
+// scatter and gather, is common.
+type service struct {
+	// opcodes are the top three bits of all its packets.
+	opcodes wire.Opcode
+	// states is its state diagram.
+	states []transition
+	// ops has a bit for each operation that its send queue takes (IBTA 10.8.2, table 93).
+	ops uint32
+	// send starts and continues what is in the send queue.
+	send func(q *QP, now clock.Time, out *Actions)
+	// receive takes a packet from the peer, in a state that receives.
+	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
+}
+
+// services is indexed by verbs.QPType. A type that is not there is not supported.
+var services [verbs.UD + 1]*service
+
+func init() { // an initializer would refer to itself through the methods
+	services[verbs.RC] = &service{
+		opcodes: wire.ServiceRC, states: rcStates, send: (*QP).pump, receive: (*QP).handleRC,
+		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
+			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv),
+	}
+	services[verbs.UC] = &service{
+		opcodes: wire.ServiceUC, states: unreliableStates, send: (*QP).sendUC, receive: (*QP).handleUC,
+		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv),
+	}
+}
+
+func opSet(ops ...verbs.WROpcode) (set uint32) {
+	for _, op := range ops {
+		set |= 1 << op
+	}
+	return set
+}
+
+// Service returns the transport service, one of wire's Service constants: what the opcodes of its packets begin with.
+func (q *QP) Service() wire.Opcode { return q.svc.opcodes }
