@@ -28,8 +28,8 @@ type CQ struct {
 	q    *cq.CQ
 	refs int // uses by queue pairs; a pair that uses it for both directions counts twice
 	dead bool
-	// failed says that the overflow was reported.
-	failed bool
+	// failed says that an overflow was reported, overflowed that the step in progress has to act on one.
+	failed, overflowed bool
 }
 
 // alive returns the error of an operation on a dead object.

@@ -185,6 +185,24 @@ func TestCQOverflow(t *testing.T) {
 		t.Error("not counted")
 	}
 	verify(t, p) // the other queue pair
+	// Whoever starts anew on the same queue loses no completion in silence either.
+	for _, x := range []*QP{q, peer} {
+		if err := x.ToReset(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connect(t, p.now, q, peer, 0, verbs.MTU1024)
+	connect(t, p.now, peer, q, 0, verbs.MTU1024)
+	if err := q.PostSend(p.now, []verbs.SendWR{wr, wr, wr}, &p.a.out); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, p.now+second)
+	if a, err := q.Query(); err != nil || a.State != verbs.StateError {
+		t.Errorf("state after the second overflow %v, %v", a.State, err)
+	}
+	if ev, ok := p.a.e.NextAsyncEvent(); !ok || ev.Kind != verbs.EventQPFatal {
+		t.Errorf("event after the second overflow %v %v", ok, ev.Kind)
+	}
 }
 
 func TestAsyncEventsAreBounded(t *testing.T) {

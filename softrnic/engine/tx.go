@@ -19,14 +19,18 @@ func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 }
 
 // deliver hands out the completions and events of a step of qp and builds its frames, in the order that Actions
-// promises. Completion queues that overflow take their queue pairs into the error state; each queue overflows
-// once, which bounds the loop.
+// promises. Completion queues that overflow take their queue pairs into the error state, and tell so by one event in
+// their life. The flushes may overflow again, but only live queue pairs flush, each once, which bounds the loop.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.carryOut(qp, out)
 	for len(e.overflowed) > 0 {
 		c := e.overflowed[0]
 		e.overflowed = e.overflowed[:copy(e.overflowed, e.overflowed[1:])]
-		e.raise(verbs.AsyncEvent{Kind: verbs.EventCQErr, CQ: c.q.ID()})
+		c.overflowed = false
+		if !c.failed {
+			c.failed = true
+			e.raise(verbs.AsyncEvent{Kind: verbs.EventCQErr, CQ: c.q.ID()})
+		}
 		for _, user := range e.order {
 			if user.send != c && user.recv != c || !user.live() {
 				continue
@@ -62,8 +66,8 @@ func (e *Engine) complete(d *transport.Completion) {
 	}
 	e.counters.CqOverrun++
 	c := e.cqs[d.CQ.ID()]
-	if c != nil && !c.failed {
-		c.failed = true
+	if c != nil && !c.overflowed {
+		c.overflowed = true
 		e.overflowed = append(e.overflowed, c)
 	}
 }
