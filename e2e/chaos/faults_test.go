@@ -88,6 +88,19 @@ var _ = Describe("a host", func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
+	It("that hangs keeps nobody waiting, and does not do afterwards what it was told meanwhile", func() {
+		rack := fixture.Up(four)
+		rack.OK("hang", "ms0")
+		for _, args := range [][]string{{"counters", "ms0"}, {"crash", "ms0", "--nic"}, {"perf", "verify", "--from", "ms0", "--to", "ms1"}} {
+			res := rack.Run(args...)
+			Expect(res).To(fixture.HaveExited(1))
+			Expect(res.Stderr).To(ContainSubstring("ms0 does not answer"))
+		}
+		rack.OK("resume", "ms0")
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+		Expect(rack.State("ms0")()).To(Equal("up"))
+	})
+
 	It("that hangs for a while is healed by time", func() {
 		rack := fixture.Up(four)
 		rack.OK("hang", "ms0", "--for", "500ms")

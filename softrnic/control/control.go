@@ -12,7 +12,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,8 +23,25 @@ import (
 // maxBody bounds a request body in bytes.
 const maxBody = 1 << 20
 
-// ErrNotRunning says that nobody serves the socket.
-var ErrNotRunning = errors.New("not running")
+// Errors of a client that got no answer.
+var (
+	// ErrNotRunning says that nobody serves the socket.
+	ErrNotRunning = errors.New("not running")
+	// ErrPrivilege says that the caller may not use the socket.
+	ErrPrivilege = errors.New("needs root: run it with sudo")
+	// ErrSilent says that somebody serves the socket and has not answered by the deadline of the call.
+	ErrSilent = errors.New("does not answer")
+)
+
+// deadlineHeader says until when the caller waits, in nanoseconds of Unix time. A daemon that was stopped finds
+// requests of callers who have gone, and been told of a failure, when it goes on; they must not be carried out then.
+const deadlineHeader = "Rdmalab-Deadline"
+
+// late says that the caller of r waits no longer.
+func late(r *http.Request) bool {
+	ns, err := strconv.ParseInt(r.Header.Get(deadlineHeader), 10, 64)
+	return err == nil && time.Now().UnixNano() > ns
+}
 
 // Error is what the daemon answered instead of a result.
 type Error struct {
@@ -150,6 +169,10 @@ func Serve(path string, m *Mux) (*Server, error) {
 			return
 		}
 		defer s.active.Done()
+		if late(r) {
+			writeError(w, Errorf(http.StatusRequestTimeout, "the request came after its deadline, and was not carried out"))
+			return
+		}
 		m.ServeHTTP(w, r)
 	})
 	s.srv = &http.Server{Handler: handler, ReadHeaderTimeout: headerWait}
@@ -224,13 +247,12 @@ func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.Re
 	if err != nil {
 		return nil, err
 	}
+	if until, ok := ctx.Deadline(); ok {
+		req.Header.Set(deadlineHeader, strconv.FormatInt(until.UnixNano(), 10))
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
-		}
-		return nil, err
+		return nil, c.explain(err)
 	}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
@@ -242,4 +264,21 @@ func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.Re
 		return nil, e
 	}
 	return resp.Body, nil
+}
+
+// explain says why there is no answer.
+func (c *Client) explain(err error) error {
+	var op *net.OpError
+	var call *url.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: %w (%w)", c.path, ErrSilent, context.DeadlineExceeded)
+	case errors.As(err, &op) && op.Op == "dial" && errors.Is(op.Err, os.ErrPermission):
+		return fmt.Errorf("%w (%s: %w)", ErrPrivilege, c.path, op.Err)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
+	case errors.As(err, &call): // its text is about HTTP, which is nobody's business
+		return fmt.Errorf("%s: %w", c.path, call.Err)
+	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -173,6 +174,47 @@ func TestSockets(t *testing.T) {
 	}
 	if _, err := Serve(filepath.Join(dir, "missing", "sock"), new(Mux)); err == nil {
 		t.Error("served in a folder that is not there")
+	}
+}
+
+// A daemon that is stopped keeps callers waiting no longer than they want, and does nothing for those who have gone.
+func TestDeadlines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "stopped")
+	l, err := net.Listen("unix", path) // takes connections as the kernel does for a stopped process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err = NewClient(path).Call(ctx, "GET", "/status", nil, nil)
+	if !errors.Is(err, ErrSilent) || !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "http://") {
+		t.Errorf("a silent daemon: %v", err)
+	}
+	c, _ := serve(t)
+	for name, until := range map[string]time.Duration{"late": -time.Millisecond, "in time": time.Minute} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://rdmalab/hello", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(deadlineHeader, fmt.Sprint(time.Now().Add(until).UnixNano()))
+		resp, err := c.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if want := map[string]int{"late": http.StatusRequestTimeout, "in time": http.StatusOK}[name]; resp.StatusCode != want {
+			t.Errorf("a request that is %s: %s, want status %d", name, resp.Status, want)
+		}
+	}
+}
+
+// Who may not use a socket learns that, and not that nobody serves it.
+func TestPrivilege(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}
+	err := NewClient("/x.sock").explain(refused)
+	if !errors.Is(err, ErrPrivilege) || errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "sudo") {
+		t.Errorf("refused: %v", err)
 	}
 }
 

@@ -75,6 +75,9 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := awake(cmd.Context(), client, spec.SwitchName); err != nil {
+		return err
+	}
 	stream, err := client.Stream(cmd.Context(), http.MethodGet, "/capture?"+query.Encode(), nil)
 	if err != nil {
 		return whose(err, spec.SwitchName)

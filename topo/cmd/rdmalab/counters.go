@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -58,9 +59,9 @@ func countersCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := countersOver(cmd, client, diff)
+			c, err := countersOver(cmd.Context(), client, diff)
 			if err != nil {
-				return fmt.Errorf("host %s: %w", args[0], err)
+				return whose(err, args[0])
 			}
 			if asJSON {
 				return printJSON(cmd, counterMap(c))
@@ -90,9 +91,11 @@ func counterMap(c hostd.Counters) counterListing {
 }
 
 // countersOver reads the counters, or how they grew during d.
-func countersOver(cmd *cobra.Command, client *control.Client, d time.Duration) (c hostd.Counters, err error) {
+func countersOver(ctx context.Context, client *control.Client, d time.Duration) (c hostd.Counters, err error) {
 	read := func() (c hostd.Counters, err error) {
-		err = client.Call(cmd.Context(), http.MethodGet, hostd.PathCounters, nil, &c)
+		ctx, cancel := context.WithTimeout(ctx, daemonWait)
+		defer cancel()
+		err = client.Call(ctx, http.MethodGet, hostd.PathCounters, nil, &c)
 		return c, err
 	}
 	before, err := read()
@@ -100,8 +103,8 @@ func countersOver(cmd *cobra.Command, client *control.Client, d time.Duration) (
 		return before, err
 	}
 	select {
-	case <-cmd.Context().Done():
-		return c, cmd.Context().Err()
+	case <-ctx.Done():
+		return c, errInterrupted
 	case <-time.After(d):
 	}
 	if c, err = read(); err != nil {
@@ -151,9 +154,11 @@ func switchCounters(cmd *cobra.Command, asJSON, all bool) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
+	defer cancel()
 	var c switchd.Counters
-	if err := client.Call(cmd.Context(), http.MethodGet, "/counters", nil, &c); err != nil {
-		return fmt.Errorf("switch: %w", err)
+	if err := client.Call(ctx, http.MethodGet, "/counters", nil, &c); err != nil {
+		return whose(err, spec.SwitchName)
 	}
 	if asJSON {
 		return printJSON(cmd, c)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"text/tabwriter"
@@ -22,8 +23,10 @@ func switchFlows(cmd *cobra.Command, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
+	defer cancel()
 	var flows []pipeline.Flow
-	if err := client.Call(cmd.Context(), http.MethodGet, "/flows", nil, &flows); err != nil {
+	if err := client.Call(ctx, http.MethodGet, "/flows", nil, &flows); err != nil {
 		return whose(err, spec.SwitchName)
 	}
 	if asJSON {

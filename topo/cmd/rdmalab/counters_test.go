@@ -65,9 +65,7 @@ func TestCountersDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer srv.Close()
-	cmd := &cobra.Command{}
-	cmd.SetContext(t.Context())
-	c, err := countersOver(cmd, control.NewClient(path), time.Millisecond)
+	c, err := countersOver(t.Context(), control.NewClient(path), time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,10 +97,7 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()
-	if err := r.Control(host).Call(ctx, http.MethodPost, path, in, nil); err != nil {
-		return fmt.Errorf("host %s: %w; see `rdmalab status`", host, err)
-	}
-	return nil
+	return whose(r.Control(host).Call(ctx, http.MethodPost, path, in, nil), host)
 }
 
 // daemonWait bounds the answer of a daemon.

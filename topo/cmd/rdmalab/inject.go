@@ -184,12 +184,24 @@ func tearID(host string) string { return tearPrefix + host }
 func whose(err error, node string) error {
 	var answered *control.Error
 	switch {
-	case err == nil || errors.As(err, &answered):
+	case err == nil || errors.As(err, &answered) || errors.Is(err, control.ErrPrivilege):
 		return err
 	case errors.Is(err, control.ErrNotRunning):
 		return fmt.Errorf("%s does not run (%w); `rdmalab restart %s` brings it back", node, err, node)
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, control.ErrSilent):
 		return fmt.Errorf("%s does not answer; see `rdmalab status`", node)
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
 	}
 	return fmt.Errorf("%s: %w", node, err)
+}
+
+// errInterrupted is what is left to say after control-C.
+var errInterrupted = errors.New("interrupted")
+
+// awake says whether a daemon answers, before it is asked for something that may take any time.
+func awake(ctx context.Context, client *control.Client, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, daemonWait)
+	defer cancel()
+	return whose(client.Call(ctx, http.MethodGet, "/status", nil, nil), node)
 }

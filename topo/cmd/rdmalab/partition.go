@@ -99,8 +99,5 @@ func describe(s *spec.Rack, groups [][]string) string {
 func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()
-	if err := r.Control(spec.SwitchName).Call(ctx, method, "/partition", in, nil); err != nil {
-		return fmt.Errorf("%s: %w; see `rdmalab status`", spec.SwitchName, err)
-	}
-	return nil
+	return whose(r.Control(spec.SwitchName).Call(ctx, method, "/partition", in, nil), spec.SwitchName)
 }

@@ -130,6 +130,9 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	if _, err := hostControl(cmd, f.to); err != nil {
 		return err
 	}
+	if err := awake(cmd.Context(), client, f.from); err != nil {
+		return err
+	}
 	ev, runErr := followPerf(cmd, client, &f.config, progressPrinter(cmd, f.quiet || asJSON))
 	if ev.Result != nil {
 		if asJSON {
@@ -139,6 +142,9 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 		}
 	}
 	if runErr != nil {
+		if cmd.Context().Err() != nil {
+			return errInterrupted
+		}
 		return fmt.Errorf("host %s: %w", f.from, runErr)
 	}
 	return err
