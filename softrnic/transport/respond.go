@@ -75,10 +75,11 @@ func (q *QP) owe(e response) bool {
 	return true
 }
 
-// withdrawNak takes back a NAK that waits behind a long READ when the packet that it asks for has come.
+// withdrawNak takes back an RNR NAK and a sequence NAK that wait behind a long READ when the packet that they ask for
+// has come.
 func (q *QP) withdrawNak() {
 	r := &q.rsp
-	if n := len(r.owed); n > 0 && r.owed[n-1].kind == owedAck && !r.owed[n-1].syndrome.IsAck() {
+	for n := len(r.owed); n > 0 && r.owed[n-1].kind == owedAck && !r.owed[n-1].syndrome.IsAck(); n-- {
 		r.owed = r.owed[:n-1]
 	}
 }
