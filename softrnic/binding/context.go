@@ -57,7 +57,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{})}
+	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{})}
 	c.pds[handle] = struct{}{}
 	return handle, nil
 }
@@ -126,6 +126,9 @@ func (c *Context) Close() error {
 		errs = append(errs, gone(m.mr.Dereg()))
 	}
 	for p := range c.pds {
+		for a := range p.ahs {
+			errs = append(errs, gone(a.ah.Destroy()))
+		}
 		errs = append(errs, gone(p.pd.Dealloc()))
 	}
 	for q := range c.cqs {

@@ -14,6 +14,7 @@ type pd struct {
 	pd  *engine.PD
 	mrs map[*mr]struct{}
 	qps map[*qp]struct{}
+	ahs map[*ah]struct{}
 }
 
 // maxAlloc bounds the memory that RegMR allocates itself, in bytes.

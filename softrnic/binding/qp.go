@@ -73,9 +73,13 @@ func (q *qp) ToReset() error {
 
 // PostSend queues work requests: one entry, and one send of all their frames, for the whole list.
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
+	good, foreign := q.checkAHs(wr)
 	now, _, out := q.pd.ctx.body.Enter()
 	defer q.pd.ctx.body.Leave()
-	return q.qp.PostSend(now, wr, out)
+	if err := q.qp.PostSend(now, wr[:good], out); err != nil {
+		return err
+	}
+	return foreign
 }
 
 // PostRecv queues receives.

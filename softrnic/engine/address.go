@@ -16,7 +16,7 @@ const (
 	udpPortBase     = 0xc000
 )
 
-// route is the address handle of a connected queue pair: everything in front of the BTH, ready to be copied.
+// route is the way to a peer: everything in front of the BTH, ready to be copied.
 type route struct {
 	eth  wire.Ethernet
 	v6   bool
@@ -37,9 +37,8 @@ func sourcePort(a, b wire.QPN) uint16 {
 	return udpPortBase | (uint16(label&0x3fff) ^ uint16(label>>14))
 }
 
-// routeTo builds the address handle for a transition to RTR.
-func (e *Engine) routeTo(qpn wire.QPN, a verbs.ToRTR) (route, error) {
-	const op = "modify QP to RTR"
+// routeTo resolves an address for packets of up to mtu bytes. The UDP source port is the queue pair's business.
+func (e *Engine) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
 	if a.SourceGID < 0 || a.SourceGID >= len(e.cfg.GIDs) {
 		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(e.cfg.GIDs))
 	}
@@ -51,9 +50,9 @@ func (e *Engine) routeTo(qpn wire.QPN, a verbs.ToRTR) (route, error) {
 	if dst.Is6() {
 		overhead = ipv6Overhead
 	}
-	if int(a.PathMTU)+overhead > e.cfg.LinkMTU {
+	if int(mtu)+overhead > e.cfg.LinkMTU {
 		return route{}, opError(op, verbs.ErrInvalid, "path MTU %d needs a link MTU of %d, it is %d; use a smaller path MTU",
-			a.PathMTU, int(a.PathMTU)+overhead, e.cfg.LinkMTU)
+			mtu, int(mtu)+overhead, e.cfg.LinkMTU)
 	}
 	r := route{v6: dst.Is6(), local: e.isMine(a.DestGID)}
 	mac, ok := e.cfg.MAC, r.local
@@ -68,7 +67,7 @@ func (e *Engine) routeTo(qpn wire.QPN, a verbs.ToRTR) (route, error) {
 		hops = defaultHopLimit
 	}
 	r.eth = wire.Ethernet{Dst: mac, Src: e.cfg.MAC}
-	r.udp = wire.UDP{SrcPort: sourcePort(qpn, a.DestQPN), DstPort: wire.UDPPort}
+	r.udp = wire.UDP{DstPort: wire.UDPPort}
 	if r.v6 {
 		r.eth.Type = wire.EtherTypeIPv6
 		r.ipv6 = wire.IPv6{TrafficClass: a.TrafficClass, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}

@@ -35,6 +35,7 @@ type Limits struct {
 	MRs int // 0: 65536
 	CQs int // 0: 16384
 	QPs int // 0: 16384
+	AHs int // 0: 65536
 	// CQE is the depth of one completion queue; 0: 1 << 20.
 	CQE int
 	// QPWR is the depth of one work queue; 0: 16384.
@@ -69,6 +70,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&l.MRs, 65536)
 	setDefault(&l.CQs, 16384)
 	setDefault(&l.QPs, 16384)
+	setDefault(&l.AHs, 65536)
 	setDefault(&l.CQE, 1<<20)
 	setDefault(&l.QPWR, 16384)
 	setDefault(&l.SGE, 32)
@@ -95,7 +97,7 @@ func (c Config) Validate() error {
 	}
 	l := c.Limits
 	for name, v := range map[string]int{
-		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "CQE": l.CQE, "QPWR": l.QPWR,
+		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "AHs": l.AHs, "CQE": l.CQE, "QPWR": l.QPWR,
 		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "AsyncEvents": l.AsyncEvents,
 	} {
 		if v < 0 {

@@ -29,6 +29,8 @@ type Engine struct {
 	cqs    map[uint32]*CQ
 	nextCQ uint32
 	qps    map[wire.QPN]*QP
+	ahs    map[uint32]*AH
+	nextAH uint32
 	order  []*QP // in order of creation: whatever visits all queue pairs does so deterministically
 
 	due clock.Queue
@@ -71,6 +73,7 @@ func (e *Engine) Up() {
 	e.mrs = make(map[*MR]struct{})
 	e.cqs = make(map[uint32]*CQ)
 	e.qps = make(map[wire.QPN]*QP)
+	e.ahs = make(map[uint32]*AH)
 }
 
 // Down is a crash of the NIC: all objects are dead from here on and frames are ignored until Up. Nobody gets a
@@ -92,7 +95,10 @@ func (e *Engine) Down() {
 	for _, qp := range e.order {
 		qp.dead = true
 	}
-	e.pds, e.mrs, e.cqs, e.qps, e.env = nil, nil, nil, nil, nil
+	for _, ah := range e.ahs {
+		ah.dead = true
+	}
+	e.pds, e.mrs, e.cqs, e.qps, e.ahs, e.env = nil, nil, nil, nil, nil, nil
 	e.order, e.touched = nil, nil
 	e.due = clock.Queue{}
 	e.loop.Reset()
@@ -145,7 +151,7 @@ func (e *Engine) Config() Config { return e.cfg }
 func (e *Engine) Device() verbs.DeviceAttr {
 	l := e.cfg.Limits
 	return verbs.DeviceAttr{
-		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU,
+		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE, MaxRdAtomic: l.RdAtomic,
 		MaxMsgSize: maxMsgSize,
 	}

@@ -11,6 +11,7 @@ type PD struct {
 	e    *Engine
 	num  mem.PD
 	qps  int
+	ahs  int
 	dead bool
 }
 
@@ -65,14 +66,14 @@ func (e *Engine) AllocPD() (*PD, error) {
 	return pd, nil
 }
 
-// Dealloc ends the domain; ErrBusy while regions or queue pairs are left.
+// Dealloc ends the domain; ErrBusy while regions, queue pairs or address handles are left.
 func (p *PD) Dealloc() error {
 	const op = "dealloc PD"
 	if err := alive(op, p.dead); err != nil {
 		return err
 	}
-	if p.qps > 0 {
-		return opError(op, verbs.ErrBusy, "destroy its %d queue pairs first", p.qps)
+	if p.qps > 0 || p.ahs > 0 {
+		return opError(op, verbs.ErrBusy, "destroy its %d queue pairs and %d address handles first", p.qps, p.ahs)
 	}
 	if err := p.e.env.Mem.DeallocPD(p.num); err != nil {
 		return err

@@ -70,7 +70,7 @@ func (e *Engine) CreateQP(pd *PD, send, recv *CQ, init verbs.QPInit) (*QP, error
 	q, err := transport.New(e.env, transport.Config{
 		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q,
 		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline,
-		SignalAll: init.SignalAll, Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true,
+		SignalAll: init.SignalAll, PortMTU: e.activeMTU(), Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true,
 	})
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	if a.MaxDestRdAtomic > q.e.cfg.Limits.RdAtomic {
 		return opError(op, verbs.ErrLimit, "%d responder resources; at most %d", a.MaxDestRdAtomic, q.e.cfg.Limits.RdAtomic)
 	}
-	r, err := q.e.routeTo(q.q.Num(), a)
+	r, err := q.routeTo(op, a)
 	if err != nil {
 		return err
 	}
@@ -133,6 +133,21 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	q.e.rekey(q)
 	return nil
 }
+
+// routeTo is the way to the peer; a queue pair for datagrams has none but a source port.
+func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
+	if !q.connected() {
+		return route{udp: wire.UDP{SrcPort: datagramPort(q.q.Num())}}, nil
+	}
+	r, err := q.e.routeTo(op, verbs.AHAttr{
+		DestGID: a.DestGID, SourceGID: a.SourceGID, TrafficClass: a.TrafficClass, HopLimit: a.HopLimit,
+	}, a.PathMTU)
+	r.udp.SrcPort = sourcePort(q.q.Num(), a.DestQPN)
+	return r, err
+}
+
+// connected reports whether the queue pair has one peer.
+func (q *QP) connected() bool { return q.q.Service() != wire.ServiceUD }
 
 // ToRTS goes from RTR to RTS.
 func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
@@ -200,6 +215,12 @@ func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) e
 	}
 	var refused error
 	for i := range wrs {
+		if wrs[i].AH != nil {
+			if err := q.checkAH(wrs[i].AH); err != nil {
+				refused = indexed(err, i)
+				break
+			}
+		}
 		if err := q.q.PostSend(now, &wrs[i], &q.e.acts); err != nil {
 			refused = indexed(err, i)
 			break

@@ -63,7 +63,11 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	}
 	e.counters.RcvdPkts++
 	e.counters.RcvdBytes += uint64(len(b))
-	qp.q.Handle(now, &f.Packet, &e.acts)
+	if qp.connected() {
+		qp.q.Handle(now, &f.Packet, &e.acts)
+	} else {
+		qp.q.HandleDatagram(now, &f.Packet, ipHeader(b, f), &e.acts)
+	}
 	if !qp.touched {
 		if len(e.touched) == 0 {
 			e.batchAt = now
@@ -114,7 +118,7 @@ func (e *Engine) accept(b []byte, f *wire.Frame) *QP {
 		c.RxUnsupported++
 		return nil
 	}
-	if !qp.route.fromPeer(f) {
+	if qp.connected() && !qp.route.fromPeer(f) {
 		c.RxWrongPeer++
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // maxLoopRounds bounds how often packets of the NIC to itself are delivered in one step; what is left waits for
@@ -55,7 +54,7 @@ func (e *Engine) carryOut(qp *QP, out *packetio.Batch) {
 		e.raise(ev)
 	}
 	for i := range a.Tx {
-		e.transmit(qp, &a.Tx[i].Packet, out)
+		e.transmit(qp, &a.Tx[i], out)
 	}
 	a.Reset()
 }
@@ -72,10 +71,19 @@ func (e *Engine) complete(d *transport.Completion) {
 	}
 }
 
-// transmit builds the frame of one packet in out.
-func (e *Engine) transmit(qp *QP, p *wire.Packet, out *packetio.Batch) {
+// transmit builds the frame of one packet in out. A datagram whose address handle is gone has nowhere to go.
+func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	f, r := &e.tx, &qp.route
+	port := r.udp.SrcPort
+	if p.AH != 0 {
+		ah := e.ahs[p.AH]
+		if ah == nil {
+			return
+		}
+		r = &ah.route
+	}
 	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
+	f.UDP.SrcPort = port
 	if r.v6 {
 		f.IPv6 = r.ipv6
 	} else {
@@ -83,7 +91,7 @@ func (e *Engine) transmit(qp *QP, p *wire.Packet, out *packetio.Batch) {
 		f.IPv4.ID = e.ipID
 		e.ipID++
 	}
-	f.Packet = *p
+	f.Packet = p.Packet
 	f.BTH.PKey = qp.pkey
 	if r.local {
 		out = &e.loop

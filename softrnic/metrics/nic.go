@@ -29,6 +29,8 @@ type NIC struct {
 	CqeFlushErr         uint64 `name:"req_cqe_flush_error" help:"work requests completed with a flush error"`
 	CqeErr              uint64 `name:"req_cqe_error" help:"work requests completed with an error that is no flush"`
 
+	DatagramTooLong uint64 `name:"tx_datagram_too_long" help:"datagrams not sent because they exceed the MTU of the port"`
+
 	// Responder.
 	RdmaRecvs        uint64 `name:"rdma_recvs" help:"receives completed"`
 	RxWriteRequests  uint64 `name:"rx_write_requests" help:"WRITE messages executed"`
@@ -55,6 +57,7 @@ type NIC struct {
 	RxNotMine     uint64 `name:"rx_not_mine" help:"frames to another address"`
 	RxUnsupported uint64 `name:"rx_unsupported" help:"well-formed packets of an opcode or transport this NIC does not serve"`
 	RxPkeyErr     uint64 `name:"rx_pkey_mismatch" help:"packets dropped for their P_Key"`
+	QKeyErr       uint64 `name:"qkey_violations" help:"datagrams dropped for their Q_Key"`
 	RxCnp         uint64 `name:"rp_cnp_handled" help:"congestion notification packets received"`
 	TornCopies    uint64 `name:"torn_copies" help:"memory copies torn at 64 bytes by the fault plan"`
 	CqOverrun     uint64 `name:"cq_overrun" help:"completions lost because a CQ was full"`

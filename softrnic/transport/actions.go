@@ -23,6 +23,8 @@ type Actions struct {
 type TxPacket struct {
 	QP     *QP
 	Packet wire.Packet
+	// AH is the address handle of a datagram; 0 is the peer.
+	AH uint32
 }
 
 // Completion is an entry for a completion queue.

@@ -1,4 +1,4 @@
-// Package transport is one queue pair of a reliable or unreliable connection: requester, responder and completer as a
+// Package transport is one queue pair of a reliable or unreliable connection or of datagrams: requester, responder and completer as a
 // machine without clock, goroutine or socket.
 //
 // The caller's duties, in the order of a step:
@@ -24,7 +24,9 @@
 //	duplicate.go              requests that were executed already
 //	respond.go                answers in PSN order
 //	torn.go                   memory copies that a fault plan tears
+//	unreliable.go             what UC and UD have in common
 //	uc.go                     unreliable connections, which take the checks and the execution from the responder
+//	ud.go                     unreliable datagrams
 //
 // Completion statuses that a reliable connection cannot produce here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC, RespTimeoutErr to no

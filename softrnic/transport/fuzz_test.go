@@ -50,7 +50,7 @@ func fuzzSide(t testing.TB, of verbs.QPType, state verbs.QPState) (s *side, arou
 				if op != verbs.OpFetchAdd {
 					n = 100 * (i + 1) % 256
 				}
-				post(t, s, verbs.SendWR{Op: op, SGL: []verbs.SGE{s.sge(0, n)}, RemoteAddr: 0x1000, RKey: 5})
+				post(t, s, verbs.SendWR{Op: op, SGL: []verbs.SGE{s.sge(0, n)}, RemoteAddr: 0x1000, RKey: 5, AH: testAH(1)})
 			}
 		}
 	}
@@ -108,6 +108,20 @@ func FuzzHandleUC(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { fuzzHandle(t, verbs.UC, data) })
 }
 
+// FuzzHandleUD is that for datagrams; the IP header has any length.
+func FuzzHandleUD(f *testing.F) {
+	for st := range len(fuzzStates) + 1 {
+		seed := []byte{byte(st)}
+		for _, op := range []wire.Opcode{wire.UDSendOnly, wire.UDSendOnlyImm, 0x66} {
+			p := wire.Packet{BTH: wire.BTH{Opcode: op}, Payload: []byte("12345678")}
+			b := p.AppendTo(nil)
+			seed = append(append(seed, byte(len(b)), 20), b...)
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { fuzzHandle(t, verbs.UD, data) })
+}
+
 func fuzzHandle(t *testing.T, of verbs.QPType, data []byte) {
 	if len(data) == 0 {
 		return
@@ -127,7 +141,11 @@ func fuzzHandle(t *testing.T, of verbs.QPType, data []byte) {
 			continue
 		}
 		fit(s, &p, how)
-		s.qp.Handle(now, &p, &s.out)
+		if of == verbs.UD {
+			s.qp.HandleDatagram(now, &p, make([]byte, how), &s.out)
+		} else {
+			s.qp.Handle(now, &p, &s.out)
+		}
 		checkStep(t, s)
 		if how&64 != 0 {
 			now = now.Add(time.Duration(how) * time.Millisecond)

@@ -39,15 +39,26 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	return nil
 }
 
-// ToRTR goes from INIT to RTR: the responder works from here on.
+func validMTU(m verbs.MTU) bool {
+	switch m {
+	case verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096:
+		return true
+	}
+	return false
+}
+
+// ToRTR goes from INIT to RTR: the responder works from here on. A UD queue pair looks at none of the attributes.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	to, err := next(q.svc.states, q.state, evToRTR)
 	if err != nil {
 		return err
 	}
-	switch a.PathMTU {
-	case verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096:
-	default:
+	if q.svc.datagram { // it has no peer, and the MTU is the port's
+		q.rtr, q.state, q.mtu = verbs.ToRTR{PathMTU: q.cfg.PortMTU}, to, uint32(q.cfg.PortMTU)
+		q.lastNow = now
+		return nil
+	}
+	if !validMTU(a.PathMTU) {
 		return badAttr("path MTU %d; choose 256, 512, 1024, 2048 or 4096", a.PathMTU)
 	}
 	if a.DestQPN > max24 || a.RecvPSN > max24 {

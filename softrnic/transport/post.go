@@ -69,6 +69,11 @@ func (q *QP) checkSend(wr *verbs.SendWR) (uint32, error) {
 	if q.svc.ops&(1<<wr.Op) == 0 {
 		return 0, postErr(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, q.cfg.Type)
 	}
+	if q.svc.datagram {
+		if err := checkDatagram(wr); err != nil {
+			return 0, err
+		}
+	}
 	kind := &sendOps[wr.Op]
 	if wr.Flags&verbs.Inline != 0 {
 		switch {
@@ -123,6 +128,9 @@ func (q *QP) enqueue(wr *verbs.SendWR, length uint32) {
 	}
 	if q.cfg.SignalAll {
 		w.flags |= verbs.Signalled
+	}
+	if q.svc.datagram {
+		w.ah, w.destQPN, w.qkey = wr.AH.Handle(), wr.RemoteQPN, wr.RemoteQKey
 	}
 	if wr.Flags&verbs.Inline != 0 {
 		copy(q.sq.data(pos), wr.Data)

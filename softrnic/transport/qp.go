@@ -42,6 +42,8 @@ type Config struct {
 	SignalAll bool
 	// Window is how many request packets may be in flight, and how many response packets one step may emit.
 	Window int // 0: 128
+	// PortMTU bounds the datagrams of a UD queue pair. 0: 1024.
+	PortMTU verbs.MTU
 	// AckEvery sets AckReq at least every that many request packets, so that the window always moves.
 	AckEvery int // 0: 32
 	// CoalesceAcks holds the ACK of a step back until FlushAcks or Tick, so that one ACK answers a receive
@@ -56,6 +58,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if int(c.Type) >= len(services) || services[c.Type] == nil {
 		return fail(verbs.ErrNotSupported, "type %v", c.Type)
+	}
+	if c.PortMTU == 0 {
+		c.PortMTU = verbs.MTU1024
+	}
+	if !validMTU(c.PortMTU) {
+		return fail(verbs.ErrInvalid, "PortMTU %d; choose 256, 512, 1024, 2048 or 4096", c.PortMTU)
 	}
 	if c.SendCQ == nil || c.RecvCQ == nil {
 		return fail(verbs.ErrInvalid, "a send and a receive completion queue are needed")
@@ -147,18 +155,25 @@ func (q *QP) Query() verbs.QPAttr {
 // Handle takes a packet that is for this queue pair and from its peer. The packet and its payload are only read,
 // and not kept. In a state that does not receive, it is dropped.
 func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
+	if q.accepts(now, p) {
+		q.svc.receive(q, now, p, out)
+	}
+}
+
+// accepts reports whether state and service let p in.
+func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 	q.lastNow = now
 	switch q.state {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
 	default:
 		q.env.Counters.RxUnknownQP++
-		return
+		return false
 	}
 	if p.BTH.Opcode.Service() != q.svc.opcodes {
 		q.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6
-		return
+		return false
 	}
-	q.svc.receive(q, now, p, out)
+	return true
 }
 
 // handleRC takes a packet of a reliable connection.

@@ -271,7 +271,10 @@ func (q *QP) completeRecv(wc verbs.WC, out *Actions) {
 	default:
 		c.CqeErr++
 	}
-	wc.ID, wc.QPN, wc.SrcQPN = q.rq.at(q.rq.head).id, q.cfg.QPN, q.rtr.DestQPN
+	wc.ID, wc.QPN = q.rq.at(q.rq.head).id, q.cfg.QPN
+	if !q.svc.datagram {
+		wc.SrcQPN = q.rtr.DestQPN
+	}
 	q.rq.head++
 	q.rsp.recvHeld = false
 	out.Done = append(out.Done, Completion{CQ: q.cfg.RecvCQ, WC: wc})

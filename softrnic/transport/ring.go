@@ -29,6 +29,10 @@ type sendWQE struct {
 	remote     uint64
 	compareAdd uint64
 	swap       uint64
+	// Of a datagram: address handle, queue pair and Q_Key.
+	ah      uint32
+	destQPN wire.QPN
+	qkey    uint32
 }
 
 // answered reports a work request that is only completed by a response of its own, not by an ACK.

@@ -19,6 +19,11 @@ type service struct {
 	send func(q *QP, now clock.Time, out *Actions)
 	// receive takes a packet from the peer, in a state that receives.
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
+	// datagram says that it has no peer: each work request has its own.
+	datagram bool
+	// start and packet belong to sendUnreliable: begin a work request, send its next packet. What fails sets its status.
+	start  func(q *QP, w *sendWQE)
+	packet func(q *QP, w *sendWQE, out *Actions)
 }
 
 // services is indexed by verbs.QPType. A type that is not there is not supported.
@@ -31,8 +36,14 @@ func init() { // an initializer would refer to itself through the methods
 			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv),
 	}
 	services[verbs.UC] = &service{
-		opcodes: wire.ServiceUC, states: unreliableStates, send: (*QP).sendUC, receive: (*QP).handleUC,
+		opcodes: wire.ServiceUC, states: unreliableStates, send: (*QP).sendUnreliable, receive: (*QP).handleUC,
+		start: (*QP).startUC, packet: (*QP).packetUC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv),
+	}
+	services[verbs.UD] = &service{
+		opcodes: wire.ServiceUD, states: unreliableStates, send: (*QP).sendUnreliable, receive: (*QP).handleUD,
+		start: (*QP).startUD, packet: (*QP).packetUD, datagram: true,
+		ops: opSet(verbs.OpSend, verbs.OpSendImm),
 	}
 }
 

@@ -14,7 +14,7 @@ var updateFlag = flag.Bool("update", false, "write testdata/states.dot anew")
 
 // The state diagram is a golden file, so that a changed edge is seen in review.
 func TestStateDiagram(t *testing.T) {
-	for of, path := range map[verbs.QPType]string{verbs.RC: "testdata/states.dot", verbs.UC: "testdata/states_uc.dot"} {
+	for of, path := range map[verbs.QPType]string{verbs.RC: "testdata/states.dot", verbs.UC: "testdata/states_uc.dot", verbs.UD: "testdata/states_ud.dot"} {
 		got := Graphviz(of)
 		if *updateFlag {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -42,7 +42,7 @@ func TestIllegalTransitions(t *testing.T) {
 		evToError:   func(q *QP, out *Actions) error { return q.ToError(0, out) },
 		evToReset:   func(q *QP, _ *Actions) error { return q.ToReset() },
 	}
-	for _, of := range []verbs.QPType{verbs.RC, verbs.UC} {
+	for _, of := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
 		for from := verbs.StateReset; from <= verbs.StateError; from++ {
 			if from == verbs.StateSQE && of == verbs.RC {
 				continue
@@ -89,7 +89,7 @@ func bringTo(t testing.TB, s *side, to verbs.QPState) {
 
 // failASend posts a send whose memory is nobody's.
 func failASend(s *side) error {
-	wr := verbs.SendWR{SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 1}}}
+	wr := verbs.SendWR{SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 1}}, AH: testAH(1)}
 	return s.qp.PostSend(0, &wr, &s.out)
 }
 

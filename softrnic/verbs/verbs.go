@@ -49,8 +49,10 @@ type DeviceAttr struct {
 	Name string
 	GIDs []GID
 	// MAC and MTU (of the link, bytes) of the port.
-	MAC         wire.MAC
-	LinkMTU     int
+	MAC     wire.MAC
+	LinkMTU int
+	// ActiveMTU is the largest path MTU that the link holds, and the largest datagram in bytes.
+	ActiveMTU   MTU
 	MaxQP       int
 	MaxQPWR     int
 	MaxSGE      int
@@ -88,7 +90,9 @@ type PD interface {
 	// RegMR registers memory. buf nil allocates length bytes.
 	RegMR(buf []byte, length int, access Access) (MR, error)
 	CreateQP(QPInit) (QP, error)
-	// Dealloc fails with ErrBusy while regions or queue pairs are left.
+	// CreateAH resolves an address for datagrams; ErrUnreachable when no neighbour has it.
+	CreateAH(AHAttr) (AH, error)
+	// Dealloc fails with ErrBusy while regions, queue pairs or address handles are left.
 	Dealloc() error
 }
 
@@ -183,9 +187,11 @@ type ToInit struct {
 	// Access is what this queue pair lets its peer do: RemoteWrite, RemoteRead, RemoteAtomic.
 	Access Access
 	PKey   uint16 // 0: 0xffff
+	// QKey is what a datagram to this UD queue pair must carry.
+	QKey uint32
 }
 
-// ToRTR are the attributes of INIT to RTR.
+// ToRTR are the attributes of INIT to RTR. A UD queue pair looks at none of them.
 type ToRTR struct {
 	DestQPN   wire.QPN
 	DestGID   GID
@@ -199,7 +205,7 @@ type ToRTR struct {
 	HopLimit        uint8 // 0: 64
 }
 
-// ToRTS are the attributes of RTR to RTS.
+// ToRTS are the attributes of RTR to RTS. UC and UD queue pairs look at SendPSN alone.
 type ToRTS struct {
 	SendPSN wire.PSN
 	// Timeout is the local ACK timeout code: 4.096 µs · 2^Timeout; 0 waits for ever.

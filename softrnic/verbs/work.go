@@ -52,6 +52,11 @@ type SendWR struct {
 	RKey       uint32
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap value.
 	CompareAdd, Swap uint64
+	// AH, RemoteQPN and RemoteQKey say where a datagram goes. If the Q_Key has its highest bit set, the datagram
+	// carries the Q_Key of its own queue pair instead (IBTA 10.2.5).
+	AH         AH
+	RemoteQPN  wire.QPN
+	RemoteQKey uint32
 }
 
 // RecvWR is a receive work request.
@@ -82,6 +87,8 @@ type WCFlags uint8
 const (
 	WithImm WCFlags = 1 << iota
 	WithInv
+	// WithGRH says that the first GRHLen bytes of the receive are the area that ParseGRH reads; ByteLen counts them.
+	WithGRH
 )
 
 // WC is a work completion. If Status is not Success only ID, Status, QPN and VendorErr mean anything.

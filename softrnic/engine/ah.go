@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// AH is an address handle: the way of a datagram, resolved.
+type AH struct {
+	e     *Engine
+	pd    *PD
+	num   uint32
+	route route
+	dead  bool
+}
+
+// CreateAH resolves an address; ErrUnreachable when no neighbour has it.
+func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
+	const op = "create AH"
+	if err := alive(op, pd.dead); err != nil {
+		return nil, err
+	}
+	if len(e.ahs) >= e.cfg.Limits.AHs {
+		return nil, opError(op, verbs.ErrLimit, "%d address handles exist", len(e.ahs))
+	}
+	r, err := e.routeTo(op, a, e.activeMTU())
+	if err != nil {
+		return nil, err
+	}
+	for e.nextAH++; e.ahs[e.nextAH] != nil || e.nextAH == 0; e.nextAH++ { // bounded by the limit above
+	}
+	ah := &AH{e: e, pd: pd, num: e.nextAH, route: r}
+	e.ahs[ah.num] = ah
+	pd.ahs++
+	return ah, nil
+}
+
+// Handle is the number that work requests name it by.
+func (a *AH) Handle() uint32 { return a.num }
+
+// Destroy ends the handle. Datagrams that still wait for it are not sent.
+func (a *AH) Destroy() error {
+	if err := alive("destroy AH", a.dead); err != nil {
+		return err
+	}
+	a.dead = true
+	a.pd.ahs--
+	delete(a.e.ahs, a.num)
+	return nil
+}
+
+// checkAH refuses a work request whose address handle is not of this protection domain.
+func (q *QP) checkAH(ah verbs.AH) error {
+	if a := q.e.ahs[ah.Handle()]; a == nil || a.pd != q.pd {
+		return opError("post send", verbs.ErrInvalid, "no address handle %d in the protection domain of the queue pair", ah.Handle())
+	}
+	return nil
+}
+
+// activeMTU is the largest path MTU that the link holds; a link that holds none is used with the smallest.
+func (e *Engine) activeMTU() verbs.MTU {
+	for _, m := range []verbs.MTU{verbs.MTU4096, verbs.MTU2048, verbs.MTU1024, verbs.MTU512} {
+		if int(m)+ipv6Overhead <= e.cfg.LinkMTU {
+			return m
+		}
+	}
+	return verbs.MTU256
+}
+
+// datagramPort is the UDP source port of all datagrams of a queue pair. The hash is that of Linux's rxe.
+func datagramPort(n wire.QPN) uint16 {
+	const golden32 = 0x61c88647
+	return udpPortBase + uint16(uint32(n)*golden32>>18)
+}
+
+// ipHeader is the IP header of the frame b, which was parsed into f.
+func ipHeader(b []byte, f *wire.Frame) []byte {
+	b = b[f.Eth.Len():]
+	if f.V6 {
+		return b[:f.IPv6.Len()]
+	}
+	return b[:f.IPv4.Len()]
+}

@@ -1,0 +1,56 @@
+package verbs
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// AHAttr is the address of a datagram's receiver: what ibv_ah_attr says of a RoCEv2 port.
+type AHAttr struct {
+	DestGID      GID
+	SourceGID    int // index into DeviceAttr.GIDs; the family must be DestGID's
+	TrafficClass uint8
+	HopLimit     uint8 // 0: 64
+}
+
+// AH is an address handle: an address that was resolved once, for datagrams of queue pairs of its protection domain.
+// It must live until the work requests that use it are complete.
+type AH interface {
+	// Handle is the NIC's number for it, never 0.
+	Handle() uint32
+	Destroy() error
+}
+
+// GRHLen is the length in bytes of the area in front of a received datagram's payload. Over IPv6 it holds the IPv6
+// header, over IPv4 the IPv4 header in its last 20 bytes (IBTA annex A17.4.5.1).
+const GRHLen = 40
+
+// GRH is what that area says.
+type GRH struct {
+	Source, Dest GID
+	TrafficClass uint8
+	HopLimit     uint8
+}
+
+// ParseGRH reads the area, which is the first GRHLen bytes of a receive whose completion has WithGRH. With the Source
+// as DestGID it leads back to the sender, as ibv_init_ah_from_wc does. ErrInvalid when b holds neither header.
+func ParseGRH(b []byte) (GRH, error) {
+	fail := func(format string, args ...any) (GRH, error) {
+		return GRH{}, &OpError{Op: "parse GRH", Err: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+	}
+	if len(b) < GRHLen {
+		return fail("%d bytes, want %d", len(b), GRHLen)
+	}
+	const v4 = GRHLen - 20
+	mapped := func(a []byte) GID { return GID{10: 0xff, 11: 0xff, 12: a[0], 13: a[1], 14: a[2], 15: a[3]} }
+	switch {
+	case b[0]>>4 == 6:
+		return GRH{
+			Source: GID(b[8:24]), Dest: GID(b[24:40]),
+			TrafficClass: uint8(binary.BigEndian.Uint16(b) >> 4), HopLimit: b[7],
+		}, nil
+	case b[v4]>>4 == 4:
+		return GRH{Source: mapped(b[v4+12:]), Dest: mapped(b[v4+16:]), TrafficClass: b[v4+1], HopLimit: b[v4+8]}, nil
+	}
+	return fail("neither an IPv6 nor an IPv4 header: %x", b[:GRHLen])
+}
