@@ -42,11 +42,12 @@ var house = map[string]room{
 
 	// L4: edges (goroutines, sockets, privileges).
 	"softrnic/clock/real":        {level: 4},
+	"softrnic/spin":              {level: 4},
 	"softrnic/packetio/memory":   {level: 4},
-	"softrnic/packetio/afpacket": {level: 4},
+	"softrnic/packetio/afpacket": {level: 4, beside: []string{"softrnic/spin"}},
 	"softrnic/packetio/tap":      {level: 4},
 	"softrnic/wire/layers":       {level: 4},
-	"softrnic/device":            {level: 4, beside: []string{"softrnic/clock/real"}},
+	"softrnic/device":            {level: 4, beside: []string{"softrnic/clock/real", "softrnic/spin"}},
 	"softrnic/control":           {level: 4},
 	"softrnic/rdmacm":            {level: 4},
 	"swordbox/switchd":           {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/packetio/tap"}},

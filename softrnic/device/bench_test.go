@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/softrnic/spin"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -76,7 +77,7 @@ func BenchmarkRawEcho(b *testing.B) {
 			if n, _ := p.Recv(&in); n > 0 {
 				break
 			}
-			yield()
+			spin.Pause(1, true)
 		}
 	}
 	w.Close()

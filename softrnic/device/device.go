@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/spin"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -50,13 +51,13 @@ type Device struct {
 	seen    uint64 // the engine's Activity that waiters were told
 	waiting []*waiter
 	free    []*waiter
-	spinner bool       // an application polls in await
-	crowd   crowd      // whether polling is worth it
-	idle    bool       // the last step found nothing to do, and its thread shall yield
-	vain    int        // polls in a row that found nothing, since the last wait
-	armed   clock.Time // when the progress goroutine will look by itself
-	dead    bool       // closed or failed, for ever
-	failure error      // why the port became unusable
+	spinner bool         // an application polls in await
+	pace    spin.Spinner // of the spinner
+	idle    bool         // the last step found nothing to do, and its thread shall pause
+	vain    int          // polls in a row that found nothing, since the last wait
+	armed   clock.Time   // when the progress goroutine will look by itself
+	dead    bool         // closed or failed, for ever
+	failure error        // why the port became unusable
 
 	// polled counts polls of applications; polling is Device.spinner for the progress goroutine to read.
 	polled  atomic.Uint64
@@ -85,6 +86,7 @@ func Open(cfg Config) (*Device, error) {
 		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, seen: e.Activity(),
 		kick: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
 	d.seed.Store(cfg.Seed)
 	d.close = sync.OnceValue(d.shutDown)
 	go d.run()

@@ -1,8 +1,11 @@
 package device
 
 import (
+	"runtime"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/spin"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -20,18 +23,21 @@ func (d *Device) enter() clock.Time {
 // leave sends what the step built, tells whoever waits, and makes the progress goroutine keep an earlier deadline.
 func (d *Device) leave() {
 	d.flush()
-	d.notify()
+	woken := d.notify()
 	wake := false
 	if at := d.e.Deadline(); at < d.armed {
 		d.armed, wake = at, true
 	}
-	idle := d.idle
+	idle, vain := d.idle, d.vain
 	d.mu.Unlock()
 	if wake {
 		d.waiter.Wake()
 	}
+	if woken {
+		runtime.Gosched() // else they would wait until this goroutine blocks
+	}
 	if idle {
-		yield()
+		spin.Pause(vain, d.pace.Inside)
 	}
 }
 
@@ -89,10 +95,11 @@ func (d *Device) fail(err error) {
 	d.e.Notify() // also when the NIC was down before
 }
 
-// notify wakes the waiters whose condition has come, if anything happened since they were asked last.
-func (d *Device) notify() {
+// notify wakes the waiters whose condition has come, if anything happened since they were asked last, and
+// reports whether it woke any.
+func (d *Device) notify() bool {
 	if d.seen == d.e.Activity() {
-		return
+		return false
 	}
 	d.seen = d.e.Activity()
 	kept := d.waiting[:0]
@@ -106,6 +113,8 @@ func (d *Device) notify() {
 			kept = append(kept, w)
 		}
 	}
+	woken := len(kept) < len(d.waiting)
 	clear(d.waiting[len(kept):])
 	d.waiting = kept
+	return woken
 }

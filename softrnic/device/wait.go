@@ -33,7 +33,7 @@ func (d *Device) await(cond binding.Condition, deadline clock.Time) error {
 		d.leave()
 		return nil
 	}
-	lead := d.spin > 0 && !d.spinner && !d.dead && !d.crowd.skip()
+	lead := d.spin > 0 && !d.spinner && !d.dead && d.pace.Begin()
 	if lead {
 		d.setSpinner(true)
 	}
@@ -60,7 +60,7 @@ func (d *Device) lead(cond binding.Condition, deadline clock.Time) bool {
 		found := d.progress()
 		switch {
 		case cond.Ready(d.e):
-			d.crowd.gone()
+			d.pace.Found()
 			d.handOver()
 			return true
 		case d.dead || now >= deadline:
@@ -72,11 +72,11 @@ func (d *Device) lead(cond binding.Condition, deadline clock.Time) bool {
 			d.setSpinner(false)
 			return false
 		}
-		d.idle = !found
 		d.leave()
-		if after := d.enter(); !found && after.Sub(now) > crowdedStep {
-			d.crowd.found()
-			end = after // one more look, and then sleep
+		crowded := !found && d.pace.Pause() // ours as long as d.spinner is
+		d.enter()
+		if crowded {
+			end = now // one more look, and then sleep
 		}
 	}
 }

@@ -4,24 +4,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/spin"
 )
 
 // Waiter waits for frames on any of its ports.
 //
-// It looks at the rings for a while first, because a sleeper costs its peer an interrupt to another CPU: 10 to 50 µs
-// on a virtual machine. Between looks it gives the CPU to other goroutines, or one that it has just woken would sit
-// behind it (90 µs), and to other processes. Then it sleeps in a parker.
-//
-// Looking in vain takes CPU from those who have something to do, on a small machine from the very process that will send
-// what is waited for. So looking ends, and is left out for a while, when somebody else ran meanwhile: that CPU does not
-// idle, so a sleeper on it is woken cheaply, while Linux makes who yields wait for a whole slice of the others' time.
-// And a Wait that slept for long makes the next ones look less, until one would have found something.
+// It looks at the rings for a while first, as package spin says, and then sleeps in a parker. A Wait that slept for long
+// makes the next ones look less, until one would have found something: who is silent may stay so, and looking in vain
+// takes CPU from those who have something to do.
 type Waiter struct {
 	spin  time.Duration
 	ports []*Port
@@ -30,21 +26,20 @@ type Waiter struct {
 	woken, blocked, closed atomic.Bool
 
 	// waitMu is held during a Wait.
-	waitMu sync.Mutex
-	budget time.Duration // how long the next Wait spins
-	// skip is how many Waits shall not spin, crowd how many that will be when the CPU is found crowded again.
-	skip, crowd int
-	events      []unix.EpollEvent
-	park        *parker
+	waitMu  sync.Mutex
+	budget  time.Duration // how long the next Wait spins
+	spinner spin.Spinner
+	events  []unix.EpollEvent
+	park    *parker
 
 	// fdMu guards the descriptors against Close.
 	fdMu       sync.Mutex
 	epfd, evfd int
 }
 
-// NewWaiter makes a waiter for ports that spins for the given time before it sleeps; 0 sleeps at once.
-func NewWaiter(spin time.Duration, ports ...*Port) (*Waiter, error) {
-	w := &Waiter{spin: spin, budget: spin, ports: ports, epfd: -1, evfd: -1, events: make([]unix.EpollEvent, len(ports)+1)}
+// NewWaiter makes a waiter for ports that spins for the budget before it sleeps; 0 sleeps at once.
+func NewWaiter(budget time.Duration, ports ...*Port) (*Waiter, error) {
+	w := &Waiter{spin: budget, budget: budget, ports: ports, epfd: -1, evfd: -1, events: make([]unix.EpollEvent, len(ports)+1)}
 	if err := w.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("afpacket waiter: %w", err), w.Close())
 	}
@@ -123,39 +118,27 @@ func (w *Waiter) Wait(d time.Duration) error {
 	return w.sleep(start, d)
 }
 
-// Bounds of looking.
-const (
-	// leastBudget is the share of the spin time that is left after long sleeps: 1/8.
-	leastBudget = 8
-	// crowded is how long one look may take: with nobody else on the CPU it takes a microsecond.
-	crowded = 10 * time.Microsecond
-	// leastCrowd and mostCrowd bound how many Waits do not look after that happened.
-	leastCrowd, mostCrowd = 16, 1024
-)
+// leastBudget is the share of the spin time that is left after long sleeps: 1/8.
+const leastBudget = 8
 
 // look spins for what is left of the budget, at most d, and says whether it found something.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
-	if w.skip > 0 {
-		w.skip--
+	budget := w.budget
+	if d > 0 {
+		budget = min(budget, d)
+	}
+	if budget <= 0 || !w.spinner.Begin() {
 		return false
 	}
-	spin := w.budget
-	if d > 0 {
-		spin = min(spin, d)
-	}
-	for last := time.Duration(0); last < spin; {
-		runtime.Gosched()
-		yield()
-		now := time.Since(start)
-		if now-last > crowded {
-			w.crowd = min(max(2*w.crowd, leastCrowd), mostCrowd)
-			w.skip = w.crowd
-			return w.pending()
-		}
-		last = now
+	for time.Since(start) < budget {
+		crowded := w.spinner.Pause()
 		if w.pending() {
-			w.budget, w.crowd = w.spin, w.crowd/2
+			w.budget = w.spin
+			w.spinner.Found()
 			return true
+		}
+		if crowded {
+			return false
 		}
 	}
 	return false

@@ -47,6 +47,9 @@ type Port struct {
 
 var _ packetio.Port = (*Port)(nil)
 
+// InProcess marks a port whose other end is used by goroutines of this process.
+func (*Port) InProcess() {}
+
 // Pair returns the two ends of a new cable.
 func Pair(cfg Config) (a, b *Port) {
 	cfg = cfg.withDefaults()
