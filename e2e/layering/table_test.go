@@ -30,6 +30,7 @@ var house = map[string]room{
 
 	// L2 [P]: machines.
 	"softrnic/transport": {level: 2},
+	"softrnic/cm":        {level: 2},
 	"swordbox/pipeline":  {level: 2},
 	"topo/spec":          {level: 2},
 

@@ -1,0 +1,81 @@
+package cm
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Actions is what a step asks of its caller: to send the datagrams in their order, and to hand the events to their
+// owners. The caller owns it and calls Reset between steps.
+type Actions struct {
+	Tx     []Datagram
+	Events []Event
+}
+
+// Reset empties a and keeps its memory.
+func (a *Actions) Reset() {
+	a.Tx = a.Tx[:0]
+	clear(a.Events) // they point to messages
+	a.Events = a.Events[:0]
+}
+
+// Datagram is a MAD to be sent to the peer's queue pair 1.
+type Datagram struct {
+	Local, Remote netip.Addr
+	MAD           [mad.Size]byte
+}
+
+// EventKind says what happened.
+type EventKind uint8
+
+// Events.
+const (
+	// EventRequest: a peer asks for a connection (REQ). Accept or Reject it.
+	EventRequest EventKind = iota + 1
+	// EventReply: the peer accepts (REP). Call Ready or Reject.
+	EventReply
+	// EventEstablished: the peer of an accepted request is ready too.
+	EventEstablished
+	// EventRejected: the peer refuses or gives up (REJ, Reason) before the connection is established.
+	EventRejected
+	// EventUnreachable: the peer did not answer, and the retries are used up.
+	EventUnreachable
+	// EventDisconnected: the connection has ended, by either side.
+	EventDisconnected
+	// EventClosed: the connection is forgotten; its number means nothing any more. It comes after each other end.
+	EventClosed
+	// EventResolve: a peer asks for the queue pair of a datagram service (SIDR_REQ). Answer it.
+	EventResolve
+	// EventResolved: the answer to Resolve (SIDR_REP).
+	EventResolved
+)
+
+var eventNames = [...]string{
+	"", "request", "reply", "established", "rejected", "unreachable", "disconnected", "closed", "resolve", "resolved",
+}
+
+// String is the name of the event.
+func (k EventKind) String() string { return eventNames[k] }
+
+// Event is something that an owner shall know.
+type Event struct {
+	Kind  EventKind
+	Conn  mad.CommID
+	Owner uint64
+	// Local and Peer are the addresses that the datagrams go between.
+	Local, Peer netip.Addr
+	// Message is the one that caused the event: *mad.REQ, *mad.REP, *mad.REJ, *mad.SIDRReq, *mad.SIDRRep; nil in
+	// others. It is the receiver's to keep.
+	Message mad.Message
+}
+
+// String is for logs and scripts.
+func (e Event) String() string {
+	s := fmt.Sprintf("%v owner %d", e.Kind, e.Owner)
+	if rej, ok := e.Message.(*mad.REJ); ok {
+		s += ": " + rej.Reason.String()
+	}
+	return s
+}

@@ -1,0 +1,153 @@
+package cm
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Connect asks a peer for a connection. Of req the caller fills in the service, its queue pair and PSN, the depths, the
+// retry counts, MTU, P_Key, Primary's traffic class, hop limit and ACK timeout, and the private data; all else is written
+// here. The events of the connection are owner's.
+func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, req mad.REQ, out *Actions) (mad.CommID, error) {
+	const op = "connect"
+	if local.Is4() != peer.Is4() || !local.IsValid() {
+		return 0, opError(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
+	}
+	if old := m.byQPN[req.QPN]; old != nil {
+		return 0, opError(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", req.QPN, old.state)
+	}
+	c := m.newConn(local, peer)
+	if c == nil {
+		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
+	}
+	m.step(c, onConnect)
+	c.owner, c.service, c.qpn, c.tid = owner, req.Service, req.QPN, m.newTID()
+	c.timeout, c.maxTries = m.cfg.ResponseTimeout, m.cfg.MaxRetries
+	req.LocalID, req.LocalGUID = c.id, m.cfg.GUID
+	req.RemoteTimeout, req.LocalTimeout, req.MaxCMRetries = c.timeout, m.cfg.OwnTimeout, c.maxTries
+	req.Primary.LocalLID, req.Primary.RemoteLID = permissiveLID, permissiveLID
+	req.Primary.LocalGID, req.Primary.RemoteGID = local.As16(), peer.As16()
+	m.bind(c)
+	m.put(c, c.tid, &req, out)
+	m.await(now, c)
+	return c.id, nil
+}
+
+// permissiveLID stands where RoCE has no LID (A17.8).
+const permissiveLID = 0xffff
+
+// await begins to wait for the answer to the last message.
+func (m *Machine) await(now clock.Time, c *conn) {
+	c.retries = c.maxTries
+	m.wait(c, now.Add(interval(c.timeout)))
+}
+
+// handleREP takes the acceptance of a request (IBTA 12.9.8.2).
+func (m *Machine) handleREP(in incoming, rep *mad.REP, out *Actions) {
+	c := m.find(in, rep.RemoteID, rep.LocalID)
+	if c == nil {
+		// The peer believes in a connection that is not there, for example after a restart of this side.
+		m.stats.Strays++
+		m.send(in.local, in.peer, in.tid, &mad.REJ{
+			LocalID: rep.RemoteID, RemoteID: rep.LocalID, About: mad.StageREP, Reason: mad.ReasonInvalidID,
+		}, out)
+		return
+	}
+	from := c.state
+	switch {
+	case (from == REQSent || from == REPWait) && m.staleREP(in, c, rep, out):
+		return
+	case !m.step(c, rxREP):
+		m.stats.Strays++
+		return
+	}
+	switch from {
+	case REQSent, REPWait:
+		c.remoteID, c.remQPN, c.remoteGUID = rep.LocalID, rep.QPN, rep.LocalGUID
+		m.bind(c)
+		m.due.Remove(uint32(c.id)) // now it is the application's turn
+		c.deadline = clock.Never
+		m.event(c, EventReply, rep, out)
+	case REPRcvd:
+		m.stats.Duplicates++
+		m.sendMRA(c, mad.StageREP, out)
+	default:
+		m.repeat(c, out, mad.AttrRTU, mad.AttrREJ)
+	}
+}
+
+// staleREP refuses a REP for a queue pair that has a connection already (IBTA 12.9.8.3.1).
+func (m *Machine) staleREP(in incoming, c *conn, rep *mad.REP, out *Actions) bool {
+	old := m.byRemote[peerQP{c.peer, rep.QPN}]
+	if old == nil || old == c {
+		return false
+	}
+	m.stats.Stale++
+	m.step(c, rxREP)
+	m.step(c, onReject)
+	c.remoteID = rep.LocalID
+	rej := &mad.REJ{LocalID: c.id, RemoteID: rep.LocalID, About: mad.StageREP, Reason: mad.ReasonStale}
+	m.put(c, c.tid, rej, out)
+	m.event(c, EventRejected, rej, out)
+	m.bind(c)
+	m.enterTimeWait(in.now, c, out)
+	m.abortStale(in.now, old, out)
+	return true
+}
+
+// repeat sends the last message again if it is one of those that answer the repeated one.
+func (m *Machine) repeat(c *conn, out *Actions, answers ...mad.Attr) {
+	for _, a := range answers {
+		if c.lastAttr == a {
+			m.stats.Duplicates++
+			m.sendLast(c, out)
+			return
+		}
+	}
+	m.stats.Strays++
+}
+
+// Ready says that this side's queue pair is in RTS after an EventReply.
+func (m *Machine) Ready(id mad.CommID, out *Actions) error {
+	c, err := m.wish("ready", id, onReady)
+	if err != nil {
+		return err
+	}
+	m.stats.Established++
+	m.put(c, c.tid, &mad.RTU{LocalID: c.id, RemoteID: c.remoteID}, out)
+	return nil
+}
+
+// handleMRA waits longer, at most as long as the peer's service timeout says (IBTA 12.6.6).
+func (m *Machine) handleMRA(in incoming, mra *mad.MRA) {
+	c := m.find(in, mra.RemoteID, mra.LocalID)
+	if c == nil || (mra.About == mad.StageREQ) != (c.state == REQSent || c.state == REPWait) || !m.step(c, rxMRA) {
+		m.stats.Strays++
+		return
+	}
+	m.wait(c, in.now.Add(interval(mra.Timeout)+interval(c.timeout)))
+}
+
+// Delay asks the peer to wait for the application's answer to its REQ or REP. The machine does so by itself when the
+// message comes a second time.
+func (m *Machine) Delay(id mad.CommID, out *Actions) error {
+	c, err := m.wish("delay", id, onDelay)
+	if err != nil {
+		return err
+	}
+	stage := mad.StageREQ
+	if c.state == REPRcvd {
+		stage = mad.StageREP
+	}
+	m.sendMRA(c, stage, out)
+	return nil
+}
+
+func (m *Machine) sendMRA(c *conn, about mad.Stage, out *Actions) {
+	m.send(c.local, c.peer, c.tid, &mad.MRA{
+		LocalID: c.id, RemoteID: c.remoteID, About: about, Timeout: m.cfg.ServiceTimeout,
+	}, out)
+}

@@ -1,0 +1,102 @@
+package cm
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Config describes a connection manager. Times are codes: see mad.Time.
+type Config struct {
+	// Rand makes the numbers of connections; required. The machine owns it.
+	Rand *rand.Rand
+	// GUID is the NIC's, by which peers know it.
+	GUID uint64
+	// ResponseTimeout is how long a peer may take to answer a message before it is sent again. 0: 15 (134 ms).
+	ResponseTimeout uint8
+	// MaxRetries is how often a message is sent again, at most 15. 0: 15.
+	MaxRetries uint8
+	// OwnTimeout is what peers are told of how long this side may take to answer. 0: 15 (134 ms).
+	OwnTimeout uint8
+	// ServiceTimeout is what a peer is asked to wait for an application that has not answered yet. 0: 18 (1.07 s).
+	ServiceTimeout uint8
+	// TimeWait is how long a connection that has ended is remembered. 0: 17 (537 ms).
+	TimeWait uint8
+	// Pending bounds the time that an application may leave a request without an answer. 0: one minute.
+	Pending time.Duration
+	// MaxConns bounds all connections that have not ended, MaxRequests those of them that wait for an application's
+	// answer, MaxTimeWait those that have ended and are remembered, MaxListeners the services. 0: 16384, 1024, 4096,
+	// 1024.
+	MaxConns, MaxRequests, MaxTimeWait, MaxListeners int
+}
+
+// Bounds of time codes: a peer must not make this side wait for ever, nor send without a pause.
+const (
+	minTimeout = 8  // 1 ms
+	maxTimeout = 24 // 69 s
+	maxCode    = 31
+	// maxCMRetries is what the 4 bits of a REQ hold.
+	maxCMRetries = 15
+)
+
+func (c Config) withDefaults() Config {
+	code := func(v *uint8, d uint8) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	code(&c.ResponseTimeout, 15)
+	code(&c.MaxRetries, maxCMRetries)
+	code(&c.OwnTimeout, 15)
+	code(&c.ServiceTimeout, 18)
+	code(&c.TimeWait, 17)
+	if c.Pending == 0 {
+		c.Pending = time.Minute
+	}
+	limit := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	limit(&c.MaxConns, 16384)
+	limit(&c.MaxRequests, 1024)
+	limit(&c.MaxTimeWait, 4096)
+	limit(&c.MaxListeners, 1024)
+	return c
+}
+
+// Validate reports the first thing that is wrong with c.
+func (c Config) Validate() error {
+	if c.Rand == nil {
+		return errors.New("cm config: Rand is nil; pass a seeded generator")
+	}
+	if c.MaxRetries > maxCMRetries {
+		return fmt.Errorf("cm config: %d retries; at most %d", c.MaxRetries, maxCMRetries)
+	}
+	for _, v := range []uint8{c.ResponseTimeout, c.OwnTimeout, c.ServiceTimeout, c.TimeWait} {
+		if v > maxCode {
+			return fmt.Errorf("cm config: time code %d; at most %d", v, maxCode)
+		}
+	}
+	if c.Pending < 0 || c.MaxConns < 0 || c.MaxRequests < 0 || c.MaxTimeWait < 0 || c.MaxListeners < 0 {
+		return errors.New("cm config: a limit is negative")
+	}
+	return nil
+}
+
+// interval is the time of a code that a peer chose, within bounds.
+func interval(code uint8) time.Duration { return mad.Time(min(max(code, minTimeout), maxTimeout)) }
+
+// Stats counts what a connection manager did.
+type Stats struct {
+	// Sent and Rcvd are datagrams; Retries of them were sent because no answer came.
+	Sent, Rcvd, Retries uint64
+	// Duplicates were answered again; Strays belonged to no connection or not to its state; Malformed did not parse.
+	Duplicates, Strays, Malformed uint64
+	// Requests are new ones, Refused those of them that found no service or no room.
+	Requests, Refused           uint64
+	Established, Stale, Expired uint64
+}

@@ -1,0 +1,167 @@
+package cm
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Reject refuses an EventRequest, or an EventReply that this side cannot use. At most mad.REJPrivate bytes of private go.
+func (m *Machine) Reject(now clock.Time, id mad.CommID, reason mad.Reason, private []byte, out *Actions) error {
+	c := m.conns[id]
+	stage := mad.StageREQ
+	if c != nil && c.state == REPRcvd {
+		stage = mad.StageREP
+	}
+	c, err := m.wish("reject", id, onReject)
+	if err != nil {
+		return err
+	}
+	m.reject(c, stage, reason, private, out)
+	m.enterTimeWait(now, c, out)
+	return nil
+}
+
+func (m *Machine) reject(c *conn, stage mad.Stage, reason mad.Reason, private []byte, out *Actions) {
+	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: reason}
+	copy(rej.Private[:], private)
+	m.put(c, c.tid, rej, out)
+}
+
+// giveUp tells a peer that no answer came in time. Our GUID lets it find a connection whose number here it does not know.
+func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
+	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: mad.ReasonTimeout}
+	rej.InfoLen = uint8(len(binary.BigEndian.AppendUint64(rej.Info[:0], m.cfg.GUID)))
+	m.put(c, c.tid, rej, out)
+}
+
+// handleREJ ends a connection that is being made (IBTA 12.9.8.4).
+func (m *Machine) handleREJ(in incoming, rej *mad.REJ, out *Actions) {
+	c := m.find(in, rej.RemoteID, rej.LocalID)
+	if rej.RemoteID == 0 { // the initiator gives up and has never heard of us
+		c = m.byPeer[peerID{in.peer, rej.LocalID, false}]
+	}
+	if c == nil {
+		m.stats.Strays++
+		return
+	}
+	from := c.state
+	// A refusal of a REQ that is overtaken by the acceptance of the REQ's second copy is out of date.
+	late := rej.About == mad.StageREQ && rej.RemoteID != 0 && from != REQSent && from != REPWait
+	if late || !m.step(c, rxREJ) {
+		m.stats.Strays++
+		return
+	}
+	kind := EventRejected
+	if from == Established {
+		kind = EventDisconnected
+	}
+	m.event(c, kind, rej, out)
+	if c.state == TimeWait {
+		m.enterTimeWait(in.now, c, out)
+		return
+	}
+	m.forget(c, out)
+}
+
+// Disconnect ends an established connection. EventDisconnected tells when the peer has agreed or did not answer.
+func (m *Machine) Disconnect(now clock.Time, id mad.CommID, out *Actions) error {
+	c, err := m.wish("disconnect", id, onDisconnect)
+	if err != nil {
+		return err
+	}
+	m.sendDREQ(now, c, out)
+	return nil
+}
+
+func (m *Machine) sendDREQ(now clock.Time, c *conn, out *Actions) {
+	c.tid = m.newTID()
+	m.put(c, c.tid, &mad.DREQ{LocalID: c.id, RemoteID: c.remoteID, QPN: c.remQPN}, out)
+	c.timeout, c.maxTries = m.cfg.ResponseTimeout, m.cfg.MaxRetries
+	m.await(now, c)
+}
+
+// handleDREQ ends a connection on the peer's wish. Also one that is unknown is answered: it has ended here before.
+func (m *Machine) handleDREQ(in incoming, dreq *mad.DREQ, out *Actions) {
+	c := m.find(in, dreq.RemoteID, dreq.LocalID)
+	if c == nil {
+		m.stats.Strays++
+		m.send(in.local, in.peer, in.tid, &mad.DREP{LocalID: dreq.RemoteID, RemoteID: dreq.LocalID}, out)
+		return
+	}
+	from := c.state
+	if dreq.QPN != c.qpn || !m.step(c, rxDREQ) {
+		m.stats.Strays++
+		return
+	}
+	m.put(c, in.tid, &mad.DREP{LocalID: c.id, RemoteID: c.remoteID}, out)
+	if from == TimeWait {
+		m.stats.Duplicates++
+		return
+	}
+	m.event(c, EventDisconnected, nil, out)
+	m.enterTimeWait(in.now, c, out)
+}
+
+// handleDREP is the peer's agreement.
+func (m *Machine) handleDREP(in incoming, drep *mad.DREP, out *Actions) {
+	c := m.find(in, drep.RemoteID, drep.LocalID)
+	if c == nil || in.tid != c.tid || !m.step(c, rxDREP) {
+		m.stats.Strays++
+		return
+	}
+	m.event(c, EventDisconnected, nil, out)
+	m.enterTimeWait(in.now, c, out)
+}
+
+// Abort ends a connection in whatever state it is; its owner gets no more events. An unknown one is passed over.
+func (m *Machine) Abort(now clock.Time, id mad.CommID, out *Actions) {
+	if c := m.conns[id]; c != nil && !c.orphan {
+		m.abort(now, c, out)
+	}
+}
+
+// QPGone says that a queue pair of this side was destroyed, reset or has failed: its connection is ended by Abort.
+func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
+	if c := m.byQPN[qpn]; c != nil {
+		m.abort(now, c, out)
+	}
+}
+
+// abortStale ends the connection that a newer one shows to be dead at the peer; its owner is told.
+func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
+	m.event(c, EventDisconnected, nil, out)
+	m.abort(now, c, out)
+}
+
+func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
+	from := c.state
+	m.step(c, onAbort) // every state of a connection has this edge
+	c.orphan = true
+	if m.byQPN[c.qpn] == c {
+		delete(m.byQPN, c.qpn) // the queue pair is free for another connection
+	}
+	switch from {
+	case REQSent, REPWait:
+		m.giveUp(c, mad.StageREQ, out)
+		m.forget(c, out)
+	case REPRcvd:
+		m.reject(c, mad.StageREP, mad.ReasonConsumer, nil, out)
+		m.enterTimeWait(now, c, out)
+	case REQRcvd:
+		m.reject(c, mad.StageREQ, mad.ReasonConsumer, nil, out)
+		m.enterTimeWait(now, c, out)
+	case REPSent, RTUWait:
+		m.giveUp(c, mad.StageREP, out)
+		m.enterTimeWait(now, c, out)
+	case Established:
+		m.sendDREQ(now, c, out)
+	case SIDRSent:
+		m.forget(c, out)
+	case SIDRRcvd:
+		m.answer(now, c, mad.SIDRRep{Status: mad.SIDRRejected}, out)
+	default: // DREQSent and TimeWait go on without their owner
+	}
+}

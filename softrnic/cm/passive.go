@@ -1,0 +1,180 @@
+package cm
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Values of a REQ that this side can serve.
+const (
+	maxServiceType          = 1 // 0 is RC, 1 is UC
+	minMTU, maxMTU          = 1, 5
+	firstQPN                = 2
+	lastQPN        wire.QPN = 0xfffffe
+)
+
+// handleREQ takes a request (IBTA 12.9.8.1): a repeated one is answered as before, a new one goes to its listener.
+func (m *Machine) handleREQ(in incoming, req *mad.REQ, out *Actions) {
+	if req.LocalID == 0 {
+		m.stats.Strays++
+		return
+	}
+	old := m.byPeer[peerID{in.peer, req.LocalID, false}]
+	switch {
+	case old == nil:
+	case old.tid == in.tid && old.service == req.Service:
+		m.repeatedREQ(old, out)
+		return
+	case old.state != TimeWait:
+		m.refuse(in, req, mad.ReasonDuplicateID, out)
+		return
+	default: // the peer has given the number to another connection already
+		old.state = Idle
+		m.forget(old, out)
+	}
+	m.stats.Requests++
+	owner, ok := m.listeners[req.Service]
+	if reason := m.check(in, req); reason != 0 {
+		m.refuse(in, req, reason, out)
+		return
+	}
+	if !ok {
+		m.refuse(in, req, mad.ReasonInvalidService, out)
+		return
+	}
+	if stale := m.byRemote[peerQP{in.peer, req.QPN}]; stale != nil {
+		m.stats.Stale++
+		m.refuse(in, req, mad.ReasonStale, out)
+		m.abortStale(in.now, stale, out)
+		return
+	}
+	m.admit(in, req, owner, out)
+}
+
+// check finds a reason to refuse a request that no listener could serve.
+func (m *Machine) check(in incoming, req *mad.REQ) mad.Reason {
+	switch {
+	case req.Type > maxServiceType:
+		return mad.ReasonInvalidType
+	case req.MTU < minMTU || req.MTU > maxMTU:
+		return mad.ReasonInvalidMTU
+	case req.QPN < firstQPN || req.QPN > lastQPN:
+		return mad.ReasonUnsupported
+	case netip.AddrFrom16(req.Primary.RemoteGID).Unmap() != in.local:
+		return mad.ReasonGIDRejected
+	}
+	return 0
+}
+
+// admit hands a new request to its listener's owner.
+func (m *Machine) admit(in incoming, req *mad.REQ, owner uint64, out *Actions) {
+	var c *conn
+	if m.requests < m.cfg.MaxRequests {
+		c = m.newConn(in.local, in.peer)
+	}
+	if c == nil {
+		m.refuse(in, req, mad.ReasonNoResources, out)
+		return
+	}
+	m.step(c, rxREQ)
+	m.requests++
+	c.owner, c.service, c.tid = owner, req.Service, in.tid
+	c.remoteID, c.remQPN, c.remoteGUID = req.LocalID, req.QPN, req.LocalGUID
+	c.timeout, c.maxTries = req.LocalTimeout, req.MaxCMRetries
+	m.bind(c)
+	m.wait(c, in.now.Add(m.cfg.Pending))
+	m.event(c, EventRequest, req, out)
+}
+
+// refuse answers a request that makes no connection.
+func (m *Machine) refuse(in incoming, req *mad.REQ, reason mad.Reason, out *Actions) {
+	m.stats.Refused++
+	rej := &mad.REJ{RemoteID: req.LocalID, About: mad.StageREQ, Reason: reason}
+	if reason == mad.ReasonGIDRejected {
+		gid := in.local.As16()
+		rej.InfoLen = uint8(copy(rej.Info[:], gid[:])) // the one that would do
+	}
+	m.send(in.local, in.peer, in.tid, rej, out)
+}
+
+// repeatedREQ answers a request that has come before.
+func (m *Machine) repeatedREQ(c *conn, out *Actions) {
+	switch {
+	case !m.step(c, rxREQ):
+		m.stats.Strays++
+	case c.state == REQRcvd:
+		m.stats.Duplicates++
+		m.sendMRA(c, mad.StageREQ, out)
+	default:
+		m.repeat(c, out, mad.AttrREP, mad.AttrREJ)
+	}
+}
+
+// Accept answers an EventRequest: this side's queue pair is ready to receive. Of rep the caller fills in its queue pair
+// and PSN, the depths, RNR retry count, ACK delay and the private data.
+func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Actions) error {
+	const op = "accept"
+	if old := m.byQPN[rep.QPN]; old != nil {
+		return opError(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", rep.QPN, old.state)
+	}
+	c, err := m.wish(op, id, onAccept)
+	if err != nil {
+		return err
+	}
+	rep.LocalID, rep.RemoteID, rep.LocalGUID = c.id, c.remoteID, m.cfg.GUID
+	c.qpn = rep.QPN
+	m.bind(c)
+	m.put(c, c.tid, &rep, out)
+	m.await(now, c)
+	return nil
+}
+
+// handleRTU makes a connection established. An initiator whose connection has ended here meanwhile has missed the REJ:
+// it is told again, or it would believe in the connection for ever.
+func (m *Machine) handleRTU(in incoming, rtu *mad.RTU, out *Actions) {
+	c := m.find(in, rtu.RemoteID, rtu.LocalID)
+	switch {
+	case c == nil:
+		m.stats.Strays++
+		m.send(in.local, in.peer, in.tid, &mad.REJ{
+			LocalID: rtu.RemoteID, RemoteID: rtu.LocalID, About: mad.StageOther, Reason: mad.ReasonInvalidID,
+		}, out)
+	case c.state == TimeWait:
+		m.repeat(c, out, mad.AttrREJ)
+	default:
+		m.established(c, rxRTU, out)
+	}
+}
+
+// PacketSeen says that a packet of the connection itself has come to a queue pair of this side: the peer is ready, even if
+// its RTU was lost or is late (IBTA 12.9.7.2, communication established).
+func (m *Machine) PacketSeen(qpn wire.QPN, out *Actions) {
+	if c := m.byQPN[qpn]; c != nil {
+		m.established(c, onPacket, out)
+	}
+}
+
+func (m *Machine) established(c *conn, on cause, out *Actions) {
+	from := c.state
+	switch {
+	case !m.step(c, on):
+		m.stats.Strays++
+	case from == Established:
+		m.stats.Duplicates++
+	default:
+		m.stats.Established++
+		m.due.Remove(uint32(c.id))
+		c.deadline, c.retries = clock.Never, 0
+		m.event(c, EventEstablished, nil, out)
+	}
+}
+
+// Awaiting reports whether PacketSeen would make a difference for a queue pair.
+func (m *Machine) Awaiting(qpn wire.QPN) bool {
+	c := m.byQPN[qpn]
+	return c != nil && (c.state == REPSent || c.state == RTUWait)
+}

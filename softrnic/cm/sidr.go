@@ -1,0 +1,92 @@
+package cm
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Resolve asks a peer for the queue pair of a datagram service. Of req the caller fills in service, P_Key and private data.
+// EventResolved or EventUnreachable comes.
+func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, req mad.SIDRReq, out *Actions) (mad.CommID, error) {
+	const op = "resolve"
+	if local.Is4() != peer.Is4() || !local.IsValid() {
+		return 0, opError(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
+	}
+	c := m.newConn(local, peer)
+	if c == nil {
+		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
+	}
+	m.step(c, onResolve)
+	c.owner, c.service, c.tid, c.sidr = owner, req.Service, m.newTID(), true
+	c.timeout, c.maxTries = m.cfg.ResponseTimeout, m.cfg.MaxRetries
+	req.RequestID = c.id
+	m.put(c, c.tid, &req, out)
+	m.await(now, c)
+	return c.id, nil
+}
+
+// handleSIDRReq takes the question for a datagram service (IBTA 12.11).
+func (m *Machine) handleSIDRReq(in incoming, req *mad.SIDRReq, out *Actions) {
+	if c := m.byPeer[peerID{in.peer, req.RequestID, true}]; c != nil {
+		switch {
+		case !m.step(c, rxSIDRReq):
+			m.stats.Strays++
+		case c.state == TimeWait:
+			m.repeat(c, out, mad.AttrSIDRRep)
+		default: // the application's answer comes
+			m.stats.Duplicates++
+		}
+		return
+	}
+	m.stats.Requests++
+	var c *conn
+	owner, ok := m.listeners[req.Service]
+	if ok && req.RequestID != 0 && m.requests < m.cfg.MaxRequests {
+		c = m.newConn(in.local, in.peer)
+	}
+	if c == nil {
+		status := mad.SIDRNoQP
+		if !ok {
+			status = mad.SIDRUnsupported
+		}
+		m.stats.Refused++
+		m.send(in.local, in.peer, in.tid, &mad.SIDRRep{RequestID: req.RequestID, Status: status, Service: req.Service}, out)
+		return
+	}
+	m.step(c, rxSIDRReq)
+	m.requests++
+	c.owner, c.service, c.tid, c.sidr, c.remoteID = owner, req.Service, in.tid, true, req.RequestID
+	m.bind(c)
+	m.wait(c, in.now.Add(m.cfg.Pending))
+	m.event(c, EventResolve, req, out)
+}
+
+// Answer answers an EventResolve. Of rep the caller fills in status, queue pair, Q_Key and private data.
+func (m *Machine) Answer(now clock.Time, id mad.CommID, rep mad.SIDRRep, out *Actions) error {
+	c, err := m.wish("answer", id, onAnswer)
+	if err != nil {
+		return err
+	}
+	m.answer(now, c, rep, out)
+	return nil
+}
+
+func (m *Machine) answer(now clock.Time, c *conn, rep mad.SIDRRep, out *Actions) {
+	rep.RequestID, rep.Service = c.remoteID, c.service
+	m.put(c, c.tid, &rep, out)
+	m.enterTimeWait(now, c, out)
+}
+
+// handleSIDRRep takes the answer.
+func (m *Machine) handleSIDRRep(in incoming, rep *mad.SIDRRep, out *Actions) {
+	c := m.conns[rep.RequestID]
+	if c == nil || c.peer != in.peer || !c.sidr || c.tid != in.tid || !m.step(c, rxSIDRRep) {
+		m.stats.Strays++
+		return
+	}
+	m.event(c, EventResolved, rep, out)
+	m.forget(c, out)
+}

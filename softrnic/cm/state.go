@@ -1,0 +1,215 @@
+package cm
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// State is the state of a connection (IBTA 12.9.7).
+type State uint8
+
+// States. Idle is before the first and after the last message: such a connection is in no table.
+const (
+	Idle State = iota
+	REQSent
+	REPWait // an MRA asked to wait for the REP
+	REPRcvd
+	REQRcvd
+	REPSent
+	RTUWait // an MRA asked to wait for the RTU
+	Established
+	DREQSent
+	TimeWait
+	SIDRSent
+	SIDRRcvd
+)
+
+var stateNames = [...]string{
+	"Idle", "REQSent", "REPWait", "REPRcvd", "REQRcvd", "REPSent", "RTUWait", "Established", "DREQSent", "TimeWait", "SIDRSent", "SIDRRcvd",
+}
+
+// String is the name of the state.
+func (s State) String() string { return stateNames[s] }
+
+// cause is what makes a connection change its state: a message, a wish of the application, or time.
+type cause uint8
+
+const (
+	onConnect cause = iota
+	onAccept
+	onReady
+	onReject
+	onDelay
+	onDisconnect
+	onAbort
+	onPacket // the first packet of the connection itself
+	onResolve
+	onAnswer
+	rxREQ
+	rxMRA
+	rxREJ
+	rxREP
+	rxRTU
+	rxDREQ
+	rxDREP
+	rxSIDRReq
+	rxSIDRRep
+	onRetry  // no answer in time, and retries are left
+	onExpire // no retries are left, or the time-wait is over
+)
+
+var causeNames = [...]string{
+	"Connect", "Accept", "Ready", "Reject", "Delay", "Disconnect", "Abort", "first packet", "Resolve", "Answer",
+	"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "retry", "expiry",
+}
+
+// String is the name of the method, the message, or the kind of time-out.
+func (c cause) String() string { return causeNames[c] }
+
+// edge is one edge of the state diagram; sends is what goes out, for the reader and the diagram.
+type edge struct {
+	from  State
+	on    cause
+	to    State
+	sends string
+}
+
+// edges is the state diagram (IBTA 12.9.7.1 for the initiator, 12.9.7.2 for the responder, 12.9.8 for the end). What has
+// no edge is refused with a StateError if the application wanted it, and counted and passed over if it was a message.
+var edges = [...]edge{
+	// The initiator.
+	{Idle, onConnect, REQSent, "REQ"},
+	{REQSent, rxREP, REPRcvd, ""},
+	{REQSent, rxMRA, REPWait, ""},
+	{REQSent, rxREJ, Idle, ""},
+	{REQSent, onRetry, REQSent, "REQ"},
+	{REQSent, onExpire, Idle, "REJ timeout"},
+	{REQSent, onAbort, Idle, "REJ timeout"},
+	{REPWait, rxREP, REPRcvd, ""},
+	{REPWait, rxMRA, REPWait, ""},
+	{REPWait, rxREJ, Idle, ""},
+	{REPWait, onRetry, REQSent, "REQ"},
+	{REPWait, onExpire, Idle, "REJ timeout"},
+	{REPWait, onAbort, Idle, "REJ timeout"},
+	{REPRcvd, onReady, Established, "RTU"},
+	{REPRcvd, onDelay, REPRcvd, "MRA"},
+	{REPRcvd, rxREP, REPRcvd, "MRA"},
+	{REPRcvd, rxREJ, Idle, ""},
+	{REPRcvd, rxDREQ, TimeWait, "DREP"},
+	{REPRcvd, onReject, TimeWait, "REJ"},
+	{REPRcvd, onAbort, TimeWait, "REJ"},
+
+	// The responder.
+	{Idle, rxREQ, REQRcvd, ""},
+	{REQRcvd, rxREQ, REQRcvd, "MRA"},
+	{REQRcvd, onDelay, REQRcvd, "MRA"},
+	{REQRcvd, onAccept, REPSent, "REP"},
+	{REQRcvd, onReject, TimeWait, "REJ"},
+	{REQRcvd, rxREJ, Idle, ""},
+	{REQRcvd, onExpire, TimeWait, "REJ timeout"},
+	{REQRcvd, onAbort, TimeWait, "REJ"},
+	{REPSent, rxRTU, Established, ""},
+	{REPSent, onPacket, Established, ""},
+	{REPSent, rxREQ, REPSent, "REP"},
+	{REPSent, rxMRA, RTUWait, ""},
+	{REPSent, rxREJ, TimeWait, ""},
+	{REPSent, rxDREQ, TimeWait, "DREP"},
+	{REPSent, onRetry, REPSent, "REP"},
+	{REPSent, onExpire, TimeWait, "REJ timeout"},
+	{REPSent, onAbort, TimeWait, "REJ timeout"},
+	{RTUWait, rxRTU, Established, ""},
+	{RTUWait, onPacket, Established, ""},
+	{RTUWait, rxREQ, RTUWait, "REP"},
+	{RTUWait, rxMRA, RTUWait, ""},
+	{RTUWait, rxREJ, TimeWait, ""},
+	{RTUWait, rxDREQ, TimeWait, "DREP"},
+	{RTUWait, onRetry, REPSent, "REP"},
+	{RTUWait, onExpire, TimeWait, "REJ timeout"},
+	{RTUWait, onAbort, TimeWait, "REJ timeout"},
+
+	// Both.
+	{Established, rxREP, Established, "RTU"},
+	{Established, rxRTU, Established, ""},
+	{Established, onPacket, Established, ""},
+	{Established, rxREJ, TimeWait, ""},
+	{Established, rxDREQ, TimeWait, "DREP"},
+	{Established, onDisconnect, DREQSent, "DREQ"},
+	{Established, onAbort, DREQSent, "DREQ"},
+	{DREQSent, rxDREP, TimeWait, ""},
+	{DREQSent, rxDREQ, TimeWait, "DREP"},
+	{DREQSent, onRetry, DREQSent, "DREQ"},
+	{DREQSent, onExpire, TimeWait, ""},
+	{DREQSent, onAbort, DREQSent, ""},
+	{TimeWait, rxREQ, TimeWait, "REJ"},
+	{TimeWait, rxREP, TimeWait, "REJ"},
+	{TimeWait, rxRTU, TimeWait, "REJ"},
+	{TimeWait, rxDREQ, TimeWait, "DREP"},
+	{TimeWait, rxSIDRReq, TimeWait, "SIDR_REP"},
+	{TimeWait, onAbort, TimeWait, ""},
+	{TimeWait, onExpire, Idle, ""},
+
+	// Resolution of a datagram service (IBTA 12.11).
+	{Idle, onResolve, SIDRSent, "SIDR_REQ"},
+	{SIDRSent, rxSIDRRep, Idle, ""},
+	{SIDRSent, onRetry, SIDRSent, "SIDR_REQ"},
+	{SIDRSent, onExpire, Idle, ""},
+	{SIDRSent, onAbort, Idle, ""},
+	{Idle, rxSIDRReq, SIDRRcvd, ""},
+	{SIDRRcvd, rxSIDRReq, SIDRRcvd, ""},
+	{SIDRRcvd, onAnswer, TimeWait, "SIDR_REP"},
+	{SIDRRcvd, onExpire, Idle, ""},
+	{SIDRRcvd, onAbort, TimeWait, "SIDR_REP"},
+}
+
+// next looks an edge up.
+func next(from State, on cause) (State, bool) {
+	for i := range edges {
+		if e := &edges[i]; e.from == from && e.on == on {
+			return e.to, true
+		}
+	}
+	return from, false
+}
+
+// StateError is a wish that the connection's state does not allow. It wraps verbs.ErrState.
+type StateError struct {
+	Op    string // the method that was called
+	State State
+	// LegalIn are the states in which Op is allowed.
+	LegalIn []State
+}
+
+func stateError(from State, on cause) *StateError {
+	e := &StateError{Op: on.String(), State: from}
+	for _, t := range edges {
+		if t.on == on {
+			e.LegalIn = append(e.LegalIn, t.from)
+		}
+	}
+	return e
+}
+
+// Error names wish and state, and where the wish would be legal.
+func (e *StateError) Error() string {
+	return fmt.Sprintf("connection: %s %v: the state is %v, legal in %v", e.Op, verbs.ErrState, e.State, e.LegalIn)
+}
+
+// Unwrap returns verbs.ErrState.
+func (e *StateError) Unwrap() error { return verbs.ErrState }
+
+// Graphviz prints the state diagram in the language of dot, one edge a line.
+func Graphviz() string {
+	var b strings.Builder
+	b.WriteString("digraph cm {\n")
+	for _, e := range edges {
+		label := e.on.String()
+		if e.sends != "" {
+			label += " / " + e.sends
+		}
+		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", e.from, e.to, label)
+	}
+	b.WriteString("}\n")
+	return b.String()
+}

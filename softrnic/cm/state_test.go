@@ -1,0 +1,72 @@
+package cm
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+var update = flag.Bool("update", false, "write testdata/states.dot anew")
+
+// The state diagram is a golden file, so that a changed edge is seen in review.
+func TestGraphviz(t *testing.T) {
+	const path = "testdata/states.dot"
+	got := Graphviz()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the diagram has changed; if that is meant, run with -update. It is\n%s", got)
+	}
+}
+
+// No state has two edges for one cause, every state but Idle can be left for Idle, and Abort is possible in each.
+func TestEdges(t *testing.T) {
+	type key struct {
+		s State
+		c cause
+	}
+	seen := map[key]bool{}
+	for _, e := range edges {
+		if seen[key{e.from, e.on}] {
+			t.Errorf("two edges from %v on %v", e.from, e.on)
+		}
+		seen[key{e.from, e.on}] = true
+	}
+	for s := REQSent; s <= SIDRRcvd; s++ {
+		if _, ok := next(s, onAbort); !ok && s != Idle {
+			t.Errorf("%v cannot be aborted", s)
+		}
+		reached := map[State]bool{s: true}
+		for grew := true; grew; {
+			grew = false
+			for _, e := range edges {
+				if reached[e.from] && !reached[e.to] {
+					reached[e.to], grew = true, true
+				}
+			}
+		}
+		if !reached[Idle] {
+			t.Errorf("%v never ends", s)
+		}
+	}
+}
+
+func TestStateError(t *testing.T) {
+	err := error(stateError(TimeWait, onAccept))
+	if !errors.Is(err, verbs.ErrState) {
+		t.Errorf("%v", err)
+	}
+	if want := "connection: Accept not allowed in this state: the state is TimeWait, legal in [REQRcvd]"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+}
