@@ -83,14 +83,22 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// connect brings a and b to RTS with a timeout of 4 ms, so that tests of what fails are short.
 func connect(t testing.TB, a, b *node) {
+	t.Helper()
+	connectPatiently(t, a, b, 10)
+}
+
+// connectPatiently is connect with a timeout code: a crowded machine may keep one of many threads waiting for longer
+// than eight times 4 ms.
+func connectPatiently(t testing.TB, a, b *node, timeout uint8) {
 	t.Helper()
 	for _, x := range [][2]*node{{a, b}, {b, a}} {
 		must(t, x[0].qp.ToInit(verbs.ToInit{Access: fullAccess &^ verbs.LocalWrite}))
 		must(t, x[0].qp.ToRTR(verbs.ToRTR{
 			DestQPN: x[1].qp.QPN(), DestGID: x[1].ctx.Device().GIDs[0], RecvPSN: 77, PathMTU: verbs.MTU1024, MinRNRTimer: 1,
 		}))
-		must(t, x[0].qp.ToRTS(verbs.ToRTS{SendPSN: 77, Timeout: 10, RetryCount: 7, RNRRetry: 7}))
+		must(t, x[0].qp.ToRTS(verbs.ToRTS{SendPSN: 77, Timeout: timeout, RetryCount: 7, RNRRetry: 7}))
 	}
 }
 

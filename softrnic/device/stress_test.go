@@ -25,7 +25,7 @@ func TestManyThreads(t *testing.T) {
 				a := newNode(t, ctx)
 				peer, err := target.pd.CreateQP(verbs.QPInit{SendCQ: target.cq, RecvCQ: target.cq})
 				must(t, err)
-				connect(t, a, &node{ctx: target.ctx, qp: peer})
+				connectPatiently(t, a, &node{ctx: target.ctx, qp: peer}, 16)
 				rt.Go("client", func() {
 					client(t, a, target, i, adds)
 					finished.Add(1)
