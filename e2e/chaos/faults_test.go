@@ -59,13 +59,20 @@ var _ = Describe("a host", func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
-	It("whose application crashes keeps its NIC and its memory", func() {
+	It("whose application crashes keeps its NIC and its memory, for those who are connected", func() {
 		rack := fixture.Up(four)
+		stop := rack.Start(doomed...)
+		received := func() uint64 { return rack.Counters("ms0")["rx_write_requests"] }
+		Eventually(received, "10s", "50ms").Should(BeNumerically(">", 100))
 		rack.OK("crash", "ms0", "--app")
-		Expect(rack.State("ms0")()).NotTo(Equal("crashed"))
+		Expect(rack.State("ms0")()).To(Equal("app-crashed"))
+		before := received()
+		Eventually(received, "10s", "50ms").Should(BeNumerically(">", before+100))
+		Expect(rack.Run("perf", "verify", "--from", "cn1", "--to", "ms0").Stderr).To(ContainSubstring("no service"))
 		alive(rack)
-		rack.OK("restart", "ms0")
-		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+		Expect(stop().Stderr).NotTo(ContainSubstring("retry counter"))
+		rack.OK("restart", "ms0", "--app")
+		rack.OK("perf", "verify", "--from", "cn1", "--to", "ms0")
 	})
 
 	It("whose NIC crashes still answers to TCP", func() {

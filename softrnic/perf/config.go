@@ -174,6 +174,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// OneSided says that the test needs nothing but the NIC of its peer, so that MemoryService will do.
+func (c *Config) OneSided() bool {
+	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Verify}, c.Test)
+}
+
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }
 
 // params are the connection's attributes.

@@ -109,7 +109,9 @@ const remoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | v
 // Region is the shared region; nil if there is none.
 func (s *Server) Region() verbs.MR { return s.region }
 
-// Close ends Serve. It may be called by any thread.
+// Close ends Serve, and with it the connections of a service that is not passive. Those of a passive one need nothing
+// but the NIC and last as long as the verbs context, or until their clients say after Reopen that they are done. It may
+// be called by any thread.
 func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve takes connections until Close or until the device is closed; then it returns nil.
@@ -128,8 +130,11 @@ func (s *Server) Serve() error {
 	}
 }
 
-// shutdown ends all connections.
+// shutdown ends the connections that somebody has to work for.
 func (s *Server) shutdown() error {
+	if s.cfg.Passive {
+		return nil
+	}
 	for len(s.conns) > 0 {
 		s.end(0)
 	}

@@ -17,13 +17,13 @@ import (
 const maxJobs = 64
 
 // application is what runs on a host above its NIC: services and jobs. Each has a verbs context of its own, and its
-// queue pairs die with that, as those of a process do.
+// queue pairs die with that, as those of a process do. Only what the memory service handed out belongs to the NIC.
 type application struct {
 	h *Host
 
 	mu      sync.Mutex // guards what follows
 	running bool
-	// memory is kept over a crash of the application: the region stays registered.
+	// memory is kept over a crash of the application: its region stays registered, its connections are answered.
 	memory    *perf.Server
 	memoryCtx verbs.Context
 	perf      *perf.Server
@@ -96,7 +96,7 @@ func (a *application) serve(s *perf.Server) {
 	})
 }
 
-// crash kills services and jobs. The region of a memory host stays registered.
+// crash kills services and jobs. The region of a memory host stays registered, and who is connected to it can use it.
 func (a *application) crash() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

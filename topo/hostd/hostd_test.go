@@ -168,31 +168,45 @@ func TestStatusAndTests(t *testing.T) {
 	}
 }
 
-// A crash of the application ends its jobs and connections; region and NIC stay, also their keys.
+// A crash of the application ends its jobs and connections. NIC and region stay, also their keys, and answer those who
+// are connected to the memory.
 func TestCrashApp(t *testing.T) {
 	_, cn, ms := up(t)
 	before := status(t, ms)
-	job := make(chan error, 1)
-	go func() {
-		_, err := runPerf(context.Background(), cn, perf.Config{Test: perf.WriteBW, To: "ms0", Iters: 10_000_000, Timeout: 8})
-		job <- err
-	}()
-	eventually(t, "the job runs", func() bool { return len(status(t, cn).Jobs) == 1 })
-	eventually(t, "its connection is there", func() bool { return len(status(t, ms).QPs) == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	job := func(test string) chan error {
+		ended := make(chan error, 1)
+		go func() {
+			_, err := runPerf(ctx, cn, perf.Config{Test: test, To: "ms0", Iters: 10_000_000, Timeout: 13})
+			ended <- err
+		}()
+		return ended
+	}
+	sends, writes := job(perf.SendBW), job(perf.WriteBW)
+	eventually(t, "the jobs run", func() bool { return len(status(t, cn).Jobs) == 2 })
+	eventually(t, "their connections are there", func() bool { return len(status(t, ms).QPs) == 2 })
 	if err := ms.Call(t.Context(), "POST", PathCrashApp, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case err := <-job:
+	case err := <-sends:
 		if err == nil || !strings.Contains(err.Error(), "retry counter exceeded") {
 			t.Errorf("the peer's job: %v", err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("the peer's job goes on")
+		t.Fatal("the peer's job goes on without a receiver")
 	}
 	st := status(t, ms)
-	if st.App != StateCrashed || len(st.QPs) != 0 || st.NIC.State != StateUp || !slices.Equal(st.Regions, before.Regions) {
+	if st.App != StateCrashed || len(st.QPs) != 1 || st.NIC.State != StateUp || !slices.Equal(st.Regions, before.Regions) {
 		t.Errorf("after the crash: %+v", st)
+	}
+	received := st.NIC.RcvdPkts
+	eventually(t, "the memory is written on", func() bool { return status(t, ms).NIC.RcvdPkts > received+1000 })
+	select {
+	case err := <-writes:
+		t.Errorf("the job that needs the NIC only has ended: %v", err)
+	default:
 	}
 	if v := verify(t, cn); v.OK {
 		t.Error("a crashed application took a connection")
@@ -209,6 +223,9 @@ func TestCrashApp(t *testing.T) {
 	if v := verify(t, cn); !v.OK {
 		t.Errorf("after the start: %+v", v)
 	}
+	cancel()
+	<-writes
+	eventually(t, "the client's farewell is heard", func() bool { return len(status(t, ms).QPs) == 0 })
 }
 
 // A killed job says so to its client.

@@ -57,6 +57,9 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 			res, err = h.runRaw(ctx, to, cfg, tell)
 			return err
 		}
+		if p, ok := h.rack.ByAddr(to); ok && p.Memory > 0 && cfg.Service == "" && cfg.OneSided() {
+			cfg.Service = perf.MemoryService // which outlives the peer's application
+		}
 		cfg.Counters = h.dev.Counters
 		cfg.Cancelled = func() bool { return ctx.Err() != nil }
 		res, err = perf.Run(v, h.oob, to, cfg, tell)

@@ -18,7 +18,8 @@ func crashCmd() *cobra.Command {
 		Short: "Crash a host, only its programs, only its NIC, or the switch",
 		Long: "crash ends things at once and without warning.\n\n" +
 			"  crash HOST        everything on the host dies and its link loses its carrier, like a machine without power\n" +
-			"  crash HOST --app  programs and running jobs die; NIC and registered memory live on and answer\n" +
+			"  crash HOST --app  programs, jobs and services die; NIC and registered memory live on and answer\n" +
+			"                    who is connected to the memory; nobody can connect anew\n" +
 			"  crash HOST --nic  the NIC forgets its connections and is silent; programs and the kernel's network live on\n" +
 			"  crash switch      the switch dies and swallows every frame\n\n" +
 			"`rdmalab restart` (with --app or --nic) brings it back; --for does that by itself.",
