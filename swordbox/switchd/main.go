@@ -7,11 +7,8 @@ import (
 	"log"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -53,11 +50,6 @@ func Main(ctx context.Context, dir string, logger *log.Logger) error {
 		return err
 	}
 	cfg.Log = logger
-	if rack.Switch.CPU != spec.NoCPU {
-		if err := bindCPU(rack.Switch.CPU); err != nil {
-			logger.Printf("not bound to processor %d: %v", rack.Switch.CPU, err)
-		}
-	}
 	d, err := New(cfg)
 	if err != nil {
 		return err
@@ -114,26 +106,4 @@ func configOf(rack *spec.Rack) (Config, error) {
 		return afpacket.NewWaiter(spin, list...)
 	}
 	return cfg, nil
-}
-
-// bindCPU binds all threads of the process to a processor. Threads made later inherit it.
-func bindCPU(cpu int) error {
-	var set unix.CPUSet
-	set.Set(cpu)
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, t := range tasks {
-		tid, err := strconv.Atoi(t.Name())
-		if err == nil {
-			err = unix.SchedSetaffinity(tid, &set)
-		}
-		if errors.Is(err, unix.ESRCH) {
-			err = nil // the thread has ended
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }

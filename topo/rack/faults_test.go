@@ -253,7 +253,10 @@ func TestCrashEndsPrograms(t *testing.T) {
 				}
 				done <- code
 			}()
-			must(t, waitFor(5*time.Second, "start of the program", func() (bool, error) { return exists(marker), nil }))
+			must(t, waitFor(5*time.Second, "start of the program", func() (bool, error) {
+				pids, err := r.keep.pids("cn0")
+				return exists(marker) && len(processes(pids)) == 5, err // process 1, the daemon, the shell and its two
+			}))
 			return done
 		}
 		done := run()

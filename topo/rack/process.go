@@ -15,7 +15,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Bounds of starting a node.
@@ -38,6 +37,7 @@ func (r *Rack) start(node string) error {
 	if err := r.keep.prepare(node); err != nil {
 		return err
 	}
+	r.share.prepare(len(r.Nodes()))
 	log, err := os.OpenFile(r.Paths.Log(node), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", node, err)
@@ -51,36 +51,12 @@ func (r *Rack) start(node string) error {
 		Setsid:     true,
 	}
 	err = r.launch(node, cmd, func() error {
-		return nl.Do(r.Paths.Netns(node), func() error { return onCPU(r.cpu(node), cmd.Start) })
+		return nl.Do(r.Paths.Netns(node), func() error { return r.place(node, cmd.Start) })
 	})
 	if err == nil {
 		detach(cmd)
 	}
 	return err
-}
-
-// cpu is the processor that a node is bound to.
-func (r *Rack) cpu(node string) int {
-	if h, _, ok := r.Spec.Host(node); ok {
-		return h.CPU
-	}
-	return r.Spec.Switch.CPU
-}
-
-// onCPU runs f, whose children inherit it, bound to a processor. The calling goroutine is locked to its thread.
-func onCPU(cpu int, f func() error) error {
-	if cpu == spec.NoCPU {
-		return f()
-	}
-	var before, only unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &before); err != nil {
-		return err
-	}
-	only.Set(cpu)
-	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("bind to processor %d (this machine may have fewer): %w", cpu, err)
-	}
-	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
 }
 
 // waitReady waits until a node's daemon answers, and says why it died if it does.

@@ -168,7 +168,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		name: DefaultName, seed: defaultSeed, mtu: defaultMTU, node: n,
 		subnet:  netip.MustParsePrefix("10.77.0.0/24"),
 		subnet6: netip.MustParsePrefix("fd00:77::/64"),
-		sw:      Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: NoCPU},
+		sw:      Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: AutoCPU},
 	}
 	d.mapping(n, "a rack file", []entry{
 		set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) }),
@@ -226,12 +226,12 @@ func (d *decoder) switchEntry(n ast.Node, sw *Switch) {
 		set(d, "program", &sw.Program, func(s string) (string, error) { return s, checkName("program", s, maxRackName) }),
 		set(d, "queue", &sw.Queue, number(1, maxQueue)),
 		set(d, "spin", &sw.Spin, parseSpin),
-		set(d, "cpu", &sw.CPU, number(0, maxCPU)),
+		set(d, "cpu", &sw.CPU, parseCPU),
 	})
 }
 
 func (d *decoder) hostEntry(n ast.Node) hostEntry {
-	h := hostEntry{at: n, nameAt: n, memory: -1, spin: defaultSpin, cpu: NoCPU}
+	h := hostEntry{at: n, nameAt: n, memory: -1, spin: defaultSpin, cpu: AutoCPU}
 	d.mapping(n, "a host", []entry{
 		{key: "name", required: true, set: func(n ast.Node) {
 			h.nameAt = n
@@ -240,9 +240,24 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		required(set(d, "role", &h.role, word(Roles()...))),
 		set(d, "memory", &h.memory, parseMemory),
 		set(d, "spin", &h.spin, parseSpin),
-		set(d, "cpu", &h.cpu, number(0, maxCPU)),
+		set(d, "cpu", &h.cpu, parseCPU),
 	})
 	return h
+}
+
+// parseCPU reads auto, none or the number of a processor.
+func parseCPU(s string) (int, error) {
+	switch s {
+	case "auto":
+		return AutoCPU, nil
+	case "none":
+		return NoCPU, nil
+	}
+	n, err := number(0, maxCPU)(s)
+	if err != nil {
+		err = fmt.Errorf("%w, auto or none", err)
+	}
+	return n, err
 }
 
 func parseMemory(s string) (int64, error) {

@@ -27,8 +27,14 @@ const (
 // Roles lists the roles in the order of their explanation in the documentation.
 func Roles() []Role { return []Role{Compute, Memory, Metadata} }
 
-// NoCPU says that a process is not bound to a processor.
-const NoCPU = -1
+// Values of CPU that are no processor.
+const (
+	// NoCPU says that a process is not bound.
+	NoCPU = -1
+	// AutoCPU says that the switch has a processor to itself and the hosts have the others, on a machine of two or more.
+	// Two processes that exchange packets are then never moved onto the same one, and a small rack is twice as fast.
+	AutoCPU = -2
+)
 
 // Rack is a resolved rack: every name, address and default is filled in. It is inert and the same on every machine
 // for the same rack file.
@@ -56,7 +62,7 @@ type Switch struct {
 	Queue int `json:"queue"`
 	// Spin is how long the switch polls its ports before it blocks.
 	Spin time.Duration `json:"spin"`
-	// CPU that the switch is bound to, or NoCPU.
+	// CPU that the switch is bound to, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
 	// Addresses of the switch as an end of its own; nobody answers them unless the program does.
 	IPv4 netip.Addr `json:"ipv4"`
@@ -77,7 +83,7 @@ type Host struct {
 	Memory int64 `json:"memory"`
 	// Spin is how long the host's NIC polls before it blocks.
 	Spin time.Duration `json:"spin"`
-	// CPU that the host's processes are bound to, or NoCPU.
+	// CPU that the host's daemon is bound to, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
 }
 
