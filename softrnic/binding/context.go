@@ -57,7 +57,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{})}
+	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}), srqs: make(map[*srq]struct{})}
 	c.pds[handle] = struct{}{}
 	return handle, nil
 }
@@ -128,6 +128,9 @@ func (c *Context) Close() error {
 	for p := range c.pds {
 		for a := range p.ahs {
 			errs = append(errs, gone(a.ah.Destroy()))
+		}
+		for s := range p.srqs {
+			errs = append(errs, gone(s.srq.Destroy()))
 		}
 		errs = append(errs, gone(p.pd.Dealloc()))
 	}

@@ -10,11 +10,12 @@ import (
 
 // pd is a protection domain's handle.
 type pd struct {
-	ctx *Context
-	pd  *engine.PD
-	mrs map[*mr]struct{}
-	qps map[*qp]struct{}
-	ahs map[*ah]struct{}
+	ctx  *Context
+	pd   *engine.PD
+	mrs  map[*mr]struct{}
+	qps  map[*qp]struct{}
+	ahs  map[*ah]struct{}
+	srqs map[*srq]struct{}
 }
 
 // maxAlloc bounds the memory that RegMR allocates itself, in bytes.
@@ -58,9 +59,13 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if err != nil {
 		return nil, err
 	}
+	shared, err := p.srq(op, init.SRQ)
+	if err != nil {
+		return nil, err
+	}
 	_, e, _ := p.ctx.body.Enter()
 	defer p.ctx.body.Leave()
-	q, err := e.CreateQP(p.pd, send, recv, init)
+	q, err := e.CreateQPOn(p.pd, send, recv, shared, init)
 	if err != nil {
 		return nil, err
 	}

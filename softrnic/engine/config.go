@@ -31,11 +31,12 @@ type Config struct {
 
 // Limits bound the tables of a NIC. Each field's zero value is its default.
 type Limits struct {
-	PDs int // 0: 1024
-	MRs int // 0: 65536
-	CQs int // 0: 16384
-	QPs int // 0: 16384
-	AHs int // 0: 65536
+	PDs  int // 0: 1024
+	MRs  int // 0: 65536
+	CQs  int // 0: 16384
+	QPs  int // 0: 16384
+	AHs  int // 0: 65536
+	SRQs int // 0: 4096
 	// CQE is the depth of one completion queue; 0: 1 << 20.
 	CQE int
 	// QPWR is the depth of one work queue; 0: 16384.
@@ -71,6 +72,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&l.CQs, 16384)
 	setDefault(&l.QPs, 16384)
 	setDefault(&l.AHs, 65536)
+	setDefault(&l.SRQs, 4096)
 	setDefault(&l.CQE, 1<<20)
 	setDefault(&l.QPWR, 16384)
 	setDefault(&l.SGE, 32)
@@ -97,7 +99,7 @@ func (c Config) Validate() error {
 	}
 	l := c.Limits
 	for name, v := range map[string]int{
-		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "AHs": l.AHs, "CQE": l.CQE, "QPWR": l.QPWR,
+		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "AHs": l.AHs, "SRQs": l.SRQs, "CQE": l.CQE, "QPWR": l.QPWR,
 		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "AsyncEvents": l.AsyncEvents,
 	} {
 		if v < 0 {

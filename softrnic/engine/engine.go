@@ -23,15 +23,17 @@ type Engine struct {
 	async    events
 
 	// Tables of this incarnation; Down replaces them all.
-	env    *transport.Env
-	pds    map[mem.PD]*PD
-	mrs    map[*MR]struct{}
-	cqs    map[uint32]*CQ
-	nextCQ uint32
-	qps    map[wire.QPN]*QP
-	ahs    map[uint32]*AH
-	nextAH uint32
-	order  []*QP // in order of creation: whatever visits all queue pairs does so deterministically
+	env     *transport.Env
+	pds     map[mem.PD]*PD
+	mrs     map[*MR]struct{}
+	cqs     map[uint32]*CQ
+	nextCQ  uint32
+	qps     map[wire.QPN]*QP
+	ahs     map[uint32]*AH
+	nextAH  uint32
+	srqs    map[uint32]*SRQ
+	nextSRQ uint32
+	order   []*QP // in order of creation: whatever visits all queue pairs does so deterministically
 
 	due clock.Queue
 	// touched are queue pairs whose deadline and held-back ACK wait for the end of the receive batch; batchAt is
@@ -74,6 +76,7 @@ func (e *Engine) Up() {
 	e.cqs = make(map[uint32]*CQ)
 	e.qps = make(map[wire.QPN]*QP)
 	e.ahs = make(map[uint32]*AH)
+	e.srqs = make(map[uint32]*SRQ)
 }
 
 // Down is a crash of the NIC: all objects are dead from here on and frames are ignored until Up. Nobody gets a
@@ -98,7 +101,10 @@ func (e *Engine) Down() {
 	for _, ah := range e.ahs {
 		ah.dead = true
 	}
-	e.pds, e.mrs, e.cqs, e.qps, e.ahs, e.env = nil, nil, nil, nil, nil, nil
+	for _, s := range e.srqs {
+		s.dead = true
+	}
+	e.pds, e.mrs, e.cqs, e.qps, e.ahs, e.srqs, e.env = nil, nil, nil, nil, nil, nil, nil
 	e.order, e.touched = nil, nil
 	e.due = clock.Queue{}
 	e.loop.Reset()

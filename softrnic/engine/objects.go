@@ -12,6 +12,7 @@ type PD struct {
 	num  mem.PD
 	qps  int
 	ahs  int
+	srqs int
 	dead bool
 }
 
@@ -66,14 +67,14 @@ func (e *Engine) AllocPD() (*PD, error) {
 	return pd, nil
 }
 
-// Dealloc ends the domain; ErrBusy while regions, queue pairs or address handles are left.
+// Dealloc ends the domain; ErrBusy while regions, queue pairs, shared receive queues or address handles are left.
 func (p *PD) Dealloc() error {
 	const op = "dealloc PD"
 	if err := alive(op, p.dead); err != nil {
 		return err
 	}
-	if p.qps > 0 || p.ahs > 0 {
-		return opError(op, verbs.ErrBusy, "destroy its %d queue pairs and %d address handles first", p.qps, p.ahs)
+	if p.qps > 0 || p.srqs > 0 || p.ahs > 0 {
+		return opError(op, verbs.ErrBusy, "destroy its %d queue pairs, %d shared receive queues and %d address handles first", p.qps, p.srqs, p.ahs)
 	}
 	if err := p.e.env.Mem.DeallocPD(p.num); err != nil {
 		return err

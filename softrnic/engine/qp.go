@@ -17,6 +17,7 @@ type QP struct {
 	q          *transport.QP
 	pd         *PD
 	send, recv *CQ
+	srq        *SRQ // or nil
 	route      route
 	pkey       uint16
 	keyed      clock.Time // deadline that the heap has
@@ -46,9 +47,19 @@ func (e *Engine) newQPN() (wire.QPN, bool) {
 
 // CreateQP makes a queue pair in RESET. The CQ fields of init are not looked at; send and recv stand for them.
 func (e *Engine) CreateQP(pd *PD, send, recv *CQ, init verbs.QPInit) (*QP, error) {
+	return e.CreateQPOn(pd, send, recv, nil, init)
+}
+
+// CreateQPOn is CreateQP with a shared receive queue for the receives; nil is none. The SRQ field of init is not looked
+// at either.
+func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit) (*QP, error) {
 	const op = "create QP"
-	if err := alive(op, pd.dead || send.dead || recv.dead); err != nil {
+	if err := alive(op, pd.dead || send.dead || recv.dead || (srq != nil && srq.dead)); err != nil {
 		return nil, err
+	}
+	var shared *transport.SRQ
+	if srq != nil {
+		shared = srq.s
 	}
 	l := e.cfg.Limits
 	switch {
@@ -68,19 +79,22 @@ func (e *Engine) CreateQP(pd *PD, send, recv *CQ, init verbs.QPInit) (*QP, error
 		return nil, opError(op, verbs.ErrLimit, "no free queue pair number")
 	}
 	q, err := transport.New(e.env, transport.Config{
-		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q,
+		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q, SRQ: shared,
 		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline,
 		SignalAll: init.SignalAll, PortMTU: e.activeMTU(), Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, keyed: clock.Never}
+	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, srq: srq, keyed: clock.Never}
 	e.qps[n] = qp
 	e.order = append(e.order, qp)
 	pd.qps++
 	send.refs++
 	recv.refs++
+	if srq != nil {
+		srq.refs++
+	}
 	return qp, nil
 }
 
@@ -272,5 +286,8 @@ func (q *QP) Destroy() error {
 	q.pd.qps--
 	q.send.refs--
 	q.recv.refs--
+	if q.srq != nil {
+		q.srq.refs--
+	}
 	return nil
 }

@@ -50,6 +50,9 @@ func (e *Engine) carryOut(qp *QP, out *packetio.Batch) {
 	for i := range a.Done {
 		e.complete(&a.Done[i])
 	}
+	if qp.srq != nil && qp.srq.s.LimitReached() {
+		e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQLimit, SRQ: qp.srq.num})
+	}
 	for _, ev := range a.Async {
 		e.raise(ev)
 	}

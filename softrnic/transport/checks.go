@@ -59,7 +59,7 @@ func (q *QP) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 		}
 	case info.Flags&wire.OpSend != 0 && info.Flags&(wire.OpFirst|wire.OpOnly) != 0,
 		info.Flags&wire.OpWrite != 0 && info.Flags&wire.OpImm != 0:
-		if q.rq.len() == 0 {
+		if !q.ready() {
 			return refuseNotReady
 		}
 		q.rsp.recvHeld = true
@@ -149,7 +149,7 @@ func (q *QP) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 
 func (q *QP) executeSend(p *wire.Packet, info *wire.OpInfo) verdict {
 	r := &q.rsp
-	if q.scatter(q.rq.sgl(q.rq.head), r.received, p.Payload) != mem.OK {
+	if q.scatter(q.recvPD, q.rq.sgl(q.rq.head), r.received, p.Payload) != mem.OK {
 		return refuseLocal
 	}
 	r.received += uint32(len(p.Payload))

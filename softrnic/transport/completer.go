@@ -111,14 +111,11 @@ func (q *QP) advance(w *sendWQE, n uint32, out *Actions) {
 	before := w.inFlight()
 	w.acked += n
 	q.req.una = q.req.una.Add(int(n))
-	if w.answered() {
-		if w.acked == w.packets {
-			q.req.flight -= before
-		}
-	} else {
+	if !w.answered() {
 		w.sent = max(w.sent, w.acked) // an answer from before a retry overtakes the retry
-		q.req.flight += w.inFlight() - before
 	}
+	q.req.flight += w.inFlight() - before
+	q.widen(int(n))
 	if w.acked == w.packets {
 		q.completeSend(w, verbs.Success, out)
 	}
@@ -131,7 +128,7 @@ func (q *QP) readAnswer(p *wire.Packet, out *Actions) {
 		q.badResponse(out)
 		return
 	}
-	if q.scatter(q.sq.sgl(q.sq.head), w.acked*q.mtu, p.Payload) != mem.OK {
+	if q.scatter(q.cfg.PD, q.sq.sgl(q.sq.head), w.acked*q.mtu, p.Payload) != mem.OK {
 		q.failOldest(verbs.LocProtErr, out)
 		return
 	}
@@ -164,7 +161,7 @@ func (q *QP) atomicAnswer(p *wire.Packet, out *Actions) {
 	}
 	var word [atomicSize]byte
 	binary.NativeEndian.PutUint64(word[:], p.AtomicAck)
-	if q.scatter(q.sq.sgl(q.sq.head), 0, word[:]) != mem.OK {
+	if q.scatter(q.cfg.PD, q.sq.sgl(q.sq.head), 0, word[:]) != mem.OK {
 		q.failOldest(verbs.LocProtErr, out)
 		return
 	}

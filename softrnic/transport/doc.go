@@ -27,6 +27,7 @@
 //	unreliable.go             what UC and UD have in common
 //	uc.go                     unreliable connections, which take the checks and the execution from the responder
 //	ud.go                     unreliable datagrams
+//	srq.go                    shared receive queues
 //
 // Completion statuses that a reliable connection cannot produce here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC, RespTimeoutErr to no

@@ -27,8 +27,8 @@ func (q *QP) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	return mem.OK
 }
 
-// scatter writes src into the list from offset off on. The caller has checked that it fits.
-func (q *QP) scatter(sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
+// scatter writes src into the list of memory of pd from offset off on. The caller has checked that it fits.
+func (q *QP) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
 	for i := range sgl {
 		s := sgl[i]
 		if off >= s.Length {
@@ -38,7 +38,7 @@ func (q *QP) scatter(sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
 		if len(src) == 0 {
 			return mem.OK
 		}
-		dst, fault := q.env.Mem.Local(q.cfg.PD, s, true)
+		dst, fault := q.env.Mem.Local(pd, s, true)
 		if fault != mem.OK {
 			return fault
 		}

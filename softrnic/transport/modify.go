@@ -100,7 +100,7 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	}
 	q.lastNow = now
 	q.rts, q.state = a, to
-	q.req.start(a)
+	q.req.start(a, q.cfg.Window)
 	return nil
 }
 
@@ -170,12 +170,16 @@ func (q *QP) enterError(on event, out *Actions) error {
 	if err != nil {
 		return err
 	}
+	last := q.cfg.SRQ != nil && q.state != to
 	q.state = to
 	q.settleWrite() // it was accepted before
 	q.req.stop()
 	q.rsp.stop()
 	q.flushSends(out)
 	q.flushReceives(out)
+	if last {
+		q.raise(verbs.EventQPLastWQE, out) // takes no more from the shared receive queue, IBTA 11.6.3.1
+	}
 	return nil
 }
 

@@ -152,3 +152,18 @@ func post(t testing.TB, s *side, wr verbs.SendWR) {
 		t.Fatal(err)
 	}
 }
+
+// shareReceives makes the queue pair of a fresh side anew, on a shared receive queue.
+func shareReceives(t testing.TB, s *side, depth int) *SRQ {
+	t.Helper()
+	srq, err := NewSRQ(7, s.pd, verbs.SRQInit{MaxWR: depth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.qp.Config()
+	cfg.SRQ = srq
+	if s.qp, err = New(s.env, cfg); err != nil {
+		t.Fatal(err)
+	}
+	return srq
+}

@@ -148,17 +148,12 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.state == verbs.StateReset {
 		return postErr(op, verbs.ErrState, "the state is %v; bring the queue pair to INIT first", q.state)
 	}
-	if q.rq.len() >= q.rq.limit {
-		return postErr(op, verbs.ErrNoSpace, "%d receives are queued", q.rq.len())
+	if q.cfg.SRQ != nil {
+		return postErr(op, verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
 	}
-	length, err := sglLength(op, wr.SGL, q.cfg.MaxSGE)
-	if err != nil {
+	if err := q.rq.post(op, wr); err != nil {
 		return err
 	}
-	w := q.rq.at(q.rq.tail)
-	*w = recvWQE{id: wr.ID, nsge: len(wr.SGL), length: length}
-	copy(q.rq.sgl(q.rq.tail), wr.SGL)
-	q.rq.tail++
 	if q.state == verbs.StateError {
 		q.flushAt = q.lastNow
 	}

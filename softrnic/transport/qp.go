@@ -34,10 +34,12 @@ type Config struct {
 	PD             mem.PD
 	Type           verbs.QPType
 	SendCQ, RecvCQ *cq.CQ
-	MaxSendWR      int // 0: 128
-	MaxRecvWR      int // 0: 128
-	MaxSGE         int // 0: 4
-	MaxInline      int // bytes; 0: 256
+	// SRQ, if any, gives the receives.
+	SRQ       *SRQ
+	MaxSendWR int // 0: 128
+	MaxRecvWR int // 0: 128
+	MaxSGE    int // 0: 4
+	MaxInline int // bytes; 0: 256
 	// SignalAll makes every send work request signalled.
 	SignalAll bool
 	// Window is how many request packets may be in flight, and how many response packets one step may emit.
@@ -101,6 +103,8 @@ type QP struct {
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
 	mtu   uint32
+	// recvPD is the protection domain of receives: that of the shared receive queue, if there is one.
+	recvPD mem.PD
 	// lastNow is the latest time that a caller told, for calls that have none.
 	lastNow clock.Time
 
@@ -121,7 +125,10 @@ func New(env *Env, cfg Config) (*QP, error) {
 	q := &QP{
 		env: env, cfg: cfg, svc: services[cfg.Type],
 		sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline),
-		rq: newRecvQueue(cfg.MaxRecvWR, cfg.MaxSGE),
+		rq: newRecvQueue(cfg.MaxRecvWR, cfg.MaxSGE), recvPD: cfg.PD,
+	}
+	if cfg.SRQ != nil {
+		q.rq, q.recvPD = newRecvQueue(1, cfg.SRQ.rq.maxSGE), cfg.SRQ.pd
 	}
 	q.forget()
 	return q, nil

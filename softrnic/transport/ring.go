@@ -48,10 +48,10 @@ func (w *sendWQE) requests() uint32 {
 	return w.packets
 }
 
-// inFlight is how many request packets of w were sent in this round and not acknowledged.
+// inFlight is how many packets of w are under way in this round: sent and not acknowledged, or asked for and missing.
 func (w *sendWQE) inFlight() int {
 	if w.answered() {
-		return int(w.sent)
+		return int(w.sent) * int(w.packets-w.acked) // one request
 	}
 	return int(w.sent) - int(w.acked)
 }
@@ -118,6 +118,21 @@ func newRecvQueue(limit, maxSGE int) recvQueue {
 func (r *recvQueue) len() int { return int(r.tail - r.head) }
 
 func (r *recvQueue) at(pos uint32) *recvWQE { return &r.ring[pos&uint32(len(r.ring)-1)] }
+
+// post queues a receive.
+func (r *recvQueue) post(op string, wr *verbs.RecvWR) error {
+	if r.len() >= r.limit {
+		return postErr(op, verbs.ErrNoSpace, "%d receives are queued", r.len())
+	}
+	length, err := sglLength(op, wr.SGL, r.maxSGE)
+	if err != nil {
+		return err
+	}
+	*r.at(r.tail) = recvWQE{id: wr.ID, nsge: len(wr.SGL), length: length}
+	copy(r.sgl(r.tail), wr.SGL)
+	r.tail++
+	return nil
+}
 
 func (r *recvQueue) sgl(pos uint32) []verbs.SGE {
 	i := int(pos & uint32(len(r.ring)-1))

@@ -57,6 +57,7 @@ var commands = map[string]func(*script){
 	"state": (*script).state, "show": (*script).show, "counters": (*script).counters,
 	"region": (*script).region, "invalidate": (*script).invalidate, "dereg": (*script).dereg,
 	"word": (*script).word, "fill": (*script).fill, "bytes": (*script).bytes, "tear": (*script).tear,
+	"limit": (*script).limit,
 }
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.text, format+"\n", args...) }
@@ -105,6 +106,11 @@ func (s *script) pair() {
 	s.a = newSide(s.t, "a", 1, 1<<16, cfg)
 	cfg.QPN = 0x12
 	s.b = newSide(s.t, "b", 2, 1<<16, cfg)
+	if s.d.HasArg("srq") {
+		for _, x := range []*side{s.a, s.b} {
+			shareReceives(s.t, x, int(s.num("srq", 0)))
+		}
+	}
 	l := link{
 		mtu: verbs.MTU(s.num("mtu", 256)), psnA: wire.PSN(s.num("psn", 0x100)), psnB: wire.PSN(s.num("psn-b", 0x800000)),
 		access: allRemote,
@@ -202,10 +208,22 @@ func (s *script) recv() {
 	if s.str("lkey", "") == "bad" {
 		wr.SGL[0].LKey ^= 0xff
 	}
-	if err := me.qp.PostRecv(&wr); err != nil {
+	postRecv := me.qp.PostRecv
+	if srq := me.qp.cfg.SRQ; srq != nil && !s.d.HasArg("private") {
+		postRecv = srq.PostRecv
+	}
+	if err := postRecv(&wr); err != nil {
 		s.printf("%v", err)
 	}
 	s.collect(me, peer)
+}
+
+// limit SIDE n=N arms the limit of the shared receive queue.
+func (s *script) limit() {
+	me, _ := s.who()
+	if err := me.qp.cfg.SRQ.SetLimit(int(s.num("n", 0))); err != nil {
+		s.printf("%v", err)
+	}
 }
 
 // inject SIDE OPCODE psn=X: hands a packet to SIDE as if its peer had sent it.

@@ -18,6 +18,9 @@ func (s *script) collect(me, peer *side) {
 	for _, e := range me.out.Async {
 		s.printf("%s: event: %v", me.name, e.Kind)
 	}
+	if srq := me.qp.cfg.SRQ; srq != nil && srq.LimitReached() {
+		s.printf("%s: SRQ limit reached, %d left", me.name, srq.Query().Queued)
+	}
 	for _, d := range me.out.Done {
 		s.printf("%s: %s", me.name, wcText(d, me))
 	}
@@ -223,6 +226,9 @@ func (s *script) show() {
 	me, _ := s.who()
 	q := me.qp.Query()
 	s.printf("%v send-psn=%06x recv-psn=%06x sends=%d recvs=%d next=%v", q.State, uint32(q.SendPSN), uint32(q.RecvPSN), q.SendQueued, q.RecvQueued, me.qp.Deadline())
+	if srq := me.qp.cfg.SRQ; srq != nil {
+		s.printf("shared: %d receives, limit %d", srq.Query().Queued, srq.Query().Limit)
+	}
 }
 
 // counters SIDE: all that are not zero.

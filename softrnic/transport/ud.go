@@ -91,7 +91,7 @@ func (q *QP) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	case n > q.mtu:
 		q.refuseUnreliable(refuseLength, out)
 		return
-	case q.rq.len() == 0:
+	case !q.ready():
 		q.refuseUnreliable(refuseNotReady, out)
 		return
 	case verbs.GRHLen+uint64(n) > q.rq.at(q.rq.head).length:
@@ -101,7 +101,7 @@ func (q *QP) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	var grh [verbs.GRHLen]byte
 	copy(grh[len(grh)-min(len(ip), len(grh)):], ip)
 	sgl := q.rq.sgl(q.rq.head)
-	if q.scatter(sgl, 0, grh[:]) != mem.OK || q.scatter(sgl, verbs.GRHLen, p.Payload) != mem.OK {
+	if q.scatter(q.recvPD, sgl, 0, grh[:]) != mem.OK || q.scatter(q.recvPD, sgl, verbs.GRHLen, p.Payload) != mem.OK {
 		q.refuseUnreliable(refuseLocal, out)
 		return
 	}

@@ -12,7 +12,7 @@ func TestNames(t *testing.T) {
 		"state":  {StateReset, StateInit, StateRTR, StateRTS, StateSQD, StateSQE, StateError},
 		"wr":     {OpSend, OpSendImm, OpSendInv, OpWrite, OpWriteImm, OpRead, OpCmpSwap, OpFetchAdd, OpLocalInv},
 		"wc":     {WCSend, WCWrite, WCRead, WCCmpSwap, WCFetchAdd, WCLocalInv, WCRecv, WCRecvWriteImm},
-		"async":  {EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventCQErr, EventPortActive, EventPortErr, EventDeviceFatal},
+		"async":  {EventQPFatal, EventQPReqErr, EventQPAccessErr, EventCommEst, EventSQDrained, EventCQErr, EventPortActive, EventPortErr, EventDeviceFatal, EventSRQLimit, EventQPLastWQE},
 		"beyond": {QPType(99), QPState(99), WROpcode(99), WCOpcode(99), AsyncKind(99)},
 	} {
 		seen := map[string]bool{}

@@ -90,9 +90,11 @@ type PD interface {
 	// RegMR registers memory. buf nil allocates length bytes.
 	RegMR(buf []byte, length int, access Access) (MR, error)
 	CreateQP(QPInit) (QP, error)
+	// CreateSRQ makes a receive queue that several queue pairs share.
+	CreateSRQ(SRQInit) (SRQ, error)
 	// CreateAH resolves an address for datagrams; ErrUnreachable when no neighbour has it.
 	CreateAH(AHAttr) (AH, error)
-	// Dealloc fails with ErrBusy while regions, queue pairs or address handles are left.
+	// Dealloc fails with ErrBusy while regions, queue pairs, shared receive queues or address handles are left.
 	Dealloc() error
 }
 
@@ -148,10 +150,12 @@ const (
 type QPInit struct {
 	Type           QPType
 	SendCQ, RecvCQ CQ
-	MaxSendWR      int // 0: 128
-	MaxRecvWR      int // 0: 128
-	MaxSGE         int // 0: 4
-	MaxInline      int // bytes; 0: 256
+	// SRQ, if any, is where the queue pair takes its receives from; it has no receive queue of its own then.
+	SRQ       SRQ
+	MaxSendWR int // 0: 128
+	MaxRecvWR int // 0: 128
+	MaxSGE    int // 0: 4
+	MaxInline int // bytes; 0: 256
 	// SignalAll makes every send work request signalled.
 	SignalAll bool
 }

@@ -167,6 +167,10 @@ const (
 	EventPortActive
 	EventPortErr
 	EventDeviceFatal
+	// EventSRQLimit: a shared receive queue has fewer receives left than SetLimit asked for.
+	EventSRQLimit
+	// EventQPLastWQE: a queue pair in the error state has taken its last receive from its shared receive queue.
+	EventQPLastWQE
 )
 
 // AsyncEvent is an event that belongs to no work request.
@@ -174,4 +178,5 @@ type AsyncEvent struct {
 	Kind AsyncKind
 	QPN  wire.QPN // of queue pair events
 	CQ   uint32   // of completion queue events
+	SRQ  uint32   // of shared receive queue events
 }

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// SRQ is a shared receive queue.
+type SRQ struct {
+	e    *Engine
+	s    *transport.SRQ
+	pd   *PD
+	num  uint32
+	refs int // queue pairs
+	dead bool
+}
+
+// CreateSRQ makes a shared receive queue whose receives name memory of pd.
+func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
+	const op = "create SRQ"
+	if err := alive(op, pd.dead); err != nil {
+		return nil, err
+	}
+	l := e.cfg.Limits
+	switch {
+	case init.MaxWR > l.QPWR:
+		return nil, opError(op, verbs.ErrLimit, "%d work requests; at most %d", init.MaxWR, l.QPWR)
+	case init.MaxSGE > l.SGE:
+		return nil, opError(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
+	case len(e.srqs) >= l.SRQs:
+		return nil, opError(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.srqs))
+	}
+	n := e.nextSRQ + 1
+	for ; e.srqs[n] != nil || n == 0; n++ { // bounded by the limit above
+	}
+	s, err := transport.NewSRQ(n, pd.num, init)
+	if err != nil {
+		return nil, err
+	}
+	srq := &SRQ{e: e, s: s, pd: pd, num: n}
+	e.nextSRQ = n
+	e.srqs[n] = srq
+	pd.srqs++
+	return srq, nil
+}
+
+// Query returns attributes and state.
+func (s *SRQ) Query() (verbs.SRQAttr, error) {
+	if err := alive("query SRQ", s.dead); err != nil {
+		return verbs.SRQAttr{}, err
+	}
+	return s.s.Query(), nil
+}
+
+// PostRecv queues receives in order. An OpError's Index says which one was refused.
+func (s *SRQ) PostRecv(wrs []verbs.RecvWR) error {
+	if err := alive("post SRQ receive", s.dead); err != nil {
+		return err
+	}
+	for i := range wrs {
+		if err := s.s.PostRecv(&wrs[i]); err != nil {
+			return indexed(err, i)
+		}
+	}
+	return nil
+}
+
+// SetLimit arms the limit event; 0 disarms it.
+func (s *SRQ) SetLimit(n int) error {
+	if err := alive("modify SRQ", s.dead); err != nil {
+		return err
+	}
+	return s.s.SetLimit(n)
+}
+
+// Destroy ends the queue; ErrBusy while queue pairs use it. Receives that are left give no completion.
+func (s *SRQ) Destroy() error {
+	const op = "destroy SRQ"
+	if err := alive(op, s.dead); err != nil {
+		return err
+	}
+	if s.refs > 0 {
+		return opError(op, verbs.ErrBusy, "destroy the %d queue pairs that use it first", s.refs)
+	}
+	s.dead = true
+	s.pd.srqs--
+	delete(s.e.srqs, s.num)
+	return nil
+}

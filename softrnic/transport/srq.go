@@ -1,0 +1,81 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// SRQ is a shared receive queue. A queue pair that uses one has a private receive queue of a single place: when a
+// message needs a receive and none is there, the oldest of the shared ones moves in (IBTA 10.2.9). So a receive that
+// a dropped message was to fill waits for the next message of the same queue pair.
+type SRQ struct {
+	id      uint32
+	pd      mem.PD
+	rq      recvQueue
+	limit   int
+	reached bool
+}
+
+// NewSRQ returns an empty queue. Its receives name memory of pd. The id is the caller's, for events.
+func NewSRQ(id uint32, pd mem.PD, init verbs.SRQInit) (*SRQ, error) {
+	for _, f := range []struct {
+		name     string
+		v        *int
+		def, max int
+	}{
+		{"MaxWR", &init.MaxWR, 128, MaxWR},
+		{"MaxSGE", &init.MaxSGE, 4, MaxSGEs},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < 1 || *f.v > f.max {
+			return nil, postErr("create SRQ", verbs.ErrInvalid, "%s is %d; choose 1 to %d", f.name, *f.v, f.max)
+		}
+	}
+	return &SRQ{id: id, pd: pd, rq: newRecvQueue(init.MaxWR, init.MaxSGE)}, nil
+}
+
+// Query returns attributes and state.
+func (s *SRQ) Query() verbs.SRQAttr {
+	return verbs.SRQAttr{ID: s.id, MaxWR: s.rq.limit, MaxSGE: s.rq.maxSGE, Limit: s.limit, Queued: s.rq.len()}
+}
+
+// PostRecv queues a receive. It is refused with ErrNoSpace when MaxWR are queued, and ErrInvalid when it is malformed.
+func (s *SRQ) PostRecv(wr *verbs.RecvWR) error { return s.rq.post("post SRQ recv", wr) }
+
+// SetLimit arms the limit event: see verbs.SRQ.
+func (s *SRQ) SetLimit(n int) error {
+	if n < 0 || n > s.rq.limit {
+		return postErr("modify SRQ", verbs.ErrInvalid, "limit %d; choose 1 to %d, or 0 for none", n, s.rq.limit)
+	}
+	s.limit = n
+	return nil
+}
+
+// LimitReached reports that the limit was passed since the last call, and takes it.
+func (s *SRQ) LimitReached() bool {
+	r := s.reached
+	s.reached = false
+	return r
+}
+
+// take moves the oldest receive to the empty queue to; false says that there is none.
+func (s *SRQ) take(to *recvQueue) bool {
+	if s.rq.len() == 0 {
+		return false
+	}
+	*to.at(to.tail) = *s.rq.at(s.rq.head)
+	copy(to.sgl(to.tail), s.rq.sgl(s.rq.head))
+	to.tail++
+	s.rq.head++
+	if s.rq.len() < s.limit {
+		s.limit, s.reached = 0, true // once, until it is armed again
+	}
+	return true
+}
+
+// ready reports whether there is a receive for a message that begins.
+func (q *QP) ready() bool {
+	return q.rq.len() > 0 || (q.cfg.SRQ != nil && q.cfg.SRQ.take(&q.rq))
+}
