@@ -24,7 +24,10 @@ PKG       ?= ./...
 # SKIPS is how many tests and specs may be skipped; -1: any number.
 SKIPS     ?= -1
 
-UNIT := $$($(GO) list ./... | grep -v '/e2e/')
+# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop has a target of its own.
+TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
+SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop ' | cut -d ' ' -f 1)
+UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
 
@@ -52,7 +55,7 @@ test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@[ "$$(id -u)" = 0 ] || echo "not root: the tests that need namespaces are skipped"
 	@mkdir -p out
 	@{ $(GO) test -json $(RACE) -shuffle=on -timeout 10m $(UNIT); \
-	   $(GO) test -json $(RACE) -count=1 -p 1 -timeout 10m ./e2e/... -args -ginkgo.randomize-all; \
+	   $(GO) test -json $(RACE) -count=1 -p 1 -timeout 10m $(SUITES) -args -ginkgo.randomize-all; \
 	   true; } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 	@bin/rdmalab sim transport --seeds $(SEEDS)
 
@@ -62,8 +65,13 @@ unit: ## unit tests alone; no privilege needed
 
 .PHONY: e2e
 e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
-	@$(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m ./e2e/... \
+	@$(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) \
 	  -args -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+
+.PHONY: interop
+interop: build ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
+	@$(GO) test -json $(RACE) -count=1 -timeout 20m ./e2e/interop \
+	  $(if $(FOCUS),-args -ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: sim
 sim: build ## the transport scenario over SEEDS seeds in virtual time; SEED=n replays one

@@ -62,7 +62,10 @@ var house = map[string]room{
 	"topo/scenario": {level: 5, beside: []string{"softrnic/perf"}},
 
 	// L6 and L7: the binary, the suites.
-	"topo/cmd/rdmalab": {level: 6},
-	"e2e/report":       {level: 7},
-	"e2e/fixture":      {level: 7},
+	"topo/cmd/rdmalab":  {level: 6},
+	"e2e/report":        {level: 7},
+	"e2e/fixture":       {level: 7},
+	"e2e/interop/ask":   {level: 7},
+	"e2e/interop/guest": {level: 7, beside: []string{"e2e/interop/ask"}},
+	"e2e/interop/image": {level: 7},
 }

@@ -1,0 +1,94 @@
+// Package interop confronts the NIC with the one that Linux has: a virtual machine boots a stock kernel with the
+// soft-RoCE driver rdma_rxe and joins a rack as a further station behind the link of one host. Every operation crosses the
+// rack's switch in both directions, and both ends are asked what they saw.
+package interop_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// peerVariable tells a test binary that it was started inside a host of the rack.
+const peerVariable = "RDMALAB_E2E_INTEROP"
+
+func TestMain(m *testing.M) {
+	var err error
+	switch os.Getenv(peerVariable) {
+	case "vm":
+		err = virtualMachine(os.Stdin)
+	case "station":
+		err = station(os.Stdin, os.Stdout)
+	default:
+		fixture.Main(m)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peer:", err)
+		os.Exit(1)
+	}
+}
+
+// peerArgs are the arguments of the program under test that run a peer inside a host.
+func peerArgs(r *fixture.Rack, host, peer string) []string {
+	return []string{"--rack", r.Name, "exec", host, "--", "/usr/bin/env", peerVariable + "=" + peer, os.Args[0]}
+}
+
+func TestInterop(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "interop", Label("interop"))
+}
+
+// The rack of the suite: our NIC is on cn0, and the guest shares the link of vm0.
+const rackFile = `
+subnet: 10.77.0.0/24
+subnet6: fd00:77::/64
+mtu: 4200
+hosts:
+  - {name: cn0, role: compute}
+  - {name: vm0, role: compute}
+`
+
+// The guest's place in it.
+var (
+	guestMAC   = wire.MAC{0x02, 0x73, 0, 0, 0, 0xc8}
+	guestIPv4  = netip.MustParseAddr("10.77.0.200")
+	guestIPv6  = netip.MustParseAddr("fd00:77::c8")
+	guestAddrs = []string{guestIPv4.String() + "/24", guestIPv6.String() + "/64"}
+	// guestGIDs are the addresses in the order of its table.
+	guestGIDs = []netip.Addr{linkLocal(guestMAC), guestIPv4, guestIPv6}
+)
+
+var (
+	rack  *fixture.Rack
+	linux *guest
+	// ourAddrs are those of our NIC: IPv4, IPv6, link-local.
+	ourAddrs []netip.Addr
+)
+
+var _ = BeforeSuite(func() {
+	fixture.Build()
+	img := buildImage()
+	kernel = img.Version
+	rack = fixture.Up(rackFile)
+	linux = bootGuest(rack, "vm0", machine{Kernel: img.Kernel, Initrd: img.Initrd, MAC: guestMAC, MTU: 4200, Addrs: guestAddrs})
+	cn0 := rack.Host("cn0")
+	mac, err := wire.ParseMAC(cn0.MAC)
+	Expect(err).NotTo(HaveOccurred())
+	ourAddrs = []netip.Addr{netip.MustParseAddr(cn0.IPv4), netip.MustParseAddr(cn0.IPv6), linkLocal(mac)}
+	for _, a := range ourAddrs {
+		// Hosts of a rack have no link-local addresses of their kernels, and cannot ask for neighbours without.
+		linux.do(answerLimit, "ip", "neigh", "replace", a.String(), "lladdr", mac.String(), "dev", "eth0", "nud", "permanent")
+	}
+})
+
+// linkLocal is the address that an interface gives itself.
+func linkLocal(mac wire.MAC) netip.Addr {
+	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
+}

@@ -1,0 +1,160 @@
+package interop_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// operations of the matrix.
+var operations = []string{"send", "send_imm", "write", "write_imm", "read", "cas", "faa"}
+
+var mtus = []int{256, 512, 1024, 2048, 4096}
+
+// sizesOf are the messages of a cell: nothing, less than a word, around a packet, several packets, many.
+func sizesOf(op string, mtu int) []int {
+	if op == "cas" || op == "faa" {
+		return []int{8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
+	}
+	return []int{0, 1, 3, mtu - 1, mtu, mtu + 1, 4*mtu + 5, 64 << 10}
+}
+
+// cells are all operations at these path MTUs, in both directions.
+func cells(link string, mtus []int, gid, ourGID int) []cell {
+	var out []cell
+	for _, mtu := range mtus {
+		for _, op := range operations {
+			for _, ours := range []bool{true, false} {
+				out = append(out, cell{Op: op, Link: link, MTU: mtu, Ours: ours, GID: gid, OurGID: ourGID, Sizes: sizesOf(op, mtu), Depth: 8, Pieces: 1})
+			}
+		}
+	}
+	return out
+}
+
+// runCells runs cells on a NIC in cn0.
+func runCells(list []cell) []result {
+	GinkgoHelper()
+	p := plan{
+		Ifname: spec.HostIfname, Addrs: ourAddrs, Peers: guestGIDs, PeerMAC: guestMAC,
+		Network: "unix", Guest: filepath.Join(linux.dir, "verbs"), Cells: list, Seed: uint64(GinkgoRandomSeed()),
+	}
+	in, err := json.Marshal(p)
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.Command(fixture.Binary(), peerArgs(rack, "cn0", "station")...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
+	Expect(cmd.Run()).To(Succeed(), "%s%s", &stdout, &stderr)
+	var out []result
+	for dec := json.NewDecoder(&stdout); ; {
+		var r result
+		if err := dec.Decode(&r); errors.Is(err, io.EOF) {
+			break
+		} else {
+			Expect(err).NotTo(HaveOccurred())
+		}
+		GinkgoWriter.Printf("%v  %6d ms  %s\n", &r.Cell, r.Elapsed.Milliseconds(), r.Wrong)
+		out = append(out, r)
+	}
+	Expect(out).To(HaveLen(len(list)), stderr.String())
+	return out
+}
+
+// beRight runs cells, looks at every packet of theirs on the guest's link, and expects everything to be right.
+func beRight(list []cell) {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "capture.pcapng")
+	stop := rack.Start("capture", "vm0", "-w", file)
+	Eventually(file).Should(BeAnExistingFile())
+	found := runCells(list)
+	Expect(stop()).To(fixture.HaveExited(0))
+	results = append(results, found...)
+	for _, r := range found {
+		Expect(r.Wrong).To(BeEmpty(), r.Cell.String())
+	}
+	good, bad := countICRCs(file)
+	GinkgoWriter.Printf("%d packets with the right ICRC, %d with a wrong one\n", good, bad)
+	Expect(bad).To(BeZero())
+	Expect(good).To(BeNumerically(">", 2*len(list)))
+}
+
+var _ = Describe("every operation, both ways", Ordered, func() {
+	It("is right over IPv4 at every path MTU", func() { beRight(cells("IPv4", mtus, 1, 0)) })
+
+	It("is right over IPv6", func() { beRight(cells("IPv6", []int{1024, 4096}, 2, 1)) })
+
+	It("is right over link-local addresses", func() { beRight(cells("link-local", []int{1024}, 0, 2)) })
+
+	It("fails as it should", func() { beRight(troubles()) })
+
+	It("is right on a link that loses, copies and reorders", func() {
+		for _, f := range [][]string{{"loss", "10%"}, {"duplicate", "5%"}, {"reorder", "5%"}} {
+			rack.OK("inject", f[0], f[1], "--class", "roce", "--link", "vm0", "--dir", "both")
+		}
+		DeferCleanup(func() { rack.OK("heal", "--all") })
+		beRight(cells("lossy", []int{1024, 4096}, 1, 0))
+	})
+})
+
+// troubles are the mistakes of applications, with what each NIC as the target answers.
+func troubles() []cell {
+	var out []cell
+	add := func(t trouble, byOurs, byRxe int, ops ...string) {
+		for _, op := range ops {
+			sizes := []int{100, 100, 100}
+			if op == "faa" || op == "cas" {
+				sizes = []int{8, 8, 8}
+			}
+			c := cell{Op: op, Link: "IPv4", MTU: 1024, GID: 1, Sizes: sizes, Depth: 3, Pieces: 1, Trouble: t}
+			c.Ours, c.Want = true, byRxe
+			out = append(out, c)
+			c.Ours, c.Want = false, byOurs
+			out = append(out, c)
+		}
+	}
+	add(wrongKey, remAccess, remAccess, "write", "read", "cas", "faa")
+	add(outOfRange, remAccess, remAccess, "write", "read", "faa")
+	// A NAK for an invalid request by the specification (9.7.5.2.4); rxe says remote operational error.
+	add(tooLong, remInvReq, remOp, "send", "send_imm")
+	add(lateReceive, 0, 0, "send", "send_imm", "write_imm")
+	add(noReceive, rnrRetryExc, rnrRetryExc, "send", "write_imm")
+	add(noQueuePair, retryExc, retryExc, "send", "write", "read", "cas")
+	return out
+}
+
+// countICRCs reads a capture and checks each RoCEv2 packet with a computation that shares nothing with the NIC's.
+func countICRCs(file string) (good, bad int) {
+	GinkgoHelper()
+	f := open(file)
+	defer f.Close()
+	r, err := pcapng.NewReader(f)
+	Expect(err).NotTo(HaveOccurred())
+	var p pcapng.Packet
+	for {
+		err := r.Next(&p)
+		if errors.Is(err, io.EOF) {
+			return good, bad
+		}
+		Expect(err).NotTo(HaveOccurred())
+		var frame wire.Frame
+		if errors.Is(wire.ParseFrame(p.Data, &frame), wire.ErrNotRoCE) {
+			continue
+		}
+		if icrcIsRight(p.Data) && wire.CheckICRC(p.Data) {
+			good++
+		} else {
+			bad++
+		}
+	}
+}

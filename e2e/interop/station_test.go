@@ -1,0 +1,100 @@
+package interop_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/device"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// plan is what a station does, as JSON on its standard input; each result is a line of JSON on its standard output.
+type plan struct {
+	Ifname string       `json:"ifname"`
+	Addrs  []netip.Addr `json:"addrs"`
+	// Peers are the guest's addresses, all at PeerMAC.
+	Peers   []netip.Addr `json:"peers"`
+	PeerMAC wire.MAC     `json:"peerMac"`
+	// Network and Guest say where guest/verbs.py answers.
+	Network string `json:"network"`
+	Guest   string `json:"guest"`
+	Cells   []cell `json:"cells"`
+	Seed    uint64 `json:"seed"`
+}
+
+// station is the program that runs inside a host of the rack: a NIC of its own on the host's link, and all cells.
+func station(in io.Reader, out io.Writer) error {
+	var p plan
+	if err := json.NewDecoder(in).Decode(&p); err != nil {
+		return err
+	}
+	dev, err := openNIC(&p)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	c, err := net.Dial(p.Network, p.Guest)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	rxe := newTheirs(c)
+	enc := json.NewEncoder(out)
+	for i, cell := range p.Cells {
+		our := &ours{ctx: dev.Context(), gid: cell.OurGID}
+		a, b := end(rxe), end(our)
+		if cell.Ours {
+			a, b = b, a
+		}
+		begin := time.Now()
+		r := result{Cell: cell}
+		if err := cell.run(a, b, i); err != nil {
+			r.Wrong = err.Error()
+		}
+		r.Elapsed = time.Since(begin)
+		if err := errors.Join(our.ctx.Close(), enc.Encode(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openNIC opens a NIC on the interface, beside the daemon's: a queue pair that one does not know it leaves alone.
+func openNIC(p *plan) (*device.Device, error) {
+	port, err := afpacket.Open(afpacket.Config{Ifname: p.Ifname, Mode: afpacket.Host})
+	if err != nil {
+		return nil, err
+	}
+	w, err := afpacket.NewWaiter(50*time.Microsecond, port)
+	if err != nil {
+		return nil, errors.Join(err, port.Close())
+	}
+	mac, err := wire.ParseMAC(port.Info().MAC)
+	if err != nil {
+		return nil, errors.Join(err, w.Close(), port.Close())
+	}
+	var gids []verbs.GID
+	for _, a := range p.Addrs {
+		gids = append(gids, verbs.GIDOf(a))
+	}
+	dev, err := device.Open(device.Config{
+		Engine: engine.Config{
+			Name: "interop", MAC: mac, LinkMTU: port.Info().MTU, GIDs: gids, Rand: rand.New(rand.NewPCG(rand.Uint64(), p.Seed)),
+			Resolve: func(a netip.Addr) (wire.MAC, bool) { return p.PeerMAC, slices.Contains(p.Peers, a) },
+		},
+		Port: port, Waiter: w,
+	})
+	if err != nil {
+		return nil, errors.Join(err, w.Close(), port.Close())
+	}
+	return dev, nil
+}

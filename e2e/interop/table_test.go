@@ -1,0 +1,98 @@
+package interop_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// tableFile is where a complete run writes what it found.
+const tableFile = "MATRIX.md"
+
+// links are the links that a cell can cross, each a group of columns.
+var links = []string{"IPv4", "IPv6", "link-local", "lossy"}
+
+// results is what all specs found, for the table.
+var results []result
+
+// kernel is the guest's.
+var kernel string
+
+// A complete run writes the table. It holds no times, so that it changes only when an answer does.
+var _ = ReportAfterSuite("table", func(r Report) {
+	if r.SuiteConfig.FocusStrings != nil || r.PreRunStats.SpecsThatWillRun != r.PreRunStats.TotalSpecs || len(results) == 0 {
+		return
+	}
+	Expect(os.WriteFile(tableFile, []byte(matrix()), 0o644)).To(Succeed())
+})
+
+// matrix is the text of the table.
+func matrix() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Our NIC and rxe\n\nWritten by `make interop`. The peer is rdma_rxe of Linux %s. Every cell is one connection with messages of 0, 1, 3,\n"+
+		"MTU-1, MTU, MTU+1, 4·MTU+5 and 65536 bytes (16 operations for atomics), across the rack's switch; \"lossy\" loses 10 %%,\n"+
+		"duplicates 5 %% and reorders 5 %% of the packets in each direction. ✓: every completion, byte and atomic was right at\n"+
+		"both ends, and every packet had the right ICRC.\n\n## Operations\n", kernel)
+	for _, link := range links {
+		var columns []int
+		for _, r := range results {
+			if r.Cell.Link == link && r.Cell.Trouble == "" && !slices.Contains(columns, r.Cell.MTU) {
+				columns = append(columns, r.Cell.MTU)
+			}
+		}
+		if len(columns) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s\n\n| operation | from |", link)
+		for _, mtu := range columns {
+			fmt.Fprintf(&b, " MTU %d |", mtu)
+		}
+		fmt.Fprintf(&b, "\n| --- | --- |%s\n", strings.Repeat(" --- |", len(columns)))
+		for _, op := range operations {
+			for _, ours := range []bool{true, false} {
+				fmt.Fprintf(&b, "| %s | %s |", op, initiator(ours))
+				for _, mtu := range columns {
+					fmt.Fprintf(&b, " %s |", verdict(func(c *cell) bool {
+						return c.Link == link && c.Trouble == "" && c.Op == op && c.Ours == ours && c.MTU == mtu
+					}))
+				}
+				b.WriteString("\n")
+			}
+		}
+	}
+	b.WriteString("\n## Mistakes\n\nThe status is the initiator's; 0 is success.\n\n| mistake | operation | from | status | |\n| --- | --- | --- | --- | --- |\n")
+	for _, r := range results {
+		if c := r.Cell; c.Trouble != "" {
+			fmt.Fprintf(&b, "| %s | %s | %s | %d | %s |\n", c.Trouble, c.Op, initiator(c.Ours), c.Want, mark(r.Wrong == ""))
+		}
+	}
+	return b.String()
+}
+
+func initiator(ours bool) string {
+	if ours {
+		return "ours"
+	}
+	return "rxe"
+}
+
+func verdict(match func(*cell) bool) string {
+	text := ""
+	for _, r := range results {
+		if match(&r.Cell) {
+			text = mark(r.Wrong == "" && text != mark(false))
+		}
+	}
+	return text
+}
+
+func mark(ok bool) string {
+	if ok {
+		return "✓"
+	}
+	return "✗"
+}
