@@ -185,7 +185,7 @@ func checkStep(t *testing.T, s *side) {
 			t.Fatalf("%d bytes of payload", n)
 		}
 	}
-	if q := &s.qp.req; q.flight < 0 || q.flight > s.qp.cfg.Window || q.rdOut < 0 {
+	if q := &s.qp.req; q.flight < 0 || q.flight >= s.qp.cfg.Window+maxOutstandingPSNs || q.window > s.qp.cfg.Window || q.rdOut < 0 {
 		t.Fatalf("flight %d, READs and atomics out %d", q.flight, q.rdOut)
 	}
 	s.file()

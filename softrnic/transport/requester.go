@@ -17,8 +17,10 @@ const maxOutstandingPSNs = 1 << 23
 //	    ≤ nextPSN  first PSN for the next work request to be started
 type requester struct {
 	una, maxPSN, nextPSN wire.PSN
-	// flight counts request packets sent in this round and not acknowledged; at most Config.Window.
+	// flight counts packets of this round that are under way: requests not acknowledged, and what READs asked for
+	// and have not got. It stays within window, but for the rest of the last READ.
 	flight int
+	window int // see window.go
 	// rdOut counts READs and atomics started and not complete; at most MaxRdAtomic.
 	rdOut int
 	// sinceAckReq counts packets since the last one with AckReq.
@@ -32,7 +34,8 @@ type requester struct {
 	sendAt clock.Time
 }
 
-func (r *requester) start(a verbs.ToRTS) {
+func (r *requester) start(a verbs.ToRTS, window int) {
+	r.window = window
 	r.una, r.maxPSN, r.nextPSN = a.SendPSN, a.SendPSN, a.SendPSN
 	r.retry = newRetry(a)
 	r.stop()
@@ -49,7 +52,7 @@ func (r *requester) stop() {
 }
 
 // pump sends what window, fences and limits allow, and fails the oldest work request if it cannot be executed.
-// It emits at most Window packets.
+// It emits at most a window of packets.
 func (q *QP) pump(now clock.Time, out *Actions) {
 	if q.state != verbs.StateRTS && q.state != verbs.StateSQD {
 		return
@@ -59,7 +62,7 @@ func (q *QP) pump(now clock.Time, out *Actions) {
 		if !w.started && !q.startWQE(w) {
 			break
 		}
-		if w.status != verbs.Success || q.req.flight >= q.cfg.Window {
+		if w.status != verbs.Success || q.req.flight >= q.req.window {
 			break
 		}
 		if w.op == verbs.OpLocalInv {
@@ -150,13 +153,14 @@ func (q *QP) sendPacket(w *sendWQE, out *Actions) {
 		}
 	}
 	tx.BTH.PSN = psn
-	q.req.flight++
+	before := w.inFlight()
+	w.sent++
+	q.req.flight += w.inFlight() - before
 	q.req.sinceAckReq++
-	if last || q.req.sinceAckReq >= q.cfg.AckEvery || q.req.flight >= q.cfg.Window {
+	if last || q.req.sinceAckReq >= q.cfg.AckEvery || q.req.flight >= q.req.window {
 		tx.BTH.AckReq = true
 		q.req.sinceAckReq = 0
 	}
-	w.sent++
 	end := psn.Next()
 	if w.answered() {
 		end = w.first.Add(int(w.packets))

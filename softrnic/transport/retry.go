@@ -81,6 +81,7 @@ func (q *QP) tickRequester(now clock.Time, out *Actions) {
 	if q.req.retryAt <= now {
 		q.env.Counters.LocalAckTimeoutErr++
 		q.req.retry.implied = false
+		q.narrow(minWindow)
 		q.goBack(now, &q.req.retry.left, out)
 	}
 }
@@ -135,6 +136,7 @@ func (q *QP) impliedNak(now clock.Time, out *Actions) {
 // nakked goes back for a sequence NAK, sent or implied. The peer is not silent.
 func (q *QP) nakked(now clock.Time, out *Actions) bool {
 	q.req.retry.left = q.rts.RetryCount
+	q.narrow(q.req.window / 2)
 	return q.goBack(now, &q.req.retry.nakLeft, out)
 }
 

@@ -104,7 +104,7 @@ func (s *script) pair() {
 	}
 	*s = script{t: s.t, d: s.d, regions: map[string]*mem.Region{}}
 	s.a = newSide(s.t, "a", 1, 1<<16, cfg)
-	cfg.QPN = 0x12
+	cfg.QPN, cfg.Window = 0x12, int(s.num("window-b", s.num("window", 0)))
 	s.b = newSide(s.t, "b", 2, 1<<16, cfg)
 	if s.d.HasArg("srq") {
 		for _, x := range []*side{s.a, s.b} {
