@@ -111,14 +111,11 @@ func (q *QP) advance(w *sendWQE, n uint32, out *Actions) {
 	before := w.inFlight()
 	w.acked += n
 	q.req.una = q.req.una.Add(int(n))
-	if w.answered() {
-		if w.acked == w.packets {
-			q.req.flight -= before
-		}
-	} else {
+	if !w.answered() {
 		w.sent = max(w.sent, w.acked) // an answer from before a retry overtakes the retry
-		q.req.flight += w.inFlight() - before
 	}
+	q.req.flight += w.inFlight() - before
+	q.widen(int(n))
 	if w.acked == w.packets {
 		q.completeSend(w, verbs.Success, out)
 	}

@@ -100,7 +100,7 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	}
 	q.lastNow = now
 	q.rts, q.state = a, to
-	q.req.start(a)
+	q.req.start(a, q.cfg.Window)
 	return nil
 }
 
