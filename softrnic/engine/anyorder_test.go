@@ -196,7 +196,7 @@ func (n *anyNIC) check(t *testing.T, now clock.Time) {
 // Two applications that do anything in any order, valid or not, over a lossy cable: nothing panics, the tables agree with
 // each other, and no deadline stays due for ever.
 func TestAnyOrder(t *testing.T) {
-	seeds := uint64(300)
+	seeds := uint64(150)
 	if testing.Short() {
 		seeds = 20
 	}

@@ -261,7 +261,7 @@ func TestHostileNetwork(t *testing.T) {
 		hostile(t, *hostileSeed)
 		return
 	}
-	seeds := uint64(300)
+	seeds := uint64(150)
 	if testing.Short() {
 		seeds = 30
 	}
