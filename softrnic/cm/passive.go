@@ -173,8 +173,11 @@ func (m *Machine) established(c *conn, on cause, out *Actions) {
 	}
 }
 
-// Awaiting reports whether PacketSeen would make a difference for a queue pair.
-func (m *Machine) Awaiting(qpn wire.QPN) bool {
+// ConnOf returns the connection of a queue pair of this side that has not ended.
+func (m *Machine) ConnOf(qpn wire.QPN) (mad.CommID, bool) {
 	c := m.byQPN[qpn]
-	return c != nil && (c.state == REPSent || c.state == RTUWait)
+	if c == nil {
+		return 0, false
+	}
+	return c.id, true
 }

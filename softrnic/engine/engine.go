@@ -35,6 +35,8 @@ type Engine struct {
 	nextSRQ uint32
 	order   []*QP // in order of creation: whatever visits all queue pairs does so deterministically
 
+	gsi *GSI // nil until somebody needs it
+
 	due clock.Queue
 	// touched are queue pairs whose deadline and held-back ACK wait for the end of the receive batch; batchAt is
 	// when the oldest of them was touched.
@@ -106,6 +108,7 @@ func (e *Engine) Down() {
 	}
 	e.pds, e.mrs, e.cqs, e.qps, e.ahs, e.srqs, e.env = nil, nil, nil, nil, nil, nil, nil
 	e.order, e.touched = nil, nil
+	e.gsiDown()
 	e.due = clock.Queue{}
 	e.loop.Reset()
 	e.async.ring = e.async.ring[:0]

@@ -22,6 +22,7 @@ type QP struct {
 	pkey       uint16
 	keyed      clock.Time // deadline that the heap has
 	touched    bool
+	awaited    bool // the connection manager waits for its first packet
 	dead       bool
 }
 
@@ -214,6 +215,7 @@ func (q *QP) ToReset() error {
 	}
 	q.forget()
 	q.e.rekey(q)
+	q.e.gsiQPGone(q)
 	return nil
 }
 
@@ -279,6 +281,7 @@ func (q *QP) Destroy() error {
 	q.dead = true
 	q.forget()
 	e.due.Remove(uint32(q.Num()))
+	e.gsiQPGone(q)
 	delete(e.qps, q.Num())
 	if i := slices.Index(e.order, q); i >= 0 {
 		e.order = slices.Delete(e.order, i, i+1)

@@ -57,12 +57,22 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 		}
 		return
 	}
-	qp := e.accept(b, f)
+	if !e.sound(b, f) {
+		return
+	}
+	if f.BTH.DestQP == gsiQPN {
+		e.receiveMAD(now, b, f, out)
+		return
+	}
+	qp := e.accept(f)
 	if qp == nil {
 		return
 	}
 	e.counters.RcvdPkts++
 	e.counters.RcvdBytes += uint64(len(b))
+	if qp.awaited {
+		e.gsiPacketSeen(now, qp, out)
+	}
 	if qp.connected() {
 		qp.q.Handle(now, &f.Packet, &e.acts)
 	} else {
@@ -90,25 +100,31 @@ func (e *Engine) isMyMAC(b []byte) bool {
 	return false
 }
 
-// accept makes the checks of the package comment behind parsing, counts what it drops, and returns the queue pair.
-func (e *Engine) accept(b []byte, f *wire.Frame) *QP {
+// sound makes those checks of the package comment behind parsing that need no queue pair, and counts what it drops.
+func (e *Engine) sound(b []byte, f *wire.Frame) bool {
 	c := &e.counters
 	if !e.addressedToMe(f) {
 		c.RxNotMine++
-		return nil
+		return false
 	}
 	if !e.cfg.NoICRCCheck && !wire.CheckICRC(b) {
 		c.RxIcrcErr++
-		return nil
+		return false
 	}
 	if f.BTH.Opcode == wire.CNP {
 		c.RxCnp++ // there is no congestion control to be told
-		return nil
+		return false
 	}
 	if !f.BTH.Opcode.Known() || f.BTH.Version != 0 {
 		c.RxUnsupported++
-		return nil
+		return false
 	}
+	return true
+}
+
+// accept makes the other checks, counts what it drops, and returns the queue pair.
+func (e *Engine) accept(f *wire.Frame) *QP {
+	c := &e.counters
 	qp := e.qps[f.BTH.DestQP]
 	if qp == nil || !qp.receives() {
 		c.RxUnknownQP++

@@ -22,10 +22,10 @@ func (e *Engine) Deadline() clock.Time {
 		return e.batchAt
 	}
 	_, at := e.due.Next()
-	return at
+	return clock.Min(at, e.gsiDeadline())
 }
 
-// Tick does what is due at or before now: it ends the receive batch, then serves the queue pairs that are due, each
+// Tick does what is due at or before now: it ends the receive batch, lets the connection manager act, then serves the queue pairs that are due, each
 // once a round and beginning behind the one that was served last, until a bound on frames ends it. What is left
 // keeps Deadline due.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
@@ -33,6 +33,7 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 		return
 	}
 	e.EndBatch(now, out)
+	e.tickGSI(now, out)
 	for range maxTickRounds {
 		if !e.round(now, out) {
 			return

@@ -1,0 +1,178 @@
+package engine
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// CMConn is what is known of one connection. Its fields are written by the engine; whoever waits for them has exclusive
+// use of it when it looks.
+type CMConn struct {
+	ID mad.CommID
+	// Local and Peer are the addresses of both NICs.
+	Local, Peer netip.Addr
+	// Request is the peer's REQ at the responder, Reply the peer's REP at the initiator; nil until it came.
+	Request *mad.REQ
+	Reply   *mad.REP
+	// Established says that the peer of an accepted request is ready.
+	Established bool
+	// End is how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0 while it has not.
+	// Reject is the peer's REJ, if that was the end.
+	End    cm.EventKind
+	Reject *mad.REJ
+
+	listener *CMListener // of a responder's
+	qp       *QP
+	dead     bool
+}
+
+// Dead reports whether the NIC went down.
+func (c *CMConn) Dead() bool { return c.dead }
+
+// CMListener takes the requests for one service.
+type CMListener struct {
+	service mad.ServiceID
+	owner   uint64
+	limit   int
+	waiting []*CMConn
+	dead    bool
+}
+
+// Dead reports whether the listener was closed or the NIC went down.
+func (l *CMListener) Dead() bool { return l.dead }
+
+// Next takes the oldest request whose peer has not given up; nil if there is none.
+func (l *CMListener) Next() *CMConn {
+	for len(l.waiting) > 0 {
+		c := l.waiting[0]
+		l.waiting = slices.Delete(l.waiting, 0, 1)
+		if c.End == 0 && !c.dead {
+			return c
+		}
+	}
+	return nil
+}
+
+// Stats returns the connection manager's counters.
+func (g *GSI) Stats() cm.Stats { return g.m.Stats() }
+
+// Conns counts the connections that have not ended, and those that are remembered after their end.
+func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
+
+// Listen takes requests for a service, of which up to backlog may wait to be taken.
+func (g *GSI) Listen(s mad.ServiceID, backlog int) (*CMListener, error) {
+	g.owners++
+	if err := g.m.Listen(s, g.owners); err != nil {
+		return nil, err
+	}
+	l := &CMListener{service: s, owner: g.owners, limit: backlog}
+	g.listeners[l.owner] = l
+	return l, nil
+}
+
+// Unlisten ends a listener and refuses the requests that nobody has taken.
+func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
+	if l.dead {
+		return
+	}
+	l.dead = true
+	g.e.activity++
+	g.m.Unlisten(l.service)
+	delete(g.listeners, l.owner)
+	for c := l.Next(); c != nil; c = l.Next() {
+		g.Abort(now, c, out)
+	}
+}
+
+// Connect asks a peer for a connection of the queue pair that req names. See cm.Machine.Connect for what req holds.
+func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *packetio.Batch) (*CMConn, error) {
+	const op = "connect"
+	qp := g.e.qps[req.QPN]
+	if qp == nil {
+		return nil, opError(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", req.QPN)
+	}
+	r, err := g.e.routeTo(op, g.e.pathTo(local, peer), verbs.MTU256)
+	if err != nil {
+		return nil, err
+	}
+	if req.Primary.HopLimit == 0 {
+		req.Primary.HopLimit = max(r.ipv4.TTL, r.ipv6.HopLimit)
+	}
+	id, err := g.m.Connect(now, 0, local, peer, req, &g.acts)
+	if err != nil {
+		return nil, err
+	}
+	c := &CMConn{ID: id, Local: local, Peer: peer, qp: qp}
+	g.conns[id] = c
+	g.carryOut(now, out)
+	g.e.drainLoop(now, out)
+	return c, nil
+}
+
+// Accept answers a request for the queue pair that rep names, which is in RTS. See cm.Machine.Accept for what rep holds.
+func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch) error {
+	const op = "accept"
+	qp := g.e.qps[rep.QPN]
+	if qp == nil {
+		return opError(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", rep.QPN)
+	}
+	return g.do(now, op, c, out, func() error {
+		if err := g.m.Accept(now, c.ID, rep, &g.acts); err != nil {
+			return err
+		}
+		c.qp, qp.awaited = qp, true
+		return nil
+	})
+}
+
+// Reject refuses a request, or a reply. Of private up to mad.REJPrivate bytes go.
+func (g *GSI) Reject(now clock.Time, c *CMConn, reason mad.Reason, private []byte, out *packetio.Batch) error {
+	return g.do(now, "reject", c, out, func() error {
+		return g.m.Reject(now, c.ID, reason, private, &g.acts)
+	})
+}
+
+// Ready says that the queue pair of an initiator is in RTS after its Reply came.
+func (g *GSI) Ready(now clock.Time, c *CMConn, out *packetio.Batch) error {
+	return g.do(now, "ready", c, out, func() error { return g.m.Ready(c.ID, &g.acts) })
+}
+
+// Disconnect ends an established connection; its queue pair goes to ERROR when the peer has agreed or does not answer.
+func (g *GSI) Disconnect(now clock.Time, c *CMConn, out *packetio.Batch) error {
+	return g.do(now, "disconnect", c, out, func() error { return g.m.Disconnect(now, c.ID, &g.acts) })
+}
+
+// Abort ends a connection in whatever state it is. There are no news of it any more.
+func (g *GSI) Abort(now clock.Time, c *CMConn, out *packetio.Batch) {
+	_ = g.do(now, "abort", c, out, func() error { // it cannot fail, and a dead one needs none
+		g.m.Abort(now, c.ID, &g.acts)
+		delete(g.conns, c.ID)
+		return nil
+	})
+}
+
+// do makes one step of a connection.
+func (g *GSI) do(now clock.Time, op string, c *CMConn, out *packetio.Batch, f func() error) error {
+	if err := alive(op, c.dead); err != nil {
+		return err
+	}
+	err := f()
+	g.carryOut(now, out)
+	g.e.drainLoop(now, out)
+	return err
+}
+
+// ConnOf returns the record of the connection that a queue pair has; nil if it has none by this connection manager.
+func (g *GSI) ConnOf(n wire.QPN) *CMConn {
+	if id, ok := g.m.ConnOf(n); ok {
+		return g.conns[id]
+	}
+	return nil
+}
