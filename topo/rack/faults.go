@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -35,7 +36,8 @@ func (r *Rack) crash(node string) error {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
 	if node != spec.SwitchName {
-		if err := nl.SetUp(r.Paths.Netns(node), spec.HostIfname, false); err != nil {
+		// A host without an interface can be crashed, too.
+		if err := nl.SetUp(r.Paths.Netns(node), spec.HostIfname, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("crash %s: %w", node, err)
 		}
 	}
@@ -140,7 +142,7 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 			return err
 		}
 		if h, _, ok := r.Spec.Host(node); ok {
-			if err := nl.Configure(r.hostEnd(h)); err != nil {
+			if err := r.mendLink(h); err != nil {
 				return fmt.Errorf("restart %s: %w", node, err)
 			}
 		}
@@ -153,6 +155,19 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 		r.settle(ctx, node)
 		return os.Remove(r.Paths.Crashed(node))
 	})
+}
+
+// mendLink configures a host's end of its link. A link that somebody removed is made anew.
+func (r *Rack) mendLink(h *spec.Host) error {
+	_, err := nl.LinkByName(r.Paths.Netns(h.Name), spec.HostIfname)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nl.Configure(r.hostEnd(h))
+	}
+	// The other end is still there if this one got another name or namespace.
+	if err := nl.DeleteLink(r.Paths.Netns(spec.SwitchName), h.Port); err != nil {
+		return err
+	}
+	return r.makeLink(h)
 }
 
 // Link cuts or mends a host's link at the switch: both ends see their carrier go or come.

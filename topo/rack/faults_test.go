@@ -314,3 +314,21 @@ func TestExecPassesFiles(t *testing.T) {
 		t.Errorf("got %q", b)
 	}
 }
+
+// Whoever is root on a host can take its interface away; restart brings it back, too.
+func TestRestartAfterTheLinkWasRemoved(t *testing.T) {
+	r := mustUp(t, rackName(t, "w"))
+	for range 2 {
+		must(t, nl.DeleteLink(r.Paths.Netns("cn0"), spec.HostIfname))
+		must(t, r.Restart(t.Context(), "cn0"))
+		if s := statusOf(t, r, "cn0"); s.State != StateUp || s.Link != LinkUp {
+			t.Fatalf("after restart: %+v", s)
+		}
+		if got, err := nl.Addrs(r.Paths.Netns("cn0"), spec.HostIfname); err != nil || len(got) != 2 {
+			t.Errorf("addresses %v, %v", got, err)
+		}
+	}
+	must(t, nl.DeleteLink(r.Paths.Netns("cn0"), spec.HostIfname))
+	must(t, r.Crash(t.Context(), "cn0"))
+	must(t, r.Restart(t.Context(), "cn0"))
+}

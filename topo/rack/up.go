@@ -191,9 +191,14 @@ func (r *Rack) makeNamespaces() error {
 func (r *Rack) makeLinks() error {
 	return each(r.Spec.HostNames(), func(host string) error {
 		h, _, _ := r.Spec.Host(host)
-		port := nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
-		return nl.Connect(port, r.hostEnd(h), r.Spec.LinkMTU)
+		return r.makeLink(h)
 	})
+}
+
+// makeLink joins a host to the switch.
+func (r *Rack) makeLink(h *spec.Host) error {
+	port := nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
+	return nl.Connect(port, r.hostEnd(h), r.Spec.LinkMTU)
 }
 
 func (r *Rack) alias(h *spec.Host) string { return aliasPrefix + "/" + r.Spec.Name + "/" + h.Name }
