@@ -130,6 +130,7 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	more := []Rule{
+		{Link: "a", Kind: Loss, ID: ".."}, // as a path it would be another one
 		{Link: "a", Kind: Loss, Probability: math.NaN()},
 		{Link: "a", Kind: Delay},
 		{Link: "a", Kind: Delay, Delay: time.Hour},

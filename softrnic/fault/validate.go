@@ -17,8 +17,11 @@ const (
 	MaxRate = 1_000_000_000_000
 )
 
-// idAlphabet is what the ID of a rule is made of: it is a path element of the control API.
-const idAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+// idAlphabet is what the ID of a rule is made of: it is a path element of the control API, hence not "..".
+const (
+	idFirst    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	idAlphabet = idFirst + ".-_"
+)
 
 // RuleError says which field of a rule is wrong and what would be right. Field is the JSON name.
 type RuleError struct{ Field, Reason string }
@@ -41,8 +44,8 @@ func (r *Rule) Validate() error {
 	switch {
 	case !slices.Contains(kinds, r.Kind):
 		return bad("kind", "%q is none of %s", r.Kind, join(kinds))
-	case len(r.ID) > maxIDLen || strings.Trim(r.ID, idAlphabet) != "":
-		return bad("id", "%q is not 1 to %d letters, digits, dots, dashes and underscores", r.ID, maxIDLen)
+	case len(r.ID) > maxIDLen || strings.Trim(r.ID, idAlphabet) != "" || r.ID != "" && !strings.ContainsAny(r.ID[:1], idFirst):
+		return bad("id", "%q is not 1 to %d letters, digits, dots, dashes and underscores, the first a letter or digit", r.ID, maxIDLen)
 	case r.Link == "":
 		return bad("link", "missing; name the host whose link (or, for tear, whose memory) it is")
 	case r.Dir != "" && r.Dir != Up && r.Dir != Down && r.Dir != Both:

@@ -76,6 +76,9 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 	case f.once:
 		r.Count = 1
 	}
+	if strings.HasPrefix(f.id, tearPrefix) || f.id != "" && r.Kind == fault.Tear {
+		return r, fmt.Errorf("--id %s: a tear is called %sHOST, and nothing else is", f.id, tearPrefix)
+	}
 	if f.set("for") && f.lasting <= 0 {
 		return r, fmt.Errorf("--for %v: it must be longer than nothing", f.lasting)
 	}

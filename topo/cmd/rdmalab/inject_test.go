@@ -117,6 +117,9 @@ func TestInjectRefusals(t *testing.T) {
 		"tear 10% --host ms0 --link ms0":                  "one",
 		"tear 10% --host ms0 --dir up":                    "direction",
 		"fog 10% --link cn0":                              "loss",
+		"loss 10% --link cn0 --id tear-cn0":               "tear-HOST",
+		"tear 10% --host cn0 --id mine":                   "tear-HOST",
+		"loss 10% --link cn0 --id ..":                     "the first a letter or digit",
 	} {
 		if r, _, err := typed(t, line); err == nil || !strings.Contains(err.Error(), hint) {
 			t.Errorf("%s: %v, %v; want a hint at %q", line, r, err, hint)
