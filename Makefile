@@ -97,6 +97,7 @@ lint: $(BIN)/golangci-lint ## the linters that guard the design
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME
+	@mkdir -p out
 	@$(GO) list -f '{{range .TestGoFiles}}{{$$.Dir}}/{{.}} {{$$.ImportPath}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$.Dir}}/{{.}} {{$$.ImportPath}}{{"\n"}}{{end}}' ./... | \
 	while read -r file pkg; do \
 	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
