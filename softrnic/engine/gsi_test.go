@@ -248,8 +248,8 @@ func TestConnectionToItself(t *testing.T) {
 	}
 }
 
-// captured is the frames of a capture between two Linux kernels that go to queue pair 1.
-func captured(t *testing.T, name string) (frames [][]byte) {
+// capturedMADs are the frames of a capture between two Linux kernels that go to queue pair 1.
+func capturedMADs(t *testing.T, name string) (frames [][]byte) {
 	t.Helper()
 	const fileHeader, recordHeader = 24, 16
 	b, err := os.ReadFile("../wire/testdata/golden/" + name)
@@ -271,7 +271,7 @@ func captured(t *testing.T, name string) (frames [][]byte) {
 // Q_Key and lengths.
 func TestFramesAsLinux(t *testing.T) {
 	for _, name := range []string{"cm_rping_v4.pcap", "cm_rping_v6.pcap", "cm_reject.pcap"} {
-		frames := captured(t, name)
+		frames := capturedMADs(t, name)
 		req, want := parse(t, frames[0]), parse(t, frames[1])
 		s := newSide(t, newEngine(t, "b", 2, req.Eth.Dst, func(c *Config) {
 			c.Resolve = func(netip.Addr) (wire.MAC, bool) { return req.Eth.Src, true }
