@@ -184,7 +184,7 @@ func tearID(host string) string { return tearPrefix + host }
 func whose(err error, node string) error {
 	var answered *control.Error
 	switch {
-	case err == nil || errors.As(err, &answered) || errors.Is(err, control.ErrPrivilege):
+	case err == nil || errors.As(err, &answered) || errors.Is(err, control.ErrPrivilege) || errors.Is(err, errInterrupted):
 		return err
 	case errors.Is(err, control.ErrNotRunning):
 		return fmt.Errorf("%s does not run (%w); `rdmalab restart %s` brings it back", node, err, node)

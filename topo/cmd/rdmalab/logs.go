@@ -25,9 +25,10 @@ const (
 func logsCmd() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use:     "logs [HOST | switch] [-f]",
-		Short:   "Print what the daemons have to say",
-		Long:    "logs prints the log of a host or the switch, or of all of them with the name before each line.",
+		Use:   "logs [HOST | switch] [-f]",
+		Short: "Print what the daemons have to say",
+		Long: "logs prints the log of a host or the switch, or of all of them with the name before each line.\n" +
+			"\"timers\" is what went wrong when --for undid a fault.",
 		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
 		Args:    cobra.MaximumNArgs(1),
 
@@ -39,7 +40,7 @@ func logsCmd() *cobra.Command {
 			}
 			nodes := append(append([]string{spec.SwitchName}, s.HostNames()...), timersLog)
 			if len(args) == 1 {
-				if err := checkNode(s, args[0]); err != nil {
+				if err := checkNode(s, args[0]); err != nil && args[0] != timersLog {
 					return err
 				}
 				nodes = args

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -73,6 +74,9 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 				}
 			}
 		}
+	}
+	if len(groups) == 1 && len(groups[0]) == len(r.Spec.Hosts) {
+		return nil, errors.New("these are all hosts of the rack, and nothing would keep them apart; leave some out, or name a second group")
 	}
 	return groups, nil
 }

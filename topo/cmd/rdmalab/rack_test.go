@@ -151,6 +151,7 @@ func TestGroups(t *testing.T) {
 		"cn[0-1]":     "kept apart: cn0,cn1 | ms0,cn2",
 		"cn0,cn0":     "kept apart: cn0 | ms0,cn1,cn2",
 		"cn0 ms0,cn0": "cn0 is in two groups",
+		"cn[0-2],ms0": "these are all hosts",
 		"cn9":         `no host "cn9"; its hosts: ms0 cn0 cn1 cn2`,
 		"cn0,":        `no host ""`,
 		"cn[0-":       "unmatched bracket",

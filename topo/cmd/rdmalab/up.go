@@ -159,21 +159,24 @@ func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) 
 // nextSteps says what to type next.
 func nextSteps(s *spec.Rack) string {
 	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
-	if c := s.ByRole(spec.Compute); len(c) > 0 {
-		from = c[0].Name
-	}
-	if m := s.ByRole(spec.Memory); len(m) > 0 {
-		to = m[0].Name
+	c, m := s.ByRole(spec.Compute), s.ByRole(spec.Memory)
+	switch {
+	case len(c) > 0 && len(m) > 0:
+		from, to = c[0].Name, m[0].Name
+	case len(s.Hosts) == 1:
+		from, to = s.Hosts[0].Name, ""
 	}
 	var b strings.Builder
 	b.WriteString("\nTry:\n")
 	if s.Name != defaultRack && os.Getenv(rackEnv) != s.Name {
 		fmt.Fprintf(&b, "  export %s=%s\n", rackEnv, s.Name)
 	}
-	fmt.Fprintf(&b, "  rdmalab perf write_bw --from %s --to %s --size 64KiB --iters 2000 --verify\n", from, to)
+	if to != "" {
+		fmt.Fprintf(&b, "  rdmalab perf write_bw --from %s --to %s --size 64KiB --iters 2000 --verify\n", from, to)
+	}
 	fmt.Fprintf(&b, "  rdmalab inject loss 10%% --link %s       # and the same again; then: rdmalab heal\n", from)
 	fmt.Fprintf(&b, "  rdmalab counters %s\n", from)
-	if _, err := exec.LookPath("ping"); err == nil {
+	if _, err := exec.LookPath("ping"); err == nil && to != "" {
 		fmt.Fprintf(&b, "  rdmalab exec %s -- ping -c 1 %s\n", from, to)
 	}
 	b.WriteString("  rdmalab down\n")

@@ -63,11 +63,15 @@ func versionCmd() *cobra.Command {
 			if asJSON {
 				return printJSON(cmd, v)
 			}
-			revision := v.Revision
-			if v.Modified {
-				revision += " (modified)"
+			revision := ""
+			if v.Revision != "" { // unknown to a build without version control
+				revision = "revision " + v.Revision + " " + v.Time
+				if v.Modified {
+					revision += " (modified)"
+				}
+				revision += "\n"
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rdmalab %s\nrevision %s %s\n%s %s\n%s\n", v.Version, revision, v.Time, v.Go, v.Platform, v.Kernel)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rdmalab %s\n%s%s %s\n%s\n", v.Version, revision, v.Go, v.Platform, v.Kernel)
 			return err
 		},
 	}
