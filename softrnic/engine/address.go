@@ -57,7 +57,7 @@ func (e *Engine) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error
 	r := route{v6: dst.Is6(), local: e.isMine(a.DestGID)}
 	mac, ok := e.cfg.MAC, r.local
 	if !ok {
-		mac, ok = e.cfg.Resolve(dst)
+		mac, ok = e.neighbour(a.DestGID)
 	}
 	if !ok {
 		return route{}, opError(op, verbs.ErrUnreachable, "no neighbour has the address %v", dst)
@@ -76,6 +76,14 @@ func (e *Engine) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error
 		r.ipv4 = wire.IPv4{TOS: a.TrafficClass, DF: true, TTL: hops, Protocol: protocolUDP, Src: src.As4(), Dst: dst.As4()}
 	}
 	return r, nil
+}
+
+// neighbour resolves an address. Of a link-local one that nobody knows, the MAC address inside is taken.
+func (e *Engine) neighbour(g verbs.GID) (wire.MAC, bool) {
+	if mac, ok := e.cfg.Resolve(g.Addr()); ok {
+		return mac, true
+	}
+	return g.LinkLocalMAC()
 }
 
 // protocolUDP is the IP protocol number.

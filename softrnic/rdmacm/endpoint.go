@@ -125,14 +125,19 @@ func fail(qp verbs.QP) {
 	_ = qp.ToError() // a queue pair that cannot even fail has been destroyed meanwhile
 }
 
-// sourceGID is the index of the first GID of peer's family.
-func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (int, bool) {
+// sourceGID is the index of the first GID of peer's family, if possible one of its scope: link-local or not.
+func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (index int, found bool) {
 	for i, g := range dev.GIDs {
-		if g.Addr().Is4() == peer.Unmap().Is4() {
+		own := g.Addr()
+		switch {
+		case own.Is4() != peer.Unmap().Is4():
+		case own.IsLinkLocalUnicast() == peer.IsLinkLocalUnicast():
 			return i, true
+		case !found:
+			index, found = i, true
 		}
 	}
-	return 0, false
+	return index, found
 }
 
 // maxMTU is the largest path MTU that fits the link with headers and ICRC around it.

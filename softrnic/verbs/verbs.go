@@ -11,7 +11,6 @@ package verbs
 
 import (
 	"math/rand/v2"
-	"net/netip"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -61,18 +60,6 @@ type DeviceAttr struct {
 	MaxRdAtomic int // READs and atomics outstanding, as initiator and as responder
 	MaxMsgSize  uint32
 }
-
-// GID is a port's address: an IPv6 address, or an IPv4-mapped one.
-type GID [16]byte
-
-// GIDOf returns the GID of an IP address.
-func GIDOf(a netip.Addr) GID { return GID(a.As16()) }
-
-// Addr returns the address, IPv4 when it is mapped.
-func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
-
-// String prints the address.
-func (g GID) String() string { return g.Addr().String() }
 
 // Access is a set of access rights of a memory region.
 type Access uint8

@@ -184,6 +184,7 @@ func (h *Host) openNIC() error {
 			gids = append(gids, verbs.GIDOf(a))
 		}
 	}
+	gids = append(gids, verbs.LinkLocalGID(mac))
 	spin := h.self.Spin
 	if spin == 0 {
 		spin = -1 // not at all; the device's zero is its default

@@ -48,7 +48,7 @@ func gids(h *spec.Host) []verbs.GID {
 			out = append(out, verbs.GIDOf(a))
 		}
 	}
-	return out
+	return append(out, verbs.LinkLocalGID(h.MAC))
 }
 
 // Frame hands a frame to the NIC.
