@@ -20,6 +20,7 @@ type anyNIC struct {
 	mrs []*MR
 	qps []*QP
 	ahs []*AH
+	srq []*SRQ
 	out packetio.Batch
 }
 
@@ -41,7 +42,7 @@ func (n *anyNIC) make(r *rand.Rand) {
 	pd, havePD := one(r, n.pds)
 	send, haveCQ := one(r, n.cqs)
 	recv, _ := one(r, n.cqs)
-	switch k := r.IntN(6); {
+	switch k := r.IntN(7); {
 	case k == 0 || !havePD:
 		if pd, err := n.e.AllocPD(); err == nil {
 			n.pds = append(n.pds, pd)
@@ -58,9 +59,18 @@ func (n *anyNIC) make(r *rand.Rand) {
 		if a, err := n.e.CreateAH(pd, verbs.AHAttr{DestGID: n.gid}); err == nil {
 			n.ahs = append(n.ahs, a)
 		}
+	case k == 4:
+		if s, err := n.e.CreateSRQ(pd, verbs.SRQInit{MaxWR: 1 + r.IntN(9)}); err == nil {
+			n.srq = append(n.srq, s)
+			_ = s.SetLimit(r.IntN(4))
+		}
 	default:
+		srq, _ := one(r, n.srq)
+		if r.IntN(2) == 0 {
+			srq = nil
+		}
 		init := verbs.QPInit{Type: []verbs.QPType{verbs.RC, verbs.RC, verbs.UC, verbs.UD}[r.IntN(4)], MaxSendWR: 1 + r.IntN(9), MaxRecvWR: 1 + r.IntN(9)}
-		if q, err := n.e.CreateQP(pd, send, recv, init); err == nil {
+		if q, err := n.e.CreateQPOn(pd, send, recv, srq, init); err == nil {
 			n.qps = append(n.qps, q)
 		}
 	}
@@ -88,6 +98,10 @@ func (n *anyNIC) end(r *rand.Rand) {
 	case 4:
 		if p, ok := one(r, n.pds); ok {
 			_ = p.Dealloc()
+		}
+	case 5:
+		if s, ok := one(r, n.srq); ok {
+			_ = s.Destroy()
 		}
 	}
 }
@@ -136,8 +150,11 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 	if !ok {
 		return
 	}
-	if r.IntN(3) == 0 {
-		_ = q.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{n.sge(r), n.sge(r)}}})
+	if k := r.IntN(6); k < 2 {
+		wr := []verbs.RecvWR{{SGL: []verbs.SGE{n.sge(r), n.sge(r)}}}
+		if _ = q.PostRecv(wr); k == 0 && q.srq != nil {
+			_ = q.srq.PostRecv(wr)
+		}
 		return
 	}
 	remote := peer.sge(r)
@@ -165,7 +182,7 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 // check looks at what must hold between two calls.
 func (n *anyNIC) check(t *testing.T, now clock.Time) {
 	t.Helper()
-	refs := map[*CQ]int{}
+	refs, shares := map[*CQ]int{}, map[*SRQ]int{}
 	for _, q := range n.e.order {
 		if q.dead || n.e.qps[q.Num()] != q {
 			t.Fatalf("queue pair %#x is listed and not alive", q.Num())
@@ -175,6 +192,7 @@ func (n *anyNIC) check(t *testing.T, now clock.Time) {
 		}
 		refs[q.send]++
 		refs[q.recv]++
+		shares[q.srq]++
 		a := q.q.Query()
 		if c := q.q.Config(); a.SendQueued > c.MaxSendWR || a.RecvQueued > c.MaxRecvWR {
 			t.Fatalf("%d sends and %d receives queued, the limits are %d and %d", a.SendQueued, a.RecvQueued, c.MaxSendWR, c.MaxRecvWR)
@@ -186,6 +204,11 @@ func (n *anyNIC) check(t *testing.T, now clock.Time) {
 	for _, c := range n.e.cqs {
 		if c.refs != refs[c] || c.q.Len() > c.q.Cap() || c.overflowed {
 			t.Fatalf("CQ %d: %d uses, want %d; %d of %d entries", c.ID(), c.refs, refs[c], c.q.Len(), c.q.Cap())
+		}
+	}
+	for _, s := range n.e.srqs {
+		if s.refs != shares[s] {
+			t.Fatalf("SRQ %d: %d uses, want %d", s.num, s.refs, shares[s])
 		}
 	}
 	if n.e.IsUp() != (n.e.env != nil) {
@@ -210,7 +233,7 @@ func TestAnyOrder(t *testing.T) {
 func anyOrder(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	small := func(c *Config) {
-		c.Window, c.Limits = 1+r.IntN(9), Limits{QPs: 6, CQs: 4, PDs: 3, MRs: 6, AHs: 3, AsyncEvents: 4}
+		c.Window, c.Limits = 1+r.IntN(9), Limits{QPs: 6, CQs: 4, PDs: 3, MRs: 6, AHs: 3, SRQs: 2, AsyncEvents: 4}
 	}
 	n := [2]*anyNIC{
 		{e: newEngine(t, "a", seed, macA, small, ipA), gid: verbs.GIDOf(ipB)},
