@@ -30,7 +30,7 @@ type GSI struct {
 	// listeners by owner of the machine's events; owners are numbered.
 	listeners map[uint64]*CMListener
 	owners    uint64
-	// gone are queue pairs that were destroyed or reset, whose connections Tick ends.
+	// gone are queue pairs that were destroyed or reset, whose connections the next step ends.
 	gone []wire.QPN
 	// refused are requests that found the list of their listener full, within one step.
 	refused []mad.CommID
@@ -103,6 +103,14 @@ func (e *Engine) tickGSI(now clock.Time, out *packetio.Batch) {
 		return
 	}
 	g := e.gsi
+	g.endGone(now)
+	g.m.Tick(now, &g.acts)
+	g.carryOut(now, out)
+	e.drainLoop(now, out)
+}
+
+// endGone ends the connections of queue pairs that are gone.
+func (g *GSI) endGone(now clock.Time) {
 	for _, n := range g.gone {
 		if id, ok := g.m.ConnOf(n); ok {
 			g.m.QPGone(now, n, &g.acts)
@@ -110,9 +118,6 @@ func (e *Engine) tickGSI(now clock.Time, out *packetio.Batch) {
 		}
 	}
 	g.gone = g.gone[:0]
-	g.m.Tick(now, &g.acts)
-	g.carryOut(now, out)
-	e.drainLoop(now, out)
 }
 
 // gsiQPGone notes that a queue pair, which was destroyed or reset, cannot have a connection any more.
@@ -121,8 +126,11 @@ func (e *Engine) gsiQPGone(qp *QP) {
 	if e.gsi == nil {
 		return
 	}
-	if _, ok := e.gsi.m.ConnOf(qp.q.Num()); ok {
+	if id, ok := e.gsi.m.ConnOf(qp.q.Num()); ok {
 		e.gsi.gone = append(e.gsi.gone, qp.q.Num())
+		if c := e.gsi.conns[id]; c != nil {
+			c.qp = nil // what comes of this connection yet is no business of the queue pair's next one
+		}
 	}
 }
 

@@ -105,8 +105,10 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	if req.Primary.HopLimit == 0 {
 		req.Primary.HopLimit = max(r.ipv4.TTL, r.ipv6.HopLimit)
 	}
+	g.endGone(now) // the queue pair's own last connection above all
 	id, err := g.m.Connect(now, 0, local, peer, req, &g.acts)
 	if err != nil {
+		g.carryOut(now, out)
 		return nil, err
 	}
 	c := &CMConn{ID: id, Local: local, Peer: peer, qp: qp}
@@ -124,6 +126,7 @@ func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch
 		return opError(op, verbs.ErrInvalid, "this NIC has no queue pair %#x", rep.QPN)
 	}
 	return g.do(now, op, c, out, func() error {
+		g.endGone(now)
 		if err := g.m.Accept(now, c.ID, rep, &g.acts); err != nil {
 			return err
 		}

@@ -166,6 +166,39 @@ func TestDestroyedQueuePairEndsConnection(t *testing.T) {
 	}
 }
 
+// A queue pair that was reset is free for its next connection at once, at either end.
+func TestResetQueuePairConnectsAgain(t *testing.T) {
+	p := unconnected(t)
+	l, err := gsi(t, p.b.e).Listen(testService, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	establish(t, p, l, 0)
+	p.settle(t)
+	for range 3 {
+		for _, s := range []*side{p.a, p.b} {
+			if err := s.qp.ToReset(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		establish(t, p, l, 0)
+		p.run(t, p.now)
+		verify(t, p)
+	}
+	// The end of the old connection comes when b's queue pair is on the way to the next one.
+	if err := gsi(t, p.a.e).Disconnect(p.now, gsi(t, p.a.e).ConnOf(p.a.qp.Num()), &p.a.out); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.b.qp.ToReset(); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, p.now, p.b.qp, p.a.qp, 0, verbs.MTU1024)
+	p.settle(t)
+	if attr, err := p.b.qp.Query(); err != nil || attr.State != verbs.StateRTS {
+		t.Errorf("state %v, %v", attr.State, err)
+	}
+}
+
 func TestListenersAndRefusals(t *testing.T) {
 	p := unconnected(t)
 	g := gsi(t, p.b.e)
