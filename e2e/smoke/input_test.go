@@ -1,7 +1,10 @@
 package smoke
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -77,6 +80,19 @@ var _ = Describe("bad input", func() {
 		res := stop()
 		Expect(res.Code).NotTo(Equal(0))
 		Expect(res.Stderr).To(ContainSubstring("disk is full"))
+
+		dir := GinkgoT().TempDir()
+		Expect(syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m")).To(Succeed())
+		DeferCleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+		file := filepath.Join(dir, "full.pcapng")
+		stop = rack.Start("capture", "cn0", "-w", file)
+		Eventually(func() error { _, err := os.Stat(file); return err }, "10s", "20ms").Should(Succeed())
+		rack.Perf("write_bw", "--size", "64KiB", "--iters", "500")
+		res = stop()
+		Expect(res).To(fixture.HaveExited(1))
+		Expect(res.Stderr).To(ContainSubstring("disk is full"))
+		Expect(fixture.Run("dump", file)).To(fixture.HaveExited(0)) // it was cut behind a whole packet
+
 		rack.Perf("write_bw", "--size", "4KiB", "--iters", "100", "--verify")
 	})
 })

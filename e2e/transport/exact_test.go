@@ -92,7 +92,8 @@ var _ = Describe("an exact event", func() {
 
 	It("ends by itself after --for", func() {
 		rack := fixture.Up(fixture.Small)
-		rack.OK("inject", "blackhole", "--link", "cn1", "--for", "300ms")
+		rack.OK("inject", "blackhole", "--link", "cn1", "--for", "2s")
+		Expect(rack.Faults()).To(HaveExactElements(HaveField("Link", "cn1")))
 		Eventually(func() []fixture.Rule { return rack.Faults() }, "5s", "100ms").Should(BeEmpty())
 	})
 

@@ -54,7 +54,9 @@ func restartCmd() *cobra.Command {
 		Use:   "restart HOST [--app | --nic] | restart switch",
 		Short: "Bring a host, a part of it, or the switch back, from whatever state",
 		Long: "restart starts a host or the switch anew, with the same names and addresses; what still runs there is ended\n" +
-			"first. A link that was cut stays cut. --nic and --app bring back only what `crash --nic` and `crash --app` ended.",
+			"first. A link that was cut stays cut. --nic and --app bring back only what `crash --nic` and `crash --app` ended.\n" +
+			"A switch that was restarted knows the faults of the rack file only, those of `inject` and a partition are gone;\n" +
+			"so are the torn copies of a host that was.",
 		Example:           "  rdmalab restart ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
