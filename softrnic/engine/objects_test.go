@@ -278,3 +278,18 @@ func TestPostIndex(t *testing.T) {
 		t.Errorf("%d completions, want 2", n)
 	}
 }
+
+// So it is with receives.
+func TestPostRecvIndex(t *testing.T) {
+	p := newPair(t, nil)
+	good := verbs.RecvWR{ID: 1, SGL: []verbs.SGE{p.a.sge(0, 8)}}
+	bad := verbs.RecvWR{SGL: make([]verbs.SGE, 40)}
+	err := p.a.qp.PostRecv([]verbs.RecvWR{good, good, bad, good})
+	var op *verbs.OpError
+	if !errors.As(err, &op) || op.Index != 2 {
+		t.Errorf("%v, index %+v; want 2", err, op)
+	}
+	if a, err := p.a.qp.Query(); err != nil || a.RecvQueued != 2 {
+		t.Errorf("%d receives queued, %v; want 2", a.RecvQueued, err)
+	}
+}
