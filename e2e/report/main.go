@@ -1,7 +1,7 @@
 // Command report reads the stream of `go test -json` from standard input and prints what a person wants of it: a
 // line a package, the whole output of what failed, every skip with its reason, and one closing line
 // "N passed, N failed, N skipped" that counts tests and Ginkgo specs. It fails when a test failed, when nothing
-// ran, or when more was skipped than -skips allows.
+// ran, or when more was skipped than -skips allows; a skip whose reason matches -expect is allowed anyway.
 package main
 
 import (
@@ -11,13 +11,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 )
 
 func main() {
 	skips := flag.Int("skips", -1, "fail when more than this many tests and specs were skipped; -1 allows any number")
+	expect := flag.String("expect", "^$", "regular expression of reasons for which a skip is expected")
 	quiet := flag.Bool("quiet", false, "print no line for a package that passed")
 	flag.Parse()
-	t := newTally(os.Stdout, *quiet)
+	reason, err := regexp.Compile(*expect)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report: -expect:", err)
+		os.Exit(2)
+	}
+	t := newTally(os.Stdout, *quiet, reason)
 	if err := read(os.Stdin, t); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(2)

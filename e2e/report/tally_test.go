@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -8,7 +9,7 @@ import (
 func run(t *testing.T, stream string, skips int) (string, bool) {
 	t.Helper()
 	var out strings.Builder
-	tl := newTally(&out, false)
+	tl := newTally(&out, false, regexp.MustCompile("race detector"))
 	if err := read(strings.NewReader(stream), tl); err != nil {
 		t.Fatal(err)
 	}
@@ -21,12 +22,14 @@ func TestReportCounts(t *testing.T) {
 {"Action":"pass","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:3: needs root\n"}
 {"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:3: the race detector allocates\n"}
+{"Action":"skip","Package":"p","Test":"TestC"}
 {"Action":"output","Package":"p","Test":"TestS","Output":"\u001b[32mSUCCESS!\u001b[0m -- 7 Passed | 0 Failed | 0 Pending | 1 Skipped\n"}
 {"Action":"pass","Package":"p","Test":"TestS"}
 {"Action":"pass","Package":"p","Elapsed":1.5}
 `
 	out, ok := run(t, stream, 2)
-	if !ok || !strings.Contains(out, "9 passed, 0 failed, 2 skipped") || !strings.Contains(out, "needs root") {
+	if !ok || !strings.Contains(out, "9 passed, 0 failed, 3 skipped") || !strings.Contains(out, "needs root") {
 		t.Errorf("ok=%v\n%s", ok, out)
 	}
 	if out, ok := run(t, stream, 1); ok {

@@ -11,7 +11,7 @@ import (
 // bursts, a window at a time, and one more PSN does not fit beside it.
 func TestLargestRead(t *testing.T) {
 	if raceEnabled || testing.Short() {
-		t.Skip("needs 4 GiB of address space")
+		t.Skip("needs 4 GiB of memory; the race detector would need much more")
 	}
 	a := newSide(t, "a", 1, MaxMsgSize, Config{QPN: 0x11})
 	b := newSide(t, "b", 2, MaxMsgSize, Config{QPN: 0x12})
