@@ -57,6 +57,7 @@ func dumpCmd() *cobra.Command {
 	f.BoolVar(&flags.commented, "commented", false, "only packets with a comment: touched by a fault or by the switch")
 	f.BoolVar(&flags.all, "all", false, "a short line for frames that are no RoCEv2, too")
 	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "UTC times of day in place of seconds since the file's first packet")
+	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -67,18 +68,35 @@ func injectCmd() *cobra.Command {
 	}
 	completeFlag(cmd, "link", hostNames)
 	completeFlag(cmd, "host", hostNames)
+	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	return cmd
 }
 
-// completeFlag offers values for a flag that exists.
+// completeFlag offers values for a flag that exists, also behind the commas of a list.
 func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return values(cmd), cobra.ShellCompDirectiveNoFileComp
+	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		typed := word[:strings.LastIndexByte(word, ',')+1]
+		offers := slices.Clone(values(cmd))
+		for i := range offers {
+			offers[i] = typed + offers[i]
+		}
+		return offers, cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
 		panic(fmt.Sprintf("completion of --%s: %v", flag, err))
 	}
+}
+
+// opcodeNames are the spellings of --opcode.
+func opcodeNames(*cobra.Command) []string {
+	var names []string
+	for op := range 1 << 8 {
+		if op := wire.Opcode(op); op.Known() {
+			names = append(names, op.String())
+		}
+	}
+	return names
 }
 
 func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {

@@ -226,6 +226,10 @@ func TestCompletion(t *testing.T) {
 		"res":           "restart",
 		"completion ":   "bash",
 		"--rack x hang": "hang",
+
+		"inject drop --opcode RC_WRITE_L":        "RC_WRITE_LAST\n",
+		"inject drop --opcode RC_ACK,RC_WRITE_L": "RC_ACK,RC_WRITE_LAST\n",
+		"dump --opcode UD_":                      "UD_SEND_ONLY\n",
 	} {
 		out, err := run(t, append([]string{cobra.ShellCompRequestCmd}, strings.Split(args, " ")...)...)
 		if err != nil || !strings.Contains(out, want) {
