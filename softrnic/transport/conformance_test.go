@@ -10,7 +10,7 @@ import (
 // suite for software RoCE, and where each is shown here.
 var conformance = map[string][]string{
 	"send, write, write with immediate, read": {"both_directions", "rnr_write_imm", "zero_length"},
-	"compare and swap, success":               {"lost_cas_ack"},
+	"compare and swap, success":               {"both_directions", "lost_cas_ack"},
 	"partial retry of write":                  {"lost_middle", "reordered"},
 	"partial retry of read":                   {"read_lost_middle", "read_lost_last", "read_tail_middle_last", "psn_wrap"},
 	"bad response":                            {"bad_response"},
