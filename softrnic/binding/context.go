@@ -19,6 +19,8 @@ type Context struct {
 	closed bool
 	pds    map[*pd]struct{}
 	cqs    map[*cq]struct{}
+
+	listeners []*engine.CMListener
 }
 
 var _ verbs.Context = (*Context)(nil)
@@ -110,13 +112,14 @@ func (w *asyncWait) Ready(e *engine.Engine) bool {
 
 // Close destroys what was made through c, queue pairs first. Closing twice is harmless.
 func (c *Context) Close() error {
-	_, e, _ := c.body.Enter()
+	now, e, out := c.body.Enter()
 	defer c.body.Leave()
 	if c.closed {
 		return nil
 	}
 	c.closed = true
 	e.Notify()
+	c.closeListeners(now, e, out)
 	var errs []error
 	qps, mrs := c.objects()
 	for _, q := range qps {

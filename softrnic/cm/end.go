@@ -8,8 +8,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Reject refuses an EventRequest, or an EventReply that this side cannot use. At most mad.REJPrivate bytes of private go.
-func (m *Machine) Reject(now clock.Time, id mad.CommID, reason mad.Reason, private []byte, out *Actions) error {
+// Refusal is what a REJ says. Of Info up to mad.REJInfo bytes go, of Private up to mad.REJPrivate.
+type Refusal struct {
+	Reason mad.Reason
+	// Info is what the specification adds to some reasons, for example the MTU that would do.
+	Info    []byte
+	Private []byte
+}
+
+// Reject refuses an EventRequest, or an EventReply that this side cannot use.
+func (m *Machine) Reject(now clock.Time, id mad.CommID, why Refusal, out *Actions) error {
 	c := m.conns[id]
 	stage := mad.StageREQ
 	if c != nil && c.state == REPRcvd {
@@ -19,14 +27,15 @@ func (m *Machine) Reject(now clock.Time, id mad.CommID, reason mad.Reason, priva
 	if err != nil {
 		return err
 	}
-	m.reject(c, stage, reason, private, out)
+	m.reject(c, stage, why, out)
 	m.enterTimeWait(now, c, out)
 	return nil
 }
 
-func (m *Machine) reject(c *conn, stage mad.Stage, reason mad.Reason, private []byte, out *Actions) {
-	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: reason}
-	copy(rej.Private[:], private)
+func (m *Machine) reject(c *conn, stage mad.Stage, why Refusal, out *Actions) {
+	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: why.Reason}
+	rej.InfoLen = uint8(copy(rej.Info[:], why.Info))
+	copy(rej.Private[:], why.Private)
 	m.put(c, c.tid, rej, out)
 }
 
@@ -148,10 +157,10 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 		m.giveUp(c, mad.StageREQ, out)
 		m.forget(c, out)
 	case REPRcvd:
-		m.reject(c, mad.StageREP, mad.ReasonConsumer, nil, out)
+		m.reject(c, mad.StageREP, Refusal{Reason: mad.ReasonConsumer}, out)
 		m.enterTimeWait(now, c, out)
 	case REQRcvd:
-		m.reject(c, mad.StageREQ, mad.ReasonConsumer, nil, out)
+		m.reject(c, mad.StageREQ, Refusal{Reason: mad.ReasonConsumer}, out)
 		m.enterTimeWait(now, c, out)
 	case REPSent, RTUWait:
 		m.giveUp(c, mad.StageREP, out)

@@ -254,7 +254,7 @@ func (s *storm) react(i int, n *node, e Event) {
 		switch k := s.rnd.IntN(10); {
 		case k == 0 && !s.quiet: // forgets about it
 		case k == 1:
-			err = n.m.Reject(s.now, e.Conn, mad.ReasonConsumer, nil, &n.out)
+			err = n.m.Reject(s.now, e.Conn, Refusal{Reason: mad.ReasonConsumer}, &n.out)
 		default:
 			s.nextQPN++
 			s.pairs[e.Conn] = s.nextQPN
@@ -265,7 +265,7 @@ func (s *storm) react(i int, n *node, e Event) {
 			s.t.Errorf("REP of %#x names queue pair %#x, accepted was %#x", uint32(rep.LocalID), rep.QPN, s.pairs[rep.LocalID])
 		}
 		if s.rnd.IntN(10) == 0 {
-			err = n.m.Reject(s.now, e.Conn, mad.ReasonNoResources, nil, &n.out)
+			err = n.m.Reject(s.now, e.Conn, Refusal{Reason: mad.ReasonNoResources}, &n.out)
 			break
 		}
 		err = n.m.Ready(e.Conn, &n.out)

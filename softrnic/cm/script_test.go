@@ -145,7 +145,7 @@ func (s *script) delay() { s.err(s.node().m.Delay(s.conn(), &s.node().out)) }
 
 func (s *script) reject() {
 	reason := mad.Reason(s.num("reason", uint64(mad.ReasonConsumer)))
-	s.err(s.node().m.Reject(s.now, s.conn(), reason, []byte("no"), &s.node().out))
+	s.err(s.node().m.Reject(s.now, s.conn(), Refusal{Reason: reason, Private: []byte("no")}, &s.node().out))
 }
 
 func (s *script) disconnect() { s.err(s.node().m.Disconnect(s.now, s.conn(), &s.node().out)) }

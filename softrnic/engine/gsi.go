@@ -165,7 +165,7 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 		g.note(now, &a.Events[i], out)
 	}
 	for _, id := range g.refused {
-		_ = g.m.Reject(now, id, mad.ReasonNoResources, nil, a) // it has just come
+		_ = g.m.Reject(now, id, cm.Refusal{Reason: mad.ReasonNoResources}, a) // it has just come
 	}
 	g.refused = g.refused[:0]
 	for i := range a.Tx {

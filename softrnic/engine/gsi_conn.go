@@ -66,6 +66,9 @@ func (g *GSI) Stats() cm.Stats { return g.m.Stats() }
 // Conns counts the connections that have not ended, and those that are remembered after their end.
 func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 
+// Notify makes everybody who waits look again.
+func (g *GSI) Notify() { g.e.activity++ }
+
 // Listen takes requests for a service, of which up to backlog may wait to be taken.
 func (g *GSI) Listen(s mad.ServiceID, backlog int) (*CMListener, error) {
 	g.owners++
@@ -135,10 +138,10 @@ func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch
 	})
 }
 
-// Reject refuses a request, or a reply. Of private up to mad.REJPrivate bytes go.
-func (g *GSI) Reject(now clock.Time, c *CMConn, reason mad.Reason, private []byte, out *packetio.Batch) error {
+// Reject refuses a request, or a reply.
+func (g *GSI) Reject(now clock.Time, c *CMConn, why cm.Refusal, out *packetio.Batch) error {
 	return g.do(now, "reject", c, out, func() error {
-		return g.m.Reject(now, c.ID, reason, private, &g.acts)
+		return g.m.Reject(now, c.ID, why, &g.acts)
 	})
 }
 

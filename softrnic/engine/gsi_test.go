@@ -226,7 +226,7 @@ func TestListenersAndRefusals(t *testing.T) {
 		t.Errorf("full backlog: %+v and %+v", first, second)
 	}
 	taken := l.Next()
-	if err := g.Reject(p.now, taken, mad.ReasonConsumer, []byte("no"), &p.b.out); err != nil {
+	if err := g.Reject(p.now, taken, cm.Refusal{Reason: mad.ReasonConsumer, Private: []byte("no")}, &p.b.out); err != nil {
 		t.Fatal(err)
 	}
 	p.settle(t)

@@ -2,8 +2,8 @@
 // listens for it and accepts or rejects. Both hand over up to MaxPrivate bytes of their own, which carry what an
 // application needs to begin (a region's address, key and length).
 //
-// Manager is what applications see. OOB is the out-of-band implementation over the hosts' own TCP; an exchange
-// over the RDMA connection manager's datagrams, or inside a simulator, implements the same interfaces.
+// Manager is what applications see. CM is the exchange by the datagrams of the RDMA connection manager, OOB the
+// out-of-band one over the hosts' own TCP.
 package rdmacm
 
 import (
@@ -13,9 +13,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// MaxPrivate is the most private data a side may send, in bytes.
+// MaxPrivate is the most private data a side may send by any exchange, in bytes. CM's messages have less room: see
+// MaxRequestPrivate.
 const MaxPrivate = 256
 
 // MaxService is the longest name of a service, in bytes.
@@ -30,7 +32,12 @@ var (
 )
 
 // RejectError is the peer's refusal.
-type RejectError struct{ Reason string }
+type RejectError struct {
+	Reason string
+	// Code and Private are what the connection manager's REJ had; zero in other exchanges.
+	Code    mad.Reason
+	Private []byte
+}
 
 // Error shows the peer's reason.
 func (e *RejectError) Error() string { return fmt.Sprintf("%v by the peer: %s", ErrRejected, e.Reason) }

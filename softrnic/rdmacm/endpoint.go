@@ -96,6 +96,13 @@ func (e Endpoint) Agree(remote Endpoint) Endpoint {
 // BringUp takes qp from RESET to RTS against remote, with the MTU and depth that both can do. On error the queue
 // pair is in ERROR, or still in RESET if not even the first step was possible.
 func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) error {
+	depth := local.Agree(remote).RdAtomic
+	return bringUp(ctx, qp, p, local, remote, depth, depth)
+}
+
+// bringUp is BringUp with a depth for each direction: of what the peer may have outstanding here, and of what this side
+// may have outstanding there. 0 is none.
+func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
 	both := local.Agree(remote)
 	gid, ok := sourceGID(ctx.Device(), remote.GID.Addr())
@@ -107,17 +114,25 @@ func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) e
 	}
 	err := qp.ToRTR(verbs.ToRTR{
 		DestQPN: remote.QPN, DestGID: remote.GID, SourceGID: gid, RecvPSN: remote.PSN, PathMTU: both.MTU,
-		MaxDestRdAtomic: both.RdAtomic, MinRNRTimer: p.MinRNRTimer, TrafficClass: p.TrafficClass,
+		MaxDestRdAtomic: depthOf(incoming), MinRNRTimer: p.MinRNRTimer, TrafficClass: p.TrafficClass,
 	})
 	if err == nil {
 		err = qp.ToRTS(verbs.ToRTS{
-			SendPSN: local.PSN, Timeout: p.Timeout, RetryCount: p.RetryCount, RNRRetry: p.RNRRetry, MaxRdAtomic: both.RdAtomic,
+			SendPSN: local.PSN, Timeout: p.Timeout, RetryCount: p.RetryCount, RNRRetry: p.RNRRetry, MaxRdAtomic: depthOf(outgoing),
 		})
 	}
 	if err != nil {
 		fail(qp)
 	}
 	return err
+}
+
+// depthOf is a depth as verbs wants it.
+func depthOf(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
 
 // fail leaves no half-connected queue pair behind.

@@ -32,11 +32,55 @@ type host struct {
 	ctx verbs.Context
 	pd  verbs.PD
 	cq  verbs.CQ
-	cm  *rdmacm.OOB
+	cm  rdmacm.Manager
+	oob *rdmacm.OOB // cm, if it is one
 }
 
-// newHosts makes a dialing host and a listening one on a cable.
-func newHosts(t testing.TB, change func(*rdmacm.OOBConfig)) (a, b *host) {
+// kinds are the implementations; the conformance tests run on each.
+var kinds = []string{"OOB", "CM"}
+
+// onEach runs a conformance test on each implementation.
+func onEach(t *testing.T, f func(t *testing.T, kind string)) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) { f(t, kind) })
+	}
+}
+
+// newPair makes a dialing host and a listening one on a cable, with managers of one kind.
+func newPair(t testing.TB, kind string, backlog int) (a, b *host) {
+	t.Helper()
+	if kind == "OOB" {
+		return newHosts(t, func(c *rdmacm.OOBConfig) { c.Backlog = backlog })
+	}
+	a, b = newDevices(t)
+	for _, h := range []*host{a, b} {
+		m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: h.ctx, Backlog: backlog})
+		must(t, err)
+		t.Cleanup(func() { must(t, m.Close()) })
+		h.cm = m
+	}
+	return a, b
+}
+
+// accepted and dialed are the counters that both kinds have.
+func accepted(m rdmacm.Manager) uint64 {
+	if o, ok := m.(*rdmacm.OOB); ok {
+		return o.Stats().Accepted
+	}
+	return m.(*rdmacm.CM).Stats().Accepted
+}
+
+func dialed(m rdmacm.Manager) uint64 {
+	if o, ok := m.(*rdmacm.OOB); ok {
+		return o.Stats().Dialed
+	}
+	return m.(*rdmacm.CM).Stats().Dialed
+}
+
+func closeManager(m rdmacm.Manager) error { return m.(interface{ Close() error }).Close() }
+
+// newDevices makes two hosts on a cable, without managers.
+func newDevices(t testing.TB) (a, b *host) {
 	t.Helper()
 	var hosts [2]*host
 	var ports [2]*memory.Port
@@ -58,18 +102,26 @@ func newHosts(t testing.TB, change func(*rdmacm.OOBConfig)) (a, b *host) {
 		hosts[i] = h
 		t.Cleanup(func() { must(t, d.Close()) })
 	}
-	cfg := rdmacm.OOBConfig{Context: hosts[1].ctx, Listen: netip.AddrPortFrom(ips[1], 0)}
+	return hosts[0], hosts[1]
+}
+
+// newHosts makes two hosts with managers over TCP.
+func newHosts(t testing.TB, change func(*rdmacm.OOBConfig)) (a, b *host) {
+	t.Helper()
+	a, b = newDevices(t)
+	cfg := rdmacm.OOBConfig{Context: b.ctx, Listen: netip.AddrPortFrom(ips[1], 0)}
 	if change != nil {
 		change(&cfg)
 	}
 	var err error
-	hosts[1].cm, err = rdmacm.NewOOB(cfg)
+	b.oob, err = rdmacm.NewOOB(cfg)
 	must(t, err)
-	t.Cleanup(func() { must(t, hosts[1].cm.Close()) })
-	hosts[0].cm, err = rdmacm.NewOOB(rdmacm.OOBConfig{Context: hosts[0].ctx, Port: hosts[1].cm.Addr().Port()})
+	t.Cleanup(func() { must(t, b.oob.Close()) })
+	a.oob, err = rdmacm.NewOOB(rdmacm.OOBConfig{Context: a.ctx, Port: b.oob.Addr().Port()})
 	must(t, err)
-	t.Cleanup(func() { must(t, hosts[0].cm.Close()) })
-	return hosts[0], hosts[1]
+	t.Cleanup(func() { must(t, a.oob.Close()) })
+	a.cm, b.cm = a.oob, b.oob
+	return a, b
 }
 
 func (h *host) newQP(t testing.TB) verbs.QP {

@@ -1,0 +1,126 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rdmalab/rdmalab/softrnic/binding"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// CMConfig describes one side of the exchange by management datagrams.
+type CMConfig struct {
+	// Context is the device whose queue pairs are connected, also those of its other contexts; required. It must
+	// have a connection manager: contexts of package binding do.
+	Context verbs.Context
+	// Backlog is how many requests may wait for the Accept of one service. 0: 64.
+	Backlog int
+	// FirstPSN, if set, is asked for the first PSN of this side of each connection.
+	FirstPSN func(*rand.Rand) wire.PSN
+}
+
+// CMStats counts what happened to peers.
+type CMStats struct {
+	Dialed, Accepted, Rejected, TimedOut uint64
+	// Machine are the counters of the NIC's connection manager, which all its users share; zero while the NIC is down.
+	Machine cm.Stats
+}
+
+// CM is the exchange by the datagrams of the connection manager on queue pair 1, as librdmacm and the kernel's rdma_cm do
+// it. The responder brings its queue pair to RTS and then replies; the initiator brings up its own and says that it is
+// ready. Connections live until Disconnect, or until the queue pair of either side is destroyed or reset; the other side's
+// queue pair then goes to ERROR.
+//
+// A service whose name is a number is that port of RDMA-CM's TCP port space, where programs over librdmacm listen and
+// dial; private data are padded with zeros there, as the wire has no length. Other names are services of this project,
+// with exact private data and an agreement on the path MTU.
+//
+// Methods may be called by any thread of an application that shares Context's way of waiting.
+type CM struct {
+	cfg CMConfig
+	nic *binding.ConnManager
+
+	closed atomic.Bool
+
+	mu        sync.Mutex // guards what follows; nothing else is locked or waited for while it is held
+	listeners map[*cmListener]struct{}
+	requests  map[*cmRequest]struct{} // that an application has and has not answered
+	stats     CMStats
+}
+
+var _ Manager = (*CM)(nil)
+
+// NewCM gives access to the connection manager of a NIC.
+func NewCM(cfg CMConfig) (*CM, error) {
+	if cfg.Context == nil {
+		return nil, errors.New("rdmacm: Context is required")
+	}
+	ctx, ok := cfg.Context.(interface{ ConnManager() *binding.ConnManager })
+	if !ok {
+		return nil, fmt.Errorf("rdmacm: %w: this device has no connection manager that can be reached; use OOB", verbs.ErrNotSupported)
+	}
+	if cfg.Backlog == 0 {
+		cfg.Backlog = defaultBacklog
+	}
+	return &CM{cfg: cfg, nic: ctx.ConnManager(), listeners: make(map[*cmListener]struct{}), requests: make(map[*cmRequest]struct{})}, nil
+}
+
+// Stats returns a copy of the counters.
+func (m *CM) Stats() CMStats {
+	m.mu.Lock()
+	s := m.stats
+	m.mu.Unlock()
+	_ = m.nic.Step("stats", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has none
+		s.Machine = g.Stats()
+		return nil
+	})
+	return s
+}
+
+// Close ends listening, refuses requests that have not been answered, and ends every wait of this manager. Connections are
+// not touched. Closing twice is harmless.
+func (m *CM) Close() error {
+	m.closed.Store(true)
+	m.mu.Lock()
+	listeners, requests := slices.Collect(maps.Keys(m.listeners)), slices.Collect(maps.Keys(m.requests))
+	m.mu.Unlock()
+	var errs []error
+	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	for _, r := range requests {
+		_ = r.Reject("the responder has ended") // unless it has just been answered
+	}
+	_ = m.nic.Step("close", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // whose NIC is down waits no more
+		g.Notify()
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+func (m *CM) count(f func(s *CMStats)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(&m.stats)
+}
+
+// endpoint describes this side's queue pair.
+func (m *CM) endpoint(qp verbs.QP, peer netip.Addr, p Params) (Endpoint, error) {
+	e, err := LocalEndpoint(m.cfg.Context, qp, peer, p)
+	if err == nil && m.cfg.FirstPSN != nil {
+		e.PSN = m.cfg.FirstPSN(m.cfg.Context.Runtime().Rand())
+	}
+	e.RdAtomic = min(e.RdAtomic, maxDepth)
+	return e, err
+}

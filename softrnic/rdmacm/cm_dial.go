@@ -1,0 +1,196 @@
+package rdmacm
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+const (
+	// maxDials bounds how often one Dial asks: a peer that must end a stale connection first is asked again after
+	// stalePause.
+	maxDials   = 4
+	stalePause = 20 * time.Millisecond
+)
+
+// Dial connects qp to a service of the host that has the address to.
+func (m *CM) Dial(qp verbs.QP, to netip.Addr, name string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
+	const op = "dial"
+	if err := checkNames(op, name, private); err != nil {
+		return nil, err
+	}
+	if !to.IsValid() {
+		return nil, opError(op, verbs.ErrInvalid, "no address to dial")
+	}
+	if m.closed.Load() {
+		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+	}
+	to = to.Unmap().WithZone("")
+	rt := m.cfg.Context.Runtime()
+	deadline = min(deadline, rt.Now().Add(maxDial))
+	local, err := m.endpoint(qp, to, p)
+	if err != nil {
+		return nil, err
+	}
+	s := serviceOf(name)
+	var got []byte
+	for range maxDials {
+		got, err = m.dial(s, qp, local, to, p, private, deadline)
+		var rej *RejectError
+		if !errors.As(err, &rej) || rej.Code != mad.ReasonStale || rt.Now().Add(stalePause) >= deadline {
+			break
+		}
+		rt.Sleep(stalePause)
+	}
+	switch {
+	case err == nil:
+		m.count(func(s *CMStats) { s.Dialed++ })
+	case errors.Is(err, verbs.ErrTimeout):
+		m.count(func(s *CMStats) { s.TimedOut++ })
+	}
+	return got, err
+}
+
+// dial asks once.
+func (m *CM) dial(s service, qp verbs.QP, local Endpoint, to netip.Addr, p Params, private []byte, deadline clock.Time) ([]byte, error) {
+	const op = "dial"
+	req, err := m.request(s, local, to, p, private)
+	if err != nil {
+		return nil, err
+	}
+	var c *engine.CMConn
+	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
+		c, err = g.Connect(now, local.GID.Addr(), to, req, out)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	seen, err := m.await(op, c, func() bool { return c.Reply != nil }, deadline)
+	if err == nil && (seen.End != 0 || seen.Dead()) {
+		err = s.ended(op, &seen)
+	}
+	if err != nil {
+		m.abort(c)
+		return nil, err
+	}
+	return m.finish(s, c, seen.Reply, qp, local, p)
+}
+
+// await waits until c is as wanted or has ended, and returns what it was like then: the engine goes on writing to it.
+func (m *CM) await(op string, c *engine.CMConn, wanted func() bool, deadline clock.Time) (engine.CMConn, error) {
+	var seen engine.CMConn
+	err := m.nic.Await(op, func() bool {
+		seen = *c
+		return wanted() || c.End != 0 || c.Dead() || m.closed.Load()
+	}, deadline)
+	if err == nil && m.closed.Load() {
+		return seen, opError(op, verbs.ErrClosed, "the manager was closed")
+	}
+	if errors.Is(err, verbs.ErrTimeout) {
+		err = opError(op, verbs.ErrTimeout, "%v did not answer", c.Peer)
+	}
+	return seen, err
+}
+
+// request is the REQ for one connection.
+func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private []byte) (mad.REQ, error) {
+	p = p.withDefaults()
+	data, err := s.request(private, local, to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
+	return mad.REQ{
+		Service: s.id, QPN: local.QPN, PSN: local.PSN, ResponderResources: uint8(local.RdAtomic), InitiatorDepth: uint8(local.RdAtomic),
+		Retry: p.RetryCount, RNRRetry: p.RNRRetry, PKey: wire.DefaultPKey, MTU: mtuCode(local.MTU), Private: data,
+		Primary: mad.Path{TrafficClass: p.TrafficClass, AckTimeout: p.Timeout},
+	}, err
+}
+
+// finish brings the initiator's queue pair up after the REP.
+func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, local Endpoint, p Params) ([]byte, error) {
+	const op = "dial"
+	private, mtu, err := s.parseReply(rep, local.MTU)
+	if err == nil && (rep.QPN < firstFreeQPN || rep.QPN > lastQPN) {
+		err = opError(op, ErrProtocol, "%v answers with queue pair %#x", c.Peer, rep.QPN)
+	}
+	if err == nil {
+		remote := Endpoint{QPN: rep.QPN, PSN: rep.PSN, GID: verbs.GIDOf(c.Peer), MTU: mtu, RdAtomic: local.RdAtomic}
+		err = bringUp(m.cfg.Context, qp, p, local, remote,
+			min(local.RdAtomic, int(rep.InitiatorDepth)), min(local.RdAtomic, int(rep.ResponderResources)))
+	}
+	if err != nil {
+		m.reject(s, c, "the initiator's queue pair: "+err.Error())
+		return nil, err
+	}
+	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
+		if c.End != 0 {
+			return s.ended(op, c) // the peer did not wait
+		}
+		return g.Ready(now, c, out)
+	})
+	if err != nil {
+		fail(qp)
+		return nil, err
+	}
+	return private, nil
+}
+
+// lastQPN is the largest queue pair number.
+const lastQPN = maxQPN - 1
+
+// abort ends a connection that is not wanted any more. A NIC that is down has ended it already.
+func (m *CM) abort(c *engine.CMConn) {
+	_ = m.nic.Step("abort", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
+		g.Abort(now, c, out)
+		return nil
+	})
+}
+
+// reject refuses a request, or a reply.
+func (m *CM) reject(s service, c *engine.CMConn, reason string) {
+	m.refuse(c, cm.Refusal{Reason: mad.ReasonConsumer, Private: s.reject(reason)})
+}
+
+// refuse sends a REJ. A peer that has gone knows enough.
+func (m *CM) refuse(c *engine.CMConn, why cm.Refusal) {
+	m.count(func(s *CMStats) { s.Rejected++ })
+	_ = m.nic.Step("reject", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error { return g.Reject(now, c, why, out) })
+}
+
+// Disconnect ends the connection of qp, which this or another CM of the NIC has made, and returns when the peer has agreed
+// or does not answer; both queue pairs are in ERROR then. ErrState if qp has no connection, for example because the peer
+// has ended it.
+func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
+	const op = "disconnect"
+	var c *engine.CMConn
+	err := m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
+		if c = g.ConnOf(qp.QPN()); c == nil {
+			return opError(op, verbs.ErrState, "queue pair %#x has no connection", qp.QPN())
+		}
+		return g.Disconnect(now, c, out)
+	})
+	if err != nil {
+		return err
+	}
+	return m.nic.Await(op, func() bool { return c.End != 0 || c.Dead() }, deadline)
+}
+
+// AwaitDisconnect waits until the connection of qp has ended, by whichever side. It returns at once if there is none.
+func (m *CM) AwaitDisconnect(qp verbs.QP, deadline clock.Time) error {
+	const op = "await disconnect"
+	var c *engine.CMConn
+	err := m.nic.Step(op, func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
+		c = g.ConnOf(qp.QPN())
+		return nil
+	})
+	if err != nil || c == nil {
+		return err
+	}
+	return m.nic.Await(op, func() bool { return c.End != 0 || c.Dead() }, deadline)
+}

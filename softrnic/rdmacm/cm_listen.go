@@ -1,0 +1,202 @@
+package rdmacm
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Listen takes requests for a service.
+func (m *CM) Listen(name string) (Listener, error) {
+	const op = "listen"
+	if err := checkNames(op, name, nil); err != nil {
+		return nil, err
+	}
+	if m.closed.Load() {
+		return nil, opError(op, verbs.ErrClosed, "the manager was closed")
+	}
+	l := &cmListener{m: m, name: name, service: serviceOf(name)}
+	var err error
+	if l.l, err = m.nic.Listen(l.service.id, m.cfg.Backlog); errors.Is(err, verbs.ErrBusy) {
+		return nil, opError(op, ErrInUse, "%q", name)
+	} else if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	m.listeners[l] = struct{}{}
+	m.mu.Unlock()
+	if m.closed.Load() { // meanwhile
+		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
+	}
+	return l, nil
+}
+
+// cmListener takes the requests for one service.
+type cmListener struct {
+	m       *CM
+	name    string
+	service service
+	l       *engine.CMListener
+}
+
+// Accept waits for the next request. Requests whose initiator has given up are passed over, and malformed ones refused.
+func (l *cmListener) Accept(deadline clock.Time) (Request, error) {
+	const op = "accept"
+	for {
+		var c *engine.CMConn
+		err := l.m.nic.Await(op, func() bool {
+			if c == nil && !l.l.Dead() {
+				c = l.l.Next()
+			}
+			return c != nil || l.l.Dead()
+		}, deadline)
+		if err == nil && c == nil {
+			err = opError(op, verbs.ErrClosed, "service %q", l.name)
+		}
+		if err != nil {
+			if c != nil {
+				l.m.abort(c) // it came at the moment of the end
+			}
+			return nil, err
+		}
+		private, err := l.service.parseRequest(c.Request)
+		if err == nil {
+			r := &cmRequest{l: l, c: c, private: private}
+			l.m.mu.Lock()
+			l.m.requests[r] = struct{}{}
+			l.m.mu.Unlock()
+			return r, nil
+		}
+		l.m.reject(l.service, c, err.Error())
+	}
+}
+
+// Close ends the service.
+func (l *cmListener) Close() error {
+	l.m.mu.Lock()
+	delete(l.m.listeners, l)
+	l.m.mu.Unlock()
+	if err := l.m.nic.Unlisten(l.l); !errors.Is(err, verbs.ErrClosed) {
+		return err
+	}
+	return nil // it went with its NIC
+}
+
+// cmRequest is a peer that waits for an answer.
+type cmRequest struct {
+	l       *cmListener
+	c       *engine.CMConn
+	private []byte
+}
+
+// Service is the name that the peer asked for.
+func (r *cmRequest) Service() string { return r.l.name }
+
+// Peer is the address of the peer's NIC.
+func (r *cmRequest) Peer() netip.Addr { return r.c.Peer }
+
+// Private is the peer's private data.
+func (r *cmRequest) Private() []byte { return r.private }
+
+// answer makes sure that there is one: the first one counts.
+func (r *cmRequest) answer(op string) error {
+	r.l.m.mu.Lock()
+	defer r.l.m.mu.Unlock()
+	if _, open := r.l.m.requests[r]; !open {
+		return opError(op, verbs.ErrState, "the request was answered already")
+	}
+	delete(r.l.m.requests, r)
+	return nil
+}
+
+// Accept connects qp.
+func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error {
+	const op = "accept"
+	m, s := r.l.m, r.l.service
+	if err := checkNames(op, r.l.name, private); err != nil {
+		return err
+	}
+	if _, err := s.reply(private, verbs.MTU256); err != nil {
+		return err
+	}
+	if err := r.answer(op); err != nil {
+		return err
+	}
+	rep, err := r.bringUp(qp, p, private)
+	if err != nil {
+		return err
+	}
+	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
+		if r.c.End != 0 {
+			return s.ended(op, r.c)
+		}
+		return g.Accept(now, r.c, rep, out)
+	})
+	var seen engine.CMConn
+	if err == nil {
+		seen, err = m.await(op, r.c, func() bool { return r.c.Established }, deadline)
+	}
+	switch {
+	case err != nil:
+	case seen.End != 0 || seen.Dead():
+		err = s.ended(op, &seen)
+	default:
+		m.count(func(s *CMStats) { s.Accepted++ })
+		return nil
+	}
+	m.abort(r.c)
+	fail(qp)
+	if errors.Is(err, verbs.ErrTimeout) {
+		m.count(func(s *CMStats) { s.TimedOut++ })
+	}
+	return err
+}
+
+// bringUp brings the responder's queue pair to RTS, or refuses the request.
+func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, error) {
+	m, s, req := r.l.m, r.l.service, r.c.Request
+	remote := Endpoint{
+		QPN: req.QPN, PSN: req.PSN, GID: verbs.GID(req.Primary.LocalGID), MTU: mtuOf(req.MTU),
+		RdAtomic: int(max(req.InitiatorDepth, req.ResponderResources)),
+	}
+	local, err := m.endpoint(qp, remote.GID.Addr(), p)
+	if err == nil && s.port && local.MTU < remote.MTU {
+		// At a port the initiator has the say about the path MTU; it is told the largest one that would do.
+		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{mtuCode(local.MTU)}})
+		return mad.REP{}, opError("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
+	}
+	incoming, outgoing := min(local.RdAtomic, int(req.InitiatorDepth)), min(local.RdAtomic, int(req.ResponderResources))
+	if err == nil {
+		err = bringUp(m.cfg.Context, qp, p, local, remote, incoming, outgoing)
+	}
+	if err != nil {
+		m.reject(s, r.c, "the responder's queue pair: "+err.Error())
+		return mad.REP{}, err
+	}
+	data, err := s.reply(private, min(local.MTU, remote.MTU))
+	return mad.REP{
+		QPN: local.QPN, PSN: local.PSN, ResponderResources: uint8(incoming), InitiatorDepth: uint8(outgoing),
+		AckDelay: ackDelay, RNRRetry: p.withDefaults().RNRRetry, Private: data,
+	}, err
+}
+
+// ackDelay is the code of the time that this NIC takes to acknowledge, as rxe says it: 134 ms.
+const ackDelay = 15
+
+// Reject refuses the request.
+func (r *cmRequest) Reject(reason string) error {
+	if err := r.answer("reject"); err != nil {
+		return err
+	}
+	if reason == "" {
+		reason = "no reason given"
+	}
+	r.l.m.reject(r.l.service, r.c, reason)
+	return nil
+}
