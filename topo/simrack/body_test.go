@@ -148,8 +148,16 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
-func TestConnectionSetupFails(t *testing.T) {
-	r := newRack(t, small, Options{})
+// byBoth runs a test with both ways to make connections.
+func byBoth(t *testing.T, f func(t *testing.T, opt Options)) {
+	t.Run("TCP", func(t *testing.T) { f(t, Options{}) })
+	t.Run("datagrams", func(t *testing.T) { f(t, Options{Datagrams: true}) })
+}
+
+func TestConnectionSetupFails(t *testing.T) { byBoth(t, testConnectionSetupFails) }
+
+func testConnectionSetupFails(t *testing.T, opt Options) {
+	r := newRack(t, small, opt)
 	cn, ms := r.Host("cn0"), r.Host("ms0")
 	ms.Go("server", true, func(ctx verbs.Context) {
 		m := ms.Manager(ctx)

@@ -36,9 +36,21 @@ var (
 	_ rdmacm.Request  = (*request)(nil)
 )
 
-// Manager connects queue pairs of ctx, a context of this host.
+// Manager connects queue pairs of ctx, a context of this host, in the way that Options.Datagrams chose.
 func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
+	if h.rack.opt.Datagrams {
+		return h.ConnManager(ctx)
+	}
 	return &manager{host: h, ctx: ctx, rand: ctx.Runtime().Rand()}
+}
+
+// ConnManager connects queue pairs of ctx, a context of this host, by the NIC's connection manager.
+func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
+	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: ctx, FirstPSN: h.rack.opt.FirstPSN, Backlog: maxBacklog})
+	if err != nil {
+		panic(fmt.Sprintf("simrack: a context of %s has no connection manager: %v", h.Spec.Name, err))
+	}
+	return m
 }
 
 // request is a connection being made; both sides hold it.

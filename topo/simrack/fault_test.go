@@ -37,10 +37,12 @@ var faultCases = []faultCase{
 	{"application crash", func(r *Rack) { r.Host("ms0").CrashApps() }, nil, verbs.Success},
 }
 
-func TestFaultsActAsNamed(t *testing.T) {
+func TestFaultsActAsNamed(t *testing.T) { byBoth(t, testFaultsActAsNamed) }
+
+func testFaultsActAsNamed(t *testing.T, opt Options) {
 	for _, tc := range faultCases {
 		t.Run(tc.name, func(t *testing.T) {
-			r := newRack(t, small, Options{})
+			r := newRack(t, small, opt)
 			var srv conn
 			echoServer(t, r.Host("ms0"), &srv)
 			r.At(clock.Time(time.Millisecond), func() { tc.fault(r) })

@@ -29,6 +29,9 @@ type Options struct {
 	Window int
 	// FirstPSN, if set, is asked for the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
+	// Datagrams makes Host.Manager connect by the NICs' connection managers, whose datagrams cross the links and share
+	// their faults. Without, connections are made as over TCP.
+	Datagrams bool
 	// MaxEvents, MaxTime and Trace are those of sim.Config.
 	MaxEvents uint64
 	MaxTime   clock.Time
