@@ -19,6 +19,7 @@ type Context struct {
 	closed bool
 	pds    map[*pd]struct{}
 	cqs    map[*cq]struct{}
+	dms    map[*dm]struct{}
 
 	listeners []*engine.CMListener
 }
@@ -28,7 +29,7 @@ var _ verbs.Context = (*Context)(nil)
 // New opens the device that body runs.
 func New(body Body) *Context {
 	poller, _ := body.(Poller)
-	return &Context{body: body, poller: poller, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{})}
+	return &Context{body: body, poller: poller, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{})}
 }
 
 // Runtime is the body's.
@@ -59,7 +60,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}), srqs: make(map[*srq]struct{})}
+	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}), srqs: make(map[*srq]struct{}), mws: make(map[*mw]struct{})}
 	c.pds[handle] = struct{}{}
 	return handle, nil
 }
@@ -128,6 +129,7 @@ func (c *Context) Close() error {
 	for _, m := range mrs {
 		errs = append(errs, gone(m.mr.Dereg()))
 	}
+	errs = append(errs, c.closeMemory()...)
 	for p := range c.pds {
 		for a := range p.ahs {
 			errs = append(errs, gone(a.ah.Destroy()))

@@ -16,6 +16,7 @@ type pd struct {
 	qps  map[*qp]struct{}
 	ahs  map[*ah]struct{}
 	srqs map[*srq]struct{}
+	mws  map[*mw]struct{}
 }
 
 // maxAlloc bounds the memory that RegMR allocates itself, in bytes.
@@ -39,6 +40,11 @@ func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error
 	if err != nil {
 		return nil, err
 	}
+	return p.addMR(m)
+}
+
+// addMR makes the handle of a fresh region.
+func (p *pd) addMR(m *engine.MR) (verbs.MR, error) {
 	region, err := m.Region()
 	if err != nil {
 		return nil, err

@@ -47,6 +47,8 @@ type Limits struct {
 	Inline int
 	// RdAtomic is the number of READs and atomics that may be outstanding in each direction; 0: 128.
 	RdAtomic int
+	// DeviceMemory is the memory on the NIC, in bytes; 0: 262144.
+	DeviceMemory int
 	// AsyncEvents is the number of events kept for an application that does not fetch them; 0: 256.
 	AsyncEvents int
 }
@@ -79,6 +81,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&l.Inline, 1024)
 	setDefault(&l.RdAtomic, 128)
 	setDefault(&l.AsyncEvents, 256)
+	setDefault(&l.DeviceMemory, 256<<10)
 	return c
 }
 
@@ -100,7 +103,7 @@ func (c Config) Validate() error {
 	l := c.Limits
 	for name, v := range map[string]int{
 		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "AHs": l.AHs, "SRQs": l.SRQs, "CQE": l.CQE, "QPWR": l.QPWR,
-		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "AsyncEvents": l.AsyncEvents,
+		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "AsyncEvents": l.AsyncEvents, "DeviceMemory": l.DeviceMemory,
 	} {
 		if v < 0 {
 			return fmt.Errorf("engine config: limit %s is %d; it cannot be negative", name, v)

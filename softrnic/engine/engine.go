@@ -33,6 +33,9 @@ type Engine struct {
 	nextAH  uint32
 	srqs    map[uint32]*SRQ
 	nextSRQ uint32
+	mws     map[*MW]struct{}
+	dms     map[*DM]struct{}
+	dmUsed  int   // bytes of device memory
 	order   []*QP // in order of creation: whatever visits all queue pairs does so deterministically
 
 	gsi *GSI // nil until somebody needs it
@@ -79,6 +82,9 @@ func (e *Engine) Up() {
 	e.qps = make(map[wire.QPN]*QP)
 	e.ahs = make(map[uint32]*AH)
 	e.srqs = make(map[uint32]*SRQ)
+	e.mws = make(map[*MW]struct{})
+	e.dms = make(map[*DM]struct{})
+	e.dmUsed = 0
 }
 
 // Down is a crash of the NIC: all objects are dead from here on and frames are ignored until Up. Nobody gets a
@@ -106,6 +112,13 @@ func (e *Engine) Down() {
 	for _, s := range e.srqs {
 		s.dead = true
 	}
+	for mw := range e.mws {
+		mw.dead = true
+	}
+	for dm := range e.dms {
+		dm.dead = true
+	}
+	e.mws, e.dms = nil, nil
 	e.pds, e.mrs, e.cqs, e.qps, e.ahs, e.srqs, e.env = nil, nil, nil, nil, nil, nil, nil
 	e.order, e.touched = nil, nil
 	e.gsiDown()
@@ -162,6 +175,6 @@ func (e *Engine) Device() verbs.DeviceAttr {
 	return verbs.DeviceAttr{
 		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE, MaxRdAtomic: l.RdAtomic,
-		MaxMsgSize: maxMsgSize,
+		MaxMsgSize: maxMsgSize, MaxDM: l.DeviceMemory,
 	}
 }

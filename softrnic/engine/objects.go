@@ -21,6 +21,7 @@ type MR struct {
 	e      *Engine
 	pd     *PD
 	region *mem.Region
+	dm     *DM // below it, or nil
 	dead   bool
 }
 
@@ -106,7 +107,7 @@ func (m *MR) Region() (*mem.Region, error) {
 	return m.region, nil
 }
 
-// Dereg ends the region. Its keys are dead when it returns.
+// Dereg ends the region. Its keys are dead when it returns. ErrBusy while memory windows are bound to it.
 func (m *MR) Dereg() error {
 	if err := alive("dereg MR", m.dead); err != nil {
 		return err
@@ -115,6 +116,9 @@ func (m *MR) Dereg() error {
 		return err
 	}
 	m.dead = true
+	if m.dm != nil {
+		m.dm.refs--
+	}
 	delete(m.e.mrs, m)
 	return nil
 }

@@ -214,6 +214,7 @@ func (q *QP) ToReset() error {
 		return err
 	}
 	q.forget()
+	q.e.env.Mem.UnbindAll(q.Num())
 	q.e.rekey(q)
 	q.e.gsiQPGone(q)
 	return nil
@@ -271,7 +272,7 @@ func indexed(err error, i int) error {
 	return err
 }
 
-// Destroy ends the queue pair. Work requests that are outstanding give no completion, and completions that nobody
+// Destroy ends the queue pair, and what its peer could do through memory windows. Work requests that are outstanding give no completion, and completions that nobody
 // polled are removed.
 func (q *QP) Destroy() error {
 	if err := alive("destroy QP", q.dead); err != nil {
@@ -280,6 +281,7 @@ func (q *QP) Destroy() error {
 	e := q.e
 	q.dead = true
 	q.forget()
+	e.env.Mem.UnbindAll(q.Num())
 	e.due.Remove(uint32(q.Num()))
 	e.gsiQPGone(q)
 	delete(e.qps, q.Num())

@@ -12,5 +12,5 @@
 // Real NICs write memory in cache lines while other readers look; a single-threaded engine would never show a
 // half-done copy. SetTear lets a fault plan pause copies at 64-byte boundaries, so that readers must cope.
 //
-// What this package does not do: paging, memory windows, fast registration, zero-based regions.
+// What this package does not do: paging, fast registration, memory windows of type 1.
 package mem

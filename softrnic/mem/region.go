@@ -5,18 +5,22 @@ import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // Region is registered memory. The bytes are the caller's; the region is the Table's.
 type Region struct {
-	table  *Table
-	pd     PD
-	base   uint64
-	buf    []byte
-	access verbs.Access
-	key    uint32
-	valid  bool // not invalidated
-	gone   bool // deregistered
+	table   *Table
+	pd      PD
+	base    uint64
+	buf     []byte
+	access  verbs.Access
+	key     uint32
+	index   uint32   // its place in the table
+	owner   wire.QPN // of a window's view: the queue pair whose peer may use it; 0 otherwise
+	windows int      // bound to it
+	valid   bool     // not invalidated
+	gone    bool     // deregistered
 }
 
 // Base is the virtual address of the first byte.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // PD is the number of a protection domain. 0 is never allocated.
@@ -31,7 +32,9 @@ type Table struct {
 	rand   *rand.Rand
 	max    int
 	count  int
-	slots  []slot // by key index; slot 0 is never used, so key 0 is never valid
+	bound  int // windows
+	keys   keySpace
+	slots  []slot // the upper 24 bits of a key are the permuted index here
 	free   []uint32
 	pds    map[PD]int // regions of each
 	nextPD PD
@@ -39,10 +42,11 @@ type Table struct {
 	tear   TearFunc
 }
 
-// slot is a place for a region. The low byte of the key changes with each registration, so that the key of a
-// region that is gone does not open the next one in its place.
+// slot is a place for a region or a window, whose view is the region while it is bound. The low byte of the key changes
+// with each registration, so that the key of a region that is gone does not open the next one in its place.
 type slot struct {
 	region *Region
+	window *Window
 	tag    uint8
 }
 
@@ -52,11 +56,11 @@ func New(r *rand.Rand, maxRegions int) *Table {
 		maxRegions = DefaultMaxRegions
 	}
 	return &Table{
-		rand:  r,
-		max:   maxRegions,
-		slots: make([]slot, 1),
-		pds:   make(map[PD]int),
-		next:  firstBase + uint64(r.IntN(1<<20))*pageSize,
+		rand: r,
+		max:  maxRegions,
+		keys: newKeySpace(r),
+		pds:  make(map[PD]int),
+		next: firstBase + uint64(r.IntN(1<<20))*pageSize,
 	}
 }
 
@@ -81,7 +85,7 @@ func (t *Table) DeallocPD(pd PD) error {
 	case !ok:
 		return &verbs.OpError{Op: "dealloc pd", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("no protection domain %d", pd)}
 	case n > 0:
-		return &verbs.OpError{Op: "dealloc pd", Err: verbs.ErrBusy, Detail: fmt.Sprintf("deregister its %d regions first", n)}
+		return &verbs.OpError{Op: "dealloc pd", Err: verbs.ErrBusy, Detail: fmt.Sprintf("end its %d regions and windows first", n)}
 	}
 	delete(t.pds, pd)
 	return nil
@@ -93,10 +97,19 @@ func (t *Table) Regions(pd PD) int { return t.pds[pd] }
 // Reg registers buf, which stays the caller's memory and must live until Dereg. Remote write and remote atomic
 // access need local write access (IBTA 10.6.3).
 func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
+	return t.reg(pd, buf, access, false)
+}
+
+// RegZero is Reg for a zero-based region: its first virtual address is 0.
+func (t *Table) RegZero(pd PD, buf []byte, access verbs.Access) (*Region, error) {
+	return t.reg(pd, buf, access, true)
+}
+
+func (t *Table) reg(pd PD, buf []byte, access verbs.Access, zero bool) (*Region, error) {
 	fail := func(err error, format string, args ...any) (*Region, error) {
 		return nil, &verbs.OpError{Op: "reg mr", Err: err, Detail: fmt.Sprintf(format, args...)}
 	}
-	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 	if _, ok := t.pds[pd]; !ok {
 		return fail(verbs.ErrInvalid, "no protection domain %d", pd)
 	}
@@ -110,52 +123,70 @@ func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
 		return fail(verbs.ErrInvalid, "a region needs at least one byte")
 	}
 	if t.count >= t.max {
-		return fail(verbs.ErrLimit, "%d regions are registered", t.count)
+		return fail(verbs.ErrLimit, "%d regions and windows exist", t.count)
 	}
-	span := (uint64(len(buf)) + pageSize - 1) &^ (pageSize - 1)
-	base := t.next + uint64(1+t.rand.IntN(maxGap))*pageSize
-	if base+span > lastBase {
-		return fail(verbs.ErrLimit, "the virtual address space is used up")
+	base := uint64(0)
+	if !zero {
+		span := (uint64(len(buf)) + pageSize - 1) &^ (pageSize - 1)
+		base = t.next + uint64(1+t.rand.IntN(maxGap))*pageSize
+		if base+span > lastBase {
+			return fail(verbs.ErrLimit, "the virtual address space is used up")
+		}
+		t.next = base + span
 	}
-	t.next = base + span
 	i := t.take()
-	s := &t.slots[i]
-	s.region = &Region{table: t, pd: pd, base: base, buf: buf, access: access, key: i<<8 | uint32(s.tag), valid: true}
+	r := &Region{table: t, pd: pd, base: base, buf: buf, access: access, key: t.keyOf(i), index: i, valid: true}
+	t.slots[i].region = r
 	t.count++
 	t.pds[pd]++
-	return s.region, nil
+	return r, nil
 }
+
+// keyOf is the present key of a place.
+func (t *Table) keyOf(i uint32) uint32 { return t.keys.toKey(i)<<8 | uint32(t.slots[i].tag) }
 
 // take finds a free slot and gives it a new tag.
 func (t *Table) take() uint32 {
-	if n := len(t.free); n > 0 && len(t.slots) > t.max {
+	if n := len(t.free); n > 0 && len(t.slots) >= t.max {
 		// Oldest first keeps a key unused as long as possible.
 		i := t.free[0]
 		t.free = t.free[1:]
 		t.slots[i].tag++
 		return i
 	}
+	if t.keys.toKey(uint32(len(t.slots))) == 0 {
+		t.slots = append(t.slots, slot{}) // never used, so that key 0 is never valid
+	}
 	t.slots = append(t.slots, slot{tag: uint8(t.rand.Uint32())})
 	return uint32(len(t.slots) - 1)
 }
 
-// Dereg ends r. Its keys are dead when it returns; deregistering twice is an error.
-func (t *Table) Dereg(r *Region) error {
-	i := r.key >> 8
-	if r.table != t || r.gone {
-		return &verbs.OpError{Op: "dereg mr", Err: verbs.ErrInvalid, Detail: "the region is not registered here"}
-	}
-	r.valid, r.gone = false, true
+// release gives a place back.
+func (t *Table) release(i uint32, pd PD) {
 	t.slots[i].region = nil
 	t.free = append(t.free, i)
 	t.count--
-	t.pds[r.pd]--
+	t.pds[pd]--
+}
+
+// Dereg ends r. Its keys are dead when it returns; deregistering twice is an error, and so is ErrBusy while windows are
+// bound to it.
+func (t *Table) Dereg(r *Region) error {
+	const op = "dereg mr"
+	switch {
+	case r.table != t || r.gone:
+		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the region is not registered here"}
+	case r.windows > 0:
+		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("invalidate or deallocate its %d memory windows first", r.windows)}
+	}
+	r.valid, r.gone = false, true
+	t.release(r.index, r.pd)
 	return nil
 }
 
 // lookup finds a valid region by either of its keys.
 func (t *Table) lookup(key uint32) *Region {
-	i := key >> 8
+	i := t.keys.fromKey(key >> 8)
 	if uint64(i) >= uint64(len(t.slots)) {
 		return nil
 	}
@@ -173,22 +204,23 @@ func (t *Table) Local(pd PD, s verbs.SGE, write bool) ([]byte, Fault) {
 	if write {
 		need = verbs.LocalWrite
 	}
-	return t.check(pd, s.LKey, s.Addr, uint64(s.Length), need)
+	return t.check(pd, 0, s.LKey, s.Addr, uint64(s.Length), need)
 }
 
-// Remote checks memory that a peer named and returns its bytes. Need is one of the remote access rights. A zero
-// length is not checked at all (C9-88) and returns nil.
-func (t *Table) Remote(pd PD, rkey uint32, va uint64, length uint32, need verbs.Access) ([]byte, Fault) {
-	return t.check(pd, rkey, va, uint64(length), need)
+// Remote checks memory that the peer of queue pair qp named and returns its bytes. Need is one of the remote access
+// rights. A zero length is not checked at all (C9-88) and returns nil.
+func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32, need verbs.Access) ([]byte, Fault) {
+	return t.check(pd, qp, rkey, va, uint64(length), need)
 }
 
-func (t *Table) check(pd PD, key uint32, va, n uint64, need verbs.Access) ([]byte, Fault) {
+// check is for local use if qp is 0: windows have no local key.
+func (t *Table) check(pd PD, qp wire.QPN, key uint32, va, n uint64, need verbs.Access) ([]byte, Fault) {
 	if n == 0 {
 		return nil, OK
 	}
 	r := t.lookup(key)
 	switch {
-	case r == nil:
+	case r == nil, r.owner != 0 && r.owner != qp:
 		return nil, BadKey
 	case r.pd != pd:
 		return nil, BadPD
@@ -201,15 +233,21 @@ func (t *Table) check(pd PD, key uint32, va, n uint64, need verbs.Access) ([]byt
 	return r.buf[off : off+n : off+n], OK
 }
 
-// Invalidate makes a region's keys useless for peers and for work requests until it is deregistered
-// (SEND with invalidate, local invalidate). Invalidating twice is a BadKey fault.
-func (t *Table) Invalidate(pd PD, key uint32) Fault {
+// Invalidate makes a region's keys useless for peers and for work requests until it is deregistered, and unbinds a
+// window that was bound for queue pair qp (SEND with invalidate, local invalidate). Invalidating twice is a BadKey
+// fault; a region with bound windows is refused as BadAccess (IBTA 10.6.5).
+func (t *Table) Invalidate(pd PD, qp wire.QPN, key uint32) Fault {
 	r := t.lookup(key)
 	switch {
-	case r == nil:
+	case r == nil, r.owner != 0 && r.owner != qp:
 		return BadKey
 	case r.pd != pd:
 		return BadPD
+	case r.windows > 0:
+		return BadAccess
+	case r.owner != 0:
+		t.unbind(t.window(key))
+		return OK
 	}
 	r.valid = false
 	return OK

@@ -60,7 +60,7 @@ func TestRemoteChecks(t *testing.T) {
 		"nothing, key and all 0":  {pd, 0, 0, 0, verbs.RemoteRead, OK},
 		"nothing out of anything": {other, ^uint32(0), ^uint64(0), 0, verbs.RemoteWrite, OK},
 	} {
-		b, f := tab.Remote(c.pd, c.key, c.va, c.n, c.access)
+		b, f := tab.Remote(c.pd, 9, c.key, c.va, c.n, c.access)
 		if f != c.want || (f == OK && len(b) != int(c.n)) || (f != OK && b != nil) {
 			t.Errorf("%s: %d bytes, %v; want %v", name, len(b), f, c.want)
 		}
@@ -118,7 +118,7 @@ func TestOldKeysStayDead(t *testing.T) {
 			t.Fatalf("registration %d has the key of an earlier one", i)
 		}
 		for key := range old {
-			if _, f := tab.Remote(pd, key, r.Base(), 1, verbs.RemoteRead); key != r.RKey() && f == OK {
+			if _, f := tab.Remote(pd, 9, key, r.Base(), 1, verbs.RemoteRead); key != r.RKey() && f == OK {
 				t.Fatalf("key %#x still opens something", key)
 			}
 		}
@@ -159,16 +159,16 @@ func TestInvalidate(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	other, _ := tab.AllocPD()
 	r := reg(t, tab, pd, 8, allAccess)
-	if f := tab.Invalidate(other, r.RKey()); f != BadPD {
+	if f := tab.Invalidate(other, 9, r.RKey()); f != BadPD {
 		t.Errorf("from another domain: %v", f)
 	}
-	if f := tab.Invalidate(pd, r.RKey()); f != OK || r.Valid() {
+	if f := tab.Invalidate(pd, 9, r.RKey()); f != OK || r.Valid() {
 		t.Errorf("invalidate: %v", f)
 	}
-	if f := tab.Invalidate(pd, r.RKey()); f != BadKey {
+	if f := tab.Invalidate(pd, 9, r.RKey()); f != BadKey {
 		t.Errorf("twice: %v", f)
 	}
-	if _, f := tab.Remote(pd, r.RKey(), r.Base(), 1, verbs.RemoteRead); f != BadKey {
+	if _, f := tab.Remote(pd, 9, r.RKey(), r.Base(), 1, verbs.RemoteRead); f != BadKey {
 		t.Errorf("remote access afterwards: %v", f)
 	}
 	if err := r.WriteAt([]byte{1}, 0); err != nil {
@@ -219,7 +219,7 @@ func TestRegionAccessors(t *testing.T) {
 	if err := r.Store64(8, 42); err != nil {
 		t.Fatal(err)
 	}
-	word, _ := tab.Remote(pd, r.RKey(), r.Base()+8, 8, verbs.RemoteAtomic)
+	word, _ := tab.Remote(pd, 9, r.RKey(), r.Base()+8, 8, verbs.RemoteAtomic)
 	if old := FetchAdd(word, 1); old != 42 {
 		t.Errorf("fetch-add answers %d", old)
 	}
@@ -243,8 +243,8 @@ func TestLookupAllocatesNothing(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 4096, allAccess)
 	if n := testing.AllocsPerRun(100, func() {
-		tab.Remote(pd, r.RKey(), r.Base(), 4096, verbs.RemoteWrite)
-		tab.Remote(pd, r.RKey()^1, r.Base(), 4096, verbs.RemoteWrite)
+		tab.Remote(pd, 9, r.RKey(), r.Base(), 4096, verbs.RemoteWrite)
+		tab.Remote(pd, 9, r.RKey()^1, r.Base(), 4096, verbs.RemoteWrite)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

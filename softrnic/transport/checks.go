@@ -154,7 +154,7 @@ func (q *QP) executeSend(p *wire.Packet, info *wire.OpInfo) verdict {
 	}
 	r.received += uint32(len(p.Payload))
 	r.msg = inSend
-	if info.Flags&wire.OpInv != 0 && q.env.Mem.Invalidate(q.cfg.PD, p.IETH) != mem.OK {
+	if info.Flags&wire.OpInv != 0 && q.env.Mem.Invalidate(q.cfg.PD, q.cfg.QPN, p.IETH) != mem.OK {
 		return refuseInvalidate
 	}
 	return pass

@@ -14,7 +14,8 @@ const atomicSize = 8
 type sendOp struct {
 	wc verbs.WCOpcode
 	// inline: Flags may have Inline. data: it moves a message of any length. solicit: Solicited has a meaning.
-	inline, data, solicit bool
+	// local: it sends nothing.
+	inline, data, solicit, local bool
 }
 
 // sendOps is indexed by verbs.WROpcode.
@@ -27,7 +28,8 @@ var sendOps = [...]sendOp{
 	verbs.OpRead:     {wc: verbs.WCRead, data: true},
 	verbs.OpCmpSwap:  {wc: verbs.WCCmpSwap},
 	verbs.OpFetchAdd: {wc: verbs.WCFetchAdd},
-	verbs.OpLocalInv: {wc: verbs.WCLocalInv},
+	verbs.OpLocalInv: {wc: verbs.WCLocalInv, local: true},
+	verbs.OpBindMW:   {wc: verbs.WCBindMW, local: true},
 }
 
 func postErr(op string, err error, format string, args ...any) error {
@@ -92,11 +94,11 @@ func (q *QP) checkSend(wr *verbs.SendWR) (uint32, error) {
 		return 0, err
 	case kind.data:
 		return uint32(length), nil
-	case wr.Op == verbs.OpLocalInv && len(wr.SGL) > 0:
-		return 0, postErr(op, verbs.ErrInvalid, "LOCAL_INV takes no SGL")
-	case wr.Op != verbs.OpLocalInv && length != atomicSize:
+	case kind.local:
+		return 0, checkLocal(wr)
+	case length != atomicSize:
 		return 0, postErr(op, verbs.ErrInvalid, "%v answers with 8 bytes; the SGL has %d", wr.Op, length)
-	case wr.Op != verbs.OpLocalInv && wr.RemoteAddr%atomicSize != 0:
+	case wr.RemoteAddr%atomicSize != 0:
 		return 0, postErr(op, verbs.ErrInvalid, "%v at %#x, which is not a multiple of 8", wr.Op, wr.RemoteAddr)
 	}
 	return uint32(length), nil
@@ -124,7 +126,7 @@ func (q *QP) enqueue(wr *verbs.SendWR, length uint32) {
 	*w = sendWQE{
 		id: wr.ID, op: wr.Op, flags: wr.Flags, length: length,
 		imm: wr.Imm, invRKey: wr.InvRKey, rkey: wr.RKey, remote: wr.RemoteAddr,
-		compareAdd: wr.CompareAdd, swap: wr.Swap,
+		compareAdd: wr.CompareAdd, swap: wr.Swap, access: wr.BindAccess,
 	}
 	if q.cfg.SignalAll {
 		w.flags |= verbs.Signalled

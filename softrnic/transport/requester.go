@@ -65,8 +65,8 @@ func (q *QP) pump(now clock.Time, out *Actions) {
 		if w.status != verbs.Success || q.req.flight >= q.req.window {
 			break
 		}
-		if w.op == verbs.OpLocalInv {
-			q.localInvalidate(w, out)
+		if w.local() {
+			q.executeLocal(w, out)
 			continue
 		}
 		q.sendPacket(w, out)
@@ -92,9 +92,9 @@ func (q *QP) startWQE(w *sendWQE) bool {
 	switch {
 	case q.state == verbs.StateSQD:
 		return false
-	case w.op == verbs.OpLocalInv && !oldest:
-		// A local invalidate waits for all before it and holds all behind it, so that no retransmission can
-		// need the key or replay the invalidate (IBTA 10.8.3).
+	case w.local() && !oldest:
+		// A local operation waits for all before it and holds all behind it, so that no retransmission can
+		// need the key or replay the operation (IBTA 10.8.3).
 		return false
 	case w.flags&verbs.Fence != 0 && q.req.rdOut > 0:
 		return false // IBTA 10.8.3
@@ -103,7 +103,7 @@ func (q *QP) startWQE(w *sendWQE) bool {
 	}
 	packets := (w.length + q.mtu - 1) / q.mtu
 	switch {
-	case w.op == verbs.OpLocalInv:
+	case w.local():
 		packets = 0
 	case packets == 0:
 		packets = 1
@@ -123,16 +123,6 @@ func (q *QP) startWQE(w *sendWQE) bool {
 		w.status = verbs.LocProtErr
 	}
 	return true
-}
-
-// localInvalidate executes LOCAL_INV, which is the oldest work request, and completes it.
-func (q *QP) localInvalidate(w *sendWQE, out *Actions) {
-	if q.env.Mem.Invalidate(q.cfg.PD, w.invRKey) != mem.OK {
-		w.status = verbs.MWBindErr // memory management operation error
-		return
-	}
-	q.sq.send++
-	q.completeSend(w, verbs.Success, out)
 }
 
 // sendPacket sends the next packet of w, which is at the send position.

@@ -285,6 +285,6 @@ func packetsOf(length, mtu uint32) uint32 { return max(1, (length+mtu-1)/mtu) }
 
 // remote is the peer's right to memory that a request names.
 func (q *QP) remote(rkey uint32, va uint64, n uint32, need verbs.Access) ([]byte, bool) {
-	b, fault := q.env.Mem.Remote(q.cfg.PD, rkey, va, n, need)
+	b, fault := q.env.Mem.Remote(q.cfg.PD, q.cfg.QPN, rkey, va, n, need)
 	return b, fault == mem.OK
 }

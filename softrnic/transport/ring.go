@@ -29,6 +29,7 @@ type sendWQE struct {
 	remote     uint64
 	compareAdd uint64
 	swap       uint64
+	access     verbs.Access // of OpBindMW
 	// Of a datagram: address handle, queue pair and Q_Key.
 	ah      uint32
 	destQPN wire.QPN

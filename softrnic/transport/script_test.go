@@ -45,6 +45,7 @@ type script struct {
 	text    strings.Builder
 	a, b    *side
 	regions map[string]*mem.Region
+	windows map[string]*mem.Window
 	now     clock.Time
 	wire    []flying
 	held    []flying
@@ -57,7 +58,7 @@ var commands = map[string]func(*script){
 	"state": (*script).state, "show": (*script).show, "counters": (*script).counters,
 	"region": (*script).region, "invalidate": (*script).invalidate, "dereg": (*script).dereg,
 	"word": (*script).word, "fill": (*script).fill, "bytes": (*script).bytes, "tear": (*script).tear,
-	"limit": (*script).limit,
+	"limit": (*script).limit, "mw": (*script).window,
 }
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.text, format+"\n", args...) }
@@ -102,7 +103,7 @@ func (s *script) pair() {
 	if s.str("type", "") == "uc" {
 		cfg.Type = verbs.UC
 	}
-	*s = script{t: s.t, d: s.d, regions: map[string]*mem.Region{}}
+	*s = script{t: s.t, d: s.d, regions: map[string]*mem.Region{}, windows: map[string]*mem.Window{}}
 	s.a = newSide(s.t, "a", 1, 1<<16, cfg)
 	cfg.QPN, cfg.Window = 0x12, int(s.num("window-b", s.num("window", 0)))
 	s.b = newSide(s.t, "b", 2, 1<<16, cfg)
@@ -136,7 +137,7 @@ func (s *script) pair() {
 func access(names []string) verbs.Access {
 	var a verbs.Access
 	for _, n := range names {
-		a |= map[string]verbs.Access{"local": verbs.LocalWrite, "write": verbs.RemoteWrite, "read": verbs.RemoteRead, "atomic": verbs.RemoteAtomic}[n]
+		a |= map[string]verbs.Access{"local": verbs.LocalWrite, "write": verbs.RemoteWrite, "read": verbs.RemoteRead, "atomic": verbs.RemoteAtomic, "window": verbs.MWBind}[n]
 	}
 	return a
 }
@@ -152,7 +153,7 @@ func (s *script) target(peer *side) *mem.Region {
 var opNames = map[string]verbs.WROpcode{
 	"send": verbs.OpSend, "send-imm": verbs.OpSendImm, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite,
 	"write-imm": verbs.OpWriteImm, "read": verbs.OpRead, "cas": verbs.OpCmpSwap, "faa": verbs.OpFetchAdd,
-	"local-inv": verbs.OpLocalInv,
+	"local-inv": verbs.OpLocalInv, "bind": verbs.OpBindMW,
 }
 
 // post SIDE OP wr=ID [len at from imm add compare swap region] [inline fence solicited unsignalled rkey=bad lkey=bad].
@@ -178,7 +179,17 @@ func (s *script) post() {
 			wr.SGL[0].Addr, wr.SGL[0].LKey = own.Base(), own.LKey()
 		}
 	}
-	if op == verbs.OpLocalInv || op == verbs.OpSendInv {
+	if mw, ok := s.windows[s.str("mw", "")]; ok {
+		switch wr.InvRKey, wr.RKey = mw.RKey(), mw.RKey(); op {
+		case verbs.OpBindMW:
+			own := s.target(me)
+			wr.RKey, wr.BindAccess = verbs.NextRKey(mw.RKey()), access(s.d.CmdArgs[len(s.d.CmdArgs)-1].Vals)
+			wr.SGL = []verbs.SGE{{Addr: own.Base() + s.num("at", 0), Length: uint32(n), LKey: own.LKey()}}
+		case verbs.OpLocalInv, verbs.OpSendInv:
+		default:
+			wr.RemoteAddr = r.Base() + s.num("at", 0)
+		}
+	} else if op == verbs.OpLocalInv || op == verbs.OpSendInv {
 		wr.InvRKey = s.regions[s.str("inv", "")].RKey()
 	}
 	for name, f := range map[string]verbs.SendFlags{"inline": verbs.Inline, "fence": verbs.Fence, "solicited": verbs.Solicited} {
@@ -290,9 +301,20 @@ func (s *script) region() {
 	s.regions[s.str("name", "")] = r
 }
 
+// window SIDE name=M: makes a memory window.
+func (s *script) window() {
+	me, _ := s.who()
+	w, err := me.env.Mem.AllocWindow(me.pd)
+	if err != nil {
+		s.printf("%v", err)
+		return
+	}
+	s.windows[s.str("name", "")] = w
+}
+
 func (s *script) invalidate() {
 	me, _ := s.who()
-	if f := me.env.Mem.Invalidate(me.pd, s.target(me).RKey()); f != mem.OK {
+	if f := me.env.Mem.Invalidate(me.pd, me.qp.Num(), s.target(me).RKey()); f != mem.OK {
 		s.printf("%v", f)
 	}
 }

@@ -33,12 +33,12 @@ func init() { // an initializer would refer to itself through the methods
 	services[verbs.RC] = &service{
 		opcodes: wire.ServiceRC, states: rcStates, send: (*QP).pump, receive: (*QP).handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
-			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv),
+			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW),
 	}
 	services[verbs.UC] = &service{
 		opcodes: wire.ServiceUC, states: unreliableStates, send: (*QP).sendUnreliable, receive: (*QP).handleUC,
 		start: (*QP).startUC, packet: (*QP).packetUC,
-		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv),
+		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW),
 	}
 	services[verbs.UD] = &service{
 		opcodes: wire.ServiceUD, states: unreliableStates, send: (*QP).sendUnreliable, receive: (*QP).handleUD,

@@ -25,8 +25,8 @@ func (q *QP) sendUnreliable(now clock.Time, out *Actions) {
 		}
 		switch {
 		case w.status != verbs.Success:
-		case w.op == verbs.OpLocalInv:
-			q.localInvalidate(w, out)
+		case w.local():
+			q.executeLocal(w, out)
 		case budget == 0:
 			q.req.sendAt = now
 			return

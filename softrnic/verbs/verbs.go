@@ -24,6 +24,8 @@ type Context interface {
 	// Device describes the limits and addresses of the NIC.
 	Device() DeviceAttr
 	AllocPD() (PD, error)
+	// AllocDM takes length bytes of the memory on the NIC; ErrLimit when so many are not left.
+	AllocDM(length int) (DM, error)
 	// CreateCQ makes a completion queue of at least depth entries.
 	CreateCQ(depth int) (CQ, error)
 	// NextAsyncEvent waits for an asynchronous event; ErrTimeout when the deadline passes first.
@@ -59,6 +61,8 @@ type DeviceAttr struct {
 	MaxCQE      int
 	MaxRdAtomic int // READs and atomics outstanding, as initiator and as responder
 	MaxMsgSize  uint32
+	// MaxDM is the size of the memory on the NIC in bytes.
+	MaxDM int
 }
 
 // Access is a set of access rights of a memory region.
@@ -70,6 +74,8 @@ const (
 	RemoteWrite
 	RemoteRead
 	RemoteAtomic
+	// MWBind allows memory windows over a region.
+	MWBind
 )
 
 // PD is a protection domain: its regions and queue pairs work only with each other.
@@ -77,11 +83,15 @@ type PD interface {
 	// RegMR registers memory. buf nil allocates length bytes.
 	RegMR(buf []byte, length int, access Access) (MR, error)
 	CreateQP(QPInit) (QP, error)
+	// AllocMW makes a memory window that is not bound.
+	AllocMW() (MW, error)
+	// RegDM registers length bytes of device memory from off on, as a zero-based region: its Addr is 0.
+	RegDM(dm DM, off, length int, access Access) (MR, error)
 	// CreateSRQ makes a receive queue that several queue pairs share.
 	CreateSRQ(SRQInit) (SRQ, error)
 	// CreateAH resolves an address for datagrams; ErrUnreachable when no neighbour has it.
 	CreateAH(AHAttr) (AH, error)
-	// Dealloc fails with ErrBusy while regions, queue pairs, shared receive queues or address handles are left.
+	// Dealloc fails with ErrBusy while regions, windows, queue pairs, shared receive queues or address handles are left.
 	Dealloc() error
 }
 

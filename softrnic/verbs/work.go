@@ -16,6 +16,8 @@ const (
 	OpCmpSwap
 	OpFetchAdd
 	OpLocalInv
+	// OpBindMW binds a memory window: see MW.
+	OpBindMW
 )
 
 // SendFlags modify a send work request.
@@ -50,6 +52,8 @@ type SendWR struct {
 	// RemoteAddr and RKey name the peer's memory for WRITE, READ and atomics.
 	RemoteAddr uint64
 	RKey       uint32
+	// BindAccess is what the peer may do with the window that OpBindMW binds: RemoteRead, RemoteWrite, RemoteAtomic.
+	BindAccess Access
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap value.
 	CompareAdd, Swap uint64
 	// AH, RemoteQPN and RemoteQKey say where a datagram goes. If the Q_Key has its highest bit set, the datagram
@@ -78,6 +82,7 @@ const (
 	WCLocalInv
 	WCRecv
 	WCRecvWriteImm
+	WCBindMW
 )
 
 // WCFlags say which optional fields of a completion are set.

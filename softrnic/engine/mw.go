@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// MW is a memory window. Queue pairs bind it: see verbs.MW.
+type MW struct {
+	e    *Engine
+	w    *mem.Window
+	dead bool
+}
+
+// AllocMW makes a window that is not bound. It counts as a region.
+func (e *Engine) AllocMW(pd *PD) (*MW, error) {
+	if err := alive("alloc MW", pd.dead); err != nil {
+		return nil, err
+	}
+	w, err := e.env.Mem.AllocWindow(pd.num)
+	if err != nil {
+		return nil, err
+	}
+	mw := &MW{e: e, w: w}
+	e.mws[mw] = struct{}{}
+	return mw, nil
+}
+
+// RKey is the key of the last bind.
+func (m *MW) RKey() (uint32, error) {
+	if err := alive("query MW", m.dead); err != nil {
+		return 0, err
+	}
+	return m.w.RKey(), nil
+}
+
+// Key is RKey also of a window that is gone.
+func (m *MW) Key() uint32 { return m.w.RKey() }
+
+// Dealloc ends the window, bound or not.
+func (m *MW) Dealloc() error {
+	if err := alive("dealloc MW", m.dead); err != nil {
+		return err
+	}
+	if err := m.e.env.Mem.DeallocWindow(m.w); err != nil {
+		return err
+	}
+	m.dead = true
+	delete(m.e.mws, m)
+	return nil
+}
+
+// DM is memory on the NIC.
+type DM struct {
+	e    *Engine
+	buf  []byte
+	refs int // regions
+	dead bool
+}
+
+// AllocDM takes length bytes of the memory on the NIC; ErrLimit when so many are not left.
+func (e *Engine) AllocDM(length int) (*DM, error) {
+	const op = "alloc DM"
+	if err := e.running(op); err != nil {
+		return nil, err
+	}
+	switch left := e.cfg.Limits.DeviceMemory - e.dmUsed; {
+	case length <= 0:
+		return nil, opError(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
+	case length > left:
+		return nil, opError(op, verbs.ErrLimit, "%d bytes; %d of %d are left", length, left, e.cfg.Limits.DeviceMemory)
+	}
+	d := &DM{e: e, buf: make([]byte, length)}
+	e.dmUsed += length
+	e.dms[d] = struct{}{}
+	return d, nil
+}
+
+// Len is the length in bytes.
+func (d *DM) Len() int { return len(d.buf) }
+
+// ReadAt copies len(p) bytes from offset off on.
+func (d *DM) ReadAt(p []byte, off int) error {
+	b, err := d.span("read DM", off, len(p))
+	if err == nil {
+		copy(p, b)
+	}
+	return err
+}
+
+// WriteAt copies p to offset off.
+func (d *DM) WriteAt(p []byte, off int) error {
+	b, err := d.span("write DM", off, len(p))
+	if err == nil {
+		copy(b, p)
+	}
+	return err
+}
+
+func (d *DM) span(op string, off, n int) ([]byte, error) {
+	if err := alive(op, d.dead); err != nil {
+		return nil, err
+	}
+	if off < 0 || n < 0 || n > len(d.buf) || off > len(d.buf)-n {
+		return nil, opError(op, verbs.ErrInvalid, "bytes [%d,+%d) of a device memory of %d", off, n, len(d.buf))
+	}
+	return d.buf[off : off+n : off+n], nil
+}
+
+// RegDM registers a piece of device memory as a zero-based region.
+func (e *Engine) RegDM(pd *PD, d *DM, off, length int, access verbs.Access) (*MR, error) {
+	const op = "reg DM"
+	if err := alive(op, pd.dead || d.dead); err != nil {
+		return nil, err
+	}
+	b, err := d.span(op, off, length)
+	if err != nil {
+		return nil, err
+	}
+	region, err := e.env.Mem.RegZero(pd.num, b, access)
+	if err != nil {
+		return nil, err
+	}
+	mr := &MR{e: e, pd: pd, region: region, dm: d}
+	e.mrs[mr] = struct{}{}
+	d.refs++
+	return mr, nil
+}
+
+// Free gives the memory back; ErrBusy while regions of it are left.
+func (d *DM) Free() error {
+	const op = "free DM"
+	if err := alive(op, d.dead); err != nil {
+		return err
+	}
+	if d.refs > 0 {
+		return opError(op, verbs.ErrBusy, "deregister its %d regions first", d.refs)
+	}
+	d.dead = true
+	d.e.dmUsed -= len(d.buf)
+	delete(d.e.dms, d)
+	return nil
+}

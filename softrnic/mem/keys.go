@@ -1,0 +1,42 @@
+package mem
+
+import "math/rand/v2"
+
+// keySpace turns the place of a region in its table into the upper 24 bits of its keys and back: a permutation that
+// its rounds choose, so that one key tells nothing about the next. Keys are a courtesy between peers, not a secret that
+// stands against an attacker with time; this makes them no easier to guess than random ones.
+type keySpace struct{ rounds [keyRounds]uint32 }
+
+const (
+	keyRounds = 3 // of a Feistel network over two halves
+	halfBits  = 12
+	halfMask  = 1<<halfBits - 1
+)
+
+func newKeySpace(r *rand.Rand) (k keySpace) {
+	for i := range k.rounds {
+		k.rounds[i] = r.Uint32() | 1
+	}
+	return k
+}
+
+// mix is the round function: the upper bits of a product depend on all bits of x and of the round.
+func mix(x, round uint32) uint32 { return (x + round>>16) * round >> (32 - halfBits) }
+
+// toKey is the upper part of the keys of place i.
+func (k *keySpace) toKey(i uint32) uint32 {
+	left, right := i>>halfBits, i&halfMask
+	for _, r := range k.rounds {
+		left, right = right, left^mix(right, r)
+	}
+	return left<<halfBits | right
+}
+
+// fromKey is toKey the other way round.
+func (k *keySpace) fromKey(key uint32) uint32 {
+	left, right := key>>halfBits&halfMask, key&halfMask
+	for i := keyRounds - 1; i >= 0; i-- {
+		left, right = right^mix(left, k.rounds[i]), left
+	}
+	return left<<halfBits | right
+}
