@@ -55,6 +55,7 @@ var _ = Describe("the default rack", Ordered, func() {
 		Entry("send_bw", "send_bw", "--size", "64KiB", "--verify"),
 		Entry("atomic_bw", "atomic_bw", "--verify"),
 		Entry("atomic_bw cas", "atomic_bw", "--type", "cas", "--verify"),
+		Entry("soak over IPv6", "soak", "--ipv6", "--atomics", "200"),
 		Entry("write_lat", "write_lat"),
 		Entry("read_lat", "read_lat"),
 		Entry("send_lat", "send_lat"),

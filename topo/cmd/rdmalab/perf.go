@@ -18,7 +18,7 @@ import (
 // perfFlags are the flags of perf as typed.
 type perfFlags struct {
 	from, to, size, inline string
-	quiet                  bool
+	quiet, ipv6            bool
 	config                 perf.Config
 }
 
@@ -74,6 +74,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&c.RecvSlack, "recvs", 0, "receives that the server of a SEND test keeps posted (default one and a half times the depth)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "makes the content of messages (default 1)")
 	fs.DurationVar(&c.Patience, "patience", 0, "how long to wait for one completion (default 30s)")
+	fs.BoolVar(&f.ipv6, "ipv6", false, "between the hosts' IPv6 addresses (default IPv4)")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	for _, name := range []string{"from", "to"} {
 		err := errors.Join(cmd.MarkFlagRequired(name), cmd.RegisterFlagCompletionFunc(name, completeAllHosts))
@@ -108,7 +109,6 @@ func (f *perfFlags) check() error {
 	if f.from == f.to {
 		return fmt.Errorf("--from and --to are both %s; choose two hosts", f.from)
 	}
-	c.To = f.to
 	if c.Test == perf.RawBW || c.Test == perf.RawLat {
 		return nil
 	}
@@ -127,7 +127,7 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	if err != nil {
 		return err
 	}
-	if _, err := hostControl(cmd, f.to); err != nil {
+	if f.config.To, err = f.peer(cmd); err != nil {
 		return err
 	}
 	if err := awake(cmd.Context(), client, f.from); err != nil {
@@ -148,6 +148,22 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 		return fmt.Errorf("host %s: %w", f.from, runErr)
 	}
 	return err
+}
+
+// peer is what the daemon shall talk to: a host by its name, which means by IPv4, or an address.
+func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return "", err
+	}
+	if err := checkHost(rack, f.to); err != nil {
+		return "", err
+	}
+	h, _, _ := rack.Host(f.to)
+	if f.ipv6 {
+		return h.IPv6.String(), nil
+	}
+	return h.Name, nil
 }
 
 // followPerf runs a test on a host and reads its stream to the end. A result may come with an error.
