@@ -109,6 +109,7 @@ func (f *perfFlags) check() error {
 	if f.from == f.to {
 		return fmt.Errorf("--from and --to are both %s; choose two hosts", f.from)
 	}
+	c.To = f.to
 	if c.Test == perf.RawBW || c.Test == perf.RawLat {
 		return nil
 	}
