@@ -8,11 +8,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 )
 
-// hello is what a client asks of a service, as private data of its connection request.
+// hello is what a client asks of a service, as private data of its connection request. Keys are short, because a request
+// of the connection manager has little room.
 type hello struct {
 	// Op is open, or close for a connection that the client has finished with. A close needs no connection: it is
 	// answered by a refusal with the reason closedReason.
-	Op string `json:"op"`
+	Op string `json:"o"`
 	// ID names the connection to be closed.
 	ID uint64 `json:"id,omitempty"`
 	// Bytes of memory wanted for this connection alone; 0: the service's own region.
@@ -22,7 +23,7 @@ type hello struct {
 	// Size of a message, Recvs to post, Seed of the pattern, for the modes.
 	Size   int    `json:"s,omitempty"`
 	Recvs  int    `json:"r,omitempty"`
-	Seed   uint64 `json:"seed,omitempty"`
+	Seed   uint64 `json:"d,omitempty"`
 	Verify bool   `json:"v,omitempty"`
 }
 
@@ -70,7 +71,7 @@ const (
 
 func (h *hello) encode() []byte {
 	b, err := json.Marshal(h)
-	if err != nil || len(b) > rdmacm.MaxPrivate {
+	if err != nil || len(b) > rdmacm.MaxRequestPrivate {
 		panic(fmt.Sprintf("perf: a hello of %d bytes: %v", len(b), err)) // numbers and short words only
 	}
 	return b
@@ -99,7 +100,7 @@ func parseHello(b []byte) (hello, error) {
 
 func (w *welcome) encode() []byte {
 	b, err := json.Marshal(w)
-	if err != nil || len(b) > rdmacm.MaxPrivate {
+	if err != nil || len(b) > rdmacm.MaxReplyPrivate {
 		panic(fmt.Sprintf("perf: a welcome of %d bytes: %v", len(b), err)) // numbers only
 	}
 	return b

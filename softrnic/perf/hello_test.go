@@ -11,8 +11,8 @@ import (
 func TestHelloRoundTrip(t *testing.T) {
 	h := hello{Op: opOpen, Bytes: maxBuffer, Mode: modeEcho, Size: 1 << 20, Recvs: 200, Seed: 1<<64 - 1, Verify: true}
 	b := h.encode()
-	if len(b) > rdmacm.MaxPrivate {
-		t.Errorf("%d bytes, at most %d", len(b), rdmacm.MaxPrivate)
+	if len(b) > rdmacm.MaxRequestPrivate {
+		t.Errorf("%d bytes, at most %d", len(b), rdmacm.MaxRequestPrivate)
 	}
 	if got, err := parseHello(b); err != nil || got != h {
 		t.Errorf("got %+v, %v; want %+v", got, err, h)
@@ -26,16 +26,16 @@ func TestHelloRoundTrip(t *testing.T) {
 
 func TestHelloIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                                      "no request",
-		`{}`:                                    "operation",
-		`{"op":"open","x":1}`:                   "no request",
-		`{"op":"open","n":-1}`:                  "bytes of memory",
-		`{"op":"open","n":1e12}`:                "no request",
-		`{"op":"open","n":268435457}`:           "bytes of memory",
-		`{"op":"open","m":"dance"}`:             "mode",
-		`{"op":"open","m":"sink"}`:              "receives",
-		`{"op":"open","m":"sink","s":1,"r":-1}`: "receives",
-		`{"op":"open","m":"sink","s":67108864,"r":100}`: "receives",
+		``:                                     "no request",
+		`{}`:                                   "operation",
+		`{"o":"open","x":1}`:                   "no request",
+		`{"o":"open","n":-1}`:                  "bytes of memory",
+		`{"o":"open","n":1e12}`:                "no request",
+		`{"o":"open","n":268435457}`:           "bytes of memory",
+		`{"o":"open","m":"dance"}`:             "mode",
+		`{"o":"open","m":"sink"}`:              "receives",
+		`{"o":"open","m":"sink","s":1,"r":-1}`: "receives",
+		`{"o":"open","m":"sink","s":67108864,"r":100}`: "receives",
 	} {
 		if _, err := parseHello([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one about %q", text, err, want)

@@ -173,7 +173,7 @@ func TestServerForgetsTheOldest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := m.Dial(qp, r.srv.Addr(), perf.PerfService, rdmacm.Params{}, []byte(`{"op":"open","n":64}`), clock.Never); err != nil {
+			if _, err := m.Dial(qp, r.srv.Addr(), perf.PerfService, rdmacm.Params{}, []byte(`{"o":"open","n":64}`), clock.Never); err != nil {
 				t.Fatalf("connection %d: %v", i, err)
 			}
 			if err := errors.Join(qp.Destroy(), cq.Destroy(), pd.Dealloc()); err != nil {
@@ -201,7 +201,7 @@ func TestSharedRegion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := m.Dial(qp, r.srv.Addr(), perf.MemoryService, rdmacm.Params{}, []byte(`{"op":"open"}`), clock.Never)
+			got, err := m.Dial(qp, r.srv.Addr(), perf.MemoryService, rdmacm.Params{}, []byte(`{"o":"open"}`), clock.Never)
 			if err != nil {
 				t.Fatal(err)
 			}

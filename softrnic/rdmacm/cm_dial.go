@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxDials bounds how often one Dial asks: a peer that must end a stale connection first is asked again after
-	// stalePause.
-	maxDials   = 4
+	// maxDials bounds how often one Dial asks.
+	maxDials = 64
+	// stalePause is how long a peer is left alone that must end a stale connection first.
 	stalePause = 20 * time.Millisecond
 )
 
@@ -44,11 +44,11 @@ func (m *CM) Dial(qp verbs.QP, to netip.Addr, name string, p Params, private []b
 	var got []byte
 	for range maxDials {
 		got, err = m.dial(s, qp, local, to, p, private, deadline)
-		var rej *RejectError
-		if !errors.As(err, &rej) || rej.Code != mad.ReasonStale || rt.Now().Add(stalePause) >= deadline {
+		pause, again := redial(err)
+		if !again || rt.Now().Add(pause) >= deadline {
 			break
 		}
-		rt.Sleep(stalePause)
+		rt.Sleep(pause)
 	}
 	switch {
 	case err == nil:
@@ -57,6 +57,16 @@ func (m *CM) Dial(qp verbs.QP, to netip.Addr, name string, p Params, private []b
 		m.count(func(s *CMStats) { s.TimedOut++ })
 	}
 	return got, err
+}
+
+// redial says whether a failed attempt is worth another one, and after how long: the peer ends a stale connection first, or
+// it has not answered for the time of all retries, and the deadline of the application is still to come.
+func redial(err error) (pause time.Duration, again bool) {
+	var rej *RejectError
+	if errors.As(err, &rej) {
+		return stalePause, rej.Code == mad.ReasonStale
+	}
+	return 0, errors.Is(err, errSilent)
 }
 
 // dial asks once.

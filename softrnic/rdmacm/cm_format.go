@@ -156,13 +156,16 @@ func (s service) rejected(rej *mad.REJ) error {
 	return &RejectError{Reason: text, Code: rej.Reason, Private: rej.Private[:]}
 }
 
+// errSilent is a peer that did not answer for the time of all retries.
+var errSilent = fmt.Errorf("%w: no answer", verbs.ErrTimeout)
+
 // ended is the error for a connection that has come to its end too early.
 func (s service) ended(op string, c *engine.CMConn) error {
 	switch {
 	case c.Dead():
 		return opError(op, verbs.ErrClosed, "the NIC went down")
 	case c.End == cm.EventUnreachable:
-		return opError(op, verbs.ErrTimeout, "%v did not answer", c.Peer)
+		return opError(op, errSilent, "%v", c.Peer)
 	case c.End == cm.EventRejected && c.Reject != nil && c.Reject.Reason == mad.ReasonTimeout:
 		return opError(op, verbs.ErrTimeout, "%v has given up", c.Peer)
 	case c.End == cm.EventRejected:

@@ -201,3 +201,22 @@ func TestDeathOfAPeer(t *testing.T) {
 		})
 	}
 }
+
+// A peer that is away for longer than all retries take is asked again, as long as the deadline allows.
+func TestDialOutlivesAnOutage(t *testing.T) {
+	r := newRack(t, small, Options{Datagrams: true})
+	echoServer(t, r.Host("ms0"))
+	cn := r.Host("cn0")
+	cn.SetLink(false)
+	const outage = 5 * time.Second
+	r.At(clock.Time(outage), func() { cn.SetLink(true) })
+	cn.Go("client", false, func(ctx verbs.Context) {
+		dialEcho(t, r, cn, ctx)
+		if now := ctx.Runtime().Now(); now < clock.Time(outage) || now > clock.Time(outage+time.Second) {
+			t.Errorf("connected at %v", now)
+		}
+	})
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
