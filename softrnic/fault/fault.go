@@ -1,7 +1,7 @@
 // Package fault decides what happens to frames and memory copies under a plan of faults.
 //
-// A verdict is a function of (seed, link, direction, frame index on that link and direction) and of what the
-// frame says, never a draw from a shared stream: goroutine order cannot change it, and the same plan gives the
+// A verdict is a function of (seed and name of a rule, link, direction, frame index on that link and direction)
+// and of what the frame says, never a draw from a shared stream: goroutine order cannot change it, and the same plan gives the
 // same faults in the simulator and on veth. Package fault performs nothing: its callers, the port wrappers of
 // the switch and of the simulator, drop, copy, delay and flip bits as the verdict says.
 package fault

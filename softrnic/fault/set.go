@@ -59,7 +59,7 @@ type Set struct {
 	links    []string
 	up, down map[string]*Injector
 	rules    []setRule
-	counter  int // of rules added, for names
+	counter  int // of rules added since there was none, for names
 }
 
 type setRule struct {
@@ -86,8 +86,8 @@ func (s *Set) Injector(link string, dir Dir) *Injector {
 	return s.down[link]
 }
 
-// Add installs a rule and returns it with its ID: "f1" for the first rule added, and so on, unless the rule
-// has one. Errors are *RuleError or wrap ErrUnknownLink, ErrDuplicateID, ErrTooMany or ErrNotOnLink.
+// Add installs a rule and returns it with its ID: "f1" for the first rule added to an empty plan, and so on, unless
+// the rule has one. Errors are *RuleError or wrap ErrUnknownLink, ErrDuplicateID, ErrTooMany or ErrNotOnLink.
 func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	if err := r.Validate(); err != nil {
 		return r, err
@@ -191,6 +191,9 @@ func (s *Set) drop(i int) {
 	s.up[s.rules[i].Link].Remove(s.rules[i].ID)
 	s.down[s.rules[i].Link].Remove(s.rules[i].ID)
 	s.rules = slices.Delete(s.rules, i, i+1)
+	if len(s.rules) == 0 {
+		s.counter = 0 // names are part of the seed: the same rules again do the same again
+	}
 }
 
 // forget drops the oldest finished rules beyond MaxFinished and returns how many rules are at work.

@@ -173,3 +173,26 @@ func TestNamed(t *testing.T) {
 		t.Errorf("names %v, want %v", ids, want)
 	}
 }
+
+// The same rules after a heal have the same names, and do the same again.
+func TestSameRulesAgainDoTheSame(t *testing.T) {
+	s := NewSet(1, []string{"a"})
+	var runs [2][]bool
+	for run := range runs {
+		for range 2 {
+			if _, err := s.Add(0, Rule{Link: "a", Kind: Loss, Probability: 0.3}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 200 {
+			v := s.Injector("a", Up).Frame(0, make([]byte, 60))
+			runs[run] = append(runs[run], v.Drop)
+		}
+		if n, err := s.Heal(0, ""); n != 2 || err != nil {
+			t.Fatalf("Heal = %d, %v", n, err)
+		}
+	}
+	if !slices.Equal(runs[0], runs[1]) || !slices.Contains(runs[0], true) {
+		t.Errorf("first %v\nagain %v", runs[0], runs[1])
+	}
+}

@@ -24,8 +24,8 @@ func injectCmd() *cobra.Command {
 		Use:   "inject KIND [AMOUNT] --link HOST",
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
 		Long: "inject puts a fault on a host's link, where the switch applies it. What happens to a packet depends on the\n" +
-			"seed, the link, the direction and the packet's number since the rule was installed, and on nothing else, so a\n" +
-			"run can be repeated.\n\n" +
+			"seed and name of the rule, the link, the direction and the packet's number since the rule was installed, and\n" +
+			"on nothing else, so a run can be repeated: after `rdmalab heal` names begin with f1 again.\n\n" +
 			"  loss 10%         loses a share of the frames\n" +
 			"  drop             loses exactly the packets that the flags select\n" +
 			"  duplicate 5%     sends frames twice\n" +
