@@ -21,6 +21,8 @@ type anyNIC struct {
 	qps []*QP
 	ahs []*AH
 	srq []*SRQ
+	mws []*MW
+	dms []*DM
 	out packetio.Batch
 }
 
@@ -42,7 +44,7 @@ func (n *anyNIC) make(r *rand.Rand) {
 	pd, havePD := one(r, n.pds)
 	send, haveCQ := one(r, n.cqs)
 	recv, _ := one(r, n.cqs)
-	switch k := r.IntN(7); {
+	switch k := r.IntN(10); {
 	case k == 0 || !havePD:
 		if pd, err := n.e.AllocPD(); err == nil {
 			n.pds = append(n.pds, pd)
@@ -52,12 +54,25 @@ func (n *anyNIC) make(r *rand.Rand) {
 			n.cqs = append(n.cqs, c)
 		}
 	case k == 2:
-		if m, err := n.e.RegMR(pd, make([]byte, 1+r.IntN(20000)), verbs.LocalWrite|verbs.Access(r.IntN(8)<<1)); err == nil {
+		rights := verbs.LocalWrite | verbs.MWBind&verbs.Access(-r.IntN(2)) | verbs.Access(r.IntN(8)<<1)
+		m, err := n.e.RegMR(pd, make([]byte, 1+r.IntN(20000)), rights)
+		if d, ok := one(r, n.dms); ok && r.IntN(3) == 0 {
+			m, err = n.e.RegDM(pd, d, r.IntN(20), 1+r.IntN(20), rights)
+		}
+		if err == nil {
 			n.mrs = append(n.mrs, m)
 		}
 	case k == 3:
 		if a, err := n.e.CreateAH(pd, verbs.AHAttr{DestGID: n.gid}); err == nil {
 			n.ahs = append(n.ahs, a)
+		}
+	case k == 5:
+		if w, err := n.e.AllocMW(pd); err == nil {
+			n.mws = append(n.mws, w)
+		}
+	case k == 6:
+		if d, err := n.e.AllocDM(1 + r.IntN(100)); err == nil {
+			n.dms = append(n.dms, d)
 		}
 	case k == 4:
 		if s, err := n.e.CreateSRQ(pd, verbs.SRQInit{MaxWR: 1 + r.IntN(9)}); err == nil {
@@ -102,6 +117,14 @@ func (n *anyNIC) end(r *rand.Rand) {
 	case 5:
 		if s, ok := one(r, n.srq); ok {
 			_ = s.Destroy()
+		}
+	case 6:
+		if w, ok := one(r, n.mws); ok {
+			_ = w.Dealloc()
+		}
+	case 7:
+		if d, ok := one(r, n.dms); ok {
+			_ = d.Free()
 		}
 	}
 }
@@ -158,8 +181,11 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 		return
 	}
 	remote := peer.sge(r)
+	if w, ok := one(r, peer.mws); ok && r.IntN(4) == 0 {
+		remote.LKey = w.Key()
+	}
 	wr := verbs.SendWR{
-		Op: verbs.WROpcode(r.IntN(int(verbs.OpLocalInv) + 1)), Flags: verbs.SendFlags(r.IntN(8)), SGL: []verbs.SGE{n.sge(r)},
+		Op: verbs.WROpcode(r.IntN(int(verbs.OpBindMW) + 1)), Flags: verbs.SendFlags(r.IntN(8)), SGL: []verbs.SGE{n.sge(r)},
 		RemoteAddr: remote.Addr, RKey: remote.LKey, InvRKey: remote.LKey, CompareAdd: r.Uint64(),
 	}
 	switch wr.Op {
@@ -168,6 +194,14 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 		wr.RemoteAddr &^= 7
 	case verbs.OpLocalInv:
 		wr.InvRKey, wr.SGL = n.sge(r).LKey, nil
+		if w, ok := one(r, n.mws); ok && r.IntN(3) > 0 {
+			wr.InvRKey = w.Key()
+		}
+	case verbs.OpBindMW:
+		wr.BindAccess = verbs.Access(r.IntN(8) << 1)
+		if w, ok := one(r, n.mws); ok {
+			wr.RKey = verbs.NextRKey(w.Key())
+		}
 	}
 	if ah, ok := one(r, n.ahs); ok {
 		other, _ := one(r, peer.qps)
@@ -216,6 +250,23 @@ func (n *anyNIC) check(t *testing.T, now clock.Time) {
 	}
 }
 
+// checkMemory looks at the memory of the NIC.
+func (n *anyNIC) checkMemory(t *testing.T) {
+	t.Helper()
+	refs, used := map[*DM]int{}, 0
+	for m := range n.e.mrs {
+		refs[m.dm]++
+	}
+	for d := range n.e.dms {
+		if used += d.Len(); d.refs != refs[d] {
+			t.Fatalf("device memory: %d uses, want %d", d.refs, refs[d])
+		}
+	}
+	if used != n.e.dmUsed {
+		t.Fatalf("%d bytes of device memory in use, counted %d", used, n.e.dmUsed)
+	}
+}
+
 // Two applications that do anything in any order, valid or not, over a lossy cable: nothing panics, the tables agree with
 // each other, and no deadline stays due for ever.
 func TestAnyOrder(t *testing.T) {
@@ -233,7 +284,7 @@ func TestAnyOrder(t *testing.T) {
 func anyOrder(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 5))
 	small := func(c *Config) {
-		c.Window, c.Limits = 1+r.IntN(9), Limits{QPs: 6, CQs: 4, PDs: 3, MRs: 6, AHs: 3, SRQs: 2, AsyncEvents: 4}
+		c.Window, c.Limits = 1+r.IntN(9), Limits{QPs: 6, CQs: 4, PDs: 3, MRs: 6, AHs: 3, SRQs: 2, DeviceMemory: 200, AsyncEvents: 4}
 	}
 	n := [2]*anyNIC{
 		{e: newEngine(t, "a", seed, macA, small, ipA), gid: verbs.GIDOf(ipB)},
@@ -287,6 +338,7 @@ func anyOrder(t *testing.T, seed uint64) {
 		for _, x := range n {
 			due(t, x, now, r)
 			x.check(t, now)
+			x.checkMemory(t)
 		}
 	}
 	for _, x := range n {
