@@ -119,3 +119,15 @@ var _ = Describe("two racks", func() {
 		b.Perf("read_bw", "--size", "4KiB", "--iters", "100", "--verify")
 	})
 })
+
+var _ = Describe("a rack of a hundred hosts", func() {
+	It("comes up, is verified without asking too much of its one memory server, and goes away", func() {
+		before := fixture.Traces()
+		rack := fixture.New("hosts:\n  - {name: ms0, role: memory, memory: 1MiB}\n  - {name: \"cn[00-98]\", role: compute}\n")
+		up := rack.Up()
+		Expect(up).To(fixture.HaveExited(0))
+		Expect(up.Stdout).To(ContainSubstring("verified 99 paths"))
+		rack.OK("down")
+		Expect(fixture.Traces()).To(Equal(before))
+	})
+})

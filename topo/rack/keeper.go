@@ -12,8 +12,9 @@ import (
 
 // Bounds of waiting for the kernel.
 const (
-	// killWait bounds how long killed processes may take to be gone.
-	killWait = 5 * time.Second
+	// killWait bounds how long killed processes may take to be gone. The kernel takes namespaces away one after the
+	// other: 100 hosts are gone after six seconds on two busy processors.
+	killWait = 30 * time.Second
 	// pollStep is the pause between two looks at a state that the kernel changes.
 	pollStep = time.Millisecond
 	// maxKillRounds bounds how often processes that others keep starting are killed again.

@@ -20,8 +20,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// verifyWait bounds the check of one path.
-const verifyWait = 30 * time.Second
+const (
+	// verifyWait bounds the check of one path.
+	verifyWait = 30 * time.Second
+	// verifyAtOnce bounds the hosts that check at a time: a memory host turns away whom it cannot queue.
+	verifyAtOnce = 16
+)
 
 func upCmd() *cobra.Command {
 	var file string
@@ -115,12 +119,18 @@ func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 		return nil // a rack without a path to verify
 	}
 	begin := time.Now()
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(len(to))*verifyWait)
+	turns := (len(from) + verifyAtOnce - 1) / verifyAtOnce
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(turns*len(to))*verifyWait)
 	defer cancel()
 	errs := make([]error, len(from))
+	places := make(chan struct{}, verifyAtOnce)
 	var wg sync.WaitGroup
 	for i := range from {
-		wg.Go(func() { errs[i] = verifyFrom(ctx, r, from[i].Name, to) })
+		places <- struct{}{}
+		wg.Go(func() {
+			errs[i] = verifyFrom(ctx, r, from[i].Name, to)
+			<-places
+		})
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
