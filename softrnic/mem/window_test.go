@@ -250,3 +250,18 @@ func TestKeyZero(t *testing.T) {
 		t.Error("no seed leads there")
 	}
 }
+
+// A key that leads to a place behind the last one opens nothing and hurts nobody.
+func TestKeysBehindTheTable(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 64, allAccess|verbs.MWBind)
+	for i := range uint32(3) {
+		key := tab.keys.toKey(uint32(len(tab.slots))+i) << 8
+		if _, f := tab.Remote(pd, 9, key, r.Base(), 1, verbs.RemoteRead); f != BadKey {
+			t.Errorf("place %d behind the table: %v", i, f)
+		}
+		if f := tab.Bind(pd, 9, key, verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}, verbs.RemoteRead); f != BadKey {
+			t.Errorf("binding a window at place %d behind the table: %v", i, f)
+		}
+	}
+}
