@@ -247,6 +247,10 @@ func TestPortFailureEndsTheNIC(t *testing.T) {
 	if d[0].Err() == nil {
 		t.Error("no reason given")
 	}
+	d[0].Up()
+	if _, err := d[0].Context().AllocPD(); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("a NIC without a port came back: %v", err)
+	}
 }
 
 func TestLinkEvents(t *testing.T) {
