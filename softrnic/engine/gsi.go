@@ -112,10 +112,16 @@ func (e *Engine) tickGSI(now clock.Time, out *packetio.Batch) {
 // endGone ends the connections of queue pairs that are gone.
 func (g *GSI) endGone(now clock.Time) {
 	for _, n := range g.gone {
-		if id, ok := g.m.ConnOf(n); ok {
-			g.m.QPGone(now, n, &g.acts)
-			delete(g.conns, id) // there are no news of it any more
+		id, ok := g.m.ConnOf(n)
+		if !ok {
+			continue
 		}
+		if c := g.conns[id]; c != nil {
+			c.gone = true // whoever waits for it learns of it here: there are no other news
+			delete(g.conns, id)
+			g.e.activity++
+		}
+		g.m.QPGone(now, n, &g.acts)
 	}
 	g.gone = g.gone[:0]
 }

@@ -31,10 +31,11 @@ type CMConn struct {
 	listener *CMListener // of a responder's
 	qp       *QP
 	dead     bool
+	gone     bool
 }
 
-// Dead reports whether the NIC went down.
-func (c *CMConn) Dead() bool { return c.dead }
+// Dead reports whether the NIC went down, or this side's queue pair was destroyed or reset.
+func (c *CMConn) Dead() bool { return c.dead || c.gone }
 
 // CMListener takes the requests for one service.
 type CMListener struct {

@@ -163,7 +163,7 @@ var errSilent = fmt.Errorf("%w: no answer", verbs.ErrTimeout)
 func (s service) ended(op string, c *engine.CMConn) error {
 	switch {
 	case c.Dead():
-		return opError(op, verbs.ErrClosed, "the NIC went down")
+		return opError(op, verbs.ErrClosed, "the NIC went down, or the queue pair was destroyed")
 	case c.End == cm.EventUnreachable:
 		return opError(op, errSilent, "%v", c.Peer)
 	case c.End == cm.EventRejected && c.Reject != nil && c.Reject.Reason == mad.ReasonTimeout:

@@ -245,6 +245,27 @@ func TestNICGoesDown(t *testing.T) {
 	must(t, l.Close())
 }
 
+// A queue pair that is destroyed ends what waits for it.
+func TestQueuePairIsDestroyedMeanwhile(t *testing.T) {
+	a, b, _, _ := newCMs(t)
+	l, err := b.cm.Listen("svc")
+	must(t, err)
+	q := a.newQP(t)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := a.cm.Dial(q, ips[1], "svc", rdmacm.Params{}, nil, a.in(patience))
+		failed <- err
+	}()
+	r, err := l.Accept(b.in(patience))
+	must(t, err)
+	must(t, q.Destroy())
+	wantErr(t, "dial", <-failed, verbs.ErrClosed)
+	if err := r.Accept(b.newQP(t), rdmacm.Params{}, nil, b.in(patience)); err == nil {
+		t.Error("accepted a peer that has gone")
+	}
+	awaitNothing(t, a, b)
+}
+
 // An initiator that has given up is passed over, and its queue pair is free.
 func TestLateListener(t *testing.T) {
 	a, b, ca, _ := newCMs(t)
