@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -15,6 +16,7 @@ const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters
 	PathNIC      = "/nic"       // POST NICRequest: Status
+	PathNICFault = "/nic/fault" // POST NICFault: NICFaultResult
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
 	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
@@ -101,6 +103,25 @@ type Counters struct {
 type NICRequest struct {
 	// State is StateDown or StateUp.
 	State string `json:"state"`
+}
+
+// Faults of a NIC.
+const (
+	FaultQPError   = "qp-error"   // queue pairs fail
+	FaultCQOverrun = "cq-overrun" // the completion queues of queue pairs overrun
+	FaultUnplug    = "unplug"     // the NIC is gone, as by NICRequest
+)
+
+// NICFault makes the NIC fail as hardware does, with the events and completions of the real thing.
+type NICFault struct {
+	Kind string `json:"kind"`
+	// QPN is the queue pair that is hit; 0: all that are neither in RESET nor in error.
+	QPN wire.QPN `json:"qpn,omitempty"`
+}
+
+// NICFaultResult says what was hit.
+type NICFaultResult struct {
+	QPNs []wire.QPN `json:"qpns"`
 }
 
 // Tear makes copies of WRITE payloads into memory, and of READ responses out of it, pause in the middle.

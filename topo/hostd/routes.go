@@ -24,6 +24,7 @@ func (h *Host) routes() *control.Mux {
 		err := h.setNIC(in.State)
 		return h.Status(), err
 	})
+	control.Handle(m, "POST "+PathNICFault, func(_ *http.Request, in NICFault) (NICFaultResult, error) { return h.failNIC(in) })
 	control.Handle(m, "POST "+PathCrashApp, func(*http.Request, none) (Status, error) {
 		h.app.crash()
 		h.log.Info("application crashed")

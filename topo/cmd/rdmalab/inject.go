@@ -36,7 +36,8 @@ func injectCmd() *cobra.Command {
 			"  blackhole        loses everything, also ARP and TCP\n" +
 			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
 			"Flags that select packets (--opcode, --class, --qpn, --psn, --psn-offset, --transmission, --same-packet) must\n" +
-			"all hold, and never select anything but RoCEv2. `rdmalab faults` lists what is active, `rdmalab heal` ends it.",
+			"all hold, and never select anything but RoCEv2. `rdmalab faults` lists what is active, `rdmalab heal` ends it.\n" +
+			"`rdmalab inject nic` lets the NIC itself fail.",
 		Example: "  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode RC_READ_RESPONSE_MIDDLE --psn-offset 5 --once --link cn0 --dir down\n" +
@@ -70,6 +71,7 @@ func injectCmd() *cobra.Command {
 	completeFlag(cmd, "host", hostNames)
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
+	cmd.AddCommand(injectNICCmd())
 	return cmd
 }
 

@@ -1,0 +1,61 @@
+package hostd
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// failNIC makes the NIC fail as hardware does, and returns the queue pairs that were hit.
+func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
+	fail := map[string]func(wire.QPN) error{
+		FaultQPError: h.dev.FailQP, FaultCQOverrun: h.dev.OverrunCQs, FaultUnplug: nil,
+	}
+	hit, known := fail[f.Kind]
+	res := NICFaultResult{QPNs: []wire.QPN{}}
+	switch {
+	case !known:
+		return res, control.Errorf(http.StatusBadRequest, "NIC fault %q: want %s, %s or %s", f.Kind, FaultQPError, FaultCQOverrun, FaultUnplug)
+	case f.Kind == FaultUnplug && f.QPN != 0:
+		return res, control.Errorf(http.StatusBadRequest, "%s hits the whole NIC; leave the queue pair out", f.Kind)
+	case f.Kind == FaultUnplug:
+		res.QPNs = h.victims()
+		return res, h.setNIC(StateDown)
+	case f.QPN != 0:
+		if err := hit(f.QPN); err != nil {
+			return res, control.Errorf(http.StatusConflict, "%v; `rdmalab status` lists the queue pairs", err)
+		}
+		res.QPNs = append(res.QPNs, f.QPN)
+	default:
+		victims := h.victims()
+		for _, n := range victims {
+			err := hit(n)
+			if errors.Is(err, verbs.ErrState) || errors.Is(err, verbs.ErrInvalid) {
+				err = nil // another's fault hit it too, or it has gone meanwhile
+			}
+			if err != nil {
+				return res, control.Errorf(http.StatusConflict, "%v", err)
+			}
+		}
+		res.QPNs = append(res.QPNs, victims...)
+	}
+	h.log.Info("NIC fault", "kind", f.Kind, "queue pairs", len(res.QPNs))
+	return res, nil
+}
+
+// victims are the queue pairs that can fail.
+func (h *Host) victims() []wire.QPN {
+	out := []wire.QPN{}
+	h.dev.With(func(e *engine.Engine) {
+		for _, q := range e.QPs() {
+			if q.State != verbs.StateReset && q.State != verbs.StateError {
+				out = append(out, q.QPN)
+			}
+		}
+	})
+	return out
+}
