@@ -58,7 +58,8 @@ var house = map[string]room{
 
 	// L5: applications, and the daemon that runs them.
 	"softrnic/perf": {level: 5},
-	"topo/hostd":    {level: 5, beside: []string{"softrnic/perf"}},
+	"softrnic/peer": {level: 5},
+	"topo/hostd":    {level: 5, beside: []string{"softrnic/peer", "softrnic/perf"}},
 	"topo/scenario": {level: 5, beside: []string{"softrnic/perf"}},
 
 	// L6 and L7: the binary, the suites.

@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// DefaultPort is the TCP port of the out-of-band exchange.
-const DefaultPort = 18515
+// DefaultPort is the TCP port of the out-of-band exchange. It is not 18515, which belongs to ibv_rc_pingpong and perftest.
+const DefaultPort = 18514
 
 const (
 	defaultHandshakes       = 64

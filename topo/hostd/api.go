@@ -24,6 +24,7 @@ const (
 	// with an error. The tests perf.RawBW and perf.RawLat send plain frames, see raw.go.
 	PathPerf   = "/perf"
 	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
+	PathPeer   = "/peer"   // POST PeerRequest: stream of PeerEvent
 )
 
 // States of a NIC and of an application.

@@ -42,6 +42,7 @@ func (h *Host) routes() *control.Mux {
 	control.Handle(m, "DELETE "+PathTear, func(*http.Request, none) (Tear, error) { return Tear{}, h.setTear(Tear{}) })
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
+	control.HandleStream(m, "POST "+PathPeer, h.runPeer)
 	return m
 }
 

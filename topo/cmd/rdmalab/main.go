@@ -33,6 +33,7 @@ func commands() []*cobra.Command {
 		captureCmd(),
 		dumpCmd(),
 		perfCmd(),
+		pingpongCmd(),
 		countersCmd(),
 		simCmd(),
 		versionCmd(),

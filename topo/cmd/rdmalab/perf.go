@@ -18,6 +18,8 @@ import (
 // perfFlags are the flags of perf as typed.
 type perfFlags struct {
 	from, to, size, inline string
+	with                   string
+	port                   uint16
 	quiet, ipv6            bool
 	config                 perf.Config
 }
@@ -37,15 +39,21 @@ func perfCmd() *cobra.Command {
 			"  verify                                   WRITE, READ, CAS and FAA once, bytes compared\n" +
 			"  soak                                     --iters each of WRITE, READ and SEND, then --atomics CAS and FAA, all verified\n" +
 			"  raw_bw raw_lat                           the same frames without RDMA, to compare with\n\n" +
-			"It exits 1 if a message was lost, wrong or refused.",
+			"It exits 1 if a message was lost, wrong or refused.\n\n" +
+			"With --peer perftest the other end is the program of that name (version 4.5), wherever it runs: --to is the\n" +
+			"address of its server, and without --to the host is the server. Both must be told the same size and iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0\n" +
-			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec",
+			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec\n" +
+			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200 --size 64KiB --iters 1000",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: perfTests(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.config.Test = args[0]
+			if f.with != "" {
+				return runPerftest(cmd, &f)
+			}
 			return runPerf(cmd, &f)
 		},
 	}
@@ -57,7 +65,9 @@ func perfCmd() *cobra.Command {
 func (f *perfFlags) define(cmd *cobra.Command) {
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.from, "from", "", "host that runs the test (required)")
-	fs.StringVar(&f.to, "to", "", "host that it talks to (required)")
+	fs.StringVar(&f.to, "to", "", "host that it talks to (required without --peer)")
+	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program of that name")
+	fs.Uint16Var(&f.port, "port", 0, "TCP port of the exchange with --peer (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth, 8 for latency)")
 	fs.IntVar(&c.Iters, "iters", 0, "messages (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
 	fs.IntVar(&c.Atomics, "atomics", 0, "CAS and FAA of a soak together (default 20000)")
@@ -77,10 +87,12 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&f.ipv6, "ipv6", false, "between the hosts' IPv6 addresses (default IPv4)")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	for _, name := range []string{"from", "to"} {
-		err := errors.Join(cmd.MarkFlagRequired(name), cmd.RegisterFlagCompletionFunc(name, completeAllHosts))
-		if err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(name, completeAllHosts); err != nil {
 			panic(fmt.Sprintf("flag --%s: %v", name, err)) // it was defined above
 		}
+	}
+	if err := cmd.MarkFlagRequired("from"); err != nil {
+		panic(err) // it was defined above
 	}
 }
 
@@ -105,6 +117,9 @@ func (f *perfFlags) check() error {
 			return fmt.Errorf("--%s %s: want 1 to %d bytes", u.flag, u.text, perf.MaxSize)
 		}
 		*u.dst = int(n)
+	}
+	if f.to == "" {
+		return errors.New("--to is missing: the host to talk to")
 	}
 	if f.from == f.to {
 		return fmt.Errorf("--from and --to are both %s; choose two hosts", f.from)

@@ -1,0 +1,90 @@
+package interop_test
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/e2e/interop/ask"
+)
+
+// toolLimit is how long one program may take.
+const toolLimit = 2 * time.Minute
+
+// tool runs a program in the guest with our own as the other end, in both roles, each with some messages.
+func tool(theirs, ours []string, byOptions ...string) {
+	GinkgoHelper()
+	By("theirs as the server")
+	finish := linux.start(theirs...)
+	ourRun := rack.Run(append(ours, byOptions...)...)
+	theirRun := finish(toolLimit)
+	agree(ourRun, theirRun)
+
+	By("theirs as the client")
+	server := make(chan fixture.Result, 1)
+	go func() {
+		defer GinkgoRecover()
+		server <- rack.Run(ours...)
+	}()
+	theirRun = linux.patiently(append(theirs, ourAddrs[0].String())...)
+	Eventually(server).WithTimeout(toolLimit).Should(Receive(&ourRun))
+	agree(ourRun, theirRun)
+}
+
+func agree(ours fixture.Result, theirs ask.Answer) {
+	GinkgoHelper()
+	GinkgoWriter.Printf("guest: %s(exit %d)\n", theirs.Output, theirs.Code)
+	Expect(ours).To(fixture.HaveExited(0), theirs.Output)
+	Expect(theirs.Code).To(BeZero(), theirs.Output)
+}
+
+// patiently runs a client in the guest, again as long as the server has not come up.
+func (g *guest) patiently(args ...string) (a ask.Answer) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		a = g.start(args...)(toolLimit)
+		return a.Code == 0 || !strings.Contains(a.Output, "onnect")
+	}).WithTimeout(20 * time.Second).Should(BeTrue())
+	return a
+}
+
+var _ = Describe("the tools of Linux", func() {
+	DescribeTable("ping-pong with ours", func(typ string, size, iters, mtu int) {
+		s, n, m := strconv.Itoa(size), strconv.Itoa(iters), strconv.Itoa(mtu)
+		theirs := []string{"ibv_" + typ + "_pingpong", "-g", "1", "-s", s, "-n", n}
+		ours := []string{"pingpong", typ, "--on", "cn0", "--size", s, "--iters", n, "--mtu", m}
+		if typ != "ud" {
+			theirs = append(theirs, "-m", m)
+		}
+		tool(theirs, ours, guestIPv4.String())
+	},
+		Entry("rc", "rc", 4096, 100, 1024),
+		Entry("rc, odd size and small packets", "rc", 10001, 50, 256),
+		Entry("uc", "uc", 4096, 100, 1024),
+		Entry("ud", "ud", 1000, 100, 1024),
+	)
+
+	DescribeTable("measure ours, and ours them", func(test string, size, iters int) {
+		s, n := strconv.Itoa(size), strconv.Itoa(iters)
+		theirs := []string{"ib_" + test, "-d", "rxe0", "-x", "1", "-n", n}
+		ours := []string{"perf", test, "--peer", "perftest", "--from", "cn0", "--iters", n}
+		if !strings.HasPrefix(test, "atomic") {
+			theirs, ours = append(theirs, "-s", s), append(ours, "--size", s)
+		}
+		tool(theirs, ours, "--to", guestIPv4.String())
+	},
+		Entry("write_bw", "write_bw", 4096, 200),
+		Entry("write_bw 64 KiB", "write_bw", 65536, 50),
+		Entry("read_bw", "read_bw", 8192, 200),
+		Entry("send_bw", "send_bw", 4096, 200),
+		Entry("atomic_bw", "atomic_bw", 8, 200),
+		Entry("write_lat", "write_lat", 64, 100),
+		Entry("read_lat", "read_lat", 64, 100),
+		Entry("send_lat", "send_lat", 64, 100),
+		Entry("atomic_lat", "atomic_lat", 8, 100),
+	)
+})

@@ -1,0 +1,134 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/peer"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// PeerRequest asks for a run with a program that is not ours. One of Pingpong and Perftest is set.
+type PeerRequest struct {
+	Pingpong *peer.Pingpong `json:"pingpong,omitempty"`
+	Perftest *peer.Perftest `json:"perftest,omitempty"`
+	// To is the name of a host or the address of the server; "" is to be the server.
+	To string `json:"to,omitempty"`
+	// Port of the exchange; 0: peer.DefaultPort.
+	Port uint16 `json:"port,omitempty"`
+}
+
+// PeerEvent is a line of such a run: first, of a server, where it listens; then the result.
+type PeerEvent struct {
+	Listening string       `json:"listening,omitempty"`
+	Result    *peer.Result `json:"result,omitempty"`
+}
+
+// Bounds of a run with another program.
+const (
+	// dialLimit is how long a server may take to come up.
+	dialLimit = 10 * time.Second
+	dialPause = 100 * time.Millisecond
+	// peerLimit bounds the whole run: both exchanges go over the same connection.
+	peerLimit = 15 * time.Minute
+)
+
+// name describes the request, after filling in its defaults.
+func (q *PeerRequest) name() (string, error) {
+	switch {
+	case (q.Pingpong == nil) == (q.Perftest == nil):
+		return "", errors.New("want either a pingpong or a perftest")
+	case q.Pingpong != nil:
+		q.Pingpong.Server = q.To == ""
+		return q.Pingpong.Type + "_pingpong", q.Pingpong.Validate()
+	}
+	q.Perftest.Server = q.To == ""
+	return "ib_" + q.Perftest.Test, q.Perftest.Validate()
+}
+
+// runPeer runs a test with a program that is not ours, as a job.
+func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) error) error {
+	name, err := in.name()
+	if err != nil {
+		return control.Errorf(http.StatusBadRequest, "%v", err)
+	}
+	if in.Port == 0 {
+		in.Port = peer.DefaultPort
+	}
+	var to netip.Addr
+	if in.To != "" {
+		if to, err = h.address(in.To); err != nil {
+			return err
+		}
+		name += " to " + in.To
+	}
+	return h.app.do(r, name, func(ctx context.Context, v verbs.Context) error {
+		conn, err := meetPeer(ctx, to, in.Port, send)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		stop := context.AfterFunc(ctx, func() {
+			_ = conn.Close()
+			_ = v.Close() // which ends every wait; the end of the job closes it again and reports
+		})
+		defer stop()
+		if err := conn.SetDeadline(time.Now().Add(peerLimit)); err != nil {
+			return err
+		}
+		var res peer.Result
+		if in.Pingpong != nil {
+			res, err = in.Pingpong.Run(v, conn)
+		} else {
+			res, err = in.Perftest.Run(v, conn)
+		}
+		if err != nil {
+			return err
+		}
+		return send(PeerEvent{Result: &res})
+	})
+}
+
+// meetPeer dials the server, which may still be starting, or waits for a client if to is not valid.
+func meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
+	if !to.IsValid() {
+		return awaitPeer(ctx, port, send)
+	}
+	for end := time.Now().Add(dialLimit); ; {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(dialPause):
+		}
+	}
+}
+
+func awaitPeer(ctx context.Context, port uint16, send func(PeerEvent) error) (net.Conn, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+	if err != nil {
+		return nil, fmt.Errorf("wait for a client: %w", err)
+	}
+	defer l.Close()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	if err := send(PeerEvent{Listening: l.Addr().String()}); err != nil {
+		return nil, err
+	}
+	conn, err := l.Accept()
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return conn, err
+}
