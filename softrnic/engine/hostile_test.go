@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -279,6 +280,10 @@ func hostile(t *testing.T, seed uint64) {
 	n := &hostileNet{t: t, r: r, loss: pick(0, 0.02, 0.1), again: pick(0, 0.05, 0.3), forge: pick(0, 0.1, 0.3)}
 	n.s[0] = newSide(t, newEngine(t, "a", seed, macA, small, ipA))
 	n.s[1] = newSide(t, newEngine(t, "b", seed+1000, macB, small, ipB))
+	tear := pick(0, 0, 0.4)
+	for i, x := range n.s {
+		x.e.Mem().SetTear(mem.SeededTear(seed+uint64(i), tear, 30*time.Microsecond))
+	}
 	users := [2]*hostileUser{
 		{n: n, me: n.s[0], peer: n.s[1], area: make([]byte, hostileAreaLen)},
 		{n: n, me: n.s[1], peer: n.s[0], area: make([]byte, hostileAreaLen)},
