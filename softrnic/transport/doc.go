@@ -29,11 +29,15 @@
 //	ud.go                     unreliable datagrams
 //	srq.go                    shared receive queues
 //
-// Completion statuses that a reliable connection cannot produce here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
+// Completion statuses that no service produces here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC, RespTimeoutErr to no
 // transport, and nothing in this NIC has a reason for FatalErr or GeneralErr. MWBindErr, a failed memory management
-// operation, is what a local invalidate of a bad key gives; there are no memory windows. LocQPOpErr is what a READ or
-// atomic gives on a queue pair set up with MaxRdAtomic -1.
+// operation, is what a bind gives that does not work, and a local invalidate of a bad key. LocQPOpErr is what a READ or
+// atomic gives on a queue pair set up with MaxRdAtomic -1. The unreliable services know of their own mistakes only:
+// Success, LocProtErr, WRFlushErr and, UC, MWBindErr.
+//
+// A datagram or an unreliable message that a receive has no room for is dropped, and the receive stays posted, as in
+// Linux rxe; some hardware completes the receive with a length error instead.
 //
 // Different from Linux rxe on purpose: a SEND that is longer than the receive draws the specification's NAK for an
 // invalid request and LocLenErr, not a NAK for a remote operational error; and a duplicate SEND or WRITE packet is
@@ -41,6 +45,6 @@
 //
 // Different from most hardware on purpose: silence and sequence NAKs are counted apart, each up to RetryCount, and an
 // RNR NAK fills both counters again, so that heavy injected loss does not look like a dead peer. A peer that is silent is
-// given up after exactly RetryCount+1 transmissions. A local invalidate is a full barrier of its send queue. A repeated
-// READ whose region is gone is dropped, not refused, because it may be a stray copy from the network.
+// given up after exactly RetryCount+1 transmissions. A local invalidate and a bind are full barriers of their send
+// queue. A repeated READ whose region is gone is dropped, not refused, because it may be a stray copy from the network.
 package transport

@@ -12,6 +12,9 @@ import (
 
 // startUC begins a work request. A message that cannot be read to its end is not begun.
 func (q *QP) startUC(w *sendWQE) {
+	if w.local() {
+		return
+	}
 	if w.flags&verbs.Inline == 0 && q.checkSGL(q.sq.sgl(q.sq.send), false) != mem.OK {
 		w.status = verbs.LocProtErr
 	}

@@ -76,6 +76,7 @@ type NICStatus struct {
 // QPStatus is a queue pair.
 type QPStatus struct {
 	QPN        uint32 `json:"qpn"`
+	Type       string `json:"type"` // RC, UC or UD
 	State      string `json:"state"`
 	Peer       string `json:"peer,omitempty"`
 	PeerQPN    uint32 `json:"peerQpn,omitempty"`

@@ -150,7 +150,7 @@ func (h *Host) Status() Status {
 
 func describeQP(q *verbs.QPAttr) QPStatus {
 	st := QPStatus{
-		QPN: uint32(q.QPN), State: q.State.String(), SendPSN: uint32(q.SendPSN), RecvPSN: uint32(q.RecvPSN),
+		QPN: uint32(q.QPN), Type: q.Type.String(), State: q.State.String(), SendPSN: uint32(q.SendPSN), RecvPSN: uint32(q.RecvPSN),
 		SendQueued: q.SendQueued, RecvQueued: q.RecvQueued,
 	}
 	if q.State >= verbs.StateRTR && q.RTR.DestQPN != 0 {
