@@ -25,6 +25,8 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	case f.Kind == FaultUnplug:
 		res.QPNs = h.victims()
 		return res, h.setNIC(StateDown)
+	case !h.nicUp():
+		return res, control.Errorf(http.StatusConflict, "the NIC of %s is down; `rdmalab restart %s --nic` brings it back", h.self.Name, h.self.Name)
 	case f.QPN != 0:
 		if err := hit(f.QPN); err != nil {
 			return res, control.Errorf(http.StatusConflict, "%v; `rdmalab status` lists the queue pairs", err)

@@ -85,4 +85,12 @@ func TestNICFaults(t *testing.T) {
 	if err := ms.Call(t.Context(), "POST", PathNICFault, NICFault{Kind: FaultQPError}, &none); err != nil {
 		t.Errorf("all: %v", err)
 	}
+	for range 2 { // unplugged twice is no error
+		if err := ms.Call(t.Context(), "POST", PathNICFault, NICFault{Kind: FaultUnplug}, nil); err != nil {
+			t.Errorf("unplug: %v", err)
+		}
+	}
+	if err := ms.Call(t.Context(), "POST", PathNICFault, NICFault{Kind: FaultQPError}, nil); !isStatus(err, http.StatusConflict) {
+		t.Errorf("of a NIC that is down: %v", err)
+	}
 }
