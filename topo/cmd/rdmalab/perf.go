@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
@@ -131,8 +132,18 @@ func (f *perfFlags) check() error {
 	return c.Validate()
 }
 
+// refuseZeros refuses a 0 that was typed: the daemon takes it for a default, which nobody who types it means.
+func refuseZeros(fs *pflag.FlagSet) (err error) {
+	fs.Visit(func(f *pflag.Flag) {
+		if err == nil && (f.Value.String() == "0" || f.Value.String() == "0s") {
+			err = fmt.Errorf("--%s %s: take more, or leave it out for the default", f.Name, f.Value)
+		}
+	})
+	return err
+}
+
 func runPerf(cmd *cobra.Command, f *perfFlags) error {
-	if err := f.check(); err != nil {
+	if err := errors.Join(f.check(), refuseZeros(cmd.Flags())); err != nil {
 		return err
 	}
 	asJSON, err := wantJSON(cmd)

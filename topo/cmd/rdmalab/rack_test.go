@@ -81,6 +81,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"link", "cn0", "up", "--for", "1s"}, "down only"},
 		{[]string{"partition", "--mend", "cn0"}, "nothing else"},
 		{[]string{"status", "-o", "xml"}, "take table or json"},
+		{[]string{"perf", "write_bw", "--from", "cn0", "--to", "ms0", "--retry", "0"}, "--retry 0: take more"},
 		{[]string{"status", "--bogus"}, "see `rdmalab status --help`"},
 		{[]string{"up", "-f", badFile}, badFile + ":4:5: unknown key \"rolle\""},
 		{[]string{"up", "-f", badFile + "x"}, "no such file"},
