@@ -16,16 +16,19 @@ import (
 // maxDepth is what the 8 bits of a message hold.
 const maxDepth = 255
 
-// Private data of a service with a name begin with its length, in a REP behind the code of the agreed path MTU.
+// Private data of a service with a name begin with their length, in a REP behind the code of the agreed path MTU. The first
+// byte has the bit named, so that another program's are not taken for them.
 const (
 	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data that CM carries for a service with
 	// a name, in bytes.
 	MaxRequestPrivate = mad.REQPrivate - 1
 	MaxReplyPrivate   = mad.REPPrivate - 2
-	MaxRejectPrivate  = mad.REJPrivate - 1
+	MaxRejectPrivate  = named - 1
 	// MaxPortRequestPrivate and MaxPortReplyPrivate are those for a port.
 	MaxPortRequestPrivate = mad.REQPrivate - mad.IPDataLen
 	MaxPortReplyPrivate   = mad.REPPrivate
+
+	named = 0x80
 )
 
 // service is a service's name as the wire has it.
@@ -35,23 +38,27 @@ type service struct {
 	port bool
 }
 
-// localServices is the prefix of service IDs that are administered by the local system (IBTA A3.2.3.1), for names.
-const localServices mad.ServiceID = 0x02 << 56
+const (
+	// localServices is the prefix of service IDs that are administered by the local system (IBTA A3.2.3.1), for names.
+	localServices mad.ServiceID = 0x02 << 56
+	// sdpService is the bit by which Wireshark knows the Sockets Direct Protocol.
+	sdpService mad.ServiceID = 1 << 16
+)
 
-// serviceOf turns a name into a number: a port, or a hash of 56 bits.
+// serviceOf turns a name into a number: a port, or a hash of 55 bits.
 func serviceOf(name string) service {
 	if n, err := strconv.ParseUint(name, 10, 16); err == nil && n > 0 && name[0] != '0' {
 		return service{id: mad.PortService(mad.SpaceTCP, uint16(n)), port: true}
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // a hash takes everything
-	return service{id: localServices | mad.ServiceID(h.Sum64()>>8)}
+	return service{id: localServices | mad.ServiceID(h.Sum64()>>8)&^sdpService}
 }
 
 // request fills the private data of a REQ.
 func (s service) request(private []byte, local Endpoint, to netip.Addr, port uint16) (out [mad.REQPrivate]byte, err error) {
 	limit := MaxRequestPrivate
-	b := append(out[:0], byte(len(private)))
+	b := append(out[:0], named|byte(len(private)))
 	if s.port {
 		limit = MaxPortRequestPrivate
 		ip := mad.IPData{SrcPort: port, Src: local.GID.Addr(), Dst: to}
@@ -70,13 +77,13 @@ func (s service) parseRequest(req *mad.REQ) ([]byte, error) {
 		var ip mad.IPData
 		return req.Private[mad.IPDataLen:], ip.Parse(req.Private[:])
 	}
-	return exact(req.Private[:])
+	return flagged(req.Private[:])
 }
 
 // reply fills the private data of a REP.
 func (s service) reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte, err error) {
 	limit := MaxReplyPrivate
-	b := append(out[:0], mtuCode(mtu), byte(len(private)))
+	b := append(out[:0], named|mtuCode(mtu), byte(len(private)))
 	if s.port {
 		limit, b = MaxPortReplyPrivate, out[:0]
 	}
@@ -92,11 +99,11 @@ func (s service) parseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, e
 	if s.port {
 		return rep.Private[:], asked, nil
 	}
-	mtu := mtuOf(rep.Private[0])
-	if mtu == 0 || mtu > asked {
+	mtu := mtuOf(rep.Private[0] &^ named)
+	if mtu == 0 || mtu > asked || rep.Private[0]&named == 0 {
 		return nil, 0, fmt.Errorf("%w: path MTU code %d in a reply, asked for %d bytes", ErrProtocol, rep.Private[0], asked)
 	}
-	b, err := exact(rep.Private[1:])
+	b, err := exact(int(rep.Private[1]), rep.Private[2:])
 	return b, mtu, err
 }
 
@@ -106,16 +113,23 @@ func (s service) reject(reason string) []byte {
 		return []byte(reason)
 	}
 	reason = reason[:min(len(reason), MaxRejectPrivate)]
-	return append([]byte{byte(len(reason))}, reason...)
+	return append([]byte{named | byte(len(reason))}, reason...)
 }
 
-// exact is data with its length in front.
-func exact(b []byte) ([]byte, error) {
-	n := int(b[0])
-	if n > len(b)-1 {
-		return nil, fmt.Errorf("%w: %d bytes of private data announced, there is room for %d", ErrProtocol, n, len(b)-1)
+// flagged is data with a length in front that has the bit named.
+func flagged(b []byte) ([]byte, error) {
+	if b[0]&named == 0 {
+		return nil, fmt.Errorf("%w: private data of another kind than this project's", ErrProtocol)
 	}
-	return b[1 : 1+n], nil
+	return exact(int(b[0]&^named), b[1:])
+}
+
+// exact is the first n bytes of b.
+func exact(n int, b []byte) ([]byte, error) {
+	if n > len(b) {
+		return nil, fmt.Errorf("%w: %d bytes of private data announced, there is room for %d", ErrProtocol, n, len(b))
+	}
+	return b[:n], nil
 }
 
 // mtuCode is the code of a path MTU in messages: 1 is 256 bytes, 5 is 4096.
@@ -149,7 +163,7 @@ func (s service) rejected(rej *mad.REJ) error {
 	case rej.Reason == mad.ReasonInvalidMTU && rej.InfoLen > 0:
 		text = fmt.Sprintf("%s: the peer can do %d", text, mtuOf(rej.Info[0]))
 	case rej.Reason == mad.ReasonConsumer && !s.port:
-		if b, err := exact(rej.Private[:]); err == nil && len(b) > 0 {
+		if b, err := flagged(rej.Private[:]); err == nil && len(b) > 0 {
 			text = string(b)
 		}
 	}

@@ -321,3 +321,15 @@ func TestCMNeedsADevice(t *testing.T) {
 	_, err = rdmacm.NewCM(rdmacm.CMConfig{Context: foreign})
 	wantErr(t, "a context without a connection manager", err, verbs.ErrNotSupported)
 }
+
+// A reason longer than a REJ has room for is cut.
+func TestLongReason(t *testing.T) {
+	a, b, _, _ := newCMs(t)
+	l, err := b.cm.Listen("svc")
+	must(t, err)
+	reason := strings.Repeat("because ", 40)
+	done := serve(t, b, l, func(r rdmacm.Request) error { return r.Reject(reason) })
+	_, err = a.cm.Dial(a.newQP(t), ips[1], "svc", rdmacm.Params{}, nil, a.in(patience))
+	wantReject(t, err, mad.ReasonConsumer, reason[:rdmacm.MaxRejectPrivate])
+	must(t, <-done)
+}
