@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -36,9 +37,29 @@ func cells(link string, mtus []int, gid, ourGID int) []cell {
 	for _, mtu := range mtus {
 		for _, op := range operations {
 			for _, ours := range []bool{true, false} {
-				out = append(out, cell{Op: op, Link: link, MTU: mtu, Ours: ours, GID: gid, OurGID: ourGID, Sizes: sizesOf(op, mtu), Depth: 8, Pieces: 1})
+				out = append(out, cell{Op: op, Type: "rc", Link: link, MTU: mtu, Ours: ours, GID: gid, OurGID: ourGID, Sizes: sizesOf(op, mtu), Depth: 8, Pieces: 1})
 			}
 		}
+	}
+	return out
+}
+
+// unreliable are the operations of the unreliable services, in both directions. Nothing may be lost on a clean link, so only
+// one message is under way.
+func unreliable(gid, ourGID int) []cell {
+	var out []cell
+	add := func(typ, op string, mtu int, sizes ...int) {
+		for _, ours := range []bool{true, false} {
+			out = append(out, cell{Op: op, Type: typ, Link: typ, MTU: mtu, Ours: ours, GID: gid, OurGID: ourGID, Sizes: sizes, Depth: 1, Pieces: 1})
+		}
+	}
+	for _, mtu := range []int{256, 1024, 4096} {
+		for _, op := range []string{"send", "send_imm", "write", "write_imm"} {
+			add("uc", op, mtu, 0, 1, 3, mtu-1, mtu, mtu+1, 3*mtu+5)
+		}
+	}
+	for _, op := range []string{"send", "send_imm"} {
+		add("ud", op, 4096, 0, 1, 3, 255, 256, 1023, 1025, 4095, 4096)
 	}
 	return out
 }
@@ -96,6 +117,8 @@ var _ = Describe("every operation, both ways", Ordered, func() {
 
 	It("is right over link-local addresses", func() { beRight(cells("link-local", []int{1024}, 0, 2)) })
 
+	It("is right without acknowledgements, too", func() { beRight(slices.Concat(unreliable(1, 0), unreliable(2, 1))) })
+
 	It("fails as it should", func() { beRight(troubles()) })
 
 	It("is right on a link that loses, copies and reorders", func() {
@@ -116,7 +139,7 @@ func troubles() []cell {
 			if op == "faa" || op == "cas" {
 				sizes = []int{8, 8, 8}
 			}
-			c := cell{Op: op, Link: "IPv4", MTU: 1024, GID: 1, Sizes: sizes, Depth: 3, Pieces: 1, Trouble: t}
+			c := cell{Op: op, Type: "rc", Link: "IPv4", MTU: 1024, GID: 1, Sizes: sizes, Depth: 3, Pieces: 1, Trouble: t}
 			c.Ours, c.Want = true, byRxe
 			out = append(out, c)
 			c.Ours, c.Want = false, byOurs

@@ -20,9 +20,16 @@ type ours struct {
 	mr          verbs.MR
 	qp          verbs.QP
 	slot, slots int
+	typ         verbs.QPType
+	ah          verbs.AH
+	peer        verbs.GID
+	peerQPN     wire.QPN
 }
 
 var _ end = (*ours)(nil)
+
+// qkey is that of guest/verbs.py.
+const qkey = 0x11111111
 
 const allAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
@@ -33,7 +40,8 @@ func (o *ours) open(q opening) (address, error) {
 			return address{}, err
 		}
 	}
-	o.slot, o.slots = q.Slot, q.Slots
+	o.slot, o.slots, o.ah = q.Slot, q.Slots, nil
+	o.typ = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD}[q.Type]
 	if o.pd, err = o.ctx.AllocPD(); err != nil {
 		return address{}, err
 	}
@@ -43,26 +51,39 @@ func (o *ours) open(q opening) (address, error) {
 	if o.rcq, err = o.ctx.CreateCQ(1024); err != nil {
 		return address{}, err
 	}
-	buf := make([]byte, q.Slot*q.Slots)
+	buf := make([]byte, q.Slot*q.Slots+verbs.GRHLen*q.Slots) // headers of datagrams are behind the slots
 	for i := range buf {
 		buf[i] = empty
 	}
 	if o.mr, err = o.pd.RegMR(buf, len(buf), allAccess); err != nil {
 		return address{}, err
 	}
-	o.qp, err = o.pd.CreateQP(verbs.QPInit{SendCQ: o.cq, RecvCQ: o.rcq, MaxSendWR: 128, MaxRecvWR: 512, SignalAll: true})
+	o.qp, err = o.pd.CreateQP(verbs.QPInit{Type: o.typ, SendCQ: o.cq, RecvCQ: o.rcq, MaxSendWR: 128, MaxRecvWR: 512, SignalAll: true})
 	if err != nil {
 		return address{}, err
 	}
 	b := o.ctx.Device().GIDs[o.gid]
 	text := fmt.Sprintf("%x:%x:%x:%x:%x:%x:%x:%x", b[0:2], b[2:4], b[4:6], b[6:8], b[8:10], b[10:12], b[12:14], b[14:16])
-	return address{QPN: uint32(o.qp.QPN()), GID: text, Addr: o.mr.Addr(), RKey: o.mr.RKey()}, o.qp.ToInit(verbs.ToInit{Access: allAccess &^ verbs.LocalWrite})
+	init := verbs.ToInit{Access: allAccess &^ verbs.LocalWrite}
+	switch o.typ {
+	case verbs.UC:
+		init.Access = verbs.RemoteWrite
+	case verbs.UD:
+		init = verbs.ToInit{QKey: qkey}
+	}
+	return address{QPN: uint32(o.qp.QPN()), GID: text, Addr: o.mr.Addr(), RKey: o.mr.RKey()}, o.qp.ToInit(init)
 }
 
 func (o *ours) connect(to address, p params) error {
 	a, err := netip.ParseAddr(to.GID)
 	if err != nil {
 		return err
+	}
+	o.peer, o.peerQPN = verbs.GIDOf(a), wire.QPN(to.QPN)
+	if o.typ == verbs.UD {
+		if o.ah, err = o.pd.CreateAH(verbs.AHAttr{DestGID: o.peer, SourceGID: o.gid}); err != nil {
+			return err
+		}
 	}
 	err = o.qp.ToRTR(verbs.ToRTR{
 		DestQPN: wire.QPN(to.QPN), DestGID: verbs.GIDOf(a), SourceGID: o.gid, RecvPSN: wire.PSN(p.RecvPSN),
@@ -88,17 +109,24 @@ func (o *ours) fill(sizes []int, seed int) error {
 
 func (o *ours) recv(first, count, size int) error {
 	for m := first; m < first+count; m++ {
-		if err := o.qp.PostRecv(verbs.RecvWR{ID: uint64(m), SGL: []verbs.SGE{o.mr.SGE(m*o.slot, size)}}); err != nil {
+		sgl := []verbs.SGE{o.mr.SGE(m*o.slot, size)}
+		if o.typ == verbs.UD {
+			sgl = []verbs.SGE{o.mr.SGE(o.header(m), verbs.GRHLen), sgl[0]}
+		}
+		if err := o.qp.PostRecv(verbs.RecvWR{ID: uint64(m), SGL: sgl}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// header is where the header of datagram m goes.
+func (o *ours) header(m int) int { return o.slot*o.slots + verbs.GRHLen*m }
+
 func (o *ours) work(w *work, m int) verbs.SendWR {
 	wr := verbs.SendWR{
 		ID: uint64(m), RKey: w.RKey, Imm: w.Imm + uint32(m), CompareAdd: w.Add,
-		RemoteAddr: w.Addr + uint64(w.Stride*m),
+		RemoteAddr: w.Addr + uint64(w.Stride*m), AH: o.ah, RemoteQPN: o.peerQPN, RemoteQKey: qkey,
 	}
 	pieces := max(w.Pieces, 1)
 	for k := range pieces {
@@ -168,6 +196,13 @@ func (o *ours) poll(cq verbs.CQ, limit time.Duration) ([]completion, error) {
 		if w.Flags&verbs.WithImm != 0 {
 			c.Imm = w.Imm
 		}
+		if w.Flags&verbs.WithGRH != 0 {
+			var b [verbs.GRHLen]byte
+			err = errors.Join(err, o.mr.ReadAt(b[:], o.header(int(w.ID))))
+			if h, herr := verbs.ParseGRH(b[:]); herr != nil || h.Source != o.peer {
+				err = errors.Join(err, herr, fmt.Errorf("datagram %d says that it is from %v, not %v", w.ID, h.Source, o.peer))
+			}
+		}
 		out = append(out, c)
 	}
 	return out, err
@@ -224,7 +259,11 @@ func (o *ours) close() error {
 	if o.qp == nil {
 		return nil
 	}
-	err := errors.Join(o.qp.Destroy(), o.mr.Dereg(), o.pd.Dealloc(), o.cq.Destroy(), o.rcq.Destroy())
+	err := o.qp.Destroy()
+	if o.ah != nil {
+		err = errors.Join(err, o.ah.Destroy())
+	}
+	err = errors.Join(err, o.mr.Dereg(), o.pd.Dealloc(), o.cq.Destroy(), o.rcq.Destroy())
 	o.qp = nil
 	return err
 }

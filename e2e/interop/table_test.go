@@ -14,7 +14,13 @@ import (
 const tableFile = "MATRIX.md"
 
 // links are the links that a cell can cross, each a group of columns.
-var links = []string{"IPv4", "IPv6", "link-local", "lossy"}
+var links = []string{"IPv4", "IPv6", "link-local", "lossy", "uc", "ud"}
+
+// titles explain them.
+var titles = map[string]string{
+	"IPv4": "RC over IPv4", "IPv6": "RC over IPv6", "link-local": "RC over link-local addresses", "lossy": "RC over a lossy link",
+	"uc": "UC over IPv4 and IPv6; the longest message has 3·MTU+5 bytes", "ud": "UD over IPv4 and IPv6; up to 4096 bytes",
+}
 
 // results is what all specs found, for the table.
 var results []result
@@ -47,12 +53,15 @@ func matrix() string {
 		if len(columns) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s\n\n| operation | from |", link)
+		fmt.Fprintf(&b, "\n### %s\n\n| operation | from |", titles[link])
 		for _, mtu := range columns {
 			fmt.Fprintf(&b, " MTU %d |", mtu)
 		}
 		fmt.Fprintf(&b, "\n| --- | --- |%s\n", strings.Repeat(" --- |", len(columns)))
 		for _, op := range operations {
+			if !slices.ContainsFunc(results, func(r result) bool { return r.Cell.Link == link && r.Cell.Op == op }) {
+				continue
+			}
 			for _, ours := range []bool{true, false} {
 				fmt.Fprintf(&b, "| %s | %s |", op, initiator(ours))
 				for _, mtu := range columns {
@@ -83,7 +92,7 @@ func initiator(ours bool) string {
 func verdict(match func(*cell) bool) string {
 	text := ""
 	for _, r := range results {
-		if match(&r.Cell) {
+		if match(&r.Cell) { // all of several
 			text = mark(r.Wrong == "" && text != mark(false))
 		}
 	}
