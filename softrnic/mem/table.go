@@ -34,7 +34,8 @@ type Table struct {
 	count  int
 	bound  int // windows
 	keys   keySpace
-	slots  []slot // the upper 24 bits of a key are the permuted index here
+	last   *Region // that lookup found; most traffic is to one
+	slots  []slot  // the upper 24 bits of a key are the permuted index here
 	free   []uint32
 	pds    map[PD]int // regions of each
 	nextPD PD
@@ -163,7 +164,7 @@ func (t *Table) take() uint32 {
 
 // release gives a place back.
 func (t *Table) release(i uint32, pd PD) {
-	t.slots[i].region = nil
+	t.slots[i].region, t.last = nil, nil // not to keep its memory
 	t.free = append(t.free, i)
 	t.count--
 	t.pds[pd]--
@@ -186,6 +187,9 @@ func (t *Table) Dereg(r *Region) error {
 
 // lookup finds a valid region by either of its keys.
 func (t *Table) lookup(key uint32) *Region {
+	if r := t.last; r != nil && r.key == key && r.valid {
+		return r
+	}
 	i := t.keys.fromKey(key >> 8)
 	if uint64(i) >= uint64(len(t.slots)) {
 		return nil
@@ -194,6 +198,7 @@ func (t *Table) lookup(key uint32) *Region {
 	if r == nil || r.key != key || !r.valid {
 		return nil
 	}
+	t.last = r
 	return r
 }
 
