@@ -153,6 +153,14 @@ func post(t testing.TB, s *side, wr verbs.SendWR) {
 	}
 }
 
+// postRecv posts a receive to where the queue pair takes it from.
+func (s *side) postRecv(wr *verbs.RecvWR) error {
+	if srq := s.qp.cfg.SRQ; srq != nil {
+		return srq.PostRecv(wr)
+	}
+	return s.qp.PostRecv(wr)
+}
+
 // shareReceives makes the queue pair of a fresh side anew, on a shared receive queue.
 func shareReceives(t testing.TB, s *side, depth int) *SRQ {
 	t.Helper()

@@ -80,6 +80,10 @@ func randomTraffic(t *testing.T, seed uint64) {
 	a := newSide(t, "a", seed, sideMemory, cfg)
 	cfg.QPN = 0x12
 	b := newSide(t, "b", seed+1, sideMemory, cfg)
+	if seed%4 == 3 {
+		shareReceives(t, a, 128)
+		shareReceives(t, b, 128)
+	}
 	depth := 1 + r.IntN(5)
 	l := defaultLink
 	l.mtu, l.psnA, l.psnB = mtus[r.IntN(5)], 0xffffff-wire.PSN(r.IntN(60)), wire.PSN(r.IntN(1<<24))
@@ -130,7 +134,7 @@ func (x *actor) post(t *testing.T, now clock.Time) {
 		i := x.recvs
 		x.recvs++
 		off := x.recvSlot(i)
-		if err := x.peer.qp.PostRecv(&verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{x.peer.sge(off, 100), x.peer.sge(off+100, slotSize-100)}}); err != nil {
+		if err := x.peer.postRecv(&verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{x.peer.sge(off, 100), x.peer.sge(off+100, slotSize-100)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -219,9 +219,9 @@ func (s *script) recv() {
 	if s.str("lkey", "") == "bad" {
 		wr.SGL[0].LKey ^= 0xff
 	}
-	postRecv := me.qp.PostRecv
-	if srq := me.qp.cfg.SRQ; srq != nil && !s.d.HasArg("private") {
-		postRecv = srq.PostRecv
+	postRecv := me.postRecv
+	if s.d.HasArg("private") {
+		postRecv = me.qp.PostRecv
 	}
 	if err := postRecv(&wr); err != nil {
 		s.printf("%v", err)
