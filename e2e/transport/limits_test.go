@@ -11,7 +11,7 @@ import (
 
 var _ = Describe("the retry limits", func() {
 	It("end a request on a dead path with the status and in the time that they promise", func() {
-		rack := fixture.Up(fixture.Small)
+		rack := fixture.Up(fixture.Small + "connect: tcp\n") // the dead path must not end the set-up
 		rack.OK("inject", "drop", "--class", "roce", "--link", "cn0", "--dir", "up")
 		begin := time.Now()
 		// Code 15 is 134 ms: four transmissions, each waited for.

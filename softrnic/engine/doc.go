@@ -9,7 +9,10 @@
 //
 // A frame passes these checks in this order, and each one that fails counts the drop under its own name: addressed
 // to this NIC, well-formed, ICRC, opcode known, queue pair there and ready, opcode of its transport service, sent by
-// its peer if it has one, P_Key; the Q_Key of datagrams is checked by the queue pair. What is no RoCEv2 at all is not this NIC's business and is not counted.
+// its peer if it has one, P_Key; the Q_Key of datagrams is checked by the queue pair. What is no RoCEv2 at all is not
+// this NIC's business and is not counted.
+//
+// Queue pair 1 is the engine's own: management datagrams go to the connection manager behind it, see GSI.
 //
 // Down is a crash: every object is forgotten and its methods answer verbs.ErrClosed. Up is a fresh NIC with the
 // same addresses.

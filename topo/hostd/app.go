@@ -66,21 +66,21 @@ func (a *application) startServices() (err error) {
 	switch {
 	case a.h.mem == nil:
 	case a.memory != nil:
-		if err := a.memory.Reopen(a.h.oob); err != nil {
+		if err := a.memory.Reopen(a.h.conn); err != nil {
 			return err
 		}
 		a.serve(a.memory)
 	default:
 		a.memoryCtx = a.h.dev.Context()
 		cfg := perf.ServerConfig{Service: perf.MemoryService, Passive: true, Buffer: a.h.mem}
-		if a.memory, err = perf.NewServer(a.memoryCtx, a.h.oob, cfg); err != nil {
+		if a.memory, err = perf.NewServer(a.memoryCtx, a.h.conn, cfg); err != nil {
 			a.memory = nil
 			return errors.Join(err, a.memoryCtx.Close())
 		}
 		a.serve(a.memory)
 	}
 	a.perfCtx = a.h.dev.Context()
-	if a.perf, err = perf.NewServer(a.perfCtx, a.h.oob, perf.ServerConfig{Service: perf.PerfService}); err != nil {
+	if a.perf, err = perf.NewServer(a.perfCtx, a.h.conn, perf.ServerConfig{Service: perf.PerfService}); err != nil {
 		a.perf = nil
 		return err
 	}

@@ -50,6 +50,12 @@ type port interface {
 	LinkUp() bool
 }
 
+// manager makes the connections of the host's services and jobs.
+type manager interface {
+	rdmacm.Manager
+	Close() error
+}
+
 // Host is a host that runs.
 type Host struct {
 	cfg   Config
@@ -61,7 +67,7 @@ type Host struct {
 	port port
 	dev  *device.Device
 	base verbs.Context // for what outlives applications
-	oob  *rdmacm.OOB
+	conn manager
 	raw  *rawServer
 	ctl  *control.Server
 	app  *application
@@ -207,8 +213,31 @@ func (h *Host) openNIC() error {
 	return nil
 }
 
-// listen opens the services' way in: the exchange of connections and the raw frames' server, on all addresses.
+// listen opens the services' way in: the exchange of connections and the raw frames' server.
 func (h *Host) listen() (err error) {
+	if h.conn, err = h.connections(); err != nil {
+		return err
+	}
+	if h.cfg.open == nil { // raw frames need a real interface
+		h.raw, err = newRawServer(h)
+	}
+	return err
+}
+
+// connections opens the way to make connections that the rack's description says; without error it is not nil.
+func (h *Host) connections() (manager, error) {
+	if h.rack.Connect == spec.ConnectTCP {
+		return h.listenTCP()
+	}
+	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: h.base})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// listenTCP opens the out-of-band exchange on all addresses.
+func (h *Host) listenTCP() (manager, error) {
 	first, second := netip.IPv6Unspecified(), netip.IPv4Unspecified()
 	if h.cfg.listen.IsValid() {
 		first, second = h.cfg.listen, h.cfg.listen
@@ -216,16 +245,15 @@ func (h *Host) listen() (err error) {
 	at := func(a netip.Addr) rdmacm.OOBConfig {
 		return rdmacm.OOBConfig{Context: h.base, Listen: netip.AddrPortFrom(a, rdmacm.DefaultPort)}
 	}
-	if h.oob, err = rdmacm.NewOOB(at(first)); err != nil {
+	m, err := rdmacm.NewOOB(at(first))
+	if err != nil {
 		// A kernel without IPv6 has no address of both families.
-		if h.oob, err = rdmacm.NewOOB(at(second)); err != nil {
-			return err
-		}
+		m, err = rdmacm.NewOOB(at(second))
 	}
-	if h.cfg.open == nil { // raw frames need a real interface
-		h.raw, err = newRawServer(h)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return m, nil
 }
 
 // resolve gives the MAC of an address. Those of the rack are in its description, so that a queue pair can be connected
@@ -286,8 +314,8 @@ func (h *Host) Close() error {
 	if h.raw != nil {
 		closing(h.raw.close())
 	}
-	if h.oob != nil {
-		closing(h.oob.Close())
+	if h.conn != nil {
+		closing(h.conn.Close())
 	}
 	h.stopTear()
 	if h.dev != nil {

@@ -57,7 +57,12 @@ func testRack() *spec.Rack {
 // up starts the hosts of testRack and returns clients for them.
 func up(t *testing.T) (dir string, cn, ms *control.Client) {
 	t.Helper()
-	r := testRack()
+	return upAs(t, testRack())
+}
+
+// upAs is up for a rack of the same hosts.
+func upAs(t *testing.T, r *spec.Rack) (dir string, cn, ms *control.Client) {
+	t.Helper()
 	dir = describe(t, r)
 	a, b := memory.Pair(memory.Config{})
 	start(t, dir, &r.Hosts[0], a)
@@ -191,7 +196,7 @@ func TestCrashApp(t *testing.T) {
 	}
 	select {
 	case err := <-sends:
-		if err == nil || !strings.Contains(err.Error(), "retry counter exceeded") {
+		if err == nil || !strings.Contains(err.Error(), "the peer has ended the connection") {
 			t.Errorf("the peer's job: %v", err)
 		}
 	case <-time.After(20 * time.Second):
@@ -381,8 +386,23 @@ func TestClientGoes(t *testing.T) {
 	eventually(t, "the job ends", func() bool { st := status(t, cn); return len(st.Jobs) == 0 && st.Objects.QPs == 0 })
 }
 
+// Connections can be made by TCP instead of the connection manager.
+func TestConnectionsByTCP(t *testing.T) {
+	r := testRack()
+	r.Connect = spec.ConnectTCP
+	_, cn, _ := upAs(t, r)
+	if v := verify(t, cn); !v.OK {
+		t.Errorf("verify: %+v", v)
+	}
+	if _, err := runPerf(t.Context(), cn, perf.Config{Test: perf.SendBW, To: "ms0", Iters: 100}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOpenSaysWhatIsWrong(t *testing.T) {
-	dir, _, _ := up(t)
+	r := testRack()
+	r.Connect = spec.ConnectTCP
+	dir, _, _ := upAs(t, r)
 	log := slog.New(slog.DiscardHandler)
 	for what, cfg := range map[string]Config{
 		"rack description":     {Dir: t.TempDir(), Name: "cn0", Log: log},

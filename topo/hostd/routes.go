@@ -64,7 +64,7 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 		}
 		cfg.Counters = h.dev.Counters
 		cfg.Cancelled = func() bool { return ctx.Err() != nil }
-		res, err = perf.Run(v, h.oob, to, cfg, tell)
+		res, err = perf.Run(v, h.conn, to, cfg, tell)
 		return err
 	})
 	if res.Test == "" {
@@ -93,7 +93,7 @@ func (h *Host) verify(r *http.Request, in VerifyRequest, send func(VerifyItem) e
 				return err
 			}
 			cfg := perf.Config{Test: perf.Verify, To: name, Cancelled: func() bool { return ctx.Err() != nil }}
-			item.Result, err = perf.Run(v, h.oob, to, cfg, nil)
+			item.Result, err = perf.Run(v, h.conn, to, cfg, nil)
 			return err
 		})
 		item.OK = err == nil

@@ -44,6 +44,7 @@ type file struct {
 	name     string
 	seed     uint64
 	mtu      int
+	connect  string
 	subnet   netip.Prefix
 	subnet6  netip.Prefix
 	sw       Switch
@@ -174,6 +175,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) }),
 		set(d, "seed", &f.seed, parseSeed),
 		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
+		set(d, "connect", &f.connect, parseConnect),
 		{key: "subnet", set: func(n ast.Node) {
 			f.subnetAt = n
 			f.subnet, _ = text(d, n, "subnet", func(s string) (netip.Prefix, error) { return parseSubnet(s, true) })
@@ -243,6 +245,14 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "cpu", &h.cpu, parseCPU),
 	})
 	return h
+}
+
+// parseConnect reads cm or tcp.
+func parseConnect(s string) (string, error) {
+	if s != ConnectCM && s != ConnectTCP {
+		return "", fmt.Errorf("%.40q is neither %s nor %s", s, ConnectCM, ConnectTCP)
+	}
+	return s, nil
 }
 
 // parseCPU reads auto, none or the number of a processor.

@@ -25,6 +25,7 @@ hosts:
 // full uses every key.
 const full = `name: full
 seed: 0x2a
+connect: tcp
 mtu: 1500
 subnet: 192.168.7.0/28
 subnet6: fd12::/120
@@ -75,7 +76,7 @@ func TestParseFull(t *testing.T) {
 		return m
 	}
 	want := &Rack{
-		Name: "full", Seed: 42, LinkMTU: 1500,
+		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectTCP,
 		Subnet: netip.MustParsePrefix("192.168.7.0/28"), Subnet6: netip.MustParsePrefix("fd12::/120"),
 		Switch: Switch{
 			Program: "forward", Queue: 64, Spin: 10 * time.Microsecond, CPU: 0,
@@ -190,6 +191,7 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: !!str small", `1:7: name must be a single value, but is a tag`},
 		{"name: small", "---\nname: small\n---\nname: other", `4:1: a second document begins here`},
 		{"name: small", "name: small\n\tseed: 1", `2:1: found a tab character`},
+		{"name: small", "name: small\nconnect: smoke", `2:10: connect: "smoke" is neither cm nor tcp`},
 		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; take one of [compute memory metadata]`},
 		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu`},
 		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},

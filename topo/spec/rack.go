@@ -36,6 +36,14 @@ const (
 	AutoCPU = -2
 )
 
+// Values of Connect.
+const (
+	// ConnectCM is by the datagrams of the RDMA connection manager, which share the faults of the links.
+	ConnectCM = "cm"
+	// ConnectTCP is by an exchange over the hosts' own TCP.
+	ConnectTCP = "tcp"
+)
+
 // Rack is a resolved rack: every name, address and default is filled in. It is inert and the same on every machine
 // for the same rack file.
 type Rack struct {
@@ -44,6 +52,8 @@ type Rack struct {
 	Seed uint64 `json:"seed"`
 	// LinkMTU of every link in bytes, without the Ethernet header.
 	LinkMTU int `json:"mtu"`
+	// Connect is how queue pairs are connected: ConnectCM, which "" is too, or ConnectTCP.
+	Connect string `json:"connect,omitempty"`
 	// Subnet holds the IPv4 addresses of the hosts, Subnet6 those of IPv6. The first address of each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`
 	Subnet6 netip.Prefix `json:"subnet6"`

@@ -14,7 +14,7 @@ const switchIndex = 1
 // resolve gives every host of f its name and addresses.
 func (d *decoder) resolve(f *file) *Rack {
 	r := &Rack{
-		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
+		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
 	}
 	seen := make(map[string]ast.Node)
 	for i := range f.hosts {
