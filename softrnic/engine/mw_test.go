@@ -168,8 +168,8 @@ func TestDeviceMemory(t *testing.T) {
 // The budget is one of the NIC; what is freed can be had again.
 func TestDeviceMemoryBudget(t *testing.T) {
 	s := newSide(t, newEngine(t, "a", 1, macA, nil, ipA))
-	if n := s.e.Device().MaxDM; n != 256<<10 {
-		t.Errorf("%d bytes of device memory", n)
+	if d := s.e.Device(); d.MaxDM != 256<<10 || d.MaxSRQ != 4096 || d.MaxAH != 65536 {
+		t.Errorf("%+v", d)
 	}
 	d, err := s.e.AllocDM(200 << 10)
 	if err != nil || d.Len() != 200<<10 {

@@ -59,6 +59,8 @@ type DeviceAttr struct {
 	MaxSGE      int
 	MaxInline   int // bytes
 	MaxCQE      int
+	MaxSRQ      int
+	MaxAH       int
 	MaxRdAtomic int // READs and atomics outstanding, as initiator and as responder
 	MaxMsgSize  uint32
 	// MaxDM is the size of the memory on the NIC in bytes.
