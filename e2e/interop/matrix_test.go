@@ -122,10 +122,7 @@ var _ = Describe("every operation, both ways", Ordered, func() {
 	It("fails as it should", func() { beRight(troubles()) })
 
 	It("is right on a link that loses, copies and reorders", func() {
-		for _, f := range [][]string{{"loss", "10%"}, {"duplicate", "5%"}, {"reorder", "5%"}} {
-			rack.OK("inject", f[0], f[1], "--class", "roce", "--link", "vm0", "--dir", "both")
-		}
-		DeferCleanup(func() { rack.OK("heal", "--all") })
+		spoilLink()
 		beRight(cells("lossy", []int{1024, 4096}, 1, 0))
 	})
 })
@@ -154,6 +151,15 @@ func troubles() []cell {
 	add(noReceive, rnrRetryExc, rnrRetryExc, "send", "write_imm")
 	add(noQueuePair, retryExc, retryExc, "send", "write", "read", "cas")
 	return out
+}
+
+// spoilLink loses, copies and reorders packets of the guest's link until the end of the spec.
+func spoilLink() {
+	GinkgoHelper()
+	for _, f := range [][]string{{"loss", "10%"}, {"duplicate", "5%"}, {"reorder", "5%"}} {
+		rack.OK("inject", f[0], f[1], "--class", "roce", "--link", "vm0", "--dir", "both")
+	}
+	DeferCleanup(func() { rack.OK("heal", "--all") })
 }
 
 // countICRCs reads a capture and checks each RoCEv2 packet with a computation that shares nothing with the NIC's.

@@ -1,5 +1,5 @@
 // Package peer speaks the set-up exchanges of programs that are not ours, over a TCP connection that the caller made, and
-// then their traffic, as client and as server: ibv_rc_pingpong, ibv_uc_pingpong and ibv_ud_pingpong of rdma-core 44, and
+// then their traffic, as client and as server: ibv_{rc,uc,ud,srq}_pingpong of rdma-core 44, and
 // the bandwidth and latency tests of perftest 4.5. So either end of them can be the real program.
 //
 // The exchange of both is text of fixed length. Nothing of sizes and counts is in it: both sides must be told the same.
@@ -41,9 +41,9 @@ const (
 // patience is how long a completion may take when the caller does not say.
 const patience = 30 * time.Second
 
-// farewell is how long a queue pair stays to answer a peer that did not get the last acknowledgement: a few of its
-// time-outs.
-const farewell = 300 * time.Millisecond
+// farewell is how long a queue pair stays to answer a peer that did not get the last acknowledgement: as
+// long as it retries.
+const farewell = 600 * time.Millisecond
 
 // Result is what a run found.
 type Result struct {

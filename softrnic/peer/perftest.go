@@ -162,11 +162,9 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 	if err := t.greet(); err != nil {
 		return err
 	}
-	source := t.Source
-	if gids := ctx.Device().GIDs; source < 0 {
-		source = max(0, firstIPv4(gids))
-	} else if source >= len(gids) {
-		return fmt.Errorf("this NIC has no address %d; it has %v", source, gids)
+	source, err := announced(ctx, t.Source)
+	if err != nil {
+		return err
 	}
 	t.our = record{
 		Outs: uint16(t.Outs), QPN: t.qp.QPN(), PSN: wire.PSN(t.rt.Rand().Uint32() & 0xffffff), RKey: t.mr.RKey(),
@@ -179,7 +177,7 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 	if err := noAddress(t.their.GID); err != nil {
 		return err
 	}
-	err := t.connect(link{
+	err = t.connect(link{
 		to: verbs.AHAttr{DestGID: t.their.GID, SourceGID: source}, qpn: t.their.QPN, theirPSN: t.their.PSN, ourPSN: t.our.PSN,
 		mtu: verbs.MTU(t.MTU), outs: min(t.Outs, int(t.their.Outs)), theirOuts: min(int(t.their.Outs), maxOuts),
 	})

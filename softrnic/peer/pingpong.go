@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Pingpong is a run of ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong.
+// Pingpong is a run of ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong or ibv_srq_pingpong.
 type Pingpong struct {
-	// Type is rc, uc or ud.
+	// Type is rc, uc, ud or srq.
 	Type string `json:"type"`
 	// Server waits for the peer's messages; the client sends first.
 	Server bool `json:"server"`
@@ -24,6 +24,8 @@ type Pingpong struct {
 	MTU int `json:"mtu"`
 	// Depth is how many receives are posted, -r; 0: 500.
 	Depth int `json:"depth"`
+	// QueuePairs of srq, -q; 0: 16.
+	QueuePairs int `json:"queuePairs"`
 	// Source says which of our addresses to announce, as an index; -1: the first IPv4 one.
 	Source int `json:"source"`
 	// Patience is how long to wait for one message; 0: 30 s.
@@ -31,9 +33,9 @@ type Pingpong struct {
 }
 
 // pingpongTypes are the spellings of Type.
-var pingpongTypes = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD}
+var pingpongTypes = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD, "srq": verbs.RC}
 
-// fillByte is what these programs send.
+// fillByte is what these programs send, but ibv_srq_pingpong.
 const fillByte = 0x7b
 
 // Validate fills in defaults and reports what is wrong.
@@ -48,15 +50,18 @@ func (p *Pingpong) Validate() error {
 	setDefault(&p.Iters, 1000)
 	setDefault(&p.MTU, 1024)
 	setDefault(&p.Depth, 500)
+	setDefault(&p.QueuePairs, 16)
 	switch {
 	case !ok:
-		return fmt.Errorf("pingpong type %q: want rc, uc or ud", p.Type)
+		return fmt.Errorf("pingpong type %q: want rc, uc, ud or srq", p.Type)
 	case p.Size < 1 || p.Size > MaxSize || typ == verbs.UD && p.Size > int(verbs.MTU4096):
 		return fmt.Errorf("size %d: want 1 to %d bytes, of a datagram 1 to %d", p.Size, MaxSize, verbs.MTU4096)
 	case p.Iters < 1 || p.Iters > MaxIters:
 		return fmt.Errorf("iters %d: want 1 to %d", p.Iters, MaxIters)
 	case p.Depth < 1 || p.Depth > maxDepth:
 		return fmt.Errorf("depth %d: want 1 to %d", p.Depth, maxDepth)
+	case p.QueuePairs < 1 || p.QueuePairs > maxQueuePairs || p.Type == "srq" && p.QueuePairs > p.Depth:
+		return fmt.Errorf("%d queue pairs: want 1 to %d, and no more than receives", p.QueuePairs, maxQueuePairs)
 	}
 	return checkMTU(p.MTU)
 }
@@ -80,6 +85,9 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	var r Result
 	if err := p.Validate(); err != nil {
 		return r, err
+	}
+	if p.Type == "srq" {
+		return p.runSRQ(ctx, conn)
 	}
 	slots := min(p.Depth, max(1, 16<<20/p.Size))
 	typ := pingpongTypes[p.Type]
@@ -136,11 +144,9 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 // exchange swaps places and connects. The server is connected before it answers, the client after.
 func (p *pingpongRun) exchange(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
 	our := place{QPN: p.qp.QPN(), PSN: wire.PSN(p.rt.Rand().Uint32() & 0xffffff)}
-	source := p.Source
-	if gids := ctx.Device().GIDs; source < 0 {
-		source = max(0, firstIPv4(gids))
-	} else if source >= len(gids) {
-		return fmt.Errorf("this NIC has no address %d; it has %v", source, gids)
+	source, err := announced(ctx, p.Source)
+	if err != nil {
+		return err
 	}
 	our.GID = ctx.Device().GIDs[source]
 	text := our.AppendTo(nil)
@@ -184,20 +190,25 @@ func (p *pingpongRun) exchange(ctx verbs.Context, conn io.ReadWriter, r *Result)
 	if err := up(); err != nil {
 		return err
 	}
-	_, err := conn.Write([]byte(doneText))
+	_, err = conn.Write([]byte(doneText))
 	return err
 }
 
 // doneText ends both exchanges.
 const doneText = "done\x00"
 
-func firstIPv4(gids []verbs.GID) int {
+// announced is the index of the address that a run announces: the chosen one, or the first of IPv4.
+func announced(ctx verbs.Context, source int) (int, error) {
+	gids := ctx.Device().GIDs
+	if source >= len(gids) {
+		return 0, fmt.Errorf("this NIC has no address %d; it has %v", source, gids)
+	}
 	for i, g := range gids {
-		if g.Addr().Is4() {
-			return i
+		if source < 0 && g.Addr().Is4() {
+			return i, nil
 		}
 	}
-	return -1
+	return max(source, 0), nil
 }
 
 func (p *pingpongRun) receive(slot int) error {
@@ -249,10 +260,18 @@ func (p *pingpongRun) received(wc *verbs.WC) error {
 	if err := p.mr.ReadAt(p.got, int(wc.ID)*p.slot); err != nil {
 		return err
 	}
-	for i, b := range p.got[p.grh():] {
-		if b != fillByte {
-			return fmt.Errorf("%w: byte %d of message %d is %#x, not %#x", ErrWrong, i, p.rcvd, b, fillByte)
-		}
+	if err := filled(p.got[p.grh():], fillByte, p.rcvd); err != nil {
+		return err
 	}
 	return p.receive(int(wc.ID))
+}
+
+// filled looks at every byte of a message.
+func filled(b []byte, want byte, message int) error {
+	for i, v := range b {
+		if v != want {
+			return fmt.Errorf("%w: byte %d of message %d is %#x, not %#x", ErrWrong, i, message, v, want)
+		}
+	}
+	return nil
 }

@@ -25,15 +25,15 @@ type pingpongFlags struct {
 func pingpongCmd() *cobra.Command {
 	var f pingpongFlags
 	cmd := &cobra.Command{
-		Use:   "pingpong rc|uc|ud [SERVER] --on HOST",
-		Short: "Be one end of ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong",
+		Use:   "pingpong rc|uc|ud|srq [SERVER] --on HOST",
+		Short: "Be one end of ibv_rc_pingpong, or of its sisters for uc, ud and srq",
 		Long: "pingpong speaks the exchange of the programs of that name, so that the other end can be one of them, wherever it\n" +
 			"runs, or another pingpong. With SERVER, an address or a host, it is the client; without, it waits for one.\n" +
 			"Both ends must be told the same size, iters and mtu. Every byte that comes is compared.",
 		Example: "  rdmalab pingpong rc --on ms0 &  rdmalab pingpong rc ms0 --on cn0\n" +
 			"  rdmalab pingpong rc 10.77.0.200 --on cn0 --size 4096 --iters 1000",
 		Args:      cobra.RangeArgs(1, 2),
-		ValidArgs: []string{"rc", "uc", "ud"},
+		ValidArgs: []string{"rc", "uc", "ud", "srq"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.config.Type = args[0]
 			if len(args) == 2 {
@@ -48,6 +48,7 @@ func pingpongCmd() *cobra.Command {
 	fs.IntVar(&c.Iters, "iters", 0, "messages each way (default 1000)")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)")
 	fs.IntVar(&c.Depth, "rx-depth", 0, "receives posted (default 500)")
+	fs.IntVar(&c.QueuePairs, "qps", 0, "queue pairs of srq (default 16)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port of the exchange (default 18515)")
 	fs.BoolVar(&f.ipv6, "ipv6", false, "announce the host's IPv6 address")
 	fs.DurationVar(&c.Patience, "patience", 0, "how long to wait for one message (default 30s)")
