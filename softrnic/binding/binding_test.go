@@ -3,6 +3,7 @@ package binding
 import (
 	"bytes"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -281,6 +282,16 @@ func TestAccessIsChecked(t *testing.T) {
 		var wc [1]verbs.WC
 		if n, err := o.cq.Poll(wc[:]); n != 1 || err != nil || wc[0].Status != c.want {
 			t.Errorf("%s: %d, %v, %v; want %v", name, n, err, wc[0].Status, c.want)
+		}
+	}
+}
+
+// A length beyond 32 bits must not wrap to a short one that would pass.
+func TestSGELengthDoesNotWrap(t *testing.T) {
+	m := &mr{}
+	for _, n := range []int{1 << 32, 1<<32 + 8, -1} {
+		if got := m.SGE(0, n).Length; got != math.MaxUint32 {
+			t.Errorf("SGE of %d bytes has length %d", n, got)
 		}
 	}
 }

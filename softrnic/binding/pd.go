@@ -2,6 +2,7 @@ package binding
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
@@ -121,9 +122,10 @@ func (m *mr) LKey() uint32 { return m.lkey }
 // RKey is the key for peers.
 func (m *mr) RKey() uint32 { return m.rkey }
 
-// SGE names n bytes from off on. It checks nothing: a wrong piece fails where it is used.
+// SGE names n bytes from off on. It checks nothing: a wrong piece fails where it is used. A length that an SGE cannot
+// hold becomes the largest one, which no work request takes, rather than a short one that would pass.
 func (m *mr) SGE(off, n int) verbs.SGE {
-	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
+	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.lkey}
 }
 
 // maxCopy is how many bytes are copied in one step; the NIC stands still meanwhile.
