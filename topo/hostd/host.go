@@ -152,7 +152,7 @@ func (h *Host) readSpec() error {
 
 // openPort opens the interface.
 func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
-	p, err := afpacket.Open(afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host})
+	p, err := afpacket.Open(afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host, Merge: self.GSO})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,13 +15,14 @@
 //	  program: forward       # switch program. Default forward.
 //	  queue: 1024            # packets in each egress queue, 1 to 65536. Default 1024.
 //	  spin: 50us             # polls that long before it blocks, 0s to 1s. Default 50us.
-//	  cpu: 0                 # binds the switch to a processor. Default: not bound.
+//	  cpu: 0                 # binds the switch to a processor; auto: to one that the hosts leave free; none. Default: auto.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
 //	    role: compute        # compute, memory or metadata. Required.
 //	    memory: 64MiB        # region for others. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
 //	    spin: 50us           # as of the switch.
 //	    cpu: 1               # as of the switch.
+//	    gso: on              # sends rows of packets as super-frames. Default: off.
 //	faults:                  # active from the start. Default none.
 //	  - link: cn0            # a host's name. Required.
 //	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole tear. Required.

@@ -63,6 +63,7 @@ type hostEntry struct {
 	memory     int64 // -1: by role
 	spin       time.Duration
 	cpu        int
+	gso        bool
 }
 
 type faultEntry struct {
@@ -243,8 +244,17 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "memory", &h.memory, parseMemory),
 		set(d, "spin", &h.spin, parseSpin),
 		set(d, "cpu", &h.cpu, parseCPU),
+		set(d, "gso", &h.gso, parseOnOff),
 	})
 	return h
+}
+
+// parseOnOff reads on or off.
+func parseOnOff(s string) (bool, error) {
+	if s != "on" && s != "off" {
+		return false, fmt.Errorf("%.40q is neither on nor off", s)
+	}
+	return s == "on", nil
 }
 
 // parseConnect reads cm or tcp.

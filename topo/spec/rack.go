@@ -95,6 +95,9 @@ type Host struct {
 	Spin time.Duration `json:"spin"`
 	// CPU that the host's daemon is bound to, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
+	// GSO says that the host's NIC sends rows of packets as super-frames, as segmentation offload does. The switch and
+	// captures of it take them apart where packets matter; tcpdump shows them whole.
+	GSO bool `json:"gso"`
 }
 
 // Prefix4 and Prefix6 are the host's addresses with the length of the rack's subnets.

@@ -58,6 +58,9 @@ type Config struct {
 	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump on the
 	// sending side.
 	UseQdisc bool
+	// Merge sends rows of RoCEv2 packets that differ in their number and content alone as one super-frame, as NICs with
+	// segmentation offload do. They stay one until a receiver or a capture in between takes them apart.
+	Merge bool
 	// NoRing receives with recvmmsg instead of a ring.
 	NoRing bool
 	// NoTCX does not load a BPF program to keep the kernel silent, and uses its fallback.

@@ -40,6 +40,7 @@ type Port struct {
 	fd       int
 	rx       receiver
 	tx       *sender
+	merge    int // longest frame that is merged into super-frames; 0: none is
 	silencer func()
 	waiters  []*Waiter
 	err      error
@@ -100,6 +101,9 @@ func (p *Port) setup() error {
 	}
 	if err := p.openReceiver(); err != nil {
 		return err
+	}
+	if p.cfg.Merge {
+		p.merge = p.info.MTU + ethernetLen
 	}
 	p.silence()
 	// ETH_P_ALL: a socket bound to one protocol is asked after the program that silences the kernel.

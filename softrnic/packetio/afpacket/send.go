@@ -16,31 +16,62 @@ const sendRetries = 8
 // that they point to while the kernel reads them.
 type sender struct {
 	vnet [batchSize][vnetLen]byte
-	iov  [batchSize][2]unix.Iovec
+	// heads are the headers of super-frames.
+	heads [batchSize][]byte
+	// iov has two entries for a frame, or for a super-frame two and one for each of its packets.
+	iov  [2 * batchSize]unix.Iovec
 	hdrs [batchSize]mmsghdr
+	// span is how many frames each message carries.
+	span [batchSize]int
 }
 
 func newSender() *sender {
 	s := new(sender)
-	for i := range s.hdrs {
-		s.iov[i][0].Base = &s.vnet[i][0]
-		s.iov[i][0].SetLen(vnetLen)
-		s.hdrs[i].hdr.Iov = &s.iov[i][0]
-		s.hdrs[i].hdr.SetIovlen(2)
+	for i := range s.heads {
+		s.heads[i] = make([]byte, 0, maxHeaders)
 	}
 	return s
 }
 
-// fill prepares up to batchSize frames.
-func (s *sender) fill(frames []packetio.Frame) int {
-	n := min(len(frames), batchSize)
-	for i := range n {
-		f := &frames[i]
-		encodeVnet(&s.vnet[i], f)
-		s.iov[i][1].Base = unsafe.SliceData(f.Data)
-		s.iov[i][1].SetLen(len(f.Data))
+// maxHeaders is room for the headers of a super-frame: Ethernet with a tag, IPv6, UDP.
+const maxHeaders = 14 + tagLen + 40 + udpHeaderLen
+
+// fill prepares messages for up to batchSize frames and returns how many of both. With limit > 0 it makes super-frames
+// of rows of frames no longer than that.
+func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
+	at := 0
+	add := func(b []byte) {
+		s.iov[at].Base = unsafe.SliceData(b)
+		s.iov[at].SetLen(len(b))
+		at++
 	}
-	return n
+	for n < len(frames) && n < batchSize {
+		rest := frames[n:min(len(frames), batchSize)]
+		first := at
+		add(s.vnet[messages][:])
+		row := packetio.Row{Frames: 1}
+		if limit > 0 && len(rest) > 1 {
+			row = packetio.FirstRow(rest, limit)
+		}
+		if row.Frames == 1 {
+			encodeVnet(&s.vnet[messages], &rest[0])
+			add(rest[0].Data)
+		} else {
+			head, super := row.AppendHeaders(s.heads[messages][:0], rest)
+			encodeVnet(&s.vnet[messages], &super)
+			add(head)
+			for i := range row.Frames {
+				add(rest[i].Data[row.Headers:])
+			}
+		}
+		h := &s.hdrs[messages].hdr
+		h.Iov = &s.iov[first]
+		h.SetIovlen(at - first)
+		s.span[messages] = row.Frames
+		messages++
+		n += row.Frames
+	}
+	return messages, n
 }
 
 // Send transmits the frames of b in order. It retries a bounded number of times when the kernel has no room, and then
@@ -53,12 +84,16 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	}
 	left, tries := 0, 0
 	for rest := b.Frames; len(rest) > 0; {
-		n := p.tx.fill(rest)
-		for i := 0; i < n; {
-			sent, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.tx.hdrs[i])), uintptr(n-i), unix.MSG_DONTWAIT, 0, 0)
+		messages, _ := p.tx.fill(rest, p.merge)
+		for i := 0; i < messages; {
+			sent, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.tx.hdrs[i])), uintptr(messages-i), unix.MSG_DONTWAIT, 0, 0)
 			if errno == 0 && sent > 0 {
-				p.countSent(rest[i : i+int(sent)])
-				left, i = left+int(sent), i+int(sent)
+				for range sent {
+					n := p.tx.span[i]
+					p.countSent(rest[:n])
+					rest, left = rest[n:], left+n
+					i++
+				}
 				continue
 			}
 			retry, err := p.refused(errno)
@@ -70,10 +105,17 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 				spin.Yield()
 				continue
 			}
-			p.stats.TxDropped += packets(&rest[i])
+			if p.tx.span[i] > 1 && errno != unix.ENETDOWN {
+				// The interface takes no super-frames, or not any more.
+				p.merge, tries = 0, 0
+				break // what is left goes packet by packet
+			}
+			for range p.tx.span[i] {
+				p.stats.TxDropped += packets(&rest[0])
+				rest = rest[1:]
+			}
 			i++
 		}
-		rest = rest[n:]
 	}
 	return left, nil
 }

@@ -84,9 +84,10 @@ func packets(f *packetio.Frame) uint64 {
 
 // Bytes of an Ethernet header.
 const (
-	macsLen   = 12
-	tagLen    = 4
-	tpid8021Q = 0x8100
+	macsLen     = 12
+	ethernetLen = 14
+	tagLen      = 4
+	tpid8021Q   = 0x8100
 )
 
 // insertTag puts a VLAN tag that the kernel took out back into the frame at mem[off:off+n]. It uses the four bytes

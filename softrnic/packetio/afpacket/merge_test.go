@@ -1,0 +1,138 @@
+package afpacket
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// rocePackets are n packets of a queue pair in a row.
+func rocePackets(n, size int) *packetio.Batch {
+	var b packetio.Batch
+	for i := range n {
+		f := make([]byte, 42+size)
+		copy(f, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protoUDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 1, 0x12, 0xb7})
+		binary.BigEndian.PutUint16(f[16:], uint16(28+size))
+		binary.BigEndian.PutUint16(f[18:], uint16(0xfff8+i)) // goes round
+		binary.BigEndian.PutUint16(f[24:], checksum(f[14:34]))
+		binary.BigEndian.PutUint16(f[38:], uint16(8+size))
+		for k := range f[42:] {
+			f[42+k] = byte(i + k)
+		}
+		b.Add(0, f)
+	}
+	return &b
+}
+
+func TestMerging(t *testing.T) {
+	isolated(t, 4200, func(t *testing.T) {
+		a := open(t, Config{Ifname: endA, Merge: true})
+		b := open(t, Config{Ifname: endB, Mode: Switch})
+		for _, c := range []struct{ n, size, want int }{
+			{1, 30, 1},
+			{20, 30, 1},
+			{100, 30, 2},  // two system calls
+			{40, 4116, 3}, // 15 fit into a datagram
+			{5, 5000, 0},  // longer than the MTU: the link refuses them
+		} {
+			sent := rocePackets(c.n, c.size)
+			n, err := a.Send(sent)
+			if err != nil || n != c.n && c.want > 0 || n != 0 && c.want == 0 {
+				t.Fatalf("%d of %d packets of %d bytes left, %v", n, c.n, c.size, err)
+			}
+			var split packetio.Batch
+			got := receive(t, b, c.want)
+			for _, f := range got {
+				split.Split(f)
+			}
+			if len(got) != c.want || len(split.Frames) != n {
+				t.Fatalf("%d packets of %d bytes came as %d in %d frames, want %d", c.n, c.size, len(split.Frames), len(got), c.want)
+			}
+			for i, f := range split.Frames {
+				if !bytes.Equal(f.Data, sent.Frames[i].Data) {
+					t.Fatalf("packet %d of %d x %d bytes:\n%x\ncame as\n%x", i, c.n, c.size, sent.Frames[i].Data, f.Data)
+				}
+			}
+		}
+		sa, sb := a.Stats(), b.Stats()
+		if sa.TxPackets != 161 || sb.RxPackets != 161 || sa.TxDropped != 5 || sb.RxDropped != 0 {
+			t.Errorf("counted %+v and %+v, want 161 packets and 5 refused", sa, sb)
+		}
+		if sa.TxBytes != 121*72+40*4158 {
+			t.Errorf("%d bytes sent", sa.TxBytes)
+		}
+	})
+}
+
+// An interface without segmentation gets packet by packet what it refused as super-frames.
+func TestMergingWithoutOffload(t *testing.T) {
+	isolated(t, 4200, func(t *testing.T) {
+		const name = "tapm"
+		fd := openTap(t, name)
+		setUp(t, name, true)
+		p := open(t, Config{Ifname: name, Merge: true})
+		for round := range 2 {
+			sent := rocePackets(20, 30)
+			if n, err := p.Send(sent); n != 20 || err != nil {
+				t.Fatalf("Send: %d, %v", n, err)
+			}
+			buf := make([]byte, 4096)
+			for i := range sent.Frames {
+				n := readTap(t, fd, buf)
+				if !bytes.Equal(buf[:n], sent.Frames[i].Data) {
+					t.Fatalf("round %d, packet %d:\n%x\ncame as\n%x", round, i, sent.Frames[i].Data, buf[:n])
+				}
+			}
+		}
+		if s := p.Stats(); s.TxPackets != 40 || s.TxDropped != 0 {
+			t.Errorf("counted %+v", s)
+		}
+	})
+}
+
+// openTap makes an interface whose other end is a file.
+func openTap(t *testing.T, name string) int {
+	t.Helper()
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("needs /dev/net/tun")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	ifr, err := unix.NewIfreq(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ifr.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// readTap reads the next RoCEv2 packet: the kernel may send others.
+func readTap(t *testing.T, fd int, buf []byte) int {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			time.Sleep(time.Millisecond)
+		case err != nil:
+			t.Fatal(err)
+		case n > 42 && binary.BigEndian.Uint16(buf[36:]) == 4791:
+			return n
+		}
+	}
+	t.Fatal("no packet came")
+	return 0
+}

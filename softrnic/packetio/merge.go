@@ -1,0 +1,110 @@
+package packetio
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Limits of a super-frame: those of Linux for segments of UDP, and of the length fields.
+const (
+	maxSegments = 128
+	maxDatagram = 65535
+)
+
+// Row is a number of frames that one super-frame can carry.
+type Row struct {
+	// Frames is how many there are, in order, at least one.
+	Frames int
+	// Headers is the length of each frame's headers, and SegSize that of what follows them in all but the last, which
+	// may have less.
+	Headers, SegSize int
+	l                layout
+	bytes            int // behind the headers
+}
+
+// FirstRow finds how many frames at the beginning of a list are RoCEv2 packets that differ only in what a network card
+// counts up when it cuts a super-frame: Split of the super-frame gives the same packets back, byte for byte. A longest
+// frame of more than limit bytes stays alone, because nobody would check it against the link's MTU.
+func FirstRow(frames []Frame, limit int) Row {
+	row := Row{Frames: 1}
+	f := &frames[0]
+	l, ok := locate(f.Data)
+	if !ok || l.tcp || len(f.Data) > limit || !f.plain() || !l.whole(f.Data) {
+		return row
+	}
+	row.l, row.Headers, row.SegSize = l, l.payload, len(f.Data)-l.payload
+	row.bytes = row.SegSize
+	for i := 1; i < len(frames) && i < maxSegments; i++ {
+		n := &frames[i]
+		size := len(n.Data) - l.payload
+		if !n.plain() || n.Port != f.Port || size <= 0 || size > row.SegSize ||
+			l.payload-l.ip+row.bytes+size > maxDatagram || !l.follows(f.Data, n.Data, i) {
+			break
+		}
+		row.Frames, row.bytes = i+1, row.bytes+size
+		if size < row.SegSize {
+			break
+		}
+	}
+	return row
+}
+
+// plain says that a frame asks nothing of the link.
+func (f *Frame) plain() bool {
+	return f.SegSize == 0 && !f.CsumPartial && f.Offload == Offload{}
+}
+
+// whole says that b is a whole RoCEv2 packet as a NIC sends it: no fragment, no IPv4 options, a correct IPv4 checksum, no UDP
+// checksum, nothing behind the datagram.
+func (l *layout) whole(b []byte) bool {
+	ip, udp := b[l.ip:], b[l.l4:]
+	if len(b) == l.payload || binary.BigEndian.Uint16(udp[2:]) != rocePort || binary.BigEndian.Uint16(udp[6:]) != 0 ||
+		int(binary.BigEndian.Uint16(udp[4:])) != len(udp) {
+		return false
+	}
+	if l.v6 {
+		return int(binary.BigEndian.Uint16(ip[4:])) == len(udp)
+	}
+	const fragment = 0x3fff // the flag and the offset
+	return l.l4 == l.ip+ipv4Len && int(binary.BigEndian.Uint16(ip[2:])) == len(ip) &&
+		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
+}
+
+// follows says that b has the headers that segment i of a super-frame beginning with first would get.
+func (l *layout) follows(first, b []byte, i int) bool {
+	ip, was := b[l.ip:l.l4], first[l.ip:l.l4]
+	if !bytes.Equal(b[:l.ip], first[:l.ip]) || !l.whole(b) || !bytes.Equal(b[l.l4:l.l4+4], first[l.l4:l.l4+4]) {
+		return false
+	}
+	if l.v6 {
+		return bytes.Equal(ip[:4], was[:4]) && bytes.Equal(ip[6:], was[6:])
+	}
+	return bytes.Equal(ip[:2], was[:2]) && bytes.Equal(ip[6:10], was[6:10]) && bytes.Equal(ip[12:], was[12:]) &&
+		binary.BigEndian.Uint16(ip[4:]) == binary.BigEndian.Uint16(was[4:])+uint16(i)
+}
+
+// AppendHeaders appends the headers of the super-frame of a row of two frames or more to dst, which the payloads of
+// the row's frames follow, and returns the frame that describes it but for Data.
+func (r *Row) AppendHeaders(dst []byte, frames []Frame) ([]byte, Frame) {
+	start := len(dst)
+	dst = append(dst, frames[0].Data[:r.Headers]...)
+	h := dst[start:]
+	ip, udp := h[r.l.ip:r.l.l4], h[r.l.l4:]
+	length := udpLen + r.bytes
+	binary.BigEndian.PutUint16(udp[4:], uint16(length))
+	addrs := ip[12:]
+	if r.l.v6 {
+		addrs = ip[8:]
+		binary.BigEndian.PutUint16(ip[4:], uint16(length))
+	} else {
+		binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+length))
+		binary.BigEndian.PutUint16(ip[10:], 0)
+		binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
+	}
+	// The kernel takes segmentation only with an unfinished checksum: the sum of the pseudo-header.
+	binary.BigEndian.PutUint16(udp[6:], fold(sum(addrs)+protocolUDP+uint64(length)))
+	const checksumAt = 6
+	return dst, Frame{
+		SegSize: r.SegSize, CsumPartial: true, CsumStart: uint16(r.l.l4), CsumOffset: checksumAt, Port: frames[0].Port,
+	}
+}
