@@ -74,6 +74,9 @@ type pinger struct {
 	mr           verbs.MR // infoLen bytes each of received and sent info, then data, then what comes back
 }
 
+// patientTimeout is the code of the local ACK timeout that rdma_cm takes too: 2.1 s.
+const patientTimeout = 19
+
 const (
 	infoLen  = 16 // address 8, key 4, length 4
 	inInfo   = 0
@@ -172,7 +175,7 @@ func (r *pinger) server(out io.Writer, leave int) (pings int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := req.Accept(r.qp, rdmacm.Params{}, nil, r.rt.Now().Add(rpingLimit)); err != nil {
+	if err := req.Accept(r.qp, rdmacm.Params{Timeout: patientTimeout}, nil, r.rt.Now().Add(rpingLimit)); err != nil {
 		return 0, err
 	}
 	for err = r.recv(); err == nil; pings++ {
@@ -218,7 +221,7 @@ func (r *pinger) serve(ping int) error {
 
 // client sends pings and ends the connection.
 func (r *pinger) client(to netip.Addr, count int) (pings int, err error) {
-	if _, err := r.cm.Dial(r.qp, to, rpingPort, rdmacm.Params{PathMTU: verbs.MTU1024, RdAtomic: 1}, nil, r.rt.Now().Add(rpingLimit)); err != nil {
+	if _, err := r.cm.Dial(r.qp, to, rpingPort, rdmacm.Params{Timeout: patientTimeout, PathMTU: verbs.MTU1024, RdAtomic: 1}, nil, r.rt.Now().Add(rpingLimit)); err != nil {
 		return 0, err
 	}
 	for err = r.recv(); err == nil && pings < count; pings++ {
