@@ -130,7 +130,8 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 		err = opError(op, ErrProtocol, "%v answers with queue pair %#x", c.Peer, rep.QPN)
 	}
 	if err == nil {
-		remote := Endpoint{QPN: rep.QPN, PSN: rep.PSN, GID: verbs.GIDOf(c.Peer), MTU: mtu, RdAtomic: local.RdAtomic}
+		remote := Endpoint{QPN: rep.QPN, GID: verbs.GIDOf(c.Peer), MTU: mtu, RdAtomic: local.RdAtomic}
+		local.PSN, remote.PSN = rep.PSN, local.PSN // messages name the PSN that their sender expects
 		err = bringUp(m.cfg.Context, qp, p, local, remote,
 			min(local.RdAtomic, int(rep.InitiatorDepth)), min(local.RdAtomic, int(rep.ResponderResources)))
 	}

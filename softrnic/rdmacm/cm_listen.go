@@ -162,7 +162,7 @@ func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock
 func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, error) {
 	m, s, req := r.l.m, r.l.service, r.c.Request
 	remote := Endpoint{
-		QPN: req.QPN, PSN: req.PSN, GID: verbs.GID(req.Primary.LocalGID), MTU: mtuOf(req.MTU),
+		QPN: req.QPN, GID: verbs.GID(req.Primary.LocalGID), MTU: mtuOf(req.MTU),
 		RdAtomic: int(max(req.InitiatorDepth, req.ResponderResources)),
 	}
 	local, err := m.endpoint(qp, remote.GID.Addr(), p)
@@ -171,6 +171,8 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{mtuCode(local.MTU)}})
 		return mad.REP{}, opError("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
 	}
+	expected := local.PSN
+	local.PSN, remote.PSN = req.PSN, expected // messages name the PSN that their sender expects
 	incoming, outgoing := min(local.RdAtomic, int(req.InitiatorDepth)), min(local.RdAtomic, int(req.ResponderResources))
 	if err == nil {
 		err = bringUp(m.cfg.Context, qp, p, local, remote, incoming, outgoing)
@@ -181,7 +183,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 	}
 	data, err := s.reply(private, min(local.MTU, remote.MTU))
 	return mad.REP{
-		QPN: local.QPN, PSN: local.PSN, ResponderResources: uint8(incoming), InitiatorDepth: uint8(outgoing),
+		QPN: local.QPN, PSN: expected, ResponderResources: uint8(incoming), InitiatorDepth: uint8(outgoing),
 		AckDelay: ackDelay, RNRRetry: p.withDefaults().RNRRetry, Private: data,
 	}, err
 }

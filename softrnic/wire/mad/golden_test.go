@@ -16,8 +16,33 @@ import (
 // captured calls f with every MAD of the captures of package wire.
 func captured(tb testing.TB, f func(file string, frame *wire.Frame)) (n int) {
 	tb.Helper()
+	eachFrame(tb, "cm_*.pcap", func(file string, frame *wire.Frame) {
+		if frame.BTH.DestQP == 1 {
+			f(file, frame)
+			n++
+		}
+	})
+	return n
+}
+
+// firstPSNs are those of the first request to each queue pair of a capture.
+func firstPSNs(tb testing.TB, file string) map[wire.QPN]wire.PSN {
+	tb.Helper()
+	first := map[wire.QPN]wire.PSN{}
+	eachFrame(tb, file, func(_ string, f *wire.Frame) {
+		_, seen := first[f.BTH.DestQP]
+		if op := f.BTH.Opcode; !seen && (op == wire.RCSendOnly || op == wire.RCReadRequest) {
+			first[f.BTH.DestQP] = f.BTH.PSN
+		}
+	})
+	return first
+}
+
+// eachFrame calls f with every RoCEv2 frame of some captures.
+func eachFrame(tb testing.TB, pattern string, f func(file string, frame *wire.Frame)) {
+	tb.Helper()
 	const fileHeader, recordHeader = 24, 16
-	names, err := filepath.Glob("../testdata/golden/cm_*.pcap")
+	names, err := filepath.Glob("../testdata/golden/" + pattern)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -29,14 +54,12 @@ func captured(tb testing.TB, f func(file string, frame *wire.Frame)) (n int) {
 		for b = b[fileHeader:]; len(b) > 0; {
 			size := int(binary.LittleEndian.Uint32(b[8:]))
 			var frame wire.Frame
-			if wire.ParseFrame(b[recordHeader:recordHeader+size], &frame) == nil && frame.BTH.DestQP == 1 {
+			if wire.ParseFrame(b[recordHeader:recordHeader+size], &frame) == nil {
 				f(filepath.Base(name), &frame)
-				n++
 			}
 			b = b[recordHeader+size:]
 		}
 	}
-	return n
 }
 
 // What two Linux kernels sent decodes and is encoded to the same bytes again.
@@ -90,6 +113,10 @@ func TestGoldenFields(t *testing.T) {
 		AckDelay: 15, RNRRetry: 7, LocalGUID: 0x505400fffe770002,
 	}, rep); d != "" {
 		t.Errorf("REP: -want +got\n%s", d)
+	}
+	// Each side sends from the PSN on that the other one's message names (IBTA 12.7.31).
+	if first := firstPSNs(t, "cm_rping_v4.pcap"); first[rep.QPN] != rep.PSN || first[req.QPN] != req.PSN {
+		t.Errorf("first PSNs %v by destination queue pair", first)
 	}
 	var ip IPData
 	if err := ip.Parse(req.Private[:]); err != nil {

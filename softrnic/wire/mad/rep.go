@@ -28,10 +28,11 @@ const REPPrivate = 196
 
 // REP accepts a request (IBTA 12.6.8).
 type REP struct {
-	LocalID, RemoteID                  CommID
-	QKey                               uint32
-	QPN                                wire.QPN
-	LocalEECN                          uint32
+	LocalID, RemoteID CommID
+	QKey              uint32
+	QPN               wire.QPN
+	LocalEECN         uint32
+	// PSN is the first one that the receiver of the message shall send, as in a REQ.
 	PSN                                wire.PSN
 	ResponderResources, InitiatorDepth uint8
 	// AckDelay is the time code that the target takes at most until it sends an ACK.

@@ -57,9 +57,10 @@ type REQ struct {
 	RemoteTimeout, LocalTimeout uint8
 	Type                        uint8 // transport service: 0 RC, 1 UC, 2 RD, 3 see ExtendedType
 	FlowControl                 bool  // end to end
-	PSN                         wire.PSN
-	Retry, RNRRetry             uint8
-	PKey                        uint16
+	// PSN is the first one that the receiver of the REQ shall send (IBTA 12.7.31): the one that the sender expects.
+	PSN             wire.PSN
+	Retry, RNRRetry uint8
+	PKey            uint16
 	// MTU is the code of the path MTU: 1 is 256 bytes, 5 is 4096.
 	MTU          uint8
 	RDCExists    bool
