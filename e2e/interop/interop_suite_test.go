@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 		err = virtualMachine(os.Stdin)
 	case "station":
 		err = station(os.Stdin, os.Stdout)
+	case "rping":
+		err = rping(os.Stdin, os.Stdout)
 	default:
 		fixture.Main(m)
 	}

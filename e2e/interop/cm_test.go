@@ -1,0 +1,112 @@
+package interop_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// pingLimit is how long rping may take in the guest.
+const pingLimit = 40 * time.Second
+
+// pingEnd is our end of rping while it runs.
+type pingEnd struct {
+	cmd    *exec.Cmd
+	stdout *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// startPinger starts our end inside cn0, with a NIC of its own.
+func startPinger(p rpingPlan) *pingEnd {
+	GinkgoHelper()
+	p.Ifname, p.Addrs, p.PeerMAC = spec.HostIfname, ourAddrs[:2], guestMAC
+	p.Peers, p.Seed = []netip.Addr{guestIPv4, guestIPv6}, uint64(GinkgoRandomSeed())
+	in, err := json.Marshal(p)
+	Expect(err).NotTo(HaveOccurred())
+	e := &pingEnd{cmd: exec.Command(fixture.Binary(), peerArgs(rack, "cn0", "rping")...)}
+	e.cmd.Stdin, e.cmd.Stderr = bytes.NewReader(in), &e.stderr
+	out, err := e.cmd.StdoutPipe()
+	Expect(err).NotTo(HaveOccurred())
+	e.stdout = bufio.NewReader(out)
+	Expect(e.cmd.Start()).To(Succeed())
+	return e
+}
+
+// says expects a line.
+func (e *pingEnd) says(line string) {
+	GinkgoHelper()
+	got, err := e.stdout.ReadString('\n')
+	if err != nil {
+		_ = e.cmd.Wait()
+	}
+	Expect(got).To(Equal(line+"\n"), e.stderr.String())
+}
+
+func (e *pingEnd) ends(pings int) {
+	GinkgoHelper()
+	e.says(strconv.Itoa(pings) + " pings")
+	rest, err := io.ReadAll(e.stdout)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(rest).To(BeEmpty())
+	Expect(e.cmd.Wait()).To(Succeed(), e.stderr.String())
+}
+
+var _ = Describe("rping of Linux", func() {
+	BeforeEach(func() {
+		// The queue pair 1 of cn0 is that of our end alone.
+		rack.OK("crash", "cn0", "--nic")
+		DeferCleanup(func() { rack.OK("restart", "cn0", "--nic") })
+	})
+
+	const pings = 20
+
+	It("connects to ours, is answered, and leaves", func() {
+		for _, to := range ourAddrs[:2] {
+			e := startPinger(rpingPlan{})
+			e.says("listening")
+			guest := linux.start("rping", "-c", "-a", to.String(), "-C", strconv.Itoa(pings), "-v", "-V")(pingLimit)
+			GinkgoWriter.Printf("guest: %s(exit %d)\n", guest.Output, guest.Code)
+			Expect(guest.Code).To(BeZero(), guest.Output)
+			e.ends(pings)
+		}
+	})
+
+	It("serves ours", func() {
+		finish := linux.start("rping", "-s", "-a", guestIPv4.String(), "-C", strconv.Itoa(pings), "-v")
+		Eventually(func() string { // it does not say when it listens; before, it refuses
+			e := startPinger(rpingPlan{To: guestIPv4, Count: pings})
+			said, _ := e.stdout.ReadString('\n') // nothing, if it fails
+			_ = e.cmd.Wait()
+			return said
+		}).WithTimeout(pingLimit).Should(Equal(strconv.Itoa(pings) + " pings\n"))
+		guest := finish(pingLimit)
+		GinkgoWriter.Printf("guest: %s(exit %d)\n", guest.Output, guest.Code)
+		Expect(guest.Output).To(ContainSubstring("server DISCONNECT EVENT"))
+	})
+
+	It("learns that ours has left", func() {
+		e := startPinger(rpingPlan{Leave: 3})
+		e.says("listening")
+		guest := linux.start("rping", "-c", "-a", ourAddrs[0].String(), "-C", strconv.Itoa(pings), "-v")(pingLimit)
+		Expect(guest.Output).To(ContainSubstring("client DISCONNECT EVENT"))
+		e.ends(3)
+	})
+
+	It("is dialed where nobody listens", func() {
+		e := startPinger(rpingPlan{To: guestIPv4, Count: 1})
+		Expect(e.cmd.Wait()).NotTo(Succeed())
+		Expect(e.stderr.String()).To(ContainSubstring(rdmacm.ErrRejected.Error()))
+	})
+})

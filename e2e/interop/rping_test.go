@@ -1,0 +1,257 @@
+package interop_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// rpingPlan is what the peer "rping" does, as JSON on its standard input.
+type rpingPlan struct {
+	plan
+	// To is the server; the zero value is to be the server, and to write a line when it listens.
+	To    netip.Addr `json:"to"`
+	Count int        `json:"count"`
+	// Leave ends the connection after so many pings from this side, whatever the other one wants; 0: never.
+	Leave int `json:"leave"`
+}
+
+// rpingPort is where rping listens, as the name of a service.
+const rpingPort = "7174"
+
+// rpingLimit is how long each step of rping may take; the guest is slow.
+const rpingLimit = 60 * time.Second
+
+// rping is the program that runs inside a host of the rack: our side of librdmacm's rping, whose connection is made and
+// ended by the connection manager. The client SENDs where its data are, the server READs them and says so; the client SENDs
+// where it wants them, the server WRITEs them and says so.
+func rping(in io.Reader, out io.Writer) error {
+	var p rpingPlan
+	if err := json.NewDecoder(in).Decode(&p); err != nil {
+		return err
+	}
+	dev, err := openNIC(&p.plan)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	ctx := dev.Context()
+	cm, err := rdmacm.NewCM(rdmacm.CMConfig{Context: ctx})
+	if err != nil {
+		return err
+	}
+	r, err := newPinger(ctx, cm)
+	if err != nil {
+		return err
+	}
+	n := 0
+	if p.To.IsValid() {
+		n, err = r.client(p.To, p.Count)
+	} else {
+		n, err = r.server(out, p.Leave)
+	}
+	if err != nil {
+		return fmt.Errorf("after %d pings: %w", n, err)
+	}
+	_, err = fmt.Fprintf(out, "%d pings\n", n)
+	return err
+}
+
+// pinger is one end of rping.
+type pinger struct {
+	rt           verbs.Runtime
+	cm           *rdmacm.CM
+	qp           verbs.QP
+	sends, recvs verbs.CQ
+	mr           verbs.MR // infoLen bytes each of received and sent info, then data, then what comes back
+}
+
+// patientTimeout is the code of the local ACK timeout that rdma_cm takes too: 2.1 s.
+const patientTimeout = 19
+
+const (
+	infoLen  = 16 // address 8, key 4, length 4
+	inInfo   = 0
+	outInfo  = infoLen
+	dataAt   = 2 * infoLen
+	pingSize = 64 // of our client
+	maxPing  = 64 << 10
+	backAt   = dataAt + maxPing
+)
+
+func newPinger(ctx verbs.Context, cm *rdmacm.CM) (*pinger, error) {
+	r := &pinger{rt: ctx.Runtime(), cm: cm}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	var errs [3]error
+	r.sends, errs[0] = ctx.CreateCQ(8)
+	r.recvs, errs[1] = ctx.CreateCQ(8)
+	r.mr, errs[2] = pd.RegMR(nil, backAt+maxPing, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	r.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: r.sends, RecvCQ: r.recvs})
+	return r, err
+}
+
+// await waits for one completion. errEnded is the flush at the end of the connection.
+func (r *pinger) await(cq verbs.CQ) error {
+	if err := cq.Wait(r.rt.Now().Add(rpingLimit)); err != nil {
+		return err
+	}
+	var wc [1]verbs.WC
+	if _, err := cq.Poll(wc[:]); err != nil {
+		return err
+	}
+	switch wc[0].Status {
+	case verbs.Success:
+		return nil
+	case verbs.WRFlushErr:
+		return errEnded
+	}
+	return fmt.Errorf("completion %+v", wc[0])
+}
+
+var errEnded = errors.New("the connection has ended")
+
+// recv posts the receive for the peer's next message.
+func (r *pinger) recv() error {
+	return r.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{r.mr.SGE(inInfo, infoLen)}})
+}
+
+// do posts one request and waits for its end.
+func (r *pinger) do(wr verbs.SendWR) error {
+	wr.Flags |= verbs.Signalled
+	if err := r.qp.PostSend(wr); err != nil {
+		return err
+	}
+	return r.await(r.sends)
+}
+
+// send tells the peer of a piece of memory, if only to say that it is its turn.
+func (r *pinger) send(off, n int) error {
+	b := binary.BigEndian.AppendUint64(nil, r.mr.Addr()+uint64(off))
+	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, r.mr.RKey()), uint32(n))
+	if err := r.mr.WriteAt(b, outInfo); err != nil {
+		return err
+	}
+	return r.do(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{r.mr.SGE(outInfo, infoLen)}})
+}
+
+// info waits for what the peer tells, with the next receive posted.
+func (r *pinger) info() (wr verbs.SendWR, n int, err error) {
+	if err := r.await(r.recvs); err != nil {
+		return wr, 0, err
+	}
+	var b [infoLen]byte
+	if err := errors.Join(r.mr.ReadAt(b[:], inInfo), r.recv()); err != nil {
+		return wr, 0, err
+	}
+	wr.RemoteAddr, wr.RKey, n = binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint32(b[8:]), int(binary.BigEndian.Uint32(b[12:]))
+	if n > maxPing {
+		return wr, 0, fmt.Errorf("a ping of %d bytes", n)
+	}
+	return wr, n, nil
+}
+
+// server serves one client until it leaves, and counts its pings.
+func (r *pinger) server(out io.Writer, leave int) (pings int, err error) {
+	l, err := r.cm.Listen(rpingPort)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintln(out, "listening")
+	req, err := l.Accept(r.rt.Now().Add(rpingLimit))
+	if err != nil {
+		return 0, err
+	}
+	if err := req.Accept(r.qp, rdmacm.Params{Timeout: patientTimeout}, nil, r.rt.Now().Add(rpingLimit)); err != nil {
+		return 0, err
+	}
+	for err = r.recv(); err == nil; pings++ {
+		if leave > 0 && pings == leave {
+			return pings, r.cm.Disconnect(r.qp, r.rt.Now().Add(rpingLimit))
+		}
+		if err = r.serve(pings); errors.Is(err, errEnded) {
+			return pings, r.cm.AwaitDisconnect(r.qp, r.rt.Now().Add(rpingLimit))
+		}
+	}
+	return pings, err
+}
+
+// serve answers one ping.
+func (r *pinger) serve(ping int) error {
+	wr, n, err := r.info()
+	if err != nil {
+		return err
+	}
+	wr.Op, wr.SGL = verbs.OpRead, []verbs.SGE{r.mr.SGE(dataAt, n)}
+	if err := r.do(wr); err != nil {
+		return err
+	}
+	data := make([]byte, n)
+	if err := r.mr.ReadAt(data, dataAt); err != nil {
+		return err
+	}
+	if want := fmt.Sprintf("rdma-ping-%d: ", ping); !bytes.HasPrefix(data, []byte(want)) {
+		return fmt.Errorf("read %q, want %q", data, want)
+	}
+	if err := r.send(dataAt, n); err != nil {
+		return err
+	}
+	if wr, n, err = r.info(); err != nil {
+		return err
+	}
+	wr.Op, wr.SGL = verbs.OpWrite, []verbs.SGE{r.mr.SGE(dataAt, n)}
+	if err := r.do(wr); err != nil {
+		return err
+	}
+	return r.send(dataAt, n)
+}
+
+// client sends pings and ends the connection.
+func (r *pinger) client(to netip.Addr, count int) (pings int, err error) {
+	if _, err := r.cm.Dial(r.qp, to, rpingPort, rdmacm.Params{Timeout: patientTimeout, PathMTU: verbs.MTU1024, RdAtomic: 1}, nil, r.rt.Now().Add(rpingLimit)); err != nil {
+		return 0, err
+	}
+	for err = r.recv(); err == nil && pings < count; pings++ {
+		err = r.ping(pings)
+	}
+	return pings, errors.Join(err, r.cm.Disconnect(r.qp, r.rt.Now().Add(rpingLimit)))
+}
+
+// ping is one round.
+func (r *pinger) ping(n int) error {
+	data := make([]byte, pingSize)
+	copy(data, fmt.Sprintf("rdma-ping-%d: abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz", n))
+	data[pingSize-1] = 0
+	if err := errors.Join(r.mr.WriteAt(data, dataAt), r.mr.WriteAt(make([]byte, pingSize), backAt)); err != nil {
+		return err
+	}
+	for _, at := range []int{dataAt, backAt} {
+		if err := r.send(at, pingSize); err != nil {
+			return err
+		}
+		if _, _, err := r.info(); err != nil {
+			return err
+		}
+	}
+	back := make([]byte, pingSize)
+	if err := r.mr.ReadAt(back, backAt); err != nil {
+		return err
+	}
+	if !bytes.Equal(back, data) {
+		return fmt.Errorf("%q comes back as %q", data, back)
+	}
+	return nil
+}
