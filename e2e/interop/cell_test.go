@@ -97,7 +97,7 @@ func (c *cell) run(a, b end, seed int) (err error) {
 	}
 	p := params{
 		MTU: c.MTU, SendPSN: rand.Uint32() & 0xffffff, RecvPSN: rand.Uint32() & 0xffffff, RdAtomic: 4,
-		Timeout: 14, Retry: 7, RNRRetry: 7, MinRNR: 12,
+		Timeout: 15, Retry: 7, RNRRetry: 7, MinRNR: 12, // 134 ms: an emulated processor may stand still for long
 	}
 	if seed%3 == 0 {
 		p.SendPSN = 0xfffffe // wraps soon
@@ -246,7 +246,7 @@ func (c *cell) spoil(target *address, a, b *params) {
 		target.Addr += 1 << 30
 	case noQueuePair:
 		target.QPN ^= 0x100000
-		a.Retry = 2
+		a.Retry, a.Timeout = 2, 14
 	case noReceive:
 		a.RNRRetry = 2
 	case lateReceive:

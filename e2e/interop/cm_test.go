@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -25,7 +26,7 @@ const pingLimit = 40 * time.Second
 type pingEnd struct {
 	cmd    *exec.Cmd
 	stdout *bufio.Reader
-	stderr bytes.Buffer
+	stderr ask.Output
 }
 
 // startPinger starts our end inside cn0, with a NIC of its own.
