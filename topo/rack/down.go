@@ -63,7 +63,7 @@ func (r *Rack) traces() (bool, error) {
 // clear ends the rack's processes and removes its cgroups, mounts and folder. The lock is held by the caller.
 // Namespaces and links go with their last process and pin.
 func (r *Rack) clear() error {
-	if err := errors.Join(r.keep.clear(), r.share.clear()); err != nil {
+	if err := r.keep.clear(); err != nil {
 		return err
 	}
 	if err := r.awaitStrays(); err != nil {

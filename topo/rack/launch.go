@@ -28,7 +28,6 @@ func (r *Rack) launch(node string, cmd *exec.Cmd, start func() error) error {
 		return errors.Join(fmt.Errorf("start %s: %w", node, err), open.Close())
 	}
 	if err = r.keep.adopt(node, cmd.Process.Pid); err == nil {
-		r.share.adopt(cmd.Process.Pid)
 		_, err = open.Write([]byte{1})
 	}
 	if err = errors.Join(err, open.Close()); err != nil {

@@ -37,7 +37,6 @@ func (r *Rack) start(node string) error {
 	if err := r.keep.prepare(node); err != nil {
 		return err
 	}
-	r.share.prepare(len(r.Nodes()))
 	log, err := os.OpenFile(r.Paths.Log(node), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", node, err)

@@ -23,9 +23,8 @@ type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
 	// Lost are the nodes of the rack that Up cleared because they had died by themselves.
-	Lost  []string
-	keep  keeper
-	share cpuShare
+	Lost []string
+	keep keeper
 	// exe is the program that nodes run.
 	exe string
 	// reached is told each step of Up and Down when it is done; tests die there.
@@ -75,7 +74,7 @@ func List() ([]string, error) {
 
 // handle is a Rack without a description.
 func handle(name string) *Rack {
-	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", share: newCPUShare(name), reached: func(string) {}}
+	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)
 	return r
 }

@@ -40,7 +40,7 @@ func tracesNow(t *testing.T, name string) []string {
 			found = append(found, "mount "+p)
 		}
 	}
-	for _, p := range []string{dir, spec.PathsOf(name).Lock(), filepath.Join(cgroup2Root(), cgroupParent, name), newCPUShare(name).dir} {
+	for _, p := range []string{dir, spec.PathsOf(name).Lock(), filepath.Join(cgroup2Root(), cgroupParent, name)} {
 		if exists(p) {
 			found = append(found, p)
 		}
