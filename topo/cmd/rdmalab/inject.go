@@ -40,7 +40,8 @@ func injectCmd() *cobra.Command {
 			"`rdmalab inject nic` lets the NIC itself fail.",
 		Example: "  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
-			"  rdmalab inject drop --opcode RC_READ_RESPONSE_MIDDLE --psn-offset 5 --once --link cn0 --dir down\n" +
+			"  rdmalab inject drop --opcode RC_READ_RESPONSE_MIDDLE --once --link cn0 --dir down\n" +
+			"  rdmalab inject drop --opcode RC_WRITE_MIDDLE --psn-offset 5 --once --link cn0 --dir up\n" +
 			"  rdmalab inject drop --opcode RC_WRITE_LAST --same-packet --next 2 --link cn0 --dir up\n" +
 			"  rdmalab inject delay 1ms --jitter 200us --link cn0,cn1 --for 10s\n" +
 			"  rdmalab inject tear 10% --host ms0",
