@@ -190,7 +190,18 @@ func TestCrashApp(t *testing.T) {
 	}
 	sends, writes := job(perf.SendBW), job(perf.WriteBW)
 	eventually(t, "the jobs run", func() bool { return len(status(t, cn).Jobs) == 2 })
-	eventually(t, "their connections are there", func() bool { return len(status(t, ms).QPs) == 2 })
+	first := map[uint32]uint32{}
+	eventually(t, "both connections are used", func() bool {
+		used := 0
+		for _, q := range status(t, ms).QPs {
+			if psn, ok := first[q.QPN]; !ok {
+				first[q.QPN] = q.RecvPSN
+			} else if psn != q.RecvPSN {
+				used++
+			}
+		}
+		return used == 2
+	})
 	if err := ms.Call(t.Context(), "POST", PathCrashApp, nil, nil); err != nil {
 		t.Fatal(err)
 	}
