@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -101,6 +102,18 @@ const (
 	countAccess
 	countLocal
 )
+
+// count notes the refusal of a request.
+func (f *refusal) count(c *metrics.NIC) {
+	switch f.counter {
+	case countInvalid:
+		c.RespInvalidErr++
+	case countAccess:
+		c.RespAccessErr++
+	case countLocal:
+		c.RespOpErr++
+	}
+}
 
 // refusals are the errors for which the connection ends: NAK, the receive in use completes with an error, and the
 // queue pair goes to the error state (IBTA 9.9.3, responder classes B and C). refuseNotReady is none of them.
@@ -220,14 +233,7 @@ func (q *QP) refuse(v verdict, out *Actions) {
 		return
 	}
 	f := &refusals[v]
-	switch f.counter {
-	case countInvalid:
-		c.RespInvalidErr++
-	case countAccess:
-		c.RespAccessErr++
-	case countLocal:
-		c.RespOpErr++
-	}
+	f.count(c)
 	if q.rsp.recvHeld {
 		q.completeRecv(verbs.WC{Status: f.recv}, out)
 	}

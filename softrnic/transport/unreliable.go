@@ -63,13 +63,8 @@ func (q *QP) refuseUnreliable(v verdict, out *Actions) {
 		return
 	}
 	f := &refusals[v]
-	switch f.counter {
-	case countInvalid:
-		c.RespInvalidErr++
-	case countAccess:
-		c.RespAccessErr++
-	case countLocal:
-		c.RespOpErr++
+	f.count(c)
+	if f.counter == countLocal {
 		q.completeRecv(verbs.WC{Status: f.recv}, out)
 		q.raise(f.event, out)
 		q.fault(out)
