@@ -6,28 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offload is a feature of an interface that ethtool can switch.
-type Offload uint32
-
-// Offloads, as the ethtool commands that set them.
-const (
-	// OffloadTSO lets the kernel hand over TCP segments larger than the MTU.
-	OffloadTSO Offload = unix.ETHTOOL_STSO
-	// OffloadGSO lets it keep any such segment whole until the last moment.
-	OffloadGSO Offload = unix.ETHTOOL_SGSO
-	// OffloadTxChecksum lets it leave checksums to the interface.
-	OffloadTxChecksum Offload = unix.ETHTOOL_STXCSUM
-	// OffloadGRO lets it join received segments.
-	OffloadGRO Offload = unix.ETHTOOL_SGRO
-)
-
-// SetOffload switches a feature of an interface.
-func SetOffload(netns, name string, o Offload, on bool) error {
-	return Do(netns, func() error {
-		return opError(setOffload(name, uint32(o), on), "interface %s: set offload %#x", name, uint32(o))
-	})
-}
-
 // ethtoolValue is struct ethtool_value of linux/ethtool.h.
 type ethtoolValue struct{ cmd, data uint32 }
 
