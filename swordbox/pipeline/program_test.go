@@ -56,6 +56,19 @@ func TestVerdictForwardTo(t *testing.T) {
 	r.want("to itself", r.send(2, roce(2, 1, 1, "x")), "[]")
 }
 
+// The port of RewriteTo counts, not the rewritten address.
+func TestVerdictRewriteTo(t *testing.T) {
+	r, _ := withProgram(t, func(_ *Ctx, p *Parsed) Verdict {
+		p.BTH.PSN = 0x123456
+		return RewriteTo(2)
+	})
+	r.want("rewritten elsewhere", r.send(0, roce(0, 1, 1, "x")), "[2]")
+	want := roceFrame(0, 1, 0x123456, "x")
+	if got := r.out.Frames[0].Data; !bytes.Equal(got, want.AppendTo(nil)) {
+		t.Errorf("got %x", got)
+	}
+}
+
 func TestVerdictRewrite(t *testing.T) {
 	r, _ := withProgram(t, func(_ *Ctx, p *Parsed) Verdict {
 		p.Eth.Dst = mac(2)
