@@ -1,0 +1,52 @@
+package cost
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Rate is in operations or packets a second; 0 is no limit.
+type Rate int64
+
+// String prints in millions: 18.6M, or 500k.
+func (r Rate) String() string {
+	switch {
+	case r == 0:
+		return "unlimited"
+	case r >= 1e6:
+		return strconv.FormatFloat(float64(r)/1e6, 'f', -1, 64) + "M"
+	case r%1e3 == 0:
+		return fmt.Sprintf("%dk", r/1e3)
+	}
+	return strconv.FormatInt(int64(r), 10)
+}
+
+// pico is an instant or a span in picoseconds: at 63 million a second, whole nanoseconds would be wrong by a percent.
+type pico int64
+
+const picoPerSecond = 1_000_000_000_000
+
+// span is how long one operation occupies a server of this rate.
+func (r Rate) span() pico {
+	if r <= 0 {
+		return 0
+	}
+	return pico(picoPerSecond / int64(r))
+}
+
+func picoOf(t clock.Time) pico { return pico(t) * 1000 }
+
+// time rounds up.
+func (p pico) time() clock.Time { return clock.Time((p + 999) / 1000) }
+
+// server works on one thing at a time, in the order of their arrival.
+type server struct{ free pico }
+
+// serve takes something that arrives at `at` and needs the server for `span`, and returns when its work begins.
+func (s *server) serve(at, span pico) (start pico) {
+	start = max(at, s.free)
+	s.free = start + span
+	return start
+}

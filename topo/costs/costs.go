@@ -1,0 +1,52 @@
+// Package costs holds the cost files that come with the program.
+package costs
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+const suffix = ".yaml"
+
+// Names lists the built-in models.
+func Names() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic("costs: the embedded files are gone: " + err.Error())
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), suffix))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Text is the file of a built-in model, with its sources.
+func Text(name string) ([]byte, error) {
+	if !slices.Contains(Names(), name) {
+		return nil, fmt.Errorf("no built-in cost model is called %.40q; there are %s", name, strings.Join(Names(), ", "))
+	}
+	return files.ReadFile(name + suffix)
+}
+
+// Builtin returns a built-in model.
+func Builtin(name string) (*cost.Model, error) {
+	text, err := Text(name)
+	if err != nil {
+		return nil, err
+	}
+	// Built-in files name only bases that name none: there is no circle to fall into.
+	return spec.ParseCost(name+suffix+" (built in)", text, Builtin)
+}
+
+// Parse reads a cost file, which may take a built-in model as its base. name is for mistakes.
+func Parse(name string, data []byte) (*cost.Model, error) { return spec.ParseCost(name, data, Builtin) }
