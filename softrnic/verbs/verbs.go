@@ -159,7 +159,7 @@ type QPInit struct {
 	SignalAll bool
 }
 
-// QPState is the state of a queue pair (IBTA vol. 1, 10.3.1).
+// QPState is the state of a queue pair (IBTA 10.3.1/rc).
 type QPState uint8
 
 // Queue pair states.
@@ -233,6 +233,8 @@ type QPAttr struct {
 	RecvPSN wire.PSN // next expected
 	// SendQueued and RecvQueued are the work requests not yet completed.
 	SendQueued, RecvQueued int
+	// RetransPkts are the packets that it sent again since it was made.
+	RetransPkts uint64
 }
 
 // QP is a queue pair.

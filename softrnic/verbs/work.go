@@ -57,7 +57,7 @@ type SendWR struct {
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap value.
 	CompareAdd, Swap uint64
 	// AH, RemoteQPN and RemoteQKey say where a datagram goes. If the Q_Key has its highest bit set, the datagram
-	// carries the Q_Key of its own queue pair instead (IBTA 10.2.5).
+	// carries the Q_Key of its own queue pair instead (IBTA 10.2.5/q-key).
 	AH         AH
 	RemoteQPN  wire.QPN
 	RemoteQKey uint32

@@ -1,0 +1,257 @@
+package ipc
+
+import (
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// cq is a completion queue.
+type cq struct {
+	ctx         *Context
+	h           uint32
+	bell        uint32
+	id          uint32
+	incarnation uint64
+	bytes       []byte
+
+	mu     sync.Mutex // guards what follows; it is held for looks, never while waiting
+	q      *ring.Queue
+	head   uint64
+	kept   []verbs.WC // taken out of the ring by purge
+	vain   int        // polls in a row that found nothing
+	closed bool
+}
+
+// CreateCQ makes a completion queue. Depth is what the NIC keeps; the shared ring holds some more.
+func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
+	var r proto.Queue
+	bytes, err := c.callMemory(proto.OpCreateCQ, proto.CreateCQ{Depth: depth}, &r, &r.Length)
+	if err != nil {
+		return nil, err
+	}
+	q := &cq{
+		ctx: c, h: r.H, bell: r.Bell, id: r.Number, incarnation: r.Incarnation, bytes: bytes,
+		q: ring.NewQueue(bytes, r.Slots, ring.WCSlot),
+	}
+	c.remember(q)
+	return q, nil
+}
+
+// unmap ends a queue whose context was closed.
+func (c *cq) unmap() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	_ = ring.Unmap(c.bytes) // it was mapped
+	c.bytes = nil
+}
+
+// ID is the queue's number in asynchronous events.
+func (c *cq) ID() uint32 { return c.id }
+
+// look is what a poll begins with: how many completions there are. The caller holds mu.
+func (c *cq) look(op string) (int, error) {
+	if c.closed || !c.ctx.alive(c.incarnation) {
+		return 0, opError(op, verbs.ErrClosed, "the object was destroyed, or its NIC went down")
+	}
+	return len(c.kept) + int(c.q.Tail.Load()-c.head), nil
+}
+
+// Poll takes completions.
+func (c *cq) Poll(wc []verbs.WC) (int, error) {
+	c.mu.Lock()
+	n, err := c.look("use CQ")
+	if err == nil && n > 0 && len(wc) > 0 {
+		n = c.take(wc)
+		c.vain = 0
+		c.mu.Unlock()
+		return n, nil
+	}
+	c.vain++
+	vain := c.vain
+	c.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	c.ctx.missed(vain)
+	return 0, nil
+}
+
+// missed is after a look in vain: now and then the daemon is told that somebody looks, and other processes may run.
+func (c *Context) missed(vain int) {
+	if vain%looksPerClock == 1 {
+		c.ctl.Polls.Add(1)
+	}
+	if vain > eager {
+		spin.Pause(vain, c.inside)
+	}
+}
+
+// take moves completions. The caller holds mu and knows that there is one.
+func (c *cq) take(wc []verbs.WC) int {
+	n := copy(wc, c.kept)
+	c.kept = c.kept[:copy(c.kept, c.kept[n:])]
+	if n == len(wc) {
+		return n
+	}
+	for tail := c.q.Tail.Load(); n < len(wc) && c.head < tail; n++ {
+		wc[n] = ring.WC(c.q.Slot(c.head))
+		c.head++
+	}
+	c.release()
+	return n
+}
+
+// release tells the daemon what was taken, and asks for more if there was no room.
+func (c *cq) release() {
+	c.q.Head.Store(c.head)
+	if c.q.Backlog.Load() != 0 {
+		c.ctx.ring(c.bell)
+	}
+}
+
+// purge removes the completions of a queue pair that was reset or destroyed.
+func (c *cq) purge(n wire.QPN) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	kept := c.kept[:0]
+	for _, wc := range c.kept {
+		if wc.QPN != n {
+			kept = append(kept, wc)
+		}
+	}
+	for tail := c.q.Tail.Load(); c.head < tail; c.head++ {
+		if wc := ring.WC(c.q.Slot(c.head)); wc.QPN != n {
+			kept = append(kept, wc)
+		}
+	}
+	c.kept = kept
+	c.release()
+}
+
+// Arm asks for an event.
+func (c *cq) Arm(solicited bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const op = "use CQ"
+	if _, err := c.look(op); err != nil {
+		return err
+	}
+	how := uint64(1)
+	if solicited {
+		how = 2
+	}
+	c.q.Arm.Store(how)
+	c.ctx.ring(c.bell)
+	if !c.ctx.armed(c.q) {
+		return opError(op, verbs.ErrClosed, "the daemon is gone")
+	}
+	return nil
+}
+
+// armed waits until the daemon has taken the arming; false says that it is gone.
+func (c *Context) armed(q *ring.Queue) bool {
+	for look := 1; q.Arm.Load() != 0; look++ {
+		if c.gone.Load() {
+			return false
+		}
+		if look < 4*eager && c.spin > 0 {
+			if look > eager {
+				spin.Pause(look, c.inside)
+			}
+			continue
+		}
+		wake := c.wakes.next()
+		q.Wait.Store(1)
+		if q.Arm.Load() != 0 {
+			c.sleep(wake, clock.Never)
+		}
+	}
+	return true
+}
+
+// WaitEvent waits for the event, and takes it.
+func (c *cq) WaitEvent(deadline clock.Time) error {
+	return c.wait("wait for CQ event", deadline, func() (bool, error) {
+		if _, err := c.look("use CQ"); err != nil {
+			return false, err
+		}
+		return c.q.Fired.Load() != 0 && c.q.Fired.Swap(0) != 0, nil
+	})
+}
+
+// Wait waits until Poll would return something.
+func (c *cq) Wait(deadline clock.Time) error {
+	return c.wait("wait for CQ", deadline, func() (bool, error) {
+		n, err := c.look("use CQ")
+		return n > 0, err
+	})
+}
+
+// wait polls for a while and then sleeps. ready is called with mu held.
+func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
+	pace := spin.Spinner{Inside: c.ctx.inside}
+	rt := c.ctx.runtime
+	var end clock.Time
+	polling := c.ctx.spin > 0
+	for look := 1; ; look++ {
+		var wake <-chan struct{}
+		c.mu.Lock()
+		if !polling {
+			wake = c.ctx.wakes.next()
+			if !c.closed {
+				c.q.Wait.Store(1)
+			}
+		}
+		done, err := ready()
+		c.mu.Unlock()
+		switch {
+		case err != nil || done:
+			return err
+		case look%looksPerClock == 1:
+			c.ctx.ctl.Polls.Add(1)
+		}
+		if look <= eager && polling {
+			continue
+		}
+		now := rt.Now()
+		if now >= deadline {
+			return &verbs.OpError{Op: op, Err: verbs.ErrTimeout}
+		}
+		if end == 0 {
+			end = now.Add(c.ctx.spin)
+		}
+		if polling {
+			polling = !pace.Pause() && now < end
+			continue
+		}
+		c.ctx.sleep(wake, deadline)
+	}
+}
+
+// Destroy ends the queue. Whoever waits for it gets ErrClosed.
+func (c *cq) Destroy() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return opError("destroy CQ", verbs.ErrClosed, "the object was destroyed")
+	}
+	err := c.ctx.call(proto.OpDestroyCQ, proto.Handle{H: c.h}, nil)
+	if isGone(err) {
+		c.closed = true
+		_ = ring.Unmap(c.bytes) // it was mapped
+		c.bytes = nil
+		c.ctx.forget(c)
+		c.ctx.wakes.all()
+	}
+	return err
+}

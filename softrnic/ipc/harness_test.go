@@ -1,0 +1,124 @@
+package ipc_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rdmalab/rdmalab/softrnic/device"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbstest"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+func TestMain(m *testing.M) {
+	asProgram()
+	goleak.VerifyTestMain(m)
+}
+
+var (
+	ips  = [2]netip.Addr{netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("10.77.0.2")}
+	macs = [2]wire.MAC{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}}
+)
+
+// house is two NICs on a cable, each served to other processes.
+type house struct {
+	dev     [2]*device.Device
+	servers [2]*serve.Server
+	sockets [2]string
+}
+
+// spins are the two ways to wait: polling first, and sleeping at once.
+var spins = map[string]time.Duration{"spin": 0, "block": -1}
+
+func newHouse(t testing.TB, spin time.Duration, change func(*serve.Config)) *house {
+	t.Helper()
+	h := &house{}
+	var ports [2]*memory.Port
+	ports[0], ports[1] = memory.Pair(memory.Config{})
+	dir := t.TempDir()
+	for i := range h.dev {
+		d, err := device.Open(device.Config{
+			Port: ports[i], Waiter: memory.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
+			Engine: engine.Config{
+				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				Resolve: func(a netip.Addr) (wire.MAC, bool) {
+					for k := range ips {
+						if a == ips[k] {
+							return macs[k], true
+						}
+					}
+					return wire.MAC{}, false
+				},
+			},
+		})
+		must(t, err)
+		t.Cleanup(func() { must(t, d.Close()) })
+		h.dev[i] = d
+		h.sockets[i] = filepath.Join(dir, "verbs"+string(rune('0'+i))+".sock")
+		cfg := serve.Config{
+			Path: h.sockets[i], Open: d.Context, Spin: spin,
+			Manager: func(ctx verbs.Context) (serve.Manager, error) {
+				return rdmacm.NewCM(rdmacm.CMConfig{Context: ctx})
+			},
+		}
+		if change != nil {
+			change(&cfg)
+		}
+		h.servers[i], err = serve.Listen(cfg)
+		must(t, err)
+		t.Cleanup(func() { must(t, h.servers[i].Close()) })
+	}
+	return h
+}
+
+// open attaches to a NIC.
+func (h *house) open(t testing.TB, nic int) *ipc.Context {
+	t.Helper()
+	c, err := ipc.Open(ipc.Config{Socket: h.sockets[nic], Name: t.Name()})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+// world is the house as one application sees it that is attached to both NICs.
+func (h *house) world(t testing.TB) *verbstest.World {
+	w := worldOf(t, h.sockets)
+	w.Faults = faults(h.dev)
+	return w
+}
+
+func worldOf(t testing.TB, sockets [2]string) *verbstest.World {
+	t.Helper()
+	h := &house{sockets: sockets}
+	w := &verbstest.World{Again: func(t testing.TB, nic int) verbs.Context { return h.open(t, nic) }}
+	for i := range sockets {
+		c := h.open(t, i)
+		w.Contexts[i], w.Managers[i] = c, c.Manager()
+	}
+	return w
+}
+
+type faults [2]*device.Device
+
+func (f faults) Down(nic int)                         { f[nic].Down() }
+func (f faults) Up(nic int)                           { f[nic].Up() }
+func (f faults) Link(nic int, up bool)                { f[nic].SetLink(up) }
+func (f faults) FailQP(nic int, n wire.QPN) error     { return f[nic].FailQP(n) }
+func (f faults) OverrunCQs(nic int, n wire.QPN) error { return f[nic].OverrunCQs(n) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

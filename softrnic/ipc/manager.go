@@ -1,0 +1,159 @@
+package ipc
+
+import (
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Manager makes connections by the daemon's connection manager: that of the NIC, or the exchange over TCP, as the rack's
+// description says. Queue pairs must be of its context. A context should have one at a time: Close ends what all of them
+// have begun.
+type Manager struct {
+	ctx    *Context
+	closed atomic.Bool
+}
+
+var _ rdmacm.Manager = (*Manager)(nil)
+
+// Manager gives access to the connection manager.
+func (c *Context) Manager() *Manager { return &Manager{ctx: c} }
+
+// timeout is how long it is to a deadline, as requests say it.
+func (c *Context) timeout(deadline clock.Time) time.Duration {
+	if deadline == clock.Never {
+		return -1
+	}
+	return max(0, deadline.Sub(c.runtime.Now()))
+}
+
+// open checks that the manager was not closed, and that a queue pair is of its context.
+func (m *Manager) open(op string, q verbs.QP) (uint32, error) {
+	if m.closed.Load() {
+		return 0, opError(op, verbs.ErrClosed, "the manager was closed")
+	}
+	if q == nil {
+		return 0, nil
+	}
+	o, ok := q.(*qp)
+	if !ok || o == nil || o.pd.ctx != m.ctx {
+		return 0, opError(op, verbs.ErrInvalid, "the queue pair was not made by this context")
+	}
+	return o.h, nil
+}
+
+// Dial connects qp to a service of the host that has the address to.
+func (m *Manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
+	h, err := m.open("dial", qp)
+	if err != nil {
+		return nil, err
+	}
+	var d proto.Data
+	err = m.ctx.call(proto.OpDial, proto.Connect{QP: h, To: to, Service: service, Params: p, Private: private, Timeout: m.ctx.timeout(deadline)}, &d)
+	return d.Data, err
+}
+
+// Listen takes requests for a service.
+func (m *Manager) Listen(service string) (rdmacm.Listener, error) {
+	if _, err := m.open("listen", nil); err != nil {
+		return nil, err
+	}
+	var h proto.Handle
+	if err := m.ctx.call(proto.OpListen, proto.Service{Name: service}, &h); err != nil {
+		return nil, err
+	}
+	return &listener{m: m, h: h.H}, nil
+}
+
+// Disconnect ends the connection of qp: see rdmacm.CM.
+func (m *Manager) Disconnect(qp verbs.QP, deadline clock.Time) error {
+	return m.ending("disconnect", proto.OpDisconnect, qp, deadline)
+}
+
+// AwaitDisconnect waits until the connection of qp has ended, by whichever side.
+func (m *Manager) AwaitDisconnect(qp verbs.QP, deadline clock.Time) error {
+	return m.ending("await disconnect", proto.OpDisconnected, qp, deadline)
+}
+
+func (m *Manager) ending(op string, what proto.Op, qp verbs.QP, deadline clock.Time) error {
+	h, err := m.open(op, qp)
+	if err != nil {
+		return err
+	}
+	return m.ctx.call(what, proto.Wait{H: h, Timeout: m.ctx.timeout(deadline)}, nil)
+}
+
+// Close ends listening, refuses requests that have not been answered, and ends every wait. Connections are not touched.
+// Closing twice is harmless.
+func (m *Manager) Close() error {
+	if m.closed.Swap(true) {
+		return nil
+	}
+	err := m.ctx.call(proto.OpCloseManager, proto.None{}, nil)
+	if errors.Is(err, verbs.ErrClosed) {
+		return nil // it went with the daemon
+	}
+	return err
+}
+
+// listener takes the requests for one service.
+type listener struct {
+	m      *Manager
+	h      uint32
+	closed atomic.Bool
+}
+
+// Accept waits for the next request.
+func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
+	if l.closed.Load() {
+		return nil, opError("accept", verbs.ErrClosed, "the listener was closed")
+	}
+	var in proto.Incoming
+	if err := l.m.ctx.call(proto.OpNextRequest, proto.Wait{H: l.h, Timeout: l.m.ctx.timeout(deadline)}, &in); err != nil {
+		return nil, err
+	}
+	return &request{m: l.m, in: in}, nil
+}
+
+// Close ends the service.
+func (l *listener) Close() error {
+	if l.closed.Swap(true) || l.m.closed.Load() {
+		return nil
+	}
+	return l.m.ctx.call(proto.OpUnlisten, proto.Handle{H: l.h}, nil)
+}
+
+// request is a peer that waits for an answer.
+type request struct {
+	m  *Manager
+	in proto.Incoming
+}
+
+// Service is the name that the peer asked for.
+func (r *request) Service() string { return r.in.Service }
+
+// Peer is the address of the peer's NIC.
+func (r *request) Peer() netip.Addr { return r.in.Peer }
+
+// Private is the peer's private data.
+func (r *request) Private() []byte { return r.in.Private }
+
+// Accept connects qp.
+func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline clock.Time) error {
+	h, err := r.m.open("accept", qp)
+	if err != nil {
+		return err
+	}
+	return r.m.ctx.call(proto.OpAccept, proto.Connect{H: r.in.H, QP: h, Params: p, Private: private, Timeout: r.m.ctx.timeout(deadline)}, nil)
+}
+
+// Reject refuses the request.
+func (r *request) Reject(reason string) error {
+	return r.m.ctx.call(proto.OpReject, proto.Reject{H: r.in.H, Reason: reason}, nil)
+}

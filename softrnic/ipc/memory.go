@@ -1,0 +1,376 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// isGone reports that an object is not there any more after an attempt to destroy it.
+func isGone(err error) bool { return err == nil || errors.Is(err, verbs.ErrClosed) }
+
+// pd is a protection domain.
+type pd struct {
+	ctx *Context
+	h   uint32
+}
+
+// Dealloc ends the domain.
+func (p *pd) Dealloc() error { return p.ctx.destroy(proto.OpDeallocPD, &p.h) }
+
+// destroyed is the handle of what was destroyed; the daemon gives it to nothing.
+const destroyed = 0
+
+// destroy ends an object without memory of its own.
+func (c *Context) destroy(op proto.Op, h *uint32) error {
+	n := atomic.LoadUint32(h)
+	if n == destroyed {
+		return opError(string(op), verbs.ErrClosed, "the object was destroyed")
+	}
+	err := c.call(op, proto.Handle{H: n}, nil)
+	if isGone(err) {
+		atomic.StoreUint32(h, destroyed)
+	}
+	return err
+}
+
+// callMemory is a call whose answer carries memory of *length bytes, which it maps.
+func (c *Context) callMemory(op proto.Op, args, out any, length *int) ([]byte, error) {
+	fds, err := c.callFiles(op, args, out)
+	defer closeFiles(fds)
+	if err != nil {
+		return nil, err
+	}
+	if len(fds) != 1 {
+		return nil, fmt.Errorf("ipc: %s: %d memories instead of one; is this program out of file descriptors?", op, len(fds))
+	}
+	return ring.Map(fds[0], *length)
+}
+
+// memory is what Alloc returned.
+type memory struct {
+	h     uint32
+	bytes []byte
+}
+
+// Alloc makes memory that RegMR takes, whole or in pieces, without a copy. It is zero, and the program's until Free or
+// Close.
+func (c *Context) Alloc(length int) ([]byte, error) {
+	var h proto.Handle
+	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length)
+	if err != nil {
+		return nil, err
+	}
+	m := &memory{h: h.H, bytes: bytes}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memories[m] = struct{}{}
+	return bytes[:length:length], nil
+}
+
+// Free gives back what Alloc returned; ErrBusy while regions of it are left. The bytes must not be touched any more.
+func (c *Context) Free(b []byte) error {
+	m, off := c.memoryOf(b)
+	if m == nil || off != 0 || len(b) != len(m.bytes) {
+		return opError("free", verbs.ErrInvalid, "not what Alloc returned")
+	}
+	if err := c.call(proto.OpFree, proto.Handle{H: m.h}, nil); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	delete(c.memories, m)
+	c.mu.Unlock()
+	return ring.Unmap(m.bytes)
+}
+
+// memoryOf finds the memory that b lies in, and where.
+func (c *Context) memoryOf(b []byte) (*memory, int) {
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for m := range c.memories {
+		base := uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes)))
+		if at >= base && at-base < uintptr(len(m.bytes)) && len(b) <= len(m.bytes)-int(at-base) {
+			return m, int(at - base)
+		}
+	}
+	return nil, 0
+}
+
+// RegMR registers fresh memory if buf is nil, or memory of Alloc. The NIC cannot reach other memory of this process:
+// that is refused with ErrNotSupported.
+func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
+	const op = "reg MR"
+	a := proto.RegMR{PD: p.h, Length: length, Access: access}
+	var r proto.MR
+	switch {
+	case buf == nil && length <= 0:
+		return nil, opError(op, verbs.ErrInvalid, "length %d; give at least one byte", length)
+	case buf == nil:
+		bytes, err := p.ctx.callMemory(proto.OpRegMR, a, &r, &length)
+		if err != nil {
+			return nil, err
+		}
+		return p.newMR(r, bytes, true), nil
+	case length != 0 && length != len(buf):
+		return nil, opError(op, verbs.ErrInvalid, "length %d of a buffer of %d bytes", length, len(buf))
+	case len(buf) == 0:
+		return nil, opError(op, verbs.ErrInvalid, "a region needs at least one byte")
+	}
+	m, off := p.ctx.memoryOf(buf)
+	if m == nil {
+		return nil, opError(op, verbs.ErrNotSupported, "the NIC cannot reach memory of this process; pass nil, or memory of Context.Alloc")
+	}
+	a.Memory, a.Offset, a.Length = m.h, off, len(buf)
+	if err := p.ctx.call(proto.OpRegMR, a, &r); err != nil {
+		return nil, err
+	}
+	return p.newMR(r, buf[:len(buf):len(buf)], false), nil
+}
+
+// mr is a region. Device memory has no bytes here.
+type mr struct {
+	pd  *pd
+	r   proto.MR
+	own bool // the mapping goes with the region
+
+	mu     sync.RWMutex // guards what follows: bytes may be unmapped
+	bytes  []byte
+	closed bool
+}
+
+func (p *pd) newMR(r proto.MR, bytes []byte, own bool) *mr {
+	m := &mr{pd: p, r: r, bytes: bytes, own: own}
+	p.ctx.remember(m)
+	return m
+}
+
+// unmap ends a region whose context was closed.
+func (m *mr) unmap() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.release()
+}
+
+// release unmaps the region's memory, if it is its own. The caller holds mu.
+func (m *mr) release() {
+	m.closed = true
+	if m.own {
+		_ = ring.Unmap(m.bytes) // it was mapped
+	}
+	m.bytes = nil
+}
+
+// Addr is the first virtual address.
+func (m *mr) Addr() uint64 { return m.r.Addr }
+
+// Len is the length in bytes.
+func (m *mr) Len() int { return m.r.Length }
+
+// LKey is the key for local use.
+func (m *mr) LKey() uint32 { return m.r.LKey }
+
+// RKey is the key for peers.
+func (m *mr) RKey() uint32 { return m.r.RKey }
+
+// SGE names n bytes from off on. As elsewhere it checks nothing.
+func (m *mr) SGE(off, n int) verbs.SGE {
+	return verbs.SGE{Addr: m.r.Addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.r.LKey}
+}
+
+// span checks a local access. The caller holds mu.
+func (m *mr) span(op string, off, n int) error {
+	if m.closed || !m.pd.ctx.alive(m.r.Incarnation) {
+		return opError(op, verbs.ErrClosed, "the region was deregistered, or its NIC went down")
+	}
+	if off < 0 || n > m.r.Length || off > m.r.Length-n {
+		return opError(op, verbs.ErrInvalid, "bytes [%d,+%d) of a region of %d", off, n, m.r.Length)
+	}
+	return nil
+}
+
+// ReadAt copies out of the region.
+func (m *mr) ReadAt(p []byte, off int) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if err := m.span("read mr", off, len(p)); err != nil {
+		return err
+	}
+	if m.bytes == nil {
+		return m.pd.ctx.access(proto.OpAccessMR, m.r.H, p, off, false)
+	}
+	copy(p, m.bytes[off:])
+	return nil
+}
+
+// WriteAt copies into the region.
+func (m *mr) WriteAt(p []byte, off int) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if err := m.span("write mr", off, len(p)); err != nil {
+		return err
+	}
+	if m.bytes == nil {
+		return m.pd.ctx.access(proto.OpAccessMR, m.r.H, p, off, true)
+	}
+	copy(m.bytes[off:], p)
+	return nil
+}
+
+// access reads or writes memory that is not mapped, piece by piece.
+func (c *Context) access(op proto.Op, h uint32, p []byte, off int, write bool) error {
+	for {
+		n := min(len(p), proto.MaxData)
+		a := proto.Access{H: h, Offset: off, Write: write}
+		var d proto.Data
+		var err error
+		if write {
+			a.Data = p[:n]
+			err = c.call(op, a, nil)
+		} else {
+			a.Length = n
+			err = c.call(op, a, &d)
+			copy(p[:n], d.Data)
+		}
+		if p, off = p[n:], off+n; err != nil || len(p) == 0 {
+			return err
+		}
+	}
+}
+
+// Load64 reads an aligned word.
+func (m *mr) Load64(off int) (uint64, error) {
+	const op = "load mr"
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if off%8 != 0 {
+		return 0, opError(op, verbs.ErrInvalid, "offset %d is not a multiple of 8", off)
+	}
+	if err := m.span(op, off, 8); err != nil {
+		return 0, err
+	}
+	if m.bytes != nil {
+		if p := unsafe.Pointer(&m.bytes[off]); uintptr(p)%8 == 0 {
+			return atomic.LoadUint64((*uint64)(p)), nil
+		}
+	}
+	return m.pd.ctx.word(op, ring.Access{MR: m.r.H, Offset: int64(off)})
+}
+
+// Store64 writes an aligned word. The NIC does it, between two of its own accesses, so that no remote atomic overwrites it.
+func (m *mr) Store64(off int, v uint64) error {
+	const op = "store mr"
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if off%8 != 0 {
+		return opError(op, verbs.ErrInvalid, "offset %d is not a multiple of 8", off)
+	}
+	if err := m.span(op, off, 8); err != nil {
+		return err
+	}
+	_, err := m.pd.ctx.word(op, ring.Access{Store: true, MR: m.r.H, Offset: int64(off), Value: v})
+	return err
+}
+
+// Dereg ends the region.
+func (m *mr) Dereg() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return opError("dereg MR", verbs.ErrClosed, "the region was deregistered")
+	}
+	err := m.pd.ctx.call(proto.OpDeregMR, proto.Handle{H: m.r.H}, nil)
+	if isGone(err) {
+		m.release()
+		m.pd.ctx.forget(m)
+	}
+	return err
+}
+
+// mw is a memory window.
+type mw struct {
+	ctx *Context
+	h   uint32
+}
+
+// AllocMW makes a window that is not bound.
+func (p *pd) AllocMW() (verbs.MW, error) {
+	var h proto.Handle
+	if err := p.ctx.call(proto.OpAllocMW, proto.Handle{H: p.h}, &h); err != nil {
+		return nil, err
+	}
+	return &mw{ctx: p.ctx, h: h.H}, nil
+}
+
+// RKey is the key of the last bind.
+func (m *mw) RKey() (uint32, error) {
+	h := atomic.LoadUint32(&m.h)
+	if h == destroyed {
+		return 0, opError("query MW", verbs.ErrClosed, "the object was destroyed")
+	}
+	var k proto.Key
+	err := m.ctx.call(proto.OpQueryMW, proto.Handle{H: h}, &k)
+	return k.RKey, err
+}
+
+// Dealloc ends the window.
+func (m *mw) Dealloc() error { return m.ctx.destroy(proto.OpDeallocMW, &m.h) }
+
+// dm is device memory.
+type dm struct {
+	ctx    *Context
+	h      uint32
+	length int
+}
+
+// AllocDM takes memory of the NIC.
+func (c *Context) AllocDM(length int) (verbs.DM, error) {
+	var h proto.Handle
+	if err := c.call(proto.OpAllocDM, proto.Alloc{Length: length}, &h); err != nil {
+		return nil, err
+	}
+	return &dm{ctx: c, h: h.H, length: length}, nil
+}
+
+// RegDM registers a piece of device memory as a zero-based region.
+func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, error) {
+	o, ok := d.(*dm)
+	if !ok || o == nil || o.ctx != p.ctx {
+		return nil, opError("reg DM", verbs.ErrInvalid, "the device memory was not allocated by this context")
+	}
+	var r proto.MR
+	if err := p.ctx.call(proto.OpRegDM, proto.RegMR{PD: p.h, Memory: o.h, Offset: off, Length: length, Access: access}, &r); err != nil {
+		return nil, err
+	}
+	return p.newMR(r, nil, false), nil
+}
+
+// Len is the length in bytes.
+func (d *dm) Len() int { return d.length }
+
+// ReadAt copies out of the memory; up to 32 KiB at one moment, as far as the NIC is concerned.
+func (d *dm) ReadAt(p []byte, off int) error { return d.access(p, off, false) }
+
+// WriteAt copies into the memory, as ReadAt does.
+func (d *dm) WriteAt(p []byte, off int) error { return d.access(p, off, true) }
+
+func (d *dm) access(p []byte, off int, write bool) error {
+	h := atomic.LoadUint32(&d.h)
+	switch {
+	case h == destroyed:
+		return opError("access DM", verbs.ErrClosed, "the object was destroyed")
+	case off < 0 || len(p) > d.length || off > d.length-len(p):
+		return opError("access DM", verbs.ErrInvalid, "bytes [%d,+%d) of a device memory of %d", off, len(p), d.length)
+	}
+	return d.ctx.access(proto.OpAccessDM, h, p, off, write)
+}
+
+// Free gives the memory back.
+func (d *dm) Free() error { return d.ctx.destroy(proto.OpFreeDM, &d.h) }

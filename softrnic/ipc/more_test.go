@@ -1,0 +1,131 @@
+package ipc_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Completions for which the shared ring has no room stay with the NIC, and come in order when there is room.
+func TestCompletionsBeyondTheRing(t *testing.T) {
+	for name, spin := range spins {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, spin, nil)
+			c := h.open(t, 0)
+			r, err := newReader(c, c)
+			must(t, err)
+			small, err := c.CreateCQ(4)
+			must(t, err)
+			pd, err := c.AllocPD()
+			must(t, err)
+			q, err := pd.CreateQP(verbs.QPInit{SendCQ: small, RecvCQ: small})
+			must(t, err)
+			must(t, q.ToInit(verbs.ToInit{}))
+			must(t, q.ToError())
+			for i := range uint64(7) { // four fit into the ring, four into the queue of the NIC
+				must(t, q.PostSend(verbs.SendWR{ID: i, Flags: verbs.Inline}))
+			}
+			for i := range uint64(7) {
+				must(t, small.Wait(c.Runtime().Now().Add(10*time.Second)))
+				var wc [1]verbs.WC
+				if n, err := small.Poll(wc[:]); n != 1 || err != nil || wc[0].ID != i {
+					t.Fatalf("completion %d: %d, %v, %+v", i, n, err, wc[0])
+				}
+			}
+			must(t, r.read())
+		})
+	}
+}
+
+// strangerProgram tries to open what belongs to another user, and prints what it was told.
+func strangerProgram() error {
+	const nobody = 65534
+	if err := syscall.Setuid(nobody); err != nil {
+		return err
+	}
+	c, err := ipc.Open(ipc.Config{Socket: socketsOfProgram()[0]})
+	if err != nil {
+		fmt.Println("not attached")
+		return nil
+	}
+	defer c.Close()
+	_, err = c.Share("private", 0, 0)
+	fmt.Println(errors.Is(err, verbs.ErrAccess), errors.Is(c.Unshare("private"), verbs.ErrAccess))
+	return nil
+}
+
+// Users are told apart: who may attach, and whose a shared region is.
+func TestOtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: a program of another user is started")
+	}
+	for want, allow := range map[string]func(uint32) bool{"not attached": nil, "true true": func(uint32) bool { return true }} {
+		h := newHouse(t, 0, func(c *serve.Config) { c.Allow = allow })
+		c := h.open(t, 0)
+		_, err := c.Share("private", 4096, verbs.LocalWrite)
+		must(t, err)
+		for p := h.sockets[0]; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
+			must(t, os.Chmod(p, 0o777))
+		}
+		out, err := h.program(t, "stranger").CombinedOutput()
+		must(t, err)
+		if got := strings.TrimSpace(string(out)); got != want {
+			t.Errorf("a stranger saw %q, want %q", got, want)
+		}
+	}
+}
+
+// The package can be used by modules of others.
+func TestFromAnotherModule(t *testing.T) {
+	dir := t.TempDir()
+	root, err := filepath.Abs("../..")
+	must(t, err)
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	must(t, err)
+	program, err := os.ReadFile("example/main.go")
+	must(t, err)
+	for name, text := range map[string]string{
+		"go.mod":  "module example.org/mine\n\ngo 1.26\n\nrequire github.com/rdmalab/rdmalab v0.0.0\n\nreplace github.com/rdmalab/rdmalab => " + root + "\n",
+		"go.sum":  string(sums),
+		"main.go": string(program),
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	cmd := exec.Command("go", "build", "-mod=mod", "-o", os.DevNull, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A program registers memory, listens for a peer, and lets it read.
+func Example() {
+	ctx, err := ipc.Open(ipc.Config{}) // the NIC of the host that the program runs on
+	if err != nil {
+		fmt.Println("run me by `rdmalab exec`:", err)
+		return
+	}
+	defer ctx.Close()
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mr, err := pd.RegMR(nil, 4096, verbs.LocalWrite|verbs.RemoteRead)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("peers read %d bytes at %#x with key %#x\n", mr.Len(), mr.Addr(), mr.RKey())
+}

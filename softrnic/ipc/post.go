@@ -1,0 +1,146 @@
+package ipc
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+const (
+	// eager is how many polls in vain are made at full speed, a tenth of a microsecond; the next ones let other processes
+	// run, because one of them may be the daemon. eagerLooks is the same for looks at a single word.
+	eager      = 4
+	eagerLooks = 64
+	// looksPerClock is how many looks are made between two at the clock.
+	looksPerClock = 16
+)
+
+// poster is the program's end of a ring of work requests.
+type poster struct {
+	ctx  *Context
+	bell uint32
+
+	mu     sync.Mutex // guards what follows
+	q      *ring.Queue
+	tail   uint64
+	closed bool
+}
+
+// begin takes the ring; end gives it back.
+func (p *poster) begin(op string) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return opError(op, verbs.ErrClosed, "the object was destroyed")
+	}
+	return nil
+}
+
+func (p *poster) end() { p.mu.Unlock() }
+
+// post announces n entries that were written behind the tail, and waits for what becomes of them. The caller has begun.
+func (p *poster) post(op string, n int) error {
+	first := p.tail
+	p.tail += uint64(n)
+	p.q.Tail.Store(p.tail)
+	p.ctx.ring(p.bell)
+	if !p.ctx.consumed(p.q, p.tail) {
+		return opError(op, verbs.ErrClosed, "the daemon is gone")
+	}
+	if at := p.q.Refused.Load(); at > first {
+		return refusal(p.q, op, int(at-1-first))
+	}
+	return nil
+}
+
+// refusal is the error for an entry that the daemon refused.
+func refusal(q *ring.Queue, op string, index int) error {
+	code, text := q.Refusal()
+	if name, detail, ok := strings.Cut(text, "\x00"); ok {
+		op, text = name, detail
+	}
+	return &verbs.OpError{Op: op, Err: proto.Sentinel(code), Detail: text, Index: index}
+}
+
+// consumed waits until the daemon has taken everything before tail; false says that it is gone.
+func (c *Context) consumed(q *ring.Queue, tail uint64) bool {
+	pace := spin.Spinner{Inside: c.inside}
+	var end clock.Time
+	polling := c.spin > 0
+	for look := 0; q.Head.Load() < tail; look++ {
+		if look < eagerLooks {
+			continue
+		}
+		if c.gone.Load() {
+			return false
+		}
+		if polling {
+			now := c.runtime.Now()
+			if end == 0 {
+				end = now.Add(c.patience())
+			}
+			polling = !pace.Pause() && now < end
+			continue
+		}
+		wake := c.wakes.next()
+		q.Wait.Store(1)
+		if q.Head.Load() < tail {
+			c.sleep(wake, clock.Never)
+		}
+	}
+	return true
+}
+
+// patience is how long a thread polls for what the daemon does at once, if it runs.
+func (c *Context) patience() time.Duration { return 2 * c.spin }
+
+// word makes one access to a word of a region, ordered with those of the NIC.
+func (c *Context) word(op string, a ring.Access) (uint64, error) {
+	c.wordsMu.Lock()
+	defer c.wordsMu.Unlock()
+	q := c.words
+	at := q.Tail.Load()
+	ring.PutAccess(q.Slot(at), a)
+	q.Tail.Store(at + 1)
+	c.ring(0)
+	if !c.consumed(q, at+1) {
+		return 0, opError(op, verbs.ErrClosed, "the daemon is gone")
+	}
+	if q.Refused.Load() == at+1 {
+		return 0, refusal(q, op, 0)
+	}
+	return q.Value.Load(), nil
+}
+
+// postRecv posts receives to a ring, in pieces that fit.
+func (p *poster) postRecv(op string, wr []verbs.RecvWR) error {
+	if err := p.begin(op); err != nil {
+		return err
+	}
+	defer p.end()
+	for done := 0; done < len(wr); {
+		n := min(len(wr)-done, int(p.q.Cap()))
+		for i := range n {
+			ring.PutRecv(p.q.Slot(p.tail+uint64(i)), &wr[done+i])
+		}
+		if err := p.post(op, n); err != nil {
+			return shifted(err, done)
+		}
+		done += n
+	}
+	return nil
+}
+
+// shifted is an error whose index counts from the beginning of a list.
+func shifted(err error, by int) error {
+	if op, ok := err.(*verbs.OpError); ok { //nolint:errorlint // made here, not wrapped
+		op.Index += by
+	}
+	return err
+}

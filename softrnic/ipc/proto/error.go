@@ -1,0 +1,83 @@
+package proto
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Error is an error on its way to another process: a verbs.OpError, a refused connection, or a text. Code is one of the
+// sentinels.
+type Error struct {
+	Code   uint32 `json:"code,omitempty"`
+	Op     string `json:"op,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	Index  int    `json:"index,omitempty"`
+	// Reason and Private are of a peer's refusal.
+	Refused bool       `json:"refused,omitempty"`
+	Reason  mad.Reason `json:"reason,omitempty"`
+	Private []byte     `json:"private,omitempty"`
+}
+
+// sentinels are the errors that keep their meaning; a code is one more than the index.
+var sentinels = [...]error{
+	verbs.ErrInvalid, verbs.ErrState, verbs.ErrNoSpace, verbs.ErrBusy, verbs.ErrLimit, verbs.ErrAccess, verbs.ErrTimeout,
+	verbs.ErrClosed, verbs.ErrNotSupported, verbs.ErrUnreachable, rdmacm.ErrRejected, rdmacm.ErrProtocol, rdmacm.ErrInUse,
+}
+
+// maxDetail bounds the text of an error in bytes.
+const maxDetail = 1024
+
+// Code is the code of an error, 0 if it is none of the sentinels.
+func Code(err error) uint32 {
+	for i, s := range sentinels {
+		if errors.Is(err, s) {
+			return uint32(i + 1)
+		}
+	}
+	return 0
+}
+
+// Sentinel is the error of a code; one that is not known has a text of its own.
+func Sentinel(code uint32) error {
+	if code >= 1 && int(code) <= len(sentinels) {
+		return sentinels[code-1]
+	}
+	return errOther
+}
+
+var errOther = errors.New("failed in the daemon")
+
+// ErrorOf packs an error.
+func ErrorOf(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Code: Code(err), Detail: err.Error()}
+	var op *verbs.OpError
+	var refused *rdmacm.RejectError
+	switch {
+	case errors.As(err, &refused):
+		e.Refused, e.Detail, e.Reason, e.Private = true, refused.Reason, refused.Code, refused.Private
+	case errors.As(err, &op) && errors.Is(op.Err, Sentinel(e.Code)):
+		e.Op, e.Detail, e.Index = op.Op, op.Detail, op.Index
+	}
+	e.Detail = e.Detail[:min(len(e.Detail), maxDetail)]
+	return e
+}
+
+// Err unpacks it.
+func (e *Error) Err() error {
+	switch {
+	case e == nil:
+		return nil
+	case e.Refused:
+		return &rdmacm.RejectError{Reason: e.Detail, Code: e.Reason, Private: e.Private}
+	case e.Op != "":
+		return &verbs.OpError{Op: e.Op, Detail: e.Detail, Index: e.Index, Err: Sentinel(e.Code)}
+	}
+	return fmt.Errorf("%w: %s", Sentinel(e.Code), e.Detail)
+}

@@ -1,0 +1,283 @@
+package proto
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+const (
+	// Version changes when messages or shared memory do.
+	Version = 1
+	// MaxMessage bounds a message in bytes.
+	MaxMessage = 1 << 16
+	// MaxData bounds the data of one access to device memory, in bytes; longer ones are made in pieces.
+	MaxData = 1 << 15
+	// EnvSocket is the environment variable that names the daemon's socket.
+	EnvSocket = "RDMALAB_VERBS"
+)
+
+// Op is what a request asks for.
+type Op string
+
+// Operations, with the types of their arguments and results.
+const (
+	OpHello        Op = "hello"         // Hello: Welcome, with the control page and the wake socket
+	OpAllocPD      Op = "alloc_pd"      // None: Handle
+	OpDeallocPD    Op = "dealloc_pd"    // Handle: None
+	OpAlloc        Op = "alloc"         // Alloc: Handle, with the memory
+	OpFree         Op = "free"          // Handle: None
+	OpRegMR        Op = "reg_mr"        // RegMR: MR, with the memory if it is new
+	OpDeregMR      Op = "dereg_mr"      // Handle: None
+	OpAllocMW      Op = "alloc_mw"      // Handle (PD): Handle
+	OpQueryMW      Op = "query_mw"      // Handle: Key
+	OpDeallocMW    Op = "dealloc_mw"    // Handle: None
+	OpAllocDM      Op = "alloc_dm"      // Alloc: Handle
+	OpAccessDM     Op = "access_dm"     // Access: Data
+	OpAccessMR     Op = "access_mr"     // Access: Data; for regions of device memory
+	OpRegDM        Op = "reg_dm"        // RegMR: MR
+	OpFreeDM       Op = "free_dm"       // Handle: None
+	OpCreateCQ     Op = "create_cq"     // CreateCQ: Queue, with the ring
+	OpDestroyCQ    Op = "destroy_cq"    // Handle: None
+	OpCreateSRQ    Op = "create_srq"    // CreateSRQ: Queue, with the ring
+	OpQuerySRQ     Op = "query_srq"     // Handle: verbs.SRQAttr
+	OpLimitSRQ     Op = "limit_srq"     // Limit: None
+	OpDestroySRQ   Op = "destroy_srq"   // Handle: None
+	OpCreateAH     Op = "create_ah"     // CreateAH: Address
+	OpDestroyAH    Op = "destroy_ah"    // Handle: None
+	OpCreateQP     Op = "create_qp"     // CreateQP: Queue, with the rings
+	OpQueryQP      Op = "query_qp"      // Handle: verbs.QPAttr
+	OpModifyQP     Op = "modify_qp"     // ModifyQP: None
+	OpDestroyQP    Op = "destroy_qp"    // Handle: None
+	OpShare        Op = "share"         // Share: Shared, with the memory
+	OpUnshare      Op = "unshare"       // Share: None; only Name is looked at
+	OpDial         Op = "dial"          // Connect: Data
+	OpListen       Op = "listen"        // Service: Handle
+	OpUnlisten     Op = "unlisten"      // Handle: None
+	OpNextRequest  Op = "next_request"  // Wait: Incoming
+	OpAccept       Op = "accept"        // Connect: None; H is the request
+	OpReject       Op = "reject"        // Reject: None
+	OpDisconnect   Op = "disconnect"    // Wait: None; H is the queue pair
+	OpDisconnected Op = "disconnected"  // Wait: None; H is the queue pair
+	OpCloseManager Op = "close_manager" // None: None
+	OpClose        Op = "close"         // None: None; all objects are gone when it is answered
+)
+
+// Request is a message of an application.
+type Request struct {
+	ID   uint64          `json:"id"`
+	Op   Op              `json:"op"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// Reply is a message of the daemon.
+type Reply struct {
+	ID     uint64            `json:"id"`
+	Error  *Error            `json:"error,omitempty"`
+	Result json.RawMessage   `json:"result,omitempty"`
+	Event  *verbs.AsyncEvent `json:"event,omitempty"`
+}
+
+// None is no arguments, or no result.
+type None struct{}
+
+// Hello begins a connection.
+type Hello struct {
+	Version int `json:"version"`
+	// Name is for listings.
+	Name string `json:"name,omitempty"`
+}
+
+// Welcome answers it.
+type Welcome struct {
+	Device verbs.DeviceAttr `json:"device"`
+	// Spin is for how long an application should poll before it sleeps; not positive: not at all.
+	Spin time.Duration `json:"spin"`
+	Seed uint64        `json:"seed"`
+	// Manager says whether connections can be made through the daemon.
+	Manager bool `json:"manager"`
+}
+
+// Handle names an object of this connection.
+type Handle struct {
+	H uint32 `json:"h"`
+}
+
+// Alloc asks for memory of a length in bytes.
+type Alloc struct {
+	Length int `json:"length"`
+}
+
+// RegMR registers memory: length bytes from Offset on of a memory (or device memory), or fresh ones if Memory is 0.
+type RegMR struct {
+	PD     uint32       `json:"pd"`
+	Memory uint32       `json:"memory,omitempty"`
+	Offset int          `json:"offset,omitempty"`
+	Length int          `json:"length"`
+	Access verbs.Access `json:"access"`
+}
+
+// MR is a region.
+type MR struct {
+	H           uint32 `json:"h"`
+	Addr        uint64 `json:"addr"`
+	Length      int    `json:"length"`
+	LKey        uint32 `json:"lkey"`
+	RKey        uint32 `json:"rkey"`
+	Incarnation uint64 `json:"incarnation"`
+}
+
+// Key is a key for peers.
+type Key struct {
+	RKey uint32 `json:"rkey"`
+}
+
+// Access reads Length bytes, or writes Data if Write says so.
+type Access struct {
+	H      uint32 `json:"h"`
+	Offset int    `json:"offset"`
+	Length int    `json:"length,omitempty"`
+	Write  bool   `json:"write,omitempty"`
+	Data   []byte `json:"data,omitempty"`
+}
+
+// Data is a result.
+type Data struct {
+	Data []byte `json:"data,omitempty"`
+}
+
+// CreateCQ makes a completion queue.
+type CreateCQ struct {
+	Depth int `json:"depth"`
+}
+
+// CreateSRQ makes a shared receive queue.
+type CreateSRQ struct {
+	PD   uint32        `json:"pd"`
+	Init verbs.SRQInit `json:"init"`
+}
+
+// Queue is a new object with rings: a completion queue of Slots entries; or a queue pair with a ring of Slots send work
+// requests of SendSlot bytes and one of Slots receives of RecvSlot bytes, each 0 if there is none.
+type Queue struct {
+	H           uint32 `json:"h"`
+	Bell        uint32 `json:"bell"`
+	Number      uint32 `json:"number"`
+	Slots       int    `json:"slots"`
+	SendSlot    int    `json:"sendSlot,omitempty"`
+	RecvSlot    int    `json:"recvSlot,omitempty"`
+	Length      int    `json:"length"`
+	Incarnation uint64 `json:"incarnation"`
+}
+
+// Limit arms the limit event of a shared receive queue.
+type Limit struct {
+	H uint32 `json:"h"`
+	N int    `json:"n"`
+}
+
+// CreateAH makes an address handle.
+type CreateAH struct {
+	PD   uint32       `json:"pd"`
+	Attr verbs.AHAttr `json:"attr"`
+}
+
+// Address is an address handle; Number is the NIC's.
+type Address struct {
+	H      uint32 `json:"h"`
+	Number uint32 `json:"number"`
+}
+
+// CreateQP makes a queue pair.
+type CreateQP struct {
+	PD        uint32       `json:"pd"`
+	Type      verbs.QPType `json:"type"`
+	SendCQ    uint32       `json:"sendCQ"`
+	RecvCQ    uint32       `json:"recvCQ"`
+	SRQ       uint32       `json:"srq,omitempty"`
+	MaxSendWR int          `json:"maxSendWR,omitempty"`
+	MaxRecvWR int          `json:"maxRecvWR,omitempty"`
+	MaxSGE    int          `json:"maxSGE,omitempty"`
+	MaxInline int          `json:"maxInline,omitempty"`
+	SignalAll bool         `json:"signalAll,omitempty"`
+}
+
+// Transition is one of a queue pair.
+type Transition string
+
+// Transitions.
+const (
+	ToInit    Transition = "init"
+	ToRTR     Transition = "rtr"
+	ToRTS     Transition = "rts"
+	ToSQD     Transition = "sqd"
+	ResumeRTS Transition = "resume"
+	ToError   Transition = "error"
+	ToReset   Transition = "reset"
+)
+
+// ModifyQP makes a transition, with the attributes that belong to it.
+type ModifyQP struct {
+	H    uint32       `json:"h"`
+	To   Transition   `json:"to"`
+	Init verbs.ToInit `json:"init,omitzero"`
+	RTR  verbs.ToRTR  `json:"rtr,omitzero"`
+	RTS  verbs.ToRTS  `json:"rts,omitzero"`
+}
+
+// Share opens a shared region, or makes it: see ipc.Context.Share.
+type Share struct {
+	Name   string       `json:"name"`
+	Length int          `json:"length,omitempty"` // 0: it must be there
+	Access verbs.Access `json:"access,omitempty"`
+}
+
+// Shared is a shared region.
+type Shared struct {
+	PD      uint32 `json:"pd"`
+	MR      MR     `json:"mr"`
+	Created bool   `json:"created"`
+}
+
+// Service is a name to listen for.
+type Service struct {
+	Name string `json:"name"`
+}
+
+// Wait waits for something about H, as long as Timeout (negative: for ever).
+type Wait struct {
+	H       uint32        `json:"h"`
+	Timeout time.Duration `json:"timeout"`
+}
+
+// Connect dials (To, Service), or accepts request H, with queue pair QP.
+type Connect struct {
+	H       uint32        `json:"h,omitempty"`
+	QP      uint32        `json:"qp"`
+	To      netip.Addr    `json:"to,omitzero"`
+	Service string        `json:"service,omitempty"`
+	Params  rdmacm.Params `json:"params"`
+	Private []byte        `json:"private,omitempty"`
+	Timeout time.Duration `json:"timeout"`
+}
+
+// Incoming is a request of a peer.
+type Incoming struct {
+	H       uint32     `json:"h"`
+	Service string     `json:"service"`
+	Peer    netip.Addr `json:"peer"`
+	Private []byte     `json:"private,omitempty"`
+}
+
+// Reject refuses a request.
+type Reject struct {
+	H      uint32 `json:"h"`
+	Reason string `json:"reason"`
+}
+
+// QPN is the number of a queue pair.
+func (q Queue) QPN() wire.QPN { return wire.QPN(q.Number) }

@@ -1,0 +1,300 @@
+package ipc
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// qp is a queue pair.
+type qp struct {
+	pd         *pd
+	h          uint32
+	num        wire.QPN
+	sendCQ     *cq
+	recvCQ     *cq
+	bytes      []byte
+	send, recv poster // recv without a ring with a shared receive queue
+}
+
+// CreateQP makes a queue pair.
+func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	const op = "create QP"
+	send, err := p.cq(op, "send", init.SendCQ)
+	if err != nil {
+		return nil, err
+	}
+	recv, err := p.cq(op, "receive", init.RecvCQ)
+	if err != nil {
+		return nil, err
+	}
+	a := proto.CreateQP{
+		PD: p.h, Type: init.Type, SendCQ: send.h, RecvCQ: recv.h,
+		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline, SignalAll: init.SignalAll,
+	}
+	if init.SRQ != nil {
+		s, ok := init.SRQ.(*srq)
+		if !ok || s == nil || s.pd.ctx != p.ctx {
+			return nil, opError(op, verbs.ErrInvalid, "the SRQ was not made by this context")
+		}
+		a.SRQ = s.h
+	}
+	var r proto.Queue
+	bytes, err := p.ctx.callMemory(proto.OpCreateQP, a, &r, &r.Length)
+	if err != nil {
+		return nil, err
+	}
+	q := &qp{pd: p, h: r.H, num: r.QPN(), sendCQ: send, recvCQ: recv, bytes: bytes}
+	q.send = poster{ctx: p.ctx, bell: r.Bell, q: ring.NewQueue(bytes, r.Slots, r.SendSlot)}
+	q.recv = poster{ctx: p.ctx, bell: r.Bell}
+	if r.RecvSlot != 0 {
+		q.recv.q = ring.NewQueue(bytes[ring.QueueLen(r.Slots, r.SendSlot):], r.Slots, r.RecvSlot)
+	}
+	p.ctx.remember(q)
+	return q, nil
+}
+
+// unmap ends a queue pair whose context was closed.
+func (q *qp) unmap() {
+	q.send.mu.Lock()
+	defer q.send.mu.Unlock()
+	q.recv.mu.Lock()
+	defer q.recv.mu.Unlock()
+	q.release()
+}
+
+// release unmaps the rings. The caller holds both locks.
+func (q *qp) release() {
+	q.send.closed, q.recv.closed = true, true
+	_ = ring.Unmap(q.bytes) // it was mapped
+	q.bytes = nil
+}
+
+// cq checks that a completion queue is of this context.
+func (p *pd) cq(op, which string, c verbs.CQ) (*cq, error) {
+	o, ok := c.(*cq)
+	if !ok || o == nil || o.ctx != p.ctx {
+		return nil, opError(op, verbs.ErrInvalid, "the %s CQ was not made by this context", which)
+	}
+	return o, nil
+}
+
+// QPN is the number.
+func (q *qp) QPN() wire.QPN { return q.num }
+
+// Query returns attributes and state.
+func (q *qp) Query() (a verbs.QPAttr, err error) {
+	err = q.pd.ctx.call(proto.OpQueryQP, proto.Handle{H: q.h}, &a)
+	return a, q.state("query QP", err)
+}
+
+// state makes the error of a queue pair that was destroyed what it is elsewhere.
+func (q *qp) state(op string, err error) error {
+	q.send.mu.Lock()
+	defer q.send.mu.Unlock()
+	if q.send.closed {
+		return opError(op, verbs.ErrClosed, "the object was destroyed")
+	}
+	return err
+}
+
+func (q *qp) modify(m proto.ModifyQP) error {
+	m.H = q.h
+	return q.state("modify QP", q.pd.ctx.call(proto.OpModifyQP, m, nil))
+}
+
+// ToInit goes from RESET to INIT.
+func (q *qp) ToInit(a verbs.ToInit) error { return q.modify(proto.ModifyQP{To: proto.ToInit, Init: a}) }
+
+// ToRTR goes from INIT to RTR.
+func (q *qp) ToRTR(a verbs.ToRTR) error { return q.modify(proto.ModifyQP{To: proto.ToRTR, RTR: a}) }
+
+// ToRTS goes from RTR to RTS.
+func (q *qp) ToRTS(a verbs.ToRTS) error { return q.modify(proto.ModifyQP{To: proto.ToRTS, RTS: a}) }
+
+// ToSQD lets the send queue drain.
+func (q *qp) ToSQD() error { return q.modify(proto.ModifyQP{To: proto.ToSQD}) }
+
+// ResumeRTS goes back to RTS.
+func (q *qp) ResumeRTS() error { return q.modify(proto.ModifyQP{To: proto.ResumeRTS}) }
+
+// ToError flushes the work requests.
+func (q *qp) ToError() error { return q.modify(proto.ModifyQP{To: proto.ToError}) }
+
+// ToReset forgets the work requests, and their completions.
+func (q *qp) ToReset() error {
+	err := q.modify(proto.ModifyQP{To: proto.ToReset})
+	if err == nil {
+		q.purge()
+	}
+	return err
+}
+
+func (q *qp) purge() {
+	q.sendCQ.purge(q.num)
+	if q.recvCQ != q.sendCQ {
+		q.recvCQ.purge(q.num)
+	}
+}
+
+// PostSend queues work requests.
+func (q *qp) PostSend(wr ...verbs.SendWR) error {
+	const op = "post send"
+	p := &q.send
+	if err := p.begin(op); err != nil {
+		return err
+	}
+	defer p.end()
+	if len(wr) == 0 {
+		return nil
+	}
+	for done := 0; done < len(wr); {
+		n, foreign := 0, false
+		for ; n < int(p.q.Cap()) && done+n < len(wr); n++ {
+			w := &wr[done+n]
+			h := uint32(0)
+			if w.AH != nil {
+				a, ok := w.AH.(*ah)
+				if foreign = !ok || a == nil || a.pd.ctx != q.pd.ctx; foreign {
+					break
+				}
+				h = a.h
+			}
+			ring.PutSend(p.q.Slot(p.tail+uint64(n)), w, h)
+		}
+		if n > 0 {
+			if err := p.post(op, n); err != nil {
+				return shifted(err, done)
+			}
+		}
+		done += n
+		if foreign {
+			return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Index: done, Detail: "the address handle was not made by this context"}
+		}
+	}
+	return nil
+}
+
+// PostRecv queues receives.
+func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
+	if q.recv.q == nil && len(wr) > 0 {
+		return opError("post recv", verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
+	}
+	return q.recv.postRecv("post recv", wr)
+}
+
+// Destroy ends the queue pair.
+func (q *qp) Destroy() error {
+	q.send.mu.Lock()
+	defer q.send.mu.Unlock()
+	q.recv.mu.Lock()
+	defer q.recv.mu.Unlock()
+	if q.send.closed {
+		return opError("destroy QP", verbs.ErrClosed, "the object was destroyed")
+	}
+	err := q.pd.ctx.call(proto.OpDestroyQP, proto.Handle{H: q.h}, nil)
+	if isGone(err) {
+		q.release()
+		q.pd.ctx.forget(q)
+	}
+	if err == nil {
+		q.purge()
+	}
+	return err
+}
+
+// srq is a shared receive queue.
+type srq struct {
+	pd    *pd
+	h     uint32
+	bytes []byte
+	recv  poster
+}
+
+// CreateSRQ makes a shared receive queue.
+func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
+	var r proto.Queue
+	bytes, err := p.ctx.callMemory(proto.OpCreateSRQ, proto.CreateSRQ{PD: p.h, Init: init}, &r, &r.Length)
+	if err != nil {
+		return nil, err
+	}
+	s := &srq{pd: p, h: r.H, bytes: bytes}
+	s.recv = poster{ctx: p.ctx, bell: r.Bell, q: ring.NewQueue(bytes, r.Slots, r.RecvSlot)}
+	p.ctx.remember(s)
+	return s, nil
+}
+
+// unmap ends a queue whose context was closed.
+func (s *srq) unmap() {
+	s.recv.mu.Lock()
+	defer s.recv.mu.Unlock()
+	s.release()
+}
+
+// release unmaps the ring. The caller holds the lock.
+func (s *srq) release() {
+	s.recv.closed = true
+	_ = ring.Unmap(s.bytes) // it was mapped
+	s.bytes = nil
+}
+
+func (s *srq) state(op string, err error) error {
+	s.recv.mu.Lock()
+	defer s.recv.mu.Unlock()
+	if s.recv.closed {
+		return opError(op, verbs.ErrClosed, "the object was destroyed")
+	}
+	return err
+}
+
+// Query returns attributes and state.
+func (s *srq) Query() (a verbs.SRQAttr, err error) {
+	err = s.pd.ctx.call(proto.OpQuerySRQ, proto.Handle{H: s.h}, &a)
+	return a, s.state("query SRQ", err)
+}
+
+// PostRecv queues receives.
+func (s *srq) PostRecv(wr ...verbs.RecvWR) error { return s.recv.postRecv("post SRQ recv", wr) }
+
+// SetLimit arms the limit event.
+func (s *srq) SetLimit(n int) error {
+	return s.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
+}
+
+// Destroy ends the queue.
+func (s *srq) Destroy() error {
+	s.recv.mu.Lock()
+	defer s.recv.mu.Unlock()
+	if s.recv.closed {
+		return opError("destroy SRQ", verbs.ErrClosed, "the object was destroyed")
+	}
+	err := s.pd.ctx.call(proto.OpDestroySRQ, proto.Handle{H: s.h}, nil)
+	if isGone(err) {
+		s.release()
+		s.pd.ctx.forget(s)
+	}
+	return err
+}
+
+// ah is an address handle.
+type ah struct {
+	pd     *pd
+	h      uint32
+	number uint32
+}
+
+// CreateAH resolves an address for datagrams.
+func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
+	var r proto.Address
+	if err := p.ctx.call(proto.OpCreateAH, proto.CreateAH{PD: p.h, Attr: a}, &r); err != nil {
+		return nil, err
+	}
+	return &ah{pd: p, h: r.H, number: r.Number}, nil
+}
+
+// Handle is the NIC's number for it.
+func (a *ah) Handle() uint32 { return a.number }
+
+// Destroy ends the handle.
+func (a *ah) Destroy() error { return a.pd.ctx.destroy(proto.OpDestroyAH, &a.h) }

@@ -1,0 +1,83 @@
+package ring
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// ControlLen is the size of the control page of an application, in bytes.
+const ControlLen = 8192
+
+// MaxBells bounds the objects of an application that have a bell. Bell 0 is that of the page's own queue of memory accesses.
+const MaxBells = 4096
+
+// Places in the control page, each group in a cache line of its own.
+const (
+	offAsleep      = 0
+	offIncarnation = 8
+	offPolls       = 64
+	offSummary     = 128
+	offBells       = 192 // MaxBells/64 words
+	offMemory      = offBells + MaxBells/8 + (64-offBells%64)%64
+)
+
+// Control is the control page of an application, as one side has it mapped.
+type Control struct {
+	// Asleep is set by the daemon while it does not look at bells: who rings one must wake it.
+	Asleep *atomic.Uint64
+	// Incarnation is counted up by the daemon when the NIC has lost its objects.
+	Incarnation *atomic.Uint64
+	// Polls is changed by an application that looks for completions and finds none.
+	Polls *atomic.Uint64
+	// summary has a bit for each word of bells that has one. Both sides write both.
+	summary *atomic.Uint64
+	page    []byte
+}
+
+// NewControl gives access to a mapped page.
+func NewControl(page []byte) *Control {
+	return &Control{
+		Asleep: Word(page, offAsleep), Incarnation: Word(page, offIncarnation), Polls: Word(page, offPolls),
+		summary: Word(page, offSummary), page: page,
+	}
+}
+
+// Memory is the queue of memory accesses.
+func (c *Control) Memory() []byte { return c.page[offMemory:] }
+
+// Ring rings a bell: what was published before will be seen. It reports whether the daemon must be woken.
+func (c *Control) Ring(bell uint32) (asleep bool) {
+	w := Word(c.page, offBells+int(bell/64)*8)
+	if bit := uint64(1) << (bell % 64); w.Load()&bit == 0 {
+		w.Or(bit)
+	}
+	if bit := uint64(1) << (bell / 64); c.summary.Load()&bit == 0 {
+		c.summary.Or(bit)
+	}
+	return c.Asleep.Load() != 0
+}
+
+// Rung reports whether any bell was rung.
+func (c *Control) Rung() bool { return c.summary.Load() != 0 }
+
+// Take calls f for each bell that was rung, and silences it first. It calls f at most max times; what is left stays rung.
+func (c *Control) Take(limit int, f func(bell uint32)) {
+	if c.summary.Load() == 0 {
+		return
+	}
+	words := c.summary.Swap(0)
+	for words != 0 {
+		i := bits.TrailingZeros64(words)
+		words &= words - 1
+		bells := Word(c.page, offBells+i*8).Swap(0)
+		for ; bells != 0; bells &= bells - 1 {
+			if limit == 0 {
+				Word(c.page, offBells+i*8).Or(bells)
+				c.summary.Or(words | 1<<i)
+				return
+			}
+			limit--
+			f(uint32(i*64 + bits.TrailingZeros64(bells)))
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package ring
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Bounds of the rings.
+const (
+	// MaxPosts is how many work requests one doorbell can announce; longer lists are posted in pieces.
+	MaxPosts = 64
+	// MaxCompletions bounds the ring of a completion queue; the rest of its depth is kept by the NIC.
+	MaxCompletions = 4096
+
+	sendHeader = 64
+	recvHeader = 16
+	sgeLen     = 16
+	// WCSlot is the size of a completion.
+	WCSlot = 64
+	// AccessSlot is the size of a memory access, and Accesses how many fit into a control page.
+	AccessSlot = 64
+	Accesses   = 8
+	// MaxSlotSGE and MaxSlotInline bound what SendSlot and RecvSlot are asked for.
+	MaxSlotSGE    = 64
+	MaxSlotInline = 8192
+)
+
+var le = binary.LittleEndian
+
+// SendSlot is the size of a send work request of a queue with these limits. There is room for one piece, and one inline
+// byte, more than allowed, so that the NIC can say what is wrong.
+func SendSlot(maxSGE, maxInline int) int {
+	return (sendHeader + max((maxSGE+1)*sgeLen, maxInline+1) + 63) &^ 63
+}
+
+// RecvSlot is the size of a receive.
+func RecvSlot(maxSGE int) int { return (recvHeader + (maxSGE+1)*sgeLen + 63) &^ 63 }
+
+// PutSend writes a work request into a slot; ah is the number of its address handle, 0 if it has none. What does not fit
+// is cut off at one piece or byte more than the queue allows.
+func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
+	le.PutUint64(b[0:], wr.ID)
+	le.PutUint64(b[8:], wr.RemoteAddr)
+	le.PutUint64(b[16:], wr.CompareAdd)
+	le.PutUint64(b[24:], wr.Swap)
+	b[32], b[33], b[34], b[35] = uint8(wr.Op), uint8(wr.Flags), uint8(wr.BindAccess), 0
+	n := 0
+	if wr.Flags&verbs.Inline != 0 {
+		n = copy(b[sendHeader:], wr.Data)
+		if len(wr.SGL) > 0 {
+			b[35] = 0xff // both: the NIC refuses that
+		}
+	} else {
+		b[35] = uint8(putSGL(b[sendHeader:], wr.SGL))
+	}
+	le.PutUint32(b[36:], uint32(n))
+	le.PutUint32(b[40:], wr.Imm)
+	le.PutUint32(b[44:], wr.InvRKey)
+	le.PutUint32(b[48:], wr.RKey)
+	le.PutUint32(b[52:], ah)
+	le.PutUint32(b[56:], uint32(wr.RemoteQPN))
+	le.PutUint32(b[60:], wr.RemoteQKey)
+}
+
+// both is the list of a work request that has inline data and a list, which the NIC refuses.
+var both = make([]verbs.SGE, 1)
+
+// Send reads a work request out of a slot: each byte once, into buf, which has the slot's length. The list of wr is made in
+// sges, its data lie in buf. False says that the entry is malformed.
+func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
+	copy(buf[:sendHeader], slot)
+	n, nsge := int(le.Uint32(buf[36:])), int(buf[35])
+	*wr = verbs.SendWR{
+		ID: le.Uint64(buf[0:]), RemoteAddr: le.Uint64(buf[8:]), CompareAdd: le.Uint64(buf[16:]), Swap: le.Uint64(buf[24:]),
+		Op: verbs.WROpcode(buf[32]), Flags: verbs.SendFlags(buf[33]), BindAccess: verbs.Access(buf[34]),
+		Imm: le.Uint32(buf[40:]), InvRKey: le.Uint32(buf[44:]), RKey: le.Uint32(buf[48:]),
+		RemoteQPN: wire.QPN(le.Uint32(buf[56:]) & 0xffffff), RemoteQKey: le.Uint32(buf[60:]),
+	}
+	ah = le.Uint32(buf[52:])
+	if wr.Flags&verbs.Inline != 0 {
+		if n > len(slot)-sendHeader {
+			return 0, false
+		}
+		copy(buf[sendHeader:sendHeader+n], slot[sendHeader:])
+		wr.Data = buf[sendHeader : sendHeader+n : sendHeader+n]
+		if nsge != 0 {
+			wr.SGL = both
+		}
+		return ah, true
+	}
+	if nsge > len(sges) || sendHeader+nsge*sgeLen > len(slot) {
+		return 0, false
+	}
+	copy(buf[sendHeader:sendHeader+nsge*sgeLen], slot[sendHeader:])
+	wr.SGL = getSGL(buf[sendHeader:], sges[:nsge])
+	return ah, true
+}
+
+// PutRecv writes a receive into a slot.
+func PutRecv(b []byte, wr *verbs.RecvWR) {
+	le.PutUint64(b[0:], wr.ID)
+	le.PutUint32(b[8:], uint32(putSGL(b[recvHeader:], wr.SGL)))
+}
+
+// Recv reads a receive out of a slot, as Send does.
+func Recv(slot, buf []byte, wr *verbs.RecvWR, sges []verbs.SGE) bool {
+	copy(buf[:recvHeader], slot)
+	n := le.Uint32(buf[8:])
+	if uint64(n) > uint64(len(sges)) || recvHeader+int(n)*sgeLen > len(slot) {
+		return false
+	}
+	copy(buf[recvHeader:recvHeader+int(n)*sgeLen], slot[recvHeader:])
+	*wr = verbs.RecvWR{ID: le.Uint64(buf[0:]), SGL: getSGL(buf[recvHeader:], sges[:n])}
+	return true
+}
+
+// putSGL writes as much of a list as there is room for, and returns how many pieces.
+func putSGL(b []byte, sgl []verbs.SGE) int {
+	n := min(len(sgl), len(b)/sgeLen, 254)
+	for i := range n {
+		le.PutUint64(b[i*sgeLen:], sgl[i].Addr)
+		le.PutUint32(b[i*sgeLen+8:], sgl[i].Length)
+		le.PutUint32(b[i*sgeLen+12:], sgl[i].LKey)
+	}
+	return n
+}
+
+func getSGL(b []byte, sges []verbs.SGE) []verbs.SGE {
+	for i := range sges {
+		sges[i] = verbs.SGE{Addr: le.Uint64(b[i*sgeLen:]), Length: le.Uint32(b[i*sgeLen+8:]), LKey: le.Uint32(b[i*sgeLen+12:])}
+	}
+	return sges
+}
+
+// PutWC writes a completion into a slot.
+func PutWC(b []byte, wc *verbs.WC) {
+	le.PutUint64(b[0:], wc.ID)
+	b[8], b[9], b[10], b[11] = uint8(wc.Status), uint8(wc.Opcode), uint8(wc.Flags), 0
+	if wc.Solicited {
+		b[11] = 1
+	}
+	le.PutUint32(b[12:], wc.ByteLen)
+	le.PutUint32(b[16:], wc.Imm)
+	le.PutUint32(b[20:], wc.InvRKey)
+	le.PutUint32(b[24:], uint32(wc.QPN))
+	le.PutUint32(b[28:], uint32(wc.SrcQPN))
+	le.PutUint32(b[32:], wc.VendorErr)
+}
+
+// WC reads a completion.
+func WC(b []byte) verbs.WC {
+	return verbs.WC{
+		ID: le.Uint64(b[0:]), Status: verbs.Status(b[8]), Opcode: verbs.WCOpcode(b[9]), Flags: verbs.WCFlags(b[10]), Solicited: b[11] != 0,
+		ByteLen: le.Uint32(b[12:]), Imm: le.Uint32(b[16:]), InvRKey: le.Uint32(b[20:]), QPN: wire.QPN(le.Uint32(b[24:])),
+		SrcQPN: wire.QPN(le.Uint32(b[28:])), VendorErr: le.Uint32(b[32:]),
+	}
+}
+
+// Access is an access to a word of a region that is ordered with those of the NIC.
+type Access struct {
+	Store  bool
+	MR     uint32
+	Offset int64
+	Value  uint64
+}
+
+// PutAccess writes an access into a slot.
+func PutAccess(b []byte, a Access) {
+	le.PutUint64(b[0:], uint64(a.Offset))
+	le.PutUint64(b[8:], a.Value)
+	le.PutUint32(b[16:], a.MR)
+	b[20] = 0
+	if a.Store {
+		b[20] = 1
+	}
+}
+
+// GetAccess reads an access out of a slot, once.
+func GetAccess(slot []byte) Access {
+	var b [24]byte
+	copy(b[:], slot)
+	return Access{Offset: int64(le.Uint64(b[0:])), Value: le.Uint64(b[8:]), MR: le.Uint32(b[16:]), Store: b[20] != 0}
+}

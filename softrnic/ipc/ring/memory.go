@@ -1,0 +1,58 @@
+package ring
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// seals keep the size of a memory as it is, for everyone who has the file.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// New makes a sealed memory of length bytes, all zero, and returns its file. The caller owns it.
+func New(name string, length int) (fd int, err error) {
+	if length <= 0 {
+		return -1, fmt.Errorf("ring: memory of %d bytes", length)
+	}
+	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("ring: memory file: %w", err)
+	}
+	if err = unix.Ftruncate(fd, int64(length)); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		_ = unix.Close(fd) // nothing was written
+		return -1, fmt.Errorf("ring: memory of %d bytes: %w", length, err)
+	}
+	return fd, nil
+}
+
+// Map maps a memory. Unmap ends that; nobody may use the bytes then.
+func Map(fd, length int) ([]byte, error) {
+	b, err := unix.Mmap(fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("ring: map %d bytes: %w", length, err)
+	}
+	return b, nil
+}
+
+// Unmap ends a mapping; nil is none.
+func Unmap(b []byte) error {
+	if b == nil {
+		return nil
+	}
+	return unix.Munmap(b)
+}
+
+// Word is the aligned word at offset off of a mapping.
+func Word(b []byte, off int) *atomic.Uint64 {
+	_ = b[off+7]
+	return (*atomic.Uint64)(unsafe.Pointer(&b[off]))
+}
+
+// ceil2 is the smallest power of two that is not less than n.
+func ceil2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }

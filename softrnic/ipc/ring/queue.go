@@ -1,0 +1,83 @@
+package ring
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
+
+// HeaderLen is what is in front of the entries of a queue, in bytes.
+const HeaderLen = 512
+
+// Places in the header.
+const (
+	offTail    = 0
+	offHead    = 64
+	offWait    = 128
+	offFired   = 136
+	offArm     = 144
+	offBacklog = 152
+	offRefused = 192
+	offValue   = 200
+	offCode    = 208
+	offText    = 216
+)
+
+// MaxText bounds what the daemon says about a refused entry, in bytes.
+const MaxText = HeaderLen - offText - 8
+
+// Queue is a ring with its header, as one side has it mapped.
+type Queue struct {
+	// Tail is published by the producer, Head by the consumer.
+	Tail, Head *atomic.Uint64
+	// Wait is set by an application that is about to sleep until something changes here; the daemon clears it and wakes it.
+	Wait *atomic.Uint64
+	// Fired is set by the daemon when the event that was asked for has come, and taken by the application.
+	Fired *atomic.Uint64
+	// Arm is set by the application to 1 plus whether solicited events are enough, and taken by the daemon.
+	Arm *atomic.Uint64
+	// Backlog is set by the daemon when it has completions for which there was no room.
+	Backlog *atomic.Uint64
+	// Refused is one more than the position of the entry that the daemon refused last; 0 is none. Value is a result.
+	Refused, Value *atomic.Uint64
+
+	header, slots []byte
+	slot          int
+	mask          uint64
+}
+
+// QueueLen is the size of a queue of n entries of slot bytes. n is rounded up to a power of two.
+func QueueLen(n, slot int) int { return HeaderLen + ceil2(n)*slot }
+
+// NewQueue gives access to a queue at the beginning of b, which has at least QueueLen bytes.
+func NewQueue(b []byte, n, slot int) *Queue {
+	n = ceil2(n)
+	return &Queue{
+		Tail: Word(b, offTail), Head: Word(b, offHead), Wait: Word(b, offWait), Fired: Word(b, offFired), Arm: Word(b, offArm),
+		Backlog: Word(b, offBacklog), Refused: Word(b, offRefused), Value: Word(b, offValue),
+		header: b[:HeaderLen:HeaderLen], slots: b[HeaderLen : HeaderLen+n*slot : HeaderLen+n*slot], slot: slot, mask: uint64(n - 1),
+	}
+}
+
+// Cap is how many entries the ring holds.
+func (q *Queue) Cap() uint64 { return q.mask + 1 }
+
+// Slot is the memory of the entry at a position.
+func (q *Queue) Slot(pos uint64) []byte {
+	i := int(pos&q.mask) * q.slot
+	return q.slots[i : i+q.slot : i+q.slot]
+}
+
+// Refuse is the daemon's word about the entry at a position: a code and a text. Publishing the head makes it known.
+func (q *Queue) Refuse(pos uint64, code uint32, text string) {
+	text = text[:min(len(text), MaxText)]
+	binary.LittleEndian.PutUint32(q.header[offCode:], code)
+	binary.LittleEndian.PutUint32(q.header[offCode+4:], uint32(len(text)))
+	copy(q.header[offText:], text)
+	q.Refused.Store(pos + 1)
+}
+
+// Refusal is what Refuse said.
+func (q *Queue) Refusal() (code uint32, text string) {
+	n := min(binary.LittleEndian.Uint32(q.header[offCode+4:]), MaxText)
+	return binary.LittleEndian.Uint32(q.header[offCode:]), string(q.header[offText : offText+n])
+}

@@ -1,0 +1,253 @@
+package serve
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// posts is the daemon's end of a ring of work requests. head is the daemon's own; the one in shared memory is only told.
+type posts struct {
+	q      *ring.Queue
+	head   uint64
+	slot   int
+	maxSGE int
+}
+
+// take checks how many entries wait. More than the ring holds is a breach of the rules.
+func (r *posts) take(p *port) (n int) {
+	waiting := r.q.Tail.Load() - r.head
+	if waiting > r.q.Cap() {
+		p.breaks("a producer's position is out of its ring")
+		return 0
+	}
+	return int(waiting)
+}
+
+// finish tells what became of n entries: err, if any, with the index of the refused one.
+func (r *posts) finish(p *port, n int, err error) {
+	if err != nil {
+		index := 0
+		var op *verbs.OpError
+		detail := err.Error()
+		if errors.As(err, &op) {
+			index, detail = op.Index, op.Op+"\x00"+op.Detail
+		}
+		r.q.Refuse(r.head+uint64(index), proto.Code(err), detail)
+		p.posts += uint64(index)
+	} else {
+		p.posts += uint64(n)
+	}
+	r.head += uint64(n)
+	r.q.Head.Store(r.head)
+	p.wakeIf(r.q)
+}
+
+// room returns scratch memory for n entries.
+func (s *scratch) room(n, slot, sges int) (bytes []byte, pieces []verbs.SGE) {
+	if len(s.bytes) < n*slot {
+		s.bytes = make([]byte, n*slot)
+	}
+	if len(s.sges) < n*sges {
+		s.sges = make([]verbs.SGE, n*sges)
+	}
+	if s.sends == nil {
+		s.sends, s.recvs = make([]verbs.SendWR, ring.MaxPosts), make([]verbs.RecvWR, ring.MaxPosts)
+	}
+	return s.bytes, s.sges
+}
+
+// malformed is the error for an entry that makes no sense.
+func malformed(op string, index int) error {
+	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Index: index, Detail: "malformed entry"}
+}
+
+// qpPort is a queue pair's.
+type qpPort struct {
+	qp   *engine.QP
+	send posts
+	recv *posts // nil with a shared receive queue
+}
+
+// rung posts what waits in both rings; receives first, because their messages may be the answers to what is sent.
+func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
+	if q.recv != nil {
+		q.recv.drain(p, "post recv", q.qp.PostRecv)
+	}
+	if n := q.send.take(p); n > 0 {
+		q.send.finish(p, n, q.post(now, p, n, out))
+	}
+}
+
+// post hands n send work requests to the engine.
+func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) error {
+	r, s := &q.send, &p.c.s.scratch
+	pieces := r.maxSGE + 1
+	bytes, sges := s.room(n, r.slot, pieces)
+	var bad error
+	good := n
+	for i := range n {
+		wr := &s.sends[i]
+		ah, ok := ring.Send(r.q.Slot(r.head+uint64(i)), bytes[i*r.slot:(i+1)*r.slot], wr, sges[i*pieces:(i+1)*pieces])
+		if !ok {
+			good, bad = i, malformed("post send", i)
+			break
+		}
+		if ah == 0 {
+			continue
+		}
+		handle := p.ahs[ah]
+		if handle == nil {
+			good = i
+			bad = &verbs.OpError{Op: "post send", Err: verbs.ErrInvalid, Index: i, Detail: "no such address handle"}
+			break
+		}
+		wr.AH = handle
+	}
+	if err := q.qp.PostSend(now, s.sends[:good], out); err != nil {
+		return err
+	}
+	return bad
+}
+
+// drain posts the receives that wait in a ring.
+func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
+	n := r.take(p)
+	if n == 0 {
+		return
+	}
+	s := &p.c.s.scratch
+	pieces := r.maxSGE + 1
+	bytes, sges := s.room(n, r.slot, pieces)
+	good := n
+	for i := range n {
+		if !ring.Recv(r.q.Slot(r.head+uint64(i)), bytes[i*r.slot:(i+1)*r.slot], &s.recvs[i], sges[i*pieces:(i+1)*pieces]) {
+			good = i
+			break
+		}
+	}
+	err := post(s.recvs[:good])
+	if err == nil && good < n {
+		err = malformed(op, good)
+	}
+	r.finish(p, n, err)
+}
+
+// srqPort is a shared receive queue's.
+type srqPort struct {
+	srq  *engine.SRQ
+	recv posts
+}
+
+// rung posts what waits.
+func (q *srqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
+	q.recv.drain(p, "post SRQ recv", q.srq.PostRecv)
+}
+
+// cqPort is a completion queue's. tail is the daemon's own position.
+type cqPort struct {
+	cq   *engine.CQ
+	q    *ring.Queue
+	tail uint64
+}
+
+// rung arms the queue, and carries what there was no room for.
+func (c *cqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
+	c.q.Backlog.Store(0)
+	if a := c.q.Arm.Load(); a != 0 {
+		if q, err := c.cq.Queue(); err == nil {
+			q.Arm(a == 2)
+		}
+		c.q.Arm.Store(0)
+		p.wakeIf(c.q)
+	}
+	c.move(p)
+}
+
+// move carries completions to the application as far as there is room; the rest stays with the NIC, where it overruns.
+func (c *cqPort) move(p *port) {
+	q, err := c.cq.Queue()
+	if err != nil || p.broken != "" {
+		return
+	}
+	s := &p.c.s.scratch
+	moved, full := false, 0
+	for q.Len() > 0 {
+		head := c.q.Head.Load()
+		used := c.tail - head
+		if used > c.q.Cap() {
+			p.breaks("a consumer's position is out of its ring")
+			return
+		}
+		if used == c.q.Cap() {
+			c.q.Backlog.Store(1)
+			if full++; full > 2 || c.q.Head.Load() == head {
+				break // it rings when there is room
+			}
+			continue
+		}
+		n := q.Poll(s.wcs[:min(uint64(len(s.wcs)), c.q.Cap()-used)])
+		for i := range n {
+			ring.PutWC(c.q.Slot(c.tail+uint64(i)), &s.wcs[i])
+		}
+		c.tail += uint64(n)
+		p.wcs += uint64(n)
+		c.q.Tail.Store(c.tail)
+		moved = true
+	}
+	if q.Fired() {
+		c.q.Fired.Store(1)
+		moved = true
+	}
+	if moved {
+		p.wakeIf(c.q)
+	}
+}
+
+// accessPort is the queue of memory accesses of a client.
+type accessPort struct {
+	q    *ring.Queue
+	head uint64
+}
+
+// rung makes the accesses.
+func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
+	n := a.q.Tail.Load() - a.head
+	if n > a.q.Cap() {
+		p.breaks("a producer's position is out of the ring of memory accesses")
+		return
+	}
+	for range n {
+		v, err := access(p, ring.GetAccess(a.q.Slot(a.head)))
+		if err != nil {
+			a.q.Refuse(a.head, proto.Code(err), err.Error())
+		}
+		a.q.Value.Store(v)
+		a.head++
+	}
+	a.q.Head.Store(a.head)
+	p.wakeIf(a.q)
+}
+
+// access makes one access.
+func access(p *port, a ring.Access) (uint64, error) {
+	m := p.mrs[a.MR]
+	if m == nil {
+		return 0, malformed("access MR", 0)
+	}
+	r, err := m.Region()
+	switch {
+	case err != nil:
+		return 0, err
+	case a.Offset != int64(int(a.Offset)):
+		return 0, malformed("access MR", 0)
+	case a.Store:
+		return 0, r.Store64(int(a.Offset), a.Value)
+	}
+	return r.Load64(int(a.Offset))
+}

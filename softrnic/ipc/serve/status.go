@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// ClientStatus describes an attached application.
+type ClientStatus struct {
+	ID   uint64 `json:"id"`
+	PID  int32  `json:"pid"` // as the daemon counts
+	UID  uint32 `json:"uid"`
+	Name string `json:"name,omitempty"`
+	// Since is when it attached.
+	Since time.Time `json:"since"`
+	// Its objects.
+	PDs       int `json:"pds"`
+	MRs       int `json:"mrs"`
+	MWs       int `json:"mws"`
+	DMs       int `json:"dms"`
+	AHs       int `json:"ahs"`
+	CQs       int `json:"cqs"`
+	SRQs      int `json:"srqs"`
+	QPs       int `json:"qps"`
+	Listeners int `json:"listeners"`
+	// Bytes of memory that it has mapped.
+	Bytes int64 `json:"bytes"`
+	// Posted work requests and carried completions, and events that were lost because it did not take them.
+	Posted      uint64 `json:"posted"`
+	Completions uint64 `json:"completions"`
+	LostEvents  uint64 `json:"lostEvents"`
+	// Wakes is how often it found the daemon asleep and woke it: that, and being woken, are what costs system calls.
+	Wakes uint64 `json:"wakes"`
+}
+
+// SharedStatus describes a shared region.
+type SharedStatus struct {
+	Name   string `json:"name"`
+	UID    uint32 `json:"uid"`
+	Addr   uint64 `json:"addr"`
+	RKey   uint32 `json:"rkey"`
+	Length int    `json:"length"`
+	// Open is how many handles applications have.
+	Open int `json:"open"`
+}
+
+// Clients lists the attached applications in the order of their coming.
+func (s *Server) Clients() []ClientStatus {
+	s.mu.Lock()
+	out := make([]ClientStatus, 0, len(s.clients))
+	ports := make(map[uint64]int, len(s.clients))
+	for c := range s.clients {
+		ports[c.id] = len(out)
+		out = append(out, c.status())
+	}
+	s.mu.Unlock()
+	s.with(func(*engine.Engine) {
+		for _, p := range s.ports {
+			if i, ok := ports[p.c.id]; ok {
+				out[i].Posted, out[i].Completions, out[i].LostEvents, out[i].Wakes = p.posts, p.wcs, p.lost, p.wakes
+			}
+		}
+	})
+	slices.SortFunc(out, func(a, b ClientStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+func (c *client) status() ClientStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := &c.counts
+	return ClientStatus{
+		ID: c.id, PID: c.cred.Pid, UID: c.cred.Uid, Name: c.name, Since: c.since,
+		PDs: n[kindPD], MRs: n[kindMR], MWs: n[kindMW], DMs: n[kindDM], AHs: n[kindAH], CQs: n[kindCQ], SRQs: n[kindSRQ], QPs: n[kindQP],
+		Listeners: n[kindListener], Bytes: c.bytes,
+	}
+}
+
+// Shared lists the shared regions by name.
+func (s *Server) Shared() []SharedStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]SharedStatus, 0, len(s.shared))
+	for _, r := range s.shared {
+		out = append(out, SharedStatus{Name: r.name, UID: r.uid, Addr: r.mr.Addr(), RKey: r.mr.RKey(), Length: len(r.bytes), Open: r.refs})
+	}
+	slices.SortFunc(out, func(a, b SharedStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// event tells an application; if it has left too many answers unread, the event is lost. A nil port is nobody.
+func (p *port) event(ev verbs.AsyncEvent) {
+	if p == nil {
+		return
+	}
+	data, err := eventMessage(ev)
+	if err != nil {
+		return
+	}
+	select {
+	case p.c.out <- outgoing{data: data}:
+	default:
+		p.lost++
+	}
+}

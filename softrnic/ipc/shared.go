@@ -1,0 +1,35 @@
+package ipc
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Shared is a region that belongs to the host's daemon and outlives programs.
+type Shared struct {
+	// PD is a handle of the region's protection domain: queue pairs made with it let peers reach the region. They are the
+	// program's, and end with it.
+	PD verbs.PD
+	// MR is the region. Dereg gives back the handle, and leaves the region.
+	MR verbs.MR
+	// Created says that there was none of this name.
+	Created bool
+}
+
+// Share opens the shared region called name, or makes one of length bytes. Address and keys are the same for every program
+// that opens it, as long as the NIC does not crash; the bytes survive even that. It belongs to the user who made it: programs
+// of others get ErrAccess. With length 0 it must be there; else its length and access must be these.
+func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, error) {
+	var r proto.Shared
+	bytes, err := c.callMemory(proto.OpShare, proto.Share{Name: name, Length: length, Access: access}, &r, &r.MR.Length)
+	if err != nil {
+		return nil, err
+	}
+	p := &pd{ctx: c, h: r.PD}
+	return &Shared{PD: p, MR: p.newMR(r.MR, bytes, true), Created: r.Created}, nil
+}
+
+// Unshare takes a shared region away for good; ErrBusy while any program has it open.
+func (c *Context) Unshare(name string) error {
+	return c.call(proto.OpUnshare, proto.Share{Name: name}, nil)
+}
