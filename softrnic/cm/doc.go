@@ -1,5 +1,5 @@
 // Package cm is the connection manager of one NIC as a machine: it makes and ends connections by the datagrams of
-// package mad (IBTA volume 1, chapter 12). It knows nothing of queue pairs but their numbers; bringing them up and down
+// package mad (InfiniBand specification, volume 1, chapter 12). It knows nothing of queue pairs but their numbers; bringing them up and down
 // is its caller's work, in step with its events.
 //
 // Contract. The machine is used from one goroutine at a time. It is handed datagrams (Handle), wishes of applications

@@ -104,7 +104,8 @@ func TestResponderOfCapturedInitiator(t *testing.T) {
 	}
 }
 
-// Our initiator asks as rping did: all that the application did not choose is the same, but for free numbers and times.
+// Our initiator asks as rping did: all that the application did not choose is the same, but for free numbers and times
+// (A17.8).
 func TestInitiatorAsCaptured(t *testing.T) {
 	frames := capture(t, "cm_rping_v4.pcap")
 	wantH, m := decode(t, frames[0].Payload)

@@ -76,7 +76,7 @@ type edge struct {
 	sends string
 }
 
-// edges is the state diagram (IBTA 12.9.7.1 for the initiator, 12.9.7.2 for the responder, 12.9.8 for the end). What has
+// edges is the state diagram (IBTA 12.9.7.1 for the initiator, IBTA 12.9.7.2 for the responder). What has
 // no edge is refused with a StateError if the application wanted it, and counted and passed over if it was a message.
 var edges = [...]edge{
 	// The initiator.

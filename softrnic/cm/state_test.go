@@ -29,7 +29,8 @@ func TestGraphviz(t *testing.T) {
 	}
 }
 
-// No state has two edges for one cause, every state but Idle can be left for Idle, and Abort is possible in each.
+// No state has two edges for one cause, every state but Idle can be left for Idle, and Abort is possible in each
+// (IBTA 12.9.7).
 func TestEdges(t *testing.T) {
 	type key struct {
 		s State

@@ -55,6 +55,7 @@ type CM struct {
 
 	mu        sync.Mutex // guards what follows; nothing else is locked or waited for while it is held
 	listeners map[*cmListener]struct{}
+	datagrams map[*DatagramListener]struct{}
 	requests  map[*cmRequest]struct{} // that an application has and has not answered
 	stats     CMStats
 }
@@ -73,7 +74,10 @@ func NewCM(cfg CMConfig) (*CM, error) {
 	if cfg.Backlog == 0 {
 		cfg.Backlog = defaultBacklog
 	}
-	return &CM{cfg: cfg, nic: ctx.ConnManager(), listeners: make(map[*cmListener]struct{}), requests: make(map[*cmRequest]struct{})}, nil
+	return &CM{
+		cfg: cfg, nic: ctx.ConnManager(), listeners: make(map[*cmListener]struct{}), datagrams: make(map[*DatagramListener]struct{}),
+		requests: make(map[*cmRequest]struct{}),
+	}, nil
 }
 
 // Stats returns a copy of the counters.
@@ -94,9 +98,13 @@ func (m *CM) Close() error {
 	m.closed.Store(true)
 	m.mu.Lock()
 	listeners, requests := slices.Collect(maps.Keys(m.listeners)), slices.Collect(maps.Keys(m.requests))
+	datagrams := slices.Collect(maps.Keys(m.datagrams))
 	m.mu.Unlock()
 	var errs []error
 	for _, l := range listeners {
+		errs = append(errs, l.Close())
+	}
+	for _, l := range datagrams {
 		errs = append(errs, l.Close())
 	}
 	for _, r := range requests {

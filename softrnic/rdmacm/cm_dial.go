@@ -114,10 +114,10 @@ func (m *CM) await(op string, c *engine.CMConn, wanted func() bool, deadline clo
 // request is the REQ for one connection.
 func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private []byte) (mad.REQ, error) {
 	p = p.withDefaults()
-	data, err := s.request(private, local, to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
+	data, err := s.Request(private, local.GID.Addr(), to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
 	return mad.REQ{
-		Service: s.id, QPN: local.QPN, PSN: local.PSN, ResponderResources: uint8(local.RdAtomic), InitiatorDepth: uint8(local.RdAtomic),
-		Retry: p.RetryCount, RNRRetry: p.RNRRetry, PKey: wire.DefaultPKey, MTU: mtuCode(local.MTU), Private: data,
+		Service: s.ID, QPN: local.QPN, PSN: local.PSN, ResponderResources: uint8(local.RdAtomic), InitiatorDepth: uint8(local.RdAtomic),
+		Retry: p.RetryCount, RNRRetry: p.RNRRetry, PKey: wire.DefaultPKey, MTU: cm.MTUCode(local.MTU), Private: data,
 		Primary: mad.Path{TrafficClass: p.TrafficClass, AckTimeout: p.Timeout},
 	}, err
 }
@@ -125,7 +125,7 @@ func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private
 // finish brings the initiator's queue pair up after the REP.
 func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, local Endpoint, p Params) ([]byte, error) {
 	const op = "dial"
-	private, mtu, err := s.parseReply(rep, local.MTU)
+	private, mtu, err := s.ParseReply(rep, local.MTU)
 	if err == nil && (rep.QPN < firstFreeQPN || rep.QPN > lastQPN) {
 		err = opError(op, ErrProtocol, "%v answers with queue pair %#x", c.Peer, rep.QPN)
 	}

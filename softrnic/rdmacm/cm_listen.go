@@ -23,7 +23,7 @@ func (m *CM) Listen(name string) (Listener, error) {
 	}
 	l := &cmListener{m: m, name: name, service: serviceOf(name)}
 	var err error
-	if l.l, err = m.nic.Listen(l.service.id, m.cfg.Backlog); errors.Is(err, verbs.ErrBusy) {
+	if l.l, err = m.nic.Listen(l.service.ID, m.cfg.Backlog); errors.Is(err, verbs.ErrBusy) {
 		return nil, opError(op, ErrInUse, "%q", name)
 	} else if err != nil {
 		return nil, err
@@ -49,23 +49,11 @@ type cmListener struct {
 func (l *cmListener) Accept(deadline clock.Time) (Request, error) {
 	const op = "accept"
 	for {
-		var c *engine.CMConn
-		err := l.m.nic.Await(op, func() bool {
-			if c == nil && !l.l.Dead() {
-				c = l.l.Next()
-			}
-			return c != nil || l.l.Dead()
-		}, deadline)
-		if err == nil && c == nil {
-			err = opError(op, verbs.ErrClosed, "service %q", l.name)
-		}
+		c, err := l.m.next(op, l.l, "service", l.name, deadline)
 		if err != nil {
-			if c != nil {
-				l.m.abort(c) // it came at the moment of the end
-			}
 			return nil, err
 		}
-		private, err := l.service.parseRequest(c.Request)
+		private, err := l.service.ParseRequest(c.Request)
 		if err == nil {
 			r := &cmRequest{l: l, c: c, private: private}
 			l.m.mu.Lock()
@@ -82,7 +70,29 @@ func (l *cmListener) Close() error {
 	l.m.mu.Lock()
 	delete(l.m.listeners, l)
 	l.m.mu.Unlock()
-	if err := l.m.nic.Unlisten(l.l); !errors.Is(err, verbs.ErrClosed) {
+	return l.m.unlisten(l.l)
+}
+
+// next waits for what comes to a listener, which is of a kind and has a name.
+func (m *CM) next(op string, l *engine.CMListener, kind, name string, deadline clock.Time) (c *engine.CMConn, err error) {
+	err = m.nic.Await(op, func() bool {
+		if c == nil && !l.Dead() {
+			c = l.Next()
+		}
+		return c != nil || l.Dead() || m.closed.Load()
+	}, deadline)
+	if err == nil && c == nil {
+		err = opError(op, verbs.ErrClosed, "%s %q", kind, name)
+	}
+	if err != nil && c != nil {
+		m.abort(c) // it came at the moment of the end
+	}
+	return c, err
+}
+
+// unlisten ends a listener of the NIC.
+func (m *CM) unlisten(l *engine.CMListener) error {
+	if err := m.nic.Unlisten(l); !errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
 	return nil // it went with its NIC
@@ -122,7 +132,7 @@ func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock
 	if err := checkNames(op, r.l.name, private); err != nil {
 		return err
 	}
-	if _, err := s.reply(private, verbs.MTU256); err != nil {
+	if _, err := s.Reply(private, verbs.MTU256); err != nil {
 		return err
 	}
 	if err := r.answer(op); err != nil {
@@ -162,13 +172,13 @@ func (r *cmRequest) Accept(qp verbs.QP, p Params, private []byte, deadline clock
 func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, error) {
 	m, s, req := r.l.m, r.l.service, r.c.Request
 	remote := Endpoint{
-		QPN: req.QPN, GID: verbs.GID(req.Primary.LocalGID), MTU: mtuOf(req.MTU),
+		QPN: req.QPN, GID: verbs.GID(req.Primary.LocalGID), MTU: cm.MTUOf(req.MTU),
 		RdAtomic: int(max(req.InitiatorDepth, req.ResponderResources)),
 	}
 	local, err := m.endpoint(qp, remote.GID.Addr(), p)
-	if err == nil && s.port && local.MTU < remote.MTU {
+	if err == nil && s.Port && local.MTU < remote.MTU {
 		// At a port the initiator has the say about the path MTU; it is told the largest one that would do.
-		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{mtuCode(local.MTU)}})
+		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{cm.MTUCode(local.MTU)}})
 		return mad.REP{}, opError("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
 	}
 	expected := local.PSN
@@ -181,7 +191,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		m.reject(s, r.c, "the responder's queue pair: "+err.Error())
 		return mad.REP{}, err
 	}
-	data, err := s.reply(private, min(local.MTU, remote.MTU))
+	data, err := s.Reply(private, min(local.MTU, remote.MTU))
 	return mad.REP{
 		QPN: local.QPN, PSN: expected, ResponderResources: uint8(incoming), InitiatorDepth: uint8(outgoing),
 		AckDelay: ackDelay, RNRRetry: p.withDefaults().RNRRetry, Private: data,

@@ -4,6 +4,9 @@
 //
 // Manager is what applications see. CM is the exchange by the datagrams of the RDMA connection manager, OOB the
 // out-of-band one over the hosts' own TCP.
+//
+// Services of datagrams have no connections: with CM, a host lists them (ListenDatagrams) and others ask for the queue pair and
+// Q_Key behind a name (ResolveDatagrams), as librdmacm's UDP port space does.
 package rdmacm
 
 import (
@@ -12,6 +15,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
@@ -27,7 +31,7 @@ const MaxService = 64
 // verbs.ErrClosed, no way to the peer verbs.ErrUnreachable.
 var (
 	ErrRejected = errors.New("connection rejected")
-	ErrProtocol = errors.New("malformed connection message")
+	ErrProtocol = cm.ErrProtocol
 	ErrInUse    = errors.New("service has a listener already")
 )
 

@@ -13,6 +13,6 @@
 // The package holds no state and does no I/O. It does not know queue pairs: whether a packet makes sense in a
 // connection is for package transport.
 //
-// Rules are cited as "IBTA 9.2" for a section of the InfiniBand Architecture Specification, volume 1, and as "A17" for
-// its RoCEv2 annex.
+// Rules are cited by sections of the InfiniBand Architecture Specification, volume 1 (IBTA 9.2), and of its RoCEv2 annex
+// (A17.9.3); e2e/layering says how, and that each has its test.
 package wire

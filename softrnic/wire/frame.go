@@ -82,6 +82,12 @@ func (f *Frame) parseIP(b []byte) ([]byte, error) {
 // Len more bytes.
 func (f *Frame) AppendTo(b []byte) []byte {
 	start := len(b)
+	b = f.appendOpen(b)
+	return binary.LittleEndian.AppendUint32(b, icrc(b[start+f.Eth.Len():], f.V6))
+}
+
+// appendOpen is AppendTo without the ICRC.
+func (f *Frame) appendOpen(b []byte) []byte {
 	packet := f.Packet.Len() + icrcLen
 	eth, udp := f.Eth, f.UDP
 	udp.DstPort = UDPPort
@@ -94,9 +100,7 @@ func (f *Frame) AppendTo(b []byte) []byte {
 		eth.Type, ip.Protocol = EtherTypeIPv4, ProtocolUDP
 		b = ip.AppendTo(eth.AppendTo(b), udpLen+packet)
 	}
-	b = f.Packet.AppendTo(udp.AppendTo(b, packet))
-	ip := b[start+eth.Len():]
-	return binary.LittleEndian.AppendUint32(b, icrc(ip, f.V6))
+	return f.Packet.AppendTo(udp.AppendTo(b, packet))
 }
 
 // Len is the number of bytes that AppendTo appends.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"hash/crc32"
 	"testing"
 )
@@ -74,6 +75,53 @@ func TestICRCBadLengths(t *testing.T) {
 		}
 		if PutICRC(b) != fits || (!fits && !bytes.Equal(b, before)) {
 			t.Errorf("total length %d: PutICRC() = %t", total, !fits)
+		}
+	}
+}
+
+// The rest goes one way or another by its length, and the sum is the same.
+func TestICRCOfAnyLength(t *testing.T) {
+	var sealer Sealer
+	for _, v6 := range []bool{false, true} {
+		for n := range 2 * sealBuf {
+			b := make([]byte, ipv6Len+udpLen+bthLen+n)
+			for i := range b {
+				b[i] = byte(i*7 + n)
+			}
+			masks := icrcMaskIPv4[:]
+			if v6 {
+				masks = icrcMaskIPv6[:]
+			}
+			masked := append(bytes.Repeat([]byte{0xff}, 8), b...)
+			for i, m := range masks {
+				w := masked[8+8*i:]
+				binary.LittleEndian.PutUint64(w, binary.LittleEndian.Uint64(w)|m)
+			}
+			want := crc32.ChecksumIEEE(masked)
+			if got := icrc(b, v6); got != want {
+				t.Fatalf("IPv6 %v, %d bytes behind: %#x, want %#x", v6, n, got, want)
+			}
+			if got := sealer.icrc(b, v6); got != want {
+				t.Fatalf("IPv6 %v, %d bytes behind: a Sealer says %#x, want %#x", v6, n, got, want)
+			}
+		}
+	}
+}
+
+// A Sealer makes and finds right what AppendTo and CheckICRC do.
+func TestSealer(t *testing.T) {
+	var s Sealer
+	for _, v6 := range []bool{false, true} {
+		for _, op := range []Opcode{RCAck, RCAtomicAck, RCCmpSwap, RCWriteOnly} {
+			f := testFrame(op, v6, true, 101)
+			b := s.AppendFrame([]byte("before"), f)
+			if want := f.AppendTo([]byte("before")); !bytes.Equal(b, want) || !s.Check(b[6:]) {
+				t.Errorf("%v: %x, want %x", op, b, want)
+			}
+			b[len(b)-5] ^= 1
+			if s.Check(b[6:]) || s.Check(nil) || s.Check(b[:40]) {
+				t.Errorf("%v: a damaged frame is right", op)
+			}
 		}
 	}
 }

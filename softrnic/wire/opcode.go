@@ -64,7 +64,7 @@ const (
 	UCWriteOnlyImm Opcode = 0x2b
 )
 
-// Opcodes of the unreliable datagram service, and congestion notification (A17.9).
+// Opcodes of the unreliable datagram service, and congestion notification (A17.9.3).
 const (
 	UDSendOnly    Opcode = 0x64
 	UDSendOnlyImm Opcode = 0x65

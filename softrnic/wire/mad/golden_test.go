@@ -62,7 +62,8 @@ func eachFrame(tb testing.TB, pattern string, f func(file string, frame *wire.Fr
 	}
 }
 
-// What two Linux kernels sent decodes and is encoded to the same bytes again.
+// What two Linux kernels sent decodes and is encoded to the same bytes again
+// (IBTA 12.6.7, 12.6.11, 13.4.2, 13.4.4, 16.7, 16.7.2).
 func TestGolden(t *testing.T) {
 	const want = 23
 	seen := map[Attr]int{}
@@ -83,7 +84,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The fields of rping's connection, as its capture's description and the kernel's defaults have them.
+// The fields of rping's connection, as its capture's description and the kernel's defaults have them
+// (IBTA 12.6.5, 12.6.8, 12.6.9, 12.6.10).
 func TestGoldenFields(t *testing.T) {
 	a, b := netip.MustParseAddr("192.168.77.1"), netip.MustParseAddr("192.168.77.2")
 	got := map[Attr]Message{}

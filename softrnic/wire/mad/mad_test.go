@@ -103,6 +103,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// RDMA-CM's header, over both families (A11.6).
 func TestIPData(t *testing.T) {
 	for _, pair := range [][2]string{{"10.1.2.3", "10.1.2.4"}, {"fd77::1", "fe80::1"}} {
 		want := IPData{SrcPort: 0x1234, Src: netip.MustParseAddr(pair[0]), Dst: netip.MustParseAddr(pair[1])}
@@ -121,6 +122,7 @@ func TestIPData(t *testing.T) {
 	}
 }
 
+// Service IDs of ports, and others (A11.2, A3.2.3).
 func TestServiceIDs(t *testing.T) {
 	for text, s := range map[string]ServiceID{
 		"tcp:7174": PortService(SpaceTCP, 7174), "udp:1": PortService(SpaceUDP, 1), "0x0200000000001c06": 0x02_00_0000_0000_1c06,
@@ -141,6 +143,7 @@ func TestServiceIDs(t *testing.T) {
 	}
 }
 
+// What people read, and the times behind the codes (IBTA 12.7.34, 12.11.2.1).
 func TestNamesAndTimes(t *testing.T) {
 	for text, s := range map[string]interface{ String() string }{
 		"REQ": AttrREQ, "SIDR_REP": AttrSIDRRep, "attribute 0x0019": Attr(0x19), "stale connection": ReasonStale,

@@ -1,0 +1,79 @@
+package cm
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Room for private data in the messages that resolve a datagram service, in bytes.
+const (
+	// MaxResolvePrivate and MaxAnswerPrivate are those of a service with a name.
+	MaxResolvePrivate = Named - 1
+	MaxAnswerPrivate  = Named - 1
+	// MaxPortResolvePrivate and MaxPortAnswerPrivate are those of a port.
+	MaxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
+	MaxPortAnswerPrivate  = mad.SIDRRepPrivate
+)
+
+// DatagramService is a Service whose datagrams are resolved by SIDR_REQ and SIDR_REP (IBTA 12.11): ports are of RDMA-CM's UDP
+// port space, and a name is another number than that of the connected service of that name.
+type DatagramService struct{ Service }
+
+// DatagramServiceOf turns a name into a number.
+func DatagramServiceOf(name string) DatagramService {
+	s := ServiceOf(name)
+	if _, port, ok := s.ID.Port(); ok && s.Port {
+		s.ID = mad.PortService(mad.SpaceUDP, port)
+		return DatagramService{s}
+	}
+	return DatagramService{ServiceOf("datagrams of " + name)}
+}
+
+// Resolve fills the private data of a SIDR_REQ. port is that of the asking side, for a service that is a port.
+func (s DatagramService) Resolve(private []byte, local, to netip.Addr, port uint16) (out [mad.SIDRReqPrivate]byte, err error) {
+	limit := MaxResolvePrivate
+	b := append(out[:0], Named|byte(len(private)))
+	if s.Port {
+		limit = MaxPortResolvePrivate
+		ip := mad.IPData{SrcPort: port, Src: local, Dst: to}
+		b = ip.AppendTo(out[:0])
+	}
+	if len(private) > limit {
+		return out, opError("resolve", verbs.ErrInvalid, "%d bytes of private data; at most %d go into a question", len(private), limit)
+	}
+	copy(out[len(b):], private)
+	return out, nil
+}
+
+// ParseResolve finds the peer's private data in a SIDR_REQ.
+func (s DatagramService) ParseResolve(req *mad.SIDRReq) ([]byte, error) {
+	if s.Port {
+		var ip mad.IPData
+		return req.Private[mad.IPDataLen:], ip.Parse(req.Private[:])
+	}
+	return Flagged(req.Private[:])
+}
+
+// Answer fills the private data of a SIDR_REP.
+func (s DatagramService) Answer(private []byte) (out [mad.SIDRRepPrivate]byte, err error) {
+	limit := MaxAnswerPrivate
+	b := append(out[:0], Named|byte(len(private)))
+	if s.Port {
+		limit, b = MaxPortAnswerPrivate, out[:0]
+	}
+	if len(private) > limit {
+		return out, opError("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d go into an answer", len(private), limit)
+	}
+	copy(out[len(b):], private)
+	return out, nil
+}
+
+// ParseAnswer finds the peer's private data in a SIDR_REP.
+func (s DatagramService) ParseAnswer(rep *mad.SIDRRep) ([]byte, error) {
+	if s.Port {
+		return rep.Private[:], nil
+	}
+	return Flagged(rep.Private[:])
+}

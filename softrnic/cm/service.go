@@ -1,0 +1,138 @@
+package cm
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// ErrProtocol says that a peer's message makes no sense.
+var ErrProtocol = errors.New("malformed connection message")
+
+// Private data of a service with a name begin with their length, in a REP behind the code of the agreed path MTU. The first
+// byte has the bit Named, so that another program's are not taken for them.
+const (
+	Named = 0x80
+	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data for a service with a name, in
+	// bytes.
+	MaxRequestPrivate = mad.REQPrivate - 1
+	MaxReplyPrivate   = mad.REPPrivate - 2
+	MaxRejectPrivate  = Named - 1
+	// MaxPortRequestPrivate and MaxPortReplyPrivate are those for a port.
+	MaxPortRequestPrivate = mad.REQPrivate - mad.IPDataLen
+	MaxPortReplyPrivate   = mad.REPPrivate
+)
+
+const (
+	// localServices is the prefix of service IDs that are administered by the local system (IBTA A3.2.3.1), for names.
+	localServices mad.ServiceID = 0x02 << 56
+	// sdpService is the bit by which Wireshark knows the Sockets Direct Protocol.
+	sdpService mad.ServiceID = 1 << 16
+)
+
+// Service is a service's name as the wire has it, and what private data look like there.
+type Service struct {
+	ID mad.ServiceID
+	// Port is true for a port of RDMA-CM, where other programs are met.
+	Port bool
+}
+
+// ServiceOf turns a name into a number: a port, or a hash of 55 bits.
+func ServiceOf(name string) Service {
+	if n, err := strconv.ParseUint(name, 10, 16); err == nil && n > 0 && name[0] != '0' {
+		return Service{ID: mad.PortService(mad.SpaceTCP, uint16(n)), Port: true}
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // a hash takes everything
+	return Service{ID: localServices | mad.ServiceID(h.Sum64()>>8)&^sdpService}
+}
+
+// Request fills the private data of a REQ. port is the initiator's, for a service that is a port.
+func (s Service) Request(private []byte, local, to netip.Addr, port uint16) (out [mad.REQPrivate]byte, err error) {
+	limit := MaxRequestPrivate
+	b := append(out[:0], Named|byte(len(private)))
+	if s.Port {
+		limit = MaxPortRequestPrivate
+		ip := mad.IPData{SrcPort: port, Src: local, Dst: to}
+		b = ip.AppendTo(out[:0])
+	}
+	if len(private) > limit {
+		return out, opError("dial", verbs.ErrInvalid, "%d bytes of private data; at most %d go into a request", len(private), limit)
+	}
+	copy(out[len(b):], private)
+	return out, nil
+}
+
+// ParseRequest finds the peer's private data in a REQ.
+func (s Service) ParseRequest(req *mad.REQ) ([]byte, error) {
+	if s.Port {
+		var ip mad.IPData
+		return req.Private[mad.IPDataLen:], ip.Parse(req.Private[:])
+	}
+	return Flagged(req.Private[:])
+}
+
+// Reply fills the private data of a REP.
+func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte, err error) {
+	limit := MaxReplyPrivate
+	b := append(out[:0], Named|MTUCode(mtu), byte(len(private)))
+	if s.Port {
+		limit, b = MaxPortReplyPrivate, out[:0]
+	}
+	if len(private) > limit {
+		return out, opError("accept", verbs.ErrInvalid, "%d bytes of private data; at most %d go into a reply", len(private), limit)
+	}
+	copy(out[len(b):], private)
+	return out, nil
+}
+
+// ParseReply finds the peer's private data in a REP, and the agreed path MTU; that is asked for one of a port.
+func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, error) {
+	if s.Port {
+		return rep.Private[:], asked, nil
+	}
+	mtu := MTUOf(rep.Private[0] &^ Named)
+	if mtu == 0 || mtu > asked || rep.Private[0]&Named == 0 {
+		return nil, 0, fmt.Errorf("%w: path MTU code %d in a reply, asked for %d bytes", ErrProtocol, rep.Private[0], asked)
+	}
+	b, err := exact(int(rep.Private[1]), rep.Private[2:])
+	return b, mtu, err
+}
+
+// Flagged is data with a length in front that has the bit Named.
+func Flagged(b []byte) ([]byte, error) {
+	if b[0]&Named == 0 {
+		return nil, fmt.Errorf("%w: private data of another kind than this project's", ErrProtocol)
+	}
+	return exact(int(b[0]&^Named), b[1:])
+}
+
+// exact is the first n bytes of b.
+func exact(n int, b []byte) ([]byte, error) {
+	if n > len(b) {
+		return nil, fmt.Errorf("%w: %d bytes of private data announced, there is room for %d", ErrProtocol, n, len(b))
+	}
+	return b[:n], nil
+}
+
+// MTUCode is the code of a path MTU in messages: 1 is 256 bytes, 5 is 4096.
+func MTUCode(m verbs.MTU) uint8 {
+	code := uint8(1)
+	for ; m > verbs.MTU256; m /= 2 {
+		code++
+	}
+	return code
+}
+
+// MTUOf is the path MTU of a code, 0 if it has none.
+func MTUOf(code uint8) verbs.MTU {
+	if code < 1 || code > 5 {
+		return 0
+	}
+	return verbs.MTU256 << (code - 1)
+}

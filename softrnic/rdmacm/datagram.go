@@ -1,0 +1,169 @@
+package rdmacm
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// DatagramPeer is where the datagrams of a service go: with Peer make an address handle, and put the rest into each work
+// request.
+type DatagramPeer struct {
+	Peer netip.Addr
+	QPN  wire.QPN
+	QKey uint32
+	// Private is what the peer's application said; padded with zeros if the service is a port.
+	Private []byte
+}
+
+// ResolveDatagrams asks the host with the address to for the queue pair of a datagram service, as programs over librdmacm do
+// in its UDP port space. No connection comes of it. A peer that says no is a *RejectError.
+func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadline clock.Time) (DatagramPeer, error) {
+	const op = "resolve"
+	var none DatagramPeer
+	if err := checkNames(op, name, private); err != nil {
+		return none, err
+	}
+	if !to.IsValid() {
+		return none, opError(op, verbs.ErrInvalid, "no address to ask")
+	}
+	to = to.Unmap().WithZone("")
+	s := cm.DatagramServiceOf(name)
+	dev := m.cfg.Context.Device()
+	gid, ok := sourceGID(dev, to)
+	if !ok {
+		return none, opError(op, verbs.ErrUnreachable, "this NIC has no address of the family of %v", to)
+	}
+	local := dev.GIDs[gid].Addr()
+	data, err := s.Resolve(private, local, to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
+	if err != nil {
+		return none, err
+	}
+	var c *engine.CMConn
+	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
+		c, err = g.Resolve(now, local, to, mad.SIDRReq{Service: s.ID, PKey: wire.DefaultPKey, Private: data}, out)
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	seen, err := m.await(op, c, func() bool { return c.Answered != nil }, deadline)
+	switch {
+	case err != nil:
+		m.abort(c)
+		return none, err
+	case seen.Answered == nil:
+		return none, service{s.Service}.ended(op, &seen)
+	case seen.Answered.Status != mad.SIDRValid:
+		m.count(func(s *CMStats) { s.Rejected++ })
+		return none, &RejectError{Reason: seen.Answered.Status.String(), Private: seen.Answered.Private[:]}
+	}
+	got, err := s.ParseAnswer(seen.Answered)
+	return DatagramPeer{Peer: to, QPN: seen.Answered.QPN, QKey: seen.Answered.QKey, Private: got}, err
+}
+
+// DatagramListener takes the questions after one datagram service.
+type DatagramListener struct {
+	m       *CM
+	name    string
+	service cm.DatagramService
+	l       *engine.CMListener
+}
+
+// ListenDatagrams takes questions after a datagram service from now on. ErrInUse if the name is taken.
+func (m *CM) ListenDatagrams(name string) (*DatagramListener, error) {
+	const op = "listen for datagrams"
+	if err := checkNames(op, name, nil); err != nil {
+		return nil, err
+	}
+	l := &DatagramListener{m: m, name: name, service: cm.DatagramServiceOf(name)}
+	var err error
+	if l.l, err = m.nic.ListenDatagrams(l.service.ID, m.cfg.Backlog); errors.Is(err, verbs.ErrBusy) {
+		return nil, opError(op, ErrInUse, "%q", name)
+	} else if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	m.datagrams[l] = struct{}{}
+	m.mu.Unlock()
+	if m.closed.Load() {
+		return nil, errors.Join(opError(op, verbs.ErrClosed, "the manager was closed"), l.Close())
+	}
+	return l, nil
+}
+
+// Accept waits for the next question. Malformed ones are refused.
+func (l *DatagramListener) Accept(deadline clock.Time) (*DatagramRequest, error) {
+	const op = "accept"
+	for {
+		c, err := l.m.next(op, l.l, "datagram service", l.name, deadline)
+		if err != nil {
+			return nil, err
+		}
+		private, err := l.service.ParseResolve(c.Ask)
+		if err == nil {
+			return &DatagramRequest{l: l, c: c, private: private}, nil
+		}
+		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // a peer that has gone knows enough
+	}
+}
+
+// Close ends the service; questions that nobody took are refused. Closing twice is harmless.
+func (l *DatagramListener) Close() error {
+	l.m.mu.Lock()
+	delete(l.m.datagrams, l)
+	l.m.mu.Unlock()
+	return l.m.unlisten(l.l)
+}
+
+// DatagramRequest is a peer that waits for an answer. One of Answer and Reject must be called, once.
+type DatagramRequest struct {
+	l       *DatagramListener
+	c       *engine.CMConn
+	private []byte
+}
+
+// Peer is the address of the peer's NIC.
+func (r *DatagramRequest) Peer() netip.Addr { return r.c.Peer }
+
+// Private is the peer's private data.
+func (r *DatagramRequest) Private() []byte { return r.private }
+
+// Answer names the queue pair that takes the peer's datagrams: a UD one in RTR or RTS, whose Q_Key the peer is told.
+func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
+	const op = "answer"
+	attr, err := qp.Query()
+	if err != nil {
+		return err
+	}
+	if attr.Type != verbs.UD || attr.State != verbs.StateRTR && attr.State != verbs.StateRTS {
+		return opError(op, verbs.ErrState, "queue pair %#x is %v in %v; it must be UD in RTR or RTS", attr.QPN, attr.Type, attr.State)
+	}
+	data, err := r.l.service.Answer(private)
+	if err != nil {
+		return err
+	}
+	if err := r.l.m.answer(r.c, mad.SIDRRep{Status: mad.SIDRValid, QPN: attr.QPN, QKey: attr.Init.QKey, Private: data}); err != nil {
+		return err
+	}
+	r.l.m.count(func(s *CMStats) { s.Accepted++ })
+	return nil
+}
+
+// Reject says no.
+func (r *DatagramRequest) Reject() error {
+	r.l.m.count(func(s *CMStats) { s.Rejected++ })
+	return r.l.m.answer(r.c, mad.SIDRRep{Status: mad.SIDRRejected})
+}
+
+// answer sends the SIDR_REP.
+func (m *CM) answer(c *engine.CMConn, rep mad.SIDRRep) error {
+	return m.nic.Step("answer", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error { return g.Answer(now, c, rep, out) })
+}

@@ -1,0 +1,73 @@
+package wire
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Sealer computes ICRCs, twice as fast for short packets as the functions without it, because it has memory to copy a
+// packet to. The zero value is ready. It is for one goroutine, and must not be copied while it is in use.
+type Sealer struct {
+	buf [sealBuf]byte
+}
+
+// Lengths that hash/crc32 is fast with: from sealMin bytes on, and whole multiples of sealUnit.
+const (
+	sealMin  = 64
+	sealUnit = 16
+	sealBuf  = 256
+	// leadLen is the length of the lead, the bytes that take the CRC register from 0, where zeros leave it, to icrcSeed.
+	leadLen = 4
+)
+
+// sealLead is the lead as a little-endian word. The register behind four bytes is a sum of one entry of the table for
+// each; the topmost byte of what is wanted says which entry that was, from the last byte to the first.
+var sealLead = func() uint32 {
+	var top [256]byte // index of the entry with that top byte
+	for i, c := range crc32.IEEETable {
+		top[c>>24] = byte(i)
+	}
+	// Step backwards: want = table[x] ^ reg>>8, so x is known by the top byte, and reg but for its low byte.
+	want := uint32(icrcSeed)
+	for range leadLen {
+		x := top[want>>24]
+		want = (want^crc32.IEEETable[x])<<8 | uint32(x)
+	}
+	return want
+}()
+
+// AppendFrame is f.AppendTo(b).
+func (s *Sealer) AppendFrame(b []byte, f *Frame) []byte {
+	start := len(b)
+	b = f.appendOpen(b)
+	return binary.LittleEndian.AppendUint32(b, s.icrc(b[start+f.Eth.Len():], f.V6))
+}
+
+// Check is CheckICRC.
+func (s *Sealer) Check(frame []byte) bool {
+	covered, sum, v6, ok := icrcSpan(frame)
+	return ok && binary.LittleEndian.Uint32(sum) == s.icrc(covered, v6)
+}
+
+// icrc is the function icrc. The packet is copied behind as many zeros as make the length a good one, and masked there.
+func (s *Sealer) icrc(b []byte, v6 bool) uint32 {
+	total := max(sealMin, (len(b)+leadLen+sealUnit-1)&^(sealUnit-1))
+	if total > sealBuf {
+		return icrc(b, v6)
+	}
+	at := total - len(b)
+	clear(s.buf[:at])
+	binary.LittleEndian.PutUint32(s.buf[at-leadLen:], sealLead)
+	copy(s.buf[at:], b)
+	masks := icrcMaskIPv4[:]
+	if v6 {
+		masks = icrcMaskIPv6[:]
+	}
+	for i, m := range masks {
+		if m != 0 {
+			w := s.buf[at+8*i:]
+			binary.LittleEndian.PutUint64(w, binary.LittleEndian.Uint64(w)|m)
+		}
+	}
+	return crc32.Update(^uint32(0), crc32.IEEETable, s.buf[:total])
+}
