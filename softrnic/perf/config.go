@@ -23,11 +23,13 @@ const (
 	AtomicLat = "atomic_lat"
 	Verify    = "verify"
 	Soak      = "soak"
+	// Contend is many clients that CAS one word of the memory that all clients of a host share.
+	Contend = "contend"
 )
 
 // Tests lists them in the order of a help text.
 func Tests() []string {
-	return []string{WriteBW, ReadBW, SendBW, AtomicBW, WriteLat, ReadLat, SendLat, AtomicLat, Verify, Soak}
+	return []string{WriteBW, ReadBW, SendBW, AtomicBW, WriteLat, ReadLat, SendLat, AtomicLat, Contend, Verify, Soak}
 }
 
 // Bounds of a Config.
@@ -49,6 +51,14 @@ type Config struct {
 	To string `json:"to,omitempty"`
 	// Service is what to connect to; "": perf (memory for verify).
 	Service string `json:"service,omitempty"`
+	// Conn is the transport service of SEND tests: rc, uc or ud; "": rc.
+	Conn string `json:"conn,omitempty"`
+	// QPs is how many queue pairs a SEND bandwidth test uses, in turn; 0: 1.
+	QPs int `json:"qps,omitempty"`
+	// SRQ makes the server of a SEND test take its receives from a shared receive queue.
+	SRQ bool `json:"srq,omitempty"`
+	// Clients is how many queue pairs of contend have one CAS under way each; 0: 1.
+	Clients int `json:"clients,omitempty"`
 	// Type is cas or faa for atomic tests; "": faa.
 	Type string `json:"type,omitempty"`
 	// Size is the bytes of a message; 0: 64 KiB for bandwidth and soak, 16 KiB for verify, 8 for latency and atomics.
@@ -110,8 +120,13 @@ func (c *Config) Validate() error {
 		return bad("depth %d, receives %d: want 1 to %d", c.Depth, c.RecvSlack, MaxDepth)
 	case c.SignalEvery < 0 || c.Inline < 0 || c.RdAtomic < 0 || c.Patience < 0:
 		return bad("negative numbers mean nothing here")
+	case c.Clients < 0 || c.Clients > MaxClients || c.Clients > 1 && c.Test != Contend:
+		return bad("%d clients: want 1 to %d, for %s", c.Clients, MaxClients, Contend)
 	case c.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, c.MTU):
 		return bad("mtu %d: want 256, 512, 1024, 2048 or 4096", c.MTU)
+	}
+	if err := c.checkLanes(); err != nil {
+		return bad("%v", err)
 	}
 	return nil
 }
@@ -125,6 +140,9 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	switch {
+	case c.Test == Contend:
+		c.Size, c.Depth, c.Type = atomicSize, 1, "cas"
+		or(&c.Iters, 20000)
 	case c.atomic():
 		or(&c.Size, atomicSize)
 		or(&c.Depth, 16)
@@ -132,6 +150,8 @@ func (c Config) withDefaults() Config {
 		or(&c.Size, 8)
 	case c.Test == Verify:
 		or(&c.Size, 16<<10)
+	case c.Conn == ConnUD:
+		or(&c.Size, 4096)
 	case c.Test == Soak:
 		or(&c.Depth, 16)
 	}
@@ -149,7 +169,12 @@ func (c Config) withDefaults() Config {
 	or(&c.Size, 64<<10)
 	or(&c.Iters, 5000)
 	or(&c.Depth, 128)
-	c.Depth = max(1, min(c.Depth, maxBuffer/4/c.Size, c.Iters))
+	or(&c.QPs, 1)
+	or(&c.Clients, 1)
+	if c.Conn == "" {
+		c.Conn = ConnRC
+	}
+	c.Depth = max(1, min(c.Depth, maxBuffer/4/c.Size/c.QPs, c.Iters))
 	if c.Verify || c.SignalEvery > c.Depth {
 		c.SignalEvery = 1
 	}
@@ -161,12 +186,15 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Service == "" {
 		c.Service = PerfService
-		if c.Test == Verify {
+		if c.Test == Verify || c.Test == Contend {
 			c.Service = MemoryService
 		}
 	}
 	if c.Seed == 0 {
 		c.Seed = 1
+	}
+	if _, ok := c.lanes(); ok {
+		c.Seed &= 1<<32 - 1 // a request has little room
 	}
 	if c.Patience == 0 {
 		c.Patience = 30 * time.Second
@@ -176,7 +204,7 @@ func (c Config) withDefaults() Config {
 
 // OneSided says that the test needs nothing but the NIC of its peer, so that MemoryService will do.
 func (c *Config) OneSided() bool {
-	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Verify}, c.Test)
+	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Verify}, c.Test)
 }
 
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }

@@ -3,6 +3,7 @@ package perf
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -25,6 +26,28 @@ type hello struct {
 	Recvs  int    `json:"r,omitempty"`
 	Seed   uint64 `json:"d,omitempty"`
 	Verify bool   `json:"v,omitempty"`
+	// Lanes, if any, are the queue pairs that carry the messages; see lanes.
+	Lanes string `json:"t,omitempty"`
+	// silent says that there were no private data: the client does not know this protocol and never says that it is done.
+	silent bool
+}
+
+// slot is what a receive holds, in bytes.
+func (h *hello) slot() int {
+	l, err := parseLanes(h.Lanes)
+	if err != nil {
+		return h.Size
+	}
+	return h.Size + l.room()
+}
+
+// laneCount is how many queue pairs take receives.
+func (h *hello) laneCount() int {
+	l, err := parseLanes(h.Lanes)
+	if err != nil {
+		return 1
+	}
+	return l.n
 }
 
 // Modes of a connection.
@@ -77,9 +100,13 @@ func (h *hello) encode() []byte {
 	return b
 }
 
-// parseHello reads a request; what it returns is in bounds.
+// parseHello reads a request; what it returns is in bounds. A client that says nothing, as the switch does, wants a
+// connection to the service's own region.
 func parseHello(b []byte) (hello, error) {
 	var h hello
+	if len(b) == 0 {
+		return hello{Op: opOpen, silent: true}, nil
+	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
@@ -92,8 +119,15 @@ func parseHello(b []byte) (hello, error) {
 		return hello{}, fmt.Errorf("%d bytes of memory: want at most %d", h.Bytes, maxBuffer)
 	case h.Mode != "" && h.Mode != modeSink && h.Mode != modeEcho:
 		return hello{}, fmt.Errorf("mode %.*q: want sink or echo", maxHelloString, h.Mode)
-	case h.Mode != "" && (h.Size < 1 || h.Size > MaxSize || h.Recvs < 1 || h.Recvs > 2*MaxDepth || h.Size > maxBuffer/h.Recvs):
+	case h.Mode != "" && (h.Size < 1 || h.Size > MaxSize || h.Recvs < 1 || h.Recvs > 2*MaxDepth || h.slot() > maxBuffer/h.Recvs/h.laneCount()):
 		return hello{}, fmt.Errorf("%d receives of %d bytes: want at most %d bytes together", h.Recvs, h.Size, maxBuffer)
+	case h.Lanes != "" && h.Mode == "":
+		return hello{}, errors.New("queue pairs of their own are for sink and echo")
+	}
+	if h.Lanes != "" {
+		if _, err := parseLanes(h.Lanes); err != nil {
+			return hello{}, err
+		}
 	}
 	return h, nil
 }

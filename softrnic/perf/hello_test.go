@@ -26,7 +26,7 @@ func TestHelloRoundTrip(t *testing.T) {
 
 func TestHelloIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                                     "no request",
+		` `:                                    "no request",
 		`{}`:                                   "operation",
 		`{"o":"open","x":1}`:                   "no request",
 		`{"o":"open","n":-1}`:                  "bytes of memory",
@@ -35,7 +35,10 @@ func TestHelloIsRefused(t *testing.T) {
 		`{"o":"open","m":"dance"}`:             "mode",
 		`{"o":"open","m":"sink"}`:              "receives",
 		`{"o":"open","m":"sink","s":1,"r":-1}`: "receives",
-		`{"o":"open","m":"sink","s":67108864,"r":100}`: "receives",
+		`{"o":"open","m":"sink","s":67108864,"r":100}`:          "receives",
+		`{"o":"open","t":"uc1"}`:                                "sink and echo",
+		`{"o":"open","m":"echo","s":8,"r":4,"t":"x"}`:           "want rc, uc or ud",
+		`{"o":"open","m":"sink","s":1048576,"r":8,"t":"ud64s"}`: "receives",
 	} {
 		if _, err := parseHello([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one about %q", text, err, want)
@@ -43,14 +46,22 @@ func TestHelloIsRefused(t *testing.T) {
 	}
 }
 
+func TestNoHelloIsForTheRegion(t *testing.T) {
+	if h, err := parseHello(nil); err != nil || h != (hello{Op: opOpen, silent: true}) {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
 func FuzzHello(f *testing.F) {
 	h := hello{Op: opOpen, Bytes: 4096, Mode: modeSink, Size: 64, Recvs: 8, Seed: 3}
+	f.Add(h.encode())
+	h.Lanes = "ud3s"
 	f.Add(h.encode())
 	w := welcome{ID: 9, Memory: Region{1, 2, 3}}
 	f.Add(w.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := parseHello(b); err == nil {
-			if h.Bytes < 0 || h.Bytes > maxBuffer || h.Mode != "" && (h.Size < 1 || h.Recvs < 1 || h.Size*h.Recvs > maxBuffer) {
+			if h.Bytes < 0 || h.Bytes > maxBuffer || h.Mode != "" && (h.Size < 1 || h.Recvs < 1 || h.slot()*h.Recvs*h.laneCount() > maxBuffer) {
 				t.Errorf("%q gave %+v", b, h)
 			}
 		}

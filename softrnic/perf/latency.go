@@ -105,6 +105,9 @@ func verifyLat(s *session, c *Config, j *stream, res *Result) {
 }
 
 func planSendLat(c *Config) plan {
+	if _, ok := c.lanes(); ok {
+		return planLanes(c)
+	}
 	h := hello{Op: opOpen, Mode: modeEcho, Size: c.Size, Recvs: echoReceives, Seed: c.Seed, Verify: c.Verify}
 	run := func(s *session, res *Result) error { return s.pingPong(c, res) }
 	return plan{local: 2*c.Size + reportSize, slot: c.Size, hello: h, run: run}

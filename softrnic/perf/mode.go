@@ -106,12 +106,17 @@ func (m *mode) judge(slot, n int) error {
 	msg := m.count
 	m.count++
 	m.bytes += uint64(n)
+	return m.judgeAs(msg, m.buf[slot*m.hello.Size:slot*m.hello.Size+n])
+}
+
+// judgeAs compares b with message msg.
+func (m *mode) judgeAs(msg uint64, b []byte) error {
 	if !m.hello.Verify {
 		return nil
 	}
-	off := m.pat.Check(m.buf[slot*m.hello.Size:slot*m.hello.Size+n], msg)
-	if off < 0 && n != m.hello.Size {
-		off = n
+	off := m.pat.Check(b, msg)
+	if off < 0 && len(b) != m.hello.Size {
+		off = len(b)
 	}
 	err := m.report.Store64(reportBytes, m.bytes)
 	if off < 0 {

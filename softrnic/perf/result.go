@@ -17,12 +17,19 @@ type Result struct {
 	// Elapsed is the time of the timed part.
 	Elapsed time.Duration `json:"elapsedNs"`
 	// Verified counts bytes that were compared, and atomics whose original value was.
-	Verified        uint64      `json:"verifiedBytes,omitempty"`
-	VerifiedAtomics uint64      `json:"verifiedAtomics,omitempty"`
-	BW              *Bandwidth  `json:"bw,omitempty"`
-	Lat             *Latency    `json:"lat,omitempty"`
-	Checks          []Check     `json:"checks,omitempty"`
-	Soak            *SoakResult `json:"soak,omitempty"`
+	Verified        uint64 `json:"verifiedBytes,omitempty"`
+	VerifiedAtomics uint64 `json:"verifiedAtomics,omitempty"`
+	// Swapped is how many CAS of contend changed the word.
+	Swapped uint64 `json:"swapped,omitempty"`
+	// Sent and Lost are messages of a test over lanes. What is lost of an unreliable service never came, or found no
+	// receive; BW counts what came.
+	Sent int `json:"sent,omitempty"`
+	Lost int `json:"lost,omitempty"`
+
+	BW     *Bandwidth  `json:"bw,omitempty"`
+	Lat    *Latency    `json:"lat,omitempty"`
+	Checks []Check     `json:"checks,omitempty"`
+	Soak   *SoakResult `json:"soak,omitempty"`
 	// Counters are what the run added to the counters of the client's NIC, by name; those that did not change
 	// are left out.
 	Counters map[string]uint64 `json:"counters,omitempty"`

@@ -12,6 +12,9 @@ import (
 const reportPoll = time.Millisecond
 
 func planSendBW(c *Config) plan {
+	if _, ok := c.lanes(); ok {
+		return planLanes(c)
+	}
 	slots := c.hotSlots()
 	if c.Verify {
 		slots = c.Depth
@@ -38,7 +41,9 @@ func planSendBW(c *Config) plan {
 }
 
 // receives is how many receives the server posts: within what it can hold.
-func (c *Config) receives() int { return max(1, min(c.RecvSlack, maxBuffer/c.Size)) }
+func (c *Config) receives() int {
+	return max(1, min(c.RecvSlack, maxBuffer/(c.Size+verbs.GRHLen)/max(1, c.QPs)))
+}
 
 // sendStream sends messages 0 to n-1, with the pattern if it is verified.
 func (s *session) sendStream(c *Config, n, slots int) stream {

@@ -3,6 +3,7 @@ package perf
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -21,6 +22,7 @@ const (
 // Bounds of a Server.
 const (
 	maxConns       = 256
+	maxPassive     = 4096 // of a passive service, for which nobody works
 	defaultMemory  = 1 << 30
 	acceptPatience = 5 * time.Second
 )
@@ -37,6 +39,9 @@ type ServerConfig struct {
 	Buffer []byte
 	// Memory bounds the memory of connections together, in bytes; 0: 1 GiB.
 	Memory int64
+	// PD is the protection domain of all memory and queue pairs; nil: one of the service's own. All are in one, so that a
+	// switch that carries requests of many clients on a connection of its own reaches what they may reach.
+	PD verbs.PD
 }
 
 // Server is one service of a host. Its threads are the one that called Serve and one for each connection with a
@@ -46,7 +51,7 @@ type Server struct {
 	ctx      verbs.Context
 	rt       verbs.Runtime
 	listener rdmacm.Listener
-	pd       verbs.PD // of the shared region
+	pd       verbs.PD // of everything
 	region   verbs.MR
 	cq       verbs.CQ // of connections without a mode: it stays empty
 	conns    []*conn  // oldest first
@@ -67,6 +72,7 @@ type conn struct {
 	data   verbs.MR // receive buffers
 	buf    []byte
 	hello  hello
+	lanes  *laneServer // nil: the connection itself carries the messages
 }
 
 // NewServer registers the region and listens. Serve must follow.
@@ -78,8 +84,10 @@ func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg ServerConfig) (_ *Server
 		cfg.Memory = defaultMemory
 	}
 	s := &Server{cfg: cfg, ctx: ctx, rt: ctx.Runtime()}
-	if s.pd, err = ctx.AllocPD(); err != nil {
-		return nil, err
+	if s.pd = cfg.PD; s.pd == nil {
+		if s.pd, err = ctx.AllocPD(); err != nil {
+			return nil, err
+		}
 	}
 	if s.cq, err = ctx.CreateCQ(1); err != nil {
 		return nil, err
@@ -105,6 +113,9 @@ func (s *Server) Reopen(m rdmacm.Manager) (err error) {
 }
 
 const remoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+
+// PD is the protection domain of all memory and queue pairs of the service.
+func (s *Server) PD() verbs.PD { return s.pd }
 
 // Region is the shared region; nil if there is none.
 func (s *Server) Region() verbs.MR { return s.region }
@@ -156,10 +167,14 @@ func (s *Server) handle(req rdmacm.Request) error {
 		}
 		return req.Reject(closedReason)
 	}
-	if len(s.conns) >= maxConns {
-		s.end(0) // its client never said that it was done: the oldest is the likeliest to be gone
+	limit := maxConns
+	if s.cfg.Passive {
+		limit = maxPassive
 	}
-	c, err := s.build(h)
+	if len(s.conns) >= limit {
+		s.end(s.oldest())
+	}
+	c, err := s.build(h, req.Peer())
 	if err != nil {
 		if c != nil {
 			err = errors.Join(err, c.destroy())
@@ -175,10 +190,29 @@ func (s *Server) handle(req rdmacm.Request) error {
 	}
 	s.conns = append(s.conns, c)
 	s.used += c.bytes
-	if c.own {
+	switch {
+	case c.lanes != nil:
+		s.rt.Go(s.cfg.Service+"-"+h.Lanes, func() { serveLanes(s.rt, c) })
+	case c.own:
 		s.rt.Go(s.cfg.Service+"-"+h.Mode, func() { serveMode(s.rt, c) })
 	}
 	return nil
+}
+
+// oldest is the connection to be ended for another one: one that is dead already, or the oldest of those whose clients
+// should have said that they were done and are the likeliest to be gone. A switch that carries the requests of many is
+// not among these.
+func (s *Server) oldest() int {
+	oldest := -1
+	for i, c := range s.conns {
+		if a, err := c.qp.Query(); err != nil || a.State == verbs.StateError {
+			return i
+		}
+		if oldest < 0 && !c.hello.silent {
+			oldest = i
+		}
+	}
+	return max(oldest, 0)
 }
 
 // end ends connection i.
@@ -194,9 +228,9 @@ func (s *Server) end(i int) {
 }
 
 // build makes the objects of a connection. On error what was made is in the conn.
-func (s *Server) build(h hello) (*conn, error) {
+func (s *Server) build(h hello, peer netip.Addr) (*conn, error) {
 	c := &conn{id: s.rt.Rand().Uint64() | 1, hello: h, own: h.Mode != ""}
-	c.bytes = int64(h.Bytes) + int64(h.Recvs)*int64(h.Size)
+	c.bytes = int64(h.Bytes) + int64(h.Recvs)*int64(h.slot())*int64(h.laneCount())
 	switch {
 	case c.own && s.cfg.Passive:
 		return nil, fmt.Errorf("service %q is passive: use service %q for SEND", s.cfg.Service, PerfService)
@@ -205,36 +239,32 @@ func (s *Server) build(h hello) (*conn, error) {
 	case h.Bytes == 0 && s.region == nil && !c.own:
 		return nil, fmt.Errorf("service %q has no region of its own: ask for some bytes", s.cfg.Service)
 	}
-	pd := s.pd
-	var err error
-	if h.Bytes > 0 || c.own {
-		if pd, err = s.ctx.AllocPD(); err != nil {
-			return c, err
-		}
-		c.undo = append(c.undo, pd.Dealloc)
-	}
-	if err := s.buildMemory(c, pd); err != nil {
+	if err := s.buildMemory(c); err != nil {
 		return c, err
 	}
+	var err error
 	cq, depth := s.cq, 1
 	if c.own {
 		depth = h.Recvs
-		if cq, err = s.ctx.CreateCQ(2*h.Recvs + 1); err != nil {
+		if cq, err = s.ctx.CreateCQ(2*h.Recvs*h.laneCount() + 1); err != nil {
 			return c, err
 		}
 		c.cq = cq
 		c.undo = append(c.undo, cq.Destroy)
 	}
-	c.qp, err = pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSendWR: depth, MaxRecvWR: depth, MaxSGE: 1})
+	c.qp, err = s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSendWR: depth, MaxRecvWR: depth, MaxSGE: 1})
 	if err == nil {
 		c.undo = append(c.undo, c.qp.Destroy)
+	}
+	if err == nil && h.Lanes != "" {
+		err = s.buildLanes(c, s.pd, peer)
 	}
 	return c, err
 }
 
-func (s *Server) buildMemory(c *conn, pd verbs.PD) error {
+func (s *Server) buildMemory(c *conn) error {
 	reg := func(buf []byte, n int, a verbs.Access) (verbs.MR, error) {
-		mr, err := pd.RegMR(buf, n, a)
+		mr, err := s.pd.RegMR(buf, n, a)
 		if err == nil {
 			c.undo = append(c.undo, mr.Dereg)
 		}
@@ -253,10 +283,14 @@ func (s *Server) buildMemory(c *conn, pd verbs.PD) error {
 	if !c.own {
 		return nil
 	}
-	if c.report, err = reg(nil, reportSize, remoteAccess); err != nil {
+	if c.report, err = reg(nil, reportSize+laneBytes(c.hello.laneCount()), remoteAccess); err != nil {
 		return err
 	}
-	c.buf = make([]byte, c.hello.Recvs*c.hello.Size)
+	var free func() error
+	if c.buf, free, err = verbs.Buffer(s.ctx, c.hello.Recvs*c.hello.slot()*c.hello.laneCount()); err != nil {
+		return err
+	}
+	c.undo = append(c.undo, free)
 	c.data, err = reg(c.buf, len(c.buf), verbs.LocalWrite)
 	return err
 }

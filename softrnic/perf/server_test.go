@@ -1,6 +1,7 @@
 package perf_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -67,6 +68,9 @@ func TestRunsLeaveNothing(t *testing.T) {
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
 		before = r.srv.Engine().Objects()
 		for _, test := range perf.Tests() {
+			if test == perf.Contend {
+				continue // it is for the memory service, which keeps connections
+			}
 			cfg := perf.Config{Test: test, Service: perf.PerfService, Iters: 10, Atomics: 10, Verify: true}
 			if _, err := r.run(ctx, m, cfg); err != nil {
 				t.Errorf("%s: %v", test, err)
@@ -187,6 +191,50 @@ func TestServerForgetsTheOldest(t *testing.T) {
 	if n := r.srv.Engine().Objects().QPs; n > 256 {
 		t.Errorf("%d queue pairs", n)
 	}
+}
+
+// A client that says nothing, as a switch does, is not forgotten for others.
+func TestServerKeepsTheSilent(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		dial := func(private []byte) (verbs.QP, verbs.CQ, []byte) {
+			pd, _ := ctx.AllocPD()
+			cq, _ := ctx.CreateCQ(1)
+			qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxInline: 8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := m.Dial(qp, r.srv.Addr(), perf.MemoryService, rdmacm.Params{}, private, clock.Never)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return qp, cq, got
+		}
+		silent, cq, welcome := dial(nil)
+		for range 300 {
+			qp, _, _ := dial([]byte(`{"o":"open"}`))
+			if err := qp.Destroy(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var w struct {
+			Mem struct {
+				A uint64
+				K uint32
+			}
+		}
+		if err := json.Unmarshal(welcome, &w); err != nil {
+			t.Fatal(err)
+		}
+		wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled | verbs.Inline, Data: []byte("x"), RemoteAddr: w.Mem.A, RKey: w.Mem.K}
+		if err := errors.Join(silent.PostSend(wr), cq.Wait(clock.Never)); err != nil {
+			t.Fatal(err)
+		}
+		var wc [1]verbs.WC
+		if n, err := cq.Poll(wc[:]); n != 1 || err != nil || wc[0].Status != verbs.Success {
+			t.Errorf("%v, %v", wc[0].Status, err)
+		}
+	})
 }
 
 // The region of a memory service is one for all, and what one client writes another reads.

@@ -66,7 +66,11 @@ func open(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, local i
 		return nil, err
 	}
 	s.undo = append(s.undo, s.rcq.Destroy)
-	s.buf = make([]byte, max(local, atomicSize))
+	var free func() error
+	if s.buf, free, err = verbs.Buffer(ctx, max(local, atomicSize)); err != nil {
+		return nil, err
+	}
+	s.undo = append(s.undo, free)
 	if s.mr, err = s.pd.RegMR(s.buf, len(s.buf), verbs.LocalWrite); err != nil {
 		return nil, err
 	}

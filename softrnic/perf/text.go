@@ -13,6 +13,9 @@ const rule = "------------------------------------------------------------------
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	switch {
+	case r.Test == Contend && r.BW != nil:
+		fmt.Fprintf(&b, "%s -> %s  %d clients, %d CAS on one word in %v: %.4f Mops; %d changed it\n",
+			r.From, r.To, r.Config.Clients, r.BW.Iters, r.Elapsed, r.BW.MsgRate, r.Swapped)
 	case r.BW != nil:
 		r.header(&b, "BW Test")
 		fmt.Fprintf(&b, " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n")
@@ -34,7 +37,7 @@ func (r *Result) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "%s -> %s  %-6s %v  %s\n", r.From, r.To, c.Name, c.Took, verdict)
 		}
 	}
-	if r.BW != nil || r.Lat != nil {
+	if r.Test != Contend && (r.BW != nil || r.Lat != nil) {
 		fmt.Fprintf(&b, "%s\n", rule)
 		r.verifiedText(&b)
 	}
@@ -50,8 +53,8 @@ func (r *Result) header(b *strings.Builder, kind string) {
 	}
 	op, _, _ := strings.Cut(r.Test, "_")
 	fmt.Fprintf(b, "%s\n                    RDMA_%s %s\n", rule, strings.ToUpper(op[:1])+op[1:], kind)
-	fmt.Fprintf(b, " %s -> %s   transport RC   mtu %d[B]   tx depth %d   CQ moderation %d\n",
-		r.From, r.To, r.MTU, r.Config.Depth, r.Config.SignalEvery)
+	fmt.Fprintf(b, " %s -> %s   transport %s   mtu %d[B]   tx depth %d   CQ moderation %d\n",
+		r.From, r.To, r.transport(), r.MTU, r.Config.Depth, r.Config.SignalEvery)
 	if op == "atomic" {
 		fmt.Fprintf(b, " atomic type %s   outstanding reads %d\n", strings.ToUpper(r.Config.Type), r.Config.RdAtomic)
 	}
@@ -59,6 +62,9 @@ func (r *Result) header(b *strings.Builder, kind string) {
 }
 
 func (r *Result) verifiedText(b *strings.Builder) {
+	if r.Lost > 0 {
+		fmt.Fprintf(b, "lost: %d of %d messages\n", r.Lost, r.Sent)
+	}
 	switch {
 	case r.VerifiedAtomics > 0:
 		fmt.Fprintf(b, "verified: %d atomics, each original value and the sum\n", r.VerifiedAtomics)
@@ -82,4 +88,19 @@ func (r *Result) soakText(b *strings.Builder) {
 	for _, name := range names {
 		fmt.Fprintf(b, "  %-26s %+d\n", name, r.Counters[name])
 	}
+}
+
+// transport names service and queue pairs.
+func (r *Result) transport() string {
+	s := strings.ToUpper(r.Config.Conn)
+	if s == "" {
+		s = "RC"
+	}
+	if r.Config.SRQ {
+		s += "+SRQ"
+	}
+	if r.Config.QPs > 1 {
+		s += fmt.Sprintf(" x%d", r.Config.QPs)
+	}
+	return s
 }

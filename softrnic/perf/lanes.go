@@ -1,0 +1,128 @@
+package perf
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// SEND tests over another service than RC, over several queue pairs, or with a shared receive queue use queue pairs of
+// their own, the lanes, beside the connection. Both sides write what the other must know of theirs into the server's
+// report, behind its words: the server its table, the client its own and then laneGo. The server brings its lanes up,
+// posts receives and says that it is ready. Each message has its number as immediate data.
+
+// Values of Config.Conn.
+const (
+	ConnRC = "rc"
+	ConnUC = "uc"
+	ConnUD = "ud"
+)
+
+// MaxQPs bounds Config.QPs.
+const MaxQPs = 64
+
+// lanes says what lanes a client wants. It travels as a short word in a hello: "uc4s" is four of UC that share receives.
+type lanes struct {
+	kind   string
+	n      int
+	shared bool
+}
+
+var laneTypes = map[string]verbs.QPType{ConnRC: verbs.RC, ConnUC: verbs.UC, ConnUD: verbs.UD}
+
+func (l lanes) String() string {
+	s := l.kind + strconv.Itoa(l.n)
+	if l.shared {
+		s += "s"
+	}
+	return s
+}
+
+// parseLanes reads what String writes.
+func parseLanes(s string) (lanes, error) {
+	bad := fmt.Errorf("queue pairs %.*q: want rc, uc or ud, a number up to %d, and perhaps s", maxHelloString, s, MaxQPs)
+	if len(s) < 3 {
+		return lanes{}, bad
+	}
+	l := lanes{kind: s[:2]}
+	count, shared := strings.CutSuffix(s[2:], "s")
+	n, err := strconv.Atoi(count)
+	if _, known := laneTypes[l.kind]; !known || err != nil || n < 1 || n > MaxQPs {
+		return lanes{}, bad
+	}
+	l.n, l.shared = n, shared
+	return l, nil
+}
+
+// lanes of a run; ok is false if the connection itself carries the messages.
+func (c *Config) lanes() (l lanes, ok bool) {
+	return lanes{c.Conn, c.QPs, c.SRQ}, c.Conn != ConnRC || c.QPs > 1 || c.SRQ
+}
+
+// checkLanes validates what concerns lanes.
+func (c *Config) checkLanes() error {
+	switch {
+	case c.Conn != "" && !slices.Contains([]string{ConnRC, ConnUC, ConnUD}, c.Conn):
+		return fmt.Errorf("connection %q: want rc, uc or ud", c.Conn)
+	case c.QPs < 0 || c.QPs > MaxQPs:
+		return fmt.Errorf("%d queue pairs: want 1 to %d", c.QPs, MaxQPs)
+	case c.Test != SendBW && c.Test != SendLat && (c.Conn != "" && c.Conn != ConnRC || c.QPs > 1 || c.SRQ):
+		return fmt.Errorf("other services, several queue pairs and shared receives are for %s and %s", SendBW, SendLat)
+	case c.Test == SendLat && c.QPs > 1:
+		return fmt.Errorf("%s has one message at a time: leave the queue pairs at 1", SendLat)
+	}
+	return nil
+}
+
+// laneEnd is what one side must know of the other side's lane: packed in a word, with the first PSN and the path MTU.
+type laneEnd struct {
+	qpn wire.QPN
+	psn wire.PSN
+	mtu verbs.MTU
+}
+
+func (e laneEnd) pack() uint64 {
+	return uint64(e.mtu)<<48 | uint64(e.psn)<<24 | uint64(e.qpn)
+}
+
+func unpackLane(w uint64) laneEnd {
+	const mask = 1<<24 - 1
+	return laneEnd{wire.QPN(w & mask), wire.PSN(w >> 24 & mask), verbs.MTU(w >> 48)}
+}
+
+// Places behind the words of a report: the server's table, the client's, and the word that says that it is complete.
+func laneTable(i int) int     { return reportSize + 8*i }
+func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
+func laneGo(n int) int        { return reportSize + 16*n }
+func laneBytes(n int) int     { return 16*n + 8 }
+
+// laneQKey is that of all datagram lanes: they are private by their numbers.
+const laneQKey = 0x6c616e65
+
+// room is what a lane's receive needs in front of a message.
+func (l lanes) room() int {
+	if l.kind == ConnUD {
+		return verbs.GRHLen
+	}
+	return 0
+}
+
+// start takes a lane from RESET to RTS against remote, which is at peer. Own is what the other side was told of it.
+func (l lanes) start(ctx verbs.Context, qp verbs.QP, own rdmacm.Endpoint, remote laneEnd, gid verbs.GID, p rdmacm.Params) error {
+	if l.kind != ConnUD {
+		return rdmacm.BringUp(ctx, qp, p, own, rdmacm.Endpoint{QPN: remote.qpn, PSN: remote.psn, GID: gid, MTU: remote.mtu, RdAtomic: own.RdAtomic})
+	}
+	err := qp.ToInit(verbs.ToInit{QKey: laneQKey})
+	if err == nil {
+		err = qp.ToRTR(verbs.ToRTR{})
+	}
+	if err == nil {
+		err = qp.ToRTS(verbs.ToRTS{SendPSN: own.PSN})
+	}
+	return err
+}

@@ -1,0 +1,413 @@
+package perf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// laneClient is the client's side of lanes: one thread that goes round over all of them.
+type laneClient struct {
+	*session
+	lanes
+	qps    []verbs.QP
+	index  map[wire.QPN]int
+	ah     verbs.AH
+	remote []laneEnd
+	laneCQ verbs.CQ
+	words  int   // where the words for the server are built, in the local memory
+	posted []int // of each lane
+	done   []int // of each lane, complete
+	sent   int
+	ended  int
+	// Credits keep a sender that nobody acknowledges from burying its receiver: no more messages than the server has
+	// receives may be unaccounted for. taken is what the server has said it received, written off what it is not going to.
+	credits, taken, writtenOff int
+	progressAt                 clock.Time
+}
+
+const (
+	// lossPause is how long a server's count has to stand still until what is missing is taken for lost.
+	lossPause = 20 * time.Millisecond
+	// creditParts is in how many parts the credits are asked for again.
+	creditParts = 2
+)
+
+// planLanes is the plan of a SEND test over lanes.
+func planLanes(c *Config) plan {
+	l, _ := c.lanes()
+	mode := modeSink
+	if c.Test == SendLat {
+		mode = modeEcho
+	}
+	slots := c.hotSlots()
+	if c.Verify {
+		slots = c.Depth * c.QPs
+	}
+	h := hello{Op: opOpen, Mode: mode, Size: c.Size, Recvs: c.receives(), Seed: c.Seed, Verify: c.Verify, Lanes: l.String()}
+	if mode == modeEcho {
+		slots, h.Recvs = 1, echoReceives
+	}
+	// Behind the slots are the words for the exchange, a receive for an echo, and the words of a report.
+	local := slots*c.Size + laneBytes(c.QPs) + l.room() + c.Size + reportSize
+	return plan{local: local, slot: c.Size, hello: h, run: func(s *session, res *Result) error { return s.runLanes(c, l, slots, res) }}
+}
+
+// runLanes makes the lanes and runs the test on them.
+func (s *session) runLanes(c *Config, l lanes, slots int, res *Result) (err error) {
+	f := &laneClient{session: s, lanes: l, index: make(map[wire.QPN]int), posted: make([]int, l.n), done: make([]int, l.n), credits: c.receives() * l.n, words: slots * c.Size}
+	if most := int(s.ctx.Device().ActiveMTU); l.kind == ConnUD && c.Size > most {
+		return fmt.Errorf("a datagram of %d bytes: this link holds %d at most", c.Size, most)
+	}
+	defer func() { err = errors.Join(err, f.destroy()) }()
+	if err := f.open(); err != nil {
+		return err
+	}
+	if c.Test == SendLat {
+		return f.pingPong(c, res)
+	}
+	return f.bandwidth(c, slots, res)
+}
+
+// open makes the lanes, exchanges tables with the server and waits until it is ready.
+func (f *laneClient) open() error {
+	gid := verbs.GIDOf(f.to)
+	p := f.cfg.params()
+	table, err := f.readTable()
+	if err != nil {
+		return err
+	}
+	if f.laneCQ, err = f.ctx.CreateCQ(f.n * (f.cfg.Depth + 1)); err != nil {
+		return err
+	}
+	answer := make([]uint64, f.n)
+	for i := range f.n {
+		qp, err := f.pd.CreateQP(verbs.QPInit{Type: laneTypes[f.kind], SendCQ: f.laneCQ, RecvCQ: f.rcq, MaxSendWR: f.cfg.Depth + 1, MaxRecvWR: 2, MaxSGE: 1, MaxInline: f.cfg.Inline})
+		if err != nil {
+			return err
+		}
+		f.qps = append(f.qps, qp)
+		f.index[qp.QPN()] = i
+		own, err := rdmacm.LocalEndpoint(f.ctx, qp, f.to, p)
+		if err != nil {
+			return err
+		}
+		remote := unpackLane(table[i])
+		f.remote = append(f.remote, remote)
+		if err := f.start(f.ctx, qp, own, remote, gid, p); err != nil {
+			return err
+		}
+		if f.kind == ConnUD && f.ah == nil {
+			if err := f.address(gid, own.GID); err != nil {
+				return err
+			}
+		}
+		answer[i] = laneEnd{own.QPN, own.PSN, own.MTU}.pack()
+	}
+	for i, w := range append(answer, 1) {
+		if err := f.writeReport(laneAnswer(f.n, i), w); err != nil {
+			return err
+		}
+	}
+	return f.awaitReport(reportReady, 1)
+}
+
+func (f *laneClient) address(gid, own verbs.GID) (err error) {
+	for i, g := range f.ctx.Device().GIDs {
+		if g == own {
+			f.ah, err = f.pd.CreateAH(verbs.AHAttr{DestGID: gid, SourceGID: i})
+			return err
+		}
+	}
+	return fmt.Errorf("this NIC has no address %v any more", own)
+}
+
+// destroy ends the lanes.
+func (f *laneClient) destroy() error {
+	var err error
+	for _, qp := range f.qps {
+		err = errors.Join(err, qp.Destroy())
+	}
+	if f.ah != nil {
+		err = errors.Join(err, f.ah.Destroy())
+	}
+	if f.laneCQ != nil {
+		err = errors.Join(err, f.laneCQ.Destroy())
+	}
+	return err
+}
+
+// readTable READs what the server says of its lanes.
+func (f *laneClient) readTable() ([]uint64, error) {
+	err := f.word(verbs.OpRead, laneTable(0), 8*f.n)
+	table := make([]uint64, f.n)
+	for i := range table {
+		table[i] = nativeWord(f.buf[f.words+8*i:])
+	}
+	return table, err
+}
+
+// writeReport WRITEs a word of the server's report.
+func (f *laneClient) writeReport(off int, v uint64) error {
+	binary.NativeEndian.PutUint64(f.buf[f.words:], v)
+	return f.word(verbs.OpWrite, off, 8)
+}
+
+// word moves n bytes between the server's report and the local words.
+func (f *laneClient) word(op verbs.WROpcode, off, n int) error {
+	sge := []verbs.SGE{f.mr.SGE(f.words, n)}
+	return f.session.run(stream{op: "exchange of queue pairs", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
+		wr.Op, wr.SGL = op, sge
+		f.report.at(wr, off)
+	}})
+}
+
+// reliable lanes tell by completions what has arrived.
+func (f *laneClient) reliable() bool { return f.kind == ConnRC }
+
+// bandwidth sends all messages, in turn over the lanes.
+func (f *laneClient) bandwidth(c *Config, slots int, res *Result) error {
+	m := &meter{s: f.session, total: c.Iters}
+	m.start()
+	err := f.stream(c, slots, m)
+	m.part = f.ended
+	if err == nil && !f.reliable() {
+		err = f.settle(c.Iters)
+		m.part = f.taken
+	}
+	m.stop()
+	m.result(c, res)
+	res.Sent, res.Lost = f.sent, f.sent-m.count
+	if err != nil {
+		return err
+	}
+	if f.reliable() {
+		return f.checkReport(c.Iters, res)
+	}
+	return f.judgeReport(res)
+}
+
+// stream posts all messages and waits for their completions.
+func (f *laneClient) stream(c *Config, slots int, m *meter) error {
+	for f.ended < c.Iters {
+		for f.sent < c.Iters && f.room(c, slots) {
+			if err := f.post(c, slots); err != nil {
+				return fmt.Errorf("send %d: %w", f.sent, err)
+			}
+		}
+		before := f.ended
+		if err := f.collect(); err != nil {
+			return err
+		}
+		m.seen(f.rt.Now(), f.ended)
+		switch {
+		case f.ended > before:
+		case f.ended < f.sent:
+			if err := f.wait(f.laneCQ, "send", f.ended); err != nil {
+				return err
+			}
+		default: // nothing is under way, and there are no credits
+			if err := f.earn(); err != nil {
+				return err
+			}
+		}
+		f.tell("send", f.ended, c.Iters)
+	}
+	return nil
+}
+
+// room reports that the next lane has room in its window, its slot is free, and a receive should be there.
+func (f *laneClient) room(c *Config, slots int) bool {
+	i := f.sent % f.n
+	if f.posted[i]-f.done[i] >= c.Depth || c.Verify && f.sent-f.ended >= slots {
+		return false
+	}
+	return f.reliable() || f.sent-f.taken-f.writtenOff < f.credits
+}
+
+func (f *laneClient) post(c *Config, slots int) error {
+	i, k := f.sent%f.n, f.sent%slots
+	if c.Verify {
+		f.pat.Fill(f.slot(k), uint64(f.sent))
+	}
+	wr := verbs.SendWR{ID: uint64(f.posted[i]), Op: verbs.OpSendImm, Imm: uint32(f.sent), SGL: f.sges[k : k+1]}
+	if (f.posted[i]+1)%c.SignalEvery == 0 || f.sent+f.n >= c.Iters || f.posted[i]-f.done[i] == c.Depth-1 || !f.reliable() {
+		wr.Flags |= verbs.Signalled
+	}
+	f.aim(&wr, i)
+	if err := f.qps[i].PostSend(wr); err != nil {
+		return err
+	}
+	f.posted[i]++
+	f.sent++
+	return nil
+}
+
+func (f *laneClient) aim(wr *verbs.SendWR, i int) {
+	if f.ah != nil {
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = f.ah, f.remote[i].qpn, laneQKey
+	}
+	if f.cfg.Inline > 0 && int(wr.SGL[0].Length) <= f.cfg.Inline {
+		wr.Flags |= verbs.Inline
+		wr.Data = f.local(wr.SGL[0])
+		wr.SGL = nil
+	}
+}
+
+// collect takes completions: each means that all earlier ones of its lane are complete too.
+func (f *laneClient) collect() error {
+	n, err := f.laneCQ.Poll(f.wcs[:])
+	if err != nil {
+		return err
+	}
+	for j := range f.wcs[:n] {
+		wc := &f.wcs[j]
+		i, known := f.index[wc.QPN]
+		switch {
+		case !known:
+			return fmt.Errorf("send: completion of queue pair %#x, which this run does not have", wc.QPN)
+		case wc.Status != verbs.Success:
+			return &CompletionError{Op: "send", Msg: wc.ID*uint64(f.n) + uint64(i), Status: wc.Status, Vendor: wc.VendorErr}
+		case int(wc.ID) < f.done[i] || int(wc.ID) >= f.posted[i]:
+			return fmt.Errorf("send: completion %d of lane %d came after that of %d: order is broken", wc.ID, i, f.done[i]-1)
+		}
+		f.ended += int(wc.ID) + 1 - f.done[i]
+		f.done[i] = int(wc.ID) + 1
+	}
+	if !f.reliable() && f.sent-f.taken-f.writtenOff >= f.credits/creditParts {
+		return f.count()
+	}
+	return nil
+}
+
+// count asks the server how many messages it has received.
+func (f *laneClient) count() error {
+	rep, err := f.readReport()
+	if err != nil {
+		return err
+	}
+	if n := int(word(&rep, reportCount)); n != f.taken {
+		f.taken, f.progressAt = n, f.rt.Now()
+		f.writtenOff = min(f.writtenOff, f.sent-n)
+	}
+	return nil
+}
+
+// earn waits for credits: until the server has taken more, or what is missing must be lost.
+func (f *laneClient) earn() error {
+	if f.progressAt == 0 {
+		f.progressAt = f.rt.Now()
+	}
+	before := f.taken
+	if err := f.count(); err != nil || f.taken != before {
+		return err
+	}
+	if f.cfg.Cancelled != nil && f.cfg.Cancelled() {
+		return ErrCancelled
+	}
+	if f.rt.Now().Sub(f.progressAt) > lossPause {
+		f.writtenOff, f.progressAt = f.sent-f.taken, 0
+		return nil
+	}
+	f.rt.Sleep(reportPoll)
+	return nil
+}
+
+// settle waits until the server has taken all, or no more come.
+func (f *laneClient) settle(total int) error {
+	f.progressAt, f.writtenOff = 0, 0
+	for f.taken < total && f.writtenOff == 0 {
+		if err := f.earn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeReport looks at what the server found wrong in what came.
+func (f *laneClient) judgeReport(res *Result) error {
+	rep, err := f.readReport()
+	if err != nil {
+		return err
+	}
+	if bad := word(&rep, reportBad); bad != 0 {
+		return fmt.Errorf("verification failed: the server found %d messages wrong, the first is send %d at byte %d",
+			bad, word(&rep, reportBadMsg), word(&rep, reportBadByte))
+	}
+	if f.cfg.Verify {
+		res.Verified += word(&rep, reportBytes)
+	}
+	return nil
+}
+
+// pingPong is that of a session, on the one lane.
+func (f *laneClient) pingPong(c *Config, res *Result) error {
+	h := hdrhistogram.New(1, int64(maxLatency), latencyDigits)
+	off := f.words + laneBytes(f.n)
+	pong := []verbs.SGE{f.mr.SGE(off, c.Size+f.room0())}
+	begun := f.rt.Now()
+	for k := range c.Iters {
+		if err := f.qps[0].PostRecv(verbs.RecvWR{ID: uint64(k), SGL: pong}); err != nil {
+			return err
+		}
+		start := f.rt.Now()
+		if err := f.post(c, 1); err != nil {
+			return err
+		}
+		for f.ended < f.sent {
+			if err := f.collect(); err != nil {
+				return err
+			}
+			if f.ended < f.sent {
+				if err := f.wait(f.laneCQ, "send", k); err != nil {
+					return err
+				}
+			}
+		}
+		if err := f.awaitPong(c, k, f.buf[off+f.room0():], res); err != nil {
+			return err
+		}
+		record(h, f.rt.Now().Sub(start)/2)
+	}
+	res.Elapsed = f.rt.Now().Sub(begun)
+	res.Lat = summary(h, c.Size, c.Iters)
+	res.Sent = f.sent
+	return f.judgeReport(res)
+}
+
+func (f *laneClient) room0() int { return f.lanes.room() }
+
+// awaitPong waits for the echo of message k. Over an unreliable service it may be lost, and then nothing comes.
+func (f *laneClient) awaitPong(c *Config, k int, buf []byte, res *Result) error {
+	for {
+		n, err := f.rcq.Poll(f.wcs[:1])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if err := f.wait(f.rcq, "echo", k); err != nil {
+				return err
+			}
+			continue
+		}
+		wc := &f.wcs[0]
+		switch {
+		case wc.Status != verbs.Success:
+			return &CompletionError{Op: "receive of echo", Msg: uint64(k), Status: wc.Status, Vendor: wc.VendorErr}
+		case wc.Imm != uint32(k):
+			return fmt.Errorf("echo of message %d came when that of %d was due", wc.Imm, k)
+		case !c.Verify:
+			return nil
+		}
+		res.Verified += uint64(c.Size)
+		return f.check("echo", buf[:c.Size], uint64(k))
+	}
+}
