@@ -84,3 +84,14 @@ func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio
 	}
 	c.listeners = nil
 }
+
+// ListenDatagrams is Listen for a datagram service.
+func (m *ConnManager) ListenDatagrams(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
+	err = m.Step("listen for datagrams", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
+		if l, err = g.ListenDatagrams(s, backlog); err == nil {
+			m.ctx.listeners = append(m.ctx.listeners, l)
+		}
+		return err
+	})
+	return l, err
+}

@@ -15,6 +15,7 @@ import (
 type Context struct {
 	body   Body
 	poller Poller // body, if it is one
+	poster Poster // likewise
 	// Guarded by the body's exclusiveness.
 	closed bool
 	pds    map[*pd]struct{}
@@ -29,7 +30,8 @@ var _ verbs.Context = (*Context)(nil)
 // New opens the device that body runs.
 func New(body Body) *Context {
 	poller, _ := body.(Poller)
-	return &Context{body: body, poller: poller, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{})}
+	poster, _ := body.(Poster)
+	return &Context{body: body, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{})}
 }
 
 // Runtime is the body's.
@@ -60,7 +62,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := &pd{ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}), srqs: make(map[*srq]struct{}), mws: make(map[*mw]struct{})}
+	handle := newPD(c, p)
 	c.pds[handle] = struct{}{}
 	return handle, nil
 }
@@ -127,6 +129,7 @@ func (c *Context) Close() error {
 		errs = append(errs, gone(q.qp.Destroy()))
 	}
 	for _, m := range mrs {
+		m.mr.UnbindWindows() // of another context in the same domain
 		errs = append(errs, gone(m.mr.Dereg()))
 	}
 	errs = append(errs, c.closeMemory()...)
@@ -137,7 +140,9 @@ func (c *Context) Close() error {
 		for s := range p.srqs {
 			errs = append(errs, gone(s.srq.Destroy()))
 		}
-		errs = append(errs, gone(p.pd.Dealloc()))
+		if !p.borrowed {
+			errs = append(errs, gone(p.pd.Dealloc()))
+		}
 	}
 	for q := range c.cqs {
 		errs = append(errs, gone(q.cq.Destroy()))
@@ -173,4 +178,11 @@ func waitError(op string, err error) error {
 		return nil
 	}
 	return &verbs.OpError{Op: op, Err: err}
+}
+
+// posted tells a body that wants to know.
+func (c *Context) posted(n int) {
+	if c.poster != nil {
+		c.poster.Posted(n)
+	}
 }

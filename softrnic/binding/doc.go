@@ -39,6 +39,10 @@ type Body interface {
 // an application that polls. Polled is called between Enter and Leave.
 type Poller interface{ Polled() }
 
+// Poster is a Body that wants to know how many work requests an application hands in, sends and receives alike, also of
+// those that are refused. Posted is called between Enter and Leave.
+type Poster interface{ Posted(n int) }
+
 // Condition is something about an engine that an application waits for. The body asks again whenever the
 // engine's Activity has changed.
 type Condition interface {

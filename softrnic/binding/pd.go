@@ -18,6 +18,8 @@ type pd struct {
 	ahs  map[*ah]struct{}
 	srqs map[*srq]struct{}
 	mws  map[*mw]struct{}
+	// borrowed says that the domain is another context's.
+	borrowed bool
 }
 
 // maxAlloc bounds the memory that RegMR allocates itself, in bytes.
@@ -94,6 +96,9 @@ func (p *pd) cq(op, which string, c verbs.CQ) (*engine.CQ, error) {
 func (p *pd) Dealloc() error {
 	p.ctx.body.Enter()
 	defer p.ctx.body.Leave()
+	if p.borrowed {
+		return p.giveBack()
+	}
 	if err := p.pd.Dealloc(); err != nil {
 		return err
 	}

@@ -76,6 +76,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	good, foreign := q.checkAHs(wr)
 	now, _, out := q.pd.ctx.body.Enter()
 	defer q.pd.ctx.body.Leave()
+	q.pd.ctx.posted(len(wr))
 	if err := q.qp.PostSend(now, wr[:good], out); err != nil {
 		return err
 	}
@@ -86,6 +87,7 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	q.pd.ctx.body.Enter()
 	defer q.pd.ctx.body.Leave()
+	q.pd.ctx.posted(len(wr))
 	return q.qp.PostRecv(wr)
 }
 

@@ -47,6 +47,7 @@ func (s *srq) Query() (verbs.SRQAttr, error) {
 func (s *srq) PostRecv(wr ...verbs.RecvWR) error {
 	s.pd.ctx.body.Enter()
 	defer s.pd.ctx.body.Leave()
+	s.pd.ctx.posted(len(wr))
 	return s.srq.PostRecv(wr)
 }
 

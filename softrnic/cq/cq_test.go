@@ -67,7 +67,7 @@ func TestRingAgreesWithModel(t *testing.T) {
 	}
 }
 
-// An overrun loses the newest completion and is never forgotten.
+// An overrun loses the newest completion and is never forgotten (IBTA 10.10).
 func TestOverrun(t *testing.T) {
 	c := newCQ(t, 1)
 	if !c.Push(verbs.WC{ID: 1}) || c.Overrun() {
@@ -85,7 +85,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// Arming: one event for the next completion, not for one that is there; solicited or failed ones if so asked.
+// Arming: one event for the next completion, not for one that is there; solicited or failed ones if so asked
+// (IBTA 11.4.2).
 func TestArming(t *testing.T) {
 	c := newCQ(t, 16)
 	plain, solicited, failed := verbs.WC{}, verbs.WC{Solicited: true}, verbs.WC{Status: verbs.RemOpErr}

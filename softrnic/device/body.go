@@ -16,6 +16,7 @@ type body struct {
 var (
 	_ binding.Body   = (*body)(nil)
 	_ binding.Poller = (*body)(nil)
+	_ binding.Driver = (*body)(nil)
 )
 
 // Enter takes exclusive use of the engine.
@@ -40,6 +41,9 @@ func (b *body) Progress() {
 	b.d.vain++
 	b.d.idle = b.d.vain > patientPolls
 }
+
+// Drive drains the port once.
+func (b *body) Drive() bool { return b.d.progress() }
 
 // Await waits for a condition.
 func (b *body) Await(c binding.Condition, deadline clock.Time) error { return b.d.await(c, deadline) }

@@ -111,7 +111,7 @@ func (d *Device) shutDown() error {
 
 // Context opens the device for an application of this process. Each context has random numbers of its own.
 func (d *Device) Context() verbs.Context {
-	return binding.New(&body{Runtime: newRuntime(d.clock, d.seed.Add(1)), d: d})
+	return binding.New(&body{Runtime: NewRuntime(d.clock, d.seed.Add(1)), d: d})
 }
 
 // Down crashes the NIC: see engine.Engine.Down. The link stays.

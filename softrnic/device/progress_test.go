@@ -78,7 +78,7 @@ func TestRuntimeRand(t *testing.T) {
 	if x.Rand().Uint64() == y.Rand().Uint64() {
 		t.Error("two contexts draw the same numbers")
 	}
-	if newRuntime(nil, 7).Rand().Uint64() != newRuntime(nil, 7).Rand().Uint64() {
+	if NewRuntime(nil, 7).Rand().Uint64() != NewRuntime(nil, 7).Rand().Uint64() {
 		t.Error("the seed does not decide")
 	}
 	seen := make(map[uint64]bool)

@@ -19,7 +19,8 @@ type Runtime struct {
 
 var _ verbs.Runtime = (*Runtime)(nil)
 
-func newRuntime(c *real.Clock, seed uint64) *Runtime {
+// NewRuntime gives time to an application. Each has random numbers of its own, from seed.
+func NewRuntime(c *real.Clock, seed uint64) *Runtime {
 	src := &lockedSource{src: rand.NewPCG(seed, 0x72646d61)}
 	return &Runtime{clock: c, rand: rand.New(src)}
 }

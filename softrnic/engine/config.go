@@ -55,7 +55,7 @@ type Limits struct {
 
 const (
 	defaultLinkMTU = 4200
-	// maxMsgSize is the longest message (IBTA 9.4.3): 2^31 bytes.
+	// maxMsgSize is the longest message (IBTA 9.7/size): 2^31 bytes.
 	maxMsgSize = 1 << 31
 	// maxGIDs bounds the addresses of a port.
 	maxGIDs = 64

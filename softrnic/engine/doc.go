@@ -8,7 +8,7 @@
 // asynchronous event was raised, so that a body knows when to look whom to wake.
 //
 // A frame passes these checks in this order, and each one that fails counts the drop under its own name: addressed
-// to this NIC, well-formed, ICRC, opcode known, queue pair there and ready, opcode of its transport service, sent by
+// to this NIC, well-formed, ICRC, opcode known or a reliable connection's, queue pair there and ready, opcode of its transport service, sent by
 // its peer if it has one, P_Key; the Q_Key of datagrams is checked by the queue pair. What is no RoCEv2 at all is not
 // this NIC's business and is not counted.
 //

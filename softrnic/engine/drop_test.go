@@ -39,7 +39,7 @@ func TestDropsAreCounted(t *testing.T) {
 			func(c *metrics.NIC) uint64 { return c.RxIcrcErr },
 		},
 		{"UC", header(func(f *wire.Frame) { f.BTH.Opcode = wire.UCSendOnly }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
-		{"undefined opcode", header(func(f *wire.Frame) { f.BTH.Opcode = 0x15 }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
+		{"undefined opcode", header(func(f *wire.Frame) { f.BTH.Opcode = wire.ServiceUD | 0x15 }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
 		{"version", header(func(f *wire.Frame) { f.BTH.Version = 1 }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
 		{"CNP", header(func(f *wire.Frame) { f.BTH.Opcode = wire.CNP }), func(c *metrics.NIC) uint64 { return c.RxCnp }},
 		{"no such QP", header(func(f *wire.Frame) { f.BTH.DestQP ^= 1 }), func(c *metrics.NIC) uint64 { return c.RxUnknownQP }},
@@ -68,6 +68,36 @@ func TestDropsAreCounted(t *testing.T) {
 				t.Error("the packet had an effect")
 			}
 		})
+	}
+}
+
+// A reserved opcode of a reliable connection is no packet to be dropped: the peer is told, and the connection ends
+// (IBTA 9.7.4.1/reserved). From a stranger it is one.
+func TestReservedOpcodeIsRefused(t *testing.T) {
+	for _, stranger := range []bool{false, true} {
+		p := newPair(t, nil)
+		p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})
+		frame := rebuild(t, p.a.out.Frames[0].Data, func(f *wire.Frame) {
+			f.BTH.Opcode = wire.ServiceRC | 0x15
+			if stranger {
+				f.IPv4.Src = [4]byte{1, 2, 3, 4}
+			}
+		})
+		p.a.out.Reset()
+		p.b.e.Frame(0, 0, packetio.Frame{Data: frame}, &p.b.out)
+		p.b.e.EndBatch(0, &p.b.out)
+		if stranger {
+			if len(p.b.out.Frames) != 0 || p.b.qp.q.State() != verbs.StateRTS {
+				t.Errorf("a stranger's packet was answered with %d frames, the queue pair is in %v", len(p.b.out.Frames), p.b.qp.q.State())
+			}
+			continue
+		}
+		if len(p.b.out.Frames) != 1 || p.b.qp.q.State() != verbs.StateError {
+			t.Fatalf("%d frames, the queue pair is in %v", len(p.b.out.Frames), p.b.qp.q.State())
+		}
+		if f := parse(t, p.b.out.Frames[0].Data); f.AETH.Syndrome != wire.NakInvalid {
+			t.Errorf("answered with %v", f.AETH.Syndrome)
+		}
 	}
 }
 

@@ -140,7 +140,7 @@ func TestFrameHeaders(t *testing.T) {
 	}
 }
 
-// The pair of queue pairs of the captures of Linux rxe: 0x11 and 0x111.
+// The pair of queue pairs of the captures of Linux rxe: 0x11 and 0x111 (A17.3.1).
 func TestSourcePortRule(t *testing.T) {
 	if got := sourcePort(0x11, 0x111); got != 53793 {
 		t.Errorf("sourcePort(0x11, 0x111) = %d, want 53793", got)

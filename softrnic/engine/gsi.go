@@ -15,7 +15,7 @@ import (
 const (
 	// gsiQPN is the general services queue pair, to which all management datagrams go (IBTA 3.9.4).
 	gsiQPN wire.QPN = 1
-	// gsiQKey is its Q_Key (IBTA 10.2.5, 16.7).
+	// gsiQKey is its Q_Key (IBTA 16.7).
 	gsiQKey = 0x80010000
 )
 
@@ -34,6 +34,8 @@ type GSI struct {
 	gone []wire.QPN
 	// refused are requests that found the list of their listener full, within one step.
 	refused []mad.CommID
+	// unanswered are questions that nobody shall see, within one step.
+	unanswered []refusedAsk
 }
 
 // GSI returns the general services queue pair. ErrClosed while the NIC is down.
@@ -174,6 +176,7 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 		_ = g.m.Reject(now, id, cm.Refusal{Reason: mad.ReasonNoResources}, a) // it has just come
 	}
 	g.refused = g.refused[:0]
+	g.refuseAsks(now)
 	for i := range a.Tx {
 		g.transmit(&a.Tx[i], out)
 	}
@@ -184,9 +187,14 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	g.e.activity++
 	c := g.conns[ev.Conn]
-	if ev.Kind == cm.EventRequest {
+	switch ev.Kind {
+	case cm.EventRequest:
 		g.request(ev)
 		return
+	case cm.EventResolve:
+		g.asked(ev)
+		return
+	default: // is news of a record
 	}
 	if c == nil {
 		return
@@ -201,8 +209,11 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 		c.Reject, _ = ev.Message.(*mad.REJ)
 		g.failQP(now, c, out)
 	case cm.EventClosed:
+		c.gone = c.gone || c.Ask != nil // a question that nobody answered in time; those that were are nobody's business now
 		delete(g.conns, ev.Conn)
-	case cm.EventRequest, cm.EventResolve, cm.EventResolved: // datagram services have no users yet
+	case cm.EventResolved:
+		c.Answered, _ = ev.Message.(*mad.SIDRRep)
+	case cm.EventRequest, cm.EventResolve: // were seen to
 	}
 }
 
@@ -210,7 +221,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 func (g *GSI) request(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	req, _ := ev.Message.(*mad.REQ)
-	if l == nil || len(l.waiting) >= l.limit {
+	if l == nil || l.datagrams || len(l.waiting) >= l.limit {
 		g.refused = append(g.refused, ev.Conn)
 		return
 	}

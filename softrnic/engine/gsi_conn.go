@@ -21,6 +21,9 @@ type CMConn struct {
 	// Request is the peer's REQ at the responder, Reply the peer's REP at the initiator; nil until it came.
 	Request *mad.REQ
 	Reply   *mad.REP
+	// Ask is the peer's question after a datagram service, Answered the peer's answer; nil until it came.
+	Ask      *mad.SIDRReq
+	Answered *mad.SIDRRep
 	// Established says that the peer of an accepted request is ready.
 	Established bool
 	// End is how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0 while it has not.
@@ -44,6 +47,8 @@ type CMListener struct {
 	limit   int
 	waiting []*CMConn
 	dead    bool
+	// datagrams says that it takes questions after a datagram service, not connections.
+	datagrams bool
 }
 
 // Dead reports whether the listener was closed or the NIC went down.
@@ -54,7 +59,7 @@ func (l *CMListener) Next() *CMConn {
 	for len(l.waiting) > 0 {
 		c := l.waiting[0]
 		l.waiting = slices.Delete(l.waiting, 0, 1)
-		if c.End == 0 && !c.dead {
+		if c.End == 0 && !c.Dead() {
 			return c
 		}
 	}

@@ -301,7 +301,7 @@ func capturedMADs(t *testing.T, name string) (frames [][]byte) {
 }
 
 // Frames of a Linux initiator come in, and what goes out is framed as Linux frames it: the same addresses, ports, flags,
-// Q_Key and lengths.
+// Q_Key and lengths (IBTA 3.9.4, 16.7).
 func TestFramesAsLinux(t *testing.T) {
 	for _, name := range []string{"cm_rping_v4.pcap", "cm_rping_v6.pcap", "cm_reject.pcap"} {
 		frames := capturedMADs(t, name)

@@ -123,6 +123,14 @@ func (m *MR) Dereg() error {
 	return nil
 }
 
+// UnbindWindows takes away the memory windows that are bound to the region, also those of other applications: its own one
+// has ended.
+func (m *MR) UnbindWindows() {
+	if !m.dead {
+		m.e.env.Mem.UnbindFrom(m.region)
+	}
+}
+
 // CreateCQ makes a completion queue of depth entries.
 func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 	const op = "create CQ"

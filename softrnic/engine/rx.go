@@ -108,6 +108,7 @@ func (e *Engine) sound(b []byte, f *wire.Frame) bool {
 		return false
 	}
 	if !e.cfg.NoICRCCheck && !wire.CheckICRC(b) {
+		e.saw(f, "corrupt")
 		c.RxIcrcErr++
 		return false
 	}
@@ -115,7 +116,8 @@ func (e *Engine) sound(b []byte, f *wire.Frame) bool {
 		c.RxCnp++ // there is no congestion control to be told
 		return false
 	}
-	if !f.BTH.Opcode.Known() || f.BTH.Version != 0 {
+	// A reserved opcode of a reliable connection is the responder's to refuse, so that its peer learns of it (IBTA 9.7.4.1/reserved).
+	if !f.BTH.Opcode.Known() && f.BTH.Opcode.Service() != wire.ServiceRC || f.BTH.Version != 0 {
 		c.RxUnsupported++
 		return false
 	}
@@ -135,10 +137,12 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 		return nil
 	}
 	if qp.connected() && !qp.route.fromPeer(f) {
+		e.saw(f, "wrong peer")
 		c.RxWrongPeer++
 		return nil
 	}
 	if !samePartition(f.BTH.PKey, qp.pkey) {
+		e.saw(f, "P_Key")
 		c.RxPkeyErr++
 		return nil
 	}

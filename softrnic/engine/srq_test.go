@@ -108,7 +108,7 @@ func TestSharedReceives(t *testing.T) {
 	}
 }
 
-// Objects in use cannot be destroyed; limits and mistakes have their errors; a crash ends all.
+// Objects in use cannot be destroyed; limits and mistakes have their errors; a crash ends all (IBTA 11.6.3.1/last-wqe).
 func TestSRQLife(t *testing.T) {
 	p := newPair(t, func(c *Config) { c.Limits.SRQs = 1; c.Limits.QPWR = 200; c.Limits.SGE = 5 })
 	s := p.b

@@ -70,7 +70,7 @@ func TestUCOverALossyCable(t *testing.T) {
 	}
 }
 
-// Packets of one service do nothing to a queue pair of another.
+// Packets of one service do nothing to a queue pair of another (IBTA 9.6/service).
 func TestServicesDoNotMix(t *testing.T) {
 	p := newTypedPair(t, verbs.UC, 0)
 	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})

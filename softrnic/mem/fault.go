@@ -4,7 +4,7 @@ package mem
 // turns it into a NAK or a completion status.
 type Fault uint8
 
-// Faults, in the order in which they are checked (IBTA 10.6.3).
+// Faults, in the order in which they are checked (IBTA 10.6.3/order).
 const (
 	// OK is no fault.
 	OK Fault = iota

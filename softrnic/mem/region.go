@@ -19,6 +19,7 @@ type Region struct {
 	index   uint32   // its place in the table
 	owner   wire.QPN // of a window's view: the queue pair whose peer may use it; 0 otherwise
 	windows int      // bound to it
+	zero    bool     // zero-based: memory on the NIC, or a window to it
 	valid   bool     // not invalidated
 	gone    bool     // deregistered
 }

@@ -96,7 +96,7 @@ func (t *Table) DeallocPD(pd PD) error {
 func (t *Table) Regions(pd PD) int { return t.pds[pd] }
 
 // Reg registers buf, which stays the caller's memory and must live until Dereg. Remote write and remote atomic
-// access need local write access (IBTA 10.6.3).
+// access need local write access (IBTA 10.6.3/local-write).
 func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
 	return t.reg(pd, buf, access, false)
 }
@@ -136,7 +136,7 @@ func (t *Table) reg(pd PD, buf []byte, access verbs.Access, zero bool) (*Region,
 		t.next = base + span
 	}
 	i := t.take()
-	r := &Region{table: t, pd: pd, base: base, buf: buf, access: access, key: t.keyOf(i), index: i, valid: true}
+	r := &Region{table: t, pd: pd, base: base, buf: buf, access: access, key: t.keyOf(i), index: i, valid: true, zero: zero}
 	t.slots[i].region = r
 	t.count++
 	t.pds[pd]++
@@ -240,7 +240,7 @@ func (t *Table) check(pd PD, qp wire.QPN, key uint32, va, n uint64, need verbs.A
 
 // Invalidate makes a region's keys useless for peers and for work requests until it is deregistered, and unbinds a
 // window that was bound for queue pair qp (SEND with invalidate, local invalidate). Invalidating twice is a BadKey
-// fault; a region with bound windows is refused as BadAccess (IBTA 10.6.5).
+// fault; a region with bound windows is refused as BadAccess (IBTA 10.6.5/invalidate).
 func (t *Table) Invalidate(pd PD, qp wire.QPN, key uint32) Fault {
 	r := t.lookup(key)
 	switch {
@@ -256,4 +256,16 @@ func (t *Table) Invalidate(pd PD, qp wire.QPN, key uint32) Fault {
 	}
 	r.valid = false
 	return OK
+}
+
+// Locate returns up to n bytes that key and va name, from the beginning of the 8-byte word at va on, and whether they are
+// those of a zero-based region, which is memory on the NIC. It is for accounts of what is where: it checks no right, and
+// the bytes are not to be read or written. A key or address of nothing gives nil.
+func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
+	r := t.lookup(key)
+	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {
+		return nil, false
+	}
+	end := va - r.base + min(uint64(max(n, 0)), uint64(len(r.buf))-(va-r.base))
+	return r.buf[max(va&^7, r.base)-r.base : end], r.zero
 }

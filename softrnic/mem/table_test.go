@@ -29,7 +29,8 @@ func reg(t testing.TB, tab *Table, pd PD, n int, access verbs.Access) *Region {
 	return r
 }
 
-// What is checked of a remote access, in order: key, protection domain, right, bounds; a length of 0 nothing (C9-88).
+// What is checked of a remote access, in order: key, protection domain, right, bounds; a length of 0 nothing (C9-88)
+// (IBTA 10.6.3/order).
 func TestRemoteChecks(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	other, _ := tab.AllocPD()
@@ -79,6 +80,7 @@ func TestLocalChecks(t *testing.T) {
 	}
 }
 
+// What a registration refuses: above all remote rights to write without the local one (IBTA 10.6.3/local-write).
 func TestRegRefuses(t *testing.T) {
 	tab, pd := newTable(t, 2)
 	for name, c := range map[string]struct {
@@ -257,6 +259,54 @@ func TestFaultNames(t *testing.T) {
 			t.Errorf("%d: %q is empty or there twice", f, s)
 		} else {
 			seen[s] = true
+		}
+	}
+}
+
+// Locate names the same bytes for all who reach them, and tells memory of the NIC from that of the host.
+func TestLocate(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	host := reg(t, tab, pd, 100, verbs.LocalWrite|verbs.RemoteWrite|verbs.MWBind)
+	zero, err := tab.RegZero(pd, make([]byte, 64), verbs.LocalWrite|verbs.RemoteWrite|verbs.MWBind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := func(r *Region, off uint64) uint32 {
+		w := newWindow(t, tab, pd)
+		key := verbs.NextRKey(w.RKey())
+		if f := tab.Bind(pd, testQP, key, verbs.SGE{Addr: r.Base() + off, Length: 16, LKey: r.LKey()}, verbs.RemoteWrite); f != OK {
+			t.Fatal(f)
+		}
+		return key
+	}
+	hostWindow, zeroWindow := bind(host, 16), bind(zero, 32)
+	for _, c := range []struct {
+		name   string
+		key    uint32
+		va     uint64
+		n      int
+		off    int // of the first byte in its region, -1: nothing
+		len    int
+		device bool
+	}{
+		{"a word", host.RKey(), host.Base() + 8, 8, 8, 8, false},
+		{"inside a word", host.RKey(), host.Base() + 13, 1, 8, 6, false},
+		{"cut at the end", host.RKey(), host.Base() + 96, 50, 96, 4, false},
+		{"none", host.RKey(), host.Base() + 8, -1, 8, 0, false},
+		{"through a window", hostWindow, host.Base() + 24, 8, 24, 8, false},
+		{"on the NIC", zero.RKey(), 32, 8, 32, 8, true},
+		{"on the NIC through a window", zeroWindow, 32, 8, 32, 8, true},
+		{"behind the end", host.RKey(), host.Base() + 100, 1, -1, 0, false},
+		{"before the beginning", host.RKey(), host.Base() - 1, 1, -1, 0, false},
+		{"no key", host.RKey() + 1, host.Base(), 1, -1, 0, false},
+	} {
+		b, device := tab.Locate(c.key, c.va, c.n)
+		buf := host.buf
+		if c.device {
+			buf = zero.buf
+		}
+		if len(b) != c.len || device != c.device || (b == nil) != (c.off < 0) || c.len > 0 && &b[0] != &buf[c.off] {
+			t.Errorf("%s: %d bytes, device %v", c.name, len(b), device)
 		}
 	}
 }

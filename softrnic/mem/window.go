@@ -83,7 +83,7 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 	w.parent = t.lookup(piece.LKey)
 	w.parent.windows++
 	w.key = key
-	w.view = Region{table: t, pd: pd, base: piece.Addr, buf: b, access: access, key: key, valid: true, owner: qp}
+	w.view = Region{table: t, pd: pd, base: piece.Addr, buf: b, access: access, key: key, valid: true, owner: qp, zero: w.parent.zero}
 	t.slots[w.index].region = &w.view
 	t.bound++
 	return OK
@@ -106,6 +106,18 @@ func (t *Table) unbind(w *Window) {
 	w.view.valid = false
 	t.slots[w.index].region = nil
 	t.bound--
+}
+
+// UnbindFrom takes the windows that are bound to r away from their peers, whoever owns them.
+func (t *Table) UnbindFrom(r *Region) {
+	if r.table != t || r.windows == 0 {
+		return
+	}
+	for i := range t.slots {
+		if w := t.slots[i].window; w != nil && w.parent == r {
+			t.unbind(w)
+		}
+	}
 }
 
 // UnbindAll takes the windows away from the peer of a queue pair that ends.

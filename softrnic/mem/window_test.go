@@ -97,7 +97,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// What a bind refuses.
+// What a bind refuses (IBTA 10.6.7.2.1).
 func TestBindRefuses(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	other, _ := tab.AllocPD()
@@ -172,6 +172,31 @@ func TestWindowLife(t *testing.T) {
 	if err := tab.Dereg(r); err != nil || tab.Regions(pd) != 0 {
 		t.Errorf("%v, %d regions", err, tab.Regions(pd))
 	}
+}
+
+// A region is rid of its windows, whosever they are, and others keep theirs.
+func TestUnbindFrom(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r, other := reg(t, tab, pd, 100, verbs.LocalWrite|verbs.MWBind), reg(t, tab, pd, 100, verbs.LocalWrite|verbs.MWBind)
+	var windows []*Window
+	for i, of := range []*Region{r, r, other} {
+		w := newWindow(t, tab, pd)
+		if f := tab.Bind(pd, testQP+wire.QPN(i), verbs.NextRKey(w.RKey()), verbs.SGE{Addr: of.Base(), Length: 8, LKey: of.LKey()}, verbs.RemoteRead); f != OK {
+			t.Fatal(f)
+		}
+		windows = append(windows, w)
+	}
+	tab.UnbindFrom(r)
+	if windows[0].Bound() || windows[1].Bound() || !windows[2].Bound() {
+		t.Errorf("bound: %v, %v and %v", windows[0].Bound(), windows[1].Bound(), windows[2].Bound())
+	}
+	if _, f := tab.Remote(pd, testQP, windows[0].RKey(), r.Base(), 1, verbs.RemoteRead); f != BadKey {
+		t.Errorf("the window's key: %v", f)
+	}
+	if err := tab.Dereg(r); err != nil {
+		t.Error(err)
+	}
+	tab.UnbindFrom(r) // again, of a region that is gone
 }
 
 // A zero-based region begins at address 0; two of them differ by their keys.

@@ -8,7 +8,7 @@ import (
 )
 
 // The largest message at the smallest path MTU takes exactly half of the PSN space: 2^23 PSNs. It is answered in
-// bursts, a window at a time, and one more PSN does not fit beside it.
+// bursts, a window at a time, and one more PSN does not fit beside it (IBTA 9.7/size, 9.7.1/window).
 func TestLargestRead(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		t.Skip("needs 4 GiB of memory; the race detector would need much more")

@@ -6,10 +6,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// checkSequence: inside a message only its MIDDLE and LAST may follow, outside only FIRST and ONLY (IBTA 9.7.4.1).
+// checkSequence: inside a message only its MIDDLE and LAST may follow, outside only FIRST and ONLY (IBTA 9.7.4.1/sequence).
 func (q *QP) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 	if info.Flags&wire.OpRequest == 0 {
-		return refuseOpcode // reserved
+		return refuseOpcode // IBTA 9.7.4.1/reserved
 	}
 	inside := info.Flags&(wire.OpMiddle|wire.OpLast) != 0
 	switch q.rsp.msg {
@@ -39,7 +39,7 @@ var operationRights = [...]struct {
 	{wire.OpAtomic, verbs.RemoteAtomic},
 }
 
-// checkOperation: the queue pair must be set up for the operation (IBTA 9.7.4.1).
+// checkOperation: the queue pair must be set up for the operation (IBTA 9.7.4.1/enabled).
 func (q *QP) checkOperation(_ *wire.Packet, info *wire.OpInfo) verdict {
 	for _, r := range operationRights {
 		if info.Flags&r.op != 0 && q.init.Access&r.need == 0 {
@@ -50,7 +50,7 @@ func (q *QP) checkOperation(_ *wire.Packet, info *wire.OpInfo) verdict {
 }
 
 // checkResources: a READ or atomic needs a free responder resource, a SEND or immediate data a receive
-// (IBTA 9.7.4.1).
+// (IBTA 9.7.4.1/resources).
 func (q *QP) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
 	case info.Flags&(wire.OpRead|wire.OpAtomic) != 0:
@@ -68,7 +68,7 @@ func (q *QP) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 }
 
 // checkLength: FIRST and MIDDLE fill the path MTU, LAST is 1 to MTU bytes, ONLY 0 to MTU; a SEND fits its receive, a
-// WRITE is as long as its RETH says (IBTA 9.7.4.1).
+// WRITE is as long as its RETH says (IBTA 9.7.4.1/length).
 func (q *QP) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
 	n := uint32(len(p.Payload))
 	switch {
@@ -112,7 +112,7 @@ func (q *QP) checkWriteLength(p *wire.Packet, info *wire.OpInfo, n uint32) verdi
 }
 
 // checkKey: R_Key, protection domain, access and bounds of the whole message at its first packet; none of that for
-// a length of 0 (IBTA 9.7.4.1, C9-88).
+// a length of 0 (IBTA 9.7.4.1/key, C9-88).
 func (q *QP) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	ok := true
 	switch {
@@ -123,7 +123,7 @@ func (q *QP) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	case info.Flags&wire.OpAtomic != 0:
 		_, ok = q.remote(p.AtomicETH.RKey, p.AtomicETH.VA, atomicSize, verbs.RemoteAtomic)
 		if ok && p.AtomicETH.VA%atomicSize != 0 {
-			return refuseAlignment
+			return refuseAlignment // IBTA 9.4.5/alignment
 		}
 	}
 	if !ok {
@@ -179,7 +179,7 @@ func (q *QP) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 }
 
 // executeAtomic does a CMP_SWAP or FETCH_ADD and keeps its result for duplicates. The oldest result is forgotten when
-// there are as many as the peer may have atomics outstanding (IBTA 9.4.5).
+// there are as many as the peer may have atomics outstanding (IBTA 9.4.5/replay).
 func (q *QP) executeAtomic(p *wire.Packet) {
 	r := &q.rsp
 	word, _ := q.remote(p.AtomicETH.RKey, p.AtomicETH.VA, atomicSize, verbs.RemoteAtomic) // was checked

@@ -9,10 +9,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// handleResponse takes an acknowledgement or response (IBTA 9.7.6).
+// handleResponse takes an acknowledgement or response. One for what is not outstanding is a ghost (IBTA 9.7.6.1/ghost).
 func (q *QP) handleResponse(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, op := p.BTH.PSN, p.BTH.Opcode
 	if q.req.offset(psn) >= q.req.offset(q.req.maxPSN) {
+		q.saw(op, "stale")
 		q.env.Counters.DuplicateAck++ // an old one, or a ghost for what was never sent
 		return
 	}
@@ -32,7 +33,7 @@ func (q *QP) handleResponse(now clock.Time, p *wire.Packet, out *Actions) {
 	q.checkDrained(out)
 }
 
-// nakStatuses turns a fatal NAK code into the status of the work request it is for (IBTA 9.7.5).
+// nakStatuses turns a fatal NAK code into the status of the work request it is for (IBTA 9.7.5/codes).
 var nakStatuses = map[wire.Syndrome]verbs.Status{
 	wire.NakInvalid:      verbs.RemInvReqErr,
 	wire.NakRemoteAccess: verbs.RemAccessErr,
@@ -43,18 +44,21 @@ var nakStatuses = map[wire.Syndrome]verbs.Status{
 func (q *QP) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, s := p.BTH.PSN, p.AETH.Syndrome
 	if s.IsAck() {
+		q.sawAnswer(s)
 		q.acknowledge(now, psn.Next(), out)
 		return
 	}
 	if q.req.rnrAt != clock.Never && psn == q.req.una && (s.IsRNR() || s == wire.NakPSNSequence) {
 		// The packets that were already behind a refused one draw a sequence NAK. Waiting goes on.
+		q.saw(p.BTH.Opcode, "while waiting")
 		q.env.Counters.DuplicateAck++
 		return
 	}
-	// A NAK acknowledges everything before it (IBTA 9.7.5).
+	// A NAK acknowledges everything before it (IBTA 9.7.5/nak-acknowledges).
 	if !q.acknowledge(now, psn, out) {
 		return
 	}
+	q.sawAnswer(s)
 	switch {
 	case s.IsRNR():
 		q.receiverNotReady(now, s.Value(), out)
@@ -94,6 +98,7 @@ func (q *QP) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
 			if moved {
 				q.progress()
 			}
+			q.sawRetry("implied NAK")
 			q.impliedNak(now, out)
 			return false
 		}
@@ -121,22 +126,31 @@ func (q *QP) advance(w *sendWQE, n uint32, out *Actions) {
 	}
 }
 
+// positive reports that the AETH of an answer, if it has one, says ACK: what refuses travels alone, without data (IBTA
+// 9.7.5.1/positive).
+func positive(p *wire.Packet) bool {
+	return !p.BTH.Opcode.Has(wire.HasAETH) || p.AETH.Syndrome.IsAck()
+}
+
 // readAnswer takes a READ response packet at una.
 func (q *QP) readAnswer(p *wire.Packet, out *Actions) {
 	w := q.sq.at(q.sq.head)
-	if w.op != verbs.OpRead || !q.fitsRead(w, p) {
+	if w.op != verbs.OpRead || !positive(p) || !q.fitsRead(w, p) {
+		q.saw(p.BTH.Opcode, "bad")
 		q.badResponse(out)
 		return
 	}
 	if q.scatter(q.cfg.PD, q.sq.sgl(q.sq.head), w.acked*q.mtu, p.Payload) != mem.OK {
+		q.saw(p.BTH.Opcode, "local")
 		q.failOldest(verbs.LocProtErr, out)
 		return
 	}
+	q.saw(p.BTH.Opcode, "taken")
 	q.advance(w, 1, out)
 	q.progress()
 }
 
-// fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.1). A
+// fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.1/response). A
 // response to the request for a tail may start afresh (FIRST, ONLY) or go on (MIDDLE, LAST): responders do both.
 func (q *QP) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	op := p.BTH.Opcode
@@ -155,16 +169,19 @@ func (q *QP) fitsRead(w *sendWQE, p *wire.Packet) bool {
 // atomicAnswer takes an atomic's original value at una.
 func (q *QP) atomicAnswer(p *wire.Packet, out *Actions) {
 	w := q.sq.at(q.sq.head)
-	if w.op != verbs.OpCmpSwap && w.op != verbs.OpFetchAdd {
+	if w.op != verbs.OpCmpSwap && w.op != verbs.OpFetchAdd || !positive(p) {
+		q.saw(p.BTH.Opcode, "bad")
 		q.badResponse(out)
 		return
 	}
 	var word [atomicSize]byte
 	binary.NativeEndian.PutUint64(word[:], p.AtomicAck)
 	if q.scatter(q.cfg.PD, q.sq.sgl(q.sq.head), 0, word[:]) != mem.OK {
+		q.saw(p.BTH.Opcode, "local")
 		q.failOldest(verbs.LocProtErr, out)
 		return
 	}
+	q.saw(p.BTH.Opcode, "taken")
 	q.advance(w, 1, out)
 	q.progress()
 }
@@ -186,6 +203,7 @@ func (q *QP) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 	if w.answered() && w.started {
 		q.req.rdOut--
 	}
+	q.sawEnd(w.op, status)
 	q.env.Counters.RdmaSends++
 	switch status {
 	case verbs.Success:

@@ -40,8 +40,9 @@
 // Linux rxe; some hardware completes the receive with a length error instead.
 //
 // Different from Linux rxe on purpose: a SEND that is longer than the receive draws the specification's NAK for an
-// invalid request and LocLenErr, not a NAK for a remote operational error; and a duplicate SEND or WRITE packet is
-// acknowledged only if it asks for it.
+// invalid request and LocLenErr, not a NAK for a remote operational error; a SEND whose key to invalidate is not valid
+// draws a NAK for a remote access error, where rxe acknowledges it and then fails its own end; and a duplicate SEND or
+// WRITE packet is acknowledged only if it asks for it.
 //
 // Different from most hardware on purpose: silence and sequence NAKs are counted apart, each up to RetryCount, and an
 // RNR NAK fills both counters again, so that heavy injected loss does not look like a dead peer. A peer that is silent is

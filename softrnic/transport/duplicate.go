@@ -14,7 +14,7 @@ type result struct {
 }
 
 // duplicate answers a request with a PSN before the expected one. Nothing is executed twice but READs, which change
-// nothing (IBTA 9.7.4.1).
+// nothing (IBTA 9.7.4.1/duplicate).
 func (q *QP) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	q.env.Counters.DuplicateRequest++
 	switch {

@@ -118,7 +118,7 @@ func rdAtomic(name string, n int) (int, error) {
 }
 
 // ToSQD lets the send queue drain: what was started completes, nothing new is started. EventSQDrained follows, at
-// once if nothing was started (IBTA 10.3.1).
+// once if nothing was started (IBTA 10.3.1/sqd).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evToSQD)
 	if err != nil {
@@ -178,7 +178,7 @@ func (q *QP) enterError(on event, out *Actions) error {
 	q.flushSends(out)
 	q.flushReceives(out)
 	if last {
-		q.raise(verbs.EventQPLastWQE, out) // takes no more from the shared receive queue, IBTA 11.6.3.1
+		q.raise(verbs.EventQPLastWQE, out) // takes no more from the shared receive queue, IBTA 11.6.3.1/last-wqe
 	}
 	return nil
 }

@@ -38,18 +38,21 @@ func postErr(op string, err error, format string, args ...any) error {
 
 // PostSend queues a work request and sends what may be sent. The request and its list are copied; its memory is
 // not, unless inline. It is refused with ErrState before RTS, ErrNoSpace when MaxSendWR are outstanding, and
-// ErrInvalid when it is malformed. In the states ERROR and SQE it is taken and flushed at once (IBTA 10.3.1).
+// ErrInvalid when it is malformed. In the states ERROR and SQE it is taken and flushed at once (IBTA 10.3.1/post).
 func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	q.lastNow = now
 	switch q.state {
 	case verbs.StateRTS, verbs.StateSQD, verbs.StateSQE, verbs.StateError:
 	default:
+		q.sawPost(wr.Op, verbs.ErrState)
 		return postErr("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.state)
 	}
 	if q.sq.len() >= q.sq.limit {
+		q.sawPost(wr.Op, verbs.ErrNoSpace)
 		return postErr("post send", verbs.ErrNoSpace, "%d work requests are outstanding; poll the send CQ", q.sq.len())
 	}
 	length, err := q.checkSend(wr)
+	q.sawPost(wr.Op, err)
 	if err != nil {
 		return err
 	}

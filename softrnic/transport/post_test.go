@@ -58,7 +58,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 }
 
-// IBTA 9.7.6.1.3 and 9.7.5.2.8: the times behind the codes.
+// The times behind the codes (IBTA 9.7.6.1.3/timeout, 9.7.5.2.8/timer).
 func TestTimerCodes(t *testing.T) {
 	for code, want := range map[uint8]time.Duration{1: 8192, 14: 67108864, 31: 4096 << 31} {
 		if got := AckTimeout(code); got != want {

@@ -18,7 +18,7 @@ const (
 	MaxInline   = 4096    // bytes
 	MaxRdAtomic = 255     // READs and atomics outstanding
 	MaxWindow   = 1 << 14 // packets in flight
-	// MaxMsgSize is the largest message in bytes (IBTA 9.7).
+	// MaxMsgSize is the largest message in bytes (IBTA 9.7/size).
 	MaxMsgSize = 1 << 31
 )
 
@@ -107,6 +107,8 @@ type QP struct {
 	recvPD mem.PD
 	// lastNow is the latest time that a caller told, for calls that have none.
 	lastNow clock.Time
+	// retransPkts is this queue pair's share of the NIC's counter of that name.
+	retransPkts uint64
 
 	sq  sendQueue
 	rq  recvQueue
@@ -155,7 +157,7 @@ func (q *QP) Query() verbs.QPAttr {
 		QPN: q.cfg.QPN, Type: q.cfg.Type, State: q.state,
 		Init: q.init, RTR: q.rtr, RTS: q.rts,
 		SendPSN: q.req.nextPSN, RecvPSN: q.rsp.ePSN,
-		SendQueued: q.sq.len(), RecvQueued: q.rq.len(),
+		SendQueued: q.sq.len(), RecvQueued: q.rq.len(), RetransPkts: q.retransPkts,
 	}
 }
 
@@ -174,10 +176,11 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
 	default:
 		q.env.Counters.RxUnknownQP++
+		q.saw(p.BTH.Opcode, "state")
 		return false
 	}
 	if p.BTH.Opcode.Service() != q.svc.opcodes {
-		q.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6
+		q.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6/service
 		return false
 	}
 	return true
@@ -190,6 +193,8 @@ func (q *QP) handleRC(now clock.Time, p *wire.Packet, out *Actions) {
 		q.handleRequest(now, p, out)
 	case q.state != verbs.StateRTR:
 		q.handleResponse(now, p, out)
+	default:
+		q.saw(p.BTH.Opcode, "state")
 	}
 }
 

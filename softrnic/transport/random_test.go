@@ -114,6 +114,9 @@ func randomTraffic(t *testing.T, seed uint64) {
 		if err := x.verdict(); err != nil {
 			t.Errorf("seed %d at %v: %s: %v", seed, w.now, x.s.name, err)
 		}
+		if own, all := x.s.qp.Query().RetransPkts, x.s.counters.RetransPkts; own != all {
+			t.Errorf("seed %d: %s: its only queue pair sent %d packets again, the NIC %d", seed, x.s.name, own, all)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxOutstandingPSNs is half of the PSN space: beyond it a responder could not tell new from old (IBTA 9.7.1).
+// maxOutstandingPSNs is half of the PSN space: beyond it a responder could not tell new from old (IBTA 9.7.1/window).
 const maxOutstandingPSNs = 1 << 23
 
 // requester is the sending half. PSNs are in this order, and everything between una and maxPSN may be answered:
@@ -94,12 +94,12 @@ func (q *QP) startWQE(w *sendWQE) bool {
 		return false
 	case w.local() && !oldest:
 		// A local operation waits for all before it and holds all behind it, so that no retransmission can
-		// need the key or replay the operation (IBTA 10.8.3).
+		// need the key or replay the operation (IBTA 10.8.3/local).
 		return false
 	case w.flags&verbs.Fence != 0 && q.req.rdOut > 0:
-		return false // IBTA 10.8.3
+		return false // IBTA 10.8.3/fence
 	case w.answered() && q.req.rdOut >= q.rts.MaxRdAtomic && q.rts.MaxRdAtomic > 0:
-		return false // no more than the responder has resources for, IBTA 9.7.3
+		return false // no more than the responder has resources for, IBTA 9.7.3/depth
 	}
 	packets := (w.length + q.mtu - 1) / q.mtu
 	switch {
@@ -157,6 +157,7 @@ func (q *QP) sendPacket(w *sendWQE, out *Actions) {
 	}
 	if q.req.offset(psn) < q.req.offset(q.req.maxPSN) {
 		q.env.Counters.RetransPkts++
+		q.retransPkts++
 	}
 	if q.req.offset(end) > q.req.offset(q.req.maxPSN) {
 		q.req.maxPSN = end
@@ -227,7 +228,7 @@ func (q *QP) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions) mem
 		if w.op != verbs.OpSendInv {
 			tx.IETH = 0
 		}
-		tx.BTH.Solicited = w.flags&verbs.Solicited != 0 && sendOps[w.op].solicit
+		tx.BTH.Solicited = w.flags&verbs.Solicited != 0 && sendOps[w.op].solicit // IBTA 9.2.3
 	}
 	off := w.sent * q.mtu
 	n := min(q.mtu, w.length-off)

@@ -51,7 +51,7 @@ func (q *QP) owedFresh() int {
 	return n
 }
 
-// owe queues a response in PSN order, behind others of the same PSN. It swallows a positive ACK right before it, as
+// owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN. It swallows a positive ACK right before it, as
 // every response acknowledges what is before it. False says that too many are owed; the peer will ask again.
 func (q *QP) owe(e response) bool {
 	r := &q.rsp

@@ -116,7 +116,7 @@ func (f *refusal) count(c *metrics.NIC) {
 }
 
 // refusals are the errors for which the connection ends: NAK, the receive in use completes with an error, and the
-// queue pair goes to the error state (IBTA 9.9.3, responder classes B and C). refuseNotReady is none of them.
+// queue pair goes to the error state (IBTA 9.9.3/fatal, responder classes B and C). refuseNotReady is none of them.
 var refusals = [...]refusal{
 	refuseSequence:   {"opcode out of sequence", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
 	refuseOpcode:     {"reserved opcode", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
@@ -130,9 +130,10 @@ var refusals = [...]refusal{
 	refuseLocal:      {"receive buffer not accessible", wire.NakRemoteOp, verbs.LocProtErr, verbs.EventQPFatal, countLocal},
 }
 
-// handleRequest takes a request packet (IBTA 9.7.4, 9.7.5).
+// handleRequest takes a request packet (IBTA 9.7.4.1/order).
 func (q *QP) handleRequest(now clock.Time, p *wire.Packet, out *Actions) {
 	if q.rsp.dying {
+		q.saw(p.BTH.Opcode, "after refusal")
 		return
 	}
 	q.settleWrite()
@@ -140,8 +141,10 @@ func (q *QP) handleRequest(now clock.Time, p *wire.Packet, out *Actions) {
 	q.establish(out)
 	switch d := wire.Diff(p.BTH.PSN, q.rsp.ePSN); {
 	case d > 0:
+		q.saw(p.BTH.Opcode, "ahead")
 		q.outOfSequence()
 	case d < 0:
+		q.saw(p.BTH.Opcode, "behind")
 		q.duplicate(p, info)
 	default:
 		q.rsp.nakSent = false
@@ -155,7 +158,7 @@ func (q *QP) handleRequest(now clock.Time, p *wire.Packet, out *Actions) {
 	q.respond(now, out)
 }
 
-// establish notes the first packet from the peer. In RTR it is an event: the peer is ready (IBTA 11.6.3.1).
+// establish notes the first packet from the peer. In RTR it is an event: the peer is ready (IBTA 11.6.3.1/established).
 func (q *QP) establish(out *Actions) {
 	if q.rsp.established {
 		return
@@ -166,7 +169,8 @@ func (q *QP) establish(out *Actions) {
 	}
 }
 
-// outOfSequence answers the first packet behind a gap with one NAK; the rest of them is dropped silently (IBTA 9.7.5).
+// outOfSequence answers the first packet behind a gap with one NAK; the rest of them is dropped silently (IBTA
+// 9.7.5/one-nak).
 func (q *QP) outOfSequence() {
 	q.env.Counters.OutOfSequence++
 	if q.rsp.nakSent {
@@ -178,7 +182,7 @@ func (q *QP) outOfSequence() {
 }
 
 // chain is the order of the checks of a request with the expected PSN. The order decides which NAK the peer gets
-// (IBTA 9.7.4.1).
+// (IBTA 9.7.4.1/order).
 var chain = [...]struct {
 	name  string
 	check func(*QP, *wire.Packet, *wire.OpInfo) verdict
@@ -195,10 +199,12 @@ var chain = [...]struct {
 func (q *QP) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	for i := range chain {
 		if v := chain[i].check(q, p, info); v != pass {
+			q.sawVerdict(p.BTH.Opcode, v)
 			q.refuse(v, out)
 			return
 		}
 	}
+	q.sawVerdict(p.BTH.Opcode, pass)
 	r := &q.rsp
 	switch {
 	case info.Flags&wire.OpRead != 0:

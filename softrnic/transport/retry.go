@@ -25,10 +25,10 @@ func newRetry(a verbs.ToRTS) retry {
 	return retry{left: a.RetryCount, nakLeft: a.RetryCount, rnrLeft: a.RNRRetry}
 }
 
-// ackTimeoutUnit is the local ACK timeout for code 0: 4.096 µs · 2^code (IBTA 9.7.6.1.3).
+// ackTimeoutUnit is the local ACK timeout for code 0: 4.096 µs · 2^code (IBTA 9.7.6.1.3/timeout).
 const ackTimeoutUnit = 4096 * time.Nanosecond
 
-// rnrTimers are the RNR NAK timer codes (IBTA 9.7.5.2.8).
+// rnrTimers are the RNR NAK timer codes (IBTA 9.7.5.2.8/timer).
 var rnrTimers = [32]time.Duration{
 	655360 * time.Microsecond,
 	10 * time.Microsecond,
@@ -79,6 +79,7 @@ func (q *QP) tickRequester(now clock.Time, out *Actions) {
 		q.pump(now, out)
 	}
 	if q.req.retryAt <= now {
+		q.sawRetry("timeout")
 		q.env.Counters.LocalAckTimeoutErr++
 		q.req.retry.implied = false
 		q.narrow(minWindow)
@@ -86,7 +87,8 @@ func (q *QP) tickRequester(now clock.Time, out *Actions) {
 	}
 }
 
-// progress is called when una has moved: the peer is alive, so counters and timer start again (IBTA 9.7.6.1.3).
+// progress is called when una has moved: the peer is alive, so counters and timer start again (IBTA
+// 9.7.6.1.3/progress).
 func (q *QP) progress() {
 	q.req.retry = newRetry(q.rts)
 	q.req.retryAt, q.req.rnrAt = clock.Never, clock.Never // pump arms the timer if something is in flight
@@ -121,7 +123,8 @@ func (q *QP) rewind() {
 	q.req.retryAt = clock.Never
 }
 
-// impliedNak handles an answer to something behind a READ or atomic whose own answer is missing (IBTA 9.7.6.1).
+// impliedNak handles an answer to something behind a READ or atomic whose own answer is missing (IBTA
+// 9.7.6.1/implied-nak).
 func (q *QP) impliedNak(now clock.Time, out *Actions) {
 	if q.req.retry.implied {
 		q.env.Counters.DuplicateAck++
@@ -135,13 +138,16 @@ func (q *QP) impliedNak(now clock.Time, out *Actions) {
 
 // nakked goes back for a sequence NAK, sent or implied. The peer is not silent.
 func (q *QP) nakked(now clock.Time, out *Actions) bool {
+	q.sawRetry("NAK")
 	q.req.retry.left = q.rts.RetryCount
 	q.narrow(q.req.window / 2)
 	return q.goBack(now, &q.req.retry.nakLeft, out)
 }
 
-// receiverNotReady handles an RNR NAK for una: wait, then send everything from una on again (IBTA 9.7.5.2.8).
+// receiverNotReady handles an RNR NAK for una: wait, then send everything from una on again (IBTA
+// 9.7.5.2.8/wait).
 func (q *QP) receiverNotReady(now clock.Time, code uint8, out *Actions) {
+	q.sawRetry("RNR")
 	q.env.Counters.RcvdRnrErr++
 	if q.rts.RNRRetry != rnrForEver {
 		if q.req.retry.rnrLeft == 0 {

@@ -132,9 +132,16 @@ func (s *script) each(verb string, f func(flying)) {
 	}
 }
 
-func (s *script) drop() { s.each("dropped", func(flying) {}) }
+func (s *script) drop() {
+	s.each("dropped", func(x flying) { x.to.qp.saw(x.pkt.BTH.Opcode, "lost") })
+}
 
-func (s *script) hold() { s.each("held", func(x flying) { s.held = append(s.held, x) }) }
+func (s *script) hold() {
+	s.each("held", func(x flying) {
+		x.to.qp.saw(x.pkt.BTH.Opcode, "delayed")
+		s.held = append(s.held, x)
+	})
+}
 
 // release puts what was held at the end of the wire.
 func (s *script) release() {
@@ -149,6 +156,7 @@ func (s *script) dup() {
 		s.printf("nothing on the wire is selected")
 		return
 	}
+	s.wire[i].to.qp.saw(s.wire[i].pkt.BTH.Opcode, "duplicated")
 	s.wire = append(s.wire, s.wire[i])
 }
 

@@ -13,7 +13,7 @@ type service struct {
 	opcodes wire.Opcode
 	// states is its state diagram.
 	states []transition
-	// ops has a bit for each operation that its send queue takes (IBTA 10.8.2, table 93).
+	// ops has a bit for each operation that its send queue takes (IBTA 10.8.2/operations).
 	ops uint32
 	// send starts and continues what is in the send queue.
 	send func(q *QP, now clock.Time, out *Actions)

@@ -12,7 +12,7 @@ func BenchmarkServices(bm *testing.B) {
 	for name, c := range map[string]struct {
 		of     verbs.QPType
 		shared bool
-	}{"rc": {verbs.RC, false}, "rc-srq": {verbs.RC, true}, "uc": {verbs.UC, false}, "ud": {verbs.UD, false}, "ud-srq": {verbs.UD, true}} {
+	}{"rc": {verbs.RC, false}, "rc-srq": {verbs.RC, true}, "uc": {verbs.UC, false}, "uc-srq": {verbs.UC, true}, "ud": {verbs.UD, false}, "ud-srq": {verbs.UD, true}} {
 		bm.Run(name, func(bm *testing.B) {
 			a := newSide(bm, "a", 1, 1<<12, Config{QPN: 0x11, Type: c.of})
 			b := newSide(bm, "b", 2, 1<<12, Config{QPN: 0x12, Type: c.of, CoalesceAcks: true})

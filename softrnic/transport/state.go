@@ -34,7 +34,7 @@ type transition struct {
 	to   verbs.QPState
 }
 
-// rcStates is the state diagram of a reliable connection's queue pair (IBTA vol. 1, 10.3.1). SQE is
+// rcStates is the state diagram of a reliable connection's queue pair (IBTA 10.3.1/rc). SQE is
 // missing because a failed send of RC goes to the error state. ToError and ToReset are legal everywhere.
 var rcStates = []transition{
 	{verbs.StateReset, evToInit, verbs.StateInit},
@@ -63,7 +63,7 @@ var rcStates = []transition{
 	{verbs.StateError, evToReset, verbs.StateReset},
 }
 
-// unreliableStates is that of UC and UD: a failed send stops the send queue only, until ResumeRTS (IBTA 10.3.1).
+// unreliableStates is that of UC and UD: a failed send stops the send queue only, until ResumeRTS (IBTA 10.3.1/sqe).
 var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateRTS, evSendFault, verbs.StateSQE},
 	transition{verbs.StateSQD, evSendFault, verbs.StateSQE},

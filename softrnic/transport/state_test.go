@@ -31,7 +31,7 @@ func TestStateDiagram(t *testing.T) {
 	}
 }
 
-// Every pair of state and transition that is not in the table is refused, and changes nothing.
+// Every pair of state and transition that is not in the table is refused, and changes nothing (IBTA 10.3.1/rc, 10.3.1/sqe).
 func TestIllegalTransitions(t *testing.T) {
 	calls := map[event]func(*QP, *Actions) error{
 		evToInit:    func(q *QP, _ *Actions) error { return q.ToInit(verbs.ToInit{}) },
@@ -149,7 +149,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// The first request in RTR says that communication is established, once.
+// The first request in RTR says that communication is established, once (IBTA 11.6.3.1/established).
 func TestCommunicationEstablished(t *testing.T) {
 	s := newSide(t, "b", 1, 64, Config{QPN: 0x11})
 	bringTo(t, s, verbs.StateRTR)

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The unreliable connection: SEND and WRITE without acknowledgement. The receiver knows of a loss by the PSN, drops the
+// The unreliable connection: SEND and WRITE without acknowledgement (IBTA 9.8.2). The receiver knows of a loss by the PSN, drops the
 // whole message that it hit, in silence, and begins again with the next FIRST or ONLY (IBTA 9.8.2.2.1).
 
 // startUC begins a work request. A message that cannot be read to its end is not begun.
@@ -46,10 +46,12 @@ func (q *QP) handleUC(_ clock.Time, p *wire.Packet, out *Actions) {
 	q.settleWrite()
 	info := p.BTH.Opcode.Info()
 	if r.established && p.BTH.PSN != r.ePSN {
+		q.saw(p.BTH.Opcode, "gap")
 		q.env.Counters.OutOfSequence++
 	}
 	begins := info.Flags&(wire.OpFirst|wire.OpOnly) != 0
 	if r.msg != noMessage && (begins || p.BTH.PSN != r.ePSN) {
+		q.saw(p.BTH.Opcode, "ends another")
 		q.dropMessage()
 	}
 	q.establish(out)
@@ -57,16 +59,19 @@ func (q *QP) handleUC(_ clock.Time, p *wire.Packet, out *Actions) {
 	if begins {
 		r.skip = false
 	} else if r.msg == noMessage {
+		q.saw(p.BTH.Opcode, "no beginning")
 		q.dropMessage() // the rest of a message whose beginning was lost or refused
 		return
 	}
 	for i := range chain {
 		if v := chain[i].check(q, p, info); v != pass {
+			q.sawVerdict(p.BTH.Opcode, v)
 			q.refuseUnreliable(v, out)
 			q.dropMessage()
 			return
 		}
 	}
+	q.sawVerdict(p.BTH.Opcode, pass)
 	if info.Flags&(wire.OpLast|wire.OpOnly) != 0 {
 		q.completeMessage(p, info, out)
 	}

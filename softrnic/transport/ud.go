@@ -10,7 +10,7 @@ import (
 // The unreliable datagram: SENDs of one packet, each to an address and a queue pair of its own. PSNs are sent and not
 // looked at; a Q_Key opens the door (IBTA 9.8.3).
 
-// privilegedQKey is the bit that makes a work request's Q_Key mean the queue pair's own (IBTA 10.2.5).
+// privilegedQKey is the bit that makes a work request's Q_Key mean the queue pair's own (IBTA 10.2.5/q-key).
 const privilegedQKey = 1 << 31
 
 // checkDatagram validates what only a datagram has.
@@ -76,25 +76,30 @@ func (q *QP) HandleDatagram(now clock.Time, p *wire.Packet, ip []byte, out *Acti
 }
 
 // datagram is received if its Q_Key is right and the oldest receive has room for the area and the payload; everything
-// else is dropped and counted, and the receive stays posted (IBTA 9.8.3.1, 9.9.3 class D).
+// else is dropped and counted, and the receive stays posted (IBTA 9.8.3.1, 9.9.3/silent).
 func (q *QP) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	c := q.env.Counters
 	info := p.BTH.Opcode.Info()
 	n := uint32(len(p.Payload))
 	switch {
 	case info.Flags&wire.OpSend == 0:
+		q.sawVerdict(p.BTH.Opcode, refuseOpcode)
 		q.refuseUnreliable(refuseOpcode, out)
 		return
 	case p.DETH.QKey != q.init.QKey:
+		q.saw(p.BTH.Opcode, "Q_Key")
 		c.QKeyErr++
 		return
 	case n > q.mtu:
+		q.sawVerdict(p.BTH.Opcode, refuseLength)
 		q.refuseUnreliable(refuseLength, out)
 		return
 	case !q.ready():
+		q.sawVerdict(p.BTH.Opcode, refuseNotReady)
 		q.refuseUnreliable(refuseNotReady, out)
 		return
 	case verbs.GRHLen+uint64(n) > q.rq.at(q.rq.head).length:
+		q.sawVerdict(p.BTH.Opcode, refuseTooLong)
 		q.refuseUnreliable(refuseTooLong, out)
 		return
 	}
@@ -102,6 +107,7 @@ func (q *QP) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	copy(grh[len(grh)-min(len(ip), len(grh)):], ip)
 	sgl := q.rq.sgl(q.rq.head)
 	if q.scatter(q.recvPD, sgl, 0, grh[:]) != mem.OK || q.scatter(q.recvPD, sgl, verbs.GRHLen, p.Payload) != mem.OK {
+		q.sawVerdict(p.BTH.Opcode, refuseLocal)
 		q.refuseUnreliable(refuseLocal, out)
 		return
 	}
@@ -112,5 +118,6 @@ func (q *QP) datagram(p *wire.Packet, ip []byte, out *Actions) {
 		wc.Flags |= verbs.WithImm
 		wc.Imm = p.ImmDt
 	}
+	q.sawVerdict(p.BTH.Opcode, pass)
 	q.completeRecv(wc, out)
 }

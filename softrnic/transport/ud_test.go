@@ -49,7 +49,8 @@ func datagrams(a, b *side) {
 	b.file()
 }
 
-// A datagram carries Q_Key, source queue pair and PSN; it arrives behind an area with the IP header at its end.
+// A datagram carries Q_Key, source queue pair and PSN; it arrives behind an area with the IP header at its end
+// (IBTA 9.8.3).
 func TestDatagram(t *testing.T) {
 	a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
 	recvOf(t, b, 2000)
@@ -132,7 +133,7 @@ func TestDatagramAnyPSN(t *testing.T) {
 	}
 }
 
-// A work request's Q_Key with the highest bit set means that of the queue pair (IBTA 10.2.5).
+// A work request's Q_Key with the highest bit set means that of the queue pair (IBTA 10.2.5/q-key).
 func TestPrivilegedQKey(t *testing.T) {
 	const own = 0x80010000
 	a := newUD(t, "a", 1, own)

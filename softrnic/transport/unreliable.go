@@ -42,7 +42,7 @@ func (q *QP) sendUnreliable(now clock.Time, out *Actions) {
 }
 
 // failSend completes the oldest work request with a status and the rest with flushes. The send queue is in error until
-// ResumeRTS; receiving goes on (IBTA 10.3.1, SQE).
+// ResumeRTS; receiving goes on (IBTA 10.3.1/sqe).
 func (q *QP) failSend(status verbs.Status, out *Actions) {
 	to, err := next(q.svc.states, q.state, evSendFault)
 	if err != nil {
@@ -54,8 +54,8 @@ func (q *QP) failSend(status verbs.Status, out *Actions) {
 	q.flushSends(out)
 }
 
-// refuseUnreliable ends the reception of a message that failed a check: nobody is told (IBTA 9.9.3, responder class D).
-// Only a receive whose own memory is bad ends the queue pair (class A).
+// refuseUnreliable ends the reception of a message that failed a check: nobody is told (IBTA 9.9.3/silent, responder
+// class D). Only a receive whose own memory is bad ends the queue pair (IBTA 9.9.3/local, class A).
 func (q *QP) refuseUnreliable(v verdict, out *Actions) {
 	c := q.env.Counters
 	if v == refuseNotReady {

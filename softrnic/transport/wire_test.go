@@ -53,15 +53,18 @@ func (w *badWire) take(s, peer *side) {
 		p := s.out.Tx[i].Packet
 		p.Payload = append([]byte(nil), p.Payload...)
 		if w.r.Float64() < w.loss {
+			peer.qp.saw(p.BTH.Opcode, "lost")
 			continue
 		}
 		copies := 1
 		if w.r.Float64() < w.duplicate {
+			peer.qp.saw(p.BTH.Opcode, "duplicated")
 			copies = 2
 		}
 		for range copies {
 			at := w.now.Add(wireDelay)
 			if w.r.Float64() < w.hinder {
+				peer.qp.saw(p.BTH.Opcode, "delayed")
 				at = at.Add(time.Duration(w.r.Int64N(int64(hinderDelay))))
 			}
 			w.n++

@@ -20,6 +20,8 @@ type Options struct {
 	Links []string
 	// Only shows one direction, "up" or "down"; "" shows both.
 	Only string
+	// Commented shows only packets with a comment.
+	Commented bool
 	// Snaplen keeps that many bytes of each packet; 0 keeps all.
 	Snaplen int
 	// Flush, if set, is called after each burst of packets, for writers that buffer.
@@ -65,7 +67,7 @@ func (h *Hub) reader(o Options) (*reader, []string, error) {
 	if len(links) == 0 {
 		links = h.links
 	}
-	r := &reader{snaplen: o.Snaplen, ready: make(chan struct{}, 1), ids: slices.Repeat([]int{-1}, 2*len(h.links))}
+	r := &reader{snaplen: o.Snaplen, commented: o.Commented, ready: make(chan struct{}, 1), ids: slices.Repeat([]int{-1}, 2*len(h.links))}
 	var names []string
 	for _, link := range links {
 		i, err := h.index(link)

@@ -86,7 +86,7 @@ func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.readers {
-		if id := r.ids[link*2+int(dir)]; id >= 0 {
+		if id := r.ids[link*2+int(dir)]; id >= 0 && (comment != "" || !r.commented) {
 			r.add(unixNanos, id, &f, comment)
 		}
 	}

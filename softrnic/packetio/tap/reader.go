@@ -9,9 +9,10 @@ import (
 
 // reader is the queue between the machine and one capture: records in a byte buffer that the two sides swap.
 type reader struct {
-	ids     []int // interface of the capture by link*2+direction; -1: not wanted
-	snaplen int   // 0: whole packets
-	ready   chan struct{}
+	ids       []int // interface of the capture by link*2+direction; -1: not wanted
+	snaplen   int   // 0: whole packets
+	commented bool  // only packets with a comment
+	ready     chan struct{}
 
 	mu     sync.Mutex
 	buf    []byte

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Datagram services have no connections: one question, one answer (IBTA 12.11). A CMConn is the record of both sides, too.
+
+// ListenDatagrams is Listen for questions after a datagram service; their records have Ask.
+func (g *GSI) ListenDatagrams(s mad.ServiceID, backlog int) (*CMListener, error) {
+	l, err := g.Listen(s, backlog)
+	if err == nil {
+		l.datagrams = true
+	}
+	return l, err
+}
+
+// Resolve asks a peer for the queue pair of a datagram service. See cm.Machine.Resolve for what req holds. Answered of the
+// record is the answer; End is cm.EventUnreachable when none comes.
+func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, out *packetio.Batch) (*CMConn, error) {
+	const op = "resolve"
+	if _, err := g.e.routeTo(op, g.e.pathTo(local, peer), verbs.MTU256); err != nil {
+		return nil, err
+	}
+	id, err := g.m.Resolve(now, 0, local, peer, req, &g.acts)
+	if err != nil {
+		g.carryOut(now, out)
+		return nil, err
+	}
+	c := &CMConn{ID: id, Local: local, Peer: peer}
+	g.conns[id] = c
+	g.carryOut(now, out)
+	g.e.drainLoop(now, out)
+	return c, nil
+}
+
+// Answer answers a question. See cm.Machine.Answer for what rep holds.
+func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.Batch) error {
+	return g.do(now, "answer", c, out, func() error { return g.m.Answer(now, c.ID, rep, &g.acts) })
+}
+
+// asked makes the record of a new question.
+func (g *GSI) asked(ev *cm.Event) {
+	l := g.listeners[ev.Owner]
+	ask, _ := ev.Message.(*mad.SIDRReq)
+	switch {
+	case l == nil || !l.datagrams:
+		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRUnsupported})
+	case len(l.waiting) >= l.limit:
+		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRNoQP})
+	default:
+		c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Ask: ask, listener: l}
+		g.conns[ev.Conn] = c
+		l.waiting = append(l.waiting, c)
+	}
+}
+
+// refusedAsk is a question that nobody shall see, within one step.
+type refusedAsk struct {
+	id     mad.CommID
+	status mad.SIDRStatus
+}
+
+// refuseAsks answers them.
+func (g *GSI) refuseAsks(now clock.Time) {
+	for _, r := range g.unanswered {
+		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // it has just come
+	}
+	g.unanswered = g.unanswered[:0]
+}

@@ -1,0 +1,21 @@
+//go:build qpcover
+
+package engine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// saw tells transport.Observer of packets to queue pairs that are there.
+func (e *Engine) saw(f *wire.Frame, fate string) {
+	qp := e.qps[f.BTH.DestQP]
+	if transport.Observer == nil || qp == nil || f.BTH.Opcode.Service() != qp.q.Service() {
+		return
+	}
+	what := "reserved"
+	if f.BTH.Opcode.Known() {
+		what = f.BTH.Opcode.String()
+	}
+	transport.Observer(qp.q.Config().Type.String(), qp.q.State().String(), what, fate)
+}

@@ -1,0 +1,367 @@
+package transport
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Every answer in every state that sends, with every fault that it can have, to every operation.
+
+// answerTo is the answer that completes an operation, and the length of its message: READs of three, two or one packet.
+var answersTo = []struct {
+	answer wire.Opcode
+	op     verbs.WROpcode
+	length int
+	skip   int // response packets before
+}{
+	{wire.RCReadResponseFirst, verbs.OpRead, 2*everyMTU + everyTail, 0},
+	{wire.RCReadResponseMiddle, verbs.OpRead, 2*everyMTU + everyTail, 1},
+	{wire.RCReadResponseLast, verbs.OpRead, everyMTU + everyTail, 1},
+	{wire.RCReadResponseOnly, verbs.OpRead, everyTail, 0},
+	{wire.RCAtomicAck, verbs.OpFetchAdd, 8, 0},
+	{wire.RCAtomicAck, verbs.OpCmpSwap, 8, 0},
+	{wire.RCAck, verbs.OpSend, everyTail, 0},
+	{wire.RCAck, verbs.OpSendImm, everyTail, 0},
+	{wire.RCAck, verbs.OpSendInv, everyTail, 0},
+	{wire.RCAck, verbs.OpWrite, everyTail, 0},
+	{wire.RCAck, verbs.OpWriteImm, everyTail, 0},
+}
+
+// asker is a requester with one work request outstanding, and the region that it names.
+type asker struct {
+	s      *side
+	region verbs.SGE
+	revoke func()
+}
+
+// newAsker posts a work request and goes to the state.
+func newAsker(t *testing.T, state verbs.QPState, op verbs.WROpcode, length int) *asker {
+	t.Helper()
+	x := &asker{s: newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})}
+	q := x.s.qp
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(q.ToInit(verbs.ToInit{}))
+	must(q.ToRTR(0, verbs.ToRTR{PathMTU: everyMTU, DestQPN: 0x12}))
+	must(q.ToRTS(0, verbs.ToRTS{SendPSN: everyPSN, Timeout: 14, RetryCount: 1, RNRRetry: 1}))
+	r, err := x.s.env.Mem.Reg(x.s.pd, make([]byte, 4096), allAccess)
+	must(err)
+	x.region = verbs.SGE{Addr: r.Base(), Length: uint32(length), LKey: r.LKey()}
+	x.revoke = func() { must(x.s.env.Mem.Dereg(r)) }
+	x.post(t, op, 1)
+	if state == verbs.StateSQD {
+		must(q.ToSQD(0, &x.s.out))
+	}
+	return x
+}
+
+func (x *asker) post(t *testing.T, op verbs.WROpcode, id uint64) {
+	t.Helper()
+	post(t, x.s, verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9})
+}
+
+// take hands over an answer and returns how many work requests it completed, and how the first one ended.
+func (x *asker) take(op wire.Opcode, psn wire.PSN, length int, s wire.Syndrome) (verbs.Status, int) {
+	p := wire.Packet{BTH: wire.BTH{Opcode: op, PSN: psn, PKey: 0xffff, DestQP: x.s.qp.Num()}, AETH: wire.AETH{Syndrome: s}}
+	if op.Is(wire.OpPayload) {
+		p.Payload = make([]byte, length)
+	}
+	x.s.qp.Handle(0, &p, &x.s.out)
+	return x.ended()
+}
+
+func (x *asker) ended() (verbs.Status, int) {
+	x.s.file()
+	var wc [4]verbs.WC
+	n := x.s.scq.Poll(wc[:])
+	return wc[0].Status, n
+}
+
+// payloadOf is the length of a READ response.
+func payloadOf(op wire.Opcode) int {
+	if op.Is(wire.OpFirst | wire.OpMiddle) {
+		return everyMTU
+	}
+	return everyTail
+}
+
+// An answer of the right kind, PSN, length and AETH is taken; any other is a ghost, or the end (IBTA 9.7.6.1/ghost,
+// 9.7.6.1/response, 9.7.5.1/positive).
+func TestEveryAnswerEverywhere(t *testing.T) {
+	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
+		for _, c := range answersTo {
+			ask := func() (*asker, wire.PSN) {
+				x := newAsker(t, state, c.op, c.length)
+				for i := range c.skip {
+					op := wire.RCReadResponseMiddle
+					if i == 0 {
+						op = wire.RCReadResponseFirst
+					}
+					x.take(op, everyPSN.Add(i), everyMTU, wire.AckNoCredits)
+				}
+				return x, everyPSN.Add(c.skip)
+			}
+			expect := func(what string, got verbs.Status, n int, want verbs.Status, wantN int) {
+				if n != wantN || n > 0 && got != want {
+					t.Errorf("%v in %v to %v: %s: %d completions, first %v; want %d of %v", c.answer, state, c.op, what, n, got, wantN, want)
+				}
+			}
+			done := 1
+			if c.answer.Is(wire.OpRead) && c.answer.Is(wire.OpFirst|wire.OpMiddle) {
+				done = 0
+			}
+			x, psn := ask()
+			st, n := x.take(c.answer, psn, payloadOf(c.answer), wire.AckNoCredits)
+			expect("right", st, n, verbs.Success, done)
+
+			x, psn = ask()
+			st, n = x.take(c.answer, psn.Add(-1), payloadOf(c.answer), wire.AckNoCredits)
+			expect("stale", st, n, 0, 0)
+			st, n = x.take(c.answer, psn.Add(1000), payloadOf(c.answer), wire.AckNoCredits)
+			expect("of what was never sent", st, n, 0, 0)
+
+			if c.answer != wire.RCAck {
+				x, psn = ask()
+				st, n = x.take(c.answer, psn, payloadOf(c.answer), wire.NakRemoteAccess)
+				if c.answer != wire.RCReadResponseMiddle { // which has no AETH
+					expect("refusing", st, n, verbs.BadRespErr, 1)
+				}
+				x, psn = ask()
+				x.revoke()
+				st, n = x.take(c.answer, psn, payloadOf(c.answer), wire.AckNoCredits)
+				expect("with its memory gone", st, n, verbs.LocProtErr, 1)
+			}
+			if c.answer.Is(wire.OpRead) {
+				x, psn = ask()
+				st, n = x.take(c.answer, psn, payloadOf(c.answer)+1, wire.AckNoCredits)
+				expect("too long", st, n, verbs.BadRespErr, 1)
+			}
+			wrong := wire.RCAtomicAck
+			if c.answer == wrong {
+				wrong = wire.RCReadResponseOnly
+			}
+			x, psn = ask()
+			st, n = x.take(wrong, psn, everyTail, wire.AckNoCredits)
+			expect("of another kind", st, n, verbs.BadRespErr, 1)
+		}
+	}
+}
+
+// What an acknowledgement says decides how the oldest work request ends, whatever operation it is (IBTA 9.7.5/codes,
+// 9.7.5.2.8/wait, 9.7.6.1.3/timeout).
+func TestEveryAcknowledgement(t *testing.T) {
+	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
+		for _, c := range answersTo {
+			for s, want := range map[wire.Syndrome]verbs.Status{
+				wire.NakInvalid: verbs.RemInvReqErr, wire.NakRemoteAccess: verbs.RemAccessErr, wire.NakRemoteOp: verbs.RemOpErr,
+				wire.NakInvalidRD: verbs.BadRespErr, 0x7f: verbs.BadRespErr, 0x40: verbs.BadRespErr,
+			} {
+				x := newAsker(t, state, c.op, c.length)
+				if st, n := x.take(wire.RCAck, everyPSN, 0, s); n != 1 || st != want || x.s.qp.State() != verbs.StateError {
+					t.Errorf("%v in %v: %v: %d completions, first %v, want %v; now %v", c.op, state, s, n, st, want, x.s.qp.State())
+				}
+			}
+			for s, want := range map[wire.Syndrome]verbs.Status{wire.NakPSNSequence: verbs.RetryExcErr, wire.RNRNak | 1: verbs.RNRRetryExcErr} {
+				x := newAsker(t, state, c.op, c.length)
+				st, n := x.take(wire.RCAck, everyPSN, 0, s)
+				if n != 0 {
+					t.Errorf("%v in %v: first %v: %v", c.op, state, s, st)
+				}
+				if s.IsRNR() {
+					// While it waits, the sequence NAK for a packet behind says nothing new.
+					if st, n := x.take(wire.RCAck, everyPSN, 0, wire.NakPSNSequence); n != 0 {
+						t.Errorf("%v in %v: while waiting: %v", c.op, state, st)
+					}
+					x.s.qp.Tick(x.s.qp.Deadline(), &x.s.out)
+				}
+				if st, n = x.take(wire.RCAck, everyPSN, 0, s); n != 1 || st != want {
+					t.Errorf("%v in %v: second %v: %d completions, first %v, want %v", c.op, state, s, n, st, want)
+				}
+			}
+			x := newAsker(t, state, c.op, c.length)
+			for x.s.qp.Deadline() != clock.Never {
+				x.s.qp.Tick(x.s.qp.Deadline(), &x.s.out)
+			}
+			if st, n := x.ended(); n != 1 || st != verbs.RetryExcErr {
+				t.Errorf("%v in %v: silence: %d completions, first %v", c.op, state, n, st)
+			}
+		}
+	}
+}
+
+// An acknowledgement of what comes behind a READ or atomic says that its answer was lost (IBTA
+// 9.7.6.1/implied-nak).
+func TestEveryImpliedNak(t *testing.T) {
+	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
+		for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpFetchAdd, verbs.OpCmpSwap} {
+			x := newAsker(t, verbs.StateRTS, op, 8)
+			x.post(t, verbs.OpWrite, 2)
+			if state == verbs.StateSQD {
+				if err := x.s.qp.ToSQD(0, &x.s.out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			x.s.out.Reset()
+			if st, n := x.take(wire.RCAck, everyPSN.Next(), 0, wire.AckNoCredits); n != 0 || len(x.s.out.Tx) != 2 {
+				t.Errorf("%v in %v: %d completions, first %v, %d packets sent again", op, state, n, st, len(x.s.out.Tx))
+			}
+		}
+	}
+}
+
+var everyOp = []verbs.WROpcode{
+	verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
+	verbs.OpLocalInv, verbs.OpBindMW,
+}
+
+// workOf is a work request that nothing is wrong with, for s.
+func workOf(s *side, op verbs.WROpcode) verbs.SendWR {
+	wr := verbs.SendWR{ID: 1, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{s.sge(0, 8)}, AH: testAH(1), RemoteAddr: 4096, RKey: 9}
+	if op == verbs.OpLocalInv {
+		wr.SGL, wr.InvRKey = nil, s.mem.RKey()
+	}
+	if op == verbs.OpBindMW {
+		w, err := s.env.Mem.AllocWindow(s.pd)
+		if err != nil {
+			panic(err)
+		}
+		wr.RKey, wr.BindAccess = verbs.NextRKey(w.RKey()), verbs.RemoteRead
+		r, err := s.env.Mem.Reg(s.pd, make([]byte, 64), allAccess|verbs.MWBind)
+		if err != nil {
+			panic(err)
+		}
+		wr.SGL[0] = verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}
+	}
+	return wr
+}
+
+// A post is taken, refused or flushed by the state, whatever the operation (IBTA 10.3.1/post), and
+// only if it is one of its service (IBTA 10.8.2/operations).
+func TestEveryPostEverywhere(t *testing.T) {
+	for _, kind := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
+		for state := verbs.StateReset; state <= verbs.StateError; state++ {
+			if state == verbs.StateSQE && kind == verbs.RC {
+				continue
+			}
+			for _, op := range everyOp {
+				s := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11, Type: kind, MaxSendWR: 2})
+				bringTo(t, s, state)
+				s.file()
+				s.out.Reset()
+				var wc [4]verbs.WC
+				s.scq.Poll(wc[:])
+				postEverywhere(t, s, kind, state, op)
+			}
+		}
+	}
+}
+
+func postEverywhere(t *testing.T, s *side, kind verbs.QPType, state verbs.QPState, op verbs.WROpcode) {
+	t.Helper()
+	wr := workOf(s, op)
+	err := s.qp.PostSend(0, &wr, &s.out)
+	s.file()
+	var wc [4]verbs.WC
+	n := s.scq.Poll(wc[:])
+	before := state < verbs.StateRTS
+	flushes := state == verbs.StateError || state == verbs.StateSQE
+	fits := s.qp.svc.ops&opSet(op) != 0
+	switch {
+	case before:
+		if !errors.Is(err, verbs.ErrState) {
+			t.Errorf("%v in %v: %v: %v", kind, state, op, err)
+		}
+		return
+	case !fits:
+		if !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%v in %v: %v, which is no operation of it: %v", kind, state, op, err)
+		}
+		return
+	case err != nil:
+		t.Errorf("%v in %v: %v: %v", kind, state, op, err)
+	case flushes && (n != 1 || wc[0].Status != verbs.WRFlushErr):
+		t.Errorf("%v in %v: %v: %d completions, first %v", kind, state, op, n, wc[0].Status)
+	case state == verbs.StateSQD && (n != 0 || len(s.out.Tx) != 0):
+		t.Errorf("%v in %v: %v: %d completions, %d packets", kind, state, op, n, len(s.out.Tx))
+	case n > 0 && !flushes && wc[0].Status != verbs.Success:
+		t.Errorf("%v in %v: %v: %v", kind, state, op, wc[0].Status)
+	}
+	long := wr
+	long.SGL = make([]verbs.SGE, 5)
+	if err := s.qp.PostSend(0, &long, &s.out); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("%v in %v: %v with too many SGEs: %v", kind, state, op, err)
+	}
+	if flushes || state != verbs.StateSQD && (kind != verbs.RC || op == verbs.OpLocalInv || op == verbs.OpBindMW) {
+		return // nothing stays in the queue
+	}
+	for range 2 {
+		wr = workOf(s, op)
+		err = s.qp.PostSend(0, &wr, &s.out)
+	}
+	if !errors.Is(err, verbs.ErrNoSpace) {
+		t.Errorf("%v in %v: %v into a full queue: %v", kind, state, op, err)
+	}
+}
+
+// States that do not receive drop everything, and RTR has asked for nothing (IBTA 10.3.1/rc).
+func TestEveryPacketWhereNoneIsWanted(t *testing.T) {
+	for kind, service := range map[verbs.QPType]wire.Opcode{verbs.RC: wire.ServiceRC, verbs.UC: wire.ServiceUC, verbs.UD: wire.ServiceUD} {
+		for _, state := range []verbs.QPState{verbs.StateReset, verbs.StateInit, verbs.StateRTR, verbs.StateError} {
+			for op := service; op < service+0x20; op++ {
+				if state == verbs.StateRTR && !op.Is(wire.OpResponse) || !op.Known() && kind != verbs.RC {
+					continue
+				}
+				s := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12, Type: kind})
+				bringTo(t, s, state)
+				recv := s.rcq.Len()
+				p := wire.Packet{BTH: wire.BTH{Opcode: op, AckReq: true, PKey: 0xffff}}
+				s.qp.Handle(0, &p, &s.out)
+				s.file()
+				if len(s.out.Tx) != 0 || s.qp.State() != state || s.rcq.Len() != recv || len(s.out.Async) != 0 {
+					t.Errorf("%v in %v: %v has an effect: %+v", kind, state, op, s.out)
+				}
+			}
+		}
+	}
+}
+
+// Without initiator depth there is no READ and no atomic (IBTA 9.7.3/depth).
+func TestEveryOperationWithoutDepth(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd} {
+		a := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})
+		b := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12})
+		l := defaultLink
+		l.rts.MaxRdAtomic = -1
+		connect(t, a, b, l)
+		post(t, a, workOf(a, op))
+		a.file()
+		if wc := onlyWC(t, a.scq); wc.Status != verbs.LocQPOpErr || len(a.out.Tx) > 0 {
+			t.Errorf("%v: %v, %d packets", op, wc.Status, len(a.out.Tx))
+		}
+	}
+}
+
+// A NAK says that everything before it arrived (IBTA 9.7.5/nak-acknowledges).
+func TestNakAcknowledgesWhatIsBefore(t *testing.T) {
+	a, b := newPair(t)
+	for id := range uint64(3) {
+		wr := writeTo(b)
+		wr.ID = id
+		post(t, a, wr)
+	}
+	p := wire.Packet{BTH: wire.BTH{Opcode: wire.RCAck, PSN: defaultLink.psnA.Add(2)}, AETH: wire.AETH{Syndrome: wire.NakRemoteAccess}}
+	a.qp.Handle(0, &p, &a.out)
+	a.file()
+	var wc [4]verbs.WC
+	if n := a.scq.Poll(wc[:]); n != 3 || wc[0].Status != verbs.Success || wc[1].Status != verbs.Success || wc[2].Status != verbs.RemAccessErr {
+		t.Errorf("%d completions %v", n, wc)
+	}
+}
