@@ -1,0 +1,275 @@
+package conntrack
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+func (r *rig) writes(b int, qb wire.QPN, psns ...wire.PSN) {
+	for _, psn := range psns {
+		r.ask(packet(1, b, qb, wire.RCWriteOnly, psn))
+	}
+}
+
+func (r *rig) acks(b int, qa wire.QPN, psns ...wire.PSN) {
+	for _, psn := range psns {
+		r.see(packet(b, 1, qa, wire.RCAck, psn))
+	}
+}
+
+// One response is no proof, and neither are two, nor the same one again.
+func TestConfirmation(t *testing.T) {
+	r := newRig(t, nil)
+	r.writes(2, 0x22, 1, 2, 3)
+	r.acks(2, 0x11, 1, 1, 1, 1, 2)
+	if len(r.paired()) != 0 {
+		t.Fatal("paired after responses to two requests")
+	}
+	r.acks(2, 0x11, 3)
+	if len(r.paired()) != 2 {
+		t.Fatal("not paired after three")
+	}
+}
+
+// A second candidate takes the confirmations back.
+func TestSecondCandidate(t *testing.T) {
+	r := newRig(t, nil)
+	r.writes(2, 0x22, 1, 2, 3, 4)
+	r.acks(2, 0x11, 1, 2)
+	r.writes(2, 0x23, 1, 2, 3)
+	r.acks(2, 0x11, 3)
+	if len(r.paired()) != 0 {
+		t.Fatal("paired with two candidates")
+	}
+	r.acks(2, 0x11, 4)
+	if len(r.paired()) != 0 {
+		t.Fatal("paired by confirmations from before the second candidate")
+	}
+}
+
+// A request that was lost before the switch and sent again was asked.
+func TestRetransmissionFillsAGap(t *testing.T) {
+	r := newRig(t, nil)
+	r.writes(2, 0x22, 1, 3, 2, 3, 4)
+	r.acks(2, 0x11, 1, 2, 3, 4)
+	if got := r.paired(); len(got) != 2 {
+		t.Fatalf("%v", got)
+	}
+}
+
+// Two directions that claim the same requests: one of them must be wrong, so neither is believed. (The table was told
+// that no connection was open, which is not so.)
+func TestContested(t *testing.T) {
+	r := newRig(t, nil)
+	r.writes(2, 0x22, 100) // it sent up to 110 before the table looked
+	r.writes(2, 0x23, 100, 101, 102, 103, 104, 105, 106, 107, 108)
+	r.acks(2, 0x11, 105, 106)      // of the first, but only the second one fits
+	r.acks(2, 0x12, 100, 101, 102) // of the second
+	r.acks(2, 0x11, 107)
+	if len(r.paired()) != 0 || r.Stats().Contested == 0 {
+		t.Fatalf("%v, %+v", r.paired(), r.Stats())
+	}
+}
+
+// Conclusions about a row do not outlive it: its place may be another one's.
+func TestConclusionsEndWithTheRow(t *testing.T) {
+	r := newRig(t, nil)
+	r.writes(2, 0x22, 1)
+	r.writes(2, 0x23, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	r.acks(2, 0x11, 5) // not of the first
+	r.drop(r.row(1, 2, 0x22))
+	r.drop(r.row(1, 2, 0x23))
+	r.writes(2, 0x25, 6, 7, 8, 9)
+	r.writes(2, 0x24, 6, 7, 8, 9) // in the first one's place
+	r.acks(2, 0x12, 9)
+	r.writes(2, 0x24, 10, 11, 12, 13)
+	r.acks(2, 0x11, 10, 11, 12)
+	if got := r.paired(); len(got) != 2 || got[0] != "1:0x11>2:0x24" && got[1] != "1:0x11>2:0x24" {
+		t.Fatalf("%v", got)
+	}
+}
+
+// A refused reply takes the rows back.
+func TestRefusedReply(t *testing.T) {
+	r := newRig(t, nil)
+	r.connect()
+	r.see(datagram(1, 2, reject(0xa1, 0xb1)))
+	if st := r.Stats(); st.Rows != 0 || len(r.setups) != 0 {
+		t.Errorf("%+v", st)
+	}
+	r.connect()
+	r.see(datagram(2, 1, reject(0xb1, 0xa1)))
+	if st := r.Stats(); st.Rows != 0 || len(r.setups) != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A bound address stays where it is however long it is silent.
+func TestBoundForGood(t *testing.T) {
+	r := newRig(t, nil)
+	r.Bind(addr(1), 1)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	r.now = r.now.Add(2 * hostIdle)
+	if s := r.Packet(r.now, 7, packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected), r); s.Bad != Spoofed {
+		t.Errorf("%+v", s)
+	}
+}
+
+// When all rows are taken, who wants a new one pays with its own.
+func TestFullTable(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Connections, c.Learning = 8, 16 })
+	for i := range 6 {
+		r.learn(1, 2, wire.QPN(0x100+i), wire.QPN(0x200+i), 7)
+	}
+	r.ask(packet(4, 2, 0x998, wire.RCWriteOnly, 55))
+	r.ask(packet(4, 2, 0x999, wire.RCWriteOnly, 55))
+	for i := range 100 {
+		r.see(packet(5, 2, wire.QPN(0x1000+i), wire.RCWriteOnly, 1))
+	}
+	if r.row(4, 2, 0x998) == nil || r.row(4, 2, 0x999) == nil || r.Stats().Rows != 16 || r.Stats().Evicted != 98 {
+		t.Errorf("%+v", r.Stats())
+	}
+	// A connection that is announced takes the place of what is only suspected.
+	r.connect()
+	if got := len(r.paired()); got != 14 {
+		t.Errorf("%d rows have a peer", got)
+	}
+}
+
+// The first packet behind a silence may be lost; the second one is still of the same connection.
+func TestLossBehindASilence(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		r := newRig(t, nil)
+		row := r.learn(1, 2, 0x11, 0x22, 100)
+		row.Pinned = pinned
+		gen := row.Generation
+		r.now = r.now.Add(r.cfg.Quarantine + time.Second)
+		if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected.Next())); s.Bad != Fine || s.Class != Ahead || row.Generation != gen {
+			t.Errorf("pinned %v: %+v", pinned, s)
+		}
+	}
+}
+
+// A row that may have sent more than the table saw is not believed to be alone before it is settled.
+func TestAloneInTheMiddle(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Settle = time.Second })
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 103)); s.Alone {
+		t.Error("at the start")
+	}
+	r.acks(2, 0x11, 103)
+	r.now = r.now.Add(r.cfg.Quarantine)
+	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 104)); !s.Alone || s.Row != row {
+		t.Errorf("later: %+v", s)
+	}
+	// A connection of later days is not in the middle.
+	late := r.learn(1, 2, 0x12, 0x23, 100)
+	if s := r.ask(packet(1, 2, 0x23, wire.RCWriteOnly, late.Expected)); !s.Alone || late.Middle || !row.Middle {
+		t.Errorf("a later connection: %+v", s)
+	}
+}
+
+// A row that had to go may have missed packets when it comes again.
+func TestAloneAfterEviction(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Learning = 4 })
+	r.writes(2, 0x22, 1)
+	r.writes(2, 0x23, 1)
+	r.writes(2, 0x24, 1)
+	if r.Stats().Evicted == 0 {
+		t.Fatal("nothing had to go")
+	}
+	r.drop(r.row(1, 2, 0x23))
+	r.drop(r.row(1, 2, 0x24))
+	r.learn(1, 2, 0x11, 0x22, 5)
+	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 8)); s.Alone {
+		t.Error("alone after an eviction")
+	}
+	if !r.row(1, 2, 0x22).Middle {
+		t.Error("not said to be in the middle")
+	}
+}
+
+// Forget ends what an address has to do with.
+func TestForget(t *testing.T) {
+	r := newRig(t, nil)
+	gone := r.learn(1, 2, 0x11, 0x22, 100)
+	stays := r.learn(1, 3, 0x12, 0x23, 100)
+	r.writes(2, 0x29, 7)
+	r.Forget(r.now, addr(2))
+	if gone.State != Closed || gone.Peer.State != Closed || stays.State != Open || r.row(1, 2, 0x29) != nil {
+		t.Errorf("%v, %v", gone.State, stays.State)
+	}
+}
+
+// After Clear the table is in the middle of what goes on; what is pinned stays.
+func TestClear(t *testing.T) {
+	r := newRig(t, nil)
+	pinned := r.learn(1, 2, 0x11, 0x22, 100)
+	pinned.Pinned = true
+	r.learn(1, 2, 0x12, 0x23, 100)
+	r.writes(2, 0x24, 7)
+	if n := r.Clearable(); n != 3 {
+		t.Errorf("%d rows can be cleared", n)
+	}
+	if n := r.Clear(); n != 3 || r.row(1, 2, 0x22) != pinned || r.Stats().Rows != 2 {
+		t.Errorf("%d cleared, %+v", n, r.Stats())
+	}
+	r.learn(1, 2, 0x12, 0x23, 103)
+	if s := r.ask(packet(1, 2, 0x23, wire.RCWriteOnly, 106)); s.Alone {
+		t.Error("alone in the middle")
+	}
+}
+
+// Dead hosts leave pinned rows. They stay while there is room; when there is hardly any, the silent ones are ended.
+func TestPinnedRowsOfTheDead(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Connections = 16 })
+	for i := range 13 {
+		r.learn(1, 2, wire.QPN(0x100+i), wire.QPN(0x200+i), 7).Pinned = true
+	}
+	age := func(d time.Duration) {
+		for end := r.now.Add(d); r.now < end; r.now = r.now.Add(time.Second) {
+			r.ask(packet(1, 2, 0x200, wire.RCWriteOnly, r.row(1, 2, 0x200).Expected)) // one is alive
+			r.Tick(r.now)
+		}
+	}
+	age(r.cfg.Idle + 2*time.Second)
+	if st := r.Stats(); st.GivenUp != 0 || st.Rows != 26 {
+		t.Fatalf("with room: %+v", st)
+	}
+	r.learn(1, 2, 0x300, 0x400, 7).Pinned = true
+	r.learn(1, 2, 0x301, 0x401, 7).Pinned = true
+	age(2 * time.Second)
+	if st := r.Stats(); st.GivenUp != 1 || r.row(1, 2, 0x200).State != Open || r.row(1, 2, 0x401).State != Open {
+		t.Fatalf("nearly full: %+v", st)
+	}
+	age(r.cfg.Quarantine + 2*time.Second)
+	if st := r.Stats(); st.Rows != 28 {
+		t.Fatalf("after the quarantine: %+v", st)
+	}
+}
+
+// IPv6 is tracked as IPv4 is, beside it.
+func TestIPv6(t *testing.T) {
+	r := newRig(t, nil)
+	r.learn(1, 2, 0x11, 0x22, 100)
+	v6 := func(a, b int, qpn wire.QPN, op wire.Opcode, psn wire.PSN) *wire.Frame {
+		f := packet(a, b, qpn, op, psn)
+		f.V6 = true
+		f.IPv6 = wire.IPv6{HopLimit: 64, Src: [16]byte{0xfd, 15: byte(a)}, Dst: [16]byte{0xfd, 15: byte(b)}}
+		return f
+	}
+	for psn := range wire.PSN(confirm) {
+		r.ask(v6(1, 2, 0x22, wire.RCWriteOnly, 500+psn))
+		r.see(v6(2, 1, 0x11, wire.RCAck, 500+psn))
+	}
+	s := r.ask(v6(1, 2, 0x22, wire.RCWriteOnly, 500+confirm))
+	if s.Class != New || s.Row.Peer == nil || s.Row.Requester != netip.AddrFrom16([16]byte{0xfd, 15: 1}) || !s.Row.Path.V6 {
+		t.Errorf("%+v, %+v", s, s.Row)
+	}
+	if row := r.row(1, 2, 0x22); row.Expected != 103 || r.Stats().Rows != 4 || r.Stats().Hosts != 4 {
+		t.Errorf("IPv4: %+v, %+v", row, r.Stats())
+	}
+}

@@ -1,0 +1,290 @@
+package conntrack
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// The index agrees with a map under random entries and removals, in a table where keys meet all the time.
+func TestIndexAgreesWithMap(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		const rows = 24
+		x := newIndex(rows, seed)
+		model := map[wire.QPN]*Row{}
+		for step := range 2000 {
+			q := wire.QPN(rnd.IntN(64))
+			k := key{ends{a: 7}, q}
+			if r := model[q]; r != nil {
+				x.remove(r)
+				delete(model, q)
+			} else if len(model) < rows {
+				model[q] = &Row{key: k}
+				x.put(model[q])
+			}
+			for q := range wire.QPN(64) {
+				k := key{ends{a: 7}, q}
+				if got := x.get(&k); got != model[q] {
+					t.Fatalf("seed %d step %d: key %d is %p, want %p", seed, step, q, got, model[q])
+				}
+			}
+		}
+	}
+}
+
+// Keys of different families and directions are different, and the way back of the way back is the way.
+func TestEnds(t *testing.T) {
+	v4 := endsBetween(addr(1), addr(2))
+	var f wire.Frame
+	f.V6 = true
+	f.IPv6.Src, f.IPv6.Dst = addr(1).As16(), addr(2).As16()
+	v6 := endsOf(&f)
+	all := []ends{v4, v4.back(), v6, v6.back()}
+	for i, a := range all {
+		if a.back().back() != a {
+			t.Errorf("%v: back is %v", a, a.back())
+		}
+		for _, b := range all[i+1:] {
+			if a == b {
+				t.Errorf("%v twice", a)
+			}
+		}
+	}
+	if endsOf(packet(1, 2, 3, wire.RCAck, 0)) != v4 {
+		t.Error("a packet's ends are not those of its addresses")
+	}
+}
+
+// What a responder would say of a request (IBTA C9-60 and following: expected, ahead, behind).
+func TestClasses(t *testing.T) {
+	r := newRig(t, nil)
+	for _, start := range []wire.PSN{5, 0xfffffc} {
+		qa, qb := wire.QPN(0x100+start), wire.QPN(0x200+start)
+		row := r.learn(1, 2, qa, qb, start)
+		at := row.Expected
+		for i, c := range []struct {
+			off   int
+			class Class
+		}{{0, New}, {0, Duplicate}, {1, New}, {3, Ahead}, {2, New}, {-3, Duplicate}, {-1<<23 + 3, Duplicate}, {1<<23 + 2, Ahead}, {3, New}} {
+			s := r.ask(packet(1, 2, qb, wire.RCWriteOnly, at.Add(c.off)))
+			if s.Row != row || s.Class != c.class || s.Span != 1 || s.Bad != Fine || s.Response {
+				t.Errorf("%d: PSN %+d of %d is %v (%+v), want %v", i, c.off, start, s.Class, s, c.class)
+			}
+		}
+	}
+}
+
+// Only a request that finds everything before it answered is alone.
+func TestAlone(t *testing.T) {
+	r := newRig(t, nil)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	p := row.Expected
+	ask := func(psn wire.PSN) bool { return r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, psn)).Alone }
+	ack := func(psn wire.PSN) { r.see(packet(2, 1, 0x11, wire.RCAck, psn)) }
+	if !ask(p) {
+		t.Error("first after all were answered")
+	}
+	if ask(p.Add(1)) {
+		t.Error("with one outstanding")
+	}
+	ack(p)
+	if ask(p.Add(2)) {
+		t.Error("with one still outstanding")
+	}
+	ack(p.Add(2))
+	if ask(p.Add(4)) {
+		t.Error("ahead of a gap")
+	}
+	if ask(p.Add(3)) {
+		t.Error("while one ahead may be in flight")
+	}
+	ask(p.Add(4))
+	ack(p.Add(4))
+	if !ask(p.Add(5)) {
+		t.Error("after all were answered")
+	}
+}
+
+// READs take as many PSNs as they have responses; with an unknown MTU that is known when the first one comes.
+func TestReadSpans(t *testing.T) {
+	r := newRig(t, nil)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	read := func(psn wire.PSN, n uint32) Seen {
+		f := packet(1, 2, 0x22, wire.RCReadRequest, psn)
+		f.RETH.Length = n
+		return r.ask(f)
+	}
+	answer := func(op wire.Opcode, psn wire.PSN, n int) {
+		f := packet(2, 1, 0x11, op, psn)
+		f.Payload = make([]byte, n)
+		r.see(f)
+	}
+	p := row.Expected
+	for _, n := range []uint32{0, 1, 256} {
+		if s := read(p, n); s.Span != 1 || s.Class != New {
+			t.Fatalf("READ of %d: %+v", n, s)
+		}
+		answer(wire.RCReadResponseOnly, p, int(n))
+		p = p.Next()
+	}
+	if s := read(p, 3000); s.Span != 0 || s.Class != New || row.Synced {
+		t.Fatalf("READ of unknown span: %+v, synced %v", s, row.Synced)
+	}
+	if s := read(p, 3000); s.Class != Unsynced {
+		t.Errorf("after a READ of unknown span: %+v", s)
+	}
+	answer(wire.RCReadResponseFirst, p, 1024)
+	if row.MTU != 1024 || !row.Synced || row.Expected != p.Add(3) || row.Peer.MTU != 1024 {
+		t.Fatalf("after the first response: %+v", row)
+	}
+	answer(wire.RCReadResponseMiddle, p.Add(1), 1024)
+	answer(wire.RCReadResponseLast, p.Add(2), 952)
+	if s := read(p.Add(3), 4096); s.Span != 4 || s.Class != New || !s.Alone {
+		t.Errorf("READ of 4096 at MTU 1024: %+v", s)
+	}
+	if row.Expected != p.Add(7) {
+		t.Errorf("expected %d, want %d", row.Expected, p.Add(7))
+	}
+}
+
+// A READ that is answered by one packet bounds the MTU from below, and the largest one says it.
+func TestMTUOfOnePacket(t *testing.T) {
+	r := newRig(t, nil)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	for _, c := range []struct{ n, mtu int }{{1000, 0}, {2049, 4096}} {
+		p := row.Expected
+		f := packet(1, 2, 0x22, wire.RCReadRequest, p)
+		f.RETH.Length = uint32(c.n)
+		r.ask(f)
+		f = packet(2, 1, 0x11, wire.RCReadResponseOnly, p)
+		f.Payload = make([]byte, c.n)
+		r.see(f)
+		if row.Expected != p.Next() || !row.Synced || row.MTU != c.mtu || row.SpanOf(uint32(c.n)) != 1 {
+			t.Fatalf("READ of %d: %+v", c.n, row)
+		}
+	}
+	if row.SpanOf(4097) != 2 {
+		t.Errorf("span of 4097 is %d", row.SpanOf(4097))
+	}
+}
+
+// The first packet of a message has the size of the MTU, also on a row that has no peer yet.
+func TestMTUOfMessages(t *testing.T) {
+	r := newRig(t, nil)
+	f := packet(1, 2, 0x22, wire.RCWriteFirst, 99)
+	f.Payload = make([]byte, 2048)
+	r.ask(f)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	if row.MTU != 2048 || row.Peer.MTU != 2048 {
+		t.Errorf("MTUs %d and %d", row.MTU, row.Peer.MTU)
+	}
+	f = packet(2, 1, 0x11, wire.RCSendFirst, 7)
+	f.Payload = make([]byte, 1000) // no MTU
+	r.ask(f)
+	if row.MTU != 2048 {
+		t.Errorf("MTU %d", row.MTU)
+	}
+}
+
+// Service types without acknowledgements, datagrams and notifications pass without a row.
+func TestOthersPass(t *testing.T) {
+	r := newRig(t, nil)
+	for _, op := range []wire.Opcode{wire.UCWriteOnly, wire.UCSendFirst, wire.UDSendOnly, wire.CNP, 0x50, 0xa4} {
+		if s := r.see(packet(1, 2, 0x22, op, 1)); s.Row != nil || s.Bad != Untracked {
+			t.Errorf("%v: %+v", op, s)
+		}
+	}
+	if s := r.see(packet(1, 2, gsi, wire.UDSendOnly, 1)); s.Bad != Untracked {
+		t.Errorf("an empty datagram: %+v", s)
+	}
+	if st := r.Stats(); st.Rows != 0 {
+		t.Errorf("%+v", st)
+	}
+	// Opcodes of vendors in the space of reliable connections take PSNs like others.
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	if s := r.ask(packet(1, 2, 0x22, 0x19, row.Expected)); s.Class != New || s.Span != 1 || s.Row != row {
+		t.Errorf("unknown opcode: %+v", s)
+	}
+}
+
+// A row that lost step finds it by what the responder accepts; nothing that was not asked is believed.
+func TestResync(t *testing.T) {
+	r := newRig(t, nil)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	p := row.Expected
+	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, p)) // sent on behind the table's back
+	r.see(packet(2, 1, 0x11, wire.RCAck, p))
+	if row.Expected != p.Next() || r.Stats().Resyncs != 1 {
+		t.Errorf("expected %d, want %d; %+v", row.Expected, p.Next(), r.Stats())
+	}
+	if s := r.see(packet(2, 1, 0x11, wire.RCAck, p.Add(5))); s.Bad != Implausible || row.Expected != p.Next() {
+		t.Errorf("an answer to nothing: %+v, expected %d", s, row.Expected)
+	}
+	row.Pinned = true
+	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, p.Add(1)))
+	if s := r.see(packet(2, 1, 0x11, wire.RCAck, p.Add(1))); s.Bad != Fine || row.Expected != p.Next() {
+		t.Errorf("a pinned row was synced: %+v, expected %d", s, row.Expected)
+	}
+}
+
+// NAKs acknowledge what is before them, and those that end a connection end it.
+func TestNAKs(t *testing.T) {
+	r := newRig(t, nil)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	p := row.Expected
+	for i := range 3 {
+		r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, p.Add(i)))
+	}
+	nak := func(psn wire.PSN, s wire.Syndrome) {
+		f := packet(2, 1, 0x11, wire.RCAck, psn)
+		f.AETH.Syndrome = s
+		r.see(f)
+	}
+	nak(p.Add(1), wire.NakPSNSequence)
+	if row.Acked != p || row.State != Open || row.Expected != p.Add(3) {
+		t.Errorf("sequence NAK: %+v", row)
+	}
+	nak(p.Add(2), wire.RNRNak|5)
+	if row.Acked != p.Add(1) || row.State != Open {
+		t.Errorf("RNR NAK: %+v", row)
+	}
+	nak(p.Add(2), wire.NakRemoteAccess)
+	if row.State != Closing || row.Peer.State != Closing {
+		t.Errorf("fatal NAK: %v, %v", row.State, row.Peer.State)
+	}
+	r.now = r.now.Add(r.cfg.Quarantine + time.Second)
+	for range 20 {
+		r.Tick(r.now)
+		r.now = r.now.Add(time.Second)
+	}
+	if row.State != Closed {
+		t.Errorf("state %v after a silence", row.State)
+	}
+}
+
+// Silent rows go, pinned ones stay, and their hook is called once.
+func TestIdle(t *testing.T) {
+	var closed []uint32
+	r := newRig(t, func(c *Config) { c.OnClose = func(r *Row) { closed = append(closed, r.ID) } })
+	a := r.learn(1, 2, 0x11, 0x22, 100)
+	b := r.learn(1, 2, 0x12, 0x23, 100)
+	b.Pinned = true
+	gen := a.Generation
+	for end := r.now.Add(r.cfg.Idle + 2*time.Second); r.now < end; r.now = r.now.Add(100 * time.Millisecond) {
+		r.Tick(r.now)
+	}
+	if got := r.paired(); !slices.Equal(got, []string{"1:0x12>2:0x23", "2:0x23>1:0x12"}) {
+		t.Errorf("left: %v", got)
+	}
+	slices.Sort(closed)
+	if !slices.Equal(closed, []uint32{0, 1}) || r.Stats().Idled != 1 {
+		t.Errorf("closed %v, %+v", closed, r.Stats())
+	}
+	if n := r.learn(3, 4, 1, 2, 5); n.Generation == gen || n.Ext != nil {
+		t.Errorf("generation %d used again", gen)
+	}
+}

@@ -1,0 +1,210 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Field is one key of a rule as people write it.
+type Field struct {
+	Key string
+	// Example is a value, Doc one line for tables.
+	Example, Doc string
+	// Set reads a value, Get prints it; "" is the default, which is left out.
+	Set func(r *Rule, text string) error
+	Get func(r *Rule) string
+}
+
+// Fields lists the keys in the order in which they are printed.
+func Fields() []Field { return fields }
+
+// none is the value for nothing, any the one for everything.
+const (
+	none   = "none"
+	anyKey = "any"
+	all    = "all"
+)
+
+var fields = []Field{
+	{
+		"id", "locks", "name of the rule; default: assigned",
+		func(r *Rule, s string) error { r.ID = s; return checkID(s) },
+		func(r *Rule) string { return r.ID },
+	},
+	{
+		"server", "ms0", "memory server: a host's name or an address. Required",
+		setServer,
+		func(r *Rule) string {
+			if r.Host != "" {
+				return r.Host
+			}
+			return r.Server.String()
+		},
+	},
+	{
+		"action", "atomics", "track, move, atomics or steer. Required",
+		func(r *Rule, s string) error { return r.Action.UnmarshalText([]byte(s)) },
+		func(r *Rule) string { return r.Action.String() },
+	},
+	{
+		"mode", "hard", "hard or paper; default: hard",
+		func(r *Rule, s string) error { return r.Mode.UnmarshalText([]byte(s)) },
+		func(r *Rule) string { return unless(r.Mode == Hard, r.Mode.String()) },
+	},
+	{
+		"range", "0x1000-0x2000", "addresses, the last one excluded; default: all",
+		setRange,
+		func(r *Rule) string {
+			return unless(r.From == 0 && r.To == 0, fmt.Sprintf("%#x-%#x", r.From, r.To))
+		},
+	},
+	{
+		"rkey", "0x1234", "only requests with this key; default: any",
+		func(r *Rule, s string) error {
+			return setNumber(s, anyKey, 1, 1<<32-1, func(n uint64) { r.RKey = uint32(n) })
+		},
+		func(r *Rule) string { return unless(r.RKey == 0, fmt.Sprintf("%#x", r.RKey)) },
+	},
+	{
+		"shards", "2", "shared connections to the server, 1 to 64; default: 1",
+		func(r *Rule, s string) error {
+			return setNumber(s, "", 1, MaxShards, func(n uint64) { r.Shards = int(n) })
+		},
+		func(r *Rule) string { return unless(r.Shards == 0, strconv.Itoa(r.Shards)) },
+	},
+	{
+		"service", "memory", "what hard mode connects to: a service's name, a port, or none; default: memory",
+		func(r *Rule, s string) error {
+			if r.Service = s; s == none {
+				r.Service = ""
+			}
+			return checkService(r.Service)
+		},
+		func(r *Rule) string {
+			switch {
+			case r.Service == "" && r.dials():
+				return none
+			case r.Service == DefaultService && r.dials():
+				return ""
+			}
+			return r.Service
+		},
+	},
+	{
+		"depth", "16", "READs and atomics outstanding on a shared connection, 1 to 128; default: 16",
+		func(r *Rule, s string) error {
+			return setNumber(s, "", 1, MaxDepth, func(n uint64) { r.MaxRdAtomic = int(n) })
+		},
+		func(r *Rule) string { return unless(r.MaxRdAtomic == 0, strconv.Itoa(r.MaxRdAtomic)) },
+	},
+	{
+		"mtu", "1024", "path MTU of shared connections; default: the largest possible",
+		func(r *Rule, s string) error {
+			n, err := strconv.Atoi(s)
+			if err != nil || !slices.Contains(mtus, n) {
+				return fmt.Errorf("%.40q is no path MTU; take one of %v", s, mtus)
+			}
+			r.MTU = n
+			return nil
+		},
+		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
+	},
+	{
+		"steer", "write", "what action steer works on: read, write or both; default: both",
+		func(r *Rule, s string) error { return r.Steer.UnmarshalText([]byte(s)) },
+		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
+	},
+	{
+		"keys", "1,7", "keys whose requests are steered, at most 64; default: all",
+		setKeys,
+		func(r *Rule) string { return joinKeys(r.Keys) },
+	},
+}
+
+// setKeys reads numbers between commas.
+func setKeys(r *Rule, s string) error {
+	if r.Keys = nil; s == all {
+		return nil
+	}
+	for _, w := range strings.Split(s, ",") {
+		k, err := strconv.ParseUint(w, 0, 64)
+		if err != nil {
+			return fmt.Errorf("%.40q is no key; write numbers between commas, or %s", w, all)
+		}
+		r.Keys = append(r.Keys, k)
+	}
+	return nil
+}
+
+func joinKeys(keys []uint64) string {
+	words := make([]string, len(keys))
+	for i, k := range keys {
+		words[i] = strconv.FormatUint(k, 10)
+	}
+	return strings.Join(words, ",")
+}
+
+// dials reports whether the switch connects to the server by itself.
+func (r *Rule) dials() bool { return r.Moves() && r.Mode == Hard }
+
+func unless(not bool, s string) string {
+	if not {
+		return ""
+	}
+	return s
+}
+
+func setServer(r *Rule, s string) error {
+	r.Host, r.Server = "", netip.Addr{}
+	if a, err := netip.ParseAddr(s); err == nil {
+		if a.Zone() != "" {
+			return fmt.Errorf("%.60q has a zone; write the address alone", s)
+		}
+		r.Server = a.Unmap()
+		return nil
+	}
+	if s == "" || len(s) > MaxID || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("%.60q is neither a host's name nor an address", s)
+	}
+	r.Host = s
+	return nil
+}
+
+func setRange(r *Rule, s string) error {
+	if s == all {
+		r.From, r.To = 0, 0
+		return nil
+	}
+	bad := fmt.Errorf("%.60q is no range; write it like 0x1000-0x2000, the last address excluded, or all", s)
+	from, to, ok := strings.Cut(s, "-")
+	if !ok {
+		return bad
+	}
+	var err1, err2 error
+	r.From, err1 = strconv.ParseUint(from, 0, 64)
+	r.To, err2 = strconv.ParseUint(to, 0, 64)
+	if err1 != nil || err2 != nil {
+		return bad
+	}
+	if r.From >= r.To {
+		return fmt.Errorf("%s is empty; write the lower address first", s)
+	}
+	return nil
+}
+
+// setNumber reads a number between low and high; the word nothing, if there is one, stands for 0.
+func setNumber(s, nothing string, low, high uint64, set func(uint64)) error {
+	if nothing != "" && s == nothing {
+		set(0)
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 0, 64)
+	if err != nil || n < low || n > high {
+		return fmt.Errorf("%.40q is no number from %d to %d", s, low, high)
+	}
+	set(n)
+	return nil
+}

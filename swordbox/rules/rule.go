@@ -1,0 +1,195 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Mode is how faithful the switch is to the paper.
+type Mode uint8
+
+// Modes. The zero value is Hard.
+const (
+	// Hard closes the holes of the paper: connections of the switch's own, copies until the server has acknowledged,
+	// frozen decisions.
+	Hard Mode = iota
+	// Paper does what the paper describes, with its holes.
+	Paper
+)
+
+var modeNames = []string{"hard", "paper"}
+
+// String is the word of rule files.
+func (m Mode) String() string { return word(modeNames, uint8(m)) }
+
+// MarshalText is String.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what String prints.
+func (m *Mode) UnmarshalText(b []byte) error {
+	i, err := parseWord("mode", modeNames, string(b))
+	*m = Mode(i)
+	return err
+}
+
+// Action is what happens to the requests that a rule selects.
+type Action uint8
+
+// Actions. The zero value is Track.
+const (
+	// Track follows the connections and changes nothing.
+	Track Action = iota
+	// Move puts every single-packet one-sided request on a shared connection: WRITE_ONLY without immediate data, READ of
+	// at most one MTU, CMP_SWAP, FETCH_ADD.
+	Move
+	// Atomics puts the atomics of a word, and the WRITEs that cover it, on one shared connection and turns CMP_SWAP and
+	// FETCH_ADD into WRITEs as soon as the word's value is known.
+	Atomics
+	// Steer leads appends and reads of the store Clover to the newest node of their key. Nothing is moved.
+	Steer
+)
+
+var actionNames = []string{"track", "move", "atomics", "steer"}
+
+// String is the word of rule files.
+func (a Action) String() string { return word(actionNames, uint8(a)) }
+
+// MarshalText is String.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what String prints.
+func (a *Action) UnmarshalText(b []byte) error {
+	i, err := parseWord("action", actionNames, string(b))
+	*a = Action(i)
+	return err
+}
+
+func word(names []string, i uint8) string {
+	if int(i) >= len(names) {
+		return fmt.Sprintf("unknown(%d)", i)
+	}
+	return names[i]
+}
+
+func parseWord(what string, names []string, s string) (int, error) {
+	i := slices.Index(names, s)
+	if i < 0 {
+		return 0, fmt.Errorf("%s %.40q is unknown; take one of %v", what, s, names)
+	}
+	return i, nil
+}
+
+// Bounds of a rule.
+const (
+	// MaxRules is how many rules a set holds.
+	MaxRules = 256
+	// MaxShards is how many shared connections there are to a server.
+	MaxShards = 64
+	// MaxID is the longest ID in bytes, MaxService the longest name of a service.
+	MaxID, MaxService = 32, 48
+	// MaxDepth is the largest MaxRdAtomic that the wire can say.
+	MaxDepth = 128
+	// MaxKeys is how many keys a rule names.
+	MaxKeys = 64
+	// MaxAlso is how many other addresses a server has.
+	MaxAlso = 7
+	// DefaultService is the service of a memory host, which hands out connections to its region.
+	DefaultService = "memory"
+)
+
+// Rule selects requests and says what happens to them. The zero value of a field is its default.
+type Rule struct {
+	// ID names the rule; Validate wants one, Set.Add assigns it.
+	ID string `json:"id"`
+	// Host is the server's name where a rule was read from text; Resolve turns it into addresses.
+	Host string `json:"host,omitempty"`
+	// Server is the address by which the server is known, to which the switch connects, and by which words of its memory
+	// are named. Also are its other addresses: the same memory.
+	Server netip.Addr   `json:"server"`
+	Also   []netip.Addr `json:"also,omitempty"`
+	Action Action       `json:"action"`
+	Mode   Mode         `json:"mode"`
+	// From and To bound the addresses, To excluded; both 0: all.
+	From uint64 `json:"from,omitempty"`
+	To   uint64 `json:"to,omitempty"`
+	// RKey restricts the rule to requests with this key; 0: any.
+	RKey uint32 `json:"rkey,omitempty"`
+	// Shards is how many shared connections there are to the server; 0: 1.
+	Shards int `json:"shards,omitempty"`
+	// Service is what hard mode connects to: the name of a service or the number of a port. "": nothing, connections
+	// are adopted.
+	Service string `json:"service,omitempty"`
+	// MaxRdAtomic bounds the READs and atomics outstanding on a shared connection; 0: 16. The server may grant less.
+	MaxRdAtomic int `json:"depth,omitempty"`
+	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the server can do.
+	MTU int `json:"mtu,omitempty"`
+	// Steer says which requests action steer works on. Keys are those of which it does; nil: all.
+	Steer Steering `json:"steer,omitempty"`
+	Keys  []uint64 `json:"keys,omitempty"`
+}
+
+// Steering is a choice of requests.
+type Steering uint8
+
+// Choices. The zero value is both.
+const (
+	SteerBoth Steering = iota
+	SteerWrite
+	SteerRead
+)
+
+var steerNames = []string{"both", "write", "read"}
+
+// String is the word of rule files.
+func (s Steering) String() string { return word(steerNames, uint8(s)) }
+
+// MarshalText is String.
+func (s Steering) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what String prints.
+func (s *Steering) UnmarshalText(b []byte) error {
+	i, err := parseWord("steer", steerNames, string(b))
+	*s = Steering(i)
+	return err
+}
+
+// Writes reports whether appends are steered, Reads whether READs are.
+func (s Steering) Writes() bool { return s != SteerRead }
+
+// Reads reports whether READs are steered.
+func (s Steering) Reads() bool { return s != SteerWrite }
+
+// HasKey reports whether the rule steers requests of a key.
+func (r *Rule) HasKey(key uint64) bool { return len(r.Keys) == 0 || slices.Contains(r.Keys, key) }
+
+// NumShards is Shards with its default.
+func (r *Rule) NumShards() int { return max(1, r.Shards) }
+
+// Depth is MaxRdAtomic with its default.
+func (r *Rule) Depth() int {
+	if r.MaxRdAtomic == 0 {
+		return defaultDepth
+	}
+	return r.MaxRdAtomic
+}
+
+const defaultDepth = 16
+
+// Covers reports whether [va, va+n) touches the rule's range. A request of no bytes touches it where it points.
+func (r *Rule) Covers(va uint64, n int) bool {
+	if r.From == 0 && r.To == 0 {
+		return true
+	}
+	last := va + uint64(max(n, 1)) - 1
+	if last < va { // it runs over the end of the address space
+		last = ^uint64(0)
+	}
+	return va < r.To && last >= r.From
+}
+
+// Of reports whether a is an address of the rule's server.
+func (r *Rule) Of(a netip.Addr) bool { return a == r.Server || slices.Contains(r.Also, a) }
+
+// Moves reports whether the rule needs shared connections.
+func (r *Rule) Moves() bool { return r.Action == Move || r.Action == Atomics }

@@ -1,0 +1,140 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// Set is an immutable list of rules, compiled for lookup. The first rule that matches counts. The nil Set is empty.
+type Set struct {
+	rules    []Rule
+	byServer map[netip.Addr][]*Rule
+}
+
+// NewSet compiles rules. Rules without an ID get one. The error says which rule is wrong, why, and what to do.
+func NewSet(list []Rule) (*Set, error) {
+	if len(list) > MaxRules {
+		return nil, fmt.Errorf("%d rules; at most %d are allowed", len(list), MaxRules)
+	}
+	s := &Set{rules: slices.Clone(list), byServer: make(map[netip.Addr][]*Rule)}
+	s.name()
+	for i := range s.rules {
+		r := &s.rules[i]
+		if err := r.Validate(); err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.ID, err)
+		}
+		for j := range s.rules[:i] {
+			if err := fits(&s.rules[j], r); err != nil {
+				return nil, fmt.Errorf("rule %s: %w", r.ID, err)
+			}
+		}
+		for _, a := range append([]netip.Addr{r.Server}, r.Also...) {
+			s.byServer[a] = append(s.byServer[a], r)
+		}
+	}
+	return s, nil
+}
+
+// name gives an ID to each rule that has none: its number, or the next free one.
+func (s *Set) name() {
+	n := 0
+	for i := range s.rules {
+		for s.rules[i].ID == "" {
+			n++
+			id := "r" + strconv.Itoa(n)
+			if s.Get(id) == nil {
+				s.rules[i].ID = id
+			}
+		}
+	}
+}
+
+// All lists the rules in their order. The caller must not change them.
+func (s *Set) All() []Rule {
+	if s == nil {
+		return nil
+	}
+	return s.rules
+}
+
+// Get returns the rule called id; nil if there is none.
+func (s *Set) Get(id string) *Rule {
+	if s == nil {
+		return nil
+	}
+	for i := range s.rules {
+		if s.rules[i].ID == id {
+			return &s.rules[i]
+		}
+	}
+	return nil
+}
+
+// Lookup returns the rules of a server by any of its addresses, in order. The caller must not change them.
+func (s *Set) Lookup(server netip.Addr) []*Rule {
+	if s == nil {
+		return nil
+	}
+	return s.byServer[server]
+}
+
+// Match returns the first rule for a request to n bytes at va with a key; nil if none is for it. It allocates nothing.
+func (s *Set) Match(server netip.Addr, va uint64, n int, rkey uint32) *Rule {
+	return First(s.Lookup(server), va, n, rkey)
+}
+
+// First is Match in what Lookup has returned.
+func First(list []*Rule, va uint64, n int, rkey uint32) *Rule {
+	for _, r := range list {
+		if (r.RKey == 0 || r.RKey == rkey) && r.Covers(va, n) {
+			return r
+		}
+	}
+	return nil
+}
+
+// Servers lists the servers that have rules, by the address that the rules call Server, in order.
+func (s *Set) Servers() []netip.Addr {
+	var out []netip.Addr
+	for _, r := range s.All() {
+		if !slices.Contains(out, r.Server) {
+			out = append(out, r.Server)
+		}
+	}
+	return out
+}
+
+// Add returns a set with one rule more behind the others, and that rule with its ID.
+func (s *Set) Add(r Rule) (*Set, *Rule, error) { return s.insert(len(s.All()), r) }
+
+// AddFirst is Add before the others.
+func (s *Set) AddFirst(r Rule) (*Set, *Rule, error) { return s.insert(0, r) }
+
+func (s *Set) insert(at int, r Rule) (*Set, *Rule, error) {
+	if r.ID != "" && s.Get(r.ID) != nil {
+		return nil, nil, fmt.Errorf("rule %s exists already; remove it first, or choose another id", r.ID)
+	}
+	t, err := NewSet(slices.Insert(slices.Clone(s.All()), at, r))
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, &t.rules[at], nil
+}
+
+// Remove returns a set without a rule.
+func (s *Set) Remove(id string) (*Set, error) {
+	if s.Get(id) == nil {
+		return nil, fmt.Errorf("there is no rule %.40q; there are %v", id, s.ids())
+	}
+	return NewSet(slices.DeleteFunc(slices.Clone(s.All()), func(r Rule) bool { return r.ID == id }))
+}
+
+func (s *Set) ids() []string {
+	var out []string
+	for _, r := range s.All() {
+		out = append(out, r.ID)
+	}
+	return out
+}

@@ -1,0 +1,123 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxText bounds the text of a rule in bytes.
+const MaxText = 1024
+
+// Start is a rule to be filled in from text, with the defaults that are not the zero value.
+func Start() Rule { return Rule{Service: unset} }
+
+// unset marks a service that was not written, until Finish.
+const unset = "\x00"
+
+// Finish completes a rule whose keys were read one by one, and says which required one was not.
+func (r *Rule) Finish(seen func(key string) bool) error {
+	for _, key := range []string{"server", "action"} {
+		if !seen(key) {
+			return fmt.Errorf("the key %q is missing; write %s=%s", key, key, fields[index(key)].Example)
+		}
+	}
+	if r.Service == unset {
+		r.Service = ""
+		if r.dials() {
+			r.Service = DefaultService
+		}
+	}
+	return nil
+}
+
+// Parse reads words key=value, separated by blanks. The result has a Host that is to be resolved, or a Server.
+func Parse(text string) (Rule, error) {
+	if len(text) > MaxText {
+		return Rule{}, fmt.Errorf("the rule has %d bytes; at most %d are allowed", len(text), MaxText)
+	}
+	r := Start()
+	seen := make(map[string]bool)
+	for _, w := range strings.Fields(text) {
+		key, value, ok := strings.Cut(w, "=")
+		i := index(key)
+		switch {
+		case !ok:
+			return Rule{}, fmt.Errorf("%.60q is no key=value; write it like server=ms0 action=atomics", w)
+		case i < 0:
+			return Rule{}, fmt.Errorf("unknown key %.40q; known keys: %s", key, strings.Join(Keys(), ", "))
+		case seen[key]:
+			return Rule{}, fmt.Errorf("key %s is given twice; remove one", key)
+		}
+		seen[key] = true
+		if err := fields[i].Set(&r, value); err != nil {
+			return Rule{}, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if len(seen) == 0 {
+		return Rule{}, errors.New("the rule is empty; write it like server=ms0 action=atomics")
+	}
+	return r, r.Finish(func(key string) bool { return seen[key] })
+}
+
+// Keys lists the keys of a rule.
+func Keys() []string {
+	keys := make([]string, len(fields))
+	for i := range fields {
+		keys[i] = fields[i].Key
+	}
+	return keys
+}
+
+func index(key string) int {
+	return slices.IndexFunc(fields, func(f Field) bool { return f.Key == key })
+}
+
+// String prints what Parse reads, without what is a default.
+func (r Rule) String() string {
+	return r.join("=", " ", func(s string) string { return s })
+}
+
+// YAML prints the rule as a mapping of a rack file, in one line.
+func (r Rule) YAML() string { return "{" + r.join(": ", ", ", quote) + "}" }
+
+func (r *Rule) join(is, and string, value func(string) string) string {
+	var words []string
+	for _, f := range fields {
+		if v := f.Get(r); v != "" {
+			words = append(words, f.Key+is+value(v))
+		}
+	}
+	return strings.Join(words, and)
+}
+
+// plain are the characters that mean nothing in YAML.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+
+// quote quotes a value that YAML might take for something else.
+func quote(s string) string {
+	if strings.Trim(s, plain) == "" && s[0] != '-' && s[0] != '.' && s != "null" {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// Resolve turns the name or the address of the server into the addresses by which it is known. lookup gives all of
+// them, the one to connect to first.
+func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
+	name := r.Host
+	if name == "" {
+		name = r.Server.String()
+	}
+	addrs := lookup(name)
+	switch {
+	case len(addrs) > 0:
+		r.Server, r.Also = addrs[0], slices.Clone(addrs[1:])
+	case r.Host != "":
+		return fmt.Errorf("server %q is no host of this rack", r.Host)
+	}
+	return nil
+}

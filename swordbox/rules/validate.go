@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// Validate says what is wrong with a rule that was resolved.
+func (r *Rule) Validate() error {
+	switch {
+	case !r.Server.IsValid():
+		return errors.New("it has no server; write server=NAME or server=ADDRESS")
+	case r.Server.Is4In6() || r.Server.IsMulticast() || r.Server.IsUnspecified() || r.Server.Zone() != "":
+		return fmt.Errorf("server %v is no address of a machine", r.Server)
+	case len(r.Also) > MaxAlso:
+		return fmt.Errorf("%d other addresses of the server; at most %d are allowed", len(r.Also), MaxAlso)
+	case int(r.Action) >= len(actionNames):
+		return fmt.Errorf("action %d is unknown; take one of %v", r.Action, actionNames)
+	case int(r.Mode) >= len(modeNames):
+		return fmt.Errorf("mode %d is unknown; take one of %v", r.Mode, modeNames)
+	case (r.From != 0 || r.To != 0) && r.From >= r.To:
+		return fmt.Errorf("range %#x-%#x is empty; write the lower address first, and the first one behind the range last", r.From, r.To)
+	case r.Shards < 0 || r.Shards > MaxShards:
+		return fmt.Errorf("%d shards; take a number from 1 to %d", r.Shards, MaxShards)
+	case r.MaxRdAtomic < 0 || r.MaxRdAtomic > MaxDepth:
+		return fmt.Errorf("depth %d; take a number from 1 to %d", r.MaxRdAtomic, MaxDepth)
+	case r.MTU != 0 && !slices.Contains(mtus, r.MTU):
+		return fmt.Errorf("mtu %d is no path MTU; take one of %v", r.MTU, mtus)
+	case len(r.Keys) > MaxKeys || len(joinKeys(r.Keys)) > MaxText/2:
+		return fmt.Errorf("%d keys; at most %d can be named", len(r.Keys), MaxKeys)
+	case int(r.Steer) >= len(steerNames):
+		return fmt.Errorf("steer %d is unknown; take one of %v", r.Steer, steerNames)
+	case r.Action != Steer && (r.Steer != SteerBoth || len(r.Keys) != 0):
+		return errors.New("steer and keys mean something with action steer only")
+	case r.Action == Steer && r.Mode != Hard:
+		return errors.New("action steer has mode hard only")
+	case r.Action == Atomics && r.From%8 != 0 || r.Action == Atomics && r.To%8 != 0:
+		return fmt.Errorf("range %#x-%#x cuts a word in two; its bounds must be multiples of 8 with action atomics", r.From, r.To)
+	}
+	if err := checkID(r.ID); err != nil {
+		return err
+	}
+	return checkService(r.Service)
+}
+
+var mtus = []int{256, 512, 1024, 2048, 4096}
+
+func checkID(id string) error {
+	if id == "" || len(id) > MaxID {
+		return fmt.Errorf("id %.40q has %d bytes; take 1 to %d", id, len(id), MaxID)
+	}
+	for _, c := range id {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return fmt.Errorf("id %q has the character %q; only a-z, 0-9 and \"-\" are allowed", id, c)
+		}
+	}
+	return nil
+}
+
+func checkService(s string) error {
+	if s == "" {
+		return nil
+	}
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+		if n < 1 || n > 65535 || s[0] == '0' {
+			return fmt.Errorf("service %s is no port; take a number from 1 to 65535, or a name", s)
+		}
+		return nil
+	}
+	if len(s) > MaxService {
+		return fmt.Errorf("service %.40q has %d bytes; take at most %d", s, len(s), MaxService)
+	}
+	for _, c := range s {
+		if c <= ' ' || c >= 0x7f || c == '"' || c == '=' {
+			return fmt.Errorf("service %q has the character %q; take a name like %s", s, c, DefaultService)
+		}
+	}
+	return nil
+}
+
+// fits says whether a rule can follow another one.
+func fits(before, r *Rule) error {
+	if before.ID == r.ID {
+		return errors.New("its id is taken by a rule before it; ids must differ")
+	}
+	shared := before.Of(r.Server) || slices.ContainsFunc(r.Also, func(a netip.Addr) bool { return before.Of(a) })
+	switch {
+	case !shared:
+		return nil
+	case before.Server != r.Server || !sameAddrs(before.Also, r.Also):
+		return fmt.Errorf("rule %s calls the same server %v; write the server in the same way in both", before.ID, before.Server)
+	case before.hides(r):
+		return fmt.Errorf("rule %s before it takes all of its requests; put it first, or give them different ranges", before.ID)
+	case before.Action == Steer && r.Moves() || r.Action == Steer && before.Moves():
+		return fmt.Errorf("rule %s moves requests of the same server or steers them; a server is served in one way", before.ID)
+	case !before.Moves() || !r.Moves():
+		return nil
+	case before.Mode != r.Mode:
+		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is served in one mode", r.Mode, before.ID, before.Mode)
+	case before.NumShards() != r.NumShards() || before.Service != r.Service || before.Depth() != r.Depth() || before.MTU != r.MTU:
+		return fmt.Errorf("rule %s uses the same shared connections; shards, service, depth and mtu must be the same in both", before.ID)
+	}
+	return nil
+}
+
+// hides reports whether no request is left for r.
+func (r *Rule) hides(s *Rule) bool {
+	if r.RKey != 0 && r.RKey != s.RKey {
+		return false
+	}
+	whole := r.From == 0 && r.To == 0
+	return whole || (s.From != 0 || s.To != 0) && r.From <= s.From && r.To >= s.To
+}
+
+func sameAddrs(a, b []netip.Addr) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(x netip.Addr) bool { return !slices.Contains(b, x) })
+}
