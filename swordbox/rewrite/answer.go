@@ -1,0 +1,39 @@
+package rewrite
+
+import "github.com/rdmalab/rdmalab/softrnic/wire"
+
+// ACK makes f an acknowledgement of everything up to psn, in numbers of the requester behind the path. msn is the
+// count of messages that the connection has completed. It gives no credits (IBTA 9.7.7.2), which are the
+// responder's.
+func (p *Path) ACK(f *wire.Frame, psn wire.PSN, msn uint32) {
+	p.answer(f, wire.RCAck, psn)
+	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
+}
+
+// AtomicACK makes f the answer of an atomic: prior is the number that the word held before.
+func (p *Path) AtomicACK(f *wire.Frame, psn wire.PSN, msn uint32, prior uint64) {
+	p.answer(f, wire.RCAtomicAck, psn)
+	f.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: msn & msnMask}
+	f.AtomicAck = prior
+}
+
+// NAK makes f a negative acknowledgement: for wire.NakPSNSequence psn is the one that is expected, for the others
+// that of the request that failed (IBTA 9.7.5.2.8).
+func (p *Path) NAK(f *wire.Frame, psn wire.PSN, msn uint32, s wire.Syndrome) {
+	p.answer(f, wire.RCAck, psn)
+	f.AETH = wire.AETH{Syndrome: s, MSN: msn & msnMask}
+}
+
+// EmptyWrite makes f a request that only takes a PSN: an RDMA WRITE of no bytes.
+func (p *Path) EmptyWrite(f *wire.Frame, psn wire.PSN, va uint64, rkey uint32) {
+	p.answer(f, wire.RCWriteOnly, psn)
+	f.BTH.AckReq = true
+	f.RETH = wire.RETH{VA: va, RKey: rkey}
+}
+
+// answer makes f a packet of the path from nothing.
+func (p *Path) answer(f *wire.Frame, op wire.Opcode, psn wire.PSN) {
+	*f = wire.Frame{}
+	p.headers(f)
+	f.BTH = wire.BTH{Opcode: op, MigReq: p.MigReq, PKey: p.PKey, DestQP: p.DestQP, PSN: psn}
+}
