@@ -1,0 +1,74 @@
+package words
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Overlapping appends the words of a server that n bytes at va touch, in the order of their addresses.
+func (t *Table) Overlapping(buf []*Word, server uint16, va uint64, n uint32) []*Word {
+	if n == 0 || t.live == 0 {
+		return buf
+	}
+	start, last := len(buf), va+uint64(n)-1
+	if last < va {
+		last = ^uint64(0) // no region goes around the end of the address space
+	}
+	if pages := last>>pageShift - va>>pageShift; pages < uint64(t.live) {
+		for p := va >> pageShift; ; p++ {
+			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; {
+				w := t.at(i - 1)
+				if w.VA+7 >= va && w.VA <= last {
+					buf = append(buf, w)
+				}
+				i = w.next
+			}
+			if p == last>>pageShift {
+				break
+			}
+		}
+	} else {
+		for i := range t.n {
+			if w := t.at(i); w.Server == server && w.VA+7 >= va && w.VA <= last {
+				buf = append(buf, w)
+			}
+		}
+	}
+	slices.SortFunc(buf[start:], func(a, b *Word) int { return cmp.Compare(a.VA, b.VA) })
+	return buf
+}
+
+// OwnAll decides about a new operation that only the client's own connection may carry and that touches all words in n
+// bytes at va: Own, or Wait until each of them changed. It is to be ended with EndAll.
+func (t *Table) OwnAll(now clock.Time, server uint16, va uint64, n uint32) Decision {
+	t.cover = t.Overlapping(t.cover[:0], server, va, n)
+	d := Decision{Kind: Own, window: uint32(now / clock.Time(t.cfg.Budget))}
+	for _, w := range t.cover {
+		w.look(now)
+		if w.State == Busy || w.State != Pass && w.occupied() {
+			w.step(now, evForeign, Decision{})
+			d.Kind = Wait
+		}
+	}
+	if d.Kind == Wait {
+		return d
+	}
+	for _, w := range t.cover {
+		w.step(now, evForeign, Decision{})
+	}
+	d.serial = t.serial
+	return d
+}
+
+// EndAll ends what OwnAll decided about, when the server has executed it or will never do so.
+func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n uint32) {
+	if d.Kind != Own {
+		return
+	}
+	t.cover = t.Overlapping(t.cover[:0], server, va, n)
+	for _, w := range t.cover {
+		w.ownEnded(now, d)
+	}
+}
