@@ -1,0 +1,163 @@
+package steer
+
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// node is one life of an entry of the store, as its data WRITE showed it.
+type node struct {
+	key uint64
+	va  uint64
+	// serial is another number for each data WRITE.
+	serial  uint64
+	rkey    uint32
+	length  uint32
+	version layout.Version
+	// dead says that it is a tombstone.
+	dead bool
+	// gen and seq are its place in the chain: of two nodes of the chain's present gen the one with the lower seq comes first.
+	// A node of another gen, or without seq, has a place that is not known.
+	gen uint64
+	seq uint32
+}
+
+// chain is what is known of the nodes of a key.
+type chain struct {
+	key  uint64
+	life uint32
+	// gen is another number whenever everything was forgotten; seq is the highest of the nodes in it.
+	gen uint64
+	seq uint32
+	// tail is the newest node known to be linked; serial 0: none is known.
+	tail, tailSerial uint64
+	// busy says that an append is under way, the one with the number sent, since a time.
+	busy bool
+	sent uint64
+	at   clock.Time
+	// first and last are the appends that wait for it.
+	first, last int32
+}
+
+// stays says that a chain may not be given up: an append is under way, or waits.
+func stays(k *chain) bool { return k.busy || k.first != none }
+
+// chainOf finds or makes the chain of a key; nil if there is no room.
+func (m *Machine) chainOf(key uint64, life uint32) *chain {
+	k, evicted := m.chains.put(id{key, life}, stays)
+	switch {
+	case k == nil:
+		m.stats.NoRoom++
+	case k.gen == 0:
+		*k = chain{key: key, life: life, gen: m.next(), first: none, last: none}
+	}
+	if evicted {
+		m.stats.KeysEvicted++
+	}
+	return k
+}
+
+// forget makes nothing known of a chain.
+func (m *Machine) forget(k *chain) {
+	if k.tailSerial != 0 {
+		m.stats.Forgotten++
+	}
+	k.gen, k.seq, k.tailSerial = m.next(), 0, 0
+}
+
+// forgetKey is forget for a key that may have no chain.
+func (m *Machine) forgetKey(key uint64, life uint32) {
+	if k := m.chains.find(id{key, life}); k != nil {
+		m.forget(k)
+	}
+}
+
+// nodeAt is the node at an address that was written under a serial; nil if it is forgotten, or was written again (hole 33).
+func (m *Machine) nodeAt(va uint64, life uint32, serial uint64) *node {
+	n := m.nodes.find(id{va, life})
+	if n == nil || serial == 0 || n.serial != serial {
+		return nil
+	}
+	return n
+}
+
+// tailOf is the tail of a chain; nil if none is known.
+func (m *Machine) tailOf(k *chain) *node { return m.nodeAt(k.tail, k.life, k.tailSerial) }
+
+// beyond is the node to which a request for n is steered: the tail of its key, if it is known to come later and looks the same to
+// the client. version is the one that the client expects.
+func (m *Machine) beyond(k *chain, n *node, rkey uint32, version layout.Version) *node {
+	t := m.tailOf(k)
+	switch {
+	case t == nil || n.gen != k.gen || n.seq == 0 || n.seq >= t.seq:
+		return nil
+	case t.version != version || t.rkey != rkey || t.length != n.length:
+		m.stats.Unlike++
+		return nil
+	}
+	return t
+}
+
+// answered learns from the answer of an append: original is the header that it met.
+func (m *Machine) answered(c *pipeline.Ctx, d *decision, original uint64) {
+	k := m.chains.find(id{d.key, d.life})
+	if k == nil {
+		return
+	}
+	if m.cfg.Bug == TrustSent {
+		return
+	}
+	turn := k.busy && k.sent == d.sent
+	switch {
+	case original == d.compare && d.node == 0:
+		m.forget(k) // the chain goes on where it is not followed
+	case original == d.compare:
+		m.stats.Linked++
+		m.linked(k, d)
+	case d.steered || d.target == k.tail:
+		m.stats.Failed++
+		m.forget(k) // hole 29
+	default:
+		m.stats.Lost++
+	}
+	if turn {
+		k.busy = false
+		m.goOn(c, k)
+	}
+}
+
+// linked notes that the node of an append is in its chain, behind the one that it went to. It becomes the tail if it certainly
+// comes behind the present one: the append went to that, or was sent when the server had linked it already (seq).
+func (m *Machine) linked(k *chain, d *decision) {
+	n := m.nodeAt(d.node, d.life, d.nodeSerial)
+	if n == nil || n.dead {
+		m.forget(k)
+		return
+	}
+	if k.gen != d.gen {
+		m.stats.Late++
+		return
+	}
+	before := m.nodeAt(d.target, d.life, d.targetSerial)
+	if d.target != k.tail || d.targetSerial != k.tailSerial {
+		switch {
+		case d.seq != k.seq:
+			m.stats.Late++ // its place among those that were linked since is not known
+			return
+		case before != nil && before.gen == k.gen && before.seq != 0:
+			m.forget(k) // it cannot have been the end
+			return
+		case before != nil:
+			k.seq++
+			before.gen, before.seq = k.gen, k.seq
+		}
+	}
+	if n.gen == k.gen && n.seq != 0 {
+		m.stats.Late++ // somebody has appended to it already
+		return
+	}
+	k.seq++
+	n.gen, n.seq = k.gen, k.seq
+	k.tail, k.tailSerial = n.va, n.serial
+}

@@ -1,0 +1,274 @@
+package steer
+
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rewrite"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Opcodes that steering knows.
+const (
+	opAtomic  = wire.OpAtomic
+	opRead    = wire.OpRead
+	atomicAck = wire.RCAtomicAck
+)
+
+// request is a packet at hand.
+type request struct {
+	c    *pipeline.Ctx
+	s    conntrack.Seen
+	row  *row
+	rule *rules.Rule
+	p    *pipeline.Parsed
+}
+
+// fresh decides about a new request.
+func (m *Machine) fresh(q *request) pipeline.Verdict {
+	f := &q.p.Frame
+	st := m.stores[q.rule.Server]
+	switch op := f.BTH.Opcode; {
+	case op == wire.RCWriteOnly && f.RETH.Length == superLen && len(f.Payload) == superLen:
+		m.learn(q.rule.Server, f.RETH.VA, f.RETH.RKey, f.Payload)
+	case op == wire.RCReadRequest && f.RETH.Length == superLen:
+		d := q.row.add(f.BTH.PSN, kindSuper)
+		d.server, d.target, d.rkey = q.rule.Server, f.RETH.VA, f.RETH.RKey
+	case st == nil:
+	case op == wire.RCCmpSwap:
+		return m.swap(q, st)
+	case op == wire.RCReadRequest:
+		return m.read(q, st)
+	case op.Has(wire.HasRETH) || op.Is(wire.OpAtomic):
+		m.data(st, f, true)
+	}
+	return pipeline.Forward()
+}
+
+// unsure handles a request that the server may or may not carry out, or whose answer may not pass: what it could change is
+// forgotten.
+func (m *Machine) unsure(q *request) {
+	if q.rule == nil || q.rule.Action != rules.Steer {
+		return
+	}
+	st := m.stores[q.rule.Server]
+	if st == nil {
+		return
+	}
+	f := &q.p.Frame
+	switch op := f.BTH.Opcode; {
+	case op == wire.RCCmpSwap:
+		m.stats.Unsure++
+		m.forgetAround(st, f)
+	case op == wire.RCReadRequest:
+	case op.Has(wire.HasRETH) || op.Is(wire.OpAtomic):
+		m.data(st, f, false)
+	}
+}
+
+// forgetAround forgets the chains that a compare-and-swap may belong to.
+func (m *Machine) forgetAround(st *store, f *wire.Frame) {
+	if n := m.nodes.find(id{f.AtomicETH.VA, st.life}); n != nil {
+		m.forgetKey(n.key, st.life)
+	}
+	next, _ := layout.Word(f.AtomicETH.SwapOrAdd).Next()
+	if va, ok := st.address(next.Handle); ok {
+		if n := m.nodes.find(id{va, st.life}); n != nil {
+			m.forgetKey(n.key, st.life)
+		}
+	}
+}
+
+// data takes note of a WRITE: the node that it makes, or that an entry holds no node any more.
+func (m *Machine) data(st *store, f *wire.Frame, sure bool) {
+	va, n, rkey := f.RETH.VA, f.RETH.Length, f.RETH.RKey
+	if f.BTH.Opcode.Is(wire.OpAtomic) {
+		va, n, rkey = f.AtomicETH.VA, 8, f.AtomicETH.RKey
+	}
+	start, whole, ok := st.slab(va, n, rkey)
+	if !ok {
+		return
+	}
+	var header layout.Word
+	key, keyed := layout.KeyOf(f.Payload)
+	if keyed {
+		header = layout.HeaderOf(f.Payload)
+	}
+	_, more := header.Next()
+	if !sure || !whole || !keyed || !header.Valid() || more {
+		if m.nodes.remove(id{start, st.life}) {
+			m.stats.Overwritten++
+		}
+		return
+	}
+	e, evicted := m.nodes.put(id{va, st.life}, nil)
+	if evicted {
+		m.stats.NodesEvicted++
+	}
+	m.stats.Nodes++
+	*e = node{key: key, va: va, serial: m.next(), rkey: rkey, length: n, version: header.EntryVersion(), dead: header.IsTombstone()}
+}
+
+// appending is a compare-and-swap that appends a node.
+type appending struct {
+	node *node
+	// version of the node that it goes to, as its client believes.
+	version layout.Version
+}
+
+// swap decides about a compare-and-swap.
+func (m *Machine) swap(q *request, st *store) pipeline.Verdict {
+	f := &q.p.Frame
+	e := &f.AtomicETH
+	compare, swap := layout.Word(e.Compare), layout.Word(e.SwapOrAdd)
+	next, more := swap.Next()
+	if compare != layout.Header(compare.EntryVersion()) || !compare.Valid() || !more || swap != layout.Superseded(compare.EntryVersion(), next) {
+		m.data(st, f, false)
+		return pipeline.Forward()
+	}
+	m.stats.Appends++
+	to := m.nodes.find(id{e.VA, st.life})
+	var n *node
+	if va, ok := st.address(next.Handle); ok {
+		n = m.nodes.find(id{va, st.life})
+	}
+	if n == nil || n.version != next.Version || to != nil && to.key != n.key {
+		return m.foreign(q, st, to)
+	}
+	k := m.chainOf(n.key, st.life)
+	if k == nil {
+		return pipeline.Forward()
+	}
+	a := appending{node: n, version: compare.EntryVersion()}
+	m.onlyOne(q.c, k, n)
+	if !q.rule.Steer.Writes() || !q.rule.HasKey(n.key) {
+		return m.plain(q, k, &a)
+	}
+	if k.busy && q.c.Now.Sub(k.at) >= m.cfg.Hold {
+		m.stats.Stalled++
+		k.busy = false
+		m.forget(k)
+	}
+	if k.busy {
+		return m.hold(q, k, &a)
+	}
+	d := m.decide(q.row, f, k, n, st.life)
+	m.launch(q.c, k, d)
+	steered := m.steerAppend(k, d, a.version)
+	m.trust(k, d)
+	if !steered {
+		return pipeline.Forward()
+	}
+	e.VA = d.target
+	return note(q.c, q.p, d)
+}
+
+// trust is the bug TrustSent.
+func (m *Machine) trust(k *chain, d *decision) {
+	if m.cfg.Bug == TrustSent {
+		k.busy = false
+		m.linked(k, d)
+	}
+}
+
+// onlyOne lets what waits to append the same node go to where its client meant it: the client has given up on that copy.
+func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
+	for i := k.first; i != none; i = m.wait.list[i].next {
+		if m.wait.list[i].node == n.va {
+			m.release(c, i)
+			return
+		}
+	}
+}
+
+// foreign passes an append whose node was not seen, or is on another server. The chain goes on where it is not followed.
+func (m *Machine) foreign(q *request, st *store, to *node) pipeline.Verdict {
+	m.stats.Foreign++
+	f := &q.p.Frame
+	m.forgetAround(st, f)
+	if to != nil {
+		d := q.row.add(f.BTH.PSN, kindAppend)
+		d.asked, d.target, d.compare, d.key, d.life = f.AtomicETH.VA, f.AtomicETH.VA, f.AtomicETH.Compare, to.key, st.life
+	}
+	return pipeline.Forward()
+}
+
+// plain passes an append and remembers what is needed to learn from its answer.
+func (m *Machine) plain(q *request, k *chain, a *appending) pipeline.Verdict {
+	d := m.decide(q.row, &q.p.Frame, k, a.node, k.life)
+	m.trust(k, d)
+	return pipeline.Forward()
+}
+
+// decide records an append that goes to where its client meant it.
+func (m *Machine) decide(w *row, f *wire.Frame, k *chain, n *node, life uint32) *decision {
+	d := w.add(f.BTH.PSN, kindAppend)
+	e := &f.AtomicETH
+	d.asked, d.target, d.rkey, d.compare = e.VA, e.VA, e.RKey, e.Compare
+	d.life, d.key, d.gen, d.seq = life, k.key, k.gen, k.seq
+	d.node, d.nodeSerial = n.va, n.serial
+	if to := m.nodes.find(id{e.VA, life}); to != nil {
+		d.targetSerial = to.serial
+	}
+	return d
+}
+
+// launch makes an append the one of its chain that is under way.
+func (m *Machine) launch(c *pipeline.Ctx, k *chain, d *decision) {
+	d.sent = m.next()
+	k.busy, k.sent, k.at = true, d.sent, c.Now
+}
+
+// steerAppend gives an append another target, if there is a better one and it looks the same.
+func (m *Machine) steerAppend(k *chain, d *decision, version layout.Version) bool {
+	to := m.nodeAt(d.target, d.life, d.targetSerial)
+	if to == nil {
+		return false
+	}
+	t := m.beyond(k, to, d.rkey, version)
+	if t == nil || t.va == d.node {
+		return false
+	}
+	m.stats.SteeredAppends++
+	d.steered, d.target, d.targetSerial = true, t.va, t.serial
+	return true
+}
+
+// read decides about a READ of a node.
+func (m *Machine) read(q *request, st *store) pipeline.Verdict {
+	f := &q.p.Frame
+	n := m.nodes.find(id{f.RETH.VA, st.life})
+	if n == nil || n.length != f.RETH.Length || n.rkey != f.RETH.RKey {
+		return pipeline.Forward()
+	}
+	m.stats.Reads++
+	if q.s.Span != 1 || !q.rule.Steer.Reads() || !q.rule.HasKey(n.key) {
+		return pipeline.Forward()
+	}
+	k := m.chains.find(id{n.key, st.life})
+	if k == nil {
+		return pipeline.Forward()
+	}
+	t := m.beyond(k, n, f.RETH.RKey, n.version)
+	if t == nil {
+		return pipeline.Forward()
+	}
+	m.stats.SteeredReads++
+	d := q.row.add(f.BTH.PSN, kindRead)
+	d.steered, d.asked, d.target = true, f.RETH.VA, t.va
+	f.RETH.VA = t.va
+	return note(q.c, q.p, d)
+}
+
+// note explains a rewritten packet in captures.
+func note(c *pipeline.Ctx, p *pipeline.Parsed, d *decision) pipeline.Verdict {
+	return pipeline.Rewrite().With(text(c, p.BTH.Opcode, d))
+}
+
+func text(c *pipeline.Ctx, op wire.Opcode, d *decision) string {
+	if !c.Observed() {
+		return ""
+	}
+	return rewrite.Note{From: op, To: op, PSN: d.psn, NewPSN: d.psn, Why: hex(d.asked, d.target)}.String()
+}

@@ -1,0 +1,63 @@
+package steer
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// row is the requests of one connection: the last ones that were looked at, by PSN.
+type row struct {
+	ring []decision
+	// held is the append that waits; none: no one does. It is the last request that was taken.
+	held int32
+}
+
+// kind is what a decision is about.
+type kind uint8
+
+const (
+	kindNone kind = iota
+	kindAppend
+	kindRead
+	kindSuper
+)
+
+// decision is what became of a request.
+type decision struct {
+	kind kind
+	// steered says that it went to another address than it asked for. done says that its answer was seen.
+	steered, done bool
+	psn           wire.PSN
+	rkey          uint32
+	asked, target uint64
+	// Of an append: the operand that its success shows, the life of the memory, its key, what was known of the chain
+	// when it was sent (gen, seq), and a number of its own.
+	compare uint64
+	life    uint32
+	key     uint64
+	gen     uint64
+	seq     uint32
+	sent    uint64
+	// The node that it appends, and the one that it appends to; node 0: one that the switch did not see.
+	node, nodeSerial uint64
+	targetSerial     uint64
+	// server is for superblocks.
+	server netip.Addr
+}
+
+// find returns the decision about a PSN; nil if there was none, or it is forgotten.
+func (w *row) find(psn wire.PSN) *decision {
+	d := &w.ring[int(psn)%len(w.ring)]
+	if d.kind == kindNone || d.psn != psn {
+		return nil
+	}
+	return d
+}
+
+// add makes room for the decision about a PSN.
+func (w *row) add(psn wire.PSN, k kind) *decision {
+	d := &w.ring[int(psn)%len(w.ring)]
+	*d = decision{kind: k, psn: psn}
+	return d
+}

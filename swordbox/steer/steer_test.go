@@ -1,0 +1,271 @@
+package steer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// ready is a box with a store, in which key 7 has the chain 1 → 2.
+func ready(t testing.TB, r rules.Rule) *box {
+	b := newBox(t, r)
+	b.format()
+	b.node(1, 1, 1, 7)
+	b.append(1, 1, 2, 7)
+	return b
+}
+
+// wantVA says where a packet must go. Nothing else of it may have changed.
+func wantVA(t *testing.T, got, f *wire.Frame, va uint64) {
+	t.Helper()
+	want := *f
+	if want.BTH.Opcode == wire.RCCmpSwap {
+		want.AtomicETH.VA = va
+	} else {
+		want.RETH.VA = va
+	}
+	if got.BTH != want.BTH || got.RETH != want.RETH || got.AtomicETH != want.AtomicETH {
+		t.Errorf("left as %v %+v %+v, want %+v %+v", got, got.RETH, got.AtomicETH, want.RETH, want.AtomicETH)
+	}
+}
+
+func TestAddressesByHand(t *testing.T) {
+	for h := layout.Handle(1); h <= 16; h++ {
+		if p, ok := space.Place(h); !ok || p.Server != 0 || base+uint64(p.Offset) != va(h) {
+			t.Errorf("node %d is at %+v", h, p)
+		}
+	}
+}
+
+func TestAppendIsSteeredToTheTail(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 3, 1, 7)
+	f := b.cas(2, 1, 1, 3, 1)
+	wantVA(t, b.one(f), f, va(2))
+	// A retransmission goes where the first copy went (hole 32), also when the tail has moved on.
+	wantVA(t, b.one(f), f, va(2))
+	b.pass(answer(f, layout.Header(1)))
+	b.append(3, 1, 4, 7)
+	wantVA(t, b.one(f), f, va(2))
+	if s := b.m.Stats(); s.SteeredAppends != 2 || s.Linked != 3 || s.Repeated != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestReadIsSteeredToTheTail(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	f := b.read(2, 1)
+	wantVA(t, b.one(f), f, va(2))
+	b.pass(b.read(2, 2)) // it is the tail
+	b.append(3, 1, 3, 7)
+	g := b.read(2, 1)
+	wantVA(t, b.one(g), g, va(3))
+	wantVA(t, b.one(f), f, va(2)) // the old decision
+}
+
+// A node that is not known to be older than the tail is read where it is: its reader would go in circles.
+func TestReadOfAnUnknownPlaceIsNotSteered(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 3, 1, 7)
+	b.one(b.cas(2, 1, 1, 3, 1)) // its answer is lost
+	b.pass(b.read(1, 3))
+}
+
+func TestNothingIsSteeredToAnAppendWithoutAnswer(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 3, 1, 7)
+	first := b.cas(2, 1, 1, 3, 1)
+	b.one(first)
+	f := b.read(1, 1)
+	wantVA(t, b.one(f), f, va(2))
+	// An append waits until the one before it was answered.
+	b.node(3, 4, 1, 7)
+	second := b.cas(3, 1, 1, 4, 1)
+	if list := b.send(second); len(list) != 0 {
+		t.Fatalf("left: %v", list)
+	}
+	if list := b.send(second); len(list) != 0 { // its copy waits already
+		t.Fatalf("left: %v", list)
+	}
+	list := b.send(answer(first, layout.Header(1)))
+	if len(list) != 2 {
+		t.Fatalf("left: %v", list)
+	}
+	wantVA(t, &list[0], second, va(3))
+	if s := b.m.Stats(); s.Held != 1 || s.Impatient != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What waits for an answer that does not come goes on as its client sent it, and the tail is not trusted any more.
+func TestHoldEnds(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 3, 1, 7)
+	b.one(b.cas(2, 1, 1, 3, 1))
+	b.node(3, 4, 1, 7)
+	second := b.cas(3, 1, 1, 4, 1)
+	b.send(second)
+	list := b.wait(2 * time.Millisecond)
+	if len(list) != 1 {
+		t.Fatalf("left: %v", list)
+	}
+	wantVA(t, &list[0], second, va(1))
+	b.pass(second) // its copies too
+	b.pass(answer(second, layout.Superseded(1, layout.Location{Handle: 2, Version: 1})))
+	b.node(1, 5, 1, 7)
+	b.pass(b.cas(1, 1, 1, 5, 1))
+	if s := b.m.Stats(); s.Stalled != 1 || s.Expired > 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A request behind a waiting append takes it along: the order of a connection's requests stays.
+func TestWhatFollowsDoesNotOvertake(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 3, 1, 7)
+	b.one(b.cas(2, 1, 1, 3, 1))
+	b.node(3, 4, 1, 7)
+	second := b.cas(3, 1, 1, 4, 1)
+	b.send(second)
+	next := b.read(3, 4)
+	list := b.send(next)
+	if len(list) != 2 {
+		t.Fatalf("left: %v", list)
+	}
+	wantVA(t, &list[0], second, va(1))
+	wantVA(t, &list[1], next, va(4))
+}
+
+func TestFailureForgetsTheTail(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 3, 1, 7)
+	f := b.cas(2, 1, 1, 3, 1)
+	b.one(f)
+	b.pass(answer(f, layout.Superseded(1, layout.Location{Handle: 9, Version: 1})))
+	b.pass(b.read(3, 1))
+	b.node(3, 4, 1, 7)
+	b.pass(b.cas(3, 1, 1, 4, 1))
+}
+
+// Nothing is steered where the client would see a difference, or where the switch does not know enough.
+func TestNotSteered(t *testing.T) {
+	for name, try := range map[string]func(b *box) *wire.Frame{
+		"another version": func(b *box) *wire.Frame { b.node(2, 3, 1, 7); return b.cas(2, 1, 2, 3, 1) },
+		"tail of another version": func(b *box) *wire.Frame {
+			b.node(2, 3, 4, 7)
+			f := b.cas(2, 1, 1, 3, 4)
+			b.one(f)
+			b.pass(answer(f, layout.Header(1)))
+			return b.read(3, 1)
+		},
+		"another rkey":          func(b *box) *wire.Frame { f := b.read(2, 1); f.RETH.RKey++; return f },
+		"header only":           func(b *box) *wire.Frame { f := b.read(2, 1); f.RETH.Length = 8; return f },
+		"another key":           func(b *box) *wire.Frame { b.node(2, 3, 1, 8); return b.cas(2, 1, 1, 3, 1) },
+		"tail is written again": func(b *box) *wire.Frame { b.node(2, 2, 2, 9); return b.read(3, 1) },
+		"tail of another size": func(b *box) *wire.Frame {
+			b.pass(b.write(2, va(2), make([]byte, 64+56)))
+			return b.read(3, 1)
+		},
+		"node of another server": func(b *box) *wire.Frame {
+			b.pass(b.cas(2, 2, 1, 17, 1))
+			return b.read(3, 1)
+		},
+		"node that was not seen": func(b *box) *wire.Frame {
+			b.pass(b.cas(2, 2, 1, 9, 1))
+			return b.read(3, 1)
+		},
+		"after a tombstone": func(b *box) *wire.Frame {
+			data := make([]byte, 128)
+			layout.Sound.PutNode(data, layout.Tombstone(1), 7, nil)
+			b.pass(b.write(2, va(3), data))
+			f := b.cas(2, 2, 1, 3, 1)
+			b.one(f)
+			b.pass(answer(f, layout.Header(1)))
+			return b.read(3, 1)
+		},
+		"memory was formatted": func(b *box) *wire.Frame {
+			s := layout.Superblock{Format: layout.Sound, Generation: 10, Space: space}
+			data := make([]byte, layout.SuperblockLen)
+			s.Put(data)
+			b.pass(b.write(4, base, data))
+			return b.read(3, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := ready(t, rules.Rule{})
+			b.pass(try(b))
+		})
+	}
+}
+
+// The join is by handle, not by the last WRITE of the connection (hole 36).
+func TestTwoWritesBeforeTwoAppends(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 5, 1, 8)
+	b.append(2, 5, 6, 8) // key 8: 5 → 6
+	b.node(3, 3, 1, 7)
+	b.node(3, 7, 1, 8)
+	f := b.cas(3, 1, 1, 3, 1)
+	wantVA(t, b.one(f), f, va(2))
+	b.pass(answer(f, layout.Header(1)))
+	f = b.cas(3, 5, 1, 7, 1)
+	wantVA(t, b.one(f), f, va(6))
+}
+
+func TestChoices(t *testing.T) {
+	for _, c := range []struct {
+		rule        rules.Rule
+		write, read bool
+	}{
+		{rules.Rule{}, true, true},
+		{rules.Rule{Steer: rules.SteerWrite}, true, false},
+		{rules.Rule{Steer: rules.SteerRead}, false, true},
+		{rules.Rule{Keys: []uint64{6, 7}}, true, true},
+		{rules.Rule{Keys: []uint64{6, 8}}, false, false},
+	} {
+		b := ready(t, c.rule)
+		f, want := b.read(2, 1), va(1)
+		if c.read {
+			want = va(2)
+		}
+		wantVA(t, b.one(f), f, want)
+		b.node(2, 3, 1, 7)
+		if f, want = b.cas(2, 1, 1, 3, 1), va(1); c.write {
+			want = va(2)
+		}
+		wantVA(t, b.one(f), f, want)
+	}
+}
+
+// BenchmarkSteeredAppend is a node, an append that is steered, and its answer.
+func BenchmarkSteeredAppend(b *testing.B) {
+	x := ready(b, rules.Rule{})
+	data := make([]byte, 128)
+	layout.Sound.PutNode(data, layout.Header(1), 7, []byte("x"))
+	var bufs [3][]byte
+	h := layout.Handle(3)
+	w, f := x.write(2, va(h), data), x.cas(2, 1, 1, h, 1)
+	ack := answer(f, layout.Header(1))
+	psn := w.BTH.PSN
+	b.ReportAllocs()
+	for b.Loop() {
+		w.BTH.PSN, w.RETH.VA = psn, va(h)
+		f.BTH.PSN, f.AtomicETH.SwapOrAdd = psn.Next(), uint64(layout.Superseded(1, layout.Location{Handle: h, Version: 1}))
+		ack.BTH.PSN, psn = psn.Next(), psn.Next().Next()
+		for i, g := range []*wire.Frame{w, f, ack} {
+			bufs[i] = g.AppendTo(bufs[i][:0])
+			x.now += 1000
+			x.out.Reset()
+			x.sw.Frame(x.now, senderOf(g), frameOf(bufs[i]), &x.out)
+		}
+		if h++; h > 16 {
+			h = 3
+		}
+	}
+	if s := x.m.Stats(); s.SteeredAppends+10 < uint64(b.N) {
+		b.Fatalf("%+v", s)
+	}
+}
