@@ -42,6 +42,8 @@ type Counters struct {
 	Rewritten    uint64 `json:"rewritten" name:"rewritten" help:"packets that the program rewrote"`
 	Emitted      uint64 `json:"emitted" name:"emitted" help:"packets that the program made"`
 	Held         uint64 `json:"held" name:"held" help:"packets that the program held back"`
+	Consumed     uint64 `json:"consumed" name:"consumed" help:"packets that the program took"`
+	Answered     uint64 `json:"answered" name:"answered" help:"ARP requests and neighbour solicitations for the switch that it answered"`
 	Flooded      uint64 `json:"flooded" name:"flooded" help:"frames sent to every port"`
 	MACs         int    `json:"macs"`
 	MACMoves     uint64 `json:"macMoves" name:"mac_moves" help:"addresses seen on another port than before"`

@@ -26,6 +26,16 @@ func (c *Ctx) Observed() bool { return c.s.observed }
 // Lookup returns the port behind an address, or -1 if it is unknown.
 func (c *Ctx) Lookup(mac wire.MAC) int { return c.s.fdb.lookup(c.Now, mac) }
 
+// Allowed reports whether a frame from a port may go to an address, as far as partitions go. What a program emits goes
+// everywhere; so it asks, if it takes a frame and sends another one instead.
+func (c *Ctx) Allowed(in int, to wire.MAC) bool {
+	if c.s.ports[in].blocked == nil {
+		return true
+	}
+	port := c.Lookup(to)
+	return port < 0 || c.s.allowed(in, port)
+}
+
 // Emit sends a packet that the program made, by its destination address. f is encoded at once, with lengths and
 // ICRC. note explains it in captures. The result is false if the packet was dropped here.
 func (c *Ctx) Emit(f *wire.Frame, note string) bool { return c.emit(f, -1, note) }
@@ -48,7 +58,7 @@ func (c *Ctx) emit(f *wire.Frame, port int, note string) bool {
 	if s.note = note; s.observed && note == "" {
 		s.note = "made by " + s.spec.Name
 	}
-	ok := s.forward(-1, port, packetio.Frame{Data: f.AppendTo(s.out.Alloc(n))})
+	ok := s.forward(-1, port, packetio.Frame{Data: s.sealer.AppendFrame(s.out.Alloc(n), f)})
 	s.note = ""
 	return ok
 }
@@ -77,13 +87,16 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	if h == nil {
 		return false
 	}
-	c.s.note = note
+	if c.s.note = note; c.s.observed && note == "" {
+		c.s.note = "released by " + c.s.spec.Name
+	}
+	c.s.from = h.ingress
 	if f != nil {
-		c.s.rewrite(h.ingress, -1, h.data, f)
+		c.s.rewrite(h.ingress, -1, c.s.sealer.Check(h.data), f)
 	} else {
 		c.s.release(h)
 	}
-	c.s.note = ""
+	c.s.note, c.s.from = "", -1
 	c.s.held.remove(id)
 	return true
 }

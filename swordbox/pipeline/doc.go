@@ -8,7 +8,9 @@
 // What a frame meets, in order:
 //
 //	too short, or from a group address  dropped, counted
+//	from the switch's own address       dropped, counted: never learnt
 //	source address                      learnt, with ageing and a bound
+//	ARP, ICMPv6 for the switch itself   answered out of its port, if it asks for the switch's address
 //	not UDP port 4791                   forwarded by destination address, flooded if that is unknown or a group
 //	UDP 4791 but no RoCEv2              counted as malformed, then forwarded: a switch judges no payload
 //	RoCEv2                              counted in its flow, then the Program's verdict

@@ -1,7 +1,10 @@
 package pipeline
 
 import (
+	"bytes"
+	"cmp"
 	"slices"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -27,6 +30,10 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 				return false
 			}
 			return s.flood(in, f)
+		}
+		if s.self.owns(dst) {
+			s.dropped(in, ReasonSelf, f.Packets())
+			return false
 		}
 		if to = s.fdb.lookup(s.ctx.Now, dst); to < 0 {
 			return s.flood(in, f)
@@ -99,7 +106,11 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 
 func (s *Switch) remark(out int, text string) {
 	if s.observed {
-		s.notes = append(s.notes, Note{out, text})
+		n := Note{Out: out, Text: text, Peer: -1}
+		if out >= 0 {
+			n.Peer = s.from
+		}
+		s.notes = append(s.notes, n)
 	}
 }
 
@@ -167,3 +178,43 @@ func (s *Switch) Flows() []Flow { return s.flows.list(s.ctx.Now) }
 
 // Spec is the program's declaration.
 func (s *Switch) Spec() Spec { return s.spec }
+
+// MAC is a learnt address.
+type MAC struct {
+	MAC  wire.MAC      `json:"mac"`
+	Port int           `json:"port"`
+	Idle time.Duration `json:"idle"`
+}
+
+// MACs lists the learnt addresses, by port and address.
+func (s *Switch) MACs() []MAC {
+	list := make([]MAC, 0, len(s.fdb.entries))
+	for mac, e := range s.fdb.entries {
+		list = append(list, MAC{mac, e.port, s.ctx.Now.Sub(e.seen)})
+	}
+	slices.SortFunc(list, func(a, b MAC) int { return cmp.Or(cmp.Compare(a.Port, b.Port), bytes.Compare(a.MAC[:], b.MAC[:])) })
+	return list
+}
+
+// ForgetMACs forgets all learnt addresses and returns how many there were.
+func (s *Switch) ForgetMACs() int {
+	n := len(s.fdb.entries)
+	for i := range s.ports {
+		s.fdb.flush(i)
+	}
+	return n
+}
+
+// ForgetFlows sets the flow counters back and returns how many flows there were.
+func (s *Switch) ForgetFlows() int {
+	n := len(s.flows.table)
+	clear(s.flows.table)
+	s.flows.cur = nil
+	return n
+}
+
+// MaxMACs bounds the addresses that are learnt.
+func (s *Switch) MaxMACs() int { return s.fdb.max }
+
+// MaxFlows bounds the flows that are counted apart.
+func (s *Switch) MaxFlows() int { return s.flows.max }

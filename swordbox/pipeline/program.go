@@ -28,7 +28,7 @@ type Spec struct {
 	// Doc is one sentence for listings.
 	Doc string
 	// Split asks for super-frames to be taken apart, so that Packet sees every packet. Without it Packet is
-	// called once for a super-frame, with the headers of its first packet.
+	// called once for a super-frame, with the headers of its first packet, and may ask for that by Apart.
 	Split bool
 	// Verify keeps packets with a wrong ICRC from the program. They are forwarded as they are: the receiver
 	// drops and counts them. Rewrite verifies in any case, because a new ICRC would hide the damage.
@@ -77,6 +77,41 @@ type Parsed struct {
 	Raw packetio.Frame
 	// Ingress is the port that it came from.
 	Ingress int
+	// Own says that the packet is addressed to the switch itself (Config.Self). It cannot be forwarded.
+	Own bool
 	// Packets is 1, or the number of packets of a super-frame; Frame is then the first of them, without payload.
 	Packets int
+
+	packet []byte // Raw, or the first packet of a super-frame
+	icrc   icrcState
+	sealer *wire.Sealer
+}
+
+// icrcState is what is known about a packet's ICRC.
+type icrcState uint8
+
+const (
+	icrcUnknown icrcState = iota
+	icrcRight
+	icrcWrong
+)
+
+// Burst is the UDP payload of a super-frame, packet behind packet, and the length of one; the last may be shorter.
+func (p *Parsed) Burst() (b []byte, size int) {
+	return p.Raw.Data[len(p.packet)-int(p.UDP.Length)+udpHeader:], p.Raw.SegSize
+}
+
+// udpHeader is the length of a UDP header, which UDP.Length counts.
+const udpHeader = 8
+
+// Intact reports whether the ICRC is right, of a super-frame that of its first packet. It is computed once, and not at
+// all if nobody asks.
+func (p *Parsed) Intact() bool {
+	if p.icrc == icrcUnknown {
+		p.icrc = icrcWrong
+		if p.sealer.Check(p.packet) {
+			p.icrc = icrcRight
+		}
+	}
+	return p.icrc == icrcRight
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -272,4 +273,36 @@ func TestBudget(t *testing.T) {
 	if got, want := s.Bits(), 4096*(128+24); got != want {
 		t.Errorf("Bits = %d, want %d", got, want)
 	}
+}
+
+// A program that has seen a super-frame may ask for its packets; they are counted once.
+func TestVerdictApart(t *testing.T) {
+	f, packets := superOf(3)
+	var seen []string
+	r, p := withProgram(t, func(_ *Ctx, p *Parsed) Verdict {
+		seen = append(seen, fmt.Sprint(p.Packets, p.BTH.PSN))
+		if p.Packets == 1 && p.BTH.PSN == 1 {
+			return Drop("odd")
+		}
+		if p.Packets > 1 {
+			b, size := p.Burst()
+			for i, want := range packets {
+				if got := b[i*size : min(len(b), (i+1)*size)]; !bytes.Equal(got, want[len(want)-len(got):]) {
+					t.Errorf("packet %d of the burst: %x, want the end of %x", i, got, want)
+				}
+			}
+		}
+		return Apart()
+	})
+	r.want("apart", r.sendFrame(0, f), "[1 1]")
+	if fmt.Sprint(seen) != "[3 0 1 0 1 1 1 2]" || p.spec.Split {
+		t.Errorf("seen %v", seen)
+	}
+	if !bytes.Equal(r.out.Frames[0].Data, packets[0]) || !bytes.Equal(r.out.Frames[1].Data, packets[2]) {
+		t.Errorf("frames %x", r.out.Frames[1].Data)
+	}
+	if c := r.Port(0); c.RxPackets != 4 || c.RxRoCE != 3 || c.Drops["odd"] != 1 {
+		t.Errorf("%+v", c)
+	}
+	r.want("single", r.send(0, roce(0, 1, 9, "x")), "[1]")
 }

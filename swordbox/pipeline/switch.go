@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -30,6 +31,8 @@ type Config struct {
 	MaxFlows int
 	// MaxHeld is how many packets a program may hold; 0: 1024.
 	MaxHeld int
+	// Self are the switch's own addresses; the zero value: it has none.
+	Self Self
 }
 
 func (c Config) withDefaults() Config {
@@ -57,7 +60,7 @@ func (c *Config) Validate() error {
 	case c.MaxMACs < 0 || c.MaxFlows < 0 || c.MaxHeld < 0 || c.Ageing < 0:
 		return errors.New("pipeline: a bound is negative")
 	}
-	return nil
+	return c.Self.validate()
 }
 
 // Note explains what the switch did to a frame; see Switch.Notes.
@@ -65,6 +68,10 @@ type Note struct {
 	// Out is the index in the output batch of the frame that it is about; -1: the frame that came in.
 	Out  int
 	Text string
+	// Peer is the port of the frame on the other side of a rewrite, a release or a remarked forwarding: where it
+	// leaves, for the one that came in, and where it came from, for the one that leaves. -1: there is none, or more
+	// than one.
+	Peer int
 }
 
 // Switch is the machine. See the package comment.
@@ -75,6 +82,7 @@ type Switch struct {
 	fdb     fdb
 	flows   flows
 	held    holds
+	self    Self
 
 	counters Counters
 	lost     PortCounters // drops of packets that came in nowhere
@@ -85,8 +93,10 @@ type Switch struct {
 	out     *packetio.Batch
 	emitted int
 	note    string
+	from    int // the port that the frame being sent came from, for its note
 	notes   []Note
 	parsed  Parsed
+	sealer  wire.Sealer
 	segment []byte
 }
 
@@ -105,6 +115,7 @@ func New(cfg Config) (*Switch, error) {
 	s := &Switch{
 		program: cfg.Program, spec: cfg.Program.Spec(), ports: make([]port, cfg.Ports),
 		fdb: newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), held: holds{max: cfg.MaxHeld},
+		self: cfg.Self,
 	}
 	s.ctx.s = s
 	for i := range s.ports {
@@ -127,12 +138,21 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.begin(now, out)
 	for id := s.held.next(now); id != 0; id = s.held.next(now) {
+		s.note = "held until its time"
 		s.release(s.held.get(id))
+		s.note = ""
 		s.held.remove(id)
 	}
 	if s.program.Deadline() <= now {
 		s.program.Tick(&s.ctx)
 	}
+	s.out = nil
+}
+
+// Step calls f as a step of the program from outside: an operator's command that may make it send packets.
+func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
+	s.begin(now, out)
+	f(&s.ctx)
 	s.out = nil
 }
 
@@ -144,7 +164,7 @@ func (s *Switch) Deadline() clock.Time {
 
 // begin starts a step.
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
-	s.ctx.Now, s.out, s.emitted, s.notes = now, out, 0, s.notes[:0]
+	s.ctx.Now, s.out, s.emitted, s.notes, s.from = now, out, 0, s.notes[:0], -1
 }
 
 // receive is layer 2 up to the choice between plain forwarding and the program.
@@ -162,40 +182,58 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}
+	if s.self.owns(src) { // a frame that came back, or a liar
+		s.dropped(in, ReasonBadSource, packets)
+		return
+	}
 	s.fdb.learn(s.ctx.Now, src, in)
 	switch {
 	case !f.Splittable():
-		s.packet(in, f, f.Data, packets)
+		s.packet(in, f, f.Data, packets, true)
 	case s.spec.Split:
-		for i := range packets {
-			// In memory of out, which needs it until the packet has been sent.
-			d := f.AppendSegment(s.out.Alloc(f.SegSize+maxHeaders), i)
-			s.packet(in, packetio.Frame{Data: d, Port: f.Port}, d, 1)
-		}
+		s.apart(in, f, true)
 	default:
 		s.segment = f.AppendSegment(s.segment[:0], 0)
-		s.packet(in, f, s.segment, packets)
+		s.packet(in, f, s.segment, packets, true)
+	}
+}
+
+// apart handles the packets of a super-frame one by one. fresh says that they have not been counted.
+func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
+	for i := range f.Packets() {
+		// In memory of out, which needs it until the packet has been sent.
+		d := f.AppendSegment(s.out.Alloc(f.SegSize+maxHeaders), i)
+		s.packet(in, packetio.Frame{Data: d, Port: f.Port}, d, 1, fresh)
 	}
 }
 
 // packet parses the headers of f and asks the program, if it is RoCEv2.
-func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int) {
+func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, fresh bool) {
 	p := &s.parsed
 	err := wire.ParseFrame(headers, &p.Frame)
 	if err != nil {
-		if !errors.Is(err, wire.ErrNotRoCE) {
+		if fresh && !errors.Is(err, wire.ErrNotRoCE) {
 			s.ports[in].Malformed += uint64(packets)
 		}
+		if !s.selfFrame(in, f) {
+			s.forward(in, -1, f)
+		}
+		return
+	}
+	if fresh {
+		s.ports[in].RxRoCE += uint64(packets)
+		s.flows.count(s.ctx.Now, &p.Frame, packets, len(f.Data))
+	}
+	if len(s.self.Addrs) != 0 && slices.Contains(s.self.Addrs, p.SrcAddr()) {
+		s.dropped(in, ReasonBadSource, packets) // nobody speaks in the name of the switch
+		return
+	}
+	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc, p.sealer = f, headers, in, packets, icrcUnknown, &s.sealer
+	if s.spec.Verify && !p.Intact() {
 		s.forward(in, -1, f)
 		return
 	}
-	s.ports[in].RxRoCE += uint64(packets)
-	s.flows.count(s.ctx.Now, &p.Frame, packets, len(f.Data))
-	if s.spec.Verify && !wire.CheckICRC(headers) {
-		s.forward(in, -1, f)
-		return
-	}
-	p.Raw, p.Ingress, p.Packets = f, in, packets
+	p.Own = s.self.owns(p.Eth.Dst)
 	if packets > 1 {
 		p.Payload = nil // it would be that of the first packet only
 	}
@@ -210,38 +248,58 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	if s.observed && v.Note == "" && v.Action == ActHold {
 		v.Note = "held by " + s.spec.Name
 	}
+	if s.observed && v.Note == "" && v.Action == ActConsume {
+		v.Note = "taken by " + s.spec.Name
+	}
+	first, sent := len(s.notes), len(s.out.Frames)
 	if v.Note != "" {
 		s.remark(-1, v.Note)
 	}
 	switch v.Action {
 	case ActForward:
+		s.note, s.from = v.Note, p.Ingress
 		s.forward(p.Ingress, v.to-1, p.Raw)
+		s.note, s.from = "", -1
 	case ActDrop:
 		s.dropped(p.Ingress, v.Reason, p.Packets)
 	case ActRewrite:
-		s.note = v.Note
-		s.rewrite(p.Ingress, v.to-1, p.Raw.Data, &p.Frame)
-		s.note = ""
+		s.note, s.from = v.Note, p.Ingress
+		s.rewrite(p.Ingress, v.to-1, p.Packets == 1 && p.Intact(), &p.Frame)
+		s.note, s.from = "", -1
+	case ActConsume:
+		s.counters.Consumed += uint64(p.Packets)
+	case ActApart:
+		if p.Packets > 1 {
+			s.apart(p.Ingress, p.Raw, false)
+			return
+		}
+		s.forward(p.Ingress, -1, p.Raw)
 	case ActHold:
+	}
+	if len(s.notes) > first && len(s.out.Frames) == sent+1 {
+		s.notes[first].Peer = s.out.Frames[sent].Port
 	}
 }
 
-// rewrite sends f in place of the packet raw. A super-frame cannot be rewritten as one: its program asks for Split.
-func (s *Switch) rewrite(in, to int, raw []byte, f *wire.Frame) {
+// rewrite sends f in place of a packet that came intact or not. A super-frame cannot be rewritten as one: its program
+// asks for Split.
+func (s *Switch) rewrite(in, to int, intact bool, f *wire.Frame) {
 	n := f.Len()
 	switch {
-	case !wire.CheckICRC(raw):
+	case !intact:
 		s.dropped(in, ReasonBadICRC, 1)
 	case n > maxHeldFrame:
 		s.dropped(in, ReasonTooLong, 1)
 	default:
 		s.counters.Rewritten++
-		s.forward(in, to, packetio.Frame{Data: f.AppendTo(s.out.Alloc(n))})
+		s.forward(in, to, packetio.Frame{Data: s.sealer.AppendFrame(s.out.Alloc(n), f)})
 	}
 }
 
 // release sends a held packet on. Its slot will be used again, so out gets a copy.
 func (s *Switch) release(h *held) {
 	data := append(s.out.Alloc(len(h.data)), h.data...)
+	s.from = h.ingress
 	s.forward(h.ingress, -1, packetio.Frame{Data: data})
+	s.from = -1
 }

@@ -13,6 +13,10 @@ const (
 	ActRewrite
 	// ActHold means that the switch keeps a copy; see Ctx.Hold.
 	ActHold
+	// ActConsume ends a packet that has reached its goal: the program took it. It is no drop.
+	ActConsume
+	// ActApart takes a super-frame apart and asks the program about each packet.
+	ActApart
 )
 
 // Reason says why a frame was dropped, for counters and captures. Programs may use their own.
@@ -21,7 +25,7 @@ type Reason string
 // Reasons of the switch itself.
 const (
 	ReasonRunt      Reason = "runt"          // shorter than an Ethernet header
-	ReasonBadSource Reason = "bad source"    // group address as source
+	ReasonBadSource Reason = "bad source"    // group address as source, or the address of the switch
 	ReasonReserved  Reason = "link local"    // 01:80:c2:00:00:0x never crosses a bridge
 	ReasonSamePort  Reason = "same port"     // its destination is where it came from
 	ReasonPartition Reason = "partition"     // the two ports are kept apart
@@ -33,6 +37,7 @@ const (
 	ReasonEmitLimit Reason = "emit limit"    // a program made too many packets in one step
 	ReasonTooLong   Reason = "too long"      // a packet to be held or made is longer than any link takes
 	ReasonFault     Reason = "fault"         // an injected fault
+	ReasonSelf      Reason = "to the switch" // addressed to the switch itself, which had no use for it
 	ReasonOther     Reason = "other reasons" // beyond maxReasons
 )
 
@@ -41,7 +46,7 @@ type Verdict struct {
 	Action Action
 	// Reason of a drop.
 	Reason Reason
-	// Note explains a rewrite or a drop in captures; empty: nothing to say. Format one only if Ctx.Observed.
+	// Note explains what was done in captures; empty: nothing to say. Format one only if Ctx.Observed.
 	Note string
 	// ID of a hold.
 	ID HoldID
@@ -63,6 +68,14 @@ func Rewrite() Verdict { return Verdict{Action: ActRewrite} }
 
 // RewriteTo is Rewrite out of a port.
 func RewriteTo(port int) Verdict { return Verdict{Action: ActRewrite, to: port + 1} }
+
+// Consume ends the packet without a drop: the program took it, because it was addressed to the switch, or because
+// what it stands for has been sent by other means.
+func Consume() Verdict { return Verdict{Action: ActConsume} }
+
+// Apart takes a super-frame apart: Packet is called for each of its packets, with Packets 1. A packet that is no
+// super-frame is sent on.
+func Apart() Verdict { return Verdict{Action: ActApart} }
 
 // With adds a note for captures.
 func (v Verdict) With(note string) Verdict {

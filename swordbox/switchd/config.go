@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Bounds of a daemon. Those of tables are in package pipeline, those of rules in package fault.
@@ -36,8 +37,11 @@ type Config struct {
 	Rack  string
 	Seed  uint64
 	Links []Link
-	// Program is the switch program, a fresh one.
+	// Program is the switch program, a fresh one. Self are the addresses that it answers to.
 	Program pipeline.Program
+	Self    pipeline.Self
+	// Described is the rack's description, for the names of servers in rules; nil: rules have addresses only.
+	Described *spec.Rack
 	// Queue is the capacity of each egress queue in packets; 0: 1024.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.

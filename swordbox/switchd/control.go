@@ -43,7 +43,21 @@ type none struct{}
 //	POST   /partition             keeps groups of hosts apart
 //	DELETE /partition             mends that
 //	GET    /capture?link=cn0&dir=up&snaplen=128&for=10s   streams pcapng, without
-//	                              for until the client goes
+//	                              for until the client goes; &commented=1 only packets
+//	                              that a fault or the program touched
+//	GET    /program               which program runs
+//	GET    /program/counters      what its parts counted
+//	GET    /budget                what it would take of a switching chip
+//	GET    /rules                 rules in force
+//	POST   /rules                 adds a rule, answers it with its id
+//	PUT    /rules                 puts others in their place
+//	DELETE /rules/{id}            removes one
+//	GET    /connections           rows, what was moved, own connections
+//	POST   /connections           adopts an own connection that was made elsewhere
+//	DELETE /connections/{server}/{shard}   ends one
+//	GET    /tables                how full they are
+//	DELETE /tables/{name}         clears one
+//	GET    /macs                  learnt addresses
 func (d *Daemon) Mux() *control.Mux {
 	m := new(control.Mux)
 	control.Handle(m, "GET /status", func(*http.Request, none) (Status, error) { return d.Status() })
@@ -68,6 +82,7 @@ func (d *Daemon) Mux() *control.Mux {
 		return none{}, answer(d.SetPartition(nil))
 	})
 	m.HandleFunc("GET /capture", d.serveCapture)
+	d.handleBox(m)
 	return m
 }
 
@@ -78,9 +93,11 @@ func answer(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &rule), errors.Is(err, fault.ErrNotOnLink), errors.Is(err, errPartition):
+	case errors.As(err, &rule), errors.Is(err, fault.ErrNotOnLink), errors.Is(err, errPartition), errors.Is(err, errRule):
 		status = http.StatusBadRequest
-	case errors.Is(err, fault.ErrUnknownLink), errors.Is(err, fault.ErrUnknownRule), errors.Is(err, tap.ErrUnknownLink):
+	case errors.Is(err, errNoBox):
+		status = http.StatusConflict
+	case errors.Is(err, fault.ErrUnknownLink), errors.Is(err, fault.ErrUnknownRule), errors.Is(err, tap.ErrUnknownLink), errors.Is(err, errGone):
 		status = http.StatusNotFound
 	case errors.Is(err, fault.ErrDuplicateID):
 		status = http.StatusConflict
@@ -193,6 +210,7 @@ func (d *Daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 		}
 		o.Snaplen = n
 	}
+	o.Commented = q.Get("commented") != ""
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(d.life, cancel)()

@@ -90,7 +90,7 @@ func New(cfg Config) (*Daemon, error) {
 	if cfg.Log == nil {
 		cfg.Log = log.New(io.Discard, "", 0)
 	}
-	sw, err := pipeline.New(pipeline.Config{Ports: len(cfg.Links), Program: cfg.Program})
+	sw, err := pipeline.New(pipeline.Config{Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self})
 	if err != nil {
 		return nil, err
 	}
@@ -152,11 +152,28 @@ func (d *Daemon) Run(ctx context.Context) error {
 	release := context.AfterFunc(ctx, func() { d.wake() })
 	err := d.loop(ctx)
 	release()
+	d.farewell()
 	stopWatch()
 	d.refuse()
 	<-watch
 	d.stop()
 	return errors.Join(err, d.waiter.Close(), d.closePorts())
+}
+
+// step lets f act as a step of the program, and sends what it emits. Loop only.
+func (d *Daemon) step(f func(c *pipeline.Ctx)) {
+	start := len(d.out.Frames)
+	d.sw.Step(d.now, &d.out, f)
+	d.toHosts(start, d.sw.Notes())
+	d.flush()
+}
+
+// farewell lets a program that has connections end them.
+func (d *Daemon) farewell() {
+	if p, ok := d.cfg.Program.(interface{ Close(c *pipeline.Ctx) }); ok {
+		d.now = d.clk.Now()
+		d.step(p.Close)
+	}
 }
 
 // refuse ends the taking of commands. Those that wait are done now, so that nobody waits for ever.

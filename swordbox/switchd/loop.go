@@ -107,7 +107,7 @@ func (d *Daemon) switched(in int, f packetio.Frame, comment string, late bool) {
 	notes := d.sw.Notes()
 	for _, n := range notes {
 		if n.Out < 0 {
-			comment = join(comment, n.Text)
+			comment = join(comment, d.comment(n, ", to "))
 		}
 	}
 	if !late || comment != "" {
@@ -122,12 +122,20 @@ func (d *Daemon) toHosts(start int, notes []pipeline.Note) {
 		comment := ""
 		for _, n := range notes {
 			if n.Out == k {
-				comment = join(comment, n.Text)
+				comment = join(comment, d.comment(n, ", from "))
 			}
 		}
 		f := d.out.Frames[k]
 		d.toHost(f.Port, f, comment)
 	}
+}
+
+// comment is the text of a note, with the link of the frame on the other side.
+func (d *Daemon) comment(n pipeline.Note, side string) string {
+	if n.Peer < 0 {
+		return n.Text
+	}
+	return n.Text + side + d.hosts[n.Peer]
 }
 
 // enqueue puts a frame into a port's egress queue.

@@ -5,37 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"math/rand/v2"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
-	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// programs is the list of switch programs.
-var programs = map[string]func() pipeline.Program{
-	"forward": func() pipeline.Program { return forward.Program{} },
-}
-
-// Programs lists the names of the switch programs.
-func Programs() []string {
-	var names []string
-	for name := range programs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // Main is the switch of a rack: it reads the rack's description below dir, opens the rack's ports in the network
 // namespace that the process is in, serves the control socket, and forwards until ctx ends.
-func Main(ctx context.Context, dir string, logger *log.Logger) error {
+func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	paths := spec.Paths{Dir: dir}
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {
@@ -45,7 +28,12 @@ func Main(ctx context.Context, dir string, logger *log.Logger) error {
 	if err != nil {
 		return fmt.Errorf("switch: %s: %w", paths.Spec(), err)
 	}
-	cfg, err := configOf(rack)
+	rec, err := recordOf(rack, paths, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rec.Close()) }()
+	cfg, err := configOf(rack, rec)
 	if err != nil {
 		return err
 	}
@@ -75,14 +63,36 @@ func (d *Daemon) serve(paths spec.Paths) (*control.Server, error) {
 	return control.Serve(paths.Socket(spec.SwitchName), d.Mux())
 }
 
+// recordOf opens the record of a switch whose program has one.
+func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFile, error) {
+	if rack.Switch.Program != spec.ProgramSwordBox {
+		return new(recordFile), nil
+	}
+	rec, err := openRecord(paths.Record())
+	if err != nil {
+		return nil, fmt.Errorf("switch: %w", err)
+	}
+	f := rec.Former()
+	switch {
+	case rec.renewed:
+		logger.Printf("%s was no record of this program, and is empty now", paths.Record())
+	case len(f.Rows)+len(f.Conns) > 0:
+		logger.Printf("a former life of the switch has moved requests of %d rows, and made %d connections: they are ended", len(f.Rows), len(f.Conns))
+	}
+	return rec, nil
+}
+
 // configOf turns a rack's description into a daemon's configuration on packet sockets.
-func configOf(rack *spec.Rack) (Config, error) {
-	program, ok := programs[rack.Switch.Program]
-	if !ok {
-		return Config{}, fmt.Errorf("switch: program %q is unknown; there is %s", rack.Switch.Program, strings.Join(Programs(), ", "))
+func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
+	program, err := apps.New(rack, apps.Config{
+		// Not from the rack's seed: a restarted switch must not use the numbers of its former life again.
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record,
+	})
+	if err != nil {
+		return Config{}, fmt.Errorf("switch: %w", err)
 	}
 	cfg := Config{
-		Rack: rack.Name, Seed: rack.Seed, Program: program(), Queue: rack.Switch.Queue,
+		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Described: rack, Queue: rack.Switch.Queue,
 		Spin: rack.Switch.Spin, Faults: rack.Faults,
 	}
 	for _, h := range rack.Hosts {
@@ -98,8 +108,8 @@ func configOf(rack *spec.Rack) (Config, error) {
 	cfg.NewWaiter = func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error) {
 		list := make([]*afpacket.Port, len(ports))
 		for i, p := range ports {
-			list[i], ok = p.(*afpacket.Port)
-			if !ok {
+			var ok bool
+			if list[i], ok = p.(*afpacket.Port); !ok {
 				return nil, fmt.Errorf("switch: port %T is no packet socket", p)
 			}
 		}

@@ -1,0 +1,143 @@
+package apps
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/record"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const rackFile = `
+name: apps
+switch:
+  program: PROGRAM
+  rules: [{id: locks, server: ms0, action: atomics}]
+hosts:
+  - {name: ms0, role: memory}
+  - {name: cn0, role: compute}
+`
+
+func rack(t *testing.T, program string) *spec.Rack {
+	t.Helper()
+	text := strings.Replace(rackFile, "PROGRAM", program, 1)
+	if program != spec.ProgramSwordBox {
+		text = strings.Replace(text, "  rules: [{id: locks, server: ms0, action: atomics}]\n", "", 1)
+	}
+	s, err := spec.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Every program that a rack file can name can be made, and no other.
+func TestPrograms(t *testing.T) {
+	if len(programs) != len(spec.Programs()) {
+		t.Errorf("%d programs are made, %d can be named", len(programs), len(spec.Programs()))
+	}
+	for _, name := range spec.Programs() {
+		p, err := New(rack(t, name), Config{Rand: rand.New(rand.NewPCG(1, 1))})
+		if err != nil || p.Spec().Name != name {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := rack(t, spec.ProgramForward)
+	s.Switch.Program = "sword"
+	if _, err := New(s, Config{}); err == nil || !strings.Contains(err.Error(), "there is forward, swordbox") {
+		t.Error(err)
+	}
+	if _, err := New(rack(t, spec.ProgramSwordBox), Config{}); err == nil {
+		t.Error("swordbox without random numbers")
+	}
+	if self := Self(s); self.MAC != (wire.MAC{}) || self.Addrs != nil {
+		t.Errorf("a switch that only forwards has addresses: %+v", self)
+	}
+}
+
+// box is a switch of the rack with its program, and the record that it uses.
+func box(t *testing.T, mem []byte) (*pipeline.Switch, *serialize.Program, *spec.Rack) {
+	t.Helper()
+	s := rack(t, spec.ProgramSwordBox)
+	rec, err := record.Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(s, Config{Rand: rand.New(rand.NewPCG(1, 1)), Record: rec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sw, err := pipeline.New(pipeline.Config{Ports: 2, Program: p, Self: Self(s)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sw, p.(*serialize.Program), s
+}
+
+// from is a packet in the name of a host.
+func from(h *spec.Host, to netip.Addr, mac wire.MAC, b wire.BTH) []byte {
+	f := wire.Frame{Eth: wire.Ethernet{Src: h.MAC, Dst: mac}, IPv4: wire.IPv4{TTL: 64, Src: h.IPv4.As4(), Dst: to.As4()}}
+	f.BTH = b
+	f.BTH.PKey = wire.DefaultPKey
+	f.DETH = wire.DETH{QKey: 0x80010000, SrcQP: 1}
+	return f.AppendTo(nil)
+}
+
+// What comes to the switch itself in the name of a host, at the port of another one, is not believed; nor is what speaks
+// for a row of the switch's former life.
+func TestSpoofedPacketsToTheSwitch(t *testing.T) {
+	mem := make([]byte, record.Size)
+	former, err := record.Open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := rack(t, spec.ProgramSwordBox)
+	ms, cn := &s.Hosts[0], &s.Hosts[1]
+	if _, err := former.Move(record.Row{Client: cn.IPv4, Server: ms.IPv4, ClientQPN: 0x11, ServerQPN: 0x22}); err != nil {
+		t.Fatal(err)
+	}
+	sw, _, _ := box(t, mem)
+	var out packetio.Batch
+	sw.Tick(0, &out)
+	for name, data := range map[string][]byte{
+		"datagram": from(ms, s.Switch.IPv4, s.Switch.MAC, wire.BTH{Opcode: wire.UDSendOnly, DestQP: 1}),
+		"answer":   from(ms, s.Switch.IPv4, s.Switch.MAC, wire.BTH{Opcode: wire.RCAck, DestQP: 0x1234}),
+		"former":   from(ms, cn.IPv4, cn.MAC, wire.BTH{Opcode: wire.RCAck, DestQP: 0x11}),
+	} {
+		before := sw.Port(1).Drops[serialize.ReasonSpoofed]
+		out.Reset()
+		sw.Frame(0, 1, packetio.Frame{Data: data}, &out)
+		if n := sw.Port(1).Drops[serialize.ReasonSpoofed]; n != before+1 || len(out.Frames) != 0 {
+			t.Errorf("%s: %d drops, %d frames", name, n-before, len(out.Frames))
+		}
+		sw.Frame(0, 0, packetio.Frame{Data: data}, &out)
+		if n := sw.Port(0).Drops[serialize.ReasonSpoofed]; n != 0 {
+			t.Errorf("%s: the host itself is not believed", name)
+		}
+	}
+}
+
+// A life without a record has the rules of the rack file; a later one those that it had last, also none.
+func TestRulesOfAFormerLife(t *testing.T) {
+	mem := make([]byte, record.Size)
+	_, p, _ := box(t, mem)
+	if n := len(p.Rules().All()); n != 1 {
+		t.Errorf("%d rules", n)
+	}
+	set, err := p.Rules().Remove("locks")
+	if err == nil {
+		err = p.SetRules(set)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, p, _ = box(t, mem); len(p.Rules().All()) != 0 {
+		t.Errorf("%v", p.Rules().All())
+	}
+}

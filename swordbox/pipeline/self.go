@@ -1,0 +1,154 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Self are the addresses under which the switch itself can be reached: a program that ends connections in the switch
+// needs some. The switch answers who asks for them, never learns or forwards what says that it comes from them, and
+// drops what is addressed to them and not for its program.
+type Self struct {
+	// MAC is the address of every port; zero: the switch has no addresses.
+	MAC wire.MAC
+	// Addrs are IPv4 and IPv6 addresses.
+	Addrs []netip.Addr
+}
+
+func (s *Self) validate() error {
+	switch {
+	case s.MAC.IsMulticast():
+		return fmt.Errorf("pipeline: %v is a group address and cannot be the switch's own", s.MAC)
+	case s.MAC == (wire.MAC{}) && len(s.Addrs) != 0:
+		return errors.New("pipeline: the switch has IP addresses and no MAC address")
+	}
+	for _, a := range s.Addrs {
+		if !a.IsValid() || a.IsMulticast() || a.IsUnspecified() || a.Zone() != "" || a.Is4In6() {
+			return fmt.Errorf("pipeline: %v cannot be an address of the switch", a)
+		}
+	}
+	return nil
+}
+
+// owns reports whether a MAC address is that of the switch.
+func (s *Self) owns(m wire.MAC) bool { return m == s.MAC && m != (wire.MAC{}) }
+
+// Numbers of ARP (RFC 826) and of neighbour discovery (RFC 4861).
+const (
+	arpLen     = 28
+	arpRequest = 1
+	arpReply   = 2
+
+	protocolICMPv6 = 58
+	neighborAsk    = 135
+	neighborAnswer = 136
+	neighborLen    = 24 // a message without options
+	optTarget      = 2  // target link-layer address
+	flagsSolicited = 0x60
+	flagsOverride  = 0x20
+	noHopLimit     = 255 // a packet that crossed a router has less
+)
+
+// arpHead is an ARP header for Ethernet and IPv4 up to the operation.
+var arpHead = []byte{0, 1, 8, 0, 6, 4}
+
+// selfFrame answers a frame that is no RoCEv2 and asks for an address of the switch. It reports whether it did.
+func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
+	if len(s.self.Addrs) == 0 {
+		return false
+	}
+	var eth wire.Ethernet
+	if eth.Parse(f.Data) != nil {
+		return false
+	}
+	var answer []byte
+	switch body := f.Data[eth.Len():]; eth.Type {
+	case wire.EtherTypeARP:
+		answer = s.answerARP(&eth, body)
+	case wire.EtherTypeIPv6:
+		answer = s.answerNeighbor(&eth, body)
+	}
+	if answer == nil {
+		return false
+	}
+	s.counters.Answered++
+	s.remark(-1, "answered by the switch")
+	s.note = "the switch's own address"
+	s.forward(-1, in, packetio.Frame{Data: answer})
+	s.note = ""
+	return true
+}
+
+// answerARP is the reply to a request for an address of the switch, or nil.
+func (s *Switch) answerARP(eth *wire.Ethernet, b []byte) []byte {
+	if len(b) < arpLen || !bytes.Equal(b[:6], arpHead) || binary.BigEndian.Uint16(b[6:]) != arpRequest {
+		return nil
+	}
+	if !slices.Contains(s.self.Addrs, netip.AddrFrom4([4]byte(b[24:28]))) {
+		return nil
+	}
+	h := wire.Ethernet{Dst: eth.Src, Src: s.self.MAC, Tagged: eth.Tagged, TCI: eth.TCI, Type: wire.EtherTypeARP}
+	out := append(h.AppendTo(s.out.Alloc(h.Len()+arpLen)), arpHead...)
+	out = append(out, 0, arpReply)
+	out = append(append(out, s.self.MAC[:]...), b[24:28]...)
+	return append(out, b[8:18]...) // the asker's MAC and IP address
+}
+
+// answerNeighbor is the advertisement that answers a solicitation for an address of the switch, or nil. A solicitation
+// from no address asks whether the address is free (RFC 4862) and is answered to all nodes.
+func (s *Switch) answerNeighbor(eth *wire.Ethernet, b []byte) []byte {
+	var ip wire.IPv6
+	if ip.Parse(b) != nil || ip.NextHeader != protocolICMPv6 || ip.HopLimit != noHopLimit || ip.PayloadLen < neighborLen {
+		return nil
+	}
+	msg := b[ip.Len() : ip.Len()+int(ip.PayloadLen)]
+	if msg[0] != neighborAsk || msg[1] != 0 || icmpv6Sum(&ip, msg) != 0 {
+		return nil
+	}
+	target := [16]byte(msg[8:24])
+	if !slices.Contains(s.self.Addrs, netip.AddrFrom16(target)) {
+		return nil
+	}
+	h := wire.Ethernet{Dst: eth.Src, Src: s.self.MAC, Tagged: eth.Tagged, TCI: eth.TCI, Type: wire.EtherTypeIPv6}
+	answer := wire.IPv6{NextHeader: protocolICMPv6, HopLimit: noHopLimit, Src: target, Dst: ip.Src}
+	flags := byte(flagsSolicited)
+	if ip.Src == [16]byte{} {
+		h.Dst, answer.Dst, flags = wire.MAC{0x33, 0x33, 0, 0, 0, 1}, netip.IPv6LinkLocalAllNodes().As16(), flagsOverride
+	}
+	const length = neighborLen + 8
+	out := answer.AppendTo(h.AppendTo(s.out.Alloc(h.Len()+ip.Len()+length)), length)
+	start := len(out)
+	out = append(out, neighborAnswer, 0, 0, 0, flags, 0, 0, 0)
+	out = append(out, target[:]...)
+	out = append(append(out, optTarget, 1), s.self.MAC[:]...)
+	binary.BigEndian.PutUint16(out[start+2:], icmpv6Sum(&answer, out[start:]))
+	return out
+}
+
+// icmpv6Sum is the checksum of a message of even or odd length with its pseudo-header (RFC 4443, 2.3); 0 says that
+// the one in it is right.
+func icmpv6Sum(ip *wire.IPv6, msg []byte) uint16 {
+	sum := uint32(len(msg)) + protocolICMPv6
+	add := func(b []byte) {
+		for ; len(b) >= 2; b = b[2:] {
+			sum += uint32(binary.BigEndian.Uint16(b))
+		}
+		if len(b) == 1 {
+			sum += uint32(b[0]) << 8
+		}
+	}
+	add(ip.Src[:])
+	add(ip.Dst[:])
+	add(msg)
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}

@@ -1,0 +1,57 @@
+package switchd
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/swordbox/record"
+)
+
+func reopen(t *testing.T, path string) *recordFile {
+	t.Helper()
+	r, err := openRecord(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// What one process has written the next one finds, also without a Close in between.
+func TestRecordFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record")
+	a := netip.MustParseAddr("10.0.0.1")
+	first := reopen(t, path)
+	if _, err := first.Move(record.Row{Client: a, Server: a, ClientQPN: 5, Oldest: 9}); err != nil || first.renewed {
+		t.Fatal(err)
+	}
+	second := reopen(t, path)
+	if rows := second.Former().Rows; len(rows) != 1 || rows[0].ClientQPN != 5 || rows[0].Oldest != 9 || second.renewed {
+		t.Errorf("%+v", rows)
+	}
+}
+
+// A file of another kind or size is replaced, and that is said.
+func TestRecordFileOfOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record")
+	for _, n := range []int{100, record.Size} {
+		data := make([]byte, n)
+		copy(data, "something else")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := reopen(t, path)
+		if !r.renewed || len(r.Former().Rows) != 0 {
+			t.Errorf("%d bytes: renewed %v", n, r.renewed)
+		}
+	}
+	if _, err := openRecord(filepath.Join(t.TempDir(), "no", "record")); err == nil {
+		t.Error("a record without a folder")
+	}
+}
