@@ -1,0 +1,49 @@
+package clover
+
+import "github.com/rdmalab/rdmalab/clover/layout"
+
+// known is what a client remembers of a key.
+type known struct {
+	at   layout.Location
+	slot uint32
+	// fresh says that the metadata server named the chain in this very operation.
+	fresh bool
+}
+
+// cache maps keys to the newest node that the client has seen. When it is full, the oldest insertion goes.
+type cache struct {
+	max   int
+	m     map[uint64]known
+	order []uint64 // ring of keys in the order of their insertion
+	next  int
+}
+
+func newCache(limit int) cache { return cache{max: limit, m: make(map[uint64]known)} }
+
+func (c *cache) get(key uint64) (known, bool) {
+	k, ok := c.m[key]
+	return k, ok
+}
+
+func (c *cache) put(key uint64, k known) {
+	if _, ok := c.m[key]; !ok {
+		if len(c.order) < c.max {
+			c.order = append(c.order, key)
+		} else {
+			delete(c.m, c.order[c.next])
+			c.order[c.next] = key
+			c.next = (c.next + 1) % c.max
+		}
+	}
+	k.fresh = false
+	c.m[key] = k
+}
+
+// drop forgets a key's location; its place in the order stays until its turn comes.
+func (c *cache) drop(key uint64) { delete(c.m, key) }
+
+// clear forgets everything.
+func (c *cache) clear() {
+	clear(c.m)
+	c.order, c.next = c.order[:0], 0
+}

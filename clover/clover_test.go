@@ -1,0 +1,261 @@
+package clover_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/kvtest"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const rackYAML = `
+name: clover
+hosts:
+  - {name: md0, role: metadata}
+  - {name: "ms[0-1]", role: memory}
+  - {name: "cn[0-2]", role: compute}
+`
+
+// rig is a rack in virtual time with memory services and a metadata server.
+type rig struct {
+	*simrack.Rack
+	t      *testing.T
+	region int
+	server *meta.Server
+	cfg    meta.Config
+}
+
+func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig {
+	t.Helper()
+	s, err := spec.Parse([]byte(rackYAML))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simrack.New(s, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	g := &rig{Rack: r, t: t, region: region, cfg: cfg}
+	for _, name := range []string{"ms0", "ms1"} {
+		g.memory(name)
+	}
+	g.meta()
+	return g
+}
+
+// memory starts the passive memory service of a host.
+func (g *rig) memory(name string) {
+	h := g.Host(name)
+	h.Go("memory", true, func(ctx verbs.Context) {
+		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: g.region})
+		if err == nil {
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			g.t.Error(name, err)
+		}
+	})
+}
+
+// meta starts the metadata server.
+func (g *rig) meta() {
+	h := g.Host("md0")
+	h.Go("meta", true, func(ctx verbs.Context) {
+		cfg := g.cfg
+		cfg.Context, cfg.Manager = ctx, h.Manager(ctx)
+		cfg.Servers = []netip.Addr{g.Host("ms0").Addr(), g.Host("ms1").Addr()}
+		s, err := meta.New(cfg)
+		if err == nil {
+			g.server = s
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			g.t.Error("metadata server:", err)
+		}
+	})
+}
+
+// client runs f as an application of a host with a client of the store.
+func (g *rig) client(host string, f func(c *clover.Client, rt verbs.Runtime) error) {
+	h := g.Host(host)
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, rt.Now().Add(20*time.Second))
+		if err == nil {
+			err = errors.Join(f(c, rt), c.Close())
+		}
+		if err != nil {
+			g.t.Errorf("client of %s: %v", host, err)
+		}
+	})
+}
+
+func (g *rig) run() {
+	g.t.Helper()
+	if err := g.Run(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+const region = 1 << 20
+
+func soon(rt verbs.Runtime) clock.Time { return rt.Now().Add(10 * time.Second) }
+
+func value(key uint64, n, size int) []byte {
+	b := bytes.Repeat([]byte{byte(n)}, size)
+	copy(b, fmt.Sprintf("%d/%d/", key, n))
+	return b
+}
+
+func TestOneClient(t *testing.T) {
+	for _, format := range []layout.Format{layout.Sound, layout.Keyed, layout.Vanilla} {
+		t.Run(fmt.Sprintf("%+v", format), func(t *testing.T) {
+			g := newRig(t, simrack.Options{}, meta.Config{Format: format, Keys: 64}, region)
+			g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error { return oneClient(c, rt, format) })
+			g.run()
+		})
+	}
+}
+
+func oneClient(c *clover.Client, rt verbs.Runtime, f layout.Format) error {
+	if _, err := c.Get(1, nil, soon(rt)); !errors.Is(err, kv.ErrNotFound) {
+		return fmt.Errorf("a key that nobody inserted: %w", err)
+	}
+	for key := uint64(1); key <= 20; key++ {
+		for n := range 5 {
+			v := value(key, n, f.Capacity(1024)) // without a length in the node, a value fills it
+			var err error
+			if n == 0 {
+				err = c.Insert(key, v, soon(rt))
+			} else {
+				err = c.Put(key, v, soon(rt))
+			}
+			if err != nil {
+				return fmt.Errorf("write %d of key %d: %w", n, key, err)
+			}
+			got, err := c.Get(key, nil, soon(rt))
+			if err != nil || !bytes.Equal(got, v) {
+				return fmt.Errorf("key %d is %.20q, want %.20q: %w", key, got, v, err)
+			}
+		}
+	}
+	if err := c.Insert(7, value(7, 9, 100), soon(rt)); !errors.Is(err, kv.ErrExists) {
+		return fmt.Errorf("insert of a key that exists: %w", err)
+	}
+	if err := c.Delete(7, soon(rt)); err != nil {
+		return err
+	}
+	if _, err := c.Get(7, nil, soon(rt)); !errors.Is(err, kv.ErrNotFound) {
+		return fmt.Errorf("a deleted key: %w", err)
+	}
+	if err := c.Put(7, value(7, 9, 100), soon(rt)); !errors.Is(err, kv.ErrNotFound) {
+		return fmt.Errorf("put to a deleted key: %w", err)
+	}
+	v := value(7, 9, f.Capacity(128))
+	if err := c.Insert(7, v, soon(rt)); err != nil {
+		return fmt.Errorf("insert of a deleted key: %w", err)
+	}
+	got, err := c.Get(7, nil, soon(rt))
+	if err != nil || !bytes.Equal(got, v) {
+		return fmt.Errorf("key 7 is %.20q: %w", got, err)
+	}
+	return nil
+}
+
+// The suite for any store.
+func TestConformance(t *testing.T) {
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64}, 4<<20)
+	g.client("cn0", func(a *clover.Client, rt verbs.Runtime) error {
+		h := g.Host("cn0")
+		var b *clover.Client
+		done := false
+		h.Go("second", false, func(ctx verbs.Context) {
+			var err error
+			b, err = clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, soon(ctx.Runtime()))
+			if err != nil {
+				t.Error(err)
+			}
+			for !done {
+				ctx.Runtime().Sleep(time.Second)
+			}
+		})
+		for b == nil {
+			rt.Sleep(time.Millisecond)
+		}
+		defer func() { done = true }()
+		return kvtest.Check(kvtest.Env{A: a, B: b, Now: rt.Now, Largest: layout.Sound.Capacity(8192), Exact: true})
+	})
+	g.run()
+}
+
+// What the published system takes in the best case: GET one round trip, PUT two (Clover §4).
+func TestBestCase(t *testing.T) {
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64}, region)
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		if err := c.Insert(1, value(1, 0, 1000), soon(rt)); err != nil {
+			return err
+		}
+		for n := 1; n < 10; n++ {
+			if err := c.Put(1, value(1, n, 1000), soon(rt)); err != nil {
+				return err
+			}
+			if n > 2 && c.Last() != (kv.Cost{RTTs: 2}) {
+				t.Errorf("PUT %d: %+v", n, c.Last())
+			}
+			if _, err := c.Get(1, nil, soon(rt)); err != nil {
+				return err
+			}
+			if n > 2 && c.Last() != (kv.Cost{RTTs: 1}) {
+				t.Errorf("GET %d: %+v", n, c.Last())
+			}
+		}
+		return nil
+	})
+	g.run()
+}
+
+// Several writers of one key: every write succeeds, and in the end all nodes are where they belong.
+func TestContention(t *testing.T) {
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 16, Lease: 50 * time.Millisecond, Grace: 50 * time.Millisecond}, 64<<10)
+	writes := 0
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		return c.Insert(1, value(1, 0, 40), soon(rt))
+	})
+	g.run()
+	for i := range 6 {
+		g.client(fmt.Sprintf("cn%d", i%3), func(c *clover.Client, rt verbs.Runtime) error {
+			for n := range 300 {
+				if err := c.Put(1, value(1, n, 40), soon(rt)); err != nil {
+					return fmt.Errorf("write %d: %w", n, err)
+				}
+				writes++
+			}
+			return nil
+		})
+	}
+	g.run()
+	if err := g.Settle(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if writes != 1800 {
+		t.Errorf("%d writes", writes)
+	}
+	st := g.server.Snapshot()
+	if st.Keys != 1 || st.Linked != 1 || st.Held != 0 || st.Broken != 0 {
+		t.Errorf("after all clients have gone: %+v", st)
+	}
+	t.Logf("%+v", st)
+}

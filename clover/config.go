@@ -1,0 +1,80 @@
+package clover
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Service is the metadata server's name for the connection manager.
+const Service = rpc.Service
+
+// Config describes a client.
+type Config struct {
+	Context verbs.Context
+	// Manager connects queue pairs.
+	Manager rdmacm.Dialer
+	// Meta is the address of the metadata server.
+	Meta netip.Addr
+	// Params of the connections.
+	Params rdmacm.Params
+	// MaxValue is the longest value in bytes; it sizes the client's registered memory. 0: 4096.
+	MaxValue int
+	// Cached is how many locations the client remembers. 0: 1 << 20.
+	Cached int
+	// Batch is how many nodes are fetched at a time, at most 16; 0: 16.
+	Batch int
+	// Records is how many appends are reported together, at most 16; 0: 16.
+	Records int
+}
+
+const (
+	defaultMaxValue = 4096
+	defaultCached   = 1 << 20
+	// maxPending bounds the appends that could not be reported yet. Further ones are forgotten: the metadata server finds
+	// them by itself when it looks at the chain.
+	maxPending = 1024
+)
+
+func (c Config) withDefaults() Config {
+	if c.MaxValue == 0 {
+		c.MaxValue = defaultMaxValue
+	}
+	c.MaxValue = min(c.MaxValue, layout.MaxSlab)
+	if c.Cached == 0 {
+		c.Cached = defaultCached
+	}
+	if c.Batch < 1 || c.Batch > rpc.MaxBatch {
+		c.Batch = rpc.MaxBatch
+	}
+	if c.Records < 1 || c.Records > rpc.MaxBatch {
+		c.Records = rpc.MaxBatch
+	}
+	return c
+}
+
+// areas of the registered buffer.
+type areas struct {
+	in, out, words, request, async, answer, asyncAnswer, len int
+}
+
+const wordSlots = 32
+
+func (c *Config) areas() areas {
+	slab := layout.MinSlab
+	for slab < c.MaxValue+layout.Sound.Overhead() && slab < layout.MaxSlab {
+		slab *= 2
+	}
+	var a areas
+	a.out = slab
+	a.words = a.out + slab
+	a.request = a.words + wordSlots*8
+	a.async = a.request + rpc.MaxRequest
+	a.answer = a.async + rpc.MaxRequest
+	a.asyncAnswer = a.answer + rpc.MaxAnswer
+	a.len = a.answer + rpc.AnswerSlots*rpc.MaxAnswer
+	return a
+}

@@ -1,0 +1,206 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Op is one operation on a peer. The caller fills in Peer and WR (all but ID and signalling); the fabric owns the Op from the
+// post until it is Done.
+type Op struct {
+	Peer int
+	WR   verbs.SendWR
+	// Status is the outcome, when Done.
+	Status verbs.Status
+	Done   bool
+}
+
+// Target is memory of a peer.
+type Target struct {
+	Peer int
+	Addr uint64
+	RKey uint32
+}
+
+// Read makes o a READ of n bytes of a peer's memory into the buffer at off.
+func (f *Fabric) Read(o *Op, t Target, off, n int) { f.prepare(o, t, verbs.OpRead, off, n) }
+
+// Write makes o a WRITE of n bytes of the buffer at off.
+func (f *Fabric) Write(o *Op, t Target, off, n int) { f.prepare(o, t, verbs.OpWrite, off, n) }
+
+// CompareSwap makes o a compare-and-swap of a word of a peer's memory; the word as it was comes into the buffer at off.
+func (f *Fabric) CompareSwap(o *Op, t Target, compare, swap uint64, off int) {
+	f.prepare(o, t, verbs.OpCmpSwap, off, 8)
+	o.WR.CompareAdd, o.WR.Swap = compare, swap
+}
+
+// Send makes o a SEND of n bytes of the buffer at off.
+func (f *Fabric) Send(o *Op, peer, off, n int) {
+	f.prepare(o, Target{Peer: peer}, verbs.OpSend, off, n)
+}
+
+func (f *Fabric) prepare(o *Op, t Target, op verbs.WROpcode, off, n int) {
+	sgl := append(o.WR.SGL[:0], f.mr.SGE(off, n))
+	*o = Op{Peer: t.Peer, WR: verbs.SendWR{Op: op, SGL: sgl, RemoteAddr: t.Addr, RKey: t.RKey}}
+}
+
+// OpError is an operation that failed: its queue pair is broken.
+type OpError struct {
+	Op     verbs.WROpcode
+	Peer   string
+	Status verbs.Status
+}
+
+// Error names operation, peer and status.
+func (e *OpError) Error() string { return fmt.Sprintf("%v at %s: %v", e.Op, e.Peer, e.Status) }
+
+// Start posts an operation without waiting for it. The connection must be there: see Open.
+func (f *Fabric) Start(o *Op) error {
+	p := f.peers[o.Peer]
+	if p.qp == nil || p.broken {
+		o.Done, o.Status = true, verbs.WRFlushErr
+		return fmt.Errorf("%v at %v: %w", o.WR.Op, p.addr, verbs.ErrUnreachable)
+	}
+	if len(f.free) == 0 {
+		o.Done, o.Status = true, verbs.WRFlushErr
+		return fmt.Errorf("%d operations under way: %w", maxOps, verbs.ErrNoSpace)
+	}
+	id := f.free[len(f.free)-1]
+	o.WR.ID, o.Done = id, false
+	o.WR.Flags |= verbs.Signalled
+	if err := p.qp.PostSend(o.WR); err != nil {
+		o.Done, o.Status, p.broken = true, verbs.WRFlushErr, true
+		return err
+	}
+	f.free = f.free[:len(f.free)-1]
+	f.ops[id] = o
+	p.pending++
+	return nil
+}
+
+// Do connects where it is necessary, posts the operations and waits for all of them. An error is ErrTimeout, or an *OpError of
+// the first that failed, or says why a peer cannot be reached; the Status of each operation tells more.
+func (f *Fabric) Do(deadline clock.Time, ops ...*Op) error {
+	for _, o := range ops {
+		if err := f.Open(o.Peer, deadline); err != nil {
+			return err
+		}
+	}
+	var first error
+	for _, o := range ops {
+		if err := f.Start(o); err != nil && first == nil {
+			first = err
+		}
+	}
+	if err := f.Wait(deadline, ops...); first == nil {
+		first = err
+	}
+	return first
+}
+
+// Wait waits for operations that were started.
+func (f *Fabric) Wait(deadline clock.Time, ops ...*Op) error {
+	var first error
+	for _, o := range ops {
+		for !o.Done {
+			if err := f.progress(deadline); err != nil {
+				return errors.Join(err, f.giveUp(ops))
+			}
+		}
+		if o.Status != verbs.Success && first == nil {
+			first = &OpError{Op: o.WR.Op, Peer: f.peers[o.Peer].addr.String(), Status: o.Status}
+		}
+	}
+	return first
+}
+
+// giveUp breaks the connections of operations that did not end in time.
+func (f *Fabric) giveUp(ops []*Op) error {
+	var errs []error
+	for _, o := range ops {
+		if !o.Done {
+			errs = append(errs, f.Break(o.Peer))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Until waits until ready says so. A peer that breaks meanwhile is no reason to return: ready can look at Connected.
+func (f *Fabric) Until(deadline clock.Time, ready func() bool) error {
+	for !ready() {
+		if err := f.progress(deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Poll handles what has completed, without waiting.
+func (f *Fabric) Poll() error {
+	n, err := f.cq.Poll(f.wcs[:])
+	f.take(n)
+	return err
+}
+
+// progress handles completions, and waits for one if there is none. ErrTimeout when the deadline passes first.
+func (f *Fabric) progress(deadline clock.Time) error {
+	n, err := f.cq.Poll(f.wcs[:])
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return f.cq.Wait(deadline)
+	}
+	f.take(n)
+	return nil
+}
+
+func (f *Fabric) take(n int) {
+	for i := range f.wcs[:n] {
+		wc := &f.wcs[i]
+		if wc.ID == 0 {
+			f.received(wc)
+			continue
+		}
+		f.finish(wc.ID, wc.Status)
+	}
+}
+
+// finish ends an operation.
+func (f *Fabric) finish(id uint64, s verbs.Status) {
+	o := f.ops[id]
+	if o == nil {
+		return
+	}
+	p := f.peers[o.Peer]
+	f.ops[id] = nil
+	f.free = append(f.free, id)
+	o.Done, o.Status = true, s
+	p.pending--
+	if s != verbs.Success {
+		p.broken = true
+	}
+}
+
+// received handles a notification, or the end of the receives of a broken queue pair.
+func (f *Fabric) received(wc *verbs.WC) {
+	for _, p := range f.peers {
+		if p.qp == nil || p.qp.QPN() != wc.QPN {
+			continue
+		}
+		if wc.Status != verbs.Success {
+			p.broken = true
+			return
+		}
+		if err := p.qp.PostRecv(verbs.RecvWR{}); err != nil {
+			p.broken = true
+		}
+		break
+	}
+	if wc.Status == verbs.Success && wc.Flags&verbs.WithImm != 0 && f.notify != nil {
+		f.notify(wc.Imm)
+	}
+}

@@ -1,0 +1,110 @@
+package clover
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Get reads the newest value of key: one round trip if the client knows the newest node.
+func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	if err := c.begin(deadline); err != nil {
+		return dst[:0], err
+	}
+	for {
+		value, err := c.get(key, dst[:0], deadline)
+		if err == nil || errors.Is(err, kv.ErrNotFound) {
+			return value, err
+		}
+		if err := c.again(err, deadline); err != nil {
+			return dst[:0], err
+		}
+	}
+}
+
+// get is one walk along the chain.
+func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	k, err := c.locate(key, deadline)
+	if err != nil {
+		return dst, err
+	}
+	for slot := int(k.slot); ; {
+		header, value, shortcut, err := c.readNode(key, k.at, slot, deadline)
+		if isStale(err) || err == nil && header.EntryVersion() != k.at.Version {
+			c.cache.drop(key)
+			if k, err = c.query(key, deadline); err != nil {
+				return dst, err
+			}
+			slot = int(k.slot)
+			if c.rt.Now() >= deadline {
+				return dst, kv.ErrTimeout
+			}
+			continue
+		}
+		if err != nil {
+			return dst, err
+		}
+		if header.IsTombstone() && !k.fresh {
+			if k, err = c.query(key, deadline); err != nil {
+				c.cache.drop(key)
+				return dst, err
+			}
+			slot = -1
+			continue
+		}
+		next, more := header.Next()
+		switch l, ok := layout.LocationOf(shortcut); {
+		case header.IsTombstone():
+			c.cache.drop(key)
+			return dst, kv.ErrNotFound
+		case !more:
+			c.cache.put(key, k)
+			return append(dst, value...), nil
+		case ok && slot >= 0 && l != k.at:
+			// Nearer to the end, or stale: then it is seen to be another key's or of another version, or leads to the
+			// tombstone of an earlier life of the key, which says nothing.
+			k.at, k.fresh = l, false
+		default:
+			k.at = next
+		}
+		slot = -1
+	}
+}
+
+// isStale says that a node is not what its location promised: it has been used again for something else.
+func isStale(err error) bool {
+	return errors.Is(err, layout.ErrTorn) || errors.Is(err, layout.ErrNode) || errors.Is(err, layout.ErrOtherKey)
+}
+
+// readNode reads a whole node, and the shortcut of slot with it if that is not negative. value is valid until the next operation.
+func (c *Client) readNode(key uint64, at layout.Location, slot int, deadline clock.Time) (
+	header layout.Word, value []byte, shortcut layout.Word, err error,
+) {
+	p, s, err := c.place(at, deadline)
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	if p.Len > len(c.slab) {
+		return 0, nil, 0, errTooLong(p.Len, len(c.slab))
+	}
+	ops := c.ops[:1]
+	c.fab.Read(&ops[0], s.target(p.Offset), c.at.in, p.Len)
+	if c.readShortcut(&c.ops[1], slot, deadline) {
+		ops = c.ops[:2]
+	}
+	if err := c.doAll(deadline, ops); err != nil {
+		return 0, nil, 0, err
+	}
+	if err := c.fab.MR().ReadAt(c.slab[:p.Len], c.at.in); err != nil {
+		return 0, nil, 0, err
+	}
+	if len(ops) == 2 {
+		if shortcut, err = c.word(1); err != nil {
+			return 0, nil, 0, err
+		}
+	}
+	header, value, err = c.format.ParseNode(c.slab[:p.Len], key)
+	return header, value, shortcut, err
+}

@@ -1,0 +1,96 @@
+package kv
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// op is one line of a made-up history.
+type op struct {
+	client     int
+	in         input
+	out        output
+	call, back clock.Time
+}
+
+func put(v uint64) input    { return input{opPut, v} }
+func insert(v uint64) input { return input{opInsert, v} }
+
+var get, del = input{kind: opGet}, input{kind: opDelete}
+
+func is(o outcome) output     { return output{outcome: o} }
+func reads(v uint64) output   { return output{value: v} }
+func ok() output              { return output{} }
+func history(ops ...op) error { return build(ops, -1).Check(time.Second) }
+
+func build(ops []op, loss clock.Time) *History {
+	h := NewHistory()
+	for _, o := range ops {
+		h.answer(1, h.invoke(1, o.client, o.in, o.call), o.out, o.back)
+	}
+	if loss >= 0 {
+		h.Loss(loss)
+	}
+	return h
+}
+
+func TestHistories(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ops  []op
+		good bool
+	}{
+		"a read sees the last write":        {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), ok(), 2, 3}, {1, get, reads(2), 4, 5}}, true},
+		"a stale read":                      {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), ok(), 2, 3}, {1, get, reads(1), 4, 5}}, false},
+		"a read beside a write":             {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), ok(), 2, 6}, {1, get, reads(1), 4, 5}}, true},
+		"reads that go back":                {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), ok(), 2, 9}, {1, get, reads(2), 3, 4}, {1, get, reads(1), 5, 6}}, false},
+		"an unknown write shows later":      {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), is(unknown), 2, 3}, {1, get, reads(1), 4, 5}, {1, get, reads(2), 6, 7}}, true},
+		"an unknown write is undone":        {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), is(unknown), 2, 3}, {1, get, reads(2), 4, 5}, {1, get, reads(1), 6, 7}}, false},
+		"a lost write":                      {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), ok(), 2, 3}, {0, put(3), ok(), 4, 5}, {1, get, reads(2), 6, 7}}, false},
+		"deleted":                           {[]op{{0, insert(1), ok(), 0, 1}, {0, del, ok(), 2, 3}, {1, get, is(notFound), 4, 5}, {1, insert(2), ok(), 6, 7}}, true},
+		"a deleted value comes back":        {[]op{{0, insert(1), ok(), 0, 1}, {0, del, ok(), 2, 3}, {1, get, reads(1), 4, 5}}, false},
+		"two inserts succeed":               {[]op{{0, insert(1), ok(), 0, 1}, {1, insert(2), ok(), 2, 3}}, false},
+		"lost without a loss":               {[]op{{0, insert(1), ok(), 0, 1}, {1, get, is(lost), 2, 3}}, false},
+		"a read that nobody wrote":          {[]op{{0, insert(1), ok(), 0, 1}, {1, get, reads(9), 2, 3}}, false},
+		"insert of a key that is not there": {[]op{{0, insert(1), is(exists), 0, 1}}, false},
+	} {
+		if err := history(tc.ops...); (err == nil) != tc.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLoss(t *testing.T) {
+	before := op{0, insert(1), ok(), 0, 1}
+	for name, tc := range map[string]struct {
+		ops  []op
+		good bool
+	}{
+		"lost":                      {[]op{before, {1, get, is(lost), 6, 7}}, true},
+		"not lost":                  {[]op{before, {1, get, reads(1), 6, 7}}, true},
+		"lost, then the old value":  {[]op{before, {1, get, is(lost), 6, 7}, {1, get, reads(1), 8, 9}}, false},
+		"lost, then inserted again": {[]op{before, {1, get, is(lost), 6, 7}, {1, insert(2), ok(), 8, 9}, {1, get, reads(2), 10, 11}}, true},
+		"an older value served":     {[]op{before, {0, put(2), ok(), 2, 3}, {1, get, reads(1), 6, 7}}, false},
+	} {
+		if err := build(tc.ops, 5).Check(time.Second); (err == nil) != tc.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	for _, n := range []int{0, 16, 17, 1000} {
+		v := MakeValue(5, 77, n)
+		if got, err := CheckValue(5, v); err != nil || got != 77 || len(v) != max(n, MinValue) {
+			t.Errorf("%d bytes: %d %v", n, got, err)
+		}
+		if _, err := CheckValue(6, v); err == nil {
+			t.Error("another key's value")
+		}
+		v[len(v)-1] ^= 1
+		if got, err := CheckValue(5, v); err == nil && got == 77 {
+			t.Errorf("%d bytes: a changed bit is not seen", n)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package layout
+
+import "fmt"
+
+// Slab classes: entries of 128·2^i bytes.
+const (
+	MinSlab = 128
+	MaxSlab = 32768
+	// Classes is their number.
+	Classes = 9
+)
+
+// Class is the index of a slab class.
+type Class uint8
+
+// Size is the bytes of an entry.
+func (c Class) Size() int { return MinSlab << c }
+
+// ClassOf is the smallest class that holds n bytes; ok is false if none does.
+func ClassOf(n int) (c Class, ok bool) {
+	for c = 0; c < Classes; c++ {
+		if n <= c.Size() {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// String prints the size.
+func (c Class) String() string { return fmt.Sprintf("%d B", c.Size()) }
+
+// Counts is the number of entries of each class on one memory server.
+type Counts [Classes]int
+
+// Total is the number of entries of all classes.
+func (c Counts) Total() int {
+	n := 0
+	for _, k := range c {
+		n += k
+	}
+	return n
+}
+
+// Bytes is the memory that the entries take.
+func (c Counts) Bytes() int {
+	n := 0
+	for i, k := range c {
+		n += k * Class(i).Size()
+	}
+	return n
+}

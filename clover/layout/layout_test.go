@@ -1,0 +1,249 @@
+package layout
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestWordFields(t *testing.T) {
+	at := Location{Handle: 0xfedcba98, Version: 0xab}
+	w := Superseded(0x7e, at)
+	// By hand: handle in 59..28, next version in 26..19, entry version in 18..11.
+	want := Word(0xfedcba98)<<28 | Word(0xab)<<19 | Word(0x7e)<<11
+	if w != want {
+		t.Errorf("Superseded %#x, want %#x", uint64(w), uint64(want))
+	}
+	if got, ok := w.Next(); !ok || got != at || w.EntryVersion() != 0x7e || !w.Valid() {
+		t.Errorf("fields of %v: next %v %v, entry %d", w, got, ok, w.EntryVersion())
+	}
+	if _, ok := Header(3).Next(); ok || !Header(3).Valid() || Header(3).String() != "v3 newest" {
+		t.Errorf("fresh header %v", Header(3))
+	}
+	if d := Tombstone(3); !d.IsTombstone() || !d.Valid() || d == Header(3) {
+		t.Errorf("tombstone %v", d)
+	}
+	if got := w.WithEntryVersion(9); got != Superseded(9, at) {
+		t.Errorf("WithEntryVersion %v", got)
+	}
+}
+
+func TestWordsThatAreNoHeader(t *testing.T) {
+	for _, w := range []Word{
+		0, 1 << 63, Header(1) | 1<<27, Header(1) | 1, Header(1) | 1<<2, Header(0), Header(1) | 5<<nextShift,
+		Header(1) | 5<<handleShift, Tombstone(1) | Superseded(1, Location{5, 5}),
+	} {
+		if w.Valid() {
+			t.Errorf("%#x is taken for a header: %v", uint64(w), w)
+		}
+	}
+}
+
+func TestLocation(t *testing.T) {
+	l := Location{77, 12}
+	if got, ok := LocationOf(l.Word()); !ok || got != l {
+		t.Errorf("LocationOf(%v.Word()) = %v, %v", l, got, ok)
+	}
+	for _, w := range []Word{0, Header(3), Superseded(1, l), Word(1) << handleShift} {
+		if got, ok := LocationOf(w); ok {
+			t.Errorf("LocationOf(%#x) = %v", uint64(w), got)
+		}
+	}
+}
+
+func TestVersionsEndInAnEpoch(t *testing.T) {
+	v, lives := Version(1), 1
+	for {
+		next, ok := v.Next()
+		if !ok {
+			if next != 1 {
+				t.Errorf("after the last version comes %d", next)
+			}
+			break
+		}
+		v, lives = next, lives+1
+	}
+	if lives != 254 {
+		t.Errorf("%d lives in an epoch, want 254", lives)
+	}
+}
+
+func TestNodeSizes(t *testing.T) {
+	// A value of 1000 bytes must travel in a slab of 1024: one packet at path MTU 1024.
+	for _, f := range []Format{Vanilla, Keyed, Sound} {
+		if f.Capacity(1024) < 1000 {
+			t.Errorf("%+v holds %d bytes in 1024", f, f.Capacity(1024))
+		}
+	}
+	if c, ok := ClassOf(1024); !ok || c.Size() != 1024 {
+		t.Errorf("ClassOf(1024) = %v", c)
+	}
+	if _, ok := ClassOf(MaxSlab + 1); ok {
+		t.Error("a class for more than the largest slab")
+	}
+}
+
+func TestNode(t *testing.T) {
+	value := []byte("the quick brown fox")
+	for _, f := range []Format{Vanilla, Keyed, Sound} {
+		slab := bytes.Repeat([]byte{0xee}, 128)
+		if !f.PutNode(slab, Header(7), 42, value) {
+			t.Fatal("does not fit")
+		}
+		h, got, err := f.ParseNode(slab, 42)
+		if !f.Checked {
+			got = got[:len(value)]
+		}
+		if err != nil || h != Header(7) || !bytes.Equal(got, value) {
+			t.Errorf("%+v: %v %q %v", f, h, got, err)
+		}
+		if f.PutNode(slab, Header(7), 42, make([]byte, f.Capacity(128)+1)) {
+			t.Errorf("%+v: a value too long was put", f)
+		}
+	}
+	slab := make([]byte, 128)
+	Sound.PutNode(slab, Header(7), 42, value)
+	if _, _, err := Sound.ParseNode(slab, 43); !errors.Is(err, ErrOtherKey) {
+		t.Errorf("another key: %v", err)
+	}
+}
+
+// TestEveryMixtureOfTwoLivesIsTorn copies any subset of cache lines from one life of an entry and the rest from another.
+func TestEveryMixtureOfTwoLivesIsTorn(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	const slab, line = 512, 64
+	for range 200 {
+		old, now := make([]byte, slab), make([]byte, slab)
+		value := func() []byte {
+			b := make([]byte, r.IntN(Sound.Capacity(slab)+1))
+			for i := range b {
+				b[i] = byte(r.Uint32())
+			}
+			return b
+		}
+		v := Version(1 + r.IntN(250))
+		Sound.PutNode(old, Header(v), 5, value())
+		Sound.PutNode(now, Header(v+1), 5, value())
+		for mask := 1; mask < 1<<(slab/line)-1; mask++ {
+			mix := bytes.Clone(old)
+			for i := range slab / line {
+				if mask>>i&1 != 0 {
+					copy(mix[i*line:], now[i*line:(i+1)*line])
+				}
+			}
+			if bytes.Equal(mix, now) || bytes.Equal(mix, old) {
+				continue
+			}
+			h, got, err := Sound.ParseNode(mix, 5)
+			if err != nil {
+				continue
+			}
+			want := old
+			if h.EntryVersion() != v {
+				want = now
+			}
+			if _, whole, _ := Sound.ParseNode(want, 5); !bytes.Equal(got, whole) {
+				t.Fatalf("mixture %b of two lives was taken for a node", mask)
+			}
+		}
+	}
+}
+
+func TestSpace(t *testing.T) {
+	s := Space{Servers: 3, Entries: Counts{0: 10, 3: 7, 8: 2}, Shortcuts: 5}
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	type at struct{ server, offset int }
+	used := make(map[at]Handle)
+	for h := Handle(1); int(h) <= 3*s.Entries.Total(); h++ {
+		p, ok := s.Place(h)
+		if !ok || p.Offset%MinSlab != 0 || p.Offset+p.Len > s.RegionLen() || p.Offset < SuperblockLen+5*ShortcutLen {
+			t.Fatalf("handle %d: %+v %v", h, p, ok)
+		}
+		for i := 0; i < p.Len; i += MinSlab {
+			if other, taken := used[at{p.Server, p.Offset + i}]; taken {
+				t.Fatalf("handles %d and %d overlap", other, h)
+			}
+			used[at{p.Server, p.Offset + i}] = h
+		}
+		back, c, ok := s.Handle(p.Server, p.Offset)
+		if !ok || back != h || c.Size() != p.Len {
+			t.Errorf("handle %d leads back to %d (%v, %v)", h, back, c, ok)
+		}
+		if _, _, ok := s.Handle(p.Server, p.Offset+8); ok {
+			t.Errorf("an entry begins inside of handle %d", h)
+		}
+	}
+	for _, h := range []Handle{0, Handle(3*s.Entries.Total() + 1), 0xffffffff} {
+		if p, ok := s.Place(h); ok {
+			t.Errorf("handle %d is at %+v", h, p)
+		}
+	}
+	if h := s.First(1, 3); h != Handle(1+19+10) {
+		t.Errorf("first handle of class 3 on server 1: %d", h)
+	}
+}
+
+func TestShortcuts(t *testing.T) {
+	s := Space{Servers: 2, Entries: Counts{1}, Shortcuts: 4}
+	seen := make(map[Place]bool)
+	for i := range 8 {
+		p, ok := s.Shortcut(i)
+		if !ok || seen[p] || p.Offset%8 != 0 || p.Offset+8 > s.directory() {
+			t.Errorf("shortcut %d: %+v %v", i, p, ok)
+		}
+		seen[p] = true
+		r, ok := s.Record(i)
+		if !ok || seen[r] || r.Server != p.Server || r.Offset%16 != 0 || r.Offset < s.directory() || r.Offset+16 > s.slabs() {
+			t.Errorf("record %d: %+v %v", i, r, ok)
+		}
+		seen[r] = true
+	}
+	b := make([]byte, RecordLen)
+	in := KeyRecord{Key: 7, At: Location{9, 3}}
+	in.Put(b)
+	if out, ok := ParseKeyRecord(b); !ok || out != in {
+		t.Errorf("record %+v %v", out, ok)
+	}
+	if out, ok := ParseKeyRecord(make([]byte, RecordLen)); ok {
+		t.Errorf("an empty record is %+v", out)
+	}
+	if _, ok := s.Shortcut(8); ok {
+		t.Error("a shortcut beyond the last")
+	}
+}
+
+func TestSuperblock(t *testing.T) {
+	in := Superblock{Format: Sound, Server: 3, Generation: 99, Owner: 5, Space: Space{Servers: 4, Entries: Counts{0: 70000, 8: 3}, Shortcuts: 1 << 20}}
+	b := make([]byte, SuperblockLen)
+	in.Put(b)
+	var out Superblock
+	if err := out.Parse(b); err != nil || out != in {
+		t.Errorf("%+v %v", out, err)
+	}
+	in.Space.Entries[2] = 1 << 24
+	if in.Put(b); out.Parse(b) != nil || out.Space != (Space{}) {
+		t.Errorf("a space that cannot be said is read as %+v", out.Space)
+	}
+	if err := out.Parse(make([]byte, SuperblockLen)); !errors.Is(err, ErrSuperblock) {
+		t.Errorf("zeros: %v", err)
+	}
+}
+
+func FuzzParseNode(f *testing.F) {
+	slab := make([]byte, 128)
+	Sound.PutNode(slab, Header(1), 1, []byte("x"))
+	f.Add(slab, uint64(1))
+	f.Fuzz(func(t *testing.T, b []byte, key uint64) {
+		for _, format := range []Format{Vanilla, Keyed, Sound} {
+			h, v, err := format.ParseNode(b, key)
+			if err == nil && (!h.Valid() || len(v) > format.Capacity(len(b))) {
+				t.Errorf("%+v: header %v, %d bytes of value", format, h, len(v))
+			}
+		}
+		var s Superblock
+		_ = s.Parse(b)
+	})
+}

@@ -1,0 +1,161 @@
+package layout
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// Bytes of the parts of a node.
+const (
+	// HeaderLen is the header word, at the start.
+	HeaderLen = 8
+	// KeyLen is the key behind it, in formats that carry one.
+	KeyLen = 8
+	// CheckLen is the trailer at the end of the slab, in formats that carry one.
+	CheckLen = 8
+)
+
+// Format says what a node carries beside header and value. The zero value is that of the published system: nothing.
+// Then a value has always the full size of its slab, and only the header's version guards a reader against a node that
+// is written again under its hands.
+type Format struct {
+	// Keyed puts the key behind the header, where a switch can see it.
+	Keyed bool
+	// Checked puts length, version and a checksum at the end of the slab: a node of which one part is old and another
+	// part is new is recognised, however the bytes were copied.
+	Checked bool
+}
+
+// Formats by name.
+var (
+	Vanilla = Format{}
+	Keyed   = Format{Keyed: true}
+	Sound   = Format{Keyed: true, Checked: true}
+)
+
+// Bits of a Format on the wire and in memory.
+const (
+	formatKeyed = 1 << iota
+	formatChecked
+)
+
+// Bits is the format as a number.
+func (f Format) Bits() (b uint32) {
+	if f.Keyed {
+		b |= formatKeyed
+	}
+	if f.Checked {
+		b |= formatChecked
+	}
+	return b
+}
+
+// FormatOf reads what Bits returned; ok is false if b has other bits.
+func FormatOf(b uint32) (f Format, ok bool) {
+	return Format{Keyed: b&formatKeyed != 0, Checked: b&formatChecked != 0}, b < formatChecked<<1
+}
+
+// Overhead is what a node takes beside its value.
+func (f Format) Overhead() int {
+	n := HeaderLen
+	if f.Keyed {
+		n += KeyLen
+	}
+	if f.Checked {
+		n += CheckLen
+	}
+	return n
+}
+
+// Capacity is the longest value that fits into a slab.
+func (f Format) Capacity(slab int) int { return max(0, slab-f.Overhead()) }
+
+// Errors of ParseNode.
+var (
+	// ErrTorn says that the parts of a node do not belong together: it was written while it was read.
+	ErrTorn = errors.New("node was written while it was read")
+	// ErrNode says that the bytes cannot be a node.
+	ErrNode = errors.New("not a node")
+	// ErrOtherKey says that a node holds another key.
+	ErrOtherKey = errors.New("node of another key")
+)
+
+// PutNode writes a whole node into slab, whose length is that of its class. Bytes behind the value become zero.
+// It reports false if the value does not fit.
+func (f Format) PutNode(slab []byte, header Word, key uint64, value []byte) bool {
+	if len(value) > f.Capacity(len(slab)) {
+		return false
+	}
+	binary.LittleEndian.PutUint64(slab, uint64(header))
+	at := HeaderLen
+	if f.Keyed {
+		binary.LittleEndian.PutUint64(slab[at:], key)
+		at += KeyLen
+	}
+	n := copy(slab[at:], value)
+	clear(slab[at+n:])
+	if f.Checked {
+		tail := slab[len(slab)-CheckLen:]
+		binary.LittleEndian.PutUint16(tail, uint16(n))
+		tail[2] = byte(header.EntryVersion())
+		binary.LittleEndian.PutUint32(tail[4:], f.checksum(slab, key, n))
+	}
+	return true
+}
+
+// ParseNode reads what PutNode wrote. header is its first word, which has changed since if the node has a successor.
+// value points into slab; without a check it is all that the slab can hold.
+func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, err error) {
+	if len(slab) < f.Overhead() {
+		return 0, nil, ErrNode
+	}
+	header = Word(binary.LittleEndian.Uint64(slab))
+	if !header.Valid() {
+		return header, nil, ErrNode
+	}
+	at, n := HeaderLen, f.Capacity(len(slab))
+	if f.Checked {
+		tail := slab[len(slab)-CheckLen:]
+		got := int(binary.LittleEndian.Uint16(tail))
+		if got > n || Version(tail[2]) != header.EntryVersion() {
+			return header, nil, ErrTorn
+		}
+		n = got
+	}
+	var own uint64
+	if own = key; f.Keyed {
+		own = binary.LittleEndian.Uint64(slab[at:])
+		at += KeyLen
+	}
+	if f.Checked && binary.LittleEndian.Uint32(slab[len(slab)-4:]) != f.checksum(slab, own, n) {
+		return header, nil, ErrTorn
+	}
+	if own != key {
+		return header, nil, ErrOtherKey
+	}
+	return header, slab[at : at+n], nil
+}
+
+// HeaderOf reads the first word of a node.
+func HeaderOf(b []byte) Word { return Word(binary.LittleEndian.Uint64(b)) }
+
+// KeyOf reads the key of a node in a keyed format; ok is false if b is too short.
+func KeyOf(b []byte) (key uint64, ok bool) {
+	if len(b) < HeaderLen+KeyLen {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b[HeaderLen:]), true
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum covers the key, the version, the length and the value: all of a node that never changes in one life.
+func (f Format) checksum(slab []byte, key uint64, n int) uint32 {
+	var head [12]byte
+	binary.LittleEndian.PutUint64(head[:], key)
+	copy(head[8:], slab[len(slab)-CheckLen:len(slab)-CheckLen+4])
+	sum := crc32.Update(0, castagnoli, head[:])
+	at := f.Overhead() - CheckLen
+	return crc32.Update(sum, castagnoli, slab[at:at+n])
+}

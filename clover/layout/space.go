@@ -1,0 +1,138 @@
+package layout
+
+import "fmt"
+
+// Bytes of the fixed parts of a region.
+const (
+	SuperblockLen = 64
+	ShortcutLen   = 8
+	RecordLen     = 16
+)
+
+// Bounds of a space.
+const (
+	// MaxServers is the most memory servers of a store.
+	MaxServers = 64
+	// maxEntries and maxShortcuts bound one server.
+	maxEntries   = 1 << 25
+	maxShortcuts = 1 << 24
+)
+
+// Space is the arrangement of all memory servers: every client computes the same addresses from it. The same counts hold for
+// every server. Handles run through server 0, then server 1, and so on; within a server through the classes.
+type Space struct {
+	// Servers is how many memory servers there are.
+	Servers int
+	// Entries of each class on each server.
+	Entries Counts
+	// Shortcuts on each server, and as many records of the directory: a key has one of each, of the same number, its slot.
+	Shortcuts int
+}
+
+// Validate reports the first thing that is wrong with s.
+func (s *Space) Validate() error {
+	switch total := s.Entries.Total(); {
+	case s.Servers < 1 || s.Servers > MaxServers:
+		return fmt.Errorf("%d memory servers: want 1 to %d", s.Servers, MaxServers)
+	case total < 1 || total > maxEntries:
+		return fmt.Errorf("%d entries on a server: want 1 to %d", total, maxEntries)
+	case s.Shortcuts < 1 || s.Shortcuts > maxShortcuts:
+		return fmt.Errorf("%d shortcuts on a server: want 1 to %d", s.Shortcuts, maxShortcuts)
+	}
+	for i, n := range s.Entries {
+		if n < 0 {
+			return fmt.Errorf("%d entries of %v: want 0 or more", n, Class(i))
+		}
+	}
+	return nil
+}
+
+// RegionLen is the memory that each server needs, in bytes.
+func (s *Space) RegionLen() int { return s.slabs() + s.Entries.Bytes() }
+
+// slabs is where the first slab begins: aligned to the smallest class.
+func (s *Space) slabs() int {
+	return (s.directory() + s.Shortcuts*RecordLen + MinSlab - 1) / MinSlab * MinSlab
+}
+
+// directory is where the first record begins.
+func (s *Space) directory() int {
+	return (SuperblockLen + s.Shortcuts*ShortcutLen + RecordLen - 1) / RecordLen * RecordLen
+}
+
+// Slots is the number of keys that the store can hold.
+func (s *Space) Slots() int { return s.Shortcuts * s.Servers }
+
+// Place is where an entry or a shortcut is.
+type Place struct {
+	Server int
+	// Offset in the server's region, in bytes.
+	Offset int
+	// Len is the size of the entry in bytes.
+	Len int
+}
+
+// Place finds an entry; ok is false for a handle that the space does not have.
+func (s *Space) Place(h Handle) (p Place, ok bool) {
+	per := s.Entries.Total()
+	if h == 0 || int64(h) > int64(per)*int64(s.Servers) {
+		return Place{}, false
+	}
+	i := int(h) - 1
+	p.Server, i = i/per, i%per
+	p.Offset = s.slabs()
+	for c, n := range s.Entries {
+		size := Class(c).Size()
+		if i < n {
+			p.Offset += i * size
+			p.Len = size
+			return p, true
+		}
+		i -= n
+		p.Offset += n * size
+	}
+	return Place{}, false
+}
+
+// Handle finds the entry that begins at an offset of a server's region; ok is false if none begins there.
+func (s *Space) Handle(server, offset int) (h Handle, c Class, ok bool) {
+	at := offset - s.slabs()
+	if server < 0 || server >= s.Servers || at < 0 {
+		return 0, 0, false
+	}
+	first := 1 + server*s.Entries.Total()
+	for i, n := range s.Entries {
+		size := Class(i).Size()
+		if at < n*size {
+			return Handle(first + at/size), Class(i), at%size == 0
+		}
+		at -= n * size
+		first += n
+	}
+	return 0, 0, false
+}
+
+// First is the first handle of a class on a server; the others of it follow.
+func (s *Space) First(server int, c Class) Handle {
+	h := 1 + server*s.Entries.Total()
+	for i := range c {
+		h += s.Entries[i]
+	}
+	return Handle(h)
+}
+
+// Shortcut is where shortcut i of the store is: they are dealt out to the servers in turn.
+func (s *Space) Shortcut(i int) (p Place, ok bool) {
+	if i < 0 || i >= s.Slots() {
+		return Place{}, false
+	}
+	return Place{Server: i % s.Servers, Offset: SuperblockLen + i/s.Servers*ShortcutLen, Len: ShortcutLen}, true
+}
+
+// Record is where the directory's entry of a slot is.
+func (s *Space) Record(i int) (p Place, ok bool) {
+	if i < 0 || i >= s.Slots() {
+		return Place{}, false
+	}
+	return Place{Server: i % s.Servers, Offset: s.directory() + i/s.Servers*RecordLen, Len: RecordLen}, true
+}

@@ -1,0 +1,116 @@
+package layout
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Superblock begins a region: by it a client sees that the memory is the store's, and that it is still the same memory.
+//
+//	0       8        12        16          24      28        29          32          59
+//	+-------+--------+---------+-----------+-------+---------+-----------+-----------+-----
+//	| magic | format | server  | generation| owner | servers | shortcuts | entries   | 0 …
+//	|       |        |         |           |       |         | 3 bytes   | 9·3 bytes |
+//	+-------+--------+---------+-----------+-------+---------+-----------+-----------+-----
+type Superblock struct {
+	Format Format
+	// Server is the index of the server in the space.
+	Server int
+	// Generation is a random number that the metadata server drew when it formatted the region. Memory of a server that
+	// was restarted has none.
+	Generation uint64
+	// Owner counts the lives of the metadata server: one that was restarted takes the next number before it answers anybody.
+	Owner uint32
+	// Space is the arrangement of the store. A switch on the way learns it from here. Zero: it was too large to be written.
+	Space Space
+}
+
+const superblockMagic = 0x3130_5256_4c43_4d52 // "RMCLVR01"
+
+// ErrSuperblock says that memory does not begin with a superblock: it was never formatted, or was lost.
+var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
+
+// Put writes the superblock to b, which has SuperblockLen bytes.
+func (s *Superblock) Put(b []byte) {
+	clear(b[:SuperblockLen])
+	binary.LittleEndian.PutUint64(b, superblockMagic)
+	binary.LittleEndian.PutUint32(b[8:], s.Format.Bits())
+	binary.LittleEndian.PutUint32(b[12:], uint32(s.Server))
+	binary.LittleEndian.PutUint64(b[16:], s.Generation)
+	binary.LittleEndian.PutUint32(b[24:], s.Owner)
+	s.putSpace(b[28:SuperblockLen])
+}
+
+// maxPut is the largest count that a superblock can say.
+const maxPut = 1<<24 - 1
+
+func (s *Superblock) putSpace(b []byte) {
+	if s.Space.Validate() != nil || s.Space.Shortcuts > maxPut {
+		return
+	}
+	for _, n := range s.Space.Entries {
+		if n > maxPut {
+			return
+		}
+	}
+	b[0] = byte(s.Space.Servers)
+	put24(b[1:], s.Space.Shortcuts)
+	for i, n := range s.Space.Entries {
+		put24(b[4+3*i:], n)
+	}
+}
+
+// parseSpace reads what putSpace wrote; what makes no sense is none.
+func (s *Superblock) parseSpace(b []byte) {
+	v := Space{Servers: int(b[0]), Shortcuts: get24(b[1:])}
+	for i := range v.Entries {
+		v.Entries[i] = get24(b[4+3*i:])
+	}
+	if s.Space = v; v.Validate() != nil || s.Server >= v.Servers {
+		s.Space = Space{}
+	}
+}
+
+func put24(b []byte, n int) { b[0], b[1], b[2] = byte(n), byte(n>>8), byte(n>>16) }
+
+func get24(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
+
+// Parse reads what Put wrote.
+func (s *Superblock) Parse(b []byte) error {
+	if len(b) < SuperblockLen || binary.LittleEndian.Uint64(b) != superblockMagic {
+		return ErrSuperblock
+	}
+	var ok bool
+	s.Format, ok = FormatOf(binary.LittleEndian.Uint32(b[8:]))
+	s.Server = int(binary.LittleEndian.Uint32(b[12:]))
+	s.Generation = binary.LittleEndian.Uint64(b[16:])
+	s.Owner = binary.LittleEndian.Uint32(b[24:])
+	s.parseSpace(b[28:SuperblockLen])
+	if !ok || s.Server >= MaxServers || s.Generation == 0 {
+		return ErrSuperblock
+	}
+	return nil
+}
+
+// KeyRecord is an entry of the directory, by which a metadata server that was restarted finds a key's chain. At is a node of the
+// chain that is still in use: the newest, or one from which the newest can be reached. Only the metadata server writes it.
+type KeyRecord struct {
+	Key uint64
+	At  Location
+}
+
+// Put writes the record to b, which has RecordLen bytes. The zero record marks a slot without key.
+func (r KeyRecord) Put(b []byte) {
+	binary.LittleEndian.PutUint64(b, r.Key)
+	binary.LittleEndian.PutUint64(b[8:], uint64(r.At.Word()))
+}
+
+// ParseKeyRecord reads what Put wrote; ok is false for a slot without key.
+func ParseKeyRecord(b []byte) (r KeyRecord, ok bool) {
+	if len(b) < RecordLen {
+		return r, false
+	}
+	r.Key = binary.LittleEndian.Uint64(b)
+	r.At, ok = LocationOf(Word(binary.LittleEndian.Uint64(b[8:])))
+	return r, ok
+}

@@ -1,0 +1,165 @@
+package clover
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// linked is the outcome of an append.
+type linked struct {
+	old  layout.Location
+	slot uint32
+	// unused says, with an error, that the node is certainly not in the chain and never will be.
+	unused bool
+}
+
+// link appends a written node to the chain of key: the second round trip of a PUT, and of every lost race at least two more.
+//
+// A compare-and-swap whose answer did not come may have been carried out, or may yet be. It is therefore repeated with the same
+// operands: at most one of the copies can succeed, since the header that it expects is there only once in a life of the entry.
+func (c *Client) link(key uint64, n node, deadline clock.Time) (linked, error) {
+	uncertain := false
+	var tried layout.Location // the target of a compare-and-swap whose outcome is unknown
+	for {
+		out, err := c.tryLink(key, n, &tried, &uncertain, deadline)
+		switch {
+		case err == nil:
+			return out, nil
+		case errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrClosed), errors.Is(err, kv.ErrLost), errors.Is(err, errLease):
+			out.unused = !uncertain && (errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrClosed))
+			if uncertain {
+				err = fmt.Errorf("%w: %v", kv.ErrTimeout, err) //nolint:errorlint // it must not be taken for one without effect
+			}
+			return out, err
+		}
+		if err := c.again(err, deadline); err != nil {
+			return out, err
+		}
+	}
+}
+
+// tryLink goes on until a compare-and-swap succeeds or the network fails. tried and uncertain say what is known of a
+// compare-and-swap that failed with the network.
+func (c *Client) tryLink(key uint64, n node, tried *layout.Location, uncertain *bool, deadline clock.Time) (linked, error) {
+	k, err := c.locate(key, deadline)
+	if err != nil {
+		return linked{}, err
+	}
+	if *uncertain {
+		done, err := c.settle(key, n, tried, uncertain, deadline)
+		if err != nil || done {
+			return linked{old: *tried, slot: k.slot}, err
+		}
+	}
+	for {
+		if c.rt.Now() >= deadline {
+			return linked{}, kv.ErrTimeout
+		}
+		was, err := c.swap(k.at, n, deadline)
+		if errors.Is(err, errLease) {
+			return linked{}, err
+		}
+		if err != nil {
+			*tried, *uncertain = k.at, true
+			return linked{}, err
+		}
+		if n.follows(k.at, was) {
+			return linked{old: k.at, slot: k.slot}, nil
+		}
+		c.cost.Retries++
+		var header layout.Word
+		if k, header, err = c.newest(key, k, deadline); err != nil {
+			return linked{}, err
+		}
+		if header.IsTombstone() {
+			c.cache.drop(key)
+			return linked{}, kv.ErrNotFound
+		}
+		c.cache.put(key, k)
+	}
+}
+
+// swap is a compare-and-swap on the header of a node; it returns the header as it was.
+func (c *Client) swap(at layout.Location, n node, deadline clock.Time) (layout.Word, error) {
+	if err := c.owns(n, deadline); err != nil {
+		return 0, err
+	}
+	p, s, err := c.place(at, deadline)
+	if err != nil {
+		return 0, err
+	}
+	o := &c.ops[0]
+	compare, swap := layout.Header(at.Version), layout.Superseded(at.Version, n.at)
+	c.fab.CompareSwap(o, s.target(p.Offset), uint64(compare), uint64(swap), c.at.words)
+	if err := c.do(deadline, o); err != nil {
+		return 0, err
+	}
+	return c.word(0)
+}
+
+// follows reports whether a compare-and-swap that found a header made n the successor of that node, now or before.
+func (n node) follows(at layout.Location, was layout.Word) bool {
+	return was == layout.Header(at.Version) || was == layout.Superseded(at.Version, n.at)
+}
+
+// settle finds out what became of a compare-and-swap without answer. It was on the header of tried: if that names the own node,
+// all is well; as long as it names none, the same can be asked again. Else somebody's append to it has succeeded, and a switch
+// may have steered this one to a node behind it: the own node tells.
+func (c *Client) settle(key uint64, n node, tried *layout.Location, uncertain *bool, deadline clock.Time) (bool, error) {
+	header, _, err := c.readHeader(*tried, -1, deadline)
+	if err != nil {
+		return false, err
+	}
+	if header.EntryVersion() == tried.Version && header.Valid() {
+		at, more := header.Next()
+		switch {
+		case more && at == n.at:
+			return true, nil
+		case !more && !header.IsTombstone():
+			// Still open: the same again, on the same node.
+			was, err := c.swap(*tried, n, deadline)
+			if err != nil {
+				return false, err
+			}
+			if n.follows(*tried, was) {
+				return true, nil
+			}
+		}
+	}
+	return c.settleByChain(key, n, uncertain, deadline)
+}
+
+// settleByChain looks for the own node: it was linked if it has a successor or a later life, or if the chain ends with it.
+func (c *Client) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
+	if moved, err := c.moved(n, deadline); moved || err != nil {
+		return moved, err
+	}
+	c.cache.drop(key)
+	k, err := c.query(key, deadline)
+	if err != nil {
+		return false, err
+	}
+	if k, _, err = c.newest(key, k, deadline); err != nil {
+		return false, err
+	}
+	if k.at == n.at {
+		return true, nil
+	}
+	// The chain may have gone past it while it was looked for.
+	moved, err := c.moved(n, deadline)
+	if err == nil {
+		*uncertain = moved
+	}
+	return moved, err
+}
+
+// moved reports whether a node has a successor, or a later life: it has been in a chain.
+func (c *Client) moved(n node, deadline clock.Time) (bool, error) {
+	header, _, err := c.readHeader(n.at, -1, deadline)
+	_, more := header.Next()
+	return err == nil && (more || header.EntryVersion() != n.at.Version), err
+}

@@ -1,0 +1,103 @@
+package meta
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Bounds of a server.
+const (
+	maxConns   = 4096
+	maxClients = 4096
+	// recvs is how many requests may wait.
+	recvs = 1024
+)
+
+// Config describes a metadata server.
+type Config struct {
+	Context verbs.Context
+	Manager rdmacm.Manager
+	// Servers are the addresses of the memory servers.
+	Servers []netip.Addr
+	// Service is the name for the connection manager; "": that of clover.
+	Service string
+	// Params of the connections to the memory servers.
+	Params rdmacm.Params
+	Format layout.Format
+	// Keys is how many keys the store holds at most; 0: 65536.
+	Keys int
+	// Region is how much of each memory server's region is used, in bytes; 0: all of the smallest.
+	Region int
+	// Shares are the classes' parts of the memory; all zero: DefaultShares.
+	Shares [layout.Classes]int
+	// Lease is how long a client may use what it knows after it was last answered; 0: 2 s.
+	Lease time.Duration
+	// Grace is how long after the end of a lease packets of the client may still arrive: the retry budget of its NIC; 0: 2 s.
+	Grace time.Duration
+	// Fresh formats the memory even if it holds a store.
+	Fresh bool
+}
+
+// DefaultShares give every class some of the memory, and most to nodes of one packet at path MTU 1024. The published
+// split leaves the classes from 2048 to 16384 bytes without any.
+var DefaultShares = [layout.Classes]int{10, 10, 10, 40, 10, 5, 5, 5, 5}
+
+func (c Config) withDefaults() Config {
+	if c.Service == "" {
+		c.Service = rpc.Service
+	}
+	if c.Keys == 0 {
+		c.Keys = 65536
+	}
+	if c.Shares == ([layout.Classes]int{}) {
+		c.Shares = DefaultShares
+	}
+	if c.Lease == 0 {
+		c.Lease = 2 * time.Second
+	}
+	if c.Grace == 0 {
+		c.Grace = 2 * time.Second
+	}
+	return c
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Context == nil || c.Manager == nil:
+		return errors.New("metadata server: Context and Manager are required")
+	case len(c.Servers) < 1 || len(c.Servers) > layout.MaxServers:
+		return fmt.Errorf("metadata server: %d memory servers; name 1 to %d", len(c.Servers), layout.MaxServers)
+	case c.Keys < 1 || c.Lease < 0 || c.Grace < 0 || c.Region < 0:
+		return errors.New("metadata server: a bound is negative")
+	}
+	for _, n := range c.Shares {
+		if n < 0 {
+			return errors.New("metadata server: a share is negative")
+		}
+	}
+	return nil
+}
+
+// space divides region bytes of each server.
+func (c *Config) space(region int) (layout.Space, error) {
+	s := layout.Space{Servers: len(c.Servers), Shortcuts: (c.Keys + len(c.Servers) - 1) / len(c.Servers)}
+	sum := 0
+	for _, n := range c.Shares {
+		sum += n
+	}
+	left := region - s.RegionLen()
+	if left <= 0 || sum == 0 {
+		return s, fmt.Errorf("metadata server: %d bytes on each memory server are not enough for %d keys", region, c.Keys)
+	}
+	for i, n := range c.Shares {
+		s.Entries[i] = left / sum * n / layout.Class(i).Size()
+	}
+	return s, s.Validate()
+}

@@ -1,0 +1,190 @@
+package meta
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// front is the server's side towards clients: a shared receive queue for requests, and a queue pair for each connection.
+type front struct {
+	pd       verbs.PD
+	cq       verbs.CQ
+	srq      verbs.SRQ
+	mr       verbs.MR // requests
+	conns    map[wire.QPN]*conn
+	acceptAt clock.Time
+	wcs      [64]verbs.WC
+}
+
+// conn is a client's connection. A client that reconnects has another one.
+type conn struct {
+	qp verbs.QP
+	mr verbs.MR // answers, one of each slot
+}
+
+// sendID marks the completions of answers; others are those of receives.
+const sendID = 1 << 63
+
+// maxAnswers is how many answers to a client may not be acknowledged yet: a client that has its answer asks again before the
+// server has seen the acknowledgement.
+const maxAnswers = 16
+
+func (f *front) open(ctx verbs.Context) (err error) {
+	f.conns = make(map[wire.QPN]*conn)
+	if f.pd, err = ctx.AllocPD(); err != nil {
+		return err
+	}
+	if f.cq, err = ctx.CreateCQ(recvs + maxAnswers*maxConns); err != nil {
+		return err
+	}
+	if f.srq, err = f.pd.CreateSRQ(verbs.SRQInit{MaxWR: recvs, MaxSGE: 1}); err != nil {
+		return err
+	}
+	if f.mr, err = f.pd.RegMR(nil, recvs*rpc.MaxRequest, verbs.LocalWrite); err != nil {
+		return err
+	}
+	for i := range recvs {
+		if err := f.post(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post gives receive i back to the NIC.
+func (f *front) post(i int) error {
+	return f.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{f.mr.SGE(i*rpc.MaxRequest, rpc.MaxRequest)}})
+}
+
+func (f *front) poll() (int, error) { return f.cq.Poll(f.wcs[:]) }
+
+// close destroys what open and accept made.
+func (f *front) close() error {
+	var errs []error
+	note := func(err error) {
+		if !errors.Is(err, verbs.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	for _, qpn := range slices.Sorted(maps.Keys(f.conns)) {
+		note(f.conns[qpn].close())
+	}
+	if f.mr != nil {
+		note(f.mr.Dereg())
+	}
+	if f.srq != nil {
+		note(f.srq.Destroy())
+	}
+	if f.cq != nil {
+		note(f.cq.Destroy())
+	}
+	if f.pd != nil {
+		note(f.pd.Dealloc())
+	}
+	*f = front{}
+	return errors.Join(errs...)
+}
+
+func (c *conn) close() error { return errors.Join(c.qp.Destroy(), c.mr.Dereg()) }
+
+// accept takes the next connection that waits.
+func (s *Server) accept(now clock.Time) error {
+	req, err := s.listener.Accept(now)
+	if errors.Is(err, verbs.ErrTimeout) {
+		s.front.acceptAt = now.Add(acceptEvery)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.connect(req); errors.Is(err, verbs.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// connect answers one request for a connection. An error concerns this one alone.
+func (s *Server) connect(req rdmacm.Request) error {
+	f := &s.front
+	if len(f.conns) >= maxConns {
+		return req.Reject("too many connections")
+	}
+	mr, err := f.pd.RegMR(nil, rpc.AnswerSlots*rpc.MaxAnswer, verbs.LocalWrite)
+	if err != nil {
+		return errors.Join(err, req.Reject(err.Error()))
+	}
+	qp, err := f.pd.CreateQP(verbs.QPInit{
+		Type: verbs.RC, SendCQ: f.cq, RecvCQ: f.cq, SRQ: f.srq, MaxSendWR: maxAnswers, MaxSGE: 1,
+	})
+	if err != nil {
+		return errors.Join(err, mr.Dereg(), req.Reject(err.Error()))
+	}
+	c := &conn{qp: qp, mr: mr}
+	if err := req.Accept(qp, s.cfg.Params, nil, s.rt.Now().Add(acceptPatience)); err != nil {
+		return errors.Join(err, c.close())
+	}
+	f.conns[qp.QPN()] = c
+	return nil
+}
+
+// take handles one completion.
+func (s *Server) take(wc *verbs.WC) {
+	c := s.front.conns[wc.QPN]
+	if wc.ID&sendID != 0 {
+		if wc.Status != verbs.Success {
+			s.hangUp(wc.QPN)
+		}
+		return
+	}
+	if wc.Status == verbs.Success && c != nil {
+		s.request(c, int(wc.ID), int(wc.ByteLen))
+	}
+	if err := s.front.post(int(wc.ID)); err != nil {
+		s.stats.Refused++ // the NIC has gone; the next poll says so
+	}
+	if wc.Status != verbs.Success {
+		s.hangUp(wc.QPN)
+	}
+}
+
+// hangUp ends a connection that has failed. Its client's lease runs on: it may connect again.
+func (s *Server) hangUp(qpn wire.QPN) {
+	if c := s.front.conns[qpn]; c != nil {
+		delete(s.front.conns, qpn)
+		_ = c.close() // nothing can be done about an object that will not go
+	}
+}
+
+// dropDead ends the connections whose clients have gone without a word: their queue pairs are in ERROR.
+func (s *Server) dropDead() {
+	for _, qpn := range slices.Sorted(maps.Keys(s.front.conns)) {
+		c := s.front.conns[qpn]
+		if a, err := c.qp.Query(); err != nil || a.State == verbs.StateError {
+			s.hangUp(qpn)
+		}
+	}
+}
+
+// answer writes the answer into the client's buffer and tells it.
+func (s *Server) answer(c *conn, r *rpc.Request, a *rpc.Answer) {
+	slot := int(a.Seq & 1)
+	a.Epoch = s.epoch
+	b := a.AppendTo(nil)
+	if err := c.mr.WriteAt(b, slot*rpc.MaxAnswer); err != nil {
+		return
+	}
+	err := c.qp.PostSend(verbs.SendWR{
+		ID: sendID | uint64(slot), Op: verbs.OpWriteImm, Flags: verbs.Signalled, Imm: a.Seq,
+		SGL: []verbs.SGE{c.mr.SGE(slot*rpc.MaxAnswer, len(b))}, RemoteAddr: r.BufAddr + uint64(slot*rpc.MaxAnswer), RKey: r.BufRKey,
+	})
+	if err != nil {
+		s.hangUp(c.qp.QPN()) // a client that gets no answer should know at once
+	}
+}

@@ -1,0 +1,125 @@
+package meta
+
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+)
+
+// query tells where a key is.
+func (s *Server) query(r *rpc.Request, a *rpc.Answer) {
+	e := s.keys[r.Key]
+	switch {
+	case e == nil:
+		a.Status = rpc.NotFound
+	case e.lost:
+		a.Status = rpc.Lost
+	default:
+		a.N, a.Slot = 1, e.slot
+		a.Locations[0] = e.at
+	}
+}
+
+// openKey makes a key known. A request that comes again is answered by what became of it the first time.
+func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
+	e := s.keys[r.Key]
+	switch {
+	case e != nil && e.opened == r.At:
+		a.Slot = e.slot
+		return
+	case !s.heldAs(cl.id, r.At):
+		a.Status = rpc.Done // a node leaves the hands of its client only into a chain
+		return
+	case e != nil && !s.clear(e):
+		a.Status = rpc.Exists
+		if e.dead || !e.ended {
+			a.Status = rpc.Busy // a memory server does not answer: it cannot be said, or written down, whether the key has ended
+		}
+		return
+	case len(s.slots) == 0:
+		a.Status = rpc.Full
+		return
+	}
+	s.open(r, a)
+}
+
+// clear looks whether a key has ended or was lost; one that has ended is out of the table then.
+func (s *Server) clear(e *entry) bool {
+	s.follow([]*entry{e}, nil)
+	return e.lost || s.keys[e.key] != e
+}
+
+// open writes shortcut and directory of a fresh key before anybody is told of it. What was lost is lost until then.
+func (s *Server) open(r *rpc.Request, a *rpc.Answer) {
+	e := &entry{key: r.Key, at: r.At, opened: r.At, slot: s.slots[len(s.slots)-1]}
+	if !s.writeShortcut(e) {
+		a.Status = rpc.Busy
+		return
+	}
+	if s.record([]*entry{e}); !e.recorded {
+		a.Status = rpc.Busy
+		return
+	}
+	s.slots = s.slots[:len(s.slots)-1]
+	if old := s.keys[r.Key]; old != nil {
+		s.bury(old)
+	}
+	s.linked(r.At)
+	s.keys[r.Key] = e
+	a.Slot = e.slot
+}
+
+// writeShortcut lets the shortcut of a fresh key name its first node.
+func (s *Server) writeShortcut(e *entry) bool {
+	p, ok := s.space.Shortcut(int(e.slot))
+	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Word())) != nil {
+		return false
+	}
+	m := &s.memory[p.Server]
+	o := &s.walk.ops[0]
+	s.fab.Write(o, m.target(p.Offset), wordAt, layout.ShortcutLen)
+	return s.fab.Do(s.deadline(), o) == nil
+}
+
+// bury takes a lost key out of the table, and with it what is left of its chain.
+func (s *Server) bury(e *entry) {
+	s.strip(e)
+	s.forget(e)
+}
+
+// strip takes back what is known of the chain of a lost key.
+func (s *Server) strip(e *entry) {
+	for _, l := range e.passed {
+		s.retire(l)
+	}
+	if !e.at.IsZero() {
+		s.retire(e.at)
+	}
+	e.passed, e.at = nil, layout.Location{}
+}
+
+// collect follows the chains that a client reports appends to.
+func (s *Server) collect(r *rpc.Request) {
+	var list []*entry
+	var stops []layout.Location
+	for i := range r.N {
+		rec := &r.Records[i]
+		e := s.keys[rec.Key]
+		if e == nil {
+			continue
+		}
+		at := -1
+		for j := range list {
+			if list[j] == e {
+				at = j
+			}
+		}
+		if at < 0 {
+			list, stops = append(list, e), append(stops, layout.Location{})
+			at = len(list) - 1
+		}
+		if stops[at] = rec.New; rec.Deleted {
+			stops[at] = layout.Location{}
+		}
+	}
+	s.follow(list, stops)
+}

@@ -1,0 +1,183 @@
+package meta
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+)
+
+// load finds the store in the memory of the servers, or formats it.
+func (s *Server) load() error {
+	region := s.cfg.Region
+	for i := range s.memory {
+		if n := s.memory[i].region.Len; region == 0 || n < region {
+			region = n
+		}
+	}
+	var err error
+	if s.space, err = s.cfg.space(region); err != nil {
+		return err
+	}
+	whole, err := s.superblocks()
+	if err != nil {
+		return err
+	}
+	for i := s.space.Slots() - 1; i >= 0; i-- {
+		s.slots = append(s.slots, uint32(i))
+	}
+	// Clients of an earlier life of the server must not be taken for those of this one.
+	s.owner++
+	s.nextID = s.owner << 16
+	if !whole || s.cfg.Fresh {
+		for i := range s.memory {
+			if err := s.formatServer(i); err != nil {
+				return err
+			}
+			s.freeServer(i)
+		}
+		return nil
+	}
+	return s.recover()
+}
+
+// superblocks reports whether all servers hold parts of one store. Some that do and some that do not are an error: formatting
+// would destroy what is left.
+func (s *Server) superblocks() (whole bool, err error) {
+	found := 0
+	for i := range s.memory {
+		super, err := s.superblock(i)
+		switch {
+		case errors.Is(err, layout.ErrSuperblock):
+			continue
+		case err != nil:
+			return false, err
+		}
+		if super.Format != s.cfg.Format && !s.cfg.Fresh {
+			return false, fmt.Errorf("the memory of %v holds a store of another node format; format it anew (Fresh), or use that format",
+				s.cfg.Servers[i])
+		}
+		found++
+		s.memory[i].generation = super.Generation
+		s.owner = max(s.owner, super.Owner)
+	}
+	return found > 0, nil
+}
+
+// formatServer makes the memory of a server the store's. The superblock comes last: until then nobody takes it for one.
+func (s *Server) formatServer(i int) error {
+	m := &s.memory[i]
+	m.generation = s.rt.Rand().Uint64() | 1
+	zero := make([]byte, bulkLen)
+	first, _ := s.space.Place(s.space.First(i, s.firstClass()))
+	for off := 0; off < first.Offset; off += bulkLen {
+		if err := s.writeBulk(i, off, zero[:min(bulkLen, first.Offset-off)]); err != nil {
+			return err
+		}
+	}
+	return s.own(i)
+}
+
+// own writes the superblock of a server.
+func (s *Server) own(i int) error {
+	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space}
+	b := make([]byte, layout.SuperblockLen)
+	super.Put(b)
+	return s.writeBulk(i, 0, b)
+}
+
+// firstClass is the smallest class that has entries.
+func (s *Server) firstClass() layout.Class {
+	for c, n := range s.space.Entries {
+		if n > 0 {
+			return layout.Class(c)
+		}
+	}
+	return 0
+}
+
+// freeServer puts all nodes of a server into the free lists.
+func (s *Server) freeServer(i int) {
+	for c, n := range s.space.Entries {
+		h := s.space.First(i, layout.Class(c))
+		for k := range n {
+			s.nodes.free[c].push(layout.Location{Handle: h + layout.Handle(k), Version: 1})
+		}
+	}
+}
+
+// lose works on the loss of a server's memory: keys whose newest node was there are lost, all its nodes begin anew.
+//
+// Chains that lead there are found before any of its nodes is given out again; so no pointer of an old life meets a node of
+// a new one.
+func (s *Server) lose(i int) error {
+	if !s.fab.Connected(s.memory[i].peer) {
+		if err := s.fab.Open(s.memory[i].peer, s.deadline()); err != nil {
+			return err
+		}
+	}
+	s.losing = i
+	for _, e := range s.keys {
+		kept := e.passed[:0]
+		for _, l := range e.passed {
+			if !s.onServer(l, i) {
+				kept = append(kept, l)
+			}
+		}
+		if e.passed = kept; s.onServer(e.at, i) {
+			e.lost, e.at = true, layout.Location{}
+		}
+	}
+	s.followAll()
+	s.losing = -1
+	if err := s.formatServer(i); err != nil {
+		return err
+	}
+	s.stats.Losses++
+	on := func(l layout.Location) bool { return s.onServer(l, i) }
+	for c := range s.nodes.free {
+		s.nodes.free[c].remove(on)
+	}
+	for h := range s.nodes.held {
+		if s.onServer(layout.Location{Handle: h}, i) {
+			delete(s.nodes.held, h)
+		}
+	}
+	kept := s.nodes.worn[:0]
+	for _, w := range s.nodes.worn {
+		if !s.onServer(layout.Location{Handle: w.handle}, i) {
+			kept = append(kept, w)
+		}
+	}
+	s.nodes.worn = kept
+	s.freeServer(i)
+	for _, e := range s.sorted() {
+		if e.lost {
+			s.strip(e)
+		}
+	}
+	for _, cl := range s.clients {
+		cl.stale = true
+	}
+	if err := s.findStrays(); err != nil {
+		return err
+	}
+	return s.rewriteDirectory(i)
+}
+
+// rewriteDirectory writes the records of a server that was formatted.
+func (s *Server) rewriteDirectory(i int) error {
+	var batch []*entry
+	for _, e := range s.sorted() {
+		if p, _ := s.space.Record(int(e.slot)); p.Server != i || e.lost {
+			continue
+		}
+		e.recorded = false
+		if batch = append(batch, e); len(batch) == lanes {
+			s.record(batch)
+			batch = batch[:0]
+		}
+	}
+	s.record(batch)
+	return nil
+}

@@ -1,0 +1,167 @@
+package meta
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/fabric"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Parts of the registered buffer.
+const (
+	lanes     = 16
+	headAt    = 0                    // header and key of a node, of each lane
+	recordAt  = headAt + lanes*16    // record of the directory, of each lane
+	wordAt    = recordAt + lanes*16  // shortcut of each lane
+	bulkAt    = wordAt + lanes*8 + 8 // whole pieces of memory
+	bulkLen   = 64 << 10
+	bufferLen = bulkAt + bulkLen
+)
+
+// memory is a memory server.
+type memory struct {
+	peer       int
+	region     perf.Region
+	generation uint64
+	// retryAt is when a server that did not answer is asked again.
+	retryAt clock.Time
+	down    bool
+	// blank says that its memory is not the store's: it has to be formatted.
+	blank bool
+}
+
+// target is the server's memory from an offset on.
+func (m *memory) target(off int) fabric.Target {
+	return fabric.Target{Peer: m.peer, Addr: m.region.Addr + uint64(off), RKey: m.region.RKey}
+}
+
+// Errors of memory servers. They end one operation; the server looks after the rest.
+var (
+	errDown = errors.New("memory server does not answer")
+	errLost = errors.New("memory server has lost its memory")
+)
+
+const downPause = 100 * time.Millisecond
+
+// reachMemory makes the peers and connects to all of them.
+func (s *Server) reachMemory() error {
+	s.memory = make([]memory, len(s.cfg.Servers))
+	for i, addr := range s.cfg.Servers {
+		peer, err := s.fab.AddPeer(addr, 0, s.dial(i, addr))
+		if err != nil {
+			return err
+		}
+		s.memory[i].peer = peer
+		if err := s.fab.Open(peer, s.rt.Now().Add(2*memoryPatience)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) dial(i int, addr netip.Addr) fabric.Connect {
+	return func(qp verbs.QP, until clock.Time) error {
+		region, err := perf.DialMemory(s.cfg.Manager, qp, addr, s.cfg.Params, until)
+		if err == nil {
+			s.memory[i].region = region
+		}
+		return err
+	}
+}
+
+// reach makes sure that a server is connected and that its memory is the store's.
+func (s *Server) reach(i int) error {
+	m := &s.memory[i]
+	if m.blank {
+		return errLost
+	}
+	if s.fab.Connected(m.peer) {
+		return nil
+	}
+	now := s.rt.Now()
+	if m.down && now < m.retryAt {
+		return errDown
+	}
+	m.down = true
+	err := s.fab.Open(m.peer, now.Add(reachPatience))
+	m.retryAt = s.rt.Now().Add(downPause)
+	if err != nil {
+		return errors.Join(errDown, err)
+	}
+	super, err := s.superblock(i)
+	switch {
+	case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != m.generation:
+		m.blank = true
+		return errLost
+	case err != nil:
+		return errors.Join(errDown, err)
+	}
+	m.down = false
+	return nil
+}
+
+// watchMemory looks after servers that did not answer, and formats the memory of those that have lost it.
+func (s *Server) watchMemory(now clock.Time) {
+	for i := range s.memory {
+		m := &s.memory[i]
+		if !m.blank && !s.fab.Connected(m.peer) && now >= m.retryAt {
+			_ = s.reach(i) // the state is kept there
+		}
+		if m.blank && s.lose(i) == nil {
+			m.blank, m.down = false, false
+		}
+	}
+}
+
+// deadline of one operation on memory.
+func (s *Server) deadline() clock.Time { return s.rt.Now().Add(memoryPatience) }
+
+// superblock reads that of a server.
+func (s *Server) superblock(i int) (super layout.Superblock, err error) {
+	b, err := s.readBulk(i, 0, layout.SuperblockLen)
+	if err != nil {
+		return super, err
+	}
+	if err := super.Parse(b); err != nil {
+		return super, err
+	}
+	if super.Server != i {
+		return super, layout.ErrSuperblock
+	}
+	return super, nil
+}
+
+// readBulk reads up to bulkLen bytes of a region. The result is the caller's.
+func (s *Server) readBulk(i, off, n int) ([]byte, error) {
+	m := &s.memory[i]
+	o := &s.walk.bulk
+	s.fab.Read(o, m.target(off), bulkAt, n)
+	if err := s.fab.Do(s.deadline(), o); err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	return b, s.fab.MR().ReadAt(b, bulkAt)
+}
+
+// writeBulk writes b to a region.
+func (s *Server) writeBulk(i, off int, b []byte) error {
+	m := &s.memory[i]
+	for len(b) > 0 {
+		n := min(len(b), bulkLen)
+		if err := s.fab.MR().WriteAt(b[:n], bulkAt); err != nil {
+			return err
+		}
+		o := &s.walk.bulk
+		s.fab.Write(o, m.target(off), bulkAt, n)
+		if err := s.fab.Do(s.deadline(), o); err != nil {
+			return err
+		}
+		off, b = off+n, b[n:]
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package meta
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/fabric"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Times of the loop.
+const (
+	// acceptEvery is how long a new client may wait for its connection to be looked at.
+	acceptEvery = time.Millisecond
+	// keepEvery is how often leases, epochs and lost servers are looked after.
+	keepEvery = 10 * time.Millisecond
+	// acceptPatience bounds the hand-shake with a new client: all others wait meanwhile.
+	acceptPatience = 100 * time.Millisecond
+	// memoryPatience bounds an operation on a memory server, reachPatience the attempt to connect to one.
+	memoryPatience = time.Second
+	reachPatience  = 200 * time.Millisecond
+)
+
+// Server is a metadata server. Serve runs it; all else is for other threads, or before.
+type Server struct {
+	cfg    Config
+	rt     verbs.Runtime
+	fab    *fabric.Fabric
+	format layout.Format
+	space  layout.Space
+
+	front   front
+	memory  []memory
+	keys    map[uint64]*entry
+	slots   []uint32 // free ones
+	nodes   nodes
+	clients map[uint32]*client
+	nextID  uint32
+	// owner is the number of this life of the server.
+	owner    uint32
+	epoch    uint32
+	keepAt   clock.Time
+	sweepDue bool
+	sweepAt  clock.Time
+	// losing is the memory server whose loss is being worked on, or -1.
+	losing int
+	// orphansAt is when nodes that clients of an earlier life of this server may have are free; Never: there are none.
+	orphansAt clock.Time
+	listener  rdmacm.Listener
+	stats     rpc.Stats
+	walk      walker
+}
+
+// New connects to the memory servers, finds the store that is in their memory or makes one, and listens. Serve must follow.
+func New(cfg Config) (_ *Server, err error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, rt: cfg.Context.Runtime(), format: cfg.Format, keys: make(map[uint64]*entry), clients: make(map[uint32]*client),
+		epoch: 1, losing: -1, orphansAt: clock.Never,
+	}
+	s.nodes.held = make(map[layout.Handle]held)
+	s.fab, err = fabric.New(fabric.Config{Context: cfg.Context, Buffer: bufferLen})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.front.close(), s.fab.Close())
+		}
+	}()
+	if err := s.reachMemory(); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	if err := s.front.open(cfg.Context); err != nil {
+		return nil, err
+	}
+	s.listener, err = cfg.Manager.Listen(cfg.Service)
+	return s, err
+}
+
+// Close ends Serve. It may be called by any thread.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Serve answers clients until Close or until the device is closed; then it returns nil.
+func (s *Server) Serve() error {
+	err := s.serve()
+	if errors.Is(err, verbs.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, s.front.close(), s.fab.Close())
+}
+
+func (s *Server) serve() error {
+	for {
+		n, err := s.front.poll()
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			s.take(&s.front.wcs[i])
+		}
+		now := s.rt.Now()
+		if now >= s.front.acceptAt {
+			if err := s.accept(now); err != nil {
+				return err
+			}
+		}
+		if now >= s.keepAt {
+			s.keepAt = now.Add(keepEvery)
+			s.keep(now)
+		}
+		if n > 0 {
+			continue
+		}
+		err = s.front.cq.Wait(min(s.front.acceptAt, s.keepAt))
+		if err != nil && !errors.Is(err, verbs.ErrTimeout) {
+			return err
+		}
+	}
+}
+
+// Snapshot returns the counters. It belongs to the thread of Serve, or to nobody after it.
+func (s *Server) Snapshot() rpc.Stats {
+	st := s.stats
+	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.epoch), uint64(len(s.clients)), uint64(len(s.keys)), uint64(s.space.Slots())
+	st.Nodes = uint64(s.space.Entries.Total() * s.space.Servers)
+	for _, e := range s.keys {
+		if e.lost {
+			st.LostKeys++
+		}
+	}
+	for i := range s.nodes.free {
+		st.Free += uint64(s.nodes.free[i].len())
+	}
+	st.Held, st.Worn = uint64(len(s.nodes.held)), uint64(len(s.nodes.worn))
+	st.Linked = st.Nodes - st.Free - st.Held - st.Worn
+	return st
+}

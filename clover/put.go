@@ -1,0 +1,213 @@
+package clover
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+func errTooLong(n, limit int) error {
+	return fmt.Errorf("%w: %d bytes with what belongs to it, this client holds %d: open it with a larger MaxValue", kv.ErrTooLarge, n, limit)
+}
+
+// Put replaces the value of key: two round trips if the client knows the newest node and nobody else appends.
+func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
+	if err := c.begin(deadline); err != nil {
+		return err
+	}
+	return c.write(key, value, false, deadline)
+}
+
+// Delete ends the chain of key by a tombstone.
+func (c *Client) Delete(key uint64, deadline clock.Time) error {
+	if err := c.begin(deadline); err != nil {
+		return err
+	}
+	return c.write(key, nil, true, deadline)
+}
+
+// write appends a node. If the lease ends before the node was linked, it begins again with another one.
+func (c *Client) write(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
+	for {
+		err := c.append(key, value, tombstone, deadline)
+		if !errors.Is(err, errLease) {
+			return err
+		}
+		if c.rt.Now() >= deadline {
+			return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
+		}
+		if err := c.hello(deadline); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) append(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
+	if err := c.retried(deadline, func() error { _, err := c.locate(key, deadline); return err }); err != nil {
+		return err
+	}
+	n, err := c.fresh(key, value, tombstone, deadline)
+	if err != nil {
+		return err
+	}
+	linked, err := c.link(key, n, deadline)
+	if err == nil {
+		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, linked.slot)
+		if c.cache.put(key, known{at: n.at, slot: linked.slot}); tombstone {
+			c.cache.drop(key)
+		}
+		return nil
+	}
+	if linked.unused {
+		c.keep(n)
+	}
+	return err
+}
+
+// keep puts a node that was not linked back, unless it belongs to a lease that has ended.
+func (c *Client) keep(n node) {
+	if n.client == c.lease.client {
+		c.spare[n.class] = append(c.spare[n.class], n.at)
+	}
+}
+
+// retried repeats f until it succeeds, or fails in a way that no new connection mends.
+func (c *Client) retried(deadline clock.Time, f func() error) error {
+	for {
+		err := f()
+		switch {
+		case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrTooLarge), errors.Is(err, kv.ErrFull):
+			return err
+		}
+		if err := c.again(err, deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// node is one that this client has written and not yet linked.
+type node struct {
+	at    layout.Location
+	class layout.Class
+	// client is the lease under which it was given out.
+	client uint32
+}
+
+// fresh takes an unused node and writes it.
+func (c *Client) fresh(key uint64, value []byte, tombstone bool, deadline clock.Time) (n node, err error) {
+	class, ok := layout.ClassOf(len(value) + c.format.Overhead())
+	if !ok {
+		return n, fmt.Errorf("%w: %d bytes, a node holds at most %d", kv.ErrTooLarge, len(value), c.format.Capacity(layout.MaxSlab))
+	}
+	for ; class < layout.Classes && c.space.Entries[class] == 0; class++ {
+	}
+	if class == layout.Classes {
+		return n, fmt.Errorf("%w: the store has no class for %d bytes", kv.ErrTooLarge, len(value))
+	}
+	if class.Size() > len(c.slab) {
+		return n, errTooLong(class.Size(), len(c.slab))
+	}
+	err = c.retried(deadline, func() error {
+		if n.at, err = c.take(class, deadline); err != nil {
+			return err
+		}
+		n.class, n.client = class, c.lease.client
+		if err := c.owns(n, deadline); err != nil {
+			return err
+		}
+		return c.writeNode(key, n.at, value, tombstone, deadline)
+	})
+	return n, err
+}
+
+// take takes an unused entry; the metadata server gives more when there are none.
+func (c *Client) take(class layout.Class, deadline clock.Time) (layout.Location, error) {
+	for {
+		if spare := c.spare[class]; len(spare) > 0 {
+			l := spare[0]
+			c.spare[class] = spare[:copy(spare, spare[1:])]
+			return l, nil
+		}
+		a, err := c.ask(&rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.cfg.Batch}, deadline)
+		if err != nil {
+			return layout.Location{}, err
+		}
+		switch a.Status {
+		case rpc.OK:
+			c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
+		case rpc.Full:
+			// What this client has not reported may be what is missing.
+			if len(c.gc.records) == 0 && !c.gc.busy || c.rt.Now() >= deadline {
+				return layout.Location{}, kv.ErrFull
+			}
+			c.report(true)
+			c.rt.Sleep(busyPause)
+			if err := c.fab.Poll(); err != nil {
+				return layout.Location{}, err
+			}
+			c.hear()
+		case rpc.Unknown:
+		default:
+			return layout.Location{}, fmt.Errorf("no entry of %v: %v", class, a.Status)
+		}
+	}
+}
+
+// writeNode is the first round trip of a PUT. An entry whose WRITE failed is not used again: it may still be under way.
+func (c *Client) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
+	p, s, err := c.place(at, deadline)
+	if err != nil {
+		return err
+	}
+	header := layout.Header(at.Version)
+	if tombstone {
+		header = layout.Tombstone(at.Version)
+	}
+	if !c.format.PutNode(c.slab[:p.Len], header, key, value) {
+		return fmt.Errorf("%w: %d bytes into %d", kv.ErrTooLarge, len(value), p.Len)
+	}
+	if err := c.fab.MR().WriteAt(c.slab[:p.Len], c.at.out); err != nil {
+		return err
+	}
+	o := &c.ops[0]
+	c.fab.Write(o, s.target(p.Offset), c.at.out, p.Len)
+	return c.do(deadline, o)
+}
+
+// Insert gives a new key a value: one round trip, and a call.
+func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
+	if err := c.begin(deadline); err != nil {
+		return err
+	}
+	n, err := c.fresh(key, value, false, deadline)
+	if err != nil {
+		return err
+	}
+	a, err := c.ask(&rpc.Request{Op: rpc.OpOpen, Key: key, At: n.at}, deadline)
+	if err != nil {
+		return err
+	}
+	switch a.Status {
+	case rpc.OK:
+		c.cache.put(key, known{at: n.at, slot: a.Slot})
+		return nil
+	case rpc.Done:
+		return nil
+	case rpc.Exists:
+		c.keep(n)
+		return kv.ErrExists
+	case rpc.Full:
+		c.keep(n)
+		return fmt.Errorf("%w: no slot for another key", kv.ErrFull)
+	case rpc.Lost:
+		return kv.ErrLost
+	case rpc.Unknown:
+		return fmt.Errorf("%w: the metadata server was restarted", kv.ErrTimeout)
+	default:
+	}
+	return fmt.Errorf("insert of key %d: %v", key, a.Status)
+}

@@ -1,0 +1,165 @@
+package rpc
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+)
+
+// Answer is the server's.
+type Answer struct {
+	Seq    uint32
+	Status Status
+	Epoch  uint32
+	// N locations: of Alloc the entries, with the versions to write; of Query the newest known.
+	N         int
+	Locations [MaxBatch]layout.Location
+	// Slot is the key's, of Query and Open.
+	Slot uint32
+	// Welcome is that of Hello, Stats that of Stat; nil otherwise.
+	Welcome *Welcome
+	Stats   *Stats
+}
+
+// Stats is what a metadata server did, and where its nodes are.
+type Stats struct {
+	Requests, Refused, Walked, Recovered, Losses, Broken uint64
+	Epoch, Clients, Keys, LostKeys, Slots                uint64
+	Nodes, Free, Held, Linked, Worn                      uint64
+}
+
+func (s *Stats) fields() []*uint64 {
+	return []*uint64{
+		&s.Requests, &s.Refused, &s.Walked, &s.Recovered, &s.Losses, &s.Broken, &s.Epoch, &s.Clients, &s.Keys, &s.LostKeys, &s.Slots,
+		&s.Nodes, &s.Free, &s.Held, &s.Linked, &s.Worn,
+	}
+}
+
+// Welcome is what a client must know of a store.
+type Welcome struct {
+	// Client is the client's number.
+	Client uint32
+	// Lease is how long the client may use what it knows after the last answer that it got.
+	Lease  time.Duration
+	Space  layout.Space
+	Format layout.Format
+	// Servers are the memory servers, in the order of the space, with the generations of their memory.
+	Servers []Server
+}
+
+// Server is one memory server.
+type Server struct {
+	Addr       netip.Addr
+	Generation uint64
+}
+
+const (
+	welcomeFixed = 4 + 8 + 4 + 4 + 4 + 4*layout.Classes
+	serverLen    = 16 + 8
+)
+
+// AppendTo appends the answer to b.
+func (a *Answer) AppendTo(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, a.Seq)
+	b = le.AppendUint16(b, uint16(a.Status))
+	b = le.AppendUint16(b, uint16(a.N))
+	b = le.AppendUint32(b, a.Epoch)
+	if a.Welcome != nil {
+		return a.Welcome.appendTo(b)
+	}
+	if a.Stats != nil {
+		for _, v := range a.Stats.fields() {
+			b = le.AppendUint64(b, *v)
+		}
+		return b
+	}
+	b = le.AppendUint32(b, a.Slot)
+	for _, l := range a.Locations[:a.N] {
+		b = le.AppendUint64(b, uint64(l.Word()))
+	}
+	return b
+}
+
+func (w *Welcome) appendTo(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, w.Client)
+	b = le.AppendUint64(b, uint64(w.Lease))
+	b = le.AppendUint32(b, w.Format.Bits())
+	b = le.AppendUint32(b, uint32(w.Space.Servers))
+	b = le.AppendUint32(b, uint32(w.Space.Shortcuts))
+	for _, n := range w.Space.Entries {
+		b = le.AppendUint32(b, uint32(n))
+	}
+	for _, s := range w.Servers {
+		a := s.Addr.As16()
+		b = append(b, a[:]...)
+		b = le.AppendUint64(b, s.Generation)
+	}
+	return b
+}
+
+// Parse reads the answer to a request, whose op says what an answer of status OK has.
+func (a *Answer) Parse(b []byte, op Op) error {
+	if len(b) < answerHead {
+		return ErrMessage
+	}
+	le := binary.LittleEndian
+	a.Seq, a.Status, a.N, a.Epoch = le.Uint32(b), Status(le.Uint16(b[4:])), int(le.Uint16(b[6:])), le.Uint32(b[8:])
+	a.Slot, a.Welcome, a.Stats = 0, nil, nil
+	if a.N > MaxBatch { // also of an answer that has no locations: they may be counted by it
+		return ErrMessage
+	}
+	body := b[answerHead:]
+	switch {
+	case op == OpHello && a.Status == OK:
+		a.Welcome = new(Welcome)
+		return a.Welcome.parse(body)
+	case op == OpStat && a.Status == OK:
+		a.Stats = new(Stats)
+		fields := a.Stats.fields()
+		if len(body) < 8*len(fields) {
+			return ErrMessage
+		}
+		for i, f := range fields {
+			*f = le.Uint64(body[8*i:])
+		}
+		return nil
+	}
+	if len(body) < 4+8*a.N {
+		return ErrMessage
+	}
+	a.Slot = le.Uint32(body)
+	for i := range a.N {
+		var ok bool
+		if a.Locations[i], ok = layout.LocationOf(layout.Word(le.Uint64(body[4+8*i:]))); !ok {
+			return ErrMessage
+		}
+	}
+	return nil
+}
+
+func (w *Welcome) parse(b []byte) error {
+	if len(b) < welcomeFixed {
+		return ErrMessage
+	}
+	le := binary.LittleEndian
+	w.Client, w.Lease = le.Uint32(b), time.Duration(le.Uint64(b[4:]))
+	var ok bool
+	w.Format, ok = layout.FormatOf(le.Uint32(b[12:]))
+	w.Space.Servers, w.Space.Shortcuts = int(le.Uint32(b[16:])), int(le.Uint32(b[20:]))
+	for i := range w.Space.Entries {
+		w.Space.Entries[i] = int(int32(le.Uint32(b[24+4*i:])))
+	}
+	if err := w.Space.Validate(); err != nil || w.Lease <= 0 || !ok || len(b) < welcomeFixed+w.Space.Servers*serverLen {
+		return ErrMessage
+	}
+	w.Servers = make([]Server, w.Space.Servers)
+	for i := range w.Servers {
+		s := b[welcomeFixed+i*serverLen:]
+		w.Servers[i] = Server{netip.AddrFrom16([16]byte(s[:16])).Unmap(), le.Uint64(s[16:])}
+	}
+	return nil
+}
