@@ -1,9 +1,11 @@
 package racks
 
 import (
+	"os"
 	"slices"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -18,5 +20,21 @@ func TestDefaultRack(t *testing.T) {
 	}
 	if n := len(r.ByRole(spec.Memory)); n != 2 {
 		t.Errorf("%d memory hosts, want 2", n)
+	}
+}
+
+// The rack file beside the default one is a good one.
+func TestSwordBoxRack(t *testing.T) {
+	data, err := os.ReadFile("swordbox.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := spec.ParseFile("swordbox.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := rules.NewSet(r.Switch.Rules)
+	if err != nil || r.Switch.Program != spec.ProgramSwordBox || len(set.Servers()) != 2 {
+		t.Errorf("program %s, rules %v, %v", r.Switch.Program, r.Switch.Rules, err)
 	}
 }

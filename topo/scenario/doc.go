@@ -7,6 +7,14 @@
 //	crash       a memory server's NIC dies: its clients get the promised status in the promised time, others go on
 //	partition   a host is cut off and comes back before the retry limit: nothing is lost, others do not notice
 //	rnr         a receiver that posts too late, and one that never posts
+//	locks       16 clients lock and count on 4 words of two memory servers while links and machines fail and the switch
+//	            replaces their atomics; histories are linearizable, and guardians at the memory see mutual exclusion
+//	            (locks-forward, locks-track: the same with a switch that forwards, or tracks only)
+//	holes       what the paper leaves open, by the numbers of swordbox/HOLES.md: each does damage under a rule of mode
+//	            paper and none in mode hard; one of them is hole-1, hole-16 and so on
+//	crowd       1,000 connections on 4 words; ACKs are coalesced by 1, 4 and 16 as the seeds take turns
+//	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and answers, foreign keys,
+//	            old packets, a flood of queue pairs
 //
 // The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts every READ,
 // every original value and every received message; contend lets clients count together so that an atomic done

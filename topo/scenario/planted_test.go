@@ -17,8 +17,9 @@ type tamper struct {
 	sim.Node
 	in   func(f *wire.Frame) bool // reports a change
 	out  func(f *wire.Frame) bool
-	seen int // frames that could be changed
-	done int // frames that were
+	all  bool // changes every frame
+	seen int  // frames that could be changed
+	done int  // frames that were
 }
 
 func (n *tamper) change(b []byte, how func(*wire.Frame) bool) []byte {
@@ -30,7 +31,7 @@ func (n *tamper) change(b []byte, how func(*wire.Frame) bool) []byte {
 	if !how(&f) {
 		return b
 	}
-	if n.seen++; n.seen%5 != 0 {
+	if n.seen++; n.seen%5 != 0 && !n.all {
 		return b
 	}
 	n.done++
@@ -77,6 +78,7 @@ func flipPayload(is func(*wire.Frame) bool) func(*wire.Frame) bool {
 
 // Green means something: each of these bugs is caught.
 func TestPlantedBugsAreCaught(t *testing.T) {
+	t.Parallel()
 	write := opcode(wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteOnly)
 	for _, bug := range []struct {
 		name    string
@@ -159,6 +161,7 @@ func TestDeafServerIsCaught(t *testing.T) {
 
 // A retry limit that the links' losses explain is no failure of the NIC.
 func TestRetryLimitsAreJudged(t *testing.T) {
+	t.Parallel()
 	rules := []fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: 0.5}, {Link: "cn1", Kind: fault.Loss, Probability: 0.5}}
 	gaveUp := 0
 	for seed := uint64(1); seed <= 12; seed++ {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/topo/sim"
@@ -28,6 +29,7 @@ type Options struct {
 
 	observe func(*sim.Event) // of a repeated run
 	rules   []fault.Rule     // for tests: in place of what transport draws
+	skew    int              // for tests: added to the limit that srq arms
 }
 
 // Report is what a run did. Err nil means that every check held.
@@ -42,6 +44,8 @@ type Report struct {
 	// GaveUp says that a client reached its retry limit as it had to: the links lost one request, or its answer, so
 	// often. The run ended there; Notes say more.
 	GaveUp bool `json:"gaveUp,omitempty"`
+	// Damage is what a run under rules of mode paper did to its clients, with the holes that do that; it is no failure.
+	Damage string `json:"damage,omitempty"`
 	// Events of the network, virtual time, and the time of this machine.
 	Events  uint64        `json:"events"`
 	Virtual time.Duration `json:"virtualNs"`
@@ -63,22 +67,45 @@ type Scenario struct {
 	// Doc is one line for a help text.
 	Doc string
 	run func(*env) error
+	// cost is nil for a rack without costs; label is what the model is called on a command line.
+	cost  *cost.Model
+	label string
+}
+
+// With is the scenario on a rack with costs; m nil is one without. label is the --cost that gives m.
+func (s Scenario) With(label string, m *cost.Model) Scenario {
+	s.label, s.cost = label, m
+	return s
+}
+
+// Args are the arguments of rdmalab sim that replay a seed of the scenario.
+func (s *Scenario) Args(seed uint64) string {
+	args := fmt.Sprintf("%s --seed %d", s.Name, seed)
+	if s.cost != nil {
+		args += " --cost " + s.label
+	}
+	return args
 }
 
 // All lists the scenarios in the order of a help text.
 func All() []Scenario {
-	return []Scenario{
-		{"transport", "random faults and operations; checks every byte, atomic, completion and counter", runTransport},
-		{"soak", "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: other faults)", runSoak},
-		{"crash", "a memory server's NIC dies; its clients are told in time and others go on", runCrash},
-		{"partition", "a host is cut off for less than the retry limit; nothing is lost", runPartition},
-		{"rnr", "a receiver that posts late, and one that never does", runRNR},
-	}
+	return append([]Scenario{
+		{Name: "transport", Doc: "random faults and operations; checks every byte, atomic, completion and counter", run: runTransport},
+		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: other faults)", run: runSoak},
+		{Name: "crash", Doc: "a memory server's NIC dies; its clients are told in time and others go on", run: runCrash},
+		{Name: "partition", Doc: "a host is cut off for less than the retry limit; nothing is lost", run: runPartition},
+		{Name: "uc", Doc: "unreliable connections under random faults; what must be delivered follows from the packets that came", run: runUC},
+		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; what must be delivered follows from the packets that came", run: runUD},
+		{Name: "srq", Doc: "connections with a shared receive queue that is filled when its limit event comes, under random faults", run: runSRQ},
+		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost", run: runClover},
+		{Name: "clover-steer", Doc: "the same with a switch that steers appends, reads or both to the newest nodes", run: runCloverSteer},
+		{Name: "rnr", Doc: "a receiver that posts late, and one that never does", run: runRNR},
+	}, lockScenarios()...)
 }
 
 // Find returns a scenario by name.
 func Find(name string) (Scenario, error) {
-	all := All()
+	all := append(All(), unlisted()...)
 	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
 	if i < 0 {
 		names := make([]string, len(all))
@@ -111,7 +138,7 @@ func (s Scenario) Run(seed uint64, opt Options) Report {
 }
 
 func newEnv(s Scenario, seed uint64, opt Options) *env {
-	return &env{seed: seed, opt: opt, draw: newDraw(seed), report: Report{Scenario: s.Name, Seed: seed}}
+	return &env{seed: seed, opt: opt, draw: newDraw(seed), cost: s.cost, report: Report{Scenario: s.Name, Seed: seed}}
 }
 
 // env is one run in progress.
@@ -119,10 +146,12 @@ type env struct {
 	seed   uint64
 	opt    Options
 	draw   *draw
+	cost   *cost.Model
 	v6     bool // the clients use IPv6
 	rack   *simrack.Rack
 	rec    *recorder
 	hash   sim.Hash
+	spy    func(*sim.Event) // of the scenario itself; nil: none
 	report Report
 }
 
@@ -148,14 +177,14 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 	if err != nil {
 		return fmt.Errorf("rack of scenario: %w", err)
 	}
-	opt.Seed, opt.Wrap = e.seed, e.opt.Wrap
+	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
 	opt.MaxEvents, opt.MaxTime = maxEvents, maxVirtual
 	if e.opt.Pcap != nil {
 		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
 			return err
 		}
 	}
-	if e.opt.Hash || e.rec != nil || e.opt.observe != nil {
+	if e.opt.Hash || e.rec != nil || e.opt.observe != nil || e.spy != nil {
 		opt.Trace = e.trace
 	}
 	e.rack, err = simrack.New(s, opt)
@@ -172,6 +201,20 @@ func (e *env) trace(ev *sim.Event) {
 	if e.opt.observe != nil {
 		e.opt.observe(ev)
 	}
+	if e.spy != nil {
+		e.spy(ev)
+	}
+}
+
+// wrapTwice is two wrappings of nodes in one; either may be nil.
+func wrapTwice(inner, outer func(string, sim.Node) sim.Node) func(string, sim.Node) sim.Node {
+	switch {
+	case inner == nil:
+		return outer
+	case outer == nil:
+		return inner
+	}
+	return func(name string, n sim.Node) sim.Node { return outer(name, inner(name, n)) }
 }
 
 // fail says that an application's check did not hold, and ends the run.

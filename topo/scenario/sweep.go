@@ -23,6 +23,8 @@ type Summary struct {
 	Took     time.Duration `json:"tookNs"`
 	// GaveUp counts runs that ended at a retry limit which was reached as promised.
 	GaveUp int `json:"gaveUp"`
+	// Damage counts the runs under rules of mode paper by what they did to their clients.
+	Damage map[string]int `json:"damage,omitempty"`
 	// Failures are the first few, in the order of their seeds.
 	Failures []Report          `json:"failures,omitempty"`
 	Counters metrics.NIC       `json:"-"`
@@ -79,6 +81,12 @@ func (s *Summary) add(r *Report) {
 	s.Seeds++
 	if r.GaveUp {
 		s.GaveUp++
+	}
+	if r.Damage != "" {
+		if s.Damage == nil {
+			s.Damage = make(map[string]int)
+		}
+		s.Damage[r.Damage]++
 	}
 	s.Events += r.Events
 	s.Virtual += r.Virtual

@@ -2,13 +2,23 @@ package sim
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// event is a frame on its way to a link's end, or a call.
+// event is a frame on its way to a link's end or inside a node, or a call.
 type event struct {
 	at    clock.Time
 	to    *half
 	frame inFlight
+	stage stage
 	call  func()
 }
+
+// stage is where a frame is.
+type stage uint8
+
+const (
+	onLink  stage = iota
+	inside        // a node that it has reached will be handed it
+	leaving       // a node that made it will put it on the link
+)
 
 // inFlight is a frame on a link; data is from the pool.
 type inFlight struct {

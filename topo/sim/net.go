@@ -17,6 +17,24 @@ type Node interface {
 	Deadline() clock.Time
 }
 
+// Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes are the network's and
+// valid during the call only.
+type Timing interface {
+	// Arrive is when a frame that reaches the node at now is handed to it, not before now. Two frames may be handed over in
+	// another order than they came.
+	Arrive(now clock.Time, port int, frame []byte) clock.Time
+	// Depart is when a frame that the node appends at now leaves it, not before now.
+	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
+}
+
+// Cause is why a node appended a frame.
+type Cause struct {
+	// Frame is what the node was handed; nil if the frame was made in another step.
+	Frame []byte
+	// Step says that it was made in a step from outside (Net.Begin).
+	Step bool
+}
+
 // NodeID names a node of a Net.
 type NodeID int
 
@@ -36,6 +54,8 @@ const (
 	defaultMaxTime   = clock.Time(time.Hour)
 	// maxStep bounds the events of one instant: a machine whose deadline never advances is a bug, not a rack.
 	maxStep = 10_000_000
+	// maxHeld bounds the frames inside one node with a Timing; what is beyond is lost as to a full queue.
+	maxHeld = 1 << 20
 )
 
 type nodeState struct {
@@ -44,6 +64,9 @@ type nodeState struct {
 	up    bool
 	keyed clock.Time // deadline in the queue
 	links []*half    // by port; nil where nothing is plugged in
+	// timing is nil for a node that takes no time. held are the frames inside the node for its sake.
+	timing Timing
+	held   int
 }
 
 // Net is a set of nodes and links in virtual time. It is for one goroutine.
@@ -101,6 +124,10 @@ func (n *Net) Replace(id NodeID, node Node) {
 	n.rekey(id)
 }
 
+// SetTiming gives a node a Timing; nil: it takes no time, as does every node in the beginning. Frames inside the node
+// keep the times that they have.
+func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
+
 // SetUp switches a node on or off. A node that is off loses frames and is not called; its state stays.
 func (n *Net) SetUp(id NodeID, up bool) {
 	n.nodes[id].up = up
@@ -125,16 +152,19 @@ func (n *Net) Begin(id NodeID) (now clock.Time, out *packetio.Batch) {
 // End ends the step that Begin started.
 func (n *Net) End(id NodeID) {
 	n.busy = false
-	n.flush(id)
+	n.flush(id, Cause{Step: true})
 }
 
 // flush sends what node id appended and asks for its next deadline.
-func (n *Net) flush(id NodeID) {
+func (n *Net) flush(id NodeID, cause Cause) {
 	s := &n.nodes[id]
 	for i := range n.out.Frames {
 		f := &n.out.Frames[i]
 		if f.Port < 0 || f.Port >= len(s.links) || s.links[f.Port] == nil || !s.up {
 			n.trace(Event{Kind: NoLink, Frame: f.Data, Node: s.name, Port: f.Port})
+			continue
+		}
+		if s.timing != nil && n.hold(s, f, cause) {
 			continue
 		}
 		n.send(s.links[f.Port], f)
@@ -186,7 +216,7 @@ func (n *Net) handle(at clock.Time) error {
 	}
 	if id, tick := n.ticks.Next(); tick <= n.now {
 		n.nodes[id].node.Tick(n.now, &n.out)
-		n.flush(NodeID(id))
+		n.flush(NodeID(id), Cause{})
 		return n.failure
 	}
 	if id, wake := n.wakes.Next(); wake <= n.now {
@@ -200,24 +230,35 @@ func (n *Net) dispatch(e event) {
 		e.call()
 		return
 	}
+	switch e.stage {
+	case inside, leaving:
+		n.resume(&e)
+		return
+	case onLink:
+	}
 	h := e.to
 	h.inFlight--
 	s := &n.nodes[h.dst.Node]
-	f := packetio.Frame{
-		Data: e.frame.data, SegSize: int(e.frame.segSize), Port: h.dst.Port,
-		CsumPartial: e.frame.csumPartial, CsumStart: e.frame.csumStart, CsumOffset: e.frame.csumOffset,
-	}
 	if !s.up || !h.up {
 		h.Stats.LostDown++
-		n.trace(Event{Kind: LostDown, Frame: f.Data, half: h})
+		n.trace(Event{Kind: LostDown, Frame: e.frame.data, half: h})
 	} else {
 		h.Stats.Delivered++
-		h.Stats.Bytes += uint64(len(f.Data))
-		n.trace(Event{Kind: Delivered, Frame: f.Data, half: h})
-		s.node.Frame(n.now, h.dst.Port, f, &n.out)
-		n.flush(h.dst.Node)
+		h.Stats.Bytes += uint64(len(e.frame.data))
+		n.trace(Event{Kind: Delivered, Frame: e.frame.data, half: h})
+		if s.timing != nil && n.detain(s, &e) {
+			return
+		}
+		n.hand(&e)
 	}
 	n.pool.put(e.frame.data)
+}
+
+// hand gives a frame to the node that it has reached.
+func (n *Net) hand(e *event) {
+	dst := e.to.dst
+	n.nodes[dst.Node].node.Frame(n.now, dst.Port, e.frame.frame(dst.Port), &n.out)
+	n.flush(dst.Node, Cause{Frame: e.frame.data})
 }
 
 // Run handles events until every thread that is no daemon has returned. When threads are left and nothing can

@@ -26,9 +26,15 @@ type body struct {
 	rand    *rand.Rand
 	threads []*sim.Proc
 	idle    int // polls in a row that found nothing
+	// spent is the processor time of the call in progress.
+	spent time.Duration
 }
 
-var _ binding.Body = (*body)(nil)
+var (
+	_ binding.Body   = (*body)(nil)
+	_ binding.Poller = (*body)(nil)
+	_ binding.Poster = (*body)(nil)
+)
 
 // waiter is a thread that waits for a condition of its host's engine.
 type waiter struct {
@@ -79,10 +85,39 @@ func (b *body) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	return now, b.host.eng, out
 }
 
-// Leave sends what the step made and wakes whom it concerns.
+// Leave sends what the step made and wakes whom it concerns. Then the caller's processor has done its part.
 func (b *body) Leave() {
 	b.net().End(b.host.node)
 	b.host.look()
+	if d := b.spent; d > 0 {
+		b.spent = 0
+		b.compute(d)
+	}
+}
+
+// compute lets the processor time of the running thread pass. Whoever is no thread has no processor.
+func (b *body) compute(d time.Duration) {
+	p := b.net().Current()
+	if p == nil {
+		return
+	}
+	for until := b.Now().Add(d); b.Now() < until; {
+		p.Park(until, "its processor")
+	}
+}
+
+// Posted notes what posting costs.
+func (b *body) Posted(n int) {
+	if c := b.host.rack.opt.Cost; c != nil {
+		b.spent += time.Duration(n) * c.Client.Post
+	}
+}
+
+// Polled notes what a poll costs.
+func (b *body) Polled() {
+	if c := b.host.rack.opt.Cost; c != nil {
+		b.spent += c.Client.Poll
+	}
 }
 
 // Progress lets time pass for an application that spins.
@@ -90,8 +125,10 @@ func (b *body) Progress() {
 	if b.idle++; b.idle < 2 {
 		return
 	}
+	d := pollCost + b.spent
+	b.spent = 0 // before another thread is charged
 	b.net().End(b.host.node)
-	b.net().Current().Park(b.Now().Add(pollCost), "its next poll")
+	b.net().Current().Park(b.Now().Add(d), "its next poll")
 	b.net().Begin(b.host.node)
 }
 

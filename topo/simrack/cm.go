@@ -92,6 +92,7 @@ func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Para
 	for !req.answered {
 		if net.Now() >= deadline {
 			req.given = true
+			req.tell("it does not wait any more") // as a closed connection of TCP does
 			return nil, fmt.Errorf("dial %s: service %q: %w", to, service, verbs.ErrTimeout)
 		}
 		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, to))

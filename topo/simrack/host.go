@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/binding"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
@@ -31,6 +32,7 @@ type Host struct {
 	link  *sim.Link
 	eng   *engine.Engine
 	rules []fault.Rule
+	card  *cost.Card // nil without costs
 
 	activity  uint64
 	waiters   []*waiter
@@ -160,6 +162,9 @@ func (h *Host) CrashNIC() {
 func (h *Host) RestartNIC() {
 	h.eng.Up()
 	h.tear()
+	if h.rack.opt.Cost != nil {
+		h.charge()
+	}
 }
 
 // CrashApps kills the applications alone; the NIC and what they registered live on.
@@ -188,6 +193,23 @@ func (h *Host) Crash() {
 func (h *Host) Restart() {
 	h.crashed = false
 	h.RestartNIC()
+}
+
+// Reboot is Restart of a machine that does everything as the first time: numbers of queue pairs, keys and addresses of
+// memory are those of its first life again. Its counters begin anew, too.
+func (h *Host) Reboot() error {
+	eng, err := h.rack.newEngine(h.index)
+	if err != nil {
+		return err
+	}
+	h.eng.Down()
+	h.eng, h.activity, h.crashed = eng, eng.Activity(), false
+	h.tear()
+	if h.rack.opt.Cost != nil {
+		h.charge()
+	}
+	h.rack.net.SetUp(h.node, true)
+	return nil
 }
 
 // Hang stops the NIC without loss of its state, Resume lets it go on. Frames that arrive meanwhile are lost.

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -29,6 +29,9 @@ type Options struct {
 	Window int
 	// FirstPSN, if set, is asked for the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
+	// Cost gives NICs, links, switch and clients the pace of real hardware; nil: only what is above takes time. Its link
+	// figures are the defaults of Delay, Rate and, so that nothing is lost to a full queue, Queue.
+	Cost *cost.Model
 	// Datagrams makes Host.Manager connect by the NICs' connection managers, whose datagrams cross the links and share
 	// their faults. Without, connections are made as over TCP.
 	Datagrams bool
@@ -36,12 +39,38 @@ type Options struct {
 	MaxEvents uint64
 	MaxTime   clock.Time
 	Trace     func(*sim.Event)
+	// Program, if set, makes the switch's program in place of the one that the rack file names.
+	Program func(s *spec.Rack) (pipeline.Program, error)
 	// Wrap replaces a node by another one around it, for tests that plant a bug; nil: none.
 	Wrap func(name string, n sim.Node) sim.Node
 }
 
 // defaultDelay is that of a link.
 const defaultDelay = time.Microsecond
+
+func (o *Options) withDefaults() error {
+	if o.Cost != nil {
+		if err := o.Cost.Validate(); err != nil {
+			return err
+		}
+		setDefault(&o.Delay, o.Cost.Link.Delay)
+		setDefault(&o.Rate, o.Cost.Link.Rate)
+		setDefault(&o.Queue, losslessQueue)
+		return nil
+	}
+	setDefault(&o.Delay, defaultDelay)
+	return nil
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// losslessQueue stands for the flow control of a RoCE rack: whoever is too fast waits, and nothing is lost.
+const losslessQueue = 1 << 16
 
 // Rack is a rack in virtual time. It is for one goroutine.
 type Rack struct {
@@ -51,13 +80,17 @@ type Rack struct {
 	hosts []*Host
 	sw    sim.NodeID
 	pipe  *pipeline.Switch
+	box   pipeline.Program
 	seed  uint64
+	// lives counts the starts of the switch, memory is what survives its crash.
+	lives  int
+	memory []byte
 }
 
 // New builds the rack: everything is up, no application runs.
 func New(s *spec.Rack, opt Options) (*Rack, error) {
-	if opt.Delay == 0 {
-		opt.Delay = defaultDelay
+	if err := opt.withDefaults(); err != nil {
+		return nil, err
 	}
 	r := &Rack{Spec: s, opt: opt, seed: opt.Seed}
 	if r.seed == 0 {
@@ -69,6 +102,9 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 		return nil, err
 	}
 	r.sw = r.net.Add(spec.SwitchName, sw)
+	if opt.Cost != nil {
+		r.net.SetTiming(r.sw, boxTiming{cost.NewBox(&opt.Cost.Switch)})
+	}
 	for i := range s.Hosts {
 		if err := r.addHost(i); err != nil {
 			return nil, fmt.Errorf("host %s: %w", s.Hosts[i].Name, err)
@@ -82,23 +118,12 @@ const (
 	laneEngine = 1 + iota
 	laneApp
 	laneTear
+	laneSwitch
 )
 
 // rand returns the generator of one part of the rack.
 func (r *Rack) rand(lane, index int) *rand.Rand {
 	return rand.New(rand.NewPCG(r.seed, uint64(lane)<<32|uint64(index)))
-}
-
-func (r *Rack) newSwitch() (sim.Node, error) {
-	if p := r.Spec.Switch.Program; p != "" && p != "forward" {
-		return nil, fmt.Errorf("switch program %q: the simulator has forward only", p)
-	}
-	p, err := pipeline.New(pipeline.Config{Ports: max(1, len(r.Spec.Hosts)), Program: forward.Program{}})
-	if err != nil {
-		return nil, err
-	}
-	r.pipe = p
-	return r.wrap(spec.SwitchName, p), nil
 }
 
 func (r *Rack) wrap(name string, n sim.Node) sim.Node {
@@ -112,23 +137,34 @@ func (r *Rack) wrap(name string, n sim.Node) sim.Node {
 func (r *Rack) addHost(i int) error {
 	hs := &r.Spec.Hosts[i]
 	h := &Host{Spec: hs, rack: r, index: i, listeners: make(map[string]*listener)}
-	eng, err := engine.New(engine.Config{
-		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.resolve, Window: r.opt.Window,
-	})
+	eng, err := r.newEngine(i)
 	if err != nil {
 		return err
 	}
 	h.eng = eng
 	h.tear()
 	h.node = r.net.Add(hs.Name, r.wrap(hs.Name, h))
-	h.link = r.net.Connect(sim.LinkConfig{
+	link := sim.LinkConfig{
 		Name: hs.Name, A: sim.End{Node: h.node}, B: sim.End{Node: r.sw, Port: i},
 		Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,
-	})
+	}
+	if c := r.opt.Cost; c != nil {
+		link.Overhead = c.Link.Overhead
+		h.charge()
+	}
+	h.link = r.net.Connect(link)
 	r.hosts = append(r.hosts, h)
 	h.SetFaults(r.Spec.Faults)
 	return nil
+}
+
+// newEngine makes the NIC of host i.
+func (r *Rack) newEngine(i int) (*engine.Engine, error) {
+	hs := &r.Spec.Hosts[i]
+	return engine.New(engine.Config{
+		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
+		Resolve: r.resolve, Window: r.opt.Window,
+	})
 }
 
 // Host returns the host called name; nil if there is none.
@@ -160,21 +196,6 @@ func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now()
 // Close ends what still runs.
 func (r *Rack) Close() { r.net.Close() }
 
-// Switch is the pipeline.
-func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
-
-// CrashSwitch stops the switch: frames to it and in it are lost.
-func (r *Rack) CrashSwitch() { r.net.SetUp(r.sw, false) }
-
-// RestartSwitch starts the switch with empty tables.
-func (r *Rack) RestartSwitch() error {
-	sw, err := r.newSwitch()
-	if err == nil {
-		r.net.Replace(r.sw, sw)
-	}
-	return err
-}
-
 // Partition cuts every path between a group of hosts and all others; an empty group heals. A restart of the switch
 // heals too.
 func (r *Rack) Partition(group []string) {
@@ -189,15 +210,6 @@ func (r *Rack) Partition(group []string) {
 		}
 	}
 	r.pipe.Partition(side)
-}
-
-// resolve is every NIC's neighbour table.
-func (r *Rack) resolve(a addr) (wire.MAC, bool) {
-	h, ok := r.Spec.ByAddr(a)
-	if !ok {
-		return wire.MAC{}, false
-	}
-	return h.MAC, true
 }
 
 // injectors makes the verdicts of both directions of a host's link.

@@ -33,7 +33,7 @@ func newRack(t *testing.T, yaml string, opt Options) *Rack {
 func serve(t *testing.T, h *Host) {
 	for _, name := range []string{perf.MemoryService, perf.PerfService} {
 		h.Go(name, true, func(ctx verbs.Context) {
-			s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: name, Passive: name == perf.MemoryService})
+			s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: name, Passive: name == perf.MemoryService, Region: 4096})
 			if err == nil {
 				err = s.Serve()
 			}
@@ -62,7 +62,7 @@ func TestEveryPerfTestRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res.Verified+res.VerifiedAtomics == 0 {
+			if res.Verified+res.VerifiedAtomics+res.Swapped == 0 {
 				t.Error("nothing was verified")
 			}
 			if err := res.WriteText(t.Output()); err != nil {

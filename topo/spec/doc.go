@@ -12,10 +12,21 @@
 //	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # of the hosts. Default fd00:77::/64.
 //	switch:
-//	  program: forward       # switch program. Default forward.
+//	  program: forward       # switch program: forward or swordbox. Default forward.
 //	  queue: 1024            # packets in each egress queue, 1 to 65536. Default 1024.
 //	  spin: 50us             # polls that long before it blocks, 0s to 1s. Default 50us.
 //	  cpu: 0                 # binds the switch to a processor; auto: to one that the hosts leave free; none. Default: auto.
+//	  rules:                 # of program swordbox, the first one that matches a request counts. Default none.
+//	    - id: locks          # default: assigned
+//	      server: ms0        # a host's name, or an address. Required.
+//	      action: atomics    # track, move, atomics or steer. Required.
+//	      mode: hard         # hard or paper. Default hard.
+//	      range: 0x1000-0x2000 # addresses, the last one excluded. Default all.
+//	      rkey: 0x1234       # only requests with this key. Default any.
+//	      shards: 2          # shared connections to the server, 1 to 64. Default 1.
+//	      service: memory    # what hard mode connects to: a service's name, a port, or none. Default memory.
+//	      depth: 16          # READs and atomics outstanding on a shared connection, 1 to 128. Default 16.
+//	      mtu: 1024          # path MTU of shared connections. Default the largest possible.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
 //	    role: compute        # compute, memory or metadata. Required.
@@ -44,6 +55,7 @@
 //	      transmission: 1    # the n-th time that the packet crosses the link
 //	      samePacket: true   # later hits must be the same packet as the first
 //
-// The first address of each subnet is the switch's, the hosts follow in the order of the file. A host's MAC address is
-// 02:72, two bytes made from the seed, and its number.
+// The first address of each subnet is the switch's, the hosts follow in the order of the file. A MAC address is 02:72,
+// two bytes made from the seed, and a number: 1 for the switch, 2 and so on for the hosts. Hosts know all of these
+// without asking; the program swordbox answers for the switch's.
 package spec

@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Bounds and defaults of a rack file.
@@ -36,7 +37,7 @@ const (
 	defaultMemory              = 64 << 20
 	defaultMetadataMemory      = 16 << 20
 	defaultSeed                = 1
-	defaultProgram             = "forward"
+	defaultProgram             = ProgramForward
 )
 
 // file is a rack file after its syntax was checked and before names were expanded.
@@ -48,6 +49,7 @@ type file struct {
 	subnet   netip.Prefix
 	subnet6  netip.Prefix
 	sw       Switch
+	rules    []ruleEntry
 	hosts    []hostEntry
 	faults   []faultEntry
 	node     ast.Node
@@ -185,7 +187,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 			f.sub6At = n
 			f.subnet6, _ = text(d, n, "subnet6", func(s string) (netip.Prefix, error) { return parseSubnet(s, false) })
 		}},
-		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, &f.sw) }},
+		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
 		{key: "hosts", required: true, set: func(n ast.Node) {
 			d.sequence(n, "hosts", func(n ast.Node) { f.hosts = append(f.hosts, d.hostEntry(n)) })
 			if s, ok := n.(*ast.SequenceNode); ok && len(s.Values) == 0 {
@@ -224,12 +226,22 @@ func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 	return p, nil
 }
 
-func (d *decoder) switchEntry(n ast.Node, sw *Switch) {
+func (d *decoder) switchEntry(n ast.Node, f *file) {
+	sw := &f.sw
 	d.mapping(n, "switch", []entry{
-		set(d, "program", &sw.Program, func(s string) (string, error) { return s, checkName("program", s, maxRackName) }),
+		set(d, "program", &sw.Program, word(Programs()...)),
 		set(d, "queue", &sw.Queue, number(1, maxQueue)),
 		set(d, "spin", &sw.Spin, parseSpin),
 		set(d, "cpu", &sw.CPU, parseCPU),
+		{key: "rules", set: func(n ast.Node) {
+			d.sequence(n, "rules", func(n ast.Node) {
+				if len(f.rules) == rules.MaxRules {
+					d.errorf(n, "more than %d rules; remove some", rules.MaxRules)
+				} else if len(f.rules) < rules.MaxRules {
+					f.rules = append(f.rules, d.ruleEntry(n))
+				}
+			})
+		}},
 	})
 }
 

@@ -21,11 +21,20 @@ func (p Paths) Netns(node string) string { return filepath.Join(p.Dir, "netns", 
 // Socket is a node's control socket.
 func (p Paths) Socket(node string) string { return filepath.Join(p.Dir, "sock", node+".sock") }
 
+// Verbs is the socket by which programs on a host use its NIC.
+func (p Paths) Verbs(node string) string { return filepath.Join(p.Dir, "sock", node+".verbs") }
+
+// EnvVerbs is the environment variable that tells a program on a host where that is.
+const EnvVerbs = "RDMALAB_VERBS"
+
 // Log is a node's log file.
 func (p Paths) Log(node string) string { return filepath.Join(p.Dir, "log", node+".log") }
 
 // Spec is the resolved rack description, as JSON.
 func (p Paths) Spec() string { return filepath.Join(p.Dir, "rack.json") }
+
+// Record is what the switch remembers over its own crash.
+func (p Paths) Record() string { return filepath.Join(p.Dir, "switch.record") }
 
 // Lock is the file whose flock is held while the rack is being changed. It lies beside Dir, so that it outlives the
 // tmpfs, which comes and goes while it is held.

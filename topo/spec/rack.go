@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // HostIfname is the name of the rack interface inside every host.
@@ -74,7 +75,9 @@ type Switch struct {
 	Spin time.Duration `json:"spin"`
 	// CPU that the switch is bound to, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
-	// Addresses of the switch as an end of its own; nobody answers them unless the program does.
+	// Rules of the program swordbox, with the addresses of their servers and an ID each.
+	Rules []rules.Rule `json:"rules,omitempty"`
+	// Addresses of the switch as an end of its own: a program that needs none does not answer them.
 	IPv4 netip.Addr `json:"ipv4"`
 	IPv6 netip.Addr `json:"ipv6"`
 	MAC  wire.MAC   `json:"mac"`
@@ -144,6 +147,15 @@ func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Neighbour is the MAC address behind an IP address of a host or of the switch.
+func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
+	if h, ok := r.ByAddr(a); ok {
+		return h.MAC, true
+	}
+	a = a.Unmap()
+	return r.Switch.MAC, a.IsValid() && (a == r.Switch.IPv4 || a == r.Switch.IPv6)
 }
 
 // Encode is the rack as the JSON that Decode reads; it is stored at Paths.Spec.

@@ -37,6 +37,9 @@ func (d *decoder) resolve(f *file) *Rack {
 		}
 	}
 	d.addresses(f, r)
+	if len(d.errs) == 0 {
+		d.rules(f, r)
+	}
 	for i := range f.faults {
 		e := &f.faults[i]
 		if _, _, ok := r.Host(e.rule.Link); !ok && len(d.errs) == 0 {

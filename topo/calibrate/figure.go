@@ -1,0 +1,176 @@
+package calibrate
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Figure is one comparison.
+type Figure struct {
+	Name string `json:"name"`
+	// Source is where the published value is from.
+	Source string `json:"source"`
+	Unit   string `json:"unit"`
+	// Published and Measured are in Unit.
+	Published float64 `json:"published"`
+	Measured  float64 `json:"measured"`
+	// Tolerance is how far Measured may be from Published, as a part of it.
+	Tolerance float64 `json:"tolerance"`
+	// Known, if not empty, says why the model cannot have this figure: it is shown, and no mistake.
+	Known string `json:"known,omitempty"`
+
+	measure func(*cost.Model) (float64, error)
+	// middlebox says that the figure is of a switch with cores, and means nothing for another one. All other figures are
+	// of NICs behind a switch at line rate, or none.
+	middlebox bool
+}
+
+// Deviation is the difference as a part of the published value.
+func (f *Figure) Deviation() float64 { return f.Measured/f.Published - 1 }
+
+// OK reports that the figure is within its tolerance, or known to be different.
+func (f *Figure) OK() bool { return f.Known != "" || math.Abs(f.Deviation()) <= f.Tolerance }
+
+// fleet is the number of queue pairs of [S] fig. 3.
+const fleet = 20
+
+// ops makes a measurement in millions a second.
+func ops(l load) func(*cost.Model) (float64, error) {
+	return func(m *cost.Model) (float64, error) {
+		v, err := l.throughput(m)
+		return v / 1e6, err
+	}
+}
+
+// backToBack makes a measurement in microseconds on two hosts without a switch.
+func backToBack(op verbs.WROpcode, size int) func(*cost.Model) (float64, error) {
+	return func(m *cost.Model) (float64, error) {
+		d, err := load{op: op, size: size, pairs: 1, depth: 1}.latency(m.BackToBack())
+		return d.Seconds() * 1e6, err
+	}
+}
+
+// goodput makes a measurement in gigabits of payload a second.
+func goodput(l load) func(*cost.Model) (float64, error) {
+	return func(m *cost.Model) (float64, error) {
+		v, err := l.throughput(m)
+		return v * float64(l.size) * 8 / 1e9, err
+	}
+}
+
+// Figures are the comparisons that can be made with ConnectX-5, in the order of the table.
+func Figures() []Figure {
+	const mops, us, gbps = "Mops", "us", "Gb/s"
+	cas, write, read := verbs.OpCmpSwap, verbs.OpWrite, verbs.OpRead
+	return []Figure{
+		{Name: "CAS, one word of host memory", Source: "SwordBox fig. 4", Unit: mops, Published: 3, Tolerance: 0.03, measure: ops(load{op: cas, size: 8, pairs: fleet, depth: 4, oneWord: true})},
+		{Name: "CAS, one word of device memory", Source: "SwordBox fig. 4", Unit: mops, Published: 9, Tolerance: 0.03, measure: ops(load{op: cas, size: 8, pairs: fleet, depth: 4, oneWord: true, device: true})},
+		{Name: "WRITE, one QP, one word of host memory", Source: "SwordBox fig. 4", Unit: mops, Published: 18.6, Tolerance: 0.03, measure: ops(load{op: write, size: 8, pairs: 1, depth: 128})},
+		{Name: "WRITE, one QP, one word of device memory", Source: "SwordBox fig. 4", Unit: mops, Published: 22.5, Tolerance: 0.03, measure: ops(load{op: write, size: 8, pairs: 1, depth: 128, device: true})},
+		{Name: "CAS, independent words, one QP", Source: "SwordBox fig. 3", Unit: mops, Published: 2.7, Tolerance: 0.03, measure: ops(load{op: cas, size: 8, pairs: 1, depth: 16})},
+		{Name: "CAS, independent words, 20 QPs", Source: "SwordBox fig. 3", Unit: mops, Published: 55, Tolerance: 0.03, measure: ops(load{op: cas, size: 8, pairs: fleet, depth: 16})},
+		{Name: "READ of 64 B, 20 QPs", Source: "RedN table 3", Unit: mops, Published: 65, Tolerance: 0.03, measure: ops(load{op: read, size: 64, pairs: fleet, depth: 16})},
+		{Name: "WRITE of 64 B, 20 QPs", Source: "RedN table 3", Unit: mops, Published: 63, Tolerance: 0.03, measure: ops(load{op: write, size: 64, pairs: fleet, depth: 32})},
+		{Name: "READ of 64 B, latency, no switch", Source: "RedN fig. 7", Unit: us, Published: 1.8, Tolerance: 0.05, measure: backToBack(read, 64)},
+		{Name: "WRITE of 64 B, latency, no switch", Source: "RedN fig. 7", Unit: us, Published: 1.6, Tolerance: 0.05, measure: backToBack(write, 64)},
+		{Name: "CAS, latency, no switch", Source: "RedN fig. 7", Unit: us, Published: 1.8, Tolerance: 0.05, measure: backToBack(cas, 8)},
+		{Name: "WRITE of 64 KiB, payload", Source: "RedN table 4", Unit: gbps, Published: 92, Tolerance: 0.1, measure: goodput(load{op: write, size: 64 << 10, pairs: 8, depth: 4})},
+		{Name: "QPs for 95 % of all 64 B WRITEs", Source: "SwordBox fig. 1", Unit: "QPs", Published: 7, measure: pairsForFullRate, Known: "what limits the sending queue is not modelled: the sources disagree"},
+		{Name: "WRITE, one QP, rewritten by the switch", Source: "SwordBox fig. 10", Unit: mops, Published: 2.8, Tolerance: 0.03, measure: ops(load{op: write, size: 8, pairs: 1, depth: 64, wrap: rewriter}), middlebox: true},
+	}
+}
+
+// pairsForFullRate is the smallest number of queue pairs that reach 95 % of what 20 do.
+func pairsForFullRate(m *cost.Model) (float64, error) {
+	full, err := load{op: verbs.OpWrite, size: 64, pairs: fleet, depth: 32}.throughput(m)
+	for n := 1; n < fleet && err == nil; n++ {
+		var v float64
+		if v, err = (load{op: verbs.OpWrite, size: 64, pairs: n, depth: 128}).throughput(m); v >= 0.95*full {
+			return float64(n), err
+		}
+	}
+	return fleet, err
+}
+
+// Run measures the figure in a rack with model m.
+func (f *Figure) Run(m *cost.Model) (err error) {
+	if !f.middlebox {
+		m = m.AtLineRate()
+	}
+	f.Measured, err = f.measure(m)
+	if err != nil {
+		return fmt.Errorf("calibrate: %s: %w", f.Name, err)
+	}
+	return nil
+}
+
+// Run measures all figures that apply to m, each with done called when it is there.
+func Run(m *cost.Model, done func(*Figure)) ([]Figure, error) {
+	var out []Figure
+	for _, f := range Figures() {
+		if f.middlebox && m.Switch.Cores == 0 {
+			continue
+		}
+		if err := f.Run(m); err != nil {
+			return out, err
+		}
+		out = append(out, f)
+		if done != nil {
+			done(&out[len(out)-1])
+		}
+	}
+	return out, nil
+}
+
+// WriteTable prints figures for a reader.
+func WriteTable(w io.Writer, figures []Figure) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "FIGURE\tPUBLISHED\tIN SIM\tOFF BY\tALLOWED\tSOURCE")
+	for i := range figures {
+		f := &figures[i]
+		allowed, verdict := fmt.Sprintf("%.0f%%", 100*f.Tolerance), ""
+		switch {
+		case f.Known != "":
+			allowed, verdict = "-", "; "+f.Known
+		case !f.OK():
+			verdict = "; WRONG"
+		}
+		fmt.Fprintf(t, "%s\t%.3g %s\t%.3g %s\t%+.1f%%\t%s\t%s%s\n", f.Name, f.Published, f.Unit, f.Measured, f.Unit, 100*f.Deviation(), allowed, f.Source, verdict)
+	}
+	return t.Flush()
+}
+
+// rewriter plants a switch that changes every packet: it takes one from the time to live.
+func rewriter(name string, n sim.Node) sim.Node {
+	if name != spec.SwitchName {
+		return n
+	}
+	return &ageing{Node: n}
+}
+
+// ageing is a switch behind something that changes what comes in.
+type ageing struct {
+	sim.Node
+	frame wire.Frame
+	buf   []byte
+}
+
+// Frame changes the packet and hands it to the switch.
+func (a *ageing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if wire.ParseFrame(f.Data, &a.frame) == nil && a.frame.IPv4.TTL > 0 {
+		a.frame.IPv4.TTL--
+		a.buf = a.frame.AppendTo(a.buf[:0])
+		f.Data = a.buf
+	}
+	a.Node.Frame(now, port, f, out)
+}

@@ -1,0 +1,140 @@
+package calibrate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// load is one experiment: threads of one client host with a queue pair each, all towards one server.
+type load struct {
+	op verbs.WROpcode
+	// pairs are queue pairs and threads; depth is how many work requests each keeps posted.
+	pairs, depth int
+	size         int
+	device       bool // memory on the server's NIC
+	oneWord      bool // all queue pairs use the same memory; otherwise each has some of its own
+	wrap         func(name string, n sim.Node) sim.Node
+}
+
+const rackFile = `
+name: calibrate
+hosts:
+  - {name: client, role: compute}
+  - {name: server, role: memory}
+`
+
+const (
+	service = "calibrate"
+	// warmUp is virtual time that is not counted, and runTime what is.
+	warmUp  = 30 * time.Microsecond
+	runTime = 100 * time.Microsecond
+	// latencyRounds are the operations of which a latency is the mean.
+	latencyRounds = 100
+	// setUp is when every connection has been made.
+	setUp = clock.Time(100 * time.Millisecond)
+	// stride keeps the memory of queue pairs in cache lines of their own.
+	stride   = 64
+	patience = time.Second
+)
+
+// run is an experiment in progress.
+type run struct {
+	load
+	rack  *simrack.Rack
+	count int           // operations completed while it counts
+	took  time.Duration // of all latencyRounds
+}
+
+// throughput returns operations a second.
+func (l load) throughput(m *cost.Model) (float64, error) {
+	r, err := l.run(m, (*run).stream)
+	return float64(r.count) / runTime.Seconds(), err
+}
+
+// latency returns the mean time of one operation, from before its post until after the poll that found it.
+func (l load) latency(m *cost.Model) (time.Duration, error) {
+	r, err := l.run(m, (*run).pingpong)
+	return r.took / latencyRounds, err
+}
+
+func (l load) run(m *cost.Model, client func(*run, *thread) error) (*run, error) {
+	r := &run{load: l}
+	s, err := spec.Parse([]byte(rackFile))
+	if err != nil {
+		return r, err
+	}
+	r.rack, err = simrack.New(s, simrack.Options{Seed: 1, Cost: m, Wrap: l.wrap})
+	if err != nil {
+		return r, err
+	}
+	defer r.rack.Close()
+	srv, cli := r.rack.Host("server"), r.rack.Host("client")
+	srv.Go(service, true, func(ctx verbs.Context) { r.rack.Stop(r.serve(srv, ctx)) })
+	for i := range l.pairs {
+		cli.Go(fmt.Sprintf("thread%d", i), false, func(ctx verbs.Context) {
+			t, err := r.connect(cli, ctx, i)
+			if err == nil {
+				ctx.Runtime().Sleep(setUp.Sub(ctx.Runtime().Now()))
+				err = client(r, t)
+			}
+			r.rack.Stop(err)
+		})
+	}
+	return r, r.rack.Run()
+}
+
+// region makes the server's memory.
+func (r *run) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
+	const access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	n := r.pairs * max(r.size, stride)
+	if !r.device {
+		return pd.RegMR(nil, n, access)
+	}
+	dm, err := ctx.AllocDM(n)
+	if err != nil {
+		return nil, err
+	}
+	return pd.RegDM(dm, 0, n, access)
+}
+
+// serve accepts all threads and is passive from then on.
+func (r *run) serve(h *simrack.Host, ctx verbs.Context) error {
+	l, err := h.Manager(ctx).Listen(service)
+	if err != nil {
+		return err
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	mr, err := r.region(ctx, pd)
+	if err != nil {
+		return err
+	}
+	for range r.pairs {
+		cq, err := ctx.CreateCQ(1)
+		if err != nil {
+			return err
+		}
+		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+		if err != nil {
+			return err
+		}
+		req, err := l.Accept(clock.Never)
+		if err != nil {
+			return err
+		}
+		if err := req.Accept(qp, rdmacm.Params{}, appendMemory(nil, mr.Addr(), mr.RKey()), clock.Never); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package calibrate
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// thread is one client.
+type thread struct {
+	rt verbs.Runtime
+	cq verbs.CQ
+	qp verbs.QP
+	wr verbs.SendWR
+	wc [16]verbs.WC
+}
+
+// appendMemory and parseMemory are the server's memory as private data.
+func appendMemory(b []byte, addr uint64, rkey uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, addr), rkey)
+}
+
+func parseMemory(b []byte) (addr uint64, rkey uint32, err error) {
+	if len(b) != 12 {
+		return 0, 0, fmt.Errorf("calibrate: %d bytes of private data", len(b))
+	}
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), nil
+}
+
+// connect makes thread i's queue pair and the work request that it posts over and over.
+func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error) {
+	t := &thread{rt: ctx.Runtime()}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	mr, err := pd.RegMR(nil, max(r.size, stride), verbs.LocalWrite)
+	if err != nil {
+		return nil, err
+	}
+	if t.cq, err = ctx.CreateCQ(2 * r.depth); err != nil {
+		return nil, err
+	}
+	if t.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: t.cq, RecvCQ: t.cq, MaxSendWR: r.depth}); err != nil {
+		return nil, err
+	}
+	private, err := h.Manager(ctx).Dial(t.qp, r.rack.Host("server").Addr(), service, rdmacm.Params{}, nil, clock.Never)
+	if err != nil {
+		return nil, err
+	}
+	addr, rkey, err := parseMemory(private)
+	if !r.oneWord {
+		addr += uint64(i * max(r.size, stride))
+	}
+	t.wr = verbs.SendWR{
+		Op: r.op, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, r.size)}, RemoteAddr: addr, RKey: rkey,
+	}
+	return t, err
+}
+
+// stream keeps depth work requests posted and counts completions between the end of warmUp and that of runTime.
+func (r *run) stream(t *thread) error {
+	begin := setUp.Add(warmUp)
+	end := begin.Add(runTime)
+	for posted := 0; t.rt.Now() < end; {
+		for ; posted < r.depth; posted++ {
+			if err := t.qp.PostSend(t.wr); err != nil {
+				return err
+			}
+		}
+		n, err := t.poll()
+		if err != nil {
+			return err
+		}
+		posted -= n
+		if now := t.rt.Now(); now >= begin && now < end {
+			r.count += n
+		}
+	}
+	return nil
+}
+
+// pingpong has one work request at a time.
+func (r *run) pingpong(t *thread) error {
+	var sum time.Duration
+	for range latencyRounds {
+		begin := t.rt.Now()
+		if err := t.qp.PostSend(t.wr); err != nil {
+			return err
+		}
+		if _, err := t.poll(); err != nil {
+			return err
+		}
+		sum += t.rt.Now().Sub(begin)
+	}
+	r.took = sum
+	return nil
+}
+
+// poll waits for completions and takes them; one that failed is an error.
+func (t *thread) poll() (int, error) {
+	if err := t.cq.Wait(t.rt.Now().Add(patience)); err != nil {
+		return 0, err
+	}
+	n, err := t.cq.Poll(t.wc[:])
+	for i := range t.wc[:n] {
+		if s := t.wc[i].Status; s != verbs.Success && err == nil {
+			err = fmt.Errorf("calibrate: %v failed: %v", t.wr.Op, s)
+		}
+	}
+	return n, err
+}

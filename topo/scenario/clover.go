@@ -1,0 +1,229 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// storeRun is one run of store histories: clients use a few keys, links and machines fail, and afterwards one order of all
+// operations on each key must explain what the clients were told; all nodes must be where they belong.
+type storeRun struct {
+	env     *env
+	plan    *storePlan
+	history *kv.History
+	server  *meta.Server
+	ops     int
+	struck  bool
+	ended   int // clients
+	refused int // operations that ended with ErrFull
+	unknown int
+	longest time.Duration           // that an operation took
+	plant   func(kv.Store) kv.Store // for tests: a bug in front of the store
+}
+
+// runClover runs one seed.
+func runClover(e *env) error { return runCloverWith(e, nil) }
+
+func runCloverWith(e *env, plant func(kv.Store) kv.Store) error {
+	return (&storeRun{env: e, plan: drawStore(e), plant: plant}).run()
+}
+
+// run runs what was planned.
+func (r *storeRun) run() error {
+	e := r.env
+	r.history = kv.NewHistory()
+	e.report.Plan = r.plan.String()
+	if err := e.build(storeRack+r.plan.box, r.plan.rack); err != nil {
+		return err
+	}
+	for _, h := range e.rack.Hosts() {
+		h.SetFaults(slices.DeleteFunc(slices.Clone(r.plan.rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
+	}
+	r.serveMemory("ms0")
+	r.serveMemory("ms1")
+	r.serveMeta()
+	for i := range r.plan.clients {
+		r.start(i)
+	}
+	if err := e.run(); err != nil {
+		return err
+	}
+	return r.check()
+}
+
+func (r *storeRun) serveMemory(name string) {
+	h := r.env.rack.Host(name)
+	h.Go("memory", true, func(ctx verbs.Context) {
+		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: r.plan.region})
+		if err == nil {
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			r.env.fail("memory service of %s: %w", name, err)
+		}
+	})
+}
+
+// serveMeta starts the metadata server; while memory servers cannot be reached, it tries again.
+func (r *storeRun) serveMeta() {
+	h := r.env.rack.Host("md0")
+	h.Go("meta", true, func(ctx verbs.Context) {
+		cfg := meta.Config{
+			Context: ctx, Manager: h.Manager(ctx), Format: r.plan.format, Keys: 16, Params: r.plan.params,
+			Servers: []netip.Addr{r.env.addrOf("ms0"), r.env.addrOf("ms1")},
+			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: [9]int{60, 40},
+		}
+		for {
+			s, err := meta.New(cfg)
+			if err == nil {
+				r.server = s
+				err = s.Serve()
+			}
+			if err == nil || errors.Is(err, verbs.ErrClosed) {
+				return
+			}
+			ctx.Runtime().Sleep(time.Millisecond)
+		}
+	})
+}
+
+// storePatience is the deadline of one operation: longer than any disaster lasts and than leases and grace.
+const storePatience = 2 * time.Second
+
+// storeSlack is how much later than its deadline an operation may end: it ends a connection first.
+const storeSlack = 100 * time.Millisecond
+
+// start runs a client on one of the compute hosts.
+func (r *storeRun) start(id int) {
+	h := r.env.rack.Host(fmt.Sprintf("cn%d", id%storeHosts))
+	d := newDraw(r.env.draw.Uint64())
+	r.env.client(h.Spec.Name, fmt.Sprintf("store-%d", id), func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		c, err := clover.Open(clover.Config{
+			Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: 256,
+			Batch: d.between(1, 8), Records: d.between(1, 8), Cached: d.between(1, 8),
+		}, rt.Now().Add(20*storePatience))
+		if err != nil {
+			return err
+		}
+		var store kv.Store = c
+		if r.plant != nil {
+			store = r.plant(c)
+		}
+		s := kv.Record(store, r.history, id, rt.Now)
+		for range r.plan.rounds {
+			if err := r.round(s, d, rt); err != nil {
+				return errors.Join(err, c.Close())
+			}
+		}
+		r.ended++
+		return errors.Join(s.Err(), c.Close())
+	})
+}
+
+// round makes one operation.
+func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
+	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing {
+		r.env.rack.At(r.env.rack.Now(), r.strike)
+	}
+	key := uint64(d.IntN(r.plan.keys))
+	began := rt.Now()
+	deadline := began.Add(storePatience)
+	var err error
+	switch x := d.Float64(); {
+	case x < r.plan.mix[0]:
+		_, err = s.Get(key, nil, deadline)
+	case x < r.plan.mix[1]:
+		err = s.Put(key, s.Value(key, r.plan.value), deadline)
+		if errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost) {
+			err = s.Insert(key, s.Value(key, r.plan.value), deadline)
+		}
+	case x < r.plan.mix[2]:
+		err = s.Insert(key, s.Value(key, r.plan.value), deadline)
+	default:
+		err = s.Delete(key, deadline)
+	}
+	r.longest = max(r.longest, rt.Now().Sub(began))
+	switch {
+	case errors.Is(err, kv.ErrFull):
+		r.refused++
+		return nil
+	case errors.Is(err, kv.ErrTimeout):
+		r.unknown++
+		return nil
+	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists), errors.Is(err, kv.ErrLost) && r.struck:
+		return s.Err()
+	}
+	return err
+}
+
+// strike is the disaster.
+func (r *storeRun) strike() {
+	r.struck = true
+	rack, p := r.env.rack, r.plan
+	h := rack.Host(p.victim)
+	end := func() {}
+	switch p.what {
+	case storeClientCrash:
+		h.CrashApps()
+	case storeMemoryCrash:
+		h.Crash()
+		r.history.Loss(rack.Now())
+		end = func() {
+			h.Restart()
+			r.serveMemory(p.victim)
+		}
+	case storeMetaCrash:
+		h.Crash()
+		end = func() {
+			h.Restart()
+			r.serveMeta()
+		}
+	case storeSwitchCrash:
+		rack.CrashSwitch()
+		end = func() {
+			if err := rack.RestartSwitch(); err != nil {
+				rack.Stop(err)
+			}
+		}
+	case storeLinkCut:
+		h.SetLink(false)
+		end = func() { h.SetLink(true) }
+	case storeNothing:
+	}
+	rack.At(rack.Now().Add(p.down), end)
+}
+
+// check decides about the whole run.
+func (r *storeRun) check() error {
+	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
+	if err := r.history.Check(checkLimit); err != nil {
+		return err
+	}
+	if err := r.env.rack.Settle(4*r.plan.lease + time.Second); err != nil {
+		return err
+	}
+	st := r.server.Snapshot()
+	r.env.note("metadata server: %+v", st)
+	switch {
+	case r.longest > storePatience+storeSlack || r.longest > storePatience && r.plan.what == storeNothing:
+		return fmt.Errorf("an operation with a deadline of %v took %v", storePatience, r.longest)
+	case st.Broken > 0:
+		return fmt.Errorf("%d chains led to nodes that were no longer theirs", st.Broken)
+	case st.Clients > 0 || st.Held > 0:
+		return fmt.Errorf("%d clients and %d nodes held after all clients have gone", st.Clients, st.Held)
+	case st.Linked > st.Keys:
+		return fmt.Errorf("%d nodes linked for %d keys", st.Linked, st.Keys)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// The rack of store histories.
+const (
+	storeHosts = 4
+	storeRack  = `
+name: sim
+hosts:
+  - {name: md0, role: metadata}
+  - {name: "ms[0-1]", role: memory}
+  - {name: "cn[0-3]", role: compute}
+`
+)
+
+// storePlan is what a seed draws for a store.
+type storePlan struct {
+	keys, clients, rounds int
+	value                 int // bytes
+	region                int // of each memory server
+	mix                   [4]float64
+	format                layout.Format
+	links                 string
+	rules                 []fault.Rule
+	rack                  simrack.Options
+	params                rdmacm.Params
+	lease                 time.Duration
+	// box is the switch section of the rack file; "": plain forwarding.
+	box, steer string
+
+	what   storeDisaster
+	victim string
+	after  int // operations
+	down   time.Duration
+}
+
+// storeDisaster is what happens to a machine in the middle of a run.
+type storeDisaster uint8
+
+const (
+	storeNothing storeDisaster = iota
+	storeClientCrash
+	storeMemoryCrash
+	storeMetaCrash
+	storeSwitchCrash
+	storeLinkCut
+)
+
+var storeDisasters = [...]string{"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut"}
+
+func drawStore(e *env) *storePlan {
+	d := e.draw
+	p := &storePlan{
+		keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), format: layout.Sound,
+		value: one(d, 16, 40, 104, 200), lease: d.span(20*time.Millisecond, 60*time.Millisecond),
+	}
+	// A pool from hardly more nodes than clients and keys hold to a large one: nodes are used again sooner or later.
+	p.region = one(d, 48<<10, 96<<10, 512<<10)
+	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
+	mixes := faultMixes()
+	mixes = slices.DeleteFunc(mixes, func(m faultMix) bool { return m.slow || m.name == "exact" })
+	for _, h := range []string{"md0", "ms0", "ms1", "cn0", "cn1", "cn2", "cn3"} {
+		m := mixes[d.IntN(len(mixes))]
+		if d.chance(0.4) {
+			m = mixes[0]
+		}
+		p.links += m.name + " "
+		for _, r := range m.rules(d) {
+			r.Link = h
+			p.rules = append(p.rules, r)
+		}
+	}
+	for _, h := range []string{"ms0", "ms1"} {
+		if d.chance(0.5) {
+			p.rules = append(p.rules, fault.Rule{Link: h, Kind: fault.Tear, Probability: 0.05 + d.Float64()*0.5, Delay: d.span(0, 20*time.Microsecond)})
+			p.links += "tear:" + h + " "
+		}
+	}
+	p.rack = simrack.Options{Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.3)}
+	e.v6 = d.chance(0.2)
+	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
+	p.drawDisaster(d)
+	return p
+}
+
+func (p *storePlan) drawDisaster(d *draw) {
+	if d.chance(0.3) {
+		return
+	}
+	p.what = storeDisaster(d.between(1, int(storeLinkCut)))
+	p.after = d.between(1, p.clients*p.rounds/2)
+	p.down = d.span(time.Millisecond, 120*time.Millisecond)
+	switch p.what {
+	case storeClientCrash:
+		p.victim = fmt.Sprintf("cn%d", d.IntN(storeHosts))
+	case storeMemoryCrash:
+		p.victim = fmt.Sprintf("ms%d", d.IntN(2))
+	case storeMetaCrash:
+		p.victim = "md0"
+	case storeLinkCut:
+		p.victim = one(d, "md0", "ms0", "ms1", "cn0", "cn1")
+	case storeSwitchCrash, storeNothing:
+	}
+}
+
+// String is the plan on one line.
+func (p *storePlan) String() string {
+	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %d bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.value,
+		p.region>>10, strings.TrimSpace(p.links))
+	if p.steer != "" {
+		s += "; steer " + p.steer
+	}
+	if p.what != storeNothing {
+		s += fmt.Sprintf("; %s %s after %d operations for %v", storeDisasters[p.what], p.victim, p.after, p.down)
+	}
+	return s
+}

@@ -1,0 +1,107 @@
+package scenario
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+var cloverSeeds = flag.Int("clover.seeds", 20, "how many seeds of store histories to run")
+
+// Histories of the store on racks whose links and machines fail.
+func TestClover(t *testing.T) {
+	t.Parallel()
+	runStoreSeeds(t, "clover")
+}
+
+// The same with a switch that steers.
+func TestCloverSteer(t *testing.T) {
+	t.Parallel()
+	runStoreSeeds(t, "clover-steer")
+}
+
+func runStoreSeeds(t *testing.T, name string) {
+	s, err := Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := uint64(1); seed <= uint64(*cloverSeeds); seed++ {
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d: %s\n%v\nreplay: rdmalab sim %s --seed %d -v", seed, r.Plan, r.Err, name, seed)
+		}
+	}
+}
+
+// buggy is a store with a bug in every tenth operation of a kind.
+type buggy struct {
+	kv.Store
+	n     int
+	stale map[uint64][]byte
+	get   func(b *buggy, key uint64, fresh []byte) []byte
+	put   func(b *buggy, key uint64, value []byte, deadline clock.Time) error
+}
+
+func (b *buggy) tenth() bool { b.n++; return b.n%10 == 0 }
+
+func (b *buggy) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	v, err := b.Store.Get(key, dst, deadline)
+	if err == nil && b.get != nil {
+		v = b.get(b, key, v)
+	}
+	return v, err
+}
+
+func (b *buggy) Put(key uint64, value []byte, deadline clock.Time) error {
+	if b.put != nil && b.tenth() {
+		return b.put(b, key, value, deadline)
+	}
+	return b.Store.Put(key, value, deadline)
+}
+
+// The checks see what they are for.
+func TestPlantedStoreBugsAreCaught(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(kv.Store) kv.Store{
+		"stale reads": func(s kv.Store) kv.Store {
+			return &buggy{Store: s, stale: make(map[uint64][]byte), get: func(b *buggy, key uint64, fresh []byte) []byte {
+				if old := b.stale[key]; old != nil && b.tenth() {
+					return old
+				}
+				b.stale[key] = append([]byte(nil), fresh...)
+				return fresh
+			}}
+		},
+		"writes that never happen": func(s kv.Store) kv.Store {
+			return &buggy{Store: s, put: func(*buggy, uint64, []byte, clock.Time) error { return nil }}
+		},
+		"writes that are said to have failed": func(s kv.Store) kv.Store {
+			return &buggy{Store: s, put: func(b *buggy, key uint64, value []byte, deadline clock.Time) error {
+				if err := b.Store.Put(key, value, deadline); err != nil {
+					return err
+				}
+				return kv.ErrNotFound
+			}}
+		},
+		"torn values": func(s kv.Store) kv.Store {
+			return &buggy{Store: s, get: func(b *buggy, _ uint64, fresh []byte) []byte {
+				if b.tenth() {
+					fresh[len(fresh)-1] ^= 0x10
+				}
+				return fresh
+			}}
+		},
+	} {
+		caught := 0
+		for seed := uint64(1); seed <= 20; seed++ {
+			s := Scenario{Name: "clover", run: func(e *env) error { return runCloverWith(e, plant) }}
+			if r := s.Run(seed, Options{}); r.Err != nil {
+				caught++
+			}
+		}
+		if caught < 5 {
+			t.Errorf("%s: caught with %d of 20 seeds", name, caught)
+		}
+	}
+}

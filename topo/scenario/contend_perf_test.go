@@ -1,0 +1,55 @@
+package scenario
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// perf's contend does as many CAS as it was told, and each that worked changed the word.
+func TestPerfContend(t *testing.T) {
+	for _, clients := range []int{1, 7, 64} {
+		const iters = 2000
+		var res perf.Result
+		s := Scenario{Name: "contend", run: func(e *env) error {
+			if err := e.build(transportRack, simrack.Options{Datagrams: true}); err != nil {
+				return err
+			}
+			h := e.rack.Host(server)
+			h.Go(perf.MemoryService, true, func(ctx verbs.Context) {
+				srv, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096})
+				if err == nil {
+					err = srv.Serve()
+				}
+				if err != nil {
+					e.fail("server: %w", err)
+				}
+			})
+			cfg := perf.Config{Test: perf.Contend, Clients: clients, Iters: iters, To: server}
+			before := e.rack.Host("cn0").Engine().Objects()
+			e.client("cn0", "contend", e.soakClient("cn0", cfg, &res))
+			if err := e.run(); err != nil {
+				return err
+			}
+			if n := h.Counters().RxAtomicRequests; n != iters {
+				return fmt.Errorf("the server executed %d CAS, want %d", n, iters)
+			}
+			if after := e.rack.Host("cn0").Engine().Objects(); after != before {
+				return fmt.Errorf("the client left %+v, before %+v", after, before)
+			}
+			return nil
+		}}
+		if r := s.Run(1, Options{}); r.Err != nil {
+			t.Fatalf("%d clients: %v", clients, r.Err)
+		}
+		if res.BW == nil || res.BW.Iters != iters || res.Swapped == 0 || res.Swapped > iters || clients == 1 && res.Swapped != iters {
+			t.Errorf("%d clients: %+v, %d CAS changed the word", clients, res.BW, res.Swapped)
+		}
+	}
+	if err := (&perf.Config{Test: perf.WriteBW, Clients: 2}).Validate(); err == nil {
+		t.Error("several clients of a bandwidth test are accepted")
+	}
+}

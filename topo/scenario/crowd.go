@@ -1,0 +1,155 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// crowd is a run of very many connections on few words: every ring of the switch is used many times over, PSNs of the
+// connections wrap, the server coalesces acknowledgements, and the tables hold.
+type crowd struct {
+	*holeRun
+	each  int // connections of a host
+	adds  int // of a connection
+	start clock.Time
+	sum   [crowdWords]uint64
+	taken [crowdWords]uint64 // CAS that worked
+	tried int
+}
+
+const (
+	crowdConns = 1000
+	crowdWords = 4
+	// crowdPause keeps clients out of step.
+	crowdPause = 500 * time.Microsecond
+)
+
+// crowdWord is where a word is; behind it the one that is incremented by CAS.
+func crowdWord(i int) int { return lockAt + 64*i }
+
+// runCrowd runs 1,000 connections, a fifth of them in tests.
+func runCrowd(e *env) error {
+	acks := []int{1, 4, 16}[e.seed%3]
+	c := &crowd{each: crowdConns / holeClients, adds: 12, start: clock.Time(2e9)}
+	if e.opt.Short || e.opt.Hash {
+		c.each /= 5
+	}
+	h := &holeRun{env: e, mode: modeHard, hole: &hole{action: "atomics", params: rdmacm.Params{Timeout: 14, RdAtomic: 4}}}
+	c.holeRun = h
+	h.hole.rack = simrack.Options{
+		FirstPSN: func(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 20)) },
+		Wrap: func(name string, n sim.Node) sim.Node {
+			if name == "ms0" && acks > 1 {
+				return &lazyAcks{Node: n, every: acks}
+			}
+			return n
+		},
+	}
+	h.hole.script = func(*holeRun) { h.rt.Sleep(c.start.Sub(h.rt.Now())) }
+	h.begin = c.begin
+	e.report.Plan = fmt.Sprintf("%d connections, 4 words, an ACK for %d requests, first PSNs shortly before the wrap", holeClients*c.each, acks)
+	if err := h.play(); err != nil {
+		return err
+	}
+	return c.check()
+}
+
+// begin starts the clients, before the rack runs.
+func (c *crowd) begin() {
+	for i := range holeClients {
+		host := c.rack.Host(fmt.Sprintf("cn%d", i))
+		for k := range c.each {
+			c.env.client(host.Spec.Name, fmt.Sprintf("crowd-%d", k), func(ctx verbs.Context) error { return c.client(host, ctx) })
+		}
+	}
+}
+
+// client adds 1 to the words in turn and increments those behind them by CAS.
+func (c *crowd) client(h *simrack.Host, ctx verbs.Context) error {
+	end, err := newEnds(ctx, 64, 4, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	rt, d := end.rt, newDraw(ctx.Runtime().Rand().Uint64())
+	rt.Sleep(d.span(0, time.Second)) // not all at once
+	private, err := h.ConnManager(ctx).Dial(end.qp, c.rack.Host("ms0").Addr(), holeService, c.params, nil, c.start)
+	if err != nil {
+		return err
+	}
+	mem := parseRemotes(private)[0]
+	rt.Sleep(c.start.Sub(rt.Now()))
+	seen := make([]uint64, crowdWords)
+	for n := range c.adds {
+		w := (n + int(end.qp.QPN())) % crowdWords
+		wr := verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: 1, RemoteAddr: mem.addr + uint64(crowdWord(w))}
+		if n%4 == 3 {
+			wr.Op, wr.CompareAdd, wr.Swap, wr.RemoteAddr = verbs.OpCmpSwap, seen[w], seen[w]+1, wr.RemoteAddr+8
+		}
+		wr.RKey, wr.Flags, wr.SGL = mem.rkey, verbs.Signalled, []verbs.SGE{end.mr.SGE(0, 8)}
+		rt.Sleep(d.span(0, crowdPause))
+		if err := end.qp.PostSend(wr); err != nil {
+			return err
+		}
+		var wc [1]verbs.WC
+		if _, err := end.await(wc[:], mixPatience); err != nil {
+			return err
+		}
+		if wc[0].Status != verbs.Success {
+			return fmt.Errorf("%v: %v", wr.Op, wc[0].Status)
+		}
+		prior := binary.NativeEndian.Uint64(end.buf)
+		switch {
+		case wr.Op == verbs.OpFetchAdd:
+			c.sum[w]++
+			continue
+		case prior == seen[w]:
+			c.taken[w]++
+			prior++
+		}
+		c.tried++
+		seen[w] = prior
+	}
+	return nil
+}
+
+func (c *crowd) check() error {
+	for w := range crowdWords {
+		if got := c.word(crowdWord(w)); got != c.sum[w] {
+			return fmt.Errorf("word %d: %d additions of 1 were answered, the sum is %d", w, c.sum[w], got)
+		}
+		if got := c.word(crowdWord(w) + 8); got != c.taken[w] {
+			return fmt.Errorf("word %d: %d CAS worked, the word says %d", w, c.taken[w], got)
+		}
+	}
+	p, ok := c.rack.Program().(*serialize.Program)
+	if !ok {
+		return fmt.Errorf("the program is %T", c.rack.Program())
+	}
+	rows := len(p.Connections().List(c.rack.Now()))
+	count := make(map[string]uint64)
+	for _, k := range c.machine().Counters {
+		count[k.Name] = k.Value
+	}
+	up := c.rack.Host("ms0").Link().Stats(fault.Up)
+	c.env.note("the memory server sent %d packets for %d requests", up.Sent, holeClients*c.each*c.adds)
+	c.env.note("%d rows of at most %d; %d requests moved, %d of them replaced; held %d, dropped for want of room %d",
+		rows, p.Connections().MaxRows(), count["moved"], count["replaced"]+count["replaced_empty"], count["held"], count["held_full"])
+	if want := 2 * holeClients * c.each; rows < want {
+		return fmt.Errorf("%d rows for %d half-connections", rows, want)
+	}
+	if all := uint64(holeClients * c.each * c.adds); count["moved"] < all/2 {
+		return fmt.Errorf("%d of %d requests were moved", count["moved"], all)
+	}
+	return nil
+}

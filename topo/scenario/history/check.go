@@ -1,0 +1,209 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// UndecidedError says that the search took too long.
+type UndecidedError struct {
+	Word string
+	Ops  int
+}
+
+func (e *UndecidedError) Error() string {
+	return fmt.Sprintf("word %s: no verdict on %d operations in time", e.Word, e.Ops)
+}
+
+// BrokenError says that no order of the operations on a word explains the answers.
+type BrokenError struct {
+	Word string
+	Ops  int
+	// Explained is the longest row of operations that has an order, Around the operations of which one cannot follow.
+	Explained int
+	Around    []string
+}
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("word %s: the history is not linearizable: %d of %d operations have an order, then none of these can follow:\n    %s",
+		e.Word, e.Explained, e.Ops, strings.Join(e.Around, "\n    "))
+}
+
+// model is a word as porcupine sees it: the state is its value, the input an Op, the output an answer.
+func model(first uint64) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return first },
+		Step: func(state, input, output any) (bool, any) {
+			v, op, out := state.(uint64), input.(Op), output.(answer)
+			if out.known && op.Kind != Write && out.before != v {
+				return false, state
+			}
+			next := op.Apply(v)
+			if next == v {
+				return true, state
+			}
+			return true, next
+		},
+		Equal: func(a, b any) bool { return a.(uint64) == b.(uint64) },
+		Hash:  func(s any) uint64 { return s.(uint64) },
+	}
+}
+
+type answer struct {
+	known  bool
+	before uint64
+}
+
+// Check decides about every word. final returns the value that a word has after everything, and false if nobody
+// knows. limit is for each word, in the time of this machine; 0 is as long as it takes. The error is a *BrokenError
+// or an *UndecidedError of the first word that has one.
+func (l *Log) Check(final func(w int) (uint64, bool), limit time.Duration) error {
+	for w := range l.words {
+		if err := l.check(w, final, limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Log) check(w int, final func(w int) (uint64, bool), limit time.Duration) error {
+	x := &l.words[w]
+	events := slices.Clone(x.events)
+	if v, ok := final(w); ok {
+		events = append(events, event{op: Op{Kind: Read}, client: -1, call: l.clock + 1, ret: l.clock + 2, answered: true, answer: v})
+	}
+	m := model(x.first)
+	// Most histories have the order that the memory shows, and with it the search is short.
+	if x.watched && porcupine.CheckOperationsTimeout(m, x.asSeen(events), limit/4) == porcupine.Ok {
+		return nil
+	}
+	ops := operations(events, x.watched)
+	switch porcupine.CheckOperationsTimeout(m, ops, limit) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return &UndecidedError{x.name, len(ops)}
+	case porcupine.Illegal:
+	}
+	return x.explain(m, ops, limit)
+}
+
+// asSeen has every change of the memory made by one of the operations that may have, at that instant, and the others
+// without an answer not happen. Whatever it chooses: an order of these is an order of all.
+func (x *word) asSeen(events []event) []porcupine.Operation {
+	events = slices.Clone(events)
+	for _, c := range x.changes {
+		best := -1
+		for _, i := range c.by {
+			e := &events[i]
+			switch {
+			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // it made another one
+			case best < 0, e.ret < events[best].ret: // the one that was answered first cannot have made a later one
+				best = i
+			}
+		}
+		if best >= 0 {
+			events[best].call, events[best].ret = c.at, c.at
+		}
+	}
+	var out []porcupine.Operation
+	for i := range events {
+		if e := &events[i]; e.answered || e.call == e.ret {
+			out = append(out, e.operation())
+		}
+	}
+	return out
+}
+
+// operations leaves out what can explain nothing: what has no answer and changed nothing as far as the memory was
+// watched, or whose value nobody else mentions. Where values can come about that no operation names, the latter stay.
+func operations(events []event, watched bool) []porcupine.Operation {
+	mentions := make(map[uint64]int)
+	derived := false
+	for i := range events {
+		e := &events[i]
+		derived = derived || e.op.Mask != 0 || e.op.Kind == FetchAdd && !e.answered
+		mentions[e.op.Value]++
+		mentions[e.op.Compare]++
+		if e.answered {
+			mentions[e.answer]++
+		}
+	}
+	var out []porcupine.Operation
+	for i := range events {
+		e := &events[i]
+		if !e.answered {
+			switch {
+			case e.op.Kind == Read, watched && e.seen == 0 && !e.maybe:
+				continue
+			case e.seen != 0:
+				e.ret = e.seen
+			case e.op.Kind == CmpSwap:
+				if !derived && e.op.Value != e.op.Compare && mentions[e.op.Value] == 1 {
+					continue
+				}
+			}
+		}
+		out = append(out, e.operation())
+	}
+	return out
+}
+
+func (e *event) operation() porcupine.Operation {
+	return porcupine.Operation{ClientId: e.client, Input: e.op, Output: answer{e.answered, e.answer}, Call: e.call, Return: e.ret}
+}
+
+// maxAround bounds the operations that an error names.
+const maxAround = 12
+
+// explain repeats the search to find how far it came.
+func (x *word) explain(m porcupine.Model, ops []porcupine.Operation, limit time.Duration) error {
+	_, info := porcupine.CheckOperationsVerbose(m, ops, limit)
+	var longest []porcupine.Operation
+	for _, partition := range info.PartialLinearizationsOperations() {
+		for _, p := range partition {
+			if len(p) > len(longest) {
+				longest = p
+			}
+		}
+	}
+	e := &BrokenError{Word: x.name, Ops: len(ops), Explained: len(longest)}
+	state, done := any(x.first), make(map[int64]bool)
+	for _, o := range longest {
+		_, state = m.Step(state, o.Input, o.Output)
+		done[o.Call] = true
+	}
+	e.Around = append(e.Around, fmt.Sprintf("the word is %#x here", state))
+	// An operation can come next if no other one that is left had its answer before this one was asked for.
+	earliest := int64(never)
+	for _, o := range ops {
+		if !done[o.Call] {
+			earliest = min(earliest, o.Return)
+		}
+	}
+	for _, o := range ops {
+		if !done[o.Call] && o.Call < earliest && len(e.Around) < maxAround {
+			e.Around = append(e.Around, describe(o))
+		}
+	}
+	return e
+}
+
+func describe(o porcupine.Operation) string {
+	out := o.Output.(answer)
+	what := fmt.Sprintf("client %d: %v", o.ClientId, o.Input)
+	if o.ClientId < 0 {
+		what = "the memory at the end: READ"
+	}
+	switch {
+	case !out.known:
+		return what + " without answer"
+	case o.Input.(Op).Kind == Write:
+		return what + " done"
+	}
+	return fmt.Sprintf("%s found %#x", what, out.before)
+}

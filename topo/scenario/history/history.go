@@ -1,0 +1,192 @@
+// Package history records what applications asked of 64-bit words in remote memory and what they were told, and
+// decides whether one order of all operations explains it: whether the history is linearizable.
+//
+// It knows nothing of networks. A caller says Invoke before an operation can take effect and Return when its answer is
+// known; the order of these calls is the time of the history. An operation without an answer may take effect at any
+// later time, or never. Whoever watches the memory itself says Changed: then it is known which of the operations
+// without an answer took effect, and when.
+package history
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Kind is an operation on a word.
+type Kind uint8
+
+// Kinds. A Write changes the bits of its mask and has no answer but that it is done.
+const (
+	Read Kind = iota
+	Write
+	CmpSwap
+	FetchAdd
+)
+
+var kindNames = [...]string{"READ", "WRITE", "CMP_SWAP", "FETCH_ADD"}
+
+// String is the name of the verb.
+func (k Kind) String() string { return kindNames[k] }
+
+// Op is an operation as it was asked for. Words are numbers in host order.
+type Op struct {
+	Kind Kind
+	// Value is what a Write writes, a CmpSwap swaps in and a FetchAdd adds.
+	Value uint64
+	// Compare is that of a CmpSwap.
+	Compare uint64
+	// Mask has the bits that a Write writes; 0: all.
+	Mask uint64
+}
+
+// Apply returns the word after the operation.
+func (o Op) Apply(word uint64) uint64 {
+	switch o.Kind {
+	case Write:
+		if o.Mask != 0 {
+			return word&^o.Mask | o.Value&o.Mask
+		}
+		return o.Value
+	case CmpSwap:
+		if word == o.Compare {
+			return o.Value
+		}
+	case FetchAdd:
+		return word + o.Value
+	case Read:
+	}
+	return word
+}
+
+// String prints the operation with its operands.
+func (o Op) String() string {
+	switch o.Kind {
+	case CmpSwap:
+		return fmt.Sprintf("CMP_SWAP(%#x→%#x)", o.Compare, o.Value)
+	case FetchAdd:
+		return fmt.Sprintf("FETCH_ADD(%#x)", o.Value)
+	case Write:
+		if o.Mask != 0 {
+			return fmt.Sprintf("WRITE(%#x of %#x)", o.Value, o.Mask)
+		}
+		return fmt.Sprintf("WRITE(%#x)", o.Value)
+	case Read:
+	}
+	return "READ"
+}
+
+// never is the time of an answer that did not come.
+const never = math.MaxInt64
+
+// event is an operation in the history of a word.
+type event struct {
+	op        Op
+	client    int
+	call, ret int64
+	answer    uint64 // of a Read, CmpSwap or FetchAdd: the word before
+	answered  bool
+	// What was seen of it at the memory: that it took effect at seen, or that it may have.
+	seen  int64
+	maybe bool
+}
+
+// ID names an operation of a Log.
+type ID struct{ word, index int }
+
+// Log is the history of several words, which are numbered from 0. The zero value is ready. It is for one goroutine.
+type Log struct {
+	words []word
+	clock int64
+	// Ops counts the operations, Pending those of them that have no answer (yet).
+	Ops, Pending int
+}
+
+type word struct {
+	name    string
+	first   uint64
+	events  []event
+	open    []int // events without an answer
+	watched bool
+	// Of the memory, if it is watched.
+	value   uint64
+	changes []change
+}
+
+// change is one of the memory, and the operations that were under way and may have made it.
+type change struct {
+	at            int64
+	before, after uint64
+	by            []int
+}
+
+// Add begins the history of another word and returns its number. The word has the value first.
+func (l *Log) Add(name string, first uint64) int {
+	l.words = append(l.words, word{name: name, first: first, value: first})
+	return len(l.words) - 1
+}
+
+// Words is how many there are.
+func (l *Log) Words() int { return len(l.words) }
+
+// Invoke notes that a client is about to ask for an operation.
+func (l *Log) Invoke(w, client int, op Op) ID {
+	l.clock++
+	l.Ops++
+	l.Pending++
+	x := &l.words[w]
+	x.events = append(x.events, event{op: op, client: client, call: l.clock, ret: never})
+	x.open = append(x.open, len(x.events)-1)
+	return ID{w, len(x.events) - 1}
+}
+
+// Return notes the answer: the word before the operation, nothing for a Write.
+func (l *Log) Return(id ID, answer uint64) {
+	x := &l.words[id.word]
+	e := &x.events[id.index]
+	if e.answered {
+		panic(fmt.Sprintf("history: two answers to %v of client %d", e.op, e.client))
+	}
+	l.clock++
+	l.Pending--
+	e.answered, e.answer, e.ret = true, answer, l.clock
+	x.open = slices.DeleteFunc(x.open, func(i int) bool { return i == id.index })
+}
+
+// Watch says that every change of a word will be told by Changed, one operation at a time.
+func (l *Log) Watch(w int) { l.words[w].watched = true }
+
+// Changed notes that the word in memory has changed. The error says that no operation that was asked for and has no
+// answer yet does that.
+func (l *Log) Changed(w int, value uint64) error {
+	x := &l.words[w]
+	l.clock++
+	before := x.value
+	x.value = value
+	var by []int
+	for _, i := range x.open {
+		if e := &x.events[i]; e.seen == 0 && e.op.Kind != Read && e.op.Apply(before) == value {
+			by = append(by, i)
+			e.maybe = true
+		}
+	}
+	switch len(by) {
+	case 0:
+		return &ChangedError{x.name, before, value}
+	case 1:
+		x.events[by[0]].seen = l.clock
+	}
+	x.changes = append(x.changes, change{l.clock, before, value, by})
+	return nil
+}
+
+// ChangedError is a change of memory that nobody asked for: an operation was done twice, a packet of long ago has
+// arrived, or something else has been written than was asked for.
+type ChangedError struct {
+	Word          string
+	Before, After uint64
+}
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("word %s: the memory became %#x, was %#x, and no operation that is under way does that", e.Word, e.After, e.Before)
+}

@@ -1,0 +1,144 @@
+package history
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+const limit = 10 * time.Second
+
+// step is an event of a small history: the call of an operation, or the answer to the n-th call.
+type step struct {
+	call   *Op
+	answer int // index of the call
+	value  uint64
+}
+
+func call(op Op) step               { return step{call: &op} }
+func answered(i int, v uint64) step { return step{answer: i, value: v} }
+func cas(compare, swap uint64) Op   { return Op{Kind: CmpSwap, Compare: compare, Value: swap} }
+func write(v uint64) Op             { return Op{Kind: Write, Value: v} }
+func add(v uint64) Op               { return Op{Kind: FetchAdd, Value: v} }
+func ends(v uint64) (uint64, bool)  { return v, true }
+func run(steps ...step) (l *Log)    { return replay(steps) }
+func atEnd(v uint64) func(int) (uint64, bool) {
+	return func(int) (uint64, bool) { return ends(v) }
+}
+
+func replay(steps []step) *Log {
+	l := &Log{}
+	l.Add("w", 0)
+	var ids []ID
+	for i, s := range steps {
+		if s.call != nil {
+			ids = append(ids, l.Invoke(0, i, *s.call))
+			continue
+		}
+		l.Return(ids[s.answer], s.value)
+	}
+	return l
+}
+
+func TestHistories(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		log  *Log
+		end  uint64
+		ok   bool
+	}{
+		{"nothing", run(), 0, true},
+		{"nothing was done and the word changed", run(), 1, false},
+		{"a lock is taken once", run(call(cas(0, 7)), call(cas(0, 8)), answered(1, 0), answered(0, 8)), 8, true},
+		{"a lock is granted twice", run(call(cas(0, 7)), call(cas(0, 8)), answered(1, 0), answered(0, 0)), 8, false},
+		{"a release without answer may have happened", run(call(cas(0, 7)), answered(0, 0), call(write(0)), call(cas(0, 8)), answered(2, 0)), 8, true},
+		{"or not", run(call(cas(0, 7)), answered(0, 0), call(write(0)), call(cas(0, 8)), answered(2, 7)), 7, true},
+		{"or at the end", run(call(cas(0, 7)), answered(0, 0), call(write(0)), call(cas(0, 8)), answered(2, 7)), 0, true},
+		{"but not before it was asked for", run(call(cas(0, 7)), answered(0, 0), call(cas(0, 8)), answered(1, 0), call(write(0))), 8, false},
+		{"a stale WRITE comes back", run(call(write(3)), answered(0, 0), call(write(4)), answered(1, 0)), 3, false},
+		{"an addition is lost", run(call(add(1)), answered(0, 0), call(add(1)), answered(1, 1)), 1, false},
+		{"an addition is done twice", run(call(add(1)), answered(0, 0), call(add(1)), answered(1, 2)), 3, false},
+		{"an addition without answer counts once at most", run(call(add(1)), call(add(1)), answered(1, 2)), 3, false},
+		{"a CAS without answer that shows only in an addition", run(call(cas(0, 7)), call(add(1)), call(Op{Kind: Read}), answered(2, 8)), 8, true},
+		{"a READ goes back in time", run(call(write(1)), answered(0, 0), call(Op{Kind: Read}), answered(1, 0)), 1, false},
+		{"a mirrored word", run(call(write(1)), answered(0, 0), call(Op{Kind: Read}), answered(1, 1<<56)), 1, false},
+		{"half a WRITE", run(call(Op{Kind: Write, Value: ^uint64(0), Mask: 0xff}), answered(0, 0)), 0xff, true},
+		{"a whole one in its place", run(call(Op{Kind: Write, Value: ^uint64(0), Mask: 0xff}), answered(0, 0)), ^uint64(0), false},
+	} {
+		err := c.log.Check(atEnd(c.end), limit)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		var broken *BrokenError
+		if err != nil && !errors.As(err, &broken) {
+			t.Errorf("%s: %T", c.name, err)
+		}
+	}
+}
+
+func TestBrokenNamesWhatCannotFollow(t *testing.T) {
+	l := run(call(cas(0, 7)), call(cas(0, 8)), answered(1, 0), answered(0, 0))
+	err := l.Check(func(int) (uint64, bool) { return 0, false }, limit)
+	for _, part := range []string{"word w", ") found 0x0", "1 of 2", "the word is 0x"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+}
+
+// Whatever really happened in some order is accepted; with one answer changed it is not.
+func TestRandomHistories(t *testing.T) {
+	for seed := uint64(1); seed <= 40; seed++ {
+		r := rand.New(rand.NewPCG(seed, 1))
+		l, end := executed(r, 0)
+		if err := l.Check(atEnd(end), limit); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if l.Pending == 0 || l.Ops < 100 {
+			t.Errorf("seed %d: %d operations, %d pending", seed, l.Ops, l.Pending)
+		}
+		r = rand.New(rand.NewPCG(seed, 1))
+		l, end = executed(r, 1<<40)
+		if err := l.Check(atEnd(end), limit); err == nil {
+			t.Errorf("seed %d: a wrong answer was accepted", seed)
+		}
+	}
+}
+
+// executed makes a history of 12 clients; lie is added to the answer of one operation.
+func executed(r *rand.Rand, lie uint64) (*Log, uint64) {
+	l := &Log{}
+	l.Add("w", 0)
+	type client struct {
+		op     Op
+		id     ID
+		asked  bool
+		done   bool
+		answer uint64
+	}
+	var cs [12]client
+	var word uint64
+	for i := 0; i < 600; i++ {
+		k := r.IntN(len(cs))
+		c := &cs[k]
+		switch {
+		case !c.asked:
+			c.op = []Op{cas(word, r.Uint64()), cas(0, r.Uint64()), add(1), write(r.Uint64()), {Kind: Read}}[r.IntN(5)]
+			*c = client{op: c.op, id: l.Invoke(0, k, c.op), asked: true}
+		case !c.done:
+			c.answer, c.done = word, true
+			word = c.op.Apply(word)
+		case k == 0 && i > 300: // it has died
+		default:
+			if i > 400 && c.op.Kind != Write {
+				c.answer += lie
+				lie = 0
+			}
+			l.Return(c.id, c.answer)
+			c.asked = false
+		}
+	}
+	return l, word
+}

@@ -1,0 +1,232 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// hole is something that the paper leaves open: a script that does damage under a rule of mode paper, and none under the
+// same rule of mode hard. Numbers are those of swordbox/HOLES.md.
+type hole struct {
+	number int
+	title  string
+	action string          // of the rule
+	params rdmacm.Params   // of all connections
+	rack   simrack.Options // links
+	script func(h *holeRun)
+}
+
+// holeScenarios are all of them, one by one and together.
+func holeScenarios() []Scenario {
+	out := []Scenario{{
+		Name: "holes", Doc: "what the paper leaves open: each hole does damage in mode paper and none in mode hard",
+		run: func(e *env) error {
+			var errs []error
+			for _, h := range holes() {
+				if err := h.run(e); err != nil {
+					errs = append(errs, err)
+				}
+			}
+			return errors.Join(errs...)
+		},
+	}}
+	for _, h := range holes() {
+		out = append(out, Scenario{Name: fmt.Sprintf("hole-%d", h.number), Doc: h.title, run: h.run})
+	}
+	return out
+}
+
+const (
+	holeClients = 8
+	holeBytes   = 64 << 10
+	holeService = "holes"
+	holeRack    = `
+name: sim
+hosts:
+  - {name: "cn[0-7]", role: compute}
+  - {name: op0, role: compute}
+  - {name: ms0, role: memory}
+switch:
+  program: swordbox
+  rules:
+    - {server: ms0, action: %s, mode: %s, service: %s}
+`
+	// holeSettled is when the connections of the clients and of the switch are there.
+	holeSettled = clock.Time(50 * time.Millisecond)
+	// holePatience is longer than any retry limit.
+	holePatience = 2 * time.Second
+)
+
+// holeRun is a script in one mode.
+type holeRun struct {
+	*hole
+	env     *env
+	mode    string
+	rack    *simrack.Rack
+	clients [holeClients]*holeClient
+	memory  []byte
+	mr      verbs.MR
+	rt      verbs.Runtime
+	begin   func() // runs when the rack is built; nil: nothing
+	damage  []string
+	err     error
+}
+
+// run shows the damage in paper and its absence in hard.
+func (o hole) run(e *env) error {
+	found := make(map[string][]string)
+	for _, m := range []string{modePaper, modeHard} {
+		h := &holeRun{hole: &o, env: e, mode: m}
+		if err := h.play(); err != nil {
+			return fmt.Errorf("hole %d in %s: %w", o.number, m, err)
+		}
+		found[m] = h.damage
+		what := "no damage"
+		if len(h.damage) > 0 {
+			what = strings.Join(h.damage, "; ")
+		}
+		e.note("hole %d, %s, %s: %s", o.number, o.title, m, what)
+	}
+	switch {
+	case len(found[modePaper]) == 0:
+		return fmt.Errorf("hole %d did no damage in paper", o.number)
+	case len(found[modeHard]) > 0:
+		return fmt.Errorf("hole %d is open in hard: %s", o.number, strings.Join(found[modeHard], "; "))
+	}
+	return nil
+}
+
+// play runs the script on a rack of its own.
+func (h *holeRun) play() error {
+	e := h.env
+	if e.rack != nil {
+		e.finish()
+		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // the capture is of the first rack: paper
+	}
+	opt := h.hole.rack
+	opt.Datagrams = true
+	file := fmt.Sprintf(holeRack, h.action, h.mode, switchService)
+	if h.mode == modeForward {
+		file, _, _ = strings.Cut(file, "switch:")
+	}
+	if err := e.build(file, opt); err != nil {
+		return err
+	}
+	h.rack = e.rack
+	h.memory = make([]byte, holeBytes)
+	h.serve()
+	for i := range h.clients {
+		c := &holeClient{run: h, host: h.rack.Host(fmt.Sprintf("cn%d", i)), got: make(map[uint64]*answer)}
+		h.clients[i] = c
+		c.host.Go("client", true, func(ctx verbs.Context) { c.ctx = ctx })
+	}
+	if h.begin != nil {
+		h.begin()
+	}
+	h.rack.Host("op0").Go("script", false, func(ctx verbs.Context) {
+		h.rt = ctx.Runtime()
+		h.rt.Sleep(time.Millisecond)
+		for _, c := range h.clients {
+			if h.err == nil {
+				h.err = c.connect()
+			}
+		}
+		if h.err != nil {
+			return
+		}
+		h.rt.Sleep(holeSettled.Sub(h.rt.Now()))
+		h.script(h)
+	})
+	return errors.Join(h.rack.Run(), h.err)
+}
+
+// serve starts the memory server's application, also after a crash. Clients and the switch connect to it.
+func (h *holeRun) serve() {
+	host := h.rack.Host("ms0")
+	s := &lockServer{run: &lockRun{env: h.env, plan: &lockPlan{params: h.params}}}
+	host.Go("server", true, func(ctx verbs.Context) {
+		pd, err := ctx.AllocPD()
+		if err == nil {
+			const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+			h.mr, err = pd.RegMR(h.memory, len(h.memory), all)
+		}
+		for _, service := range []string{switchService, holeService} {
+			if err != nil {
+				break
+			}
+			var l rdmacm.Listener
+			if l, err = host.ConnManager(ctx).Listen(service); err == nil {
+				private := remoteOf(h.mr).appendTo(nil)
+				ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // ends with the host
+			}
+		}
+		if err != nil {
+			h.env.fail("server: %w", err)
+		}
+	})
+}
+
+// harm notes damage.
+func (h *holeRun) harm(format string, args ...any) {
+	h.damage = append(h.damage, fmt.Sprintf(format, args...))
+}
+
+// word is a word of the server's memory.
+func (h *holeRun) word(off int) uint64 { return binary.NativeEndian.Uint64(h.memory[off:]) }
+
+// want notes damage unless the word has a value.
+func (h *holeRun) want(off int, v uint64, why string) {
+	if got := h.word(off); got != v {
+		h.harm("%s: the word is %#x, want %#x", why, got, v)
+	}
+}
+
+// warm makes a word known to the switch: it is v then.
+func (h *holeRun) warm(off int, v uint64) {
+	for range 3 {
+		for _, c := range h.clients {
+			a := c.cas(off, h.word(off), v)
+			h.expect(a, "CAS of a word that nobody else uses")
+		}
+	}
+}
+
+// expect waits for an answer that has to come.
+func (h *holeRun) expect(a *answer, what string) {
+	if a.wait(holePatience); a.status != verbs.Success || !a.done {
+		h.harm("%s: %s", what, a)
+	}
+}
+
+// faults sets the rules of a host's link; none: it is healed.
+func (h *holeRun) faults(host string, rules ...fault.Rule) {
+	for i := range rules {
+		rules[i].Link = host
+	}
+	h.rack.Host(host).SetFaults(rules)
+}
+
+// machine is what the switch says about its requests.
+func (h *holeRun) machine() mode.Info {
+	p, ok := h.rack.Program().(*serialize.Program)
+	if !ok {
+		return mode.Info{}
+	}
+	for _, m := range p.Report(h.rack.Now()).Machines {
+		if m.Mode.String() == h.mode {
+			return m
+		}
+	}
+	return mode.Info{}
+}

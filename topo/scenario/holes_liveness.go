@@ -1,0 +1,171 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+func livenessHoles() []hole {
+	return []hole{
+		{number: 1, title: "a client dies and its request is lost: nobody fills the gap", script: holeDeadClient},
+		{number: 2, title: "a lost packet of one makes all go back", script: holeBroadcast},
+		{number: 4, title: "the owner of the shared connection ends", script: holeOwnerEnds},
+		{number: 5, title: "packets of others come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
+		{number: 7, title: "more atomics than the server remembers", action: "move", script: holeDepth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
+		{number: 10, title: "an answer comes before that of an earlier READ", script: holeEarlyAnswer},
+		{number: 12, title: "more requests than the ring has places", script: holeRing, params: rdmacm.Params{Timeout: 10, RdAtomic: 64}},
+		{number: 20, title: "a stranger's key ends the connection of all", script: holeBadKey},
+	}
+}
+
+// rto is the switch's first retransmission time-out, and time for the answer.
+const rto = time.Millisecond + 500*time.Microsecond
+
+// holeDeadClient: client 1's CAS is taken by the switch and lost behind it, and client 1 dies. Client 2 has the same word.
+func holeDeadClient(h *holeRun) {
+	h.warm(lockAt, 5)
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
+	h.clients[1].cas(lockAt, 5, 6)
+	h.rt.Sleep(3 * time.Microsecond)
+	h.clients[1].host.Crash()
+	a := h.clients[2].cas(lockAt, 6, 7)
+	if !a.wait(rto) {
+		h.stalled("client 2")
+		a.wait(holePatience)
+		h.harm("client 2: %s", a)
+	} else if a.prior() != 6 {
+		h.harm("client 2 found %d, want 6", a.prior())
+	}
+}
+
+// stalled says what everybody waits for, as `rdmalab switch connections` does.
+func (h *holeRun) stalled(who string) {
+	for _, s := range h.machine().Shared {
+		if w := s.Waits; w != nil {
+			h.harm("%s and all others wait for PSN %v of QP %v at the server: PSN %v of client %v, %s", who, w.PSN, s.ServerQPN, w.ClientPSN, w.Client, w.Op)
+		}
+	}
+}
+
+// holeBroadcast: eight clients have requests on the shared connection, one packet is lost.
+func holeBroadcast(h *holeRun) {
+	h.warm(lockAt, 5)
+	var before [holeClients]uint64
+	for i, c := range h.clients {
+		before[i] = c.host.Counters().PacketSeqErr
+	}
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly))
+	var all []*answer
+	for _, c := range h.clients {
+		all = append(all, c.add(lockAt, 1))
+	}
+	for _, a := range all {
+		h.expect(a, "FETCH_ADD")
+	}
+	told := 0
+	for i, c := range h.clients {
+		if c.host.Counters().PacketSeqErr > before[i] {
+			told++
+		}
+	}
+	if told > 1 {
+		h.harm("%d clients were told to go back", told)
+	}
+	h.want(lockAt, 5+holeClients, "eight additions of 1")
+}
+
+// holeOwnerEnds: the first client, whose connection the paper borrows, ends its connection.
+func holeOwnerEnds(h *holeRun) {
+	h.warm(lockAt, 5)
+	owner := h.clients[0]
+	if err := owner.end.qp.Destroy(); err != nil {
+		h.harm("destroy: %v", err)
+	}
+	a := h.clients[2].cas(lockAt, 5, 6)
+	h.expect(a, "client 2, after client 0 has ended")
+}
+
+// holeInterleaved: the owner sends a message of many packets while another client's CAS is due.
+func holeInterleaved(h *holeRun) {
+	h.warm(lockAt, 5)
+	long := h.clients[0].write(nodeAt, 9, 8192)
+	h.rt.Sleep(30 * time.Microsecond)
+	a := h.clients[2].cas(lockAt, 5, 6)
+	h.expect(a, "the CAS of client 2")
+	h.expect(long, "the long WRITE of client 0")
+}
+
+// holeDepth7: the server remembers the answers to the last two atomics of a connection, as agreed with its client. The
+// answer to client 1 is lost, and others use the connection before it asks again.
+func holeDepth7(h *holeRun) {
+	h.warm(lockAt, 5)
+	h.faults("ms0", lose(fault.Up, 1, wire.RCAtomicAck))
+	a := h.clients[1].add(lockAt, 1)
+	h.rt.Sleep(2500 * time.Nanosecond)
+	var all []*answer
+	for _, c := range h.clients[2:] {
+		all = append(all, c.add(lockAt, 1), c.add(lockAt, 1))
+	}
+	for _, o := range append(all, a) {
+		h.expect(o, "FETCH_ADD")
+	}
+	h.want(lockAt, 5+13, "13 additions of 1")
+}
+
+// holeEarlyAnswer: a READ of several packets stays on the client's own connection, and its answer is slow; the FETCH_ADD
+// behind it is moved and answered first.
+func holeEarlyAnswer(h *holeRun) {
+	h.warm(lockAt, 5)
+	c := h.clients[1]
+	before := c.host.Counters().ImpliedNakSeqErr
+	h.faults("ms0", delay(fault.Up, 50*time.Microsecond, 4, wire.RCReadResponseFirst, wire.RCReadResponseMiddle, wire.RCReadResponseLast))
+	var r, a *answer
+	c.together(func() {
+		r = c.read(nodeAt, 4096)
+		a = c.add(lockAt, 1)
+	})
+	h.expect(r, "READ")
+	h.expect(a, "FETCH_ADD")
+	if n := c.host.Counters().ImpliedNakSeqErr - before; n > 0 {
+		h.harm("nothing was lost and the NIC had to take %d answers for NAKs", n)
+	}
+}
+
+// holeRing: eight clients have 40 requests each outstanding; the ring has 128 places.
+func holeRing(h *holeRun) {
+	h.warm(lockAt, 0)
+	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 100 * time.Microsecond})
+	var all []*answer
+	for _, c := range h.clients {
+		c.together(func() {
+			for range 40 {
+				all = append(all, c.add(lockAt, 1))
+			}
+		})
+	}
+	for _, a := range all {
+		h.expect(a, "FETCH_ADD")
+		if len(h.damage) > 2 {
+			break
+		}
+	}
+	h.want(lockAt, holeClients*40, "additions of 1")
+}
+
+// holeBadKey: one client uses a wrong key on a word that all others use.
+func holeBadKey(h *holeRun) {
+	h.warm(lockAt, 5)
+	bad := h.clients[3].post(verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: 5, Swap: 9, RKey: h.clients[3].mem.rkey ^ 0x5a5a}, lockAt, 8)
+	a := h.clients[2].cas(lockAt, 5, 6)
+	bad.wait(holePatience)
+	if bad.status != verbs.RemAccessErr {
+		h.harm("the wrong key: %s", bad)
+	}
+	h.expect(a, "client 2, whose key is right")
+	h.expect(h.clients[4].cas(lockAt, 6, 7), "client 4, whose key is right")
+}

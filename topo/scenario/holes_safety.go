@@ -1,0 +1,238 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Words and other places of the scripts, in the server's memory.
+const (
+	lockAt  = 0x1000
+	otherAt = 0x2000
+	nodeAt  = 0x4000
+)
+
+// holeParams are a NIC's usual retries.
+var holeParams = rdmacm.Params{Timeout: 10, PathMTU: verbs.MTU1024}
+
+// holes lists the scripts.
+func holes() []hole {
+	list := append(safetyHoles(), livenessHoles()...)
+	for i := range list {
+		if list[i].params == (rdmacm.Params{}) {
+			list[i].params = holeParams
+		}
+		if list[i].action == "" {
+			list[i].action = "atomics"
+		}
+	}
+	return list
+}
+
+func safetyHoles() []hole {
+	return []hole{
+		{number: 14, title: "the answer is lost after its map entry was used again", script: holeLateRetry},
+		{number: 15, title: "a failing CAS writes the old value over a release", script: holeFailingCAS},
+		{number: 16, title: "a release by WRITE is not seen", script: holeRelease},
+		{number: 17, title: "a release overtakes the node that it publishes", action: "move", script: holeNode},
+		{number: 18, title: "the first answer fills the cache while others are under way", script: holeFirstAnswer},
+		{number: 19, title: "the cache outlives the server", script: holeServerRestart},
+		{number: 41, title: "a request is lost before the switch and the next one is not", script: holeGap},
+		{number: 42, title: "an answer from the other connection acknowledges what was lost", action: "move", script: holeOtherAnswer},
+		{number: 43, title: "a NAK of the own connection acknowledges what was moved and lost", action: "move", script: holeOwnNak},
+	}
+}
+
+// lose drops the next n packets of some opcodes in a direction.
+func lose(dir fault.Dir, n int, ops ...wire.Opcode) fault.Rule {
+	return fault.Rule{Kind: fault.Loss, Dir: dir, Count: n, Match: fault.Match{Opcodes: ops}}
+}
+
+// delay holds the next n packets of some opcodes back; others overtake them.
+func delay(dir fault.Dir, d time.Duration, n int, ops ...wire.Opcode) fault.Rule {
+	return fault.Rule{Kind: fault.Delay, Dir: dir, Delay: d, Count: n, Match: fault.Match{Opcodes: ops}}
+}
+
+// holeLateRetry: client 1 misses the answer to its CAS; until it asks again, others have used every place of the ring.
+func holeLateRetry(h *holeRun) {
+	h.warm(lockAt, 5)
+	c := h.clients[1]
+	h.faults("cn1", lose(fault.Down, 1, wire.RCAtomicAck))
+	a := c.cas(lockAt, 5, 6)
+	h.rt.Sleep(20 * time.Microsecond)
+	for i := range 300 {
+		h.expect(h.clients[2+i%4].add(otherAt, 1), "FETCH_ADD")
+	}
+	h.expect(a, "the CAS whose answer was lost")
+	if a.status == verbs.Success && a.prior() != 5 {
+		h.harm("the CAS found %#x, the word was 5", a.prior())
+	}
+}
+
+// holeFailingCAS: client 1 has the lock; client 2 tries in vain, and its packet is late: the release comes before it.
+func holeFailingCAS(h *holeRun) {
+	h.warm(lockAt, 0)
+	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
+	h.faults("ms0", delay(fault.Down, 30*time.Microsecond, 1, wire.RCWriteOnly, wire.RCCmpSwap))
+	in := h.clients[2].cas(lockAt, 0, 88)
+	h.rt.Sleep(3 * time.Microsecond)
+	release := h.clients[1].write(lockAt-2048, 0, 2048+8) // of several packets: on its own connection
+	h.expect(release, "the release")
+	h.expect(in, "the CAS in vain")
+	h.rt.Sleep(50 * time.Microsecond)
+	if got := h.word(lockAt); got == 77 {
+		h.harm("the lock is %d again after its release", got)
+	}
+}
+
+// holeRelease: the lock is taken by CAS and released by a WRITE, as Sherman does.
+func holeRelease(h *holeRun) {
+	h.warm(lockAt, 0)
+	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
+	h.expect(h.clients[1].write(lockAt, 0, 8), "the release")
+	a := h.clients[2].cas(lockAt, 0, 88)
+	h.expect(a, "the next CAS")
+	if a.prior() != 0 {
+		h.harm("the lock was free, the next client was told %d", a.prior())
+	}
+	h.want(lockAt, 88, "the next client took the lock")
+}
+
+// holeNode: node and release in one doorbell; the node's first packet is lost.
+func holeNode(h *holeRun) {
+	h.warm(lockAt, 77)
+	c := h.clients[1]
+	h.expect(c.write(lockAt, 77, 8), "WRITE of the lock") // its key is known then
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteFirst))
+	var node, release *answer
+	c.together(func() {
+		node = c.write(nodeAt, 0x1111, 4096)
+		release = c.write(lockAt, 0, 8)
+	})
+	for range 200 {
+		h.rt.Sleep(time.Microsecond)
+		if h.word(lockAt) == 0 && h.word(nodeAt) != 0x1111 {
+			h.harm("the lock is free and the node is not there")
+			break
+		}
+	}
+	h.expect(node, "the node")
+	h.expect(release, "the release")
+}
+
+// holeFirstAnswer: two FETCH_ADDs of an unknown word; the answer to the second one is late, and a third comes in between.
+func holeFirstAnswer(h *holeRun) {
+	h.warm(otherAt, 0) // the connections are moved, the word is another one
+	first := h.clients[2].add(lockAt, 1)
+	h.rt.Sleep(time.Microsecond) // the link's delay: the second is taken by the switch before the first is answered
+	second := h.clients[3].add(lockAt, 1)
+	h.rt.Sleep(1500 * time.Nanosecond)
+	h.faults("ms0", delay(fault.Up, 40*time.Microsecond, 1, wire.RCAtomicAck))
+	h.rt.Sleep(10 * time.Microsecond)
+	third := h.clients[4].add(lockAt, 1)
+	seen := make(map[uint64]bool)
+	for _, a := range []*answer{first, second, third} {
+		h.expect(a, "FETCH_ADD")
+		if seen[a.prior()] {
+			h.harm("two additions found %d", a.prior())
+		}
+		seen[a.prior()] = true
+	}
+	h.rt.Sleep(100 * time.Microsecond)
+	h.want(lockAt, 3, "three additions of 1")
+}
+
+// holeServerRestart: the memory server crashes, starts again with empty memory, and a client connects anew.
+func holeServerRestart(h *holeRun) {
+	h.warm(lockAt, 77)
+	ms := h.rack.Host("ms0")
+	ms.Crash()
+	clear(h.memory)
+	h.rt.Sleep(100 * time.Microsecond)
+	ms.Restart()
+	h.serve()
+	for i := 1; i < 4; i++ {
+		a := h.clients[i].insist(lockAt, uint64(i-1), uint64(i))
+		if a == nil {
+			h.harm("client %d has no answer within %v of the restart, whatever it tries", i, holePatience)
+			return
+		}
+		if a.prior() != uint64(i-1) && a.prior() != uint64(i) {
+			h.harm("the memory is empty: client %d found %d, want %d", i, a.prior(), i-1)
+		}
+	}
+	h.want(lockAt, 3, "three CAS in a row")
+}
+
+// insist connects anew until a CAS has worked; an attempt without answer may have. nil: there never was an answer.
+func (c *holeClient) insist(off int, compare, swap uint64) *answer {
+	for until := c.run.rt.Now().Add(holePatience); c.run.rt.Now() < until; c.run.rt.Sleep(20 * time.Millisecond) {
+		if c.connect() != nil {
+			continue
+		}
+		if a := c.cas(off, compare, swap); a.wait(holePatience) && a.status == verbs.Success {
+			return a
+		}
+	}
+	return nil
+}
+
+// holeGap: two dependent CAS in one doorbell, the first is lost on its way to the switch.
+func holeGap(h *holeRun) {
+	h.warm(lockAt, 0)
+	c := h.clients[1]
+	h.faults("cn1", lose(fault.Up, 1, wire.RCCmpSwap))
+	var a, b *answer
+	c.together(func() {
+		a = c.cas(lockAt, 0, 1)
+		b = c.cas(lockAt, 1, 2)
+	})
+	h.expect(a, "the first CAS")
+	h.expect(b, "the second CAS")
+	if a.status == verbs.Success && b.status == verbs.Success && (a.prior() != 0 || b.prior() != 1) {
+		h.harm("they found %d and %d, in order they find 0 and 1", a.prior(), b.prior())
+	}
+	h.want(lockAt, 2, "one client's CAS 0→1, then 1→2")
+}
+
+// holeOtherAnswer: a WRITE is moved and lost; the next one goes on the client's own connection and is acknowledged.
+func holeOtherAnswer(h *holeRun) {
+	h.warm(otherAt, 0)
+	c := h.clients[1]
+	h.expect(c.write(lockAt, 1, 8), "WRITE")
+	h.expect(c.write(lockAt, 2, 8), "WRITE")
+	h.faults("ms0", fault.Rule{Kind: fault.Loss, Dir: fault.Down, Count: 1, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCWriteOnly}}})
+	var a, b *answer
+	c.together(func() {
+		a = c.write(lockAt, 3, 8)
+		b = c.write(nodeAt, 4, 4096)
+	})
+	h.expect(a, "the short WRITE")
+	if a.status == verbs.Success {
+		h.want(lockAt, 3, "the WRITE is complete at its client")
+	}
+	h.expect(b, "the long WRITE")
+}
+
+// holeOwnNak: a WRITE is moved and lost; the long one behind it loses a packet, and the server's NAK reaches the client.
+func holeOwnNak(h *holeRun) {
+	h.warm(otherAt, 0)
+	c := h.clients[1]
+	h.expect(c.write(lockAt, 1, 8), "WRITE")
+	h.expect(c.write(lockAt, 2, 8), "WRITE")
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
+	var a, b *answer
+	c.together(func() {
+		a = c.write(lockAt, 3, 8)
+		b = c.write(nodeAt, 4, 4096)
+	})
+	h.expect(a, "the short WRITE")
+	if a.status == verbs.Success {
+		h.want(lockAt, 3, "the WRITE is complete at its client")
+	}
+	h.expect(b, "the long WRITE")
+}

@@ -1,0 +1,353 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/scenario/history"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// lockRun is one run of lock histories: 16 clients use 4 words through the switch, machines fail, and afterwards one
+// order of everything must explain what the clients were told. Meanwhile guardians watch the memory.
+type lockRun struct {
+	env     *env
+	mode    string
+	plan    *lockPlan
+	log     history.Log
+	words   [lockWords]*lockWord
+	servers [2]*lockServer
+	memory  [2][]byte // of the servers, for words in host memory
+	clients []*lockClient
+	stamps  map[uint64]holder
+	scratch [areaBytes]byte
+	trigger *trigger
+
+	queuePairsFailed, refused, inherited int
+	atomics                              int // asked for
+	struck                               bool
+	blind                                bool // for tests: nobody watches the memory
+	polite                               bool // words are changed by atomics only, as the paper's clients do
+}
+
+// checkLimit bounds the search for an order, in the time of this machine; a run has some hundred operations a word.
+const checkLimit = 20 * time.Second
+
+// Switch programs under which histories are made.
+const (
+	modeForward = "forward"
+	modeTrack   = "track"
+	modeMove    = "move"
+	modeHard    = "hard"
+	modePaper   = "paper"
+)
+
+// lockScenarios are the same seeds under different switch programs.
+func lockScenarios() []Scenario {
+	return []Scenario{
+		holeScenarios()[0],
+		{Name: "crowd", Doc: "1,000 connections on 4 words through the switch that replaces their atomics; rings are reused, PSNs wrap, tables hold", run: runCrowd},
+		{Name: "hostile", Doc: "one host attacks the connections of the others; nothing of theirs moves, tables stay bounded, refusals are counted", run: runHostile},
+		{Name: "locks", Doc: "16 clients lock and count on 4 words, the switch replaces their atomics; histories are linearizable, mutual exclusion holds at the memory", run: runLocks(modeHard)},
+		{Name: "locks-forward", Doc: "the same with a switch that only forwards", run: runLocks(modeForward)},
+		{Name: "locks-track", Doc: "the same with a switch that tracks every connection", run: runLocks(modeTrack)},
+		{Name: "locks-paper", Doc: "the same with a switch that does what the paper says; tells which of its holes were hit", run: runLocksPaper},
+	}
+}
+
+// unlisted scenarios are found by name and run by no test.
+func unlisted() []Scenario {
+	return append(holeScenarios()[1:], []Scenario{
+		{Name: "locks-move", Doc: "the same with a switch that moves every request that can be moved", run: runLocks(modeMove)},
+	}...)
+}
+
+// runLocks returns what runs one seed under a switch program.
+func runLocks(mode string) func(*env) error {
+	return func(e *env) error { return runLocksWith(e, mode, nil) }
+}
+
+// runLocksWith shows the run to begin, if that is not nil, before the rack is built.
+func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
+	r := &lockRun{env: e, mode: mode, plan: drawLocks(e), stamps: make(map[uint64]holder)}
+	if begin != nil {
+		begin(r)
+	}
+	e.report.Plan = fmt.Sprintf("%s: %v ipv6=%v", mode, r.plan, e.v6)
+	if err := r.build(); err != nil {
+		return err
+	}
+	r.arm()
+	for _, s := range r.servers {
+		s.boot()
+	}
+	for i := range lockClients {
+		r.start(i%lockHosts, r.plan.rounds)
+	}
+	if err := e.run(); err != nil {
+		return err
+	}
+	return r.check()
+}
+
+// build makes the rack with the words in their places.
+func (r *lockRun) build() error {
+	opt := r.plan.rack
+	opt.Wrap = r.wrap
+	for i := range r.servers {
+		r.servers[i] = &lockServer{run: r, index: i}
+		r.memory[i] = make([]byte, lockWords*areaBytes)
+	}
+	for i, p := range r.plan.words {
+		r.words[i] = &lockWord{wordPlan: p, index: i}
+		s := r.servers[p.server]
+		s.words = append(s.words, r.words[i])
+	}
+	r.env.spy = func(ev *sim.Event) {
+		if r.trigger != nil {
+			r.trigger.see(ev)
+		}
+	}
+	if err := r.env.build(lockRack+switchOf(r.mode), opt); err != nil {
+		return err
+	}
+	for i := range r.servers {
+		r.servers[i].host = r.env.rack.Host(fmt.Sprintf("ms%d", i))
+	}
+	for _, h := range r.env.rack.Hosts() {
+		h.SetFaults(slices.DeleteFunc(slices.Clone(r.plan.rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
+	}
+	return nil
+}
+
+// switchOf is the part of a rack file that chooses the switch program; both memory servers are under one rule each.
+func switchOf(mode string) string {
+	action, how := "atomics", "hard"
+	switch mode {
+	case modeForward:
+		return ""
+	case modeTrack, modeMove:
+		action = mode
+	case modePaper:
+		how = modePaper
+	}
+	out := "switch:\n  program: swordbox\n  rules:\n"
+	for i := range 2 {
+		out += fmt.Sprintf("    - {server: ms%d, action: %s, mode: %s, shards: 2, service: %s}\n", i, action, how, switchService)
+	}
+	return out
+}
+
+// wrap puts a guardian around each memory server.
+func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
+	for i := range r.servers {
+		if name == fmt.Sprintf("ms%d", i) {
+			if r.plan.acks > 1 {
+				n = &lazyAcks{Node: n, every: r.plan.acks}
+			}
+			if r.blind {
+				return n
+			}
+			return &guardian{n, r.servers[i]}
+		}
+	}
+	return n
+}
+
+// renew begins the history of a word whose memory is new, or goes on with the old one.
+func (r *lockRun) renew(w *lockWord, start int) {
+	w.lost = false
+	if start > 1 && !w.device && r.plan.survives {
+		return
+	}
+	w.epoch = start
+	w.contested = false
+	w.lastSeen = 0
+	first := uint64(0)
+	if w.kind == register || w.kind == counter {
+		first = r.env.draw.Uint64()
+		_ = w.mr.Store64(w.base+wordOff, first)
+	}
+	w.word, w.guard = first, 0
+	w.log = r.log.Add(w.name(), first)
+	if !r.blind {
+		r.log.Watch(w.log)
+	}
+}
+
+// start runs a client on a compute host.
+func (r *lockRun) start(host, rounds int) {
+	h := r.env.rack.Host(fmt.Sprintf("cn%d", host))
+	c := &lockClient{run: r, id: len(r.clients), host: h, rounds: rounds, draw: newDraw(r.env.draw.Uint64())}
+	r.clients = append(r.clients, c)
+	r.env.client(h.Spec.Name, fmt.Sprintf("locks-%d", c.id), c.work)
+}
+
+// arm sets the trap for the disaster.
+func (r *lockRun) arm() {
+	p := r.plan
+	if p.what == noDisaster {
+		return
+	}
+	t := &trigger{n: p.after, fire: func() { r.env.rack.At(r.env.rack.Now(), r.strike) }}
+	if p.what == clientCrash {
+		t.victim, t.step = p.victim, p.step
+	}
+	r.trigger = t
+}
+
+// strike is the disaster. It ends after plan.down.
+func (r *lockRun) strike() {
+	r.struck = true
+	rack, p := r.env.rack, r.plan
+	h := rack.Host(p.victim)
+	end := func() {}
+	switch p.what {
+	case clientCrash:
+		if p.step == beforeSwitch {
+			h.SetLink(false)
+		}
+		h.Crash()
+		for _, c := range r.clients {
+			if c.host == h {
+				c.dead, c.diedAt = true, rack.Now()
+				if c.wants != nil && c.wants.kind == bitLock {
+					c.wants.contested = true
+				}
+			}
+		}
+		end = func() {
+			h.SetLink(true)
+			r.restart(h)
+			r.start(slices.Index(rack.Hosts(), h), 2)
+		}
+	case serverCrash:
+		h.Crash()
+		for _, w := range r.servers[0].words {
+			if w.device || !p.survives {
+				w.lost = true
+				clear(w.area)
+			}
+		}
+		end = func() {
+			r.restart(h)
+			r.servers[0].boot()
+		}
+	case switchCrash:
+		rack.CrashSwitch()
+		end = func() {
+			if err := rack.RestartSwitch(); err != nil {
+				rack.Stop(err)
+			}
+		}
+	case linkCut:
+		h.SetLink(false)
+		end = func() { h.SetLink(true) }
+	case noDisaster:
+	}
+	over := rack.Now().Add(p.down)
+	rack.At(over, end)
+	// The run is not over before that, even if all other clients are done.
+	rack.Host("ms1").Go("survivor", false, func(ctx verbs.Context) {
+		for ctx.Runtime().Now() <= over {
+			ctx.Runtime().Sleep(p.down)
+		}
+	})
+}
+
+// restart brings a crashed machine back.
+func (r *lockRun) restart(h *simrack.Host) {
+	if !r.plan.again {
+		h.Restart()
+		return
+	}
+	if err := h.Reboot(); err != nil {
+		r.env.rack.Stop(err)
+	}
+}
+
+// tracks says that the switch keeps connections apart.
+func (r *lockRun) tracks() bool { return r.mode != modeForward }
+
+// moves says that the switch has connections of its own.
+func (r *lockRun) moves() bool { return r.mode != modeForward && r.mode != modeTrack }
+
+// shortLimit is the shortest retry limit of a queue pair: eight waits of at least 4 ms each.
+const shortLimit = 33 * time.Millisecond
+
+// allow decides whether a queue pair may have failed with status.
+func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
+	ok := false
+	long := r.plan.down > shortLimit
+	// A switch that moves requests tells their clients when it has given up a server, and when it has forgotten them.
+	told := r.moves() && status == verbs.RemOpErr
+	switch r.plan.what {
+	case noDisaster:
+	case clientCrash:
+		// Its new queue pairs have the numbers of old ones, and nobody has told the switch that those are gone: it keeps
+		// answers from them until it is sure.
+		ok = r.plan.again && c.id >= lockClients && r.tracks() && status == verbs.RetryExcErr
+	case linkCut:
+		ok = long && (status == verbs.RetryExcErr || told)
+	case switchCrash:
+		// The switch keeps requests from a server until its former connections to it are ended.
+		ok = (long || r.moves()) && status == verbs.RetryExcErr || told
+	case serverCrash:
+		// The third: the switch's new connection does not know the keys of before the crash.
+		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
+	}
+	ok = ok && r.struck
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("its queue pair to ms%d failed: %v", server, status)
+}
+
+// check decides about the whole run.
+func (r *lockRun) check() error {
+	grants, waited := 0, time.Duration(0)
+	for _, c := range r.clients {
+		if !c.dead {
+			grants += c.grants
+		}
+		waited = max(waited, c.longest)
+		if !c.dead && (!c.finished || c.starved > 0) {
+			return fmt.Errorf("client %d did %d of %d rounds and gave up %d locks that were never free", c.id, c.done, c.rounds, c.starved)
+		}
+	}
+	seen := 0
+	for _, w := range r.words {
+		seen += w.granted
+	}
+	executed := uint64(0)
+	for _, s := range r.servers {
+		executed += s.host.Counters().RxAtomicRequests
+	}
+	r.env.note("%d operations on words, %d without answer; %d times inside, %d seen at the memory; %d queue pairs failed; %d locks taken over from the dead; the longest wait %v",
+		r.log.Ops, r.log.Pending, grants, seen, r.queuePairsFailed, r.inherited, waited)
+	r.env.note("%d CAS and FETCH_ADD were asked for, the memory servers executed %d as such", r.atomics, executed)
+	if r.queuePairsFailed == 0 && seen < grants && !r.blind {
+		return fmt.Errorf("clients were inside %d times, the memory saw %d", grants, seen)
+	}
+	return r.log.Check(r.final, checkLimit)
+}
+
+// final is what a history ends with: the word in memory, unless that memory is gone.
+func (r *lockRun) final(log int) (uint64, bool) {
+	for _, w := range r.words {
+		if w.log != log || w.lost {
+			continue
+		}
+		if !w.device {
+			return binary.NativeEndian.Uint64(w.area[wordOff:]), true
+		}
+		v, err := w.mr.Load64(w.base + wordOff)
+		return v, err == nil
+	}
+	return 0, false
+}

@@ -1,0 +1,105 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// lazyAcks is a node around a NIC that acknowledges less often, as adapters do which coalesce: of several positive
+// ACKs of a queue pair the last one leaves, after so many or when it has waited long enough. Every other answer of
+// that queue pair acknowledges what was held back.
+type lazyAcks struct {
+	sim.Node
+	every int
+	held  []heldAck
+	frame wire.Frame
+	made  packetio.Batch
+}
+
+// ackWait is how long an ACK is held back at most.
+const ackWait = 3 * time.Microsecond
+
+type heldAck struct {
+	qp   wire.QPN
+	dst  [16]byte
+	n    int
+	data []byte
+	port int
+	due  clock.Time
+}
+
+// Frame hands the packet on and looks at the answers.
+func (l *lazyAcks) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	l.Node.Frame(now, port, f, &l.made)
+	l.pass(now, out)
+}
+
+// Tick sends what has waited long enough.
+func (l *lazyAcks) Tick(now clock.Time, out *packetio.Batch) {
+	if l.Node.Deadline() <= now {
+		l.Node.Tick(now, &l.made)
+	}
+	l.pass(now, out)
+	kept := l.held[:0]
+	for _, h := range l.held {
+		if h.due > now {
+			kept = append(kept, h)
+			continue
+		}
+		out.Copy(packetio.Frame{Data: h.data, Port: h.port})
+	}
+	l.held = kept
+}
+
+// Deadline is the earlier of the NIC's and that of an ACK.
+func (l *lazyAcks) Deadline() clock.Time {
+	at := l.Node.Deadline()
+	for i := range l.held {
+		at = clock.Min(at, l.held[i].due)
+	}
+	return at
+}
+
+func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
+	for i := range l.made.Frames {
+		f := l.made.Frames[i]
+		if wire.ParseFrame(f.Data, &l.frame) != nil || l.frame.BTH.Opcode.Info().Flags&wire.OpResponse == 0 || !l.hold(now, f) {
+			out.Copy(f)
+		}
+	}
+	l.made.Reset()
+}
+
+// hold keeps an ACK back; false lets the packet go, and what was held for its queue pair is not needed any more.
+func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
+	fr := &l.frame
+	var dst [16]byte
+	if fr.V6 {
+		dst = fr.IPv6.Dst
+	} else {
+		copy(dst[:], fr.IPv4.Dst[:])
+	}
+	plain := fr.BTH.Opcode == wire.RCAck && fr.AETH.Syndrome.IsAck()
+	for i := range l.held {
+		h := &l.held[i]
+		if h.qp != fr.BTH.DestQP || h.dst != dst {
+			continue
+		}
+		h.n++
+		if plain && h.n < l.every {
+			h.data = append(h.data[:0], f.Data...)
+			return true
+		}
+		l.held = append(l.held[:i], l.held[i+1:]...)
+		return false
+	}
+	if !plain || l.every < 2 {
+		return false
+	}
+	l.held = append(l.held, heldAck{qp: fr.BTH.DestQP, dst: dst, n: 1, data: append([]byte(nil), f.Data...), port: f.Port, due: now.Add(ackWait)})
+	return true
+}

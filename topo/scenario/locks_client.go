@@ -1,0 +1,274 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/scenario/history"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// Virtual times of a client.
+const (
+	// quiet is how long a client waits before it connects anew: no packet lives longer in the links, so that nothing
+	// of the old queue pair comes after the first of the new one.
+	quiet = 2 * time.Millisecond
+	// mourning is how long a lock of a dead client is left alone: everything that it sent has arrived or never will.
+	mourning = time.Second
+	// lockPatience is when clients stop whatever they still want to do.
+	lockPatience = clock.Time(30 * time.Second)
+	// dialTry is how long one connection set-up may take.
+	dialTry = 500 * time.Millisecond
+)
+
+// lockClient is an application that uses the words, one queue pair to each memory server.
+type lockClient struct {
+	run    *lockRun
+	id     int
+	host   *simrack.Host
+	rounds int
+	draw   *draw
+	rt     verbs.Runtime
+	ctx    verbs.Context
+	conns  [2]*lockConn
+	dead   bool
+	diedAt clock.Time
+
+	wants    *lockWord // the lock that it takes, has or releases
+	has      *lockWord // the lock that it has
+	hasEpoch int
+
+	done     int // rounds
+	starved  int // rounds given up because a lock was never free
+	failures int // of queue pairs
+	grants   int
+	longest  time.Duration // one operation
+	finished bool
+}
+
+// lockConn is a connection to a memory server.
+type lockConn struct {
+	*ends
+	words map[*lockWord]handle
+}
+
+// handle is a word as a connection knows it.
+type handle struct {
+	remote
+	log, epoch int
+}
+
+const (
+	lockDepth = 8 // work requests outstanding
+	lockSlot  = areaBytes
+)
+
+// request is one work request and where its answer goes.
+type request struct {
+	op     verbs.WROpcode
+	word   *lockWord
+	off    int // in the area
+	data   []byte
+	n      int // bytes of a READ
+	swap   uint64
+	cmpAdd uint64
+	inline bool
+	fence  bool
+	rec    bool       // it concerns the word and is part of its history
+	as     history.Op // what it is there
+}
+
+// reply is the outcome; ok false says that nobody knows what happened.
+type reply struct {
+	ok    bool
+	value uint64
+	bytes []byte // of a READ, valid until the next batch
+}
+
+var (
+	// errPatience ends a client that would go on for ever.
+	errPatience = errors.New("out of patience")
+	// errMemoryLost ends a round in which the server lost the lock that the client had.
+	errMemoryLost = errors.New("the server has lost its memory")
+)
+
+// connect returns the connection to a server, making it if there is none.
+func (c *lockClient) connect(server int) (*lockConn, error) {
+	if k := c.conns[server]; k != nil {
+		return k, nil
+	}
+	for c.rt.Now() < lockPatience {
+		ends, err := newEnds(c.ctx, lockDepth*lockSlot, lockDepth, verbs.LocalWrite)
+		if err != nil {
+			return nil, err
+		}
+		s := c.run.servers[server]
+		private, err := c.host.Manager(c.ctx).Dial(ends.qp, c.run.env.addrOf(s.host.Spec.Name), lockService, c.run.plan.params,
+			nil, c.rt.Now().Add(dialTry))
+		if err != nil {
+			_ = ends.close() // it may still be connecting; what is left dies with the client
+			c.rt.Sleep(c.draw.span(quiet, 10*quiet))
+			continue
+		}
+		k := &lockConn{ends: ends, words: make(map[*lockWord]handle)}
+		for i, r := range parseRemotes(private) {
+			w := s.words[i]
+			k.words[w] = handle{r, w.log, w.epoch}
+		}
+		c.conns[server] = k
+		return k, nil
+	}
+	return nil, errPatience
+}
+
+// drop forgets a connection whose queue pair has failed.
+func (c *lockClient) drop(server int) {
+	k := c.conns[server]
+	if k == nil {
+		return
+	}
+	c.conns[server] = nil
+	c.failures++
+	c.run.queuePairsFailed++
+	_ = k.close()
+	c.rt.Sleep(quiet + c.draw.span(0, quiet))
+}
+
+// do posts all requests in one doorbell and waits for all answers. They go to one server. A queue pair that fails is
+// dropped; the requests that it did not answer have the reply that nobody knows.
+func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
+	k, err := c.connect(server)
+	if err != nil {
+		return nil, err
+	}
+	if c.has != nil && c.hasEpoch != k.words[c.has].epoch && c.has == reqs[0].word {
+		return nil, errMemoryLost
+	}
+	replies := make([]reply, len(reqs))
+	ids := make([]history.ID, len(reqs))
+	wrs := make([]verbs.SendWR, len(reqs))
+	for i := range reqs {
+		wrs[i] = c.workRequest(k, i, &reqs[i])
+	}
+	for i := range reqs {
+		if isAtomic(reqs[i].op) {
+			c.run.atomics++
+		}
+		if reqs[i].rec {
+			ids[i] = c.run.log.Invoke(k.words[reqs[i].word].log, c.id, reqs[i].as)
+		}
+	}
+	posted := c.rt.Now()
+	if err := k.qp.PostSend(wrs...); err != nil {
+		c.drop(server)
+		return replies, nil
+	}
+	for n := 0; n < len(reqs); n++ {
+		var wc [1]verbs.WC
+		if _, err := k.await(wc[:], mixPatience); err != nil {
+			return nil, fmt.Errorf("%v to ms%d: %w", reqs[n].op, server, err)
+		}
+		c.longest = max(c.longest, c.rt.Now().Sub(posted))
+		if wc[0].Status != verbs.Success {
+			if err := c.run.allow(c, server, wc[0].Status); err != nil {
+				return nil, err
+			}
+			c.drop(server)
+			return replies, nil
+		}
+		if wc[0].ID != uint64(n) {
+			return nil, fmt.Errorf("completion of request %d in place of %d", wc[0].ID, n)
+		}
+		replies[n] = c.answer(k, n, &reqs[n])
+		if reqs[n].rec {
+			c.run.log.Return(ids[n], replies[n].value)
+		}
+	}
+	return replies, nil
+}
+
+// workRequest places a request into slot i of the local memory.
+func (c *lockClient) workRequest(k *lockConn, i int, r *request) verbs.SendWR {
+	mem := k.words[r.word]
+	n := r.n
+	if r.op == verbs.OpWrite {
+		n = copy(k.buf[i*lockSlot:], r.data)
+	} else if isAtomic(r.op) {
+		n = 8
+	}
+	wr := verbs.SendWR{
+		ID: uint64(i), Op: r.op, Flags: verbs.Signalled, SGL: []verbs.SGE{k.mr.SGE(i*lockSlot, n)},
+		RemoteAddr: mem.addr + uint64(r.off), RKey: mem.rkey, CompareAdd: r.cmpAdd, Swap: r.swap,
+	}
+	if r.inline {
+		wr.Flags |= verbs.Inline
+		wr.SGL, wr.Data = nil, append([]byte(nil), r.data...)
+	}
+	if r.fence {
+		wr.Flags |= verbs.Fence
+	}
+	return wr
+}
+
+// answer takes the result out of slot i.
+func (c *lockClient) answer(k *lockConn, i int, r *request) reply {
+	out := reply{ok: true}
+	b := k.buf[i*lockSlot:]
+	switch {
+	case isAtomic(r.op):
+		out.value = binary.NativeEndian.Uint64(b)
+	case r.op == verbs.OpRead:
+		out.bytes = b[:r.n]
+		if at := wordOff - r.off; at >= 0 && at+8 <= r.n {
+			out.value = binary.NativeEndian.Uint64(b[at:])
+		}
+	}
+	return out
+}
+
+// one posts a single request.
+func (c *lockClient) one(r request) (reply, error) {
+	out, err := c.do(r.word.server, r)
+	if err != nil {
+		return reply{}, err
+	}
+	return out[0], nil
+}
+
+// cas is a compare-and-swap of a word, as part of its history.
+func cas(w *lockWord, compare, swap uint64) request {
+	return request{
+		op: verbs.OpCmpSwap, word: w, off: wordOff, cmpAdd: compare, swap: swap,
+		rec: true, as: history.Op{Kind: history.CmpSwap, Compare: compare, Value: swap},
+	}
+}
+
+// add is a fetch-and-add.
+func add(w *lockWord, v uint64) request {
+	return request{
+		op: verbs.OpFetchAdd, word: w, off: wordOff, cmpAdd: v,
+		rec: true, as: history.Op{Kind: history.FetchAdd, Value: v},
+	}
+}
+
+// put is a WRITE of a word.
+func put(w *lockWord, v uint64) request {
+	return request{
+		op: verbs.OpWrite, word: w, off: wordOff, data: binary.NativeEndian.AppendUint64(nil, v),
+		rec: true, as: history.Op{Kind: history.Write, Value: v},
+	}
+}
+
+// get is a READ of n bytes of the area that contain the word.
+func get(w *lockWord, off, n int) request {
+	return request{op: verbs.OpRead, word: w, off: off, n: n, rec: true, as: history.Op{Kind: history.Read}}
+}
+
+// mark is a WRITE of the guard, which is no part of a history.
+func mark(w *lockWord, v uint64) request {
+	return request{op: verbs.OpWrite, word: w, off: guardOff, data: binary.NativeEndian.AppendUint64(nil, v)}
+}

@@ -1,0 +1,78 @@
+package scenario
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// crashStep is how far a request of the victim has come when the victim dies.
+type crashStep uint8
+
+const (
+	// beforeSwitch: the request has left and does not arrive at the switch.
+	beforeSwitch crashStep = iota
+	// atSwitch: the switch has taken it in.
+	atSwitch
+	// atServer: the server has executed it.
+	atServer
+	// answerAtSwitch: the server's answer has arrived at the switch.
+	answerAtSwitch
+	// answered: the answer has arrived at the victim.
+	answered
+	crashSteps
+)
+
+var crashStepNames = [...]string{"before the switch", "at the switch", "at the server", "answer at the switch", "answered"}
+
+// String says where the request is.
+func (s crashStep) String() string { return crashStepNames[s] }
+
+// trigger follows the packets on all links and calls fire once: when the n-th request of the victim has come as far as
+// step, or when n requests of anybody have been sent. A switch may have given a request another queue pair and PSN, so
+// that it is followed by place and not by name: the next request behind the switch, the next answer.
+type trigger struct {
+	victim string // "": anybody
+	n      int
+	step   crashStep
+	fire   func()
+
+	seen  int
+	stage crashStep
+	hot   bool
+	done  bool
+	frame wire.Frame
+}
+
+func (t *trigger) see(ev *sim.Event) {
+	if t.done || wire.ParseFrame(ev.Frame, &t.frame) != nil {
+		return
+	}
+	request := t.frame.BTH.Opcode.Info().Flags&wire.OpRequest != 0 && t.frame.BTH.DestQP > 1
+	link, up := ev.Link(), ev.Dir() == fault.Up
+	client := len(link) > 0 && link[0] == 'c'
+	if !t.hot {
+		if request && client && up && ev.Kind == sim.Sent && (t.victim == "" || link == t.victim) {
+			if t.seen++; t.seen == t.n {
+				t.hot, t.stage = true, beforeSwitch
+			}
+		}
+	} else if ev.Kind == sim.Delivered {
+		t.follow(link, up, client, request)
+	}
+	if t.hot && t.stage >= t.step {
+		t.done = true
+		t.fire()
+	}
+}
+
+// follow moves to the next stage when a packet has come there.
+func (t *trigger) follow(link string, up, client, request bool) {
+	switch {
+	case t.stage == beforeSwitch && link == t.victim && up && request,
+		t.stage == atSwitch && !client && !up && request,
+		t.stage == atServer && !client && up && !request,
+		t.stage == answerAtSwitch && link == t.victim && !up && !request:
+		t.stage++
+	}
+}

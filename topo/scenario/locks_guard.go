@@ -1,0 +1,149 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// guardian is a node around a memory server's NIC that looks at the words after every packet: mutual exclusion is what
+// the memory says, not what clients believe. A holder of a lock writes its stamp into the guard when it comes in and 0
+// before it releases; so at every instant
+//
+//   - who is inside has the lock, and nobody comes in before the last one has left or died;
+//   - a lock changes hands only when nobody is inside, and what the holder wrote into the node is there by then;
+//   - a lock has a value that a client has written, byte for byte.
+type guardian struct {
+	sim.Node
+	server *lockServer
+}
+
+// Frame hands the packet on and looks.
+func (g *guardian) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	g.Node.Frame(now, port, f, out)
+	g.look()
+}
+
+// Tick lets timers act and looks: a torn copy goes on then.
+func (g *guardian) Tick(now clock.Time, out *packetio.Batch) {
+	g.Node.Tick(now, out)
+	g.look()
+}
+
+func (g *guardian) look() {
+	for _, w := range g.server.words {
+		if w.mr == nil {
+			continue
+		}
+		word, ok := w.load(wordOff)
+		if !ok {
+			continue
+		}
+		guard, ok := w.load(guardOff)
+		if !ok || word == w.word && guard == w.guard {
+			continue
+		}
+		if err := g.server.run.changed(w, word, guard); err != nil {
+			g.server.run.env.fail("memory of %s: %w", w.name(), err)
+		}
+		w.word, w.guard = word, guard
+	}
+}
+
+// changed judges a change of the word or the guard.
+func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
+	if w.kind == tagLock || w.kind == bitLock {
+		if err := r.judge(w, word, guard); err != nil {
+			return fmt.Errorf("mutual exclusion: %w", err)
+		}
+	}
+	if word == w.word {
+		return nil
+	}
+	return r.log.Changed(w.log, word)
+}
+
+// holder is who made a stamp.
+type holder struct {
+	client *lockClient
+	word   *lockWord
+	node   int // bytes that it writes into the node before it leaves
+}
+
+// owns says whether a word's value means that the maker of stamp has the lock.
+func (w *lockWord) owns(word, stamp uint64) bool {
+	if w.kind == bitLock {
+		return word == 1
+	}
+	return word == stamp
+}
+
+// judge decides about a change of the word or the guard.
+func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
+	if err := r.judgeValue(w, word); err != nil {
+		return err
+	}
+	last, lastKnown := r.stamps[w.guard]
+	if guard != w.guard {
+		next, known := r.stamps[guard]
+		switch {
+		case guard != 0 && (!known || next.word != w):
+			return fmt.Errorf("the guard became %#x, which nobody wrote there", guard)
+		case w.guard != 0 && guard != 0 && !last.client.dead:
+			return fmt.Errorf("client %d came in while client %d was inside", next.client.id, last.client.id)
+		case guard != 0 && !w.owns(word, guard):
+			return fmt.Errorf("client %d came in when the lock was %#x", next.client.id, word)
+		case guard == 0 && !w.owns(w.word, w.guard):
+			return fmt.Errorf("client %d left when the lock was %#x", last.client.id, w.word)
+		case guard == 0:
+			if err := r.judgeNode(w, w.guard, last.node); err != nil {
+				return fmt.Errorf("client %d left too early: %w", last.client.id, err)
+			}
+		default:
+			w.granted++
+		}
+	}
+	if word != w.word && guard != 0 && guard == w.guard && lastKnown && !last.client.dead {
+		return fmt.Errorf("the lock became %#x, was %#x, while client %d was inside", word, w.word, last.client.id)
+	}
+	return nil
+}
+
+// judgeValue wants a value that somebody wrote.
+func (r *lockRun) judgeValue(w *lockWord, word uint64) error {
+	if word == 0 || w.kind == bitLock && word == 1 {
+		return nil
+	}
+	if h, ok := r.stamps[word]; !ok || w.kind == bitLock || h.word != w {
+		return fmt.Errorf("the lock became %#x, which nobody wrote there (was %#x)", word, w.word)
+	}
+	return nil
+}
+
+// judgeNode wants the node to be what the maker of stamp wrote.
+func (r *lockRun) judgeNode(w *lockWord, stamp uint64, n int) error {
+	b := r.scratch[:n]
+	if !w.node(b) {
+		return nil
+	}
+	return checkNode(b, stamp)
+}
+
+// fillNode makes the content of a node: every 8 bytes are a function of the stamp.
+func fillNode(b []byte, stamp uint64) {
+	for i := 0; i+8 <= len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], stamp^uint64(i))
+	}
+}
+
+func checkNode(b []byte, stamp uint64) error {
+	for i := 0; i+8 <= len(b); i += 8 {
+		if got := binary.LittleEndian.Uint64(b[i:]); got != stamp^uint64(i) {
+			return fmt.Errorf("byte %d of the node is %#x, want %#x", i, got, stamp^uint64(i))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package scenario
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// The rack of lock histories: 16 clients, two on each compute host, and 4 words on two memory servers.
+const (
+	lockHosts   = 8
+	lockClients = 16
+	lockWords   = 4
+	lockRack    = `
+name: sim
+hosts:
+  - {name: "cn[0-7]", role: compute}
+  - {name: "ms[0-1]", role: memory}
+`
+)
+
+// wordKind is how clients use a word.
+type wordKind uint8
+
+const (
+	// tagLock is a lock that holds the random tag of its owner, 0 when it is free.
+	tagLock wordKind = iota
+	// bitLock is a lock that is 0 or 1.
+	bitLock
+	// counter is only added to.
+	counter
+	// register takes every operation.
+	register
+)
+
+var wordKinds = [...]string{"tag", "bit", "counter", "register"}
+
+// wordPlan is one word: what it is and where.
+type wordPlan struct {
+	kind   wordKind
+	server int
+	device bool // in the NIC's memory
+}
+
+// disaster is what happens to a machine in the middle of a run.
+type disaster uint8
+
+const (
+	noDisaster disaster = iota
+	clientCrash
+	serverCrash
+	switchCrash
+	linkCut
+)
+
+var disasters = [...]string{"nothing", "client crash", "server crash", "switch crash", "link cut"}
+
+// lockPlan is what a seed draws.
+type lockPlan struct {
+	words  [lockWords]wordPlan
+	hops   [4]string // what the links do to packets, by hop
+	rules  []fault.Rule
+	rack   simrack.Options
+	params rdmacm.Params
+	wrap   bool
+	rounds int // of each client
+	acks   int // the servers acknowledge every so many requests at least; 0: as they like
+
+	what     disaster
+	victim   string        // a host
+	after    int           // requests of the victim, or of everybody
+	step     crashStep     // of a client's crash
+	down     time.Duration // how long
+	survives bool          // host memory outlives the crash of its server
+	again    bool          // the machine comes back with the numbers that it had: queue pairs, keys, addresses
+}
+
+// hopNames are the four ways of a packet, in the order of lockPlan.hops.
+var hopNames = [...]string{"client→switch", "switch→server", "server→switch", "switch→client"}
+
+func drawLocks(e *env) *lockPlan {
+	d := e.draw
+	p := &lockPlan{rounds: d.between(5, 20), acks: one(d, 0, 0, 0, 4, 16)}
+	for i := range p.words {
+		p.words[i] = wordPlan{kind: one(d, tagLock, tagLock, bitLock, counter, register), server: i % 2, device: i >= 2}
+		if d.chance(0.2) {
+			p.words[i].server = 0 // two words of device memory with the same address
+		}
+	}
+	p.drawHops(d)
+	p.rack = simrack.Options{
+		Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.5),
+	}
+	if p.wrap = d.chance(0.5); p.wrap {
+		p.rack.FirstPSN = func(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 30)) }
+	}
+	e.v6 = d.chance(0.3)
+	p.params = rdmacm.Params{
+		PathMTU: one(d, verbs.MTU256, verbs.MTU512, verbs.MTU1024), Timeout: uint8(one(d, 10, 10, 11, 14)), RdAtomic: one(d, 1, 4, 16),
+	}
+	p.drawDisaster(d)
+	return p
+}
+
+// drawHops draws faults for each of the four hops on its own.
+func (p *lockPlan) drawHops(d *draw) {
+	for hop := range p.hops {
+		var rules []fault.Rule
+		some := func(k fault.Kind, most float64) {
+			r := fault.Rule{Kind: k, Probability: 0.002 + d.Float64()*most}
+			if k == fault.Reorder {
+				r.Delay = d.span(time.Microsecond, 60*time.Microsecond)
+			}
+			rules = append(rules, r)
+		}
+		p.hops[hop] = one(d, "none", "none", "loss", "duplicate", "reorder", "corrupt", "all")
+		switch p.hops[hop] {
+		case "loss":
+			some(fault.Loss, 0.04)
+		case "duplicate":
+			some(fault.Duplicate, 0.3)
+		case "reorder":
+			some(fault.Reorder, 0.1)
+		case "corrupt":
+			some(fault.Corrupt, 0.04)
+		case "all":
+			some(fault.Loss, 0.02)
+			some(fault.Duplicate, 0.1)
+			some(fault.Reorder, 0.05)
+			some(fault.Corrupt, 0.02)
+		}
+		for _, link := range hopLinks(hop) {
+			for _, r := range rules {
+				r.Link, r.Dir = link, fault.Up
+				if hop == 1 || hop == 3 {
+					r.Dir = fault.Down
+				}
+				p.rules = append(p.rules, r)
+			}
+		}
+	}
+}
+
+// hopLinks are the links of a hop.
+func hopLinks(hop int) []string {
+	if hop == 1 || hop == 2 {
+		return []string{"ms0", "ms1"}
+	}
+	var out []string
+	for i := range lockHosts {
+		out = append(out, fmt.Sprintf("cn%d", i))
+	}
+	return out
+}
+
+func (p *lockPlan) drawDisaster(d *draw) {
+	p.what = one(d, noDisaster, noDisaster, clientCrash, clientCrash, clientCrash, serverCrash, serverCrash, switchCrash, switchCrash, linkCut, linkCut)
+	p.after = d.between(1, 80)
+	p.victim = fmt.Sprintf("cn%d", d.IntN(lockHosts))
+	// Short ones end before the retry limit, long ones behind it.
+	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
+	p.survives = d.chance(0.5)
+	// Connections whose PSNs are random and that no manager keeps apart by numbers of its own.
+	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
+	switch p.what {
+	case clientCrash:
+		p.step = crashStep(d.IntN(int(crashSteps)))
+	case serverCrash:
+		p.victim, p.after = "ms0", d.between(50, 1500)
+	case switchCrash:
+		p.after = d.between(50, 1500)
+	case linkCut:
+		p.victim, p.after = one(d, p.victim, "ms0"), d.between(20, 1000)
+	case noDisaster:
+	}
+}
+
+// String is one line for the report.
+func (p *lockPlan) String() string {
+	var b strings.Builder
+	for i, w := range p.words {
+		where := "host"
+		if w.device {
+			where = "device"
+		}
+		fmt.Fprintf(&b, "w%d=%s@ms%d/%s ", i, wordKinds[w.kind], w.server, where)
+	}
+	for i, h := range p.hops {
+		if h != "none" {
+			fmt.Fprintf(&b, "%s=%s ", hopNames[i], h)
+		}
+	}
+	fmt.Fprintf(&b, "mtu=%d window=%d delay=%v timeout=%d rdatomic=%d wrap=%v acks=%d cm=%v rounds=%d %s",
+		p.params.PathMTU, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.acks, p.rack.Datagrams, p.rounds, disasters[p.what])
+	switch p.what {
+	case clientCrash:
+		fmt.Fprintf(&b, " of %s at request %d, %v, same numbers again=%v", p.victim, p.after, p.step, p.again)
+	case serverCrash:
+		fmt.Fprintf(&b, " of ms0 for %v at request %d, host memory survives=%v, same numbers again=%v", p.down, p.after, p.survives, p.again)
+	case switchCrash:
+		fmt.Fprintf(&b, " for %v at request %d", p.down, p.after)
+	case linkCut:
+		fmt.Fprintf(&b, " of %s for %v at request %d", p.victim, p.down, p.after)
+	case noDisaster:
+	}
+	return b.String()
+}

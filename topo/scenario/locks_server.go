@@ -1,0 +1,179 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// Each word has an area of its own: the node that a lock protects, the word, and the guard, in which the holder of the
+// lock says that it is inside.
+const (
+	areaBytes = 2048
+	nodeOff   = 0
+	wordOff   = 1024
+	guardOff  = wordOff + 8
+	nodeMax   = wordOff
+)
+
+// lockWord is one word at its server. What it is made of changes when the server loses its memory.
+type lockWord struct {
+	wordPlan
+	index int
+	log   int // number of its present history
+	area  []byte
+	mr    verbs.MR
+	base  int // of the area in mr
+	lost  bool
+	epoch int // counts the times that its memory began anew
+
+	// Of the guardian: the word and the guard as it saw them last.
+	word, guard uint64
+	// contested says that a lock of 0 and 1 may have been left locked by somebody who cannot know.
+	contested bool
+	granted   int    // times that somebody went inside
+	lastSeen  uint64 // by a client, for guesses
+}
+
+// name is for reports.
+func (w *lockWord) name() string {
+	where := "host"
+	if w.device {
+		where = "device"
+	}
+	return fmt.Sprintf("w%d (%s, %s memory of ms%d)", w.index, wordKinds[w.kind], where, w.server)
+}
+
+// load reads a 64-bit number of the area.
+func (w *lockWord) load(off int) (uint64, bool) {
+	if w.lost {
+		return 0, false
+	}
+	if !w.device {
+		return binary.NativeEndian.Uint64(w.area[off:]), true
+	}
+	v, err := w.mr.Load64(w.base + off)
+	return v, err == nil
+}
+
+// node copies the first bytes of the node.
+func (w *lockWord) node(b []byte) bool {
+	if !w.device {
+		copy(b, w.area[nodeOff:])
+		return true
+	}
+	return w.mr.ReadAt(b, w.base+nodeOff) == nil
+}
+
+// lockServer is one memory server: it registers its words and is passive from then on, but for connections.
+type lockServer struct {
+	run   *lockRun
+	host  *simrack.Host
+	index int
+	words []*lockWord
+	start int // how often it has started
+}
+
+const (
+	lockService = "locks"
+	// switchService is what the switch connects to.
+	switchService = "memory"
+)
+
+// boot starts the server's application, the first time or after a crash.
+func (s *lockServer) boot() {
+	s.start++
+	s.host.Go(fmt.Sprintf("locks-%d", s.start), true, func(ctx verbs.Context) {
+		err := s.serve(ctx) // does not return while the host lives
+		s.run.env.fail("server %s: %w", s.host.Spec.Name, err)
+	})
+}
+
+// register makes the regions: one for all words in host memory, one for each in device memory.
+func (s *lockServer) register(ctx verbs.Context, pd verbs.PD) error {
+	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	var inHost []*lockWord
+	for _, w := range s.words {
+		if !w.device {
+			inHost = append(inHost, w)
+			continue
+		}
+		dm, err := ctx.AllocDM(areaBytes)
+		if err != nil {
+			return err
+		}
+		if w.mr, err = pd.RegDM(dm, 0, areaBytes, all); err != nil {
+			return err
+		}
+	}
+	if len(inHost) > 0 {
+		memory := s.run.memory[s.index][:len(inHost)*areaBytes]
+		mr, err := pd.RegMR(memory, len(memory), all)
+		if err != nil {
+			return err
+		}
+		for i, w := range inHost {
+			w.mr, w.base, w.area = mr, i*areaBytes, memory[i*areaBytes:(i+1)*areaBytes]
+		}
+	}
+	for _, w := range s.words {
+		s.run.renew(w, s.start)
+	}
+	return nil
+}
+
+func (s *lockServer) serve(ctx verbs.Context) error {
+	l, err := s.host.Manager(ctx).Listen(lockService)
+	if err != nil {
+		return err
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	if err := s.register(ctx, pd); err != nil {
+		return err
+	}
+	var private []byte
+	for _, w := range s.words {
+		private = remote{w.mr.Addr() + uint64(w.base), w.mr.RKey(), areaBytes}.appendTo(private)
+	}
+	if s.run.mode != modeForward {
+		forSwitch, err := s.host.ConnManager(ctx).Listen(switchService)
+		if err != nil {
+			return err
+		}
+		ctx.Runtime().Go("switch", func() { _ = s.take(ctx, pd, forSwitch, nil) }) // ends with the host
+	}
+	return s.take(ctx, pd, l, private)
+}
+
+// take accepts connections for ever.
+func (s *lockServer) take(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
+	for n := 0; ; n++ {
+		req, err := l.Accept(clock.Never)
+		if err != nil {
+			return err
+		}
+		// A dialer may be dead or behind a cut link: the others do not wait for it.
+		ctx.Runtime().Go(fmt.Sprintf("accept-%d", n), func() { s.accept(ctx, pd, req, private) })
+	}
+}
+
+func (s *lockServer) accept(ctx verbs.Context, pd verbs.PD, req rdmacm.Request, private []byte) {
+	cq, err := ctx.CreateCQ(1)
+	if err != nil {
+		return // the NIC has died
+	}
+	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
+	if err != nil {
+		return
+	}
+	if err := req.Accept(qp, s.run.plan.params, private, ctx.Runtime().Now().Add(dialPatience)); err != nil {
+		s.run.refused++
+	}
+}

@@ -1,0 +1,70 @@
+package scenario
+
+import (
+	"strings"
+	"testing"
+)
+
+// The same seeds that hold in mode hard break in mode paper, nearly all: the histories reach what they are about.
+func TestPaperIsDamaged(t *testing.T) {
+	t.Parallel()
+	const seeds = 12
+	damaged := 0
+	for seed := uint64(1); seed <= seeds; seed++ {
+		r := mustFind(t, "locks-paper").Run(seed, Options{})
+		if r.Err != nil {
+			t.Errorf("seed %d: %v", seed, r.Err)
+		}
+		if r.Damage != "" {
+			damaged++
+		}
+	}
+	if damaged < seeds*3/4 {
+		t.Errorf("%d of %d seeds were damaged", damaged, seeds)
+	}
+}
+
+// Most atomics of the histories are replaced by WRITEs, or they would prove nothing about that.
+func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
+	t.Parallel()
+	asked, executed := 0, uint64(0)
+	for seed := uint64(1); seed <= 8; seed++ {
+		s := mustFind(t, "locks")
+		var run *lockRun
+		s.run = func(e *env) error { return runLocksWith(e, modeHard, func(r *lockRun) { run = r }) }
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			t.Fatalf("seed %d: %v", seed, r.Err)
+		}
+		asked += run.atomics
+		for _, srv := range run.servers {
+			executed += srv.host.Counters().RxAtomicRequests
+		}
+	}
+	t.Logf("%d CAS and FETCH_ADD were asked for, the memory servers executed %d", asked, executed)
+	if float64(executed) > 0.6*float64(asked) {
+		t.Errorf("the memory servers executed %d of %d atomics as such", executed, asked)
+	}
+}
+
+// A hole that is not there is seen: each script must do damage in paper and none in hard.
+func TestHolesAreJudged(t *testing.T) {
+	t.Parallel()
+	quiet := hole{number: 99, title: "nothing happens", action: "atomics", params: holeParams, script: func(*holeRun) {}}
+	open := quiet
+	open.script = func(h *holeRun) { h.harm("always") }
+	for _, h := range []hole{quiet, open} {
+		if r := (Scenario{Name: "hole-99", run: h.run}).Run(1, Options{}); r.Err == nil {
+			t.Errorf("%v", r.Notes)
+		}
+	}
+}
+
+// The attacks are real: a switch that only forwards lets them through.
+func TestAttacksDoDamageWithoutTheProgram(t *testing.T) {
+	s := mustFind(t, "hostile")
+	s.run = func(e *env) error { return runHostileIn(e, modeForward) }
+	r := s.Run(1, Options{})
+	if r.Err == nil || !strings.Contains(r.Err.Error(), "after: spoofed source") {
+		t.Errorf("%v\n%s", r.Err, strings.Join(r.Notes, "\n"))
+	}
+}

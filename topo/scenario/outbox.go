@@ -1,0 +1,100 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// newEndsOf is newEnds for a queue pair of any kind; its completion queues are filled in.
+func newEndsOf(ctx verbs.Context, init verbs.QPInit, n int) (*ends, error) {
+	e := &ends{rt: ctx.Runtime(), buf: make([]byte, n)}
+	var err error
+	if e.pd, err = ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	if e.cq, err = ctx.CreateCQ(2 * max(init.MaxSendWR, 1)); err != nil {
+		return nil, err
+	}
+	if e.mr, err = e.pd.RegMR(e.buf, n, verbs.LocalWrite); err != nil {
+		return nil, err
+	}
+	init.SendCQ, init.RecvCQ = e.cq, e.cq
+	e.qp, err = e.pd.CreateQP(init)
+	return e, err
+}
+
+// outbox sends messages and wants each to complete once, in order and with success.
+type outbox struct {
+	*ends
+	draw             *draw
+	ops, depth       int
+	posted, complete int
+	signalled        int // one past the last message that asks for a completion
+	wcs              [16]verbs.WC
+}
+
+// pause bounds the time between two bursts of messages.
+const pause = 60 * time.Microsecond
+
+// send posts messages 0 to ops-1, of which next makes the work requests.
+func (o *outbox) send(next func(k int) verbs.SendWR) error {
+	for o.complete < o.ops {
+		room := min(o.depth-(o.posted-o.complete), o.ops-o.posted)
+		for i := 0; i < room; i++ {
+			wr := next(o.posted)
+			wr.ID = uint64(o.posted)
+			if o.posted == o.ops-1 || i == room-1 || o.draw.IntN(3) == 0 {
+				wr.Flags |= verbs.Signalled
+				o.signalled = o.posted + 1
+			}
+			o.inline(&wr)
+			if err := o.qp.PostSend(wr); err != nil {
+				return fmt.Errorf("post of message %d: %w", o.posted, err)
+			}
+			o.posted++
+		}
+		if err := o.reap(); err != nil {
+			return err
+		}
+		o.rt.Sleep(o.draw.span(0, pause))
+	}
+	return nil
+}
+
+// inline sends a short message inline now and then, and spoils the buffer: it is free after the post.
+func (o *outbox) inline(wr *verbs.SendWR) {
+	s := wr.SGL[0]
+	if s.Length > maxInline || o.draw.IntN(2) == 0 {
+		return
+	}
+	b := o.buf[s.Addr-o.mr.Addr():][:s.Length]
+	wr.Flags |= verbs.Inline
+	wr.Data, wr.SGL = append([]byte(nil), b...), nil
+	clear(b)
+}
+
+// reap takes completions, at least one.
+func (o *outbox) reap() error {
+	n, err := o.await(o.wcs[:], mixPatience)
+	if err != nil {
+		return fmt.Errorf("message %d of %d: %w", o.complete, o.ops, err)
+	}
+	for i := range o.wcs[:n] {
+		wc := &o.wcs[i]
+		switch {
+		case wc.Status != verbs.Success:
+			return &perf.CompletionError{Op: "message", Msg: wc.ID, Status: wc.Status, Vendor: wc.VendorErr}
+		case wc.ID < uint64(o.complete) || wc.ID >= uint64(o.signalled) || wc.QPN != o.qp.QPN():
+			return fmt.Errorf("completion of message %d of QP %#x when %d to %d were outstanding: order is broken", wc.ID, wc.QPN, o.complete, o.posted-1)
+		}
+		o.complete = int(wc.ID) + 1
+	}
+	return nil
+}
+
+// errForeign is a completion of a queue pair that is not there.
+var errForeign = errors.New("completion of a queue pair that the application does not have")

@@ -1,0 +1,128 @@
+package scenario
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+const srqService = "srq"
+
+// srqRun is a run of reliable connections that take their receives from one queue. The server posts receives only when
+// the queue says that it is low, by the limit event.
+type srqRun struct {
+	env    *env
+	params rdmacm.Params
+	maxLen int
+	recvs  int // receives that there are
+	limit  int
+	pairs  []*srqPair
+	srv    *srqServer
+}
+
+// srqPair is one connection.
+type srqPair struct {
+	run      *srqRun
+	index    int
+	host     string
+	ops      int
+	depth    int
+	draw     *draw
+	msgs     perf.Pattern
+	received int
+	qp       verbs.QP // of the server
+}
+
+func runSRQ(e *env) error {
+	d := e.draw
+	mixes := faultMixes()
+	m := mixes[d.IntN(len(mixes))]
+	mtu := one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)
+	r := &srqRun{env: e, maxLen: d.between(1, 4*int(mtu)), recvs: d.between(2, 64)}
+	r.limit = d.between(1, r.recvs)
+	opt := simrack.Options{Delay: d.span(200*time.Nanosecond, 10*time.Microsecond), Window: one(d, 4, 16, 128)}
+	r.params = rdmacm.Params{PathMTU: mtu, Timeout: uint8(d.between(8, 11)), MinRNRTimer: uint8(d.between(1, 12))}
+	if m.slow {
+		opt.Rate, opt.Queue = int64(d.between(5, 40))*1e9, d.between(16, 64)
+		opt.Window, r.params.Timeout = one(d, 4, 16), 12
+	}
+	if d.chance(0.5) {
+		opt.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+	}
+	pairs := d.between(2, 6)
+	e.report.Plan = fmt.Sprintf("faults=%s mtu=%d connections=%d receives=%d limit=%d rnr-timer=%d", m.name, mtu, pairs, r.recvs, r.limit, r.params.MinRNRTimer)
+	if err := e.build(transportRack, opt); err != nil {
+		return err
+	}
+	e.disturb(m)
+	for i := range pairs {
+		p := &srqPair{
+			run: r, index: i, host: fmt.Sprintf("cn%d", i%2), ops: d.between(50, 300), depth: d.between(1, 32),
+			draw: newDraw(d.Uint64()), msgs: perf.Pattern{Seed: d.Uint64()},
+		}
+		r.pairs = append(r.pairs, p)
+		e.client(p.host, fmt.Sprintf("srq-%d", i), p.client)
+	}
+	e.serve(srqService, r.serve)
+	if err := e.run(); err != nil {
+		return err
+	}
+	return r.check()
+}
+
+// message describes message k: a function of its number.
+func (p *srqPair) message(k int) (op verbs.WROpcode, size int, imm uint32) {
+	d := newDraw(p.msgs.Seed ^ uint64(k)*0x9e3779b97f4a7c15)
+	op, size = one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(int(p.run.params.PathMTU), p.run.maxLen)
+	if op != verbs.OpSend {
+		imm = d.Uint32()
+	}
+	return op, size, imm
+}
+
+// client sends all messages of its connection.
+func (p *srqPair) client(ctx verbs.Context) error {
+	slot := max(p.run.maxLen, 1)
+	end, err := newEndsOf(ctx, verbs.QPInit{MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot)
+	if err != nil {
+		return err
+	}
+	h := p.run.env.rack.Host(p.host)
+	private, err := h.Manager(ctx).Dial(end.qp, p.run.env.addrOf(server), srqService, p.run.params, []byte{byte(p.index)}, end.rt.Now().Add(dialPatience))
+	if err != nil {
+		return err
+	}
+	mem := parseRemotes(private)[0]
+	o := &outbox{ends: end, draw: p.draw, ops: p.ops, depth: p.depth}
+	err = o.send(func(k int) verbs.SendWR {
+		op, size, imm := p.message(k)
+		at := k % p.depth * slot
+		p.msgs.Fill(end.buf[at:at+size], uint64(k))
+		return verbs.SendWR{Op: op, Imm: imm, SGL: []verbs.SGE{end.mr.SGE(at, size)}, RemoteAddr: mem.addr, RKey: mem.rkey}
+	})
+	if err != nil {
+		return end.limit(err, p.host)
+	}
+	return end.close()
+}
+
+// check looks, when all is over, for messages and events that are missing.
+func (r *srqRun) check() error {
+	for _, p := range r.pairs {
+		if p.received != p.ops {
+			return fmt.Errorf("connection %d sent %d messages, %d were delivered", p.index, p.ops, p.received)
+		}
+	}
+	s := r.srv
+	if s.low > 0 {
+		return fmt.Errorf("limit event %d is missing: the queue has been below %d since %v", s.events+1, r.limit, s.low)
+	}
+	r.env.note("%d messages, %d limit events", s.received, s.events)
+	return r.env.checkConservation()
+}

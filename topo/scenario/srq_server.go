@@ -1,0 +1,241 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// srqServer is the server's side. It counts for itself what is in the queue: each receive that it has posted is queued,
+// in use by a connection (one at most), or has completed.
+type srqServer struct {
+	*srqRun
+	rt    verbs.Runtime
+	ctx   verbs.Context
+	cq    verbs.CQ
+	mr    verbs.MR
+	buf   []byte
+	srq   verbs.SRQ
+	slot  int
+	free  []int // slots that are not posted
+	byQPN map[wire.QPN]*srqPair
+	draw  *draw
+
+	posted, received int
+	// armed is what received was when every message that had come when the limit was armed was counted; -1: not yet.
+	armed  int
+	events int
+	fired  bool // there was an event that has not been dealt with
+	known  bool // and the completion queue was seen empty since
+	need   bool // receives have to be posted as soon as there are some
+	// low is since when the queue has been below its limit for sure without an event; 0: it is not known to be.
+	low clock.Time
+}
+
+const (
+	// eventTime is how long an event may take until it has been dealt with.
+	eventTime = 500 * time.Microsecond
+	// tick is how often the server looks whether there was an event.
+	tick = 10 * time.Microsecond
+)
+
+func (r *srqRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
+	s := &srqServer{srqRun: r, rt: ctx.Runtime(), ctx: ctx, slot: max(r.maxLen, 1), draw: newDraw(r.env.draw.Uint64()), byQPN: make(map[wire.QPN]*srqPair)}
+	r.srv = s
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	if s.cq, err = ctx.CreateCQ(r.recvs); err != nil {
+		return err
+	}
+	s.buf = make([]byte, r.recvs*s.slot)
+	if s.mr, err = pd.RegMR(s.buf, len(s.buf), verbs.LocalWrite); err != nil {
+		return err
+	}
+	target, err := pd.RegMR(nil, s.slot, verbs.LocalWrite|verbs.RemoteWrite)
+	if err != nil {
+		return err
+	}
+	if s.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: r.recvs}); err != nil {
+		return err
+	}
+	for i := range r.recvs {
+		s.free = append(s.free, i)
+	}
+	if err := s.refill(r.recvs); err != nil {
+		return err
+	}
+	s.rt.Go("events", func() { r.env.fail("server %s: %w", srqService, s.hearEvents()) })
+	s.rt.Go("receive", func() { r.env.fail("server %s: %w", srqService, s.receive()) })
+	for range r.pairs {
+		req, err := l.Accept(clock.Never)
+		if err != nil {
+			return err
+		}
+		p := r.pairs[req.Private()[0]]
+		if p.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq, MaxSendWR: 1}); err != nil {
+			return err
+		}
+		s.byQPN[p.qp.QPN()] = p
+		if err := req.Accept(p.qp, r.params, remoteOf(target).appendTo(nil), s.rt.Now().Add(dialPatience)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refill posts up to n free slots, then arms the limit. A queue that has been emptied meanwhile will not say that it is
+// low: nothing is left to be taken.
+func (s *srqServer) refill(n int) error {
+	for ; n > 0 && len(s.free) > 0; n-- {
+		i := s.free[0]
+		s.free = s.free[1:]
+		s.posted++
+		if err := s.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{s.mr.SGE(i*s.slot, s.slot)}}); err != nil {
+			return err
+		}
+	}
+	s.low, s.armed = 0, -1
+	if err := s.srq.SetLimit(max(0, s.limit+s.env.opt.skew)); err != nil {
+		return err
+	}
+	attr, err := s.srq.Query()
+	s.need = attr.Queued == 0
+	return err
+}
+
+// hearEvents takes events until something is wrong. One limit event comes for each time that the limit is armed.
+func (s *srqServer) hearEvents() error {
+	attr, err := s.srq.Query()
+	if err != nil {
+		return err
+	}
+	for {
+		ev, err := s.ctx.NextAsyncEvent(clock.Never)
+		if err != nil {
+			return err
+		}
+		switch {
+		case ev.Kind == verbs.EventCommEst:
+		case ev.Kind != verbs.EventSRQLimit || ev.SRQ != attr.ID:
+			return fmt.Errorf("event %v of SRQ %d, want %v of %d", ev.Kind, ev.SRQ, verbs.EventSRQLimit, attr.ID)
+		case s.fired:
+			return fmt.Errorf("limit event %d came twice", s.events+1)
+		default:
+			s.fired = true
+		}
+	}
+}
+
+// receive takes messages, and posts receives when the queue has said that it is low, until something is wrong.
+func (s *srqServer) receive() error {
+	var wcs [4]verbs.WC
+	for {
+		n, err := s.cq.Poll(wcs[:])
+		if err != nil {
+			return err
+		}
+		for i := range wcs[:n] {
+			p := s.byQPN[wcs[i].QPN]
+			if p == nil {
+				return errForeign
+			}
+			if err := p.take(&wcs[i], s.buf[int(wcs[i].ID)*s.slot:][:s.slot]); err != nil {
+				return fmt.Errorf("connection %d: %w", p.index, err)
+			}
+			s.received++
+			s.free = append(s.free, int(wcs[i].ID))
+		}
+		if n > 0 || s.fired && !s.known {
+			s.known = s.fired && n == 0
+			continue // what came before the event is counted first
+		}
+		if err := s.attend(); err != nil {
+			return err
+		}
+		if err := s.cq.Wait(s.rt.Now().Add(tick)); err != nil && !errors.Is(err, verbs.ErrTimeout) {
+			return err
+		}
+	}
+}
+
+// attend deals with an event, when every message that has come is counted.
+func (s *srqServer) attend() error {
+	if s.fired {
+		s.fired, s.known, s.need = false, false, true
+		s.events++
+		// A receive that has not completed is in the queue, or in use by a connection.
+		if least := s.posted - s.received - len(s.pairs); least >= s.limit {
+			return fmt.Errorf("limit event %d came when at least %d receives were queued; the limit is %d", s.events, least, s.limit)
+		}
+	}
+	if s.need && len(s.free) > 0 {
+		if err := s.disarm(); err != nil {
+			return err
+		}
+		return s.refill(s.draw.between(1, s.recvs))
+	}
+	return s.mustBeTold()
+}
+
+// disarm makes sure that no event comes while receives are posted one by one, when the queue is what the limit says
+// only in between.
+func (s *srqServer) disarm() error {
+	if err := s.srq.SetLimit(0); err != nil {
+		return err
+	}
+	s.rt.Sleep(time.Nanosecond) // an event that was on its way is heard
+	if s.fired {
+		s.fired, s.known = false, false
+		s.events++
+	}
+	return nil
+}
+
+// mustBeTold wants an event, soon, when a receive has been taken since the limit was armed, and left fewer than the limit.
+// Of the messages that completed since then, all but one a connection have taken theirs since then.
+func (s *srqServer) mustBeTold() error {
+	now := s.rt.Now()
+	switch {
+	case s.armed < 0:
+		s.armed = s.received
+	case s.posted-s.received >= s.limit || s.received-s.armed <= len(s.pairs):
+	case s.low == 0:
+		s.low = now
+	case now > s.low.Add(eventTime):
+		return fmt.Errorf("limit event %d is missing: the queue has been below %d since %v", s.events+1, s.limit, s.low)
+	}
+	return nil
+}
+
+// take compares a received message with what its number says: each comes once and in order.
+func (p *srqPair) take(wc *verbs.WC, buf []byte) error {
+	k := p.received
+	p.received++
+	op, size, imm := p.message(k)
+	want, flags := verbs.WCRecv, verbs.WithImm
+	switch op {
+	case verbs.OpWriteImm:
+		want = verbs.WCRecvWriteImm
+	case verbs.OpSend:
+		flags = 0
+	default:
+	}
+	if wc.Status != verbs.Success || wc.Opcode != want || wc.Flags != flags || wc.ByteLen != uint32(size) || wc.Imm != imm {
+		return fmt.Errorf("message %d: %v, opcode %v flags %v imm %#x, %d bytes; want %v %v %#x, %d bytes",
+			k, wc.Status, wc.Opcode, wc.Flags, wc.Imm, wc.ByteLen, want, flags, imm, size)
+	}
+	if want == verbs.WCRecv {
+		if off := p.msgs.Check(buf[:size], uint64(k)); off >= 0 {
+			return &perf.DataError{Op: "message", Msg: uint64(k), Offset: off, Got: uint64(buf[off])}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package scenario
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+const ucService = "uc"
+
+// ucRun is a run of unreliable connections: clients that send and write, and a server that foretells from the packets
+// which reach it what its NIC must deliver.
+type ucRun struct {
+	env    *env
+	mtu    int
+	maxLen int
+	recvs  int // receives: of each queue pair, or of all if they share them
+	shared bool
+	late   bool
+	pairs  []*ucPair
+	byQPN  map[wire.QPN]*ucPair
+}
+
+// letter is a message as it was sent.
+type letter struct {
+	op    verbs.WROpcode
+	size  int
+	imm   uint32
+	first int // number of its first packet, counted from the beginning of the connection
+	n     int // packets
+	off   int // of a WRITE, in the server's region
+}
+
+func (l *letter) takesReceive() bool { return l.op != verbs.OpWrite }
+
+// ucPair is one connection.
+type ucPair struct {
+	run      *ucRun
+	index    int
+	host     string
+	ops      int
+	depth    int
+	draw     *draw
+	msgs     perf.Pattern
+	firstPSN wire.PSN
+	letters  []letter
+	packets  int
+	region   []byte // memory of the server that WRITEs go to, each to a place of its own
+	used     int
+	oracle   ucOracle
+	received int
+}
+
+func runUC(e *env) error {
+	d := e.draw
+	mixes := faultMixes()
+	m := mixes[d.IntN(len(mixes))]
+	r := &ucRun{env: e, mtu: int(one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)), shared: d.chance(0.4), late: d.chance(0.4), byQPN: make(map[wire.QPN]*ucPair)}
+	r.maxLen, r.recvs = d.between(1, 6*r.mtu), d.between(1, 24)
+	opt := simrack.Options{Delay: d.span(200*time.Nanosecond, 10*time.Microsecond), Window: one(d, 1, 16, 128)}
+	if m.slow {
+		opt.Rate, opt.Queue = int64(d.between(5, 40))*1e9, d.between(16, 64)
+	}
+	wrap := d.chance(0.5)
+	if wrap {
+		opt.FirstPSN = func(r *rand.Rand) wire.PSN { return psnNearWrap(&draw{r}) }
+	}
+	pairs := d.between(1, 4)
+	e.report.Plan = fmt.Sprintf("faults=%s mtu=%d pairs=%d recvs=%d shared=%v late=%v wrap=%v", m.name, r.mtu, pairs, r.recvs, r.shared, r.late, wrap)
+	opt.Wrap = e.watching(r.see)
+	if err := e.build(transportRack, opt); err != nil {
+		return err
+	}
+	e.disturb(m)
+	for i := range pairs {
+		p := &ucPair{
+			run: r, index: i, host: fmt.Sprintf("cn%d", i%2), ops: d.between(50, 300), depth: d.between(1, 32),
+			draw: newDraw(d.Uint64()), msgs: perf.Pattern{Seed: d.Uint64()},
+		}
+		p.oracle.cur = noLetter
+		p.region = make([]byte, p.ops*r.maxLen)
+		r.pairs = append(r.pairs, p)
+		e.client(p.host, fmt.Sprintf("uc-%d", i), p.client)
+	}
+	e.serve(ucService, r.serve)
+	if err := e.run(); err != nil {
+		return err
+	}
+	return r.check()
+}
+
+// disturb gives rules of m to the links of the clients or of the server.
+func (e *env) disturb(m faultMix) {
+	for _, link := range one(e.draw, []string{"cn0", "cn1"}, []string{server}) {
+		rules := m.rules(e.draw)
+		for i := range rules {
+			rules[i].Link = link
+		}
+		e.rack.Host(link).SetFaults(rules)
+	}
+}
+
+// client sends all messages of its connection.
+func (p *ucPair) client(ctx verbs.Context) error {
+	r := p.run
+	slot := max(r.maxLen, 1)
+	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UC, MaxSendWR: p.depth, MaxInline: maxInline}, p.depth*slot)
+	if err != nil {
+		return err
+	}
+	h := r.env.rack.Host(p.host)
+	private, err := h.Manager(ctx).Dial(end.qp, r.env.addrOf(server), ucService, rdmacm.Params{PathMTU: verbs.MTU(r.mtu)}, []byte{byte(p.index)}, end.rt.Now().Add(dialPatience))
+	if err != nil {
+		return err
+	}
+	mem := parseRemotes(private)[0]
+	attr, err := end.qp.Query()
+	if err != nil {
+		return err
+	}
+	p.firstPSN = attr.RTS.SendPSN
+	o := &outbox{ends: end, draw: p.draw, ops: p.ops, depth: p.depth}
+	err = o.send(func(k int) verbs.SendWR {
+		l := p.next(k)
+		at := k % p.depth * slot
+		p.msgs.Fill(end.buf[at:at+l.size], uint64(k))
+		wr := verbs.SendWR{Op: l.op, Imm: l.imm, SGL: []verbs.SGE{end.mr.SGE(at, l.size)}}
+		if l.op == verbs.OpWrite || l.op == verbs.OpWriteImm {
+			wr.RemoteAddr, wr.RKey = mem.addr+uint64(l.off), mem.rkey
+		}
+		return wr
+	})
+	if err != nil {
+		return err
+	}
+	return end.close()
+}
+
+// next draws message k.
+func (p *ucPair) next(k int) letter {
+	d := p.draw
+	l := letter{op: one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm), size: d.size(p.run.mtu, p.run.maxLen), first: p.packets}
+	if l.op == verbs.OpSendImm || l.op == verbs.OpWriteImm {
+		l.imm = d.Uint32()
+	}
+	l.n = max(1, (l.size+p.run.mtu-1)/p.run.mtu)
+	p.packets += l.n
+	if l.op == verbs.OpWrite || l.op == verbs.OpWriteImm {
+		l.off = p.used
+		p.used += l.size
+	}
+	if len(p.letters) != k {
+		panic("scenario: messages are numbered in order")
+	}
+	p.letters = append(p.letters, l)
+	return l
+}

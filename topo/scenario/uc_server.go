@@ -1,0 +1,274 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// noLetter says that no message is in progress.
+const noLetter = -1
+
+// ucOracle foretells what the responder of an unreliable connection delivers: a message of which all packets came one
+// behind the other, with nothing of the connection between them, and for which there was a receive (IBTA 9.8.2.2.1).
+type ucOracle struct {
+	grip
+	cur, next int  // message in progress, and which packet of it comes next
+	dropped   bool // there was no receive when it began
+	foretold  []int
+	// written are the packets of WRITEs that must be in memory; unsure those whose message ended without a receive.
+	written, unsure map[int]bool // by number of the packet
+}
+
+// see tells the oracle that packet number i of message k has come.
+func (o *ucOracle) see(l *letter, k, i int) {
+	if i != 0 && (o.cur != k || o.next != i) {
+		o.cur = noLetter
+		return
+	}
+	if i == 0 {
+		o.cur, o.dropped = k, false
+		if l.op == verbs.OpSend || l.op == verbs.OpSendImm {
+			o.dropped = !o.take()
+		}
+	}
+	o.next = i + 1
+	if o.dropped {
+		return
+	}
+	last := i == l.n-1
+	if last && l.op == verbs.OpWriteImm && !o.take() {
+		o.unsure[l.first+i] = true
+		o.cur = noLetter
+		return
+	}
+	o.written[l.first+i] = true
+	if !last {
+		return
+	}
+	o.cur = noLetter
+	if l.takesReceive() {
+		o.use()
+		o.foretold = append(o.foretold, k)
+	}
+}
+
+// see finds the message that a packet belongs to.
+func (r *ucRun) see(f *wire.Frame) {
+	p := r.byQPN[f.BTH.DestQP]
+	if p == nil || f.BTH.Opcode.Service() != wire.ServiceUC {
+		return
+	}
+	n := int(uint32(f.BTH.PSN-p.firstPSN) & 0xffffff)
+	k, _ := slices.BinarySearchFunc(p.letters, n, func(l letter, n int) int {
+		if n >= l.first+l.n {
+			return -1
+		}
+		return 1
+	})
+	if k >= len(p.letters) {
+		r.env.fail("a packet with PSN %#x came: packet %d of a connection that has sent %d", f.BTH.PSN, n, p.packets)
+		return
+	}
+	p.oracle.see(&p.letters[k], k, n-p.letters[k].first)
+}
+
+// ucServer is the server's side of all connections.
+type ucServer struct {
+	*ucRun
+	rt   verbs.Runtime
+	cq   verbs.CQ
+	mr   verbs.MR
+	buf  []byte
+	srq  verbs.SRQ
+	qps  []verbs.QP
+	slot int
+	draw *draw
+}
+
+func (r *ucRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
+	s := &ucServer{ucRun: r, rt: ctx.Runtime(), slot: max(r.maxLen, 1), draw: newDraw(r.env.draw.Uint64())}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	n := len(r.pairs)
+	if s.cq, err = ctx.CreateCQ((r.recvs + 1) * n); err != nil {
+		return err
+	}
+	s.buf = make([]byte, r.recvs*s.slot*n)
+	if s.mr, err = pd.RegMR(s.buf, len(s.buf), verbs.LocalWrite); err != nil {
+		return err
+	}
+	stocks := make([]*stock, n)
+	for i := range stocks {
+		stocks[i] = new(stock)
+	}
+	if r.shared {
+		if s.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: r.recvs * n}); err != nil {
+			return err
+		}
+		for i := range stocks {
+			stocks[i] = stocks[0]
+		}
+	}
+	s.qps = make([]verbs.QP, n)
+	for range n {
+		if err := s.accept(ctx, pd, l, stocks); err != nil {
+			return err
+		}
+	}
+	return s.receive()
+}
+
+// accept takes one connection. Its receives are posted before the client can send.
+func (s *ucServer) accept(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, stocks []*stock) error {
+	req, err := l.Accept(clock.Never)
+	if err != nil {
+		return err
+	}
+	i := int(req.Private()[0])
+	p := s.pairs[i]
+	mem, err := pd.RegMR(p.region, len(p.region), verbs.LocalWrite|verbs.RemoteWrite)
+	if err != nil {
+		return err
+	}
+	qp, err := pd.CreateQP(verbs.QPInit{Type: verbs.UC, SendCQ: s.cq, RecvCQ: s.cq, SRQ: s.srq, MaxSendWR: 1, MaxRecvWR: s.recvs})
+	if err != nil {
+		return err
+	}
+	p.oracle = ucOracle{grip: grip{from: stocks[i]}, cur: noLetter, written: make(map[int]bool), unsure: make(map[int]bool)}
+	s.qps[i], s.byQPN[qp.QPN()] = qp, p
+	if err := req.Accept(qp, rdmacm.Params{PathMTU: verbs.MTU(s.mtu)}, remoteOf(mem).appendTo(nil), ctx.Runtime().Now().Add(dialPatience)); err != nil {
+		return err
+	}
+	for k := range s.recvs {
+		if err := s.post(i, i*s.recvs+k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post posts the receive of a slot to connection i, or to the queue that all share.
+func (s *ucServer) post(i, slot int) error {
+	at := slot * s.slot
+	wr := verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{s.mr.SGE(at, s.slot)}}
+	s.pairs[i].oracle.from.free++
+	if s.srq != nil {
+		return s.srq.PostRecv(wr)
+	}
+	return s.qps[i].PostRecv(wr)
+}
+
+// receive takes messages until the run ends.
+func (s *ucServer) receive() error {
+	var wcs [4]verbs.WC
+	for {
+		n, err := s.cq.Poll(wcs[:])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if err := s.cq.Wait(clock.Never); err != nil {
+				return err
+			}
+		}
+		for i := range wcs[:n] {
+			p := s.byQPN[wcs[i].QPN]
+			if p == nil {
+				return errForeign
+			}
+			if err := p.take(&wcs[i], s.buf[int(wcs[i].ID)*s.slot:][:s.slot]); err != nil {
+				return fmt.Errorf("connection %d: %w", p.index, err)
+			}
+			if s.late {
+				s.rt.Sleep(s.draw.span(0, 20*time.Microsecond))
+			}
+			if err := s.post(p.index, int(wcs[i].ID)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take compares a received message with the one that was foretold.
+func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
+	if wc.Status != verbs.Success {
+		return fmt.Errorf("receive: %v", wc.Status)
+	}
+	if p.received == len(p.oracle.foretold) {
+		return fmt.Errorf("a message of %d bytes was delivered, but none has come whole since message %d", wc.ByteLen, p.received)
+	}
+	k := p.oracle.foretold[p.received]
+	p.received++
+	l := &p.letters[k]
+	op, flags := verbs.WCRecv, verbs.WCFlags(0)
+	if l.op == verbs.OpWriteImm {
+		op = verbs.WCRecvWriteImm
+	}
+	if l.op != verbs.OpSend {
+		flags = verbs.WithImm
+	}
+	if wc.Opcode != op || wc.Flags != flags || wc.ByteLen != uint32(l.size) || wc.Imm != l.imm {
+		return fmt.Errorf("message %d: opcode %v flags %v imm %#x, %d bytes; want %v %v %#x, %d bytes", k, wc.Opcode, wc.Flags, wc.Imm, wc.ByteLen, op, flags, l.imm, l.size)
+	}
+	if op == verbs.WCRecv {
+		if off := p.msgs.Check(buf[:l.size], uint64(k)); off >= 0 {
+			return &perf.DataError{Op: "message", Msg: uint64(k), Offset: off, Got: uint64(buf[off])}
+		}
+	}
+	return nil
+}
+
+// check looks, when all is over, for messages that should have come, and at every byte that a WRITE could have written.
+func (r *ucRun) check() error {
+	delivered, sent := 0, 0
+	for _, p := range r.pairs {
+		delivered += len(p.oracle.foretold)
+		if p.received != len(p.oracle.foretold) {
+			return fmt.Errorf("connection %d: %d messages came whole, %d were delivered", p.index, len(p.oracle.foretold), p.received)
+		}
+		for k := range p.letters {
+			if p.letters[k].takesReceive() {
+				sent++
+			}
+			if err := p.checkWrite(k); err != nil {
+				return fmt.Errorf("connection %d: %w", p.index, err)
+			}
+		}
+	}
+	r.env.note("%d of %d messages with a receive were delivered", delivered, sent)
+	return r.env.checkConservation()
+}
+
+// checkWrite compares the place of WRITE k, packet by packet: written by a packet that came in a row from the beginning
+// of its message, or untouched.
+func (p *ucPair) checkWrite(k int) error {
+	l := &p.letters[k]
+	if l.op != verbs.OpWrite && l.op != verbs.OpWriteImm {
+		return nil
+	}
+	want := make([]byte, l.size)
+	p.msgs.Fill(want, uint64(k))
+	for i := range l.n {
+		if p.oracle.unsure[l.first+i] && !p.oracle.written[l.first+i] {
+			continue
+		}
+		from, to := i*p.run.mtu, min((i+1)*p.run.mtu, l.size)
+		expect := want[from:to]
+		if !p.oracle.written[l.first+i] {
+			expect = make([]byte, to-from)
+		}
+		if got := p.region[l.off+from : l.off+to]; !slices.Equal(got, expect) {
+			return fmt.Errorf("WRITE %d, packet %d of %d: memory is not what the packets that came make of it (written: %v)", k, i, l.n, p.oracle.written[l.first+i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package scenario
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// watched is a server's NIC behind somebody who looks at each frame that is handed to it, in order. What a NIC that
+// nobody answers has to do follows from that and from what was sent: so a scenario foretells it, and asks no counter.
+type watched struct {
+	sim.Node
+	env   *env
+	see   func(f *wire.Frame)
+	frame wire.Frame
+}
+
+// Frame looks at the frame and hands it on. One that is damaged, or for somebody else, is nobody's business.
+func (w *watched) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if wire.ParseFrame(f.Data, &w.frame) == nil && wire.CheckICRC(f.Data) && w.frame.Eth.Dst == w.env.rack.Host(server).Spec.MAC {
+		w.see(&w.frame)
+	}
+	w.Node.Frame(now, port, f, out)
+}
+
+// watching is a simrack.Options.Wrap that lets see look at the frames for the server's NIC.
+func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node {
+	return func(name string, n sim.Node) sim.Node {
+		if name != server {
+			return n
+		}
+		return &watched{Node: n, env: e, see: see}
+	}
+}
+
+// stock is the receives of one queue as they must be: posted and not taken.
+type stock struct{ free int }
+
+// grip is the receive that a queue pair has taken from its stock and not used up.
+type grip struct {
+	from *stock
+	held bool
+}
+
+// take makes sure that the queue pair has a receive; false: there is none.
+func (g *grip) take() bool {
+	if !g.held && g.from.free > 0 {
+		g.from.free--
+		g.held = true
+	}
+	return g.held
+}
+
+// use uses the receive up.
+func (g *grip) use() { g.held = false }

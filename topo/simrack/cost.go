@@ -1,0 +1,46 @@
+package simrack
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// cardTiming lets the network ask a host's NIC.
+type cardTiming struct{ card *cost.Card }
+
+// Arrive asks when a frame takes effect.
+func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
+	return t.card.Arrive(now, frame)
+}
+
+// Depart asks when a frame leaves. What an application's call makes has just been posted.
+func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
+	return t.card.Depart(now, frame, cause.Step)
+}
+
+// boxTiming lets the network ask the switch.
+type boxTiming struct{ box *cost.Box }
+
+// Arrive is at once: a switch has all its costs behind its program.
+func (t boxTiming) Arrive(now clock.Time, _ int, _ []byte) clock.Time { return now }
+
+// Depart asks when a frame leaves.
+func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
+	return t.box.Depart(now, frame, cause.Frame)
+}
+
+// charge gives the host's NIC the figures of the model, with nothing to do.
+func (h *Host) charge() {
+	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
+	h.rack.net.SetTiming(h.node, cardTiming{h.card})
+}
+
+// locate is a cost.Memory.
+func (h *Host) locate(rkey uint32, va uint64, n int) ([]byte, bool) {
+	t := h.eng.Mem()
+	if t == nil {
+		return nil, false
+	}
+	return t.Locate(rkey, va, n)
+}

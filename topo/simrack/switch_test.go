@@ -1,0 +1,72 @@
+package simrack
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/dial"
+)
+
+const boxed = `
+name: boxed
+switch:
+  program: swordbox
+  rules:
+    - {id: locks, server: ms0, action: atomics, shards: 2}
+hosts:
+  - {name: cn0, role: compute}
+  - {name: cn1, role: compute}
+  - {name: ms0, role: memory}
+`
+
+// box is the switch program of a rack.
+func box(t *testing.T, r *Rack) *serialize.Program {
+	t.Helper()
+	p, ok := r.Program().(*serialize.Program)
+	if !ok {
+		t.Fatalf("the program is %T", r.Program())
+	}
+	return p
+}
+
+// The rack file chooses the program; the switch connects to the server's service by itself.
+func TestSwordBox(t *testing.T) {
+	r := newRack(t, boxed, Options{Datagrams: true})
+	ms, cn := r.Host("ms0"), r.Host("cn0")
+	ms.Go("memory", true, func(ctx verbs.Context) {
+		s, err := perf.NewServer(ctx, ms.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 1 << 16})
+		if err == nil {
+			err = s.Serve()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	var err error
+	cn.Go("client", false, func(ctx verbs.Context) {
+		ctx.Runtime().Sleep(100 * time.Millisecond)
+		cfg := perf.Config{Test: "atomic_lat", Service: perf.MemoryService, Iters: 100, Counters: cn.Counters, To: "ms0"}
+		_, err = perf.Run(ctx, cn.Manager(ctx), ms.Addr(), cfg, nil)
+	})
+	if rerr := r.Run(); rerr != nil || err != nil {
+		t.Fatal(rerr, err)
+	}
+	p := box(t, r)
+	list := p.Own().Dialer().List()
+	if len(list) != 2 || list[0].State != dial.Up || list[1].State != dial.Up {
+		t.Errorf("%+v", list)
+	}
+	count := make(map[string]uint64)
+	for _, g := range p.Counters(r.Now()) {
+		for _, c := range g.Counters {
+			count[g.Name+" "+c.Name] = c.Value
+		}
+	}
+	// The first atomic of a word goes on the client's own connection, the second one as what it is.
+	if count["hard moved"] != 99 || count["hard replaced"] != 98 || count["dialing established"] != 2 {
+		t.Errorf("%v", count)
+	}
+}

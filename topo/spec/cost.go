@@ -1,0 +1,132 @@
+package spec
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+)
+
+// ParseCost reads a cost file: the figures of a NIC, of links, of a switch and of clients. Every figure that the file
+// does not give is that of the model which base returns for the name at the key base, or free if there is no such key. A
+// nil base knows no names. The error is an Errors: every mistake has name, line and column.
+func ParseCost(name string, data []byte, base func(name string) (*cost.Model, error)) (*cost.Model, error) {
+	d := &decoder{file: name}
+	root := d.syntax(data)
+	if len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	m := d.costFile(root, base)
+	if len(d.errs) == 0 {
+		if err := m.Validate(); err != nil {
+			d.errorf(root, "%v", err)
+		}
+	}
+	if len(d.errs) > 0 {
+		return nil, d.errs
+	}
+	return m, nil
+}
+
+// costFile reads the mapping that a cost file is. The base comes first, wherever it stands in the file.
+func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *cost.Model {
+	m := new(cost.Model)
+	sections := []entry{
+		set(d, "name", &m.Name, func(s string) (string, error) { return s, checkName("name", s, maxRackName) }),
+		{key: "base", set: func(ast.Node) {}},
+		{key: "link", set: func(n ast.Node) {
+			d.mapping(n, "link", []entry{
+				set(d, "rate", &m.Link.Rate, ParseRate),
+				set(d, "delay", &m.Link.Delay, ParseDuration),
+				set(d, "overhead", &m.Link.Overhead, func(s string) (int, error) { n, err := ParseSize(s); return int(n), err }),
+			})
+		}},
+		{key: "switch", set: func(n ast.Node) {
+			d.mapping(n, "switch", []entry{
+				set(d, "delay", &m.Switch.Delay, ParseDuration),
+				set(d, "cores", &m.Switch.Cores, number(0, cost.MaxCores)),
+				set(d, "forward", &m.Switch.Forward, parseOps),
+				set(d, "rewrite", &m.Switch.Rewrite, parseOps),
+			})
+		}},
+		{key: "client", set: func(n ast.Node) {
+			d.mapping(n, "client", []entry{
+				set(d, "post", &m.Client.Post, ParseDuration),
+				set(d, "poll", &m.Client.Poll, ParseDuration),
+			})
+		}},
+		{key: "nic", set: func(n ast.Node) { d.costNIC(n, &m.NIC) }},
+	}
+	if k, ok := n.(ast.MapNode); ok {
+		for it := k.MapRange(); it.Next(); {
+			if key, _ := scalar(it.KeyValue().Key); key == "base" && kindOf(it.KeyValue().Value) != "nothing" {
+				if b, ok := text(d, it.KeyValue().Value, "base", lookup(base)); ok {
+					*m = *b
+				}
+			}
+		}
+	}
+	d.mapping(n, "a cost file", sections)
+	return m
+}
+
+// lookup is base, for names only.
+func lookup(base func(string) (*cost.Model, error)) func(string) (*cost.Model, error) {
+	return func(s string) (*cost.Model, error) {
+		if base == nil {
+			return nil, fmt.Errorf("%.40q: no base can be named here", s)
+		}
+		return base(s)
+	}
+}
+
+func (d *decoder) costNIC(n ast.Node, nic *cost.NIC) {
+	verb := func(key string, v *cost.Verb) entry {
+		return entry{key: key, set: func(n ast.Node) {
+			entries := []entry{
+				set(d, "total", &v.Total, parseOps),
+				place(d, "qp", &v.QP, parseOps),
+				place(d, "latency", &v.Latency, ParseDuration),
+			}
+			if v == &nic.Atomic {
+				entries = append(entries, place(d, "word", &v.Word, parseOps))
+			}
+			d.mapping(n, key, entries)
+		}}
+	}
+	d.mapping(n, "nic", []entry{
+		set(d, "doorbell", &nic.Doorbell, ParseDuration),
+		set(d, "completion", &nic.Completion, ParseDuration),
+		verb("send", &nic.Send),
+		verb("write", &nic.Write),
+		verb("read", &nic.Read),
+		verb("atomic", &nic.Atomic),
+	})
+}
+
+// place reads a mapping of host and device.
+func place[T time.Duration | cost.Rate](d *decoder, key string, dst *cost.Place[T], parse func(string) (T, error)) entry {
+	return entry{key: key, set: func(n ast.Node) {
+		d.mapping(n, key, []entry{set(d, "host", &dst.Host, parse), set(d, "device", &dst.Device, parse)})
+	}}
+}
+
+// parseOps reads operations a second: 2.7M, 500k, 1200; 0 is no limit.
+func parseOps(s string) (cost.Rate, error) {
+	number, factor := s, 1.0
+	for _, u := range []unit{{"k", 1e3}, {"M", 1e6}, {"G", 1e9}} {
+		if n, ok := strings.CutSuffix(s, u.name); ok {
+			number, factor = n, u.factor
+		}
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || number == "" || strings.Trim(number, "0123456789.") != "" || f*factor > 1e12 {
+		return 0, fmt.Errorf("%.40q is no rate; write it like 2.7M or 500k (operations a second)", s)
+	}
+	return cost.Rate(math.Round(f * factor)), nil
+}

@@ -1,0 +1,113 @@
+package spec
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Names of the switch programs.
+const (
+	// ProgramForward changes nothing.
+	ProgramForward = "forward"
+	// ProgramSwordBox serialises requests to memory servers by rules.
+	ProgramSwordBox = "swordbox"
+)
+
+// Programs lists the switch programs.
+func Programs() []string { return []string{ProgramForward, ProgramSwordBox} }
+
+// ruleEntry is one element of the switch's rules.
+type ruleEntry struct {
+	at, serverAt, serviceAt ast.Node
+	rule                    rules.Rule
+}
+
+// ruleEntry reads one element of rules. The keys are those of the command line.
+func (d *decoder) ruleEntry(n ast.Node) ruleEntry {
+	e := ruleEntry{at: n, serverAt: n, serviceAt: n, rule: rules.Start()}
+	seen := make(map[string]bool)
+	var entries []entry
+	for _, f := range rules.Fields() {
+		entries = append(entries, entry{key: f.Key, set: func(n ast.Node) {
+			seen[f.Key] = true
+			switch f.Key {
+			case "server":
+				e.serverAt = n
+			case "service":
+				e.serviceAt = n
+			}
+			text(d, n, f.Key, func(s string) (struct{}, error) { return struct{}{}, f.Set(&e.rule, s) })
+		}})
+	}
+	before := len(d.errs)
+	d.mapping(n, "a rule", entries)
+	if len(d.errs) > before {
+		return e
+	}
+	if err := e.rule.Finish(func(key string) bool { return seen[key] }); err != nil {
+		d.errorf(n, "%v", err)
+	}
+	return e
+}
+
+// rules resolves the servers of the rules and checks that the rules go together.
+func (d *decoder) rules(f *file, r *Rack) {
+	if len(f.rules) > 0 && f.sw.Program != ProgramSwordBox {
+		d.errorf(f.rules[0].at, "rules are for program %s; write program: %s beside them, or remove them", ProgramSwordBox, ProgramSwordBox)
+		return
+	}
+	for i := range f.rules {
+		e := &f.rules[i]
+		if err := e.rule.Resolve(r.Addresses); err != nil {
+			d.errorf(e.serverAt, "server: %v; hosts: %v", err, r.HostNames())
+			continue
+		}
+		if err := r.CheckRule(&e.rule); err != nil {
+			d.errorf(e.serviceAt, "%v", err)
+			continue
+		}
+		list := append(r.Switch.Rules[:i:i], e.rule)
+		set, err := rules.NewSet(list)
+		if err != nil {
+			d.errorf(e.at, "%v", err)
+			return // what follows may only be wrong because this one is
+		}
+		r.Switch.Rules = set.All()
+	}
+}
+
+// CheckRule says whether a rule, whose server is resolved, can be carried out in this rack.
+func (r *Rack) CheckRule(rule *rules.Rule) error {
+	if rule.Service != "" && rule.Moves() && rule.Mode == rules.Hard && r.Connect == ConnectTCP {
+		return errNoManager
+	}
+	return nil
+}
+
+// errNoManager says that nobody answers the datagrams of the switch.
+var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
+	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
+
+// Addresses lists the addresses of a host, which is given by its name or by one of them: IPv4, IPv6 and the link-local
+// one that its MAC address makes. It is nil for what is no host.
+func (r *Rack) Addresses(host string) []netip.Addr {
+	for i := range r.Hosts {
+		h := &r.Hosts[i]
+		addrs := []netip.Addr{h.IPv4, h.IPv6, verbs.LinkLocalGID(h.MAC).Addr()}
+		if h.Name == host {
+			return addrs
+		}
+		for _, a := range addrs {
+			if strings.EqualFold(a.String(), host) {
+				return addrs
+			}
+		}
+	}
+	return nil
+}

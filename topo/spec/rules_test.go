@@ -1,0 +1,127 @@
+package spec
+
+import (
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+func withRules(list string) string {
+	return small + "switch:\n  program: swordbox\n  rules:\n    - " + list + "\n"
+}
+
+func TestRules(t *testing.T) {
+	r, err := Parse([]byte(withRules(`{id: locks, server: ms0, action: atomics, range: 0x1000-0x2000, shards: 2}
+    - {server: fd00:77::2, action: move, shards: 2}
+    - server: 192.0.2.7
+      action: move
+      mode: paper
+      mtu: 1024`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &r.Hosts[0]
+	also := []netip.Addr{h.IPv6, netip.MustParseAddr("fe80::72:9eff:fe37:2")}
+	want := []rules.Rule{
+		{ID: "locks", Host: "ms0", Server: h.IPv4, Also: also, Action: rules.Atomics, From: 0x1000, To: 0x2000, Shards: 2, Service: "memory"},
+		{ID: "r1", Server: h.IPv4, Also: also, Action: rules.Move, Shards: 2, Service: "memory"},
+		{ID: "r2", Server: netip.MustParseAddr("192.0.2.7"), Action: rules.Move, Mode: rules.Paper, MTU: 1024},
+	}
+	if !reflect.DeepEqual(r.Switch.Rules, want) {
+		t.Errorf("got  %+v\nwant %+v", r.Switch.Rules, want)
+	}
+	data, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Decode(data); err != nil || !reflect.DeepEqual(again, r) {
+		t.Errorf("decoded %+v, %v", again, err)
+	}
+}
+
+// A mistake in a rule has its place.
+func TestMistakesInRules(t *testing.T) {
+	for _, c := range []struct{ rule, want string }{
+		{"{server: ms9, action: move}", `10:16: server: server "ms9" is no host of this rack; hosts: [ms0 cn0 cn1]`},
+		{"{server: ms0, action: fly}", `10:29: action: action "fly" is unknown; take one of [track move atomics`},
+		{"{server: ms0}", `10:7: the key "action" is missing; write action=atomics`},
+		{"{action: move}", `10:7: the key "server" is missing`},
+		{"{server: ms0, action: move, speed: 9}", `10:35: unknown key "speed" in a rule; known keys: id, server, action, mode`},
+		{"{server: ms0, action: move, range: 5}", `10:42: range: "5" is no range; write it like 0x1000-0x2000`},
+		{"{server: ms0, action: move, range: [5]}", `10:42: range must be a single value, but is a list`},
+		{"{server: ms0, action: move, shards: 99}", `10:43: shards: "99" is no number from 1 to 64`},
+		{"{server: ms0, action: atomics, range: 4-16}", `10:7: rule r1: range 0x4-0x10 cuts a word in two`},
+		{"{server: ms0, action: move}\n    - {server: ms0, action: track}", `11:7: rule r2: rule r1 before it takes all of its requests`},
+		{"{id: a, server: ms0, action: move, range: 0-8}\n    - {id: a, server: ms0, action: move}", `11:7: rule a: its id is taken`},
+		{"move", `10:7: a rule must be a mapping, but is a text`},
+	} {
+		_, err := ParseFile("f.yaml", []byte(withRules(c.rule)))
+		if err == nil || !strings.HasPrefix(err.Error(), "f.yaml:"+c.want) {
+			t.Errorf("%s:\n got  %v\n want f.yaml:%s", c.rule, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		small + "switch: {program: sword}\n":                                    `7:19: program: "sword" is unknown; take one of [forward swordbox]`,
+		small + "switch: {rules: [{server: ms0, action: move}]}\n":              `7:18: rules are for program swordbox`,
+		"connect: tcp\n" + withRules("{server: ms0, action: move}"):             `11:7: the hosts of a rack with connect: tcp have no connection manager`,
+		"connect: tcp\n" + withRules("{server: ms0, action: move, service: x}"): `11:44: the hosts of a rack with connect: tcp`,
+	} {
+		_, err := ParseFile("f.yaml", []byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), "f.yaml:"+want) {
+			t.Errorf("%s:\n got  %v\n want f.yaml:%s", text, err, want)
+		}
+	}
+	for _, ok := range []string{"{server: ms0, action: move, service: none}", "{server: ms0, action: track}", "{server: ms0, action: move, mode: paper}"} {
+		if _, err := Parse([]byte("connect: tcp\n" + withRules(ok))); err != nil {
+			t.Errorf("%s: %v", ok, err)
+		}
+	}
+}
+
+// What a rule prints as YAML is read as the same rule.
+func TestRuleYAML(t *testing.T) {
+	for _, text := range []string{
+		"id=locks server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7 shards=2 service=none depth=4 mtu=512",
+		"id=null server=fd00::1 action=move service={a}#b",
+		"id=x1 server=cn0 action=track",
+	} {
+		want, err := rules.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Parse([]byte(withRules(want.YAML())))
+		if err != nil {
+			t.Errorf("%s: %v", want.YAML(), err)
+			continue
+		}
+		if err := want.Resolve(r.Addresses); err != nil || !reflect.DeepEqual(r.Switch.Rules[0], want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v, %v", want.YAML(), r.Switch.Rules[0], want, err)
+		}
+	}
+}
+
+// The switch's own addresses are the first of the subnets, and neighbours of every host.
+func TestSwitchIsANeighbour(t *testing.T) {
+	r, err := Parse([]byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for a, want := range map[string]wire.MAC{
+		"10.77.0.1": macOf(1, 1), "fd00:77::1": macOf(1, 1), "::ffff:10.77.0.1": macOf(1, 1),
+		"10.77.0.2": macOf(1, 2), "fd00:77::3": macOf(1, 3),
+	} {
+		if got, ok := r.Neighbour(netip.MustParseAddr(a)); !ok || got != want {
+			t.Errorf("%s: %v, %v; want %v", a, got, ok, want)
+		}
+	}
+	if _, ok := r.Neighbour(netip.MustParseAddr("10.77.0.99")); ok {
+		t.Error("a stranger is a neighbour")
+	}
+	if _, ok := (&Rack{}).Neighbour(netip.Addr{}); ok {
+		t.Error("no address is a neighbour")
+	}
+}

@@ -1,0 +1,197 @@
+package storeload
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Load is one experiment: clients of Clover on seven machines, one memory server, one metadata server, as in the SwordBox paper §6.
+type Load struct {
+	Clients int
+	// Writes is the percentage of updates; the rest reads.
+	Writes float64
+	// Keys, Value (bytes) and Zipf; 0: 1024 and 104, which fills a node of 128 bytes, and Zipf as it is.
+	Keys  uint64
+	Value int
+	Zipf  float64
+	Seed  uint64
+	// Run is how long operations are counted, in virtual time; 0: 2 ms.
+	Run time.Duration
+	// Steer is what the switch steers: "write", "read" or "both"; "" or None: it forwards only.
+	Steer string
+}
+
+// None is the choice of a switch that forwards only.
+const None = "none"
+
+// steers reports whether the switch steers anything.
+func (l *Load) steers() bool { return l.Steer != "" && l.Steer != None }
+
+// rackOf is the rack file of an experiment.
+func (l *Load) rackOf() string {
+	if !l.steers() {
+		return rackFile
+	}
+	return rackFile + fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: steer, steer: %s}]}\n", l.Steer)
+}
+
+// Result is what came out.
+type Result struct {
+	kv.Result
+	// BytesPerOp is what the switch took in for each operation that was counted.
+	BytesPerOp float64
+	// Steering is what the switch counted; nil: it forwards only.
+	Steering []mode.Counter
+}
+
+const (
+	machines   = 7
+	regionLen  = 32 << 20
+	loadLimit  = clock.Time(time.Second)
+	readLimit  = clock.Time(4 * time.Second)
+	lease      = time.Minute // nobody renews it in the middle
+	defaultRun = 2 * time.Millisecond
+	warmUp     = 500 * time.Microsecond
+	patience   = time.Second
+)
+
+var rackFile = fmt.Sprintf(`
+name: storeload
+hosts:
+  - {name: md0, role: metadata}
+  - {name: ms0, role: memory}
+  - {name: "cn[0-%d]", role: compute}
+`, machines-1)
+
+// run is an experiment in progress.
+type run struct {
+	Load
+	rack  *simrack.Rack
+	cfg   kv.RunConfig
+	total kv.Result
+	bytes uint64 // that the switch took in while operations were counted
+}
+
+// Measure runs the experiment with model m.
+func (l Load) Measure(m *cost.Model) (Result, error) {
+	if l.Keys == 0 {
+		l.Keys = 1024
+	}
+	if l.Value == 0 {
+		l.Value = 104
+	}
+	if l.Run == 0 {
+		l.Run = defaultRun
+	}
+	s, err := spec.Parse([]byte(l.rackOf()))
+	if err != nil {
+		return Result{}, err
+	}
+	r := &run{Load: l}
+	r.cfg = kv.RunConfig{
+		Workload: kv.Workload{Read: 1 - l.Writes/100, Update: l.Writes / 100}, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf,
+		Clients: l.Clients, Warmup: warmUp, Duration: l.Run, Patience: patience, Verify: true,
+	}
+	if r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Cost: m, Datagrams: l.steers()}); err != nil {
+		return Result{}, err
+	}
+	defer r.rack.Close()
+	r.serve()
+	for i := range l.Clients {
+		h := r.rack.Host(fmt.Sprintf("cn%d", i%machines))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, i)) })
+	}
+	count := func() (n uint64) {
+		for i := range r.rack.Hosts() {
+			n += r.rack.Switch().Port(i).RxBytes
+		}
+		return n
+	}
+	r.rack.At(readLimit.Add(warmUp), func() { r.bytes = count() })
+	r.rack.At(readLimit.Add(warmUp+l.Run), func() { r.bytes = count() - r.bytes })
+	if err := r.rack.Run(); err != nil {
+		return Result{}, err
+	}
+	out := Result{Result: r.total}
+	out.Span = l.Run
+	if box, ok := r.rack.Program().(*serialize.Program); ok {
+		for _, g := range box.Counters(r.rack.Now()) {
+			if g.Name == "steer" {
+				out.Steering = g.Counters
+			}
+		}
+	}
+	if n := out.Total(); n > 0 {
+		out.BytesPerOp = float64(r.bytes) / float64(n)
+	}
+	return out, nil
+}
+
+func (r *run) serve() {
+	ms, md := r.rack.Host("ms0"), r.rack.Host("md0")
+	ms.Go("memory", true, func(ctx verbs.Context) {
+		s, err := perf.NewServer(ctx, ms.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: regionLen})
+		if err == nil {
+			err = s.Serve()
+		}
+		r.rack.Stop(err)
+	})
+	md.Go("meta", true, func(ctx verbs.Context) {
+		s, err := meta.New(meta.Config{
+			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Sound, Keys: int(2 * r.Keys), Lease: lease,
+		})
+		if err == nil {
+			err = s.Serve()
+		}
+		r.rack.Stop(err)
+	})
+}
+
+// client loads its part of the keys, waits until all others have done the same, and works.
+func (r *run) client(h *simrack.Host, ctx verbs.Context, id int) error {
+	rt := ctx.Runtime()
+	c, err := clover.Open(clover.Config{
+		Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.Value,
+	}, loadLimit)
+	if err != nil {
+		return err
+	}
+	cfg := r.cfg
+	cfg.Client = id
+	if err := kv.Load(c, rt, cfg); err != nil {
+		return err
+	}
+	if rt.Now() >= loadLimit {
+		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), loadLimit)
+	}
+	rt.Sleep(loadLimit.Sub(rt.Now()))
+	for key := range r.Keys { // a client at work for a while has met every key
+		if _, err := c.Get((key+uint64(id))%r.Keys, nil, readLimit); err != nil {
+			return err
+		}
+	}
+	if rt.Now() >= readLimit {
+		return fmt.Errorf("client %d has read all keys at %v, after %v", id, rt.Now(), readLimit)
+	}
+	rt.Sleep(readLimit.Sub(rt.Now()))
+	res, err := kv.Run(c, rt, cfg, nil)
+	if err == nil {
+		r.total.Merge(res)
+	}
+	return errors.Join(err, c.Close())
+}
