@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
@@ -51,6 +52,9 @@ type Status struct {
 	QPs     []QPStatus     `json:"qps"`
 	Regions []Region       `json:"regions"`
 	Tear    *Tear          `json:"tear,omitempty"`
+	// Programs are attached to the NIC from other processes; Shared are the regions that outlive them.
+	Programs []serve.ClientStatus `json:"programs"`
+	Shared   []serve.SharedStatus `json:"shared"`
 }
 
 // NICStatus is the state of a NIC.
@@ -85,6 +89,8 @@ type QPStatus struct {
 	RecvPSN    uint32 `json:"recvPsn"`
 	SendQueued int    `json:"sendQueued"`
 	RecvQueued int    `json:"recvQueued"`
+	// RetransPkts are the packets that it sent again.
+	RetransPkts uint64 `json:"retransPkts"`
 }
 
 // Region is memory that the host offers to its peers.

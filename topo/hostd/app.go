@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -30,6 +31,7 @@ type application struct {
 	perfCtx   verbs.Context
 	served    sync.WaitGroup // the threads of Serve
 	jobs      map[*job]struct{}
+	store     *store // the metadata server, if this host is one
 }
 
 // job is a test that runs.
@@ -80,12 +82,28 @@ func (a *application) startServices() (err error) {
 		a.serve(a.memory)
 	}
 	a.perfCtx = a.h.dev.Context()
-	if a.perf, err = perf.NewServer(a.perfCtx, a.h.conn, perf.ServerConfig{Service: perf.PerfService}); err != nil {
+	cfg := perf.ServerConfig{Service: perf.PerfService}
+	if cfg.PD, err = a.sharedPD(); err != nil {
+		return err
+	}
+	if a.perf, err = perf.NewServer(a.perfCtx, a.h.conn, cfg); err != nil {
 		a.perf = nil
 		return err
 	}
 	a.serve(a.perf)
 	return nil
+}
+
+// sharedPD is the protection domain of the memory service for the other one; nil if there is no memory service. A memory
+// server has one domain, so that its clients' requests can be carried by one connection of the switch.
+func (a *application) sharedPD() (verbs.PD, error) {
+	shares, ok := a.perfCtx.(interface {
+		SharePD(other verbs.PD) (verbs.PD, error)
+	})
+	if a.memory == nil || !ok {
+		return nil, nil
+	}
+	return shares.SharePD(a.memory.PD())
 }
 
 func (a *application) serve(s *perf.Server) {
@@ -137,6 +155,7 @@ func (a *application) stop() error {
 		j.cancel()
 		errs = append(errs, j.ctx.Close())
 	}
+	errs = append(errs, a.endStore())
 	if a.memory != nil {
 		errs = append(errs, a.memory.Close())
 	}
@@ -212,6 +231,9 @@ func (a *application) describe(st *Status) {
 	}
 	if a.perf != nil {
 		st.Services = append(st.Services, perf.PerfService)
+	}
+	if a.store != nil {
+		st.Services = append(st.Services, clover.Service)
 	}
 	for j := range a.jobs {
 		st.Jobs = append(st.Jobs, j.name)

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -71,7 +72,8 @@ type Host struct {
 	raw  *rawServer
 	ctl  *control.Server
 	app  *application
-	mem  []byte // the region's memory, outside the Go heap
+	ipc  *serve.Server // the NIC for programs on the host
+	mem  []byte        // the region's memory, outside the Go heap
 
 	stop chan struct{}
 	wg   sync.WaitGroup // the link monitor
@@ -126,6 +128,9 @@ func (h *Host) open() (err error) {
 	}
 	h.app = newApplication(h)
 	if err := h.app.start(); err != nil {
+		return err
+	}
+	if err := h.serveVerbs(); err != nil {
 		return err
 	}
 	h.installTears()
@@ -259,8 +264,8 @@ func (h *Host) listenTCP() (manager, error) {
 // resolve gives the MAC of an address. Those of the rack are in its description, so that a queue pair can be connected
 // without asking the link; for others the kernel's neighbours are asked.
 func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
-	if p, ok := h.rack.ByAddr(a); ok {
-		return p.MAC, true
+	if mac, ok := h.rack.Neighbour(a); ok {
+		return mac, true
 	}
 	mac, ok, err := nl.Neighbour("", h.cfg.Ifname, a)
 	return mac, ok && err == nil
@@ -311,6 +316,9 @@ func (h *Host) Close() error {
 		closing(h.ctl.Close())
 	}
 	h.wg.Wait()
+	if h.ipc != nil {
+		closing(h.ipc.Close())
+	}
 	if h.raw != nil {
 		closing(h.raw.close())
 	}

@@ -43,6 +43,12 @@ func (h *Host) routes() *control.Mux {
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
 	control.HandleStream(m, "POST "+PathPeer, h.runPeer)
+	control.Handle(m, "POST "+PathStoreStart, func(_ *http.Request, in StoreConfig) (none, error) { return none{}, h.app.startStore(in) })
+	control.Handle(m, "POST "+PathStoreStop, func(*http.Request, none) (none, error) { return none{}, h.app.stopStore() })
+	control.Handle(m, "POST "+PathStoreOp, h.storeOp)
+	control.Handle(m, "POST "+PathStoreStat, h.storeStat)
+	control.Handle(m, "POST "+PathStoreCheck, h.checkStore)
+	control.HandleStream(m, "POST "+PathRun, h.runStore)
 	return m
 }
 
@@ -123,6 +129,7 @@ func (h *Host) Status() Status {
 		st.Tear = &t
 	}
 	h.app.describe(&st)
+	st.Programs, st.Shared = h.ipc.Clients(), h.ipc.Shared()
 	nic := NICStatus{State: StateDown, MAC: h.self.MAC.String(), MTU: h.rack.LinkMTU, Port: h.port.Info(), Addresses: []string{}}
 	h.dev.With(func(e *engine.Engine) {
 		if e.IsUp() {
@@ -151,7 +158,7 @@ func (h *Host) Status() Status {
 func describeQP(q *verbs.QPAttr) QPStatus {
 	st := QPStatus{
 		QPN: uint32(q.QPN), Type: q.Type.String(), State: q.State.String(), SendPSN: uint32(q.SendPSN), RecvPSN: uint32(q.RecvPSN),
-		SendQueued: q.SendQueued, RecvQueued: q.RecvQueued,
+		SendQueued: q.SendQueued, RecvQueued: q.RecvQueued, RetransPkts: q.RetransPkts,
 	}
 	if q.State >= verbs.StateRTR && q.RTR.DestQPN != 0 {
 		st.Peer, st.PeerQPN, st.MTU = q.RTR.DestGID.String(), uint32(q.RTR.DestQPN), int(q.RTR.PathMTU)

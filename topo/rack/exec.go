@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // nodeNamespaces are those that a program joins with setns(2) to run on a node.
@@ -42,6 +43,9 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	cmd := exec.Command(r.exe, "exec-init", "--", argv[0])
 	cmd.Args[0] = programName
 	cmd.Args = append(cmd.Args, argv...)
+	if node != spec.SwitchName {
+		cmd.Env = append(os.Environ(), spec.EnvVerbs+"="+r.Paths.Verbs(node)) // the last one counts
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: tty != nil}

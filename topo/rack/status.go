@@ -53,6 +53,8 @@ type NodeStatus struct {
 	IPv4  netip.Addr `json:"ipv4,omitzero"`
 	IPv6  netip.Addr `json:"ipv6,omitzero"`
 	MAC   wire.MAC   `json:"mac"`
+	// Program is that of the switch; "" for a host.
+	Program string `json:"program,omitempty"`
 	// Memory is the size in bytes of the region that the host offers.
 	Memory int64 `json:"memory,omitempty"`
 	// Daemon is the daemon's own status.
@@ -80,7 +82,7 @@ type daemonStatus struct {
 func (r *Rack) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
 	sw := &r.Spec.Switch
-	s.Switch = NodeStatus{Name: spec.SwitchName, Role: spec.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC}
+	s.Switch = NodeStatus{Name: spec.SwitchName, Role: spec.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program}
 	links, err := r.links()
 	if err != nil {
 		return s, rackError(s.Name, err)

@@ -14,7 +14,8 @@ func execCmd() *cobra.Command {
 		Short: "Run a program on a host",
 		Long: "exec runs any program of this machine inside a host: with its network, processes, host name and /etc/hosts.\n" +
 			"Terminal and files are yours; the exit status is the program's. The program dies when the host crashes, and\n" +
-			"stops when it hangs. \"" + spec.SwitchName + "\" is a host here, too.",
+			"stops when it hangs. Programs over package softrnic/ipc find the NIC of the host by $" + spec.EnvVerbs + ".\n" +
+			"\"" + spec.SwitchName + "\" is a host here, too.",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791",

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands is the explicit list of subcommands, in the order of the help text.
+// commands is the explicit list of subcommands; helpGroups has them in the order of the help text.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		upCmd(),
@@ -33,9 +33,15 @@ func commands() []*cobra.Command {
 		captureCmd(),
 		dumpCmd(),
 		perfCmd(),
+		fig10Cmd(),
+		runCmd(),
+		cloverCmd(),
 		pingpongCmd(),
 		countersCmd(),
+		switchCmd(),
 		simCmd(),
+		topCmd(),
+		doctorCmd(),
 		versionCmd(),
 		hostCmd(),
 		switchdCmd(),

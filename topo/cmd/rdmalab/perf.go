@@ -37,15 +37,19 @@ func perfCmd() *cobra.Command {
 		Long: "perf runs a test between two hosts of the rack and prints what perftest prints.\n\n" +
 			"  write_bw read_bw send_bw atomic_bw       bandwidth and message rate\n" +
 			"  write_lat read_lat send_lat atomic_lat   latency: post to completion; of SEND half of a round trip\n" +
+			"  contend                                  --clients that CAS one word of the memory that the host shares\n" +
 			"  verify                                   WRITE, READ, CAS and FAA once, bytes compared\n" +
 			"  soak                                     --iters each of WRITE, READ and SEND, then --atomics CAS and FAA, all verified\n" +
 			"  raw_bw raw_lat                           the same frames without RDMA, to compare with\n\n" +
 			"It exits 1 if a message was lost, wrong or refused.\n\n" +
+			"SEND tests run over RC, UC or UD (-c), over several queue pairs (--qps), and with a shared receive queue at the\n" +
+			"server (--srq). What UC and UD lose is counted and no error; bandwidth counts what came.\n\n" +
 			"With --peer perftest the other end is the program of that name (version 4.5), wherever it runs: --to is the\n" +
 			"address of its server, and without --to the host is the server. Both must be told the same size and iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0\n" +
+			"  rdmalab perf send_bw --from cn0 --to ms0 -c ud --size 1024 --qps 4 --srq --verify\n" +
 			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec\n" +
 			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200 --size 64KiB --iters 1000",
 		Args:      cobra.ExactArgs(1),
@@ -74,6 +78,10 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&c.Atomics, "atomics", 0, "CAS and FAA of a soak together (default 20000)")
 	fs.IntVar(&c.Depth, "tx-depth", 0, "messages outstanding (default 128; 16 for atomics and soak)")
 	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "ask for a completion of every n-th message (default a quarter of the depth, 16 at most)")
+	fs.StringVarP(&c.Conn, "connection", "c", "", "service of SEND tests: rc, uc or ud (default rc)")
+	fs.IntVar(&c.QPs, "qps", 0, "queue pairs of send_bw (default 1)")
+	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared queue")
+	fs.IntVar(&c.Clients, "clients", 0, "clients of contend, each with one CAS under way (default 1)")
 	fs.StringVar(&c.Type, "type", "", "cas or faa, for atomic tests (default faa)")
 	fs.StringVar(&f.inline, "inline", "", "send messages of up to so many bytes inline")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,6 +187,12 @@ cn0     compute  crashed  -        -     00:00:00:00:00:00  -       no-carrier  
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	// A switch that ends connections has addresses.
+	out.Reset()
+	s.Switch.Program, s.Switch.IPv4 = spec.ProgramSwordBox, netip.MustParseAddr("10.77.0.1")
+	if err := printStatus(&out, s); err != nil || !strings.Contains(out.String(), "10.77.0.1") {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

@@ -40,7 +40,9 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 		Short: "A rack of RDMA machines on one Linux box",
 		Long: "rdmalab puts a rack of machines that speak RoCEv2 into network namespaces of one Linux box, joined by a\n" +
 			"switch that can lose, delay and corrupt packets when you ask it to.",
-		Example: "  sudo rdmalab up\n" +
+		Example: "  sudo rdmalab doctor\n" +
+			"  sudo rdmalab up\n" +
+			"  sudo rdmalab top\n" +
 			"  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab counters cn0\n" +
@@ -62,7 +64,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	for _, c := range commands {
 		explainArgs(c)
 	}
-	root.AddCommand(commands...)
+	root.AddCommand(groupHelp(root, commands)...)
 	return root
 }
 

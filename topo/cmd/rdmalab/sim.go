@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire/dump"
 	"github.com/rdmalab/rdmalab/topo/scenario"
@@ -22,6 +24,7 @@ type simFlags struct {
 	seeds       int
 	verbose     bool
 	pcap        string
+	cost        string
 }
 
 // simCmd runs scenarios in virtual time.
@@ -60,7 +63,9 @@ func simCmd() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("seed", "seeds")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "verbose")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "pcap")
+	costFlag(cmd, &f.cost, "")
 	outputFlag(cmd)
+	cmd.AddCommand(calibrateCmd(), costCmd(), contentionCmd(), collapseCmd())
 	return cmd
 }
 
@@ -74,6 +79,11 @@ func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellC
 
 func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 	asJSON, err := wantJSON(cmd)
+	if err == nil {
+		var m *cost.Model
+		m, err = loadCost(f.cost)
+		s = s.With(f.cost, m)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -143,6 +153,9 @@ func printReport(cmd *cobra.Command, r *scenario.Report) error {
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "  %s\n", n)
 	}
+	if r.Damage != "" {
+		fmt.Fprintf(&b, "  damage: %s\n", r.Damage)
+	}
 	fmt.Fprintf(&b, "  %d events, %v of virtual time in %v\n", r.Events, r.Virtual.Round(time.Microsecond), r.Took.Round(time.Millisecond))
 	appendActivity(&b, &r.Counters)
 	_, err := io.WriteString(cmd.OutOrStdout(), b.String())
@@ -172,7 +185,7 @@ func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report)
 			continue
 		}
 		any = true
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "FAIL %s seed %d: %v\n  replay: rdmalab sim %s --seed %d -v\n", s.Name, r.Seed, r.Err, s.Name, r.Seed)
+		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "FAIL %s seed %d: %v\n  replay: rdmalab sim %s -v\n", s.Name, r.Seed, r.Err, s.Args(r.Seed))
 		if err != nil {
 			return err
 		}
@@ -221,6 +234,9 @@ func printSummary(cmd *cobra.Command, sum *scenario.Summary) error {
 		l.Sent, l.LostFault, l.LostQueue, l.Duplicated, l.Delayed, l.Corrupted)
 	if sum.GaveUp > 0 {
 		fmt.Fprintf(&b, "  %d seeds ended at a retry limit that was reached as promised: run them alone for the packet\n", sum.GaveUp)
+	}
+	for _, what := range slices.Sorted(maps.Keys(sum.Damage)) {
+		fmt.Fprintf(&b, "  %d seeds with damage: %s\n", sum.Damage[what], what)
 	}
 	appendActivity(&b, &sum.Counters)
 	_, err := io.WriteString(cmd.OutOrStdout(), b.String())

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,5 +80,69 @@ func TestSimErrors(t *testing.T) {
 		if _, _, err := runSim(tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: error %v, want one about %q", tc.args, err, tc.want)
 		}
+	}
+}
+
+// A cost model is chosen by name or file, and a failure's replay names it.
+func TestSimCost(t *testing.T) {
+	free, _, err := runSim("rnr", "--seed", "3", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := runSim("cost")
+	if err != nil || !strings.HasPrefix(list, "connectx5\n") {
+		t.Errorf("%v: %s", err, list)
+	}
+	text, _, err := runSim("cost", "connectx5")
+	if err != nil || !strings.Contains(text, "[S] fig. 4") {
+		t.Errorf("%v: %s", err, text)
+	}
+	file := filepath.Join(t.TempDir(), "my.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	events := func(args ...string) uint64 {
+		out, _, err := runSim(append([]string{"rnr", "--seed", "3", "-o", "json"}, args...)...)
+		var r scenario.Report
+		if err := errors.Join(err, json.Unmarshal([]byte(out), &r)); err != nil {
+			t.Error(err)
+		}
+		return uint64(r.Virtual)
+	}
+	byName, byFile := events("--cost", "connectx5"), events("--cost", file)
+	if byName != byFile || byName == events() {
+		t.Errorf("virtual time %d by name, %d by file, without %s", byName, byFile, free)
+	}
+	for _, args := range [][]string{{"rnr", "--cost", "nonsense"}, {"cost", "nonsense"}, {"calibrate"}, {"calibrate", "--cost", "nonsense"}} {
+		if _, _, err := runSim(args...); err == nil {
+			t.Errorf("sim %v went well", args)
+		}
+	}
+	s, err := scenario.Find("rnr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := loadCost(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.With(file, m)
+	if got, want := s.Args(7), "rnr --seed 7 --cost "+file; got != want {
+		t.Errorf("replay by %q, want %q", got, want)
+	}
+}
+
+func TestSimCalibrate(t *testing.T) {
+	out, _, err := runSim("calibrate", "--cost", "connectx5")
+	if err != nil || !strings.Contains(out, "SwordBox fig. 4") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	file := filepath.Join(t.TempDir(), "wrong.yaml")
+	if err := os.WriteFile(file, []byte("base: connectx5\nnic: {read: {total: 10M}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err = runSim("calibrate", "--cost", file)
+	if code := exitCode(0); !errors.As(err, &code) || !strings.Contains(out, "WRONG") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

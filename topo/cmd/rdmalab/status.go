@@ -78,11 +78,17 @@ func printStatus(w io.Writer, s rack.Status) error {
 		}
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
 		if n.Role == spec.SwitchName {
-			link, v4, v6, mac = "-", netip.Addr{}, netip.Addr{}, "-" // nobody answers them
+			link = "-"
+			if n.Program != spec.ProgramSwordBox { // nobody answers them
+				v4, v6, mac = netip.Addr{}, netip.Addr{}, "-"
+			}
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Role, n.State, dash(v4), dash(v6), mac, memory, link, pid)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printPrograms(w, s)
 }
 
 func dash(a netip.Addr) string {

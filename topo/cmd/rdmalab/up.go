@@ -61,7 +61,7 @@ func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
 	name, data := racks.DefaultName, racks.Default()
 	if file != "" {
 		var err error
-		if data, err = os.ReadFile(file); err != nil {
+		if data, err = readFile(file); err != nil {
 			return nil, fmt.Errorf("rack file: %w", err)
 		}
 		name = file
@@ -83,6 +83,9 @@ func runUp(cmd *cobra.Command, s *spec.Rack, verify bool) error {
 	r, err := rack.Up(cmd.Context(), s)
 	already := errors.Is(err, rack.ErrAlreadyUp)
 	if err != nil && !already {
+		if errors.Is(err, rack.ErrPrivilege) {
+			err = fmt.Errorf("%w; `rdmalab doctor` says what else is missing", err)
+		}
 		return err
 	}
 	took := time.Since(begin)

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// cloverCmd is the key-value store.
+func cloverCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "clover COMMAND",
+		Short: "Run the key-value store Clover on the rack",
+		Long: "clover runs a key-value store on the rack's memory servers: the metadata host gives out space, clients read\n" +
+			"and write the memory by one-sided verbs, memory servers do nothing. The values are in the memory of the\n" +
+			"memory servers; they survive the end of the metadata server, not that of their memory.",
+		Example: "  rdmalab clover start\n" +
+			"  rdmalab clover insert 7 hello && rdmalab clover get 7\n" +
+			"  rdmalab run ycsb --workload a --clients 16\n" +
+			"  rdmalab clover stat",
+	}
+	cmd.AddCommand(cloverStartCmd(), cloverStopCmd(), cloverStatCmd(), cloverCheckCmd())
+	for _, op := range []struct{ name, use, short string }{
+		{"get", "get KEY", "Read a value"},
+		{"put", "put KEY VALUE", "Replace the value of a key that exists"},
+		{"insert", "insert KEY VALUE", "Give a new key a value"},
+		{"delete", "delete KEY", "Take a key away"},
+	} {
+		cmd.AddCommand(cloverOpCmd(op.name, op.use, op.short))
+	}
+	for _, c := range cmd.Commands() {
+		explainArgs(c)
+	}
+	return cmd
+}
+
+// metaHost is the host that runs the metadata server: the first with that role.
+func metaHost(r *spec.Rack) (string, error) {
+	if list := r.ByRole(spec.Metadata); len(list) > 0 {
+		return list[0].Name, nil
+	}
+	return "", fmt.Errorf("rack %s has no metadata host: give one `role: metadata` in the rack file", r.Name)
+}
+
+func cloverStartCmd() *cobra.Command {
+	var cfg hostd.StoreConfig
+	var region string
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start the metadata server",
+		Long: "start lets the metadata host find the store that is in the memory servers' memory, or make one there. It\n" +
+			"takes the memory that the rack file gives them.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rack, _, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			if region != "" {
+				n, err := spec.ParseSize(region)
+				if err != nil {
+					return fmt.Errorf("--region: %w", err)
+				}
+				cfg.Region = int(n)
+			}
+			for _, h := range rack.ByRole(spec.Memory) {
+				cfg.Servers = append(cfg.Servers, h.Name)
+			}
+			return startStore(cmd, rack, cfg)
+		},
+	}
+	cmd.Flags().StringVar(&cfg.Format, "format", "", "what nodes carry: sound (key, length, checksum), keyed, or vanilla as published (default sound)")
+	cmd.Flags().IntVar(&cfg.Keys, "keys", 0, "how many keys the store can hold (default 65536)")
+	cmd.Flags().StringVar(&region, "region", "", "how much of each memory server to use, like 1MiB (default all)")
+	cmd.Flags().DurationVar(&cfg.Lease, "lease", 0, "how long a client may use what it knows without a word from the metadata server (default 2s)")
+	cmd.Flags().BoolVar(&cfg.Fresh, "fresh", false, "begin with an empty store, whatever the memory holds")
+	return cmd
+}
+
+func startStore(cmd *cobra.Command, rack *spec.Rack, cfg hostd.StoreConfig) error {
+	return askMeta(cmd, rack, hostd.PathStoreStart, cfg)
+}
+
+func cloverStopCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "Stop the metadata server; the memory keeps the store",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rack, _, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			return askMeta(cmd, rack, hostd.PathStoreStop, nil)
+		},
+	}
+}
+
+// askMeta makes a request to the daemon of the metadata server's host.
+func askMeta(cmd *cobra.Command, rack *spec.Rack, path string, in any) error {
+	host, err := metaHost(rack)
+	if err != nil {
+		return err
+	}
+	client, err := hostControl(cmd, host)
+	if err != nil {
+		return err
+	}
+	if err := client.Call(cmd.Context(), http.MethodPost, path, in, nil); err != nil {
+		return fmt.Errorf("host %s: %w", host, err)
+	}
+	return nil
+}
+
+// clientHost is where a command's client of the store runs: the first compute host if none was named.
+func clientHost(cmd *cobra.Command, rack *spec.Rack, from string) (*control.Client, string, error) {
+	if from == "" {
+		list := rack.ByRole(spec.Compute)
+		if len(list) == 0 {
+			return nil, "", fmt.Errorf("rack %s has no compute host: name a host with --from", rack.Name)
+		}
+		from = list[0].Name
+	}
+	client, err := hostControl(cmd, from)
+	return client, from, err
+}
+
+func cloverStatCmd() *cobra.Command {
+	var from string
+	cmd := &cobra.Command{
+		Use:   "stat",
+		Short: "Show the metadata server's counters and where the nodes are",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			var st rpc.Stats
+			if err := storeRequest(cmd, from, hostd.PathStoreStat, hostd.StoreOp{Op: "stat"}, &st); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd, st)
+			}
+			return printStoreStats(cmd, &st)
+		},
+	}
+	fromFlag(cmd, &from)
+	outputFlag(cmd)
+	return cmd
+}
+
+func printStoreStats(cmd *cobra.Command, st *rpc.Stats) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(w, "keys\t%d of %d\tlost %d\n", st.Keys, st.Slots, st.LostKeys)
+	_, _ = fmt.Fprintf(w, "nodes\t%d\tfree %d, held by clients %d, in chains %d, waiting for an epoch %d\n", st.Nodes, st.Free, st.Held, st.Linked, st.Worn)
+	_, _ = fmt.Fprintf(w, "clients\t%d\tepoch %d\n", st.Clients, st.Epoch)
+	_, _ = fmt.Fprintf(w, "requests\t%d\trefused %d\n", st.Requests, st.Refused)
+	_, _ = fmt.Fprintf(w, "chains\t%d headers read\tkeys recovered %d, memories lost %d, chains broken %d\n", st.Walked, st.Recovered, st.Losses, st.Broken)
+	return w.Flush()
+}
+
+func fromFlag(cmd *cobra.Command, from *string) {
+	cmd.Flags().StringVar(from, "from", "", "host that runs the client (default the first compute host)")
+	if err := cmd.RegisterFlagCompletionFunc("from", completeAllHosts); err != nil {
+		panic(fmt.Sprintf("flag --from: %v", err)) // it was defined above
+	}
+}
+
+// storeRequest has a host make a request as a client of the store.
+func storeRequest(cmd *cobra.Command, from, path string, in hostd.StoreOp, out any) error {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return err
+	}
+	if in.Meta, err = metaHost(rack); err != nil {
+		return err
+	}
+	client, host, err := clientHost(cmd, rack, from)
+	if err != nil {
+		return err
+	}
+	if err := client.Call(cmd.Context(), http.MethodPost, path, in, out); err != nil {
+		return fmt.Errorf("host %s: %w", host, err)
+	}
+	return nil
+}
+
+func cloverOpCmd(name, use, short string) *cobra.Command {
+	var from string
+	var verbose bool
+	args := 1
+	if name == "put" || name == "insert" {
+		args = 2
+	}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.ExactArgs(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := strconv.ParseUint(args[0], 0, 64)
+			if err != nil {
+				return fmt.Errorf("key %q: want a number from 0 to 2^64-1", args[0])
+			}
+			in := hostd.StoreOp{Op: name, Key: key}
+			if len(args) > 1 {
+				in.Value = []byte(args[1])
+			}
+			var out hostd.StoreAnswer
+			if err := storeRequest(cmd, from, hostd.PathStoreOp, in, &out); err != nil {
+				return err
+			}
+			if name == "get" {
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", out.Value)
+			}
+			if verbose {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%v, %d round trips, %d calls of the metadata server, %d races lost\n",
+					out.Took.Round(time.Microsecond/10), out.Cost.RTTs, out.Cost.RPCs, out.Cost.Retries)
+			}
+			return nil
+		},
+	}
+	fromFlag(cmd, &from)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what it cost")
+	return cmd
+}

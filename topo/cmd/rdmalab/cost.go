@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/topo/calibrate"
+	"github.com/rdmalab/rdmalab/topo/costs"
+)
+
+// costFlag adds --cost.
+func costFlag(cmd *cobra.Command, dst *string, usual string) {
+	cmd.Flags().StringVar(dst, "cost", usual, "pace of the hardware: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
+	err := cmd.RegisterFlagCompletionFunc("cost", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return costs.Names(), cobra.ShellCompDirectiveDefault
+	})
+	if err != nil {
+		panic(err) // the flag is there
+	}
+}
+
+// loadCost reads what --cost names: a built-in model, or a file if there is none of that name. "" is no costs.
+func loadCost(name string) (*cost.Model, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if m, err := costs.Builtin(name); err == nil {
+		return m, nil
+	}
+	text, err := readFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("--cost %s: it is none of %s, and as a file: %w", name, strings.Join(costs.Names(), ", "), err)
+	}
+	return costs.Parse(name, text)
+}
+
+// calibrateCmd compares a cost model with what was published.
+func calibrateCmd() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "calibrate",
+		Short: "Compare a cost model, in virtual time, with published figures",
+		Long: "calibrate runs the experiments that were published for a NIC on a rack in virtual time and prints what\n" +
+			"comes out beside what was published. It exits 1 if a figure is farther off than allowed.",
+		Example: "  rdmalab sim calibrate --cost connectx5\n" +
+			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			m, err := loadCost(name)
+			if err != nil {
+				return err
+			}
+			figures, err := calibrate.Run(m, nil)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(cmd, figures)
+			} else {
+				err = calibrate.WriteTable(cmd.OutOrStdout(), figures)
+			}
+			for i := range figures {
+				if err == nil && !figures[i].OK() {
+					err = exitCode(1)
+				}
+			}
+			return err
+		},
+	}
+	costFlag(cmd, &name, "")
+	outputFlag(cmd)
+	if err := cmd.MarkFlagRequired("cost"); err != nil {
+		panic(err) // the flag is there
+	}
+	return cmd
+}
+
+// costCmd prints a built-in cost file.
+func costCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cost [NAME]",
+		Short: "Print a built-in cost file, with the sources of its figures",
+		Long: "cost prints a cost file as --cost takes it; without a name it lists what is built in. A file of your own may\n" +
+			"say base: NAME and give only the figures that differ.",
+		Example:           "  rdmalab sim cost connectx5",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text := []byte(strings.Join(costs.Names(), "\n") + "\n")
+			if len(args) > 0 {
+				var err error
+				if text, err = costs.Text(args[0]); err != nil {
+					return err
+				}
+			}
+			_, err := cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/doctor"
+)
+
+func doctorCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can do for a rack, and how to mend what is missing",
+		Long: "doctor looks at what racks are made of (privileges, namespaces, veth, packet sockets, cgroups) and at the tools\n" +
+			"that are of use beside them (docker, podman, QEMU, tshark). For a moment it makes namespaces, a link and a\n" +
+			"cgroup, as `rdmalab up` would, and removes them. It changes nothing else and installs nothing.\n\n" +
+			"  ok        rdmalab uses it\n" +
+			"  degraded  rdmalab works, and does less or is slower\n" +
+			"  missing   what MEANS says cannot be done\n\n" +
+			"The exit status is 1 only if no rack can be brought up.",
+		Example: "  sudo rdmalab doctor\n" +
+			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend'",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			r := doctor.Examine(cmd.Context(), doctor.Machine(), doctor.Probes())
+			if asJSON {
+				err = printJSON(cmd, r)
+			} else {
+				err = printDoctor(cmd.OutOrStdout(), &r)
+			}
+			if err == nil && !r.Ready {
+				err = exitCode(1) // the last line has said why
+			}
+			return err
+		},
+	}
+	outputFlag(cmd)
+	return cmd
+}
+
+// Widths of columns. What was found is often an error of the system, and then longer than any column.
+const (
+	doctorCheck = 15
+	doctorFound = 50
+)
+
+func printDoctor(out io.Writer, r *doctor.Report) error {
+	var b strings.Builder
+	line := func(state, check, found, means string) {
+		fmt.Fprintf(&b, "%-8s  %-*s  ", state, doctorCheck, check)
+		if len(found) > doctorFound {
+			fmt.Fprintf(&b, "%s\n%*s", found, 8+2+doctorCheck+2, "")
+			found = ""
+		}
+		fmt.Fprintf(&b, "%-*s  %s\n", doctorFound, found, means)
+	}
+	line("STATE", "CHECK", "FOUND", "MEANS")
+	var mends []string
+	mended := make(map[string][]string)
+	for _, f := range r.Findings {
+		line(string(f.State), f.Check, f.Found, f.Means)
+		if f.Mend == "" {
+			continue
+		}
+		if mended[f.Mend] == nil {
+			mends = append(mends, f.Mend)
+		}
+		mended[f.Mend] = append(mended[f.Mend], f.Check)
+	}
+	if len(mends) > 0 {
+		b.WriteString("\nTO MEND\n")
+	}
+	for _, m := range mends {
+		fmt.Fprintf(&b, "  %s\n      %s\n", strings.Join(mended[m], ", "), m)
+	}
+	verdict := "a rack can be brought up: `rdmalab up`"
+	if !r.Ready {
+		verdict = "no rack can be brought up here: mend " + strings.Join(r.Lacking(), ", ") + "; `rdmalab sim` works without"
+	}
+	fmt.Fprintf(&b, "\n%s\n", verdict)
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxFile bounds the files that commands read, in bytes: descriptions are short, and a device has no end.
+const maxFile = 1 << 20
+
+// readFile reads a description.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes: it is no description", name, maxFile)
+	}
+	return data, err
+}

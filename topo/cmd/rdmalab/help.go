@@ -1,0 +1,55 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// helpGroups are the headings of `rdmalab --help` with their commands. A command of none is listed under the last.
+var helpGroups = []struct {
+	title    string
+	commands []string
+}{
+	{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down"}},
+	{"Break and mend:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
+	{"Look:", []string{"top", "capture", "dump", "counters", "switch"}},
+	{"Work:", []string{"perf", "pingpong", "clover", "run", "fig10"}},
+	{"Without a rack:", []string{"sim", "version", "help", "completion"}},
+}
+
+func init() {
+	cobra.EnableCommandSorting = false // a setting of the library's as a whole: else it sorts by name
+}
+
+// groupHelp puts the commands of root under headings, in the order of helpGroups.
+func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command {
+	rank := make(map[string]int)
+	for _, g := range helpGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, name := range g.commands {
+			rank[name] = len(rank) + 1
+			for _, c := range commands {
+				if c.Name() == name {
+					c.GroupID = g.title
+				}
+			}
+		}
+	}
+	last := helpGroups[len(helpGroups)-1].title
+	root.SetHelpCommandGroupID(last)
+	root.SetCompletionCommandGroupID(last)
+	sorted := slices.Clone(commands)
+	slices.SortStableFunc(sorted, func(a, b *cobra.Command) int {
+		return place(rank, a) - place(rank, b)
+	})
+	return sorted
+}
+
+// place is a command's place; those without a heading come behind all others, in the order that they have.
+func place(rank map[string]int, c *cobra.Command) int {
+	if n := rank[c.Name()]; n > 0 {
+		return n
+	}
+	return len(rank) + 1
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// runFlags are the flags of run as typed.
+type runFlags struct {
+	store, workload, value string
+	clients                int
+	csv, noLoad, quiet     bool
+	config                 kv.RunConfig
+}
+
+// runReport is what run prints as JSON.
+type runReport struct {
+	Store    string  `json:"store"`
+	Workload string  `json:"workload"`
+	Keys     uint64  `json:"keys"`
+	Value    int     `json:"value"`
+	Zipf     float64 `json:"zipf"`
+	kv.Summary
+	// BytesPerOp and PacketsPerOp are what the switch forwarded, divided by the operations.
+	BytesPerOp   float64 `json:"bytesPerOp"`
+	PacketsPerOp float64 `json:"packetsPerOp"`
+}
+
+func runCmd() *cobra.Command {
+	var f runFlags
+	var loads []string
+	for _, w := range kv.Workloads() {
+		loads = append(loads, fmt.Sprintf("  %-3s %s", w.Name, w.Doc))
+	}
+	cmd := &cobra.Command{
+		Use:   "run ycsb",
+		Short: "Run a workload on a store and print what it took",
+		Long: "run loads keys, lets clients on all compute hosts work, and prints throughput, latencies, races and the bytes\n" +
+			"on the wire per operation, as the switch counted them. Workloads (YCSB), or a percentage of updates:\n\n" +
+			strings.Join(loads, "\n") + "\n\nA store that does not run is started.",
+		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
+			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value 1000 -o json\n" +
+			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv",
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: []string{"ycsb"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] != "ycsb" {
+				return fmt.Errorf("unknown workload family %q: there is ycsb", args[0])
+			}
+			return runWorkload(cmd, &f)
+		},
+	}
+	fs, c := cmd.Flags(), &f.config
+	fs.StringVar(&f.store, "store", "clover", "the store: clover")
+	fs.StringVar(&f.workload, "workload", "a", "a to f, w, or a percentage of updates")
+	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
+	fs.Uint64Var(&c.Keys, "keys", 1024, "keys")
+	fs.StringVar(&f.value, "value", "100", "bytes of a value")
+	fs.Float64Var(&c.Zipf, "zipf", 0.99, "skew of popularity, 0 to 1.5")
+	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space")
+	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted")
+	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which they are counted")
+	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after so many counted operations")
+	fs.Float64Var(&c.Rate, "rate", 0, "operations a second that each client starts, come what may (default: the next when the last has ended)")
+	fs.BoolVar(&c.Verify, "verify", true, "compare every value that was read")
+	fs.BoolVar(&f.noLoad, "no-load", false, "the keys are there already")
+	fs.BoolVar(&f.csv, "csv", false, "print one row for plots")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	outputFlag(cmd)
+	return cmd
+}
+
+// check fills in what has units.
+func (f *runFlags) check() (err error) {
+	c := &f.config
+	if f.store != "clover" {
+		return fmt.Errorf("--store %q: there is clover", f.store)
+	}
+	if c.Workload, err = kv.FindWorkload(f.workload); err != nil {
+		return err
+	}
+	if c.Workload.Scan > 0 {
+		return fmt.Errorf("workload %s scans, and clover has no order of keys", c.Workload.Name)
+	}
+	n, err := spec.ParseSize(f.value)
+	if err != nil {
+		return fmt.Errorf("--value: %w", err)
+	}
+	c.Value, c.Clients = int(n), f.clients
+	return c.Validate()
+}
+
+func runWorkload(cmd *cobra.Command, f *runFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	asJSON, err := wantJSON(cmd)
+	if err != nil {
+		return err
+	}
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return err
+	}
+	run, err := newStoreRun(cmd, rack, f)
+	if err != nil {
+		return err
+	}
+	if !f.noLoad {
+		if _, err := run.all(cmd.Context(), true); err != nil {
+			return fmt.Errorf("load: %w", err)
+		}
+	}
+	before, err := run.traffic(cmd.Context())
+	if err != nil {
+		return err
+	}
+	res, runErr := run.all(cmd.Context(), false)
+	after, err := run.traffic(cmd.Context())
+	if err = errors.Join(runErr, err); err != nil && res.Clients == 0 {
+		return err
+	}
+	rep := runReport{Store: f.store, Workload: f.config.Workload.Name, Keys: f.config.Keys, Value: f.config.Value, Zipf: f.config.Zipf, Summary: res.Summary()}
+	if issued := float64(run.issued); issued > 0 {
+		rep.BytesPerOp = float64(after.bytes-before.bytes) / issued
+		rep.PacketsPerOp = float64(after.packets-before.packets) / issued
+	}
+	switch {
+	case asJSON:
+		err = errors.Join(err, printJSON(cmd, rep))
+	case f.csv:
+		err = errors.Join(err, rep.writeCSV(cmd))
+	default:
+		err = errors.Join(err, rep.writeText(cmd))
+	}
+	return err
+}
+
+// storeRun is clients on several hosts.
+type storeRun struct {
+	flags  *runFlags
+	cmd    *cobra.Command
+	meta   string
+	hosts  []string
+	ctl    []*control.Client
+	issued uint64 // operations, also those that were not counted
+}
+
+func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, error) {
+	s := &storeRun{flags: f, cmd: cmd}
+	var err error
+	if s.meta, err = metaHost(rack); err != nil {
+		return nil, err
+	}
+	var memory []string
+	for _, h := range rack.ByRole(spec.Memory) {
+		memory = append(memory, h.Name)
+	}
+	if err := startStore(cmd, rack, hostd.StoreConfig{Servers: memory}); err != nil {
+		return nil, err
+	}
+	for _, h := range rack.ByRole(spec.Compute) {
+		client, err := hostControl(cmd, h.Name)
+		if err != nil {
+			return nil, err
+		}
+		s.hosts, s.ctl = append(s.hosts, h.Name), append(s.ctl, client)
+	}
+	if len(s.hosts) == 0 {
+		return nil, fmt.Errorf("rack %s has no compute host", rack.Name)
+	}
+	return s, nil
+}
+
+// all runs the clients of all hosts at the same time and merges what they did.
+func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err error) {
+	total = new(kv.Result)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	done := make([]uint64, len(s.hosts))
+	told := time.Now()
+	first := 0
+	for i, host := range s.hosts {
+		count := s.flags.clients / len(s.hosts)
+		if i < s.flags.clients%len(s.hosts) {
+			count++
+		}
+		if count == 0 {
+			continue
+		}
+		in := hostd.RunRequest{Meta: s.meta, First: first, Count: count, Config: s.flags.config, Load: load}
+		first += count
+		wg.Go(func() {
+			ierr := control.Items(ctx, s.ctl[i], http.MethodPost, hostd.PathRun, in, func(ev hostd.RunEvent) error {
+				mu.Lock()
+				defer mu.Unlock()
+				done[i] = ev.Done
+				if ev.Result != nil {
+					total.Merge(ev.Result)
+				}
+				if ev.Error != "" {
+					return errors.New(ev.Error)
+				}
+				s.tell(done, &told, load)
+				return nil
+			})
+			if ierr != nil {
+				mu.Lock()
+				err = errors.Join(err, fmt.Errorf("host %s: %w", host, ierr))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	s.issued = 0
+	for _, n := range done {
+		s.issued += n
+	}
+	return total, err
+}
+
+// tell prints a line of progress now and then.
+func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
+	if s.flags.quiet || load || time.Since(*told) < time.Second {
+		return
+	}
+	*told = time.Now()
+	sum := uint64(0)
+	for _, n := range done {
+		sum += n
+	}
+	_, _ = fmt.Fprintf(s.cmd.ErrOrStderr(), "%d operations\n", sum) // it is a courtesy
+}
+
+// traffic is what the switch has taken in.
+type traffic struct{ packets, bytes uint64 }
+
+func (s *storeRun) traffic(ctx context.Context) (t traffic, err error) {
+	client, err := switchControl(s.cmd)
+	if err != nil {
+		return t, err
+	}
+	var c switchd.Counters
+	if err := client.Call(ctx, http.MethodGet, "/counters", nil, &c); err != nil {
+		return t, err
+	}
+	for i := range c.Ports {
+		t.packets += c.Ports[i].RxPackets
+		t.bytes += c.Ports[i].RxBytes
+	}
+	return t, nil
+}
+
+func (r *runReport) writeText(cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	_, _ = fmt.Fprintf(out, "%s, workload %s: %d clients, %d keys, %d bytes, Zipf %g\n", r.Store, r.Workload, r.Clients, r.Keys, r.Value, r.Zipf)
+	_, _ = fmt.Fprintf(out, "%.0f operations a second (%d in %.2f s)\n", r.Throughput, r.Ops, r.Seconds)
+	_, _ = fmt.Fprintf(out, "first try %.1f%%, %d races lost, %.2f round trips, %.0f bytes and %.2f packets an operation\n",
+		100*r.FirstTry, r.Retries, r.RTTsPerOp, r.BytesPerOp, r.PacketsPerOp)
+	if r.Failed+r.Wrong+r.NotFound > 0 {
+		_, _ = fmt.Fprintf(out, "%d failed, %d wrong values, %d keys not found; first: %s\n", r.Failed, r.Wrong, r.NotFound, r.FirstError)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(w, "usec\tops\tp50\tp90\tp99\tp99.9\tmax\t")
+	for _, l := range r.Latencies {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", l.Kind, l.Ops, l.P50, l.P90, l.P99, l.P999, l.Max)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if r.Failed+r.Wrong > 0 {
+		return exitCode(1)
+	}
+	return nil
+}
+
+func (r *runReport) writeCSV(cmd *cobra.Command) error {
+	w := csv.NewWriter(cmd.OutOrStdout())
+	num := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+	p := map[string]kv.Latency{}
+	for _, l := range r.Latencies {
+		p[l.Kind] = l
+	}
+	_ = w.Write([]string{"store", "workload", "clients", "keys", "value", "zipf", "ops_per_s", "first_try", "retries", "rtts_per_op", "bytes_per_op", "read_p50_us", "read_p99_us", "update_p50_us", "update_p99_us"})
+	_ = w.Write([]string{
+		r.Store, r.Workload, strconv.Itoa(r.Clients), strconv.FormatUint(r.Keys, 10), strconv.Itoa(r.Value), num(r.Zipf), num(r.Throughput),
+		num(r.FirstTry), strconv.FormatUint(r.Retries, 10), num(r.RTTsPerOp), num(r.BytesPerOp), num(p["read"].P50), num(p["read"].P99),
+		num(p["update"].P50), num(p["update"].P99),
+	})
+	w.Flush()
+	return w.Error()
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/storeload"
+)
+
+// collapseCmd shows what contention does to Clover.
+func collapseCmd() *cobra.Command {
+	var name, steer string
+	cmd := &cobra.Command{
+		Use:   "collapse",
+		Short: "Measure Clover under contention at the pace of hardware",
+		Long: "collapse lets 8 to 240 clients work on 1024 keys of Clover (Zipf 0.99, nodes of 128 bytes) in virtual time, with\n" +
+			"0 to 100% writes, and prints what is left: throughput, writes that won their first race, round trips and bytes\n" +
+			"per operation. The model of --cost is the one that `rdmalab sim calibrate` compares with published figures.\n" +
+			"With --steer each row is followed by one with a switch that steers, and what that gains.",
+		Example: "  rdmalab sim collapse\n  rdmalab sim collapse --steer both\n  rdmalab sim collapse -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			m, err := loadCost(name)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains([]string{storeload.None, "write", "read", "both"}, steer) {
+				return fmt.Errorf("--steer %.20q is unknown; take none, write, read or both", steer)
+			}
+			list, err := storeload.Table(m, steer, func(p storeload.Point) {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%g%% writes, %d clients, steer %s: %.2f Mops\n", p.Writes, p.Clients, p.Steer, p.Mops) // a courtesy
+			})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd, list)
+			}
+			if _, err := fmt.Fprint(cmd.OutOrStdout(), modelLines(m)); err != nil {
+				return err
+			}
+			return storeload.WriteTable(cmd.OutOrStdout(), list)
+		},
+	}
+	costFlag(cmd, &name, "connectx5")
+	cmd.Flags().StringVar(&steer, "steer", storeload.None, "what the switch steers: none, write, read or both")
+	outputFlag(cmd)
+	return cmd
+}

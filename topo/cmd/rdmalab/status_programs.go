@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// printPrograms lists the programs that use a NIC from outside of its daemon, and the regions that outlive them, if there
+// are any.
+func printPrograms(w io.Writer, s rack.Status) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	rows := 0
+	row := func(head, format string, args ...any) {
+		if rows++; rows == 1 {
+			fmt.Fprintln(t, "\n"+head)
+		}
+		fmt.Fprintf(t, format+"\n", args...)
+	}
+	daemons := make([]hostd.Status, len(s.Hosts))
+	for i, n := range s.Hosts {
+		if len(n.Daemon) > 0 {
+			_ = json.Unmarshal(n.Daemon, &daemons[i]) // a daemon of another version shows what can be read
+		}
+	}
+	for i, n := range s.Hosts {
+		for _, p := range daemons[i].Programs {
+			row("HOST\tPROGRAM\tPID\tQPS\tCQS\tMRS\tMAPPED\tPOSTED", "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%d",
+				n.Name, p.Name, p.PID, p.QPs, p.CQs, p.MRs, spec.FormatSize(p.Bytes), p.Posted)
+		}
+	}
+	rows = 0
+	for i, n := range s.Hosts {
+		for _, r := range daemons[i].Shared {
+			row("HOST\tSHARED REGION\tSIZE\tADDRESS\tRKEY\tOPEN", "%s\t%s\t%s\t%#x\t%#x\t%d",
+				n.Name, r.Name, spec.FormatSize(int64(r.Length)), r.Addr, r.RKey, r.Open)
+		}
+	}
+	return t.Flush()
+}

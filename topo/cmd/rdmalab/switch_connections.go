@@ -1,0 +1,302 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/dial"
+	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+)
+
+func switchConnectionsCmd() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "connections",
+		Short: "Show the connections that the switch follows, and those of its own",
+		Long: "connections shows reliable connections as rows: the requests of one end to the other. A row of which requests\n" +
+			"were moved has a shift: so many PSNs of the client went elsewhere. Above them are the shared connections that\n" +
+			"carry moved requests; what one of them waits for, and who waits with it, is below it.\n\n" +
+			"Without --all, of each connection that is alive the row towards a memory server is shown, or the busier one.",
+		Example: "  rdmalab switch connections\n" +
+			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return listing(cmd, "/connections", func(cmd *cobra.Command, r serialize.Report) error {
+				names, err := newNamer(cmd)
+				if err != nil {
+					return err
+				}
+				return printConnections(cmd.OutOrStdout(), names, &r, all)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "both rows of each connection, and connections that have ended")
+	outputFlag(cmd)
+	for _, c := range []*cobra.Command{adoptCmd(), dropCmd()} {
+		explainArgs(c)
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+func printConnections(out io.Writer, names namer, r *serialize.Report, all bool) error {
+	if len(r.Rows)+len(r.Dialed)+len(r.Former) == 0 {
+		_, err := fmt.Fprintln(out, "no reliable connection has been seen")
+		return err
+	}
+	if err := printShared(out, names, r); err != nil {
+		return err
+	}
+	if err := printFormer(out, names, r); err != nil {
+		return err
+	}
+	moved := make(map[uint32]mode.Row)
+	for _, m := range r.Machines {
+		for _, row := range m.Rows {
+			moved[row.ID] = row
+		}
+	}
+	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(i conntrack.Info) bool { return !all && !shown(r, &i, moved) })
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(out, "no connection between hosts is alive")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "FROM\tQP\tTO\tQP\tSTATE\tMTU\tNEXT PSN\tMOVED\tSHIFT\tIDLE") // Flush reports
+	for i := range rows {
+		row := &rows[i]
+		next, mtu, count, shift, state := "?", "?", "-", "-", row.State.String()
+		if row.Synced {
+			next = psnText(row.Expected)
+		}
+		if row.MTU != 0 {
+			mtu = strconv.Itoa(row.MTU)
+		}
+		if m, ok := moved[row.ID]; ok {
+			count, shift, state = strconv.FormatUint(m.Moved, 10), strconv.Itoa(m.Shift), m.State
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\n", names.name(row.Requester), qpText(row.ReqQPN),
+			names.name(row.Responder), qpText(row.RespQPN), state, mtu, next, count, shift, idleText(row.Idle))
+	}
+	return w.Flush()
+}
+
+// shown chooses the row of a living connection that says more.
+func shown(r *serialize.Report, row *conntrack.Info, moved map[uint32]mode.Row) bool {
+	switch {
+	case row.State == conntrack.Closed:
+		return false
+	case row.Peer < 0:
+		return true
+	}
+	weight := func(i *conntrack.Info) (w int) {
+		if _, ok := moved[i.ID]; ok {
+			w += 4
+		}
+		for _, d := range r.Dialed {
+			if d.Server == i.Responder {
+				w += 2
+			}
+		}
+		if i.HasAcked {
+			w++
+		}
+		return w
+	}
+	for i := range r.Rows {
+		if p := &r.Rows[i]; int(p.ID) == row.Peer {
+			a, b := weight(row), weight(p)
+			return a > b || a == b && row.ID < p.ID
+		}
+	}
+	return true
+}
+
+// printShared shows the connections of the switch's own, and those that it borrows.
+func printShared(out io.Writer, names namer, r *serialize.Report) error {
+	carried := make(map[dial.Key]mode.Shared)
+	var borrowed []mode.Shared
+	for _, m := range r.Machines {
+		for _, s := range m.Shared {
+			if names.name(s.Owner) == "switch" || s.OwnQPN == 0 {
+				carried[dial.Key{Server: s.Server, Shard: s.Shard}] = s
+			} else {
+				borrowed = append(borrowed, s)
+			}
+		}
+	}
+	if len(r.Dialed)+len(borrowed) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SHARED\tSTATE\tGEN\tOF\tQP\tSERVER QP\tNEXT PSN\tOPEN\tQUEUE\tTRIES") // Flush reports
+	var notes strings.Builder
+	line := func(name, state, generation, owner string, s mode.Shared) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%d\t%d\n", name, state, generation, owner, qpText(s.OwnQPN), qpText(s.ServerQPN),
+			psnText(s.NextPSN), s.Outstanding, s.Ring, s.Queued, s.Retries)
+		if s.Waits != nil {
+			waiting(&notes, names, name, &s)
+		}
+	}
+	for _, d := range r.Dialed {
+		name := fmt.Sprintf("%s/%d", names.name(d.Server), d.Shard)
+		s, ok := carried[d.Key]
+		switch {
+		case d.Shared == nil:
+			fmt.Fprintf(w, "%s\t%v\t-\tswitch\t-\t-\t-\t-\t-\t%d\n", name, d.State, d.Attempts)
+			if d.Error != "" {
+				fmt.Fprintf(&notes, "%s: %s\n", name, d.Error)
+			}
+		case ok && s.OwnQPN == d.Shared.OwnQPN:
+			line(name, d.State.String(), fmt.Sprint(d.Shared.Generation), "switch", s)
+		default: // nothing has been moved to it
+			idle := mode.Shared{OwnQPN: d.Shared.OwnQPN, ServerQPN: d.Shared.ServerQPN, NextPSN: d.Shared.SendPSN}
+			line(name, d.State.String(), fmt.Sprint(d.Shared.Generation), "switch", idle)
+		}
+	}
+	for _, s := range borrowed {
+		line(fmt.Sprintf("%s/%d", names.name(s.Server), s.Shard), s.State, "-", names.name(s.Owner), s)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, notes.String())
+	return err
+}
+
+// waiting says what everybody waits for, and who that is.
+func waiting(b *strings.Builder, names namer, name string, s *mode.Shared) {
+	fmt.Fprintf(b, "%s waits for PSN %s since %v:\n  %s of %s, queue pair %s, its PSN %s\n", name, psnText(s.Waits.PSN), idleText(s.Waits.Age),
+		s.Waits.Op, names.name(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
+	var who []string
+	const most = 3
+	for i, c := range s.Waiters {
+		if i == most {
+			who = append(who, fmt.Sprintf("and %d more", len(s.Waiters)-most))
+			break
+		}
+		who = append(who, fmt.Sprintf("%s %s (%d)", names.name(c.Client), qpText(c.QPN), c.Entries))
+	}
+	if len(who) > 0 {
+		fmt.Fprintf(b, "  with it wait %s\n", strings.Join(who, ", "))
+	}
+}
+
+func printFormer(out io.Writer, names namer, r *serialize.Report) error {
+	if len(r.Former) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BROKEN BY RESTART\tQP\tTO\tQP\tOLDEST PSN") // Flush reports
+	for _, f := range r.Former {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.name(f.Client), qpText(f.ClientQPN), names.name(f.Server), qpText(f.ServerQPN), psnText(f.Oldest))
+	}
+	fmt.Fprintln(w)
+	return w.Flush()
+}
+
+func idleText(d time.Duration) time.Duration {
+	switch {
+	case d > time.Second:
+		return d.Round(100 * time.Millisecond)
+	case d > time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(100 * time.Nanosecond)
+}
+
+// adoptFlags are what is told of a connection that was made elsewhere.
+type adoptFlags struct {
+	shard, mtu, depth                   int
+	serverQPN, ownQPN, sendPSN, recvPSN string
+	mac                                 string
+}
+
+func adoptCmd() *cobra.Command {
+	var f adoptFlags
+	cmd := &cobra.Command{
+		Use:   "adopt SERVER",
+		Short: "Give the switch a shared connection that was made elsewhere",
+		Long: "adopt tells the switch of a reliable connection whose one end it shall be: the server's queue pair must have the\n" +
+			"switch's address and --qpn as its peer. It is for servers without a connection manager; the rules of the\n" +
+			"server say service=none.",
+		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := f.adopted(args[0])
+			if err != nil {
+				return err
+			}
+			var info dial.Info
+			if err := askBox(cmd, http.MethodPost, "/connections", a, &info); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the switch has connection %s/%d now\n", args[0], info.Shard)
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&f.shard, "shard", 0, "number of the shared connection")
+	fs.StringVar(&f.serverQPN, "server-qpn", "", "queue pair of the server (required)")
+	fs.StringVar(&f.ownQPN, "qpn", "", "queue pair of the switch, as the server was told (required)")
+	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects")
+	fs.StringVar(&f.recvPSN, "recv-psn", "0", "first PSN that the server sends")
+	fs.IntVar(&f.mtu, "mtu", 1024, "path MTU")
+	fs.IntVar(&f.depth, "depth", 1, "READs and atomics that the server takes at a time")
+	fs.StringVar(&f.mac, "mac", "", "MAC address of the server, if it is no host of the rack")
+	return cmd
+}
+
+func (f *adoptFlags) adopted(server string) (a switchd.Adopted, err error) {
+	a = switchd.Adopted{Server: server, Shard: f.shard, MTU: f.mtu, Depth: f.depth}
+	var n [4]uint32
+	for i, t := range []struct{ flag, text string }{
+		{"--server-qpn", f.serverQPN}, {"--qpn", f.ownQPN}, {"--send-psn", f.sendPSN}, {"--recv-psn", f.recvPSN},
+	} {
+		if n[i], err = parse24(t.text); err != nil {
+			return a, fmt.Errorf("%s: %w", t.flag, err)
+		}
+	}
+	a.ServerQPN, a.OwnQPN, a.SendPSN, a.RecvPSN = wire.QPN(n[0]), wire.QPN(n[1]), wire.PSN(n[2]), wire.PSN(n[3])
+	if f.mac != "" {
+		m, err := wire.ParseMAC(f.mac)
+		if err != nil {
+			return a, fmt.Errorf("--mac: %w", err)
+		}
+		a.MAC = &m
+	}
+	return a, nil
+}
+
+func dropCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:               "drop SERVER SHARD",
+		Short:             "End a shared connection of the switch; one that rules need is made anew",
+		Long:              "drop ends a shared connection. What is under way on it is lost as if the server had failed.",
+		Example:           "  rdmalab switch connections drop ms0 0",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeHosts,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "/connections/" + url.PathEscape(args[0]) + "/" + url.PathEscape(args[1])
+			if err := askBox(cmd, http.MethodDelete, path, nil, nil); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "connection %s/%s is ended\n", args[0], args[1])
+			return err
+		},
+	}
+}

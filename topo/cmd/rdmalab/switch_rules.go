@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+func switchRulesCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rules",
+		Short: "List, add, remove and load the rules of program swordbox",
+		Long: "rules lists the rules in force, in their order: the first one that matches a request counts. Rules of the rack\n" +
+			"file come first; changes last until `rdmalab down`, also over a crash of the switch.",
+		Example: "  rdmalab switch rules\n" +
+			"  rdmalab switch rules add server=ms0 action=atomics\n" +
+			"  rdmalab switch rules remove r1\n" +
+			"  rdmalab switch rules load topo/racks/swordbox.yaml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return listing(cmd, "/rules", printRules)
+		},
+	}
+	outputFlag(cmd)
+	for _, c := range []*cobra.Command{addRuleCmd(), removeRuleCmd(), loadRulesCmd()} {
+		explainArgs(c)
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+func printRules(cmd *cobra.Command, list []rules.Rule) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no rules; add one: rdmalab switch rules add server=ms0 action=atomics")
+		return err
+	}
+	names, err := newNamer(cmd)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE") // Flush reports
+	for i := range list {
+		r := &list[i]
+		span, key, shards, service := "all", "any", "-", "-"
+		if r.From != 0 || r.To != 0 {
+			span = fmt.Sprintf("%#x-%#x", r.From, r.To)
+		}
+		if r.RKey != 0 {
+			key = fmt.Sprintf("%#x", r.RKey)
+		}
+		if r.Moves() && r.Mode == rules.Hard {
+			shards, service = fmt.Sprint(r.NumShards()), "none"
+			if r.Service != "" {
+				service = r.Service
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%s\t%s\t%s\t%s\n", r.ID, names.name(r.Server), r.Action, r.Mode, span, key, shards, service)
+	}
+	return w.Flush()
+}
+
+func addRuleCmd() *cobra.Command {
+	var keys strings.Builder
+	for _, f := range rules.Fields() {
+		fmt.Fprintf(&keys, "  %-22s %s\n", f.Key+"="+f.Example, f.Doc)
+	}
+	var first bool
+	cmd := &cobra.Command{
+		Use:   "add KEY=VALUE…",
+		Short: "Add a rule behind the others, or before them",
+		Long:  "add takes the keys of a rule in a rack file:\n\n" + keys.String(),
+		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
+			"  rdmalab switch rules add id=page server=ms1 action=move range=0x1000-0x2000",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeRule,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text := strings.Join(args, " ")
+			if _, err := rules.Parse(text); err != nil { // before anybody is asked
+				return fmt.Errorf("rule: %w", err)
+			}
+			var r rules.Rule
+			if err := askBox(cmd, http.MethodPost, "/rules", switchd.RuleText{Rule: text, First: first}, &r); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "rule %s is in force: %v\n", r.ID, r)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&first, "first", false, "put it before the others: the first rule that matches counts")
+	return cmd
+}
+
+// loadRulesCmd takes the rules of a rack file.
+func loadRulesCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "load RACKFILE",
+		Short: "Put the rules of a rack file in the place of those in force",
+		Long: "load takes the rules of a rack file, all or none; everything else in the file is only checked. Mistakes are\n" +
+			"reported with line and column.",
+		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := readFile(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := spec.ParseFile(args[0], data)
+			if err != nil {
+				return err
+			}
+			in := switchd.RuleTexts{Rules: []string{}}
+			for i := range r.Switch.Rules {
+				in.Rules = append(in.Rules, r.Switch.Rules[i].String())
+			}
+			var list []rules.Rule
+			if err := askBox(cmd, http.MethodPut, "/rules", in, &list); err != nil {
+				return err
+			}
+			return printRules(cmd, list)
+		},
+	}
+}
+
+// completeRule offers keys that are not there yet, and the values that are known.
+func completeRule(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	const plain = cobra.ShellCompDirectiveNoFileComp
+	key, _, valued := strings.Cut(word, "=")
+	if !valued {
+		var out []string
+		for _, k := range rules.Keys() {
+			if !strings.Contains(" "+strings.Join(args, " "), " "+k+"=") {
+				out = append(out, k+"=")
+			}
+		}
+		return out, plain | cobra.ShellCompDirectiveNoSpace
+	}
+	values := map[string][]string{
+		"action": {"track", "move", "atomics"}, "mode": {"hard", "paper"}, "service": {rules.DefaultService, "none"}, "range": {"all"},
+		"rkey": {"any"}, "mtu": {"256", "512", "1024", "2048", "4096"},
+	}[key]
+	if key == "server" {
+		values = serverNames(cmd)
+	}
+	for i := range values {
+		values[i] = key + "=" + values[i]
+	}
+	return values, plain
+}
+
+// serverNames are the hosts that have memory for others.
+func serverNames(cmd *cobra.Command) []string {
+	r, _, err := rackOf(cmd)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, h := range r.Hosts {
+		if h.Role == spec.Memory || h.Memory > 0 {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+func removeRuleCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove ID…",
+		Short:   "Remove rules",
+		Long:    "remove ends rules. Connections of which requests were moved stay with the switch: their PSNs are shifted for good.",
+		Example: "  rdmalab switch rules remove locks",
+		Args:    cobra.MinimumNArgs(1),
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var list []rules.Rule
+			if askBox(cmd, http.MethodGet, "/rules", nil, &list) != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var ids []string
+			for i := range list {
+				ids = append(ids, list[i].ID)
+			}
+			return ids, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			for _, id := range ids {
+				if err := askBox(cmd, http.MethodDelete, "/rules/"+url.PathEscape(id), nil, nil); err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "rule %s is removed\n", id); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

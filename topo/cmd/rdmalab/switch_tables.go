@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+)
+
+func switchTablesCmd() *cobra.Command {
+	var clearIt bool
+	cmd := &cobra.Command{
+		Use:   "tables [NAME]",
+		Short: "Show the tables of the switch, what is in one, or clear one",
+		Long: "tables shows how full the tables of the switch and its program are; with a name, what is in it.\n\n" +
+			"--clear empties a table: the switch learns anew what it needs. Cleared words are asked from memory by their next\n" +
+			"atomic. Rows of which requests were moved stay: without their shifts the connections could not go on.",
+		Example: "  rdmalab switch tables\n" +
+			"  rdmalab switch tables words\n" +
+			"  rdmalab switch tables words --clear",
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return []string{"words", "rows", "macs", "flows"}, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case clearIt && len(args) == 0:
+				return errors.New("--clear needs the name of a table: words, rows, macs or flows")
+			case clearIt:
+				var d switchd.Dropped
+				if err := askBox(cmd, http.MethodDelete, "/tables/"+args[0], nil, &d); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "table %s is cleared: it had %d entries\n", args[0], d.Entries)
+				return err
+			case len(args) == 0:
+				return listing(cmd, "/tables", printTables)
+			}
+			return showTable(cmd, args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&clearIt, "clear", false, "empty the table")
+	outputFlag(cmd)
+	return cmd
+}
+
+func printTables(cmd *cobra.Command, list []switchd.Table) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TABLE\tUSED\tOF\tCLEAR\tWHAT") // Flush reports
+	for _, t := range list {
+		can := "-"
+		if t.Clear {
+			can = "yes"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\n", t.Name, t.Used, t.Max, can, t.Doc)
+	}
+	return w.Flush()
+}
+
+// showTable shows what is in a table.
+func showTable(cmd *cobra.Command, name string) error {
+	switch name {
+	case "words":
+		asJSON, err := wantJSON(cmd)
+		if err != nil {
+			return err
+		}
+		var r serialize.Report
+		if err := askBox(cmd, http.MethodGet, "/connections", nil, &r); err != nil {
+			return err
+		}
+		words := []mode.Word{}
+		for _, m := range r.Machines {
+			words = append(words, m.Words...)
+		}
+		if asJSON {
+			return printJSON(cmd, words)
+		}
+		return printWords(cmd, words)
+	case "rows":
+		return switchConnections(cmd)
+	case "macs":
+		return listing(cmd, "/macs", printMACs)
+	case "flows":
+		asJSON, err := wantJSON(cmd)
+		if err != nil {
+			return err
+		}
+		return switchFlows(cmd, asJSON)
+	}
+	return fmt.Errorf("there is no table %q to look into; take one of words, rows, macs, flows", name)
+}
+
+// switchConnections lists all rows.
+func switchConnections(cmd *cobra.Command) error {
+	return listing(cmd, "/connections", func(cmd *cobra.Command, r serialize.Report) error {
+		names, err := newNamer(cmd)
+		if err != nil {
+			return err
+		}
+		return printConnections(cmd.OutOrStdout(), names, &r, true)
+	})
+}
+
+func printWords(cmd *cobra.Command, list []mode.Word) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no word was the target of an atomic under a rule")
+		return err
+	}
+	names, err := newNamer(cmd)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVER\tADDRESS\tSTATE\tVALUE\tEPOCH\tPENDING") // Flush reports
+	for _, x := range list {
+		value := "-"
+		if strings.EqualFold(x.State, "known") {
+			value = fmt.Sprintf("%#x", x.Value)
+		}
+		fmt.Fprintf(w, "%s\t%#x\t%s\t%s\t%d\t%d\n", names.name(x.Server), x.VA, strings.ToLower(x.State), value, x.Epoch, x.Pending)
+	}
+	return w.Flush()
+}
+
+func printMACs(cmd *cobra.Command, list []pipeline.MAC) error {
+	names, err := newNamer(cmd)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports
+	for _, m := range list {
+		port := fmt.Sprint(m.Port)
+		if m.Port < len(names.rack.Hosts) {
+			port = names.rack.Hosts[m.Port].Name
+		}
+		fmt.Fprintf(w, "%s\t%v\t%v ago\n", port, m.MAC, m.Idle.Round(time.Millisecond))
+	}
+	return w.Flush()
+}

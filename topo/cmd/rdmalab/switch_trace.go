@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// traceSnaplen keeps the headers of a packet and a small payload.
+const traceSnaplen = 160
+
+// traceFlags are the flags of trace.
+type traceFlags struct {
+	dir     string
+	count   uint64
+	lasting time.Duration
+}
+
+func switchTraceCmd() *cobra.Command {
+	var flags traceFlags
+	cmd := &cobra.Command{
+		Use:   "trace [LINK…]",
+		Short: "Watch what the switch does to packets, live",
+		Long: "trace prints a line for each packet that the switch's program or a fault touched, on the links of the hosts\n" +
+			"named or on all, until interrupted: when, on which link and in which direction, which packet, and what was\n" +
+			"done. One that was rewritten is shown where it came in, or where it left if only that link is watched; -o json\n" +
+			"has both. A packet that passes is not shown; `rdmalab capture` has all of them. What trace is too slow for is\n" +
+			"left out; the switch never waits.",
+		Example: "  rdmalab switch trace\n" +
+			"  rdmalab switch trace ms0 --dir down --count 10\n" +
+			"  rdmalab switch trace -o json | jq -r .comment",
+		ValidArgsFunction: completeAllHosts,
+		RunE:              func(cmd *cobra.Command, links []string) error { return runTrace(cmd, links, &flags) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
+	f.Uint64Var(&flags.count, "count", 0, "end after so many packets")
+	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
+	completeFlag(cmd, "dir", func(*cobra.Command) []string { return []string{"up", "down", "both"} })
+	outputFlag(cmd)
+	return cmd
+}
+
+func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
+	asJSON, err := wantJSON(cmd)
+	if err != nil {
+		return err
+	}
+	names, err := newNamer(cmd)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if err := checkHost(names.rack, l); err != nil {
+			return err
+		}
+	}
+	query, err := (&captureFlags{dir: flags.dir, lasting: flags.lasting, snaplen: traceSnaplen}).query(links)
+	if err != nil {
+		return err
+	}
+	query.Set("commented", "1")
+	stream, err := openCapture(cmd, query)
+	if err != nil {
+		return err
+	}
+	defer stream.Close() // it was only read
+	t := tracer{out: cmd.OutOrStdout(), names: names, json: asJSON, taken: "taken by " + names.rack.Switch.Program}
+	err = t.run(stream, flags.count)
+	if errors.Is(err, context.Canceled) || err != nil && cmd.Context().Err() != nil {
+		err = nil // interrupted: the usual end
+	}
+	return err
+}
+
+// openCapture starts a capture at the switch.
+func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
+	client, err := switchControl(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := awake(cmd.Context(), client, spec.SwitchName); err != nil {
+		return nil, err
+	}
+	stream, err := client.Stream(cmd.Context(), http.MethodGet, "/capture?"+query.Encode(), nil)
+	return stream, whose(err, spec.SwitchName)
+}
+
+// tracer prints packets.
+type tracer struct {
+	out   io.Writer
+	names namer
+	json  bool
+	first int64 // time of the first packet
+	// taken is what the switch says of a packet that it took and sent on as another one.
+	taken string
+	// came are the last rewritten packets that were shown where they came in; they are not shown again where they leave.
+	came [maxCame]string
+	next int
+}
+
+// maxCame is how many packets may be between the two sights of a rewritten one.
+const maxCame = 64
+
+// again reports whether the packet was shown on another link. The switch says the same of it there, but for the end.
+func (t *tracer) again(p *pcapng.Packet) bool {
+	what, _, _ := strings.Cut(strings.Join(p.Comments, "; "), ", to ")
+	what, _, _ = strings.Cut(what, ", from ")
+	if strings.HasSuffix(p.Name, " up") {
+		t.came[t.next%maxCame] = what
+		t.next++
+		return false
+	}
+	i := slices.Index(t.came[:], what)
+	if i < 0 || what == "" {
+		return false
+	}
+	t.came[i] = ""
+	return true
+}
+
+// traceEvent is a packet in JSON.
+type traceEvent struct {
+	// Time is when the switch had the packet, in RFC 3339.
+	Time time.Time `json:"time"`
+	Link string    `json:"link"`
+	Dir  string    `json:"dir"`
+	From string    `json:"from"`
+	To   string    `json:"to"`
+	// Opcode, QPN and PSN of the packet as it was on this link; Opcode is "" if it is no RoCEv2.
+	Opcode  string   `json:"opcode"`
+	QPN     wire.QPN `json:"qpn"`
+	PSN     wire.PSN `json:"psn"`
+	Comment string   `json:"comment"`
+}
+
+func (t *tracer) run(stream io.Reader, limit uint64) error {
+	r, err := pcapng.NewReader(stream)
+	if err != nil {
+		return err
+	}
+	var p pcapng.Packet
+	for n := uint64(0); limit == 0 || n < limit; n++ {
+		err := r.Next(&p)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the trace broke off: %w; did the switch stop? See `rdmalab status`", err)
+		}
+		if strings.Join(p.Comments, "") == t.taken || !t.json && t.again(&p) {
+			n-- // what became of it is a packet of its own
+			continue
+		}
+		if err := t.print(&p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tracer) print(p *pcapng.Packet) error {
+	e := traceEvent{Time: time.Unix(0, p.Time).UTC(), Comment: strings.Join(p.Comments, "; ")}
+	e.Link, e.Dir, _ = strings.Cut(p.Name, " ")
+	data := p.Data
+	if n := p.OrigLen - len(data); n > 0 {
+		data = append(append([]byte(nil), data...), make([]byte, min(n, pcapng.MaxPacket))...) // so that lengths agree
+	}
+	var f wire.Frame
+	if wire.ParseFrame(data, &f) == nil {
+		e.From, e.To = t.names.name(f.SrcAddr().Unmap()), t.names.name(f.DstAddr().Unmap())
+		e.Opcode, e.QPN, e.PSN = f.BTH.Opcode.String(), f.BTH.DestQP, f.BTH.PSN
+	}
+	if t.json {
+		return json.NewEncoder(t.out).Encode(e)
+	}
+	if t.first == 0 {
+		t.first = p.Time
+	}
+	what := ""
+	if !strings.Contains(e.Comment, "→") && !strings.Contains(e.Comment, " psn ") { // the switch says by itself which packet it was
+		what = "frame: "
+		if e.Opcode != "" {
+			what = fmt.Sprintf("%s→%s %s %#x: ", e.From, e.To, strings.TrimPrefix(e.Opcode, "RC_"), uint32(e.PSN))
+		}
+	}
+	_, err := fmt.Fprintf(t.out, "%10.6f %-9s %s%s\n", float64(p.Time-t.first)/1e9, p.Name, what, e.Comment)
+	return err
+}

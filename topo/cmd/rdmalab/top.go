@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/top"
+	"github.com/rdmalab/rdmalab/topo/top/live"
+)
+
+func topCmd() *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch a rack live, and break it by keys",
+		Long: "top shows every second what crosses which link and what is lost there, the queue pairs with their packet\n" +
+			"sequence numbers and retransmissions, and what the switch's program does. Keys inject faults on the chosen link,\n" +
+			"heal it, crash and restart the chosen host or the switch, and capture; the command that a key ran is shown,\n" +
+			"to be typed again. ? lists the keys.\n\n" +
+			"It wants a terminal of 76 columns and 16 lines or more; from 34 lines on it shows all panes at once, from 116\n" +
+			"columns on more of each. NO_COLOR=1 leaves out colours. Where there is no such terminal, in a pipe, with\n" +
+			"TERM=dumb, --once prints one screen.",
+		Example: "  sudo rdmalab top\n" +
+			"  rdmalab top --once\n" +
+			"  NO_COLOR=1 rdmalab top --rack swordbox",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := openRack(cmd)
+			if err != nil {
+				return err
+			}
+			style := terminalStyle()
+			if once {
+				return topOnce(cmd, r.Spec.Name, style)
+			}
+			if err := drawable(); err != nil {
+				return err
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			cfg := live.Config{Rack: r.Spec.Name, Program: program, Style: style, In: os.Stdin, Out: os.Stdout}
+			if cfg.Rack != defaultRack || os.Getenv(rackEnv) != "" {
+				cfg.RackFlag = []string{"--rack", cfg.Rack}
+			}
+			return live.Run(cmd.Context(), cfg)
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "print one screen without colours, after a second, and end")
+	return cmd
+}
+
+// drawable says what is missing for a screen that changes.
+func drawable() error {
+	const instead = "; `rdmalab top --once` prints one screen, and `rdmalab status`, `rdmalab counters` and `rdmalab faults` have all of it"
+	switch kind := os.Getenv("TERM"); {
+	case !isTerminal(os.Stdout) || !isTerminal(os.Stdin):
+		return errors.New("top draws on a terminal, and reads keys from it" + instead)
+	case kind == "" || kind == "dumb":
+		return fmt.Errorf("top needs a terminal that can move its cursor, and TERM is %q: try TERM=xterm if yours can%s", kind, instead)
+	}
+	return nil
+}
+
+// terminalStyle is what the environment says of the terminal.
+func terminalStyle() top.Style {
+	locale := os.Getenv("LC_ALL")
+	for _, name := range []string{"LC_CTYPE", "LANG"} {
+		if locale == "" {
+			locale = os.Getenv(name)
+		}
+	}
+	utf8 := strings.Contains(strings.ToLower(strings.ReplaceAll(locale, "-", "")), "utf8")
+	return top.Style{Plain: os.Getenv("NO_COLOR") != "", ASCII: !utf8}
+}
+
+// topOnce prints all panes of a rack.
+func topOnce(cmd *cobra.Command, name string, style top.Style) error {
+	style.Plain = true
+	first := live.Sample(cmd.Context(), name)
+	select {
+	case <-cmd.Context().Done():
+		return errInterrupted
+	case <-time.After(time.Second):
+	}
+	second := live.Sample(cmd.Context(), name)
+	if second.Gone != "" {
+		return errors.New(second.Gone)
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), top.Print(style, &first, &second))
+	return err
+}

@@ -1,0 +1,106 @@
+// Package doctor says what a machine can do for a rack, what is missing, and which command mends it.
+//
+// A Probe is a value: a name and a function that looks at a System and returns a Finding. A System is a struct of
+// functions, so that tests give probes a machine of their own; Machine is the real one. Probes change nothing on it
+// that they do not take back before they return.
+package doctor
+
+import "context"
+
+// State is how a machine does in one respect.
+type State string
+
+// States of a finding.
+const (
+	OK       State = "ok"
+	Degraded State = "degraded" // rdmalab goes another way, or does less
+	Missing  State = "missing"
+)
+
+// Finding is what one probe found.
+type Finding struct {
+	Check string `json:"check"`
+	State State  `json:"state"`
+	// Found is what is there, Means what that is to rdmalab.
+	Found string `json:"found"`
+	Means string `json:"means"`
+	// Mend is a command, or a few words where no command helps; "" if nothing needs it.
+	Mend string `json:"mend,omitempty"`
+	// Required says that no rack can be brought up without it.
+	Required bool `json:"required"`
+}
+
+// Probe looks at a machine in one respect.
+type Probe struct {
+	Name     string
+	Required bool
+	// Look fills in State, Found, Means and Mend.
+	Look func(ctx context.Context, s *System) Finding
+}
+
+// Report is what all probes found.
+type Report struct {
+	// Ready says that a rack can be brought up.
+	Ready    bool      `json:"ready"`
+	Findings []Finding `json:"findings"`
+}
+
+// Examine asks the probes one after the other; they share what is costly to find out.
+func Examine(ctx context.Context, s *System, probes []Probe) Report {
+	r := Report{Ready: true, Findings: make([]Finding, 0, len(probes))}
+	for _, p := range probes {
+		f := p.Look(ctx, s)
+		f.Check, f.Required = p.Name, p.Required
+		if f.Required && f.State == Missing {
+			r.Ready = false
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// Lacking are the names of required checks that found nothing.
+func (r *Report) Lacking() (names []string) {
+	for _, f := range r.Findings {
+		if f.Required && f.State == Missing {
+			names = append(names, f.Check)
+		}
+	}
+	return names
+}
+
+// Probes are all checks, in the order in which one would mend things.
+func Probes() []Probe {
+	return []Probe{
+		{"root", true, lookRoot},
+		{"kernel", false, lookKernel},
+		{"processors", false, lookProcessors},
+		{"state folder", true, lookFolder},
+		{"namespaces", true, lookNamespaces},
+		{"user namespaces", false, lookUser},
+		{"veth", true, lookVeth},
+		{"packet sockets", true, lookPacket},
+		{"receive ring", false, lookRing},
+		{"direct sending", false, lookBypass},
+		{"silencer", false, lookSilencer},
+		{"cgroups", false, lookCgroups},
+		{"cgroup v1", false, lookOldCgroups},
+		{"locked memory", false, lookMemlock},
+		{"docker engine", false, lookDocker},
+		{"docker compose", false, lookCompose},
+		{"podman", false, lookPodman},
+		{"qemu", false, lookQEMU},
+		{"kvm", false, lookKVM},
+		{"tshark", false, lookTshark},
+	}
+}
+
+func good(found, means string) Finding { return Finding{State: OK, Found: found, Means: means} }
+
+func weaker(found, means, mend string) Finding {
+	return Finding{State: Degraded, Found: found, Means: means, Mend: mend}
+}
+
+func lacking(found, means, mend string) Finding {
+	return Finding{State: Missing, Found: found, Means: means, Mend: mend}
+}

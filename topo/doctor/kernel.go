@@ -1,0 +1,224 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+)
+
+// asRoot mends what only root can do, or look at.
+const asRoot = "sudo rdmalab doctor"
+
+// withLink is what mends checks that want a link with a port first.
+func withLink(l Links) string {
+	switch {
+	case errors.Is(l.Err, nl.ErrPrivilege):
+		return asRoot
+	case l.Err != nil:
+		return "mend veth first"
+	}
+	return "mend packet sockets first"
+}
+
+// stateParent is where racks keep their state, each below a folder of its own.
+const stateParent = "/run"
+
+// Capabilities by their bit in /proc/PID/status.
+var wanted = []struct {
+	bit  uint
+	name string
+}{{21, "SYS_ADMIN"}, {12, "NET_ADMIN"}, {13, "NET_RAW"}}
+
+// lookRoot looks for the user and the capabilities without which there are no namespaces and no raw frames.
+func lookRoot(_ context.Context, s *System) Finding {
+	const means = "racks are namespaces and raw sockets: `rdmalab up` needs root, the simulator does not"
+	if s.Euid != 0 {
+		return lacking("user "+strconv.Itoa(s.Euid), means, asRoot)
+	}
+	status, err := s.ReadFile("/proc/self/status")
+	if err != nil {
+		return weaker("root; its capabilities are unknown: "+err.Error(), means, "mount -t proc proc /proc")
+	}
+	effective, err := strconv.ParseUint(field(string(status), "CapEff:"), 16, 64)
+	if err != nil {
+		return weaker("root; its capabilities are unknown", means, "grep CapEff /proc/self/status")
+	}
+	var lost []string
+	for _, c := range wanted {
+		if effective&(1<<c.bit) == 0 {
+			lost = append(lost, c.name)
+		}
+	}
+	if len(lost) > 0 {
+		return lacking("root without "+strings.Join(lost, ", "), means, "docker run --cap-add "+strings.Join(lost, " --cap-add ")+" …")
+	}
+	return good("root with SYS_ADMIN, NET_ADMIN, NET_RAW", "racks can be brought up")
+}
+
+// field is the first word behind a label at the beginning of a line.
+func field(text, label string) string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, label); ok {
+			if words := strings.Fields(rest); len(words) > 0 {
+				return words[0]
+			}
+		}
+	}
+	return ""
+}
+
+// lookKernel compares the kernel's version with what has been used.
+func lookKernel(_ context.Context, s *System) Finding {
+	found := "Linux " + s.Release
+	var major, minor int
+	if n, _ := fmt.Sscanf(s.Release, "%d.%d", &major, &minor); n != 2 {
+		return weaker("version "+strconv.Quote(s.Release), "rdmalab knows Linux versions only", "uname -r")
+	}
+	switch v := major*1000 + minor; {
+	case v < 5014:
+		return weaker(found, "hosts are killed process by process, and nobody has tried it: 5.14 has cgroup.kill", "install Linux 6.6 or newer")
+	case v < 6006:
+		return weaker(found, "sockets instead of a tc program keep the kernel silent: 6.6 has tcx", "install Linux 6.6 or newer")
+	}
+	return good(found, "has all that rdmalab uses")
+}
+
+// lookProcessors counts processors, because daemons poll.
+func lookProcessors(_ context.Context, s *System) Finding {
+	if s.CPUs < 2 {
+		return weaker("1", "switch and hosts share it: racks work, latencies are those of the scheduler", "give the machine 2 processors")
+	}
+	return good(strconv.Itoa(s.CPUs), "the switch has one to itself, hosts have the others")
+}
+
+func lookFolder(_ context.Context, s *System) Finding {
+	if err := s.Writable(stateParent); err != nil {
+		mend := asRoot
+		if s.Euid == 0 {
+			mend = "mount -t tmpfs tmpfs " + stateParent
+		}
+		return lacking(stateParent+": "+err.Error(), "a rack keeps sockets, logs and pins there", mend)
+	}
+	return good(stateParent+" can be written to", "a rack keeps sockets, logs and pins there")
+}
+
+// lookNamespaces makes one of each kind that a node lives in.
+func lookNamespaces(_ context.Context, s *System) Finding {
+	const means = "every host of a rack lives in namespaces of its own"
+	var names, lost []string
+	var why error
+	for _, n := range []struct {
+		name string
+		flag int
+	}{{"net", unix.CLONE_NEWNET}, {"mount", unix.CLONE_NEWNS}, {"pid", unix.CLONE_NEWPID}, {"uts", unix.CLONE_NEWUTS}, {"ipc", unix.CLONE_NEWIPC}} {
+		if err := s.Unshare(n.flag); err != nil {
+			lost, why = append(lost, n.name), err
+			continue
+		}
+		names = append(names, n.name)
+	}
+	if len(lost) == 0 {
+		return good(strings.Join(names, ", "), means)
+	}
+	mend := asRoot
+	switch {
+	case s.Euid == 0 && errors.Is(why, unix.EPERM):
+		mend = "in a container: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined …"
+	case s.Euid == 0:
+		mend = "sysctl -w user.max_net_namespaces=1000; else a kernel with CONFIG_NAMESPACES"
+	}
+	return lacking(fmt.Sprintf("no %s: %v", strings.Join(lost, ", "), why), means, mend)
+}
+
+// lookUser looks whether there are user namespaces; racks have no use for them, rootless engines do.
+func lookUser(_ context.Context, s *System) Finding {
+	const means = "racks do without; rootless podman and `unshare -rmn` need them"
+	const limit = "/proc/sys/user/max_user_namespaces"
+	b, err := s.ReadFile(limit)
+	switch text := strings.TrimSpace(string(b)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return lacking("not in this kernel", means, "a kernel with CONFIG_USER_NS")
+	case err != nil:
+		return weaker("unknown: "+err.Error(), means, "cat "+limit)
+	case text == "0":
+		return lacking("switched off", means, "sysctl -w user.max_user_namespaces=10000")
+	default:
+		return good("up to "+text, means)
+	}
+}
+
+func lookVeth(_ context.Context, s *System) Finding {
+	const means = "a veth pair is the cable from a host to the switch"
+	switch err := s.Links().Err; {
+	case errors.Is(err, nl.ErrPrivilege):
+		return lacking("not tried: no privilege", means, asRoot)
+	case err != nil:
+		return lacking(err.Error(), means, "modprobe veth")
+	}
+	return good("a pair between two namespaces", means)
+}
+
+func lookPacket(_ context.Context, s *System) Finding {
+	const means = "NICs and switch send and receive raw frames by AF_PACKET"
+	l := s.Links()
+	switch {
+	case l.Err != nil:
+		return lacking("not tried: no veth", means, withLink(l))
+	case l.PortErr != nil:
+		return lacking(l.PortErr.Error(), means, "modprobe af_packet; in a container: --cap-add NET_RAW --cap-add NET_ADMIN")
+	}
+	return good("on "+l.Port.Ifname+", MTU "+strconv.Itoa(l.Port.MTU), means)
+}
+
+func lookRing(_ context.Context, s *System) Finding {
+	l := s.Links()
+	switch {
+	case l.Err != nil || l.PortErr != nil:
+		return lacking("not tried: no packet socket", "frames are received in shared memory", withLink(l))
+	case !strings.HasPrefix(l.Port.Receive, "ring"):
+		return weaker(l.Port.Receive+notes(l), "a system call for each burst received: slower", "a kernel with CONFIG_PACKET; see `rdmalab logs`")
+	}
+	return good("TPACKET_V2 "+l.Port.Receive, "frames are received without a system call")
+}
+
+// lookBypass looks how frames are sent. The port says only by a note that it goes another way.
+func lookBypass(_ context.Context, s *System) Finding {
+	l := s.Links()
+	if l.Err != nil || l.PortErr != nil {
+		return lacking("not tried: no packet socket", "frames are sent straight to the driver", withLink(l))
+	}
+	for _, note := range l.Port.Notes {
+		if strings.Contains(note, "queueing discipline") {
+			return weaker(note, "a queue in the kernel for each frame sent: slower", "a kernel with PACKET_QDISC_BYPASS, Linux 3.14 or newer")
+		}
+	}
+	return good("PACKET_QDISC_BYPASS, sendmmsg", "frames are sent straight to the driver, many by one system call")
+}
+
+func lookSilencer(_ context.Context, s *System) Finding {
+	l := s.Links()
+	const mend = "Linux 6.6 or newer; in a container also --cap-add BPF (or SYS_ADMIN)"
+	switch {
+	case l.Err != nil || l.PortErr != nil:
+		return lacking("not tried: no packet socket", "keeps the kernel from answering RoCEv2", withLink(l))
+	case l.Port.Silencer == "tcx":
+		return good("bpf program at tcx ingress", "the kernel does not answer RoCEv2, and does no work for it")
+	case l.Port.Silencer == "socket":
+		return weaker("sockets on UDP 4791"+notes(l), "the kernel does not answer RoCEv2, but handles every packet: slower", mend)
+	}
+	return weaker("none"+notes(l), "the kernel answers RoCEv2 with ICMP port unreachable, which peers may believe", mend)
+}
+
+func notes(l Links) string {
+	if len(l.Port.Notes) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(l.Port.Notes, "; ") + ")"
+}

@@ -1,0 +1,171 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/rdmalab/rdmalab/topo/top"
+)
+
+const (
+	// every is the time between two samples.
+	every = time.Second
+	// stopWait is how long a command that was interrupted may take to end.
+	stopWait = 5 * time.Second
+	// maxOutput bounds what is kept of a command's output in bytes.
+	maxOutput = 4 << 10
+)
+
+// Config is how to watch a rack.
+type Config struct {
+	// Rack is its name.
+	Rack string
+	// Program is this program's file, which commands are run with.
+	Program string
+	// RackFlag is what commands need to find the rack.
+	RackFlag []string
+	Style    top.Style
+	// Sample looks at the rack; nil: Sample of this package.
+	Sample func(ctx context.Context, name string) top.Sample
+	// In and Out are the terminal.
+	In  io.Reader
+	Out io.Writer
+	// Options are added to those of the program; for tests.
+	Options []tea.ProgramOption
+}
+
+// Run shows the rack until the user quits or ctx ends. Then the terminal is as it was, and no command runs any more.
+func Run(ctx context.Context, cfg Config) error {
+	if cfg.Sample == nil {
+		cfg.Sample = Sample
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	d := &doer{ctx: ctx, cfg: &cfg, running: make(map[int]context.CancelFunc)}
+	defer func() {
+		d.mu.Lock() // so that none begins in between
+		cancel()
+		d.mu.Unlock()
+		d.work.Wait()
+	}()
+	// The caller's context knows of signals. The program is not given it: one that is killed leaves its reader behind,
+	// one that is asked to quit waits for it.
+	options := append([]tea.ProgramOption{
+		tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithoutSignalHandler(),
+	}, cfg.Options...)
+	p := tea.NewProgram(top.New(d, cfg.Style, cfg.RackFlag...), options...)
+	stop := context.AfterFunc(ctx, p.Quit)
+	defer stop()
+	_, err := p.Run()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Join(err, d.panicked)
+}
+
+// doer does what the model wants. Its commands run in goroutines of the program; work counts them.
+type doer struct {
+	ctx  context.Context
+	cfg  *Config
+	work sync.WaitGroup
+
+	mu sync.Mutex
+	// running are the commands by id, last is when the last sample was taken, panicked why one ended the view. mu
+	// guards them.
+	running  map[int]context.CancelFunc
+	last     time.Time
+	panicked error
+}
+
+var _ top.Doer = (*doer)(nil)
+
+// Sample waits for its time and looks.
+func (d *doer) Sample() tea.Cmd {
+	return d.counted(func() tea.Msg {
+		d.mu.Lock()
+		wait := time.Until(d.last.Add(every))
+		d.mu.Unlock()
+		t := time.NewTimer(max(0, wait))
+		defer t.Stop()
+		select {
+		case <-d.ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		d.mu.Lock()
+		d.last = time.Now()
+		d.mu.Unlock()
+		return d.cfg.Sample(d.ctx, d.cfg.Rack)
+	})
+}
+
+// counted makes a command that Run waits for. One that begins after the end does nothing; one that panics ends the
+// view, so that the terminal is in order when Run tells.
+func (d *doer) counted(f func() tea.Msg) tea.Cmd {
+	return func() (msg tea.Msg) {
+		d.mu.Lock()
+		if d.ctx.Err() != nil {
+			d.mu.Unlock()
+			return nil
+		}
+		d.work.Add(1)
+		d.mu.Unlock()
+		defer d.work.Done()
+		defer func() {
+			if r := recover(); r != nil {
+				d.mu.Lock()
+				d.panicked = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+				d.mu.Unlock()
+				msg = tea.Quit()
+			}
+		}()
+		return f()
+	}
+}
+
+// Do runs this program. Interrupted, it ends as by ctrl-c.
+func (d *doer) Do(id int, args []string) tea.Cmd {
+	return d.counted(func() tea.Msg {
+		ctx, cancel := context.WithCancel(d.ctx)
+		defer cancel()
+		d.mu.Lock()
+		d.running[id] = cancel
+		d.mu.Unlock()
+		defer func() {
+			d.mu.Lock()
+			delete(d.running, id)
+			d.mu.Unlock()
+		}()
+		var out bytes.Buffer
+		cmd := exec.CommandContext(ctx, d.cfg.Program, args...)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.WaitDelay = stopWait
+		err := cmd.Run()
+		text := strings.TrimSpace(string(out.Bytes()[:min(out.Len(), maxOutput)]))
+		if err != nil && text == "" {
+			text = err.Error()
+		}
+		// Whoever was interrupted and ended well has not failed, whatever Run says of the context.
+		failed := err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Success())
+		return top.Done{ID: id, Output: text, Failed: failed}
+	})
+}
+
+// Stop interrupts a command.
+func (d *doer) Stop(id int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cancel := d.running[id]; cancel != nil {
+		cancel()
+	}
+}

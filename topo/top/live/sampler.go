@@ -1,0 +1,228 @@
+// Package live runs the view of package top on a real rack: it samples the rack over its control sockets, runs the
+// commands that keys stand for as processes of this same program, and owns the terminal while it does.
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/dial"
+	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/topo/top"
+)
+
+// askWait bounds what one sample waits for a daemon.
+const askWait = 2 * time.Second
+
+// Sample looks at the rack with a name. What does not answer is left out; an error is that the rack is not there.
+func Sample(ctx context.Context, name string) top.Sample {
+	s := top.Sample{At: time.Now(), Rack: name}
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	r, err := rack.Open(name)
+	if err != nil {
+		s.Gone = err.Error()
+		return s
+	}
+	var sw answers
+	var wg sync.WaitGroup
+	wg.Go(func() { sw.ask(ctx, r) })
+	status, err := r.Status(ctx)
+	wg.Wait()
+	if err != nil {
+		s.Gone = err.Error()
+		return s
+	}
+	s.State, s.Program = string(status.State), status.Switch.Program
+	names := addresses(r.Spec)
+	for i := range status.Hosts {
+		addHost(&s, &status.Hosts[i], names)
+	}
+	s.Nodes = append(s.Nodes, top.Node{Name: spec.SwitchName, Role: spec.SwitchName, State: string(status.Switch.State)})
+	sw.fill(&s, status.Switch.Daemon, names)
+	return s
+}
+
+// namer gives names to addresses.
+type namer map[netip.Addr]string
+
+func addresses(r *spec.Rack) namer {
+	n := namer{r.Switch.IPv4: spec.SwitchName, r.Switch.IPv6: spec.SwitchName}
+	for _, host := range r.HostNames() {
+		for _, a := range r.Addresses(host) {
+			n[a] = host
+		}
+	}
+	return n
+}
+
+func (n namer) name(a netip.Addr) string {
+	if name, ok := n[a.Unmap()]; ok {
+		return name
+	}
+	return a.String()
+}
+
+// addHost adds a host and its queue pairs.
+func addHost(s *top.Sample, n *rack.NodeStatus, names namer) {
+	var d hostd.Status
+	if len(n.Daemon) > 0 {
+		_ = json.Unmarshal(n.Daemon, &d) // a daemon of another version shows what can be read
+	}
+	s.Nodes = append(s.Nodes, top.Node{
+		Name: n.Name, Role: n.Role, State: string(n.State), Link: string(n.Link), Retrans: d.NIC.RetransPkts,
+	})
+	if t := d.Tear; t != nil {
+		s.Faults = append(s.Faults, top.Fault{
+			ID: "tear-" + n.Name, State: string(fault.Active),
+			Text: fault.Rule{Link: n.Name, Kind: fault.Tear, Probability: t.Probability, Delay: t.Pause, For: t.For}.String(),
+		})
+	}
+	for _, q := range d.QPs {
+		peer := q.Peer
+		if a, err := netip.ParseAddr(peer); err == nil {
+			peer = names.name(a)
+		}
+		s.QPs = append(s.QPs, top.QP{
+			Host: n.Name, QPN: wire.QPN(q.QPN), Type: q.Type, State: q.State, Peer: peer, PeerQPN: wire.QPN(q.PeerQPN),
+			SendPSN: wire.PSN(q.SendPSN), RecvPSN: wire.PSN(q.RecvPSN), SendQueued: q.SendQueued, RecvQueued: q.RecvQueued,
+			Retrans: q.RetransPkts,
+		})
+	}
+}
+
+// answers are what the switch says beside its status.
+type answers struct {
+	counters switchd.Counters
+	faults   []fault.Status
+	tables   []switchd.Table
+	groups   []serialize.Group
+	report   serialize.Report
+}
+
+// ask asks the switch. A silent one leaves everything empty, and so does a program without rules for what is the
+// program's.
+func (a *answers) ask(ctx context.Context, r *rack.Rack) {
+	client := r.Control(spec.SwitchName)
+	for _, q := range []struct {
+		path string
+		out  any
+		box  bool // only program swordbox answers
+	}{
+		{"/counters", &a.counters, false},
+		{"/faults", &a.faults, false},
+		{"/tables", &a.tables, false},
+		{"/program/counters", &a.groups, true},
+		{"/connections", &a.report, true},
+	} {
+		if q.box && r.Spec.Switch.Program != spec.ProgramSwordBox {
+			continue
+		}
+		if err := client.Call(ctx, http.MethodGet, q.path, nil, q.out); err != nil {
+			return // its state says why
+		}
+	}
+}
+
+// fill adds what the switch said.
+func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names namer) {
+	var st switchd.Status
+	if len(daemon) > 0 {
+		_ = json.Unmarshal(daemon, &st) // as with hosts
+	}
+	s.Uptime, s.Partition, s.Captures = st.Uptime, st.Partition, st.Captures
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for j := range st.Ports {
+			if p := &st.Ports[j]; p.Host == n.Name {
+				n.UpPackets, n.UpBits, n.DownPackets, n.DownBits = p.RxPacketRate, p.RxBitRate, p.TxPacketRate, p.TxBitRate
+				n.Faults = p.Faults
+			}
+		}
+		for j := range a.counters.Ports {
+			if p := &a.counters.Ports[j]; p.Host == n.Name {
+				n.Dropped = p.RxRing
+				for _, d := range p.Drops {
+					n.Dropped += d
+				}
+			}
+		}
+	}
+	for _, f := range a.faults {
+		if f.State != fault.Expired {
+			s.Faults = append(s.Faults, top.Fault{ID: f.ID, State: string(f.State), Text: f.Rule.String(), Hits: f.Hits})
+		}
+	}
+	for _, t := range a.tables {
+		s.Switch.Tables = append(s.Switch.Tables, top.Table{Name: t.Name, Used: t.Used, Max: t.Max})
+	}
+	a.count(&s.Switch)
+	a.own(&s.Switch, names)
+}
+
+// count adds the counters: of the program's parts those that are not 0, of the pipeline a few.
+func (a *answers) count(sw *top.Switch) {
+	c := &a.counters.Switch
+	sw.Counters = []top.Counter{
+		{Name: "rewritten", Value: c.Rewritten},
+		{Name: "emitted", Value: c.Emitted},
+		{Name: "held", Value: c.Held},
+		{Name: "consumed", Value: c.Consumed},
+		{Name: "flooded", Value: c.Flooded},
+		{Name: "mac_moves", Value: c.MACMoves},
+	}
+	for _, g := range a.groups {
+		for _, one := range g.Counters {
+			if one.Value > 0 {
+				sw.Counters = append(sw.Counters, top.Counter{Name: g.Name + " " + one.Name, Value: one.Value})
+			}
+		}
+	}
+}
+
+// own adds the switch's own connections and the words that it knows.
+func (a *answers) own(sw *top.Switch, names namer) {
+	carried := make(map[dial.Key]*mode.Shared)
+	for i := range a.report.Machines {
+		m := &a.report.Machines[i]
+		for j := range m.Shared {
+			carried[dial.Key{Server: m.Shared[j].Server, Shard: m.Shared[j].Shard}] = &m.Shared[j]
+		}
+		for _, w := range m.Words {
+			sw.Words = append(sw.Words, top.Word{Server: names.name(w.Server), VA: w.VA, State: w.State, Value: w.Value, Pending: w.Pending})
+		}
+	}
+	for _, d := range a.report.Dialed {
+		one := top.Shared{Name: fmt.Sprintf("%s/%d", names.name(d.Server), d.Shard), State: d.State.String(), Tries: d.Attempts}
+		if d.Shared != nil {
+			one.NextPSN = d.Shared.SendPSN
+		}
+		if c := carried[d.Key]; c != nil && d.Shared != nil {
+			one.Open, one.Most, one.Queued, one.Tries, one.NextPSN = c.Outstanding, c.Ring, c.Queued, c.Retries, c.NextPSN
+			delete(carried, d.Key)
+		}
+		sw.Shared = append(sw.Shared, one)
+	}
+	var borrowed []top.Shared
+	for k, c := range carried {
+		borrowed = append(borrowed, top.Shared{
+			Name: fmt.Sprintf("%s/%d", names.name(k.Server), k.Shard), State: c.State, Open: c.Outstanding, Most: c.Ring,
+			Queued: c.Queued, Tries: c.Retries, NextPSN: c.NextPSN,
+		})
+	}
+	slices.SortFunc(borrowed, func(a, b top.Shared) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
+	sw.Shared = append(sw.Shared, borrowed...)
+}

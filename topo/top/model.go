@@ -1,0 +1,278 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// Doer does what a Model wants done.
+type Doer interface {
+	// Sample waits until the next sample is due and takes it: the message is a Sample.
+	Sample() tea.Cmd
+	// Do runs rdmalab with arguments until it ends: the message is a Done with that id.
+	Do(id int, args []string) tea.Cmd
+	// Stop interrupts what Do runs under an id. It does not wait.
+	Stop(id int)
+}
+
+// Done says how a command ended.
+type Done struct {
+	ID int
+	// Output is what it printed, errors too.
+	Output string
+	Failed bool
+}
+
+// Bounds of what a model remembers.
+const (
+	maxEntries = 100        // commands
+	maxHistory = sparkWidth // samples of each link's throughput
+)
+
+// entry is a command that a key ran.
+type entry struct {
+	id     int
+	args   []string // nil: nothing that is run
+	stage  stage
+	output string
+	failed bool
+}
+
+// stage is how far a command has come.
+type stage int
+
+const (
+	ended stage = iota
+	waits       // until those before it have ended: a restart behind a crash finds it done
+	runs
+)
+
+// Pane is a part of the view.
+type Pane int
+
+// Panes, in the order of their keys.
+const (
+	Links Pane = iota
+	QPs
+	SwitchPane
+	panes
+)
+
+// Style is what the terminal can do.
+type Style struct {
+	// Plain has no colours and no attributes, ASCII no characters beyond.
+	Plain, ASCII bool
+}
+
+// Model is the state of the view. It is a value: Update returns the next.
+type Model struct {
+	doer  Doer
+	style Style
+	// name is what commands need to find the rack: "--rack NAME", or nothing.
+	rackFlag      []string
+	width, height int
+	pane          Pane
+	help          bool
+	chosen        int // node
+	scroll        int // first queue pair
+	now, before   *Sample
+	// gone says why there is no rack; now is then the last that was seen.
+	gone    string
+	history map[string][]uint64
+	entries []entry
+	nextID  int
+	// capture is the id of the capture that runs, 0 if none does; captured is its link.
+	capture  int
+	captured string
+}
+
+var _ tea.Model = Model{}
+
+// New makes a model of a rack. rackFlag is what has to be added to a command so that it finds the rack.
+func New(doer Doer, style Style, rackFlag ...string) Model {
+	return Model{doer: doer, style: style, rackFlag: rackFlag, history: map[string][]uint64{}}
+}
+
+// Init asks for the first sample.
+func (m Model) Init() tea.Cmd { return m.doer.Sample() }
+
+// Update takes a message in and says what shall be done next.
+func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case Sample:
+		return m.sampled(&msg), m.doer.Sample()
+	case Done:
+		return m.done(msg)
+	case tea.KeyPressMsg:
+		return m.key(msg.String())
+	}
+	return m, nil
+}
+
+// View draws the screen.
+func (m Model) View() tea.View {
+	v := tea.NewView(m.Screen())
+	v.AltScreen = true
+	v.WindowTitle = "rdmalab top"
+	return v
+}
+
+func (m Model) sampled(s *Sample) Model {
+	if s.Gone != "" {
+		m.gone = s.Gone
+		return m
+	}
+	if m.gone != "" { // another life: nothing can be compared with what was before
+		m.now, m.history = nil, map[string][]uint64{}
+	}
+	m.gone, m.before, m.now = "", m.now, s
+	m.chosen = min(m.chosen, max(0, len(s.Nodes)-1))
+	m.scroll = min(m.scroll, max(0, len(s.QPs)-1))
+	history := make(map[string][]uint64, len(s.Nodes))
+	for _, n := range s.Nodes {
+		h := append(append([]uint64(nil), m.history[n.Name]...), n.UpBits+n.DownBits)
+		history[n.Name] = h[max(0, len(h)-maxHistory):]
+	}
+	m.history = history
+	return m
+}
+
+func (m Model) done(d Done) (Model, tea.Cmd) {
+	m.entries = append([]entry(nil), m.entries...)
+	for i := range m.entries {
+		if e := &m.entries[i]; e.id == d.ID {
+			e.stage, e.failed, e.output = ended, d.Failed, d.Output
+		}
+	}
+	if d.ID == m.capture {
+		m.capture = 0
+	}
+	return m.next()
+}
+
+// next starts the command that waits, if no other runs. Captures run beside all others.
+func (m Model) next() (Model, tea.Cmd) {
+	for _, e := range m.entries {
+		if e.stage == runs && e.id != m.capture {
+			return m, nil
+		}
+	}
+	for i := range m.entries {
+		if e := &m.entries[i]; e.stage == waits {
+			m.entries = append([]entry(nil), m.entries...)
+			m.entries[i].stage = runs
+			return m, m.doer.Do(e.id, e.args)
+		}
+	}
+	return m, nil
+}
+
+// key is a press of a key by its name.
+func (m Model) key(name string) (tea.Model, tea.Cmd) {
+	if m.help && name != "q" && name != "ctrl+c" {
+		m.help = false
+		return m, nil
+	}
+	switch name {
+	case "q", "ctrl+c":
+		return m, tea.Quit
+	case "?":
+		m.help = true
+	case "tab", "right":
+		m.pane = (m.pane + 1) % panes
+	case "shift+tab", "left":
+		m.pane = (m.pane + panes - 1) % panes
+	case "1", "2", "3":
+		m.pane = Pane(name[0] - '1')
+	case "up", "k":
+		m.chosen = max(0, m.chosen-1)
+	case "down", "j":
+		if m.now != nil {
+			m.chosen = max(0, min(m.chosen+1, len(m.now.Nodes)-1))
+		}
+	case "pgup", "K":
+		m.scroll = max(0, m.scroll-m.page())
+	case "pgdown", "J":
+		if m.now != nil {
+			m.scroll = max(0, min(m.scroll+m.page(), len(m.now.QPs)-1))
+		}
+	default:
+		return m.command(name)
+	}
+	return m, nil
+}
+
+// page is how far pgdown goes.
+func (m Model) page() int { return max(1, m.height/3) }
+
+// command runs what a key stands for.
+func (m Model) command(key string) (tea.Model, tea.Cmd) {
+	if m.now == nil || m.chosen >= len(m.now.Nodes) {
+		return m, nil
+	}
+	n := m.now.Nodes[m.chosen]
+	if n.Link == "" && strings.Contains("ldh", key) {
+		return m.say("the switch has no link of its own: choose a host with the arrow keys"), nil
+	}
+	switch key {
+	case "l":
+		return m.run("inject", "loss", "10%", "--link", n.Name)
+	case "d":
+		return m.run("inject", "delay", "1ms", "--link", n.Name)
+	case "h":
+		return m.run("heal", "--link", n.Name)
+	case "H":
+		return m.run("heal", "--all")
+	case "c":
+		return m.run("crash", n.Name)
+	case "r":
+		return m.run("restart", n.Name)
+	case "p":
+		return m.toggle(&n)
+	}
+	return m, nil
+}
+
+// toggle starts a capture, or ends that which runs.
+func (m Model) toggle(n *Node) (tea.Model, tea.Cmd) {
+	if m.capture != 0 {
+		m.doer.Stop(m.capture)
+		return m, nil // Done says when it has ended
+	}
+	args := []string{"capture"}
+	m.captured = "all"
+	if n.Link != "" {
+		m.captured = n.Name
+		args = append(args, n.Name)
+	}
+	file := fmt.Sprintf("rdmalab-%s-%s.pcapng", m.captured, m.now.At.Format("150405"))
+	m = m.asked(append(args, "--snaplen", captureSnaplen, "-w", file))
+	e := &m.entries[len(m.entries)-1]
+	e.stage, m.capture = runs, e.id
+	return m, m.doer.Do(e.id, e.args)
+}
+
+// captureSnaplen keeps headers and a small payload, so that a capture that is forgotten takes long to fill a disk.
+const captureSnaplen = "256"
+
+// run asks for a command, which runs when those before it have ended.
+func (m Model) run(args ...string) (tea.Model, tea.Cmd) { return m.asked(args).next() }
+
+// asked takes note of a command.
+func (m Model) asked(args []string) Model {
+	m.nextID++
+	return m.note(entry{id: m.nextID, args: append(args, m.rackFlag...), stage: waits})
+}
+
+// say tells something that no command said.
+func (m Model) say(text string) Model { return m.note(entry{output: text, failed: true}) }
+
+func (m Model) note(e entry) Model {
+	m.entries = append(append([]entry(nil), m.entries...), e)
+	m.entries = m.entries[max(0, len(m.entries)-maxEntries):]
+	return m
+}

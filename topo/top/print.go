@@ -1,0 +1,18 @@
+package top
+
+import "strings"
+
+// printWidth is the width of what Print writes.
+const printWidth = 120
+
+// Print is all that there is to see as text, one pane below the other, with rates from before to now.
+func Print(style Style, before, now *Sample) string {
+	m := Model{style: style, width: printWidth, height: tallHeight, chosen: -1, before: before, now: now, history: map[string][]uint64{}}
+	r := since(before, now)
+	lines := append(m.header(), m.linkPage(len(now.Nodes)+2+len(m.faultLines()), r)...)
+	lines = append(append(lines, m.title(QPs)), m.qpPage(len(now.QPs)+2, r)...)
+	sw := &now.Switch
+	rows := max(len(sw.Counters), len(sw.Tables)) + len(sw.Shared) + len(sw.Words) + 3
+	lines = append(append(lines, m.title(SwitchPane)), m.switchPage(rows, r)...)
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}

@@ -1,0 +1,194 @@
+// Package top is the live view of a rack as a pure model: samples and key presses go in, a screen and wishes come out.
+//
+// Model has no clock, socket or process. What it wants done it asks of a Doer; what there is to see comes as a Sample,
+// counters and all, and rates are differences of two samples. So a screen is a function of the messages before it, and
+// tests compare screens with files. Package live has the Doer of a real rack.
+package top
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Sample is what a rack was at one moment. Counters count from whenever they began.
+type Sample struct {
+	At   time.Time
+	Rack string
+	// Gone says why there is no rack; nothing else but At is set then.
+	Gone string
+	// State is that of the worst node.
+	State   string
+	Program string
+	// Uptime is the switch's, 0 if it does not answer.
+	Uptime time.Duration
+	// Nodes are the hosts in the order of the rack file, then the switch.
+	Nodes  []Node
+	QPs    []QP
+	Faults []Fault
+	// Partition lists groups of hosts that are kept apart.
+	Partition [][]string
+	// Captures is how many run, whoever started them.
+	Captures int
+	Switch   Switch
+}
+
+// Node is a host with its link, or the switch.
+type Node struct {
+	Name, Role, State string
+	// Link is the link's state; "" for the switch.
+	Link string
+	// Rates of the last full second; up is from the host to the switch.
+	UpPackets, UpBits, DownPackets, DownBits uint64
+	// Dropped are frames of the link that the switch or a fault dropped, Retrans packets that the NIC sent again.
+	Dropped, Retrans uint64
+	// Faults are the ids of rules at work on the link.
+	Faults []string
+}
+
+// QP is a queue pair of a host.
+type QP struct {
+	Host        string
+	QPN         wire.QPN
+	Type, State string
+	Peer        string // a host's name, or an address
+	PeerQPN     wire.QPN
+	SendPSN     wire.PSN
+	RecvPSN     wire.PSN
+	SendQueued  int
+	RecvQueued  int
+	Retrans     uint64
+}
+
+// Fault is a rule that is in force or spent.
+type Fault struct {
+	ID, State, Text string
+	Hits            uint64
+}
+
+// Switch is what the switch's program says of itself.
+type Switch struct {
+	Counters []Counter
+	Tables   []Table
+	Shared   []Shared
+	Words    []Word
+}
+
+// Counter is a number that grows.
+type Counter struct {
+	Name  string
+	Value uint64
+}
+
+// Table is how full a table is.
+type Table struct {
+	Name      string
+	Used, Max int
+}
+
+// Shared is a connection of the switch's own to a memory server.
+type Shared struct {
+	Name, State string
+	Open, Most  int // requests under way, and how many may be
+	Queued      int
+	Tries       int
+	NextPSN     wire.PSN
+}
+
+// Word is a word of a server's memory that the switch keeps in mind.
+type Word struct {
+	Server  string
+	VA      uint64
+	State   string
+	Value   uint64
+	Pending int
+}
+
+// rates are the differences between two samples, by name, per second.
+type rates struct {
+	seconds float64
+	drops   map[string]uint64
+	retrans map[string]uint64
+	qps     map[qpKey]QP
+	counts  map[string]uint64
+	words   map[wordKey]uint64
+}
+
+type qpKey struct {
+	host string
+	qpn  wire.QPN
+}
+
+type wordKey struct {
+	server string
+	va     uint64
+}
+
+// since prepares the rates of later samples against s; s may be nil.
+func since(s *Sample, later *Sample) *rates {
+	r := &rates{
+		drops: map[string]uint64{}, retrans: map[string]uint64{}, qps: map[qpKey]QP{},
+		counts: map[string]uint64{}, words: map[wordKey]uint64{},
+	}
+	if s == nil || later == nil || s.Gone != "" {
+		return r
+	}
+	r.seconds = later.At.Sub(s.At).Seconds()
+	for _, n := range s.Nodes {
+		r.drops[n.Name], r.retrans[n.Name] = n.Dropped, n.Retrans
+	}
+	for _, q := range s.QPs {
+		r.qps[qpKey{q.Host, q.QPN}] = q
+	}
+	for _, c := range s.Switch.Counters {
+		r.counts[c.Name] = c.Value
+	}
+	for _, w := range s.Switch.Words {
+		r.words[wordKey{w.Server, w.VA}] = w.Value
+	}
+	return r
+}
+
+// of is the rate of a counter that is v now. A name that was not there before, and a counter that went back because
+// whoever counts was restarted, have none.
+func (r *rates) of(before map[string]uint64, name string, v uint64) uint64 {
+	was, ok := before[name]
+	if !ok || v < was || r.seconds <= 0 {
+		return 0
+	}
+	return uint64(float64(v-was)/r.seconds + 0.5)
+}
+
+// psns is by how many packet sequence numbers a second a queue pair went on, as requester or as responder, whichever
+// is more, and how many packets it sent again.
+func (r *rates) psns(q *QP) (on, again uint64) {
+	was, ok := r.qps[qpKey{q.Host, q.QPN}]
+	if !ok || r.seconds <= 0 {
+		return 0, 0
+	}
+	if d := max(wire.Diff(q.SendPSN, was.SendPSN), wire.Diff(q.RecvPSN, was.RecvPSN)); d > 0 && was.State == q.State {
+		on = uint64(float64(d)/r.seconds + 0.5)
+	}
+	if q.Retrans > was.Retrans {
+		again = uint64(float64(q.Retrans-was.Retrans)/r.seconds + 0.5)
+	}
+	return on, again
+}
+
+// rank orders queue pairs: first those that failed, then those that do something.
+func (r *rates) rank(q *QP) int {
+	on, again := r.psns(q)
+	switch {
+	case statePaint(q.State) == bad:
+		return 0
+	case on+again > 0 || q.SendQueued > 0:
+		return 1
+	}
+	return 2
+}
+
+// changed says that a word has another value than before.
+func (r *rates) changed(w *Word) bool {
+	was, ok := r.words[wordKey{w.Server, w.VA}]
+	return ok && was != w.Value
+}

@@ -1,0 +1,277 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Sizes of the screen.
+const (
+	minWidth, minHeight = 76, 16
+	// tall screens show all panes at once.
+	tallHeight = 34
+	// wide screens show more columns.
+	wideWidth = 116
+)
+
+// Screen is the whole screen as text, with attributes unless the style is plain.
+func (m Model) Screen() string {
+	switch {
+	case m.width == 0:
+		return "" // the size comes with the first message
+	case m.width < minWidth || m.height < minHeight:
+		return fmt.Sprintf("%dx%d is too small:\nmake it %dx%d\nq quits", m.width, m.height, minWidth, minHeight)
+	}
+	tail := m.log()
+	tail = append(tail, m.keys()...)
+	rows := m.height - len(tail)
+	var lines []string
+	switch {
+	case m.help:
+		lines = m.helpPage(rows)
+	case m.now == nil:
+		lines = m.nothing(rows)
+	default:
+		lines = append(m.header(), m.body(rows-2)...)
+	}
+	return strings.Join(append(lines, tail...), "\n")
+}
+
+func (m Model) newPage() *page { return &page{style: m.style, width: m.width} }
+
+// nothing is shown before the first sample.
+func (m Model) nothing(rows int) []string {
+	p := m.newPage()
+	p.say(bold, "rdmalab top")
+	p.say(plain, "")
+	if m.gone != "" {
+		p.say(bad, oneLine(m.gone))
+		p.say(plain, "waiting for it to come up …")
+	} else {
+		p.say(plain, "asking the rack …")
+	}
+	return p.fit(rows)
+}
+
+// header is the line about the rack, and that of the panes or of what is wrong.
+func (m Model) header() []string {
+	p, s := m.newPage(), m.now
+	p.add(func(l *line) {
+		l.text(bold, "rdmalab top")
+		l.text(plain, "  "+s.Rack+" ")
+		if m.gone == "" {
+			l.text(statePaint(s.State), s.State)
+		} else {
+			l.text(bad, "gone")
+		}
+		l.text(plain, fmt.Sprintf("  %s %s", s.Program, uptime(s.Uptime)))
+		active := 0
+		for _, f := range s.Faults {
+			if f.State == "active" {
+				active++
+			}
+		}
+		mark := plain
+		if active > 0 {
+			mark = warn
+		}
+		l.text(plain, "  ")
+		l.text(mark, plural(active, "fault"))
+		l.text(plain, "  ")
+		mark = plain
+		if s.Captures > 0 {
+			mark = accent
+		}
+		l.text(mark, plural(s.Captures, "capture"))
+		l.text(faint, "  "+s.At.Format("15:04:05"))
+	})
+	p.add(func(l *line) {
+		if m.gone != "" {
+			l.text(bad, "the rack is gone; this is what it was. ")
+			l.text(plain, oneLine(m.gone))
+			return
+		}
+		if m.height >= tallHeight {
+			return
+		}
+		for i, title := range paneTitles {
+			mark := plain
+			if Pane(i) == m.pane {
+				mark = chosen
+				title = "[" + title + "]"
+			} else {
+				title = " " + title + " "
+			}
+			l.text(mark, fmt.Sprintf("%d%s", i+1, title))
+			l.text(plain, "  ")
+		}
+	})
+	return p.lines
+}
+
+var paneTitles = [panes]string{"links", "queue pairs", "switch"}
+
+// body is the chosen pane, or on a tall screen all of them.
+func (m Model) body(rows int) []string {
+	r := since(m.before, m.now)
+	if m.height < tallHeight {
+		return [panes]func(Model, int, *rates) []string{Model.linkPage, Model.qpPage, Model.switchPage}[m.pane](m, rows, r)
+	}
+	links := len(m.now.Nodes) + 2
+	if n := len(m.faultLines()); n > 0 {
+		links += n + 1
+	}
+	links = min(links, rows/2)
+	rest := rows - links - 2
+	share := [panes]int{Links: rest / 2, QPs: rest * 3 / 4, SwitchPane: rest / 4}[m.pane] // the chosen pane has more
+	qps := max(min(len(m.now.QPs)+2, share), 3)
+	out := m.linkPage(links, r)
+	out = append(append(out, m.title(QPs)), m.qpPage(qps, r)...)
+	out = append(append(out, m.title(SwitchPane)), m.switchPage(rest-qps, r)...)
+	return out
+}
+
+// title is the line above a pane of a tall screen.
+func (m Model) title(p Pane) string {
+	t := m.newPage()
+	t.add(func(l *line) {
+		mark := faint
+		if p == m.pane {
+			mark = accent
+		}
+		dash := "─"
+		if m.style.ASCII {
+			dash = "-"
+		}
+		head := fmt.Sprintf("%s%s %d %s ", dash, dash, p+1, paneTitles[p])
+		l.text(mark, head+strings.Repeat(dash, max(0, m.width-len([]rune(head)))))
+	})
+	return t.lines[0]
+}
+
+// log is the last commands and what became of them. What does not fit behind a command is on a line of its own.
+func (m Model) log() []string {
+	most := 3
+	if m.height >= tallHeight {
+		most = 6
+	}
+	p := m.newPage()
+	for _, e := range m.entries[max(0, len(m.entries)-most):] {
+		command, outcome, mark := "", oneLine(strings.TrimPrefix(e.output, "rdmalab: ")), plain
+		if e.args != nil {
+			command = "$ rdmalab " + strings.Join(e.args, " ") + "  "
+		}
+		switch {
+		case e.stage == waits:
+			outcome, mark = "waits", faint
+		case e.stage == runs:
+			outcome, mark = "runs …", faint
+		case e.failed:
+			mark = bad
+		}
+		whole := len([]rune(command+outcome)) <= m.width
+		p.add(func(l *line) {
+			l.text(accent, command)
+			if whole {
+				l.text(mark, outcome)
+			}
+		})
+		if !whole {
+			p.add(func(l *line) { l.text(mark, "  "+outcome) })
+		}
+	}
+	if len(p.lines) == 0 {
+		p.say(faint, "keys run commands, which are shown here")
+	}
+	return p.lines[max(0, len(p.lines)-most):]
+}
+
+// keys is the line at the bottom.
+func (m Model) keys() []string {
+	p := m.newPage()
+	capture := "capture"
+	if m.capture != 0 {
+		capture = "stop"
+	}
+	name := "-"
+	if m.now != nil && m.chosen < len(m.now.Nodes) {
+		name = m.now.Nodes[m.chosen].Name
+	}
+	p.add(func(l *line) {
+		l.text(bold, name)
+		l.text(plain, ":")
+		for _, k := range [][2]string{
+			{"l", "loss"}, {"d", "delay"}, {"h", "heal"}, {"c", "crash"}, {"r", "restart"}, {"p", capture}, {"tab", "pane"}, {"?", "help"}, {"q", "quit"},
+		} {
+			l.text(plain, " ")
+			l.text(bold, k[0])
+			l.text(plain, "="+k[1])
+		}
+	})
+	return p.lines
+}
+
+func (m Model) helpPage(rows int) []string {
+	p := m.newPage()
+	p.say(bold, "rdmalab top: keys")
+	p.say(plain, "")
+	for _, k := range []struct{ key, does, command string }{
+		{"up down", "choose a host or the switch", ""},
+		{"tab 1 2 3", "choose a pane: links, queue pairs, switch", ""},
+		{"pgup pgdn", "scroll the queue pairs", ""},
+		{"l", "lose 10% of the frames of the chosen link", "inject loss 10% --link HOST"},
+		{"d", "delay the frames of the chosen link", "inject delay 1ms --link HOST"},
+		{"h", "end the faults of the chosen link", "heal --link HOST"},
+		{"H", "end all faults", "heal --all"},
+		{"c", "crash the chosen host or the switch", "crash HOST"},
+		{"r", "restart it", "restart HOST"},
+		{"p", "start a capture of the link into a file; end it", "capture HOST -w FILE"},
+		{"q", "quit; the rack goes on, and a capture ends", ""},
+	} {
+		p.add(func(l *line) {
+			l.left(bold, 10, k.key)
+			l.left(plain, 50, k.does)
+		})
+		if k.command != "" && rows > 26 {
+			p.say(faint, "           rdmalab "+k.command)
+		}
+	}
+	p.say(plain, "")
+	p.say(plain, "up is from a host to the switch, down is back. Rates are of the last second.")
+	p.say(faint, "any key goes back")
+	return p.fit(rows)
+}
+
+// statePaint is the colour of a state: of nodes, links, queue pairs and connections.
+func statePaint(s string) paint {
+	switch s {
+	case "up", "RTS", "Known":
+		return fine
+	case "crashed", "hung", "silent", "ERROR", "ERR", "SQE", "nic-down", "missing", "failed", "broken":
+		return bad
+	case "link-down", "app-crashed", "down", "no-carrier":
+		return warn
+	}
+	return plain
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// uptime is a time without more precision than one wants to read.
+func uptime(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "-"
+	case d < time.Minute:
+		return d.Truncate(time.Second).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}
