@@ -1,6 +1,7 @@
 package interop_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,8 +21,14 @@ type cell struct {
 	GID    int    `json:"gid"`  // index of the guest's address
 	OurGID int    `json:"ourGid"`
 	Sizes  []int  `json:"sizes"`
-	Depth  int    `json:"depth"`
-	Pieces int    `json:"pieces"`
+	Depth  int    `json:"depth"`  // messages outstanding
+	Pieces int    `json:"pieces"` // of the initiator's list
+	// RdAtomic is how many READs and atomics may be outstanding; 0: 4.
+	RdAtomic int `json:"rdAtomic,omitempty"`
+	// Twice does it all before: a switch moves only what it has seen to work.
+	Twice bool `json:"twice,omitempty"`
+	// What is the row of a variation.
+	What string `json:"what,omitempty"`
 	// Trouble is what is made wrong, and Want the status (of ibv_wc_status) that the initiator must get for it.
 	Trouble trouble `json:"trouble,omitempty"`
 	Want    int     `json:"want,omitempty"`
@@ -96,7 +103,7 @@ func (c *cell) run(a, b end, seed int) (err error) {
 		return err
 	}
 	p := params{
-		MTU: c.MTU, SendPSN: rand.Uint32() & 0xffffff, RecvPSN: rand.Uint32() & 0xffffff, RdAtomic: 4,
+		MTU: c.MTU, SendPSN: rand.Uint32() & 0xffffff, RecvPSN: rand.Uint32() & 0xffffff, RdAtomic: cmp.Or(c.RdAtomic, 4),
 		Timeout: 15, Retry: 7, RNRRetry: 7, MinRNR: 12, // 134 ms: an emulated processor may stand still for long
 	}
 	if seed%3 == 0 {
@@ -114,6 +121,11 @@ func (c *cell) run(a, b end, seed int) (err error) {
 	w := work{
 		Op: c.Op, Sizes: c.Sizes, Depth: c.Depth, Pieces: max(c.Pieces, 1), Addr: bt.Addr, Stride: slot, RKey: bt.RKey,
 		Imm: firstImm, First: firstWord, Add: addend, Limit: cellLimit.Seconds(),
+	}
+	if c.Twice {
+		if sent, err := a.run(w); err != nil || len(sent) != len(c.Sizes) {
+			return errors.Join(err, fmt.Errorf("initiator: %d of %d completions the first time", len(sent), len(c.Sizes)))
+		}
 	}
 	sent, got, err := c.exchange(a, b, w)
 	if err != nil {

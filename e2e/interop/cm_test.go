@@ -2,7 +2,6 @@ package interop_test
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
 	"net/netip"
@@ -25,24 +24,63 @@ const pingLimit = 40 * time.Second
 // pingEnd is our end of rping while it runs.
 type pingEnd struct {
 	cmd    *exec.Cmd
+	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	stderr ask.Output
 }
 
-// startPinger starts our end inside cn0, with a NIC of its own.
+// startPinger starts our end of rping inside cn0, with a NIC of its own.
 func startPinger(p rpingPlan) *pingEnd {
 	GinkgoHelper()
-	p.Ifname, p.Addrs, p.PeerMAC = spec.HostIfname, ourAddrs[:2], guestMAC
-	p.Peers, p.Seed = []netip.Addr{guestIPv4, guestIPv6}, uint64(GinkgoRandomSeed())
-	in, err := json.Marshal(p)
+	p.plan = nicPlan()
+	return startEnd("rping", p)
+}
+
+// startSpeaker starts another of our ends.
+func startSpeaker(p speakerPlan) *pingEnd {
+	GinkgoHelper()
+	p.plan = nicPlan()
+	if p.Port == "" {
+		p.Port = anyPort
+	}
+	return startEnd("speaker", p)
+}
+
+// nicPlan describes a NIC in cn0 that knows the guest.
+func nicPlan() plan {
+	return plan{
+		Ifname: spec.HostIfname, Addrs: ourAddrs[:2], PeerMAC: guestMAC, Peers: []netip.Addr{guestIPv4, guestIPv6},
+		Seed: uint64(GinkgoRandomSeed()),
+	}
+}
+
+func startEnd(peer string, plan any) *pingEnd {
+	GinkgoHelper()
+	in, err := json.Marshal(plan)
 	Expect(err).NotTo(HaveOccurred())
-	e := &pingEnd{cmd: exec.Command(fixture.Binary(), peerArgs(rack, "cn0", "rping")...)}
-	e.cmd.Stdin, e.cmd.Stderr = bytes.NewReader(in), &e.stderr
+	e := &pingEnd{cmd: exec.Command(fixture.Binary(), peerArgs(rack, "cn0", peer)...)}
+	e.cmd.Stderr = &e.stderr
+	e.stdin, err = e.cmd.StdinPipe()
+	Expect(err).NotTo(HaveOccurred())
 	out, err := e.cmd.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
 	e.stdout = bufio.NewReader(out)
 	Expect(e.cmd.Start()).To(Succeed())
+	_, err = e.stdin.Write(append(in, '\n'))
+	Expect(err).NotTo(HaveOccurred())
 	return e
+}
+
+// finishes expects the last lines.
+func (e *pingEnd) finishes(lines ...string) {
+	GinkgoHelper()
+	for _, l := range lines {
+		e.says(l)
+	}
+	rest, err := io.ReadAll(e.stdout)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(string(rest)).To(BeEmpty())
+	Expect(e.cmd.Wait()).To(Succeed(), e.stderr.String())
 }
 
 // says expects a line.
@@ -57,19 +95,19 @@ func (e *pingEnd) says(line string) {
 
 func (e *pingEnd) ends(pings int) {
 	GinkgoHelper()
-	e.says(strconv.Itoa(pings) + " pings")
-	rest, err := io.ReadAll(e.stdout)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(rest).To(BeEmpty())
-	Expect(e.cmd.Wait()).To(Succeed(), e.stderr.String())
+	e.finishes(strconv.Itoa(pings) + " pings")
+}
+
+// aloneOnCn0 leaves queue pair 1 of cn0 to our end until the spec is over.
+func aloneOnCn0() {
+	GinkgoHelper()
+	rack.OK("crash", "cn0", "--nic")
+	DeferCleanup(func() { rack.OK("restart", "cn0", "--nic") })
 }
 
 var _ = Describe("rping of Linux", func() {
-	BeforeEach(func() {
-		// The queue pair 1 of cn0 is that of our end alone.
-		rack.OK("crash", "cn0", "--nic")
-		DeferCleanup(func() { rack.OK("restart", "cn0", "--nic") })
-	})
+	BeforeEach(watchICRCs)
+	BeforeEach(aloneOnCn0)
 
 	const pings = 20
 
@@ -82,6 +120,7 @@ var _ = Describe("rping of Linux", func() {
 			Expect(guest.Code).To(BeZero(), guest.Output)
 			e.ends(pings)
 		}
+		passed("rping", "client", "20 pings, IPv4 and IPv6; rxe leaves")
 	})
 
 	It("serves ours", func() {
@@ -95,6 +134,7 @@ var _ = Describe("rping of Linux", func() {
 		guest := finish(pingLimit)
 		GinkgoWriter.Printf("guest: %s(exit %d)\n", guest.Output, guest.Code)
 		Expect(guest.Output).To(ContainSubstring("server DISCONNECT EVENT"))
+		passed("rping", "server", "20 pings; ours leaves")
 	})
 
 	It("learns that ours has left", func() {
@@ -103,11 +143,13 @@ var _ = Describe("rping of Linux", func() {
 		guest := linux.start("rping", "-c", "-a", ourAddrs[0].String(), "-C", strconv.Itoa(pings), "-v")(pingLimit)
 		Expect(guest.Output).To(ContainSubstring("client DISCONNECT EVENT"))
 		e.ends(3)
+		passed("rping", "client", "3 pings; ours leaves within the work of rxe")
 	})
 
 	It("is dialed where nobody listens", func() {
 		e := startPinger(rpingPlan{To: guestIPv4, Count: 1})
 		Expect(e.cmd.Wait()).NotTo(Succeed())
 		Expect(e.stderr.String()).To(ContainSubstring(rdmacm.ErrRejected.Error()))
+		passed("none", "server", "a dial where nobody listens is rejected")
 	})
 })

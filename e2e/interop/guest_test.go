@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
@@ -24,8 +25,10 @@ const bootLimit = 3 * time.Minute
 
 // guest is the running virtual machine, as specs see it.
 type guest struct {
-	dir  string
-	c    net.Conn
+	dir string
+	c   net.Conn
+	// kill pulls the plug.
+	kill func()
 	mu   sync.Mutex // guards what follows
 	next int
 	wait map[int]chan ask.Answer
@@ -77,10 +80,11 @@ func bootGuest(r *fixture.Rack, host string, m machine) *guest {
 	Expect(cmd.Start()).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	DeferCleanup(func() {
+	g.kill = sync.OnceFunc(func() {
 		_ = pipe.Close() // which ends the machine
 		Eventually(ended).WithTimeout(20 * time.Second).Should(Receive())
 	})
+	DeferCleanup(func() { g.kill() })
 	_, err = pipe.Write(append(in, '\n'))
 	Expect(err).NotTo(HaveOccurred())
 	answers := func() error {
@@ -127,6 +131,13 @@ func (g *guest) read() {
 // start starts a program in the guest; finish waits for its end.
 func (g *guest) start(args ...string) (finish func(limit time.Duration) ask.Answer) {
 	GinkgoHelper()
+	finish, _ = g.begin(args...)
+	return finish
+}
+
+// begin starts a program in the guest; finish waits for its end, signal sends it one.
+func (g *guest) begin(args ...string) (finish func(limit time.Duration) ask.Answer, signal func(unix.Signal)) {
+	GinkgoHelper()
 	g.mu.Lock()
 	g.next++
 	id, c := g.next, make(chan ask.Answer, 1)
@@ -138,7 +149,7 @@ func (g *guest) start(args ...string) (finish func(limit time.Duration) ask.Answ
 	err := json.NewEncoder(g.c).Encode(ask.Question{ID: id, Args: args})
 	g.mu.Unlock()
 	Expect(err).NotTo(HaveOccurred())
-	return func(limit time.Duration) ask.Answer {
+	finish = func(limit time.Duration) ask.Answer {
 		select {
 		case a, ok := <-c:
 			if !ok {
@@ -151,6 +162,11 @@ func (g *guest) start(args ...string) (finish func(limit time.Duration) ask.Answ
 			g.mu.Unlock()
 			return ask.Answer{Code: -1, Output: fmt.Sprintf("%v: no end within %v", args, limit)}
 		}
+	}
+	return finish, func(s unix.Signal) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		_ = json.NewEncoder(g.c).Encode(ask.Question{ID: id, Signal: int(s)}) // whose machine is gone needs none
 	}
 }
 

@@ -4,9 +4,12 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"os"
+	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
 func open(name string) *os.File {
@@ -40,4 +43,19 @@ func icrcIsRight(frame []byte) bool {
 	body, want := ip[:len(ip)-4], binary.LittleEndian.Uint32(ip[len(ip)-4:])
 	crc := crc32.Update(0, crc32.IEEETable, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	return crc32.Update(crc, crc32.IEEETable, body) == want
+}
+
+// watchICRCs looks at every packet between our NICs and the guest until the end of the spec.
+func watchICRCs() {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "watch.pcapng")
+	stop := rack.Start("capture", "cn0", "-w", file)
+	Eventually(file).Should(BeAnExistingFile())
+	DeferCleanup(func() {
+		Expect(stop()).To(fixture.HaveExited(0))
+		good, bad, _ := countICRCs(file)
+		GinkgoWriter.Printf("%d packets with the right ICRC, %d with a wrong one\n", good, bad)
+		Expect(bad).To(BeZero())
+		Expect(good).To(BeNumerically(">", 0))
+	})
 }

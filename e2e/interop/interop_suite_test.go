@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/e2e/interop/image"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -28,6 +29,8 @@ func TestMain(m *testing.M) {
 		err = station(os.Stdin, os.Stdout)
 	case "rping":
 		err = rping(os.Stdin, os.Stdout)
+	case "speaker":
+		err = speak(os.Stdin, os.Stdout)
 	default:
 		fixture.Main(m)
 	}
@@ -47,7 +50,7 @@ func TestInterop(t *testing.T) {
 	RunSpecs(t, "interop", Label("interop"))
 }
 
-// The rack of the suite: our NIC is on cn0, and the guest shares the link of vm0.
+// The rack of the suite: our NIC is on cn0, the guest shares the link of vm0, and one that will be killed that of vm1.
 const rackFile = `
 subnet: 10.77.0.0/24
 subnet6: fd00:77::/64
@@ -55,6 +58,7 @@ mtu: 4200
 hosts:
   - {name: cn0, role: compute}
   - {name: vm0, role: compute}
+  - {name: vm1, role: compute}
 `
 
 // The guest's place in it.
@@ -70,6 +74,8 @@ var (
 var (
 	rack  *fixture.Rack
 	linux *guest
+	// kernelFiles are for a second machine.
+	kernelFiles *image.Image
 	// ourAddrs are those of our NIC: IPv4, IPv6, link-local.
 	ourAddrs []netip.Addr
 )
@@ -77,8 +83,8 @@ var (
 var _ = BeforeSuite(func() {
 	fixture.Build()
 	img := buildImage()
-	kernel = img.Version
-	rack = fixture.Up(rackFile)
+	kernel, kernelFiles = img.Version, img
+	rack = fixture.Up(rackFile + switchSection())
 	linux = bootGuest(rack, "vm0", machine{Kernel: img.Kernel, Initrd: img.Initrd, MAC: guestMAC, MTU: 4200, Addrs: guestAddrs})
 	cn0 := rack.Host("cn0")
 	mac, err := wire.ParseMAC(cn0.MAC)

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -64,12 +65,46 @@ func unreliable(gid, ourGID int) []cell {
 	return out
 }
 
-// runCells runs cells on a NIC in cn0.
-func runCells(list []cell) []result {
+// variations are cells in which one thing is other than in the rest of the matrix, in both directions.
+func variations() []cell {
+	var out []cell
+	add := func(what string, change func(*cell), ops ...string) {
+		for _, op := range ops {
+			for _, ours := range []bool{true, false} {
+				c := cell{Op: op, Type: "rc", Link: "varied", MTU: 1024, Ours: ours, GID: 1, Sizes: sizesOf(op, 1024), Depth: 8, Pieces: 1, What: what}
+				change(&c)
+				out = append(out, c)
+			}
+		}
+	}
+	data := []string{"send", "send_imm", "write", "write_imm", "read"}
+	answered := []string{"read", "cas", "faa"}
+	many := func(c *cell) {
+		c.Sizes = nil
+		for i := range 48 {
+			c.Sizes = append(c.Sizes, map[bool]int{true: 8, false: 100 * i}[c.atomic()])
+		}
+	}
+	add("3 pieces of memory", func(c *cell) { c.Pieces = 3 }, data...)
+	add("4 pieces of memory, MTU 256", func(c *cell) { c.Pieces, c.MTU, c.Sizes = 4, 256, []int{0, 3, 255, 257, 1021, 8191} }, data...)
+	add("one message at a time", func(c *cell) { c.Depth = 1 }, operations...)
+	add("48 messages, 32 outstanding", func(c *cell) { many(c); c.Depth = 32 }, operations...)
+	add("one READ or atomic outstanding", func(c *cell) { many(c); c.Depth, c.RdAtomic = 32, 1 }, answered...)
+	add("16 READs or atomics outstanding", func(c *cell) { many(c); c.Depth, c.RdAtomic = 32, 16 }, answered...)
+	add("IPv6", func(c *cell) { c.GID, c.OurGID = 2, 1 }, operations...)
+	return out
+}
+
+// runCells runs cells on a NIC in cn0, several of them at the same time.
+func runCells(list []cell, workers int) []result {
 	GinkgoHelper()
 	p := plan{
 		Ifname: spec.HostIfname, Addrs: ourAddrs, Peers: guestGIDs, PeerMAC: guestMAC,
-		Network: "unix", Guest: filepath.Join(linux.dir, "verbs"), Cells: list, Seed: uint64(GinkgoRandomSeed()),
+		Network: "unix", Guest: filepath.Join(linux.dir, "verbs"), Cells: list, Workers: workers, Seed: uint64(GinkgoRandomSeed()),
+	}
+	if fixture.Through() == fixture.Move {
+		p.Adopt = newAdoption()
+		p.Workers = 1 // one shared connection a server
 	}
 	in, err := json.Marshal(p)
 	Expect(err).NotTo(HaveOccurred())
@@ -92,38 +127,61 @@ func runCells(list []cell) []result {
 	return out
 }
 
-// beRight runs cells, looks at every packet of theirs on the guest's link, and expects everything to be right.
-func beRight(list []cell) {
+// beRight runs cells, one at a time.
+func beRight(list []cell) (naks map[string]int) {
+	GinkgoHelper()
+	return beRightTogether(list, 1)
+}
+
+// beRightTogether runs cells, looks at every packet of theirs on the guest's link, and expects everything to be right. It
+// returns what was refused on the wire, as SOURCE SYNDROME.
+func beRightTogether(list []cell, workers int) (naks map[string]int) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "capture.pcapng")
 	stop := rack.Start("capture", "vm0", "-w", file)
 	Eventually(file).Should(BeAnExistingFile())
-	found := runCells(list)
+	var found []result
+	moves(list, func() { found = runCells(list, workers) })
 	Expect(stop()).To(fixture.HaveExited(0))
 	results = append(results, found...)
 	for _, r := range found {
 		Expect(r.Wrong).To(BeEmpty(), r.Cell.String())
 	}
-	good, bad := countICRCs(file)
+	good, bad, naks := countICRCs(file)
 	GinkgoWriter.Printf("%d packets with the right ICRC, %d with a wrong one\n", good, bad)
 	Expect(bad).To(BeZero())
 	Expect(good).To(BeNumerically(">", 2*len(list)))
+	return naks
 }
 
 var _ = Describe("every operation, both ways", Ordered, func() {
 	It("is right over IPv4 at every path MTU", func() { beRight(cells("IPv4", mtus, 1, 0)) })
 
-	It("is right over IPv6", func() { beRight(cells("IPv6", []int{1024, 4096}, 2, 1)) })
+	It("is right over IPv6", func() { beRight(cells("IPv6", mtus, 2, 1)) })
 
-	It("is right over link-local addresses", func() { beRight(cells("link-local", []int{1024}, 0, 2)) })
+	It("is right over link-local addresses", func() { beRight(cells("link-local", mtus, 0, 2)) })
 
 	It("is right without acknowledgements, too", func() { beRight(slices.Concat(unreliable(1, 0), unreliable(2, 1))) })
 
-	It("fails as it should", func() { beRight(troubles()) })
+	It("fails as it should", func() {
+		naks := beRight(troubles())
+		GinkgoWriter.Println("refused on the wire:", naks)
+		for _, want := range []string{
+			"ours NAK_REM_ACCESS", "rxe NAK_REM_ACCESS", "ours NAK_INV_REQ", "rxe NAK_REM_OP", "ours RNR_NAK", "rxe RNR_NAK",
+		} {
+			Expect(naks).To(HaveKey(want))
+		}
+		Expect(naks).NotTo(HaveKey("ours NAK_REM_OP"))
+	})
 
 	It("is right on a link that loses, copies and reorders", func() {
 		spoilLink()
-		beRight(cells("lossy", []int{1024, 4096}, 1, 0))
+		beRight(cells("lossy", []int{256, 1024, 4096}, 1, 0))
+	})
+
+	It("is right on such a link when several queue pairs share it, in all variations", func() {
+		spoilLink()
+		beRightTogether(variations(), ask.VerbsPorts)
 	})
 })
 
@@ -159,21 +217,29 @@ func spoilLink() {
 	for _, f := range [][]string{{"loss", "10%"}, {"duplicate", "5%"}, {"reorder", "5%"}} {
 		rack.OK("inject", f[0], f[1], "--class", "roce", "--link", "vm0", "--dir", "both")
 	}
-	DeferCleanup(func() { rack.OK("heal", "--all") })
+	spoiled = true
+	DeferCleanup(func() {
+		rack.OK("heal", "--all")
+		spoiled = false
+	})
 }
 
+// spoiled says that the guest's link is bad at present.
+var spoiled bool
+
 // countICRCs reads a capture and checks each RoCEv2 packet with a computation that shares nothing with the NIC's.
-func countICRCs(file string) (good, bad int) {
+func countICRCs(file string) (good, bad int, naks map[string]int) {
 	GinkgoHelper()
 	f := open(file)
 	defer f.Close()
 	r, err := pcapng.NewReader(f)
 	Expect(err).NotTo(HaveOccurred())
+	naks = map[string]int{}
 	var p pcapng.Packet
 	for {
 		err := r.Next(&p)
 		if errors.Is(err, io.EOF) {
-			return good, bad
+			return good, bad, naks
 		}
 		Expect(err).NotTo(HaveOccurred())
 		var frame wire.Frame
@@ -184,6 +250,13 @@ func countICRCs(file string) (good, bad int) {
 			good++
 		} else {
 			bad++
+		}
+		if s := frame.AETH.Syndrome; frame.BTH.Opcode == wire.RCAck && !s.IsAck() {
+			text := s.String()
+			if s.IsRNR() {
+				text = "RNR_NAK"
+			}
+			naks[initiator(frame.SrcAddr().Unmap() != guestIPv4)+" "+text]++
 		}
 	}
 }

@@ -19,6 +19,7 @@ type ours struct {
 	pd          verbs.PD
 	mr          verbs.MR
 	qp          verbs.QP
+	extra       verbs.QP // of the switch; nil: none
 	slot, slots int
 	typ         verbs.QPType
 	ah          verbs.AH
@@ -260,6 +261,10 @@ func (o *ours) close() error {
 		return nil
 	}
 	err := o.qp.Destroy()
+	if o.extra != nil {
+		err = errors.Join(err, o.extra.Destroy())
+		o.extra = nil
+	}
 	if o.ah != nil {
 		err = errors.Join(err, o.ah.Destroy())
 	}

@@ -22,6 +22,8 @@ type rpingPlan struct {
 	Count int        `json:"count"`
 	// Leave ends the connection after so many pings from this side, whatever the other one wants; 0: never.
 	Leave int `json:"leave"`
+	// Report is after how many pings the server writes a line; 0: never.
+	Report int `json:"report"`
 }
 
 // rpingPort is where rping listens, as the name of a service.
@@ -35,9 +37,11 @@ const rpingLimit = 60 * time.Second
 // where it wants them, the server WRITEs them and says so.
 func rping(in io.Reader, out io.Writer) error {
 	var p rpingPlan
-	if err := json.NewDecoder(in).Decode(&p); err != nil {
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&p); err != nil {
 		return err
 	}
+	go listen(io.MultiReader(dec.Buffered(), in), nil) // for the order to die
 	dev, err := openNIC(&p.plan)
 	if err != nil {
 		return err
@@ -56,7 +60,7 @@ func rping(in io.Reader, out io.Writer) error {
 	if p.To.IsValid() {
 		n, err = r.client(p.To, p.Count)
 	} else {
-		n, err = r.server(out, p.Leave)
+		n, err = r.server(out, p.Leave, p.Report)
 	}
 	if err != nil {
 		return fmt.Errorf("after %d pings: %w", n, err)
@@ -165,7 +169,7 @@ func (r *pinger) info() (wr verbs.SendWR, n int, err error) {
 }
 
 // server serves one client until it leaves, and counts its pings.
-func (r *pinger) server(out io.Writer, leave int) (pings int, err error) {
+func (r *pinger) server(out io.Writer, leave, report int) (pings int, err error) {
 	l, err := r.cm.Listen(rpingPort)
 	if err != nil {
 		return 0, err
@@ -179,6 +183,9 @@ func (r *pinger) server(out io.Writer, leave int) (pings int, err error) {
 		return 0, err
 	}
 	for err = r.recv(); err == nil; pings++ {
+		if report > 0 && pings == report {
+			fmt.Fprintln(out, "busy")
+		}
 		if leave > 0 && pings == leave {
 			return pings, r.cm.Disconnect(r.qp, r.rt.Now().Add(rpingLimit))
 		}

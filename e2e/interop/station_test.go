@@ -3,11 +3,13 @@ package interop_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/device"
@@ -28,7 +30,11 @@ type plan struct {
 	Network string `json:"network"`
 	Guest   string `json:"guest"`
 	Cells   []cell `json:"cells"`
+	// Workers is how many cells are under way at the same time, each with a queue pair of its own on both NICs.
+	Workers int    `json:"workers"`
 	Seed    uint64 `json:"seed"`
+	// Adopt says how to give the switch connections to the targets; nil: it gets none.
+	Adopt *adoption `json:"adopt,omitempty"`
 }
 
 // station is the program that runs inside a host of the rack: a NIC of its own on the host's link, and all cells.
@@ -42,26 +48,49 @@ func station(in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer dev.Close()
-	c, err := net.Dial(p.Network, p.Guest)
+	var mu sync.Mutex // guards enc and the error
+	enc := json.NewEncoder(out)
+	next := make(chan int, len(p.Cells))
+	for i := range p.Cells {
+		next <- i
+	}
+	close(next)
+	workers := make(chan error, max(p.Workers, 1))
+	for w := range cap(workers) {
+		go func() { workers <- p.work(dev, w, next, &mu, enc) }()
+	}
+	for range cap(workers) {
+		err = errors.Join(err, <-workers)
+	}
+	return err
+}
+
+// work runs cells with one of the programs of the guest.
+func (p *plan) work(dev *device.Device, worker int, next <-chan int, mu *sync.Mutex, enc *json.Encoder) error {
+	c, err := net.Dial(p.Network, fmt.Sprintf("%s%d", p.Guest, worker))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	rxe := newTheirs(c)
-	enc := json.NewEncoder(out)
-	for i, cell := range p.Cells {
+	for i := range next {
+		cell := p.Cells[i]
 		our := &ours{ctx: dev.Context(), gid: cell.OurGID}
 		a, b := end(rxe), end(our)
 		if cell.Ours {
 			a, b = b, a
 		}
+		b = p.adopt(&cell, b)
 		begin := time.Now()
 		r := result{Cell: cell}
 		if err := cell.run(a, b, i); err != nil {
 			r.Wrong = err.Error()
 		}
 		r.Elapsed = time.Since(begin)
-		if err := errors.Join(our.ctx.Close(), enc.Encode(r)); err != nil {
+		mu.Lock()
+		err := errors.Join(our.ctx.Close(), enc.Encode(r))
+		mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}
@@ -89,7 +118,12 @@ func openNIC(p *plan) (*device.Device, error) {
 	dev, err := device.Open(device.Config{
 		Engine: engine.Config{
 			Name: "interop", MAC: mac, LinkMTU: port.Info().MTU, GIDs: gids, Rand: rand.New(rand.NewPCG(rand.Uint64(), p.Seed)),
-			Resolve: func(a netip.Addr) (wire.MAC, bool) { return p.PeerMAC, slices.Contains(p.Peers, a) },
+			Resolve: func(a netip.Addr) (wire.MAC, bool) {
+				if p.Adopt != nil && slices.Contains(switchAddrs, a) {
+					return p.Adopt.MAC, true
+				}
+				return p.PeerMAC, slices.Contains(p.Peers, a)
+			},
 		},
 		Port: port, Waiter: w,
 	})

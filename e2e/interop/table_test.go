@@ -8,6 +8,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+
+	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 )
 
 // tableFile is where a complete run writes what it found.
@@ -30,7 +34,7 @@ var kernel string
 
 // A complete run writes the table. It holds no times, so that it changes only when an answer does.
 var _ = ReportAfterSuite("table", func(r Report) {
-	if r.SuiteConfig.FocusStrings != nil || r.PreRunStats.SpecsThatWillRun != r.PreRunStats.TotalSpecs || len(results) == 0 {
+	if r.SuiteConfig.FocusStrings != nil || r.PreRunStats.SpecsThatWillRun != r.PreRunStats.TotalSpecs || len(results) == 0 || fixture.Through() != fixture.Forward {
 		return
 	}
 	Expect(os.WriteFile(tableFile, []byte(matrix()), 0o644)).To(Succeed())
@@ -73,10 +77,36 @@ func matrix() string {
 			}
 		}
 	}
+	b.WriteString(varied())
 	b.WriteString("\n## Mistakes\n\nThe status is the initiator's; 0 is success.\n\n| mistake | operation | from | status | |\n| --- | --- | --- | --- | --- |\n")
 	for _, r := range results {
 		if c := r.Cell; c.Trouble != "" {
 			fmt.Fprintf(&b, "| %s | %s | %s | %d | %s |\n", c.Trouble, c.Op, initiator(c.Ours), c.Want, mark(r.Wrong == ""))
+		}
+	}
+	return b.String() + programTable() + deathTable()
+}
+
+// varied is the table of the variations.
+func varied() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n### Variations of RC over a lossy link, %d queue pairs at the same time\n\n| variation | from |", ask.VerbsPorts)
+	for _, op := range operations {
+		fmt.Fprintf(&b, " %s |", op)
+	}
+	fmt.Fprintf(&b, "\n| --- | --- |%s\n", strings.Repeat(" --- |", len(operations)))
+	var done []string
+	for _, c := range variations() {
+		if slices.Contains(done, c.What) {
+			continue
+		}
+		done = append(done, c.What)
+		for _, ours := range []bool{true, false} {
+			fmt.Fprintf(&b, "| %s | %s |", c.What, initiator(ours))
+			for _, op := range operations {
+				fmt.Fprintf(&b, " %s |", verdict(func(r *cell) bool { return r.Link == "varied" && r.What == c.What && r.Op == op && r.Ours == ours }))
+			}
+			b.WriteString("\n")
 		}
 	}
 	return b.String()

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -25,7 +26,7 @@ type machine struct {
 	MTU     int      `json:"mtu"`
 	Addrs   []string `json:"addrs"`   // with prefix lengths
 	Command string   `json:"command"` // unix socket of the guest's port for commands
-	Verbs   string   `json:"verbs"`   // and of the one for guest/verbs.py
+	Verbs   string   `json:"verbs"`   // and of those for guest/verbs.py, each with its number behind
 	Console string   `json:"console"` // file
 }
 
@@ -80,7 +81,7 @@ func (m *machine) args() []string {
 	for _, a := range m.Addrs {
 		line += " rdmalab.ip=" + a
 	}
-	return []string{
+	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-M", "q35", "-m", "768M", "-smp", "1",
 		"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,-pclmulqdq",
 		"-kernel", m.Kernel, "-initrd", m.Initrd, "-append", line, "-serial", "file:" + m.Console,
@@ -89,10 +90,14 @@ func (m *machine) args() []string {
 			"guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off",
 		"-device", "virtio-rng-pci", "-device", "virtio-serial-pci",
 		"-chardev", "socket,id=command,server=on,wait=off,path=" + m.Command,
-		"-device", "virtserialport,chardev=command,name=rdmalab.command",
-		"-chardev", "socket,id=verbs,server=on,wait=off,path=" + m.Verbs,
-		"-device", "virtserialport,chardev=verbs,name=rdmalab.verbs",
+		"-device", "virtserialport,chardev=command,name=" + ask.CommandPort,
 	}
+	for i := range ask.VerbsPorts {
+		args = append(args,
+			"-chardev", fmt.Sprintf("socket,id=verbs%d,server=on,wait=off,path=%s%d", i, m.Verbs, i),
+			"-device", fmt.Sprintf("virtserialport,chardev=verbs%d,name=%s", i, ask.VerbsPort(i)))
+	}
+	return args
 }
 
 // relay copies frames between a guest and a link.

@@ -64,6 +64,11 @@ var _ = Describe("the default rack", Ordered, func() {
 		Entry("read_bw at path MTU 512", "read_bw", "--mtu", "512", "--size", "10001", "--verify"),
 		Entry("send_bw at path MTU 1024", "send_bw", "--mtu", "1024", "--size", "10001", "--verify"),
 		Entry("write_bw at path MTU 2048", "write_bw", "--mtu", "2048", "--size", "10001", "--verify"),
+		Entry("send_bw over UC", "send_bw", "-c", "uc", "--size", "10001", "--verify"),
+		Entry("send_bw over UD, four queue pairs, shared receives", "send_bw", "-c", "ud", "--size", "1024", "--qps", "4", "--srq", "--verify"),
+		Entry("send_bw over UD and IPv6", "send_bw", "-c", "ud", "--size", "1024", "--ipv6", "--verify"),
+		Entry("send_lat over UC with shared receives", "send_lat", "-c", "uc", "--srq", "--verify"),
+		Entry("send_lat over UD", "send_lat", "-c", "ud", "--verify"),
 		Entry("the raw baseline, rate", "raw_bw"),
 		Entry("the raw baseline, round trip", "raw_lat"),
 	)

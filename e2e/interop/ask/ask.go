@@ -4,19 +4,27 @@ package ask
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 )
 
 // Names of the virtio ports.
 const (
 	CommandPort = "rdmalab.command"
-	VerbsPort   = "rdmalab.verbs"
+	verbsPort   = "rdmalab.verbs"
 )
 
-// Question asks the guest to run a program. Without Args it ends the program of that ID.
+// VerbsPorts is how many programs guest/verbs.py run, each at a port of its own.
+const VerbsPorts = 3
+
+// VerbsPort is the name of the port with number i.
+func VerbsPort(i int) string { return fmt.Sprintf("%s%d", verbsPort, i) }
+
+// Question asks the guest to run a program. Without Args it sends Signal to the program of that ID; 0 is KILL.
 type Question struct {
 	ID       int      `json:"id"`
 	Args     []string `json:"args,omitempty"`
+	Signal   int      `json:"signal,omitempty"`
 	PowerOff bool     `json:"powerOff,omitempty"`
 }
 

@@ -32,7 +32,9 @@ func main() {
 	if err := boot(); err != nil {
 		fmt.Println("guest:", err)
 	} else {
-		go verbs()
+		for i := range ask.VerbsPorts {
+			go verbs(ask.VerbsPort(i))
+		}
 		err := serve()
 		fmt.Println("guest: end:", err)
 	}
@@ -151,10 +153,10 @@ func port(name string) (dev string, err error) {
 	})
 }
 
-// verbs keeps the program running that obeys at the other port.
-func verbs() {
+// verbs keeps the program running that obeys at a port.
+func verbs(name string) {
 	for {
-		dev, err := port(ask.VerbsPort)
+		dev, err := port(name)
 		if err == nil {
 			cmd := exec.Command("/usr/bin/python3."+pythonVersion(), "-S", "-u", "/verbs.py", dev)
 			cmd.Env = append(os.Environ(), "PYTHONPATH=/usr/lib/python3/dist-packages")
@@ -213,7 +215,11 @@ func serve() error {
 			if len(q.Args) == 0 {
 				mu.Lock()
 				if cmd := running[q.ID]; cmd != nil {
-					_ = cmd.Process.Kill() // it may be over
+					sig := unix.SIGKILL
+					if q.Signal != 0 {
+						sig = unix.Signal(q.Signal)
+					}
+					_ = cmd.Process.Signal(sig) // it may be over
 				}
 				mu.Unlock()
 				continue

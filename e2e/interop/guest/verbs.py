@@ -74,6 +74,18 @@ class End:
     def opened(self):
         return {"qpn": self.qp.qp_num, "gid": self.gid, "addr": self.mr.buf, "rkey": self.mr.rkey}
 
+    def share(self, q):
+        """One more queue pair with the same memory, for the switch."""
+        cap = QPCap(max_send_wr=1, max_recv_wr=1, max_send_sge=1, max_recv_sge=1, max_inline_data=0)
+        init = QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=cap)
+        mine, self.qp = self.qp, QP(self.pd, init)
+        try:
+            self.qp.to_init(self.attr())
+            self.connect(q)
+        finally:
+            self.extra, self.qp = self.qp, mine
+        return {"qpn": self.extra.qp_num}
+
     def connect(self, q):
         gr = GlobalRoute(dgid=GID(q["gid"]), sgid_index=self.port_gid, hop_limit=64, traffic_class=q.get("tc", 0))
         to = AHAttr(gr=gr, is_global=1, port_num=1)
@@ -183,7 +195,7 @@ class End:
         return {"words": [int.from_bytes(self.mr.read(8, self.slot * m), "little") for m in range(q["count"])]}
 
     def close(self, _=None):
-        for o in (getattr(self, "ah", None), self.qp, self.cq, self.mr, self.pd, self.ctx):
+        for o in (getattr(self, "ah", None), getattr(self, "extra", None), self.qp, self.cq, self.mr, self.pd, self.ctx):
             if o is not None:
                 o.close()
         return {}

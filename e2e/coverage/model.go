@@ -1,0 +1,151 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// section is one table: what happens to one kind of thing of one transport service.
+type section struct {
+	title  string
+	of     string // type of the queue pair
+	states []string
+	rows   []row
+	fates  []string
+	// never are the cells that cannot be, each with the reason; the first one that fits counts.
+	never []never
+	// may are cells that need not be reached.
+	may []never
+}
+
+// row is an opcode or an operation.
+type row struct {
+	name  string
+	flags wire.OpFlags
+	heads wire.Headers
+}
+
+// never matches cells.
+type never struct {
+	states []string // nil: all
+	fates  []string // nil: all
+	rows   func(r row) bool
+	why    string
+}
+
+func (n *never) fits(state string, r row, fate string) bool {
+	return (n.states == nil || slices.Contains(n.states, state)) && (n.fates == nil || slices.Contains(n.fates, fate)) && (n.rows == nil || n.rows(r))
+}
+
+// reason says why a cell cannot be; "" if it can.
+func (s *section) reason(state string, r row, fate string) string {
+	for i := range s.never {
+		if s.never[i].fits(state, r, fate) {
+			return s.never[i].why
+		}
+	}
+	return ""
+}
+
+// must reports whether a test has to reach a cell.
+func (s *section) must(state string, r row, fate string) bool {
+	if s.reason(state, r, fate) != "" {
+		return false
+	}
+	for i := range s.may {
+		if s.may[i].fits(state, r, fate) {
+			return false
+		}
+	}
+	return true
+}
+
+func has(f wire.OpFlags) func(row) bool   { return func(r row) bool { return r.flags&f != 0 } }
+func lacks(f wire.OpFlags) func(row) bool { return func(r row) bool { return r.flags&f == 0 } }
+func not(f func(row) bool) func(row) bool { return func(r row) bool { return !f(r) } }
+func oneOf(names ...string) func(row) bool {
+	return func(r row) bool { return slices.Contains(names, r.name[strings.LastIndexByte(r.name, ' ')+1:]) }
+}
+
+func reserved(r row) bool { return r.name == "reserved" }
+
+// needsReceive are the requests that need a receive when they come first.
+func needsReceive(r row) bool {
+	return r.flags&wire.OpSend != 0 && r.flags&(wire.OpFirst|wire.OpOnly) != 0 || r.flags&wire.OpWrite != 0 && r.flags&wire.OpImm != 0
+}
+
+// namesMemory are those that name memory of the responder.
+func namesMemory(r row) bool { return r.heads&(wire.HasRETH|wire.HasAtomicETH) != 0 }
+
+// opcodes are the rows of a transport service's requests or responses.
+func opcodes(service wire.Opcode, want wire.OpFlags) (rows []row) {
+	for op := service; op < service+0x20; op++ {
+		if info := op.Info(); op.Is(want) {
+			rows = append(rows, row{op.String(), info.Flags, info.Headers})
+		}
+	}
+	return rows
+}
+
+// States, and those that take packets.
+var (
+	rcStates = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "ERR"}
+	allState = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+	deaf     = []string{"RESET", "INIT", "ERR"}
+	hears    = []string{"RTR", "RTS", "SQD", "SQE"}
+)
+
+// onWire are the faults of packets that the tests' own wires make, and what the engine drops before a queue pair has it.
+var onWire = []string{"lost", "duplicated", "delayed"}
+
+var dropped = []string{"corrupt", "wrong peer", "P_Key"}
+
+const (
+	whyDeaf     = "the state takes no packets: all have the fate \"state\""
+	whyHears    = "the state takes packets"
+	whyReserved = "refused for its opcode before anything else is looked at"
+	whyKnown    = "the opcode is none of the reserved ones"
+	whyRight    = "it needs no right of its own: a SEND has none, and the rest of a WRITE was let in with its beginning"
+	whyDepth    = "it takes no responder resource"
+	whyReceive  = "it needs no receive when it comes"
+	whyNoSend   = "it goes into no receive"
+	whyAtomic   = "only atomics must be aligned"
+	whyNoKey    = "it invalidates no key"
+	whyCodec    = "the codec refuses an atomic with payload"
+	whyNoMemory = "it touches no memory that a key of its own guards"
+)
+
+// requestRules are those that RC and UC have in common.
+func requestRules() []never {
+	return []never{
+		{states: deaf, fates: minus(connFates, "state"), why: whyDeaf},
+		{states: hears, fates: []string{"state"}, why: whyHears},
+		{fates: []string{"reserved"}, rows: not(reserved), why: whyKnown},
+		{fates: minus(connFates, "ahead", "behind", "reserved", "state", "lost", "duplicated", "delayed", "corrupt", "wrong peer", "P_Key"), rows: reserved, why: whyReserved},
+		{fates: []string{"not enabled"}, rows: not(namesMemory), why: whyRight},
+		{fates: []string{"too many"}, rows: lacks(wire.OpRead | wire.OpAtomic), why: whyDepth},
+		{fates: []string{"not ready"}, rows: not(needsReceive), why: whyReceive},
+		{fates: []string{"too long", "local"}, rows: lacks(wire.OpSend), why: whyNoSend},
+		{fates: []string{"length"}, rows: has(wire.OpAtomic), why: whyCodec},
+		{fates: []string{"access"}, rows: has(wire.OpSend), why: whyNoMemory},
+		{fates: []string{"misaligned"}, rows: lacks(wire.OpAtomic), why: whyAtomic},
+		{fates: []string{"invalidate"}, rows: lacks(wire.OpInv), why: whyNoKey},
+	}
+}
+
+// connFates are what can become of a request of a connection.
+var connFates = []string{
+	"taken", "ahead", "behind", "gap", "ends another", "no beginning", "out of place", "reserved", "not enabled", "too many", "not ready",
+	"length", "too long", "access", "misaligned", "invalidate", "local", "state", "lost", "duplicated", "delayed", "corrupt", "wrong peer", "P_Key",
+}
+
+func minus(list []string, drop ...string) (out []string) {
+	for _, x := range list {
+		if !slices.Contains(drop, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}

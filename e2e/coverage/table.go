@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// table is the outcome for all sections.
+type table struct {
+	sections []section
+	reached  map[cell]string
+	// missing are the cells that a test must reach and none does, impossible those that some test reaches and that
+	// the model says cannot be. Either is a mistake of the tests or of the model.
+	missing, impossible []cell
+	must, may, can      int // reached ones of: those that must be, those that may be; and the number of those that must be
+}
+
+// tally compares what was reached with the model.
+func tally(list []section, reached map[cell]string) *table {
+	t := &table{sections: list, reached: reached}
+	for i := range list {
+		s := &list[i]
+		for _, r := range s.rows {
+			for _, state := range s.states {
+				for _, fate := range s.fates {
+					t.count(s, cell{s.of, state, r.name, fate}, r)
+				}
+			}
+		}
+	}
+	return t
+}
+
+func (t *table) count(s *section, c cell, r row) {
+	hit := t.reached[c] != ""
+	switch {
+	case s.reason(c.state, r, c.fate) != "":
+		if hit {
+			t.impossible = append(t.impossible, c)
+		}
+	case s.must(c.state, r, c.fate):
+		t.can++
+		if hit {
+			t.must++
+		} else {
+			t.missing = append(t.missing, c)
+		}
+	case hit:
+		t.may++
+	}
+}
+
+// marks of cells that were not reached.
+const (
+	markMissing = "✗"
+	markMay     = "·"
+	markNever   = ""
+)
+
+// print writes one table a section, in Markdown.
+func (t *table) print(w io.Writer, full bool) {
+	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to the terminal
+	p("# What the tests have seen happen to queue pairs\n\nLetters say which tests: t transport, e engine, s simulator. %s: none, and one must. %s: none, and none must.\n"+
+		"Empty: cannot be, for the reasons below each table.\n", markMissing, markMay)
+	for i := range t.sections {
+		s := &t.sections[i]
+		p("\n## %s\n\n| | state | %s |\n| --- | --- |%s\n", s.title, strings.Join(s.fates, " | "), strings.Repeat(" --- |", len(s.fates)))
+		for _, r := range s.rows {
+			for _, state := range s.states {
+				cells := make([]string, len(s.fates))
+				for k, fate := range s.fates {
+					cells[k] = t.text(s, state, r, fate)
+				}
+				p("| %s | %s | %s |\n", r.name, state, strings.Join(cells, " | "))
+			}
+		}
+		p("\n")
+		for _, why := range s.reasons() {
+			p("- %s\n", why)
+		}
+		if full {
+			t.explain(s, p)
+		}
+	}
+	p("\n%d of %d cells that a test must reach are reached, and %d others.\n", t.must, t.can, t.may)
+	for _, c := range t.missing {
+		p("MISSING     %v\n", c)
+	}
+	for _, c := range t.impossible {
+		p("IMPOSSIBLE  %v, by %s: the model is wrong\n", c, t.reached[c])
+	}
+}
+
+func (t *table) text(s *section, state string, r row, fate string) string {
+	hit := t.reached[cell{s.of, state, r.name, fate}]
+	switch {
+	case hit != "":
+		letters := strings.Split(hit, "")
+		slices.Sort(letters)
+		return strings.Join(letters, "")
+	case s.reason(state, r, fate) != "":
+		return markNever
+	case s.must(state, r, fate):
+		return markMissing
+	}
+	return markMay
+}
+
+// reasons are those that the section uses, with the fates that they are about.
+func (s *section) reasons() (out []string) {
+	for i := range s.never {
+		n := &s.never[i]
+		used := false
+		for _, r := range s.rows {
+			for _, state := range s.states {
+				for _, fate := range s.fates {
+					used = used || s.reason(state, r, fate) == n.why && n.fits(state, r, fate)
+				}
+			}
+		}
+		about := "other columns"
+		if n.fates != nil && len(n.fates) <= 4 {
+			about = strings.Join(n.fates, ", ")
+		}
+		if n.states != nil {
+			about += " in " + strings.Join(n.states, ", ")
+		}
+		if used {
+			out = append(out, about+": "+n.why)
+		}
+	}
+	return out
+}
+
+// explain prints each cell that cannot be.
+func (t *table) explain(s *section, p func(string, ...any)) {
+	for _, r := range s.rows {
+		for _, state := range s.states {
+			for _, fate := range s.fates {
+				if why := s.reason(state, r, fate); why != "" {
+					p("  - %v: %s\n", cell{s.of, state, r.name, fate}, why)
+				}
+			}
+		}
+	}
+}

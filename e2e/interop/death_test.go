@@ -1,0 +1,184 @@
+package interop_test
+
+import (
+	"io"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// tell writes a word to our end.
+func (e *pingEnd) tell(word string) {
+	GinkgoHelper()
+	_, err := io.WriteString(e.stdin, word+"\n")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// dies crashes our end.
+func (e *pingEnd) dies() {
+	GinkgoHelper()
+	e.tell("die")
+	Expect(e.cmd.Wait()).NotTo(Succeed())
+}
+
+// line is the next line of our end.
+func (e *pingEnd) line() string {
+	GinkgoHelper()
+	got, err := e.stdout.ReadString('\n')
+	Expect(err).NotTo(HaveOccurred(), "%s%s", got, e.stderr.String())
+	return strings.TrimSuffix(got, "\n")
+}
+
+// rpingTo is rping as a client for ever.
+func rpingTo(to netip.Addr, more ...string) []string {
+	return append([]string{"rping", "-c", "-a", to.String(), "-C", "100000000"}, more...)
+}
+
+var _ = Describe("the end of", func() {
+	BeforeEach(watchICRCs)
+	BeforeEach(aloneOnCn0)
+
+	It("rping of Linux within a transfer is a disconnection", func() {
+		e := startPinger(rpingPlan{Report: 5})
+		e.says("listening")
+		finish, signal := linux.begin(rpingTo(ourAddrs[0])...)
+		e.says("busy")
+		signal(unix.SIGKILL)
+		finish(programLimit)
+		Expect(e.line()).To(MatchRegexp(`^\d+ pings$`)) // and its disconnection was awaited
+		e.finishes()
+		died("its process is killed", "rping, a client", "transfer", "flushed, disconnected")
+	})
+
+	It("a server of Linux that we write to is a disconnection", func() {
+		finish, signal := linux.begin("rping", "-s", "-a", guestIPv4.String(), "-p", "7000")
+		e := (*pingEnd)(nil)
+		Eventually(func() string { // it does not say when it listens; before, it refuses
+			e = startSpeaker(speakerPlan{Part: "flood", To: guestIPv4, Port: "7000"})
+			said, _ := e.stdout.ReadString('\n')
+			return said
+		}).WithTimeout(programLimit).Should(Equal("pouring\n"))
+		signal(unix.SIGKILL)
+		finish(programLimit)
+		e.finishes("transfer: "+errEnded.Error(), "disconnect: had ended, ERR", "clean")
+		died("its process is killed", "rping, a server", "transfer", "flushed, disconnected")
+	})
+
+	It("rping of Linux within the handshake is no connection", func() {
+		e := startSpeaker(speakerPlan{Part: "hold"})
+		e.says("listening")
+		finish, signal := linux.begin(rpingTo(ourAddrs[0], "-p", anyPort)...)
+		e.says("asked")
+		signal(unix.SIGKILL)
+		finish(programLimit)
+		e.tell("accept")
+		Expect(e.line()).To(MatchRegexp(`^accept: (timed out|rejected), ERR$`))
+		e.finishes("clean")
+		died("its process is killed", "rping, a client", "handshake", "rejected")
+	})
+
+	It("a server of Linux within the handshake is a refusal", func() {
+		finish, signal := linux.begin("rping", "-s", "-a", guestIPv4.String(), "-p", "7001")
+		Eventually(func() string { return linux.do(answerLimit, "rdma", "resource", "show", "cm_id") }).
+			WithTimeout(programLimit).Should(ContainSubstring(":7001"))
+		signal(unix.SIGSTOP) // the kernel takes the request, and nobody answers
+		e := startSpeaker(speakerPlan{Part: "dial", To: guestIPv4, Port: "7001"})
+		e.says("dialing")
+		// The request is there when it has an identifier of its own, beside the listener's.
+		Eventually(func() int {
+			return strings.Count(linux.do(answerLimit, "rdma", "resource", "show", "cm_id"), ":7001")
+		}).WithTimeout(programLimit).Should(BeNumerically(">=", 2))
+		signal(unix.SIGKILL)
+		finish(programLimit)
+		e.finishes("dial: rejected, RESET", "clean")
+		died("its process is killed", "rping, a server", "handshake", "rejected")
+	})
+
+	It("ours within the handshake and within a transfer leaves the next one free", func() {
+		e := startSpeaker(speakerPlan{Part: "hold", Port: rpingPort})
+		e.says("listening")
+		finish, signal := linux.begin(rpingTo(ourAddrs[0])...)
+		e.says("asked")
+		e.dies()
+		// The next one has the request when it is repeated, and answers it.
+		e = startPinger(rpingPlan{Report: 5})
+		e.says("listening")
+		e.says("busy")
+		died("ours is killed", "rping, a client", "handshake", "the next one on the same NIC takes the request")
+		e.dies()
+		signal(unix.SIGKILL) // one that waits for a message learns nothing
+		finish(programLimit)
+
+		e = startPinger(rpingPlan{})
+		e.says("listening")
+		Expect(linux.start("rping", "-c", "-a", ourAddrs[0].String(), "-C", "3")(pingLimit).Code).To(BeZero())
+		e.ends(3)
+		died("ours is killed", "rping, a client", "transfer", "the next one on the same NIC is free")
+	})
+
+	It("the machine leaves nothing", func() {
+		mac := wire.MAC{0x02, 0x73, 0, 0, 0, 0xc9}
+		other := netip.MustParseAddr("10.77.0.201")
+		vm := bootGuest(rack, "vm1", machine{Kernel: kernelFiles.Kernel, Initrd: kernelFiles.Initrd, MAC: mac, MTU: 4200, Addrs: []string{other.String() + "/24"}})
+		vm.do(answerLimit, "ip", "neigh", "replace", ourAddrs[0].String(), "lladdr", rack.Host("cn0").MAC, "dev", "eth0", "nud", "permanent")
+		vm.start("rping", "-s", "-a", other.String())
+		Eventually(func() string { return vm.do(answerLimit, "rdma", "resource", "show", "cm_id") }).
+			WithTimeout(programLimit).Should(ContainSubstring(":" + rpingPort))
+		p := speakerPlan{Part: "survivor", To: other, Port: anyPort}
+		p.plan = nicPlan()
+		p.PeerMAC, p.Peers = mac, []netip.Addr{other}
+		e := startEnd("speaker", p)
+		e.says("listening")
+		vm.start(rpingTo(ourAddrs[0], "-p", anyPort)...)
+		e.says("asked")
+		e.says("pouring")
+		vm.kill()
+		e.finishes("transfer: completion transport retry counter exceeded", "disconnect: done, ERR", "accept: timed out, ERR", "dial: timed out, RESET", "clean")
+		died("its machine is killed", "rxe", "handshake", "timed out")
+		died("its machine is killed", "rxe", "transfer", "transport retry counter exceeded, disconnected")
+	})
+})
+
+var _ = Describe("many connections", func() {
+	BeforeEach(watchICRCs)
+	BeforeEach(aloneOnCn0)
+
+	const each, rounds, few = 100, 5, 10
+
+	It("come and go from there, and nothing is left", func() {
+		for range rounds {
+			serveOurs(speakerPlan{Part: "cycles", Count: each}, []string{"cmtime", "-s", ourAddrs[0].String(), "-c", strconv.Itoa(each), "-p", anyPort},
+				strconv.Itoa(each)+" connections")
+		}
+		passed("cmtime", "client", strconv.Itoa(each*rounds)+" connections made and ended, nothing left")
+	})
+
+	It("come and go from there over a lossy link", func() {
+		spoilLink()
+		serveOurs(speakerPlan{Part: "cycles", Count: few}, []string{"cmtime", "-s", ourAddrs[0].String(), "-c", strconv.Itoa(few), "-p", anyPort},
+			strconv.Itoa(few)+" connections")
+		passed("cmtime", "client", strconv.Itoa(few)+" connections made and ended over a lossy link, nothing left")
+	})
+
+	It("come and go from here, and nothing is left", func() {
+		finish, signal := linux.begin("rping", "-s", "-P", "-a", guestIPv4.String(), "-p", "7002")
+		Eventually(func() string { return linux.do(answerLimit, "rdma", "resource", "show", "cm_id") }).
+			WithTimeout(programLimit).Should(ContainSubstring(":7002"))
+		e := startSpeaker(speakerPlan{Part: "dial cycles", To: guestIPv4, Port: "7002", Count: each * rounds})
+		e.finishes(strconv.Itoa(each*rounds)+" connections", "clean")
+		// The guest has no connection of it, either.
+		Eventually(func() []string {
+			return regexp.MustCompile(`state CONNECT`).FindAllString(linux.do(answerLimit, "rdma", "resource", "show", "cm_id"), -1)
+		}).WithTimeout(programLimit).Should(BeEmpty())
+		signal(unix.SIGKILL)
+		finish(programLimit)
+		passed("rping -s -P", "server", strconv.Itoa(each*rounds)+" connections made and ended by ours, nothing left")
+	})
+})

@@ -1,0 +1,97 @@
+package smoke
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// hostObjects is what a host's daemon says of its NIC and of the programs that use it.
+type hostObjects struct {
+	Objects  map[string]int `json:"objects"`
+	Programs []struct {
+		PID    int    `json:"pid"`
+		Name   string `json:"name"`
+		QPs    int    `json:"qps"`
+		MRs    int    `json:"mrs"`
+		Posted uint64 `json:"posted"`
+	} `json:"programs"`
+}
+
+// objectsOf asks the daemon of a host.
+func objectsOf(rack *fixture.Rack, host string) hostObjects {
+	GinkgoHelper()
+	var s struct {
+		Hosts []struct {
+			Name   string      `json:"name"`
+			Daemon hostObjects `json:"daemon"`
+		} `json:"hosts"`
+	}
+	rack.JSON(&s, "status")
+	for _, h := range s.Hosts {
+		if h.Name == host {
+			return h.Daemon
+		}
+	}
+	Fail("no host " + host)
+	return hostObjects{}
+}
+
+var _ = Describe("a program of its own on a host", Ordered, func() {
+	var rack *fixture.Rack
+	var program, memory string
+	BeforeAll(func() {
+		program = filepath.Join(GinkgoT().TempDir(), "example")
+		cmd := exec.Command("go", "build", "-o", program, "github.com/rdmalab/rdmalab/softrnic/ipc/example")
+		out, err := cmd.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "go build: %s", out)
+		rack = fixture.Up(fixture.Small)
+		memory = rack.Host("ms0").IPv4
+	})
+
+	It("uses the NIC of the host's daemon, and finds no wrong byte", func() {
+		out := rack.OK("exec", "cn0", "--", program, memory, "verify")
+		for _, op := range []string{"WRITE", "READ", "CAS", "FAA"} {
+			Expect(out).To(MatchRegexp(op + ` +\S+ +ok`))
+		}
+		out = rack.OK("exec", "cn1", "--", program, memory, "soak", "100")
+		Expect(out).To(ContainSubstring("verified"))
+		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
+	})
+
+	It("leaves nothing on the NIC when it is killed in the middle of its writes", func() {
+		before := objectsOf(rack, "cn0").Objects
+		ended := make(chan fixture.Result, 1)
+		go func() {
+			defer GinkgoRecover()
+			ended <- rack.Run("exec", "cn0", "--", program, memory, "write_bw", "100000000")
+		}()
+		var during hostObjects
+		Eventually(func() uint64 {
+			if during = objectsOf(rack, "cn0"); len(during.Programs) != 1 {
+				return 0
+			}
+			return during.Programs[0].Posted
+		}, "20s", "20ms").Should(BeNumerically(">", 100))
+		Expect(during.Programs[0].Name).To(Equal("example"))
+		Expect(during.Programs[0].QPs).To(Equal(1))
+		Expect(during.Objects["qps"]).To(Equal(before["qps"] + 1))
+		Expect(rack.OK("status")).To(ContainSubstring("example"))
+		rack.OK("exec", "cn0", "--", "kill", "-9", strconv.Itoa(during.Programs[0].PID))
+		var res fixture.Result
+		Eventually(ended, "10s").Should(Receive(&res))
+		Expect(res).To(fixture.HaveExited(128 + 9))
+		Eventually(func() string {
+			o := objectsOf(rack, "cn0")
+			return fmt.Sprint(len(o.Programs), o.Objects)
+		}, "10s", "20ms").Should(Equal(fmt.Sprint(0, before)))
+		rack.OK("exec", "cn0", "--", program, memory, "verify")
+		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
+	})
+})

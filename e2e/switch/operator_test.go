@@ -1,0 +1,154 @@
+package switch_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/dial"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+)
+
+// boxed is a rack whose switch has the program, and a rule for one of its two servers.
+const boxed = `
+switch:
+  program: swordbox
+  rules:
+    - {id: locks, server: ms0, action: atomics, shards: 2}
+hosts:
+  - {name: "cn[0-1]", role: compute}
+  - {name: "ms[0-1]", role: memory, memory: 16MiB}
+`
+
+// report is what the switch says of its connections.
+func report(rack *fixture.Rack) (r serialize.Report) {
+	GinkgoHelper()
+	rack.JSON(&r, "switch", "connections")
+	return r
+}
+
+// moved is how many requests of living connections were moved.
+func moved(rack *fixture.Rack) (n uint64) {
+	GinkgoHelper()
+	for _, m := range report(rack).Machines {
+		for _, row := range m.Rows {
+			n += row.Moved
+		}
+	}
+	return n
+}
+
+// atomics starts a long run of atomics; what is received is its end.
+func atomics(rack *fixture.Rack, from, to string) <-chan fixture.Result {
+	ended := make(chan fixture.Result, 1)
+	go func() {
+		defer GinkgoRecover()
+		ended <- rack.Run("perf", "atomic_lat", "--from", from, "--to", to, "--iters", "5000000")
+	}()
+	return ended
+}
+
+var _ = Describe("the operator of the switch", func() {
+	It("sees connections, words and rewrites, and changes the rules while clients work", func() {
+		rack := fixture.Up(boxed)
+		Eventually(func() int {
+			n := 0
+			for _, d := range report(rack).Dialed {
+				if d.State == dial.Up {
+					n++
+				}
+			}
+			return n
+		}, "10s", "50ms").Should(Equal(2), "the switch connects to ms0 by itself, once a shard")
+
+		stop := rack.Start("perf", "atomic_lat", "--from", "cn0", "--to", "ms0", "--iters", "5000000")
+		Eventually(func() uint64 { return moved(rack) }, "20s", "50ms").Should(BeNumerically(">", 100))
+		Expect(rack.OK("switch", "connections")).To(MatchRegexp(`(?m)^cn0 .* ms0 .* shared `))
+		Expect(rack.OK("switch", "tables", "words")).To(MatchRegexp(`(?m)^ms0 +0x[0-9a-f]+ +known `))
+		trace := rack.OK("switch", "trace", "ms0", "--dir", "down", "--count", "3")
+		Expect(strings.Count(trace, "FAA→WRITE")).To(BeNumerically(">=", 1), trace)
+		var line struct{ Link, Opcode, Comment string }
+		Expect(json.Unmarshal([]byte(rack.OK("switch", "trace", "ms0", "--dir", "down", "--count", "1", "-o", "json")), &line)).To(Succeed())
+		Expect(line.Link).To(Equal("ms0"))
+		Expect(rack.OK("switch", "tables", "words", "--clear")).To(ContainSubstring("table words is cleared"))
+
+		By("refusing wrong rules with the reason")
+		for text, reason := range map[string]string{
+			"server=ms7 action=move":              "no host of this rack; hosts: [cn0 cn1 ms0 ms1]",
+			"server=ms0 action=move":              "rule locks before it takes all of its requests",
+			"server=ms1 action=fly":               "take one of [track move atomics",
+			"server=ms1 action=atomics range=1-9": "cuts a word in two",
+		} {
+			res := rack.Run(append([]string{"switch", "rules", "add"}, strings.Fields(text)...)...)
+			Expect(res).To(fixture.HaveExited(1))
+			Expect(res.Stderr).To(ContainSubstring(reason))
+		}
+		By("taking a right one, and moving what it selects")
+		before := moved(rack)
+		rack.OK("switch", "rules", "add", "id=all", "server=ms1", "action=move")
+		Eventually(func() int { return len(report(rack).Dialed) }, "5s", "50ms").Should(Equal(3))
+		rack.OK("perf", "write_lat", "--from", "cn1", "--to", "ms1", "--iters", "200")
+		rack.OK("perf", "verify", "--from", "cn1", "--to", "ms1")
+		Eventually(func() uint64 { return moved(rack) }, "10s", "50ms").Should(BeNumerically(">", before))
+		rack.OK("switch", "rules", "remove", "all")
+		var list []rules.Rule
+		rack.JSON(&list, "switch", "rules")
+		Expect(list).To(HaveLen(1))
+		By("loading those of a rack file, all or none")
+		file := filepath.Join(GinkgoT().TempDir(), "rules.yaml")
+		Expect(os.WriteFile(file, []byte(strings.Replace(boxed, "shards: 2}", "shards: 2}\n    - {server: ms1, action: track}", 1)), 0o600)).To(Succeed())
+		Expect(rack.OK("switch", "rules", "load", file)).To(ContainSubstring("r1"))
+		rack.JSON(&list, "switch", "rules")
+		Expect(list).To(HaveLen(2))
+		Expect(os.WriteFile(file, []byte(strings.Replace(boxed, "atomics", "fly", 1)), 0o600)).To(Succeed())
+		Expect(rack.Run("switch", "rules", "load", file).Stderr).To(ContainSubstring("rules.yaml:5:40: action"))
+		stop()
+		var tables []switchd.Table
+		rack.JSON(&tables, "switch", "tables")
+		for _, t := range tables {
+			Expect(t.Used).To(BeNumerically("<=", t.Max), t.Name)
+		}
+	})
+
+	It("restarts it: clients that were moved learn of it at once, rules stay, and everybody can connect anew", func() {
+		rack := fixture.Up(boxed)
+		rack.OK("switch", "rules", "add", "id=kept", "server=ms1", "action=track")
+		clients := []<-chan fixture.Result{atomics(rack, "cn0", "ms0"), atomics(rack, "cn1", "ms0")}
+		Eventually(func() int {
+			n := 0
+			for _, m := range report(rack).Machines {
+				n += len(m.Rows)
+			}
+			return n
+		}, "20s", "50ms").Should(Equal(2))
+		rack.OK("restart", "switch")
+		for _, ended := range clients {
+			var res fixture.Result
+			Eventually(ended, "20s").Should(Receive(&res))
+			Expect(res).To(fixture.HaveExited(1))
+			// Who was not silenced for longer than its ACK timers allow gets the NAK.
+			Expect(res.Stderr).To(Or(ContainSubstring("remote operation error"), ContainSubstring("transport retry counter exceeded")))
+		}
+		var list []rules.Rule
+		rack.JSON(&list, "switch", "rules")
+		Expect(list).To(HaveLen(2))
+		Eventually(func() fixture.Result { return rack.Run("perf", "verify", "--from", "cn0", "--to", "ms0") }, "10s", "200ms").Should(fixture.HaveExited(0))
+		rack.OK("perf", "atomic_lat", "--from", "cn1", "--to", "ms0", "--iters", "200")
+	})
+
+	It("has nothing to see but tables where the program is forward", func() {
+		rack := fixture.Up(fixture.Small)
+		Expect(rack.OK("switch", "rules")).To(HavePrefix("no rules"))
+		Expect(rack.OK("switch", "budget")).To(ContainSubstring("declares no state"))
+		res := rack.Run("switch", "connections")
+		Expect(res).To(fixture.HaveExited(1))
+		Expect(res.Stderr).To(ContainSubstring("topo/racks/swordbox.yaml"))
+	})
+})

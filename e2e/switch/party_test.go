@@ -1,0 +1,165 @@
+package switch_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/topo/scenario/history"
+)
+
+// party is a rack full of lockers, and what they said.
+type party struct {
+	rack    *fixture.Rack
+	server  netip.Addr
+	records []record
+	runs    int
+	failed  int // queue pairs
+}
+
+// rackOf is a rack file with four compute hosts and a memory server, behind a switch that does run.
+func rackOf(section string) string {
+	return `
+hosts:
+  - {name: "cn[0-3]", role: compute}
+  - {name: ms0, role: memory, memory: 1MiB}
+` + section
+}
+
+// newParty brings a rack up.
+func newParty(section string) *party {
+	GinkgoHelper()
+	p := &party{rack: fixture.Up(rackOf(section))}
+	p.server = netip.MustParseAddr(p.rack.Host("ms0").IPv4)
+	return p
+}
+
+// start starts a locker on a host. wait returns when it has ended, and how: killed says that it killed itself.
+func (p *party) start(host string, plan lockPlan) (wait func()) {
+	GinkgoHelper()
+	plan.Server, plan.Seed = p.server, uint64(GinkgoRandomSeed())
+	in, err := json.Marshal(plan)
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.Command(fixture.Binary(), "--rack", p.rack.Name, "exec", host, "--", "/usr/bin/env", peerVariable+"=1", os.Args[0])
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
+	Expect(cmd.Start()).To(Succeed())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	return func() {
+		GinkgoHelper()
+		var err error
+		select {
+		case err = <-ended:
+		case <-time.After(90 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+			Fail(fmt.Sprintf("locker %d on %s did not end: %s", plan.ID, host, &stderr))
+		}
+		last := p.read(plan.ID, &stdout)
+		if plan.Die != never {
+			Expect(err).To(HaveOccurred(), "locker %d should have died", plan.ID)
+			return
+		}
+		Expect(err).NotTo(HaveOccurred(), "locker %d on %s: %s", plan.ID, host, &stderr)
+		Expect(last.Done).To(BeNumerically(">=", plan.Rounds), "locker %d on %s: %s", plan.ID, host, &stderr)
+	}
+}
+
+// read keeps the records of a locker and returns the last one. One that was killed may have left half a line.
+func (p *party) read(id int, r io.Reader) (last record) {
+	GinkgoHelper()
+	for dec := json.NewDecoder(r); ; {
+		var x record
+		err := dec.Decode(&x)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		Expect(err).NotTo(HaveOccurred())
+		Expect(x.Bad).To(BeEmpty(), "locker %d", id)
+		if last = x; x.At != 0 {
+			p.records = append(p.records, x)
+		}
+	}
+	p.failed += last.Failed
+	GinkgoWriter.Printf("locker %d: %d rounds, its queue pair failed %d times, the longest operation took %v\n", id, last.Done, last.Failed, last.Longest)
+	return last
+}
+
+// check reads the words at the end and decides whether one order of everything explains what all lockers were told.
+func (p *party) check() {
+	GinkgoHelper()
+	p.start("cn0", lockPlan{ID: 1000, Read: true})()
+	slices.SortStableFunc(p.records, func(a, b record) int { return int(a.At - b.At) })
+	var log history.Log
+	for w := range words {
+		log.Add(fmt.Sprint(w), 0)
+	}
+	ids := map[[2]int]history.ID{}
+	for _, r := range p.records {
+		k := [2]int{r.Client, r.N}
+		if r.End {
+			log.Return(ids[k], r.Answer)
+		} else {
+			ids[k] = log.Invoke(r.Word, r.Client, history.Op{Kind: r.Kind, Value: r.Value, Compare: r.Cmp})
+		}
+	}
+	AddReportEntry("history", fmt.Sprintf("%d operations, %d without an answer", log.Ops, log.Pending))
+	Expect(log.Ops).To(BeNumerically(">", 100))
+	Expect(log.Check(func(int) (uint64, bool) { return 0, false }, time.Minute)).To(Succeed())
+}
+
+// hosts that lockers run on.
+var lockerHosts = []string{"cn0", "cn1", "cn2", "cn3"}
+
+// busy waits until the lockers are at work.
+func (p *party) busy() {
+	GinkgoHelper()
+	packets := func() uint64 { return p.rack.Counters("ms0")["rcvd_pkts"] }
+	before := packets()
+	Eventually(packets, "20s", "20ms").Should(BeNumerically(">", before+200))
+}
+
+// run runs n lockers of so many rounds, two on each host, while something happens. Those that die are buried as soon as
+// they have.
+func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile func()) {
+	GinkgoHelper()
+	p.runs++
+	var dying, living []func()
+	var dead []int
+	for i := range n {
+		plan := lockPlan{ID: 20*p.runs + i, Rounds: rounds}
+		if change != nil {
+			change(i, &plan)
+		}
+		wait := p.start(lockerHosts[i%len(lockerHosts)], plan)
+		if plan.Die == never {
+			living = append(living, wait)
+		} else {
+			dying, dead = append(dying, wait), append(dead, plan.ID)
+		}
+	}
+	if meanwhile != nil {
+		meanwhile()
+	}
+	for _, wait := range dying {
+		wait()
+	}
+	if len(dead) > 0 {
+		p.start("cn3", lockPlan{ID: 20*p.runs + n, Bury: dead})()
+	}
+	for _, wait := range living {
+		wait()
+	}
+}
