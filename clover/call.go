@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/fabric"
 	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fabric"
 )
 
 const (

@@ -1,10 +1,10 @@
 package clover
 
 import (
-	"github.com/rdmalab/rdmalab/clover/fabric"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fabric"
 )
 
 // reporter tells the metadata server of appends, and the shortcuts of the newest nodes, behind the back of the data path:

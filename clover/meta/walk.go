@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/fabric"
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/fabric"
 )
 
 // entry is what the server knows of a key.

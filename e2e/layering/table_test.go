@@ -84,11 +84,11 @@ var house = map[string]room{
 
 	// L5: applications, and the daemon that runs them.
 	"softrnic/perf":   {level: 5},
+	"softrnic/fabric": {level: 5},
 	"clover/kv":       {level: 5},
 	"clover/kvtest":   {level: 5, beside: []string{"clover/kv"}},
-	"clover/fabric":   {level: 5},
-	"clover":          {level: 5, beside: []string{"clover/fabric", "clover/kv", "softrnic/perf"}},
-	"clover/meta":     {level: 5, beside: []string{"clover/fabric", "softrnic/perf"}},
+	"clover":          {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
+	"clover/meta":     {level: 5, beside: []string{"softrnic/fabric", "softrnic/perf"}},
 	"softrnic/peer":   {level: 5},
 	"topo/hostd":      {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "softrnic/peer", "softrnic/perf"}},
 	"topo/calibrate":  {level: 5},

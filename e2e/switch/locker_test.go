@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"runtime/pprof"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -92,6 +94,7 @@ func locker(in io.Reader, out io.Writer) error {
 		return err
 	}
 	l.r = rand.New(rand.NewPCG(l.Seed, uint64(l.ID)))
+	defer time.AfterFunc(lifeLimit, l.tell).Stop()
 	var err error
 	if l.ctx, err = ipc.Open(ipc.Config{}); err != nil {
 		return err
@@ -117,6 +120,15 @@ func locker(in io.Reader, out io.Writer) error {
 		}
 	}
 	return l.out.Encode(record{Client: l.ID, Failed: l.failed, Done: l.round, Longest: l.longest})
+}
+
+// lifeLimit bounds the life of a locker.
+const lifeLimit = 80 * time.Second
+
+// tell ends a locker that hangs, and says where.
+func (l *lockerRun) tell() {
+	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // the exit code says it too
+	os.Exit(3)
 }
 
 // now is a clock that all processes of the machine share.

@@ -54,6 +54,7 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 	cmd := exec.Command(fixture.Binary(), "--rack", p.rack.Name, "exec", host, "--", "/usr/bin/env", peerVariable+"=1", os.Args[0])
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
+	cmd.WaitDelay = time.Second // a locker that outlives the command must not hold the spec
 	Expect(cmd.Start()).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -62,7 +63,7 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 		var err error
 		select {
 		case err = <-ended:
-		case <-time.After(90 * time.Second):
+		case <-time.After(lifeLimit + 10*time.Second):
 			_ = cmd.Process.Kill()
 			<-ended
 			Fail(fmt.Sprintf("locker %d on %s did not end: %s", plan.ID, host, &stderr))
