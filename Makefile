@@ -30,6 +30,8 @@ SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop ' | cut -
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
+# LIMITS make a spec that hangs say where it is, and end before its package does.
+LIMITS := -ginkgo.poll-progress-after=150s -ginkgo.timeout=13m
 
 .DEFAULT_GOAL := help
 
@@ -58,7 +60,7 @@ test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@mkdir -p out
 	@{ $(GO) test -json $(RACE) -shuffle=on -timeout 20m $(UNIT); \
 	   $(GO) test -json -run '$(NORACE)' $(UNIT); \
-	   $(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) -args -ginkgo.randomize-all; \
+	   $(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) -args $(LIMITS) -ginkgo.randomize-all; \
 	   true; } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector'
 	@bin/rdmalab sim transport --seeds $(SEEDS)
 	@for s in uc ud srq; do bin/rdmalab sim $$s --seeds $(SEEDS) || exit 1; done
@@ -74,26 +76,26 @@ unit: ## unit tests alone; no privilege needed
 .PHONY: e2e
 e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
 	@$(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) \
-	  -args -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: interop
 interop: build ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
 	@$(GO) test -json $(RACE) -count=1 -timeout 20m ./e2e/interop \
-	  $(if $(FOCUS),-args -ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	  -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: transparency
 transparency: build ## the suites transport and interop again, through a switch that tracks; transport through one that moves requests
 	@for run in track:transport track:interop move:transport; do \
 	  echo "through a switch that does: $$run"; \
 	  RDMALAB_E2E_SWITCH=$${run%:*} $(GO) test -json $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
-	    $(if $(FOCUS),-args -ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
+	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 
 # Not in CI: in a whole run the queue pairs of one table are not made out in time, nothing of it moves, and its count fails.
 .PHONY: transparency-moved
 transparency-moved: build ## the suite interop through a switch that moves requests
 	@RDMALAB_E2E_SWITCH=move $(GO) test -json $(RACE) -count=1 -timeout 25m ./e2e/interop \
-	  $(if $(FOCUS),-args -ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	  -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap

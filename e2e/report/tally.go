@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -113,6 +115,24 @@ func (t *tally) endPackage(e event) {
 	case "fail":
 		t.failed++ // a package fails as a whole when it does not build, panics or times out
 		fmt.Fprintf(t.w, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(t.output[e.Package+" "], ""))
+		t.cutOff(e.Package)
+	}
+}
+
+// cutOffLines bounds what is shown of a test that was running when its package ended.
+const cutOffLines = 1500
+
+// cutOff prints the end of what the tests said that never ended: stacks, when the package ran out of time.
+func (t *tally) cutOff(pkg string) {
+	keys := slices.Sorted(maps.Keys(t.output))
+	for _, key := range keys {
+		test, ok := strings.CutPrefix(key, pkg+" ")
+		if !ok || test == "" {
+			continue
+		}
+		lines := t.output[key]
+		fmt.Fprintf(t.w, "\n=== NEVER ENDED %s %s\n%s", pkg, test, strings.Join(lines[max(0, len(lines)-cutOffLines):], ""))
+		delete(t.output, key)
 	}
 }
 

@@ -49,3 +49,16 @@ func TestReportFails(t *testing.T) {
 		}
 	}
 }
+
+func TestReportShowsWhatNeverEnded(t *testing.T) {
+	stream := `{"Action":"output","Package":"p","Test":"TestDone","Output":"all is well\n"}
+{"Action":"pass","Package":"p","Test":"TestDone"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"panic: test timed out after 15m0s\n"}
+{"Action":"output","Package":"q","Test":"TestB","Output":"of another package\n"}
+{"Action":"fail","Package":"p","Elapsed":900}
+`
+	out, ok := run(t, stream, -1)
+	if ok || !strings.Contains(out, "TestA\npanic: test timed out") || strings.Contains(out, "all is well") || strings.Contains(out, "another") {
+		t.Errorf("ok=%v\n%s", ok, out)
+	}
+}
