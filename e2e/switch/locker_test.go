@@ -122,13 +122,17 @@ func locker(in io.Reader, out io.Writer) error {
 	return l.out.Encode(record{Client: l.ID, Failed: l.failed, Done: l.round, Longest: l.longest})
 }
 
-// lifeLimit bounds the life of a locker.
-const lifeLimit = 80 * time.Second
+const (
+	// lifeLimit bounds the life of a locker.
+	lifeLimit = 80 * time.Second
+	// exitHung is how one ends that has lived so long.
+	exitHung = 3
+)
 
 // tell ends a locker that hangs, and says where.
 func (l *lockerRun) tell() {
 	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // the exit code says it too
-	os.Exit(3)
+	os.Exit(exitHung)
 }
 
 // now is a clock that all processes of the machine share.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -66,7 +67,11 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 		case <-time.After(lifeLimit + 10*time.Second):
 			_ = cmd.Process.Kill()
 			<-ended
+			p.stacks()
 			Fail(fmt.Sprintf("locker %d on %s did not end: %s", plan.ID, host, &stderr))
+		}
+		if cmd.ProcessState.ExitCode() == exitHung {
+			p.stacks()
 		}
 		last := p.read(plan.ID, &stdout)
 		if plan.Die != never {
@@ -75,6 +80,17 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 		}
 		Expect(err).NotTo(HaveOccurred(), "locker %d on %s: %s", plan.ID, host, &stderr)
 		Expect(last.Done).To(BeNumerically(">=", plan.Rounds), "locker %d on %s: %s", plan.ID, host, &stderr)
+	}
+}
+
+// stacks makes all daemons write where they are into their logs, which a failed spec shows. They end by that.
+func (p *party) stacks() {
+	GinkgoHelper()
+	status := p.rack.Status()
+	for _, n := range append(status.Hosts, status.Switch) {
+		if n.PID > 1 {
+			_ = syscall.Kill(n.PID, syscall.SIGQUIT) // one that is gone has nothing to say
+		}
 	}
 }
 
