@@ -21,6 +21,9 @@ type Config struct {
 	Rand *rand.Rand
 	// Record is what survives a crash of the switch; nil: nothing does.
 	Record *record.Record
+	// Tries is how often the switch asks a silent server before it gives it up, beginning after 1 ms and twice as long each
+	// time; 0: 7, which is 255 ms.
+	Tries int
 }
 
 // programs makes them by name.

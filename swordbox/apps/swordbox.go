@@ -40,9 +40,11 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		track.Settle = -1 // the switch is there before its hosts
 	}
 	own := serialize.NewOwn(d, cfg.Record)
+	h := hard.Config{Moving: own.Moving, Answered: own.Answered, Failed: own.Failed}
+	h.Shared.Tries = cfg.Tries
 	p := serialize.New(serialize.Config{
 		Rules: set, Own: own, Track: track,
-		Hard:  hard.New(hard.Config{Moving: own.Moving, Answered: own.Answered, Failed: own.Failed}),
+		Hard:  hard.New(h),
 		Paper: paper.New(),
 		Steer: steer.New(steer.Config{}),
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -36,6 +37,13 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	cfg, err := configOf(rack, rec)
 	if err != nil {
 		return err
+	}
+	list, err := guests.List(paths)
+	if err != nil {
+		return fmt.Errorf("switch: %w", err)
+	}
+	for i := range list {
+		cfg.Links = append(cfg.Links, Link{Host: list[i].Name, Ifname: list[i].Port, Guest: true})
 	}
 	cfg.Log = logger
 	d, err := New(cfg)
@@ -82,11 +90,15 @@ func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFil
 	return rec, nil
 }
 
+// serverTries makes the switch wait for a second before it gives a server up: the process of a host may stand still on a busy
+// machine, its clients try for about as long, and a server that is given up costs them their connections.
+const serverTries = 9
+
 // configOf turns a rack's description into a daemon's configuration on packet sockets.
 func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
 	program, err := apps.New(rack, apps.Config{
 		// Not from the rack's seed: a restarted switch must not use the numbers of its former life again.
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Tries: serverTries,
 	})
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
@@ -98,8 +110,8 @@ func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
 	for _, h := range rack.Hosts {
 		cfg.Links = append(cfg.Links, Link{Host: h.Name, Ifname: h.Port})
 	}
-	cfg.Open = func(i int) (packetio.Port, error) {
-		p, err := afpacket.Open(afpacket.Config{Ifname: cfg.Links[i].Ifname, Mode: afpacket.Switch, Index: i})
+	cfg.Open = func(i int, l Link) (packetio.Port, error) {
+		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i})
 		if err != nil {
 			return nil, err // not p: a nil *Port is no nil Port
 		}
