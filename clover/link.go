@@ -70,6 +70,10 @@ func (c *Client) tryLink(key uint64, n node, tried *layout.Location, uncertain *
 		if n.follows(k.at, was) {
 			return linked{old: k.at, slot: k.slot}, nil
 		}
+		if was == layout.Header(was.EntryVersion()) {
+			*tried, *uncertain = k.at, true
+			return linked{}, errOtherEnd
+		}
 		c.cost.Retries++
 		var header layout.Word
 		if k, header, err = c.newest(key, k, deadline); err != nil {
@@ -101,9 +105,14 @@ func (c *Client) swap(at layout.Location, n node, deadline clock.Time) (layout.W
 	return c.word(0)
 }
 
+// errOtherEnd is that a compare-and-swap met the end of a chain in a node of another version than the one that was named. Either
+// that node has been used again, or a switch that has been restarted since had steered the request to another node, and it succeeded.
+var errOtherEnd = errors.New("the append met a node of another version")
+
 // follows reports whether a compare-and-swap that found a header made n the successor of that node, now or before.
 func (n node) follows(at layout.Location, was layout.Word) bool {
-	return was == layout.Header(at.Version) || was == layout.Superseded(at.Version, n.at)
+	next, more := was.Next()
+	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()
 }
 
 // settle finds out what became of a compare-and-swap without answer. It was on the header of tried: if that names the own node,

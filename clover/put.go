@@ -3,6 +3,7 @@ package clover
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
@@ -112,7 +113,7 @@ func (c *Client) fresh(key uint64, value []byte, tombstone bool, deadline clock.
 		return n, errTooLong(class.Size(), len(c.slab))
 	}
 	err = c.retried(deadline, func() error {
-		if n.at, err = c.take(class, deadline); err != nil {
+		if n.at, err = c.take(class, key, deadline); err != nil {
 			return err
 		}
 		n.class, n.client = class, c.lease.client
@@ -124,12 +125,27 @@ func (c *Client) fresh(key uint64, value []byte, tombstone bool, deadline clock.
 	return n, err
 }
 
+// beside is the index of an unused entry on the server on which the key is, or 0: a chain that stays on one server can be walked
+// and steered there.
+func (c *Client) beside(key uint64, spare []layout.Location) int {
+	k, ok := c.cache.get(key)
+	if !ok || c.space.Servers == 1 {
+		return 0
+	}
+	at, _ := c.space.Place(k.at.Handle)
+	return max(0, slices.IndexFunc(spare, func(l layout.Location) bool {
+		p, _ := c.space.Place(l.Handle)
+		return p.Server == at.Server
+	}))
+}
+
 // take takes an unused entry; the metadata server gives more when there are none.
-func (c *Client) take(class layout.Class, deadline clock.Time) (layout.Location, error) {
+func (c *Client) take(class layout.Class, key uint64, deadline clock.Time) (layout.Location, error) {
 	for {
 		if spare := c.spare[class]; len(spare) > 0 {
-			l := spare[0]
-			c.spare[class] = spare[:copy(spare, spare[1:])]
+			i := c.beside(key, spare)
+			l := spare[i]
+			c.spare[class] = spare[:i+copy(spare[i:], spare[i+1:])]
 			return l, nil
 		}
 		a, err := c.ask(&rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.cfg.Batch}, deadline)

@@ -7,11 +7,11 @@ import (
 
 // Superblock begins a region: by it a client sees that the memory is the store's, and that it is still the same memory.
 //
-//	0       8        12        16          24      28        29          32          59
-//	+-------+--------+---------+-----------+-------+---------+-----------+-----------+-----
-//	| magic | format | server  | generation| owner | servers | shortcuts | entries   | 0 …
-//	|       |        |         |           |       |         | 3 bytes   | 9·3 bytes |
-//	+-------+--------+---------+-----------+-------+---------+-----------+-----------+-----
+//	0       8        12        16          24      28        29          32          59  60      64
+//	+-------+--------+---------+-----------+-------+---------+-----------+-----------+---+-------+
+//	| magic | format | server  | generation| owner | servers | shortcuts | entries   | 0 | store |
+//	|       |        |         |           |       |         | 3 bytes   | 9·3 bytes |   |       |
+//	+-------+--------+---------+-----------+-------+---------+-----------+-----------+---+-------+
 type Superblock struct {
 	Format Format
 	// Server is the index of the server in the space.
@@ -23,6 +23,9 @@ type Superblock struct {
 	Owner uint32
 	// Space is the arrangement of the store. A switch on the way learns it from here. Zero: it was too large to be written.
 	Space Space
+	// Store is a random number that all servers of a store have in common, by which a switch knows that their memories belong
+	// together; 0: it is not known.
+	Store uint32
 }
 
 const superblockMagic = 0x3130_5256_4c43_4d52 // "RMCLVR01"
@@ -38,8 +41,12 @@ func (s *Superblock) Put(b []byte) {
 	binary.LittleEndian.PutUint32(b[12:], uint32(s.Server))
 	binary.LittleEndian.PutUint64(b[16:], s.Generation)
 	binary.LittleEndian.PutUint32(b[24:], s.Owner)
-	s.putSpace(b[28:SuperblockLen])
+	s.putSpace(b[28:storeAt])
+	binary.LittleEndian.PutUint32(b[storeAt:], s.Store)
 }
+
+// storeAt is where the number of the store is.
+const storeAt = 60
 
 // maxPut is the largest count that a superblock can say.
 const maxPut = 1<<24 - 1
@@ -85,7 +92,8 @@ func (s *Superblock) Parse(b []byte) error {
 	s.Server = int(binary.LittleEndian.Uint32(b[12:]))
 	s.Generation = binary.LittleEndian.Uint64(b[16:])
 	s.Owner = binary.LittleEndian.Uint32(b[24:])
-	s.parseSpace(b[28:SuperblockLen])
+	s.parseSpace(b[28:storeAt])
+	s.Store = binary.LittleEndian.Uint32(b[storeAt:])
 	if !ok || s.Server >= MaxServers || s.Generation == 0 {
 		return ErrSuperblock
 	}

@@ -11,7 +11,7 @@ import (
 func (s *Server) load() error {
 	region := s.cfg.Region
 	for i := range s.memory {
-		if n := s.memory[i].region.Len; region == 0 || n < region {
+		if n := s.memory[i].ways[0].region.Len; region == 0 || n < region {
 			region = n
 		}
 	}
@@ -30,12 +30,13 @@ func (s *Server) load() error {
 	s.owner++
 	s.nextID = s.owner << 16
 	if !whole || s.cfg.Fresh {
+		s.store = uint32(s.rt.Rand().Uint64()) | 1
 		for i := range s.memory {
 			if err := s.formatServer(i); err != nil {
 				return err
 			}
-			s.freeServer(i)
 		}
+		s.freeAll()
 		return nil
 	}
 	return s.recover()
@@ -59,7 +60,7 @@ func (s *Server) superblocks() (whole bool, err error) {
 		}
 		found++
 		s.memory[i].generation = super.Generation
-		s.owner = max(s.owner, super.Owner)
+		s.owner, s.store = max(s.owner, super.Owner), max(s.store, super.Store)
 	}
 	return found > 0, nil
 }
@@ -80,7 +81,7 @@ func (s *Server) formatServer(i int) error {
 
 // own writes the superblock of a server.
 func (s *Server) own(i int) error {
-	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space}
+	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space, Store: s.store}
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
 	return s.writeBulk(i, 0, b)
@@ -94,6 +95,19 @@ func (s *Server) firstClass() layout.Class {
 		}
 	}
 	return 0
+}
+
+// freeAll puts all nodes into the free lists, by turns of the servers: each client gets some of every one, and can keep a chain on
+// one server.
+func (s *Server) freeAll() {
+	for c, n := range s.space.Entries {
+		for k := range n {
+			for i := range s.memory {
+				h := s.space.First(i, layout.Class(c)) + layout.Handle(k)
+				s.nodes.free[c].push(layout.Location{Handle: h, Version: 1})
+			}
+		}
+	}
 }
 
 // freeServer puts all nodes of a server into the free lists.
@@ -111,12 +125,11 @@ func (s *Server) freeServer(i int) {
 // Chains that lead there are found before any of its nodes is given out again; so no pointer of an old life meets a node of
 // a new one.
 func (s *Server) lose(i int) error {
-	if !s.fab.Connected(s.memory[i].peer) {
-		if err := s.fab.Open(s.memory[i].peer, s.deadline()); err != nil {
-			return err
-		}
+	if err := s.openWays(i, s.deadline()); err != nil {
+		return err
 	}
 	s.losing = i
+	s.forgetHints()
 	for _, e := range s.keys {
 		kept := e.passed[:0]
 		for _, l := range e.passed {

@@ -41,7 +41,9 @@ type Server struct {
 	clients map[uint32]*client
 	nextID  uint32
 	// owner is the number of this life of the server.
-	owner    uint32
+	owner uint32
+	// store is the number that all superblocks have in common.
+	store    uint32
 	epoch    uint32
 	keepAt   clock.Time
 	sweepDue bool
@@ -66,6 +68,7 @@ func New(cfg Config) (_ *Server, err error) {
 		epoch: 1, losing: -1, orphansAt: clock.Never,
 	}
 	s.nodes.held = make(map[layout.Handle]held)
+	s.walk.successors = make(map[layout.Location]layout.Location)
 	s.fab, err = fabric.New(fabric.Config{Context: cfg.Context, Buffer: bufferLen})
 	if err != nil {
 		return nil, err
@@ -109,6 +112,7 @@ func (s *Server) serve() error {
 		for i := range n {
 			s.take(&s.front.wcs[i])
 		}
+		s.advance()
 		now := s.rt.Now()
 		if now >= s.front.acceptAt {
 			if err := s.accept(now); err != nil {
