@@ -60,6 +60,33 @@ func TestRetransmissionFillsAGap(t *testing.T) {
 	}
 }
 
+// Queue pairs that died without an answer, whose PSNs are ahead of those of the living, are no candidates for ever.
+func TestTheDeadAreNoCandidates(t *testing.T) {
+	r := newRig(t, nil)
+	r.writes(2, 0x31, 0x300000, 0x300001)
+	r.writes(2, 0x32, 0x7fff00)
+	for i := range wire.PSN(2 * maxRuns) { // with gaps: more runs than are remembered
+		r.writes(2, 0x33, 0x200000+3*i)
+	}
+	r.writes(2, 0x22, 1, 2, 3)
+	r.acks(2, 0x11, 1, 2, 3)
+	if got := r.paired(); len(got) != 2 {
+		t.Fatalf("%v", got)
+	}
+}
+
+// What comes behind its successor was asked, too.
+func TestOvertakenRequestWasAsked(t *testing.T) {
+	r := newRig(t, nil)
+	r.writes(2, 0x22, 3, 1, 2)
+	r.acks(2, 0x11, 1, 2, 3)
+	r.writes(2, 0x22, 4, 5)
+	r.acks(2, 0x11, 4, 5)
+	if got := r.paired(); len(got) != 2 || r.Stats().Contradicted != 0 {
+		t.Fatalf("%v, %+v", got, r.Stats())
+	}
+}
+
 // Two directions that claim the same requests: one of them must be wrong, so neither is believed. (The table was told
 // that no connection was open, which is not so.)
 func TestContested(t *testing.T) {

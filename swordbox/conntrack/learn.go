@@ -26,6 +26,8 @@ const (
 	confirm = 3
 	// maxRuns is how many runs of requests are remembered of a row.
 	maxRuns = 32
+	// longAgo is how many PSNs back a request may be that is still answered.
+	longAgo = 1 << 22
 )
 
 // kind is what a run of requests asks for.
@@ -52,6 +54,8 @@ type learning struct {
 	n     int
 	next  int
 	end   wire.PSN
+	// low is the lowest PSN that was asked, or one further back than answers can be.
+	low   wire.PSN
 	until clock.Time // not settled before
 	// out are the slots of rows that the row's responses do not answer.
 	out []uint64
@@ -179,6 +183,11 @@ func (t *Table) asks(r *Row, f *wire.Frame, span int) {
 	case f.BTH.Opcode.Is(wire.OpAtomic):
 		k = atomic
 	}
+	if d := wire.Diff(psn, l.low); l.n == 0 || d < 0 {
+		l.low = psn
+	} else if d > longAgo {
+		l.low = psn.Add(-longAgo)
+	}
 	if l.n != 0 && wire.Diff(psn, l.end) < 0 {
 		d := wire.Diff(psn, l.newest().psn)
 		if l.newest().kind != read || d <= 0 {
@@ -231,6 +240,9 @@ func (l *learning) compare(f *wire.Frame) match {
 			return fitting
 		}
 		return impossible
+	}
+	if wire.Diff(psn, l.low) < 0 {
+		return impossible // a row that died without an answer must not stand in the way of all others
 	}
 	return possible
 }
