@@ -50,10 +50,10 @@ type run struct {
 type learning struct {
 	slot uint32
 	// runs are the newest requests, next is where the next one goes. end is the PSN after the last.
-	runs  [maxRuns]run
-	n     int
-	next  int
-	end   wire.PSN
+	runs [maxRuns]run
+	n    int
+	next int
+	end  wire.PSN
 	// low is the lowest PSN that was asked, or one further back than answers can be.
 	low   wire.PSN
 	until clock.Time // not settled before
