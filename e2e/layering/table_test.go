@@ -20,6 +20,7 @@ var house = map[string]room{
 	"softrnic/metrics":  {level: 0},
 	"softrnic/verbs":    {level: 0, beside: []string{"softrnic/clock", "softrnic/wire"}},
 	"clover/layout":     {level: 0},
+	"sherman/layout":    {level: 0},
 
 	// L1 [P]: mechanisms.
 	"softrnic/mem":             {level: 1},
@@ -32,7 +33,8 @@ var house = map[string]room{
 	"softrnic/packetio/pcapng": {level: 1},
 	"softrnic/wire/dump":       {level: 1, beside: []string{"softrnic/packetio/pcapng"}},
 
-	"clover/rpc": {level: 1},
+	"clover/rpc":   {level: 1},
+	"sherman/lock": {level: 1},
 
 	// L2 [P]: machines.
 	"softrnic/transport": {level: 2},
@@ -76,9 +78,11 @@ var house = map[string]room{
 	"softrnic/ipc/proto":         {level: 4, beside: []string{"softrnic/rdmacm"}},
 	"softrnic/ipc/serve":         {level: 4, beside: []string{"softrnic/ipc/proto", "softrnic/ipc/ring", "softrnic/rdmacm"}},
 	"softrnic/verbstest":         {level: 5},
-	"swordbox/switchd":           {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/packetio/tap"}},
+	"swordbox/switchd":           {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/packetio/tap", "topo/guests"}},
 	"topo/nl":                    {level: 4},
-	"topo/rack":                  {level: 4, beside: []string{"topo/nl", "softrnic/control"}},
+	"topo/guests":                {level: 4},
+	"topo/rack":                  {level: 4, beside: []string{"topo/guests", "topo/nl", "softrnic/control"}},
+	"topo/cni":                   {level: 4, beside: []string{"topo/guests", "topo/nl", "topo/rack", "softrnic/control"}},
 	"topo/simrack":               {level: 4, beside: []string{"softrnic/rdmacm"}},
 	"topo/scenario/history":      {level: 4},
 
@@ -88,6 +92,7 @@ var house = map[string]room{
 	"clover/kv":       {level: 5},
 	"clover/kvtest":   {level: 5, beside: []string{"clover/kv"}},
 	"clover":          {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
+	"sherman":         {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
 	"clover/meta":     {level: 5, beside: []string{"softrnic/fabric", "softrnic/perf"}},
 	"softrnic/peer":   {level: 5},
 	"topo/hostd":      {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "softrnic/peer", "softrnic/perf"}},

@@ -1,0 +1,126 @@
+package layout
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// Offsets in the region of a memory server, in bytes.
+const (
+	// SuperblockLen is the length of the superblock at offset 0.
+	SuperblockLen = 64
+	// AllocWord is the word that FETCH_ADD takes chunks from: the offset of the next one.
+	AllocWord = 64
+	// OwnerWord is the word that FETCH_ADD takes owners from: the last one that was given out.
+	OwnerWord = 72
+	// RootWord, on server 0, is the address of the root page. (The published code has it at 16 MiB.)
+	RootWord = 128
+	// LocksAt is where lock words are if they are in host memory.
+	LocksAt = 4096
+)
+
+// Bounds of a superblock.
+const (
+	MaxServers   = 64
+	MaxLockWords = 1 << 20
+	DefaultLocks = 32768
+	DefaultChunk = 1 << 20
+	MinChunk     = 4096
+	MaxChunk     = 1 << 30
+)
+
+// Superblock describes a tree; each server has one, which differ in Server.
+type Superblock struct {
+	Shape Shape
+	// Generation is unique to a tree, never 0.
+	Generation uint64
+	// Server is the number of the server, Servers how many there are.
+	Server, Servers int
+	// Locks is the number of lock words of each server; HostLocks says that they are in host memory at LocksAt, not on the NIC.
+	Locks     int
+	HostLocks bool
+	// Chunk is what a client takes at a time, in bytes, a multiple of the page.
+	Chunk int
+	// Len is how much of the region belongs to the tree, in bytes.
+	Len uint64
+}
+
+// superMagic begins a superblock: "sherman" and a version.
+const superMagic = 0x01_6e616d72656873
+
+const flagHostLocks = 1
+
+// ErrSuperblock says that bytes are no superblock.
+var ErrSuperblock = errors.New("no tree there: format one first")
+
+// Validate reports what is wrong.
+func (s *Superblock) Validate() error {
+	if err := s.Shape.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case s.Generation == 0:
+		return fmt.Errorf("superblock: generation 0 is none")
+	case s.Servers < 1 || s.Servers > MaxServers || s.Server < 0 || s.Server >= s.Servers:
+		return fmt.Errorf("superblock: server %d of %d; want at most %d", s.Server, s.Servers, MaxServers)
+	case s.Locks < 1 || s.Locks > MaxLockWords:
+		return fmt.Errorf("superblock: %d lock words; want 1 to %d", s.Locks, MaxLockWords)
+	case s.Chunk < MinChunk || s.Chunk > MaxChunk || s.Chunk%s.Shape.Page != 0:
+		return fmt.Errorf("superblock: chunks of %d bytes; want %d to %d, whole pages", s.Chunk, MinChunk, MaxChunk)
+	case s.Len < s.FirstChunk()+uint64(s.Chunk):
+		return fmt.Errorf("superblock: %d bytes; a chunk needs %d", s.Len, s.FirstChunk()+uint64(s.Chunk))
+	}
+	return nil
+}
+
+// FirstChunk is the offset of the first chunk.
+func (s *Superblock) FirstChunk() uint64 {
+	at := uint64(LocksAt)
+	if s.HostLocks {
+		at += uint64(8 * s.Locks)
+	}
+	return (at + MaxPage - 1) &^ (MaxPage - 1)
+}
+
+// Inside reports whether an address is that of a page of the tree.
+func (s *Superblock) Inside(a Addr) bool {
+	return a != 0 && a.Server() < s.Servers && a.Offset() >= s.FirstChunk() && a.Offset()%uint64(s.Shape.Page) == 0 &&
+		a.Offset()+uint64(s.Shape.Page) <= s.Len
+}
+
+// AppendTo appends the SuperblockLen bytes of the superblock.
+func (s *Superblock) AppendTo(b []byte) []byte {
+	at, le := len(b), binary.LittleEndian
+	b = le.AppendUint64(b, superMagic)
+	b = le.AppendUint64(b, s.Generation)
+	b = le.AppendUint64(b, s.Len)
+	b = le.AppendUint32(b, uint32(s.Chunk))
+	b = le.AppendUint32(b, uint32(s.Locks))
+	b = le.AppendUint32(b, uint32(s.Shape.Page))
+	b = le.AppendUint16(b, uint16(s.Shape.Value))
+	flags := byte(0)
+	if s.HostLocks {
+		flags = flagHostLocks
+	}
+	b = append(b, byte(s.Shape.Kind), flags)
+	b = le.AppendUint16(b, uint16(s.Server))
+	b = le.AppendUint16(b, uint16(s.Servers))
+	b = append(b, make([]byte, SuperblockLen-4-(len(b)-at))...)
+	return le.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+}
+
+// Parse reads what AppendTo wrote; the result is valid.
+func (s *Superblock) Parse(b []byte) error {
+	le := binary.LittleEndian
+	if len(b) < SuperblockLen || le.Uint64(b) != superMagic || le.Uint32(b[SuperblockLen-4:]) != crc32.Checksum(b[:SuperblockLen-4], castagnoli) {
+		return ErrSuperblock
+	}
+	*s = Superblock{
+		Generation: le.Uint64(b[8:]), Len: le.Uint64(b[16:]), Chunk: int(le.Uint32(b[24:])), Locks: int(le.Uint32(b[28:])),
+		Shape:     Shape{Page: int(le.Uint32(b[32:])), Value: int(le.Uint16(b[36:])), Kind: Kind(b[38])},
+		HostLocks: b[39]&flagHostLocks != 0, Server: int(le.Uint16(b[40:])), Servers: int(le.Uint16(b[42:])),
+	}
+	return s.Validate()
+}
