@@ -47,6 +47,7 @@ type Fabric struct {
 	free   []uint64
 	notify func(imm uint32)
 	wcs    [64]verbs.WC
+	wrs    []verbs.SendWR
 }
 
 // peer is one other side.

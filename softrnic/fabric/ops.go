@@ -16,6 +16,8 @@ type Op struct {
 	// Status is the outcome, when Done.
 	Status verbs.Status
 	Done   bool
+	// before is the operation of the same doorbell that is posted before this one and has no completion of its own.
+	before *Op
 }
 
 // Target is memory of a peer.
@@ -35,6 +37,12 @@ func (f *Fabric) Write(o *Op, t Target, off, n int) { f.prepare(o, t, verbs.OpWr
 func (f *Fabric) CompareSwap(o *Op, t Target, compare, swap uint64, off int) {
 	f.prepare(o, t, verbs.OpCmpSwap, off, 8)
 	o.WR.CompareAdd, o.WR.Swap = compare, swap
+}
+
+// FetchAdd makes o a fetch-and-add on a word of a peer's memory; the word as it was comes into the buffer at off.
+func (f *Fabric) FetchAdd(o *Op, t Target, add uint64, off int) {
+	f.prepare(o, t, verbs.OpFetchAdd, off, 8)
+	o.WR.CompareAdd = add
 }
 
 // Send makes o a SEND of n bytes of the buffer at off.
@@ -79,6 +87,47 @@ func (f *Fabric) Start(o *Op) error {
 	f.ops[id] = o
 	p.pending++
 	return nil
+}
+
+// Chain posts operations on one peer with one doorbell: they are executed in this order, and only the last asks for a
+// completion, which says that all are done. The connection must be there: see Open. Wait waits for them.
+func (f *Fabric) Chain(ops ...*Op) error {
+	p := f.peers[ops[0].Peer]
+	if p.qp == nil || p.broken || len(f.free) < len(ops) {
+		for _, o := range ops {
+			o.Done, o.Status = true, verbs.WRFlushErr
+		}
+		return fmt.Errorf("%v at %v: %w", ops[0].WR.Op, p.addr, verbs.ErrUnreachable)
+	}
+	f.wrs = f.wrs[:0]
+	var before *Op
+	for i, o := range ops {
+		id := f.free[len(f.free)-1]
+		f.free = f.free[:len(f.free)-1]
+		f.ops[id] = o
+		p.pending++
+		o.WR.ID, o.Done, o.before = id, false, before
+		if before = o; i == len(ops)-1 {
+			o.WR.Flags |= verbs.Signalled
+		} else {
+			o.WR.Flags &^= verbs.Signalled
+		}
+		f.wrs = append(f.wrs, o.WR)
+	}
+	err := p.qp.PostSend(f.wrs...)
+	if err == nil {
+		return nil
+	}
+	posted := 0
+	var op *verbs.OpError
+	if errors.As(err, &op) {
+		posted = op.Index
+	}
+	for _, o := range ops[posted:] {
+		o.before = nil
+		f.finish(o.WR.ID, verbs.WRFlushErr)
+	}
+	return errors.Join(err, f.Break(ops[0].Peer))
 }
 
 // Do connects where it is necessary, posts the operations and waits for all of them. An error is ErrTimeout, or an *OpError of
@@ -175,6 +224,10 @@ func (f *Fabric) finish(id uint64, s verbs.Status) {
 	if o == nil {
 		return
 	}
+	if b := o.before; b != nil && !b.Done {
+		f.finish(b.WR.ID, verbs.Success) // or it would have said so before
+	}
+	o.before = nil
 	p := f.peers[o.Peer]
 	f.ops[id] = nil
 	f.free = append(f.free, id)

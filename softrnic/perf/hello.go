@@ -15,8 +15,10 @@ type hello struct {
 	// Op is open, or close for a connection that the client has finished with. A close needs no connection: it is
 	// answered by a refusal with the reason closedReason.
 	Op string `json:"o"`
-	// ID names the connection to be closed.
+	// ID names the connection to be closed, or, for open, to be ended first.
 	ID uint64 `json:"id,omitempty"`
+	// Owner answers for the connection, or is asked about; see MemoryHello.
+	Owner uint32 `json:"w,omitempty"`
 	// Bytes of memory wanted for this connection alone; 0: the service's own region.
 	Bytes int `json:"n,omitempty"`
 	// Mode: "" nothing, sink: receive and verify, echo: receive, verify and send back.
@@ -60,6 +62,9 @@ const (
 const (
 	opOpen  = "open"
 	opClose = "close"
+	// opFence ends the connections of an owner, opWho asks for it; the answers are refusals, too.
+	opFence = "fence"
+	opWho   = "who"
 )
 
 // closedReason is the refusal that answers a close.
@@ -71,6 +76,9 @@ type welcome struct {
 	Memory Region `json:"mem"`
 	// Report is where the server of a mode counts; see the report offsets.
 	Report Region `json:"rep,omitzero"`
+	// Locks is memory on the NIC, Boot the life of the service; see Memory.
+	Locks Region `json:"lk,omitzero"`
+	Boot  uint64 `json:"b,omitempty"`
 }
 
 // Region is memory that a peer may reach.
@@ -113,8 +121,10 @@ func parseHello(b []byte) (hello, error) {
 		return hello{}, fmt.Errorf("private data is no request to this service: %w", err)
 	}
 	switch {
-	case h.Op != opOpen && h.Op != opClose:
-		return hello{}, fmt.Errorf("operation %.*q: want open or close", maxHelloString, h.Op)
+	case h.Op != opOpen && h.Op != opClose && h.Op != opFence && h.Op != opWho:
+		return hello{}, fmt.Errorf("operation %.*q: want open, close, fence or who", maxHelloString, h.Op)
+	case (h.Op == opFence || h.Op == opWho) && h.Owner == 0:
+		return hello{}, errors.New("owner 0 is nobody")
 	case h.Bytes < 0 || h.Bytes > maxBuffer:
 		return hello{}, fmt.Errorf("%d bytes of memory: want at most %d", h.Bytes, maxBuffer)
 	case h.Mode != "" && h.Mode != modeSink && h.Mode != modeEcho:
@@ -145,7 +155,7 @@ func parseWelcome(b []byte) (welcome, error) {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return welcome{}, fmt.Errorf("the peer's private data is no answer of a perf service: %w", err)
 	}
-	if w.Memory.Len < 0 || w.Report.Len < 0 {
+	if w.Memory.Len < 0 || w.Report.Len < 0 || w.Locks.Len < 0 {
 		return welcome{}, fmt.Errorf("the peer answered with a region of negative length")
 	}
 	return w, nil

@@ -37,6 +37,8 @@ type ServerConfig struct {
 	Region int
 	// Buffer is the memory of the region, which then outlives the NIC; nil: fresh memory of Region bytes.
 	Buffer []byte
+	// Locks is the size in bytes of a table in the memory of the NIC that all connections share; 0: none.
+	Locks int
 	// Memory bounds the memory of connections together, in bytes; 0: 1 GiB.
 	Memory int64
 	// PD is the protection domain of all memory and queue pairs; nil: one of the service's own. All are in one, so that a
@@ -53,6 +55,9 @@ type Server struct {
 	listener rdmacm.Listener
 	pd       verbs.PD // of everything
 	region   verbs.MR
+	locks    verbs.MR // in the memory of the NIC
+	owners   owners
+	boot     uint64
 	cq       verbs.CQ // of connections without a mode: it stays empty
 	conns    []*conn  // oldest first
 	used     int64
@@ -100,6 +105,9 @@ func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg ServerConfig) (_ *Server
 		if err != nil {
 			return nil, fmt.Errorf("service %q: register %d bytes: %w", cfg.Service, cfg.Region, err)
 		}
+	}
+	if err := s.lockMemory(); err != nil {
+		return nil, err
 	}
 	s.listener, err = m.Listen(cfg.Service)
 	return s, err
@@ -158,14 +166,12 @@ func (s *Server) handle(req rdmacm.Request) error {
 	if err != nil {
 		return req.Reject(err.Error())
 	}
-	if h.Op == opClose {
-		for i, c := range s.conns {
-			if c.id == h.ID {
-				s.end(i)
-				break
-			}
-		}
-		return req.Reject(closedReason)
+	if h.Op != opOpen {
+		return req.Reject(s.answer(h))
+	}
+	s.endID(h.ID)
+	if refusal := s.admit(h, req.Peer().String()); refusal != "" {
+		return req.Reject(refusal)
 	}
 	limit := maxConns
 	if s.cfg.Passive {
@@ -181,7 +187,10 @@ func (s *Server) handle(req rdmacm.Request) error {
 		}
 		return errors.Join(err, req.Reject(err.Error()))
 	}
-	w := welcome{ID: c.id, Memory: c.memory}
+	w := welcome{ID: c.id, Memory: c.memory, Boot: s.boot}
+	if s.locks != nil && c.report == nil { // a reply has no room for both
+		w.Locks = Region{s.locks.Addr(), s.locks.RKey(), s.locks.Len()}
+	}
 	if c.report != nil {
 		w.Report = Region{c.report.Addr(), c.report.RKey(), c.report.Len()}
 	}
