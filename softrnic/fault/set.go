@@ -56,6 +56,7 @@ type Status struct {
 // Set is the fault plan of a whole switch: an injector for each direction of each link, and rules that come
 // and go. It is used by one goroutine at a time.
 type Set struct {
+	seed     uint64
 	links    []string
 	up, down map[string]*Injector
 	rules    []setRule
@@ -69,15 +70,39 @@ type setRule struct {
 
 // NewSet makes an empty plan for links, with the seed of the rack.
 func NewSet(seed uint64, links []string) *Set {
-	s := &Set{links: slices.Clone(links), up: make(map[string]*Injector), down: make(map[string]*Injector)}
+	s := &Set{seed: seed, up: make(map[string]*Injector), down: make(map[string]*Injector)}
 	for _, l := range links {
-		s.up[l] = NewInjector(seed, l, Up, nil)
-		s.down[l] = NewInjector(seed, l, Down, nil)
+		s.AddLink(l)
 	}
 	return s
 }
 
-// Injector returns the injector of a direction (Up or Down) of a link, the same for the life of s; nil if the
+// AddLink adds a link without rules; one that is there already stays as it is.
+func (s *Set) AddLink(link string) {
+	if s.up[link] != nil {
+		return
+	}
+	s.links = append(s.links, link)
+	s.up[link] = NewInjector(s.seed, link, Up, nil)
+	s.down[link] = NewInjector(s.seed, link, Down, nil)
+}
+
+// RemoveLink takes a link away, and its rules with it. An unknown one is fine.
+func (s *Set) RemoveLink(link string) {
+	if s.up[link] == nil {
+		return
+	}
+	for i := len(s.rules) - 1; i >= 0; i-- {
+		if s.rules[i].Link == link {
+			s.drop(i)
+		}
+	}
+	s.links = slices.DeleteFunc(s.links, func(l string) bool { return l == link })
+	delete(s.up, link)
+	delete(s.down, link)
+}
+
+// Injector returns the injector of a direction (Up or Down) of a link, the same for the life of the link; nil if the
 // link is unknown.
 func (s *Set) Injector(link string, dir Dir) *Injector {
 	if dir == Up {

@@ -137,6 +137,22 @@ func (s *Switch) SetPort(i int, up bool) {
 	s.ports[i].up = up
 }
 
+// AddPort adds a port behind the others and returns its number, or -1 if there are MaxPorts already. It is down, and
+// reaches everybody.
+func (s *Switch) AddPort() int {
+	if len(s.ports) == MaxPorts {
+		return -1
+	}
+	for i := range s.ports {
+		if b := s.ports[i].blocked; b != nil {
+			s.ports[i].blocked = append(b, false)
+		}
+	}
+	s.ports = append(s.ports, port{})
+	s.fdb.last = append(s.fdb.last, learnt{})
+	return len(s.ports) - 1
+}
+
 // PortUp reports whether a port is there.
 func (s *Switch) PortUp(i int) bool { return s.ports[i].up }
 

@@ -59,8 +59,8 @@ func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client
 		hosts[i], ends[i] = memory.Pair(memory.Config{})
 	}
 	d, err := New(Config{
-		Rack: "box", Program: p, Self: apps.Self(s), Described: s, NewWaiter: newWaiter, Links: []Link{{"ms0", "p0"}, {"cn0", "p1"}},
-		Open: func(i int) (packetio.Port, error) { return ends[i], nil },
+		Rack: "box", Program: p, Self: apps.Self(s), Described: s, NewWaiter: newWaiter, Links: []Link{{Host: "ms0", Ifname: "p0"}, {Host: "cn0", Ifname: "p1"}},
+		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
 	})
 	if err != nil {
 		t.Fatal(err)

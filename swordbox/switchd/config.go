@@ -30,6 +30,8 @@ type Link struct {
 	Host string
 	// Ifname is the interface of the switch's end.
 	Ifname string
+	// Guest says that the link may be taken away while the switch runs.
+	Guest bool
 }
 
 // Config describes a switch daemon.
@@ -48,9 +50,9 @@ type Config struct {
 	Spin time.Duration
 	// Faults are installed at the start; those of kind tear are for the hosts and are passed over.
 	Faults []fault.Rule
-	// Open opens the port of link i. An error means that it is not there (yet); it is asked again.
+	// Open opens the port of link l, which has number i. An error means that it is not there (yet); it is asked again.
 	// Several may be opened at a time.
-	Open func(i int) (packetio.Port, error)
+	Open func(i int, l Link) (packetio.Port, error)
 	// NewWaiter makes a waiter for ports that Open made.
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
 	// Watch is how often missing ports and carriers are looked for; 0: 25 ms.

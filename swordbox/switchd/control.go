@@ -45,6 +45,8 @@ type none struct{}
 //	GET    /capture?link=cn0&dir=up&snaplen=128&for=10s   streams pcapng, without
 //	                              for until the client goes; &commented=1 only packets
 //	                              that a fault or the program touched
+//	POST   /ports                 adds the port of a guest
+//	DELETE /ports/{host}          takes it away
 //	GET    /program               which program runs
 //	GET    /program/counters      what its parts counted
 //	GET    /budget                what it would take of a switching chip
@@ -82,6 +84,7 @@ func (d *Daemon) Mux() *control.Mux {
 		return none{}, answer(d.SetPartition(nil))
 	})
 	m.HandleFunc("GET /capture", d.serveCapture)
+	d.handleGuests(m)
 	d.handleBox(m)
 	return m
 }
@@ -95,7 +98,7 @@ func answer(err error) error {
 		return nil
 	case errors.As(err, &rule), errors.Is(err, fault.ErrNotOnLink), errors.Is(err, errPartition), errors.Is(err, errRule):
 		status = http.StatusBadRequest
-	case errors.Is(err, errNoBox):
+	case errors.Is(err, errNoBox), errors.Is(err, errTaken):
 		status = http.StatusConflict
 	case errors.Is(err, fault.ErrUnknownLink), errors.Is(err, fault.ErrUnknownRule), errors.Is(err, tap.ErrUnknownLink), errors.Is(err, errGone):
 		status = http.StatusNotFound
@@ -157,17 +160,18 @@ var errPartition = errors.New("partition")
 
 // SetPartition keeps groups of hosts apart; none mends all.
 func (d *Daemon) SetPartition(groups [][]string) error {
-	ports, err := d.portGroups(groups)
-	if err != nil {
-		return err
-	}
-	return d.Do(func() {
-		d.groups = groups
-		d.sw.Partition(ports)
+	var ports []int
+	var err error
+	derr := d.Do(func() {
+		if ports, err = d.portGroups(groups); err == nil {
+			d.groups = groups
+			d.sw.Partition(ports)
+		}
 	})
+	return errors.Join(derr, err)
 }
 
-// portGroups turns groups of names into a group number for each port.
+// portGroups turns groups of names into a group number for each port. Loop only.
 func (d *Daemon) portGroups(groups [][]string) ([]int, error) {
 	if len(groups) == 0 {
 		return nil, nil

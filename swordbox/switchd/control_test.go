@@ -26,8 +26,8 @@ func served(t *testing.T) (*control.Client, [2]*memory.Port) {
 		hosts[i], ends[i] = memory.Pair(memory.Config{})
 	}
 	d, err := New(Config{
-		Rack: "test", Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{"h0", "p0"}, {"h1", "p1"}},
-		Open: func(i int) (packetio.Port, error) { return ends[i], nil },
+		Rack: "test", Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}},
+		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
 	})
 	if err != nil {
 		t.Fatal(err)

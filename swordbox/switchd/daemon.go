@@ -26,14 +26,15 @@ var errBusy = errors.New("the switch has too many commands to do; try again")
 
 // Daemon is a running switch.
 type Daemon struct {
-	cfg   Config
-	hosts []string // names of the links
-	clk   *real.Clock
-	wall  time.Time // when clk was zero
-	hub   *tap.Hub
-	log   *log.Logger
+	cfg  Config
+	clk  *real.Clock
+	wall time.Time // when clk was zero
+	hub  *tap.Hub
+	log  *log.Logger
 
 	// Owned by the loop.
+	links     []Link   // the host is "" where a guest has gone
+	hosts     []string // of links
 	sw        *pipeline.Switch
 	plan      *fault.Set
 	ports     []port
@@ -48,7 +49,7 @@ type Daemon struct {
 	// waking is waiter, for other goroutines.
 	waking atomic.Pointer[packetio.Waiter]
 	// open are the ports by link, nil where one is missing, for watch.
-	open atomic.Pointer[[]packetio.Port]
+	open atomic.Pointer[[]opened]
 
 	// pending says that commands is not empty.
 	pending  atomic.Bool
@@ -59,6 +60,12 @@ type Daemon struct {
 	// stop ends captures when the loop ends.
 	stop context.CancelFunc
 	life context.Context
+}
+
+// opened is a port to watch.
+type opened struct {
+	link Link
+	io   packetio.Port // nil: missing
 }
 
 // port is one link as the loop sees it.
@@ -98,6 +105,7 @@ func New(cfg Config) (*Daemon, error) {
 	d.life, d.stop = context.WithCancel(context.Background())
 	for _, l := range cfg.Links {
 		d.hosts = append(d.hosts, l.Host)
+		d.links = append(d.links, l)
 	}
 	d.hub = tap.NewHub(d.hosts)
 	d.plan = fault.NewSet(cfg.Seed, d.hosts)
@@ -133,7 +141,7 @@ func (d *Daemon) openPorts() {
 	results := make([]result, len(d.ports))
 	var wg sync.WaitGroup
 	for i := range results {
-		wg.Go(func() { results[i].io, results[i].err = d.cfg.Open(i) })
+		wg.Go(func() { results[i].io, results[i].err = d.cfg.Open(i, d.links[i]) })
 	}
 	wg.Wait()
 	for i, r := range results {

@@ -85,10 +85,10 @@ func (b *bench) plugIn(i int) {
 	b.hosts[i], b.ends[i] = memory.Pair(memory.Config{})
 }
 
-func (b *bench) open(i int) (packetio.Port, error) {
+func (b *bench) open(i int, _ Link) (packetio.Port, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ends[i] == nil {
+	if i >= len(b.ends) || b.ends[i] == nil {
 		return nil, errNoCable
 	}
 	p := b.ends[i]
@@ -326,11 +326,11 @@ func TestPortGoesAndComesBack(t *testing.T) {
 func TestMissingAtStart(t *testing.T) {
 	onBench(t, func(c *Config) {
 		open := c.Open
-		c.Open = func(i int) (packetio.Port, error) {
+		c.Open = func(i int, l Link) (packetio.Port, error) {
 			if i == 2 {
 				return nil, errNoCable
 			}
-			return open(i)
+			return open(i, l)
 		}
 	}, func(b *bench) {
 		b.send(0, frame(0, -1))
@@ -413,8 +413,8 @@ func comments(t *testing.T, buf io.Reader) string {
 func TestConfigIsChecked(t *testing.T) {
 	good := func() Config {
 		return Config{
-			Program: forward.Program{}, Links: []Link{{"h0", "p0"}}, NewWaiter: newWaiter,
-			Open: func(int) (packetio.Port, error) { return nil, errNoCable },
+			Program: forward.Program{}, Links: []Link{{Host: "h0", Ifname: "p0"}}, NewWaiter: newWaiter,
+			Open: func(int, Link) (packetio.Port, error) { return nil, errNoCable },
 		}
 	}
 	for what, change := range map[string]func(*Config){

@@ -188,15 +188,15 @@ func (d *Daemon) plug(i int, io packetio.Port, err error) {
 		p.carrier = l.LinkUp()
 	}
 	d.sw.SetPort(i, p.carrier)
-	d.log.Printf("port %s (%s) is open, carrier %v", d.cfg.Links[i].Ifname, d.hosts[i], p.carrier)
+	d.log.Printf("port %s (%s) is open, carrier %v", d.links[i].Ifname, d.hosts[i], p.carrier)
 }
 
 // lost handles a port that became unusable.
 func (d *Daemon) lost(i int, err error) {
 	p := &d.ports[i]
-	d.log.Printf("port %s (%s) is lost: %v", d.cfg.Links[i].Ifname, d.hosts[i], err)
+	d.log.Printf("port %s (%s) is lost: %v", d.links[i].Ifname, d.hosts[i], err)
 	if cerr := p.io.Close(); cerr != nil {
-		d.log.Printf("port %s: close: %v", d.cfg.Links[i].Ifname, cerr)
+		d.log.Printf("port %s: close: %v", d.links[i].Ifname, cerr)
 	}
 	p.io, p.err, p.carrier = nil, err, false
 	d.sw.SetPort(i, false)
@@ -230,9 +230,9 @@ func (d *Daemon) renewWaiter() error {
 
 // publish shows the ports to watch.
 func (d *Daemon) publish() {
-	list := make([]packetio.Port, len(d.ports))
+	list := make([]opened, len(d.ports))
 	for i := range d.ports {
-		list[i] = d.ports[i].io
+		list[i] = opened{d.links[i], d.ports[i].io}
 	}
 	d.open.Store(&list)
 }

@@ -18,8 +18,8 @@ func steady(tb testing.TB, faults ...fault.Rule) (burst int, round func()) {
 		hosts[i], ends[i] = memory.Pair(memory.Config{})
 	}
 	d, err := New(Config{
-		Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{"h0", "p0"}, {"h1", "p1"}}, Faults: faults,
-		Open: func(i int) (packetio.Port, error) { return ends[i], nil },
+		Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}}, Faults: faults,
+		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
 	})
 	if err != nil {
 		tb.Fatal(err)

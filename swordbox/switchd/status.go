@@ -78,9 +78,12 @@ func (d *Daemon) Status() (s Status, err error) {
 		s.Captures, s.CaptureLost = d.hub.Readers()
 		rules := d.activeRules()
 		for i := range d.ports {
+			if d.hosts[i] == "" {
+				continue
+			}
 			p := &d.ports[i]
 			ps := PortStatus{
-				Host: d.hosts[i], Port: d.cfg.Links[i].Ifname, State: PortUp, Faults: rules[d.hosts[i]],
+				Host: d.hosts[i], Port: d.links[i].Ifname, State: PortUp, Faults: rules[d.hosts[i]],
 				RxPacketRate: p.rate.rxPackets, RxBitRate: p.rate.rxBits,
 				TxPacketRate: p.rate.txPackets, TxBitRate: p.rate.txBits,
 			}
@@ -104,6 +107,9 @@ func (d *Daemon) Counters() (c Counters, err error) {
 	err = d.Do(func() {
 		c.Switch, c.Lost = d.sw.Counters()
 		for i := range d.ports {
+			if d.hosts[i] == "" {
+				continue
+			}
 			p := &d.ports[i]
 			pc := PortCounters{Host: d.hosts[i], PortCounters: d.sw.Port(i), SentPackets: p.tx.packets, SentBytes: p.tx.bytes}
 			if st, ok := p.io.(stater); ok {

@@ -34,8 +34,7 @@ type watcher struct {
 
 // watch runs until ctx or the loop ends.
 func (d *Daemon) watch(ctx context.Context) {
-	n := len(d.ports)
-	w := watcher{Daemon: d, up: make([]bool, n), known: make([]packetio.Port, n), err: make([]string, n)}
+	w := watcher{Daemon: d}
 	tick := time.NewTicker(d.cfg.Watch)
 	defer tick.Stop()
 	rates := time.NewTicker(rateEvery)
@@ -59,14 +58,20 @@ func (d *Daemon) watch(ctx context.Context) {
 // look is one look at all ports.
 func (w *watcher) look() error {
 	w.looks++
-	for i, io := range *w.open.Load() {
+	list := *w.open.Load()
+	if n := len(list) - len(w.up); n > 0 { // guests came
+		w.up, w.known, w.err = append(w.up, make([]bool, n)...), append(w.known, make([]packetio.Port, n)...), append(w.err, make([]string, n)...)
+	}
+	for i, p := range list {
 		var err error
-		if io == nil {
+		switch l, ok := p.io.(linker); {
+		case p.link.Host == "": // a guest has gone
+		case p.io == nil:
 			if w.looks%openEvery == 0 {
-				err = w.reopen(i)
+				err = w.reopen(i, p.link)
 			}
-		} else if l, ok := io.(linker); ok {
-			err = w.carrier(i, io, l.LinkUp())
+		case ok:
+			err = w.carrier(i, p.io, l.LinkUp())
 		}
 		if err != nil {
 			return err
@@ -76,26 +81,39 @@ func (w *watcher) look() error {
 }
 
 // reopen tries to open a missing port.
-func (w *watcher) reopen(i int) error {
-	io, err := w.cfg.Open(i)
-	if err != nil {
-		if text := err.Error(); text != w.err[i] {
-			w.err[i] = text
-			return w.Do(func() { w.ports[i].err = err })
-		}
-		return nil
+func (w *watcher) reopen(i int, l Link) error {
+	io, err := w.cfg.Open(i, l)
+	if err == nil {
+		w.err[i] = ""
+		return w.install(i, l, io)
 	}
-	w.err[i] = ""
-	derr := w.Do(func() {
-		w.plug(i, io, nil)
-		if err := w.renewWaiter(); err != nil {
-			w.log.Printf("waiter: %v", err)
-		}
-	})
-	if derr != nil {
-		return errors.Join(derr, io.Close()) // nobody will use it
+	if text := err.Error(); text != w.err[i] {
+		w.err[i] = text
+		return w.Do(func() {
+			if w.links[i] == l {
+				w.ports[i].err = err
+			}
+		})
 	}
 	return nil
+}
+
+// install makes io the port of link i, unless the link has gone or has its port meanwhile.
+func (d *Daemon) install(i int, l Link, io packetio.Port) error {
+	used := false
+	err := d.Do(func() {
+		if used = d.links[i] == l && d.ports[i].io == nil; !used {
+			return
+		}
+		d.plug(i, io, nil)
+		if err := d.renewWaiter(); err != nil {
+			d.log.Printf("waiter: %v", err)
+		}
+	})
+	if !used {
+		return errors.Join(err, io.Close()) // nobody will use it
+	}
+	return err
 }
 
 // carrier tells the loop when a link went up or down.
@@ -118,7 +136,7 @@ func (d *Daemon) setCarrier(i int, io packetio.Port, up bool) {
 	}
 	p.carrier = up
 	d.sw.SetPort(i, up)
-	d.log.Printf("port %s (%s): carrier %v", d.cfg.Links[i].Ifname, d.hosts[i], up)
+	d.log.Printf("port %s (%s): carrier %v", d.links[i].Ifname, d.hosts[i], up)
 }
 
 // takeRates updates the rates of all ports.

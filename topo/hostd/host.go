@@ -22,6 +22,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -140,13 +141,11 @@ func (h *Host) open() (err error) {
 }
 
 func (h *Host) readSpec() error {
-	path := spec.Paths{Dir: h.cfg.Dir}.Spec()
-	data, err := os.ReadFile(path)
-	if err != nil {
+	paths := spec.Paths{Dir: h.cfg.Dir}
+	path := paths.Spec()
+	var err error
+	if h.rack, err = guests.Load(paths); err != nil {
 		return fmt.Errorf("rack description: %w", err)
-	}
-	if h.rack, err = spec.Decode(data); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	var ok bool
 	if h.self, h.index, ok = h.rack.Host(h.cfg.Name); !ok {

@@ -144,3 +144,13 @@ func ID(path string) (dev, inode uint64, err error) {
 	}
 	return st.Dev, st.Ino, nil
 }
+
+// EnableIPv6 lets the interfaces that come into the namespace at path have IPv6 addresses, whatever the default there is.
+// A kernel without IPv6 stays without.
+func EnableIPv6(path string) error {
+	return Do(path, func() error {
+		// Container runtimes may have it read-only; addresses then say what cannot be.
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("0"), 0o644)
+		return nil
+	})
+}

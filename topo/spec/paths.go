@@ -49,5 +49,11 @@ func (p Paths) Hosts() string { return filepath.Join(p.Dir, "hosts") }
 // Crashed marks a node that was crashed on purpose.
 func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", node) }
 
+// Guests is the folder of what is known of hosts that came while the rack was up, a file each.
+func (p Paths) Guests() string { return filepath.Join(p.Dir, "guests") }
+
+// Guest is the file of one.
+func (p Paths) Guest(name string) string { return filepath.Join(p.Guests(), name+".json") }
+
 // Timer is the process id file of a pending undo, on machines without cgroup2.
 func (p Paths) Timer(name string) string { return filepath.Join(p.Dir, "timer", name) }

@@ -34,11 +34,8 @@ type Summary struct{ Written, Lost uint64 }
 // Capture writes a pcapng stream to w until ctx ends, which is no error. An error is that of w, or wraps
 // ErrUnknownLink or ErrTooMany.
 func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, error) {
-	r, names, err := h.reader(o)
+	r, names, err := h.admit(o)
 	if err != nil {
-		return Summary{}, err
-	}
-	if err := h.join(r); err != nil {
 		return Summary{}, err
 	}
 	defer h.leave(r)
@@ -55,7 +52,18 @@ func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, err
 	return s.run(ctx)
 }
 
-// reader makes the queue of a capture and the names of its interfaces.
+// admit makes a reader and adds it, so that no link comes or goes between.
+func (h *Hub) admit(o Options) (*reader, []string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r, names, err := h.reader(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, names, h.join(r)
+}
+
+// reader makes the queue of a capture and the names of its interfaces. The caller holds mu.
 func (h *Hub) reader(o Options) (*reader, []string, error) {
 	if o.Snaplen < 0 {
 		return nil, nil, fmt.Errorf("snaplen %d is negative", o.Snaplen)
@@ -65,7 +73,7 @@ func (h *Hub) reader(o Options) (*reader, []string, error) {
 	}
 	links := o.Links
 	if len(links) == 0 {
-		links = h.links
+		links = h.named()
 	}
 	r := &reader{snaplen: o.Snaplen, commented: o.Commented, ready: make(chan struct{}, 1), ids: slices.Repeat([]int{-1}, 2*len(h.links))}
 	var names []string

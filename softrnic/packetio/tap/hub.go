@@ -47,15 +47,32 @@ func (d Direction) String() string {
 // Hub hands frames from one machine to any number of readers. Frame is called by the machine's goroutine,
 // everything else by any.
 type Hub struct {
-	links  []string
 	active atomic.Bool
 
 	mu      sync.Mutex
+	links   []string // "" where a link was taken away
 	readers []*reader
 }
 
 // NewHub makes a hub for links; Frame names them by index.
 func NewHub(links []string) *Hub { return &Hub{links: slices.Clone(links)} }
+
+// SetLink names the link of an index that NewHub was given, or of the next one; "" takes the link away. Captures that run
+// go on without it.
+func (h *Hub) SetLink(i int, name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i == len(h.links) {
+		h.links = append(h.links, name)
+		return
+	}
+	h.links[i] = name
+	for _, r := range h.readers {
+		if k := i * 2; k < len(r.ids) {
+			r.ids[k], r.ids[k+1] = -1, -1
+		}
+	}
+}
 
 // Active reports whether anybody reads.
 func (h *Hub) Active() bool { return h.active.Load() }
@@ -86,16 +103,18 @@ func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.readers {
-		if id := r.ids[link*2+int(dir)]; id >= 0 && (comment != "" || !r.commented) {
+		k := link*2 + int(dir)
+		if k >= len(r.ids) {
+			continue // the link came after the capture began
+		}
+		if id := r.ids[k]; id >= 0 && (comment != "" || !r.commented) {
 			r.add(unixNanos, id, &f, comment)
 		}
 	}
 }
 
-// join adds a reader.
+// join adds a reader. The caller holds mu.
 func (h *Hub) join(r *reader) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if len(h.readers) == MaxReaders {
 		return fmt.Errorf("%w: %d", ErrTooMany, MaxReaders)
 	}
@@ -111,11 +130,16 @@ func (h *Hub) leave(r *reader) {
 	h.active.Store(len(h.readers) != 0)
 }
 
-// index finds a link by name.
+// index finds a link by name. The caller holds mu.
 func (h *Hub) index(link string) (int, error) {
 	i := slices.Index(h.links, link)
-	if i < 0 {
-		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(h.links, ", "))
+	if i < 0 || link == "" {
+		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(h.named(), ", "))
 	}
 	return i, nil
+}
+
+// named are the links that are there. The caller holds mu.
+func (h *Hub) named() []string {
+	return slices.DeleteFunc(slices.Clone(h.links), func(l string) bool { return l == "" })
 }

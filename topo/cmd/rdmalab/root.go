@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -98,17 +99,13 @@ func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 		return nil, spec.Paths{}, err
 	}
 	paths := spec.PathsOf(name)
-	data, err := os.ReadFile(paths.Spec())
+	r, err := guests.Load(paths)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, paths, fmt.Errorf("rack %q is not up: run `rdmalab up`%s first", name, otherRacks(name))
 	case errors.Is(err, fs.ErrPermission):
 		return nil, paths, fmt.Errorf("rack %q belongs to root: run the command with sudo (%w)", name, err)
 	case err != nil:
-		return nil, paths, fmt.Errorf("rack %q: %w", name, err)
-	}
-	r, err := spec.Decode(data)
-	if err != nil {
 		return nil, paths, fmt.Errorf("rack %q: %w; run `rdmalab down --rack %s`", name, err, name)
 	}
 	return r, paths, nil

@@ -1,0 +1,115 @@
+package switchd
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+)
+
+// guest plugs a guest into the next place of the bench.
+func (b *bench) guest(name string, place int) {
+	b.t.Helper()
+	b.mu.Lock()
+	for len(b.hosts) <= place {
+		b.hosts, b.ends = append(b.hosts, nil), append(b.ends, nil)
+	}
+	b.mu.Unlock()
+	b.plugIn(place)
+	if err := b.Plug(Plugged{Host: name, Ifname: "g-" + name}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) names() (names []string) {
+	s, err := b.Status()
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, p := range s.Ports {
+		names = append(names, p.Host+" "+string(p.State))
+	}
+	return names
+}
+
+func TestGuestComesAndGoes(t *testing.T) {
+	onBench(t, nil, func(b *bench) {
+		b.guest("web", 3)
+		if err := b.Plug(Plugged{Host: "web", Ifname: "g-web"}); err != nil {
+			t.Errorf("the same again: %v", err)
+		}
+		b.send(3, frame(3, -1))
+		b.expect("from the guest", 1, 1, 1, 0)
+		b.send(0, frame(0, 3))
+		b.expect("to the guest", 0, 0, 0, 1)
+		if _, err := b.Inject(fault.Rule{Kind: fault.Loss, Link: "web", Probability: 1}); err != nil {
+			t.Fatal(err)
+		}
+		b.send(0, frame(0, 3))
+		b.expect("lost on the guest's link", 0, 0, 0, 0)
+		if err := b.Unplug("web"); err != nil {
+			t.Fatal(err)
+		}
+		if f, _ := b.Faults(); len(f) != 0 {
+			t.Errorf("faults of a guest that has gone: %v", f)
+		}
+		if got, want := b.names(), []string{"h0 up", "h1 up", "h2 up"}; !slices.Equal(got, want) {
+			t.Errorf("ports %v, want %v", got, want)
+		}
+		b.guest("db", 3) // in the place of the other
+		b.send(0, frame(0, -1))
+		b.expect("to the next guest", 0, 1, 1, 1)
+		if got, want := b.names(), []string{"h0 up", "h1 up", "h2 up", "db up"}; !slices.Equal(got, want) {
+			t.Errorf("ports %v, want %v", got, want)
+		}
+	})
+}
+
+func TestGuestRefused(t *testing.T) {
+	onBench(t, nil, func(b *bench) {
+		for name, p := range map[string]Plugged{
+			"a host's name":    {"h0", "g-x"},
+			"a host's port":    {"x", "p1"},
+			"no name":          {"", "g-x"},
+			"too long":         {"x", strings.Repeat("y", 16)},
+			"no such port yet": {"x", "g-x"},
+		} {
+			if err := b.Plug(p); err == nil {
+				t.Errorf("%s: plugged", name)
+			}
+		}
+		if got, want := b.names(), []string{"h0 up", "h1 up", "h2 up"}; !slices.Equal(got, want) {
+			t.Errorf("ports %v, want %v", got, want)
+		}
+		if err := b.Unplug("h0"); !errors.Is(err, errRule) {
+			t.Errorf("unplug a host: %v", err)
+		}
+		for _, host := range []string{"", "web"} {
+			if err := b.Unplug(host); !errors.Is(err, errGone) {
+				t.Errorf("unplug %q: %v", host, err)
+			}
+		}
+	})
+}
+
+func TestGuestAndPartition(t *testing.T) {
+	onBench(t, nil, func(b *bench) {
+		if err := b.SetPartition([][]string{{"h0"}}); err != nil {
+			t.Fatal(err)
+		}
+		b.guest("web", 3)
+		b.send(3, frame(3, -1))
+		b.expect("h0 is cut from guests, too", 0, 1, 1, 0)
+		if err := b.SetPartition([][]string{{"h0", "web"}, {"h1"}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Unplug("web"); err != nil {
+			t.Fatal(err)
+		}
+		if s, _ := b.Status(); len(s.Partition) != 2 {
+			t.Errorf("partition %v", s.Partition)
+		}
+	})
+}

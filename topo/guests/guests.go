@@ -1,0 +1,131 @@
+// Package guests is what a rack remembers of the hosts that joined it while it was up: containers that the CNI plugin has
+// plugged into its switch. Each is a file in the rack's state folder, so that the switch knows its ports again after a
+// restart, and that whoever takes a guest away needs no memory of how it came. It reads and writes these files; links
+// and ports are made by topo/rack.
+package guests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// suffix ends the names of the files.
+const suffix = ".json"
+
+// Guest is a host that came while the rack was up. Its role is spec.Guest.
+type Guest struct {
+	spec.Host
+	// Network is the CNI network, Container the ID that the runtime gave, Ifname the interface inside. Container and
+	// Ifname together name an attachment.
+	Network   string `json:"network"`
+	Container string `json:"container"`
+	Ifname    string `json:"ifname"`
+	// Netns is where its network namespace was when it came.
+	Netns string `json:"netns"`
+}
+
+// Of says whether g is the attachment of a container's interface to a network.
+func (g *Guest) Of(network, container, ifname string) bool {
+	return g.Network == network && g.Container == container && g.Ifname == ifname
+}
+
+// List reads the guests of a rack in the order of their addresses. A file that is no guest's is an error; one that
+// vanishes meanwhile is not.
+func List(paths spec.Paths) ([]Guest, error) {
+	entries, err := os.ReadDir(paths.Guests())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("guests: %w", err)
+	}
+	var list []Guest
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), suffix) {
+			continue // one that is being written
+		}
+		b, err := os.ReadFile(filepath.Join(paths.Guests(), e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("guests: %w", err)
+		}
+		g, err := decode(b)
+		if err != nil {
+			return nil, fmt.Errorf("guest %s: %w; remove the file", filepath.Join(paths.Guests(), e.Name()), err)
+		}
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(a, b Guest) int { return a.IPv4.Compare(b.IPv4) })
+	return list, nil
+}
+
+// decode reads one.
+func decode(b []byte) (Guest, error) {
+	var g Guest
+	if err := json.Unmarshal(b, &g); err != nil {
+		return g, err
+	}
+	if err := spec.CheckHostName(g.Name); err != nil {
+		return g, err
+	}
+	if g.Port == "" || !g.IPv4.IsValid() || g.Container == "" || g.Ifname == "" {
+		return g, errors.New("port, address, container or interface is missing")
+	}
+	return g, nil
+}
+
+// Load reads the description of a rack with its guests as hosts behind the others. A rack that is not up is
+// fs.ErrNotExist.
+func Load(paths spec.Paths) (*spec.Rack, error) {
+	data, err := os.ReadFile(paths.Spec())
+	if err != nil {
+		return nil, err
+	}
+	r, err := spec.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	list, err := List(paths)
+	for i := range list {
+		r.Hosts = append(r.Hosts, list[i].Host)
+	}
+	return r, err
+}
+
+// Write remembers a guest, all of it or nothing.
+func Write(paths spec.Paths, g *Guest) error {
+	b, err := json.MarshalIndent(g, "", "  ")
+	if err != nil {
+		return fmt.Errorf("guest %s: %w", g.Name, err)
+	}
+	file := paths.Guest(g.Name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("guest %s: %w", g.Name, err)
+	}
+	part := strings.TrimSuffix(file, suffix) + ".part"
+	if err := os.WriteFile(part, append(b, '\n'), 0o644); err != nil {
+		return errors.Join(fmt.Errorf("guest %s: %w", g.Name, err), os.Remove(part))
+	}
+	if err := os.Rename(part, file); err != nil {
+		return fmt.Errorf("guest %s: %w", g.Name, err)
+	}
+	return nil
+}
+
+// Remove forgets a guest; one that is not there is fine.
+func Remove(paths spec.Paths, name string) error {
+	if err := os.Remove(paths.Guest(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("guest %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package rack
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/guests"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Errors of guests.
+var (
+	// ErrAttached says that this interface of this container is a guest already. Nothing was changed.
+	ErrAttached = errors.New("is attached already")
+	// ErrNoSwitch says that the switch does not answer, so that nobody can be plugged into it.
+	ErrNoSwitch = errors.New("the switch does not answer: see `rdmalab status`, and `rdmalab restart switch`")
+	// ErrGuest says that a guest is not as it should be.
+	ErrGuest = errors.New("guest")
+)
+
+// GuestRequest says who wants to join a rack.
+type GuestRequest struct {
+	// Name may be "": then one is made of the container's ID. Suggested may be taken or no name at all: then it is "".
+	Name, Suggested string
+	// Network, Container, Ifname and Netns are as in guests.Guest.
+	Network, Container, Ifname, Netns string
+	// MAC of the guest's end; zero: the one that goes with its address.
+	MAC wire.MAC
+}
+
+// AddGuest plugs the network namespace at q.Netns into the switch: a link, an address of the rack's subnets, a port. It
+// returns when the switch forwards its frames. After an error nothing is left of it.
+func (r *Rack) AddGuest(ctx context.Context, q GuestRequest) (guests.Guest, error) {
+	var g guests.Guest
+	err := r.locked(ctx, func() (err error) {
+		g, err = r.newGuest(&q)
+		if err != nil {
+			return err
+		}
+		if err := answer(ctx, r.Control(spec.SwitchName), nil); err != nil {
+			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
+		}
+		// First the file: whatever comes after it is found by it.
+		if err := guests.Write(r.Paths, &g); err != nil {
+			return err
+		}
+		if err := r.plugGuest(ctx, &g); err != nil {
+			return errors.Join(err, r.removeGuest(ctx, &g))
+		}
+		return nil
+	})
+	return g, err
+}
+
+// newGuest finds name, address and port for a guest.
+func (r *Rack) newGuest(q *GuestRequest) (g guests.Guest, err error) {
+	list, err := guests.List(r.Paths)
+	if err != nil {
+		return g, err
+	}
+	taken := r.Spec.HostNames()
+	for i := range list {
+		if list[i].Of(q.Network, q.Container, q.Ifname) {
+			return g, fmt.Errorf("%s of container %.20s %w, as %s", q.Ifname, q.Container, ErrAttached, list[i].Name)
+		}
+		taken = append(taken, list[i].Name)
+	}
+	name := q.Name
+	if slices.Contains(taken, name) {
+		return g, fmt.Errorf("%w %s: the rack has a host of that name: %s", ErrGuest, name, strings.Join(taken, " "))
+	}
+	if name == "" {
+		name = q.Suggested
+		if spec.CheckHostName(name) != nil || slices.Contains(taken, name) {
+			name = "c-" + digest(q.Network, q.Container, q.Ifname)[:10]
+		}
+	}
+	for n := 0; ; n++ {
+		h, err := r.Spec.NewGuest(name, "g-"+digest(q.Network, q.Container, q.Ifname), n)
+		if err != nil {
+			return g, fmt.Errorf("%w: %w", ErrGuest, err)
+		}
+		if slices.ContainsFunc(list, func(o guests.Guest) bool { return o.IPv4 == h.IPv4 }) {
+			continue
+		}
+		if spec.IsStation(q.MAC) {
+			h.MAC = q.MAC
+		}
+		return guests.Guest{Host: h, Network: q.Network, Container: q.Container, Ifname: q.Ifname, Netns: q.Netns}, nil
+	}
+}
+
+// plugWait bounds how long the switch may take to open or close a port.
+const plugWait = 5 * time.Second
+
+// digest is 12 characters that stand for an attachment.
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:6])
+}
+
+// plugGuest makes a guest's link and tells the switch.
+func (r *Rack) plugGuest(ctx context.Context, g *guests.Guest) error {
+	port := nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: g.Port, Alias: r.alias(&g.Host)}
+	end := nl.End{
+		Netns: g.Netns, Name: g.Ifname, MAC: g.MAC, Alias: r.alias(&g.Host), NoTSO: true,
+		Addrs: []netip.Prefix{r.Spec.Prefix4(&g.Host), r.Spec.Prefix6(&g.Host)},
+	}
+	if err := nl.EnableIPv6(g.Netns); err != nil {
+		return err
+	}
+	if err := nl.Connect(port, end, r.Spec.LinkMTU); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("%w %s: the container has an interface %s already: choose another name (%w)", ErrGuest, g.Name, g.Ifname, err)
+		}
+		return err
+	}
+	plug := struct {
+		Host   string `json:"host"`
+		Ifname string `json:"ifname"`
+	}{g.Name, g.Port}
+	if err := r.askSwitch(ctx, http.MethodPost, "/ports", plug); err != nil {
+		return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
+	}
+	return nil
+}
+
+// askSwitch asks the switch for something and waits a while for it.
+func (r *Rack) askSwitch(ctx context.Context, method, path string, in any) error {
+	ctx, cancel := context.WithTimeout(ctx, plugWait)
+	defer cancel()
+	return r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
+}
+
+// RemoveGuest unplugs an attachment. One that is not there is fine, and so is a switch that does not answer or a network
+// namespace that has gone.
+func (r *Rack) RemoveGuest(ctx context.Context, network, container, ifname string) error {
+	return r.removeGuests(ctx, func(g *guests.Guest) bool { return g.Of(network, container, ifname) })
+}
+
+// KeepGuests unplugs all guests of a network but those for which keep is true.
+func (r *Rack) KeepGuests(ctx context.Context, network string, keep func(g *guests.Guest) bool) error {
+	return r.removeGuests(ctx, func(g *guests.Guest) bool { return g.Network == network && !keep(g) })
+}
+
+func (r *Rack) removeGuests(ctx context.Context, which func(g *guests.Guest) bool) error {
+	return r.locked(ctx, func() error {
+		list, err := guests.List(r.Paths)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for i := range list {
+			if which(&list[i]) {
+				errs = append(errs, r.removeGuest(ctx, &list[i]))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// removeGuest unplugs one. Its file goes last: until then everything can be tried again.
+func (r *Rack) removeGuest(ctx context.Context, g *guests.Guest) error {
+	if err := nl.DeleteLink(r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unplug %s: %w", g.Name, err)
+	}
+	// A switch that is told nothing now reads the files when it starts, and one that hangs opens the port never again.
+	var said *control.Error
+	if err := r.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
+		return fmt.Errorf("unplug %s: %w", g.Name, err)
+	}
+	return guests.Remove(r.Paths, g.Name)
+}
+
+// CheckGuest says what is wrong with an attachment; nil: nothing. The guest is returned if it is known.
+func (r *Rack) CheckGuest(network, container, ifname, netns string) (guests.Guest, error) {
+	list, err := guests.List(r.Paths)
+	if err != nil {
+		return guests.Guest{}, err
+	}
+	i := slices.IndexFunc(list, func(g guests.Guest) bool { return g.Of(network, container, ifname) })
+	if i < 0 {
+		return guests.Guest{}, fmt.Errorf("%w: %s of container %.20s is not attached to network %s", ErrGuest, ifname, container, network)
+	}
+	g := list[i]
+	port, err := nl.LinkByName(r.Paths.Netns(spec.SwitchName), g.Port)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return g, fmt.Errorf("%w %s: its link is gone", ErrGuest, g.Name)
+	case err != nil:
+		return g, err
+	case !port.Up || !port.Carrier:
+		return g, fmt.Errorf("%w %s: its link has no carrier", ErrGuest, g.Name)
+	}
+	end, err := nl.LinkByName(netns, ifname)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return g, fmt.Errorf("%w %s: the container has no interface %s", ErrGuest, g.Name, ifname)
+	case err != nil:
+		return g, err
+	case end.MAC != g.MAC:
+		return g, fmt.Errorf("%w %s: %s has the address %v, not %v", ErrGuest, g.Name, ifname, end.MAC, g.MAC)
+	}
+	addrs, err := nl.Addrs(netns, ifname)
+	if err == nil && !slices.Contains(addrs, r.Spec.Prefix4(&g.Host)) {
+		err = fmt.Errorf("%w %s: %s lacks the address %v", ErrGuest, g.Name, ifname, r.Spec.Prefix4(&g.Host))
+	}
+	return g, err
+}
+
+// Ready says whether a guest could join now: the rack is up, and its switch answers.
+func (r *Rack) Ready(ctx context.Context) error {
+	if !exists(r.Paths.Ready()) {
+		return rackError(r.Spec.Name, ErrNotUp)
+	}
+	if err := answer(ctx, r.Control(spec.SwitchName), nil); err != nil {
+		return rackError(r.Spec.Name, fmt.Errorf("%w (%w)", ErrNoSwitch, err))
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package spec
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Guest is the role of a host that is in no rack file: it joined while the rack was up.
+const Guest Role = "guest"
+
+// CheckHostName says what is wrong with a host's name.
+func CheckHostName(name string) error { return checkHostName(name) }
+
+// NewGuest is a guest with the n-th address behind those of the rack's own hosts, n from 0, and the MAC address that goes
+// with it. Port is the name of the switch's end of its link.
+func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
+	if err := checkHostName(name); err != nil {
+		return Host{}, err
+	}
+	k := switchIndex + 1 + len(r.Hosts) + n
+	if size := hostBits(r.Subnet); size < 31 && k+1 >= 1<<size {
+		return Host{}, fmt.Errorf("subnet %v has no address left for guest %s; take a shorter prefix in the rack file", r.Subnet, name)
+	}
+	if size := hostBits(r.Subnet6); size < 31 && k >= 1<<size {
+		return Host{}, fmt.Errorf("subnet6 %v has no address left for guest %s; take a shorter prefix in the rack file", r.Subnet6, name)
+	}
+	return Host{
+		Name: name, Role: Guest, Port: port, IPv4: nth(r.Subnet, k), IPv6: nth(r.Subnet6, k), MAC: macOf(r.Seed, k),
+		Spin: defaultSpin, CPU: NoCPU,
+	}, nil
+}
+
+// IsStation says whether m can be the address of a host: not zero, and no group's.
+func IsStation(m wire.MAC) bool { return m != (wire.MAC{}) && !m.IsMulticast() }
