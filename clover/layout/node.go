@@ -137,6 +137,29 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 	return header, slab[at : at+n], nil
 }
 
+// Relabel gives a whole node that was read as version from the version to, and reports whether it did: not if it is of another
+// version, or was written while it was read, as far as the format tells.
+func (f Format) Relabel(slab []byte, from, to Version) bool {
+	if len(slab) < f.Overhead() {
+		return false
+	}
+	header := HeaderOf(slab)
+	if !header.Valid() || header.EntryVersion() != from {
+		return false
+	}
+	if f.Checked {
+		key, _ := KeyOf(slab)
+		if _, _, err := f.ParseNode(slab, key); err != nil {
+			return false
+		}
+		tail := slab[len(slab)-CheckLen:]
+		tail[2] = byte(to)
+		binary.LittleEndian.PutUint32(tail[4:], f.checksum(slab, key, int(binary.LittleEndian.Uint16(tail))))
+	}
+	binary.LittleEndian.PutUint64(slab, uint64(header.WithEntryVersion(to)))
+	return true
+}
+
 // HeaderOf reads the first word of a node.
 func HeaderOf(b []byte) Word { return Word(binary.LittleEndian.Uint64(b)) }
 

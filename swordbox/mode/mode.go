@@ -49,8 +49,37 @@ type Info struct {
 	Rows []Row `json:"rows"`
 	// Words are cached memory words.
 	Words []Word `json:"words"`
+	// Keys are those of a store that are asked for most, of a machine that steers.
+	Keys []Key `json:"keys,omitempty"`
 	// Counters by name.
 	Counters []Counter `json:"counters"`
+}
+
+// Key is a key of a store whose requests are steered, or could be.
+type Key struct {
+	Key uint64 `json:"key"`
+	// Reads, Appends and Steered count its requests since it was found.
+	Reads   uint64 `json:"reads"`
+	Appends uint64 `json:"appends"`
+	Steered uint64 `json:"steered"`
+	// Rate is requests a second, over the last second or so.
+	Rate float64 `json:"rate"`
+	// Waiting is how many appends wait for the one before.
+	Waiting int `json:"waiting"`
+	// Tail is its newest node; nil: it is not known.
+	Tail *Tail `json:"tail,omitempty"`
+}
+
+// Tail is the newest node of a key.
+type Tail struct {
+	Server netip.Addr `json:"server"`
+	RKey   uint32     `json:"rkey"`
+	VA     uint64     `json:"va"`
+	// Length in bytes.
+	Length  int   `json:"length"`
+	Version uint8 `json:"version"`
+	// Sequence is its place among the nodes that were linked since the switch knows the chain.
+	Sequence uint32 `json:"sequence"`
 }
 
 // Shared is a connection that carries the requests of many.

@@ -118,16 +118,27 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
 	},
 	{
-		"keys", "1,7", "keys whose requests are steered, at most 64; default: all",
+		"keys", "1,7", "keys whose requests are steered, at most 64, or hot:N for the N hottest, at most 256; default: all",
 		setKeys,
-		func(r *Rule) string { return joinKeys(r.Keys) },
+		func(r *Rule) string {
+			if r.Hot > 0 {
+				return hotKeys + strconv.Itoa(r.Hot)
+			}
+			return joinKeys(r.Keys)
+		},
 	},
 }
 
+// hotKeys begins the choice of keys that the switch finds.
+const hotKeys = "hot:"
+
 // setKeys reads numbers between commas.
 func setKeys(r *Rule, s string) error {
-	if r.Keys = nil; s == all {
+	if r.Keys, r.Hot = nil, 0; s == all {
 		return nil
+	}
+	if n, ok := strings.CutPrefix(s, hotKeys); ok {
+		return setNumber(n, "", 1, MaxHot, func(n uint64) { r.Hot = int(n) })
 	}
 	for _, w := range strings.Split(s, ",") {
 		k, err := strconv.ParseUint(w, 0, 64)

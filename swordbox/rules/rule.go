@@ -92,6 +92,8 @@ const (
 	MaxDepth = 128
 	// MaxKeys is how many keys a rule names.
 	MaxKeys = 64
+	// MaxHot is how many keys a switch finds by itself.
+	MaxHot = 256
 	// MaxAlso is how many other addresses a server has.
 	MaxAlso = 7
 	// DefaultService is the service of a memory host, which hands out connections to its region.
@@ -124,9 +126,11 @@ type Rule struct {
 	MaxRdAtomic int `json:"depth,omitempty"`
 	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the server can do.
 	MTU int `json:"mtu,omitempty"`
-	// Steer says which requests action steer works on. Keys are those of which it does; nil: all.
+	// Steer says which requests action steer works on. Keys are those of which it does; nil: all, or the Hot ones that are asked
+	// for most; 0: all.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
+	Hot   int      `json:"hot,omitempty"`
 }
 
 // Steering is a choice of requests.

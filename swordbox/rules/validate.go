@@ -33,10 +33,12 @@ func (r *Rule) Validate() error {
 		return fmt.Errorf("%d keys; at most %d can be named", len(r.Keys), MaxKeys)
 	case int(r.Steer) >= len(steerNames):
 		return fmt.Errorf("steer %d is unknown; take one of %v", r.Steer, steerNames)
-	case r.Action != Steer && (r.Steer != SteerBoth || len(r.Keys) != 0):
+	case r.Hot < 0 || r.Hot > MaxHot || r.Hot > 0 && len(r.Keys) > 0:
+		return fmt.Errorf("%d hot keys; take a number from 1 to %d, and name no keys beside", r.Hot, MaxHot)
+	case r.Action != Steer && (r.Steer != SteerBoth || len(r.Keys) != 0 || r.Hot != 0):
 		return errors.New("steer and keys mean something with action steer only")
-	case r.Action == Steer && r.Mode != Hard:
-		return errors.New("action steer has mode hard only")
+	case r.Action == Steer && r.Mode == Paper && r.Hot != 0:
+		return errors.New("hot keys are found in mode hard only; name keys, or leave it out")
 	case r.Action == Atomics && r.From%8 != 0 || r.Action == Atomics && r.To%8 != 0:
 		return fmt.Errorf("range %#x-%#x cuts a word in two; its bounds must be multiples of 8 with action atomics", r.From, r.To)
 	}

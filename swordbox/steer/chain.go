@@ -9,9 +9,7 @@ import (
 // node is one life of an entry of the store, as its data WRITE showed it.
 type node struct {
 	key uint64
-	va  uint64
-	// serial is another number for each data WRITE.
-	serial  uint64
+	ref
 	rkey    uint32
 	length  uint32
 	version layout.Version
@@ -23,15 +21,23 @@ type node struct {
 	seq uint32
 }
 
+// ref names one life of an entry: its address, the life of the memory that the address means something in, and a number that
+// is another one for each data WRITE; 0: none.
+type ref struct {
+	va     uint64
+	life   uint32
+	serial uint64
+}
+
 // chain is what is known of the nodes of a key.
 type chain struct {
 	key  uint64
-	life uint32
+	life uint32 // of the store
 	// gen is another number whenever everything was forgotten; seq is the highest of the nodes in it.
 	gen uint64
 	seq uint32
 	// tail is the newest node known to be linked; serial 0: none is known.
-	tail, tailSerial uint64
+	tail ref
 	// busy says that an append is under way, the one with the number sent, since a time.
 	busy bool
 	sent uint64
@@ -60,10 +66,10 @@ func (m *Machine) chainOf(key uint64, life uint32) *chain {
 
 // forget makes nothing known of a chain.
 func (m *Machine) forget(k *chain) {
-	if k.tailSerial != 0 {
+	if k.tail.serial != 0 {
 		m.stats.Forgotten++
 	}
-	k.gen, k.seq, k.tailSerial = m.next(), 0, 0
+	k.gen, k.seq, k.tail = m.next(), 0, ref{}
 }
 
 // forgetKey is forget for a key that may have no chain.
@@ -73,26 +79,29 @@ func (m *Machine) forgetKey(key uint64, life uint32) {
 	}
 }
 
-// nodeAt is the node at an address that was written under a serial; nil if it is forgotten, or was written again (hole 33).
-func (m *Machine) nodeAt(va uint64, life uint32, serial uint64) *node {
-	n := m.nodes.find(id{va, life})
-	if n == nil || serial == 0 || n.serial != serial {
+// nodeAt is the node that r names; nil if it is forgotten, or was written again (hole 33).
+func (m *Machine) nodeAt(r ref) *node {
+	if r.serial == 0 {
+		return nil
+	}
+	n := m.nodes.find(id{r.va, r.life})
+	if n == nil || n.serial != r.serial {
 		return nil
 	}
 	return n
 }
 
-// tailOf is the tail of a chain; nil if none is known.
-func (m *Machine) tailOf(k *chain) *node { return m.nodeAt(k.tail, k.life, k.tailSerial) }
-
-// beyond is the node to which a request for n is steered: the tail of its key, if it is known to come later and looks the same to
-// the client. version is the one that the client expects.
+// beyond is the node to which a request for n is steered: the tail of its key, if it is known to come later and can be made to
+// look the same to the client. version is the one that the client expects.
 func (m *Machine) beyond(k *chain, n *node, rkey uint32, version layout.Version) *node {
-	t := m.tailOf(k)
+	t := m.nodeAt(k.tail)
 	switch {
 	case t == nil || n.gen != k.gen || n.seq == 0 || n.seq >= t.seq:
 		return nil
-	case t.version != version || t.rkey != rkey || t.length != n.length:
+	case t.life != n.life:
+		m.stats.Elsewhere++ // hole 27: the client's connection does not lead there
+		return nil
+	case t.version < version || t.rkey != rkey || t.length != n.length:
 		m.stats.Unlike++
 		return nil
 	}
@@ -101,21 +110,18 @@ func (m *Machine) beyond(k *chain, n *node, rkey uint32, version layout.Version)
 
 // answered learns from the answer of an append: original is the header that it met.
 func (m *Machine) answered(c *pipeline.Ctx, d *decision, original uint64) {
-	k := m.chains.find(id{d.key, d.life})
+	k := m.chains.find(id{d.key, d.chainLife})
 	if k == nil {
-		return
-	}
-	if m.cfg.Bug == TrustSent {
 		return
 	}
 	turn := k.busy && k.sent == d.sent
 	switch {
-	case original == d.compare && d.node == 0:
+	case original == d.compare && d.node.serial == 0:
 		m.forget(k) // the chain goes on where it is not followed
 	case original == d.compare:
 		m.stats.Linked++
 		m.linked(k, d)
-	case d.steered || d.target == k.tail:
+	case d.steered || d.to == k.tail:
 		m.stats.Failed++
 		m.forget(k) // hole 29
 	default:
@@ -130,7 +136,7 @@ func (m *Machine) answered(c *pipeline.Ctx, d *decision, original uint64) {
 // linked notes that the node of an append is in its chain, behind the one that it went to. It becomes the tail if it certainly
 // comes behind the present one: the append went to that, or was sent when the server had linked it already (seq).
 func (m *Machine) linked(k *chain, d *decision) {
-	n := m.nodeAt(d.node, d.life, d.nodeSerial)
+	n := m.nodeAt(d.node)
 	if n == nil || n.dead {
 		m.forget(k)
 		return
@@ -139,8 +145,8 @@ func (m *Machine) linked(k *chain, d *decision) {
 		m.stats.Late++
 		return
 	}
-	before := m.nodeAt(d.target, d.life, d.targetSerial)
-	if d.target != k.tail || d.targetSerial != k.tailSerial {
+	before := m.nodeAt(d.to)
+	if d.to != k.tail {
 		switch {
 		case d.seq != k.seq:
 			m.stats.Late++ // its place among those that were linked since is not known
@@ -159,5 +165,5 @@ func (m *Machine) linked(k *chain, d *decision) {
 	}
 	k.seq++
 	n.gen, n.seq = k.gen, k.seq
-	k.tail, k.tailSerial = n.va, n.serial
+	k.tail = n.ref
 }

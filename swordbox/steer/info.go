@@ -2,6 +2,7 @@ package steer
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -24,9 +25,12 @@ type Stats struct {
 	Failed         uint64 `name:"tails_wrong" help:"appends to what was believed to be the tail that failed"`
 	Lost           uint64 `name:"appends_lost" help:"appends to another node that failed"`
 	Late           uint64 `name:"appends_late" help:"appends that succeeded, whose place in the chain is not known"`
-	Foreign        uint64 `name:"appends_foreign" help:"appends of nodes that are on another server, or were not seen"`
+	Foreign        uint64 `name:"appends_foreign" help:"appends of nodes that were not seen"`
+	Elsewhere      uint64 `name:"tails_elsewhere" help:"requests not steered since the tail is on another server"`
+	Translated     uint64 `name:"translated" help:"requests steered to a node of another version"`
+	Answers        uint64 `name:"answers_translated"`
 	Unsure         uint64 `name:"appends_unsure" help:"appends out of order, or on connections that are not known well"`
-	Unlike         uint64 `name:"tails_unlike" help:"requests not steered since version, length or key of the tail differ"`
+	Unlike         uint64 `name:"tails_unlike" help:"requests not steered since length or key of the tail differ, or its version is lower"`
 	Held           uint64 `name:"held" help:"appends that waited for the one before"`
 	Expired        uint64 `name:"holds_expired" help:"appends that waited too long and went on as they came"`
 	LetGo          uint64 `name:"holds_let_go" help:"appends that went on as they came since another request followed"`
@@ -47,8 +51,8 @@ func (m *Machine) Name() string { return "steer" }
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Info lists the counters. There are no shared connections, moved rows or words.
-func (m *Machine) Info(clock.Time) mode.Info {
-	info := mode.Info{Mode: rules.Hard}
+func (m *Machine) Info(now clock.Time) mode.Info {
+	info := mode.Info{Mode: rules.Hard, Keys: m.keys(now)}
 	v := reflect.ValueOf(m.stats)
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -57,15 +61,54 @@ func (m *Machine) Info(clock.Time) mode.Info {
 	return info
 }
 
+// keys lists the warm keys, the hottest first.
+func (m *Machine) keys(now clock.Time) []mode.Key {
+	if m.hot.warm == nil {
+		return nil
+	}
+	m.hot.rank()
+	m.hot.measure(now)
+	servers := make(map[uint32]netip.Addr)
+	for _, s := range m.stores {
+		servers[s.life] = s.server
+	}
+	var list []mode.Key
+	for _, w := range m.hot.order {
+		k := mode.Key{Key: w.key, Reads: w.reads, Appends: w.appends, Steered: w.steered, Rate: w.rate}
+		if c := m.chains.find(id{w.key, w.life}); c != nil {
+			if t := m.nodeAt(c.tail); t != nil {
+				k.Tail = &mode.Tail{
+					Server: servers[t.life], RKey: t.rkey, VA: t.va, Length: int(t.length), Version: uint8(t.version), Sequence: t.seq,
+				}
+			}
+			for i := c.first; i != none; i = m.wait.list[i].next {
+				k.Waiting++
+			}
+		}
+		list = append(list, k)
+	}
+	return list
+}
+
 // Spec declares the tables.
 func (m *Machine) Spec() ([]pipeline.TableSpec, []pipeline.RegisterSpec) {
+	const lifeBits, serialBits, refBits = 32, 64, 64 + 32 + 64
 	tables := []pipeline.TableSpec{
 		// Address and life of memory to key, serial, rkey, length, version, flag, place.
-		{Name: "steer nodes", KeyBits: 64 + 32, ValueBits: 64 + 64 + 32 + 32 + 8 + 1 + 64 + 32, Entries: places(m.cfg.Nodes)},
+		{Name: "steer nodes", KeyBits: 64 + lifeBits, ValueBits: 64 + serialBits + 32 + 32 + 8 + 1 + 64 + 32, Entries: places(m.cfg.Nodes)},
 		// Key to tail, place, append under way, list of those that wait.
-		{Name: "steer keys", KeyBits: 64 + 32, ValueBits: 64 + 32 + 128 + 1 + 64 + 32 + 32, Entries: places(m.cfg.Keys)},
+		{Name: "steer keys", KeyBits: 64 + lifeBits, ValueBits: refBits + 64 + 32 + 1 + 64 + 32 + 32, Entries: places(m.cfg.Keys)},
+		// Server to base, rkey, arrangement, life, store.
+		{Name: "steer stores", KeyBits: 128, ValueBits: 64 + 32 + 8*superLen + 2*lifeBits, Entries: maxStores},
+		// Key to counts, place and rate.
+		{Name: "steer hot keys", KeyBits: 64 + lifeBits, ValueBits: 32 + 16 + 3*64 + 64 + 64, Entries: warmSets * warmWays},
 	}
-	return tables, []pipeline.RegisterSpec{{Name: "steer waiting", Width: 72 * 8, Entries: m.cfg.Waiting}}
+	return tables, []pipeline.RegisterSpec{
+		{Name: "steer waiting", Width: 72 * 8, Entries: m.cfg.Waiting},
+		{Name: "steer sketch", Width: 32, Entries: sketchRows * sketchCols},
+	}
 }
+
+func versions(d *decision) string { return fmt.Sprintf("version %d shown as %d", d.version, d.seen) }
 
 func hex(asked, target uint64) string { return fmt.Sprintf("steered %#x→%#x", asked, target) }

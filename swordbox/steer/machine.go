@@ -21,19 +21,9 @@ type Config struct {
 	Hold time.Duration
 	// Ring is how many requests of a connection are remembered; 0: 128.
 	Ring int
-	// Bug leaves out a safeguard, for tests that checks see what it is there for.
-	Bug Bug
+	// Decay is after how many requests the counts by which hot keys are found are halved; 0: 65536.
+	Decay int
 }
-
-// Bug is a safeguard that is left out.
-type Bug uint8
-
-// Bugs.
-const (
-	NoBug Bug = iota
-	// TrustSent takes an append for linked when it is sent (holes 28 and 30).
-	TrustSent
-)
 
 func (c Config) withDefaults() Config {
 	number := func(v *int, d int) {
@@ -45,6 +35,7 @@ func (c Config) withDefaults() Config {
 	number(&c.Keys, 1<<12)
 	number(&c.Waiting, 512)
 	number(&c.Ring, 128)
+	number(&c.Decay, 1<<16)
 	if c.Hold <= 0 {
 		c.Hold = time.Millisecond
 	}
@@ -64,6 +55,8 @@ const (
 type Machine struct {
 	cfg    Config
 	stores map[netip.Addr]*store // by the address that rules call Server
+	wholes map[uint32]*whole     // by the number of the store
+	hot    hot
 	nodes  table[node]
 	chains table[chain]
 	wait   waiting
@@ -71,6 +64,8 @@ type Machine struct {
 	lives  uint32 // of memory
 	free   []*row // of connections that have ended
 	stats  Stats
+	// scratch is for a READ response that is changed.
+	scratch []byte
 }
 
 var _ mode.Machine = (*Machine)(nil)
@@ -78,13 +73,15 @@ var _ mode.Machine = (*Machine)(nil)
 // New makes a Machine with empty tables.
 func New(cfg Config) *Machine {
 	cfg = cfg.withDefaults()
-	return &Machine{cfg: cfg, stores: make(map[netip.Addr]*store)}
+	return &Machine{cfg: cfg, stores: make(map[netip.Addr]*store), wholes: make(map[uint32]*whole)}
 }
 
 // begin allocates the tables, when the first store is met.
 func (m *Machine) begin() {
 	if m.nodes.slots == nil {
 		m.nodes, m.chains, m.wait = newTable[node](m.cfg.Nodes), newTable[chain](m.cfg.Keys), newWaiting(m.cfg.Waiting)
+		m.hot.begin(m.cfg.Decay)
+		m.scratch = make([]byte, 0, 4096)
 	}
 }
 
@@ -152,35 +149,38 @@ func (m *Machine) repeat(c *pipeline.Ctx, w *row, p *pipeline.Parsed) pipeline.V
 func (m *Machine) again(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case !d.steered:
-	case d.kind == kindAppend && p.BTH.Opcode.Is(opAtomic) && p.AtomicETH.VA == d.asked:
+	case d.kind == kindAppend && p.BTH.Opcode.Is(opAtomic) && p.AtomicETH.VA == d.asked && p.AtomicETH.Compare == d.askedCompare:
 		m.stats.Repeated++
-		p.AtomicETH.VA = d.target
+		d.apply(&p.AtomicETH)
 		return note(c, p, d)
 	case d.kind == kindRead && p.BTH.Opcode.Is(opRead) && p.RETH.VA == d.asked:
 		m.stats.Repeated++
-		p.RETH.VA = d.target
+		p.RETH.VA = d.to.va
 		return note(c, p, d)
 	}
 	return pipeline.Forward()
 }
 
-// Response learns from the answer of an append, and from a superblock. Answers go on as they are.
+// Response learns from the answer of an append, and from a superblock. Answers go on as they are, but for versions.
 func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	w, ok := s.Row.Ext.(*row)
 	if !ok {
 		return pipeline.Forward()
 	}
 	d := w.find(p.BTH.PSN)
+	if d == nil {
+		return pipeline.Forward()
+	}
 	switch {
-	case d == nil || d.done:
+	case d.done:
 	case d.kind == kindSuper && len(p.Payload) == superLen:
 		d.done = true
-		m.learn(d.server, d.target, d.rkey, p.Payload)
+		m.learn(d.server, d.to.va, d.rkey, p.Payload)
 	case d.kind == kindAppend && p.BTH.Opcode == atomicAck:
 		d.done = true
 		m.answered(c, d, p.AtomicAck)
 	}
-	return pipeline.Forward()
+	return m.translate(c, d, p)
 }
 
 // Owned has nothing to do: steering needs no connection of the switch.

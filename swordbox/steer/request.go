@@ -34,7 +34,7 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 		m.learn(q.rule.Server, f.RETH.VA, f.RETH.RKey, f.Payload)
 	case op == wire.RCReadRequest && f.RETH.Length == superLen:
 		d := q.row.add(f.BTH.PSN, kindSuper)
-		d.server, d.target, d.rkey = q.rule.Server, f.RETH.VA, f.RETH.RKey
+		d.server, d.to.va, d.rkey = q.rule.Server, f.RETH.VA, f.RETH.RKey
 	case st == nil:
 	case op == wire.RCCmpSwap:
 		return m.swap(q, st)
@@ -70,13 +70,11 @@ func (m *Machine) unsure(q *request) {
 // forgetAround forgets the chains that a compare-and-swap may belong to.
 func (m *Machine) forgetAround(st *store, f *wire.Frame) {
 	if n := m.nodes.find(id{f.AtomicETH.VA, st.life}); n != nil {
-		m.forgetKey(n.key, st.life)
+		m.forgetKey(n.key, st.whole.life)
 	}
 	next, _ := layout.Word(f.AtomicETH.SwapOrAdd).Next()
-	if va, ok := st.address(next.Handle); ok {
-		if n := m.nodes.find(id{va, st.life}); n != nil {
-			m.forgetKey(n.key, st.life)
-		}
+	if n := m.node(st, next.Handle); n != nil {
+		m.forgetKey(n.key, st.whole.life)
 	}
 }
 
@@ -107,14 +105,17 @@ func (m *Machine) data(st *store, f *wire.Frame, sure bool) {
 		m.stats.NodesEvicted++
 	}
 	m.stats.Nodes++
-	*e = node{key: key, va: va, serial: m.next(), rkey: rkey, length: n, version: header.EntryVersion(), dead: header.IsTombstone()}
+	*e = node{
+		key: key, ref: ref{va, st.life, m.next()}, rkey: rkey, length: n, version: header.EntryVersion(), dead: header.IsTombstone(),
+	}
 }
 
 // appending is a compare-and-swap that appends a node.
 type appending struct {
 	node *node
-	// version of the node that it goes to, as its client believes.
+	// version of the node that it goes to, as its client believes, and the life of the memory that holds that.
 	version layout.Version
+	life    uint32
 }
 
 // swap decides about a compare-and-swap.
@@ -129,20 +130,18 @@ func (m *Machine) swap(q *request, st *store) pipeline.Verdict {
 	}
 	m.stats.Appends++
 	to := m.nodes.find(id{e.VA, st.life})
-	var n *node
-	if va, ok := st.address(next.Handle); ok {
-		n = m.nodes.find(id{va, st.life})
-	}
+	n := m.node(st, next.Handle)
 	if n == nil || n.version != next.Version || to != nil && to.key != n.key {
 		return m.foreign(q, st, to)
 	}
-	k := m.chainOf(n.key, st.life)
+	k := m.chainOf(n.key, st.whole.life)
 	if k == nil {
 		return pipeline.Forward()
 	}
-	a := appending{node: n, version: compare.EntryVersion()}
+	a := appending{node: n, version: compare.EntryVersion(), life: st.life}
 	m.onlyOne(q.c, k, n)
-	if !q.rule.Steer.Writes() || !q.rule.HasKey(n.key) {
+	h := m.hot.count(q.c.Now, k.key, k.life, true)
+	if !q.rule.Steer.Writes() || !m.steers(q.rule, k.key, h) {
 		return m.plain(q, k, &a)
 	}
 	if k.busy && q.c.Now.Sub(k.at) >= m.cfg.Hold {
@@ -153,29 +152,28 @@ func (m *Machine) swap(q *request, st *store) pipeline.Verdict {
 	if k.busy {
 		return m.hold(q, k, &a)
 	}
-	d := m.decide(q.row, f, k, n, st.life)
+	d := m.decide(q.row, f, st.life, k, n)
 	m.launch(q.c, k, d)
-	steered := m.steerAppend(k, d, a.version)
-	m.trust(k, d)
-	if !steered {
+	if !m.steerAppend(k, d, a.version) {
 		return pipeline.Forward()
 	}
-	e.VA = d.target
+	h.steer()
+	d.apply(e)
 	return note(q.c, q.p, d)
 }
 
-// trust is the bug TrustSent.
-func (m *Machine) trust(k *chain, d *decision) {
-	if m.cfg.Bug == TrustSent {
-		k.busy = false
-		m.linked(k, d)
+// steers reports whether requests for a key are led anywhere: all of them, those of a set, or those that are hot.
+func (m *Machine) steers(r *rules.Rule, key uint64, h *warm) bool {
+	if r.Hot > 0 {
+		return m.hot.among(h, r.Hot)
 	}
+	return r.HasKey(key)
 }
 
 // onlyOne lets what waits to append the same node go to where its client meant it: the client has given up on that copy.
 func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	for i := k.first; i != none; i = m.wait.list[i].next {
-		if m.wait.list[i].node == n.va {
+		if w := &m.wait.list[i]; w.node.va == n.va && w.node.life == n.life {
 			m.release(c, i)
 			return
 		}
@@ -189,27 +187,29 @@ func (m *Machine) foreign(q *request, st *store, to *node) pipeline.Verdict {
 	m.forgetAround(st, f)
 	if to != nil {
 		d := q.row.add(f.BTH.PSN, kindAppend)
-		d.asked, d.target, d.compare, d.key, d.life = f.AtomicETH.VA, f.AtomicETH.VA, f.AtomicETH.Compare, to.key, st.life
+		d.asked, d.to = f.AtomicETH.VA, to.ref
+		d.compare, d.askedCompare, d.key, d.chainLife = f.AtomicETH.Compare, f.AtomicETH.Compare, to.key, st.whole.life
 	}
 	return pipeline.Forward()
 }
 
 // plain passes an append and remembers what is needed to learn from its answer.
 func (m *Machine) plain(q *request, k *chain, a *appending) pipeline.Verdict {
-	d := m.decide(q.row, &q.p.Frame, k, a.node, k.life)
-	m.trust(k, d)
+	m.decide(q.row, &q.p.Frame, a.life, k, a.node)
 	return pipeline.Forward()
 }
 
-// decide records an append that goes to where its client meant it.
-func (m *Machine) decide(w *row, f *wire.Frame, k *chain, n *node, life uint32) *decision {
+// decide records an append that goes to where its client meant it: a node of the memory of a life.
+func (m *Machine) decide(w *row, f *wire.Frame, life uint32, k *chain, n *node) *decision {
 	d := w.add(f.BTH.PSN, kindAppend)
 	e := &f.AtomicETH
-	d.asked, d.target, d.rkey, d.compare = e.VA, e.VA, e.RKey, e.Compare
-	d.life, d.key, d.gen, d.seq = life, k.key, k.gen, k.seq
-	d.node, d.nodeSerial = n.va, n.serial
+	d.asked, d.rkey, d.compare, d.askedCompare = e.VA, e.RKey, e.Compare, e.Compare
+	d.key, d.chainLife, d.gen, d.seq = k.key, k.life, k.gen, k.seq
+	d.node, d.to = n.ref, ref{va: e.VA, life: life}
+	d.seen = layout.Word(e.Compare).EntryVersion()
+	d.version = d.seen
 	if to := m.nodes.find(id{e.VA, life}); to != nil {
-		d.targetSerial = to.serial
+		d.to = to.ref
 	}
 	return d
 }
@@ -220,18 +220,22 @@ func (m *Machine) launch(c *pipeline.Ctx, k *chain, d *decision) {
 	k.busy, k.sent, k.at = true, d.sent, c.Now
 }
 
-// steerAppend gives an append another target, if there is a better one and it looks the same.
+// steerAppend gives an append another target, if there is a better one.
 func (m *Machine) steerAppend(k *chain, d *decision, version layout.Version) bool {
-	to := m.nodeAt(d.target, d.life, d.targetSerial)
+	to := m.nodeAt(d.to)
 	if to == nil {
 		return false
 	}
 	t := m.beyond(k, to, d.rkey, version)
-	if t == nil || t.va == d.node {
+	if t == nil || t.ref == d.node {
 		return false
 	}
 	m.stats.SteeredAppends++
-	d.steered, d.target, d.targetSerial = true, t.va, t.serial
+	d.steered, d.to, d.version = true, t.ref, t.version
+	d.compare = uint64(layout.Header(t.version))
+	if d.version != d.seen {
+		m.stats.Translated++
+	}
 	return true
 }
 
@@ -243,10 +247,11 @@ func (m *Machine) read(q *request, st *store) pipeline.Verdict {
 		return pipeline.Forward()
 	}
 	m.stats.Reads++
-	if q.s.Span != 1 || !q.rule.Steer.Reads() || !q.rule.HasKey(n.key) {
+	h := m.hot.count(q.c.Now, n.key, st.whole.life, false)
+	if q.s.Span != 1 || !q.rule.Steer.Reads() || !m.steers(q.rule, n.key, h) {
 		return pipeline.Forward()
 	}
-	k := m.chains.find(id{n.key, st.life})
+	k := m.chains.find(id{n.key, st.whole.life})
 	if k == nil {
 		return pipeline.Forward()
 	}
@@ -255,8 +260,13 @@ func (m *Machine) read(q *request, st *store) pipeline.Verdict {
 		return pipeline.Forward()
 	}
 	m.stats.SteeredReads++
+	h.steer()
 	d := q.row.add(f.BTH.PSN, kindRead)
-	d.steered, d.asked, d.target = true, f.RETH.VA, t.va
+	d.steered, d.asked, d.to = true, f.RETH.VA, t.ref
+	d.seen, d.version, d.format = n.version, t.version, st.super.Format
+	if d.version != d.seen {
+		m.stats.Translated++
+	}
 	f.RETH.VA = t.va
 	return note(q.c, q.p, d)
 }
@@ -270,5 +280,5 @@ func text(c *pipeline.Ctx, op wire.Opcode, d *decision) string {
 	if !c.Observed() {
 		return ""
 	}
-	return rewrite.Note{From: op, To: op, PSN: d.psn, NewPSN: d.psn, Why: hex(d.asked, d.target)}.String()
+	return rewrite.Note{From: op, To: op, PSN: d.psn, NewPSN: d.psn, Why: hex(d.asked, d.to.va)}.String()
 }

@@ -3,6 +3,7 @@ package steer
 import (
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -30,18 +31,24 @@ type decision struct {
 	steered, done bool
 	psn           wire.PSN
 	rkey          uint32
-	asked, target uint64
-	// Of an append: the operand that its success shows, the life of the memory, its key, what was known of the chain
+	// asked is the address that the client named; to is the node that it went to.
+	asked uint64
+	to    ref
+	// seen is the version that the client believes the node to have, version that of the node that it went to: if they differ, the
+	// answer is translated.
+	seen, version layout.Version
+	// format is that of the node that a READ returns.
+	format layout.Format
+	// Of an append: the operand that its success shows, as it was sent and as its client asked, the chain, what was known of it
 	// when it was sent (gen, seq), and a number of its own.
-	compare uint64
-	life    uint32
-	key     uint64
-	gen     uint64
-	seq     uint32
-	sent    uint64
-	// The node that it appends, and the one that it appends to; node 0: one that the switch did not see.
-	node, nodeSerial uint64
-	targetSerial     uint64
+	compare, askedCompare uint64
+	key                   uint64
+	chainLife             uint32
+	gen                   uint64
+	seq                   uint32
+	sent                  uint64
+	// node is the one that it appends; none: one that the switch did not see.
+	node ref
 	// server is for superblocks.
 	server netip.Addr
 }

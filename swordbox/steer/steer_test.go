@@ -154,12 +154,16 @@ func TestFailureForgetsTheTail(t *testing.T) {
 func TestNotSteered(t *testing.T) {
 	for name, try := range map[string]func(b *box) *wire.Frame{
 		"another version": func(b *box) *wire.Frame { b.node(2, 3, 1, 7); return b.cas(2, 1, 2, 3, 1) },
-		"tail of another version": func(b *box) *wire.Frame {
+		"tail of a lower version": func(b *box) *wire.Frame {
 			b.node(2, 3, 4, 7)
-			f := b.cas(2, 1, 1, 3, 4)
-			b.one(f)
+			f := b.cas(2, 2, 1, 3, 4)
+			b.pass(f)
 			b.pass(answer(f, layout.Header(1)))
-			return b.read(3, 1)
+			b.node(2, 4, 1, 7)
+			f = b.cas(2, 3, 4, 4, 1)
+			b.pass(f)
+			b.pass(answer(f, layout.Header(4)))
+			return b.read(3, 3)
 		},
 		"another rkey":          func(b *box) *wire.Frame { f := b.read(2, 1); f.RETH.RKey++; return f },
 		"header only":           func(b *box) *wire.Frame { f := b.read(2, 1); f.RETH.Length = 8; return f },

@@ -22,10 +22,11 @@ type waiter struct {
 	psn  wire.PSN
 	next int32
 	// Its chain, the node that it appends, and the packet.
-	key              id
-	node, nodeSerial uint64
-	version          layout.Version
-	frame            wire.Frame
+	key     id
+	node    ref
+	life    uint32 // of the memory that the packet goes to
+	version layout.Version
+	frame   wire.Frame
 }
 
 func newWaiting(n int) waiting {
@@ -52,11 +53,11 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	m.wait.free = m.wait.free[:len(m.wait.free)-1]
 	w := &m.wait.list[i]
 	*w = waiter{
-		id: v.ID, row: q.row, psn: q.p.BTH.PSN, next: none, key: id{k.key, k.life}, node: a.node.va, nodeSerial: a.node.serial,
-		version: a.version, frame: q.p.Frame,
+		id: v.ID, row: q.row, psn: q.p.BTH.PSN, next: none, key: id{k.key, k.life}, node: a.node.ref,
+		life: a.life, version: a.version, frame: q.p.Frame,
 	}
 	w.frame.Payload = nil
-	d := m.decide(q.row, &w.frame, k, a.node, k.life)
+	d := m.decide(q.row, &w.frame, a.life, k, a.node)
 	d.gen = 0 // if nobody releases it, nothing is known of when it went
 	q.row.held = i
 	if k.last == none {
@@ -115,17 +116,18 @@ func (m *Machine) goOn(c *pipeline.Ctx, k *chain) {
 	for k.first != none && !k.busy {
 		i := k.first
 		w := &m.wait.list[i]
-		n := m.nodeAt(w.node, k.life, w.nodeSerial)
+		n := m.nodeAt(w.node)
 		if n == nil || !c.Holding(w.id) {
 			m.release(c, i)
 			continue
 		}
 		f := &w.frame
-		d := m.decide(w.row, f, k, n, k.life)
+		d := m.decide(w.row, f, w.life, k, n)
 		m.launch(c, k, d)
 		var ok bool
 		if m.steerAppend(k, d, w.version) {
-			f.AtomicETH.VA = d.target
+			d.apply(&f.AtomicETH)
+			m.hot.find(k.key, k.life).steer()
 			ok = c.Release(w.id, f, text(c, f.BTH.Opcode, d))
 		} else {
 			ok = c.Release(w.id, nil, "")
