@@ -12,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/steer"
+	"github.com/rdmalab/rdmalab/swordbox/steer/published"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -46,7 +47,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		Rules: set, Own: own, Track: track,
 		Hard:  hard.New(h),
 		Paper: paper.New(),
-		Steer: steer.New(steer.Config{}),
+		Steer: steer.New(steer.Config{}), SteerPaper: published.New(),
 	})
 	for port, h := range s.Hosts {
 		for _, a := range []netip.Addr{h.IPv4, h.IPv6} {

@@ -96,6 +96,8 @@ func fits(before, r *Rule) error {
 		return fmt.Errorf("rule %s calls the same server %v; write the server in the same way in both", before.ID, before.Server)
 	case before.hides(r):
 		return fmt.Errorf("rule %s before it takes all of its requests; put it first, or give them different ranges", before.ID)
+	case before.Action == Steer && r.Action == Steer && before.Mode != r.Mode:
+		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is steered in one mode", r.Mode, before.ID, before.Mode)
 	case before.Action == Steer && r.Moves() || r.Action == Steer && before.Moves():
 		return fmt.Errorf("rule %s moves requests of the same server or steers them; a server is served in one way", before.ID)
 	case !before.Moves() || !r.Moves():

@@ -32,8 +32,8 @@ type Config struct {
 	Track conntrack.Config
 	// Hard and Paper are the machines of the two modes, fresh ones; a rule of a mode that is nil tracks only.
 	Hard, Paper mode.Machine
-	// Steer is the machine of rules of action steer; nil: they track only.
-	Steer mode.Machine
+	// Steer is the machine of rules of action steer, SteerPaper that of those of mode paper; nil: they track only.
+	Steer, SteerPaper mode.Machine
 	// Own is the switch as an end of connections; nil: it has none, and remembers nothing over a crash.
 	Own *Own
 }
@@ -74,7 +74,7 @@ func New(cfg Config) *Program {
 	cfg.Track.OnClose = p.closed
 	p.track = conntrack.NewTable(cfg.Track)
 	p.rows = make([]rowRule, p.track.MaxRows())
-	for _, m := range []mode.Machine{cfg.Hard, cfg.Paper, cfg.Steer} {
+	for _, m := range []mode.Machine{cfg.Hard, cfg.Paper, cfg.Steer, cfg.SteerPaper} {
 		if m == nil {
 			continue
 		}
@@ -267,7 +267,9 @@ func (p *Program) machineOf(r *conntrack.Row) mode.Machine {
 			break
 		}
 		if rule.Action == rules.Steer {
-			e.machine = p.cfg.Steer
+			if e.machine = p.cfg.Steer; rule.Mode == rules.Paper {
+				e.machine = p.cfg.SteerPaper
+			}
 			break
 		}
 	}

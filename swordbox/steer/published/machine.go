@@ -1,0 +1,209 @@
+package published
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rewrite"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Sizes of the tables, which are indexed by hashes; of two entries of one place the newer one stays.
+const (
+	tails   = 1 << 14
+	history = 1 << 18
+)
+
+// Stats counts what a Machine did.
+type Stats struct {
+	Nodes          uint64 `name:"nodes" help:"data WRITEs of nodes"`
+	Appends        uint64 `name:"appends"`
+	SteeredAppends uint64 `name:"appends_steered"`
+	Reads          uint64 `name:"reads" help:"READs of nodes that are known"`
+	SteeredReads   uint64 `name:"reads_steered"`
+	Repeated       uint64 `name:"retransmissions" help:"requests sent again, which go where their clients said"`
+}
+
+// Machine steers the requests under rules of action steer and mode paper. Make one with New.
+type Machine struct {
+	tails   []tail
+	history []was
+	stats   Stats
+}
+
+// tail is the newest node of a key, as far as it was sent.
+type tail struct {
+	used bool
+	key  uint64
+	va   uint64
+}
+
+// was says to which key an address belonged.
+type was struct {
+	used bool
+	va   uint64
+	key  uint64
+}
+
+// row is the last data WRITE of a connection.
+type row struct {
+	written bool
+	key, va uint64
+}
+
+var _ mode.Machine = (*Machine)(nil)
+
+// New makes a Machine.
+func New() *Machine { return &Machine{} }
+
+// Name is what listings call the machine.
+func (m *Machine) Name() string { return "steer paper" }
+
+// Stats returns a copy of the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+func mix(x uint64) uint64 {
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+func (m *Machine) tail(key uint64) *tail { return &m.tails[mix(key)%tails] }
+func (m *Machine) was(va uint64) *was    { return &m.history[mix(va)%history] }
+
+// slab reports whether a length is that of a node.
+func slab(n uint32) bool {
+	return n >= layout.MinSlab && n <= layout.MaxSlab && bits.OnesCount32(n) == 1
+}
+
+// Request decides about a request.
+func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
+	if s.Class == conntrack.Duplicate {
+		m.stats.Repeated++
+		return pipeline.Forward()
+	}
+	if s.Class == conntrack.New {
+		s.Row.Advance(s.Span)
+	}
+	if r == nil || r.Action != rules.Steer {
+		return pipeline.Forward()
+	}
+	if m.tails == nil {
+		m.tails, m.history = make([]tail, tails), make([]was, history)
+	}
+	w, ok := s.Row.Ext.(*row)
+	if !ok {
+		w = &row{}
+		s.Row.Ext = w
+	}
+	f := &p.Frame
+	switch f.BTH.Opcode {
+	case wire.RCWriteOnly, wire.RCWriteFirst: // hole 37 would be not to look at the first packet
+		m.write(w, f)
+	case wire.RCCmpSwap:
+		return m.swap(c, w, r, f)
+	case wire.RCReadRequest:
+		return m.read(c, r, f)
+	default:
+	}
+	return pipeline.Forward()
+}
+
+func (m *Machine) write(w *row, f *wire.Frame) {
+	key, ok := layout.KeyOf(f.Payload)
+	if !ok || !slab(f.RETH.Length) {
+		return
+	}
+	m.stats.Nodes++
+	*w = row{true, key, f.RETH.VA}
+	*m.was(f.RETH.VA) = was{true, f.RETH.VA, key}
+}
+
+func (m *Machine) swap(c *pipeline.Ctx, w *row, r *rules.Rule, f *wire.Frame) pipeline.Verdict {
+	if !w.written || !r.HasKey(w.key) {
+		return pipeline.Forward()
+	}
+	m.stats.Appends++
+	t := m.tail(w.key)
+	v := pipeline.Forward()
+	if asked := f.AtomicETH.VA; t.used && t.key == w.key && t.va != asked && r.Steer.Writes() {
+		m.stats.SteeredAppends++
+		f.AtomicETH.VA = t.va
+		v = note(c, f, asked, t.va)
+	}
+	*t = tail{true, w.key, w.va}
+	return v
+}
+
+func (m *Machine) read(c *pipeline.Ctx, r *rules.Rule, f *wire.Frame) pipeline.Verdict {
+	asked := f.RETH.VA
+	h := m.was(asked)
+	if !slab(f.RETH.Length) || !h.used || h.va != asked {
+		return pipeline.Forward()
+	}
+	m.stats.Reads++
+	t := m.tail(h.key)
+	if !t.used || t.key != h.key || t.va == asked || !r.Steer.Reads() || !r.HasKey(h.key) {
+		return pipeline.Forward()
+	}
+	m.stats.SteeredReads++
+	f.RETH.VA = t.va
+	return note(c, f, asked, t.va)
+}
+
+func note(c *pipeline.Ctx, f *wire.Frame, asked, to uint64) pipeline.Verdict {
+	if !c.Observed() {
+		return pipeline.Rewrite()
+	}
+	op, psn := f.BTH.Opcode, f.BTH.PSN
+	return pipeline.Rewrite().With(rewrite.Note{From: op, To: op, PSN: psn, NewPSN: psn, Why: fmt.Sprintf("steered %#x→%#x", asked, to)}.String())
+}
+
+// Response has nothing to do.
+func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Forward()
+}
+
+// Owned has nothing to do: steering needs no connection of the switch.
+func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Drop("not for the switch")
+}
+
+// Tick has nothing to do.
+func (m *Machine) Tick(*pipeline.Ctx) {}
+
+// Deadline is never.
+func (m *Machine) Deadline() clock.Time { return clock.Never }
+
+// Closed forgets what a connection has written.
+func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Row) {
+	if _, ok := r.Ext.(*row); ok {
+		r.Ext = nil
+	}
+}
+
+// Info lists the counters.
+func (m *Machine) Info(clock.Time) mode.Info {
+	info := mode.Info{Mode: rules.Paper}
+	v := reflect.ValueOf(m.stats)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		info.Counters = append(info.Counters, mode.Counter{Name: f.Tag.Get("name"), Value: v.Field(i).Uint(), Help: f.Tag.Get("help")})
+	}
+	return info
+}
+
+// Spec declares the tables.
+func (m *Machine) Spec() ([]pipeline.TableSpec, []pipeline.RegisterSpec) {
+	return nil, []pipeline.RegisterSpec{
+		{Name: "published tails", Width: 1 + 64 + 64, Entries: tails},
+		{Name: "published history", Width: 1 + 64 + 64, Entries: history},
+	}
+}
