@@ -33,8 +33,9 @@ var house = map[string]room{
 	"softrnic/packetio/pcapng": {level: 1},
 	"softrnic/wire/dump":       {level: 1, beside: []string{"softrnic/packetio/pcapng"}},
 
-	"clover/rpc":   {level: 1},
-	"sherman/lock": {level: 1},
+	"clover/rpc":    {level: 1},
+	"sherman/check": {level: 1},
+	"sherman/lock":  {level: 1},
 
 	// L2 [P]: machines.
 	"softrnic/transport": {level: 2},
@@ -82,7 +83,8 @@ var house = map[string]room{
 	"swordbox/switchd":           {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/packetio/tap", "topo/guests"}},
 	"topo/nl":                    {level: 4},
 	"topo/guests":                {level: 4},
-	"topo/rack":                  {level: 4, beside: []string{"topo/guests", "topo/nl", "softrnic/control"}},
+	"topo/container":             {level: 4, beside: []string{"topo/nl", "softrnic/control"}},
+	"topo/rack":                  {level: 4, beside: []string{"topo/container", "topo/guests", "topo/nl", "softrnic/control"}},
 	"topo/cni":                   {level: 4, beside: []string{"topo/guests", "topo/nl", "topo/rack", "softrnic/control"}},
 	"topo/simrack":               {level: 4, beside: []string{"softrnic/rdmacm"}},
 	"topo/scenario/history":      {level: 4},
@@ -100,6 +102,7 @@ var house = map[string]room{
 	"topo/calibrate":  {level: 5},
 	"topo/storeload":  {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "softrnic/perf"}},
 	"topo/contention": {level: 5},
+	"topo/treeload":   {level: 5, beside: []string{"clover/kv"}},
 	"topo/doctor":     {level: 5},
 	"topo/top":        {level: 5},
 	"topo/top/live":   {level: 5, beside: []string{"topo/hostd", "topo/top"}},

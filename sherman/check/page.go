@@ -1,0 +1,110 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+)
+
+// page is what is kept of a page.
+type page struct {
+	addr            layout.Addr
+	sibling         layout.Addr
+	lowest, highest uint64
+	level           int
+	content         Content
+	// children are those of an internal page, by their lowest keys.
+	children []child
+	// linked says that the chain of its level has come by, named that a page above names it.
+	linked, named bool
+}
+
+type child struct {
+	key  uint64
+	addr layout.Addr
+}
+
+// covers is that of the header.
+func (p *page) covers(key uint64) bool {
+	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
+}
+
+// errNothing says that a page was never written.
+var errNothing = errors.New("never written")
+
+// parse takes a page's bytes apart. Problems of a page are those of its records; they are told of only if the page turns out to be
+// part of the tree.
+func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
+	if err := c.buf.Parse(c.Super.Shape, b); err != nil {
+		if errors.Is(err, layout.ErrPage) && !slices.ContainsFunc(b[:layout.Line], func(x byte) bool { return x != 0 }) {
+			err = errNothing
+		}
+		return nil, nil, err
+	}
+	h := &c.buf.Header
+	p := &page{addr: addr, sibling: h.Sibling, lowest: h.Lowest, highest: h.Highest, level: h.Level}
+	var wrong []Problem
+	bad := func(k Kind, format string, args ...any) {
+		if n := len(wrong); n > 0 && wrong[n-1].Kind == k {
+			return // one of a kind
+		}
+		wrong = append(wrong, Problem{k, addr, fmt.Sprintf(format, args...)})
+	}
+	if c.Super.Shape.Kind == layout.Sound && (h.Self != addr || h.Generation != c.Super.Generation) {
+		bad(Misplaced, "the page says that it is %v of tree %#x; this is tree %#x", h.Self, h.Generation, c.Super.Generation)
+	}
+	if h.Level > 0 {
+		p.children = append(p.children, child{h.Lowest, h.Leftmost})
+	}
+	keys := c.keys[:0]
+	for i := range c.buf.Slots() {
+		r, state := c.buf.Slot(i)
+		if state == layout.Torn {
+			return nil, nil, layout.ErrTorn
+		}
+		if state == layout.Free {
+			continue
+		}
+		if !c.buf.Covers(r.Key) {
+			bad(OutOfRange, "key %d is not in the range from %d to %d", r.Key, h.Lowest, h.Highest)
+		}
+		if h.Level > 0 {
+			p.children = append(p.children, child{r.Key, r.Child()})
+			continue
+		}
+		keys = append(keys, r.Key)
+		p.content.Add(r.Key)
+	}
+	c.keys = keys
+	if h.Level == 0 {
+		slices.Sort(keys)
+		for i := 1; i < len(keys); i++ {
+			if keys[i] == keys[i-1] {
+				bad(Duplicate, "key %d is there twice", keys[i])
+			}
+		}
+		return p, wrong, nil
+	}
+	byKey := func(a, b child) int {
+		switch {
+		case a.key < b.key:
+			return -1
+		case a.key > b.key:
+			return 1
+		}
+		return 0
+	}
+	rest := p.children[1:]
+	if c.Super.Shape.Kind == layout.Faithful && !slices.IsSortedFunc(rest, byKey) {
+		bad(Unsorted, "its records are not in the order of their keys")
+	}
+	slices.SortStableFunc(rest, byKey)
+	for i := 1; i < len(p.children); i++ {
+		if p.children[i].key == p.children[i-1].key {
+			bad(Duplicate, "separator %d is there twice", p.children[i].key)
+		}
+	}
+	return p, wrong, nil
+}

@@ -1,0 +1,238 @@
+package check
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+)
+
+// walk follows the chain of each level, from the root down.
+func (c *checker) walk() error {
+	root, err := c.root()
+	if err != nil || root == nil {
+		return err
+	}
+	c.report.Levels = make([]int, root.level+1)
+	first := root
+	for level := root.level; level >= 0; level-- {
+		chain, err := c.chain(first)
+		if err != nil {
+			return err
+		}
+		c.report.Levels[level] = len(chain)
+		if level == 0 {
+			return c.leaves(chain)
+		}
+		if first, err = c.children(chain); err != nil || first == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// root is the page that the root word names.
+func (c *checker) root() (*page, error) {
+	if !c.given(c.Root) {
+		c.bad(BadRoot, c.Root, "the root word names no page")
+		return nil, nil
+	}
+	before := c.report.Wrong
+	p, err := c.find(c.Root, 0, -1, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		if c.report.Wrong == before {
+			c.bad(BadRoot, c.Root, "the root word names no page")
+		}
+		return nil, nil
+	}
+	if p.level > maxLevel {
+		c.bad(BadLevel, c.Root, "the root's level is %d; no tree is so high", p.level)
+		return nil, nil
+	}
+	p.named = true
+	return p, nil
+}
+
+// chain follows a level to its right end.
+func (c *checker) chain(p *page) (chain []*page, err error) {
+	for p != nil {
+		p.linked = true
+		chain = append(chain, p)
+		for _, f := range c.faults[p.addr] {
+			c.tell(f)
+		}
+		switch {
+		case p.lowest >= p.highest:
+			c.bad(Gap, p.addr, "its range from %d to %d is empty", p.lowest, p.highest)
+			return chain, nil
+		case p.sibling == 0 && p.highest != layout.MaxKey:
+			c.bad(Gap, p.addr, "the level ends at %d", p.highest)
+			return chain, nil
+		case p.sibling == 0:
+			return chain, nil
+		}
+		// Ranges only rise, so that a chain has an end.
+		if p, err = c.find(p.sibling, p.addr, p.level, p.highest, false); err != nil {
+			return chain, err
+		}
+	}
+	return chain, nil
+}
+
+// children checks what the pages of a level say of the one below, and returns the first page there.
+func (c *checker) children(chain []*page) (first *page, err error) {
+	for _, p := range chain {
+		for i, ch := range p.children {
+			below, err := c.find(ch.addr, p.addr, p.level-1, ch.key, true)
+			if err != nil {
+				return nil, err
+			}
+			if below == nil {
+				continue
+			}
+			if first == nil && p == chain[0] && i == 0 {
+				first = below
+			}
+			below.named = true
+		}
+	}
+	if first == nil && c.report.Wrong == 0 {
+		c.bad(Dangling, chain[0].addr, "it has no first child")
+	}
+	return first, nil
+}
+
+// leaves counts what is in the tree, and shows it.
+func (c *checker) leaves(chain []*page) error {
+	for _, p := range chain {
+		c.report.Content.Keys += p.content.Keys
+		c.report.Content.Sum += p.content.Sum
+		c.report.Room += uint64(c.Super.Shape.Slots(0))
+		if c.Visit == nil {
+			continue
+		}
+		if err := c.visit(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visit reads a leaf again and shows its records in order.
+func (c *checker) visit(p *page) error {
+	var pg layout.Page
+	for range maxReads {
+		if err := c.read(p.addr, c.one); err != nil {
+			return err
+		}
+		if pg.Parse(c.Super.Shape, c.one) != nil {
+			continue
+		}
+		for _, i := range pg.Order(nil) {
+			if r, _ := pg.Slot(int(i)); p.covers(r.Key) {
+				if err := c.Visit(r.Key, r.Value); err != nil {
+					c.bad(Value, p.addr, "key %d: %v", r.Key, err)
+				}
+			}
+		}
+		return nil
+	}
+	c.bad(Torn, p.addr, "it is torn, however often it is read")
+	return nil
+}
+
+// rest is about the pages that no chain has come by, and those that no separator names.
+func (c *checker) rest() error {
+	for _, err := range c.odd {
+		if errors.Is(err, errNothing) {
+			c.report.Unused++
+		}
+	}
+	if c.report.Wrong > 0 {
+		return nil // half of a tree: what is not seen is not lost
+	}
+	var stray layout.Addr
+	for _, p := range c.sorted(func(p *page) bool { return !p.linked }) {
+		if c.foreign(p) {
+			c.report.Unused++
+			continue
+		}
+		if q := c.pages[p.addr]; q != nil && q.linked {
+			continue // found on the way to another one
+		}
+		found, err := c.secondLook(p)
+		if err != nil {
+			return err
+		}
+		if found {
+			continue
+		}
+		if c.report.Unreachable++; stray == 0 {
+			stray = p.addr
+		}
+	}
+	if n := c.report.Unreachable; c.Unreachable >= 0 && n > c.Unreachable {
+		c.bad(Lost, stray, "nothing leads to %d pages; %d were in somebody's hands", n, c.Unreachable)
+	}
+	stray = 0
+	for _, p := range c.sorted(func(p *page) bool { return p.linked && !p.named }) {
+		if c.report.HalfSplits++; stray == 0 {
+			stray = p.addr
+		}
+	}
+	if n := c.report.HalfSplits; c.HalfSplits >= 0 && n > c.HalfSplits {
+		c.bad(Unlinked, stray, "%d pages have no separator above them; %d splits were interrupted", n, c.HalfSplits)
+	}
+	return nil
+}
+
+// foreign reports whether a page is of another tree, which was in the memory before.
+func (c *checker) foreign(p *page) bool {
+	for _, f := range c.faults[p.addr] {
+		if f.Kind == Misplaced {
+			return true
+		}
+	}
+	return false
+}
+
+// secondLook reports whether a page that no chain has come by has been linked since: its left neighbour is read again.
+func (c *checker) secondLook(p *page) (bool, error) {
+	if c.report.Unreachable >= maxStrays {
+		return false, nil
+	}
+	left := c.leftOf(p)
+	for range maxReads {
+		if left == nil {
+			return false, nil
+		}
+		now, err := c.again(left.addr)
+		if err != nil {
+			return false, err
+		}
+		if now == nil || now.sibling == 0 || now.lowest >= p.lowest {
+			return false, nil
+		}
+		now.linked, now.named = true, left.named
+		if now.sibling == p.addr {
+			p.linked = true
+			return true, nil
+		}
+		if left = c.pages[now.sibling]; left == nil {
+			left = &page{addr: now.sibling}
+		}
+	}
+	return false, nil
+}
+
+// leftOf is the page of a level in whose range another begins, as it was when the chain came by.
+func (c *checker) leftOf(p *page) *page {
+	for _, q := range c.pages {
+		if q.linked && q.level == p.level && q.covers(p.lowest) {
+			return q
+		}
+	}
+	return nil
+}
