@@ -28,6 +28,10 @@ func (t *Table) response(now clock.Time, back *Row, f *wire.Frame, icrc Checker)
 		t.fatal(r)
 	}
 	if r.Pinned {
+		if r.host.learning.n != 0 && t.doubtful(r, f) {
+			t.stats.Doubted++
+			s.Bad = Implausible
+		}
 		return s
 	}
 	covers := f.BTH.PSN

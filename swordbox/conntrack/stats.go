@@ -32,6 +32,8 @@ type Stats struct {
 	Quarantined uint64 `json:"quarantined"`
 	// Implausible responses answer what was not asked.
 	Implausible uint64 `json:"implausible"`
+	// Doubted responses may be those of a younger connection whose queue pair has the number of an older one's.
+	Doubted uint64 `json:"doubted"`
 	// Damaged packets would have been learnt from, had their ICRC been right.
 	Damaged uint64 `json:"damaged"`
 	// Contradicted are learning rows whose responses fit no requests, Contested those that claimed requests which another

@@ -252,11 +252,13 @@ func (l *lane) toOwn(_ *pipeline.Ctx, f *wire.Frame, span int) outcome {
 		l.inMsg = false
 	}
 	f.BTH.PSN = l.psns.own
+	l.sends(l.psns.own)
 	if span == 0 {
 		l.vague = true
 		return sentOwn
 	}
 	l.psns.add(span, false)
+	l.reaches()
 	if l.s.proves && n > 0 && l.ops.room() && !l.s.keys.covers(rkey, rightOf(op), va, n) {
 		o := l.ops.add()
 		o.end, o.prove, o.right, o.va, o.n, o.rkey = l.psns.own.Add(l.rest(f)), true, rightOf(op), va, n, rkey

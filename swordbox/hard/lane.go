@@ -36,6 +36,8 @@ type lane struct {
 	acked wire.PSN
 	// inMsg says that a message of several packets has begun on the own connection and not ended.
 	inMsg bool
+	// far is the most that was ever outstanding on the own connection, in PSNs.
+	far int32
 	// vague is a READ on the own connection that takes a number of PSNs that is not known, because the path MTU is not.
 	// It is there alone.
 	vague bool
@@ -69,6 +71,8 @@ type lane struct {
 	client    netip.Addr
 	clientQPN wire.QPN
 
+	proof proof
+
 	asked bool // Config.Moving was
 	may   bool // what it said
 	moved uint64
@@ -77,6 +81,7 @@ type lane struct {
 // start makes a loose lane a strict one: psn is the one that the server expects, if all that was forwarded arrives. alone
 // says that everything before has been answered.
 func (l *lane) start(now clock.Time, psn wire.PSN, alone bool) {
+	l.reaches()
 	if l.loose, l.next = false, psn; alone && l.any {
 		l.ackOwn(now, psn)
 	}
@@ -116,7 +121,7 @@ func (l *lane) incomplete() wire.PSN {
 
 // mayMove asks once whether the row may depend on the switch.
 func (l *lane) mayMove() bool {
-	if l.row.ReqQPN == 0 || !l.hasMSN || l.dead {
+	if l.row.ReqQPN == 0 || !l.hasMSN || l.dead || !l.isProven() {
 		return false
 	}
 	if !l.asked {
@@ -171,6 +176,7 @@ func (l *lane) ackOwn(now clock.Time, end wire.PSN) {
 		return
 	}
 	l.acked = end
+	l.proves(end)
 	l.m.kick = l.m.kick || l.blocked
 	o := &l.ops
 	for o.head != o.tail {

@@ -123,6 +123,7 @@ func (m *Machine) Attach(c *pipeline.Ctx, d dial.Shared) bool {
 	if l.conn.State() == shared.Up {
 		m.Detach(c, d.Key, l.generation)
 	}
+	l.s.life++ // before requests that waited are sent again
 	l.generation, l.ownQPN = d.Generation, d.OwnQPN
 	m.byQPN[d.OwnQPN] = l
 	l.conn.Attach(c, shared.Link{

@@ -8,10 +8,10 @@ import (
 
 // mayRepeat asks the words that a duplicate on the own connection touches, if perhaps the server has not executed it yet and
 // one of them does not count on it any more, because its NIC tries for longer than words.Config.Budget, or does not count on
-// it yet, because the word is younger. False: not now.
+// it yet, because the word is younger. A server that may have begun a new life has executed nothing yet. False: not now.
 func (l *lane) mayRepeat(c *pipeline.Ctx, own wire.PSN, f *wire.Frame) bool {
 	va, n, _ := target(f)
-	if !l.s.watch || n == 0 || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, l.acked) < 0 {
+	if !l.s.watch || n == 0 || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, l.acked) < 0 && l.isProven() {
 		return true
 	}
 	m, end := l.m, own.Add(1+l.rest(f))

@@ -99,6 +99,9 @@ func (l *lane) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 		if !l.any {
 			l.acked = p.BTH.PSN
 		}
+		if l.any && wire.Diff(p.BTH.PSN, l.psns.own) >= 0 || !l.any && l.whole {
+			l.sends(p.BTH.PSN)
+		}
 		l.psns.own, l.any = end, true
 	}
 	l.lastLoose = c.Now
@@ -257,6 +260,10 @@ func (l *lane) duplicate(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	if l.dead && wire.Diff(p.BTH.PSN, l.deadPSN) >= 0 {
 		return l.refuseAgain(c)
 	}
+	if l.isFar(p.BTH.PSN, l.next) {
+		m.stats.TooOld++
+		return pipeline.Drop(ReasonOld)
+	}
 	m.stats.Duplicates++
 	m.rawPSN, m.rawAckReq = p.BTH.PSN, p.BTH.AckReq
 	at, own := l.psns.find(p.BTH.PSN)
@@ -294,6 +301,11 @@ func (l *lane) duplicate(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	case whereMoved:
 	}
 	switch {
+	case !l.isProven() && (r == nil || r.done):
+		// The server may have begun a new life, and the request be the first of a connection there that has the numbers of
+		// this one. The answer that the switch remembers is not that of the request then.
+		l.die(c.Now, p.BTH.PSN, wire.NakRemoteOp)
+		return l.refuseAgain(c)
 	case r == nil && p.BTH.Opcode == wire.RCWriteOnly && p.BTH.AckReq:
 		// What is not remembered has been executed, and a WRITE has no other outcome (IBTA C9-105).
 		m.stats.AnsweredAgain++

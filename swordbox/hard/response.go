@@ -40,6 +40,7 @@ func (l *lane) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	}
 	raw, rawMSN := p.BTH.PSN, p.AETH.MSN
 	client, shift, ok := l.psns.back(raw)
+	ok = ok && !l.isFar(raw, l.psns.own)
 	if !ok && l.vague && raw == l.psns.own {
 		client, shift, ok = l.psns.client, l.psns.shift(), true
 		l.resolve(p)

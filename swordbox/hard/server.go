@@ -24,6 +24,7 @@ type server struct {
 	links                []*link
 	want                 int // links, as soon as nothing is outstanding
 	keys                 keys
+	life                 uint32     // how many shared connections were attached, see proof
 	clean                clock.Time // see cleanSince
 	cleanAt              clock.Time // when clean was computed
 }

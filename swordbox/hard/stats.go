@@ -28,6 +28,7 @@ type Stats struct {
 	RefusedAgain      uint64 `name:"refused_again" help:"requests on connections that have ended"`
 	Orphans           uint64 `name:"orphans" help:"answers to requests of connections that are gone"`
 	NotRecorded       uint64 `name:"not_recorded" help:"connections that stay where they are because nobody could take note of them"`
+	Proofs            uint64 `name:"proofs" help:"connections that were shown to belong to the same life of the server as the switch's own"`
 	LinkFailures      uint64 `name:"link_failures" help:"shared connections that failed"`
 	CNPs              uint64 `name:"cnps" help:"congestion notifications passed on"`
 }
