@@ -45,6 +45,11 @@ func (c *holeClient) connect() error {
 	if c.end, err = newEnds(c.ctx, holeDepth*holeSlot, holeDepth, verbs.LocalWrite); err != nil {
 		return err
 	}
+	return c.dial()
+}
+
+// dial connects the queue pair that there is.
+func (c *holeClient) dial() error {
 	to := c.run.rack.Host("ms0").Addr()
 	private, err := c.host.ConnManager(c.ctx).Dial(c.end.qp, to, holeService, c.run.params, nil, c.end.rt.Now().Add(holePatience))
 	if err == nil {

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -21,7 +22,8 @@ var holeParams = rdmacm.Params{Timeout: 10, PathMTU: verbs.MTU1024}
 
 // holes lists the scripts.
 func holes() []hole {
-	list := append(safetyHoles(), livenessHoles()...)
+	list := slices.Concat(safetyHoles(), livenessHoles(), wireHoles(), closedHoles())
+	slices.SortFunc(list, func(a, b hole) int { return a.number - b.number })
 	for i := range list {
 		if list[i].params == (rdmacm.Params{}) {
 			list[i].params = holeParams

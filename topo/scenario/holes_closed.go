@@ -1,0 +1,183 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// closedHoles are those that the paper does not speak of and that both modes close, because nothing else could be shown
+// otherwise. A test plants each of them in the switch, and the same script sees the damage.
+func closedHoles() []hole {
+	return []hole{
+		{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},
+		{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, wrap: wrapLazy},
+		{number: 11, same: true, title: "a WRITE in place of an atomic asks for its ACK", script: holeAckReq},
+		{number: 13, same: true, title: "a retransmission is what it was the first time", script: holeDecidedOnce},
+		{number: 23, same: true, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
+		{number: 24, same: true, title: "a queue pair number is used again", script: holeSameNumber},
+		{number: 45, same: true, title: "the bytes of an operand", script: holeByteOrder},
+	}
+}
+
+// holeUnmoved: requests that stay on the client's own connection, between others that are moved.
+func holeUnmoved(h *holeRun) {
+	h.warm(lockAt, 5)
+	c := h.clients[1]
+	for i := range uint64(3) {
+		h.soon(c.write(nodeAt, 0x1111+i, 4096), "the long WRITE")
+		h.soon(c.add(lockAt, 1), "FETCH_ADD")
+		h.soon(c.read(nodeAt, 4096), "the long READ")
+		h.want(nodeAt, 0x1111+i, "the long WRITE is complete at its client")
+	}
+	h.want(lockAt, 8, "three additions of 1")
+}
+
+// lazyEvery is how many requests the server of hole 9 acknowledges at once.
+const lazyEvery = 4
+
+// wrapLazy lets the server acknowledge several requests at once.
+func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node {
+	if name != "ms0" {
+		return n
+	}
+	return &lazyAcks{Node: n, every: lazyEvery}
+}
+
+// holeCoalesced: eight additions at the same time, and an ACK for four of them.
+func holeCoalesced(h *holeRun) {
+	h.warm(lockAt, 5)
+	up := h.rack.Host("ms0").Link()
+	before := up.Stats(fault.Up).Sent
+	var all []*answer
+	for _, c := range h.clients {
+		all = append(all, c.add(lockAt, 1))
+	}
+	seen := make(map[uint64]bool)
+	for _, a := range all {
+		h.soon(a, "FETCH_ADD")
+		if v := a.prior(); seen[v] {
+			h.harm("two additions found %d", v)
+		} else {
+			seen[v] = true
+		}
+	}
+	h.want(lockAt, 5+holeClients, "eight additions of 1")
+	if n := up.Stats(fault.Up).Sent - before; n > holeClients/2 {
+		h.harm("the server sent %d answers: nothing was coalesced", n)
+	}
+}
+
+// holeAckReq: without AckReq the server does not answer a WRITE, and the client of an atomic waits.
+func holeAckReq(h *holeRun) {
+	h.warm(lockAt, 5)
+	for i, c := range h.clients {
+		h.soon(c.cas(lockAt, 5+uint64(i), 6+uint64(i)), "CAS")
+	}
+	h.soon(h.clients[1].write(otherAt, 7, 8), "WRITE")
+}
+
+// holeDecidedOnce: the answer to a CAS is lost, the next client sets the word back, and the first one asks again. Decided
+// anew its CAS would work a second time.
+func holeDecidedOnce(h *holeRun) {
+	h.warm(lockAt, 5)
+	h.faults("cn1", lose(fault.Down, 1, wire.RCAtomicAck))
+	a := h.clients[1].cas(lockAt, 5, 6)
+	h.rt.Sleep(20 * time.Microsecond)
+	h.soon(h.clients[2].cas(lockAt, 6, 5), "the next CAS")
+	h.expect(a, "the CAS whose answer was lost")
+	if a.status == verbs.Success && a.prior() != 5 {
+		h.harm("the CAS found %d, the word was 5", a.prior())
+	}
+	h.want(lockAt, 5, "5→6, and then 6→5")
+}
+
+// roaming is a switch to which client 1's packets come as those of a NIC that changes its UDP source port, after a while.
+type roaming struct {
+	sim.Node
+	seen uint16
+}
+
+// settledPackets is how many packets come from the first port.
+const settledPackets = 5
+
+// Frame changes the port of what client 1 sends.
+func (r *roaming) Frame(now clock.Time, port int, p packetio.Frame, out *packetio.Batch) {
+	var f wire.Frame
+	if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {
+		if r.seen++; r.seen > settledPackets {
+			p.Data = change(p.Data, func(f *wire.Frame) { f.UDP.SrcPort = 0xc000 | r.seen&0xfff })
+		}
+	}
+	r.Node.Frame(now, port, p, out)
+}
+
+func wrapRoaming(_ *holeRun, name string, n sim.Node) sim.Node {
+	if name != spec.SwitchName {
+		return n
+	}
+	return &roaming{Node: n}
+}
+
+// holeSourcePort: client 1's NIC begins to change its source port with every packet.
+func holeSourcePort(h *holeRun) {
+	h.warm(lockAt, 5)
+	c := h.clients[1]
+	for i := range uint64(4) {
+		h.soon(c.cas(lockAt, 5+i, 6+i), "CAS")
+		h.soon(c.write(nodeAt, i, 4096), "the long WRITE")
+	}
+	h.want(lockAt, 9, "four CAS in a row")
+}
+
+// holeSameNumber: a client's host reboots and does everything as the first time: its queue pair has the same number.
+func holeSameNumber(h *holeRun) {
+	h.warm(lockAt, 5)
+	c := h.clients[1]
+	before := c.end.qp.QPN()
+	c.host.Crash()
+	h.rt.Sleep(time.Millisecond)
+	if h.err = c.host.Reboot(); h.err != nil {
+		return
+	}
+	c.host.Go("client again", true, func(ctx verbs.Context) { c.ctx = ctx })
+	h.rt.Sleep(time.Millisecond)
+	// The first request has the numbers of the first life's connection as well: the server takes it for a late copy.
+	err := c.connect()
+	if err != nil {
+		err = c.dial()
+	}
+	if err != nil {
+		h.harm("the client does not get a connection: %v", err)
+		return
+	}
+	if now := c.end.qp.QPN(); now != before {
+		h.harm("the number is another one: %v, was %v", now, before)
+	}
+	for i := range uint64(6) {
+		h.soon(c.cas(lockAt, 5+i, 6+i), "CAS after the restart")
+	}
+	h.soon(c.write(nodeAt, 3, 4096), "the long WRITE after the restart")
+	h.want(lockAt, 11, "six CAS in a row")
+}
+
+// holeByteOrder: a word whose bytes all differ.
+func holeByteOrder(h *holeRun) {
+	const v = 0x0102030405060708
+	h.warm(lockAt, v)
+	h.soon(h.clients[1].cas(lockAt, v, v+1), "CAS")
+	h.want(lockAt, v+1, "CAS of a known word")
+	h.soon(h.clients[2].add(lockAt, 1), "FETCH_ADD")
+	h.want(lockAt, v+2, "FETCH_ADD of a known word")
+	a := h.clients[3].cas(lockAt, 0, 1)
+	h.soon(a, "a CAS in vain")
+	if a.prior() != v+2 {
+		h.harm("it found %#x, the word is %#x", a.prior(), uint64(v+2))
+	}
+}

@@ -1,0 +1,176 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// badSwitch is a switch with a bug.
+type badSwitch struct {
+	sim.Node
+	// in changes a packet before the program sees it, or has it sent on as it is.
+	in func(port int, f *wire.Frame) (changed, asIs bool)
+	// out changes or drops what leaves for a packet that came in; last: it is the last of its opcode.
+	out  func(in, f *wire.Frame, to int, last bool) (changed, lost bool)
+	made packetio.Batch
+}
+
+// The ports of a hole's rack: clients come first, in the order of their addresses.
+const (
+	holeServerPort = holeClients + 1
+	firstHostByte  = 2
+)
+
+// Frame is the switch's, with the bug before or behind it.
+func (b *badSwitch) Frame(now clock.Time, port int, p packetio.Frame, out *packetio.Batch) {
+	var in wire.Frame
+	if wire.ParseFrame(p.Data, &in) != nil {
+		b.Node.Frame(now, port, p, out)
+		return
+	}
+	if b.in != nil {
+		changed, asIs := b.in(port, &in)
+		if asIs {
+			out.Copy(packetio.Frame{Data: p.Data, Port: int(in.IPv4.Dst[3]) - firstHostByte})
+			return
+		}
+		if changed {
+			p.Data = in.AppendTo(nil)
+			_ = wire.ParseFrame(p.Data, &in)
+		}
+	}
+	in.Payload = nil
+	b.Node.Frame(now, port, p, &b.made)
+	for i, m := range b.made.Frames {
+		var f wire.Frame
+		if b.out != nil && wire.ParseFrame(m.Data, &f) == nil {
+			changed, lost := b.out(&in, &f, m.Port, b.last(i, f.BTH.Opcode))
+			if lost {
+				continue
+			}
+			if changed {
+				m.Data = f.AppendTo(nil)
+			}
+		}
+		out.Copy(m)
+	}
+	b.made.Reset()
+}
+
+func (b *badSwitch) last(i int, op wire.Opcode) bool {
+	for _, m := range b.made.Frames[i+1:] {
+		var f wire.Frame
+		if wire.ParseFrame(m.Data, &f) == nil && f.BTH.Opcode == op {
+			return false
+		}
+	}
+	return true
+}
+
+// plants are the holes that both modes close, as bugs of the switch.
+func plants() map[int]func() *badSwitch {
+	return map[int]func() *badSwitch{
+		3: func() *badSwitch { // what stays keeps its number
+			return &badSwitch{out: func(in, f *wire.Frame, to int, _ bool) (bool, bool) {
+				op := f.BTH.Opcode
+				stays := to == holeServerPort && in.BTH.Opcode == op && (op == wire.RCWriteFirst || op == wire.RCWriteMiddle || op == wire.RCWriteLast)
+				if stays {
+					f.BTH.PSN = in.BTH.PSN
+				}
+				return stays, false
+			}}
+		},
+		9: func() *badSwitch { // an ACK answers the last atomic that it covers
+			return &badSwitch{out: func(_, f *wire.Frame, _ int, last bool) (bool, bool) {
+				return false, f.BTH.Opcode == wire.RCAtomicAck && !last
+			}}
+		},
+		11: func() *badSwitch { // WRITEs do not ask
+			return &badSwitch{out: func(_, f *wire.Frame, to int, _ bool) (bool, bool) {
+				mute := to == holeServerPort && f.BTH.Opcode == wire.RCWriteOnly
+				f.BTH.AckReq = f.BTH.AckReq && !mute
+				return mute, false
+			}}
+		},
+		13: func() *badSwitch { // what comes again is new
+			seen := map[wire.PSN]bool{}
+			return &badSwitch{in: func(port int, f *wire.Frame) (bool, bool) {
+				if port != 1 || f.BTH.Opcode != wire.RCCmpSwap {
+					return false, false
+				}
+				again := seen[f.BTH.PSN]
+				if seen[f.BTH.PSN] = true; again {
+					f.BTH.PSN = f.BTH.PSN.Next()
+				}
+				return again, false
+			}}
+		},
+		23: func() *badSwitch { // another port is another connection
+			ports := map[wire.QPN]uint16{}
+			return &badSwitch{in: func(port int, f *wire.Frame) (bool, bool) {
+				if port != 1 || f.BTH.DestQP < 2 {
+					return false, false
+				}
+				if ports[f.BTH.DestQP] == 0 {
+					ports[f.BTH.DestQP] = f.UDP.SrcPort
+				}
+				return false, ports[f.BTH.DestQP] != f.UDP.SrcPort
+			}}
+		},
+		24: func() *badSwitch { // nobody listens to the connection manager
+			return &badSwitch{in: func(_ int, f *wire.Frame) (bool, bool) {
+				return false, f.BTH.DestQP == 1 && f.IPv4.Dst[3] >= firstHostByte && f.IPv4.Src[3] >= firstHostByte
+			}}
+		},
+		45: func() *badSwitch { // the operand's bytes as they are
+			return &badSwitch{out: func(in, f *wire.Frame, to int, _ bool) (bool, bool) {
+				made := to == holeServerPort && in.BTH.Opcode.Is(wire.OpAtomic) && f.BTH.Opcode == wire.RCWriteOnly && len(f.Payload) == 8
+				if made {
+					binary.NativeEndian.PutUint64(f.Payload, bits.ReverseBytes64(binary.NativeEndian.Uint64(f.Payload)))
+				}
+				return made, false
+			}}
+		},
+	}
+}
+
+// The holes that both modes close are looked for: opened in the switch, each does damage.
+func TestPlantedHolesAreCaught(t *testing.T) {
+	t.Parallel()
+	bugs := plants()
+	for _, o := range closedHoles() {
+		o.params, o.action = holeParams, "atomics"
+		plant := bugs[o.number]
+		if plant == nil {
+			t.Errorf("hole %d is planted nowhere", o.number)
+			continue
+		}
+		modes := []string{modePaper, modeHard}
+		if o.number == 24 {
+			modes = modes[:1] // mode hard does not need the connection manager: it does not move what it is not sure of
+		}
+		for _, m := range modes {
+			e := newEnv(Scenario{}, 1, Options{Wrap: func(name string, n sim.Node) sim.Node {
+				if name != spec.SwitchName {
+					return n
+				}
+				b := plant()
+				b.Node = n
+				return b
+			}})
+			h := &holeRun{hole: &o, env: e, mode: m, seen: make([]int, holeClients)}
+			err := h.play()
+			if e.finish(); err == nil && len(h.damage) == 0 {
+				t.Errorf("hole %d in %s: no damage", o.number, m)
+			}
+			t.Logf("hole %d, %s: %v %v", o.number, m, err, h.damage)
+		}
+	}
+}
