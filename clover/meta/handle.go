@@ -17,6 +17,8 @@ type client struct {
 	gone  bool // said bye
 	// stale says that it may hold nodes whose memory was lost: it must say hello again.
 	stale bool
+	// ended says that its nodes are being taken back: it is nobody any more.
+	ended bool
 }
 
 // request handles the message in receive i.
@@ -37,7 +39,7 @@ func (s *Server) request(c *conn, i, n int) {
 	case r.Op == rpc.OpStat:
 		st := s.Snapshot()
 		a.Stats = &st
-	case cl == nil || cl.stale:
+	case cl == nil || cl.stale || cl.ended:
 		a.Status = rpc.Unknown
 	default:
 		cl.heard, cl.gone = now, false
@@ -61,6 +63,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 		for _, rec := range r.Records[:r.N] {
 			if s.heldAs(cl.id, rec.New) {
 				delete(s.nodes.held, rec.New.Handle)
+				delete(s.walk.successors, rec.New)
 				s.nodes.free[s.classOf(rec.New.Handle)].push(rec.New)
 			}
 		}
@@ -90,6 +93,11 @@ func (s *Server) hello(a *rpc.Answer, now clock.Time) {
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	n := max(1, min(r.N, rpc.MaxBatch))
 	got := s.give(cl.id, r.Class, n, a.Locations[:0])
+	if len(got) == 0 {
+		s.advance()
+		s.catchUp(true)
+		got = s.give(cl.id, r.Class, n, a.Locations[:0])
+	}
 	if len(got) == 0 {
 		s.sweep()
 		s.turn()
@@ -126,11 +134,16 @@ func (s *Server) keep(now clock.Time) {
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
 		cl := s.clients[id]
 		ended := now > cl.heard.Add(s.cfg.Lease+s.cfg.Grace) || cl.gone && now > cl.heard.Add(s.cfg.Grace)
-		if ended && s.recoverClient(id) {
+		if !ended && !cl.ended {
+			continue
+		}
+		cl.ended = true // from here on its nodes go to others, also if not all of them can be had at once
+		if s.recoverClient(id) {
 			delete(s.clients, id)
 			s.sweepDue = true
 		}
 	}
+	s.catchUp(false)
 	if s.sweepDue && now >= s.sweepAt {
 		s.sweepDue = false
 		s.sweep()

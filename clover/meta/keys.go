@@ -44,7 +44,7 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 
 // clear looks whether a key has ended or was lost; one that has ended is out of the table then.
 func (s *Server) clear(e *entry) bool {
-	s.follow([]*entry{e}, nil)
+	s.follow([]*entry{e}, -1)
 	return e.lost || s.keys[e.key] != e
 }
 
@@ -74,9 +74,8 @@ func (s *Server) writeShortcut(e *entry) bool {
 	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Word())) != nil {
 		return false
 	}
-	m := &s.memory[p.Server]
 	o := &s.walk.ops[0]
-	s.fab.Write(o, m.target(p.Offset), wordAt, layout.ShortcutLen)
+	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
 	return s.fab.Do(s.deadline(), o) == nil
 }
 
@@ -95,31 +94,4 @@ func (s *Server) strip(e *entry) {
 		s.retire(e.at)
 	}
 	e.passed, e.at = nil, layout.Location{}
-}
-
-// collect follows the chains that a client reports appends to.
-func (s *Server) collect(r *rpc.Request) {
-	var list []*entry
-	var stops []layout.Location
-	for i := range r.N {
-		rec := &r.Records[i]
-		e := s.keys[rec.Key]
-		if e == nil {
-			continue
-		}
-		at := -1
-		for j := range list {
-			if list[j] == e {
-				at = j
-			}
-		}
-		if at < 0 {
-			list, stops = append(list, e), append(stops, layout.Location{})
-			at = len(list) - 1
-		}
-		if stops[at] = rec.New; rec.Deleted {
-			stops[at] = layout.Location{}
-		}
-	}
-	s.follow(list, stops)
 }

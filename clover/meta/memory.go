@@ -14,7 +14,7 @@ import (
 
 // Parts of the registered buffer.
 const (
-	lanes     = 16
+	lanes     = 128
 	headAt    = 0                    // header and key of a node, of each lane
 	recordAt  = headAt + lanes*16    // record of the directory, of each lane
 	wordAt    = recordAt + lanes*16  // shortcut of each lane
@@ -25,8 +25,9 @@ const (
 
 // memory is a memory server.
 type memory struct {
-	peer       int
-	region     perf.Region
+	// ways are the connections to it. The first one is for all but headers of chains: a connection bounds the READs that
+	// are under way.
+	ways       []way
 	generation uint64
 	// retryAt is when a server that did not answer is asked again.
 	retryAt clock.Time
@@ -35,9 +36,19 @@ type memory struct {
 	blank bool
 }
 
-// target is the server's memory from an offset on.
-func (m *memory) target(off int) fabric.Target {
-	return fabric.Target{Peer: m.peer, Addr: m.region.Addr + uint64(off), RKey: m.region.RKey}
+// way is one connection to a memory server.
+type way struct {
+	peer   int
+	region perf.Region
+}
+
+// maxWays is how many connections there are to each server, if they are few.
+const maxWays = 2
+
+// target is the server's memory from an offset on, by one of the connections.
+func (m *memory) target(i, off int) fabric.Target {
+	w := &m.ways[i%len(m.ways)]
+	return fabric.Target{Peer: w.peer, Addr: w.region.Addr + uint64(off), RKey: w.region.RKey}
 }
 
 // Errors of memory servers. They end one operation; the server looks after the rest.
@@ -52,26 +63,60 @@ const downPause = 100 * time.Millisecond
 func (s *Server) reachMemory() error {
 	s.memory = make([]memory, len(s.cfg.Servers))
 	for i, addr := range s.cfg.Servers {
-		peer, err := s.fab.AddPeer(addr, 0, s.dial(i, addr))
-		if err != nil {
-			return err
+		m := &s.memory[i]
+		m.ways = make([]way, max(1, min(maxWays, fabric.MaxPeers/len(s.memory))))
+		for j := range m.ways {
+			w := &m.ways[j]
+			peer, err := s.fab.AddPeer(addr, 0, s.dial(w, addr))
+			if err != nil {
+				return err
+			}
+			w.peer = peer
 		}
-		s.memory[i].peer = peer
-		if err := s.fab.Open(peer, s.rt.Now().Add(2*memoryPatience)); err != nil {
+		if err := s.openWays(i, s.rt.Now().Add(2*memoryPatience)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Server) dial(i int, addr netip.Addr) fabric.Connect {
+func (s *Server) dial(w *way, addr netip.Addr) fabric.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		region, err := perf.DialMemory(s.cfg.Manager, qp, addr, s.cfg.Params, until)
 		if err == nil {
-			s.memory[i].region = region
+			w.region = region
 		}
 		return err
 	}
+}
+
+// connected reports whether all connections to a server are there.
+func (s *Server) connected(i int) bool {
+	for _, w := range s.memory[i].ways {
+		if !s.fab.Connected(w.peer) {
+			return false
+		}
+	}
+	return true
+}
+
+// openWays makes all connections to a server that are not there. If one has failed, all are made anew, so that they lead to the
+// same life of it.
+func (s *Server) openWays(i int, deadline clock.Time) error {
+	if s.connected(i) {
+		return nil
+	}
+	for _, w := range s.memory[i].ways {
+		if err := s.fab.Break(w.peer); err != nil {
+			return err
+		}
+	}
+	for _, w := range s.memory[i].ways {
+		if err := s.fab.Open(w.peer, deadline); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reach makes sure that a server is connected and that its memory is the store's.
@@ -80,7 +125,7 @@ func (s *Server) reach(i int) error {
 	if m.blank {
 		return errLost
 	}
-	if s.fab.Connected(m.peer) {
+	if s.connected(i) {
 		return nil
 	}
 	now := s.rt.Now()
@@ -88,7 +133,7 @@ func (s *Server) reach(i int) error {
 		return errDown
 	}
 	m.down = true
-	err := s.fab.Open(m.peer, now.Add(reachPatience))
+	err := s.openWays(i, now.Add(reachPatience))
 	m.retryAt = s.rt.Now().Add(downPause)
 	if err != nil {
 		return errors.Join(errDown, err)
@@ -109,7 +154,7 @@ func (s *Server) reach(i int) error {
 func (s *Server) watchMemory(now clock.Time) {
 	for i := range s.memory {
 		m := &s.memory[i]
-		if !m.blank && !s.fab.Connected(m.peer) && now >= m.retryAt {
+		if !m.blank && !s.connected(i) && now >= m.retryAt {
 			_ = s.reach(i) // the state is kept there
 		}
 		if m.blank && s.lose(i) == nil {
@@ -140,7 +185,7 @@ func (s *Server) superblock(i int) (super layout.Superblock, err error) {
 func (s *Server) readBulk(i, off, n int) ([]byte, error) {
 	m := &s.memory[i]
 	o := &s.walk.bulk
-	s.fab.Read(o, m.target(off), bulkAt, n)
+	s.fab.Read(o, m.target(0, off), bulkAt, n)
 	if err := s.fab.Do(s.deadline(), o); err != nil {
 		return nil, err
 	}
@@ -157,7 +202,7 @@ func (s *Server) writeBulk(i, off int, b []byte) error {
 			return err
 		}
 		o := &s.walk.bulk
-		s.fab.Write(o, m.target(off), bulkAt, n)
+		s.fab.Write(o, m.target(0, off), bulkAt, n)
 		if err := s.fab.Do(s.deadline(), o); err != nil {
 			return err
 		}

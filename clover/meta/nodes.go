@@ -49,6 +49,8 @@ type nodes struct {
 type held struct {
 	client  uint32
 	version layout.Version
+	// reported says that the client has linked it, as it says.
+	reported bool
 }
 
 // worn is a node whose versions are used up.
@@ -66,6 +68,7 @@ func (s *Server) classOf(h layout.Handle) layout.Class {
 
 // retire takes back a node that the chain has passed, or that was never linked: its next life may begin.
 func (s *Server) retire(l layout.Location) {
+	delete(s.walk.successors, l)
 	next, ok := l.Version.Next()
 	if !ok {
 		s.nodes.worn = append(s.nodes.worn, worn{l.Handle, s.epoch})
@@ -81,7 +84,7 @@ func (s *Server) give(to uint32, c layout.Class, n int, out []layout.Location) [
 		if !ok {
 			break
 		}
-		s.nodes.held[l.Handle] = held{to, l.Version}
+		s.nodes.held[l.Handle] = held{client: to, version: l.Version}
 		out = append(out, l)
 	}
 	return out

@@ -110,7 +110,7 @@ func (s *Server) holdClass(i int, c layout.Class, n int) error {
 			if h := layout.HeaderOf(b[j*c.Size():]); h.Valid() {
 				v = h.EntryVersion()
 			}
-			s.nodes.held[first+layout.Handle(at+j)] = held{orphan, v}
+			s.nodes.held[first+layout.Handle(at+j)] = held{client: orphan, version: v}
 		}
 	}
 	return nil
@@ -146,7 +146,7 @@ func (s *Server) findStrays() error {
 		if err != nil {
 			return err
 		}
-		s.nodes.held[h] = held{orphan, header.EntryVersion()}
+		s.nodes.held[h] = held{client: orphan, version: header.EntryVersion()}
 		s.orphansAt = s.rt.Now().Add(s.cfg.Lease + s.cfg.Grace)
 	}
 	return nil
@@ -157,8 +157,11 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	if now < s.orphansAt {
 		return
 	}
+	if s.followAll(); !s.allWhole() {
+		s.orphansAt = now.Add(downPause)
+		return
+	}
 	s.orphansAt = clock.Never
-	s.followAll()
 	for _, h := range s.heldBy(orphan) {
 		v := s.nodes.held[h].version
 		delete(s.nodes.held, h)
@@ -186,8 +189,10 @@ func (s *Server) heldBy(id uint32) []layout.Handle {
 // recoverClient takes back what a client that has gone held. Nodes that it has linked without saying so are found by following the
 // chains of their keys. It reports false if a memory server did not answer: then it is tried again.
 func (s *Server) recoverClient(id uint32) bool {
-	if !s.format.Keyed {
-		s.followAll() // a node does not say whose it is
+	if !s.format.Keyed { // a node does not say whose it is
+		if s.followAll(); !s.allWhole() {
+			return false
+		}
 	}
 	for _, h := range s.heldBy(id) {
 		l := layout.Location{Handle: h, Version: s.nodes.held[h].version}
@@ -200,9 +205,9 @@ func (s *Server) recoverClient(id uint32) bool {
 				return false
 			}
 			if e := s.keys[key]; e != nil && header.Valid() && header.EntryVersion() == l.Version {
-				s.follow([]*entry{e}, nil)
-				if !e.recorded && !e.lost {
-					return false
+				s.follow([]*entry{e}, -1)
+				if !e.whole() {
+					return false // it may have the node further on
 				}
 			}
 		}

@@ -3,7 +3,6 @@ package meta
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -25,116 +24,144 @@ type entry struct {
 	ended bool
 	// dead says that the chain ends in a tombstone; lost that a part of it was in memory that is gone.
 	dead, lost bool
+
+	// ahead is how many nodes were reported that the chain has not come to; closing says that one of them is a tombstone.
+	ahead   int
+	closing bool
+	// waiting says that it is in the list of those that are behind, seen is where it stood when they were looked at.
+	waiting bool
+	seen    layout.Location
+	turn    uint64 // of advance, in which it was touched
 }
 
-// walker is scratch space for looking at several chains at a time.
+// walker is scratch space for looking at several chains at a time, and what was reported and read of them.
 type walker struct {
-	ops [lanes]fabric.Op
+	ops  [lanes]fabric.Op
+	errs [lanes]error // of the headers that are being read
 	// bulk is apart, since a server may have to be reached while lanes wait for others.
 	bulk  fabric.Op
-	lanes [lanes]lane
+	lanes [lanes]*entry
+	way   int
+
+	hints      []hint
+	successors map[layout.Location]layout.Location
+	behind     []*entry
+	turn       uint64
+
+	touched, closing []*entry // scratch of advance and catchUp
 }
 
-// lane is one chain that is being followed.
-type lane struct {
-	e *entry
-	// stop is a node whose successor need not be looked for; zero: go to the end.
-	stop    layout.Location
-	started bool
-	err     error
+// startHeader begins to read the header of a node, for lane i.
+func (s *Server) startHeader(i int, at layout.Location) error {
+	o := &s.walk.ops[i]
+	o.Done = true
+	p, ok := s.space.Place(at.Handle)
+	if !ok {
+		return errLost
+	}
+	if err := s.reach(p.Server); err != nil {
+		return err
+	}
+	s.fab.Read(o, s.memory[p.Server].target(s.nextWay(), p.Offset), headAt+16*i, layout.HeaderLen)
+	return s.fab.Start(o)
 }
 
-// follow follows chains, at most lanes of them, from the nodes that the server knows, and retires what they have passed. stops, if
-// not nil, are nodes at which to stop.
-func (s *Server) follow(list []*entry, stops []layout.Location) {
-	work := s.walk.lanes[:0]
-	for i, e := range list {
-		l := lane{e: e}
-		e.ended = false
-		if stops != nil {
-			l.stop = stops[i]
-		}
-		if !e.lost && !e.dead && (l.stop.IsZero() || e.at != l.stop) {
-			work = append(work, l)
-		}
-	}
-	for len(work) > 0 {
-		s.readHeaders(work)
-		left := work[:0]
-		for i := range work {
-			if s.step(&work[i], i) {
-				left = append(left, work[i])
-			}
-		}
-		work = left
-	}
-	s.record(list)
-	for _, e := range list {
-		s.settle(e)
-	}
+// nextWay spreads READs over the connections to a server: the depth of each is bounded.
+func (s *Server) nextWay() int {
+	s.walk.way++
+	return s.walk.way
 }
 
-// readHeaders reads the headers of the nodes at which the lanes stand.
-func (s *Server) readHeaders(work []lane) {
-	for i := range work {
-		l := &work[i]
-		l.started, l.err = false, nil
-		p, ok := s.space.Place(l.e.at.Handle)
-		if !ok {
-			l.err = errLost
-			continue
-		}
-		if l.err = s.reach(p.Server); l.err != nil {
-			continue
-		}
-		m := &s.memory[p.Server]
-		o := &s.walk.ops[i]
-		s.fab.Read(o, m.target(p.Offset), headAt+16*i, layout.HeaderLen)
-		l.err = s.fab.Start(o)
-		l.started = l.err == nil
-	}
+// waitHeaders waits for the headers of the first n lanes.
+func (s *Server) waitHeaders(n int) {
 	deadline := s.deadline()
-	for i := range work {
-		if l := &work[i]; l.started {
-			if err := s.fab.Wait(deadline, &s.walk.ops[i]); err != nil {
-				l.err = errors.Join(errDown, err)
-			}
+	for i := range n {
+		if s.walk.errs[i] != nil {
+			continue
+		}
+		if err := s.fab.Wait(deadline, &s.walk.ops[i]); err != nil {
+			s.walk.errs[i] = errors.Join(errDown, err)
 		}
 	}
 }
 
-// step takes the lane on by one node and reports whether there is more to do.
-func (s *Server) step(l *lane, i int) bool {
-	e := l.e
-	if l.err != nil {
-		e.lost = errors.Is(l.err, errLost)
+// header is what lane i has read.
+func (s *Server) header(i int) (layout.Word, error) {
+	v, err := s.fab.MR().Load64(headAt + 16*i)
+	return layout.Word(v), err
+}
+
+// follow follows chains to their ends, from the nodes that the server knows, for so many round trips (negative: any number), and
+// retires what they have passed.
+func (s *Server) follow(list []*entry, rounds int) {
+	for part := range slices.Chunk(list, lanes) {
+		work := s.walk.lanes[:0]
+		for _, e := range part {
+			if e.ended = false; !e.lost && !e.dead {
+				work = append(work, e)
+			}
+		}
+		for n := 0; len(work) > 0 && (rounds < 0 || n < rounds); n++ {
+			for i, e := range work {
+				s.walk.errs[i] = s.startHeader(i, e.at)
+			}
+			s.waitHeaders(len(work))
+			left := work[:0]
+			for i, e := range work {
+				if s.step(e, i) {
+					left = append(left, e)
+				}
+			}
+			work = left
+		}
+		s.commit(part)
+	}
+}
+
+// step takes an entry on by what lane i has read of its node, and reports whether there is more to do.
+func (s *Server) step(e *entry, i int) bool {
+	if err := s.walk.errs[i]; err != nil {
+		if e.lost = errors.Is(err, errLost); e.lost {
+			e.ahead = 0
+		}
 		return false
 	}
 	s.stats.Walked++
-	v, err := s.fab.MR().Load64(headAt + 16*i)
-	header := layout.Word(v)
+	header, err := s.header(i)
 	if err != nil || !header.Valid() || header.EntryVersion() != e.at.Version {
 		// A linked node is never given out again, so this is no node of the store any more.
 		s.stats.Broken++
-		e.lost, e.at = true, layout.Location{}
+		e.lost, e.at, e.ahead = true, layout.Location{}, 0
 		return false
 	}
 	next, more := header.Next()
 	switch {
-	case more && s.onServer(next, s.losing):
-		e.lost = true
-		return false
 	case header.IsTombstone():
 		e.dead, e.ended = true, true
 		return false
 	case !more:
-		e.ended = true
+		// What was reported and is not in the chain, its client no longer has.
+		e.ended, e.ahead = true, 0
 		return false
+	}
+	s.pass(e, next)
+	s.stride(e)
+	return !e.lost
+}
+
+// pass moves an entry on by one node.
+func (s *Server) pass(e *entry, next layout.Location) {
+	delete(s.walk.successors, e.at)
+	if s.onServer(next, s.losing) {
+		e.lost, e.ahead = true, 0
+		return
+	}
+	if n, ok := s.nodes.held[next.Handle]; ok && n.reported && n.version == next.Version && e.ahead > 0 {
+		e.ahead--
 	}
 	s.linked(next)
 	e.passed = append(e.passed, e.at)
 	e.at, e.recorded = next, false
-	return next != l.stop
 }
 
 // onServer reports whether a node is on server i.
@@ -143,7 +170,17 @@ func (s *Server) onServer(l layout.Location, i int) bool {
 	return ok && p.Server == i
 }
 
-// record brings the directory up to date for entries that have moved, been opened, or died.
+// commit brings the directory up to date for entries, and retires what they have left behind.
+func (s *Server) commit(list []*entry) {
+	for part := range slices.Chunk(list, lanes) {
+		s.record(part)
+		for _, e := range part {
+			s.settle(e)
+		}
+	}
+}
+
+// record brings the directory up to date for at most lanes entries that have moved, been opened, or died.
 func (s *Server) record(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {
@@ -164,9 +201,8 @@ func (s *Server) record(list []*entry) {
 		if s.fab.MR().WriteAt(b[:], recordAt+i*layout.RecordLen) != nil {
 			return
 		}
-		m := &s.memory[p.Server]
 		o := &s.walk.ops[i]
-		s.fab.Write(o, m.target(p.Offset), recordAt+i*layout.RecordLen, layout.RecordLen)
+		s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), recordAt+i*layout.RecordLen, layout.RecordLen)
 		started[i] = s.fab.Start(o) == nil
 	}
 	deadline := s.deadline()
@@ -212,24 +248,23 @@ func (s *Server) sweep() {
 	}
 	s.followAll()
 	s.sweepAt = s.rt.Now().Add(sweepPause)
+	s.sweepDue = s.sweepDue || !s.allWhole() // a memory server did not answer
+}
+
+// whole says that the last look at an entry came to the end of its chain, and is written down: what was not met is not in it.
+func (e *entry) whole() bool { return e.lost || e.recorded && e.ended }
+
+func (s *Server) allWhole() bool {
 	for _, e := range s.keys {
-		if !e.lost && (!e.recorded || !e.ended) {
-			s.sweepDue = true // a memory server did not answer
+		if !e.whole() {
+			return false
 		}
 	}
+	return true
 }
 
 // followAll follows all chains to their ends, in the order of their keys.
-func (s *Server) followAll() {
-	var batch []*entry
-	for _, k := range slices.Sorted(maps.Keys(s.keys)) {
-		if batch = append(batch, s.keys[k]); len(batch) == lanes {
-			s.follow(batch, nil)
-			batch = batch[:0]
-		}
-	}
-	s.follow(batch, nil)
-}
+func (s *Server) followAll() { s.follow(s.sorted(), -1) }
 
 // nodeHead reads header and key of a node.
 func (s *Server) nodeHead(l layout.Location) (header layout.Word, key uint64, err error) {
@@ -240,9 +275,8 @@ func (s *Server) nodeHead(l layout.Location) (header layout.Word, key uint64, er
 	if err := s.reach(p.Server); err != nil {
 		return 0, 0, err
 	}
-	m := &s.memory[p.Server]
 	o := &s.walk.ops[0]
-	s.fab.Read(o, m.target(p.Offset), headAt, layout.HeaderLen+layout.KeyLen)
+	s.fab.Read(o, s.memory[p.Server].target(0, p.Offset), headAt, layout.HeaderLen+layout.KeyLen)
 	if err := s.fab.Do(s.deadline(), o); err != nil {
 		return 0, 0, errors.Join(errDown, err)
 	}
