@@ -96,6 +96,14 @@ var _ = BeforeSuite(func() {
 	}
 })
 
+// Where the switch does more than forward, what it did is part of each failure.
+var _ = JustAfterEach(func() {
+	if CurrentSpecReport().Failed() && fixture.Through() != fixture.Forward {
+		AddReportEntry("connections", rack.Run("switch", "connections", "--all").String())
+		AddReportEntry("counters", rack.Run("switch", "counters").String())
+	}
+})
+
 // linkLocal is the address that an interface gives itself.
 func linkLocal(mac wire.MAC) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
