@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -57,16 +58,25 @@ func (r *Rack) traces() (bool, error) {
 			return false, privilege(err)
 		}
 	}
-	return false, nil
+	left := make(map[string]bool)
+	err := leftContainers(left)
+	return left[r.name()], err
 }
 
 // clear ends the rack's processes and removes its cgroups, mounts and folder. The lock is held by the caller.
 // Namespaces and links go with their last process and pin.
 func (r *Rack) clear() error {
+	// Containers go first: an engine that is to remove a network asks the rack's watcher.
+	if err := r.clearBodies(); err != nil {
+		return err
+	}
 	if err := r.keep.clear(); err != nil {
 		return err
 	}
 	if err := r.awaitStrays(); err != nil {
+		return err
+	}
+	if err := container.RemoveDriver(r.name()); err != nil {
 		return err
 	}
 	r.reached("killed")

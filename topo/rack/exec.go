@@ -40,7 +40,14 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	}
 	defer unix.Close(pidfd) // a reference only
 	// The program is started by ourselves, once inside, so that it does nothing before it is in the node's cgroup.
+	join, own := nodeNamespaces, uintptr(0)
+	if node != spec.SwitchName {
+		join, own = r.bodies.view()
+	}
 	cmd := exec.Command(r.exe, "exec-init", "--", argv[0])
+	if own != 0 {
+		cmd.Args = []string{r.exe, "exec-init", "--rack-dir", r.Paths.Dir, "--", argv[0]}
+	}
 	cmd.Args[0] = programName
 	cmd.Args = append(cmd.Args, argv...)
 	if node != spec.SwitchName {
@@ -48,13 +55,13 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: tty != nil}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: tty != nil, Cloneflags: own}
 	// Signals are caught before the start, so that none is lost between.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
 	err = r.launch(node, cmd, func() error {
-		err := startInside(pidfd, cmd, argv[0])
+		err := startInside(pidfd, join, cmd, argv[0])
 		if err == nil && tty != nil {
 			err = tty.lend(cmd.Process.Pid)
 		}
@@ -98,14 +105,14 @@ func (r *Rack) initFD(node string) (int, error) {
 }
 
 // startInside starts cmd from a thread that has entered the namespaces of the process behind pidfd.
-func startInside(pidfd int, cmd *exec.Cmd, program string) error {
+func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	return nl.OnOwnThread(func() error {
 		// A thread that shares its working directory with others may not change its mount namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("enter: %w", err)
 		}
 		dir, dirErr := os.Getwd()
-		if err := unix.Setns(pidfd, nodeNamespaces); err != nil {
+		if err := unix.Setns(pidfd, join); err != nil {
 			return fmt.Errorf("enter: %w", err)
 		}
 		// setns moved us to the root of the node; its files are the machine's, so the folder is there, too.
@@ -123,8 +130,13 @@ func startInside(pidfd int, cmd *exec.Cmd, program string) error {
 
 // ExecInit is what a program that Exec starts is at first: it waits to be let into the node and becomes the program at path.
 // It returns only an exit status of its own, for a program that cannot be executed.
-func ExecInit(path string, argv []string) int {
+//
+// dir is "" in the mount namespace of a node, and the rack's state folder in one that is the program's own.
+func ExecInit(dir, path string, argv []string) int {
 	err := passGate()
+	if err == nil && dir != "" {
+		err = makeMounts(spec.Paths{Dir: dir}, func(string, ...any) {})
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", programName, err)
 		return exitNotExecutable

@@ -36,8 +36,7 @@ func (r *Rack) crash(node string) error {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
 	if node != spec.SwitchName {
-		// A host without an interface can be crashed, too.
-		if err := nl.SetUp(r.Paths.Netns(node), spec.HostIfname, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := r.bodies.cut(node); err != nil {
 			return fmt.Errorf("crash %s: %w", node, err)
 		}
 	}
@@ -142,11 +141,11 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 			return err
 		}
 		if h, _, ok := r.Spec.Host(node); ok {
-			if err := r.mendLink(h); err != nil {
+			if err := r.bodies.mend(h); err != nil {
 				return fmt.Errorf("restart %s: %w", node, err)
 			}
 		}
-		if err := r.start(node); err != nil {
+		if err := r.startNode(ctx, node); err != nil {
 			return err
 		}
 		if err := r.waitReady(ctx, node); err != nil {
@@ -155,6 +154,18 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 		r.settle(ctx, node)
 		return os.Remove(r.Paths.Crashed(node))
 	})
+}
+
+// setLink changes the switch's end of a host's link. A host that runs nowhere may have none, and gets it as it was left.
+func (r *Rack) setLink(h *spec.Host, up bool) error {
+	if err := r.bodies.linkSet(h.Name, up); err != nil {
+		return err
+	}
+	err := nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up)
+	if r.Containers() != nil {
+		return ignoreMissing(err)
+	}
+	return err
 }
 
 // mendLink configures a host's end of its link. A link that somebody removed is made anew.
@@ -177,7 +188,7 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	}
 	return r.locked(ctx, func() error {
 		h, _, _ := r.Spec.Host(host)
-		err := errors.Join(r.cancelTimer(ActionLinkUp.timerName(host)), nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up))
+		err := errors.Join(r.cancelTimer(ActionLinkUp.timerName(host)), r.setLink(h, up))
 		r.settle(ctx, host)
 		return err
 	})

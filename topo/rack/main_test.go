@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 			os.Exit(report(RunTimer(context.Background(), func() (*Rack, error) { return openHere(*rack) }, *after, Doers()[Action(*action)], *node)))
 		case "exec-init":
 			parse(f)
-			os.Exit(ExecInit(f.Arg(0), f.Args()[1:]))
+			os.Exit(ExecInit("", f.Arg(0), f.Args()[1:]))
 		case "exec":
 			parse(f)
 			r, err := Open(*rack)

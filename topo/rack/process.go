@@ -32,8 +32,8 @@ const (
 // programName is what ps shows.
 const programName = "rdmalab"
 
-// start starts a node's process 1 in the node's namespaces and its cgroup. It outlives the caller.
-func (r *Rack) start(node string) error {
+// startProcess starts a node's process 1 in the node's namespaces and its cgroup. It outlives the caller.
+func (r *Rack) startProcess(node string) error {
 	if err := r.keep.prepare(node); err != nil {
 		return err
 	}
@@ -60,6 +60,11 @@ func (r *Rack) start(node string) error {
 
 // waitReady waits until a node's daemon answers, and says why it died if it does.
 func (r *Rack) waitReady(ctx context.Context, node string) error {
+	return r.waitAnswer(ctx, node, node)
+}
+
+// waitAnswer is waitReady for a daemon whose processes the keeper has under another name.
+func (r *Rack) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	client := r.Control(node)
@@ -70,7 +75,7 @@ func (r *Rack) waitReady(ctx context.Context, node string) error {
 		}
 		if errors.Is(err, control.ErrNotRunning) {
 			// The daemon comes after process 1 and goes before it.
-			if pids, aerr := r.keep.pids(node); aerr != nil || len(processes(pids)) == 0 {
+			if pids, aerr := r.keep.pids(kept); aerr != nil || len(processes(pids)) == 0 {
 				return errors.Join(fmt.Errorf("%s died while it started; its log ends with\n%s", node, r.tail(node)), aerr)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -23,8 +24,9 @@ type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
 	// Lost are the nodes of the rack that Up cleared because they had died by themselves.
-	Lost []string
-	keep keeper
+	Lost   []string
+	keep   keeper
+	bodies bodies
 	// exe is the program that nodes run.
 	exe string
 	// reached is told each step of Up and Down when it is done; tests die there.
@@ -48,7 +50,7 @@ func Open(name string) (*Rack, error) {
 	if err != nil {
 		return nil, rackError(name, fmt.Errorf("%w; run `rdmalab down --rack %s`", err, name))
 	}
-	return r, nil
+	return r, r.useSaved()
 }
 
 // List names the racks that have left any trace, running or not.
@@ -69,6 +71,9 @@ func List() ([]string, error) {
 			}
 		}
 	}
+	if err := leftContainers(names); err != nil {
+		return nil, err
+	}
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
@@ -76,8 +81,21 @@ func List() ([]string, error) {
 func handle(name string) *Rack {
 	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)
+	r.bodies = processBodies{r}
 	return r
 }
+
+// useSaved makes the hosts of r what the state folder says that they are.
+func (r *Rack) useSaved() error {
+	s, err := container.Saved(r.Paths)
+	if s != nil {
+		r.useContainers(*s)
+	}
+	return rackError(r.name(), err)
+}
+
+// name is the name of the rack.
+func (r *Rack) name() string { return filepath.Base(r.Paths.Dir) }
 
 // useCgroup chooses the keeper: below root, or by signals if root is "".
 func (r *Rack) useCgroup(root, name string) {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -27,6 +28,14 @@ const stateSize = "size=64m,mode=0755"
 func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
+	return r, r.up(ctx)
+}
+
+// UpInContainers is Up for a rack whose hosts are containers.
+func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*Rack, error) {
+	r := handle(s.Name)
+	r.Spec = s
+	r.useContainers(in)
 	return r, r.up(ctx)
 }
 
@@ -66,6 +75,16 @@ func (r *Rack) existing() error {
 	if err != nil {
 		return nil
 	}
+	saved, err := container.Saved(r.Paths)
+	if err != nil {
+		return nil
+	}
+	if now := r.Containers(); (saved == nil) != (now == nil) || saved != nil && *saved != *now {
+		return ErrDifferent
+	}
+	if r.Lost, err = r.bodies.dead(); err != nil {
+		return err
+	}
 	for _, node := range append(was.HostNames(), spec.SwitchName) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
 			continue // crashed on purpose: that is how its owner wants it
@@ -92,8 +111,10 @@ func (r *Rack) build(ctx context.Context) error {
 		{"clear", func(context.Context) error { return r.clear() }},
 		{"state", func(context.Context) error { return r.makeState() }},
 		{"namespaces", func(context.Context) error { return r.makeNamespaces() }},
-		{"links", func(context.Context) error { return r.makeLinks() }},
-		{"processes", func(context.Context) error { return each(r.Nodes(), r.start) }},
+		{"links", r.bodies.prepare},
+		{"processes", func(ctx context.Context) error {
+			return each(r.Nodes(), func(node string) error { return r.startNode(ctx, node) })
+		}},
 		{"answers", func(ctx context.Context) error {
 			return each(r.Nodes(), func(node string) error { return r.waitReady(ctx, node) })
 		}},
@@ -176,16 +197,12 @@ func (r *Rack) hostsFile() string {
 	return b.String()
 }
 
+// makeNamespaces makes that of the switch.
 func (r *Rack) makeNamespaces() error {
-	return each(r.Nodes(), func(node string) error {
-		if err := nl.Create(r.Paths.Netns(node)); err != nil {
-			return err
-		}
-		if node == spec.SwitchName {
-			return nl.DisableIPv6(r.Paths.Netns(node)) // the switch forwards IPv6; it does not speak it
-		}
-		return nil
-	})
+	if err := nl.Create(r.Paths.Netns(spec.SwitchName)); err != nil {
+		return err
+	}
+	return nl.DisableIPv6(r.Paths.Netns(spec.SwitchName)) // the switch forwards IPv6; it does not speak it
 }
 
 func (r *Rack) makeLinks() error {

@@ -18,7 +18,7 @@ const (
 )
 
 // reserved are names that a host cannot have, because they name something else.
-var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "self"}
+var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "watcher", "self"}
 
 // CheckName says what is wrong with a rack's name.
 func CheckName(name string) error {

@@ -59,15 +59,18 @@ func timerCmd() *cobra.Command {
 
 // execInitCmd becomes a program inside a host; see rack.ExecInit.
 func execInitCmd() *cobra.Command {
-	return &cobra.Command{
+	var dir string
+	cmd := &cobra.Command{
 		Use:    "exec-init -- PATH ARG0 [ARG...]",
 		Short:  "Become a program inside a host (started by exec)",
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return exitCode(rack.ExecInit(args[0], args[1:]))
+			return exitCode(rack.ExecInit(dir, args[0], args[1:]))
 		},
 	}
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack, to make the mounts of a host")
+	return cmd
 }
 
 // doers are the actions of rack and those that a daemon performs.

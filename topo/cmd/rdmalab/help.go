@@ -11,7 +11,7 @@ var helpGroups = []struct {
 	title    string
 	commands []string
 }{
-	{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down"}},
+	{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down", "compose", "image"}},
 	{"Break and mend:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
 	{"Look:", []string{"top", "capture", "dump", "counters", "switch"}},
 	{"Work:", []string{"perf", "pingpong", "clover", "run", "fig10"}},

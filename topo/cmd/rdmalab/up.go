@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/racks"
@@ -30,26 +31,34 @@ const (
 func upCmd() *cobra.Command {
 	var file string
 	var noVerify bool
+	var in containerFlags
 	cmd := &cobra.Command{
 		Use:   "up [-f RACK.yaml]",
 		Short: "Bring a rack up and verify every compute to memory path",
 		Long: "up makes the hosts, the switch and the links of a rack, waits until every host answers, and proves each path\n" +
 			"from a compute to a memory host by WRITE, READ, CAS and FAA with compared bytes. Without -f it takes the\n" +
 			"built-in rack. The name of the rack is that of the file, or that of --rack or " + rackEnv + " if given.\n\n" +
+			"With --runtime docker the hosts are containers; every command works on them as on any host.\n\n" +
 			"A rack that is up already stays as it is. Remains of a crashed run are cleared first.",
 		Example: "  sudo rdmalab up\n" +
-			"  sudo rdmalab up -f myrack.yaml --rack second",
+			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
+			"  sudo rdmalab up --runtime docker",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := readRack(cmd, file)
 			if err != nil {
 				return err
 			}
-			return runUp(cmd, s, !noVerify)
+			settings, err := in.settings()
+			if err != nil {
+				return err
+			}
+			return runUp(cmd, s, settings, !noVerify)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file (default: the built-in rack)")
 	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths")
+	in.add(cmd)
 	if err := cmd.MarkFlagFilename("file", "yaml", "yml"); err != nil {
 		panic(fmt.Sprintf("completion of --file: %v", err)) // the flag was defined a line ago
 	}
@@ -78,9 +87,9 @@ func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
 	return s, nil
 }
 
-func runUp(cmd *cobra.Command, s *spec.Rack, verify bool) error {
+func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool) error {
 	begin := time.Now()
-	r, err := rack.Up(cmd.Context(), s)
+	r, err := bringUp(cmd.Context(), s, in)
 	already := errors.Is(err, rack.ErrAlreadyUp)
 	if err != nil && !already {
 		if errors.Is(err, rack.ErrPrivilege) {
@@ -100,7 +109,7 @@ func runUp(cmd *cobra.Command, s *spec.Rack, verify bool) error {
 	if already {
 		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
 	} else {
-		fmt.Fprintf(out, "rack %q is up: %d hosts and a switch in %v\n\n", s.Name, len(s.Hosts), took.Round(time.Millisecond))
+		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.Hosts), kindOfHosts(in), took.Round(time.Millisecond))
 	}
 	if err := printStatus(out, status); err != nil {
 		return err

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/container"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Runtimes of `up`.
+const (
+	runtimeProcess = "process"
+	runtimeDocker  = "docker"
+)
+
+// containerFlags are the flags of `up` about what hosts are made of.
+type containerFlags struct{ runtime, plug, compose string }
+
+func (f *containerFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.runtime, "runtime", runtimeProcess, "what hosts are: process or docker")
+	plugFlag(cmd, &f.plug)
+	cmd.Flags().StringVar(&f.compose, "compose", "", "have compose make the containers of this file (implies --runtime docker)")
+	complete(cmd, "runtime", runtimeProcess, runtimeDocker)
+	if err := cmd.MarkFlagFilename("compose", "yaml", "yml"); err != nil {
+		panic(fmt.Sprintf("completion of --compose: %v", err)) // the flag was defined a line ago
+	}
+}
+
+func plugFlag(cmd *cobra.Command, plug *string) {
+	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "how containers get their NIC: outside (the rack plugs),\n"+
+		"holder (the same, and the NIC outlives the host's process) or driver (the engine plugs)")
+	complete(cmd, "plug", string(container.PlugOutside), string(container.PlugHolder), string(container.PlugDriver))
+}
+
+// complete offers words for a flag.
+func complete(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(fmt.Sprintf("completion of --%s: %v", flag, err)) // the flag was defined before
+	}
+}
+
+// settings are nil if hosts are to be processes.
+func (f *containerFlags) settings() (*container.Settings, error) {
+	plug, err := container.ParsePlug(f.plug)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.runtime != runtimeProcess && f.runtime != runtimeDocker:
+		return nil, fmt.Errorf("runtime %q is unknown; take %s or %s", f.runtime, runtimeProcess, runtimeDocker)
+	case f.runtime == runtimeProcess && f.compose == "":
+		if plug != container.PlugOutside {
+			return nil, fmt.Errorf("--plug is for containers: add --runtime %s", runtimeDocker)
+		}
+		return nil, nil
+	}
+	s := &container.Settings{Plug: plug}
+	if f.compose != "" {
+		if s.Compose, err = filepath.Abs(f.compose); err != nil {
+			return nil, err
+		}
+	}
+	s.Socket, err = container.SocketFromEnv()
+	return s, err
+}
+
+// bringUp is Up with hosts of either kind.
+func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.Rack, error) {
+	if in == nil {
+		return rack.Up(ctx, s)
+	}
+	return rack.UpInContainers(ctx, s, *in)
+}
+
+// kindOfHosts names them.
+func kindOfHosts(in *container.Settings) string {
+	if in == nil {
+		return "hosts"
+	}
+	return "hosts in containers"
+}
+
+func composeCmd() *cobra.Command {
+	var plug string
+	cmd := &cobra.Command{
+		Use:   "compose [RACK.yaml]",
+		Short: "Print a compose file with the hosts of a rack",
+		Long: "compose prints a file for docker compose 2 or docker-compose 1.29 whose services are the hosts of a rack file, or\n" +
+			"of the built-in rack. Add services of your own to it. `rdmalab up --compose FILE` makes the rack's switch and\n" +
+			"links, runs compose, and waits for the hosts; later compose commands on the same file work, too, because the rack\n" +
+			"hears of every container that starts.",
+		Example: "  rdmalab compose > rack-in-containers.yaml\n" +
+			"  rdmalab compose myrack.yaml --plug driver",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := container.ParsePlug(plug)
+			if err != nil {
+				return err
+			}
+			file, from := "", "the built-in rack"
+			if len(args) == 1 {
+				file, from = args[0], filepath.Base(args[0])
+			}
+			s, err := readRack(cmd, file)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), container.Compose(s, p, from))
+			return err
+		},
+	}
+	plugFlag(cmd, &plug)
+	return cmd
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/container"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// imageOf is the program that is the image: this one.
+const imageOf = "/proc/self/exe"
+
+func imageCmd() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "image [-o FILE]",
+		Short: "Make the container image of this program, without a registry",
+		Long: "image makes " + container.ImageName + ", which has this program and nothing else, and gives it to docker. It needs neither a\n" +
+			"registry nor a builder, and the same program gives the same image. `rdmalab up --runtime docker` does it by itself.\n" +
+			"With -o the image is written to a file, for `docker load` and `podman load`.",
+		Example: "  sudo rdmalab image\n" +
+			"  rdmalab image -o rdmalab.tar && podman load -i rdmalab.tar",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			image, err := container.NewImage(imageOf)
+			if err != nil {
+				return err
+			}
+			if file != "" {
+				f, err := os.Create(file)
+				if err != nil {
+					return err
+				}
+				if _, err := image.WriteTo(f); err != nil {
+					_ = f.Close() // the first error counts
+					return err
+				}
+				return f.Close()
+			}
+			socket, err := container.SocketFromEnv()
+			if err != nil {
+				return err
+			}
+			e, err := container.Connect(cmd.Context(), socket)
+			if err != nil {
+				return err
+			}
+			id, err := e.Ensure(cmd.Context(), image)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s\n", container.ImageName, id)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&file, "output", "o", "", "write the image to this file")
+	return cmd
+}
+
+// containerInitCmd is process 1 of a host's container; see rack.ContainerInit.
+func containerInitCmd() *cobra.Command {
+	var dir, name string
+	cmd := &cobra.Command{
+		Use:    container.InitCommand,
+		Short:  "Process 1 of a host's container",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(*cobra.Command, []string) error { return exitCode(rack.ContainerInit(dir, name)) },
+	}
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	cmd.Flags().StringVar(&name, "name", "", "name of the host")
+	return cmd
+}
+
+// containerHoldCmd is process 1 of a container that holds a host's network; see rack.ContainerHold.
+func containerHoldCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    container.HoldCommand,
+		Short:  "Process 1 of a container that holds a host's network",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE:   func(*cobra.Command, []string) error { return exitCode(rack.ContainerHold()) },
+	}
+}
+
+// watcherCmd plugs the containers of a rack; see rack.RunWatcher.
+func watcherCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:    container.WatcherName,
+		Short:  "Plug the containers of a rack (started by up)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			name, err := rackName(cmd)
+			if err != nil {
+				return err
+			}
+			return rack.RunWatcher(cmd.Context(), name, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+		},
+	}
+}

@@ -1,0 +1,47 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// ErrNoCompose says that this machine has no compose.
+var ErrNoCompose = errors.New("neither `docker compose` nor docker-compose is there: install one, or leave --compose out; `rdmalab doctor` says how")
+
+// Composer is the command line of the machine's compose: the plugin of docker, or the program of its own.
+func Composer(ctx context.Context) ([]string, error) {
+	for _, c := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
+		if err := exec.CommandContext(ctx, c[0], append(c[1:len(c):len(c)], "version")...).Run(); err == nil {
+			return c, nil
+		}
+	}
+	return nil, ErrNoCompose
+}
+
+// compose has compose make and start the containers of the rack's file.
+func (h *Hosts) compose(ctx context.Context) error {
+	c, err := Composer(ctx)
+	if err != nil {
+		return err
+	}
+	args := append(c[1:len(c):len(c)], "-f", h.s.Compose, "-p", DriverName(h.name), "up", "-d")
+	cmd := exec.CommandContext(ctx, c[0], args...)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+h.s.Socket, "COMPOSE_IGNORE_ORPHANS=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w; it says\n%s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(string(out)))
+	}
+	e, err := h.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := e.List(ctx, h.name)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%s has made no container with the label %s=%s: is it the file of another rack? make one with `rdmalab compose`", h.s.Compose, LabelRack, h.name)
+	}
+	return err
+}

@@ -1,0 +1,26 @@
+// Package container makes containers hosts of a rack: they run the same daemon as hosts that are processes, with the same
+// description, control sockets and addresses, and hang on the same switch.
+//
+// Containers are found by their labels, whoever made them: `rdmalab up --runtime docker` over the engine's API, or any
+// compose from the file that Compose writes. What they need of the machine is the rack's state folder and one interface:
+//
+//   - PlugOutside: the container has no network of its own. The rack's watcher hears of every start from the engine and
+//     puts a link between the switch and the container's network namespace.
+//   - PlugHolder: the same, but the namespace belongs to a second container that only waits, so that the NIC's link
+//     outlives the host's process.
+//   - PlugDriver: the watcher is a network driver of the engine, and each host's cable is a network with one port. The
+//     engine plugs at every start by itself, and disconnecting the network pulls the cable.
+//
+// The package speaks to the engine over its unix socket, by HTTP and JSON, and in the version that the engine offers. The
+// engine must run on this machine, in its network and mount namespaces.
+package container
+
+import "errors"
+
+// Errors that callers tell apart.
+var (
+	// ErrNoEngine says that no engine answers.
+	ErrNoEngine = errors.New("no container engine answers")
+	// ErrNotFound says that the engine has no such container, network or image.
+	ErrNotFound = errors.New("not there")
+)

@@ -1,0 +1,318 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const (
+	// pluginDir is where engines look for the sockets of their plugins.
+	pluginDir = "/run/docker/plugins"
+	// pluginKind is the content type of the plugin protocol.
+	pluginKind = "application/vnd.docker.plugins.v1.1+json"
+	// maxRequest bounds a request of the engine, in bytes.
+	maxRequest = 1 << 20
+	// driverHeaderWait bounds the head of a request.
+	driverHeaderWait = 5 * time.Second
+	// idShown is how much of an endpoint's ID is kept on its port.
+	idShown = 32
+	// idInName is how much of it makes an interface's name unique until the engine renames it.
+	idInName = 9
+)
+
+// idShape is what the engine's IDs look like.
+var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
+
+// driver is a network driver of the engine: its networks are the cables of a rack's hosts. What it must remember over its own
+// end is in the rack's state folder and on the interfaces.
+type driver struct {
+	*plugger
+	log *log.Logger
+	mu  sync.Mutex // one change at a time
+}
+
+// request is what the engine's requests have that matters here; each has some of it.
+type request struct {
+	NetworkID  string
+	EndpointID string
+	Options    map[string]any
+	IPv4Data   []struct{ Pool string }
+	IPv6Data   []struct{ Pool string }
+	Interface  *struct{ Address, AddressIPv6, MacAddress string }
+}
+
+// driverServer is a driver that listens.
+type driverServer struct {
+	srv  *http.Server
+	path string
+	done chan struct{}
+}
+
+// driverSocket is where the engine finds the driver of a rack.
+func driverSocket(rack string) string { return filepath.Join(pluginDir, DriverName(rack)+".sock") }
+
+// serveDriver serves the engine until Close. Only root can reach it, as the engine does.
+func serveDriver(p *plugger, logger *log.Logger) (*driverServer, error) {
+	path := driverSocket(p.rack.Name)
+	if err := os.MkdirAll(pluginDir, 0o755); err != nil {
+		return nil, fmt.Errorf("network driver: %w", err)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close() // only a probe
+		return nil, fmt.Errorf("network driver: another process serves %s", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("network driver: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("network driver: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("network driver: %w", err), l.Close())
+	}
+	d := &driver{plugger: p, log: logger}
+	s := &driverServer{path: path, done: make(chan struct{})}
+	s.srv = &http.Server{Handler: d.handler(), ReadHeaderTimeout: driverHeaderWait, ErrorLog: logger}
+	go func() {
+		defer close(s.done)
+		_ = s.srv.Serve(l) // always ErrServerClosed after Close
+	}()
+	return s, nil
+}
+
+// Close ends the server and removes its socket.
+func (s *driverServer) Close() error {
+	err := s.srv.Close()
+	<-s.done
+	if rerr := os.Remove(s.path); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
+	return err
+}
+
+// handler answers the plugin protocol. Whatever comes, the answer is JSON, and errors are in Err.
+func (d *driver) handler() http.Handler {
+	empty := func(*request) (any, error) { return object{}, nil }
+	calls := map[string]func(*request) (any, error){
+		"/Plugin.Activate": func(*request) (any, error) { return object{"Implements": []string{"NetworkDriver"}}, nil },
+		"/NetworkDriver.GetCapabilities": func(*request) (any, error) {
+			return object{"Scope": "local", "ConnectivityScope": "local"}, nil
+		},
+		"/NetworkDriver.CreateNetwork":               d.createNetwork,
+		"/NetworkDriver.DeleteNetwork":               d.deleteNetwork,
+		"/NetworkDriver.CreateEndpoint":              d.createEndpoint,
+		"/NetworkDriver.DeleteEndpoint":              d.leave,
+		"/NetworkDriver.EndpointOperInfo":            func(*request) (any, error) { return object{"Value": object{}}, nil },
+		"/NetworkDriver.Join":                        d.join,
+		"/NetworkDriver.Leave":                       d.leave,
+		"/NetworkDriver.AllocateNetwork":             empty,
+		"/NetworkDriver.FreeNetwork":                 empty,
+		"/NetworkDriver.DiscoverNew":                 empty,
+		"/NetworkDriver.DiscoverDelete":              empty,
+		"/NetworkDriver.ProgramExternalConnectivity": empty,
+		"/NetworkDriver.RevokeExternalConnectivity":  empty,
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", pluginKind)
+		call, ok := calls[r.URL.Path]
+		if !ok || r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusNotFound)
+			_ = json.NewEncoder(w).Encode(object{"Err": "rdmalab: no such call"}) // the client may have gone
+			return
+		}
+		var req request
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+		if err == nil && len(strings.TrimSpace(string(body))) > 0 {
+			err = json.Unmarshal(body, &req)
+		}
+		var out any
+		if err == nil {
+			d.mu.Lock()
+			out, err = call(&req)
+			d.mu.Unlock()
+		}
+		if err != nil {
+			d.log.Printf("driver: %s: %v", r.URL.Path, err)
+			w.WriteHeader(http.StatusBadRequest)
+			out = object{"Err": "rdmalab: " + err.Error()}
+		}
+		_ = json.NewEncoder(w).Encode(out) // as above
+	})
+}
+
+// cableFile remembers whose cable a network is.
+func (d *driver) cableFile(networkID string) string {
+	return filepath.Join(d.paths.Dir, "cables", networkID)
+}
+
+// checkID refuses what is no ID, and so could name another file or interface.
+func checkID(what, id string) error {
+	if !idShape.MatchString(id) {
+		return fmt.Errorf("%s %.80q is no ID", what, id)
+	}
+	return nil
+}
+
+// createNetwork makes a cable.
+func (d *driver) createNetwork(r *request) (any, error) {
+	if err := checkID("NetworkID", r.NetworkID); err != nil {
+		return nil, err
+	}
+	for _, pool := range append(r.IPv4Data, r.IPv6Data...) {
+		if pool.Pool != "" && pool.Pool != "0.0.0.0/0" && pool.Pool != "::/0" {
+			return nil, fmt.Errorf("the rack gives the addresses, and the network has %.40q: write ipam: {driver: \"null\"}", pool.Pool)
+		}
+	}
+	generic, _ := r.Options["com.docker.network.generic"].(map[string]any)
+	name, _ := generic[LabelHost].(string)
+	if _, _, ok := d.rack.Host(name); !ok {
+		return nil, fmt.Errorf("a network is the cable of one host: write driver_opts: {%s: HOST}; hosts of rack %s: %s",
+			LabelHost, d.rack.Name, strings.Join(d.rack.HostNames(), " "))
+	}
+	file := d.cableFile(r.NetworkID)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, err
+	}
+	return object{}, os.WriteFile(file, []byte(name), 0o644)
+}
+
+// deleteNetwork forgets a cable; one that is unknown is fine.
+func (d *driver) deleteNetwork(r *request) (any, error) {
+	if err := checkID("NetworkID", r.NetworkID); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(d.cableFile(r.NetworkID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return object{}, nil
+}
+
+// host is the one whose cable a network is.
+func (d *driver) host(r *request) (*spec.Host, error) {
+	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(d.cableFile(r.NetworkID))
+	if err != nil {
+		return nil, fmt.Errorf("network %.12s is no cable of rack %s", r.NetworkID, d.rack.Name)
+	}
+	h, _, ok := d.rack.Host(string(b))
+	if !ok {
+		return nil, fmt.Errorf("network %.12s is the cable of %.40q, which rack %s does not have", r.NetworkID, b, d.rack.Name)
+	}
+	return h, nil
+}
+
+// createEndpoint gives the NIC its address.
+func (d *driver) createEndpoint(r *request) (any, error) {
+	h, err := d.host(r)
+	if err != nil {
+		return nil, err
+	}
+	out := object{}
+	if i := r.Interface; i != nil {
+		if i.Address != "" || i.AddressIPv6 != "" {
+			return nil, errors.New(`the rack gives the addresses: write ipam: {driver: "null"}`)
+		}
+		if mac, err := wire.ParseMAC(i.MacAddress); i.MacAddress != "" && (err != nil || mac != h.MAC) {
+			return nil, fmt.Errorf("the rack gives the MAC address of %s, %v: leave mac_address out", h.Name, h.MAC)
+		} else if i.MacAddress != "" {
+			return object{"Interface": out}, nil // what was asked must not be said back
+		}
+	}
+	out["MacAddress"] = h.MAC.String()
+	return object{"Interface": out}, nil
+}
+
+// endpointAlias marks the port of an endpoint.
+func (d *driver) endpointAlias(h *spec.Host, id string) string {
+	return d.alias(h.Name) + "/" + id[:min(len(id), idShown)]
+}
+
+// join makes the link. The engine takes the host's end from this namespace, which is its own, too.
+func (d *driver) join(r *request) (any, error) {
+	h, err := d.host(r)
+	if err != nil {
+		return nil, err
+	}
+	port := d.port(h)
+	port.Alias = d.endpointAlias(h, r.EndpointID)
+	if l, err := nl.LinkByName(port.Netns, port.Name); err == nil && l.Carrier {
+		return nil, fmt.Errorf("the port of %s is taken: a cable has one container", h.Name)
+	}
+	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // what is left of the container's former life
+		return nil, err
+	}
+	end := nl.End{Netns: ownNetns, Name: "rbt" + r.EndpointID[:idInName], MAC: h.MAC, Alias: d.alias(h.Name)}
+	if err := nl.Connect(port, end, d.rack.LinkMTU); err != nil {
+		return nil, err
+	}
+	if err := d.keepCut(h); err != nil {
+		return nil, errors.Join(err, nl.DeleteLink(port.Netns, port.Name))
+	}
+	return object{
+		"InterfaceName":         object{"SrcName": end.Name, "DstPrefix": "rack", "DstName": spec.HostIfname},
+		"DisableGatewayService": true,
+	}, nil
+}
+
+// leave removes the link of an endpoint, if it is there; nothing else is touched.
+func (d *driver) leave(r *request) (any, error) {
+	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
+		return nil, err
+	}
+	h, err := d.host(r)
+	if err != nil {
+		return object{}, nil // a cable that is gone has no link
+	}
+	port := d.port(h)
+	l, err := nl.LinkByName(port.Netns, port.Name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && l.Alias != d.endpointAlias(h, r.EndpointID) {
+		return object{}, nil
+	}
+	if err == nil {
+		err = nl.DeleteLink(port.Netns, port.Name)
+	}
+	return object{}, err
+}
+
+// RemoveDriver removes the socket of a rack's network driver that was killed; a missing one is fine.
+func RemoveDriver(rack string) error {
+	if err := os.Remove(driverSocket(rack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("network driver: %w", err)
+	}
+	return nil
+}
+
+// driverFor sees to it that the engine's driver answers while networks are removed: if the rack has no watcher any more, this
+// process is the driver until stop.
+func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
+	var dial net.Dialer
+	if c, err := dial.DialContext(ctx, "unix", driverSocket(h.name)); err == nil {
+		return c.Close, nil // the watcher serves it
+	}
+	none := &spec.Rack{Name: h.name} // its cables need not be known to be removed
+	s, err := serveDriver(&plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
+	if err != nil {
+		return func() error { return nil }, err
+	}
+	return s.Close, nil
+}

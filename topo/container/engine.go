@@ -1,0 +1,176 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// DefaultSocket is where the engine listens unless the environment says otherwise.
+const DefaultSocket = "/var/run/docker.sock"
+
+const (
+	// callWait bounds one answer of the engine; a busy one starts containers in seconds.
+	callWait = 60 * time.Second
+	// pingWait bounds the first answer.
+	pingWait = 5 * time.Second
+	// maxAnswer bounds what is read of one answer, in bytes.
+	maxAnswer = 16 << 20
+)
+
+// Engine is a container engine. Its methods may be called from several goroutines.
+type Engine struct {
+	socket  string
+	version string // of the API, with a slash before it
+	http    *http.Client
+}
+
+// EngineError is what the engine answered instead of a result.
+type EngineError struct {
+	Status  int
+	Message string
+}
+
+// Error is the engine's text.
+func (e *EngineError) Error() string { return "engine: " + e.Message }
+
+// Is makes a missing thing an ErrNotFound.
+func (e *EngineError) Is(target error) bool {
+	return target == ErrNotFound && e.Status == http.StatusNotFound
+}
+
+// SocketFromEnv is the engine's socket that DOCKER_HOST names, or the default one. Engines on other machines cannot be
+// used: their containers are not here.
+func SocketFromEnv() (string, error) {
+	host := os.Getenv("DOCKER_HOST")
+	if host == "" {
+		return DefaultSocket, nil
+	}
+	path, ok := strings.CutPrefix(host, "unix://")
+	if !ok || !strings.HasPrefix(path, "/") {
+		return "", fmt.Errorf("DOCKER_HOST is %.60q: hosts of a rack must be containers of this machine; use unix:///path/of/the.sock", host)
+	}
+	return path, nil
+}
+
+// versionShape is what an API version looks like.
+var versionShape = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,4}$`)
+
+// Connect finds the engine behind a socket and learns its version.
+func Connect(ctx context.Context, socket string) (*Engine, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	e := &Engine{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+	ctx, cancel := context.WithTimeout(ctx, pingWait)
+	defer cancel()
+	resp, err := e.do(ctx, http.MethodGet, "/_ping", nil, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	v := resp.Header.Get("Api-Version")
+	if err := resp.Body.Close(); err != nil || !versionShape.MatchString(v) {
+		return nil, fmt.Errorf("%w at %s: it says version %.20q", ErrNoEngine, socket, v)
+	}
+	e.version = "/v" + v
+	return e, nil
+}
+
+// do sends a request. The caller closes the answer's body.
+func (e *Engine) do(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (*http.Response, error) {
+	u := "http://engine" + e.version + path
+	if len(query) > 0 {
+		u += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, u, body)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	resp, err := e.http.Do(req)
+	if err != nil {
+		return nil, e.explain(err)
+	}
+	if resp.StatusCode < http.StatusMultipleChoices || resp.StatusCode == http.StatusNotModified {
+		return resp, nil
+	}
+	defer resp.Body.Close() // only its text is used
+	fail := &EngineError{Status: resp.StatusCode, Message: resp.Status}
+	var said struct {
+		Message string `json:"message"`
+	}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // what can be read is shown
+	if json.Unmarshal(text, &said) == nil && said.Message != "" {
+		fail.Message = said.Message
+	}
+	return nil, fail
+}
+
+// explain says why there is no answer.
+func (e *Engine) explain(err error) error {
+	var op *net.OpError
+	var call *url.Error
+	switch {
+	case errors.As(err, &op) && op.Op == "dial" && errors.Is(op.Err, os.ErrPermission):
+		return fmt.Errorf("%w: %s may be used by root only: run it with sudo", ErrNoEngine, e.socket)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%w at %s (%w): start docker, as `rdmalab doctor` says, or name the engine's socket in DOCKER_HOST", ErrNoEngine, e.socket, op.Err)
+	case errors.As(err, &call):
+		return fmt.Errorf("engine at %s: %w", e.socket, call.Err)
+	}
+	return fmt.Errorf("engine at %s: %w", e.socket, err)
+}
+
+// call sends in as JSON (nil: nothing) and decodes the answer into out (nil: drop it).
+func (e *Engine) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, callWait)
+	defer cancel()
+	var body io.Reader
+	kind := ""
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body, kind = bytes.NewReader(b), "application/json"
+	}
+	resp, err := e.do(ctx, method, path, query, kind, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() // it was read
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("engine: answer to %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+// filters makes the query of a listing.
+func filters(kv ...string) url.Values {
+	f := make(map[string][]string)
+	for i := 0; i+1 < len(kv); i += 2 {
+		f[kv[i]] = append(f[kv[i]], kv[i+1])
+	}
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(fmt.Sprintf("filters %v: %v", kv, err)) // texts always marshal
+	}
+	return url.Values{"filters": {string(b)}}
+}

@@ -1,0 +1,192 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Labels by which a rack finds what is its own.
+const (
+	LabelRack = "rdmalab.rack"
+	LabelHost = "rdmalab.host"
+	// LabelPart is PartHost or PartHolder.
+	LabelPart = "rdmalab.part"
+	// LabelPlug is a Plug.
+	LabelPlug = "rdmalab.plug"
+)
+
+// Parts that a container plays for a host.
+const (
+	PartHost   = "host"
+	PartHolder = "holder"
+)
+
+// Container is what the engine says of a container.
+type Container struct {
+	ID, Name string
+	Host     string // of the rack
+	Part     string
+	Plug     Plug
+	// State is the engine's word: created, running, paused, restarting, exited, dead.
+	State string
+	// PID is that of the container's first process as this machine counts; 0 if it does not run.
+	PID int
+	// StartedAt tells two lives of a container apart.
+	StartedAt string
+	ExitCode  int
+}
+
+// Runs says whether the container has processes, also if they are stopped.
+func (c *Container) Runs() bool { return c.PID > 1 && (c.State == "running" || c.State == "paused") }
+
+// inspected is the part of an inspection that matters.
+type inspected struct {
+	ID    string `json:"Id"`
+	Name  string `json:"Name"`
+	State struct {
+		Status    string `json:"Status"`
+		Pid       int    `json:"Pid"`
+		StartedAt string `json:"StartedAt"`
+		ExitCode  int    `json:"ExitCode"`
+	} `json:"State"`
+	Config struct {
+		Labels map[string]string `json:"Labels"`
+	} `json:"Config"`
+}
+
+// Inspect looks at one container, by ID or name.
+func (e *Engine) Inspect(ctx context.Context, id string) (Container, error) {
+	var i inspected
+	if err := e.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(id)+"/json", nil, nil, &i); err != nil {
+		return Container{}, err
+	}
+	c := Container{
+		ID: i.ID, Name: strings.TrimPrefix(i.Name, "/"), Host: i.Config.Labels[LabelHost], Part: part(i.Config.Labels),
+		Plug: Plug(i.Config.Labels[LabelPlug]), State: i.State.Status, PID: i.State.Pid, StartedAt: i.State.StartedAt, ExitCode: i.State.ExitCode,
+	}
+	return c, nil
+}
+
+// part is what a container is for its host; who says nothing is the host.
+func part(labels map[string]string) string {
+	if labels[LabelPart] == PartHolder {
+		return PartHolder
+	}
+	return PartHost
+}
+
+// listed is one line of a listing.
+type listed struct {
+	ID     string            `json:"Id"`
+	Names  []string          `json:"Names"`
+	Labels map[string]string `json:"Labels"`
+	State  string            `json:"State"`
+}
+
+// List lists the containers of a rack, running or not, without their processes.
+func (e *Engine) List(ctx context.Context, rack string) ([]Container, error) {
+	label := LabelRack
+	if rack != "" {
+		label += "=" + rack
+	}
+	q := filters("label", label)
+	q.Set("all", "1")
+	var list []listed
+	if err := e.call(ctx, http.MethodGet, "/containers/json", q, nil, &list); err != nil {
+		return nil, err
+	}
+	out := make([]Container, 0, len(list))
+	for _, l := range list {
+		c := Container{ID: l.ID, Host: l.Labels[LabelHost], Part: part(l.Labels), Plug: Plug(l.Labels[LabelPlug]), State: l.State}
+		if len(l.Names) > 0 {
+			c.Name = strings.TrimPrefix(l.Names[0], "/")
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// racks names the racks that containers are labelled with.
+func (e *Engine) racks(ctx context.Context) (map[string]bool, error) {
+	q := filters("label", LabelRack)
+	q.Set("all", "1")
+	var list []listed
+	err := e.call(ctx, http.MethodGet, "/containers/json", q, nil, &list)
+	names := make(map[string]bool)
+	for _, l := range list {
+		names[l.Labels[LabelRack]] = true
+	}
+	return names, err
+}
+
+// create makes a container.
+func (e *Engine) create(ctx context.Context, name string, body any) error {
+	return e.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, body, nil)
+}
+
+// start starts a container; one that runs is fine.
+func (e *Engine) start(ctx context.Context, id string) error {
+	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/start", nil, nil, nil)
+}
+
+// kill ends a container's processes and waits for their end. One that does not run, or is gone, is fine.
+func (e *Engine) kill(ctx context.Context, id string) error {
+	err := e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/kill", nil, nil, nil)
+	var said *EngineError
+	if errors.As(err, &said) && (said.Status == http.StatusConflict || said.Status == http.StatusNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/wait", url.Values{"condition": {"not-running"}}, nil, nil)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// pause stops or continues a container's processes.
+func (e *Engine) pause(ctx context.Context, id string, on bool) error {
+	what := map[bool]string{true: "/pause", false: "/unpause"}[on]
+	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+what, nil, nil, nil)
+}
+
+// remove ends a container and takes it away. One that is gone, or going, is fine.
+func (e *Engine) remove(ctx context.Context, id string) error {
+	err := e.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(id), url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
+	var said *EngineError
+	if errors.As(err, &said) && (said.Status == http.StatusNotFound || said.Status == http.StatusConflict && strings.Contains(said.Message, "already in progress")) {
+		return nil
+	}
+	return err
+}
+
+// network is one line of a listing of networks.
+type network struct {
+	ID     string            `json:"Id"`
+	Name   string            `json:"Name"`
+	Labels map[string]string `json:"Labels"`
+}
+
+// networks lists those of a rack.
+func (e *Engine) networks(ctx context.Context, rack string) ([]network, error) {
+	var list []network
+	err := e.call(ctx, http.MethodGet, "/networks", filters("label", LabelRack+"="+rack), nil, &list)
+	return list, err
+}
+
+func (e *Engine) createNetwork(ctx context.Context, body any) error {
+	return e.call(ctx, http.MethodPost, "/networks/create", nil, body, nil)
+}
+
+func (e *Engine) removeNetwork(ctx context.Context, id string) error {
+	err := e.call(ctx, http.MethodDelete, "/networks/"+url.PathEscape(id), nil, nil, nil)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,293 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Settings say how the hosts of a rack are containers. They are kept in the rack's state folder.
+type Settings struct {
+	// Socket is that of the engine.
+	Socket string `json:"socket"`
+	Plug   Plug   `json:"plug"`
+	// Compose is the file from which compose makes the containers; "" makes them over the engine's API.
+	Compose string `json:"compose,omitempty"`
+}
+
+// settingsFile is where a rack whose hosts are containers keeps its Settings; other racks do not have it.
+func settingsFile(p spec.Paths) string { return filepath.Join(p.Dir, "containers.json") }
+
+// Save keeps s in the rack's state folder.
+func (s *Settings) Save(p spec.Paths) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(settingsFile(p), b, 0o644)
+}
+
+// Saved returns what Save has kept; nil for a rack whose hosts are processes.
+func Saved(p spec.Paths) (*Settings, error) {
+	b, err := os.ReadFile(settingsFile(p))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var s Settings
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("%s: %w", settingsFile(p), err)
+	}
+	return &s, nil
+}
+
+// Hosts are the containers of a rack. Its methods may be called from several goroutines.
+type Hosts struct {
+	name  string
+	paths spec.Paths
+	s     Settings
+
+	mu     sync.Mutex
+	engine *Engine          // guarded; nil until it is needed
+	known  map[string]*life // guarded; by host
+}
+
+// NewHosts returns a handle; nothing is asked yet.
+func NewHosts(rack string, s Settings) *Hosts {
+	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, known: make(map[string]*life)}
+}
+
+// Settings are those that the handle was made with.
+func (h *Hosts) Settings() Settings { return h.s }
+
+// Engine is the engine, which must answer.
+func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.engine != nil {
+		return h.engine, nil
+	}
+	e, err := Connect(ctx, h.s.Socket)
+	if err == nil {
+		h.engine = e
+	}
+	return e, err
+}
+
+// Prepare makes what all hosts need: the image of the program exe, and their networks. With a compose file it runs compose,
+// which makes the containers, too.
+func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
+	e, err := h.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	image, err := NewImage(exe)
+	if err != nil {
+		return err
+	}
+	if _, err := e.Ensure(ctx, image); err != nil {
+		return err
+	}
+	if h.s.Compose != "" {
+		return h.compose(ctx)
+	}
+	for _, c := range cables(r, h.s.Plug) {
+		if err := e.createNetwork(ctx, c.body(h.name)); err != nil {
+			return fmt.Errorf("network %s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// Start starts a host's containers, and makes those that are not there.
+func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error {
+	e, err := h.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	for _, u := range units(r, host, h.s.Plug) {
+		if h.s.Compose != "" {
+			// The file decides about names and plugs; what it made is found by its labels.
+			if c, err := h.Container(ctx, host, u.Part); err == nil {
+				u.Name = c.ID
+			}
+		}
+		err := e.start(ctx, u.Name)
+		if errors.Is(err, ErrNotFound) {
+			err = h.make(ctx, e, &u, exe)
+		}
+		if err != nil {
+			return fmt.Errorf("start %s: %w", host, err)
+		}
+	}
+	return nil
+}
+
+// maxMakeTries bounds how often an image is loaded again that somebody took away meanwhile.
+const maxMakeTries = 5
+
+// make creates a container and starts it.
+func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error {
+	image, err := NewImage(exe)
+	if err != nil {
+		return err
+	}
+	for range maxMakeTries {
+		var id string
+		if id, err = e.Ensure(ctx, image); err != nil {
+			return err
+		}
+		if err = e.create(ctx, u.Name, u.body(h.name, id)); !errors.Is(err, ErrNotFound) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return e.start(ctx, u.Name)
+}
+
+// errNone says that a host has no container.
+var errNone = fmt.Errorf("no container has the labels: %w", ErrNotFound)
+
+// Container looks at the container that plays a part for a host.
+func (h *Hosts) Container(ctx context.Context, host, part string) (Container, error) {
+	e, err := h.Engine(ctx)
+	if err != nil {
+		return Container{}, err
+	}
+	name := ContainerName(h.name, host)
+	if part == PartHolder {
+		name = holderName(h.name, host)
+	}
+	c, err := e.Inspect(ctx, name)
+	if err == nil && c.Host == host && c.Part == part || err != nil && !errors.Is(err, ErrNotFound) {
+		return c, err
+	}
+	// Somebody gave it another name.
+	list, err := e.List(ctx, h.name)
+	if err != nil {
+		return Container{}, err
+	}
+	for _, c := range list {
+		if c.Host == host && c.Part == part {
+			return e.Inspect(ctx, c.ID)
+		}
+	}
+	return Container{}, errNone
+}
+
+// Kill ends a host's processes at once. One without any is fine.
+func (h *Hosts) Kill(ctx context.Context, host string) error {
+	return h.act(ctx, host, func(e *Engine, c Container) error { return e.kill(ctx, c.ID) })
+}
+
+// Pause stops a host's processes, or continues them.
+func (h *Hosts) Pause(ctx context.Context, host string, on bool) error {
+	return h.act(ctx, host, func(e *Engine, c Container) error { return e.pause(ctx, c.ID, on) })
+}
+
+func (h *Hosts) act(ctx context.Context, host string, f func(e *Engine, c Container) error) error {
+	e, err := h.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := h.Container(ctx, host, PartHost)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f(e, c)
+}
+
+// Netns is the path of the network namespace that a host's NIC is in. The error is ErrNotFound if no process holds one.
+func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
+	c, err := h.Container(ctx, host, PartHolder)
+	if errors.Is(err, ErrNotFound) {
+		c, err = h.Container(ctx, host, PartHost)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !c.Runs() {
+		return "", ErrNotFound
+	}
+	return netnsOf(c.PID), nil
+}
+
+// Remove takes away every container and network that is labelled as the rack's, and says whether there was any. The
+// containers go before the networks, and the driver must answer meanwhile.
+func (h *Hosts) Remove(ctx context.Context) (found bool, err error) {
+	e, err := h.Engine(ctx)
+	if err != nil {
+		return false, err
+	}
+	list, err := e.List(ctx, h.name)
+	if err != nil {
+		return false, err
+	}
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, c := range list {
+		wg.Go(func() { errs[i] = e.remove(ctx, c.ID) })
+	}
+	wg.Wait()
+	nets, err := e.networks(ctx, h.name)
+	errs = append(errs, err)
+	if len(nets) > 0 {
+		stop, err := h.driverFor(ctx)
+		errs = append(errs, err)
+		for _, n := range nets {
+			errs = append(errs, e.removeNetwork(ctx, n.ID))
+		}
+		errs = append(errs, stop())
+	}
+	return len(list)+len(nets) > 0, errors.Join(errs...)
+}
+
+// Exists says whether any container or network is labelled as the rack's.
+func (h *Hosts) Exists(ctx context.Context) (bool, error) {
+	e, err := h.Engine(ctx)
+	if err != nil {
+		return false, err
+	}
+	list, err := e.List(ctx, h.name)
+	if err != nil || len(list) > 0 {
+		return len(list) > 0, err
+	}
+	nets, err := e.networks(ctx, h.name)
+	return len(nets) > 0, err
+}
+
+// Leftovers lists the racks that the engine behind a socket has containers of; an engine that is not there has none.
+func Leftovers(ctx context.Context, socket string) ([]string, error) {
+	if _, err := os.Stat(socket); err != nil {
+		return nil, nil
+	}
+	e, err := Connect(ctx, socket)
+	if errors.Is(err, ErrNoEngine) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, err := e.racks(ctx)
+	var names []string
+	for name := range found {
+		if spec.CheckName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}

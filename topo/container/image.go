@@ -1,0 +1,213 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// ImageName is the name of the image that hosts run.
+const ImageName = "rdmalab:dev"
+
+// binaryPath is where the one program of the image is.
+const binaryPath = "rdmalab"
+
+// LabelImage marks images of this project; its value is the program's hash.
+const LabelImage = "rdmalab.binary"
+
+// maxBinary bounds a program, in bytes.
+const maxBinary = 512 << 20
+
+// Image is an image from scratch with one static program, made here without an engine. The same program gives the same
+// image, byte for byte.
+type Image struct {
+	// ID is the hash of its configuration, Program that of the program, both in hexadecimal.
+	ID, Program string
+	// archive is what `docker load` reads.
+	archive []byte
+}
+
+// imageConfig is the configuration of an image; its hash is the image's ID.
+type imageConfig struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	Created      string `json:"created"`
+	Config       struct {
+		Entrypoint []string          `json:"Entrypoint"`
+		Env        []string          `json:"Env"`
+		Labels     map[string]string `json:"Labels"`
+	} `json:"config"`
+	RootFS struct {
+		Type    string   `json:"type"`
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+	History []struct {
+		Created   string `json:"created"`
+		CreatedBy string `json:"created_by"`
+	} `json:"history"`
+}
+
+// NewImage makes the image of the static program at path.
+func NewImage(path string) (*Image, error) {
+	if err := checkStatic(path); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read
+	program, err := io.ReadAll(io.LimitReader(f, maxBinary))
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarOf(file{binaryPath, 0o755, program})
+	if err != nil {
+		return nil, err
+	}
+	c := imageConfig{Architecture: runtime.GOARCH, OS: "linux", Created: epoch.Format(time.RFC3339)}
+	c.Config.Entrypoint = []string{"/" + binaryPath}
+	c.Config.Env = []string{"PATH=/"}
+	c.Config.Labels = map[string]string{
+		LabelImage: hash(program), "org.opencontainers.image.title": "rdmalab",
+		"org.opencontainers.image.source": "https://github.com/rdmalab/rdmalab", "org.opencontainers.image.licenses": "Apache-2.0",
+	}
+	c.RootFS.Type, c.RootFS.DiffIDs = "layers", []string{"sha256:" + hash(layer)}
+	c.History = append(c.History, struct {
+		Created   string `json:"created"`
+		CreatedBy string `json:"created_by"`
+	}{c.Created, "rdmalab image"})
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	id := hash(config)
+	manifest, err := json.Marshal([]map[string]any{{"Config": id + ".json", "RepoTags": []string{ImageName}, "Layers": []string{hash(layer) + "/layer.tar"}}})
+	if err != nil {
+		return nil, err
+	}
+	archive, err := tarOf(file{hash(layer) + "/layer.tar", 0o644, layer}, file{id + ".json", 0o644, config}, file{"manifest.json", 0o644, manifest})
+	return &Image{ID: id, Program: hash(program), archive: archive}, err
+}
+
+// checkStatic says whether a program runs without any other file.
+func checkStatic(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("%s is no program: %w", path, err)
+	}
+	defer f.Close() // only read
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			if target, err := os.Readlink(path); err == nil {
+				path = target // the caller's own program
+			}
+			return fmt.Errorf("%s is not static, and an image with nothing else cannot run it: build it with `make build`", path)
+		}
+	}
+	return nil
+}
+
+// epoch is the time of everything in an image.
+var epoch = time.Unix(0, 0).UTC()
+
+// file is one of an archive.
+type file struct {
+	name string
+	mode int64
+	data []byte
+}
+
+// tarOf is an archive with nothing in it that depends on time, user or place.
+func tarOf(files ...file) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, f := range files {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: epoch, Format: tar.FormatUSTAR}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), w.Close()
+}
+
+func hash(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// WriteTo writes the archive that `docker load` and `podman load` read.
+func (i *Image) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(i.archive)
+	return int64(n), err
+}
+
+// has returns the engine's name of its image of the program with a hash, or "".
+func (e *Engine) has(ctx context.Context, program string) (string, error) {
+	var image struct {
+		ID     string `json:"Id"`
+		Config struct {
+			Labels map[string]string `json:"Labels"`
+		} `json:"Config"`
+	}
+	err := e.call(ctx, http.MethodGet, "/images/"+ImageName+"/json", nil, nil, &image)
+	if errors.Is(err, ErrNotFound) || err == nil && image.Config.Labels[LabelImage] != program {
+		return "", nil
+	}
+	return image.ID, err
+}
+
+// Ensure sees to it that the engine's image is this one, and returns the engine's name of it.
+func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
+	id, err := e.has(ctx, i.Program)
+	if id != "" || err != nil {
+		return id, err
+	}
+	if err := e.load(ctx, i); err != nil {
+		return "", err
+	}
+	if id, err = e.has(ctx, i.Program); id == "" && err == nil {
+		err = errors.New("the engine's image was replaced by another program's at this moment: try again")
+	}
+	return id, err
+}
+
+// load gives the engine an image, and takes those away that had its name before and that nothing uses.
+func (e *Engine) load(ctx context.Context, i *Image) error {
+	ctx, cancel := context.WithTimeout(ctx, callWait)
+	defer cancel()
+	resp, err := e.do(ctx, http.MethodPost, "/images/load", url.Values{"quiet": {"1"}}, "application/x-tar", bytes.NewReader(i.archive))
+	if err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return fmt.Errorf("load image: %w", err)
+	}
+	// Failures come behind the head of the answer, as a line.
+	for line := range strings.Lines(string(text)) {
+		var said struct {
+			Error string `json:"error"`
+		}
+		if json.Unmarshal([]byte(line), &said) == nil && said.Error != "" {
+			return fmt.Errorf("load image: engine: %s", said.Error)
+		}
+	}
+	return e.call(ctx, http.MethodPost, "/images/prune", filters("dangling", "true", "label", LabelImage), nil, nil)
+}

@@ -1,0 +1,219 @@
+package container
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Plug is how a host's container gets its NIC.
+type Plug string
+
+// Plugs; see the package comment.
+const (
+	PlugOutside Plug = "outside"
+	PlugHolder  Plug = "holder"
+	PlugDriver  Plug = "driver"
+)
+
+// Plugs lists them.
+func Plugs() []Plug { return []Plug{PlugOutside, PlugHolder, PlugDriver} }
+
+// ParsePlug reads one.
+func ParsePlug(s string) (Plug, error) {
+	for _, p := range Plugs() {
+		if string(p) == s {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("plug %.40q is unknown; take one of %v", s, Plugs())
+}
+
+// InitCommand and HoldCommand are the hidden commands of the program that run in containers.
+const (
+	InitCommand = "container-init"
+	HoldCommand = "container-hold"
+)
+
+// capabilities are all that a host's container has: packet sockets, its interface, memory of NICs that is not swapped.
+var capabilities = []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}
+
+// unit is one container as it is to be, whoever makes it.
+type unit struct {
+	Name, Host, Part string
+	Plug             Plug
+	Command          []string
+	// Hostname is "" where another container decides.
+	Hostname string
+	// With is the container whose network this one shares, "" for none.
+	With string
+	// Network is the network that is its cable, "" for none.
+	Network string
+	Mounts  []mount
+}
+
+// mount is a file or folder of the rack that a container sees.
+type mount struct {
+	Source, Target string
+	ReadOnly       bool
+}
+
+// cable is a network of the driver with one port.
+type cable struct{ Name, Host string }
+
+// ContainerName is the name of a host's container.
+func ContainerName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
+
+// holderName is the name of the container that holds a host's network. Host names cannot have a dot.
+func holderName(rack, host string) string { return ContainerName(rack, host) + ".net" }
+
+// cableName is the name of the network that is a host's cable.
+func cableName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
+
+// DriverName is the name of a rack's network driver.
+func DriverName(rack string) string { return "rdmalab-" + rack }
+
+// units are the containers of a host, in the order of their start.
+func units(r *spec.Rack, host string, plug Plug) []unit {
+	app := unit{
+		Name: ContainerName(r.Name, host), Host: host, Part: PartHost, Plug: plug, Hostname: host,
+		Command: []string{InitCommand, "--rack-dir", spec.PathsOf(r.Name).Dir, "--name", host},
+		Mounts:  mounts(r, host),
+	}
+	switch plug {
+	case PlugHolder:
+		hold := unit{Name: holderName(r.Name, host), Host: host, Part: PartHolder, Plug: plug, Hostname: host, Command: []string{HoldCommand}}
+		app.With, app.Hostname = hold.Name, ""
+		return []unit{hold, app}
+	case PlugDriver:
+		app.Network = cableName(r.Name, host)
+	}
+	return []unit{app}
+}
+
+// mounts are what the container of a host sees of the rack's state folder; all hosts see the same.
+func mounts(r *spec.Rack, host string) []mount {
+	p := spec.PathsOf(r.Name)
+	return []mount{
+		{p.Spec(), p.Spec(), true},
+		{filepath.Dir(p.Socket(host)), filepath.Dir(p.Socket(host)), false},
+		{filepath.Dir(p.Log(host)), filepath.Dir(p.Log(host)), false},
+		{p.Hosts(), "/etc/hosts", true},
+	}
+}
+
+// cables are the networks of a rack.
+func cables(r *spec.Rack, plug Plug) []cable {
+	var list []cable
+	for _, host := range r.HostNames() {
+		if plug == PlugDriver {
+			list = append(list, cable{cableName(r.Name, host), host})
+		}
+	}
+	return list
+}
+
+// labels are those of a unit.
+func (u *unit) labels(rack string) map[string]string {
+	return map[string]string{LabelRack: rack, LabelHost: u.Host, LabelPart: u.Part, LabelPlug: string(u.Plug)}
+}
+
+// object is JSON for the engine.
+type object = map[string]any
+
+// body is what the engine is asked to create.
+func (u *unit) body(rack, image string) object {
+	mode := "none"
+	switch {
+	case u.With != "":
+		mode = "container:" + u.With
+	case u.Network != "":
+		mode = u.Network
+	}
+	mounts := []object{}
+	for _, m := range u.Mounts {
+		mounts = append(mounts, object{"Type": "bind", "Source": m.Source, "Target": m.Target, "ReadOnly": m.ReadOnly})
+	}
+	c := object{
+		"Image": image, "Cmd": u.Command, "Labels": u.labels(rack),
+		"HostConfig": object{
+			"NetworkMode": mode, "CapDrop": []string{"ALL"}, "CapAdd": capabilities, "ReadonlyRootfs": true,
+			"Tmpfs": object{"/tmp": ""}, "Mounts": mounts, "RestartPolicy": object{"Name": "no"},
+		},
+	}
+	if u.Hostname != "" {
+		c["Hostname"] = u.Hostname
+	}
+	return c
+}
+
+// body is what the engine is asked to create.
+func (c cable) body(rack string) object {
+	return object{
+		"Name": c.Name, "CheckDuplicate": true, "Driver": DriverName(rack), "IPAM": object{"Driver": "null"},
+		"Options": object{LabelHost: c.Host}, "Labels": object{LabelRack: rack, LabelHost: c.Host},
+	}
+}
+
+// Compose is a compose file with the containers of a rack, for docker compose 2 and docker-compose 1.29. It is the same on
+// every machine. from is where the rack's description is, for the reader.
+func Compose(r *spec.Rack, plug Plug, from string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# The hosts of the rack %q as containers, made by `rdmalab compose` from %s.\n", r.Name, from)
+	fmt.Fprintf(&b, "# `rdmalab up --compose THIS_FILE` makes the switch and the links, runs compose, and waits for the hosts;\n")
+	fmt.Fprintf(&b, "# `rdmalab down` takes all of it away. The image is made by `rdmalab image`.\n")
+	fmt.Fprintf(&b, "x-host: &host\n  image: %s\n  cap_drop: [ALL]\n  cap_add: [%s]\n  read_only: true\n  tmpfs: [/tmp]\n", ImageName, strings.Join(capabilities, ", "))
+	fmt.Fprintf(&b, "  stop_grace_period: 1s\n  restart: \"no\"       # restarts are faults, and the rack's to decide\n")
+	b.WriteString("  volumes:\n")
+	for _, m := range mounts(r, r.Hosts[0].Name) {
+		fmt.Fprintf(&b, "    - {type: bind, source: %s, target: %s, read_only: %v}\n", m.Source, m.Target, m.ReadOnly)
+	}
+	b.WriteString("services:\n")
+	for _, host := range r.HostNames() {
+		for _, u := range units(r, host, plug) {
+			u.write(&b, r.Name)
+		}
+	}
+	list := cables(r, plug)
+	if len(list) == 0 {
+		return b.String()
+	}
+	b.WriteString("networks:               # a network of this driver is a cable: disconnecting it pulls the plug\n")
+	for _, c := range list {
+		fmt.Fprintf(&b, "  %s:\n    name: %s\n    driver: %s\n    driver_opts: {%s: %s}\n    ipam: {driver: \"null\"}\n    labels: {%s: %q, %s: %q}\n",
+			c.Host, c.Name, DriverName(r.Name), LabelHost, c.Host, LabelRack, r.Name, LabelHost, c.Host)
+	}
+	return b.String()
+}
+
+// service is the name of a unit in a compose file.
+func (u *unit) service() string {
+	if u.Part == PartHolder {
+		return u.Host + ".net" // no host has a dot in its name
+	}
+	return u.Host
+}
+
+// write is a unit as a service.
+func (u *unit) write(b *strings.Builder, rack string) {
+	fmt.Fprintf(b, "  %s:\n    <<: *host\n    container_name: %s\n", u.service(), u.Name)
+	if u.Hostname != "" {
+		fmt.Fprintf(b, "    hostname: %s\n", u.Hostname)
+	}
+	switch {
+	case u.With != "":
+		holder := unit{Host: u.Host, Part: PartHolder}
+		fmt.Fprintf(b, "    network_mode: \"service:%s\"\n    depends_on: [%s]\n", holder.service(), holder.service())
+	case u.Network != "":
+		fmt.Fprintf(b, "    networks: [%s]\n", u.Host)
+	default:
+		b.WriteString("    network_mode: none\n")
+	}
+	fmt.Fprintf(b, "    labels: {%s: %q, %s: %q, %s: %s, %s: %s}\n", LabelRack, rack, LabelHost, u.Host, LabelPart, u.Part, LabelPlug, u.Plug)
+	fmt.Fprintf(b, "    command: [%s]\n", strings.Join(u.Command, ", "))
+	if len(u.Mounts) == 0 {
+		b.WriteString("    volumes: []\n")
+	}
+}

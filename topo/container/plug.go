@@ -1,0 +1,165 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// ownNetns is the namespace of the process, which never leaves it.
+const ownNetns = "/proc/self/ns/net"
+
+// errOwn says that a container has no network of its own to plug.
+var errOwn = errors.New("the container is in the machine's own network: give it network_mode none")
+
+// cut is the file that marks a link that was cut at the switch, so that a new link of that host is cut, too.
+func cut(p spec.Paths, host string) string { return filepath.Join(p.Dir, "cut", host) }
+
+// MarkCut notes whether a host's link is cut at the switch.
+func (h *Hosts) MarkCut(host string, is bool) error {
+	file := cut(h.paths, host)
+	if !is {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, nil, 0o644)
+}
+
+// plugger joins containers to the switch of a rack.
+type plugger struct {
+	rack  *spec.Rack
+	paths spec.Paths
+}
+
+// alias says on an interface whose it is.
+func (p *plugger) alias(host string) string { return "rdmalab/" + p.rack.Name + "/" + host }
+
+// port is the switch's end of a host's link.
+func (p *plugger) port(h *spec.Host) nl.End {
+	return nl.End{Netns: p.paths.Netns(spec.SwitchName), Name: h.Port, Alias: p.alias(h.Name)}
+}
+
+// nic is the host's end, in the namespace at netns.
+func (p *plugger) nic(h *spec.Host, netns string) nl.End {
+	return nl.End{
+		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: p.alias(h.Name), NoTSO: true,
+		Addrs: []netip.Prefix{p.rack.Prefix4(h), p.rack.Prefix6(h)},
+	}
+}
+
+// plug sees to it that a running container has its NIC, and says whether it has. With the driver the engine has put it
+// there, or not; only its name and its addresses are missing.
+func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
+	netns := netnsOf(c.PID)
+	if err := checkForeign(netns); err != nil {
+		return false, err
+	}
+	link, err := p.find(h, netns)
+	if err != nil {
+		return false, err
+	}
+	if err := nl.Quiet(netns); err != nil {
+		return false, err
+	}
+	switch {
+	case link != nil && c.Plug != PlugDriver:
+		return true, nil // it was made as it is to be; if it is down by now, somebody wants it so
+	case link != nil:
+		err = p.finish(h, netns, link.Name)
+	case c.Plug == PlugDriver:
+		return false, nil // it was disconnected
+	default:
+		// The kernel may not have removed the link of the container's former life yet.
+		if err = nl.DeleteLink(p.paths.Netns(spec.SwitchName), h.Port); err == nil {
+			err = nl.Connect(p.port(h), p.nic(h, netns), p.rack.LinkMTU)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, p.keepCut(h)
+}
+
+// keepCut cuts a new link if the old one was.
+func (p *plugger) keepCut(h *spec.Host) error {
+	if _, err := os.Stat(cut(p.paths, h.Name)); err != nil {
+		return nil
+	}
+	err := nl.SetUp(p.paths.Netns(spec.SwitchName), h.Port, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// find returns a host's NIC by its address, under whatever name; nil if it is not there.
+func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
+	links, err := nl.Links(netns)
+	for i := range links {
+		if links[i].MAC == h.MAC {
+			return &links[i], nil
+		}
+	}
+	return nil, err
+}
+
+// finish gives a NIC that is there its name and its addresses. Doing it again changes nothing.
+func (p *plugger) finish(h *spec.Host, netns, name string) error {
+	if name != spec.HostIfname {
+		if err := nl.Rename(netns, name, spec.HostIfname); err != nil {
+			return err
+		}
+	}
+	return nl.Configure(p.nic(h, netns))
+}
+
+// checkForeign fails for the machine's own namespace: a process's number may have been given to another one meanwhile.
+func checkForeign(netns string) error {
+	dev, inode, err := nl.ID(netns)
+	if err != nil {
+		return err
+	}
+	ownDev, own, err := nl.ID(ownNetns)
+	if err == nil && dev == ownDev && inode == own {
+		err = errOwn
+	}
+	return err
+}
+
+// reconcile looks at a host's containers and plugs the one that holds the NIC, if it runs.
+func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
+	c, err := hosts.Container(ctx, h.Name, PartHolder)
+	if errors.Is(err, ErrNotFound) {
+		c, err = hosts.Container(ctx, h.Name, PartHost)
+	}
+	if errors.Is(err, ErrNotFound) || err == nil && !c.Runs() {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, false, err
+	}
+	ok, err := p.plug(h, c)
+	now, ierr := hosts.Container(ctx, h.Name, c.Part)
+	if ierr == nil && (now.ID != c.ID || now.StartedAt != c.StartedAt || now.PID != c.PID) {
+		return now, false, fmt.Errorf("%w: it was restarted meanwhile", errAgain)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return now, false, nil // it died meanwhile, and its next start is another event
+	}
+	return c, ok, err
+}
+
+// errAgain asks for another look.
+var errAgain = errors.New("look again")

@@ -1,0 +1,131 @@
+package container
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// life is one life of a host's container.
+type life struct {
+	pid   int
+	start string // of the process, in ticks since boot
+	procs string // the file that lists the container's processes
+}
+
+// netnsOf is the network namespace of a process.
+func netnsOf(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "ns", "net") }
+
+// startOf is when a process was started; "" if it is gone.
+func startOf(pid int) string {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return ""
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	const startField = 19 // of proc(5)'s starttime, counted behind the name
+	if len(f) <= startField {
+		return ""
+	}
+	return f[startField]
+}
+
+// cgroupRoots are where the hierarchies are that can freeze: that of version 1, or the unified one.
+var cgroupRoots = []struct{ controller, root string }{
+	{"freezer", "/sys/fs/cgroup/freezer"},
+	{"", "/sys/fs/cgroup"},
+}
+
+// procsFile is the file that lists the processes of a container whose first process is pid. It may be written to, too.
+func procsFile(pid int) (string, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return "", err
+	}
+	for _, h := range cgroupRoots {
+		for line := range strings.Lines(string(b)) {
+			f := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+			if len(f) != 3 || f[2] == "/" || f[1] != h.controller {
+				continue
+			}
+			file := filepath.Join(h.root, f[2], "cgroup.procs")
+			if _, err := os.Stat(file); err == nil {
+				return file, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("process %d is in no cgroup that this machine shows", pid)
+}
+
+// life is that of a host's container; nil if it does not run.
+func (h *Hosts) life(ctx context.Context, host string) (*life, error) {
+	h.mu.Lock()
+	l := h.known[host]
+	h.mu.Unlock()
+	if l != nil && startOf(l.pid) == l.start {
+		return l, nil
+	}
+	c, err := h.Container(ctx, host, PartHost)
+	if errors.Is(err, ErrNotFound) || err == nil && !c.Runs() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l = &life{pid: c.PID, start: startOf(c.PID)}
+	if l.procs, err = procsFile(c.PID); err != nil {
+		if l.start == "" || startOf(c.PID) != l.start {
+			return nil, nil // it ended meanwhile
+		}
+		return nil, err
+	}
+	h.mu.Lock()
+	h.known[host] = l
+	h.mu.Unlock()
+	return l, nil
+}
+
+// PIDs lists the processes of a host, as this machine counts.
+func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
+	l, err := h.life(ctx, host)
+	if l == nil || err != nil {
+		return nil, err
+	}
+	f, err := os.Open(l.procs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read
+	var pids []int
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		// 0 stands for a process outside of our pid namespace; it must never reach kill(2).
+		if pid, err := strconv.Atoi(strings.TrimSpace(sc.Text())); err == nil && pid > 1 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// Adopt puts a process of this machine into a host's cgroup, so that it is stopped with the host.
+func (h *Hosts) Adopt(ctx context.Context, host string, pid int) error {
+	l, err := h.life(ctx, host)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		return fmt.Errorf("%s has no running container", host)
+	}
+	if err := os.WriteFile(l.procs, []byte(strconv.Itoa(pid)), 0o644); err != nil {
+		return fmt.Errorf("put process into the container's cgroup: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// WatcherName is the name of the watcher as a part of the rack: its log and its control socket. Hosts cannot have it.
+const WatcherName = "watcher"
+
+const (
+	// reconnectWait is the pause before an engine that has gone is asked again.
+	reconnectWait = 500 * time.Millisecond
+	// againWait is the pause before a host is looked at again after a failure.
+	againWait = 200 * time.Millisecond
+	// maxSeen bounds how many events are remembered for a host.
+	maxSeen = 8
+)
+
+// Seen is something that the engine did with a host's container.
+type Seen struct {
+	When time.Time `json:"when"`
+	What string    `json:"what"`
+}
+
+// Watched is what the watcher knows of a host.
+type Watched struct {
+	Host string `json:"host"`
+	// Plugged says that the NIC was in the container when the watcher looked last; Plugs is how often it was put there.
+	Plugged bool `json:"plugged"`
+	Plugs   int  `json:"plugs"`
+	// Error says why it is not.
+	Error string `json:"error,omitempty"`
+	// Seen are the latest events, oldest first.
+	Seen []Seen `json:"seen"`
+}
+
+// Watch is what GET /status of the watcher answers.
+type Watch struct {
+	// Engine is "" or says why the engine's events are not heard.
+	Engine string    `json:"engine,omitempty"`
+	Hosts  []Watched `json:"hosts"`
+}
+
+// watcher plugs containers as they start.
+type watcher struct {
+	plugger
+	hosts *Hosts
+	log   *log.Logger
+
+	mu     sync.Mutex // guards what follows
+	engine string
+	state  map[string]*hostWatch
+}
+
+// hostWatch is what the watcher knows of a host, and its way to ask for a look.
+type hostWatch struct {
+	Watched
+	life  string // the container's life that was plugged last
+	dirty chan struct{}
+}
+
+// RunWatcher plugs the containers of a rack whenever the engine starts one, and serves the engine as its network driver,
+// until ctx ends. It is one process of the rack.
+func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) (err error) {
+	w := &watcher{
+		plugger: plugger{rack: rack, paths: spec.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
+		state: make(map[string]*hostWatch), engine: "not heard yet",
+	}
+	driver, err := serveDriver(&w.plugger, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, driver.Close()) }()
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer wg.Wait()
+	defer cancel()
+	for i := range rack.Hosts {
+		h := &rack.Hosts[i]
+		hw := &hostWatch{Watched: Watched{Host: h.Name}, dirty: make(chan struct{}, 1)}
+		w.state[h.Name] = hw
+		wg.Go(func() { w.tend(ctx, h, hw) })
+	}
+	var m control.Mux
+	control.Handle(&m, "GET /status", func(*http.Request, struct{}) (Watch, error) { return w.status(), nil })
+	ctl, err := control.Serve(w.paths.Socket(WatcherName), &m)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ctl.Close()) }()
+	for ctx.Err() == nil {
+		err := w.listen(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the engine has ended its events")
+		}
+		w.setEngine(err.Error())
+		select {
+		case <-ctx.Done():
+		case <-time.After(reconnectWait):
+		}
+	}
+	return nil
+}
+
+func (w *watcher) status() Watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := Watch{Engine: w.engine, Hosts: make([]Watched, 0, len(w.state))}
+	for i := range w.rack.Hosts {
+		hw := w.state[w.rack.Hosts[i].Name]
+		one := hw.Watched
+		one.Seen = append([]Seen{}, hw.Seen...)
+		s.Hosts = append(s.Hosts, one)
+	}
+	return s
+}
+
+// setEngine notes, and logs, whether the engine's events are heard.
+func (w *watcher) setEngine(said string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if said != w.engine {
+		w.log.Printf("engine: %s", map[bool]string{true: "events are heard", false: said}[said == ""])
+	}
+	w.engine = said
+}
+
+// listen hears the engine's events until they end. It subscribes first and looks at everything then, so that nothing is lost.
+func (w *watcher) listen(ctx context.Context) error {
+	e, err := Connect(ctx, w.hosts.s.Socket)
+	if err != nil {
+		return err
+	}
+	return e.Events(ctx, w.rack.Name, func() {
+		w.setEngine("")
+		for _, hw := range w.state {
+			hw.look()
+		}
+	}, func(ev Event) {
+		hw, ok := w.state[ev.Host]
+		if !ok {
+			if ev.Host != "" {
+				w.log.Printf("the rack has no host %.40q, and a container says that it is it", ev.Host)
+			}
+			return
+		}
+		w.mu.Lock()
+		hw.Seen = append(hw.Seen, Seen{When: ev.When, What: ev.What})
+		hw.Seen = hw.Seen[max(0, len(hw.Seen)-maxSeen):]
+		w.mu.Unlock()
+		w.log.Printf("%s: %s", ev.Host, ev.What)
+		hw.look()
+	})
+}
+
+// look asks for a look at the host, one at a time.
+func (hw *hostWatch) look() {
+	select {
+	case hw.dirty <- struct{}{}:
+	default: // it is asked for already
+	}
+}
+
+// tend looks at a host whenever something happened, until ctx ends.
+func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hw.dirty:
+		}
+		c, plugged, err := w.reconcile(ctx, w.hosts, h)
+		if ctx.Err() != nil {
+			return
+		}
+		w.note(hw, c, plugged, err)
+		if err != nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(againWait):
+				hw.look()
+			}
+		}
+	}
+}
+
+// note writes down how a look ended.
+func (w *watcher) note(hw *hostWatch, c Container, plugged bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if said != hw.Error && said != "" {
+		w.log.Printf("%s: %s", hw.Host, said)
+	}
+	life := fmt.Sprint(c.ID, c.StartedAt)
+	if plugged && (life != hw.life || !hw.Plugged) {
+		hw.Plugs++
+		hw.life = life
+		w.log.Printf("%s: plugged, process %d of %s", hw.Host, c.PID, c.Name)
+	}
+	hw.Plugged, hw.Error = plugged, said
+}

@@ -1,0 +1,278 @@
+package rack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/container"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// engineWait bounds what is asked of the engine by methods without a context.
+const engineWait = time.Minute
+
+// watcherNode is the node of the process that plugs containers. No host has a dot in its name.
+var watcherNode = timerNode("watcher.docker")
+
+// containerBodies are hosts that are containers.
+type containerBodies struct {
+	r *Rack
+	h *container.Hosts
+}
+
+var _ bodies = containerBodies{}
+
+// useContainers makes the hosts of r containers.
+func (r *Rack) useContainers(s container.Settings) {
+	h := container.NewHosts(r.name(), s)
+	r.bodies = containerBodies{r, h}
+	r.keep = &containerKeeper{keeper: r.keep, h: h, isHost: func(node string) bool { return r.Spec != nil && r.CheckHost(node) == nil }}
+}
+
+// Containers are the settings of a rack whose hosts are containers; nil if they are processes.
+func (r *Rack) Containers() *container.Settings {
+	if b, ok := r.bodies.(containerBodies); ok {
+		s := b.h.Settings()
+		return &s
+	}
+	return nil
+}
+
+func (b containerBodies) prepare(ctx context.Context) error {
+	s := b.h.Settings()
+	if _, err := b.h.Engine(ctx); err != nil {
+		return err
+	}
+	if err := s.Save(b.r.Paths); err != nil {
+		return err
+	}
+	if err := b.startWatcher(ctx); err != nil {
+		return err
+	}
+	return b.h.Prepare(ctx, b.r.Spec, b.r.exe)
+}
+
+// startWatcher starts the process that plugs the containers, and waits until it answers.
+func (b containerBodies) startWatcher(ctx context.Context) error {
+	r := b.r
+	if err := r.keep.prepare(watcherNode); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(r.Paths.Log(container.WatcherName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("start watcher: %w", err)
+	}
+	defer file.Close() // the process has its own
+	cmd := exec.Command(r.exe, "watcher", "--rack", r.Spec.Name)
+	cmd.Args[0] = programName
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", file, file
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := r.launch(watcherNode, cmd, cmd.Start); err != nil {
+		return err
+	}
+	detach(cmd)
+	return r.waitAnswer(ctx, container.WatcherName, watcherNode)
+}
+
+// RunWatcher is the process that plugs the containers of the rack called name.
+func RunWatcher(ctx context.Context, name string, logger *log.Logger) error {
+	if err := passGate(); err != nil {
+		return err
+	}
+	r, err := Open(name)
+	if err != nil {
+		return err
+	}
+	s := r.Containers()
+	if s == nil {
+		return rackError(name, errors.New("its hosts are no containers"))
+	}
+	return container.RunWatcher(ctx, r.Spec, *s, logger)
+}
+
+func (b containerBodies) start(ctx context.Context, host string) error {
+	return b.h.Start(ctx, b.r.Spec, host, b.r.exe)
+}
+
+func (b containerBodies) cut(host string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
+	defer cancel()
+	netns, err := b.h.Netns(ctx, host)
+	if errors.Is(err, container.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return ignoreMissing(nl.SetUp(netns, spec.HostIfname, false))
+}
+
+// mend brings the NIC up again that a holder has kept. Without one it comes with the start.
+func (b containerBodies) mend(h *spec.Host) error {
+	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
+	defer cancel()
+	netns, err := b.h.Netns(ctx, h.Name)
+	if errors.Is(err, container.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	end := b.r.hostEnd(h)
+	end.Netns = netns
+	return ignoreMissing(nl.Configure(end))
+}
+
+func (b containerBodies) view() (join int, own uintptr) {
+	return containerNamespaces, unix.CLONE_NEWNS
+}
+
+func (b containerBodies) linkSet(host string, up bool) error { return b.h.MarkCut(host, !up) }
+
+func (b containerBodies) dead() ([]string, error) {
+	pids, err := b.r.keep.pids(watcherNode)
+	if err != nil || len(processes(pids)) > 0 {
+		return nil, err
+	}
+	return []string{"its " + container.WatcherName}, nil
+}
+
+func (b containerBodies) clear() error {
+	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
+	defer cancel()
+	_, err := b.h.Remove(ctx)
+	return err
+}
+
+// containerKeeper is a keeper whose hosts are containers, and whose other nodes another keeper has.
+type containerKeeper struct {
+	keeper
+	h      *container.Hosts
+	isHost func(node string) bool
+}
+
+var _ keeper = (*containerKeeper)(nil)
+
+// ask runs f with a bound on what the engine may take.
+func ask[T any](f func(ctx context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
+	defer cancel()
+	return f(ctx)
+}
+
+func (k *containerKeeper) prepare(node string) error {
+	if k.isHost(node) {
+		return nil
+	}
+	return k.keeper.prepare(node)
+}
+
+func (k *containerKeeper) adopt(node string, pid int) error {
+	if !k.isHost(node) {
+		return k.keeper.adopt(node, pid)
+	}
+	_, err := ask(func(ctx context.Context) (struct{}, error) { return struct{}{}, k.h.Adopt(ctx, node, pid) })
+	return err
+}
+
+func (k *containerKeeper) pids(node string) ([]int, error) {
+	if !k.isHost(node) {
+		return k.keeper.pids(node)
+	}
+	return ask(func(ctx context.Context) ([]int, error) { return k.h.PIDs(ctx, node) })
+}
+
+func (k *containerKeeper) kill(node string) error {
+	if !k.isHost(node) {
+		return k.keeper.kill(node)
+	}
+	_, err := ask(func(ctx context.Context) (struct{}, error) { return struct{}{}, k.h.Kill(ctx, node) })
+	return err
+}
+
+func (k *containerKeeper) freeze(node string, on bool) error {
+	if !k.isHost(node) {
+		return k.keeper.freeze(node, on)
+	}
+	_, err := ask(func(ctx context.Context) (struct{}, error) { return struct{}{}, k.h.Pause(ctx, node, on) })
+	return err
+}
+
+func (k *containerKeeper) frozen(node string) (bool, error) {
+	if !k.isHost(node) {
+		return k.keeper.frozen(node)
+	}
+	c, err := ask(func(ctx context.Context) (container.Container, error) {
+		return k.h.Container(ctx, node, container.PartHost)
+	})
+	if errors.Is(err, container.ErrNotFound) {
+		return false, nil
+	}
+	return c.State == "paused", err
+}
+
+// watch is what the rack's watcher knows; nil if it does not answer.
+func (r *Rack) watch(ctx context.Context) *container.Watch {
+	var raw json.RawMessage
+	var w container.Watch
+	if answer(ctx, r.Control(container.WatcherName), &raw) != nil || json.Unmarshal(raw, &w) != nil {
+		return nil
+	}
+	return &w
+}
+
+// maxLook bounds what is asked of an engine about a rack of which nothing else is known.
+const maxLook = time.Second
+
+// leftContainers adds the racks that an engine has containers of. An engine that does not answer has none.
+func leftContainers(names map[string]bool) error {
+	socket, err := container.SocketFromEnv()
+	if err != nil {
+		return nil // it is on another machine
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxLook)
+	defer cancel()
+	list, err := container.Leftovers(ctx, socket)
+	for _, name := range list {
+		names[name] = true
+	}
+	return ignoreSilence(err)
+}
+
+// ignoreSilence forgives an engine that does not answer in time.
+func ignoreSilence(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// clearBodies takes the hosts away that are no processes. If the state folder is lost, as after a reboot, the engine knows.
+func (r *Rack) clearBodies() error {
+	s, err := container.Saved(r.Paths)
+	switch {
+	case s != nil:
+		return containerBodies{r, container.NewHosts(r.name(), *s)}.clear()
+	case err == nil && exists(r.Paths.Spec()):
+		return nil
+	}
+	left := make(map[string]bool)
+	if err := leftContainers(left); err != nil || !left[r.name()] {
+		return err
+	}
+	socket, err := container.SocketFromEnv()
+	if err != nil {
+		return err
+	}
+	return containerBodies{r, container.NewHosts(r.name(), container.Settings{Socket: socket})}.clear()
+}

@@ -1,0 +1,183 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const (
+	// nicPoll is the pause between two looks at whether the NIC of a container has come.
+	nicPoll = 5 * time.Millisecond
+	// nicWatch is the pause between two looks at whether it was replaced.
+	nicWatch = 250 * time.Millisecond
+)
+
+// containerNode is what process 1 of a host's container works with.
+type containerNode struct {
+	dir  string
+	rack *spec.Rack
+	host *spec.Host
+	log  io.Writer
+	// daemon is the daemon's process, 0 for none. replaced says that it was ended because of a new NIC.
+	daemon   atomic.Int64
+	replaced atomic.Bool
+}
+
+func (n *containerNode) note(format string, args ...any) {
+	fmt.Fprintf(n.log, "%s %s %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), "container-init", n.host.Name, fmt.Sprintf(format, args...))
+}
+
+// ContainerInit is process 1 of a host's container: it waits for the NIC, runs the host's daemon, reaps whatever is orphaned,
+// and ends with the daemon. When the NIC was taken away and another one came, as by `docker network disconnect` and connect,
+// the daemon is started anew. What the daemon says goes into the rack's log and to the engine. It returns the exit status.
+func ContainerInit(dir, host string) int {
+	fail := func(err error) int {
+		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
+		return 1
+	}
+	if os.Getpid() != 1 {
+		return fail(errors.New("is started by the engine only, as process 1 of a container"))
+	}
+	p := spec.Paths{Dir: dir}
+	data, err := os.ReadFile(p.Spec())
+	if err != nil {
+		return fail(fmt.Errorf("rack description: %w: is the rack's folder mounted?", err))
+	}
+	s, err := spec.Decode(data)
+	if err != nil {
+		return fail(err)
+	}
+	h, _, ok := s.Host(host)
+	if !ok {
+		return fail(fmt.Errorf("rack %q has no host %q", s.Name, host))
+	}
+	file, err := os.OpenFile(p.Log(host), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fail(err)
+	}
+	return (&containerNode{dir: dir, rack: s, host: h, log: io.MultiWriter(file, os.Stderr)}).run()
+}
+
+// run is the life of the container.
+func (n *containerNode) run() int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	go func() {
+		for sig := range signals { // ends with the process
+			if pid := n.daemon.Load(); pid > 1 {
+				_ = unix.Kill(int(pid), sig.(syscall.Signal)) // it may be gone already
+				continue
+			}
+			os.Exit(exitSignalled + int(sig.(syscall.Signal)))
+		}
+	}()
+	out, err := n.tee()
+	if err != nil {
+		n.note("%v", err)
+		return 1
+	}
+	for {
+		index := n.waitNIC()
+		n.replaced.Store(false)
+		pid, err := n.startDaemon(out)
+		if err != nil {
+			n.note("start daemon: %v", err)
+			return 1
+		}
+		n.daemon.Store(int64(pid))
+		ended := make(chan struct{})
+		go n.watchNIC(index, pid, ended)
+		status := reap(pid, n.note)
+		n.daemon.Store(0)
+		close(ended)
+		if !n.replaced.Load() {
+			return status
+		}
+	}
+}
+
+// tee is where the daemon writes: what comes is copied to the log until the container ends.
+func (n *containerNode) tee() (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	go func() { _, _ = io.Copy(n.log, r) }() // a log that cannot be written stops nothing
+	return w, nil
+}
+
+// startDaemon starts the host's daemon on the processors that the rack's description says.
+func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
+	r := &Rack{Spec: n.rack}
+	err = nl.OnOwnThread(func() error {
+		return r.place(n.host.Name, func() error {
+			pid, err = syscall.ForkExec("/proc/self/exe", []string{programName, "host", "--rack-dir", n.dir, "--name", n.host.Name}, &syscall.ProcAttr{
+				Env: os.Environ(), Files: []uintptr{0, out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
+			})
+			return err
+		})
+	})
+	return pid, err
+}
+
+// nic returns the index of the NIC if it is ready: it has its name and address, and is up.
+func (n *containerNode) nic() (int, bool) {
+	l, err := nl.LinkByName("", spec.HostIfname)
+	if err != nil || !l.Up {
+		return 0, false
+	}
+	addrs, err := nl.Addrs("", spec.HostIfname)
+	return l.Index, err == nil && (!n.host.IPv4.IsValid() || slices.Contains(addrs, n.rack.Prefix4(n.host)))
+}
+
+// waitNIC waits until the NIC is ready, however long that takes.
+func (n *containerNode) waitNIC() int {
+	for i := 0; ; i++ {
+		if index, ok := n.nic(); ok {
+			return index
+		}
+		if i == int(5*time.Second/nicPoll) {
+			n.note("waits for its NIC, %s; whoever started this container has no rack that plugs it: `rdmalab status` knows more", spec.HostIfname)
+		}
+		time.Sleep(nicPoll)
+	}
+}
+
+// watchNIC ends the daemon when another NIC has come.
+func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
+	tick := time.NewTicker(nicWatch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		if now, ok := n.nic(); ok && now != index {
+			n.note("the NIC was replaced: the daemon starts anew")
+			n.replaced.Store(true)
+			_ = unix.Kill(pid, unix.SIGKILL) // it may be gone already
+			return
+		}
+	}
+}
+
+// ContainerHold is process 1 of a container that only holds the network of a host, until it is told to end.
+func ContainerHold() int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	<-signals
+	return 0
+}
