@@ -48,6 +48,11 @@ func commands() []*cobra.Command {
 		nodeInitCmd(),
 		execInitCmd(),
 		timerCmd(),
+		composeCmd(),
+		imageCmd(),
+		containerInitCmd(),
+		containerHoldCmd(),
+		watcherCmd(),
 	}
 }
 
