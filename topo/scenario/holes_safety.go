@@ -22,7 +22,7 @@ var holeParams = rdmacm.Params{Timeout: 10, PathMTU: verbs.MTU1024}
 
 // holes lists the scripts.
 func holes() []hole {
-	list := slices.Concat(safetyHoles(), livenessHoles(), wireHoles(), closedHoles())
+	list := slices.Concat(safetyHoles(), livenessHoles(), wireHoles(), closedHoles(), steerHoles())
 	slices.SortFunc(list, func(a, b hole) int { return a.number - b.number })
 	for i := range list {
 		if list[i].params == (rdmacm.Params{}) {

@@ -1,0 +1,307 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// steerHoles are those of steering. Their scripts play clients of Clover by hand: they write nodes, append them, and read.
+func steerHoles() []hole {
+	list := []hole{
+		{number: 26, title: "an append goes to a node of another version", script: holeVersions},
+		{number: 28, title: "a node is read before it is linked", script: holeReadTail},
+		{number: 29, title: "an append has failed and its node is taken for the tail", script: holeFailedAppend},
+		{number: 30, title: "an append is lost and others go behind it", script: holeBrokenChain},
+		{number: 31, title: "an append is lost, its client dies, and the switch is restarted", script: holeDoubleFailure},
+		{number: 32, title: "an append that is sent again goes elsewhere", script: holeResent},
+		{number: 33, title: "an entry belongs to another key by now", script: holeRecycled},
+		{number: 36, title: "two nodes are written before two appends", script: holeBatch},
+	}
+	for i := range list {
+		list[i].action = "steer"
+	}
+	return list
+}
+
+// Keys, and how nodes are arranged.
+const (
+	steerKey = 7
+	otherKey = 8
+	firstEnd = layout.Version(1)
+)
+
+var steerSpace = layout.Space{Servers: 1, Entries: layout.Counts{0: 64}, Shortcuts: 8}
+
+func steerAt(h layout.Handle) int {
+	p, _ := steerSpace.Place(h)
+	return p.Offset
+}
+
+// store formats the memory and makes a key of one node, known to the switch as the end of its chain: 1 → 2, or 11 → 12.
+func (h *holeRun) store(keys ...uint64) {
+	super := layout.Superblock{Format: layout.Sound, Generation: 1, Space: steerSpace, Store: 1}
+	b := make([]byte, layout.SuperblockLen)
+	super.Put(b)
+	h.expect(h.clients[0].put(0, b), "the superblock")
+	for i, k := range keys {
+		c, first := h.clients[0], layout.Handle(1+10*i)
+		h.expect(c.node(first, 1, k), "the first node")
+		h.expect(c.node(first+1, 1, k), "the second node")
+		h.expect(c.link(first, 1, first+1, 1), "the first append")
+	}
+}
+
+// put WRITEs bytes.
+func (c *holeClient) put(off int, b []byte) *answer {
+	copy(c.end.buf[int(c.next%holeDepth)*holeSlot:], b)
+	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, len(b))
+}
+
+// node WRITEs a node, whose value is its handle.
+func (c *holeClient) node(n layout.Handle, v layout.Version, key uint64) *answer {
+	b := make([]byte, layout.MinSlab)
+	layout.Sound.PutNode(b, layout.Header(v), key, binary.LittleEndian.AppendUint32(nil, uint32(n)))
+	return c.put(steerAt(n), b)
+}
+
+// link appends a node to another one.
+func (c *holeClient) link(to layout.Handle, toV layout.Version, n layout.Handle, v layout.Version) *answer {
+	return c.cas(steerAt(to), uint64(layout.Header(toV)), uint64(layout.Superseded(toV, layout.Location{Handle: n, Version: v})))
+}
+
+// linked waits for an append to a node of version 1 and reports whether its client is told that it has succeeded.
+func (h *holeRun) linked(a *answer, what string) bool {
+	h.expect(a, what)
+	return a.status == verbs.Success && layout.Word(a.prior()) == layout.Header(1)
+}
+
+// retry is what a client does whose append has failed: it goes to the end of the chain and tries again there.
+func (h *holeRun) retry(c *holeClient, n layout.Handle) {
+	at := layout.Handle(1)
+	for range 8 {
+		a := c.read(steerAt(at), layout.HeaderLen)
+		h.expect(a, "READ of a header")
+		next, more := layout.Word(a.prior()).Next()
+		if more {
+			at = next.Handle
+			continue
+		}
+		if h.linked(c.link(at, 1, n, 1), "the append again") {
+			return
+		}
+	}
+	h.harm("client %d finds no end of the chain", n)
+}
+
+// get is what a client does that knows a node: it reads it, and follows the chain. It returns the value: a handle.
+func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layout.Handle, ok bool) {
+	for range 16 {
+		a := c.read(steerAt(at.Handle), layout.MinSlab)
+		h.expect(a, "READ of a node")
+		if a.status != verbs.Success {
+			return 0, false
+		}
+		b := c.end.buf[a.slot*holeSlot:][:layout.MinSlab]
+		header, v, err := layout.Keyed.ParseNode(b, binary.LittleEndian.Uint64(b[layout.HeaderLen:]))
+		if err != nil || header.EntryVersion() != at.Version {
+			return 0, false // it asks the metadata server
+		}
+		next, more := header.Next()
+		if !more {
+			if own, _ := layout.KeyOf(b); own != key {
+				h.harm("a client that asks for key %d gets the value of key %d", key, own)
+			}
+			return layout.Handle(binary.LittleEndian.Uint32(v)), true
+		}
+		at = next
+	}
+	h.harm("the chain of key %d leads in a circle", key)
+	return 0, false
+}
+
+// chain is the nodes that can be reached from one, as memory has them.
+func (h *holeRun) chain(from layout.Handle) []layout.Handle {
+	list := []layout.Handle{from}
+	for len(list) < 64 {
+		next, more := layout.HeaderOf(h.memory[steerAt(list[len(list)-1]):]).Next()
+		if !more {
+			return list
+		}
+		for _, n := range list {
+			if n == next.Handle {
+				h.harm("the chain leads in a circle: %v, and %d again", list, n)
+				return list
+			}
+		}
+		list = append(list, next.Handle)
+	}
+	return list
+}
+
+// reaches notes damage unless a node whose client was told so is in the chain.
+func (h *holeRun) reaches(n layout.Handle, when string) {
+	list := h.chain(1)
+	for _, x := range list {
+		if x == n {
+			return
+		}
+	}
+	h.harm("%s node %d, which was acknowledged, is not in the chain %v", when, n, list)
+}
+
+// holeVersions: the tail is an entry in its second life; a client that knows the first node appends.
+func holeVersions(h *holeRun) {
+	h.store(steerKey)
+	c := h.clients[1]
+	h.expect(c.node(3, 2, steerKey), "a node of version 2")
+	h.linked(c.link(2, 1, 3, 2), "its append")
+	d := h.clients[2]
+	h.expect(d.node(4, 1, steerKey), "the node")
+	if !h.linked(d.link(1, 1, 4, 1), "the append") {
+		h.harm("the append that was led to a node of version 2 has failed: its client did not expect that version")
+	} else {
+		h.reaches(4, "afterwards")
+	}
+	if v, ok := h.get(h.clients[3], layout.Location{Handle: 1, Version: firstEnd}, steerKey); ok && v != 4 && v != 3 {
+		h.harm("a client reads node %d", v)
+	} else if ok && len(h.chain(1)) == 3 && v == 4 {
+		h.harm("a client reads node 4, which was never linked")
+	}
+}
+
+// holeReadTail: the append of node 3 is slow, a reader is faster.
+func holeReadTail(h *holeRun) {
+	h.store(steerKey)
+	c := h.clients[1]
+	h.expect(c.node(3, 1, steerKey), "the node")
+	h.faults("ms0", delay(fault.Down, 100*time.Microsecond, 1, wire.RCCmpSwap))
+	a := c.link(2, 1, 3, 1)
+	h.rt.Sleep(5 * time.Microsecond)
+	if v, ok := h.get(h.clients[2], layout.Location{Handle: 1, Version: firstEnd}, steerKey); ok && v == 3 && len(h.chain(1)) == 2 {
+		h.harm("a client reads node 3 while the chain ends with node 2; the next reader may read node 2")
+	}
+	h.expect(a, "the append")
+}
+
+// holeFailedAppend: an append whose client expects a wrong version fails.
+func holeFailedAppend(h *holeRun) {
+	h.store(steerKey)
+	c, d := h.clients[1], h.clients[2]
+	h.expect(c.node(3, 1, steerKey), "a node")
+	h.expect(c.link(2, 9, 3, 1), "the append that fails")
+	h.expect(d.node(4, 1, steerKey), "another node")
+	if h.linked(d.link(2, 1, 4, 1), "its append") {
+		h.reaches(4, "afterwards")
+	} else {
+		h.retry(d, 4)
+	}
+}
+
+// holeBrokenChain: the append of node 3 is lost; that of node 4 comes before it is sent again.
+func holeBrokenChain(h *holeRun) {
+	h.store(steerKey)
+	c, d := h.clients[1], h.clients[2]
+	h.expect(c.node(3, 1, steerKey), "the node of client 1")
+	h.expect(d.node(4, 1, steerKey), "the node of client 2")
+	h.faults("ms0", lose(fault.Down, 1, wire.RCCmpSwap))
+	lost := c.link(2, 1, 3, 1)
+	h.rt.Sleep(3 * time.Microsecond)
+	if h.linked(d.link(2, 1, 4, 1), "the append of client 2") {
+		h.reaches(4, "when its client is told,")
+	}
+	if !h.linked(lost, "the append of client 1") {
+		h.retry(c, 3)
+	}
+	h.reaches(3, "in the end")
+}
+
+// holeDoubleFailure: the same, but client 1 dies, and then the switch as well.
+func holeDoubleFailure(h *holeRun) {
+	h.store(steerKey)
+	c, d := h.clients[1], h.clients[2]
+	h.expect(c.node(3, 1, steerKey), "the node of client 1")
+	h.expect(d.node(4, 1, steerKey), "the node of client 2")
+	h.faults("ms0", lose(fault.Down, 1, wire.RCCmpSwap))
+	c.link(2, 1, 3, 1)
+	h.rt.Sleep(3 * time.Microsecond)
+	c.host.Crash()
+	told := h.linked(d.link(2, 1, 4, 1), "the append of client 2")
+	h.rack.CrashSwitch()
+	h.rt.Sleep(time.Millisecond)
+	if err := h.rack.RestartSwitch(); err != nil {
+		h.harm("restart: %v", err)
+	}
+	h.rt.Sleep(100 * time.Millisecond)
+	if told {
+		h.reaches(4, "100 ms after both failures")
+	}
+	if v, ok := h.get(h.clients[3], layout.Location{Handle: 1, Version: firstEnd}, steerKey); told && ok && v != 4 {
+		h.harm("a client reads node %d, and node 4 was acknowledged", v)
+	}
+}
+
+// holeResent: two appends are lost, a third goes behind them; then the first ones are sent again.
+func holeResent(h *holeRun) {
+	h.store(steerKey)
+	var lost [2]*answer
+	for i := range 3 {
+		h.expect(h.clients[1+i].node(layout.Handle(3+i), 1, steerKey), "a node")
+	}
+	h.faults("ms0", lose(fault.Down, 2, wire.RCCmpSwap))
+	for i := range lost {
+		lost[i] = h.clients[1+i].link(2, 1, layout.Handle(3+i), 1)
+		h.rt.Sleep(5 * time.Microsecond)
+	}
+	third := h.linked(h.clients[3].link(2, 1, 5, 1), "the third append")
+	if !third {
+		h.retry(h.clients[3], 5)
+	}
+	for i, a := range lost {
+		if !h.linked(a, "a lost append") {
+			h.retry(h.clients[1+i], layout.Handle(3+i))
+		}
+	}
+	for n := layout.Handle(3); n <= 5; n++ {
+		h.reaches(n, "in the end")
+	}
+}
+
+// holeRecycled: entry 3 was of key 7 and is of key 8 now; a client that has slept for long asks for key 7 there.
+func holeRecycled(h *holeRun) {
+	h.store(steerKey, otherKey)
+	c := h.clients[1]
+	h.expect(c.node(3, 1, steerKey), "the node")
+	h.linked(c.link(2, 1, 3, 1), "its append")
+	h.expect(c.node(4, 1, steerKey), "the next node")
+	h.linked(c.link(3, 1, 4, 1), "its append")
+	// The metadata server has taken back what is before node 4, and given node 3 away.
+	d := h.clients[2]
+	h.expect(d.node(3, 2, otherKey), "the node of key 8")
+	h.linked(d.link(12, 1, 3, 2), "its append")
+	h.expect(d.node(14, 1, otherKey), "the next node of key 8")
+	h.expect(d.link(3, 2, 14, 1), "its append")
+	h.get(h.clients[3], layout.Location{Handle: 3, Version: 1}, steerKey)
+}
+
+// holeBatch: one connection writes nodes of two keys, and then appends both.
+func holeBatch(h *holeRun) {
+	h.store(steerKey, otherKey)
+	c := h.clients[1]
+	h.expect(c.node(3, 1, steerKey), "a node of key 7")
+	h.expect(c.node(13, 1, otherKey), "a node of key 8")
+	h.linked(c.link(2, 1, 3, 1), "the append to key 7")
+	h.linked(c.link(12, 1, 13, 1), "the append to key 8")
+	h.reaches(3, "afterwards")
+	h.chain(11)
+	for i, k := range []uint64{steerKey, otherKey} {
+		at := layout.Location{Handle: layout.Handle(1 + 10*i), Version: 1}
+		if v, ok := h.get(h.clients[2], at, k); ok && v != layout.Handle(3+10*i) {
+			h.harm("key %d has node %d, want %d", k, v, 3+10*i)
+		}
+	}
+}
