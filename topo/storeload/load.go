@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
@@ -34,7 +37,15 @@ type Load struct {
 	Run time.Duration
 	// Steer is what the switch steers: "write", "read" or "both"; "" or None: it forwards only.
 	Steer string
+	// Mode is how: "hard" or "paper"; "": hard. Hot restricts it to the hottest keys: mode hard finds them, mode paper is told; 0: all.
+	Mode string
+	Hot  int
+	// Pool is how many nodes there are; 0: PublishedPool.
+	Pool int
 }
+
+// PublishedPool is how many nodes of 128 bytes the published system has on a memory server.
+const PublishedPool = 335360
 
 // None is the choice of a switch that forwards only.
 const None = "none"
@@ -47,8 +58,25 @@ func (l *Load) rackOf() string {
 	if !l.steers() {
 		return rackFile
 	}
-	return rackFile + fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: steer, steer: %s}]}\n", l.Steer)
+	keys := "all"
+	switch {
+	case l.Hot > 0 && l.Mode == paperMode:
+		list := make([]string, l.Hot) // ranks of Zipf are keys here
+		for i := range list {
+			list[i] = strconv.Itoa(i)
+		}
+		keys = strings.Join(list, ",")
+	case l.Hot > 0:
+		keys = fmt.Sprintf("hot:%d", l.Hot)
+	}
+	how := l.Mode
+	if how == "" {
+		how = "hard"
+	}
+	return rackFile + fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: steer, steer: %s, mode: %s, keys: \"%s\"}]}\n", l.Steer, how, keys)
 }
+
+const paperMode = "paper"
 
 // Result is what came out.
 type Result struct {
@@ -61,7 +89,6 @@ type Result struct {
 
 const (
 	machines   = 7
-	regionLen  = 32 << 20
 	loadLimit  = clock.Time(time.Second)
 	readLimit  = clock.Time(4 * time.Second)
 	lease      = time.Minute // nobody renews it in the middle
@@ -98,6 +125,9 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 	if l.Run == 0 {
 		l.Run = defaultRun
 	}
+	if l.Pool == 0 {
+		l.Pool = PublishedPool
+	}
 	s, err := spec.Parse([]byte(l.rackOf()))
 	if err != nil {
 		return Result{}, err
@@ -131,7 +161,7 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 	out.Span = l.Run
 	if box, ok := r.rack.Program().(*serialize.Program); ok {
 		for _, g := range box.Counters(r.rack.Now()) {
-			if g.Name == "steer" {
+			if strings.HasPrefix(g.Name, "steer") && slices.ContainsFunc(g.Counters, func(c mode.Counter) bool { return c.Value > 0 }) {
 				out.Steering = g.Counters
 			}
 		}
@@ -142,10 +172,19 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 	return out, nil
 }
 
+// nodes128 gives all memory to nodes of 128 bytes.
+var nodes128 = [layout.Classes]int{1}
+
+// region is the memory of the server in bytes.
+func (r *run) region() int {
+	s := layout.Space{Servers: 1, Shortcuts: int(2 * r.Keys), Entries: layout.Counts{0: r.Pool}}
+	return s.RegionLen()
+}
+
 func (r *run) serve() {
 	ms, md := r.rack.Host("ms0"), r.rack.Host("md0")
 	ms.Go("memory", true, func(ctx verbs.Context) {
-		s, err := perf.NewServer(ctx, ms.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: regionLen})
+		s, err := perf.NewServer(ctx, ms.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: r.region()})
 		if err == nil {
 			err = s.Serve()
 		}
@@ -154,6 +193,7 @@ func (r *run) serve() {
 	md.Go("meta", true, func(ctx verbs.Context) {
 		s, err := meta.New(meta.Config{
 			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Sound, Keys: int(2 * r.Keys), Lease: lease,
+			Shares: nodes128,
 		})
 		if err == nil {
 			err = s.Serve()

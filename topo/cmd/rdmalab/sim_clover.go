@@ -6,20 +6,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/topo/storeload"
 )
 
 // collapseCmd shows what contention does to Clover.
 func collapseCmd() *cobra.Command {
 	var name, steer string
+	var table bool
 	cmd := &cobra.Command{
 		Use:   "collapse",
 		Short: "Measure Clover under contention at the pace of hardware",
 		Long: "collapse lets 8 to 240 clients work on 1024 keys of Clover (Zipf 0.99, nodes of 128 bytes) in virtual time, with\n" +
 			"0 to 100% writes, and prints what is left: throughput, writes that won their first race, round trips and bytes\n" +
 			"per operation. The model of --cost is the one that `rdmalab sim calibrate` compares with published figures.\n" +
-			"With --steer each row is followed by one with a switch that steers, and what that gains.",
-		Example: "  rdmalab sim collapse\n  rdmalab sim collapse --steer both\n  rdmalab sim collapse -o json",
+			"With --steer each row is followed by one with a switch that steers, and what that gains. --table runs the experiments of\n" +
+			"the SwordBox paper (figures 5 and 11 to 14) without steering, in mode hard and in mode paper, beside its numbers.",
+		Example: "  rdmalab sim collapse\n  rdmalab sim collapse --steer both\n  rdmalab sim collapse --table\n  rdmalab sim collapse -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asJSON, err := wantJSON(cmd)
@@ -32,6 +35,9 @@ func collapseCmd() *cobra.Command {
 			}
 			if !slices.Contains([]string{storeload.None, "write", "read", "both"}, steer) {
 				return fmt.Errorf("--steer %.20q is unknown; take none, write, read or both", steer)
+			}
+			if table {
+				return collapseTable(cmd, m, asJSON)
 			}
 			list, err := storeload.Table(m, steer, func(p storeload.Point) {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%g%% writes, %d clients, steer %s: %.2f Mops\n", p.Writes, p.Clients, p.Steer, p.Mops) // a courtesy
@@ -50,6 +56,28 @@ func collapseCmd() *cobra.Command {
 	}
 	costFlag(cmd, &name, "connectx5")
 	cmd.Flags().StringVar(&steer, "steer", storeload.None, "what the switch steers: none, write, read or both")
+	cmd.Flags().BoolVar(&table, "table", false, "run the experiments of the SwordBox paper and print its numbers beside")
 	outputFlag(cmd)
 	return cmd
+}
+
+// collapseTable runs the experiments of the paper.
+func collapseTable(cmd *cobra.Command, m *cost.Model, asJSON bool) error {
+	list := storeload.Rows()
+	for i := range list {
+		if err := list[i].Fill(m); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: done\n", list[i].Name) // a courtesy
+	}
+	if asJSON {
+		return printJSON(cmd, struct {
+			Model *cost.Model     `json:"model"`
+			Rows  []storeload.Row `json:"rows"`
+		}{m, list})
+	}
+	if _, err := fmt.Fprint(cmd.OutOrStdout(), modelLines(m)); err != nil {
+		return err
+	}
+	return storeload.WriteRows(cmd.OutOrStdout(), list)
 }
