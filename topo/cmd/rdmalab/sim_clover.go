@@ -14,6 +14,7 @@ import (
 func collapseCmd() *cobra.Command {
 	var name, steer string
 	var table bool
+	var rows []int
 	cmd := &cobra.Command{
 		Use:   "collapse",
 		Short: "Measure Clover under contention at the pace of hardware",
@@ -37,7 +38,7 @@ func collapseCmd() *cobra.Command {
 				return fmt.Errorf("--steer %.20q is unknown; take none, write, read or both", steer)
 			}
 			if table {
-				return collapseTable(cmd, m, asJSON)
+				return collapseTable(cmd, m, rows, asJSON)
 			}
 			list, err := storeload.Table(m, steer, func(p storeload.Point) {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%g%% writes, %d clients, steer %s: %.2f Mops\n", p.Writes, p.Clients, p.Steer, p.Mops) // a courtesy
@@ -57,13 +58,24 @@ func collapseCmd() *cobra.Command {
 	costFlag(cmd, &name, "connectx5")
 	cmd.Flags().StringVar(&steer, "steer", storeload.None, "what the switch steers: none, write, read or both")
 	cmd.Flags().BoolVar(&table, "table", false, "run the experiments of the SwordBox paper and print its numbers beside")
+	cmd.Flags().IntSliceVar(&rows, "rows", nil, "of the table, only these: numbers from 1")
 	outputFlag(cmd)
 	return cmd
 }
 
-// collapseTable runs the experiments of the paper.
-func collapseTable(cmd *cobra.Command, m *cost.Model, asJSON bool) error {
-	list := storeload.Rows()
+// collapseTable runs the experiments of the paper, all of them or some.
+func collapseTable(cmd *cobra.Command, m *cost.Model, rows []int, asJSON bool) error {
+	all := storeload.Rows()
+	list := all
+	if len(rows) > 0 {
+		list = nil
+	}
+	for _, n := range rows {
+		if n < 1 || n > len(all) {
+			return fmt.Errorf("--rows %d: the table has rows 1 to %d", n, len(all))
+		}
+		list = append(list, all[n-1])
+	}
 	for i := range list {
 		if err := list[i].Fill(m); err != nil {
 			return err
