@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/cni"
 )
 
 // commands is the explicit list of subcommands; helpGroups has them in the order of the help text.
@@ -41,6 +43,7 @@ func commands() []*cobra.Command {
 		switchCmd(),
 		simCmd(),
 		topCmd(),
+		cniCmd(),
 		doctorCmd(),
 		versionCmd(),
 		hostCmd(),
@@ -57,6 +60,9 @@ func commands() []*cobra.Command {
 }
 
 func main() {
+	if cni.Called(os.Args) {
+		os.Exit(cni.Main())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := rootCmd(commands()...).ExecuteContext(ctx)
 	stop()

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/cni"
+	"github.com/rdmalab/rdmalab/topo/guests"
+)
+
+// cniCmd is the CNI plugin, and what a person needs of it.
+func cniCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cni",
+		Short: "Plug containers of podman, nerdctl or Kubernetes into the rack (CNI plugin)",
+		Long: "Called by a container runtime, this program is a CNI plugin: a container on a network of type " + cni.Program + " becomes a\n" +
+			"guest of a rack that is up, with the interface that the runtime names, an address of the rack and a port of the\n" +
+			"switch. Guests can be captured, and faults injected on their links, by their names. `cni install` puts the plugin\n" +
+			"and a network where runtimes look for them; see compose/k8s for Kubernetes with Multus.",
+		Example: "  rdmalab cni install\n" +
+			"  podman run --rm --network rack:interface_name=rack0 IMAGE\n" +
+			"  rdmalab cni guests",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Getenv("CNI_COMMAND") == "" {
+				return cmd.Help()
+			}
+			if code := cni.Main(); code != 0 {
+				return exitCode(code)
+			}
+			return nil
+		},
+	}
+	cmd.AddCommand(cniInstallCmd(), cniGuestsCmd())
+	return cmd
+}
+
+// cniInstallCmd puts the plugin where runtimes find it.
+func cniInstallCmd() *cobra.Command {
+	var bin, conf, network string
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Put the plugin, and a network of the rack, where container runtimes look for them",
+		Long: "install copies this program into the folder of CNI plugins as " + cni.Program + ", and writes a network whose containers\n" +
+			"join the rack of --rack, which need not be up. It starts and restarts nothing. To undo it, remove both files.",
+		Example: "  rdmalab cni install\n" +
+			"  rdmalab cni install --bin /usr/lib/cni --rack lab --network lab",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			name, err := rackName(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := cni.ConfList(network, name)
+			if err != nil {
+				return fmt.Errorf("--network: %w", err)
+			}
+			plugin, file := filepath.Join(bin, cni.Program), filepath.Join(conf, "10-"+network+".conflist")
+			if err := copySelf(plugin); err != nil {
+				return err
+			}
+			if err := os.MkdirAll(conf, 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(file, list, 0o644); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "plugin   %s\nnetwork  %s: its containers join rack %q\n", plugin, file, name)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&bin, "bin", "/opt/cni/bin", "folder of the plugins (Debian's podman also looks into /usr/lib/cni)")
+	f.StringVar(&conf, "conf", "/etc/cni/net.d", "folder of the networks")
+	f.StringVar(&network, "network", "rack", "name of the network")
+	return cmd
+}
+
+// copySelf makes path this program, at once: a runtime may be starting it.
+func copySelf(path string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer self.Close() // only read
+	to, err := os.CreateTemp(filepath.Dir(path), "."+cni.Program)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(to.Name()) // what failed is said
+		}
+	}()
+	if _, err = io.Copy(to, self); err == nil {
+		err = to.Chmod(0o755)
+	}
+	if cerr := to.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("copy this program to %s: %w", path, err)
+	}
+	return os.Rename(to.Name(), path)
+}
+
+// cniGuestsCmd lists the guests of the rack.
+func cniGuestsCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "guests",
+		Short:   "List the containers that are plugged into the rack",
+		Example: "  rdmalab cni guests -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			_, paths, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := guests.List(paths)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd, append([]guests.Guest{}, list...))
+			}
+			return printGuests(cmd.OutOrStdout(), list)
+		},
+	}
+	outputFlag(cmd)
+	return cmd
+}
+
+func printGuests(w io.Writer, list []guests.Guest) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no guests")
+		return err
+	}
+	const idShown = 12
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GUEST\tNETWORK\tCONTAINER\tINTERFACE\tADDRESS\tIPV6\tMAC\tPORT")
+	for i := range list {
+		g := &list[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%v\t%v\t%s\n", g.Name, g.Network, g.Container[:min(idShown, len(g.Container))], g.Ifname, g.IPv4, g.IPv6, g.MAC, g.Port)
+	}
+	return t.Flush()
+}

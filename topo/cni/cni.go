@@ -1,0 +1,261 @@
+// Package cni is the CNI plugin: it plugs a container's network namespace into the switch of a rack that is up, as a guest
+// with a link, addresses of the rack's subnets and a name, and takes it away again. The library containernetworking/cni
+// speaks with the runtime; topo/rack does the work. The specification is CNI 1.1.0.
+//
+// A network is a list of plugins, in a file like /etc/cni/net.d/10-rack.conflist:
+//
+//	{
+//	  "cniVersion": "1.0.0",
+//	  "name": "rack",
+//	  "plugins": [
+//	    {"type": "rdmalab-cni", "rack": "default", "capabilities": {"mac": true}}
+//	  ]
+//	}
+//
+// A guest's name is HOST of CNI_ARGS, else the name that podman or Kubernetes gave the container or pod, if it can be a
+// host's name and is free, else one made of the container's ID. Its MAC address is that of runtimeConfig or of CNI_ARGS
+// (MAC), else one of the rack's. Addresses are always the rack's: there is no ipam section.
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/guests"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Program is the name by which the binary is this plugin.
+const Program = "rdmalab-cni"
+
+// Codes of errors beside those of the library: the specification leaves 100 and above to plugins.
+const (
+	// codeNotReady is STATUS's: ADD would fail.
+	codeNotReady = 50
+	// codeState: the rack, the guest or its link is not as it must be.
+	codeState = 100
+	// codePrivilege: the plugin lacks the rights of root.
+	codePrivilege = 101
+	// codeTaken: the attachment, or the name, exists.
+	codeTaken = 102
+)
+
+// limit bounds one call of a runtime.
+const limit = time.Minute
+
+// Plugin carries out what runtimes ask for. The zero value works on the racks of this machine.
+type Plugin struct {
+	// Stdout receives results; nil: standard output.
+	Stdout io.Writer
+	open   func(name string) (*rack.Rack, error) // of tests
+}
+
+// Called says whether a program that was started as argv has been called as the plugin: by its name, or by a runtime that
+// found it under another.
+func Called(argv []string) bool {
+	return filepath.Base(argv[0]) == Program || len(argv) == 1 && os.Getenv("CNI_COMMAND") != ""
+}
+
+// Main is the plugin: environment and standard input say what to do. It returns the exit status.
+func Main() int {
+	p := new(Plugin)
+	funcs := skel.CNIFuncs{Add: p.Add, Del: p.Del, Check: p.Check, GC: p.GC, Status: p.Status}
+	about := "rdmalab: plugs containers into the switch of a rack. See `rdmalab cni --help`"
+	if e := skel.PluginMainFuncsWithError(funcs, version.All, about); e != nil {
+		if err := e.Print(); err != nil {
+			fmt.Fprintln(os.Stderr, "rdmalab-cni:", e, err)
+		}
+		return 1
+	}
+	return 0
+}
+
+// rackOf opens the rack of a configuration.
+func (p *Plugin) rackOf(c *Config) (*rack.Rack, error) {
+	if p.open != nil {
+		return p.open(c.Rack)
+	}
+	return rack.Open(c.Rack)
+}
+
+// Add is ADD: the container becomes a guest.
+func (p *Plugin) Add(a *skel.CmdArgs) error {
+	c, err := parseConfig(a.StdinData)
+	if err != nil {
+		return err
+	}
+	q, err := c.request(a)
+	if err != nil {
+		return err
+	}
+	r, err := p.rackOf(c)
+	if err != nil {
+		return coded(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	g, err := r.AddGuest(ctx, q)
+	if err != nil {
+		return coded(err)
+	}
+	port, err := nl.LinkByName(r.Paths.Netns(spec.SwitchName), g.Port)
+	if err != nil {
+		return coded(err)
+	}
+	return p.print(result(r, &g, port.MAC), c.CNIVersion)
+}
+
+func (p *Plugin) print(res types.Result, as string) error {
+	res, err := res.GetAsVersion(as)
+	if err != nil {
+		return types.NewError(types.ErrIncompatibleCNIVersion, "result", err.Error())
+	}
+	if p.Stdout == nil {
+		return res.Print()
+	}
+	return res.PrintTo(p.Stdout)
+}
+
+// result describes a guest: the switch's end of the link, which has the address port, its own, its addresses. podman wants an
+// address of each end that is in a namespace.
+func result(r *rack.Rack, g *guests.Guest, port wire.MAC) *current.Result {
+	res := &current.Result{
+		CNIVersion: current.ImplementedSpecVersion,
+		Interfaces: []*current.Interface{
+			{Name: g.Port, Mac: port.String(), Mtu: r.Spec.LinkMTU, Sandbox: r.Paths.Netns(spec.SwitchName)},
+			{Name: g.Ifname, Mac: g.MAC.String(), Mtu: r.Spec.LinkMTU, Sandbox: g.Netns},
+		},
+	}
+	for _, a := range []netip.Prefix{r.Spec.Prefix4(&g.Host), r.Spec.Prefix6(&g.Host)} {
+		res.IPs = append(res.IPs, &current.IPConfig{Interface: current.Int(1), Address: ipNet(a)})
+	}
+	return res
+}
+
+func ipNet(p netip.Prefix) net.IPNet {
+	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// Del is DEL: the guest goes. What is not there is gone already.
+func (p *Plugin) Del(a *skel.CmdArgs) error {
+	c, err := parseConfig(a.StdinData)
+	if err != nil {
+		return err
+	}
+	return p.remove(c, func(ctx context.Context, r *rack.Rack) error {
+		return r.RemoveGuest(ctx, c.Name, a.ContainerID, a.IfName)
+	})
+}
+
+// GC is GC: of the network's guests only those stay that the runtime names.
+func (p *Plugin) GC(a *skel.CmdArgs) error {
+	c, err := parseConfig(a.StdinData)
+	if err != nil {
+		return err
+	}
+	return p.remove(c, func(ctx context.Context, r *rack.Rack) error {
+		return r.KeepGuests(ctx, c.Name, func(g *guests.Guest) bool {
+			return slices.Contains(c.ValidAttachments, types.GCAttachment{ContainerID: g.Container, IfName: g.Ifname})
+		})
+	})
+}
+
+// remove runs f on a rack, unless it is down and its guests with it.
+func (p *Plugin) remove(c *Config, f func(ctx context.Context, r *rack.Rack) error) error {
+	r, err := p.rackOf(c)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		err = f(ctx, r)
+	}
+	if errors.Is(err, rack.ErrNotUp) {
+		return nil
+	}
+	return coded(err)
+}
+
+// Check is CHECK: the guest is as ADD left it.
+func (p *Plugin) Check(a *skel.CmdArgs) error {
+	c, err := parseConfig(a.StdinData)
+	if err != nil {
+		return err
+	}
+	if err := version.ParsePrevResult(&c.NetConf); err != nil {
+		return types.NewError(types.ErrDecodingFailure, "prevResult", err.Error())
+	}
+	if c.PrevResult == nil {
+		return types.NewError(types.ErrInvalidNetworkConfig, "prevResult is missing", "CHECK needs what ADD answered")
+	}
+	prev, err := current.NewResultFromResult(c.PrevResult)
+	if err != nil {
+		return types.NewError(types.ErrDecodingFailure, "prevResult", err.Error())
+	}
+	r, err := p.rackOf(c)
+	if err != nil {
+		return coded(err)
+	}
+	g, err := r.CheckGuest(c.Name, a.ContainerID, a.IfName, a.Netns)
+	if err != nil {
+		return coded(err)
+	}
+	for _, i := range prev.Interfaces {
+		if i != nil && i.Name == a.IfName && i.Sandbox != "" && i.Mac != "" && i.Mac != g.MAC.String() {
+			return types.NewError(codeState, "guest "+g.Name, fmt.Sprintf("%s has the address %v, and prevResult says %s", i.Name, g.MAC, i.Mac))
+		}
+	}
+	return nil
+}
+
+// Status is STATUS: would ADD work?
+func (p *Plugin) Status(a *skel.CmdArgs) error {
+	c, err := parseConfig(a.StdinData)
+	if err != nil {
+		return err
+	}
+	r, err := p.rackOf(c)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		err = r.Ready(ctx)
+	}
+	if err != nil {
+		return types.NewError(codeNotReady, "no container can be plugged now", err.Error())
+	}
+	return nil
+}
+
+// coded gives an error the code of its kind.
+func coded(err error) error {
+	code := uint(types.ErrInternal)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rack.ErrNotUp), errors.Is(err, rack.ErrNoSwitch), errors.Is(err, rack.ErrBusy):
+		code = types.ErrTryAgainLater
+	case errors.Is(err, rack.ErrPrivilege), errors.Is(err, nl.ErrPrivilege):
+		code = codePrivilege
+	case errors.Is(err, rack.ErrAttached):
+		code = codeTaken
+	case errors.Is(err, rack.ErrGuest):
+		code = codeState
+	case errors.Is(err, os.ErrNotExist):
+		code = types.ErrUnknownContainer
+	}
+	return types.NewError(code, err.Error(), "")
+}

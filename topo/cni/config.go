@@ -1,0 +1,82 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Config is the plugin's section of the network's configuration.
+type Config struct {
+	types.NetConf
+	// Rack names the rack; "": default.
+	Rack string `json:"rack"`
+	// RuntimeConfig is what the runtime adds for capabilities.
+	RuntimeConfig struct {
+		MAC string `json:"mac"`
+	} `json:"runtimeConfig"`
+}
+
+// arguments are the keys of CNI_ARGS that the plugin knows; the library goes by the names of the fields.
+type arguments struct {
+	types.CommonArgs
+	// HOST is the guest's name, MAC its address.
+	HOST, MAC types.UnmarshallableString
+	// K8S_POD_NAME is how podman and Kubernetes call the container or the pod.
+	K8S_POD_NAME types.UnmarshallableString //nolint:revive,staticcheck // as above
+}
+
+// parseConfig reads the configuration that came on standard input.
+func parseConfig(stdin []byte) (*Config, error) {
+	c := new(Config)
+	if err := json.Unmarshal(stdin, c); err != nil {
+		return nil, types.NewError(types.ErrDecodingFailure, "the network's configuration is no JSON of this plugin", err.Error())
+	}
+	if c.Rack == "" {
+		c.Rack = spec.DefaultName
+	}
+	if err := spec.CheckName(c.Rack); err != nil {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, "key rack of the network's configuration", err.Error())
+	}
+	if c.IPAM.Type != "" {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, "key ipam of the network's configuration",
+			fmt.Sprintf("the rack gives the addresses; remove the section of type %.40q", c.IPAM.Type))
+	}
+	return c, nil
+}
+
+// request is what a runtime asks for.
+func (c *Config) request(a *skel.CmdArgs) (rack.GuestRequest, error) {
+	q := rack.GuestRequest{Network: c.Name, Container: a.ContainerID, Ifname: a.IfName, Netns: a.Netns}
+	var known arguments
+	if err := types.LoadArgs(a.Args, &known); err != nil {
+		return q, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS", err.Error()+"; IgnoreUnknown=1 passes over the keys of others")
+	}
+	q.Name, q.Suggested = string(known.HOST), string(known.K8S_POD_NAME)
+	if q.Name != "" {
+		if err := spec.CheckHostName(q.Name); err != nil {
+			return q, types.NewError(types.ErrInvalidEnvironmentVariables, "HOST of CNI_ARGS", err.Error())
+		}
+	}
+	mac := c.RuntimeConfig.MAC
+	if mac == "" {
+		mac = string(known.MAC)
+	}
+	if mac == "" {
+		return q, nil
+	}
+	var err error
+	if q.MAC, err = wire.ParseMAC(mac); err == nil && !spec.IsStation(q.MAC) {
+		err = fmt.Errorf("%s is the address of a group, or of nobody", mac)
+	}
+	if err != nil {
+		return q, types.NewError(types.ErrInvalidNetworkConfig, "MAC address of the container", err.Error())
+	}
+	return q, nil
+}

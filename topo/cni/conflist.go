@@ -1,0 +1,33 @@
+package cni
+
+import (
+	"encoding/json"
+
+	"github.com/containernetworking/cni/pkg/utils"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// confVersion is understood by podman 4, nerdctl and Kubernetes. The plugin speaks 1.1.0, too, which podman 4 does not.
+const confVersion = "1.0.0"
+
+// ConfList is the file of a network whose containers join a rack.
+func ConfList(network, rack string) ([]byte, error) {
+	if err := utils.ValidateNetworkName(network); err != nil {
+		return nil, err
+	}
+	if err := spec.CheckName(rack); err != nil {
+		return nil, err
+	}
+	type plugin struct {
+		Type         string          `json:"type"`
+		Rack         string          `json:"rack"`
+		Capabilities map[string]bool `json:"capabilities"`
+	}
+	b, err := json.MarshalIndent(struct {
+		Version string   `json:"cniVersion"`
+		Name    string   `json:"name"`
+		Plugins []plugin `json:"plugins"`
+	}{confVersion, network, []plugin{{Program, rack, map[string]bool{"mac": true}}}}, "", "  ")
+	return append(b, '\n'), err
+}
