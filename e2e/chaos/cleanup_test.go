@@ -27,7 +27,7 @@ var _ = Describe("after kill -9", func() {
 	DescribeTable("of the controller in the middle of up, the next command clears everything", func(after time.Duration) {
 		before := fixture.Traces()
 		rack := fixture.New(four)
-		cmd := exec.Command(fixture.Binary(), "--rack", rack.Name, "up", "-f", rack.File)
+		cmd := exec.Command(fixture.Binary(), append([]string{"--rack", rack.Name, "up", "-f", rack.File}, fixture.UpFlags()...)...)
 		Expect(cmd.Start()).To(Succeed())
 		time.Sleep(after) // the moment is the parameter of the experiment
 		_ = cmd.Process.Kill()

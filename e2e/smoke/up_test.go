@@ -128,10 +128,14 @@ var _ = Describe("two racks", func() {
 var _ = Describe("a rack of a hundred hosts", func() {
 	It("comes up, is verified without asking too much of its one memory server, and goes away", func() {
 		before := fixture.Traces()
-		rack := fixture.New("hosts:\n  - {name: ms0, role: memory, memory: 1MiB}\n  - {name: \"cn[00-98]\", role: compute}\n")
+		last := 98
+		if fixture.InContainers() {
+			last = 18 // an engine starts a handful in a second
+		}
+		rack := fixture.New(fmt.Sprintf("hosts:\n  - {name: ms0, role: memory, memory: 1MiB}\n  - {name: \"cn[00-%d]\", role: compute}\n", last))
 		up := rack.Up()
 		Expect(up).To(fixture.HaveExited(0))
-		Expect(up.Stdout).To(ContainSubstring("verified 99 paths"))
+		Expect(up.Stdout).To(ContainSubstring(fmt.Sprintf("verified %d paths", last+1)))
 		rack.OK("down")
 		Expect(fixture.Traces()).To(Equal(before))
 	})

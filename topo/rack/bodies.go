@@ -28,8 +28,8 @@ type bodies interface {
 	view() (join int, own uintptr)
 	// linkSet hears that a host's link was cut or mended at the switch.
 	linkSet(host string, up bool) error
-	// dead lists what else belongs to the rack and has died.
-	dead() ([]string, error)
+	// revive starts again what else belongs to the rack and has died, and says what that was.
+	revive(ctx context.Context) ([]string, error)
 	// clear takes everything away that is not below the state folder or found by the keeper.
 	clear() error
 }
@@ -59,7 +59,7 @@ func (b processBodies) view() (join int, own uintptr) { return nodeNamespaces, 0
 
 func (b processBodies) linkSet(string, bool) error { return nil }
 
-func (b processBodies) dead() ([]string, error) { return nil, nil }
+func (b processBodies) revive(context.Context) ([]string, error) { return nil, nil }
 
 func (b processBodies) clear() error { return nil }
 

@@ -139,12 +139,12 @@ func (b containerBodies) view() (join int, own uintptr) {
 
 func (b containerBodies) linkSet(host string, up bool) error { return b.h.MarkCut(host, !up) }
 
-func (b containerBodies) dead() ([]string, error) {
+func (b containerBodies) revive(ctx context.Context) ([]string, error) {
 	pids, err := b.r.keep.pids(watcherNode)
 	if err != nil || len(processes(pids)) > 0 {
 		return nil, err
 	}
-	return []string{"its " + container.WatcherName}, nil
+	return []string{container.WatcherName}, b.startWatcher(ctx)
 }
 
 func (b containerBodies) clear() error {

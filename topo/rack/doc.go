@@ -29,6 +29,8 @@ var (
 	ErrAlreadyUp = errors.New("is up already")
 	// ErrDifferent is the outcome of Up when another rack of that name is up.
 	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
+	// errKind is an ErrDifferent.
+	errKind = fmt.Errorf("its hosts are of another kind, processes or containers, or plugged in another way; it %w", ErrDifferent)
 	// ErrBusy says that another program holds the rack's lock.
 	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")
 	// ErrState says that a node is in the wrong state for what was asked; see StateError.

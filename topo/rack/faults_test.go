@@ -110,7 +110,7 @@ func TestCrashAndRestart(t *testing.T) {
 				t.Errorf("hang of the crashed %s: %v, want ErrState", node, err)
 			}
 		}
-		if err := r.existing(); !errors.Is(err, ErrAlreadyUp) {
+		if err := r.existing(t.Context()); !errors.Is(err, ErrAlreadyUp) {
 			t.Errorf("up over nodes that were crashed on purpose: %v, want ErrAlreadyUp", err)
 		}
 		must(t, r.Restart(ctx, spec.SwitchName))

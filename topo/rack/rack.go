@@ -24,9 +24,11 @@ type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
 	// Lost are the nodes of the rack that Up cleared because they had died by themselves.
-	Lost   []string
-	keep   keeper
-	bodies bodies
+	Lost []string
+	// Revived are parts of the rack that had died, and that Up started again.
+	Revived []string
+	keep    keeper
+	bodies  bodies
 	// exe is the program that nodes run.
 	exe string
 	// reached is told each step of Up and Down when it is done; tests die there.

@@ -59,15 +59,20 @@ type NodeStatus struct {
 	Memory int64 `json:"memory,omitempty"`
 	// Daemon is the daemon's own status.
 	Daemon json.RawMessage `json:"daemon,omitempty"`
+	// Container is the host's, if hosts are containers.
+	Container *ContainerStatus `json:"container,omitempty"`
 }
 
 // Status is what is known of a rack.
 type Status struct {
-	Name   string       `json:"name"`
-	State  State        `json:"state"` // up if every node is, else that of the worst
-	Dir    string       `json:"dir"`
-	Switch NodeStatus   `json:"switch"`
-	Hosts  []NodeStatus `json:"hosts"`
+	Name  string `json:"name"`
+	State State  `json:"state"` // up if every node is, else that of the worst
+	Dir   string `json:"dir"`
+	// Runtime is RuntimeDocker if hosts are containers; Watcher says then why they are not plugged, "" if they are.
+	Runtime string       `json:"runtime,omitempty"`
+	Watcher string       `json:"watcher,omitempty"`
+	Switch  NodeStatus   `json:"switch"`
+	Hosts   []NodeStatus `json:"hosts"`
 }
 
 // daemonStatus is the part of a host daemon's status that decides a state.
@@ -100,6 +105,7 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 		wg.Go(func() { errs[1+i] = r.observe(ctx, n) })
 	}
 	wg.Wait()
+	r.observeContainers(ctx, &s)
 	s.State = worst(s)
 	return s, rackError(s.Name, errors.Join(errs...))
 }

@@ -48,7 +48,7 @@ func (r *Rack) up(ctx context.Context) error {
 		return rackError(r.Spec.Name, err)
 	}
 	r.reached("lock")
-	if err := r.existing(); err != nil {
+	if err := r.existing(ctx); err != nil {
 		return rackError(r.Spec.Name, errors.Join(err, l.release(false)))
 	}
 	err = r.build(ctx)
@@ -59,7 +59,7 @@ func (r *Rack) up(ctx context.Context) error {
 }
 
 // existing is nil if there is no rack of that name, or only the remains of one.
-func (r *Rack) existing() error {
+func (r *Rack) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
 	}
@@ -80,10 +80,7 @@ func (r *Rack) existing() error {
 		return nil
 	}
 	if now := r.Containers(); (saved == nil) != (now == nil) || saved != nil && *saved != *now {
-		return ErrDifferent
-	}
-	if r.Lost, err = r.bodies.dead(); err != nil {
-		return err
+		return errKind
 	}
 	for _, node := range append(was.HostNames(), spec.SwitchName) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
@@ -98,6 +95,9 @@ func (r *Rack) existing() error {
 		return nil
 	case !bytes.Equal(old, data):
 		return ErrDifferent
+	}
+	if r.Revived, err = r.bodies.revive(ctx); err != nil {
+		return err
 	}
 	return ErrAlreadyUp
 }

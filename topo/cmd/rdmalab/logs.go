@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -28,7 +29,7 @@ func logsCmd() *cobra.Command {
 		Use:   "logs [HOST | switch] [-f]",
 		Short: "Print what the daemons have to say",
 		Long: "logs prints the log of a host or the switch, or of all of them with the name before each line.\n" +
-			"\"timers\" is what went wrong when --for undid a fault.",
+			"\"timers\" is what went wrong when --for undid a fault, \"" + container.WatcherName + "\" what containers were plugged.",
 		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
 		Args:    cobra.MaximumNArgs(1),
 
@@ -38,9 +39,9 @@ func logsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			nodes := append(append([]string{spec.SwitchName}, s.HostNames()...), timersLog)
+			nodes := append(append([]string{spec.SwitchName}, s.HostNames()...), timersLog, container.WatcherName)
 			if len(args) == 1 {
-				if err := checkNode(s, args[0]); err != nil && args[0] != timersLog {
+				if err := checkNode(s, args[0]); err != nil && args[0] != timersLog && args[0] != container.WatcherName {
 					return err
 				}
 				nodes = args

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -88,7 +89,10 @@ func printStatus(w io.Writer, s rack.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return printPrograms(w, s)
+	if err := printPrograms(w, s); err != nil {
+		return err
+	}
+	return printContainers(w, s, time.Now())
 }
 
 func dash(a netip.Addr) string {

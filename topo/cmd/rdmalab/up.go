@@ -106,6 +106,9 @@ func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool
 	if len(r.Lost) > 0 {
 		fmt.Fprintf(out, "rack %q had lost %s: it was cleared and made anew\n", s.Name, strings.Join(r.Lost, " "))
 	}
+	if len(r.Revived) > 0 {
+		fmt.Fprintf(out, "rack %q had lost its %s: started again\n", s.Name, strings.Join(r.Revived, " "))
+	}
 	if already {
 		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
 	} else {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/container"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// shownEvents is how many of the engine's events a table has room for.
+const shownEvents = 4
+
+// printContainers prints what became of the containers of a rack; nothing if its hosts are processes.
+func printContainers(w io.Writer, s rack.Status, now time.Time) error {
+	if s.Runtime != rack.RuntimeDocker {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CONTAINER\tSTATE\tPLUG\tNIC\tPLUGGED\tSEEN")
+	for i := range s.Hosts {
+		c := s.Hosts[i].Container
+		if c == nil {
+			continue
+		}
+		name, state, nic := c.Name, c.State, "no"
+		if name == "" {
+			name, state = "- ("+s.Hosts[i].Name+")", "none"
+		}
+		if c.State == "exited" {
+			state = fmt.Sprintf("exited (%d)", c.ExitCode)
+		}
+		if c.Plugged {
+			nic = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, state, c.Plug, nic, times(c.Plugs), seenText(c, now))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if s.Watcher != "" {
+		_, err := fmt.Fprintln(w, "\nwatcher:", s.Watcher)
+		return err
+	}
+	return nil
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// seenText is what the engine did lately, and what went wrong.
+func seenText(c *rack.ContainerStatus, now time.Time) string {
+	var words []string
+	for _, e := range c.Seen {
+		words = append(words, e.What+" "+age(now, e))
+	}
+	words = words[max(0, len(words)-shownEvents):]
+	if c.Error != "" {
+		words = append(words, c.Error)
+	}
+	return strings.Join(words, ", ")
+}
+
+// age is how long ago an event was.
+func age(now time.Time, e container.Seen) string {
+	d := max(0, now.Sub(e.When))
+	if d < time.Second {
+		return "now"
+	}
+	if d >= time.Hour {
+		return d.Round(time.Hour).String()
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,63 @@
+package rack
+
+import (
+	"context"
+
+	"github.com/rdmalab/rdmalab/topo/container"
+)
+
+// RuntimeDocker is the Runtime of a Status whose hosts are containers.
+const RuntimeDocker = "docker"
+
+// ContainerStatus is what is known of a host's container.
+type ContainerStatus struct {
+	Name string `json:"name,omitempty"` // "": there is none
+	// State is the engine's word; ExitCode is that of a container that has ended.
+	State    string         `json:"state,omitempty"`
+	ExitCode int            `json:"exitCode,omitempty"`
+	Plug     container.Plug `json:"plug,omitempty"`
+	// Plugged says that the watcher has seen the NIC in it, Plugs how often it was put there, Error why it is not.
+	Plugged bool   `json:"plugged"`
+	Plugs   int    `json:"plugs"`
+	Error   string `json:"error,omitempty"`
+	// Seen are the latest events of the engine, oldest first.
+	Seen []container.Seen `json:"seen,omitempty"`
+}
+
+// observeContainers fills in what engine and watcher say. It does nothing if hosts are processes.
+func (r *Rack) observeContainers(ctx context.Context, s *Status) {
+	b, ok := r.bodies.(containerBodies)
+	if !ok {
+		return
+	}
+	s.Runtime = RuntimeDocker
+	all := make(map[string]*ContainerStatus)
+	for i := range s.Hosts {
+		s.Hosts[i].Container = &ContainerStatus{}
+		all[s.Hosts[i].Name] = s.Hosts[i].Container
+	}
+	for i := range s.Hosts {
+		c, err := b.h.Container(ctx, s.Hosts[i].Name, container.PartHost)
+		if err != nil {
+			continue // none, or the engine does not answer; the watcher says which
+		}
+		cs := s.Hosts[i].Container
+		cs.Name, cs.State, cs.Plug = c.Name, c.State, c.Plug
+		if !c.Runs() {
+			cs.ExitCode = c.ExitCode
+		}
+	}
+	w := r.watch(ctx)
+	switch {
+	case w == nil:
+		s.Watcher = "does not answer: containers that start are not plugged; `rdmalab up` with the same flags starts it again"
+		return
+	case w.Engine != "":
+		s.Watcher = w.Engine
+	}
+	for _, seen := range w.Hosts {
+		if cs := all[seen.Host]; cs != nil {
+			cs.Plugged, cs.Plugs, cs.Error, cs.Seen = seen.Plugged, seen.Plugs, seen.Error, seen.Seen
+		}
+	}
+}
