@@ -33,6 +33,7 @@ type Machine struct {
 	kick    bool    // something has ended that a blocked lane may wait for
 	due     clock.Queue
 
+	scans scans
 	stats Stats
 
 	// Of the current step.
@@ -57,7 +58,7 @@ func New(cfg Config) *Machine {
 	cfg = cfg.withDefaults()
 	return &Machine{
 		cfg: cfg, byAddr: make(map[netip.Addr]*server), leaving: make(map[netip.Addr]*server), byQPN: make(map[wire.QPN]*link), words: words.New(cfg.Words),
-		held: pool{max: cfg.Held}, from: rewrite.Note{Made: true},
+		held: pool{max: cfg.Held}, scans: scans{left: scanBurst}, from: rewrite.Note{Made: true},
 	}
 }
 
@@ -124,6 +125,9 @@ func (m *Machine) Attach(c *pipeline.Ctx, d dial.Shared) bool {
 		m.Detach(c, d.Key, l.generation)
 	}
 	l.s.life++ // before requests that waited are sent again
+	if l.generation != 0 {
+		l.s.breaks++
+	}
 	l.generation, l.ownQPN = d.Generation, d.OwnQPN
 	m.byQPN[d.OwnQPN] = l
 	l.conn.Attach(c, shared.Link{
@@ -267,7 +271,7 @@ func (m *Machine) newLane(r *conntrack.Row, s *server) *lane {
 	m.serial++
 	l := &lane{
 		m: m, s: s, row: r, generation: r.Generation, serial: m.serial, loose: true, place: placeOwn, whole: r.First(),
-		window: window{max: m.cfg.Window}, ops: ownOps{max: m.cfg.OwnOps},
+		window: window{max: m.cfg.Window}, ops: ownOps{max: m.cfg.OwnOps}, proof: proof{breaks: s.breaks},
 	}
 	if n := len(m.free); n > 0 {
 		l.index = m.free[n-1]

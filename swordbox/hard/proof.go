@@ -17,13 +17,18 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 
 // proof is how far a lane has shown that its connection and the server's shared ones belong to the same life of the server.
 type proof struct {
-	life  uint32 // of the server that is proven
-	asked uint32 // for which mark counts; 0: none
-	mark  wire.PSN
+	life   uint32 // of the server that is proven
+	asked  uint32 // for which mark counts; 0: none
+	mark   wire.PSN
+	breaks uint32 // of the server, at the last proof
 }
 
 // isProven reports whether the lane's requests may move, as far as the server's life is concerned.
 func (l *lane) isProven() bool { return l.proof.life == l.s.life }
+
+// isSuspect reports whether the server may have begun a new life since the lane was proven last: a shared connection has
+// failed. What seems to come again may then be the first of a new connection that has the numbers of this one.
+func (l *lane) isSuspect() bool { return l.proof.breaks != l.s.breaks }
 
 // sends is called with the number on the own connection of a request that is sent there for the first time.
 func (l *lane) sends(own wire.PSN) {
@@ -35,7 +40,7 @@ func (l *lane) sends(own wire.PSN) {
 // proves is called when everything before end on the own connection has been acknowledged.
 func (l *lane) proves(end wire.PSN) {
 	if p := &l.proof; p.life != l.s.life && p.asked == l.s.life && wire.Diff(end, p.mark) > 0 {
-		p.life = l.s.life
+		p.life, p.breaks = l.s.life, l.s.breaks
 		l.m.stats.Proofs++
 	}
 }

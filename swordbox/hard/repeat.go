@@ -11,7 +11,7 @@ import (
 // it yet, because the word is younger. A server that may have begun a new life has executed nothing yet. False: not now.
 func (l *lane) mayRepeat(c *pipeline.Ctx, own wire.PSN, f *wire.Frame) bool {
 	va, n, _ := target(f)
-	if !l.s.watch || n == 0 || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, l.acked) < 0 && l.isProven() {
+	if !l.s.watch || n == 0 || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, l.acked) < 0 && !l.isSuspect() {
 		return true
 	}
 	m, end := l.m, own.Add(1+l.rest(f))

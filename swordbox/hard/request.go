@@ -77,6 +77,10 @@ func (l *lane) canStart(s conntrack.Seen, psn wire.PSN) bool {
 func (l *lane) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	end := p.BTH.PSN.Add(max(1, s.Span))
 	if va, n, _ := target(&p.Frame); l.s.watch && n > 0 && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) {
+		if p.BTH.Opcode.Is(wire.OpWrite) && l.isStrange() && !l.m.admits(c.Now, l.s, va, n) {
+			l.whole = false
+			return pipeline.Drop(ReasonBusy)
+		}
 		l.m.cover = l.m.words.Overlapping(l.m.cover[:0], l.s.index, va, n)
 		if len(l.m.cover) > 0 || p.BTH.Opcode.Is(wire.OpAtomic) {
 			if p.BTH.Opcode.Is(wire.OpAtomic) {
@@ -268,7 +272,7 @@ func (l *lane) duplicate(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	m.rawPSN, m.rawAckReq = p.BTH.PSN, p.BTH.AckReq
 	at, own := l.psns.find(p.BTH.PSN)
 	r := l.window.find(p.BTH.PSN)
-	if r != nil && r.op != p.BTH.Opcode {
+	if r != nil && !r.isSame(&p.Frame) {
 		m.stats.Forged++
 		return pipeline.Drop(ReasonOther)
 	}
@@ -301,9 +305,7 @@ func (l *lane) duplicate(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	case whereMoved:
 	}
 	switch {
-	case !l.isProven() && (r == nil || r.done):
-		// The server may have begun a new life, and the request be the first of a connection there that has the numbers of
-		// this one. The answer that the switch remembers is not that of the request then.
+	case l.isSuspect() && (r == nil || r.done): // what the switch remembers may not be the answer to this one
 		l.die(c.Now, p.BTH.PSN, wire.NakRemoteOp)
 		return l.refuseAgain(c)
 	case r == nil && p.BTH.Opcode == wire.RCWriteOnly && p.BTH.AckReq:

@@ -76,7 +76,7 @@ func (g *glue) Packet(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 			g.bad[s.Bad]++
 			return pipeline.Drop("bad")
 		}
-		return g.m.Bypass(c, p)
+		return g.m.Untracked(c, p)
 	}
 	if s.Response {
 		return g.m.Response(c, s, p)

@@ -24,7 +24,7 @@ type server struct {
 	links                []*link
 	want                 int // links, as soon as nothing is outstanding
 	keys                 keys
-	life                 uint32     // how many shared connections were attached, see proof
+	life, breaks         uint32     // how many shared connections were attached, and how many in place of a former one: see proof
 	clean                clock.Time // see cleanSince
 	cleanAt              clock.Time // when clean was computed
 }

@@ -22,6 +22,7 @@ type Stats struct {
 	Ghosts            uint64 `name:"ghosts" help:"responses to what was not asked"`
 	Strangers         uint64 `name:"strangers" help:"packets to a queue pair of the switch from somebody else than its peer"`
 	Bypassed          uint64 `name:"bypassed" help:"requests of untracked connections that had to wait for a word"`
+	Unadmitted        uint64 `name:"unadmitted" help:"WRITEs to many words, of connections that nobody has ever answered"`
 	RepeatsDropped    uint64 `name:"repeats_dropped" help:"requests that came again after a word had stopped to count on them, and had to wait for it"`
 	LooseDropped      uint64 `name:"loose_dropped" help:"requests of connections not yet known that had to wait for a word"`
 	Deaths            uint64 `name:"deaths" help:"connections that ended with a fatal NAK"`

@@ -35,6 +35,20 @@ type record struct {
 	decision words.Decision
 }
 
+// isSame reports whether a request can be the one that the record is of. A READ may ask for a part of what it asked for.
+func (r *record) isSame(f *wire.Frame) bool {
+	va, n, rkey := target(f)
+	switch {
+	case r.op != f.BTH.Opcode || r.rkey != rkey:
+		return false
+	case r.op.Is(wire.OpRead):
+		return va-r.va <= uint64(r.length) && n <= r.length
+	case r.op.Is(wire.OpAtomic):
+		return va == r.va && f.AtomicETH.Compare == r.compare && f.AtomicETH.SwapOrAdd == r.operand
+	}
+	return va == r.va && n == r.length
+}
+
 func (r *record) covers(psn wire.PSN) bool {
 	d := wire.Diff(psn, r.psn)
 	return d >= 0 && int(d) < r.span

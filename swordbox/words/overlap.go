@@ -72,3 +72,58 @@ func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n u
 		w.ownEnded(now, d)
 	}
 }
+
+// AtMost reports whether no more than max words are touched by n bytes at va, and how many words it had to look at: pages
+// without words cost nothing if there are fewer pages than words.
+func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, looked int) {
+	if n == 0 || int(server) >= len(t.bounds) {
+		return true, 0
+	}
+	last := va + uint64(n) - 1
+	if last < va {
+		last = ^uint64(0)
+	}
+	if b := &t.bounds[server]; !b.any || last < b.first || va > b.last {
+		return true, 0
+	}
+	found := 0
+	touch := func(w *Word) {
+		looked++
+		if w.Server == server && w.VA+7 >= va && w.VA <= last {
+			found++
+		}
+	}
+	if pages := last>>pageShift - va>>pageShift; pages < uint64(t.live) {
+		for p := va >> pageShift; p <= last>>pageShift && found <= max; p++ {
+			looked++
+			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; {
+				w := t.at(i - 1)
+				touch(w)
+				i = w.next
+			}
+		}
+	} else {
+		for i := uint32(0); i < t.n && found <= max; i++ {
+			touch(t.at(i))
+		}
+	}
+	return found <= max, looked
+}
+
+// bound is where the words of a server are; it never shrinks.
+type bound struct {
+	first, last uint64 // byte
+	any         bool
+}
+
+// widen takes a word into the bounds of its server.
+func (t *Table) widen(k Key) {
+	for int(k.Server) >= len(t.bounds) {
+		t.bounds = append(t.bounds, bound{})
+	}
+	b := &t.bounds[k.Server]
+	if !b.any {
+		*b = bound{k.VA, k.VA + 7, true}
+	}
+	b.first, b.last = min(b.first, k.VA), max(b.last, k.VA+7)
+}

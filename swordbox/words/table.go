@@ -76,7 +76,8 @@ type Table struct {
 	n        uint32 // slots in use
 	live     int
 	byKey    index
-	byPage   index // first word of a page, by pageKey
+	byPage   index   // first word of a page, by pageKey
+	bounds   []bound // by server
 	due      clock.Queue
 	serial   uint64
 	hand     uint32
@@ -126,6 +127,7 @@ func (t *Table) Get(now clock.Time, k Key) *Word {
 	t.serial++
 	w := t.at(slot)
 	*w = Word{Key: k, t: t, slot: slot, used: true, serial: t.serial, born: now, window: uint32(now / clock.Time(t.cfg.Budget))}
+	t.widen(k)
 	w.next = t.byPage.get(pageOf(k))
 	t.byPage.put(pageOf(k), slot+1)
 	t.byKey.put(k, slot+1)

@@ -56,6 +56,8 @@ type Program struct {
 type bypasser interface {
 	mode.Machine
 	Bypass(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
+	// Untracked is Bypass for what belongs to no row.
+	Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
 	Draining() bool
 }
 
@@ -205,7 +207,7 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 		return pipeline.Drop(ReasonUnknown)
 	}
 	for _, m := range p.bypass {
-		if v := m.Bypass(c, q); v.Action != pipeline.ActForward {
+		if v := m.Untracked(c, q); v.Action != pipeline.ActForward {
 			return v
 		}
 	}
