@@ -3,13 +3,12 @@ package scenario
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
@@ -107,38 +106,50 @@ func (a *hostile) send(s *sender, from *holeClient, frames ...[]byte) {
 
 func (a *hostile) script() {
 	a.warm(lockAt, 0)
+	for i := range knownWords {
+		a.warm(crowdWord(1+i), 0)
+	}
 	a.record = true
 	total := a.traffic(40)
 	a.record = false
-	for _, attack := range []struct {
-		name string
-		do   func()
-	}{
-		{"spoofed source", a.spoof},
-		{"forged PSN", a.forgePSN},
-		{"foreign key", a.foreignKey},
-		{"replayed packets", a.replay},
-		{"forged answers", a.forgeAnswers},
-		{"answers to the switch", a.forgeToSwitch},
-		{"flood of queue pairs", a.flood},
-	} {
+	for _, k := range a.attacks() {
 		before, damage := a.refused(), len(a.damage)
-		attack.do()
-		total += a.traffic(30)
+		replaced := a.count("replaced")
+		k.do()
+		total += a.traffic(trafficRounds)
 		a.rt.Sleep(20 * time.Millisecond) // retransmissions have come
-		a.want(lockAt, uint64(total), "the sum of all additions, after: "+attack.name)
-		n := a.refused() - before
-		if n == 0 {
-			a.harm("%s: nothing was refused and counted", attack.name)
+		a.want(lockAt, uint64(total), "the sum of all additions, after: "+k.name)
+		n := uint64(0)
+		var where []string
+		for name, v := range a.refused() {
+			if v -= before[name]; v > 0 {
+				where = append(where, fmt.Sprintf("%s %d", name, v))
+				if slices.Contains(k.counted, name) {
+					n += v
+				}
+			}
+		}
+		slices.Sort(where)
+		if n < k.atLeast && a.mode != modeForward {
+			a.harm("%s: %d packets were refused and counted as %v, want %d; grown: %v", k.name, n, k.counted, k.atLeast, where)
+		}
+		if got := a.count("replaced") - replaced; got < trafficRounds*7/2 && a.mode == modeHard {
+			a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
 		}
 		rows, most := a.rows()
-		a.env.note("%s: %d packets refused; %d connections tracked, at most %d; damage: %d", attack.name, n, rows, most, len(a.damage)-damage)
-		if rows > most {
-			a.harm("%s: %d connections tracked, the bound is %d", attack.name, rows, most)
+		a.env.note("%s: refused: %s; %d connections tracked, at most %d to be learnt of a host; damage: %d", k.name, strings.Join(where, ", "), rows, most, len(a.damage)-damage)
+		if rows > most+settledRows {
+			a.harm("%s: %d connections tracked, the bound is %d", k.name, rows, most)
 		}
 	}
 	a.lockRound()
 }
+
+// knownWords are further words that the switch knows when the attacks begin.
+const knownWords = 16
+
+// trafficRounds is how often each client adds 1 after an attack.
+const trafficRounds = 30
 
 // traffic lets every client but the attacker add 1 several times; the result is what they added. A client that fails is
 // damage.
@@ -170,175 +181,47 @@ func (a *hostile) lockRound() {
 	}
 }
 
-// refused is what the switch and the NICs have refused so far.
-func (a *hostile) refused() uint64 {
-	n := uint64(0)
+// refused is what the switch and the NICs have refused so far, by the name of the reason or the counter.
+func (a *hostile) refused() map[string]uint64 {
+	out := make(map[string]uint64)
 	for i := range a.rack.Hosts() {
-		for _, d := range a.rack.Switch().Port(i).Drops {
-			n += d
+		for reason, d := range a.rack.Switch().Port(i).Drops {
+			out[string(reason)] += d
 		}
 	}
 	for _, h := range a.rack.Hosts() {
 		c := h.Counters()
-		n += c.RxUnknownQP + c.RxWrongPeer + c.DuplicateRequest + c.DuplicateAck + c.RespAccessErr + c.OutOfSequence
+		out["rx_unknown_qp"] += c.RxUnknownQP
+		out["rx_wrong_peer"] += c.RxWrongPeer
+		out["duplicate_request"] += c.DuplicateRequest
+		out["duplicate_ack"] += c.DuplicateAck
+		out["resp_access_err"] += c.RespAccessErr
+		out["out_of_sequence"] += c.OutOfSequence
 	}
 	for _, c := range a.machine().Counters {
-		if c.Name == "duplicates_ignored" || c.Name == "answered_again" {
-			n += c.Value
-		}
+		out[c.Name] = c.Value
 	}
-	return n
+	return out
 }
 
-// rows is how many connections the switch tracks, and its bound.
+// count is a counter of the switch's machine.
+func (a *hostile) count(name string) uint64 {
+	for _, c := range a.machine().Counters {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	return 0
+}
+
+// settledRows are more than the connections of a run that have not to be learnt.
+const settledRows = 64
+
+// rows is how many connections the switch tracks, and how many of one host it may have to learn.
 func (a *hostile) rows() (n, most int) {
 	p, ok := a.rack.Program().(*serialize.Program)
 	if !ok {
 		return 0, 0
 	}
-	return len(p.Connections().List(a.rack.Now())), p.Connections().MaxRows()
-}
-
-// change is a copy of a frame with something else in it, and a right ICRC.
-func change(b []byte, how func(f *wire.Frame)) []byte {
-	var f wire.Frame
-	if wire.ParseFrame(b, &f) != nil {
-		return nil
-	}
-	f.Payload = slices.Clone(f.Payload)
-	how(&f)
-	return f.AppendTo(nil)
-}
-
-// some are packets that match, the last ones, at most n.
-func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
-	var out [][]byte
-	var f wire.Frame
-	for i := len(list) - 1; i >= 0 && len(out) < n; i-- {
-		if wire.ParseFrame(list[i], &f) == nil && match(&f) {
-			out = append(out, list[i])
-		}
-	}
-	return out
-}
-
-func isAdd(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCFetchAdd }
-
-// spoof sends requests of client 1 from the attacker's port, with the next PSNs, and WRITEs to the word.
-func (a *hostile) spoof() {
-	var out [][]byte
-	for i, b := range some(a.seen, 1, isAdd) {
-		for k := range 20 {
-			out = append(out, change(b, func(f *wire.Frame) {
-				f.BTH.PSN = f.BTH.PSN.Add(i + k)
-				f.AtomicETH.SwapOrAdd = 1 << 40
-			}))
-		}
-	}
-	a.send(a.attacker, a.clients[7], out...)
-}
-
-// forgePSN sends packets on the attacker's own connection with PSNs from all over, and then none are refused twice.
-func (a *hostile) forgePSN() {
-	own := some(a.seen, 1, isAdd)
-	attr, err := a.clients[7].end.qp.Query()
-	if err != nil || len(own) == 0 {
-		a.harm("no connection to forge: %v", err)
-		return
-	}
-	h := a.rack.Host(attackerHost)
-	var out [][]byte
-	for k := range 60 {
-		out = append(out, change(own[0], func(f *wire.Frame) {
-			f.Eth.Src = h.Spec.MAC
-			f.IPv4.Src = h.Addr().As4()
-			f.BTH.DestQP = attr.RTR.DestQPN
-			f.BTH.PSN = attr.SendPSN.Add(1 + k*k*977)
-			f.AtomicETH.SwapOrAdd = 1 << 41
-		}))
-	}
-	a.send(a.attacker, a.clients[7], out...)
-}
-
-// foreignKey asks under keys that the attacker was not given, on a connection of its own that dies of it.
-func (a *hostile) foreignKey() {
-	c := a.clients[7]
-	for k := range 3 {
-		if err := c.connect(); err != nil {
-			a.harm("the attacker does not get a connection: %v", err)
-			return
-		}
-		bad := c.post(verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: 1 << 42, RKey: c.mem.rkey ^ uint32(1+k)}, lockAt, 8)
-		bad.wait(holePatience)
-		if bad.status == verbs.Success {
-			a.harm("a foreign key works")
-		}
-	}
-	if err := c.connect(); err != nil {
-		a.harm("the attacker does not get a connection: %v", err)
-	}
-}
-
-// replay sends old packets of client 1 again, from its own port and from the attacker's.
-func (a *hostile) replay() {
-	old := some(a.seen, 100, func(f *wire.Frame) bool { return f.BTH.DestQP > 1 })
-	a.send(a.echo, a.clients[1], old...)
-	a.send(a.attacker, a.clients[7], old...)
-}
-
-// forgeAnswers sends answers to client 1 that say what the server did not.
-func (a *hostile) forgeAnswers() {
-	var out [][]byte
-	for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
-		for k := range 20 {
-			out = append(out, change(b, func(f *wire.Frame) {
-				f.BTH.PSN = f.BTH.PSN.Add(k)
-				f.AtomicAck = 1 << 43
-			}))
-		}
-	}
-	a.send(a.attacker, a.clients[7], out...)
-}
-
-// forgeToSwitch acknowledges requests on the switch's own connections that the server has not executed, and breaks them.
-func (a *hostile) forgeToSwitch() {
-	var out [][]byte
-	sw := a.env.rack.Spec.Switch
-	for _, s := range a.machine().Shared {
-		for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
-			for k := range 40 {
-				out = append(out, change(b, func(f *wire.Frame) {
-					f.Eth.Dst = sw.MAC
-					f.IPv4.Dst = sw.IPv4.As4()
-					f.BTH.Opcode = wire.RCAck
-					f.BTH.DestQP = s.OwnQPN
-					f.BTH.PSN = s.NextPSN.Add(k - 20)
-					if k%2 == 0 {
-						f.AETH.Syndrome = wire.NakRemoteOp
-					}
-				}))
-			}
-		}
-	}
-	a.send(a.attacker, a.clients[7], out...)
-}
-
-// flood asks for queue pairs that are not there, more than the switch has rows.
-func (a *hostile) flood() {
-	h := a.rack.Host(attackerHost)
-	own := some(a.seen, 1, isAdd)
-	if len(own) == 0 {
-		a.harm("no packet to flood with")
-		return
-	}
-	a.attacker.batch = 8
-	var out [][]byte
-	for k := range 12000 {
-		out = append(out, change(own[0], func(f *wire.Frame) {
-			f.Eth.Src = h.Spec.MAC
-			f.IPv4.Src = h.Addr().As4()
-			f.BTH.DestQP = wire.QPN(0x100000 + k)
-		}))
-	}
-	a.send(a.attacker, a.clients[7], out...)
+	return len(p.Connections().List(a.rack.Now())), p.Connections().MaxLearning() / 2
 }

@@ -1,0 +1,198 @@
+package scenario
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// attack is what the attacker does once, and what must have been refused for it: at least so many packets, as the sum of
+// some reasons and counters.
+type attack struct {
+	name    string
+	do      func()
+	counted []string
+	atLeast uint64
+}
+
+func (a *hostile) attacks() []attack {
+	return []attack{
+		{name: "spoofed source", do: a.spoof, counted: []string{"spoofed source"}, atLeast: 20},
+		{name: "forged PSN", do: a.forgePSN, counted: []string{"psn gap"}, atLeast: 60},
+		{name: "foreign key", do: a.foreignKey, counted: []string{"resp_access_err"}, atLeast: 3},
+		{name: "replayed packets", do: a.replay, counted: []string{"spoofed source", "duplicates"}, atLeast: 80},
+		{name: "forged answers", do: a.forgeAnswers, counted: []string{"spoofed source"}, atLeast: 20},
+		{name: "answers to the switch", do: a.forgeToSwitch, counted: []string{"spoofed source"}, atLeast: 40},
+		{name: "a WRITE over everything", do: a.writeFirst, counted: []string{"word busy", "unadmitted"}, atLeast: 50},
+		{name: "flood of queue pairs", do: a.flood, counted: []string{"word busy"}, atLeast: floodPackets},
+	}
+}
+
+// change is a copy of a frame with something else in it, and a right ICRC.
+func change(b []byte, how func(f *wire.Frame)) []byte {
+	var f wire.Frame
+	if wire.ParseFrame(b, &f) != nil {
+		return nil
+	}
+	f.Payload = slices.Clone(f.Payload)
+	how(&f)
+	return f.AppendTo(nil)
+}
+
+// some are packets that match, the last ones, at most n.
+func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
+	var out [][]byte
+	var f wire.Frame
+	for i := len(list) - 1; i >= 0 && len(out) < n; i-- {
+		if wire.ParseFrame(list[i], &f) == nil && match(&f) {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+func isAdd(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCFetchAdd }
+
+// spoof sends requests of client 1 from the attacker's port, with the next PSNs, and WRITEs to the word.
+func (a *hostile) spoof() {
+	var out [][]byte
+	for i, b := range some(a.seen, 1, isAdd) {
+		for k := range 20 {
+			out = append(out, change(b, func(f *wire.Frame) {
+				f.BTH.PSN = f.BTH.PSN.Add(i + k)
+				f.AtomicETH.SwapOrAdd = 1 << 40
+			}))
+		}
+	}
+	a.send(a.attacker, a.clients[7], out...)
+}
+
+// forgePSN sends packets on the attacker's own connection with PSNs from all over, and then none are refused twice.
+func (a *hostile) forgePSN() {
+	own := some(a.seen, 1, isAdd)
+	attr, err := a.clients[7].end.qp.Query()
+	if err != nil || len(own) == 0 {
+		a.harm("no connection to forge: %v", err)
+		return
+	}
+	h := a.rack.Host(attackerHost)
+	var out [][]byte
+	for k := range 60 {
+		out = append(out, change(own[0], func(f *wire.Frame) {
+			f.Eth.Src = h.Spec.MAC
+			f.IPv4.Src = h.Addr().As4()
+			f.BTH.DestQP = attr.RTR.DestQPN
+			f.BTH.PSN = attr.SendPSN.Add(1 + k*k*977)
+			f.AtomicETH.SwapOrAdd = 1 << 41
+		}))
+	}
+	a.send(a.attacker, a.clients[7], out...)
+}
+
+// foreignKey asks under keys that the attacker was not given, on a connection of its own that dies of it.
+func (a *hostile) foreignKey() {
+	c := a.clients[7]
+	for k := range 3 {
+		if err := c.connect(); err != nil {
+			a.harm("the attacker does not get a connection: %v", err)
+			return
+		}
+		bad := c.post(verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: 1 << 42, RKey: c.mem.rkey ^ uint32(1+k)}, lockAt, 8)
+		bad.wait(holePatience)
+		if bad.status == verbs.Success {
+			a.harm("a foreign key works")
+		}
+	}
+	if err := c.connect(); err != nil {
+		a.harm("the attacker does not get a connection: %v", err)
+	}
+}
+
+// replay sends old packets of client 1 again, from its own port and from the attacker's.
+func (a *hostile) replay() {
+	old := some(a.seen, 100, func(f *wire.Frame) bool { return f.BTH.DestQP > 1 })
+	a.send(a.echo, a.clients[1], old...)
+	a.send(a.attacker, a.clients[7], old...)
+}
+
+// forgeAnswers sends answers to client 1 that say what the server did not.
+func (a *hostile) forgeAnswers() {
+	var out [][]byte
+	for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
+		for k := range 20 {
+			out = append(out, change(b, func(f *wire.Frame) {
+				f.BTH.PSN = f.BTH.PSN.Add(k)
+				f.AtomicAck = 1 << 43
+			}))
+		}
+	}
+	a.send(a.attacker, a.clients[7], out...)
+}
+
+// forgeToSwitch acknowledges requests on the switch's own connections that the server has not executed, and breaks them.
+func (a *hostile) forgeToSwitch() {
+	var out [][]byte
+	sw := a.env.rack.Spec.Switch
+	for _, s := range a.machine().Shared {
+		for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
+			for k := range 40 {
+				out = append(out, change(b, func(f *wire.Frame) {
+					f.Eth.Dst = sw.MAC
+					f.IPv4.Dst = sw.IPv4.As4()
+					f.BTH.Opcode = wire.RCAck
+					f.BTH.DestQP = s.OwnQPN
+					f.BTH.PSN = s.NextPSN.Add(k - 20)
+					if k%2 == 0 {
+						f.AETH.Syndrome = wire.NakRemoteOp
+					}
+				}))
+			}
+		}
+	}
+	a.send(a.attacker, a.clients[7], out...)
+}
+
+// floodPackets are more than the switch has rows.
+const floodPackets = 12000
+
+// flood asks for queue pairs that are not there, more than the switch has rows.
+func (a *hostile) flood() {
+	h := a.rack.Host(attackerHost)
+	own := some(a.seen, 1, isAdd)
+	if len(own) == 0 {
+		a.harm("no packet to flood with")
+		return
+	}
+	a.attacker.batch = 8
+	var out [][]byte
+	for k := range floodPackets {
+		out = append(out, change(own[0], func(f *wire.Frame) {
+			f.Eth.Src = h.Spec.MAC
+			f.IPv4.Src = h.Addr().As4()
+			f.BTH.DestQP = wire.QPN(0x100000 + k)
+		}))
+	}
+	a.send(a.attacker, a.clients[7], out...)
+}
+
+// writeFirst begins WRITEs of a gigabyte from the first byte of the memory on, to queue pairs that are not there.
+func (a *hostile) writeFirst() {
+	h := a.rack.Host(attackerHost)
+	own := some(a.seen, 1, isAdd)
+	if len(own) == 0 {
+		a.harm("no packet to make it of")
+		return
+	}
+	var out [][]byte
+	for k := range 50 {
+		out = append(out, change(own[0], func(f *wire.Frame) {
+			f.Eth.Src = h.Spec.MAC
+			f.IPv4.Src = h.Addr().As4()
+			f.BTH.Opcode, f.BTH.DestQP = wire.RCWriteFirst, wire.QPN(0x900000+k)
+			f.RETH = wire.RETH{VA: f.AtomicETH.VA - lockAt, RKey: f.AtomicETH.RKey, Length: 1 << 30}
+			f.Payload = make([]byte, 1024)
+		}))
+	}
+	a.send(a.attacker, a.clients[7], out...)
+}
