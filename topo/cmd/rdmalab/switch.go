@@ -16,7 +16,7 @@ import (
 func switchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
-		Short: "Look into the switch: program, rules, connections, tables, counters, rewrites",
+		Short: "Look into the switch: program, rules, connections, tables, keys, counters, rewrites",
 		Long: "switch shows what the switch's program knows and does, and changes its rules while it runs. The program\n" +
 			"swordbox serialises requests to memory servers by rules; it is chosen in the rack file, as in\n" +
 			"`rdmalab up -f topo/racks/swordbox.yaml`. The program forward has no rules and no connections.",
@@ -26,7 +26,7 @@ func switchCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	for _, c := range []*cobra.Command{
-		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
+		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchTablesCmd(), switchKeysCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
 	} {
 		explainArgs(c)
 		cmd.AddCommand(c)
