@@ -16,7 +16,7 @@ type Env struct {
 	A, B kv.Store
 	// Now is the clients' clock.
 	Now func() clock.Time
-	// Largest is the longest value that the store takes, in bytes; a longer one must be refused.
+	// Largest is the longest value that the store takes, in bytes, at least 40; a longer one must be refused.
 	Largest int
 	// Exact says that values keep their lengths.
 	Exact bool
@@ -169,7 +169,7 @@ func model(e *Env) error {
 			s = e.B
 		}
 		key := 100 + r.Uint64N(8)
-		v := kv.MakeValue(key, n, 16+r.IntN(200))
+		v := kv.MakeValue(key, n, 16+r.IntN(min(200, e.Largest-15)))
 		_, there := want[key]
 		var err error
 		switch r.IntN(4) {

@@ -1,6 +1,9 @@
 package layout
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Kind is how pages are protected against what is written while they are read.
 type Kind uint8
@@ -80,3 +83,6 @@ func LockOf(page Addr, words int) int {
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return int((x ^ x>>31) % uint64(max(words, 1)))
 }
+
+// TagOf reads a lock word as a NIC leaves it, in the byte order of the host.
+func TagOf(b []byte) Tag { return Tag(binary.NativeEndian.Uint64(b)) }

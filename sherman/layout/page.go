@@ -241,3 +241,15 @@ func (p *Page) Order(dst []uint16) []uint16 {
 func (p *Page) whole() Range { return Range{0, len(p.Bytes)} }
 
 const _ = uint16(MaxPage / 16 & math.MaxUint16) // slots have numbers of 16 bits
+
+// End ends a page that is being made at a key, which its sibling covers.
+func (p *Page) End(highest uint64, sibling Addr) {
+	p.Highest, p.Sibling = highest, sibling
+	p.putHeader()
+}
+
+// Lead gives an internal page that is being made its leftmost child.
+func (p *Page) Lead(child Addr) {
+	p.Leftmost = child
+	p.putHeader()
+}

@@ -25,10 +25,12 @@ const (
 	lenMask       = 1<<6 - 1
 	removed       = lenMask
 	epochMask     = 1<<10 - 1
-	// youngest is how far ahead of a header's epoch a record's can be; older ones are behind.
-	youngest = epochMask / 2
-	// refreshAge is at which age, in splits, a record's epoch is brought up to date, so that it never looks young.
-	refreshAge = 256
+	// oldest is the greatest age of a record, in splits of its page; what seems older is younger than the header.
+	oldest = epochMask / 2
+	// refreshAge is at which age a split brings a record's epoch up to date, at most refreshMost of them: the records of a page are
+	// so few that none comes near oldest.
+	refreshAge  = 256
+	refreshMost = 16
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -47,14 +49,14 @@ func (p *Page) parseSound() error {
 	at := p.Shape.ValueLen(p.Level) + 8
 	for i := range p.Slots() {
 		mark := le.Uint16(p.Bytes[p.Shape.slotAt(p.Level, i)+at:])
-		if mark != 0 && age(p.Epoch, mark>>6) > refreshAge+1 {
+		if mark != 0 && age(p.Epoch, mark>>6) > oldest {
 			return ErrTorn
 		}
 	}
 	return nil
 }
 
-// age is by how many splits a record is older than a header; more than refreshAge+1 says that it is younger: older ones have been refreshed.
+// age is by how many splits a record is older than a header; more than oldest says that it is younger.
 func age(header, record uint16) uint16 { return (header - record) & epochMask }
 
 func (p *Page) putSound() Range {
@@ -111,9 +113,10 @@ func (p *Page) removeSound(i int) Range {
 
 // refresh brings the epochs of old records up to date before a split, one write each: a record's epoch alone changes.
 func (p *Page) refresh(ranges []Range) []Range {
+	n := len(ranges)
 	for i := range p.Slots() {
 		b, mark := p.soundRecord(i)
-		if mark != 0 && age(p.Epoch, mark>>6) >= refreshAge {
+		if mark != 0 && age(p.Epoch, mark>>6) >= refreshAge && len(ranges)-n < refreshMost {
 			binary.LittleEndian.PutUint16(b[len(b)-2:], p.Epoch<<6|mark&lenMask)
 			ranges = append(ranges, Range{p.Shape.slotAt(p.Level, i) + len(b) - 2, 2})
 		}

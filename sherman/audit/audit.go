@@ -1,0 +1,49 @@
+// Package audit checks a tree of Sherman as one of its clients sees it: it joins a client's reads and package check.
+package audit
+
+import (
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/check"
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Locks lists the locks of all servers that are held.
+func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) {
+	var out []sherman.LockState
+	for i := range c.Super().Servers {
+		list, err := c.Locks(i, deadline)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+// Alive reports whether the owner of a lock can still release it, as far as its memory server knows: one that was fenced cannot,
+// nor one without a connection.
+func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs > 0 }
+
+// Config is a check of the whole tree by a client. What may be left behind by those who work or have died is for the caller
+// to fill in.
+func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
+	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}
+	var err error
+	if cfg.Root, err = c.Root(deadline); err != nil {
+		return cfg, err
+	}
+	for i := range cfg.Super.Servers {
+		end, err := c.AllocEnd(i, deadline)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Ends = append(cfg.Ends, end)
+	}
+	locks, err := Locks(c, deadline)
+	for i := range locks {
+		l := &locks[i]
+		cfg.Locks = append(cfg.Locks, check.Lock{Server: l.Server, Index: l.Index, Tag: l.Tag, Alive: Alive(l)})
+	}
+	return cfg, err
+}

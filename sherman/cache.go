@@ -1,0 +1,133 @@
+package sherman
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+)
+
+// cache is the node's index cache: copies of pages of level 1, which name the leaves. A copy that is old leads to a page to the left of
+// the right one, never to a wrong place.
+type cache struct {
+	mu    sync.Mutex // never held over a wait
+	limit int        // bytes
+	bytes int
+	pages []*cached // by their lowest keys
+	hits  uint64
+	miss  uint64
+}
+
+// cached is one page. children[0] is for keys from lowest to keys[0].
+type cached struct {
+	lowest, highest uint64
+	keys            []uint64
+	children        []layout.Addr
+	hits            uint64
+}
+
+const cachedOverhead = 96
+
+func (p *cached) bytes() int { return cachedOverhead + 16*len(p.keys) + 8 }
+
+// place is the index of the last page that does not begin behind a key.
+func (c *cache) place(key uint64) int {
+	return sort.Search(len(c.pages), func(i int) bool { return c.pages[i].lowest > key }) - 1
+}
+
+// leaf is the leaf of a key.
+func (c *cache) leaf(key uint64) (layout.Addr, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.place(key)
+	if i < 0 || !c.pages[i].covers(key) {
+		c.miss++
+		return 0, false
+	}
+	c.hits++
+	return c.pages[i].child(key), true
+}
+
+func (p *cached) covers(key uint64) bool {
+	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
+}
+
+// childIndex is the place of the child of a key.
+func (p *cached) childIndex(key uint64) int {
+	return sort.Search(len(p.keys), func(i int) bool { return p.keys[i] > key })
+}
+
+func (p *cached) child(key uint64) layout.Addr {
+	p.hits++
+	return p.children[p.childIndex(key)]
+}
+
+// leaves appends up to n leaves from that of a key on, as far as one cached page knows them.
+func (c *cache) leaves(key uint64, n int, dst []layout.Addr) []layout.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.place(key)
+	if i < 0 || !c.pages[i].covers(key) {
+		c.miss++
+		return dst
+	}
+	c.hits++
+	p := c.pages[i]
+	p.hits++
+	from := p.childIndex(key)
+	return append(dst, p.children[from:min(from+n, len(p.children))]...)
+}
+
+// put keeps a copy of a page of level 1; of two that are popular to different degrees, drawn at random, the less popular one goes
+// when there is no room.
+func (c *cache) put(p *layout.Page, r *rand.Rand) {
+	e := &cached{lowest: p.Lowest, highest: p.Highest, children: []layout.Addr{p.Leftmost}}
+	for _, i := range p.Order(nil) {
+		rec, _ := p.Slot(int(i))
+		e.keys = append(e.keys, rec.Key)
+		e.children = append(e.children, rec.Child())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.place(p.Lowest)
+	if i >= 0 && c.pages[i].lowest == p.Lowest {
+		c.bytes -= c.pages[i].bytes()
+		e.hits = c.pages[i].hits
+		c.pages[i] = e
+	} else {
+		c.pages = slices.Insert(c.pages, i+1, e)
+	}
+	for c.bytes += e.bytes(); c.bytes > c.limit && len(c.pages) > 0; {
+		c.evict(r)
+	}
+}
+
+func (c *cache) evict(r *rand.Rand) {
+	a, b := r.IntN(len(c.pages)), r.IntN(len(c.pages))
+	if c.pages[b].hits < c.pages[a].hits {
+		a = b
+	}
+	c.remove(a)
+}
+
+func (c *cache) remove(i int) {
+	c.bytes -= c.pages[i].bytes()
+	c.pages = slices.Delete(c.pages, i, i+1)
+}
+
+// drop forgets the page that leads to a key.
+func (c *cache) drop(key uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := c.place(key); i >= 0 && c.pages[i].covers(key) {
+		c.remove(i)
+	}
+}
+
+func (c *cache) size() (pages, bytes int, hits, misses uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pages), c.bytes, c.hits, c.miss
+}

@@ -1,0 +1,227 @@
+package sherman
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// maker is a connection to each of some memory servers, for who makes a tree: nobody else uses them meanwhile.
+type maker struct {
+	cfg     Config
+	fab     *fabric.Fabric
+	servers []netip.Addr
+	mem     []perf.Memory
+	super   layout.Superblock
+	buf     int
+}
+
+// newMaker connects to all servers. buf is the size of its buffer in bytes.
+func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_ *maker, err error) {
+	if len(servers) < 1 || len(servers) > layout.MaxServers {
+		return nil, fmt.Errorf("sherman: %d memory servers; want 1 to %d", len(servers), layout.MaxServers)
+	}
+	m := &maker{cfg: cfg, servers: servers, mem: make([]perf.Memory, len(servers)), buf: buf}
+	if m.fab, err = fabric.New(fabric.Config{Context: cfg.Context, Buffer: buf}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.fab.Close())
+		}
+	}()
+	for i, addr := range servers {
+		_, err := m.fab.AddPeer(addr, 0, func(qp verbs.QP, until clock.Time) (err error) {
+			m.mem[i], err = perf.DialOwned(cfg.Manager, qp, addr, cfg.Params, perf.MemoryHello{Replaces: m.mem[i].Conn}, until)
+			return err
+		})
+		if err == nil {
+			err = m.retried(deadline, func() error { return m.fab.Open(i, deadline) })
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// retried repeats what may be done more than once.
+func (m *maker) retried(deadline clock.Time, f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if m.fab.Runtime().Now() >= deadline {
+			return timeout(err)
+		}
+		m.fab.Runtime().Sleep(pause)
+	}
+}
+
+func (m *maker) target(i int, off uint64) fabric.Target {
+	return fabric.Target{Peer: i, Addr: m.mem[i].Addr + off, RKey: m.mem[i].RKey}
+}
+
+// put writes bytes to a server.
+func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
+	if err := m.fab.MR().WriteAt(b, 0); err != nil {
+		return err
+	}
+	return m.retried(deadline, func() error {
+		var o fabric.Op
+		m.fab.Write(&o, m.target(i, off), 0, len(b))
+		return m.fab.Do(deadline, &o)
+	})
+}
+
+// get reads bytes of a server.
+func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
+	err := m.retried(deadline, func() error {
+		var o fabric.Op
+		m.fab.Read(&o, m.target(i, off), 0, len(b))
+		return m.fab.Do(deadline, &o)
+	})
+	if err == nil {
+		err = m.fab.MR().ReadAt(b, 0)
+	}
+	return err
+}
+
+// close ends the connections, and says so to the servers.
+func (m *maker) close() error {
+	err := m.fab.Close()
+	for i, addr := range m.servers {
+		_ = perf.EndConn(m.cfg.Context, m.cfg.Manager, addr, m.mem[i].Conn, m.fab.Runtime().Now().Add(farewellPatience)) // it notices in the end
+	}
+	return err
+}
+
+// zeros is how much is cleared with one WRITE.
+const zeros = 64 << 10
+
+// Format makes an empty tree on memory servers, whatever was there. Clients of a tree that was there must have gone: they find
+// that it is not theirs any more when they connect the next time.
+func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
+	m, err := newMaker(cfg, servers, max(zeros, layout.MaxPage), deadline)
+	if err != nil {
+		return layout.Superblock{}, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	s, err := m.plan(f)
+	if err != nil {
+		return layout.Superblock{}, err
+	}
+	root := layout.At(0, s.FirstChunk())
+	for i := range servers {
+		s.Server, s.Len = i, uint64(m.mem[i].Len)
+		if err := s.Validate(); err != nil {
+			return layout.Superblock{}, err
+		}
+		if err := m.clear(i, &s, deadline); err != nil {
+			return layout.Superblock{}, err
+		}
+	}
+	page, b := layout.Page{}, make([]byte, s.Shape.Page)
+	page.Init(s.Shape, b, layout.Header{Highest: layout.MaxKey, Self: root, Generation: s.Generation})
+	err = m.put(0, root.Offset(), b, deadline)
+	for i := range servers {
+		first := s.FirstChunk()
+		if i == 0 {
+			first += uint64(s.Chunk)
+		}
+		err = errors.Join(err, m.putWord(i, layout.AllocWord, first, deadline))
+	}
+	err = errors.Join(err, m.putWord(0, layout.RootWord, uint64(root), deadline))
+	for i := range servers { // last: a tree that is half made is none
+		s.Server, s.Len = i, uint64(m.mem[i].Len)
+		err = errors.Join(err, m.put(i, 0, s.AppendTo(nil), deadline))
+	}
+	s.Server, s.Len = 0, uint64(m.mem[0].Len)
+	return s, err
+}
+
+func (m *maker) putWord(i int, off, word uint64, deadline clock.Time) error {
+	if err := m.fab.MR().Store64(0, word); err != nil {
+		return err
+	}
+	return m.retried(deadline, func() error {
+		var o fabric.Op
+		m.fab.Write(&o, m.target(i, off), 0, 8)
+		return m.fab.Do(deadline, &o)
+	})
+}
+
+// plan chooses what f leaves open.
+func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
+	s := layout.Superblock{
+		Shape: f.Shape.WithDefaults(), Servers: len(m.servers), Locks: f.Locks, HostLocks: f.HostLocks, Chunk: f.Chunk, Generation: f.Generation,
+	}
+	least := m.mem[0].Region.Len
+	for i := range m.mem {
+		least = min(least, m.mem[i].Region.Len)
+	}
+	if s.Locks == 0 {
+		s.Locks = layout.DefaultLocks
+		for i := range m.mem {
+			if !s.HostLocks {
+				s.Locks = min(s.Locks, m.mem[i].Locks.Len/8)
+			}
+		}
+		if s.HostLocks {
+			s.Locks = min(s.Locks, least/16/8)
+		}
+	}
+	for i := range m.mem {
+		if !s.HostLocks && (m.mem[i].Locks.Len < 8*s.Locks || s.Locks == 0) {
+			return s, fmt.Errorf("memory server %v has %d bytes of NIC memory for locks, %d are wanted: take fewer, or locks in host memory",
+				m.servers[i], m.mem[i].Locks.Len, 8*s.Locks)
+		}
+	}
+	if s.Chunk == 0 {
+		for s.Chunk = layout.DefaultChunk; s.Chunk > max(layout.MinChunk, s.Shape.Page) && s.Chunk > least/64; {
+			s.Chunk /= 2
+		}
+	}
+	for s.Generation == 0 {
+		s.Generation = m.fab.Runtime().Rand().Uint64()
+	}
+	return s, nil
+}
+
+// clear takes the old tree away: first its superblock, then words, then locks.
+func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
+	b := make([]byte, zeros)
+	if err := m.put(i, 0, b[:layout.LocksAt], deadline); err != nil {
+		return err
+	}
+	locks, t := 8*s.Locks, fabric.Target{Peer: i, Addr: m.mem[i].Locks.Addr, RKey: m.mem[i].Locks.RKey}
+	if s.HostLocks {
+		t = m.target(i, layout.LocksAt)
+	}
+	for off := 0; off < locks; off += zeros {
+		n := min(zeros, locks-off)
+		if err := m.fab.MR().WriteAt(b[:n], 0); err != nil {
+			return err
+		}
+		err := m.retried(deadline, func() error {
+			var o fabric.Op
+			m.fab.Write(&o, fabric.Target{Peer: i, Addr: t.Addr + uint64(off), RKey: t.RKey}, 0, n)
+			return m.fab.Do(deadline, &o)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errNotEmpty refuses to load into a tree that has keys.
+var errNotEmpty = fmt.Errorf("the tree is not empty: format it first: %w", kv.ErrExists)

@@ -1,0 +1,103 @@
+package sherman
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sherman/lock"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+)
+
+// ReadPage reads len(b) bytes of the memory at an address as they are, torn or not, at most a page of the largest shape at a time.
+func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
+	if a.Server() >= len(c.links) || a.Offset() >= 1<<47 {
+		return fmt.Errorf("%w: %d bytes at %v", ErrBroken, len(b), a)
+	}
+	room := maxParallel * c.super.Shape.Page
+	for len(b) > 0 {
+		n := min(len(b), room)
+		if err := c.fetch(a.Server(), func() fabric.Target { return c.target(a) }, b[:n], deadline); err != nil {
+			return err
+		}
+		a, b = layout.At(a.Server(), a.Offset()+uint64(n)), b[n:]
+	}
+	return nil
+}
+
+// fetch reads memory of a server, in the end.
+func (c *Client) fetch(server int, t func() fabric.Target, b []byte, deadline clock.Time) error {
+	for {
+		err := c.reach(server, deadline)
+		if err == nil {
+			o := &c.ops[0]
+			c.fab.Read(o, t(), c.at.in, len(b))
+			err = c.do(deadline, o)
+		}
+		if err == nil {
+			return c.fab.MR().ReadAt(b, c.at.in)
+		}
+		if err := c.again(err, deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// AllocEnd is the end of the memory of a server that was given out, as an offset: all its pages are between FirstChunk and there.
+func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
+	for {
+		err := c.reach(server, deadline)
+		if err == nil {
+			var w uint64
+			if w, err = c.readWord(c.target(layout.At(server, layout.AllocWord)), wordAtomic, deadline); err == nil {
+				return min(w, c.links[server].len), nil
+			}
+		}
+		if err := c.again(err, deadline); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// LockState is a lock that is held.
+type LockState struct {
+	Server, Index int
+	Tag           layout.Tag
+	// Seen is for how long this node has seen this tag, Left when it will suspect the owner; 0: it does.
+	Seen, Left time.Duration
+	// Holder is what the memory server knows of the owner. One without queue pairs is dead, or gone.
+	Holder perf.Holder
+}
+
+// Locks lists the locks of a server that are held. Look twice to see which of them move.
+func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
+	if server < 0 || server >= len(c.links) {
+		return nil, fmt.Errorf("memory server %d of %d", server, len(c.links))
+	}
+	b := make([]byte, 8*c.super.Locks)
+	for off := 0; off < len(b); off += zeros / 4 {
+		n := min(zeros/4, len(b)-off)
+		err := c.fetch(server, func() fabric.Target { return c.lockTarget(lock.Key{Server: server, Index: off / 8}) }, b[off:off+n], deadline)
+		if err != nil {
+			return nil, err
+		}
+	}
+	var list []LockState
+	for i := range c.super.Locks {
+		tag := layout.TagOf(b[8*i:])
+		if tag == 0 {
+			continue
+		}
+		s := LockState{Server: server, Index: i, Tag: tag}
+		s.Seen = c.node.sighted(lock.Key{Server: server, Index: i}, tag, c.rt.Now())
+		s.Left = max(0, c.node.cfg.Lease-s.Seen)
+		var err error
+		if s.Holder, err = perf.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], tag.Owner(), deadline); err != nil && tag.Owner() != 0 {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}

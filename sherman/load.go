@@ -1,0 +1,280 @@
+package sherman
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// LoadStats is what BulkLoad has made.
+type LoadStats struct {
+	Keys   uint64
+	Pages  []int // of each level, leaves first
+	Writes int
+	// Bytes is what was written.
+	Bytes uint64
+}
+
+// fillPercent is how full loaded pages are: updates go on at once, and inserts do not split every page.
+const fillPercent = 75
+
+// extent is how many bytes of neighbouring pages are written with one WRITE, at most.
+const extent = 256 << 10
+
+// BulkLoad fills an empty tree bottom up with keys that next returns in strictly rising order, until ok is false. Nobody else may use
+// the tree meanwhile; what is there after an error must be formatted anew.
+func BulkLoad(cfg Config, servers []netip.Addr, next func() (key uint64, value []byte, ok bool), deadline clock.Time) (_ LoadStats, err error) {
+	m, err := newMaker(cfg, servers, extent, deadline)
+	if err != nil {
+		return LoadStats{}, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	l, err := m.loader(deadline)
+	if err != nil {
+		return LoadStats{}, err
+	}
+	err = l.run(next)
+	return l.stats, err
+}
+
+// loader makes pages of all levels at once, each behind its left neighbour.
+type loader struct {
+	*maker
+	deadline clock.Time
+	levels   []*growing
+	// at is where each server's next extent begins.
+	at    []uint64
+	turn  int
+	stats LoadStats
+	spare []*piece
+}
+
+// growing is the page of a level that is being filled.
+type growing struct {
+	page  layout.Page
+	addr  layout.Addr
+	piece *piece
+	used  int
+}
+
+// piece is neighbouring pages of a server that are written together: when each of them is finished.
+type piece struct {
+	server   int
+	off      uint64
+	buf      []byte
+	next     int // offset of the next page to be given out
+	open     int // pages being filled
+	detached bool
+}
+
+// loader looks at the tree that is to be filled.
+func (m *maker) loader(deadline clock.Time) (*loader, error) {
+	l := &loader{maker: m, deadline: deadline, at: make([]uint64, len(m.servers))}
+	for i := range m.servers {
+		var b [layout.LocksAt]byte
+		if err := m.get(i, 0, b[:], deadline); err != nil {
+			return nil, err
+		}
+		var s layout.Superblock
+		if err := s.Parse(b[:]); err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			m.super = s
+		}
+		if s.Generation != m.super.Generation || s.Servers != len(m.servers) || s.Server != i {
+			return nil, errServers
+		}
+		if err := m.fab.MR().WriteAt(b[:], 0); err != nil {
+			return nil, err
+		}
+		at, err := m.fab.MR().Load64(layout.AllocWord)
+		if err != nil {
+			return nil, err
+		}
+		l.at[i] = at
+	}
+	return l, l.empty()
+}
+
+// empty makes sure that the tree is.
+func (l *loader) empty() error {
+	root := make([]byte, l.super.Shape.Page)
+	if err := l.get(0, l.super.FirstChunk(), root, l.deadline); err != nil {
+		return err
+	}
+	var p layout.Page
+	if err := p.Parse(l.super.Shape, root); err != nil {
+		return err
+	}
+	if p.Level != 0 || p.Sibling != 0 || p.Count() > 0 {
+		return errNotEmpty
+	}
+	return nil
+}
+
+func (l *loader) run(next func() (uint64, []byte, bool)) error {
+	last := uint64(0)
+	for {
+		key, value, ok := next()
+		if !ok {
+			break
+		}
+		if l.stats.Keys > 0 && key <= last {
+			return fmt.Errorf("load: key %d comes after key %d: want them sorted, each once", key, last)
+		}
+		if len(value) > l.super.Shape.Value {
+			return fmt.Errorf("%w: %d bytes, the tree was formatted for %d", kv.ErrTooLarge, len(value), l.super.Shape.Value)
+		}
+		last = key
+		g, err := l.room(0, key)
+		if err != nil {
+			return err
+		}
+		g.page.Put(g.used, key, value)
+		g.used++
+		l.stats.Keys++
+	}
+	return l.finish()
+}
+
+// room is the page of a level that takes a record with a key; a full one is ended before it.
+func (l *loader) room(level int, key uint64) (*growing, error) {
+	if level == len(l.levels) {
+		g := &growing{}
+		l.levels = append(l.levels, g)
+		l.stats.Pages = append(l.stats.Pages, 0)
+		return g, l.open(g, level, 0, 0)
+	}
+	g := l.levels[level]
+	if g.used < max(1, l.super.Shape.Slots(level)*fillPercent/100) {
+		return g, nil
+	}
+	done, old := *g, g.addr
+	*g = growing{}
+	if err := l.open(g, level, key, 0); err != nil {
+		return nil, err
+	}
+	done.page.End(key, g.addr)
+	if err := l.closed(&done); err != nil {
+		return nil, err
+	}
+	return g, l.link(level+1, key, old, g.addr)
+}
+
+// link tells the level above of a page.
+func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
+	if level == len(l.levels) { // the first page of a level is the leftmost child of the first one above
+		g := &growing{}
+		l.levels = append(l.levels, g)
+		l.stats.Pages = append(l.stats.Pages, 0)
+		if err := l.open(g, level, 0, left); err != nil {
+			return err
+		}
+	}
+	g, err := l.room(level, key)
+	if err != nil {
+		return err
+	}
+	if g.used == 0 && g.page.Leftmost == 0 {
+		g.page.Lead(page)
+		return nil
+	}
+	g.page.PutChild(key, page)
+	g.used++
+	return nil
+}
+
+// open begins a page.
+func (l *loader) open(g *growing, level int, lowest uint64, leftmost layout.Addr) error {
+	b, err := l.take(g)
+	if err != nil {
+		return err
+	}
+	g.page.Init(l.super.Shape, b, layout.Header{
+		Level: level, Lowest: lowest, Highest: layout.MaxKey, Leftmost: leftmost, Self: g.addr, Generation: l.super.Generation,
+	})
+	l.stats.Pages[level]++
+	return nil
+}
+
+// finish ends the last page of each level and makes the top one the root.
+func (l *loader) finish() error {
+	if len(l.levels) == 0 {
+		return nil
+	}
+	for _, g := range l.levels {
+		if err := l.closed(g); err != nil {
+			return err
+		}
+	}
+	for i := range l.servers {
+		if err := l.putWord(i, layout.AllocWord, l.at[i], l.deadline); err != nil {
+			return err
+		}
+	}
+	return l.putWord(0, layout.RootWord, uint64(l.levels[len(l.levels)-1].addr), l.deadline)
+}
+
+// take gives a page its place.
+func (l *loader) take(g *growing) ([]byte, error) {
+	page := l.super.Shape.Page
+	var p *piece
+	if n := len(l.spare); n > 0 {
+		p = l.spare[n-1]
+	} else {
+		var err error
+		if p, err = l.piece(); err != nil {
+			return nil, err
+		}
+		l.spare = append(l.spare, p)
+	}
+	b := p.buf[p.next : p.next+page]
+	g.addr, g.piece = layout.At(p.server, p.off+uint64(p.next)), p
+	p.next += page
+	p.open++
+	if p.next+page > len(p.buf) {
+		p.detached = true
+		l.spare = l.spare[:len(l.spare)-1]
+	}
+	return b, nil
+}
+
+// piece takes the next chunks of a server, in turn.
+func (l *loader) piece() (*piece, error) {
+	size := max(extent/l.super.Chunk, 1) * l.super.Chunk
+	for range l.servers {
+		i := l.turn
+		l.turn = (l.turn + 1) % len(l.servers)
+		if l.at[i]+uint64(size) <= uint64(l.mem[i].Region.Len) {
+			p := &piece{server: i, off: l.at[i], buf: make([]byte, size)}
+			l.at[i] += uint64(size)
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: after %d keys", kv.ErrFull, l.stats.Keys)
+}
+
+// closed notes that a page will not change any more. A piece without open pages is written.
+func (l *loader) closed(g *growing) error {
+	p := g.piece
+	if p.open--; p.open > 0 {
+		return nil
+	}
+	if !p.detached && l.levels != nil && g.page.Highest != layout.MaxKey {
+		return nil // more pages are to come
+	}
+	for off := 0; off < p.next; off += l.buf {
+		n := min(l.buf, p.next-off)
+		if err := l.put(p.server, p.off+uint64(off), p.buf[off:off+n], l.deadline); err != nil {
+			return err
+		}
+		l.stats.Writes++
+		l.stats.Bytes += uint64(n)
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package sherman
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sherman/lock"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+)
+
+const (
+	// localPause is how long a client waits for each client before it in the local queue, at most maxLocalPause.
+	localPause    = 500 * time.Nanosecond
+	maxLocalPause = 8 * time.Microsecond
+	// firstBackOff is the first pause after a failed CAS, if there are pauses.
+	firstBackOff = time.Microsecond
+	// settlePatience is how long an operation goes on after its deadline to find out what became of a lock.
+	settlePatience = 20 * time.Millisecond
+)
+
+// held is a lock that this client has.
+type held struct {
+	key    lock.Key
+	ticket *lock.Ticket
+	tag    layout.Tag
+	boot   uint64
+}
+
+// leaves is what the next local client finds.
+func (h *held) leaves(doubt uint64) lock.Held {
+	return lock.Held{Tag: uint64(h.tag), Doubt: doubt, Boot: h.boot}
+}
+
+// valid reports whether a tag of this node is still the node's at the connection that there is.
+func (c *Client) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
+	l := &c.links[k.Server]
+	return tag != 0 && l.owner == tag.Owner() && c.node.owner(k.Server) == tag.Owner() && l.mem.Boot == boot
+}
+
+// acquire gets the lock of a page: first among the clients of the node, then the word in the server's memory, unless the last
+// local client hands it over.
+func (c *Client) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
+	if !c.inside(a) {
+		return nil, fmt.Errorf("%w: address %v", ErrBroken, a)
+	}
+	began := c.rt.Now()
+	h := &held{key: c.lockOf(a)}
+	h.ticket = c.node.locks.Enter(h.key)
+	left, err := c.queue(h.ticket, deadline)
+	if err != nil {
+		h.ticket.Leave(lock.Held{})
+		return nil, err
+	}
+	tries := c.cost.CAS
+	over, err := c.inherit(h, left, deadline)
+	if err == nil && !over {
+		err = c.take(h, deadline)
+	}
+	if err != nil {
+		c.drop(h, left)
+		return nil, err
+	}
+	wait := c.rt.Now().Sub(began)
+	c.cost.Wait += wait
+	if over {
+		c.cost.HandOvers++
+	}
+	c.node.count(func(s *NodeStats) {
+		s.Acquires++
+		s.CAS += uint64(c.cost.CAS - tries)
+		if over {
+			s.HandOvers++
+		}
+		s.waited(wait)
+	})
+	return h, nil
+}
+
+// queue waits for the clients before this one.
+func (c *Client) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
+	for {
+		ahead, left := t.Place()
+		if ahead == 0 {
+			return left, nil
+		}
+		if c.rt.Now() >= deadline {
+			return lock.Held{}, timeout(errors.New("others of this node hold the lock"))
+		}
+		c.rt.Sleep(min(time.Duration(ahead)*localPause, maxLocalPause))
+	}
+}
+
+// drop gives up a lock that was not got: the word may be ours for all that.
+func (c *Client) drop(h *held, left lock.Held) {
+	l := &c.links[h.key.Server]
+	switch {
+	case h.tag != 0: // a CAS whose outcome is not known
+		h.ticket.Leave(h.leaves(l.mem.Conn))
+	default:
+		h.ticket.Leave(left)
+	}
+}
+
+// inherit takes what the last local holder left. True says that the word is held.
+func (c *Client) inherit(h *held, left lock.Held, deadline clock.Time) (bool, error) {
+	tag := layout.Tag(left.Tag)
+	if tag == 0 {
+		return false, nil
+	}
+	for {
+		err := c.reach(h.key.Server, deadline)
+		if err == nil && !c.valid(h.key, tag, left.Boot) {
+			return false, nil // others take it from an owner that is no more, or it went with the server's NIC
+		}
+		if err == nil && left.Doubt == 0 {
+			h.tag, h.boot = tag, left.Boot
+			return true, nil
+		}
+		if err == nil {
+			err = perf.EndConn(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[h.key.Server], left.Doubt, deadline)
+		}
+		var word uint64
+		if err == nil {
+			word, err = c.readWord(c.lockTarget(h.key), wordLock, deadline)
+		}
+		if err == nil {
+			c.node.count(func(s *NodeStats) { s.Doubts++ })
+			if layout.Tag(word) != tag {
+				return false, nil
+			}
+			h.tag, h.boot = tag, left.Boot
+			return true, nil
+		}
+		if err := c.again(err, deadline); err != nil {
+			return false, err
+		}
+	}
+}
+
+// take swaps this node's tag into the word. A word that shows the same tag for longer than the lease is taken over, after its
+// owner has been fenced.
+func (c *Client) take(h *held, deadline clock.Time) error {
+	wait := firstBackOff
+	for {
+		err := c.reach(h.key.Server, deadline)
+		if err != nil {
+			if err := c.again(err, deadline); err != nil {
+				return err
+			}
+			continue
+		}
+		if !c.valid(h.key, h.tag, h.boot) {
+			h.tag, h.boot = c.node.nextTag(c.links[h.key.Server].owner), c.links[h.key.Server].mem.Boot
+		}
+		c.cost.CAS++
+		old, err := c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
+		if err != nil { // the next try sees what became of this one
+			if err := c.again(err, deadline); err != nil {
+				return err
+			}
+			continue
+		}
+		if old == 0 || layout.Tag(old) == h.tag {
+			c.node.unsighted(h.key)
+			return nil
+		}
+		c.cost.Retries++
+		if c.rt.Now() >= deadline {
+			h.tag = 0 // it is another's for certain
+			return timeout(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
+		}
+		if c.node.sighted(h.key, layout.Tag(old), c.rt.Now()) > c.node.cfg.Lease {
+			done, err := c.takeOver(h, layout.Tag(old), deadline)
+			if done || err != nil {
+				return err
+			}
+		}
+		if c.node.cfg.BackOff > 0 {
+			c.rt.Sleep(time.Duration(1 + c.rand.Int64N(int64(wait))))
+			wait = min(2*wait, c.node.cfg.BackOff)
+		}
+	}
+}
+
+// takeOver takes a lock from an owner that has not moved for the lease. Only when the server has ended all of the owner's
+// connections, nothing of what it may have under way can come later than what is done from now on.
+func (c *Client) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, error) {
+	err := c.fence(h.key.Server, from.Owner(), deadline)
+	if err == nil {
+		err = c.reach(h.key.Server, deadline)
+	}
+	if err == nil && !c.valid(h.key, h.tag, h.boot) {
+		return false, nil
+	}
+	var old uint64
+	if err == nil {
+		old, err = c.swap(c.lockTarget(h.key), uint64(from), uint64(h.tag), deadline)
+	}
+	if err != nil {
+		return false, c.again(err, deadline)
+	}
+	if layout.Tag(old) != from {
+		return false, nil
+	}
+	c.node.unsighted(h.key)
+	c.node.count(func(s *NodeStats) { s.Recovered++ })
+	return true, nil
+}
+
+// fence ends the connections of an owner.
+func (c *Client) fence(server int, owner uint32, deadline clock.Time) error {
+	if owner == 0 {
+		return nil // a word that no client writes
+	}
+	return perf.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
+}
+
+// release gives a lock back after the page was only read.
+func (c *Client) release(h *held, deadline clock.Time) error {
+	return c.commit(h, 0, nil, deadline)
+}
+
+// commit writes ranges of the page at a, in this order, and gives the lock back, with one doorbell; or hands the lock over when the
+// WRITEs have been answered. The client does not have the lock afterwards. errOwner says that nothing was written, and any other
+// error that the outcome is unknown.
+func (c *Client) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
+	for i, r := range ranges {
+		if err := c.fab.MR().WriteAt(c.page.Bytes[r.Off:r.Off+r.Len], c.at.out+r.Off); err != nil {
+			return errors.Join(err, kv.ErrTimeout)
+		}
+		c.fab.Write(&c.ops[i], c.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.at.out+r.Off, r.Len)
+	}
+	deadline = max(deadline, c.rt.Now().Add(settlePatience)) // what was begun is ended
+	pass := h.ticket.MayPass()
+	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
+		return nil
+	}
+	if pass = pass && len(ranges) > 0; !pass {
+		c.unlock(h, len(ranges))
+	}
+	if !c.valid(h.key, h.tag, h.boot) {
+		h.ticket.Leave(lock.Held{})
+		return errOwner
+	}
+	err := c.chain(deadline, c.chainOf(len(ranges), !pass))
+	switch {
+	case err != nil:
+		return c.resolve(h, a, ranges, !pass, err, deadline)
+	case pass && h.ticket.Pass(h.leaves(0)):
+		return nil
+	case pass: // whoever waited has gone
+		return c.commit(h, 0, nil, deadline)
+	}
+	h.ticket.Leave(lock.Held{})
+	return nil
+}
+
+// unlock makes operation i the WRITE that gives the word back.
+func (c *Client) unlock(h *held, i int) {
+	c.fab.Write(&c.ops[i], c.lockTarget(h.key), c.wordAt(wordZero), 8)
+}
+
+// chainOf lists the first n operations, and the release behind them.
+func (c *Client) chainOf(n int, release bool) []*fabric.Op {
+	if release {
+		n++
+	}
+	c.list = c.list[:0]
+	for i := range n {
+		c.list = append(c.list, &c.ops[i])
+	}
+	return c.list
+}
+
+var errOwner = errors.New("this node was suspected to be dead, and its lock was taken over")
