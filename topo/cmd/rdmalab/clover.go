@@ -28,7 +28,7 @@ func cloverCmd() *cobra.Command {
 			"  rdmalab run ycsb --workload a --clients 16\n" +
 			"  rdmalab clover stat",
 	}
-	cmd.AddCommand(cloverStartCmd(), cloverStopCmd(), cloverStatCmd(), cloverCheckCmd())
+	cmd.AddCommand(cloverStartCmd(), cloverStopCmd(), cloverStatCmd(), cloverCheckCmd(), cloverLoadCmd(), cloverShellCmd())
 	for _, op := range []struct{ name, use, short string }{
 		{"get", "get KEY", "Read a value"},
 		{"put", "put KEY VALUE", "Replace the value of a key that exists"},

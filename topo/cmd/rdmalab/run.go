@@ -24,6 +24,7 @@ import (
 // runFlags are the flags of run as typed.
 type runFlags struct {
 	store, workload, value string
+	steer                  string
 	clients                int
 	csv, noLoad, quiet     bool
 	config                 kv.RunConfig
@@ -32,6 +33,7 @@ type runFlags struct {
 // runReport is what run prints as JSON.
 type runReport struct {
 	Store    string  `json:"store"`
+	Steer    string  `json:"steer,omitempty"`
 	Workload string  `json:"workload"`
 	Keys     uint64  `json:"keys"`
 	Value    int     `json:"value"`
@@ -56,6 +58,7 @@ func runCmd() *cobra.Command {
 			strings.Join(loads, "\n") + "\n\nA store that does not run is started.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value 1000 -o json\n" +
+			"  rdmalab run ycsb --workload a --clients 64 --steer both\n" +
 			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"ycsb"},
@@ -69,6 +72,7 @@ func runCmd() *cobra.Command {
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", "clover", "the store: clover")
 	fs.StringVar(&f.workload, "workload", "a", "a to f, w, or a percentage of updates")
+	fs.StringVar(&f.steer, "steer", "", "what the switch steers from now on: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "keys")
 	fs.StringVar(&f.value, "value", "100", "bytes of a value")
@@ -118,6 +122,9 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := steerSwitch(cmd, rack, f.steer); err != nil {
+		return err
+	}
 	run, err := newStoreRun(cmd, rack, f)
 	if err != nil {
 		return err
@@ -136,7 +143,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if err = errors.Join(runErr, err); err != nil && res.Clients == 0 {
 		return err
 	}
-	rep := runReport{Store: f.store, Workload: f.config.Workload.Name, Keys: f.config.Keys, Value: f.config.Value, Zipf: f.config.Zipf, Summary: res.Summary()}
+	rep := runReport{Store: f.store, Steer: f.steer, Workload: f.config.Workload.Name, Keys: f.config.Keys, Value: f.config.Value, Zipf: f.config.Zipf, Summary: res.Summary()}
 	if issued := float64(run.issued); issued > 0 {
 		rep.BytesPerOp = float64(after.bytes-before.bytes) / issued
 		rep.PacketsPerOp = float64(after.packets-before.packets) / issued

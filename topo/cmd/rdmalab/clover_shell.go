@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// maxLine bounds a line of the shell: a value of the largest class fits.
+const maxLine = 64 << 10
+
+// shellWords are the commands of the shell and how they are used.
+var shellWords = [][2]string{
+	{"get KEY", "read a value"},
+	{"put KEY VALUE", "replace the value of a key that exists"},
+	{"insert KEY VALUE", "give a new key a value"},
+	{"delete KEY", "take a key away"},
+	{"stat", "the metadata server's counters, and where the nodes are"},
+	{"help", "this list"},
+	{"exit", "leave; so does the end of the input"},
+}
+
+// cloverShellCmd reads commands of the store line by line.
+func cloverShellCmd() *cobra.Command {
+	var from string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "shell",
+		Short: "Type get, put, insert, delete and stat",
+		Long: "shell reads commands line by line, with history and editing on a terminal. Input that is piped in is carried\n" +
+			"out to its end; exit status 1 if one of the lines failed. A value is the rest of its line.",
+		Example: "  rdmalab clover shell\n" +
+			"  printf 'insert 7 hello\\nget 7\\n' | rdmalab clover shell",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runShell(cmd, func(out, errOut io.Writer, args ...string) error {
+				sub := cloverCmd()
+				sub.PersistentFlags().AddFlagSet(cmd.InheritedFlags())
+				sub.SilenceUsage, sub.SilenceErrors = true, true
+				sub.SetOut(out)
+				sub.SetErr(errOut)
+				sub.SetArgs(shellArgs(args, from, verbose))
+				return sub.ExecuteContext(cmd.Context())
+			})
+		},
+	}
+	fromFlag(cmd, &from)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what each operation cost")
+	return cmd
+}
+
+// shellArgs are the arguments of the command that stands for a line.
+func shellArgs(args []string, from string, verbose bool) []string {
+	out := []string{args[0]}
+	if from != "" {
+		out = append(out, "--from", from)
+	}
+	if verbose && args[0] != "stat" {
+		out = append(out, "--verbose")
+	}
+	return append(append(out, "--"), args[1:]...)
+}
+
+// runShell reads lines and has do carry each of them out.
+func runShell(cmd *cobra.Command, do func(out, errOut io.Writer, args ...string) error) error {
+	read, out, done, err := shellInput(cmd)
+	if err != nil {
+		return err
+	}
+	failed := false
+	for {
+		line, err := read()
+		if err != nil {
+			if err := errors.Join(done(), unless(err, io.EOF)); err != nil {
+				return err
+			}
+			if failed {
+				return exitCode(1)
+			}
+			return nil
+		}
+		args := splitLine(line)
+		switch {
+		case len(args) == 0:
+		case args[0] == "exit" || args[0] == "quit":
+			return done()
+		case args[0] == "help":
+			for _, w := range shellWords {
+				_, _ = fmt.Fprintf(out, "  %-18s %s\n", w[0], w[1])
+			}
+		case !slices.ContainsFunc(shellWords, func(w [2]string) bool { return strings.Fields(w[0])[0] == args[0] }):
+			failed = true
+			_, _ = fmt.Fprintf(out, "there is no %.20q; type help\n", args[0])
+		default:
+			if err := do(out, out, args...); err != nil {
+				failed = true
+				_, _ = fmt.Fprintln(out, err)
+			}
+		}
+	}
+}
+
+// unless is err, but nil if it is the one that is expected.
+func unless(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// splitLine takes a line apart: the command, the key, and the rest, which is the value.
+func splitLine(line string) []string {
+	var out []string
+	for line = strings.TrimSpace(line); line != "" && len(out) < 2; {
+		word, rest, _ := strings.Cut(line, " ")
+		out, line = append(out, word), strings.TrimLeft(rest, " ")
+	}
+	if line != "" {
+		out = append(out, line)
+	}
+	return out
+}
+
+// shellInput is where lines come from and answers go to: a terminal with editing, or a pipe. done gives the terminal back.
+func shellInput(cmd *cobra.Command) (read func() (string, error), out io.Writer, done func() error, err error) {
+	file, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		lines := bufio.NewScanner(cmd.InOrStdin())
+		lines.Buffer(nil, maxLine)
+		read = func() (string, error) {
+			if lines.Scan() {
+				return lines.Text(), nil
+			}
+			return "", errors.Join(lines.Err(), io.EOF)
+		}
+		return read, cmd.OutOrStdout(), func() error { return nil }, nil
+	}
+	state, err := term.MakeRaw(int(file.Fd()))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{file, cmd.OutOrStdout()}, "clover> ")
+	t.AutoCompleteCallback = completeLine
+	return t.ReadLine, t, func() error { return term.Restore(int(file.Fd()), state) }, nil
+}
+
+// completeLine completes the first word at a tab.
+func completeLine(line string, pos int, key rune) (string, int, bool) {
+	if key != '\t' || pos != len(line) || strings.Contains(line, " ") {
+		return line, pos, false
+	}
+	var found []string
+	for _, w := range shellWords {
+		if name := strings.Fields(w[0])[0]; strings.HasPrefix(name, line) {
+			found = append(found, name)
+		}
+	}
+	if len(found) != 1 {
+		return line, pos, true
+	}
+	return found[0] + " ", len(found[0]) + 1, true
+}
