@@ -65,6 +65,7 @@ type Host struct {
 	rack  *spec.Rack
 	self  *spec.Host
 	index int
+	other neighbours // hosts that are not in the description
 
 	port port
 	dev  *device.Device
@@ -143,6 +144,7 @@ func (h *Host) open() (err error) {
 func (h *Host) readSpec() error {
 	paths := spec.Paths{Dir: h.cfg.Dir}
 	path := paths.Spec()
+	h.other.paths = paths
 	var err error
 	if h.rack, err = guests.Load(paths); err != nil {
 		return fmt.Errorf("rack description: %w", err)
@@ -261,9 +263,12 @@ func (h *Host) listenTCP() (manager, error) {
 }
 
 // resolve gives the MAC of an address. Those of the rack are in its description, so that a queue pair can be connected
-// without asking the link; for others the kernel's neighbours are asked.
+// without asking the link, and so are its guests; for others the kernel's neighbours are asked.
 func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	if mac, ok := h.rack.Neighbour(a); ok {
+		return mac, true
+	}
+	if mac, ok := h.other.find(a); ok {
 		return mac, true
 	}
 	mac, ok, err := nl.Neighbour("", h.cfg.Ifname, a)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -73,6 +74,14 @@ type Status struct {
 	Watcher string       `json:"watcher,omitempty"`
 	Switch  NodeStatus   `json:"switch"`
 	Hosts   []NodeStatus `json:"hosts"`
+	// Guests came while the rack was up; they are not part of State.
+	Guests []GuestStatus `json:"guests,omitempty"`
+}
+
+// GuestStatus is a guest and how its link is.
+type GuestStatus struct {
+	guests.Guest
+	Link LinkState `json:"link"`
 }
 
 // daemonStatus is the part of a host daemon's status that decides a state.
@@ -107,6 +116,11 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	wg.Wait()
 	r.observeContainers(ctx, &s)
 	s.State = worst(s)
+	list, err := guests.List(r.Paths)
+	errs = append(errs, err)
+	for i := range list {
+		s.Guests = append(s.Guests, GuestStatus{list[i], linkState(links, list[i].Port)})
+	}
 	return s, rackError(s.Name, errors.Join(errs...))
 }
 

@@ -115,7 +115,9 @@ func listTears(ctx context.Context, rack *spec.Rack, paths spec.Paths) (tears []
 	}
 	wg.Wait()
 	for i, t := range plans {
+		h, _, _ := rack.Host(names[i])
 		switch {
+		case h.Role == spec.Guest && errors.Is(errs[i], control.ErrNotRunning): // a container without a NIC
 		case errs[i] != nil:
 			silent = append(silent, names[i])
 		case t.Probability > 0:
