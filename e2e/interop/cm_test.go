@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net/netip"
@@ -54,11 +55,17 @@ func nicPlan() plan {
 	}
 }
 
+// endLimit bounds the life of an end.
+const endLimit = 5 * time.Minute
+
 func startEnd(peer string, plan any) *pingEnd {
 	GinkgoHelper()
 	in, err := json.Marshal(plan)
 	Expect(err).NotTo(HaveOccurred())
-	e := &pingEnd{cmd: exec.Command(fixture.Binary(), peerArgs(rack, "cn0", peer)...)}
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	DeferCleanup(cancel)
+	e := &pingEnd{cmd: exec.CommandContext(ctx, fixture.Binary(), peerArgs(rack, "cn0", peer)...)}
+	e.cmd.WaitDelay = time.Second
 	e.cmd.Stderr = &e.stderr
 	e.stdin, err = e.cmd.StdinPipe()
 	Expect(err).NotTo(HaveOccurred())

@@ -2,12 +2,14 @@ package interop_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -95,6 +97,9 @@ func variations() []cell {
 	return out
 }
 
+// cellsLimit bounds the cells of one spec, which take a minute at most.
+const cellsLimit = 8 * time.Minute
+
 // runCells runs cells on a NIC in cn0, several of them at the same time.
 func runCells(list []cell, workers int) []result {
 	GinkgoHelper()
@@ -108,7 +113,10 @@ func runCells(list []cell, workers int) []result {
 	}
 	in, err := json.Marshal(p)
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.Command(fixture.Binary(), peerArgs(rack, "cn0", "station")...)
+	ctx, cancel := context.WithTimeout(context.Background(), cellsLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, fixture.Binary(), peerArgs(rack, "cn0", "station")...)
+	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
 	Expect(cmd.Run()).To(Succeed(), "%s%s", &stdout, &stderr)

@@ -1,11 +1,13 @@
 package interop_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -114,7 +116,11 @@ func (a *adopted) close() error {
 
 // tell runs `rdmalab switch connections`.
 func (a *adopted) tell(args ...string) error {
-	out, err := exec.Command(a.sw.Program, append([]string{"--rack", a.sw.Rack, "switch", "connections"}, args...)...).CombinedOutput()
+	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, a.sw.Program, append([]string{"--rack", a.sw.Rack, "switch", "connections"}, args...)...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("switch connections %v: %w: %s", args, err, out)
 	}
