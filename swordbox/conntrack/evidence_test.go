@@ -300,3 +300,25 @@ func TestIPv6(t *testing.T) {
 		t.Errorf("IPv4: %+v, %+v", row, r.Stats())
 	}
 }
+
+// The first response of a READ does not say where the next request begins: the rest may be lost, and is asked for again.
+func TestPartOfAReadSyncsNothing(t *testing.T) {
+	r := newRig(t, nil)
+	row := r.learn(1, 2, 0x11, 0x22, 100)
+	row.Synced = false // the switch has lost track
+	ask := packet(1, 2, 0x22, wire.RCReadRequest, 103)
+	ask.RETH.Length = 600
+	r.ask(ask)
+	first := packet(2, 1, 0x11, wire.RCReadResponseFirst, 103)
+	first.Payload = make([]byte, 512)
+	r.see(first)
+	rest := packet(1, 2, 0x22, wire.RCReadRequest, 104)
+	rest.RETH.Length = 88
+	if s := r.ask(rest); s.Class == New {
+		t.Errorf("the rest of a READ is taken for a new request: %+v", s)
+	}
+	r.see(packet(2, 1, 0x11, wire.RCReadResponseOnly, 104))
+	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 105)); s.Class != New {
+		t.Errorf("what follows is %v", s.Class)
+	}
+}

@@ -58,8 +58,8 @@ func (t *Table) covered(now clock.Time, r *Row, psn wire.PSN, negative bool, f *
 		return Fine
 	}
 	// The responder has accepted everything up to psn, and what the switch has seen in order behind it may come to it.
-	if r.openRead && !endsRead(f.BTH.Opcode) {
-		return Fine
+	if !endsRead(f.BTH.Opcode) {
+		return Fine // the PSN behind it is that READ's, too
 	}
 	if r.Synced {
 		t.stats.Resyncs++
