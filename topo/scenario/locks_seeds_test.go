@@ -1,0 +1,36 @@
+package scenario
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Seeds that once found something, and what.
+func TestLocksThatFailedOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		seeds []uint64
+	}{
+		{"locks", []uint64{
+			2002880, 5515, // a client that was silent while its server began a new life
+			2420,       // a queue pair of the server's new life has the number of one of the former
+			4266, 4324, // a client's host that reboots with the same numbers
+			2221, 4267, // retries used up
+			3000011, 3000686, // an answer is lost before the second shared connection is there
+		}},
+		{"locks-move", []uint64{
+			304, 415,
+			1116, 583, // a part of a READ's answer is lost while the row is not in step
+		}},
+	} {
+		for _, seed := range c.seeds {
+			t.Run(fmt.Sprint(c.name, " ", seed), func(t *testing.T) {
+				t.Parallel()
+				if r := mustFind(t, c.name).Run(seed, Options{}); r.Err != nil {
+					t.Error(r.Err)
+				}
+			})
+		}
+	}
+}
