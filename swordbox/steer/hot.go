@@ -15,7 +15,9 @@ const (
 	// warmWays and warmSets are the keys that may be hot: the ones with the highest counts among those that share a set.
 	warmWays = 8
 	warmSets = 64
-	// rankEvery is after how many requests the keys are ranked anew, rateEvery over what time rates are measured.
+	// rankEvery is after how many requests the keys are ranked anew; at first it is done more often, from rankFirst on. rateEvery is over
+	// what time rates are measured.
+	rankFirst = 16
 	rankEvery = 1024
 	rateEvery = time.Second
 )
@@ -29,6 +31,7 @@ type hot struct {
 	decay  int
 	n      int // requests since the last halving
 	ranked int // requests since the last ranking
+	every  int // requests between rankings: few at first
 	since  clock.Time
 }
 
@@ -50,7 +53,7 @@ type warm struct {
 
 func (h *hot) begin(decay int) {
 	h.sketch, h.warm, h.decay = new([sketchRows][sketchCols]uint32), make([]warm, warmSets*warmWays), decay
-	h.order = make([]*warm, 0, len(h.warm))
+	h.order, h.every = make([]*warm, 0, len(h.warm)), rankFirst
 }
 
 // mix spreads a key (the finaliser of MurmurHash3).
@@ -103,7 +106,8 @@ func (h *hot) count(now clock.Time, key uint64, life uint32, appends bool) *warm
 	if h.n++; h.n >= h.decay {
 		h.halve()
 	}
-	if h.ranked++; h.ranked >= rankEvery {
+	if h.ranked++; h.ranked >= h.every {
+		h.every = min(2*h.every, rankEvery)
 		h.rank()
 		h.measure(now)
 	}

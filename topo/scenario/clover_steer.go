@@ -2,22 +2,37 @@ package scenario
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // runCloverSteer is runClover with a switch that steers.
-func runCloverSteer(e *env) error { return runCloverSteered(e, nil) }
+func runCloverSteer(e *env) error { return runCloverSteered(e, "", nil) }
 
-// runCloverSteered changes the plan for tests; nil: leaves it.
-func runCloverSteered(e *env, change func(*storePlan)) error {
+// cloverSteered is runCloverSteer for a choice of requests.
+func cloverSteered(steer string) func(*env) error {
+	return func(e *env) error { return runCloverSteered(e, steer, nil) }
+}
+
+// runCloverSteered steers what is said, or draws it; change, if not nil, changes the plan for tests.
+func runCloverSteered(e *env, steer string, change func(*storePlan)) error {
 	p := drawStore(e)
 	d := e.draw
-	p.steer = one(d, "write", "read", "both", "both")
-	p.box = steerBox(p.steer)
+	if p.steer = one(d, "write", "read", "both", "both"); steer != "" {
+		p.steer = steer
+	}
+	p.box = steerBox(p.steer, one(d, "all", "all", "hot:1", "hot:4"))
 	p.rack.Datagrams = !d.chance(0.2) // without, the switch must learn connections from their packets
 	if d.chance(0.5) {
 		p.keys = d.between(1, 3) // so that there is something to steer
+	}
+	if d.chance(0.5) {
+		drawAppendLoss(e, p)
 	}
 	if change != nil {
 		change(p)
@@ -29,12 +44,107 @@ func runCloverSteered(e *env, change func(*storePlan)) error {
 }
 
 // steerBox is the switch section of a rack file.
-func steerBox(what string) string {
+func steerBox(what, keys string) string {
 	s := "switch:\n  program: swordbox\n  rules:\n"
 	for _, ms := range []string{"ms0", "ms1"} {
-		s += fmt.Sprintf("    - {server: %s, action: steer, steer: %s}\n", ms, what)
+		s += fmt.Sprintf("    - {server: %s, action: steer, steer: %s, keys: %q}\n", ms, what, keys)
 	}
 	return s
+}
+
+// appendLoss is a failure between the two halves of a PUT: the compare-and-swap that the switch has sent on is lost, or its answer,
+// and then the client may die, the switch may die, or both.
+type appendLoss struct {
+	env *env
+	// at are which compare-and-swaps of both servers are hit, by their numbers.
+	at                  map[int]bool
+	n                   int
+	answer, client, box bool
+	// later is when the switch dies after that, down for how long.
+	later, down time.Duration
+	struck      bool
+}
+
+// drawAppendLoss takes the place of a disaster.
+func drawAppendLoss(e *env, p *storePlan) {
+	d := e.draw
+	a := &appendLoss{
+		env: e, at: make(map[int]bool), answer: d.chance(0.4), client: d.chance(0.6), box: d.chance(0.6),
+		later: d.span(0, 30*time.Microsecond), down: d.span(time.Millisecond, 20*time.Millisecond),
+	}
+	for range d.between(1, 8) {
+		a.at[d.between(1, p.clients*p.rounds)] = true
+	}
+	what := "compare-and-swaps are lost"
+	if a.answer {
+		what = "answers of compare-and-swaps are lost"
+	}
+	p.what, p.victim, p.after = storeNothing, "", 0 // nobody strikes but this
+	if a.client {
+		p.what, what = storeClientCrash, what+", the client of the first one dies"
+	}
+	if a.box {
+		p.what, what = storeSwitchCrash, what+fmt.Sprintf(", the switch dies %v after the first one, for %v", a.later, a.down)
+	}
+	p.steer += fmt.Sprintf("; %d %s", len(a.at), what)
+	p.rack.Wrap = func(name string, n sim.Node) sim.Node {
+		if name != "ms0" && name != "ms1" {
+			return n
+		}
+		return &losing{n, a}
+	}
+}
+
+// losing is a memory server in front of which appends are lost.
+type losing struct {
+	sim.Node
+	*appendLoss
+}
+
+// Frame hands a frame on, or loses it or what it brings forth.
+func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	var g wire.Frame
+	hit := false
+	if wire.ParseFrame(f.Data, &g) == nil && g.BTH.Opcode == wire.RCCmpSwap {
+		l.n++
+		hit = l.at[l.n]
+	}
+	if hit {
+		l.strike(&g)
+	}
+	if hit && !l.answer {
+		return
+	}
+	made := len(out.Frames)
+	l.Node.Frame(now, port, f, out)
+	if hit {
+		out.Frames = out.Frames[:made]
+	}
+}
+
+// strike lets die what shall die, once.
+func (l *appendLoss) strike(g *wire.Frame) {
+	if l.struck {
+		return
+	}
+	l.struck = true
+	rack := l.env.rack
+	now := rack.Now()
+	if l.client {
+		for _, h := range rack.Hosts() {
+			if a := h.Addr(); !g.V6 && a.Is4() && a.As4() == g.IPv4.Src || g.V6 && a.Is6() && a.As16() == g.IPv6.Src {
+				rack.At(now, h.CrashApps)
+			}
+		}
+	}
+	if l.box {
+		rack.At(now.Add(l.later), rack.CrashSwitch)
+		rack.At(now.Add(l.later+l.down), func() {
+			if err := rack.RestartSwitch(); err != nil {
+				rack.Stop(err)
+			}
+		})
+	}
 }
 
 // noteSteering says what the switch did since its start.

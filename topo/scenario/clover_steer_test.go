@@ -94,13 +94,14 @@ func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 		caught := 0
 		for seed := uint64(1); seed <= 20 && caught <= c.least; seed++ {
 			change := func(p *storePlan) {
-				p.steer, p.box = c.steer, steerBox(c.steer)
+				p.steer, p.box = c.steer, steerBox(c.steer, "all")
+				p.rack.Wrap = nil
 				p.rack.Program, p.rack.Datagrams = steering(c.machine()), true
 				if p.keys = 1; p.what == storeSwitchCrash {
 					p.what = storeNothing
 				}
 			}
-			s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, change) }}
+			s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, c.steer, change) }}
 			if r := s.Run(seed, Options{}); r.Err != nil {
 				if caught++; caught == 1 {
 					t.Logf("%s: seed %d: %.200s", c.name, seed, r.Err)

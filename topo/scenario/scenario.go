@@ -89,7 +89,7 @@ func (s *Scenario) Args(seed uint64) string {
 
 // All lists the scenarios in the order of a help text.
 func All() []Scenario {
-	return append([]Scenario{
+	return append(append([]Scenario{
 		{Name: "transport", Doc: "random faults and operations; checks every byte, atomic, completion and counter", run: runTransport},
 		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: other faults)", run: runSoak},
 		{Name: "crash", Doc: "a memory server's NIC dies; its clients are told in time and others go on", run: runCrash},
@@ -99,8 +99,11 @@ func All() []Scenario {
 		{Name: "srq", Doc: "connections with a shared receive queue that is filled when its limit event comes, under random faults", run: runSRQ},
 		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost", run: runClover},
 		{Name: "clover-steer", Doc: "the same with a switch that steers appends, reads or both to the newest nodes", run: runCloverSteer},
+		{Name: "clover-steer-write", Doc: "the same with appends alone", run: cloverSteered("write")},
+		{Name: "clover-steer-read", Doc: "the same with reads alone", run: cloverSteered("read")},
+		{Name: "clover-steer-both", Doc: "the same with both", run: cloverSteered("both")},
 		{Name: "rnr", Doc: "a receiver that posts late, and one that never does", run: runRNR},
-	}, lockScenarios()...)
+	}, treeScenarios()...), lockScenarios()...)
 }
 
 // Find returns a scenario by name.
