@@ -220,11 +220,19 @@ func movedBy(f func()) map[string]uint64 {
 // Atomics of our clients on the memory of the kernel's NIC become WRITEs on the way.
 func describeReplaced() {
 	Describe("the switch between our clients and rxe as memory server", Ordered, func() {
-		BeforeAll(func() {
+		// The rules of a run are for all requests; the order of specs is not the same in each run.
+		rules := func(action string) {
+			GinkgoHelper()
 			for i, a := range guestGIDs[1:] {
-				rack.OK("switch", "rules", "remove", fmt.Sprintf("r%d", i+3)) // the first two are for our NIC and the link-local address
-				rack.OK("switch", "rules", "add", "server="+a.String(), "action=atomics", "service=none")
+				id := fmt.Sprintf("r%d", i+3) // the first two are for our NIC and the link-local address
+				rack.OK("switch", "rules", "remove", id)
+				rack.OK("switch", "rules", "add", "id="+id, "server="+a.String(), "action="+action, "service=none")
 			}
+		}
+
+		BeforeAll(func() {
+			rules("atomics")
+			DeferCleanup(rules, string(fixture.Move))
 		})
 
 		replaced := func(list []cell) (grown map[string]uint64) {
