@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/topo/cni"
-	"github.com/rdmalab/rdmalab/topo/guests"
+	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
 // cniCmd is the CNI plugin, and what a person needs of it.
@@ -124,35 +124,35 @@ func cniGuestsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, paths, err := rackOf(cmd)
+			r, err := openRack(cmd)
 			if err != nil {
 				return err
 			}
-			list, err := guests.List(paths)
+			s, err := r.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd, append([]guests.Guest{}, list...))
+				return printJSON(cmd, append([]rack.GuestStatus{}, s.Guests...))
 			}
-			return printGuests(cmd.OutOrStdout(), list)
+			return printGuests(cmd.OutOrStdout(), s.Guests)
 		},
 	}
 	outputFlag(cmd)
 	return cmd
 }
 
-func printGuests(w io.Writer, list []guests.Guest) error {
+func printGuests(w io.Writer, list []rack.GuestStatus) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "no guests")
 		return err
 	}
 	const idShown = 12
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GUEST\tNETWORK\tCONTAINER\tINTERFACE\tADDRESS\tIPV6\tMAC\tPORT")
+	fmt.Fprintln(t, "GUEST\tNETWORK\tCONTAINER\tINTERFACE\tADDRESS\tIPV6\tMAC\tLINK\tPORT")
 	for i := range list {
 		g := &list[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%v\t%v\t%s\n", g.Name, g.Network, g.Container[:min(idShown, len(g.Container))], g.Ifname, g.IPv4, g.IPv6, g.MAC, g.Port)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%v\t%v\t%v\t%s\t%s\n", g.Name, g.Network, g.Container[:min(idShown, len(g.Container))], g.Ifname, g.IPv4, g.IPv6, g.MAC, g.Link, g.Port)
 	}
 	return t.Flush()
 }

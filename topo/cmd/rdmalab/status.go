@@ -89,6 +89,12 @@ func printStatus(w io.Writer, s rack.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if len(s.Guests) > 0 {
+		fmt.Fprintln(w)
+		if err := printGuests(w, s.Guests); err != nil {
+			return err
+		}
+	}
 	if err := printPrograms(w, s); err != nil {
 		return err
 	}
