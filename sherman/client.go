@@ -36,7 +36,6 @@ type Client struct {
 	ops             [maxChain]fabric.Op
 	list            []*fabric.Op
 	scanOps         [maxParallel]fabric.Op
-	word            [8]byte
 
 	cost  Cost
 	ended bool

@@ -1,6 +1,7 @@
 package sherman
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/sherman/layout"
@@ -129,15 +130,15 @@ func (c *Client) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 
 // parse reads a page; false says that it was written meanwhile.
 func (c *Client) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) (whole bool, err error) {
-	switch err := p.Parse(c.super.Shape, buf); err {
-	case nil:
-	case layout.ErrTorn:
+	err = p.Parse(c.super.Shape, buf)
+	if errors.Is(err, layout.ErrTorn) {
 		c.node.count(func(s *NodeStats) { s.Torn++ })
 		if c.rt.Now() >= deadline {
 			return false, timeout(err)
 		}
 		return false, nil
-	default:
+	}
+	if err != nil {
 		return false, fmt.Errorf("%w: page %v: %w", ErrBroken, a, err)
 	}
 	if p.Shape.Kind == layout.Sound && (p.Self != a || p.Generation != c.super.Generation) {
