@@ -95,10 +95,11 @@ var house = map[string]room{
 	"clover/kv":       {level: 5},
 	"clover/kvtest":   {level: 5, beside: []string{"clover/kv"}},
 	"clover":          {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
+	"sherman/audit":   {level: 5, beside: []string{"sherman"}},
 	"sherman":         {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
 	"clover/meta":     {level: 5, beside: []string{"softrnic/fabric", "softrnic/perf"}},
 	"softrnic/peer":   {level: 5},
-	"topo/hostd":      {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "softrnic/peer", "softrnic/perf"}},
+	"topo/hostd":      {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "sherman", "sherman/audit", "softrnic/peer", "softrnic/perf"}},
 	"topo/calibrate":  {level: 5},
 	"topo/storeload":  {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "softrnic/perf"}},
 	"topo/contention": {level: 5},
@@ -106,7 +107,7 @@ var house = map[string]room{
 	"topo/doctor":     {level: 5},
 	"topo/top":        {level: 5},
 	"topo/top/live":   {level: 5, beside: []string{"topo/hostd", "topo/top"}},
-	"topo/scenario":   {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "softrnic/perf"}},
+	"topo/scenario":   {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "sherman", "sherman/audit", "softrnic/perf"}},
 
 	// L6 and L7: the binary, the suites.
 	"softrnic/ipc/example": {level: 6},

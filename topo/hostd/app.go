@@ -32,6 +32,7 @@ type application struct {
 	served    sync.WaitGroup // the threads of Serve
 	jobs      map[*job]struct{}
 	store     *store // the metadata server, if this host is one
+	tree      *tree  // what makes the host a compute node of a tree, if it is one
 }
 
 // job is a test that runs.
@@ -74,7 +75,7 @@ func (a *application) startServices() (err error) {
 		a.serve(a.memory)
 	default:
 		a.memoryCtx = a.h.dev.Context()
-		cfg := perf.ServerConfig{Service: perf.MemoryService, Passive: true, Buffer: a.h.mem}
+		cfg := perf.ServerConfig{Service: perf.MemoryService, Passive: true, Buffer: a.h.mem, Locks: lockTable}
 		if a.memory, err = perf.NewServer(a.memoryCtx, a.h.conn, cfg); err != nil {
 			a.memory = nil
 			return errors.Join(err, a.memoryCtx.Close())
@@ -118,7 +119,7 @@ func (a *application) serve(s *perf.Server) {
 func (a *application) crash() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.running = false
+	a.running, a.tree = false, nil
 	if err := a.stop(); err != nil {
 		a.h.log.Warn("end of application", "error", err)
 	}

@@ -208,6 +208,7 @@ func (h *Host) openNIC() error {
 			// life, which peers still use.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			Resolve: h.resolve,
+			Limits:  engine.Limits{DeviceMemory: deviceMemory},
 		},
 		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Seed + uint64(h.index),
 	})

@@ -49,6 +49,7 @@ func (h *Host) routes() *control.Mux {
 	control.Handle(m, "POST "+PathStoreStat, h.storeStat)
 	control.Handle(m, "POST "+PathStoreCheck, h.checkStore)
 	control.HandleStream(m, "POST "+PathRun, h.runStore)
+	h.treeRoutes(m)
 	return m
 }
 

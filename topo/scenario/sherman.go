@@ -1,0 +1,287 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/check"
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// treeRun is one run of histories of the tree Sherman: clients use a few keys, links and machines fail, and afterwards one order
+// of all operations on each key must explain what the clients were told, scans included, and the tree must be whole.
+type treeRun struct {
+	env     *env
+	plan    *treePlan
+	history *kv.History
+	keys    []uint64
+	memory  map[string][]byte // of the servers
+	nodes   []*sherman.Node   // of the compute hosts
+	trigger *treeTrigger
+	ready   bool // the tree is formatted
+	struck  bool
+	lost    bool // memory
+	unknown int
+	refused int // operations that found a server's memory gone
+	longest time.Duration
+	final   *check.Report
+	plant   func(kv.Scanner) kv.Scanner // for tests: a bug in front of the tree
+}
+
+// treePatience is the deadline of one operation: longer than any disaster lasts and than leases.
+const treePatience = 2 * time.Second
+
+// treeSlack is how much later than its deadline an operation may end: it finds out what became of its lock.
+const treeSlack = 200 * time.Millisecond
+
+// treeScenarios are the same seeds with another layout or another switch.
+func treeScenarios() []Scenario {
+	return []Scenario{
+		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind", run: runTree},
+		{Name: "sherman-locks", Doc: "the same with a switch that turns the CAS of lock words into WRITEs", run: runTreeLocks},
+		{Name: "sherman-faithful", Doc: "the published layout and search under torn copies; tells what that does to the clients", run: runTreeFaithful},
+	}
+}
+
+func runTree(e *env) error { return (&treeRun{env: e, plan: drawTree(e)}).run() }
+
+// runTreeLocks is runTree with locks in the switch.
+func runTreeLocks(e *env) error {
+	p := drawTree(e)
+	p.inSwitch()
+	return (&treeRun{env: e, plan: p}).run()
+}
+
+// runTreeFaithful runs the published layout. What breaks is no failure of the run: it is told.
+func runTreeFaithful(e *env) error {
+	p := drawTree(e)
+	p.published(e.draw)
+	r := &treeRun{env: e, plan: p}
+	err := r.run()
+	if err == nil || e.rack == nil {
+		return err
+	}
+	e.report.Damage = r.damage(err)
+	e.note("%s", err)
+	return nil
+}
+
+// damage names what torn copies have done.
+func (r *treeRun) damage(err error) string {
+	var structure *brokenTree
+	switch {
+	case errors.Is(err, kv.ErrValue):
+		return "a value that nobody wrote (record versions of 4 bits do not see a tear)"
+	case errors.Is(err, kv.ErrScan):
+		return "a scan out of order"
+	case errors.As(err, &structure):
+		return "the tree is broken"
+	case errors.Is(err, kv.ErrLost), errors.Is(err, layout.ErrPage), errors.Is(err, sherman.ErrBroken):
+		return "a client was led to what is no page"
+	}
+	return "answers that no order explains (lost searches, stale or torn reads)"
+}
+
+// run runs what was planned.
+func (r *treeRun) run() error {
+	e, p := r.env, r.plan
+	r.history, r.memory = kv.NewHistory(), make(map[string][]byte)
+	for i := range p.keys {
+		r.keys = append(r.keys, uint64(i)*p.stride+p.first)
+	}
+	e.report.Plan = p.String()
+	r.arm()
+	if err := e.build(treeRack(p.servers)+p.box, p.rack); err != nil {
+		return err
+	}
+	for _, h := range e.rack.Hosts() {
+		h.SetFaults(slices.DeleteFunc(slices.Clone(p.rules), func(f fault.Rule) bool { return f.Link != h.Spec.Name }))
+	}
+	for i := range p.servers {
+		r.serve(fmt.Sprintf("ms%d", i))
+	}
+	for range treeHosts {
+		n, err := sherman.NewNode(r.nodeConfig())
+		if err != nil {
+			return err
+		}
+		r.nodes = append(r.nodes, n)
+	}
+	r.format()
+	for i := range p.clients {
+		r.start(i)
+	}
+	if err := e.run(); err != nil {
+		return err
+	}
+	return r.judge()
+}
+
+func (r *treeRun) nodeConfig() sherman.NodeConfig {
+	p := r.plan
+	return sherman.NodeConfig{
+		Servers: r.addrs(), CacheBytes: p.cache, HandOver: p.handOver, Lease: p.lease, BackOff: p.backOff, LostSearch: p.shape.Kind == layout.Faithful,
+	}
+}
+
+func (r *treeRun) addrs() []netip.Addr {
+	var out []netip.Addr
+	for i := range r.plan.servers {
+		out = append(out, r.env.addrOf(fmt.Sprintf("ms%d", i)))
+	}
+	return out
+}
+
+// serve starts the memory service of a host, whose host memory outlives its crash unless the plan says otherwise.
+func (r *treeRun) serve(name string) {
+	if r.memory[name] == nil {
+		r.memory[name] = make([]byte, r.plan.region)
+	}
+	h := r.env.rack.Host(name)
+	h.Go("memory", true, func(ctx verbs.Context) {
+		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{
+			Service: perf.MemoryService, Passive: true, Buffer: r.memory[name], Locks: 8 * r.plan.locks,
+		})
+		if err == nil {
+			if r.plan.box != "" {
+				r.rules(name, s.Locks())
+			}
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			r.env.fail("memory service of %s: %w", name, err)
+		}
+	})
+}
+
+// config is what a client on a host brings.
+func (r *treeRun) config(h *simrack.Host, ctx verbs.Context) sherman.Config {
+	return sherman.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
+}
+
+// format makes the tree, from the first compute host.
+func (r *treeRun) format() {
+	h := r.env.rack.Host("cn0")
+	r.env.client("cn0", "format", func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		_, err := sherman.Format(r.config(h, ctx), r.addrs(), sherman.FormatConfig{
+			Shape: r.plan.shape, Locks: r.plan.locks, Chunk: layout.MinChunk, Generation: r.env.seed<<8 | 1,
+		}, rt.Now().Add(20*treePatience))
+		r.ready = err == nil
+		return err
+	})
+}
+
+// start runs a client on one of the compute hosts.
+func (r *treeRun) start(id int) {
+	host := id % treeHosts
+	h := r.env.rack.Host(fmt.Sprintf("cn%d", host))
+	d := newDraw(r.env.draw.Uint64())
+	r.env.client(h.Spec.Name, fmt.Sprintf("tree-%d", id), func(ctx verbs.Context) error {
+		rt := ctx.Runtime()
+		for !r.ready {
+			rt.Sleep(50 * time.Microsecond)
+		}
+		c, err := r.nodes[host].Open(r.config(h, ctx), rt.Now().Add(20*treePatience))
+		if r.lost && errors.Is(err, kv.ErrLost) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t := kv.Scanner(c)
+		if r.plant != nil {
+			t = r.plant(c)
+		}
+		s := kv.Record(&honest{t}, r.history, id, rt.Now)
+		for range r.plan.rounds {
+			if err := r.round(s, d, rt); err != nil {
+				return errors.Join(fmt.Errorf("client %d on %s: %w", id, h.Spec.Name, err), c.Close())
+			}
+		}
+		return errors.Join(s.Err(), c.Close())
+	})
+}
+
+// honest is a tree whose answers histories understand: a write that found a server's memory gone may have happened before, and
+// a key whose leaf is elsewhere can have its old value.
+type honest struct{ kv.Scanner }
+
+func unsure(err error) error {
+	if errors.Is(err, kv.ErrLost) {
+		return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
+	}
+	return err
+}
+
+func (h *honest) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	v, err := h.Scanner.Get(key, dst, deadline)
+	return v, unsure(err)
+}
+
+func (h *honest) Put(key uint64, value []byte, deadline clock.Time) error {
+	return unsure(h.Scanner.Put(key, value, deadline))
+}
+
+func (h *honest) Insert(key uint64, value []byte, deadline clock.Time) error {
+	return unsure(h.Scanner.Insert(key, value, deadline))
+}
+
+func (h *honest) Delete(key uint64, deadline clock.Time) error {
+	return unsure(h.Scanner.Delete(key, deadline))
+}
+
+// round makes one operation.
+func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
+	p := r.plan
+	key := r.keys[d.IntN(len(r.keys))]
+	if d.chance(p.skew) {
+		key = r.keys[0]
+	}
+	began := rt.Now()
+	deadline := began.Add(treePatience)
+	value := func() []byte { return s.Value(key, d.between(kv.MinValue, p.shape.Value)) }
+	if p.shape.Kind == layout.Faithful {
+		value = func() []byte { return s.Value(key, p.shape.Value) } // it keeps no length
+	}
+	var err error
+	switch x := d.Float64(); {
+	case x < p.mix[0]:
+		_, err = s.Get(key, nil, deadline)
+	case x < p.mix[1]:
+		err = s.Put(key, value(), deadline)
+		if errors.Is(err, kv.ErrNotFound) {
+			err = s.Insert(key, value(), deadline)
+		}
+	case x < p.mix[2]:
+		err = s.Insert(key, value(), deadline)
+	case x < p.mix[3]:
+		err = s.Scan(r.keys, key, d.between(1, len(r.keys)), deadline)
+	default:
+		err = s.Delete(key, deadline)
+	}
+	r.longest = max(r.longest, rt.Now().Sub(began))
+	switch {
+	case errors.Is(err, kv.ErrLost):
+		if r.refused++; !r.lost {
+			return err
+		}
+		return s.Err()
+	case errors.Is(err, kv.ErrTimeout):
+		r.unknown++
+		return s.Err()
+	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists):
+		return s.Err()
+	}
+	return err
+}

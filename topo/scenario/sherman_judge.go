@@ -1,0 +1,142 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/audit"
+	"github.com/rdmalab/rdmalab/sherman/check"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// brokenTree is what is wrong with the tree at the end.
+type brokenTree struct{ err error }
+
+func (b *brokenTree) Error() string { return b.err.Error() }
+func (b *brokenTree) Unwrap() error { return b.err }
+
+// judge decides about the whole run: a last client reads and writes every key, then reads the whole tree.
+func (r *treeRun) judge() error {
+	e := r.env
+	for _, h := range e.rack.Hosts() {
+		h.SetFaults(nil)
+	}
+	if r.trigger != nil {
+		r.trigger.left = 0 // too late
+	}
+	if !r.lost {
+		r.env.client("cn3", "judge", r.last)
+		if err := e.rack.Run(); err != nil {
+			return err
+		}
+	}
+	e.note("%d operations, %d of them ended without an answer, %d found memory gone, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
+	r.noteNodes()
+	if err := r.history.Check(checkLimit); err != nil {
+		return err
+	}
+	calm := r.plan.what == treeNothing
+	switch {
+	case r.longest > treePatience+treeSlack:
+		return fmt.Errorf("an operation with a deadline of %v took %v", treePatience, r.longest)
+	case r.unknown > 0 && calm && len(r.plan.rules) == 0:
+		return fmt.Errorf("%d operations ended without an answer, and nothing was wrong", r.unknown)
+	case r.final == nil:
+		return nil
+	}
+	e.note("%v", r.final)
+	return r.verdict()
+}
+
+// last is the last client.
+func (r *treeRun) last(ctx verbs.Context) error {
+	rt := ctx.Runtime()
+	n, err := sherman.NewNode(r.nodeConfig())
+	if err != nil {
+		return err
+	}
+	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(treePatience))
+	if err != nil {
+		return err
+	}
+	s := kv.Record(c, r.history, r.plan.clients, rt.Now)
+	for _, key := range r.keys {
+		deadline := rt.Now().Add(treePatience)
+		_, err := s.Get(key, nil, deadline)
+		value := s.Value(key, r.plan.shape.Value)
+		switch {
+		case errors.Is(err, kv.ErrNotFound):
+			err = s.Insert(key, value, deadline)
+		case err == nil:
+			err = s.Put(key, value, deadline)
+		}
+		if err = errors.Join(err, s.Err()); err != nil {
+			return fmt.Errorf("the last client: key %d: %w", key, err)
+		}
+	}
+	r.final, err = r.readTree(c, rt)
+	return errors.Join(err, c.Close())
+}
+
+// readTree reads all of the tree.
+func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, error) {
+	cfg, err := audit.Config(c, rt.Now().Add(time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	cfg.Unreachable, cfg.HalfSplits = r.wrecks(), r.wrecks()
+	want := new(check.Content)
+	for _, key := range r.keys {
+		want.Add(key)
+	}
+	cfg.Want = want
+	cfg.Visit = func(key uint64, value []byte) error {
+		_, err := kv.CheckValue(key, value)
+		return err
+	}
+	return check.Check(cfg)
+}
+
+// wrecks bounds what operations that were interrupted have left behind: a page each, and the races for a new root.
+func (r *treeRun) wrecks() int { return r.unknown + 2*r.plan.clients }
+
+// verdict is about the tree at the end. Locks that nobody has wanted since their owner died are the dead's; nobody else leaves one.
+func (r *treeRun) verdict() error {
+	rep, allowed := r.final, 0
+	if r.struck || r.unknown > 0 {
+		allowed = r.plan.clients
+	}
+	if rep.Dead == rep.Wrong && rep.Dead <= allowed {
+		return nil
+	}
+	if err := rep.Err(); err != nil {
+		return &brokenTree{err}
+	}
+	if alive := rep.Locked - rep.Dead; alive > 0 && !r.struck && r.unknown == 0 {
+		return &brokenTree{fmt.Errorf("%d locks are held after all clients have gone", alive)}
+	}
+	return nil
+}
+
+// noteNodes says what the compute nodes did.
+func (r *treeRun) noteNodes() {
+	var sum sherman.NodeStats
+	for _, n := range r.nodes {
+		s := n.Stats()
+		sum.Acquires += s.Acquires
+		sum.HandOvers += s.HandOvers
+		sum.CAS += s.CAS
+		sum.Recovered += s.Recovered
+		sum.Fenced += s.Fenced
+		sum.Splits += s.Splits
+		sum.Roots += s.Roots
+		sum.Healed += s.Healed
+		sum.Moves += s.Moves
+		sum.Torn += s.Torn
+	}
+	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again",
+		sum.Acquires, sum.HandOvers, sum.CAS, sum.Recovered, sum.Fenced, sum.Splits, sum.Roots, sum.Healed, sum.Moves, sum.Torn)
+}

@@ -1,0 +1,148 @@
+package scenario
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// treeTrigger waits until a host has sent so many frames of a kind.
+type treeTrigger struct {
+	host string // "": any compute host
+	when treeMoment
+	page int // bytes
+	left int
+	fire func()
+
+	frame wire.Frame
+}
+
+func (t *treeTrigger) see(ev *sim.Event) {
+	if t.left == 0 || ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &t.frame) != nil {
+		return
+	}
+	link := ev.Link()
+	if link[0] != 'c' || t.host != "" && link != t.host || t.frame.BTH.DestQP <= 1 || !t.is(t.frame.BTH.Opcode) {
+		return
+	}
+	if t.left--; t.left == 0 {
+		t.fire()
+	}
+}
+
+// is reports whether the frame is of the moment.
+func (t *treeTrigger) is(op wire.Opcode) bool {
+	write := op == wire.RCWriteOnly || op == wire.RCWriteFirst
+	switch t.when {
+	case atLock:
+		return op == wire.RCCmpSwap
+	case atSplit:
+		return write && int(t.frame.RETH.Length) >= t.page
+	case atWrite:
+		return write
+	default:
+		return op.Info().Flags&wire.OpRequest != 0
+	}
+}
+
+// arm sets the trap for the disaster.
+func (r *treeRun) arm() {
+	p := r.plan
+	if p.what == treeNothing {
+		return
+	}
+	host := p.victim
+	if p.what != treeClientCrash && p.what != treeClientFreeze {
+		host = ""
+	}
+	r.trigger = &treeTrigger{host: host, when: p.when, page: p.shape.WithDefaults().Page, left: p.after, fire: func() {
+		r.env.rack.At(r.env.rack.Now().Add(p.late), r.strike)
+	}}
+	r.env.spy = func(ev *sim.Event) {
+		if r.ready {
+			r.trigger.see(ev)
+		}
+	}
+}
+
+// strike is the disaster. It ends after plan.down.
+func (r *treeRun) strike() {
+	r.struck = true
+	rack, p := r.env.rack, r.plan
+	h := rack.Host(p.victim)
+	end := func() {}
+	switch p.what {
+	case treeClientCrash:
+		h.CrashApps() // what they have posted may still be executed, late
+	case treeClientFreeze:
+		h.Hang()
+		end = h.Resume
+	case treeNICCrash:
+		h.Crash()
+		end = func() {
+			h.Restart()
+			r.serve(p.victim)
+		}
+	case treeMemoryCrash:
+		h.Crash()
+		r.lost = true
+		end = func() {
+			clear(r.memory[p.victim])
+			h.Restart()
+			r.serve(p.victim)
+		}
+	case treeSwitchCrash:
+		rack.CrashSwitch()
+		end = func() {
+			if err := rack.RestartSwitch(); err != nil {
+				rack.Stop(err)
+			}
+		}
+	case treeLinkCut:
+		h.SetLink(false)
+		end = func() { h.SetLink(true) }
+	case treeNothing:
+	}
+	over := rack.Now().Add(p.down)
+	rack.At(over, end)
+	// The run is not over before that, even if all clients are done.
+	rack.Host("cn3").Go("survivor", false, func(ctx verbs.Context) {
+		for ctx.Runtime().Now() <= over {
+			ctx.Runtime().Sleep(p.down)
+		}
+	})
+}
+
+// rules has the switch keep the lock words of a server, which are behind the key of its table and nowhere else.
+func (r *treeRun) rules(server string, table verbs.MR) {
+	box, ok := r.env.rack.Program().(*serialize.Program)
+	if !ok || table == nil {
+		return
+	}
+	list := box.Rules().All()
+	keep := list[:0:0]
+	for _, x := range list {
+		if x.ID != server {
+			keep = append(keep, x)
+		}
+	}
+	rule, err := rules.Parse(fmt.Sprintf("id=%s server=%s action=atomics mode=hard rkey=%#x range=0-%#x service=memory", server, server, table.RKey(), table.Len()))
+	if err == nil {
+		err = rule.Resolve(r.env.rack.Spec.Addresses)
+	}
+	var set *rules.Set
+	if err == nil {
+		set, err = rules.NewSet(append(keep, rule))
+	}
+	if err == nil {
+		err = box.SetRules(set)
+	}
+	if err != nil {
+		r.env.fail("locks of %s: %w", server, err)
+	}
+}
