@@ -47,3 +47,15 @@ func (c *cache) clear() {
 	clear(c.m)
 	c.order, c.next = c.order[:0], 0
 }
+
+// Learn takes over what another client of the same store knows of its keys, where it knows nothing itself: for experiments in which
+// clients have been at work for a while.
+func (c *Client) Learn(from *Client) {
+	for _, key := range from.cache.order {
+		if _, ok := c.cache.get(key); !ok {
+			if k, ok := from.cache.get(key); ok {
+				c.cache.put(key, k)
+			}
+		}
+	}
+}

@@ -111,7 +111,8 @@ type run struct {
 	rack  *simrack.Rack
 	cfg   kv.RunConfig
 	total kv.Result
-	bytes uint64 // that the switch took in while operations were counted
+	first *clover.Client // who has read all keys
+	bytes uint64         // that the switch took in while operations were counted
 }
 
 // Measure runs the experiment with model m.
@@ -220,15 +221,21 @@ func (r *run) client(h *simrack.Host, ctx verbs.Context, id int) error {
 		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), loadLimit)
 	}
 	rt.Sleep(loadLimit.Sub(rt.Now()))
-	for key := range r.Keys { // a client at work for a while has met every key
-		if _, err := c.Get((key+uint64(id))%r.Keys, nil, readLimit); err != nil {
-			return err
+	if id == 0 { // a client at work for a while has met every key
+		for key := range r.Keys {
+			if _, err := c.Get(key, nil, readLimit); err != nil {
+				return err
+			}
 		}
+		r.first = c
 	}
 	if rt.Now() >= readLimit {
 		return fmt.Errorf("client %d has read all keys at %v, after %v", id, rt.Now(), readLimit)
 	}
 	rt.Sleep(readLimit.Sub(rt.Now()))
+	if id != 0 {
+		c.Learn(r.first)
+	}
 	res, err := kv.Run(c, rt, cfg, nil)
 	if err == nil {
 		r.total.Merge(res)
