@@ -45,6 +45,10 @@ func (k *link) Done(c *pipeline.Ctx, t shared.Tag, a shared.Answer) {
 	}
 	l.out--
 	l.endWord(c, r, a)
+	if a.Kind == shared.Returned && !l.dead && !l.closed {
+		l.takeBack(c)
+		return
+	}
 	l.window.finish(r)
 	if l.closed {
 		l.reap()
@@ -75,6 +79,10 @@ func (l *lane) endWord(c *pipeline.Ctx, r *record, a shared.Answer) {
 		if r.word != nil {
 			r.word.Undone(c.Now, r.decision)
 			r.word.Reset(c.Now)
+		}
+	case shared.Returned:
+		if r.word != nil {
+			r.word.Undone(c.Now, r.decision)
 		}
 	default:
 		if r.word != nil {
@@ -129,29 +137,7 @@ func (l *lane) redone(c *pipeline.Ctx, r *record, a shared.Answer) {
 	}
 }
 
-// Remake makes a request that has not been executed ready for a new connection: an atomic goes as what it is, for the
-// value that its replacement was built on may be wrong; one of a client that has failed meanwhile does nothing.
-func (k *link) Remake(t shared.Tag, f *wire.Frame) {
-	l := k.s.m.laneByTag(t)
-	if l == nil {
-		return
-	}
-	r := l.window.find(t.PSN)
-	if r == nil || r.done {
-		return
-	}
-	if l.dead || l.closed {
-		rewrite.ToEmptyWrite(f)
-		return
-	}
-	if r.op.Is(wire.OpAtomic) && !f.BTH.Opcode.Is(wire.OpAtomic) {
-		f.BTH.Opcode, f.RETH, f.Payload = r.op, wire.RETH{}, nil
-		f.AtomicETH = wire.AtomicETH{VA: r.va, RKey: r.rkey, SwapOrAdd: r.operand, Compare: r.compare}
-		r.decision.Kind = words.Shared
-	}
-}
-
-// Retry keeps a replaced atomic whose WRITE was refused: perhaps the key allows atomics only. It goes as what it is then.
+// Retry gives back a replaced atomic whose WRITE was refused: perhaps the key allows atomics only. It goes as what it is then.
 func (k *link) Retry(t shared.Tag) bool {
 	l := k.s.m.laneByTag(t)
 	if l == nil || l.closed || l.dead {

@@ -124,13 +124,13 @@ func (m *Machine) Attach(c *pipeline.Ctx, d dial.Shared) bool {
 	if l.conn.State() == shared.Up {
 		m.Detach(c, d.Key, l.generation)
 	}
-	l.s.life++ // before requests that waited are sent again
+	l.s.life++
 	if l.generation != 0 {
 		l.s.breaks++
 	}
 	l.generation, l.ownQPN = d.Generation, d.OwnQPN
 	m.byQPN[d.OwnQPN] = l
-	l.conn.Attach(c, shared.Link{
+	l.conn.Attach(shared.Link{
 		To: pathTo(&d), OwnQPN: d.OwnQPN, SendPSN: d.SendPSN, RecvPSN: d.RecvPSN, MTU: d.MTU, Depth: d.Depth,
 	})
 	m.kick = true

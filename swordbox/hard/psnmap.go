@@ -71,6 +71,14 @@ func (m *psnMap) add(n int, moved bool) {
 	}
 }
 
+// rewind takes back the placing of what has moved from a PSN on. Nothing behind it may be on the own connection.
+func (m *psnMap) rewind(psn wire.PSN) {
+	for m.n > 1 && wire.Diff(m.at(m.n-1).client, psn) >= 0 {
+		m.n--
+	}
+	m.client = psn
+}
+
 func (m *psnMap) push(s segment) {
 	if m.n == m.max {
 		m.head, m.n = m.head+1, m.n-1

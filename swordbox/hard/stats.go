@@ -27,6 +27,7 @@ type Stats struct {
 	LooseDropped      uint64 `name:"loose_dropped" help:"requests of connections not yet known that had to wait for a word"`
 	Deaths            uint64 `name:"deaths" help:"connections that ended with a fatal NAK"`
 	RefusedAgain      uint64 `name:"refused_again" help:"requests on connections that have ended"`
+	TakenBack         uint64 `name:"taken_back" help:"moved requests given back to their clients because the server had refused one before them"`
 	Orphans           uint64 `name:"orphans" help:"answers to requests of connections that are gone"`
 	NotRecorded       uint64 `name:"not_recorded" help:"connections that stay where they are because nobody could take note of them"`
 	Proofs            uint64 `name:"proofs" help:"connections that were shown to belong to the same life of the server as the switch's own"`

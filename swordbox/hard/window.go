@@ -129,6 +129,12 @@ func (w *window) oldest() *record {
 	return w.at(w.open)
 }
 
+// takeBack forgets the records without answer, of which there is one at least, and returns the PSN of the first.
+func (w *window) takeBack() wire.PSN {
+	w.tail = w.open
+	return w.at(w.open).psn
+}
+
 // finish marks a record done, and moves open.
 func (w *window) finish(r *record) {
 	r.done = true

@@ -55,8 +55,6 @@ type Config struct {
 	Tries int
 	// Naks is how many NAKs without progress end the connection; 0: 64.
 	Naks int
-	// Down is how long requests wait for a new connection; 0: 1 s.
-	Down time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -70,9 +68,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RTO <= 0 {
 		c.RTO = time.Millisecond
-	}
-	if c.Down <= 0 {
-		c.Down = time.Second
 	}
 	return c
 }
@@ -99,6 +94,8 @@ const (
 	Refused
 	// Lost: whether it was executed is not known.
 	Lost
+	// Returned: not executed, and it will not be: the connection has ended before its turn.
+	Returned
 )
 
 // Answer is the end of a request.
@@ -117,11 +114,8 @@ type Answer struct {
 type User interface {
 	// Done ends a request.
 	Done(ctx *pipeline.Ctx, t Tag, a Answer)
-	// Retry says that a request which the server refused shall wait for a new connection, to be made anew, and not be Done.
+	// Retry says that a request which the server refused shall be Returned, not Refused.
 	Retry(t Tag) bool
-	// Remake is called for each request that will be executed on a new connection: f holds it as submitted, and may be
-	// changed; a new payload has at most the length of the old one.
-	Remake(t Tag, f *wire.Frame)
 	// Failed says that the connection is no more. A new one may be attached at any time after the call.
 	Failed(ctx *pipeline.Ctx, why string)
 	// Describe fills what a note in a capture says about a request besides the PSN on the shared connection.
@@ -133,11 +127,11 @@ type State uint8
 
 // States.
 const (
-	// Idle: no connection was attached yet, or requests do not wait for one any more.
+	// Idle: no connection was attached yet.
 	Idle State = iota
 	// Up: requests are sent.
 	Up
-	// Down: the connection has failed; requests wait for a new one.
+	// Down: the connection has failed.
 	Down
 )
 
@@ -197,9 +191,9 @@ type Conn struct {
 	answer                wire.BTH // of the response at hand
 	reads                 int      // READs and atomics in [una, next)
 
-	rtoAt, rnrAt, downAt clock.Time
-	tries, naks          int
-	implied              bool // a replay for an implied loss is under way
+	rtoAt, rnrAt clock.Time
+	tries, naks  int
+	implied      bool // a replay for an implied loss is under way
 	// refused says that the server has refused the request at guilty for good, with syndrome.
 	refused  bool
 	guilty   uint32
@@ -221,7 +215,7 @@ func New(cfg Config, user User) *Conn {
 	for n < cfg.Ring+cfg.Waiting {
 		n *= 2
 	}
-	return &Conn{cfg: cfg, user: user, ring: make([]entry, n), rtoAt: clock.Never, rnrAt: clock.Never, downAt: clock.Never}
+	return &Conn{cfg: cfg, user: user, ring: make([]entry, n), rtoAt: clock.Never, rnrAt: clock.Never}
 }
 
 func (c *Conn) at(pos uint32) *entry { return &c.ring[pos&uint32(len(c.ring)-1)] }
@@ -261,28 +255,20 @@ func (c *Conn) Each(fn func(t Tag, psn wire.PSN, op wire.Opcode, since clock.Tim
 	}
 }
 
-// Attach brings a connection. Requests that wait are made anew and sent on it.
-func (c *Conn) Attach(ctx *pipeline.Ctx, l Link) {
+// Attach brings a connection in place of none, or of one that has failed.
+func (c *Conn) Attach(l Link) {
 	l.Depth = max(1, l.Depth)
-	c.link, c.state, c.downAt = l, Up, clock.Never
+	c.link, c.state = l, Up
 	c.unaPSN, c.recvPSN, c.recvMSN, c.recvNak = l.SendPSN, l.RecvPSN, 0, false
 	c.next, c.high, c.reads = c.una, c.una, 0
 	c.tries, c.naks, c.implied, c.refused = 0, 0, false, false
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never
-	for pos := c.una; pos != c.tail; pos++ {
-		e := c.at(pos)
-		e.sent = false
-		c.load(e)
-		c.user.Remake(e.tag, &c.tx)
-		c.store(e, &c.tx)
-	}
-	c.pump(ctx)
 }
 
 // Detach says that the connection is no more, for a reason that came from elsewhere. All requests are Lost.
 func (c *Conn) Detach(ctx *pipeline.Ctx) {
 	if c.state == Up {
-		c.fail(ctx, true, "")
+		c.fail(ctx, Lost, "")
 	}
 }
 

@@ -91,7 +91,7 @@ func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 func (c *Conn) replay(ctx *pipeline.Ctx) {
 	c.tries = 0 // it is not silent
 	if c.naks++; c.naks > c.cfg.Naks {
-		c.fail(ctx, true, "the server refuses the same request again and again")
+		c.fail(ctx, Lost, "the server refuses the same request again and again")
 		return
 	}
 	c.rewind()
@@ -128,7 +128,7 @@ func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 
 // endRefused ends a connection on which the server has refused a request, as soon as what is before that one has been
 // answered. With force it waits no longer for READs and atomics whose answers are missing: they were executed, and nobody
-// knows what they found. What is behind the guilty one was not executed (IBTA 9.9.3), and is for the next connection.
+// knows what they found. What is behind the guilty one was not executed (IBTA 9.9.3).
 func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
 	for c.una != c.guilty {
 		a := Answer{Kind: Acked}
@@ -144,7 +144,7 @@ func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
 	if !c.user.Retry(c.at(c.guilty).tag) {
 		c.finish(ctx, Answer{Kind: Refused, Syndrome: c.syndrome})
 	}
-	c.fail(ctx, false, "the server refused a request: "+c.syndrome.String())
+	c.fail(ctx, Returned, "the server refused a request: "+c.syndrome.String())
 }
 
 // request takes a request of the server. There is no memory and no receive here: data is acknowledged and dropped, what

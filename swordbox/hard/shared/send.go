@@ -94,51 +94,39 @@ func (c *Conn) Tick(ctx *pipeline.Ctx) {
 		c.stats.Timeouts++
 		c.implied = false
 		if c.tries++; c.tries > c.cfg.Tries {
-			c.fail(ctx, true, "the server does not answer")
+			c.fail(ctx, Lost, "the server does not answer")
 			return
 		}
 		c.rewind()
 		c.pump(ctx)
 	}
-	if c.downAt <= ctx.Now {
-		c.downAt, c.state = clock.Never, Idle
-		c.lose(ctx, c.tail)
-	}
 }
 
 // Deadline is when Tick wants to be called.
 func (c *Conn) Deadline() clock.Time {
-	at := clock.Min(c.rtoAt, c.downAt)
 	if c.rnrAt != clock.Never {
-		at = clock.Min(c.rnrAt, c.downAt) // silence while we wait is no time-out
+		return c.rnrAt // silence while we wait is no time-out
 	}
-	return at
+	return c.rtoAt
 }
 
-// fail ends the connection. If unknown, nobody knows which of the requests that were sent have been executed, nor whether what
-// answers next is the same life of the server: then nothing that was meant for this one may reach it, also not what still waits.
-func (c *Conn) fail(ctx *pipeline.Ctx, unknown bool, why string) {
+// fail ends the connection, and every request that is left: none of them may reach a successor, for nobody knows whether what
+// answers there is the same life of the server. With kind Returned the server has said that it will execute none of them.
+func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
 	c.stats.Failures++
 	c.state, c.refused = Down, false
-	c.downAt = ctx.Now.Add(c.cfg.Down)
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never
 	c.next, c.reads = c.una, 0
 	if why != "" {
 		c.user.Failed(ctx, why)
 	}
-	if unknown {
-		c.lose(ctx, c.tail)
+	for c.una != c.tail {
+		if kind == Lost {
+			c.stats.Lost++
+		}
+		c.finish(ctx, Answer{Kind: kind})
 	}
-	c.high = c.una
-}
-
-// lose ends every request before a position as lost.
-func (c *Conn) lose(ctx *pipeline.Ctx, end uint32) {
-	for c.una != end {
-		c.stats.Lost++
-		c.finish(ctx, Answer{Kind: Lost})
-	}
-	c.next, c.reads = c.una, 0
+	c.next, c.high, c.reads = c.una, c.una, 0
 }
 
 // finish ends the oldest request.
