@@ -14,10 +14,11 @@ var ErrNoCompose = errors.New("neither `docker compose` nor docker-compose is th
 
 // Composer is the command line of the machine's compose: the plugin of docker, or the program of its own.
 func Composer(ctx context.Context) ([]string, error) {
-	for _, c := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
-		if err := exec.CommandContext(ctx, c[0], append(c[1:len(c):len(c)], "version")...).Run(); err == nil {
-			return c, nil
-		}
+	if err := exec.CommandContext(ctx, "docker", "compose", "version").Run(); err == nil {
+		return []string{"docker", "compose"}, nil
+	}
+	if _, err := exec.LookPath("docker-compose"); err == nil { // it takes a second to say its version
+		return []string{"docker-compose"}, nil
 	}
 	return nil, ErrNoCompose
 }

@@ -114,9 +114,17 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	if err != nil {
 		return err
 	}
-	for _, u := range units(r, host, h.s.Plug) {
+	plug := h.s.Plug
+	if h.s.Compose != "" {
+		// The file decides about names and plugs; what it made is found by its labels.
+		if c, err := h.Container(ctx, host, PartHost); err == nil {
+			if p, err := ParsePlug(string(c.Plug)); err == nil {
+				plug = p
+			}
+		}
+	}
+	for _, u := range units(r, host, plug) {
 		if h.s.Compose != "" {
-			// The file decides about names and plugs; what it made is found by its labels.
 			if c, err := h.Container(ctx, host, u.Part); err == nil {
 				u.Name = c.ID
 			}

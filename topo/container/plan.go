@@ -164,11 +164,9 @@ func Compose(r *spec.Rack, plug Plug, from string) string {
 	fmt.Fprintf(&b, "# The hosts of the rack %q as containers, made by `rdmalab compose` from %s.\n", r.Name, from)
 	fmt.Fprintf(&b, "# `rdmalab up --compose THIS_FILE` makes the switch and the links, runs compose, and waits for the hosts;\n")
 	fmt.Fprintf(&b, "# `rdmalab down` takes all of it away. The image is made by `rdmalab image`.\n")
-	fmt.Fprintf(&b, "x-host: &host\n  image: %s\n  cap_drop: [ALL]\n  cap_add: [%s]\n  read_only: true\n  tmpfs: [/tmp]\n", ImageName, strings.Join(capabilities, ", "))
-	fmt.Fprintf(&b, "  stop_grace_period: 1s\n  restart: \"no\"       # restarts are faults, and the rack's to decide\n")
-	b.WriteString("  volumes:\n")
-	for _, m := range mounts(r, r.Hosts[0].Name) {
-		fmt.Fprintf(&b, "    - {type: bind, source: %s, target: %s, read_only: %v}\n", m.Source, m.Target, m.ReadOnly)
+	writeCommon(&b, "host", mounts(r, r.Hosts[0].Name))
+	if plug == PlugHolder {
+		writeCommon(&b, "holder", nil)
 	}
 	b.WriteString("services:\n")
 	for _, host := range r.HostNames() {
@@ -188,6 +186,19 @@ func Compose(r *spec.Rack, plug Plug, from string) string {
 	return b.String()
 }
 
+// writeCommon is what services have in common, under an anchor.
+func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
+	fmt.Fprintf(b, "x-%s: &%s\n  image: %s\n  cap_drop: [ALL]\n  cap_add: [%s]\n  read_only: true\n  tmpfs: [/tmp]\n",
+		anchor, anchor, ImageName, strings.Join(capabilities, ", "))
+	b.WriteString("  stop_grace_period: 1s\n  restart: \"no\"         # restarts are faults, and the rack's to decide\n")
+	if len(mounts) > 0 {
+		b.WriteString("  volumes:\n")
+	}
+	for _, m := range mounts {
+		fmt.Fprintf(b, "    - {type: bind, source: %s, target: %s, read_only: %v}\n", m.Source, m.Target, m.ReadOnly)
+	}
+}
+
 // service is the name of a unit in a compose file.
 func (u *unit) service() string {
 	if u.Part == PartHolder {
@@ -198,7 +209,11 @@ func (u *unit) service() string {
 
 // write is a unit as a service.
 func (u *unit) write(b *strings.Builder, rack string) {
-	fmt.Fprintf(b, "  %s:\n    <<: *host\n    container_name: %s\n", u.service(), u.Name)
+	common := "host"
+	if u.Part == PartHolder {
+		common = "holder"
+	}
+	fmt.Fprintf(b, "  %s:\n    <<: *%s\n    container_name: %s\n", u.service(), common, u.Name)
 	if u.Hostname != "" {
 		fmt.Fprintf(b, "    hostname: %s\n", u.Hostname)
 	}
@@ -213,7 +228,4 @@ func (u *unit) write(b *strings.Builder, rack string) {
 	}
 	fmt.Fprintf(b, "    labels: {%s: %q, %s: %q, %s: %s, %s: %s}\n", LabelRack, rack, LabelHost, u.Host, LabelPart, u.Part, LabelPlug, u.Plug)
 	fmt.Fprintf(b, "    command: [%s]\n", strings.Join(u.Command, ", "))
-	if len(u.Mounts) == 0 {
-		b.WriteString("    volumes: []\n")
-	}
 }

@@ -1,0 +1,268 @@
+// Package examples keeps the example projects and the manifests of Kubernetes true: what can be built is built, what cannot
+// be run here is read and held against what the runtimes need.
+package examples
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// The client of the README is a module of its own, as a user's would be.
+func TestClientBuilds(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "client")
+	for _, args := range [][]string{{"vet", "."}, {"build", "-o", out, "."}, {"mod", "tidy", "-diff"}} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = "goclient"
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+		if b, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v\n%s", args, err, b)
+		}
+	}
+	b, err := exec.Command(out, "10.77.0.3").CombinedOutput()
+	if err == nil || !strings.Contains(string(b), "RDMALAB_VERBS is not set") {
+		t.Errorf("outside of a rack: %v, %s", err, b)
+	}
+}
+
+type object struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Metadata   struct {
+		Name        string            `yaml:"name"`
+		Namespace   string            `yaml:"namespace"`
+		Labels      map[string]string `yaml:"labels"`
+		Annotations map[string]string `yaml:"annotations"`
+	} `yaml:"metadata"`
+	Spec spec `yaml:"spec"`
+}
+
+type spec struct {
+	// Of a network.
+	Config string `yaml:"config"`
+	// Of a daemon set.
+	Selector struct {
+		MatchLabels map[string]string `yaml:"matchLabels"`
+	} `yaml:"selector"`
+	Template *object `yaml:"template"`
+	// Of a pod.
+	NodeSelector   map[string]string `yaml:"nodeSelector"`
+	HostNetwork    bool              `yaml:"hostNetwork"`
+	HostPID        bool              `yaml:"hostPID"`
+	InitContainers []container       `yaml:"initContainers"`
+	Containers     []container       `yaml:"containers"`
+	Volumes        []struct {
+		Name     string    `yaml:"name"`
+		EmptyDir *struct{} `yaml:"emptyDir"`
+		HostPath *struct {
+			Path string `yaml:"path"`
+			Type string `yaml:"type"`
+		} `yaml:"hostPath"`
+	} `yaml:"volumes"`
+}
+
+type container struct {
+	Name            string              `yaml:"name"`
+	Image           string              `yaml:"image"`
+	ImagePullPolicy string              `yaml:"imagePullPolicy"`
+	Command         []string            `yaml:"command"`
+	Env             []map[string]string `yaml:"env"`
+	SecurityContext struct {
+		Capabilities struct{ Add, Drop []string } `yaml:"capabilities"`
+	} `yaml:"securityContext"`
+	VolumeMounts []struct {
+		Name             string `yaml:"name"`
+		MountPath        string `yaml:"mountPath"`
+		MountPropagation string `yaml:"mountPropagation"`
+	} `yaml:"volumeMounts"`
+}
+
+// manifest reads a file of one object. A key that the schema above does not have is a mistake.
+func manifest(t *testing.T, name string) object {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../k8s", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
+	var o object
+	if err := dec.Decode(&o); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if err := dec.Decode(new(object)); err != io.EOF {
+		t.Errorf("%s: more than one object, or %v", name, err)
+	}
+	return o
+}
+
+func TestNetwork(t *testing.T) {
+	o := manifest(t, "network.yaml")
+	if o.APIVersion != "k8s.cni.cncf.io/v1" || o.Kind != "NetworkAttachmentDefinition" || o.Metadata.Name == "" {
+		t.Errorf("%+v", o)
+	}
+	var c struct {
+		CNIVersion, Name string
+		Plugins          []struct {
+			Type, Rack   string
+			Capabilities map[string]bool
+		}
+	}
+	dec := json.NewDecoder(strings.NewReader(o.Spec.Config))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		t.Fatal(err)
+	}
+	if c.CNIVersion != "1.0.0" || c.Name == "" || len(c.Plugins) != 1 || c.Plugins[0].Type != "rdmalab-cni" || c.Plugins[0].Rack == "" || !c.Plugins[0].Capabilities["mac"] {
+		t.Errorf("%+v", c)
+	}
+	pod := manifest(t, "pod.yaml")
+	if got := pod.Metadata.Annotations["k8s.v1.cni.cncf.io/networks"]; got != o.Metadata.Name+"@rack0" {
+		t.Errorf("the pod joins %q", got)
+	}
+}
+
+func TestPods(t *testing.T) {
+	pod := manifest(t, "pod.yaml")
+	if pod.APIVersion != "v1" || pod.Kind != "Pod" {
+		t.Errorf("%+v", pod)
+	}
+	checkPod(t, "pod.yaml", &pod.Spec)
+	nic := pod.Spec.Containers[0]
+	if got := nic.SecurityContext.Capabilities; !slices.Equal(got.Add, []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}) || !slices.Equal(got.Drop, []string{"ALL"}) {
+		t.Errorf("capabilities %+v", got)
+	}
+	if name := nic.Command[slices.Index(nic.Command, "--name")+1]; name != pod.Metadata.Name {
+		t.Errorf("the NIC is called %s in a pod called %s", name, pod.Metadata.Name)
+	}
+	set := manifest(t, "plugin.yaml")
+	if set.APIVersion != "apps/v1" || set.Kind != "DaemonSet" || set.Spec.Template == nil {
+		t.Fatalf("%+v", set)
+	}
+	for k, v := range set.Spec.Selector.MatchLabels {
+		if set.Spec.Template.Metadata.Labels[k] != v {
+			t.Errorf("the selector %s=%s does not match its own pods", k, v)
+		}
+	}
+	if len(set.Spec.Selector.MatchLabels) == 0 {
+		t.Error("no selector")
+	}
+	checkPod(t, "plugin.yaml", &set.Spec.Template.Spec)
+}
+
+// checkPod checks what a pod refers to.
+func checkPod(t *testing.T, file string, s *spec) {
+	t.Helper()
+	volumes := make(map[string]bool)
+	for _, v := range s.Volumes {
+		volumes[v.Name] = v.EmptyDir != nil || v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/")
+	}
+	if len(s.Containers) == 0 || len(s.NodeSelector) == 0 {
+		t.Errorf("%s: %+v", file, s)
+	}
+	for _, c := range append(slices.Clone(s.InitContainers), s.Containers...) {
+		if c.Name == "" || c.Image == "" || len(c.Command) == 0 {
+			t.Errorf("%s: container %+v", file, c)
+		}
+		for _, m := range c.VolumeMounts {
+			if !volumes[m.Name] || !strings.HasPrefix(m.MountPath, "/") {
+				t.Errorf("%s: container %s mounts %+v", file, c.Name, m)
+			}
+		}
+		if c.Command[0] == "/rdmalab" {
+			checkCommand(t, file, c.Command[1:])
+		}
+	}
+}
+
+// checkCommand asks the program whether it knows the command.
+func checkCommand(t *testing.T, file string, args []string) {
+	t.Helper()
+	words := args
+	for i, a := range args {
+		if strings.HasPrefix(a, "-") {
+			words = args[:i]
+			break
+		}
+	}
+	out, err := exec.Command(program(t), append(slices.Clone(words), "--help")...).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "rdmalab "+words[0]) {
+		t.Errorf("%s: rdmalab %v: %v\n%s", file, words, err, out)
+	}
+	for _, a := range args {
+		if strings.HasPrefix(a, "--") && !strings.Contains(string(out), a+" ") {
+			t.Errorf("%s: rdmalab %v has no flag %s", file, words, a)
+		}
+	}
+}
+
+var built string
+
+// program builds rdmalab once.
+func program(t *testing.T) string {
+	t.Helper()
+	if built == "" {
+		built = filepath.Join(dir, "rdmalab")
+		if b, err := exec.Command("go", "build", "-o", built, "../../topo/cmd/rdmalab").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, b)
+		}
+	}
+	return built
+}
+
+var dir string
+
+func TestMain(m *testing.M) {
+	var err error
+	if dir, err = os.MkdirTemp("", "rdmalab-examples-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir) // it is below the machine's temporary folder
+	os.Exit(code)
+}
+
+// The commands of the workflow are commands of the program.
+func TestWorkflow(t *testing.T) {
+	b, err := os.ReadFile("rack-in-ci.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w struct {
+		Jobs map[string]struct {
+			RunsOn string `yaml:"runs-on"`
+			Steps  []struct{ Name, Uses, Run string }
+		}
+	}
+	if err := yaml.Unmarshal(b, &w); err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`sudo rdmalab ([^&|\n]*)`)
+	n := 0
+	for _, job := range w.Jobs {
+		for _, s := range job.Steps {
+			if (s.Uses == "") == (s.Run == "") {
+				t.Errorf("step %+v: want uses or run", s)
+			}
+			for _, m := range command.FindAllStringSubmatch(s.Run, -1) {
+				args := strings.Fields(m[1])
+				if i := slices.Index(args, "--"); i >= 0 {
+					args = args[:i]
+				}
+				checkCommand(t, "rack-in-ci.yaml", args[:1])
+				n++
+			}
+		}
+	}
+	if n < 6 {
+		t.Errorf("%d commands of the rack, want at least 6", n)
+	}
+}

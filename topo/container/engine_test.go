@@ -1,0 +1,134 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func hostsOn(t *testing.T, f *fakeEngine) *Hosts {
+	t.Helper()
+	return NewHosts("r", Settings{Socket: f.socket, Plug: PlugOutside})
+}
+
+// Whoever has no engine is told where it was looked for and what to do.
+func TestNoEngine(t *testing.T) {
+	_, err := Connect(t.Context(), filepath.Join(t.TempDir(), "none.sock"))
+	if !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "rdmalab doctor") || !strings.Contains(err.Error(), "none.sock") {
+		t.Errorf("%v", err)
+	}
+	for env, want := range map[string]string{"": DefaultSocket, "unix:///a/b.sock": "/a/b.sock"} {
+		t.Setenv("DOCKER_HOST", env)
+		if got, err := SocketFromEnv(); got != want || err != nil {
+			t.Errorf("DOCKER_HOST %q: %q, %v", env, got, err)
+		}
+	}
+	for _, env := range []string{"tcp://h:1", "unix://relative", "x"} {
+		t.Setenv("DOCKER_HOST", env)
+		if _, err := SocketFromEnv(); err == nil || !strings.Contains(err.Error(), "this machine") {
+			t.Errorf("DOCKER_HOST %q passes: %v", env, err)
+		}
+	}
+}
+
+// A host's containers are found by labels, killed, stopped, continued and removed; what is not there is fine.
+func TestHosts(t *testing.T) {
+	f := newFakeEngine(t)
+	h := hostsOn(t, f)
+	ctx := t.Context()
+	if err := h.Kill(ctx, "ms0"); err != nil {
+		t.Errorf("kill of nobody: %v", err)
+	}
+	f.add("named-by-compose", "r", "ms0", PartHost, "running", 1<<22+7)
+	f.add("foreign", "other", "ms0", PartHost, "running", 1<<22+8)
+	c, err := h.Container(ctx, "ms0", PartHost)
+	if err != nil || c.Name != "named-by-compose" || !c.Runs() {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	if _, err := h.Container(ctx, "ms0", PartHolder); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a holder: %v", err)
+	}
+	if err := h.Pause(ctx, "ms0", true); err != nil {
+		t.Error(err)
+	}
+	if c, _ := h.Container(ctx, "ms0", PartHost); c.State != "paused" || !c.Runs() {
+		t.Errorf("paused: %+v", c)
+	}
+	for range 2 {
+		if err := h.Kill(ctx, "ms0"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := h.Netns(ctx, "ms0"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("network of a dead container: %v", err)
+	}
+	if pids, err := h.PIDs(ctx, "ms0"); len(pids) != 0 || err != nil {
+		t.Errorf("processes of a dead container: %v, %v", pids, err)
+	}
+	if found, err := h.Remove(ctx); !found || err != nil {
+		t.Errorf("remove: %v, %v", found, err)
+	}
+	if found, err := h.Remove(ctx); found || err != nil {
+		t.Errorf("remove again: %v, %v", found, err)
+	}
+	if len(f.containers) != 1 || f.containers["foreign"] == nil {
+		t.Errorf("left: %v; only the other rack's was to stay", f.containers)
+	}
+	if names, err := Leftovers(ctx, f.socket); fmt.Sprint(names) != "[other]" || err != nil {
+		t.Errorf("leftovers %v, %v", names, err)
+	}
+}
+
+// A process that is gone, or was never a container's, is nobody's: a number is never believed without its start time.
+func TestPIDsOfStaleNumbers(t *testing.T) {
+	f := newFakeEngine(t)
+	h := hostsOn(t, f)
+	f.add("c", "r", "cn0", PartHost, "running", 1<<22+7)
+	if pids, err := h.PIDs(t.Context(), "cn0"); len(pids) != 0 || err != nil {
+		t.Errorf("%v, %v", pids, err)
+	}
+	if err := h.Adopt(t.Context(), "cn0", os.Getpid()); err == nil {
+		t.Error("a dead container has adopted a process")
+	}
+}
+
+// Errors of the engine keep its words, and an answer that is no JSON is an error.
+func TestEngineErrors(t *testing.T) {
+	f := newFakeEngine(t)
+	e, err := Connect(t.Context(), f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.fail["/containers/json"] = http.StatusInternalServerError
+	_, err = e.List(t.Context(), "r")
+	var said *EngineError
+	if !errors.As(err, &said) || said.Status != 500 || !strings.Contains(err.Error(), "the fake fails") {
+		t.Errorf("%v", err)
+	}
+	if err := e.call(t.Context(), http.MethodGet, "/_ping", nil, nil, &struct{}{}); err == nil {
+		t.Error("an empty answer was taken for JSON")
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.List(done, "r"); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A removal does not stop at the first failure, and says all of them.
+func TestRemoveGoesOn(t *testing.T) {
+	f := newFakeEngine(t)
+	h := hostsOn(t, f)
+	f.add("a", "r", "ms0", PartHost, "running", 1<<22+7)
+	f.add("b", "r", "cn0", PartHost, "running", 1<<22+8)
+	f.fail["/containers/"+f.containers["a"].ID] = http.StatusInternalServerError
+	found, err := h.Remove(t.Context())
+	if !found || err == nil || len(f.containers) != 1 {
+		t.Errorf("%v, %v, %d left", found, err, len(f.containers))
+	}
+}

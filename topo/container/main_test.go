@@ -1,0 +1,198 @@
+package container
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testRack is a small rack.
+func testRack(t testing.TB, name string) *spec.Rack {
+	t.Helper()
+	r, err := spec.Parse([]byte("name: " + name + "\nhosts:\n  - {name: ms0, role: memory}\n  - {name: \"cn[0-1]\", role: compute}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// fakeEngine is an engine that has containers in a map and says what it was asked.
+type fakeEngine struct {
+	socket string
+
+	mu         sync.Mutex // guards what follows
+	containers map[string]*inspected
+	networks   map[string]string // ID to rack
+	images     map[string]string // name to program
+	asked      []string
+	events     chan string
+	fail       map[string]int // path to status
+}
+
+// newFakeEngine serves until the end of the test.
+func newFakeEngine(t *testing.T) *fakeEngine {
+	t.Helper()
+	f := &fakeEngine{
+		socket: filepath.Join(t.TempDir(), "engine.sock"), containers: map[string]*inspected{}, networks: map[string]string{},
+		images: map[string]string{}, events: make(chan string, 16), fail: map[string]int{},
+	}
+	l, err := net.Listen("unix", f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(f)
+	s.Listener = l
+	s.Start()
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return f
+}
+
+// add puts a container there, as somebody else would.
+func (f *fakeEngine) add(name, rack, host, part, state string, pid int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := &inspected{ID: fmt.Sprintf("%064x", len(f.containers)+1), Name: "/" + name}
+	c.State.Status, c.State.Pid, c.State.StartedAt = state, pid, "2026-01-01T00:00:00Z"
+	c.Config.Labels = map[string]string{LabelRack: rack, LabelHost: host, LabelPart: part, LabelPlug: string(PlugOutside)}
+	f.containers[name] = c
+}
+
+// find is a container by name or ID; mu is held.
+func (f *fakeEngine) find(id string) *inspected {
+	for name, c := range f.containers {
+		if name == id || c.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := strings.TrimPrefix(r.URL.Path, "/v1.41")
+	if path == "/events" {
+		w.(http.Flusher).Flush()
+		for {
+			select {
+			case e := <-f.events:
+				if e == "end" {
+					return
+				}
+				fmt.Fprintln(w, e)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, r.Method+" "+path)
+	if status := f.fail[path]; status != 0 {
+		w.WriteHeader(status)
+		fmt.Fprint(w, `{"message":"the fake fails"}`)
+		return
+	}
+	f.answer(w, r, path)
+}
+
+// answer is ServeHTTP for what is not special; mu is held.
+func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string) {
+	part := strings.Split(strings.Trim(path, "/"), "/")
+	say := func(status int, v any) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	missing := func() { say(http.StatusNotFound, map[string]string{"message": "No such thing"}) }
+	switch {
+	case path == "/_ping":
+		w.Header().Set("Api-Version", "1.41")
+	case path == "/containers/json":
+		list := []listed{}
+		for _, c := range f.containers {
+			if strings.Contains(r.URL.Query().Get("filters"), LabelRack+"="+c.Config.Labels[LabelRack]+`"`) || !strings.Contains(r.URL.Query().Get("filters"), "=") {
+				list = append(list, listed{c.ID, []string{c.Name}, c.Config.Labels, c.State.Status})
+			}
+		}
+		say(http.StatusOK, list)
+	case path == "/containers/create":
+		var body struct {
+			Labels map[string]string
+			Image  string
+		}
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		name := r.URL.Query().Get("name")
+		c := &inspected{ID: fmt.Sprintf("%064x", len(f.containers)+1), Name: "/" + name}
+		c.State.Status, c.Config.Labels = "created", body.Labels
+		f.containers[name] = c
+		say(http.StatusCreated, map[string]string{"Id": c.ID})
+	case part[0] == "containers":
+		c := f.find(part[1])
+		if c == nil {
+			missing()
+			return
+		}
+		f.act(w, r, c, part, say)
+	case path == "/networks":
+		list := []network{}
+		for id := range f.networks {
+			list = append(list, network{ID: id, Name: id})
+		}
+		say(http.StatusOK, list)
+	case path == "/networks/create":
+		f.networks[fmt.Sprint("net", len(f.networks))] = ""
+		say(http.StatusCreated, nil)
+	case part[0] == "networks":
+		delete(f.networks, part[1])
+	case path == "/images/load":
+		f.images[ImageName] = "loaded"
+		fmt.Fprintln(w, `{"stream":"Loaded image"}`)
+	case part[0] == "images" && r.Method == http.MethodGet:
+		program, ok := f.images[ImageName]
+		if !ok {
+			missing()
+			return
+		}
+		say(http.StatusOK, map[string]any{"Id": "sha256:1", "Config": map[string]any{"Labels": map[string]string{LabelImage: program}}})
+	default:
+		say(http.StatusOK, map[string]any{})
+	}
+}
+
+// act does something to a container; mu is held.
+func (f *fakeEngine) act(w http.ResponseWriter, r *http.Request, c *inspected, part []string, say func(int, any)) {
+	if r.Method == http.MethodDelete {
+		delete(f.containers, strings.TrimPrefix(c.Name, "/"))
+		return
+	}
+	switch part[2] {
+	case "json":
+		say(http.StatusOK, c)
+	case "start":
+		c.State.Status, c.State.Pid = "running", 1<<22+7 // beyond any process
+		w.WriteHeader(http.StatusNoContent)
+	case "kill":
+		if c.State.Status == "exited" {
+			say(http.StatusConflict, map[string]string{"message": "is not running"})
+			return
+		}
+		c.State.Status, c.State.Pid = "exited", 0
+	case "pause":
+		c.State.Status = "paused"
+	case "unpause":
+		c.State.Status = "running"
+	default:
+		say(http.StatusOK, map[string]any{})
+	}
+}

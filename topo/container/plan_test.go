@@ -1,0 +1,200 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/rdmalab/rdmalab/topo/racks"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// The compose file in the repository is the one that the program writes for the built-in rack.
+//
+// To write it: RDMALAB_WRITE=1 go test ./topo/container -run ComposeFile
+func TestComposeFileIsInStep(t *testing.T) {
+	s, err := spec.ParseFile(racks.DefaultName, racks.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "../../compose/docker-compose.yaml"
+	want := Compose(s, PlugOutside, "the built-in rack")
+	if os.Getenv("RDMALAB_WRITE") != "" {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is out of step; write it as the comment above says", file)
+	}
+}
+
+// Whatever the plug, a compose file asks for no more than three capabilities, and says of each container whose it is.
+func TestComposeAsksForLittle(t *testing.T) {
+	r := testRack(t, "small")
+	for plug, services := range map[Plug]int{PlugOutside: 3, PlugHolder: 6, PlugDriver: 3} {
+		var f struct {
+			Services map[string]struct {
+				CapAdd      []string          `yaml:"cap_add"`
+				CapDrop     []string          `yaml:"cap_drop"`
+				Privileged  bool              `yaml:"privileged"`
+				Labels      map[string]string `yaml:"labels"`
+				NetworkMode string            `yaml:"network_mode"`
+				Networks    []string          `yaml:"networks"`
+				Name        string            `yaml:"container_name"`
+			} `yaml:"services"`
+			Networks map[string]struct {
+				Driver string `yaml:"driver"`
+				Name   string `yaml:"name"`
+			} `yaml:"networks"`
+		}
+		if err := yaml.Unmarshal([]byte(Compose(r, plug, "a test")), &f); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.Services) != services {
+			t.Errorf("%s: %d services", plug, len(f.Services))
+		}
+		for name, s := range f.Services {
+			if !slices.Equal(s.CapAdd, capabilities) || !slices.Equal(s.CapDrop, []string{"ALL"}) || s.Privileged {
+				t.Errorf("%s %s: %+v", plug, name, s)
+			}
+			if s.Labels[LabelRack] != "small" || s.Labels[LabelHost] == "" || s.Labels[LabelPlug] != string(plug) {
+				t.Errorf("%s %s: labels %v", plug, name, s.Labels)
+			}
+			if (s.NetworkMode == "") != (plug == PlugDriver) {
+				t.Errorf("%s %s: network mode %q", plug, name, s.NetworkMode)
+			}
+		}
+		for _, n := range f.Networks {
+			if n.Driver != "rdmalab-small" {
+				t.Errorf("%s: %+v", plug, n)
+			}
+		}
+	}
+	for _, bad := range []string{"", "Outside", "x"} {
+		if _, err := ParsePlug(bad); err == nil {
+			t.Errorf("plug %q passes", bad)
+		}
+	}
+}
+
+// What the engine is asked for is what the compose file says.
+func TestBodyIsThePlan(t *testing.T) {
+	r := testRack(t, "small")
+	for _, plug := range Plugs() {
+		for _, u := range units(r, "cn0", plug) {
+			b, err := json.Marshal(u.body("small", "sha256:1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{`"CapDrop":["ALL"]`, `"CapAdd":["NET_RAW","NET_ADMIN","IPC_LOCK"]`, `"ReadonlyRootfs":true`, `"rdmalab.host":"cn0"`} {
+				if !strings.Contains(string(b), want) {
+					t.Errorf("%s: %s lacks %s", plug, b, want)
+				}
+			}
+			if strings.Contains(string(b), "Privileged") {
+				t.Errorf("%s: %s", plug, b)
+			}
+		}
+	}
+}
+
+// The same program gives the same image, and the image has the program and nothing else.
+func TestImageIsReproducible(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "main.go")
+	if err := os.WriteFile(source, []byte("package main\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "program")
+	cmd := exec.Command("go", "build", "-o", program, source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var archives [2]bytes.Buffer
+	var ids [2]string
+	for i := range archives {
+		image, err := NewImage(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = image.ID
+		if _, err := image.WriteTo(&archives[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ids[0] != ids[1] || !bytes.Equal(archives[0].Bytes(), archives[1].Bytes()) {
+		t.Error("two images of one program differ")
+	}
+	var names []string
+	for tr := tar.NewReader(&archives[0]); ; {
+		h, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, filepath.Base(h.Name))
+		if !h.ModTime.Equal(epoch) || h.Uid != 0 || h.Uname != "" {
+			t.Errorf("%s depends on who made it: %+v", h.Name, h)
+		}
+	}
+	if want := fmt.Sprintf("[layer.tar %s.json manifest.json]", ids[0]); fmt.Sprint(names) != want {
+		t.Errorf("archive has %v", names)
+	}
+}
+
+// A program that needs a loader is refused with the way out.
+func TestImageOfDynamicProgram(t *testing.T) {
+	f, err := elf.Open("/bin/sh")
+	if err != nil {
+		t.Skipf("no /bin/sh to look at: %v", err)
+	}
+	dynamic := slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	if err := f.Close(); err != nil || !dynamic {
+		t.Skipf("/bin/sh is static: %v", err)
+	}
+	if _, err := NewImage("/bin/sh"); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("%v", err)
+	}
+	if _, err := NewImage(os.DevNull); err == nil {
+		t.Error("no program is an image")
+	}
+}
+
+// Hosts are started as the plan says; an image that is not there is loaded first.
+func TestStartMakesWhatIsMissing(t *testing.T) {
+	f := newFakeEngine(t)
+	h := NewHosts("small", Settings{Socket: f.socket, Plug: PlugHolder})
+	r := testRack(t, "small")
+	f.mu.Lock()
+	f.images[ImageName] = "" // of another program
+	f.mu.Unlock()
+	if err := h.Start(t.Context(), r, "cn0", "/bin/does-not-exist"); err == nil {
+		t.Error("a program that is not there was started")
+	}
+	names := make([]string, 0, 2)
+	for name := range f.containers {
+		names = append(names, name)
+	}
+	if len(names) != 0 {
+		t.Errorf("containers %v", names)
+	}
+}
