@@ -1,0 +1,144 @@
+package cni
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// image is what the containers of the specs run.
+const image = "localhost/rdmalab-user:test"
+
+// podman keeps everything of an engine below a folder of its own.
+type podman struct {
+	dir, conf string
+}
+
+// newPodman makes an engine whose containers can join networks of n.
+func newPodman(n *network) *podman {
+	GinkgoHelper()
+	for _, program := range []string{"podman", "runc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			Skip(program + " is not installed (apt-get install --no-install-recommends podman runc)")
+		}
+	}
+	dir, err := os.MkdirTemp("", "rdmalab-podman-") // sockets below it must have short names
+	Expect(err).NotTo(HaveOccurred())
+	p := &podman{dir: dir, conf: filepath.Join(dir, "containers.conf")}
+	conf := fmt.Sprintf(`[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "runc"
+[network]
+network_backend = "cni"
+network_config_dir = %q
+cni_plugin_dirs = [%q]
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+`, n.conf, n.bin)
+	Expect(os.WriteFile(p.conf, []byte(conf), 0o600)).To(Succeed())
+	DeferCleanup(func() {
+		p.do(nil, "rm", "-f", "-t", "0", "--all")
+		_ = os.RemoveAll(dir) // what podman leaves mounted is its own
+	})
+	if o := p.do(nil, "info"); o.err != nil {
+		Skip("podman does not run here: " + o.stderr)
+	}
+	return p
+}
+
+func (p *podman) do(stdin []byte, args ...string) outcome {
+	GinkgoHelper()
+	at := func(name string) string { return filepath.Join(p.dir, name) }
+	all := append([]string{"--root", at("root"), "--runroot", at("run"), "--tmpdir", at("tmp"), "--storage-driver", "vfs"}, args...)
+	cmd := exec.Command("podman", all...)
+	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+p.conf)
+	cmd.Stdin = bytes.NewReader(stdin)
+	return run(cmd)
+}
+
+func (p *podman) ok(args ...string) string {
+	GinkgoHelper()
+	o := p.do(nil, args...)
+	Expect(o.err).NotTo(HaveOccurred(), o.String())
+	return o.stdout
+}
+
+// importImage makes the image of a user from static programs, without any registry.
+func (p *podman) importImage(files map[string]string) {
+	GinkgoHelper()
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for name, path := range files {
+		b, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(b))})).To(Succeed())
+		_, err = w.Write(b)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(w.Close()).To(Succeed())
+	o := p.do(buf.Bytes(), "import", "-", image)
+	Expect(o.err).NotTo(HaveOccurred(), o.String())
+}
+
+var _ = Describe("containers of podman", Label("cni", "podman"), Ordered, func() {
+	var n *network
+	var p *podman
+	var state, sockets string
+	BeforeAll(func() {
+		n = newNetwork(fixture.Up(fixture.Small), "podman")
+		p = newPodman(n)
+		client := filepath.Join(GinkgoT().TempDir(), "client")
+		cmd := exec.Command("go", "build", "-o", client, ".")
+		cmd.Dir = "../../compose/examples/goclient"
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := cmd.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		p.importImage(map[string]string{"rdmalab": fixture.Binary(), "client": client})
+		state = "/run/rdmalab/" + n.rack.Name
+		sockets = state + "/sock"
+	})
+
+	It("use the NIC of a host by its socket alone, without any network", func() {
+		out := p.ok("run", "--rm", "--network", "none", "-v", sockets+":"+sockets, "-e", "RDMALAB_VERBS="+sockets+"/cn0.verbs",
+			image, "/client", "10.77.0.4")
+		Expect(out).To(ContainSubstring("hello, rack"))
+	})
+
+	It("have the network of a host and its NIC", func() {
+		out := p.ok("run", "--rm", "--network", "ns:"+state+"/netns/cn1", "-v", sockets+":"+sockets, "-e", "RDMALAB_VERBS="+sockets+"/cn1.verbs",
+			image, "/client", "10.77.0.4")
+		Expect(out).To(ContainSubstring("hello, rack"))
+	})
+
+	It("join the rack with a NIC of their own, and again after a crash", func() {
+		p.ok("run", "-d", "--name", "web", "--network", n.name+":interface_name=rack0,mac=02:aa:00:00:00:07",
+			"--cap-drop", "all", "--cap-add", "NET_RAW,NET_ADMIN,IPC_LOCK", "-v", state+":"+state+":bind",
+			image, "/rdmalab", "host", "--rack-dir", state, "--name", "web")
+		verify := func() fixture.Result { return n.rack.Run("perf", "verify", "--from", "web", "--to", "ms0") }
+		Eventually(verify, "20s", "200ms").Should(fixture.HaveExited(0))
+		g := n.guests()
+		Expect(g).To(HaveLen(1))
+		Expect(g[0].Name).To(Equal("web"))
+		Expect(g[0].MAC).To(Equal("02:aa:00:00:00:07"))
+		Expect(n.rack.OK("status")).To(ContainSubstring("web"))
+		out := p.ok("exec", "-e", "RDMALAB_VERBS="+sockets+"/web.verbs", "web", "/client", "10.77.0.4")
+		Expect(out).To(ContainSubstring("hello, rack"))
+
+		p.ok("kill", "web")
+		Eventually(n.names, "10s", "100ms").Should(BeEmpty())
+		p.ok("start", "web")
+		Eventually(verify, "20s", "200ms").Should(fixture.HaveExited(0))
+		p.ok("rm", "-f", "-t", "0", "web")
+		Expect(n.names()).To(BeEmpty())
+		Expect(n.rack.OK("status")).NotTo(ContainSubstring("web"))
+	})
+})
