@@ -68,10 +68,9 @@ type driverServer struct {
 // driverSocket is where the engine finds the driver of a rack.
 func driverSocket(rack string) string { return filepath.Join(pluginDir, DriverName(rack)+".sock") }
 
-// serveDriver serves the engine until Close. Only root can reach it, as the engine does.
-func serveDriver(p *plugger, logger *log.Logger) (*driverServer, error) {
-	path := driverSocket(p.rack.Name)
-	if err := os.MkdirAll(pluginDir, 0o755); err != nil {
+// serveDriver serves the engine on a socket at path until Close. Only root can reach it, as the engine does.
+func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
@@ -310,7 +309,7 @@ func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 		return c.Close, nil // the watcher serves it
 	}
 	none := &spec.Rack{Name: h.name} // its cables need not be known to be removed
-	s, err := serveDriver(&plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
+	s, err := serveDriver(driverSocket(h.name), &plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
 	if err != nil {
 		return func() error { return nil }, err
 	}

@@ -71,12 +71,17 @@ type hostWatch struct {
 
 // RunWatcher plugs the containers of a rack whenever the engine starts one, and serves the engine as its network driver,
 // until ctx ends. It is one process of the rack.
-func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) (err error) {
+func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) error {
 	w := &watcher{
 		plugger: plugger{rack: rack, paths: spec.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
 		state: make(map[string]*hostWatch), engine: "not heard yet",
 	}
-	driver, err := serveDriver(&w.plugger, logger)
+	return w.run(ctx, driverSocket(rack.Name))
+}
+
+// run is RunWatcher with the driver's socket at a path.
+func (w *watcher) run(ctx context.Context, driverPath string) (err error) {
+	driver, err := serveDriver(driverPath, &w.plugger, w.log)
 	if err != nil {
 		return err
 	}
@@ -85,8 +90,8 @@ func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Lo
 	ctx, cancel := context.WithCancel(ctx)
 	defer wg.Wait()
 	defer cancel()
-	for i := range rack.Hosts {
-		h := &rack.Hosts[i]
+	for i := range w.rack.Hosts {
+		h := &w.rack.Hosts[i]
 		hw := &hostWatch{Watched: Watched{Host: h.Name}, dirty: make(chan struct{}, 1)}
 		w.state[h.Name] = hw
 		wg.Go(func() { w.tend(ctx, h, hw) })
