@@ -16,8 +16,8 @@ const (
 	slotCall, slotReport = 0, 1
 	// callPatience bounds the first attempt of a call; each one that fails doubles the patience of the next, up to
 	// maxCallPatience. busyPause is the time between two.
-	callPatience    = 100 * time.Millisecond
-	maxCallPatience = 2 * time.Second
+	callPatience    = 400 * time.Millisecond
+	maxCallPatience = 3 * time.Second
 	busyPause       = 200 * time.Microsecond
 	closePatience   = time.Second
 )

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -14,13 +15,17 @@ import (
 
 // front is the server's side towards clients: a shared receive queue for requests, and a queue pair for each connection.
 type front struct {
-	pd       verbs.PD
-	cq       verbs.CQ
-	srq      verbs.SRQ
-	mr       verbs.MR // requests
-	conns    map[wire.QPN]*conn
-	acceptAt clock.Time
-	wcs      [64]verbs.WC
+	pd  verbs.PD
+	cq  verbs.CQ
+	srq verbs.SRQ
+	mr  verbs.MR // requests
+	wcs [64]verbs.WC
+
+	mu    sync.Mutex // guards what follows, which the threads that accept connections use, too
+	conns map[wire.QPN]*conn
+	// accepting is how many of these threads there are, ended that the listener is closed.
+	accepting int
+	ended     bool
 }
 
 // conn is a client's connection. A client that reconnects has another one.
@@ -73,8 +78,8 @@ func (f *front) close() error {
 			errs = append(errs, err)
 		}
 	}
-	for _, qpn := range slices.Sorted(maps.Keys(f.conns)) {
-		note(f.conns[qpn].close())
+	for _, c := range f.all() {
+		note(c.close())
 	}
 	if f.mr != nil {
 		note(f.mr.Dereg())
@@ -88,34 +93,91 @@ func (f *front) close() error {
 	if f.pd != nil {
 		note(f.pd.Dealloc())
 	}
-	*f = front{}
+	f.conns, f.mr, f.srq, f.cq, f.pd = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
 func (c *conn) close() error { return errors.Join(c.qp.Destroy(), c.mr.Dereg()) }
 
-// accept takes the next connection that waits.
-func (s *Server) accept(now clock.Time) error {
-	req, err := s.listener.Accept(now)
-	if errors.Is(err, verbs.ErrTimeout) {
-		s.front.acceptAt = now.Add(acceptEvery)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := s.connect(req); errors.Is(err, verbs.ErrClosed) {
-		return err
-	}
-	return nil
+// find is a client's connection, or nil.
+func (f *front) find(qpn wire.QPN) *conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.conns[qpn]
 }
 
-// connect answers one request for a connection. An error concerns this one alone.
+// remove takes a connection out of the table and returns it; nil: it was not there.
+func (f *front) remove(qpn wire.QPN) *conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.conns[qpn]
+	delete(f.conns, qpn)
+	return c
+}
+
+// all are the connections in a fixed order.
+func (f *front) all() (list []*conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, qpn := range slices.Sorted(maps.Keys(f.conns)) {
+		list = append(list, f.conns[qpn])
+	}
+	return list
+}
+
+// over reports whether the listener is closed.
+func (f *front) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
+// acceptors is how many threads make connections: a client that is slow to answer holds only one of them up.
+const acceptors = 4
+
+func (s *Server) startAcceptors() {
+	s.front.accepting = acceptors
+	for range acceptors {
+		s.rt.Go("accept", s.accept)
+	}
+}
+
+// accept makes connections until the listener is closed.
+func (s *Server) accept() {
+	f := &s.front
+	for {
+		req, err := s.listener.Accept(clock.Never)
+		if errors.Is(err, verbs.ErrTimeout) {
+			continue
+		}
+		if err != nil {
+			break
+		}
+		_ = s.connect(req) // an error concerns this client alone, and it is told
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = true
+	f.accepting--
+}
+
+// stopAcceptors waits until nobody makes connections any more.
+func (s *Server) stopAcceptors() {
+	_ = s.listener.Close() // closed before, mostly
+	for {
+		s.front.mu.Lock()
+		n := s.front.accepting
+		s.front.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		s.rt.Sleep(acceptPause)
+	}
+}
+
+// connect answers one request for a connection. Its queue pair is known before the client is told: its first request may come at once.
 func (s *Server) connect(req rdmacm.Request) error {
 	f := &s.front
-	if len(f.conns) >= maxConns {
-		return req.Reject("too many connections")
-	}
 	mr, err := f.pd.RegMR(nil, rpc.AnswerSlots*rpc.MaxAnswer, verbs.LocalWrite)
 	if err != nil {
 		return errors.Join(err, req.Reject(err.Error()))
@@ -126,17 +188,25 @@ func (s *Server) connect(req rdmacm.Request) error {
 	if err != nil {
 		return errors.Join(err, mr.Dereg(), req.Reject(err.Error()))
 	}
-	c := &conn{qp: qp, mr: mr}
-	if err := req.Accept(qp, s.cfg.Params, nil, s.rt.Now().Add(acceptPatience)); err != nil {
-		return errors.Join(err, c.close())
+	f.mu.Lock()
+	full := len(f.conns) >= maxConns
+	if !full {
+		f.conns[qp.QPN()] = &conn{qp: qp, mr: mr}
 	}
-	f.conns[qp.QPN()] = c
+	f.mu.Unlock()
+	if full {
+		return errors.Join(qp.Destroy(), mr.Dereg(), req.Reject("too many connections"))
+	}
+	if err := req.Accept(qp, s.cfg.Params, nil, s.rt.Now().Add(acceptPatience)); err != nil {
+		s.hangUp(qp.QPN())
+		return err
+	}
 	return nil
 }
 
 // take handles one completion.
 func (s *Server) take(wc *verbs.WC) {
-	c := s.front.conns[wc.QPN]
+	c := s.front.find(wc.QPN)
 	if wc.ID&sendID != 0 {
 		if wc.Status != verbs.Success {
 			s.hangUp(wc.QPN)
@@ -156,18 +226,16 @@ func (s *Server) take(wc *verbs.WC) {
 
 // hangUp ends a connection that has failed. Its client's lease runs on: it may connect again.
 func (s *Server) hangUp(qpn wire.QPN) {
-	if c := s.front.conns[qpn]; c != nil {
-		delete(s.front.conns, qpn)
+	if c := s.front.remove(qpn); c != nil {
 		_ = c.close() // nothing can be done about an object that will not go
 	}
 }
 
 // dropDead ends the connections whose clients have gone without a word: their queue pairs are in ERROR.
 func (s *Server) dropDead() {
-	for _, qpn := range slices.Sorted(maps.Keys(s.front.conns)) {
-		c := s.front.conns[qpn]
+	for _, c := range s.front.all() {
 		if a, err := c.qp.Query(); err != nil || a.State == verbs.StateError {
-			s.hangUp(qpn)
+			s.hangUp(c.qp.QPN())
 		}
 	}
 }

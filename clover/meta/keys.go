@@ -48,13 +48,10 @@ func (s *Server) clear(e *entry) bool {
 	return e.lost || s.keys[e.key] != e
 }
 
-// open writes shortcut and directory of a fresh key before anybody is told of it. What was lost is lost until then.
+// open writes a fresh key into the directory before anybody is told of it, and the shortcut behind that: clients that knew an earlier
+// key of the slot read it. What was lost is lost until then.
 func (s *Server) open(r *rpc.Request, a *rpc.Answer) {
 	e := &entry{key: r.Key, at: r.At, opened: r.At, slot: s.slots[len(s.slots)-1]}
-	if !s.writeShortcut(e) {
-		a.Status = rpc.Busy
-		return
-	}
 	if s.record([]*entry{e}); !e.recorded {
 		a.Status = rpc.Busy
 		return
@@ -66,17 +63,18 @@ func (s *Server) open(r *rpc.Request, a *rpc.Answer) {
 	s.linked(r.At)
 	s.keys[r.Key] = e
 	a.Slot = e.slot
+	s.writeShortcut(e)
 }
 
-// writeShortcut lets the shortcut of a fresh key name its first node.
-func (s *Server) writeShortcut(e *entry) bool {
+// writeShortcut lets the shortcut of a fresh key name its first node. One that is not written only lags.
+func (s *Server) writeShortcut(e *entry) {
 	p, ok := s.space.Shortcut(int(e.slot))
 	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Word())) != nil {
-		return false
+		return
 	}
 	o := &s.walk.ops[0]
 	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
-	return s.fab.Do(s.deadline(), o) == nil
+	_ = s.fab.Do(s.deadline(), o) // as above
 }
 
 // bury takes a lost key out of the table, and with it what is left of its chain.

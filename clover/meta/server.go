@@ -14,12 +14,11 @@ import (
 
 // Times of the loop.
 const (
-	// acceptEvery is how long a new client may wait for its connection to be looked at.
-	acceptEvery = time.Millisecond
 	// keepEvery is how often leases, epochs and lost servers are looked after.
 	keepEvery = 10 * time.Millisecond
-	// acceptPatience bounds the hand-shake with a new client: all others wait meanwhile.
-	acceptPatience = 100 * time.Millisecond
+	// acceptPatience bounds the hand-shake with a new client, acceptPause is between two looks whether the last one has ended.
+	acceptPatience = time.Second
+	acceptPause    = time.Millisecond
 	// memoryPatience bounds an operation on a memory server, reachPatience the attempt to connect to one.
 	memoryPatience = time.Second
 	reachPatience  = 200 * time.Millisecond
@@ -96,7 +95,9 @@ func (s *Server) Close() error { return s.listener.Close() }
 
 // Serve answers clients until Close or until the device is closed; then it returns nil.
 func (s *Server) Serve() error {
+	s.startAcceptors()
 	err := s.serve()
+	s.stopAcceptors()
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}
@@ -114,10 +115,8 @@ func (s *Server) serve() error {
 		}
 		s.advance()
 		now := s.rt.Now()
-		if now >= s.front.acceptAt {
-			if err := s.accept(now); err != nil {
-				return err
-			}
+		if s.front.over() {
+			return verbs.ErrClosed
 		}
 		if now >= s.keepAt {
 			s.keepAt = now.Add(keepEvery)
@@ -126,7 +125,7 @@ func (s *Server) serve() error {
 		if n > 0 {
 			continue
 		}
-		err = s.front.cq.Wait(min(s.front.acceptAt, s.keepAt))
+		err = s.front.cq.Wait(s.keepAt)
 		if err != nil && !errors.Is(err, verbs.ErrTimeout) {
 			return err
 		}
