@@ -49,6 +49,8 @@ type TreeConfig struct {
 	// Format makes a tree where there is none, Fresh also where there is one. Without both the tree must be there.
 	Format bool `json:"format,omitempty"`
 	Fresh  bool `json:"fresh,omitempty"`
+	// Keep leaves a host that is a compute node of a tree on these servers as it is.
+	Keep bool `json:"keep,omitempty"`
 	// Layout is sound or faithful; "": sound. Page and Value are in bytes; 0: 1024 and 8.
 	Layout string `json:"layout,omitempty"`
 	Page   int    `json:"page,omitempty"`
@@ -133,7 +135,7 @@ func errNoTree(name string) error {
 	return control.Errorf(http.StatusConflict, "%s knows no tree; start one: `rdmalab sherman start`", name)
 }
 
-// node makes the host a compute node. The application must run.
+// newTree is what a compute node of a tree has.
 func (h *Host) newTree(cfg TreeConfig) (*tree, error) {
 	t := &tree{cfg: cfg}
 	for _, name := range cfg.Servers {
@@ -162,6 +164,9 @@ func (h *Host) startTree(r *http.Request, cfg TreeConfig) (out TreeInfo, err err
 	t, err := h.newTree(cfg)
 	if err != nil {
 		return out, err
+	}
+	if old, err := h.theTree(); cfg.Keep && err == nil && slices.Equal(old.addrs, t.addrs) {
+		t = old
 	}
 	err = h.app.do(r, "sherman start", func(_ context.Context, v verbs.Context) error {
 		rt, conf := v.Runtime(), h.treeClient(v)
@@ -195,7 +200,7 @@ func (h *Host) startTree(r *http.Request, cfg TreeConfig) (out TreeInfo, err err
 func (a *application) keepTree(t *tree, made bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old := a.tree; old != nil && !made && slices.Equal(old.addrs, t.addrs) && old.cfg.Lease == t.cfg.Lease && old.cfg.Cache == t.cfg.Cache &&
+	if old := a.tree; old != nil && !made && old != t && slices.Equal(old.addrs, t.addrs) && old.cfg.Lease == t.cfg.Lease && old.cfg.Cache == t.cfg.Cache &&
 		old.cfg.HandOver == t.cfg.HandOver && old.cfg.BackOff == t.cfg.BackOff && old.cfg.Layout == t.cfg.Layout {
 		return
 	}
@@ -281,4 +286,15 @@ func (a *TreeAnswer) run(c *sherman.Client, in *TreeOp, deadline clock.Time) (er
 		err = control.Errorf(http.StatusBadRequest, "operation %q: want get, put, insert, upsert, delete or scan", in.Op)
 	}
 	return err
+}
+
+// storeSherman is the Store of a RunRequest for the tree.
+const storeSherman = "sherman"
+
+// treeOpener opens clients of the host's tree.
+func (h *Host) treeOpener() (func(verbs.Context) func(clock.Time) (kv.Store, error), error) {
+	t, err := h.theTree()
+	return func(v verbs.Context) func(clock.Time) (kv.Store, error) {
+		return func(deadline clock.Time) (kv.Store, error) { return t.node.Open(h.treeClient(v), deadline) }
+	}, err
 }

@@ -1,6 +1,7 @@
 package hostd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,16 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // RunRequest asks a host to run clients of a store.
 type RunRequest struct {
-	// Meta is the name of the metadata server's host.
-	Meta string `json:"meta"`
+	// Store is clover or sherman; "": clover. Meta is the name of the metadata server's host, for clover.
+	Store string `json:"store,omitempty"`
+	Meta  string `json:"meta"`
 	// First is the number of this host's first client, Count how many it runs. Config.Client is not used.
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
@@ -43,7 +46,7 @@ const runEvery = 500 * time.Millisecond
 
 // runStore runs clients, each as a thread with objects of its own on the same NIC.
 func (h *Host) runStore(r *http.Request, in RunRequest, send func(RunEvent) error) error {
-	addr, err := h.address(in.Meta)
+	opener, err := h.opener(in)
 	if err != nil {
 		return err
 	}
@@ -51,16 +54,28 @@ func (h *Host) runStore(r *http.Request, in RunRequest, send func(RunEvent) erro
 		return control.Errorf(http.StatusBadRequest, "%d clients on %s: want 1 to %d", in.Count, h.self.Name, maxStoreClients)
 	}
 	return h.app.do(r, "run "+in.Config.Workload.Name, func(ctx context.Context, v verbs.Context) error {
-		cfg := clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Config.Value, kv.MinValue)}
-		run := &storeRun{in: in, cfg: cfg, ctx: ctx}
-		return run.all(send)
+		return (&storeRun{in: in, rt: v.Runtime(), open: opener(v), ctx: ctx}).all(send)
 	})
+}
+
+// opener says how clients of the store are opened in a verbs context.
+func (h *Host) opener(in RunRequest) (func(verbs.Context) func(clock.Time) (kv.Store, error), error) {
+	if in.Store == storeSherman {
+		return h.treeOpener()
+	}
+	addr, err := h.address(in.Meta)
+	return func(v verbs.Context) func(clock.Time) (kv.Store, error) {
+		return func(deadline clock.Time) (kv.Store, error) {
+			return clover.Open(clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Config.Value, kv.MinValue)}, deadline)
+		}
+	}, err
 }
 
 // storeRun is the clients of one run on this host.
 type storeRun struct {
 	in   RunRequest
-	cfg  clover.Config
+	rt   verbs.Runtime
+	open func(clock.Time) (kv.Store, error)
 	ctx  context.Context
 	done atomic.Uint64
 
@@ -70,7 +85,7 @@ type storeRun struct {
 }
 
 func (s *storeRun) all(send func(RunEvent) error) error {
-	rt := s.cfg.Context.Runtime()
+	rt := s.rt
 	for i := range s.in.Count {
 		rt.Go(fmt.Sprintf("client-%d", s.in.First+i), func() { s.one(rt, s.in.First+i) })
 	}
@@ -99,9 +114,9 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	cfg := s.in.Config
 	cfg.Client = id
-	c, err := clover.Open(s.cfg, rt.Now().Add(storePatience))
+	c, err := s.open(rt.Now().Add(storePatience))
 	if err != nil {
-		s.fail(fmt.Errorf("client %d: %w; is the store up? `rdmalab clover start`", id, err))
+		s.fail(fmt.Errorf("client %d: %w; is the store up? `rdmalab %s start`", id, err, cmp.Or(s.in.Store, "clover")))
 		return
 	}
 	var res *kv.Result

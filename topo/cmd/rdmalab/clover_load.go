@@ -11,7 +11,7 @@ import (
 
 // cloverLoadCmd inserts keys.
 func cloverLoadCmd() *cobra.Command {
-	f := runFlags{store: "clover", workload: "c"}
+	f := runFlags{store: storeClover, workload: "c"}
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Insert keys 0 to N-1, each with a value of its own",

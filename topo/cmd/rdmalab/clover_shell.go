@@ -40,7 +40,7 @@ func cloverShellCmd() *cobra.Command {
 			"  printf 'insert 7 hello\\nget 7\\n' | rdmalab clover shell",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runShell(cmd, func(out, errOut io.Writer, args ...string) error {
+			return runShell(cmd, shell{"clover> ", shellWords}, func(out, errOut io.Writer, args ...string) error {
 				sub := cloverCmd()
 				sub.PersistentFlags().AddFlagSet(cmd.InheritedFlags())
 				sub.SilenceUsage, sub.SilenceErrors = true, true
@@ -68,9 +68,15 @@ func shellArgs(args []string, from string, verbose bool) []string {
 	return append(append(out, "--"), args[1:]...)
 }
 
+// shell is a prompt and the commands behind it, with how they are used.
+type shell struct {
+	prompt string
+	words  [][2]string
+}
+
 // runShell reads lines and has do carry each of them out.
-func runShell(cmd *cobra.Command, do func(out, errOut io.Writer, args ...string) error) error {
-	read, out, done, err := shellInput(cmd)
+func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args ...string) error) error {
+	read, out, done, err := sh.input(cmd)
 	if err != nil {
 		return err
 	}
@@ -92,10 +98,10 @@ func runShell(cmd *cobra.Command, do func(out, errOut io.Writer, args ...string)
 		case args[0] == "exit" || args[0] == "quit":
 			return done()
 		case args[0] == "help":
-			for _, w := range shellWords {
+			for _, w := range sh.words {
 				_, _ = fmt.Fprintf(out, "  %-18s %s\n", w[0], w[1])
 			}
-		case !slices.ContainsFunc(shellWords, func(w [2]string) bool { return strings.Fields(w[0])[0] == args[0] }):
+		case !slices.ContainsFunc(sh.words, func(w [2]string) bool { return strings.Fields(w[0])[0] == args[0] }):
 			failed = true
 			_, _ = fmt.Fprintf(out, "there is no %.20q; type help\n", args[0])
 		default:
@@ -128,8 +134,8 @@ func splitLine(line string) []string {
 	return out
 }
 
-// shellInput is where lines come from and answers go to: a terminal with editing, or a pipe. done gives the terminal back.
-func shellInput(cmd *cobra.Command) (read func() (string, error), out io.Writer, done func() error, err error) {
+// input is where lines come from and answers go to: a terminal with editing, or a pipe. done gives the terminal back.
+func (sh *shell) input(cmd *cobra.Command) (read func() (string, error), out io.Writer, done func() error, err error) {
 	file, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		lines := bufio.NewScanner(cmd.InOrStdin())
@@ -149,18 +155,18 @@ func shellInput(cmd *cobra.Command) (read func() (string, error), out io.Writer,
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{file, cmd.OutOrStdout()}, "clover> ")
-	t.AutoCompleteCallback = completeLine
+	}{file, cmd.OutOrStdout()}, sh.prompt)
+	t.AutoCompleteCallback = sh.complete
 	return t.ReadLine, t, func() error { return term.Restore(int(file.Fd()), state) }, nil
 }
 
-// completeLine completes the first word at a tab.
-func completeLine(line string, pos int, key rune) (string, int, bool) {
+// complete completes the first word at a tab.
+func (sh *shell) complete(line string, pos int, key rune) (string, int, bool) {
 	if key != '\t' || pos != len(line) || strings.Contains(line, " ") {
 		return line, pos, false
 	}
 	var found []string
-	for _, w := range shellWords {
+	for _, w := range sh.words {
 		if name := strings.Fields(w[0])[0]; strings.HasPrefix(name, line) {
 			found = append(found, name)
 		}

@@ -14,7 +14,7 @@ var helpGroups = []struct {
 	{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down", "compose", "image"}},
 	{"Break and mend:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
 	{"Look:", []string{"top", "capture", "dump", "counters", "switch"}},
-	{"Work:", []string{"perf", "pingpong", "clover", "run", "fig10", "cni"}},
+	{"Work:", []string{"perf", "pingpong", "clover", "sherman", "run", "fig10", "cni"}},
 	{"Without a rack:", []string{"sim", "version", "help", "completion"}},
 }
 

@@ -38,6 +38,7 @@ func commands() []*cobra.Command {
 		fig10Cmd(),
 		runCmd(),
 		cloverCmd(),
+		shermanCmd(),
 		pingpongCmd(),
 		countersCmd(),
 		switchCmd(),

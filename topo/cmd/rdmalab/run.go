@@ -59,6 +59,7 @@ func runCmd() *cobra.Command {
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value 1000 -o json\n" +
 			"  rdmalab run ycsb --workload a --clients 64 --steer both\n" +
+			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
 			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"ycsb"},
@@ -66,11 +67,14 @@ func runCmd() *cobra.Command {
 			if args[0] != "ycsb" {
 				return fmt.Errorf("unknown workload family %q: there is ycsb", args[0])
 			}
+			if f.store == storeSherman && !cmd.Flags().Changed("value") {
+				f.value = strconv.Itoa(kv.MinValue)
+			}
 			return runWorkload(cmd, &f)
 		},
 	}
 	fs, c := cmd.Flags(), &f.config
-	fs.StringVar(&f.store, "store", "clover", "the store: clover")
+	fs.StringVar(&f.store, "store", storeClover, "the store: clover, or sherman, which can scan and has values of at most 54 bytes")
 	fs.StringVar(&f.workload, "workload", "a", "a to f, w, or a percentage of updates")
 	fs.StringVar(&f.steer, "steer", "", "what the switch steers from now on: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
@@ -93,14 +97,14 @@ func runCmd() *cobra.Command {
 // check fills in what has units.
 func (f *runFlags) check() (err error) {
 	c := &f.config
-	if f.store != "clover" {
-		return fmt.Errorf("--store %q: there is clover", f.store)
+	if f.store != storeClover && f.store != storeSherman {
+		return fmt.Errorf("--store %q: there are %s and %s", f.store, storeClover, storeSherman)
 	}
 	if c.Workload, err = kv.FindWorkload(f.workload); err != nil {
 		return err
 	}
-	if c.Workload.Scan > 0 {
-		return fmt.Errorf("workload %s scans, and clover has no order of keys", c.Workload.Name)
+	if c.Workload.Scan > 0 && f.store == storeClover {
+		return fmt.Errorf("workload %s scans, and clover has no order of keys; take --store sherman", c.Workload.Name)
 	}
 	n, err := spec.ParseSize(f.value)
 	if err != nil {
@@ -129,7 +133,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	if !f.noLoad {
+	if !f.noLoad && !run.loaded {
 		if _, err := run.all(cmd.Context(), true); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
@@ -167,19 +171,12 @@ type storeRun struct {
 	hosts  []string
 	ctl    []*control.Client
 	issued uint64 // operations, also those that were not counted
+	loaded bool   // the keys are there already
 }
 
 func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, error) {
 	s := &storeRun{flags: f, cmd: cmd}
-	var err error
-	if s.meta, err = metaHost(rack); err != nil {
-		return nil, err
-	}
-	var memory []string
-	for _, h := range rack.ByRole(spec.Memory) {
-		memory = append(memory, h.Name)
-	}
-	if err := startStore(cmd, rack, hostd.StoreConfig{Servers: memory}); err != nil {
+	if err := s.start(rack); err != nil {
 		return nil, err
 	}
 	for _, h := range rack.ByRole(spec.Compute) {
@@ -193,6 +190,21 @@ func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, e
 		return nil, fmt.Errorf("rack %s has no compute host", rack.Name)
 	}
 	return s, nil
+}
+
+// start starts the store.
+func (s *storeRun) start(rack *spec.Rack) (err error) {
+	if s.flags.store == storeSherman {
+		return s.startTree(rack)
+	}
+	if s.meta, err = metaHost(rack); err != nil {
+		return err
+	}
+	var memory []string
+	for _, h := range rack.ByRole(spec.Memory) {
+		memory = append(memory, h.Name)
+	}
+	return startStore(s.cmd, rack, hostd.StoreConfig{Servers: memory})
 }
 
 // all runs the clients of all hosts at the same time and merges what they did.
@@ -211,7 +223,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 		if count == 0 {
 			continue
 		}
-		in := hostd.RunRequest{Meta: s.meta, First: first, Count: count, Config: s.flags.config, Load: load}
+		in := hostd.RunRequest{Store: s.flags.store, Meta: s.meta, First: first, Count: count, Config: s.flags.config, Load: load}
 		first += count
 		wg.Go(func() {
 			ierr := control.Items(ctx, s.ctl[i], http.MethodPost, hostd.PathRun, in, func(ev hostd.RunEvent) error {
