@@ -174,10 +174,10 @@ func (l *lane) dispatchWord(c *pipeline.Ctx, f *wire.Frame, w *words.Word) outco
 	return sentShared
 }
 
-// ask is the word's decision.
+// ask is the word's decision. An atomic under a key that is not proven stays on the own connection, and proves the key there.
 func (l *lane) ask(now clock.Time, f *wire.Frame, w *words.Word, rkey uint32, usable bool) words.Decision {
 	switch {
-	case !usable:
+	case !usable && (w.Proven(rkey) || !f.BTH.Opcode.Is(wire.OpAtomic) || l.s.keys.isBanned(rkey)):
 		return w.Foreign(now)
 	case f.BTH.Opcode.Is(wire.OpAtomic):
 		clean := clock.Time(0)

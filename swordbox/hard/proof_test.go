@@ -60,13 +60,24 @@ func TestConnectionOfTheSameLife(t *testing.T) {
 func TestOldAnswerProvesNothing(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
+	var answer []byte
+	r.tap = func(up bool, port int, data []byte) bool {
+		if !up || port != r.server.port {
+			return true
+		}
+		answer = bytes.Clone(data)
+		return false
+	}
 	c.post(c.read(512, 0, 8))
-	r.step(r.now + hop)
-	r.step(r.now + hop) // the request is at the server
+	r.run(20 * time.Microsecond)
 	r.reattach()
-	r.run(100 * time.Microsecond)
+	r.tap = func(up bool, port int, _ []byte) bool { return up || port != r.server.port } // what is sent now is lost
+	c.post(c.read(512, 8, 8))
+	r.run(20 * time.Microsecond)
+	r.launch(true, r.server.port, answer, false)
+	r.run(20 * time.Microsecond)
 	c.done(verbs.Success)
-	if l := r.laneOf(c); l.isProven() {
+	if l := r.laneOf(c); l.isProven() || l.proof.asked != r.m.servers[0].life {
 		t.Error("the answer to a request of before has proven the server's new life")
 	}
 }
