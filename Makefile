@@ -24,9 +24,15 @@ PKG       ?= ./...
 # SKIPS is how many tests and specs may be skipped; -1: any number.
 SKIPS     ?= -1
 
-# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop has a target of its own.
+# DOCKER_SUITES are run on containers by e2e-docker.
+DOCKER_SUITES ?= container smoke transport chaos
+
+# COMPOSED is the compose file of a rack that is not the built-in one as it is; that one's is in the repository.
+COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yaml)
+
+# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop and container have targets of their own.
 TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
-SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop ' | cut -d ' ' -f 1)
+SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container ' | cut -d ' ' -f 1)
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
@@ -53,6 +59,19 @@ up: build ## bring the default rack up and verify every compute-to-memory path (
 down: build ## take the rack away, whatever state it is in (root)
 	@bin/rdmalab --rack $(RACK) down
 
+.PHONY: image
+image: build ## the container image of bin/rdmalab, without a registry (docker)
+	@bin/rdmalab image
+
+.PHONY: compose-up
+compose-up: image ## the default rack with its hosts in containers, by compose (root, docker); PLUG=outside, holder or driver
+	@$(if $(COMPOSED),bin/rdmalab --rack $(RACK) compose $(RACKFILE) $(PLUG:%=--plug %) >$(COMPOSED))
+	@bin/rdmalab --rack $(RACK) up $(if $(RACKFILE),-f $(RACKFILE)) --compose $(or $(COMPOSED),compose/docker-compose.yaml)
+
+.PHONY: compose-down
+compose-down: build ## take it away, containers, networks and all
+	@bin/rdmalab --rack $(RACK) down
+
 .PHONY: test
 test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@[ -n "$(RACE)" ] || echo "no C compiler: the race detector is off"
@@ -76,6 +95,11 @@ unit: ## unit tests alone; no privilege needed
 .PHONY: e2e
 e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
 	@$(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) \
+	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+
+.PHONY: e2e-docker
+e2e-docker: build ## the suites on racks whose hosts are containers (root, docker); PLUG=outside, holder or driver
+	@RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(GO) test -json $(RACE) -count=1 -p 1 -timeout 25m $(DOCKER_SUITES:%=./e2e/%) \
 	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: interop
