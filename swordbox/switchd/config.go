@@ -20,6 +20,8 @@ const (
 	maxDelayedBytes = 128 << 20
 	// maxQueueBytes bounds an egress queue beside its packets.
 	maxQueueBytes = 16 << 20
+	// keptBytes is how much is remembered of a packet.
+	keptBytes = 160
 	// maxCommands is how many functions may wait for the loop.
 	maxCommands = 256
 )
@@ -57,6 +59,8 @@ type Config struct {
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
 	// Watch is how often missing ports and carriers are looked for; 0: 25 ms.
 	Watch time.Duration
+	// Keep is how many bytes of the last packets are remembered for GET /past; 0: none.
+	Keep int
 	// Log receives what an operator should know; nil: nothing.
 	Log *log.Logger
 }

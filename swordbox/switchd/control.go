@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,7 @@ type none struct{}
 //	                              that a fault or the program touched
 //	POST   /ports                 adds the port of a guest
 //	DELETE /ports/{host}          takes it away
+//	GET    /past                  the last packets as pcapng, if they are kept
 //	GET    /program               which program runs
 //	GET    /program/counters      what its parts counted
 //	GET    /budget                what it would take of a switching chip
@@ -84,6 +86,7 @@ func (d *Daemon) Mux() *control.Mux {
 		return none{}, answer(d.SetPartition(nil))
 	})
 	m.HandleFunc("GET /capture", d.serveCapture)
+	m.HandleFunc("GET /past", d.servePast)
 	d.handleGuests(m)
 	d.handleBox(m)
 	return m
@@ -240,6 +243,17 @@ func (d *Daemon) serveCapture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.log.Printf("capture of %v ended: %d packets, %d lost", o.Links, sum.Written, sum.Lost)
+}
+
+// servePast sends the last packets, if they are kept.
+func (d *Daemon) servePast(w http.ResponseWriter, _ *http.Request) {
+	var buf bytes.Buffer
+	if _, err := d.hub.Past(&buf); err != nil {
+		refuseCapture(w, gone(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-pcapng")
+	_, _ = w.Write(buf.Bytes()) // the client has gone: nobody is left to be told
 }
 
 // refuseCapture answers with an error in place of a stream.

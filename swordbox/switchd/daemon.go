@@ -108,6 +108,9 @@ func New(cfg Config) (*Daemon, error) {
 		d.links = append(d.links, l)
 	}
 	d.hub = tap.NewHub(d.hosts)
+	if cfg.Keep > 0 {
+		d.hub.Keep(cfg.Keep, keptBytes)
+	}
 	d.plan = fault.NewSet(cfg.Seed, d.hosts)
 	for i := range d.ports {
 		p := &d.ports[i]

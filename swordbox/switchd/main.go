@@ -12,10 +12,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
+
+// EnvKeep is the environment variable that makes a switch remember its last packets in so many bytes: 4MiB.
+const EnvKeep = "RDMALAB_KEEP"
 
 // Main is the switch of a rack: it reads the rack's description below dir, opens the rack's ports in the network
 // namespace that the process is in, serves the control socket, and forwards until ctx ends.
@@ -46,6 +50,13 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 		cfg.Links = append(cfg.Links, Link{Host: list[i].Name, Ifname: list[i].Port, Guest: true})
 	}
 	cfg.Log = logger
+	if text := os.Getenv(EnvKeep); text != "" {
+		n, err := spec.ParseSize(text)
+		if err != nil {
+			return fmt.Errorf("switch: %s: %w", EnvKeep, err)
+		}
+		cfg.Keep = int(min(n, tap.MaxKept))
+	}
 	d, err := New(cfg)
 	if err != nil {
 		return err

@@ -52,6 +52,7 @@ type Hub struct {
 	mu      sync.Mutex
 	links   []string // "" where a link was taken away
 	readers []*reader
+	past    *past // nil: nothing is remembered
 }
 
 // NewHub makes a hub for links; Frame names them by index.
@@ -102,6 +103,9 @@ func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.past != nil {
+		h.past.add(unixNanos, link*2+int(dir), &f, comment)
+	}
 	for _, r := range h.readers {
 		k := link*2 + int(dir)
 		if k >= len(r.ids) {
@@ -127,7 +131,7 @@ func (h *Hub) leave(r *reader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.readers = slices.DeleteFunc(h.readers, func(x *reader) bool { return x == r })
-	h.active.Store(len(h.readers) != 0)
+	h.active.Store(len(h.readers) != 0 || h.past != nil)
 }
 
 // index finds a link by name. The caller holds mu.
