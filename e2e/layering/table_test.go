@@ -105,12 +105,14 @@ var house = map[string]room{
 	"topo/contention": {level: 5},
 	"topo/treeload":   {level: 5, beside: []string{"clover/kv"}},
 	"topo/doctor":     {level: 5},
+	"topo/bundle":     {level: 5},
 	"topo/top":        {level: 5},
 	"topo/top/live":   {level: 5, beside: []string{"topo/hostd", "topo/top"}},
 	"topo/scenario":   {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "sherman", "sherman/audit", "softrnic/perf"}},
 
 	// L6 and L7: the binary, the suites.
 	"softrnic/ipc/example": {level: 6},
+	"compose/examples/goclient": {level: 6},
 	"topo/cmd/rdmalab":     {level: 6},
 	"e2e/report":           {level: 7},
 	"e2e/coverage":         {level: 7, beside: []string{"e2e/coverage/record"}},
