@@ -3,8 +3,8 @@ package interop_test
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"time"
@@ -14,6 +14,8 @@ import (
 type theirs struct {
 	c net.Conn
 	r *bufio.Reader
+	// id numbers the requests. Who asked before may not have waited for the answer.
+	id uint32
 }
 
 var _ end = (*theirs)(nil)
@@ -21,7 +23,9 @@ var _ end = (*theirs)(nil)
 // answerLimit is how long the guest may take for anything but waiting.
 const answerLimit = 60 * time.Second
 
-func newTheirs(c net.Conn) *theirs { return &theirs{c: c, r: bufio.NewReaderSize(c, 1<<20)} }
+func newTheirs(c net.Conn) *theirs {
+	return &theirs{c: c, r: bufio.NewReaderSize(c, 1<<20), id: rand.Uint32()}
+}
 
 // call sends a request and decodes the answer. args is a struct or a map.
 func (t *theirs) call(do string, args any, patience time.Duration, answer any) error {
@@ -33,7 +37,9 @@ func (t *theirs) call(do string, args any, patience time.Duration, answer any) e
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return err
 	}
+	t.id++
 	q["do"] = json.RawMessage(strconv.Quote(do))
+	q["id"] = json.RawMessage(strconv.FormatUint(uint64(t.id), 10))
 	line, err := json.Marshal(q)
 	if err != nil {
 		return err
@@ -44,14 +50,22 @@ func (t *theirs) call(do string, args any, patience time.Duration, answer any) e
 	if _, err := t.c.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("guest: %s: %w", do, err)
 	}
-	if line, err = t.r.ReadBytes('\n'); err != nil {
-		return fmt.Errorf("guest: %s: %w", do, err)
+	for {
+		if line, err = t.r.ReadBytes('\n'); err != nil {
+			return fmt.Errorf("guest: %s: %w", do, err)
+		}
+		var head struct {
+			ID    uint32
+			Error string
+		}
+		switch err := json.Unmarshal(line, &head); {
+		case err != nil || head.ID != t.id: // the rest of an answer, or a late one, that nobody waits for
+		case head.Error != "":
+			return fmt.Errorf("guest: %s: %s", do, head.Error)
+		default:
+			return json.Unmarshal(line, answer)
+		}
 	}
-	var bad struct{ Error string }
-	if err := json.Unmarshal(line, &bad); err != nil || bad.Error != "" {
-		return errors.Join(fmt.Errorf("guest: %s: %s", do, bad.Error), err)
-	}
-	return json.Unmarshal(line, answer)
 }
 
 func (t *theirs) open(o opening) (a address, err error) {

@@ -204,8 +204,10 @@ class End:
 def serve(f):
     end = None
     for line in f:
+        number = None
         try:
             q = json.loads(line)
+            number = q.get("id")
             if q["do"] == "open":
                 if end is not None:
                     end.close()
@@ -219,7 +221,7 @@ def serve(f):
                 a = getattr(end, q["do"])(q)
         except Exception as x:
             a = {"error": f"{x!r} at {traceback.format_exc(limit=-1)}"}
-        f.write(json.dumps(a).encode() + b"\n")
+        f.write(json.dumps(a | {"id": number}).encode() + b"\n")
         f.flush()
 
 
