@@ -189,6 +189,7 @@ func (c *Client) Close() error {
 	}
 	c.ended = true
 	c.settle(c.rt.Now().Add(closePatience))
+	c.node.bequeath(c.space)
 	for i := range c.links {
 		c.farewell(i)
 	}

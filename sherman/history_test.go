@@ -126,13 +126,16 @@ var mixes = map[string][]fault.Rule{
 	"clean": nil,
 	"loss":  {{Kind: fault.Loss, Probability: 0.02}},
 	"heavy": {
-		{Kind: fault.Loss, Probability: 0.05}, {Kind: fault.Duplicate, Probability: 0.05, Delay: 50 * time.Microsecond},
+		{Kind: fault.Loss, Probability: 0.05},
+		{Kind: fault.Duplicate, Probability: 0.05, Delay: 50 * time.Microsecond},
 		{Kind: fault.Delay, Probability: 0.1, Delay: 100 * time.Microsecond},
 	},
 	"torn": {{Kind: fault.Tear, Probability: 0.4, Delay: 20 * time.Microsecond}},
 	"all": {
-		{Kind: fault.Loss, Probability: 0.02}, {Kind: fault.Duplicate, Probability: 0.05, Delay: 300 * time.Microsecond},
-		{Kind: fault.Delay, Probability: 0.05, Delay: 200 * time.Microsecond}, {Kind: fault.Tear, Probability: 0.3, Delay: 20 * time.Microsecond},
+		{Kind: fault.Loss, Probability: 0.02},
+		{Kind: fault.Duplicate, Probability: 0.05, Delay: 300 * time.Microsecond},
+		{Kind: fault.Delay, Probability: 0.05, Delay: 200 * time.Microsecond},
+		{Kind: fault.Tear, Probability: 0.3, Delay: 20 * time.Microsecond},
 	},
 }
 

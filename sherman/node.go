@@ -22,6 +22,7 @@ type Node struct {
 	seq     uint32
 	root    layout.Addr // the last root that was seen
 	sights  map[lock.Key]sight
+	spaces  []space // of clients that were closed
 	stats   NodeStats
 }
 

@@ -20,11 +20,39 @@ type space struct {
 // giveBack keeps a page that nobody leads to.
 func (s *space) giveBack(a layout.Addr) { s.spare = append(s.spare, a) }
 
+// maxLeftOver bounds the pieces of memory that a node keeps of clients that were closed.
+const maxLeftOver = 1024
+
+// bequeath keeps what a client has not used of its memory for the next one of the node.
+func (n *Node) bequeath(s space) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if (len(s.spare) > 0 || s.next < s.end) && len(n.spaces) < maxLeftOver {
+		n.spaces = append(n.spaces, s)
+	}
+}
+
+// leftOver takes a piece that a client has left.
+func (n *Node) leftOver() (s space, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i := len(n.spaces) - 1; i >= 0 {
+		s, n.spaces = n.spaces[i], n.spaces[:i]
+		return s, true
+	}
+	return s, false
+}
+
 // reserve makes sure of a page for the next split, before a lock is held: servers give chunks in turn, by FETCH_ADD on a word in their
 // memory. (The published system asks a thread of the server by message.)
 func (c *Client) reserve(deadline clock.Time) error {
 	s := &c.space
 	if len(s.spare) > 0 || s.next < s.end {
+		return nil
+	}
+	if left, ok := c.node.leftOver(); ok {
+		left.turn = s.turn
+		*s = left
 		return nil
 	}
 	var last error

@@ -56,8 +56,13 @@ type Record struct {
 	Value []byte
 }
 
-// Child is the value of an internal record.
-func (r Record) Child() Addr { return Addr(binary.LittleEndian.Uint64(r.Value)) }
+// Child is the value of an internal record; none if it is of a leaf.
+func (r Record) Child() Addr {
+	if len(r.Value) < addrLen {
+		return 0
+	}
+	return Addr(binary.LittleEndian.Uint64(r.Value))
+}
 
 // Parse reads a page. ErrPage says that the bytes are no page of this shape, ErrTorn that it was written meanwhile. The page keeps b.
 func (p *Page) Parse(s Shape, b []byte) error {
