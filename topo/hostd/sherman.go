@@ -58,7 +58,7 @@ type TreeConfig struct {
 	// Locks are lock words of each server; 0: 32768. HostLocks puts them into host memory.
 	Locks     int  `json:"locks,omitempty"`
 	HostLocks bool `json:"hostLocks,omitempty"`
-	// Lease of locks, Cache of the index in bytes (negative: none), HandOver and BackOff: see sherman.NodeConfig.
+	// Lease of locks (0: 500 ms, because a process may have to wait so long for a processor), Cache of the index in bytes (negative: none), HandOver and BackOff: see sherman.NodeConfig.
 	Lease    time.Duration `json:"leaseNs,omitempty"`
 	Cache    int           `json:"cache,omitempty"`
 	HandOver int           `json:"handOver,omitempty"`
@@ -123,6 +123,9 @@ type TreeCost struct {
 
 const maxTreeScan = 10_000
 
+// rackLease is the lease of locks on a rack: longer than a busy machine keeps a process that holds a lock from going on.
+const rackLease = 500 * time.Millisecond
+
 // tree is a host as a compute node.
 type tree struct {
 	cfg   TreeConfig
@@ -137,6 +140,9 @@ func errNoTree(name string) error {
 
 // newTree is what a compute node of a tree has.
 func (h *Host) newTree(cfg TreeConfig) (*tree, error) {
+	if cfg.Lease == 0 {
+		cfg.Lease = rackLease
+	}
 	t := &tree{cfg: cfg}
 	for _, name := range cfg.Servers {
 		addr, err := h.address(name)

@@ -78,7 +78,7 @@ func (h *Host) treeStat(r *http.Request) (out TreeStat, err error) {
 		if err != nil {
 			return err
 		}
-		out.Tree, out.Root, out.Lease = treeInfo(c.Super()), root.String(), ms(t.lease())
+		out.Tree, out.Root, out.Lease = treeInfo(c.Super()), root.String(), ms(t.cfg.Lease)
 		for i := range t.addrs {
 			end, err := c.AllocEnd(i, deadline)
 			if err != nil {
@@ -98,14 +98,6 @@ func (h *Host) treeStat(r *http.Request) (out TreeStat, err error) {
 		return nil
 	})
 	return out, err
-}
-
-// lease is what the node uses.
-func (t *tree) lease() time.Duration {
-	if t.cfg.Lease == 0 {
-		return sherman.DefaultLease
-	}
-	return t.cfg.Lease
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -193,7 +193,7 @@ func (r *treeRun) start(id int) {
 			rt.Sleep(50 * time.Microsecond)
 		}
 		c, err := r.nodes[host].Open(r.config(h, ctx), rt.Now().Add(20*treePatience))
-		if r.lost && errors.Is(err, kv.ErrLost) {
+		if r.lost && (errors.Is(err, kv.ErrLost) || errors.Is(err, layout.ErrSuperblock)) {
 			return nil
 		}
 		if err != nil {

@@ -58,13 +58,14 @@ func (r *treeRun) last(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(treePatience))
+	// A server that has accepted somebody who has died waits for some seconds.
+	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err
 	}
 	s := kv.Record(c, r.history, r.plan.clients, rt.Now)
 	for _, key := range r.keys {
-		deadline := rt.Now().Add(treePatience)
+		deadline := rt.Now().Add(20 * treePatience)
 		_, err := s.Get(key, nil, deadline)
 		value := s.Value(key, r.plan.shape.Value)
 		switch {

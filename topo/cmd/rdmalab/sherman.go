@@ -51,7 +51,7 @@ func treeFlags(cmd *cobra.Command, cfg *hostd.TreeConfig) {
 	fs.IntVar(&cfg.Locks, "locks", 0, "lock words of each memory server (default 32768)")
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory, for comparison")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
-	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a node waits for a lock that does not move before it fences the owner (default 50ms)")
+	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a node waits for a lock that does not move before it fences the owner (default 500ms)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the index cache of each compute host; negative: none (default 64 MiB)")
 	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how often in a row a lock goes to the next client of the same host; negative: never (default 8)")
 	fs.DurationVar(&cfg.BackOff, "back-off", 0, "longest pause after a failed CAS (default none, as published)")
