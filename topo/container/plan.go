@@ -89,6 +89,7 @@ func units(r *spec.Rack, host string, plug Plug) []unit {
 		return []unit{hold, app}
 	case PlugDriver:
 		app.Network = cableName(r.Name, host)
+	case PlugOutside: // the container has none
 	}
 	return []unit{app}
 }
