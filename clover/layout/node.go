@@ -175,10 +175,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum covers the key, the version, the length and the value: all of a node that never changes in one life.
 func (f Format) checksum(slab []byte, key uint64, n int) uint32 {
-	var head [12]byte
-	binary.LittleEndian.PutUint64(head[:], key)
-	copy(head[8:], slab[len(slab)-CheckLen:len(slab)-CheckLen+4])
-	sum := crc32.Update(0, castagnoli, head[:])
+	sum := uint32(0)
+	if f.Keyed { // it stands there: nothing has to be copied
+		sum = crc32.Update(0, castagnoli, slab[HeaderLen:HeaderLen+KeyLen])
+	} else {
+		sum = crc32.Update(0, castagnoli, binary.LittleEndian.AppendUint64(nil, key))
+	}
+	sum = crc32.Update(sum, castagnoli, slab[len(slab)-CheckLen:len(slab)-CheckLen+4])
 	at := f.Overhead() - CheckLen
 	return crc32.Update(sum, castagnoli, slab[at:at+n])
 }

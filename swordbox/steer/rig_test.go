@@ -42,9 +42,13 @@ type box struct {
 	sent [5]int // requests of each client
 }
 
-func newBox(t testing.TB, r rules.Rule) *box {
-	r.Server, r.Action = addr(serverHost), rules.Steer
-	set, err := rules.NewSet([]rules.Rule{r})
+func newBox(t testing.TB, r rules.Rule, others ...int) *box {
+	var list []rules.Rule
+	for _, i := range append([]int{serverHost}, others...) {
+		r.Server, r.Action = addr(i), rules.Steer
+		list = append(list, r)
+	}
+	set, err := rules.NewSet(list)
 	if err != nil {
 		t.Fatal(err)
 	}

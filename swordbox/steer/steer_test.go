@@ -244,30 +244,65 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// BenchmarkSteeredAppend is a node, an append that is steered, and its answer.
-func BenchmarkSteeredAppend(b *testing.B) {
-	x := ready(b, rules.Rule{})
+// appends is a stream of nodes, appends that are steered, their answers, and READs that are; version says of what version a node is.
+func appends(t testing.TB, version func(i int) layout.Version) (b *box, step func()) {
+	b = ready(t, rules.Rule{})
 	data := make([]byte, 128)
 	layout.Sound.PutNode(data, layout.Header(1), 7, []byte("x"))
-	var bufs [3][]byte
+	var bufs [4][]byte
 	h := layout.Handle(3)
-	w, f := x.write(2, va(h), data), x.cas(2, 1, 1, h, 1)
+	w, f, r := b.write(2, va(h), data), b.cas(2, 1, 1, h, 1), b.read(2, 1)
 	ack := answer(f, layout.Header(1))
-	psn := w.BTH.PSN
-	b.ReportAllocs()
-	for b.Loop() {
+	psn, i, before := w.BTH.PSN, 0, layout.Version(1)
+	frames := []*wire.Frame{w, f, ack, r}
+	return b, func() {
+		v := version(i)
 		w.BTH.PSN, w.RETH.VA = psn, va(h)
-		f.BTH.PSN, f.AtomicETH.SwapOrAdd = psn.Next(), uint64(layout.Superseded(1, layout.Location{Handle: h, Version: 1}))
-		ack.BTH.PSN, psn = psn.Next(), psn.Next().Next()
-		for i, g := range []*wire.Frame{w, f, ack} {
-			bufs[i] = g.AppendTo(bufs[i][:0])
-			x.now += 1000
-			x.out.Reset()
-			x.sw.Frame(x.now, senderOf(g), frameOf(bufs[i]), &x.out)
+		layout.Sound.PutNode(data, layout.Header(v), 7, nil)
+		f.BTH.PSN, f.AtomicETH.SwapOrAdd = psn.Next(), uint64(layout.Superseded(1, layout.Location{Handle: h, Version: v}))
+		ack.BTH.PSN, ack.AtomicAck = psn.Next(), uint64(layout.Header(before))
+		r.BTH.PSN = psn.Add(2)
+		psn, before = psn.Add(3), v
+		for k, g := range frames {
+			bufs[k] = g.AppendTo(bufs[k][:0])
+			b.now += 1000
+			b.out.Reset()
+			b.sw.Frame(b.now, senderOf(g), frameOf(bufs[k]), &b.out)
 		}
 		if h++; h > 16 {
 			h = 3
 		}
+		i++
+	}
+}
+
+func sameVersion(int) layout.Version { return 1 }
+
+// Nothing is allocated for requests, answers and their translation.
+func TestNothingIsAllocated(t *testing.T) {
+	for name, version := range map[string]func(int) layout.Version{
+		"same version": sameVersion,
+		"others":       func(i int) layout.Version { return layout.Version(i/14%100) + 2 },
+	} {
+		b, step := appends(t, version)
+		for range 100 {
+			step()
+		}
+		if n := testing.AllocsPerRun(1000, step); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		if s := b.m.Stats(); s.SteeredAppends < 900 || s.SteeredReads < 900 || name == "others" && s.Answers < 500 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// BenchmarkSteeredAppend is a node, an append that is steered, its answer, and a READ that is steered.
+func BenchmarkSteeredAppend(b *testing.B) {
+	x, step := appends(b, sameVersion)
+	b.ReportAllocs()
+	for b.Loop() {
+		step()
 	}
 	if s := x.m.Stats(); s.SteeredAppends+10 < uint64(b.N) {
 		b.Fatalf("%+v", s)
