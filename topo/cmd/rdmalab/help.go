@@ -13,7 +13,7 @@ var helpGroups = []struct {
 }{
 	{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down", "compose", "image"}},
 	{"Break and mend:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
-	{"Look:", []string{"top", "capture", "dump", "counters", "switch"}},
+	{"Look:", []string{"top", "capture", "dump", "counters", "switch", "bundle"}},
 	{"Work:", []string{"perf", "pingpong", "clover", "sherman", "run", "fig10", "cni"}},
 	{"Without a rack:", []string{"sim", "version", "help", "completion"}},
 }

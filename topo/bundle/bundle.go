@@ -1,0 +1,203 @@
+// Package bundle writes down all that is known of a rack into one folder, for whoever must find out why something has
+// failed: last packets, counters, tables, faults, the state of every NIC and process, logs, and the command that does it
+// again. What cannot be had is said, and is no reason to leave the rest out: racks are looked at when they are broken.
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Bounds of a bundle.
+const (
+	// answerWait bounds each question to a daemon; a hung one must not hold the rest up.
+	answerWait = 2 * time.Second
+	// maxLog is how much of the end of a log is kept, in bytes.
+	maxLog = 4 << 20
+	// maxPackets bounds the capture, in bytes.
+	maxPackets = 64 << 20
+)
+
+// Reason says why a bundle is made. All of it may be empty.
+type Reason struct {
+	// What has failed, in words: the name of a spec, a command.
+	What string `json:"what,omitempty"`
+	// Replay is the command that does it again.
+	Replay string `json:"replay,omitempty"`
+	// Output is what the failed command said.
+	Output string `json:"output,omitempty"`
+	// Version is the program's.
+	Version string `json:"version,omitempty"`
+}
+
+// Files of a bundle.
+const (
+	// ReadMe says what is in the folder, what is missing, and how to do it again.
+	ReadMe = "README.txt"
+	// Packets is the last packets that the switch saw.
+	Packets = "packets.pcapng"
+	// SpecFile is the rack's description, resolved.
+	SpecFile = "rack.json"
+	// StatusFile is what `rdmalab status -o json` prints.
+	StatusFile = "status.json"
+)
+
+// switchParts are the questions to the switch, by file.
+var switchParts = []string{"status", "counters", "flows", "faults", "macs", "program", "program/counters", "rules", "connections", "tables"}
+
+// hostParts are those to a host.
+var hostParts = []string{"status", "counters", "tear"}
+
+// writer collects the files of a bundle.
+type writer struct {
+	dir string
+	mu  sync.Mutex
+	// have and lack are lines of the README.
+	have, lack []string
+}
+
+// Write makes the folder dir, which may exist, and fills it with what is known of a rack. The error is about dir alone.
+func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	w := &writer{dir: dir}
+	// The packets first: while the rest is asked for, others push them out.
+	w.packets(ctx, r)
+	w.copy(r.Paths.Spec(), SpecFile)
+	status, err := r.Status(ctx)
+	w.json(StatusFile, status, err)
+	var wg sync.WaitGroup
+	for _, p := range switchParts {
+		wg.Go(func() { w.ask(ctx, r, spec.SwitchName, p) })
+	}
+	for _, h := range r.Spec.HostNames() {
+		for _, p := range hostParts {
+			wg.Go(func() { w.ask(ctx, r, h, p) })
+		}
+	}
+	wg.Wait()
+	w.copy(r.Paths.Record(), "switch.record")
+	w.folder(filepath.Dir(r.Paths.Log(spec.SwitchName)), "log")
+	w.folder(r.Paths.Guests(), "guests")
+	return w.readMe(r, &why)
+}
+
+// put writes a file.
+func (w *writer) put(name string, b []byte) {
+	path := filepath.Join(w.dir, name)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, b, 0o644)
+	}
+	w.note(name, err)
+}
+
+// note remembers whether a file is there.
+func (w *writer) note(name string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.lack = append(w.lack, name+": "+err.Error())
+		return
+	}
+	w.have = append(w.have, name)
+}
+
+func (w *writer) json(name string, v any, err error) {
+	if err != nil {
+		w.note(name, err)
+		return
+	}
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		w.note(name, err)
+		return
+	}
+	w.put(name, append(b, '\n'))
+}
+
+// ask writes down what a daemon answers.
+func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	var v json.RawMessage
+	err := r.Control(node).Call(ctx, http.MethodGet, "/"+part, nil, &v)
+	var said *control.Error
+	if errors.As(err, &said) && said.Status == http.StatusConflict {
+		return // a program without rules has no such part
+	}
+	w.json(filepath.Join(node, strings.ReplaceAll(part, "/", "-")+".json"), v, err)
+}
+
+// packets writes the last packets that the switch saw.
+func (w *writer) packets(ctx context.Context, r *rack.Rack) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	stream, err := r.Control(spec.SwitchName).Stream(ctx, http.MethodGet, "/past", nil)
+	if err != nil {
+		w.note(Packets, err)
+		return
+	}
+	defer stream.Close() // only read
+	var buf bytes.Buffer
+	if _, err := io.Copy(&buf, io.LimitReader(stream, maxPackets)); err != nil {
+		w.note(Packets, err)
+		return
+	}
+	w.put(Packets, buf.Bytes())
+}
+
+// copy copies a file, or its end. One that is not there is not missed.
+func (w *writer) copy(from, name string) {
+	f, err := os.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		w.note(name, err)
+		return
+	}
+	defer f.Close() // only read
+	if info, err := f.Stat(); err == nil && info.Size() > maxLog {
+		_, err = f.Seek(-maxLog, io.SeekEnd)
+		if err != nil {
+			w.note(name, err)
+			return
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxLog))
+	if err != nil {
+		w.note(name, err)
+		return
+	}
+	w.put(name, b)
+}
+
+// folder copies the files of a folder.
+func (w *writer) folder(from, name string) {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return // a rack without guests has no folder of them
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			w.copy(filepath.Join(from, e.Name()), filepath.Join(name, e.Name()))
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package bundle
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+func TestWriter(t *testing.T) {
+	dir := t.TempDir()
+	w := &writer{dir: filepath.Join(dir, "out")}
+	if err := os.Mkdir(w.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	long := bytes.Repeat([]byte("0123456789abcdef"), maxLog/16+1)
+	if err := os.WriteFile(filepath.Join(dir, "x.log"), append(long, "the end"...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.copy(filepath.Join(dir, "x.log"), "log/x.log")
+	w.copy(filepath.Join(dir, "none.log"), "log/none.log")
+	w.copy(dir, "log/folder")
+	w.json("bad.json", func() {}, nil)
+	w.folder(filepath.Join(dir, "none"), "none")
+	b, err := os.ReadFile(filepath.Join(w.dir, "log/x.log"))
+	if err != nil || len(b) != maxLog || !bytes.HasSuffix(b, []byte("the end")) {
+		t.Errorf("%d bytes of the log, %v", len(b), err)
+	}
+	r := &rack.Rack{Spec: &spec.Rack{Name: "lab", Seed: 42}}
+	if err := w.readMe(r, &Reason{What: "it", Replay: "again --seed 42", Output: "oops"}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(w.dir, ReadMe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`Rack "lab", seed 42`, "again --seed 42", "oops", "Files:\n  log/x.log\n", "Missing:\n  bad.json: ", "log/folder: "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

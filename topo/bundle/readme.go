@@ -1,0 +1,47 @@
+package bundle
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// readMe writes the page that a person reads first.
+func (w *writer) readMe(r *rack.Rack, why *Reason) error {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("Rack %q, seed %d, at %s", r.Spec.Name, r.Spec.Seed, time.Now().UTC().Format(time.RFC3339))
+	if why.Version != "" {
+		line("rdmalab %s", why.Version)
+	}
+	if why.What != "" {
+		line("\nWhat failed:\n  %s", why.What)
+	}
+	if why.Replay != "" {
+		line("\nTo do it again:\n  %s", why.Replay)
+	}
+	line("\nNames, addresses and the random choices of faults come from the rack file and its seed; %s has them resolved.", SpecFile)
+	line("\nTo look:")
+	line("  rdmalab dump %s          the last packets; a comment says what a fault or the switch did", Packets)
+	line("  switch/faults.json                   which faults were at work, and how often")
+	line("  HOST/status.json                     NIC, queue pairs, programs")
+	line("  log/HOST.log                         what the daemons said")
+	slices.Sort(w.have)
+	line("\nFiles:\n  %s", strings.Join(w.have, "\n  "))
+	if len(w.lack) > 0 {
+		slices.Sort(w.lack)
+		line("\nMissing:\n  %s", strings.Join(w.lack, "\n  "))
+	}
+	if why.Output != "" {
+		line("\nWhat it said:\n%s", why.Output)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, ReadMe), []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	return nil
+}

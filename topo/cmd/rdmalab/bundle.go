@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/bundle"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// bundlesEnv names the folder in which a `run` that fails leaves a bundle; "" is none.
+const bundlesEnv = "RDMALAB_BUNDLES"
+
+// bundleCmd writes down all that is known of a rack.
+func bundleCmd() *cobra.Command {
+	var why bundle.Reason
+	cmd := &cobra.Command{
+		Use:   "bundle [DIR]",
+		Short: "Write down all that is known of the rack into a folder",
+		Long: "bundle collects what one needs to find out why something failed: the last packets that the switch saw, counters,\n" +
+			"tables, faults, the state of every NIC and process, and logs. README.txt in the folder says what there is, and what\n" +
+			"could not be had. Packets are there if the switch keeps them, which costs what a capture costs: bring the rack up\n" +
+			"with " + switchd.EnvKeep + "=4MiB in the environment. With " + bundlesEnv + "=FOLDER in the environment, a `run` that fails\n" +
+			"leaves a bundle in that folder.",
+		Example: "  " + switchd.EnvKeep + "=4MiB rdmalab up\n" +
+			"  rdmalab bundle out/bundles/lost-write\n" +
+			"  " + bundlesEnv + "=out/bundles rdmalab run ycsb --workload a",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := openRack(cmd)
+			if err != nil {
+				return err
+			}
+			dir := filepath.Join("out", "bundles", bundleName(r, "bundle"))
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			why.Version = readVersion().Version
+			if err := bundle.Write(cmd.Context(), r, dir, why); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", filepath.Join(dir, bundle.ReadMe))
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&why.What, "what", "", "what has failed, for the README")
+	f.StringVar(&why.Replay, "replay", "", "the command that does it again, for the README")
+	return cmd
+}
+
+// bundleName names a bundle by rack, subject and time.
+func bundleName(r *rack.Rack, what string) string {
+	return strings.Join([]string{r.Spec.Name, what, time.Now().UTC().Format("20060102-150405.000")}, "-")
+}
+
+// bundleFailure leaves a bundle of a command that failed, if the environment asks for it, and says where.
+func bundleFailure(cmd *cobra.Command, failed error) error {
+	folder := os.Getenv(bundlesEnv)
+	if failed == nil || folder == "" {
+		return failed
+	}
+	r, err := openRack(cmd)
+	if err != nil {
+		return failed // that is what has failed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
+	defer cancel()
+	dir := filepath.Join(folder, bundleName(r, cmd.Name()))
+	line := "rdmalab --rack " + r.Spec.Name + " " + strings.Join(os.Args[1:], " ")
+	why := bundle.Reason{What: line, Replay: line, Output: failed.Error(), Version: readVersion().Version}
+	if err := bundle.Write(ctx, r, dir, why); err != nil {
+		return fmt.Errorf("%w\nno bundle: %w", failed, err)
+	}
+	return fmt.Errorf("%w\nwhat is known of the rack: %s", failed, filepath.Join(dir, bundle.ReadMe))
+}
+
+// withBundle makes the commands below cmd leave a bundle when they fail.
+func withBundle(cmd *cobra.Command) *cobra.Command {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error { return bundleFailure(cmd, run(cmd, args)) }
+	}
+	for _, c := range cmd.Commands() {
+		withBundle(c)
+	}
+	return cmd
+}
