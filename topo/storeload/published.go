@@ -87,9 +87,10 @@ func WriteRows(w io.Writer, list []Row) error {
 				continue
 			}
 			name, paper, how := "", "", [...]string{"none", "hard", "paper"}[i]
-			if i == 0 {
+			switch i {
+			case 0:
 				name = r.Name
-			} else if i == 1 {
+			case 1:
 				paper = r.Paper
 			}
 			times := func(x float64) string {
