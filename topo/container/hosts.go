@@ -59,6 +59,7 @@ type Hosts struct {
 	mu     sync.Mutex
 	engine *Engine          // guarded; nil until it is needed
 	known  map[string]*life // guarded; by host
+	image  string           // guarded; the engine's name of the image, "" until it is needed
 }
 
 // NewHosts returns a handle; nothing is asked yet.
@@ -90,11 +91,7 @@ func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	if err != nil {
 		return err
 	}
-	image, err := NewImage(exe)
-	if err != nil {
-		return err
-	}
-	if _, err := e.Ensure(ctx, image); err != nil {
+	if _, err := h.ensure(ctx, e, exe, ""); err != nil {
 		return err
 	}
 	if h.s.Compose != "" {
@@ -145,13 +142,10 @@ const maxMakeTries = 5
 
 // make creates a container and starts it.
 func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error {
-	image, err := NewImage(exe)
-	if err != nil {
-		return err
-	}
+	var id string
+	var err error
 	for range maxMakeTries {
-		var id string
-		if id, err = e.Ensure(ctx, image); err != nil {
+		if id, err = h.ensure(ctx, e, exe, id); err != nil {
 			return err
 		}
 		if err = e.create(ctx, u.Name, u.body(h.name, id)); !errors.Is(err, ErrNotFound) {
@@ -162,6 +156,22 @@ func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error 
 		return err
 	}
 	return e.start(ctx, u.Name)
+}
+
+// ensure returns the engine's name of the image of the program exe, which is loaded if need be. gone is a name that did not
+// work, "" for none.
+func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.image != "" && h.image != gone {
+		return h.image, nil
+	}
+	image, err := NewImage(exe)
+	if err != nil {
+		return "", err
+	}
+	h.image, err = e.Ensure(ctx, image)
+	return h.image, err
 }
 
 // errNone says that a host has no container.

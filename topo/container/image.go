@@ -158,37 +158,60 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// has returns the engine's name of its image of the program with a hash, or "".
-func (e *Engine) has(ctx context.Context, program string) (string, error) {
+// current returns the engine's name of the image that has our name, and the hash of its program; "" for none.
+func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	var image struct {
 		ID     string `json:"Id"`
 		Config struct {
 			Labels map[string]string `json:"Labels"`
 		} `json:"Config"`
 	}
-	err := e.call(ctx, http.MethodGet, "/images/"+ImageName+"/json", nil, nil, &image)
-	if errors.Is(err, ErrNotFound) || err == nil && image.Config.Labels[LabelImage] != program {
-		return "", nil
+	err = e.call(ctx, http.MethodGet, "/images/"+ImageName+"/json", nil, nil, &image)
+	if errors.Is(err, ErrNotFound) {
+		return "", "", nil
 	}
-	return image.ID, err
+	return image.ID, image.Config.Labels[LabelImage], err
 }
 
-// Ensure sees to it that the engine's image is this one, and returns the engine's name of it.
+// maxLoads bounds how often an image is loaded again because another program's took its name meanwhile.
+const maxLoads = 5
+
+// Ensure sees to it that the engine's image is this one, and returns the engine's name of it. The image that had its name
+// before goes away, unless a container uses it.
 func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
-	id, err := e.has(ctx, i.Program)
-	if id != "" || err != nil {
-		return id, err
+	before := ""
+	for range maxLoads {
+		id, program, err := e.current(ctx)
+		if err != nil {
+			return "", err
+		}
+		if program == i.Program {
+			return id, e.dropImage(ctx, before)
+		}
+		if before == "" {
+			before = id
+		}
+		if err := e.load(ctx, i); err != nil {
+			return "", err
+		}
 	}
-	if err := e.load(ctx, i); err != nil {
-		return "", err
-	}
-	if id, err = e.has(ctx, i.Program); id == "" && err == nil {
-		err = errors.New("the engine's image was replaced by another program's at this moment: try again")
-	}
-	return id, err
+	return "", fmt.Errorf("%s is replaced by another program's image again and again: is another rdmalab at work?", ImageName)
 }
 
-// load gives the engine an image, and takes those away that had its name before and that nothing uses.
+// dropImage removes an image that has no name and that nothing uses; any other stays.
+func (e *Engine) dropImage(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	err := e.call(ctx, http.MethodDelete, "/images/"+url.PathEscape(id), nil, nil, nil)
+	var said *EngineError
+	if errors.As(err, &said) && (said.Status == http.StatusConflict || said.Status == http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// load gives the engine an image.
 func (e *Engine) load(ctx context.Context, i *Image) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
@@ -209,5 +232,5 @@ func (e *Engine) load(ctx context.Context, i *Image) error {
 			return fmt.Errorf("load image: engine: %s", said.Error)
 		}
 	}
-	return e.call(ctx, http.MethodPost, "/images/prune", filters("dangling", "true", "label", LabelImage), nil, nil)
+	return nil
 }

@@ -3,6 +3,7 @@ package container
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -36,6 +37,7 @@ type fakeEngine struct {
 	containers map[string]*inspected
 	networks   map[string]string // ID to rack
 	images     map[string]string // name to program
+	loads      string            // the program of an image that is loaded
 	asked      []string
 	events     chan string
 	fail       map[string]int // path to status
@@ -156,7 +158,8 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string)
 	case part[0] == "networks":
 		delete(f.networks, part[1])
 	case path == "/images/load":
-		f.images[ImageName] = "loaded"
+		_, _ = io.Copy(io.Discard, r.Body) // else the client meets a closed door
+		f.images[ImageName] = f.loads
 		fmt.Fprintln(w, `{"stream":"Loaded image"}`)
 	case part[0] == "images" && r.Method == http.MethodGet:
 		program, ok := f.images[ImageName]

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -116,17 +117,7 @@ func TestBodyIsThePlan(t *testing.T) {
 
 // The same program gives the same image, and the image has the program and nothing else.
 func TestImageIsReproducible(t *testing.T) {
-	dir := t.TempDir()
-	source := filepath.Join(dir, "main.go")
-	if err := os.WriteFile(source, []byte("package main\nfunc main() {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(dir, "program")
-	cmd := exec.Command("go", "build", "-o", program, source)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := static(t)
 	var archives [2]bytes.Buffer
 	var ids [2]string
 	for i := range archives {
@@ -179,22 +170,72 @@ func TestImageOfDynamicProgram(t *testing.T) {
 	}
 }
 
-// Hosts are started as the plan says; an image that is not there is loaded first.
+// static builds a program that an image can have.
+func static(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(source, []byte("package main\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-o", program, source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+// Hosts are started as the plan says; an image that is not there is loaded, once for all of them.
 func TestStartMakesWhatIsMissing(t *testing.T) {
 	f := newFakeEngine(t)
 	h := NewHosts("small", Settings{Socket: f.socket, Plug: PlugHolder})
 	r := testRack(t, "small")
+	if err := h.Start(t.Context(), r, "cn0", "/bin/does-not-exist"); err == nil || len(f.containers) != 0 {
+		t.Errorf("a program that is not there was started: %v", err)
+	}
+	program := static(t)
+	image, err := NewImage(program)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f.mu.Lock()
-	f.images[ImageName] = "" // of another program
+	f.images[ImageName], f.loads = "another", image.Program
 	f.mu.Unlock()
-	if err := h.Start(t.Context(), r, "cn0", "/bin/does-not-exist"); err == nil {
-		t.Error("a program that is not there was started")
+	var wg sync.WaitGroup
+	for _, host := range r.HostNames() {
+		wg.Go(func() {
+			if err := h.Start(t.Context(), r, host, program); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	names := make([]string, 0, 2)
-	for name := range f.containers {
-		names = append(names, name)
+	wg.Wait()
+	loads := 0
+	for _, a := range f.asked {
+		if strings.HasSuffix(a, "/images/load") {
+			loads++
+		}
 	}
-	if len(names) != 0 {
-		t.Errorf("containers %v", names)
+	if loads != 1 || len(f.containers) != 6 {
+		t.Errorf("%d loads, %d containers; want 1 and 6", loads, len(f.containers))
+	}
+	for name, c := range f.containers {
+		if c.State.Status != "running" || c.Config.Labels[LabelRack] != "small" {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// An image that another program's always replaces is given up, and not taken for ours.
+func TestEnsureGivesUp(t *testing.T) {
+	f := newFakeEngine(t)
+	f.loads = "another"
+	e, err := Connect(t.Context(), f.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Ensure(t.Context(), &Image{Program: "ours"}); err == nil || !strings.Contains(err.Error(), "again and again") {
+		t.Errorf("%v", err)
 	}
 }
