@@ -30,9 +30,9 @@ DOCKER_SUITES ?= container smoke transport chaos
 # COMPOSED is the compose file of a rack that is not the built-in one as it is; that one's is in the repository.
 COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yaml)
 
-# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop and container have targets of their own.
+# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container and cni have targets of their own.
 TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
-SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container ' | cut -d ' ' -f 1)
+SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni ' | cut -d ' ' -f 1)
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
@@ -96,6 +96,11 @@ unit: ## unit tests alone; no privilege needed
 e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
 	@$(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) \
 	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+
+.PHONY: e2e-cni
+e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
+	@$(GO) test -json $(RACE) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
+	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-docker
 e2e-docker: build ## the suites on racks whose hosts are containers (root, docker); PLUG=outside, holder or driver
