@@ -108,6 +108,24 @@ func (m *Machine) beyond(k *chain, n *node, rkey uint32, version layout.Version)
 	return t
 }
 
+// instead is the node to which an append goes that must fail where its client sent it: the tail of its key, if that can be made to
+// look the same to the client.
+func (m *Machine) instead(k *chain, d *decision, version layout.Version) *node {
+	t := m.nodeAt(k.tail)
+	switch n := m.nodeAt(d.node); {
+	case t == nil || n == nil || n.gen == k.gen && n.seq != 0:
+		return nil
+	case t.life != d.to.life:
+		m.stats.Elsewhere++
+		return nil
+	case t.version < version || t.rkey != d.rkey:
+		m.stats.Unlike++
+		return nil
+	}
+	m.stats.Stale++
+	return t
+}
+
 // answered learns from the answer of an append: original is the header that it met.
 func (m *Machine) answered(c *pipeline.Ctx, d *decision, original uint64) {
 	k := m.chains.find(id{d.key, d.chainLife})

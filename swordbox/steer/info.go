@@ -27,6 +27,7 @@ type Stats struct {
 	Late           uint64 `name:"appends_late" help:"appends that succeeded, whose place in the chain is not known"`
 	Foreign        uint64 `name:"appends_foreign" help:"appends of nodes that were not seen"`
 	Elsewhere      uint64 `name:"tails_elsewhere" help:"requests not steered since the tail is on another server"`
+	Stale          uint64 `name:"stale_steered" help:"appends to entries that have been used again, steered to the tail of their key"`
 	Translated     uint64 `name:"translated" help:"requests steered to a node of another version"`
 	Answers        uint64 `name:"answers_translated"`
 	Unsure         uint64 `name:"appends_unsure" help:"appends out of order, or on connections that are not known well"`

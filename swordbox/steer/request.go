@@ -131,7 +131,7 @@ func (m *Machine) swap(q *request, st *store) pipeline.Verdict {
 	m.stats.Appends++
 	to := m.nodes.find(id{e.VA, st.life})
 	n := m.node(st, next.Handle)
-	if n == nil || n.version != next.Version || to != nil && to.key != n.key {
+	if n == nil || n.version != next.Version {
 		return m.foreign(q, st, to)
 	}
 	k := m.chainOf(n.key, st.whole.life)
@@ -208,8 +208,12 @@ func (m *Machine) decide(w *row, f *wire.Frame, life uint32, k *chain, n *node) 
 	d.node, d.to = n.ref, ref{va: e.VA, life: life}
 	d.seen = layout.Word(e.Compare).EntryVersion()
 	d.version = d.seen
-	if to := m.nodes.find(id{e.VA, life}); to != nil {
+	switch to := m.nodes.find(id{e.VA, life}); {
+	case to == nil:
+	case to.key == k.key && to.version == d.seen:
 		d.to = to.ref
+	default:
+		d.stale = true
 	}
 	return d
 }
@@ -222,11 +226,12 @@ func (m *Machine) launch(c *pipeline.Ctx, k *chain, d *decision) {
 
 // steerAppend gives an append another target, if there is a better one.
 func (m *Machine) steerAppend(k *chain, d *decision, version layout.Version) bool {
-	to := m.nodeAt(d.to)
-	if to == nil {
-		return false
+	var t *node
+	if to := m.nodeAt(d.to); to != nil {
+		t = m.beyond(k, to, d.rkey, version)
+	} else if d.stale {
+		t = m.instead(k, d, version)
 	}
-	t := m.beyond(k, to, d.rkey, version)
 	if t == nil || t.ref == d.node {
 		return false
 	}

@@ -47,6 +47,8 @@ type decision struct {
 	gen                   uint64
 	seq                   uint32
 	sent                  uint64
+	// stale says that the entry that the client named has been used again since: there it must fail.
+	stale bool
 	// node is the one that it appends; none: one that the switch did not see.
 	node ref
 	// server is for superblocks.

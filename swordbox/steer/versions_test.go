@@ -84,3 +84,21 @@ func response(f *wire.Frame, data []byte) *wire.Frame {
 	a.Payload = data
 	return a
 }
+
+// An append to an entry that has been used again since its client saw it must fail there: it goes to the tail of its key.
+func TestStaleAppendGoesToTheTail(t *testing.T) {
+	b := aged(t)
+	b.node(1, 1, 2, 8) // entry 1 is of key 8 now
+	b.node(3, 4, 2, 7)
+	f := b.cas(3, 1, 1, 4, 2)
+	got := b.one(f)
+	if got.AtomicETH.VA != va(3) || got.AtomicETH.Compare != uint64(layout.Header(4)) {
+		t.Fatalf("left as %+v", got.AtomicETH)
+	}
+	wantWord(t, b, f, layout.Header(4), layout.Header(1))
+	g := b.read(2, 1) // nothing is known of key 8
+	wantVA(t, b.one(g), g, va(1))
+	if s := b.m.Stats(); s.Stale != 1 || s.Linked != 3 || s.Forgotten != 0 {
+		t.Errorf("%+v", s)
+	}
+}
