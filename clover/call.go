@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 const (
@@ -133,6 +134,8 @@ func (c *Client) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
 			return &rpc.Answer{Status: rpc.Unknown}, nil
 		case err == nil && a.Status != rpc.Busy:
 			return a, nil
+		case errors.Is(err, verbs.ErrClosed):
+			return nil, err
 		case c.rt.Now() >= deadline:
 			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
 		}
@@ -162,6 +165,9 @@ func (c *Client) hello(deadline clock.Time) error {
 		a, err := c.request(&r, deadline)
 		if err == nil && a.Status == rpc.OK && a.Welcome != nil {
 			return c.welcome(a, sent)
+		}
+		if errors.Is(err, verbs.ErrClosed) {
+			return err
 		}
 		if c.rt.Now() >= deadline {
 			return fmt.Errorf("%w: no welcome from the metadata server: %w", kv.ErrTimeout, orBusy(err))

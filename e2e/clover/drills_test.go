@@ -1,0 +1,119 @@
+package clover_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// stats is the part of `clover stat -o json` that drills look at.
+type stats struct{ Keys, LostKeys, Held, Linked, Broken, Losses, Recovered uint64 }
+
+var _ = Describe("a drill", Ordered, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() {
+		rack = fixture.Up(rackFile)
+		rack.OK("clover", "start", "--lease", "1s")
+	})
+
+	// verdict lets clients on cn0 work while something happens, and requires one order of all operations that explains every answer.
+	verdict := func(meanwhile func(), flags ...string) {
+		GinkgoHelper()
+		sent := func() uint64 { return rack.Counters("cn0")["rdma_sends"] }
+		before := sent()
+		ended := make(chan fixture.Result, 1)
+		go func() {
+			defer GinkgoRecover()
+			ended <- rack.Run(append([]string{"clover", "check", "--clients", "6", "--rounds", "250"}, flags...)...)
+		}()
+		Eventually(sent, "20s", "20ms").Should(BeNumerically(">", before+100))
+		meanwhile()
+		var res fixture.Result
+		Eventually(ended, "100s").Should(Receive(&res))
+		Expect(res).To(fixture.HaveExited(0))
+		Expect(res.Stdout).To(ContainSubstring("\nlinearizable: "))
+	}
+
+	// whole requires that no chain is broken, and that every node that is not free is the newest of a key, a while after.
+	whole := func() {
+		GinkgoHelper()
+		var st stats
+		Eventually(func(g Gomega) {
+			st = stats{}
+			rack.JSON(&st, "clover", "stat")
+			g.Expect(st.Held).To(BeZero())
+			g.Expect(st.Linked).To(Equal(st.Keys - st.LostKeys))
+		}, "30s", "500ms").Should(Succeed())
+		Expect(st.Broken).To(BeZero())
+	}
+
+	AfterEach(func() { rack.OK("heal") })
+
+	It("loses the CMP_SWAP of a client that lives", func() {
+		verdict(func() {
+			rack.OK("inject", "drop", "--opcode", "RC_CMP_SWAP", "--next", "3", "--link", "cn0", "--dir", "up")
+			rack.OK("inject", "drop", "--opcode", "RC_ATOMIC_ACK", "--next", "3", "--link", "cn0", "--dir", "down")
+		})
+		whole()
+	})
+
+	It("kills clients in the middle of their operations: what they had comes back", func() {
+		verdict(func() {
+			dead := make(chan fixture.Result, 1)
+			sent := rack.Counters("cn1")["rdma_sends"]
+			go func() {
+				defer GinkgoRecover()
+				dead <- rack.Run("clover", "check", "--from", "cn1", "--clients", "4", "--rounds", "10000")
+			}()
+			Eventually(func() uint64 { return rack.Counters("cn1")["rdma_sends"] }, "20s", "20ms").Should(BeNumerically(">", sent+100))
+			rack.OK("crash", "cn1", "--app")
+			Eventually(dead, "30s").Should(Receive(fixture.HaveExited(1)))
+			rack.OK("restart", "cn1", "--app")
+		})
+		whole()
+	})
+
+	It("crashes the metadata server: it finds its keys again", func() {
+		verdict(func() {
+			rack.OK("crash", "md0")
+			rack.OK("restart", "md0")
+			rack.OK("clover", "start", "--lease", "1s")
+		})
+		var st stats
+		rack.JSON(&st, "clover", "stat")
+		Expect(st.Recovered).To(BeNumerically(">", 0))
+		whole()
+	})
+
+	It("crashes a memory server: what was there is reported as lost, and never served", func() {
+		verdict(func() {
+			rack.OK("crash", "ms1")
+			rack.OK("restart", "ms1")
+		}, "--loss")
+		var st stats
+		rack.JSON(&st, "clover", "stat")
+		Expect(st.Losses).To(BeNumerically(">", 0))
+		whole()
+	})
+
+	It("crashes the switch while it steers", func() {
+		for _, ms := range []string{"ms0", "ms1"} {
+			rack.OK("switch", "rules", "add", "id=steer-"+ms, "server="+ms, "action=steer")
+		}
+		verdict(func() {
+			rack.OK("crash", "switch")
+			rack.OK("restart", "switch")
+		})
+		rack.OK("switch", "rules", "remove", "steer-ms0", "steer-ms1")
+		whole()
+	})
+
+	It("cuts a client off, and lets a machine hang", func() {
+		verdict(func() {
+			rack.OK("partition", "cn0", "ms0", "--for", "1s")
+			rack.OK("hang", "md0", "--for", "1s")
+		})
+		whole()
+	})
+})
