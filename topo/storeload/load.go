@@ -94,7 +94,7 @@ const (
 	lease      = time.Minute // nobody renews it in the middle
 	defaultRun = 2 * time.Millisecond
 	warmUp     = 500 * time.Microsecond
-	patience   = time.Second
+	patience   = 10 * time.Millisecond // in mode paper a chain may lead in a circle
 )
 
 var rackFile = fmt.Sprintf(`

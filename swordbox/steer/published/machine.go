@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Sizes of the tables, which are indexed by hashes; of two entries of one place the newer one stays.
+// Sizes of the tables, which are indexed by hashes. Each key has a tail as long as there is room; of two addresses of one place in
+// the history the newer one stays.
 const (
 	tails   = 1 << 14
 	history = 1 << 18
@@ -75,8 +76,21 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-func (m *Machine) tail(key uint64) *tail { return &m.tails[mix(key)%tails] }
-func (m *Machine) was(va uint64) *was    { return &m.history[mix(va)%history] }
+// probes is how many places are looked at for a key.
+const probes = 64
+
+// tail finds the place of a key; nil if there is none left.
+func (m *Machine) tail(key uint64) *tail {
+	h := mix(key)
+	for i := range uint64(probes) {
+		if t := &m.tails[(h+i)%tails]; !t.used || t.key == key {
+			return t
+		}
+	}
+	return nil
+}
+
+func (m *Machine) was(va uint64) *was { return &m.history[mix(va)%history] }
 
 // slab reports whether a length is that of a node.
 func slab(n uint32) bool {
@@ -133,7 +147,10 @@ func (m *Machine) swap(c *pipeline.Ctx, w *row, r *rules.Rule, f *wire.Frame) pi
 	m.stats.Appends++
 	t := m.tail(w.key)
 	v := pipeline.Forward()
-	if asked := f.AtomicETH.VA; t.used && t.key == w.key && t.va != asked && r.Steer.Writes() {
+	if t == nil {
+		return v
+	}
+	if asked := f.AtomicETH.VA; t.used && t.va != asked && r.Steer.Writes() {
 		m.stats.SteeredAppends++
 		f.AtomicETH.VA = t.va
 		v = note(c, f, asked, t.va)
@@ -150,7 +167,7 @@ func (m *Machine) read(c *pipeline.Ctx, r *rules.Rule, f *wire.Frame) pipeline.V
 	}
 	m.stats.Reads++
 	t := m.tail(h.key)
-	if !t.used || t.key != h.key || t.va == asked || !r.Steer.Reads() || !r.HasKey(h.key) {
+	if t == nil || !t.used || t.va == asked || !r.Steer.Reads() || !r.HasKey(h.key) {
 		return pipeline.Forward()
 	}
 	m.stats.SteeredReads++
