@@ -97,14 +97,27 @@ func (m *maker) loader(deadline clock.Time) (*loader, error) {
 			return nil, err
 		}
 		l.at[i] = at
+		if i > 0 {
+			continue
+		}
+		root, err := m.fab.MR().Load64(layout.RootWord)
+		if err == nil {
+			err = l.empty(layout.Addr(root))
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return l, l.empty()
+	return l, nil
 }
 
-// empty makes sure that the tree is.
-func (l *loader) empty() error {
+// empty makes sure that the tree has one page without keys.
+func (l *loader) empty(at layout.Addr) error {
+	if at != layout.At(0, l.super.FirstChunk()) {
+		return errNotEmpty
+	}
 	root := make([]byte, l.super.Shape.Page)
-	if err := l.get(0, l.super.FirstChunk(), root, l.deadline); err != nil {
+	if err := l.get(0, at.Offset(), root, l.deadline); err != nil {
 		return err
 	}
 	var p layout.Page

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -311,7 +312,7 @@ func TestARecordYoungerThanTheHeaderIsTorn(t *testing.T) {
 		t.Error("what the split has left behind is what was there before it")
 	}
 	p.Put(p.FreeSlot(), 1, []byte("new"))
-	if err := got.Parse(s, append(append([]byte(nil), before[:Line]...), p.Bytes[Line:]...)); err != ErrTorn {
+	if err := got.Parse(s, append(append([]byte(nil), before[:Line]...), p.Bytes[Line:]...)); !errors.Is(err, ErrTorn) {
 		t.Error("a page of before and after a split:", err)
 	}
 	if err := got.Parse(s, p.Bytes); err != nil {
