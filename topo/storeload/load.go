@@ -214,7 +214,9 @@ func (r *run) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	}
 	cfg := r.cfg
 	cfg.Client = id
-	if err := kv.Load(c, rt, cfg); err != nil {
+	load := cfg
+	load.Patience = time.Second // all clients connect at once
+	if err := kv.Load(c, rt, load); err != nil {
 		return err
 	}
 	if rt.Now() >= loadLimit {
