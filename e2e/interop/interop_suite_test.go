@@ -5,14 +5,18 @@ package interop_test
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 	"github.com/rdmalab/rdmalab/e2e/interop/image"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -47,6 +51,7 @@ func peerArgs(r *fixture.Rack, host, peer string) []string {
 
 func TestInterop(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(20 * time.Second) // an emulated processor leaves little of a busy machine
 	RunSpecs(t, "interop", Label("interop"))
 }
 
@@ -86,6 +91,12 @@ var _ = BeforeSuite(func() {
 	kernel, kernelFiles = img.Version, img
 	rack = fixture.Up(rackFile + switchSection())
 	linux = bootGuest(rack, "vm0", machine{Kernel: img.Kernel, Initrd: img.Initrd, MAC: guestMAC, MTU: 4200, Addrs: guestAddrs})
+	for i := range ask.VerbsPorts { // which take longer to start than the rest
+		c, err := net.Dial("unix", filepath.Join(linux.dir, fmt.Sprintf("verbs%d", i)))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(newTheirs(c).call("close", struct{}{}, bootLimit, &struct{}{})).To(Succeed())
+		Expect(c.Close()).To(Succeed())
+	}
 	cn0 := rack.Host("cn0")
 	mac, err := wire.ParseMAC(cn0.MAC)
 	Expect(err).NotTo(HaveOccurred())
