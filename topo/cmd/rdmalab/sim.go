@@ -65,7 +65,7 @@ func simCmd() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("seeds", "pcap")
 	costFlag(cmd, &f.cost, "")
 	outputFlag(cmd)
-	cmd.AddCommand(calibrateCmd(), costCmd(), contentionCmd(), collapseCmd())
+	cmd.AddCommand(calibrateCmd(), costCmd(), contentionCmd(), collapseCmd(), treeloadCmd())
 	return cmd
 }
 
