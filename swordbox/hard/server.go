@@ -17,6 +17,8 @@ type server struct {
 	m     *Machine
 	addr  netip.Addr
 	index uint16
+	// life is how many shared connections were attached, breaks how many of them in place of a former one: see proof.
+	life, breaks uint32
 	// moves says that there is a rule that moves requests, watch that there has been one that replaces atomics.
 	// proves, that there has been one that moves everything that is known to work.
 	moves, watch, proves bool
@@ -24,7 +26,6 @@ type server struct {
 	links                []*link
 	want                 int // links, as soon as nothing is outstanding
 	keys                 keys
-	life, breaks         uint32     // how many shared connections were attached, and how many in place of a former one: see proof
 	clean                clock.Time // see cleanSince
 	cleanAt              clock.Time // when clean was computed
 }
