@@ -17,8 +17,16 @@ func TestHelloRoundTrip(t *testing.T) {
 	if got, err := parseHello(b); err != nil || got != h {
 		t.Errorf("got %+v, %v; want %+v", got, err, h)
 	}
+	h = hello{Op: opFence, Owner: 1<<32 - 1, ID: 1<<64 - 1}
+	if got, err := parseHello(h.encode()); err != nil || got != h {
+		t.Errorf("got %+v, %v; want %+v", got, err, h)
+	}
 	r := Region{Addr: 1<<64 - 1, RKey: 1<<32 - 1, Len: maxBuffer}
 	w := welcome{ID: 1<<64 - 1, Memory: r, Report: r}
+	if got, err := parseWelcome(w.encode()); err != nil || got != w {
+		t.Errorf("got %+v, %v; want %+v", got, err, w)
+	}
+	w = welcome{ID: 1<<64 - 1, Memory: r, Locks: Region{RKey: 1<<32 - 1, Len: maxBuffer}, Boot: 1<<64 - 1}
 	if got, err := parseWelcome(w.encode()); err != nil || got != w {
 		t.Errorf("got %+v, %v; want %+v", got, err, w)
 	}
@@ -28,6 +36,8 @@ func TestHelloIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		` `:                                    "no request",
 		`{}`:                                   "operation",
+		`{"o":"fence"}`:                        "owner 0",
+		`{"o":"who","w":-1}`:                   "no request",
 		`{"o":"open","x":1}`:                   "no request",
 		`{"o":"open","n":-1}`:                  "bytes of memory",
 		`{"o":"open","n":1e12}`:                "no request",
