@@ -1,0 +1,34 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// keys=hot:N is read and printed, and refused where it means nothing.
+func TestHotKeys(t *testing.T) {
+	r, err := rules.Parse("server=10.0.0.1 action=steer keys=hot:8")
+	if err != nil || r.Hot != 8 || !strings.Contains(r.String(), "keys=hot:8") {
+		t.Errorf("%+v %v %v", r, r, err)
+	}
+	for _, text := range []string{"keys=hot:0", "keys=hot:257", "keys=hot:", "keys=hot:x"} {
+		if _, err := rules.Parse("server=10.0.0.1 action=steer " + text); err == nil {
+			t.Errorf("%s was taken", text)
+		}
+	}
+	for _, text := range []string{"action=move keys=hot:8", "action=steer mode=paper keys=hot:8"} {
+		r, err := rules.Parse("id=a server=10.0.0.1 " + text)
+		if err == nil {
+			err = r.Validate()
+		}
+		if err == nil {
+			t.Errorf("%s was taken", text)
+		}
+	}
+	r, err = rules.Parse("id=a server=10.0.0.1 action=steer mode=paper keys=1,2")
+	if err != nil || r.Validate() != nil || !r.HasKey(2) || r.HasKey(3) {
+		t.Errorf("%+v %v", r, err)
+	}
+}
