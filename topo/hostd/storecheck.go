@@ -80,6 +80,9 @@ func (h *Host) checkStore(r *http.Request, in StoreCheck) (out StoreVerdict, err
 		if c.err != nil {
 			return c.err
 		}
+		if ctx.Err() != nil { // the clients were killed: nobody is left to wait for a verdict
+			return fmt.Errorf("the check was ended: %w", context.Cause(ctx))
+		}
 		if err := c.history.Check(decidePatience); err != nil {
 			out.Why = err.Error()
 		}
