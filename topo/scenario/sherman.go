@@ -64,9 +64,7 @@ func runTreeLocks(e *env) error {
 
 // runTreeFaithful runs the published layout. What breaks is no failure of the run: it is told.
 func runTreeFaithful(e *env) error {
-	p := drawTree(e)
-	p.published(e.draw)
-	r := &treeRun{env: e, plan: p}
+	r := tornRun(e, layout.Faithful)
 	err := r.run()
 	if err == nil || e.rack == nil {
 		return err
@@ -74,6 +72,14 @@ func runTreeFaithful(e *env) error {
 	e.report.Damage = r.damage(err)
 	e.note("%s", err)
 	return nil
+}
+
+// tornRun is a run in which copies are torn and nothing else is wrong.
+func tornRun(e *env, kind layout.Kind) *treeRun {
+	p := drawTree(e)
+	p.published(e.draw)
+	p.shape.Kind = kind
+	return &treeRun{env: e, plan: p}
 }
 
 // damage names what torn copies have done.

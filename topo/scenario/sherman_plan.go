@@ -175,6 +175,9 @@ func (p *treePlan) inSwitch() {
 // published makes the plan one of the published layout: copies are torn, nothing else is wrong.
 func (p *treePlan) published(d *draw) {
 	p.what, p.rules, p.links = treeNothing, nil, ""
+	// Few keys that are read and written all the time: what is torn is soon seen.
+	p.keys, p.skew, p.mix = one(d, 2, 8, 24), one(d, 0.5, 0.8), [4]float64{0.5, 0.9, 0.94, 0.97}
+	p.clients, p.rounds = d.between(4, 10), d.between(30, 60)
 	p.shape = layout.Shape{Kind: layout.Faithful, Page: one(d, 256, 512, 1024), Value: 40}
 	for _, h := range treeHostNames(p.servers)[:p.servers] {
 		p.tear(h, 0.2+d.Float64()*0.5, d.span(time.Microsecond, 20*time.Microsecond))
