@@ -67,8 +67,9 @@ func (r *Rack) traces() (bool, error) {
 // Namespaces and links go with their last process and pin.
 func (r *Rack) clear() error {
 	// Containers go first: an engine that is to remove a network asks the rack's watcher.
-	if err := r.clearBodies(); err != nil {
-		return err
+	lost := r.clearBodies()
+	if lost != nil && !errors.Is(lost, container.ErrNoEngine) {
+		return lost
 	}
 	if err := r.keep.clear(); err != nil {
 		return err
@@ -89,6 +90,9 @@ func (r *Rack) clear() error {
 			return fmt.Errorf("%s holds files that are no rack's: move them away", r.Paths.Dir)
 		}
 		return fmt.Errorf("remove %s: %w", r.Paths.Dir, err)
+	}
+	if lost != nil {
+		return fmt.Errorf("all but its containers is down: run `rdmalab down` again when the engine is back (%w)", lost)
 	}
 	return nil
 }
