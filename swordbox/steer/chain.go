@@ -41,8 +41,10 @@ type chain struct {
 	// busy says that an append is under way, the one with the number sent, since a time.
 	busy bool
 	sent uint64
-	at   clock.Time
-	// first and last are the appends that wait for it.
+	// going is the node of that append.
+	going ref
+	at    clock.Time
+	// first and last are the appends, and the READs, that wait for it.
 	first, last int32
 }
 

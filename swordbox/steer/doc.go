@@ -11,7 +11,8 @@
 //   - A request is steered only to a node whose append the server has acknowledged, so nobody is told of an append that cannot
 //     be reached. Appends to one key go to the server one after the other; the others wait in the switch, at most for
 //     Config.Hold, and then go to the node that their client named: plain Clover, which is always right. No append
-//     waits for one of a dead client for longer.
+//     waits for one of a dead client for longer. READs of the key wait with them, and go before the next append: sent at once, they would
+//     meet a node that has a successor by then. What waits lets go when its connection has another request.
 //   - A request is steered only if the tail has the length and the region key of the node that the client named, is on the same
 //     server, and has a version that is not lower. If the version is higher, the answer is translated back: it shows the version that the
 //     client knows. Only what shows the tail's own version is translated. So an entry that has been used again, whose version is higher

@@ -33,6 +33,7 @@ type Stats struct {
 	Unsure         uint64 `name:"appends_unsure" help:"appends out of order, or on connections that are not known well"`
 	Unlike         uint64 `name:"tails_unlike" help:"requests not steered since length or key of the tail differ, or its version is lower"`
 	Held           uint64 `name:"held" help:"appends that waited for the one before"`
+	HeldReads      uint64 `name:"reads_held" help:"READs that waited for the append before"`
 	Expired        uint64 `name:"holds_expired" help:"appends that waited too long and went on as they came"`
 	LetGo          uint64 `name:"holds_let_go" help:"appends that went on as they came since another request followed"`
 	Stalled        uint64 `name:"chains_stalled" help:"appends whose answer did not come in time"`

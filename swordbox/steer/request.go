@@ -173,7 +173,7 @@ func (m *Machine) steers(r *rules.Rule, key uint64, h *warm) bool {
 // onlyOne lets what waits to append the same node go to where its client meant it: the client has given up on that copy.
 func (m *Machine) onlyOne(c *pipeline.Ctx, k *chain, n *node) {
 	for i := k.first; i != none; i = m.wait.list[i].next {
-		if w := &m.wait.list[i]; w.node.va == n.va && w.node.life == n.life {
+		if w := &m.wait.list[i]; !w.read && w.node.va == n.va && w.node.life == n.life {
 			m.release(c, i)
 			return
 		}
@@ -221,7 +221,7 @@ func (m *Machine) decide(w *row, f *wire.Frame, life uint32, k *chain, n *node) 
 // launch makes an append the one of its chain that is under way.
 func (m *Machine) launch(c *pipeline.Ctx, k *chain, d *decision) {
 	d.sent = m.next()
-	k.busy, k.sent, k.at = true, d.sent, c.Now
+	k.busy, k.sent, k.at, k.going = true, d.sent, c.Now, d.node
 }
 
 // steerAppend gives an append another target, if there is a better one.
@@ -260,20 +260,34 @@ func (m *Machine) read(q *request, st *store) pipeline.Verdict {
 	if k == nil {
 		return pipeline.Forward()
 	}
-	t := m.beyond(k, n, f.RETH.RKey, n.version)
-	if t == nil {
+	if k.busy && q.c.Now.Sub(k.at) < m.cfg.Hold && (n.gen == k.gen && n.seq != 0 || n.ref == k.going) {
+		if v, ok := m.holdRead(q, k, n, st.super.Format); ok {
+			return v
+		}
+	}
+	d := m.steerRead(q.row, f, k, n, st.super.Format)
+	if d == nil {
 		return pipeline.Forward()
 	}
+	return note(q.c, q.p, d)
+}
+
+// steerRead gives a READ of n another target, if there is a better one; nil if not.
+func (m *Machine) steerRead(w *row, f *wire.Frame, k *chain, n *node, format layout.Format) *decision {
+	t := m.beyond(k, n, f.RETH.RKey, n.version)
+	if t == nil {
+		return nil
+	}
 	m.stats.SteeredReads++
-	h.steer()
-	d := q.row.add(f.BTH.PSN, kindRead)
+	m.hot.find(k.key, k.life).steer()
+	d := w.add(f.BTH.PSN, kindRead)
 	d.steered, d.asked, d.to = true, f.RETH.VA, t.ref
-	d.seen, d.version, d.format = n.version, t.version, st.super.Format
+	d.seen, d.version, d.format = n.version, t.version, format
 	if d.version != d.seen {
 		m.stats.Translated++
 	}
 	f.RETH.VA = t.va
-	return note(q.c, q.p, d)
+	return d
 }
 
 // note explains a rewritten packet in captures.

@@ -71,7 +71,42 @@ func TestReadOfAnUnknownPlaceIsNotSteered(t *testing.T) {
 	b := ready(t, rules.Rule{})
 	b.node(2, 3, 1, 7)
 	b.one(b.cas(2, 1, 1, 3, 1)) // its answer is lost
-	b.pass(b.read(1, 3))
+	f := b.read(1, 3)
+	if list := b.send(f); len(list) != 0 { // it waits for that answer
+		t.Fatalf("left: %v", list)
+	}
+	list := b.wait(2 * time.Millisecond)
+	if len(list) != 1 {
+		t.Fatalf("left: %v", list)
+	}
+	wantVA(t, &list[0], f, va(3))
+	b.pass(f) // its copies too
+}
+
+// A READ waits for the append that is under way, and then meets its node before the next append does.
+func TestReadWaitsForTheAppend(t *testing.T) {
+	b := ready(t, rules.Rule{})
+	b.node(2, 3, 1, 7)
+	first := b.cas(2, 1, 1, 3, 1)
+	b.one(first)
+	b.node(3, 4, 1, 7)
+	second := b.cas(3, 1, 1, 4, 1)
+	b.send(second)
+	f, g := b.read(1, 1), b.read(4, 3)
+	if list := append(b.send(f), b.send(g)...); len(list) != 0 {
+		t.Fatalf("left: %v", list)
+	}
+	list := b.send(answer(first, layout.Header(1)))
+	if len(list) != 4 {
+		t.Fatalf("left: %v", list)
+	}
+	wantVA(t, &list[0], f, va(3))
+	wantVA(t, &list[1], g, va(3))
+	wantVA(t, &list[2], second, va(3))
+	wantVA(t, b.one(f), f, va(3)) // its copies
+	if s := b.m.Stats(); s.HeldReads != 2 || s.SteeredReads != 1 {
+		t.Errorf("%+v", s)
+	}
 }
 
 func TestNothingIsSteeredToAnAppendWithoutAnswer(t *testing.T) {
@@ -79,8 +114,6 @@ func TestNothingIsSteeredToAnAppendWithoutAnswer(t *testing.T) {
 	b.node(2, 3, 1, 7)
 	first := b.cas(2, 1, 1, 3, 1)
 	b.one(first)
-	f := b.read(1, 1)
-	wantVA(t, b.one(f), f, va(2))
 	// An append waits until the one before it was answered.
 	b.node(3, 4, 1, 7)
 	second := b.cas(3, 1, 1, 4, 1)

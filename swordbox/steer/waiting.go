@@ -15,12 +15,15 @@ type waiting struct {
 	free []int32
 }
 
-// waiter is an append that waits in the switch.
+// waiter is an append or a READ that waits in the switch.
 type waiter struct {
-	id   pipeline.HoldID
-	row  *row
-	psn  wire.PSN
-	next int32
+	// read says that it is a READ of node; format is that of its answer.
+	read   bool
+	format layout.Format
+	id     pipeline.HoldID
+	row    *row
+	psn    wire.PSN
+	next   int32
 	// Its chain, the node that it appends, and the packet.
 	key     id
 	node    ref
@@ -60,13 +63,69 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	d := m.decide(q.row, &w.frame, a.life, k, a.node)
 	d.gen = 0 // if nobody releases it, nothing is known of when it went
 	q.row.held = i
+	m.enqueue(k, i)
+	return v
+}
+
+// enqueue puts a waiter at the end of its chain's list.
+func (m *Machine) enqueue(k *chain, i int32) {
 	if k.last == none {
 		k.first = i
 	} else {
 		m.wait.list[k.last].next = i
 	}
 	k.last = i
-	return v
+}
+
+// holdRead lets a READ wait for the append that is under way: sent now, it would meet a node that has a successor by then, and its
+// client would have to read on. ok is false if there is no room.
+func (m *Machine) holdRead(q *request, k *chain, n *node, format layout.Format) (v pipeline.Verdict, ok bool) {
+	if len(m.wait.free) == 0 {
+		return v, false
+	}
+	if v = q.c.Hold(q.p, q.c.Now.Add(m.cfg.Hold)); v.Action != pipeline.ActHold {
+		return v, false
+	}
+	m.stats.HeldReads++
+	i := m.wait.free[len(m.wait.free)-1]
+	m.wait.free = m.wait.free[:len(m.wait.free)-1]
+	w := &m.wait.list[i]
+	*w = waiter{
+		read: true, format: format, id: v.ID, row: q.row, psn: q.p.BTH.PSN, next: none, key: id{k.key, k.life}, node: n.ref, frame: q.p.Frame,
+	}
+	w.frame.Payload = nil
+	q.row.add(w.psn, kindRead).asked = w.frame.RETH.VA
+	q.row.held = i
+	m.enqueue(k, i)
+	return v, true
+}
+
+// releaseRead sends a READ on, to the newest node that is known now.
+func (m *Machine) releaseRead(c *pipeline.Ctx, i int32) {
+	w := &m.wait.list[i]
+	k, n := m.chains.find(w.key), m.nodeAt(w.node)
+	if k == nil || n == nil || !c.Holding(w.id) {
+		c.Release(w.id, nil, "")
+		m.unhold(i)
+		return
+	}
+	if d := m.steerRead(w.row, &w.frame, k, n, w.format); d != nil {
+		c.Release(w.id, &w.frame, text(c, w.frame.BTH.Opcode, d))
+	} else {
+		c.Release(w.id, nil, "")
+	}
+	m.unhold(i)
+}
+
+// releaseReads lets all READs of a chain go.
+func (m *Machine) releaseReads(c *pipeline.Ctx, k *chain) {
+	for i := k.first; i != none; {
+		next := m.wait.list[i].next
+		if m.wait.list[i].read {
+			m.releaseRead(c, i)
+		}
+		i = next
+	}
 }
 
 // unhold takes a waiter out of its list.
@@ -103,8 +162,12 @@ func (m *Machine) letGo(c *pipeline.Ctx, w *row) {
 	m.stats.LetGo++
 }
 
-// release sends a waiter on as it came.
+// release sends a waiter on, an append as it came.
 func (m *Machine) release(c *pipeline.Ctx, i int32) {
+	if m.wait.list[i].read {
+		m.releaseRead(c, i)
+		return
+	}
 	if !c.Release(m.wait.list[i].id, nil, "") {
 		m.stats.Expired++ // it went by itself
 	}
@@ -113,6 +176,7 @@ func (m *Machine) release(c *pipeline.Ctx, i int32) {
 
 // goOn sends the next append of a chain whose last one was answered.
 func (m *Machine) goOn(c *pipeline.Ctx, k *chain) {
+	m.releaseReads(c, k)
 	for k.first != none && !k.busy {
 		i := k.first
 		w := &m.wait.list[i]
