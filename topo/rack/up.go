@@ -82,6 +82,12 @@ func (r *Rack) existing(ctx context.Context) error {
 	if now := r.Containers(); (saved == nil) != (now == nil) || saved != nil && *saved != *now {
 		return errKind
 	}
+	if r.Revived, err = r.bodies.revive(ctx); err != nil {
+		return err
+	}
+	if len(r.Revived) > 0 {
+		r.awaitRevival(was)
+	}
 	for _, node := range append(was.HostNames(), spec.SwitchName) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
 			continue // crashed on purpose: that is how its owner wants it
@@ -96,10 +102,19 @@ func (r *Rack) existing(ctx context.Context) error {
 	case !bytes.Equal(old, data):
 		return ErrDifferent
 	}
-	if r.Revived, err = r.bodies.revive(ctx); err != nil {
-		return err
-	}
 	return ErrAlreadyUp
+}
+
+// awaitRevival waits for hosts that have waited for what was revived. Those that do not come are found lost afterwards.
+func (r *Rack) awaitRevival(was *spec.Rack) {
+	_ = waitFor(readyWait, "hosts", func() (bool, error) {
+		for _, host := range was.HostNames() {
+			if ok, err := r.alive(host); err == nil && !ok && !exists(r.Paths.Crashed(host)) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
 }
 
 // build makes everything. Each step may be the last one that the controller lives to see.
