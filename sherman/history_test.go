@@ -143,7 +143,7 @@ var mixes = map[string][]fault.Rule{
 func TestHistoriesUnderFaults(t *testing.T) {
 	for name, rules := range mixes {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(12) {
+			for seed := range uint64(6) {
 				tr := trial{
 					seed: seed + 1, shape: layout.Shape{Page: 256 << (seed % 2), Value: 16}, rules: rules,
 					keys: 4 + seed*8, rounds: 60, nodes: sherman.NodeConfig{HandOver: int(seed%3) * 4},
@@ -161,7 +161,7 @@ func TestHistoriesUnderFaults(t *testing.T) {
 
 // The same with clients that die at any moment, and with all of their locks.
 func TestHistoriesWithDeadClients(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(14) {
 		tr := trial{
 			seed: seed + 100, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*4, rounds: 60,
 			rules: mixes[[]string{"clean", "loss", "all"}[seed%3]],
@@ -188,7 +188,7 @@ func TestHistoriesWithDeadClients(t *testing.T) {
 
 // Hosts that hang for longer than the lease are fenced; what they had under way comes to nothing or is known.
 func TestHistoriesWithFrozenNodes(t *testing.T) {
-	for seed := range uint64(16) {
+	for seed := range uint64(8) {
 		tr := trial{
 			seed: seed + 200, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*2, rounds: 60,
 			rules: mixes[[]string{"clean", "heavy"}[seed%2]],

@@ -14,9 +14,13 @@ import (
 )
 
 const (
-	// localPause is how long a client waits for each client before it in the local queue, at most maxLocalPause.
+	// localPause is how long a client waits for each client before it in the local queue, and at least a share of what it has
+	// waited already: so a long wait costs few looks, and is hardly longer for it.
 	localPause    = 500 * time.Nanosecond
 	maxLocalPause = 8 * time.Microsecond
+	waitShare     = 16
+	// still is how long a tag stays the same before its lock is asked for less often.
+	still = 500 * time.Microsecond
 	// firstBackOff is the first pause after a failed CAS, if there are pauses.
 	firstBackOff = time.Microsecond
 	// settlePatience is how long an operation goes on after its deadline to find out what became of a lock.
@@ -83,7 +87,7 @@ func (c *Client) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 
 // queue waits for the clients before this one.
 func (c *Client) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
-	for {
+	for began := c.rt.Now(); ; {
 		ahead, left := t.Place()
 		if ahead == 0 {
 			return left, nil
@@ -91,7 +95,9 @@ func (c *Client) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 		if c.rt.Now() >= deadline {
 			return lock.Held{}, timeout(errors.New("others of this node hold the lock"))
 		}
-		c.rt.Sleep(min(time.Duration(ahead)*localPause, maxLocalPause))
+		now := c.rt.Now()
+		wait := max(min(time.Duration(ahead)*localPause, maxLocalPause), now.Sub(began)/waitShare)
+		c.rt.Sleep(min(wait, deadline.Sub(now)))
 	}
 }
 
@@ -174,11 +180,15 @@ func (c *Client) take(h *held, deadline clock.Time) error {
 			h.tag = 0 // it is another's for certain
 			return timeout(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
 		}
-		if c.node.sighted(h.key, layout.Tag(old), c.rt.Now()) > c.node.cfg.Lease {
+		seen := c.node.sighted(h.key, layout.Tag(old), c.rt.Now())
+		if seen > c.node.cfg.Lease {
 			done, err := c.takeOver(h, layout.Tag(old), deadline)
 			if done || err != nil {
 				return err
 			}
+		}
+		if seen > still {
+			c.rt.Sleep(seen / waitShare)
 		}
 		if c.node.cfg.BackOff > 0 {
 			c.rt.Sleep(time.Duration(1 + c.rand.Int64N(int64(wait))))
