@@ -48,6 +48,7 @@ type loader struct {
 	levels   []*growing
 	// at is where each server's next extent begins.
 	at    []uint64
+	old   layout.Addr // the empty root
 	turn  int
 	stats LoadStats
 	spare []*piece
@@ -102,7 +103,8 @@ func (m *maker) loader(deadline clock.Time) (*loader, error) {
 		}
 		root, err := m.fab.MR().Load64(layout.RootWord)
 		if err == nil {
-			err = l.empty(layout.Addr(root))
+			l.old = layout.Addr(root)
+			err = l.empty(l.old)
 		}
 		if err != nil {
 			return nil, err
@@ -230,7 +232,11 @@ func (l *loader) finish() error {
 			return err
 		}
 	}
-	return l.putWord(0, layout.RootWord, uint64(l.levels[len(l.levels)-1].addr), l.deadline)
+	if err := l.putWord(0, layout.RootWord, uint64(l.levels[len(l.levels)-1].addr), l.deadline); err != nil {
+		return err
+	}
+	// Nothing leads to the empty root any more. A node that has seen it must not take it for the tree.
+	return l.put(l.old.Server(), l.old.Offset(), make([]byte, l.super.Shape.Page), l.deadline)
 }
 
 // take gives a page its place.
