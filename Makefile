@@ -85,6 +85,8 @@ test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@for s in uc ud srq; do bin/rdmalab sim $$s --seeds $(SEEDS) || exit 1; done
 	@bin/rdmalab sim locks --seeds $(SEEDS)
 	@bin/rdmalab sim clover --seeds $(SEEDS)
+	@bin/rdmalab sim sherman --seeds $(SEEDS)
+	@bin/rdmalab sim sherman-locks --seeds $$(( ($(SEEDS) + 3) / 4 ))
 	@bin/rdmalab sim holes
 	@bin/rdmalab sim soak --seeds 5
 
