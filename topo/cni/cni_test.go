@@ -154,8 +154,8 @@ func FuzzPlugin(f *testing.F) {
 		for _, verb := range []func(*skel.CmdArgs) error{p.Add, p.Del, p.Check, p.GC, p.Status} {
 			err := verb(a)
 			code(t, err)
-			if err != nil && !json.Valid([]byte(fmt.Sprintf("%q", err.Error()))) {
-				t.Errorf("%q", err)
+			if b, merr := json.Marshal(err); merr != nil || !json.Valid(b) {
+				t.Errorf("%v is not to be printed: %v", err, merr)
 			}
 		}
 	})
