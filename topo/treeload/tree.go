@@ -1,6 +1,7 @@
 package treeload
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -59,6 +60,7 @@ const (
 	treeTable   = 256 << 10                   // bytes of a lock table
 	treeReady   = clock.Time(2 * time.Second) // keys are loaded
 	treeWarm    = clock.Time(6 * time.Second) // caches are warm
+	loadLimit   = clock.Time(10 * time.Minute)
 	treeWarmUp  = 200 * time.Microsecond
 	treeRunTime = time.Millisecond
 	treeLease   = 50 * time.Millisecond
@@ -73,6 +75,7 @@ type treeRun struct {
 	cfg     kv.RunConfig
 	total   kv.Result
 	value   int // bytes
+	region  int // bytes of each server; 0: treeRegion
 	ready   bool
 	bytes   uint64
 }
@@ -166,7 +169,7 @@ func (r *treeRun) build(m *cost.Model, change func(*simrack.Options)) error {
 		r.servers = append(r.servers, h.Addr())
 		h.Go("memory", true, func(ctx verbs.Context) {
 			s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{
-				Service: perf.MemoryService, Passive: true, Region: treeRegion, Locks: treeTable,
+				Service: perf.MemoryService, Passive: true, Region: cmp.Or(r.region, treeRegion), Locks: treeTable,
 			})
 			if err == nil {
 				err = s.Serve()
@@ -199,7 +202,7 @@ func (r *treeRun) load(h *simrack.Host, ctx verbs.Context) error {
 	_, err = sherman.BulkLoad(cfg, r.servers, func() (uint64, []byte, bool) {
 		key++
 		return key - 1, kv.MakeValue(key-1, key-1, r.value)[:r.value], key <= r.Keys
-	}, treeReady)
+	}, loadLimit)
 	r.ready = err == nil
 	return err
 }
