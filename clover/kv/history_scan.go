@@ -12,9 +12,9 @@ import (
 // ErrScan says that a scan showed keys in the wrong order, or more than it was asked for.
 var ErrScan = errors.New("scan is out of order")
 
-// Scan makes a scan and records what it says of keys, of which those that may be in the store must be named, in order: a
-// key that was shown is a GET that found the value, one that was passed over is a GET that found nothing, each at some
-// moment of the scan. A scan promises nothing about several keys at one moment.
+// Scan makes a scan and records what it says of the keys that are named, in order: one that was shown is a GET that found the
+// value, one that was passed over is a GET that found nothing, each at some moment of the scan. Other keys are somebody
+// else's. A scan promises nothing about several keys at one moment.
 func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) error {
 	s, ok := r.Store.(Scanner)
 	if !ok {
@@ -24,8 +24,12 @@ func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) 
 	var list []shown
 	call := r.now()
 	err := s.Scan(from, n, func(key uint64, value []byte) bool {
-		number, bad := CheckValue(key, value)
-		if bad == nil && (len(list) == n || key < from || len(list) > 0 && key <= list[len(list)-1].key || !slices.Contains(keys, key)) {
+		var number uint64
+		var bad error
+		if slices.Contains(keys, key) {
+			number, bad = CheckValue(key, value)
+		}
+		if bad == nil && (len(list) == n || key < from || len(list) > 0 && key <= list[len(list)-1].key) {
 			bad = ErrScan
 		}
 		if bad != nil && r.check == nil {
