@@ -5,6 +5,7 @@ package examples
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -98,7 +99,7 @@ func manifest(t *testing.T, name string) object {
 	if err := dec.Decode(&o); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	if err := dec.Decode(new(object)); err != io.EOF {
+	if err := dec.Decode(new(object)); !errors.Is(err, io.EOF) {
 		t.Errorf("%s: more than one object, or %v", name, err)
 	}
 	return o

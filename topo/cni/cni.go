@@ -242,7 +242,7 @@ func (p *Plugin) Status(a *skel.CmdArgs) error {
 
 // coded gives an error the code of its kind.
 func coded(err error) error {
-	code := uint(types.ErrInternal)
+	code := types.ErrInternal
 	switch {
 	case err == nil:
 		return nil

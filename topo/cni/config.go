@@ -29,7 +29,7 @@ type arguments struct {
 	// HOST is the guest's name, MAC its address.
 	HOST, MAC types.UnmarshallableString
 	// K8S_POD_NAME is how podman and Kubernetes call the container or the pod.
-	K8S_POD_NAME types.UnmarshallableString //nolint:revive,staticcheck // as above
+	K8S_POD_NAME types.UnmarshallableString //nolint:revive // as above
 }
 
 // parseConfig reads the configuration that came on standard input.
