@@ -82,9 +82,9 @@ func lookCompose(ctx context.Context, s *System) Finding {
 }
 
 func lookPodman(ctx context.Context, s *System) Finding {
-	const means = "containers of podman can be hosts of a rack"
+	const means = "containers of podman can join a rack: rdmalab cni install"
 	if _, err := s.Look("podman"); err != nil {
-		return lacking("no podman", "its containers cannot be hosts of a rack", install(s, "podman"))
+		return lacking("no podman", "its containers cannot join a rack", install(s, "podman"))
 	}
 	v, err := s.Run(ctx, "podman", "--version")
 	if err != nil {
