@@ -229,6 +229,9 @@ func (a *application) describe(st *Status) {
 		if mr := a.memory.Region(); mr != nil {
 			st.Regions = append(st.Regions, Region{Service: perf.MemoryService, Addr: mr.Addr(), RKey: mr.RKey(), Length: mr.Len()})
 		}
+		if mr := a.memory.Locks(); mr != nil {
+			st.Regions = append(st.Regions, Region{Service: "locks", Addr: mr.Addr(), RKey: mr.RKey(), Length: mr.Len()})
+		}
 	}
 	if a.perf != nil {
 		st.Services = append(st.Services, perf.PerfService)

@@ -141,7 +141,7 @@ func TestStatusAndTests(t *testing.T) {
 	_, cn, ms := up(t)
 	st := status(t, ms)
 	if st.Name != "ms0" || st.Role != spec.Memory || st.NIC.State != StateUp || st.App != StateRunning ||
-		!slices.Equal(st.Services, []string{"memory", "perf"}) || len(st.Regions) != 1 || st.Regions[0].Length != 1<<20 {
+		!slices.Equal(st.Services, []string{"memory", "perf"}) || len(st.Regions) != 2 || st.Regions[0].Length != 1<<20 {
 		t.Errorf("status of ms0: %+v", st)
 	}
 	if st.Tear == nil || st.Tear.Probability != 0.5 || st.Tear.Seed != 7 {
@@ -283,7 +283,7 @@ func TestCrashNIC(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := status(t, ms)
-	if st.NIC.State != StateUp || len(st.Regions) != 1 || st.Regions[0].RKey == before.Regions[0].RKey || st.Tear == nil {
+	if st.NIC.State != StateUp || len(st.Regions) != 2 || st.Regions[0].RKey == before.Regions[0].RKey || st.Tear == nil {
 		t.Errorf("up again: %+v, before %+v", st, before.Regions)
 	}
 	if v := verify(t, cn); !v.OK {

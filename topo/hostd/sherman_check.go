@@ -76,9 +76,8 @@ func (h *Host) checkTree(r *http.Request, in TreeCheck) (out TreeVerdict, err er
 // treeRun is a history of a tree in the making.
 type treeRun struct {
 	*checkRun
-	in    TreeCheck
-	keys  []uint64
-	value int
+	in   TreeCheck
+	keys []uint64
 }
 
 func (h *Host) treeHistory(r *http.Request, in TreeCheck) (*StoreVerdict, error) {

@@ -54,7 +54,7 @@ func Tree(m *cost.Model, progress func(TreePoint)) ([]TreePoint, error) {
 				for _, place := range treePlaces {
 					p, err := measureTree(m.AtLineRate(), TreeLoad{Clients: n, Workload: w, Zipf: zipf, Locks: place, HandOver: hand, Seed: 1})
 					if err != nil {
-						return out, fmt.Errorf("Zipf %g, %d clients, locks in %s: %w", zipf, n, place, err)
+						return out, fmt.Errorf("tree with %d clients, Zipf %g, locks in %s: %w", n, zipf, place, err)
 					}
 					if place == LocksHost {
 						base = p.Mops

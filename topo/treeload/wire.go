@@ -61,7 +61,7 @@ func (r *wireRun) record(ev *sim.Event) {
 	if ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.DestQP <= 1 {
 		return
 	}
-	qp := wire.QPN(r.frame.BTH.DestQP)
+	qp := r.frame.BTH.DestQP
 	if r.owner[qp] == 0 {
 		r.owner[qp] = r.teach
 	}
