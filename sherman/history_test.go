@@ -143,10 +143,10 @@ var mixes = map[string][]fault.Rule{
 func TestHistoriesUnderFaults(t *testing.T) {
 	for name, rules := range mixes {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(6) {
+			for seed := range uint64(3) {
 				tr := trial{
 					seed: seed + 1, shape: layout.Shape{Page: 256 << (seed % 2), Value: 16}, rules: rules,
-					keys: 4 + seed*8, rounds: 60, nodes: sherman.NodeConfig{HandOver: int(seed%3) * 4},
+					keys: 4 + seed*8, rounds: 40, nodes: sherman.NodeConfig{HandOver: int(seed%3) * 4},
 				}
 				if err := tr.run(t); err != nil {
 					t.Errorf("seed %d: %v", tr.seed, err)
@@ -161,9 +161,9 @@ func TestHistoriesUnderFaults(t *testing.T) {
 
 // The same with clients that die at any moment, and with all of their locks.
 func TestHistoriesWithDeadClients(t *testing.T) {
-	for seed := range uint64(14) {
+	for seed := range uint64(7) {
 		tr := trial{
-			seed: seed + 100, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*4, rounds: 60,
+			seed: seed + 100, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*4, rounds: 40,
 			rules: mixes[[]string{"clean", "loss", "all"}[seed%3]],
 			nodes: sherman.NodeConfig{Lease: 3 * time.Millisecond},
 			strike: func(g *rig, r *rand.Rand) {
@@ -188,9 +188,9 @@ func TestHistoriesWithDeadClients(t *testing.T) {
 
 // Hosts that hang for longer than the lease are fenced; what they had under way comes to nothing or is known.
 func TestHistoriesWithFrozenNodes(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(5) {
 		tr := trial{
-			seed: seed + 200, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*2, rounds: 60,
+			seed: seed + 200, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*2, rounds: 40,
 			rules: mixes[[]string{"clean", "heavy"}[seed%2]],
 			nodes: sherman.NodeConfig{Lease: 2 * time.Millisecond},
 			strike: func(g *rig, r *rand.Rand) {

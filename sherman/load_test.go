@@ -36,7 +36,7 @@ func (g *rig) load(n uint64, want error) (st sherman.LoadStats) {
 // A tree that was loaded is one like any other: all is found, in order, and it grows.
 func TestBulkLoad(t *testing.T) {
 	for _, s := range shapes {
-		for _, keys := range []uint64{0, 1, 40, 2000} {
+		for _, keys := range []uint64{0, 1, 40, 1000} {
 			t.Run(fmt.Sprintf("%v/%d", s.WithDefaults(), keys), func(t *testing.T) {
 				g := newRig(t, simrack.Options{}, 8<<20)
 				g.format(sherman.FormatConfig{Shape: s, Chunk: 16384})
