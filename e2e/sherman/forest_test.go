@@ -65,7 +65,7 @@ func plant(rack *fixture.Rack, flags ...string) {
 func whole(rack *fixture.Rack, wrecks int) verdict {
 	GinkgoHelper()
 	var v verdict
-	rack.JSON(&v, "sherman", "check", "--unreachable", strconv.Itoa(wrecks))
+	rack.JSON(&v, "sherman", "check", "--unreachable", strconv.Itoa(wrecks), "--dead-locks", strconv.Itoa(wrecks))
 	Expect(v.Why).To(BeEmpty())
 	return v
 }
@@ -76,7 +76,7 @@ func history(rack *fixture.Rack, from string, clients, rounds, keys int, base st
 	go func() {
 		defer GinkgoRecover()
 		ended <- rack.Run("sherman", "check", "--from", from, "--clients", strconv.Itoa(clients), "--rounds", strconv.Itoa(rounds),
-			"--keys", strconv.Itoa(keys), "--base", base, "--unreachable", "-1")
+			"--keys", strconv.Itoa(keys), "--base", base, "--unreachable", "-1", "--dead-locks", "-1")
 	}()
 	return ended
 }

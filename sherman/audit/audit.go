@@ -29,6 +29,7 @@ func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs 
 // to fill in.
 func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
 	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}
+	cfg.End = func(server int) (uint64, error) { return c.AllocEnd(server, deadline) }
 	var err error
 	if cfg.Root, err = c.Root(deadline); err != nil {
 		return cfg, err

@@ -123,15 +123,31 @@ func (c *checker) given(a layout.Addr) bool {
 	return c.Super.Inside(a) && a.Offset()+uint64(c.Super.Shape.Page) <= c.Ends[a.Server()]
 }
 
+// taken asks again for the end of a server's pages if an address is beyond.
+func (c *checker) taken(a layout.Addr) error {
+	if c.End == nil || c.given(a) {
+		return nil
+	}
+	end, err := c.End(a.Server())
+	if err == nil {
+		c.Ends[a.Server()] = max(c.Ends[a.Server()], min(end, c.Super.Len))
+	}
+	return err
+}
+
 // find returns the page at an address to which from leads, which must be on a level and begin at lowest; nil, after it has told
 // why, if there is none. from 0 is the root word.
 func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bool) (*page, error) {
 	p := c.pages[a]
 	fits := func() bool { return p != nil && (level < 0 || p.level == level) && p.lowest == lowest }
-	switch {
-	case !c.Super.Inside(a):
+	if !c.Super.Inside(a) {
 		c.bad(Dangling, from, "it leads to %v, where no page can be", a)
 		return nil, nil
+	}
+	if err := c.taken(a); err != nil {
+		return nil, err
+	}
+	switch {
 	case !c.given(a):
 		c.bad(Unallocated, a, "%v leads there, but nobody took that memory", from)
 		return nil, nil
@@ -163,7 +179,9 @@ func (c *checker) locks() {
 	c.report.Locked = len(c.Locks)
 	for _, l := range c.Locks {
 		if !l.Alive {
-			c.report.Dead++
+			if c.report.Dead++; c.DeadLocks < 0 || c.report.Dead <= c.DeadLocks {
+				continue
+			}
 			c.bad(DeadLock, layout.At(l.Server, uint64(8*l.Index)), "lock %d of server %d is held by %v, who is gone", l.Index, l.Server, l.Tag)
 		}
 	}

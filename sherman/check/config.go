@@ -26,6 +26,10 @@ type Config struct {
 	Unreachable int
 	// HalfSplits is how many pages may lack their separator in the level above. Negative: any number.
 	HalfSplits int
+	// DeadLocks is how many locks may have owners that are gone, because nobody has wanted them since. Negative: any number.
+	DeadLocks int
+	// End, if set, reads a server's allocation word again: somebody may have taken memory since.
+	End func(server int) (uint64, error)
 	// Want, if set, is what the tree must hold.
 	Want *Content
 	// Visit, if set, is called for each record in the order of the keys; an error is a problem of kind Value. The value is

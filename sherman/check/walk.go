@@ -32,6 +32,11 @@ func (c *checker) walk() error {
 
 // root is the page that the root word names.
 func (c *checker) root() (*page, error) {
+	if c.Super.Inside(c.Root) {
+		if err := c.taken(c.Root); err != nil {
+			return nil, err
+		}
+	}
 	if !c.given(c.Root) {
 		c.bad(BadRoot, c.Root, "the root word names no page")
 		return nil, nil

@@ -28,6 +28,8 @@ type TreeCheck struct {
 	// Unreachable and HalfSplits are how many pages interrupted splits may have left; negative: any number.
 	Unreachable int `json:"unreachable"`
 	HalfSplits  int `json:"halfSplits"`
+	// DeadLocks is how many locks may have owners that are gone; negative: any number.
+	DeadLocks int `json:"deadLocks"`
 }
 
 // TreeVerdict is what came out.
@@ -60,7 +62,7 @@ func (h *Host) checkTree(r *http.Request, in TreeCheck) (out TreeVerdict, err er
 		if err != nil {
 			return err
 		}
-		cfg.Unreachable, cfg.HalfSplits = in.Unreachable, in.HalfSplits
+		cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
 		if out.Tree, err = check.Check(cfg); err != nil {
 			return err
 		}

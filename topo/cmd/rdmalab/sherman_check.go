@@ -57,6 +57,7 @@ func shermanCheckCmd() *cobra.Command {
 	fs.Uint64Var(&in.Base, "base", 0, "the first key (default fresh ones)")
 	fs.IntVar(&in.Unreachable, "unreachable", 0, "pages that interrupted splits may have left behind; -1: any number")
 	fs.IntVar(&in.HalfSplits, "half-splits", -1, "splits that may lack their separator; -1: any number")
+	fs.IntVar(&in.DeadLocks, "dead-locks", 0, "locks whose owners may be gone, because nobody has wanted them since; -1: any number")
 	fromFlag(cmd, &from)
 	outputFlag(cmd)
 	return cmd
