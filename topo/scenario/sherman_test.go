@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	treeSeeds = flag.Int("sherman.seeds", 20, "how many seeds of tree histories to run")
+	treeSeeds = flag.Int("sherman.seeds", 6, "how many seeds of tree histories to run")
 	treeFirst = flag.Uint64("sherman.first", 1, "the first of them")
 )
 
