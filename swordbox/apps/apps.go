@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -21,9 +22,8 @@ type Config struct {
 	Rand *rand.Rand
 	// Record is what survives a crash of the switch; nil: nothing does.
 	Record *record.Record
-	// Tries is how often the switch asks a silent server before it gives it up, beginning after 1 ms and twice as long each
-	// time; 0: 7, which is 255 ms.
-	Tries int
+	// Silence is for how long the switch asks a silent server before it gives it up; 0: 255 ms.
+	Silence time.Duration
 }
 
 // programs makes them by name.

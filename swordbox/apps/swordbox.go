@@ -42,7 +42,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	}
 	own := serialize.NewOwn(d, cfg.Record)
 	h := hard.Config{Moving: own.Moving, Answered: own.Answered, Failed: own.Failed}
-	h.Shared.Tries = cfg.Tries
+	h.Shared.Silence = cfg.Silence
 	p := serialize.New(serialize.Config{
 		Rules: set, Own: own, Track: track,
 		Hard:  hard.New(h),

@@ -225,7 +225,7 @@ func runChaos(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 77))
 	rc := rigConfig{seed: seed, clients: 3 + r.IntN(3), shards: 1 + r.IntN(2), depth: 1 + r.IntN(16)}
 	rc.rules = atomicsRule(rc.shards)
-	rc.cfg.Shared = shared.Config{RTO: 50 * time.Microsecond, Tries: 5, Ring: 4 + r.IntN(20)}
+	rc.cfg.Shared = shared.Config{RTO: 50 * time.Microsecond, Silence: 3150 * time.Microsecond, Ring: 4 + r.IntN(20)}
 	mix := [][]string{{"lock", "lock", "count", "own", "foreign"}, {"lock", "count", "own", "small", "read", "medium"}, {"count", "foreign"}}[r.IntN(3)]
 	c := &chaos{world: newWorld(t, rc, mix, 60, []int{1, 2, 8}[r.IntN(3)]), r: r}
 	c.nextID = rc.clients

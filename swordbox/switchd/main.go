@@ -101,15 +101,15 @@ func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFil
 	return rec, nil
 }
 
-// serverTries makes the switch wait for a second before it gives a server up: the process of a host may stand still on a busy
+// serverSilence makes the switch wait for a second before it gives a server up: the process of a host may stand still on a busy
 // machine, its clients try for about as long, and a server that is given up costs them their connections.
-const serverTries = 9
+const serverSilence = time.Second
 
 // configOf turns a rack's description into a daemon's configuration on packet sockets.
 func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
 	program, err := apps.New(rack, apps.Config{
 		// Not from the rack's seed: a restarted switch must not use the numbers of its former life again.
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Tries: serverTries,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Silence: serverSilence,
 	})
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)

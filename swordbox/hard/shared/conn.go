@@ -49,10 +49,9 @@ type Config struct {
 	Number uint32
 	// Ring is how many requests may be on the wire, Waiting how many more may wait. 0: 128 and 1024.
 	Ring, Waiting int
-	// RTO is the first retransmission time-out, which doubles with each try; 0: 1 ms. Tries is after how many of them
-	// without an answer the server is given up; 0: 7.
-	RTO   time.Duration
-	Tries int
+	// RTO is the first retransmission time-out, which doubles twice; 0: 1 ms. Silence is after how long without an answer
+	// the server is given up; 0: 255 ms.
+	RTO, Silence time.Duration
 	// Naks is how many NAKs without progress end the connection; 0: 64.
 	Naks int
 }
@@ -61,13 +60,16 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		v *int
 		n int
-	}{{&c.Ring, 128}, {&c.Waiting, 1024}, {&c.Tries, 7}, {&c.Naks, 64}} {
+	}{{&c.Ring, 128}, {&c.Waiting, 1024}, {&c.Naks, 64}} {
 		if *d.v <= 0 {
 			*d.v = d.n
 		}
 	}
 	if c.RTO <= 0 {
 		c.RTO = time.Millisecond
+	}
+	if c.Silence <= 0 {
+		c.Silence = 255 * time.Millisecond
 	}
 	return c
 }
@@ -140,24 +142,6 @@ var stateNames = [...]string{"idle", "up", "down"}
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// Stats counts what a Conn did.
-type Stats struct {
-	Submitted    uint64 `name:"submitted" help:"requests taken"`
-	NoRoom       uint64 `name:"no_room" help:"requests not taken"`
-	Sent         uint64 `name:"sent" help:"packets sent"`
-	Resent       uint64 `name:"resent" help:"packets sent again"`
-	Timeouts     uint64 `name:"timeouts" help:"times that the server was silent for too long"`
-	SeqNaks      uint64 `name:"sequence_naks" help:"sequence NAKs of the server"`
-	RNRs         uint64 `name:"rnr_naks" help:"RNR NAKs of the server"`
-	Implied      uint64 `name:"implied_losses" help:"answers that skipped a READ or an atomic"`
-	Refusals     uint64 `name:"refusals" help:"fatal NAKs of the server"`
-	Lost         uint64 `name:"lost" help:"requests of which nobody knows whether they were executed"`
-	Ghosts       uint64 `name:"ghosts" help:"responses to what was not asked, or was answered before"`
-	BadResponses uint64 `name:"bad_responses" help:"responses of another kind than the request has"`
-	FromServer   uint64 `name:"from_server" help:"requests of the server"`
-	Failures     uint64 `name:"failures" help:"connections that failed"`
-}
-
 // entry is a request and its copy.
 type entry struct {
 	bth     wire.BTH
@@ -193,7 +177,9 @@ type Conn struct {
 
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
-	implied      bool // a replay for an implied loss is under way
+	silent       time.Duration // that the server has not answered for, as of the last time-out
+	window       int           // how many may be on the wire: Config.Ring, or 1 as long as a silent server is asked
+	implied      bool          // a replay for an implied loss is under way
 	// refused says that the server has refused the request at guilty for good, with syndrome.
 	refused  bool
 	guilty   uint32
@@ -261,7 +247,8 @@ func (c *Conn) Attach(l Link) {
 	c.link, c.state = l, Up
 	c.unaPSN, c.recvPSN, c.recvMSN, c.recvNak = l.SendPSN, l.RecvPSN, 0, false
 	c.next, c.high, c.reads = c.una, c.una, 0
-	c.tries, c.naks, c.implied, c.refused = 0, 0, false, false
+	c.naks, c.implied, c.refused = 0, false, false
+	c.heard()
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never
 }
 
@@ -343,28 +330,3 @@ func (c Config) Bounds() (ring, waiting int) {
 
 // Ring is how many requests may be on the wire.
 func (c *Conn) Ring() int { return c.cfg.Ring }
-
-// Add adds the counters of another.
-func (s *Stats) Add(o Stats) {
-	for _, p := range []struct {
-		to *uint64
-		by uint64
-	}{
-		{&s.Submitted, o.Submitted},
-		{&s.Refusals, o.Refusals},
-		{&s.Lost, o.Lost},
-		{&s.Sent, o.Sent},
-		{&s.Resent, o.Resent},
-		{&s.Timeouts, o.Timeouts},
-		{&s.SeqNaks, o.SeqNaks},
-		{&s.RNRs, o.RNRs},
-		{&s.Implied, o.Implied},
-		{&s.Ghosts, o.Ghosts},
-		{&s.BadResponses, o.BadResponses},
-		{&s.FromServer, o.FromServer},
-		{&s.Failures, o.Failures},
-		{&s.NoRoom, o.NoRoom},
-	} {
-		*p.to += p.by
-	}
-}

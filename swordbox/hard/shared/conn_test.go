@@ -319,7 +319,7 @@ func TestRequestsAreExecutedOnceInOrder(t *testing.T) {
 			continue
 		}
 		p := rand.New(rand.NewPCG(seed, 8))
-		r := newRig(t, seed, Config{Ring: 1 + p.IntN(16), Waiting: 1 + p.IntN(16), RTO: 20 * time.Microsecond, Tries: 40, Naks: 1000})
+		r := newRig(t, seed, Config{Ring: 1 + p.IntN(16), Waiting: 1 + p.IntN(16), RTO: 20 * time.Microsecond, Silence: time.Hour, Naks: 1000})
 		r.attach(wire.PSN(0xffffff-p.IntN(40)), 1+p.IntN(4))
 		r.chances = [3]int{p.IntN(100), p.IntN(100), p.IntN(200)}
 		r.s.lazy, r.s.rnr = 1+p.IntN(4), p.IntN(3)*20
@@ -410,16 +410,20 @@ func TestRefusedRequestIsGivenBack(t *testing.T) {
 	}
 }
 
-// The server is silent: the time-outs double, and after the last one everything is lost, also what was not sent: what answers
+// The server is silent: the time-outs double twice, one request is asked for, and after the last one everything is lost, also what was not sent: what answers
 // the next connection may be another life of the server.
 func TestSilentServer(t *testing.T) {
-	r := newRig(t, 1, Config{RTO: time.Millisecond, Tries: 3, Ring: 2})
+	r := newRig(t, 1, Config{RTO: time.Millisecond, Silence: 15 * time.Millisecond, Ring: 2})
 	r.attach(5, 16)
 	r.s.dead = true
 	for range 3 {
 		r.submit(wire.RCWriteOnly, 8)
 	}
-	r.run(14 * time.Millisecond) // 1 + 2 + 4 + 8
+	r.run(8 * time.Millisecond)
+	if r.c.Stats().Sent != 7 {
+		t.Errorf("%d packets sent in 8 ms, want 2, 2, 2 and 1", r.c.Stats().Sent)
+	}
+	r.run(6 * time.Millisecond) // 1 + 2 + 4 + 4 + 4 are 15
 	if len(r.done) != 0 || r.c.Stats().Sent != 8 {
 		t.Errorf("after 14 ms: done %v, %+v", r.done, r.c.Stats())
 	}

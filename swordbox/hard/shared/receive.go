@@ -65,7 +65,8 @@ func (c *Conn) progress() {
 	if c.refused {
 		return // its time is running
 	}
-	c.tries, c.naks, c.implied = 0, 0, false
+	c.heard()
+	c.naks, c.implied = 0, false
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never // pump arms the timer if something is on the wire
 }
 
@@ -89,7 +90,7 @@ func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 
 // replay sends everything from the oldest request on again, for the server says that something is missing.
 func (c *Conn) replay(ctx *pipeline.Ctx) {
-	c.tries = 0 // it is not silent
+	c.heard()
 	if c.naks++; c.naks > c.cfg.Naks {
 		c.fail(ctx, Lost, "the server refuses the same request again and again")
 		return
@@ -117,7 +118,8 @@ func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
 	case fatal:
 	case s.IsRNR():
 		c.stats.RNRs++
-		c.tries, c.naks = 0, 0
+		c.heard()
+		c.naks = 0
 		c.rewind()
 		c.rnrAt = ctx.Now.Add(transport.RNRDelay(s.Value()))
 	case s == wire.NakPSNSequence:

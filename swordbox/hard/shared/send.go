@@ -1,6 +1,8 @@
 package shared
 
 import (
+	"time"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -9,7 +11,7 @@ import (
 
 // maySend reports whether ring, depth and an RNR wait let the next request go.
 func (c *Conn) maySend() bool {
-	return c.state == Up && !c.refused && c.rnrAt == clock.Never && c.next != c.tail && int(c.next-c.una) < c.cfg.Ring &&
+	return c.state == Up && !c.refused && c.rnrAt == clock.Never && c.next != c.tail && int(c.next-c.una) < c.window &&
 		(c.reads < c.link.Depth || !c.at(c.next).answered()) // no more than the responder has resources for, IBTA 9.7.3
 }
 
@@ -29,9 +31,21 @@ func (c *Conn) passed(e *entry) wire.PSN {
 // arm starts the timer, if something is on the wire and it is not running.
 func (c *Conn) arm(now clock.Time) {
 	if c.rtoAt == clock.Never && c.high != c.una {
-		c.rtoAt = now.Add(c.cfg.RTO << min(c.tries, 16))
+		c.rtoAt = now.Add(c.rto())
 	}
 }
+
+// doublings is how often the time-out doubles. The requests of all clients wait for one answer here, and each client has its
+// own NIC's retries meanwhile, which are over after some eight time-outs of 4 ms: a switch that waits for 8, 16 and 32 ms
+// after a few losses in a row uses them up for all. A server that is silent for longer is asked for the oldest request
+// only, so that it is no flood.
+const doublings = 2
+
+// rto is the present time-out.
+func (c *Conn) rto() time.Duration { return c.cfg.RTO << min(c.tries, doublings) }
+
+// heard is called when the server shows that it is there.
+func (c *Conn) heard() { c.tries, c.silent, c.window = 0, 0, c.cfg.Ring }
 
 // pump sends what ring and depth allow.
 func (c *Conn) pump(ctx *pipeline.Ctx) {
@@ -93,9 +107,12 @@ func (c *Conn) Tick(ctx *pipeline.Ctx) {
 	if c.rtoAt <= ctx.Now {
 		c.stats.Timeouts++
 		c.implied = false
-		if c.tries++; c.tries > c.cfg.Tries {
+		if c.silent += c.rto(); c.silent >= c.cfg.Silence {
 			c.fail(ctx, Lost, "the server does not answer")
 			return
+		}
+		if c.tries++; c.tries > doublings {
+			c.window = 1
 		}
 		c.rewind()
 		c.pump(ctx)
