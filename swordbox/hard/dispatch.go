@@ -144,7 +144,8 @@ func (l *lane) dispatchWord(c *pipeline.Ctx, f *wire.Frame, w *words.Word) outco
 	if !ready || !l.window.room() || !l.ops.room() || usable && !conn.Room(max(len(f.Payload), rewrite.WordLen)) {
 		return mustWait
 	}
-	d := l.ask(c.Now, f, w, rkey, usable)
+	var d words.Decision
+	l.ask(c.Now, f, w, rkey, usable, &d)
 	switch d.Kind {
 	case words.Wait:
 		return mustWait
@@ -175,19 +176,20 @@ func (l *lane) dispatchWord(c *pipeline.Ctx, f *wire.Frame, w *words.Word) outco
 }
 
 // ask is the word's decision. An atomic under a key that is not proven stays on the own connection, and proves the key there.
-func (l *lane) ask(now clock.Time, f *wire.Frame, w *words.Word, rkey uint32, usable bool) words.Decision {
+func (l *lane) ask(now clock.Time, f *wire.Frame, w *words.Word, rkey uint32, usable bool, d *words.Decision) {
 	switch {
 	case !usable && (w.Proven(rkey) || !f.BTH.Opcode.Is(wire.OpAtomic) || l.s.keys.isBanned(rkey)):
-		return w.Foreign(now)
+		*d = w.Foreign(now)
 	case f.BTH.Opcode.Is(wire.OpAtomic):
 		clean := clock.Time(0)
 		if w.State == words.Pass && w.Proven(rkey) {
 			clean = l.s.cleanSince(now)
 		}
 		a := &f.AtomicETH
-		return w.Decide(now, clean, rkey, f.BTH.Opcode, a.Compare, a.SwapOrAdd)
+		*d = w.Decide(now, clean, rkey, f.BTH.Opcode, a.Compare, a.SwapOrAdd)
+	default:
+		*d = w.Touch(now, rkey, rewrite.PieceOf(f, w.VA))
 	}
-	return w.Touch(now, rkey, rewrite.PieceOf(f, w.VA))
 }
 
 // record remembers a request that is about to be sent.

@@ -59,8 +59,8 @@ func (k *link) Done(c *pipeline.Ctx, t shared.Tag, a shared.Answer) {
 	}
 	l.answered()
 	m.from = rewrite.Note{From: a.Op, Conn: k.conn.Number(), PSN: a.PSN, Made: a.Op == 0}
-	defer func() { m.from = rewrite.Note{Made: true} }()
 	l.deliver(c, r, a) // what is held goes on in settle, in the order of waiting
+	m.from = rewrite.Note{Made: true}
 }
 
 // endWord tells the word of a request how it ended, and the table of keys what a refusal says.

@@ -48,7 +48,7 @@ func (t *Table) OwnAll(now clock.Time, server uint16, va uint64, n uint32) Decis
 	for _, w := range t.cover {
 		w.look(now)
 		if w.State == Busy || w.State != Pass && w.occupied() {
-			w.step(now, evForeign, Decision{})
+			w.step(now, evForeign, &Decision{})
 			d.Kind = Wait
 		}
 	}
@@ -56,7 +56,7 @@ func (t *Table) OwnAll(now clock.Time, server uint16, va uint64, n uint32) Decis
 		return d
 	}
 	for _, w := range t.cover {
-		w.step(now, evForeign, Decision{})
+		w.step(now, evForeign, &Decision{})
 	}
 	d.serial = t.serial
 	return d

@@ -73,20 +73,22 @@ func result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
 
 // Decide decides about a new CAS or FAA under a key. clean is a time before which everything that was forwarded to
 // the server on own connections has been answered; see Grace.
-func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compare, swapOrAdd uint64) Decision {
+func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compare, swapOrAdd uint64) (d Decision) {
 	w.look(now)
-	d := Decision{op: op, rkey: rkey, compare: compare, operand: swapOrAdd}
+	d.op, d.rkey, d.compare, d.operand = op, rkey, compare, swapOrAdd
 	switch {
 	case !w.Proven(rkey), w.State == Pass && (now < w.until || clean <= w.born):
-		return w.step(now, evForeign, d)
+		w.step(now, evForeign, &d)
+		return d
 	case w.State != Known:
-		return w.step(now, evAtomic, d)
+		w.step(now, evAtomic, &d)
+		return d
 	}
 	d.Prior = w.Value
 	if d.Value = result(op, compare, swapOrAdd, w.Value); op == wire.RCFetchAdd || compare == w.Value {
-		d = w.step(now, evHit, d)
+		w.step(now, evHit, &d)
 	} else {
-		d = w.step(now, evMiss, d)
+		w.step(now, evMiss, &d)
 	}
 	w.Value = d.Value
 	return d
@@ -94,16 +96,18 @@ func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compar
 
 // Touch decides about a new WRITE of one packet without immediate data that touches the word: piece is what it does
 // to it. If the WRITE touches other words, too, that do not travel on the same connection, it is for OwnAll.
-func (w *Word) Touch(now clock.Time, rkey uint32, piece rewrite.Piece) Decision {
+func (w *Word) Touch(now clock.Time, rkey uint32, piece rewrite.Piece) (d Decision) {
 	w.look(now)
-	d := Decision{rkey: rkey}
+	d.rkey = rkey
 	switch {
 	case !w.Proven(rkey):
-		return w.step(now, evForeign, d)
+		w.step(now, evForeign, &d)
+		return d
 	case w.Literal, !piece.Whole() && w.State != Known:
-		return w.step(now, evWritePart, d)
+		w.step(now, evWritePart, &d)
+		return d
 	}
-	if d = w.step(now, evWriteWhole, d); d.Kind == Shared {
+	if w.step(now, evWriteWhole, &d); d.Kind == Shared {
 		w.Value = piece.Apply(w.Value)
 	}
 	return d
@@ -111,13 +115,14 @@ func (w *Word) Touch(now clock.Time, rkey uint32, piece rewrite.Piece) Decision 
 
 // Foreign decides about a new operation on the word that only the client's own connection may carry: a WRITE of
 // several packets or with immediate data, an operation that the switch does not know.
-func (w *Word) Foreign(now clock.Time) Decision {
+func (w *Word) Foreign(now clock.Time) (d Decision) {
 	w.look(now)
-	return w.step(now, evForeign, Decision{})
+	w.step(now, evForeign, &d)
+	return d
 }
 
 // step follows an edge for an operation.
-func (w *Word) step(now clock.Time, on event, d Decision) Decision {
+func (w *Word) step(now clock.Time, on event, d *Decision) {
 	d.Kind = w.follow(now, on)
 	d.Epoch = w.Epoch
 	switch d.Kind {
@@ -133,7 +138,6 @@ func (w *Word) step(now clock.Time, on event, d Decision) Decision {
 		w.awaited = true
 		w.t.counters.Waits++
 	}
-	return d
 }
 
 // tell has Table.Changed return the word, if anybody waits.
