@@ -73,9 +73,12 @@ func Connect(ctx context.Context, socket string) (*Engine, error) {
 		return d.DialContext(ctx, "unix", socket)
 	}
 	e := &Engine{socket: socket, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
-	ctx, cancel := context.WithTimeout(ctx, pingWait)
+	asked, cancel := context.WithTimeout(ctx, pingWait)
 	defer cancel()
-	resp, err := e.do(ctx, http.MethodGet, "/_ping", nil, "", nil)
+	resp, err := e.do(asked, http.MethodGet, "/_ping", nil, "", nil)
+	if asked.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w at %s: something listens there and says nothing for %v; is it stopped?", ErrNoEngine, socket, pingWait)
+	}
 	if err != nil {
 		return nil, err
 	}

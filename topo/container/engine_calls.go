@@ -27,6 +27,7 @@ const (
 // Container is what the engine says of a container.
 type Container struct {
 	ID, Name string
+	Rack     string
 	Host     string // of the rack
 	Part     string
 	Plug     Plug
@@ -64,7 +65,7 @@ func (e *Engine) Inspect(ctx context.Context, id string) (Container, error) {
 		return Container{}, err
 	}
 	c := Container{
-		ID: i.ID, Name: strings.TrimPrefix(i.Name, "/"), Host: i.Config.Labels[LabelHost], Part: part(i.Config.Labels),
+		ID: i.ID, Name: strings.TrimPrefix(i.Name, "/"), Rack: i.Config.Labels[LabelRack], Host: i.Config.Labels[LabelHost], Part: part(i.Config.Labels),
 		Plug: Plug(i.Config.Labels[LabelPlug]), State: i.State.Status, PID: i.State.Pid, StartedAt: i.State.StartedAt, ExitCode: i.State.ExitCode,
 	}
 	return c, nil
@@ -100,7 +101,7 @@ func (e *Engine) List(ctx context.Context, rack string) ([]Container, error) {
 	}
 	out := make([]Container, 0, len(list))
 	for _, l := range list {
-		c := Container{ID: l.ID, Host: l.Labels[LabelHost], Part: part(l.Labels), Plug: Plug(l.Labels[LabelPlug]), State: l.State}
+		c := Container{ID: l.ID, Rack: l.Labels[LabelRack], Host: l.Labels[LabelHost], Part: part(l.Labels), Plug: Plug(l.Labels[LabelPlug]), State: l.State}
 		if len(l.Names) > 0 {
 			c.Name = strings.TrimPrefix(l.Names[0], "/")
 		}

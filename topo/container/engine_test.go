@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func hostsOn(t *testing.T, f *fakeEngine) *Hosts {
@@ -33,6 +35,25 @@ func TestNoEngine(t *testing.T) {
 		if _, err := SocketFromEnv(); err == nil || !strings.Contains(err.Error(), "this machine") {
 			t.Errorf("DOCKER_HOST %q passes: %v", env, err)
 		}
+	}
+}
+
+// An engine that is stopped counts as none: whatever else a rack has is taken down without it.
+func TestSilentEngine(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "silent.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // nothing is accepted
+	if _, err := Connect(t.Context(), path); !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "says nothing") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := Connect(ctx, path); errors.Is(err, ErrNoEngine) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a caller without time learns %v", err)
 	}
 }
 

@@ -121,12 +121,11 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 		}
 	}
 	for _, u := range units(r, host, plug) {
-		if h.s.Compose != "" {
-			if c, err := h.Container(ctx, host, u.Part); err == nil {
-				u.Name = c.ID
-			}
+		// By its labels, not by its name: that may be somebody else's.
+		c, err := h.Container(ctx, host, u.Part)
+		if err == nil {
+			err = e.start(ctx, c.ID)
 		}
-		err := e.start(ctx, u.Name)
 		if errors.Is(err, ErrNotFound) {
 			err = h.make(ctx, e, &u, exe)
 		}
@@ -188,7 +187,7 @@ func (h *Hosts) Container(ctx context.Context, host, part string) (Container, er
 		name = holderName(h.name, host)
 	}
 	c, err := e.Inspect(ctx, name)
-	if err == nil && c.Host == host && c.Part == part || err != nil && !errors.Is(err, ErrNotFound) {
+	if err == nil && c.Rack == h.name && c.Host == host && c.Part == part || err != nil && !errors.Is(err, ErrNotFound) {
 		return c, err
 	}
 	// Somebody gave it another name.

@@ -135,6 +135,10 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string)
 		}
 		_ = json.NewDecoder(r.Body).Decode(&body)
 		name := r.URL.Query().Get("name")
+		if f.containers[name] != nil {
+			say(http.StatusConflict, map[string]string{"message": "Conflict. The container name is already in use"})
+			return
+		}
 		c := &inspected{ID: fmt.Sprintf("%064x", len(f.containers)+1), Name: "/" + name}
 		c.State.Status, c.Config.Labels = "created", body.Labels
 		f.containers[name] = c

@@ -227,6 +227,29 @@ func TestStartMakesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// A container that only has the name, and the labels of nobody or of another rack, is never started: racks a-b and a give
+// the same name to hosts c and b-c.
+func TestStartLeavesNamesakes(t *testing.T) {
+	for _, rack := range []string{"", "other"} {
+		f := newFakeEngine(t)
+		name := ContainerName("small", "cn0")
+		f.add(name, rack, "cn0", PartHost, "exited", 0)
+		program := static(t)
+		image, err := NewImage(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.images[ImageName] = image.Program
+		h := NewHosts("small", Settings{Socket: f.socket, Plug: PlugOutside})
+		if err := h.Start(t.Context(), testRack(t, "small"), "cn0", program); err == nil || !strings.Contains(err.Error(), "already in use") {
+			t.Errorf("labels of rack %q: %v", rack, err)
+		}
+		if c := f.containers[name]; c.State.Status != "exited" {
+			t.Errorf("labels of rack %q: somebody else's container is %s", rack, c.State.Status)
+		}
+	}
+}
+
 // An image that another program's always replaces is given up, and not taken for ours.
 func TestEnsureGivesUp(t *testing.T) {
 	f := newFakeEngine(t)
