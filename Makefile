@@ -158,7 +158,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	while read -r file pkg; do \
 	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
 	    echo "$$f $$pkg"; \
-	    $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$pkg" >out/fuzz.log 2>&1 || { cat out/fuzz.log; exit 1; }; \
+	    $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$pkg" >out/fuzz.log 2>&1 || { cat out/fuzz.log; exit 1; }; \
 	  done; \
 	done
 
