@@ -60,6 +60,9 @@ func List(paths spec.Paths) ([]Guest, error) {
 			return nil, fmt.Errorf("guests: %w", err)
 		}
 		g, err := decode(b)
+		if err == nil && g.Name+suffix != e.Name() {
+			err = fmt.Errorf("it is about %s", g.Name) // who removes that guest would leave this file
+		}
 		if err != nil {
 			return nil, fmt.Errorf("guest %s: %w; remove the file", filepath.Join(paths.Guests(), e.Name()), err)
 		}

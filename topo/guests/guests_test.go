@@ -56,11 +56,17 @@ func TestFiles(t *testing.T) {
 	if list, err := List(paths); len(list) != 1 || err != nil {
 		t.Errorf("%v, %v", list, err)
 	}
-	if err := os.WriteFile(paths.Guest("bad"), []byte(`{"name":"../x"}`), 0o600); err != nil {
+	other, err := os.ReadFile(paths.Guest("a"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := List(paths); err == nil || !strings.Contains(err.Error(), "remove the file") {
-		t.Errorf("a bad file: %v", err)
+	for _, bad := range []string{`{"name":"../x"}`, string(other), ``, `null`, `[]`} {
+		if err := os.WriteFile(paths.Guest("bad"), []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := List(paths); err == nil || !strings.Contains(err.Error(), "remove the file") {
+			t.Errorf("a bad file, %q: %v", bad, err)
+		}
 	}
 }
 

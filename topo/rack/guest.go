@@ -80,14 +80,18 @@ func (r *Rack) newGuest(q *GuestRequest) (g guests.Guest, err error) {
 		taken = append(taken, list[i].Name)
 	}
 	name := q.Name
-	if slices.Contains(taken, name) {
-		return g, fmt.Errorf("%w %s: the rack has a host of that name: %s", ErrGuest, name, strings.Join(taken, " "))
-	}
 	if name == "" {
 		name = q.Suggested
 		if spec.CheckHostName(name) != nil || slices.Contains(taken, name) {
 			name = "c-" + digest(q.Network, q.Container, q.Ifname)[:10]
 		}
+	}
+	if slices.Contains(taken, name) {
+		return g, fmt.Errorf("%w %s: the rack has a host of that name: %s", ErrGuest, name, strings.Join(taken, " "))
+	}
+	macs := r.macs(list)
+	if owner, ok := macs[q.MAC]; ok && spec.IsStation(q.MAC) {
+		return g, fmt.Errorf("%w %s: the MAC address %v is that of %s: choose another, or none", ErrGuest, name, q.MAC, owner)
 	}
 	for n := 0; ; n++ {
 		h, err := r.Spec.NewGuest(name, "g-"+digest(q.Network, q.Container, q.Ifname), n)
@@ -99,9 +103,23 @@ func (r *Rack) newGuest(q *GuestRequest) (g guests.Guest, err error) {
 		}
 		if spec.IsStation(q.MAC) {
 			h.MAC = q.MAC
+		} else if macs[h.MAC] != "" {
+			continue // another guest asked for it
 		}
 		return guests.Guest{Host: h, Network: q.Network, Container: q.Container, Ifname: q.Ifname, Netns: q.Netns}, nil
 	}
+}
+
+// macs says whose each MAC address of the rack is: of the switch, of hosts and of guests.
+func (r *Rack) macs(list []guests.Guest) map[wire.MAC]string {
+	m := map[wire.MAC]string{r.Spec.Switch.MAC: spec.SwitchName}
+	for i := range r.Spec.Hosts {
+		m[r.Spec.Hosts[i].MAC] = r.Spec.Hosts[i].Name
+	}
+	for i := range list {
+		m[list[i].MAC] = list[i].Name
+	}
+	return m
 }
 
 // plugWait bounds how long the switch may take to open or close a port.
