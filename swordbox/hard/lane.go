@@ -119,9 +119,11 @@ func (l *lane) incomplete() wire.PSN {
 	return psn
 }
 
-// mayMove asks once whether the row may depend on the switch.
+// mayMove asks once whether the row may depend on the switch. A connection that one end wants to end, by a DREQ, moves
+// nothing any more: a server that fences a client takes its queue pair away, and what the client sends then, from whatever
+// host woke up late, must die there and not come by another way.
 func (l *lane) mayMove() bool {
-	if l.row.ReqQPN == 0 || !l.hasMSN || l.dead || !l.isProven() {
+	if l.row.ReqQPN == 0 || !l.hasMSN || l.dead || l.row.State == conntrack.Closing || !l.isProven() {
 		return false
 	}
 	if !l.asked {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/dial"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
@@ -153,5 +154,24 @@ func TestNumbersFarBehindAreOfAnother(t *testing.T) {
 	r.run(10 * time.Microsecond)
 	if s := r.m.Stats(); passed != 0 || s.TooOld != 1 || s.Ghosts != 1 {
 		t.Errorf("%d packets have passed, %d were too old, %d ghosts", passed, s.TooOld, s.Ghosts)
+	}
+}
+
+// A server that fences a client ends the client's connection, and says so by a DREQ that the switch sees. What the client
+// sends later, on a host that was frozen, must not come to the server by way of the switch's own connection.
+func TestConnectionThatTheServerEnds(t *testing.T) {
+	r, conns := known(t, rigConfig{clients: 2})
+	c := conns[0]
+	r.tap = func(up bool, port int, data []byte) bool { // the queue pair is no more
+		f := parse(data)
+		return up || port != r.server.port || f.BTH.DestQP != c.server.Num()
+	}
+	r.laneOf(c).row.State = conntrack.Closing
+	before, word := r.m.Stats().Moved, r.server.word(64)
+	c.post(c.faa(64, 1000, 0))
+	r.run(time.Second)
+	c.done(verbs.RetryExcErr)
+	if now := r.m.Stats().Moved; now != before || r.server.word(64) != word {
+		t.Errorf("%d requests of an ended connection have moved, the word was %d and is %d", now-before, word, r.server.word(64))
 	}
 }
