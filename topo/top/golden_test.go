@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,20 @@ func loaded(n int) Sample {
 	return s
 }
 
+// steering is loaded, with a store whose appends and reads the switch steers.
+func steering(n int) Sample {
+	s := loaded(n)
+	for i := range uint64(12) {
+		k := Key{Key: i * i * i * 1_000_003, Reads: 900 * uint64(n) / (i + 1), Appends: 30 * uint64(n), Steered: 800 * uint64(n) / (i + 1), Rate: 8000 / float64(i+1)}
+		if i != 2 {
+			k.Server, k.VA = "ms1", 0x7f00138a5000+64*i
+		}
+		s.Switch.Keys = append(s.Switch.Keys, k)
+	}
+	slices.Reverse(s.Switch.Keys)
+	return s
+}
+
 // faulty is loaded, with faults.
 func faulty(n int) Sample {
 	s, k := loaded(n), uint64(n)
@@ -135,6 +150,8 @@ func TestScreens(t *testing.T) {
 		{"load-80", plain, 80, 24, three(loaded)},
 		{"load-80-qps", plain, 80, 24, append(three(loaded), "2")},
 		{"load-80-switch", plain, 80, 24, append(three(loaded), "3")},
+		{"keys-80", plain, 80, 24, append(three(steering), "3")},
+		{"keys-120", plain, 120, 40, append(three(steering), "3")},
 		{"load-120", plain, 120, 40, three(loaded)},
 		{"faults-80", plain, 80, 24, append(three(faulty), "down", "down", "down", "l", Done{1, "f3: loss 10% --link cn0", false}, "c", Done{2, "cn0 has crashed", false}, "r")},
 		{"faults-80-colours", Style{}, 80, 24, append(three(faulty), "down")},

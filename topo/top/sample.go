@@ -72,6 +72,7 @@ type Switch struct {
 	Tables   []Table
 	Shared   []Shared
 	Words    []Word
+	Keys     []Key
 }
 
 // Counter is a number that grows.
@@ -102,6 +103,16 @@ type Word struct {
 	State   string
 	Value   uint64
 	Pending int
+}
+
+// Key is a key of a store that a steering switch finds hot.
+type Key struct {
+	Key, Reads, Appends, Steered uint64
+	// Rate is requests a second, as the switch counts.
+	Rate float64
+	// Server has the newest node, at VA; "" if the switch does not know it.
+	Server string
+	VA     uint64
 }
 
 // rates are the differences between two samples, by name, per second.

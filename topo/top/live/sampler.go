@@ -193,13 +193,20 @@ func (a *answers) count(sw *top.Switch) {
 	}
 }
 
-// own adds the switch's own connections and the words that it knows.
+// own adds the switch's own connections, and the words and keys that it knows.
 func (a *answers) own(sw *top.Switch, names namer) {
 	carried := make(map[dial.Key]*mode.Shared)
 	for i := range a.report.Machines {
 		m := &a.report.Machines[i]
 		for j := range m.Shared {
 			carried[dial.Key{Server: m.Shared[j].Server, Shard: m.Shared[j].Shard}] = &m.Shared[j]
+		}
+		for _, k := range m.Keys {
+			one := top.Key{Key: k.Key, Reads: k.Reads, Appends: k.Appends, Steered: k.Steered, Rate: k.Rate}
+			if k.Tail != nil {
+				one.Server, one.VA = names.name(k.Tail.Server), k.Tail.VA
+			}
+			sw.Keys = append(sw.Keys, one)
 		}
 		for _, w := range m.Words {
 			sw.Words = append(sw.Words, top.Word{Server: names.name(w.Server), VA: w.VA, State: w.State, Value: w.Value, Pending: w.Pending})

@@ -1,0 +1,197 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// switchPage is counters beside tables, then the switch's own connections, then hot keys, then words.
+func (m Model) switchPage(rows int, r *rates) []string {
+	p, s := m.newPage(), &m.now.Switch
+	if n := len(m.now.Nodes); n == 0 || m.now.Nodes[n-1].State != "up" {
+		state := "unknown"
+		if n > 0 {
+			state = m.now.Nodes[n-1].State
+		}
+		p.say(bad, "the switch does not answer; its state is "+state)
+		return p.fit(rows)
+	}
+	counters := slices.Clone(s.Counters)
+	// Those that grow come first; among them the order stays, so that lines do not jump.
+	idle := func(c Counter) int { return boolInt(r.of(r.counts, c.Name, c.Value) == 0) }
+	slices.SortStableFunc(counters, func(a, b Counter) int { return cmp.Compare(idle(a), idle(b)) })
+	below := 0
+	if len(s.Shared) > 0 {
+		below += 1 + len(s.Shared)
+	}
+	for _, n := range []int{len(s.Keys), len(s.Words)} {
+		if n > 0 {
+			below += 1 + min(n, 2) // at least a head and two of them
+		}
+	}
+	upper := min(max(len(counters), len(s.Tables))+1, max(rows-below, min(rows, 7)))
+	half := m.width / 2
+	for i := range upper {
+		p.add(func(l *line) {
+			counterCell(l, counters, i-1, r)
+			l.text(plain, strings.Repeat(" ", max(1, l.room-(m.width-half))))
+			tableCell(l, s.Tables, i-1)
+		})
+	}
+	for i := range s.Shared {
+		if i == 0 && len(p.lines) < rows {
+			p.add(sharedHead)
+		}
+		if len(p.lines) < rows {
+			sharedLine(p, &s.Shared[i])
+		}
+	}
+	words := 0
+	if n := len(s.Words); n > 0 {
+		words = min(n, 2) + 1
+	}
+	m.hotKeys(p, rows-words)
+	m.words(p, rows, r)
+	return p.fit(rows)
+}
+
+// counterCell is the head for i < 0, a counter, or nothing.
+func counterCell(l *line, list []Counter, i int, r *rates) {
+	switch {
+	case i < 0:
+		l.right(faint, 8, "A SECOND")
+		l.right(faint, 6, "ALL")
+		l.text(faint, "COUNTER")
+	case i < len(list):
+		c := list[i]
+		rate := r.of(r.counts, c.Name, c.Value)
+		mark := plain
+		if rate > 0 {
+			mark = accent
+		}
+		l.right(mark, 8, amount(rate))
+		l.right(plain, 6, amount(c.Value))
+		l.text(plain, cut(c.Name, 22))
+	}
+}
+
+func tableCell(l *line, list []Table, i int) {
+	switch {
+	case i < 0:
+		l.left(faint, 14, "TABLE")
+		l.right(faint, 6, "USED")
+		l.right(faint, 6, "OF")
+	case i < len(list):
+		t := list[i]
+		mark := plain
+		if t.Used == t.Max {
+			mark = bad
+		}
+		l.left(plain, 14, t.Name)
+		l.right(mark, 6, amount(uint64(t.Used)))
+		l.right(plain, 6, amount(uint64(t.Max)))
+	}
+}
+
+func sharedHead(l *line) {
+	l.left(faint, 10, "OWN CONN")
+	l.left(faint, 10, "STATE")
+	l.right(faint, 9, "OPEN")
+	l.right(faint, 7, "QUEUED")
+	l.left(faint, 8, "NEXT PSN")
+	l.right(faint, 5, "TRIES")
+}
+
+func sharedLine(p *page, s *Shared) {
+	p.add(func(l *line) {
+		l.left(plain, 10, s.Name)
+		l.left(statePaint(s.State), 10, s.State)
+		l.right(plain, 9, fmt.Sprintf("%d/%d", s.Open, s.Most))
+		l.right(above(uint64(s.Queued)), 7, fmt.Sprint(s.Queued))
+		l.left(plain, 8, hex(uint32(s.NextPSN)))
+		l.right(plain, 5, fmt.Sprint(s.Tries))
+	})
+}
+
+// hotKeys are keys of a store, those first that are asked for most.
+func (m Model) hotKeys(p *page, rows int) {
+	keys := slices.Clone(m.now.Switch.Keys)
+	if len(keys) == 0 || len(p.lines)+1 >= rows {
+		return
+	}
+	slices.SortStableFunc(keys, func(a, b Key) int { return cmp.Compare(b.Rate, a.Rate) })
+	p.add(func(l *line) {
+		l.left(faint, 20, "HOT KEY")
+		l.right(faint, 8, "A SECOND")
+		l.right(faint, 7, "READS")
+		l.right(faint, 7, "APPENDS")
+		l.right(faint, 7, "STEERED")
+		l.text(faint, "NEWEST NODE AT")
+	})
+	for i := range keys {
+		if len(p.lines) >= rows {
+			return
+		}
+		k := &keys[i]
+		p.add(func(l *line) {
+			rate := uint64(max(0, k.Rate) + 0.5)
+			mark := plain
+			if rate > 0 {
+				mark = accent
+			}
+			l.left(plain, 20, fmt.Sprint(k.Key))
+			l.right(mark, 8, amount(rate))
+			l.right(plain, 7, amount(k.Reads))
+			l.right(plain, 7, amount(k.Appends))
+			l.right(plain, 7, amount(k.Steered))
+			if k.Server == "" {
+				l.text(plain, "-")
+				return
+			}
+			l.text(plain, fmt.Sprintf("%s %#x", k.Server, k.VA))
+		})
+	}
+}
+
+// words are those that are busy first.
+func (m Model) words(p *page, rows int, r *rates) {
+	words := slices.Clone(m.now.Switch.Words)
+	if len(words) == 0 || len(p.lines)+1 >= rows {
+		return
+	}
+	heat := func(w *Word) int {
+		h := 2 * w.Pending
+		if r.changed(w) {
+			h++
+		}
+		return h
+	}
+	slices.SortStableFunc(words, func(a, b Word) int { return cmp.Compare(heat(&b), heat(&a)) })
+	p.add(func(l *line) {
+		l.left(faint, 8, "SERVER")
+		l.left(faint, 16, "WORD AT")
+		l.left(faint, 10, "STATE")
+		l.right(faint, 18, "VALUE")
+		l.right(faint, 7, "PENDING")
+		l.text(faint, "  busiest first")
+	})
+	for i := range words {
+		if len(p.lines) >= rows {
+			return
+		}
+		w := &words[i]
+		p.add(func(l *line) {
+			mark := plain
+			if r.changed(w) {
+				mark = accent
+			}
+			l.left(plain, 8, w.Server)
+			l.left(plain, 16, fmt.Sprintf("%#x", w.VA))
+			l.left(statePaint(w.State), 10, w.State)
+			l.right(mark, 18, fmt.Sprintf("%#x", w.Value))
+			l.right(plain, 7, fmt.Sprint(w.Pending))
+		})
+	}
+}
