@@ -72,6 +72,9 @@ type lane struct {
 	clientQPN wire.QPN
 
 	proof proof
+	// formers are what the lane waits for since it began.
+	formers []former
+	began   clock.Time
 
 	asked bool // Config.Moving was
 	may   bool // what it said

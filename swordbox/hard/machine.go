@@ -267,11 +267,12 @@ func (m *Machine) forgetUnblocked() {
 }
 
 // newLane makes a lane for a row towards a server, for the request at hand.
-func (m *Machine) newLane(r *conntrack.Row, s *server) *lane {
+func (m *Machine) newLane(now clock.Time, r *conntrack.Row, s *server) *lane {
 	m.serial++
 	l := &lane{
 		m: m, s: s, row: r, generation: r.Generation, serial: m.serial, loose: true, place: placeOwn, whole: r.First(),
 		window: window{max: m.cfg.Window}, ops: ownOps{max: m.cfg.OwnOps}, proof: proof{breaks: s.breaks},
+		formers: s.formers(now), began: now,
 	}
 	if n := len(m.free); n > 0 {
 		l.index = m.free[n-1]

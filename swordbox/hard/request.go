@@ -26,7 +26,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *p
 	if !ok || l.closed || l.generation != s.Row.Generation {
 		l = nil // one that is there goes on also without rules: its numbers must
 		if srv := m.byAddr[s.Row.Responder]; srv != nil && srv.moves {
-			l = m.newLane(s.Row, srv)
+			l = m.newLane(c.Now, s.Row, srv)
 		}
 	}
 	if l == nil {
@@ -48,6 +48,9 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *p
 }
 
 func (l *lane) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
+	if l.formers != nil && l.awaitsFormer() {
+		return l.tooEarly()
+	}
 	if l.loose && !l.canStart(s, p.BTH.PSN) {
 		return l.looseRequest(c, s, p)
 	}

@@ -25,6 +25,7 @@ type Stats struct {
 	Unadmitted        uint64 `name:"unadmitted" help:"WRITEs to many words, of connections that nobody has ever answered"`
 	RepeatsDropped    uint64 `name:"repeats_dropped" help:"requests that came again after a word had stopped to count on them, and had to wait for it"`
 	LooseDropped      uint64 `name:"loose_dropped" help:"requests of connections not yet known that had to wait for a word"`
+	TooEarly          uint64 `name:"too_early" help:"requests of new connections that had to wait for what a shared connection had long been waiting for"`
 	Deaths            uint64 `name:"deaths" help:"connections that ended with a fatal NAK"`
 	RefusedAgain      uint64 `name:"refused_again" help:"requests on connections that have ended"`
 	TakenBack         uint64 `name:"taken_back" help:"moved requests given back to their clients because the server had refused one before them"`

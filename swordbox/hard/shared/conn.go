@@ -322,6 +322,20 @@ func (c *Conn) load(e *entry) {
 	c.tx.BTH, c.tx.RETH, c.tx.AtomicETH, c.tx.Payload = e.bth, e.reth, e.atomic, e.payload
 }
 
+// Oldest is when the oldest unanswered request was submitted; false: there is none.
+func (c *Conn) Oldest() (clock.Time, bool) {
+	if c.una == c.tail {
+		return 0, false
+	}
+	return c.at(c.una).since, true
+}
+
+// Newest is the position behind the newest request, for HasEnded.
+func (c *Conn) Newest() uint32 { return c.tail }
+
+// HasEnded reports whether all requests before a position have ended, not more than 2^31 requests ago.
+func (c *Conn) HasEnded(pos uint32) bool { return int32(c.una-pos) >= 0 }
+
 // Bounds are Ring and Waiting with their defaults.
 func (c Config) Bounds() (ring, waiting int) {
 	c = c.withDefaults()
