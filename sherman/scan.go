@@ -106,12 +106,14 @@ func (c *Client) emit(s *scan, p *layout.Page, deadline clock.Time) error {
 			}
 		}
 	}
+	last := uint64(0)
 	c.order = p.Order(c.order[:0])
-	for _, i := range c.order {
+	for n, i := range c.order {
 		r, _ := p.Slot(int(i))
-		if r.Key < s.next {
-			continue
+		if r.Key < s.next || n > 0 && r.Key == last {
+			continue // the second of two was put in after the first had been removed, while the page was read
 		}
+		last = r.Key
 		s.left--
 		if !s.f(r.Key, r.Value) || s.left == 0 {
 			s.end = true
