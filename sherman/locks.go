@@ -264,7 +264,8 @@ func (c *Client) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 	case pass && h.ticket.Pass(h.leaves(0)):
 		return nil
 	case pass: // whoever waited has gone
-		return c.commit(h, 0, nil, deadline)
+		// The WRITEs have been answered, so the operation is done and must not be done again, whatever becomes of the lock.
+		return keepUnknown(c.commit(h, 0, nil, deadline))
 	}
 	h.ticket.Leave(lock.Held{})
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/sherman/lock"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -104,6 +105,9 @@ func (c *Client) chain(deadline clock.Time, ops []*fabric.Op) error {
 func (c *Client) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) error {
 	if !c.inside(a) {
 		return fmt.Errorf("%w: address %v", ErrBroken, a)
+	}
+	if c.rt.Now() >= deadline { // a walk along a damaged tree ends here, however fast its pages come
+		return kv.ErrTimeout
 	}
 	for {
 		err := c.reach(a.Server(), deadline)

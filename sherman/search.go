@@ -65,10 +65,16 @@ func (c *Client) covering(a layout.Addr, key uint64, level int, deadline clock.T
 			}
 			return a, nil
 		}
-		if a = p.Sibling; a == 0 {
-			return 0, fmt.Errorf("%w: no page of level %d covers key %d", ErrBroken, level, key)
+		if p.Sibling == 0 {
+			return 0, errEnds(a, key)
 		}
+		a = p.Sibling
 	}
+}
+
+// errEnds says that the page at a does not lead on to a key that it does not cover.
+func errEnds(a layout.Addr, key uint64) error {
+	return fmt.Errorf("%w: the way to key %d ends at page %v", ErrBroken, key, a)
 }
 
 // moved notes that a page was found by way of its siblings: the index cache is old, or a split was not finished.
@@ -86,6 +92,7 @@ func (c *Client) descend(key uint64, level int, fresh bool, deadline clock.Time)
 	if err != nil {
 		return 0, err
 	}
+	aside := false // the last step was to a sibling
 	for range maxSteps {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
 			return 0, err
@@ -100,17 +107,25 @@ func (c *Client) descend(key uint64, level int, fresh bool, deadline clock.Time)
 			if c.node.rootHint() == a {
 				c.node.setRoot(0) // it has been split: there is a higher one, or will be
 			}
-			a = p.Sibling
-		case p.Level == level:
-			return a, nil
-		default:
-			if p.Level == 1 {
-				c.node.cache.put(p, c.rand)
+			if p.Sibling == 0 {
+				return 0, errEnds(a, key)
 			}
-			a = p.Child(key)
+			a, aside = p.Sibling, true
+			continue
 		}
-		if a == 0 {
-			return 0, fmt.Errorf("%w: the way to key %d ends", ErrBroken, key)
+		if aside { // the page above does not know this one, or was read before it did
+			c.heal = separator{p.Level + 1, p.Lowest, a}
+			aside = false
+		}
+		if p.Level == level {
+			return a, nil
+		}
+		if p.Level == 1 {
+			c.node.cache.put(p, c.rand)
+		}
+		from := a
+		if a = p.Child(key); a == 0 {
+			return 0, errEnds(from, key)
 		}
 	}
 	return 0, fmt.Errorf("%w: no way to key %d", ErrBroken, key)

@@ -131,6 +131,9 @@ func (c *Client) putChild(a layout.Addr, s separator, deadline clock.Time) (next
 		return 0, errors.Join(fmt.Errorf("%w: page %v as the parent of key %d", ErrBroken, a, s.key), c.release(h, deadline))
 	}
 	if !p.Covers(s.key) {
+		if p.Sibling == 0 {
+			return 0, errors.Join(errEnds(a, s.key), c.release(h, deadline))
+		}
 		return p.Sibling, c.release(h, deadline)
 	}
 	if _, _, there, _ := p.Find(s.key); there || s.key == p.Lowest {
@@ -182,10 +185,12 @@ func (c *Client) newRoot(s separator, deadline clock.Time) error {
 	if err := c.writeFresh(at, c.sibBuf, deadline); err != nil {
 		return err
 	}
-	for {
+	for doubt := false; ; doubt = true {
 		won, err := c.swapRoot(old, at, deadline)
 		if err == nil && !won {
-			c.space.giveBack(at)
+			if !doubt { // else it may have been the root, and be a page of the tree since another one came above it
+				c.space.giveBack(at)
+			}
 			return errRoot
 		}
 		if err == nil {

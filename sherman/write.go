@@ -111,7 +111,9 @@ func (c *Client) change(v verb, a layout.Addr, key uint64, value []byte, deadlin
 	case p.Level != 0 || key < p.Lowest:
 		return 0, errors.Join(fmt.Errorf("%w: page %v on the way to key %d", ErrBroken, a, key), c.release(h, deadline))
 	case !p.Covers(key):
-		next = p.Sibling
+		if next = p.Sibling; next == 0 {
+			return 0, errors.Join(errEnds(a, key), c.release(h, deadline))
+		}
 		c.moved(1, separator{1, p.Highest, next})
 		return next, c.release(h, deadline)
 	}
