@@ -166,7 +166,8 @@ func (l *loader) room(level int, key uint64) (*growing, error) {
 		return g, l.open(g, level, 0, 0)
 	}
 	g := l.levels[level]
-	if g.used < max(1, l.super.Shape.Slots(level)*fillPercent/100) {
+	slots := l.super.Shape.Slots(level)
+	if g.used < max(1, slots*fillPercent/100) || key == layout.MaxKey && g.used < slots { // no page ends at MaxKey without it
 		return g, nil
 	}
 	done, old := *g, g.addr

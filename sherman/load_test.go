@@ -127,3 +127,35 @@ func TestLocksNameTheirOwners(t *testing.T) {
 	})
 	g.run()
 }
+
+// The greatest key of all belongs to the last page, wherever it would have begun one.
+func TestBulkLoadOfTheGreatestKey(t *testing.T) {
+	for keys := range uint64(8) {
+		g := newRig(t, simrack.Options{}, region)
+		g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Chunk: 4096})
+		h := g.Host("cn1")
+		h.Go("load", false, func(ctx verbs.Context) {
+			i := uint64(0)
+			_, err := sherman.BulkLoad(sherman.Config{Context: ctx, Manager: h.Manager(ctx)}, g.servers, func() (uint64, []byte, bool) {
+				if i++; i > keys {
+					return layout.MaxKey, value(1, 0), i == keys+1
+				}
+				return i, value(i, 0), true
+			}, soon(ctx.Runtime()))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		g.run()
+		g.client("cn0", g.node(sherman.NodeConfig{}), func(c *sherman.Client, rt verbs.Runtime) error {
+			n, last := uint64(0), uint64(0)
+			err := c.Scan(0, 100, func(k uint64, _ []byte) bool { n++; last = k; return true }, soon(rt))
+			if err != nil || n != keys+1 || last != layout.MaxKey {
+				return fmt.Errorf("%d keys up to %x, want %d: %w", n, last, keys+1, err)
+			}
+			_, err = c.Get(layout.MaxKey, nil, soon(rt))
+			return err
+		})
+		g.run()
+	}
+}
