@@ -46,8 +46,8 @@ type ServerConfig struct {
 	PD verbs.PD
 }
 
-// Server is one service of a host. Its threads are the one that called Serve and one for each connection with a
-// mode.
+// Server is one service of a host. Its threads are the one that called Serve, one for each connection with a
+// mode, and one for each handshake.
 type Server struct {
 	cfg      ServerConfig
 	ctx      verbs.Context
@@ -61,6 +61,7 @@ type Server struct {
 	cq       verbs.CQ // of connections without a mode: it stays empty
 	conns    []*conn  // oldest first
 	used     int64
+	shaking  handshakes
 }
 
 // conn is one connection. One with a mode belongs to its own thread, which destroys it when the queue pair goes
@@ -162,6 +163,7 @@ func (s *Server) shutdown() error {
 
 // handle answers one request. An error concerns this request alone.
 func (s *Server) handle(req rdmacm.Request) error {
+	s.sweep()
 	h, err := parseHello(req.Private())
 	if err != nil {
 		return req.Reject(err.Error())
@@ -194,7 +196,13 @@ func (s *Server) handle(req rdmacm.Request) error {
 	if c.report != nil {
 		w.Report = Region{c.report.Addr(), c.report.RKey(), c.report.Len()}
 	}
-	if err := req.Accept(c.qp, rdmacm.Params{}, w.encode(), s.rt.Now().Add(acceptPatience)); err != nil {
+	if !c.own && s.shaking.begin() {
+		s.conns = append(s.conns, c) // from now on a fence ends it
+		s.used += c.bytes
+		s.rt.Go(s.cfg.Service+"-accept", func() { s.shaking.end(c.id, s.accept(req, c, w)) })
+		return nil
+	}
+	if err := s.accept(req, c, w); err != nil {
 		return errors.Join(err, c.destroy())
 	}
 	s.conns = append(s.conns, c)
