@@ -36,7 +36,10 @@ const (
 	defaultIdle = 10 * time.Minute
 	// lateDatagrams is how long after the start datagrams of a former row's own set-up may still be on their way.
 	lateDatagrams = time.Second
-	gsiQPN        = 1
+	// toldEnough is how long after its first NAK a client may still speak. Its NIC has given up by then; who speaks is another
+	// connection with the same numbers, made out of band, and would be refused for ever.
+	toldEnough = 30 * time.Second
+	gsiQPN     = 1
 )
 
 // Machine knows the rows of the former life.
@@ -61,7 +64,8 @@ type key struct {
 type row struct {
 	record.Row
 	naks uint64
-	last clock.Time
+	told clock.Time // if there were NAKs, when the first one was sent
+	last clock.Time // when the client was heard
 }
 
 // Stats counts.
@@ -133,11 +137,14 @@ func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 	k := key{p.SrcAddr().Unmap(), p.DstAddr().Unmap(), p.BTH.DestQP}
 	if r := m.byAns[k]; r != nil {
 		// What the server answers, or asks for on the same queue pairs, means something else to the client.
-		r.last = c.Now
 		return pipeline.Drop(ReasonFormer), true
 	}
 	r := m.byReq[k]
 	if r == nil {
+		return pipeline.Verdict{}, false
+	}
+	if r.naks > 0 && c.Now.Sub(r.told) > toldEnough {
+		m.forget(func(o *row) bool { return o == r })
 		return pipeline.Verdict{}, false
 	}
 	r.last = c.Now
@@ -161,6 +168,9 @@ func (m *Machine) refuse(c *pipeline.Ctx, p *pipeline.Parsed, r *row) {
 		note = fmt.Sprintf("fatal NAK: the switch was restarted, oldest psn %d", psn)
 	}
 	c.Emit(&m.nak, note)
+	if r.naks == 0 {
+		r.told = c.Now
+	}
 	r.naks++
 	m.stats.Naks++
 }

@@ -211,6 +211,34 @@ func TestForgottenBySilence(t *testing.T) {
 	}
 }
 
+// Connections that are made out of band may get the numbers of a former one. They are not refused for ever.
+func TestNumbersUsedAgain(t *testing.T) {
+	r := newRig(t, 5, Config{})
+	for i := range 40 {
+		r.now = clock.Time(time.Second) * clock.Time(i)
+		r.tick()
+		f := r.send(0, request(client, 0x22, 500))
+		if passed := len(f) == 1 && f[0].BTH.Opcode == wire.RCWriteOnly; passed != (i > 30) {
+			t.Errorf("after %d s: passed %v", i, passed)
+		}
+	}
+	if len(r.m.Rows()) != 0 {
+		t.Errorf("rows left: %v", r.m.Rows())
+	}
+}
+
+// What the server sends to a queue pair that is no more does not keep the row.
+func TestAnswersKeepNothing(t *testing.T) {
+	r := newRig(t, 5, Config{Idle: time.Minute})
+	for i := range 70 {
+		r.now = clock.Time(time.Second) * clock.Time(i)
+		r.tick()
+		if got := r.send(1, response(0x11)); (len(got) != 0) != (i >= 60) {
+			t.Errorf("after %d s: %d frames", i, len(got))
+		}
+	}
+}
+
 // While a server is being cleared no request reaches it; answers do.
 func TestBlocked(t *testing.T) {
 	blocked := true
