@@ -111,10 +111,17 @@ func (c *runner) once(start clock.Time, counted bool) bool {
 	if err != nil && c.result.FirstError == "" {
 		c.result.FirstError = fmt.Sprintf("%v: %v", kind, err)
 	}
-	if !counted || err != nil {
+	if err != nil {
 		return false
 	}
-	c.result.note(kind, c.rt.Now().Sub(start), cost)
+	took := c.rt.Now().Sub(start)
+	if c.cfg.Observe != nil {
+		c.cfg.Observe(took)
+	}
+	if !counted {
+		return false
+	}
+	c.result.note(kind, took, cost)
 	return true
 }
 

@@ -100,6 +100,8 @@ type RunConfig struct {
 	Verify bool
 	// ScanLen is the longest scan; 0: 100.
 	ScanLen int
+	// Observe, if not nil, hears how long each operation took that succeeded, also those before anything is counted.
+	Observe func(took time.Duration) `json:"-"`
 }
 
 const (

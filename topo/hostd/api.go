@@ -52,6 +52,8 @@ type Status struct {
 	QPs     []QPStatus     `json:"qps"`
 	Regions []Region       `json:"regions"`
 	Tear    *Tear          `json:"tear,omitempty"`
+	// Clients are those of stores that run on the host now; nil: none.
+	Clients *ClientsStatus `json:"clients,omitempty"`
 	// Programs are attached to the NIC from other processes; Shared are the regions that outlive them.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`

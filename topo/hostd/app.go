@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -33,6 +34,8 @@ type application struct {
 	jobs      map[*job]struct{}
 	store     *store // the metadata server, if this host is one
 	tree      *tree  // what makes the host a compute node of a tree, if it is one
+
+	meter meter // of the clients of stores
 }
 
 // job is a test that runs.
@@ -243,4 +246,5 @@ func (a *application) describe(st *Status) {
 		st.Jobs = append(st.Jobs, j.name)
 	}
 	slices.Sort(st.Jobs)
+	st.Clients = a.meter.status(time.Now())
 }

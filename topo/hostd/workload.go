@@ -54,7 +54,9 @@ func (h *Host) runStore(r *http.Request, in RunRequest, send func(RunEvent) erro
 		return control.Errorf(http.StatusBadRequest, "%d clients on %s: want 1 to %d", in.Count, h.self.Name, maxStoreClients)
 	}
 	return h.app.do(r, "run "+in.Config.Workload.Name, func(ctx context.Context, v verbs.Context) error {
-		return (&storeRun{in: in, rt: v.Runtime(), open: opener(v), ctx: ctx}).all(send)
+		h.app.meter.clients(in.Count)
+		defer h.app.meter.clients(-in.Count)
+		return (&storeRun{in: in, rt: v.Runtime(), open: opener(v), ctx: ctx, meter: &h.app.meter}).all(send)
 	})
 }
 
@@ -78,6 +80,8 @@ type storeRun struct {
 	open func(clock.Time) (kv.Store, error)
 	ctx  context.Context
 	done atomic.Uint64
+	// meter hears of each operation.
+	meter *meter
 
 	mu     sync.Mutex // guards what follows
 	result kv.Result
@@ -113,7 +117,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 // one is one client's life.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	cfg := s.in.Config
-	cfg.Client = id
+	cfg.Client, cfg.Observe = id, func(took time.Duration) { s.meter.note(time.Now(), took) }
 	c, err := s.open(rt.Now().Add(storePatience))
 	if err != nil {
 		s.fail(fmt.Errorf("client %d: %w; is the store up? `rdmalab %s start`", id, err, cmp.Or(s.in.Store, "clover")))

@@ -106,6 +106,9 @@ func loaded(n int) Sample {
 // steering is loaded, with a store whose appends and reads the switch steers.
 func steering(n int) Sample {
 	s := loaded(n)
+	for i, h := range []int{3, 5} {
+		s.Nodes[h].Clients, s.Nodes[h].Ops, s.Nodes[h].P99 = 8, uint64(20_000-4_000*n*i), uint64(310*n)
+	}
 	for i := range uint64(12) {
 		k := Key{Key: i * i * i * 1_000_003, Reads: 900 * uint64(n) / (i + 1), Appends: 30 * uint64(n), Steered: 800 * uint64(n) / (i + 1), Rate: 8000 / float64(i+1)}
 		if i != 2 {
@@ -150,6 +153,8 @@ func TestScreens(t *testing.T) {
 		{"load-80", plain, 80, 24, three(loaded)},
 		{"load-80-qps", plain, 80, 24, append(three(loaded), "2")},
 		{"load-80-switch", plain, 80, 24, append(three(loaded), "3")},
+		{"stores-80", plain, 80, 24, three(steering)},
+		{"stores-80-ascii", Style{Plain: true, ASCII: true}, 80, 24, three(steering)},
 		{"keys-80", plain, 80, 24, append(three(steering), "3")},
 		{"keys-120", plain, 120, 40, append(three(steering), "3")},
 		{"load-120", plain, 120, 40, three(loaded)},

@@ -136,6 +136,15 @@ func (m Model) sampled(s *Sample) Model {
 	for _, n := range s.Nodes {
 		h := append(append([]uint64(nil), m.history[n.Name]...), n.UpBits+n.DownBits)
 		history[n.Name] = h[max(0, len(h)-maxHistory):]
+		for _, one := range []struct {
+			name  string
+			value uint64
+		}{{opsOf(n.Name), n.Ops}, {p99Of(n.Name), n.P99}} {
+			if h := m.history[one.name]; len(h) > 0 || n.Clients > 0 {
+				h = append(append([]uint64(nil), h...), one.value)
+				history[one.name] = h[max(0, len(h)-maxHistory):]
+			}
+		}
 	}
 	m.history = history
 	return m

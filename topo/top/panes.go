@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// linkPage is a line a host and one for the switch, and faults below.
+// linkPage is a line a host and one for the switch, and stores and faults below.
 func (m Model) linkPage(rows int, r *rates) []string {
 	p := m.newPage()
 	wide := m.width >= wideWidth
@@ -34,6 +34,7 @@ func (m Model) linkPage(rows int, r *rates) []string {
 		}
 		m.linkLine(p, &m.now.Nodes[i], r, i == m.chosen, wide)
 	}
+	m.stores(p, rows)
 	for i, text := range m.faultLines() {
 		if i == 0 && len(p.lines)+1 < rows {
 			p.say(plain, "")

@@ -44,6 +44,10 @@ type Node struct {
 	Dropped, Retrans uint64
 	// Faults are the ids of rules at work on the link.
 	Faults []string
+	// Clients is how many clients of stores run on the host; Ops is how many operations they did in the last full second,
+	// P99 what 99 of 100 of those took at most, in microseconds.
+	Clients  int
+	Ops, P99 uint64
 }
 
 // QP is a queue pair of a host.

@@ -118,7 +118,7 @@ func (m Model) body(rows int) []string {
 	if m.height < tallHeight {
 		return [panes]func(Model, int, *rates) []string{Model.linkPage, Model.qpPage, Model.switchPage}[m.pane](m, rows, r)
 	}
-	links := len(m.now.Nodes) + 2
+	links := len(m.now.Nodes) + 2 + m.storeLines()
 	if n := len(m.faultLines()); n > 0 {
 		links += n + 1
 	}

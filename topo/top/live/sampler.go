@@ -85,6 +85,10 @@ func addHost(s *top.Sample, n *rack.NodeStatus, names namer) {
 	s.Nodes = append(s.Nodes, top.Node{
 		Name: n.Name, Role: n.Role, State: string(n.State), Link: string(n.Link), Retrans: d.NIC.RetransPkts,
 	})
+	if c := d.Clients; c != nil {
+		one := &s.Nodes[len(s.Nodes)-1]
+		one.Clients, one.Ops, one.P99 = c.Count, c.Rate, uint64(c.P99+0.5)
+	}
 	if t := d.Tear; t != nil {
 		s.Faults = append(s.Faults, top.Fault{
 			ID: "tear-" + n.Name, State: string(fault.Active),
