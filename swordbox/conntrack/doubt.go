@@ -20,8 +20,8 @@ const packetLife = time.Millisecond
 // doubt: the responder then answers once more.
 func (t *Table) doubtful(r *Row, f *wire.Frame) bool {
 	c := t.pairs[r.key.ends]
-	if c == nil {
-		return false
+	if c == nil || r.Last > c.newest.Add(packetLife) {
+		return false // nobody has begun since, however many there are
 	}
 	for _, d := range c.rows {
 		if d.Since > r.Since && d.learn.n != 0 && r.Last <= d.Since.Add(packetLife) && d.learn.compare(f) != impossible {

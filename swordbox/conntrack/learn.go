@@ -68,7 +68,10 @@ type learning struct {
 }
 
 // crowd is the learning rows between two hosts in one direction.
-type crowd struct{ rows []*Row }
+type crowd struct {
+	rows   []*Row
+	newest clock.Time // when the last one began
+}
 
 // budget bounds the work of learning: so many comparisons a second, with a burst.
 type budget struct {
@@ -129,7 +132,7 @@ func (t *Table) startLearning(now clock.Time, r *Row) {
 		c = new(crowd)
 		t.pairs[r.key.ends] = c
 	}
-	c.rows = append(c.rows, r)
+	c.rows, c.newest = append(c.rows, r), now
 }
 
 // stopLearning takes it back.
