@@ -57,6 +57,10 @@ func DialOwned(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, m M
 
 // Fence ends all connections of an owner at the memory service of a host, for ever. When it returns nil, nothing that
 // the owner had under way there is executed any more, wherever its packets are, and it can send nothing new.
+//
+// Anybody who can connect may fence, end connections, and ask, as anybody who can connect may write to the memory: the service
+// trusts its network. A fence of a living owner costs it time, and no data. What was fenced is forgotten when the service is started
+// anew; by then its connections, and the locks on the NIC, are gone.
 func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	reason, err := ask(ctx, d, to, hello{Op: opFence, Owner: owner}, deadline)
 	if err == nil && reason != fencedReason {

@@ -246,7 +246,8 @@ func (s *Server) end(i int) {
 
 // build makes the objects of a connection. On error what was made is in the conn.
 func (s *Server) build(h hello, peer netip.Addr) (*conn, error) {
-	c := &conn{id: s.rt.Rand().Uint64() | 1, hello: h, own: h.Mode != ""}
+	// The numbers of a host that was started anew may repeat, and a client may ask to end what it had before.
+	c := &conn{id: (s.rt.Rand().Uint64() ^ s.boot<<20) | 1, hello: h, own: h.Mode != ""}
 	c.bytes = int64(h.Bytes) + int64(h.Recvs)*int64(h.slot())*int64(h.laneCount())
 	switch {
 	case c.own && s.cfg.Passive:
