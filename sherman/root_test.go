@@ -1,0 +1,82 @@
+package sherman_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/audit"
+	"github.com/rdmalab/rdmalab/sherman/check"
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// A client makes a root, is not told, and asks again when the tree has grown above that root: the page belongs to the tree, and is not
+// to be used for anything else.
+func TestARootThatNobodyConfirmed(t *testing.T) {
+	g := newRig(t, simrack.Options{}, region)
+	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Chunk: 4096})
+	h, cut, healed := g.Host("cn0"), false, false
+	post := func(wrs []verbs.SendWR) []verbs.SendWR {
+		for i := range wrs {
+			if wrs[i].Op == verbs.OpCmpSwap && wrs[i].CompareAdd != 0 && !cut { // of the root word: locks are compared with 0
+				cut = true
+				now := g.Now()
+				h.SetFaults([]fault.Rule{{Link: "cn0", Kind: fault.Blackhole, Dir: fault.Down}})
+				g.At(now.Add(200*time.Millisecond), func() { healed = true; h.SetFaults(nil) })
+			}
+		}
+		return wrs
+	}
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		cfg := sherman.Config{Context: bent{ctx, post}, Manager: h.Manager(ctx), Params: rdmacm.Params{Timeout: 6, RetryCount: 1}}
+		c, err := g.node(sherman.NodeConfig{}).Open(cfg, soon(rt))
+		for k := uint64(0); k < 400 && err == nil; k++ { // the tenth makes a root
+			if err = c.Upsert(2*k, value(2*k, 0), soon(rt)); k > 50 && !healed {
+				err = errors.Join(err, fmt.Errorf("the client was not cut off"))
+			}
+		}
+		if err = errors.Join(err, c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	g.client("cn1", g.node(sherman.NodeConfig{}), func(c *sherman.Client, rt verbs.Runtime) error {
+		for !cut {
+			rt.Sleep(time.Microsecond)
+		}
+		rt.Sleep(100 * time.Microsecond)
+		for k := range uint64(400) {
+			if err := c.Upsert(2*k+1, value(2*k+1, 0), soon(rt)); err != nil {
+				return err
+			}
+		}
+		if healed {
+			return errors.New("the tree grew too late")
+		}
+		for !healed {
+			rt.Sleep(time.Millisecond)
+		}
+		rt.Sleep(100 * time.Millisecond)
+		cfg, err := audit.Config(c, soon(rt))
+		if err != nil {
+			return err
+		}
+		cfg.Want = new(check.Content)
+		for k := range uint64(800) {
+			cfg.Want.Add(k)
+		}
+		cfg.HalfSplits, cfg.Unreachable, cfg.DeadLocks = -1, -1, -1
+		r, err := check.Check(cfg)
+		if err == nil {
+			err = r.Err()
+		}
+		return err
+	})
+	g.run()
+}
