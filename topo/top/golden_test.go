@@ -155,6 +155,13 @@ func TestScreens(t *testing.T) {
 		{"load-80-switch", plain, 80, 24, append(three(loaded), "3")},
 		{"stores-80", plain, 80, 24, three(steering)},
 		{"stores-80-ascii", Style{Plain: true, ASCII: true}, 80, 24, three(steering)},
+		{"failed-qps-80", plain, 80, 24, append(three(func(n int) Sample {
+			s := loaded(n)
+			for i := range 40 {
+				s.QPs = append(s.QPs, QP{Host: "ms1", QPN: wire.QPN(0x100 + i), Type: "RC", State: "ERR", Peer: "cn3", PeerQPN: wire.QPN(0x200 + i)})
+			}
+			return s
+		}), "2")},
 		{"keys-80", plain, 80, 24, append(three(steering), "3")},
 		{"keys-120", plain, 120, 40, append(three(steering), "3")},
 		{"load-120", plain, 120, 40, three(loaded)},

@@ -144,6 +144,7 @@ func (m Model) qpPage(rows int, r *rates) []string {
 	if m.scroll == 0 { // those that failed, then those that do something
 		qps = slices.Clone(qps)
 		slices.SortStableFunc(qps, func(a, b QP) int { return cmp.Compare(r.rank(&a), r.rank(&b)) })
+		qps = r.mixed(qps, rows)
 	}
 	first := min(m.scroll, max(0, len(qps)-1))
 	for i := first; i < len(qps) && len(p.lines) < rows; i++ {

@@ -6,6 +6,7 @@
 package top
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -200,6 +201,24 @@ func (r *rates) rank(q *QP) int {
 		return 1
 	}
 	return 2
+}
+
+// mixed leaves half of the rows to queue pairs that do something, however many have failed. list is in the order of rank.
+func (r *rates) mixed(list []QP, rows int) []QP {
+	count := func(rank int) (n int) {
+		for i := range list {
+			if r.rank(&list[i]) == rank {
+				n++
+			}
+		}
+		return n
+	}
+	failed, busy := count(0), count(1)
+	first := max(1, rows/2-1)
+	if failed <= first || busy == 0 {
+		return list
+	}
+	return slices.Concat(list[:first], list[failed:failed+busy], list[first:failed], list[failed+busy:])
 }
 
 // changed says that a word has another value than before.
