@@ -27,6 +27,14 @@ func (c *Client) query(key uint64, deadline clock.Time) (known, error) {
 	if err != nil {
 		return known{}, err
 	}
+	if a.Status == rpc.Unknown { // said hello again: once more
+		return c.query(key, deadline)
+	}
+	return c.located(key, a)
+}
+
+// located is what an answer says of where a key is.
+func (c *Client) located(key uint64, a *rpc.Answer) (known, error) {
 	switch a.Status {
 	case rpc.OK:
 		if a.N != 1 {
@@ -39,8 +47,6 @@ func (c *Client) query(key uint64, deadline clock.Time) (known, error) {
 		return known{}, kv.ErrNotFound
 	case rpc.Lost:
 		return known{}, kv.ErrLost
-	case rpc.Unknown: // said hello again: once more
-		return c.query(key, deadline)
 	default:
 	}
 	return known{}, fmt.Errorf("query of key %d: %v", key, a.Status)

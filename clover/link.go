@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
@@ -75,9 +76,13 @@ func (c *Client) tryLink(key uint64, n node, tried *layout.Location, uncertain *
 			return linked{}, errOtherEnd
 		}
 		c.cost.Retries++
+		at := k.at
 		var header layout.Word
 		if k, header, err = c.newest(key, k, deadline); err != nil {
 			return linked{}, err
+		}
+		if k.at == n.at {
+			return linked{old: at, slot: k.slot}, nil // by another copy of the request
 		}
 		if header.IsTombstone() {
 			c.cache.drop(key)
@@ -117,8 +122,11 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 
 // settle finds out what became of a compare-and-swap without answer. It was on the header of tried: if that names the own node,
 // all is well; as long as it names none, the same can be asked again. Else somebody's append to it has succeeded, and a switch
-// may have steered this one to a node behind it: the own node tells.
+// may have steered this one to a node behind it: the own node tells, or the metadata server.
 func (c *Client) settle(key uint64, n node, tried *layout.Location, uncertain *bool, deadline clock.Time) (bool, error) {
+	if err := c.owns(n, deadline); err != nil {
+		return false, err // what is in the node's place now says nothing about it
+	}
 	header, _, err := c.readHeader(*tried, -1, deadline)
 	if err != nil {
 		return false, err
@@ -142,15 +150,13 @@ func (c *Client) settle(key uint64, n node, tried *layout.Location, uncertain *b
 	return c.settleByChain(key, n, uncertain, deadline)
 }
 
-// settleByChain looks for the own node: it was linked if it has a successor or a later life, or if the chain ends with it.
+// settleByChain looks for the own node: it was linked if it has a successor or a later life, if the chain ends with it, or if the
+// metadata server has met it. A tombstone is in no chain any more when the server has passed it, and its memory does not show that:
+// the key may have begun another life since. The server is asked last, since it may pass the node while it is looked for.
 func (c *Client) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
-	if moved, err := c.moved(n, deadline); moved || err != nil {
-		return moved, err
-	}
-	c.cache.drop(key)
-	k, err := c.query(key, deadline)
-	if err != nil {
-		return false, err
+	k, met, err := c.inquire(key, n, deadline)
+	if met || err != nil {
+		return met, err
 	}
 	if k, _, err = c.newest(key, k, deadline); err != nil {
 		return false, err
@@ -158,12 +164,33 @@ func (c *Client) settleByChain(key uint64, n node, uncertain *bool, deadline clo
 	if k.at == n.at {
 		return true, nil
 	}
-	// The chain may have gone past it while it was looked for.
-	moved, err := c.moved(n, deadline)
-	if err == nil {
-		*uncertain = moved
+	if moved, err := c.moved(n, deadline); moved || err != nil {
+		return moved, err
 	}
-	return moved, err
+	_, met, err = c.inquire(key, n, deadline)
+	if err == nil {
+		*uncertain = met
+	}
+	return met, err
+}
+
+// inquire asks the metadata server where a key is, and whether it has met a node in a chain.
+func (c *Client) inquire(key uint64, n node, deadline clock.Time) (k known, met bool, err error) {
+	if err := c.owns(n, deadline); err != nil {
+		return known{}, false, err
+	}
+	c.cache.drop(key)
+	a, err := c.ask(&rpc.Request{Op: rpc.OpQuery, Key: key, At: n.at}, deadline)
+	switch {
+	case err != nil:
+		return known{}, false, err
+	case a.Status == rpc.Done:
+		return known{}, true, nil
+	case a.Status == rpc.Unknown: // said hello again
+		return known{}, false, errLease
+	}
+	k, err = c.located(key, a)
+	return k, false, err
 }
 
 // moved reports whether a node has a successor, or a later life: it has been in a chain.

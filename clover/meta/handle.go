@@ -54,7 +54,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case rpc.OpAlloc:
 		s.alloc(cl, r, a)
 	case rpc.OpQuery:
-		s.query(r, a)
+		s.query(cl, r, a)
 	case rpc.OpOpen:
 		s.openKey(cl, r, a)
 	case rpc.OpGC:

@@ -5,10 +5,12 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// query tells where a key is.
-func (s *Server) query(r *rpc.Request, a *rpc.Answer) {
+// query tells where a key is, or that a node of the client's has been met in a chain, if it asks for one.
+func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
 	switch {
+	case !r.At.IsZero() && !s.heldAs(cl.id, r.At):
+		a.Status = rpc.Done // a node leaves the hands of its client only into a chain
 	case e == nil:
 		a.Status = rpc.NotFound
 	case e.lost:
@@ -35,11 +37,21 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 			a.Status = rpc.Busy // a memory server does not answer: it cannot be said, or written down, whether the key has ended
 		}
 		return
+	case s.gone(r.At):
+		a.Status = rpc.Busy // until the loss has been worked on: the client has no node by then
+		return
 	case len(s.slots) == 0:
 		a.Status = rpc.Full
 		return
 	}
 	s.open(r, a)
+}
+
+// gone reports whether a node was in memory that is known to be lost, perhaps since this very request. Its client does not know
+// that yet. A key that was opened with it would be lost at once: a second time, if its former life was found lost before.
+func (s *Server) gone(l layout.Location) bool {
+	p, ok := s.space.Place(l.Handle)
+	return !ok || s.memory[p.Server].blank
 }
 
 // clear looks whether a key has ended or was lost; one that has ended is out of the table then.

@@ -34,7 +34,8 @@ const (
 	OpHello Op = iota + 1
 	// Alloc asks for N entries of Class; the answer has their locations.
 	OpAlloc
-	// Query asks where Key is; the answer has the newest known location and the slot.
+	// Query asks where Key is; the answer has the newest known location and the slot. With At it is Done if that node, which the
+	// client was given, has been met in a chain.
 	OpQuery
 	// Open makes Key known, whose first node At is written; the answer has the slot.
 	OpOpen
@@ -83,7 +84,8 @@ const (
 	Refused
 	// Busy: try again in a moment.
 	Busy
-	// Done: an Open that came again was carried out the first time, and the key has been deleted or written since.
+	// Done: an Open that came again was carried out the first time, and the key has been deleted or written since; of Query, that
+	// the node At has been linked.
 	Done
 )
 
