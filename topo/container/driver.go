@@ -305,11 +305,11 @@ func RemoveDriver(rack string) error {
 // process is the driver until stop.
 func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 	var dial net.Dialer
-	if c, err := dial.DialContext(ctx, "unix", driverSocket(h.name)); err == nil {
+	if c, err := dial.DialContext(ctx, "unix", h.driver); err == nil {
 		return c.Close, nil // the watcher serves it
 	}
 	none := &spec.Rack{Name: h.name} // its cables need not be known to be removed
-	s, err := serveDriver(driverSocket(h.name), &plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
+	s, err := serveDriver(h.driver, &plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
 	if err != nil {
 		return func() error { return nil }, err
 	}

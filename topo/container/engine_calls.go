@@ -184,8 +184,23 @@ func (e *Engine) createNetwork(ctx context.Context, body any) error {
 	return e.call(ctx, http.MethodPost, "/networks/create", nil, body, nil)
 }
 
+// removeNetwork takes a network away, and unplugs whoever is still connected to it. One that is gone is fine.
 func (e *Engine) removeNetwork(ctx context.Context, id string) error {
-	err := e.call(ctx, http.MethodDelete, "/networks/"+url.PathEscape(id), nil, nil, nil)
+	path := "/networks/" + url.PathEscape(id)
+	err := e.call(ctx, http.MethodDelete, path, nil, nil, nil)
+	var said *EngineError
+	if errors.As(err, &said) && said.Status == http.StatusForbidden { // it has endpoints
+		var n struct {
+			Containers map[string]struct{} `json:"Containers"`
+		}
+		errs := []error{e.call(ctx, http.MethodGet, path, nil, nil, &n)}
+		for c := range n.Containers {
+			errs = append(errs, e.call(ctx, http.MethodPost, path+"/disconnect", nil, object{"Container": c, "Force": true}, nil))
+		}
+		if err = errors.Join(errs...); err == nil {
+			err = e.call(ctx, http.MethodDelete, path, nil, nil, nil)
+		}
+	}
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}

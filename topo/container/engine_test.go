@@ -57,6 +57,27 @@ func TestSilentEngine(t *testing.T) {
 	}
 }
 
+// Somebody else's container on a cable is unplugged, and stays; the rack's networks go.
+func TestStrangerOnACable(t *testing.T) {
+	f := newFakeEngine(t)
+	f.add("stranger", "other", "x", PartHost, "running", 1<<22+7)
+	f.networks["net0"], f.networks["net1"] = "stranger", ""
+	h := hostsOn(t, f)
+	h.paths.Dir = t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "driver.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it only has to be there
+	h.driver = l.Addr().String()
+	if found, err := h.Remove(t.Context()); !found || err != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+	if len(f.networks) != 0 || len(f.containers) != 1 {
+		t.Errorf("left: networks %v, containers %v", f.networks, f.containers)
+	}
+}
+
 // A host's containers are found by labels, killed, stopped, continued and removed; what is not there is fine.
 func TestHosts(t *testing.T) {
 	f := newFakeEngine(t)

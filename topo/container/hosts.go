@@ -55,6 +55,8 @@ type Hosts struct {
 	name  string
 	paths spec.Paths
 	s     Settings
+	// driver is the socket of the rack's network driver.
+	driver string
 
 	mu     sync.Mutex
 	engine *Engine          // guarded; nil until it is needed
@@ -64,7 +66,7 @@ type Hosts struct {
 
 // NewHosts returns a handle; nothing is asked yet.
 func NewHosts(rack string, s Settings) *Hosts {
-	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, known: make(map[string]*life)}
+	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*life)}
 }
 
 // Settings are those that the handle was made with.
@@ -244,8 +246,8 @@ func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 }
 
 // Remove takes away every container and network that is labelled as the rack's, and says whether there was any. The
-// containers go before the networks, and the driver must answer meanwhile.
-func (h *Hosts) Remove(ctx context.Context) (found bool, err error) {
+// containers go before the networks, and the driver must answer meanwhile. Other containers on a cable lose it, and stay.
+func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
 		return false, err
@@ -254,21 +256,22 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	nets, err := e.networks(ctx, h.name)
+	if err != nil {
+		return false, err
+	}
+	if len(nets) > 0 { // without its driver the engine waits for each container and each network
+		stop, err := h.driverFor(ctx)
+		defer func() { failed = errors.Join(failed, err, stop()) }()
+	}
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, c := range list {
 		wg.Go(func() { errs[i] = e.remove(ctx, c.ID) })
 	}
 	wg.Wait()
-	nets, err := e.networks(ctx, h.name)
-	errs = append(errs, err)
-	if len(nets) > 0 {
-		stop, err := h.driverFor(ctx)
-		errs = append(errs, err)
-		for _, n := range nets {
-			errs = append(errs, e.removeNetwork(ctx, n.ID))
-		}
-		errs = append(errs, stop())
+	for _, n := range nets {
+		errs = append(errs, e.removeNetwork(ctx, n.ID))
 	}
 	return len(list)+len(nets) > 0, errors.Join(errs...)
 }

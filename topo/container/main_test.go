@@ -35,7 +35,7 @@ type fakeEngine struct {
 
 	mu         sync.Mutex // guards what follows
 	containers map[string]*inspected
-	networks   map[string]string // ID to rack
+	networks   map[string]string // ID to the stranger that is connected, "" for none
 	images     map[string]string // name to program
 	loads      string            // the program of an image that is loaded
 	asked      []string
@@ -159,6 +159,12 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string)
 	case path == "/networks/create":
 		f.networks[fmt.Sprint("net", len(f.networks))] = ""
 		say(http.StatusCreated, nil)
+	case part[0] == "networks" && r.Method == http.MethodGet:
+		say(http.StatusOK, map[string]any{"Containers": map[string]any{f.networks[part[1]]: map[string]any{}}})
+	case part[0] == "networks" && part[len(part)-1] == "disconnect":
+		f.networks[part[1]] = ""
+	case part[0] == "networks" && f.networks[part[1]] != "":
+		say(http.StatusForbidden, map[string]string{"message": "has active endpoints"})
 	case part[0] == "networks":
 		delete(f.networks, part[1])
 	case path == "/images/load":
