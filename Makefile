@@ -36,8 +36,9 @@ SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/co
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
-# LIMITS make a spec that hangs say where it is, and end before its package does.
-LIMITS := -ginkgo.poll-progress-after=150s -ginkgo.timeout=13m
+# LIMITS make a spec that hangs say where it is, and end before its package does. What they say goes through a report, not to
+# a terminal.
+LIMITS := -ginkgo.no-color -ginkgo.poll-progress-after=150s -ginkgo.timeout=13m
 
 .DEFAULT_GOAL := help
 
