@@ -22,6 +22,30 @@ func TestCloverSteer(t *testing.T) {
 	runStoreSeeds(t, "clover-steer")
 }
 
+// Seeds that once failed.
+func TestCloverSeedsThatFailed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		seed uint64
+		why  string
+	}{
+		{"clover", 1392, "a key was opened with a node in memory that was lost"},
+		{"clover-steer-write", 1064, "the same"},
+		{"clover-steer-write", 1834, "a tombstone was appended again, to the next life of its key"},
+		{"clover-steer-both", 1834, "the same"},
+		{"clover-steer-both", 1972, "memory is lost while keys are inserted and deleted"},
+	} {
+		s, err := Find(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := s.Run(c.seed, Options{}); r.Err != nil {
+			t.Errorf("%s, seed %d (%s): %v", c.name, c.seed, c.why, r.Err)
+		}
+	}
+}
+
 func runStoreSeeds(t *testing.T, name string) {
 	s, err := Find(name)
 	if err != nil {
