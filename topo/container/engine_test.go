@@ -57,6 +57,20 @@ func TestSilentEngine(t *testing.T) {
 	}
 }
 
+// What the engine is removing already is waited for: nothing is left when Remove returns.
+func TestRemovalUnderWay(t *testing.T) {
+	f := newFakeEngine(t)
+	f.add("going", "r", "cn0", PartHost, "removing", 0)
+	if found, err := hostsOn(t, f).Remove(t.Context()); !found || err != nil {
+		t.Errorf("%v, %v", found, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.containers) != 0 {
+		t.Error("the container is still there")
+	}
+}
+
 // Somebody else's container on a cable is unplugged, and stays; the rack's networks go.
 func TestStrangerOnACable(t *testing.T) {
 	f := newFakeEngine(t)

@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -270,10 +272,37 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 		wg.Go(func() { errs[i] = e.remove(ctx, c.ID) })
 	}
 	wg.Wait()
+	if err := errors.Join(errs...); err == nil {
+		errs = append(errs, h.awaitGone(ctx, e, list))
+	}
 	for _, n := range nets {
 		errs = append(errs, e.removeNetwork(ctx, n.ID))
 	}
 	return len(list)+len(nets) > 0, errors.Join(errs...)
+}
+
+// goneStep is the pause between two looks at whether containers are gone.
+const goneStep = 20 * time.Millisecond
+
+// awaitGone waits for containers that the engine was removing already, for somebody who has died meanwhile.
+func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
+	for {
+		left, err := e.List(ctx, h.name)
+		if err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(left, func(c Container) bool {
+			return !slices.ContainsFunc(list, func(was Container) bool { return was.ID == c.ID })
+		})
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the engine does not come to an end with removing %s: %w", left[0].Name, ctx.Err())
+		case <-time.After(goneStep):
+		}
+	}
 }
 
 // Exists says whether any container or network is labelled as the rack's.

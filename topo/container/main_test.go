@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -185,6 +186,11 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string)
 
 // act does something to a container; mu is held.
 func (f *fakeEngine) act(w http.ResponseWriter, r *http.Request, c *inspected, part []string, say func(int, any)) {
+	if r.Method == http.MethodDelete && c.State.Status == "removing" {
+		time.AfterFunc(100*time.Millisecond, func() { f.mu.Lock(); defer f.mu.Unlock(); delete(f.containers, strings.TrimPrefix(c.Name, "/")) })
+		say(http.StatusConflict, map[string]string{"message": "removal of container is already in progress"})
+		return
+	}
 	if r.Method == http.MethodDelete {
 		delete(f.containers, strings.TrimPrefix(c.Name, "/"))
 		return
