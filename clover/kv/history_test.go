@@ -1,6 +1,8 @@
 package kv
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +78,21 @@ func TestLoss(t *testing.T) {
 		if err := build(tc.ops, 5).Check(time.Second); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Writes without an answer that nobody has seen do not drown the search for what is wrong.
+func TestManyUnknownWrites(t *testing.T) {
+	ops := []op{{0, insert(1), ok(), 0, 1}}
+	for i := range 60 {
+		ops = append(ops, op{2 + i, put(uint64(100 + i)), is(unknown), 2, 3}, op{2 + i, get, is(unknown), 4, 5})
+	}
+	seen := append(slices.Clone(ops), op{1, get, reads(130), 6, 7})
+	if err := history(append(slices.Clone(seen), op{1, get, reads(130), 8, 9})...); err != nil {
+		t.Errorf("one of them is seen: %v", err)
+	}
+	if err := history(append(seen, op{1, get, reads(1), 8, 9})...); err == nil || !strings.Contains(err.Error(), "not linearizable") {
+		t.Errorf("one of them is seen and undone: %v", err)
 	}
 }
 
