@@ -115,9 +115,12 @@ interop: build ## our NIC and the one of a Linux kernel in a virtual machine (ro
 	@$(GO) test -json $(RACE) -count=1 -timeout 20m ./e2e/interop \
 	  -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
+# THROUGH are the runs of `make transparency`: what the switch does, and the suite.
+THROUGH := track:transport track:interop move:transport move:interop
+
 .PHONY: transparency
 transparency: build ## the suites transport and interop again, through a switch that tracks and through one that moves requests
-	@for run in track:transport track:interop move:transport move:interop; do \
+	@for run in $(THROUGH); do \
 	  echo "through a switch that does: $$run"; \
 	  RDMALAB_E2E_SWITCH=$${run%:*} $(GO) test -json $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
