@@ -71,6 +71,23 @@ func TestRemovalUnderWay(t *testing.T) {
 	}
 }
 
+// What the engine makes after its controller has died is removed, too.
+func TestContainersThatComeLate(t *testing.T) {
+	f := newFakeEngine(t)
+	f.add("early", "r", "cn0", PartHost, "running", 0)
+	time.AfterFunc(50*time.Millisecond, func() {
+		f.add("late", "r", "cn1", PartHost, "created", 0)
+	})
+	if err := hostsOn(t, f).RemoveLate(t.Context(), time.Second); err != nil {
+		t.Error(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.containers) != 0 {
+		t.Errorf("left: %v", f.containers)
+	}
+}
+
 // Somebody else's container on a cable is unplugged, and stays; the rack's networks go.
 func TestStrangerOnACable(t *testing.T) {
 	f := newFakeEngine(t)

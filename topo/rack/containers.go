@@ -150,6 +150,9 @@ func (b containerBodies) revive(ctx context.Context) ([]string, error) {
 func (b containerBodies) clear() error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
+	if !exists(b.r.Paths.Ready()) {
+		return b.h.RemoveLate(ctx, container.Quiet)
+	}
 	_, err := b.h.Remove(ctx)
 	return err
 }
