@@ -152,14 +152,14 @@ func (c *cq) Arm(solicited bool) error {
 	}
 	c.q.Arm.Store(how)
 	c.ctx.ring(c.bell)
-	if !c.ctx.armed(c.q) {
+	if !c.ctx.armed(c.q, c.bell) {
 		return opError(op, verbs.ErrClosed, "the daemon is gone")
 	}
 	return nil
 }
 
 // armed waits until the daemon has taken the arming; false says that it is gone.
-func (c *Context) armed(q *ring.Queue) bool {
+func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 	for look := 1; q.Arm.Load() != 0; look++ {
 		if c.gone.Load() {
 			return false
@@ -172,8 +172,8 @@ func (c *Context) armed(q *ring.Queue) bool {
 		}
 		wake := c.wakes.next()
 		q.Wait.Store(1)
-		if q.Arm.Load() != 0 {
-			c.sleep(wake, clock.Never)
+		if q.Arm.Load() != 0 && !c.sleep(wake, c.runtime.Now().Add(again)) {
+			c.ring(bell)
 		}
 	}
 	return true

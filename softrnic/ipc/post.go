@@ -50,7 +50,7 @@ func (p *poster) post(op string, n int) error {
 	p.tail += uint64(n)
 	p.q.Tail.Store(p.tail)
 	p.ctx.ring(p.bell)
-	if !p.ctx.consumed(p.q, p.tail) {
+	if !p.ctx.consumed(p.q, p.tail, p.bell) {
 		return opError(op, verbs.ErrClosed, "the daemon is gone")
 	}
 	if at := p.q.Refused.Load(); at > first {
@@ -68,8 +68,12 @@ func refusal(q *ring.Queue, op string, index int) error {
 	return &verbs.OpError{Op: op, Err: proto.Sentinel(code), Detail: text, Index: index}
 }
 
-// consumed waits until the daemon has taken everything before tail; false says that it is gone.
-func (c *Context) consumed(q *ring.Queue, tail uint64) bool {
+// again is how long a sleeper believes that it will be woken. Then it looks and rings once more: a wake-up that got lost must
+// cost that, and not the program.
+const again = 100 * time.Millisecond
+
+// consumed waits until the daemon has taken everything before tail, of the queue with that bell; false says that it is gone.
+func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	pace := spin.Spinner{Inside: c.inside}
 	var end clock.Time
 	polling := c.spin > 0
@@ -90,8 +94,8 @@ func (c *Context) consumed(q *ring.Queue, tail uint64) bool {
 		}
 		wake := c.wakes.next()
 		q.Wait.Store(1)
-		if q.Head.Load() < tail {
-			c.sleep(wake, clock.Never)
+		if q.Head.Load() < tail && !c.sleep(wake, c.runtime.Now().Add(again)) {
+			c.ring(bell)
 		}
 	}
 	return true
@@ -109,7 +113,7 @@ func (c *Context) word(op string, a ring.Access) (uint64, error) {
 	ring.PutAccess(q.Slot(at), a)
 	q.Tail.Store(at + 1)
 	c.ring(0)
-	if !c.consumed(q, at+1) {
+	if !c.consumed(q, at+1, 0) {
 		return 0, opError(op, verbs.ErrClosed, "the daemon is gone")
 	}
 	if q.Refused.Load() == at+1 {
