@@ -72,9 +72,11 @@ const (
 	exists
 	lost
 	unknown
+	// noEffect is certain, as ErrNoEffect is.
+	noEffect
 )
 
-var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown"}
+var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "no effect"}
 
 type output struct {
 	outcome outcome
@@ -120,9 +122,9 @@ func (h *History) of(key uint64) []porcupine.Operation {
 	return list
 }
 
-// needed leaves out what no order needs: a GET without an answer, and a PUT without one whose value nobody has seen. Such a PUT
-// changes neither whether the key is there nor what anybody was told, so that an order with it is one without it, too; and each
-// of them doubles the search.
+// needed leaves out what no order needs: an operation that had no effect, a GET without an answer, and a PUT without one whose
+// value nobody has seen. Such a PUT changes neither whether the key is there nor what anybody was told, so that an order with it is
+// one without it, too; and each of them doubles the search.
 func needed(list []porcupine.Operation) []porcupine.Operation {
 	seen := map[uint64]bool{}
 	for _, op := range list {
@@ -131,8 +133,8 @@ func needed(list []porcupine.Operation) []porcupine.Operation {
 		}
 	}
 	return slices.DeleteFunc(list, func(op porcupine.Operation) bool {
-		in := op.Input.(input)
-		return op.Output.(output).outcome == unknown && (in.kind == opGet || in.kind == opPut && !seen[in.value])
+		in, out := op.Input.(input), op.Output.(output)
+		return out.outcome == noEffect || out.outcome == unknown && (in.kind == opGet || in.kind == opPut && !seen[in.value])
 	})
 }
 
@@ -298,6 +300,8 @@ func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) e
 	out := output{value: got}
 	switch {
 	case err == nil:
+	case errors.Is(err, ErrNoEffect):
+		out.outcome = noEffect
 	case errors.Is(err, ErrTimeout):
 		out.outcome = unknown // even if it says more
 	case errors.Is(err, ErrLost):

@@ -20,6 +20,9 @@ var (
 	ErrTimeout = errors.New("timed out, outcome unknown")
 	// ErrLost says that the value was in memory that is gone. It is not served from older copies.
 	ErrLost = errors.New("value was lost with its memory server")
+	// ErrNoEffect says of an operation that failed, and never will have had an effect: nothing was changed, and nothing is said
+	// of the key. It stands beside the error that says why, and takes from ErrTimeout what that leaves open.
+	ErrNoEffect = errors.New("nothing was changed")
 	// ErrClosed says that the store was closed.
 	ErrClosed = errors.New("store is closed")
 )
