@@ -90,25 +90,14 @@ func (h *Host) treeHistory(r *http.Request, in TreeCheck) (*StoreVerdict, error)
 	out := new(StoreVerdict)
 	began := time.Now()
 	err = h.app.do(r, "sherman check", func(ctx context.Context, v verbs.Context) error {
-		c := &treeRun{checkRun: &checkRun{ctx: ctx, rt: v.Runtime(), history: kv.NewHistory()}, in: in}
-		c.history.Guard = &c.mu
+		c := &treeRun{checkRun: newCheckRun(ctx, v), in: in}
 		for i := range in.Keys {
 			c.keys = append(c.keys, in.Base+uint64(i))
 		}
 		conf := h.treeClient(v)
-		for i := range in.Clients {
-			c.rt.Go(fmt.Sprintf("check-%d", i), func() { c.note(c.client(t.node, conf, i)) })
-		}
-		c.rt.Wait()
-		out.Operations, out.Unknown, out.Lost = c.history.Len(), c.unknown, c.lost
-		if c.err != nil {
-			return c.err
-		}
-		if err := c.history.Check(decidePatience); err != nil {
-			out.Why = err.Error()
-		}
-		out.Linearizable = out.Why == ""
-		return nil
+		var err error
+		*out, err = c.run(in.Clients, func(id int) error { return c.client(t.node, conf, id) })
+		return err
 	})
 	out.Took = time.Since(began)
 	return out, storeStatus(err)
@@ -158,15 +147,7 @@ func (c *treeRun) round(s *kv.Recorded, r *rand.Rand, size int) error {
 	default:
 		err = s.Delete(key, deadline)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case errors.Is(err, kv.ErrTimeout):
-		c.unknown++
-	case errors.Is(err, kv.ErrLost):
-		c.lost++
-	}
-	return errors.Join(err, s.Err())
+	return c.counted(s, err)
 }
 
 // TreeLoad asks for keys in bulk: 1 to Keys, each with its number as value. The tree must be empty.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
@@ -46,14 +45,6 @@ type StoreVerdict struct {
 	Why          string `json:"why,omitempty"`
 }
 
-// Bounds of a check.
-const (
-	maxCheckClients = 64
-	maxCheckRounds  = 10_000
-	checkPatience   = 10 * time.Second
-	decidePatience  = 30 * time.Second
-)
-
 // checkStore makes a history and decides about it.
 func (h *Host) checkStore(r *http.Request, in StoreCheck) (out StoreVerdict, err error) {
 	addr, err := h.address(in.Meta)
@@ -66,52 +57,25 @@ func (h *Host) checkStore(r *http.Request, in StoreCheck) (out StoreVerdict, err
 	}
 	began := time.Now()
 	err = h.app.do(r, "clover check", func(ctx context.Context, v verbs.Context) error {
-		c := &checkRun{in: in, ctx: ctx, rt: v.Runtime(), history: kv.NewHistory()}
-		c.history.Guard = &c.mu
+		c := &cloverRun{checkRun: newCheckRun(ctx, v), in: in}
 		if in.Loss {
 			c.history.Loss(c.rt.Now())
 		}
 		cfg := clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Value, kv.MinValue)}
-		for i := range in.Clients {
-			c.rt.Go(fmt.Sprintf("check-%d", i), func() { c.note(c.client(cfg, i)) })
-		}
-		c.rt.Wait()
-		out.Operations, out.Unknown, out.Lost = c.history.Len(), c.unknown, c.lost
-		if c.err != nil {
-			return c.err
-		}
-		if ctx.Err() != nil { // the clients were killed: nobody is left to wait for a verdict
-			return fmt.Errorf("the check was ended: %w", context.Cause(ctx))
-		}
-		if err := c.history.Check(decidePatience); err != nil {
-			out.Why = err.Error()
-		}
-		out.Linearizable = out.Why == ""
-		return nil
+		out, err = c.run(in.Clients, func(id int) error { return c.client(cfg, id) })
+		return err
 	})
 	out.Took = time.Since(began)
 	return out, storeStatus(err)
 }
 
-// checkRun is a history in the making.
-type checkRun struct {
-	in  StoreCheck
-	ctx context.Context
-	rt  verbs.Runtime
-
-	mu            sync.Mutex // guards what follows, and the history
-	history       *kv.History
-	unknown, lost int
-	err           error
+// cloverRun is a history of the store in the making.
+type cloverRun struct {
+	*checkRun
+	in StoreCheck
 }
 
-func (c *checkRun) note(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = errors.Join(c.err, err)
-}
-
-func (c *checkRun) client(cfg clover.Config, id int) error {
+func (c *cloverRun) client(cfg clover.Config, id int) error {
 	s, err := clover.Open(cfg, c.rt.Now().Add(checkPatience))
 	if err != nil {
 		return fmt.Errorf("client %d: %w; is the store up? `rdmalab clover start`", id, err)
@@ -131,7 +95,7 @@ func (c *checkRun) client(cfg clover.Config, id int) error {
 }
 
 // round makes one operation: half of them read, most others write, some insert and delete.
-func (c *checkRun) round(s *kv.Recorded, r *rand.Rand) error {
+func (c *cloverRun) round(s *kv.Recorded, r *rand.Rand) error {
 	key := c.in.Base + r.Uint64N(uint64(c.in.Keys))
 	deadline := c.rt.Now().Add(checkPatience)
 	var err error
@@ -148,13 +112,5 @@ func (c *checkRun) round(s *kv.Recorded, r *rand.Rand) error {
 	default:
 		err = s.Delete(key, deadline)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case errors.Is(err, kv.ErrTimeout):
-		c.unknown++
-	case errors.Is(err, kv.ErrLost):
-		c.lost++
-	}
-	return errors.Join(err, s.Err())
+	return c.counted(s, err)
 }
