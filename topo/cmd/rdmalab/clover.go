@@ -3,14 +3,12 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
-	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -121,19 +119,6 @@ func askMeta(cmd *cobra.Command, rack *spec.Rack, path string, in any) error {
 	return nil
 }
 
-// clientHost is where a command's client of the store runs: the first compute host if none was named.
-func clientHost(cmd *cobra.Command, rack *spec.Rack, from string) (*control.Client, string, error) {
-	if from == "" {
-		list := rack.ByRole(spec.Compute)
-		if len(list) == 0 {
-			return nil, "", fmt.Errorf("rack %s has no compute host: name a host with --from", rack.Name)
-		}
-		from = list[0].Name
-	}
-	client, err := hostControl(cmd, from)
-	return client, from, err
-}
-
 func cloverStatCmd() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
@@ -170,13 +155,6 @@ func printStoreStats(cmd *cobra.Command, st *rpc.Stats) error {
 	return w.Flush()
 }
 
-func fromFlag(cmd *cobra.Command, from *string) {
-	cmd.Flags().StringVar(from, "from", "", "host that runs the client (default the first compute host)")
-	if err := cmd.RegisterFlagCompletionFunc("from", completeAllHosts); err != nil {
-		panic(fmt.Sprintf("flag --from: %v", err)) // it was defined above
-	}
-}
-
 // storeRequest has a host make a request as a client of the store.
 func storeRequest(cmd *cobra.Command, from, path string, in hostd.StoreOp, out any) error {
 	rack, _, err := rackOf(cmd)
@@ -186,14 +164,7 @@ func storeRequest(cmd *cobra.Command, from, path string, in hostd.StoreOp, out a
 	if in.Meta, err = metaHost(rack); err != nil {
 		return err
 	}
-	client, host, err := clientHost(cmd, rack, from)
-	if err != nil {
-		return err
-	}
-	if err := client.Call(cmd.Context(), http.MethodPost, path, in, out); err != nil {
-		return fmt.Errorf("host %s: %w", host, err)
-	}
-	return nil
+	return clientRequest(cmd, rack, from, path, in, out)
 }
 
 func cloverOpCmd(name, use, short string) *cobra.Command {
@@ -208,9 +179,9 @@ func cloverOpCmd(name, use, short string) *cobra.Command {
 		Short: short,
 		Args:  cobra.ExactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := strconv.ParseUint(args[0], 0, 64)
+			key, err := parseKey(args[0])
 			if err != nil {
-				return fmt.Errorf("key %q: want a number from 0 to 2^64-1", args[0])
+				return err
 			}
 			in := hostd.StoreOp{Op: name, Key: key}
 			if len(args) > 1 {
@@ -230,7 +201,6 @@ func cloverOpCmd(name, use, short string) *cobra.Command {
 			return nil
 		},
 	}
-	fromFlag(cmd, &from)
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "say what it cost")
+	opFlags(cmd, &from, &verbose)
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,16 +36,12 @@ func cloverCheckCmd() *cobra.Command {
 			if in.Meta, err = metaHost(rack); err != nil {
 				return err
 			}
-			client, host, err := clientHost(cmd, rack, from)
-			if err != nil {
-				return err
-			}
 			if in.Base == 0 {
 				in.Base = uint64(time.Now().UnixNano()) &^ 0xffff // keys that nobody else has
 			}
 			var v hostd.StoreVerdict
-			if err := client.Call(cmd.Context(), http.MethodPost, hostd.PathStoreCheck, in, &v); err != nil {
-				return fmt.Errorf("host %s: %w", host, err)
+			if err := clientRequest(cmd, rack, from, hostd.PathStoreCheck, in, &v); err != nil {
+				return err
 			}
 			if asJSON {
 				err = printJSON(cmd, v)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -163,29 +162,13 @@ func shermanStopCmd() *cobra.Command {
 	}
 }
 
-// treeRequest has a host make a request of the tree. A host that was restarted has forgotten the tree and is told of it first.
+// treeRequest has a host make a request of the tree. A host that does not know the tree says so, and what to do.
 func treeRequest(cmd *cobra.Command, from, path string, in, out any) error {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
 		return err
 	}
-	client, host, err := clientHost(cmd, rack, from)
-	if err != nil {
-		return err
-	}
-	if err := client.Call(cmd.Context(), http.MethodPost, path, in, out); err != nil {
-		return fmt.Errorf("host %s: %w", host, err)
-	}
-	return nil
-}
-
-// parseKey reads a key.
-func parseKey(s string) (uint64, error) {
-	key, err := strconv.ParseUint(s, 0, 64)
-	if err != nil {
-		return 0, fmt.Errorf("key %q: want a number from 0 to 2^64-1", s)
-	}
-	return key, nil
+	return clientRequest(cmd, rack, from, path, in, out)
 }
 
 func shermanOpCmd(name, use, short string) *cobra.Command {
@@ -220,11 +203,6 @@ func shermanOpCmd(name, use, short string) *cobra.Command {
 	}
 	opFlags(cmd, &from, &verbose)
 	return cmd
-}
-
-func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
-	fromFlag(cmd, from)
-	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "say what it cost")
 }
 
 func printTreeCost(cmd *cobra.Command, verbose bool, a *hostd.TreeAnswer) error {

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// clientHost is where a command's client of the store runs: the first compute host if none was named.
+func clientHost(cmd *cobra.Command, rack *spec.Rack, from string) (*control.Client, string, error) {
+	if from == "" {
+		list := rack.ByRole(spec.Compute)
+		if len(list) == 0 {
+			return nil, "", fmt.Errorf("rack %s has no compute host: name a host with --from", rack.Name)
+		}
+		from = list[0].Name
+	}
+	client, err := hostControl(cmd, from)
+	return client, from, err
+}
+
+// clientRequest has the host where a command's client runs make a request of a store.
+func clientRequest(cmd *cobra.Command, rack *spec.Rack, from, path string, in, out any) error {
+	client, host, err := clientHost(cmd, rack, from)
+	if err != nil {
+		return err
+	}
+	if err := client.Call(cmd.Context(), http.MethodPost, path, in, out); err != nil {
+		return fmt.Errorf("host %s: %w", host, err)
+	}
+	return nil
+}
+
+// parseKey reads a key.
+func parseKey(s string) (uint64, error) {
+	key, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return 0, fmt.Errorf("key %q: want a number from 0 to 2^64-1", s)
+	}
+	return key, nil
+}
+
+func fromFlag(cmd *cobra.Command, from *string) {
+	cmd.Flags().StringVar(from, "from", "", "host that runs the client (default the first compute host)")
+	if err := cmd.RegisterFlagCompletionFunc("from", completeAllHosts); err != nil {
+		panic(fmt.Sprintf("flag --from: %v", err)) // it was defined above
+	}
+}
+
+// opFlags are the flags of one operation of a store.
+func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
+	fromFlag(cmd, from)
+	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "say what it cost")
+}
