@@ -39,6 +39,8 @@ type Client struct {
 
 	cost  Cost
 	ended bool
+	// wrote says that the operation has posted WRITEs of a page that others know: what became of them may be open.
+	wrote bool
 	// heal is a separator that the last descent missed.
 	heal separator
 }

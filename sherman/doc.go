@@ -21,8 +21,10 @@
 //     whatever the owner had under way cannot come late. There is nothing to repair in a sound page; the missing
 //     separator of a split is put in by the next writer who comes that way. Clocks are compared with themselves alone.
 //   - An operation whose connection fails finds out what it did: the new connection ends the old one first, and then the lock word tells
-//     (see resolve). kv.ErrTimeout, outcome unknown, is left for a deadline that passes and for a node that was fenced.
+//     (see resolve). kv.ErrTimeout, outcome unknown, is left for a deadline that passes and for a node that was fenced; and of these,
+//     the ones that had not written yet say kv.ErrNoEffect.
 //
 // Limits: a value fits into one line with its key (54 bytes). A faithful tree is not safe against clients that die. A memory server that
-// loses its memory takes its pages with it: operations that need them end with kv.ErrLost, those that insert with kv.ErrTimeout.
+// loses its memory takes its pages with it: operations that need them end with kv.ErrLost, and with kv.ErrNoEffect, as the
+// key may be in a page elsewhere to which others still find the way.
 package sherman

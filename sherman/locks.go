@@ -257,6 +257,7 @@ func (c *Client) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		h.ticket.Leave(lock.Held{})
 		return errOwner
 	}
+	c.wrote = c.wrote || len(ranges) > 0
 	err := c.chain(deadline, c.chainOf(len(ranges), !pass))
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package sherman
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/clover/kv"
@@ -35,6 +36,9 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if c.rt.Now() >= deadline {
 			err = timeout(torn)
 		}
+	}
+	if errors.Is(err, kv.ErrLost) { // a page on the way: the leaf, and the key in it, may be elsewhere
+		err = noEffect(err)
 	}
 	return dst[:0], err
 }

@@ -58,8 +58,21 @@ func (c *Client) check(v verb, value []byte) error {
 	return nil
 }
 
-// modify changes one record of a leaf.
+// modify changes one record of a leaf, or says whether it may have done so.
 func (c *Client) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
+	c.wrote = false
+	err := c.attempt(v, key, value, deadline)
+	if err == nil || c.wrote || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrExists) {
+		return err
+	}
+	return noEffect(err)
+}
+
+// noEffect marks the error of an operation that posted no WRITE that a reader could see.
+func noEffect(err error) error { return fmt.Errorf("%w (%w)", err, kv.ErrNoEffect) }
+
+// attempt is modify, whose errors leave open whether the record was written; c.wrote tells.
+func (c *Client) attempt(v verb, key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
 	}
@@ -85,14 +98,6 @@ func (c *Client) modify(v verb, key uint64, value []byte, deadline clock.Time) e
 		if err = nil; next != 0 {
 			a = next
 		}
-	}
-	return lostWrite(v, err)
-}
-
-// lostWrite is the error of a write to memory that is gone. A new key cannot be put there, and whether it existed is not known.
-func lostWrite(v verb, err error) error {
-	if v != put && v != remove && errors.Is(err, kv.ErrLost) {
-		return timeout(err)
 	}
 	return err
 }

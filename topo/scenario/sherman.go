@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/sherman/layout"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -209,7 +208,7 @@ func (r *treeRun) start(id int) {
 		if r.plant != nil {
 			t = r.plant(c)
 		}
-		s := kv.Record(&honest{t}, r.history, id, rt.Now)
+		s := kv.Record(t, r.history, id, rt.Now)
 		for range r.plan.rounds {
 			if err := r.round(s, d, rt); err != nil {
 				return errors.Join(fmt.Errorf("client %d on %s: %w", id, h.Spec.Name, err), c.Close())
@@ -217,34 +216,6 @@ func (r *treeRun) start(id int) {
 		}
 		return errors.Join(s.Err(), c.Close())
 	})
-}
-
-// honest is a tree whose answers histories understand: a write that found a server's memory gone may have happened before, and
-// a key whose leaf is elsewhere can have its old value.
-type honest struct{ kv.Scanner }
-
-func unsure(err error) error {
-	if errors.Is(err, kv.ErrLost) {
-		return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
-	}
-	return err
-}
-
-func (h *honest) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
-	v, err := h.Scanner.Get(key, dst, deadline)
-	return v, unsure(err)
-}
-
-func (h *honest) Put(key uint64, value []byte, deadline clock.Time) error {
-	return unsure(h.Scanner.Put(key, value, deadline))
-}
-
-func (h *honest) Insert(key uint64, value []byte, deadline clock.Time) error {
-	return unsure(h.Scanner.Insert(key, value, deadline))
-}
-
-func (h *honest) Delete(key uint64, deadline clock.Time) error {
-	return unsure(h.Scanner.Delete(key, deadline))
 }
 
 // round makes one operation.
