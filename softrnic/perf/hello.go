@@ -65,6 +65,8 @@ const (
 	// opFence ends the connections of an owner, opWho asks for it; the answers are refusals, too.
 	opFence = "fence"
 	opWho   = "who"
+	// opRetire fences all owners there were, so that nobody of them is mistaken for one of those to come.
+	opRetire = "retire"
 )
 
 // closedReason is the refusal that answers a close.
@@ -121,8 +123,8 @@ func parseHello(b []byte) (hello, error) {
 		return hello{}, fmt.Errorf("private data is no request to this service: %w", err)
 	}
 	switch {
-	case h.Op != opOpen && h.Op != opClose && h.Op != opFence && h.Op != opWho:
-		return hello{}, fmt.Errorf("operation %.*q: want open, close, fence or who", maxHelloString, h.Op)
+	case h.Op != opOpen && h.Op != opClose && h.Op != opFence && h.Op != opWho && h.Op != opRetire:
+		return hello{}, fmt.Errorf("operation %.*q: want open, close, fence, who or retire", maxHelloString, h.Op)
 	case (h.Op == opFence || h.Op == opWho) && h.Owner == 0:
 		return hello{}, errors.New("owner 0 is nobody")
 	case h.Bytes < 0 || h.Bytes > maxBuffer:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -70,6 +72,24 @@ func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, dead
 		return fmt.Errorf("fence owner %d at the memory of %v: %w", owner, to, err)
 	}
 	return nil
+}
+
+// Retire fences all owners up to upTo, and all that ever connected to the memory service of a host, and returns the greatest number
+// among these: numbers above it are free for a new use of the memory.
+func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (uint32, error) {
+	reason, err := ask(ctx, d, to, hello{Op: opRetire, Owner: upTo}, deadline)
+	var last uint64
+	if err == nil {
+		if number, ok := strings.CutPrefix(reason, retiredReason); !ok {
+			err = errors.New(reason)
+		} else {
+			last, err = strconv.ParseUint(number, 10, 32)
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("retire the owners at the memory of %v: %w", to, err)
+	}
+	return uint32(last), nil
 }
 
 // Holder is what the memory service knows of an owner.

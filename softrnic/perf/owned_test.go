@@ -49,6 +49,53 @@ func (c *connection) works(deadline clock.Time) bool {
 	return err == nil && n == 1 && wc[0].Status == verbs.Success
 }
 
+// Whoever begins something new in the memory retires the owners there were: nothing of theirs works any more, and their numbers are
+// known, so that nobody gets one of them again.
+func TestRetire(t *testing.T) {
+	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096, Locks: 1024})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		rt := ctx.Runtime()
+		soon := func() clock.Time { return rt.Now().Add(time.Second) }
+		open := func(owner uint32) *connection {
+			c, err := r.dialOwned(ctx, m, perf.MemoryHello{Owner: owner})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		retire := func(upTo, want uint32) {
+			t.Helper()
+			if last, err := perf.Retire(ctx, m, r.srv.Addr(), upTo, soon()); err != nil || last != want {
+				t.Errorf("retired up to %d, want %d: %v", last, want, err)
+			}
+		}
+		if err := perf.Fence(ctx, m, r.srv.Addr(), 1<<31, soon()); err != nil { // a number that nobody had
+			t.Error(err)
+		}
+		old, nobody := open(7), open(0)
+		retire(5, 7)
+		if old.works(soon()) || !nobody.works(soon()) {
+			t.Error("an owner that was retired works, or nobody's connection does not")
+		}
+		retire(9, 9)
+		retire(0, 9)
+		for _, id := range []uint32{1, 7, 9, 1 << 31} {
+			if _, err := r.dialOwned(ctx, m, perf.MemoryHello{Owner: id}); !errors.Is(err, perf.ErrFenced) {
+				t.Errorf("owner %d came back: %v", id, err)
+			}
+			if h, err := perf.WhoIs(ctx, m, r.srv.Addr(), id, soon()); err != nil || h != (perf.Holder{Fenced: true}) {
+				t.Errorf("owner %d: %+v %v", id, h, err)
+			}
+			if err := perf.Fence(ctx, m, r.srv.Addr(), id, soon()); err != nil {
+				t.Error(err)
+			}
+		}
+		if next := open(10); !next.works(soon()) {
+			t.Error("the next owner's connection does not work")
+		}
+	})
+}
+
 // After a fence nothing of an owner works, old connections or new ones; everybody else goes on.
 func TestFence(t *testing.T) {
 	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096, Locks: 1024})

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -11,8 +13,11 @@ import (
 // maxOwners bounds the owners that a service remembers; a memory server whose owners have been used up must be restarted.
 const maxOwners = 1 << 16
 
-// fencedReason is the answer to a fence, and the refusal of a fenced owner.
-const fencedReason = "fenced"
+// fencedReason is the answer to a fence, and the refusal of a fenced owner. The number of the last owner follows retiredReason.
+const (
+	fencedReason  = "fenced"
+	retiredReason = "retired "
+)
 
 // owners is what a memory service knows of those who answer for its connections.
 type owners map[uint32]owner
@@ -38,7 +43,7 @@ func (s *Server) admit(h hello, peer string) (refusal string) {
 	if h.Owner == 0 {
 		return ""
 	}
-	if s.owners[h.Owner].fenced {
+	if s.isFenced(h.Owner) {
 		return fencedReason
 	}
 	if err := s.owners.note(h.Owner, owner{peer: peer}); err != nil {
@@ -54,6 +59,8 @@ func (s *Server) answer(h hello) string {
 		return s.fence(h.Owner)
 	case opWho:
 		return s.who(h.Owner)
+	case opRetire:
+		return s.retire(h.Owner)
 	default:
 	}
 	s.endID(h.ID)
@@ -70,12 +77,34 @@ func (s *Server) endID(id uint64) {
 	}
 }
 
+// isFenced reports whether an owner was fenced, or is of those that were retired.
+func (s *Server) isFenced(id uint32) bool { return id <= s.retired || s.owners[id].fenced }
+
+// retire fences all owners up to id, and all that ever had a connection. From then on they need not be remembered one by one.
+func (s *Server) retire(id uint32) string {
+	for known, o := range s.owners {
+		if o.peer != "" {
+			id = max(id, known)
+		}
+	}
+	s.retired = max(s.retired, id)
+	maps.DeleteFunc(s.owners, func(known uint32, _ owner) bool { return known <= s.retired })
+	for i := len(s.conns) - 1; i >= 0; i-- {
+		if s.conns[i].hello.Owner != 0 {
+			s.end(i)
+		}
+	}
+	return retiredReason + strconv.FormatUint(uint64(s.retired), 10)
+}
+
 // fence ends all connections of an owner and takes no more of them.
 func (s *Server) fence(id uint32) string {
 	was := s.owners[id]
 	was.fenced = true
-	if err := s.owners.note(id, was); err != nil {
-		return err.Error()
+	if id > s.retired {
+		if err := s.owners.note(id, was); err != nil {
+			return err.Error()
+		}
 	}
 	for i := len(s.conns) - 1; i >= 0; i-- {
 		if s.conns[i].hello.Owner == id {
@@ -88,7 +117,7 @@ func (s *Server) fence(id uint32) string {
 // who describes an owner.
 func (s *Server) who(id uint32) string {
 	o := s.owners[id]
-	h := Holder{Peer: o.peer, Fenced: o.fenced}
+	h := Holder{Peer: o.peer, Fenced: s.isFenced(id)}
 	for _, c := range s.conns {
 		if c.hello.Owner != id {
 			continue
@@ -106,7 +135,7 @@ func (s *Server) who(id uint32) string {
 
 // lockMemory makes the lock table on the NIC.
 func (s *Server) lockMemory() error {
-	s.owners, s.boot = make(owners), uint64(s.rt.Now())+1
+	s.owners, s.retired, s.boot = make(owners), 0, uint64(s.rt.Now())+1
 	if s.cfg.Locks == 0 {
 		return nil
 	}

@@ -57,6 +57,7 @@ type Server struct {
 	region   verbs.MR
 	locks    verbs.MR // in the memory of the NIC
 	owners   owners
+	retired  uint32 // owners up to this one are fenced
 	boot     uint64
 	cq       verbs.CQ // of connections without a mode: it stays empty
 	conns    []*conn  // oldest first
