@@ -6,7 +6,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
-	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -77,7 +76,8 @@ func (l load) run(m *cost.Model, client func(*run, *thread) error) (*run, error)
 	}
 	defer r.rack.Close()
 	srv, cli := r.rack.Host("server"), r.rack.Host("client")
-	srv.Go(service, true, func(ctx verbs.Context) { r.rack.Stop(r.serve(srv, ctx)) })
+	lent := simrack.Passive{Bytes: r.pairs * max(r.size, stride), Device: r.device, Service: service}
+	srv.Go(service, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
 	for i := range l.pairs {
 		cli.Go(fmt.Sprintf("thread%d", i), false, func(ctx verbs.Context) {
 			t, err := r.connect(cli, ctx, i)
@@ -89,52 +89,4 @@ func (l load) run(m *cost.Model, client func(*run, *thread) error) (*run, error)
 		})
 	}
 	return r, r.rack.Run()
-}
-
-// region makes the server's memory.
-func (r *run) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
-	const access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-	n := r.pairs * max(r.size, stride)
-	if !r.device {
-		return pd.RegMR(nil, n, access)
-	}
-	dm, err := ctx.AllocDM(n)
-	if err != nil {
-		return nil, err
-	}
-	return pd.RegDM(dm, 0, n, access)
-}
-
-// serve accepts all threads and is passive from then on.
-func (r *run) serve(h *simrack.Host, ctx verbs.Context) error {
-	l, err := h.Manager(ctx).Listen(service)
-	if err != nil {
-		return err
-	}
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	mr, err := r.region(ctx, pd)
-	if err != nil {
-		return err
-	}
-	for range r.pairs {
-		cq, err := ctx.CreateCQ(1)
-		if err != nil {
-			return err
-		}
-		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
-		if err != nil {
-			return err
-		}
-		req, err := l.Accept(clock.Never)
-		if err != nil {
-			return err
-		}
-		if err := req.Accept(qp, rdmacm.Params{}, appendMemory(nil, mr.Addr(), mr.RKey()), clock.Never); err != nil {
-			return err
-		}
-	}
-	return nil
 }

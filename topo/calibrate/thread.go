@@ -1,7 +1,6 @@
 package calibrate
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -18,18 +17,6 @@ type thread struct {
 	qp verbs.QP
 	wr verbs.SendWR
 	wc [16]verbs.WC
-}
-
-// appendMemory and parseMemory are the server's memory as private data.
-func appendMemory(b []byte, addr uint64, rkey uint32) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(b, addr), rkey)
-}
-
-func parseMemory(b []byte) (addr uint64, rkey uint32, err error) {
-	if len(b) != 12 {
-		return 0, 0, fmt.Errorf("calibrate: %d bytes of private data", len(b))
-	}
-	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:]), nil
 }
 
 // connect makes thread i's queue pair and the work request that it posts over and over.
@@ -53,7 +40,7 @@ func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error
 	if err != nil {
 		return nil, err
 	}
-	addr, rkey, err := parseMemory(private)
+	addr, rkey, err := simrack.ParseMemory(private)
 	if !r.oneWord {
 		addr += uint64(i * max(r.size, stride))
 	}

@@ -82,7 +82,11 @@ func (l Load) Run(m *cost.Model) (Result, error) {
 	}
 	defer r.rack.Close()
 	srv := r.rack.Host("ms0")
-	srv.Go(service, true, func(ctx verbs.Context) { r.rack.Stop(r.serve(srv, ctx)) })
+	lent := simrack.Passive{Bytes: wordBytes, Device: l.Device, Service: service}
+	if l.Mode != "" {
+		lent.Switch = switchService
+	}
+	srv.Go(service, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
 	for i := range l.Clients {
 		h := r.rack.Host(fmt.Sprintf("cn%d", i%clientHosts))
 		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, uint64(i+1))) })
@@ -100,62 +104,6 @@ func (l Load) Run(m *cost.Model) (Result, error) {
 		out.Replaced = max(0, 1-float64(atomics)/float64(r.done))
 	}
 	return out, nil
-}
-
-// region makes the word.
-func (r *run) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
-	const access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-	if !r.Device {
-		return pd.RegMR(nil, wordBytes, access)
-	}
-	dm, err := ctx.AllocDM(wordBytes)
-	if err != nil {
-		return nil, err
-	}
-	return pd.RegDM(dm, 0, wordBytes, access)
-}
-
-// serve accepts everybody, the switch too, and is passive from then on.
-func (r *run) serve(h *simrack.Host, ctx verbs.Context) error {
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	mr, err := r.region(ctx, pd)
-	if err != nil {
-		return err
-	}
-	private := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey())
-	if r.Mode != "" {
-		l, err := h.ConnManager(ctx).Listen(switchService)
-		if err != nil {
-			return err
-		}
-		ctx.Runtime().Go("switch", func() { r.rack.Stop(take(ctx, pd, l, nil)) })
-	}
-	l, err := h.Manager(ctx).Listen(service)
-	if err != nil {
-		return err
-	}
-	return take(ctx, pd, l, private)
-}
-
-func take(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
-	for {
-		req, err := l.Accept(clock.Never)
-		if err != nil {
-			return err
-		}
-		cq, err := ctx.CreateCQ(1)
-		if err != nil {
-			return err
-		}
-		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
-		if err != nil {
-			return err
-		}
-		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // the dialer reports
-	}
 }
 
 // client swaps as fast as it is answered: it expects what it saw last, and puts a number of its own.
@@ -182,9 +130,9 @@ func (r *run) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	if err != nil {
 		return err
 	}
-	wr := verbs.SendWR{
-		Op: verbs.OpCmpSwap, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, 8)},
-		RemoteAddr: binary.BigEndian.Uint64(private), RKey: binary.BigEndian.Uint32(private[8:]),
+	wr := verbs.SendWR{Op: verbs.OpCmpSwap, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, 8)}}
+	if wr.RemoteAddr, wr.RKey, err = simrack.ParseMemory(private); err != nil {
+		return err
 	}
 	rt.Sleep(setUp.Sub(rt.Now()))
 	for n := uint64(1); rt.Now() < r.stop; n++ {

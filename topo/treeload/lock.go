@@ -94,7 +94,11 @@ func (l LockLoad) Measure(m *cost.Model) (LockResult, error) {
 	}
 	defer r.rack.Close()
 	srv := r.rack.Host("ms0")
-	srv.Go(lockService, true, func(ctx verbs.Context) { r.rack.Stop(r.serve(srv, ctx)) })
+	lent := simrack.Passive{Bytes: 8 * l.Locks, Device: l.Device, Service: lockService}
+	if l.Mode != "" {
+		lent.Switch = switchService
+	}
+	srv.Go(lockService, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
 	for i := range l.Clients {
 		h := r.rack.Host(fmt.Sprintf("cn%d", i%lockHosts))
 		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, uint64(i+1))) })
@@ -113,61 +117,6 @@ func (l LockLoad) Measure(m *cost.Model) (LockResult, error) {
 		out.Replaced = max(0, 1-float64(atomics)/float64(n))
 	}
 	return out, nil
-}
-
-// region makes the lock table.
-func (r *lockRun) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
-	const access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
-	if !r.Device {
-		return pd.RegMR(nil, 8*r.Locks, access)
-	}
-	dm, err := ctx.AllocDM(8 * r.Locks)
-	if err != nil {
-		return nil, err
-	}
-	return pd.RegDM(dm, 0, 8*r.Locks, access)
-}
-
-// serve accepts everybody, the switch too, and is passive from then on.
-func (r *lockRun) serve(h *simrack.Host, ctx verbs.Context) error {
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	mr, err := r.region(ctx, pd)
-	if err != nil {
-		return err
-	}
-	if r.Mode != "" {
-		l, err := h.ConnManager(ctx).Listen(switchService)
-		if err != nil {
-			return err
-		}
-		ctx.Runtime().Go("switch", func() { r.rack.Stop(acceptAll(ctx, pd, l, nil)) })
-	}
-	l, err := h.Manager(ctx).Listen(lockService)
-	if err != nil {
-		return err
-	}
-	return acceptAll(ctx, pd, l, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey()))
-}
-
-func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
-	for {
-		req, err := l.Accept(clock.Never)
-		if err != nil {
-			return err
-		}
-		cq, err := ctx.CreateCQ(1)
-		if err != nil {
-			return err
-		}
-		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
-		if err != nil {
-			return err
-		}
-		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // the dialer reports
-	}
 }
 
 // lockClient is one client at work.
@@ -204,8 +153,11 @@ func (r *lockRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	if err != nil {
 		return err
 	}
-	rkey := binary.BigEndian.Uint32(private[8:])
-	c.base, c.prior = binary.BigEndian.Uint64(private), buf[:8]
+	var rkey uint32
+	if c.base, rkey, err = simrack.ParseMemory(private); err != nil {
+		return err
+	}
+	c.prior = buf[:8]
 	c.take = verbs.SendWR{Op: verbs.OpCmpSwap, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, 8)}, RKey: rkey}
 	c.free = verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(8, 8)}, RKey: rkey}
 	if r.Bits {

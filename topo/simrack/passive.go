@@ -1,0 +1,84 @@
+package simrack
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Passive is a memory server without a program: it lends memory to everybody who connects, and does nothing from then on.
+type Passive struct {
+	// Bytes of memory that it lends; Device: those of the NIC.
+	Bytes  int
+	Device bool
+	// Service is what clients dial. They are told where the memory is, as ParseMemory reads it.
+	Service string
+	// Switch is the service that a switch with rules dials by the connection manager; "": no such service.
+	Switch string
+}
+
+// Lend makes h such a server, in the application of ctx. It returns only with an error; verbs.ErrClosed: the host has ended.
+func (h *Host) Lend(ctx verbs.Context, p Passive) error {
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	mr, err := p.region(ctx, pd)
+	if err != nil {
+		return err
+	}
+	if p.Switch != "" {
+		l, err := h.ConnManager(ctx).Listen(p.Switch)
+		if err != nil {
+			return err
+		}
+		ctx.Runtime().Go("switch", func() { h.rack.Stop(acceptAll(ctx, pd, l, nil)) })
+	}
+	l, err := h.Manager(ctx).Listen(p.Service)
+	if err != nil {
+		return err
+	}
+	return acceptAll(ctx, pd, l, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, mr.Addr()), mr.RKey()))
+}
+
+func (p *Passive) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
+	const access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	if !p.Device {
+		return pd.RegMR(nil, p.Bytes, access)
+	}
+	dm, err := ctx.AllocDM(p.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return pd.RegDM(dm, 0, p.Bytes, access)
+}
+
+// acceptAll gives everybody who dials a queue pair in pd.
+func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
+	for {
+		req, err := l.Accept(clock.Never)
+		if err != nil {
+			return err
+		}
+		cq, err := ctx.CreateCQ(1)
+		if err != nil {
+			return err
+		}
+		qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+		if err != nil {
+			return err
+		}
+		ctx.Runtime().Go("accept", func() { _ = req.Accept(qp, rdmacm.Params{}, private, clock.Never) }) // the dialer reports
+	}
+}
+
+// ParseMemory reads what a client of a Passive server is told: where the memory is, and its key.
+func ParseMemory(private []byte) (addr uint64, rkey uint32, err error) {
+	if len(private) != 12 {
+		return 0, 0, fmt.Errorf("simrack: %d bytes of private data from a memory server, want 12", len(private))
+	}
+	return binary.BigEndian.Uint64(private), binary.BigEndian.Uint32(private[8:]), nil
+}
