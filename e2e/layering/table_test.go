@@ -92,9 +92,10 @@ var house = map[string]room{
 	// L5: applications, and the daemon that runs them.
 	"softrnic/perf":   {level: 5},
 	"softrnic/fabric": {level: 5},
+	"softrnic/share":  {level: 5},
 	"clover/kv":       {level: 5},
 	"clover/kvtest":   {level: 5, beside: []string{"clover/kv"}},
-	"clover":          {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
+	"clover":          {level: 5, beside: []string{"softrnic/fabric", "softrnic/share", "clover/kv", "softrnic/perf"}},
 	"sherman/audit":   {level: 5, beside: []string{"sherman"}},
 	"sherman":         {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
 	"clover/meta":     {level: 5, beside: []string{"softrnic/fabric", "softrnic/perf"}},

@@ -44,6 +44,7 @@ func (b *fakeBody) Now() clock.Time          { return b.now }
 func (b *fakeBody) Sleep(d time.Duration)    { b.now = b.now.Add(d) }
 func (b *fakeBody) Go(_ string, f func())    { f() }
 func (b *fakeBody) Wait()                    {}
+func (b *fakeBody) NewGate() verbs.Gate      { panic("one thread") }
 func (b *fakeBody) Rand() *rand.Rand         { return rand.New(rand.NewPCG(3, 4)) }
 func (b *fakeBody) Progress()                { b.e.Tick(b.now, &b.out) }
 func (b *fakeBody) isReady(c Condition) bool { return c.Ready(b.e) }

@@ -1,9 +1,9 @@
 // Package verbs is the API that applications see, in the words of ibverbs: Context, PD, MR, CQ, QP, work
 // requests, work completions, and one attribute struct for each queue pair transition. It holds no behaviour.
 //
-// Applications are plain blocking code over these interfaces. They wait for completions and for nothing else,
-// and take what they need of time, randomness and concurrency from the Runtime of their Context; so the same
-// code runs on a rack in real time and in the simulator in virtual time.
+// Applications are plain blocking code over these interfaces. They wait for completions, or for one of their own
+// threads that does (Gate), and for nothing else, and take what they need of time, randomness and concurrency from
+// the Runtime of their Context; so the same code runs on a rack in real time and in the simulator in virtual time.
 //
 // Memory: a buffer given to a work request belongs to the NIC from the post until its completion was polled.
 // Memory that peers may touch is read and written locally only through the methods of its MR.
@@ -43,6 +43,16 @@ type Runtime interface {
 	Wait()
 	// Rand is for this application alone and seeded by the run.
 	Rand() *rand.Rand
+	// NewGate makes a gate, at which one thread of the application waits for another.
+	NewGate() Gate
+}
+
+// Gate is where a thread waits for another one of the same application: for a completion that the other has polled. It is no lock.
+type Gate interface {
+	// Wait returns nil when the gate is open, and closes it; ErrTimeout when the deadline passes first. One thread waits at a time.
+	Wait(deadline clock.Time) error
+	// Open opens the gate. One that is open already stays so.
+	Open()
 }
 
 // DeviceAttr describes a NIC.

@@ -1,0 +1,47 @@
+package device
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// gate is a verbs.Gate for goroutines.
+type gate struct {
+	clock *real.Clock
+	open  chan struct{} // of capacity 1
+}
+
+// NewGate makes a gate.
+func (r *Runtime) NewGate() verbs.Gate { return &gate{clock: r.clock, open: make(chan struct{}, 1)} }
+
+// Wait waits for Open.
+func (g *gate) Wait(deadline clock.Time) error {
+	select {
+	case <-g.open:
+		return nil
+	default:
+	}
+	if deadline == clock.Never {
+		<-g.open
+		return nil
+	}
+	t := time.NewTimer(deadline.Sub(g.clock.Now()))
+	defer t.Stop()
+	select {
+	case <-g.open:
+		return nil
+	case <-t.C:
+		return &verbs.OpError{Op: "wait at gate", Err: verbs.ErrTimeout}
+	}
+}
+
+// Open opens the gate.
+func (g *gate) Open() {
+	select {
+	case g.open <- struct{}{}:
+	default:
+	}
+}

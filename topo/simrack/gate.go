@@ -1,0 +1,40 @@
+package simrack
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// gate is a verbs.Gate for coroutines.
+type gate struct {
+	body *body
+	open bool
+	proc *sim.Proc // that waits; nil: none
+}
+
+// NewGate makes a gate.
+func (b *body) NewGate() verbs.Gate { return &gate{body: b} }
+
+// Wait parks the thread until Open.
+func (g *gate) Wait(deadline clock.Time) error {
+	b := g.body
+	b.idle = 0
+	for !g.open {
+		if b.Now() >= deadline {
+			return verbs.ErrTimeout
+		}
+		g.proc = b.net().Current()
+		g.proc.Park(deadline, "another thread of "+b.name)
+		g.proc = nil
+	}
+	g.open = false
+	return nil
+}
+
+// Open opens the gate.
+func (g *gate) Open() {
+	if g.open = true; g.proc != nil {
+		g.proc.Wake()
+	}
+}
