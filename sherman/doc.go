@@ -18,7 +18,8 @@
 //     stays so, and the index cache needs no invalidation.
 //   - Locks survive their owners. A word names its owner, a node, which the memory service knows for each connection. Who has seen the
 //     same tag for longer than the lease has the service end all connections of the owner (the fence), and only then swaps its own tag in:
-//     whatever the owner had under way cannot come late. There is nothing to repair in a sound page; the missing
+//     whatever the owner had under way cannot come late. A tree that is made where one was begins with the fence of all owners there
+//     were, and never gives their names away again. There is nothing to repair in a sound page; the missing
 //     separator of a split is put in by the next writer who comes that way. Clocks are compared with themselves alone.
 //   - An operation whose connection fails finds out what it did: the new connection ends the old one first, and then the lock word tells
 //     (see resolve). kv.ErrTimeout, outcome unknown, is left for a deadline that passes and for a node that was fenced; and of these,

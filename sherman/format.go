@@ -107,8 +107,8 @@ func (m *maker) close() error {
 // zeros is how much is cleared with one WRITE.
 const zeros = 64 << 10
 
-// Format makes an empty tree on memory servers, whatever was there. Clients of a tree that was there must have gone: they find
-// that it is not theirs any more when they connect the next time.
+// Format makes an empty tree on memory servers, whatever was there. Clients of a tree that was there are fenced before anything is
+// written: nothing of theirs comes later, and the new tree gives nobody the name of one of them. They end with kv.ErrLost.
 func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
 	m, err := newMaker(cfg, servers, max(zeros, layout.MaxPage), deadline)
 	if err != nil {
@@ -196,10 +196,21 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	return s, nil
 }
 
-// clear takes the old tree away: first its superblock, then words, then locks.
+// clear takes the old tree away: first its superblock, so that nobody joins it, then its clients, then words and locks.
 func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	b := make([]byte, zeros)
-	if err := m.put(i, 0, b[:layout.LocksAt], deadline); err != nil {
+	err := m.put(i, 0, b[:layout.SuperblockLen], deadline)
+	if err == nil {
+		err = m.retire(i, deadline)
+	}
+	const owners = layout.OwnerWord
+	if err == nil {
+		err = m.put(i, layout.SuperblockLen, b[:owners-layout.SuperblockLen], deadline)
+	}
+	if err == nil {
+		err = m.put(i, owners+8, b[:layout.LocksAt-owners-8], deadline)
+	}
+	if err != nil {
 		return err
 	}
 	locks, t := 8*s.Locks, fabric.Target{Peer: i, Addr: m.mem[i].Locks.Addr, RKey: m.mem[i].Locks.RKey}
@@ -221,6 +232,54 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 		}
 	}
 	return nil
+}
+
+// maxOwner bounds the names that clients are given. A word beyond it is not of a tree.
+const maxOwner = 1 << 31
+
+// retire fences the clients of the old tree, and sees to it that the word that names clients goes on behind all of them, also behind one
+// that was given a name a moment ago. It is never set back while the memory lives.
+func (m *maker) retire(i int, deadline clock.Time) error {
+	for {
+		was, err := m.word(i, layout.OwnerWord, deadline)
+		if err != nil {
+			return err
+		}
+		upTo := uint32(0)
+		if was <= maxOwner {
+			upTo = uint32(was)
+		}
+		var last uint32
+		err = m.retried(deadline, func() (err error) {
+			last, err = perf.Retire(m.cfg.Context, m.cfg.Manager, m.servers[i], upTo, deadline)
+			return err
+		})
+		if err != nil || uint64(last) == was {
+			return err
+		}
+		if last >= maxOwner {
+			return fmt.Errorf("memory server %v has no names left for clients: restart it", m.servers[i])
+		}
+		// Whatever comes of the swap, the next look shows.
+		_ = m.retried(deadline, func() error {
+			var o fabric.Op
+			m.fab.CompareSwap(&o, m.target(i, layout.OwnerWord), was, uint64(last), 0)
+			return m.fab.Do(deadline, &o)
+		})
+	}
+}
+
+// word reads a word of a server.
+func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
+	err := m.retried(deadline, func() error {
+		var o fabric.Op
+		m.fab.Read(&o, m.target(i, off), 0, 8)
+		return m.fab.Do(deadline, &o)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return m.fab.MR().Load64(0)
 }
 
 // errNotEmpty refuses to load into a tree that has keys.
