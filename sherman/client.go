@@ -22,6 +22,7 @@ type Client struct {
 	fab   *fabric.Fabric
 	super layout.Superblock
 	links []link
+	gate  verbs.Gate // opened when the client is the first of its node at a lock
 	space space
 	at    areas
 
@@ -88,7 +89,7 @@ func (c *Client) lay(page int) {
 // Open makes a client: it reads the superblock of the first server, and connects to others when it needs them.
 func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	c := &Client{node: n, cfg: cfg, rt: cfg.Context.Runtime(), links: make([]link, len(n.cfg.Servers))}
-	c.rand = c.rt.Rand()
+	c.rand, c.gate = c.rt.Rand(), c.rt.NewGate()
 	c.lay(layout.MaxPage)
 	c.fab, err = fabric.New(fabric.Config{Context: cfg.Context, Buffer: c.at.len})
 	if err != nil {

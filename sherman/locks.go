@@ -14,13 +14,9 @@ import (
 )
 
 const (
-	// localPause is how long a client waits for each client before it in the local queue, and at least a share of what it has
-	// waited already: so a long wait costs few looks, and is hardly longer for it.
-	localPause    = 500 * time.Nanosecond
-	maxLocalPause = 8 * time.Microsecond
-	waitShare     = 16
-	// still is how long a tag stays the same before its lock is asked for less often.
-	still = 500 * time.Microsecond
+	// still is how long a tag stays the same before its lock is asked for less often: after this share of the time that it has been.
+	still      = 500 * time.Microsecond
+	stillShare = 16
 	// firstBackOff is the first pause after a failed CAS, if there are pauses.
 	firstBackOff = time.Microsecond
 	// settlePatience is how long an operation goes on after its deadline to find out what became of a lock.
@@ -54,10 +50,9 @@ func (c *Client) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	}
 	began := c.rt.Now()
 	h := &held{key: c.lockOf(a)}
-	h.ticket = c.node.locks.Enter(h.key)
+	h.ticket = c.node.locks.Enter(h.key, c.gate.Open)
 	left, err := c.queue(h.ticket, deadline)
 	if err != nil {
-		h.ticket.Leave(lock.Held{})
 		return nil, err
 	}
 	tries := c.cost.CAS
@@ -85,19 +80,17 @@ func (c *Client) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	return h, nil
 }
 
-// queue waits for the clients before this one.
+// queue waits until the client is the first of its node. If that takes too long, it leaves the queue.
 func (c *Client) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
-	for began := c.rt.Now(); ; {
+	for {
 		ahead, left := t.Place()
 		if ahead == 0 {
 			return left, nil
 		}
-		if c.rt.Now() >= deadline {
-			return lock.Held{}, timeout(errors.New("others of this node hold the lock"))
+		// The gate may be open from a queue that the client has left: then it looks once more.
+		if err := c.gate.Wait(deadline); err != nil && t.GiveUp() {
+			return lock.Held{}, timeout(fmt.Errorf("others of this node hold the lock: %w", err))
 		}
-		now := c.rt.Now()
-		wait := max(min(time.Duration(ahead)*localPause, maxLocalPause), now.Sub(began)/waitShare)
-		c.rt.Sleep(min(wait, deadline.Sub(now)))
 	}
 }
 
@@ -188,7 +181,7 @@ func (c *Client) take(h *held, deadline clock.Time) error {
 			}
 		}
 		if seen > still {
-			c.rt.Sleep(seen / waitShare)
+			c.rt.Sleep(seen / stillShare)
 		}
 		if c.node.cfg.BackOff > 0 {
 			c.rt.Sleep(time.Duration(1 + c.rand.Int64N(int64(wait))))

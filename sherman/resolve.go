@@ -62,10 +62,9 @@ func (c *Client) repeat(h *held, a layout.Addr, ranges []layout.Range, released 
 // settle gives back the words that nobody of this node cares for and that may still carry its tag.
 func (c *Client) settle(deadline clock.Time) {
 	for _, k := range c.node.locks.Doubts() {
-		h := &held{key: k, ticket: c.node.locks.Enter(k)}
+		h := &held{key: k, ticket: c.node.locks.Enter(k, c.gate.Open)}
 		left, err := c.queue(h.ticket, deadline)
 		if err != nil {
-			h.ticket.Leave(lock.Held{})
 			continue
 		}
 		over, err := c.inherit(h, left, deadline)

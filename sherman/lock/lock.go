@@ -1,7 +1,7 @@
 // Package lock is the local half of Sherman's locks: the clients of one compute node that want the same lock word queue here, so
 // that only the first of them asks the memory server, and may hand the word over to the next without giving it back.
 //
-// The package keeps queues; it waits for nothing. A client that is not the first asks again later.
+// The package keeps queues; it waits for nothing. A client that is not the first is woken when it is.
 package lock
 
 import (
@@ -46,10 +46,12 @@ func New(limit int) *Table { return &Table{limit: limit, queues: make(map[Key]*q
 type Ticket struct {
 	table *Table
 	key   Key
+	wake  func()
 }
 
-// Enter joins the queue of a lock.
-func (t *Table) Enter(k Key) *Ticket {
+// Enter joins the queue of a lock. wake is called once when the client has come to the front after others, by the one that made room,
+// and must not wait; who is at the front at once is not woken.
+func (t *Table) Enter(k Key, wake func()) *Ticket {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.queues[k]
@@ -57,7 +59,7 @@ func (t *Table) Enter(k Key) *Ticket {
 		q = &queue{}
 		t.queues[k] = q
 	}
-	tk := &Ticket{table: t, key: k}
+	tk := &Ticket{table: t, key: k, wake: wake}
 	q.waiting = append(q.waiting, tk)
 	return tk
 }
@@ -115,6 +117,21 @@ func (tk *Ticket) Pass(h Held) bool {
 	}
 	q.waiting, q.held = slices.Delete(q.waiting, 0, 1), h
 	q.passed++
+	q.waiting[0].wake()
+	return true
+}
+
+// GiveUp leaves the queue if others are still before this client. False says that it has come to the front, and has the lock.
+func (tk *Ticket) GiveUp() bool {
+	t := tk.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.queues[tk.key]
+	i := slices.Index(q.waiting, tk)
+	if i == 0 {
+		return false
+	}
+	q.waiting = slices.Delete(q.waiting, i, i+1)
 	return true
 }
 
@@ -131,6 +148,9 @@ func (tk *Ticket) Leave(h Held) {
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	if i == 0 {
 		q.held, q.passed = h, 0
+		if len(q.waiting) > 0 {
+			q.waiting[0].wake()
+		}
 	}
 	if len(q.waiting) == 0 && q.held == (Held{}) {
 		delete(t.queues, tk.key)

@@ -11,9 +11,58 @@ func place(t *testing.T, tk *Ticket, ahead int, h Held) {
 	}
 }
 
+// enter joins a queue, and counts how often it is woken.
+func enter(table *Table, k Key) (*Ticket, *int) {
+	n := new(int)
+	return table.Enter(k, func() { *n++ }), n
+}
+
+func TestWhoComesToTheFrontIsWokenOnce(t *testing.T) {
+	table := New(8)
+	a, wokenA := enter(table, k)
+	b, wokenB := enter(table, k)
+	c, wokenC := enter(table, k)
+	d, wokenD := enter(table, k)
+	expect := func(when string, want ...int) {
+		t.Helper()
+		for i, n := range []*int{wokenA, wokenB, wokenC, wokenD} {
+			if *n != want[i] {
+				t.Errorf("%s client %d was woken %d times, want %d", when, i, *n, want[i])
+			}
+		}
+	}
+	expect("on arrival", 0, 0, 0, 0)
+	b.Leave(Held{})
+	expect("when one gave up in the middle", 0, 0, 0, 0)
+	a.Pass(Held{Tag: 5})
+	expect("after a hand-over", 0, 0, 1, 0)
+	c.Leave(Held{})
+	expect("after a release", 0, 0, 1, 1)
+	d.Leave(Held{})
+	expect("at the end", 0, 0, 1, 1)
+}
+
+// Who gives up just when the lock comes must not lose what the last holder left: the word carries the node's tag.
+func TestNobodyGivesUpALockThatHasCome(t *testing.T) {
+	table := New(8)
+	a, b, c := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
+	if !c.GiveUp() {
+		t.Error("others are before it")
+	}
+	a.Pass(Held{Tag: 5})
+	if b.GiveUp() {
+		t.Error("it has the lock")
+	}
+	place(t, b, 0, Held{Tag: 5})
+	b.Leave(Held{})
+	if len(table.queues) != 0 {
+		t.Error("nobody is left")
+	}
+}
+
 func TestClientsGetTheLockInTheOrderOfArrival(t *testing.T) {
 	table := New(8)
-	a, b, c := table.Enter(k), table.Enter(k), table.Enter(k)
+	a, b, c := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
 	place(t, a, 0, Held{})
 	place(t, c, 2, Held{})
 	b.Leave(Held{Tag: 7}) // it gave up: what it says of a lock that it never had is nothing
@@ -33,21 +82,21 @@ func TestClientsGetTheLockInTheOrderOfArrival(t *testing.T) {
 
 func TestHandOverIsBounded(t *testing.T) {
 	table := New(3)
-	now := table.Enter(k)
+	now := table.Enter(k, func() {})
 	n := 0
 	for ; now.MayPass() || n == 0; n++ {
-		next := table.Enter(k)
+		next := table.Enter(k, func() {})
 		if n == 0 && !now.MayPass() {
 			t.Fatal("the first may pass it on")
 		}
 		now.Pass(Held{Tag: 1})
 		now = next
-		table.Enter(Key{9, 9})
+		table.Enter(Key{9, 9}, func() {})
 		if n > 9 {
 			break
 		}
-		table.Enter(k).Leave(Held{}) // somebody who did not wait
-		next = table.Enter(k)
+		table.Enter(k, func() {}).Leave(Held{}) // somebody who did not wait
+		next = table.Enter(k, func() {})
 		defer next.Leave(Held{})
 		if !now.MayPass() {
 			break
@@ -61,12 +110,12 @@ func TestHandOverIsBounded(t *testing.T) {
 
 func TestDoubtsStay(t *testing.T) {
 	table := New(8)
-	a := table.Enter(k)
+	a := table.Enter(k, func() {})
 	a.Leave(Held{Tag: 3, Doubt: 4})
 	if d := table.Doubts(); len(d) != 1 || d[0] != k {
 		t.Error(d)
 	}
-	b := table.Enter(k)
+	b := table.Enter(k, func() {})
 	place(t, b, 0, Held{Tag: 3, Doubt: 4})
 	if len(table.Doubts()) != 0 {
 		t.Error("somebody cares for it")
