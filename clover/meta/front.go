@@ -23,6 +23,8 @@ type front struct {
 
 	mu    sync.Mutex // guards what follows, which the threads that accept connections use, too
 	conns map[wire.QPN]*conn
+	// leaving are connections that have ended and whose completions may not all have been taken.
+	leaving []*conn
 	// accepting is how many of these threads there are, ended that the listener is closed.
 	accepting int
 	ended     bool
@@ -78,7 +80,7 @@ func (f *front) close() error {
 			errs = append(errs, err)
 		}
 	}
-	for _, c := range f.all() {
+	for _, c := range append(f.all(), f.left()...) {
 		note(c.close())
 	}
 	if f.mr != nil {
@@ -93,7 +95,7 @@ func (f *front) close() error {
 	if f.pd != nil {
 		note(f.pd.Dealloc())
 	}
-	f.conns, f.mr, f.srq, f.cq, f.pd = nil, nil, nil, nil, nil
+	f.conns, f.leaving, f.mr, f.srq, f.cq, f.pd = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -104,15 +106,6 @@ func (f *front) find(qpn wire.QPN) *conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.conns[qpn]
-}
-
-// remove takes a connection out of the table and returns it; nil: it was not there.
-func (f *front) remove(qpn wire.QPN) *conn {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c := f.conns[qpn]
-	delete(f.conns, qpn)
-	return c
 }
 
 // all are the connections in a fixed order.
@@ -189,7 +182,7 @@ func (s *Server) connect(req rdmacm.Request) error {
 		return errors.Join(err, mr.Dereg(), req.Reject(err.Error()))
 	}
 	f.mu.Lock()
-	full := len(f.conns) >= maxConns
+	full := len(f.conns)+len(f.leaving) >= maxConns
 	if !full {
 		f.conns[qp.QPN()] = &conn{qp: qp, mr: mr}
 	}
@@ -221,13 +214,6 @@ func (s *Server) take(wc *verbs.WC) {
 	}
 	if wc.Status != verbs.Success {
 		s.hangUp(wc.QPN)
-	}
-}
-
-// hangUp ends a connection that has failed. Its client's lease runs on: it may connect again.
-func (s *Server) hangUp(qpn wire.QPN) {
-	if c := s.front.remove(qpn); c != nil {
-		_ = c.close() // nothing can be done about an object that will not go
 	}
 }
 

@@ -106,12 +106,16 @@ func (s *Server) Serve() error {
 
 func (s *Server) serve() error {
 	for {
+		left := s.front.left()
 		n, err := s.front.poll()
 		if err != nil {
 			return err
 		}
 		for i := range n {
 			s.take(&s.front.wcs[i])
+		}
+		if n < len(s.front.wcs) {
+			s.front.bury(left)
 		}
 		s.advance()
 		now := s.rt.Now()

@@ -1,0 +1,103 @@
+package clover_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// Clients break off while the metadata server is busy, and their requests wait in its completion queue. The receives that these
+// have taken come back: after more of them than there are receives, nobody is asked to come again.
+func TestBrokenClientsKeepNoReceives(t *testing.T) {
+	const rounds, clients, requests = 3, 40, 12 // the server has 1024 receives
+	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Sound, Keys: 64}, region)
+	stalled := make([]bool, rounds)
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		for i := range rounds {
+			if err := c.Insert(uint64(2*i), value(1, 0, 64), soon(rt)); err != nil {
+				return err
+			}
+			g.Host("md0").SetFaults([]fault.Rule{{ // what the server writes into memory is lost, and it waits; its answers have another opcode
+				Link: "md0", Dir: fault.Up, Kind: fault.Loss, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCWriteOnly}},
+			}})
+			stalled[i] = true
+			err := c.Insert(uint64(2*i+1), value(1, 0, 64), rt.Now().Add(300*time.Millisecond))
+			g.Host("md0").SetFaults(nil)
+			if err == nil {
+				return fmt.Errorf("round %d: an INSERT that the metadata server could not write down", i)
+			}
+			rt.Sleep(3 * time.Second) // all is quiet
+		}
+		return nil
+	})
+	for n := range clients {
+		h := g.Host("cn1")
+		h.Go("breaks off", false, func(ctx verbs.Context) {
+			rt := ctx.Runtime()
+			for i := range rounds {
+				for !stalled[i] {
+					rt.Sleep(10 * time.Millisecond)
+				}
+				if err := breakOff(g, h, ctx, requests); err != nil {
+					t.Errorf("client %d: %v", n, err)
+				}
+			}
+		})
+	}
+	g.run()
+	md := g.Host("md0").Counters()
+	if md.SendRnrErr != 0 {
+		t.Errorf("the metadata server had no receive for %d requests", md.SendRnrErr)
+	}
+}
+
+// breakOff sends requests and ends the connection before they are answered.
+func breakOff(g *rig, h *simrack.Host, ctx verbs.Context, requests int) error {
+	f, err := fabric.New(fabric.Config{Context: ctx, Buffer: rpc.MaxRequest})
+	if err != nil {
+		return err
+	}
+	peer, err := f.AddPeer(g.Host("md0").Addr(), 1, rdmacmDial(g, h, ctx))
+	if err != nil {
+		return err
+	}
+	until := ctx.Runtime().Now().Add(5 * time.Second)
+	if err := f.Open(peer, until); err != nil {
+		return err
+	}
+	r := rpc.Request{Op: rpc.OpBeat}
+	b := r.AppendTo(nil)
+	if err := f.MR().WriteAt(b, 0); err != nil {
+		return err
+	}
+	ops := make([]*fabric.Op, requests)
+	for i := range ops {
+		ops[i] = new(fabric.Op)
+		f.Send(ops[i], peer, 0, len(b))
+		if err := f.Start(ops[i]); err != nil {
+			return err
+		}
+	}
+	_ = f.Wait(until, ops...) // an acknowledgement is no answer
+	return f.Close()
+}
+
+func rdmacmDial(g *rig, h *simrack.Host, ctx verbs.Context) fabric.Connect {
+	manager := h.Manager(ctx)
+	return func(qp verbs.QP, until clock.Time) error {
+		_, err := manager.Dial(qp, g.Host("md0").Addr(), rpc.Service, rdmacm.Params{}, nil, until)
+		return err
+	}
+}
