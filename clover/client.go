@@ -153,7 +153,16 @@ func (c *Client) reach(i int, deadline clock.Time) error {
 }
 
 // do is one round trip of the data path.
+//
+// On a queue pair of its own a request leaves at once, or not long after: the metadata server's grace is for that. On a shared one it
+// may wait for those of others, and must not leave when the lease has ended: what it names may be somebody else's by then.
 func (c *Client) do(deadline clock.Time, ops ...*fabric.Op) error {
+	if c.cfg.leave != nil {
+		if c.rt.Now() >= c.lease.until {
+			return errLease
+		}
+		deadline = min(deadline, c.lease.until)
+	}
 	c.cost.RTTs++
 	return c.fab.Do(deadline, ops...)
 }
@@ -190,5 +199,9 @@ func (c *Client) Close() error {
 	c.ended = true
 	deadline := c.rt.Now().Add(closePatience)
 	c.farewell(deadline)
-	return c.fab.Close()
+	err := c.fab.Close()
+	if c.cfg.leave != nil {
+		err = errors.Join(err, c.cfg.leave())
+	}
+	return err
 }

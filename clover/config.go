@@ -29,6 +29,9 @@ type Config struct {
 	Batch int
 	// Records is how many appends are reported together, at most 16; 0: 16.
 	Records int
+
+	// leave takes a client of a Group out of it; nil: it has queue pairs of its own.
+	leave func() error
 }
 
 const (

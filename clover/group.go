@@ -1,0 +1,51 @@
+package clover
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/share"
+)
+
+// MaxGroup is the most clients that share queue pairs.
+const MaxGroup = 256
+
+// Group is clients of one application that share a queue pair to each memory server, as the threads of the published system do.
+// What they ask the metadata server goes over connections of their own. Its methods may be called by any thread; each client is
+// still used by one.
+type Group struct {
+	cfg Config
+	hub *share.Hub
+}
+
+// NewGroup makes a group of at most n clients, none of which is open yet.
+func NewGroup(cfg Config, n int) (*Group, error) {
+	if n < 1 || n > MaxGroup {
+		return nil, fmt.Errorf("%d clients on one queue pair: want 1 to %d", n, MaxGroup)
+	}
+	hub, err := share.New(share.Config{Context: cfg.Context, Manager: cfg.Manager, Members: n, Shared: []string{perf.MemoryService}})
+	if err != nil {
+		return nil, err
+	}
+	return &Group{cfg: cfg, hub: hub}, nil
+}
+
+// Open is clover.Open for a client of the group.
+func (g *Group) Open(deadline clock.Time) (*Client, error) {
+	m, err := g.hub.Join()
+	if err != nil {
+		return nil, err
+	}
+	cfg := g.cfg
+	cfg.Context, cfg.Manager, cfg.leave = m, m, m.Close
+	c, err := Open(cfg, deadline)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return c, nil
+}
+
+// Close ends the connections. The clients must have been closed.
+func (g *Group) Close() error { return g.hub.Close() }
