@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // storeRun is one run of store histories: clients use a few keys, links and machines fail, and afterwards one order of all
@@ -52,8 +53,12 @@ func (r *storeRun) run() error {
 	r.serveMemory("ms0")
 	r.serveMemory("ms1")
 	r.serveMeta()
-	for i := range r.plan.clients {
-		r.start(i)
+	if r.plan.shared {
+		r.startGroups()
+	} else {
+		for i := range r.plan.clients {
+			r.start(i)
+		}
 	}
 	if err := e.run(); err != nil {
 		return err
@@ -109,26 +114,36 @@ func (r *storeRun) start(id int) {
 	d := newDraw(r.env.draw.Uint64())
 	r.env.client(h.Spec.Name, fmt.Sprintf("store-%d", id), func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
-		c, err := clover.Open(clover.Config{
-			Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: 256,
-			Batch: d.between(1, 8), Records: d.between(1, 8), Cached: d.between(1, 8),
-		}, rt.Now().Add(20*storePatience))
+		c, err := clover.Open(r.config(h, ctx, d), rt.Now().Add(20*storePatience))
 		if err != nil {
 			return err
 		}
-		var store kv.Store = c
-		if r.plant != nil {
-			store = r.plant(c)
-		}
-		s := kv.Record(store, r.history, id, rt.Now)
-		for range r.plan.rounds {
-			if err := r.round(s, d, rt); err != nil {
-				return errors.Join(err, c.Close())
-			}
-		}
-		r.ended++
-		return errors.Join(s.Err(), c.Close())
+		return r.work(c, id, d, rt)
 	})
+}
+
+// config is that of a client.
+func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
+	return clover.Config{
+		Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: 256,
+		Batch: d.between(1, 8), Records: d.between(1, 8), Cached: d.between(1, 8),
+	}
+}
+
+// work is a client's life.
+func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) error {
+	var store kv.Store = c
+	if r.plant != nil {
+		store = r.plant(c)
+	}
+	s := kv.Record(store, r.history, id, rt.Now)
+	for range r.plan.rounds {
+		if err := r.round(s, d, rt); err != nil {
+			return errors.Join(err, c.Close())
+		}
+	}
+	r.ended++
+	return errors.Join(s.Err(), c.Close())
 }
 
 // round makes one operation.

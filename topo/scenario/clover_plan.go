@@ -28,15 +28,17 @@ hosts:
 // storePlan is what a seed draws for a store.
 type storePlan struct {
 	keys, clients, rounds int
-	value                 int // bytes
-	region                int // of each memory server
-	mix                   [4]float64
-	format                layout.Format
-	links                 string
-	rules                 []fault.Rule
-	rack                  simrack.Options
-	params                rdmacm.Params
-	lease                 time.Duration
+	// shared says that the clients of a host share a queue pair to each memory server.
+	shared bool
+	value  int // bytes
+	region int // of each memory server
+	mix    [4]float64
+	format layout.Format
+	links  string
+	rules  []fault.Rule
+	rack   simrack.Options
+	params rdmacm.Params
+	lease  time.Duration
 	// box is the switch section of the rack file; "": plain forwarding.
 	box, steer string
 
@@ -119,6 +121,9 @@ func (p *storePlan) drawDisaster(d *draw) {
 func (p *storePlan) String() string {
 	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %d bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.value,
 		p.region>>10, strings.TrimSpace(p.links))
+	if p.shared {
+		s += "; queue pairs are shared"
+	}
 	if p.steer != "" {
 		s += "; steer " + p.steer
 	}

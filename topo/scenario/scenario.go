@@ -102,6 +102,8 @@ func All() []Scenario {
 		{Name: "clover-steer-write", Doc: "the same with appends alone", run: cloverSteered("write")},
 		{Name: "clover-steer-read", Doc: "the same with reads alone", run: cloverSteered("read")},
 		{Name: "clover-steer-both", Doc: "the same with both", run: cloverSteered("both")},
+		{Name: "clover-shared", Doc: "clover, and the clients of a host share a queue pair to each memory server", run: runCloverShared},
+		{Name: "clover-steer-shared", Doc: "clover-steer-both with such queue pairs: WRITEs and appends of several clients are between each other", run: runCloverSteerShared},
 		{Name: "rnr", Doc: "a receiver that posts late, and one that never does", run: runRNR},
 	}, treeScenarios()...), lockScenarios()...)
 }

@@ -1,0 +1,60 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// runCloverShared is runClover for clients that share queue pairs.
+func runCloverShared(e *env) error {
+	p := drawStore(e)
+	p.share(e.draw)
+	return (&storeRun{env: e, plan: p}).run()
+}
+
+// runCloverSteerShared is the same with a switch that steers appends and reads.
+func runCloverSteerShared(e *env) error {
+	return runCloverSteered(e, "both", func(p *storePlan) { p.share(e.draw) })
+}
+
+// share lets the clients of a host share queue pairs, and makes more of them, so that there is somebody to share with.
+func (p *storePlan) share(d *draw) {
+	p.shared = true
+	p.clients = d.between(storeHosts+1, 4*storeHosts)
+	p.rounds = d.between(10, 30)
+	p.after = min(p.after, p.clients*p.rounds/2)
+}
+
+// startGroups runs the clients of each host as threads of one application.
+func (r *storeRun) startGroups() {
+	for i := range storeHosts {
+		h := r.env.rack.Host(fmt.Sprintf("cn%d", i))
+		var ids []int
+		var draws []*draw
+		for id := i; id < r.plan.clients; id += storeHosts {
+			ids, draws = append(ids, id), append(draws, newDraw(r.env.draw.Uint64()))
+		}
+		r.env.client(h.Spec.Name, fmt.Sprintf("group-%d", i), func(ctx verbs.Context) error {
+			rt := ctx.Runtime()
+			g, err := clover.NewGroup(r.config(h, ctx, draws[0]), len(ids))
+			if err != nil {
+				return err
+			}
+			errs := make([]error, len(ids))
+			for k, id := range ids {
+				rt.Go(fmt.Sprintf("store-%d", id), func() {
+					c, err := g.Open(rt.Now().Add(20 * storePatience))
+					if err == nil {
+						err = r.work(c, id, draws[k], rt)
+					}
+					errs[k] = err
+				})
+			}
+			rt.Wait()
+			return errors.Join(append(errs, g.Close())...)
+		})
+	}
+}
