@@ -27,10 +27,10 @@ var _ = Describe("a drill", Ordered, func() {
 			defer GinkgoRecover()
 			ended <- rack.Run(append([]string{"clover", "check", "--clients", "6", "--rounds", "250"}, flags...)...)
 		}()
-		Eventually(sent, "20s", "20ms").Should(BeNumerically(">", before+100))
+		Eventually(sent, fixture.Patience, "20ms").Should(BeNumerically(">", before+100))
 		meanwhile()
 		var res fixture.Result
-		Eventually(ended, "100s").Should(Receive(&res))
+		Eventually(ended, "3m").Should(Receive(&res))
 		Expect(res).To(fixture.HaveExited(0))
 		Expect(res.Stdout).To(ContainSubstring("\nlinearizable: "))
 	}
@@ -44,7 +44,7 @@ var _ = Describe("a drill", Ordered, func() {
 			rack.JSON(&st, "clover", "stat")
 			g.Expect(st.Held).To(BeZero())
 			g.Expect(st.Linked).To(Equal(st.Keys - st.LostKeys))
-		}, "30s", "500ms").Should(Succeed())
+		}, fixture.Patience, "500ms").Should(Succeed())
 		Expect(st.Broken).To(BeZero())
 	}
 
@@ -66,9 +66,9 @@ var _ = Describe("a drill", Ordered, func() {
 				defer GinkgoRecover()
 				dead <- rack.Run("clover", "check", "--from", "cn1", "--clients", "4", "--rounds", "10000")
 			}()
-			Eventually(func() uint64 { return rack.Counters("cn1")["rdma_sends"] }, "20s", "20ms").Should(BeNumerically(">", sent+100))
+			Eventually(func() uint64 { return rack.Counters("cn1")["rdma_sends"] }, fixture.Patience, "20ms").Should(BeNumerically(">", sent+100))
 			rack.OK("crash", "cn1")
-			Eventually(dead, "30s").Should(Receive(fixture.HaveExited(1)))
+			Eventually(dead, fixture.Patience).Should(Receive(fixture.HaveExited(1)))
 			rack.OK("restart", "cn1")
 		})
 		whole()

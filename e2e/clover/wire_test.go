@@ -71,7 +71,7 @@ var _ = Describe("what operations cost on the wire", Ordered, func() {
 		Eventually(func() string {
 			rack.OK("perf", "write_lat", "--from", "cn1", "--to", "ms0", "--iters", "3")
 			return fixture.Run("dump", file).Stdout
-		}, "20s", "200ms").Should(ContainSubstring("RC_WRITE"))
+		}, fixture.Patience, "200ms").Should(ContainSubstring("RC_WRITE"))
 		rack.OK("run", "ycsb", "--clients", "1", "--keys", "1", "--zipf", "0", "--workload", workload, "--value", strconv.Itoa(value),
 			"--ops", "30", "--warmup", "0s", "--duration", "1m", "-q")
 		Expect(stop()).To(fixture.HaveExited(0))

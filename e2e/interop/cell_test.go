@@ -69,7 +69,7 @@ type result struct {
 // Fixed values of every cell.
 const (
 	cellLimit = 20 * time.Second // for one completion
-	settle    = 3 * time.Second
+	settle    = 20 * time.Second
 	firstImm  = 0xa0b0c000
 	firstWord = 0x0123456789abcdef
 	addend    = 0x100000001

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -51,7 +50,6 @@ func peerArgs(r *fixture.Rack, host, peer string) []string {
 
 func TestInterop(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(20 * time.Second) // an emulated processor leaves little of a busy machine
 	RunSpecs(t, "interop", Label("interop"))
 }
 

@@ -70,7 +70,7 @@ func (g *guest) patiently(args ...string) (a ask.Answer) {
 	Eventually(func() bool {
 		a = g.start(args...)(toolLimit)
 		return a.Code == 0 || !strings.Contains(a.Output, "onnect")
-	}).WithTimeout(20 * time.Second).Should(BeTrue())
+	}).Should(BeTrue())
 	return a
 }
 

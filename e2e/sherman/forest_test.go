@@ -85,7 +85,7 @@ func history(rack *fixture.Rack, from string, clients, rounds, keys int, base st
 func right(ended <-chan fixture.Result) {
 	GinkgoHelper()
 	var res fixture.Result
-	Eventually(ended, "100s").Should(Receive(&res))
+	Eventually(ended, "3m").Should(Receive(&res))
 	Expect(res).To(fixture.HaveExited(0))
 	Expect(res.Stdout).To(ContainSubstring("linearizable: one order"))
 }
@@ -95,5 +95,5 @@ func busy(rack *fixture.Rack, host string) {
 	GinkgoHelper()
 	sent := func() uint64 { return rack.Counters(host)["sent_pkts"] }
 	before := sent()
-	Eventually(sent, "20s", "20ms").Should(BeNumerically(">", before+100))
+	Eventually(sent, fixture.Patience, "20ms").Should(BeNumerically(">", before+100))
 }

@@ -85,7 +85,7 @@ var _ = Describe("the tree Sherman", func() {
 			h := history(rack, "cn1", 6, 10000, 1, "7")
 			busy(rack, "cn1")
 			rack.OK("crash", "cn1")
-			Eventually(h, "20s").Should(Receive())
+			Eventually(h, fixture.Patience).Should(Receive())
 			rack.JSON(&held, "sherman", "stat", "--from", "cn0")
 			if len(held.Locks) > 0 {
 				AddReportEntry("tries", try+1)
@@ -112,7 +112,7 @@ var _ = Describe("the tree Sherman", func() {
 		first := history(rack, "cn1", 6, 10000, 4000, "100000")
 		busy(rack, "cn1")
 		rack.OK("crash", "cn1")
-		Eventually(first, "20s").Should(Receive())
+		Eventually(first, fixture.Patience).Should(Receive())
 		second := history(rack, "cn2", 4, 300, 1000, "200000")
 		busy(rack, "cn2")
 		rack.OK("hang", "cn2", "--for", (2 * lease).String())

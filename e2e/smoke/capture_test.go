@@ -22,7 +22,7 @@ var _ = Describe("a capture", Ordered, func() {
 		Eventually(func() string {
 			rack.Perf("write_bw", "--size", "10000", "--iters", "3", "--verify")
 			return fixture.Run("dump", file).Stdout
-		}, "20s", "200ms").Should(ContainSubstring("RC_WRITE"))
+		}, fixture.Patience, "200ms").Should(ContainSubstring("RC_WRITE"))
 		rack.Perf("read_bw", "--size", "10000", "--iters", "3")
 		rack.Perf("send_bw", "--size", "10000", "--iters", "3")
 		rack.Perf("atomic_bw", "--iters", "3")

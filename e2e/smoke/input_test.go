@@ -86,7 +86,7 @@ var _ = Describe("bad input", func() {
 		DeferCleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 		file := filepath.Join(dir, "full.pcapng")
 		stop = rack.Start("capture", "cn0", "-w", file)
-		Eventually(func() error { _, err := os.Stat(file); return err }, "10s", "20ms").Should(Succeed())
+		Eventually(func() error { _, err := os.Stat(file); return err }, fixture.Patience, "20ms").Should(Succeed())
 		rack.Perf("write_bw", "--size", "64KiB", "--iters", "500")
 		res = stop()
 		Expect(res).To(fixture.HaveExited(1))

@@ -78,19 +78,19 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 				return 0
 			}
 			return during.Programs[0].Posted
-		}, "20s", "20ms").Should(BeNumerically(">", 100))
+		}, fixture.Patience, "20ms").Should(BeNumerically(">", 100))
 		Expect(during.Programs[0].Name).To(Equal("example"))
 		Expect(during.Programs[0].QPs).To(Equal(1))
 		Expect(during.Objects["qps"]).To(Equal(before["qps"] + 1))
 		Expect(rack.OK("status")).To(ContainSubstring("example"))
 		rack.OK("exec", "cn0", "--", "kill", "-9", strconv.Itoa(during.Programs[0].PID))
 		var res fixture.Result
-		Eventually(ended, "10s").Should(Receive(&res))
+		Eventually(ended, fixture.Patience).Should(Receive(&res))
 		Expect(res).To(fixture.HaveExited(128 + 9))
 		Eventually(func() string {
 			o := objectsOf(rack, "cn0")
 			return fmt.Sprint(len(o.Programs), o.Objects)
-		}, "10s", "20ms").Should(Equal(fmt.Sprint(0, before)))
+		}, fixture.Patience, "20ms").Should(Equal(fmt.Sprint(0, before)))
 		rack.OK("exec", "cn0", "--", program, memory, "verify")
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})

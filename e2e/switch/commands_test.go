@@ -45,7 +45,7 @@ var _ = Describe("the switch program swordbox", Ordered, func() {
 		Eventually(func() string {
 			cas(rack, "6")
 			return fixture.Run("dump", file).Stdout
-		}, "20s", "100ms").Should(ContainSubstring("CAS→WRITE conn"))
+		}, fixture.Patience, "100ms").Should(ContainSubstring("CAS→WRITE conn"))
 		Expect(stop()).To(fixture.HaveExited(0))
 
 		pairs := map[string]int{}
@@ -99,7 +99,7 @@ var _ = Describe("the switch program swordbox", Ordered, func() {
 				stop = rack.Start("switch", "trace", "cn0", "--dir", "up", "-o", "json", "--count", "3", "--for", "20s")
 			}
 			return res.Stdout
-		}, "10s").ShouldNot(BeEmpty())
+		}, fixture.Patience).ShouldNot(BeEmpty())
 		var seen int
 		for dec := json.NewDecoder(strings.NewReader(res.Stdout)); dec.More(); {
 			var packet struct {
@@ -133,6 +133,6 @@ var _ = Describe("the switch program swordbox", Ordered, func() {
 		Eventually(func() uint64 {
 			cas(rack, "10")
 			return rack.SwitchCounters()["hard"]["moved"]
-		}, "10s", "100ms").Should(BeNumerically(">", before))
+		}, fixture.Patience, "100ms").Should(BeNumerically(">", before))
 	})
 })

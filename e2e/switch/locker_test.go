@@ -124,7 +124,7 @@ func locker(in io.Reader, out io.Writer) error {
 
 const (
 	// lifeLimit bounds the life of a locker.
-	lifeLimit = 80 * time.Second
+	lifeLimit = 2 * time.Minute
 	// exitHung is how one ends that has lived so long.
 	exitHung = 3
 )

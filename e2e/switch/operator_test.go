@@ -66,10 +66,10 @@ var _ = Describe("the operator of the switch", func() {
 				}
 			}
 			return n
-		}, "10s", "50ms").Should(Equal(2), "the switch connects to ms0 by itself, once a shard")
+		}, fixture.Patience, "50ms").Should(Equal(2), "the switch connects to ms0 by itself, once a shard")
 
 		stop := rack.Start("perf", "atomic_lat", "--from", "cn0", "--to", "ms0", "--iters", "5000000")
-		Eventually(func() uint64 { return moved(rack) }, "20s", "50ms").Should(BeNumerically(">", 100))
+		Eventually(func() uint64 { return moved(rack) }, fixture.Patience, "50ms").Should(BeNumerically(">", 100))
 		Expect(rack.OK("switch", "connections")).To(MatchRegexp(`(?m)^cn0 .* ms0 .* shared `))
 		Expect(rack.OK("switch", "tables", "words")).To(MatchRegexp(`(?m)^ms0 +0x[0-9a-f]+ +known `))
 		trace := rack.OK("switch", "trace", "ms0", "--dir", "down", "--count", "3")
@@ -93,10 +93,10 @@ var _ = Describe("the operator of the switch", func() {
 		By("taking a right one, and moving what it selects")
 		before := moved(rack)
 		rack.OK("switch", "rules", "add", "id=all", "server=ms1", "action=move")
-		Eventually(func() int { return len(report(rack).Dialed) }, "5s", "50ms").Should(Equal(3))
+		Eventually(func() int { return len(report(rack).Dialed) }, fixture.Patience, "50ms").Should(Equal(3))
 		rack.OK("perf", "write_lat", "--from", "cn1", "--to", "ms1", "--iters", "200")
 		rack.OK("perf", "verify", "--from", "cn1", "--to", "ms1")
-		Eventually(func() uint64 { return moved(rack) }, "10s", "50ms").Should(BeNumerically(">", before))
+		Eventually(func() uint64 { return moved(rack) }, fixture.Patience, "50ms").Should(BeNumerically(">", before))
 		rack.OK("switch", "rules", "remove", "all")
 		var list []rules.Rule
 		rack.JSON(&list, "switch", "rules")
@@ -127,11 +127,11 @@ var _ = Describe("the operator of the switch", func() {
 				n += len(m.Rows)
 			}
 			return n
-		}, "20s", "50ms").Should(Equal(2))
+		}, fixture.Patience, "50ms").Should(Equal(2))
 		rack.OK("restart", "switch")
 		for _, ended := range clients {
 			var res fixture.Result
-			Eventually(ended, "20s").Should(Receive(&res))
+			Eventually(ended, fixture.Patience).Should(Receive(&res))
 			Expect(res).To(fixture.HaveExited(1))
 			// Who was not silenced for longer than its ACK timers allow gets the NAK.
 			Expect(res.Stderr).To(Or(ContainSubstring("remote operation error"), ContainSubstring("transport retry counter exceeded")))
@@ -139,7 +139,7 @@ var _ = Describe("the operator of the switch", func() {
 		var list []rules.Rule
 		rack.JSON(&list, "switch", "rules")
 		Expect(list).To(HaveLen(2))
-		Eventually(func() fixture.Result { return rack.Run("perf", "verify", "--from", "cn0", "--to", "ms0") }, "10s", "200ms").Should(fixture.HaveExited(0))
+		Eventually(func() fixture.Result { return rack.Run("perf", "verify", "--from", "cn0", "--to", "ms0") }, fixture.Patience, "200ms").Should(fixture.HaveExited(0))
 		rack.OK("perf", "atomic_lat", "--from", "cn1", "--to", "ms0", "--iters", "200")
 	})
 

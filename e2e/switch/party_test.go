@@ -145,7 +145,7 @@ func (p *party) busy() {
 	GinkgoHelper()
 	packets := func() uint64 { return p.rack.Counters("ms0")["rcvd_pkts"] }
 	before := packets()
-	Eventually(packets, "20s", "20ms").Should(BeNumerically(">", before+200))
+	Eventually(packets, fixture.Patience, "20ms").Should(BeNumerically(">", before+200))
 }
 
 // run runs n lockers of so many rounds, two on each host, while something happens. Those that die are buried as soon as

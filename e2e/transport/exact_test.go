@@ -18,7 +18,7 @@ func captured(rack *fixture.Rack, f func()) []string {
 	Eventually(func() string {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 		return fixture.Run("dump", file).Stdout
-	}, "20s", "100ms").Should(ContainSubstring("RC_"))
+	}, fixture.Patience, "100ms").Should(ContainSubstring("RC_"))
 	f()
 	Expect(stop()).To(fixture.HaveExited(0))
 	return strings.Split(strings.TrimSpace(fixture.Run("dump", file).Stdout), "\n")
@@ -97,9 +97,9 @@ var _ = Describe("an exact event", func() {
 
 	It("ends by itself after --for", func() {
 		rack := fixture.Up(fixture.Small)
-		rack.OK("inject", "blackhole", "--link", "cn1", "--for", "2s")
+		rack.OK("inject", "blackhole", "--link", "cn1", "--for", "5s")
 		Expect(rack.Faults()).To(HaveExactElements(HaveField("Link", "cn1")))
-		Eventually(func() []fixture.Rule { return rack.Faults() }, "5s", "100ms").Should(BeEmpty())
+		Eventually(func() []fixture.Rule { return rack.Faults() }, fixture.Patience, "100ms").Should(BeEmpty())
 	})
 
 	It("is undone by heal", func() {
