@@ -114,10 +114,13 @@ func (r *Rack) Nodes() []string { return append([]string{spec.SwitchName}, r.Spe
 // Control returns a client for a node's daemon.
 func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
 
+// ErrNoHost is a name that no host of the rack has.
+var ErrNoHost = errors.New("has no host")
+
 // checkNode says whether the rack has a node.
 func (r *Rack) checkNode(node string) error {
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
-		return fmt.Errorf("rack %q has no host %q; it has: %s", r.Spec.Name, node, strings.Join(nodes, " "))
+		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))
 	}
 	return nil
 }
@@ -125,7 +128,7 @@ func (r *Rack) checkNode(node string) error {
 // CheckHost says whether the rack has a host.
 func (r *Rack) CheckHost(host string) error {
 	if _, _, ok := r.Spec.Host(host); !ok {
-		return fmt.Errorf("rack %q has no host %q; its hosts: %s", r.Spec.Name, host, strings.Join(r.Spec.HostNames(), " "))
+		return fmt.Errorf("rack %q %w %q; its hosts: %s", r.Spec.Name, ErrNoHost, host, strings.Join(r.Spec.HostNames(), " "))
 	}
 	return nil
 }

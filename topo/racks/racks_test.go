@@ -38,3 +38,22 @@ func TestSwordBoxRack(t *testing.T) {
 		t.Errorf("program %s, rules %v, %v", r.Switch.Program, r.Switch.Rules, err)
 	}
 }
+
+// The rack file for both stores is the default rack with another switch.
+func TestStoresRack(t *testing.T) {
+	data, err := os.ReadFile("stores.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := spec.ParseFile("stores.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual, err := spec.ParseFile(DefaultName, Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Switch.Program != spec.ProgramSwordBox || len(r.Switch.Rules) != 0 || !slices.Equal(r.HostNames(), usual.HostNames()) {
+		t.Errorf("program %s, rules %v, hosts %v", r.Switch.Program, r.Switch.Rules, r.HostNames())
+	}
+}

@@ -64,7 +64,7 @@ func bundleName(r *rack.Rack, what string) string {
 // bundleFailure leaves a bundle of a command that failed, if the environment asks for it, and says where.
 func bundleFailure(cmd *cobra.Command, failed error) error {
 	folder := os.Getenv(bundlesEnv)
-	if failed == nil || folder == "" {
+	if failed == nil || folder == "" || isUse(failed) {
 		return failed
 	}
 	r, err := openRack(cmd)

@@ -69,7 +69,7 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 		return err
 	}
 	if flags.file == "-" && isTerminal(os.Stdout) {
-		return errors.New("pcapng is nothing to read on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
+		return badUse("pcapng is nothing to read on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
 	}
 	client, err := switchControl(cmd)
 	if err != nil {
@@ -94,10 +94,10 @@ func (f *captureFlags) query(links []string) (url.Values, error) {
 		q.Set("dir", f.dir)
 	case "both":
 	default:
-		return nil, fmt.Errorf("--dir %q is none of up, down, both", f.dir)
+		return nil, badUse("--dir %q is none of up, down, both", f.dir)
 	}
 	if f.snaplen < 0 || f.lasting < 0 {
-		return nil, errors.New("--snaplen and --for cannot be negative")
+		return nil, badUse("--snaplen and --for cannot be negative")
 	}
 	if f.snaplen > 0 {
 		q.Set("snaplen", strconv.Itoa(f.snaplen))

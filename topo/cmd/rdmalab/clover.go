@@ -27,16 +27,13 @@ func cloverCmd() *cobra.Command {
 			"  rdmalab clover stat",
 	}
 	cmd.AddCommand(cloverStartCmd(), cloverStopCmd(), cloverStatCmd(), cloverCheckCmd(), cloverLoadCmd(), cloverShellCmd())
-	for _, op := range []struct{ name, use, short string }{
-		{"get", "get KEY", "Read a value"},
-		{"put", "put KEY VALUE", "Replace the value of a key that exists"},
-		{"insert", "insert KEY VALUE", "Give a new key a value"},
-		{"delete", "delete KEY", "Take a key away"},
+	for _, op := range []struct{ name, use, short, example string }{
+		{"get", "get KEY", "Read a value", "get 7 -v"},
+		{"put", "put KEY VALUE", "Replace the value of a key that exists", "put 7 seven"},
+		{"insert", "insert KEY VALUE", "Give a new key a value", "insert 7 'hello there' --from cn1"},
+		{"delete", "delete KEY", "Take a key away", "delete 7"},
 	} {
-		cmd.AddCommand(cloverOpCmd(op.name, op.use, op.short))
-	}
-	for _, c := range cmd.Commands() {
-		explainArgs(c)
+		cmd.AddCommand(cloverOpCmd(op.name, op.use, op.short, op.example))
 	}
 	return cmd
 }
@@ -57,6 +54,8 @@ func cloverStartCmd() *cobra.Command {
 		Short: "Start the metadata server",
 		Long: "start lets the metadata host find the store that is in the memory servers' memory, or make one there. It\n" +
 			"takes the memory that the rack file gives them.",
+		Example: "  rdmalab clover start\n" +
+			"  rdmalab clover start --fresh --keys 100000 --region 16MiB",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rack, _, err := rackOf(cmd)
@@ -66,7 +65,7 @@ func cloverStartCmd() *cobra.Command {
 			if region != "" {
 				n, err := spec.ParseSize(region)
 				if err != nil {
-					return fmt.Errorf("--region: %w", err)
+					return badUse("--region: %w", err)
 				}
 				cfg.Region = int(n)
 			}
@@ -78,6 +77,7 @@ func cloverStartCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&cfg.Format, "format", "", "what nodes carry: sound (key, length, checksum), keyed, or vanilla as published (default sound)")
 	cmd.Flags().IntVar(&cfg.Keys, "keys", 0, "how many keys the store can hold (default 65536)")
+	complete(cmd, "format", "sound", "keyed", "vanilla")
 	cmd.Flags().StringVar(&region, "region", "", "how much of each memory server to use, like 1MiB (default all)")
 	cmd.Flags().DurationVar(&cfg.Lease, "lease", 0, "how long a client may use what it knows without a word from the metadata server (default 2s)")
 	cmd.Flags().BoolVar(&cfg.Fresh, "fresh", false, "begin with an empty store, whatever the memory holds")
@@ -92,7 +92,9 @@ func cloverStopCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the metadata server; the memory keeps the store",
-		Args:  cobra.NoArgs,
+		Example: "  rdmalab clover stop\n" +
+			"  rdmalab clover start # finds everything again",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rack, _, err := rackOf(cmd)
 			if err != nil {
@@ -124,7 +126,9 @@ func cloverStatCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stat",
 		Short: "Show the metadata server's counters and where the nodes are",
-		Args:  cobra.NoArgs,
+		Example: "  rdmalab clover stat\n" +
+			"  rdmalab clover stat -o json | jq .Free",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asJSON, err := wantJSON(cmd)
 			if err != nil {
@@ -167,7 +171,7 @@ func storeRequest(cmd *cobra.Command, from, path string, in hostd.StoreOp, out a
 	return clientRequest(cmd, rack, from, path, in, out)
 }
 
-func cloverOpCmd(name, use, short string) *cobra.Command {
+func cloverOpCmd(name, use, short, example string) *cobra.Command {
 	var from string
 	var verbose bool
 	args := 1
@@ -175,9 +179,10 @@ func cloverOpCmd(name, use, short string) *cobra.Command {
 		args = 2
 	}
 	cmd := &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  cobra.ExactArgs(args),
+		Use:     use,
+		Short:   short,
+		Example: "  rdmalab clover " + example,
+		Args:    cobra.ExactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := parseKey(args[0])
 			if err != nil {

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/clover/kv"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // cloverLoadCmd inserts keys.
@@ -22,9 +24,12 @@ func cloverLoadCmd() *cobra.Command {
 			"  rdmalab run ycsb --no-load --keys 10000 --value 1000 --workload b",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := spec.ParseSize(f.value); err != nil { // of run the flag has another name
+				return badUse("--value-size: %w", err)
+			}
 			f.config.Ops = 1 // none of them is made
 			if err := f.check(); err != nil {
-				return err
+				return asUse(err)
 			}
 			rack, _, err := rackOf(cmd)
 			if err != nil {

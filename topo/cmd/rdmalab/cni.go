@@ -58,7 +58,7 @@ func cniInstallCmd() *cobra.Command {
 			}
 			list, err := cni.ConfList(network, name)
 			if err != nil {
-				return fmt.Errorf("--network: %w", err)
+				return badUse("--network: %w", err)
 			}
 			plugin, file := filepath.Join(bin, cni.Program), filepath.Join(conf, "10-"+network+".conflist")
 			if err := copySelf(plugin); err != nil {

@@ -49,12 +49,12 @@ func (f *containerFlags) settings() (*container.Settings, error) {
 	plug, err := container.ParsePlug(f.plug)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, asUse(err)
 	case f.runtime != runtimeProcess && f.runtime != runtimeDocker:
-		return nil, fmt.Errorf("runtime %q is unknown; take %s or %s", f.runtime, runtimeProcess, runtimeDocker)
+		return nil, badUse("runtime %q is unknown; take %s or %s", f.runtime, runtimeProcess, runtimeDocker)
 	case f.runtime == runtimeProcess && f.compose == "":
 		if plug != container.PlugOutside {
-			return nil, fmt.Errorf("--plug is for containers: add --runtime %s", runtimeDocker)
+			return nil, badUse("--plug is for containers: add --runtime %s", runtimeDocker)
 		}
 		return nil, nil
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ func loadCost(name string) (*cost.Model, error) {
 	}
 	text, err := readFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("--cost %s: it is none of %s, and as a file: %w", name, strings.Join(costs.Names(), ", "), err)
+		return nil, badUse("--cost %s: it is none of %s, and as a file: %w", name, strings.Join(costs.Names(), ", "), err)
 	}
 	return costs.Parse(name, text)
 }
@@ -97,7 +96,7 @@ func costCmd() *cobra.Command {
 			if len(args) > 0 {
 				var err error
 				if text, err = costs.Text(args[0]); err != nil {
-					return err
+					return asUse(err)
 				}
 			}
 			_, err := cmd.OutOrStdout().Write(text)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -41,11 +40,11 @@ func countersCmd() *cobra.Command {
 				return err
 			}
 			if diff < 0 {
-				return fmt.Errorf("--diff %v: want a positive time", diff)
+				return badUse("--diff %v: want a positive time", diff)
 			}
 			if args[0] == spec.SwitchName {
 				if diff != 0 {
-					return errors.New("--diff works for hosts only")
+					return badUse("--diff works for hosts only")
 				}
 				if flows {
 					return switchFlows(cmd, asJSON)
@@ -53,7 +52,7 @@ func countersCmd() *cobra.Command {
 				return switchCounters(cmd, asJSON, all)
 			}
 			if flows {
-				return errors.New("--flows works for the switch only: `rdmalab counters switch --flows`")
+				return badUse("--flows works for the switch only: `rdmalab counters switch --flows`")
 			}
 			client, err := hostControl(cmd, args[0])
 			if err != nil {

@@ -43,7 +43,7 @@ func crashCmd() *cobra.Command {
 // crash returns what undoes it and what to say.
 func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.Action, string, error) {
 	if node == spec.SwitchName && (app || nic) {
-		return "", "", fmt.Errorf("the switch is crashed as a whole: `rdmalab crash %s`", node)
+		return "", "", badUse("the switch is crashed as a whole: `rdmalab crash %s`", node)
 	}
 	switch {
 	case app:
@@ -71,7 +71,7 @@ func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error)
 		return err
 	}
 	if cmd.Flags().Changed("for") && (d <= 0 || d > rack.MaxAfter) {
-		return fmt.Errorf("--for %v: take a time above 0 and at most %v, like 10s", d, rack.MaxAfter)
+		return badUse("--for %v: take a time above 0 and at most %v, like 10s", d, rack.MaxAfter)
 	}
 	r, err := openRack(cmd)
 	if err != nil {

@@ -71,7 +71,7 @@ func (f *dumpFlags) config() (c dump.Config, err error) {
 	if f.qpn != "" {
 		n, err := parse24(f.qpn)
 		if err != nil {
-			return c, fmt.Errorf("--qpn: %w", err)
+			return c, badUse("--qpn: %w", err)
 		}
 		qpn := wire.QPN(n)
 		c.Filter.QPN = &qpn
@@ -79,14 +79,14 @@ func (f *dumpFlags) config() (c dump.Config, err error) {
 	if f.psn != "" {
 		n, err := parse24(f.psn)
 		if err != nil {
-			return c, fmt.Errorf("--psn: %w", err)
+			return c, badUse("--psn: %w", err)
 		}
 		psn := wire.PSN(n)
 		c.Filter.PSN = &psn
 	}
 	if f.host != "" {
 		if c.Filter.Host, err = netip.ParseAddr(f.host); err != nil {
-			return c, fmt.Errorf("--host: %w", err)
+			return c, badUse("--host: %w", err)
 		}
 	}
 	return c, nil

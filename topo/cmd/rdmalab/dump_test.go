@@ -69,7 +69,7 @@ func TestDumpErrors(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"requires at least 1 arg", nil},
+		{"too few arguments", nil},
 		{"no such file", []string{"nowhere.pcap"}},
 		{"notes.txt: at byte 0: neither a pcap nor a pcapng file", []string{text}},
 		{"is a directory", []string{t.TempDir()}},

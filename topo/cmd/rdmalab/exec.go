@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -31,7 +29,7 @@ func execCmd() *cobra.Command {
 				program = program[1:]
 			}
 			if len(program) == 0 {
-				return errors.New("no program to run: rdmalab exec HOST -- COMMAND")
+				return badUse("no program to run: rdmalab exec HOST -- COMMAND")
 			}
 			code, err := r.Exec(args[0], program)
 			switch {

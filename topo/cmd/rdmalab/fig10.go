@@ -54,6 +54,8 @@ func fig10Cmd() *cobra.Command {
 	fs.StringVar(&f.from, "from", "", "compute hosts, by commas (default all)")
 	fs.StringVar(&f.name, "name", "CAS, through the switch as it is", "what the table calls it")
 	fs.IntVar(&f.iters, "iters", 0, "CAS of each point (default 20000)")
+	completeFlag(cmd, "from", hostNames)
+	completeFlag(cmd, "to", hostNames)
 	outputFlag(cmd)
 	return cmd
 }

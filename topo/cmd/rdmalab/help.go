@@ -15,7 +15,7 @@ var helpGroups = []struct {
 	{"Break and mend:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
 	{"Look:", []string{"top", "capture", "dump", "counters", "switch", "bundle"}},
 	{"Work:", []string{"perf", "pingpong", "clover", "sherman", "run", "fig10", "cni"}},
-	{"Without a rack:", []string{"sim", "version", "help", "completion"}},
+	{"Without a rack:", []string{"sim", "version", "completion", "help"}},
 }
 
 func init() {

@@ -59,7 +59,7 @@ func injectCmd() *cobra.Command {
 			}
 			r, err := flags.rule(args[0], amount)
 			if err != nil {
-				return err
+				return asUse(err)
 			}
 			return runInject(cmd, r, &flags)
 		},
@@ -113,10 +113,10 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 	}
 	links, err := injectWhere(rack, r.Kind, flags)
 	if err != nil {
-		return err
+		return asUse(err)
 	}
 	if r.ID != "" && len(links) > 1 {
-		return errors.New("--id names one rule, and this is one for each link")
+		return badUse("--id names one rule, and this is one for each link")
 	}
 	rules := make([]fault.Rule, len(links))
 	for i, link := range links {
@@ -126,7 +126,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 			rules[i].Dir = ""
 		}
 		if err := rules[i].Validate(); err != nil { // all or none
-			return err
+			return asUse(err)
 		}
 	}
 	for i := range rules {

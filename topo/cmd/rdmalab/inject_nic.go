@@ -63,7 +63,7 @@ func injectNICCmd() *cobra.Command {
 func parseQPN(s string) (wire.QPN, error) {
 	n, err := strconv.ParseUint(s, 0, 24)
 	if err != nil || n < 2 {
-		return 0, fmt.Errorf("--qpn %q: take a number from 2 to 0xffffff", s)
+		return 0, badUse("--qpn %q: take a number from 2 to 0xffffff", s)
 	}
 	return wire.QPN(n), nil
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -25,10 +23,10 @@ func linkCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, up := args[0], args[1] == "up"
 			if !up && args[1] != "down" {
-				return fmt.Errorf("link state %q is unknown; take up or down", args[1])
+				return badUse("link state %q is unknown; take up or down", args[1])
 			}
 			if up && cmd.Flags().Changed("for") {
-				return fmt.Errorf("--for goes with down only")
+				return badUse("--for goes with down only")
 			}
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
 				return rack.ActionLinkUp, "the link of " + host + " is " + args[1], r.Link(cmd.Context(), host, up)

@@ -66,7 +66,7 @@ func main() {
 		os.Exit(cni.Main())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := rootCmd(commands()...).ExecuteContext(ctx)
+	err := execute(ctx, rootCmd(commands()...))
 	stop()
 	var code exitCode
 	var fail failure
@@ -76,6 +76,9 @@ func main() {
 	case errors.As(err, &fail):
 		fmt.Fprintln(os.Stderr, "rdmalab:", fail)
 		os.Exit(fail.code)
+	case isUse(err):
+		fmt.Fprintln(os.Stderr, "rdmalab:", err)
+		os.Exit(exitUsage)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "rdmalab:", err)
 		os.Exit(1)

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,7 +27,7 @@ func partitionCmd() *cobra.Command {
 		ValidArgsFunction: completeAllHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if mend && (len(args) > 0 || cmd.Flags().Changed("for")) {
-				return fmt.Errorf("--mend goes with nothing else")
+				return badUse("--mend goes with nothing else")
 			}
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
 				if mend {
@@ -51,7 +49,7 @@ func partitionCmd() *cobra.Command {
 // parseGroups reads lists of hosts.
 func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	if len(args) == 0 {
-		return nil, fmt.Errorf("name a group of hosts, like cn0,cn1; hosts: %s", strings.Join(r.Spec.HostNames(), " "))
+		return nil, badUse("name a group of hosts, like cn0,cn1; hosts: %s", strings.Join(r.Spec.HostNames(), " "))
 	}
 	group := make(map[string]int)
 	groups := make([][]string, len(args))
@@ -66,7 +64,7 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 					return nil, err
 				}
 				if g, ok := group[name]; ok && g != i {
-					return nil, fmt.Errorf("%s is in two groups; a host is on one side only", name)
+					return nil, badUse("%s is in two groups; a host is on one side only", name)
 				}
 				group[name] = i
 				if !slices.Contains(groups[i], name) {
@@ -76,7 +74,7 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 		}
 	}
 	if len(groups) == 1 && len(groups[0]) == len(r.Spec.Hosts) {
-		return nil, errors.New("these are all hosts of the rack, and nothing would keep them apart; leave some out, or name a second group")
+		return nil, badUse("these are all hosts of the rack, and nothing would keep them apart; leave some out, or name a second group")
 	}
 	return groups, nil
 }

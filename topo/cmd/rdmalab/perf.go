@@ -25,6 +25,9 @@ type perfFlags struct {
 	config                 perf.Config
 }
 
+// mtus are the values of --mtu.
+var mtus = []string{"256", "512", "1024", "2048", "4096"}
+
 // perfTests are the tests of the command: those of package perf, and the raw baselines of the host daemon.
 func perfTests() []string { return append(perf.Tests(), perf.RawBW, perf.RawLat) }
 
@@ -100,6 +103,10 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 			panic(fmt.Sprintf("flag --%s: %v", name, err)) // it was defined above
 		}
 	}
+	complete(cmd, "connection", "rc", "uc", "ud")
+	complete(cmd, "type", "cas", "faa")
+	complete(cmd, "peer", "perftest")
+	complete(cmd, "mtu", mtus...)
 	if err := cmd.MarkFlagRequired("from"); err != nil {
 		panic(err) // it was defined above
 	}
@@ -151,7 +158,7 @@ func refuseZeros(fs *pflag.FlagSet) (err error) {
 }
 
 func runPerf(cmd *cobra.Command, f *perfFlags) error {
-	if err := errors.Join(f.check(), refuseZeros(cmd.Flags())); err != nil {
+	if err := asUse(errors.Join(f.check(), refuseZeros(cmd.Flags()))); err != nil {
 		return err
 	}
 	asJSON, err := wantJSON(cmd)

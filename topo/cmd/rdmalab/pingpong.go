@@ -55,6 +55,7 @@ func pingpongCmd() *cobra.Command {
 	if err := errors.Join(cmd.MarkFlagRequired("on"), cmd.RegisterFlagCompletionFunc("on", completeAllHosts)); err != nil {
 		panic(err) // it was defined above
 	}
+	complete(cmd, "mtu", mtus...)
 	outputFlag(cmd)
 	return cmd
 }
@@ -63,13 +64,13 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 	if f.size != "" {
 		n, err := spec.ParseSize(f.size)
 		if err != nil {
-			return fmt.Errorf("--size: %w", err)
+			return badUse("--size: %w", err)
 		}
 		f.config.Size = int(min(n, peer.MaxSize+1))
 	}
 	f.config.Source = source(f.ipv6)
 	if err := f.config.Validate(); err != nil {
-		return err
+		return asUse(err)
 	}
 	return runPeer(cmd, f.on, hostd.PeerRequest{Pingpong: &f.config, To: to, Port: f.port})
 }
@@ -85,7 +86,7 @@ func source(ipv6 bool) int {
 // runPerftest is one end of a perftest.
 func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	if f.with != "perftest" {
-		return fmt.Errorf("--peer %q: want perftest", f.with)
+		return badUse("--peer %q: want perftest", f.with)
 	}
 	c := &f.config
 	p := peer.Perftest{
@@ -94,7 +95,7 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	if f.size != "" {
 		n, err := spec.ParseSize(f.size)
 		if err != nil {
-			return fmt.Errorf("--size: %w", err)
+			return badUse("--size: %w", err)
 		}
 		p.Size = int(min(n, peer.MaxSize+1))
 	}

@@ -65,7 +65,7 @@ func runCmd() *cobra.Command {
 		ValidArgs: []string{"ycsb"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] != "ycsb" {
-				return fmt.Errorf("unknown workload family %q: there is ycsb", args[0])
+				return badUse("unknown workload family %q: there is ycsb", args[0])
 			}
 			if f.store == storeSherman && !cmd.Flags().Changed("value") {
 				f.value = strconv.Itoa(kv.MinValue)
@@ -90,6 +90,13 @@ func runCmd() *cobra.Command {
 	fs.BoolVar(&f.noLoad, "no-load", false, "the keys are there already")
 	fs.BoolVar(&f.csv, "csv", false, "print one row for plots")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	complete(cmd, "store", storeClover, storeSherman)
+	complete(cmd, "steer", "none", "write", "read", "both")
+	var names []string
+	for _, w := range kv.Workloads() {
+		names = append(names, w.Name+"\t"+w.Doc)
+	}
+	complete(cmd, "workload", names...)
 	outputFlag(cmd)
 	return cmd
 }
@@ -106,6 +113,9 @@ func (f *runFlags) check() (err error) {
 	if c.Workload.Scan > 0 && f.store == storeClover {
 		return fmt.Errorf("workload %s scans, and clover has no order of keys; take --store sherman", c.Workload.Name)
 	}
+	if f.clients < 1 {
+		return fmt.Errorf("--clients %d: want at least 1", f.clients)
+	}
 	n, err := spec.ParseSize(f.value)
 	if err != nil {
 		return fmt.Errorf("--value: %w", err)
@@ -116,7 +126,7 @@ func (f *runFlags) check() (err error) {
 
 func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if err := f.check(); err != nil {
-		return err
+		return asUse(err)
 	}
 	asJSON, err := wantJSON(cmd)
 	if err != nil {

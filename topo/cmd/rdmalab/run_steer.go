@@ -23,7 +23,7 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string) error {
 		return nil
 	case "none", "write", "read", "both":
 	default:
-		return fmt.Errorf("--steer %.20q: take none, write, read or both", what)
+		return badUse("--steer %.20q: take none, write, read or both", what)
 	}
 	var program switchd.ProgramInfo
 	if err := askBox(cmd, http.MethodGet, "/program", nil, &program); err != nil {

@@ -26,17 +26,14 @@ func shermanCmd() *cobra.Command {
 			"  rdmalab sherman stat && rdmalab sherman check",
 	}
 	cmd.AddCommand(shermanStartCmd(), shermanStopCmd(), shermanStatCmd(), shermanCheckCmd(), shermanLoadCmd(), shermanScanCmd(), shermanShellCmd())
-	for _, op := range []struct{ name, use, short string }{
-		{"get", "get KEY", "Read a value"},
-		{"put", "put KEY VALUE", "Replace the value of a key that exists"},
-		{"insert", "insert KEY VALUE", "Give a new key a value"},
-		{"upsert", "upsert KEY VALUE", "Give a key a value, whether it has one or not"},
-		{"delete", "delete KEY", "Take a key away"},
+	for _, op := range []struct{ name, use, short, example string }{
+		{"get", "get KEY", "Read a value", "get 7 -v"},
+		{"put", "put KEY VALUE", "Replace the value of a key that exists", "put 7 seven"},
+		{"insert", "insert KEY VALUE", "Give a new key a value", "insert 7 'hello there' --from cn1"},
+		{"upsert", "upsert KEY VALUE", "Give a key a value, whether it has one or not", "upsert 7 seven"},
+		{"delete", "delete KEY", "Take a key away", "delete 7"},
 	} {
-		cmd.AddCommand(shermanOpCmd(op.name, op.use, op.short))
-	}
-	for _, c := range cmd.Commands() {
-		explainArgs(c)
+		cmd.AddCommand(shermanOpCmd(op.name, op.use, op.short, op.example))
 	}
 	return cmd
 }
@@ -61,7 +58,9 @@ func shermanStartCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Make a tree, or find the one that is there, and let all compute hosts know it",
-		Args:  cobra.NoArgs,
+		Example: "  rdmalab sherman start\n" +
+			"  rdmalab sherman start --fresh --value 54 --lease 2s",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rack, _, err := rackOf(cmd)
 			if err != nil {
@@ -85,6 +84,7 @@ func shermanStartCmd() *cobra.Command {
 		},
 	}
 	treeFlags(cmd, &cfg)
+	complete(cmd, "layout", "sound", "faithful")
 	return cmd
 }
 
@@ -142,7 +142,9 @@ func shermanStopCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Let the compute hosts forget the tree; the memory servers keep it",
-		Args:  cobra.NoArgs,
+		Example: "  rdmalab sherman stop\n" +
+			"  rdmalab sherman start # finds it again",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rack, _, err := rackOf(cmd)
 			if err != nil {
@@ -171,7 +173,7 @@ func treeRequest(cmd *cobra.Command, from, path string, in, out any) error {
 	return clientRequest(cmd, rack, from, path, in, out)
 }
 
-func shermanOpCmd(name, use, short string) *cobra.Command {
+func shermanOpCmd(name, use, short, example string) *cobra.Command {
 	var from string
 	var verbose bool
 	args := 2
@@ -179,9 +181,10 @@ func shermanOpCmd(name, use, short string) *cobra.Command {
 		args = 1
 	}
 	cmd := &cobra.Command{
-		Use:   use,
-		Short: short,
-		Args:  cobra.ExactArgs(args),
+		Use:     use,
+		Short:   short,
+		Example: "  rdmalab sherman " + example,
+		Args:    cobra.ExactArgs(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := hostd.TreeOp{Op: name}
 			var err error
@@ -222,7 +225,9 @@ func shermanScanCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scan FROM",
 		Short: "List keys in order, with their values",
-		Args:  cobra.ExactArgs(1),
+		Example: "  rdmalab sherman scan 0\n" +
+			"  rdmalab sherman scan 1000 -n 5 -v",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := parseKey(args[0])
 			if err != nil {

@@ -23,6 +23,8 @@ func shermanStatCmd() *cobra.Command {
 		Long: "stat looks at the locks twice and shows those that have not moved: their owner, as the memory server knows it,\n" +
 			"and when the host that looks will fence it. A lease is the time that a host sees one tag in a lock word; other\n" +
 			"hosts count for themselves.",
+		Example: "  rdmalab sherman stat\n" +
+			"  rdmalab sherman stat --all --from cn1",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			asJSON, err := wantJSON(cmd)

@@ -49,7 +49,7 @@ func simCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := scenario.Find(args[0])
 			if err != nil {
-				return err
+				return asUse(err)
 			}
 			return f.run(cmd, s)
 		},
@@ -87,8 +87,8 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 	switch {
 	case err != nil:
 		return err
-	case f.seeds < 0:
-		return fmt.Errorf("--seeds %d: want a positive number", f.seeds)
+	case f.seeds < 0 || f.seeds == 0 && cmd.Flags().Changed("seeds"):
+		return badUse("--seeds %d: want a positive number", f.seeds)
 	case f.seeds > 0:
 		return f.sweep(cmd, s, asJSON)
 	}

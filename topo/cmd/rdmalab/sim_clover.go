@@ -35,7 +35,10 @@ func collapseCmd() *cobra.Command {
 				return err
 			}
 			if !slices.Contains([]string{storeload.None, "write", "read", "both"}, steer) {
-				return fmt.Errorf("--steer %.20q is unknown; take none, write, read or both", steer)
+				return badUse("--steer %.20q is unknown; take none, write, read or both", steer)
+			}
+			if len(rows) > 0 && !table {
+				return badUse("--rows chooses rows of the table: add --table")
 			}
 			if table {
 				return collapseTable(cmd, m, rows, asJSON)
@@ -57,6 +60,7 @@ func collapseCmd() *cobra.Command {
 	}
 	costFlag(cmd, &name, "connectx5")
 	cmd.Flags().StringVar(&steer, "steer", storeload.None, "what the switch steers: none, write, read or both")
+	complete(cmd, "steer", "none", "write", "read", "both")
 	cmd.Flags().BoolVar(&table, "table", false, "run the experiments of the SwordBox paper and print its numbers beside")
 	cmd.Flags().IntSliceVar(&rows, "rows", nil, "of the table, only these: numbers from 1")
 	outputFlag(cmd)
@@ -72,7 +76,7 @@ func collapseTable(cmd *cobra.Command, m *cost.Model, rows []int, asJSON bool) e
 	}
 	for _, n := range rows {
 		if n < 1 || n > len(all) {
-			return fmt.Errorf("--rows %d: the table has rows 1 to %d", n, len(all))
+			return badUse("--rows %d: the table has rows 1 to %d", n, len(all))
 		}
 		list = append(list, all[n-1])
 	}

@@ -40,7 +40,7 @@ func clientRequest(cmd *cobra.Command, rack *spec.Rack, from, path string, in, o
 func parseKey(s string) (uint64, error) {
 	key, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
-		return 0, fmt.Errorf("key %q: want a number from 0 to 2^64-1", s)
+		return 0, badUse("key %q: want a number from 0 to 2^64-1", s)
 	}
 	return key, nil
 }

@@ -25,12 +25,9 @@ func switchCmd() *cobra.Command {
 			"  rdmalab switch trace cn0 ms0",
 		Args: cobra.NoArgs,
 	}
-	for _, c := range []*cobra.Command{
+	cmd.AddCommand(
 		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchTablesCmd(), switchKeysCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
-	} {
-		explainArgs(c)
-		cmd.AddCommand(c)
-	}
+	)
 	return cmd
 }
 

@@ -45,10 +45,7 @@ func switchConnectionsCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "both rows of each connection, and connections that have ended")
 	outputFlag(cmd)
-	for _, c := range []*cobra.Command{adoptCmd(), dropCmd()} {
-		explainArgs(c)
-		cmd.AddCommand(c)
-	}
+	cmd.AddCommand(adoptCmd(), dropCmd())
 	return cmd
 }
 
@@ -255,7 +252,8 @@ func adoptCmd() *cobra.Command {
 	fs.StringVar(&f.ownQPN, "qpn", "", "queue pair of the switch, as the server was told (required)")
 	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects")
 	fs.StringVar(&f.recvPSN, "recv-psn", "0", "first PSN that the server sends")
-	fs.IntVar(&f.mtu, "mtu", 1024, "path MTU")
+	fs.IntVar(&f.mtu, "mtu", 1024, "path MTU: 256, 512, 1024, 2048 or 4096")
+	complete(cmd, "mtu", mtus...)
 	fs.IntVar(&f.depth, "depth", 1, "READs and atomics that the server takes at a time")
 	fs.StringVar(&f.mac, "mac", "", "MAC address of the server, if it is no host of the rack")
 	return cmd
@@ -268,14 +266,14 @@ func (f *adoptFlags) adopted(server string) (a switchd.Adopted, err error) {
 		{"--server-qpn", f.serverQPN}, {"--qpn", f.ownQPN}, {"--send-psn", f.sendPSN}, {"--recv-psn", f.recvPSN},
 	} {
 		if n[i], err = parse24(t.text); err != nil {
-			return a, fmt.Errorf("%s: %w", t.flag, err)
+			return a, badUse("%s: %w", t.flag, err)
 		}
 	}
 	a.ServerQPN, a.OwnQPN, a.SendPSN, a.RecvPSN = wire.QPN(n[0]), wire.QPN(n[1]), wire.PSN(n[2]), wire.PSN(n[3])
 	if f.mac != "" {
 		m, err := wire.ParseMAC(f.mac)
 		if err != nil {
-			return a, fmt.Errorf("--mac: %w", err)
+			return a, badUse("--mac: %w", err)
 		}
 		a.MAC = &m
 	}

@@ -34,7 +34,7 @@ func switchKeysCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 0 {
-				return fmt.Errorf("-n %d: how many keys cannot be negative; 0 means all", most)
+				return badUse("-n %d: how many keys cannot be negative; 0 means all", most)
 			}
 			for {
 				if err := showKeys(cmd, most); err != nil || !watch {

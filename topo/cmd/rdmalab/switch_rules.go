@@ -30,10 +30,7 @@ func switchRulesCmd() *cobra.Command {
 		},
 	}
 	outputFlag(cmd)
-	for _, c := range []*cobra.Command{addRuleCmd(), removeRuleCmd(), loadRulesCmd()} {
-		explainArgs(c)
-		cmd.AddCommand(c)
-	}
+	cmd.AddCommand(addRuleCmd(), removeRuleCmd(), loadRulesCmd())
 	return cmd
 }
 
@@ -85,7 +82,7 @@ func addRuleCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(args, " ")
 			if _, err := rules.Parse(text); err != nil { // before anybody is asked
-				return fmt.Errorf("rule: %w", err)
+				return badUse("rule: %w", err)
 			}
 			var r rules.Rule
 			if err := askBox(cmd, http.MethodPost, "/rules", switchd.RuleText{Rule: text, First: first}, &r); err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -37,7 +36,7 @@ func switchTablesCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case clearIt && len(args) == 0:
-				return errors.New("--clear needs the name of a table: words, rows, macs or flows")
+				return badUse("--clear needs the name of a table: words, rows, macs or flows")
 			case clearIt:
 				var d switchd.Dropped
 				if err := askBox(cmd, http.MethodDelete, "/tables/"+args[0], nil, &d); err != nil {
@@ -100,7 +99,7 @@ func showTable(cmd *cobra.Command, name string) error {
 		}
 		return switchFlows(cmd, asJSON)
 	}
-	return fmt.Errorf("there is no table %q to look into; take one of words, rows, macs, flows", name)
+	return badUse("there is no table %q to look into; take one of words, rows, macs, flows", name)
 }
 
 // switchConnections lists all rows.

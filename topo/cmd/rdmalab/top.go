@@ -61,7 +61,7 @@ func drawable() error {
 	const instead = "; `rdmalab top --once` prints one screen, and `rdmalab status`, `rdmalab counters` and `rdmalab faults` have all of it"
 	switch kind := os.Getenv("TERM"); {
 	case !isTerminal(os.Stdout) || !isTerminal(os.Stdin):
-		return errors.New("top draws on a terminal, and reads keys from it" + instead)
+		return badUse("top draws on a terminal, and reads keys from it" + instead)
 	case kind == "" || kind == "dumb":
 		return fmt.Errorf("top needs a terminal that can move its cursor, and TERM is %q: try TERM=xterm if yours can%s", kind, instead)
 	}

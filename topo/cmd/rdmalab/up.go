@@ -71,7 +71,7 @@ func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
 	if file != "" {
 		var err error
 		if data, err = readFile(file); err != nil {
-			return nil, fmt.Errorf("rack file: %w", err)
+			return nil, badUse("rack file: %w", err)
 		}
 		name = file
 	}

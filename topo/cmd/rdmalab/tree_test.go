@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// everyCommand calls f for all commands that people see, with those below them; the library's own excepted.
+func everyCommand(f func(cmd *cobra.Command)) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Hidden || cmd.Name() == "completion" || cmd.Name() == "help" {
+			return
+		}
+		f(cmd)
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(rootCmd(commands()...))
+}
+
+// unexplained lists what a new user would miss in the help of a command.
+func unexplained(cmd *cobra.Command) []string {
+	var miss []string
+	if cmd.Short == "" {
+		miss = append(miss, "a description in one line")
+	}
+	if !strings.Contains(cmd.Example, cmd.CommandPath()) && !cmd.HasSubCommands() {
+		miss = append(miss, "an example that calls it")
+	}
+	if cmd.Runnable() && cmd.Args == nil && !strings.Contains(cmd.Use, "…") && !strings.Contains(cmd.Use, "...") {
+		miss = append(miss, "how many arguments it takes")
+	}
+	if offers := cmd.ValidArgsFunction != nil || len(cmd.ValidArgs) > 0; !offers && argument.MatchString(cmd.Use) {
+		miss = append(miss, "completion of its argument")
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		_, offers := cmd.GetFlagCompletionFunc(f.Name)
+		switch {
+		case f.Hidden || f.Name == "help" || f.Name == "output" && f.DefValue == "": // the latter is a file
+		case len(f.Usage) < 4:
+			miss = append(miss, "what --"+f.Name+" means")
+		case !offers && (slices.Contains(ofRack, f.Name) && f.Value.Type() != "bool" && !strings.Contains(f.Usage, "IP address") || choice.MatchString(f.Usage) && f.Value.Type() == "string"):
+			miss = append(miss, "completion of --"+f.Name)
+		}
+	})
+	return miss
+}
+
+var (
+	// argument is an argument with a set of values that is known.
+	argument = regexp.MustCompile(`\b(HOST|KIND|FAULT|ID|LINK|SERVER|TEST|SCENARIO)\b`)
+	// ofRack are flags whose values are names of the rack, or of its protocol.
+	ofRack = []string{"from", "to", "on", "link", "host", "opcode", "class", "dir", "output", "mtu", "rack"}
+	// choice is a flag that takes one of some words.
+	choice = regexp.MustCompile(`^[^(]*: (?:a|one of )?[a-z]+(?:, [a-z]+)* or [a-z]+$`)
+)
+
+func TestEveryCommandAndFlagIsExplained(t *testing.T) {
+	n := 0
+	everyCommand(func(cmd *cobra.Command) {
+		n++
+		for _, m := range unexplained(cmd) {
+			t.Errorf("%s lacks %s", cmd.CommandPath(), m)
+		}
+	})
+	if n < 60 {
+		t.Errorf("%d commands were looked at", n)
+	}
+}
+
+// A command that explains nothing is found.
+func TestUnexplainedIsFound(t *testing.T) {
+	bad := &cobra.Command{Use: "bad HOST", Run: func(*cobra.Command, []string) {}, Example: "  other thing"}
+	bad.Flags().String("from", "", "where it begins")
+	bad.Flags().String("colour", "", "")
+	bad.Flags().String("mode", "", "how: hard, paper or none")
+	root := &cobra.Command{Use: "rdmalab"}
+	root.AddCommand(bad)
+	got := strings.Join(unexplained(bad), "; ")
+	for _, want := range []string{"in one line", "calls it", "how many arguments", "of its argument", "--colour", "completion of --from", "completion of --mode"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in %q", want, got)
+		}
+	}
+}
+
+// A flag and an argument that no command has are refused by every command, with the way to its help.
+func TestEveryCommandRefusesWhatIsWrong(t *testing.T) {
+	everyCommand(func(cmd *cobra.Command) {
+		path := strings.Fields(cmd.CommandPath())[1:]
+		for _, wrong := range [][]string{{"--bogus"}, {"a", "b", "c", "d", "--bogus=1"}} {
+			root := rootCmd(commands()...)
+			root.SetOut(io.Discard)
+			root.SetErr(io.Discard)
+			root.SetArgs(append(slices.Clone(path), wrong...))
+			err := execute(t.Context(), root)
+			if cmd.Name() == "exec" && len(wrong) > 1 {
+				continue // the flag is the program's
+			}
+			if !isUse(err) || !strings.Contains(err.Error(), "--help`") {
+				t.Errorf("%s %v: %v", cmd.CommandPath(), wrong, err)
+			}
+		}
+	})
+}
+
+// What was typed wrong is told from what went wrong.
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		args, want string
+		use        bool
+	}{
+		{"statu", `"statu" for "rdmalab"; did you mean status; see ` + "`rdmalab --help`", true},
+		{"switch bogus", `there is no rdmalab switch "bogus", there are: program rules`, true},
+		{"switch rules bogus", `there is no rdmalab switch rules "bogus", there are: add remove load`, true},
+		{"clover gett 7", "there are: start stop", true},
+		{"completion bogus", "bash zsh", true},
+		{"clover get", "too few arguments; write: rdmalab clover get KEY", true},
+		{"clover get 1 2", "too many arguments; write: rdmalab clover get KEY", true},
+		{"faults x", `"x" is too much, rdmalab faults takes no arguments`, true},
+		{"crash cn0 --for 5", `"5" for "--for": it is no duration; write it like 500ms`, true},
+		{"perf write_bw --from a --to b --iters x", `"x" for "--iters": it is no whole number`, true},
+		{"inject loss 1% --link a --seed -1", "of 0 or more", true},
+		{"perf write_bw --to b", `"from" not set; see ` + "`rdmalab perf --help`", true},
+		{"perf write_bw --from a --to b --size x", "--size", true},
+		{"sim transport --seeds 0", "--seeds 0: want", true},
+		{"sim collapse --rows 1", "--table", true},
+		{"clover load --value-size x", "--value-size", true},
+		{"run ycsb --clients 0", "--clients 0: want at least 1", true},
+		{"status --rack a/b", "rack name", true},
+		{"status --rack " + missingRack, "run `rdmalab up` first", false},
+		{"dump /no/such/file", "no such file", false},
+	} {
+		root := rootCmd(commands()...)
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		root.SetArgs(strings.Fields(c.args))
+		err := execute(t.Context(), root)
+		if err == nil || isUse(err) != c.use || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q, an error in what was typed: %t", c.args, err, c.want, c.use)
+		}
+	}
+	if asUse(nil) != nil || !errors.Is(asUse(io.EOF), io.EOF) {
+		t.Error("asUse")
+	}
+}

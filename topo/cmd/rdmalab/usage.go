@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// exitUsage is the status of a command line that nobody could carry out: nothing was done. A command that was understood and
+// failed, or whose verdict is no, ends with 1.
+const exitUsage = 2
+
+// usageError is an error in what was typed.
+type usageError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e usageError) Unwrap() error { return e.error }
+
+// badUse is an error in what was typed; its arguments are those of fmt.Errorf.
+func badUse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// asUse makes an error one in what was typed. nil stays nil.
+func asUse(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
+// isUse says whether an error is one in what was typed.
+func isUse(err error) bool {
+	var u usageError
+	return errors.As(err, &u)
+}
+
+// execute runs the command line. Whatever fails before a command begins is an error in what was typed, and says where help is.
+func execute(ctx context.Context, root *cobra.Command) error {
+	began := false
+	noteRuns(root, &began)
+	cmd, err := root.ExecuteContextC(ctx)
+	var answer *control.Error
+	switch {
+	case err == nil, isUse(err):
+		return err
+	case errors.Is(err, rack.ErrNoHost), errors.As(err, &answer) && answer.Status == http.StatusBadRequest:
+		return usageError{err}
+	case began:
+		return err
+	}
+	text := strings.TrimSpace(strings.ReplaceAll(err.Error(), "\n\nDid you mean this?\n\t", "; did you mean "))
+	if !strings.Contains(text, "--help`") {
+		text += "; see `" + cmd.CommandPath() + " --help`"
+	}
+	return badUse("%s", text)
+}
+
+// noteRuns sets began as soon as a command below cmd runs.
+func noteRuns(cmd *cobra.Command, began *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*began = true
+			return run(cmd, args)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		noteRuns(c, began)
+	}
+}
+
+// explainAll makes all commands below cmd say what their arguments are, and refuse commands that they do not have.
+func explainAll(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		refuseStrangers(c)
+		explainArgs(c)
+		explainAll(c)
+	}
+}
+
+// explainArgs makes a complaint about the number of arguments say what they are.
+func explainArgs(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		if err == nil {
+			return nil
+		}
+		what := "too many arguments"
+		more := args
+		for range most {
+			if more = append(more[:len(more):len(more)], "x"); check(cmd, more) == nil {
+				what = "too few arguments"
+			}
+		}
+		switch {
+		case cmd.HasAvailableSubCommands() && len(args) > 0:
+			what = strangers(cmd, args[0])
+		case check(cmd, nil) == nil && check(cmd, []string{"x"}) != nil:
+			what = fmt.Sprintf("%q is too much, %s takes no arguments", args[0], cmd.CommandPath())
+		}
+		return badUse("%s; write: %s (see `%s --help`)", what, useOf(cmd), cmd.CommandPath())
+	}
+}
+
+// most arguments that any command must have.
+const most = 3
+
+// useOf is how a command is written, with those above it.
+func useOf(cmd *cobra.Command) string {
+	above := ""
+	if cmd.HasParent() {
+		above = cmd.Parent().CommandPath() + " "
+	}
+	return above + cmd.Use
+}
+
+// refuseStrangers makes a command that only has commands below it refuse one that it does not have; the library would print
+// help and call it a success.
+func refuseStrangers(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = cobra.NoArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+}
+
+// strangers says that a command has no command of that name below it, and which it has.
+func strangers(cmd *cobra.Command, name string) string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return fmt.Sprintf("there is no %s %.40q, there are: %s", cmd.CommandPath(), name, strings.Join(names, " "))
+}
+
+// flagError makes what the library says about a flag's value readable.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	for _, t := range []struct{ bad, good string }{
+		{"time: ", "it is no duration; write it like 500ms, 10s or 1m30s"},
+		{"strconv.ParseBool", "it is neither true nor false"},
+		{"strconv.ParseFloat", "it is no number"},
+		{"value out of range", "it is out of range"},
+		{"strconv.ParseInt", "it is no whole number"},
+		{"strconv.ParseUint", "it is no whole number of 0 or more"},
+	} {
+		if head, tail, ok := strings.Cut(text, " flag: "); ok && strings.Contains(tail, t.bad) {
+			text = strings.Replace(head, "invalid argument ", "", 1) + ": " + t.good
+			break
+		}
+	}
+	return badUse("%s; see `%s --help`", text, cmd.CommandPath())
+}
