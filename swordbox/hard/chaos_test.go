@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/swordbox/hard/shared"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 var (
@@ -225,6 +226,7 @@ func runChaos(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 77))
 	rc := rigConfig{seed: seed, clients: 3 + r.IntN(3), shards: 1 + r.IntN(2), depth: 1 + r.IntN(16)}
 	rc.rules = atomicsRule(rc.shards)
+	rc.rules[0].Misses = rules.Answerer(rc.seed % 3)
 	rc.cfg.Shared = shared.Config{RTO: 50 * time.Microsecond, Silence: 3150 * time.Microsecond, Ring: 4 + r.IntN(20)}
 	mix := [][]string{{"lock", "lock", "count", "own", "foreign"}, {"lock", "count", "own", "small", "read", "medium"}, {"count", "foreign"}}[r.IntN(3)]
 	c := &chaos{world: newWorld(t, rc, mix, 60, []int{1, 2, 8}[r.IntN(3)]), r: r}

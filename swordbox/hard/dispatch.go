@@ -17,6 +17,7 @@ const (
 	mustWait   outcome = iota // its place is not free
 	sentOwn                   // the frame has its numbers for the own connection; the caller sends it
 	sentShared                // it is on a shared connection
+	told                      // the switch has answered it
 )
 
 // dispatch finds the place of the next request, and sends it there if it may go now. span is how many PSNs it takes; 0:
@@ -144,6 +145,11 @@ func (l *lane) dispatchWord(c *pipeline.Ctx, f *wire.Frame, w *words.Word) outco
 	if !ready || !l.window.room() || !l.ops.room() || usable && !conn.Room(max(len(f.Payload), rewrite.WordLen)) {
 		return mustWait
 	}
+	if usable && f.BTH.Opcode == wire.RCCmpSwap && l.idle() {
+		if out := l.dispatchMiss(c, f, w, shard); out != sentShared {
+			return out
+		}
+	}
 	var d words.Decision
 	l.ask(c.Now, f, w, rkey, usable, &d)
 	switch d.Kind {
@@ -206,13 +212,10 @@ func (l *lane) submit(c *pipeline.Ctx, f *wire.Frame, r *record, shard int) {
 	r.moved, r.shard = true, uint8(shard)
 	l.place = shard
 	l.out++
-	l.moved++
-	l.row.Pinned = true
-	l.client, l.clientQPN = l.row.Requester, l.row.ReqQPN
-	l.psns.add(1, true)
+	l.leave()
 	l.m.stats.Moved++
 	conn, ok := l.s.links[shard].conn, false
-	if l.m.inPlace {
+	if l.m.inPlace && len(l.m.blocked) == 0 { // else what is released now would leave before it
 		ok, l.m.now, l.m.note = conn.SubmitInPlace(c, f, l.tag(r.psn))
 	} else {
 		ok = conn.Submit(c, f, l.tag(r.psn))

@@ -57,7 +57,8 @@ type lane struct {
 	served  bool // in the last round of settle
 	// overflow says that there was no room to hold a packet, and the client is to be told when there is again.
 	overflow bool
-	nakSent  bool // for the present gap
+	awaits   waiting // the first held packet
+	nakSent  bool    // for the present gap
 
 	redoAt clock.Time
 	cnpAt  clock.Time
@@ -228,6 +229,9 @@ func (l *lane) schedule() {
 	at := clock.Never
 	if l.held.n > 0 {
 		at = l.m.held.slots[l.held.first].at.Add(l.m.cfg.HoldTime)
+		if l.awaits.word != nil {
+			at = min(at, l.missUntil())
+		}
 	}
 	if l.window.redos > 0 {
 		at = clock.Min(at, l.redoAt)
@@ -240,6 +244,10 @@ func (l *lane) tick(ctx *pipeline.Ctx) {
 	if l.held.n > 0 && l.m.held.slots[l.held.first].at.Add(l.m.cfg.HoldTime) <= ctx.Now {
 		l.m.stats.HoldTimeouts++
 		l.giveUpHeld()
+	}
+	if l.held.n > 0 && l.awaits.word != nil && l.missUntil() <= ctx.Now {
+		l.awaits = waiting{}
+		l.m.kick = true
 	}
 	if l.window.redos > 0 && l.redoAt <= ctx.Now {
 		l.endRedos(ctx, l.next)

@@ -164,10 +164,13 @@ func (l *lane) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed)
 			return pipeline.Rewrite().With(l.m.note)
 		}
 		note := ""
-		if c.Observed() {
+		if c.Observed() && l.s.links[l.place].conn.Queued() > 0 {
 			note = "waits for room on the shared connection"
 		}
 		return pipeline.Consume().With(note)
+	case told:
+		l.advance(s.Span)
+		return pipeline.Consume()
 	default:
 		return l.hold(c, p, s.Span)
 	}
@@ -235,7 +238,11 @@ func (l *lane) release(c *pipeline.Ctx) {
 
 func (l *lane) releaseHeld(c *pipeline.Ctx) {
 	m := l.m
+	if l.awaits.word != nil && l.awaits.still(c.Now) {
+		return // tick ends it
+	}
 	for l.held.n > 0 && !l.dead {
+		l.awaits = waiting{}
 		h := &m.held.slots[l.held.first]
 		if wire.ParseFrame(h.data, &m.frame) != nil {
 			panic("hard: a held packet cannot be parsed, but it was")
@@ -247,7 +254,7 @@ func (l *lane) releaseHeld(c *pipeline.Ctx) {
 				note = "released by the switch"
 			}
 			c.Emit(&m.frame, note)
-		case sentShared:
+		case sentShared, told:
 		default:
 			l.schedule()
 			return

@@ -5,6 +5,7 @@ type Stats struct {
 	Moved             uint64 `name:"moved" help:"requests moved to a shared connection"`
 	Replaced          uint64 `name:"replaced" help:"atomics sent as a WRITE of the new value"`
 	ReplacedEmpty     uint64 `name:"replaced_empty" help:"atomics that change nothing, sent as a WRITE of no bytes"`
+	Told              uint64 `name:"told" help:"CAS that fail, answered by the switch"`
 	Rewritten         uint64 `name:"renumbered" help:"packets of own connections that got other numbers"`
 	Held              uint64 `name:"held" help:"requests held until their place was free"`
 	Released          uint64 `name:"released" help:"held requests sent on"`

@@ -445,6 +445,7 @@ func randomRig(seed uint64) (rc rigConfig, mix []string, ops, depth int, faults 
 	r := rand.New(rand.NewPCG(seed, 1))
 	rc = rigConfig{seed: seed, clients: 1 + r.IntN(5), shards: 1 + r.IntN(3), depth: []int{1, 2, 4, 16}[r.IntN(4)]}
 	rc.rules = atomicsRule(rc.shards)
+	rc.rules[0].Misses = rules.Answerer(rc.seed % 3)
 	switch r.IntN(4) {
 	case 0:
 		rc.rules = moveRule(rc.shards)

@@ -113,6 +113,11 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
+		"misses", "wait", "who answers a CMP_SWAP that is known to fail: server, switch, or wait: the switch if the value does not come; default: server",
+		func(r *Rule, s string) error { return r.Misses.UnmarshalText([]byte(s)) },
+		func(r *Rule) string { return unless(r.Misses == AnswerServer, r.Misses.String()) },
+	},
+	{
 		"steer", "write", "what action steer works on: read, write or both; default: both",
 		func(r *Rule, s string) error { return r.Steer.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },

@@ -126,11 +126,41 @@ type Rule struct {
 	MaxRdAtomic int `json:"depth,omitempty"`
 	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the server can do.
 	MTU int `json:"mtu,omitempty"`
+	// Misses says who answers a CMP_SWAP that is known to fail.
+	Misses Answerer `json:"misses,omitempty"`
 	// Steer says which requests action steer works on. Keys are those of which it does; nil: all, or the Hot ones that are asked
 	// for most; 0: all.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`
+}
+
+// Answerer is who answers a CMP_SWAP that finds another value than it compares with.
+type Answerer uint8
+
+// Answerers. The zero value is the server.
+const (
+	// AnswerServer: it goes to the server as a WRITE of no bytes, as the paper wants every request to.
+	AnswerServer Answerer = iota
+	// AnswerSwitch: the switch, if the server has acknowledged the value that the word is known to have.
+	AnswerSwitch
+	// AnswerWait: as AnswerSwitch, when it has waited in vain for a while, in the order of arrival, for the value that it compares with.
+	AnswerWait
+)
+
+var answererNames = []string{"server", "switch", "wait"}
+
+// String is the word of rule files.
+func (a Answerer) String() string { return word(answererNames, uint8(a)) }
+
+// MarshalText is String.
+func (a Answerer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what String prints.
+func (a *Answerer) UnmarshalText(b []byte) error {
+	i, err := parseWord("misses", answererNames, string(b))
+	*a = Answerer(i)
+	return err
 }
 
 // Steering is a choice of requests.

@@ -33,6 +33,10 @@ func (r *Rule) Validate() error {
 		return fmt.Errorf("%d keys; at most %d can be named", len(r.Keys), MaxKeys)
 	case int(r.Steer) >= len(steerNames):
 		return fmt.Errorf("steer %d is unknown; take one of %v", r.Steer, steerNames)
+	case int(r.Misses) >= len(answererNames):
+		return fmt.Errorf("misses %d is unknown; take one of %v", r.Misses, answererNames)
+	case r.Misses != AnswerServer && (r.Action != Atomics || r.Mode != Hard):
+		return errors.New("misses means something with action atomics in mode hard only")
 	case r.Hot < 0 || r.Hot > MaxHot || r.Hot > 0 && len(r.Keys) > 0:
 		return fmt.Errorf("%d hot keys; take a number from 1 to %d, and name no keys beside", r.Hot, MaxHot)
 	case r.Action != Steer && (r.Steer != SteerBoth || len(r.Keys) != 0 || r.Hot != 0):

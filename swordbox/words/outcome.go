@@ -15,6 +15,7 @@ func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 		return
 	}
 	w.sharedEnded(d)
+	w.heard = now
 	if d.Kind == Shared && d.op != 0 && d.Epoch == w.Epoch && d.seq == w.lastSeq && w.State == Unknown && !w.Literal {
 		w.Value = result(d.op, d.compare, d.operand, orig)
 		w.follow(now, evAnswered)
@@ -80,6 +81,9 @@ func (w *Word) OwnPending() int { return int(w.own[0] + w.own[1]) }
 func (w *Word) sharedEnded(d Decision) {
 	if d.Kind == Wait || w.Pending == 0 {
 		return
+	}
+	if d.Kind != EmptyWrite {
+		w.changes--
 	}
 	if w.Pending--; w.Pending == 0 && (w.State == Closing || w.State == Unknown) {
 		w.tell()

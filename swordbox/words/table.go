@@ -20,6 +20,9 @@ type Config struct {
 	Patience time.Duration
 	// HoldOff is how long a word then stays on own connections; 0: 50 ms.
 	HoldOff time.Duration
+	// Fresh is how long after an answer of the server about a word the switch may answer for it: so that clients notice
+	// soon that there is no server any more. 0: 100 µs.
+	Fresh time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -34,6 +37,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Budget, 5*time.Second)
 	orDefault(&c.Patience, time.Millisecond)
 	orDefault(&c.HoldOff, 50*time.Millisecond)
+	orDefault(&c.Fresh, 100*time.Microsecond)
 	return c
 }
 
@@ -45,7 +49,7 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Max < 0 || c.Max > MaxWords:
 		return fmt.Errorf("words: table of %d words: want 0 to %d", c.Max, MaxWords)
-	case c.Budget < 0 || c.Patience < 0 || c.HoldOff < 0:
+	case c.Budget < 0 || c.Patience < 0 || c.HoldOff < 0 || c.Fresh < 0:
 		return errors.New("words: a time is negative")
 	}
 	return nil

@@ -26,11 +26,14 @@ type Word struct {
 	// Pending is how many operations on the shared connection have not been ended.
 	Pending int
 
+	changes int        // of them, those that may change the word
+	heard   clock.Time // when the server last answered one
 	t       *Table
 	slot    uint32
 	next    uint32 // of the same page: slot plus one
 	used    bool   // since the last look for a word to give up
 	awaited bool   // somebody was told to wait
+	wanted  bool   // somebody waits for another value
 	key     uint32 // the one that has worked last, if proven
 	proven  bool
 	own     [2]uint32
@@ -90,8 +93,46 @@ func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compar
 	} else {
 		w.step(now, evMiss, &d)
 	}
-	w.Value = d.Value
+	w.become(d.Value)
 	return d
+}
+
+// become notes the value behind what was sent last.
+func (w *Word) become(v uint64) {
+	if w.Value == v {
+		return
+	}
+	w.Value = v
+	w.want()
+}
+
+// want has Table.Changed return the word, if somebody waits for another value.
+func (w *Word) want() {
+	if w.wanted {
+		w.wanted, w.awaited = false, true
+		w.tell()
+	}
+}
+
+// Tell is the value that a new CAS under a key finds which the server need not see: the CAS fails, and the server has acknowledged
+// everything that could have given the word another value, the last thing not long ago. Nothing of the word is on its way
+// that changes it, so the memory holds the value now, and the answer is right whatever becomes of the switch.
+func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, ok bool) {
+	w.look(now)
+	if w.State != Known || w.changes != 0 || compare == w.Value || !w.Proven(rkey) || now-w.heard > clock.Time(w.t.cfg.Fresh) {
+		return 0, false
+	}
+	return w.Value, true
+}
+
+// Await reports whether a new CAS under a key would fail now. Then Table.Changed returns the word when that may be different.
+func (w *Word) Await(now clock.Time, rkey uint32, compare uint64) bool {
+	w.look(now)
+	if w.State != Known || compare == w.Value || !w.Proven(rkey) {
+		return false
+	}
+	w.wanted = true
+	return true
 }
 
 // Touch decides about a new WRITE of one packet without immediate data that touches the word: piece is what it does
@@ -108,7 +149,7 @@ func (w *Word) Touch(now clock.Time, rkey uint32, piece rewrite.Piece) (d Decisi
 		return d
 	}
 	if w.step(now, evWriteWhole, &d); d.Kind == Shared {
-		w.Value = piece.Apply(w.Value)
+		w.become(piece.Apply(w.Value))
 	}
 	return d
 }
@@ -132,6 +173,9 @@ func (w *Word) step(now clock.Time, on event, d *Decision) {
 		d.window, d.serial = w.window, w.t.serial
 	case Shared, Write, EmptyWrite:
 		w.Pending++
+		if d.Kind != EmptyWrite {
+			w.changes++
+		}
 		w.lastSeq++
 		d.seq = w.lastSeq
 	case Wait:
@@ -181,8 +225,12 @@ func (w *Word) enter(now clock.Time, to State) {
 		w.t.due.Remove(w.slot)
 		w.tell()
 	}
-	if from == Unknown {
+	switch from {
+	case Unknown:
 		w.tell()
+	case Known:
+		w.want()
+	case Pass, Busy, Closing:
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -113,7 +114,7 @@ func (r *lockRun) build() error {
 			r.trigger.see(ev)
 		}
 	}
-	if err := r.env.build(lockRack+switchOf(r.mode), opt); err != nil {
+	if err := r.env.build(lockRack+switchOf(r.mode, r.env.missesIn()), opt); err != nil {
 		return err
 	}
 	for i := range r.servers {
@@ -125,14 +126,17 @@ func (r *lockRun) build() error {
 	return nil
 }
 
+// missesIn is who answers CAS that fail when the switch replaces atomics: each in its turn.
+func (e *env) missesIn() rules.Answerer { return rules.Answerer(e.seed % 3) }
+
 // switchOf is the part of a rack file that chooses the switch program; both memory servers are under one rule each.
-func switchOf(mode string) string {
-	action, how := "atomics", "hard"
+func switchOf(mode string, misses rules.Answerer) string {
+	action, how := "atomics", "hard, misses: "+misses.String()
 	switch mode {
 	case modeForward:
 		return ""
 	case modeTrack, modeMove:
-		action = mode
+		action, how = mode, modeHard
 	case modePaper:
 		how = modePaper
 	}

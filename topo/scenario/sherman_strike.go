@@ -131,7 +131,8 @@ func (r *treeRun) rules(server string, table verbs.MR) {
 			keep = append(keep, x)
 		}
 	}
-	rule, err := rules.Parse(fmt.Sprintf("id=%s server=%s action=atomics mode=hard rkey=%#x range=0-%#x service=memory", server, server, table.RKey(), table.Len()))
+	rule, err := rules.Parse(fmt.Sprintf("id=%s server=%s action=atomics mode=hard rkey=%#x range=0-%#x service=memory misses=%v",
+		server, server, table.RKey(), table.Len(), r.env.missesIn()))
 	if err == nil {
 		err = rule.Resolve(r.env.rack.Spec.Addresses)
 	}

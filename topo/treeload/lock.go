@@ -28,6 +28,8 @@ type LockLoad struct {
 	Device bool
 	// Mode is that of the rule under which the switch replaces the CAS, hard or paper; "": it forwards them.
 	Mode string
+	// Misses says who answers CAS that fail, as in a rule of mode hard; "": the server.
+	Misses string
 	// Bits makes words 0 or 1, and the release a CAS, as the SwordBox paper's clients have it.
 	Bits bool
 	// Seed of the rack.
@@ -77,7 +79,11 @@ func (l *LockLoad) rackFile() string {
 	if l.Mode == "" {
 		return out
 	}
-	return out + fmt.Sprintf("switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomics, mode: %s, service: %s}\n", l.Mode, switchService)
+	more := ""
+	if l.Misses != "" {
+		more = ", misses: " + l.Misses
+	}
+	return out + fmt.Sprintf("switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomics, mode: %s, service: %s%s}\n", l.Mode, switchService, more)
 }
 
 // Measure runs the experiment with model m.

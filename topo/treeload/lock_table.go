@@ -12,7 +12,7 @@ import (
 // LockSeries is one way to keep lock words, from one client to many.
 type LockSeries struct {
 	Name string `json:"name"`
-	// Published are the CAS on one word in millions a second that the papers give, Source where they are from.
+	// Published are the CAS on one word in millions a second that the papers give, Source where they are from; 0: none does.
 	Published float64     `json:"published"`
 	Source    string      `json:"source"`
 	Points    []LockPoint `json:"points"`
@@ -42,6 +42,8 @@ func Locks() []LockSeries {
 		{Name: "CAS, device memory", Published: 9, Source: "SwordBox fig. 4", lineRate: true, load: LockLoad{Device: true}},
 		{Name: "switch locks, hard", Published: 18.6, Source: "fig. 4: WRITE, 6.2 × CAS in host memory", lineRate: true, load: LockLoad{Mode: "hard"}},
 		{Name: "switch locks, hard, device memory", Published: 22.5, Source: "fig. 4: WRITE, 2.5 × CAS in device memory", lineRate: true, load: LockLoad{Mode: "hard", Device: true}},
+		{Name: "switch locks, hard, device memory, misses=switch", lineRate: true, load: LockLoad{Mode: "hard", Device: true, Misses: "switch"}},
+		{Name: "switch locks, hard, device memory, misses=wait", lineRate: true, load: LockLoad{Mode: "hard", Device: true, Misses: "wait"}},
 		{Name: "switch locks, paper, 0/1 words", Published: 18.6, Source: "fig. 4: WRITE, 6.2 × CAS in host memory", lineRate: true, load: LockLoad{Mode: "paper", Bits: true}, most: paperClients},
 		{Name: "switch locks, hard, one DPDK core", Published: 2.8, Source: "SwordBox fig. 10", load: LockLoad{Mode: "hard"}},
 	}
@@ -86,7 +88,10 @@ func WriteLocks(w io.Writer, list []LockSeries) error {
 				name = s.Name
 			}
 			if j == len(s.Points)-1 { // papers give what many clients get
-				paper, pairs, source = fmt.Sprintf("%.3g", s.Published), fmt.Sprintf("%.2g", PublishedPairs), s.Source
+				pairs = fmt.Sprintf("%.2g", PublishedPairs)
+				if s.Published > 0 {
+					paper, source = fmt.Sprintf("%.3g", s.Published), s.Source
+				}
 			}
 			fmt.Fprintf(t, "%s\t%d\t%.2f\t%s\t%.3f\t%s\t%v\t%v\t%.0f%%\t%s\n", name, p.Clients, p.Attempts, paper, p.Acquired, pairs,
 				p.P50.Round(10*time.Nanosecond), p.P99.Round(10*time.Nanosecond), 100*p.Replaced, source)
