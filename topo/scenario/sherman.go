@@ -49,6 +49,7 @@ func treeScenarios() []Scenario {
 		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind", run: runTree},
 		{Name: "sherman-locks", Doc: "the same with a switch that turns the CAS of lock words into WRITEs", run: runTreeLocks},
 		{Name: "sherman-faithful", Doc: "the published layout and search under torn copies; tells what that does to the clients", run: runTreeFaithful},
+		{Name: "sherman-torn", Doc: "the default layout with the seeds of sherman-faithful: nobody is told anything wrong", run: runTreeTorn},
 	}
 }
 
@@ -72,6 +73,8 @@ func runTreeFaithful(e *env) error {
 	e.note("%s", err)
 	return nil
 }
+
+func runTreeTorn(e *env) error { return tornRun(e, layout.Sound).run() }
 
 // tornRun is a run in which copies are torn and nothing else is wrong.
 func tornRun(e *env, kind layout.Kind) *treeRun {
