@@ -36,22 +36,23 @@ var _ = Describe("bad input", func() {
 		for _, c := range []struct {
 			args string
 			want string
+			code int // 2: what was typed is wrong
 		}{
-			{"counters nobody", "cn0"},
-			{"exec nobody -- true", "cn0"},
-			{"inject loss 10% --link nobody", "cn0"},
-			{"inject loss 1000% --link cn0", "%"},
-			{"inject fog 10% --link cn0", "loss"},
-			{"inject loss 10% --link cn0 --dir sideways", "both"},
-			{"perf write_bw --from cn0 --to nobody", "ms0"},
-			{"perf write_bw --from cn0 --to ms0 --size 64parsecs", "size"},
-			{"perf fly_bw --from cn0 --to ms0", "write_bw"},
-			{"crash nobody", "cn0"},
-			{"link cn0 sideways", "up"},
-			{"heal 999", "faults"},
+			{"counters nobody", "cn0", 2},
+			{"exec nobody -- true", "cn0", 2},
+			{"inject loss 10% --link nobody", "cn0", 2},
+			{"inject loss 1000% --link cn0", "%", 2},
+			{"inject fog 10% --link cn0", "loss", 2},
+			{"inject loss 10% --link cn0 --dir sideways", "both", 2},
+			{"perf write_bw --from cn0 --to nobody", "ms0", 2},
+			{"perf write_bw --from cn0 --to ms0 --size 64parsecs", "size", 2},
+			{"perf fly_bw --from cn0 --to ms0", "write_bw", 2},
+			{"crash nobody", "cn0", 2},
+			{"link cn0 sideways", "up", 2},
+			{"heal 999", "faults", 1},
 		} {
 			res := rack.Run(strings.Fields(c.args)...)
-			Expect(res.Code).NotTo(Equal(0), "%v", res)
+			Expect(res.Code).To(Equal(c.code), "%v", res)
 			Expect(res.Stderr).To(ContainSubstring(c.want), "%v", res)
 			Expect(res.Stderr).NotTo(ContainSubstring("panic"), "%v", res)
 		}

@@ -40,7 +40,7 @@ var _ = Describe("top", Ordered, func() {
 
 	It("says what it needs where there is no terminal", func() {
 		res := rack.Run("top")
-		Expect(res.Code).To(Equal(1))
+		Expect(res.Code).To(Equal(2))
 		Expect(res.Stderr).To(ContainSubstring("top --once"))
 	})
 

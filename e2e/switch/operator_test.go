@@ -87,7 +87,7 @@ var _ = Describe("the operator of the switch", func() {
 			"server=ms1 action=atomics range=1-9": "cuts a word in two",
 		} {
 			res := rack.Run(append([]string{"switch", "rules", "add"}, strings.Fields(text)...)...)
-			Expect(res).To(fixture.HaveExited(1))
+			Expect(res).To(fixture.HaveExited(2))
 			Expect(res.Stderr).To(ContainSubstring(reason))
 		}
 		By("taking a right one, and moving what it selects")

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -61,14 +63,11 @@ func cniInstallCmd() *cobra.Command {
 				return badUse("--network: %w", err)
 			}
 			plugin, file := filepath.Join(bin, cni.Program), filepath.Join(conf, "10-"+network+".conflist")
-			if err := copySelf(plugin); err != nil {
-				return err
-			}
-			if err := os.MkdirAll(conf, 0o755); err != nil {
-				return err
+			if err := errors.Join(copySelf(plugin), os.MkdirAll(conf, 0o755)); err != nil {
+				return mayNotWrite(err)
 			}
 			if err := os.WriteFile(file, list, 0o644); err != nil {
-				return err
+				return mayNotWrite(err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "plugin   %s\nnetwork  %s: its containers join rack %q\n", plugin, file, name)
 			return err
@@ -79,6 +78,14 @@ func cniInstallCmd() *cobra.Command {
 	f.StringVar(&conf, "conf", "/etc/cni/net.d", "folder of the networks")
 	f.StringVar(&network, "network", "rack", "name of the network")
 	return cmd
+}
+
+// mayNotWrite adds what helps if a folder is another's.
+func mayNotWrite(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; run it with sudo, or choose folders of your own with --bin and --conf", err)
+	}
+	return err
 }
 
 // copySelf makes path this program, at once: a runtime may be starting it.
