@@ -7,7 +7,8 @@
 // Every node is in exactly one place:
 //
 //	free     in the list of its class, with the version of its next life
-//	held     given to a client that has not been seen to link it
+//	held     given to a client that has not been seen to link it; those that clients of an earlier life of the server, or of
+//	         memory that was lost, may still link are held by nobody in particular (the orphan) until that is over
 //	linked   in the chain of a key, at or behind the newest node that the server knows of
 //	worn     its versions are used up; free with version 1 when every client has taken note of a new epoch
 //

@@ -78,7 +78,8 @@ func (s *Server) hello(a *rpc.Answer, now clock.Time) {
 		a.Status = rpc.Refused
 		return
 	}
-	s.sweepDue = true // if this is not its first hello, reports of its may have been lost
+	// If this is not its first hello, reports of its may have been lost, or it has found memory that is not the store's.
+	s.sweepDue, s.probeDue = true, true
 	for s.nextID++; s.nextID == orphan || s.clients[s.nextID] != nil; s.nextID++ {
 	}
 	s.clients[s.nextID] = &client{id: s.nextID, epoch: s.epoch, heard: now}

@@ -8,6 +8,10 @@ import (
 // query tells where a key is, or that a node of the client's has been met in a chain, if it asks for one.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
+	if e != nil && s.void { // it may lead into lost memory since: its client would read on to there, and ask again
+		s.follow([]*entry{e}, -1)
+		e = s.keys[r.Key]
+	}
 	switch {
 	case !r.At.IsZero() && !s.heldAs(cl.id, r.At):
 		a.Status = rpc.Done // a node leaves the hands of its client only into a chain

@@ -19,7 +19,7 @@ func (still) Now() clock.Time { return 0 }
 func lossy() (*Server, *client) {
 	s := &Server{
 		rt: still{}, format: layout.Sound, space: layout.Space{Servers: 2, Shortcuts: 4, Entries: layout.Counts{4}},
-		keys: make(map[uint64]*entry), memory: make([]memory, 2), slots: []uint32{0, 2}, orphansAt: clock.Never, losing: -1,
+		keys: make(map[uint64]*entry), memory: make([]memory, 2), slots: []uint32{0, 2}, orphansAt: clock.Never,
 	}
 	s.memory[0].blank = true
 	s.nodes.held = make(map[layout.Handle]held)

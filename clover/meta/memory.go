@@ -152,13 +152,18 @@ func (s *Server) reach(i int) error {
 
 // watchMemory looks after servers that did not answer, and formats the memory of those that have lost it.
 func (s *Server) watchMemory(now clock.Time) {
+	probe := s.probeDue
+	s.probeDue = false
 	for i := range s.memory {
 		m := &s.memory[i]
+		if probe && !m.blank && s.connected(i) {
+			_, _ = s.superblock(i) // if it does not answer, it is not connected any more
+		}
 		if !m.blank && !s.connected(i) && now >= m.retryAt {
 			_ = s.reach(i) // the state is kept there
 		}
-		if m.blank && s.lose(i) == nil {
-			m.blank, m.down = false, false
+		if m.blank {
+			_ = s.lose(i) // it is tried again
 		}
 	}
 }

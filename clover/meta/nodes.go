@@ -51,6 +51,8 @@ type held struct {
 	version layout.Version
 	// reported says that the client has linked it, as it says.
 	reported bool
+	// void says that its memory was lost while somebody could still append it: a chain that leads to it is lost there.
+	void bool
 }
 
 // worn is a node whose versions are used up.

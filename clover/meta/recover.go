@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
 // orphan is the client that holds what clients of an earlier life of the server may have.
@@ -26,12 +25,14 @@ func (s *Server) sorted() []*entry {
 // packets of their NICs must have ended, if no chain has them by then.
 func (s *Server) recover() error {
 	taken := make(map[uint32]bool)
+	var lost []int
 	for i := range s.memory {
 		if s.memory[i].generation == 0 { // this one has lost its memory while nobody looked
 			if err := s.formatServer(i); err != nil {
 				return err
 			}
 			s.stats.Losses++
+			lost = append(lost, i)
 			continue
 		}
 		if err := s.own(i); err != nil {
@@ -51,7 +52,14 @@ func (s *Server) recover() error {
 	if err := s.holdAll(); err != nil {
 		return err
 	}
+	for _, i := range lost {
+		s.voidServer(i)
+	}
 	for _, e := range s.keys {
+		if s.nodes.held[e.at.Handle].void {
+			e.lost, e.at = true, layout.Location{}
+			continue
+		}
 		s.linked(e.at)
 	}
 	s.followAll()
@@ -116,8 +124,8 @@ func (s *Server) holdClass(i int, c layout.Class, n int) error {
 	return nil
 }
 
-// findStrays looks for nodes that are nowhere: those behind the lost part of a chain. The orphan holds them until it is certain that
-// nobody else does.
+// findStrays looks for nodes that are nowhere: those behind the lost part of a chain. Whoever knew one has no lease any more when
+// this is called; the orphan takes them.
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
 	for c := range s.nodes.free {
@@ -147,31 +155,8 @@ func (s *Server) findStrays() error {
 			return err
 		}
 		s.nodes.held[h] = held{client: orphan, version: header.EntryVersion()}
-		s.orphansAt = s.rt.Now().Add(s.cfg.Lease + s.cfg.Grace)
 	}
 	return nil
-}
-
-// recoverOrphans frees what no client can have any more.
-func (s *Server) recoverOrphans(now clock.Time) {
-	if now < s.orphansAt {
-		return
-	}
-	if s.followAll(); !s.allWhole() {
-		s.orphansAt = now.Add(downPause)
-		return
-	}
-	s.orphansAt = clock.Never
-	for _, h := range s.heldBy(orphan) {
-		v := s.nodes.held[h].version
-		delete(s.nodes.held, h)
-		// The client that had it may have been told of the version after that in memory, and have written nothing.
-		next, ok := v.Next()
-		if !ok {
-			next = v
-		}
-		s.retire(layout.Location{Handle: h, Version: next})
-	}
 }
 
 // heldBy lists the nodes that a client holds, in their order.

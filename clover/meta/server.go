@@ -46,11 +46,14 @@ type Server struct {
 	epoch    uint32
 	keepAt   clock.Time
 	sweepDue bool
+	// probeDue says that all memory servers are to be asked whether they are what they were: a connection that nobody uses does not
+	// tell that its other end has gone.
+	probeDue bool
 	sweepAt  clock.Time
-	// losing is the memory server whose loss is being worked on, or -1.
-	losing int
-	// orphansAt is when nodes that clients of an earlier life of this server may have are free; Never: there are none.
+	// orphansAt is when nodes that clients of an earlier life of this server, or of lost memory, may have are free; Never: there
+	// are none. void says that some of them are of lost memory.
 	orphansAt clock.Time
+	void      bool
 	listener  rdmacm.Listener
 	stats     rpc.Stats
 	walk      walker
@@ -64,7 +67,7 @@ func New(cfg Config) (_ *Server, err error) {
 	}
 	s := &Server{
 		cfg: cfg, rt: cfg.Context.Runtime(), format: cfg.Format, keys: make(map[uint64]*entry), clients: make(map[uint32]*client),
-		epoch: 1, losing: -1, orphansAt: clock.Never,
+		epoch: 1, orphansAt: clock.Never,
 	}
 	s.nodes.held = make(map[layout.Handle]held)
 	s.walk.successors = make(map[layout.Location]layout.Location)

@@ -152,11 +152,12 @@ func (s *Server) step(e *entry, i int) bool {
 // pass moves an entry on by one node.
 func (s *Server) pass(e *entry, next layout.Location) {
 	delete(s.walk.successors, e.at)
-	if s.onServer(next, s.losing) {
+	n, ok := s.nodes.held[next.Handle]
+	if n.void {
 		e.lost, e.ahead = true, 0
 		return
 	}
-	if n, ok := s.nodes.held[next.Handle]; ok && n.reported && n.version == next.Version && e.ahead > 0 {
+	if ok && n.reported && n.version == next.Version && e.ahead > 0 {
 		e.ahead--
 	}
 	s.linked(next)
