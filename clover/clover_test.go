@@ -20,8 +20,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-const rackYAML = `
-name: clover
+const rackYAML = "name: clover" + hostsYAML
+
+const hostsYAML = `
 hosts:
   - {name: md0, role: metadata}
   - {name: "ms[0-1]", role: memory}
@@ -39,7 +40,13 @@ type rig struct {
 
 func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig {
 	t.Helper()
-	s, err := spec.Parse([]byte(rackYAML))
+	return newRigOf(t, rackYAML, opt, cfg, region)
+}
+
+// newRigOf is newRig for another rack of the same hosts.
+func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, region int) *rig {
+	t.Helper()
+	s, err := spec.Parse([]byte(rack))
 	if err != nil {
 		t.Fatal(err)
 	}

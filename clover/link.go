@@ -124,8 +124,8 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 // all is well; as long as it names none, the same can be asked again. Else somebody's append to it has succeeded, and a switch
 // may have steered this one to a node behind it: the own node tells, or the metadata server.
 func (c *Client) settle(key uint64, n node, tried *layout.Location, uncertain *bool, deadline clock.Time) (bool, error) {
-	if err := c.owns(n, deadline); err != nil {
-		return false, err // what is in the node's place now says nothing about it
+	if err := c.fence(n, deadline); err != nil {
+		return false, err
 	}
 	header, _, err := c.readHeader(*tried, -1, deadline)
 	if err != nil {

@@ -24,6 +24,8 @@
 //   - What is not understood makes the switch forget the tail of the key. To forget is always right.
 //
 // A client must not conclude from the header of the node that it named that a lost append did not happen (package clover does not).
+// Before it looks for its node in the chain, on another connection, it touches the node, by a WRITE without bytes: the switch
+// forgets whose it is, and sends no copy of the append that waits or is still to come to another node than the one that it names.
 //
 // Hot keys are found by a count-min sketch whose counts are halved now and then, and a bounded table (rule keys=hot:N); of other
 // keys nothing is steered, but chains are followed.
