@@ -142,7 +142,8 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 	return false
 }
 
-// woken serves an application that found the pump asleep, and lets the pump take over.
+// woken serves an application that found the pump asleep, and lets the pump take over, if that polls or if there is more to
+// do than one step may.
 func (s *Server) woken(p *port) {
 	now, e, out := s.body.Enter()
 	defer s.body.Leave()
@@ -150,7 +151,7 @@ func (s *Server) woken(p *port) {
 	if slices.Contains(s.ports, p) && p.serve(now, out) {
 		s.carry(e)
 	}
-	if s.cfg.Spin > 0 {
+	if s.cfg.Spin > 0 || p.ctl.Rung() { // the wake-ups of all who rang have been taken: nobody else serves what is left
 		s.stirred = true
 		e.Notify()
 	}

@@ -1,0 +1,355 @@
+package ipc_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// wakeState is all that programs and daemon know while one posts and waits, and the other sleeps. It has two posters, each
+// with a ring and a bell, and one who waits for completions.
+type wakeState struct {
+	// Shared memory: of each poster the positions and Wait, the control page, and the completion queue.
+	tail, head, wait [2]uint8
+	bell             [2]bool
+	summary, asleep  bool
+	cqTail           uint8
+	cqWait           bool
+	// The wake socket: what waits to be read at either end.
+	toDaemon, toProgram uint8
+	// The program's own: whether the channel that each sleeper has taken was closed, and completions that were waited for.
+	closed [3]bool
+	polled uint8
+	ended  uint8 // waits that are over
+	// The daemon's, guarded by the engine's exclusiveness: who has it, the completions that the link still brings and those
+	// in the queue, whether there are news for the pump and for waiters, and the pump's own.
+	owner                     uint8
+	link, engine              uint8
+	forPump, forWaiters       bool
+	stirred, parked, released bool
+	// What a thread of the daemon has taken out of the control page.
+	taken  [2]bool
+	served bool
+	tails  uint8
+}
+
+// wakePlan says what a run of the model is like, and which of its rules it breaks.
+type wakePlan struct {
+	posts     [2]uint8 // of each poster
+	reaper    bool     // somebody waits for a completion of each post
+	limit     int      // bells that the daemon takes in one step
+	blocking  bool     // the pump does not take over when it is woken: Config.Spin is negative
+	leftovers bool     // ...even if woken has left bells rung
+
+	// Planted bugs, each an order that the protocol excludes or a look that it needs.
+	asleepLate, ringLate, waitLate, channelLate, noCarry, noReady bool
+}
+
+// The threads, as they own the engine: 0 is nobody.
+const (
+	pumpThread = iota + 1
+	wokenThread
+	nicThread
+)
+
+// model is the writer of the threads.
+type model struct {
+	wakePlan
+	*asm[wakeState]
+	own    uint8
+	labels int
+}
+
+func (m *model) label(s string) string {
+	m.labels++
+	return fmt.Sprint(s, m.labels)
+}
+
+// enter and leave are exclusive use of the engine; leave tells those that wait.
+func (m *model) enter() {
+	own := m.own
+	m.asm.wait("enter", func(s *wakeState) bool {
+		free := s.owner == 0
+		s.owner = own
+		return free
+	})
+}
+
+func (m *model) leave() {
+	quiet, unready := m.label("quiet"), m.label("unready")
+	m.when("nothing new", func(s *wakeState) bool { return !s.forWaiters || !s.parked }, quiet)
+	m.private()
+	m.ready("", unready)
+	m.do("release the pump", func(s *wakeState) { s.parked, s.released = false, true })
+	m.private()
+	m.at(unready)
+	m.at(quiet)
+	m.do("leave", func(s *wakeState) { s.forWaiters, s.owner = false, 0 })
+	m.private()
+}
+
+// ready is asleep.Ready: it goes to yes or to no; "" is what follows.
+func (m *model) ready(yes, no string) {
+	follows := m.label("ready")
+	if yes == "" {
+		yes = follows
+	}
+	if !m.noCarry {
+		m.carry()
+	}
+	m.when("stirred?", func(s *wakeState) bool { return s.stirred }, yes)
+	m.private()
+	if !m.noReady {
+		m.when("bells?", func(s *wakeState) bool { return s.summary }, yes)
+	}
+	m.jump(no)
+	m.at(follows)
+}
+
+// carry is Server.carry with cqPort.move.
+func (m *model) carry() {
+	none, awake := m.label("none"), m.label("awake")
+	m.when("carried already?", func(s *wakeState) bool { return !s.forPump }, none)
+	m.private()
+	m.do("completions to the ring", func(s *wakeState) {
+		s.forPump = false
+		s.cqTail += s.engine
+		s.engine = 0
+	})
+	m.when("waits for completions?", func(s *wakeState) bool { w := s.cqWait; s.cqWait = false; return !w }, awake)
+	m.do("wake the program", func(s *wakeState) { s.toProgram = 1 })
+	m.at(awake)
+	m.at(none)
+}
+
+// serve is port.serve with Control.Take and posts.finish.
+func (m *model) serve() {
+	silent := m.label("silent")
+	m.when("any bell?", func(s *wakeState) bool { s.served = false; return !s.summary }, silent)
+	m.private()
+	m.do("take the summary", func(s *wakeState) { s.summary = false })
+	m.do("take the bells", func(s *wakeState) { s.taken, s.bell = s.bell, [2]bool{}; s.served = s.taken != [2]bool{} })
+	if m.limit == 1 {
+		one := m.label("one")
+		m.when("one bell", func(s *wakeState) bool { return !s.taken[0] || !s.taken[1] }, one)
+		m.private()
+		m.do("put a bell back", func(s *wakeState) { s.bell[1], s.taken[1] = true, false })
+		m.do("put the summary back", func(s *wakeState) { s.summary = true })
+		m.at(one)
+	}
+	for i := range 2 {
+		next := m.label("next")
+		m.when("rung?", func(s *wakeState) bool { r := s.taken[i]; s.taken[i] = false; return !r }, next)
+		m.private()
+		m.do("look at the tail", func(s *wakeState) { s.tails = s.tail[i] })
+		m.do("publish the head", func(s *wakeState) {
+			if m.reaper {
+				s.link += s.tails - s.head[i]
+			}
+			s.head[i], s.tails = s.tails, 0
+		})
+		m.when("waits for the head?", func(s *wakeState) bool { w := s.wait[i]; s.wait[i] = 0; return w == 0 }, next)
+		m.do("wake the program", func(s *wakeState) { s.toProgram = 1 })
+		m.at(next)
+	}
+	m.at(silent)
+}
+
+// pump is Server.pump.
+func (m *model) pump() {
+	m.own = pumpThread
+	m.at("look")
+	m.enter()
+	m.serve()
+	m.carry()
+	m.leave()
+	m.when("look again", func(s *wakeState) bool { return s.served }, "look")
+	m.private()
+	say := func() {
+		m.enter()
+		m.do("say that it sleeps", func(s *wakeState) { s.asleep = true })
+		m.private()
+		m.leave()
+	}
+	if !m.asleepLate {
+		say()
+	}
+	m.enter()
+	m.ready("up", "park")
+	m.at("park")
+	m.do("park", func(s *wakeState) { s.parked = true })
+	m.private()
+	m.leave()
+	if m.asleepLate {
+		say()
+	}
+	m.asm.wait("sleep", func(s *wakeState) bool { r := s.released; s.released = false; return r })
+	m.jump("awake")
+	m.at("up")
+	m.leave()
+	m.at("awake")
+	m.enter()
+	m.do("say that it is awake", func(s *wakeState) { s.asleep, s.stirred = false, false })
+	m.private()
+	m.leave()
+	m.jump("look")
+}
+
+// woken is client.listenWake with Server.woken.
+func (m *model) woken() {
+	m.own = wokenThread
+	m.at("listen")
+	m.asm.wait("read the wake socket", func(s *wakeState) bool { n := s.toDaemon; s.toDaemon = 0; return n > 0 })
+	m.enter()
+	m.serve()
+	silent := m.label("silent")
+	m.when("nobody rang", func(s *wakeState) bool { return !s.served }, silent)
+	m.private()
+	m.carry()
+	m.at(silent)
+	stir := func() {
+		m.do("stir the pump", func(s *wakeState) { s.stirred, s.forPump, s.forWaiters = true, true, true })
+		m.private()
+	}
+	switch {
+	case !m.blocking:
+		stir()
+	case !m.leftovers:
+		done := m.label("done")
+		m.when("all served", func(s *wakeState) bool { return !s.summary }, done)
+		stir()
+		m.at(done)
+	}
+	m.leave()
+	m.jump("listen")
+}
+
+// nic brings a completion for each post, at any time.
+func (m *model) nic() {
+	m.own = nicThread
+	m.at("link")
+	m.asm.wait("frame", func(s *wakeState) bool { return s.link > 0 })
+	m.enter()
+	m.do("completion", func(s *wakeState) { s.link--; s.engine++; s.forPump, s.forWaiters = true, true })
+	m.private()
+	m.leave()
+	m.jump("link")
+}
+
+// poster is poster.post with Control.Ring and Context.consumed.
+func (m *model) poster(i int) {
+	for range m.posts[i] {
+		rung, summed, awake, look, done := m.label("rung"), m.label("summed"), m.label("awake"), m.label("look"), m.label("done")
+		if m.ringLate {
+			m.when("asleep?", func(s *wakeState) bool { return !s.asleep }, awake)
+			m.do("wake the daemon", func(s *wakeState) { s.toDaemon = 1 })
+			m.at(awake)
+		}
+		m.do("publish the tail", func(s *wakeState) { s.tail[i]++ })
+		m.when("rings already?", func(s *wakeState) bool { return s.bell[i] }, rung)
+		m.do("ring", func(s *wakeState) { s.bell[i] = true })
+		m.at(rung)
+		m.when("in the summary?", func(s *wakeState) bool { return s.summary }, summed)
+		m.do("into the summary", func(s *wakeState) { s.summary = true })
+		m.at(summed)
+		if !m.ringLate {
+			m.when("asleep?", func(s *wakeState) bool { return !s.asleep }, awake)
+			m.do("wake the daemon", func(s *wakeState) { s.toDaemon = 1 })
+			m.at(awake)
+		}
+		m.sleeper(i, look, done, func(s *wakeState) bool { return s.head[i] == s.tail[i] }, func(s *wakeState) { s.wait[i] = 1 })
+	}
+}
+
+// sleeper waits until ready, as consumed and cq.wait do: it takes the channel, says that it waits, looks, and sleeps.
+func (m *model) sleeper(i int, look, done string, ready func(s *wakeState) bool, say func(s *wakeState)) {
+	channel := func() { m.do("take the channel", func(s *wakeState) { s.closed[i] = false }) }
+	m.at(look)
+	m.when("ready?", ready, done) // polling
+	if !m.channelLate {
+		channel()
+	}
+	m.do("say that it waits", say)
+	if !m.waitLate {
+		m.when("ready?", ready, done)
+	}
+	if m.channelLate {
+		channel()
+	}
+	m.asm.wait("sleep", func(s *wakeState) bool { return s.closed[i] })
+	m.jump(look)
+	m.at(done)
+	m.do("awake", func(s *wakeState) { s.ended++ })
+	m.private()
+}
+
+// reap waits for all completions.
+func (m *model) reap() {
+	for range m.posts[0] + m.posts[1] {
+		look, done := m.label("look"), m.label("done")
+		m.sleeper(2, look, done, func(s *wakeState) bool { return s.cqTail > s.polled }, func(s *wakeState) { s.cqWait = true })
+		m.do("poll", func(s *wakeState) { s.polled++ })
+		m.private()
+	}
+}
+
+// listen is Context.listen.
+func (m *model) listen() {
+	m.at("listen")
+	m.asm.wait("read the wake socket", func(s *wakeState) bool { n := s.toProgram; s.toProgram = 0; return n > 0 })
+	m.do("wake all", func(s *wakeState) { s.closed = [3]bool{true, true, true} })
+	m.jump("listen")
+}
+
+// run explores the model.
+func (p wakePlan) run() (states int, stuck string) {
+	var threads []*asm[wakeState]
+	add := func(f func(m *model)) {
+		m := &model{wakePlan: p, asm: newAsm[wakeState]()}
+		f(m)
+		threads = append(threads, m.asm)
+	}
+	add((*model).pump)
+	add((*model).woken)
+	add((*model).listen)
+	for i := range p.posts {
+		add(func(m *model) { m.poster(i) })
+	}
+	all := p.posts[0] + p.posts[1]
+	if p.reaper { // else they are receives, which the NIC has nothing to say about
+		add((*model).nic)
+		add((*model).reap)
+		all *= 2
+	}
+	return explore(wakeState{}, threads, func(s *wakeState) bool { return s.ended == all })
+}
+
+// No order of the steps of programs and daemon loses a wake-up: whoever waits for a word about a post, or for a completion,
+// gets it, without looking by the clock. Each rule of the protocol is needed: without it there is an order that hangs.
+func TestNoWakeUpIsLost(t *testing.T) {
+	for name, p := range map[string]wakePlan{
+		"a post and its completion":      {posts: [2]uint8{1, 0}, reaper: true},
+		"two posts":                      {posts: [2]uint8{2, 0}},
+		"two posters, a bell at a time":  {posts: [2]uint8{1, 1}, limit: 1},
+		"a pump that does not take over": {posts: [2]uint8{1, 1}, limit: 1, blocking: true},
+		"...and a completion":            {posts: [2]uint8{1, 0}, reaper: true, blocking: true},
+	} {
+		n, stuck := p.run()
+		if stuck != "" {
+			t.Errorf("%s: %s", name, stuck)
+		}
+		t.Logf("%s: %d states", name, n)
+	}
+	for name, p := range map[string]wakePlan{
+		"the pump says too late that it sleeps": {posts: [2]uint8{1, 0}, asleepLate: true},
+		"the program asks before it rings":      {posts: [2]uint8{1, 0}, ringLate: true},
+		"the program looks before it says":      {posts: [2]uint8{1, 0}, waitLate: true},
+		"the channel is taken after the look":   {posts: [2]uint8{1, 0}, channelLate: true},
+		"nobody carries while the pump sleeps":  {posts: [2]uint8{1, 0}, reaper: true, noCarry: true},
+		"the pump sleeps over a bell":           {posts: [2]uint8{1, 0}, noReady: true},
+		"bells are left rung":                   {posts: [2]uint8{1, 1}, limit: 1, blocking: true, leftovers: true},
+	} {
+		if n, stuck := p.run(); stuck == "" {
+			t.Errorf("%s: not found in %d states", name, n)
+		}
+	}
+}
