@@ -225,12 +225,11 @@ func (w *Word) enter(now clock.Time, to State) {
 		w.t.due.Remove(w.slot)
 		w.tell()
 	}
-	switch from {
-	case Unknown:
+	if from == Unknown {
 		w.tell()
-	case Known:
+	}
+	if from == Known {
 		w.want()
-	case Pass, Busy, Closing:
 	}
 }
 

@@ -34,8 +34,12 @@ type TreeLoad struct {
 	Zipf     float64
 	// Locks is a place of lock words; "": LocksDevice.
 	Locks string
-	// HandOver is that of sherman.NodeConfig.
+	// Misses is how the switch treats CAS that fail, as in a rule; "": the server answers them.
+	Misses string
+	// HandOver is that of sherman.NodeConfig. Alone makes each client a compute node of its own, with its own cache: nobody queues
+	// locally, and all that want a lock ask the server for it.
 	HandOver int
+	Alone    bool
 	// Servers are memory servers; 0: 1.
 	Servers int
 	Seed    uint64
@@ -86,8 +90,12 @@ func (l *TreeLoad) rackFile() string {
 		return out
 	}
 	out += "switch:\n  program: swordbox\n  rules:\n"
+	more := ""
+	if l.Misses != "" {
+		more = ", misses: " + l.Misses
+	}
 	for i := range l.Servers { // a lock table begins at address 0, and host memory is elsewhere
-		out += fmt.Sprintf("    - {server: ms%d, action: atomics, mode: hard, range: 0-%#x}\n", i, treeTable)
+		out += fmt.Sprintf("    - {server: ms%d, action: atomics, mode: hard, range: 0-%#x%s}\n", i, treeTable, more)
 	}
 	return out
 }
@@ -177,7 +185,11 @@ func (r *treeRun) build(m *cost.Model, change func(*simrack.Options)) error {
 			r.rack.Stop(err)
 		})
 	}
-	for range treeHosts {
+	nodes := treeHosts
+	if r.Alone {
+		nodes = r.Clients
+	}
+	for range nodes {
 		n, err := sherman.NewNode(sherman.NodeConfig{Servers: r.servers, HandOver: r.HandOver, Lease: treeLease})
 		if err != nil {
 			return err
@@ -216,19 +228,20 @@ func (r *treeRun) open(h *simrack.Host, ctx verbs.Context, node int) (*sherman.C
 	return r.nodes[node].Open(sherman.Config{Context: ctx, Manager: h.Manager(ctx)}, treeReady)
 }
 
-// warmStep is less than the keys of a leaf: who has read every so many keys has met all internal pages.
-const warmStep = 16
+// warmStep is less than the keys of a leaf, and half of those of the leaves below an internal page: who has read every so many keys
+// has met all internal pages.
+const warmStep = 128
 
 // client warms the cache of its node, waits until all others have done the same, and works.
 func (r *treeRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
 	rt := ctx.Runtime()
-	c, err := r.open(h, ctx, id%treeHosts)
+	c, err := r.open(h, ctx, id%len(r.nodes))
 	if err != nil {
 		return err
 	}
 	rt.Sleep(treeReady.Sub(rt.Now()))
-	mates := uint64((r.Clients + treeHosts - 1) / treeHosts)
-	for key := uint64(id/treeHosts) * warmStep; key < r.Keys; key += warmStep * mates {
+	mates := uint64((r.Clients + len(r.nodes) - 1) / len(r.nodes))
+	for key := uint64(id/len(r.nodes)) * warmStep; key < r.Keys; key += warmStep * mates {
 		if _, err := c.Get(key, nil, treeWarm); err != nil {
 			return err
 		}

@@ -16,6 +16,10 @@ type TreePoint struct {
 	Zipf     float64 `json:"zipf"`
 	Clients  int     `json:"clients"`
 	Locks    string  `json:"locks"`
+	// Misses says how the switch treats CAS that fail; "": the server answers them.
+	Misses string `json:"misses,omitempty"`
+	// Alone says that each client is a compute node of its own.
+	Alone bool `json:"alone"`
 	// HandOver says that locks are handed over in a node.
 	HandOver bool `json:"handOver"`
 	// Mops are operations a second in millions; P99 of updates and the waits for locks are in microseconds.
@@ -37,26 +41,32 @@ type TreePoint struct {
 var (
 	TreeZipfs   = []float64{0.99, 1.2}
 	TreeClients = []int{64, 176}
-	treePlaces  = []string{LocksHost, LocksDevice, LocksSwitch}
+	treePlaces  = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}
 )
 
-// Tree measures YCSB A with model m, whose switch keeps up with whatever it does.
+// treePlace is where lock words are, and what becomes of CAS that fail.
+type treePlace struct{ locks, misses string }
+
+// Tree measures YCSB A with model m, whose switch keeps up with whatever it does: with clients that share nothing, and with clients on
+// eight compute nodes, which hand locks over.
 func Tree(m *cost.Model, progress func(TreePoint)) ([]TreePoint, error) {
 	w, err := kv.FindWorkload("a")
 	if err != nil {
 		return nil, err
 	}
 	var out []TreePoint
-	for _, zipf := range TreeZipfs {
-		for _, n := range TreeClients {
-			for _, hand := range []int{-1, 0} {
+	for _, alone := range []bool{true, false} {
+		for _, zipf := range TreeZipfs {
+			for _, n := range TreeClients {
 				base := 0.0
-				for _, place := range treePlaces {
-					p, err := measureTree(m.AtLineRate(), TreeLoad{Clients: n, Workload: w, Zipf: zipf, Locks: place, HandOver: hand, Seed: 1})
+				for _, at := range treePlaces {
+					p, err := measureTree(m.AtLineRate(), TreeLoad{
+						Clients: n, Workload: w, Zipf: zipf, Locks: at.locks, Misses: at.misses, Alone: alone, Seed: 1,
+					})
 					if err != nil {
-						return out, fmt.Errorf("tree with %d clients, Zipf %g, locks in %s: %w", n, zipf, place, err)
+						return out, fmt.Errorf("tree with %d clients, Zipf %g, locks in %s: %w", n, zipf, at.locks, err)
 					}
-					if place == LocksHost {
+					if at.locks == LocksHost {
 						base = p.Mops
 					}
 					if base > 0 {
@@ -80,7 +90,8 @@ func measureTree(m *cost.Model, l TreeLoad) (TreePoint, error) {
 	}
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
 	p := TreePoint{
-		Workload: l.Workload.Name, Zipf: l.Zipf, Clients: l.Clients, Locks: l.Locks, HandOver: l.HandOver >= 0, Mops: r.Throughput() / 1e6,
+		Workload: l.Workload.Name, Zipf: l.Zipf, Clients: l.Clients, Locks: l.Locks, Misses: l.Misses, Alone: l.Alone,
+		HandOver: l.HandOver >= 0 && !l.Alone, Mops: r.Throughput() / 1e6,
 		UpdateP50: us(r.Percentile(kv.KindUpdate, 50)), UpdateP99: us(r.Percentile(kv.KindUpdate, 99)), WaitP99: us(r.WaitP99),
 		RTTs: r.Summary().RTTsPerOp, Bytes: r.BytesPerOp, Failed: r.Failed + r.Wrong + r.NotFound,
 	}
@@ -96,13 +107,16 @@ func measureTree(m *cost.Model, l TreeLoad) (TreePoint, error) {
 // WriteTree prints the rows.
 func WriteTree(w io.Writer, list []TreePoint) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "YCSB\tZIPF\tCLIENTS\tHAND-OVER\tLOCKS IN\tMops\tGAIN\tUPDATE p50 us\tp99 us\tLOCK p99 us\tCAS/LOCK\tHANDED OVER\tRTT/OP\tBYTES/OP\tFAILED") // Flush reports
+	fmt.Fprintln(t, "YCSB\tZIPF\tCLIENTS\tLOCKS IN\tMops\tGAIN\tUPDATE p50 us\tp99 us\tLOCK p99 us\tCAS/LOCK\tHANDED OVER\tRTT/OP\tBYTES/OP\tFAILED") // Flush reports
 	for _, p := range list {
-		hand := "no"
-		if p.HandOver {
-			hand = "yes"
+		clients, locks := fmt.Sprintf("%d on %d nodes", p.Clients, treeHosts), p.Locks
+		if p.Alone {
+			clients = fmt.Sprintf("%d alone", p.Clients)
 		}
-		fmt.Fprintf(t, "%s\t%g\t%d\t%s\t%s\t%.3f\t×%.2f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f%%\t%.2f\t%.0f\t%d\n", p.Workload, p.Zipf, p.Clients, hand, p.Locks,
+		if p.Misses != "" {
+			locks += ", misses=" + p.Misses
+		}
+		fmt.Fprintf(t, "%s\t%g\t%s\t%s\t%.3f\t×%.2f\t%.1f\t%.1f\t%.1f\t%.1f\t%.0f%%\t%.2f\t%.0f\t%d\n", p.Workload, p.Zipf, clients, locks,
 			p.Mops, p.Gain, p.UpdateP50, p.UpdateP99, p.WaitP99, p.CAS, 100*p.HandOvers, p.RTTs, p.Bytes, p.Failed)
 	}
 	return t.Flush()

@@ -24,8 +24,9 @@ func treeloadCmd() *cobra.Command {
 		Long: "treeload prints three tables, all in virtual time: what single operations of the tree put on the wire, beside what\n" +
 			"the published formats come to; what one lock yields to 1 to 256 clients when its word is in host memory, in the\n" +
 			"memory of the NIC, or behind a switch that turns CAS into WRITE, with the papers' figures; and YCSB A on the tree\n" +
-			"with locks in these places, at Zipf 0.99 and 1.2. The model of --cost is the one that `rdmalab sim calibrate`\n" +
-			"compares with published figures; nothing is tuned here. A minute or two.",
+			"with locks in these places, at Zipf 0.99 and 1.2, for clients that share nothing and for clients on eight nodes that\n" +
+			"hand locks over. The model of --cost is the one that `rdmalab sim calibrate` compares with published figures;\n" +
+			"nothing is tuned here. A minute or two.",
 		Example: "  rdmalab sim treeload\n  rdmalab sim treeload -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +51,7 @@ func treeloadCmd() *cobra.Command {
 				tell("%s: done", rep.Locks[i].Name)
 			}
 			rep.Tree, err = treeload.Tree(m, func(p treeload.TreePoint) {
-				tell("YCSB %s, Zipf %g, %d clients, locks in %s: %.3f Mops", p.Workload, p.Zipf, p.Clients, p.Locks, p.Mops)
+				tell("YCSB %s, Zipf %g, %d clients, alone: %v, locks in %s: %.3f Mops", p.Workload, p.Zipf, p.Clients, p.Alone, p.Locks, p.Mops)
 			})
 			if err != nil {
 				return err
