@@ -22,6 +22,8 @@ type Config struct {
 	Rand *rand.Rand
 	// Record is what survives a crash of the switch; nil: nothing does.
 	Record *record.Record
+	// Late says that the program comes when connections may be open already, though no former life of the switch has left a record.
+	Late bool
 	// Silence is for how long the switch asks a silent server before it gives it up; 0: 255 ms.
 	Silence time.Duration
 }

@@ -37,7 +37,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		return nil, err
 	}
 	track := conntrack.Config{Seed: cfg.Rand.Uint64()}
-	if !ok {
+	if !ok && !cfg.Late {
 		track.Settle = -1 // the switch is there before its hosts
 	}
 	own := serialize.NewOwn(d, cfg.Record)

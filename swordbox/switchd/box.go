@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,8 +19,8 @@ import (
 
 // errBox are wishes that a program cannot fulfil.
 var (
-	errNoBox = errors.New("the switch's program has no rules; write program: swordbox in the rack file, or start with " +
-		"`rdmalab up -f topo/racks/swordbox.yaml`")
+	errNoBox = errors.New("the switch's program has no rules: `rdmalab switch program swordbox` loads the one that has, and " +
+		"program: swordbox in the rack file begins with it")
 	errRule = errors.New("refused")
 	errGone = errors.New("not there")
 )
@@ -38,8 +39,9 @@ func gone(err error) error    { return &kindError{errGone, err} }
 type ProgramInfo struct {
 	Name string `json:"name"`
 	Doc  string `json:"doc"`
-	// Programs are those that a rack file can name.
-	Programs []string `json:"programs"`
+	// Programs are those that a rack file can name, Described is the one that the rack's names.
+	Programs  []string `json:"programs"`
+	Described string   `json:"described,omitempty"`
 	// Bits is the state that the program declares.
 	Bits int `json:"bits"`
 	// Rules is how many are in force; Addresses those of the switch itself.
@@ -83,6 +85,7 @@ type Dropped struct {
 // handleBox adds what concerns the program and its rules.
 func (d *Daemon) handleBox(m *control.Mux) {
 	control.Handle(m, "GET /program", func(*http.Request, none) (ProgramInfo, error) { return d.ProgramInfo() })
+	d.handleLoad(m)
 	control.Handle(m, "GET /budget", func(*http.Request, none) (budget.Report, error) { return d.Budget() })
 	control.Handle(m, "GET /rules", func(*http.Request, none) ([]rules.Rule, error) { return d.Rules() })
 	control.Handle(m, "POST /rules", func(_ *http.Request, t RuleText) (rules.Rule, error) {
@@ -125,11 +128,12 @@ func (d *Daemon) handleBox(m *control.Mux) {
 
 // box runs f in the loop with the program, if it is the one that has rules.
 func (d *Daemon) box(f func(p *serialize.Program) error) (err error) {
-	p, ok := d.cfg.Program.(*serialize.Program)
-	if !ok {
-		return errNoBox
-	}
-	if derr := d.Do(func() { err = f(p) }); derr != nil {
+	if derr := d.Do(func() {
+		err = errNoBox
+		if p, ok := d.cfg.Program.(*serialize.Program); ok {
+			err = f(p)
+		}
+	}); derr != nil {
 		return derr
 	}
 	return err
@@ -140,6 +144,9 @@ func (d *Daemon) ProgramInfo() (i ProgramInfo, err error) {
 	err = d.Do(func() {
 		s := d.sw.Spec()
 		i = ProgramInfo{Name: s.Name, Doc: s.Doc, Programs: spec.Programs(), Bits: s.Bits(), MAC: d.cfg.Self.MAC, Addresses: d.cfg.Self.Addrs}
+		if d.cfg.Described != nil {
+			i.Described = cmp.Or(d.cfg.Described.Switch.Program, spec.ProgramForward)
+		}
 		if p, ok := d.cfg.Program.(*serialize.Program); ok {
 			i.Rules = len(p.Rules().All())
 		}
@@ -212,23 +219,12 @@ func (d *Daemon) rule(text string) (rules.Rule, error) {
 
 // ReplaceRules puts rules in the place of those in force, all or none.
 func (d *Daemon) ReplaceRules(texts []string) ([]rules.Rule, error) {
-	list := []rules.Rule{}
-	if len(texts) > rules.MaxRules {
-		return nil, refused(fmt.Errorf("%d rules; at most %d are allowed", len(texts), rules.MaxRules))
-	}
-	for i, text := range texts {
-		r, err := d.rule(text)
-		if err != nil {
-			return nil, refused(fmt.Errorf("rule %d: %w", i+1, err))
-		}
-		list = append(list, r)
-	}
-	set, err := rules.NewSet(list)
+	set, err := d.ruleSet(texts)
 	if err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
 	err = d.box(func(p *serialize.Program) error { return p.SetRules(set) })
-	return append(list[:0], set.All()...), err
+	return append([]rules.Rule{}, set.All()...), err
 }
 
 // RemoveRule removes one.

@@ -192,7 +192,7 @@ func TestForwardHasNoRules(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	for _, path := range []string{"/connections", "/program/counters"} {
-		a.refused(http.StatusConflict, "write program: swordbox in the rack file", "GET", path, nil)
+		a.refused(http.StatusConflict, "rdmalab switch program swordbox", "GET", path, nil)
 	}
 	a.refused(http.StatusConflict, "has no rules", "POST", "/rules", RuleText{Rule: "server=ms0 action=track"})
 	a.refused(http.StatusConflict, "has no rules", "DELETE", "/tables/words", nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 	// Program is the switch program, a fresh one. Self are the addresses that it answers to.
 	Program pipeline.Program
 	Self    pipeline.Self
+	// Load makes another program with rules, to take the place of the running one; nil: that stays.
+	Load func(name string, set *rules.Set) (*Loaded, error)
 	// Described is the rack's description, for the names of servers in rules; nil: rules have addresses only.
 	Described *spec.Rack
 	// Queue is the capacity of each egress queue in packets; 0: 1024.

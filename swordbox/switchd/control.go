@@ -50,6 +50,7 @@ type none struct{}
 //	DELETE /ports/{host}          takes it away
 //	GET    /past                  the last packets as pcapng, if they are kept
 //	GET    /program               which program runs
+//	PUT    /program               runs another in its place, with rules
 //	GET    /program/counters      what its parts counted
 //	GET    /budget                what it would take of a switching chip
 //	GET    /rules                 rules in force
@@ -101,7 +102,7 @@ func answer(err error) error {
 		return nil
 	case errors.As(err, &rule), errors.Is(err, fault.ErrNotOnLink), errors.Is(err, errPartition), errors.Is(err, errRule):
 		status = http.StatusBadRequest
-	case errors.Is(err, errNoBox), errors.Is(err, errTaken):
+	case errors.Is(err, errNoBox), errors.Is(err, errTaken), errors.Is(err, errBound):
 		status = http.StatusConflict
 	case errors.Is(err, fault.ErrUnknownLink), errors.Is(err, fault.ErrUnknownRule), errors.Is(err, tap.ErrUnknownLink), errors.Is(err, errGone):
 		status = http.StatusNotFound

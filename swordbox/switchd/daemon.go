@@ -51,6 +51,10 @@ type Daemon struct {
 	// open are the ports by link, nil where one is missing, for watch.
 	open atomic.Pointer[[]opened]
 
+	// loading is held while a program takes the place of another, and guards program: what the running one needs.
+	loading sync.Mutex
+	program io.Closer
+
 	// pending says that commands is not empty.
 	pending  atomic.Bool
 	mu       sync.Mutex
@@ -152,7 +156,7 @@ func (d *Daemon) openPorts() {
 	}
 }
 
-// Run forwards until ctx ends, and then closes all ports. It returns an error only if it could not go on.
+// Run forwards until ctx ends, and then closes all ports and what programs that were loaded meanwhile need. It returns an error only if it could not go on.
 func (d *Daemon) Run(ctx context.Context) error {
 	watch := make(chan struct{})
 	watchCtx, stopWatch := context.WithCancel(ctx)
@@ -168,7 +172,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.refuse()
 	<-watch
 	d.stop()
-	return errors.Join(err, d.waiter.Close(), d.closePorts())
+	d.loading.Lock()
+	defer d.loading.Unlock()
+	return errors.Join(err, d.waiter.Close(), d.closePorts(), closeIf(d.program))
 }
 
 // step lets f act as a step of the program, and sends what it emits. Loop only.

@@ -33,15 +33,20 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("switch: %s: %w", paths.Spec(), err)
 	}
-	rec, err := recordOf(rack, paths, logger)
+	first, err := begun(rack, paths)
+	if err != nil {
+		return err
+	}
+	rec, err := recordOf(first, paths, logger)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rec.Close()) }()
-	cfg, err := configOf(rack, rec)
+	cfg, err := configOf(first, rec)
 	if err != nil {
 		return err
 	}
+	cfg.Described, cfg.Load = rack, loader(rack, paths, logger)
 	list, err := guests.List(paths)
 	if err != nil {
 		return fmt.Errorf("switch: %w", err)
@@ -67,7 +72,7 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 		stop()
 		return errors.Join(err, d.Run(stopped)) // closes the ports
 	}
-	logger.Printf("switch of rack %s: program %s, %d ports", rack.Name, rack.Switch.Program, len(cfg.Links))
+	logger.Printf("switch of rack %s: program %s, %d ports", rack.Name, first.Switch.Program, len(cfg.Links))
 	err = d.Run(ctx)
 	return errors.Join(err, srv.Close())
 }
@@ -105,17 +110,18 @@ func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFil
 // machine, its clients try for about as long, and a server that is given up costs them their connections.
 const serverSilence = time.Second
 
+// seeded makes the numbers of a program. Not from the rack's seed: a restarted switch must not use the numbers of its former life
+// again.
+func seeded() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }
+
 // configOf turns a rack's description into a daemon's configuration on packet sockets.
 func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
-	program, err := apps.New(rack, apps.Config{
-		// Not from the rack's seed: a restarted switch must not use the numbers of its former life again.
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Silence: serverSilence,
-	})
+	program, err := apps.New(rack, apps.Config{Rand: seeded(), Record: rec.Record, Silence: serverSilence})
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
 	}
 	cfg := Config{
-		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Described: rack, Queue: rack.Switch.Queue,
+		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Queue: rack.Switch.Queue,
 		Spin: rack.Switch.Spin, Faults: rack.Faults,
 	}
 	for _, h := range rack.Hosts {

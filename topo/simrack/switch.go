@@ -3,8 +3,10 @@ package simrack
 import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/record"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -12,7 +14,7 @@ import (
 // newSwitch makes a switch with the program of the rack file and empty tables. What it must remember of its former life
 // is in the rack's record.
 func (r *Rack) newSwitch() (sim.Node, error) {
-	program, err := r.newProgram()
+	program, err := r.newProgram(false)
 	if err != nil {
 		return nil, err
 	}
@@ -24,13 +26,13 @@ func (r *Rack) newSwitch() (sim.Node, error) {
 	return r.wrap(spec.SwitchName, p), nil
 }
 
-// newProgram makes the switch's program.
-func (r *Rack) newProgram() (pipeline.Program, error) {
+// newProgram makes the switch's program. late: connections may be open already.
+func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	r.lives++
 	if r.opt.Program != nil {
 		return r.opt.Program(r.Spec)
 	}
-	cfg := apps.Config{Rand: r.rand(laneSwitch, r.lives)}
+	cfg := apps.Config{Rand: r.rand(laneSwitch, r.lives), Late: late}
 	if r.Spec.Switch.Program == spec.ProgramSwordBox {
 		if r.memory == nil {
 			r.memory = make([]byte, record.Size)
@@ -42,6 +44,31 @@ func (r *Rack) newProgram() (pipeline.Program, error) {
 		cfg.Record = rec
 	}
 	return apps.New(r.Spec, cfg)
+}
+
+// LoadProgram has the switch run another program with rules from now on, as an operator's command does. One that ends
+// connections (Program.Bound) must not be taken away from them.
+func (r *Rack) LoadProgram(name string, set *rules.Set) error {
+	s := *r.Spec
+	s.Switch.Program, s.Switch.Rules = name, set.All()
+	r.Spec = &s
+	program, err := r.newProgram(true)
+	if err != nil {
+		return err
+	}
+	if p, ok := program.(*serialize.Program); ok {
+		if err := p.SetRules(set); err != nil {
+			return err
+		}
+	}
+	if p, ok := r.box.(*serialize.Program); ok {
+		r.StepSwitch(p.Close)
+	}
+	now, out := r.net.Begin(r.sw)
+	err = r.pipe.Load(now, program, apps.Self(&s), out)
+	r.net.End(r.sw)
+	r.box = program
+	return err
 }
 
 // Program is the switch's program.

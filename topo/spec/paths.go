@@ -36,6 +36,9 @@ func (p Paths) Spec() string { return filepath.Join(p.Dir, "rack.json") }
 // Record is what the switch remembers over its own crash.
 func (p Paths) Record() string { return filepath.Join(p.Dir, "switch.record") }
 
+// Program names the program that the switch runs in place of the one of the rack's description, if it does.
+func (p Paths) Program() string { return filepath.Join(p.Dir, "switch.program") }
+
 // Lock is the file whose flock is held while the rack is being changed. It lies beside Dir, so that it outlives the
 // tmpfs, which comes and goes while it is held.
 func (p Paths) Lock() string { return p.Dir + ".lock" }

@@ -1,0 +1,150 @@
+package switchd
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/swordbox/record"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// loadable is a switch of a rack with a state folder, whose program can be changed.
+func loadable(t *testing.T, program string, paths spec.Paths) (a asker, rack *spec.Rack) {
+	t.Helper()
+	rack, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", "cm").Replace(boxFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := log.New(t.Output(), "", 0)
+	first, err := begun(rack, paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := recordOf(first, paths, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := configOf(first, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*memory.Port
+	for i := range ends {
+		_, ends[i] = memory.Pair(memory.Config{})
+	}
+	cfg.Described, cfg.Load, cfg.NewWaiter = rack, loader(rack, paths, logger), newWaiter
+	cfg.Open = func(i int, _ Link) (packetio.Port, error) { return ends[i], nil }
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- d.Run(ctx) }()
+	path := filepath.Join(t.TempDir(), "s")
+	srv, err := control.Serve(path, d.Mux())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, srv.Close(), rec.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return asker{t, control.NewClient(path)}, rack
+}
+
+// A running switch gets the program with rules, and gives it up again. What it was told survives its restart.
+func TestLoadProgram(t *testing.T) {
+	paths := spec.Paths{Dir: t.TempDir()}
+	a, rack := loadable(t, spec.ProgramForward, paths)
+	const rule = "id=s server=ms0 action=steer steer=both"
+	for range 2 { // once more with what the first time has left in the record
+		var i ProgramInfo
+		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{rule}}, &i)
+		if i.Name != spec.ProgramSwordBox || i.Described != spec.ProgramForward || i.Rules != 1 || len(i.Addresses) == 0 {
+			t.Errorf("%+v", i)
+		}
+		a.must("POST", "/rules", RuleText{Rule: "id=t server=cn0 action=track"}, nil)
+		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{rule}}, &i)
+		if i.Rules != 1 {
+			t.Errorf("the same program with other rules: %+v", i)
+		}
+		after, err := begun(rack, paths)
+		if err != nil || after.Switch.Program != spec.ProgramSwordBox {
+			t.Errorf("a restarted switch would run %q: %v", after.Switch.Program, err)
+		}
+		i = ProgramInfo{}
+		a.must("PUT", "/program", ProgramText{Name: spec.ProgramForward}, &i)
+		if i.Name != spec.ProgramForward || i.Rules != 0 || len(i.Addresses) != 0 {
+			t.Errorf("%+v", i)
+		}
+		if after, err := begun(rack, paths); err != nil || after != rack {
+			t.Errorf("a restarted switch would run %q: %v", after.Switch.Program, err)
+		}
+	}
+	a.refused(http.StatusBadRequest, "the switch has forward and swordbox", "PUT", "/program", ProgramText{Name: "chess"})
+	a.refused(http.StatusBadRequest, "rules are for program swordbox", "PUT", "/program", ProgramText{Name: spec.ProgramForward, Rules: []string{rule}})
+	a.refused(http.StatusBadRequest, "hosts: [ms0 cn0]", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{"server=ms9 action=steer"}})
+	if err := os.WriteFile(paths.Program(), []byte("chess"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begun(rack, paths); err == nil || !strings.Contains(err.Error(), "remove the file") {
+		t.Errorf("a program that there is not: %v", err)
+	}
+}
+
+// A switch that was told to run a program begins with it and its rules.
+func TestRestartWithLoadedProgram(t *testing.T) {
+	paths := spec.Paths{Dir: t.TempDir()}
+	t.Run("first life", func(t *testing.T) {
+		a, _ := loadable(t, spec.ProgramForward, paths)
+		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{"id=kept server=ms0 action=steer"}}, nil)
+	})
+	a, _ := loadable(t, spec.ProgramForward, paths)
+	var list []rules.Rule
+	a.must("GET", "/rules", nil, &list)
+	if len(list) != 1 || list[0].ID != "kept" {
+		t.Errorf("%v", list)
+	}
+	var i ProgramInfo
+	a.must("PUT", "/program", ProgramText{Name: spec.ProgramForward}, &i)
+	if i.Name != spec.ProgramForward {
+		t.Errorf("%+v", i)
+	}
+}
+
+// A program whose connections only it can go on with stays, and says so.
+func TestLoadIsRefused(t *testing.T) {
+	paths := spec.Paths{Dir: t.TempDir()}
+	rec, err := openRecord(paths.Record())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rack, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", spec.ProgramSwordBox, "CONNECT", "cm").Replace(boxFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rec.Move(record.Row{Client: rack.Hosts[1].IPv4, Server: rack.Hosts[0].IPv4, ClientQPN: 5, ServerQPN: 6}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := loadable(t, spec.ProgramSwordBox, paths)
+	a.refused(http.StatusConflict, "only this program knows how to go on", "PUT", "/program", ProgramText{Name: spec.ProgramForward})
+	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
+	a = asker{t, c}
+	a.refused(http.StatusConflict, "keeps its program", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox})
+}
