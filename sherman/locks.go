@@ -181,13 +181,23 @@ func (c *Client) take(h *held, deadline clock.Time) error {
 			}
 		}
 		if seen > still {
-			c.rt.Sleep(seen / stillShare)
+			c.rt.Sleep(c.untilNextLook(seen, deadline))
 		}
 		if c.node.cfg.BackOff > 0 {
 			c.rt.Sleep(time.Duration(1 + c.rand.Int64N(int64(wait))))
 			wait = min(2*wait, c.node.cfg.BackOff)
 		}
 	}
+}
+
+// untilNextLook is the pause before the next look at a tag that was seen for so long: a share of that, but not beyond the end of the
+// lease, or of the operation.
+func (c *Client) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
+	wait := min(seen/stillShare, deadline.Sub(c.rt.Now()))
+	if left := c.node.cfg.Lease - seen; left >= 0 {
+		wait = min(wait, left+1) // then it is over
+	}
+	return wait
 }
 
 // takeOver takes a lock from an owner that has not moved for the lease. Only when the server has ended all of the owner's
