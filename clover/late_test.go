@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -148,88 +147,6 @@ func TestAppendSteeredBehindALook(t *testing.T) {
 	})
 	g.run()
 	if st := g.server.Snapshot(); st.Broken > 0 {
-		t.Errorf("%+v", st)
-	}
-}
-
-// A client has written a node when the server of it loses its memory; the append, to a node on the other server, is carried out when the
-// metadata server has worked on the loss. The node's place must not be somebody else's by then: two keys would share it.
-func TestAppendOfALostNode(t *testing.T) {
-	const key, size, lease = 1, 40, 4 * time.Second
-	l := &late{}
-	g := newRig(t, l.options(), meta.Config{
-		Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease,
-	}, 6<<10)
-	g.Host("cn0").Go("late", false, func(ctx verbs.Context) {
-		rt := ctx.Runtime()
-		c, err := clover.Open(clover.Config{Context: ctx, Manager: g.Host("cn0").Manager(ctx), Meta: g.Host("md0").Addr(), Batch: 1}, soon(rt))
-		if err == nil {
-			err = c.Insert(key, value(key, 0, size), soon(rt)) // on ms0
-		}
-		if err == nil {
-			l.keep = true
-			err = c.Put(key, value(key, 1, size), soon(rt)) // by turns: on ms1
-		}
-		if err != nil && !errors.Is(err, kv.ErrTimeout) && !errors.Is(err, kv.ErrLost) {
-			t.Error(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	g.client("cn1", func(c *clover.Client, rt verbs.Runtime) error {
-		for ; l.kept == nil; rt.Sleep(time.Millisecond) {
-		}
-		rt.Sleep(10 * time.Millisecond)
-		began := rt.Now()
-		g.At(g.Now(), g.Host("ms1").Crash)
-		rt.Sleep(time.Millisecond)
-		g.At(g.Now(), func() {
-			g.Host("ms1").Restart()
-			g.memory("ms1")
-		})
-		// As many keys as find room take all nodes that can be had. The metadata server learns of the loss by that.
-		last := key
-		for failed := 0; last < 60 && failed < 2; {
-			k := uint64(last + 1)
-			switch err := c.Insert(k, value(k, 0, size), rt.Now().Add(time.Second)); {
-			case err == nil, errors.Is(err, kv.ErrExists): // by the attempt before
-				last++
-			default:
-				failed++
-			}
-		}
-		if g.server.Snapshot().Losses == 0 || rt.Now() >= began.Add(lease) {
-			return fmt.Errorf("with %d keys the loss is not known, or the lease has ended at %v", last, rt.Now())
-		}
-		l.send = true
-		rt.Sleep(10 * time.Millisecond)
-		t.Logf("%d keys", last)
-		_, err := c.Get(key, nil, rt.Now().Add(time.Second))
-		if !errors.Is(err, kv.ErrLost) {
-			return fmt.Errorf("with %d more keys: the append came, its node is lost; GET says: %w", last-key, err)
-		}
-		rt.Sleep(2*lease + 100*time.Millisecond)
-		for n := 1; n < 5; n++ { // nodes of both servers are used
-			for k := key + 1; k <= last; k++ {
-				if err := c.Put(uint64(k), value(uint64(k), n, size), soon(rt)); err != nil {
-					return fmt.Errorf("PUT %d of key %d: %w", n, k, err)
-				}
-			}
-		}
-		for k := key + 1; k <= last; k++ {
-			v, err := c.Get(uint64(k), nil, soon(rt))
-			if err != nil || !bytes.Equal(v, value(uint64(k), 4, size)) {
-				return fmt.Errorf("key %d is %.20q: %w", k, v, err)
-			}
-		}
-		return c.Insert(key, value(key, 2, size), soon(rt))
-	})
-	g.run()
-	if err := g.Settle(4 * lease); err != nil {
-		t.Fatal(err)
-	}
-	if st := g.server.Snapshot(); st.Broken > 0 || st.Held > 0 || st.Linked != st.Keys {
 		t.Errorf("%+v", st)
 	}
 }
