@@ -23,8 +23,8 @@ func runCloverSteerShared(e *env) error {
 // share lets the clients of a host share queue pairs, and makes more of them, so that there is somebody to share with.
 func (p *storePlan) share(d *draw) {
 	p.shared = true
-	p.clients = d.between(storeHosts+1, 4*storeHosts)
-	p.rounds = d.between(10, 30)
+	p.clients = d.between(storeHosts+1, 3*storeHosts)
+	p.rounds = d.between(10, 20) // the search for an order grows with those at work at a time
 	p.after = min(p.after, p.clients*p.rounds/2)
 }
 

@@ -1,0 +1,147 @@
+package scenario
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/steer"
+)
+
+// Histories of clients that share queue pairs.
+func TestCloverShared(t *testing.T) {
+	t.Parallel()
+	runSharedSeeds(t, "clover-shared")
+}
+
+// The same with a switch that steers: it must tell whose WRITE belongs to whose append.
+func TestCloverSteerShared(t *testing.T) {
+	t.Parallel()
+	runSharedSeeds(t, "clover-steer-shared")
+}
+
+// runSharedSeeds runs half as many seeds, which have twice as many clients.
+func runSharedSeeds(t *testing.T, name string) {
+	t.Helper()
+	s, err := Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := uint64(1); seed <= uint64(*cloverSeeds+1)/2; seed++ {
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d: %s\n%v\nreplay: rdmalab sim %s --seed %d -v", seed, r.Plan, r.Err, name, seed)
+		}
+	}
+}
+
+// misjoiner is a machine that steers and takes an append for that of the last node that was written on its connection, as the published
+// switch does (hole 36). It never lets a packet wait, so that what it believes does not leave the switch.
+type misjoiner struct {
+	*steer.Machine
+	stores map[string]placed
+	last   map[uint32]layout.Location // by row
+	wrong  int
+}
+
+// placed is where a server has its part of the store.
+type placed struct {
+	base  uint64
+	super layout.Superblock
+}
+
+func newMisjoiner() *misjoiner {
+	return &misjoiner{steer.New(steer.Config{Hold: 1}), make(map[string]placed), make(map[uint32]layout.Location), 0}
+}
+
+func (m *misjoiner) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
+	if s.Class != conntrack.New || r == nil {
+		return m.Machine.Request(c, s, r, p)
+	}
+	st, known := m.stores[r.Server.String()]
+	switch p.BTH.Opcode {
+	case wire.RCWriteOnly, wire.RCWriteFirst:
+		var super layout.Superblock
+		if super.Parse(p.Payload) == nil {
+			m.stores[r.Server.String()] = placed{p.RETH.VA, super}
+			break
+		}
+		if _, keyed := layout.KeyOf(p.Payload); keyed && known {
+			if h, _, ok := st.super.Space.Handle(st.super.Server, int(p.RETH.VA-st.base)); ok {
+				m.last[s.Row.ID] = layout.Location{Handle: h, Version: layout.HeaderOf(p.Payload).EntryVersion()}
+			}
+		}
+	case wire.RCCmpSwap:
+		return m.join(c, s, r, p, st)
+	default:
+	}
+	return m.Machine.Request(c, s, r, p)
+}
+
+// join lets the machine see another node in an append than there is.
+func (m *misjoiner) join(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed, st placed) pipeline.Verdict {
+	swap := layout.Word(p.AtomicETH.SwapOrAdd)
+	next, more := swap.Next()
+	last, written := m.last[s.Row.ID]
+	at, ok := st.super.Space.Place(next.Handle)
+	if !more || !written || last == next || !ok || at.Server != st.super.Server {
+		return m.Machine.Request(c, s, r, p) // a node that was written on another server's connection
+	}
+	m.wrong++
+	p.AtomicETH.SwapOrAdd = uint64(layout.Superseded(swap.EntryVersion(), last))
+	v := m.Machine.Request(c, s, r, p)
+	p.AtomicETH.SwapOrAdd = uint64(layout.Superseded(layout.Word(p.AtomicETH.SwapOrAdd).EntryVersion(), next))
+	return v
+}
+
+// The published rule, that an append belongs to the last WRITE of its connection, is right where each client has a connection and
+// wrong where they share it; the histories see that.
+func TestWrongJoinIsCaught(t *testing.T) {
+	t.Parallel()
+	const seeds = 4
+	for _, c := range []struct {
+		name   string
+		shared bool
+		plant  bool
+		least  int // seeds with damage: the search for an order is long when there is none
+	}{
+		{"each client has a connection, the last WRITE counts", false, true, 0},
+		{"shared connections, the handle counts", true, false, 0},
+		{"shared connections, the last WRITE counts", true, true, 1},
+	} {
+		caught, wrong := 0, 0
+		for seed := uint64(1); seed <= seeds && (c.least == 0 || caught < c.least); seed++ {
+			plant := newMisjoiner()
+			change := func(p *storePlan) {
+				p.share(newDraw(seed))
+				p.shared, p.box = c.shared, steerBox("both", "all")
+				p.rack.Wrap, p.rack.Datagrams = nil, true
+				p.keys, p.rounds, p.mix = 6, 15, [4]float64{0.4, 1, 1, 1}
+				p.rules, p.links = nil, "clean"
+				p.what = storeNothing
+				var m mode.Machine = plant
+				if !c.plant {
+					m = plant.Machine
+				}
+				p.rack.Program = steering(m)
+			}
+			s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, "both", change) }}
+			if r := s.Run(seed, Options{}); r.Err != nil {
+				if caught++; caught == 1 {
+					t.Logf("%s: seed %d: %.200s", c.name, seed, r.Err)
+				}
+			}
+			wrong += plant.wrong
+		}
+		t.Logf("%s: %d appends were taken for another's, caught with %d seeds", c.name, wrong, caught)
+		if caught < c.least || c.least == 0 && caught > 0 {
+			t.Errorf("%s: caught with %d of %d seeds, want at least %d", c.name, caught, seeds, c.least)
+		}
+		if (wrong > 0) != (c.least > 0) {
+			t.Errorf("%s: %d appends were taken for another's", c.name, wrong)
+		}
+	}
+}
