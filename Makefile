@@ -19,6 +19,7 @@ RACKFILE  ?=
 SEEDS     ?= 1000
 FUZZTIME  ?= 30s
 BENCH     ?= .
+BENCHTIME ?= 1s
 COUNT     ?= 10
 PKG       ?= ./...
 # SKIPS is how many tests and specs may be skipped; -1: any number.
@@ -33,9 +34,16 @@ COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yam
 # SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container and cni have targets of their own.
 TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
 SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni ' | cut -d ' ' -f 1)
-# NORACE are the tests of UNIT that the race detector would falsify, because it allocates.
+# NORACE are the tests of UNIT that the race detector would falsify, because it allocates; ALONE are the packages that have any.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
+ALONE  := $$(grep -rlE --include='*_test.go' '^func (Test|Fuzz|Example)[A-Za-z0-9_]*($(NORACE))' . | xargs -n 1 dirname | sort -u)
+# Tests are vetted by make check, once, and not by each run in its way of building.
+GOTEST := $(GO) test -vet=off -json
+# PROGRAM lets suites take what the target build has made; without it each builds its own.
+PROGRAM := RDMALAB_E2E_PROGRAM=$(CURDIR)/bin/rdmalab
+# NOW says in a report when a part of it began.
+NOW = echo "-- $(1), at $$(date -u +%H:%M:%S)"
 # LIMITS make a spec that hangs say where it is, and end before its package does. What they say goes through a report, not to
 # a terminal.
 LIMITS := -ginkgo.no-color -ginkgo.poll-progress-after=150s -ginkgo.timeout=13m
@@ -46,7 +54,7 @@ LIMITS := -ginkgo.no-color -ginkgo.poll-progress-after=150s -ginkgo.timeout=13m
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  variables: RACK=$(RACK) RACKFILE=$(RACKFILE) SEEDS=$(SEEDS) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) COUNT=$(COUNT) PKG=$(PKG)"
+	@echo "  variables: RACK=$(RACK) RACKFILE=$(RACKFILE) SEEDS=$(SEEDS) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) COUNT=$(COUNT) PKG=$(PKG)"
 
 .PHONY: build
 build: ## build bin/rdmalab, one static binary
@@ -78,10 +86,11 @@ test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@[ -n "$(RACE)" ] || echo "no C compiler: the race detector is off"
 	@[ "$$(id -u)" = 0 ] || echo "not root: the tests that need namespaces are skipped"
 	@mkdir -p out
-	@{ $(GO) test -json $(RACE) -shuffle=on -timeout 20m $(UNIT); \
-	   $(GO) test -json -run '$(NORACE)' $(UNIT); \
-	   $(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) -args $(LIMITS) -ginkgo.randomize-all; \
-	   true; } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector'
+	@{ $(call NOW,unit tests); $(GOTEST) $(RACE) -shuffle=on -timeout 20m $(UNIT); \
+	   $(call NOW,those that the race detector would falsify); $(GOTEST) -run '$(NORACE)' $(ALONE); \
+	   $(call NOW,suites); $(PROGRAM) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) -args $(LIMITS) -ginkgo.randomize-all; \
+	   $(call NOW,the end); } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector'
+	@$(call NOW,simulations)
 	@bin/rdmalab sim transport --seeds $(SEEDS)
 	@for s in uc ud srq; do bin/rdmalab sim $$s --seeds $(SEEDS) || exit 1; done
 	@bin/rdmalab sim locks --seeds $(SEEDS)
@@ -93,26 +102,26 @@ test: build ## unit, simulation and e2e tests: whatever this machine can run
 
 .PHONY: unit
 unit: ## unit tests alone; no privilege needed
-	@$(GO) test -json $(RACE) -shuffle=on -timeout 20m $(UNIT) 2>&1 | $(GO) run ./e2e/report
+	@$(GOTEST) $(RACE) -shuffle=on -timeout 20m $(UNIT) 2>&1 | $(GO) run ./e2e/report
 
 .PHONY: e2e
 e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
-	@$(GO) test -json $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) \
+	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) \
 	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-cni
 e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
-	@$(GO) test -json $(RACE) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
+	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-docker
 e2e-docker: build ## the suites on racks whose hosts are containers (root, docker); PLUG=outside, holder or driver
-	@RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(GO) test -json $(RACE) -count=1 -p 1 -timeout 25m $(DOCKER_SUITES:%=./e2e/%) \
+	@$(PROGRAM) RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m $(DOCKER_SUITES:%=./e2e/%) \
 	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: interop
 interop: build ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
-	@$(GO) test -json $(RACE) -count=1 -timeout 20m ./e2e/interop \
+	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 20m ./e2e/interop \
 	  -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 # THROUGH are the runs of `make transparency`: what the switch does, and the suite.
@@ -121,15 +130,15 @@ THROUGH := track:transport track:interop move:transport move:interop
 .PHONY: transparency
 transparency: build ## the suites transport and interop again, through a switch that tracks and through one that moves requests
 	@for run in $(THROUGH); do \
-	  echo "through a switch that does: $$run"; \
-	  RDMALAB_E2E_SWITCH=$${run%:*} $(GO) test -json $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
+	  $(call NOW,through a switch that does: $$run); \
+	  $(PROGRAM) RDMALAB_E2E_SWITCH=$${run%:*} $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
 	@mkdir -p out && rm -f out/coverage.txt
-	@RDMALAB_COVERAGE=$(CURDIR)/out/coverage.txt $(GO) test -tags qpcover -count=1 -skip '$(NORACE)' \
+	@RDMALAB_COVERAGE=$(CURDIR)/out/coverage.txt $(GO) test -vet=off -tags qpcover -count=1 -skip '$(NORACE)' \
 	  ./softrnic/transport ./softrnic/engine ./topo/simrack ./topo/scenario >out/coverage.log || { cat out/coverage.log; exit 1; }
 	@$(GO) run ./e2e/coverage out/coverage.txt
 
@@ -156,20 +165,26 @@ lint: $(BIN)/golangci-lint ## the linters that guard the design
 	@$(BIN)/golangci-lint run ./...
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME
+fuzz: ## every fuzz target for FUZZTIME; a package is built once for all of its targets
 	@mkdir -p out
-	@$(GO) list -f '{{range .TestGoFiles}}{{$$.Dir}}/{{.}} {{$$.ImportPath}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$$.Dir}}/{{.}} {{$$.ImportPath}}{{"\n"}}{{end}}' ./... | \
-	while read -r file pkg; do \
-	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+	@cache=$$($(GO) env GOCACHE)/fuzz; \
+	$(GO) list -f '{{.Dir}} {{.ImportPath}}{{range .TestGoFiles}} {{.}}{{end}}{{range .XTestGoFiles}} {{.}}{{end}}' ./... | \
+	while read -r dir pkg files; do \
+	  [ -n "$$files" ] || continue; \
+	  targets=$$(cd "$$dir" && sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$files); \
+	  [ -n "$$targets" ] || continue; \
+	  $(GO) test -vet=off -c -fuzz . -o out/fuzz.test "$$pkg" || exit 1; \
+	  for f in $$targets; do \
 	    echo "$$f $$pkg"; \
-	    $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$pkg" >out/fuzz.log 2>&1 || { cat out/fuzz.log; exit 1; }; \
-	  done; \
+	    (cd "$$dir" && $(CURDIR)/out/fuzz.test -test.paniconexit0 -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) \
+	      -test.fuzzminimizetime 100x -test.fuzzcachedir "$$cache/$$pkg") >out/fuzz.log 2>&1 || { cat out/fuzz.log; exit 1; }; \
+	  done || exit 1; \
 	done
 
 .PHONY: bench
 bench: $(BIN)/benchstat ## benchmarks, COUNT runs each, kept in out/bench.txt
 	@mkdir -p out
-	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) | tee out/bench.txt
+	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -count $(COUNT) $(PKG) | tee out/bench.txt
 	@$(BIN)/benchstat out/bench.txt
 
 .PHONY: bench-compare

@@ -97,7 +97,7 @@ var _ = Describe("containers of podman", Label("cni", "podman"), Ordered, func()
 		n = newNetwork(fixture.Up(fixture.Small), "podman")
 		p = newPodman(n)
 		client := filepath.Join(GinkgoT().TempDir(), "client")
-		cmd := exec.Command("go", "build", "-o", client, ".")
+		cmd := exec.Command("go", "build", "-trimpath", "-o", client, ".")
 		cmd.Dir = "../../compose/examples/goclient"
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()

@@ -178,7 +178,7 @@ func static(t *testing.T) string {
 	if err := os.WriteFile(source, []byte("package main\nfunc main() {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-o", program, source)
+	cmd := exec.Command("go", "build", "-trimpath", "-o", program, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
