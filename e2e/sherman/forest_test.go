@@ -41,18 +41,24 @@ type verdict struct {
 
 // stat is the part of `sherman stat -o json` that specs look at.
 type stat struct {
-	Lease float64 `json:"leaseMs"`
-	Locks []struct {
-		Server string  `json:"server"`
-		Index  int     `json:"index"`
-		Host   string  `json:"host"`
-		Left   float64 `json:"leaseLeftMs"`
-	} `json:"locks"`
-	Node struct {
+	Lease float64    `json:"leaseMs"`
+	Locks []lockStat `json:"locks"`
+	Node  struct {
 		Recovered uint64 `json:"recovered"`
 		Splits    uint64 `json:"splits"`
 		HandOvers uint64 `json:"handOvers"`
 	} `json:"node"`
+}
+
+// lockStat is a lock that is held.
+type lockStat struct {
+	Server      string  `json:"server"`
+	Index       int     `json:"index"`
+	Owner       uint32  `json:"owner"`
+	Acquisition uint32  `json:"acquisition"`
+	Host        string  `json:"host"`
+	Alive       bool    `json:"alive"`
+	Left        float64 `json:"leaseLeftMs"`
 }
 
 // plant starts a tree with small pages, so that they split often.

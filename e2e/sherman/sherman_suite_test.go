@@ -3,6 +3,8 @@
 package sherman_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +12,20 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
+
+// gardenerVariable tells a test binary that it was started inside a host of the rack.
+const gardenerVariable = "RDMALAB_E2E_GARDENER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(gardenerVariable) == "" {
+		fixture.Main(m)
+		return
+	}
+	if err := garden(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "gardener:", err)
+		os.Exit(1)
+	}
+}
 
 func TestSherman(t *testing.T) {
 	RegisterFailHandler(Fail)
