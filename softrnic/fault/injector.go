@@ -116,14 +116,6 @@ func (in *Injector) Remove(id string) {
 // packet of a super-frame speaks for all.
 func (in *Injector) Active() bool { return len(in.rules) != 0 }
 
-// Hits returns how many frames the rule has hit here, also when it has ended by itself.
-func (in *Injector) Hits(id string) uint64 {
-	if s := in.state(id); s != nil {
-		return s.hits
-	}
-	return 0
-}
-
 func (in *Injector) state(id string) *ruleState {
 	for _, s := range in.all {
 		if s.rule.ID == id {

@@ -30,13 +30,6 @@ func toWriteOnly(f *wire.Frame, payload []byte) {
 	f.UDP.Checksum = 0
 }
 
-// ToAtomicAck turns a positive acknowledgement into the answer of an atomic: prior is what the word held before.
-func ToAtomicAck(f *wire.Frame, prior uint64) {
-	f.BTH.Opcode = wire.RCAtomicAck
-	f.AtomicAck = prior
-	f.UDP.Checksum = 0
-}
-
 // Target is the remote address and the key that a request names: those of an atomic, or of a READ or the first
 // packet of a WRITE. Both are 0 for a packet that names none.
 func Target(f *wire.Frame) (va uint64, rkey uint32) {
@@ -48,9 +41,6 @@ func Target(f *wire.Frame) (va uint64, rkey uint32) {
 	}
 	return 0, 0
 }
-
-// Word is the number that a word holds after its eight bytes were written.
-func Word(payload []byte) uint64 { return binary.LittleEndian.Uint64(payload) }
 
 // PutWord stores a number as the eight bytes that a WRITE carries.
 func PutWord(payload *[WordLen]byte, value uint64) { binary.LittleEndian.PutUint64(payload[:], value) }

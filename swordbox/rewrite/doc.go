@@ -4,8 +4,7 @@
 //
 //	request    CAS, FAA     → WRITE of 8 bytes, or WRITE of none        ToWrite, ToEmptyWrite
 //	           any single   → the same on another connection            Request
-//	answer     ACK          → ATOMIC ACK                                ToAtomicAck
-//	           any          → the same for another requester            Response
+//	answer     any          → the same for another requester            Response
 //	from nothing            → ACK, ATOMIC ACK, NAK, empty WRITE         Path.ACK and so on
 //
 // wire.Frame.AppendTo computes lengths, pad, IPv4 checksum and ICRC of the result, so nothing here does. The UDP
@@ -14,5 +13,5 @@
 // Byte order is converted here and nowhere else. The operands of an atomic and its answer are numbers, sent in
 // network order and applied by the responder to a word in the order of its memory; the payload of a WRITE is bytes.
 // The memory is taken to be little-endian: ToWrite stores a number as its eight bytes, least significant first, and
-// Word reads one back.
+// PieceOf reads one back.
 package rewrite

@@ -114,10 +114,8 @@ func write(f *wire.Frame, to *rewrite.Path, psn wire.PSN, value uint64) {
 	rewrite.Request(f, to, psn)
 }
 
-func answer(f *wire.Frame, to *rewrite.Path) {
-	rewrite.ToAtomicAck(f, 0xbeef)
-	rewrite.Response(f, to, 12, 5)
-}
+// answer puts the answer of an atomic in the place of the ACK that came.
+func answer(f *wire.Frame, to *rewrite.Path) { to.AtomicACK(f, 12, 5, 0xbeef) }
 
 // Every transformation gives the bytes that were written out by hand.
 func TestGolden(t *testing.T) {

@@ -119,13 +119,13 @@ func TestByteOrder(t *testing.T) {
 		t.Errorf("an FAA behind an empty WRITE finds %#x, want %#x", a.AtomicAck, uint64(second))
 	}
 
-	// What a client's WRITE leaves is what Word and PieceOf say.
+	// What a client's WRITE leaves is what PieceOf says.
 	var w wire.Frame
 	s.path.EmptyWrite(&w, s.psn, s.va, s.rkey)
 	w.Payload = []byte{1, 2, 3, 4, 5, 6, 7, 8}
 	w.RETH.Length = 8
 	s.ask(&w)
-	value := rewrite.Word(w.Payload)
+	value := binary.LittleEndian.Uint64(w.Payload)
 	if p := rewrite.PieceOf(&w, s.va); !p.Whole() || p.Apply(0) != value {
 		t.Errorf("PieceOf is %x, want the value %#x", p, value)
 	}

@@ -99,8 +99,8 @@ func TestAllocatesNothing(t *testing.T) {
 		rewrite.Request(&f, to, 1)
 		buf = f.AppendTo(buf[:0])
 		back.ACK(&f, 1, 1)
-		rewrite.ToAtomicAck(&f, 5)
 		rewrite.Response(&f, back, 1, 1)
+		back.AtomicACK(&f, 1, 1, 5)
 		buf = f.AppendTo(buf[:0])
 		back.NAK(&f, 1, 1, wire.NakPSNSequence)
 		p := rewrite.PathOf(&f)
@@ -133,7 +133,7 @@ func FuzzRewrite(f *testing.F) {
 			steps = append(steps, func(f *wire.Frame) { write(f, shared(v6), n, value) }, func(f *wire.Frame) { rewrite.ToEmptyWrite(f); rewrite.Request(f, shared(v6), n) })
 		}
 		if op == wire.RCAck {
-			steps = append(steps, func(f *wire.Frame) { rewrite.ToAtomicAck(f, value); rewrite.Response(f, client(v6), n, psn) })
+			steps = append(steps, func(f *wire.Frame) { client(v6).AtomicACK(f, n, psn, value) })
 		}
 		va, rkey := rewrite.Target(&in)
 		for i, step := range steps {

@@ -145,15 +145,3 @@ func Neighbour(netns, ifname string, ip netip.Addr) (wire.MAC, bool, error) {
 	})
 	return mac, found, err
 }
-
-// SetNeighbour enters a permanent neighbour, so that the kernel never asks the link for it.
-func SetNeighbour(netns, ifname string, ip netip.Addr, mac wire.MAC) error {
-	return Do(netns, func() error {
-		l, err := byName(ifname)
-		if err != nil {
-			return err
-		}
-		n := &netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac[:]}
-		return opError(netlink.NeighSet(n), "interface %s: set neighbour %v", ifname, ip)
-	})
-}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
@@ -150,6 +151,18 @@ func TestUpDownKeepsAddresses(t *testing.T) {
 	}
 }
 
+// setNeighbour enters a permanent neighbour, so that the kernel never asks the link for it.
+func setNeighbour(netns, ifname string, ip netip.Addr, mac wire.MAC) error {
+	return Do(netns, func() error {
+		l, err := byName(ifname)
+		if err != nil {
+			return err
+		}
+		n := &netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac[:]}
+		return opError(netlink.NeighSet(n), "interface %s: set neighbour %v", ifname, ip)
+	})
+}
+
 func TestNeighbour(t *testing.T) {
 	a, b := pair(t)
 	if err := Connect(End{Netns: a, Name: "p0"}, End{Netns: b, Name: "rack0", Addrs: []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24")}}, 1500); err != nil {
@@ -159,7 +172,7 @@ func TestNeighbour(t *testing.T) {
 	if _, ok, err := Neighbour(b, "rack0", ip); ok || err != nil {
 		t.Errorf("neighbour before it is set: %v, %v", ok, err)
 	}
-	if err := SetNeighbour(b, "rack0", ip, mac); err != nil {
+	if err := setNeighbour(b, "rack0", ip, mac); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok, err := Neighbour(b, "rack0", ip); got != mac || !ok || err != nil {

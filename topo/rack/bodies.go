@@ -30,8 +30,6 @@ type bodies interface {
 	linkSet(host string, up bool) error
 	// revive starts again what else belongs to the rack and has died, and says what that was.
 	revive(ctx context.Context) ([]string, error)
-	// clear takes everything away that is not below the state folder or found by the keeper.
-	clear() error
 }
 
 // processBodies are hosts that are processes in namespaces pinned in the state folder.
@@ -60,8 +58,6 @@ func (b processBodies) view() (join int, own uintptr) { return nodeNamespaces, 0
 func (b processBodies) linkSet(string, bool) error { return nil }
 
 func (b processBodies) revive(context.Context) ([]string, error) { return nil, nil }
-
-func (b processBodies) clear() error { return nil }
 
 // ignoreMissing forgives that something is not there.
 func ignoreMissing(err error) error {
