@@ -40,6 +40,8 @@ type Load struct {
 	// Mode is how: "hard" or "paper"; "": hard. Hot restricts it to the hottest keys: mode hard finds them, mode paper is told; 0: all.
 	Mode string
 	Hot  int
+	// Share is how many clients of a machine share a queue pair to the memory server; 0 or 1: each has its own.
+	Share int
 	// Pool is how many nodes there are; 0: PublishedPool.
 	Pool int
 }
@@ -143,10 +145,7 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 	}
 	defer r.rack.Close()
 	r.serve()
-	for i := range l.Clients {
-		h := r.rack.Host(fmt.Sprintf("cn%d", i%machines))
-		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, i)) })
-	}
+	r.start()
 	count := func() (n uint64) {
 		for i := range r.rack.Hosts() {
 			n += r.rack.Switch().Port(i).RxBytes
@@ -203,12 +202,50 @@ func (r *run) serve() {
 	})
 }
 
-// client loads its part of the keys, waits until all others have done the same, and works.
-func (r *run) client(h *simrack.Host, ctx verbs.Context, id int) error {
+// start starts the clients, each as an application of its own, or those that share queue pairs as threads of one.
+func (r *run) start() {
+	for i := range r.Clients {
+		if r.Share > 1 {
+			break
+		}
+		h := r.rack.Host(fmt.Sprintf("cn%d", i%machines))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) {
+			r.rack.Stop(r.client(ctx.Runtime(), i, func() (*clover.Client, error) { return clover.Open(r.config(h, ctx), loadLimit) }))
+		})
+	}
+	for m := range machines {
+		for first := m; r.Share > 1 && first < r.Clients; first += machines * r.Share {
+			h := r.rack.Host(fmt.Sprintf("cn%d", m))
+			h.Go(fmt.Sprintf("group%d", first), false, func(ctx verbs.Context) { r.rack.Stop(r.group(h, ctx, first)) })
+		}
+	}
+}
+
+// group runs the clients of a machine from first on that share a queue pair.
+func (r *run) group(h *simrack.Host, ctx verbs.Context, first int) error {
+	g, err := clover.NewGroup(r.config(h, ctx), r.Share)
+	if err != nil {
+		return err
+	}
 	rt := ctx.Runtime()
-	c, err := clover.Open(clover.Config{
-		Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.Value,
-	}, loadLimit)
+	for k := range r.Share {
+		if id := first + k*machines; id < r.Clients {
+			rt.Go(fmt.Sprintf("client%d", id), func() {
+				r.rack.Stop(r.client(rt, id, func() (*clover.Client, error) { return g.Open(loadLimit) }))
+			})
+		}
+	}
+	rt.Wait()
+	return g.Close()
+}
+
+func (r *run) config(h *simrack.Host, ctx verbs.Context) clover.Config {
+	return clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.Value}
+}
+
+// client loads its part of the keys, waits until all others have done the same, and works.
+func (r *run) client(rt verbs.Runtime, id int, open func() (*clover.Client, error)) error {
+	c, err := open()
 	if err != nil {
 		return err
 	}

@@ -49,3 +49,22 @@ func TestSteeringRestores(t *testing.T) {
 		t.Errorf("first try %.3f with steering, %.3f without", share["both"], share[None])
 	}
 }
+
+// Clients that share queue pairs do the same work, and lose races as the others do.
+func TestSharedQueuePairs(t *testing.T) {
+	m, err := costs.Builtin("connectx5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const share = 4
+	for _, steer := range []string{None, "both"} {
+		r, err := Load{Clients: 16, Writes: 50, Zipf: 0.99, Seed: 1, Share: share, Steer: steer}.Measure(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d share a queue pair, steer %s: %.3g ops/s, first try %.3f, %.0f bytes/op", share, steer, r.Throughput(), r.FirstTryShare(), r.BytesPerOp)
+		if r.Failed+r.Wrong > 0 || r.Total() == 0 {
+			t.Errorf("%d operations, %d failed, %d were wrong (%s)", r.Total(), r.Failed, r.Wrong, r.FirstError)
+		}
+	}
+}

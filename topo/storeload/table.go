@@ -52,7 +52,8 @@ var steered = map[float64]string{
 }
 
 // Table measures all rows: 1024 keys, Zipf 0.99, nodes of 128 bytes. With steering, each row stands behind the one without.
-func Table(m *cost.Model, steer string, progress func(Point)) ([]Point, error) {
+// share is Load.Share.
+func Table(m *cost.Model, steer string, share int, progress func(Point)) ([]Point, error) {
 	kinds := []string{None}
 	if steer != None && steer != "" {
 		kinds = append(kinds, steer)
@@ -62,7 +63,7 @@ func Table(m *cost.Model, steer string, progress func(Point)) ([]Point, error) {
 		for _, n := range Clients {
 			var plain Point
 			for _, k := range kinds {
-				p, err := measure(m, Load{Clients: n, Writes: w, Zipf: 0.99, Seed: 1, Steer: k})
+				p, err := measure(m, Load{Clients: n, Writes: w, Zipf: 0.99, Seed: 1, Steer: k, Share: share})
 				if err != nil {
 					return out, fmt.Errorf("%g%% writes, %d clients, steer %s: %w", w, n, k, err)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/topo/storeload"
 )
@@ -14,6 +15,7 @@ import (
 func collapseCmd() *cobra.Command {
 	var name, steer string
 	var table bool
+	var share int
 	var rows []int
 	cmd := &cobra.Command{
 		Use:   "collapse",
@@ -40,10 +42,13 @@ func collapseCmd() *cobra.Command {
 			if len(rows) > 0 && !table {
 				return badUse("--rows chooses rows of the table: add --table")
 			}
+			if share < 0 || share > clover.MaxGroup || table && share > 1 {
+				return badUse("--share-qp %d: want 0 to %d clients on a queue pair, and no --table, whose clients have their own", share, clover.MaxGroup)
+			}
 			if table {
 				return collapseTable(cmd, m, rows, asJSON)
 			}
-			list, err := storeload.Table(m, steer, func(p storeload.Point) {
+			list, err := storeload.Table(m, steer, share, func(p storeload.Point) {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%g%% writes, %d clients, steer %s: %.2f Mops\n", p.Writes, p.Clients, p.Steer, p.Mops) // a courtesy
 			})
 			if err != nil {
@@ -62,6 +67,7 @@ func collapseCmd() *cobra.Command {
 	cmd.Flags().StringVar(&steer, "steer", storeload.None, "what the switch steers: none, write, read or both")
 	complete(cmd, "steer", "none", "write", "read", "both")
 	cmd.Flags().BoolVar(&table, "table", false, "run the experiments of the SwordBox paper and print its numbers beside")
+	cmd.Flags().IntVar(&share, "share-qp", 0, "clients of a machine that share a queue pair to the memory server (default: each has its own)")
 	cmd.Flags().IntSliceVar(&rows, "rows", nil, "of the table, only these: numbers from 1")
 	outputFlag(cmd)
 	return cmd
