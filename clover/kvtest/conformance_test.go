@@ -14,7 +14,7 @@ func env(s kv.Store) Env {
 }
 
 func TestReference(t *testing.T) {
-	if err := Check(env(kv.NewReference(4096))); err != nil {
+	if err := Check(env(newReference(4096))); err != nil {
 		t.Error(err)
 	}
 }
@@ -57,7 +57,7 @@ func TestTheSuiteSeesBugs(t *testing.T) {
 			return nil
 		}},
 	} {
-		s.Store = kv.NewReference(4096)
+		s.Store = newReference(4096)
 		if err := Check(env(s)); err == nil {
 			t.Errorf("%s: not seen", name)
 		}
