@@ -202,6 +202,11 @@ func TestShortcuts(t *testing.T) {
 		seen[r] = true
 	}
 	b := make([]byte, RecordLen)
+	lost := KeyRecord{Key: 7, Lost: true}
+	lost.Put(b)
+	if out, ok := ParseKeyRecord(b); !ok || out != lost {
+		t.Errorf("%+v, %v", out, ok)
+	}
 	in := KeyRecord{Key: 7, At: Location{9, 3}}
 	in.Put(b)
 	if out, ok := ParseKeyRecord(b); !ok || out != in {

@@ -105,12 +105,21 @@ func (s *Superblock) Parse(b []byte) error {
 type KeyRecord struct {
 	Key uint64
 	At  Location
+	// Lost says that the chain is lost, with the memory of a part of it. At means nothing then.
+	Lost bool
 }
+
+// lostRecord stands for a location in the record of a lost key: no location has the bit.
+const lostRecord = tombstoneBit
 
 // Put writes the record to b, which has RecordLen bytes. The zero record marks a slot without key.
 func (r KeyRecord) Put(b []byte) {
 	binary.LittleEndian.PutUint64(b, r.Key)
-	binary.LittleEndian.PutUint64(b[8:], uint64(r.At.Word()))
+	at := r.At.Word()
+	if r.Lost {
+		at = lostRecord
+	}
+	binary.LittleEndian.PutUint64(b[8:], uint64(at))
 }
 
 // ParseKeyRecord reads what Put wrote; ok is false for a slot without key.
@@ -119,6 +128,10 @@ func ParseKeyRecord(b []byte) (r KeyRecord, ok bool) {
 		return r, false
 	}
 	r.Key = binary.LittleEndian.Uint64(b)
-	r.At, ok = LocationOf(Word(binary.LittleEndian.Uint64(b[8:])))
+	at := Word(binary.LittleEndian.Uint64(b[8:]))
+	if r.Lost = at == lostRecord; r.Lost {
+		return r, true
+	}
+	r.At, ok = LocationOf(at)
 	return r, ok
 }

@@ -134,7 +134,7 @@ func (s *Server) note(e *entry) {
 }
 
 func (s *Server) isBehind(e *entry) bool {
-	return s.keys[e.key] == e && !e.lost && (e.ahead > 0 || !e.recorded)
+	return s.keys[e.key] == e && (e.ahead > 0 || !e.recorded)
 }
 
 // catchUp follows the chains that have stood still since it was called last: somebody has appended and not said so. With

@@ -44,7 +44,7 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case s.gone(r.At):
 		a.Status = rpc.Busy // until the loss has been worked on: the client has no node by then
 		return
-	case len(s.slots) == 0:
+	case len(s.slots) == 0 && s.keys[r.Key] == nil:
 		a.Status = rpc.Full
 		return
 	}
@@ -65,16 +65,23 @@ func (s *Server) clear(e *entry) bool {
 }
 
 // open writes a fresh key into the directory before anybody is told of it, and the shortcut behind that: clients that knew an earlier
-// key of the slot read it. What was lost is lost until then.
+// key of the slot read it. What was lost is lost until then; it keeps its slot, so that the directory never says two things of a key.
 func (s *Server) open(r *rpc.Request, a *rpc.Answer) {
-	e := &entry{key: r.Key, at: r.At, opened: r.At, slot: s.slots[len(s.slots)-1]}
+	e := &entry{key: r.Key, at: r.At, opened: r.At}
+	old := s.keys[r.Key]
+	if old != nil {
+		e.slot = old.slot
+	} else {
+		e.slot = s.slots[len(s.slots)-1]
+	}
 	if s.record([]*entry{e}); !e.recorded {
 		a.Status = rpc.Busy
 		return
 	}
-	s.slots = s.slots[:len(s.slots)-1]
-	if old := s.keys[r.Key]; old != nil {
-		s.bury(old)
+	if old != nil {
+		s.strip(old)
+	} else {
+		s.slots = s.slots[:len(s.slots)-1]
 	}
 	s.linked(r.At)
 	s.keys[r.Key] = e
@@ -93,19 +100,13 @@ func (s *Server) writeShortcut(e *entry) {
 	_ = s.fab.Do(s.deadline(), o) // as above
 }
 
-// bury takes a lost key out of the table, and with it what is left of its chain.
-func (s *Server) bury(e *entry) {
-	s.strip(e)
-	s.forget(e)
-}
-
-// strip takes back what is known of the chain of a lost key.
+// strip takes back what is known of the chain of a lost key, when the directory does not name it any more. What is in lost memory is
+// taken back with that (lose).
 func (s *Server) strip(e *entry) {
-	for _, l := range e.passed {
-		s.retire(l)
-	}
-	if !e.at.IsZero() {
-		s.retire(e.at)
+	for _, l := range append(e.passed, e.at) {
+		if !l.IsZero() && !s.gone(l) {
+			s.retire(l)
+		}
 	}
 	e.passed, e.at = nil, layout.Location{}
 }

@@ -37,7 +37,7 @@ func lossy() (*Server, *client) {
 // and somebody may have been told of the first loss.
 func TestOpenWithALostNode(t *testing.T) {
 	s, cl := lossy()
-	s.keys[1] = &entry{key: 1, at: layout.Location{Handle: s.space.First(0, 0) + 3, Version: 1}, recorded: true, slot: 1}
+	s.keys[1] = &entry{key: 1, at: layout.Location{Handle: s.space.First(0, 0) + 3, Version: 1}, recorded: true, slot: 4}
 	r := rpc.Request{Op: rpc.OpOpen, Key: 1, At: layout.Location{Handle: s.space.First(0, 0), Version: 1}}
 	var a rpc.Answer
 	s.openKey(cl, &r, &a)

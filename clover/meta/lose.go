@@ -35,12 +35,12 @@ func (s *Server) lose(i int) error {
 			}
 		}
 		if e.passed = kept; s.onServer(e.at, i) {
-			e.lost, e.at = true, layout.Location{}
+			e.at = layout.Location{}
+			e.lose()
 		}
 	}
 	s.rewriteDirectory(i)
 	s.followAll()
-	s.stripLost()
 	return nil
 }
 
@@ -64,20 +64,11 @@ func (s *Server) voidServer(i int) {
 	s.void, s.orphansAt = true, s.rt.Now().Add(s.cfg.Lease+s.cfg.Grace)
 }
 
-// stripLost takes back what is known of the chains of all lost keys.
-func (s *Server) stripLost() {
-	for _, e := range s.sorted() {
-		if e.lost {
-			s.strip(e)
-		}
-	}
-}
-
 // rewriteDirectory writes the records of a server that was formatted.
 func (s *Server) rewriteDirectory(i int) {
 	var batch []*entry
 	for _, e := range s.sorted() {
-		if p, _ := s.space.Record(int(e.slot)); p.Server != i || e.lost {
+		if p, _ := s.space.Record(int(e.slot)); p.Server != i {
 			continue
 		}
 		e.recorded = false
@@ -101,12 +92,9 @@ func (s *Server) recoverOrphans(now clock.Time) {
 		s.orphansAt = now.Add(downPause)
 		return
 	}
-	if s.void {
-		s.stripLost()
-		if s.findStrays() != nil {
-			s.orphansAt = s.rt.Now().Add(downPause)
-			return
-		}
+	if s.void && s.findStrays() != nil {
+		s.orphansAt = s.rt.Now().Add(downPause)
+		return
 	}
 	s.void, s.orphansAt = false, clock.Never
 	for _, h := range s.heldBy(orphan) {

@@ -57,8 +57,8 @@ func (s *Server) recover() error {
 	}
 	for _, e := range s.keys {
 		if s.nodes.held[e.at.Handle].void {
-			e.lost, e.at = true, layout.Location{}
-			continue
+			e.at = layout.Location{}
+			e.lose()
 		}
 		s.linked(e.at)
 	}
@@ -84,7 +84,7 @@ func (s *Server) readDirectory(i int, taken map[uint32]bool) error {
 			}
 			slot := uint32((at+k)*s.space.Servers + i)
 			taken[slot] = true
-			s.keys[rec.Key] = &entry{key: rec.Key, slot: slot, at: rec.At, opened: rec.At, recorded: true}
+			s.keys[rec.Key] = &entry{key: rec.Key, slot: slot, at: rec.At, opened: rec.At, lost: rec.Lost, recorded: true}
 		}
 	}
 	return nil

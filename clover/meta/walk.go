@@ -121,8 +121,8 @@ func (s *Server) follow(list []*entry, rounds int) {
 // step takes an entry on by what lane i has read of its node, and reports whether there is more to do.
 func (s *Server) step(e *entry, i int) bool {
 	if err := s.walk.errs[i]; err != nil {
-		if e.lost = errors.Is(err, errLost); e.lost {
-			e.ahead = 0
+		if errors.Is(err, errLost) {
+			e.lose()
 		}
 		return false
 	}
@@ -131,7 +131,8 @@ func (s *Server) step(e *entry, i int) bool {
 	if err != nil || !header.Valid() || header.EntryVersion() != e.at.Version {
 		// A linked node is never given out again, so this is no node of the store any more.
 		s.stats.Broken++
-		e.lost, e.at, e.ahead = true, layout.Location{}, 0
+		e.at = layout.Location{}
+		e.lose()
 		return false
 	}
 	next, more := header.Next()
@@ -154,7 +155,7 @@ func (s *Server) pass(e *entry, next layout.Location) {
 	delete(s.walk.successors, e.at)
 	n, ok := s.nodes.held[next.Handle]
 	if n.void {
-		e.lost, e.ahead = true, 0
+		e.lose()
 		return
 	}
 	if ok && n.reported && n.version == next.Version && e.ahead > 0 {
@@ -181,11 +182,11 @@ func (s *Server) commit(list []*entry) {
 	}
 }
 
-// record brings the directory up to date for at most lanes entries that have moved, been opened, or died.
+// record brings the directory up to date for at most lanes entries that have moved, been opened, died, or been lost.
 func (s *Server) record(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {
-		if e.recorded && !e.dead || e.lost {
+		if e.recorded && (!e.dead || e.lost) {
 			continue
 		}
 		e.recorded = false
@@ -193,8 +194,8 @@ func (s *Server) record(list []*entry) {
 		if s.reach(p.Server) != nil {
 			continue
 		}
-		rec := layout.KeyRecord{Key: e.key, At: e.at}
-		if e.dead {
+		rec := layout.KeyRecord{Key: e.key, At: e.at, Lost: e.lost}
+		if e.dead && !e.lost {
 			rec = layout.KeyRecord{}
 		}
 		var b [layout.RecordLen]byte
@@ -217,6 +218,10 @@ func (s *Server) record(list []*entry) {
 // settle retires what an entry has left behind, now that the directory does not name it any more.
 func (s *Server) settle(e *entry) {
 	if !e.recorded {
+		return
+	}
+	if e.lost {
+		s.strip(e)
 		return
 	}
 	for _, l := range e.passed {
@@ -253,7 +258,10 @@ func (s *Server) sweep() {
 }
 
 // whole says that the last look at an entry came to the end of its chain, and is written down: what was not met is not in it.
-func (e *entry) whole() bool { return e.lost || e.recorded && e.ended }
+func (e *entry) whole() bool { return e.recorded && (e.ended || e.lost) }
+
+// lose notes that a part of the chain is lost: nothing more will be met.
+func (e *entry) lose() { e.lost, e.recorded, e.ahead = true, false, 0 }
 
 func (s *Server) allWhole() bool {
 	for _, e := range s.keys {

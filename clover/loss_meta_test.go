@@ -1,0 +1,88 @@
+package clover_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// A memory server loses its memory; some of the keys that are lost by that begin anew; then the metadata server is restarted. What began
+// anew is what it was, and what is lost is still said to be lost.
+func TestMetadataServerRestartsAfterALoss(t *testing.T) {
+	const keys, size, lease = 16, 40, 200 * time.Millisecond
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		for k := range uint64(keys) {
+			if err := c.Insert(k, value(k, 0, size), soon(rt)); err != nil {
+				return err
+			}
+			for n := 1; n < 4; n++ {
+				if err := c.Put(k, value(k, n, size), soon(rt)); err != nil {
+					return err
+				}
+			}
+		}
+		g.At(rt.Now(), g.Host("ms1").Crash)
+		rt.Sleep(time.Millisecond)
+		g.At(rt.Now(), func() {
+			g.Host("ms1").Restart()
+			g.memory("ms1")
+		})
+		rt.Sleep(time.Millisecond)
+		lost := make(map[uint64]bool)
+		for k := range uint64(keys) {
+			_, err := c.Get(k, nil, soon(rt))
+			if lost[k] = errors.Is(err, kv.ErrLost); err != nil && !lost[k] {
+				return fmt.Errorf("key %d: %w", k, err)
+			}
+		}
+		if len(lost) < 4 {
+			return fmt.Errorf("lost: %v", lost)
+		}
+		want := make(map[uint64][]byte)
+		for k := range uint64(keys) {
+			switch {
+			case !lost[k]:
+				want[k] = value(k, 3, size)
+			case k%2 == 0:
+				want[k] = value(k, 9, size)
+				if err := c.Insert(k, want[k], soon(rt)); err != nil {
+					return fmt.Errorf("key %d again: %w", k, err)
+				}
+			}
+		}
+		g.At(rt.Now(), g.Host("md0").Crash)
+		rt.Sleep(time.Millisecond)
+		g.At(rt.Now(), func() {
+			g.Host("md0").Restart()
+			g.meta()
+		})
+		rt.Sleep(4 * lease)
+		for k := range uint64(keys) {
+			v, err := c.Get(k, nil, soon(rt))
+			if want[k] == nil && errors.Is(err, kv.ErrLost) {
+				continue
+			}
+			if err != nil || want[k] == nil || !bytes.Equal(v, want[k]) {
+				t.Errorf("key %d, lost %v: is %.20q, want %.20q: %v", k, lost[k], v, want[k], err)
+			}
+		}
+		return nil
+	})
+	g.run()
+	if err := g.Settle(8 * lease); err != nil {
+		t.Fatal(err)
+	}
+	if st := g.server.Snapshot(); st.Broken > 0 || st.Held > 0 || st.Linked != st.Keys-st.LostKeys {
+		t.Errorf("%+v", st)
+	}
+}
