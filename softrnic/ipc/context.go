@@ -32,6 +32,8 @@ type Context struct {
 	managed bool
 	runtime *device.Runtime
 	tasks   sync.WaitGroup
+	// patience is how long the daemon may be silent.
+	patience time.Duration
 
 	wordsMu sync.Mutex  // guards words
 	words   *ring.Queue // of accesses to words
@@ -44,6 +46,7 @@ type Context struct {
 	calls    map[uint64]chan answer
 	nextCall uint64
 	events   []verbs.AsyncEvent
+	reason   error // why this side has ended the connection
 	failure  error // why the connection has ended
 	closed   bool
 	memories map[*memory]struct{}
@@ -128,7 +131,9 @@ func (c *Context) Close() error {
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil // it went with the daemon
 	}
-	err = errors.Join(err, c.conn.Close())
+	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // it was given up before
+		err = errors.Join(err, cerr)
+	}
 	if c.wake != nil {
 		err = errors.Join(err, c.wake.Close())
 	}

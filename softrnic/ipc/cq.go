@@ -153,13 +153,14 @@ func (c *cq) Arm(solicited bool) error {
 	c.q.Arm.Store(how)
 	c.ctx.ring(c.bell)
 	if !c.ctx.armed(c.q, c.bell) {
-		return opError(op, verbs.ErrClosed, "the daemon is gone")
+		return c.ctx.over(op)
 	}
 	return nil
 }
 
 // armed waits until the daemon has taken the arming; false says that it is gone.
 func (c *Context) armed(q *ring.Queue, bell uint32) bool {
+	vain := 0
 	for look := 1; q.Arm.Load() != 0; look++ {
 		if c.gone.Load() {
 			return false
@@ -173,7 +174,7 @@ func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 		wake := c.wakes.next()
 		q.Wait.Store(1)
 		if q.Arm.Load() != 0 && !c.sleep(wake, c.runtime.Now().Add(again)) {
-			c.ring(bell)
+			c.unserved(bell, &vain)
 		}
 	}
 	return true

@@ -19,5 +19,6 @@
 // stays, with its keys and addresses, for the next program that asks for it by name.
 //
 // A Context survives a crash of the NIC as one of package device does: its objects are dead (verbs.ErrClosed), and new ones
-// can be made when the NIC is back. It does not survive the daemon.
+// can be made when the NIC is back. It does not survive the daemon, nor one that is silent for longer than Config.Patience:
+// every wait ends by what it waits for, by its deadline, or by that.
 package ipc

@@ -42,9 +42,15 @@ var spins = map[string]time.Duration{"spin": 0, "block": -1}
 
 func newHouse(t testing.TB, spin time.Duration, change func(*serve.Config)) *house {
 	t.Helper()
+	return newHouseOn(t, memory.Config{}, spin, change)
+}
+
+// newHouseOn is newHouse with a cable of one's own.
+func newHouseOn(t testing.TB, cable memory.Config, spin time.Duration, change func(*serve.Config)) *house {
+	t.Helper()
 	h := &house{}
 	var ports [2]*memory.Port
-	ports[0], ports[1] = memory.Pair(memory.Config{})
+	ports[0], ports[1] = memory.Pair(cable)
 	dir := t.TempDir()
 	for i := range h.dev {
 		d, err := device.Open(device.Config{

@@ -28,6 +28,10 @@ type Config struct {
 	Socket string
 	// Name is shown in the daemon's listings; "": the program's.
 	Name string
+	// Patience is how long the daemon may be silent before the context gives it up, as if it had ended: objects are dead,
+	// and all calls fail with ErrClosed. It is the time that this program has run meanwhile; being stopped does not count.
+	// Calls that wait for somebody else, as Accept does, may take longer: the daemon is asked about them. 0: 30 s.
+	Patience time.Duration
 }
 
 // openWait bounds how long the daemon may take to answer at first.
@@ -51,6 +55,10 @@ func Open(cfg Config) (*Context, error) {
 		conn: conn, calls: make(map[uint64]chan answer), dead: make(chan struct{}), memories: make(map[*memory]struct{}), mapped: make(map[mapping]struct{}),
 	}
 	c.wakes.ch = make(chan struct{})
+	c.patience = cfg.Patience
+	if c.patience <= 0 {
+		c.patience = defaultPatience
+	}
 	c.inside = servedBy(conn) == os.Getpid()
 	err = conn.SetReadDeadline(time.Now().Add(openWait))
 	c.tasks.Go(c.receive)
@@ -111,71 +119,6 @@ func servedBy(conn *net.UnixConn) (pid int) {
 	return pid
 }
 
-// answer is a reply with its file descriptors.
-type answer struct {
-	reply proto.Reply
-	fds   []int
-	err   error
-}
-
-// call makes a request and waits for the answer; out may be nil.
-func (c *Context) call(op proto.Op, args, out any) error {
-	fds, err := c.callFiles(op, args, out)
-	closeFiles(fds) // there are none
-	return err
-}
-
-// callFiles is call for answers that carry file descriptors, which are the caller's.
-func (c *Context) callFiles(op proto.Op, args, out any) ([]int, error) {
-	a, err := json.Marshal(args)
-	if err != nil {
-		return nil, err
-	}
-	ch := make(chan answer, 1)
-	c.mu.Lock()
-	if c.failure != nil {
-		defer c.mu.Unlock()
-		return nil, c.lost(string(op))
-	}
-	c.nextCall++
-	req := proto.Request{ID: c.nextCall, Op: op, Args: a}
-	c.calls[req.ID] = ch
-	c.mu.Unlock()
-	b, err := json.Marshal(req)
-	switch {
-	case err != nil:
-	case len(b) > proto.MaxMessage:
-		err = opError(string(op), verbs.ErrInvalid, "%d bytes are too much for one request", len(b))
-	default:
-		_, err = c.conn.Write(b)
-	}
-	if err != nil {
-		c.mu.Lock()
-		delete(c.calls, req.ID)
-		c.mu.Unlock()
-		if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-			err = opError(string(op), verbs.ErrClosed, "the daemon is gone")
-		}
-		return nil, err
-	}
-	r := <-ch
-	if r.err != nil {
-		return nil, opError(string(op), verbs.ErrClosed, "%v", r.err)
-	}
-	if err := r.reply.Error.Err(); err != nil {
-		return r.fds, err
-	}
-	if out != nil {
-		err = json.Unmarshal(r.reply.Result, out)
-	}
-	return r.fds, err
-}
-
-// lost is the error of a call to a daemon that is gone. The caller holds mu.
-func (c *Context) lost(op string) error {
-	return opError(op, verbs.ErrClosed, "%v", c.failure)
-}
-
 // maxFiles bounds the file descriptors of one answer.
 const maxFiles = 4
 
@@ -201,36 +144,6 @@ func (c *Context) receive() {
 		}
 		c.deliver(r)
 	}
-}
-
-func (c *Context) deliver(r answer) {
-	c.mu.Lock()
-	ch := c.calls[r.reply.ID]
-	delete(c.calls, r.reply.ID)
-	if r.reply.ID == 0 && r.reply.Event != nil && len(c.events) < maxEvents {
-		c.events = append(c.events, *r.reply.Event)
-	}
-	c.mu.Unlock()
-	if ch == nil {
-		closeFiles(r.fds)
-		c.wakes.all()
-		return
-	}
-	ch <- r
-}
-
-// fail is the end of the connection.
-func (c *Context) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failure = err
-	close(c.dead)
-	c.gone.Store(true)
-	for id, ch := range c.calls {
-		ch <- answer{err: err}
-		delete(c.calls, id)
-	}
-	c.wakes.all()
 }
 
 // files are the file descriptors of a message.

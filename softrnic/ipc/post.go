@@ -51,7 +51,7 @@ func (p *poster) post(op string, n int) error {
 	p.q.Tail.Store(p.tail)
 	p.ctx.ring(p.bell)
 	if !p.ctx.consumed(p.q, p.tail, p.bell) {
-		return opError(op, verbs.ErrClosed, "the daemon is gone")
+		return p.ctx.over(op)
 	}
 	if at := p.q.Refused.Load(); at > first {
 		return refusal(p.q, op, int(at-1-first))
@@ -68,15 +68,24 @@ func refusal(q *ring.Queue, op string, index int) error {
 	return &verbs.OpError{Op: op, Err: proto.Sentinel(code), Detail: text, Index: index}
 }
 
-// again is how long a sleeper believes that it will be woken. Then it looks and rings once more: a wake-up that got lost must
-// cost that, and not the program.
-const again = 100 * time.Millisecond
+// again is how long a sleeper believes that it will be woken. Then it looks and rings once more: a wake-up that got lost would
+// cost that, and not the program. None is known to get lost (see TestNoWakeUpIsLost).
+var again = 100 * time.Millisecond // tests do without
+
+// unserved is for a sleeper whose bell nobody has served though it was woken so often in vain: it rings again, and gives a
+// daemon up that does not serve it for the time of our patience.
+func (c *Context) unserved(bell uint32, vain *int) {
+	if *vain++; time.Duration(*vain)*again >= c.patience {
+		c.giveUp("the daemon has not looked at what was posted for %v", c.patience)
+	}
+	c.ring(bell)
+}
 
 // consumed waits until the daemon has taken everything before tail, of the queue with that bell; false says that it is gone.
 func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	pace := spin.Spinner{Inside: c.inside}
 	var end clock.Time
-	polling := c.spin > 0
+	polling, vain := c.spin > 0, 0
 	for look := 0; q.Head.Load() < tail; look++ {
 		if look < eagerLooks {
 			continue
@@ -87,7 +96,7 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 		if polling {
 			now := c.runtime.Now()
 			if end == 0 {
-				end = now.Add(c.patience())
+				end = now.Add(2 * c.spin)
 			}
 			polling = !pace.Pause() && now < end
 			continue
@@ -95,14 +104,11 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 		wake := c.wakes.next()
 		q.Wait.Store(1)
 		if q.Head.Load() < tail && !c.sleep(wake, c.runtime.Now().Add(again)) {
-			c.ring(bell)
+			c.unserved(bell, &vain)
 		}
 	}
 	return true
 }
-
-// patience is how long a thread polls for what the daemon does at once, if it runs.
-func (c *Context) patience() time.Duration { return 2 * c.spin }
 
 // word makes one access to a word of a region, ordered with those of the NIC.
 func (c *Context) word(op string, a ring.Access) (uint64, error) {
@@ -114,7 +120,7 @@ func (c *Context) word(op string, a ring.Access) (uint64, error) {
 	q.Tail.Store(at + 1)
 	c.ring(0)
 	if !c.consumed(q, at+1, 0) {
-		return 0, opError(op, verbs.ErrClosed, "the daemon is gone")
+		return 0, c.over(op)
 	}
 	if q.Refused.Load() == at+1 {
 		return 0, refusal(q, op, 0)

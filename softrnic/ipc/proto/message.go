@@ -12,7 +12,7 @@ import (
 
 const (
 	// Version changes when messages or shared memory do.
-	Version = 1
+	Version = 2
 	// MaxMessage bounds a message in bytes.
 	MaxMessage = 1 << 16
 	// MaxData bounds the data of one access to device memory, in bytes; longer ones are made in pieces.
@@ -65,6 +65,7 @@ const (
 	OpDisconnected Op = "disconnected"  // Wait: None; H is the queue pair
 	OpCloseManager Op = "close_manager" // None: None
 	OpClose        Op = "close"         // None: None; all objects are gone when it is answered
+	OpProgress     Op = "progress"      // Progress: Progress, with Working
 )
 
 // Request is a message of an application.
@@ -277,6 +278,26 @@ type Incoming struct {
 type Reject struct {
 	H      uint32 `json:"h"`
 	Reason string `json:"reason"`
+}
+
+// Progress asks whether the daemon works on the request with that ID of the same connection. If not, the answer to that has
+// been sent before this one.
+type Progress struct {
+	ID      uint64 `json:"id,omitempty"`
+	Working bool   `json:"working,omitempty"`
+}
+
+// TimeLimit is how long a request with these arguments may take at most; ok says that it has such a limit.
+func TimeLimit(args any) (limit time.Duration, ok bool) {
+	switch a := args.(type) {
+	case Connect:
+		limit = a.Timeout
+	case Wait:
+		limit = a.Timeout
+	default:
+		return 0, false
+	}
+	return limit, limit >= 0
 }
 
 // QPN is the number of a queue pair.

@@ -58,8 +58,9 @@ type client struct {
 	next    uint32
 	counts  [kinds]int
 	waits   int
-	bytes   int64 // of memory
-	queued  int64 // bytes of queues that the NIC keeps
+	working map[uint64]struct{} // requests with goroutines of their own, until their answers have been given to write
+	bytes   int64               // of memory
+	queued  int64               // bytes of queues that the NIC keeps
 }
 
 // outgoing is a message with its file descriptors, which are closed when it was sent.
@@ -72,7 +73,7 @@ func newClient(s *Server, id uint64, conn *net.UnixConn, cred *unix.Ucred) *clie
 	return &client{
 		s: s, id: id, conn: conn, cred: cred, since: time.Now(),
 		out: make(chan outgoing, maxOutgoing), gone: make(chan struct{}), done: make(chan struct{}),
-		objects: make(map[uint32]any),
+		objects: make(map[uint32]any), working: make(map[uint64]struct{}),
 	}
 }
 
@@ -266,8 +267,17 @@ func (c *client) write() {
 	}
 }
 
-// answer sends a reply. It owns the file descriptors.
+// answer sends a reply. It owns the file descriptors. An application that cannot be given it is cut off: it would wait for
+// ever.
 func (c *client) answer(id uint64, result any, fds []int, err error) error {
+	err = c.reply(id, result, fds, err)
+	if err != nil {
+		c.cut(err.Error())
+	}
+	return err
+}
+
+func (c *client) reply(id uint64, result any, fds []int, err error) error {
 	r := proto.Reply{ID: id, Error: proto.ErrorOf(err)}
 	if err == nil && result != nil {
 		b, merr := json.Marshal(result)

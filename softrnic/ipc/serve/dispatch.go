@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -68,6 +69,7 @@ func init() { // an initializer would refer to itself
 		proto.OpNextRequest: waiting((*client).nextRequest), proto.OpAccept: waiting((*client).accept), proto.OpReject: plain((*client).reject),
 		proto.OpDisconnect: waiting((*client).disconnect), proto.OpDisconnected: waiting((*client).disconnected),
 		proto.OpCloseManager: plain((*client).closeManager), proto.OpClose: plain((*client).closeContext),
+		proto.OpProgress: plain((*client).progress),
 	}
 }
 
@@ -96,10 +98,15 @@ func (c *client) dispatch(req proto.Request) error {
 	}
 	c.mu.Lock()
 	full := c.waits >= c.s.cfg.Limits.Waits
-	if !full {
+	_, twice := c.working[req.ID]
+	if !full && !twice {
 		c.waits++
+		c.working[req.ID] = struct{}{}
 	}
 	c.mu.Unlock()
+	if twice {
+		return errors.New("malformed message: an ID that a request has which is not answered yet")
+	}
 	if full {
 		return c.answer(req.ID, nil, nil, limitError(string(req.Op), "%d calls wait at the same time", c.s.cfg.Limits.Waits))
 	}
@@ -110,8 +117,21 @@ func (c *client) dispatch(req proto.Request) error {
 		c.waits--
 		c.mu.Unlock()
 		_ = c.answer(req.ID, result, fds, err) // who has gone needs none
+		c.mu.Lock()
+		delete(c.working, req.ID) // behind the answer: see proto.Progress
+		c.mu.Unlock()
 	})
 	return nil
+}
+
+// progress says whether a request is being worked on. That the NIC is at hand is a part of the answer: who asks wants to know
+// whether waiting has any use.
+func (c *client) progress(a proto.Progress) (any, error) {
+	c.s.with(func(*engine.Engine) {})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, working := c.working[a.ID]
+	return proto.Progress{ID: a.ID, Working: working}, nil
 }
 
 // eventMessage is the message for an asynchronous event.

@@ -1,0 +1,226 @@
+package ipc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// answer is a reply with its file descriptors.
+type answer struct {
+	reply proto.Reply
+	fds   []int
+	err   error
+}
+
+// call makes a request and waits for the answer; out may be nil.
+func (c *Context) call(op proto.Op, args, out any) error {
+	fds, err := c.callFiles(op, args, out)
+	closeFiles(fds) // there are none
+	return err
+}
+
+// callFiles is call for answers that carry file descriptors, which are the caller's.
+func (c *Context) callFiles(op proto.Op, args, out any) ([]int, error) {
+	a, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	ch := make(chan answer, 1)
+	c.mu.Lock()
+	if c.failure != nil {
+		defer c.mu.Unlock()
+		return nil, c.lost(string(op))
+	}
+	c.nextCall++
+	req := proto.Request{ID: c.nextCall, Op: op, Args: a}
+	c.calls[req.ID] = ch
+	c.mu.Unlock()
+	b, err := json.Marshal(req)
+	switch {
+	case err != nil:
+	case len(b) > proto.MaxMessage:
+		err = opError(string(op), verbs.ErrInvalid, "%d bytes are too much for one request", len(b))
+	default:
+		err = c.write(b)
+	}
+	if err != nil {
+		c.mu.Lock()
+		delete(c.calls, req.ID)
+		c.mu.Unlock()
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+			err = opError(string(op), verbs.ErrClosed, "the daemon is gone")
+		}
+		return nil, err
+	}
+	r := c.await(req, args, ch)
+	if r.err != nil {
+		return nil, opError(string(op), verbs.ErrClosed, "%v", r.err)
+	}
+	if err := r.reply.Error.Err(); err != nil {
+		return r.fds, err
+	}
+	if out != nil {
+		err = json.Unmarshal(r.reply.Result, out)
+	}
+	return r.fds, err
+}
+
+// over is the error of what needs a daemon that is gone.
+func (c *Context) over(op string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lost(op)
+}
+
+// lost is the error of a call to a daemon that is gone. The caller holds mu.
+func (c *Context) lost(op string) error {
+	return opError(op, verbs.ErrClosed, "%v", c.failure)
+}
+
+// write sends a request. A daemon that reads nothing for so long that the socket is full is given up.
+func (c *Context) write(b []byte) error {
+	err := c.conn.SetWriteDeadline(time.Now().Add(c.patience))
+	if err == nil {
+		_, err = c.conn.Write(b)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.giveUp("the daemon has read no request for %v", c.patience)
+		err = net.ErrClosed
+	}
+	return err
+}
+
+const (
+	defaultPatience = 30 * time.Second
+	// looks is how often somebody who waits for an answer looks after the daemon, within its patience. Looks are counted, not
+	// time: a host that hangs stops daemon and program, and when it goes on the daemon has all looks but one left.
+	looks = 30
+)
+
+// await waits for the answer to a request. Whoever waits longer than a look asks the daemon, whether it still works on it:
+//
+//   - no answer to that for the time of our patience: the daemon hangs, or does not get round to reading;
+//   - it does not work on it, and its answer has not come before this one: the answer was lost, and will not come;
+//   - it works on it, but the request had a time limit that is over for longer than our patience.
+//
+// Each of these ends the context, because nobody knows what became of the request. Else waiting goes on: a peer may take as
+// long as it likes.
+func (c *Context) await(req proto.Request, args any, ch <-chan answer) answer {
+	look := c.patience / looks
+	timer := time.NewTimer(look)
+	defer timer.Stop()
+	left := -1 // looks until a request with a time limit must have been answered
+	if limit, ok := proto.TimeLimit(args); ok {
+		left = looks + 1 + int(limit/look)
+	}
+	asked := 0 // looks since the daemon was asked what it has not answered
+	var state chan answer
+	for {
+		select {
+		case r := <-ch:
+			return r
+		case r := <-state:
+			state = nil
+			var p proto.Progress
+			if r.err == nil && r.reply.Error == nil && json.Unmarshal(r.reply.Result, &p) == nil && !p.Working && len(ch) == 0 {
+				c.giveUp("the daemon has lost %s", req.Op)
+			}
+			continue
+		case <-timer.C:
+			timer.Reset(look)
+		}
+		if left--; left == 0 {
+			c.giveUp("the daemon has not ended %s, %v after its time limit", req.Op, c.patience)
+		}
+		switch {
+		case state == nil && req.Op != proto.OpHello: // which has a deadline of its own
+			state, asked = c.ask(req.ID), 0
+		case state != nil:
+			if asked++; asked >= looks {
+				c.giveUp("the daemon has not answered for %v, not even whether it works on %s", c.patience, req.Op)
+			}
+		}
+	}
+}
+
+// ask asks whether the daemon still works on a request.
+func (c *Context) ask(id uint64) chan answer {
+	ch := make(chan answer, 1)
+	a, err := json.Marshal(proto.Progress{ID: id})
+	if err != nil {
+		return nil // cannot be
+	}
+	c.mu.Lock()
+	if c.failure != nil {
+		c.mu.Unlock()
+		return nil // which the request learns, too
+	}
+	c.nextCall++
+	req := proto.Request{ID: c.nextCall, Op: proto.OpProgress, Args: a}
+	c.calls[req.ID] = ch
+	c.mu.Unlock()
+	b, err := json.Marshal(req)
+	if err == nil {
+		err = c.write(b)
+	}
+	if err != nil {
+		c.mu.Lock()
+		delete(c.calls, req.ID)
+		c.mu.Unlock()
+		return nil
+	}
+	return ch
+}
+
+func (c *Context) deliver(r answer) {
+	c.mu.Lock()
+	ch := c.calls[r.reply.ID]
+	delete(c.calls, r.reply.ID)
+	if r.reply.ID == 0 && r.reply.Event != nil && len(c.events) < maxEvents {
+		c.events = append(c.events, *r.reply.Event)
+	}
+	c.mu.Unlock()
+	if ch == nil {
+		closeFiles(r.fds)
+		c.wakes.all()
+		return
+	}
+	ch <- r
+}
+
+// giveUp ends the connection with a daemon that does not do its part: who waits for it learns of it by the goroutine that
+// receives. The first reason counts.
+func (c *Context) giveUp(format string, args ...any) {
+	c.mu.Lock()
+	if c.reason == nil {
+		c.reason = fmt.Errorf(format+"; the context was ended, open another one", args...)
+	}
+	c.mu.Unlock()
+	_ = c.conn.Close() // twice is harmless
+}
+
+// fail is the end of the connection.
+func (c *Context) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reason != nil {
+		err = c.reason
+	}
+	c.failure = err
+	close(c.dead)
+	c.gone.Store(true)
+	for id, ch := range c.calls {
+		ch <- answer{err: err}
+		delete(c.calls, id)
+	}
+	c.wakes.all()
+}

@@ -1,0 +1,229 @@
+package ipc_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// middleman sits between one program and a daemon and sees their messages.
+type middleman struct {
+	socket string
+	reply  func(op proto.Op, r *proto.Reply) bool // what it may change; false: it is lost
+	ops    sync.Map                               // of the requests, by ID
+	asked  atomic.Int64                           // requests for progress
+}
+
+func (h *house) middleman(t testing.TB, nic int, reply func(op proto.Op, r *proto.Reply) bool) *middleman {
+	t.Helper()
+	m := &middleman{socket: filepath.Join(t.TempDir(), "between.sock"), reply: reply}
+	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: m.socket, Net: "unixpacket"})
+	must(t, err)
+	t.Cleanup(func() { must(t, ln.Close()) })
+	ended := make(chan struct{})
+	t.Cleanup(func() { <-ended })
+	go func() {
+		defer close(ended)
+		program, err := ln.AcceptUnix()
+		if err != nil {
+			return
+		}
+		daemon, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.sockets[nic], Net: "unixpacket"})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var both sync.WaitGroup
+		both.Go(func() { m.carry(program, daemon, m.request) })
+		both.Go(func() { m.carry(daemon, program, m.answer) })
+		both.Wait()
+	}()
+	return m
+}
+
+// carry takes messages from one side to the other until either has ended.
+func (m *middleman) carry(from, to *net.UnixConn, see func(b []byte) []byte) {
+	b, oob := make([]byte, proto.MaxMessage), make([]byte, unix.CmsgSpace(16))
+	for {
+		n, oobn, _, _, err := from.ReadMsgUnix(b, oob)
+		if err == nil && n > 0 {
+			if out := see(b[:n]); out != nil {
+				_, _, err = to.WriteMsgUnix(out, oob[:oobn], nil)
+			}
+			closeRights(oob[:oobn])
+		}
+		if err != nil || n == 0 {
+			_, _ = from.Close(), to.Close() // the other direction may have done it
+			return
+		}
+	}
+}
+
+func closeRights(oob []byte) {
+	msgs, _ := unix.ParseSocketControlMessage(oob)
+	for i := range msgs {
+		fds, _ := unix.ParseUnixRights(&msgs[i])
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+func (m *middleman) request(b []byte) []byte {
+	var r proto.Request
+	if json.Unmarshal(b, &r) == nil {
+		m.ops.Store(r.ID, r.Op)
+		if r.Op == proto.OpProgress {
+			m.asked.Add(1)
+		}
+	}
+	return b
+}
+
+func (m *middleman) answer(b []byte) []byte {
+	var r proto.Reply
+	if m.reply == nil || json.Unmarshal(b, &r) != nil {
+		return b
+	}
+	op, _ := m.ops.Load(r.ID)
+	name, _ := op.(proto.Op)
+	if !m.reply(name, &r) {
+		return nil
+	}
+	b, _ = json.Marshal(r) // it was parsed
+	return b
+}
+
+// impatient attaches to a socket with little patience.
+func impatient(t testing.TB, socket string, patience time.Duration) *ipc.Context {
+	t.Helper()
+	c, err := ipc.Open(ipc.Config{Socket: socket, Patience: patience})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
+}
+
+// given makes sure that a context was given up, for a reason that names want, and that nothing is left of it.
+func given(t *testing.T, h *house, c *ipc.Context, err error, want string) {
+	t.Helper()
+	if !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "open another") {
+		t.Errorf("%v; want a word of %q", err, want)
+	}
+	if _, err := c.AllocPD(); !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), want) {
+		t.Errorf("the next call: %v", err)
+	}
+	must(t, c.Close())
+	h.empty(t)
+}
+
+// A call whose answer has been lost does not wait for ever: the daemon knows that it has answered.
+func TestLostAnswers(t *testing.T) {
+	for _, lost := range []proto.Op{proto.OpAllocPD, proto.OpNextRequest} {
+		t.Run(string(lost), func(t *testing.T) {
+			h := newHouse(t, 0, nil)
+			m := h.middleman(t, 0, func(op proto.Op, _ *proto.Reply) bool { return op != lost })
+			c := impatient(t, m.socket, 3*time.Second)
+			if lost == proto.OpAllocPD {
+				_, err := c.AllocPD()
+				given(t, h, c, err, "lost alloc_pd")
+				return
+			}
+			l, err := c.Manager().Listen("here")
+			must(t, err)
+			_, err = l.Accept(0)
+			given(t, h, c, err, "lost next_request")
+		})
+	}
+}
+
+// A call that has a time limit ends, whatever the daemon says about it.
+func TestOverdueCall(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	m := h.middleman(t, 0, func(op proto.Op, r *proto.Reply) bool {
+		if op == proto.OpProgress {
+			r.Result = json.RawMessage(`{"working":true}`)
+		}
+		return op != proto.OpNextRequest
+	})
+	c := impatient(t, m.socket, time.Second)
+	l, err := c.Manager().Listen("here")
+	must(t, err)
+	_, err = l.Accept(0)
+	given(t, h, c, err, "has not ended next_request")
+}
+
+// A call without a time limit waits as long as it takes: far longer than the program's patience with a silent daemon.
+func TestCallsMayTakeLong(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	m := h.middleman(t, 0, nil)
+	c := impatient(t, m.socket, 3*time.Second)
+	man := c.Manager()
+	l, err := man.Listen("here")
+	must(t, err)
+	got := make(chan error, 1)
+	go func() {
+		r, err := l.Accept(clock.Never)
+		if err == nil {
+			err = r.Reject("seen")
+		}
+		got <- err
+	}()
+	until(t, "the daemon is asked all the time", func() bool { return m.asked.Load() > 40 })
+	peer := h.open(t, 1)
+	r, err := newReader(peer, peer)
+	must(t, err)
+	must(t, r.qp.ToReset())
+	_, err = peer.Manager().Dial(r.qp, ips[0], "here", rdmacm.Params{}, nil, clock.Never)
+	if !errors.Is(err, rdmacm.ErrRejected) {
+		t.Errorf("Dial: %v", err)
+	}
+	must(t, <-got)
+}
+
+// A daemon that hangs is given up by whoever waits for it: in a call, in a post, and in the arming of a completion queue.
+func TestDaemonThatHangs(t *testing.T) {
+	for name, wait := range map[string]func(c *ipc.Context, mr verbs.MR, cq verbs.CQ) error{
+		"call": func(c *ipc.Context, _ verbs.MR, _ verbs.CQ) error { _, err := c.AllocPD(); return err },
+		"word": func(_ *ipc.Context, mr verbs.MR, _ verbs.CQ) error { return mr.Store64(0, 1) },
+		"arm":  func(_ *ipc.Context, _ verbs.MR, cq verbs.CQ) error { return cq.Arm(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, 0, nil)
+			c := impatient(t, h.sockets[0], time.Second)
+			pd, err := c.AllocPD()
+			must(t, err)
+			mr, err := pd.RegMR(nil, 8, verbs.LocalWrite)
+			must(t, err)
+			cq, err := c.CreateCQ(4)
+			must(t, err)
+			hung, goOn := make(chan struct{}), make(chan struct{})
+			var hanging sync.WaitGroup
+			hanging.Go(func() {
+				h.dev[0].With(func(*engine.Engine) {
+					close(hung)
+					<-goOn
+				})
+			})
+			<-hung
+			err = wait(c, mr, cq)
+			close(goOn)
+			hanging.Wait()
+			given(t, h, c, err, "the daemon has not")
+		})
+	}
+}
