@@ -29,6 +29,8 @@ type StoreCheck struct {
 	// Base is added to the keys, so that several checks do not meet.
 	Base uint64 `json:"base"`
 	Seed uint64 `json:"seed"`
+	// Share is how many clients share a queue pair to each memory server; 0 or 1: each has its own.
+	Share int `json:"share,omitempty"`
 	// Loss says that memory may be lost meanwhile: keys may answer that they are.
 	Loss bool `json:"loss,omitempty"`
 }
@@ -48,7 +50,7 @@ type StoreVerdict struct {
 // checkStore makes a history and decides about it.
 func (h *Host) checkStore(r *http.Request, in StoreCheck) (out StoreVerdict, err error) {
 	addr, err := h.address(in.Meta)
-	if err != nil {
+	if err = errors.Join(err, checkShare(in.Share)); err != nil {
 		return out, err
 	}
 	if in.Clients < 1 || in.Clients > maxCheckClients || in.Rounds < 1 || in.Rounds > maxCheckRounds || in.Keys < 1 {
@@ -61,9 +63,9 @@ func (h *Host) checkStore(r *http.Request, in StoreCheck) (out StoreVerdict, err
 		if in.Loss {
 			c.history.Loss(c.rt.Now())
 		}
-		cfg := clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Value, kv.MinValue)}
-		out, err = c.run(in.Clients, func(id int) error { return c.client(cfg, id) })
-		return err
+		o := &cloverOpener{cfg: clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Value, kv.MinValue)}, share: in.Share}
+		out, err = c.run(in.Clients, func(id int) error { return c.client(o, id) })
+		return errors.Join(err, o.close())
 	})
 	out.Took = time.Since(began)
 	return out, storeStatus(err)
@@ -75,8 +77,8 @@ type cloverRun struct {
 	in StoreCheck
 }
 
-func (c *cloverRun) client(cfg clover.Config, id int) error {
-	s, err := clover.Open(cfg, c.rt.Now().Add(checkPatience))
+func (c *cloverRun) client(o *cloverOpener, id int) error {
+	s, err := o.open(c.rt.Now().Add(checkPatience))
 	if err != nil {
 		return fmt.Errorf("client %d: %w; is the store up? `rdmalab clover start`", id, err)
 	}

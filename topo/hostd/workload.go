@@ -26,6 +26,8 @@ type RunRequest struct {
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
 	Config kv.RunConfig `json:"config"`
+	// Share is how many clients of Clover share a queue pair to each memory server; 0 or 1: each has its own.
+	Share int `json:"share,omitempty"`
 	// Load inserts the clients' parts of the keys, and nothing else.
 	Load bool `json:"load,omitempty"`
 }
@@ -51,26 +53,30 @@ func (h *Host) runStore(r *http.Request, in RunRequest, send func(RunEvent) erro
 		return err
 	}
 	if in.Count < 1 || in.Count > maxStoreClients {
-		return control.Errorf(http.StatusBadRequest, "%d clients on %s: want 1 to %d", in.Count, h.self.Name, maxStoreClients)
+		return control.Errorf(http.StatusBadRequest, "%d clients on %s: want 1 to %d; fewer clients, or more compute hosts in the rack file", in.Count,
+			h.self.Name, maxStoreClients)
 	}
 	return h.app.do(r, "run "+in.Config.Workload.Name, func(ctx context.Context, v verbs.Context) error {
 		h.app.meter.clients(in.Count)
 		defer h.app.meter.clients(-in.Count)
-		return (&storeRun{in: in, rt: v.Runtime(), open: opener(v), ctx: ctx, meter: &h.app.meter}).all(send)
+		open, end := opener(v)
+		return errors.Join((&storeRun{in: in, rt: v.Runtime(), open: open, ctx: ctx, meter: &h.app.meter}).all(send), end())
 	})
 }
 
-// opener says how clients of the store are opened in a verbs context.
-func (h *Host) opener(in RunRequest) (func(verbs.Context) func(clock.Time) (kv.Store, error), error) {
+// opener says how clients of the store are opened in a verbs context, and what ends what they had together.
+func (h *Host) opener(in RunRequest) (func(verbs.Context) (open func(clock.Time) (kv.Store, error), end func() error), error) {
 	if in.Store == storeSherman {
-		return h.treeOpener()
+		tree, err := h.treeOpener()
+		return func(v verbs.Context) (func(clock.Time) (kv.Store, error), func() error) {
+			return tree(v), func() error { return nil }
+		}, err
 	}
 	addr, err := h.address(in.Meta)
-	return func(v verbs.Context) func(clock.Time) (kv.Store, error) {
-		return func(deadline clock.Time) (kv.Store, error) {
-			return clover.Open(clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Config.Value, kv.MinValue)}, deadline)
-		}
-	}, err
+	return func(v verbs.Context) (func(clock.Time) (kv.Store, error), func() error) {
+		o := &cloverOpener{cfg: clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Config.Value, kv.MinValue)}, share: in.Share}
+		return func(deadline clock.Time) (kv.Store, error) { return o.open(deadline) }, o.close
+	}, errors.Join(err, checkShare(in.Share))
 }
 
 // storeRun is the clients of one run on this host.
@@ -118,7 +124,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	cfg := s.in.Config
 	cfg.Client, cfg.Observe = id, func(took time.Duration) { s.meter.note(time.Now(), took) }
-	c, err := s.open(rt.Now().Add(storePatience))
+	c, err := s.open(rt.Now().Add(max(storePatience, cfg.Patience)))
 	if err != nil {
 		s.fail(fmt.Errorf("client %d: %w; is the store up? `rdmalab %s start`", id, err, cmp.Or(s.in.Store, "clover")))
 		return

@@ -61,6 +61,7 @@ func cloverCheckCmd() *cobra.Command {
 	fs.IntVar(&in.Value, "value", 100, "bytes of a value")
 	fs.Uint64Var(&in.Seed, "seed", 1, "makes the operations")
 	fs.Uint64Var(&in.Base, "base", 0, "the first key (default fresh ones)")
+	fs.IntVar(&in.Share, "share-qp", 0, "clients that share a queue pair to each memory server (default: each has its own)")
 	fs.BoolVar(&in.Loss, "loss", false, "memory may be lost meanwhile")
 	fromFlag(cmd, &from)
 	outputFlag(cmd)
