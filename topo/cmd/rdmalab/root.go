@@ -64,6 +64,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(groupHelp(root, commands)...)
 	root.InitDefaultCompletionCmd()
+	bashCompletion(root)
 	explainAll(root)
 	return root
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// bashAlone is what the library's script takes from the package bash-completion, for shells that do not have it: the words of
+// the line up to the cursor, and the names of files.
+const bashAlone = `if ! declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
+    _get_comp_words_by_ref()
+    {
+        local line="${COMP_LINE:0:COMP_POINT}"
+        read -ra words <<<"$line"
+        if [[ -z $line || $line == *[[:space:]] ]]; then words+=(""); fi
+        cword=$((${#words[@]} - 1))
+        cur="${words[cword]}"
+        prev=""
+        if ((cword > 0)); then prev="${words[cword - 1]}"; fi
+    }
+fi
+if ! declare -F _filedir >/dev/null 2>&1; then
+    _filedir()
+    {
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen $([[ $1 == -d ]] && echo -d || echo -f) -- "$cur")
+    }
+fi
+
+`
+
+// bashCompletion makes the command that prints the script for bash print one that needs no package.
+func bashCompletion(root *cobra.Command) {
+	cmd, _, err := root.Find([]string{"completion", "bash"})
+	if err != nil || cmd.Name() != "bash" {
+		return // the library has none
+	}
+	cmd.Long = "bash prints a script that lets bash complete commands, flags, and names of hosts, links, faults, rules and opcodes of\n" +
+		"the rack that is up. It needs nothing but bash; with the package bash-completion, quoted words are complete, too."
+	cmd.Example = "  source <(rdmalab completion bash)                                    # this shell\n" +
+		"  rdmalab completion bash >~/.local/share/bash-completion/completions/rdmalab   # all, with the package bash-completion"
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		bare, err := cmd.Flags().GetBool("no-descriptions")
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		if _, err := io.WriteString(out, bashAlone); err != nil {
+			return err
+		}
+		return cmd.Root().GenBashCompletionV2(out, !bare)
+	}
+}
