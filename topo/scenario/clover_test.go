@@ -30,6 +30,7 @@ func TestCloverSeedsThatFailed(t *testing.T) {
 		seed uint64
 		why  string
 	}{
+		{"clover", 1109, "a node was appended when the loss of its memory had been worked on"},
 		{"clover", 1392, "a key was opened with a node in memory that was lost"},
 		{"clover-steer-write", 1064, "the same"},
 		{"clover-steer-write", 1834, "a tombstone was appended again, to the next life of its key"},
