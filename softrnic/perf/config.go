@@ -25,11 +25,13 @@ const (
 	Soak      = "soak"
 	// Contend is many clients that CAS one word of the memory that all clients of a host share.
 	Contend = "contend"
+	// Locks is many clients that take and release one lock.
+	Locks = "locks"
 )
 
 // Tests lists them in the order of a help text.
 func Tests() []string {
-	return []string{WriteBW, ReadBW, SendBW, AtomicBW, WriteLat, ReadLat, SendLat, AtomicLat, Contend, Verify, Soak}
+	return []string{WriteBW, ReadBW, SendBW, AtomicBW, WriteLat, ReadLat, SendLat, AtomicLat, Contend, Locks, Verify, Soak}
 }
 
 // Bounds of a Config.
@@ -39,6 +41,8 @@ const (
 	MaxDepth = 4096
 	// soakTimeout is 16.8 ms: under loss a soak waits for many timers.
 	soakTimeout = 12
+	// maxSpan bounds a run of locks.
+	maxSpan = time.Hour
 	// maxBuffer bounds the memory of one side in bytes.
 	maxBuffer = 256 << 20
 )
@@ -57,8 +61,11 @@ type Config struct {
 	QPs int `json:"qps,omitempty"`
 	// SRQ makes the server of a SEND test take its receives from a shared receive queue.
 	SRQ bool `json:"srq,omitempty"`
-	// Clients is how many queue pairs of contend have one CAS under way each; 0: 1.
+	// Clients is how many queue pairs of contend and locks have one operation under way each; 0: 1.
 	Clients int `json:"clients,omitempty"`
+	// Device has locks use a word in the memory of the server's NIC, Span is how long; 0: 1 s.
+	Device bool          `json:"device,omitempty"`
+	Span   time.Duration `json:"span,omitempty"`
 	// Type is cas or faa for atomic tests; "": faa.
 	Type string `json:"type,omitempty"`
 	// Size is the bytes of a message; 0: 64 KiB for bandwidth and soak, 16 KiB for verify, 8 for latency and atomics.
@@ -120,8 +127,10 @@ func (c *Config) Validate() error {
 		return bad("depth %d, receives %d: want 1 to %d", c.Depth, c.RecvSlack, MaxDepth)
 	case c.SignalEvery < 0 || c.Inline < 0 || c.RdAtomic < 0 || c.Patience < 0:
 		return bad("negative numbers mean nothing here")
-	case c.Clients < 0 || c.Clients > MaxClients || c.Clients > 1 && c.Test != Contend:
-		return bad("%d clients: want 1 to %d, for %s", c.Clients, MaxClients, Contend)
+	case c.Clients < 0 || c.Clients > MaxClients || c.Clients > 1 && !c.oneWord():
+		return bad("%d clients: want 1 to %d, for %s and %s", c.Clients, MaxClients, Contend, Locks)
+	case c.Span < 0 || c.Span > maxSpan || (c.Span != 0 || c.Device) && c.Test != Locks:
+		return bad("a span of %v, and memory on the NIC, are for %s, and at most %v", c.Span, Locks, maxSpan)
 	case c.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, c.MTU):
 		return bad("mtu %d: want 256, 512, 1024, 2048 or 4096", c.MTU)
 	}
@@ -140,7 +149,10 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	switch {
-	case c.Test == Contend:
+	case c.oneWord():
+		if c.Test == Locks && c.Span == 0 {
+			c.Span = defaultSpan
+		}
 		c.Size, c.Depth, c.Type = atomicSize, 1, "cas"
 		or(&c.Iters, 20000)
 	case c.atomic():
@@ -186,7 +198,7 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Service == "" {
 		c.Service = PerfService
-		if c.Test == Verify || c.Test == Contend {
+		if c.Test == Verify || c.oneWord() {
 			c.Service = MemoryService
 		}
 	}
@@ -204,8 +216,11 @@ func (c Config) withDefaults() Config {
 
 // OneSided says that the test needs nothing but the NIC of its peer, so that MemoryService will do.
 func (c *Config) OneSided() bool {
-	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Verify}, c.Test)
+	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Locks, Verify}, c.Test)
 }
+
+// oneWord says that many clients work on one word of shared memory.
+func (c *Config) oneWord() bool { return c.Test == Contend || c.Test == Locks }
 
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }
 

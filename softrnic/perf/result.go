@@ -2,7 +2,7 @@ package perf
 
 import "time"
 
-// Result is what a run found. Exactly one of BW, Lat, Checks and Soak is set.
+// Result is what a run found. Exactly one of BW, Lat, Checks, Soak and Locks is set.
 type Result struct {
 	Test string `json:"test"`
 	From string `json:"from,omitempty"`
@@ -30,6 +30,7 @@ type Result struct {
 	Lat    *Latency    `json:"lat,omitempty"`
 	Checks []Check     `json:"checks,omitempty"`
 	Soak   *SoakResult `json:"soak,omitempty"`
+	Locks  *LockResult `json:"locks,omitempty"`
 	// Counters are what the run added to the counters of the client's NIC, by name; those that did not change
 	// are left out.
 	Counters map[string]uint64 `json:"counters,omitempty"`

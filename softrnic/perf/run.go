@@ -57,7 +57,7 @@ type plan struct {
 var plans = map[string]func(*Config) plan{
 	WriteBW: planWriteBW, ReadBW: planReadBW, SendBW: planSendBW, AtomicBW: planAtomic,
 	WriteLat: planLat, ReadLat: planLat, AtomicLat: planAtomic, SendLat: planSendLat,
-	Contend: planContend, Verify: planVerify, Soak: planSoak,
+	Contend: planContend, Locks: planLocks, Verify: planVerify, Soak: planSoak,
 }
 
 // diff lists the counters that grew.

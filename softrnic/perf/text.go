@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 const rule = "---------------------------------------------------------------------------------------"
@@ -16,6 +17,13 @@ func (r *Result) WriteText(w io.Writer) error {
 	case r.Test == Contend && r.BW != nil:
 		fmt.Fprintf(&b, "%s -> %s  %d clients, %d CAS on one word in %v: %.4f Mops; %d changed it\n",
 			r.From, r.To, r.Config.Clients, r.BW.Iters, r.Elapsed, r.BW.MsgRate, r.Swapped)
+	case r.Locks != nil:
+		h, err := r.Locks.Histogram()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s -> %s  %d clients for %v: %d CAS, %d locks and releases; p50 %v, p99 %v\n", r.From, r.To, r.Config.Clients, r.Elapsed,
+			r.Locks.Attempts, r.Locks.Acquired, time.Duration(h.ValueAtQuantile(50)), time.Duration(h.ValueAtQuantile(99)))
 	case r.BW != nil:
 		r.header(&b, "BW Test")
 		fmt.Fprintf(&b, " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n")

@@ -79,7 +79,7 @@ func (s *LockSeries) Run(m *cost.Model) error {
 // WriteLocks prints the series: what one lock yields.
 func WriteLocks(w io.Writer, list []LockSeries) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ONE LOCK\tCLIENTS\tCAS Mops\tPAPER\tLOCKED AND RELEASED Mops\tPAPER\tLOCK p50\tLOCK p99\tREPLACED\tPAPER'S CAS ARE FROM") // Flush reports
+	fmt.Fprintln(t, "ONE LOCK\tCLIENTS\tCAS Mops\tPAPER\tLOCKED AND RELEASED Mops\tPAPER\tCAS/LOCK\tLOCK p50\tLOCK p99\tREPLACED\tPAPER'S CAS ARE FROM") // Flush reports
 	for i := range list {
 		s := &list[i]
 		for j, p := range s.Points {
@@ -93,7 +93,11 @@ func WriteLocks(w io.Writer, list []LockSeries) error {
 					paper, source = fmt.Sprintf("%.3g", s.Published), s.Source
 				}
 			}
-			fmt.Fprintf(t, "%s\t%d\t%.2f\t%s\t%.3f\t%s\t%v\t%v\t%.0f%%\t%s\n", name, p.Clients, p.Attempts, paper, p.Acquired, pairs,
+			tries := 0.0
+			if p.Acquired > 0 {
+				tries = p.Attempts / p.Acquired
+			}
+			fmt.Fprintf(t, "%s\t%d\t%.3g\t%s\t%.3f\t%s\t%.1f\t%v\t%v\t%.0f%%\t%s\n", name, p.Clients, p.Attempts, paper, p.Acquired, pairs, tries,
 				p.P50.Round(10*time.Nanosecond), p.P99.Round(10*time.Nanosecond), 100*p.Replaced, source)
 		}
 	}

@@ -41,6 +41,7 @@ func perfCmd() *cobra.Command {
 			"  write_bw read_bw send_bw atomic_bw       bandwidth and message rate\n" +
 			"  write_lat read_lat send_lat atomic_lat   latency: post to completion; of SEND half of a round trip\n" +
 			"  contend                                  --clients that CAS one word of the memory that the host shares\n" +
+			"  locks                                    --clients that take and release one lock, which is such a word\n" +
 			"  verify                                   WRITE, READ, CAS and FAA once, bytes compared\n" +
 			"  soak                                     --iters each of WRITE, READ and SEND, then --atomics CAS and FAA, all verified\n" +
 			"  raw_bw raw_lat                           the same frames without RDMA, to compare with\n\n" +
@@ -84,7 +85,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVarP(&c.Conn, "connection", "c", "", "service of SEND tests: rc, uc or ud (default rc)")
 	fs.IntVar(&c.QPs, "qps", 0, "queue pairs of send_bw (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared queue")
-	fs.IntVar(&c.Clients, "clients", 0, "clients of contend, each with one CAS under way (default 1)")
+	fs.IntVar(&c.Clients, "clients", 0, "clients of contend and locks, each with one operation under way (default 1)")
 	fs.StringVar(&c.Type, "type", "", "cas or faa, for atomic tests (default faa)")
 	fs.StringVar(&f.inline, "inline", "", "send messages of up to so many bytes inline")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message")

@@ -25,7 +25,8 @@ func shermanCmd() *cobra.Command {
 			"  rdmalab run ycsb --store sherman --workload e\n" +
 			"  rdmalab sherman stat && rdmalab sherman check",
 	}
-	cmd.AddCommand(shermanStartCmd(), shermanStopCmd(), shermanStatCmd(), shermanCheckCmd(), shermanLoadCmd(), shermanScanCmd(), shermanShellCmd())
+	cmd.AddCommand(shermanStartCmd(), shermanStopCmd(), shermanStatCmd(), shermanCheckCmd(), shermanLoadCmd(), shermanScanCmd(), shermanShellCmd(),
+		shermanLocksCmd())
 	for _, op := range []struct{ name, use, short, example string }{
 		{"get", "get KEY", "Read a value", "get 7 -v"},
 		{"put", "put KEY VALUE", "Replace the value of a key that exists", "put 7 seven"},
