@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,19 +70,7 @@ func drawStore(e *env) *storePlan {
 	// A pool from hardly more nodes than clients and keys hold to a large one: nodes are used again sooner or later.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
-	mixes := faultMixes()
-	mixes = slices.DeleteFunc(mixes, func(m faultMix) bool { return m.slow || m.name == "exact" })
-	for _, h := range []string{"md0", "ms0", "ms1", "cn0", "cn1", "cn2", "cn3"} {
-		m := mixes[d.IntN(len(mixes))]
-		if d.chance(0.4) {
-			m = mixes[0]
-		}
-		p.links += m.name + " "
-		for _, r := range m.rules(d) {
-			r.Link = h
-			p.rules = append(p.rules, r)
-		}
-	}
+	p.links, p.rules = drawLinks(d, []string{"md0", "ms0", "ms1", "cn0", "cn1", "cn2", "cn3"})
 	for _, h := range []string{"ms0", "ms1"} {
 		if d.chance(0.5) {
 			p.rules = append(p.rules, fault.Rule{Link: h, Kind: fault.Tear, Probability: 0.05 + d.Float64()*0.5, Delay: d.span(0, 20*time.Microsecond)})

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -59,6 +60,30 @@ func faultMixes() []faultMix {
 		{name: "slow", slow: true, rules: list()},
 		{name: "slow+loss", slow: true, rules: list(some(fault.Loss, 0.05))},
 	}
+}
+
+// drawMix draws what happens to a link.
+func drawMix(d *draw) faultMix {
+	mixes := faultMixes()
+	return mixes[d.IntN(len(mixes))]
+}
+
+// drawLinks draws what happens to the links of a rack in a story about a store: nothing to four in ten of them and more, and
+// never a slow link or single packets. It returns the names of the mixes, too.
+func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
+	mixes := slices.DeleteFunc(faultMixes(), func(m faultMix) bool { return m.slow || m.name == "exact" })
+	for _, h := range hosts {
+		m := mixes[d.IntN(len(mixes))]
+		if d.chance(0.4) {
+			m = mixes[0]
+		}
+		names += m.name + " "
+		for _, r := range m.rules(d) {
+			r.Link = h
+			rules = append(rules, r)
+		}
+	}
+	return names, rules
 }
 
 // exactRules lose, double or corrupt single packets of chosen opcodes, up to three transmissions of each.

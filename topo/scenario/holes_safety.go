@@ -203,30 +203,22 @@ func holeGap(h *holeRun) {
 
 // holeOtherAnswer: a WRITE is moved and lost; the next one goes on the client's own connection and is acknowledged.
 func holeOtherAnswer(h *holeRun) {
-	h.warm(otherAt, 0)
-	c := h.clients[1]
-	h.expect(c.write(lockAt, 1, 8), "WRITE")
-	h.expect(c.write(lockAt, 2, 8), "WRITE")
-	h.faults("ms0", fault.Rule{Kind: fault.Loss, Dir: fault.Down, Count: 1, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCWriteOnly}}})
-	var a, b *answer
-	c.together(func() {
-		a = c.write(lockAt, 3, 8)
-		b = c.write(nodeAt, 4, 4096)
-	})
-	h.expect(a, "the short WRITE")
-	if a.status == verbs.Success {
-		h.want(lockAt, 3, "the WRITE is complete at its client")
-	}
-	h.expect(b, "the long WRITE")
+	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly))
 }
 
 // holeOwnNak: a WRITE is moved and lost; the long one behind it loses a packet, and the server's NAK reaches the client.
 func holeOwnNak(h *holeRun) {
+	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
+}
+
+// shortAndLong has a client post two WRITEs at once, under faults of the server's link: a short one, which is moved, and one
+// of several packets, which is not.
+func shortAndLong(h *holeRun, faults ...fault.Rule) {
 	h.warm(otherAt, 0)
 	c := h.clients[1]
 	h.expect(c.write(lockAt, 1, 8), "WRITE")
 	h.expect(c.write(lockAt, 2, 8), "WRITE")
-	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
+	h.faults("ms0", faults...)
 	var a, b *answer
 	c.together(func() {
 		a = c.write(lockAt, 3, 8)

@@ -105,24 +105,8 @@ func drawTree(e *env) *treePlan {
 
 // drawLinks draws what the links do to frames, and the memory to copies.
 func (p *treePlan) drawLinks(d *draw) {
-	var mixes []faultMix
-	for _, m := range faultMixes() {
-		if !m.slow && m.name != "exact" {
-			mixes = append(mixes, m)
-		}
-	}
 	hosts := treeHostNames(p.servers)
-	for _, h := range hosts {
-		m := mixes[d.IntN(len(mixes))]
-		if d.chance(0.4) {
-			m = mixes[0]
-		}
-		p.links += m.name + " "
-		for _, r := range m.rules(d) {
-			r.Link = h
-			p.rules = append(p.rules, r)
-		}
-	}
+	p.links, p.rules = drawLinks(d, hosts)
 	for _, h := range hosts[:p.servers] {
 		if d.chance(0.6) {
 			p.tear(h, 0.05+d.Float64()*0.5, d.span(0, 20*time.Microsecond))

@@ -41,8 +41,7 @@ type srqPair struct {
 
 func runSRQ(e *env) error {
 	d := e.draw
-	mixes := faultMixes()
-	m := mixes[d.IntN(len(mixes))]
+	m := drawMix(d)
 	mtu := one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)
 	r := &srqRun{env: e, maxLen: d.between(1, 4*int(mtu)), recvs: d.between(2, 64)}
 	r.limit = d.between(1, r.recvs)

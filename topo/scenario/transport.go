@@ -48,8 +48,7 @@ const (
 func drawTransport(e *env) *transportPlan {
 	d := e.draw
 	p := &transportPlan{}
-	mixes := faultMixes()
-	m := mixes[d.IntN(len(mixes))]
+	m := drawMix(d)
 	p.faults = m.name
 	links := one(d, []string{"cn0", "cn1"}, []string{server})
 	for _, link := range links {

@@ -59,8 +59,7 @@ type ucPair struct {
 
 func runUC(e *env) error {
 	d := e.draw
-	mixes := faultMixes()
-	m := mixes[d.IntN(len(mixes))]
+	m := drawMix(d)
 	r := &ucRun{env: e, mtu: int(one(d, verbs.MTU256, verbs.MTU1024, verbs.MTU4096)), shared: d.chance(0.4), late: d.chance(0.4), byQPN: make(map[wire.QPN]*ucPair)}
 	r.maxLen, r.recvs = d.between(1, 6*r.mtu), d.between(1, 24)
 	opt := simrack.Options{Delay: d.span(200*time.Nanosecond, 10*time.Microsecond), Window: one(d, 1, 16, 128)}
