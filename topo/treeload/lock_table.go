@@ -19,6 +19,7 @@ type LockSeries struct {
 
 	load     LockLoad
 	lineRate bool // the switch keeps up whatever it does
+	direct   bool // and delays nothing, which no source says
 	most     int  // clients; 0: any number
 }
 
@@ -44,8 +45,10 @@ func Locks() []LockSeries {
 		{Name: "switch locks, hard, device memory", Published: 22.5, Source: "fig. 4: WRITE, 2.5 × CAS in device memory", lineRate: true, load: LockLoad{Mode: "hard", Device: true}},
 		{Name: "switch locks, hard, device memory, misses=switch", lineRate: true, load: LockLoad{Mode: "hard", Device: true, Misses: "switch"}},
 		{Name: "switch locks, hard, device memory, misses=wait", lineRate: true, load: LockLoad{Mode: "hard", Device: true, Misses: "wait"}},
+		{Name: "the same, switch without delay", lineRate: true, direct: true, load: LockLoad{Mode: "hard", Device: true, Misses: "wait"}},
 		{Name: "switch locks, paper, 0/1 words", Published: 18.6, Source: "fig. 4: WRITE, 6.2 × CAS in host memory", lineRate: true, load: LockLoad{Mode: "paper", Bits: true}, most: paperClients},
 		{Name: "switch locks, hard, one DPDK core", Published: 2.8, Source: "SwordBox fig. 10", load: LockLoad{Mode: "hard"}},
+		{Name: "switch locks, hard, one DPDK core, misses=wait", load: LockLoad{Mode: "hard", Misses: "wait"}},
 	}
 }
 
@@ -56,11 +59,22 @@ const paperClients = 64
 // PublishedPairs are lock and release of one lock in millions a second, whatever keeps its word (SwordBox §6).
 const PublishedPairs = 0.5
 
-// Run measures all points of a series with model m, whose switch is the middlebox.
-func (s *LockSeries) Run(m *cost.Model) error {
+// model is m with the switch of the series.
+func (s *LockSeries) model(m *cost.Model) *cost.Model {
 	if s.lineRate {
 		m = m.AtLineRate()
 	}
+	if s.direct {
+		direct := *m
+		direct.Switch.Delay = 0
+		m = &direct
+	}
+	return m
+}
+
+// Run measures all points of a series with model m, whose switch is the middlebox.
+func (s *LockSeries) Run(m *cost.Model) error {
+	m = s.model(m)
 	for _, n := range LockClients {
 		if s.most > 0 && n > s.most {
 			break
@@ -97,7 +111,7 @@ func WriteLocks(w io.Writer, list []LockSeries) error {
 			if p.Acquired > 0 {
 				tries = p.Attempts / p.Acquired
 			}
-			fmt.Fprintf(t, "%s\t%d\t%.3g\t%s\t%.3f\t%s\t%.1f\t%v\t%v\t%.0f%%\t%s\n", name, p.Clients, p.Attempts, paper, p.Acquired, pairs, tries,
+			fmt.Fprintf(t, "%s\t%d\t%.3g\t%s\t%.3g\t%s\t%.1f\t%v\t%v\t%.0f%%\t%s\n", name, p.Clients, p.Attempts, paper, p.Acquired, pairs, tries,
 				p.P50.Round(10*time.Nanosecond), p.P99.Round(10*time.Nanosecond), 100*p.Replaced, source)
 		}
 	}
