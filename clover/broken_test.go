@@ -21,7 +21,7 @@ import (
 // Clients break off while the metadata server is busy, and their requests wait in its completion queue. The receives that these
 // have taken come back: after more of them than there are receives, nobody is asked to come again.
 func TestBrokenClientsKeepNoReceives(t *testing.T) {
-	const rounds, clients, requests = 3, 40, 12 // the server has 1024 receives
+	const rounds, clients, requests = 6, 80, 12 // the server has 4096 receives
 	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Sound, Keys: 64}, region)
 	stalled := make([]bool, rounds)
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {

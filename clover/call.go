@@ -16,11 +16,16 @@ const (
 	// slotCall and slotReport are the answers that may be under way.
 	slotCall, slotReport = 0, 1
 	// callPatience bounds the first attempt of a call; each one that fails doubles the patience of the next, up to
-	// maxCallPatience. busyPause is the time between two.
+	// maxCallPatience. An answer that took long makes the next call as patient: a server that is asked by many must not be asked by
+	// all of them again, on new connections. busyPause is the time between two.
 	callPatience    = 400 * time.Millisecond
 	maxCallPatience = 3 * time.Second
 	busyPause       = 200 * time.Microsecond
 	closePatience   = time.Second
+	// servedPatience is that of a request that the server's NIC has taken: it is shorter than the usual lease.
+	servedPatience = 1500 * time.Millisecond
+	// patienceFactor is how many times as long as the last answer took the next may take.
+	patienceFactor = 4
 )
 
 // caller is the client's side of requests to the metadata server.
@@ -31,7 +36,7 @@ type caller struct {
 	arrived bool
 	answer  rpc.Answer
 	bytes   []byte
-	// patience of the next attempt; 0: callPatience.
+	// patience of the next attempt; it is at least callPatience.
 	patience time.Duration
 }
 
@@ -75,9 +80,6 @@ func (c *Client) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, erro
 	if err := c.fab.Open(c.meta, deadline); err != nil {
 		return nil, err
 	}
-	if limit := c.rt.Now().Add(patience); limit < deadline {
-		deadline = limit
-	}
 	sent := c.rt.Now()
 	c.cost.RPCs++
 	c.call.arrived = false
@@ -85,14 +87,18 @@ func (c *Client) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, erro
 	if err := c.send(r, &c.call.op, c.at.request, slotCall); err != nil {
 		return nil, err
 	}
-	err := c.fab.Until(deadline, func() bool { return c.call.arrived || !c.fab.Connected(c.meta) })
+	answered := func() bool { return c.call.arrived || !c.fab.Connected(c.meta) }
+	err := c.fab.Until(min(deadline, sent.Add(patience)), answered)
+	if errors.Is(err, verbs.ErrTimeout) && c.call.op.Done {
+		err = c.fab.Until(min(deadline, sent.Add(max(patience, servedPatience))), answered) // the server has the request
+	}
 	if err == nil && !c.call.arrived {
 		err = &fabric.OpError{Op: c.call.op.WR.Op, Peer: c.cfg.Meta.String(), Status: c.call.op.Status}
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.fab.Break(c.meta))
 	}
-	c.call.patience = 0
+	c.call.patience = min(patienceFactor*c.rt.Now().Sub(sent), maxCallPatience)
 	return c.readAnswer(r.Op, sent)
 }
 

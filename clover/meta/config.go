@@ -16,9 +16,12 @@ import (
 const (
 	maxConns   = 4096
 	maxClients = 4096
-	// recvs is how many requests may wait.
-	recvs = 1024
+	// recvs is how many requests may wait; that of a client are at most two.
+	recvs = 4096
 )
+
+// DefaultLease is the default of Config.Lease.
+const DefaultLease = 2 * time.Second
 
 // Config describes a metadata server.
 type Config struct {
@@ -60,7 +63,7 @@ func (c Config) withDefaults() Config {
 		c.Shares = DefaultShares
 	}
 	if c.Lease == 0 {
-		c.Lease = 2 * time.Second
+		c.Lease = DefaultLease
 	}
 	if c.Grace == 0 {
 		c.Grace = 2 * time.Second

@@ -125,8 +125,8 @@ func (f *front) over() bool {
 	return f.ended
 }
 
-// acceptors is how many threads make connections: a client that is slow to answer holds only one of them up.
-const acceptors = 4
+// acceptors is how many threads make connections: a client that is slow to answer, or has given up, holds only one of them up.
+const acceptors = 32
 
 func (s *Server) startAcceptors() {
 	s.front.accepting = acceptors

@@ -2,19 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -25,23 +25,9 @@ import (
 type runFlags struct {
 	store, workload, value string
 	steer                  string
-	clients                int
+	clients, share         int
 	csv, noLoad, quiet     bool
 	config                 kv.RunConfig
-}
-
-// runReport is what run prints as JSON.
-type runReport struct {
-	Store    string  `json:"store"`
-	Steer    string  `json:"steer,omitempty"`
-	Workload string  `json:"workload"`
-	Keys     uint64  `json:"keys"`
-	Value    int     `json:"value"`
-	Zipf     float64 `json:"zipf"`
-	kv.Summary
-	// BytesPerOp and PacketsPerOp are what the switch forwarded, divided by the operations.
-	BytesPerOp   float64 `json:"bytesPerOp"`
-	PacketsPerOp float64 `json:"packetsPerOp"`
 }
 
 func runCmd() *cobra.Command {
@@ -55,7 +41,8 @@ func runCmd() *cobra.Command {
 		Short: "Run a workload on a store and print what it took",
 		Long: "run loads keys, lets clients on all compute hosts work, and prints throughput, latencies, races and the bytes\n" +
 			"on the wire per operation, as the switch counted them. Workloads (YCSB), or a percentage of updates:\n\n" +
-			strings.Join(loads, "\n") + "\n\nA store that does not run is started.",
+			strings.Join(loads, "\n") + "\n\nA store that does not run is started. With --steer the switch gets the program and the rules for it, and what it\n" +
+			"had before when the run has ended or was interrupted.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value 1000 -o json\n" +
 			"  rdmalab run ycsb --workload a --clients 64 --steer both\n" +
@@ -76,8 +63,9 @@ func runCmd() *cobra.Command {
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", storeClover, "the store: clover, or sherman, which can scan and has values of at most 54 bytes")
 	fs.StringVar(&f.workload, "workload", "a", "a to f, w, or a percentage of updates")
-	fs.StringVar(&f.steer, "steer", "", "what the switch steers from now on: none, write, read or both (default: as its rules say)")
+	fs.StringVar(&f.steer, "steer", "", "what the switch steers during the run: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
+	fs.IntVar(&f.share, "share-qp", 0, "clients of Clover on a host that share a queue pair to each memory server (default: each has its own)")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "keys")
 	fs.StringVar(&f.value, "value", "100", "bytes of a value")
 	fs.Float64Var(&c.Zipf, "zipf", 0.99, "skew of popularity, 0 to 1.5")
@@ -87,11 +75,12 @@ func runCmd() *cobra.Command {
 	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after so many counted operations")
 	fs.Float64Var(&c.Rate, "rate", 0, "operations a second that each client starts, come what may (default: the next when the last has ended)")
 	fs.BoolVar(&c.Verify, "verify", true, "compare every value that was read")
+	fs.DurationVar(&c.Patience, "patience", 30*time.Second, "after which time an operation, or the connecting of a client, has failed")
 	fs.BoolVar(&f.noLoad, "no-load", false, "the keys are there already")
 	fs.BoolVar(&f.csv, "csv", false, "print one row for plots")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
 	complete(cmd, "store", storeClover, storeSherman)
-	complete(cmd, "steer", "none", "write", "read", "both")
+	complete(cmd, "steer", steerChoices...)
 	var names []string
 	for _, w := range kv.Workloads() {
 		names = append(names, w.Name+"\t"+w.Doc)
@@ -116,6 +105,9 @@ func (f *runFlags) check() (err error) {
 	if f.clients < 1 {
 		return fmt.Errorf("--clients %d: want at least 1", f.clients)
 	}
+	if f.share > 1 && f.store == storeSherman {
+		return fmt.Errorf("--share-qp %d: sherman's clients have queue pairs of their own; take --store clover", f.share)
+	}
 	n, err := spec.ParseSize(f.value)
 	if err != nil {
 		return fmt.Errorf("--value: %w", err)
@@ -124,7 +116,7 @@ func (f *runFlags) check() (err error) {
 	return c.Validate()
 }
 
-func runWorkload(cmd *cobra.Command, f *runFlags) error {
+func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	if err := f.check(); err != nil {
 		return asUse(err)
 	}
@@ -136,9 +128,15 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := steerSwitch(cmd, rack, f.steer); err != nil {
+	told := cmd.ErrOrStderr()
+	if f.quiet {
+		told = io.Discard
+	}
+	undo, err := steerSwitch(cmd, rack, f.steer, told)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, undo()) }()
 	run, err := newStoreRun(cmd, rack, f)
 	if err != nil {
 		return err
@@ -157,18 +155,14 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if err = errors.Join(runErr, err); err != nil && res.Clients == 0 {
 		return err
 	}
-	rep := runReport{Store: f.store, Steer: f.steer, Workload: f.config.Workload.Name, Keys: f.config.Keys, Value: f.config.Value, Zipf: f.config.Zipf, Summary: res.Summary()}
+	rep := f.report(res)
 	if issued := float64(run.issued); issued > 0 {
 		rep.BytesPerOp = float64(after.bytes-before.bytes) / issued
 		rep.PacketsPerOp = float64(after.packets-before.packets) / issued
 	}
-	switch {
-	case asJSON:
-		err = errors.Join(err, printJSON(cmd, rep))
-	case f.csv:
-		err = errors.Join(err, rep.writeCSV(cmd))
-	default:
-		err = errors.Join(err, rep.writeText(cmd))
+	written := rep.write(cmd, asJSON, f.csv)
+	if err == nil {
+		err = written // else the reason says more than that something failed
 	}
 	return err
 }
@@ -214,7 +208,19 @@ func (s *storeRun) start(rack *spec.Rack) (err error) {
 	for _, h := range rack.ByRole(spec.Memory) {
 		memory = append(memory, h.Name)
 	}
-	return startStore(s.cmd, rack, hostd.StoreConfig{Servers: memory})
+	return startStore(s.cmd, rack, hostd.StoreConfig{Servers: memory, Lease: leaseOf(s.flags.clients)})
+}
+
+// crowd is how many clients share the machine until they need more patience of the metadata server.
+const crowd = 64
+
+// leaseOf is the lease of a store that a run starts: many clients on one machine each get their turn rarely, and who loses its lease
+// must ask for all keys again. 0: the usual one.
+func leaseOf(clients int) time.Duration {
+	if clients <= crowd {
+		return 0
+	}
+	return meta.DefaultLease * time.Duration(clients) / crowd
 }
 
 // all runs the clients of all hosts at the same time and merges what they did.
@@ -233,7 +239,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 		if count == 0 {
 			continue
 		}
-		in := hostd.RunRequest{Store: s.flags.store, Meta: s.meta, First: first, Count: count, Config: s.flags.config, Load: load}
+		in := hostd.RunRequest{Store: s.flags.store, Meta: s.meta, First: first, Count: count, Config: s.flags.config, Share: s.flags.share, Load: load}
 		first += count
 		wg.Go(func() {
 			ierr := control.Items(ctx, s.ctl[i], http.MethodPost, hostd.PathRun, in, func(ev hostd.RunEvent) error {
@@ -294,44 +300,4 @@ func (s *storeRun) traffic(ctx context.Context) (t traffic, err error) {
 		t.bytes += c.Ports[i].RxBytes
 	}
 	return t, nil
-}
-
-func (r *runReport) writeText(cmd *cobra.Command) error {
-	out := cmd.OutOrStdout()
-	_, _ = fmt.Fprintf(out, "%s, workload %s: %d clients, %d keys, %d bytes, Zipf %g\n", r.Store, r.Workload, r.Clients, r.Keys, r.Value, r.Zipf)
-	_, _ = fmt.Fprintf(out, "%.0f operations a second (%d in %.2f s)\n", r.Throughput, r.Ops, r.Seconds)
-	_, _ = fmt.Fprintf(out, "first try %.1f%%, %d races lost, %.2f round trips, %.0f bytes and %.2f packets an operation\n",
-		100*r.FirstTry, r.Retries, r.RTTsPerOp, r.BytesPerOp, r.PacketsPerOp)
-	if r.Failed+r.Wrong+r.NotFound > 0 {
-		_, _ = fmt.Fprintf(out, "%d failed, %d wrong values, %d keys not found; first: %s\n", r.Failed, r.Wrong, r.NotFound, r.FirstError)
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(w, "usec\tops\tp50\tp90\tp99\tp99.9\tmax\t")
-	for _, l := range r.Latencies {
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", l.Kind, l.Ops, l.P50, l.P90, l.P99, l.P999, l.Max)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if r.Failed+r.Wrong > 0 {
-		return exitCode(1)
-	}
-	return nil
-}
-
-func (r *runReport) writeCSV(cmd *cobra.Command) error {
-	w := csv.NewWriter(cmd.OutOrStdout())
-	num := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
-	p := map[string]kv.Latency{}
-	for _, l := range r.Latencies {
-		p[l.Kind] = l
-	}
-	_ = w.Write([]string{"store", "workload", "clients", "keys", "value", "zipf", "ops_per_s", "first_try", "retries", "rtts_per_op", "bytes_per_op", "read_p50_us", "read_p99_us", "update_p50_us", "update_p99_us"})
-	_ = w.Write([]string{
-		r.Store, r.Workload, strconv.Itoa(r.Clients), strconv.FormatUint(r.Keys, 10), strconv.Itoa(r.Value), num(r.Zipf), num(r.Throughput),
-		num(r.FirstTry), strconv.FormatUint(r.Retries, 10), num(r.RTTsPerOp), num(r.BytesPerOp), num(p["read"].P50), num(p["read"].P99),
-		num(p["update"].P50), num(p["update"].P99),
-	})
-	w.Flush()
-	return w.Error()
 }

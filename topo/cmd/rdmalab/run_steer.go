@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"net/url"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,47 +20,112 @@ import (
 // steerPrefix begins the names of the rules that run makes.
 const steerPrefix = "run-steer-"
 
-// steerSwitch has the switch steer appends, reads, both or nothing at all memory servers from now on: what rules of action steer
-// there are, go. "" leaves them as they are.
-func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string) error {
-	switch what {
-	case "":
-		return nil
-	case "none", "write", "read", "both":
-	default:
-		return badUse("--steer %.20q: take none, write, read or both", what)
+// undoPatience bounds the exchange of programs, also after an interrupt.
+const undoPatience = 10 * time.Second
+
+// program is what a switch runs.
+type program struct {
+	name  string
+	rules []string
+	ids   []string // of rules
+}
+
+func (p program) text() switchd.ProgramText { return switchd.ProgramText{Name: p.name, Rules: p.rules} }
+
+func (p program) String() string {
+	if len(p.ids) == 0 {
+		return "program " + p.name
 	}
-	var program switchd.ProgramInfo
-	if err := askBox(cmd, http.MethodGet, "/program", nil, &program); err != nil {
-		return err
+	return fmt.Sprintf("program %s with rules %s", p.name, strings.Join(p.ids, ", "))
+}
+
+// steerChoices are the values of --steer.
+var steerChoices = []string{"none", "write", "read", "both"}
+
+// steerSwitch has the switch steer appends, reads, both or nothing at all memory servers, and loads the program for it if that does
+// not run. undo puts back what was there; it is never nil. "" leaves the switch as it is.
+func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Writer) (undo func() error, err error) {
+	undo = func() error { return nil }
+	if what == "" {
+		return undo, nil
 	}
-	if program.Name != "swordbox" {
-		if what == "none" {
-			return nil
+	if !slices.Contains(steerChoices, what) {
+		return undo, badUse("--steer %.20q: take %s", what, strings.Join(steerChoices, ", "))
+	}
+	now, was, err := runningProgram(cmd)
+	if err != nil {
+		return undo, err
+	}
+	want := steering(rack, was, what)
+	if slices.Equal(want.rules, now.rules) && want.name == now.name && want.name == was.name {
+		return undo, nil
+	}
+	if err := putProgram(cmd, want); err != nil {
+		return undo, fmt.Errorf("--steer %s: %w", what, err)
+	}
+	_, _ = fmt.Fprintf(told, "for this run the switch has %v, in place of %v; should this command be killed, `rdmalab switch program %s` undoes it\n",
+		want, was, was.name)
+	return func() error {
+		if err := putProgram(cmd, was); err != nil {
+			return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` puts back what was there", want, err, was.name)
 		}
-		return fmt.Errorf("the switch runs program %s, which steers nothing: write `switch: {program: swordbox}` into the rack file", program.Name)
-	}
-	var list []rules.Rule
-	if err := askBox(cmd, http.MethodGet, "/rules", nil, &list); err != nil {
+		_, _ = fmt.Fprintf(told, "the switch has %v again\n", was)
+		return nil
+	}, nil
+}
+
+// putProgram has the switch run a program. An interrupt does not end it: the switch has one or the other then, and it is known which.
+func putProgram(cmd *cobra.Command, p program) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), undoPatience)
+	defer cancel()
+	client, err := switchControl(cmd)
+	if err != nil {
 		return err
 	}
+	return client.Call(ctx, http.MethodPut, "/program", p.text(), nil)
+}
+
+// runningProgram is what the switch runs now, and what it ran before a run of this kind that was killed.
+func runningProgram(cmd *cobra.Command) (now, was program, err error) {
+	var info switchd.ProgramInfo
+	var list []rules.Rule
+	err = errors.Join(askBox(cmd, http.MethodGet, "/program", nil, &info), askBox(cmd, http.MethodGet, "/rules", nil, &list))
+	if err != nil {
+		return now, was, err
+	}
+	now.name, was.name = info.Name, info.Name
+	left := false
 	for i := range list {
-		if list[i].Action != rules.Steer {
+		now.rules, now.ids = append(now.rules, list[i].String()), append(now.ids, list[i].ID)
+		if strings.HasPrefix(list[i].ID, steerPrefix) {
+			left = true
 			continue
 		}
-		if err := askBox(cmd, http.MethodDelete, "/rules/"+url.PathEscape(list[i].ID), nil, nil); err != nil {
-			return err
+		was.rules, was.ids = append(was.rules, list[i].String()), append(was.ids, list[i].ID)
+	}
+	if left && len(was.rules) == 0 {
+		was.name = info.Described
+	}
+	return now, was, nil
+}
+
+// steering is a program that steers: the rules that were there, and one for each memory server in place of those that steer.
+func steering(rack *spec.Rack, was program, what string) program {
+	want := program{name: was.name}
+	for i, text := range was.rules {
+		if r, err := rules.Parse(text); err == nil && r.Action == rules.Steer {
+			continue
 		}
+		want.rules, want.ids = append(want.rules, text), append(want.ids, was.ids[i])
 	}
 	if what == "none" {
-		return nil
+		return want
 	}
+	want.name = spec.ProgramSwordBox
 	for _, h := range rack.ByRole(spec.Memory) {
-		text := fmt.Sprintf("id=%s%s server=%s action=steer steer=%s", steerPrefix, h.Name, h.Name, what)
-		var r rules.Rule
-		if err := askBox(cmd, http.MethodPost, "/rules", switchd.RuleText{Rule: text}, &r); err != nil {
-			return err
-		}
+		id := steerPrefix + h.Name
+		want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=steer steer=%s", id, h.Name, what))
+		want.ids = append(want.ids, id)
 	}
-	return nil
+	return want
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -9,21 +11,51 @@ import (
 
 	"github.com/rdmalab/rdmalab/swordbox/budget"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchProgramCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "program",
-		Short:   "Show which program the switch runs",
-		Long:    "program shows the switch program and what it declares. It is chosen by `switch: {program: NAME}` in the rack file.",
-		Example: "  rdmalab switch program",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:   "program [NAME]",
+		Short: "Show which program the switch runs, or have it run another",
+		Long: "program shows the switch program and what it declares. The rack file chooses it by `switch: {program: NAME}`; with\n" +
+			"a name, the running switch gets another, with the rules of the rack file if that names it, otherwise without rules.\n" +
+			"Connections that are open go on, unless requests of theirs were moved: then the switch keeps its program. A switch\n" +
+			"that is restarted runs what it ran before.",
+		Example: "  rdmalab switch program\n" +
+			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
+			"  rdmalab switch program forward",
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: spec.Programs(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if err := loadProgram(cmd, args[0]); err != nil {
+					return err
+				}
+			}
 			return listing(cmd, "/program", printProgram)
 		},
 	}
 	outputFlag(cmd)
 	return cmd
+}
+
+// loadProgram has the switch run a program with the rules of the rack's description, if they are for it.
+func loadProgram(cmd *cobra.Command, name string) error {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(spec.Programs(), name) {
+		return badUse("program %.40q: the switch has %s", name, strings.Join(spec.Programs(), " and "))
+	}
+	in := switchd.ProgramText{Name: name}
+	if name == rack.Switch.Program {
+		for i := range rack.Switch.Rules {
+			in.Rules = append(in.Rules, rack.Switch.Rules[i].String())
+		}
+	}
+	return askBox(cmd, http.MethodPut, "/program", in, nil)
 }
 
 func printProgram(cmd *cobra.Command, p switchd.ProgramInfo) error {

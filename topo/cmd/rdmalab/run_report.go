@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+)
+
+// runReport is what run prints as JSON.
+type runReport struct {
+	Store    string  `json:"store"`
+	Steer    string  `json:"steer,omitempty"`
+	Workload string  `json:"workload"`
+	Keys     uint64  `json:"keys"`
+	Value    int     `json:"value"`
+	Zipf     float64 `json:"zipf"`
+	kv.Summary
+	// BytesPerOp and PacketsPerOp are what the switch forwarded, divided by the operations.
+	BytesPerOp   float64 `json:"bytesPerOp"`
+	PacketsPerOp float64 `json:"packetsPerOp"`
+}
+
+// report is what clients did.
+func (f *runFlags) report(res *kv.Result) *runReport {
+	c := &f.config
+	return &runReport{Store: f.store, Steer: f.steer, Workload: c.Workload.Name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Summary: res.Summary()}
+}
+
+func (r *runReport) write(cmd *cobra.Command, asJSON, asCSV bool) error {
+	switch {
+	case asJSON:
+		return printJSON(cmd, r)
+	case asCSV:
+		return r.writeCSV(cmd)
+	default:
+		return r.writeText(cmd)
+	}
+}
+
+func (r *runReport) writeText(cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	steer := ""
+	if r.Steer != "" {
+		steer = ", steer " + r.Steer
+	}
+	_, _ = fmt.Fprintf(out, "%s, workload %s: %d clients, %d keys, %d bytes, Zipf %g%s\n", r.Store, r.Workload, r.Clients, r.Keys, r.Value, r.Zipf, steer)
+	_, _ = fmt.Fprintf(out, "%.0f operations a second (%d in %.2f s)\n", r.Throughput, r.Ops, r.Seconds)
+	_, _ = fmt.Fprintf(out, "first try %.1f%%, %d races lost, %.2f round trips, %.0f bytes and %.2f packets an operation\n",
+		100*r.FirstTry, r.Retries, r.RTTsPerOp, r.BytesPerOp, r.PacketsPerOp)
+	if r.Failed+r.Wrong+r.NotFound > 0 {
+		_, _ = fmt.Fprintf(out, "%d failed, %d wrong values, %d keys not found; first: %s\n", r.Failed, r.Wrong, r.NotFound, r.FirstError)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(w, "usec\tops\tp50\tp90\tp99\tp99.9\tmax\t")
+	for _, l := range r.Latencies {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", l.Kind, l.Ops, l.P50, l.P90, l.P99, l.P999, l.Max)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if r.Failed+r.Wrong > 0 {
+		return exitCode(1)
+	}
+	return nil
+}
+
+func (r *runReport) writeCSV(cmd *cobra.Command) error {
+	w := csv.NewWriter(cmd.OutOrStdout())
+	num := func(x float64) string { return strconv.FormatFloat(x, 'g', 6, 64) }
+	p := map[string]kv.Latency{}
+	for _, l := range r.Latencies {
+		p[l.Kind] = l
+	}
+	_ = w.Write([]string{"store", "workload", "clients", "keys", "value", "zipf", "ops_per_s", "first_try", "retries", "rtts_per_op", "bytes_per_op", "read_p50_us", "read_p99_us", "update_p50_us", "update_p99_us"})
+	_ = w.Write([]string{
+		r.Store, r.Workload, strconv.Itoa(r.Clients), strconv.FormatUint(r.Keys, 10), strconv.Itoa(r.Value), num(r.Zipf), num(r.Throughput),
+		num(r.FirstTry), strconv.FormatUint(r.Retries, 10), num(r.RTTsPerOp), num(r.BytesPerOp), num(p["read"].P50), num(p["read"].P99),
+		num(p["update"].P50), num(p["update"].P99),
+	})
+	w.Flush()
+	return w.Error()
+}
