@@ -65,7 +65,8 @@ func (s Shape) Validate() error {
 	case s.Page < MinPage || s.Page > MaxPage || s.Page&(s.Page-1) != 0:
 		return fmt.Errorf("%w: pages of %d bytes; want a power of two from %d to %d", ErrShape, s.Page, MinPage, MaxPage)
 	case s.Value < DefaultValue || s.Value > limit:
-		return fmt.Errorf("%w: values of %d bytes; want %d to %d", ErrShape, s.Value, DefaultValue, limit)
+		return fmt.Errorf("%w: values of %d bytes; want %d to %d, whatever the page: memory shows %d bytes whole, and a record must not be seen half "+
+			"written; keep longer values in the store clover, or elsewhere, and their places here", ErrShape, s.Value, DefaultValue, limit, Line)
 	}
 	return nil
 }
