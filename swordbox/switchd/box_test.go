@@ -1,12 +1,10 @@
 package switchd
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -54,38 +52,7 @@ func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ends [2]*memory.Port
-	for i := range hosts {
-		hosts[i], ends[i] = memory.Pair(memory.Config{})
-	}
-	d, err := New(Config{
-		Rack: "box", Program: p, Self: apps.Self(s), Described: s, NewWaiter: newWaiter, Links: []Link{{Host: "ms0", Ifname: "p0"}, {Host: "cn0", Ifname: "p1"}},
-		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- d.Run(ctx) }()
-	path := filepath.Join(t.TempDir(), "s")
-	srv, err := control.Serve(path, d.Mux())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := false
-	stop = func() {
-		if ended {
-			return
-		}
-		ended = true
-		cancel()
-		if err := errors.Join(<-done, srv.Close()); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(stop)
-	return control.NewClient(path), hosts, stop
+	return running(t, Config{Rack: "box", Program: p, Self: apps.Self(s), Described: s, Links: []Link{{Host: "ms0", Ifname: "p0"}, {Host: "cn0", Ifname: "p1"}}})
 }
 
 // asker calls a switch that must not refuse, or must.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,18 +22,24 @@ import (
 // served is a switch of two hosts whose control socket is served, in real time.
 func served(t *testing.T) (*control.Client, [2]*memory.Port) {
 	t.Helper()
-	var hosts, ends [2]*memory.Port
+	c, hosts, _ := running(t, Config{Rack: "test", Program: forward.Program{}, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}}})
+	return c, hosts
+}
+
+// running is a switch with links to two hosts that runs and whose control socket is served, until stop or the end of the test.
+func running(t *testing.T, cfg Config) (c *control.Client, hosts [2]*memory.Port, stop func()) {
+	t.Helper()
+	var ends [2]*memory.Port
 	for i := range hosts {
 		hosts[i], ends[i] = memory.Pair(memory.Config{})
 	}
-	d, err := New(Config{
-		Rack: "test", Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}},
-		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
-	})
+	cfg.NewWaiter = newWaiter
+	cfg.Open = func(i int, _ Link) (packetio.Port, error) { return ends[i], nil }
+	d, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()
 	path := filepath.Join(t.TempDir(), "s")
@@ -40,13 +47,14 @@ func served(t *testing.T) (*control.Client, [2]*memory.Port) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := errors.Join(<-done, srv.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	return control.NewClient(path), hosts
+	t.Cleanup(stop)
+	return control.NewClient(path), hosts, stop
 }
 
 func TestControl(t *testing.T) {

@@ -1,18 +1,12 @@
 package switchd
 
 import (
-	"context"
-	"errors"
 	"log"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/swordbox/record"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -38,31 +32,14 @@ func loadable(t *testing.T, program string, paths spec.Paths) (a asker, rack *sp
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ends [2]*memory.Port
-	for i := range ends {
-		_, ends[i] = memory.Pair(memory.Config{})
-	}
-	cfg.Described, cfg.Load, cfg.NewWaiter = rack, loader(rack, paths, logger), newWaiter
-	cfg.Open = func(i int, _ Link) (packetio.Port, error) { return ends[i], nil }
-	d, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- d.Run(ctx) }()
-	path := filepath.Join(t.TempDir(), "s")
-	srv, err := control.Serve(path, d.Mux())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-done, srv.Close(), rec.Close()); err != nil {
+	t.Cleanup(func() { // when the switch has ended
+		if err := rec.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return asker{t, control.NewClient(path)}, rack
+	cfg.Described, cfg.Load = rack, loader(rack, paths, logger)
+	c, _, _ := running(t, cfg)
+	return asker{t, c}, rack
 }
 
 // A running switch gets the program with rules, and gives it up again. What it was told survives its restart.
