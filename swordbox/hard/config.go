@@ -24,8 +24,6 @@ type Config struct {
 	HoldTime time.Duration
 	// RedoTime is how long answers wait behind a READ that is executed again; 0: 1 ms.
 	RedoTime time.Duration
-	// MissTime is how long a CAS that would fail waits for the value that it compares with, under a rule that wants it to; 0: 1 ms.
-	MissTime time.Duration
 	// Shared bounds the shared connections, Words the words. Words.Budget is also how long a request on an own
 	// connection may still reach the server.
 	Shared shared.Config
@@ -55,9 +53,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RedoTime <= 0 {
 		c.RedoTime = time.Millisecond
-	}
-	if c.MissTime <= 0 {
-		c.MissTime = time.Millisecond
 	}
 	if c.Words.Budget == 0 {
 		c.Words.Budget = 5 * time.Second

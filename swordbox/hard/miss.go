@@ -1,6 +1,8 @@
 package hard
 
 import (
+	"time"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/hard/shared"
@@ -20,6 +22,7 @@ type waiting struct {
 	key     words.Key
 	rkey    uint32
 	compare uint64
+	time    time.Duration
 }
 
 // still reports whether the CAS would fail all the same.
@@ -30,12 +33,12 @@ func (a *waiting) still(now clock.Time) bool {
 // dispatchMiss answers a CAS that fails, or has it wait, if a rule says so; sentShared: it is to be sent. Everything of the lane before
 // it has been answered.
 func (l *lane) dispatchMiss(c *pipeline.Ctx, f *wire.Frame, w *words.Word, shard int) outcome {
-	how := l.s.misses(w.VA)
-	if how == rules.AnswerServer {
+	rule := l.s.ruleOf(w.VA)
+	if rule == nil || rule.Misses == rules.AnswerServer {
 		return sentShared
 	}
-	a := waiting{w, w.Key, f.AtomicETH.RKey, f.AtomicETH.Compare}
-	if how == rules.AnswerWait && l.mayAwait(c.Now) && a.still(c.Now) {
+	a := waiting{w, w.Key, f.AtomicETH.RKey, f.AtomicETH.Compare, rule.MissPatience()}
+	if rule.Misses == rules.AnswerWait && l.mayAwait(c.Now, a.time) && a.still(c.Now) {
 		l.awaits = a
 		return mustWait
 	}
@@ -46,14 +49,14 @@ func (l *lane) dispatchMiss(c *pipeline.Ctx, f *wire.Frame, w *words.Word, shard
 }
 
 // mayAwait reports whether the next request has waited for less than it may, and there is room to keep many.
-func (l *lane) mayAwait(now clock.Time) bool {
+func (l *lane) mayAwait(now clock.Time, patience time.Duration) bool {
 	m := l.m
-	return m.held.inUse < m.cfg.Held/2 && (m.inPlace || now < l.missUntil())
+	return m.held.inUse < m.cfg.Held/2 && (m.inPlace || now < m.held.slots[l.held.first].at.Add(patience))
 }
 
 // missUntil is when the first held packet has waited for long enough for a value.
 func (l *lane) missUntil() clock.Time {
-	return l.m.held.slots[l.held.first].at.Add(l.m.cfg.MissTime)
+	return l.m.held.slots[l.held.first].at.Add(l.awaits.time)
 }
 
 // tell answers a CAS that fails, in place of the server.
@@ -76,12 +79,12 @@ func (l *lane) leave() {
 	l.moved++
 }
 
-// misses says who answers CAS of a word that fail.
-func (s *server) misses(va uint64) rules.Answerer {
+// ruleOf is the rule that replaces the atomics of a word; nil if there is none.
+func (s *server) ruleOf(va uint64) *rules.Rule {
 	for _, r := range s.rules {
 		if r.Action == rules.Atomics && r.Covers(va, rewrite.WordLen) {
-			return r.Misses
+			return r
 		}
 	}
-	return rules.AnswerServer
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/hard/shared"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rewrite"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -67,14 +66,7 @@ func (s *server) match(va uint64, n uint32, rkey uint32) *rules.Rule {
 }
 
 // replaces reports whether a rule replaces the atomics of a word.
-func (s *server) replaces(va uint64) bool {
-	for _, r := range s.rules {
-		if r.Action == rules.Atomics && r.Covers(va, rewrite.WordLen) {
-			return true
-		}
-	}
-	return false
-}
+func (s *server) replaces(va uint64) bool { return s.ruleOf(va) != nil }
 
 // cleanInterval is how old the answer of cleanSince may be.
 const cleanInterval = clock.Time(20 * time.Microsecond)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Field is one key of a rule as people write it.
@@ -76,7 +77,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Shards == 0, strconv.Itoa(r.Shards)) },
 	},
 	{
-		"service", "memory", "what hard mode connects to: a service's name, a port, or none; default: memory",
+		"service", "memory", "what the switch connects to: a service's name, a port, or none; default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""
@@ -113,9 +114,14 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
-		"misses", "wait", "who answers a CMP_SWAP that is known to fail: server, switch, or wait: the switch if the value does not come; default: server",
-		func(r *Rule, s string) error { return r.Misses.UnmarshalText([]byte(s)) },
-		func(r *Rule) string { return unless(r.Misses == AnswerServer, r.Misses.String()) },
+		"misses", "wait", "who answers a CMP_SWAP that is known to fail: server, switch, or wait[:TIME]: the switch if the value does not come; default: server",
+		setMisses,
+		func(r *Rule) string {
+			if r.MissTime != 0 {
+				return r.Misses.String() + ":" + r.MissTime.String()
+			}
+			return unless(r.Misses == AnswerServer, r.Misses.String())
+		},
 	},
 	{
 		"steer", "write", "what action steer works on: read, write or both; default: both",
@@ -136,6 +142,21 @@ var fields = []Field{
 
 // hotKeys begins the choice of keys that the switch finds.
 const hotKeys = "hot:"
+
+// setMisses reads who answers, and how long a CAS waits before.
+func setMisses(r *Rule, s string) error {
+	how, wait, timed := strings.Cut(s, ":")
+	r.MissTime = 0
+	if err := r.Misses.UnmarshalText([]byte(how)); err != nil || !timed {
+		return err
+	}
+	d, err := time.ParseDuration(wait)
+	if err != nil || d <= 0 || d > MaxMissTime || r.Misses != AnswerWait {
+		return fmt.Errorf("%.40q is no time to wait; write it like wait:5ms, at most %v", s, MaxMissTime)
+	}
+	r.MissTime = d
+	return nil
+}
 
 // setKeys reads numbers between commas.
 func setKeys(r *Rule, s string) error {
@@ -164,7 +185,9 @@ func joinKeys(keys []uint64) string {
 }
 
 // dials reports whether the switch connects to the server by itself.
-func (r *Rule) dials() bool { return r.Moves() && r.Mode == Hard }
+func (r *Rule) dials() bool {
+	return r.Moves() && r.Mode == Hard || r.Action == Steer && r.Mode == Paper
+}
 
 func unless(not bool, s string) string {
 	if not {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // Mode is how faithful the switch is to the paper.
@@ -94,6 +95,8 @@ const (
 	MaxKeys = 64
 	// MaxHot is how many keys a switch finds by itself.
 	MaxHot = 256
+	// MaxMissTime is the longest MissTime. It should be much shorter than the ACK time-outs of the clients.
+	MaxMissTime = time.Second
 	// MaxAlso is how many other addresses a server has.
 	MaxAlso = 7
 	// DefaultService is the service of a memory host, which hands out connections to its region.
@@ -126,8 +129,9 @@ type Rule struct {
 	MaxRdAtomic int `json:"depth,omitempty"`
 	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the server can do.
 	MTU int `json:"mtu,omitempty"`
-	// Misses says who answers a CMP_SWAP that is known to fail.
-	Misses Answerer `json:"misses,omitempty"`
+	// Misses says who answers a CMP_SWAP that is known to fail, MissTime how long it waits first if it is to; 0: 1 ms.
+	Misses   Answerer      `json:"misses,omitempty"`
+	MissTime time.Duration `json:"missTime,omitempty"`
 	// Steer says which requests action steer works on. Keys are those of which it does; nil: all, or the Hot ones that are asked
 	// for most; 0: all.
 	Steer Steering `json:"steer,omitempty"`
@@ -199,6 +203,16 @@ func (r *Rule) HasKey(key uint64) bool { return len(r.Keys) == 0 || slices.Conta
 
 // NumShards is Shards with its default.
 func (r *Rule) NumShards() int { return max(1, r.Shards) }
+
+// MissPatience is MissTime with its default.
+func (r *Rule) MissPatience() time.Duration {
+	if r.MissTime == 0 {
+		return defaultMissTime
+	}
+	return r.MissTime
+}
+
+const defaultMissTime = time.Millisecond
 
 // Depth is MaxRdAtomic with its default.
 func (r *Rule) Depth() int {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -62,6 +63,10 @@ func TestParse(t *testing.T) {
 		"server=fd00::1 action=move service=none":    {Server: netip.MustParseAddr("fd00::1"), Action: Move},
 		" action=move\tserver=ms0  service=18515 ":   {Host: "ms0", Action: Move, Service: "18515"},
 		"server=ms0 action=track range=all rkey=any": {Host: "ms0"},
+		"server=ms0 action=atomics misses=switch":    {Host: "ms0", Action: Atomics, Service: "memory", Misses: AnswerSwitch},
+		"server=ms0 action=atomics misses=wait:5ms": {
+			Host: "ms0", Action: Atomics, Service: "memory", Misses: AnswerWait, MissTime: 5 * time.Millisecond,
+		},
 		"id=a server=ms0 action=atomics range=4096-0x2000 rkey=0x7 shards=2 depth=4 mtu=512": {
 			ID: "a", Host: "ms0", Action: Atomics, From: 0x1000, To: 0x2000, RKey: 7, Shards: 2, MaxRdAtomic: 4, MTU: 512, Service: "memory",
 		},
@@ -84,6 +89,9 @@ func TestParseRefuses(t *testing.T) {
 		"server=ms0 action=move mode=soft":      "take one of [hard paper]",
 		"server=ms0 action=move colour=red":     "known keys: id, server, action",
 		"server=ms0 server=ms1 action=move":     "server is given twice; remove one",
+		"server=ms0 misses=client":              "take one of [server switch wait]",
+		"server=ms0 misses=wait:1h":             "write it like wait:5ms, at most 1s",
+		"server=ms0 misses=switch:1ms":          "write it like wait:5ms",
 		"server=MS0 action=move":                "neither a host's name nor an address",
 		"server=fe80::1%eth0 action=move":       "has a zone",
 		"server= action=move":                   "neither",

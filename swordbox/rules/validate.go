@@ -35,6 +35,8 @@ func (r *Rule) Validate() error {
 		return fmt.Errorf("steer %d is unknown; take one of %v", r.Steer, steerNames)
 	case int(r.Misses) >= len(answererNames):
 		return fmt.Errorf("misses %d is unknown; take one of %v", r.Misses, answererNames)
+	case r.MissTime < 0 || r.MissTime > MaxMissTime || r.MissTime != 0 && r.Misses != AnswerWait:
+		return fmt.Errorf("a CMP_SWAP waits for %v; want at most %v, and misses=wait", r.MissTime, MaxMissTime)
 	case r.Misses != AnswerServer && (r.Action != Atomics || r.Mode != Hard):
 		return errors.New("misses means something with action atomics in mode hard only")
 	case r.Hot < 0 || r.Hot > MaxHot || r.Hot > 0 && len(r.Keys) > 0:

@@ -27,7 +27,7 @@
 //	      service: memory    # what hard mode connects to: a service's name, a port, or none. Default memory.
 //	      depth: 16          # READs and atomics outstanding on a shared connection, 1 to 128. Default 16.
 //	      mtu: 1024          # path MTU of shared connections. Default the largest possible.
-//	      misses: wait       # who answers a CMP_SWAP that is known to fail: server, switch or wait. Default server.
+//	      misses: wait       # who answers a CMP_SWAP that is known to fail: server, switch, wait or wait:5ms. Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
 //	    role: compute        # compute, memory or metadata. Required.

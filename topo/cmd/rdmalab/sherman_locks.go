@@ -58,6 +58,8 @@ func shermanLocksCmd() *cobra.Command {
 	fs.StringVar(&f.places, "places", "host,device", "where the lock is, by commas")
 	fs.StringVar(&f.clients, "clients", "1,4,16,64,256", "numbers of clients, by commas")
 	fs.DurationVar(&f.span, "span", time.Second, "how long each measurement takes")
+	completeFlag(cmd, "from", hostNames)
+	completeFlag(cmd, "to", hostNames)
 	outputFlag(cmd)
 	return cmd
 }
