@@ -21,17 +21,23 @@ import (
 // The client of the README is a module of its own, as a user's would be.
 func TestClientBuilds(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "client")
-	for _, args := range [][]string{{"vet", "."}, {"build", "-o", out, "."}, {"mod", "tidy", "-diff"}} {
+	for _, args := range [][]string{{"vet", "./..."}, {"build", "-o", out, "."}, {"build", "-o", out + "-hello", "./hello"}, {"mod", "tidy", "-diff"}} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = "goclient"
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath") // as make build does
 		if b, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go %v: %v\n%s", args, err, b)
 		}
 	}
-	b, err := exec.Command(out, "10.77.0.3").CombinedOutput()
-	if err == nil || !strings.Contains(string(b), "RDMALAB_VERBS is not set") {
-		t.Errorf("outside of a rack: %v, %s", err, b)
+	for _, program := range []string{out, out + "-hello"} {
+		b, err := exec.Command(program, "10.77.0.3").CombinedOutput()
+		if err == nil || !strings.Contains(string(b), "RDMALAB_VERBS is not set") {
+			t.Errorf("outside of a rack: %v, %s", err, b)
+		}
+	}
+	text, err := os.ReadFile("goclient/hello/main.go")
+	if lines := strings.Count(string(text), "\n"); err != nil || lines > 30 {
+		t.Errorf("the example of 30 lines has %d, %v", lines, err)
 	}
 }
 
