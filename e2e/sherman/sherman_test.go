@@ -1,6 +1,7 @@
 package sherman_test
 
 import (
+	"strconv"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -74,6 +75,30 @@ var _ = Describe("the tree Sherman", func() {
 		rack.OK("crash", "ms1", "--nic", "--for", "1s")
 		right(h)
 		whole(rack, 16)
+	})
+
+	It("answers right while a memory server loses all that it holds, and is made anew behind the backs of old clients", func() {
+		rack := fixture.Up(forest)
+		plant(rack, "--page", "256")
+		for k := range 3 { // so that both servers have pages
+			right(history(rack, "cn2", 2, 60, 60, strconv.Itoa(100*k+1000)))
+		}
+		h := []<-chan fixture.Result{history(rack, "cn0", 3, 120, 40, "5000"), history(rack, "cn1", 3, 120, 40, "5100")}
+		busy(rack, "cn0")
+		rack.OK("crash", "ms1", "--for", "1s")
+		for _, h := range h { // of those answers that were given; the tree as a whole is gone
+			var res fixture.Result
+			Eventually(h, "100s").Should(Receive(&res))
+			Expect(res.Stdout).To(And(ContainSubstring("linearizable: one order"), ContainSubstring("lost with its memory server: memory server 1")), "%v", res)
+		}
+		Expect(rack.Run("sherman", "check")).To(fixture.HaveExited(1))
+		By("being made anew")
+		Expect(rack.OK("sherman", "start", "--fresh", "--lease", lease.String())).To(HavePrefix("made a tree"))
+		for _, from := range []string{"cn0", "cn1", "cn2"} { // they knew the old one
+			rack.OK("sherman", "upsert", "1000", "anew from "+from, "--from", from)
+		}
+		Expect(rack.OK("sherman", "get", "1000", "--from", "cn0")).To(Equal("anew from cn2\n"))
+		Expect(whole(rack, 0).Tree.Content.Keys).To(Equal(1))
 	})
 
 	It("takes the locks of the dead and the frozen when their lease is over, and heals their splits", func() {

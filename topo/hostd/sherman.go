@@ -131,6 +131,8 @@ type tree struct {
 	cfg   TreeConfig
 	addrs []netip.Addr
 	node  *sherman.Node
+	// generation names the tree: another one may be made on the same servers. The application guards it.
+	generation uint64
 }
 
 // errNoTree says that a host is no compute node.
@@ -167,10 +169,11 @@ func (h *Host) startTree(r *http.Request, cfg TreeConfig) (out TreeInfo, err err
 	if err != nil {
 		return out, control.Errorf(http.StatusBadRequest, "%v", err)
 	}
-	t, err := h.newTree(cfg)
+	young, err := h.newTree(cfg)
 	if err != nil {
 		return out, err
 	}
+	t := young
 	if old, err := h.theTree(); cfg.Keep && err == nil && slices.Equal(old.addrs, t.addrs) {
 		t = old
 	}
@@ -179,6 +182,10 @@ func (h *Host) startTree(r *http.Request, cfg TreeConfig) (out TreeInfo, err err
 		deadline := rt.Now().Add(storePatience)
 		if !cfg.Fresh {
 			c, err := t.node.Open(conf, deadline)
+			if t != young && errors.Is(err, kv.ErrLost) { // it knows a tree that has been replaced
+				t = young
+				c, err = t.node.Open(conf, deadline)
+			}
 			if err == nil {
 				out = treeInfo(c.Super())
 				return c.Close()
@@ -187,6 +194,7 @@ func (h *Host) startTree(r *http.Request, cfg TreeConfig) (out TreeInfo, err err
 				return err
 			}
 		}
+		t = young // a node knows one tree
 		s, err := sherman.Format(conf, t.addrs, sherman.FormatConfig{
 			Shape: layout.Shape{Kind: kind, Page: cfg.Page, Value: cfg.Value}, Locks: cfg.Locks, HostLocks: cfg.HostLocks,
 		}, deadline)
@@ -197,20 +205,20 @@ func (h *Host) startTree(r *http.Request, cfg TreeConfig) (out TreeInfo, err err
 	if err != nil {
 		return out, storeStatus(err)
 	}
-	h.app.keepTree(t, out.Made)
+	h.app.keepTree(t, out.Generation)
 	h.log.Info("compute node of a tree", "memory", cfg.Servers, "made", out.Made)
 	return out, nil
 }
 
 // keepTree replaces what the host knows of trees, unless it is the same.
-func (a *application) keepTree(t *tree, made bool) {
+func (a *application) keepTree(t *tree, generation uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if old := a.tree; old != nil && !made && old != t && slices.Equal(old.addrs, t.addrs) && old.cfg.Lease == t.cfg.Lease && old.cfg.Cache == t.cfg.Cache &&
+	if old := a.tree; old != nil && old.generation == generation && slices.Equal(old.addrs, t.addrs) && old.cfg.Lease == t.cfg.Lease && old.cfg.Cache == t.cfg.Cache &&
 		old.cfg.HandOver == t.cfg.HandOver && old.cfg.BackOff == t.cfg.BackOff && old.cfg.Layout == t.cfg.Layout {
 		return
 	}
-	a.tree = t
+	a.tree, t.generation = t, generation
 }
 
 // stopTree forgets the tree. The memory servers keep it.

@@ -36,7 +36,7 @@ type TreeCheck struct {
 type TreeVerdict struct {
 	// History is that of the clients; nil: there were none.
 	History *StoreVerdict `json:"history,omitempty"`
-	// Tree is what was read, Why what is wrong with it; "": nothing.
+	// Tree is what was read, nil if memory is gone; Why is what is wrong with it; "": nothing.
 	Tree *check.Report `json:"tree,omitempty"`
 	Why  string        `json:"why,omitempty"`
 	Took time.Duration `json:"tookNs"`
@@ -59,11 +59,15 @@ func (h *Host) checkTree(r *http.Request, in TreeCheck) (out TreeVerdict, err er
 	began := time.Now()
 	err = h.withTree(r, "check", storePatience, func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
 		cfg, err := audit.Config(c, rt.Now().Add(treePatience))
-		if err != nil {
-			return err
+		if err == nil {
+			cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
+			out.Tree, err = check.Check(cfg)
 		}
-		cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
-		if out.Tree, err = check.Check(cfg); err != nil {
+		if errors.Is(err, kv.ErrLost) { // what clients were told has its verdict for all that
+			out.Tree, out.Why = nil, err.Error()
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		if bad := out.Tree.Err(); bad != nil {

@@ -72,7 +72,9 @@ func printTreeVerdict(out io.Writer, v *hostd.TreeVerdict) error {
 			_, _ = fmt.Fprintf(out, "not linearizable: %s\n", h.Why)
 		}
 	}
-	_, _ = fmt.Fprintf(out, "%v\n%d MiB in %d reads, %v\n", v.Tree, v.Tree.Bytes>>20, v.Tree.Reads, v.Took.Round(time.Millisecond))
+	if v.Tree != nil {
+		_, _ = fmt.Fprintf(out, "%v\n%d MiB in %d reads, %v\n", v.Tree, v.Tree.Bytes>>20, v.Tree.Reads, v.Took.Round(time.Millisecond))
+	}
 	if v.Why != "" {
 		_, err := fmt.Fprintln(out, v.Why)
 		return err
