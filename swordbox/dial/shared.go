@@ -20,6 +20,10 @@ type Key struct {
 	Shard  int        `json:"shard"`
 }
 
+// RepairShard is the number of connections that carry no client's requests: those of a control plane that mends. No rule has as many
+// for requests.
+const RepairShard = 1 << 10
+
 // compare orders keys by server and shard.
 func (k Key) compare(o Key) int {
 	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))

@@ -24,9 +24,21 @@ const linger = 5 * time.Second
 // User uses the switch's own connections: the machine of mode hard.
 type User interface {
 	SetRules(set *rules.Set)
+	attacher
+}
+
+// attacher uses connections of the switch's own; it refuses those that are not for it.
+type attacher interface {
 	// Attach brings a connection, Detach says that it is no more.
 	Attach(c *pipeline.Ctx, s dial.Shared) bool
 	Detach(c *pipeline.Ctx, k dial.Key, generation uint32)
+}
+
+// Repairer is a machine whose control plane has connections of its own: that of steering in mode paper.
+type Repairer interface {
+	attacher
+	// Mine reports whether a queue pair is one of them.
+	Mine(qpn wire.QPN) bool
 }
 
 // Own is the switch as an end of connections, and what survives its crash: it wants the connections that the rules need,
@@ -37,6 +49,7 @@ type Own struct {
 	former *restart.Machine
 	record *record.Record
 	user   User
+	repair Repairer
 	rules  *rules.Set
 	dirty  bool // the rules are new, and nobody was asked for connections yet
 	slots  []rowSlot
@@ -155,6 +168,9 @@ func StoredRules(rec *record.Record) (*rules.Set, bool, error) {
 func wanted(set *rules.Set) map[dial.Key]dial.Target {
 	want := make(map[dial.Key]dial.Target)
 	for _, r := range set.All() {
+		if r.Action == rules.Steer && r.Mode == rules.Paper && r.Service != "" {
+			want[repairKey(r)] = dial.Target{Service: r.Service, MTU: r.MTU}
+		}
 		if r.Mode != rules.Hard || !r.Moves() || r.Service == "" {
 			continue
 		}
@@ -164,6 +180,8 @@ func wanted(set *rules.Set) map[dial.Key]dial.Target {
 	}
 	return want
 }
+
+func repairKey(r rules.Rule) dial.Key { return dial.Key{Server: r.Server, Shard: dial.RepairShard} }
 
 // dial asks for the connections that the rules need, and ends the others after a while.
 func (o *Own) dial(now clock.Time) {
@@ -175,6 +193,9 @@ func (o *Own) dial(now clock.Time) {
 			if t, ok := want[k]; ok {
 				o.dialer.Want(k, t)
 			}
+		}
+		if t, ok := want[repairKey(r)]; ok {
+			o.dialer.Want(repairKey(r), t)
 		}
 	}
 	o.ending = slices.DeleteFunc(o.ending, func(l leaving) bool { _, ok := want[l.key]; return ok })
@@ -221,12 +242,16 @@ func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 // news hands what happened to connections to their user. Every step of the program ends with it.
 func (o *Own) news(c *pipeline.Ctx) {
 	for e, ok := o.dialer.Next(); ok; e, ok = o.dialer.Next() {
+		var u attacher = o.user
+		if e.Shared.Shard == dial.RepairShard {
+			u = o.repair
+		}
 		switch {
-		case o.user == nil:
+		case e.Shared.Shard == dial.RepairShard && o.repair == nil, e.Shared.Shard != dial.RepairShard && o.user == nil:
 		case e.Kind == dial.EventUp:
-			o.user.Attach(c, e.Shared)
+			u.Attach(c, e.Shared)
 		case e.Kind == dial.EventDown:
-			o.user.Detach(c, e.Shared.Key, e.Shared.Generation)
+			u.Detach(c, e.Shared.Key, e.Shared.Generation)
 		}
 	}
 }

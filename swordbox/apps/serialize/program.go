@@ -87,6 +87,7 @@ func New(cfg Config) *Program {
 	}
 	if cfg.Own != nil {
 		cfg.Own.user, _ = cfg.Hard.(User)
+		cfg.Own.repair, _ = cfg.SteerPaper.(Repairer)
 	}
 	p.use(cfg.Rules)
 	return p
@@ -315,6 +316,9 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	}
 	if o := p.cfg.Own; o != nil && o.dialer.Packet(c, &q.Frame) {
 		return pipeline.Consume()
+	}
+	if o := p.cfg.Own; o != nil && o.repair != nil && o.repair.Mine(q.BTH.DestQP) {
+		return p.cfg.SteerPaper.Owned(c, q)
 	}
 	if p.cfg.Hard != nil {
 		return p.cfg.Hard.Owned(c, q)

@@ -9,7 +9,8 @@
 //   - A READ of a node in the table of history goes to the tail of its key, also where the entry has been given to another key since
 //     (hole 33).
 //   - What was sent again is recognised by its PSN, changes no table (hole 25), and goes where its client said (hole 32).
-//   - Answers are not looked at.
-//
-// The control plane that would send again what a dead client has left (hole 31) is not there.
+//   - Answers are passed as they are; they show which appends need no repair.
+//   - An append that was not answered for Config.Repair is sent by the control plane, on a connection of its own to the server, as it
+//     was sent the first time (holes 30 and 31): if it was lost, its client dead or not, the chain is whole again. That knowledge dies
+//     with the switch. It takes a rule with a service, as mode hard does for its connections.
 package published

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math/bits"
 	"reflect"
+	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/dial"
 	"github.com/rdmalab/rdmalab/swordbox/mode"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rewrite"
@@ -30,10 +32,25 @@ type Stats struct {
 	Reads          uint64 `name:"reads" help:"READs of nodes that are known"`
 	SteeredReads   uint64 `name:"reads_steered"`
 	Repeated       uint64 `name:"retransmissions" help:"requests sent again, which go where their clients said"`
+	Repairs        uint64 `name:"repairs" help:"appends without answer that the control plane has sent again, each try"`
+	Repaired       uint64 `name:"chains_repaired" help:"of these, appends that had been lost"`
+	Whole          uint64 `name:"chains_whole" help:"of these, appends that had arrived: their answers were lost"`
+	RepairsFailed  uint64 `name:"repairs_failed" help:"connections of the control plane that were given up"`
+	Unremembered   uint64 `name:"appends_unremembered" help:"appends without answer that were forgotten for want of room"`
+}
+
+// Config describes a Machine.
+type Config struct {
+	// Repair is after how long without an answer the control plane sends an append; 0: DefaultRepair.
+	Repair time.Duration
+	// Failed has a connection of the control plane made anew; nil: there is nobody who could.
+	Failed func(c *pipeline.Ctx, k dial.Key, generation uint32, why string)
 }
 
 // Machine steers the requests under rules of action steer and mode paper. Make one with New.
 type Machine struct {
+	cfg     Config
+	repair  repair
 	tails   []tail
 	history []was
 	stats   Stats
@@ -62,7 +79,12 @@ type row struct {
 var _ mode.Machine = (*Machine)(nil)
 
 // New makes a Machine.
-func New() *Machine { return &Machine{} }
+func New(cfg Config) *Machine {
+	if cfg.Repair <= 0 {
+		cfg.Repair = DefaultRepair
+	}
+	return &Machine{cfg: cfg}
+}
 
 // Name is what listings call the machine.
 func (m *Machine) Name() string { return "steer paper" }
@@ -122,7 +144,11 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	case wire.RCWriteOnly, wire.RCWriteFirst: // hole 37 would be not to look at the first packet
 		m.write(w, f)
 	case wire.RCCmpSwap:
-		return m.swap(c, w, r, f)
+		v := m.swap(c, w, r, f)
+		if s.Class == conntrack.New && w.written {
+			m.remember(c.Now, s.Row, r.Server, f)
+		}
+		return v
 	case wire.RCReadRequest:
 		return m.read(c, r, f)
 	default:
@@ -183,29 +209,6 @@ func note(c *pipeline.Ctx, f *wire.Frame, asked, to uint64) pipeline.Verdict {
 	return pipeline.Rewrite().With(rewrite.Note{From: op, To: op, PSN: psn, NewPSN: psn, Why: fmt.Sprintf("steered %#x→%#x", asked, to)}.String())
 }
 
-// Response has nothing to do.
-func (m *Machine) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Forward()
-}
-
-// Owned has nothing to do: steering needs no connection of the switch.
-func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
-	return pipeline.Drop("not for the switch")
-}
-
-// Tick has nothing to do.
-func (m *Machine) Tick(*pipeline.Ctx) {}
-
-// Deadline is never.
-func (m *Machine) Deadline() clock.Time { return clock.Never }
-
-// Closed forgets what a connection has written.
-func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Row) {
-	if _, ok := r.Ext.(*row); ok {
-		r.Ext = nil
-	}
-}
-
 // Info lists the counters.
 func (m *Machine) Info(clock.Time) mode.Info {
 	info := mode.Info{Mode: rules.Paper}
@@ -222,5 +225,6 @@ func (m *Machine) Spec() ([]pipeline.TableSpec, []pipeline.RegisterSpec) {
 	return nil, []pipeline.RegisterSpec{
 		{Name: "published tails", Width: 1 + 64 + 64, Entries: tails},
 		{Name: "published history", Width: 1 + 64 + 64, Entries: history},
+		{Name: "published appends without answer", Width: 32 + 24 + 128 + 28*8 + 64, Entries: maxOpen},
 	}
 }
