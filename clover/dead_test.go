@@ -1,0 +1,66 @@
+package clover_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// recovery is how much longer than lease and grace the recovery of a dead client's nodes takes: the server's next look, and the READs
+// of their headers.
+const recovery = 50 * time.Millisecond
+
+// Whatever a dead client had — nodes it was given, nodes it has written that nobody points to, appends that it did not report — is back
+// after its lease and grace, and every chain is whole: all nodes are free but the newest of each key.
+func TestNodesOfTheDeadComeBack(t *testing.T) {
+	const lease, grace, keys = 100 * time.Millisecond, 50 * time.Millisecond, 3
+	for i := range 8 {
+		g := newRig(t, simrack.Options{Seed: uint64(i)}, meta.Config{Lease: lease, Grace: grace, Keys: 16}, 1<<18)
+		// Somewhere in the 5 µs or so of a PUT.
+		dies := clock.Time(200*time.Millisecond) + clock.Time(time.Duration(i)*700*time.Nanosecond)
+		g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+			for n := 0; ; n++ {
+				key := uint64(n % keys)
+				value := []byte(fmt.Sprint(n))
+				if n < keys {
+					if err := c.Insert(key, value, soon(rt)); err != nil {
+						return err
+					}
+					continue
+				}
+				if err := c.Put(key, value, soon(rt)); err != nil {
+					return err
+				}
+			}
+		})
+		g.At(dies, func() { g.Host("cn0").CrashApps() })
+		var back clock.Time
+		for d := time.Duration(0); d < time.Second; d += time.Millisecond {
+			at := dies.Add(d)
+			g.At(at, func() {
+				if st := g.server.Snapshot(); st.Held == 0 && st.Linked == st.Keys && st.Keys == keys && back == 0 {
+					back = at
+				}
+			})
+		}
+		g.run()
+		if err := g.Settle(2 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		st := g.server.Snapshot()
+		if took := back.Sub(dies); back == 0 || took > lease+grace+recovery {
+			t.Errorf("client that died at %v: its nodes were back %v later, want %v; %+v", dies, took, lease+grace+recovery, st)
+		} else {
+			t.Logf("client that died at %v: its nodes were back %v later", dies, took)
+		}
+		if st.Broken > 0 || st.Held > 0 || st.Linked != keys {
+			t.Errorf("client that died at %v: %+v", dies, st)
+		}
+	}
+}
