@@ -26,6 +26,8 @@ type Config struct {
 	Late bool
 	// Silence is for how long the switch asks a silent server before it gives it up; 0: 255 ms.
 	Silence time.Duration
+	// Hold is for how long an append that is steered waits for the one before it; 0: 1 ms.
+	Hold time.Duration
 }
 
 // programs makes them by name.

@@ -59,7 +59,7 @@ func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, 
 			}
 			return os.WriteFile(paths.Program(), []byte(name), 0o644)
 		}}
-		l.Program, err = apps.New(r, apps.Config{Rand: seeded(), Record: rec.Record, Silence: serverSilence, Late: true})
+		l.Program, err = apps.New(r, configured(rec, true))
 		if p, ok := l.Program.(*serialize.Program); ok && err == nil {
 			err = p.SetRules(set) // and not what the record has
 		}

@@ -110,13 +110,21 @@ func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFil
 // machine, its clients try for about as long, and a server that is given up costs them their connections.
 const serverSilence = time.Second
 
-// seeded makes the numbers of a program. Not from the rack's seed: a restarted switch must not use the numbers of its former life
-// again.
-func seeded() *rand.Rand { return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) }
+// appendHold is how long the switch lets an append wait for the answer of the one before it: where machines share CPUs that is
+// milliseconds, and an append that is let go too early loses its race. NICs try for half a second and more.
+const appendHold = 20 * time.Millisecond
+
+// configured is what a rack does not say about its switch. Numbers are not from the rack's seed: a restarted switch must not use
+// those of its former life again.
+func configured(rec *recordFile, late bool) apps.Config {
+	return apps.Config{
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Silence: serverSilence, Hold: appendHold, Late: late,
+	}
+}
 
 // configOf turns a rack's description into a daemon's configuration on packet sockets.
 func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
-	program, err := apps.New(rack, apps.Config{Rand: seeded(), Record: rec.Record, Silence: serverSilence})
+	program, err := apps.New(rack, configured(rec, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
 	}
