@@ -148,3 +148,24 @@ func decode(o outcome) result {
 	Expect(json.Unmarshal([]byte(o.stdout), &r)).To(Succeed(), o.stdout)
 	return r
 }
+
+// objects are what the NIC of a host has, by kind.
+func (n *network) objects(host string) map[string]int {
+	GinkgoHelper()
+	var s struct {
+		Hosts []struct {
+			Name   string `json:"name"`
+			Daemon struct {
+				Objects map[string]int `json:"objects"`
+			} `json:"daemon"`
+		} `json:"hosts"`
+	}
+	n.rack.JSON(&s, "status")
+	for _, h := range s.Hosts {
+		if h.Name == host {
+			return h.Daemon.Objects
+		}
+	}
+	Fail("no host " + host)
+	return nil
+}

@@ -96,13 +96,18 @@ var _ = Describe("containers of podman", Label("cni", "podman"), Ordered, func()
 	BeforeAll(func() {
 		n = newNetwork(fixture.Up(fixture.Small), "podman")
 		p = newPodman(n)
-		client := filepath.Join(GinkgoT().TempDir(), "client")
-		cmd := exec.Command("go", "build", "-trimpath", "-o", client, ".")
-		cmd.Dir = "../../compose/examples/goclient"
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := cmd.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(out))
-		p.importImage(map[string]string{"rdmalab": fixture.Binary(), "client": client})
+		files := map[string]string{"rdmalab": fixture.Binary()}
+		for name, dir := range map[string]string{
+			"client": "../../compose/examples/goclient", "hello": "../../compose/examples/goclient/hello", "example": "../../softrnic/ipc/example",
+		} {
+			files[name] = filepath.Join(GinkgoT().TempDir(), name)
+			cmd := exec.Command("go", "build", "-trimpath", "-o", files[name], ".")
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+			out, err := cmd.CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), string(out))
+		}
+		p.importImage(files)
 		state = "/run/rdmalab/" + n.rack.Name
 		sockets = state + "/sock"
 	})
@@ -111,6 +116,22 @@ var _ = Describe("containers of podman", Label("cni", "podman"), Ordered, func()
 		out := p.ok("run", "--rm", "--network", "none", "-v", sockets+":"+sockets, "-e", "RDMALAB_VERBS="+sockets+"/cn0.verbs",
 			image, "/client", "10.77.0.4")
 		Expect(out).To(ContainSubstring("hello, rack"))
+	})
+
+	It("say hello in 30 lines, and leave nothing on the NIC when they are killed in the middle of their writes", func() {
+		mount := []string{"-v", sockets + ":" + sockets, "-e", "RDMALAB_VERBS=" + sockets + "/cn0.verbs", image}
+		out := p.ok(append(append([]string{"run", "--rm", "--network", "none"}, mount...), "/hello", "10.77.0.4")...)
+		Expect(out).To(ContainSubstring(`"hello, rack"; 0 were here before`))
+		before := n.objects("cn0")
+		p.ok(append(append([]string{"run", "-d", "--name", "writer", "--network", "none"}, mount...), "/example", "10.77.0.4", "write_bw", "100000000")...)
+		sends := func() uint64 { return n.rack.Counters("cn0")["rdma_sends"] }
+		then := sends()
+		Eventually(sends, fixture.Patience, "50ms").Should(BeNumerically(">", then+1000))
+		Expect(n.objects("cn0")).NotTo(Equal(before))
+		p.ok("kill", "writer")
+		Eventually(func() map[string]int { return n.objects("cn0") }, fixture.Patience, "50ms").Should(Equal(before))
+		p.ok("rm", "-f", "-t", "0", "writer")
+		n.rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
 	It("have the network of a host and its NIC", func() {

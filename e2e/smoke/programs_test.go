@@ -65,6 +65,18 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
 	})
 
+	It("says hello in 30 lines", func() {
+		hello := filepath.Join(GinkgoT().TempDir(), "hello")
+		cmd := exec.Command("go", "build", "-o", hello, "./hello")
+		cmd.Dir = "../../compose/examples/goclient"
+		out, err := cmd.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "go build: %s", out)
+		for i, host := range []string{"cn0", "cn1", "cn0"} {
+			Expect(rack.OK("exec", host, "--", hello, memory)).To(Equal(fmt.Sprintf("%s has \"hello, rack\"; %d were here before\n", memory, i)))
+		}
+		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
+	})
+
 	It("leaves nothing on the NIC when it is killed in the middle of its writes", func() {
 		before := objectsOf(rack, "cn0").Objects
 		ended := make(chan fixture.Result, 1)

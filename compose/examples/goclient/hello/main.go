@@ -1,0 +1,30 @@
+// Command hello leaves a line in the memory of a memory server, reads it back, and counts who was there.
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/remote"
+)
+
+func main() {
+	mem, err := remote.Dial(os.Args[1]) // by the NIC of the host that this runs on
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Close()
+	if _, err := mem.WriteAt([]byte("hello, rack"), 0); err != nil { // RDMA WRITE
+		log.Fatal(err)
+	}
+	line := make([]byte, 11)
+	if _, err := mem.ReadAt(line, 0); err != nil { // RDMA READ
+		log.Fatal(err)
+	}
+	before, err := mem.FetchAdd(64, 1) // FETCH_ADD, atomic to all who count here
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s has %q; %d were here before\n", os.Args[1], line, before)
+}

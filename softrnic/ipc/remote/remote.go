@@ -1,0 +1,184 @@
+// Package remote is the shortest way from a program on a host of a rack to the memory of a memory server: it opens the
+// host's NIC by package ipc, connects one queue pair, and reads and writes.
+//
+//	mem, err := remote.Dial("10.77.0.3")
+//	_, err = mem.WriteAt([]byte("hello"), 0)
+//	before, err := mem.FetchAdd(64, 1)
+//
+// It waits for every operation. Programs that want several under way, completions or memory of their own use package ipc;
+// softrnic/ipc/example and compose/examples/goclient show how.
+package remote
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// atOnce is how many bytes one READ or WRITE moves: the size of the registered buffer.
+const atOnce = 64 << 10
+
+// ErrRange is an access beyond the end of the memory, or an atomic on a word that is not aligned to 8 bytes.
+var ErrRange = errors.New("beyond the memory")
+
+// Memory is the memory that a memory server shares with all its clients. Its methods may be called by several goroutines,
+// and wait for each other. After an error of the network every call fails: Close it, and Dial again.
+type Memory struct {
+	mu  sync.Mutex
+	nic *ipc.Context
+	mr  verbs.MR
+	cq  verbs.CQ
+	qp  verbs.QP
+	far perf.Region
+}
+
+var (
+	_ io.ReaderAt = (*Memory)(nil)
+	_ io.WriterAt = (*Memory)(nil)
+	_ io.Closer   = (*Memory)(nil)
+)
+
+// Dial connects to the memory of the host with that address, by the NIC of the host that the program runs on. The caller must
+// Close it; the end of the program does it, too.
+func Dial(addr string) (*Memory, error) { return DialBy(ipc.Config{}, addr) }
+
+// DialBy is Dial by a NIC of choice.
+func DialBy(cfg ipc.Config, addr string) (m *Memory, err error) {
+	to, err := netip.ParseAddr(addr)
+	if err != nil {
+		return nil, fmt.Errorf("remote: %w", err)
+	}
+	m = new(Memory)
+	if m.nic, err = ipc.Open(cfg); err != nil {
+		return nil, err
+	}
+	if err := m.connect(to); err != nil {
+		return nil, errors.Join(fmt.Errorf("remote: %w", err), m.nic.Close())
+	}
+	return m, nil
+}
+
+func (m *Memory) connect(to netip.Addr) error {
+	pd, err := m.nic.AllocPD()
+	if err != nil {
+		return err
+	}
+	if m.mr, err = pd.RegMR(nil, atOnce, verbs.LocalWrite); err != nil {
+		return err
+	}
+	if m.cq, err = m.nic.CreateCQ(1); err != nil {
+		return err
+	}
+	if m.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: m.cq, RecvCQ: m.cq}); err != nil {
+		return err
+	}
+	m.far, err = perf.DialMemory(m.nic.Manager(), m.qp, to, rdmacm.Params{}, clock.Never)
+	return err
+}
+
+// Size is how many bytes the memory has.
+func (m *Memory) Size() int64 { return int64(m.far.Len) }
+
+// Close lets go of the NIC. The memory keeps its bytes.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nic.Close()
+}
+
+// ReadAt reads from the memory by RDMA READs. It reads all of p or fails; at the end of the memory it returns io.EOF.
+func (m *Memory) ReadAt(p []byte, off int64) (int, error) {
+	if left := m.Size() - off; off >= 0 && left >= 0 && int64(len(p)) > left {
+		n, err := m.move(verbs.OpRead, p[:left], off, m.mr.ReadAt)
+		if err == nil {
+			err = io.EOF
+		}
+		return n, err
+	}
+	return m.move(verbs.OpRead, p, off, m.mr.ReadAt)
+}
+
+// WriteAt writes to the memory by RDMA WRITEs. When it returns, the bytes are there.
+func (m *Memory) WriteAt(p []byte, off int64) (int, error) {
+	return m.move(verbs.OpWrite, p, off, m.mr.WriteAt)
+}
+
+// move moves p by pieces, each through the registered buffer: before a WRITE, behind a READ.
+func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []byte, off int) error) (n int, err error) {
+	if off < 0 || off > m.Size() || int64(len(p)) > m.Size()-off {
+		return 0, fmt.Errorf("remote: %w: %d bytes at %d of %d", ErrRange, len(p), off, m.Size())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n < len(p) {
+		piece := p[n:min(n+atOnce, len(p))]
+		if op == verbs.OpWrite {
+			err = buffer(piece, 0)
+		}
+		if err == nil {
+			err = m.do(&verbs.SendWR{Op: op, SGL: []verbs.SGE{m.mr.SGE(0, len(piece))}, RemoteAddr: m.far.Addr + uint64(off) + uint64(n)})
+		}
+		if err == nil && op == verbs.OpRead {
+			err = buffer(piece, 0)
+		}
+		if err != nil {
+			return n, err
+		}
+		n += len(piece)
+	}
+	return n, nil
+}
+
+// CompareSwap puts swap into the 8-byte word at off if it is old, and returns what it was: it has swapped if that is old. Words
+// are little-endian, and atomic to all clients that use CompareSwap and FetchAdd.
+func (m *Memory) CompareSwap(off int64, old, swap uint64) (was uint64, err error) {
+	return m.atomic(&verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: old, Swap: swap}, off)
+}
+
+// FetchAdd adds to the 8-byte word at off and returns what it was.
+func (m *Memory) FetchAdd(off int64, add uint64) (was uint64, err error) {
+	return m.atomic(&verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: add}, off)
+}
+
+func (m *Memory) atomic(wr *verbs.SendWR, off int64) (was uint64, err error) {
+	if off < 0 || off > m.Size()-8 || off%8 != 0 {
+		return 0, fmt.Errorf("remote: %w: an atomic at %d of %d", ErrRange, off, m.Size())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wr.SGL, wr.RemoteAddr = []verbs.SGE{m.mr.SGE(0, 8)}, m.far.Addr+uint64(off)
+	if err := m.do(wr); err != nil {
+		return 0, err
+	}
+	var word [8]byte
+	err = m.mr.ReadAt(word[:], 0)
+	return binary.LittleEndian.Uint64(word[:]), err
+}
+
+// do posts a request and waits for its end.
+func (m *Memory) do(wr *verbs.SendWR) error {
+	wr.Flags, wr.RKey = verbs.Signalled, m.far.RKey
+	if err := m.qp.PostSend(*wr); err != nil {
+		return fmt.Errorf("remote: %w", err)
+	}
+	if err := m.cq.Wait(clock.Never); err != nil {
+		return fmt.Errorf("remote: %w", err)
+	}
+	var wc [1]verbs.WC
+	if _, err := m.cq.Poll(wc[:]); err != nil {
+		return fmt.Errorf("remote: %w", err)
+	}
+	if wc[0].Status != verbs.Success {
+		return fmt.Errorf("remote: %v: %v", wr.Op, wc[0].Status)
+	}
+	return nil
+}
