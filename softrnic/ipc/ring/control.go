@@ -1,9 +1,6 @@
 package ring
 
-import (
-	"math/bits"
-	"sync/atomic"
-)
+import "math/bits"
 
 // ControlLen is the size of the control page of an application, in bytes.
 const ControlLen = 8192
@@ -24,13 +21,13 @@ const (
 // Control is the control page of an application, as one side has it mapped.
 type Control struct {
 	// Asleep is set by the daemon while it does not look at bells: who rings one must wake it.
-	Asleep *atomic.Uint64
+	Asleep *Shared
 	// Incarnation is counted up by the daemon when the NIC has lost its objects.
-	Incarnation *atomic.Uint64
+	Incarnation *Shared
 	// Polls is changed by an application that looks for completions and finds none.
-	Polls *atomic.Uint64
+	Polls *Shared
 	// summary has a bit for each word of bells that has one. Both sides write both.
-	summary *atomic.Uint64
+	summary *Shared
 	page    []byte
 }
 

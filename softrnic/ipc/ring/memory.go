@@ -3,8 +3,6 @@ package ring
 import (
 	"fmt"
 	"math/bits"
-	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,12 +44,6 @@ func Unmap(b []byte) error {
 		return nil
 	}
 	return unix.Munmap(b)
-}
-
-// Word is the aligned word at offset off of a mapping.
-func Word(b []byte, off int) *atomic.Uint64 {
-	_ = b[off+7]
-	return (*atomic.Uint64)(unsafe.Pointer(&b[off]))
 }
 
 // ceil2 is the smallest power of two that is not less than n.

@@ -1,9 +1,6 @@
 package ring
 
-import (
-	"encoding/binary"
-	"sync/atomic"
-)
+import "encoding/binary"
 
 // HeaderLen is what is in front of the entries of a queue, in bytes.
 const HeaderLen = 512
@@ -28,17 +25,17 @@ const MaxText = HeaderLen - offText - 8
 // Queue is a ring with its header, as one side has it mapped.
 type Queue struct {
 	// Tail is published by the producer, Head by the consumer.
-	Tail, Head *atomic.Uint64
+	Tail, Head *Shared
 	// Wait is set by an application that is about to sleep until something changes here; the daemon clears it and wakes it.
-	Wait *atomic.Uint64
+	Wait *Shared
 	// Fired is set by the daemon when the event that was asked for has come, and taken by the application.
-	Fired *atomic.Uint64
+	Fired *Shared
 	// Arm is set by the application to 1 plus whether solicited events are enough, and taken by the daemon.
-	Arm *atomic.Uint64
+	Arm *Shared
 	// Backlog is set by the daemon when it has completions for which there was no room.
-	Backlog *atomic.Uint64
+	Backlog *Shared
 	// Refused is one more than the position of the entry that the daemon refused last; 0 is none. Value is a result.
-	Refused, Value *atomic.Uint64
+	Refused, Value *Shared
 
 	header, slots []byte
 	slot          int

@@ -1,0 +1,75 @@
+package ring
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Two sides each publish a word and then look at the other's: one of them must see it, also when this test was built with the
+// race detector, or both would go to sleep. The control is the plain atomic store, which keeps that promise only without it.
+func TestPublishThenLook(t *testing.T) {
+	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Munmap(b); err != nil {
+			t.Error(err)
+		}
+	}()
+	if n, of := bothBlind(b, (*Shared).Store); n != 0 {
+		t.Errorf("%d times of %d neither side saw the other", n, of)
+	}
+	n, of := bothBlind(b, func(w *Shared, v uint64) { w.v.Store(v) })
+	t.Logf("with plain stores: %d times of %d", n, of)
+}
+
+// bothBlind counts how often neither side saw what the other had published, in what it does in a second.
+func bothBlind(b []byte, store func(w *Shared, v uint64)) (n, of int) {
+	x, y := Word(b, 0), Word(b, 128)
+	sawX, sawY := Word(b, 256), Word(b, 384)
+	round, answered := Word(b, 512), Word(b, 640)
+	const last = 1<<64 - 1
+	until := func(w *Shared, v uint64) uint64 {
+		for i := 0; ; i++ {
+			if got := w.Load(); got == v || got == last {
+				return got
+			}
+			if i%256 == 255 {
+				runtime.Gosched()
+			}
+		}
+	}
+	round.Store(0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for r := uint64(1); until(round, r) == r; r++ {
+			store(y, 1)
+			sawX.Store(x.Load())
+			answered.Store(r)
+		}
+	}()
+	for end := time.Now().Add(time.Second); of&63 != 0 || time.Now().Before(end); {
+		of++
+		r := uint64(of)
+		x.Store(0)
+		y.Store(0)
+		round.Store(r)
+		for range of % 64 {
+			_ = answered.Load() // not always at the same moment as the other side
+		}
+		store(x, 1)
+		sawY.Store(y.Load())
+		until(answered, r)
+		if sawX.Load() == 0 && sawY.Load() == 0 {
+			n++
+		}
+	}
+	round.Store(last)
+	<-done
+	return n, of
+}
