@@ -27,7 +27,8 @@ func TestMisses(t *testing.T) {
 		}
 	}
 	for _, r := range []Rule{
-		{ID: "a", Server: serverA, Action: Atomics, Misses: 9}, {ID: "a", Server: serverA, Action: Atomics, MissTime: time.Second},
+		{ID: "a", Server: serverA, Action: Atomics, Misses: 9},
+		{ID: "a", Server: serverA, Action: Atomics, MissTime: time.Second},
 		{ID: "a", Server: serverA, Action: Atomics, Misses: AnswerWait, MissTime: time.Hour},
 	} {
 		if r.Validate() == nil {
