@@ -33,6 +33,17 @@ var _ = Describe("a drill", Ordered, func() {
 		Eventually(ended, "3m").Should(Receive(&res))
 		Expect(res).To(fixture.HaveExited(0))
 		Expect(res.Stdout).To(ContainSubstring("\nlinearizable: "))
+		Expect(res.Stdout).To(ContainSubstring("\nchains broken 0, nodes leaked "))
+	}
+
+	// steered runs f while the switch steers.
+	steered := func(f func()) {
+		GinkgoHelper()
+		for _, ms := range []string{"ms0", "ms1"} {
+			rack.OK("switch", "rules", "add", "id=steer-"+ms, "server="+ms, "action=steer")
+		}
+		f()
+		rack.OK("switch", "rules", "remove", "steer-ms0", "steer-ms1")
 	}
 
 	// whole requires that no chain is broken, and that every node that is not free is the newest of a key, a while after.
@@ -98,15 +109,49 @@ var _ = Describe("a drill", Ordered, func() {
 	})
 
 	It("crashes the switch while it steers", func() {
-		for _, ms := range []string{"ms0", "ms1"} {
-			rack.OK("switch", "rules", "add", "id=steer-"+ms, "server="+ms, "action=steer")
-		}
-		verdict(func() {
-			rack.OK("crash", "switch")
-			rack.OK("restart", "switch")
+		steered(func() {
+			verdict(func() {
+				rack.OK("crash", "switch")
+				rack.OK("restart", "switch")
+			})
 		})
-		rack.OK("switch", "rules", "remove", "steer-ms0", "steer-ms1")
 		whole()
+	})
+
+	It("loses the CMP_SWAP of clients that share queue pairs, while the switch steers", func() {
+		steered(func() {
+			verdict(func() {
+				rack.OK("inject", "drop", "--opcode", "RC_CMP_SWAP", "--next", "3", "--link", "ms0", "--dir", "down")
+				rack.OK("inject", "drop", "--opcode", "RC_ATOMIC_ACK", "--next", "3", "--link", "ms1", "--dir", "up")
+			}, "--share-qp", "3")
+		})
+		whole()
+	})
+
+	It("loses the CMP_SWAP of clients that die, and of some that die with the switch", func() {
+		for _, box := range []bool{false, true} {
+			steered(func() {
+				verdict(func() {
+					dead := make(chan fixture.Result, 1)
+					sent := rack.Counters("cn1")["rdma_sends"]
+					go func() {
+						defer GinkgoRecover()
+						dead <- rack.Run("clover", "check", "--from", "cn1", "--clients", "4", "--rounds", "10000")
+					}()
+					Eventually(func() uint64 { return rack.Counters("cn1")["rdma_sends"] }, "20s", "20ms").Should(BeNumerically(">", sent+100))
+					rack.OK("inject", "drop", "--opcode", "RC_CMP_SWAP", "--next", "50", "--link", "ms0", "--dir", "down")
+					rack.OK("crash", "cn1")
+					if box {
+						rack.OK("crash", "switch")
+						rack.OK("restart", "switch")
+					}
+					Eventually(dead, "30s").Should(Receive(fixture.HaveExited(1)))
+					rack.OK("heal")
+					rack.OK("restart", "cn1")
+				})
+			})
+			whole()
+		}
 	})
 
 	It("cuts a client off, and lets a machine hang", func() {

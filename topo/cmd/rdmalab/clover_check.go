@@ -84,6 +84,9 @@ func printVerdict(cmd *cobra.Command, from string, v *hostd.StoreVerdict) error 
 	if err := storeRequest(cmd, from, hostd.PathStoreStat, hostd.StoreOp{Op: "stat"}, &st); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "chains broken %d, nodes free %d, held %d, in chains %d of %d keys\n", st.Broken, st.Free, st.Held, st.Linked, st.Keys)
+	// What is neither free nor a client's is in a chain; a whole chain that was followed to its end has one node.
+	leaked := st.Linked - min(st.Linked, st.Keys-st.LostKeys)
+	_, err = fmt.Fprintf(out, "chains broken %d, nodes leaked %d; %d free, held %d, in chains %d of %d keys\n", st.Broken, leaked, st.Free, st.Held,
+		st.Linked, st.Keys)
 	return err
 }
