@@ -27,11 +27,11 @@ var _ = Describe("a failure", func() {
 		found, err := filepath.Glob(folder + "/*/README.txt")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found).To(HaveLen(1))
-		checkBundle(filepath.Dir(found[0]), rack, "perf write_bw --from cn1 --to ms0")
+		checkBundle(filepath.Dir(found[0]), "perf write_bw --from cn1 --to ms0")
 
 		dir := filepath.Join(folder, "spec")
 		Expect(rack.Bundle(dir, "a spec", "go test -args -ginkgo.seed=7")).To(Equal(dir))
-		checkBundle(dir, rack, "-ginkgo.seed=7")
+		checkBundle(dir, "-ginkgo.seed=7")
 		yaml, err := os.ReadFile(filepath.Join(dir, "rack.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(yaml)).To(ContainSubstring("cn[0-1]"))
@@ -53,7 +53,7 @@ var _ = Describe("a failure", func() {
 })
 
 // checkBundle looks at a bundle of a rack whose link cn0 lost one packet and whose host cn1 has crashed.
-func checkBundle(dir string, rack *fixture.Rack, replay string) {
+func checkBundle(dir, replay string) {
 	GinkgoHelper()
 	read := func(name string) string {
 		GinkgoHelper()
