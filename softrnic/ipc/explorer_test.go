@@ -61,7 +61,7 @@ func (a *asm[S]) jump(label string) {
 
 // maxThreads, maxPrivate and maxStates bound a model: threads, private instructions in a row, and what there is to see.
 const (
-	maxThreads = 8
+	maxThreads = 10
 	maxPrivate = 64
 	maxStates  = 3e6
 )

@@ -69,7 +69,7 @@ func refusal(q *ring.Queue, op string, index int) error {
 }
 
 // again is how long a sleeper believes that it will be woken. Then it looks and rings once more: a wake-up that got lost would
-// cost that, and not the program. None is known to get lost (see TestNoWakeUpIsLost).
+// cost that, and not the program. None gets lost as long as stores come before the loads behind them: see ring.Shared.
 var again = 100 * time.Millisecond // tests do without
 
 // unserved is for a sleeper whose bell nobody has served though it was woken so often in vain: it rings again, and gives a

@@ -20,6 +20,8 @@ type wakeState struct {
 	closed [3]bool
 	polled uint8
 	ended  uint8 // waits that are over
+	// buffer has stores of Wait that the program's processor has not made yet.
+	buffer [3]bool
 	// The daemon's, guarded by the engine's exclusiveness: who has it, the completions that the link still brings and those
 	// in the queue, whether there are news for the pump and for waiters, and the pump's own.
 	owner                     uint8
@@ -40,8 +42,9 @@ type wakePlan struct {
 	blocking  bool     // the pump does not take over when it is woken: Config.Spin is negative
 	leftovers bool     // ...even if woken has left bells rung
 
-	// Planted bugs, each an order that the protocol excludes or a look that it needs.
-	asleepLate, ringLate, waitLate, channelLate, noCarry, noReady bool
+	// Planted bugs, each an order that the protocol excludes or a look that it needs. buffered is a processor that makes
+	// loads before a store that precedes them, as it may if the store is no exchange and has no fence: see ring.Shared.
+	asleepLate, ringLate, waitLate, channelLate, noCarry, noReady, buffered bool
 }
 
 // The threads, as they own the engine: 0 is nobody.
@@ -235,71 +238,6 @@ func (m *model) nic() {
 	m.jump("link")
 }
 
-// poster is poster.post with Control.Ring and Context.consumed.
-func (m *model) poster(i int) {
-	for range m.posts[i] {
-		rung, summed, awake, look, done := m.label("rung"), m.label("summed"), m.label("awake"), m.label("look"), m.label("done")
-		if m.ringLate {
-			m.when("asleep?", func(s *wakeState) bool { return !s.asleep }, awake)
-			m.do("wake the daemon", func(s *wakeState) { s.toDaemon = 1 })
-			m.at(awake)
-		}
-		m.do("publish the tail", func(s *wakeState) { s.tail[i]++ })
-		m.when("rings already?", func(s *wakeState) bool { return s.bell[i] }, rung)
-		m.do("ring", func(s *wakeState) { s.bell[i] = true })
-		m.at(rung)
-		m.when("in the summary?", func(s *wakeState) bool { return s.summary }, summed)
-		m.do("into the summary", func(s *wakeState) { s.summary = true })
-		m.at(summed)
-		if !m.ringLate {
-			m.when("asleep?", func(s *wakeState) bool { return !s.asleep }, awake)
-			m.do("wake the daemon", func(s *wakeState) { s.toDaemon = 1 })
-			m.at(awake)
-		}
-		m.sleeper(i, look, done, func(s *wakeState) bool { return s.head[i] == s.tail[i] }, func(s *wakeState) { s.wait[i] = 1 })
-	}
-}
-
-// sleeper waits until ready, as consumed and cq.wait do: it takes the channel, says that it waits, looks, and sleeps.
-func (m *model) sleeper(i int, look, done string, ready func(s *wakeState) bool, say func(s *wakeState)) {
-	channel := func() { m.do("take the channel", func(s *wakeState) { s.closed[i] = false }) }
-	m.at(look)
-	m.when("ready?", ready, done) // polling
-	if !m.channelLate {
-		channel()
-	}
-	m.do("say that it waits", say)
-	if !m.waitLate {
-		m.when("ready?", ready, done)
-	}
-	if m.channelLate {
-		channel()
-	}
-	m.asm.wait("sleep", func(s *wakeState) bool { return s.closed[i] })
-	m.jump(look)
-	m.at(done)
-	m.do("awake", func(s *wakeState) { s.ended++ })
-	m.private()
-}
-
-// reap waits for all completions.
-func (m *model) reap() {
-	for range m.posts[0] + m.posts[1] {
-		look, done := m.label("look"), m.label("done")
-		m.sleeper(2, look, done, func(s *wakeState) bool { return s.cqTail > s.polled }, func(s *wakeState) { s.cqWait = true })
-		m.do("poll", func(s *wakeState) { s.polled++ })
-		m.private()
-	}
-}
-
-// listen is Context.listen.
-func (m *model) listen() {
-	m.at("listen")
-	m.asm.wait("read the wake socket", func(s *wakeState) bool { n := s.toProgram; s.toProgram = 0; return n > 0 })
-	m.do("wake all", func(s *wakeState) { s.closed = [3]bool{true, true, true} })
-	m.jump("listen")
-}
-
 // run explores the model.
 func (p wakePlan) run() (states int, stuck string) {
 	var threads []*asm[wakeState]
@@ -313,6 +251,11 @@ func (p wakePlan) run() (states int, stuck string) {
 	add((*model).listen)
 	for i := range p.posts {
 		add(func(m *model) { m.poster(i) })
+	}
+	if p.buffered {
+		for i := range 3 {
+			add(func(m *model) { m.processor(i) })
+		}
 	}
 	all := p.posts[0] + p.posts[1]
 	if p.reaper { // else they are receives, which the NIC has nothing to say about
@@ -346,6 +289,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		"the channel is taken after the look":   {posts: [2]uint8{1, 0}, channelLate: true},
 		"nobody carries while the pump sleeps":  {posts: [2]uint8{1, 0}, reaper: true, noCarry: true},
 		"the pump sleeps over a bell":           {posts: [2]uint8{1, 0}, noReady: true},
+		"a store that is made behind a look":    {posts: [2]uint8{1, 0}, buffered: true},
 		"bells are left rung":                   {posts: [2]uint8{1, 1}, limit: 1, blocking: true, leftovers: true},
 	} {
 		if n, stuck := p.run(); stuck == "" {
