@@ -17,6 +17,14 @@ switch:
     - {server: ms0, action: atomics, shards: 2}
 `
 
+// queued is replace with a switch that keeps CAS which fail.
+const queued = `
+switch:
+  program: swordbox
+  rules:
+    - {server: ms0, action: atomics, shards: 2, misses: "wait:20ms"}
+`
+
 var _ = Describe("locks of many clients on few words", func() {
 	DescribeTable("keep their promise", func(section string) {
 		p := newParty(section)
@@ -57,5 +65,6 @@ var _ = Describe("locks of many clients on few words", func() {
 		Entry("through a switch that tracks connections", fixture.SwitchSection(fixture.Track, false, "ms0")),
 		Entry("through a switch that moves requests", fixture.SwitchSection(fixture.Move, false, "ms0")),
 		Entry("through a switch that replaces atomics", replace),
+		Entry("through a switch where clients wait for their turn", queued),
 	)
 })
