@@ -15,6 +15,9 @@
 //	server   a memory server: shared connections, words, keys that were seen to work
 //	Machine  all of them; implements mode.Machine
 //
+// What it need not send. A CAS that is known to fail goes as a WRITE of no bytes. A rule may have the switch answer it, once the
+// server has acknowledged the value, or keep it for a while, in the order of arrival, until it would succeed (see miss.go).
+//
 // What it cannot see. A word is known by the address that requests name: memory that a server has registered twice, under
 // two addresses, must not be used as a word under both. And the server itself must change its words by requests of its own,
 // through the switch, or not at all.
