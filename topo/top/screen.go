@@ -61,7 +61,7 @@ func (m Model) header() []string {
 		l.text(bold, "rdmalab top")
 		l.text(plain, "  "+s.Rack+" ")
 		if m.gone == "" {
-			l.text(statePaint(s.State), s.State)
+			l.text(statePaint(s.State), stateOf(s))
 		} else {
 			l.text(bad, "gone")
 		}
@@ -130,6 +130,24 @@ func (m Model) body(rows int) []string {
 	out = append(append(out, m.title(QPs)), m.qpPage(qps, r)...)
 	out = append(append(out, m.title(SwitchPane)), m.switchPage(rest-qps, r)...)
 	return out
+}
+
+// stateOf is the state of a rack, and which of its nodes gives it that state, if it is one: a rack with one dead host is not
+// dead.
+func stateOf(s *Sample) string {
+	name, n := "", 0
+	for i := range s.Nodes {
+		if s.Nodes[i].State == s.State {
+			name, n = s.Nodes[i].Name, n+1
+		}
+	}
+	switch {
+	case s.State == "up" || n == 0:
+		return s.State
+	case n == 1:
+		return name + " " + s.State
+	}
+	return fmt.Sprintf("%d of %d %s", n, len(s.Nodes), s.State)
 }
 
 // title is the line above a pane of a tall screen.
