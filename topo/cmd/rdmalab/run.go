@@ -128,6 +128,11 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.store == storeClover {
+		if _, err := metaHost(rack); err != nil { // before the switch is told anything
+			return err
+		}
+	}
 	told := cmd.ErrOrStderr()
 	if f.quiet {
 		told = io.Discard
