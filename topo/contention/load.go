@@ -10,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Load is one experiment: so many clients, each with one queue pair and one CAS under way, on one word of one server.
@@ -60,17 +59,9 @@ type run struct {
 	stop      clock.Time
 }
 
-func (l Load) rackFile() string {
-	out := fmt.Sprintf("name: contention\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", clientHosts-1)
-	if l.Mode == "" {
-		return out
-	}
-	return out + fmt.Sprintf("switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomics, mode: %s, service: %s}\n", l.Mode, switchService)
-}
-
 // Run measures with model m.
 func (l Load) Run(m *cost.Model) (Result, error) {
-	s, err := spec.Parse([]byte(l.rackFile()))
+	s, err := simrack.PassiveRack("contention", clientHosts, l.Mode, switchService, "")
 	if err != nil {
 		return Result{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Passive is a memory server without a program: it lends memory to everybody who connects, and does nothing from then on.
@@ -18,6 +19,20 @@ type Passive struct {
 	Service string
 	// Switch is the service that a switch with rules dials by the connection manager; "": no such service.
 	Switch string
+}
+
+// PassiveRack describes a rack of so many compute hosts, cn0 and so on, and ms0, which is to be a Passive server. In a mode, hard
+// or paper, the switch replaces the atomics that go there, and dials service for that; "": it only forwards. misses is what the rule
+// says of those; "": nothing.
+func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
+	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
+	if misses != "" {
+		misses = ", misses: " + misses
+	}
+	if mode != "" {
+		file += fmt.Sprintf("switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomics, mode: %s, service: %s%s}\n", mode, service, misses)
+	}
+	return spec.Parse([]byte(file))
 }
 
 // Lend makes h such a server, in the application of ctx. It returns only with an error; verbs.ErrClosed: the host has ended.

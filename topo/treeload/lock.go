@@ -14,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // LockLoad is Sherman's lock micro-benchmark: each client takes a lock by CAS of its word, again and again until it has it,
@@ -74,22 +73,10 @@ type lockRun struct {
 	stop               clock.Time
 }
 
-func (l *LockLoad) rackFile() string {
-	out := fmt.Sprintf("name: locks\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", lockHosts-1)
-	if l.Mode == "" {
-		return out
-	}
-	more := ""
-	if l.Misses != "" {
-		more = ", misses: " + l.Misses
-	}
-	return out + fmt.Sprintf("switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomics, mode: %s, service: %s%s}\n", l.Mode, switchService, more)
-}
-
 // Measure runs the experiment with model m.
 func (l LockLoad) Measure(m *cost.Model) (LockResult, error) {
 	l.Locks = max(l.Locks, 1)
-	s, err := spec.Parse([]byte(l.rackFile()))
+	s, err := simrack.PassiveRack("locks", lockHosts, l.Mode, switchService, l.Misses)
 	if err != nil {
 		return LockResult{}, err
 	}
