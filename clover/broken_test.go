@@ -1,6 +1,7 @@
 package clover_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -60,6 +61,29 @@ func TestBrokenClientsKeepNoReceives(t *testing.T) {
 	md := g.Host("md0").Counters()
 	if md.SendRnrErr != 0 {
 		t.Errorf("the metadata server had no receive for %d requests", md.SendRnrErr)
+	}
+}
+
+// A client whose application is killed, with appends to report, comes to its end.
+func TestCloseAfterTheContext(t *testing.T) {
+	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Sound, Keys: 64}, region)
+	h, closed := g.Host("cn0"), false
+	h.Go("killed", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, soon(rt))
+		if err == nil {
+			err = errors.Join(c.Insert(1, value(1, 0, 64), soon(rt)), c.Put(1, value(1, 1, 64), soon(rt)), ctx.Close())
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = c.Close() // what it could not say, the metadata server finds out
+		closed = true
+	})
+	g.run()
+	if !closed {
+		t.Error("the client did not end")
 	}
 }
 

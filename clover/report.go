@@ -132,6 +132,9 @@ func (c *Client) lastOf(i, n int) int {
 func (c *Client) farewell(deadline clock.Time) {
 	for len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
 		c.report(true)
+		if !c.gc.busy && c.gc.idle() {
+			return // it could not be posted: the verbs context has gone with its application
+		}
 		err := c.fab.Until(deadline, func() bool { return !c.gc.busy && c.gc.idle() || !c.fab.Connected(c.meta) })
 		if err != nil {
 			return
