@@ -143,12 +143,28 @@ var _ = Describe("the operator of the switch", func() {
 		rack.OK("perf", "atomic_lat", "--from", "cn1", "--to", "ms0", "--iters", "200")
 	})
 
-	It("has nothing to see but tables where the program is forward", func() {
+	It("has nothing to see but tables where the program is forward, and more when it loads another", func() {
 		rack := fixture.Up(fixture.Small)
 		Expect(rack.OK("switch", "rules")).To(HavePrefix("no rules"))
 		Expect(rack.OK("switch", "budget")).To(ContainSubstring("declares no state"))
 		res := rack.Run("switch", "connections")
 		Expect(res).To(fixture.HaveExited(1))
-		Expect(res.Stderr).To(ContainSubstring("topo/racks/swordbox.yaml"))
+		Expect(res.Stderr).To(ContainSubstring("`rdmalab switch program swordbox` loads"))
+
+		By("loading another while a client works")
+		ended := atomics(rack, "cn0", "ms0")
+		Eventually(func() uint64 { return rack.Counters("ms0")["rcvd_pkts"] }, fixture.Patience, "20ms").Should(BeNumerically(">", 100))
+		Expect(rack.OK("switch", "program", "swordbox")).To(MatchRegexp(`program +swordbox`))
+		rack.OK("switch", "rules", "add", "id=locks", "server=ms0", "action=atomics")
+		Expect(rack.OK("top", "--once")).To(ContainSubstring("up  swordbox"))
+		Expect(rack.OK("status", "-o", "json")).To(ContainSubstring(`"program": "swordbox"`))
+		Eventually(func() string { return rack.OK("switch", "connections") }, fixture.Patience, "100ms").Should(MatchRegexp(`(?m)^ms0/0 +up `))
+		Eventually(func() uint64 { return moved(rack) }, fixture.Patience, "50ms").Should(BeNumerically(">", 0))
+		Expect(rack.OK("switch", "trace", "ms0", "--dir", "down", "--count", "1")).To(ContainSubstring("→WRITE"))
+
+		By("refusing to give up what it has done to a connection")
+		Expect(rack.Run("switch", "program", "forward")).NotTo(fixture.HaveExited(0))
+		rack.OK("crash", "cn0", "--app")
+		Eventually(ended, fixture.Patience).Should(Receive())
 	})
 })

@@ -54,7 +54,7 @@ type NodeStatus struct {
 	IPv4  netip.Addr `json:"ipv4,omitzero"`
 	IPv6  netip.Addr `json:"ipv6,omitzero"`
 	MAC   wire.MAC   `json:"mac"`
-	// Program is that of the switch; "" for a host.
+	// Program is what the switch runs, or would if it ran; "" for a host.
 	Program string `json:"program,omitempty"`
 	// Memory is the size in bytes of the region that the host offers.
 	Memory int64 `json:"memory,omitempty"`
@@ -90,6 +90,8 @@ type daemonStatus struct {
 		State string `json:"state"`
 	} `json:"nic"`
 	App string `json:"app"`
+	// Program is what a switch runs; it may be another than the rack file names.
+	Program string `json:"program"`
 }
 
 // Status looks at every node: its processes, its link and its daemon. Nothing is taken from memory.
@@ -180,6 +182,9 @@ func (r *Rack) observe(ctx context.Context, n *NodeStatus) error {
 		return err
 	}
 	_ = json.Unmarshal(n.Daemon, &d) // the switch's status has no NIC
+	if n.Name == spec.SwitchName && d.Program != "" {
+		n.Program = d.Program
+	}
 	switch {
 	case d.NIC.State != "" && d.NIC.State != "up":
 		n.State = StateNICDown

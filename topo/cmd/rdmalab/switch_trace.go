@@ -16,6 +16,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -78,7 +79,11 @@ func runTrace(cmd *cobra.Command, links []string, flags *traceFlags) error {
 		return err
 	}
 	defer stream.Close() // it was only read
-	t := tracer{out: cmd.OutOrStdout(), names: names, json: asJSON, taken: "taken by " + names.rack.Switch.Program}
+	var program switchd.ProgramInfo
+	if err := askBox(cmd, http.MethodGet, "/program", nil, &program); err != nil {
+		return err
+	}
+	t := tracer{out: cmd.OutOrStdout(), names: names, json: asJSON, taken: "taken by " + program.Name}
 	err = t.run(stream, flags.count)
 	if errors.Is(err, context.Canceled) || err != nil && cmd.Context().Err() != nil {
 		err = nil // interrupted: the usual end

@@ -110,6 +110,7 @@ func addHost(s *top.Sample, n *rack.NodeStatus, names namer) {
 
 // answers are what the switch says beside its status.
 type answers struct {
+	program  switchd.ProgramInfo
 	counters switchd.Counters
 	faults   []fault.Status
 	tables   []switchd.Table
@@ -126,13 +127,14 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 		out  any
 		box  bool // only program swordbox answers
 	}{
+		{"/program", &a.program, false},
 		{"/counters", &a.counters, false},
 		{"/faults", &a.faults, false},
 		{"/tables", &a.tables, false},
 		{"/program/counters", &a.groups, true},
 		{"/connections", &a.report, true},
 	} {
-		if q.box && r.Spec.Switch.Program != spec.ProgramSwordBox {
+		if q.box && a.program.Name != spec.ProgramSwordBox {
 			continue
 		}
 		if err := client.Call(ctx, http.MethodGet, q.path, nil, q.out); err != nil {
