@@ -45,7 +45,7 @@ func complete(cmd *cobra.Command, flag string, words ...string) {
 }
 
 // settings are nil if hosts are to be processes.
-func (f *containerFlags) settings() (*container.Settings, error) {
+func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, error) {
 	plug, err := container.ParsePlug(f.plug)
 	switch {
 	case err != nil:
@@ -53,7 +53,7 @@ func (f *containerFlags) settings() (*container.Settings, error) {
 	case f.runtime != runtimeProcess && f.runtime != runtimeDocker:
 		return nil, badUse("runtime %q is unknown; take %s or %s", f.runtime, runtimeProcess, runtimeDocker)
 	case f.runtime == runtimeProcess && f.compose == "":
-		if plug != container.PlugOutside {
+		if cmd.Flags().Changed("plug") { // also to what it would be anyway: who says it wants containers
 			return nil, badUse("--plug is for containers: add --runtime %s", runtimeDocker)
 		}
 		return nil, nil
@@ -99,7 +99,7 @@ func composeCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := container.ParsePlug(plug)
 			if err != nil {
-				return err
+				return asUse(err)
 			}
 			file, from := "", "the built-in rack"
 			if len(args) == 1 {

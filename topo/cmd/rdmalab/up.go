@@ -49,7 +49,7 @@ func upCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings, err := in.settings()
+			settings, err := in.settings(cmd)
 			if err != nil {
 				return err
 			}
