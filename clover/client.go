@@ -152,15 +152,16 @@ func (c *Client) reach(i int, deadline clock.Time) error {
 	return nil
 }
 
-// do is one round trip of the data path.
+// do is one round trip of the data path. It does not begin when the lease has ended, which may be while a server was being reached: what
+// the request names may be somebody else's by then.
 //
 // On a queue pair of its own a request leaves at once, or not long after: the metadata server's grace is for that. On a shared one it
-// may wait for those of others, and must not leave when the lease has ended: what it names may be somebody else's by then.
+// may wait for those of others, and must not leave later either.
 func (c *Client) do(deadline clock.Time, ops ...*fabric.Op) error {
+	if c.rt.Now() >= c.lease.until {
+		return errLease
+	}
 	if c.cfg.leave != nil {
-		if c.rt.Now() >= c.lease.until {
-			return errLease
-		}
 		deadline = min(deadline, c.lease.until)
 	}
 	c.cost.RTTs++

@@ -15,7 +15,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 	for {
 		value, err := c.get(key, dst[:0], deadline)
-		if err == nil || errors.Is(err, kv.ErrNotFound) {
+		if err == nil || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrTooLarge) {
 			return value, err
 		}
 		if err := c.again(err, deadline); err != nil {
@@ -41,6 +41,13 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			if c.rt.Now() >= deadline {
 				return dst, kv.ErrTimeout
 			}
+			continue
+		}
+		if errors.Is(err, kv.ErrTooLarge) {
+			if k, err = c.passLarge(key, k, err, deadline); err != nil {
+				return dst, err
+			}
+			slot = -1
 			continue
 		}
 		if err != nil {
@@ -71,6 +78,28 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		}
 		slot = -1
 	}
+}
+
+// passLarge goes on behind a node that this client has no room for, by its header alone: a shorter value may have replaced it. If none has,
+// the answer is tooLarge; only of a chain that the metadata server named now it is known to be the key's.
+func (c *Client) passLarge(key uint64, k known, tooLarge error, deadline clock.Time) (known, error) {
+	if c.rt.Now() >= deadline {
+		return k, kv.ErrTimeout
+	}
+	header, _, err := c.readHeader(k.at, -1, deadline)
+	if err != nil {
+		return k, err
+	}
+	next, more := header.Next()
+	switch {
+	case header.Valid() && header.EntryVersion() == k.at.Version && more:
+		k.at = next
+		return k, nil
+	case header.Valid() && header.EntryVersion() == k.at.Version && k.fresh:
+		return k, tooLarge
+	}
+	c.cache.drop(key)
+	return c.query(key, deadline)
 }
 
 // isStale says that a node is not what its location promised: it has been used again for something else.
