@@ -39,6 +39,10 @@ var _ = Describe("the commands of the store", Ordered, func() {
 		Expect(res.Stderr).To(ContainSubstring("want a number"))
 		rack.OK("clover", "insert", "9", "a")
 		Expect(rack.Run("clover", "insert", "9", "b").Stderr).To(ContainSubstring("key exists"))
+		res = rack.Run("sherman", "start", "--fresh") // it would take the memory
+		Expect(res).To(fixture.HaveExited(1))
+		Expect(res.Stderr).To(ContainSubstring("`rdmalab clover stop` first"))
+		Expect(rack.OK("clover", "get", "9")).To(Equal("a\n"))
 	})
 
 	It("are read line by line by the shell", func() {

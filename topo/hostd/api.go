@@ -54,6 +54,8 @@ type Status struct {
 	Tear    *Tear          `json:"tear,omitempty"`
 	// Clients are those of stores that run on the host now; nil: none.
 	Clients *ClientsStatus `json:"clients,omitempty"`
+	// Tree says that the host is a compute node of a tree Sherman.
+	Tree bool `json:"tree,omitempty"`
 	// Programs are attached to the NIC from other processes; Shared are the regions that outlive them.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`

@@ -246,5 +246,5 @@ func (a *application) describe(st *Status) {
 		st.Jobs = append(st.Jobs, j.name)
 	}
 	slices.Sort(st.Jobs)
-	st.Clients = a.meter.status(time.Now())
+	st.Clients, st.Tree = a.meter.status(time.Now()), a.tree != nil
 }

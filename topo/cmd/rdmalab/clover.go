@@ -85,6 +85,9 @@ func cloverStartCmd() *cobra.Command {
 }
 
 func startStore(cmd *cobra.Command, rack *spec.Rack, cfg hostd.StoreConfig) error {
+	if err := noTree(rack, statusOf(cmd)); err != nil {
+		return err
+	}
 	return askMeta(cmd, rack, hostd.PathStoreStart, cfg)
 }
 

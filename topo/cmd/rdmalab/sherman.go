@@ -101,6 +101,9 @@ func startTree(cmd *cobra.Command, rack *spec.Rack, cfg hostd.TreeConfig) (info 
 	if len(hosts) == 0 {
 		return info, fmt.Errorf("rack %s has no compute host", rack.Name)
 	}
+	if err := noClover(rack, statusOf(cmd)); err != nil {
+		return info, err
+	}
 	for i, h := range hosts {
 		client, err := hostControl(cmd, h.Name)
 		if err != nil {

@@ -86,6 +86,13 @@ func (f *locksFlags) measure(cmd *cobra.Command) ([]treeload.LockSeries, error) 
 	if err != nil {
 		return nil, err
 	}
+	rack, _, err := rackOf(cmd)
+	if err == nil {
+		err = errors.Join(noTree(rack, statusOf(cmd)), noClover(rack, statusOf(cmd))) // it would take their locks, and their memory
+	}
+	if err != nil {
+		return nil, err
+	}
 	var out []treeload.LockSeries
 	for _, place := range strings.Split(f.places, ",") {
 		if place != treeload.LocksHost && place != treeload.LocksDevice {

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -56,4 +61,43 @@ func fromFlag(cmd *cobra.Command, from *string) {
 func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 	fromFlag(cmd, from)
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "say what it cost")
+}
+
+// statusPatience bounds the wait for a host that may be frozen. It is not asked then.
+const statusPatience = 5 * time.Second
+
+// statusOf is how to ask hosts for their status. Who does not answer does nothing.
+func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
+	return func(host string) (s hostd.Status) {
+		client, err := hostControl(cmd, host)
+		if err != nil {
+			return s
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), statusPatience)
+		defer cancel()
+		if client.Call(ctx, http.MethodGet, hostd.PathStatus, nil, &s) != nil {
+			return hostd.Status{}
+		}
+		return s
+	}
+}
+
+// noClover refuses what would write into the memory of a store Clover that runs: both stores take the memory of the same servers.
+func noClover(rack *spec.Rack, status func(host string) hostd.Status) error {
+	for _, h := range rack.ByRole(spec.Metadata) {
+		if slices.Contains(status(h.Name).Services, clover.Service) {
+			return fmt.Errorf("the store clover is up on %s, and has the memory of the same servers: `rdmalab clover stop` first", h.Name)
+		}
+	}
+	return nil
+}
+
+// noTree refuses what would write into the memory of a tree that hosts work on.
+func noTree(rack *spec.Rack, status func(host string) hostd.Status) error {
+	for _, h := range rack.ByRole(spec.Compute) {
+		if status(h.Name).Tree {
+			return fmt.Errorf("%s works on a tree sherman in the memory of the same servers: `rdmalab sherman stop` first", h.Name)
+		}
+	}
+	return nil
 }
