@@ -52,14 +52,22 @@ func (c *checkRun) run(clients int, client func(id int) error) (out StoreVerdict
 	if c.err != nil {
 		return out, c.err
 	}
-	if c.ctx.Err() != nil { // the clients were killed: nobody is left to wait for a verdict
-		return out, fmt.Errorf("the check was ended: %w", context.Cause(c.ctx))
+	if err := ended(c.ctx, "check"); err != nil { // the clients were killed: nobody is left to wait for a verdict
+		return out, err
 	}
 	if err := c.history.Check(decidePatience); err != nil {
 		out.Why = err.Error()
 	}
 	out.Linearizable = out.Why == ""
 	return out, nil
+}
+
+// ended says that a job was ended before it had done all that it was asked for; nil: it was not.
+func ended(ctx context.Context, job string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("the %s was ended: %w", job, context.Cause(ctx))
 }
 
 // counted counts how an operation ended, and gives back what is wrong with it or with what it read.

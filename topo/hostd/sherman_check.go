@@ -177,19 +177,31 @@ func (h *Host) loadTree(r *http.Request, in TreeLoad) (out TreeLoaded, err error
 	}
 	began := time.Now()
 	err = h.app.do(r, "sherman load", func(ctx context.Context, v verbs.Context) error {
-		key := uint64(0)
-		next := func() (uint64, []byte, bool) {
-			k := key
-			key++
-			if in.Records {
-				return k, kv.MakeValue(k, k, t.cfg.Value), k < in.Keys && ctx.Err() == nil
-			}
-			return k, binary.LittleEndian.AppendUint64(nil, k+1), k < in.Keys && ctx.Err() == nil
-		}
-		s, err := sherman.BulkLoad(h.treeClient(v), t.addrs, next, v.Runtime().Now().Add(treePatience))
+		s, err := sherman.BulkLoad(h.treeClient(v), t.addrs, in.feed(ctx, t.cfg.Value), v.Runtime().Now().Add(treePatience))
 		out.Keys, out.Pages, out.Bytes = s.Keys, s.Pages, s.Bytes
-		return err
+		return errors.Join(err, in.whole(ctx, s.Keys))
 	})
 	out.Took = time.Since(began)
 	return out, storeStatus(err)
+}
+
+// feed gives the keys one after the other, with values of so many bytes if they are records, until all are given or the job is ended.
+func (in TreeLoad) feed(ctx context.Context, value int) func() (uint64, []byte, bool) {
+	key := uint64(0)
+	return func() (uint64, []byte, bool) {
+		k := key
+		key++
+		if in.Records {
+			return k, kv.MakeValue(k, k, value), k < in.Keys && ctx.Err() == nil
+		}
+		return k, binary.LittleEndian.AppendUint64(nil, k+1), k < in.Keys && ctx.Err() == nil
+	}
+}
+
+// whole says that not all keys are there since the job was ended; nil: they are.
+func (in TreeLoad) whole(ctx context.Context, keys uint64) error {
+	if keys >= in.Keys {
+		return nil
+	}
+	return fmt.Errorf("%d of %d keys are there: %w", keys, in.Keys, ended(ctx, "load"))
 }

@@ -131,7 +131,7 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 	}
 	var res *kv.Result
 	if s.in.Load {
-		err = kv.Load(c, rt, cfg)
+		err = kv.Load(untilEnded{c, s.ctx}, rt, cfg)
 	} else {
 		res, err = kv.Run(c, rt, cfg, func() bool { s.done.Add(1); return s.ctx.Err() != nil })
 	}
@@ -151,4 +151,18 @@ func (s *storeRun) fail(err error) {
 	if len(s.errs) < 3 {
 		s.errs = append(s.errs, err)
 	}
+}
+
+// untilEnded is a store that inserts nothing more when a job was ended.
+type untilEnded struct {
+	kv.Store
+	ctx context.Context
+}
+
+// Insert inserts a key, unless the job was ended.
+func (u untilEnded) Insert(key uint64, value []byte, deadline clock.Time) error {
+	if err := ended(u.ctx, "load"); err != nil {
+		return err
+	}
+	return u.Store.Insert(key, value, deadline)
 }

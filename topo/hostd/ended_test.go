@@ -1,0 +1,62 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// A load that is ended gives no more keys, and says that some are missing.
+func TestTreeLoadEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in := TreeLoad{Keys: 10}
+	next := in.feed(ctx, 0)
+	keys := uint64(0)
+	for {
+		if _, _, more := next(); !more {
+			break
+		}
+		if keys++; keys == 4 {
+			cancel()
+		}
+	}
+	if err := in.whole(ctx, keys); keys != 4 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d keys: %v", keys, err)
+	}
+	if err := in.whole(ctx, in.Keys); err != nil {
+		t.Errorf("all keys: %v", err)
+	}
+}
+
+// inserter counts keys, and is ended after some.
+type inserter struct {
+	kv.Store
+	keys  int
+	ended func()
+}
+
+func (i *inserter) Insert(uint64, []byte, clock.Time) error {
+	if i.keys++; i.keys == 4 {
+		i.ended()
+	}
+	return nil
+}
+
+// A client that loads keys stops when the job is ended: with an interrupt, or with the application.
+func TestLoadEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := &inserter{ended: cancel}
+	for key := range uint64(10) {
+		if err := (untilEnded{s, ctx}).Insert(key, nil, 0); key >= 4 && !errors.Is(err, context.Canceled) || key < 4 && err != nil {
+			t.Errorf("key %d: %v", key, err)
+		}
+	}
+	if s.keys != 4 {
+		t.Errorf("%d keys", s.keys)
+	}
+}
