@@ -30,7 +30,8 @@ type Config struct {
 	Name string
 	// Patience is how long the daemon may be silent before the context gives it up, as if it had ended: objects are dead,
 	// and all calls fail with ErrClosed. It is the time that this program has run meanwhile; being stopped does not count.
-	// Calls that wait for somebody else, as Accept does, may take longer: the daemon is asked about them. 0: 30 s.
+	// Calls that wait for somebody else, as Accept does, may take longer: the daemon is asked about them. 0: 30 s; the least
+	// is 100 ms.
 	Patience time.Duration
 }
 
@@ -59,6 +60,7 @@ func Open(cfg Config) (*Context, error) {
 	if c.patience <= 0 {
 		c.patience = defaultPatience
 	}
+	c.patience = max(c.patience, leastPatience)
 	c.inside = servedBy(conn) == os.Getpid()
 	err = conn.SetReadDeadline(time.Now().Add(openWait))
 	c.tasks.Go(c.receive)
@@ -79,7 +81,11 @@ func Open(cfg Config) (*Context, error) {
 func (c *Context) hello(name string) error {
 	var w proto.Welcome
 	fds, err := c.callFiles(proto.OpHello, proto.Hello{Version: proto.Version, Name: name}, &w)
+	if errors.Is(err, verbs.ErrClosed) {
+		return fmt.Errorf("%w; perhaps the daemon is of another version than this program", err)
+	}
 	if err != nil {
+		closeFiles(fds)
 		return err
 	}
 	if len(fds) != 2 {

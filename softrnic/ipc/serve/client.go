@@ -157,12 +157,12 @@ func (c *client) hello(req proto.Request) error {
 		return errors.New("no hello")
 	}
 	if in.Version != proto.Version {
-		_ = c.answer(req.ID, nil, nil, fmt.Errorf("%w: version %d of the protocol; this daemon speaks %d", verbs.ErrNotSupported, in.Version, proto.Version))
+		c.refuse(req.ID, fmt.Errorf("%w: version %d of the protocol; this daemon speaks %d", verbs.ErrNotSupported, in.Version, proto.Version))
 		return errors.New("another version")
 	}
 	fds, err := c.open(in)
 	if err != nil {
-		_ = c.answer(req.ID, nil, nil, err)
+		c.refuse(req.ID, err)
 		return err
 	}
 	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
@@ -172,6 +172,17 @@ func (c *client) hello(req proto.Request) error {
 	return c.answer(req.ID, proto.Welcome{
 		Device: c.ctx.Device(), Spin: c.s.cfg.Spin, Seed: c.s.cfg.Seed + c.id, Manager: c.manager != nil,
 	}, fds, nil)
+}
+
+// refuse answers the hello with an error, at once: the connection ends next, and what waits to be sent with it.
+func (c *client) refuse(id uint64, why error) {
+	b, err := json.Marshal(proto.Reply{ID: id, Error: proto.ErrorOf(why)})
+	if err == nil {
+		err = c.conn.SetWriteDeadline(time.Now().Add(writeWait))
+	}
+	if err == nil {
+		_, _ = c.conn.Write(b) // who does not listen does not want to know
+	}
 }
 
 // open makes what every application has: a context, a control page, a wake socket.
