@@ -55,9 +55,13 @@ func (c *Context) callFiles(op proto.Op, args, out any) ([]int, error) {
 	if err != nil {
 		c.mu.Lock()
 		delete(c.calls, req.ID)
+		why := c.reason
 		c.mu.Unlock()
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-			err = opError(string(op), verbs.ErrClosed, "the daemon is gone")
+			if why == nil {
+				why = errors.New("the daemon is gone")
+			}
+			err = opError(string(op), verbs.ErrClosed, "%v", why)
 		}
 		return nil, err
 	}
@@ -86,21 +90,28 @@ func (c *Context) lost(op string) error {
 	return opError(op, verbs.ErrClosed, "%v", c.failure)
 }
 
-// write sends a request. A daemon that reads nothing for so long that the socket is full is given up.
+// write sends a request. A daemon that reads nothing for so long that the socket is full is given up, after as many looks as
+// await takes: a message goes as a whole or not at all, so it can be tried again.
 func (c *Context) write(b []byte) error {
-	err := c.conn.SetWriteDeadline(time.Now().Add(c.patience))
-	if err == nil {
-		_, err = c.conn.Write(b)
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	for range looks {
+		err := c.conn.SetWriteDeadline(time.Now().Add(c.patience / looks))
+		if err == nil {
+			_, err = c.conn.Write(b)
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.giveUp("the daemon has read no request for %v", c.patience)
-		err = net.ErrClosed
-	}
-	return err
+	c.giveUp("the daemon has read no request for %v", c.patience)
+	return net.ErrClosed
 }
 
 const (
 	defaultPatience = 30 * time.Second
+	// leastPatience is what a daemon may take that shares processors with others.
+	leastPatience = 100 * time.Millisecond
 	// looks is how often somebody who waits for an answer looks after the daemon, within its patience. Looks are counted, not
 	// time: a host that hangs stops daemon and program, and when it goes on the daemon has all looks but one left.
 	looks = 30

@@ -34,6 +34,7 @@ type Context struct {
 	tasks   sync.WaitGroup
 	// patience is how long the daemon may be silent.
 	patience time.Duration
+	writing  sync.Mutex // one message after the other
 
 	wordsMu sync.Mutex  // guards words
 	words   *ring.Queue // of accesses to words

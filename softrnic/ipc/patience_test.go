@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ type middleman struct {
 	reply  func(op proto.Op, r *proto.Reply) bool // what it may change; false: it is lost
 	ops    sync.Map                               // of the requests, by ID
 	asked  atomic.Int64                           // requests for progress
+	held   sync.Mutex                             // whoever has it holds up requests
 }
 
 func (h *house) middleman(t testing.TB, nic int, reply func(op proto.Op, r *proto.Reply) bool) *middleman {
@@ -85,6 +87,8 @@ func closeRights(oob []byte) {
 }
 
 func (m *middleman) request(b []byte) []byte {
+	m.held.Lock()
+	defer m.held.Unlock()
 	var r proto.Request
 	if json.Unmarshal(b, &r) == nil {
 		m.ops.Store(r.ID, r.Op)
@@ -225,5 +229,71 @@ func TestDaemonThatHangs(t *testing.T) {
 			hanging.Wait()
 			given(t, h, c, err, "the daemon has not")
 		})
+	}
+}
+
+// Programs that cannot even write what they want of a daemon that hangs give it up after the same time, however many they are.
+func TestDaemonThatReadsNothing(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	m := h.middleman(t, 0, nil)
+	c := impatient(t, m.socket, time.Second)
+	w := window(t, c)
+	m.held.Lock()
+	errs := make(chan error)
+	const callers = 600 // more than a socket takes
+	for range callers {
+		go func() { _, err := w.RKey(); errs <- err }()
+	}
+	for range callers {
+		if err := <-errs; !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), "the daemon has ") {
+			t.Errorf("%v", err)
+		}
+	}
+	m.held.Unlock()
+}
+
+// Being stopped with the daemon, as `rdmalab hang` does it, takes nothing of anybody's patience: neither of those who wait for an
+// answer nor of those who could not ask yet.
+func TestStoppedTogether(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	m := h.middleman(t, 0, nil)
+	c := impatient(t, m.socket, 2*time.Second)
+	w := window(t, c)
+	m.held.Lock()
+	errs := make(chan error)
+	const callers = 600
+	for range callers {
+		go func() { _, err := w.RKey(); errs <- err }()
+	}
+	out, err := exec.Command("sh", "-c", "sleep 0.1; kill -STOP $PPID; sleep 2.5; kill -CONT $PPID").CombinedOutput()
+	m.held.Unlock()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for range callers {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// window is a memory window: something to ask about.
+func window(t *testing.T, c *ipc.Context) verbs.MW {
+	t.Helper()
+	pd, err := c.AllocPD()
+	must(t, err)
+	w, err := pd.AllocMW()
+	must(t, err)
+	return w
+}
+
+// Patience that is too short for anything is not taken at its word.
+func TestNoPatience(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	c := impatient(t, h.sockets[0], 1)
+	l, err := c.Manager().Listen("here")
+	must(t, err)
+	if _, err = l.Accept(c.Runtime().Now().Add(50 * time.Millisecond)); !errors.Is(err, verbs.ErrTimeout) {
+		t.Errorf("Accept: %v", err)
 	}
 }
