@@ -141,7 +141,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, undo()) }()
+	defer func() { err = withUndo(cmd, err, undo()) }()
 	run, err := newStoreRun(cmd, rack, f)
 	if err != nil {
 		return err

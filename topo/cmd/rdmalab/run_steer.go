@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,18 +63,44 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 	if slices.Equal(want.rules, now.rules) && want.name == now.name && want.name == was.name {
 		return undo, nil
 	}
+	free := outlive(cmd)
 	if err := putProgram(cmd, want); err != nil {
+		free()
 		return undo, fmt.Errorf("--steer %s: %w", what, err)
 	}
 	_, _ = fmt.Fprintf(told, "for this run the switch has %v, in place of %v; should this command be killed, `rdmalab switch program %s` undoes it\n",
 		want, was, was.name)
 	return func() error {
+		defer free()
 		if err := putProgram(cmd, was); err != nil {
 			return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` puts back what was there", want, err, was.name)
 		}
 		_, _ = fmt.Fprintf(told, "the switch has %v again\n", was)
 		return nil
 	}, nil
+}
+
+// outlive keeps the command going until it has put back what was there: when who reads its output goes (| head), and when the terminal
+// does, which ends it as an interrupt would. free ends that; who reads may be gone then, too.
+func outlive(cmd *cobra.Command) (free func()) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // a write says so
+	if signal.Ignored(syscall.SIGHUP) {    // nohup
+		return func() { signal.Stop(broken) }
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+	cmd.SetContext(ctx)
+	return func() { stop(); signal.Stop(broken) }
+}
+
+// withUndo adds to how a run ended that the switch could not be put back. A status without words would swallow that.
+func withUndo(cmd *cobra.Command, err, undone error) error {
+	var code exitCode
+	if undone == nil || !errors.As(err, &code) {
+		return errors.Join(err, undone)
+	}
+	_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "rdmalab:", undone)
+	return err
 }
 
 // putProgram has the switch run a program. An interrupt does not end it: the switch has one or the other then, and it is known which.
