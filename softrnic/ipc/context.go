@@ -107,12 +107,15 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 			c.mu.Unlock()
 			return ev, nil
 		}
-		closed := c.closed || c.failure != nil
+		closed, why := c.closed || c.failure != nil, c.reason
 		c.mu.Unlock()
-		if closed {
+		switch {
+		case closed && why != nil:
+			return verbs.AsyncEvent{}, opError(op, verbs.ErrClosed, "%v", why)
+		case closed:
 			return verbs.AsyncEvent{}, opError(op, verbs.ErrClosed, "the context was closed")
 		}
-		if !c.sleep(wake, deadline) {
+		if !c.doze(wake, deadline) {
 			return verbs.AsyncEvent{}, &verbs.OpError{Op: op, Err: verbs.ErrTimeout}
 		}
 	}
@@ -211,6 +214,19 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	case <-c.dead:
 	case <-timer.C:
 		return false
+	}
+	return true
+}
+
+// doze is sleep for who waits for what a peer or the NIC does some day. Before a long wait goes on, the daemon is asked for a sign
+// of life, or given up: nothing else would end the wait for one that hangs.
+func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
+	now := c.runtime.Now()
+	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline will do
+		return c.sleep(wake, deadline)
+	}
+	if !c.sleep(wake, now.Add(c.patience)) {
+		_ = c.call(proto.OpProgress, proto.Progress{}, nil) // only whether there is an answer matters
 	}
 	return true
 }

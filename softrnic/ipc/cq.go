@@ -57,6 +57,9 @@ func (c *cq) ID() uint32 { return c.id }
 
 // look is what a poll begins with: how many completions there are. The caller holds mu.
 func (c *cq) look(op string) (int, error) {
+	if !c.closed && c.ctx.gone.Load() {
+		return 0, c.ctx.over(op)
+	}
 	if c.closed || !c.ctx.alive(c.incarnation) {
 		return 0, opError(op, verbs.ErrClosed, "the object was destroyed, or its NIC went down")
 	}
@@ -235,7 +238,7 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 			polling = !pace.Pause() && now < end
 			continue
 		}
-		c.ctx.sleep(wake, deadline)
+		c.ctx.doze(wake, deadline)
 	}
 }
 

@@ -60,7 +60,7 @@ func Open(cfg Config) (*Context, error) {
 	if c.patience <= 0 {
 		c.patience = defaultPatience
 	}
-	c.patience = max(c.patience, leastPatience)
+	c.patience = min(max(c.patience, leastPatience), mostPatience)
 	c.inside = servedBy(conn) == os.Getpid()
 	err = conn.SetReadDeadline(time.Now().Add(openWait))
 	c.tasks.Go(c.receive)

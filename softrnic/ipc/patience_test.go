@@ -3,6 +3,7 @@ package ipc_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -199,12 +200,19 @@ func TestCallsMayTakeLong(t *testing.T) {
 	must(t, <-got)
 }
 
-// A daemon that hangs is given up by whoever waits for it: in a call, in a post, and in the arming of a completion queue.
+// A daemon that hangs is given up by whoever waits for it: in a call, in a post, in the arming of a completion queue, and in
+// waits for what may never come.
 func TestDaemonThatHangs(t *testing.T) {
 	for name, wait := range map[string]func(c *ipc.Context, mr verbs.MR, cq verbs.CQ) error{
-		"call": func(c *ipc.Context, _ verbs.MR, _ verbs.CQ) error { _, err := c.AllocPD(); return err },
-		"word": func(_ *ipc.Context, mr verbs.MR, _ verbs.CQ) error { return mr.Store64(0, 1) },
-		"arm":  func(_ *ipc.Context, _ verbs.MR, cq verbs.CQ) error { return cq.Arm(false) },
+		"call":  func(c *ipc.Context, _ verbs.MR, _ verbs.CQ) error { _, err := c.AllocPD(); return err },
+		"word":  func(_ *ipc.Context, mr verbs.MR, _ verbs.CQ) error { return mr.Store64(0, 1) },
+		"arm":   func(_ *ipc.Context, _ verbs.MR, cq verbs.CQ) error { return cq.Arm(false) },
+		"wait":  func(_ *ipc.Context, _ verbs.MR, cq verbs.CQ) error { return cq.Wait(clock.Never) },
+		"event": func(_ *ipc.Context, _ verbs.MR, cq verbs.CQ) error { return cq.WaitEvent(clock.Never) },
+		"async event": func(c *ipc.Context, _ verbs.MR, _ verbs.CQ) error {
+			_, err := c.NextAsyncEvent(clock.Never)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, 0, nil)
@@ -287,13 +295,27 @@ func window(t *testing.T, c *ipc.Context) verbs.MW {
 	return w
 }
 
-// Patience that is too short for anything is not taken at its word.
-func TestNoPatience(t *testing.T) {
+// Patience that is too short or too long to reckon with is not taken at its word.
+func TestStrangePatience(t *testing.T) {
 	h := newHouse(t, 0, nil)
-	c := impatient(t, h.sockets[0], 1)
-	l, err := c.Manager().Listen("here")
-	must(t, err)
-	if _, err = l.Accept(c.Runtime().Now().Add(50 * time.Millisecond)); !errors.Is(err, verbs.ErrTimeout) {
-		t.Errorf("Accept: %v", err)
+	for _, patience := range []time.Duration{1, math.MaxInt64} {
+		m := h.middleman(t, 0, nil)
+		c := impatient(t, m.socket, patience)
+		l, err := c.Manager().Listen("here")
+		must(t, err)
+		if _, err = l.Accept(c.Runtime().Now().Add(50 * time.Millisecond)); !errors.Is(err, verbs.ErrTimeout) {
+			t.Errorf("Accept: %v", err)
+		}
+		asked, begin := m.asked.Load(), time.Now()
+		waits := make(chan error, 1)
+		go func() { _, err := c.NextAsyncEvent(clock.Never); waits <- err }()
+		time.Sleep(20 * time.Millisecond)
+		if n := m.asked.Load() - asked; n > 2+int64(time.Since(begin)/(50*time.Millisecond)) {
+			t.Errorf("patience %v: asked %d times in no time", patience, n)
+		}
+		must(t, c.Close())
+		if err := <-waits; !errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("NextAsyncEvent: %v", err)
+		}
 	}
 }
