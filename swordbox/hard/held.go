@@ -8,6 +8,8 @@ type heldPacket struct {
 	span int
 	at   clock.Time
 	next int32
+	// hurried says that it must not wait for a value any more.
+	hurried bool
 }
 
 // pool is the bounded store of all held packets.
@@ -34,7 +36,7 @@ func (p *pool) add(data []byte, span int, now clock.Time) int32 {
 	p.inUse++
 	h := &p.slots[i]
 	h.data = append(h.data[:0], data...)
-	h.span, h.at, h.next = span, now, -1
+	h.span, h.at, h.next, h.hurried = span, now, -1, false
 	return i
 }
 

@@ -51,7 +51,25 @@ func (l *lane) dispatchMiss(c *pipeline.Ctx, f *wire.Frame, w *words.Word, shard
 // mayAwait reports whether the next request has waited for less than it may, and there is room to keep many.
 func (l *lane) mayAwait(now clock.Time, patience time.Duration) bool {
 	m := l.m
-	return m.held.inUse < m.cfg.Held/2 && (m.inPlace || now < m.held.slots[l.held.first].at.Add(patience))
+	switch {
+	case m.held.inUse >= m.cfg.Held/2:
+		return false
+	case m.inPlace:
+		return true // it has just come
+	}
+	h := &m.held.slots[l.held.first]
+	return !h.hurried && now < h.at.Add(patience)
+}
+
+// hurry ends the wait for a value: the NIC has asked again, and would give up one day, or something follows that may be what all wait
+// for, the release of the lock by another thread on the same connection.
+func (l *lane) hurry() {
+	if l.awaits.word == nil || l.held.n == 0 {
+		return
+	}
+	l.m.held.slots[l.held.first].hurried = true
+	l.awaits = waiting{}
+	l.m.kick = true
 }
 
 // missUntil is when the first held packet has waited for long enough for a value.

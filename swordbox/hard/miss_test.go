@@ -157,3 +157,41 @@ func TestWaiterThatIsGone(t *testing.T) {
 		t.Errorf("the word is %d", got)
 	}
 }
+
+// A NIC that asks again for what waits would give up one day: it is answered. Its connection lives, however long the rule lets CAS wait.
+func TestWaiterThatAsksAgainIsTold(t *testing.T) {
+	set := missRule(rules.AnswerWait)
+	set[0].MissTime = rules.MaxMissTime
+	r, conns := locked(t, rigConfig{clients: 2, rules: set})
+	c := conns[1]
+	c.post(c.cas(64, 0, 9, 8))
+	r.run(time.Millisecond)
+	if r.m.held.inUse != 1 {
+		t.Fatalf("%d wait, want 1", r.m.held.inUse)
+	}
+	r.run(100 * time.Millisecond)
+	c.done(verbs.Success)
+	if c.n.word(8) != 1 || r.m.held.inUse != 0 {
+		t.Errorf("was %d, want 1; %d wait", c.n.word(8), r.m.held.inUse)
+	}
+}
+
+// A release behind a CAS that waits, of another thread on the same connection perhaps, is what it waits for: it does not wait, too.
+func TestReleaseIsNotKeptByAWaiter(t *testing.T) {
+	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerWait)})
+	a, b := conns[0], conns[1]
+	b.post(b.cas(64, 0, 3, 8))
+	r.settle()
+	a.post(a.cas(64, 0, 2, 8))
+	r.settle()
+	if r.m.held.inUse != 2 {
+		t.Fatalf("%d wait, want 2", r.m.held.inUse)
+	}
+	a.free()
+	r.settle()
+	a.done(verbs.Success, verbs.Success)
+	b.done(verbs.Success)
+	if got := r.server.word(64); got != 3 || a.n.word(8) != 1 || b.n.word(8) != 0 {
+		t.Errorf("the word is %d; told %d and %d", got, a.n.word(8), b.n.word(8))
+	}
+}

@@ -184,6 +184,9 @@ func (l *lane) same(p *pipeline.Parsed) bool {
 // hold keeps a request until its place is free. It counts as received.
 func (l *lane) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline.Verdict {
 	m := l.m
+	if p.BTH.Opcode.Is(wire.OpWrite | wire.OpAtomic) {
+		l.hurry()
+	}
 	i := int32(-1)
 	if l.held.n < m.cfg.HeldPerRow && span > 0 { // of a READ without known end nothing could be held behind
 		i = m.held.add(p.Raw.Data, span, c.Now)
@@ -288,6 +291,7 @@ func (l *lane) duplicate(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	}
 	switch at {
 	case whereFuture: // it is held
+		l.hurry()
 		m.stats.DuplicatesIgnored++
 		return pipeline.Consume()
 	case whereOld:

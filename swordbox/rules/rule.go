@@ -95,7 +95,7 @@ const (
 	MaxKeys = 64
 	// MaxHot is how many keys a switch finds by itself.
 	MaxHot = 256
-	// MaxMissTime is the longest MissTime. It should be much shorter than the ACK time-outs of the clients.
+	// MaxMissTime is the longest MissTime. A client whose ACK time-out is shorter is answered when it asks again.
 	MaxMissTime = time.Second
 	// MaxAlso is how many other addresses a server has.
 	MaxAlso = 7
