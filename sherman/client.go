@@ -142,7 +142,7 @@ var errServers = errors.New("the tree is on another list of memory servers")
 // again decides about an attempt that failed: nil to try again.
 func (c *Client) again(err error, deadline clock.Time) error {
 	switch {
-	case errors.Is(err, kv.ErrLost), errors.Is(err, kv.ErrFull), errors.Is(err, ErrBroken):
+	case errors.Is(err, kv.ErrLost), errors.Is(err, kv.ErrFull), errors.Is(err, ErrBroken), errors.Is(err, verbs.ErrClosed):
 		return err
 	case c.rt.Now() >= deadline:
 		return timeout(err)

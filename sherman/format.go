@@ -56,8 +56,8 @@ func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_
 func (m *maker) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, verbs.ErrClosed) {
+			return err
 		}
 		if m.fab.Runtime().Now() >= deadline {
 			return timeout(err)
