@@ -87,7 +87,7 @@ func describe(t *testing.T, r *spec.Rack) (dir string) {
 }
 
 // start starts a host on the end of a cable until the test is over.
-func start(t *testing.T, dir string, self *spec.Host, end *memory.Port) {
+func start(t *testing.T, dir string, self *spec.Host, end *memory.Port) *Host {
 	t.Helper()
 	h, err := Open(Config{
 		Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
@@ -105,6 +105,7 @@ func start(t *testing.T, dir string, self *spec.Host, end *memory.Port) {
 			}
 		}
 	})
+	return h
 }
 
 func status(t *testing.T, c *control.Client) (s Status) {

@@ -71,14 +71,27 @@ const storePatience = 5 * time.Second
 
 // store is the metadata server of a host.
 type store struct {
+	cfg    StoreConfig
 	ctx    verbs.Context
 	server *meta.Server
+	// ended is closed when it does not answer any more.
+	ended chan struct{}
+}
+
+// is says why a store that runs is not what is asked for; nil: it is.
+func (s *store) is(cfg StoreConfig, host string) error {
+	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
+		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region
+	if !differs {
+		return nil
+	}
+	return control.Errorf(http.StatusConflict, "%s runs a store already, and that stays as it is: `rdmalab clover stop` ends it, when nobody uses it", host)
 }
 
 // formats of nodes by name.
 var formats = map[string]layout.Format{"": layout.Sound, "sound": layout.Sound, "keyed": layout.Keyed, "vanilla": layout.Vanilla}
 
-// startStore makes the host the metadata server of a store. A store that runs is left as it is.
+// startStore makes the host the metadata server of a store. One that runs is left as it is, one that has failed is replaced.
 func (a *application) startStore(cfg StoreConfig) error {
 	format, ok := formats[cfg.Format]
 	if !ok {
@@ -98,7 +111,12 @@ func (a *application) startStore(cfg StoreConfig) error {
 	case !a.running:
 		return control.Errorf(http.StatusConflict, "the application of %s has crashed; restart it", a.h.self.Name)
 	case a.store != nil:
-		return nil
+		select {
+		case <-a.store.ended:
+			_ = a.endStore() // it has failed, and said so
+		default:
+			return a.store.is(cfg, a.h.self.Name)
+		}
 	}
 	ctx := a.h.dev.Context()
 	s, err := meta.New(meta.Config{
@@ -108,8 +126,10 @@ func (a *application) startStore(cfg StoreConfig) error {
 	if err != nil {
 		return errors.Join(control.Errorf(http.StatusBadGateway, "%v", err), ctx.Close())
 	}
-	a.store = &store{ctx: ctx, server: s}
+	st := &store{cfg: cfg, ctx: ctx, server: s, ended: make(chan struct{})}
+	a.store = st
 	a.served.Go(func() {
+		defer close(st.ended)
 		if err := s.Serve(); err != nil {
 			a.h.log.Warn("metadata server ended", "error", err)
 		}

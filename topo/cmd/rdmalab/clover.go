@@ -53,9 +53,10 @@ func cloverStartCmd() *cobra.Command {
 		Use:   "start",
 		Short: "Start the metadata server",
 		Long: "start lets the metadata host find the store that is in the memory servers' memory, or make one there. It\n" +
-			"takes the memory that the rack file gives them.",
+			"takes the memory that the rack file gives them. A metadata server that runs stays as it is; it is refused to\n" +
+			"make another store under its clients: `rdmalab clover stop` comes first, when they have ended.",
 		Example: "  rdmalab clover start\n" +
-			"  rdmalab clover start --fresh --keys 100000 --region 16MiB",
+			"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rack, _, err := rackOf(cmd)
