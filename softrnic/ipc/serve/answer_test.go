@@ -3,6 +3,7 @@ package serve
 import (
 	"net"
 	"os"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,38 @@ import (
 
 // An application that cannot be given an answer is cut off: one that goes on would wait for that answer for ever.
 func TestAnswerThatFindsNoRoom(t *testing.T) {
+	c, program := unread(t)
+	if err := c.answer(7, proto.Handle{H: 1}, nil, nil); err == nil {
+		t.Fatal("there was room")
+	}
+	if n, err := program.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("the application still has its connection: %d, %v", n, err)
+	}
+}
+
+// Calls that may wait have goroutines of their own, also while their answers find no room: only so many of them.
+func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
+	c, _ := unread(t)
+	most := c.s.cfg.Limits.Waits + maxOutgoing
+	var err error
+	n := 0
+	for ; err == nil && n <= 2*most; n++ {
+		err = c.dispatch(proto.Request{ID: uint64(n + 1), Op: proto.OpDisconnect, Args: []byte(`{"h":77,"timeout":0}`)})
+		for waiting := true; waiting; runtime.Gosched() { // none waits at the same time as another
+			c.mu.Lock()
+			waiting = c.waits > 0
+			c.mu.Unlock()
+		}
+	}
+	if err == nil || n > most+1 {
+		t.Errorf("%d calls were begun, %d may be: %v", n, most, err)
+	}
+	c.tasks.Wait()
+}
+
+// unread is a client whose queue of answers is full, and the other end of its connection.
+func unread(t *testing.T) (*client, net.Conn) {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -23,16 +56,11 @@ func TestAnswerThatFindsNoRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = f.Close() // the connection has its own
+		t.Cleanup(func() { _ = ends[i].Close() })
 	}
-	defer ends[1].Close()
-	c := newClient(nil, 1, ends[0].(*net.UnixConn), nil)
+	c := newClient(&Server{cfg: Config{Limits: Limits{Waits: 4}}}, 1, ends[0].(*net.UnixConn), nil)
 	for range maxOutgoing {
 		c.out <- outgoing{}
 	}
-	if err := c.answer(7, proto.Handle{H: 1}, nil, nil); err == nil {
-		t.Fatal("there was room")
-	}
-	if n, err := ends[1].Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Errorf("the application still has its connection: %d, %v", n, err)
-	}
+	return c, ends[1]
 }

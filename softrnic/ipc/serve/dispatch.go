@@ -97,7 +97,8 @@ func (c *client) dispatch(req proto.Request) error {
 		return c.answer(req.ID, result, fds, err)
 	}
 	c.mu.Lock()
-	full := c.waits >= c.s.cfg.Limits.Waits
+	// Those whose answers are not read count when there are more than a queue of answers takes: then this goroutine waits, too.
+	full := c.waits >= c.s.cfg.Limits.Waits || len(c.working) >= c.s.cfg.Limits.Waits+maxOutgoing
 	_, twice := c.working[req.ID]
 	if !full && !twice {
 		c.waits++
