@@ -100,6 +100,9 @@ func (d *Daemon) exchange(l *Loaded) error {
 	if err := d.sw.Load(d.now, l.Program, l.Self, &d.out); err != nil {
 		return err
 	}
+	if p, ok := d.cfg.Program.(*serialize.Program); ok {
+		p.Unloaded()
+	}
 	d.toHosts(start, d.sw.Notes())
 	d.flush()
 	d.cfg.Program, d.cfg.Self = l.Program, l.Self

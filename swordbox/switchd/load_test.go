@@ -3,17 +3,21 @@ package switchd
 import (
 	"log"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/record"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // loadable is a switch of a rack with a state folder, whose program can be changed.
-func loadable(t *testing.T, program string, paths spec.Paths) (a asker, rack *spec.Rack) {
+func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pipeline.Program)) (a asker, rack *spec.Rack) {
 	t.Helper()
 	rack, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", "cm").Replace(boxFile)))
 	if err != nil {
@@ -38,6 +42,9 @@ func loadable(t *testing.T, program string, paths spec.Paths) (a asker, rack *sp
 		}
 	})
 	cfg.Described, cfg.Load = rack, loader(rack, paths, logger)
+	for _, f := range before {
+		f(cfg.Program)
+	}
 	c, _, _ := running(t, cfg)
 	return asker{t, c}, rack
 }
@@ -124,4 +131,20 @@ func TestLoadIsRefused(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
 	a = asker{t, c}
 	a.refused(http.StatusConflict, "keeps its program", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox})
+}
+
+// A connection that was recorded because its requests might move, and did not move, goes on without the program; the next one with
+// this record does not take it for one of a former life, whose client it would have to send away.
+func TestUnloadFreesTheRecord(t *testing.T) {
+	a, _ := loadable(t, spec.ProgramSwordBox, spec.Paths{Dir: t.TempDir()}, func(p pipeline.Program) {
+		row := &conntrack.Row{ID: 3, Generation: 1, ReqQPN: 5, RespQPN: 6}
+		row.Requester, row.Responder = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
+		if !p.(*serialize.Program).Own().Moving(row) {
+			t.Error("not recorded")
+		}
+	})
+	for range 2 {
+		a.must("PUT", "/program", ProgramText{Name: spec.ProgramForward}, nil)
+		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox}, nil)
+	}
 }

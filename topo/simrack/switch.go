@@ -67,6 +67,9 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	now, out := r.net.Begin(r.sw)
 	err = r.pipe.Load(now, program, apps.Self(&s), out)
 	r.net.End(r.sw)
+	if p, ok := r.box.(*serialize.Program); ok && err == nil {
+		p.Unloaded()
+	}
 	r.box = program
 	return err
 }

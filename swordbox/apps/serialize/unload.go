@@ -14,3 +14,16 @@ func (p *Program) Bound() (n int) {
 	}
 	return n
 }
+
+// Unloaded is called when another program has taken the place of one that nothing is Bound to. Rows are recorded before they move, and
+// some never do, or have failed since: a program that comes back to this record must not take them for moved, and end them.
+func (p *Program) Unloaded() {
+	o := p.cfg.Own
+	if o == nil {
+		return
+	}
+	for _, s := range o.slots {
+		o.record.EndRow(s.slot)
+	}
+	o.slots = nil
+}
