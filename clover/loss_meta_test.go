@@ -86,3 +86,61 @@ func TestMetadataServerRestartsAfterALoss(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// All memory is lost while the metadata server is away: nothing tells how many lives it has had. Clients of the last one are not taken for
+// those of this one, which have the nodes now that they had.
+func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
+	const key, size = 1, 40
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}}, 16<<10)
+	hosts := []string{"ms0", "ms1", "md0"}
+	lost, ended := false, false
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		if err := c.Insert(key, value(key, 0, size), soon(rt)); err != nil {
+			return err
+		}
+		for _, name := range hosts {
+			g.At(rt.Now(), g.Host(name).Crash)
+		}
+		rt.Sleep(time.Millisecond)
+		g.At(rt.Now(), func() {
+			for _, name := range hosts {
+				g.Host(name).Restart()
+			}
+			g.memory("ms0")
+			g.memory("ms1")
+			g.Host("md0").Go("other", true, func(verbs.Context) {}) // the first application of a host always draws the same numbers here
+			g.meta()
+		})
+		rt.Sleep(10 * time.Millisecond)
+		lost = true
+		rt.Sleep(100 * time.Millisecond)
+		_, _ = c.Stats(rt.Now().Add(time.Second)) // it is connected again
+		err := c.Close()
+		ended = true
+		return err
+	})
+	h := g.Host("cn1")
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for ; !lost; rt.Sleep(time.Millisecond) {
+		}
+		c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, soon(rt))
+		if err == nil {
+			err = c.Insert(key, value(key, 1, size), soon(rt))
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		held := g.server.Snapshot().Held
+		for ; !ended; rt.Sleep(time.Millisecond) {
+		}
+		if now := g.server.Snapshot().Held; held == 0 || now != held {
+			t.Errorf("a client holds %d nodes, %d when one of an earlier life has said goodbye", held, now)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g.run()
+}

@@ -26,11 +26,17 @@ func (s *Server) load() error {
 	for i := s.space.Slots() - 1; i >= 0; i-- {
 		s.slots = append(s.slots, uint32(i))
 	}
-	// Clients of an earlier life of the server must not be taken for those of this one.
+	fresh := !whole || s.cfg.Fresh
+	if fresh {
+		s.store = uint32(s.rt.Rand().Uint64()) | 1
+	}
+	// Clients of an earlier life of the server must not be taken for those of this one, also when no memory tells how many there were.
+	if !whole {
+		s.owner = s.store >> 16
+	}
 	s.owner++
 	s.nextID = s.owner << 16
-	if !whole || s.cfg.Fresh {
-		s.store = uint32(s.rt.Rand().Uint64()) | 1
+	if fresh {
 		for i := range s.memory {
 			if err := s.formatServer(i); err != nil {
 				return err
