@@ -26,7 +26,7 @@ type NodeConfig struct {
 	// CacheBytes bounds the index cache; 0: 64 MiB. Negative: no cache.
 	CacheBytes int
 	// HandOver is how often in a row a lock is handed to the next local client before other nodes get their chance; 0: 8.
-	// Negative: never.
+	// Negative: never. Others see one tag meanwhile, so that it ends with a quarter of the lease, too.
 	HandOver int
 	// Lease is how long this node sees one tag in a lock word before it suspects the owner; 0: 50 ms. It must be longer than
 	// an operation holds a lock at worst, or living clients are fenced (which costs time, and no data).

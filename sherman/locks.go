@@ -17,6 +17,8 @@ const (
 	// still is how long a tag stays the same before its lock is asked for less often: after this share of the time that it has been.
 	still      = 500 * time.Microsecond
 	stillShare = 16
+	// passShare is of which share of the lease hand-overs keep the word of a lock.
+	passShare = 4
 	// firstBackOff is the first pause after a failed CAS, if there are pauses.
 	firstBackOff = time.Microsecond
 	// settlePatience is how long an operation goes on after its deadline to find out what became of a lock.
@@ -29,11 +31,17 @@ type held struct {
 	ticket *lock.Ticket
 	tag    layout.Tag
 	boot   uint64
+	since  clock.Time // when the word was taken, by whichever client of the node
 }
 
 // leaves is what the next local client finds.
 func (h *held) leaves(doubt uint64) lock.Held {
-	return lock.Held{Tag: uint64(h.tag), Doubt: doubt, Boot: h.boot}
+	return lock.Held{Tag: uint64(h.tag), Doubt: doubt, Boot: h.boot, Since: h.since}
+}
+
+// mayPass reports whether a lock should be handed over: its word shows the same tag meanwhile, and others must not take the node for dead.
+func (c *Client) mayPass(h *held) bool {
+	return h.ticket.MayPass() && c.rt.Now().Sub(h.since) < c.node.cfg.Lease/passShare
 }
 
 // valid reports whether a tag of this node is still the node's at the connection that there is.
@@ -68,6 +76,8 @@ func (c *Client) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	c.cost.Wait += wait
 	if over {
 		c.cost.HandOvers++
+	} else {
+		h.since = began.Add(wait)
 	}
 	c.node.count(func(s *NodeStats) {
 		s.Acquires++
@@ -117,7 +127,7 @@ func (c *Client) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 			return false, nil // others take it from an owner that is no more, or it went with the server's NIC
 		}
 		if err == nil && left.Doubt == 0 {
-			h.tag, h.boot = tag, left.Boot
+			h.tag, h.boot, h.since = tag, left.Boot, left.Since
 			return true, nil
 		}
 		if err == nil {
@@ -132,7 +142,7 @@ func (c *Client) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 			if layout.Tag(word) != tag {
 				return false, nil
 			}
-			h.tag, h.boot = tag, left.Boot
+			h.tag, h.boot, h.since = tag, left.Boot, left.Since
 			return true, nil
 		}
 		if err := c.again(err, deadline); err != nil {
@@ -249,7 +259,7 @@ func (c *Client) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		c.fab.Write(&c.ops[i], c.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.at.out+r.Off, r.Len)
 	}
 	deadline = max(deadline, c.rt.Now().Add(settlePatience)) // what was begun is ended
-	pass := h.ticket.MayPass()
+	pass := c.mayPass(h)
 	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
 		return nil
 	}

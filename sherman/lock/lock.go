@@ -7,6 +7,8 @@ package lock
 import (
 	"slices"
 	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
 // Key names a lock word: the memory server and the index in its table.
@@ -19,8 +21,9 @@ type Held struct {
 	// Doubt is the connection that a client lost with WRITEs under way: whether the word was given back is not known,
 	// and nothing may be read before that connection is over. 0: Tag is in the word for certain.
 	Doubt uint64
-	// Boot is the memory server's life in which the tag was written.
-	Boot uint64
+	// Boot is the memory server's life in which the tag was written, Since the time when it was, by the node's clock.
+	Boot  uint64
+	Since clock.Time
 }
 
 // Table is the locks of one node. It may be used by several threads.
@@ -147,7 +150,9 @@ func (tk *Ticket) Leave(h Held) {
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	if i == 0 {
-		q.held, q.passed = h, 0
+		if q.held = h; h.Tag == 0 {
+			q.passed = 0 // else the word was not given back, and others wait for it still
+		}
 		if len(q.waiting) > 0 {
 			q.waiting[0].wake()
 		}

@@ -125,3 +125,21 @@ func TestDoubtsStay(t *testing.T) {
 		t.Error("settled")
 	}
 }
+
+// A holder that fails keeps the word for its node: that others of the node have their turn is no reason to begin counting anew.
+func TestHandOverIsBoundedWhenClientsFail(t *testing.T) {
+	table := New(2)
+	a, b, c, d := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
+	a.Pass(Held{Tag: 5})
+	b.Pass(Held{Tag: 5})
+	c.Leave(Held{Tag: 5, Doubt: 6})
+	e := table.Enter(k, func() {})
+	if d.MayPass() {
+		t.Error("the word was handed over twice, and not given back since")
+	}
+	d.Leave(Held{})
+	table.Enter(k, func() {})
+	if !e.MayPass() {
+		t.Error("the word was given back")
+	}
+}
