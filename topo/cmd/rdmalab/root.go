@@ -66,6 +66,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	bashCompletion(root)
 	explainAll(root)
+	refuseTopics(root)
 	return root
 }
 

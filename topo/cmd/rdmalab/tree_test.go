@@ -122,6 +122,8 @@ func TestUsageErrors(t *testing.T) {
 		{"statu", `"statu" for "rdmalab"; did you mean status; see ` + "`rdmalab --help`", true},
 		{"switch bogus", `there is no rdmalab switch "bogus", there are: program rules`, true},
 		{"switch rules bogus", `there is no rdmalab switch rules "bogus", there are: add remove load`, true},
+		{"help statu", `"statu" for "rdmalab"; did you mean status`, true},
+		{"help switch bogus", `there is no rdmalab switch "bogus"`, true},
 		{"clover gett 7", "there are: start stop", true},
 		{"completion bogus", "bash zsh", true},
 		{"clover get", "too few arguments; write: rdmalab clover get KEY", true},
@@ -151,6 +153,11 @@ func TestUsageErrors(t *testing.T) {
 		err := execute(t.Context(), root)
 		if err == nil || isUse(err) != c.use || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q, an error in what was typed: %t", c.args, err, c.want, c.use)
+		}
+	}
+	for _, args := range []string{"help", "help sim", "help sim transport", "help inject loss", "help switch rules add"} {
+		if _, err := run(t, strings.Fields(args)...); err != nil {
+			t.Errorf("%s: %v", args, err)
 		}
 	}
 	if asUse(nil) != nil || !errors.Is(asUse(io.EOF), io.EOF) {

@@ -132,6 +132,22 @@ func refuseStrangers(cmd *cobra.Command) {
 	}
 }
 
+// refuseTopics makes help refuse what is no command; the library would say so and call it a success.
+func refuseTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	cmd, _, err := root.Find([]string{"help"})
+	if err != nil || cmd.Name() != "help" {
+		return // the library has none
+	}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		about, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 && about.HasAvailableSubCommands() {
+			err = about.ValidateArgs(rest)
+		}
+		return err // execute says the rest
+	}
+}
+
 // strangers says that a command has no command of that name below it, and which it has.
 func strangers(cmd *cobra.Command, name string) string {
 	var names []string
