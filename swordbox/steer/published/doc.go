@@ -12,5 +12,5 @@
 //   - Answers are passed as they are; they show which appends need no repair.
 //   - An append that was not answered for Config.Repair is sent by the control plane, on a connection of its own to the server, as it
 //     was sent the first time (holes 30 and 31): if it was lost, its client dead or not, the chain is whole again. That knowledge dies
-//     with the switch. It takes a rule with a service, as mode hard does for its connections.
+//     with the switch, and after a second without such a connection. It takes a rule with a service, as mode hard does for its connections.
 package published

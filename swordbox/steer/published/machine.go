@@ -37,6 +37,7 @@ type Stats struct {
 	Whole          uint64 `name:"chains_whole" help:"of these, appends that had arrived: their answers were lost"`
 	RepairsFailed  uint64 `name:"repairs_failed" help:"connections of the control plane that were given up"`
 	Unremembered   uint64 `name:"appends_unremembered" help:"appends without answer that were forgotten for want of room"`
+	TooLate        uint64 `name:"repairs_too_late" help:"appends without answer that were forgotten because the control plane had no connection"`
 }
 
 // Config describes a Machine.

@@ -18,6 +18,8 @@ const (
 	// resend is when a repair is sent again, maxTries how often before the connection is made anew.
 	resend   = 4 * time.Millisecond
 	maxTries = 7
+	// tooLate is when an append is not repaired any more: long before a dead client's nodes are given to others, which is after its lease.
+	tooLate = time.Second
 )
 
 // Bound is the time in which an append that was lost with its client is sent by the control plane, if its connection to the server is up
@@ -136,6 +138,9 @@ func (m *Machine) fail(c *pipeline.Ctx, l *link, why string) {
 // Tick sends the repairs that are due.
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	p := &m.repair
+	before := len(p.open)
+	p.open = slices.DeleteFunc(p.open, func(o open) bool { return c.Now.Sub(o.at) > tooLate })
+	m.stats.TooLate += uint64(before - len(p.open))
 	for _, l := range slices.Clone(p.links) {
 		switch {
 		case l.busy == nil || c.Now.Sub(l.sent) < resend:
