@@ -94,7 +94,7 @@ type TreeOp struct {
 	Value []byte `json:"value,omitempty"`
 	// N is how many records a scan wants; at most maxTreeScan.
 	N int `json:"n,omitempty"`
-	// Patience is the deadline; 0: 5 s.
+	// Patience is the deadline, from when the client has connected; 0: 5 s.
 	Patience time.Duration `json:"patienceNs,omitempty"`
 }
 
@@ -122,6 +122,9 @@ type TreeCost struct {
 }
 
 const maxTreeScan = 10_000
+
+// joinPatience bounds connecting to memory servers, and making a tree there: as long as a busy machine may take for it.
+const joinPatience = 20 * time.Second
 
 // rackLease is the lease of locks on a rack: longer than a busy machine keeps a process that holds a lock from going on.
 const rackLease = 500 * time.Millisecond
@@ -179,7 +182,7 @@ func (h *Host) startTree(r *http.Request, cfg TreeConfig) (out TreeInfo, err err
 	}
 	err = h.app.do(r, "sherman start", func(_ context.Context, v verbs.Context) error {
 		rt, conf := v.Runtime(), h.treeClient(v)
-		deadline := rt.Now().Add(storePatience)
+		deadline := rt.Now().Add(joinPatience)
 		if !cfg.Fresh {
 			c, err := t.node.Open(conf, deadline)
 			if t != young && errors.Is(err, kv.ErrLost) { // it knows a tree that has been replaced
@@ -244,14 +247,14 @@ func (h *Host) treeClient(v verbs.Context) sherman.Config {
 }
 
 // withTree runs f with a client of the tree.
-func (h *Host) withTree(r *http.Request, name string, patience time.Duration, f func(*tree, *sherman.Client, verbs.Runtime) error) error {
+func (h *Host) withTree(r *http.Request, name string, f func(*tree, *sherman.Client, verbs.Runtime) error) error {
 	t, err := h.theTree()
 	if err != nil {
 		return err
 	}
 	err = h.app.do(r, "sherman "+name, func(_ context.Context, v verbs.Context) error {
 		rt := v.Runtime()
-		c, err := t.node.Open(h.treeClient(v), rt.Now().Add(patience))
+		c, err := t.node.Open(h.treeClient(v), rt.Now().Add(joinPatience))
 		if err != nil {
 			return fmt.Errorf("%w; is the tree there? `rdmalab sherman start`", err)
 		}
@@ -268,7 +271,7 @@ func (h *Host) treeOp(r *http.Request, in TreeOp) (out TreeAnswer, err error) {
 	if in.Op == "scan" && (in.N < 1 || in.N > maxTreeScan) {
 		return out, control.Errorf(http.StatusBadRequest, "scan of %d records: want 1 to %d", in.N, maxTreeScan)
 	}
-	err = h.withTree(r, in.Op, in.Patience, func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
+	err = h.withTree(r, in.Op, func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
 		began := rt.Now()
 		err := out.run(c, &in, began.Add(in.Patience))
 		cost := c.LastCost()

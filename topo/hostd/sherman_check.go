@@ -57,7 +57,7 @@ func (h *Host) checkTree(r *http.Request, in TreeCheck) (out TreeVerdict, err er
 		}
 	}
 	began := time.Now()
-	err = h.withTree(r, "check", storePatience, func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
+	err = h.withTree(r, "check", func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
 		cfg, err := audit.Config(c, rt.Now().Add(treePatience))
 		if err == nil {
 			cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
@@ -108,7 +108,7 @@ func (h *Host) treeHistory(r *http.Request, in TreeCheck) (*StoreVerdict, error)
 }
 
 func (c *treeRun) client(n *sherman.Node, conf sherman.Config, id int) error {
-	s, err := n.Open(conf, c.rt.Now().Add(checkPatience))
+	s, err := n.Open(conf, c.rt.Now().Add(joinPatience))
 	if err != nil {
 		return fmt.Errorf("client %d: %w; is the tree there? `rdmalab sherman start`", id, err)
 	}

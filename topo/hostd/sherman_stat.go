@@ -72,8 +72,8 @@ func treeNode(s *sherman.NodeStats) TreeNode {
 
 // treeStat looks at the tree.
 func (h *Host) treeStat(r *http.Request) (out TreeStat, err error) {
-	err = h.withTree(r, "stat", storePatience, func(t *tree, c *sherman.Client, rt verbs.Runtime) error {
-		deadline := rt.Now().Add(storePatience)
+	err = h.withTree(r, "stat", func(t *tree, c *sherman.Client, rt verbs.Runtime) error {
+		deadline := rt.Now().Add(joinPatience)
 		root, err := c.Root(deadline)
 		if err != nil {
 			return err
