@@ -1,6 +1,7 @@
 package sherman_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -50,7 +51,9 @@ var _ = Describe("what operations on the tree Sherman cost on the wire", func() 
 		Expect(maker.wait()).To(Succeed(), "%s", &maker.stderr)
 		for do, cycle := range map[string]string{
 			"get": "RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072",
-			"put": "RC_CMP_SWAP 72, RC_ATOMIC_ACK 56, RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072, RC_WRITE_ONLY 80, RC_WRITE_ONLY 68, RC_ACK 48",
+			"put": "RC_CMP_SWAP 72, RC_ATOMIC_ACK 56, RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072, " +
+				// Both leave by one doorbell. A server that has seen the first before the second came acknowledges it, too.
+				"RC_WRITE_ONLY 80, (?:RC_ACK 48, )?RC_WRITE_ONLY 68, (?:RC_ACK 48, )?RC_ACK 48",
 		} {
 			const times = 10
 			e := employ(rack, "cn1", orders{Do: do, Key: 77, N: times, Warm: 200})
@@ -63,8 +66,8 @@ var _ = Describe("what operations on the tree Sherman cost on the wire", func() 
 			e.tell()
 			Expect(e.wait()).To(Succeed(), "%s", &e.stderr)
 			Expect(stop()).To(fixture.HaveExited(0))
-			want := strings.TrimSuffix(strings.Repeat(cycle+", ", times), ", ")
-			Expect(strings.Join(onWire(fixture.Run("dump", file).Stdout), ", ")).To(Equal(want), do)
+			want := fmt.Sprintf("^(?:%s, ){%d}$", cycle, times)
+			Expect(strings.Join(onWire(fixture.Run("dump", file).Stdout), ", ") + ", ").To(MatchRegexp(want), do)
 		}
 	})
 })
