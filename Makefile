@@ -138,7 +138,7 @@ transparency: build ## the suites transport and interop again, through a switch 
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
 	@mkdir -p out && rm -f out/coverage.txt
-	@RDMALAB_COVERAGE=$(CURDIR)/out/coverage.txt $(GO) test -vet=off -tags qpcover -count=1 -skip '$(NORACE)' \
+	@RDMALAB_COVERAGE=$(CURDIR)/out/coverage.txt $(GO) test -tags qpcover -count=1 -skip '$(NORACE)' \
 	  ./softrnic/transport ./softrnic/engine ./topo/simrack ./topo/scenario >out/coverage.log || { cat out/coverage.log; exit 1; }
 	@$(GO) run ./e2e/coverage out/coverage.txt
 
@@ -183,8 +183,9 @@ fuzz: ## every fuzz target for FUZZTIME; a package is built once for all of its 
 
 .PHONY: bench
 bench: $(BIN)/benchstat ## benchmarks, COUNT runs each, kept in out/bench.txt
-	@mkdir -p out
-	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -count $(COUNT) $(PKG) | tee out/bench.txt
+	@mkdir -p out && rm -f out/bench.failed
+	@{ $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -count $(COUNT) $(PKG) || touch out/bench.failed; } | tee out/bench.txt
+	@[ ! -e out/bench.failed ] || { echo "a benchmark failed; the end of out/bench.txt:"; tail -n 40 out/bench.txt; exit 1; } >&2
 	@$(BIN)/benchstat out/bench.txt
 
 .PHONY: bench-compare
