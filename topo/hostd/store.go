@@ -121,7 +121,7 @@ func (a *application) startStore(cfg StoreConfig) error {
 	ctx := a.h.dev.Context()
 	s, err := meta.New(meta.Config{
 		Context: ctx, Manager: a.h.conn, Servers: servers, Format: format, Keys: cfg.Keys, Region: cfg.Region, Lease: cfg.Lease,
-		Grace: cfg.Lease, Fresh: cfg.Fresh,
+		Grace: graceOf(cfg.Lease), Fresh: cfg.Fresh,
 	})
 	if err != nil {
 		return errors.Join(control.Errorf(http.StatusBadGateway, "%v", err), ctx.Close())
@@ -136,6 +136,18 @@ func (a *application) startStore(cfg StoreConfig) error {
 	})
 	a.h.log.Info("metadata server is up", "memory", cfg.Servers, "format", cfg.Format)
 	return nil
+}
+
+// minGrace is longer than the NIC of a client that has died, or has given a queue pair up, goes on sending a request: eight times the ACK
+// timeout of rdmacm.Params, 67 ms.
+const minGrace = time.Second
+
+// graceOf is how long after a lease of some length packets of its client may still arrive. 0 stands for the usual one, of both.
+func graceOf(lease time.Duration) time.Duration {
+	if lease == 0 {
+		return 0
+	}
+	return max(lease, minGrace)
 }
 
 // stopStore ends the metadata server. The memory servers keep the store: it can be started again.

@@ -3,6 +3,7 @@ package hostd
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
@@ -47,5 +48,18 @@ func TestStartStore(t *testing.T) {
 	}
 	if err := insert(1); err != nil {
 		t.Errorf("the store that replaces one that has failed: %v", err)
+	}
+}
+
+// However short the lease, nodes of its client rest until its NIC has sent its last.
+func TestGraceOutlivesRequests(t *testing.T) {
+	const ack = 4096 * time.Nanosecond << 14 // rdmacm.Params
+	for _, lease := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute} {
+		if got := graceOf(lease); got < 8*ack || got < lease {
+			t.Errorf("lease %v: grace %v", lease, got)
+		}
+	}
+	if got := graceOf(0); got != 0 {
+		t.Errorf("usual lease: grace %v", got)
 	}
 }
