@@ -273,7 +273,7 @@ func TestStoppedTogether(t *testing.T) {
 	for range callers {
 		go func() { _, err := w.RKey(); errs <- err }()
 	}
-	out, err := exec.Command("sh", "-c", "sleep 0.1; kill -STOP $PPID; sleep 2.5; kill -CONT $PPID").CombinedOutput()
+	out, err := exec.Command("sh", "-c", "trap '' INT HUP TERM; sleep 0.1; kill -STOP $PPID; sleep 2.5; kill -CONT $PPID").CombinedOutput()
 	m.held.Unlock()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)

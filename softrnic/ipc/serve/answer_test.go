@@ -3,6 +3,7 @@ package serve
 import (
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 
@@ -40,6 +41,38 @@ func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 		t.Errorf("%d calls were begun, %d may be: %v", n, most, err)
 	}
 	c.tasks.Wait()
+}
+
+// An application that was stopped with the daemon, as `rdmalab hang` does it, is not cut off for what it did not read meanwhile.
+func TestStoppedTogether(t *testing.T) {
+	c, program := unread(t)
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := 0
+	_ = raw.Control(func(fd uintptr) {
+		for unix.Send(int(fd), []byte("old"), unix.MSG_DONTWAIT) == nil {
+			filled++
+		}
+	})
+	sent := make(chan error, 1)
+	go func() { sent <- c.send(outgoing{data: []byte("new")}) }()
+	if out, err := exec.Command("sh", "-c", "trap '' INT HUP TERM; sleep 0.1; kill -STOP $PPID; sleep 2.2; kill -CONT $PPID").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	b := make([]byte, 3)
+	for range filled {
+		if _, err := program.Read(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	if n, err := program.Read(b); string(b[:n]) != "new" || err != nil {
+		t.Errorf("%q, %v", b[:n], err)
+	}
 }
 
 // unread is a client whose queue of answers is full, and the other end of its connection.

@@ -176,12 +176,8 @@ func (c *client) hello(req proto.Request) error {
 
 // refuse answers the hello with an error, at once: the connection ends next, and what waits to be sent with it.
 func (c *client) refuse(id uint64, why error) {
-	b, err := json.Marshal(proto.Reply{ID: id, Error: proto.ErrorOf(why)})
-	if err == nil {
-		err = c.conn.SetWriteDeadline(time.Now().Add(writeWait))
-	}
-	if err == nil {
-		_, _ = c.conn.Write(b) // who does not listen does not want to know
+	if b, err := json.Marshal(proto.Reply{ID: id, Error: proto.ErrorOf(why)}); err == nil {
+		_ = c.send(outgoing{data: b}) // who does not listen does not want to know
 	}
 }
 
@@ -262,20 +258,31 @@ func (c *client) write() {
 		case <-c.gone:
 			return
 		case m := <-c.out:
-			err := c.conn.SetWriteDeadline(time.Now().Add(writeWait))
-			if err == nil {
-				var oob []byte
-				if len(m.fds) > 0 {
-					oob = unix.UnixRights(m.fds...)
-				}
-				_, _, err = c.conn.WriteMsgUnix(m.data, oob, nil)
-			}
+			err := c.send(m)
 			_ = closeAll(m.fds) // the other end has its own now
 			if err != nil {
 				c.cut("answers are not read: " + err.Error())
 			}
 		}
 	}
+}
+
+// send sends a message within writeWait. It looks twice: a host that hangs stops both sides, and a time limit that is over when it
+// goes on says nothing about the application.
+func (c *client) send(m outgoing) (err error) {
+	var oob []byte
+	if len(m.fds) > 0 {
+		oob = unix.UnixRights(m.fds...)
+	}
+	for range 2 {
+		if err = c.conn.SetWriteDeadline(time.Now().Add(writeWait / 2)); err == nil {
+			_, _, err = c.conn.WriteMsgUnix(m.data, oob, nil)
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	return err
 }
 
 // answer sends a reply. It owns the file descriptors. An application that cannot be given it is cut off: it would wait for
