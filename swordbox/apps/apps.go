@@ -28,6 +28,8 @@ type Config struct {
 	Silence time.Duration
 	// Hold is for how long an append that is steered waits for the one before it; 0: 1 ms.
 	Hold time.Duration
+	// Nodes is how many nodes of stores a switch that steers remembers; 0: 65536. Clients whose nodes are forgotten are not led.
+	Nodes int
 }
 
 // programs makes them by name.

@@ -47,7 +47,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		Rules: set, Own: own, Track: track,
 		Hard:  hard.New(h),
 		Paper: paper.New(),
-		Steer: steer.New(steer.Config{Hold: cfg.Hold}), SteerPaper: published.New(published.Config{Failed: own.Failed}),
+		Steer: steer.New(steer.Config{Hold: cfg.Hold, Nodes: cfg.Nodes}), SteerPaper: published.New(published.Config{Failed: own.Failed}),
 	})
 	for port, h := range s.Hosts {
 		for _, a := range []netip.Addr{h.IPv4, h.IPv6} {

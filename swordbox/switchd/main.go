@@ -114,11 +114,15 @@ const serverSilence = time.Second
 // milliseconds, and an append that is let go too early loses its race. NICs try for half a second and more.
 const appendHold = 20 * time.Millisecond
 
+// steeredNodes is how many nodes of stores the switch remembers, in 23 MiB that it takes when it meets the first one; as many as in
+// mode paper. Clients come back to a key with a node that many others have appended behind.
+const steeredNodes = 1 << 18
+
 // configured is what a rack does not say about its switch. Numbers are not from the rack's seed: a restarted switch must not use
 // those of its former life again.
 func configured(rec *recordFile, late bool) apps.Config {
 	return apps.Config{
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Silence: serverSilence, Hold: appendHold, Late: late,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: steeredNodes,
 	}
 }
 

@@ -35,6 +35,8 @@ type Options struct {
 	// Datagrams makes Host.Manager connect by the NICs' connection managers, whose datagrams cross the links and share
 	// their faults. Without, connections are made as over TCP.
 	Datagrams bool
+	// Nodes is how many nodes of a store the switch remembers that steers; 0: its default.
+	Nodes int
 	// MaxEvents, MaxTime and Trace are those of sim.Config.
 	MaxEvents uint64
 	MaxTime   clock.Time

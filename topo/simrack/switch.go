@@ -32,7 +32,7 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	if r.opt.Program != nil {
 		return r.opt.Program(r.Spec)
 	}
-	cfg := apps.Config{Rand: r.rand(laneSwitch, r.lives), Late: late}
+	cfg := apps.Config{Rand: r.rand(laneSwitch, r.lives), Late: late, Nodes: r.opt.Nodes}
 	if r.Spec.Switch.Program == spec.ProgramSwordBox {
 		if r.memory == nil {
 			r.memory = make([]byte, record.Size)

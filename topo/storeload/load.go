@@ -33,8 +33,10 @@ type Load struct {
 	Value int
 	Zipf  float64
 	Seed  uint64
-	// Run is how long operations are counted, in virtual time; 0: 2 ms.
-	Run time.Duration
+	// Warm is how long clients work before operations are counted, and Run how long they are counted, in virtual time; 0: 20 ms and
+	// 5 ms. At the beginning all clients know the newest node of each key. What is measured is what comes of it when most of
+	// the keys that a client meets were written by others since it met them last; before some 10 ms it is not.
+	Warm, Run time.Duration
 	// Steer is what the switch steers: "write", "read" or "both"; "" or None: it forwards only.
 	Steer string
 	// Mode is how: "hard" or "paper"; "": hard. Hot restricts it to the hottest keys: mode hard finds them, mode paper is told; 0: all.
@@ -90,13 +92,14 @@ type Result struct {
 }
 
 const (
-	machines   = 7
-	loadLimit  = clock.Time(time.Second)
-	readLimit  = clock.Time(4 * time.Second)
-	lease      = time.Minute // nobody renews it in the middle
-	defaultRun = 2 * time.Millisecond
-	warmUp     = 500 * time.Microsecond
-	patience   = 10 * time.Millisecond // in mode paper a chain may lead in a circle
+	machines  = 7
+	loadLimit = clock.Time(time.Second)
+	readLimit = clock.Time(4 * time.Second)
+	lease     = time.Minute // nobody renews it in the middle
+	// defaultWarm and defaultRun are bounded from above by PublishedPool: at 6.5 million writes a second it lasts for 50 ms.
+	defaultWarm = 20 * time.Millisecond
+	defaultRun  = 5 * time.Millisecond
+	patience    = 10 * time.Millisecond // in mode paper a chain may lead in a circle
 )
 
 var rackFile = fmt.Sprintf(`
@@ -125,6 +128,9 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 	if l.Value == 0 {
 		l.Value = 104
 	}
+	if l.Warm == 0 {
+		l.Warm = defaultWarm
+	}
 	if l.Run == 0 {
 		l.Run = defaultRun
 	}
@@ -138,9 +144,9 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 	r := &run{Load: l}
 	r.cfg = kv.RunConfig{
 		Workload: kv.Workload{Read: 1 - l.Writes/100, Update: l.Writes / 100}, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf,
-		Clients: l.Clients, Warmup: warmUp, Duration: l.Run, Patience: patience, Verify: true,
+		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: patience, Verify: true,
 	}
-	if r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Cost: m, Datagrams: l.steers()}); err != nil {
+	if r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Cost: m, Datagrams: l.steers(), Nodes: l.Pool}); err != nil {
 		return Result{}, err
 	}
 	defer r.rack.Close()
@@ -152,8 +158,8 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 		}
 		return n
 	}
-	r.rack.At(readLimit.Add(warmUp), func() { r.bytes = count() })
-	r.rack.At(readLimit.Add(warmUp+l.Run), func() { r.bytes = count() - r.bytes })
+	r.rack.At(readLimit.Add(l.Warm), func() { r.bytes = count() })
+	r.rack.At(readLimit.Add(l.Warm+l.Run), func() { r.bytes = count() - r.bytes })
 	if err := r.rack.Run(); err != nil {
 		return Result{}, err
 	}

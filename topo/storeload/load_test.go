@@ -2,8 +2,15 @@ package storeload
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/topo/costs"
+)
+
+// Tests see what steering does before it has reached its full extent.
+const (
+	brief = 500 * time.Microsecond
+	short = 2 * time.Millisecond
 )
 
 // Contended appends collapse: with many clients hardly a write wins its first race (SwordBox fig. 5).
@@ -12,11 +19,11 @@ func TestCollapse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	few, err := Load{Clients: 1, Writes: 50, Zipf: 0.99, Seed: 1}.Measure(m)
+	few, err := Load{Clients: 1, Writes: 50, Zipf: 0.99, Seed: 1, Warm: brief, Run: short}.Measure(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	many, err := Load{Clients: 64, Writes: 50, Zipf: 0.99, Seed: 1}.Measure(m)
+	many, err := Load{Clients: 64, Writes: 50, Zipf: 0.99, Seed: 1, Warm: brief, Run: short}.Measure(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +42,7 @@ func TestSteeringRestores(t *testing.T) {
 	}
 	share := make(map[string]float64)
 	for _, steer := range []string{None, "both"} {
-		r, err := Load{Clients: 64, Writes: 50, Zipf: 0.99, Seed: 1, Steer: steer}.Measure(m)
+		r, err := Load{Clients: 64, Writes: 50, Zipf: 0.99, Seed: 1, Steer: steer, Warm: brief, Run: short}.Measure(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +65,7 @@ func TestSharedQueuePairs(t *testing.T) {
 	}
 	const share = 4
 	for _, steer := range []string{None, "both"} {
-		r, err := Load{Clients: 16, Writes: 50, Zipf: 0.99, Seed: 1, Share: share, Steer: steer}.Measure(m)
+		r, err := Load{Clients: 16, Writes: 50, Zipf: 0.99, Seed: 1, Share: share, Steer: steer, Warm: brief, Run: short}.Measure(m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ func TestFillSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Row{Name: "small", Paper: "nothing", Load: Load{Clients: 32, Writes: 50, Zipf: 1.2, Keys: 64, Seed: 1, Steer: "both", Run: defaultRun / 4}}
+	r := Row{Name: "small", Paper: "nothing", Load: Load{Clients: 32, Writes: 50, Zipf: 1.2, Keys: 64, Seed: 1, Steer: "both", Warm: brief, Run: brief}}
 	if err := r.Fill(m); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestHotKeysOfASmallPool(t *testing.T) {
 	}
 	share := make(map[int]float64)
 	for _, hot := range []int{0, 8} {
-		r, err := Load{Clients: 32, Writes: 50, Zipf: 1.2, Keys: 64, Pool: 4*64 + 32*17, Seed: 1, Steer: "both", Hot: hot}.Measure(m)
+		r, err := Load{Clients: 32, Writes: 50, Zipf: 1.2, Keys: 64, Pool: 4*64 + 32*17, Seed: 1, Steer: "both", Hot: hot, Warm: brief, Run: short}.Measure(m)
 		if err != nil {
 			t.Fatal(err)
 		}
