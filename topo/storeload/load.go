@@ -51,6 +51,9 @@ type Load struct {
 // PublishedPool is how many nodes of 128 bytes the published system has on a memory server.
 const PublishedPool = 335360
 
+// minNodes is how many nodes the switch remembers at least.
+const minNodes = 1 << 16
+
 // None is the choice of a switch that forwards only.
 const None = "none"
 
@@ -146,7 +149,7 @@ func (l Load) Measure(m *cost.Model) (Result, error) {
 		Workload: kv.Workload{Read: 1 - l.Writes/100, Update: l.Writes / 100}, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf,
 		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: patience, Verify: true,
 	}
-	if r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Cost: m, Datagrams: l.steers(), Nodes: l.Pool}); err != nil {
+	if r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Cost: m, Datagrams: l.steers(), Nodes: max(l.Pool, minNodes)}); err != nil {
 		return Result{}, err
 	}
 	defer r.rack.Close()
