@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -52,4 +53,15 @@ func TestTouchedNodeIsNotSteered(t *testing.T) {
 			t.Errorf("touched %v: sent %d times", touched, sent)
 		}
 	}
+}
+
+// So it is if the switch has no room for the other connection.
+func TestTouchOnUntrackedConnection(t *testing.T) {
+	b := newBoxOf(t, conntrack.Config{Settle: -1, Connections: 4}, rules.Rule{}).begun()
+	b.node(2, 3, 1, 7)
+	touch := b.write(4, va(3), nil)
+	touch.BTH.DestQP = 0x77
+	b.pass(touch)
+	f := b.cas(2, 1, 1, 3, 1)
+	wantVA(t, b.one(f), f, va(1))
 }

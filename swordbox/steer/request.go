@@ -48,15 +48,23 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 
 // unsure handles a request that the server may or may not carry out, or whose answer may not pass: what it could change is
 // forgotten.
-func (m *Machine) unsure(q *request) {
-	if q.rule == nil || q.rule.Action != rules.Steer {
+func (m *Machine) unsure(q *request) { m.doubt(q.rule, &q.p.Frame) }
+
+// Stray takes note of a request that no row is for, under a rule: it goes on, and its answer is not seen.
+func (m *Machine) Stray(r *rules.Rule, f *wire.Frame) {
+	if r.Mode == rules.Hard {
+		m.doubt(r, f)
+	}
+}
+
+func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
+	if r == nil || r.Action != rules.Steer {
 		return
 	}
-	st := m.stores[q.rule.Server]
+	st := m.stores[r.Server]
 	if st == nil {
 		return
 	}
-	f := &q.p.Frame
 	switch op := f.BTH.Opcode; {
 	case op == wire.RCCmpSwap:
 		m.stats.Unsure++

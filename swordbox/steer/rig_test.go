@@ -43,6 +43,10 @@ type box struct {
 }
 
 func newBox(t testing.TB, r rules.Rule, others ...int) *box {
+	return newBoxOf(t, conntrack.Config{Settle: -1}, r, others...)
+}
+
+func newBoxOf(t testing.TB, track conntrack.Config, r rules.Rule, others ...int) *box {
 	var list []rules.Rule
 	for _, i := range append([]int{serverHost}, others...) {
 		r.Server, r.Action = addr(i), rules.Steer
@@ -53,7 +57,7 @@ func newBox(t testing.TB, r rules.Rule, others ...int) *box {
 		t.Fatal(err)
 	}
 	b := &box{t: t, now: clock.Time(time.Second), m: steer.New(steer.Config{Nodes: 64, Keys: 16, Waiting: 4})}
-	b.sw, err = pipeline.New(pipeline.Config{Ports: 5, Program: serialize.New(serialize.Config{Rules: set, Steer: b.m, Track: conntrack.Config{Settle: -1}})})
+	b.sw, err = pipeline.New(pipeline.Config{Ports: 5, Program: serialize.New(serialize.Config{Rules: set, Steer: b.m, Track: track})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,11 @@ import (
 
 // ready is a box with a store, in which key 7 has the chain 1 → 2.
 func ready(t testing.TB, r rules.Rule) *box {
-	b := newBox(t, r)
+	return newBox(t, r).begun()
+}
+
+// begun makes a store with the chain 1 → 2 of key 7.
+func (b *box) begun() *box {
 	b.format()
 	b.node(1, 1, 1, 7)
 	b.append(1, 1, 2, 7)

@@ -212,6 +212,7 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 			return v
 		}
 	}
+	p.stray(q)
 	return pipeline.Forward()
 }
 
@@ -293,7 +294,10 @@ func (p *Program) machine(m rules.Mode) mode.Machine {
 
 // match returns the first rule for a request; nil if none is for it, or if the packet does not say where it goes.
 func (p *Program) match(r *conntrack.Row, f *wire.Frame) *rules.Rule {
-	list := p.rows[r.ID].rules
+	return ruleFor(p.rows[r.ID].rules, f)
+}
+
+func ruleFor(list []*rules.Rule, f *wire.Frame) *rules.Rule {
 	switch op := f.BTH.Opcode; {
 	case op.Has(wire.HasRETH):
 		return rules.First(list, f.RETH.VA, int(f.RETH.Length), f.RETH.RKey)
