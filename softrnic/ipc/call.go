@@ -111,7 +111,7 @@ func (c *Context) write(b []byte) error {
 const (
 	defaultPatience = 30 * time.Second
 	// leastPatience is what a daemon may take that shares processors with others.
-	leastPatience = 100 * time.Millisecond
+	leastPatience = time.Second
 	mostPatience  = 365 * 24 * time.Hour // with which one can reckon
 	// looks is how often somebody who waits for an answer looks after the daemon, within its patience. Looks are counted, not
 	// time: a host that hangs stops daemon and program, and when it goes on the daemon has all looks but one left.

@@ -31,7 +31,7 @@ type Config struct {
 	// Patience is how long the daemon may be silent before the context gives it up, as if it had ended: objects are dead,
 	// and all calls fail with ErrClosed. It is the time that this program has run meanwhile; being stopped does not count.
 	// Calls that wait for somebody else, as Accept does, may take longer: the daemon is asked about them. 0: 30 s; the least
-	// is 100 ms.
+	// is 1 s.
 	Patience time.Duration
 }
 

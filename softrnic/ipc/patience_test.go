@@ -248,7 +248,7 @@ func TestDaemonThatReadsNothing(t *testing.T) {
 	w := window(t, c)
 	m.held.Lock()
 	errs := make(chan error)
-	const callers = 600 // more than a socket takes
+	const callers = 400 // more than a socket takes
 	for range callers {
 		go func() { _, err := w.RKey(); errs <- err }()
 	}
@@ -265,15 +265,15 @@ func TestDaemonThatReadsNothing(t *testing.T) {
 func TestStoppedTogether(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, nil)
-	c := impatient(t, m.socket, 2*time.Second)
+	c := impatient(t, m.socket, 3*time.Second)
 	w := window(t, c)
 	m.held.Lock()
 	errs := make(chan error)
-	const callers = 600
+	const callers = 400
 	for range callers {
 		go func() { _, err := w.RKey(); errs <- err }()
 	}
-	out, err := exec.Command("sh", "-c", "trap '' INT HUP TERM; sleep 0.1; kill -STOP $PPID; sleep 2.5; kill -CONT $PPID").CombinedOutput()
+	out, err := exec.Command("sh", "-c", "trap '' INT HUP TERM; sleep 0.1; kill -STOP $PPID; sleep 3.2; kill -CONT $PPID").CombinedOutput()
 	m.held.Unlock()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
