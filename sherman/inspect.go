@@ -76,7 +76,7 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	if server < 0 || server >= len(c.links) {
 		return nil, fmt.Errorf("memory server %d of %d", server, len(c.links))
 	}
-	b := make([]byte, 8*c.super.Locks)
+	b, asked := make([]byte, 8*c.super.Locks), c.rt.Now()
 	for off := 0; off < len(b); off += zeros / 4 {
 		n := min(zeros/4, len(b)-off)
 		err := c.fetch(server, func() fabric.Target { return c.lockTarget(lock.Key{Server: server, Index: off / 8}) }, b[off:off+n], deadline)
@@ -91,7 +91,7 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 			continue
 		}
 		s := LockState{Server: server, Index: i, Tag: tag}
-		s.Seen = c.node.sighted(lock.Key{Server: server, Index: i}, tag, c.rt.Now())
+		s.Seen = c.node.sighted(lock.Key{Server: server, Index: i}, tag, asked, c.rt.Now())
 		s.Left = max(0, c.node.cfg.Lease-s.Seen)
 		var err error
 		if s.Holder, err = perf.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], tag.Owner(), deadline); err != nil && tag.Owner() != 0 {

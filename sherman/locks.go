@@ -167,6 +167,7 @@ func (c *Client) take(h *held, deadline clock.Time) error {
 			h.tag, h.boot = c.node.nextTag(c.links[h.key.Server].owner), c.links[h.key.Server].mem.Boot
 		}
 		c.cost.CAS++
+		asked := c.rt.Now()
 		old, err := c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
 		if err != nil { // the next try sees what became of this one
 			if err := c.again(err, deadline); err != nil {
@@ -183,7 +184,7 @@ func (c *Client) take(h *held, deadline clock.Time) error {
 			h.tag = 0 // it is another's for certain
 			return timeout(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
 		}
-		seen := c.node.sighted(h.key, layout.Tag(old), c.rt.Now())
+		seen := c.node.sighted(h.key, layout.Tag(old), asked, c.rt.Now())
 		if seen > c.node.cfg.Lease {
 			done, err := c.takeOver(h, layout.Tag(old), deadline)
 			if done || err != nil {

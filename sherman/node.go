@@ -106,8 +106,9 @@ func (n *Node) setRoot(a layout.Addr) {
 	n.root = a
 }
 
-// sighted notes that a tag of another owner was seen, and returns for how long it has been the same.
-func (n *Node) sighted(k lock.Key, tag layout.Tag, now clock.Time) time.Duration {
+// sighted notes that a tag of another owner was seen by a look that began at asked, and returns for how long it has been the same. How
+// long the last answer took is no part of that: it may be old, as that of a client that was frozen.
+func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, known := n.sights[k]
@@ -118,7 +119,7 @@ func (n *Node) sighted(k lock.Key, tag layout.Tag, now clock.Time) time.Duration
 		n.sights[k] = sight{tag, now}
 		return 0
 	}
-	return now.Sub(s.since)
+	return max(0, asked.Sub(s.since))
 }
 
 // unsighted forgets a lock that was free.
