@@ -24,7 +24,7 @@ type linked struct {
 // operands: at most one of the copies can succeed, since the header that it expects is there only once in a life of the entry.
 func (c *Client) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	uncertain := false
-	var tried layout.Location // the target of a compare-and-swap whose outcome is unknown
+	var tried attempt // whose outcome is unknown
 	for {
 		out, err := c.tryLink(key, n, &tried, &uncertain, deadline)
 		switch {
@@ -43,9 +43,17 @@ func (c *Client) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	}
 }
 
+// attempt is a compare-and-swap on the header of a node, and the epoch in which the client knew that node. When it has told the metadata
+// server of a later one, the entry may be another node of the same version.
+type attempt struct {
+	layout.Location
+	epoch uint32
+}
+
 // tryLink goes on until a compare-and-swap succeeds or the network fails. tried and uncertain say what is known of a
 // compare-and-swap that failed with the network.
-func (c *Client) tryLink(key uint64, n node, tried *layout.Location, uncertain *bool, deadline clock.Time) (linked, error) {
+func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
+	epoch := c.lease.epoch // before k is known
 	k, err := c.locate(key, deadline)
 	if err != nil {
 		return linked{}, err
@@ -53,7 +61,10 @@ func (c *Client) tryLink(key uint64, n node, tried *layout.Location, uncertain *
 	if *uncertain {
 		done, err := c.settle(key, n, tried, uncertain, deadline)
 		if err != nil || done {
-			return linked{old: *tried, slot: k.slot}, err
+			return linked{old: tried.Location, slot: k.slot}, err
+		}
+		if k, err = c.locate(key, deadline); err != nil { // that took its time
+			return linked{}, err
 		}
 	}
 	for {
@@ -65,14 +76,14 @@ func (c *Client) tryLink(key uint64, n node, tried *layout.Location, uncertain *
 			return linked{}, err
 		}
 		if err != nil {
-			*tried, *uncertain = k.at, true
+			*tried, *uncertain = attempt{k.at, epoch}, true
 			return linked{}, err
 		}
 		if n.follows(k.at, was) {
 			return linked{old: k.at, slot: k.slot}, nil
 		}
 		if was == layout.Header(was.EntryVersion()) {
-			*tried, *uncertain = k.at, true
+			*tried, *uncertain = attempt{k.at, epoch}, true
 			return linked{}, errOtherEnd
 		}
 		c.cost.Retries++
@@ -122,12 +133,16 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 
 // settle finds out what became of a compare-and-swap without answer. It was on the header of tried: if that names the own node,
 // all is well; as long as it names none, the same can be asked again. Else somebody's append to it has succeeded, and a switch
-// may have steered this one to a node behind it: the own node tells, or the metadata server.
-func (c *Client) settle(key uint64, n node, tried *layout.Location, uncertain *bool, deadline clock.Time) (bool, error) {
+// may have steered this one to a node behind it: the own node tells, or the metadata server. They are asked at once if tried may be
+// another node by now.
+func (c *Client) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if err := c.fence(n, deadline); err != nil {
 		return false, err
 	}
-	header, _, err := c.readHeader(*tried, -1, deadline)
+	if tried.epoch != c.lease.epoch {
+		return c.settleByChain(key, n, uncertain, deadline)
+	}
+	header, _, err := c.readHeader(tried.Location, -1, deadline)
 	if err != nil {
 		return false, err
 	}
@@ -138,11 +153,11 @@ func (c *Client) settle(key uint64, n node, tried *layout.Location, uncertain *b
 			return true, nil
 		case !more && !header.IsTombstone():
 			// Still open: the same again, on the same node.
-			was, err := c.swap(*tried, n, deadline)
+			was, err := c.swap(tried.Location, n, deadline)
 			if err != nil {
 				return false, err
 			}
-			if n.follows(*tried, was) {
+			if n.follows(tried.Location, was) {
 				return true, nil
 			}
 		}
