@@ -1,0 +1,96 @@
+package scenario
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// swaps changes the program of a switch that forwards to the one that replaces atomics, and back whenever that can go.
+type swaps struct {
+	t *testing.T
+	e *env
+	// loads is how often the program came, bound how often it could not go, former how many rows of its own earlier lives it met.
+	loads, bound, former int
+}
+
+// swapEvery is the time between two changes, swapRounds their number.
+const (
+	swapEvery  = 400 * time.Microsecond
+	swapRounds = 80
+)
+
+func (s *swaps) rules() (*rules.Set, error) {
+	var list []rules.Rule
+	for _, name := range []string{"ms0", "ms1"} {
+		h := s.e.rack.Host(name).Spec
+		r := rules.Rule{ID: name, Server: h.IPv4, Action: rules.Atomics, Shards: 2, Service: switchService, Misses: s.e.missesIn()}
+		if h.IPv6.IsValid() {
+			r.Also = []netip.Addr{h.IPv6}
+		}
+		list = append(list, r)
+	}
+	return rules.NewSet(list)
+}
+
+func (s *swaps) swap(set *rules.Set) {
+	rack, name := s.e.rack, spec.ProgramSwordBox
+	if p, ok := rack.Program().(*serialize.Program); ok {
+		if p.Bound() > 0 {
+			s.bound++
+			return
+		}
+		name, set = spec.ProgramForward, nil
+	}
+	if err := rack.LoadProgram(name, set); err != nil {
+		s.t.Error(err)
+	}
+	if p, ok := rack.Program().(*serialize.Program); ok {
+		s.loads++
+		s.former += len(p.Own().Former().Rows())
+	}
+}
+
+// Programs come and go under locks that clients hold and wait for, with all faults of these histories: no lock is lost, and no program
+// takes connections for its own that never were.
+func TestLocksWhileProgramsChange(t *testing.T) {
+	t.Parallel()
+	s := swaps{t: t}
+	for seed := uint64(1); seed <= 6; seed++ {
+		run := func(e *env) error {
+			r := &lockRun{env: e, mode: modeForward, plan: drawLocks(e), stamps: make(map[uint64]holder)}
+			if err := r.build(); err != nil {
+				return err
+			}
+			s.e, r.mode = e, modeHard // servers have the service that the switch dials
+			set, err := s.rules()
+			if err != nil {
+				return err
+			}
+			for i := range swapRounds {
+				e.rack.At(e.rack.Now().Add(time.Duration(i+1)*swapEvery), func() { s.swap(set) })
+			}
+			r.arm()
+			for _, srv := range r.servers {
+				srv.boot()
+			}
+			for i := range lockClients {
+				r.start(i%lockHosts, r.plan.rounds)
+			}
+			if err := e.run(); err != nil {
+				return err
+			}
+			return r.check()
+		}
+		if r := (Scenario{Name: "locks-swaps", run: run}).Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d: %v", seed, r.Err)
+		}
+	}
+	if t.Logf("%d loads, %d times the program was bound", s.loads, s.bound); s.loads < 100 || s.bound == 0 || s.former > 0 {
+		t.Errorf("%d loads, %d times bound, %d rows of former lives", s.loads, s.bound, s.former)
+	}
+}
