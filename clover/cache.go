@@ -8,6 +8,8 @@ type known struct {
 	slot uint32
 	// fresh says that the metadata server named the chain in this very operation.
 	fresh bool
+	// epoch is one in which the location was right. In a later one of the client the entry may be another node of the same version.
+	epoch uint32
 }
 
 // cache maps keys to the newest node that the client has seen. When it is full, the oldest insertion goes.
@@ -48,12 +50,21 @@ func (c *cache) clear() {
 	c.order, c.next = c.order[:0], 0
 }
 
+// remember keeps what an operation has found, unless the epoch has ended meanwhile: the metadata server has been told, or will be, that
+// nothing of it is remembered.
+func (c *Client) remember(key uint64, k known) {
+	if k.epoch == c.lease.epoch {
+		c.cache.put(key, k)
+	}
+}
+
 // Learn takes over what another client of the same store knows of its keys, where it knows nothing itself: for experiments in which
 // clients have been at work for a while.
 func (c *Client) Learn(from *Client) {
 	for _, key := range from.cache.order {
 		if _, ok := c.cache.get(key); !ok {
 			if k, ok := from.cache.get(key); ok {
+				k.epoch = c.lease.epoch
 				c.cache.put(key, k)
 			}
 		}

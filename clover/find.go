@@ -40,8 +40,8 @@ func (c *Client) located(key uint64, a *rpc.Answer) (known, error) {
 		if a.N != 1 {
 			return known{}, rpc.ErrMessage
 		}
-		k := known{at: a.Locations[0], slot: a.Slot, fresh: true}
-		c.cache.put(key, k)
+		k := known{at: a.Locations[0], slot: a.Slot, fresh: true, epoch: c.lease.epoch}
+		c.remember(key, k)
 		return k, nil
 	case rpc.NotFound:
 		return known{}, kv.ErrNotFound
@@ -136,6 +136,12 @@ func (c *Client) doAll(deadline clock.Time, ops []fabric.Op) error {
 func (c *Client) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
 	slot := int(k.slot)
 	for {
+		if k.epoch != c.lease.epoch {
+			var err error
+			if k, err = c.query(key, deadline); err != nil {
+				return k, 0, err
+			}
+		}
 		header, shortcut, err := c.readHeader(k.at, slot, deadline)
 		if err != nil {
 			return k, 0, err

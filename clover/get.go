@@ -31,6 +31,11 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		return dst, err
 	}
 	for slot := int(k.slot); ; {
+		if k.epoch != c.lease.epoch {
+			if k, err = c.query(key, deadline); err != nil {
+				return dst, err
+			}
+		}
 		header, value, shortcut, err := c.readNode(key, k.at, slot, deadline)
 		if isStale(err) || err == nil && header.EntryVersion() != k.at.Version {
 			c.cache.drop(key)
@@ -67,7 +72,7 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			c.cache.drop(key)
 			return dst, kv.ErrNotFound
 		case !more:
-			c.cache.put(key, k)
+			c.remember(key, k)
 			return append(dst, value...), nil
 		case ok && slot >= 0 && l != k.at:
 			// Nearer to the end, or stale: then it is seen to be another key's or of another version, or leads to the

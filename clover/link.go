@@ -53,7 +53,6 @@ type attempt struct {
 // tryLink goes on until a compare-and-swap succeeds or the network fails. tried and uncertain say what is known of a
 // compare-and-swap that failed with the network.
 func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
-	epoch := c.lease.epoch // before k is known
 	k, err := c.locate(key, deadline)
 	if err != nil {
 		return linked{}, err
@@ -71,19 +70,24 @@ func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, de
 		if c.rt.Now() >= deadline {
 			return linked{}, kv.ErrTimeout
 		}
+		if k.epoch != c.lease.epoch {
+			if k, err = c.query(key, deadline); err != nil {
+				return linked{}, err
+			}
+		}
 		was, err := c.swap(k.at, n, deadline)
 		if errors.Is(err, errLease) {
 			return linked{}, err
 		}
 		if err != nil {
-			*tried, *uncertain = attempt{k.at, epoch}, true
+			*tried, *uncertain = attempt{k.at, k.epoch}, true
 			return linked{}, err
 		}
 		if n.follows(k.at, was) {
 			return linked{old: k.at, slot: k.slot}, nil
 		}
 		if was == layout.Header(was.EntryVersion()) {
-			*tried, *uncertain = attempt{k.at, epoch}, true
+			*tried, *uncertain = attempt{k.at, k.epoch}, true
 			return linked{}, errOtherEnd
 		}
 		c.cost.Retries++
@@ -99,7 +103,7 @@ func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, de
 			c.cache.drop(key)
 			return linked{}, kv.ErrNotFound
 		}
-		c.cache.put(key, k)
+		c.remember(key, k)
 	}
 }
 

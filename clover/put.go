@@ -55,10 +55,11 @@ func (c *Client) append(key uint64, value []byte, tombstone bool, deadline clock
 	if err != nil {
 		return err
 	}
+	epoch := c.lease.epoch // before the node is linked
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
 		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, linked.slot)
-		if c.cache.put(key, known{at: n.at, slot: linked.slot}); tombstone {
+		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch}); tombstone {
 			c.cache.drop(key)
 		}
 		return nil
@@ -209,7 +210,7 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	}
 	switch a.Status {
 	case rpc.OK:
-		c.cache.put(key, known{at: n.at, slot: a.Slot})
+		c.remember(key, known{at: n.at, slot: a.Slot, epoch: c.lease.epoch})
 		return nil
 	case rpc.Done:
 		return nil
