@@ -31,6 +31,7 @@ func TestHandOversDoNotOutlastTheLease(t *testing.T) {
 	g.client("cn1", other, func(c *sherman.Client, rt verbs.Runtime) (err error) {
 		for i := uint64(0); working > 0 && err == nil; i++ {
 			err = c.Upsert(1, value(1, i), soon(rt))
+			rt.Sleep(5 * time.Millisecond) // so that those who are far get the lock, too
 		}
 		return err
 	})
