@@ -1,0 +1,50 @@
+package clover_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// program is what the switch runs, by its own word.
+func program(rack *fixture.Rack) string {
+	GinkgoHelper()
+	var p struct {
+		Name  string
+		Rules int
+	}
+	rack.JSON(&p, "switch", "program")
+	return p.Name
+}
+
+var _ = Describe("a workload that the switch shall steer, on a rack whose switch only forwards", func() {
+	It("has it steer for as long as it runs", func() {
+		rack := fixture.Up(strings.Replace(rackFile, "switch: {program: swordbox}", "", 1))
+		var r struct{ Ops, Failed, Wrong, NotFound uint64 }
+		ended := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(ended)
+			rack.JSON(&r, "run", "ycsb", "--keys", "64", "--value", "104", "--clients", "8", "--steer", "both", "--warmup", "100ms", "--duration", "3s", "-q")
+		}()
+		Eventually(func() uint64 { // there are no such counters before
+			if program(rack) != "swordbox" {
+				return 0
+			}
+			return rack.SwitchCounters()["steer"]["nodes"]
+		}, fixture.Patience, "50ms").Should(BeNumerically(">", 0))
+		Eventually(ended, fixture.Patience).Should(BeClosed())
+		Expect(r.Ops).To(BeNumerically(">", 20))
+		Expect(r.Failed + r.Wrong + r.NotFound).To(BeZero())
+		Expect(program(rack)).To(Equal("forward"))
+
+		By("and puts back what was there when it is interrupted")
+		stop := rack.Start("run", "ycsb", "--no-load", "--keys", "64", "--value", "104", "--clients", "8", "--steer", "write", "--duration", "5m")
+		Eventually(func() string { return program(rack) }, fixture.Patience, "50ms").Should(Equal("swordbox"))
+		Expect(stop()).NotTo(fixture.HaveExited(0))
+		Expect(program(rack)).To(Equal("forward"))
+	})
+})
