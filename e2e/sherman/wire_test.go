@@ -67,7 +67,7 @@ var _ = Describe("what operations on the tree Sherman cost on the wire", func() 
 			Expect(e.wait()).To(Succeed(), "%s", &e.stderr)
 			Expect(stop()).To(fixture.HaveExited(0))
 			want := fmt.Sprintf("^(?:%s, ){%d}$", cycle, times)
-			Expect(strings.Join(onWire(fixture.Run("dump", file).Stdout), ", ") + ", ").To(MatchRegexp(want), do)
+			Expect(strings.Join(onWire(fixture.Run("dump", file).Stdout), ", ")+", ").To(MatchRegexp(want), do)
 		}
 	})
 })
