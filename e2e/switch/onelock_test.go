@@ -12,7 +12,7 @@ var _ = Describe("one lock that all want", func() {
 	It("is taken and released in host memory and on the NIC, and the switch replaces its CAS", func() {
 		rack := fixture.Up(fixture.Small + queued)
 		var list []treeload.LockSeries
-		rack.JSON(&list, "sherman", "locks", "--to", "ms0", "--clients", "1,12", "--span", "400ms")
+		rack.JSON(&list, "sherman", "locks", "--to", "ms0", "--clients", "1,12", "--span", "1s")
 		Expect(list).To(HaveLen(2))
 		for _, s := range list {
 			Expect(s.Points).To(HaveLen(2))
