@@ -242,7 +242,10 @@ func (t *Table) dreq(from, to netip.Addr, body []byte) bool {
 		return false
 	}
 	s := t.named(from, to, m.LocalID, m.RemoteID)
-	if s == nil || !s.replied {
+	if s == nil {
+		return t.unnamed(from, to, m.QPN)
+	}
+	if !s.replied {
 		return false
 	}
 	if out := s.toB; from == s.a.owner && m.QPN != out.RespQPN || from != s.a.owner && m.QPN != s.qpn {
@@ -253,6 +256,20 @@ func (t *Table) dreq(from, to netip.Addr, body []byte) bool {
 			r.State = Closing
 		}
 	}
+	return true
+}
+
+// unnamed notes that an end wants to end a connection that was made before the table looked, as it does when a program is loaded: its
+// halves were paired by their packets, and the connection managers' numbers are not known, but the receiver's queue pair is.
+func (t *Table) unnamed(from, to netip.Addr, qpn wire.QPN) bool {
+	if from.Is4() != to.Is4() {
+		return false
+	}
+	r := t.index.get(&key{endsBetween(from, to), qpn})
+	if r == nil || r.Peer == nil || r.setup != nil || r.Peer.setup != nil || r.State != Open || r.Peer.State != Open {
+		return false
+	}
+	r.State, r.Peer.State = Closing, Closing
 	return true
 }
 

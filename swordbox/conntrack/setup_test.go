@@ -393,3 +393,25 @@ func (w *managers) event(e *end, ev cm.Event) {
 func reject(local, remote mad.CommID) *mad.REJ {
 	return &mad.REJ{LocalID: local, RemoteID: remote, Reason: mad.ReasonConsumer}
 }
+
+// A connection that is older than the table has no names, and is ended by the queue pair that a DREQ of one of its ends names.
+func TestUnnamedConnectionIsEnded(t *testing.T) {
+	for name, f := range map[string]*wire.Frame{
+		"by the server": datagram(2, 1, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x11}),
+		"by the client": datagram(1, 2, &mad.DREQ{LocalID: 0xa1, RemoteID: 0xb1, QPN: 0x22}),
+	} {
+		r := newRig(t, nil)
+		row := r.learn(1, 2, 0x11, 0x22, 100)
+		for _, stray := range []*wire.Frame{
+			datagram(2, 1, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x12}), datagram(3, 1, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x11}),
+			datagram(1, 2, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x11}),
+		} {
+			if r.see(stray); row.State != Open || row.Peer.State != Open {
+				t.Fatalf("%s: a DREQ of another connection: %v, %v", name, row.State, row.Peer.State)
+			}
+		}
+		if r.see(f); row.State != Closing || row.Peer.State != Closing {
+			t.Errorf("%s: %v, %v", name, row.State, row.Peer.State)
+		}
+	}
+}
