@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/kv"
+	store "github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fabric"
@@ -114,6 +115,9 @@ func (c *Client) know(i int, deadline clock.Time) error {
 		l.lost = l.mem.Boot
 		return c.errLost(i)
 	}
+	if errors.Is(err, layout.ErrSuperblock) && new(store.Superblock).Parse(b[:]) == nil {
+		return fmt.Errorf("memory server %d: %w", i, errOther)
+	}
 	if err != nil {
 		return err
 	}
@@ -121,6 +125,9 @@ func (c *Client) know(i int, deadline clock.Time) error {
 	c.node.booted(i, l.mem.Boot)
 	return nil
 }
+
+// errOther says that the memory is in use for something else, and a tree must not be made there unasked.
+var errOther = fmt.Errorf("the memory holds a store clover, which a tree would destroy: `rdmalab sherman start --fresh` makes one all the same: %w", ErrBroken)
 
 func (c *Client) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 

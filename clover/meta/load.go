@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	tree "github.com/rdmalab/rdmalab/sherman/layout"
 )
 
 // load finds the store in the memory of the servers, or formats it.
@@ -56,6 +57,9 @@ func (s *Server) superblocks() (whole bool, err error) {
 		super, err := s.superblock(i)
 		switch {
 		case errors.Is(err, layout.ErrSuperblock):
+			if err := s.noTree(i); err != nil {
+				return false, err
+			}
 			continue
 		case err != nil:
 			return false, err
@@ -69,6 +73,18 @@ func (s *Server) superblocks() (whole bool, err error) {
 		s.owner, s.store = max(s.owner, super.Owner), max(s.store, super.Store)
 	}
 	return found > 0, nil
+}
+
+// noTree refuses to format the memory of a server that holds a tree, unless it shall.
+func (s *Server) noTree(i int) error {
+	if s.cfg.Fresh {
+		return nil
+	}
+	b, err := s.readBulk(i, 0, tree.SuperblockLen)
+	if err == nil && new(tree.Superblock).Parse(b) == nil {
+		err = fmt.Errorf("the memory of %v holds a tree sherman, which a store would destroy: `rdmalab clover start --fresh` makes one all the same", s.cfg.Servers[i])
+	}
+	return err
 }
 
 // formatServer makes the memory of a server the store's. The superblock comes last: until then nobody takes it for one.
