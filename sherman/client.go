@@ -127,7 +127,7 @@ func (c *Client) introduce(deadline clock.Time) error {
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) {
+		if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) || errors.Is(err, errOther) {
 			return err
 		}
 		if err := c.again(err, deadline); err != nil {

@@ -127,7 +127,7 @@ func (c *Client) know(i int, deadline clock.Time) error {
 }
 
 // errOther says that the memory is in use for something else, and a tree must not be made there unasked.
-var errOther = fmt.Errorf("the memory holds a store clover, which a tree would destroy: `rdmalab sherman start --fresh` makes one all the same: %w", ErrBroken)
+var errOther = errors.New("the memory holds a store clover, which a tree would destroy: `rdmalab sherman start --fresh` makes one all the same")
 
 func (c *Client) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 

@@ -44,7 +44,7 @@ func TestStoresSpareEachOther(t *testing.T) {
 	call("", PathTreeStop, nil)
 	call("", PathStoreStart, StoreConfig{Servers: servers, Keys: 64, Fresh: true})
 	call("", PathStoreStop, nil)
-	call("`rdmalab sherman start --fresh`", PathTreeStart, TreeConfig{Servers: servers, Format: true})
+	call("`rdmalab sherman start --fresh` makes one all the same", PathTreeStart, TreeConfig{Servers: servers, Format: true})
 	call("", PathStoreStart, StoreConfig{Servers: servers, Keys: 64}) // it is there still
 	call("", PathStoreStop, nil)
 	call("", PathTreeStart, TreeConfig{Servers: servers, Fresh: true})
