@@ -144,3 +144,63 @@ func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
 	})
 	g.run()
 }
+
+// A store is made anew while a client of the former one has a lease: that goes on writing its nodes and appending to its keys, and must
+// not hit those of the new one.
+func TestFreshStoreUnderAClient(t *testing.T) {
+	const keys, size, lease = 8, 40, 200 * time.Millisecond
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)
+	made, ended := false, false
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		for k := range uint64(keys) {
+			if err := c.Insert(k, value(k, 0, size), soon(rt)); err != nil {
+				return err
+			}
+		}
+		g.cfg.Fresh = true
+		g.At(rt.Now(), g.Host("md0").Crash)
+		rt.Sleep(time.Millisecond)
+		g.At(rt.Now(), func() {
+			g.Host("md0").Restart()
+			g.meta()
+			made = true
+		})
+		// It was given 16 nodes when it began, and goes on until these and its lease are used up.
+		for n, end := 1, rt.Now().Add(lease); rt.Now() < end; n++ {
+			_ = c.Put(uint64(n%keys), value(99, n, size), rt.Now().Add(time.Millisecond))
+			rt.Sleep(5 * time.Millisecond)
+		}
+		ended = true
+		return nil
+	})
+	h := g.Host("cn1")
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		for ; !made; rt.Sleep(time.Millisecond) {
+		}
+		c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, soon(rt))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for k := range uint64(keys) {
+			if err := c.Insert(100+k, value(k, 1, size), soon(rt)); err != nil {
+				t.Error(err)
+			}
+		}
+		for ; !ended; rt.Sleep(time.Millisecond) {
+		}
+		for k := range uint64(keys) {
+			if v, err := c.Get(100+k, nil, rt.Now().Add(time.Second)); err != nil || !bytes.Equal(v, value(k, 1, size)) {
+				t.Errorf("key %d of the new store is %.20q: %v", 100+k, v, err)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g.run()
+	if st := g.server.Snapshot(); st.Broken > 0 || st.Keys != keys {
+		t.Errorf("%+v", st)
+	}
+}

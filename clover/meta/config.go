@@ -44,7 +44,8 @@ type Config struct {
 	Lease time.Duration
 	// Grace is how long after the end of a lease packets of the client may still arrive: the retry budget of its NIC; 0: 2 s.
 	Grace time.Duration
-	// Fresh formats the memory even if it holds a store.
+	// Fresh formats the memory even if it holds a store. Nodes are given out when the leases of that store's clients have ended, if they
+	// are not longer than those of this one.
 	Fresh bool
 }
 

@@ -43,7 +43,13 @@ func (s *Server) load() error {
 				return err
 			}
 		}
-		s.freeAll()
+		if !whole {
+			s.freeAll()
+			return nil
+		}
+		for i := range s.memory { // clients of the store that was there may still write its nodes
+			s.voidServer(i)
+		}
 		return nil
 	}
 	return s.recover()

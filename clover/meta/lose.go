@@ -1,6 +1,9 @@
 package meta
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
@@ -97,7 +100,9 @@ func (s *Server) recoverOrphans(now clock.Time) {
 		return
 	}
 	s.void, s.orphansAt = false, clock.Never
-	for _, h := range s.heldBy(orphan) {
+	list, per := s.heldBy(orphan), s.space.Entries.Total()
+	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) }) // by turns, as freeAll does
+	for _, h := range list {
 		v := s.nodes.held[h].version
 		delete(s.nodes.held, h)
 		// The client that had it may have been told of the version after that in memory, and have written nothing.

@@ -43,7 +43,7 @@ func TestStartStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-failed.ended
-	if err := begin(StoreConfig{Keys: 64, Fresh: true}); err != nil {
+	if err := begin(StoreConfig{Keys: 64, Fresh: true, Lease: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	if err := insert(1); err != nil {
