@@ -33,7 +33,8 @@ func shermanLocksCmd() *cobra.Command {
 			"have it, and release it by a WRITE, through the switch as it is now. The lock is the last word of the memory that\n" +
 			"the server shares, and then the last one of the lock table on its NIC. Run it with and without a rule to compare;\n" +
 			"REPLACED says how many CAS the server saw as something else. `rdmalab sim treeload` has the same table at the\n" +
-			"pace of hardware, beside the papers' figures, and `rdmalab sherman stat` counts hand-overs of the tree.",
+			"pace of hardware, beside the papers' figures, and `rdmalab sherman stat` counts hand-overs of the tree.\n" +
+			"The words are taken from whoever uses them: stop the stores first.",
 		Example: "  rdmalab sherman locks --to ms0\n" +
 			"  rdmalab switch rules add server=ms0 action=atomics misses=wait && rdmalab sherman locks --clients 16,64,256",
 		Args: cobra.NoArgs,
