@@ -14,7 +14,9 @@
 //     chain back.
 //   - The metadata server follows the chain itself instead of believing the predecessors that clients report. It can be
 //     restarted: it finds its keys by a directory in remote memory.
-//   - Clients hold leases, so that what a dead one had is recovered.
+//   - Clients hold leases, so that what a dead one had is recovered. Nobody ends a client's connections to memory for that: one whose whole
+//     machine, NIC and all, stands still for longer than lease and grace with a request ready to be sent can still send that request, and
+//     hit a node that is another's by then.
 //
 // A Client is used by one thread. It needs the metadata server for keys that it does not know, for fresh nodes (16 at a time), and
 // to keep its lease. An operation is repeated over new connections until its deadline, where that is safe; kv.ErrTimeout means

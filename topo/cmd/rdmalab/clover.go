@@ -81,7 +81,7 @@ func cloverStartCmd() *cobra.Command {
 	complete(cmd, "format", "sound", "keyed", "vanilla")
 	cmd.Flags().StringVar(&region, "region", "", "how much of each memory server to use, like 1MiB (default all)")
 	cmd.Flags().DurationVar(&cfg.Lease, "lease", 0, "how long a client may use what it knows without a word from the metadata server (default 2s)")
-	cmd.Flags().BoolVar(&cfg.Fresh, "fresh", false, "begin with an empty store, whatever the memory holds")
+	cmd.Flags().BoolVar(&cfg.Fresh, "fresh", false, "begin with an empty store, whatever the memory holds; it takes values when clients of a former one have no lease any more")
 	return cmd
 }
 
