@@ -249,7 +249,7 @@ func (r *run) group(h *simrack.Host, ctx verbs.Context, first int) error {
 }
 
 func (r *run) config(h *simrack.Host, ctx verbs.Context) clover.Config {
-	return clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.Value}
+	return clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.Value, Records: 1}
 }
 
 // client loads its part of the keys, waits until all others have done the same, and works.
