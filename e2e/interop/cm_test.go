@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
@@ -28,6 +29,7 @@ type pingEnd struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	stderr ask.Output
+	stop   func()
 }
 
 // startPinger starts our end of rping inside cn0, with a NIC of its own.
@@ -63,9 +65,15 @@ func startEnd(peer string, plan any) *pingEnd {
 	in, err := json.Marshal(plan)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
-	DeferCleanup(cancel)
 	e := &pingEnd{cmd: exec.CommandContext(ctx, fixture.Binary(), peerArgs(rack, "cn0", peer)...)}
-	e.cmd.WaitDelay = time.Second
+	e.cmd.Cancel = func() error { return e.cmd.Process.Signal(unix.SIGTERM) } // which is passed on into the host
+	e.cmd.WaitDelay = 10 * time.Second
+	// An end that a failed spec leaves would answer for the address of the next one.
+	e.stop = func() {
+		cancel()
+		_ = e.cmd.Wait() // it may have been waited for
+	}
+	DeferCleanup(e.stop)
 	e.cmd.Stderr = &e.stderr
 	e.stdin, err = e.cmd.StdinPipe()
 	Expect(err).NotTo(HaveOccurred())
