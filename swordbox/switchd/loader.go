@@ -58,7 +58,10 @@ func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, 
 				return err
 			}
 			part := paths.Program() + ".part" // a switch that is killed now must not find half a name
-			return cmp.Or(os.WriteFile(part, []byte(name), 0o644), os.Rename(part, paths.Program()))
+			if err := os.WriteFile(part, []byte(name), 0o644); err != nil {
+				return err
+			}
+			return os.Rename(part, paths.Program())
 		}}
 		l.Program, err = apps.New(r, configured(rec, true))
 		if p, ok := l.Program.(*serialize.Program); ok && err == nil {
