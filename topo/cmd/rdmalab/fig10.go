@@ -1,24 +1,20 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/topo/contention"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // fig10Flags are the flags of fig10 as typed.
 type fig10Flags struct {
-	from, name string
-	to         string
+	contenders contenders
+	name       string
 	iters      int
 }
 
@@ -49,44 +45,17 @@ func fig10Cmd() *cobra.Command {
 			return contention.WriteTable(cmd.OutOrStdout(), []contention.Series{s})
 		},
 	}
+	f.contenders.flags(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&f.to, "to", "ms0", "memory server")
-	fs.StringVar(&f.from, "from", "", "compute hosts, by commas (default all)")
 	fs.StringVar(&f.name, "name", "CAS, through the switch as it is", "what the table calls it")
 	fs.IntVar(&f.iters, "iters", 0, "CAS of each point (default 20000)")
-	completeFlag(cmd, "from", hostNames)
-	completeFlag(cmd, "to", hostNames)
 	outputFlag(cmd)
 	return cmd
 }
 
-// hosts are those that the clients run on.
-func (f *fig10Flags) hosts(cmd *cobra.Command) ([]string, error) {
-	rack, _, err := rackOf(cmd)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkHost(rack, f.to); err != nil {
-		return nil, err
-	}
-	if f.from != "" {
-		return strings.Split(f.from, ","), nil
-	}
-	var out []string
-	for i := range rack.Hosts {
-		if h := &rack.Hosts[i]; h.Role == spec.Compute && h.Name != f.to {
-			out = append(out, h.Name)
-		}
-	}
-	if len(out) == 0 {
-		return nil, errors.New("the rack has no compute hosts; name others with --from")
-	}
-	return out, nil
-}
-
 func (f *fig10Flags) measure(cmd *cobra.Command) (contention.Series, error) {
 	s := contention.Series{Name: f.name, Source: "this machine"}
-	hosts, err := f.hosts(cmd)
+	hosts, err := f.contenders.hosts(cmd)
 	if err != nil {
 		return s, err
 	}
@@ -102,39 +71,17 @@ func (f *fig10Flags) measure(cmd *cobra.Command) (contention.Series, error) {
 
 // point runs n clients, spread over the hosts.
 func (f *fig10Flags) point(cmd *cobra.Command, hosts []string, n int) (contention.Point, error) {
-	hosts = hosts[:min(n, len(hosts))]
 	iters := f.iters
 	if iters == 0 {
 		iters = 20000
 	}
-	before, err := f.executed(cmd)
+	results, executed, err := f.contenders.run(cmd, hosts, n, func(share int) perf.Config {
+		return perf.Config{Test: perf.Contend, Clients: share, Iters: max(share, iters*share/n)}
+	})
 	if err != nil {
 		return contention.Point{}, err
 	}
-	results := make([]*perf.Result, len(hosts))
-	errs := make([]error, len(hosts))
-	var wg sync.WaitGroup
-	for i, host := range hosts {
-		client, err := hostControl(cmd, host)
-		if err != nil {
-			return contention.Point{}, err
-		}
-		share := (n + len(hosts) - 1 - i) / len(hosts)
-		cfg := perf.Config{Test: perf.Contend, To: f.to, Clients: share, Iters: max(share, iters*share/n), Seed: uint64(i + 1)}
-		wg.Go(func() {
-			ev, err := followPerf(cmd, client, &cfg, func(perf.Progress) {})
-			results[i], errs[i] = ev.Result, err
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return contention.Point{}, err
-	}
-	after, err := f.executed(cmd)
-	if err != nil {
-		return contention.Point{}, err
-	}
-	return total(n, results, after-before), nil
+	return total(n, results, executed), nil
 }
 
 // total adds up what the hosts have found. They did not begin and end together, so that rates are added, not counts.
@@ -151,17 +98,4 @@ func total(n int, results []*perf.Result, executed uint64) contention.Point {
 		p.Latency = time.Duration(float64(n) / p.Mops * 1e3)
 	}
 	return p
-}
-
-// executed is how many atomics the memory server's NIC has executed.
-func (f *fig10Flags) executed(cmd *cobra.Command) (uint64, error) {
-	client, err := hostControl(cmd, f.to)
-	if err != nil {
-		return 0, err
-	}
-	c, err := countersOver(cmd.Context(), client, 0)
-	if err != nil {
-		return 0, whose(err, f.to)
-	}
-	return counterMap(c).Counters["rx_atomic_requests"], nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -17,10 +16,10 @@ import (
 
 // locksFlags are the flags of sherman locks as typed.
 type locksFlags struct {
-	rack    fig10Flags
-	places  string
-	clients string
-	span    time.Duration
+	contenders contenders
+	places     string
+	clients    string
+	span       time.Duration
 }
 
 // shermanLocksCmd measures on a rack what `rdmalab sim treeload` computes of one lock.
@@ -53,14 +52,11 @@ func shermanLocksCmd() *cobra.Command {
 			return treeload.WriteLocks(cmd.OutOrStdout(), out)
 		},
 	}
+	f.contenders.flags(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&f.rack.to, "to", "ms0", "memory server")
-	fs.StringVar(&f.rack.from, "from", "", "compute hosts, by commas (default all)")
 	fs.StringVar(&f.places, "places", "host,device", "where the lock is, by commas")
 	fs.StringVar(&f.clients, "clients", "1,4,16,64,256", "numbers of clients, by commas")
 	fs.DurationVar(&f.span, "span", time.Second, "how long each measurement takes")
-	completeFlag(cmd, "from", hostNames)
-	completeFlag(cmd, "to", hostNames)
 	outputFlag(cmd)
 	return cmd
 }
@@ -79,7 +75,7 @@ func (f *locksFlags) points(hosts int) ([]int, error) {
 }
 
 func (f *locksFlags) measure(cmd *cobra.Command) ([]treeload.LockSeries, error) {
-	hosts, err := f.rack.hosts(cmd)
+	hosts, err := f.contenders.hosts(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -114,36 +110,13 @@ func (f *locksFlags) measure(cmd *cobra.Command) ([]treeload.LockSeries, error) 
 
 // point runs n clients, spread over the hosts.
 func (f *locksFlags) point(cmd *cobra.Command, hosts []string, n int, device bool) (treeload.LockPoint, error) {
-	hosts = hosts[:min(n, len(hosts))]
-	before, err := f.rack.executed(cmd)
+	results, executed, err := f.contenders.run(cmd, hosts, n, func(share int) perf.Config {
+		return perf.Config{Test: perf.Locks, Clients: share, Device: device, Span: f.span}
+	})
 	if err != nil {
 		return treeload.LockPoint{}, err
 	}
-	results := make([]*perf.Result, len(hosts))
-	errs := make([]error, len(hosts))
-	var wg sync.WaitGroup
-	for i, host := range hosts {
-		client, err := hostControl(cmd, host)
-		if err != nil {
-			return treeload.LockPoint{}, err
-		}
-		cfg := perf.Config{
-			Test: perf.Locks, To: f.rack.to, Clients: (n + len(hosts) - 1 - i) / len(hosts), Device: device, Span: f.span, Seed: uint64(i + 1),
-		}
-		wg.Go(func() {
-			ev, err := followPerf(cmd, client, &cfg, func(perf.Progress) {})
-			results[i], errs[i] = ev.Result, err
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return treeload.LockPoint{}, err
-	}
-	after, err := f.rack.executed(cmd)
-	if err != nil {
-		return treeload.LockPoint{}, err
-	}
-	return lockTotal(n, results, after-before)
+	return lockTotal(n, results, executed)
 }
 
 // lockTotal adds up what the hosts have found. They did not begin and end together, so that rates are added, not counts.
