@@ -12,10 +12,7 @@ import (
 // program is what the switch runs, by its own word.
 func program(rack *fixture.Rack) string {
 	GinkgoHelper()
-	var p struct {
-		Name  string
-		Rules int
-	}
+	var p struct{ Name string }
 	rack.JSON(&p, "switch", "program")
 	return p.Name
 }
