@@ -37,7 +37,14 @@ SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/co
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates; ALONE are the packages that have any.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
-ALONE  := $$(grep -rlE --include='*_test.go' '^func (Test|Fuzz|Example)[A-Za-z0-9_]*($(NORACE))' . | xargs -n 1 dirname | sort -u)
+# VIRTUAL are the packages whose code and tests run in virtual time: test runs them without the race detector, which makes them some
+# fifteen times as slow, and race with it. `go test ./e2e/layering -write` keeps the list.
+VIRTUAL := clover clover/layout clover/rpc sherman/audit sherman/check sherman/layout softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/metrics softrnic/packetio softrnic/perf softrnic/remotemem softrnic/transport softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/kv swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/handler swordbox/hotwords swordbox/journal swordbox/published/cloversteer swordbox/published/serialize swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/switchconn topo/calibrate topo/costs topo/experiment topo/experiment/insim topo/racks topo/scenario topo/scenario/history topo/sim topo/spec
+# READERS only read files or build programs: there is nothing that could race either.
+READERS := e2e/console e2e/coverage e2e/layering e2e/report compose/examples
+PLAIN  := $(VIRTUAL:%=./%) $(READERS:%=./%)
+RACED  := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1 | grep -vxF "$$(printf 'github.com/rdmalab/rdmalab/%s\n' $(VIRTUAL) $(READERS))")
+ALONE  := $$(grep -rlE --include='*_test.go' '^func (Test|Fuzz|Example)[A-Za-z0-9_]*($(NORACE))' . | xargs -n 1 dirname | sort -u | grep -vxF "$$(printf './%s\n' $(VIRTUAL))")
 # Tests are vetted by make check, once, and not by each run in its way of building.
 GOTEST := $(GO) test -vet=off -json
 # PROGRAM lets suites take what the target build has made; without it each builds its own.
@@ -81,24 +88,54 @@ compose-up: image ## the default rack with its hosts in containers, by compose (
 compose-down: build ## take it away, containers, networks and all
 	@bin/rdmalab --rack $(RACK) down
 
+# The tests in virtual time and the scenarios need no rack: they run beside the rest, at low priority, in the time in which
+# the suites on racks wait. What they say comes at the end.
 .PHONY: test
 test: build ## unit, simulation and e2e tests: whatever this machine can run
 	@[ -n "$(RACE)" ] || echo "no C compiler: the race detector is off"
 	@[ "$$(id -u)" = 0 ] || echo "not root: the tests that need namespaces are skipped"
-	@mkdir -p out
-	@{ $(call NOW,unit tests); $(GOTEST) $(RACE) -shuffle=on -timeout 20m $(UNIT); \
+	@mkdir -p out; rm -f out/virtual.json out/scenarios.txt out/scenarios.status
+	@{ { nice -n 10 $(GOTEST) -shuffle=on -timeout 60m $(PLAIN) >out/virtual.json 2>&1; \
+	     nice -n 10 $(MAKE) --no-print-directory scenarios >out/scenarios.txt 2>&1; echo $$? >out/scenarios.status; } & beside=$$!; \
+	   $(call NOW,unit tests); $(GOTEST) $(RACE) -shuffle=on -timeout 20m $(RACED); \
 	   $(call NOW,those that the race detector would falsify); $(GOTEST) -run '$(NORACE)' $(ALONE); \
 	   $(call NOW,suites); $(PROGRAM) $(GOTEST) $(RACE) -count=1 -p 1 -timeout 15m $(SUITES) -args $(LIMITS) -ginkgo.randomize-all; \
+	   $(call NOW,those in virtual time); wait $$beside; cat out/virtual.json; \
 	   $(call NOW,the end); } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector'
-	@$(call NOW,simulations)
+	@cat out/scenarios.txt; exit "$$(cat out/scenarios.status)"
+
+.PHONY: scenarios
+scenarios: build ## the scenarios in virtual time, SEEDS seeds each, and 12 schedules of planned for each of SEEDS
+	@$(call NOW,scenarios)
 	@bin/rdmalab sim transport --seeds $(SEEDS)
 	@for s in uc ud srq; do bin/rdmalab sim $$s --seeds $(SEEDS) || exit 1; done
 	@bin/rdmalab sim locks --seeds $(SEEDS)
+	@for c in rules modes; do bin/rdmalab sim locks --change $$c --seeds $$(( ($(SEEDS) + 3) / 4 )) || exit 1; done
+	@bin/rdmalab sim planned --schedules $$(( $(SEEDS) * 12 ))
 	@bin/rdmalab sim clover --seeds $(SEEDS)
 	@bin/rdmalab sim sherman --seeds $(SEEDS)
-	@bin/rdmalab sim sherman-locks --seeds $$(( ($(SEEDS) + 3) / 4 ))
+	@bin/rdmalab sim sherman --locks switch --seeds $$(( ($(SEEDS) + 3) / 4 ))
 	@bin/rdmalab sim holes
 	@bin/rdmalab sim soak --seeds 5
+
+# SOAKED are the scenarios of soak with their flags behind colons, FIRST the first seed of each, and SOAKTIME how long it goes on.
+SOAKED   ?= transport locks locks:--change:rules locks:--change:modes clover sherman sherman:--locks:switch
+FIRST    ?= 100001
+SOAKTIME ?= 10m
+.PHONY: soak
+soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIRST on, and schedules of 3 acts, until SOAKTIME is over
+	@end=$$(( $$(date +%s) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/s$$//; s/h$$/*3600/') )); first=$(FIRST); \
+	$(PROGRAM) RDMALAB_E2E_LONG=1 $(GOTEST) $(RACE) -count=1 -timeout 25m ./e2e/transport \
+	  -args $(LIMITS) -ginkgo.focus='arrive whole' 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+	  for s in $(SOAKED); do bin/rdmalab sim $$(echo $$s | tr : " ") --first $$first --seeds 250 || exit 1; done; \
+	  bin/rdmalab sim planned --depth 3 --schedules 50000 --seed $$first || exit 1; \
+	  first=$$((first + 250)); \
+	done
+
+.PHONY: race
+race: ## the unit tests that run in virtual time, with the race detector
+	@$(GOTEST) $(RACE) -shuffle=on -timeout 60m $(VIRTUAL:%=./%) 2>&1 | $(GO) run ./e2e/report
 
 .PHONY: unit
 unit: ## unit tests alone; no privilege needed
@@ -147,10 +184,16 @@ sim: build ## the transport scenario over SEEDS seeds in virtual time; SEED=n re
 	@bin/rdmalab sim transport $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: check
-check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy modules, layering
+check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy modules, layering, generated documents
 	@$(GO) vet ./...
 	@$(GO) mod tidy -diff
 	@$(GO) test -count=1 ./e2e/layering
+	@$(GO) test -count=1 ./topo/cmd/rdmalab -run '^TestReference$$' -docs check
+
+.PHONY: docs
+docs: ## write the generated parts of the pages under docs: commands, rack file, counters, faults, packages, what sim prints
+	@$(GO) test -count=1 ./topo/cmd/rdmalab -run '^TestReference$$' -docs write
+	@$(GO) test -count=1 ./e2e/console -run '^TestPagesOfTheSimulator$$' -args -write
 
 .PHONY: fmt
 fmt: $(BIN)/gofumpt ## format the code
@@ -163,6 +206,10 @@ fmt-check: $(BIN)/gofumpt
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## the linters that guard the design
 	@$(BIN)/golangci-lint run ./...
+
+# TIMEISUP accepts a fuzz log whose only complaint is that FUZZTIME ended while a worker was in a call: the testing package then
+# reports "context deadline exceeded" as a failure. A finding, a panic or a hang writes other lines, and stays a failure.
+TIMEISUP := awk '/^    context deadline exceeded$$/ {ended = 1; next} /^(--- FAIL: |FAIL$$|fuzz: )/ {next} NF {other = 1} END {exit !ended || other}'
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME; a package is built once for all of its targets
@@ -177,7 +224,8 @@ fuzz: ## every fuzz target for FUZZTIME; a package is built once for all of its 
 	  for f in $$targets; do \
 	    echo "$$f $$pkg"; \
 	    (cd "$$dir" && $(CURDIR)/out/fuzz.test -test.paniconexit0 -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) \
-	      -test.fuzzminimizetime 100x -test.fuzzcachedir "$$cache/$$pkg") >out/fuzz.log 2>&1 || { cat out/fuzz.log; exit 1; }; \
+	      -test.fuzzminimizetime 100x -test.fuzzcachedir "$$cache/$$pkg") >out/fuzz.log 2>&1 || \
+	    { cat out/fuzz.log; $(TIMEISUP) out/fuzz.log; } || exit 1; \
 	  done || exit 1; \
 	done
 

@@ -11,35 +11,38 @@ import (
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Clients break off while the metadata server is busy, and their requests wait in its completion queue. The receives that these
-// have taken come back: after more of them than there are receives, nobody is asked to come again.
+// Clients end their connections while the metadata server is busy and their requests wait in its
+// completion queue. The server posts the receives of these requests again: after more such requests
+// than there are receives, no request draws an RNR NAK.
 func TestBrokenClientsKeepNoReceives(t *testing.T) {
 	const rounds, clients, requests = 6, 80, 12 // the server has 4096 receives
-	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Sound, Keys: 64}, region)
+	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Hardened, Keys: 64}, region)
 	stalled := make([]bool, rounds)
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 		for i := range rounds {
 			if err := c.Insert(uint64(2*i), value(1, 0, 64), soon(rt)); err != nil {
 				return err
 			}
-			g.Host("md0").SetFaults([]fault.Rule{{ // what the server writes into memory is lost, and it waits; its answers have another opcode
+			// The server's WRITEs to memory are lost, and it waits; its answers have another
+			// opcode.
+			g.Host("md0").SetFaults([]fault.Rule{{
 				Link: "md0", Dir: fault.Up, Kind: fault.Loss, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCWriteOnly}},
 			}})
 			stalled[i] = true
 			err := c.Insert(uint64(2*i+1), value(1, 0, 64), rt.Now().Add(300*time.Millisecond))
 			g.Host("md0").SetFaults(nil)
 			if err == nil {
-				return fmt.Errorf("round %d: an INSERT that the metadata server could not write down", i)
+				return fmt.Errorf("round %d: an INSERT that the metadata server could not record", i)
 			}
-			rt.Sleep(3 * time.Second) // all is quiet
+			rt.Sleep(3 * time.Second) // until nothing is in flight
 		}
 		return nil
 	})
@@ -64,9 +67,9 @@ func TestBrokenClientsKeepNoReceives(t *testing.T) {
 	}
 }
 
-// A client whose application is killed, with appends to report, comes to its end.
+// Close returns for a client whose application was killed with appends to report.
 func TestCloseAfterTheContext(t *testing.T) {
-	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Sound, Keys: 64}, region)
+	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Hardened, Keys: 64}, region)
 	h, closed := g.Host("cn0"), false
 	h.Go("killed", false, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
@@ -78,7 +81,7 @@ func TestCloseAfterTheContext(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		_ = c.Close() // what it could not say, the metadata server finds out
+		_ = c.Close() // the metadata server finds the appends that it could not report
 		closed = true
 	})
 	g.run()
@@ -89,7 +92,7 @@ func TestCloseAfterTheContext(t *testing.T) {
 
 // breakOff sends requests and ends the connection before they are answered.
 func breakOff(g *rig, h *simrack.Host, ctx verbs.Context, requests int) error {
-	f, err := fabric.New(fabric.Config{Context: ctx, Buffer: rpc.MaxRequest})
+	f, err := remotemem.New(remotemem.Config{Context: ctx, Buffer: rpc.MaxRequest})
 	if err != nil {
 		return err
 	}
@@ -106,19 +109,19 @@ func breakOff(g *rig, h *simrack.Host, ctx verbs.Context, requests int) error {
 	if err := f.MR().WriteAt(b, 0); err != nil {
 		return err
 	}
-	ops := make([]*fabric.Op, requests)
+	ops := make([]*remotemem.Op, requests)
 	for i := range ops {
-		ops[i] = new(fabric.Op)
+		ops[i] = new(remotemem.Op)
 		f.Send(ops[i], peer, 0, len(b))
 		if err := f.Start(ops[i]); err != nil {
 			return err
 		}
 	}
-	_ = f.Wait(until, ops...) // an acknowledgement is no answer
+	_ = f.Wait(until, ops...) // it waits for acknowledgements, not for answers
 	return f.Close()
 }
 
-func rdmacmDial(g *rig, h *simrack.Host, ctx verbs.Context) fabric.Connect {
+func rdmacmDial(g *rig, h *simrack.Host, ctx verbs.Context) remotemem.Connect {
 	manager := h.Manager(ctx)
 	return func(qp verbs.QP, until clock.Time) error {
 		_, err := manager.Dial(qp, g.Host("md0").Addr(), rpc.Service, rdmacm.Params{}, nil, until)

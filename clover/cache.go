@@ -2,17 +2,19 @@ package clover
 
 import "github.com/rdmalab/rdmalab/clover/layout"
 
-// known is what a client remembers of a key.
+// known is a client's knowledge of one key.
 type known struct {
 	at   layout.Location
 	slot uint32
-	// fresh says that the metadata server named the chain in this very operation.
+	// fresh: the metadata server named the chain in the present operation.
 	fresh bool
-	// epoch is one in which the location was right. In a later one of the client the entry may be another node of the same version.
+	// epoch is one in which the location was right. In a later epoch of the client the entry may be
+	// another node of the same version.
 	epoch uint32
 }
 
-// cache maps keys to the newest node that the client has seen. When it is full, the oldest insertion goes.
+// cache maps keys to the newest node that the client has seen. When it is full, a new key replaces
+// the one that was inserted first.
 type cache struct {
 	max   int
 	m     map[uint64]known
@@ -41,7 +43,7 @@ func (c *cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets a key's location; its place in the order stays until its turn comes.
+// drop forgets a key's location; its place in the ring is used again in its turn.
 func (c *cache) drop(key uint64) { delete(c.m, key) }
 
 // clear forgets everything.
@@ -50,22 +52,23 @@ func (c *cache) clear() {
 	c.order, c.next = c.order[:0], 0
 }
 
-// remember keeps what an operation has found, unless the epoch has ended meanwhile: the metadata server has been told, or will be, that
-// nothing of it is remembered.
-func (c *Client) remember(key uint64, k known) {
+// remember keeps the location that an operation has found, unless the epoch has ended meanwhile:
+// the client confirms the new epoch to the metadata server, and with that states that it remembers
+// nothing of the old one.
+func (c *finder) remember(key uint64, k known) {
 	if k.epoch == c.lease.epoch {
 		c.cache.put(key, k)
 	}
 }
 
-// Learn takes over what another client of the same store knows of its keys, where it knows nothing itself: for experiments in which
-// clients have been at work for a while.
+// Learn copies the locations that another client of the same store remembers, for keys that this
+// client does not know: for experiments with clients that have run for a while. Both must be in the
+// same epoch; locations of another one are not copied.
 func (c *Client) Learn(from *Client) {
 	for _, key := range from.cache.order {
 		if _, ok := c.cache.get(key); !ok {
 			if k, ok := from.cache.get(key); ok {
-				k.epoch = c.lease.epoch
-				c.cache.put(key, k)
+				c.remember(key, k)
 			}
 		}
 	}

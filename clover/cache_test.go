@@ -6,9 +6,11 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// What an operation found in an epoch that has ended meanwhile is not remembered: the metadata server does not wait for that.
+// A location that an operation has found in an epoch that has ended meanwhile is not remembered:
+// the metadata server does not wait for that client.
 func TestNothingIsRememberedOverAnEpoch(t *testing.T) {
-	c := &Client{cache: newCache(4)}
+	c := new(Client)
+	c.cache = newCache(4)
 	c.lease.epoch = 2
 	at := layout.Location{Handle: 3, Version: 1}
 	c.remember(7, known{at: at, epoch: 1})

@@ -3,52 +3,96 @@ package clover
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
+// session is a client's connections to the metadata server and the memory servers, its calls, and
+// its lease.
+type session struct {
+	cfg Config
+	rt  verbs.Runtime
+	fab *remotemem.Fabric
+	at  areas
+	// slab is scratch memory of the length of the largest slab.
+	slab []byte
+
+	meta    int
+	servers []server
+	addrs   []netip.Addr // of servers
+	space   layout.Space
+	format  layout.Format
+
+	call  caller
+	lease lease
+	// settleAt is the earliest time of the next settleDown.
+	settleAt clock.Time
+	// cache, spare (nodes given to the client, by class) and gc (links to report) are valid only
+	// under the lease.
+	cache cache
+	spare [layout.Classes][]layout.Location
+	gc    reporter
+
+	cost  kv.Cost // of the current operation
+	ops   [3]remotemem.Op
+	ended bool
+}
+
 const (
-	// slotCall and slotReport are the answers that may be under way.
+	// slotCall and slotReport are the slots of the answers that may be in flight.
 	slotCall, slotReport = 0, 1
-	// callPatience bounds the first attempt of a call; each one that fails doubles the patience of the next, up to
-	// maxCallPatience. An answer that took long makes the next call as patient: a server that is asked by many must not be asked by
-	// all of them again, on new connections. busyPause is the time between two.
-	callPatience    = 400 * time.Millisecond
-	maxCallPatience = 3 * time.Second
-	busyPause       = 200 * time.Microsecond
-	closePatience   = time.Second
-	// servedPatience is that of a request that the server's NIC has taken: it is shorter than the usual lease.
-	servedPatience = 1500 * time.Millisecond
-	// patienceFactor is how many times as long as the last answer took the next may take.
-	patienceFactor = 4
+	// callTimeout is the timeout of the first attempt of a call; each attempt that fails doubles
+	// the timeout of the next, up to maxCallTimeout. A slow answer lengthens the timeout of the
+	// next call: clients of an overloaded metadata server must not all send their requests again,
+	// on new connections. busyPause is the time between two attempts.
+	callTimeout    = 400 * time.Millisecond
+	maxCallTimeout = 3 * time.Second
+	busyPause      = 200 * time.Microsecond
+	closeTimeout   = time.Second
+	// memoryPause is the time that the metadata server is given to deal with a loss of memory.
+	memoryPause = 5 * time.Millisecond
+	// servedTimeout is the timeout of a request that the server's NIC has acknowledged: it is
+	// shorter than the usual lease.
+	servedTimeout = 1500 * time.Millisecond
+	// timeoutFactor times the time of the last answer is the timeout of the next call.
+	timeoutFactor = 4
 )
 
 // caller is the client's side of requests to the metadata server.
 type caller struct {
 	seq     uint32
-	op      fabric.Op
+	op      remotemem.Op
 	waiting uint32 // sequence number of the answer that the call waits for
 	arrived bool
 	answer  rpc.Answer
 	bytes   []byte
-	// patience of the next attempt; it is at least callPatience.
-	patience time.Duration
+	// timeout is the timeout of the next attempt; values below callTimeout count as callTimeout.
+	timeout time.Duration
 }
 
-// lease is how long the client may use what it knows.
+// lease is the client's lease: its number at the metadata server, the epoch in which its locations
+// are right, and until when it may use them.
 type lease struct {
 	client, epoch uint32
-	length        time.Duration
-	until         clock.Time
+	// owner is the number under which the client connects to memory servers; 0: it needs one.
+	owner uint32
+	// confirmed is the epoch that the client has confirmed: no request of it that names a location
+	// of an earlier one is in flight any more.
+	confirmed uint32
+	length    time.Duration
+	until     clock.Time
 }
 
-// notified hears that an answer has been written: the immediate data are its sequence number and slot.
-func (c *Client) notified(imm uint32) {
+// notified is called when an answer has been written: the immediate data are its sequence number
+// and slot.
+func (c *session) notified(imm uint32) {
 	seq := imm >> 1
 	switch {
 	case imm&1 == slotReport:
@@ -58,11 +102,14 @@ func (c *Client) notified(imm uint32) {
 	}
 }
 
-// send posts a request; its answer will come into slot.
-func (c *Client) send(r *rpc.Request, o *fabric.Op, off, slot int) error {
+// send posts a request; the server writes the answer into slot.
+func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
 	c.call.seq++
 	r.Seq = c.call.seq<<1 | uint32(slot)
-	r.Client, r.Epoch = c.lease.client, c.lease.epoch
+	if c.quiet() {
+		c.lease.confirmed = c.lease.epoch
+	}
+	r.Client, r.Epoch = c.lease.client, c.lease.confirmed
 	mr := c.fab.MR()
 	r.BufAddr, r.BufRKey = mr.Addr()+uint64(c.at.answer), mr.RKey()
 	c.call.bytes = r.AppendTo(c.call.bytes[:0])
@@ -74,9 +121,9 @@ func (c *Client) send(r *rpc.Request, o *fabric.Op, off, slot int) error {
 }
 
 // request makes one attempt of a call.
-func (c *Client) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
-	patience := max(c.call.patience, callPatience)
-	c.call.patience = min(2*patience, maxCallPatience)
+func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
+	timeout := max(c.call.timeout, callTimeout)
+	c.call.timeout = min(2*timeout, maxCallTimeout)
 	if err := c.fab.Open(c.meta, deadline); err != nil {
 		return nil, err
 	}
@@ -88,21 +135,22 @@ func (c *Client) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, erro
 		return nil, err
 	}
 	answered := func() bool { return c.call.arrived || !c.fab.Connected(c.meta) }
-	err := c.fab.Until(min(deadline, sent.Add(patience)), answered)
+	err := c.fab.Until(min(deadline, sent.Add(timeout)), answered)
 	if errors.Is(err, verbs.ErrTimeout) && c.call.op.Done {
-		err = c.fab.Until(min(deadline, sent.Add(max(patience, servedPatience))), answered) // the server has the request
+		// the server's NIC has acknowledged the request
+		err = c.fab.Until(min(deadline, sent.Add(max(timeout, servedTimeout))), answered)
 	}
 	if err == nil && !c.call.arrived {
-		err = &fabric.OpError{Op: c.call.op.WR.Op, Peer: c.cfg.Meta.String(), Status: c.call.op.Status}
+		err = &remotemem.OpError{Op: c.call.op.WR.Op, Peer: c.cfg.Meta.String(), Status: c.call.op.Status}
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.fab.Break(c.meta))
 	}
-	c.call.patience = min(patienceFactor*c.rt.Now().Sub(sent), maxCallPatience)
+	c.call.timeout = min(timeoutFactor*c.rt.Now().Sub(sent), maxCallTimeout)
 	return c.readAnswer(r.Op, sent)
 }
 
-func (c *Client) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
+func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	var b [rpc.MaxAnswer]byte
 	if err := c.fab.MR().ReadAt(b[:], c.at.answer); err != nil {
 		return nil, err
@@ -118,9 +166,9 @@ func (c *Client) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	return a, nil
 }
 
-// renew extends the lease by an answer to a request that was sent at a time, and takes note of the epoch: locations of older
-// epochs may be used again for other things.
-func (c *Client) renew(sent clock.Time, epoch uint32) {
+// renew extends the lease by an answer to a request that was sent at the given time, and records
+// the epoch: a location of an older epoch may name another node by now.
+func (c *session) renew(sent clock.Time, epoch uint32) {
 	c.lease.until = sent.Add(c.lease.length)
 	if epoch != c.lease.epoch {
 		c.lease.epoch = epoch
@@ -128,8 +176,9 @@ func (c *Client) renew(sent clock.Time, epoch uint32) {
 	}
 }
 
-// ask makes a call until it is answered or the deadline passes. A client that the server does not know says hello again.
-func (c *Client) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
+// ask repeats a call until it is answered or the deadline passes. If the server does not know the
+// client, ask says hello again and returns an answer with status Unknown.
+func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
 	for {
 		a, err := c.request(r, deadline)
 		switch {
@@ -149,7 +198,7 @@ func (c *Client) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
 	}
 }
 
-var errBusy = errors.New("it is busy")
+var errBusy = errors.New("the server is busy")
 
 func orBusy(err error) error {
 	if err == nil {
@@ -158,8 +207,9 @@ func orBusy(err error) error {
 	return err
 }
 
-// hello introduces the client, at first or after the server forgot it. What it knew is worthless then.
-func (c *Client) hello(deadline clock.Time) error {
+// hello introduces the client, at first and after the server has forgotten it. It drops everything
+// that the client knew and held, which is worthless then.
+func (c *session) hello(deadline clock.Time) error {
 	c.cache.clear()
 	for i := range c.spare {
 		c.spare[i] = c.spare[i][:0]
@@ -167,6 +217,7 @@ func (c *Client) hello(deadline clock.Time) error {
 	c.gc.forget()
 	r := rpc.Request{Op: rpc.OpHello}
 	for {
+		r.Quiet, r.Owner = c.quiet(), c.lease.owner
 		sent := c.rt.Now()
 		a, err := c.request(&r, deadline)
 		if err == nil && a.Status == rpc.OK && a.Welcome != nil {
@@ -182,15 +233,16 @@ func (c *Client) hello(deadline clock.Time) error {
 	}
 }
 
-func (c *Client) welcome(a *rpc.Answer, sent clock.Time) error {
+func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	w := a.Welcome
-	c.lease = lease{client: w.Client, epoch: a.Epoch, length: w.Lease, until: sent.Add(w.Lease)}
+	c.lease = lease{client: w.Client, owner: w.Owner, epoch: a.Epoch, confirmed: a.Epoch, length: w.Lease, until: sent.Add(w.Lease)}
 	c.space, c.format = w.Space, w.Format
 	return c.addServers(w.Servers)
 }
 
-// begin starts an operation: the lease is renewed in good time, and what it covered is forgotten when it has ended.
-func (c *Client) begin(deadline clock.Time) error {
+// begin starts an operation: it renews the lease in good time, and says hello again if the lease
+// has ended.
+func (c *appender) begin(deadline clock.Time) error {
 	c.cost = kv.Cost{}
 	if c.ended {
 		return kv.ErrClosed
@@ -199,6 +251,7 @@ func (c *Client) begin(deadline clock.Time) error {
 		return err
 	}
 	c.hear()
+	c.settleDown(deadline)
 	c.report(false)
 	if err := c.renewInTime(deadline); !errors.Is(err, errLease) {
 		return err
@@ -206,12 +259,34 @@ func (c *Client) begin(deadline clock.Time) error {
 	return c.hello(deadline)
 }
 
-// errLease says that the lease has ended: what the client knew and had may belong to others now.
+// settlePause is the time between two attempts of settleDown, settlePatience the time that one may
+// take.
+const (
+	settlePause    = 100 * time.Millisecond
+	settlePatience = 20 * time.Millisecond
+)
+
+// settleDown has the servers end connections that broke, if an epoch waits for the client's
+// confirmation. A server that does not answer delays the epoch.
+func (c *session) settleDown(deadline clock.Time) {
+	now := c.rt.Now()
+	if c.lease.confirmed == c.lease.epoch || now < c.settleAt {
+		return
+	}
+	for i := range c.servers {
+		if s := &c.servers[i]; s.conn != 0 && !c.fab.Connected(s.peer) {
+			_ = c.reach(i, min(deadline, now.Add(settlePatience))) // the next operation there says why
+		}
+	}
+	c.settleAt = c.rt.Now().Add(settlePause)
+}
+
+// errLease: the lease has ended; the client's locations and nodes may belong to other clients now.
 var errLease = errors.New("the lease has ended")
 
-// renewInTime keeps the lease: when half of it has passed, the metadata server is told that the client lives. That it does not
-// answer is no harm as long as the lease holds.
-func (c *Client) renewInTime(deadline clock.Time) error {
+// renewInTime renews the lease: when half of it has passed, it sends OpBeat. A missing answer does
+// no harm as long as the lease is valid. It returns errLease once the lease has ended.
+func (c *session) renewInTime(deadline clock.Time) error {
 	now := c.rt.Now()
 	if now < c.lease.until.Add(-c.lease.length/2) {
 		return nil
@@ -228,8 +303,8 @@ func (c *Client) renewInTime(deadline clock.Time) error {
 	return nil
 }
 
-// owns makes sure that a node is still this client's to write and to link.
-func (c *Client) owns(n node, deadline clock.Time) error {
+// owns returns errLease unless this client may still write and link a node.
+func (c *session) owns(n node, deadline clock.Time) error {
 	if err := c.renewInTime(deadline); err != nil {
 		return err
 	}

@@ -5,61 +5,51 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // Client is one client of the store. See the package comment.
-type Client struct {
-	cfg Config
-	rt  verbs.Runtime
-	fab *fabric.Fabric
-	at  areas
-	// slab is scratch memory of the length of the largest slab.
-	slab []byte
-
-	meta    int
-	servers []server
-	space   layout.Space
-	format  layout.Format
-
-	call  caller
-	lease lease
-	cache cache
-	spare [layout.Classes][]layout.Location
-	gc    reporter
-	cost  kv.Cost
-	ops   [3]fabric.Op
-	ended bool
-}
+//
+// It is made of layers, each of which embeds the one below and calls nothing above it: session
+// (connections, calls, lease), finder (cache and chains), appender (new nodes, links, reports), and
+// the operations of kv.Store themselves.
+type Client struct{ appender }
 
 var _ kv.Store = (*Client)(nil)
 
 // server is a memory server as the client sees it.
 type server struct {
 	peer       int
-	region     perf.Region
+	region     memservice.Region
 	generation uint64
-	// lost says that its memory is not the one that the metadata server formatted.
+	// conn is the last connection that was made, owner the number under which it was.
+	conn  uint64
+	owner uint32
+	// checked: the superblock was read on the present connection, and is the store's.
+	checked bool
+	// lost: its memory is not the one that the metadata server formatted.
 	lost bool
 }
 
 // target is the server's memory from an offset on.
-func (s *server) target(off int) fabric.Target {
-	return fabric.Target{Peer: s.peer, Addr: s.region.Addr + uint64(off), RKey: s.region.RKey}
+func (s *server) target(off int) remotemem.Target {
+	return remotemem.Target{Peer: s.peer, Addr: s.region.Addr + uint64(off), RKey: s.region.RKey}
 }
 
-// Open introduces a client to the metadata server. Connections to the memory servers are made when they are needed.
+// Open introduces a client to the metadata server. It connects to a memory server when it first
+// needs it.
 func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	cfg = cfg.withDefaults()
-	c := &Client{cfg: cfg, rt: cfg.Context.Runtime(), at: cfg.areas(), cache: newCache(cfg.Cached)}
+	c := new(Client)
+	c.cfg, c.rt, c.at, c.cache = cfg, cfg.Context.Runtime(), cfg.areas(), newCache(cfg.Cached)
 	c.slab = make([]byte, c.at.out)
-	c.fab, err = fabric.New(fabric.Config{
+	c.fab, err = remotemem.New(remotemem.Config{
 		Context: cfg.Context, Buffer: c.at.len, Access: verbs.RemoteWrite,
 	})
 	if err != nil {
@@ -81,8 +71,8 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	return c, c.hello(deadline)
 }
 
-// addServers makes the peers of the memory servers, or brings their generations up to date.
-func (c *Client) addServers(list []rpc.Server) error {
+// addServers adds the memory servers as peers, or updates their generations.
+func (c *session) addServers(list []rpc.Server) error {
 	if c.servers == nil {
 		c.servers = make([]server, len(list))
 		for i := range list {
@@ -91,6 +81,7 @@ func (c *Client) addServers(list []rpc.Server) error {
 				return err
 			}
 			c.servers[i].peer = peer
+			c.addrs = append(c.addrs, list[i].Addr)
 		}
 	}
 	if len(list) != len(c.servers) {
@@ -99,7 +90,7 @@ func (c *Client) addServers(list []rpc.Server) error {
 	for i := range list {
 		s := &c.servers[i]
 		if s.generation != list[i].Generation {
-			s.generation, s.lost = list[i].Generation, false
+			s.generation, s.lost, s.conn = list[i].Generation, false, 0
 			if err := c.fab.Break(s.peer); err != nil {
 				return err
 			}
@@ -108,25 +99,85 @@ func (c *Client) addServers(list []rpc.Server) error {
 	return nil
 }
 
-// dialMemory connects to a memory server, and reads its superblock before anything else is read there: memory of a server that
-// was restarted must not be taken for the store's.
-func (c *Client) dialMemory(i int, addr netip.Addr) fabric.Connect {
-	return func(qp verbs.QP, until clock.Time) error {
-		region, err := perf.DialMemory(c.cfg.Manager, qp, addr, c.cfg.Params, until)
-		if err == nil {
-			c.servers[i].region = region
+// dialMemory connects to a memory server, as the owner that the metadata server has made the
+// client: it has the connection ended before it gives anything of the client to another one. The
+// memory server ends the former connection first, so that no request of that is executed any more.
+//
+// reach then reads the superblock before anything else is read there: memory of a server that was
+// restarted must not be taken for the store's.
+func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
+	return func(qp verbs.QP, until clock.Time) (err error) {
+		s := &c.servers[i]
+		claim := memservice.Claim{Owner: c.lease.owner, Replaces: s.conn}
+		var m memservice.Memory
+		if c.shares() {
+			m, err = memservice.DialShared(c.cfg.Manager, qp, addr, c.cfg.Params, until)
+			if err == nil {
+				err = memservice.Join(c.cfg.device, c.cfg.dialer, addr, m.Conn, claim, until)
+			}
+		} else {
+			m, err = memservice.DialOwned(c.cfg.Manager, qp, addr, c.cfg.Params, claim, until)
 		}
-		return err
+		if err == nil {
+			s.region, s.conn, s.owner, s.checked = m.Region, m.Conn, claim.Owner, false
+		}
+		return c.fenced(err)
 	}
 }
 
-// reach connects to a memory server if that is not done, and checks its memory.
-func (c *Client) reach(i int, deadline clock.Time) error {
+// fenced makes errLease of the refusal of an owner that was fenced: the lease has ended, and the
+// next hello is for another number.
+func (c *session) fenced(err error) error {
+	if !errors.Is(err, memservice.ErrFenced) {
+		return err
+	}
+	c.lease.until, c.lease.owner = 0, 0
+	return errLease
+}
+
+// shares reports whether the client shares its queue pairs to the memory servers.
+func (c *session) shares() bool { return c.cfg.leave != nil }
+
+// claim makes a connection that the client has under an earlier number its own under the present
+// one.
+func (c *session) claim(i int, deadline clock.Time) error {
+	s := &c.servers[i]
+	if s.owner == c.lease.owner || !c.fab.Connected(s.peer) {
+		return nil
+	}
+	if !c.shares() {
+		return c.fab.Break(s.peer)
+	}
+	err := memservice.Join(c.cfg.device, c.cfg.dialer, c.addrs[i], s.conn, memservice.Claim{Owner: c.lease.owner}, deadline)
+	if err == nil {
+		s.owner = c.lease.owner
+		return nil
+	}
+	return errors.Join(c.fenced(err), c.fab.Break(s.peer))
+}
+
+// quiet reports that no request of the client to a memory server is in flight any more which its
+// present connections do not know of: every connection that broke was ended by its server.
+func (c *session) quiet() bool {
+	for i := range c.servers {
+		if s := &c.servers[i]; s.conn != 0 && !c.fab.Connected(s.peer) {
+			return false
+		}
+	}
+	return true
+}
+
+// reach connects to a memory server if it is not connected, and checks its superblock, which may
+// have failed on the same connection before.
+func (c *session) reach(i int, deadline clock.Time) error {
 	s := &c.servers[i]
 	if s.lost {
 		return errMemory
 	}
-	if c.fab.Connected(s.peer) {
+	if err := c.claim(i, deadline); err != nil {
+		return err
+	}
+	if c.fab.Connected(s.peer) && s.checked {
 		return nil
 	}
 	if err := c.fab.Open(s.peer, deadline); err != nil {
@@ -149,27 +200,38 @@ func (c *Client) reach(i int, deadline clock.Time) error {
 		s.lost = true
 		return errMemory
 	}
+	s.checked = true
 	return nil
 }
 
-// do is one round trip of the data path. It does not begin when the lease has ended, which may be while a server was being reached: what
-// the request names may be somebody else's by then.
+// do is one round trip of the data path. It returns errLease without posting anything when the
+// lease has ended, which may happen while a server is being reached: the nodes that the request
+// names may belong to another client by then.
 //
-// On a queue pair of its own a request leaves at once, or not long after: the metadata server's grace is for that. On a shared one it
-// may wait for those of others, and must not leave later either.
-func (c *Client) do(deadline clock.Time, ops ...*fabric.Op) error {
+// A request may still leave late, or arrive late. The memory servers end the connection before the
+// nodes are given to another client. On a shared queue pair a request may wait for requests of
+// other clients, and must not leave after the lease either: the connection does not end then.
+//
+// A connection that has broken since it was reached is not made again here: reach must look at the
+// superblock first.
+func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	if c.rt.Now() >= c.lease.until {
 		return errLease
 	}
-	if c.cfg.leave != nil {
+	if c.shares() {
 		deadline = min(deadline, c.lease.until)
+	}
+	for _, o := range ops {
+		if !c.fab.Connected(o.Peer) {
+			return &remotemem.OpError{Op: o.WR.Op, Peer: "memory server", Status: verbs.WRFlushErr}
+		}
 	}
 	c.cost.RTTs++
 	return c.fab.Do(deadline, ops...)
 }
 
 // word reads back word i of the buffer.
-func (c *Client) word(i int) (layout.Word, error) {
+func (c *session) word(i int) (layout.Word, error) {
 	v, err := c.fab.MR().Load64(c.at.words + 8*i)
 	return layout.Word(v), err
 }
@@ -186,19 +248,19 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 	return *a.Stats, nil
 }
 
-// Last is what the last operation cost.
+// Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 
-// Format is that of the store's nodes.
+// Format returns the format of the store's nodes.
 func (c *Client) Format() layout.Format { return c.format }
 
-// Close reports what was not reported yet, gives back unused nodes, and ends the connections.
+// Close reports the remaining appends, gives back unused nodes, and ends the connections.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil
 	}
 	c.ended = true
-	deadline := c.rt.Now().Add(closePatience)
+	deadline := c.rt.Now().Add(closeTimeout)
 	c.farewell(deadline)
 	err := c.fab.Close()
 	if c.cfg.leave != nil {

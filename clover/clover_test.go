@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
-	"github.com/rdmalab/rdmalab/clover/kvtest"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -67,7 +67,7 @@ func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, r
 func (g *rig) memory(name string) {
 	h := g.Host(name)
 	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: g.region})
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: g.region})
 		if err == nil {
 			err = s.Serve()
 		}
@@ -128,7 +128,7 @@ func value(key uint64, n, size int) []byte {
 }
 
 func TestOneClient(t *testing.T) {
-	for _, format := range []layout.Format{layout.Sound, layout.Keyed, layout.Vanilla} {
+	for _, format := range []layout.Format{layout.Hardened, layout.Keyed, layout.Published} {
 		t.Run(fmt.Sprintf("%+v", format), func(t *testing.T) {
 			g := newRig(t, simrack.Options{}, meta.Config{Format: format, Keys: 64}, region)
 			g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error { return oneClient(c, rt, format) })
@@ -139,11 +139,11 @@ func TestOneClient(t *testing.T) {
 
 func oneClient(c *clover.Client, rt verbs.Runtime, f layout.Format) error {
 	if _, err := c.Get(1, nil, soon(rt)); !errors.Is(err, kv.ErrNotFound) {
-		return fmt.Errorf("a key that nobody inserted: %w", err)
+		return fmt.Errorf("a key that was not inserted: %w", err)
 	}
 	for key := uint64(1); key <= 20; key++ {
 		for n := range 5 {
-			v := value(key, n, f.Capacity(1024)) // without a length in the node, a value fills it
+			v := value(key, n, f.Capacity(1024)) // without a length in the node, a value fills the node
 			var err error
 			if n == 0 {
 				err = c.Insert(key, v, soon(rt))
@@ -182,9 +182,9 @@ func oneClient(c *clover.Client, rt verbs.Runtime, f layout.Format) error {
 	return nil
 }
 
-// The suite for any store.
+// The conformance tests that every store passes.
 func TestConformance(t *testing.T) {
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64}, 4<<20)
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64}, 4<<20)
 	g.client("cn0", func(a *clover.Client, rt verbs.Runtime) error {
 		h := g.Host("cn0")
 		var b *clover.Client
@@ -203,19 +203,20 @@ func TestConformance(t *testing.T) {
 			rt.Sleep(time.Millisecond)
 		}
 		defer func() { done = true }()
-		return kvtest.Check(kvtest.Env{A: a, B: b, Now: rt.Now, Largest: layout.Sound.Capacity(8192), Exact: true})
+		return kvtest.Check(kvtest.Env{A: a, B: b, Now: rt.Now, Largest: layout.Hardened.Capacity(8192), Exact: true})
 	})
 	g.run()
 }
 
-// What the published system takes in the best case: GET one round trip, PUT two (Clover §4).
+// The published system's best case: GET one round trip, PUT two (Clover §4).
 func TestBestCase(t *testing.T) {
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64}, region)
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64}, region)
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 		if err := c.Insert(1, value(1, 0, 1000), soon(rt)); err != nil {
 			return err
 		}
-		const first = 18 // by then it has used all nodes of its first call, so it has met both servers
+		// by then it has used all nodes of its first OpAlloc, so it is connected to both servers
+		const first = 18
 		for n := 1; n < 30; n++ {
 			if err := c.Put(1, value(1, n, 1000), soon(rt)); err != nil {
 				return err
@@ -235,9 +236,9 @@ func TestBestCase(t *testing.T) {
 	g.run()
 }
 
-// Several writers of one key: every write succeeds, and in the end all nodes are where they belong.
+// Several writers of one key: every write succeeds, and in the end every node is free or linked.
 func TestContention(t *testing.T) {
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 16, Lease: 50 * time.Millisecond, Grace: 50 * time.Millisecond}, 64<<10)
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 16, Lease: 50 * time.Millisecond, Grace: 50 * time.Millisecond}, 64<<10)
 	writes := 0
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 		return c.Insert(1, value(1, 0, 40), soon(rt))

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Service is the metadata server's name for the connection manager.
+// Service is the name under which the metadata server's connection manager listens.
 const Service = rpc.Service
 
 // Config describes a client.
@@ -30,15 +30,18 @@ type Config struct {
 	// Records is how many appends are reported together, at most 16; 0: 16.
 	Records int
 
-	// leave takes a client of a Group out of it; nil: it has queue pairs of its own.
+	// leave removes a client of a Group from it; nil: the client has queue pairs of its own.
 	leave func() error
+	// device and dialer are those of the Group, for requests that need no shared queue.
+	device verbs.Context
+	dialer rdmacm.Dialer
 }
 
 const (
 	defaultMaxValue = 4096
 	defaultCached   = 1 << 20
-	// maxPending bounds the appends that could not be reported yet. Further ones are forgotten: the metadata server finds
-	// them by itself when it looks at the chain.
+	// maxPending bounds the appends that are not reported yet. The oldest ones beyond it are
+	// dropped: the metadata server finds them when it follows the chain.
 	maxPending = 1024
 )
 
@@ -68,7 +71,7 @@ const wordSlots = 32
 
 func (c *Config) areas() areas {
 	slab := layout.MinSlab
-	for slab < c.MaxValue+layout.Sound.Overhead() && slab < layout.MaxSlab {
+	for slab < c.MaxValue+layout.Hardened.Overhead() && slab < layout.MaxSlab {
 		slab *= 2
 	}
 	var a areas

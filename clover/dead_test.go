@@ -12,17 +12,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// recovery is how much longer than lease and grace the recovery of a dead client's nodes takes: the server's next look, and the READs
-// of their headers.
+// recovery is how much longer than lease and grace the recovery of a dead client's nodes takes: the
+// wait for the next call of Server.keep, and the READs of the nodes' headers.
 const recovery = 50 * time.Millisecond
 
-// Whatever a dead client had — nodes it was given, nodes it has written that nobody points to, appends that it did not report — is back
-// after its lease and grace, and every chain is whole: all nodes are free but the newest of each key.
-func TestNodesOfTheDeadComeBack(t *testing.T) {
+// Everything that a dead client held is recovered after its lease and grace: nodes that it was
+// given, nodes that it has written and not linked, and appends that it did not report. Every chain
+// is whole: all nodes are free but the newest of each key.
+func TestNodesOfDeadClientsAreRecovered(t *testing.T) {
 	const lease, grace, keys = 100 * time.Millisecond, 50 * time.Millisecond, 3
 	for i := range 8 {
 		g := newRig(t, simrack.Options{Seed: uint64(i)}, meta.Config{Lease: lease, Grace: grace, Keys: 16}, 1<<18)
-		// Somewhere in the 5 µs or so of a PUT.
+		// At a time within a PUT, which takes about 5 µs.
 		dies := clock.Time(200*time.Millisecond) + clock.Time(time.Duration(i)*700*time.Nanosecond)
 		g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 			for n := 0; ; n++ {

@@ -1,24 +1,37 @@
-// Package clover is a key-value store on passive memory: clients read and write the values by one-sided verbs alone, a metadata
-// server gives out space and knows where keys begin, and memory servers do nothing but own a NIC.
+// Package clover is a key-value store on passive memory: clients read and write the values by
+// one-sided operations alone, a metadata server gives out space and knows where keys begin, and
+// memory servers run nothing but a NIC.
 //
-// The versions of a key's value are a chain of nodes in the memory of the servers (package layout). A client that knows a node of
-// the chain reads on from there; a writer writes a fresh node and appends it by a compare-and-swap on the header of the newest.
-// Best case: a GET is one round trip, a PUT two (Clover, USENIX ATC 2020).
+// The versions of a key's value are a chain of nodes in the memory of the servers (package layout).
+// A client that knows a node of the chain reads on from there; a writer writes a fresh node and
+// appends it by a compare-and-swap on the header of the newest. Best case: a GET is one round trip,
+// a PUT two (Clover, USENIX ATC 2020).
 //
-// What is different from the published system, and why:
+// The differences from the published system, and the reasons:
 //
-//   - A GET whose node is the newest ends there, whatever the shortcut says: the published one would follow a shortcut that lags.
-//   - Nodes carry their key, length and checksum by default (layout.Sound), so that a reader recognises a node that is written again
-//     under its hands without relying on time. layout.Vanilla is the published node.
-//   - DELETE: a tombstone is appended as a value would be; no append to it can succeed. The metadata server then takes the whole
-//     chain back.
-//   - The metadata server follows the chain itself instead of believing the predecessors that clients report. It can be
-//     restarted: it finds its keys by a directory in remote memory.
-//   - Clients hold leases, so that what a dead one had is recovered. Nobody ends a client's connections to memory for that: one whose whole
-//     machine, NIC and all, stands still for longer than lease and grace with a request ready to be sent can still send that request, and
-//     hit a node that is another's by then.
+//   - A GET whose node is the newest ends there, whatever the shortcut says: the published client
+//     would follow a shortcut that lags.
+//   - Nodes carry their key, length and checksum by default (layout.Hardened), so that a reader
+//     recognises a node that is reused while it is being read, without relying on time.
+//     layout.Published is the published node.
+//   - A shortcut says in which epoch its node was linked, and clients in another epoch ignore it. The
+//     published shortcut is a bare location and outlives epochs: its node may have been given out
+//     again in the same version, and written, but not linked. A writer that was given that node takes
+//     it for the end of the chain, and acknowledges a PUT that never happened.
+//   - DELETE: a tombstone is appended as a value would be; no append to it can succeed. The
+//     metadata server then takes the whole chain back.
+//   - The metadata server follows the chain itself and ignores the predecessors that clients
+//     report. It can be restarted: it finds its keys by a directory in remote memory.
+//   - Clients hold leases, so that the nodes of a dead client are recovered. A client whose whole
+//     machine, NIC included, stops for longer than lease and grace may still have a request ready to
+//     be sent: the memory servers end its connections before anything of it is given to another
+//     client (package memservice). A restarted metadata server has them end the connections of all
+//     clients of the earlier one, and of that one itself.
+//   - A client confirms an epoch only when no request that names a location of an earlier one can be
+//     in flight: the servers end its broken connections first. A client that cannot confirm it in
+//     lease and grace is expelled.
 //
-// A Client is used by one thread. It needs the metadata server for keys that it does not know, for fresh nodes (16 at a time), and
-// to keep its lease. An operation is repeated over new connections until its deadline, where that is safe; kv.ErrTimeout means
-// that its outcome is unknown.
+// One thread uses a Client. A client needs the metadata server for keys that it does not know, for
+// fresh nodes (16 at a time), and to renew its lease. It repeats an operation over new connections
+// until the deadline, where that is safe; kv.ErrTimeout means that the outcome is unknown.
 package clover

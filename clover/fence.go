@@ -2,18 +2,22 @@ package clover
 
 import "github.com/rdmalab/rdmalab/softrnic/clock"
 
-// fence makes an append without answer one that can only happen where this client has asked for it, or where a look at the chain after
-// this shows it.
+// fence is called before the client looks for the outcome of an append that was not answered. After
+// it, that append can take effect only on the node that the client named, or on a node that a later
+// look at the chain finds.
 //
-// The request may still be on its way, or wait in a switch that steers: sent on, to the newest node, when its client has looked for its
-// node and not found it, it would be carried out beside the one that the client then makes. A WRITE to an entry that is no whole node
-// makes such a switch forget that the entry is a node of the key. Whatever of the old connection comes to it from then on goes to where
-// it was sent. What it has sent on before went to a node that was linked by then; so that is the end of the chain that the client is
-// about to find, and the append is made there once at most, or it has a successor, and the old request fails. The WRITE has no bytes:
-// the memory stays as it is, whosever the entry is by now.
-func (c *Client) fence(n node, deadline clock.Time) error {
+// The append's request may still be in flight, or wait in a switch that steers. Suppose that the
+// switch sends it to the newest node after the client has looked for its node without finding it:
+// then it is carried out in addition to the append that the client makes next. A WRITE to an entry
+// that does not cover a whole node makes the switch forget that the entry is a node of the key. A
+// request of the old connection that reaches the switch after that goes to the node that the client
+// named. A request that the switch has forwarded earlier went to a node that was linked by then.
+// Either that node is the end of the chain that the client is about to find, and the append happens
+// there once at most; or it has a successor, and the old request fails. The WRITE has no bytes: it
+// leaves the memory unchanged, even if the entry belongs to another client by now.
+func (c *appender) fence(n node, deadline clock.Time) error {
 	if err := c.owns(n, deadline); err != nil {
-		return err // what is in the node's place now says nothing about it
+		return err // the entry may hold another node by now
 	}
 	p, s, err := c.place(n.at, deadline)
 	if err != nil {

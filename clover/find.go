@@ -4,37 +4,42 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// locate is where to begin with a key: what the client remembers, or what the metadata server knows.
-func (c *Client) locate(key uint64, deadline clock.Time) (known, error) {
+// finder finds the newest node of a key: by the cache, by the metadata server, and along the chain.
+type finder struct{ session }
+
+// locate returns the node from which to begin with a key: from the cache, else from the metadata
+// server.
+func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 	if k, ok := c.cache.get(key); ok {
 		return k, nil
 	}
 	return c.query(key, deadline)
 }
 
-// query asks the metadata server where a key is. Only a chain that it names now tells by its tombstone that the key is not there:
-// behind a location that the client remembers may be the chain of an earlier life of the key.
-func (c *Client) query(key uint64, deadline clock.Time) (known, error) {
+// query asks the metadata server where a key is. Only the tombstone of a chain that the server
+// names now proves that the key does not exist: a remembered location may lead into a chain of the
+// key from before it was deleted and inserted again.
+func (c *finder) query(key uint64, deadline clock.Time) (known, error) {
 	a, err := c.ask(&rpc.Request{Op: rpc.OpQuery, Key: key}, deadline)
 	if err != nil {
 		return known{}, err
 	}
-	if a.Status == rpc.Unknown { // said hello again: once more
+	if a.Status == rpc.Unknown { // ask has said hello again
 		return c.query(key, deadline)
 	}
 	return c.located(key, a)
 }
 
-// located is what an answer says of where a key is.
-func (c *Client) located(key uint64, a *rpc.Answer) (known, error) {
+// located evaluates an answer to OpQuery.
+func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 	switch a.Status {
 	case rpc.OK:
 		if a.N != 1 {
@@ -52,8 +57,8 @@ func (c *Client) located(key uint64, a *rpc.Answer) (known, error) {
 	return known{}, fmt.Errorf("query of key %d: %v", key, a.Status)
 }
 
-// place is where a node is, and the server is reached.
-func (c *Client) place(at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
+// place returns where a node is, after it has renewed the lease and connected to the node's server.
+func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, ok := c.space.Place(at.Handle)
 	if !ok {
 		return p, nil, fmt.Errorf("location %v is not in the store: %w", at, layout.ErrNode)
@@ -65,12 +70,14 @@ func (c *Client) place(at layout.Location, deadline clock.Time) (layout.Place, *
 	return p, &c.servers[p.Server], err
 }
 
-// errMemory says that a memory server does not have the memory that the client knew. What became of the keys there is for the
-// metadata server to say.
+// errMemory: a memory server does not have the memory that the client knew. The metadata server
+// decides what that means for its keys.
 var errMemory = errors.New("memory server has lost the store's memory")
 
-// again decides about an error: nil if the operation can go on, with new connections and what the metadata server says now.
-func (c *Client) again(err error, deadline clock.Time) error {
+// again handles a failed attempt. It returns nil if the operation can be repeated, with new
+// connections and new answers of the metadata server, and otherwise the error with which the
+// operation ends.
+func (c *session) again(err error, deadline clock.Time) error {
 	switch {
 	case err == nil:
 		return nil
@@ -83,6 +90,9 @@ func (c *Client) again(err error, deadline clock.Time) error {
 			return err
 		}
 	}
+	if errors.Is(err, errMemory) {
+		c.rt.Sleep(memoryPause)
+	}
 	c.rt.Sleep(busyPause)
 	if c.rt.Now() >= deadline {
 		return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
@@ -90,8 +100,8 @@ func (c *Client) again(err error, deadline clock.Time) error {
 	return nil
 }
 
-// readHeader reads the header of a node, and if shortcut is not negative that slot's shortcut with it.
-func (c *Client) readHeader(at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
+// readHeader reads the header of a node and, if slot is not negative, the shortcut of that slot.
+func (c *finder) readHeader(at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
 	p, s, err := c.place(at, deadline)
 	if err != nil {
 		return 0, 0, err
@@ -110,8 +120,9 @@ func (c *Client) readHeader(at layout.Location, slot int, deadline clock.Time) (
 	return header, shortcut, err
 }
 
-// readShortcut prepares the READ of a shortcut into word 1. A shortcut that cannot be reached is done without.
-func (c *Client) readShortcut(o *fabric.Op, slot int, deadline clock.Time) bool {
+// readShortcut prepares the READ of a shortcut into word 1. It reports false if the shortcut's
+// server cannot be reached.
+func (c *finder) readShortcut(o *remotemem.Op, slot int, deadline clock.Time) bool {
 	if slot < 0 {
 		return false
 	}
@@ -124,16 +135,16 @@ func (c *Client) readShortcut(o *fabric.Op, slot int, deadline clock.Time) bool 
 	return true
 }
 
-func (c *Client) doAll(deadline clock.Time, ops []fabric.Op) error {
+func (c *session) doAll(deadline clock.Time, ops []remotemem.Op) error {
 	if len(ops) == 1 {
 		return c.do(deadline, &ops[0])
 	}
 	return c.do(deadline, &ops[0], &ops[1])
 }
 
-// newest follows the chain of key from at to its end, by headers alone (the chase of a writer that lost a race). It starts with
-// a look at the shortcut.
-func (c *Client) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
+// newest follows the chain of key from k.at to its end, by headers alone (a writer that lost a race
+// does so). It starts with a look at the shortcut.
+func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
 	slot := int(k.slot)
 	for {
 		if k.epoch != c.lease.epoch {
@@ -164,9 +175,9 @@ func (c *Client) newest(key uint64, k known, deadline clock.Time) (known, layout
 			return k, header, nil
 		default:
 			k.at = at
-			if l, ok := layout.LocationOf(shortcut); ok && slot >= 0 && l != k.at {
+			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at {
 				if near := c.nearer(key, l, k.at, deadline); near != k.at {
-					k.at, k.fresh = near, false // perhaps of an earlier life of the key
+					k.at, k.fresh = near, false // perhaps of a chain that has ended in a tombstone
 				}
 			}
 			slot = -1
@@ -174,9 +185,17 @@ func (c *Client) newest(key uint64, k known, deadline clock.Time) (known, layout
 	}
 }
 
-// nearer chooses between a shortcut and the successor that a header named: the shortcut, if its node still lives and belongs to the
-// key. Without keys in nodes that cannot be seen, and the shortcut is believed as the published system does.
-func (c *Client) nearer(key uint64, shortcut, successor layout.Location, deadline clock.Time) layout.Location {
+// near returns the location that a shortcut holds, if it is right in the epoch of k. In another
+// epoch its node may be used again in the same version, and not be in the chain.
+func (k *known) near(shortcut layout.Word) (layout.Location, bool) {
+	l, stamp, ok := layout.StampedLocation(shortcut)
+	return l, ok && stamp == k.epoch&layout.MaxStamp
+}
+
+// nearer chooses between a shortcut and the successor that a header named. It chooses the shortcut
+// if its node is in use and belongs to the key. Nodes without keys cannot show that: then it
+// chooses the shortcut, as the published system does.
+func (c *finder) nearer(key uint64, shortcut, successor layout.Location, deadline clock.Time) layout.Location {
 	if !c.format.Keyed {
 		return shortcut
 	}

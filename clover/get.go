@@ -3,9 +3,9 @@ package clover
 import (
 	"errors"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // Get reads the newest value of key: one round trip if the client knows the newest node.
@@ -24,8 +24,8 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get is one walk along the chain.
-func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+// get follows the chain once, to the newest node.
+func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	k, err := c.locate(key, deadline)
 	if err != nil {
 		return dst, err
@@ -67,7 +67,7 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			continue
 		}
 		next, more := header.Next()
-		switch l, ok := layout.LocationOf(shortcut); {
+		switch l, ok := k.near(shortcut); {
 		case header.IsTombstone():
 			c.cache.drop(key)
 			return dst, kv.ErrNotFound
@@ -75,8 +75,9 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			c.remember(key, k)
 			return append(dst, value...), nil
 		case ok && slot >= 0 && l != k.at:
-			// Nearer to the end, or stale: then it is seen to be another key's or of another version, or leads to the
-			// tombstone of an earlier life of the key, which says nothing.
+			// The shortcut's node is nearer to the end, or stale. A stale one shows: its node has
+			// another key or another version, or leads to the tombstone of an older chain of the
+			// key, which proves nothing.
 			k.at, k.fresh = l, false
 		default:
 			k.at = next
@@ -85,9 +86,11 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// passLarge goes on behind a node that this client has no room for, by its header alone: a shorter value may have replaced it. If none has,
-// the answer is tooLarge; only of a chain that the metadata server named now it is known to be the key's.
-func (c *Client) passLarge(key uint64, k known, tooLarge error, deadline clock.Time) (known, error) {
+// passLarge handles a node that is too long for this client's buffer. It reads the header alone and
+// goes on to the successor, which may be a shorter value. If there is none, it returns tooLarge,
+// but only for a chain that the metadata server has named in this operation: only that is known to
+// be the key's.
+func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.Time) (known, error) {
 	if c.rt.Now() >= deadline {
 		return k, kv.ErrTimeout
 	}
@@ -107,13 +110,15 @@ func (c *Client) passLarge(key uint64, k known, tooLarge error, deadline clock.T
 	return c.query(key, deadline)
 }
 
-// isStale says that a node is not what its location promised: it has been used again for something else.
+// isStale reports whether a node is not the one that its location named: its entry has been used
+// again.
 func isStale(err error) bool {
 	return errors.Is(err, layout.ErrTorn) || errors.Is(err, layout.ErrNode) || errors.Is(err, layout.ErrOtherKey)
 }
 
-// readNode reads a whole node, and the shortcut of slot with it if that is not negative. value is valid until the next operation.
-func (c *Client) readNode(key uint64, at layout.Location, slot int, deadline clock.Time) (
+// readNode reads a whole node and, if slot is not negative, the shortcut of that slot. value is
+// valid until the next operation.
+func (c *finder) readNode(key uint64, at layout.Location, slot int, deadline clock.Time) (
 	header layout.Word, value []byte, shortcut layout.Word, err error,
 ) {
 	p, s, err := c.place(at, deadline)

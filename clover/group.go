@@ -5,19 +5,19 @@ import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
-	"github.com/rdmalab/rdmalab/softrnic/share"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/qpshare"
 )
 
 // MaxGroup is the most clients that share queue pairs.
 const MaxGroup = 256
 
-// Group is clients of one application that share a queue pair to each memory server, as the threads of the published system do.
-// What they ask the metadata server goes over connections of their own. Its methods may be called by any thread; each client is
-// still used by one.
+// Group is a set of clients of one application that share a queue pair to each memory server, as
+// the threads of the published system do. Each client has its own connection to the metadata
+// server. Any thread may call the methods of a Group; each client is still used by one thread.
 type Group struct {
 	cfg Config
-	hub *share.Hub
+	hub *qpshare.Hub
 }
 
 // NewGroup makes a group of at most n clients, none of which is open yet.
@@ -25,14 +25,14 @@ func NewGroup(cfg Config, n int) (*Group, error) {
 	if n < 1 || n > MaxGroup {
 		return nil, fmt.Errorf("%d clients on one queue pair: want 1 to %d", n, MaxGroup)
 	}
-	hub, err := share.New(share.Config{Context: cfg.Context, Manager: cfg.Manager, Members: n, Shared: []string{perf.MemoryService}})
+	hub, err := qpshare.New(qpshare.Config{Context: cfg.Context, Manager: cfg.Manager, Members: n, Shared: []string{memservice.Service}})
 	if err != nil {
 		return nil, err
 	}
 	return &Group{cfg: cfg, hub: hub}, nil
 }
 
-// Open is clover.Open for a client of the group.
+// Open is clover.Open for a new client of the group.
 func (g *Group) Open(deadline clock.Time) (*Client, error) {
 	m, err := g.hub.Join()
 	if err != nil {
@@ -40,6 +40,7 @@ func (g *Group) Open(deadline clock.Time) (*Client, error) {
 	}
 	cfg := g.cfg
 	cfg.Context, cfg.Manager, cfg.leave = m, m, m.Close
+	cfg.device, cfg.dialer = g.cfg.Context, g.cfg.Manager
 	c, err := Open(cfg, deadline)
 	if err != nil {
 		return nil, errors.Join(err, m.Close())

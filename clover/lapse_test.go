@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// slowDialer takes its time to reach a memory server.
+// slowDialer delays the connection to a memory server.
 type slowDialer struct {
 	rdmacm.Dialer
 	rt    verbs.Runtime
@@ -31,14 +31,15 @@ type slowDialer struct {
 }
 
 func (d *slowDialer) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
-	if service == perf.MemoryService {
+	if service == memservice.Service {
 		d.rt.Sleep(d.takes)
 		defer d.done()
 	}
 	return d.Dialer.Dial(qp, to, service, p, private, deadline)
 }
 
-// lapse counts the WRITEs and compare-and-swaps of a host after its lease has ended and before it asks the metadata server.
+// lapse counts the WRITEs and compare-and-swaps that a host sends after its lease has ended and
+// before its next request to the metadata server.
 type lapse struct {
 	sim.Node
 	port  int
@@ -59,8 +60,8 @@ func (l *lapse) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.
 	l.Node.Frame(now, port, f, out)
 }
 
-// To reach a memory server takes longer than lease and grace. The node that the client had is somebody else's by then, and must not be
-// written.
+// Connecting to a memory server takes longer than lease and grace. The client's node belongs to
+// another client by then, and must not be written.
 func TestNothingIsWrittenAfterTheLease(t *testing.T) {
 	const lease, grace, key = 100 * time.Millisecond, 50 * time.Millisecond, 7
 	l := &lapse{port: 3}
@@ -88,10 +89,11 @@ func TestNothingIsWrittenAfterTheLease(t *testing.T) {
 	}
 }
 
-// A client that holds only short values says so of a long one, at once, and finds the short one that has replaced it.
+// A client whose buffer holds only short values reports a long one at once, and finds the short one
+// that has replaced it.
 func TestLongValueForASmallClient(t *testing.T) {
 	const key, small = 7, 100
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 16}, region)
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 16}, region)
 	step := 0
 	wait := func(rt verbs.Runtime, n int) {
 		for ; step < n; rt.Sleep(time.Millisecond) {

@@ -20,8 +20,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// late is a switch that gets the next append of a host when the test says so, however long after its client gave up: all other copies
-// of it are lost, and so is what would tell that the connection has ended.
+// late is a switch that delivers the next append of a host when the test asks for it, however long
+// after its client gave up. All other copies of the append are lost, and so are the packets that
+// would end the connection.
 type late struct {
 	sim.Node
 	port int // of the host
@@ -32,7 +33,7 @@ type late struct {
 	send bool
 }
 
-// Frame hands a frame on. The append comes with the next one when send says so.
+// Frame forwards a frame. Once send is set, the append follows the next frame.
 func (l *late) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if l.send {
 		l.send = false
@@ -64,7 +65,7 @@ func (l *late) loses(data []byte) bool {
 	}
 }
 
-// options put it into a rack. The first client is behind port 3.
+// options puts it into a rack. The first client is at port 3.
 func (l *late) options() simrack.Options {
 	l.port = 3
 	return simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
@@ -85,12 +86,13 @@ switch:
     - {server: ms1, action: steer, steer: both}
 `
 
-// An append reaches the switch when its client has given the connection up, has looked for its node, and has appended it. It must
-// not be steered to the newest node by then: the node would be in the chain twice, and the chain a circle.
-func TestAppendSteeredBehindALook(t *testing.T) {
+// An append reaches the switch when its client has given the connection up, has looked for its
+// node, and has appended it again. The switch must not steer it to the newest node then: the node
+// would be in the chain twice, and the chain would be a circle.
+func TestLateAppendIsNotSteered(t *testing.T) {
 	l := &late{}
 	g := newRigOf(t, steeredYAML+hostsYAML, l.options(), meta.Config{
-		Format: layout.Sound, Keys: 16, Shares: [layout.Classes]int{1}, Lease: 20 * time.Second, Grace: time.Second,
+		Format: layout.Hardened, Keys: 16, Shares: [layout.Classes]int{1}, Lease: 20 * time.Second, Grace: time.Second,
 	}, 16<<10)
 	const key, size = 1, 40
 	ready, done := false, false
@@ -98,13 +100,13 @@ func TestAppendSteeredBehindALook(t *testing.T) {
 		if err := c.Insert(key, value(key, 0, size), soon(rt)); err != nil {
 			return err
 		}
-		for n := range 20 { // both servers are connected, the switch knows the chain
+		for n := range 20 { // then both servers are connected, and the switch knows the chain
 			if err := c.Put(key, value(key, n, size), soon(rt)); err != nil {
 				return err
 			}
 		}
 		ready = true
-		rt.Sleep(time.Millisecond) // the other one appends
+		rt.Sleep(time.Millisecond) // the other client appends
 		l.keep = true
 		err := c.Put(key, value(key, 100, size), soon(rt))
 		done = true

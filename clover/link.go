@@ -4,27 +4,29 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // linked is the outcome of an append.
 type linked struct {
 	old  layout.Location
 	slot uint32
-	// unused says, with an error, that the node is certainly not in the chain and never will be.
+	// unused, with an error: the node is certainly not in the chain and never will be.
 	unused bool
 }
 
-// link appends a written node to the chain of key: the second round trip of a PUT, and of every lost race at least two more.
+// link appends a written node to the chain of key: the second round trip of a PUT, and at least two
+// more for every lost race.
 //
-// A compare-and-swap whose answer did not come may have been carried out, or may yet be. It is therefore repeated with the same
-// operands: at most one of the copies can succeed, since the header that it expects is there only once in a life of the entry.
-func (c *Client) link(key uint64, n node, deadline clock.Time) (linked, error) {
+// A compare-and-swap that was not answered may have been carried out, or may yet be. link therefore
+// repeats it with the same operands: at most one of the copies can succeed, since a header has the
+// expected value only once in each version of the entry.
+func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	uncertain := false
-	var tried attempt // whose outcome is unknown
+	var tried attempt // the compare-and-swap whose outcome is unknown, if uncertain
 	for {
 		out, err := c.tryLink(key, n, &tried, &uncertain, deadline)
 		switch {
@@ -33,7 +35,7 @@ func (c *Client) link(key uint64, n node, deadline clock.Time) (linked, error) {
 		case errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrClosed), errors.Is(err, kv.ErrLost), errors.Is(err, errLease):
 			out.unused = !uncertain && (errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrClosed))
 			if uncertain {
-				err = fmt.Errorf("%w: %v", kv.ErrTimeout, err) //nolint:errorlint // it must not be taken for one without effect
+				err = fmt.Errorf("%w: %v", kv.ErrTimeout, err) //nolint:errorlint // callers must not take it for an error without effect
 			}
 			return out, err
 		}
@@ -43,16 +45,17 @@ func (c *Client) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	}
 }
 
-// attempt is a compare-and-swap on the header of a node, and the epoch in which the client knew that node. When it has told the metadata
-// server of a later one, the entry may be another node of the same version.
+// attempt is a compare-and-swap on the header of a node, and the epoch in which the client knew
+// that node. Once the client has confirmed a later epoch, the entry may be another node of the same
+// version.
 type attempt struct {
 	layout.Location
 	epoch uint32
 }
 
-// tryLink goes on until a compare-and-swap succeeds or the network fails. tried and uncertain say what is known of a
-// compare-and-swap that failed with the network.
-func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
+// tryLink repeats until a compare-and-swap succeeds or the network fails. tried and uncertain
+// describe a compare-and-swap whose outcome is unknown because the network failed.
+func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
 	k, err := c.locate(key, deadline)
 	if err != nil {
 		return linked{}, err
@@ -62,7 +65,7 @@ func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, de
 		if err != nil || done {
 			return linked{old: tried.Location, slot: k.slot}, err
 		}
-		if k, err = c.locate(key, deadline); err != nil { // that took its time
+		if k, err = c.locate(key, deadline); err != nil { // settle may have taken long
 			return linked{}, err
 		}
 	}
@@ -97,7 +100,7 @@ func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, de
 			return linked{}, err
 		}
 		if k.at == n.at {
-			return linked{old: at, slot: k.slot}, nil // by another copy of the request
+			return linked{old: at, slot: k.slot}, nil // another copy of the request has succeeded
 		}
 		if header.IsTombstone() {
 			c.cache.drop(key)
@@ -107,8 +110,9 @@ func (c *Client) tryLink(key uint64, n node, tried *attempt, uncertain *bool, de
 	}
 }
 
-// swap is a compare-and-swap on the header of a node; it returns the header as it was.
-func (c *Client) swap(at layout.Location, n node, deadline clock.Time) (layout.Word, error) {
+// swap does the compare-and-swap on the header of a node; it returns the header that the operation
+// found.
+func (c *appender) swap(at layout.Location, n node, deadline clock.Time) (layout.Word, error) {
 	if err := c.owns(n, deadline); err != nil {
 		return 0, err
 	}
@@ -125,21 +129,24 @@ func (c *Client) swap(at layout.Location, n node, deadline clock.Time) (layout.W
 	return c.word(0)
 }
 
-// errOtherEnd is that a compare-and-swap met the end of a chain in a node of another version than the one that was named. Either
-// that node has been used again, or a switch that has been restarted since had steered the request to another node, and it succeeded.
-var errOtherEnd = errors.New("the append met a node of another version")
+// errOtherEnd: a compare-and-swap found the header of the newest node of a chain, in another
+// version than the named node's. Either the named entry has been used again, or a switch that has
+// restarted since had steered the request to another node, where it succeeded.
+var errOtherEnd = errors.New("the append found a node of another version")
 
-// follows reports whether a compare-and-swap that found a header made n the successor of that node, now or before.
+// follows reports whether a compare-and-swap that found header was has made n the successor of node
+// at, in this attempt or an earlier one.
 func (n node) follows(at layout.Location, was layout.Word) bool {
 	next, more := was.Next()
 	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()
 }
 
-// settle finds out what became of a compare-and-swap without answer. It was on the header of tried: if that names the own node,
-// all is well; as long as it names none, the same can be asked again. Else somebody's append to it has succeeded, and a switch
-// may have steered this one to a node behind it: the own node tells, or the metadata server. They are asked at once if tried may be
-// another node by now.
-func (c *Client) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
+// settle finds the outcome of a compare-and-swap that was not answered, on the header of tried. If
+// that header names the client's node, it has succeeded. If the header names no successor, settle
+// repeats the compare-and-swap. Otherwise another client's append has succeeded there, and a switch
+// may have steered this one to a later node; settleByChain finds out. It is asked at once if tried
+// may be another node by now.
+func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if err := c.fence(n, deadline); err != nil {
 		return false, err
 	}
@@ -156,7 +163,7 @@ func (c *Client) settle(key uint64, n node, tried *attempt, uncertain *bool, dea
 		case more && at == n.at:
 			return true, nil
 		case !more && !header.IsTombstone():
-			// Still open: the same again, on the same node.
+			// The outcome is still open: repeat the compare-and-swap on the same node.
 			was, err := c.swap(tried.Location, n, deadline)
 			if err != nil {
 				return false, err
@@ -169,10 +176,12 @@ func (c *Client) settle(key uint64, n node, tried *attempt, uncertain *bool, dea
 	return c.settleByChain(key, n, uncertain, deadline)
 }
 
-// settleByChain looks for the own node: it was linked if it has a successor or a later life, if the chain ends with it, or if the
-// metadata server has met it. A tombstone is in no chain any more when the server has passed it, and its memory does not show that:
-// the key may have begun another life since. The server is asked last, since it may pass the node while it is looked for.
-func (c *Client) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
+// settleByChain looks for the client's node. The node was linked if it has a successor or a later
+// version, if the chain ends with it, or if the metadata server has seen it in a chain. The
+// metadata server takes a tombstone out once it has reached it, and the tombstone's memory does not
+// show that: the key may have been inserted again since. settleByChain asks the server once more at
+// the end, because the server may pass the node during the search.
+func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
 	k, met, err := c.inquire(key, n, deadline)
 	if met || err != nil {
 		return met, err
@@ -193,8 +202,9 @@ func (c *Client) settleByChain(key uint64, n node, uncertain *bool, deadline clo
 	return met, err
 }
 
-// inquire asks the metadata server where a key is, and whether it has met a node in a chain.
-func (c *Client) inquire(key uint64, n node, deadline clock.Time) (k known, met bool, err error) {
+// inquire asks the metadata server where a key is, and whether the server has seen a node in a
+// chain.
+func (c *appender) inquire(key uint64, n node, deadline clock.Time) (k known, met bool, err error) {
 	if err := c.owns(n, deadline); err != nil {
 		return known{}, false, err
 	}
@@ -205,15 +215,15 @@ func (c *Client) inquire(key uint64, n node, deadline clock.Time) (k known, met 
 		return known{}, false, err
 	case a.Status == rpc.Done:
 		return known{}, true, nil
-	case a.Status == rpc.Unknown: // said hello again
+	case a.Status == rpc.Unknown: // ask has said hello again
 		return known{}, false, errLease
 	}
 	k, err = c.located(key, a)
 	return k, false, err
 }
 
-// moved reports whether a node has a successor, or a later life: it has been in a chain.
-func (c *Client) moved(n node, deadline clock.Time) (bool, error) {
+// moved reports whether a node has a successor or a later version: then it has been in a chain.
+func (c *appender) moved(n node, deadline clock.Time) (bool, error) {
 	header, _, err := c.readHeader(n.at, -1, deadline)
 	_, more := header.Next()
 	return err == nil && (more || header.EntryVersion() != n.at.Version), err

@@ -6,22 +6,23 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// The program that steers comes and goes while clients append to the same keys and read them. Their connections were made under
-// the other program, or under this one: none of them fails, no value is lost or of another key, and those that came under the
-// program that steers are steered.
-func TestSteeringComesAndGoes(t *testing.T) {
+// The steering program is loaded and unloaded while clients append to the same keys and read them.
+// Their connections were made under either program. None of the connections fails, no value is lost
+// or belongs to another key, and appends on connections that were made under the steering program
+// are steered.
+func TestSteeringIsLoadedAndUnloaded(t *testing.T) {
 	const keys, swaps, every = 4, 6, time.Millisecond
-	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Sound, Keys: 16}, region)
+	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Hardened, Keys: 16}, region)
 	var list []rules.Rule
 	for _, ms := range []string{"ms0", "ms1"} {
 		r, err := rules.Parse("server=" + ms + " action=steer steer=both")
@@ -50,7 +51,7 @@ func TestSteeringComesAndGoes(t *testing.T) {
 			rt.Sleep(every)
 			name, set := spec.ProgramSwordBox, set
 			if i%2 == 1 {
-				p, ok := g.Program().(*serialize.Program)
+				p, ok := g.Program().(*swordbox.Program)
 				if !ok || p.Bound() != 0 {
 					return fmt.Errorf("swap %d: program %T cannot go", i, g.Program())
 				}
@@ -87,14 +88,14 @@ func TestSteeringComesAndGoes(t *testing.T) {
 	}
 	for id := range 3 {
 		host := fmt.Sprintf("cn%d", id%3)
-		g.client(host, func(c *clover.Client, rt verbs.Runtime) error { // one that is there all the time
+		g.client(host, func(c *clover.Client, rt verbs.Runtime) error { // one client that stays
 			for !ready {
 				rt.Sleep(100 * time.Microsecond)
 			}
 			return work(id, rt, c, func() bool { return over })
 		})
 		h := g.Host(host)
-		h.Go("comers", false, func(ctx verbs.Context) { // and one after the other
+		h.Go("later", false, func(ctx verbs.Context) { // and clients that follow each other
 			rt := ctx.Runtime()
 			for !ready {
 				rt.Sleep(100 * time.Microsecond)
@@ -109,7 +110,7 @@ func TestSteeringComesAndGoes(t *testing.T) {
 					err = c.Close()
 				}
 				if err != nil {
-					t.Errorf("comer %d of %s: %v", n, host, err)
+					t.Errorf("later client %d of %s: %v", n, host, err)
 					return
 				}
 			}

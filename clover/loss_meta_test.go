@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A memory server loses its memory; some of the keys that are lost by that begin anew; then the metadata server is restarted. What began
-// anew is what it was, and what is lost is still said to be lost.
+// A memory server loses its memory; some of the lost keys are inserted again; then the metadata
+// server restarts. The inserted keys have their new values, and the others are still reported as
+// lost.
 func TestMetadataServerRestartsAfterALoss(t *testing.T) {
 	const keys, size, lease = 16, 40, 200 * time.Millisecond
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 		for k := range uint64(keys) {
 			if err := c.Insert(k, value(k, 0, size), soon(rt)); err != nil {
@@ -87,11 +88,12 @@ func TestMetadataServerRestartsAfterALoss(t *testing.T) {
 	}
 }
 
-// All memory is lost while the metadata server is away: nothing tells how many lives it has had. Clients of the last one are not taken for
-// those of this one, which have the nodes now that they had.
+// All memory is lost while no metadata server runs: nothing says how many incarnations it has had.
+// Clients of the last incarnation are not taken for clients of this one, which now have the nodes
+// that the former had.
 func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
 	const key, size = 1, 40
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}}, 16<<10)
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}}, 16<<10)
 	hosts := []string{"ms0", "ms1", "md0"}
 	lost, ended := false, false
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
@@ -108,13 +110,15 @@ func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
 			}
 			g.memory("ms0")
 			g.memory("ms1")
-			g.Host("md0").Go("other", true, func(verbs.Context) {}) // the first application of a host always draws the same numbers here
+			// In the simulator the first application of a host always draws the same random
+			// numbers.
+			g.Host("md0").Go("other", true, func(verbs.Context) {})
 			g.meta()
 		})
 		rt.Sleep(10 * time.Millisecond)
 		lost = true
 		rt.Sleep(100 * time.Millisecond)
-		_, _ = c.Stats(rt.Now().Add(time.Second)) // it is connected again
+		_, _ = c.Stats(rt.Now().Add(time.Second)) // connects again
 		err := c.Close()
 		ended = true
 		return err
@@ -136,7 +140,7 @@ func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
 		for ; !ended; rt.Sleep(time.Millisecond) {
 		}
 		if now := g.server.Snapshot().Held; held == 0 || now != held {
-			t.Errorf("a client holds %d nodes, %d when one of an earlier life has said goodbye", held, now)
+			t.Errorf("a client holds %d nodes, and %d after a client of an earlier incarnation has sent OpBye", held, now)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -145,11 +149,11 @@ func TestAllMemoryIsLostWithTheMetadataServer(t *testing.T) {
 	g.run()
 }
 
-// A store is made anew while a client of the former one has a lease: that goes on writing its nodes and appending to its keys, and must
-// not hit those of the new one.
+// A store is formatted again while a client of the previous one has a lease: that client goes on
+// writing its nodes and appending to its keys, and must not hit those of the new store.
 func TestFreshStoreUnderAClient(t *testing.T) {
 	const keys, size, lease = 8, 40, 200 * time.Millisecond
-	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)
+	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)
 	made, ended := false, false
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 		for k := range uint64(keys) {
@@ -165,7 +169,8 @@ func TestFreshStoreUnderAClient(t *testing.T) {
 			g.meta()
 			made = true
 		})
-		// It was given 16 nodes when it began, and goes on until these and its lease are used up.
+		// It was given 16 nodes when it began, and goes on until both these and its lease are used
+		// up.
 		for n, end := 1, rt.Now().Add(lease); rt.Now() < end; n++ {
 			_ = c.Put(uint64(n%keys), value(99, n, size), rt.Now().Add(time.Millisecond))
 			rt.Sleep(5 * time.Millisecond)

@@ -8,23 +8,25 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// What a chain that leads into lost memory must never do is lead to a node of another key: two keys would share it. The key is lost,
-// and all others are what they were.
+// A chain that leads into lost memory must never lead to a node of another key: two keys would
+// share it. The key is lost, and all other keys keep their values.
 
-// A client has written a node when the server of it loses its memory; the append, to a node on the other server, is carried out when the
-// metadata server has worked on the loss.
+// A client has written a node when its server loses its memory; the append, to a node on the other
+// server, arrives after the metadata server has handled the loss. It must not be carried out: the
+// client's connections have ended before the node is given to another one.
 func TestAppendOfALostNode(t *testing.T) {
-	l := &lossy{late: &late{}}
+	l := &lossy{late: &late{}, refused: true}
 	l.put = func(c *clover.Client, rt verbs.Runtime) error {
 		l.late.keep = true
-		err := c.Put(lostKey, value(lostKey, 1, lostSize), soon(rt)) // by turns: on ms1
+		// nodes alternate between the servers: on ms1
+		err := c.Put(lostKey, value(lostKey, 1, lostSize), soon(rt))
 		if errors.Is(err, kv.ErrTimeout) || errors.Is(err, kv.ErrLost) {
 			err = nil
 		}
@@ -38,12 +40,13 @@ func TestAppendOfALostNode(t *testing.T) {
 	l.run(t)
 }
 
-// While the metadata server works on the loss, it cannot see that a chain leads there: the server of the node before does not answer.
+// While the metadata server handles the loss, it cannot see that a chain leads there: the server of
+// the preceding node does not answer.
 func TestLossWhileAnotherServerIsAway(t *testing.T) {
 	l := &lossy{late: &late{}}
 	written := false
 	l.put = func(c *clover.Client, rt verbs.Runtime) error {
-		err := c.Put(lostKey, value(lostKey, 1, lostSize), soon(rt)) // reported with others, later
+		err := c.Put(lostKey, value(lostKey, 1, lostSize), soon(rt)) // reported later, with others
 		written = true
 		rt.Sleep(lostLease / 2)
 		return err
@@ -66,18 +69,20 @@ const (
 	lostLease         = 6 * time.Second
 )
 
-// lossy is a rack whose ms1 loses its memory, with a chain that leads there, or will.
+// lossy is a rack whose ms1 loses its memory, with a chain that leads there, or will do so.
 type lossy struct {
-	late  *late
-	rack  *rig
-	put   func(c *clover.Client, rt verbs.Runtime) error
-	ready func() bool            // the memory may be lost now
-	come  func(rt verbs.Runtime) // the metadata server knows of the loss: let it see the chain
+	late *late
+	rack *rig
+	put  func(c *clover.Client, rt verbs.Runtime) error
+	// refused: the append is not carried out, and the key is not lost.
+	refused bool
+	ready   func() bool            // the memory may be lost now
+	come    func(rt verbs.Runtime) // the metadata server knows of the loss: make it look at the chain
 }
 
 func (l *lossy) run(t *testing.T) {
 	g := newRig(t, l.late.options(), meta.Config{
-		Format: layout.Sound, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lostLease, Grace: lostLease,
+		Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lostLease, Grace: lostLease,
 	}, 6<<10)
 	l.rack = g
 	g.Host("cn0").Go("one", false, func(ctx verbs.Context) {
@@ -103,7 +108,7 @@ func (l *lossy) run(t *testing.T) {
 	}
 }
 
-// others takes all nodes that can be had, for other keys, and uses them.
+// others takes all nodes that it can get, for other keys, and uses them.
 func (l *lossy) others(c *clover.Client, rt verbs.Runtime) error {
 	for ; !l.ready(); rt.Sleep(time.Millisecond) {
 	}
@@ -120,7 +125,7 @@ func (l *lossy) others(c *clover.Client, rt verbs.Runtime) error {
 		for n := 0; last < 60 && n < 100 && !until(); n++ {
 			k := uint64(last + 1)
 			if err := c.Insert(k, value(k, 0, lostSize), rt.Now().Add(500*time.Millisecond)); err == nil || errors.Is(err, kv.ErrExists) {
-				last++ // by the attempt before, perhaps
+				last++ // perhaps the previous attempt has inserted it
 			}
 		}
 	}
@@ -132,16 +137,21 @@ func (l *lossy) others(c *clover.Client, rt verbs.Runtime) error {
 	}
 	l.come(rt)
 	if insert(func() bool { return rt.Now() > late }); last < 20 {
-		return fmt.Errorf("%d keys found room", last)
+		return fmt.Errorf("%d keys were inserted", last)
 	}
-	if _, err := c.Get(lostKey, nil, rt.Now().Add(time.Second)); !errors.Is(err, kv.ErrLost) {
+	v, err := c.Get(lostKey, nil, rt.Now().Add(time.Second))
+	if l.refused && (err != nil || !bytes.Equal(v, value(lostKey, 0, lostSize))) {
+		return fmt.Errorf("with keys to %d: the append was refused; GET says: %.20q %w", last, v, err)
+	}
+	if !l.refused && !errors.Is(err, kv.ErrLost) {
 		return fmt.Errorf("with keys to %d: the chain leads to a node that is lost; GET says: %w", last, err)
 	}
 	rt.Sleep(2*lostLease + 100*time.Millisecond)
 	return l.use(c, last, func() clock.Time { return soon(rt) })
 }
 
-// use writes and reads all keys to last, on nodes of both servers, and begins the lost one anew.
+// use writes and reads all keys up to last, on nodes of both servers, and inserts the lost one
+// again.
 func (l *lossy) use(c *clover.Client, last int, soon func() clock.Time) error {
 	for n := 1; n < 5; n++ {
 		for k := uint64(lostKey + 1); k <= uint64(last); k++ {
@@ -155,6 +165,9 @@ func (l *lossy) use(c *clover.Client, last int, soon func() clock.Time) error {
 		if err != nil || !bytes.Equal(v, value(k, 4, lostSize)) {
 			return fmt.Errorf("key %d is %.20q: %w", k, v, err)
 		}
+	}
+	if l.refused {
+		return c.Put(lostKey, value(lostKey, 2, lostSize), soon())
 	}
 	return c.Insert(lostKey, value(lostKey, 2, lostSize), soon())
 }

@@ -5,17 +5,22 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
+// appender writes nodes and links them to their chains, and reports to the metadata server which
+// nodes it has linked.
+type appender struct{ finder }
+
 func errTooLong(n, limit int) error {
-	return fmt.Errorf("%w: %d bytes with what belongs to it, this client holds %d: open it with a larger MaxValue", kv.ErrTooLarge, n, limit)
+	return fmt.Errorf("%w: a node of %d bytes, this client's buffer has %d: open it with a larger MaxValue", kv.ErrTooLarge, n, limit)
 }
 
-// Put replaces the value of key: two round trips if the client knows the newest node and nobody else appends.
+// Put replaces the value of key: two round trips if the client knows the newest node and no other
+// client appends at the same time.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
@@ -31,8 +36,9 @@ func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.write(key, nil, true, deadline)
 }
 
-// write appends a node. If the lease ends before the node was linked, it begins again with another one.
-func (c *Client) write(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
+// write appends a node. If the lease ends before the node was linked, it begins again with another
+// node.
+func (c *appender) write(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
 	for {
 		err := c.append(key, value, tombstone, deadline)
 		if !errors.Is(err, errLease) {
@@ -47,7 +53,7 @@ func (c *Client) write(key uint64, value []byte, tombstone bool, deadline clock.
 	}
 }
 
-func (c *Client) append(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
+func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
 	if err := c.retried(deadline, func() error { _, err := c.locate(key, deadline); return err }); err != nil {
 		return err
 	}
@@ -55,10 +61,10 @@ func (c *Client) append(key uint64, value []byte, tombstone bool, deadline clock
 	if err != nil {
 		return err
 	}
-	epoch := c.lease.epoch // before the node is linked
+	epoch := c.lease.epoch // read before the node is linked
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
-		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, linked.slot)
+		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, shortcut{linked.slot, epoch})
 		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch}); tombstone {
 			c.cache.drop(key)
 		}
@@ -70,15 +76,17 @@ func (c *Client) append(key uint64, value []byte, tombstone bool, deadline clock
 	return err
 }
 
-// keep puts a node that was not linked back, unless it belongs to a lease that has ended.
-func (c *Client) keep(n node) {
+// keep makes a node that was not linked available again, unless it belongs to a lease that has
+// ended.
+func (c *appender) keep(n node) {
 	if n.client == c.lease.client {
 		c.spare[n.class] = append(c.spare[n.class], n.at)
 	}
 }
 
-// retried repeats f until it succeeds, or fails in a way that no new connection mends.
-func (c *Client) retried(deadline clock.Time, f func() error) error {
+// retried repeats f until it succeeds, or fails with an error that a new connection does not
+// repair.
+func (c *appender) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
 		switch {
@@ -91,16 +99,16 @@ func (c *Client) retried(deadline clock.Time, f func() error) error {
 	}
 }
 
-// node is one that this client has written and not yet linked.
+// node is a node that this client has written and not yet linked.
 type node struct {
 	at    layout.Location
 	class layout.Class
-	// client is the lease under which it was given out.
+	// client is the client number under which the metadata server gave it out.
 	client uint32
 }
 
 // fresh takes an unused node and writes it.
-func (c *Client) fresh(key uint64, value []byte, tombstone bool, deadline clock.Time) (n node, err error) {
+func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline clock.Time) (n node, err error) {
 	class, ok := layout.ClassOf(len(value) + c.format.Overhead())
 	if !ok {
 		return n, fmt.Errorf("%w: %d bytes, a node holds at most %d", kv.ErrTooLarge, len(value), c.format.Capacity(layout.MaxSlab))
@@ -126,9 +134,9 @@ func (c *Client) fresh(key uint64, value []byte, tombstone bool, deadline clock.
 	return n, err
 }
 
-// beside is the index of an unused entry on the server on which the key is, or 0: a chain that stays on one server can be walked
-// and steered there.
-func (c *Client) beside(key uint64, spare []layout.Location) int {
+// beside returns the index of an unused entry on the server of the key's newest known node, or 0: a
+// chain that stays on one server can be followed and steered there.
+func (c *appender) beside(key uint64, spare []layout.Location) int {
 	k, ok := c.cache.get(key)
 	if !ok || c.space.Servers == 1 {
 		return 0
@@ -140,8 +148,8 @@ func (c *Client) beside(key uint64, spare []layout.Location) int {
 	}))
 }
 
-// take takes an unused entry; the metadata server gives more when there are none.
-func (c *Client) take(class layout.Class, key uint64, deadline clock.Time) (layout.Location, error) {
+// take takes an unused entry; when there is none, it asks the metadata server for more.
+func (c *appender) take(class layout.Class, key uint64, deadline clock.Time) (layout.Location, error) {
 	for {
 		if spare := c.spare[class]; len(spare) > 0 {
 			i := c.beside(key, spare)
@@ -157,7 +165,7 @@ func (c *Client) take(class layout.Class, key uint64, deadline clock.Time) (layo
 		case rpc.OK:
 			c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
 		case rpc.Full:
-			// What this client has not reported may be what is missing.
+			// The missing nodes may be those that this client has superseded and not reported.
 			if len(c.gc.records) == 0 && !c.gc.busy || c.rt.Now() >= deadline {
 				return layout.Location{}, kv.ErrFull
 			}
@@ -174,8 +182,9 @@ func (c *Client) take(class layout.Class, key uint64, deadline clock.Time) (layo
 	}
 }
 
-// writeNode is the first round trip of a PUT. An entry whose WRITE failed is not used again: it may still be under way.
-func (c *Client) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
+// writeNode is the first round trip of a PUT. An entry whose WRITE failed is not used again: the
+// WRITE may still be in flight.
+func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
 	p, s, err := c.place(at, deadline)
 	if err != nil {
 		return err
@@ -195,7 +204,7 @@ func (c *Client) writeNode(key uint64, at layout.Location, value []byte, tombsto
 	return c.do(deadline, o)
 }
 
-// Insert gives a new key a value: one round trip, and a call.
+// Insert gives a new key a value: one round trip to memory, and one call of the metadata server.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err

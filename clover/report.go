@@ -4,24 +4,32 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// reporter tells the metadata server of appends, and the shortcuts of the newest nodes, behind the back of the data path:
-// nobody waits for it.
+// reporter reports appends to the metadata server, and writes the shortcuts of the newest nodes, in
+// the background: no operation waits for it.
 type reporter struct {
-	records []rpc.Record
-	slots   []uint32
-	busy    bool
-	// batch is how many of the oldest records the last request has: they are dropped when it is answered.
+	records   []rpc.Record
+	shortcuts []shortcut // of the keys of records
+	busy      bool
+	// batch is how many of the oldest records the last request has: they are dropped when its
+	// answer arrives.
 	batch int
-	// heard says that the answer to the last request has come and was not read.
+	// heard: the answer to the last request has arrived and was not read yet.
 	heard   bool
 	seq     uint32
 	sent    clock.Time
 	request rpc.Request
-	op      fabric.Op
-	words   [rpc.MaxBatch]fabric.Op
+	op      remotemem.Op
+	words   [rpc.MaxBatch]remotemem.Op
+}
+
+// shortcut is what the shortcut of an append says besides the location of its node.
+type shortcut struct {
+	slot uint32
+	// epoch is the one that the client was in before it linked the node.
+	epoch uint32
 }
 
 func (g *reporter) forget() { g.drop(len(g.records)) }
@@ -29,7 +37,7 @@ func (g *reporter) forget() { g.drop(len(g.records)) }
 // drop forgets the oldest n records.
 func (g *reporter) drop(n int) {
 	g.records = g.records[:copy(g.records, g.records[n:])]
-	g.slots = g.slots[:copy(g.slots, g.slots[n:])]
+	g.shortcuts = g.shortcuts[:copy(g.shortcuts, g.shortcuts[n:])]
 	g.batch = max(0, g.batch-n)
 }
 
@@ -40,21 +48,21 @@ func (g *reporter) answered(seq uint32) {
 	}
 }
 
-// appended notes an append.
-func (c *Client) appended(r rpc.Record, slot uint32) {
+// appended records an append for the next report.
+func (c *appender) appended(r rpc.Record, s shortcut) {
 	g := &c.gc
 	if len(g.records) == maxPending {
 		g.drop(1)
 	}
-	g.records, g.slots = append(g.records, r), append(g.slots, slot)
+	g.records, g.shortcuts = append(g.records, r), append(g.shortcuts, s)
 	c.report(r.Deleted)
 }
 
-// report sends the oldest records, if there are enough of them or now says so.
-func (c *Client) report(now bool) {
+// report sends the oldest records if there are enough of them, or in any case if now is set.
+func (c *appender) report(now bool) {
 	g := &c.gc
 	if g.busy && !c.fab.Connected(c.meta) {
-		g.busy, g.batch = false, 0 // its answer will not come: they are sent again
+		g.busy, g.batch = false, 0 // the answer will not arrive: the records are sent again
 	}
 	n := min(len(g.records), rpc.MaxBatch)
 	if g.busy || n == 0 || n < c.cfg.Records && !now || !c.fab.Connected(c.meta) || !g.idle() {
@@ -64,13 +72,13 @@ func (c *Client) report(now bool) {
 	g.request = rpc.Request{Op: rpc.OpGC, N: n}
 	copy(g.request.Records[:n], g.records)
 	if err := c.send(&g.request, &g.op, c.at.async, slotReport); err != nil {
-		return // the connection has failed; it is made again by the next call
+		return // the connection has failed; the next call makes a new one
 	}
 	g.busy, g.heard, g.seq, g.sent, g.batch = true, false, c.call.seq, c.rt.Now(), n
 }
 
 // hear reads the answer to the last report, which renews the lease as every answer does.
-func (c *Client) hear() {
+func (c *appender) hear() {
 	if !c.gc.heard {
 		return
 	}
@@ -87,7 +95,8 @@ func (c *Client) hear() {
 	c.renew(c.gc.sent, a.Epoch)
 }
 
-// idle reports whether the last shortcuts and the last request have left the buffer.
+// idle reports whether the WRITEs of the last shortcuts and the last request are complete, so that
+// their buffers are free.
 func (g *reporter) idle() bool {
 	for i := range g.words {
 		if o := &g.words[i]; o.WR.SGL != nil && !o.Done {
@@ -97,29 +106,31 @@ func (g *reporter) idle() bool {
 	return g.op.WR.SGL == nil || g.op.Done
 }
 
-// writeShortcuts posts the newest node of each key among the first n records. That of a key that comes twice is its last.
-func (c *Client) writeShortcuts(n int) {
+// writeShortcuts posts the shortcut of each key among the first n records. If a key has several
+// records, its shortcut names the last one's node.
+func (c *appender) writeShortcuts(n int) {
 	for i := range n {
 		r := &c.gc.records[i]
 		if r.Deleted || c.lastOf(i, n) != i {
 			continue
 		}
-		p, ok := c.space.Shortcut(int(c.gc.slots[i]))
+		said := c.gc.shortcuts[i]
+		p, ok := c.space.Shortcut(int(said.slot))
 		if !ok || !c.fab.Connected(c.servers[p.Server].peer) {
 			continue
 		}
 		s := &c.servers[p.Server]
 		off := c.at.words + 8*(wordSlots-rpc.MaxBatch+i)
-		if c.fab.MR().Store64(off, uint64(r.New.Word())) != nil {
+		if c.fab.MR().Store64(off, uint64(r.New.Stamped(said.epoch))) != nil {
 			return
 		}
 		c.fab.Write(&c.gc.words[i], s.target(p.Offset), off, layout.ShortcutLen)
-		_ = c.fab.Start(&c.gc.words[i]) // a shortcut that is not written only lags
+		_ = c.fab.Start(&c.gc.words[i]) // if it fails, the shortcut lags
 	}
 }
 
-// lastOf is the last of the first n records that has the key of record i.
-func (c *Client) lastOf(i, n int) int {
+// lastOf returns the last of the first n records that has the key of record i.
+func (c *appender) lastOf(i, n int) int {
 	for j := n - 1; j > i; j-- {
 		if c.gc.records[j].Key == c.gc.records[i].Key {
 			return j
@@ -128,12 +139,13 @@ func (c *Client) lastOf(i, n int) int {
 	return i
 }
 
-// farewell reports everything and gives back unused nodes. What fails is recovered when the lease ends.
-func (c *Client) farewell(deadline clock.Time) {
+// farewell reports everything and gives back unused nodes. If that fails, the metadata server
+// recovers the nodes when the lease ends.
+func (c *appender) farewell(deadline clock.Time) {
 	for len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
 		c.report(true)
 		if !c.gc.busy && c.gc.idle() {
-			return // it could not be posted: the verbs context has gone with its application
+			return // it could not be posted: the verbs context is closed
 		}
 		err := c.fab.Until(deadline, func() bool { return !c.gc.busy && c.gc.idle() || !c.fab.Connected(c.meta) })
 		if err != nil {
@@ -154,5 +166,5 @@ func (c *Client) farewell(deadline clock.Time) {
 			}
 		}
 	}
-	_, _ = c.request(&rpc.Request{Op: rpc.OpBye}, deadline) // the lease ends by itself, too
+	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline) // if it is lost, the lease ends anyway
 }

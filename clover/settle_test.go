@@ -8,21 +8,23 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// The answer to a DELETE is lost until the connection fails. By then the key has been inserted again, and the node that the tombstone
-// was appended to has been used again: the tombstone is in no chain, and nothing in its memory shows that it was. It must not be
-// appended to the key's new life. (Behind a switch that steers one node less has to be used again: seed 1834 of clover-steer-write.)
+// The answer to a DELETE is lost until the connection fails. By then the key has been inserted
+// again, and the node to which the tombstone was appended has been used again: the tombstone is in
+// no chain, and nothing in its memory shows that it was. The client must not append it to the key's
+// new chain. (Behind a switch that steers, one node less has to be used again: seed 1834 of
+// sim clover --steer write.)
 func TestDeleteWithoutAnswer(t *testing.T) {
 	g := newRig(t, simrack.Options{}, meta.Config{
-		Format: layout.Sound, Keys: 16, Shares: [layout.Classes]int{1, 4}, Lease: 20 * time.Second, Grace: time.Second,
+		Format: layout.Hardened, Keys: 16, Shares: [layout.Classes]int{1, 4}, Lease: 20 * time.Second, Grace: time.Second,
 	}, 16<<10)
 	const key, size = 1, 200 // tombstones are of a smaller class
 	deleting, deleted := false, false
@@ -30,7 +32,7 @@ func TestDeleteWithoutAnswer(t *testing.T) {
 		if err := c.Insert(key, value(key, 0, size), soon(rt)); err != nil {
 			return err
 		}
-		if _, err := c.Get(key, nil, soon(rt)); err != nil { // both servers are connected
+		if _, err := c.Get(key, nil, soon(rt)); err != nil { // then both servers are connected
 			return err
 		}
 		g.Host("cn0").SetFaults([]fault.Rule{{
@@ -52,7 +54,7 @@ func TestDeleteWithoutAnswer(t *testing.T) {
 		if err := c.Insert(key, last, soon(rt)); err != nil {
 			return err
 		}
-		for n := range 1000 { // all nodes of the class are used again
+		for n := range 1000 { // until all nodes of the class are used again
 			last = value(key, 2+n, size)
 			if err := c.Put(key, last, soon(rt)); err != nil {
 				return fmt.Errorf("PUT %d: %w", n, err)

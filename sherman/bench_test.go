@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// BenchmarkBulkLoad loads b.N keys into a simulated rack: -benchtime 10000000x is the tree of ten million.
+// BenchmarkBulkLoad loads b.N keys into a simulated rack; -benchtime 10000000x loads ten million.
 func BenchmarkBulkLoad(b *testing.B) {
 	s, err := spec.Parse([]byte(rackYAML))
 	if err != nil {

@@ -6,39 +6,40 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// scribble writes bytes to memory, past all locks.
+// scribble writes bytes to memory without taking a lock.
 func (g *rig) scribble(ctx verbs.Context, m rdmacm.Manager, a layout.Addr, b []byte) error {
 	server, off := g.servers[a.Server()], a.Offset()
-	f, err := fabric.New(fabric.Config{Context: ctx, Buffer: len(b)})
+	f, err := remotemem.New(remotemem.Config{Context: ctx, Buffer: len(b)})
 	if err != nil {
 		return err
 	}
-	var mem perf.Memory
+	var mem memservice.Memory
 	peer, err := f.AddPeer(server, 0, func(qp verbs.QP, until clock.Time) (err error) {
-		mem, err = perf.DialOwned(m, qp, server, rdmacm.Params{}, perf.MemoryHello{}, until)
+		mem, err = memservice.DialOwned(m, qp, server, rdmacm.Params{}, memservice.Claim{}, until)
 		return err
 	})
 	end := soon(ctx.Runtime())
 	if err = errors.Join(err, f.Open(peer, end), f.MR().WriteAt(b, 0)); err != nil {
 		return err
 	}
-	var o fabric.Op
-	f.Write(&o, fabric.Target{Peer: peer, Addr: mem.Addr + off, RKey: mem.RKey}, 0, len(b))
+	var o remotemem.Op
+	f.Write(&o, remotemem.Target{Peer: peer, Addr: mem.Addr + off, RKey: mem.RKey}, 0, len(b))
 	return errors.Join(f.Do(end, &o), f.Close())
 }
 
-// A page whose way on ends, or leads back to itself, is no reason to take a write for done, or to walk on for ever.
+// If a page's sibling is missing, or leads back to the page, a write must fail, and a walk must
+// end.
 func TestDamagedSiblings(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})
@@ -87,7 +88,7 @@ func TestDamagedSiblings(t *testing.T) {
 				began := rt.Now()
 				err := f(began.Add(20 * time.Millisecond))
 				if took := rt.Now().Sub(began); !errors.Is(err, way.want) || took > 100*time.Millisecond {
-					t.Error(fmt.Errorf("operation %d on the way to %v: after %v: %w", i, way.to, took, err))
+					t.Error(fmt.Errorf("operation %d, with the sibling set to %v: after %v: %w", i, way.to, took, err))
 				}
 			}
 		}

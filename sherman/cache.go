@@ -9,13 +9,14 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// cache is the node's index cache: copies of pages of level 1, which name the leaves. A copy that is old leads to a page to the left of
-// the right one, never to a wrong place.
+// cache is the node's index cache: copies of pages of level 1, which name the leaves. An outdated
+// copy leads to a page to the left of the right one, from which the right one is reached; it never
+// leads to a wrong page.
 type cache struct {
-	mu    sync.Mutex // never held over a wait
+	mu    sync.Mutex // never held during a wait
 	limit int        // bytes
 	bytes int
-	pages []*cached // by their lowest keys
+	pages []*cached // sorted by their lowest keys
 	hits  uint64
 	miss  uint64
 }
@@ -32,12 +33,12 @@ const cachedOverhead = 96
 
 func (p *cached) bytes() int { return cachedOverhead + 16*len(p.keys) + 8 }
 
-// place is the index of the last page that does not begin behind a key.
+// place returns the index of the last page whose lowest key is not above key; -1: none.
 func (c *cache) place(key uint64) int {
 	return sort.Search(len(c.pages), func(i int) bool { return c.pages[i].lowest > key }) - 1
 }
 
-// leaf is the leaf of a key.
+// leaf returns the leaf of a key.
 func (c *cache) leaf(key uint64) (layout.Addr, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,7 @@ func (p *cached) covers(key uint64) bool {
 	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
 }
 
-// childIndex is the place of the child of a key.
+// childIndex returns the index of the child for a key.
 func (p *cached) childIndex(key uint64) int {
 	return sort.Search(len(p.keys), func(i int) bool { return p.keys[i] > key })
 }
@@ -64,7 +65,7 @@ func (p *cached) child(key uint64) layout.Addr {
 	return p.children[p.childIndex(key)]
 }
 
-// leaves appends up to n leaves from that of a key on, as far as one cached page knows them.
+// leaves appends up to n leaves, beginning with that of key, as far as one cached page has them.
 func (c *cache) leaves(key uint64, n int, dst []layout.Addr) []layout.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +81,8 @@ func (c *cache) leaves(key uint64, n int, dst []layout.Addr) []layout.Addr {
 	return append(dst, p.children[from:min(from+n, len(p.children))]...)
 }
 
-// put keeps a copy of a page of level 1; of two that are popular to different degrees, drawn at random, the less popular one goes
-// when there is no room.
+// put adds a copy of a page of level 1. When there is no room, evict compares the hits of two pages
+// drawn at random and removes the one with fewer.
 func (c *cache) put(p *layout.Page, r *rand.Rand) {
 	e := &cached{lowest: p.Lowest, highest: p.Highest, children: []layout.Addr{p.Leftmost}}
 	for _, i := range p.Order(nil) {
@@ -117,7 +118,7 @@ func (c *cache) remove(i int) {
 	c.pages = slices.Delete(c.pages, i, i+1)
 }
 
-// drop forgets the page that leads to a key.
+// drop removes the page that covers a key.
 func (c *cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,13 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// capture is the RoCEv2 packets of connections on the link of cn0, in order.
+// capture has the RoCEv2 packets of connections on the link of cn0, in order.
 type capture struct {
 	list  []packet
 	frame wire.Frame
 }
 
-// packet is one of them: to whom it went, and opcode and length of the IP packet as the published table has them.
+// packet is one of them: its receiver, and the opcode and length of the IP packet as in the
+// published table.
 type packet struct {
 	qp   [5]byte // address and number of the receiver
 	up   bool
@@ -40,7 +41,8 @@ func (c *capture) see(ev *sim.Event) {
 	c.list = append(c.list, p)
 }
 
-// since is what came after the first n packets, of some queue pairs or, if there are none, of all.
+// since returns the packets after the first n, of the given queue pairs or, if none are given, of
+// all.
 func (c *capture) since(n int, qps map[[5]byte]bool) (out []packet) {
 	for _, p := range c.list[n:] {
 		if qps == nil || qps[p.qp] {
@@ -50,7 +52,7 @@ func (c *capture) since(n int, qps map[[5]byte]bool) (out []packet) {
 	return out
 }
 
-// say is packets in a line, with their round trips, each of which is requests and what answers them, and bytes.
+// say describes packets on one line, with round trips (requests and their responses) and bytes.
 func say(list []packet) string {
 	var b strings.Builder
 	rtts, bytes := 0, 0
@@ -64,8 +66,9 @@ func say(list []packet) string {
 	return fmt.Sprintf("%s%d RTT, %d bytes", &b, rtts, bytes)
 }
 
-// The published sequences, with the lengths of their IP packets (SIGMOD 2022 and its code, §5; the repository's §10): 60 and 1,072 for
-// the READ of a page, 72 and 56 for the CAS, 80 for a record of 18 bytes with padding, 68 for the release, 48 for an ACK.
+// The published sequences, with the lengths of their IP packets (SIGMOD 2022, §5 of its code, §10
+// of its repository): 60 and 1,072 for the READ of a page, 72 and 56 for the CAS, 80 for a record
+// of 18 bytes with padding, 68 for the release, 48 for an ACK.
 const (
 	searched   = "RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072, "
 	locked     = "RC_CMP_SWAP 72, RC_ATOMIC_ACK 56, "
@@ -75,10 +78,11 @@ const (
 	onSearch   = searched + "1 RTT, 1132 bytes"
 	onWrite    = locked + searched + wrote + released + answered + "3 RTT, 1456 bytes"
 	onHandOver = searched + wrote + answered + "2 RTT, 1260 bytes"
-	onLastOver = searched + wrote + released + answered + "2 RTT, 1328 bytes" // nobody waits: it gives the lock back
+	// No client waits: the writer releases the lock.
+	onLastOver = searched + wrote + released + answered + "2 RTT, 1328 bytes"
 )
 
-// Round trips and bytes as the network sees them, whatever the client counts.
+// Round trips and bytes on the wire, independent of the client's counters.
 func TestRoundTripsInACapture(t *testing.T) {
 	seen := &capture{}
 	g := newRig(t, simrack.Options{Trace: seen.see}, region)
@@ -126,7 +130,7 @@ func TestRoundTripsInACapture(t *testing.T) {
 				return err
 			}
 			before := len(seen.list)
-			own := map[[5]byte]bool{} // its queue pair and the server's: it is alone
+			own := map[[5]byte]bool{} // its queue pair and the server's: no other client runs
 			if err := c.Put(77, value(77, 3), soon(rt)); err != nil {
 				return err
 			}

@@ -3,54 +3,29 @@ package sherman
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Client is one client thread of a node: a queue pair to each memory server. See the package comment.
+// Client is one client thread of a node: a queue pair to each memory server. See the package
+// comment. It is made of layers, each of which embeds the one below and calls nothing above it:
+// memory (operations on pages and words), locker (locks, fences, WRITEs whose outcome is unknown),
+// walker (search), changer (changes and splits), and the operations of kv.Store themselves.
 type Client struct {
-	node  *Node
-	cfg   Config
-	rt    verbs.Runtime
-	rand  *rand.Rand
-	fab   *fabric.Fabric
-	super layout.Superblock
-	links []link
-	gate  verbs.Gate // opened when the client is the first of its node at a lock
-	space space
-	at    areas
-
-	// page and sib are pages being changed, pages those of a scan.
-	page, sib       layout.Page
-	pageBuf, sibBuf []byte
-	pages           []layout.Page
-	pageBufs        [][]byte
-	order           []uint16
-	ranges          []layout.Range
-	leaves          []layout.Addr
-	ops             [maxChain]fabric.Op
-	list            []*fabric.Op
-	scanOps         [maxParallel]fabric.Op
-
-	cost  Cost
-	ended bool
-	// wrote says that the operation has posted WRITEs of a page that others know: what became of them may be open.
-	wrote bool
-	// heal is a separator that the last descent missed.
-	heal separator
+	changer
+	scans scanBuffers
 }
 
 var _ kv.Scanner = (*Client)(nil)
 
-// separator is what a parent page knows of a child.
+// separator is the entry of a parent page for a child.
 type separator struct {
-	level int // of the page that it belongs in; 0: none
+	level int // of the parent page; 0: no separator
 	key   uint64
 	child layout.Addr
 }
@@ -60,10 +35,10 @@ const (
 	maxChain = 64
 	// maxParallel is how many leaves a scan reads at a time.
 	maxParallel = 32
-	// pause is how long a client waits before it tries again what failed.
+	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond
-	// closePatience bounds the good-bye.
-	closePatience = time.Second
+	// closeTimeout bounds the time that Close spends on locks whose state is unknown.
+	closeTimeout = time.Second
 )
 
 // areas of the registered buffer.
@@ -71,14 +46,14 @@ type areas struct{ super, words, out, sib, in, len int }
 
 // Words of the buffer.
 const (
-	wordAtomic = iota // what an atomic has found
-	wordZero          // what unlocks
+	wordAtomic = iota // the value that an atomic has found
+	wordZero          // zero, the source of the WRITE that unlocks
 	wordLock
 	wordRoot
 	words
 )
 
-func (c *Client) lay(page int) {
+func (c *memory) lay(page int) {
 	c.at = areas{words: layout.SuperblockLen}
 	c.at.out = c.at.words + 8*words
 	c.at.sib = c.at.out + page
@@ -86,12 +61,14 @@ func (c *Client) lay(page int) {
 	c.at.len = c.at.in + maxParallel*page
 }
 
-// Open makes a client: it reads the superblock of the first server, and connects to others when it needs them.
+// Open makes a client: it reads the superblock of the first server. The client connects to other
+// servers when it needs them.
 func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
-	c := &Client{node: n, cfg: cfg, rt: cfg.Context.Runtime(), links: make([]link, len(n.cfg.Servers))}
+	c := new(Client)
+	c.node, c.cfg, c.rt, c.links = n, cfg, cfg.Context.Runtime(), make([]link, len(n.cfg.Servers))
 	c.rand, c.gate = c.rt.Rand(), c.rt.NewGate()
 	c.lay(layout.MaxPage)
-	c.fab, err = fabric.New(fabric.Config{Context: cfg.Context, Buffer: c.at.len})
+	c.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: c.at.len})
 	if err != nil {
 		return nil, err
 	}
@@ -111,17 +88,17 @@ func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	page := c.super.Shape.Page
 	c.lay(page)
 	c.pageBuf, c.sibBuf = make([]byte, page), make([]byte, page)
-	c.pages, c.pageBufs = make([]layout.Page, maxParallel), make([][]byte, maxParallel)
+	c.scans.pages, c.scans.pageBufs = make([]layout.Page, maxParallel), make([][]byte, maxParallel)
 	all := make([]byte, maxParallel*page)
-	for i := range c.pageBufs {
-		c.pageBufs[i] = all[i*page : (i+1)*page]
+	for i := range c.scans.pageBufs {
+		c.scans.pageBufs[i] = all[i*page : (i+1)*page]
 	}
-	c.space.turn = c.rand.IntN(len(c.links))
+	n.joined()
 	return c, nil
 }
 
-// introduce learns what the tree is like.
-func (c *Client) introduce(deadline clock.Time) error {
+// introduce connects to the first server, whose superblock describes the tree.
+func (c *memory) introduce(deadline clock.Time) error {
 	for {
 		err := c.reach(0, deadline)
 		if err == nil {
@@ -136,11 +113,11 @@ func (c *Client) introduce(deadline clock.Time) error {
 	}
 }
 
-// errServers says that the tree was made on other servers.
-var errServers = errors.New("the tree is on another list of memory servers")
+// errServers: the tree was formatted on another list of servers.
+var errServers = errors.New("the tree was formatted on another list of memory servers")
 
-// again decides about an attempt that failed: nil to try again.
-func (c *Client) again(err error, deadline clock.Time) error {
+// again handles a failed attempt: nil if it can be repeated, after a pause.
+func (c *memory) again(err error, deadline clock.Time) error {
 	switch {
 	case errors.Is(err, kv.ErrLost), errors.Is(err, kv.ErrFull), errors.Is(err, ErrBroken), errors.Is(err, verbs.ErrClosed):
 		return err
@@ -158,12 +135,12 @@ func timeout(err error) error {
 	return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
 }
 
-// ErrBroken says that a page is not what it should be: the tree is damaged, or was formatted anew.
+// ErrBroken means that a page is not the expected one. The tree is damaged, or was formatted again.
 var ErrBroken = errors.New("the tree is damaged or not the one that this client knows")
 
 // begin starts an operation.
-func (c *Client) begin(deadline clock.Time) error {
-	c.cost, c.heal = Cost{}, separator{}
+func (c *walker) begin(deadline clock.Time) error {
+	c.cost, c.heal, c.astray, c.dead, c.restarts = Cost{}, separator{}, pointer{}, 0, 0
 	if c.ended {
 		return kv.ErrClosed
 	}
@@ -176,23 +153,23 @@ func (c *Client) begin(deadline clock.Time) error {
 // Super describes the tree.
 func (c *Client) Super() layout.Superblock { return c.super }
 
-// Last is what the last operation cost.
+// Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost.Cost }
 
-// LastCost is what the last operation cost, in detail.
+// LastCost returns the cost of the last operation in detail.
 func (c *Client) LastCost() Cost { return c.cost }
 
 // MaxValue is the longest value that the tree takes, in bytes.
 func (c *Client) MaxValue() int { return c.super.Shape.Value }
 
-// Close settles what is in doubt, as far as it can, and ends the connections.
+// Close releases, as far as it can, the locks whose state is unknown, and ends the connections.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil
 	}
 	c.ended = true
-	c.settle(c.rt.Now().Add(closePatience))
-	c.node.bequeath(c.space)
+	c.settle(c.rt.Now().Add(closeTimeout))
+	c.leave(c.rt.Now().Add(closeTimeout))
 	for i := range c.links {
 		c.farewell(i)
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Who has lost its NIC in an operation, or was killed, hears so at once: until its deadline others of its node would wait for the lock
-// that it queues for, and whoever ends it for its end.
-func TestNobodyWaitsForAClosedNIC(t *testing.T) {
+// An operation returns at once when its NIC is closed or its application is killed. If it waited
+// until its deadline, other clients of its node would wait for the lock for which it is queued, and
+// so would the caller of Close.
+func TestOperationsEndWhenTheNICCloses(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})
 	n := g.node(sherman.NodeConfig{})
@@ -52,7 +53,7 @@ func TestNobodyWaitsForAClosedNIC(t *testing.T) {
 		})
 		g.run()
 	}
-	h.Go("anew", false, func(ctx verbs.Context) {
+	h.Go("again", false, func(ctx verbs.Context) {
 		rt, writes := ctx.Runtime(), 0
 		closing := func(wrs []verbs.SendWR) []verbs.SendWR {
 			if wrs[0].Op == verbs.OpWrite {

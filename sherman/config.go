@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Config is what one client thread brings.
+// Config describes one client thread.
 type Config struct {
 	Context verbs.Context
 	// Manager connects queue pairs.
@@ -25,16 +25,19 @@ type NodeConfig struct {
 	Servers []netip.Addr
 	// CacheBytes bounds the index cache; 0: 64 MiB. Negative: no cache.
 	CacheBytes int
-	// HandOver is how often in a row a lock is handed to the next local client before other nodes get their chance; 0: 8.
-	// Negative: never. Others see one tag meanwhile, so that it ends with a quarter of the lease, too.
+	// HandOver is how often in a row a lock is handed to the next local client before other nodes
+	// can get it; 0: 8. Negative: never. Other nodes see the same tag all that time, so a series of
+	// hand-overs also ends after a quarter of the lease.
 	HandOver int
-	// Lease is how long this node sees one tag in a lock word before it suspects the owner; 0: 50 ms. It must be longer than
-	// an operation holds a lock at worst, or living clients are fenced (which costs time, and no data).
+	// Lease is how long this node sees the same tag in a lock word before it suspects the owner; 0:
+	// 50 ms. It must be longer than any operation holds a lock, or living clients are fenced (which
+	// costs time, and no data).
 	Lease time.Duration
-	// BackOff is the longest pause after a failed CAS, in a random and growing share; 0: none, as published.
+	// BackOff is the upper limit of the random pause after a failed CAS, which grows with each
+	// failure; 0: no pause, as published.
 	BackOff time.Duration
-	// LostSearch keeps the published search, which reports a key as absent whose record is being written (the project's issue 27).
-	// It is for trees of kind Faithful.
+	// LostSearch keeps the published search, which reports a key as absent whose record is being
+	// written (the project's issue 27). It is for trees of kind Published.
 	LostSearch bool
 }
 
@@ -58,13 +61,13 @@ func (c NodeConfig) withDefaults() NodeConfig {
 	return c
 }
 
-// Validate reports the first thing that is wrong.
+// Validate returns an error for the first field that is out of bounds.
 func (c *NodeConfig) Validate() error {
 	switch {
 	case len(c.Servers) < 1 || len(c.Servers) > layout.MaxServers:
 		return fmt.Errorf("sherman: %d memory servers; want 1 to %d", len(c.Servers), layout.MaxServers)
 	case c.Lease < 0 || c.BackOff < 0:
-		return fmt.Errorf("sherman: a time is negative")
+		return fmt.Errorf("sherman: Lease and BackOff must be 0 or more")
 	}
 	return nil
 }
@@ -73,12 +76,14 @@ func (c *NodeConfig) Validate() error {
 type FormatConfig struct {
 	// Shape of the pages; the zero value is the default.
 	Shape layout.Shape
-	// Locks is the number of lock words of each server; 0: 32768, or as many as the servers' lock tables have.
+	// Locks is the number of lock words of each server; 0: 32768, or as many as the servers' lock
+	// tables have.
 	Locks int
 	// HostLocks puts the lock words into host memory, for comparison.
 	HostLocks bool
-	// Chunk is what clients take at a time, in bytes; 0: 1 MiB, less on small servers.
+	// Chunk is the most bytes of memory that a node takes at a time; 0: 1 MiB, less on small
+	// servers.
 	Chunk int
-	// Generation names the tree; 0: a random number.
+	// Generation identifies the tree; 0: a random number.
 	Generation uint64
 }

@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// What the published system takes (SIGMOD 2022; §5 of its code): a search one round trip with a warm cache, a write three, two when the
-// lock is handed over. The bytes are those of IP packets.
+// The costs of the published system (SIGMOD 2022; §5 of its code): a search takes one round trip
+// with a warm cache, a write three, two when the lock is handed over. The bytes are those of IP
+// packets.
 func TestRoundTrips(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})
@@ -69,8 +70,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// A client that dies with a lock delays others by the lease, and a write that was acknowledged is never lost: at whatever step of a split
-// it dies, the tree is whole.
+// A client that dies with a lock delays others by the lease, and an acknowledged write is never
+// lost: the tree is whole at whatever step of a split the client dies.
 func TestDeathInASplit(t *testing.T) {
 	recovered := 0
 	for step := range 24 {
@@ -83,9 +84,11 @@ func TestDeathInASplit(t *testing.T) {
 	}
 }
 
-// deathInASplit kills a client so long after it has begun an insert that splits, and reports whether it had the lock.
+// deathInASplit kills a client at the given time after it has begun an insert that splits, and
+// reports whether it held the lock.
 func deathInASplit(t *testing.T, after time.Duration) bool {
-	// fence is what comes on top: connecting, the question to the server, and the write itself, at a microsecond a link.
+	// fence is the time besides the lease: connecting, the request to the server, and the write
+	// itself, with links of a microsecond.
 	const lease, fence = 5 * time.Millisecond, 500 * time.Microsecond
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Locks: 1})

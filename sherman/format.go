@@ -5,31 +5,32 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// maker is a connection to each of some memory servers, for who makes a tree: nobody else uses them meanwhile.
+// maker has a connection to each memory server for Format and BulkLoad, during which no client uses
+// the tree.
 type maker struct {
 	cfg     Config
-	fab     *fabric.Fabric
+	fab     *remotemem.Fabric
 	servers []netip.Addr
-	mem     []perf.Memory
+	mem     []memservice.Memory
 	super   layout.Superblock
 	buf     int
 }
 
-// newMaker connects to all servers. buf is the size of its buffer in bytes.
+// newMaker connects to all servers. buf is the size of the registered buffer in bytes.
 func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_ *maker, err error) {
 	if len(servers) < 1 || len(servers) > layout.MaxServers {
 		return nil, fmt.Errorf("sherman: %d memory servers; want 1 to %d", len(servers), layout.MaxServers)
 	}
-	m := &maker{cfg: cfg, servers: servers, mem: make([]perf.Memory, len(servers)), buf: buf}
-	if m.fab, err = fabric.New(fabric.Config{Context: cfg.Context, Buffer: buf}); err != nil {
+	m := &maker{cfg: cfg, servers: servers, mem: make([]memservice.Memory, len(servers)), buf: buf}
+	if m.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: buf}); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -39,7 +40,7 @@ func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_
 	}()
 	for i, addr := range servers {
 		_, err := m.fab.AddPeer(addr, 0, func(qp verbs.QP, until clock.Time) (err error) {
-			m.mem[i], err = perf.DialOwned(cfg.Manager, qp, addr, cfg.Params, perf.MemoryHello{Replaces: m.mem[i].Conn}, until)
+			m.mem[i], err = memservice.DialOwned(cfg.Manager, qp, addr, cfg.Params, memservice.Claim{Replaces: m.mem[i].Conn}, until)
 			return err
 		})
 		if err == nil {
@@ -52,7 +53,7 @@ func newMaker(cfg Config, servers []netip.Addr, buf int, deadline clock.Time) (_
 	return m, nil
 }
 
-// retried repeats what may be done more than once.
+// retried repeats f until it succeeds or the deadline passes; f must be safe to repeat.
 func (m *maker) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
@@ -66,8 +67,8 @@ func (m *maker) retried(deadline clock.Time, f func() error) error {
 	}
 }
 
-func (m *maker) target(i int, off uint64) fabric.Target {
-	return fabric.Target{Peer: i, Addr: m.mem[i].Addr + off, RKey: m.mem[i].RKey}
+func (m *maker) target(i int, off uint64) remotemem.Target {
+	return remotemem.Target{Peer: i, Addr: m.mem[i].Addr + off, RKey: m.mem[i].RKey}
 }
 
 // put writes bytes to a server.
@@ -76,7 +77,7 @@ func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
 		return err
 	}
 	return m.retried(deadline, func() error {
-		var o fabric.Op
+		var o remotemem.Op
 		m.fab.Write(&o, m.target(i, off), 0, len(b))
 		return m.fab.Do(deadline, &o)
 	})
@@ -85,7 +86,7 @@ func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
 // get reads bytes of a server.
 func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
 	err := m.retried(deadline, func() error {
-		var o fabric.Op
+		var o remotemem.Op
 		m.fab.Read(&o, m.target(i, off), 0, len(b))
 		return m.fab.Do(deadline, &o)
 	})
@@ -95,20 +96,22 @@ func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
 	return err
 }
 
-// close ends the connections, and says so to the servers.
+// close ends the connections and has the servers free their ends.
 func (m *maker) close() error {
 	err := m.fab.Close()
 	for i, addr := range m.servers {
-		_ = perf.EndConn(m.cfg.Context, m.cfg.Manager, addr, m.mem[i].Conn, m.fab.Runtime().Now().Add(farewellPatience)) // it notices in the end
+		// without it the server frees its end later
+		_ = memservice.End(m.cfg.Context, m.cfg.Manager, addr, m.mem[i].Conn, m.fab.Runtime().Now().Add(farewellTimeout))
 	}
 	return err
 }
 
-// zeros is how much is cleared with one WRITE.
+// zeros is how many bytes one WRITE clears.
 const zeros = 64 << 10
 
-// Format makes an empty tree on memory servers, whatever was there. Clients of a tree that was there are fenced before anything is
-// written: nothing of theirs comes later, and the new tree gives nobody the name of one of them. They end with kv.ErrLost.
+// Format makes an empty tree on memory servers, whatever they contain. It fences the clients of an
+// earlier tree before it writes anything: none of their requests arrives later, and no client of
+// the new tree gets the owner number of one of them. They end with kv.ErrLost.
 func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
 	m, err := newMaker(cfg, servers, max(zeros, layout.MaxPage), deadline)
 	if err != nil {
@@ -135,12 +138,12 @@ func Format(cfg Config, servers []netip.Addr, f FormatConfig, deadline clock.Tim
 	for i := range servers {
 		first := s.FirstChunk()
 		if i == 0 {
-			first += uint64(s.Chunk)
+			first += uint64(s.Shape.Page)
 		}
 		err = errors.Join(err, m.putWord(i, layout.AllocWord, first, deadline))
 	}
 	err = errors.Join(err, m.putWord(0, layout.RootWord, uint64(root), deadline))
-	for i := range servers { // last: a tree that is half made is none
+	for i := range servers { // the superblocks last: without them no client opens the tree
 		s.Server, s.Len = i, uint64(m.mem[i].Len)
 		err = errors.Join(err, m.put(i, 0, s.AppendTo(nil), deadline))
 	}
@@ -153,13 +156,13 @@ func (m *maker) putWord(i int, off, word uint64, deadline clock.Time) error {
 		return err
 	}
 	return m.retried(deadline, func() error {
-		var o fabric.Op
+		var o remotemem.Op
 		m.fab.Write(&o, m.target(i, off), 0, 8)
 		return m.fab.Do(deadline, &o)
 	})
 }
 
-// plan chooses what f leaves open.
+// plan fills the fields that f leaves zero.
 func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	s := layout.Superblock{
 		Shape: f.Shape.WithDefaults(), Servers: len(m.servers), Locks: f.Locks, HostLocks: f.HostLocks, Chunk: f.Chunk, Generation: f.Generation,
@@ -181,7 +184,7 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	}
 	for i := range m.mem {
 		if !s.HostLocks && (m.mem[i].Locks.Len < 8*s.Locks || s.Locks == 0) {
-			return s, fmt.Errorf("memory server %v has %d bytes of NIC memory for locks, %d are wanted: take fewer, or locks in host memory",
+			return s, fmt.Errorf("memory server %v has %d bytes of NIC memory for locks, the tree needs %d: use fewer locks, or locks in host memory",
 				m.servers[i], m.mem[i].Locks.Len, 8*s.Locks)
 		}
 	}
@@ -196,7 +199,8 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 	return s, nil
 }
 
-// clear takes the old tree away: first its superblock, so that nobody joins it, then its clients, then words and locks.
+// clear removes the old tree: first its superblock, so that no client opens it, then its clients,
+// then words and locks.
 func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	b := make([]byte, zeros)
 	err := m.put(i, 0, b[:layout.SuperblockLen], deadline)
@@ -213,7 +217,7 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	if err != nil {
 		return err
 	}
-	locks, t := 8*s.Locks, fabric.Target{Peer: i, Addr: m.mem[i].Locks.Addr, RKey: m.mem[i].Locks.RKey}
+	locks, t := 8*s.Locks, remotemem.Target{Peer: i, Addr: m.mem[i].Locks.Addr, RKey: m.mem[i].Locks.RKey}
 	if s.HostLocks {
 		t = m.target(i, layout.LocksAt)
 	}
@@ -223,8 +227,8 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 			return err
 		}
 		err := m.retried(deadline, func() error {
-			var o fabric.Op
-			m.fab.Write(&o, fabric.Target{Peer: i, Addr: t.Addr + uint64(off), RKey: t.RKey}, 0, n)
+			var o remotemem.Op
+			m.fab.Write(&o, remotemem.Target{Peer: i, Addr: t.Addr + uint64(off), RKey: t.RKey}, 0, n)
 			return m.fab.Do(deadline, &o)
 		})
 		if err != nil {
@@ -234,11 +238,13 @@ func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	return nil
 }
 
-// maxOwner bounds the names that clients are given. A word beyond it is not of a tree.
+// maxOwner bounds the owner numbers of clients. A larger value of the owner word was not written by
+// a tree.
 const maxOwner = 1 << 31
 
-// retire fences the clients of the old tree, and sees to it that the word that names clients goes on behind all of them, also behind one
-// that was given a name a moment ago. It is never set back while the memory lives.
+// retire fences the clients of the old tree, and sets the word that counts owners beyond all of
+// their numbers, including one that was given out a moment ago. The word never decreases while the
+// memory exists.
 func (m *maker) retire(i int, deadline clock.Time) error {
 	for {
 		was, err := m.word(i, layout.OwnerWord, deadline)
@@ -251,18 +257,18 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 		}
 		var last uint32
 		err = m.retried(deadline, func() (err error) {
-			last, err = perf.Retire(m.cfg.Context, m.cfg.Manager, m.servers[i], upTo, deadline)
+			last, err = memservice.Retire(m.cfg.Context, m.cfg.Manager, m.servers[i], upTo, deadline)
 			return err
 		})
 		if err != nil || uint64(last) == was {
 			return err
 		}
 		if last >= maxOwner {
-			return fmt.Errorf("memory server %v has no names left for clients: restart it", m.servers[i])
+			return fmt.Errorf("memory server %v has no owner numbers left for clients: restart it", m.servers[i])
 		}
-		// Whatever comes of the swap, the next look shows.
+		// The next iteration reads the outcome of the swap.
 		_ = m.retried(deadline, func() error {
-			var o fabric.Op
+			var o remotemem.Op
 			m.fab.CompareSwap(&o, m.target(i, layout.OwnerWord), was, uint64(last), 0)
 			return m.fab.Do(deadline, &o)
 		})
@@ -272,7 +278,7 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 // word reads a word of a server.
 func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
 	err := m.retried(deadline, func() error {
-		var o fabric.Op
+		var o remotemem.Op
 		m.fab.Read(&o, m.target(i, off), 0, 8)
 		return m.fab.Do(deadline, &o)
 	})
@@ -282,5 +288,5 @@ func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
 	return m.fab.MR().Load64(0)
 }
 
-// errNotEmpty refuses to load into a tree that has keys.
+// errNotEmpty: BulkLoad found a tree that has keys.
 var errNotEmpty = fmt.Errorf("the tree is not empty: format it first: %w", kv.ErrExists)

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A lock that is handed over shows others the same tag all the time: a slow node gives it back before they take it for dead, though
-// eight hand-overs would take longer than the lease.
+// A lock that is handed over shows other nodes the same tag all the time. A slow node releases it
+// before they take it for dead, although eight hand-overs would take longer than the lease.
 func TestHandOversDoNotOutlastTheLease(t *testing.T) {
 	const lease = 50 * time.Millisecond
 	g := newRig(t, simrack.Options{}, region)
@@ -31,13 +31,13 @@ func TestHandOversDoNotOutlastTheLease(t *testing.T) {
 	g.client("cn1", other, func(c *sherman.Client, rt verbs.Runtime) (err error) {
 		for i := uint64(0); working > 0 && err == nil; i++ {
 			err = c.Upsert(1, value(1, i), soon(rt))
-			rt.Sleep(5 * time.Millisecond) // so that those who are far get the lock, too
+			rt.Sleep(5 * time.Millisecond) // so that the other node gets the lock, too
 		}
 		return err
 	})
 	g.run()
 	s, o := slow.Stats(), other.Stats()
 	if s.Fenced != 0 || o.Fenced != 0 || o.Recovered != 0 || s.HandOvers < 20 {
-		t.Errorf("slow: fenced %d times, %d hand-overs of %d; the other took %d locks over", s.Fenced, s.HandOvers, s.Acquires, o.Recovered)
+		t.Errorf("slow: fenced %d times, %d hand-overs of %d; the other node took %d locks over", s.Fenced, s.HandOvers, s.Acquires, o.Recovered)
 	}
 }

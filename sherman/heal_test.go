@@ -14,7 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Writers finish the splits that a dead client has left half done on their way down, on whatever level they find them.
+// Writers finish the splits that a dead client has left half done, on every level of their path
+// from the root.
 func TestHalfSplitsOfAllLevelsAreHealed(t *testing.T) {
 	left := 0
 	for try := range 12 {
@@ -25,7 +26,8 @@ func TestHalfSplitsOfAllLevelsAreHealed(t *testing.T) {
 	}
 }
 
-// halfSplits kills a client so long after it has begun to insert, and returns what was healed behind it.
+// halfSplits kills a client at the given time after it has begun to insert, and returns how many
+// separators were put in afterwards.
 func halfSplits(t *testing.T, after time.Duration) int {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Chunk: 4096})
@@ -64,7 +66,8 @@ func halfSplits(t *testing.T, after time.Duration) int {
 		if err != nil {
 			return err
 		}
-		for range 2 { // a second time for what was seen while the first was healed
+		// twice: the second pass finds the splits that were seen while the first was repaired
+		for range 2 {
 			for k := range done {
 				if err := c.Put(k, value(k, 1), soon(rt)); err != nil {
 					return fmt.Errorf("key %d of %d: %w", k, done, err)

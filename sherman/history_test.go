@@ -7,16 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// trial is one run of clients on a few keys under faults, whose history one order must explain.
+// trial is one run of clients on a few keys under faults, whose history must be linearizable.
 type trial struct {
 	seed    uint64
 	shape   layout.Shape
@@ -28,14 +28,14 @@ type trial struct {
 	history *kv.History
 	stats   []*sherman.Node
 	unknown int
-	lax     bool // wrong values are what the trial is after
+	lax     bool // the trial looks for wrong values: operations that fail are not reported
 	// post, if set, plants a bug.
 	post func(wrs []verbs.SendWR) []verbs.SendWR
 }
 
 const opPatience = 2 * time.Second
 
-// run returns what is wrong with the history.
+// run returns the error of the history's check.
 func (tr *trial) run(t *testing.T) error {
 	t.Helper()
 	r := rand.New(rand.NewPCG(tr.seed, 77))
@@ -139,7 +139,7 @@ var mixes = map[string][]fault.Rule{
 	},
 }
 
-// One order explains what clients were told, under faults of links and torn copies.
+// Histories are linearizable under faults of links and torn copies.
 func TestHistoriesUnderFaults(t *testing.T) {
 	for name, rules := range mixes {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestHistoriesUnderFaults(t *testing.T) {
 	}
 }
 
-// The same with clients that die at any moment, and with all of their locks.
+// Histories are linearizable with clients that die at any moment, with all of their locks.
 func TestHistoriesWithDeadClients(t *testing.T) {
 	for seed := range uint64(7) {
 		tr := trial{
@@ -186,7 +186,8 @@ func TestHistoriesWithDeadClients(t *testing.T) {
 	}
 }
 
-// Hosts that hang for longer than the lease are fenced; what they had under way comes to nothing or is known.
+// Hosts that stop for longer than the lease are fenced; their operations in flight have no effect,
+// or their outcome is known.
 func TestHistoriesWithFrozenNodes(t *testing.T) {
 	for seed := range uint64(5) {
 		tr := trial{

@@ -7,11 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/sherman/lock"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// ReadPage reads len(b) bytes of the memory at an address as they are, torn or not, at most a page of the largest shape at a time.
+// ReadPage reads len(b) bytes of memory at an address without checking them; they may be torn. One
+// READ takes at most 32 pages.
 func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
 	if a.Server() >= len(c.links) || a.Offset() >= 1<<47 {
 		return fmt.Errorf("%w: %d bytes at %v", ErrBroken, len(b), a)
@@ -19,7 +20,7 @@ func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
 	room := maxParallel * c.super.Shape.Page
 	for len(b) > 0 {
 		n := min(len(b), room)
-		if err := c.fetch(a.Server(), func() fabric.Target { return c.target(a) }, b[:n], deadline); err != nil {
+		if err := c.fetch(a.Server(), func() remotemem.Target { return c.target(a) }, b[:n], deadline); err != nil {
 			return err
 		}
 		a, b = layout.At(a.Server(), a.Offset()+uint64(n)), b[n:]
@@ -27,8 +28,8 @@ func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
 	return nil
 }
 
-// fetch reads memory of a server, in the end.
-func (c *Client) fetch(server int, t func() fabric.Target, b []byte, deadline clock.Time) error {
+// fetch reads memory of a server; it repeats failed attempts until the deadline.
+func (c *memory) fetch(server int, t func() remotemem.Target, b []byte, deadline clock.Time) error {
 	for {
 		err := c.reach(server, deadline)
 		if err == nil {
@@ -45,7 +46,8 @@ func (c *Client) fetch(server int, t func() fabric.Target, b []byte, deadline cl
 	}
 }
 
-// AllocEnd is the end of the memory of a server that was given out, as an offset: all its pages are between FirstChunk and there.
+// AllocEnd returns the offset at which the allocated memory of a server ends: all its pages are
+// between FirstChunk and there.
 func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
 	for {
 		err := c.reach(server, deadline)
@@ -61,17 +63,23 @@ func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
 	}
 }
 
+// Len returns how many bytes of a server's memory belong to the tree; 0 before the client has
+// connected to the server.
+func (c *Client) Len(server int) uint64 { return c.links[server].len }
+
 // LockState is a lock that is held.
 type LockState struct {
 	Server, Index int
 	Tag           layout.Tag
-	// Seen is for how long this node has seen this tag, Left when it will suspect the owner; 0: it does.
+	// Seen is for how long this node has seen this tag, Left how long until it suspects the owner;
+	// 0: it does.
 	Seen, Left time.Duration
-	// Holder is what the memory server knows of the owner. One without queue pairs is dead, or gone.
-	Holder perf.Holder
+	// Holder is the memory server's information about the owner. An owner without queue pairs is
+	// dead or has ended.
+	Holder memservice.Holder
 }
 
-// Locks lists the locks of a server that are held. Look twice to see which of them move.
+// Locks lists the locks of a server that are held. Two calls show which of them change hands.
 func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	if server < 0 || server >= len(c.links) {
 		return nil, fmt.Errorf("memory server %d of %d", server, len(c.links))
@@ -79,7 +87,7 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 	b, asked := make([]byte, 8*c.super.Locks), c.rt.Now()
 	for off := 0; off < len(b); off += zeros / 4 {
 		n := min(zeros/4, len(b)-off)
-		err := c.fetch(server, func() fabric.Target { return c.lockTarget(lock.Key{Server: server, Index: off / 8}) }, b[off:off+n], deadline)
+		err := c.fetch(server, func() remotemem.Target { return c.lockTarget(lock.Key{Server: server, Index: off / 8}) }, b[off:off+n], deadline)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +102,7 @@ func (c *Client) Locks(server int, deadline clock.Time) ([]LockState, error) {
 		s.Seen = c.node.sighted(lock.Key{Server: server, Index: i}, tag, asked, c.rt.Now())
 		s.Left = max(0, c.node.cfg.Lease-s.Seen)
 		var err error
-		if s.Holder, err = perf.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], tag.Owner(), deadline); err != nil && tag.Owner() != 0 {
+		if s.Holder, err = memservice.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], tag.Owner(), deadline); err != nil && tag.Owner() != 0 {
 			return nil, err
 		}
 		list = append(list, s)

@@ -6,40 +6,43 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	store "github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// link is this client's way to one memory server.
+// link is this client's connection to one memory server.
 type link struct {
 	peer int
-	mem  perf.Memory
-	// asked is the owner of the connection that is being made, owner that of the one there is.
+	mem  memservice.Memory
+	// asked is the owner of the connection that is being made, owner that of the established one.
 	asked, owner uint32
-	// known says that the memory of this connection was found to be the tree's.
+	// known: the memory of this connection was found to be the tree's.
 	known bool
-	// len is how much of it belongs to the tree, in bytes.
+	// len is how many bytes of the memory belong to the tree.
 	len uint64
-	// lost is the life of a server that has lost its memory; 0: none.
+	// lost is the boot number of the incarnation of a server that has lost the tree's memory; 0:
+	// none.
 	lost uint64
 	mtu  int
 }
 
-// farewellPatience bounds the wait for a server to agree that a connection is over; it notices by itself in the end.
-const farewellPatience = 100 * time.Millisecond
+// farewellTimeout bounds the wait for a server to confirm the end of a connection; without it the
+// server notices later.
+const farewellTimeout = 100 * time.Millisecond
 
-// dial connects as the owner that reach has chosen, and ends the connection before: what was under way on it is not executed any more.
-func (c *Client) dial(i int, addr netip.Addr) fabric.Connect {
+// dial connects as the owner that reach has chosen, and ends the previous connection: requests that
+// were in flight on it are not executed any more.
+func (c *memory) dial(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &c.links[i]
 		l.known, l.owner = false, 0
-		m, err := perf.DialOwned(c.cfg.Manager, qp, addr, c.cfg.Params, perf.MemoryHello{Owner: l.asked, Replaces: l.mem.Conn}, until)
-		if errors.Is(err, perf.ErrFenced) {
+		m, err := memservice.DialOwned(c.cfg.Manager, qp, addr, c.cfg.Params, memservice.Claim{Owner: l.asked, Replaces: l.mem.Conn}, until)
+		if errors.Is(err, memservice.ErrFenced) {
 			c.node.fenced(i, l.asked)
 		}
 		if err != nil {
@@ -52,8 +55,9 @@ func (c *Client) dial(i int, addr netip.Addr) fabric.Connect {
 	}
 }
 
-// reach makes sure of a connection to a server, in the node's name, and that its memory is the tree's.
-func (c *Client) reach(i int, deadline clock.Time) error {
+// reach makes sure of a connection to a server, made as the node's owner number, and checks that
+// the server's memory is the tree's.
+func (c *memory) reach(i int, deadline clock.Time) error {
 	for {
 		l := &c.links[i]
 		owner := c.node.owner(i)
@@ -68,8 +72,8 @@ func (c *Client) reach(i int, deadline clock.Time) error {
 				return err
 			}
 			l.asked = owner
-			if err := c.fab.Open(l.peer, deadline); errors.Is(err, perf.ErrFenced) {
-				continue // as somebody else
+			if err := c.fab.Open(l.peer, deadline); errors.Is(err, memservice.ErrFenced) {
+				continue // with a new owner number
 			} else if err != nil {
 				return err
 			}
@@ -86,7 +90,7 @@ func (c *Client) reach(i int, deadline clock.Time) error {
 }
 
 // know checks that the memory behind a new connection is the tree's.
-func (c *Client) know(i int, deadline clock.Time) error {
+func (c *memory) know(i int, deadline clock.Time) error {
 	l := &c.links[i]
 	if l.known {
 		return nil
@@ -95,7 +99,7 @@ func (c *Client) know(i int, deadline clock.Time) error {
 		return c.errLost(i)
 	}
 	o := &c.ops[0]
-	c.fab.Read(o, fabric.Target{Peer: l.peer, Addr: l.mem.Addr, RKey: l.mem.RKey}, c.at.super, layout.SuperblockLen)
+	c.fab.Read(o, remotemem.Target{Peer: l.peer, Addr: l.mem.Addr, RKey: l.mem.RKey}, c.at.super, layout.SuperblockLen)
 	if err := c.post(deadline, o); err != nil {
 		return err
 	}
@@ -126,19 +130,19 @@ func (c *Client) know(i int, deadline clock.Time) error {
 	return nil
 }
 
-// errOther says that the memory is in use for something else, and a tree must not be made there unasked.
-var errOther = errors.New("the memory holds a store clover, which a tree would destroy: `rdmalab sherman start --fresh` makes one all the same")
+// errOther: the memory belongs to a Clover store, which only an explicit request may overwrite.
+var errOther = errors.New("the memory holds a Clover store, which a tree would overwrite: `rdmalab sherman start --fresh` makes one all the same")
 
-func (c *Client) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
+func (c *memory) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 
-// compare holds the superblock of server i against the node's, which the first client sets.
-func (c *Client) compare(i int, s layout.Superblock) error {
+// compare compares the superblock of server i with the node's, which the first client sets.
+func (c *memory) compare(i int, s layout.Superblock) error {
 	n := c.node
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.super == nil {
 		if i != 0 || s.Server != 0 || s.Servers != len(n.cfg.Servers) {
-			return fmt.Errorf("server %d of %d says that it is server %d of %d: %w", i, len(n.cfg.Servers), s.Server, s.Servers, errServers)
+			return fmt.Errorf("server %d of %d has the superblock of server %d of %d: %w", i, len(n.cfg.Servers), s.Server, s.Servers, errServers)
 		}
 		first := s
 		n.super = &first
@@ -155,21 +159,22 @@ func (c *Client) compare(i int, s layout.Superblock) error {
 	return nil
 }
 
-// booted notes the life of a server. In a new one nothing of the memory of its NIC is left.
+// booted records the boot number of a server. A new one means that the memory of its NIC was
+// cleared.
 func (n *Node) booted(i int, boot uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.servers[i].boot = boot
 }
 
-// register gets the node a name at a server.
-func (c *Client) register(i int, deadline clock.Time) error {
+// register gets the node an owner number at a server.
+func (c *memory) register(i int, deadline clock.Time) error {
 	if c.node.owner(i) != 0 {
 		return nil // another client has done it
 	}
 	o := &c.ops[0]
 	l := &c.links[i]
-	c.fab.FetchAdd(o, fabric.Target{Peer: l.peer, Addr: l.mem.Addr + layout.OwnerWord, RKey: l.mem.RKey}, 1, c.wordAt(wordAtomic))
+	c.fab.FetchAdd(o, remotemem.Target{Peer: l.peer, Addr: l.mem.Addr + layout.OwnerWord, RKey: l.mem.RKey}, 1, c.wordAt(wordAtomic))
 	if err := c.post(deadline, o); err != nil {
 		return err
 	}
@@ -180,18 +185,18 @@ func (c *Client) register(i int, deadline clock.Time) error {
 	return err
 }
 
-// farewell tells a server that a connection is over.
-func (c *Client) farewell(i int) {
+// farewell ends a connection and has the server free its end.
+func (c *memory) farewell(i int) {
 	l := &c.links[i]
 	if l.mem.Conn == 0 {
 		return
 	}
-	_ = c.fab.Break(l.peer) // it goes with the fabric
-	_ = perf.EndConn(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[i], l.mem.Conn, c.rt.Now().Add(farewellPatience))
+	_ = c.fab.Break(l.peer) // if it fails, closing the fabric destroys the queue pair
+	_ = memservice.End(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[i], l.mem.Conn, c.rt.Now().Add(farewellTimeout))
 }
 
-// inside reports whether an address can be that of a page. Servers may have regions of different lengths.
-func (c *Client) inside(a layout.Addr) bool {
+// inside reports whether an address can be a page's. Servers may have regions of different lengths.
+func (c *memory) inside(a layout.Addr) bool {
 	s := c.super
 	if i := a.Server(); i < len(c.links) && c.links[i].len != 0 {
 		s.Len = c.links[i].len

@@ -5,28 +5,29 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// LoadStats is what BulkLoad has made.
+// LoadStats describes the tree that BulkLoad has made.
 type LoadStats struct {
 	Keys   uint64
 	Pages  []int // of each level, leaves first
 	Writes int
-	// Bytes is what was written.
+	// Bytes is how many bytes were written.
 	Bytes uint64
 }
 
-// fillPercent is how full loaded pages are: updates go on at once, and inserts do not split every page.
+// fillPercent is how full loaded pages are: later inserts do not split every page at once.
 const fillPercent = 75
 
-// extent is how many bytes of neighbouring pages are written with one WRITE, at most.
+// extent is the most bytes of neighbouring pages that one WRITE carries.
 const extent = 256 << 10
 
-// BulkLoad fills an empty tree bottom up with keys that next returns in strictly rising order, until ok is false. Nobody else may use
-// the tree meanwhile; what is there after an error must be formatted anew.
+// BulkLoad fills an empty tree bottom up with keys that next returns in strictly increasing order,
+// until ok is false. No client may use the tree meanwhile. After an error the tree must be
+// formatted again.
 func BulkLoad(cfg Config, servers []netip.Addr, next func() (key uint64, value []byte, ok bool), deadline clock.Time) (_ LoadStats, err error) {
 	m, err := newMaker(cfg, servers, extent, deadline)
 	if err != nil {
@@ -41,12 +42,13 @@ func BulkLoad(cfg Config, servers []netip.Addr, next func() (key uint64, value [
 	return l.stats, err
 }
 
-// loader makes pages of all levels at once, each behind its left neighbour.
+// loader fills one page of each level at a time; when it is full, the loader begins its right
+// neighbour.
 type loader struct {
 	*maker
 	deadline clock.Time
 	levels   []*growing
-	// at is where each server's next extent begins.
+	// at is the offset of each server's next extent.
 	at    []uint64
 	old   layout.Addr // the empty root
 	turn  int
@@ -54,7 +56,7 @@ type loader struct {
 	spare []*piece
 }
 
-// growing is the page of a level that is being filled.
+// growing is the page of a level that the loader is filling.
 type growing struct {
 	page  layout.Page
 	addr  layout.Addr
@@ -62,17 +64,18 @@ type growing struct {
 	used  int
 }
 
-// piece is neighbouring pages of a server that are written together: when each of them is finished.
+// piece is a run of neighbouring pages of a server that are written together, once each of them is
+// finished.
 type piece struct {
 	server   int
 	off      uint64
 	buf      []byte
-	next     int // offset of the next page to be given out
+	next     int // offset of the next unused page
 	open     int // pages being filled
 	detached bool
 }
 
-// loader looks at the tree that is to be filled.
+// loader reads the superblocks and words of the tree that is to be filled.
 func (m *maker) loader(deadline clock.Time) (*loader, error) {
 	l := &loader{maker: m, deadline: deadline, at: make([]uint64, len(m.servers))}
 	for i := range m.servers {
@@ -113,7 +116,7 @@ func (m *maker) loader(deadline clock.Time) (*loader, error) {
 	return l, nil
 }
 
-// empty makes sure that the tree has one page without keys.
+// empty returns errNotEmpty unless the tree is one page without keys.
 func (l *loader) empty(at layout.Addr) error {
 	if at != layout.At(0, l.super.FirstChunk()) {
 		return errNotEmpty
@@ -140,7 +143,7 @@ func (l *loader) run(next func() (uint64, []byte, bool)) error {
 			break
 		}
 		if l.stats.Keys > 0 && key <= last {
-			return fmt.Errorf("load: key %d comes after key %d: want them sorted, each once", key, last)
+			return fmt.Errorf("load: key %d comes after key %d: keys must be sorted, each once", key, last)
 		}
 		if len(value) > l.super.Shape.Value {
 			return fmt.Errorf("%w: %d bytes, the tree was formatted for %d", kv.ErrTooLarge, len(value), l.super.Shape.Value)
@@ -157,7 +160,8 @@ func (l *loader) run(next func() (uint64, []byte, bool)) error {
 	return l.finish()
 }
 
-// room is the page of a level that takes a record with a key; a full one is ended before it.
+// room returns the page of a level that takes a record with the given key; it ends a full page
+// before that key.
 func (l *loader) room(level int, key uint64) (*growing, error) {
 	if level == len(l.levels) {
 		g := &growing{}
@@ -167,7 +171,8 @@ func (l *loader) room(level int, key uint64) (*growing, error) {
 	}
 	g := l.levels[level]
 	slots := l.super.Shape.Slots(level)
-	if g.used < max(1, slots*fillPercent/100) || key == layout.MaxKey && g.used < slots { // no page ends at MaxKey without it
+	// a page that ends at MaxKey also holds the key MaxKey
+	if g.used < max(1, slots*fillPercent/100) || key == layout.MaxKey && g.used < slots {
 		return g, nil
 	}
 	done, old := *g, g.addr
@@ -182,9 +187,10 @@ func (l *loader) room(level int, key uint64) (*growing, error) {
 	return g, l.link(level+1, key, old, g.addr)
 }
 
-// link tells the level above of a page.
+// link enters a page into the level above.
 func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
-	if level == len(l.levels) { // the first page of a level is the leftmost child of the first one above
+	// the first page of a level is the leftmost child of the first one above
+	if level == len(l.levels) {
 		g := &growing{}
 		l.levels = append(l.levels, g)
 		l.stats.Pages = append(l.stats.Pages, 0)
@@ -236,11 +242,12 @@ func (l *loader) finish() error {
 	if err := l.putWord(0, layout.RootWord, uint64(l.levels[len(l.levels)-1].addr), l.deadline); err != nil {
 		return err
 	}
-	// Nothing leads to the empty root any more. A node that has seen it must not take it for the tree.
+	// No page names the empty root any more. A node that remembers its address must not take it for
+	// the tree.
 	return l.put(l.old.Server(), l.old.Offset(), make([]byte, l.super.Shape.Page), l.deadline)
 }
 
-// take gives a page its place.
+// take assigns a page its address and buffer.
 func (l *loader) take(g *growing) ([]byte, error) {
 	page := l.super.Shape.Page
 	var p *piece
@@ -264,7 +271,7 @@ func (l *loader) take(g *growing) ([]byte, error) {
 	return b, nil
 }
 
-// piece takes the next chunks of a server, in turn.
+// piece takes the next chunks of a server; the servers take turns.
 func (l *loader) piece() (*piece, error) {
 	size := max(extent/l.super.Chunk, 1) * l.super.Chunk
 	for range l.servers {
@@ -279,14 +286,15 @@ func (l *loader) piece() (*piece, error) {
 	return nil, fmt.Errorf("%w: after %d keys", kv.ErrFull, l.stats.Keys)
 }
 
-// closed notes that a page will not change any more. A piece without open pages is written.
+// closed notes that a page is finished. It writes a piece that has no open pages and gets no
+// further ones.
 func (l *loader) closed(g *growing) error {
 	p := g.piece
 	if p.open--; p.open > 0 {
 		return nil
 	}
 	if !p.detached && l.levels != nil && g.page.Highest != layout.MaxKey {
-		return nil // more pages are to come
+		return nil // more pages will be added
 	}
 	for off := 0; off < p.next; off += l.buf {
 		n := min(l.buf, p.next-off)

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
@@ -33,7 +33,7 @@ func (g *rig) load(n uint64, want error) (st sherman.LoadStats) {
 	return st
 }
 
-// A tree that was loaded is one like any other: all is found, in order, and it grows.
+// A loaded tree is like any other: it has all keys, in order, and it grows.
 func TestBulkLoad(t *testing.T) {
 	for _, s := range shapes {
 		for _, keys := range []uint64{0, 1, 40, 1000} {
@@ -80,7 +80,7 @@ func loaded(c *sherman.Client, rt verbs.Runtime, keys uint64) error {
 	return nil
 }
 
-// What stat says of a lock whose owner is dead: who it was, and when it will be suspected.
+// The state of a lock whose owner is dead names the owner and the time when it will be suspected.
 func TestLocksNameTheirOwners(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})
@@ -89,7 +89,7 @@ func TestLocksNameTheirOwners(t *testing.T) {
 		if err := c.Insert(1, value(1, 0), soon(rt)); err != nil {
 			return err
 		}
-		g.At(rt.Now().Add(6*time.Microsecond), h.Crash) // it has got the lock
+		g.At(rt.Now().Add(6*time.Microsecond), h.Crash) // it holds the lock
 		return c.Put(1, value(1, 1), soon(rt))
 	})
 	const lease = 10 * time.Millisecond
@@ -128,7 +128,7 @@ func TestLocksNameTheirOwners(t *testing.T) {
 	g.run()
 }
 
-// The greatest key of all belongs to the last page, wherever it would have begun one.
+// The greatest key belongs to the last page, even where it would have begun a new one.
 func TestBulkLoadOfTheGreatestKey(t *testing.T) {
 	for keys := range uint64(8) {
 		g := newRig(t, simrack.Options{}, region)

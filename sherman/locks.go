@@ -5,24 +5,39 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/sherman/lock"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
+// locker takes and releases the locks of pages: first among the clients of its node, then the lock
+// word in remote memory. It fences owners whose lease has ended, and finds the outcome of WRITEs
+// whose completion failed.
+type locker struct {
+	memory
+	gate verbs.Gate // opened when the client is the first of its node at a lock
+	// wrote reports that the operation has posted WRITEs to a page that other clients can reach:
+	// they may or may not be executed.
+	wrote bool
+}
+
 const (
-	// still is how long a tag stays the same before its lock is asked for less often: after this share of the time that it has been.
+	// still is how long a tag stays the same before the client polls its lock less often: then the
+	// pause is the time for which the tag has been seen, divided by stillShare.
 	still      = 500 * time.Microsecond
 	stillShare = 16
-	// passShare is of which share of the lease hand-overs keep the word of a lock.
+	// passShare: a series of hand-overs may keep a lock word for the lease divided by passShare.
 	passShare = 4
-	// firstBackOff is the first pause after a failed CAS, if there are pauses.
+	// firstBackOff bounds the first pause after a failed CAS, if NodeConfig.BackOff asks for
+	// pauses.
 	firstBackOff = time.Microsecond
-	// settlePatience is how long an operation goes on after its deadline to find out what became of a lock.
-	settlePatience = 20 * time.Millisecond
+	// settleTimeout is how long an operation may go on after its deadline to find the state of a
+	// lock.
+	settleTimeout = 20 * time.Millisecond
 )
 
 // held is a lock that this client has.
@@ -31,28 +46,29 @@ type held struct {
 	ticket *lock.Ticket
 	tag    layout.Tag
 	boot   uint64
-	since  clock.Time // when the word was taken, by whichever client of the node
+	since  clock.Time // when a client of the node took the word
 }
 
-// leaves is what the next local client finds.
+// leaves returns the state of the lock word for the next local client.
 func (h *held) leaves(doubt uint64) lock.Held {
 	return lock.Held{Tag: uint64(h.tag), Doubt: doubt, Boot: h.boot, Since: h.since}
 }
 
-// mayPass reports whether a lock should be handed over: its word shows the same tag meanwhile, and others must not take the node for dead.
-func (c *Client) mayPass(h *held) bool {
+// mayPass reports whether a lock should be handed over: its word shows the same tag meanwhile, and
+// other nodes must not take this one for dead.
+func (c *locker) mayPass(h *held) bool {
 	return h.ticket.MayPass() && c.rt.Now().Sub(h.since) < c.node.cfg.Lease/passShare
 }
 
-// valid reports whether a tag of this node is still the node's at the connection that there is.
-func (c *Client) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
+// valid reports whether a tag of this node is still the node's on the current connection.
+func (c *locker) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
 	l := &c.links[k.Server]
 	return tag != 0 && l.owner == tag.Owner() && c.node.owner(k.Server) == tag.Owner() && l.mem.Boot == boot
 }
 
-// acquire gets the lock of a page: first among the clients of the node, then the word in the server's memory, unless the last
-// local client hands it over.
-func (c *Client) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
+// acquire takes the lock of a page: first among the clients of the node, then the word in the
+// server's memory, unless the previous local client hands it over.
+func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	if !c.inside(a) {
 		return nil, fmt.Errorf("%w: address %v", ErrBroken, a)
 	}
@@ -90,33 +106,36 @@ func (c *Client) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	return h, nil
 }
 
-// queue waits until the client is the first of its node. If that takes too long, it leaves the queue.
-func (c *Client) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
+// queue waits until the client is the first of its node. When the deadline passes, it leaves the
+// queue.
+func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 	for {
 		ahead, left := t.Place()
 		if ahead == 0 {
 			return left, nil
 		}
-		// The gate may be open from a queue that the client has left: then it looks once more.
+		// The gate may have been opened by a queue that the client has left: then the loop checks
+		// the place again.
 		if err := c.gate.Wait(deadline); err != nil && t.GiveUp() {
-			return lock.Held{}, timeout(fmt.Errorf("others of this node hold the lock: %w", err))
+			return lock.Held{}, timeout(fmt.Errorf("other clients of this node hold the lock: %w", err))
 		}
 	}
 }
 
-// drop gives up a lock that was not got: the word may be ours for all that.
-func (c *Client) drop(h *held, left lock.Held) {
+// drop gives up a lock that was not taken. The lock word may have this node's tag nevertheless.
+func (c *locker) drop(h *held, left lock.Held) {
 	l := &c.links[h.key.Server]
 	switch {
-	case h.tag != 0: // a CAS whose outcome is not known
+	case h.tag != 0: // a CAS whose outcome is unknown
 		h.ticket.Leave(h.leaves(l.mem.Conn))
 	default:
 		h.ticket.Leave(left)
 	}
 }
 
-// inherit takes what the last local holder left. True says that the word is held.
-func (c *Client) inherit(h *held, left lock.Held, deadline clock.Time) (bool, error) {
+// inherit takes over the lock word that the previous local holder left. It returns true if the node
+// holds the word.
+func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, error) {
 	tag := layout.Tag(left.Tag)
 	if tag == 0 {
 		return false, nil
@@ -124,14 +143,16 @@ func (c *Client) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	for {
 		err := c.reach(h.key.Server, deadline)
 		if err == nil && !c.valid(h.key, tag, left.Boot) {
-			return false, nil // others take it from an owner that is no more, or it went with the server's NIC
+			// the owner was fenced and other nodes take the word over, or the server's NIC has
+			// restarted
+			return false, nil
 		}
 		if err == nil && left.Doubt == 0 {
 			h.tag, h.boot, h.since = tag, left.Boot, left.Since
 			return true, nil
 		}
 		if err == nil {
-			err = perf.EndConn(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[h.key.Server], left.Doubt, deadline)
+			err = memservice.End(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[h.key.Server], left.Doubt, deadline)
 		}
 		var word uint64
 		if err == nil {
@@ -151,9 +172,9 @@ func (c *Client) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	}
 }
 
-// take swaps this node's tag into the word. A word that shows the same tag for longer than the lease is taken over, after its
-// owner has been fenced.
-func (c *Client) take(h *held, deadline clock.Time) error {
+// take swaps this node's tag into the word. It takes over a word that shows the same tag for longer
+// than the lease, after it has fenced the owner.
+func (c *locker) take(h *held, deadline clock.Time) error {
 	wait := firstBackOff
 	for {
 		err := c.reach(h.key.Server, deadline)
@@ -169,19 +190,19 @@ func (c *Client) take(h *held, deadline clock.Time) error {
 		c.cost.CAS++
 		asked := c.rt.Now()
 		old, err := c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
-		if err != nil { // the next try sees what became of this one
+		if err != nil { // the next attempt reads the outcome of this one
 			if err := c.again(err, deadline); err != nil {
 				return err
 			}
 			continue
 		}
 		if old == 0 || layout.Tag(old) == h.tag {
-			c.node.unsighted(h.key)
+			c.node.forgetSight(h.key)
 			return nil
 		}
 		c.cost.Retries++
 		if c.rt.Now() >= deadline {
-			h.tag = 0 // it is another's for certain
+			h.tag = 0 // another owner certainly holds the word
 			return timeout(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
 		}
 		seen := c.node.sighted(h.key, layout.Tag(old), asked, c.rt.Now())
@@ -201,19 +222,20 @@ func (c *Client) take(h *held, deadline clock.Time) error {
 	}
 }
 
-// untilNextLook is the pause before the next look at a tag that was seen for so long: a share of that, but not beyond the end of the
-// lease, or of the operation.
-func (c *Client) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
+// untilNextLook returns the pause before the next look at a tag that has been seen for the given
+// time: a share of that time, but not beyond the end of the lease, or of the operation.
+func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
 	wait := min(seen/stillShare, deadline.Sub(c.rt.Now()))
 	if left := c.node.cfg.Lease - seen; left >= 0 {
-		wait = min(wait, left+1) // then it is over
+		wait = min(wait, left+1) // one ns after the end of the lease
 	}
 	return wait
 }
 
-// takeOver takes a lock from an owner that has not moved for the lease. Only when the server has ended all of the owner's
-// connections, nothing of what it may have under way can come later than what is done from now on.
-func (c *Client) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, error) {
+// takeOver takes a lock from an owner whose tag has not changed during the lease. It has the server
+// end all of the owner's connections first: then no request that the owner had in flight can arrive
+// after this client's.
+func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, error) {
 	err := c.fence(h.key.Server, from.Owner(), deadline)
 	if err == nil {
 		err = c.reach(h.key.Server, deadline)
@@ -231,35 +253,37 @@ func (c *Client) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, 
 	if layout.Tag(old) != from {
 		return false, nil
 	}
-	c.node.unsighted(h.key)
+	c.node.forgetSight(h.key)
 	c.node.count(func(s *NodeStats) { s.Recovered++ })
 	return true, nil
 }
 
 // fence ends the connections of an owner.
-func (c *Client) fence(server int, owner uint32, deadline clock.Time) error {
+func (c *locker) fence(server int, owner uint32, deadline clock.Time) error {
 	if owner == 0 {
 		return nil // a word that no client writes
 	}
-	return perf.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
+	return memservice.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
 }
 
 // release gives a lock back after the page was only read.
-func (c *Client) release(h *held, deadline clock.Time) error {
+func (c *locker) release(h *held, deadline clock.Time) error {
 	return c.commit(h, 0, nil, deadline)
 }
 
-// commit writes ranges of the page at a, in this order, and gives the lock back, with one doorbell; or hands the lock over when the
-// WRITEs have been answered. The client does not have the lock afterwards. errOwner says that nothing was written, and any other
-// error that the outcome is unknown.
-func (c *Client) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
+// commit writes ranges of the page at a, in this order, and releases the lock, with one doorbell;
+// or it hands the lock over when the WRITEs have been acknowledged. The client does not hold the
+// lock afterwards. errOwner means that nothing was written; after any other error the outcome is
+// unknown.
+func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
 	for i, r := range ranges {
 		if err := c.fab.MR().WriteAt(c.page.Bytes[r.Off:r.Off+r.Len], c.at.out+r.Off); err != nil {
 			return errors.Join(err, kv.ErrTimeout)
 		}
 		c.fab.Write(&c.ops[i], c.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.at.out+r.Off, r.Len)
 	}
-	deadline = max(deadline, c.rt.Now().Add(settlePatience)) // what was begun is ended
+	// an operation that has begun to write finishes
+	deadline = max(deadline, c.rt.Now().Add(settleTimeout))
 	pass := c.mayPass(h)
 	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
 		return nil
@@ -278,21 +302,22 @@ func (c *Client) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		return c.resolve(h, a, ranges, !pass, err, deadline)
 	case pass && h.ticket.Pass(h.leaves(0)):
 		return nil
-	case pass: // whoever waited has gone
-		// The WRITEs have been answered, so the operation is done and must not be done again, whatever becomes of the lock.
-		return keepUnknown(c.commit(h, 0, nil, deadline))
+	case pass: // the client that waited has left the queue
+		// The WRITEs have been acknowledged, so the operation is done and must not be repeated,
+		// even if the release fails.
+		return ignoreRelease(c.commit(h, 0, nil, deadline))
 	}
 	h.ticket.Leave(lock.Held{})
 	return nil
 }
 
-// unlock makes operation i the WRITE that gives the word back.
-func (c *Client) unlock(h *held, i int) {
+// unlock makes operation i the WRITE that releases the word.
+func (c *locker) unlock(h *held, i int) {
 	c.fab.Write(&c.ops[i], c.lockTarget(h.key), c.wordAt(wordZero), 8)
 }
 
-// chainOf lists the first n operations, and the release behind them.
-func (c *Client) chainOf(n int, release bool) []*fabric.Op {
+// chainOf lists the first n operations, and the release after them.
+func (c *memory) chainOf(n int, release bool) []*remotemem.Op {
 	if release {
 		n++
 	}

@@ -9,39 +9,40 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Node is a compute node: what its clients share. They live and die together: for the memory servers they are one owner of locks.
-// Its methods may be called by any thread.
+// Node is a compute node: the state that its clients share. For the memory servers its clients are
+// one owner of locks, and are fenced together. Any thread may call its methods.
 type Node struct {
 	cfg   NodeConfig
 	locks *lock.Table
 	cache cache
 
-	mu      sync.Mutex // never held over a wait
+	mu      sync.Mutex // never held during a wait
 	super   *layout.Superblock
 	servers []ownership
 	seq     uint32
 	root    layout.Addr // the last root that was seen
 	sights  map[lock.Key]sight
-	spaces  []space // of clients that were closed
+	pool    pool
+	clients int // open ones
 	stats   NodeStats
 }
 
-// ownership is who the node is for one memory server.
+// ownership is the node's identity at one memory server.
 type ownership struct {
-	owner uint32 // 0: not known yet, or fenced
-	// boot is the life of the server that was seen last.
+	owner uint32 // 0: none yet, or fenced
+	// boot is the boot number of the server at the last connection.
 	boot uint64
 	// fenced counts how often an owner of this node was fenced.
 	fenced int
 }
 
-// sight is a tag of another node in a lock word, and since when it was seen there.
+// sight is a tag of another node in a lock word, and the time of its first observation.
 type sight struct {
 	tag   layout.Tag
 	since clock.Time
 }
 
-// maxSights bounds the tags that a node watches: one for each lock that its clients wait for.
+// maxSights bounds the tags that a node watches, one for each lock that its clients wait for.
 const maxSights = 1 << 16
 
 // NewNode makes a compute node without clients.
@@ -55,17 +56,26 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 		sights: make(map[lock.Key]sight), stats: newNodeStats(),
 	}
 	n.cache.limit = cfg.CacheBytes
+	n.pool.exhausted = make([]bool, len(cfg.Servers))
 	return n, nil
 }
 
-// owner is the node's name at a server; 0 if it has none.
+// joined counts a client that was opened.
+func (n *Node) joined() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clients++
+}
+
+// owner returns the node's owner number at a server; 0 if it has none.
 func (n *Node) owner(server int) uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.servers[server].owner
 }
 
-// claim makes id the node's name at a server, unless another client has got one meanwhile.
+// claim makes id the node's owner number at a server, unless another client of the node has set one
+// meanwhile.
 func (n *Node) claim(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +84,7 @@ func (n *Node) claim(server int, id uint32) {
 	}
 }
 
-// fenced notes that the node cannot use its name at a server any more.
+// fenced notes that the node cannot use an owner number at a server any more.
 func (n *Node) fenced(server int, id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,7 +95,7 @@ func (n *Node) fenced(server int, id uint32) {
 	}
 }
 
-// nextTag is a tag that was never used.
+// nextTag returns a tag that was never used.
 func (n *Node) nextTag(owner uint32) layout.Tag {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -93,7 +103,7 @@ func (n *Node) nextTag(owner uint32) layout.Tag {
 	return layout.MakeTag(owner, n.seq)
 }
 
-// rootHint is the last root that was seen, SetRoot notes another one.
+// rootHint returns the last root that a client has seen; setRoot sets it.
 func (n *Node) rootHint() layout.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,15 +116,16 @@ func (n *Node) setRoot(a layout.Addr) {
 	n.root = a
 }
 
-// sighted notes that a tag of another owner was seen by a look that began at asked, and returns for how long it has been the same. How
-// long the last answer took is no part of that: it may be old, as that of a client that was frozen.
+// sighted notes that a poll of a lock word, posted at asked, found a tag of another owner, and
+// returns for how long the tag has been the same. The round trip of the last poll does not count:
+// its answer may be old, for example if the client was stopped.
 func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, known := n.sights[k]
 	if !known || s.tag != tag {
 		if !known && len(n.sights) >= maxSights {
-			clear(n.sights) // leases begin anew
+			clear(n.sights) // the leases of all watched tags begin again
 		}
 		n.sights[k] = sight{tag, now}
 		return 0
@@ -122,8 +133,8 @@ func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.D
 	return max(0, asked.Sub(s.since))
 }
 
-// unsighted forgets a lock that was free.
-func (n *Node) unsighted(k lock.Key) {
+// forgetSight removes a lock word that this node has taken.
+func (n *Node) forgetSight(k lock.Key) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.sights, k)

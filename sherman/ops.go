@@ -3,42 +3,63 @@ package sherman
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/sherman/lock"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-func (c *Client) wordAt(i int) int { return c.at.words + 8*i }
-
-// load reads word i of the buffer.
-func (c *Client) load(i int) (uint64, error) { return c.fab.MR().Load64(c.wordAt(i)) }
-
-// target is the memory at an address, whose server must have been reached.
-func (c *Client) target(a layout.Addr) fabric.Target {
-	l := &c.links[a.Server()]
-	return fabric.Target{Peer: l.peer, Addr: l.mem.Addr + a.Offset(), RKey: l.mem.RKey}
+// memory is a client's access to the memory servers: the connections, the registered buffer, and
+// operations on pages and words. It knows the layout of pages, and nothing of the tree's structure.
+type memory struct {
+	node  *Node
+	cfg   Config
+	rt    verbs.Runtime
+	rand  *rand.Rand
+	fab   *remotemem.Fabric
+	super layout.Superblock
+	links []link
+	at    areas
+	ops   [maxChain]remotemem.Op
+	list  []*remotemem.Op
+	// page is the last page that was read; its bytes are in pageBuf.
+	page    layout.Page
+	pageBuf []byte
+	cost    Cost // of the current operation
+	ended   bool
 }
 
-// lockTarget is a lock word. Its region is zero-based if it is on the NIC.
-func (c *Client) lockTarget(k lock.Key) fabric.Target {
+func (c *memory) wordAt(i int) int { return c.at.words + 8*i }
+
+// load returns word i of the buffer.
+func (c *memory) load(i int) (uint64, error) { return c.fab.MR().Load64(c.wordAt(i)) }
+
+// target returns the memory at an address, whose server must be connected.
+func (c *memory) target(a layout.Addr) remotemem.Target {
+	l := &c.links[a.Server()]
+	return remotemem.Target{Peer: l.peer, Addr: l.mem.Addr + a.Offset(), RKey: l.mem.RKey}
+}
+
+// lockTarget returns the memory of a lock word. A region on the NIC begins at address zero.
+func (c *memory) lockTarget(k lock.Key) remotemem.Target {
 	if c.super.HostLocks {
 		return c.target(layout.At(k.Server, layout.LocksAt+8*uint64(k.Index)))
 	}
 	l := &c.links[k.Server]
-	return fabric.Target{Peer: l.peer, Addr: l.mem.Locks.Addr + 8*uint64(k.Index), RKey: l.mem.Locks.RKey}
+	return remotemem.Target{Peer: l.peer, Addr: l.mem.Locks.Addr + 8*uint64(k.Index), RKey: l.mem.Locks.RKey}
 }
 
-// lockOf is the lock of a page.
-func (c *Client) lockOf(a layout.Addr) lock.Key {
+// lockOf returns the lock of a page.
+func (c *memory) lockOf(a layout.Addr) lock.Key {
 	return lock.Key{Server: a.Server(), Index: layout.LockOf(a, c.super.Locks)}
 }
 
-// charge counts the bytes of an operation.
-func (c *Client) charge(o *fabric.Op, answer bool) {
+// charge adds the bytes of an operation to the cost. answer: the responder acknowledges it.
+func (c *memory) charge(o *remotemem.Op, answer bool) {
 	n, mtu := 0, 1024
 	for i := range c.links {
 		if c.links[i].peer == o.Peer {
@@ -52,7 +73,7 @@ func (c *Client) charge(o *fabric.Op, answer bool) {
 	case verbs.OpRead:
 		c.cost.Bytes += ipBase + ipRETH + packets(n, mtu) + ipAETH
 		if n > mtu {
-			c.cost.Bytes += ipAETH // the first and the last have one
+			c.cost.Bytes += ipAETH // the first and the last packet have one
 		}
 		return
 	case verbs.OpCmpSwap, verbs.OpFetchAdd:
@@ -66,8 +87,9 @@ func (c *Client) charge(o *fabric.Op, answer bool) {
 	}
 }
 
-// do is one round trip: operations on servers that have been reached, each with an answer.
-func (c *Client) do(deadline clock.Time, ops ...*fabric.Op) error {
+// do is one round trip: operations on servers that are connected, each with an acknowledgement of
+// its own.
+func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	c.cost.RTTs++
 	for _, o := range ops {
 		c.charge(o, true)
@@ -75,8 +97,9 @@ func (c *Client) do(deadline clock.Time, ops ...*fabric.Op) error {
 	return c.post(deadline, ops...)
 }
 
-// post starts operations and waits for all. It does not connect: memory must be known before it is used.
-func (c *Client) post(deadline clock.Time, ops ...*fabric.Op) error {
+// post starts operations and waits for all of them. It does not connect: reach must have checked
+// the memory before it is used.
+func (c *memory) post(deadline clock.Time, ops ...*remotemem.Op) error {
 	var first error
 	for _, o := range ops {
 		if err := c.fab.Start(o); err != nil && first == nil {
@@ -89,8 +112,8 @@ func (c *Client) post(deadline clock.Time, ops ...*fabric.Op) error {
 	return first
 }
 
-// chain is one round trip of operations with one doorbell.
-func (c *Client) chain(deadline clock.Time, ops []*fabric.Op) error {
+// chain is one round trip of operations posted with one doorbell.
+func (c *memory) chain(deadline clock.Time, ops []*remotemem.Op) error {
 	c.cost.RTTs++
 	for i, o := range ops {
 		c.charge(o, i == len(ops)-1)
@@ -101,12 +124,13 @@ func (c *Client) chain(deadline clock.Time, ops []*fabric.Op) error {
 	return c.fab.Wait(deadline, ops...)
 }
 
-// readPage reads a page of the tree into buf until it is whole.
-func (c *Client) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) error {
+// readPage reads a page of the tree into buf, repeatedly until it is whole.
+func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) error {
 	if !c.inside(a) {
 		return fmt.Errorf("%w: address %v", ErrBroken, a)
 	}
-	if c.rt.Now() >= deadline { // a walk along a damaged tree ends here, however fast its pages come
+	// bounds a walk in a damaged tree, whose pages all arrive without an error
+	if c.rt.Now() >= deadline {
 		return kv.ErrTimeout
 	}
 	for {
@@ -132,8 +156,8 @@ func (c *Client) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 	}
 }
 
-// parse reads a page; false says that it was written meanwhile.
-func (c *Client) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) (whole bool, err error) {
+// parse parses a page; it returns false if the page was written while it was being read.
+func (c *memory) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) (whole bool, err error) {
 	err = p.Parse(c.super.Shape, buf)
 	if errors.Is(err, layout.ErrTorn) {
 		c.node.count(func(s *NodeStats) { s.Torn++ })
@@ -145,14 +169,14 @@ func (c *Client) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock
 	if err != nil {
 		return false, fmt.Errorf("%w: page %v: %w", ErrBroken, a, err)
 	}
-	if p.Shape.Kind == layout.Sound && (p.Self != a || p.Generation != c.super.Generation) {
-		return false, fmt.Errorf("%w: page %v says that it is %v of tree %x", ErrBroken, a, p.Self, p.Generation)
+	if p.Shape.Kind == layout.Hardened && (p.Self != a || p.Generation != c.super.Generation || p.Stage == layout.Unused) {
+		return false, fmt.Errorf("%w: page %v has the header of %v of tree %x, which is %v", ErrBroken, a, p.Self, p.Generation, p.Stage)
 	}
 	return true, nil
 }
 
 // readWord reads a word of a server.
-func (c *Client) readWord(t fabric.Target, i int, deadline clock.Time) (uint64, error) {
+func (c *memory) readWord(t remotemem.Target, i int, deadline clock.Time) (uint64, error) {
 	o := &c.ops[0]
 	c.fab.Read(o, t, c.wordAt(i), 8)
 	if err := c.do(deadline, o); err != nil {
@@ -161,8 +185,8 @@ func (c *Client) readWord(t fabric.Target, i int, deadline clock.Time) (uint64, 
 	return c.load(i)
 }
 
-// swap compares and swaps a word of a server and returns what it was.
-func (c *Client) swap(t fabric.Target, compare, swap uint64, deadline clock.Time) (uint64, error) {
+// swap does a compare-and-swap on a word of a server and returns the value that it found.
+func (c *memory) swap(t remotemem.Target, compare, swap uint64, deadline clock.Time) (uint64, error) {
 	o := &c.ops[0]
 	c.fab.CompareSwap(o, t, compare, swap, c.wordAt(wordAtomic))
 	if err := c.do(deadline, o); err != nil {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -15,22 +14,29 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Planted bugs: a layer between client and NIC does something else than it was told. Each must be seen.
+// Planted bugs: a layer between client and NIC changes the requests. Each bug must be noticed.
 
-// noFence answers fences without asking anybody.
+// Messages of package memservice: version and kind.
+const (
+	fenceMessage  = "\x01\x03"
+	retireMessage = "\x01\x05"
+)
+
+// noFence answers fences without sending them.
 type noFence struct{ rdmacm.Dialer }
 
 func (d noFence) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
-	if strings.Contains(string(private), `"fence"`) {
-		return nil, &rdmacm.RejectError{Reason: "fenced"}
+	if strings.HasPrefix(string(private), fenceMessage) {
+		return nil, &rdmacm.RejectError{Private: []byte(fenceMessage)}
 	}
 	return d.Dialer.Dial(qp, to, service, p, private, deadline)
 }
 
-// bent is a context whose queue pairs post something else.
+// bent is a context whose queue pairs post changed requests.
 type bent struct {
 	verbs.Context
 	post func(wrs []verbs.SendWR) []verbs.SendWR
@@ -58,7 +64,7 @@ func (b bentPD) CreateQP(i verbs.QPInit) (verbs.QP, error) {
 
 func (b bentQP) PostSend(wrs ...verbs.SendWR) error { return b.QP.PostSend(b.post(wrs)...) }
 
-// releaseFirst puts the last of a chain, which gives the lock back, first.
+// releaseFirst moves the last WRITE of a chain, which releases the lock, to the front.
 func releaseFirst(wrs []verbs.SendWR) []verbs.SendWR {
 	if len(wrs) < 2 {
 		return wrs
@@ -66,7 +72,7 @@ func releaseFirst(wrs []verbs.SendWR) []verbs.SendWR {
 	return append([]verbs.SendWR{wrs[len(wrs)-1]}, wrs[:len(wrs)-1]...)
 }
 
-// notLinked forgets to write the header of a page that was split.
+// notLinked drops the WRITE of the header of a page that was split.
 func notLinked(wrs []verbs.SendWR) []verbs.SendWR {
 	if len(wrs) > 1 && wrs[0].Op == verbs.OpWrite && wrs[0].SGL[0].Length == layout.Line {
 		return wrs[1:]
@@ -74,7 +80,7 @@ func notLinked(wrs []verbs.SendWR) []verbs.SendWR {
 	return wrs
 }
 
-// Histories show a lock that is given back before the page is written.
+// Histories show a lock that is released before the page is written.
 func TestHistoriesSeeAReleaseBeforeTheWrite(t *testing.T) {
 	for seed := range uint64(40) {
 		tr := trial{
@@ -86,10 +92,10 @@ func TestHistoriesSeeAReleaseBeforeTheWrite(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nobody noticed")
+	t.Error("the planted bug was not noticed")
 }
 
-// A page that was split and does not know its sibling: keys are missed.
+// After a split whose page does not name its sibling, keys are missing.
 func TestASiblingThatIsNotLinkedIsMissed(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}})
@@ -119,22 +125,23 @@ func TestASiblingThatIsNotLinkedIsMissed(t *testing.T) {
 	})
 	g.run()
 	if seen == 10 {
-		t.Error("nobody noticed")
+		t.Error("the planted bug was not noticed")
 	}
 }
 
-// Without the fence, a WRITE that was under way when its owner was suspected lands on what was written after that.
+// Without the fence, a WRITE that was in flight when its owner was suspected overwrites a later
+// write.
 func TestWithoutTheFenceALateWriteLands(t *testing.T) {
 	if lateWrite(t, true) {
-		t.Error("a key that was inserted is gone, in spite of the fence")
+		t.Error("an inserted key is gone in spite of the fence")
 	}
 	if !lateWrite(t, false) {
-		t.Error("the fence is not what saved the key: this test shows nothing")
+		t.Error("the key is there without the fence: this test proves nothing")
 	}
 }
 
-// lateWrite reports whether a key is lost whose insert was acknowledged: a suspected node's WRITE to the slot was held in the
-// network for longer than the lease.
+// lateWrite reports whether a key is lost whose insert was acknowledged: the network holds a
+// suspected node's WRITE to the slot for longer than the lease.
 func lateWrite(t *testing.T, fenced bool) (lost bool) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})
@@ -169,7 +176,8 @@ func lateWrite(t *testing.T, fenced bool) (lost bool) {
 			rt.Sleep(time.Microsecond)
 		}
 		rt.Sleep(20 * time.Microsecond)
-		err = errors.Join(c.Delete(1, soon(rt)), c.Insert(9, value(9, 2), soon(rt))) // into the slot of key 1
+		// into the slot of key 1
+		err = errors.Join(c.Delete(1, soon(rt)), c.Insert(9, value(9, 2), soon(rt)))
 		for stage < 2 {
 			rt.Sleep(time.Millisecond)
 		}

@@ -8,11 +8,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// resolve finds out what became of a commit whose connection failed. A new connection ends the old one first, so nothing of it
-// comes late. Then, if the node was not fenced, the word tells: it is ours still, and everything is written once more, which
-// changes nothing if it was written before; or it is not, and then the release was executed, and so was all before it.
-func (c *Client) resolve(h *held, a layout.Addr, ranges []layout.Range, released bool, err error, deadline clock.Time) error {
-	late := max(deadline, c.rt.Now().Add(settlePatience))
+// resolve finds the outcome of a commit whose connection failed. The new connection ends the old
+// one first, so that none of the old requests arrives later. Then, if the node was not fenced, the
+// lock word shows the outcome. If it still has the node's tag, the client writes everything once
+// more, which is harmless if it was written before. Otherwise the release was executed, and so were
+// all WRITEs before it.
+func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released bool, err error, deadline clock.Time) error {
+	late := max(deadline, c.rt.Now().Add(settleTimeout))
 	c.node.count(func(s *NodeStats) { s.Doubts++ })
 	for {
 		if errors.Is(err, errOwner) {
@@ -33,8 +35,8 @@ func (c *Client) resolve(h *held, a layout.Addr, ranges []layout.Range, released
 
 var errTaken = errors.New("this node was fenced while it wrote")
 
-// repeat does a commit again if it has not been done.
-func (c *Client) repeat(h *held, a layout.Addr, ranges []layout.Range, released *bool, deadline clock.Time) (bool, error) {
+// repeat repeats a commit whose release was not executed.
+func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released *bool, deadline clock.Time) (bool, error) {
 	if err := c.reach(h.key.Server, deadline); err != nil {
 		return false, err
 	}
@@ -59,8 +61,9 @@ func (c *Client) repeat(h *held, a layout.Addr, ranges []layout.Range, released 
 	return true, c.chain(deadline, c.chainOf(len(ranges), true))
 }
 
-// settle gives back the words that nobody of this node cares for and that may still carry its tag.
-func (c *Client) settle(deadline clock.Time) {
+// settle releases the lock words that may still have this node's tag and for which no client of the
+// node waits.
+func (c *locker) settle(deadline clock.Time) {
 	for _, k := range c.node.locks.Doubts() {
 		h := &held{key: k, ticket: c.node.locks.Enter(k, c.gate.Open)}
 		left, err := c.queue(h.ticket, deadline)
@@ -72,7 +75,7 @@ func (c *Client) settle(deadline clock.Time) {
 		case err != nil:
 			h.ticket.Leave(left)
 		case over:
-			_ = c.release(h, deadline) // or the next client of the node does it, or the lease ends
+			_ = c.release(h, deadline) // if it fails, the next client of the node does it, or the lease ends
 		default:
 			h.ticket.Leave(lock.Held{})
 		}

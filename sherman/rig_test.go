@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -53,8 +53,8 @@ func newRig(t *testing.T, opt simrack.Options, region int) *rig {
 func (g *rig) memory(name string) {
 	h := g.Host(name)
 	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{
-			Service: perf.MemoryService, Passive: true, Region: g.region, Locks: 8 * layout.DefaultLocks,
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{
+			Region: g.region, Locks: 8 * layout.DefaultLocks,
 		})
 		if err == nil {
 			err = s.Serve()

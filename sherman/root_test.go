@@ -16,15 +16,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A client makes a root, is not told, and asks again when the tree has grown above that root: the page belongs to the tree, and is not
-// to be used for anything else.
-func TestARootThatNobodyConfirmed(t *testing.T) {
+// A client makes a root, does not get the answer, and repeats the request when the tree has grown
+// above that root: the page belongs to the tree, and must not be used for anything else.
+func TestRootWithoutAnswer(t *testing.T) {
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}, Chunk: 4096})
 	h, cut, healed := g.Host("cn0"), false, false
 	post := func(wrs []verbs.SendWR) []verbs.SendWR {
 		for i := range wrs {
-			if wrs[i].Op == verbs.OpCmpSwap && wrs[i].CompareAdd != 0 && !cut { // of the root word: locks are compared with 0
+			// of the root word: locks are compared with 0
+			if wrs[i].Op == verbs.OpCmpSwap && wrs[i].CompareAdd != 0 && !cut {
 				cut = true
 				now := g.Now()
 				h.SetFaults([]fault.Rule{{Link: "cn0", Kind: fault.Blackhole, Dir: fault.Down}})

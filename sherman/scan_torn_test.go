@@ -7,8 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// A page that was read while a key was removed from a later line and put into an earlier one shows the key twice: a scan once. (Found by
-// seed 5098 of rdmalab sim sherman-locks.)
+// A page that was read while a key was removed from a later line and put into an earlier one shows
+// the key twice; a scan returns it once. (Found by seed 5098 of rdmalab sim sherman --locks
+// switch.)
 func TestScanShowsAKeyOnce(t *testing.T) {
 	shape := layout.Shape{}.WithDefaults()
 	var p layout.Page
@@ -18,7 +19,8 @@ func TestScanShowsAKeyOnce(t *testing.T) {
 	}
 	var keys []uint64
 	s := scan{left: 10, f: func(key uint64, _ []byte) bool { keys = append(keys, key); return true }}
-	c := &Client{node: &Node{}}
+	c := new(Client)
+	c.node = new(Node)
 	if err := c.emit(&s, &p, clock.Never); err != nil || s.left != 6 {
 		t.Errorf("%d left: %v", s.left, err)
 	}

@@ -4,22 +4,86 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// maxSteps bounds a walk from the root to a page: a longer one is in a damaged tree.
+// walker finds pages: in the index cache of the node, and from the root down.
+type walker struct {
+	locker
+	// heal is a separator that the last descent found missing.
+	heal separator
+	// astray is a pointer that the last descent found to lead too far left.
+	astray pointer
+	// dead is a closed page that the operation has met, which is to be taken out of the tree.
+	dead layout.Addr
+	// restarts counts how often the operation has begun again at the root.
+	restarts int
+}
+
+// pointer is the entry of a page at a key, and the page that covers the key.
+type pointer struct {
+	from  layout.Addr // 0: no pointer
+	key   uint64
+	child layout.Addr
+}
+
+// maxSteps bounds a walk from the root to a page: only a damaged tree has a longer one.
 const maxSteps = 1 << 16
 
 // maxLevel bounds the height of a tree.
 const maxLevel = 32
+
+// maxRestarts bounds how often in a row an operation finds that a pointer leads to a page that has
+// left the tree, before it calls the tree damaged; after someRestarts it waits before the next.
+const (
+	maxRestarts  = 20
+	someRestarts = 4
+)
+
+// restart handles an error on the path to a key. A pointer that was read before a merge leads to a
+// page that has left the tree, and may be another one by now: then the search begins again at the
+// root. restart returns nil if it should.
+func (c *walker) restart(err error, key uint64, deadline clock.Time) error {
+	if !errors.Is(err, ErrBroken) || c.restarts >= maxRestarts {
+		return err
+	}
+	c.restarts++
+	c.node.cache.drop(key)
+	c.node.count(func(s *NodeStats) { s.Restarts++ })
+	if c.rt.Now() >= deadline {
+		return timeout(err)
+	}
+	if c.restarts > someRestarts {
+		c.rt.Sleep(pause)
+	}
+	return nil
+}
 
 // Get appends the value of key to dst[:0]: one round trip if the index cache knows the leaf.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	if err := c.begin(deadline); err != nil {
 		return dst[:0], err
 	}
+	for {
+		v, err := c.get(key, dst[:0], deadline)
+		if err == nil || errors.Is(err, kv.ErrNotFound) {
+			return v, err
+		}
+		if err = c.restart(err, key, deadline); err == nil {
+			continue
+		}
+		// the lost page may be an internal one: the leaf with the key may be on another server
+		if errors.Is(err, kv.ErrLost) {
+			err = noEffect(err)
+		}
+		return dst[:0], err
+	}
+}
+
+// get is one search.
+func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	a, err := c.locate(key, 0, deadline)
 	for err == nil {
 		if a, err = c.covering(a, key, 0, deadline); err != nil {
@@ -28,33 +92,32 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		_, v, ok, torn := c.page.Find(key)
 		switch {
 		case ok:
-			return append(dst[:0], v...), nil
+			return append(dst, v...), nil
 		case torn == nil || c.node.cfg.LostSearch:
-			return dst[:0], kv.ErrNotFound
+			return dst, kv.ErrNotFound
 		}
 		c.node.count(func(s *NodeStats) { s.Torn++ })
 		if c.rt.Now() >= deadline {
 			err = timeout(torn)
 		}
 	}
-	if errors.Is(err, kv.ErrLost) { // a page on the way: the leaf, and the key in it, may be elsewhere
-		err = noEffect(err)
-	}
-	return dst[:0], err
+	return dst, err
 }
 
-// locate returns a page of a level that covers a key, or one to the left of it: from the cache, or by way of the root.
-func (c *Client) locate(key uint64, level int, deadline clock.Time) (layout.Addr, error) {
+// locate returns a page of a level that covers a key, or one to the left of it: from the cache, or
+// from the root down.
+func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	if level == 0 {
 		if a, ok := c.node.cache.leaf(key); ok {
 			return a, nil
 		}
 	}
-	return c.descend(key, level, false, deadline)
+	return c.descend(key, level, c.restarts > 0, deadline)
 }
 
-// covering reads the page at a, and its siblings up to the one that covers a key, into c.page, and returns that one's address.
-func (c *Client) covering(a layout.Addr, key uint64, level int, deadline clock.Time) (layout.Addr, error) {
+// covering reads the page at a, and its siblings up to the one that covers a key, into c.page, and
+// returns the address of that one.
+func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	for step := 0; ; step++ {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
 			return 0, err
@@ -62,7 +125,14 @@ func (c *Client) covering(a layout.Addr, key uint64, level int, deadline clock.T
 		p := &c.page
 		switch {
 		case p.Level != level || key < p.Lowest || step > maxSteps:
-			return 0, fmt.Errorf("%w: page %v of level %d from key %d on, on the way to key %d on level %d", ErrBroken, a, p.Level, p.Lowest, key, level)
+			return 0, fmt.Errorf("%w: page %v of level %d with lowest key %d, on the path to key %d on level %d", ErrBroken, a, p.Level, p.Lowest, key, level)
+		case p.Covers(key) && p.Stage == layout.Closed:
+			next, err := c.behind(a, key, deadline)
+			if next == 0 || err != nil {
+				return a, err
+			}
+			a = next
+			continue
 		case p.Covers(key):
 			if step > 0 {
 				c.moved(step, separator{level + 1, p.Lowest, a})
@@ -76,13 +146,36 @@ func (c *Client) covering(a layout.Addr, key uint64, level int, deadline clock.T
 	}
 }
 
-// errEnds says that the page at a does not lead on to a key that it does not cover.
-func errEnds(a layout.Addr, key uint64) error {
-	return fmt.Errorf("%w: the way to key %d ends at page %v", ErrBroken, key, a)
+// behind returns the page that has taken over the range of the closed page c.page at a; 0 if none
+// has: then the page, which is empty, says of the key that it is absent.
+func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
+	was := c.page.Header
+	c.dead = a
+	if err := c.readPage(was.Sibling, &c.page, c.pageBuf, deadline); err != nil {
+		return 0, err
+	}
+	if c.page.Lowest <= key {
+		return was.Sibling, nil
+	}
+	// As long as the closed page names the same sibling, only that one can take over the range; it
+	// had not when it was read.
+	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
+		return 0, err
+	}
+	if c.page.Header != was {
+		return 0, fmt.Errorf("%w: page %v was merged", ErrBroken, a)
+	}
+	return 0, nil
 }
 
-// moved notes that a page was found by way of its siblings: the index cache is old, or a split was not finished.
-func (c *Client) moved(steps int, s separator) {
+// errEnds: the page at a does not cover the key and has no sibling, or no child for it.
+func errEnds(a layout.Addr, key uint64) error {
+	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
+}
+
+// moved notes that a page was found through its siblings: the index cache is outdated, or a split
+// was not finished.
+func (c *walker) moved(steps int, s separator) {
 	c.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
 	if s.level == 1 {
 		c.node.cache.drop(s.key)
@@ -90,56 +183,68 @@ func (c *Client) moved(steps int, s separator) {
 	c.heal = s
 }
 
-// descend walks from the root down to a level. fresh asks for the root that there is now.
-func (c *Client) descend(key uint64, level int, fresh bool, deadline clock.Time) (layout.Addr, error) {
+// descend walks from the root down to a level. fresh: read the address of the root first, without
+// the node's hint.
+func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time) (layout.Addr, error) {
 	a, err := c.rootPage(fresh, deadline)
 	if err != nil {
 		return 0, err
 	}
 	aside := false // the last step was to a sibling
+	want := -1     // the level of the next page; -1: any
+	var via pointer
 	for range maxSteps {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
 			return 0, err
 		}
 		p := &c.page
 		switch {
-		case p.Level > maxLevel || key < p.Lowest:
-			return 0, fmt.Errorf("%w: page %v of level %d from key %d on, on the way to key %d", ErrBroken, a, p.Level, p.Lowest, key)
+		case p.Level > maxLevel || key < p.Lowest || want >= 0 && p.Level != want:
+			return 0, fmt.Errorf("%w: page %v of level %d with lowest key %d, on the path to key %d", ErrBroken, a, p.Level, p.Lowest, key)
 		case p.Level < level:
 			return 0, errNoLevel
 		case !p.Covers(key):
 			if c.node.rootHint() == a {
-				c.node.setRoot(0) // it has been split: there is a higher one, or will be
+				c.node.setRoot(0) // it has been split: there is a higher root, or will be
 			}
 			if p.Sibling == 0 {
 				return 0, errEnds(a, key)
 			}
-			a, aside = p.Sibling, true
+			a, aside, want = p.Sibling, true, p.Level
 			continue
 		}
-		if aside { // the page above does not know this one, or was read before it did
+		if aside && p.Stage == layout.Live { // the parent has no separator of this page, or was read before it had
 			c.heal = separator{p.Level + 1, p.Lowest, a}
-			aside = false
+			if via.from != 0 && p.Lowest <= via.key {
+				via.child = a
+				c.astray = via
+			}
 		}
+		aside = false
 		if p.Level == level {
 			return a, nil
+		}
+		if p.Stage == layout.Closed {
+			c.dead = a
 		}
 		if p.Level == 1 {
 			c.node.cache.put(p, c.rand)
 		}
 		from := a
-		if a = p.Child(key); a == 0 {
+		want = p.Level - 1
+		via = pointer{from: from}
+		if a, via.key = p.Separator(key); a == 0 {
 			return 0, errEnds(from, key)
 		}
 	}
-	return 0, fmt.Errorf("%w: no way to key %d", ErrBroken, key)
+	return 0, fmt.Errorf("%w: no path to key %d", ErrBroken, key)
 }
 
-// errNoLevel says that the tree is not so high.
-var errNoLevel = fmt.Errorf("no such level")
+// errNoLevel: the tree is lower than the level.
+var errNoLevel = fmt.Errorf("the tree has no such level")
 
-// rootPage is the address of the root.
-func (c *Client) rootPage(fresh bool, deadline clock.Time) (layout.Addr, error) {
+// rootPage returns the address of the root.
+func (c *walker) rootPage(fresh bool, deadline clock.Time) (layout.Addr, error) {
 	if a := c.node.rootHint(); a != 0 && !fresh {
 		return a, nil
 	}
@@ -151,7 +256,7 @@ func (c *Client) rootPage(fresh bool, deadline clock.Time) (layout.Addr, error) 
 }
 
 // Root reads the address of the root page.
-func (c *Client) Root(deadline clock.Time) (layout.Addr, error) {
+func (c *walker) Root(deadline clock.Time) (layout.Addr, error) {
 	for {
 		err := c.reach(0, deadline)
 		if err == nil {

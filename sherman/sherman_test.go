@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
-	"github.com/rdmalab/rdmalab/clover/kvtest"
+	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
@@ -24,12 +24,12 @@ var shapes = []layout.Shape{
 	{Page: 256},
 	{Page: 512, Value: 16},
 	{Page: 256, Value: 54},
-	{Kind: layout.Faithful},
-	{Kind: layout.Faithful, Page: 256},
-	{Kind: layout.Faithful, Page: 512, Value: 24},
+	{Kind: layout.Published},
+	{Kind: layout.Published, Page: 256},
+	{Kind: layout.Published, Page: 512, Value: 24},
 }
 
-// One client, every shape, thousands of keys: what a map says is what the tree says, in order.
+// One client, every shape, thousands of keys: the tree has the same content as a map, in order.
 func TestAgainstAMap(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.WithDefaults().String(), func(t *testing.T) {
@@ -122,9 +122,9 @@ func scanAll(c *sherman.Client, rt verbs.Runtime, want map[uint64]uint64) error 
 	return nil
 }
 
-// The suite for any store.
+// The conformance tests that every store passes.
 func TestConformance(t *testing.T) {
-	for _, kind := range []layout.Kind{layout.Sound, layout.Faithful} {
+	for _, kind := range []layout.Kind{layout.Hardened, layout.Published} {
 		t.Run(kind.String(), func(t *testing.T) {
 			g := newRig(t, simrack.Options{}, region)
 			g.format(sherman.FormatConfig{Shape: layout.Shape{Kind: kind, Value: 54, Page: 512}})
@@ -142,7 +142,7 @@ func TestConformance(t *testing.T) {
 					rt.Sleep(time.Millisecond)
 				}
 				defer func() { done = true }()
-				return kvtest.Check(kvtest.Env{A: a, B: b, Now: rt.Now, Largest: 54, Exact: kind == layout.Sound})
+				return kvtest.Check(kvtest.Env{A: a, B: b, Now: rt.Now, Largest: 54, Exact: kind == layout.Hardened})
 			})
 			g.run()
 		})

@@ -13,12 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// An answer that comes late says what was in the word long ago: as much as a client knows that was frozen while it waited for it. That is no
-// reason to take the owner for dead.
+// A late answer shows an old value of the lock word, for example to a client that was stopped while
+// it waited for the answer. That must not make it take the owner for dead.
 func TestALateAnswerIsNoLease(t *testing.T) {
 	const (
 		hold   = 20 * time.Millisecond
-		answer = 40 * time.Millisecond // either is shorter than a lease, both are longer
+		answer = 40 * time.Millisecond // each is shorter than the lease, their sum is longer
 	)
 	g := newRig(t, simrack.Options{}, region)
 	g.format(sherman.FormatConfig{})
@@ -33,7 +33,7 @@ func TestALateAnswerIsNoLease(t *testing.T) {
 		h.Go(host, false, func(ctx verbs.Context) {
 			rt := ctx.Runtime()
 			slow := func(wrs []verbs.SendWR) []verbs.SendWR {
-				if len(wrs) > 1 { // it has the lock
+				if len(wrs) > 1 { // it holds the lock
 					rt.Sleep(before)
 				}
 				return wrs
@@ -56,6 +56,6 @@ func TestALateAnswerIsNoLease(t *testing.T) {
 	})
 	g.run()
 	if s, l := owner.Stats(), late.Stats(); s.Fenced != 0 || s.Acquires < 20 || l.Acquires < 5 || l.CAS < 5*l.Acquires {
-		t.Errorf("an owner at work was fenced %d times; it had %d locks, the other one %d with %d CAS", s.Fenced, s.Acquires, l.Acquires, l.CAS)
+		t.Errorf("a living owner was fenced %d times; it took %d locks, the other one %d with %d CAS", s.Fenced, s.Acquires, l.Acquires, l.CAS)
 	}
 }

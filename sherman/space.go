@@ -1,111 +1,188 @@
 package sherman
 
 import (
+	"errors"
 	"fmt"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// space is where a client takes fresh pages from: a piece of a chunk of one server, and pages that were not used after all.
-type space struct {
+// pool has the pages that the clients of a node have taken from the memory servers and not used
+// yet.
+type pool struct {
+	runs  []run
+	spare []layout.Fresh
+	// taken is how many pages the node has taken, turn the server from which it takes the next
+	// ones.
+	taken, turn int
+	// exhausted are the servers that have no memory left that was never used.
+	exhausted []bool
+}
+
+// run is memory of one server that was never used.
+type run struct {
 	server    int
 	next, end uint64
-	spare     []layout.Addr
-	// turn is the server that is asked for the next chunk.
-	turn int
 }
 
-// giveBack keeps a page that nobody leads to.
-func (s *space) giveBack(a layout.Addr) { s.spare = append(s.spare, a) }
+// takeShare: a node takes a takeShare-th of what it has taken before, so that all nodes together
+// hold little unused memory when the servers have none left.
+const takeShare = 64
 
-// maxLeftOver bounds the pieces of memory that a node keeps of clients that were closed.
-const maxLeftOver = 1024
+// poolShare: a node takes at least the poolShare-th of a server's memory.
+const poolShare = 1 << 16
 
-// bequeath keeps what a client has not used of its memory for the next one of the node.
-func (n *Node) bequeath(s space) {
+// want is how many bytes to take next from a server with the given memory.
+func (p *pool) want(page, chunk int, memory uint64) uint64 {
+	n := max(uint64(p.taken/takeShare), memory/poolShare/uint64(page), 1)
+	return min(n*uint64(page), uint64(chunk))
+}
+
+// freshPage takes a page of the node's pool.
+func (n *Node) freshPage(page int) (f layout.Fresh, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if (len(s.spare) > 0 || s.next < s.end) && len(n.spaces) < maxLeftOver {
-		n.spaces = append(n.spaces, s)
+	p := &n.pool
+	if i := len(p.spare) - 1; i >= 0 {
+		f, p.spare = p.spare[i], p.spare[:i]
+		return f, true
 	}
+	for i := len(p.runs) - 1; i >= 0; i-- {
+		r := &p.runs[i]
+		if r.next >= r.end {
+			p.runs = p.runs[:i]
+			continue
+		}
+		f.At = layout.At(r.server, r.next)
+		r.next += uint64(page)
+		return f, true
+	}
+	return f, false
 }
 
-// leftOver takes a piece that a client has left.
-func (n *Node) leftOver() (s space, ok bool) {
+// keepPages adds pages to the node's pool.
+func (n *Node) keepPages(f ...layout.Fresh) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if i := len(n.spaces) - 1; i >= 0 {
-		s, n.spaces = n.spaces[i], n.spaces[:i]
-		return s, true
-	}
-	return s, false
+	n.pool.spare = append(n.pool.spare, f...)
 }
 
-// reserve makes sure of a page for the next split, before a lock is held: servers give chunks in turn, by FETCH_ADD on a word in their
-// memory. (The published system asks a thread of the server by message.)
-func (c *Client) reserve(deadline clock.Time) error {
-	s := &c.space
-	if len(s.spare) > 0 || s.next < s.end {
+// nextServer returns the server to ask for memory, and whether it has any that was never used.
+func (n *Node) nextServer() (server int, unused bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := &n.pool
+	server = p.turn
+	p.turn = (p.turn + 1) % len(n.servers)
+	return server, !p.exhausted[server]
+}
+
+// reserve makes sure of a page for the next split. The caller holds no lock. The page comes from
+// the node's pool, from memory that was never used, or from the pages that were merged; servers
+// take turns.
+func (c *changer) reserve(deadline clock.Time) error {
+	if len(c.spare) > 0 {
 		return nil
 	}
-	if left, ok := c.node.leftOver(); ok {
-		left.turn = s.turn
-		*s = left
+	if f, ok := c.node.freshPage(c.super.Shape.Page); ok {
+		c.spare = append(c.spare, f)
 		return nil
 	}
-	var last error
-	for range c.links {
-		i := s.turn
-		s.turn = (s.turn + 1) % len(c.links)
-		at, err := c.chunk(i, deadline)
-		if err == nil {
-			s.server, s.next, s.end = i, at, at+uint64(c.super.Chunk)
+	var errs []error
+	for range 2 * len(c.links) { // in the first round, memory that was never used
+		i, unused := c.node.nextServer()
+		var err error
+		if unused {
+			err = c.extend(i, deadline)
+		} else {
+			err = c.pop(i, deadline)
+		}
+		if len(c.spare) > 0 {
 			return nil
 		}
-		last = err
+		if err != nil && !errors.Is(err, errNone) {
+			errs = append(errs, err)
+		}
 	}
-	return last
+	if len(errs) > 0 {
+		return errs[0]
+	}
+	return c.errFull()
 }
 
-// chunk takes one from a server. A chunk whose answer was lost is lost, too.
-func (c *Client) chunk(i int, deadline clock.Time) (uint64, error) {
+// errNone: a server has no page to give.
+var errNone = errors.New("no page")
+
+// errFull names what is full.
+func (c *memory) errFull() error {
+	s := &c.super
+	var bytes uint64
+	for i := range c.links {
+		bytes += (c.links[i].len - s.FirstChunk()) / uint64(s.Shape.Page) * uint64(s.Shape.Page)
+	}
+	return fmt.Errorf("%w: a split needs a page, and all %d bytes of pages on %d memory servers are in use (deleting all keys of a leaf gives its page back)",
+		kv.ErrFull, bytes, len(c.links))
+}
+
+// extend takes memory of a server that was never used, by a FETCH_ADD on a word of the server. (The
+// published system sends a message to a thread of the server.) One page is for this client, the
+// others are for the node. Memory whose FETCH_ADD was executed and not answered remains unused.
+func (c *changer) extend(i int, deadline clock.Time) error {
+	page := uint64(c.super.Shape.Page)
 	for {
 		err := c.reach(i, deadline)
+		var at, want uint64
 		if err == nil {
+			c.node.mu.Lock()
+			want = c.node.pool.want(int(page), c.super.Chunk, c.links[i].len)
+			c.node.mu.Unlock()
 			o := &c.ops[0]
-			c.fab.FetchAdd(o, c.target(layout.At(i, layout.AllocWord)), uint64(c.super.Chunk), c.wordAt(wordAtomic))
-			err = c.do(deadline, o)
-		}
-		var at uint64
-		if err == nil {
-			at, err = c.load(wordAtomic)
-		}
-		if err == nil {
-			if at < c.super.FirstChunk() || at > c.links[i].len-uint64(c.super.Chunk) {
-				return 0, fmt.Errorf("%w: memory server %d", kv.ErrFull, i)
+			c.fab.FetchAdd(o, c.target(layout.At(i, layout.AllocWord)), want, c.wordAt(wordAtomic))
+			if err = c.do(deadline, o); err == nil {
+				at, err = c.load(wordAtomic)
 			}
-			return at, nil
 		}
-		if err := c.again(err, deadline); err != nil {
-			return 0, err
+		if err != nil {
+			if err := c.again(err, deadline); err != nil {
+				return err
+			}
+			continue
 		}
+		// The one who passes the end of the memory gets what is left before it.
+		end := min(at+want, c.links[i].len)
+		if at%page != 0 || at < c.super.FirstChunk() || at >= end {
+			end = at
+		}
+		end -= (end - at) % page
+		c.node.mu.Lock()
+		defer c.node.mu.Unlock()
+		p := &c.node.pool
+		p.exhausted[i] = end < at+want
+		if end == at {
+			return errNone
+		}
+		p.taken += int((end - at) / page)
+		c.spare = append(c.spare, layout.Fresh{At: layout.At(i, at)})
+		if at+page < end {
+			p.runs = append(p.runs, run{i, at + page, end})
+		}
+		return nil
 	}
 }
 
-// fresh takes a page.
-func (c *Client) fresh() (layout.Addr, bool) {
-	s := &c.space
-	if n := len(s.spare); n > 0 {
-		a := s.spare[n-1]
-		s.spare = s.spare[:n-1]
-		return a, true
+// fresh takes the page that reserve has made sure of.
+func (c *changer) fresh() (layout.Fresh, bool) {
+	n := len(c.spare) - 1
+	if n < 0 {
+		return layout.Fresh{}, false
 	}
-	if s.next >= s.end {
-		return 0, false
-	}
-	a := layout.At(s.server, s.next)
-	s.next += uint64(c.super.Shape.Page)
-	return a, true
+	f := c.spare[n]
+	c.spare = c.spare[:n]
+	return f, true
 }
+
+// errRoom: the page is full, and the client has no page for a split. The operation calls reserve
+// and tries again.
+var errRoom = errors.New("no page for a split")

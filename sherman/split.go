@@ -4,18 +4,19 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// split makes room in the full page c.page at a, which is locked, and puts the record in: a leaf's, or a child. The new
-// page is in memory before the old one leads to it; then the parent learns of it.
-func (c *Client) split(h *held, a layout.Addr, key uint64, value []byte, child layout.Addr, deadline clock.Time) error {
+// split splits the full page c.page at a, which is locked, and puts the record in: a leaf's, or a
+// child. It writes the new page before the old one names it; mend puts the separator into the
+// parent afterwards.
+func (c *changer) split(h *held, a layout.Addr, key uint64, value []byte, child layout.Addr, deadline clock.Time) error {
 	p := &c.page
 	to, ok := c.fresh()
 	if !ok || !p.CanSplit() {
-		return errors.Join(fmt.Errorf("%w: no page for a split", kv.ErrFull), keepUnknown(c.release(h, deadline)))
+		return errors.Join(fmt.Errorf("%w: page %v has too few records for a split", kv.ErrFull, a), ignoreRelease(c.release(h, deadline)))
 	}
 	var sep uint64
 	sep, c.order, c.ranges = p.Split(to, c.sibBuf, &c.sib, c.order, c.ranges[:0])
@@ -32,24 +33,27 @@ func (c *Client) split(h *held, a layout.Addr, key uint64, value []byte, child l
 	if in == p && c.ranges[len(c.ranges)-1].Len < len(p.Bytes) {
 		c.ranges = append(c.ranges, r)
 	}
-	if err := c.writeFresh(to, c.sibBuf, deadline); err != nil {
-		return errors.Join(err, keepUnknown(c.release(h, deadline)))
+	if err := c.writeFresh(to.At, c.sibBuf, deadline); err != nil {
+		return errors.Join(err, ignoreRelease(c.release(h, deadline)))
 	}
 	level := p.Level + 1
 	if err := c.commit(h, a, c.ranges, deadline); err != nil {
-		return err // the new page is lost if nobody leads to it
+		if errors.Is(err, errOwner) { // no page names the new page
+			c.spare = append(c.spare, to)
+		}
+		return err // otherwise, if no page names the new page, its memory stays unused
 	}
 	c.node.count(func(s *NodeStats) { s.Splits++ })
 	if level == 2 {
 		c.node.cache.put(&c.page, c.rand)
 		c.node.cache.put(&c.sib, c.rand)
 	}
-	c.heal = separator{level, sep, to}
+	c.heal = separator{level, sep, to.At}
 	return nil
 }
 
-// writeFresh writes a page that nobody leads to yet. It may be written more than once.
-func (c *Client) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error {
+// writeFresh writes a page that no other page names yet. Repeating the WRITE is safe.
+func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error {
 	for {
 		err := c.reach(a.Server(), deadline)
 		if err == nil {
@@ -68,13 +72,15 @@ func (c *Client) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error 
 	}
 }
 
-// maxMends bounds the separators that one operation puts in: a split of each level, and somebody else's.
+// maxMends bounds the separators that one operation puts in: one split of each level, and as many
+// of other clients.
 const maxMends = 2 * maxLevel
 
-// mend puts into the parent what it does not know of a page that this operation has made, or has found without it. The operation
-// itself has been done: a separator that cannot be put in now is left to whoever finds the page next.
-func (c *Client) mend(deadline clock.Time) {
-	own := c.cost
+// mend puts missing separators into parents, and takes closed pages out of the tree: those that
+// this operation has made or found. The operation itself is done: if mend fails, a later client
+// that finds the page repeats it.
+func (c *changer) mend(deadline clock.Time) {
+	own, astray := c.cost, c.astray
 	for range maxMends {
 		s := c.heal
 		if c.heal = (separator{}); s.level == 0 {
@@ -84,62 +90,100 @@ func (c *Client) mend(deadline clock.Time) {
 			break
 		}
 	}
-	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries // of the operation itself
+	if astray.from != 0 {
+		_ = c.repoint(astray, deadline) // otherwise another client does it
+	}
+	if c.dead != 0 {
+		c.emptied = append(c.emptied, c.dead)
+	}
+	for range maxMerges {
+		n := len(c.emptied) - 1
+		if n < 0 {
+			break
+		}
+		a := c.emptied[n]
+		c.emptied = c.emptied[:n]
+		if c.finish(a, 0, deadline) != nil {
+			break
+		}
+	}
+	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries // the cost counts those of the operation alone
 }
 
-// adopt puts a separator into the page of its level that covers it.
-func (c *Client) adopt(s separator, deadline clock.Time) error {
-	a, err := c.descend(s.key, s.level, true, deadline)
+// adopt puts a separator into the page of its level that covers its key.
+func (c *changer) adopt(s separator, deadline clock.Time) error {
+	var a layout.Addr // 0: to be found
 	for {
-		if errors.Is(err, errNoLevel) {
-			if err = c.newRoot(s, deadline); !errors.Is(err, errRoot) {
-				return err
-			}
+		var next layout.Addr
+		var err error
+		if a == 0 {
 			a, err = c.descend(s.key, s.level, true, deadline)
-			continue
 		}
 		if err == nil {
-			err = c.reserve(deadline)
+			next, err = c.putChild(a, s, deadline)
 		}
-		if err != nil {
-			return err
-		}
-		var next layout.Addr
-		if next, err = c.putChild(a, s, deadline); err != nil && !errors.Is(err, errOwner) {
-			return err
-		}
-		if err == nil && next == 0 {
+		switch {
+		case err == nil && next == 0:
 			return nil
-		}
-		if err = nil; next != 0 {
+		case err == nil:
 			a = next
+		case errors.Is(err, errOwner):
+		case errors.Is(err, errRoom):
+			err = c.reserve(deadline)
+		case errors.Is(err, errClosed):
+			a, err = c.beyond(a, deadline)
+		case errors.Is(err, errNoLevel):
+			a = 0
+			if err = c.newRoot(s, deadline); err == nil {
+				return nil
+			}
+			if errors.Is(err, errRoot) {
+				err = nil
+			}
+		default:
+			a, err = 0, c.restart(err, s.key, deadline)
+		}
+		if err != nil && !errors.Is(err, errOwner) {
+			return err
 		}
 	}
 }
 
-// putChild puts a separator into the page at a, or returns where to try next.
-func (c *Client) putChild(a layout.Addr, s separator, deadline clock.Time) (next layout.Addr, err error) {
+// putChild puts a separator into the page at a, or returns the page to try next.
+func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
 		return 0, err
 	}
+	give := func(err error) error { return errors.Join(err, ignoreRelease(c.release(h, deadline))) }
 	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
-		return 0, errors.Join(err, c.release(h, deadline))
+		return 0, give(err)
 	}
 	p := &c.page
 	if p.Level != s.level || s.key < p.Lowest {
-		return 0, errors.Join(fmt.Errorf("%w: page %v as the parent of key %d", ErrBroken, a, s.key), c.release(h, deadline))
+		return 0, give(fmt.Errorf("%w: page %v as the parent of key %d", ErrBroken, a, s.key))
 	}
 	if !p.Covers(s.key) {
 		if p.Sibling == 0 {
-			return 0, errors.Join(errEnds(a, s.key), c.release(h, deadline))
+			return 0, give(errEnds(a, s.key))
 		}
 		return p.Sibling, c.release(h, deadline)
+	}
+	if p.Stage == layout.Closed {
+		return 0, give(errClosed)
 	}
 	if _, _, there, _ := p.Find(s.key); there || s.key == p.Lowest {
 		return 0, c.release(h, deadline)
 	}
+	// A merge removes the pointers to a page after it was closed, under the locks of the pages that
+	// have them: with this lock held, a live page gets no pointer that the merge would miss.
+	if live, err := c.isLive(s, deadline); err != nil || !live {
+		return 0, give(err)
+	}
 	if p.FreeSlot() < 0 {
+		if len(c.spare) == 0 {
+			return 0, give(errRoom)
+		}
 		return 0, c.split(h, a, s.key, nil, s.child, deadline)
 	}
 	c.ranges = append(c.ranges[:0], p.PutChild(s.key, s.child))
@@ -153,11 +197,23 @@ func (c *Client) putChild(a layout.Addr, s separator, deadline clock.Time) (next
 	return 0, nil
 }
 
-// errRoot says that somebody else has made a new root.
-var errRoot = errors.New("the root is another one")
+// isLive reports whether the child of a separator is a page of the tree. Published pages always
+// are.
+func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
+	if c.super.Shape.Kind == layout.Published {
+		return true, nil
+	}
+	if err := c.readPage(s.child, &c.sib, c.sibBuf, deadline); err != nil {
+		return false, gone(err)
+	}
+	return c.sib.Stage == layout.Live && c.sib.Level == s.level-1 && c.sib.Lowest == s.key, nil
+}
 
-// newRoot makes a root above the one there is, which must be one level below the separator's.
-func (c *Client) newRoot(s separator, deadline clock.Time) error {
+// errRoot: another client has made a new root.
+var errRoot = errors.New("another client has made a new root")
+
+// newRoot makes a root above the present one, which must be one level below the separator's.
+func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	old, err := c.Root(deadline)
 	if err != nil {
 		return err
@@ -169,17 +225,23 @@ func (c *Client) newRoot(s separator, deadline clock.Time) error {
 		return errRoot
 	}
 	if c.page.Level != s.level-1 || c.page.Lowest != 0 {
-		return fmt.Errorf("%w: root %v of level %d from key %d on", ErrBroken, old, c.page.Level, c.page.Lowest)
+		return fmt.Errorf("%w: root %v of level %d with lowest key %d", ErrBroken, old, c.page.Level, c.page.Lowest)
+	}
+	// If the child is closed later, the merge finds it in the new root, or the compare-and-swap
+	// fails: without a page above it, a page does not leave the tree.
+	if live, err := c.isLive(s, deadline); err != nil || !live {
+		return err
 	}
 	if err := c.reserve(deadline); err != nil {
 		return err
 	}
-	at, ok := c.fresh()
+	to, ok := c.fresh()
 	if !ok {
-		return kv.ErrFull
+		return c.errFull()
 	}
+	at := to.At
 	c.sib.Init(c.super.Shape, c.sibBuf, layout.Header{
-		Level: s.level, Highest: layout.MaxKey, Leftmost: old, Self: at, Generation: c.super.Generation,
+		Level: s.level, Highest: layout.MaxKey, Leftmost: old, Self: at, Generation: c.super.Generation, Epoch: to.Epoch,
 	})
 	c.sib.PutChild(s.key, s.child)
 	if err := c.writeFresh(at, c.sibBuf, deadline); err != nil {
@@ -188,8 +250,8 @@ func (c *Client) newRoot(s separator, deadline clock.Time) error {
 	for doubt := false; ; doubt = true {
 		won, err := c.swapRoot(old, at, deadline)
 		if err == nil && !won {
-			if !doubt { // else it may have been the root, and be a page of the tree since another one came above it
-				c.space.giveBack(at)
+			if !doubt { // with doubt, it may have become the root, and be an inner page of the tree by now
+				c.spare = append(c.spare, to)
 			}
 			return errRoot
 		}
@@ -204,8 +266,9 @@ func (c *Client) newRoot(s separator, deadline clock.Time) error {
 	}
 }
 
-// swapRoot makes at the root. After an attempt whose outcome was unknown, the next one sees what became of it.
-func (c *Client) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {
+// swapRoot makes at the root. After an attempt whose outcome was unknown, the next one finds it
+// out.
+func (c *changer) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {
 	if err := c.reach(0, deadline); err != nil {
 		return false, err
 	}

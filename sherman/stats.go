@@ -5,27 +5,33 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// NodeStats is what the clients of a node have done.
+// NodeStats has the counters of a node's clients.
 type NodeStats struct {
-	// Acquires are locks that were got, HandOvers those of them that came from another client of the node without a word to
-	// the memory server, CAS the tries for the others.
+	// Acquires counts locks taken. HandOvers counts those of them that came from another client of
+	// the node without a request to the memory server, CAS the attempts for the others.
 	Acquires, HandOvers, CAS uint64
-	// Recovered are locks taken over from an owner that was suspected, Fenced how often this node was the one.
+	// Recovered counts locks taken over from a suspected owner, Fenced how often this node was
+	// fenced.
 	Recovered, Fenced uint64
-	// Doubts are operations whose connection failed while they held a lock, and that found out what had become of them.
+	// Doubts counts operations whose connection failed while they held a lock, and that looked for
+	// their outcome.
 	Doubts uint64
-	// Splits are pages split, Roots new roots, Healed separators put in for somebody else's split, Moves steps to a sibling.
+	// Splits counts pages split, Roots new roots, Healed separators put in, Moves steps to a
+	// sibling.
 	Splits, Roots, Healed, Moves uint64
-	// Torn are pages read again because they were written meanwhile.
+	// Merged counts empty pages taken out of the tree, Reused pages that were used again, Restarts
+	// searches that met a page which had left the tree, and began again at the root.
+	Merged, Reused, Restarts uint64
+	// Torn counts pages read again because they were written while they were being read.
 	Torn uint64
-	// CacheHits are operations that knew their leaf, CacheMisses those that came from the root; CachePages and CacheBytes
-	// are what the index cache holds.
+	// CacheHits counts operations that found their leaf in the index cache, CacheMisses those that
+	// began at the root. CachePages and CacheBytes are the present contents of the index cache.
 	CacheHits, CacheMisses uint64
 	CachePages, CacheBytes int
-	// Wait is how long clients waited for locks, in nanoseconds, hand-overs included.
+	// Wait has the times that clients waited for locks, in nanoseconds, hand-overs included.
 	Wait *hdrhistogram.Histogram
 }
 
@@ -38,7 +44,7 @@ func newNodeStats() NodeStats {
 	return NodeStats{Wait: hdrhistogram.New(1, int64(maxWait), waitDigits)}
 }
 
-// waited notes the wait for a lock.
+// waited records the wait for a lock.
 func (s *NodeStats) waited(d time.Duration) {
 	_ = s.Wait.RecordValue(int64(min(max(d, 1), maxWait))) // it is in range
 }
@@ -53,15 +59,16 @@ func (n *Node) Stats() NodeStats {
 	return s
 }
 
-// Cost is what one operation took.
+// Cost is the cost of one operation.
 type Cost struct {
 	kv.Cost
-	// CAS are the tries to get locks, HandOvers the locks that came from another client of the node.
+	// CAS counts the attempts to take locks, HandOvers the locks that came from another client of
+	// the node.
 	CAS, HandOvers int
 	// Wait is the time spent waiting for locks.
 	Wait time.Duration
-	// Bytes are those of the IP packets of all operations, there and back, when nothing is lost and each message
-	// that asks for it has an answer of its own.
+	// Bytes counts the bytes of the IP packets of all operations in both directions, provided that
+	// none is lost and that each message that requests an acknowledgement has one of its own.
 	Bytes int
 }
 
@@ -74,5 +81,6 @@ const (
 	ipAck    = ipBase + ipAETH
 )
 
-// packets is the headers and padding of a message of n bytes in packets of at most mtu.
+// packets returns the bytes of a message of n bytes in packets of at most mtu, with headers and
+// padding.
 func packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu)*ipBase + (n+3)&^3 }

@@ -4,12 +4,25 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// verb is what a write does with a record that is there, or is not.
+// changer changes pages under their locks, splits them, and enters separators into their parents.
+type changer struct {
+	walker
+	// spare are pages that this client will use next; emptied are pages that it has closed.
+	spare   []layout.Fresh
+	emptied []layout.Addr
+	// sib is the sibling that a split makes, in sibBuf.
+	sib    layout.Page
+	sibBuf []byte
+	order  []uint16
+	ranges []layout.Range
+}
+
+// verb is the kind of a write: it decides what happens if the record exists or does not.
 type verb uint8
 
 const (
@@ -19,7 +32,8 @@ const (
 	remove
 )
 
-// Put replaces the value of a key that exists: lock, read, write with release. Three round trips, two if the lock is handed over.
+// Put replaces the value of a key that exists: lock, read, and write with release. It takes three
+// round trips, two if the lock is handed over.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(put, key, value, deadline)
 }
@@ -29,25 +43,25 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(insert, key, value, deadline)
 }
 
-// Upsert gives a key a value, whether it has one or not.
+// Upsert sets the value of a key, whether the key exists or not.
 func (c *Client) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(upsert, key, value, deadline)
 }
 
-// Delete takes a key away. Its slot is used again; pages are never merged or freed.
+// Delete removes a key. Its slot is used again; a page without keys leaves the tree.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.modify(remove, key, nil, deadline)
 }
 
-// errZeros says that a faithful tree takes zeros for an empty slot.
-var errZeros = errors.New("a value of zeros stands for none in a faithful tree")
+// errZeros: a published tree takes a record of zeros for an empty slot.
+var errZeros = errors.New("a published tree cannot store a value of zeros: it marks an empty slot")
 
-func (c *Client) check(v verb, value []byte) error {
+func (c *changer) check(v verb, value []byte) error {
 	switch {
 	case v == remove:
 	case len(value) > c.super.Shape.Value:
 		return fmt.Errorf("%w: %d bytes, the tree was formatted for %d", kv.ErrTooLarge, len(value), c.super.Shape.Value)
-	case c.super.Shape.Kind == layout.Faithful:
+	case c.super.Shape.Kind == layout.Published:
 		for _, b := range value {
 			if b != 0 {
 				return nil
@@ -58,90 +72,117 @@ func (c *Client) check(v verb, value []byte) error {
 	return nil
 }
 
-// modify changes one record of a leaf, or says whether it may have done so.
-func (c *Client) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
-	c.wrote = false
+// modify changes one record of a leaf. It adds kv.ErrNoEffect to an error if the record was
+// certainly not changed.
+func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
+	c.wrote, c.emptied = false, c.emptied[:0]
 	err := c.attempt(v, key, value, deadline)
+	if len(c.spare) > 0 { // another client may need them before this one
+		c.node.keepPages(c.spare...)
+		c.spare = c.spare[:0]
+	}
 	if err == nil || c.wrote || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrExists) {
 		return err
 	}
 	return noEffect(err)
 }
 
-// noEffect marks the error of an operation that posted no WRITE that a reader could see.
+// noEffect marks the error of an operation that posted no WRITE to a page that a reader can reach.
 func noEffect(err error) error { return fmt.Errorf("%w (%w)", err, kv.ErrNoEffect) }
 
-// attempt is modify, whose errors leave open whether the record was written; c.wrote tells.
-func (c *Client) attempt(v verb, key uint64, value []byte, deadline clock.Time) error {
+// attempt is modify without the mark: after an error, c.wrote says whether the record may have been
+// written.
+func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
 	}
 	if err := c.check(v, value); err != nil {
 		return err
 	}
-	a, err := c.locate(key, 0, deadline)
-	for err == nil {
-		if v == insert || v == upsert {
-			if err = c.reserve(deadline); err != nil {
-				break
-			}
-		}
+	var a layout.Addr // 0: to be found
+	for {
 		var next layout.Addr
-		next, err = c.change(v, a, key, value, deadline)
-		if err != nil && !errors.Is(err, errOwner) {
-			break
+		var err error
+		if a == 0 {
+			a, err = c.locate(key, 0, deadline)
 		}
-		if err == nil && next == 0 {
+		if err == nil {
+			next, err = c.change(v, a, key, value, deadline)
+		}
+		switch {
+		case err == nil && next == 0:
 			c.mend(deadline)
 			return nil
-		}
-		if err = nil; next != 0 {
+		case err == nil:
 			a = next
+		case errors.Is(err, errOwner):
+		case errors.Is(err, errRoom):
+			err = c.reserve(deadline)
+		case errors.Is(err, errClosed):
+			a, err = c.beyond(a, deadline)
+		default:
+			a, err = 0, c.restart(err, key, deadline)
+		}
+		if err != nil && !errors.Is(err, errOwner) {
+			return err
 		}
 	}
-	return err
 }
 
-// change does the write if the page at a covers the key; otherwise it returns the page where to try next.
-func (c *Client) change(v verb, a layout.Addr, key uint64, value []byte, deadline clock.Time) (next layout.Addr, err error) {
+// change does the write if the page at a covers the key; otherwise it returns the page to try next.
+func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
 		return 0, err
 	}
 	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
-		return 0, errors.Join(err, c.release(h, deadline))
+		return 0, errors.Join(err, ignoreRelease(c.release(h, deadline)))
 	}
 	p := &c.page
 	switch {
 	case p.Level != 0 || key < p.Lowest:
-		return 0, errors.Join(fmt.Errorf("%w: page %v on the way to key %d", ErrBroken, a, key), c.release(h, deadline))
+		return 0, errors.Join(fmt.Errorf("%w: page %v on the path to key %d", ErrBroken, a, key), ignoreRelease(c.release(h, deadline)))
 	case !p.Covers(key):
 		if next = p.Sibling; next == 0 {
-			return 0, errors.Join(errEnds(a, key), c.release(h, deadline))
+			return 0, errors.Join(errEnds(a, key), ignoreRelease(c.release(h, deadline)))
 		}
 		c.moved(1, separator{1, p.Highest, next})
 		return next, c.release(h, deadline)
+	case p.Stage == layout.Closed:
+		return 0, errors.Join(errClosed, ignoreRelease(c.release(h, deadline)))
 	}
 	slot, _, there, _ := p.Find(key)
 	if err := refusal(v, there); err != nil {
-		return 0, errors.Join(err, keepUnknown(c.release(h, deadline)))
+		return 0, errors.Join(err, ignoreRelease(c.release(h, deadline)))
 	}
 	c.ranges = c.ranges[:0]
 	switch {
 	case v == remove:
 		c.ranges = append(c.ranges, p.Remove(slot))
+		if p.CanClose(p.Count()) {
+			c.ranges = append(c.ranges, p.Close())
+		}
 	case there:
 		c.ranges = append(c.ranges, p.Put(slot, key, value))
 	default:
 		if slot = p.FreeSlot(); slot < 0 {
+			if len(c.spare) == 0 {
+				return 0, errors.Join(errRoom, ignoreRelease(c.release(h, deadline)))
+			}
 			return 0, c.split(h, a, key, value, 0, deadline)
 		}
 		c.ranges = append(c.ranges, p.Put(slot, key, value))
 	}
-	return 0, c.commit(h, a, c.ranges, deadline)
+	if err := c.commit(h, a, c.ranges, deadline); err != nil {
+		return 0, err
+	}
+	if p.Stage == layout.Closed {
+		c.emptied = append(c.emptied, a)
+	}
+	return 0, nil
 }
 
-// refusal is the answer to a write that changes nothing.
+// refusal returns the error of a write that changes nothing, or nil.
 func refusal(v verb, there bool) error {
 	switch {
 	case v == insert && there:
@@ -152,5 +193,6 @@ func refusal(v verb, there bool) error {
 	return nil
 }
 
-// keepUnknown drops what a release says: the answer of an operation that writes nothing is known anyhow.
-func keepUnknown(error) error { return nil }
+// ignoreRelease drops the error of giving back a lock: the outcome of the operation is already
+// known, so an unknown release must not make it unknown.
+func ignoreRelease(error) error { return nil }

@@ -6,17 +6,17 @@ import "fmt"
 const (
 	MinSlab = 128
 	MaxSlab = 32768
-	// Classes is their number.
+	// Classes is the number of slab classes.
 	Classes = 9
 )
 
 // Class is the index of a slab class.
 type Class uint8
 
-// Size is the bytes of an entry.
+// Size is the length of an entry in bytes.
 func (c Class) Size() int { return MinSlab << c }
 
-// ClassOf is the smallest class that holds n bytes; ok is false if none does.
+// ClassOf returns the smallest class that holds n bytes; ok is false if none does.
 func ClassOf(n int) (c Class, ok bool) {
 	for c = 0; c < Classes; c++ {
 		if n <= c.Size() {

@@ -1,18 +1,19 @@
-// Package layout is what Clover keeps in remote memory, byte for byte: pointer words, nodes, slab classes, shortcuts,
-// and the arithmetic that leads from a handle to a server and an address. The store and the switch's steering program
-// both build on it, so that neither needs to know the other.
+// Package layout describes Clover's remote memory byte for byte: pointer words, nodes, slab
+// classes, shortcuts, and the arithmetic that leads from a handle to a server and an address. The
+// store and the switch's steering program both import it, so that neither depends on the other.
 //
 // A memory server's region has four parts:
 //
 //	superblock   64 bytes: magic, format, boot generation, sizes
 //	shortcuts    8 bytes each: a location near the end of a key's chain
-//	directory    16 bytes each: key and location, for a metadata server that lost its memory
+//	directory    16 bytes each: key and location, for a metadata server that has restarted
 //	slabs        per class, one after the other: nodes of 128 to 32768 bytes
 //
-// The versions of a key are a chain of nodes: each node's first word, its header, names its successor; that of the newest
-// names none. A client appends by writing a node and swapping its pointer into the header of the newest (Clover §4.1 of the
-// paper "Disaggregating Persistent Memory and Controlling Them Remotely", USENIX ATC 2020).
+// The versions of a key's value are a chain of nodes. The first word of each node, its header,
+// names its successor; the header of the newest node names none. A client appends by writing a node
+// and swapping its location into the header of the newest (§4.1 of "Disaggregating Persistent
+// Memory and Controlling Them Remotely", USENIX ATC 2020).
 //
-// The package is arithmetic: it does no I/O and moves no remote bytes. Words are numbers here; in memory they stand
-// in the byte order of the memory server, little endian.
+// The package does no I/O and reaches no remote memory. A Word is a number here; remote memory
+// holds it in little-endian byte order.
 package layout

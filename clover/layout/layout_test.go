@@ -53,7 +53,7 @@ func TestLocation(t *testing.T) {
 }
 
 func TestVersionsEndInAnEpoch(t *testing.T) {
-	v, lives := Version(1), 1
+	v, versions := Version(1), 1
 	for {
 		next, ok := v.Next()
 		if !ok {
@@ -62,16 +62,43 @@ func TestVersionsEndInAnEpoch(t *testing.T) {
 			}
 			break
 		}
-		v, lives = next, lives+1
+		v, versions = next, versions+1
 	}
-	if lives != 254 {
-		t.Errorf("%d lives in an epoch, want 254", lives)
+	if versions != 254 {
+		t.Errorf("%d versions in an epoch, want 254", versions)
+	}
+}
+
+// A stamp has all bits of a word that a location does not use, and no other bit.
+func TestStamps(t *testing.T) {
+	seen := Word(0)
+	for _, l := range []Location{{1, 1}, {0xffffffff, 255}, {0x12345678, 254}} {
+		for bit := range 24 {
+			w := l.Stamped(1 << bit)
+			if seen |= w ^ l.Word(); w.Handle() != l.Handle || w.EntryVersion() != l.Version {
+				t.Errorf("%v with stamp %#x is %#x", l, 1<<bit, uint64(w))
+			}
+		}
+		for _, stamp := range []uint32{0, 1, 0x555555, 0xaaaaaa, MaxStamp} {
+			if got, s, ok := StampedLocation(l.Stamped(stamp | 1<<24)); !ok || got != l || s != stamp {
+				t.Errorf("%v with stamp %#x is read as %v, %#x, %v", l, stamp, got, s, ok)
+			}
+		}
+	}
+	if all := Word(0xffffffff)<<handleShift | 0xff<<entryShift; seen&all != 0 || seen|all != ^Word(0) {
+		t.Errorf("stamps use the bits %#x", uint64(seen))
+	}
+	if w := (Location{}).Stamped(MaxStamp); w != 0 {
+		t.Errorf("no location is %#x", uint64(w))
+	}
+	if _, _, ok := StampedLocation(7); ok {
+		t.Error("a stamp without a location is read as one")
 	}
 }
 
 func TestNodeSizes(t *testing.T) {
 	// A value of 1000 bytes must travel in a slab of 1024: one packet at path MTU 1024.
-	for _, f := range []Format{Vanilla, Keyed, Sound} {
+	for _, f := range []Format{Published, Keyed, Hardened} {
 		if f.Capacity(1024) < 1000 {
 			t.Errorf("%+v holds %d bytes in 1024", f, f.Capacity(1024))
 		}
@@ -86,7 +113,7 @@ func TestNodeSizes(t *testing.T) {
 
 func TestNode(t *testing.T) {
 	value := []byte("the quick brown fox")
-	for _, f := range []Format{Vanilla, Keyed, Sound} {
+	for _, f := range []Format{Published, Keyed, Hardened} {
 		slab := bytes.Repeat([]byte{0xee}, 128)
 		if !f.PutNode(slab, Header(7), 42, value) {
 			t.Fatal("does not fit")
@@ -103,28 +130,28 @@ func TestNode(t *testing.T) {
 		}
 	}
 	slab := make([]byte, 128)
-	Sound.PutNode(slab, Header(7), 42, value)
-	if _, _, err := Sound.ParseNode(slab, 43); !errors.Is(err, ErrOtherKey) {
+	Hardened.PutNode(slab, Header(7), 42, value)
+	if _, _, err := Hardened.ParseNode(slab, 43); !errors.Is(err, ErrOtherKey) {
 		t.Errorf("another key: %v", err)
 	}
 }
 
-// TestEveryMixtureOfTwoLivesIsTorn copies any subset of cache lines from one life of an entry and the rest from another.
-func TestEveryMixtureOfTwoLivesIsTorn(t *testing.T) {
+// Every mixture of cache lines of two versions of an entry is recognised as torn.
+func TestEveryMixtureOfTwoVersionsIsTorn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const slab, line = 512, 64
 	for range 200 {
 		old, now := make([]byte, slab), make([]byte, slab)
 		value := func() []byte {
-			b := make([]byte, r.IntN(Sound.Capacity(slab)+1))
+			b := make([]byte, r.IntN(Hardened.Capacity(slab)+1))
 			for i := range b {
 				b[i] = byte(r.Uint32())
 			}
 			return b
 		}
 		v := Version(1 + r.IntN(250))
-		Sound.PutNode(old, Header(v), 5, value())
-		Sound.PutNode(now, Header(v+1), 5, value())
+		Hardened.PutNode(old, Header(v), 5, value())
+		Hardened.PutNode(now, Header(v+1), 5, value())
 		for mask := 1; mask < 1<<(slab/line)-1; mask++ {
 			mix := bytes.Clone(old)
 			for i := range slab / line {
@@ -135,7 +162,7 @@ func TestEveryMixtureOfTwoLivesIsTorn(t *testing.T) {
 			if bytes.Equal(mix, now) || bytes.Equal(mix, old) {
 				continue
 			}
-			h, got, err := Sound.ParseNode(mix, 5)
+			h, got, err := Hardened.ParseNode(mix, 5)
 			if err != nil {
 				continue
 			}
@@ -143,8 +170,8 @@ func TestEveryMixtureOfTwoLivesIsTorn(t *testing.T) {
 			if h.EntryVersion() != v {
 				want = now
 			}
-			if _, whole, _ := Sound.ParseNode(want, 5); !bytes.Equal(got, whole) {
-				t.Fatalf("mixture %b of two lives was taken for a node", mask)
+			if _, whole, _ := Hardened.ParseNode(want, 5); !bytes.Equal(got, whole) {
+				t.Fatalf("mixture %b of two versions was taken for a node", mask)
 			}
 		}
 	}
@@ -200,6 +227,15 @@ func TestShortcuts(t *testing.T) {
 			t.Errorf("record %d: %+v %v", i, r, ok)
 		}
 		seen[r] = true
+		m, ok := s.Mirror(i)
+		if !ok || seen[m] || m.Server == r.Server || m.Offset%16 != 0 || m.Offset+16 > s.slabs() {
+			t.Errorf("mirror %d: %+v %v", i, m, ok)
+		}
+		seen[m] = true
+	}
+	one := Space{Servers: 1, Entries: Counts{1}, Shortcuts: 64}
+	if _, ok := one.Mirror(0); ok || one.slabs() >= one.directory()+65*RecordLen+MinSlab {
+		t.Error("a store with one server has mirrors, or room for them")
 	}
 	b := make([]byte, RecordLen)
 	lost := KeyRecord{Key: 7, Lost: true}
@@ -207,7 +243,7 @@ func TestShortcuts(t *testing.T) {
 	if out, ok := ParseKeyRecord(b); !ok || out != lost {
 		t.Errorf("%+v, %v", out, ok)
 	}
-	in := KeyRecord{Key: 7, At: Location{9, 3}}
+	in := KeyRecord{Key: 7, At: Location{9, 3}, Generation: 0xabcdef}
 	in.Put(b)
 	if out, ok := ParseKeyRecord(b); !ok || out != in {
 		t.Errorf("record %+v %v", out, ok)
@@ -221,7 +257,7 @@ func TestShortcuts(t *testing.T) {
 }
 
 func TestSuperblock(t *testing.T) {
-	in := Superblock{Format: Sound, Server: 3, Generation: 99, Owner: 5, Space: Space{Servers: 4, Entries: Counts{0: 70000, 8: 3}, Shortcuts: 1 << 20}}
+	in := Superblock{Format: Hardened, Server: 3, Generation: 99, Owner: 5, Space: Space{Servers: 4, Entries: Counts{0: 70000, 8: 3}, Shortcuts: 1 << 20}}
 	b := make([]byte, SuperblockLen)
 	in.Put(b)
 	var out Superblock
@@ -230,7 +266,7 @@ func TestSuperblock(t *testing.T) {
 	}
 	in.Space.Entries[2] = 1 << 24
 	if in.Put(b); out.Parse(b) != nil || out.Space != (Space{}) {
-		t.Errorf("a space that cannot be said is read as %+v", out.Space)
+		t.Errorf("a space that does not fit is read as %+v", out.Space)
 	}
 	if err := out.Parse(make([]byte, SuperblockLen)); !errors.Is(err, ErrSuperblock) {
 		t.Errorf("zeros: %v", err)
@@ -239,10 +275,10 @@ func TestSuperblock(t *testing.T) {
 
 func FuzzParseNode(f *testing.F) {
 	slab := make([]byte, 128)
-	Sound.PutNode(slab, Header(1), 1, []byte("x"))
+	Hardened.PutNode(slab, Header(1), 1, []byte("x"))
 	f.Add(slab, uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, key uint64) {
-		for _, format := range []Format{Vanilla, Keyed, Sound} {
+		for _, format := range []Format{Published, Keyed, Hardened} {
 			h, v, err := format.ParseNode(b, key)
 			if err == nil && (!h.Valid() || len(v) > format.Capacity(len(b))) {
 				t.Errorf("%+v: header %v, %d bytes of value", format, h, len(v))

@@ -8,30 +8,30 @@ import (
 
 // Bytes of the parts of a node.
 const (
-	// HeaderLen is the header word, at the start.
+	// HeaderLen is the header word, at the start of the node.
 	HeaderLen = 8
-	// KeyLen is the key behind it, in formats that carry one.
+	// KeyLen is the key after the header, in keyed formats.
 	KeyLen = 8
-	// CheckLen is the trailer at the end of the slab, in formats that carry one.
+	// CheckLen is the trailer at the end of the slab, in checked formats.
 	CheckLen = 8
 )
 
-// Format says what a node carries beside header and value. The zero value is that of the published system: nothing.
-// Then a value has always the full size of its slab, and only the header's version guards a reader against a node that
-// is written again under its hands.
+// Format says what a node carries besides header and value. The zero value is the published format,
+// in which it carries nothing: a value always has the full size of its slab, and only the header's
+// version protects a reader against a node that is reused while it is being read.
 type Format struct {
-	// Keyed puts the key behind the header, where a switch can see it.
+	// Keyed puts the key after the header, where a switch can read it.
 	Keyed bool
-	// Checked puts length, version and a checksum at the end of the slab: a node of which one part is old and another
-	// part is new is recognised, however the bytes were copied.
+	// Checked puts length, version and a checksum at the end of the slab. A copy of which one part
+	// is older than another is recognised, in whatever order the bytes were copied.
 	Checked bool
 }
 
 // Formats by name.
 var (
-	Vanilla = Format{}
-	Keyed   = Format{Keyed: true}
-	Sound   = Format{Keyed: true, Checked: true}
+	Published = Format{}
+	Keyed     = Format{Keyed: true}
+	Hardened  = Format{Keyed: true, Checked: true}
 )
 
 // Bits of a Format on the wire and in memory.
@@ -40,7 +40,7 @@ const (
 	formatChecked
 )
 
-// Bits is the format as a number.
+// Bits returns the format as a number.
 func (f Format) Bits() (b uint32) {
 	if f.Keyed {
 		b |= formatKeyed
@@ -56,7 +56,7 @@ func FormatOf(b uint32) (f Format, ok bool) {
 	return Format{Keyed: b&formatKeyed != 0, Checked: b&formatChecked != 0}, b < formatChecked<<1
 }
 
-// Overhead is what a node takes beside its value.
+// Overhead is the bytes of a node besides its value.
 func (f Format) Overhead() int {
 	n := HeaderLen
 	if f.Keyed {
@@ -68,21 +68,22 @@ func (f Format) Overhead() int {
 	return n
 }
 
-// Capacity is the longest value that fits into a slab.
+// Capacity is the longest value that fits into a slab, in bytes.
 func (f Format) Capacity(slab int) int { return max(0, slab-f.Overhead()) }
 
 // Errors of ParseNode.
 var (
-	// ErrTorn says that the parts of a node do not belong together: it was written while it was read.
+	// ErrTorn: the parts of a node do not belong together, because it was written while it was
+	// being read.
 	ErrTorn = errors.New("node was written while it was read")
-	// ErrNode says that the bytes cannot be a node.
+	// ErrNode: the bytes cannot be a node.
 	ErrNode = errors.New("not a node")
-	// ErrOtherKey says that a node holds another key.
+	// ErrOtherKey: a node holds another key.
 	ErrOtherKey = errors.New("node of another key")
 )
 
-// PutNode writes a whole node into slab, whose length is that of its class. Bytes behind the value become zero.
-// It reports false if the value does not fit.
+// PutNode writes a whole node into slab, which has the length of the node's class. Bytes after the
+// value become zero. It reports false if the value does not fit.
 func (f Format) PutNode(slab []byte, header Word, key uint64, value []byte) bool {
 	if len(value) > f.Capacity(len(slab)) {
 		return false
@@ -104,8 +105,9 @@ func (f Format) PutNode(slab []byte, header Word, key uint64, value []byte) bool
 	return true
 }
 
-// ParseNode reads what PutNode wrote. header is its first word, which has changed since if the node has a successor.
-// value points into slab; without a check it is all that the slab can hold.
+// ParseNode reads a node that PutNode wrote. header is its first word, which names the successor if
+// the node has one by now. value points into slab; in a format without Checked it fills the slab.
+// The errors are ErrNode, ErrTorn and ErrOtherKey.
 func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, err error) {
 	if len(slab) < f.Overhead() {
 		return 0, nil, ErrNode
@@ -137,8 +139,9 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 	return header, slab[at : at+n], nil
 }
 
-// Relabel gives a whole node that was read as version from the version to, and reports whether it did: not if it is of another
-// version, or was written while it was read, as far as the format tells.
+// Relabel changes the version of a whole node that was read from one version to another. It reports
+// false and changes nothing if the node is of another version, or was written while it was being
+// read, as far as the format shows that.
 func (f Format) Relabel(slab []byte, from, to Version) bool {
 	if len(slab) < f.Overhead() {
 		return false
@@ -173,10 +176,11 @@ func KeyOf(b []byte) (key uint64, ok bool) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum covers the key, the version, the length and the value: all of a node that never changes in one life.
+// checksum covers the key, the version, the length and the value: all parts of a node that never
+// change in one version of its entry.
 func (f Format) checksum(slab []byte, key uint64, n int) uint32 {
 	sum := uint32(0)
-	if f.Keyed { // it stands there: nothing has to be copied
+	if f.Keyed { // the key is in the slab: nothing has to be copied
 		sum = crc32.Update(0, castagnoli, slab[HeaderLen:HeaderLen+KeyLen])
 	} else {
 		sum = crc32.Update(0, castagnoli, binary.LittleEndian.AppendUint64(nil, key))

@@ -5,15 +5,16 @@ import "fmt"
 // Handle names a slab entry of any memory server. Zero names none.
 type Handle uint32
 
-// Version counts the lives of a slab entry: 1 to MaxVersion, then an epoch must pass before it is 1 again.
-// Zero is no version.
+// Version counts the uses of a slab entry, from 1 to MaxVersion; then an epoch must end before it
+// is 1 again. Zero is no version.
 type Version uint8
 
 // MaxVersion is the last version of an entry before its epoch ends.
 const MaxVersion Version = 254
 
-// Next is the version of an entry's next life. ok is false when its versions are used up: it may return with version 1
-// only when no client remembers a location of its old lives.
+// Next returns the version of an entry's next use. ok is false when the versions are used up: the
+// entry may be used with version 1 only after every client has forgotten the locations of its
+// earlier uses.
 func (v Version) Next() (next Version, ok bool) {
 	if v >= MaxVersion {
 		return 1, false
@@ -21,7 +22,7 @@ func (v Version) Next() (next Version, ok bool) {
 	return v + 1, true
 }
 
-// Word is the 64-bit header of a node, and a location when it is kept in a shortcut or a table.
+// Word is the 64-bit header of a node; in a shortcut or a table it is a location.
 //
 //	63..60 59 .......... 28 27 26 .... 19 18 .... 11 10 ... 2  1 0
 //	+-----+----------------+--+----------+----------+--------+-+-+
@@ -29,11 +30,13 @@ func (v Version) Next() (next Version, ok bool) {
 //	|     |                |  | version  | version  |        | | |
 //	+-----+----------------+--+----------+----------+--------+-+-+
 //
-// In a header, handle and next version name the successor and the entry version is the node's own. D marks a tombstone:
-// the key was deleted, and no append to such a header succeeds, since nobody expects the bit. U is the uncommitted mark
-// of replicated nodes; it is always 0 here.
+// In a header, handle and next version name the successor, and the entry version is the node's own.
+// D marks a tombstone: the key was deleted. No append to such a header succeeds, because no
+// compare-and-swap expects the bit. U is the mark of uncommitted replicated nodes; it is always 0
+// here.
 //
-// In a location, handle and entry version name the node itself; all else is 0.
+// In a location, handle and entry version name the node itself; all other bits are 0, or, where a
+// word is Stamped, a stamp.
 type Word uint64
 
 const (
@@ -47,24 +50,25 @@ const (
 // Header is the word of a node that has no successor.
 func Header(own Version) Word { return Word(own) << entryShift }
 
-// Tombstone is the header of a node that ends its chain for good.
+// Tombstone is the header of a node that ends its chain permanently.
 func Tombstone(own Version) Word { return Header(own) | tombstoneBit }
 
-// Superseded is the header of a node of version own whose successor is at.
+// Superseded is the header of a node of version own whose successor is the node at.
 func Superseded(own Version, at Location) Word {
 	return Word(at.Handle)<<handleShift | Word(at.Version)<<nextShift | Header(own)
 }
 
-// Handle is the successor's in a header, the node's own in a location.
+// Handle is the successor's handle in a header, the node's own in a location.
 func (w Word) Handle() Handle { return Handle(w >> handleShift & 0xffffffff) }
 
 // NextVersion is the successor's version.
 func (w Word) NextVersion() Version { return Version(w >> nextShift) }
 
-// EntryVersion is the version of the entry in which the word stands, or that a location names.
+// EntryVersion is the node's own version in a header, and the version of the named node in a
+// location.
 func (w Word) EntryVersion() Version { return Version(w >> entryShift) }
 
-// IsTombstone reports the mark of a deleted key.
+// IsTombstone reports whether the mark of a deleted key is set.
 func (w Word) IsTombstone() bool { return w&tombstoneBit != 0 }
 
 // Next is the location of a header's successor; ok is false if it has none.
@@ -72,13 +76,13 @@ func (w Word) Next() (at Location, ok bool) {
 	return Location{w.Handle(), w.NextVersion()}, w.Handle() != 0
 }
 
-// WithEntryVersion is w in an entry of another version, as steering needs it.
+// WithEntryVersion returns w with another entry version; a switch that steers needs it.
 func (w Word) WithEntryVersion(v Version) Word {
 	return w&^(0xff<<entryShift) | Word(v)<<entryShift
 }
 
-// Valid reports whether w can be a header: no unused bit is set, the entry has a version, and a successor has one exactly
-// when there is one.
+// Valid reports whether w can be a header: no unused bit is set, the entry has a version, and w has
+// either both a successor and its version or neither.
 func (w Word) Valid() bool {
 	return w&unusedBits == 0 && w.EntryVersion() != 0 && (w.Handle() == 0) == (w.NextVersion() == 0) &&
 		(!w.IsTombstone() || w.Handle() == 0)
@@ -95,16 +99,16 @@ func (w Word) String() string {
 	return fmt.Sprintf("v%d newest", w.EntryVersion())
 }
 
-// Location is one life of one entry: all that a client remembers of a key.
+// Location names one version of one entry: all that a client remembers of a key besides its slot.
 type Location struct {
 	Handle  Handle
 	Version Version
 }
 
-// IsZero reports the location of nothing.
+// IsZero reports whether the location names nothing.
 func (l Location) IsZero() bool { return l.Handle == 0 }
 
-// Word is the location as it stands in a shortcut.
+// Word returns the location as a shortcut contains it.
 func (l Location) Word() Word {
 	if l.IsZero() {
 		return 0
@@ -119,6 +123,36 @@ func LocationOf(w Word) (l Location, ok bool) {
 		return Location{}, false
 	}
 	return l, true
+}
+
+// MaxStamp is the largest stamp of a word.
+const MaxStamp = 1<<24 - 1
+
+// Bits of a stamp: 0 to 10 are in the word's lowest bits, 11 to 19 between the versions, the others
+// above the handle.
+const (
+	stampLow, stampMiddle = 11, 20
+	topShift              = 60
+)
+
+// Stamped returns the location as a shortcut or a record of the directory contains it: with 24 bits
+// that say until when the location is right. A shortcut has those of the epoch in which the node
+// was linked, a record those of the generation of the memory that the node is in. Other bits are
+// cut off.
+func (l Location) Stamped(stamp uint32) Word {
+	if l.IsZero() {
+		return 0
+	}
+	s := Word(stamp & MaxStamp)
+	low, middle, top := s&(1<<stampLow-1), s>>stampLow&(1<<(stampMiddle-stampLow)-1), s>>stampMiddle
+	return l.Word() | low | middle<<nextShift | top<<topShift
+}
+
+// StampedLocation reads what Stamped returned. ok is false if the word holds no location.
+func StampedLocation(w Word) (l Location, stamp uint32, ok bool) {
+	l = Location{w.Handle(), w.EntryVersion()}
+	stamp = uint32(w&(1<<stampLow-1) | w>>nextShift&(1<<(stampMiddle-stampLow)-1)<<stampLow | w>>topShift<<stampMiddle)
+	return l, stamp, !l.IsZero() && l.Version != 0
 }
 
 // String prints handle and version.

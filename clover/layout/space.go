@@ -2,7 +2,7 @@ package layout
 
 import "fmt"
 
-// Bytes of the fixed parts of a region.
+// Lengths in bytes of the fixed parts of a region.
 const (
 	SuperblockLen = 64
 	ShortcutLen   = 8
@@ -18,18 +18,20 @@ const (
 	maxShortcuts = 1 << 24
 )
 
-// Space is the arrangement of all memory servers: every client computes the same addresses from it. The same counts hold for
-// every server. Handles run through server 0, then server 1, and so on; within a server through the classes.
+// Space is the arrangement of all memory servers: every client computes the same addresses from it.
+// The counts are per server and equal on all servers. Handles are numbered through server 0, then
+// server 1, and so on; within a server through the classes.
 type Space struct {
 	// Servers is how many memory servers there are.
 	Servers int
 	// Entries of each class on each server.
 	Entries Counts
-	// Shortcuts on each server, and as many records of the directory: a key has one of each, of the same number, its slot.
+	// Shortcuts on each server, and as many records of the directory. A key has one of each with
+	// the same number, its slot.
 	Shortcuts int
 }
 
-// Validate reports the first thing that is wrong with s.
+// Validate returns an error for the first field of s that is out of bounds.
 func (s *Space) Validate() error {
 	switch total := s.Entries.Total(); {
 	case s.Servers < 1 || s.Servers > MaxServers:
@@ -52,8 +54,11 @@ func (s *Space) RegionLen() int { return s.slabs() + s.Entries.Bytes() }
 
 // slabs is where the first slab begins: aligned to the smallest class.
 func (s *Space) slabs() int {
-	return (s.directory() + s.Shortcuts*RecordLen + MinSlab - 1) / MinSlab * MinSlab
+	return (s.mirrors() + s.Shortcuts*RecordLen*min(1, s.Servers-1) + MinSlab - 1) / MinSlab * MinSlab
 }
+
+// mirrors is where the first mirror begins.
+func (s *Space) mirrors() int { return s.directory() + s.Shortcuts*RecordLen }
 
 // directory is where the first record begins.
 func (s *Space) directory() int {
@@ -72,7 +77,7 @@ type Place struct {
 	Len int
 }
 
-// Place finds an entry; ok is false for a handle that the space does not have.
+// Place returns where an entry is; ok is false for a handle that the space does not have.
 func (s *Space) Place(h Handle) (p Place, ok bool) {
 	per := s.Entries.Total()
 	if h == 0 || int64(h) > int64(per)*int64(s.Servers) {
@@ -94,7 +99,8 @@ func (s *Space) Place(h Handle) (p Place, ok bool) {
 	return Place{}, false
 }
 
-// Handle finds the entry that begins at an offset of a server's region; ok is false if none begins there.
+// Handle returns the entry that begins at an offset of a server's region; ok is false if none
+// begins there.
 func (s *Space) Handle(server, offset int) (h Handle, c Class, ok bool) {
 	at := offset - s.slabs()
 	if server < 0 || server >= s.Servers || at < 0 {
@@ -112,7 +118,7 @@ func (s *Space) Handle(server, offset int) (h Handle, c Class, ok bool) {
 	return 0, 0, false
 }
 
-// First is the first handle of a class on a server; the others of it follow.
+// First is the first handle of a class on a server; the other handles of the class follow it.
 func (s *Space) First(server int, c Class) Handle {
 	h := 1 + server*s.Entries.Total()
 	for i := range c {
@@ -121,7 +127,7 @@ func (s *Space) First(server int, c Class) Handle {
 	return Handle(h)
 }
 
-// Shortcut is where shortcut i of the store is: they are dealt out to the servers in turn.
+// Shortcut returns where shortcut i of the store is: shortcuts are assigned to the servers in turn.
 func (s *Space) Shortcut(i int) (p Place, ok bool) {
 	if i < 0 || i >= s.Slots() {
 		return Place{}, false
@@ -129,10 +135,19 @@ func (s *Space) Shortcut(i int) (p Place, ok bool) {
 	return Place{Server: i % s.Servers, Offset: SuperblockLen + i/s.Servers*ShortcutLen, Len: ShortcutLen}, true
 }
 
-// Record is where the directory's entry of a slot is.
+// Record returns where the directory's record of slot i is.
 func (s *Space) Record(i int) (p Place, ok bool) {
 	if i < 0 || i >= s.Slots() {
 		return Place{}, false
 	}
 	return Place{Server: i % s.Servers, Offset: s.directory() + i/s.Servers*RecordLen, Len: RecordLen}, true
+}
+
+// Mirror returns where the mirror of record i is: on the server after the record's. It says that
+// the record names a key, and which. A store with one server has no mirrors: ok is false.
+func (s *Space) Mirror(i int) (p Place, ok bool) {
+	if i < 0 || i >= s.Slots() || s.Servers < 2 {
+		return Place{}, false
+	}
+	return Place{Server: (i + 1) % s.Servers, Offset: s.mirrors() + i/s.Servers*RecordLen, Len: RecordLen}, true
 }

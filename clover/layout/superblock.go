@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// Superblock begins a region: by it a client sees that the memory is the store's, and that it is still the same memory.
+// Superblock is at the start of a region. It shows a client that the memory is the store's, and
+// that it is still the same memory.
 //
 //	0       8        12        16          24      28        29          32          59  60      64
 //	+-------+--------+---------+-----------+-------+---------+-----------+-----------+---+-------+
@@ -16,21 +17,24 @@ type Superblock struct {
 	Format Format
 	// Server is the index of the server in the space.
 	Server int
-	// Generation is a random number that the metadata server drew when it formatted the region. Memory of a server that
-	// was restarted has none.
+	// Generation is a random number that the metadata server draws when it formats the region. The
+	// memory of a server that was restarted has none.
 	Generation uint64
-	// Owner counts the lives of the metadata server: one that was restarted takes the next number before it answers anybody.
+	// Owner counts the incarnations of the metadata server: a restarted one takes the next number
+	// before it answers any client.
 	Owner uint32
-	// Space is the arrangement of the store. A switch on the way learns it from here. Zero: it was too large to be written.
+	// Space is the arrangement of the store, which the switch reads from packets with a superblock.
+	// Zero: a count was too large for the superblock.
 	Space Space
-	// Store is a random number that all servers of a store have in common, by which a switch knows that their memories belong
-	// together; 0: it is not known.
+	// Store is a random number that all servers of a store have in common. It shows a switch that
+	// their memories belong together; 0: unknown.
 	Store uint32
 }
 
-const superblockMagic = 0x3130_5256_4c43_4d52 // "RMCLVR01"
+const superblockMagic = 0x3230_5256_4c43_4d52 // "RMCLVR02"
 
-// ErrSuperblock says that memory does not begin with a superblock: it was never formatted, or was lost.
+// ErrSuperblock means that the memory does not begin with a superblock. It was never formatted, or
+// was lost.
 var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
 
 // Put writes the superblock to b, which has SuperblockLen bytes.
@@ -45,10 +49,10 @@ func (s *Superblock) Put(b []byte) {
 	binary.LittleEndian.PutUint32(b[storeAt:], s.Store)
 }
 
-// storeAt is where the number of the store is.
+// storeAt is the offset of Store.
 const storeAt = 60
 
-// maxPut is the largest count that a superblock can say.
+// maxPut is the largest count that fits into a superblock.
 const maxPut = 1<<24 - 1
 
 func (s *Superblock) putSpace(b []byte) {
@@ -67,7 +71,7 @@ func (s *Superblock) putSpace(b []byte) {
 	}
 }
 
-// parseSpace reads what putSpace wrote; what makes no sense is none.
+// parseSpace reads what putSpace wrote; an invalid space becomes zero.
 func (s *Superblock) parseSpace(b []byte) {
 	v := Space{Servers: int(b[0]), Shortcuts: get24(b[1:])}
 	for i := range v.Entries {
@@ -100,22 +104,29 @@ func (s *Superblock) Parse(b []byte) error {
 	return nil
 }
 
-// KeyRecord is an entry of the directory, by which a metadata server that was restarted finds a key's chain. At is a node of the
-// chain that is still in use: the newest, or one from which the newest can be reached. Only the metadata server writes it.
+// KeyRecord is an entry of the directory, by which a restarted metadata server finds a key's chain.
+// At is a node of the chain that is still in use: the newest, or one from which the newest can be
+// reached. Only the metadata server writes the directory.
+//
+// A mirror is a record of a lost key: if the record itself is lost with its memory, and no metadata
+// server knows more, the key is lost.
 type KeyRecord struct {
 	Key uint64
 	At  Location
-	// Lost says that the chain is lost, with the memory of a part of it. At means nothing then.
+	// Generation is that of the memory in which At is, cut to 24 bits. If that memory has another
+	// one, the key is lost.
+	Generation uint32
+	// Lost: a part of the chain was in memory that is lost. At has no meaning then.
 	Lost bool
 }
 
-// lostRecord stands for a location in the record of a lost key: no location has the bit.
+// lostRecord replaces the location in the record of a lost key: no location has this bit.
 const lostRecord = tombstoneBit
 
 // Put writes the record to b, which has RecordLen bytes. The zero record marks a slot without key.
 func (r KeyRecord) Put(b []byte) {
 	binary.LittleEndian.PutUint64(b, r.Key)
-	at := r.At.Word()
+	at := r.At.Stamped(r.Generation)
 	if r.Lost {
 		at = lostRecord
 	}
@@ -132,6 +143,6 @@ func ParseKeyRecord(b []byte) (r KeyRecord, ok bool) {
 	if r.Lost = at == lostRecord; r.Lost {
 		return r, true
 	}
-	r.At, ok = LocationOf(at)
+	r.At, r.Generation, ok = StampedLocation(at)
 	return r, ok
 }

@@ -16,7 +16,8 @@ import (
 const (
 	maxConns   = 4096
 	maxClients = 4096
-	// recvs is how many requests may wait; that of a client are at most two.
+	// recvs is how many requests may wait in the receive queue; a client sends at most two at a
+	// time.
 	recvs = 4096
 )
 
@@ -29,7 +30,7 @@ type Config struct {
 	Manager rdmacm.Manager
 	// Servers are the addresses of the memory servers.
 	Servers []netip.Addr
-	// Service is the name for the connection manager; "": that of clover.
+	// Service is the name under which the connection manager listens; "": rpc.Service.
 	Service string
 	// Params of the connections to the memory servers.
 	Params rdmacm.Params
@@ -40,17 +41,18 @@ type Config struct {
 	Region int
 	// Shares are the classes' parts of the memory; all zero: DefaultShares.
 	Shares [layout.Classes]int
-	// Lease is how long a client may use what it knows after it was last answered; 0: 2 s.
+	// Lease is how long after its last answer a client may use the locations that it knows; 0: 2 s.
 	Lease time.Duration
-	// Grace is how long after the end of a lease packets of the client may still arrive: the retry budget of its NIC; 0: 2 s.
+	// Grace is how long after the end of a lease the server waits before it has the client's
+	// connections ended and takes its nodes back: a client that was merely slow can go on; 0: 2 s.
 	Grace time.Duration
-	// Fresh formats the memory even if it holds a store. Nodes are given out when the leases of that store's clients have ended, if they
-	// are not longer than those of this one.
+	// Fresh formats the memory even if it holds a store. The connections of that store's clients
+	// end.
 	Fresh bool
 }
 
-// DefaultShares give every class some of the memory, and most to nodes of one packet at path MTU 1024. The published
-// split leaves the classes from 2048 to 16384 bytes without any.
+// DefaultShares gives every class some of the memory, and the most to nodes that fill one packet at
+// path MTU 1024. The published split gives none to the classes from 2048 to 16384 bytes.
 var DefaultShares = [layout.Classes]int{10, 10, 10, 40, 10, 5, 5, 5, 5}
 
 func (c Config) withDefaults() Config {
@@ -79,11 +81,11 @@ func (c *Config) validate() error {
 	case len(c.Servers) < 1 || len(c.Servers) > layout.MaxServers:
 		return fmt.Errorf("metadata server: %d memory servers; name 1 to %d", len(c.Servers), layout.MaxServers)
 	case c.Keys < 1 || c.Lease < 0 || c.Grace < 0 || c.Region < 0:
-		return errors.New("metadata server: a bound is negative")
+		return errors.New("metadata server: Keys must be 1 or more; Lease, Grace and Region must be 0 or more")
 	}
 	for _, n := range c.Shares {
 		if n < 0 {
-			return errors.New("metadata server: a share is negative")
+			return errors.New("metadata server: Shares must be 0 or more")
 		}
 	}
 	return nil

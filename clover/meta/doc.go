@@ -1,17 +1,23 @@
-// Package meta is Clover's metadata server: it gives out space, knows where keys begin, and takes back the nodes that have
-// been superseded. It is not on the path of a GET or PUT of a client that knows its key.
+// Package meta is Clover's metadata server: it gives out space, knows where keys begin, and takes
+// back the nodes that have been superseded. A client that knows a node of its key does not need it
+// for a GET or PUT.
 //
-// It is one thread that waits for completions. All that it knows of the chains it reads from the memory servers itself: what clients
-// report are hints where to look. So wrong reports, lost ones, and appends that a switch has steered elsewhere leak nothing.
+// One thread runs the server and waits for completions. The server reads every chain from the
+// memory servers itself; reports of clients are only hints where to look. So wrong or lost reports,
+// and appends that a switch has steered to another node, leak no node.
 //
-// Every node is in exactly one place:
+// Every node is in exactly one state:
 //
-//	free     in the list of its class, with the version of its next life
-//	held     given to a client that has not been seen to link it; those that clients of an earlier life of the server, or of
-//	         memory that was lost, may still link are held by nobody in particular (the orphan) until that is over
+//	free     in the list of its class, with the version of its next use
+//	held     given to a client, and not yet seen in a chain
 //	linked   in the chain of a key, at or behind the newest node that the server knows of
-//	worn     its versions are used up; free with version 1 when every client has taken note of a new epoch
+//	worn     its versions are used up; free with version 1 when every client has confirmed a new
+//	         epoch
 //
-// A node that the chain has passed is retired: the directory is moved on first, so that a server that was restarted never begins
-// at a node that may have been used again.
+// A client of an earlier incarnation of the server, or one that has not heard of a loss of memory,
+// may still link a node that the server does not know it to hold. Such nodes are held by a client
+// number that no client has (the orphan) until that cannot happen any more.
+//
+// The server retires a node that the chain has passed. It moves the directory on first, so that a
+// restarted server never begins at a node that may have been used again.
 package meta

@@ -13,7 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// front is the server's side towards clients: a shared receive queue for requests, and a queue pair for each connection.
+// front is the server's side towards clients: a shared receive queue for requests, and a queue pair
+// for each connection.
 type front struct {
 	pd  verbs.PD
 	cq  verbs.CQ
@@ -21,11 +22,11 @@ type front struct {
 	mr  verbs.MR // requests
 	wcs [64]verbs.WC
 
-	mu    sync.Mutex // guards what follows, which the threads that accept connections use, too
+	mu    sync.Mutex // guards the fields below, which the threads that accept connections use as well
 	conns map[wire.QPN]*conn
-	// leaving are connections that have ended and whose completions may not all have been taken.
+	// leaving are connections that have ended, some of whose completions may still be in the queue.
 	leaving []*conn
-	// accepting is how many of these threads there are, ended that the listener is closed.
+	// accepting is how many threads accept connections; ended reports that the listener is closed.
 	accepting int
 	ended     bool
 }
@@ -33,14 +34,14 @@ type front struct {
 // conn is a client's connection. A client that reconnects has another one.
 type conn struct {
 	qp verbs.QP
-	mr verbs.MR // answers, one of each slot
+	mr verbs.MR // answers, one a slot
 }
 
 // sendID marks the completions of answers; others are those of receives.
 const sendID = 1 << 63
 
-// maxAnswers is how many answers to a client may not be acknowledged yet: a client that has its answer asks again before the
-// server has seen the acknowledgement.
+// maxAnswers is how many answers to a client may be in flight: a client that has received an answer
+// may send its next request before the server has seen the acknowledgement of the answer.
 const maxAnswers = 16
 
 func (f *front) open(ctx verbs.Context) (err error) {
@@ -101,14 +102,14 @@ func (f *front) close() error {
 
 func (c *conn) close() error { return errors.Join(c.qp.Destroy(), c.mr.Dereg()) }
 
-// find is a client's connection, or nil.
+// find returns a client's connection, or nil.
 func (f *front) find(qpn wire.QPN) *conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.conns[qpn]
 }
 
-// all are the connections in a fixed order.
+// all returns the connections in the order of their QPNs.
 func (f *front) all() (list []*conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +126,8 @@ func (f *front) over() bool {
 	return f.ended
 }
 
-// acceptors is how many threads make connections: a client that is slow to answer, or has given up, holds only one of them up.
+// acceptors is how many threads make connections: a client that answers slowly or has given up
+// blocks only one of them.
 const acceptors = 32
 
 func (s *Server) startAcceptors() {
@@ -146,7 +148,7 @@ func (s *Server) accept() {
 		if err != nil {
 			break
 		}
-		_ = s.connect(req) // an error concerns this client alone, and it is told
+		_ = s.connect(req) // an error concerns this client alone; connect has rejected its request
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,9 +156,9 @@ func (s *Server) accept() {
 	f.accepting--
 }
 
-// stopAcceptors waits until nobody makes connections any more.
+// stopAcceptors waits until every thread that makes connections has ended.
 func (s *Server) stopAcceptors() {
-	_ = s.listener.Close() // closed before, mostly
+	_ = s.listener.Close() // Close has usually closed it already
 	for {
 		s.front.mu.Lock()
 		n := s.front.accepting
@@ -168,7 +170,8 @@ func (s *Server) stopAcceptors() {
 	}
 }
 
-// connect answers one request for a connection. Its queue pair is known before the client is told: its first request may come at once.
+// connect answers one request for a connection. It enters the queue pair into the table before it
+// accepts, because the client's first request may arrive at once.
 func (s *Server) connect(req rdmacm.Request) error {
 	f := &s.front
 	mr, err := f.pd.RegMR(nil, rpc.AnswerSlots*rpc.MaxAnswer, verbs.LocalWrite)
@@ -190,7 +193,7 @@ func (s *Server) connect(req rdmacm.Request) error {
 	if full {
 		return errors.Join(qp.Destroy(), mr.Dereg(), req.Reject("too many connections"))
 	}
-	if err := req.Accept(qp, s.cfg.Params, nil, s.rt.Now().Add(acceptPatience)); err != nil {
+	if err := req.Accept(qp, s.cfg.Params, nil, s.rt.Now().Add(acceptTimeout)); err != nil {
 		s.hangUp(qp.QPN())
 		return err
 	}
@@ -210,14 +213,15 @@ func (s *Server) take(wc *verbs.WC) {
 		s.request(c, int(wc.ID), int(wc.ByteLen))
 	}
 	if err := s.front.post(int(wc.ID)); err != nil {
-		s.stats.Refused++ // the NIC has gone; the next poll says so
+		s.stats.Refused++ // the NIC has gone; the next poll returns the error
 	}
 	if wc.Status != verbs.Success {
 		s.hangUp(wc.QPN)
 	}
 }
 
-// dropDead ends the connections whose clients have gone without a word: their queue pairs are in ERROR.
+// dropDead ends the connections whose queue pairs are in ERROR: their clients have gone without
+// OpBye.
 func (s *Server) dropDead() {
 	for _, c := range s.front.all() {
 		if a, err := c.qp.Query(); err != nil || a.State == verbs.StateError {
@@ -226,7 +230,7 @@ func (s *Server) dropDead() {
 	}
 }
 
-// answer writes the answer into the client's buffer and tells it.
+// answer writes the answer into the client's buffer by a WRITE with immediate.
 func (s *Server) answer(c *conn, r *rpc.Request, a *rpc.Answer) {
 	slot := int(a.Seq & 1)
 	a.Epoch = s.epoch
@@ -239,6 +243,6 @@ func (s *Server) answer(c *conn, r *rpc.Request, a *rpc.Answer) {
 		SGL: []verbs.SGE{c.mr.SGE(slot*rpc.MaxAnswer, len(b))}, RemoteAddr: r.BufAddr + uint64(slot*rpc.MaxAnswer), RKey: r.BufRKey,
 	})
 	if err != nil {
-		s.hangUp(c.qp.QPN()) // a client that gets no answer should know at once
+		s.hangUp(c.qp.QPN()) // so that the client learns at once that no answer will come
 	}
 }

@@ -9,15 +9,24 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// client is one that has said hello.
+// client is a client that has sent OpHello.
 type client struct {
-	id    uint32
+	id uint32
+	// owner is the number under which it connects to the memory servers.
+	owner uint32
 	epoch uint32
 	heard clock.Time
-	gone  bool // said bye
-	// stale says that it may hold nodes whose memory was lost: it must say hello again.
+	gone  bool // has sent OpBye, or OpHello for another number
+	// quiet reports that the client has no request in flight, because it has said so when it went,
+	// or has not sent any request yet since it was given its number: it needs no fence.
+	quiet bool
+	// fence ends its connections to the memory servers; nil: it is not due yet.
+	fence *fence
+	// stale reports that the client may hold nodes whose memory was lost: it must send OpHello
+	// again.
 	stale bool
-	// ended says that its nodes are being taken back: it is nobody any more.
+	// ended reports that the server is taking the client's nodes back: its requests are answered
+	// with Unknown.
 	ended bool
 }
 
@@ -35,14 +44,15 @@ func (s *Server) request(c *conn, i, n int) {
 	cl := s.clients[r.Client]
 	switch {
 	case r.Op == rpc.OpHello:
-		s.hello(&a, now)
+		s.renumber(&r)
+		s.hello(&r, &a, now)
 	case r.Op == rpc.OpStat:
 		st := s.Snapshot()
 		a.Stats = &st
 	case cl == nil || cl.stale || cl.ended:
 		a.Status = rpc.Unknown
 	default:
-		cl.heard, cl.gone = now, false
+		cl.heard, cl.gone, cl.quiet = now, false, false
 		cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
 		s.dispatch(cl, &r, &a)
 	}
@@ -68,29 +78,48 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 			}
 		}
 	case rpc.OpBye:
-		cl.gone = true
+		cl.gone, cl.quiet = true, r.Quiet
 	case rpc.OpBeat, rpc.OpHello, rpc.OpStat:
 	}
 }
 
-func (s *Server) hello(a *rpc.Answer, now clock.Time) {
+func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	if len(s.clients) >= maxClients {
 		a.Status = rpc.Refused
 		return
 	}
-	// If this is not its first hello, reports of its may have been lost, or it has found memory that is not the store's.
-	s.sweepDue, s.probeDue = true, true
-	for s.nextID++; s.nextID == orphan || s.clients[s.nextID] != nil; s.nextID++ {
+	id, err := s.number()
+	if err != nil {
+		a.Status = rpc.Busy
+		return
 	}
-	s.clients[s.nextID] = &client{id: s.nextID, epoch: s.epoch, heard: now}
-	w := &rpc.Welcome{Client: s.nextID, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
+	// A client that says hello again has lost reports, or has found that a server's memory is not
+	// the store's.
+	s.sweepDue, s.probeDue = true, true
+	s.clients[id] = &client{id: id, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, quiet: true}
+	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
 	for i := range s.memory {
 		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: s.memory[i].generation})
 	}
 	a.Welcome = w
 }
 
-// alloc gives nodes. When there are none, every chain is looked at: reports may have been lost with their clients.
+// renumber ends the numbers that a client had which says hello again. If it is quiet, it needs no
+// fence for them, and a fence that comes late would end the connections that it goes on with.
+func (s *Server) renumber(r *rpc.Request) {
+	for id, cl := range s.clients {
+		if id != r.Client && (r.Owner == 0 || cl.owner != r.Owner) {
+			continue
+		}
+		cl.gone, cl.quiet = true, r.Quiet
+		if r.Quiet && cl.fence != nil {
+			s.fences.cancel(cl.fence)
+		}
+	}
+}
+
+// alloc gives nodes. When there are none it looks at every chain, because reports may have been
+// lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	n := max(1, min(r.N, rpc.MaxBatch))
 	got := s.give(cl.id, r.Class, n, a.Locations[:0])
@@ -113,8 +142,9 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// expected reports whether nodes of a class will be free by themselves: those of clients that have gone, and worn ones.
-func (s *Server) expected(c layout.Class) bool {
+// expected reports whether nodes of a class will become free without a further request: nodes of
+// clients that have gone, and worn ones.
+func (s *pool) expected(c layout.Class) bool {
 	for _, w := range s.nodes.worn {
 		if s.classOf(w.handle) == c {
 			return true
@@ -129,21 +159,30 @@ func (s *Server) expected(c layout.Class) bool {
 	return false
 }
 
-// keep is what time brings: leases end, epochs turn, memory servers come back.
+// keep does the periodic work: it ends leases, begins epochs, and reconnects memory servers. A
+// client whose lease has ended is fenced before its nodes are taken back; so is one that has not
+// confirmed the epoch in that time: it cannot reach a memory server that may still have requests of
+// it.
 func (s *Server) keep(now clock.Time) {
 	s.dropDead()
 	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
 		cl := s.clients[id]
-		ended := now > cl.heard.Add(s.cfg.Lease+s.cfg.Grace) || cl.gone && now > cl.heard.Add(s.cfg.Grace)
-		if !ended && !cl.ended {
+		patience := s.cfg.Lease + s.cfg.Grace
+		slow := cl.epoch < s.epoch && now > s.turnedAt.Add(patience)
+		if !cl.ended && !cl.gone && !slow && now <= cl.heard.Add(patience) {
 			continue
 		}
-		cl.ended = true // from here on its nodes go to others, also if not all of them can be had at once
-		if s.recoverClient(id) {
+		// from here on the server takes its nodes back, even if it cannot reach all of them now
+		if !cl.ended && !cl.quiet {
+			cl.fence = s.fences.add(s.rt, cl.owner, false)
+		}
+		cl.ended = true
+		if (cl.fence == nil || s.fences.over(cl.fence)) && s.recoverClient(id) {
 			delete(s.clients, id)
 			s.sweepDue = true
 		}
 	}
+	s.forgetNumbers()
 	s.catchUp(false)
 	if s.sweepDue && now >= s.sweepAt {
 		s.sweepDue = false

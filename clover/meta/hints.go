@@ -5,27 +5,29 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// Reports say which nodes clients have linked. The server reads the headers of all of them at the same time, of whatever keys, and
-// then moves along the chains by what it has read: one round trip for many nodes. It believes the headers alone. What a report
-// says of the predecessor is not looked at, since a switch may have steered the append to another one.
+// Reports name nodes that clients have linked. The server reads the headers of all reported nodes
+// of all keys at the same time, and then moves along the chains by those headers: one round trip
+// for many nodes. It trusts the headers alone. It ignores the predecessor that a report names,
+// because a switch may have steered the append to another node.
 //
-// A chain stops at a node that nobody has reported yet. Mostly its client does so in a moment. If it does not, the chain is
-// followed node by node (catchUp).
+// A chain stops at a node that has not been reported yet. Usually its client reports it a moment
+// later. If not, catchUp follows the chain node by node.
 
-// maxSuccessors bounds the headers that are remembered. What is beyond is read again when the chain comes there.
+// maxSuccessors bounds the headers that are remembered. A header beyond it is read again when the
+// chain reaches its node.
 const maxSuccessors = 1 << 16
 
-// catchUpRounds bounds the round trips that one round of catching up takes away from clients.
+// catchUpRounds bounds the round trips of one call of catchUp, during which no client is answered.
 const catchUpRounds = 256
 
-// hint is a node that a client has reported to be in the chain of e.
+// hint is a node that a client has reported to be in the chain of entry e.
 type hint struct {
 	e  *entry
 	at layout.Location
 }
 
-// collect takes note of what a client reports.
-func (s *Server) collect(r *rpc.Request) {
+// collect records the appends that a client reports.
+func (s *chains) collect(r *rpc.Request) {
 	for i := range r.N {
 		rec := &r.Records[i]
 		e := s.keys[rec.Key]
@@ -34,7 +36,7 @@ func (s *Server) collect(r *rpc.Request) {
 		}
 		n, ok := s.nodes.held[rec.New.Handle]
 		if !ok || n.version != rec.New.Version {
-			continue // it was met already
+			continue // the server has seen it in a chain already
 		}
 		if !n.reported {
 			n.reported = true
@@ -46,8 +48,8 @@ func (s *Server) collect(r *rpc.Request) {
 	}
 }
 
-// advance moves on along the chains that clients have reported appends to.
-func (s *Server) advance() {
+// advance follows the chains to which clients have reported appends.
+func (s *chains) advance() {
 	w := &s.walk
 	if len(w.hints) == 0 {
 		return
@@ -56,7 +58,7 @@ func (s *Server) advance() {
 	list := w.touched[:0]
 	for _, h := range w.hints {
 		if h.e.turn == w.turn || s.keys[h.e.key] != h.e {
-			continue // a key that has gone since has no chain any more
+			continue // a deleted key has no chain any more
 		}
 		h.e.turn = w.turn
 		list = append(list, h.e)
@@ -83,7 +85,7 @@ func (s *Server) advance() {
 }
 
 // readHints reads the headers of all reported nodes, and remembers their successors.
-func (s *Server) readHints() {
+func (s *chains) readHints() {
 	w := &s.walk
 	for list := w.hints; len(list) > 0; {
 		n := min(len(list), lanes)
@@ -93,7 +95,7 @@ func (s *Server) readHints() {
 		s.waitHeaders(n)
 		for i, h := range list[:n] {
 			if w.errs[i] != nil {
-				continue // it is read again when the chain comes there
+				continue // it is read again when the chain reaches the node
 			}
 			s.stats.Walked++
 			header, err := s.header(i)
@@ -106,15 +108,15 @@ func (s *Server) readHints() {
 	}
 }
 
-// unpassed reports whether a node can still be met: what is known of its successor is worth remembering. A later life of it has
-// another one.
-func (s *Server) unpassed(h hint) bool {
+// unpassed reports whether the chain may still reach this version of the node, so that its
+// successor is worth remembering. A later version of the node has another successor.
+func (s *chains) unpassed(h hint) bool {
 	n, ok := s.nodes.held[h.at.Handle]
 	return h.at == h.e.at || ok && n.version == h.at.Version
 }
 
-// stride moves an entry on as far as headers are known.
-func (s *Server) stride(e *entry) {
+// stride moves an entry along its chain as far as headers are remembered.
+func (s *chains) stride(e *entry) {
 	for !e.lost && !e.dead {
 		next, ok := s.walk.successors[e.at]
 		if !ok {
@@ -124,8 +126,9 @@ func (s *Server) stride(e *entry) {
 	}
 }
 
-// note remembers an entry that has not met all nodes that were reported, or could not be written down.
-func (s *Server) note(e *entry) {
+// note puts an entry into the list of those that are behind, if the chain has not reached all
+// reported nodes, or the directory could not be written.
+func (s *chains) note(e *entry) {
 	if !e.waiting && s.isBehind(e) {
 		e.waiting = true
 		e.seen = layout.Location{}
@@ -133,13 +136,13 @@ func (s *Server) note(e *entry) {
 	}
 }
 
-func (s *Server) isBehind(e *entry) bool {
-	return s.keys[e.key] == e && (e.ahead > 0 || !e.recorded)
+func (s *chains) isBehind(e *entry) bool {
+	return s.keys[e.key] == e && (e.ahead > 0 || !e.recorded || !e.mirrored)
 }
 
-// catchUp follows the chains that have stood still since it was called last: somebody has appended and not said so. With
-// all, it follows every chain that is behind.
-func (s *Server) catchUp(all bool) {
+// catchUp follows the chains that have not moved since its last call: a client has appended to them
+// and not reported it. With all, it follows every chain that is behind.
+func (s *chains) catchUp(all bool) {
 	w := &s.walk
 	kept, still := w.behind[:0], w.touched[:0]
 	for _, e := range w.behind {
@@ -158,8 +161,8 @@ func (s *Server) catchUp(all bool) {
 	w.touched = still
 }
 
-// forgetHints drops what was reported and read: memory was lost.
-func (s *Server) forgetHints() {
+// forgetHints drops reports and remembered headers, because memory was lost.
+func (s *chains) forgetHints() {
 	clear(s.walk.successors)
 	s.walk.hints = s.walk.hints[:0]
 }

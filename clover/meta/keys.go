@@ -5,16 +5,18 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// query tells where a key is, or that a node of the client's has been met in a chain, if it asks for one.
+// query answers where a key is. If the request names a node that the client was given, query
+// answers Done once that node has been seen in a chain.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
-	if e != nil && s.void { // it may lead into lost memory since: its client would read on to there, and ask again
+	// the chain may lead into lost memory by now: the client would follow it there, and ask again
+	if e != nil && s.void {
 		s.follow([]*entry{e}, -1)
 		e = s.keys[r.Key]
 	}
 	switch {
 	case !r.At.IsZero() && !s.heldAs(cl.id, r.At):
-		a.Status = rpc.Done // a node leaves the hands of its client only into a chain
+		a.Status = rpc.Done // a node that its client no longer holds has been linked
 	case e == nil:
 		a.Status = rpc.NotFound
 	case e.lost:
@@ -25,7 +27,7 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// openKey makes a key known. A request that comes again is answered by what became of it the first time.
+// openKey makes a key known. A repeated request gets the result of the first.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
 	switch {
@@ -33,16 +35,18 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 		a.Slot = e.slot
 		return
 	case !s.heldAs(cl.id, r.At):
-		a.Status = rpc.Done // a node leaves the hands of its client only into a chain
+		a.Status = rpc.Done // a node that its client no longer holds has been linked
 		return
 	case e != nil && !s.clear(e):
 		a.Status = rpc.Exists
 		if e.dead || !e.ended {
-			a.Status = rpc.Busy // a memory server does not answer: it cannot be said, or written down, whether the key has ended
+			// A memory server does not answer: whether the key has ended is unknown, or the
+			// directory cannot be written.
+			a.Status = rpc.Busy
 		}
 		return
 	case s.gone(r.At):
-		a.Status = rpc.Busy // until the loss has been worked on: the client has no node by then
+		a.Status = rpc.Busy // until lose has run: then the client no longer holds the node
 		return
 	case len(s.slots) == 0 && s.keys[r.Key] == nil:
 		a.Status = rpc.Full
@@ -51,30 +55,37 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	s.open(r, a)
 }
 
-// gone reports whether a node was in memory that is known to be lost, perhaps since this very request. Its client does not know
-// that yet. A key that was opened with it would be lost at once: a second time, if its former life was found lost before.
-func (s *Server) gone(l layout.Location) bool {
+// gone reports whether a node was in memory that is known to be lost, perhaps only since the
+// present request began. The client does not know that yet. A key opened with the node would be
+// lost at once: for the second time, if its previous value had been found lost before.
+func (s *chains) gone(l layout.Location) bool {
 	p, ok := s.space.Place(l.Handle)
 	return !ok || s.memory[p.Server].blank
 }
 
-// clear looks whether a key has ended or was lost; one that has ended is out of the table then.
-func (s *Server) clear(e *entry) bool {
+// clear follows the chain of an entry and reports whether its key has ended or was lost; a key that
+// has ended is out of the table then.
+func (s *chains) clear(e *entry) bool {
 	s.follow([]*entry{e}, -1)
 	return e.lost || s.keys[e.key] != e
 }
 
-// open writes a fresh key into the directory before anybody is told of it, and the shortcut behind that: clients that knew an earlier
-// key of the slot read it. What was lost is lost until then; it keeps its slot, so that the directory never says two things of a key.
-func (s *Server) open(r *rpc.Request, a *rpc.Answer) {
+// open writes a fresh key into the directory and its mirror before it answers the client, and the
+// shortcut after that, because clients that knew an earlier key of the slot read the shortcut. A
+// lost key stays lost until then; the new key takes its slot, so that the directory never has two
+// records of one key.
+func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	e := &entry{key: r.Key, at: r.At, opened: r.At}
 	old := s.keys[r.Key]
 	if old != nil {
-		e.slot = old.slot
+		e.slot, e.mirrored = old.slot, old.mirrored
 	} else {
 		e.slot = s.slots[len(s.slots)-1]
 	}
-	if s.record([]*entry{e}); !e.recorded {
+	if s.mirror([]*entry{e}); e.mirrored {
+		s.record([]*entry{e})
+	}
+	if !e.recorded {
 		a.Status = rpc.Busy
 		return
 	}
@@ -89,20 +100,21 @@ func (s *Server) open(r *rpc.Request, a *rpc.Answer) {
 	s.writeShortcut(e)
 }
 
-// writeShortcut lets the shortcut of a fresh key name its first node. One that is not written only lags.
-func (s *Server) writeShortcut(e *entry) {
+// writeShortcut makes the shortcut of a fresh key name its first node. If the WRITE fails, the
+// shortcut merely lags.
+func (s *chains) writeShortcut(e *entry) {
 	p, ok := s.space.Shortcut(int(e.slot))
-	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Word())) != nil {
+	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Stamped(s.epoch))) != nil {
 		return
 	}
 	o := &s.walk.ops[0]
 	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
-	_ = s.fab.Do(s.deadline(), o) // as above
+	_ = s.fab.Do(s.deadline(), o) // if it fails, the shortcut lags
 }
 
-// strip takes back what is known of the chain of a lost key, when the directory does not name it any more. What is in lost memory is
-// taken back with that (lose).
-func (s *Server) strip(e *entry) {
+// strip retires the known nodes of a lost key, once the directory does not name its chain any more.
+// Nodes in lost memory are taken back by lose.
+func (s *chains) strip(e *entry) {
 	for _, l := range append(e.passed, e.at) {
 		if !l.IsZero() && !s.gone(l) {
 			s.retire(l)

@@ -9,18 +9,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// still is a runtime whose time stands still.
+// still is a runtime whose clock does not advance.
 type still struct{ verbs.Runtime }
 
 func (still) Now() clock.Time { return 0 }
 
-// lossy is a server with two memory servers of four nodes each, of which the first has lost its memory, and that is known and not
-// worked on yet; and a client that holds all nodes.
+// lossy returns a server with two memory servers of four nodes each, and a client that holds all
+// nodes. The first memory server has lost its memory; the metadata server knows that and has not
+// run lose yet.
 func lossy() (*Server, *client) {
-	s := &Server{
-		rt: still{}, format: layout.Sound, space: layout.Space{Servers: 2, Shortcuts: 4, Entries: layout.Counts{4}},
-		keys: make(map[uint64]*entry), memory: make([]memory, 2), slots: []uint32{0, 2}, orphansAt: clock.Never,
-	}
+	s := new(Server)
+	s.rt, s.format = still{}, layout.Hardened
+	s.space = layout.Space{Servers: 2, Shortcuts: 4, Entries: layout.Counts{4}}
+	s.keys, s.memory, s.slots = make(map[uint64]*entry), make([]memory, 2), []uint32{0, 2}
 	s.memory[0].blank = true
 	s.nodes.held = make(map[layout.Handle]held)
 	s.walk.successors = make(map[layout.Location]layout.Location)
@@ -33,11 +34,11 @@ func lossy() (*Server, *client) {
 	return s, cl
 }
 
-// An INSERT finds out that the memory of the key, and of its own node, is lost: it must not succeed. The key would be lost twice,
-// and somebody may have been told of the first loss.
+// An INSERT finds that the memory of the key, and of its own node, is lost. It must not succeed:
+// the key would be lost twice, and a client may have been told of the first loss.
 func TestOpenWithALostNode(t *testing.T) {
 	s, cl := lossy()
-	s.keys[1] = &entry{key: 1, at: layout.Location{Handle: s.space.First(0, 0) + 3, Version: 1}, recorded: true, slot: 4}
+	s.keys[1] = &entry{key: 1, at: layout.Location{Handle: s.space.First(0, 0) + 3, Version: 1}, recorded: true, mirrored: true, slot: 4}
 	r := rpc.Request{Op: rpc.OpOpen, Key: 1, At: layout.Location{Handle: s.space.First(0, 0), Version: 1}}
 	var a rpc.Answer
 	s.openKey(cl, &r, &a)
@@ -46,7 +47,8 @@ func TestOpenWithALostNode(t *testing.T) {
 	}
 }
 
-// A client that asks for a node of its own is told when that has been met in a chain, whatever became of the key since.
+// A client that asks about its own node is answered Done once the node has been seen in a chain,
+// whatever has happened to the key since.
 func TestQueryForANode(t *testing.T) {
 	s, cl := lossy()
 	own := layout.Location{Handle: s.space.First(1, 0), Version: 1}
@@ -57,22 +59,36 @@ func TestQueryForANode(t *testing.T) {
 		return a
 	}
 	if a := ask(own); a.Status != rpc.NotFound {
-		t.Errorf("a node that nobody has met, no key: %v", a.Status)
+		t.Errorf("a node that is in no chain, no key: %v", a.Status)
 	}
 	s.keys[1] = &entry{key: 1, at: other, recorded: true}
 	s.linked(other)
 	if a := ask(own); a.Status != rpc.OK || a.N != 1 || a.Locations[0] != other {
-		t.Errorf("a node that nobody has met: %+v", a)
+		t.Errorf("a node that is in no chain: %+v", a)
 	}
 	if a := ask(layout.Location{}); a.Status != rpc.OK {
 		t.Errorf("no node: %v", a.Status)
 	}
 	s.linked(own)
 	if a := ask(own); a.Status != rpc.Done {
-		t.Errorf("a node that was met: %v", a.Status)
+		t.Errorf("a node that was seen in a chain: %v", a.Status)
 	}
 	delete(s.keys, 1)
 	if a := ask(own); a.Status != rpc.Done {
-		t.Errorf("a node that was met, and the key has gone: %v", a.Status)
+		t.Errorf("a node that was seen in a chain, and the key has gone: %v", a.Status)
+	}
+}
+
+// No epoch begins whose stamp old shortcuts may have, until they are erased.
+func TestEpochsWaitForOldShortcuts(t *testing.T) {
+	s, _ := lossy() // a memory server cannot be reached
+	s.nodes.worn = []worn{{s.space.First(1, 0), staleEpochs - 2}}
+	for _, c := range []struct{ at, want uint32 }{
+		{staleEpochs - 2, staleEpochs - 1}, {staleEpochs - 1, staleEpochs - 1}, {staleEpochs, staleEpochs + 1}, {2*staleEpochs - 1, 2*staleEpochs - 1},
+	} {
+		s.epoch, s.nodes.worn[0].epoch = c.at, c.at
+		if s.turn(); s.epoch != c.want {
+			t.Errorf("after epoch %#x comes %#x, want %#x", c.at, s.epoch, c.want)
+		}
 	}
 }

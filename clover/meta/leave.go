@@ -6,11 +6,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A connection ends in two steps. Requests of it may wait in the completion queue, each with a receive of the shared queue;
-// to destroy its queue pair would take them away, and nobody could give the receives back. After a few hundred clients that
-// broke off there would be none left, and every request would be asked to come again, for ever.
+// A connection ends in two steps. Its requests may still be in the completion queue, each with a
+// receive of the shared receive queue. Destroying the queue pair at once would remove those
+// completions, and their receives could not be posted again. After a few hundred broken clients the
+// shared receive queue would be empty, and every request would draw RNR NAKs for ever.
 
-// hangUp ends a connection that has failed: the queue pair flushes what it has. Its client's lease runs on: it may connect again.
+// hangUp ends a connection that has failed: the queue pair flushes its work requests. The client's
+// lease goes on; the client may connect again.
 func (s *Server) hangUp(qpn wire.QPN) {
 	f := &s.front
 	f.mu.Lock()
@@ -20,20 +22,21 @@ func (s *Server) hangUp(qpn wire.QPN) {
 	if c == nil {
 		return
 	}
-	_ = c.qp.ToError() // in ERROR already, or dead with its NIC
+	_ = c.qp.ToError() // fails if the queue pair is in ERROR already, or its NIC is closed
 	f.mu.Lock()
 	f.leaving = append(f.leaving, c)
 	f.mu.Unlock()
 }
 
-// left are the connections that make no new completions.
+// left returns the ended connections: they make no new completions.
 func (f *front) left() []*conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.leaving)
 }
 
-// bury destroys connections after the completion queue has been empty.
+// bury destroys ended connections. Call it when the completion queue was found empty after left
+// returned them.
 func (f *front) bury(list []*conn) {
 	if len(list) == 0 {
 		return
@@ -42,6 +45,6 @@ func (f *front) bury(list []*conn) {
 	f.leaving = slices.DeleteFunc(f.leaving, func(c *conn) bool { return slices.Contains(list, c) })
 	f.mu.Unlock()
 	for _, c := range list {
-		_ = c.close() // nothing can be done about an object that will not go
+		_ = c.close() // an object that cannot be destroyed is left behind
 	}
 }

@@ -31,33 +31,32 @@ func (s *Server) load() error {
 	if fresh {
 		s.store = uint32(s.rt.Rand().Uint64()) | 1
 	}
-	// Clients of an earlier life of the server must not be taken for those of this one, also when no memory tells how many there were.
+	// Clients of an earlier incarnation of the server must not be taken for those of this one, even
+	// when no superblock says how many incarnations there were.
 	if !whole {
-		s.owner = s.store >> 16
+		s.owner = s.store % firstIncarnations
 	}
-	s.owner++
-	s.nextID = s.owner << 16
-	if fresh {
-		for i := range s.memory {
-			if err := s.formatServer(i); err != nil {
-				return err
-			}
-		}
-		if !whole {
-			s.freeAll()
-			return nil
-		}
-		for i := range s.memory { // clients of the store that was there may still write its nodes
-			s.voidServer(i)
-		}
-		return nil
+	if err := s.takeOver(); err != nil {
+		return err
 	}
-	return s.recover()
+	s.nextID, s.endID = s.owner<<incarnationBits, s.self
+	s.fencedTo = s.nextID
+	if !fresh {
+		return s.recover()
+	}
+	for i := range s.memory {
+		if err := s.formatServer(i); err != nil {
+			return err
+		}
+	}
+	s.freeAll()
+	return nil
 }
 
-// superblocks reports whether all servers hold parts of one store. Some that do and some that do not are an error: formatting
-// would destroy what is left.
-func (s *Server) superblocks() (whole bool, err error) {
+// superblocks reports whether the servers hold a store. A server without a superblock, while others
+// have one, has lost its memory. A store of another format is an error: formatting would destroy
+// it.
+func (s *memories) superblocks() (whole bool, err error) {
 	found := 0
 	for i := range s.memory {
 		super, err := s.superblock(i)
@@ -71,7 +70,7 @@ func (s *Server) superblocks() (whole bool, err error) {
 			return false, err
 		}
 		if super.Format != s.cfg.Format && !s.cfg.Fresh {
-			return false, fmt.Errorf("the memory of %v holds a store of another node format; format it anew (Fresh), or use that format",
+			return false, fmt.Errorf("the memory of %v holds a store of another node format; format it again (Fresh), or use that format",
 				s.cfg.Servers[i])
 		}
 		found++
@@ -81,34 +80,46 @@ func (s *Server) superblocks() (whole bool, err error) {
 	return found > 0, nil
 }
 
-// noTree refuses to format the memory of a server that holds a tree, unless it shall.
-func (s *Server) noTree(i int) error {
+// noTree refuses to format the memory of a server that holds a Sherman tree, unless Fresh is set.
+func (s *memories) noTree(i int) error {
 	if s.cfg.Fresh {
 		return nil
 	}
 	b, err := s.readBulk(i, 0, tree.SuperblockLen)
 	if err == nil && new(tree.Superblock).Parse(b) == nil {
-		err = fmt.Errorf("the memory of %v holds a tree sherman, which a store would destroy: `rdmalab clover start --fresh` makes one all the same", s.cfg.Servers[i])
+		err = fmt.Errorf("the memory of %v holds a Sherman tree, which a store would overwrite: `rdmalab clover start --fresh` formats it all the same", s.cfg.Servers[i])
 	}
 	return err
 }
 
-// formatServer makes the memory of a server the store's. The superblock comes last: until then nobody takes it for one.
-func (s *Server) formatServer(i int) error {
+// formatServer formats the memory of a server, with the part of the directory that is there. It
+// writes the superblock last: until then no client and no restarted metadata server takes the
+// memory for a store's.
+func (s *chains) formatServer(i int) error {
 	m := &s.memory[i]
 	m.generation = s.rt.Rand().Uint64() | 1
-	zero := make([]byte, bulkLen)
 	first, _ := s.space.Place(s.space.First(i, s.firstClass()))
-	for off := 0; off < first.Offset; off += bulkLen {
-		if err := s.writeBulk(i, off, zero[:min(bulkLen, first.Offset-off)]); err != nil {
-			return err
+	b := make([]byte, first.Offset)
+	for _, e := range s.keys {
+		if p, _ := s.space.Record(int(e.slot)); p.Server == i {
+			rec := s.recordOf(e)
+			if s.onServer(e.at, i) {
+				rec = layout.KeyRecord{Key: e.key, Lost: true}
+			}
+			rec.Put(b[p.Offset:])
 		}
+		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
+			mirrorOf(e).Put(b[p.Offset:])
+		}
+	}
+	if err := s.writeBulk(i, 0, b); err != nil {
+		return err
 	}
 	return s.own(i)
 }
 
 // own writes the superblock of a server.
-func (s *Server) own(i int) error {
+func (s *memories) own(i int) error {
 	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space, Store: s.store}
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
@@ -116,7 +127,7 @@ func (s *Server) own(i int) error {
 }
 
 // firstClass is the smallest class that has entries.
-func (s *Server) firstClass() layout.Class {
+func (s *memories) firstClass() layout.Class {
 	for c, n := range s.space.Entries {
 		if n > 0 {
 			return layout.Class(c)
@@ -125,9 +136,9 @@ func (s *Server) firstClass() layout.Class {
 	return 0
 }
 
-// freeAll puts all nodes into the free lists, by turns of the servers: each client gets some of every one, and can keep a chain on
-// one server.
-func (s *Server) freeAll() {
+// freeAll puts all nodes into the free lists, alternating between the servers: each client gets
+// nodes of every server, and can keep a chain on one of them.
+func (s *pool) freeAll() {
 	for c, n := range s.space.Entries {
 		for k := range n {
 			for i := range s.memory {

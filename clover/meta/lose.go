@@ -8,14 +8,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// lose works on the loss of a server's memory: keys whose newest node was there are lost, and all its nodes begin anew.
+// lose handles the loss of a server's memory: keys whose newest node was there are lost, and all
+// nodes of the server begin again.
 //
-// A client that has not heard of the loss may have written a node there, and may still append it to a node on another server: its
-// lease runs on, and its request may be under way. What comes of that is a chain that leads into the lost memory. So nobody gets a node of
-// the server until the leases of all who held some have ended, and their packets are gone; until then the orphan holds them, and a
-// chain that leads to one of them is lost there. Then all chains are looked at once more, and the nodes are free (recoverOrphans).
+// A client that has not heard of the loss may have written a node there, and may still append it to
+// a node on another server: its lease is valid, and its request may be in flight. The result is a
+// chain that leads into the lost memory. So the metadata server gives out no node of that memory
+// server until all memory servers have ended the connections of all clients that were there before.
+// Until then the orphan holds the nodes, and a chain that leads to one of them is lost there. Then
+// recoverOrphans follows all chains once more and frees the nodes.
 //
-// What can fail comes first, and changes nothing that a second attempt would not change again.
+// The steps that can fail come first; a second attempt repeats them without harm.
 func (s *Server) lose(i int) error {
 	if err := s.openWays(i, s.deadline()); err != nil {
 		return err
@@ -30,6 +33,7 @@ func (s *Server) lose(i int) error {
 	}
 	s.forgetHints()
 	s.voidServer(i)
+	s.orphansAfter = s.fenceTo(s.nextID)
 	for _, e := range s.keys {
 		kept := e.passed[:0]
 		for _, l := range e.passed {
@@ -41,14 +45,22 @@ func (s *Server) lose(i int) error {
 			e.at = layout.Location{}
 			e.lose()
 		}
+		if p, _ := s.space.Record(int(e.slot)); p.Server == i {
+			e.recorded = true
+		}
+		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
+			e.mirrored = true
+		}
 	}
-	s.rewriteDirectory(i)
+	for _, e := range s.sorted() {
+		s.note(e) // catchUp writes the records of lost keys on other servers
+	}
 	s.followAll()
 	return nil
 }
 
-// voidServer gives all nodes of a server to the orphan, for as long as somebody may append them.
-func (s *Server) voidServer(i int) {
+// voidServer gives all nodes of a server to the orphan, for as long as a client may append them.
+func (s *pool) voidServer(i int) {
 	on := func(l layout.Location) bool { return s.onServer(l, i) }
 	for c := range s.nodes.free {
 		s.nodes.free[c].remove(on)
@@ -64,31 +76,12 @@ func (s *Server) voidServer(i int) {
 	for h := first; h < first+layout.Handle(n); h++ {
 		s.nodes.held[h] = held{client: orphan, void: true}
 	}
-	s.void, s.orphansAt = true, s.rt.Now().Add(s.cfg.Lease+s.cfg.Grace)
+	s.orphans, s.void = true, true
 }
 
-// rewriteDirectory writes the records of a server that was formatted.
-func (s *Server) rewriteDirectory(i int) {
-	var batch []*entry
-	for _, e := range s.sorted() {
-		if p, _ := s.space.Record(int(e.slot)); p.Server != i {
-			continue
-		}
-		e.recorded = false
-		if batch = append(batch, e); len(batch) == lanes {
-			s.record(batch)
-			batch = batch[:0]
-		}
-	}
-	s.record(batch)
-	for _, e := range s.sorted() {
-		s.note(e) // what was not written is tried again
-	}
-}
-
-// recoverOrphans frees what no client can have any more.
+// recoverOrphans frees the orphan's nodes once no client can use them any more.
 func (s *Server) recoverOrphans(now clock.Time) {
-	if now < s.orphansAt {
+	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.over(s.orphansAfter) {
 		return
 	}
 	if s.followAll(); !s.allWhole() {
@@ -99,13 +92,15 @@ func (s *Server) recoverOrphans(now clock.Time) {
 		s.orphansAt = s.rt.Now().Add(downPause)
 		return
 	}
-	s.void, s.orphansAt = false, clock.Never
+	s.orphans, s.void, s.orphansAfter = false, false, nil
 	list, per := s.heldBy(orphan), s.space.Entries.Total()
-	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) }) // by turns, as freeAll does
+	// alternating servers, as freeAll does
+	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
 	for _, h := range list {
 		v := s.nodes.held[h].version
 		delete(s.nodes.held, h)
-		// The client that had it may have been told of the version after that in memory, and have written nothing.
+		// A client may have been given the node's next version, and have written nothing into the
+		// node.
 		next, ok := v.Next()
 		if !ok {
 			next = v

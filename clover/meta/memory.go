@@ -6,11 +6,32 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
+
+// memories are the memory servers: connections, superblocks, and bulk transfers.
+type memories struct {
+	cfg    Config
+	rt     verbs.Runtime
+	fab    *remotemem.Fabric
+	format layout.Format
+	space  layout.Space
+	memory []memory
+	// owner is the number of this incarnation of the metadata server.
+	owner uint32
+	// self is the number under which this server connects to the memory servers. deposed: they
+	// refuse it, because a later incarnation has taken over.
+	self    uint32
+	deposed bool
+	// store is the number that all superblocks have in common.
+	store uint32
+	stats rpc.Stats
+	walk  walker
+}
 
 // Parts of the registered buffer.
 const (
@@ -18,40 +39,41 @@ const (
 	headAt    = 0                    // header and key of a node, of each lane
 	recordAt  = headAt + lanes*16    // record of the directory, of each lane
 	wordAt    = recordAt + lanes*16  // shortcut of each lane
-	bulkAt    = wordAt + lanes*8 + 8 // whole pieces of memory
+	bulkAt    = wordAt + lanes*8 + 8 // bulk transfers
 	bulkLen   = 64 << 10
 	bufferLen = bulkAt + bulkLen
 )
 
 // memory is a memory server.
 type memory struct {
-	// ways are the connections to it. The first one is for all but headers of chains: a connection bounds the READs that
-	// are under way.
+	// ways are the connections to it. Everything but headers of chains uses the first one: a
+	// connection bounds the READs in flight.
 	ways       []way
 	generation uint64
-	// retryAt is when a server that did not answer is asked again.
+	// retryAt is when the next attempt to reach a server that did not answer is due.
 	retryAt clock.Time
 	down    bool
-	// blank says that its memory is not the store's: it has to be formatted.
+	// blank reports that its memory is not the store's: it has to be formatted.
 	blank bool
 }
 
 // way is one connection to a memory server.
 type way struct {
 	peer   int
-	region perf.Region
+	region memservice.Region
+	conn   uint64
 }
 
-// maxWays is how many connections there are to each server, if they are few.
+// maxWays is the most connections to each server; with many servers there are fewer.
 const maxWays = 2
 
-// target is the server's memory from an offset on, by one of the connections.
-func (m *memory) target(i, off int) fabric.Target {
+// target is the server's memory from an offset on, reached over one of the connections.
+func (m *memory) target(i, off int) remotemem.Target {
 	w := &m.ways[i%len(m.ways)]
-	return fabric.Target{Peer: w.peer, Addr: w.region.Addr + uint64(off), RKey: w.region.RKey}
+	return remotemem.Target{Peer: w.peer, Addr: w.region.Addr + uint64(off), RKey: w.region.RKey}
 }
 
-// Errors of memory servers. They end one operation; the server looks after the rest.
+// Errors of memory servers. They end one operation; watchMemory reconnects or formats the server.
 var (
 	errDown = errors.New("memory server does not answer")
 	errLost = errors.New("memory server has lost its memory")
@@ -59,12 +81,12 @@ var (
 
 const downPause = 100 * time.Millisecond
 
-// reachMemory makes the peers and connects to all of them.
-func (s *Server) reachMemory() error {
+// reachMemory adds all memory servers as peers and connects to them.
+func (s *memories) reachMemory() error {
 	s.memory = make([]memory, len(s.cfg.Servers))
 	for i, addr := range s.cfg.Servers {
 		m := &s.memory[i]
-		m.ways = make([]way, max(1, min(maxWays, fabric.MaxPeers/len(s.memory))))
+		m.ways = make([]way, max(1, min(maxWays, remotemem.MaxPeers/len(s.memory))))
 		for j := range m.ways {
 			w := &m.ways[j]
 			peer, err := s.fab.AddPeer(addr, 0, s.dial(w, addr))
@@ -73,25 +95,27 @@ func (s *Server) reachMemory() error {
 			}
 			w.peer = peer
 		}
-		if err := s.openWays(i, s.rt.Now().Add(2*memoryPatience)); err != nil {
+		if err := s.openWays(i, s.rt.Now().Add(2*memoryTimeout)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Server) dial(w *way, addr netip.Addr) fabric.Connect {
+func (s *memories) dial(w *way, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
-		region, err := perf.DialMemory(s.cfg.Manager, qp, addr, s.cfg.Params, until)
+		claim := memservice.Claim{Owner: s.self, Replaces: w.conn}
+		m, err := memservice.DialOwned(s.cfg.Manager, qp, addr, s.cfg.Params, claim, until)
 		if err == nil {
-			w.region = region
+			w.region, w.conn = m.Region, m.Conn
 		}
+		s.deposed = s.deposed || errors.Is(err, memservice.ErrFenced)
 		return err
 	}
 }
 
-// connected reports whether all connections to a server are there.
-func (s *Server) connected(i int) bool {
+// connected reports whether all connections to a server are established.
+func (s *memories) connected(i int) bool {
 	for _, w := range s.memory[i].ways {
 		if !s.fab.Connected(w.peer) {
 			return false
@@ -100,9 +124,9 @@ func (s *Server) connected(i int) bool {
 	return true
 }
 
-// openWays makes all connections to a server that are not there. If one has failed, all are made anew, so that they lead to the
-// same life of it.
-func (s *Server) openWays(i int, deadline clock.Time) error {
+// openWays makes the missing connections to a server. If one has failed, it makes all of them
+// again, so that all lead to the same incarnation of the server.
+func (s *memories) openWays(i int, deadline clock.Time) error {
 	if s.connected(i) {
 		return nil
 	}
@@ -120,7 +144,7 @@ func (s *Server) openWays(i int, deadline clock.Time) error {
 }
 
 // reach makes sure that a server is connected and that its memory is the store's.
-func (s *Server) reach(i int) error {
+func (s *memories) reach(i int) error {
 	m := &s.memory[i]
 	if m.blank {
 		return errLost
@@ -133,7 +157,7 @@ func (s *Server) reach(i int) error {
 		return errDown
 	}
 	m.down = true
-	err := s.openWays(i, now.Add(reachPatience))
+	err := s.openWays(i, now.Add(reachTimeout))
 	m.retryAt = s.rt.Now().Add(downPause)
 	if err != nil {
 		return errors.Join(errDown, err)
@@ -150,29 +174,31 @@ func (s *Server) reach(i int) error {
 	return nil
 }
 
-// watchMemory looks after servers that did not answer, and formats the memory of those that have lost it.
+// watchMemory reconnects servers that did not answer, and formats the memory of those that have
+// lost it.
 func (s *Server) watchMemory(now clock.Time) {
 	probe := s.probeDue
 	s.probeDue = false
 	for i := range s.memory {
 		m := &s.memory[i]
 		if probe && !m.blank && s.connected(i) {
-			_, _ = s.superblock(i) // if it does not answer, it is not connected any more
+			_, _ = s.superblock(i) // a failed READ ends the connection
 		}
 		if !m.blank && !s.connected(i) && now >= m.retryAt {
-			_ = s.reach(i) // the state is kept there
+			_ = s.reach(i) // it records the outcome in s.memory[i]
 		}
 		if m.blank {
-			_ = s.lose(i) // it is tried again
+			_ = s.lose(i) // a failure is retried at the next call
 		}
 	}
 }
 
-// deadline of one operation on memory.
-func (s *Server) deadline() clock.Time { return s.rt.Now().Add(memoryPatience) }
+// deadline returns the deadline of an operation on memory that begins now.
+func (s *memories) deadline() clock.Time { return s.rt.Now().Add(memoryTimeout) }
 
-// superblock reads that of a server.
-func (s *Server) superblock(i int) (super layout.Superblock, err error) {
+// superblock reads a server's superblock. It returns layout.ErrSuperblock if there is none, or one
+// of another server.
+func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	b, err := s.readBulk(i, 0, layout.SuperblockLen)
 	if err != nil {
 		return super, err
@@ -186,8 +212,8 @@ func (s *Server) superblock(i int) (super layout.Superblock, err error) {
 	return super, nil
 }
 
-// readBulk reads up to bulkLen bytes of a region. The result is the caller's.
-func (s *Server) readBulk(i, off, n int) ([]byte, error) {
+// readBulk reads n bytes of a region, at most bulkLen. The caller owns the result.
+func (s *memories) readBulk(i, off, n int) ([]byte, error) {
 	m := &s.memory[i]
 	o := &s.walk.bulk
 	s.fab.Read(o, m.target(0, off), bulkAt, n)
@@ -198,8 +224,17 @@ func (s *Server) readBulk(i, off, n int) ([]byte, error) {
 	return b, s.fab.MR().ReadAt(b, bulkAt)
 }
 
-// writeBulk writes b to a region.
-func (s *Server) writeBulk(i, off int, b []byte) error {
+// eraseShortcuts makes all shortcuts of a server empty.
+func (s *memories) eraseShortcuts(i int) error {
+	if err := s.reach(i); err != nil {
+		return err
+	}
+	first, _ := s.space.Shortcut(i)
+	return s.writeBulk(i, first.Offset, make([]byte, s.space.Shortcuts*layout.ShortcutLen))
+}
+
+// writeBulk writes b to a region, in pieces of bulkLen bytes.
+func (s *memories) writeBulk(i, off int, b []byte) error {
 	m := &s.memory[i]
 	for len(b) > 0 {
 		n := min(len(b), bulkLen)

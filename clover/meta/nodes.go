@@ -1,8 +1,33 @@
 package meta
 
-import "github.com/rdmalab/rdmalab/clover/layout"
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
 
-// fifo is a queue of locations: what was retired first is used again first, so that a node rests as long as possible.
+// pool keeps the nodes that are in no chain, and the clients that may hold some.
+type pool struct {
+	memories
+	nodes   nodes
+	clients map[uint32]*client
+	// nextID is the number of the last client, endID the first number that no client of this
+	// incarnation may have. The memory servers refuse all owners up to fencedTo, or will.
+	nextID, endID, fencedTo uint32
+	// turnedAt is when the epoch began.
+	epoch    uint32
+	turnedAt clock.Time
+	// fences are those of clients that have ended.
+	fences fencer
+	// orphans reports that the orphan holds nodes. They become free after orphansAfter, the fence
+	// of all clients that may have them; nil: there are none. void reports that some of the nodes
+	// are in lost memory. orphansAt is the time of the next attempt.
+	orphans, void bool
+	orphansAfter  *fence
+	orphansAt     clock.Time
+}
+
+// fifo is a queue of locations: the node that was retired first is used again first, so that a node
+// rests as long as possible.
 type fifo struct {
 	list []layout.Location
 	head int
@@ -27,7 +52,7 @@ func (q *fifo) pop() (layout.Location, bool) {
 	return l, true
 }
 
-// remove takes out what match says.
+// remove takes out the locations for which match reports true.
 func (q *fifo) remove(match func(layout.Location) bool) {
 	kept := q.list[:0]
 	for _, l := range q.list[q.head:] {
@@ -38,7 +63,7 @@ func (q *fifo) remove(match func(layout.Location) bool) {
 	q.list, q.head = kept, 0
 }
 
-// nodes says where the nodes are that are not linked. See the package comment.
+// nodes has the state of every node that is not linked. See the package comment.
 type nodes struct {
 	free [layout.Classes]fifo
 	held map[layout.Handle]held
@@ -49,9 +74,10 @@ type nodes struct {
 type held struct {
 	client  uint32
 	version layout.Version
-	// reported says that the client has linked it, as it says.
+	// reported: the client has reported that it linked the node.
 	reported bool
-	// void says that its memory was lost while somebody could still append it: a chain that leads to it is lost there.
+	// void: the node's memory was lost while a client could still append it; a chain that leads to
+	// it is lost there.
 	void bool
 }
 
@@ -62,14 +88,15 @@ type worn struct {
 }
 
 // classOf is the class of a node.
-func (s *Server) classOf(h layout.Handle) layout.Class {
+func (s *pool) classOf(h layout.Handle) layout.Class {
 	p, _ := s.space.Place(h)
 	c, _ := layout.ClassOf(p.Len)
 	return c
 }
 
-// retire takes back a node that the chain has passed, or that was never linked: its next life may begin.
-func (s *Server) retire(l layout.Location) {
+// retire takes back a node that the chain has passed, or that was never linked: it is free with its
+// next version.
+func (s *pool) retire(l layout.Location) {
 	delete(s.walk.successors, l)
 	next, ok := l.Version.Next()
 	if !ok {
@@ -80,7 +107,7 @@ func (s *Server) retire(l layout.Location) {
 }
 
 // give takes up to n nodes of a class for a client.
-func (s *Server) give(to uint32, c layout.Class, n int, out []layout.Location) []layout.Location {
+func (s *pool) give(to uint32, c layout.Class, n int, out []layout.Location) []layout.Location {
 	for range n {
 		l, ok := s.nodes.free[c].pop()
 		if !ok {
@@ -92,17 +119,18 @@ func (s *Server) give(to uint32, c layout.Class, n int, out []layout.Location) [
 	return out
 }
 
-// heldAs reports whether a client holds a node in this very life.
-func (s *Server) heldAs(to uint32, l layout.Location) bool {
+// heldAs reports whether a client holds a node in this version.
+func (s *pool) heldAs(to uint32, l layout.Location) bool {
 	h, ok := s.nodes.held[l.Handle]
 	return ok && h.client == to && h.version == l.Version
 }
 
 // linked notes that a node has been seen in a chain.
-func (s *Server) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
+func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 
-// turn makes a new epoch when many nodes wait for one, and frees those whose epoch every client has left.
-func (s *Server) turn() {
+// turn begins a new epoch when nodes wait for one, and frees the nodes of epochs that every client
+// has left.
+func (s *pool) turn() {
 	if len(s.nodes.worn) == 0 {
 		return
 	}
@@ -121,7 +149,26 @@ func (s *Server) turn() {
 		kept = append(kept, w)
 	}
 	s.nodes.worn = kept
-	if waiting && oldest == s.epoch {
+	if waiting && oldest == s.epoch && s.mayTurn() {
 		s.epoch++
+		s.turnedAt = s.rt.Now()
 	}
+}
+
+// staleEpochs is how many epochs a shortcut may be old: half of those that a stamp can tell apart.
+const staleEpochs = (layout.MaxStamp + 1) / 2
+
+// mayTurn reports whether the next epoch may begin. Before the stamps of shortcuts repeat, it
+// erases all shortcuts; a client that is in the present epoch can write none that is older than the
+// previous one.
+func (s *pool) mayTurn() bool {
+	if (s.epoch+1)%staleEpochs != 0 {
+		return true
+	}
+	for i := range s.memory {
+		if s.eraseShortcuts(i) != nil {
+			return false
+		}
+	}
+	return true
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// orphan is the client that holds what clients of an earlier life of the server may have.
+// orphan is the client number that holds nodes which clients of an earlier incarnation of the
+// server may use.
 const orphan = 0
 
 // sorted lists the entries in the order of their keys.
-func (s *Server) sorted() []*entry {
+func (s *chains) sorted() []*entry {
 	list := make([]*entry, 0, len(s.keys))
 	for _, k := range slices.Sorted(maps.Keys(s.keys)) {
 		list = append(list, s.keys[k])
@@ -20,27 +21,34 @@ func (s *Server) sorted() []*entry {
 	return list
 }
 
-// recover rebuilds the tables from the memory of the servers: keys from the directory, newest nodes from the chains. All other nodes
-// may still be in the hands of clients that this server does not know any more; they are free when those clients' leases and the
-// packets of their NICs must have ended, if no chain has them by then.
+// recover rebuilds the tables from the memory of the servers: keys from the directory, newest nodes
+// from the chains. All other nodes are free: the clients of the earlier incarnation have no
+// connection any more.
 func (s *Server) recover() error {
 	taken := make(map[uint32]bool)
 	var lost []int
 	for i := range s.memory {
-		if s.memory[i].generation == 0 { // this one has lost its memory while nobody looked
-			if err := s.formatServer(i); err != nil {
-				return err
-			}
-			s.stats.Losses++
+		if s.memory[i].generation == 0 { // its memory was lost, and not formatted again completely
 			lost = append(lost, i)
 			continue
 		}
 		if err := s.own(i); err != nil {
 			return err
 		}
-		if err := s.readDirectory(i, taken); err != nil {
+		if err := errors.Join(s.readDirectory(i, taken), s.eraseShortcuts(i)); err != nil {
+			return err // epochs are counted from 1 again
+		}
+	}
+	for _, i := range lost {
+		if err := s.readMirrors(i, taken); err != nil {
 			return err
 		}
+	}
+	for _, i := range lost {
+		if err := s.formatServer(i); err != nil {
+			return err
+		}
+		s.stats.Losses++
 	}
 	slots := s.slots[:0]
 	for _, slot := range s.slots {
@@ -56,43 +64,67 @@ func (s *Server) recover() error {
 		s.voidServer(i)
 	}
 	for _, e := range s.keys {
-		if s.nodes.held[e.at.Handle].void {
-			e.at = layout.Location{}
-			e.lose()
-		}
 		s.linked(e.at)
 	}
 	s.followAll()
 	s.stats.Recovered = uint64(len(s.keys))
-	s.orphansAt = s.rt.Now().Add(s.cfg.Lease + s.cfg.Grace)
+	s.orphans = true
+	s.recoverOrphans(s.rt.Now()) // keep tries again if a memory server does not answer
 	return nil
 }
 
-// readDirectory reads the keys of one server's directory.
-func (s *Server) readDirectory(i int, taken map[uint32]bool) error {
+// readDirectory reads the keys of one server's directory. A key whose node was in memory that has
+// been formatted since is lost.
+func (s *chains) readDirectory(i int, taken map[uint32]bool) error {
 	first, _ := s.space.Record(i)
+	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
+		e := &entry{key: rec.Key, slot: uint32(n*s.space.Servers + i), lost: rec.Lost, recorded: true, mirrored: true}
+		taken[e.slot], s.keys[rec.Key] = true, e
+		switch p, ok := s.space.Place(rec.At.Handle); {
+		case rec.Lost:
+		case !ok || uint32(s.memory[p.Server].generation)&layout.MaxStamp != rec.Generation:
+			e.lose()
+		default:
+			e.at, e.opened = rec.At, rec.At
+		}
+	})
+}
+
+// readMirrors finds the keys that were in the directory of a server whose memory was lost: they are
+// lost.
+func (s *chains) readMirrors(i int, taken map[uint32]bool) error {
+	first, ok := s.space.Mirror(i)
+	if !ok || s.memory[first.Server].generation == 0 {
+		return nil
+	}
+	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
+		if slot := uint32(n*s.space.Servers + i); s.keys[rec.Key] == nil {
+			taken[slot], s.keys[rec.Key] = true, &entry{key: rec.Key, slot: slot, lost: true, mirrored: true}
+		}
+	})
+}
+
+// readRecords reads the records or mirrors of one server, of which first is the first one, and
+// hands those that name a key to f, with their numbers.
+func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRecord)) error {
 	for at := 0; at < s.space.Shortcuts; at += bulkLen / layout.RecordLen {
 		n := min(bulkLen/layout.RecordLen, s.space.Shortcuts-at)
-		b, err := s.readBulk(i, first.Offset+at*layout.RecordLen, n*layout.RecordLen)
+		b, err := s.readBulk(first.Server, first.Offset+at*layout.RecordLen, n*layout.RecordLen)
 		if err != nil {
 			return err
 		}
 		for k := range n {
-			rec, ok := layout.ParseKeyRecord(b[k*layout.RecordLen:])
-			if !ok {
-				continue
+			if rec, ok := layout.ParseKeyRecord(b[k*layout.RecordLen:]); ok {
+				f(at+k, rec)
 			}
-			slot := uint32((at+k)*s.space.Servers + i)
-			taken[slot] = true
-			s.keys[rec.Key] = &entry{key: rec.Key, slot: slot, at: rec.At, opened: rec.At, lost: rec.Lost, recorded: true}
 		}
 	}
 	return nil
 }
 
-// holdAll reads the headers of all nodes, for their versions, and lets the orphan hold every node. Those in chains are taken
-// out when they are met there.
-func (s *Server) holdAll() error {
+// holdAll reads the headers of all nodes, for their versions, and lets the orphan hold every node.
+// Following the chains takes the linked nodes out again.
+func (s *pool) holdAll() error {
 	for i := range s.memory {
 		for c, n := range s.space.Entries {
 			if err := s.holdClass(i, layout.Class(c), n); err != nil {
@@ -103,7 +135,7 @@ func (s *Server) holdAll() error {
 	return nil
 }
 
-func (s *Server) holdClass(i int, c layout.Class, n int) error {
+func (s *pool) holdClass(i int, c layout.Class, n int) error {
 	first := s.space.First(i, c)
 	per := bulkLen / c.Size()
 	for at := 0; at < n; at += per {
@@ -124,8 +156,8 @@ func (s *Server) holdClass(i int, c layout.Class, n int) error {
 	return nil
 }
 
-// findStrays looks for nodes that are nowhere: those behind the lost part of a chain. Whoever knew one has no lease any more when
-// this is called; the orphan takes them.
+// findStrays finds the nodes that are in no table: those behind the lost part of a chain. Every
+// client that knew one has lost its lease when this is called; the orphan takes the nodes.
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
 	for c := range s.nodes.free {
@@ -159,8 +191,8 @@ func (s *Server) findStrays() error {
 	return nil
 }
 
-// heldBy lists the nodes that a client holds, in their order.
-func (s *Server) heldBy(id uint32) []layout.Handle {
+// heldBy lists the nodes that a client holds, in the order of their handles.
+func (s *pool) heldBy(id uint32) []layout.Handle {
 	var list []layout.Handle
 	for h, n := range s.nodes.held {
 		if n.client == id {
@@ -171,10 +203,11 @@ func (s *Server) heldBy(id uint32) []layout.Handle {
 	return list
 }
 
-// recoverClient takes back what a client that has gone held. Nodes that it has linked without saying so are found by following the
-// chains of their keys. It reports false if a memory server did not answer: then it is tried again.
+// recoverClient takes back the nodes of a client that has gone. It follows the chains of the keys
+// that those nodes name, to find nodes that the client has linked and not reported. It reports
+// false if a memory server did not answer; the caller retries.
 func (s *Server) recoverClient(id uint32) bool {
-	if !s.format.Keyed { // a node does not say whose it is
+	if !s.format.Keyed { // nodes do not carry their keys
 		if s.followAll(); !s.allWhole() {
 			return false
 		}
@@ -184,7 +217,7 @@ func (s *Server) recoverClient(id uint32) bool {
 		if s.format.Keyed {
 			header, key, err := s.nodeHead(l)
 			if errors.Is(err, errLost) {
-				continue // the loss takes it
+				continue // lose takes the node back
 			}
 			if err != nil {
 				return false
@@ -192,7 +225,7 @@ func (s *Server) recoverClient(id uint32) bool {
 			if e := s.keys[key]; e != nil && header.Valid() && header.EntryVersion() == l.Version {
 				s.follow([]*entry{e}, -1)
 				if !e.whole() {
-					return false // it may have the node further on
+					return false // the unread part of the chain may contain the node
 				}
 			}
 		}

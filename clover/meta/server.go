@@ -7,71 +7,56 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // Times of the loop.
 const (
-	// keepEvery is how often leases, epochs and lost servers are looked after.
+	// keepEvery is the period of Server.keep: leases, epochs, lost memory servers.
 	keepEvery = 10 * time.Millisecond
-	// acceptPatience bounds the hand-shake with a new client, acceptPause is between two looks whether the last one has ended.
-	acceptPatience = time.Second
-	acceptPause    = time.Millisecond
-	// memoryPatience bounds an operation on a memory server, reachPatience the attempt to connect to one.
-	memoryPatience = time.Second
-	reachPatience  = 200 * time.Millisecond
+	// acceptTimeout bounds the handshake with a new client. acceptPause is the period at which
+	// stopAcceptors polls.
+	acceptTimeout = time.Second
+	acceptPause   = time.Millisecond
+	// memoryTimeout bounds an operation on a memory server, reachTimeout the attempt to connect to
+	// one.
+	memoryTimeout = time.Second
+	reachTimeout  = 200 * time.Millisecond
 )
 
-// Server is a metadata server. Serve runs it; all else is for other threads, or before.
+// Server is a metadata server. One thread calls Serve; New is called before it, Close by any
+// thread, Snapshot by Serve's thread.
+//
+// It is made of layers, each of which embeds the one below and calls nothing above it: memories
+// (connections to the memory servers, their superblocks), pool (nodes that are not linked,
+// clients), chains (keys and their chains), and the handlers of requests.
 type Server struct {
-	cfg    Config
-	rt     verbs.Runtime
-	fab    *fabric.Fabric
-	format layout.Format
-	space  layout.Space
-
-	front   front
-	memory  []memory
-	keys    map[uint64]*entry
-	slots   []uint32 // free ones
-	nodes   nodes
-	clients map[uint32]*client
-	nextID  uint32
-	// owner is the number of this life of the server.
-	owner uint32
-	// store is the number that all superblocks have in common.
-	store    uint32
-	epoch    uint32
+	chains
+	front    front
+	listener rdmacm.Listener
 	keepAt   clock.Time
-	sweepDue bool
-	// probeDue says that all memory servers are to be asked whether they are what they were: a connection that nobody uses does not
-	// tell that its other end has gone.
+	// probeDue makes watchMemory read the superblock of every memory server: an idle connection
+	// does not show that its other end has gone.
 	probeDue bool
-	sweepAt  clock.Time
-	// orphansAt is when nodes that clients of an earlier life of this server, or of lost memory, may have are free; Never: there
-	// are none. void says that some of them are of lost memory.
-	orphansAt clock.Time
-	void      bool
-	listener  rdmacm.Listener
-	stats     rpc.Stats
-	walk      walker
 }
 
-// New connects to the memory servers, finds the store that is in their memory or makes one, and listens. Serve must follow.
+// New connects to the memory servers, finds the store in their memory or formats one, and listens.
+// The caller must then call Serve, which frees all resources.
 func New(cfg Config) (_ *Server, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{
-		cfg: cfg, rt: cfg.Context.Runtime(), format: cfg.Format, keys: make(map[uint64]*entry), clients: make(map[uint32]*client),
-		epoch: 1, orphansAt: clock.Never,
-	}
+	s := new(Server)
+	s.cfg, s.rt, s.format = cfg, cfg.Context.Runtime(), cfg.Format
+	s.epoch, s.clients = 1, make(map[uint32]*client)
+	s.fences = newFencer(&s.cfg)
+	s.keys = make(map[uint64]*entry)
 	s.nodes.held = make(map[layout.Handle]held)
 	s.walk.successors = make(map[layout.Location]layout.Location)
-	s.fab, err = fabric.New(fabric.Config{Context: cfg.Context, Buffer: bufferLen})
+	s.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen})
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +81,14 @@ func New(cfg Config) (_ *Server, err error) {
 // Close ends Serve. It may be called by any thread.
 func (s *Server) Close() error { return s.listener.Close() }
 
-// Serve answers clients until Close or until the device is closed; then it returns nil.
+// Serve answers clients until Close or until the device is closed; then it returns nil. It returns
+// an error if another metadata server has taken over the memory servers.
 func (s *Server) Serve() error {
 	s.startAcceptors()
 	err := s.serve()
 	s.stopAcceptors()
+	s.fences.close()
+	s.fences.wait(s.rt)
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}
@@ -125,6 +113,9 @@ func (s *Server) serve() error {
 		if s.front.over() {
 			return verbs.ErrClosed
 		}
+		if s.deposed {
+			return errDeposed
+		}
 		if now >= s.keepAt {
 			s.keepAt = now.Add(keepEvery)
 			s.keep(now)
@@ -139,7 +130,8 @@ func (s *Server) serve() error {
 	}
 }
 
-// Snapshot returns the counters. It belongs to the thread of Serve, or to nobody after it.
+// Snapshot returns the counters. Only the thread of Serve may call it, or any one thread after
+// Serve has returned.
 func (s *Server) Snapshot() rpc.Stats {
 	st := s.stats
 	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.epoch), uint64(len(s.clients)), uint64(len(s.keys)), uint64(s.space.Slots())

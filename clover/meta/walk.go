@@ -7,39 +7,54 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/softrnic/fabric"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// entry is what the server knows of a key.
+// chains keeps the keys and the chains of their nodes, as far as the server has followed them.
+type chains struct {
+	pool
+	keys  map[uint64]*entry
+	slots []uint32 // free ones
+	// sweepDue asks for a look at all chains; sweepAt is the earliest time of the next one.
+	sweepDue bool
+	sweepAt  clock.Time
+}
+
+// entry is the server's knowledge of one key.
 type entry struct {
 	key  uint64
 	slot uint32
-	// at is the newest node that the server has seen, opened the first one.
+	// at is the newest node that the server has seen, opened the first node.
 	at, opened layout.Location
-	// passed are the nodes that the chain has left behind and that are not retired yet.
+	// passed are the nodes before at that are not retired yet.
 	passed []layout.Location
-	// recorded says that the directory names at.
-	recorded bool
-	// ended says that the last look at the chain came to its end.
+	// recorded: the directory names at. mirrored: the mirror of the record says whether there is a
+	// key.
+	recorded, mirrored bool
+	// ended: the last look at the chain reached its end.
 	ended bool
-	// dead says that the chain ends in a tombstone; lost that a part of it was in memory that is gone.
+	// dead: the chain ends in a tombstone. lost: a part of it was in memory that is gone.
 	dead, lost bool
 
-	// ahead is how many nodes were reported that the chain has not come to; closing says that one of them is a tombstone.
+	// ahead is how many reported nodes the chain has not reached; closing: one of them is a
+	// tombstone.
 	ahead   int
 	closing bool
-	// waiting says that it is in the list of those that are behind, seen is where it stood when they were looked at.
+	// waiting: the entry is in walker.behind. seen is the value of at during the last catchUp.
 	waiting bool
 	seen    layout.Location
-	turn    uint64 // of advance, in which it was touched
+	turn    uint64 // number of the last call of advance that touched the entry
 }
 
-// walker is scratch space for looking at several chains at a time, and what was reported and read of them.
+// walker is scratch space for following several chains at a time, and the reports and headers that
+// were collected.
 type walker struct {
-	ops  [lanes]fabric.Op
-	errs [lanes]error // of the headers that are being read
-	// bulk is apart, since a server may have to be reached while lanes wait for others.
-	bulk  fabric.Op
+	ops  [lanes]remotemem.Op
+	errs [lanes]error // of the lanes' header READs
+	// bulk is a separate operation, because reach may use it while the operations of lanes are in
+	// flight.
+	bulk  remotemem.Op
 	lanes [lanes]*entry
 	way   int
 
@@ -51,8 +66,8 @@ type walker struct {
 	touched, closing []*entry // scratch of advance and catchUp
 }
 
-// startHeader begins to read the header of a node, for lane i.
-func (s *Server) startHeader(i int, at layout.Location) error {
+// startHeader posts the READ of a node's header on lane i.
+func (s *chains) startHeader(i int, at layout.Location) error {
 	o := &s.walk.ops[i]
 	o.Done = true
 	p, ok := s.space.Place(at.Handle)
@@ -66,14 +81,15 @@ func (s *Server) startHeader(i int, at layout.Location) error {
 	return s.fab.Start(o)
 }
 
-// nextWay spreads READs over the connections to a server: the depth of each is bounded.
-func (s *Server) nextWay() int {
+// nextWay spreads READs over the connections to a server, because the READs in flight on each are
+// bounded.
+func (s *chains) nextWay() int {
 	s.walk.way++
 	return s.walk.way
 }
 
 // waitHeaders waits for the headers of the first n lanes.
-func (s *Server) waitHeaders(n int) {
+func (s *chains) waitHeaders(n int) {
 	deadline := s.deadline()
 	for i := range n {
 		if s.walk.errs[i] != nil {
@@ -85,15 +101,15 @@ func (s *Server) waitHeaders(n int) {
 	}
 }
 
-// header is what lane i has read.
-func (s *Server) header(i int) (layout.Word, error) {
+// header returns the header that lane i has read.
+func (s *chains) header(i int) (layout.Word, error) {
 	v, err := s.fab.MR().Load64(headAt + 16*i)
 	return layout.Word(v), err
 }
 
-// follow follows chains to their ends, from the nodes that the server knows, for so many round trips (negative: any number), and
-// retires what they have passed.
-func (s *Server) follow(list []*entry, rounds int) {
+// follow follows chains to their ends from the nodes that the server knows, for at most the given
+// number of round trips (negative: any number), and retires the nodes that they have passed.
+func (s *chains) follow(list []*entry, rounds int) {
 	for part := range slices.Chunk(list, lanes) {
 		work := s.walk.lanes[:0]
 		for _, e := range part {
@@ -118,8 +134,9 @@ func (s *Server) follow(list []*entry, rounds int) {
 	}
 }
 
-// step takes an entry on by what lane i has read of its node, and reports whether there is more to do.
-func (s *Server) step(e *entry, i int) bool {
+// step moves an entry on by the header that lane i has read, and reports whether there is more to
+// follow.
+func (s *chains) step(e *entry, i int) bool {
 	if err := s.walk.errs[i]; err != nil {
 		if errors.Is(err, errLost) {
 			e.lose()
@@ -129,7 +146,8 @@ func (s *Server) step(e *entry, i int) bool {
 	s.stats.Walked++
 	header, err := s.header(i)
 	if err != nil || !header.Valid() || header.EntryVersion() != e.at.Version {
-		// A linked node is never given out again, so this is no node of the store any more.
+		// A linked node is never given out again, so this memory does not hold a node of the store
+		// any more.
 		s.stats.Broken++
 		e.at = layout.Location{}
 		e.lose()
@@ -138,10 +156,10 @@ func (s *Server) step(e *entry, i int) bool {
 	next, more := header.Next()
 	switch {
 	case header.IsTombstone():
-		e.dead, e.ended = true, true
+		e.dead, e.ended, e.mirrored = true, true, false
 		return false
 	case !more:
-		// What was reported and is not in the chain, its client no longer has.
+		// The client of a node that was reported and is not in the chain no longer holds it.
 		e.ended, e.ahead = true, 0
 		return false
 	}
@@ -150,8 +168,8 @@ func (s *Server) step(e *entry, i int) bool {
 	return !e.lost
 }
 
-// pass moves an entry on by one node.
-func (s *Server) pass(e *entry, next layout.Location) {
+// pass moves an entry on to the next node of its chain.
+func (s *chains) pass(e *entry, next layout.Location) {
 	delete(s.walk.successors, e.at)
 	n, ok := s.nodes.held[next.Handle]
 	if n.void {
@@ -167,23 +185,25 @@ func (s *Server) pass(e *entry, next layout.Location) {
 }
 
 // onServer reports whether a node is on server i.
-func (s *Server) onServer(l layout.Location, i int) bool {
+func (s *pool) onServer(l layout.Location, i int) bool {
 	p, ok := s.space.Place(l.Handle)
 	return ok && p.Server == i
 }
 
-// commit brings the directory up to date for entries, and retires what they have left behind.
-func (s *Server) commit(list []*entry) {
+// commit brings the directory up to date for entries, and retires the nodes that they have passed.
+func (s *chains) commit(list []*entry) {
 	for part := range slices.Chunk(list, lanes) {
 		s.record(part)
+		s.mirror(part)
 		for _, e := range part {
 			s.settle(e)
 		}
 	}
 }
 
-// record brings the directory up to date for at most lanes entries that have moved, been opened, died, or been lost.
-func (s *Server) record(list []*entry) {
+// record brings the directory up to date for at most lanes entries that have moved, been opened,
+// died, or been lost.
+func (s *chains) record(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {
 		if e.recorded && (!e.dead || e.lost) {
@@ -194,18 +214,7 @@ func (s *Server) record(list []*entry) {
 		if s.reach(p.Server) != nil {
 			continue
 		}
-		rec := layout.KeyRecord{Key: e.key, At: e.at, Lost: e.lost}
-		if e.dead && !e.lost {
-			rec = layout.KeyRecord{}
-		}
-		var b [layout.RecordLen]byte
-		rec.Put(b[:])
-		if s.fab.MR().WriteAt(b[:], recordAt+i*layout.RecordLen) != nil {
-			return
-		}
-		o := &s.walk.ops[i]
-		s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), recordAt+i*layout.RecordLen, layout.RecordLen)
-		started[i] = s.fab.Start(o) == nil
+		started[i] = s.startRecord(i, p, s.recordOf(e))
 	}
 	deadline := s.deadline()
 	for i, e := range list {
@@ -215,9 +224,64 @@ func (s *Server) record(list []*entry) {
 	}
 }
 
-// settle retires what an entry has left behind, now that the directory does not name it any more.
-func (s *Server) settle(e *entry) {
-	if !e.recorded {
+// recordOf is the record of an entry; the zero record if its key has been deleted.
+func (s *chains) recordOf(e *entry) layout.KeyRecord {
+	switch p, _ := s.space.Place(e.at.Handle); {
+	case e.lost:
+		return layout.KeyRecord{Key: e.key, Lost: true}
+	case e.dead:
+		return layout.KeyRecord{}
+	default:
+		return layout.KeyRecord{Key: e.key, At: e.at, Generation: uint32(s.memory[p.Server].generation) & layout.MaxStamp}
+	}
+}
+
+// mirrorOf is the mirror of an entry's record.
+func mirrorOf(e *entry) layout.KeyRecord {
+	if e.dead && !e.lost {
+		return layout.KeyRecord{}
+	}
+	return layout.KeyRecord{Key: e.key, Lost: true}
+}
+
+// startRecord posts the WRITE of a record or of a mirror on lane i.
+func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
+	var b [layout.RecordLen]byte
+	rec.Put(b[:])
+	if s.fab.MR().WriteAt(b[:], recordAt+i*layout.RecordLen) != nil {
+		return false
+	}
+	o := &s.walk.ops[i]
+	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), recordAt+i*layout.RecordLen, layout.RecordLen)
+	return s.fab.Start(o) == nil
+}
+
+// mirror brings the mirrors up to date for at most lanes entries. They change only when a key is
+// opened or has died.
+func (s *chains) mirror(list []*entry) {
+	started := [lanes]bool{}
+	for i, e := range list {
+		p, ok := s.space.Mirror(int(e.slot))
+		switch {
+		case e.mirrored:
+		case !ok:
+			e.mirrored = true
+		case s.reach(p.Server) == nil:
+			started[i] = s.startRecord(i, p, mirrorOf(e))
+		}
+	}
+	deadline := s.deadline()
+	for i, e := range list {
+		if started[i] && s.fab.Wait(deadline, &s.walk.ops[i]) == nil {
+			e.mirrored = true
+		}
+	}
+}
+
+// settle retires the nodes that an entry has passed, once the directory does not name them any
+// more.
+func (s *chains) settle(e *entry) {
+	if !e.recorded || !e.mirrored {
 		return
 	}
 	if e.lost {
@@ -235,20 +299,21 @@ func (s *Server) settle(e *entry) {
 }
 
 // forget takes a key out of the table.
-func (s *Server) forget(e *entry) {
+func (s *chains) forget(e *entry) {
 	if s.keys[e.key] != e {
 		return
 	}
 	delete(s.keys, e.key)
 	if s.format.Keyed {
-		s.slots = append(s.slots, e.slot) // without keys in nodes, an old shortcut could lead to another key's value
+		// without keys in nodes, the slot's old shortcut could lead to another key's value
+		s.slots = append(s.slots, e.slot)
 	}
 }
 
 const sweepPause = 20 * time.Millisecond
 
-// sweep follows all chains, if that was not done a moment ago.
-func (s *Server) sweep() {
+// sweep follows all chains, unless it did so less than sweepPause ago.
+func (s *chains) sweep() {
 	if s.rt.Now() < s.sweepAt {
 		return
 	}
@@ -257,13 +322,14 @@ func (s *Server) sweep() {
 	s.sweepDue = s.sweepDue || !s.allWhole() // a memory server did not answer
 }
 
-// whole says that the last look at an entry came to the end of its chain, and is written down: what was not met is not in it.
+// whole reports that the last look at an entry reached the end of its chain, and that the directory
+// is up to date: a node that was not seen then is not in the chain.
 func (e *entry) whole() bool { return e.recorded && (e.ended || e.lost) }
 
-// lose notes that a part of the chain is lost: nothing more will be met.
+// lose marks an entry as lost: its chain is not followed any further.
 func (e *entry) lose() { e.lost, e.recorded, e.ahead = true, false, 0 }
 
-func (s *Server) allWhole() bool {
+func (s *chains) allWhole() bool {
 	for _, e := range s.keys {
 		if !e.whole() {
 			return false
@@ -273,10 +339,10 @@ func (s *Server) allWhole() bool {
 }
 
 // followAll follows all chains to their ends, in the order of their keys.
-func (s *Server) followAll() { s.follow(s.sorted(), -1) }
+func (s *chains) followAll() { s.follow(s.sorted(), -1) }
 
 // nodeHead reads header and key of a node.
-func (s *Server) nodeHead(l layout.Location) (header layout.Word, key uint64, err error) {
+func (s *chains) nodeHead(l layout.Location) (header layout.Word, key uint64, err error) {
 	p, ok := s.space.Place(l.Handle)
 	if !ok {
 		return 0, 0, errLost

@@ -8,22 +8,23 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// Answer is the server's.
+// Answer is the server's answer to a request.
 type Answer struct {
 	Seq    uint32
 	Status Status
 	Epoch  uint32
-	// N locations: of Alloc the entries, with the versions to write; of Query the newest known.
+	// N is the number of locations: of Alloc the entries, with the versions to write; of Query the
+	// newest known node.
 	N         int
 	Locations [MaxBatch]layout.Location
-	// Slot is the key's, of Query and Open.
+	// Slot is the key's slot, in answers to Query and Open.
 	Slot uint32
-	// Welcome is that of Hello, Stats that of Stat; nil otherwise.
+	// Welcome is set in an answer to Hello, Stats in an answer to Stat; nil otherwise.
 	Welcome *Welcome
 	Stats   *Stats
 }
 
-// Stats is what a metadata server did, and where its nodes are.
+// Stats has a metadata server's counters, and the number of its nodes in each state.
 type Stats struct {
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
 	Epoch, Clients, Keys, LostKeys, Slots                uint64
@@ -37,15 +38,18 @@ func (s *Stats) fields() []*uint64 {
 	}
 }
 
-// Welcome is what a client must know of a store.
+// Welcome describes a store to a new client.
 type Welcome struct {
 	// Client is the client's number.
 	Client uint32
-	// Lease is how long the client may use what it knows after the last answer that it got.
+	// Owner is the number under which the client connects to the memory servers.
+	Owner uint32
+	// Lease is how long after its last answer the client may use the locations that it knows.
 	Lease  time.Duration
 	Space  layout.Space
 	Format layout.Format
-	// Servers are the memory servers, in the order of the space, with the generations of their memory.
+	// Servers are the memory servers, in the order of the space, with the generations of their
+	// memory.
 	Servers []Server
 }
 
@@ -56,7 +60,7 @@ type Server struct {
 }
 
 const (
-	welcomeFixed = 4 + 8 + 4 + 4 + 4 + 4*layout.Classes
+	welcomeFixed = 4 + 4 + 8 + 4 + 4 + 4 + 4*layout.Classes
 	serverLen    = 16 + 8
 )
 
@@ -86,6 +90,7 @@ func (a *Answer) AppendTo(b []byte) []byte {
 func (w *Welcome) appendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, w.Client)
+	b = le.AppendUint32(b, w.Owner)
 	b = le.AppendUint64(b, uint64(w.Lease))
 	b = le.AppendUint32(b, w.Format.Bits())
 	b = le.AppendUint32(b, uint32(w.Space.Servers))
@@ -101,7 +106,8 @@ func (w *Welcome) appendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the answer to a request, whose op says what an answer of status OK has.
+// Parse reads the answer to a request with the given op, on which the body depends. It returns
+// ErrMessage for bytes that are no such answer.
 func (a *Answer) Parse(b []byte, op Op) error {
 	if len(b) < answerHead {
 		return ErrMessage
@@ -109,7 +115,7 @@ func (a *Answer) Parse(b []byte, op Op) error {
 	le := binary.LittleEndian
 	a.Seq, a.Status, a.N, a.Epoch = le.Uint32(b), Status(le.Uint16(b[4:])), int(le.Uint16(b[6:])), le.Uint32(b[8:])
 	a.Slot, a.Welcome, a.Stats = 0, nil, nil
-	if a.N > MaxBatch { // also of an answer that has no locations: they may be counted by it
+	if a.N > MaxBatch { // also in an answer without locations, because callers may iterate over N
 		return ErrMessage
 	}
 	body := b[answerHead:]
@@ -146,19 +152,21 @@ func (w *Welcome) parse(b []byte) error {
 		return ErrMessage
 	}
 	le := binary.LittleEndian
-	w.Client, w.Lease = le.Uint32(b), time.Duration(le.Uint64(b[4:]))
+	w.Client, w.Owner = le.Uint32(b), le.Uint32(b[4:])
+	b = b[4:]
+	w.Lease = time.Duration(le.Uint64(b[4:]))
 	var ok bool
 	w.Format, ok = layout.FormatOf(le.Uint32(b[12:]))
 	w.Space.Servers, w.Space.Shortcuts = int(le.Uint32(b[16:])), int(le.Uint32(b[20:]))
 	for i := range w.Space.Entries {
 		w.Space.Entries[i] = int(int32(le.Uint32(b[24+4*i:])))
 	}
-	if err := w.Space.Validate(); err != nil || w.Lease <= 0 || !ok || len(b) < welcomeFixed+w.Space.Servers*serverLen {
+	if err := w.Space.Validate(); err != nil || w.Lease <= 0 || !ok || len(b) < welcomeFixed-4+w.Space.Servers*serverLen {
 		return ErrMessage
 	}
 	w.Servers = make([]Server, w.Space.Servers)
 	for i := range w.Servers {
-		s := b[welcomeFixed+i*serverLen:]
+		s := b[welcomeFixed-4+i*serverLen:]
 		w.Servers[i] = Server{netip.AddrFrom16([16]byte(s[:16])).Unmap(), le.Uint64(s[16:])}
 	}
 	return nil

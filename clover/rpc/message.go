@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 )
 
-// Service is the metadata server's name for the connection manager.
+// Service is the name under which the metadata server's connection manager listens.
 const Service = "clover"
 
 // Sizes in bytes and bounds of a message.
@@ -17,8 +17,8 @@ const (
 	MaxAnswer  = 2048
 	// MaxBatch is the most locations of an answer and records of a request.
 	MaxBatch = 16
-	// AnswerSlots are the answers to a client that may be under way. The lowest bit of Seq chooses one: they lie behind
-	// each other at BufAddr, MaxAnswer bytes each.
+	// AnswerSlots is the number of answers to a client that may be in flight. The lowest bit of Seq
+	// chooses the slot; the slots follow each other at BufAddr, MaxAnswer bytes each.
 	AnswerSlots = 2
 
 	requestHead = 28
@@ -34,16 +34,16 @@ const (
 	OpHello Op = iota + 1
 	// Alloc asks for N entries of Class; the answer has their locations.
 	OpAlloc
-	// Query asks where Key is; the answer has the newest known location and the slot. With At it is Done if that node, which the
-	// client was given, has been met in a chain.
+	// Query asks where Key is; the answer has the newest known location and the slot. If At is set,
+	// the answer is Done if the server has seen in a chain that node, which the client was given.
 	OpQuery
-	// Open makes Key known, whose first node At is written; the answer has the slot.
+	// Open makes Key known, whose first node At the client has written; the answer has the slot.
 	OpOpen
 	// GC reports appends; the body has N records.
 	OpGC
-	// Beat says that the client lives and has taken note of its epoch.
+	// Beat renews the lease and confirms the epoch of the request.
 	OpBeat
-	// Return gives back N entries that were not used.
+	// Return gives back N entries that the client has not used.
 	OpReturn
 	// Bye ends the client.
 	OpBye
@@ -51,7 +51,7 @@ const (
 	OpStat
 )
 
-// opEnd is behind the last request.
+// opEnd is the number after the last request.
 const opEnd = int(OpStat) + 1
 
 var opNames = [opEnd]string{
@@ -59,7 +59,7 @@ var opNames = [opEnd]string{
 	OpBye: "bye", OpStat: "stat",
 }
 
-// String is the name of the request.
+// String returns the name of the request.
 func (o Op) String() string {
 	if int(o) < opEnd && opNames[o] != "" {
 		return opNames[o]
@@ -76,22 +76,23 @@ const (
 	NotFound
 	Exists
 	Full
-	// Lost: the key's value was in memory that is gone.
+	// Lost: the key's value was in memory that is lost.
 	Lost
-	// Unknown: the server does not know the client (any more); it must say hello again.
+	// Unknown: the server does not know the client, or does not know it any more; the client must
+	// send Hello again.
 	Unknown
-	// Refused: the request makes no sense.
+	// Refused: the server cannot do what the request asks for.
 	Refused
 	// Busy: try again in a moment.
 	Busy
-	// Done: an Open that came again was carried out the first time, and the key has been deleted or written since; of Query, that
-	// the node At has been linked.
+	// Done: of Open, that an earlier copy of the request was carried out, and the key has been
+	// deleted or written since; of Query, that the node At has been linked.
 	Done
 )
 
 var statusNames = [...]string{"ok", "not found", "exists", "full", "lost", "unknown client", "refused", "busy", "done before"}
 
-// String is the outcome in words.
+// String returns the outcome in words.
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]
@@ -99,17 +100,21 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint16(s))
 }
 
-// Record is an append that a client made: the node that it reached by its compare-and-swap, and its own.
+// Record is an append that a client made: Old is the node on whose header it posted the
+// compare-and-swap, New is the node that it appended.
 type Record struct {
 	Key      uint64
 	Old, New layout.Location
-	// Deleted says that New is a tombstone.
+	// Deleted: New is a tombstone.
 	Deleted bool
 }
 
-const recordLen = 8 + 8 + 8
+const (
+	recordLen = 8 + 8 + 8
+	ownerLen  = 4
+)
 
-// Request is a client's.
+// Request is a client's request.
 type Request struct {
 	Seq    uint32
 	Op     Op
@@ -117,17 +122,23 @@ type Request struct {
 	N      int
 	Client uint32
 	Epoch  uint32
-	// Where the answer goes: the first of the client's answer slots.
+	// BufAddr and BufRKey name the first of the client's answer slots.
 	BufAddr uint64
 	BufRKey uint32
-	// Of Query and Open.
+	// Quiet, of Hello and Bye: the client with the number Client uses nothing any more that it was
+	// given, and none of its requests to memory servers is in flight.
+	Quiet bool
+	// Owner, of Hello, is the number that the client had as an owner of connections to memory
+	// servers; 0: none.
+	Owner uint32
+	// Key and At are of Query and Open.
 	Key uint64
 	At  layout.Location
-	// Of GC, and of Return: the locations of New.
+	// Records are of GC, and of Return, which uses only New.
 	Records [MaxBatch]Record
 }
 
-// ErrMessage says that bytes are no message.
+// ErrMessage means that the bytes are not a message.
 var ErrMessage = errors.New("malformed message")
 
 // AppendTo appends the request to b.
@@ -135,7 +146,11 @@ func (r *Request) AppendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, r.Seq)
 	b = append(b, byte(r.Op), byte(r.Class))
-	b = le.AppendUint16(b, uint16(r.N))
+	n := uint16(r.N)
+	if r.Quiet && (r.Op == OpHello || r.Op == OpBye) {
+		n = 1
+	}
+	b = le.AppendUint16(b, n)
 	b = le.AppendUint32(b, r.Client)
 	b = le.AppendUint32(b, r.Epoch)
 	b = le.AppendUint64(b, r.BufAddr)
@@ -148,7 +163,9 @@ func (r *Request) AppendTo(b []byte) []byte {
 		for i := range r.Records[:r.N] {
 			b = r.Records[i].appendTo(b)
 		}
-	case OpHello, OpAlloc, OpBeat, OpBye, OpStat:
+	case OpHello:
+		b = le.AppendUint32(b, r.Owner)
+	case OpAlloc, OpBeat, OpBye, OpStat:
 	}
 	return b
 }
@@ -179,7 +196,8 @@ func (c *Record) parse(b []byte) error {
 	return nil
 }
 
-// Parse reads a request; everything of r but unused records is overwritten.
+// Parse reads a request; it overwrites all of r except unused records. It returns ErrMessage for
+// bytes that are no request.
 func (r *Request) Parse(b []byte) error {
 	if len(b) < requestHead {
 		return ErrMessage
@@ -187,9 +205,12 @@ func (r *Request) Parse(b []byte) error {
 	le := binary.LittleEndian
 	r.Seq, r.Op, r.Class = le.Uint32(b), Op(b[4]), layout.Class(b[5])
 	r.N, r.Client, r.Epoch = int(le.Uint16(b[6:])), le.Uint32(b[8:]), le.Uint32(b[12:])
-	r.BufAddr, r.BufRKey, r.Key, r.At = le.Uint64(b[16:]), le.Uint32(b[24:]), 0, layout.Location{}
+	r.BufAddr, r.BufRKey, r.Key, r.At, r.Owner = le.Uint64(b[16:]), le.Uint32(b[24:]), 0, layout.Location{}, 0
 	if r.Op == 0 || int(r.Op) >= opEnd || r.Class >= layout.Classes || r.N > MaxBatch {
 		return ErrMessage
+	}
+	if r.Quiet = (r.Op == OpHello || r.Op == OpBye) && r.N == 1; r.Quiet {
+		r.N = 0
 	}
 	body := b[requestHead:]
 	want := 0
@@ -198,7 +219,9 @@ func (r *Request) Parse(b []byte) error {
 		want = 16
 	case OpGC, OpReturn:
 		want = r.N * recordLen
-	case OpHello, OpAlloc, OpBeat, OpBye, OpStat:
+	case OpHello:
+		want = ownerLen
+	case OpAlloc, OpBeat, OpBye, OpStat:
 	}
 	if len(body) != want {
 		return ErrMessage
@@ -217,7 +240,9 @@ func (r *Request) Parse(b []byte) error {
 				return err
 			}
 		}
-	case OpHello, OpAlloc, OpBeat, OpBye, OpStat:
+	case OpHello:
+		r.Owner = le.Uint32(body)
+	case OpAlloc, OpBeat, OpBye, OpStat:
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func answers() []Answer {
 		servers[i] = Server{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), uint64(i + 1)}
 	}
 	w := &Welcome{
-		Client: 3, Lease: time.Second, Format: layout.Sound, Servers: servers,
+		Client: 3, Lease: time.Second, Format: layout.Hardened, Servers: servers,
 		Space: layout.Space{Servers: layout.MaxServers, Shortcuts: 9, Entries: layout.Counts{3: 8}},
 	}
 	return []Answer{a, {Seq: 10, Status: NotFound}, {Seq: 11, Welcome: w}, {Seq: 12, Stats: &Stats{Requests: 1, Worn: 9}}}
@@ -102,7 +102,7 @@ func FuzzParse(f *testing.F) {
 		if r.Parse(b) == nil {
 			var again Request
 			if err := again.Parse(r.AppendTo(nil)); err != nil {
-				t.Errorf("what was parsed does not parse again: %v", err)
+				t.Errorf("a request that was parsed does not parse after encoding: %v", err)
 			}
 		}
 		var a Answer

@@ -1,5 +1,5 @@
-// Package examples keeps the example projects and the manifests of Kubernetes true: what can be built is built, what cannot
-// be run here is read and held against what the runtimes need.
+// Package examples keeps the example projects and the manifests of Kubernetes true: what can be
+// built is built, what cannot be run here is read and held against what the runtimes need.
 package examples
 
 import (

@@ -1,4 +1,5 @@
-// Package chaos crashes, hangs and cuts what a rack is made of, and looks at what others notice and what is left behind.
+// Package chaos crashes, hangs and cuts what a rack is made of, and looks at what others notice and
+// what is left behind.
 package chaos
 
 import (

@@ -9,10 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// doomed is a run that must end with an error: the timeout and retry count promise it within 8 · 33 ms.
+// doomed is a run that must end with an error: the timeout and retry count promise it within 8 · 33
+// ms.
 var doomed = []string{"perf", "write_lat", "--from", "cn0", "--to", "ms0", "--iters", "100000000", "--timeout", "13", "--retry", "7", "-q"}
 
-// promised is the latest end of a doomed run after the fault: the promise, and time for processes to be scheduled.
+// promised is the latest end of a doomed run after the fault: the promise, and time for processes
+// to be scheduled.
 const promised = 8*33*time.Millisecond + 15*time.Second
 
 // alive says that others go on.

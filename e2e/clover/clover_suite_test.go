@@ -1,5 +1,6 @@
-// Package clover_test shows on a real rack that the store Clover is what it says: its commands, what its operations cost on the
-// wire, and that every answer stays right while its machines die and come back as processes do.
+// Package clover_test shows on a real rack that the store Clover is what it says: its commands,
+// what its operations cost on the wire, and that every answer stays right while its machines die
+// and come back as processes do.
 package clover_test
 
 import (

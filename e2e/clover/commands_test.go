@@ -68,14 +68,14 @@ var _ = Describe("the commands of the store", Ordered, func() {
 				BytesPerOp                   float64
 				Latencies                    []struct{ Kind string }
 			}
-			rack.JSON(&r, "run", "ycsb", "--no-load", "--keys", "200", "--value", "104", "--workload", "a", "--clients", "8", "--steer", steer,
+			rack.JSON(&r, "run", "ycsb", "--no-load", "--keys", "200", "--value-size", "104", "--workload", "a", "--clients", "8", "--steer", steer,
 				"--warmup", "200ms", "--duration", "2s", "-q")
 			Expect(r.Ops).To(BeNumerically(">", 20), steer)
 			Expect(r.Failed+r.Wrong+r.NotFound).To(BeZero(), steer)
 			Expect(r.BytesPerOp).To(BeNumerically(">", 200), steer)
 			Expect(r.Latencies).To(HaveLen(2))
 		}
-		rack.OK("run", "ycsb", "--no-load", "--keys", "200", "--value", "104", "--clients", "8", "--share-qp", "2", "--ops", "10", "--warmup", "0s", "-q")
+		rack.OK("run", "ycsb", "--no-load", "--keys", "200", "--value-size", "104", "--clients", "8", "--share-qp", "2", "--ops", "10", "--warmup", "0s", "-q")
 		res := rack.Run("run", "ycsb", "--store", "sherman", "--share-qp", "2")
 		Expect(res.Stderr).To(ContainSubstring("take --store clover"))
 		Expect(rack.SwitchCounters()["steer"]["nodes"]).To(BeNumerically(">", 0))

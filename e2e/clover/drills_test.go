@@ -17,7 +17,8 @@ var _ = Describe("a drill", Ordered, func() {
 		rack.OK("clover", "start", "--lease", "1s")
 	})
 
-	// verdict lets clients on cn0 work while something happens, and requires one order of all operations that explains every answer.
+	// verdict lets clients on cn0 work while something happens, and requires one order of all
+	// operations that explains every answer.
 	verdict := func(meanwhile func(), flags ...string) {
 		GinkgoHelper()
 		sent := func() uint64 { return rack.Counters("cn0")["rdma_sends"] }
@@ -46,7 +47,8 @@ var _ = Describe("a drill", Ordered, func() {
 		rack.OK("switch", "rules", "remove", "steer-ms0", "steer-ms1")
 	}
 
-	// whole requires that no chain is broken, and that every node that is not free is the newest of a key, a while after.
+	// whole requires that no chain is broken, and that every node that is not free is the newest of
+	// a key, a while after.
 	whole := func() {
 		GinkgoHelper()
 		var st stats

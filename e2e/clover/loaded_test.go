@@ -25,7 +25,7 @@ var _ = Describe("a workload that the switch shall steer, on a rack whose switch
 		go func() {
 			defer GinkgoRecover()
 			defer close(ended)
-			rack.JSON(&r, "run", "ycsb", "--keys", "64", "--value", "104", "--clients", "8", "--steer", "both", "--warmup", "100ms", "--duration", "3s", "-q")
+			rack.JSON(&r, "run", "ycsb", "--keys", "64", "--value-size", "104", "--clients", "8", "--steer", "both", "--warmup", "100ms", "--duration", "3s", "-q")
 		}()
 		Eventually(func() uint64 { // there are no such counters before
 			if program(rack) != "swordbox" {
@@ -39,7 +39,7 @@ var _ = Describe("a workload that the switch shall steer, on a rack whose switch
 		Expect(program(rack)).To(Equal("forward"))
 
 		By("and puts back what was there when it is interrupted")
-		stop := rack.Start("run", "ycsb", "--no-load", "--keys", "64", "--value", "104", "--clients", "8", "--steer", "write", "--duration", "5m")
+		stop := rack.Start("run", "ycsb", "--no-load", "--keys", "64", "--value-size", "104", "--clients", "8", "--steer", "write", "--duration", "5m")
 		Eventually(func() string { return program(rack) }, fixture.Patience, "50ms").Should(Equal("swordbox"))
 		Expect(stop()).NotTo(fixture.HaveExited(0))
 		Expect(program(rack)).To(Equal("forward"))

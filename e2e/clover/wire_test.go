@@ -72,13 +72,14 @@ var _ = Describe("what operations cost on the wire", Ordered, func() {
 			rack.OK("perf", "write_lat", "--from", "cn1", "--to", "ms0", "--iters", "3")
 			return fixture.Run("dump", file).Stdout
 		}, fixture.Patience, "200ms").Should(ContainSubstring("RC_WRITE"))
-		rack.OK("run", "ycsb", "--clients", "1", "--keys", "1", "--zipf", "0", "--workload", workload, "--value", strconv.Itoa(value),
+		rack.OK("run", "ycsb", "--clients", "1", "--keys", "1", "--zipf", "0", "--workload", workload, "--value-size", strconv.Itoa(value),
 			"--ops", "30", "--warmup", "0s", "--duration", "1m", "-q")
 		Expect(stop()).To(fixture.HaveExited(0))
 		return clientPackets(fixture.Run("dump", file).Stdout)
 	}
 
-	// The lengths are those of the published system (IPv4, one copy): 60 bytes around a node that is written, 48 around one that is read.
+	// The lengths are those of the published system (IPv4, one copy): 60 bytes around a node that
+	// is written, 48 around one that is read.
 	for value, slab := range map[int]int{104: 128, 232: 256, 1000: 1024} {
 		It(fmt.Sprintf("is two round trips for a PUT into a node of %d bytes: WRITE, then CMP_SWAP", slab), func() {
 			var cycle []string

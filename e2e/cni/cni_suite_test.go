@@ -1,5 +1,5 @@
-// Package cni shows that containers join a rack by the CNI plugin: with cnitool, which is a runtime without containers, and
-// with podman. What needs podman says so where there is none.
+// Package cni shows that containers join a rack by the CNI plugin: with cnitool, which is a runtime
+// without containers, and with podman. What needs podman says so where there is none.
 package cni
 
 import (

@@ -91,7 +91,7 @@ var _ = Describe("the CNI plugin under cnitool", Label("cni"), Ordered, func() {
 			{"no such rack", conf(`,"rack":"nowhere"`), `"code": 11`, "run `rdmalab up` first"},
 			{"a bad name of a rack", conf(`,"rack":"../etc"`), `"code": 7`, "key rack"},
 			{"addresses by another", conf(mine + `,"ipam":{"type":"host-local"}`), `"code": 7`, "the rack gives the addresses"},
-			{"a group's address", conf(mine + `,"runtimeConfig":{"mac":"01:00:5e:00:00:01"}`), `"code": 7`, "address of a group"},
+			{"a group's address", conf(mine + `,"runtimeConfig":{"mac":"01:00:5e:00:00:01"}`), `"code": 7`, "group address"},
 		} {
 			o := n.call("ADD", "abc", netns, c.conf)
 			Expect(o.err).To(HaveOccurred(), c.what)

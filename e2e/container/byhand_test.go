@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// noticed bounds how long the rack may take to notice and mend what was done by hand, on a busy machine.
+// noticed bounds how long the rack may take to notice and mend what was done by hand, on a busy
+// machine.
 const noticed = 30 * time.Second
 
 var _ = Describe("the default rack in containers", Ordered, func() {

@@ -1,5 +1,6 @@
-// Package container shows that containers are hosts like others, and what only containers can do: be killed, stopped, restarted
-// and unplugged by the engine's own commands. `make e2e-docker` runs it, and the suites smoke, transport and chaos on containers.
+// Package container shows that containers are hosts like others, and what only containers can do:
+// be killed, stopped, restarted and unplugged by the engine's own commands. `make e2e-docker` runs
+// it, and the suites smoke, transport and chaos on containers.
 package container
 
 import (

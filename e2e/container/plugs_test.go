@@ -20,7 +20,7 @@ var _ = Describe("a rack that the engine plugs", Ordered, func() {
 		Expect(fixture.Run("--rack", rack.Name, "up", "-f", rack.File, "--runtime", "docker", "--plug", "driver")).To(fixture.HaveExited(0))
 	})
 
-	It("has a network for each cable, and pulling it is a fault", func() {
+	It("has a network for each link, and disconnecting it is a fault", func() {
 		works(rack, "cn0", "ms0")
 		docker("network", "disconnect", name(rack, "cn0"), name(rack, "cn0"))
 		Eventually(rack.State("cn0"), noticed, "100ms").ShouldNot(Equal("up"))
@@ -41,10 +41,10 @@ var _ = Describe("a rack that the engine plugs", Ordered, func() {
 		works(rack, "cn1", "ms0")
 	})
 
-	It("refuses a second container on a cable", func() {
+	It("refuses a second container on a link", func() {
 		out, err := exec.Command("docker", "run", "--rm", "--network", name(rack, "cn0"), "rdmalab:dev", "version").CombinedOutput()
 		Expect(err).To(HaveOccurred())
-		Expect(string(out)).To(ContainSubstring("a cable has one container"))
+		Expect(string(out)).To(ContainSubstring("a link has one container"))
 		works(rack, "cn0", "ms0")
 	})
 

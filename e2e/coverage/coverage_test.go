@@ -58,7 +58,8 @@ func TestTheImpossibleIsNoticed(t *testing.T) {
 	}
 }
 
-// Each section says something of each state, opcode and fate, and gives a reason for what cannot be.
+// Each section says something of each state, opcode and fate, and gives a reason for what cannot
+// be.
 func TestSectionsAreWhole(t *testing.T) {
 	for _, s := range sections() {
 		if len(s.rows) == 0 || len(s.states) == 0 || len(s.fates) == 0 {

@@ -1,6 +1,7 @@
-// Command coverage prints what the tests have seen happen to queue pairs: for each type and state, each opcode received
-// and each operation posted, and each fate. It reads the cells that test binaries built with the tag qpcover have
-// recorded, and exits with 1 when a cell is empty that a test must reach, or one is reached that cannot be.
+// Command coverage prints what the tests have seen happen to queue pairs: for each type and state,
+// each opcode received and each operation posted, and each fate. It reads the cells that test
+// binaries built with the tag qpcover have recorded, and exits with 1 when a cell is empty that a
+// test must reach, or one is reached that cannot be.
 //
 //	coverage [-full] FILE
 package main

@@ -97,7 +97,8 @@ var (
 	hears    = []string{"RTR", "RTS", "SQD", "SQE"}
 )
 
-// onWire are the faults of packets that the tests' own wires make, and what the engine drops before a queue pair has it.
+// onWire are the faults of packets that the tests' own wires make, and what the engine drops before
+// a queue pair has it.
 var onWire = []string{"lost", "duplicated", "delayed"}
 
 var dropped = []string{"corrupt", "wrong peer", "P_Key"}

@@ -19,7 +19,8 @@ func sections() []section {
 	return out
 }
 
-// elsewhere are faults of the wire outside RTS: the tests' wires carry what connected queue pairs send.
+// elsewhere are faults of the wire outside RTS: the tests' wires carry what connected queue pairs
+// send.
 var elsewhere = never{states: []string{"RTR", "SQD", "SQE"}, fates: slices.Concat(onWire, dropped), why: "wires are between connected queue pairs"}
 
 func rcRequests() section {
@@ -28,7 +29,7 @@ func rcRequests() section {
 		rows:  append(opcodes(wire.ServiceRC, wire.OpRequest), row{name: "reserved"}),
 		fates: minus(connFates, "gap", "ends another", "no beginning"), never: requestRules(), may: []never{elsewhere},
 	}
-	s.may = append(s.may, never{fates: onWire, rows: reserved, why: "nobody sends it"})
+	s.may = append(s.may, never{fates: onWire, rows: reserved, why: "no NIC sends it"})
 	return s
 }
 
@@ -72,7 +73,7 @@ func udRequests() section {
 			{states: deaf, fates: minus(fates, "state"), why: whyDeaf},
 			{states: hears, fates: []string{"state"}, why: whyHears},
 		},
-		may: []never{elsewhere, {fates: onWire, why: "nobody can tell"}},
+		may: []never{elsewhere, {fates: onWire, why: "it cannot be observed"}},
 	}
 }
 
@@ -80,9 +81,9 @@ func udRequests() section {
 var operations = map[string][]verbs.WROpcode{
 	"RC": {
 		verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
-		verbs.OpLocalInv, verbs.OpBindMW,
+		verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
 	},
-	"UC": {verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW},
+	"UC": {verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR},
 	"UD": {verbs.OpSend, verbs.OpSendImm},
 }
 
@@ -110,7 +111,7 @@ func posts(of string) section {
 			{states: []string{"SQE", "ERR"}, fates: []string{"no room"}, why: "what is posted there is flushed at once"},
 		},
 	}
-	local := oneOf(verbs.OpLocalInv.String(), verbs.OpBindMW.String())
+	local := oneOf(verbs.OpLocalInv.String(), verbs.OpBindMW.String(), verbs.OpRegMR.String())
 	s.may = append(s.may, never{states: []string{"RTS"}, fates: []string{"no room"}, rows: local, why: "it waits only behind others"})
 	if of != "RC" {
 		s.may = append(s.may, never{states: []string{"RTS"}, fates: []string{"no room"}, why: "only what is longer than a window waits"})
@@ -120,7 +121,7 @@ func posts(of string) section {
 
 // ends are the statuses of work requests, and why the oldest one was sent again.
 func ends(of string) section {
-	local := oneOf(verbs.OpLocalInv.String(), verbs.OpBindMW.String())
+	local := oneOf(verbs.OpLocalInv.String(), verbs.OpBindMW.String(), verbs.OpRegMR.String())
 	answered := oneOf(verbs.OpRead.String(), verbs.OpCmpSwap.String(), verbs.OpFetchAdd.String())
 	receives := oneOf(verbs.OpSend.String(), verbs.OpSendImm.String(), verbs.OpSendInv.String(), verbs.OpWriteImm.String())
 	statuses := []verbs.Status{verbs.Success, verbs.LocProtErr, verbs.MWBindErr, verbs.WRFlushErr}
@@ -160,7 +161,7 @@ func ends(of string) section {
 		return s
 	}
 	s.never = append(s.never,
-		never{states: []string{"RTS", "SQD"}, fates: minus(fates, success, flush), why: "the send queue has stopped, in SQE, when its failure is told"},
+		never{states: []string{"RTS", "SQD"}, fates: minus(fates, success, flush), why: "the send queue has stopped, in SQE, when its failure is reported"},
 		never{states: []string{"SQE"}, fates: []string{success}, why: "nothing is sent there"})
 	s.may = []never{{states: []string{"SQD"}, why: "what was started is sent in the step that started it, unless it is longer than a window"}}
 	return s

@@ -11,8 +11,8 @@ import (
 type table struct {
 	sections []section
 	reached  map[cell]string
-	// missing are the cells that a test must reach and none does, impossible those that some test reaches and that
-	// the model says cannot be. Either is a mistake of the tests or of the model.
+	// missing are the cells that a test must reach and none does, impossible those that some test
+	// reaches and that the model says cannot be. Either is a mistake of the tests or of the model.
 	missing, impossible []cell
 	must, may, can      int // reached ones of: those that must be, those that may be; and the number of those that must be
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// cell is one row of the matrix in one direction: an operation at a path MTU, in several sizes, over one queue pair.
+// cell is one row of the matrix in one direction: an operation at a path MTU, in several sizes,
+// over one queue pair.
 type cell struct {
 	Op     string `json:"op"`
 	Type   string `json:"type"` // rc, uc, ud
@@ -29,7 +30,8 @@ type cell struct {
 	Twice bool `json:"twice,omitempty"`
 	// What is the row of a variation.
 	What string `json:"what,omitempty"`
-	// Trouble is what is made wrong, and Want the status (of ibv_wc_status) that the initiator must get for it.
+	// Trouble is what is made wrong, and Want the status (of ibv_wc_status) that the initiator must
+	// get for it.
 	Trouble trouble `json:"trouble,omitempty"`
 	Want    int     `json:"want,omitempty"`
 }
@@ -249,7 +251,8 @@ func (c *cell) words(a, b end) error {
 	return err
 }
 
-// spoil makes the trouble of the cell: in what the initiator believes of the target, and in both connections.
+// spoil makes the trouble of the cell: in what the initiator believes of the target, and in both
+// connections.
 func (c *cell) spoil(target *address, a, b *params) {
 	switch c.Trouble {
 	case wrongKey:

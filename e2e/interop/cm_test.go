@@ -165,6 +165,6 @@ var _ = Describe("rping of Linux", func() {
 		e := startPinger(rpingPlan{To: guestIPv4, Count: 1})
 		Expect(e.cmd.Wait()).NotTo(Succeed())
 		Expect(e.stderr.String()).To(ContainSubstring(rdmacm.ErrRejected.Error()))
-		passed("none", "server", "a dial where nobody listens is rejected")
+		passed("none", "server", "a dial to a service without a listener is rejected")
 	})
 })

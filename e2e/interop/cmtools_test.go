@@ -15,7 +15,8 @@ import (
 // programLimit is how long a program over librdmacm may take in the guest.
 const programLimit = 60 * time.Second
 
-// serveOurs runs our part as the server and a program of the guest as the client, and returns what the program said.
+// serveOurs runs our part as the server and a program of the guest as the client, and returns what
+// the program said.
 func serveOurs(p speakerPlan, program []string, lines ...string) string {
 	GinkgoHelper()
 	var e *pingEnd
@@ -39,8 +40,8 @@ func serveOurs(p speakerPlan, program []string, lines ...string) string {
 	return a.Output
 }
 
-// dialTheirs runs a program of the guest as the server and our part as the client, again as long as the program does not
-// listen yet: it does not say when it does.
+// dialTheirs runs a program of the guest as the server and our part as the client, again as long as
+// the program does not listen yet: it does not say when it does.
 func dialTheirs(p speakerPlan, program []string, lines ...string) string {
 	GinkgoHelper()
 	finish := linux.start(program...)

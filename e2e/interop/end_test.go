@@ -2,9 +2,10 @@ package interop_test
 
 import "time"
 
-// An end is one side of a cell of the matrix: a queue pair of one of the two NICs, with its memory, an array of slots. The
-// messages of a cell are numbered from 0; message m lives in slot m on both sides, so that nothing is used twice and
-// all of it can be looked at afterwards. Slots start out filled with 0xee.
+// An end is one side of a cell of the matrix: a queue pair of one of the two NICs, with its memory,
+// an array of slots. The messages of a cell are numbered from 0; message m lives in slot m on both
+// sides, so that nothing is used twice and all of it can be looked at afterwards. Slots start out
+// filled with 0xee.
 type end interface {
 	// open makes queue pair and memory.
 	open(o opening) (address, error)

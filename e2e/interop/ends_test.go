@@ -52,7 +52,8 @@ func (s *speaker) request() (rdmacm.Listener, rdmacm.Request, error) {
 	return l, req, err
 }
 
-// hold takes a request and accepts it only when it is told to, which is when its initiator has died.
+// hold takes a request and accepts it only when it is told to, which is when its initiator has
+// died.
 func (s *speaker) hold() error {
 	m, err := s.newMouth(64, 4)
 	if err != nil {
@@ -67,7 +68,8 @@ func (s *speaker) hold() error {
 	return errors.Join(err, m.close(), l.Close())
 }
 
-// pour sends without end until it fails, and returns how. WRITEs of nothing need no memory of the peer.
+// pour sends without end until it fails, and returns how. WRITEs of nothing need no memory of the
+// peer.
 func (m *mouth) pour() error {
 	for n := 0; ; n++ {
 		if n == 10 {
@@ -107,7 +109,8 @@ func (s *speaker) dial() error {
 	return errors.Join(s.ended("dial", err, m), m.close())
 }
 
-// survivor has a request that waits for its answer and a connection that it uses when the machine at the other end dies.
+// survivor has a request that waits for its answer and a connection that it uses when the machine
+// at the other end dies.
 func (s *speaker) survivor() error {
 	waiting, err := s.newMouth(64, 4)
 	if err != nil {
@@ -132,7 +135,8 @@ func (s *speaker) survivor() error {
 	return errors.Join(err, s.ended("dial", derr, waiting), busy.close(), waiting.close(), l.Close())
 }
 
-// cycles accepts Count connections, each of which the other end ends, and stays until it is told to go.
+// cycles accepts Count connections, each of which the other end ends, and stays until it is told to
+// go.
 func (s *speaker) cycles() error {
 	l, err := s.cm.Listen(s.Port)
 	if err != nil {

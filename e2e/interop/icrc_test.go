@@ -19,8 +19,9 @@ func open(name string) *os.File {
 	return f
 }
 
-// icrcIsRight computes the invariant CRC of an untagged RoCEv2 frame from the words of the specification (annex A17):
-// CRC-32 over eight bytes of ones and the packet from the IP header on, with ones in what routers change.
+// icrcIsRight computes the invariant CRC of an untagged RoCEv2 frame from the words of the
+// specification (annex A17): CRC-32 over eight bytes of ones and the packet from the IP header on,
+// with ones in what routers change.
 func icrcIsRight(frame []byte) bool {
 	ip := append([]byte(nil), frame[14:]...)
 	var udp int

@@ -1,6 +1,7 @@
-// Package interop confronts the NIC with the one that Linux has: a virtual machine boots a stock kernel with the
-// soft-RoCE driver rdma_rxe and joins a rack as a further station behind the link of one host. Every operation crosses the
-// rack's switch in both directions, and both ends are asked what they saw.
+// Package interop confronts the NIC with the one that Linux has: a virtual machine boots a stock
+// kernel with the soft-RoCE driver rdma_rxe and joins a rack as a further station behind the link
+// of one host. Every operation crosses the rack's switch in both directions, and both ends are
+// asked what they saw.
 package interop_test
 
 import (
@@ -53,7 +54,8 @@ func TestInterop(t *testing.T) {
 	RunSpecs(t, "interop", Label("interop"))
 }
 
-// The rack of the suite: our NIC is on cn0, the guest shares the link of vm0, and one that will be killed that of vm1.
+// The rack of the suite: our NIC is on cn0, the guest shares the link of vm0, and one that will be
+// killed that of vm1.
 const rackFile = `
 subnet: 10.77.0.0/24
 subnet6: fd00:77::/64
@@ -100,7 +102,8 @@ var _ = BeforeSuite(func() {
 	Expect(err).NotTo(HaveOccurred())
 	ourAddrs = []netip.Addr{netip.MustParseAddr(cn0.IPv4), netip.MustParseAddr(cn0.IPv6), linkLocal(mac)}
 	for _, a := range ourAddrs {
-		// Hosts of a rack have no link-local addresses of their kernels, and cannot ask for neighbours without.
+		// Hosts of a rack have no link-local addresses of their kernels, and cannot ask for
+		// neighbours without.
 		linux.do(answerLimit, "ip", "neigh", "replace", a.String(), "lladdr", mac.String(), "dev", "eth0", "nud", "permanent")
 	}
 })

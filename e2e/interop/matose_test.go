@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Our ends of ucmatose and udaddy, librdmacm's examples of connections and of datagrams: the server of the one sends first
-// and leaves first, that of the other answers as many messages as it got.
+// Our ends of ucmatose and udaddy, librdmacm's examples of connections and of datagrams: the server
+// of the one sends first and leaves first, that of the other answers as many messages as it got.
 
 // Where they listen.
 const (

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -26,7 +26,8 @@ var operations = []string{"send", "send_imm", "write", "write_imm", "read", "cas
 
 var mtus = []int{256, 512, 1024, 2048, 4096}
 
-// sizesOf are the messages of a cell: nothing, less than a word, around a packet, several packets, many.
+// sizesOf are the messages of a cell: nothing, less than a word, around a packet, several packets,
+// many.
 func sizesOf(op string, mtu int) []int {
 	if op == "cas" || op == "faa" {
 		return []int{8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
@@ -47,8 +48,8 @@ func cells(link string, mtus []int, gid, ourGID int) []cell {
 	return out
 }
 
-// unreliable are the operations of the unreliable services, in both directions. Nothing may be lost on a clean link, so only
-// one message is under way.
+// unreliable are the operations of the unreliable services, in both directions. Nothing may be lost
+// on a clean link, so only one message is under way.
 func unreliable(gid, ourGID int) []cell {
 	var out []cell
 	add := func(typ, op string, mtu int, sizes ...int) {
@@ -67,7 +68,8 @@ func unreliable(gid, ourGID int) []cell {
 	return out
 }
 
-// variations are cells in which one thing is other than in the rest of the matrix, in both directions.
+// variations are cells in which one thing is other than in the rest of the matrix, in both
+// directions.
 func variations() []cell {
 	var out []cell
 	add := func(what string, change func(*cell), ops ...string) {
@@ -141,8 +143,8 @@ func beRight(list []cell) (naks map[string]int) {
 	return beRightTogether(list, 1)
 }
 
-// beRightTogether runs cells, looks at every packet of theirs on the guest's link, and expects everything to be right. It
-// returns what was refused on the wire, as SOURCE SYNDROME.
+// beRightTogether runs cells, looks at every packet of theirs on the guest's link, and expects
+// everything to be right. It returns what was refused on the wire, as SOURCE SYNDROME.
 func beRightTogether(list []cell, workers int) (naks map[string]int) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "capture.pcapng")
@@ -211,7 +213,8 @@ func troubles() []cell {
 	}
 	add(wrongKey, remAccess, remAccess, "write", "read", "cas", "faa")
 	add(outOfRange, remAccess, remAccess, "write", "read", "faa")
-	// A NAK for an invalid request by the specification (9.7.5.2.4); rxe says remote operational error.
+	// A NAK for an invalid request by the specification (9.7.5.2.4); rxe says remote operational
+	// error.
 	add(tooLong, remInvReq, remOp, "send", "send_imm")
 	add(lateReceive, 0, 0, "send", "send_imm", "write_imm")
 	add(noReceive, rnrRetryExc, rnrRetryExc, "send", "write_imm")
@@ -235,7 +238,8 @@ func spoilLink() {
 // spoiled says that the guest's link is bad at present.
 var spoiled bool
 
-// countICRCs reads a capture and checks each RoCEv2 packet with a computation that shares nothing with the NIC's.
+// countICRCs reads a capture and checks each RoCEv2 packet with a computation that shares nothing
+// with the NIC's.
 func countICRCs(file string) (good, bad int, naks map[string]int) {
 	GinkgoHelper()
 	f := open(file)

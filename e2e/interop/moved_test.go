@@ -17,10 +17,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The suite can be run again through a switch that tracks all connections, or moves what can be moved to connections of its
-// own: see fixture.Through. Neither end of a cell has a connection manager for the switch, and each cell has a
-// protection domain of its own; so the target of a cell makes one more queue pair there, whose peer is the switch, and the
-// switch is told of it.
+// The suite can be run again through a switch that tracks all connections, or moves what can be
+// moved to connections of its own: see fixture.Through. Neither end of a cell has a connection
+// manager for the switch, and each cell has a protection domain of its own; so the target of a cell
+// makes one more queue pair there, whose peer is the switch, and the switch is told of it.
 
 // switchSection is what the switch of this run does for all addresses of both NICs.
 func switchSection() string {
@@ -49,8 +49,8 @@ type adoption struct {
 	MAC wire.MAC `json:"mac"`
 }
 
-// newAdoption is that of the rack. The switch has the first addresses of the subnets, and the MAC address before those of
-// the hosts.
+// newAdoption is that of the rack. The switch has the first addresses of the subnets, and the MAC
+// address before those of the hosts.
 func newAdoption() *adoption {
 	GinkgoHelper()
 	mac, err := wire.ParseMAC(rack.Host("cn0").MAC)
@@ -127,8 +127,9 @@ func (a *adopted) tell(args ...string) error {
 	return nil
 }
 
-// adopt makes the target of a cell one whose requests the switch may move. Our NIC is a host of the rack, whose addresses
-// share a connection over IPv4; rxe is known by the address of the cell, and the switch has none that is link-local.
+// adopt makes the target of a cell one whose requests the switch may move. Our NIC is a host of the
+// rack, whose addresses share a connection over IPv4; rxe is known by the address of the cell, and
+// the switch has none that is link-local.
 func (p *plan) adopt(c *cell, b end) end {
 	s, ok := b.(shares)
 	if !ok || p.Adopt == nil || c.Type != "rc" {
@@ -174,8 +175,9 @@ func (o *ours) shared(to address, p params) (uint32, error) {
 	return uint32(qp.QPN()), err
 }
 
-// moves expects a switch that moves to move requests of the cells that have some. On a lossy link it need not: it must
-// have made out which queue pairs belong together, and nobody tells it but their packets.
+// moves expects a switch that moves to move requests of the cells that have some. On a lossy link
+// it need not: it must have made out which queue pairs belong together, and nobody tells it but
+// their packets.
 func moves(list []cell, run func()) {
 	GinkgoHelper()
 	if fixture.Through() != fixture.Move {
@@ -197,7 +199,7 @@ func moves(list []cell, run func()) {
 	Expect(grown["moved"]).To(BeNumerically(">=", movable))
 }
 
-// movedBy is how much the counters of the switch's hard machine grew.
+// movedBy is how much the counters of the switch's hardened handler grew.
 func movedBy(f func()) map[string]uint64 {
 	GinkgoHelper()
 	before := rack.SwitchCounters()
@@ -209,7 +211,7 @@ func movedBy(f func()) map[string]uint64 {
 			if v -= before[part][name]; v == 0 {
 				continue
 			}
-			if GinkgoWriter.Printf("%s %s %+d, ", part, name, v); part == "hard" {
+			if GinkgoWriter.Printf("%s %s %+d, ", part, name, v); part == "hardened" {
 				grown[name] = v
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// program is a row of the table's second part: a program of the guest that worked with our other end.
+// program is a row of the table's second part: a program of the guest that worked with our other
+// end.
 type program struct{ name, role, what string }
 
 var programs []program

@@ -13,7 +13,8 @@ import (
 // perfPort is where perftest listens, also over RDMA-CM.
 const perfPort = "18515"
 
-// destLen is the length of perftest's record of a queue pair when it goes over RDMA-CM: a structure of C in network order.
+// destLen is the length of perftest's record of a queue pair when it goes over RDMA-CM: a structure
+// of C in network order.
 const destLen = 56
 
 // Places in it.
@@ -24,8 +25,9 @@ const (
 	destVAddr    = 24
 )
 
-// perfServer is the server of perftest -R: a first connection carries what it says over TCP otherwise, as SENDs; a second
-// one the traffic. It answers each message with one of its kind, until the client leaves.
+// perfServer is the server of perftest -R: a first connection carries what it says over TCP
+// otherwise, as SENDs; a second one the traffic. It answers each message with one of its kind,
+// until the client leaves.
 func (s *speaker) perfServer() error {
 	talk, err := s.newMouth(64, 16)
 	if err != nil {
@@ -107,7 +109,8 @@ func (s *speaker) arrived(m *mouth) (n int, err error) {
 	}
 }
 
-// heard waits for the next message, or the end of the connection: a shared receive queue is not flushed by it.
+// heard waits for the next message, or the end of the connection: a shared receive queue is not
+// flushed by it.
 func (m *mouth) heard() (wc verbs.WC, over bool, err error) {
 	for {
 		attr, err := m.qp.Query()

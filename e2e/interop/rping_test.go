@@ -20,7 +20,8 @@ type rpingPlan struct {
 	// To is the server; the zero value is to be the server, and to write a line when it listens.
 	To    netip.Addr `json:"to"`
 	Count int        `json:"count"`
-	// Leave ends the connection after so many pings from this side, whatever the other one wants; 0: never.
+	// Leave ends the connection after so many pings from this side, whatever the other one wants;
+	// 0: never.
 	Leave int `json:"leave"`
 	// Report is after how many pings the server writes a line; 0: never.
 	Report int `json:"report"`
@@ -32,9 +33,10 @@ const rpingPort = "7174"
 // rpingLimit is how long each step of rping may take; the guest is slow.
 const rpingLimit = 60 * time.Second
 
-// rping is the program that runs inside a host of the rack: our side of librdmacm's rping, whose connection is made and
-// ended by the connection manager. The client SENDs where its data are, the server READs them and says so; the client SENDs
-// where it wants them, the server WRITEs them and says so.
+// rping is the program that runs inside a host of the rack: our side of librdmacm's rping, whose
+// connection is made and ended by the connection manager. The client SENDs where its data are, the
+// server READs them and says so; the client SENDs where it wants them, the server WRITEs them and
+// says so.
 func rping(in io.Reader, out io.Writer) error {
 	var p rpingPlan
 	dec := json.NewDecoder(in)

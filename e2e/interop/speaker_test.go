@@ -39,7 +39,8 @@ type speaker struct {
 	rt  verbs.Runtime
 	cm  *rdmacm.CM
 	out io.Writer
-	// words come on the standard input behind the plan; "die" is a crash at once, whatever the part is doing.
+	// words come on the standard input behind the plan; "die" is a crash at once, whatever the part
+	// is doing.
 	words chan string
 }
 
@@ -121,7 +122,8 @@ func (s *speaker) clean() error {
 	return err
 }
 
-// maxRequests is how many may wait at once, for programs that make all their connections at the same time.
+// maxRequests is how many may wait at once, for programs that make all their connections at the
+// same time.
 const maxRequests = 512
 
 // speakLimit is how long each step may take; the guest is slow.
@@ -131,7 +133,8 @@ func (s *speaker) in(d time.Duration) clock.Time { return s.rt.Now().Add(d) }
 
 func (s *speaker) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// mouth is one queue pair of a speaker with its memory and, for connections, receives that wait before it is connected.
+// mouth is one queue pair of a speaker with its memory and, for connections, receives that wait
+// before it is connected.
 type mouth struct {
 	s            *speaker
 	pd           verbs.PD
@@ -142,8 +145,8 @@ type mouth struct {
 	slot         int
 }
 
-// newMouth makes a queue pair; slots of receives are posted to a shared receive queue, so that they are there before the
-// first message of a peer that begins at once.
+// newMouth makes a queue pair; slots of receives are posted to a shared receive queue, so that they
+// are there before the first message of a peer that begins at once.
 func (s *speaker) newMouth(slot, slots int) (*mouth, error) {
 	m := &mouth{s: s, slot: slot}
 	var errs [4]error

@@ -19,7 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// plan is what a station does, as JSON on its standard input; each result is a line of JSON on its standard output.
+// plan is what a station does, as JSON on its standard input; each result is a line of JSON on its
+// standard output.
 type plan struct {
 	Ifname string       `json:"ifname"`
 	Addrs  []netip.Addr `json:"addrs"`
@@ -30,14 +31,16 @@ type plan struct {
 	Network string `json:"network"`
 	Guest   string `json:"guest"`
 	Cells   []cell `json:"cells"`
-	// Workers is how many cells are under way at the same time, each with a queue pair of its own on both NICs.
+	// Workers is how many cells are under way at the same time, each with a queue pair of its own
+	// on both NICs.
 	Workers int    `json:"workers"`
 	Seed    uint64 `json:"seed"`
 	// Adopt says how to give the switch connections to the targets; nil: it gets none.
 	Adopt *adoption `json:"adopt,omitempty"`
 }
 
-// station is the program that runs inside a host of the rack: a NIC of its own on the host's link, and all cells.
+// station is the program that runs inside a host of the rack: a NIC of its own on the host's link,
+// and all cells.
 func station(in io.Reader, out io.Writer) error {
 	var p plan
 	if err := json.NewDecoder(in).Decode(&p); err != nil {
@@ -97,7 +100,8 @@ func (p *plan) work(dev *device.Device, worker int, next <-chan int, mu *sync.Mu
 	return nil
 }
 
-// openNIC opens a NIC on the interface, beside the daemon's: a queue pair that one does not know it leaves alone.
+// openNIC opens a NIC on the interface, beside the daemon's: a queue pair that one does not know it
+// leaves alone.
 func openNIC(p *plan) (*device.Device, error) {
 	port, err := afpacket.Open(afpacket.Config{Ifname: p.Ifname, Mode: afpacket.Host})
 	if err != nil {

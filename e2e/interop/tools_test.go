@@ -13,10 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 )
 
-// toolLimit is how long one program may take. The connection manager of Linux asks again after 4.3 s only.
+// toolLimit is how long one program may take. The connection manager of Linux asks again after 4.3
+// s only.
 const toolLimit = 2 * time.Minute
 
-// tool runs a program in the guest with our own as the other end, in both roles, each with some messages.
+// tool runs a program in the guest with our own as the other end, in both roles, each with some
+// messages.
 func tool(theirs, ours []string, byOptions ...string) {
 	GinkgoHelper()
 	By("theirs as the server")
@@ -39,8 +41,8 @@ func tool(theirs, ours []string, byOptions ...string) {
 	})
 }
 
-// unclocked is what perftest says when it cannot make out how fast the processor counts, as an emulated one may not for a
-// while when its machine is busy; clockTries is how often it may.
+// unclocked is what perftest says when it cannot make out how fast the processor counts, as an
+// emulated one may not for a while when its machine is busy; clockTries is how often it may.
 const (
 	unclocked  = "Correlation coefficient r^2"
 	clockTries = 4
@@ -117,7 +119,8 @@ var _ = Describe("the tools of Linux", func() {
 		Entry("atomic_lat", "atomic_lat", 8, 100),
 	)
 
-	// Not ping-pong: who has got all ends at once, and cannot answer a last message whose acknowledgement was lost.
+	// Not ping-pong: who has got all ends at once, and cannot answer a last message whose
+	// acknowledgement was lost.
 	DescribeTable("measure over a lossy link", func(test string, size, iters int) {
 		spoilLink()
 		perftest(test, size, iters, "lossy")

@@ -18,7 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// machine is what the peer "vm" runs, as JSON on its standard input; the end of that input ends the machine.
+// machine is what the peer "vm" runs, as JSON on its standard input; the end of that input ends the
+// machine.
 type machine struct {
 	Kernel  string   `json:"kernel"`
 	Initrd  string   `json:"initrd"`
@@ -35,9 +36,10 @@ const qemu = "qemu-system-x86_64"
 // socketBuffer holds what one side sends while the other has no processor.
 const socketBuffer = 4 << 20
 
-// virtualMachine is the program that runs inside a host of the rack: a virtual machine as a second station on the host's
-// link. Its interface is a socket pair; a relay copies frames between that and the link, so that the switch sees a
-// further MAC address behind the same port and needs to know nothing of virtual machines.
+// virtualMachine is the program that runs inside a host of the rack: a virtual machine as a second
+// station on the host's link. Its interface is a socket pair; a relay copies frames between that
+// and the link, so that the switch sees a further MAC address behind the same port and needs to
+// know nothing of virtual machines.
 func virtualMachine(in io.Reader) error {
 	var m machine
 	dec := json.NewDecoder(in)
@@ -75,7 +77,8 @@ func virtualMachine(in io.Reader) error {
 	return <-ended // this process ends, and with it everything
 }
 
-// args are QEMU's. An emulated processor is all that every machine has; with pclmulqdq emulated rxe's CRC is slower.
+// args are QEMU's. An emulated processor is all that every machine has; with pclmulqdq emulated
+// rxe's CRC is slower.
 func (m *machine) args() []string {
 	line := fmt.Sprintf("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable rdmalab.mtu=%d", m.MTU)
 	for _, a := range m.Addrs {
@@ -144,7 +147,8 @@ func (r *relay) fromGuest() error {
 	}
 }
 
-// toGuest runs until the link is gone. Frames that the guest has no room for are lost, as on any wire.
+// toGuest runs until the link is gone. Frames that the guest has no room for are lost, as on any
+// wire.
 func (r *relay) toGuest() error {
 	var in, out packetio.Batch
 	for {

@@ -19,6 +19,8 @@ type source struct {
 	path    string // from the root
 	imports []string
 	doc     bool // has a package comment
+	program bool // is of package main
+	locks   bool // imports sync or sync/atomic
 }
 
 // sources parses the imports of every Go file below the root, without testdata and hidden folders.
@@ -43,7 +45,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		s := source{pkg: filepath.ToSlash(filepath.Dir(rel)), path: filepath.ToSlash(rel), doc: f.Doc != nil}
+		s := source{pkg: filepath.ToSlash(filepath.Dir(rel)), path: filepath.ToSlash(rel), doc: f.Doc != nil, program: f.Name.Name == "main"}
 		for _, i := range f.Imports {
 			p, err := strconv.Unquote(i.Path.Value)
 			if err != nil {
@@ -52,6 +54,7 @@ func sources(t *testing.T) []source {
 			if p, ours := strings.CutPrefix(p, module); ours {
 				s.imports = append(s.imports, p)
 			}
+			s.locks = s.locks || p == "sync" || p == "sync/atomic"
 		}
 		out = append(out, s)
 		return nil
@@ -63,12 +66,12 @@ func sources(t *testing.T) []source {
 }
 
 // judge says what is wrong with an import, or "".
-func judge(house map[string]room, from, to string) string {
-	f, ok := house[from]
+func judge(table map[string]row, from, to string) string {
+	f, ok := table[from]
 	if !ok {
 		return from + " has no row in the table: give it a level first"
 	}
-	t, ok := house[to]
+	t, ok := table[to]
 	switch {
 	case !ok:
 		return to + " has no row in the table: give it a level first"
@@ -88,16 +91,16 @@ func TestImportsGoDown(t *testing.T) {
 			continue // tests may look further
 		}
 		seen[s.pkg] = true
-		if _, ok := house[s.pkg]; !ok {
+		if _, ok := table[s.pkg]; !ok {
 			t.Errorf("%s: package %s has no row in the table", s.path, s.pkg)
 		}
 		for _, i := range s.imports {
-			if wrong := judge(house, s.pkg, i); wrong != "" {
+			if wrong := judge(table, s.pkg, i); wrong != "" {
 				t.Errorf("%s: %s", s.path, wrong)
 			}
 		}
 	}
-	for pkg := range house {
+	for pkg := range table {
 		if !seen[pkg] {
 			t.Errorf("the table has a row for %s, which is not there", pkg)
 		}
@@ -106,7 +109,7 @@ func TestImportsGoDown(t *testing.T) {
 
 // The gate is shown to close.
 func TestJudgeRefuses(t *testing.T) {
-	h := map[string]room{"a": {level: 0}, "b": {level: 1}, "c": {level: 1, beside: []string{"b"}}}
+	h := map[string]row{"a": {level: 0}, "b": {level: 1}, "c": {level: 1, beside: []string{"b"}}}
 	for _, c := range []struct {
 		from, to string
 		ok       bool

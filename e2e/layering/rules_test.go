@@ -14,15 +14,17 @@ import (
 	"testing"
 )
 
-// A rule of a specification is cited where it is obeyed and in the test that proves it, in one of these forms:
+// A rule of a specification is cited where it is obeyed and in the test that proves it, in one of
+// these forms:
 //
 //	IBTA 9.7.4.1/length     the section of the InfiniBand specification, volume 1, with a word for the rule in it
 //	IBTA 9.2                the whole section, which says one thing
 //	C9-88, o9-5.2           a compliance statement
 //	A17.3.1                 a section of an annex
 //
-// In code the citation is in a comment. In tests it counts in the comment above a Test or Fuzz function, or within it, and in
-// the prose of a scenario script: nowhere else, so that each proof has a name. The word is ours; the same rule has the same.
+// In code the citation is in a comment. In tests it counts in the comment above a Test or Fuzz
+// function, or within it, and in the prose of a scenario script: nowhere else, so that each proof
+// has a name. The word is ours; the same rule has the same.
 var (
 	compliance = regexp.MustCompile(`\b[CcOo]\d+-\d+(?:\.\d+)*\b`)
 	annex      = regexp.MustCompile(`\bA\d+(?:\.\d+)+(?:/[a-z-]+)?`)
@@ -31,7 +33,8 @@ var (
 	specName   = regexp.MustCompile(`\bIBTA\b`)
 )
 
-// citations are the rules that a text cites. wrong is a mention of the specification that cites nothing.
+// citations are the rules that a text cites. wrong is a mention of the specification that cites
+// nothing.
 func citations(text string) (rules []string, wrong string) {
 	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "//", " ")), " ")
 	for _, c := range compliance.FindAllString(text, -1) {

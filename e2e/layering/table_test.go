@@ -1,18 +1,46 @@
-// Package layering keeps the house in order: which package may import which, and a few rules of tidiness. The
-// table is a statement of policy. Do not change it to make a build pass: change it when the design changes, and
-// ARCHITECTURE.md with it.
+// Package layering keeps the packages in order: which package may import which, and a few rules of
+// tidiness. The table is a statement of policy. Do not change it to make a build pass: change it
+// when the design changes, and ARCHITECTURE.md with it.
 package layering
 
-// room is a package's place in the house.
-type room struct {
+// row is what the table says of a package.
+type row struct {
 	// level: a package imports only packages of lower levels …
 	level int
 	// beside: … and these of its own level.
 	beside []string
+	// touches says what the package may touch of the world outside.
+	touches touches
 }
 
-// house lists every package. [P] marks those that are sans-I/O; the linter enforces that.
-var house = map[string]room{
+// touches says what a package may touch of the world outside. TestLintersKnowTheTable holds
+// .golangci.yml against it.
+type touches int
+
+const (
+	// asItsLevel is nothing below level 4, and everything from level 4 on.
+	asItsLevel touches = iota
+	// nothing marks a sans-I/O package: no clock, goroutine, lock, socket, file or environment.
+	nothing
+	// noClock marks a package that may block, and takes the time from its runtime: it runs in the
+	// simulator too.
+	noClock
+	// simulation marks a package that runs racks in virtual time. It reads a clock only to say how
+	// long a run took, and starts goroutines only to run seeds side by side.
+	simulation
+	// everything marks the edges, and what only tests use.
+	everything
+)
+
+// sansIO reports whether the package may do no input or output at all.
+func (r row) sansIO() bool { return r.touches == nothing || r.touches == asItsLevel && r.level < 4 }
+
+// virtualTime reports whether the package may not read a clock or set a timer.
+func (r row) virtualTime() bool { return r.sansIO() || r.touches == noClock }
+
+// table lists every package. [P] marks levels that are sans-I/O but for the rows that say
+// otherwise.
+var table = map[string]row{
 	// L0 [P]: vocabulary.
 	"softrnic/clock":    {level: 0},
 	"softrnic/wire":     {level: 0},
@@ -23,94 +51,99 @@ var house = map[string]room{
 	"sherman/layout":    {level: 0},
 
 	// L1 [P]: mechanisms.
-	"softrnic/mem":             {level: 1},
-	"softrnic/cost":            {level: 1},
-	"softrnic/cq":              {level: 1},
-	"softrnic/fault":           {level: 1},
-	"softrnic/packetio":        {level: 1},
-	"swordbox/rules":           {level: 1},
-	"swordbox/record":          {level: 1},
-	"softrnic/packetio/pcapng": {level: 1},
-	"softrnic/wire/dump":       {level: 1, beside: []string{"softrnic/packetio/pcapng"}},
+	"softrnic/mem":            {level: 1},
+	"softrnic/cost":           {level: 1},
+	"softrnic/contention":     {level: 1},
+	"softrnic/cq":             {level: 1},
+	"softrnic/fault":          {level: 1},
+	"softrnic/packetio":       {level: 1},
+	"swordbox/rules":          {level: 1},
+	"swordbox/journal":        {level: 1},
+	"softrnic/capture/pcapng": {level: 1},
+	"softrnic/capture/dump":   {level: 1, beside: []string{"softrnic/capture/pcapng"}},
 
 	"clover/rpc":    {level: 1},
 	"sherman/check": {level: 1},
-	"sherman/lock":  {level: 1},
+	"sherman/lock":  {level: 1, touches: noClock},
 
 	// L2 [P]: machines.
-	"softrnic/transport": {level: 2},
-	"softrnic/cm":        {level: 2},
-	"swordbox/pipeline":  {level: 2},
-	"swordbox/conntrack": {level: 2, beside: []string{"swordbox/rewrite"}},
-	"swordbox/rewrite":   {level: 2},
-	"swordbox/words":     {level: 2, beside: []string{"swordbox/rewrite"}},
-	"topo/spec":          {level: 2},
+	"softrnic/transport":   {level: 2},
+	"softrnic/cm":          {level: 2},
+	"swordbox/pipeline":    {level: 2},
+	"swordbox/conntrack":   {level: 2, beside: []string{"swordbox/transform"}},
+	"swordbox/transform":   {level: 2},
+	"swordbox/atomiccache": {level: 2, beside: []string{"swordbox/transform"}},
+	"topo/spec":            {level: 2},
 
 	// L3 [P]: composites.
-	"softrnic/engine":          {level: 3},
-	"softrnic/binding":         {level: 3, beside: []string{"softrnic/engine"}},
-	"swordbox/apps":            {level: 3, beside: []string{"swordbox/apps/forward", "swordbox/apps/serialize", "swordbox/dial", "swordbox/hard", "swordbox/paper", "swordbox/restart", "swordbox/steer", "swordbox/steer/published"}},
-	"swordbox/apps/forward":    {level: 3},
-	"swordbox/apps/serialize":  {level: 3, beside: []string{"swordbox/dial", "swordbox/hard", "swordbox/mode", "swordbox/paper", "swordbox/restart"}},
-	"swordbox/budget":          {level: 3},
-	"swordbox/dial":            {level: 3},
-	"swordbox/restart":         {level: 3},
-	"swordbox/hard":            {level: 3, beside: []string{"swordbox/dial", "swordbox/hard/shared", "swordbox/mode"}},
-	"swordbox/hard/shared":     {level: 3},
-	"swordbox/mode":            {level: 3},
-	"swordbox/paper":           {level: 3, beside: []string{"swordbox/mode"}},
-	"swordbox/steer":           {level: 3, beside: []string{"swordbox/mode"}},
-	"swordbox/steer/published": {level: 3, beside: []string{"swordbox/dial", "swordbox/mode"}},
-	"topo/sim":                 {level: 3},
-	"topo/racks":               {level: 3},
-	"topo/costs":               {level: 3},
+	"softrnic/engine":                {level: 3},
+	"softrnic/verbsengine":           {level: 3, beside: []string{"softrnic/engine"}},
+	"swordbox/apps":                  {level: 3, beside: []string{"swordbox/apps/forward", "swordbox/apps/swordbox", "swordbox/switchconn", "swordbox/handler", "swordbox/serialize", "swordbox/published/serialize", "swordbox/cloversteer", "swordbox/published/cloversteer", "swordbox/hotwords"}},
+	"swordbox/apps/forward":          {level: 3},
+	"swordbox/apps/swordbox":         {level: 3, beside: []string{"swordbox/switchconn", "swordbox/serialize", "swordbox/handler", "swordbox/published/serialize", "swordbox/staleflows"}},
+	"swordbox/chipcost":              {level: 3},
+	"swordbox/switchconn":            {level: 3},
+	"swordbox/staleflows":            {level: 3},
+	"swordbox/serialize":             {level: 3, beside: []string{"swordbox/switchconn", "swordbox/requester", "swordbox/handler"}},
+	"swordbox/requester":             {level: 3},
+	"swordbox/handler":               {level: 3, beside: []string{"swordbox/switchconn"}},
+	"swordbox/hotwords":              {level: 3, beside: []string{"swordbox/handler"}},
+	"swordbox/published/serialize":   {level: 3, beside: []string{"swordbox/handler"}},
+	"swordbox/cloversteer":           {level: 3, beside: []string{"swordbox/handler"}},
+	"swordbox/published/cloversteer": {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler"}},
+	"topo/sim":                       {level: 3},
+	"topo/racks":                     {level: 3},
+	"topo/costs":                     {level: 3},
 
 	// L4: edges (goroutines, sockets, privileges).
-	"softrnic/clock/real":        {level: 4},
-	"softrnic/spin":              {level: 4},
-	"softrnic/packetio/memory":   {level: 4},
-	"softrnic/packetio/afpacket": {level: 4, beside: []string{"softrnic/spin"}},
-	"softrnic/packetio/tap":      {level: 4},
-	"softrnic/wire/layers":       {level: 4},
-	"softrnic/device":            {level: 4, beside: []string{"softrnic/clock/real", "softrnic/spin"}},
-	"softrnic/control":           {level: 4},
-	"softrnic/rdmacm":            {level: 4},
-	"softrnic/ipc":               {level: 4, beside: []string{"softrnic/clock/real", "softrnic/device", "softrnic/ipc/proto", "softrnic/ipc/ring", "softrnic/rdmacm", "softrnic/spin"}},
-	"softrnic/ipc/ring":          {level: 4},
-	"softrnic/ipc/proto":         {level: 4, beside: []string{"softrnic/rdmacm"}},
-	"softrnic/ipc/serve":         {level: 4, beside: []string{"softrnic/ipc/proto", "softrnic/ipc/ring", "softrnic/rdmacm"}},
-	"softrnic/verbstest":         {level: 5},
-	"swordbox/switchd":           {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/packetio/tap", "topo/guests"}},
-	"topo/nl":                    {level: 4},
-	"topo/guests":                {level: 4},
-	"topo/container":             {level: 4, beside: []string{"topo/nl", "softrnic/control"}},
-	"topo/rack":                  {level: 4, beside: []string{"topo/container", "topo/guests", "topo/nl", "softrnic/control"}},
-	"topo/cni":                   {level: 4, beside: []string{"topo/guests", "topo/nl", "topo/rack", "softrnic/control"}},
-	"topo/simrack":               {level: 4, beside: []string{"softrnic/rdmacm"}},
-	"topo/scenario/history":      {level: 4},
+	"softrnic/clock/real":         {level: 4},
+	"softrnic/pollpace":           {level: 4},
+	"softrnic/packetio/afpacket":  {level: 4, beside: []string{"softrnic/pollpace"}},
+	"softrnic/capture/tap":        {level: 4},
+	"softrnic/wire/layers":        {level: 4},
+	"softrnic/capture/crosscheck": {level: 4, beside: []string{"softrnic/wire/layers"}},
+	"softrnic/device":             {level: 4, beside: []string{"softrnic/clock/real", "softrnic/pollpace"}},
+	"softrnic/control":            {level: 4},
+	"softrnic/rdmacm":             {level: 4},
+	"softrnic/ipc":                {level: 4, beside: []string{"softrnic/clock/real", "softrnic/device", "softrnic/ipc/proto", "softrnic/ipc/ring", "softrnic/rdmacm", "softrnic/pollpace"}},
+	"softrnic/ipc/ring":           {level: 4},
+	"softrnic/ipc/proto":          {level: 4, beside: []string{"softrnic/rdmacm"}},
+	"softrnic/ipc/serve":          {level: 4, beside: []string{"softrnic/ipc/proto", "softrnic/ipc/ring", "softrnic/rdmacm"}},
+	"swordbox/switchd":            {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/capture/tap", "topo/guests"}},
+	"topo/nl":                     {level: 4},
+	"topo/guests":                 {level: 4},
+	"topo/container":              {level: 4, beside: []string{"topo/nl", "softrnic/control"}},
+	"topo/rack":                   {level: 4, beside: []string{"topo/container", "topo/guests", "topo/nl", "softrnic/control"}},
+	"topo/cni":                    {level: 4, beside: []string{"topo/guests", "topo/nl", "topo/rack", "softrnic/control"}},
+	"topo/simrack":                {level: 4, beside: []string{"softrnic/rdmacm"}, touches: nothing},
+	"topo/scenario/history":       {level: 4, touches: noClock},
 
 	// L5: applications, and the daemon that runs them.
-	"softrnic/perf":       {level: 5},
-	"softrnic/fabric":     {level: 5},
-	"softrnic/ipc/remote": {level: 5, beside: []string{"softrnic/perf"}},
-	"softrnic/share":      {level: 5},
-	"clover/kv":           {level: 5},
-	"clover/kvtest":       {level: 5, beside: []string{"clover/kv"}},
-	"clover":              {level: 5, beside: []string{"softrnic/fabric", "softrnic/share", "clover/kv", "softrnic/perf"}},
-	"sherman/audit":       {level: 5, beside: []string{"sherman"}},
-	"sherman":             {level: 5, beside: []string{"softrnic/fabric", "clover/kv", "softrnic/perf"}},
-	"clover/meta":         {level: 5, beside: []string{"softrnic/fabric", "softrnic/perf"}},
-	"softrnic/peer":       {level: 5},
-	"topo/hostd":          {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "sherman", "sherman/audit", "softrnic/peer", "softrnic/perf"}},
-	"topo/calibrate":      {level: 5},
-	"topo/storeload":      {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "softrnic/perf"}},
-	"topo/contention":     {level: 5},
-	"topo/treeload":       {level: 5, beside: []string{"clover/kv", "sherman", "softrnic/perf"}},
-	"topo/doctor":         {level: 5},
-	"topo/bundle":         {level: 5},
-	"topo/top":            {level: 5},
-	"topo/top/live":       {level: 5, beside: []string{"topo/hostd", "topo/top"}},
-	"topo/scenario":       {level: 5, beside: []string{"clover", "clover/kv", "clover/meta", "sherman", "sherman/audit", "softrnic/perf"}},
+	"softrnic/memservice":   {level: 5, touches: noClock},
+	"softrnic/perf":         {level: 5, beside: []string{"softrnic/memservice"}, touches: noClock},
+	"softrnic/perf/raw":     {level: 5, beside: []string{"softrnic/perf"}},
+	"softrnic/remotemem":    {level: 5, touches: noClock},
+	"softrnic/ipc/remote":   {level: 5, beside: []string{"softrnic/memservice"}},
+	"softrnic/qpshare":      {level: 5, touches: noClock},
+	"store":                 {level: 5, beside: []string{"store/kv"}, touches: noClock},
+	"store/all":             {level: 5, beside: []string{"clover/plugin", "sherman/plugin"}},
+	"store/kv":              {level: 5, touches: noClock},
+	"clover":                {level: 5, beside: []string{"softrnic/remotemem", "softrnic/qpshare", "store/kv", "softrnic/memservice"}, touches: noClock},
+	"clover/plugin":         {level: 5, beside: []string{"clover", "clover/meta", "store", "store/kv"}},
+	"sherman/plugin":        {level: 5, beside: []string{"sherman", "sherman/audit", "store", "store/kv"}},
+	"sherman/audit":         {level: 5, beside: []string{"sherman"}, touches: noClock},
+	"sherman":               {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
+	"clover/meta":           {level: 5, beside: []string{"softrnic/remotemem", "softrnic/memservice"}, touches: noClock},
+	"softrnic/perftestpeer": {level: 5},
+	"topo/hostd":            {level: 5, beside: []string{"store", "store/kv", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw"}},
+	"topo/calibrate":        {level: 5, touches: simulation},
+	"topo/experiment":       {level: 5, beside: []string{"clover", "store/kv"}, touches: simulation},
+	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "sherman", "sherman/audit", "softrnic/memservice", "store/kv", "topo/experiment"}, touches: simulation},
+	"topo/doctor":           {level: 5},
+	"topo/bundle":           {level: 5},
+	"topo/top":              {level: 5},
+	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
+	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "clover/meta", "sherman", "sherman/audit", "softrnic/memservice", "softrnic/perf"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.
 	"softrnic/ipc/example":            {level: 6},
@@ -119,8 +152,13 @@ var house = map[string]room{
 	"topo/cmd/rdmalab":                {level: 6},
 	"e2e/report":                      {level: 7},
 	"e2e/coverage":                    {level: 7, beside: []string{"e2e/coverage/record"}},
-	"e2e/coverage/record":             {level: 0},
+	"e2e/coverage/record":             {level: 0, touches: everything},
+	"e2e/golden":                      {level: 7},
+	"e2e/kvtest":                      {level: 7},
+	"e2e/memcable":                    {level: 7},
+	"e2e/verbstest":                   {level: 7},
 	"e2e/fixture":                     {level: 7},
+	"e2e/console":                     {level: 7},
 	"e2e/interop/ask":                 {level: 7},
 	"e2e/interop/guest":               {level: 7, beside: []string{"e2e/interop/ask"}},
 	"e2e/interop/image":               {level: 7},

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -42,6 +43,30 @@ func TestPackagesAreNamedAndExplained(t *testing.T) {
 	for pkg, ok := range explained {
 		if !ok {
 			t.Errorf("%s has no package comment: say what it is, its contract, what it does not do", pkg)
+		}
+	}
+}
+
+// forPrograms are packages that programs outside of the module import, and none inside of it does.
+var forPrograms = []string{"softrnic/ipc/remote"}
+
+// What only tests import lives below e2e: a package of the product is a program, or a package of
+// the product imports it.
+func TestProductIsWithoutTestTools(t *testing.T) {
+	all := sources(t)
+	wanted, programs := map[string]bool{}, map[string]bool{}
+	for _, s := range all {
+		if strings.HasSuffix(s.path, "_test.go") {
+			continue
+		}
+		programs[s.pkg] = programs[s.pkg] || s.program
+		for _, i := range s.imports {
+			wanted[i] = true
+		}
+	}
+	for pkg := range table {
+		if !wanted[pkg] && !programs[pkg] && !strings.HasPrefix(pkg, "e2e/") && !slices.Contains(forPrograms, pkg) {
+			t.Errorf("no package of the product imports %s: move it below e2e, or remove it", pkg)
 		}
 	}
 }

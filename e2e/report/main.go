@@ -1,7 +1,8 @@
-// Command report reads the stream of `go test -json` from standard input and prints what a person wants of it: a
-// line a package, the whole output of what failed, every skip with its reason, and one closing line
-// "N passed, N failed, N skipped" that counts tests and Ginkgo specs. It fails when a test failed, when nothing
-// ran, or when more was skipped than -skips allows; a skip whose reason matches -expect is allowed anyway.
+// Command report reads the stream of `go test -json` from standard input and prints what a person
+// wants of it: a line a package, the whole output of what failed, every skip with its reason, and
+// one closing line "N passed, N failed, N skipped" that counts tests and Ginkgo specs. It fails
+// when a test failed, when nothing ran, or when more was skipped than -skips allows; a skip whose
+// reason matches -expect is allowed anyway.
 package main
 
 import (
@@ -34,7 +35,8 @@ func main() {
 	}
 }
 
-// maxLine bounds a line of the stream in bytes: a test's output line is cut by go test well below it.
+// maxLine bounds a line of the stream in bytes: a test's output line is cut by go test well below
+// it.
 const maxLine = 16 << 20
 
 func read(r io.Reader, t *tally) error {

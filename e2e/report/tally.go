@@ -122,7 +122,8 @@ func (t *tally) endPackage(e event) {
 // cutOffLines bounds what is shown of a test that was running when its package ended.
 const cutOffLines = 1500
 
-// cutOff prints the end of what the tests said that never ended: stacks, when the package ran out of time.
+// cutOff prints the end of what the tests said that never ended: stacks, when the package ran out
+// of time.
 func (t *tally) cutOff(pkg string) {
 	keys := slices.Sorted(maps.Keys(t.output))
 	for _, key := range keys {

@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	// longLease is long beside whatever a busy machine does to an operation, so that a delay says what it is from.
+	// longLease is long beside whatever a busy machine does to an operation, so that a delay says
+	// what it is from.
 	longLease = 6 * time.Second
-	// fenceTime bounds what comes on top of the lease: the server ends the connections of the dead, the lock is taken, and the operation
-	// is done. It takes milliseconds on a machine that is not busy.
+	// fenceTime bounds what comes on top of the lease: the server ends the connections of the dead,
+	// the lock is taken, and the operation is done. It takes milliseconds on a machine that is not
+	// busy.
 	fenceTime = 2500 * time.Millisecond
 )
 
@@ -137,8 +139,8 @@ func employ(rack *fixture.Rack, host string, o orders) *employed {
 	return e
 }
 
-// held is the one lock that a client on cn1 has, as another host sees it. Clients of other hosts that are at work may seem to stand still,
-// too, if the machine is busy.
+// held is the one lock that a client on cn1 has, as another host sees it. Clients of other hosts
+// that are at work may seem to stand still, too, if the machine is busy.
 func held(rack *fixture.Rack, from string) lockStat {
 	GinkgoHelper()
 	var s stat
@@ -151,7 +153,8 @@ func held(rack *fixture.Rack, from string) lockStat {
 var _ = Describe("a client of the tree Sherman that is killed", func() {
 	const near, far = 1000, 15000 // keys of different leaves
 
-	// killed starts a client that stops at a place in an operation on keys from near on, and returns what it said there.
+	// killed starts a client that stops at a place in an operation on keys from near on, and
+	// returns what it said there.
 	killed := func(rack *fixture.Rack, at place, do string, n int) (*employed, said) {
 		GinkgoHelper()
 		e := employ(rack, "cn1", orders{Do: do, Key: near, N: n, Die: at})
@@ -239,6 +242,12 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 		Expect(v.Tree.Content.Keys).To(Equal(before + 1))
 		Expect(v.Tree.Unreachable).To(Equal(1))
 
+		By("the split of the only page leaves a new root to the next writer, which has the memory for it")
+		rack.OK("sherman", "insert", "1501", "8 bytes.", "--from", "cn0")
+		v = whole(rack, 1)
+		Expect(v.Tree.HalfSplits).To(BeZero())
+		Expect(v.Tree.Content.Keys).To(Equal(before + 2))
+
 		By("with a page that the one above does not know: no lock is left, and the next one puts it in")
 		victim = employ(rack, "cn1", orders{Do: "insert", Key: 2000, N: 200, Die: unadopted})
 		victim.tell()
@@ -248,10 +257,10 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 		Expect(rack.OK("sherman", "stat")).To(ContainSubstring("no lock is held"))
 		v = whole(rack, 1)
 		Expect(v.Tree.HalfSplits).To(Equal(1))
-		Expect(v.Tree.Content.Keys).To(Equal(before + second + 2))
+		Expect(v.Tree.Content.Keys).To(Equal(before + second + 3))
 		rack.OK("sherman", "put", fmt.Sprint(2000+second), "8 bytes.", "--from", "cn0") // it finds the page by way of its neighbour
 		v = whole(rack, 1)
 		Expect(v.Tree.HalfSplits).To(BeZero())
-		Expect(v.Tree.Content.Keys).To(Equal(before + second + 2))
+		Expect(v.Tree.Content.Keys).To(Equal(before + second + 3))
 	})
 })

@@ -12,25 +12,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// orders is what a gardener does, as JSON on the first line of its standard input. A gardener is a process of its own on a host, with a
-// client of the tree; what it says is lines of JSON on its standard output.
+// orders is what a gardener does, as JSON on the first line of its standard input. A gardener is a
+// process of its own on a host, with a client of the tree; what it says is lines of JSON on its
+// standard output.
 type orders struct {
 	Servers []netip.Addr  `json:"servers"`
 	Lease   time.Duration `json:"leaseNs"`
 	// Warm are keys that are read before it says that it is ready.
 	Warm uint64 `json:"warm,omitempty"`
-	// Die is where it stops in the middle of an operation, and kills itself when it is told to go on.
+	// Die is where it stops in the middle of an operation, and kills itself when it is told to go
+	// on.
 	Die place `json:"die,omitempty"`
-	// Insert inserts N keys from Key on; Put and Get repeat on Key, N times or, with N 0, until it is told to end.
+	// Insert inserts N keys from Key on; Put and Get repeat on Key, N times or, with N 0, until it
+	// is told to end.
 	Do  string `json:"do"`
 	Key uint64 `json:"key"`
 	N   int    `json:"n,omitempty"`
@@ -40,11 +43,13 @@ type orders struct {
 type place string
 
 const (
-	// inside it has the lock and has read the page, and has posted nothing of what it is going to write.
+	// inside it has the lock and has read the page, and has posted nothing of what it is going to
+	// write.
 	inside place = "inside"
 	// halfSplit has written the new page, which nobody knows; it has the lock.
 	halfSplit place = "halfSplit"
-	// unadopted has split the page and given the lock back; the page above does not know the new one.
+	// unadopted has split the page and given the lock back; the page above does not know the new
+	// one.
 	unadopted place = "unadopted"
 )
 
@@ -55,7 +60,8 @@ type said struct {
 	// Owner and Acquisition are the tag of the last lock that it asked for.
 	Owner       uint32 `json:"owner,omitempty"`
 	Acquisition uint32 `json:"acquisition,omitempty"`
-	// From and To are when the operation began and ended, by a clock that all processes of the machine share, in ns.
+	// From and To are when the operation began and ended, by a clock that all processes of the
+	// machine share, in ns.
 	From int64  `json:"from,omitempty"`
 	To   int64  `json:"to,omitempty"`
 	Err  string `json:"err,omitempty"`

@@ -1,5 +1,6 @@
-// Package sherman_test shows on real racks that the tree Sherman keeps its promises while packets are lost and machines die: its
-// answers are right, a lock of the dead delays others by no more than its lease, and the tree is whole afterwards.
+// Package sherman_test shows on real racks that the tree Sherman keeps its promises while packets
+// are lost and machines die: its answers are right, a lock of the dead delays others by no more
+// than its lease, and the tree is whole afterwards.
 package sherman_test
 
 import (

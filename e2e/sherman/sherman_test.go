@@ -13,7 +13,7 @@ import (
 var _ = Describe("the tree Sherman", func() {
 	It("does what one types, in the round trips that it should", func() {
 		rack := fixture.Up(forest)
-		Expect(rack.OK("sherman", "start", "--fresh")).To(HavePrefix("made a tree on 2 memory servers: sound pages of 1024 bytes"))
+		Expect(rack.OK("sherman", "start", "--fresh")).To(HavePrefix("made a tree on 2 memory servers: hardened pages of 1024 bytes"))
 		Expect(rack.OK("sherman", "load", "--keys", "20000")).To(HavePrefix("20000 keys in"))
 		rack.OK("sherman", "put", "7", "seven")
 		Expect(rack.OK("sherman", "get", "7")).To(Equal("seven\n"))
@@ -63,7 +63,7 @@ var _ = Describe("the tree Sherman", func() {
 			rack.OK("switch", "rules", "add", "id="+ms, "server="+ms, "action=atomics", "range=0-0x40000")
 		}
 		right(history(rack, "cn0", 4, 40, 20, "3000"))
-		Expect(rack.SwitchCounters()["hard"]["replaced"]).NotTo(BeZero())
+		Expect(rack.SwitchCounters()["hardened"]["replaced"]).NotTo(BeZero())
 
 		By("while the switch, and the NIC of a memory server with its locks, are gone")
 		h := history(rack, "cn0", 4, 100, 40, "4000")

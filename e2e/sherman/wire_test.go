@@ -22,7 +22,8 @@ var (
 // etherLen is what a frame has before its IP packet.
 const etherLen = 14
 
-// onWire are the packets of cn1's connections in their order, each once however often it was sent, with the lengths of the IP packets.
+// onWire are the packets of cn1's connections in their order, each once however often it was sent,
+// with the lengths of the IP packets.
 func onWire(dump string) (list []string) {
 	GinkgoHelper()
 	seen := map[string]bool{}
@@ -52,7 +53,8 @@ var _ = Describe("what operations on the tree Sherman cost on the wire", func() 
 		for do, cycle := range map[string]string{
 			"get": "RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072",
 			"put": "RC_CMP_SWAP 72, RC_ATOMIC_ACK 56, RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072, " +
-				// Both leave by one doorbell. A server that has seen the first before the second came acknowledges it, too.
+				// Both leave by one doorbell. A server that has seen the first before the second
+				// came acknowledges it, too.
 				"RC_WRITE_ONLY 80, (?:RC_ACK 48, )?RC_WRITE_ONLY 68, (?:RC_ACK 48, )?RC_ACK 48",
 		} {
 			const times = 10

@@ -52,7 +52,8 @@ var _ = Describe("a failure", func() {
 	})
 })
 
-// checkBundle looks at a bundle of a rack whose link cn0 lost one packet and whose host cn1 has crashed.
+// checkBundle looks at a bundle of a rack whose link cn0 lost one packet and whose host cn1 has
+// crashed.
 func checkBundle(dir, replay string) {
 	GinkgoHelper()
 	read := func(name string) string {

@@ -47,7 +47,7 @@ var _ = Describe("the doctor", func() {
 		cmd.Dir = "/"
 		out, err := cmd.Output()
 		Expect(err).To(MatchError("exit status 1"), string(out))
-		Expect(string(out)).To(ContainSubstring("no rack can be brought up here: mend root"))
+		Expect(string(out)).To(ContainSubstring("no rack can be brought up here: fix root"))
 		Expect(string(out)).To(ContainSubstring("sudo rdmalab doctor"))
 	})
 })

@@ -81,7 +81,7 @@ var _ = Describe("the switch program swordbox", Ordered, func() {
 	It("says what it is, what it counts and what it would take", func() {
 		Expect(rack.OK("switch", "program")).To(ContainSubstring("swordbox"))
 		Expect(rack.OK("switch", "tables")).To(MatchRegexp(`words +[1-9]`))
-		Expect(rack.SwitchCounters()["hard"]["replaced"]).NotTo(BeZero())
+		Expect(rack.SwitchCounters()["hardened"]["replaced"]).NotTo(BeZero())
 		Expect(rack.OK("switch", "budget")).To(ContainSubstring("stages"))
 		out := rack.OK("switch", "connections", "--all")
 		Expect(out).To(MatchRegexp(`ms0/0 +up .*switch`))
@@ -124,15 +124,15 @@ var _ = Describe("the switch program swordbox", Ordered, func() {
 			Expect(res.Code).NotTo(BeZero(), rule)
 			Expect(res.Stderr).To(ContainSubstring(why), rule)
 		}
-		before := rack.SwitchCounters()["hard"]["moved"]
+		before := rack.SwitchCounters()["hardened"]["moved"]
 		rack.OK("switch", "rules", "remove", "r1")
 		cas(rack, "10")
-		Expect(rack.SwitchCounters()["hard"]["moved"]).To(Equal(before))
+		Expect(rack.SwitchCounters()["hardened"]["moved"]).To(Equal(before))
 		rack.OK("switch", "rules", "add", "id=again", "server=ms0", "action=atomics", "shards=2")
 		Expect(rack.OK("switch", "rules")).To(MatchRegexp(`again +ms0 +atomics`))
 		Eventually(func() uint64 {
 			cas(rack, "10")
-			return rack.SwitchCounters()["hard"]["moved"]
+			return rack.SwitchCounters()["hardened"]["moved"]
 		}, fixture.Patience, "100ms").Should(BeNumerically(">", before))
 	})
 })

@@ -18,7 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// The memory that lockers use: the words of the history, and for each a guard, which only the holder of its lock touches.
+// The memory that lockers use: the words of the history, and for each a guard, which only the
+// holder of its lock touches.
 const (
 	words     = 4 // the last one is a counter, the others are locks
 	counter   = words - 1
@@ -67,7 +68,8 @@ type record struct {
 	Value  uint64       `json:"v,omitempty"`
 	Cmp    uint64       `json:"m,omitempty"`
 	Answer uint64       `json:"a,omitempty"`
-	// Bad is something that must not be, Failed how often the queue pair failed, Done how many rounds were done.
+	// Bad is something that must not be, Failed how often the queue pair failed, Done how many
+	// rounds were done.
 	Bad     string        `json:"bad,omitempty"`
 	Failed  int           `json:"failed,omitempty"`
 	Done    int           `json:"done,omitempty"`
@@ -274,7 +276,8 @@ func (l *lockerRun) lock(w int) {
 			return
 		}
 	}
-	// Whether an earlier release without an answer was done or not: this one releases nobody else's.
+	// Whether an earlier release without an answer was done or not: this one releases nobody
+	// else's.
 	for {
 		v, ok := l.do(w, history.Op{Kind: history.CmpSwap, Compare: tag}, posted)
 		if ok {
@@ -289,7 +292,8 @@ func (l *lockerRun) lock(w int) {
 // tries bounds the attempts to take a lock.
 const tries = 400
 
-// acquire tries to take a lock. An attempt without an answer may have worked: the next one finds out.
+// acquire tries to take a lock. An attempt without an answer may have worked: the next one finds
+// out.
 func (l *lockerRun) acquire(w int) (tag uint64, mine bool) {
 	tag = l.tag()
 	sent := map[uint64]bool{}

@@ -1,13 +1,13 @@
 package switch_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -18,20 +18,8 @@ type conn struct {
 	pd     verbs.PD
 	mr     verbs.MR
 	qp     verbs.QP
-	memory memory
+	memory memservice.Region
 }
-
-// memory is what the service says about itself, as far as lockers want to know.
-type memory struct {
-	Mem struct {
-		A uint64 `json:"a"` // address
-		K uint32 `json:"k"` // key
-		L int    `json:"l"` // bytes
-	} `json:"mem"`
-}
-
-// serviceName is that of the memory of a host.
-const serviceName = "memory"
 
 // dialLimit bounds one attempt to connect, opLimit one operation: it ends by itself long before.
 const (
@@ -60,11 +48,8 @@ func newConn(ctx *ipc.Context, to netip.Addr) (c *conn, err error) {
 		return c, err
 	}
 	p := rdmacm.Params{Timeout: 13, RdAtomic: 4}
-	private, err := ctx.Manager().Dial(c.qp, to, serviceName, p, nil, ctx.Runtime().Now().Add(dialLimit))
-	if err != nil {
-		return c, err
-	}
-	return c, json.Unmarshal(private, &c.memory)
+	c.memory, err = memservice.Dial(ctx.Manager(), c.qp, to, p, ctx.Runtime().Now().Add(dialLimit))
+	return c, err
 }
 
 func (c *conn) close() error {
@@ -87,7 +72,7 @@ func (c *conn) close() error {
 // post posts one work request on a word of the memory.
 func (c *conn) post(op verbs.WROpcode, off, compareAdd, swap uint64) error {
 	return c.qp.PostSend(verbs.SendWR{
-		Op: op, SGL: []verbs.SGE{c.mr.SGE(0, 8)}, RemoteAddr: c.memory.Mem.A + off, RKey: c.memory.Mem.K,
+		Op: op, SGL: []verbs.SGE{c.mr.SGE(0, 8)}, RemoteAddr: c.memory.Addr + off, RKey: c.memory.RKey,
 		CompareAdd: compareAdd, Swap: swap,
 	})
 }

@@ -5,30 +5,41 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
-	"github.com/rdmalab/rdmalab/topo/treeload"
+	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 var _ = Describe("one lock that all want", func() {
 	It("is taken and released in host memory and on the NIC, and the switch replaces its CAS", func() {
 		rack := fixture.Up(fixture.Small + queued)
-		var list []treeload.LockSeries
-		rack.JSON(&list, "sherman", "locks", "--to", "ms0", "--clients", "1,12", "--span", "1s")
-		Expect(list).To(HaveLen(2))
-		for _, s := range list {
-			Expect(s.Points).To(HaveLen(2))
-			for _, p := range s.Points {
-				Expect(p.Acquired).To(BeNumerically(">", 0), s.Name)
-				Expect(p.Attempts).To(BeNumerically(">=", p.Acquired), s.Name)
-				Expect(p.P99).To(BeNumerically(">=", p.P50), s.Name)
+		var r experiment.Report
+		rack.JSON(&r, "experiment", "one-lock", "--on", "rack", "--to", "ms0", "--series", "as-is,as-is-device", "--clients", "1,12")
+		Expect(r.Rows).To(HaveLen(4))
+		for i, w := range r.Rows {
+			name := w.Cell("series").Text
+			Expect(w.Cell("acquiredMops").Value).To(BeNumerically(">", 0), name)
+			Expect(w.Cell("mops").Value).To(BeNumerically(">=", w.Cell("acquiredMops").Value), name)
+			Expect(w.Cell("p99us").Value).To(BeNumerically(">=", w.Cell("p50us").Value), name)
+			if i%2 == 0 {
+				Expect(w.Cell("replaced").Value).To(BeNumerically(">", 50), name)
 			}
-			Expect(s.Points[0].Replaced).To(BeNumerically(">", 0.5), s.Name)
 		}
+	})
+
+	It("gets the rules that an experiment needs, and the switch its own back", func() {
+		rack := fixture.Up(fixture.Small + queued)
+		before := rack.OK("switch", "rules")
+		var r experiment.Report
+		rack.JSON(&r, "experiment", "one-lock", "--on", "rack", "--series", "host,switch", "--clients", "4", "--quick")
+		Expect(r.Rows).To(HaveLen(2))
+		Expect(r.Rows[0].Cell("replaced").Value).To(BeZero())
+		Expect(r.Rows[1].Cell("replaced").Value).To(BeNumerically(">", 50))
+		Expect(rack.OK("switch", "rules")).To(Equal(before))
 	})
 
 	It("says what is wrong with the numbers of clients and the places", func() {
 		rack := fixture.Up(fixture.Small)
-		for _, bad := range [][]string{{"--clients", "0"}, {"--clients", "100000"}, {"--places", "moon"}, {"--to", "nobody"}} {
-			res := rack.Run(append([]string{"sherman", "locks"}, bad...)...)
+		for _, bad := range [][]string{{"--clients", "0"}, {"--clients", "100000"}, {"--series", "moon"}, {"--to", "nobody"}} {
+			res := rack.Run(append([]string{"experiment", "one-lock", "--on", "rack"}, bad...)...)
 			Expect(res.Code).NotTo(BeZero(), "%v", bad)
 			Expect(res.Stderr).To(ContainSubstring(bad[1]))
 		}

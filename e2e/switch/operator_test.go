@@ -10,10 +10,10 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
 // boxed is a rack whose switch has the program, and a rule for one of its two servers.
@@ -28,7 +28,7 @@ hosts:
 `
 
 // report is what the switch says of its connections.
-func report(rack *fixture.Rack) (r serialize.Report) {
+func report(rack *fixture.Rack) (r swordbox.Report) {
 	GinkgoHelper()
 	rack.JSON(&r, "switch", "connections")
 	return r
@@ -37,8 +37,8 @@ func report(rack *fixture.Rack) (r serialize.Report) {
 // moved is how many requests of living connections were moved.
 func moved(rack *fixture.Rack) (n uint64) {
 	GinkgoHelper()
-	for _, m := range report(rack).Machines {
-		for _, row := range m.Rows {
+	for _, m := range report(rack).Handlers {
+		for _, row := range m.Flows {
 			n += row.Moved
 		}
 	}
@@ -61,7 +61,7 @@ var _ = Describe("the operator of the switch", func() {
 		Eventually(func() int {
 			n := 0
 			for _, d := range report(rack).Dialed {
-				if d.State == dial.Up {
+				if d.State == switchconn.Up {
 					n++
 				}
 			}
@@ -110,7 +110,7 @@ var _ = Describe("the operator of the switch", func() {
 		Expect(os.WriteFile(file, []byte(strings.Replace(boxed, "atomics", "fly", 1)), 0o600)).To(Succeed())
 		Expect(rack.Run("switch", "rules", "load", file).Stderr).To(ContainSubstring("rules.yaml:5:40: action"))
 		stop()
-		var tables []switchd.Table
+		var tables []handler.Table
 		rack.JSON(&tables, "switch", "tables")
 		for _, t := range tables {
 			Expect(t.Used).To(BeNumerically("<=", t.Max), t.Name)
@@ -123,8 +123,8 @@ var _ = Describe("the operator of the switch", func() {
 		clients := []<-chan fixture.Result{atomics(rack, "cn0", "ms0"), atomics(rack, "cn1", "ms0")}
 		Eventually(func() int {
 			n := 0
-			for _, m := range report(rack).Machines {
-				n += len(m.Rows)
+			for _, m := range report(rack).Handlers {
+				n += len(m.Flows)
 			}
 			return n
 		}, fixture.Patience, "50ms").Should(Equal(2))

@@ -46,7 +46,8 @@ func newParty(section string) *party {
 	return p
 }
 
-// start starts a locker on a host. wait returns when it has ended, and how: killed says that it killed itself.
+// start starts a locker on a host. wait returns when it has ended, and how: killed says that it
+// killed itself.
 func (p *party) start(host string, plan lockPlan) (wait func()) {
 	GinkgoHelper()
 	plan.Server, plan.Seed = p.server, uint64(GinkgoRandomSeed())
@@ -83,7 +84,8 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 	}
 }
 
-// stacks makes all daemons write where they are into their logs, which a failed spec shows. They end by that.
+// stacks makes all daemons write where they are into their logs, which a failed spec shows. They
+// end by that.
 func (p *party) stacks() {
 	GinkgoHelper()
 	status := p.rack.Status()
@@ -94,7 +96,8 @@ func (p *party) stacks() {
 	}
 }
 
-// read keeps the records of a locker and returns the last one. One that was killed may have left half a line.
+// read keeps the records of a locker and returns the last one. One that was killed may have left
+// half a line.
 func (p *party) read(id int, r io.Reader) (last record) {
 	GinkgoHelper()
 	for dec := json.NewDecoder(r); ; {
@@ -114,7 +117,8 @@ func (p *party) read(id int, r io.Reader) (last record) {
 	return last
 }
 
-// check reads the words at the end and decides whether one order of everything explains what all lockers were told.
+// check reads the words at the end and decides whether one order of everything explains what all
+// lockers were told.
 func (p *party) check() {
 	GinkgoHelper()
 	p.start("cn0", lockPlan{ID: 1000, Read: true})()
@@ -148,8 +152,8 @@ func (p *party) busy() {
 	Eventually(packets, fixture.Patience, "20ms").Should(BeNumerically(">", before+200))
 }
 
-// run runs n lockers of so many rounds, two on each host, while something happens. Those that die are buried as soon as
-// they have.
+// run runs n lockers of so many rounds, two on each host, while something happens. Those that die
+// are buried as soon as they have.
 func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile func()) {
 	GinkgoHelper()
 	p.runs++

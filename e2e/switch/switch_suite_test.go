@@ -1,5 +1,6 @@
-// Package switch_test shows on real racks that the switch program swordbox is safe: locks through it keep their promise
-// while packets are lost and machines die, its commands say and do what they should, and captures show what it did.
+// Package switch_test shows on real racks that the switch program swordbox is safe: locks through
+// it keep their promise while packets are lost and machines die, its commands say and do what they
+// should, and captures show what it did.
 package switch_test
 
 import (

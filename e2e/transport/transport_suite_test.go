@@ -1,4 +1,5 @@
-// Package transport shows that the reliable connection heals what the wire does to it, on a real rack.
+// Package transport shows that the reliable connection heals what the wire does to it, on a real
+// rack.
 package transport
 
 import (

@@ -1,4 +1,5 @@
-// Package audit checks a tree of Sherman as one of its clients sees it: it joins a client's reads and package check.
+// Package audit checks a Sherman tree through one of its clients: it connects package check to a
+// client's READs.
 package audit
 
 import (
@@ -21,12 +22,12 @@ func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) 
 	return out, nil
 }
 
-// Alive reports whether the owner of a lock can still release it, as far as its memory server knows: one that was fenced cannot,
-// nor one without a connection.
+// Alive reports whether the owner of a lock can still release it, according to its memory server:
+// an owner that was fenced or has no connection cannot.
 func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs > 0 }
 
-// Config is a check of the whole tree by a client. What may be left behind by those who work or have died is for the caller
-// to fill in.
+// Config returns the configuration for a check of the whole tree by a client. The caller sets the
+// limits for what working or dead clients may have left: Unreachable, HalfSplits, DeadLocks.
 func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
 	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}
 	cfg.End = func(server int) (uint64, error) { return c.AllocEnd(server, deadline) }

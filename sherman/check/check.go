@@ -14,54 +14,67 @@ type checker struct {
 	Config
 	report Report
 	pages  map[layout.Addr]*page
-	// faults are those inside of pages, by address.
+	// faults are the problems within pages, by address. They count only if the page is part of the
+	// tree.
 	faults map[layout.Addr][]Problem
-	// odd are addresses whose bytes were no page in the first pass.
-	odd  map[layout.Addr]error
-	buf  layout.Page
-	keys []uint64
-	one  []byte
+	// unparsed are addresses whose bytes could not be parsed as a page, with the error.
+	unparsed map[layout.Addr]error
+	buf      layout.Page
+	keys     []uint64
+	one      []byte
 }
 
-// Check reads the tree. The error says that it could not be read; what is wrong with it is in the report.
-func Check(cfg Config) (*Report, error) {
+// Check reads the tree and returns what it found. The error means that the tree could not be read;
+// problems of the tree are in the report.
+//
+// A check of a tree that clients use may find pointers that a merge has changed since; then it is
+// done again, at most maxChecks times.
+func Check(cfg Config) (rep *Report, err error) {
 	full, err := cfg.withDefaults()
-	if err != nil {
-		return nil, err
+	for i := 0; err == nil && i < maxChecks; i++ {
+		var merging bool
+		if rep, merging, err = check(full); err == nil && (rep.Wrong == 0 || !merging) {
+			break
+		}
 	}
+	return rep, err
+}
+
+// check is one check. merging: pages are leaving the tree, or have left it.
+func check(full Config) (_ *Report, merging bool, err error) {
 	c := &checker{
-		Config: full, pages: make(map[layout.Addr]*page), faults: make(map[layout.Addr][]Problem), odd: make(map[layout.Addr]error),
+		Config: full, pages: make(map[layout.Addr]*page), faults: make(map[layout.Addr][]Problem), unparsed: make(map[layout.Addr]error),
 		one: make([]byte, full.Super.Shape.Page),
 	}
 	for s := range c.Super.Servers {
 		if err := c.scan(s); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if err := c.walk(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := c.rest(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	c.locks()
 	if c.Want != nil && *c.Want != c.report.Content {
 		c.bad(WrongKeys, c.Root, "%d keys with sum %#x, want %d with sum %#x", c.report.Content.Keys, c.report.Content.Sum, c.Want.Keys, c.Want.Sum)
 	}
-	return &c.report, nil
+	return &c.report, c.report.Closed+c.report.Free > 0, nil
 }
 
 func (c *checker) bad(k Kind, at layout.Addr, format string, args ...any) {
-	c.tell(Problem{k, at, fmt.Sprintf(format, args...)})
+	c.add(Problem{k, at, fmt.Sprintf(format, args...)})
 }
 
-func (c *checker) tell(p Problem) {
+func (c *checker) add(p Problem) {
 	if c.report.Wrong++; len(c.report.Problems) < maxProblems {
 		c.report.Problems = append(c.report.Problems, p)
 	}
 }
 
-// read reads and counts.
+// read reads memory and counts the READs.
 func (c *checker) read(addr layout.Addr, b []byte) error {
 	c.report.Reads++
 	c.report.Bytes += uint64(len(b))
@@ -71,7 +84,7 @@ func (c *checker) read(addr layout.Addr, b []byte) error {
 	return nil
 }
 
-// scan reads all pages of a server that were given out.
+// scan reads all allocated pages of a server.
 func (c *checker) scan(server int) error {
 	b := make([]byte, c.Block)
 	n := uint64(c.Super.Shape.Page)
@@ -81,30 +94,31 @@ func (c *checker) scan(server int) error {
 			return err
 		}
 		for ; len(piece) > 0; piece, at = piece[n:], at+n {
-			_, _ = c.take(layout.At(server, at), piece[:n]) // kept in odd
+			_, _ = c.take(layout.At(server, at), piece[:n]) // take keeps the error in unparsed
 		}
 	}
 	return nil
 }
 
-// take keeps what was read of a page.
+// take parses a page and keeps the result.
 func (c *checker) take(addr layout.Addr, b []byte) (*page, error) {
-	delete(c.pages, addr)
-	delete(c.faults, addr)
-	delete(c.odd, addr)
+	place := addr.Place()
+	delete(c.pages, place)
+	delete(c.faults, place)
+	delete(c.unparsed, place)
 	p, wrong, err := c.parse(addr, b)
 	if err != nil {
-		c.odd[addr] = err
+		c.unparsed[place] = err
 		return nil, err
 	}
-	c.pages[addr] = p
+	c.pages[place] = p
 	if wrong != nil {
-		c.faults[addr] = wrong
+		c.faults[place] = wrong
 	}
 	return p, nil
 }
 
-// again reads a page once more, until it is whole.
+// again reads a page again until it is not torn, at most maxReads times.
 func (c *checker) again(addr layout.Addr) (p *page, err error) {
 	for range maxReads {
 		c.report.Again++
@@ -115,17 +129,17 @@ func (c *checker) again(addr layout.Addr) (p *page, err error) {
 			break
 		}
 	}
-	return p, nil // what was wrong with it is in odd
+	return p, nil // take has put the error into unparsed
 }
 
-// given reports whether an address is that of a page that was given out.
-func (c *checker) given(a layout.Addr) bool {
+// allocated reports whether an address is that of an allocated page.
+func (c *checker) allocated(a layout.Addr) bool {
 	return c.Super.Inside(a) && a.Offset()+uint64(c.Super.Shape.Page) <= c.Ends[a.Server()]
 }
 
-// taken asks again for the end of a server's pages if an address is beyond.
-func (c *checker) taken(a layout.Addr) error {
-	if c.End == nil || c.given(a) {
+// rereadEnd reads the end of a server's allocated pages again if an address is beyond it.
+func (c *checker) rereadEnd(a layout.Addr) error {
+	if c.End == nil || c.allocated(a) {
 		return nil
 	}
 	end, err := c.End(a.Server())
@@ -135,38 +149,45 @@ func (c *checker) taken(a layout.Addr) error {
 	return err
 }
 
-// find returns the page at an address to which from leads, which must be on a level and begin at lowest; nil, after it has told
-// why, if there is none. from 0 is the root word.
+// find returns the page at an address that page from names; it must be of the given level (-1: any)
+// and begin at lowest. Without such a page it reports a problem and returns nil. from 0 is the root
+// word.
 func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bool) (*page, error) {
-	p := c.pages[a]
-	fits := func() bool { return p != nil && (level < 0 || p.level == level) && p.lowest == lowest }
+	p := c.pages[a.Place()]
+	begins := func() bool {
+		return p.lowest == lowest || isChild && p.lowest < lowest && lowest <= p.reach
+	}
+	named := func() bool { return p.addr == a && p.stage != layout.Unused }
+	fits := func() bool { return p != nil && (level < 0 || p.level == level) && begins() && named() }
 	if !c.Super.Inside(a) {
-		c.bad(Dangling, from, "it leads to %v, where no page can be", a)
+		c.bad(Dangling, from, "it names %v, where no page can be", a)
 		return nil, nil
 	}
-	if err := c.taken(a); err != nil {
+	if err := c.rereadEnd(a); err != nil {
 		return nil, err
 	}
 	switch {
-	case !c.given(a):
-		c.bad(Unallocated, a, "%v leads there, but nobody took that memory", from)
+	case !c.allocated(a):
+		c.bad(Unallocated, a, "%v names it, but that memory is not allocated", from)
 		return nil, nil
-	case !fits(): // it may have been made since
+	case !fits(): // it may have been written since the scan
 		var err error
 		if p, err = c.again(a); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case p == nil && errors.Is(c.odd[a], layout.ErrTorn):
-		c.bad(Torn, a, "it is torn, however often it is read")
+	case p == nil && errors.Is(c.unparsed[a.Place()], layout.ErrTorn):
+		c.bad(Torn, a, "it stays torn in repeated READs")
 	case p == nil:
-		c.bad(BadPage, a, "%v leads there, but %v", from, c.odd[a])
+		c.bad(BadPage, a, "%v names it, but %v", from, c.unparsed[a.Place()])
+	case !named():
+		c.bad(Gone, a, "%v names it, but the page there is %v, which is %v", from, p.addr, p.stage)
 	case level >= 0 && p.level != level:
 		c.bad(BadLevel, a, "its level is %d; %v wants %d", p.level, from, level)
-	case p.lowest != lowest && isChild:
-		c.bad(Separator, from, "separator %d leads to a page that begins at %d", lowest, p.lowest)
-	case p.lowest != lowest:
+	case !begins() && isChild:
+		c.bad(Separator, from, "separator %d names a page that begins at %d", lowest, p.lowest)
+	case !begins():
 		c.bad(Gap, a, "it begins at %d; its left neighbour %v ends at %d", p.lowest, from, lowest)
 	default:
 		return p, nil
@@ -174,7 +195,7 @@ func (c *checker) find(a, from layout.Addr, level int, lowest uint64, isChild bo
 	return nil, nil
 }
 
-// locks looks at who holds locks.
+// locks checks the owners of held locks.
 func (c *checker) locks() {
 	c.report.Locked = len(c.Locks)
 	for _, l := range c.Locks {
@@ -182,12 +203,12 @@ func (c *checker) locks() {
 			if c.report.Dead++; c.DeadLocks < 0 || c.report.Dead <= c.DeadLocks {
 				continue
 			}
-			c.bad(DeadLock, layout.At(l.Server, uint64(8*l.Index)), "lock %d of server %d is held by %v, who is gone", l.Index, l.Server, l.Tag)
+			c.bad(DeadLock, layout.At(l.Server, uint64(8*l.Index)), "lock %d of server %d is held by %v, whose owner is dead", l.Index, l.Server, l.Tag)
 		}
 	}
 }
 
-// sorted are the addresses of pages, so that reports are the same each time.
+// sorted returns pages in the order of their addresses, so that reports are reproducible.
 func (c *checker) sorted(want func(*page) bool) []*page {
 	var out []*page
 	for _, p := range c.pages {

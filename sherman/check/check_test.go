@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-var kinds = []layout.Kind{layout.Sound, layout.Faithful}
+var kinds = []layout.Kind{layout.Hardened, layout.Published}
 
-// Trees of any size are whole, and what is in them is shown in order.
+// Trees of any size are whole, and Visit gets their records in order.
 func TestWholeTrees(t *testing.T) {
 	for _, kind := range kinds {
 		for _, n := range []int{0, 1, 20, 40, 1000, 100_000} {
@@ -34,40 +34,40 @@ func TestWholeTrees(t *testing.T) {
 	}
 }
 
-// damage is one way to break a tree, and what must be said of it.
+// damage is one way to break a tree, and the kind of problem that must be reported.
 type damage struct {
 	name string
 	want check.Kind
-	only layout.Kind // with one
+	only layout.Kind // the kind, with one
 	one  bool
 	do   func(r *rig)
 }
 
-// leaf and inner are pages in the middle of their levels.
+// leaf and inner return pages in the middle of their levels.
 func (r *rig) leaf() layout.Addr  { return r.levels[0][len(r.levels[0])/2] }
 func (r *rig) inner() layout.Addr { return r.levels[1][len(r.levels[1])/2] }
 
 func (r *rig) free(a layout.Addr) int { return r.page(a).FreeSlot() }
 
 var damages = []damage{
-	{name: "root word of nothing", want: check.BadRoot, do: func(r *rig) { r.root = 0 }},
-	{name: "root word beyond what was given out", want: check.BadRoot, do: func(r *rig) { r.root = layout.At(0, r.next[0]) }},
+	{name: "root word is zero", want: check.BadRoot, do: func(r *rig) { r.root = 0 }},
+	{name: "root word beyond the allocated memory", want: check.BadRoot, do: func(r *rig) { r.root = layout.At(0, r.next[0]) }},
 	{name: "root word of a leaf in the middle", want: check.Gap, do: func(r *rig) { r.root = r.leaf() }},
 	{name: "root word of an old root", want: check.Lost, do: func(r *rig) { r.root = r.levels[1][0] }},
 	{name: "leaf without bytes", want: check.BadPage, do: func(r *rig) { clear(r.bytes(r.leaf())) }},
 	{name: "internal page without bytes", want: check.BadPage, do: func(r *rig) { clear(r.bytes(r.inner())) }},
-	{name: "header with a flipped bit", want: check.BadPage, only: layout.Sound, one: true, do: func(r *rig) { r.bytes(r.leaf())[9] ^= 4 }},
-	{name: "page that is torn for ever", want: check.Torn, only: layout.Faithful, one: true, do: func(r *rig) { r.bytes(r.leaf())[8]++ }},
-	{name: "record that is torn for ever", want: check.Torn, only: layout.Faithful, one: true, do: func(r *rig) { r.bytes(r.leaf())[44]++ }},
-	{name: "record younger than its page", want: check.Torn, only: layout.Sound, one: true, do: func(r *rig) {
+	{name: "header with a flipped bit", want: check.BadPage, only: layout.Hardened, one: true, do: func(r *rig) { r.bytes(r.leaf())[9] ^= 4 }},
+	{name: "page that stays torn", want: check.Torn, only: layout.Published, one: true, do: func(r *rig) { r.bytes(r.leaf())[8]++ }},
+	{name: "record that stays torn", want: check.Torn, only: layout.Published, one: true, do: func(r *rig) { r.bytes(r.leaf())[44]++ }},
+	{name: "record younger than its page", want: check.Torn, only: layout.Hardened, one: true, do: func(r *rig) {
 		p := r.page(r.leaf())
 		p.Epoch += 7
 		p.Put(0, p.Lowest, value(p.Lowest))
 	}},
-	{name: "page of another tree", want: check.Misplaced, only: layout.Sound, one: true, do: func(r *rig) {
+	{name: "page of another tree", want: check.Misplaced, only: layout.Hardened, one: true, do: func(r *rig) {
 		r.change(r.leaf(), func(h *layout.Header) { h.Generation++ })
 	}},
-	{name: "page in another place", want: check.Misplaced, only: layout.Sound, one: true, do: func(r *rig) {
+	{name: "page in another place", want: check.Misplaced, only: layout.Hardened, one: true, do: func(r *rig) {
 		r.change(r.leaf(), func(h *layout.Header) { h.Self = r.inner() })
 	}},
 	{name: "leaf of level 3", want: check.BadLevel, do: func(r *rig) { r.change(r.leaf(), func(h *layout.Header) { h.Level = 3 }) }},
@@ -78,7 +78,7 @@ var damages = []damage{
 	}},
 	{name: "leaf with no range", want: check.Gap, do: func(r *rig) { r.change(r.leaf(), func(h *layout.Header) { h.Highest = h.Lowest }) }},
 	{name: "chain that ends early", want: check.Gap, do: func(r *rig) { r.change(r.leaf(), func(h *layout.Header) { h.Sibling = 0 }) }},
-	{name: "chain that leaves one out", want: check.Gap, do: func(r *rig) {
+	{name: "chain that skips a page", want: check.Gap, do: func(r *rig) {
 		r.change(r.leaf(), func(h *layout.Header) { h.Sibling = r.page(h.Sibling).Sibling })
 	}},
 	{name: "chain that goes back", want: check.Gap, do: func(r *rig) {
@@ -87,7 +87,7 @@ var damages = []damage{
 	{name: "sibling outside of the memory", want: check.Dangling, do: func(r *rig) {
 		r.change(r.leaf(), func(h *layout.Header) { h.Sibling = layout.At(9, 1<<40) })
 	}},
-	{name: "sibling that nobody took", want: check.Unallocated, do: func(r *rig) {
+	{name: "sibling in memory that is not allocated", want: check.Unallocated, do: func(r *rig) {
 		r.change(r.leaf(), func(h *layout.Header) { h.Sibling = layout.At(1, r.next[1]) })
 	}},
 	{name: "child that is no page", want: check.Dangling, do: func(r *rig) {
@@ -103,7 +103,7 @@ var damages = []damage{
 		rec, _ := p.Slot(3)
 		p.PutChild(rec.Key, rec.Child())
 	}},
-	{name: "internal page whose records are not sorted", want: check.Unsorted, only: layout.Faithful, one: true, do: func(r *rig) {
+	{name: "internal page whose records are not sorted", want: check.Unsorted, only: layout.Published, one: true, do: func(r *rig) {
 		b := r.bytes(r.inner())
 		first := append([]byte(nil), b[44:60]...)
 		copy(b[44:60], b[60:76])
@@ -117,11 +117,11 @@ var damages = []damage{
 		rec, _ := p.Slot(3)
 		p.Put(r.free(r.leaf()), rec.Key, value(rec.Key))
 	}},
-	{name: "key in two leaves", want: check.OutOfRange, only: layout.Faithful, one: true, do: func(r *rig) {
+	{name: "key in two leaves", want: check.OutOfRange, only: layout.Published, one: true, do: func(r *rig) {
 		r.page(r.leaf()).Put(r.free(r.leaf()), keyOf(0), value(keyOf(0)))
 	}},
 	{name: "lost key", want: check.WrongKeys, do: func(r *rig) { r.page(r.leaf()).Remove(2) }},
-	{name: "key that nobody inserted", want: check.WrongKeys, do: func(r *rig) {
+	{name: "key that was not inserted", want: check.WrongKeys, do: func(r *rig) {
 		p := r.page(r.leaf())
 		p.Put(r.free(r.leaf()), p.Lowest+1, value(1))
 	}},
@@ -130,10 +130,10 @@ var damages = []damage{
 		rec, _ := p.Slot(2)
 		p.Put(2, rec.Key+1, value(1))
 	}},
-	{name: "lock of the dead", want: check.DeadLock, do: func(r *rig) {
+	{name: "lock of a dead owner", want: check.DeadLock, do: func(r *rig) {
 		r.locks = []check.Lock{{Server: 1, Index: 5, Tag: layout.MakeTag(3, 1)}}
 	}},
-	{name: "page that nothing leads to", want: check.Lost, do: func(r *rig) {
+	{name: "page that no page names", want: check.Lost, do: func(r *rig) {
 		r.init(r.alloc(0), layout.Header{Lowest: 5, Highest: 7})
 	}},
 	{name: "leaf without a separator", want: check.Unlinked, do: func(r *rig) { r.split() }},
@@ -144,7 +144,7 @@ func (r *rig) split() {
 	p := r.page(r.leaf())
 	at := r.alloc(1)
 	var sib layout.Page
-	p.Split(at, r.bytes(at), &sib, nil, nil)
+	p.Split(layout.Fresh{At: at}, r.bytes(at), &sib, nil, nil)
 }
 
 func TestDamageIsFound(t *testing.T) {
@@ -163,13 +163,13 @@ func TestDamageIsFound(t *testing.T) {
 	}
 }
 
-// What clients do in the middle of a split is allowed if they say so.
-func TestWorkUnderWay(t *testing.T) {
+// The traces of interrupted splits are allowed up to the limits of the configuration.
+func TestInterruptedSplitsAreAllowed(t *testing.T) {
 	for _, kind := range kinds {
 		r := newRig(t, kind, 5000)
 		r.split()
 		r.init(r.alloc(0), layout.Header{Lowest: 5, Highest: 7})
-		r.alloc(1) // given out and never written
+		r.alloc(1) // allocated and never written
 		r.locks = []check.Lock{{Server: 1, Index: 5, Tag: layout.MakeTag(3, 1), Alive: true}}
 		cfg := r.config()
 		cfg.Unreachable, cfg.HalfSplits = 1, 1
@@ -180,7 +180,7 @@ func TestWorkUnderWay(t *testing.T) {
 	}
 }
 
-// A tree that is split while it is read is whole, and nothing is lost or seen twice.
+// A tree that is split while it is being read is whole, and no key is missing or seen twice.
 func TestTreeInUse(t *testing.T) {
 	for _, kind := range kinds {
 		for seed := range uint64(20) {
@@ -195,7 +195,7 @@ func TestTreeInUse(t *testing.T) {
 					if p := r.page(at); p.CanSplit() {
 						var sib layout.Page
 						to := r.alloc(rnd.IntN(2))
-						p.Split(to, r.bytes(to), &sib, nil, nil)
+						p.Split(layout.Fresh{At: to}, r.bytes(to), &sib, nil, nil)
 						splits++
 					}
 				}
@@ -210,7 +210,7 @@ func TestTreeInUse(t *testing.T) {
 	}
 }
 
-// No flipped bit in a header of a sound page is overlooked, and no byte anywhere makes the checker panic.
+// Every flipped bit in a header of a hardened page is found, and no damage makes the checker panic.
 func TestRandomDamage(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for _, kind := range kinds {
@@ -219,7 +219,7 @@ func TestRandomDamage(t *testing.T) {
 			level := r.levels[rnd.IntN(len(r.levels))]
 			b := r.bytes(level[rnd.IntN(len(level))])
 			n := len(b)
-			if kind == layout.Sound && rnd.IntN(2) == 0 {
+			if kind == layout.Hardened && rnd.IntN(2) == 0 {
 				n = layout.Line
 			}
 			b[rnd.IntN(n)] ^= 1 << rnd.IntN(8)
@@ -230,10 +230,10 @@ func TestRandomDamage(t *testing.T) {
 	}
 }
 
-// Ten million keys are checked in seconds; here a tenth of them.
+// Ten million keys are checked in seconds; this test has a tenth of them.
 func TestLargeTree(t *testing.T) {
 	const n = 1_000_000
-	r := newRig(t, layout.Sound, n)
+	r := newRig(t, layout.Hardened, n)
 	began := time.Now()
 	rep := r.check()
 	if rep.Err() != nil || rep.Content.Keys != n {
@@ -243,7 +243,7 @@ func TestLargeTree(t *testing.T) {
 }
 
 func BenchmarkCheck10M(b *testing.B) {
-	r := newRig(b, layout.Sound, 10_000_000)
+	r := newRig(b, layout.Hardened, 10_000_000)
 	for b.Loop() {
 		if rep := r.check(); rep.Err() != nil {
 			b.Fatal(rep.Err())

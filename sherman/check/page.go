@@ -8,16 +8,18 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// page is what is kept of a page.
+// page is the part of a page that the check keeps.
 type page struct {
 	addr            layout.Addr
 	sibling         layout.Addr
 	lowest, highest uint64
+	reach           uint64
 	level           int
+	stage           layout.Stage
 	content         Content
-	// children are those of an internal page, by their lowest keys.
+	// children are the children of an internal page, sorted by their lowest keys.
 	children []child
-	// linked says that the chain of its level has come by, named that a page above names it.
+	// linked: the chain of its level contains the page. named: a page above names it.
 	linked, named bool
 }
 
@@ -26,16 +28,16 @@ type child struct {
 	addr layout.Addr
 }
 
-// covers is that of the header.
+// covers is layout.Header.Covers.
 func (p *page) covers(key uint64) bool {
 	return key >= p.lowest && (key < p.highest || p.highest == layout.MaxKey)
 }
 
-// errNothing says that a page was never written.
+// errNothing: a page was never written.
 var errNothing = errors.New("never written")
 
-// parse takes a page's bytes apart. Problems of a page are those of its records; they are told of only if the page turns out to be
-// part of the tree.
+// parse parses a page. The problems that it returns concern the page's records; they are reported
+// only if the page turns out to be part of the tree.
 func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 	if err := c.buf.Parse(c.Super.Shape, b); err != nil {
 		if errors.Is(err, layout.ErrPage) && !slices.ContainsFunc(b[:layout.Line], func(x byte) bool { return x != 0 }) {
@@ -44,16 +46,22 @@ func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 		return nil, nil, err
 	}
 	h := &c.buf.Header
-	p := &page{addr: addr, sibling: h.Sibling, lowest: h.Lowest, highest: h.Highest, level: h.Level}
+	p := &page{addr: addr, sibling: h.Sibling, lowest: h.Lowest, highest: h.Highest, level: h.Level, stage: h.Stage, reach: h.Reach}
 	var wrong []Problem
 	bad := func(k Kind, format string, args ...any) {
 		if n := len(wrong); n > 0 && wrong[n-1].Kind == k {
-			return // one of a kind
+			return // one problem of each kind
 		}
 		wrong = append(wrong, Problem{k, addr, fmt.Sprintf(format, args...)})
 	}
-	if c.Super.Shape.Kind == layout.Sound && (h.Self != addr || h.Generation != c.Super.Generation) {
-		bad(Misplaced, "the page says that it is %v of tree %#x; this is tree %#x", h.Self, h.Generation, c.Super.Generation)
+	if c.Super.Shape.Kind == layout.Hardened && h.Self.Place() == addr {
+		p.addr = h.Self
+	}
+	if c.Super.Shape.Kind == layout.Hardened && (h.Self.Place() != addr.Place() || h.Generation != c.Super.Generation) {
+		bad(Misplaced, "the page has the header of %v of tree %#x; this is tree %#x", h.Self, h.Generation, c.Super.Generation)
+	}
+	if h.Stage == layout.Unused {
+		return p, wrong, nil
 	}
 	if h.Level > 0 {
 		p.children = append(p.children, child{h.Lowest, h.Leftmost})
@@ -82,7 +90,7 @@ func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 		slices.Sort(keys)
 		for i := 1; i < len(keys); i++ {
 			if keys[i] == keys[i-1] {
-				bad(Duplicate, "key %d is there twice", keys[i])
+				bad(Duplicate, "key %d occurs twice", keys[i])
 			}
 		}
 		return p, wrong, nil
@@ -97,13 +105,13 @@ func (c *checker) parse(addr layout.Addr, b []byte) (*page, []Problem, error) {
 		return 0
 	}
 	rest := p.children[1:]
-	if c.Super.Shape.Kind == layout.Faithful && !slices.IsSortedFunc(rest, byKey) {
-		bad(Unsorted, "its records are not in the order of their keys")
+	if c.Super.Shape.Kind == layout.Published && !slices.IsSortedFunc(rest, byKey) {
+		bad(Unsorted, "its records are not sorted by key")
 	}
 	slices.SortStableFunc(rest, byKey)
 	for i := 1; i < len(p.children); i++ {
 		if p.children[i].key == p.children[i-1].key {
-			bad(Duplicate, "separator %d is there twice", p.children[i].key)
+			bad(Duplicate, "separator %d occurs twice", p.children[i].key)
 		}
 	}
 	return p, wrong, nil

@@ -25,31 +25,37 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Report is what was found.
+// Report is the result of a check.
 type Report struct {
 	// Levels are the numbers of pages, leaves first.
 	Levels []int `json:"levels"`
-	// Content is what the leaves hold, Room how many records they could.
+	// Content is the digest of the keys in the leaves, Room how many records the leaves can hold.
 	Content Content `json:"content"`
 	Room    uint64  `json:"room"`
-	// HalfSplits are pages that have no separator in the level above yet; searches reach them by way of their neighbour.
+	// HalfSplits counts pages that have no separator in the level above yet; searches reach them
+	// through their left neighbour.
 	HalfSplits int `json:"halfSplits"`
-	// Unreachable are written pages that nothing leads to, Unused those that were given out and never written.
+	// Closed counts empty pages that are on their way out of the tree, Free pages that have left it
+	// and can be used again.
+	Closed int `json:"closed"`
+	Free   int `json:"free"`
+	// Unreachable counts written pages that no page names, Unused allocated pages that were never
+	// written.
 	Unreachable int `json:"unreachable"`
 	Unused      int `json:"unused"`
-	// Locked are lock words that were not free, Dead those of them whose owners are gone.
+	// Locked counts lock words that were not free, Dead those of them whose owners are dead.
 	Locked int `json:"locked"`
 	Dead   int `json:"dead"`
-	// Bytes were read in so many Reads, Again of them because of what was torn or did not fit.
+	// Bytes and Reads count all READs; Again counts those of pages that were torn or did not fit.
 	Bytes uint64 `json:"bytes"`
 	Reads int    `json:"reads"`
 	Again int    `json:"again"`
-	// Problems are the first of Wrong.
+	// Problems describes the first problems; Wrong counts all of them.
 	Problems []Problem `json:"problems,omitempty"`
 	Wrong    int       `json:"wrong"`
 }
 
-// Err is nil for a tree that is whole.
+// Err returns nil if no problem was found, otherwise an error that describes the problems.
 func (r *Report) Err() error {
 	if r.Wrong == 0 {
 		return nil
@@ -65,7 +71,7 @@ func (r *Report) Err() error {
 	return fmt.Errorf("%s", b.String())
 }
 
-// Has reports a problem of a kind.
+// Has reports whether Problems has one of a kind.
 func (r *Report) Has(k Kind) bool {
 	for _, p := range r.Problems {
 		if p.Kind == k {
@@ -75,7 +81,7 @@ func (r *Report) Has(k Kind) bool {
 	return false
 }
 
-// String says it on one line.
+// String summarises the report on one line.
 func (r *Report) String() string {
 	pages := 0
 	for _, n := range r.Levels {
@@ -85,6 +91,6 @@ func (r *Report) String() string {
 	if r.Room > 0 {
 		s += fmt.Sprintf(", leaves %.0f%% full", 100*float64(r.Content.Keys)/float64(r.Room))
 	}
-	return s + fmt.Sprintf("; %d half-done splits, %d pages that nothing leads to, %d never written; %d locks held, %d of them by the dead",
-		r.HalfSplits, r.Unreachable, r.Unused, r.Locked, r.Dead)
+	return s + fmt.Sprintf("; %d half-done splits, %d half-done merges, %d free pages, %d unreachable, %d never written; "+
+		"%d locks held, %d of them by dead owners", r.HalfSplits, r.Closed, r.Free, r.Unreachable, r.Unused, r.Locked, r.Dead)
 }

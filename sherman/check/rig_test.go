@@ -24,7 +24,7 @@ type rig struct {
 
 const generation = 0x5eed
 
-// keyOf are the keys of rigs: gaps between them.
+// keyOf returns the keys of rigs, with gaps between them.
 func keyOf(i int) uint64 { return uint64(10*i + 10) }
 
 // newRig makes a tree of n keys with pages that are filled to a share of 3/4.
@@ -127,7 +127,7 @@ func (r *rig) internals(level int) {
 	r.levels = append(r.levels, at[:count])
 }
 
-// change writes a page anew with another header.
+// change rewrites a page with another header.
 func (r *rig) change(a layout.Addr, f func(h *layout.Header)) {
 	old := r.page(a)
 	var keys []uint64

@@ -30,14 +30,14 @@ func (c *checker) walk() error {
 	return nil
 }
 
-// root is the page that the root word names.
+// root returns the page that the root word names; nil, with a problem reported, if there is none.
 func (c *checker) root() (*page, error) {
 	if c.Super.Inside(c.Root) {
-		if err := c.taken(c.Root); err != nil {
+		if err := c.rereadEnd(c.Root); err != nil {
 			return nil, err
 		}
 	}
-	if !c.given(c.Root) {
+	if !c.allocated(c.Root) {
 		c.bad(BadRoot, c.Root, "the root word names no page")
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (c *checker) root() (*page, error) {
 		return nil, nil
 	}
 	if p.level > maxLevel {
-		c.bad(BadLevel, c.Root, "the root's level is %d; no tree is so high", p.level)
+		c.bad(BadLevel, c.Root, "the root's level is %d; the highest possible is %d", p.level, maxLevel)
 		return nil, nil
 	}
 	p.named = true
@@ -63,10 +63,17 @@ func (c *checker) root() (*page, error) {
 // chain follows a level to its right end.
 func (c *checker) chain(p *page) (chain []*page, err error) {
 	for p != nil {
+		if p.linked {
+			c.bad(Gap, p.addr, "the level leads back to it")
+			return chain, nil
+		}
 		p.linked = true
 		chain = append(chain, p)
-		for _, f := range c.faults[p.addr] {
-			c.tell(f)
+		if p.stage == layout.Closed {
+			c.report.Closed++
+		}
+		for _, f := range c.faults[p.addr.Place()] {
+			c.add(f)
 		}
 		switch {
 		case p.lowest >= p.highest:
@@ -78,15 +85,19 @@ func (c *checker) chain(p *page) (chain []*page, err error) {
 		case p.sibling == 0:
 			return chain, nil
 		}
-		// Ranges only rise, so that a chain has an end.
-		if p, err = c.find(p.sibling, p.addr, p.level, p.highest, false); err != nil {
+		from := p.highest
+		if q := c.pages[p.sibling.Place()]; p.stage == layout.Closed && q != nil && q.lowest == p.lowest {
+			from = p.lowest // the sibling has taken over the range
+		}
+		if p, err = c.find(p.sibling, p.addr, p.level, from, false); err != nil {
 			return chain, err
 		}
 	}
 	return chain, nil
 }
 
-// children checks what the pages of a level say of the one below, and returns the first page there.
+// children checks the children that the pages of a level name, and returns the first page of the
+// level below.
 func (c *checker) children(chain []*page) (first *page, err error) {
 	for _, p := range chain {
 		for i, ch := range p.children {
@@ -109,7 +120,7 @@ func (c *checker) children(chain []*page) (first *page, err error) {
 	return first, nil
 }
 
-// leaves counts what is in the tree, and shows it.
+// leaves sums up the content of the tree, and calls Visit.
 func (c *checker) leaves(chain []*page) error {
 	for _, p := range chain {
 		c.report.Content.Keys += p.content.Keys
@@ -125,7 +136,7 @@ func (c *checker) leaves(chain []*page) error {
 	return nil
 }
 
-// visit reads a leaf again and shows its records in order.
+// visit reads a leaf again and calls Visit with its records in order.
 func (c *checker) visit(p *page) error {
 	var pg layout.Page
 	for range maxReads {
@@ -144,19 +155,19 @@ func (c *checker) visit(p *page) error {
 		}
 		return nil
 	}
-	c.bad(Torn, p.addr, "it is torn, however often it is read")
+	c.bad(Torn, p.addr, "it stays torn in repeated READs")
 	return nil
 }
 
-// rest is about the pages that no chain has come by, and those that no separator names.
+// rest checks the pages that are in no chain, and those that no separator names.
 func (c *checker) rest() error {
-	for _, err := range c.odd {
+	for _, err := range c.unparsed {
 		if errors.Is(err, errNothing) {
 			c.report.Unused++
 		}
 	}
 	if c.report.Wrong > 0 {
-		return nil // half of a tree: what is not seen is not lost
+		return nil // with a part of the tree unread, a page that was not reached may still be reachable
 	}
 	var stray layout.Addr
 	for _, p := range c.sorted(func(p *page) bool { return !p.linked }) {
@@ -164,8 +175,12 @@ func (c *checker) rest() error {
 			c.report.Unused++
 			continue
 		}
-		if q := c.pages[p.addr]; q != nil && q.linked {
-			continue // found on the way to another one
+		if p.stage == layout.Unused {
+			c.report.Free++
+			continue
+		}
+		if q := c.pages[p.addr.Place()]; q != nil && q.linked {
+			continue // linked by secondLook for another page
 		}
 		found, err := c.secondLook(p)
 		if err != nil {
@@ -179,23 +194,23 @@ func (c *checker) rest() error {
 		}
 	}
 	if n := c.report.Unreachable; c.Unreachable >= 0 && n > c.Unreachable {
-		c.bad(Lost, stray, "nothing leads to %d pages; %d were in somebody's hands", n, c.Unreachable)
+		c.bad(Lost, stray, "no page names %d pages; interrupted clients may have left %d", n, c.Unreachable)
 	}
 	stray = 0
-	for _, p := range c.sorted(func(p *page) bool { return p.linked && !p.named }) {
+	for _, p := range c.sorted(func(p *page) bool { return p.linked && !p.named && p.stage == layout.Live }) {
 		if c.report.HalfSplits++; stray == 0 {
 			stray = p.addr
 		}
 	}
 	if n := c.report.HalfSplits; c.HalfSplits >= 0 && n > c.HalfSplits {
-		c.bad(Unlinked, stray, "%d pages have no separator above them; %d splits were interrupted", n, c.HalfSplits)
+		c.bad(Unlinked, stray, "%d pages have no separator above them; interrupted splits may have left %d", n, c.HalfSplits)
 	}
 	return nil
 }
 
-// foreign reports whether a page is of another tree, which was in the memory before.
+// foreign reports whether a page belongs to an earlier tree in the same memory.
 func (c *checker) foreign(p *page) bool {
-	for _, f := range c.faults[p.addr] {
+	for _, f := range c.faults[p.addr.Place()] {
 		if f.Kind == Misplaced {
 			return true
 		}
@@ -203,7 +218,8 @@ func (c *checker) foreign(p *page) bool {
 	return false
 }
 
-// secondLook reports whether a page that no chain has come by has been linked since: its left neighbour is read again.
+// secondLook reports whether a page that is in no chain has been linked since the chain was read:
+// it reads the left neighbour again.
 func (c *checker) secondLook(p *page) (bool, error) {
 	if c.report.Unreachable >= maxStrays {
 		return false, nil
@@ -225,14 +241,15 @@ func (c *checker) secondLook(p *page) (bool, error) {
 			p.linked = true
 			return true, nil
 		}
-		if left = c.pages[now.sibling]; left == nil {
+		if left = c.pages[now.sibling.Place()]; left == nil {
 			left = &page{addr: now.sibling}
 		}
 	}
 	return false, nil
 }
 
-// leftOf is the page of a level in whose range another begins, as it was when the chain came by.
+// leftOf returns the page of the same level in whose range another begins, as it was when the chain
+// was read.
 func (c *checker) leftOf(p *page) *page {
 	for _, q := range c.pages {
 		if q.linked && q.level == p.level && q.covers(p.lowest) {

@@ -5,63 +5,86 @@ import (
 	"fmt"
 )
 
-// Kind is how pages are protected against what is written while they are read.
+// Kind is how pages protect a reader against a WRITE during its READ.
 type Kind uint8
 
 // Kinds.
 const (
-	Sound Kind = iota
-	Faithful
+	Hardened Kind = iota
+	Published
 )
 
-// String is the name of the kind.
+// String returns the older name of the kind, which the recorded plans of scenarios contain.
 func (k Kind) String() string {
-	if k == Faithful {
+	if k == Published {
 		return "faithful"
 	}
 	return "sound"
 }
 
-// KindOf reads what String returned; "" is Sound.
-func KindOf(name string) (Kind, error) {
-	switch name {
-	case "", "sound":
-		return Sound, nil
-	case "faithful":
-		return Faithful, nil
-	}
-	return Sound, fmt.Errorf("layout %q: want sound or faithful", name)
-}
-
-// Addr names a byte of a memory server's region: the server's number in the low 16 bits, the offset in the others. Zero, the
-// superblock of server 0, stands for no address.
+// Addr names a byte of a memory server's region, or an incarnation of the page that begins there: a
+// page whose memory is used again is another incarnation, which pointers to the former one do not
+// name. Zero, the superblock of server 0, means no address.
+//
+//	bits  0 to  5  number of the server
+//	bits  6 to 15  incarnation, its low 10 bits
+//	bits 16 to 55  offset in bytes
+//	bits 56 to 63  incarnation, its high 8 bits
 type Addr uint64
 
-// At makes an address.
-func At(server int, offset uint64) Addr { return Addr(offset<<16 | uint64(uint16(server))) }
+const (
+	serverBits  = 6
+	lowLife     = 16 - serverBits
+	offsetBits  = 40
+	highLife    = 8
+	pageBits    = (1<<offsetBits-1)<<16 | (1<<serverBits - 1)
+	incarnation = 1<<(lowLife+highLife) - 1
+)
+
+// At returns the address of an offset, below 2^40, in the region of a server.
+func At(server int, offset uint64) Addr {
+	return Addr(offset<<16|uint64(server)&(1<<serverBits-1)) & pageBits
+}
 
 // Server is the number of the memory server.
-func (a Addr) Server() int { return int(uint16(a)) }
+func (a Addr) Server() int { return int(a & (1<<serverBits - 1)) }
 
 // Offset is the offset in the region of the server, in bytes.
-func (a Addr) Offset() uint64 { return uint64(a) >> 16 }
+func (a Addr) Offset() uint64 { return uint64(a) >> 16 & (1<<offsetBits - 1) }
 
-// String is server:offset.
+// Incarnation counts how often the memory of the page was used again.
+func (a Addr) Incarnation() int {
+	return int(a>>serverBits&(1<<lowLife-1)) | int(a>>(16+offsetBits))<<lowLife
+}
+
+// Place is the address without the incarnation.
+func (a Addr) Place() Addr { return a & pageBits }
+
+// Next returns the next incarnation of a page; false: all of them have been used.
+func (a Addr) Next() (Addr, bool) {
+	n := uint64(a.Incarnation() + 1)
+	return a.Place() | Addr(n&(1<<lowLife-1)<<serverBits|n>>lowLife<<(16+offsetBits)), n <= incarnation
+}
+
+// String is server:offset, and the incarnation if it is not the first.
 func (a Addr) String() string {
-	if a == 0 {
+	switch n := a.Incarnation(); {
+	case a == 0:
 		return "none"
+	case n > 0:
+		return fmt.Sprintf("%d:%#x+%d", a.Server(), a.Offset(), n)
 	}
 	return fmt.Sprintf("%d:%#x", a.Server(), a.Offset())
 }
 
-// Tag is a lock word: zero if the lock is free, else who holds it and the number of the acquisition, which is unique for an
-// owner until it wraps after 2^32.
+// Tag is a lock word: zero if the lock is free, otherwise the owner and the number of its
+// acquisition, which is unique for an owner until it wraps after 2^32.
 type Tag uint64
 
-// MakeTag makes a tag. owner 0 is nobody.
+// MakeTag makes a tag. owner 0 means no owner.
 func MakeTag(owner, seq uint32) Tag { return Tag(uint64(owner)<<32 | uint64(seq)) }
 
-// Owner is who holds the lock. Owners are numbered by each memory server for itself.
+// Owner is the owner that holds the lock. Each memory server numbers owners independently.
 func (t Tag) Owner() uint32 { return uint32(t >> 32) }
 
 // Seq is the number of the acquisition.
@@ -75,14 +98,15 @@ func (t Tag) String() string {
 	return fmt.Sprintf("%d/%d", t.Owner(), t.Seq())
 }
 
-// LockOf is the index of the lock word that guards a page: on the page's own server, one of words. Several pages share one. (The
-// published code takes CityHash64; any hash will do, as the table does not say which.)
+// LockOf returns the index, below words, of the lock word that protects a page; the word is on the
+// page's server. Several pages share a word. (The published code uses CityHash64; any hash will do,
+// because the table does not depend on it.)
 func LockOf(page Addr, words int) int {
-	x := uint64(page) + 0x9e3779b97f4a7c15
+	x := uint64(page.Place()) + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return int((x ^ x>>31) % uint64(max(words, 1)))
 }
 
-// TagOf reads a lock word as a NIC leaves it, in the byte order of the host.
+// TagOf reads a lock word as a NIC writes it to local memory, in the byte order of the host.
 func TagOf(b []byte) Tag { return Tag(binary.NativeEndian.Uint64(b)) }

@@ -2,9 +2,9 @@ package layout
 
 import "testing"
 
-// FuzzPage: no bytes make a page panic, whatever is asked of it, and its changes stay inside.
+// FuzzPage: whatever the bytes of a page are, no method panics, and changes stay inside the page.
 func FuzzPage(f *testing.F) {
-	for _, s := range []Shape{{}, {Page: 256, Value: 54}, {Kind: Faithful}, {Kind: Faithful, Page: 256, Value: 20}} {
+	for _, s := range []Shape{{}, {Page: 256, Value: 54}, {Kind: Published}, {Kind: Published, Page: 256, Value: 20}} {
 		s = s.WithDefaults()
 		var p, sib Page
 		p.Init(s, make([]byte, s.Page), Header{Highest: MaxKey})
@@ -16,7 +16,7 @@ func FuzzPage(f *testing.F) {
 		p.PutChild(5, 1<<21)
 		p.PutChild(3, 1<<22)
 		f.Add(append([]byte(nil), p.Bytes...), uint8(s.Kind), uint8(s.Value), uint64(4))
-		p.Split(1<<23, make([]byte, s.Page), &sib, nil, nil)
+		p.Split(Fresh{At: 1 << 23}, make([]byte, s.Page), &sib, nil, nil)
 		f.Add(append([]byte(nil), sib.Bytes...), uint8(s.Kind), uint8(s.Value), uint64(9))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, kind, value uint8, key uint64) {
@@ -38,20 +38,20 @@ func FuzzPage(f *testing.F) {
 			ranges = append(ranges, p.PutChild(key, 1<<20))
 		}
 		if p.CanSplit() {
-			_, _, ranges = p.Split(1<<20, make([]byte, s.Page), &sib, nil, ranges)
+			_, _, ranges = p.Split(Fresh{At: 1 << 20}, make([]byte, s.Page), &sib, nil, ranges)
 		}
 		for _, r := range ranges {
 			if r.Off < 0 || r.Len < 1 || r.Off+r.Len > len(b) {
 				t.Fatalf("a change at %d of %d bytes in a page of %d", r.Off, r.Len, len(b))
 			}
-			if s.Kind == Sound && r.Off/Line != (r.Off+r.Len-1)/Line {
+			if s.Kind == Hardened && r.Off/Line != (r.Off+r.Len-1)/Line {
 				t.Fatalf("a change of more than one line: %d bytes at %d", r.Len, r.Off)
 			}
 		}
 	})
 }
 
-// FuzzSuperblock: what is accepted is valid and comes back as it was.
+// FuzzSuperblock: a superblock that parses is valid and survives encoding.
 func FuzzSuperblock(f *testing.F) {
 	s := Superblock{Shape: Shape{}.WithDefaults(), Generation: 7, Servers: 2, Locks: 100, Chunk: 4096, Len: 1 << 20}
 	f.Add(s.AppendTo(nil))
@@ -69,7 +69,7 @@ func FuzzSuperblock(f *testing.F) {
 }
 
 func BenchmarkParseAndFind(b *testing.B) {
-	for _, kind := range []Kind{Sound, Faithful} {
+	for _, kind := range []Kind{Hardened, Published} {
 		b.Run(kind.String(), func(b *testing.B) {
 			s := Shape{Kind: kind}.WithDefaults()
 			var p Page

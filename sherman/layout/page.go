@@ -5,20 +5,28 @@ import (
 	"math"
 )
 
-// Header is what a page says of itself.
+// Header has the fields of a page besides its records.
 type Header struct {
 	// Level is 0 for leaves.
 	Level int
-	// Lowest and Highest bound the keys: Highest is the first that is not here, but MaxKey belongs to the last page.
+	// Stage is Live for a page of the tree (Hardened only).
+	Stage Stage
+	// Lowest and Highest bound the keys: Highest is the first key that belongs to the sibling, but
+	// MaxKey belongs to the last page.
 	Lowest, Highest uint64
-	// Sibling is the page to the right; zero if there is none. Leftmost is the first child of an internal page.
+	// Sibling is the page to the right; zero if there is none. Leftmost is the first child of an
+	// internal page.
 	Sibling, Leftmost Addr
-	// Self and Generation are the page's address and the tree's number (Sound only).
+	// Reach is the greatest key at which a page above may name this one, if it is above Lowest:
+	// that of pages whose ranges it has taken over (Hardened only).
+	Reach uint64
+	// Self and Generation are the page's address and the tree's number (Hardened only).
 	Self       Addr
 	Generation uint64
-	// Epoch counts the page's splits (Sound); it is the version of the whole page in Faithful.
+	// Epoch counts the page's splits (Hardened); it is the version of the whole page in Published.
 	Epoch uint16
-	// Last is the index of the last record of an internal page, -1 if there is none (Faithful only).
+	// Last is the index of the last record of an internal page, -1 if there is none (Published
+	// only).
 	Last int
 }
 
@@ -27,18 +35,19 @@ func (h *Header) Covers(key uint64) bool {
 	return key >= h.Lowest && (key < h.Highest || h.Highest == MaxKey)
 }
 
-// Page is a page in local memory. Its methods that change it say which bytes must be written.
+// Page is a page in local memory. The methods that change it return which bytes must be written to
+// remote memory.
 type Page struct {
 	Shape Shape
 	Header
-	// Bytes are the whole page.
+	// Bytes is the whole page.
 	Bytes []byte
 }
 
 // Range is a piece of a page.
 type Range struct{ Off, Len int }
 
-// State is what is in a slot.
+// State is the state of a slot.
 type State uint8
 
 // States of a slot.
@@ -46,7 +55,7 @@ const (
 	// Free: nothing, or a record that a split has left behind.
 	Free State = iota
 	Used
-	// Torn: the versions of a record differ (Faithful).
+	// Torn: the versions of a record differ (Published).
 	Torn
 )
 
@@ -56,7 +65,7 @@ type Record struct {
 	Value []byte
 }
 
-// Child is the value of an internal record; none if it is of a leaf.
+// Child is the address in an internal record; 0 in a leaf's.
 func (r Record) Child() Addr {
 	if len(r.Value) < addrLen {
 		return 0
@@ -64,32 +73,33 @@ func (r Record) Child() Addr {
 	return Addr(binary.LittleEndian.Uint64(r.Value))
 }
 
-// Parse reads a page. ErrPage says that the bytes are no page of this shape, ErrTorn that it was written meanwhile. The page keeps b.
+// Parse reads a page. It returns ErrPage if the bytes are no page of this shape, ErrTorn if the
+// page was written while it was being read. The page keeps b.
 func (p *Page) Parse(s Shape, b []byte) error {
 	*p = Page{Shape: s, Bytes: b}
 	if len(b) != s.Page {
 		return ErrPage
 	}
-	if s.Kind == Faithful {
-		return p.parseFaithful()
+	if s.Kind == Published {
+		return p.parsePublished()
 	}
-	return p.parseSound()
+	return p.parseHardened()
 }
 
-// Init makes b an empty page.
+// Init makes b an empty page with header h, whose Epoch 0 stands for 1.
 func (p *Page) Init(s Shape, b []byte, h Header) {
 	clear(b)
-	h.Epoch, h.Last = 1, -1
+	h.Epoch, h.Last = max(h.Epoch&epochMask, 1), -1
 	*p = Page{Shape: s, Header: h, Bytes: b}
 	p.putHeader()
 }
 
-// putHeader writes the header and returns where it is.
+// putHeader writes the header and returns its place.
 func (p *Page) putHeader() Range {
-	if p.Shape.Kind == Faithful {
-		return p.putFaithful()
+	if p.Shape.Kind == Published {
+		return p.putPublished()
 	}
-	return p.putSound()
+	return p.putHardened()
 }
 
 // Slots is how many records the page can hold.
@@ -97,13 +107,14 @@ func (p *Page) Slots() int { return p.Shape.Slots(p.Level) }
 
 // Slot reads slot i.
 func (p *Page) Slot(i int) (Record, State) {
-	if p.Shape.Kind == Faithful {
-		return p.faithfulSlot(i)
+	if p.Shape.Kind == Published {
+		return p.publishedSlot(i)
 	}
-	return p.soundSlot(i)
+	return p.hardenedSlot(i)
 }
 
-// Find looks for the record with a key; ok is false if there is none. ErrTorn says that one that may be it is being written.
+// Find looks for the record with a key; ok is false if there is none. ErrTorn: a record that may
+// have the key is being written.
 func (p *Page) Find(key uint64) (slot int, value []byte, ok bool, err error) {
 	for i := range p.Slots() {
 		switch r, state := p.Slot(i); {
@@ -116,18 +127,26 @@ func (p *Page) Find(key uint64) (slot int, value []byte, ok bool, err error) {
 	return -1, nil, false, err
 }
 
-// Child is the child of an internal page that leads to a key.
+// Child returns the child of an internal page that covers a key.
 func (p *Page) Child(key uint64) Addr {
-	best, child, found := uint64(0), p.Leftmost, false
-	for i := range p.Slots() {
-		if r, state := p.Slot(i); state == Used && r.Key <= key && (!found || r.Key > best) {
-			best, child, found = r.Key, r.Child(), true
-		}
-	}
+	child, _ := p.Separator(key)
 	return child
 }
 
-// Count is how many slots are used.
+// Separator returns the child of an internal page that covers a key, and the key at which the page
+// names it.
+func (p *Page) Separator(key uint64) (child Addr, at uint64) {
+	child, at = p.Leftmost, p.Lowest
+	found := false
+	for i := range p.Slots() {
+		if r, state := p.Slot(i); state == Used && r.Key <= key && (!found || r.Key > at) {
+			child, at, found = r.Child(), r.Key, true
+		}
+	}
+	return child, at
+}
+
+// Count returns how many slots are used.
 func (p *Page) Count() int {
 	n := 0
 	for i := range p.Slots() {
@@ -138,9 +157,9 @@ func (p *Page) Count() int {
 	return n
 }
 
-// FreeSlot is a slot for another record; -1 if the page is full.
+// FreeSlot returns a slot for another record; -1 if the page is full.
 func (p *Page) FreeSlot() int {
-	if p.Shape.Kind == Faithful && p.Level > 0 {
+	if p.Shape.Kind == Published && p.Level > 0 {
 		if p.Last+1 < p.Slots() {
 			return p.Last + 1
 		}
@@ -156,47 +175,51 @@ func (p *Page) FreeSlot() int {
 
 // Put writes a record of a leaf into a slot. The value must fit.
 func (p *Page) Put(slot int, key uint64, value []byte) Range {
-	if p.Shape.Kind == Faithful {
-		return p.putFaithfulRecord(slot, key, value)
+	if p.Shape.Kind == Published {
+		return p.putPublishedRecord(slot, key, value)
 	}
-	return p.putSoundRecord(slot, key, value)
+	return p.putHardenedRecord(slot, key, value)
 }
 
 // Remove empties a slot of a leaf.
 func (p *Page) Remove(slot int) Range {
-	if p.Shape.Kind == Faithful {
-		r, _ := p.faithfulSlot(slot)
-		return p.putFaithfulRecord(slot, r.Key, nil)
+	if p.Shape.Kind == Published {
+		r, _ := p.publishedSlot(slot)
+		return p.putPublishedRecord(slot, r.Key, nil)
 	}
-	return p.removeSound(slot)
+	return p.removeHardened(slot)
 }
 
-// PutChild adds a child to an internal page that is not full; key is the lowest of the child.
+// PutChild adds a child to an internal page that is not full; key is the lowest key of the child.
 func (p *Page) PutChild(key uint64, child Addr) Range {
-	if p.Shape.Kind == Faithful {
-		return p.insertFaithful(key, child)
+	if p.Shape.Kind == Published {
+		return p.insertPublished(key, child)
 	}
 	var b [addrLen]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(child))
-	return p.putSoundRecord(p.FreeSlot(), key, b[:])
+	return p.putHardenedRecord(p.FreeSlot(), key, AppendAddr(b[:0], child))
 }
 
-// MinChildren is the fewest records of an internal page that can be split.
+// AppendAddr appends an address as records have it.
+func AppendAddr(b []byte, a Addr) []byte { return binary.LittleEndian.AppendUint64(b, uint64(a)) }
+
+// minSplit is the fewest records with which a page can be split.
 const minSplit = 2
 
 // CanSplit reports whether there are enough records to split the page.
 func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 
-// Split moves the upper half of the records to a fresh page at address at, whose bytes are in b and must be written before this
-// page's. It returns the separator, which is the lowest key of the new page, and adds to ranges what must be written of this page, in this
-// order. scratch is memory for the order of the records, which it may grow.
-func (p *Page) Split(at Addr, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
+// Split moves the upper half of the records to a fresh page, whose bytes are in b and must be
+// written before this page's. It returns the separator, which is the lowest key of the new
+// page, and appends to ranges the pieces of this page that must be written, in their order. scratch
+// is memory for the order of the records, which Split may grow.
+func (p *Page) Split(to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
 	mid := len(order) / 2
 	first, _ := p.Slot(int(order[mid]))
 	sep = first.Key
 	h := Header{
-		Level: p.Level, Lowest: sep, Highest: p.Highest, Sibling: p.Sibling, Self: at, Generation: p.Generation,
+		Level: p.Level, Lowest: sep, Highest: p.Highest, Sibling: p.Sibling, Self: to.At, Generation: p.Generation,
+		Epoch: to.Epoch,
 	}
 	move := order[mid:]
 	if p.Level > 0 {
@@ -212,9 +235,9 @@ func (p *Page) Split(at Addr, b []byte, sib *Page, scratch []uint16, ranges []Ra
 			sib.Put(i, r.Key, r.Value)
 		}
 	}
-	p.Highest, p.Sibling = sep, at
-	if p.Shape.Kind == Faithful {
-		p.dropFaithful(order[mid:])
+	p.Highest, p.Sibling = sep, to.At
+	if p.Shape.Kind == Published {
+		p.dropPublished(order[mid:])
 		return sep, order, append(ranges, p.rewritten())
 	}
 	ranges = p.refresh(ranges)
@@ -222,7 +245,7 @@ func (p *Page) Split(at Addr, b []byte, sib *Page, scratch []uint16, ranges []Ra
 	return sep, order, append(ranges, p.putHeader())
 }
 
-// Order appends the numbers of the used slots to dst, by their keys.
+// Order appends the indices of the used slots to dst, sorted by key.
 func (p *Page) Order(dst []uint16) []uint16 {
 	for i := range p.Slots() {
 		r, state := p.Slot(i)
@@ -242,18 +265,18 @@ func (p *Page) Order(dst []uint16) []uint16 {
 	return dst
 }
 
-// whole is all of a page.
+// whole is the range of the whole page.
 func (p *Page) whole() Range { return Range{0, len(p.Bytes)} }
 
-const _ = uint16(MaxPage / 16 & math.MaxUint16) // slots have numbers of 16 bits
+const _ = uint16(MaxPage / 16 & math.MaxUint16) // slot indices have 16 bits
 
-// End ends a page that is being made at a key, which its sibling covers.
+// End sets the upper end of a page that is being built, and the sibling that begins there.
 func (p *Page) End(highest uint64, sibling Addr) {
 	p.Highest, p.Sibling = highest, sibling
 	p.putHeader()
 }
 
-// Lead gives an internal page that is being made its leftmost child.
+// Lead sets the leftmost child of an internal page that is being built.
 func (p *Page) Lead(child Addr) {
 	p.Leftmost = child
 	p.putHeader()

@@ -11,13 +11,19 @@ import (
 const (
 	// SuperblockLen is the length of the superblock at offset 0.
 	SuperblockLen = 64
-	// AllocWord is the word that FETCH_ADD takes chunks from: the offset of the next one.
+	// AllocWord is the offset of the word from which FETCH_ADD takes pages that were never used:
+	// the offset of the next one.
 	AllocWord = 64
-	// OwnerWord is the word that FETCH_ADD takes owners from: the last one that was given out.
+	// FreeWord is the offset of the word that names the first page of the server's list of unused
+	// pages. See FreeHead.
+	FreeWord = 80
+	// OwnerWord is the offset of the word from which FETCH_ADD takes owner numbers: the last one
+	// that was given out.
 	OwnerWord = 72
-	// RootWord, on server 0, is the address of the root page. (The published code has it at 16 MiB.)
+	// RootWord, on server 0, is the offset of the word with the address of the root page. (The
+	// published code has it at 16 MiB.)
 	RootWord = 128
-	// LocksAt is where lock words are if they are in host memory.
+	// LocksAt is the offset of the lock words if they are in host memory.
 	LocksAt = 4096
 )
 
@@ -31,19 +37,20 @@ const (
 	MaxChunk     = 1 << 30
 )
 
-// Superblock describes a tree; each server has one, which differ in Server.
+// Superblock describes a tree. Each server has one; they differ in Server and Len.
 type Superblock struct {
 	Shape Shape
 	// Generation is unique to a tree, never 0.
 	Generation uint64
 	// Server is the number of the server, Servers how many there are.
 	Server, Servers int
-	// Locks is the number of lock words of each server; HostLocks says that they are in host memory at LocksAt, not on the NIC.
+	// Locks is the number of lock words of each server. HostLocks: they are in host memory at
+	// LocksAt, not on the NIC.
 	Locks     int
 	HostLocks bool
-	// Chunk is what a client takes at a time, in bytes, a multiple of the page.
+	// Chunk is the most bytes of memory that a node takes at a time, a multiple of the page.
 	Chunk int
-	// Len is how much of the region belongs to the tree, in bytes.
+	// Len is how many bytes of the region belong to the tree.
 	Len uint64
 }
 
@@ -52,25 +59,27 @@ const superMagic = 0x01_6e616d72656873
 
 const flagHostLocks = 1
 
-// ErrSuperblock says that bytes are no superblock.
-var ErrSuperblock = errors.New("no tree there: format one first")
+// ErrSuperblock means that the bytes are not a superblock.
+var ErrSuperblock = errors.New("no tree in this memory: format one first")
 
-// Validate reports what is wrong.
+// Validate returns an error for the first field that is out of bounds.
 func (s *Superblock) Validate() error {
 	if err := s.Shape.Validate(); err != nil {
 		return err
 	}
 	switch {
 	case s.Generation == 0:
-		return fmt.Errorf("superblock: generation 0 is none")
+		return fmt.Errorf("superblock: the generation is 0")
 	case s.Servers < 1 || s.Servers > MaxServers || s.Server < 0 || s.Server >= s.Servers:
 		return fmt.Errorf("superblock: server %d of %d; want at most %d", s.Server, s.Servers, MaxServers)
 	case s.Locks < 1 || s.Locks > MaxLockWords:
 		return fmt.Errorf("superblock: %d lock words; want 1 to %d", s.Locks, MaxLockWords)
 	case s.Chunk < MinChunk || s.Chunk > MaxChunk || s.Chunk%s.Shape.Page != 0:
-		return fmt.Errorf("superblock: chunks of %d bytes; want %d to %d, whole pages", s.Chunk, MinChunk, MaxChunk)
+		return fmt.Errorf("superblock: chunks of %d bytes; want %d to %d, a multiple of the page", s.Chunk, MinChunk, MaxChunk)
+	case s.Len > 1<<offsetBits:
+		return fmt.Errorf("superblock: the memory has %d bytes; want at most %d", s.Len, uint64(1)<<offsetBits)
 	case s.Len < s.FirstChunk()+uint64(s.Chunk):
-		return fmt.Errorf("superblock: %d bytes; a chunk needs %d", s.Len, s.FirstChunk()+uint64(s.Chunk))
+		return fmt.Errorf("superblock: the memory has %d bytes; the first chunk needs %d", s.Len, s.FirstChunk()+uint64(s.Chunk))
 	}
 	return nil
 }

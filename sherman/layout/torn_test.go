@@ -8,34 +8,35 @@ import (
 	"testing"
 )
 
-// world is one page in remote memory, its writer, and a reader, line by line. The writer's copies and the reader's are torn as
-// softrnic/mem tears them: each in two parts at a line, in either order, with anything between.
+// world is one page in remote memory, its writer, and a reader, line by line. The copies of both
+// are torn as softrnic/mem tears them: each in two parts at a line boundary, in either order, with
+// other steps between.
 type world struct {
 	r      *rand.Rand
 	shape  Shape
 	memory []byte
 	page   Page
-	// now counts steps. truth holds for each key which values it had, and since when.
+	// now counts steps. truth has for each key its values, and the step at which each began.
 	now    int
 	truth  map[uint64][]fact
 	writes []copyStep
 	n      uint64
 	sib    []byte
 	span   uint64
-	// first and last are the keys that the chain under way is about.
+	// first and last are the range of keys that the current chain concerns.
 	first, last uint64
-	// hot is what three of four writes are about.
+	// hot is the key of three of four writes.
 	hot uint64
 }
 
-// fact is that a key has had a value (0: none) from a step on; own says that the page covered it.
+// fact: a key had a value (0: none) from a step on. own: the page covered the key.
 type fact struct {
 	from  int
 	value uint64
 	own   bool
 }
 
-// copyStep is a part of a WRITE that is still to come.
+// copyStep is a part of a WRITE that is not done yet.
 type copyStep struct {
 	off  int
 	data []byte
@@ -70,7 +71,7 @@ func (w *world) queue(r Range) {
 	w.writes = append(w.writes, copyStep{r.Off, data})
 }
 
-// cut is where a copy is torn: at a line of the address, or nowhere (0).
+// cut is the line boundary at which a copy is torn; 0: it is not torn.
 func (w *world) cut(off, n int) int {
 	if n < 2 || w.r.IntN(2) == 0 {
 		return 0
@@ -79,7 +80,7 @@ func (w *world) cut(off, n int) int {
 	return max(0, cut-(off+cut)%Line)
 }
 
-// step does one part of what the writer has under way, or begins another operation.
+// step does one part of the writer's current operation, or begins another one.
 func (w *world) step() {
 	w.now++
 	if len(w.writes) > 0 {
@@ -126,13 +127,13 @@ func (w *world) value(key uint64) []byte {
 func (w *world) split() {
 	w.first, w.last = 0, w.span-1
 	var sib Page
-	_, _, ranges := w.page.Split(2<<20, w.sib, &sib, nil, nil)
+	_, _, ranges := w.page.Split(Fresh{At: 2 << 20}, w.sib, &sib, nil, nil)
 	for _, r := range ranges {
 		w.queue(r)
 	}
 }
 
-// settle notes what is true when a chain has been executed: from its first part on it may have been seen.
+// settle records the facts of an executed chain: a reader may have seen it from its first part on.
 func (w *world) settle() {
 	for k := w.first; k <= w.last; k++ {
 		v := uint64(0)
@@ -146,7 +147,8 @@ func (w *world) settle() {
 	}
 }
 
-// read reads the page in two parts while the writer goes on for up to pause steps, and returns from when to when.
+// read reads the page in two parts while the writer goes on for up to pause steps, and returns the
+// first and last step of the READ.
 func (w *world) read(pause int) (b []byte, from, to int) {
 	b, from = make([]byte, w.shape.Page), w.now
 	cut := w.cut(0, len(b))
@@ -162,14 +164,15 @@ func (w *world) read(pause int) (b []byte, from, to int) {
 	return b, from, w.now
 }
 
-// judge reports a page that was accepted and says something that was true at no moment of its read.
+// judge returns an error for a page that was accepted and shows a value that the key had at no
+// moment of its READ.
 func (w *world) judge(b []byte, from, to int) error {
 	var p Page
 	if err := p.Parse(w.shape, b); err != nil {
 		return nil // read again
 	}
 	for len(w.writes) > 0 {
-		w.step() // what is under way may be seen, or not
+		w.step() // the current operation may be visible or not
 	}
 	for k := range w.span {
 		if !p.Covers(k) {
@@ -195,7 +198,8 @@ func (w *world) judge(b []byte, from, to int) error {
 	return nil
 }
 
-// wasTrue says whether a key had a value at a moment between two steps, or at the end of what was under way.
+// wasTrue reports whether a key had a value at a moment between two steps, or at the end of the
+// current operation.
 func (w *world) wasTrue(k, v uint64, from, to int) bool {
 	list := w.truth[k]
 	for i, f := range list {
@@ -210,7 +214,7 @@ func (w *world) wasTrue(k, v uint64, from, to int) bool {
 	return false
 }
 
-// hunt looks for a page that should not have been accepted.
+// hunt looks for a page that was accepted wrongly.
 func hunt(s Shape, seed uint64, reads, pause int) error {
 	w := newWorld(s, seed)
 	for range reads {
@@ -226,7 +230,7 @@ func hunt(s Shape, seed uint64, reads, pause int) error {
 			for len(w.writes) > 0 {
 				w.step()
 			}
-			w.reset() // as the life of another page
+			w.reset() // begin with another page
 		}
 		for k, f := range w.truth {
 			w.truth[k] = f[max(0, len(f)-100):]
@@ -235,7 +239,8 @@ func hunt(s Shape, seed uint64, reads, pause int) error {
 	return nil
 }
 
-// The sound layout never accepts what was true at no time, whatever is torn; the published one does, by seeds.
+// The hardened layout never accepts a page that shows a value of no moment, however copies are
+// torn; the published one does, for some seeds.
 func TestTornCopies(t *testing.T) {
 	const reads = 300
 	for _, shape := range []Shape{{}, {Page: 256}, {Page: 256, Value: 20}, {Page: 512, Value: 54}} {
@@ -246,9 +251,9 @@ func TestTornCopies(t *testing.T) {
 			}
 		}
 		if shape == (Shape{}).WithDefaults() {
-			continue // see TestSixteenUpdatesDuringARead: by chance it takes many more seeds
+			continue // random runs need many more seeds to show it: see TestSixteenUpdatesDuringARead
 		}
-		shape.Kind = Faithful
+		shape.Kind = Published
 		var found error
 		seed := uint64(0)
 		for ; seed < 60 && found == nil; seed++ {
@@ -261,11 +266,12 @@ func TestTornCopies(t *testing.T) {
 	}
 }
 
-// Sixteen updates of one record between the two halves of a READ, and its versions of 4 bits agree: half of the value is old, half is new.
-// The sound layout has each record in one line and shows the old or the new one.
+// Sixteen updates of one record happen between the two halves of a READ, and the record's versions
+// of 4 bits agree: half of the value is old, half is new. The hardened layout has each record in
+// one line and shows the old or the new one.
 func TestSixteenUpdatesDuringARead(t *testing.T) {
 	const slot, cut = 4, 2 * Line // the published record 4 is at bytes 116 to 133
-	for _, kind := range []Kind{Sound, Faithful} {
+	for _, kind := range []Kind{Hardened, Published} {
 		var p Page
 		s := Shape{Kind: kind}.WithDefaults()
 		p.Init(s, make([]byte, s.Page), Header{Highest: MaxKey})
@@ -289,13 +295,14 @@ func TestSixteenUpdatesDuringARead(t *testing.T) {
 		if !ok || err != nil {
 			t.Fatal(kind, ok, err)
 		}
-		if values[string(v)] != (kind == Sound) {
+		if values[string(v)] != (kind == Hardened) {
 			t.Errorf("%v: value %x; written as a whole: %v", kind, v, values[string(v)])
 		}
 	}
 }
 
-// A reader that meets a record younger than its header has read across a split: the key that it looks for may have moved.
+// A reader that finds a record younger than its header has read during a split: the key that it
+// looks for may have moved.
 func TestARecordYoungerThanTheHeaderIsTorn(t *testing.T) {
 	s := Shape{Page: MinPage}.WithDefaults()
 	var p, sib, got Page
@@ -304,28 +311,29 @@ func TestARecordYoungerThanTheHeaderIsTorn(t *testing.T) {
 		p.Put(int(k), 10*k, []byte("old"))
 	}
 	before := append([]byte(nil), p.Bytes...)
-	sep, _, _ := p.Split(1<<20, make([]byte, s.Page), &sib, nil, nil)
+	sep, _, _ := p.Split(Fresh{At: 1 << 20}, make([]byte, s.Page), &sib, nil, nil)
 	if err := got.Parse(s, append(append([]byte(nil), before[:Line]...), p.Bytes[Line:]...)); err != nil {
-		t.Fatal("nothing has been written over yet:", err)
+		t.Fatal("a page of which no record has been overwritten yet:", err)
 	}
 	if _, v, ok, _ := got.Find(sep); !ok || string(v) != "old" {
-		t.Error("what the split has left behind is what was there before it")
+		t.Error("the old page does not have its records of before the split")
 	}
 	p.Put(p.FreeSlot(), 1, []byte("new"))
 	if err := got.Parse(s, append(append([]byte(nil), before[:Line]...), p.Bytes[Line:]...)); !errors.Is(err, ErrTorn) {
-		t.Error("a page of before and after a split:", err)
+		t.Error("a page with lines of before and after a split:", err)
 	}
 	if err := got.Parse(s, p.Bytes); err != nil {
 		t.Error(err)
 	}
 }
 
-// A page may split for ever: the epochs of records that nobody touches are brought up to date before they look young.
+// A page can split any number of times: the epochs of records that are not written are updated
+// before they look young.
 func TestEpochsWrap(t *testing.T) {
 	s := Shape{Page: MinPage}.WithDefaults()
 	var p, sib Page
 	p.Init(s, make([]byte, s.Page), Header{Highest: MaxKey})
-	p.Put(p.FreeSlot(), 0, []byte("first")) // it stays, whatever splits
+	p.Put(p.FreeSlot(), 0, []byte("first")) // it stays in this page
 	key := MaxKey - 1
 	var ranges []Range
 	for n := range 5000 {
@@ -334,8 +342,8 @@ func TestEpochsWrap(t *testing.T) {
 			key -= 1 << 40
 		}
 		image := append([]byte(nil), p.Bytes...)
-		_, _, ranges = p.Split(1<<20, make([]byte, s.Page), &sib, nil, ranges[:0])
-		for _, r := range ranges { // each step alone is a page
+		_, _, ranges = p.Split(Fresh{At: 1 << 20}, make([]byte, s.Page), &sib, nil, ranges[:0])
+		for _, r := range ranges { // the page is valid after each range
 			copy(image[r.Off:r.Off+r.Len], p.Bytes[r.Off:])
 			var got Page
 			if err := got.Parse(s, image); err != nil {

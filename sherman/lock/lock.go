@@ -1,7 +1,9 @@
-// Package lock is the local half of Sherman's locks: the clients of one compute node that want the same lock word queue here, so
-// that only the first of them asks the memory server, and may hand the word over to the next without giving it back.
+// Package lock is the local half of Sherman's locks: the clients of one compute node that want the
+// same lock word queue here. Only the first of them sends requests for the word to the memory
+// server, and it may hand the word over to the next client without releasing it.
 //
-// The package keeps queues; it waits for nothing. A client that is not the first is woken when it is.
+// The package only keeps queues; none of its functions waits. It wakes a client that has come to
+// the front.
 package lock
 
 import (
@@ -14,27 +16,30 @@ import (
 // Key names a lock word: the memory server and the index in its table.
 type Key struct{ Server, Index int }
 
-// Held is what a client leaves behind of the word in remote memory. The zero value is nothing.
+// Held is the state in which a client leaves the word in remote memory. The zero value: the node
+// does not hold the word.
 type Held struct {
-	// Tag in the word, which is this node's; 0: the word was given back.
+	// Tag is this node's tag in the word; 0: the word was released.
 	Tag uint64
-	// Doubt is the connection that a client lost with WRITEs under way: whether the word was given back is not known,
-	// and nothing may be read before that connection is over. 0: Tag is in the word for certain.
+	// Doubt is a connection that a client lost with WRITEs in flight: whether the word was released
+	// is unknown, and the word must not be read before that connection has ended. 0: Tag is
+	// certainly in the word.
 	Doubt uint64
-	// Boot is the memory server's life in which the tag was written, Since the time when it was, by the node's clock.
+	// Boot is the boot number of the memory server at the time when the tag was written; Since is
+	// that time, by the node's clock.
 	Boot  uint64
 	Since clock.Time
 }
 
-// Table is the locks of one node. It may be used by several threads.
+// Table has the locks of one node. Several threads may use it.
 type Table struct {
 	limit int
 
-	mu     sync.Mutex // never held over a wait
+	mu     sync.Mutex // never held during a wait
 	queues map[Key]*queue
 }
 
-// queue is the clients of one lock, the first of which has it.
+// queue has the clients of one lock; the first of them has the local lock.
 type queue struct {
 	waiting []*Ticket
 	held    Held
@@ -45,15 +50,16 @@ type queue struct {
 // New makes a table. A word is handed over at most limit times in a row.
 func New(limit int) *Table { return &Table{limit: limit, queues: make(map[Key]*queue)} }
 
-// Ticket is a client's place in a queue. It is for one thread.
+// Ticket is a client's place in a queue. One thread uses it.
 type Ticket struct {
 	table *Table
 	key   Key
 	wake  func()
 }
 
-// Enter joins the queue of a lock. wake is called once when the client has come to the front after others, by the one that made room,
-// and must not wait; who is at the front at once is not woken.
+// Enter joins the queue of a lock. The client that makes room calls wake, once, when this client
+// has come to the front after others; wake must not wait. A client that is at the front at once is
+// not woken.
 func (t *Table) Enter(k Key, wake func()) *Ticket {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +73,8 @@ func (t *Table) Enter(k Key, wake func()) *Ticket {
 	return tk
 }
 
-// Doubts lists the locks that nobody has or wants, and whose words may still carry this node's tag, in order.
+// Doubts lists, sorted, the locks for which no client is queued and whose words may still have this
+// node's tag.
 func (t *Table) Doubts() []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +93,8 @@ func (t *Table) Doubts() []Key {
 	return keys
 }
 
-// Place is how many clients are before this one; at 0 it has the local lock, and held is what the last holder left.
+// Place returns how many clients are before this one. At 0 the client has the local lock, and held
+// is the state that the previous holder left.
 func (tk *Ticket) Place() (ahead int, held Held) {
 	t := tk.table
 	t.mu.Lock()
@@ -99,8 +107,8 @@ func (tk *Ticket) Place() (ahead int, held Held) {
 	return ahead, held
 }
 
-// MayPass reports whether the holder, who is at the front, should hand the word over: somebody waits, and others have
-// not been kept waiting too often.
+// MayPass reports whether the holder, the client at the front, should hand the word over: another
+// client waits, and the word was handed over fewer than limit times in a row.
 func (tk *Ticket) MayPass() bool {
 	t := tk.table
 	t.mu.Lock()
@@ -109,7 +117,8 @@ func (tk *Ticket) MayPass() bool {
 	return len(q.waiting) > 1 && q.passed < t.limit
 }
 
-// Pass hands the word with its tag to the next client. It returns false if nobody waits any more: then nothing has changed.
+// Pass hands the word with its tag to the next client. It returns false, and changes nothing, if no
+// client waits any more.
 func (tk *Ticket) Pass(h Held) bool {
 	t := tk.table
 	t.mu.Lock()
@@ -124,7 +133,8 @@ func (tk *Ticket) Pass(h Held) bool {
 	return true
 }
 
-// GiveUp leaves the queue if others are still before this client. False says that it has come to the front, and has the lock.
+// GiveUp leaves the queue if others are still before this client. It returns false if the client
+// has come to the front: it has the lock.
 func (tk *Ticket) GiveUp() bool {
 	t := tk.table
 	t.mu.Lock()
@@ -138,7 +148,9 @@ func (tk *Ticket) GiveUp() bool {
 	return true
 }
 
-// Leave leaves the queue, wherever in it the client is. At the front, h is what it leaves behind.
+// Leave removes the client from the queue, at any position. At the front, it records h as the state
+// of the lock word, and wakes the next client. At another position h is ignored. A client that is
+// not in the queue changes nothing.
 func (tk *Ticket) Leave(h Held) {
 	t := tk.table
 	t.mu.Lock()
@@ -151,7 +163,7 @@ func (tk *Ticket) Leave(h Held) {
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	if i == 0 {
 		if q.held = h; h.Tag == 0 {
-			q.passed = 0 // else the word was not given back, and others wait for it still
+			q.passed = 0 // otherwise the word was not released, and other nodes still wait for it
 		}
 		if len(q.waiting) > 0 {
 			q.waiting[0].wake()

@@ -11,13 +11,13 @@ func place(t *testing.T, tk *Ticket, ahead int, h Held) {
 	}
 }
 
-// enter joins a queue, and counts how often it is woken.
+// enter joins a queue, and counts the calls of wake.
 func enter(table *Table, k Key) (*Ticket, *int) {
 	n := new(int)
 	return table.Enter(k, func() { *n++ }), n
 }
 
-func TestWhoComesToTheFrontIsWokenOnce(t *testing.T) {
+func TestClientAtTheFrontIsWokenOnce(t *testing.T) {
 	table := New(8)
 	a, wokenA := enter(table, k)
 	b, wokenB := enter(table, k)
@@ -42,21 +42,22 @@ func TestWhoComesToTheFrontIsWokenOnce(t *testing.T) {
 	expect("at the end", 0, 0, 1, 1)
 }
 
-// Who gives up just when the lock comes must not lose what the last holder left: the word carries the node's tag.
-func TestNobodyGivesUpALockThatHasCome(t *testing.T) {
+// A client that gives up just when the lock comes must not lose the state that the last holder
+// left: the word has the node's tag.
+func TestGiveUpFailsAtTheFront(t *testing.T) {
 	table := New(8)
 	a, b, c := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
 	if !c.GiveUp() {
-		t.Error("others are before it")
+		t.Error("GiveUp failed with other clients ahead")
 	}
 	a.Pass(Held{Tag: 5})
 	if b.GiveUp() {
-		t.Error("it has the lock")
+		t.Error("GiveUp succeeded at the front")
 	}
 	place(t, b, 0, Held{Tag: 5})
 	b.Leave(Held{})
 	if len(table.queues) != 0 {
-		t.Error("nobody is left")
+		t.Error("an empty queue is kept")
 	}
 }
 
@@ -65,18 +66,19 @@ func TestClientsGetTheLockInTheOrderOfArrival(t *testing.T) {
 	a, b, c := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
 	place(t, a, 0, Held{})
 	place(t, c, 2, Held{})
-	b.Leave(Held{Tag: 7}) // it gave up: what it says of a lock that it never had is nothing
+	// it gave up: the state that it passes has no effect, since it never had the lock
+	b.Leave(Held{Tag: 7})
 	place(t, c, 1, Held{})
 	if !a.Pass(Held{Tag: 5}) {
-		t.Error("somebody waits")
+		t.Error("Pass failed with a client waiting")
 	}
 	place(t, c, 0, Held{Tag: 5})
 	if c.Pass(Held{Tag: 5}) {
-		t.Error("nobody waits")
+		t.Error("Pass succeeded with no client waiting")
 	}
 	c.Leave(Held{})
 	if len(table.queues) != 0 {
-		t.Error("a lock that nobody wants takes memory")
+		t.Error("the queue of an unused lock is kept")
 	}
 }
 
@@ -87,7 +89,7 @@ func TestHandOverIsBounded(t *testing.T) {
 	for ; now.MayPass() || n == 0; n++ {
 		next := table.Enter(k, func() {})
 		if n == 0 && !now.MayPass() {
-			t.Fatal("the first may pass it on")
+			t.Fatal("the first holder may not pass the lock on")
 		}
 		now.Pass(Held{Tag: 1})
 		now = next
@@ -95,7 +97,7 @@ func TestHandOverIsBounded(t *testing.T) {
 		if n > 9 {
 			break
 		}
-		table.Enter(k, func() {}).Leave(Held{}) // somebody who did not wait
+		table.Enter(k, func() {}).Leave(Held{}) // a client that did not wait
 		next = table.Enter(k, func() {})
 		defer next.Leave(Held{})
 		if !now.MayPass() {
@@ -118,15 +120,16 @@ func TestDoubtsStay(t *testing.T) {
 	b := table.Enter(k, func() {})
 	place(t, b, 0, Held{Tag: 3, Doubt: 4})
 	if len(table.Doubts()) != 0 {
-		t.Error("somebody cares for it")
+		t.Error("a lock with a queued client is listed")
 	}
 	b.Leave(Held{})
 	if len(table.Doubts()) != 0 {
-		t.Error("settled")
+		t.Error("a released lock is listed")
 	}
 }
 
-// A holder that fails keeps the word for its node: that others of the node have their turn is no reason to begin counting anew.
+// A holder that fails keeps the word for its node: the count of hand-overs in a row goes on, even
+// though the other clients of the node have had their turn.
 func TestHandOverIsBoundedWhenClientsFail(t *testing.T) {
 	table := New(2)
 	a, b, c, d := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})
@@ -135,11 +138,11 @@ func TestHandOverIsBoundedWhenClientsFail(t *testing.T) {
 	c.Leave(Held{Tag: 5, Doubt: 6})
 	e := table.Enter(k, func() {})
 	if d.MayPass() {
-		t.Error("the word was handed over twice, and not given back since")
+		t.Error("the word may be handed over a third time without a release")
 	}
 	d.Leave(Held{})
 	table.Enter(k, func() {})
 	if !e.MayPass() {
-		t.Error("the word was given back")
+		t.Error("the word may not be handed over after a release")
 	}
 }

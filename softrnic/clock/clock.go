@@ -1,7 +1,8 @@
 // Package clock holds the time type of the whole project and an indexed deadline heap.
 //
-// Nothing here reads a clock. A machine is handed now by its caller and answers when it next wants to be
-// called; package clock/real is the only place of the datapath that asks the operating system.
+// Nothing here reads a clock. A machine is handed now by its caller and answers when it next wants
+// to be called; package clock/real is the only place of the datapath that asks the operating
+// system.
 package clock
 
 import (
@@ -9,8 +10,8 @@ import (
 	"time"
 )
 
-// Time is an instant in nanoseconds since an epoch that the caller chose (process start on the rack, zero in
-// the simulator). Only differences and order mean anything.
+// Time is an instant in nanoseconds since an epoch that the caller chose (process start on the
+// rack, zero in the simulator). Only differences and order mean anything.
 type Time int64
 
 // Never is the deadline of a machine that waits for nothing.

@@ -1,7 +1,8 @@
 package clock
 
-// Queue is an indexed heap of deadlines, ordered by time and then by id, so that equal deadlines come out in a
-// fixed order. The zero value is ready to use. Set and Remove cost O(log n) and allocate only to grow.
+// Queue is an indexed heap of deadlines, ordered by time and then by id, so that equal deadlines
+// come out in a fixed order. The zero value is ready to use. Set and Remove cost O(log n) and
+// allocate only to grow.
 type Queue struct {
 	heap []queueItem
 	pos  map[uint32]int

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Actions is what a step asks of its caller: to send the datagrams in their order, and to hand the events to their
-// owners. The caller owns it and calls Reset between steps.
+// Actions is what a step asks of its caller: to send the datagrams in their order, and to hand the
+// events to their owners. The caller owns it and calls Reset between steps.
 type Actions struct {
 	Tx     []Datagram
 	Events []Event
@@ -27,7 +27,7 @@ type Datagram struct {
 	MAD           [mad.Size]byte
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 // Events.
@@ -38,13 +38,14 @@ const (
 	EventReply
 	// EventEstablished: the peer of an accepted request is ready too.
 	EventEstablished
-	// EventRejected: the peer refuses or gives up (REJ, Reason) before the connection is established.
+	// EventRejected: the peer refuses or gives up (REJ, Reason) before the connection is
+	// established.
 	EventRejected
 	// EventUnreachable: the peer did not answer, and the retries are used up.
 	EventUnreachable
 	// EventDisconnected: the connection has ended, by either side.
 	EventDisconnected
-	// EventClosed: the connection is forgotten; its number means nothing any more. It comes after each other end.
+	// EventClosed: the connection is forgotten and its number is free. It follows each other end.
 	EventClosed
 	// EventResolve: a peer asks for the queue pair of a datagram service (SIDR_REQ). Answer it.
 	EventResolve
@@ -59,15 +60,15 @@ var eventNames = [...]string{
 // String is the name of the event.
 func (k EventKind) String() string { return eventNames[k] }
 
-// Event is something that an owner shall know.
+// Event is a change that is reported to the owner of a connection.
 type Event struct {
 	Kind  EventKind
 	Conn  mad.CommID
 	Owner uint64
 	// Local and Peer are the addresses that the datagrams go between.
 	Local, Peer netip.Addr
-	// Message is the one that caused the event: *mad.REQ, *mad.REP, *mad.REJ, *mad.SIDRReq, *mad.SIDRRep; nil in
-	// others. It is the receiver's to keep.
+	// Message is the one that caused the event: *mad.REQ, *mad.REP, *mad.REJ, *mad.SIDRReq,
+	// *mad.SIDRRep; nil in others. The receiver may keep it.
 	Message mad.Message
 }
 

@@ -8,9 +8,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Connect asks a peer for a connection. Of req the caller fills in the service, its queue pair and PSN, the depths, the
-// retry counts, MTU, P_Key, Primary's traffic class, hop limit and ACK timeout, and the private data; all else is written
-// here. The events of the connection are owner's.
+// Connect asks a peer for a connection. Of req the caller fills in the service, its queue pair and
+// PSN, the depths, the retry counts, MTU, P_Key, Primary's traffic class, hop limit and ACK
+// timeout, and the private data; all else is written here. The events of the connection are
+// owner's.
 func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, req mad.REQ, out *Actions) (mad.CommID, error) {
 	const op = "connect"
 	if local.Is4() != peer.Is4() || !local.IsValid() {
@@ -19,7 +20,7 @@ func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, 
 	if old := m.byQPN[req.QPN]; old != nil {
 		return 0, opError(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", req.QPN, old.state)
 	}
-	c := m.newConn(local, peer)
+	c := m.newConn(&m.cfg, local, peer)
 	if c == nil {
 		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
 	}
@@ -39,17 +40,18 @@ func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, 
 // permissiveLID stands where RoCE has no LID (A17.8).
 const permissiveLID = 0xffff
 
-// await begins to wait for the answer to the last message.
+// await waits for the answer to the last message.
 func (m *Machine) await(now clock.Time, c *conn) {
 	c.retries = c.maxTries
 	m.wait(c, now.Add(interval(c.timeout)))
 }
 
 // handleREP takes the acceptance of a request (IBTA 12.9.8.2).
-func (m *Machine) handleREP(in incoming, rep *mad.REP, out *Actions) {
+func (in incoming) handleREP(rep *mad.REP, out *Actions) {
+	m := in.m
 	c := m.find(in, rep.RemoteID, rep.LocalID)
 	if c == nil {
-		// The peer believes in a connection that is not there, for example after a restart of this side.
+		// The peer has a connection that this side does not know, for example after a restart.
 		m.stats.Strays++
 		m.send(in.local, in.peer, in.tid, &mad.REJ{
 			LocalID: rep.RemoteID, RemoteID: rep.LocalID, About: mad.StageREP, Reason: mad.ReasonInvalidID,
@@ -58,7 +60,7 @@ func (m *Machine) handleREP(in incoming, rep *mad.REP, out *Actions) {
 	}
 	from := c.state
 	switch {
-	case (from == REQSent || from == REPWait) && m.staleREP(in, c, rep, out):
+	case (from == REQSent || from == REPWait) && in.staleREP(c, rep, out):
 		return
 	case !m.step(c, rxREP):
 		m.stats.Strays++
@@ -68,8 +70,7 @@ func (m *Machine) handleREP(in incoming, rep *mad.REP, out *Actions) {
 	case REQSent, REPWait:
 		c.remoteID, c.remQPN, c.remoteGUID = rep.LocalID, rep.QPN, rep.LocalGUID
 		m.bind(c)
-		m.due.Remove(uint32(c.id)) // now it is the application's turn
-		c.deadline = clock.Never
+		m.due.Remove(uint32(c.id)) // the application acts next
 		m.event(c, EventReply, rep, out)
 	case REPRcvd:
 		m.stats.Duplicates++
@@ -80,7 +81,8 @@ func (m *Machine) handleREP(in incoming, rep *mad.REP, out *Actions) {
 }
 
 // staleREP refuses a REP for a queue pair that has a connection already (IBTA 12.9.8.3.1).
-func (m *Machine) staleREP(in incoming, c *conn, rep *mad.REP, out *Actions) bool {
+func (in incoming) staleREP(c *conn, rep *mad.REP, out *Actions) bool {
+	m := in.m
 	old := m.byRemote[peerQP{c.peer, rep.QPN}]
 	if old == nil || old == c {
 		return false
@@ -98,21 +100,9 @@ func (m *Machine) staleREP(in incoming, c *conn, rep *mad.REP, out *Actions) boo
 	return true
 }
 
-// repeat sends the last message again if it is one of those that answer the repeated one.
-func (m *Machine) repeat(c *conn, out *Actions, answers ...mad.Attr) {
-	for _, a := range answers {
-		if c.lastAttr == a {
-			m.stats.Duplicates++
-			m.sendLast(c, out)
-			return
-		}
-	}
-	m.stats.Strays++
-}
-
-// Ready says that this side's queue pair is in RTS after an EventReply.
+// Ready answers an EventReply: this side's queue pair is in RTS.
 func (m *Machine) Ready(id mad.CommID, out *Actions) error {
-	c, err := m.wish("ready", id, onReady)
+	c, err := m.requested("ready", id, onReady)
 	if err != nil {
 		return err
 	}
@@ -122,7 +112,8 @@ func (m *Machine) Ready(id mad.CommID, out *Actions) error {
 }
 
 // handleMRA waits longer, at most as long as the peer's service timeout says (IBTA 12.6.6).
-func (m *Machine) handleMRA(in incoming, mra *mad.MRA) {
+func (in incoming) handleMRA(mra *mad.MRA) {
+	m := in.m
 	c := m.find(in, mra.RemoteID, mra.LocalID)
 	if c == nil || (mra.About == mad.StageREQ) != (c.state == REQSent || c.state == REPWait) || !m.step(c, rxMRA) {
 		m.stats.Strays++
@@ -131,10 +122,10 @@ func (m *Machine) handleMRA(in incoming, mra *mad.MRA) {
 	m.wait(c, in.now.Add(interval(mra.Timeout)+interval(c.timeout)))
 }
 
-// Delay asks the peer to wait for the application's answer to its REQ or REP. The machine does so by itself when the
-// message comes a second time.
+// Delay asks the peer to wait for the application's answer to its REQ or REP. The machine does so
+// itself when it receives the message again.
 func (m *Machine) Delay(id mad.CommID, out *Actions) error {
-	c, err := m.wish("delay", id, onDelay)
+	c, err := m.requested("delay", id, onDelay)
 	if err != nil {
 		return err
 	}

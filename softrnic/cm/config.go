@@ -15,29 +15,36 @@ type Config struct {
 	Rand *rand.Rand
 	// GUID is the NIC's, by which peers know it.
 	GUID uint64
-	// ResponseTimeout is how long a peer may take to answer a message before it is sent again. 0: 15 (134 ms).
+	// ResponseTimeout is how long a peer may take to answer a message before it is sent again. 0:
+	// 15 (134 ms).
 	ResponseTimeout uint8
 	// MaxRetries is how often a message is sent again, at most 15. 0: 15.
 	MaxRetries uint8
-	// OwnTimeout is what peers are told of how long this side may take to answer. 0: 15 (134 ms).
+	// OwnTimeout is the time that this side announces as its own to answer a message. 0: 15 (134
+	// ms).
 	OwnTimeout uint8
-	// ServiceTimeout is what a peer is asked to wait for an application that has not answered yet. 0: 18 (1.07 s).
+	// ServiceTimeout is the time that an MRA asks a peer to wait for an application. 0: 18 (1.07
+	// s).
 	ServiceTimeout uint8
-	// TimeWait is how long a connection that has ended is remembered. 0: 17 (537 ms).
+	// TimeWait is how long a connection that has ended is kept. 0: 17 (537 ms).
 	TimeWait uint8
-	// Pending bounds the time that an application may leave a request without an answer. 0: one minute.
+	// Pending bounds the time that an application may leave a request without an answer. 0: one
+	// minute.
 	Pending time.Duration
-	// MaxConns bounds all connections that have not ended, MaxRequests those of them that wait for an application's
-	// answer, MaxTimeWait those that have ended and are remembered, MaxListeners the services. 0: 16384, 1024, 4096,
-	// 1024.
+	// MaxConns bounds all connections that have not ended, MaxRequests those of them that wait for
+	// an application's answer, MaxTimeWait those that have ended and are kept, MaxListeners the
+	// services. 0: 16384, 1024, 4096, 1024.
 	MaxConns, MaxRequests, MaxTimeWait, MaxListeners int
 }
 
-// Bounds of time codes: a peer must not make this side wait for ever, nor send without a pause.
+// Bounds of time codes: a peer must not make this side wait without end, nor send without a pause.
 const (
 	minTimeout = 8  // 1 ms
-	maxTimeout = 24 // 69 s
-	maxCode    = 31
+	maxTimeout = 24 // 69 s, which Linux asks for in an MRA
+	// maxAnswer bounds the time for an answer to this side's own message, which is sent up to 16
+	// times: 4.3 s, as Linux asks for (IBTA 12.7.27/timeout).
+	maxAnswer = 20
+	maxCode   = 31
 	// maxCMRetries is what the 4 bits of a REQ hold.
 	maxCMRetries = 15
 )
@@ -94,7 +101,8 @@ func interval(code uint8) time.Duration { return mad.Time(min(max(code, minTimeo
 type Stats struct {
 	// Sent and Rcvd are datagrams; Retries of them were sent because no answer came.
 	Sent, Rcvd, Retries uint64
-	// Duplicates were answered again; Strays belonged to no connection or not to its state; Malformed did not parse.
+	// Duplicates were answered again; Strays fitted no connection or not its state; Malformed did
+	// not parse.
 	Duplicates, Strays, Malformed uint64
 	// Requests are new ones, Refused those of them that found no service or no room.
 	Requests, Refused           uint64

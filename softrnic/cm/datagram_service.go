@@ -9,16 +9,17 @@ import (
 
 // Room for private data in the messages that resolve a datagram service, in bytes.
 const (
-	// MaxResolvePrivate and MaxAnswerPrivate are those of a service with a name.
-	MaxResolvePrivate = Named - 1
-	MaxAnswerPrivate  = Named - 1
-	// MaxPortResolvePrivate and MaxPortAnswerPrivate are those of a port.
-	MaxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
-	MaxPortAnswerPrivate  = mad.SIDRRepPrivate
+	// maxResolvePrivate and maxAnswerPrivate are those of a service with a name.
+	maxResolvePrivate = Named - 1
+	maxAnswerPrivate  = Named - 1
+	// maxPortResolvePrivate and maxPortAnswerPrivate are those of a port.
+	maxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
+	maxPortAnswerPrivate  = mad.SIDRRepPrivate
 )
 
-// DatagramService is a Service whose datagrams are resolved by SIDR_REQ and SIDR_REP (IBTA 12.11): ports are of RDMA-CM's UDP
-// port space, and a name is another number than that of the connected service of that name.
+// DatagramService is a Service whose datagrams are resolved by SIDR_REQ and SIDR_REP (IBTA 12.11):
+// ports are of RDMA-CM's UDP port space, and a name is another number than that of the connected
+// service of that name.
 type DatagramService struct{ Service }
 
 // DatagramServiceOf turns a name into a number.
@@ -31,12 +32,13 @@ func DatagramServiceOf(name string) DatagramService {
 	return DatagramService{ServiceOf("datagrams of " + name)}
 }
 
-// Resolve fills the private data of a SIDR_REQ. port is that of the asking side, for a service that is a port.
+// Resolve fills the private data of a SIDR_REQ. port is that of the asking side, for a service that
+// is a port.
 func (s DatagramService) Resolve(private []byte, local, to netip.Addr, port uint16) (out [mad.SIDRReqPrivate]byte, err error) {
-	limit := MaxResolvePrivate
+	limit := maxResolvePrivate
 	b := append(out[:0], Named|byte(len(private)))
 	if s.Port {
-		limit = MaxPortResolvePrivate
+		limit = maxPortResolvePrivate
 		ip := mad.IPData{SrcPort: port, Src: local, Dst: to}
 		b = ip.AppendTo(out[:0])
 	}
@@ -58,10 +60,10 @@ func (s DatagramService) ParseResolve(req *mad.SIDRReq) ([]byte, error) {
 
 // Answer fills the private data of a SIDR_REP.
 func (s DatagramService) Answer(private []byte) (out [mad.SIDRRepPrivate]byte, err error) {
-	limit := MaxAnswerPrivate
+	limit := maxAnswerPrivate
 	b := append(out[:0], Named|byte(len(private)))
 	if s.Port {
-		limit, b = MaxPortAnswerPrivate, out[:0]
+		limit, b = maxPortAnswerPrivate, out[:0]
 	}
 	if len(private) > limit {
 		return out, opError("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d go into an answer", len(private), limit)

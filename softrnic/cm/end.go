@@ -8,10 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Refusal is what a REJ says. Of Info up to mad.REJInfo bytes go, of Private up to mad.REJPrivate.
+// Refusal is the content of a REJ. Info holds up to mad.REJInfo bytes, Private up to
+// mad.REJPrivate; more is cut off.
 type Refusal struct {
 	Reason mad.Reason
-	// Info is what the specification adds to some reasons, for example the MTU that would do.
+	// Info is what the specification adds to some reasons, for example an acceptable MTU.
 	Info    []byte
 	Private []byte
 }
@@ -23,7 +24,7 @@ func (m *Machine) Reject(now clock.Time, id mad.CommID, why Refusal, out *Action
 	if c != nil && c.state == REPRcvd {
 		stage = mad.StageREP
 	}
-	c, err := m.wish("reject", id, onReject)
+	c, err := m.requested("reject", id, onReject)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,8 @@ func (m *Machine) reject(c *conn, stage mad.Stage, why Refusal, out *Actions) {
 	m.put(c, c.tid, rej, out)
 }
 
-// giveUp tells a peer that no answer came in time. Our GUID lets it find a connection whose number here it does not know.
+// giveUp reports to a peer that no answer arrived in time. The GUID of this side lets the peer find
+// a connection whose number here it does not know.
 func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 	rej := &mad.REJ{LocalID: c.id, RemoteID: c.remoteID, About: stage, Reason: mad.ReasonTimeout}
 	rej.InfoLen = uint8(len(binary.BigEndian.AppendUint64(rej.Info[:0], m.cfg.GUID)))
@@ -47,9 +49,10 @@ func (m *Machine) giveUp(c *conn, stage mad.Stage, out *Actions) {
 }
 
 // handleREJ ends a connection that is being made (IBTA 12.9.8.4).
-func (m *Machine) handleREJ(in incoming, rej *mad.REJ, out *Actions) {
+func (in incoming) handleREJ(rej *mad.REJ, out *Actions) {
+	m := in.m
 	c := m.find(in, rej.RemoteID, rej.LocalID)
-	if rej.RemoteID == 0 { // the initiator gives up and has never heard of us
+	if rej.RemoteID == 0 { // the initiator gives up without having received a message of this side
 		c = m.byPeer[peerID{in.peer, rej.LocalID, false}]
 	}
 	if c == nil {
@@ -57,7 +60,8 @@ func (m *Machine) handleREJ(in incoming, rej *mad.REJ, out *Actions) {
 		return
 	}
 	from := c.state
-	// A refusal of a REQ that is overtaken by the acceptance of the REQ's second copy is out of date.
+	// A refusal of a REQ is out of date when the acceptance of the REQ's second copy has overtaken
+	// it.
 	late := rej.About == mad.StageREQ && rej.RemoteID != 0 && from != REQSent && from != REPWait
 	if late || !m.step(c, rxREJ) {
 		m.stats.Strays++
@@ -75,9 +79,10 @@ func (m *Machine) handleREJ(in incoming, rej *mad.REJ, out *Actions) {
 	m.forget(c, out)
 }
 
-// Disconnect ends an established connection. EventDisconnected tells when the peer has agreed or did not answer.
+// Disconnect ends an established connection. EventDisconnected follows when the peer has agreed
+// or has not answered.
 func (m *Machine) Disconnect(now clock.Time, id mad.CommID, out *Actions) error {
-	c, err := m.wish("disconnect", id, onDisconnect)
+	c, err := m.requested("disconnect", id, onDisconnect)
 	if err != nil {
 		return err
 	}
@@ -92,8 +97,10 @@ func (m *Machine) sendDREQ(now clock.Time, c *conn, out *Actions) {
 	m.await(now, c)
 }
 
-// handleDREQ ends a connection on the peer's wish. Also one that is unknown is answered: it has ended here before.
-func (m *Machine) handleDREQ(in incoming, dreq *mad.DREQ, out *Actions) {
+// handleDREQ ends a connection at the request of the peer. An unknown one is answered, too: it has
+// ended here before.
+func (in incoming) handleDREQ(dreq *mad.DREQ, out *Actions) {
+	m := in.m
 	c := m.find(in, dreq.RemoteID, dreq.LocalID)
 	if c == nil {
 		m.stats.Strays++
@@ -114,8 +121,9 @@ func (m *Machine) handleDREQ(in incoming, dreq *mad.DREQ, out *Actions) {
 	m.enterTimeWait(in.now, c, out)
 }
 
-// handleDREP is the peer's agreement.
-func (m *Machine) handleDREP(in incoming, drep *mad.DREP, out *Actions) {
+// handleDREP takes the peer's agreement to end the connection.
+func (in incoming) handleDREP(drep *mad.DREP, out *Actions) {
+	m := in.m
 	c := m.find(in, drep.RemoteID, drep.LocalID)
 	if c == nil || in.tid != c.tid || !m.step(c, rxDREP) {
 		m.stats.Strays++
@@ -125,21 +133,23 @@ func (m *Machine) handleDREP(in incoming, drep *mad.DREP, out *Actions) {
 	m.enterTimeWait(in.now, c, out)
 }
 
-// Abort ends a connection in whatever state it is; its owner gets no more events. An unknown one is passed over.
+// Abort ends a connection in any state; its owner gets no more events. An unknown one is ignored.
 func (m *Machine) Abort(now clock.Time, id mad.CommID, out *Actions) {
 	if c := m.conns[id]; c != nil && !c.orphan {
 		m.abort(now, c, out)
 	}
 }
 
-// QPGone says that a queue pair of this side was destroyed, reset or has failed: its connection is ended by Abort.
+// QPGone reports that a queue pair of this side was destroyed or reset, or has failed. It aborts
+// the connection of the queue pair.
 func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
 	if c := m.byQPN[qpn]; c != nil {
 		m.abort(now, c, out)
 	}
 }
 
-// abortStale ends the connection that a newer one shows to be dead at the peer; its owner is told.
+// abortStale ends a connection that a newer one of the peer proves dead; its owner gets
+// EventDisconnected.
 func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
 	m.event(c, EventDisconnected, nil, out)
 	m.abort(now, c, out)
@@ -173,4 +183,23 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 		m.answer(now, c, mad.SIDRRep{Status: mad.SIDRRejected}, out)
 	default: // DREQSent and TimeWait go on without their owner
 	}
+}
+
+// enterTimeWait keeps a connection that has ended, so that late and repeated messages get the right
+// answer. When too many are kept the oldest is forgotten.
+func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
+	m.startTimeWait(c, now.Add(mad.Time(m.cfg.TimeWait)))
+	if m.waiting <= m.cfg.MaxTimeWait {
+		return
+	}
+	if old := m.oldestEnded(); old != nil {
+		old.state = Idle
+		m.forget(old, out)
+	}
+}
+
+// forget removes a connection, which is in Idle by now, and reports that to its owner.
+func (m *Machine) forget(c *conn, out *Actions) {
+	m.remove(c)
+	m.event(c, EventClosed, nil, out)
 }

@@ -40,8 +40,9 @@ func decode(t *testing.T, b []byte) (mad.Header, mad.Message) {
 	return h, m
 }
 
-// Our responder in the place of Linux's: given the REQ of Linux's initiator and the application's choices, it answers with
-// the REP that Linux answered with, but for the numbers that are free; the RTU establishes, the DREQ is answered as well.
+// Our responder in the place of Linux's: given the REQ of Linux's initiator and the application's
+// choices, it answers with the REP that Linux answered with, but for the numbers that are free; the
+// RTU establishes, the DREQ is answered as well.
 func TestResponderOfCapturedInitiator(t *testing.T) {
 	for _, file := range []string{"cm_rping_v4.pcap", "cm_rping_v6.pcap", "cm_rping_mtu4096.pcap"} {
 		frames := capture(t, file)
@@ -104,8 +105,8 @@ func TestResponderOfCapturedInitiator(t *testing.T) {
 	}
 }
 
-// Our initiator asks as rping did: all that the application did not choose is the same, but for free numbers and times
-// (A17.8).
+// Our initiator asks as rping did: all that the application did not choose is the same, but for
+// free numbers and times (A17.8).
 func TestInitiatorAsCaptured(t *testing.T) {
 	frames := capture(t, "cm_rping_v4.pcap")
 	wantH, m := decode(t, frames[0].Payload)
@@ -127,7 +128,7 @@ func TestInitiatorAsCaptured(t *testing.T) {
 	}
 }
 
-// Nobody listens: the REJ is Linux's, byte for byte.
+// Without a listener: the REJ is Linux's, byte for byte.
 func TestRejectAsCaptured(t *testing.T) {
 	frames := capture(t, "cm_reject.pcap")
 	n := newNode(t, "b", 3, nil)

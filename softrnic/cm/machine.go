@@ -7,65 +7,15 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
 // Machine is a connection manager. Its zero value is of no use; call New.
 type Machine struct {
+	table
+	outbox
 	cfg       Config
 	listeners map[mad.ServiceID]uint64 // owner
-	conns     map[mad.CommID]*conn
-	// byPeer finds what a repeated REQ or SIDR_REQ belongs to; byRemote whose queue pair a peer's is, of
-	// connections that have not ended; byQPN is the same for queue pairs of this side.
-	byPeer   map[peerID]*conn
-	byRemote map[peerQP]*conn
-	byQPN    map[wire.QPN]*conn
-	// ended are the connections in time-wait, oldest first; some have left it early and are passed over.
-	ended    []*conn
-	waiting  int // connections in time-wait
-	requests int // connections that wait for an application's answer
-	due      clock.Queue
-	serial   uint64
-	tidBase  uint64
-	tids     uint32
-	stats    Stats
-}
-
-// peerID is a connection's number at the peer; datagram resolutions have numbers of their own.
-type peerID struct {
-	addr netip.Addr
-	id   mad.CommID
-	sidr bool
-}
-
-// peerQP is a queue pair of a peer.
-type peerQP struct {
-	addr netip.Addr
-	qpn  wire.QPN
-}
-
-// conn is one connection, or one resolution of a datagram service.
-type conn struct {
-	id, remoteID mad.CommID
-	serial       uint64 // order of creation
-	owner        uint64
-	orphan       bool // nobody wants its events any more
-	state        State
-	local, peer  netip.Addr
-	service      mad.ServiceID
-	tid          uint64 // of the exchange; DREQ and its answer have another one
-	qpn, remQPN  wire.QPN
-	remoteGUID   uint64
-	sidr         bool
-	inTimeWait   bool
-	// last is the message that is sent again, by time or when the peer's comes again.
-	last     [mad.Size]byte
-	lastAttr mad.Attr
-	deadline clock.Time
-	timeout  uint8 // code: how long the peer may take
-	retries  uint8 // left
-	maxTries uint8
 }
 
 // New returns a connection manager without listeners.
@@ -73,27 +23,13 @@ func New(cfg Config) (*Machine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Machine{
-		cfg: cfg.withDefaults(), listeners: make(map[mad.ServiceID]uint64), conns: make(map[mad.CommID]*conn),
-		byPeer: make(map[peerID]*conn), byRemote: make(map[peerQP]*conn), byQPN: make(map[wire.QPN]*conn),
-	}
+	m := &Machine{cfg: cfg.withDefaults(), listeners: make(map[mad.ServiceID]uint64), table: newTable()}
 	m.tidBase = uint64(cfg.Rand.Uint32()) << 32
 	return m, nil
 }
 
 // Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
-
-// Conns counts the connections that have not ended, and those that are in time-wait.
-func (m *Machine) Conns() (live, ended int) { return len(m.conns) - m.waiting, m.waiting }
-
-// State is the state of a connection; Idle if there is none of this number.
-func (m *Machine) State(id mad.CommID) State {
-	if c := m.conns[id]; c != nil {
-		return c.state
-	}
-	return Idle
-}
 
 // Listen takes requests for a service from now on, for owner.
 func (m *Machine) Listen(s mad.ServiceID, owner uint64) error {
@@ -108,7 +44,8 @@ func (m *Machine) Listen(s mad.ServiceID, owner uint64) error {
 	return nil
 }
 
-// Unlisten refuses requests for a service from now on. Those that the owner knows of stay.
+// Unlisten ends a listener: later requests for the service are refused, those that the owner has
+// seen stay.
 func (m *Machine) Unlisten(s mad.ServiceID) { delete(m.listeners, s) }
 
 // Release ends everything of an owner: its listeners, and its connections by Abort.
@@ -133,13 +70,7 @@ func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
 // maxTick bounds the connections that one Tick serves; what is left keeps Deadline due.
 const maxTick = 256
 
-// Deadline is when Tick next wants to be called; clock.Never if nothing is due.
-func (m *Machine) Deadline() clock.Time {
-	_, at := m.due.Next()
-	return at
-}
-
-// Tick sends again what was not answered and ends what has been waiting long enough.
+// Tick retransmits what was not answered and ends what has waited long enough.
 func (m *Machine) Tick(now clock.Time, out *Actions) {
 	for range maxTick {
 		id, at := m.due.Next()
@@ -158,7 +89,7 @@ func (m *Machine) Tick(now clock.Time, out *Actions) {
 	}
 }
 
-// expire ends the patience with a peer, an application, or a connection that has ended.
+// expire ends the wait for a peer or an application, or the time-wait of a connection.
 func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	from := c.state
 	m.step(c, onExpire) // every state that has a deadline has this edge
@@ -189,7 +120,8 @@ func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	}
 }
 
-// Handle takes a datagram from peer to local, both without zone. What is malformed or makes no sense is counted.
+// Handle takes a datagram from peer to local, both without zone. Messages that are malformed or fit
+// no connection are counted.
 func (m *Machine) Handle(now clock.Time, local, peer netip.Addr, b []byte, out *Actions) {
 	m.stats.Rcvd++
 	var h mad.Header
@@ -198,61 +130,40 @@ func (m *Machine) Handle(now clock.Time, local, peer netip.Addr, b []byte, out *
 		m.stats.Malformed++
 		return
 	}
-	in := incoming{now: now, local: local, peer: peer, tid: h.TID}
+	in := incoming{m: m, now: now, local: local, peer: peer, tid: h.TID}
 	switch msg := msg.(type) {
 	case *mad.REQ:
-		m.handleREQ(in, msg, out)
+		in.handleREQ(msg, out)
 	case *mad.REP:
-		m.handleREP(in, msg, out)
+		in.handleREP(msg, out)
 	case *mad.RTU:
-		m.handleRTU(in, msg, out)
+		in.handleRTU(msg, out)
 	case *mad.MRA:
-		m.handleMRA(in, msg)
+		in.handleMRA(msg)
 	case *mad.REJ:
-		m.handleREJ(in, msg, out)
+		in.handleREJ(msg, out)
 	case *mad.DREQ:
-		m.handleDREQ(in, msg, out)
+		in.handleDREQ(msg, out)
 	case *mad.DREP:
-		m.handleDREP(in, msg, out)
+		in.handleDREP(msg, out)
 	case *mad.SIDRReq:
-		m.handleSIDRReq(in, msg, out)
+		in.handleSIDRReq(msg, out)
 	case *mad.SIDRRep:
-		m.handleSIDRRep(in, msg, out)
+		in.handleSIDRRep(msg, out)
 	}
 }
 
-// incoming is what a message came with.
+// incoming is the context of a message that was received. Its methods handle the message.
 type incoming struct {
+	m           *Machine
 	now         clock.Time
 	local, peer netip.Addr
 	tid         uint64
 }
 
-// find returns the connection that a message names, if it comes from its peer. remote is the sender's number; 0 matches
-// any, as the number of a peer that has not said it yet does.
-func (m *Machine) find(in incoming, own, remote mad.CommID) *conn {
-	c := m.conns[own]
-	if c == nil || c.peer != in.peer || c.sidr || remote != 0 && c.remoteID != 0 && c.remoteID != remote {
-		return nil
-	}
-	return c
-}
-
-// step follows an edge if there is one.
-func (m *Machine) step(c *conn, on cause) bool {
-	to, ok := next(c.state, on)
-	if !ok {
-		return false
-	}
-	if c.state == REQRcvd && to != REQRcvd || c.state == SIDRRcvd && to != SIDRRcvd {
-		m.requests--
-	}
-	c.state = to
-	return true
-}
-
-// wish follows an edge for an application.
-func (m *Machine) wish(op string, id mad.CommID, on cause) (*conn, error) {
+// requested moves a connection along the edge that a request of the application causes. It returns
+// ErrClosed if there is no such connection, and an illegalState if its state has no such edge.
+func (m *Machine) requested(op string, id mad.CommID, on cause) (*conn, error) {
 	c := m.conns[id]
 	if c == nil || c.orphan {
 		return nil, opError(op, verbs.ErrClosed, "there is no connection %#x; it may have ended", uint32(id))

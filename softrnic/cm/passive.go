@@ -17,8 +17,10 @@ const (
 	lastQPN        wire.QPN = 0xfffffe
 )
 
-// handleREQ takes a request (IBTA 12.9.8.1): a repeated one is answered as before, a new one goes to its listener.
-func (m *Machine) handleREQ(in incoming, req *mad.REQ, out *Actions) {
+// handleREQ takes a request (IBTA 12.9.8.1): a repeated one is answered as before, a new one goes
+// to its listener.
+func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
+	m := in.m
 	if req.LocalID == 0 {
 		m.stats.Strays++
 		return
@@ -30,33 +32,33 @@ func (m *Machine) handleREQ(in incoming, req *mad.REQ, out *Actions) {
 		m.repeatedREQ(old, out)
 		return
 	case old.state != TimeWait:
-		m.refuse(in, req, mad.ReasonDuplicateID, out)
+		in.refuse(req, mad.ReasonDuplicateID, out)
 		return
-	default: // the peer has given the number to another connection already
+	default: // the peer uses the number for another connection now
 		old.state = Idle
 		m.forget(old, out)
 	}
 	m.stats.Requests++
 	owner, ok := m.listeners[req.Service]
-	if reason := m.check(in, req); reason != 0 {
-		m.refuse(in, req, reason, out)
+	if reason := in.check(req); reason != 0 {
+		in.refuse(req, reason, out)
 		return
 	}
 	if !ok {
-		m.refuse(in, req, mad.ReasonInvalidService, out)
+		in.refuse(req, mad.ReasonInvalidService, out)
 		return
 	}
 	if stale := m.byRemote[peerQP{in.peer, req.QPN}]; stale != nil {
 		m.stats.Stale++
-		m.refuse(in, req, mad.ReasonStale, out)
+		in.refuse(req, mad.ReasonStale, out)
 		m.abortStale(in.now, stale, out)
 		return
 	}
-	m.admit(in, req, owner, out)
+	in.admit(req, owner, out)
 }
 
 // check finds a reason to refuse a request that no listener could serve.
-func (m *Machine) check(in incoming, req *mad.REQ) mad.Reason {
+func (in incoming) check(req *mad.REQ) mad.Reason {
 	switch {
 	case req.Type > maxServiceType:
 		return mad.ReasonInvalidType
@@ -70,38 +72,40 @@ func (m *Machine) check(in incoming, req *mad.REQ) mad.Reason {
 	return 0
 }
 
-// admit hands a new request to its listener's owner.
-func (m *Machine) admit(in incoming, req *mad.REQ, owner uint64, out *Actions) {
+// admit makes a connection for a new request and reports it to the listener's owner.
+func (in incoming) admit(req *mad.REQ, owner uint64, out *Actions) {
+	m := in.m
 	var c *conn
 	if m.requests < m.cfg.MaxRequests {
-		c = m.newConn(in.local, in.peer)
+		c = m.newConn(&m.cfg, in.local, in.peer)
 	}
 	if c == nil {
-		m.refuse(in, req, mad.ReasonNoResources, out)
+		in.refuse(req, mad.ReasonNoResources, out)
 		return
 	}
 	m.step(c, rxREQ)
 	m.requests++
 	c.owner, c.service, c.tid = owner, req.Service, in.tid
 	c.remoteID, c.remQPN, c.remoteGUID = req.LocalID, req.QPN, req.LocalGUID
-	c.timeout, c.maxTries = req.LocalTimeout, req.MaxCMRetries
+	c.timeout, c.maxTries = min(req.LocalTimeout, maxAnswer), req.MaxCMRetries
 	m.bind(c)
 	m.wait(c, in.now.Add(m.cfg.Pending))
 	m.event(c, EventRequest, req, out)
 }
 
 // refuse answers a request that makes no connection.
-func (m *Machine) refuse(in incoming, req *mad.REQ, reason mad.Reason, out *Actions) {
+func (in incoming) refuse(req *mad.REQ, reason mad.Reason, out *Actions) {
+	m := in.m
 	m.stats.Refused++
 	rej := &mad.REJ{RemoteID: req.LocalID, About: mad.StageREQ, Reason: reason}
 	if reason == mad.ReasonGIDRejected {
 		gid := in.local.As16()
-		rej.InfoLen = uint8(copy(rej.Info[:], gid[:])) // the one that would do
+		rej.InfoLen = uint8(copy(rej.Info[:], gid[:])) // the GID to use instead
 	}
 	m.send(in.local, in.peer, in.tid, rej, out)
 }
 
-// repeatedREQ answers a request that has come before.
+// repeatedREQ answers a request that was received before.
 func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 	switch {
 	case !m.step(c, rxREQ):
@@ -114,14 +118,14 @@ func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 	}
 }
 
-// Accept answers an EventRequest: this side's queue pair is ready to receive. Of rep the caller fills in its queue pair
-// and PSN, the depths, RNR retry count, ACK delay and the private data.
+// Accept answers an EventRequest: this side's queue pair is ready to receive. Of rep the caller
+// fills in its queue pair and PSN, the depths, RNR retry count, ACK delay and the private data.
 func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Actions) error {
 	const op = "accept"
 	if old := m.byQPN[rep.QPN]; old != nil {
 		return opError(op, verbs.ErrBusy, "queue pair %#x has a connection in state %v", rep.QPN, old.state)
 	}
-	c, err := m.wish(op, id, onAccept)
+	c, err := m.requested(op, id, onAccept)
 	if err != nil {
 		return err
 	}
@@ -133,9 +137,10 @@ func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Action
 	return nil
 }
 
-// handleRTU makes a connection established. An initiator whose connection has ended here meanwhile has missed the REJ:
-// it is told again, or it would believe in the connection for ever.
-func (m *Machine) handleRTU(in incoming, rtu *mad.RTU, out *Actions) {
+// handleRTU makes a connection established. An initiator whose connection has ended here has missed
+// the REJ: it is sent again, because without it the initiator would keep the connection.
+func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
+	m := in.m
 	c := m.find(in, rtu.RemoteID, rtu.LocalID)
 	switch {
 	case c == nil:
@@ -150,8 +155,9 @@ func (m *Machine) handleRTU(in incoming, rtu *mad.RTU, out *Actions) {
 	}
 }
 
-// PacketSeen says that a packet of the connection itself has come to a queue pair of this side: the peer is ready, even if
-// its RTU was lost or is late (IBTA 12.9.7.2, communication established).
+// PacketSeen reports that a packet of the connection itself has reached a queue pair of this side:
+// the peer is ready, even if its RTU was lost or is late (IBTA 12.9.7.2, communication
+// established).
 func (m *Machine) PacketSeen(qpn wire.QPN, out *Actions) {
 	if c := m.byQPN[qpn]; c != nil {
 		m.established(c, onPacket, out)
@@ -168,16 +174,7 @@ func (m *Machine) established(c *conn, on cause, out *Actions) {
 	default:
 		m.stats.Established++
 		m.due.Remove(uint32(c.id))
-		c.deadline, c.retries = clock.Never, 0
+		c.retries = 0
 		m.event(c, EventEstablished, nil, out)
 	}
-}
-
-// ConnOf returns the connection of a queue pair of this side that has not ended.
-func (m *Machine) ConnOf(qpn wire.QPN) (mad.CommID, bool) {
-	c := m.byQPN[qpn]
-	if c == nil {
-		return 0, false
-	}
-	return c.id, true
 }

@@ -18,8 +18,9 @@ var (
 	seedsFlag = flag.Uint64("seeds", 1000, "number of seeds of TestRandom")
 )
 
-// Two applications make and end connections on a wire that loses, doubles and reorders. Whatever happens, each sees the
-// events of each connection in a legal order, both agree about what was established, and in the end nothing is left.
+// Two applications make and end connections on a wire that loses, doubles and reorders. Whatever
+// happens, each sees the events of each connection in a legal order, both agree about what was
+// established, and in the end nothing is left.
 func TestRandom(t *testing.T) {
 	seeds := *seedsFlag
 	if *seedFlag != 0 {
@@ -51,7 +52,7 @@ type storm struct {
 	flying      []flight
 	seen        map[mad.CommID][]EventKind // of both nodes; numbers are random and do not collide
 	pairs       map[mad.CommID]wire.QPN    // number → own queue pair
-	live        [2][]mad.CommID            // established or nearly, for random wishes
+	live        [2][]mad.CommID            // established or nearly, for random requests
 	nextQPN     wire.QPN
 	established int
 	agreed      int
@@ -92,7 +93,7 @@ const (
 
 func (s *storm) run() {
 	for range stormSteps {
-		s.wish()
+		s.request()
 		s.pass(time.Duration(s.rnd.IntN(100)) * time.Millisecond)
 	}
 	s.quiet, s.loss, s.dup = true, 0, 0
@@ -116,7 +117,8 @@ func (s *storm) run() {
 	}
 }
 
-// agree checks that no side believes in a connection that the other one does not have, or has otherwise.
+// agree checks that no side believes in a connection that the other one does not have, or has
+// otherwise.
 func (s *storm) agree() {
 	for i, n := range s.nodes {
 		for id, c := range n.m.conns {
@@ -137,8 +139,8 @@ func (s *storm) agree() {
 	}
 }
 
-// wish does something that an application may do.
-func (s *storm) wish() {
+// request does something that an application may do.
+func (s *storm) request() {
 	i := s.rnd.IntN(2)
 	n := s.nodes[i]
 	switch s.rnd.IntN(6) {
@@ -338,7 +340,7 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-func ExampleGraphviz() {
-	fmt.Println(Graphviz()[:11])
+func Example_graphviz() {
+	fmt.Println(graphviz()[:11])
 	// Output: digraph cm
 }

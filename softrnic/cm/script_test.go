@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// The stories of testdata: two connection managers a and b on a wire that the script controls. testdata/README.md
-// explains the commands; -rewrite writes the results anew.
+// The stories of testdata: two connection managers a and b on a wire that the script controls.
+// testdata/README.md explains the commands; -rewrite rewrites the results.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if !strings.HasSuffix(path, ".txt") {

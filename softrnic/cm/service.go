@@ -11,15 +11,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// ErrProtocol says that a peer's message makes no sense.
+// ErrProtocol means that a peer's message contradicts the protocol.
 var ErrProtocol = errors.New("malformed connection message")
 
-// Private data of a service with a name begin with their length, in a REP behind the code of the agreed path MTU. The first
-// byte has the bit Named, so that another program's are not taken for them.
+// Private data of a service with a name begin with their length, in a REP behind the code of the
+// agreed path MTU. The first byte has the bit Named, so that data of another program are not
+// mistaken for them.
 const (
 	Named = 0x80
-	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data for a service with a name, in
-	// bytes.
+	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data for a
+	// service with a name, in bytes.
 	MaxRequestPrivate = mad.REQPrivate - 1
 	MaxReplyPrivate   = mad.REPPrivate - 2
 	MaxRejectPrivate  = Named - 1
@@ -29,16 +30,17 @@ const (
 )
 
 const (
-	// localServices is the prefix of service IDs that are administered by the local system (IBTA A3.2.3.1), for names.
+	// localServices is the prefix of service IDs that are administered by the local system (IBTA
+	// A3.2.3.1), for names.
 	localServices mad.ServiceID = 0x02 << 56
 	// sdpService is the bit by which Wireshark knows the Sockets Direct Protocol.
 	sdpService mad.ServiceID = 1 << 16
 )
 
-// Service is a service's name as the wire has it, and what private data look like there.
+// Service is a service's number on the wire, and the format of its private data.
 type Service struct {
 	ID mad.ServiceID
-	// Port is true for a port of RDMA-CM, where other programs are met.
+	// Port: the service is a port of RDMA-CM, which other programs use, too.
 	Port bool
 }
 
@@ -91,7 +93,8 @@ func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte,
 	return out, nil
 }
 
-// ParseReply finds the peer's private data in a REP, and the agreed path MTU; that is asked for one of a port.
+// ParseReply finds the peer's private data in a REP, and the agreed path MTU. For a port that is
+// the MTU asked for.
 func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, error) {
 	if s.Port {
 		return rep.Private[:], asked, nil

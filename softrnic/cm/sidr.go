@@ -8,14 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Resolve asks a peer for the queue pair of a datagram service. Of req the caller fills in service, P_Key and private data.
-// EventResolved or EventUnreachable comes.
+// Resolve asks a peer for the queue pair of a datagram service. Of req the caller fills in service,
+// P_Key and private data. EventResolved or EventUnreachable follows.
 func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, req mad.SIDRReq, out *Actions) (mad.CommID, error) {
 	const op = "resolve"
 	if local.Is4() != peer.Is4() || !local.IsValid() {
 		return 0, opError(op, verbs.ErrInvalid, "addresses %v and %v are of different families", local, peer)
 	}
-	c := m.newConn(local, peer)
+	c := m.newConn(&m.cfg, local, peer)
 	if c == nil {
 		return 0, opError(op, verbs.ErrLimit, "%d connections exist", m.cfg.MaxConns)
 	}
@@ -29,14 +29,15 @@ func (m *Machine) Resolve(now clock.Time, owner uint64, local, peer netip.Addr, 
 }
 
 // handleSIDRReq takes the question for a datagram service (IBTA 12.11).
-func (m *Machine) handleSIDRReq(in incoming, req *mad.SIDRReq, out *Actions) {
+func (in incoming) handleSIDRReq(req *mad.SIDRReq, out *Actions) {
+	m := in.m
 	if c := m.byPeer[peerID{in.peer, req.RequestID, true}]; c != nil {
 		switch {
 		case !m.step(c, rxSIDRReq):
 			m.stats.Strays++
 		case c.state == TimeWait:
 			m.repeat(c, out, mad.AttrSIDRRep)
-		default: // the application's answer comes
+		default: // the application has not answered yet
 			m.stats.Duplicates++
 		}
 		return
@@ -45,7 +46,7 @@ func (m *Machine) handleSIDRReq(in incoming, req *mad.SIDRReq, out *Actions) {
 	var c *conn
 	owner, ok := m.listeners[req.Service]
 	if ok && req.RequestID != 0 && m.requests < m.cfg.MaxRequests {
-		c = m.newConn(in.local, in.peer)
+		c = m.newConn(&m.cfg, in.local, in.peer)
 	}
 	if c == nil {
 		status := mad.SIDRNoQP
@@ -64,9 +65,10 @@ func (m *Machine) handleSIDRReq(in incoming, req *mad.SIDRReq, out *Actions) {
 	m.event(c, EventResolve, req, out)
 }
 
-// Answer answers an EventResolve. Of rep the caller fills in status, queue pair, Q_Key and private data.
+// Answer answers an EventResolve. Of rep the caller fills in status, queue pair, Q_Key and private
+// data.
 func (m *Machine) Answer(now clock.Time, id mad.CommID, rep mad.SIDRRep, out *Actions) error {
-	c, err := m.wish("answer", id, onAnswer)
+	c, err := m.requested("answer", id, onAnswer)
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,8 @@ func (m *Machine) answer(now clock.Time, c *conn, rep mad.SIDRRep, out *Actions)
 }
 
 // handleSIDRRep takes the answer.
-func (m *Machine) handleSIDRRep(in incoming, rep *mad.SIDRRep, out *Actions) {
+func (in incoming) handleSIDRRep(rep *mad.SIDRRep, out *Actions) {
+	m := in.m
 	c := m.conns[rep.RequestID]
 	if c == nil || c.peer != in.peer || !c.sidr || c.tid != in.tid || !m.step(c, rxSIDRRep) {
 		m.stats.Strays++

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// questions is one run of many questions after a datagram service over a bad wire. Question k, known by its P_Key, is
-// answered with queue pair 1000+k, refused, or left alone.
+// questions is one run of many questions after a datagram service over a bad wire. Question k,
+// known by its P_Key, is answered with queue pair 1000+k, refused, or left alone.
 type questions struct {
 	t      *testing.T
 	rnd    *rand.Rand
@@ -26,8 +26,8 @@ type questions struct {
 	open   []Event               // not answered yet
 }
 
-// Every question has one end; an answer is that to the question; the application does not see a question again as long as
-// its answer is remembered; and nothing is left (IBTA 12.11).
+// Every question has one end; an answer is that to the question; the application does not see a
+// question again as long as its answer is remembered; and nothing is left (IBTA 12.11).
 func TestRandomQuestions(t *testing.T) {
 	answered := 0
 	for seed := uint64(1); seed <= 150 && !t.Failed(); seed++ {

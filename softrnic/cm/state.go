@@ -33,7 +33,7 @@ var stateNames = [...]string{
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// cause is what makes a connection change its state: a message, a wish of the application, or time.
+// cause is what makes a connection change its state: a message, a call of the application, or time.
 type cause uint8
 
 const (
@@ -68,7 +68,8 @@ var causeNames = [...]string{
 // String is the name of the method, the message, or the kind of time-out.
 func (c cause) String() string { return causeNames[c] }
 
-// edge is one edge of the state diagram; sends is what goes out, for the reader and the diagram.
+// edge is one edge of the state diagram. sends names the message that is sent, for the diagram
+// only.
 type edge struct {
 	from  State
 	on    cause
@@ -76,8 +77,9 @@ type edge struct {
 	sends string
 }
 
-// edges is the state diagram (IBTA 12.9.7.1 for the initiator, IBTA 12.9.7.2 for the responder). What has
-// no edge is refused with a StateError if the application wanted it, and counted and passed over if it was a message.
+// edges is the state diagram (IBTA 12.9.7.1 for the initiator, IBTA 12.9.7.2 for the responder). A
+// cause without an edge is refused with an illegalState if it is a call, and counted and ignored if
+// it is a message.
 var edges = [...]edge{
 	// The initiator.
 	{Idle, onConnect, REQSent, "REQ"},
@@ -173,16 +175,16 @@ func next(from State, on cause) (State, bool) {
 	return from, false
 }
 
-// StateError is a wish that the connection's state does not allow. It wraps verbs.ErrState.
-type StateError struct {
+// illegalState is a call that the connection's state does not allow. It wraps verbs.ErrState.
+type illegalState struct {
 	Op    string // the method that was called
 	State State
 	// LegalIn are the states in which Op is allowed.
 	LegalIn []State
 }
 
-func stateError(from State, on cause) *StateError {
-	e := &StateError{Op: on.String(), State: from}
+func stateError(from State, on cause) *illegalState {
+	e := &illegalState{Op: on.String(), State: from}
 	for _, t := range edges {
 		if t.on == on {
 			e.LegalIn = append(e.LegalIn, t.from)
@@ -191,16 +193,16 @@ func stateError(from State, on cause) *StateError {
 	return e
 }
 
-// Error names wish and state, and where the wish would be legal.
-func (e *StateError) Error() string {
+// Error names the request, the state, and the states in which the request is legal.
+func (e *illegalState) Error() string {
 	return fmt.Sprintf("connection: %s %v: the state is %v, legal in %v", e.Op, verbs.ErrState, e.State, e.LegalIn)
 }
 
 // Unwrap returns verbs.ErrState.
-func (e *StateError) Unwrap() error { return verbs.ErrState }
+func (e *illegalState) Unwrap() error { return verbs.ErrState }
 
-// Graphviz prints the state diagram in the language of dot, one edge a line.
-func Graphviz() string {
+// graphviz prints the state diagram in the language of dot, one edge a line.
+func graphviz() string {
 	var b strings.Builder
 	b.WriteString("digraph cm {\n")
 	for _, e := range edges {

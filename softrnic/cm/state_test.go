@@ -2,35 +2,20 @@ package cm
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/e2e/golden"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-var update = flag.Bool("update", false, "write testdata/states.dot anew")
-
 // The state diagram is a golden file, so that a changed edge is seen in review.
 func TestGraphviz(t *testing.T) {
-	const path = "testdata/states.dot"
-	got := Graphviz()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the diagram has changed; if that is meant, run with -update. It is\n%s", got)
-	}
+	golden.Check(t, "testdata/states.dot", graphviz())
 }
 
-// No state has two edges for one cause, every state but Idle can be left for Idle, and Abort is possible in each
-// (IBTA 12.9.7).
+// No state has two edges for one cause, every state but Idle can be left for Idle, and Abort is
+// possible in each (IBTA 12.9.7).
 func TestEdges(t *testing.T) {
 	type key struct {
 		s State

@@ -4,117 +4,197 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
+
+// table holds the connections of one manager and their deadlines.
+type table struct {
+	conns map[mad.CommID]*conn
+	// byPeer finds the connection of a repeated REQ or SIDR_REQ; byRemote finds that of a peer's
+	// queue pair, among connections that have not ended; byQPN the same for queue pairs of this
+	// side.
+	byPeer   map[peerID]*conn
+	byRemote map[peerQP]*conn
+	byQPN    map[wire.QPN]*conn
+	// ended are the connections in time-wait, oldest first; some have left it early and are
+	// skipped.
+	ended    []*conn
+	waiting  int // connections in time-wait
+	requests int // connections that wait for an application's answer
+	due      clock.Queue
+	serial   uint64
+}
+
+func newTable() table {
+	return table{
+		conns: make(map[mad.CommID]*conn), byPeer: make(map[peerID]*conn),
+		byRemote: make(map[peerQP]*conn), byQPN: make(map[wire.QPN]*conn),
+	}
+}
+
+// peerID is a connection's number at the peer; datagram resolutions have numbers of their own.
+type peerID struct {
+	addr netip.Addr
+	id   mad.CommID
+	sidr bool
+}
+
+// peerQP is a queue pair of a peer.
+type peerQP struct {
+	addr netip.Addr
+	qpn  wire.QPN
+}
+
+// conn is one connection, or one resolution of a datagram service.
+type conn struct {
+	exchange
+	id, remoteID mad.CommID
+	serial       uint64 // order of creation
+	owner        uint64
+	orphan       bool // its owner gets no more events
+	state        State
+	local, peer  netip.Addr
+	service      mad.ServiceID
+	qpn, remQPN  wire.QPN
+	remoteGUID   uint64
+	sidr         bool
+	inTimeWait   bool
+}
+
+// Conns counts the connections that have not ended, and those that are in time-wait.
+func (t *table) Conns() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
+
+// State is the state of a connection; Idle if there is none of this number.
+func (t *table) State(id mad.CommID) State {
+	if c := t.conns[id]; c != nil {
+		return c.state
+	}
+	return Idle
+}
+
+// ConnOf returns the connection of a queue pair of this side that has not ended.
+func (t *table) ConnOf(qpn wire.QPN) (mad.CommID, bool) {
+	c := t.byQPN[qpn]
+	if c == nil {
+		return 0, false
+	}
+	return c.id, true
+}
+
+// find returns the connection that a message names, if the message comes from its peer. remote is
+// the sender's number; 0 matches any, and so does the number of a peer that has not sent its own
+// yet.
+func (t *table) find(in incoming, own, remote mad.CommID) *conn {
+	c := t.conns[own]
+	if c == nil || c.peer != in.peer || c.sidr || remote != 0 && c.remoteID != 0 && c.remoteID != remote {
+		return nil
+	}
+	return c
+}
+
+// step follows an edge if there is one.
+func (t *table) step(c *conn, on cause) bool {
+	to, ok := next(c.state, on)
+	if !ok {
+		return false
+	}
+	if c.state == REQRcvd && to != REQRcvd || c.state == SIDRRcvd && to != SIDRRcvd {
+		t.requests--
+	}
+	c.state = to
+	return true
+}
+
+// Deadline is when Tick next wants to be called; clock.Never if nothing is due.
+func (t *table) Deadline() clock.Time {
+	_, at := t.due.Next()
+	return at
+}
 
 // maxIDTries bounds the search for a free number.
 const maxIDTries = 64
 
-// newConn makes a connection in Idle with a number that peers cannot guess. It returns nil when the table is full.
-func (m *Machine) newConn(local, peer netip.Addr) *conn {
-	if len(m.conns)-m.waiting >= m.cfg.MaxConns {
+// newConn makes a connection in Idle with a number that peers cannot guess. It returns nil when the
+// table is full.
+func (t *table) newConn(cfg *Config, local, peer netip.Addr) *conn {
+	if len(t.conns)-t.waiting >= cfg.MaxConns {
 		return nil
 	}
 	for range maxIDTries {
-		id := mad.CommID(m.cfg.Rand.Uint32())
-		if id == 0 || m.conns[id] != nil {
+		id := mad.CommID(cfg.Rand.Uint32())
+		if id == 0 || t.conns[id] != nil {
 			continue
 		}
-		m.serial++
-		c := &conn{id: id, serial: m.serial, local: local, peer: peer, deadline: clock.Never}
-		m.conns[id] = c
+		t.serial++
+		c := &conn{id: id, serial: t.serial, local: local, peer: peer}
+		t.conns[id] = c
 		return c
 	}
 	return nil
 }
 
-// newTID makes a number for a new exchange of messages.
-func (m *Machine) newTID() uint64 {
-	m.tids++
-	return m.tidBase | uint64(m.tids)
-}
-
 // bind enters a connection's peer and queue pairs in the tables.
-func (m *Machine) bind(c *conn) {
+func (t *table) bind(c *conn) {
 	if c.remoteID != 0 {
-		m.byPeer[peerID{c.peer, c.remoteID, c.sidr}] = c
+		t.byPeer[peerID{c.peer, c.remoteID, c.sidr}] = c
 	}
 	if c.remQPN != 0 {
-		m.byRemote[peerQP{c.peer, c.remQPN}] = c
+		t.byRemote[peerQP{c.peer, c.remQPN}] = c
 	}
 	if c.qpn != 0 {
-		m.byQPN[c.qpn] = c
+		t.byQPN[c.qpn] = c
 	}
 }
 
-// unbindQPs takes the queue pairs of a connection out of the tables: they are free for another connection.
-func (m *Machine) unbindQPs(c *conn) {
-	if k := (peerQP{c.peer, c.remQPN}); m.byRemote[k] == c {
-		delete(m.byRemote, k)
+// unbindQPs takes the queue pairs of a connection out of the tables: they are free for another
+// connection.
+func (t *table) unbindQPs(c *conn) {
+	if k := (peerQP{c.peer, c.remQPN}); t.byRemote[k] == c {
+		delete(t.byRemote, k)
 	}
-	if m.byQPN[c.qpn] == c {
-		delete(m.byQPN, c.qpn)
+	if t.byQPN[c.qpn] == c {
+		delete(t.byQPN, c.qpn)
 	}
-}
-
-// enterTimeWait remembers a connection that has ended, so that late and repeated messages get the right answer. When too
-// many are remembered the oldest is forgotten.
-func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
-	m.unbindQPs(c)
-	c.retries, c.inTimeWait = 0, true
-	m.waiting++
-	m.ended = append(m.ended, c)
-	m.wait(c, now.Add(mad.Time(m.cfg.TimeWait)))
-	if m.waiting > m.cfg.MaxTimeWait {
-		for _, old := range m.ended {
-			if m.conns[old.id] == old {
-				old.state = Idle
-				m.forget(old, out)
-				break
-			}
-		}
-	}
-}
-
-// forget takes a connection, which is in Idle by now, out of all tables.
-func (m *Machine) forget(c *conn, out *Actions) {
-	m.unbindQPs(c)
-	if k := (peerID{c.peer, c.remoteID, c.sidr}); m.byPeer[k] == c {
-		delete(m.byPeer, k)
-	}
-	delete(m.conns, c.id)
-	m.due.Remove(uint32(c.id))
-	if c.inTimeWait {
-		m.waiting--
-		for len(m.ended) > 0 && m.conns[m.ended[0].id] != m.ended[0] {
-			m.ended[0] = nil
-			m.ended = m.ended[1:]
-		}
-	}
-	m.event(c, EventClosed, nil, out)
 }
 
 // wait sets the deadline of a connection.
-func (m *Machine) wait(c *conn, at clock.Time) {
-	c.deadline = at
-	m.due.Set(uint32(c.id), at)
+func (t *table) wait(c *conn, at clock.Time) {
+	t.due.Set(uint32(c.id), at)
 }
 
-// put writes a message that is to be sent again when need be, and sends it.
-func (m *Machine) put(c *conn, tid uint64, msg mad.Message, out *Actions) {
-	c.lastAttr = msg.Attr()
-	mad.Append(c.last[:0], tid, msg)
-	m.sendLast(c, out)
+// startTimeWait moves a connection into time-wait until a time.
+func (t *table) startTimeWait(c *conn, until clock.Time) {
+	t.unbindQPs(c)
+	c.retries, c.inTimeWait = 0, true
+	t.waiting++
+	t.ended = append(t.ended, c)
+	t.wait(c, until)
 }
 
-func (m *Machine) sendLast(c *conn, out *Actions) {
-	m.stats.Sent++
-	out.Tx = append(out.Tx, Datagram{Local: c.local, Remote: c.peer, MAD: c.last})
+// oldestEnded returns the connection that has been in time-wait for the longest time.
+func (t *table) oldestEnded() *conn {
+	for _, c := range t.ended {
+		if t.conns[c.id] == c {
+			return c
+		}
+	}
+	return nil
 }
 
-// send sends a message that is not kept.
-func (m *Machine) send(local, peer netip.Addr, tid uint64, msg mad.Message, out *Actions) {
-	m.stats.Sent++
-	out.Tx = append(out.Tx, Datagram{Local: local, Remote: peer})
-	mad.Append(out.Tx[len(out.Tx)-1].MAD[:0], tid, msg)
+// remove takes a connection out of all tables.
+func (t *table) remove(c *conn) {
+	t.unbindQPs(c)
+	if k := (peerID{c.peer, c.remoteID, c.sidr}); t.byPeer[k] == c {
+		delete(t.byPeer, k)
+	}
+	delete(t.conns, c.id)
+	t.due.Remove(uint32(c.id))
+	if c.inTimeWait {
+		t.waiting--
+		for len(t.ended) > 0 && t.conns[t.ended[0].id] != t.ended[0] {
+			t.ended[0] = nil
+			t.ended = t.ended[1:]
+		}
+	}
 }

@@ -1,6 +1,6 @@
-// Package control is the local control API of the daemons: HTTP and JSON on a unix socket. A handler is a
-// function from a request body to a reply; an error becomes {"error": …} with a status, and is an error again
-// at the client.
+// Package control is the local control API of the daemons: HTTP and JSON on a unix socket. A
+// handler is a function from a request body to a reply; an error becomes {"error": …} with a
+// status, and is an error again at the client.
 package control
 
 import (
@@ -25,16 +25,18 @@ const maxBody = 1 << 20
 
 // Errors of a client that got no answer.
 var (
-	// ErrNotRunning says that nobody serves the socket.
+	// ErrNotRunning means that no process serves the socket.
 	ErrNotRunning = errors.New("not running")
 	// ErrPrivilege says that the caller may not use the socket.
 	ErrPrivilege = errors.New("needs root: run it with sudo")
-	// ErrSilent says that somebody serves the socket and has not answered by the deadline of the call.
+	// ErrSilent means that the process that serves the socket has not answered by the deadline of
+	// the call.
 	ErrSilent = errors.New("does not answer")
 )
 
-// deadlineHeader says until when the caller waits, in nanoseconds of Unix time. A daemon that was stopped finds
-// requests of callers who have gone, and been told of a failure, when it goes on; they must not be carried out then.
+// deadlineHeader holds the time until which the caller waits, in nanoseconds of Unix time. A daemon
+// that was stopped finds requests whose callers have given up with an error when it resumes; they
+// must not be executed then.
 const deadlineHeader = "Rdmalab-Deadline"
 
 // late says that the caller of r waits no longer.
@@ -60,8 +62,8 @@ func Errorf(status int, format string, args ...any) error {
 // Mux routes "METHOD /path" patterns as http.ServeMux does.
 type Mux struct{ http.ServeMux }
 
-// Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the body (strictly; an empty
-// body leaves its zero value), the result is sent as JSON.
+// Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the body (strictly;
+// an empty body leaves its zero value), the result is sent as JSON.
 func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) (Out, error)) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
@@ -75,7 +77,7 @@ func Handle[In, Out any](m *Mux, pattern string, f func(r *http.Request, in In) 
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // the client has gone: nobody is left to be told
+		_ = json.NewEncoder(w).Encode(out) // it fails when the client has gone
 	})
 }
 
@@ -143,7 +145,8 @@ func (s *Server) begin() bool {
 	return true
 }
 
-// Serve listens on path (replacing a dead socket file, mode 0600) and serves in a goroutine until Close.
+// Serve listens on path (replacing a dead socket file, mode 0600) and serves in a goroutine until
+// Close.
 func Serve(path string, m *Mux) (*Server, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("control socket %s: the path is longer than %d bytes: choose shorter names", path, maxSocketPath)
@@ -183,9 +186,9 @@ func Serve(path string, m *Mux) (*Server, error) {
 	return s, nil
 }
 
-// Close ends the server and its connections, and waits for the accept loop and for handlers, whose request contexts
-// are cancelled. A handler that does not care is left behind after some seconds, with an error. Closing again returns
-// the same result.
+// Close ends the server and its connections, and waits for the accept loop and for handlers, whose
+// request contexts are cancelled. After closeWait, Close gives up handlers that have not returned,
+// and returns an error. Closing again returns the same result.
 func (s *Server) Close() error {
 	s.once.Do(func() {
 		s.mu.Lock()
@@ -277,7 +280,7 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("%w (%s: %w)", ErrPrivilege, c.path, op.Err)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
-	case errors.As(err, &call): // its text is about HTTP, which is nobody's business
+	case errors.As(err, &call): // its text is about HTTP, an internal detail
 		return fmt.Errorf("%s: %w", c.path, call.Err)
 	}
 	return err

@@ -19,7 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// net/http leaves a refused upload's connection open for half a second, so that the client reads the answer.
+	// net/http leaves a refused upload's connection open for half a second, so that the client
+	// reads the answer.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
@@ -177,7 +178,8 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// A daemon that is stopped keeps callers waiting no longer than they want, and does nothing for those who have gone.
+// A daemon that is stopped keeps callers waiting no longer than they want, and does nothing for
+// those who have gone.
 func TestDeadlines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stopped")
 	l, err := net.Listen("unix", path) // takes connections as the kernel does for a stopped process
@@ -259,7 +261,7 @@ func TestServerCloseCutsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = Items(t.Context(), NewClient(path), "GET", "/endless", nil, func(int) error { go s.Close(); return nil })
-	if !errors.Is(err, ErrCutOff) {
+	if !errors.Is(err, errCutOff) {
 		t.Errorf("cut stream: %v", err)
 	}
 	if err := s.Close(); err != nil {

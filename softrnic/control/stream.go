@@ -16,12 +16,13 @@ type line[T any] struct {
 	Done  bool   `json:"done,omitempty"`
 }
 
-// ErrCutOff says that a stream stopped without its end: the daemon died.
-var ErrCutOff = errors.New("the daemon stopped in the middle of its answer")
+// errCutOff says that a stream stopped without its end: the daemon died.
+var errCutOff = errors.New("the daemon stopped in the middle of its answer")
 
-// HandleStream registers f for a pattern, as Handle does, for work that takes long and tells of its progress. Each call
-// of send is one line to the client at once; it fails when the client has gone, and then f should end. The error of f,
-// also after items, becomes the error of Items at the client.
+// HandleStream registers f for a pattern, as Handle does, for work that takes long and reports its
+// progress. Each call of send is one line to the client at once; it fails when the client has gone,
+// and then f should end. The error of f, also after items, becomes the error of Items at the
+// client.
 func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, in In, send func(Item) error) error) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)
@@ -51,15 +52,15 @@ func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, 
 		case err != nil && !begun:
 			writeError(w, err)
 		case err != nil:
-			_ = write(line[Item]{Error: err.Error()}) // the client has gone: nobody is left to be told
+			_ = write(line[Item]{Error: err.Error()}) // it fails when the client has gone
 		default:
 			_ = write(line[Item]{Done: true}) // as above
 		}
 	})
 }
 
-// Items calls a daemon's stream and hands its items to each, in order. It returns when the stream has ended, with the
-// daemon's error if there was one, or when each returns an error, with that.
+// Items calls a daemon's stream and hands its items to each, in order. It returns when the stream
+// has ended, with the daemon's error if there was one, or when each returns an error, with that.
 func Items[T any](ctx context.Context, c *Client, method, path string, in any, each func(T) error) error {
 	body, err := c.Stream(ctx, method, path, in)
 	if err != nil {
@@ -74,9 +75,9 @@ func Items[T any](ctx context.Context, c *Client, method, path string, in any, e
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-				return ErrCutOff
+				return errCutOff
 			}
-			return fmt.Errorf("%w: %w", ErrCutOff, err)
+			return fmt.Errorf("%w: %w", errCutOff, err)
 		}
 		switch {
 		case l.Done:

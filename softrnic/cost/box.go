@@ -17,8 +17,8 @@ type Box struct {
 // NewBox makes the machine.
 func NewBox(sw *Switch) *Box { return &Box{sw: sw, cores: make([]server, sw.Cores)} }
 
-// Depart says when a frame that the switch makes at now leaves it. cause is the frame that came in and let it be made,
-// nil if there is none: a frame that differs from its cause has been rewritten.
+// Depart says when a frame that the switch makes at now leaves it. cause is the frame that came in
+// and let it be made, nil if there is none: a frame that differs from its cause has been rewritten.
 func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 	at := picoOf(now)
 	if len(b.cores) > 0 && wire.ParseFrame(frame, &b.frame) == nil {
@@ -32,8 +32,9 @@ func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 	return (at + picoOf(clock.Time(b.sw.Delay))).time()
 }
 
-// core is the one that serves the queue pair which a packet is for: a middlebox gives all packets to one queue pair to
-// one core, which alone knows their order (SwordBox §6.3). Queue pairs are spread by their number and host.
+// core is the one that serves the queue pair which a packet is for: a middlebox gives all packets
+// to one queue pair to one core, which alone knows their order (SwordBox §6.3). Queue pairs are
+// spread by their number and host.
 func (b *Box) core(f *wire.Frame) *server {
 	h := uint32(f.BTH.DestQP)
 	for _, v := range f.Eth.Dst {

@@ -14,14 +14,14 @@ type Model struct {
 	NIC    NIC
 }
 
-// Link is each cable of the rack.
+// Link is each link of the rack.
 type Link struct {
 	// Rate is in bits a second; 0: no limit.
 	Rate int64
 	// Delay is from one end to the other, with what MAC and PHY of both take. 0: free.
 	Delay time.Duration
-	// Overhead is what a frame occupies on the wire beyond its bytes from the destination MAC to the last of its
-	// payload: preamble, check sequence, gap.
+	// Overhead is what a frame occupies on the wire beyond its bytes from the destination MAC to
+	// the last of its payload: preamble, check sequence, gap.
 	Overhead int
 }
 
@@ -29,11 +29,11 @@ type Link struct {
 type Switch struct {
 	// Delay is from the last bit in to the first bit out.
 	Delay time.Duration
-	// Cores work on the packets of RoCE; all packets to one queue pair are the work of one core. 0: the switch keeps up
-	// with its links whatever it does.
+	// Cores work on the packets of RoCE; all packets to one queue pair are the work of one core. 0:
+	// the switch keeps up with its links whatever it does.
 	Cores int
-	// Forward and Rewrite are packets a second of one core: of those that leave as they came, and of those that the
-	// program changed or made.
+	// Forward and Rewrite are packets a second of one core: of those that leave as they came, and
+	// of those that the program changed or made.
 	Forward, Rewrite Rate
 }
 
@@ -45,20 +45,23 @@ type Client struct {
 
 // NIC is a network adapter.
 type NIC struct {
-	// Doorbell is from a post until the NIC has the work request; what the NIC sends later, because an answer or a timer
-	// lets it, does not pay it. Completion is from an answer's arrival until the application can see what it completes.
+	// Doorbell is from a post until the NIC has the work request; what the NIC sends later, because
+	// an answer or a timer lets it, does not pay it. Completion is from an answer's arrival until
+	// the application can see what it completes.
 	Doorbell, Completion time.Duration
 	Send, Write          Verb
 	Read, Atomic         Verb
 }
 
-// Verb is what one packet of a request costs; of a READ, the request. Answers are part of the verb's price.
+// Verb is what one packet of a request costs; of a READ, the request. Answers are part of the
+// verb's price.
 type Verb struct {
-	// Total is of all queue pairs of a NIC together, at the side that asks and at the side that answers.
+	// Total is of all queue pairs of a NIC together, at the side that asks and at the side that
+	// answers.
 	Total Rate
 	// QP is of one queue pair at the side that answers, by where the memory is.
 	QP Place[Rate]
-	// Word, of atomics only, is of all on one 64-bit word. What else touches a word meanwhile waits.
+	// Word, of atomics only, is of all on one 64-bit word. Other accesses to the word wait.
 	Word Place[Rate]
 	// Latency is from the beginning of the work at the side that answers until it takes effect.
 	Latency Place[time.Duration]
@@ -126,15 +129,17 @@ func (m *Model) Validate() error {
 	return nil
 }
 
-// AtLineRate is the model with a switch that keeps up whatever it does, as figures of NICs were measured.
+// AtLineRate is the model with a switch that keeps up whatever it does, as figures of NICs were
+// measured.
 func (m *Model) AtLineRate() *Model {
 	c := *m
 	c.Switch.Cores = 0
 	return &c
 }
 
-// BackToBack is the model for two NICs joined by one cable instead of two and a switch, as some measurements have been
-// made: the switch is free and each of the rack's two links is half of the cable.
+// BackToBack is the model for two NICs joined by one link instead of two and a switch, as some
+// measurements have been made: the switch is free and each of the rack's two links is half of the
+// link.
 func (m *Model) BackToBack() *Model {
 	c := *m
 	c.Switch = Switch{}

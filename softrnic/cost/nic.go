@@ -5,11 +5,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Memory tells what a remote key and an address are of: the bytes themselves, at most n, which stand for their place and
-// are not looked at, and whether they are on the NIC. A key or address that is of nothing gives no bytes.
+// Memory tells what a remote key and an address are of: the bytes themselves, at most n, which
+// stand for their place and are not looked at, and whether they are on the NIC. A key or address
+// that is of nothing gives no bytes.
 type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 
-// Card is the machine that carries out the figures of one NIC. Its zero value is of no use; call NewCard.
+// Card is the machine that carries out the figures of one NIC. Its zero value is of no use; call
+// NewCard.
 type Card struct {
 	nic    *NIC
 	memory Memory
@@ -24,7 +26,8 @@ type Card struct {
 // pair is the side that answers of one local queue pair.
 type pair struct {
 	work server
-	// requests and answers are when the last one of them was handed over: a queue pair takes its packets in order.
+	// requests and answers are when the last one of them was handed over: a queue pair takes its
+	// packets in order.
 	requests, answers pico
 	device            bool // memory of the message in progress
 }
@@ -59,8 +62,8 @@ func (n *NIC) verb(o wire.Opcode) *Verb {
 	return &n.Send
 }
 
-// Arrive says when a frame that reaches the NIC at now takes effect there: it is to be handed over then. What is not
-// RoCE belongs to the host's own stack and is not the card's business.
+// Arrive says when a frame that reaches the NIC at now takes effect there: it is to be handed over
+// then. What is not RoCE belongs to the host's own stack and is not the card's business.
 func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil {
@@ -86,7 +89,8 @@ func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	return q.requests.time()
 }
 
-// touched is the memory that a request names; a packet without an address goes where its message began.
+// touched is the memory that a request names; a packet without an address goes where its message
+// began.
 func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	switch o := f.BTH.Opcode; {
 	case o.Has(wire.HasAtomicETH):
@@ -103,8 +107,8 @@ func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	return b
 }
 
-// Depart says when a frame that the NIC makes at now leaves it. posted tells that a work request which is being posted
-// made it.
+// Depart says when a frame that the NIC makes at now leaves it. posted tells that a work request
+// which is being posted made it.
 func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil || !f.BTH.Opcode.Is(wire.OpRequest) {

@@ -23,7 +23,8 @@ func (r Rate) String() string {
 	return strconv.FormatInt(int64(r), 10)
 }
 
-// pico is an instant or a span in picoseconds: at 63 million a second, whole nanoseconds would be wrong by a percent.
+// pico is an instant or a span in picoseconds: at 63 million a second, whole nanoseconds would be
+// wrong by a percent.
 type pico int64
 
 const picoPerSecond = 1_000_000_000_000
@@ -44,7 +45,8 @@ func (p pico) time() clock.Time { return clock.Time((p + 999) / 1000) }
 // server works on one thing at a time, in the order of their arrival.
 type server struct{ free pico }
 
-// serve takes something that arrives at `at` and needs the server for `span`, and returns when its work begins.
+// serve takes something that arrives at `at` and needs the server for `span`, and returns when its
+// work begins.
 func (s *server) serve(at, span pico) (start pico) {
 	start = max(at, s.free)
 	s.free = start + span

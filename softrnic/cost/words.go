@@ -6,7 +6,8 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 type words struct{ busy map[*byte]pico }
 
 const (
-	// maxWatched bounds the bytes of one packet that are compared with words in use: more than any path MTU.
+	// maxWatched bounds the bytes of one packet that are compared with words in use: more than any
+	// path MTU.
 	maxWatched = 4096
 	// maxWords is how many words are remembered before those that are free are forgotten.
 	maxWords = 1 << 12

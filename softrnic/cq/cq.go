@@ -1,20 +1,24 @@
-// Package cq is the completion queue: a bounded ring of work completions that the NIC fills and an application
-// empties, with arming and overflow.
+// Package cq is the completion queue: a bounded queue of work completions that the NIC fills and an
+// application empties, with arming and overflow.
 //
-// A CQ belongs to one engine and is as single-threaded as that. It wakes nobody: the engine asks Fired after each
-// step and tells whoever waits. A full queue loses the newest completion, never an older one, and is in error
-// from then on (IBTA 10.10: an overrun is an affiliated asynchronous error of the queue).
+// A CQ belongs to one engine and is as single-threaded. It wakes no thread: the engine checks Fired
+// after each step and wakes the threads that wait. A full queue loses the newest completion, never
+// an older one, and is in error from then on (IBTA 10.10: an overrun is an affiliated asynchronous
+// error of the queue).
+//
+// Each queue pair fills a CQ through a Source. The completions of a source are a chain, and the
+// chains that are not empty are in a heap by their oldest completion. So a source is purged in a
+// time that does not depend on how many completions wait, and its places are free at once.
 package cq
 
 import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// MaxDepth bounds the entries of one queue.
-const MaxDepth = 1 << 22
+// maxDepth bounds the entries of one queue.
+const maxDepth = 1 << 22
 
 type arming uint8
 
@@ -27,65 +31,71 @@ const (
 // CQ is a completion queue.
 type CQ struct {
 	id      uint32
-	ring    []verbs.WC
-	head, n int
+	places  places
+	chains  chains
+	pushed  uint64 // completions so far
 	armed   arming
 	fired   bool
 	overrun bool
 }
 
-// New returns an empty queue of depth entries. The id is the engine's and appears in asynchronous events.
-func New(id uint32, depth int) (*CQ, error) {
-	if depth < 1 || depth > MaxDepth {
-		return nil, &verbs.OpError{Op: "create cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("depth %d; choose 1 to %d", depth, MaxDepth)}
+// New returns an empty queue of depth entries.
+func New(depth int) (*CQ, error) {
+	if depth < 1 || depth > maxDepth {
+		return nil, &verbs.OpError{Op: "create cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("depth %d; choose 1 to %d", depth, maxDepth)}
 	}
-	return &CQ{id: id, ring: make([]verbs.WC, depth)}, nil
+	return &CQ{places: newPlaces(depth)}, nil
 }
 
-// ID returns the number given to New.
+// SetID gives the queue its number, which the engine chooses and asynchronous events name.
+func (c *CQ) SetID(id uint32) { c.id = id }
+
+// ID returns the number of SetID.
 func (c *CQ) ID() uint32 { return c.id }
 
 // Cap returns the depth.
-func (c *CQ) Cap() int { return len(c.ring) }
+func (c *CQ) Cap() int { return len(c.places.all) }
 
 // Len returns how many completions wait.
-func (c *CQ) Len() int { return c.n }
+func (c *CQ) Len() int { return c.places.taken }
 
-// Push appends wc. False says that the queue was full: wc is lost and the queue is in error.
-func (c *CQ) Push(wc verbs.WC) bool {
-	if c.n == len(c.ring) {
-		c.overrun = true
-		return false
-	}
-	i := c.head + c.n
-	if i >= len(c.ring) {
-		i -= len(c.ring)
-	}
-	c.ring[i] = wc
-	c.n++
-	// An event that asks for solicited ones is also due for a failure (IBTA 11.4.2).
-	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
-		c.armed, c.fired = unarmed, true
-	}
-	return true
-}
+// Source returns a new source, which is empty.
+func (c *CQ) Source() *Source { return &Source{c: c} }
 
 // Poll moves up to len(wc) completions, oldest first, and returns how many.
 func (c *CQ) Poll(wc []verbs.WC) int {
-	k := min(len(wc), c.n)
-	for i := range k {
-		wc[i] = c.ring[c.head]
-		if c.head++; c.head == len(c.ring) {
-			c.head = 0
+	k := min(len(wc), c.places.taken)
+	for i := range wc[:k] {
+		s := c.chains[0].s
+		at := s.head
+		p := &c.places.all[at]
+		wc[i] = p.wc
+		s.head = p.next
+		c.places.free(at, at, 1)
+		switch s.n--; {
+		case len(c.chains) > 1:
+			c.shift(s)
+		case s.n == 0:
+			c.chains = c.chains[:0]
 		}
 	}
-	c.n -= k
 	return k
 }
 
-// Arm asks for one event at the next completion that is pushed (the next solicited or failed one, if solicited).
-// What is in the queue already fires nothing: poll once more after arming. Arming for any completion is not
-// weakened by arming for solicited ones.
+// shift gives the first chain, which has lost its oldest completion, its place among others.
+func (c *CQ) shift(s *Source) {
+	if s.n == 0 {
+		c.chains.remove(0)
+		return
+	}
+	c.chains[0].oldest = c.places.all[s.head].pushed
+	c.chains.down(0)
+}
+
+// Arm requests one event, at the next completion that is pushed; if solicited is set, at the next
+// one that is solicited or failed. Completions that are in the queue already cause no event: poll
+// once more after Arm. If the queue is armed for any completion, arming it for solicited ones as
+// well changes nothing.
 func (c *CQ) Arm(solicited bool) {
 	if solicited {
 		c.armed = max(c.armed, armedSolicited)
@@ -94,25 +104,12 @@ func (c *CQ) Arm(solicited bool) {
 	}
 }
 
-// Fired reports an event since the last call, and takes it.
+// Fired reports whether a requested event has become due since the last call of Fired.
 func (c *CQ) Fired() bool {
 	f := c.fired
 	c.fired = false
 	return f
 }
 
-// Overrun reports that a completion was lost. It stays true.
+// Overrun reports whether a completion was ever lost because the queue was full.
 func (c *CQ) Overrun() bool { return c.overrun }
-
-// Purge removes the completions of a queue pair that is reset or destroyed, and keeps the order of the others.
-func (c *CQ) Purge(qpn wire.QPN) {
-	kept := 0
-	for i := range c.n {
-		wc := c.ring[(c.head+i)%len(c.ring)]
-		if wc.QPN != qpn {
-			c.ring[(c.head+kept)%len(c.ring)] = wc
-			kept++
-		}
-	}
-	c.n = kept
-}

@@ -3,7 +3,10 @@ package cq
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -11,54 +14,53 @@ import (
 
 func newCQ(t testing.TB, depth int) *CQ {
 	t.Helper()
-	c, err := New(7, depth)
+	c, err := New(depth)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.SetID(7)
 	return c
 }
 
-// The ring agrees with a plain slice.
-func TestRingAgreesWithModel(t *testing.T) {
-	for seed := range uint64(50) {
+// The queue agrees with a plain slice.
+func TestAgreesWithModel(t *testing.T) {
+	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		c := newCQ(t, 1+r.IntN(9))
+		c := newCQ(t, 1+r.IntN(30))
+		sources := make([]*Source, 1+r.IntN(9))
+		for i := range sources {
+			sources[i] = c.Source()
+		}
 		var model []verbs.WC
 		next := uint64(0)
 		for range 500 {
-			switch r.IntN(5) {
-			case 0, 1:
+			n := r.IntN(len(sources))
+			switch r.IntN(7) {
+			case 0, 1, 2:
 				next++
-				wc := verbs.WC{ID: next, QPN: wire.QPN(r.IntN(3))}
+				wc := verbs.WC{ID: next, QPN: wire.QPN(n)}
 				fits := len(model) < c.Cap()
-				if c.Push(wc) != fits {
+				if sources[n].Push(wc) != fits {
 					t.Fatalf("seed %d: push of %d into %d of %d", seed, next, len(model), c.Cap())
 				}
 				if fits {
 					model = append(model, wc)
 				}
-			case 2, 3:
+			case 3, 4, 5:
 				got := make([]verbs.WC, r.IntN(4))
-				n := c.Poll(got)
-				if n != min(len(got), len(model)) {
-					t.Fatalf("seed %d: polled %d of %d into %d", seed, n, len(model), len(got))
+				k := c.Poll(got)
+				if k != min(len(got), len(model)) {
+					t.Fatalf("seed %d: polled %d of %d into %d", seed, k, len(model), len(got))
 				}
-				for i := range n {
+				for i := range k {
 					if got[i] != model[i] {
 						t.Fatalf("seed %d: polled %+v, want %+v", seed, got[i], model[i])
 					}
 				}
-				model = model[n:]
+				model = model[k:]
 			default:
-				qpn := wire.QPN(r.IntN(3))
-				c.Purge(qpn)
-				var kept []verbs.WC
-				for _, wc := range model {
-					if wc.QPN != qpn {
-						kept = append(kept, wc)
-					}
-				}
-				model = kept
+				sources[n].Purge()
+				model = slices.DeleteFunc(slices.Clone(model), func(wc verbs.WC) bool { return wc.QPN == wire.QPN(n) })
 			}
 			if c.Len() != len(model) {
 				t.Fatalf("seed %d: length %d, want %d", seed, c.Len(), len(model))
@@ -67,13 +69,83 @@ func TestRingAgreesWithModel(t *testing.T) {
 	}
 }
 
+// The end of a queue pair takes as long beside a million completions as beside none, its own or
+// those of others, and its places are free at once.
+func TestPurgeOfMany(t *testing.T) {
+	const depth = 1 << 20
+	for _, c := range []struct {
+		name      string
+		own, left int
+	}{{"own", depth, 0}, {"others'", 1, depth - 1}, {"both in turn", depth / 2, depth / 2}} {
+		q := newCQ(t, depth)
+		own, other := q.Source(), q.Source()
+		best := time.Hour
+		for range 3 {
+			for i := range c.own {
+				if !own.Push(verbs.WC{ID: 1}) {
+					t.Fatalf("%s: completion %d has no place", c.name, i)
+				}
+				if other.n < c.left {
+					other.Push(verbs.WC{ID: 2})
+				}
+			}
+			for other.n < c.left {
+				other.Push(verbs.WC{ID: 2})
+			}
+			start := time.Now()
+			own.Purge()
+			best = min(best, time.Since(start))
+			if q.Len() != c.left {
+				t.Fatalf("%s: %d completions are left, want %d", c.name, q.Len(), c.left)
+			}
+		}
+		if best > 200*time.Microsecond {
+			t.Errorf("%s: the purge took %v", c.name, best)
+		}
+		wc := make([]verbs.WC, 100)
+		for n := q.Poll(wc); n > 0; n = q.Poll(wc) {
+			for _, w := range wc[:n] {
+				if w.ID != 2 {
+					t.Fatalf("%s: polled %+v of the purged source", c.name, w)
+				}
+			}
+		}
+		if q.Overrun() {
+			t.Errorf("%s: overrun", c.name)
+		}
+	}
+}
+
+// A queue that is in use allocates nothing, with many sources as with one.
+func TestAllocatesNothing(t *testing.T) {
+	c := newCQ(t, 64)
+	sources := make([]*Source, 32)
+	for i := range sources {
+		sources[i] = c.Source()
+	}
+	wc := make([]verbs.WC, 20)
+	step := func() {
+		for i, s := range sources {
+			s.Push(verbs.WC{ID: uint64(i)})
+		}
+		sources[7].Purge()
+		for c.Poll(wc) > 0 {
+		}
+	}
+	step()
+	if n := testing.AllocsPerRun(100, step); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // An overrun loses the newest completion and is never forgotten (IBTA 10.10).
 func TestOverrun(t *testing.T) {
 	c := newCQ(t, 1)
-	if !c.Push(verbs.WC{ID: 1}) || c.Overrun() {
+	s := c.Source()
+	if !s.Push(verbs.WC{ID: 1}) || c.Overrun() {
 		t.Fatal("first push")
 	}
-	if c.Push(verbs.WC{ID: 2}) || !c.Overrun() {
+	if s.Push(verbs.WC{ID: 2}) || !c.Overrun() {
 		t.Fatal("overrun not reported")
 	}
 	var wc [2]verbs.WC
@@ -85,10 +157,11 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// Arming: one event for the next completion, not for one that is there; solicited or failed ones if so asked
-// (IBTA 11.4.2).
+// Arming: one event for the next completion, not for one that is there; solicited or failed ones if
+// so asked (IBTA 11.4.2).
 func TestArming(t *testing.T) {
 	c := newCQ(t, 16)
+	s := c.Source()
 	plain, solicited, failed := verbs.WC{}, verbs.WC{Solicited: true}, verbs.WC{Status: verbs.RemOpErr}
 	for i, step := range []struct {
 		arm  string
@@ -119,7 +192,7 @@ func TestArming(t *testing.T) {
 		if c.Fired() {
 			t.Fatalf("step %d: arming alone fired", i)
 		}
-		c.Push(step.push)
+		s.Push(step.push)
 		if got := c.Fired(); got != step.want {
 			t.Errorf("step %d: fired %v, want %v", i, got, step.want)
 		}
@@ -130,9 +203,30 @@ func TestArming(t *testing.T) {
 }
 
 func TestBadDepth(t *testing.T) {
-	for _, depth := range []int{-1, 0, MaxDepth + 1} {
-		if _, err := New(1, depth); !errors.Is(err, verbs.ErrInvalid) {
+	for _, depth := range []int{-1, 0, maxDepth + 1} {
+		if _, err := New(depth); !errors.Is(err, verbs.ErrInvalid) {
 			t.Errorf("depth %d: %v, want ErrInvalid", depth, err)
 		}
+	}
+}
+
+// BenchmarkPush pushes and polls completions of one source, and of many in turn.
+func BenchmarkPush(bm *testing.B) {
+	for _, n := range []int{1, 16, 1024} {
+		bm.Run(strconv.Itoa(n), func(bm *testing.B) {
+			c := newCQ(bm, 2*n)
+			sources := make([]*Source, n)
+			for i := range sources {
+				sources[i] = c.Source()
+			}
+			wc := make([]verbs.WC, 16)
+			for i := range n {
+				sources[i].Push(verbs.WC{})
+			}
+			for i := range bm.N {
+				sources[i%n].Push(verbs.WC{ID: 1})
+				c.Poll(wc[:1])
+			}
+		})
 	}
 }

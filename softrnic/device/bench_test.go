@@ -4,16 +4,17 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
-	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// BenchmarkWriteRate is 8-byte WRITEs with 64 outstanding, posted in lists of 16 and polled in lists.
+// BenchmarkWriteRate is 8-byte WRITEs with 64 outstanding, posted in lists of 16 and polled in
+// lists.
 func BenchmarkWriteRate(b *testing.B) {
-	_, x, y := newPair(b, 0, memory.Config{})
+	_, x, y := newPair(b, 0, memcable.Config{})
 	var list [16]verbs.SendWR
 	for i := range list {
 		list[i] = verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{x.mr.SGE(0, 8)}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
@@ -38,7 +39,7 @@ func BenchmarkWriteRate(b *testing.B) {
 
 // BenchmarkReadLatency is one 8-byte READ after the other.
 func BenchmarkReadLatency(b *testing.B) {
-	_, x, y := newPair(b, 0, memory.Config{})
+	_, x, y := newPair(b, 0, memcable.Config{})
 	wr := []verbs.SendWR{{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{x.mr.SGE(0, 8)}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}}
 	var wc [1]verbs.WC
 	b.ReportAllocs()
@@ -55,8 +56,8 @@ func BenchmarkReadLatency(b *testing.B) {
 
 // BenchmarkRawEcho is what the cable itself can do, one frame at a time, for comparison.
 func BenchmarkRawEcho(b *testing.B) {
-	p, q := memory.Pair(memory.Config{})
-	w := memory.NewWaiter(0, q)
+	p, q := memcable.Pair(memcable.Config{})
+	w := memcable.NewWaiter(0, q)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -77,7 +78,7 @@ func BenchmarkRawEcho(b *testing.B) {
 			if n, _ := p.Recv(&in); n > 0 {
 				break
 			}
-			spin.Pause(1, true)
+			pollpace.Pause(1, true)
 		}
 	}
 	w.Close()
@@ -86,10 +87,11 @@ func BenchmarkRawEcho(b *testing.B) {
 	p.Close()
 }
 
-// BenchmarkClients is 16 threads on one device, each with one READ outstanding: what coroutine-per-client systems do.
+// BenchmarkClients is 16 threads on one device, each with one READ outstanding: what
+// coroutine-per-client systems do.
 func BenchmarkClients(b *testing.B) {
 	const clients = 16
-	d := openPair(b, 0, memory.Config{})
+	d := openPair(b, 0, memcable.Config{})
 	target := newNode(b, d[1].Context())
 	ctx := d[0].Context()
 	rt := ctx.Runtime()

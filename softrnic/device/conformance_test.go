@@ -3,10 +3,10 @@ package device
 import (
 	"testing"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -15,7 +15,7 @@ func TestConformance(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
 			verbstest.Run(t, func(t *testing.T) *verbstest.World {
-				d := openPair(t, spin, memory.Config{})
+				d := openPair(t, spin, memcable.Config{})
 				w := &verbstest.World{
 					Faults: faults(d),
 					Again:  func(_ testing.TB, nic int) verbs.Context { return d[nic].Context() },

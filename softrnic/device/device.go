@@ -7,28 +7,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/binding"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
 // Config describes a device.
 type Config struct {
 	// Engine is the NIC.
 	Engine engine.Config
-	// Port is its link and Waiter waits for that port; both required. The device owns them from Open on, and
-	// Close closes them.
+	// Port is its link and Waiter waits for that port; both required. The device owns them from
+	// Open on, and Close closes them.
 	Port   packetio.Port
 	Waiter packetio.Waiter
 	// Clock may be shared between devices; nil: a new one.
 	Clock *real.Clock
-	// Spin is how long a waiting application polls before it blocks; it should be twice the round trip.
-	// 0: 50 µs. Negative: not at all.
+	// Spin is how long a waiting application polls before it blocks; it should be twice the round
+	// trip. 0: 50 µs. Negative: not at all.
 	Spin time.Duration
 	// Seed is for the random numbers of applications.
 	Seed uint64
@@ -45,29 +45,39 @@ type Device struct {
 	spin   time.Duration
 	seed   atomic.Uint64 // of the next context
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards what follows, but for the atomics of polls
 	e       *engine.Engine
 	rx, out packetio.Batch
-	seen    uint64 // the engine's Activity that waiters were told
-	waiting []*waiter
-	free    []*waiter
-	spinner bool         // an application polls in await
-	pace    spin.Spinner // of the spinner
-	idle    bool         // the last step found nothing to do, and its thread shall pause
-	vain    int          // polls in a row that found nothing, since the last wait
-	armed   clock.Time   // when the progress goroutine will look by itself
-	dead    bool         // closed or failed, for ever
-	failure error        // why the port became unusable
+	waits
+	polls
+	armed   clock.Time // when the progress goroutine will look without a wake-up
+	dead    bool       // closed or failed; it stays so
+	failure error      // why the port became unusable
 
-	// polled counts polls of applications; polling is Device.spinner for the progress goroutine to read.
-	polled  atomic.Uint64
-	polling atomic.Bool
-	kick    chan struct{} // ends the pause of the progress goroutine; capacity 1
-	done    chan struct{} // the progress goroutine has returned
-	close   func() error
+	kick  chan struct{} // ends the pause of the progress goroutine; capacity 1
+	done  chan struct{} // the progress goroutine has returned
+	close func() error
 }
 
-// Open starts a NIC. On error the port and the waiter are still the caller's.
+// waits are the blocked applications.
+type waits struct {
+	seen    uint64 // the engine's Activity when the waiters' conditions were checked last
+	waiting []*waiter
+	free    []*waiter
+}
+
+// polls is which threads poll the port.
+type polls struct {
+	spinner    bool             // an application polls in await
+	pace       pollpace.Spinner // of the spinner
+	idle       bool             // the last step found nothing to do, and its thread must pause
+	emptyPolls int              // polls in succession that found nothing, since the last wait
+	// polled counts polls of applications; polling is spinner for the progress goroutine to read.
+	polled  atomic.Uint64
+	polling atomic.Bool
+}
+
+// Open starts a NIC. On error the caller still owns the port and the waiter.
 func Open(cfg Config) (*Device, error) {
 	if cfg.Port == nil || cfg.Waiter == nil {
 		return nil, errors.New("device: Port and Waiter are required")
@@ -83,7 +93,7 @@ func Open(cfg Config) (*Device, error) {
 		cfg.Spin = defaultSpin
 	}
 	d := &Device{
-		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, seen: e.Activity(),
+		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, waits: waits{seen: e.Activity()},
 		kick: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
@@ -93,8 +103,8 @@ func Open(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// Close crashes the NIC, releases every wait with ErrClosed, joins the progress goroutine and closes the port and
-// the waiter. Closing again returns the same result.
+// Close crashes the NIC, releases every wait with ErrClosed, joins the progress goroutine and
+// closes the port and the waiter. Closing again returns the same result.
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shutDown() error {
@@ -109,9 +119,10 @@ func (d *Device) shutDown() error {
 	return errors.Join(d.port.Close(), d.waiter.Close())
 }
 
-// Context opens the device for an application of this process. Each context has random numbers of its own.
+// Context opens the device for an application of this process. Each context has its own random
+// numbers.
 func (d *Device) Context() verbs.Context {
-	return binding.New(&body{Runtime: NewRuntime(d.clock, d.seed.Add(1)), d: d})
+	return verbsengine.New(&shell{Runtime: NewRuntime(d.clock, d.seed.Add(1)), d: d})
 }
 
 // Down crashes the NIC: see engine.Engine.Down. The link stays.
@@ -126,7 +137,7 @@ func (d *Device) Up() {
 	})
 }
 
-// SetLink tells the NIC about its carrier.
+// SetLink sets whether the NIC has a carrier.
 func (d *Device) SetLink(up bool) { d.With(func(e *engine.Engine) { e.SetLink(up) }) }
 
 // With gives f exclusive use of the engine, for listings and fault plans. f must not block.

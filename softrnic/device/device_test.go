@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -21,7 +21,7 @@ var spins = map[string]time.Duration{"spin": 0, "block": -1}
 func TestEndToEnd(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
-			_, a, b := newPair(t, spin, memory.Config{})
+			_, a, b := newPair(t, spin, memcable.Config{})
 			want := bytes.Repeat([]byte("rack"), 2500)
 			must(t, a.mr.WriteAt(want, 0))
 			must(t, a.qp.PostSend(verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, len(want))}, RemoteAddr: b.mr.Addr() + 100, RKey: b.mr.RKey()}))
@@ -62,7 +62,7 @@ func TestLossyLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 3))
 			var mu sync.Mutex
-			d, a, b := newPair(t, spin, memory.Config{Filter: func(int, int, packetio.Frame) int {
+			d, a, b := newPair(t, spin, memcable.Config{Filter: func(int, int, packetio.Frame) int {
 				mu.Lock()
 				defer mu.Unlock()
 				return min(r.IntN(10), 1) // a tenth is lost
@@ -91,7 +91,7 @@ func TestLossyLink(t *testing.T) {
 // A peer that is gone costs exactly the time that timeout and retry count promise, in virtual time.
 func TestRetryExceededTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := newPair(t, -1, memory.Config{Filter: func(int, int, packetio.Frame) int { return 0 }})
+		_, a, b := newPair(t, -1, memcable.Config{Filter: func(int, int, packetio.Frame) int { return 0 }})
 		start := a.ctx.Runtime().Now()
 		must(t, a.qp.PostSend(verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}))
 		if wc := a.one(t); wc.Status != verbs.RetryExcErr {
@@ -106,7 +106,7 @@ func TestRetryExceededTakesItsTime(t *testing.T) {
 
 func TestWaitDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b := newPair(t, -1, memory.Config{})
+		_, a, b := newPair(t, -1, memcable.Config{})
 		rt := a.ctx.Runtime()
 		for _, wait := range []func(clock.Time) error{
 			a.cq.Wait, a.cq.WaitEvent,
@@ -148,7 +148,7 @@ func TestCloseReleasesWaits(t *testing.T) {
 	} {
 		for spinName, spin := range spins {
 			t.Run(name+" "+spinName, func(t *testing.T) {
-				d, a, b := newPair(t, spin, memory.Config{})
+				d, a, b := newPair(t, spin, memcable.Config{})
 				var wg sync.WaitGroup
 				for range 4 {
 					wg.Go(func() {
@@ -215,7 +215,7 @@ func second[T any](_ T, err error) error { return err }
 
 // After a crash the NIC comes back empty, with the same address, and works.
 func TestNICComesBack(t *testing.T) {
-	d, a, b := newPair(t, 0, memory.Config{})
+	d, a, b := newPair(t, 0, memcable.Config{})
 	d[1].Down()
 	if ev, err := b.ctx.NextAsyncEvent(b.in(time.Second)); err != nil || ev.Kind != verbs.EventDeviceFatal {
 		t.Errorf("event %v, %v", ev, err)
@@ -238,7 +238,7 @@ func TestNICComesBack(t *testing.T) {
 }
 
 func TestPortFailureEndsTheNIC(t *testing.T) {
-	d := openPair(t, -1, memory.Config{})
+	d := openPair(t, -1, memcable.Config{})
 	a := newNode(t, d[0].Context())
 	must(t, d[0].port.Close())
 	if err := a.cq.Wait(a.in(5 * time.Second)); !errors.Is(err, verbs.ErrClosed) {
@@ -254,7 +254,7 @@ func TestPortFailureEndsTheNIC(t *testing.T) {
 }
 
 func TestLinkEvents(t *testing.T) {
-	d := openPair(t, 0, memory.Config{})
+	d := openPair(t, 0, memcable.Config{})
 	ctx := d[0].Context()
 	d[0].SetLink(false)
 	d[0].SetLink(false)
@@ -273,10 +273,10 @@ func TestOpenNeedsItsParts(t *testing.T) {
 	if _, err := Open(Config{}); err == nil {
 		t.Error("no port, no error")
 	}
-	p, q := memory.Pair(memory.Config{})
+	p, q := memcable.Pair(memcable.Config{})
 	defer q.Close()
 	defer p.Close()
-	w := memory.NewWaiter(0, p)
+	w := memcable.NewWaiter(0, p)
 	defer w.Close()
 	if _, err := Open(Config{Port: p, Waiter: w}); err == nil {
 		t.Error("no engine config, no error")

@@ -9,9 +9,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -26,15 +26,15 @@ var (
 const fullAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
 // openPair starts two devices on a cable.
-func openPair(t testing.TB, spin time.Duration, cable memory.Config) [2]*Device {
+func openPair(t testing.TB, spin time.Duration, cable memcable.Config) [2]*Device {
 	t.Helper()
 	var d [2]*Device
-	var ports [2]*memory.Port
-	ports[0], ports[1] = memory.Pair(cable)
+	var ports [2]*memcable.Port
+	ports[0], ports[1] = memcable.Pair(cable)
 	for i := range d {
 		var err error
 		d[i], err = Open(Config{
-			Port: ports[i], Waiter: memory.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == ips[1-i] },
@@ -89,8 +89,8 @@ func connect(t testing.TB, a, b *node) {
 	connectPatiently(t, a, b, 10)
 }
 
-// connectPatiently is connect with a timeout code: a crowded machine may keep one of many threads waiting for longer
-// than eight times 4 ms.
+// connectPatiently is connect with a timeout code: a crowded machine may keep one of many threads
+// waiting for longer than eight times 4 ms.
 func connectPatiently(t testing.TB, a, b *node, timeout uint8) {
 	t.Helper()
 	for _, x := range [][2]*node{{a, b}, {b, a}} {
@@ -103,7 +103,7 @@ func connectPatiently(t testing.TB, a, b *node, timeout uint8) {
 }
 
 // newPair is two devices with one connected application each.
-func newPair(t testing.TB, spin time.Duration, cable memory.Config) (d [2]*Device, a, b *node) {
+func newPair(t testing.TB, spin time.Duration, cable memcable.Config) (d [2]*Device, a, b *node) {
 	t.Helper()
 	d = openPair(t, spin, cable)
 	a, b = newNode(t, d[0].Context()), newNode(t, d[1].Context())

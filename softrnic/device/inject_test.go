@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -19,7 +19,7 @@ func TestInjectedFaults(t *testing.T) {
 		"CQ": {func(d *Device, n *node) error { return d.OverrunCQs(n.qp.QPN()) }, []verbs.AsyncKind{verbs.EventCQErr, verbs.EventQPFatal}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, a, _ := newPair(t, -1, memory.Config{})
+			d, a, _ := newPair(t, -1, memcable.Config{})
 			must(t, a.qp.PostRecv(verbs.RecvWR{ID: 5, SGL: []verbs.SGE{a.mr.SGE(0, 8)}}))
 			injected := make(chan error, 1)
 			go func() { injected <- inject.fault(d[0], a) }()

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// An application that watches its memory and never polls still sees a peer's WRITE: the progress goroutine works.
+// An application that watches its memory and never polls still sees a peer's WRITE: the progress
+// goroutine works.
 func TestWatchingMemory(t *testing.T) {
-	_, a, b := newPair(t, 0, memory.Config{})
+	_, a, b := newPair(t, 0, memcable.Config{})
 	for i := uint64(1); i <= 50; i++ {
 		must(t, a.mr.Store64(0, i))
 		must(t, a.qp.PostSend(verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}))
@@ -28,9 +29,10 @@ func TestWatchingMemory(t *testing.T) {
 	}
 }
 
-// An application that polled and then went away does not stop the NIC: peers are served by the progress goroutine.
+// An application that polled and then went away does not stop the NIC: peers are served by the
+// progress goroutine.
 func TestPollingThenComputing(t *testing.T) {
-	_, a, b := newPair(t, 0, memory.Config{})
+	_, a, b := newPair(t, 0, memcable.Config{})
 	var wc [1]verbs.WC
 	for range 20 {
 		for range 100 {
@@ -47,7 +49,7 @@ func TestPollingThenComputing(t *testing.T) {
 
 // Polling alone, without ever waiting, makes progress and fires timers.
 func TestPollOnly(t *testing.T) {
-	d, a, b := newPair(t, 0, memory.Config{})
+	d, a, b := newPair(t, 0, memcable.Config{})
 	var wc [1]verbs.WC
 	poll := func() verbs.Status {
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
@@ -73,7 +75,7 @@ func TestPollOnly(t *testing.T) {
 
 // The random numbers of an application are safe for all of its threads, and a function of the seed.
 func TestRuntimeRand(t *testing.T) {
-	d := openPair(t, 0, memory.Config{})
+	d := openPair(t, 0, memcable.Config{})
 	x, y := d[0].Context().Runtime(), d[0].Context().Runtime()
 	if x.Rand().Uint64() == y.Rand().Uint64() {
 		t.Error("two contexts draw the same numbers")

@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// pollGrace is how long the progress goroutine keeps away after it saw an application poll, before it looks
-// again. It bounds how late a frame is handled when an application stops polling without a word.
+// pollGrace is how long the progress goroutine keeps away after it saw an application poll, before
+// it looks again. It bounds how late a frame is handled when an application stops polling.
 const pollGrace = 500 * time.Microsecond
 
 // run is the progress goroutine.
@@ -58,8 +58,8 @@ func (d *Device) drain() {
 	}
 }
 
-// busy reports whether an application polls, or has polled since polled was noted. While it does, deadlines are its
-// business.
+// busy reports whether an application polls, or has polled since polled was noted. While it does,
+// it keeps the deadlines.
 func (d *Device) busy(polled *uint64) bool {
 	n := d.polled.Load()
 	changed := n != *polled
@@ -69,12 +69,13 @@ func (d *Device) busy(polled *uint64) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.armed = 0 // no wake-ups meanwhile
+	d.armed = 0 // no wake-ups while it polls
 	return !d.dead
 }
 
-// sleepFor says how long to wait, and remembers it. A deadline that is no longer wanted is kept: it costs one
-// look in vain, where forgetting it would cost a wake-up for the next post.
+// sleepFor returns how long to wait, and notes it in armed. False: the device is dead. A deadline
+// that is no longer needed is kept: it costs one look without result, where dropping it would cost
+// a wake-up for the next post.
 func (d *Device) sleepFor() (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,6 +97,6 @@ func (d *Device) sleepFor() (time.Duration, bool) {
 func (d *Device) resume() {
 	select {
 	case d.kick <- struct{}{}:
-	default: // it has been told already
+	default: // a kick is pending
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Runtime is real time for one application: threads are goroutines. All methods may be called by all of them.
+// Runtime is real time for one application: threads are goroutines. All methods may be called by
+// all of them.
 type Runtime struct {
 	clock *real.Clock
 	rand  *rand.Rand
@@ -19,7 +20,7 @@ type Runtime struct {
 
 var _ verbs.Runtime = (*Runtime)(nil)
 
-// NewRuntime gives time to an application. Each has random numbers of its own, from seed.
+// NewRuntime gives time to an application. Each has its own random numbers, from seed.
 func NewRuntime(c *real.Clock, seed uint64) *Runtime {
 	src := &lockedSource{src: rand.NewPCG(seed, 0x72646d61)}
 	return &Runtime{clock: c, rand: rand.New(src)}
@@ -37,7 +38,8 @@ func (r *Runtime) Go(_ string, f func()) { r.wg.Go(f) }
 // Wait waits for all threads.
 func (r *Runtime) Wait() { r.wg.Wait() }
 
-// Rand is safe for all threads of the application; which thread draws which number is up to the scheduler.
+// Rand is safe for all threads of the application; the scheduler decides which thread draws which
+// number.
 func (r *Runtime) Rand() *rand.Rand { return r.rand }
 
 // lockedSource makes a generator safe for several goroutines: rand.Rand itself keeps no state.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -21,16 +21,16 @@ const (
 	mapped
 )
 
-// openIPv6 is openPair with devices that have an address of each family, and a neighbour table without the link-local
-// ones.
+// openIPv6 is openPair with devices that have an address of each family, and a neighbour table
+// without the link-local ones.
 func openIPv6(t *testing.T, spin time.Duration) (nodes [2]*node) {
 	t.Helper()
-	var ports [2]*memory.Port
-	ports[0], ports[1] = memory.Pair(memory.Config{})
+	var ports [2]*memcable.Port
+	ports[0], ports[1] = memcable.Pair(memcable.Config{})
 	global := [2]netip.Addr{netip.MustParseAddr("fd77::1"), netip.MustParseAddr("fd77::2")}
 	for i := range nodes {
 		d, err := Open(Config{
-			Port: ports[i], Waiter: memory.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				GIDs:    []verbs.GID{verbs.GIDOf(global[i]), verbs.LinkLocalGID(macs[i]), verbs.GIDOf(ips[i])},
@@ -88,8 +88,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// Datagrams and an unreliable connection take their receives from one shared queue. A datagram is answered to where its
-// GRH area says; the queue running low is an event.
+// Datagrams and an unreliable connection take their receives from one shared queue. A datagram is
+// answered to where its GRH area says; the queue running low is an event.
 func TestDatagramsAndSharedReceives(t *testing.T) {
 	n := openIPv6(t, 0)
 	a, b := n[0], n[1]

@@ -5,13 +5,17 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// flushFrames is how many frames may collect before they are sent, within one receive batch: enough for a full
-// send batch, few enough to stay in the cache.
+// flushFrames is how many frames may collect before they are sent, within one receive batch: enough
+// for a full send batch, few enough to stay in the cache.
 const flushFrames = 64
+
+// drainBatches bounds the receive batches that are handled before timers fire: as many as a full
+// receive ring has, so that a flood of frames delays timers, and never stops them.
+const drainBatches = 64
 
 // enter takes exclusive use of the engine.
 func (d *Device) enter() clock.Time {
@@ -20,7 +24,8 @@ func (d *Device) enter() clock.Time {
 	return d.clock.Now()
 }
 
-// leave sends what the step built, tells whoever waits, and makes the progress goroutine keep an earlier deadline.
+// leave sends the frames of the step, wakes waiters whose condition is met, and makes the progress
+// goroutine keep an earlier deadline.
 func (d *Device) leave() {
 	d.flush()
 	woken := d.notify()
@@ -28,16 +33,16 @@ func (d *Device) leave() {
 	if at := d.e.Deadline(); at < d.armed {
 		d.armed, wake = at, true
 	}
-	idle, vain := d.idle, d.vain
+	idle, emptyPolls := d.idle, d.emptyPolls
 	d.mu.Unlock()
 	if wake {
 		d.waiter.Wake()
 	}
 	if woken {
-		runtime.Gosched() // else they would wait until this goroutine blocks
+		runtime.Gosched() // otherwise they wait until this goroutine blocks
 	}
 	if idle {
-		spin.Pause(vain, d.pace.Inside)
+		pollpace.Pause(emptyPolls, d.pace.Inside)
 	}
 }
 
@@ -52,7 +57,8 @@ func (d *Device) flush() {
 	d.out.Reset()
 }
 
-// progress handles one receive batch and the timers that are due. It reports whether there was anything to do.
+// progress handles one receive batch and the timers that are due. It reports whether there was
+// anything to do.
 func (d *Device) progress() bool {
 	if d.dead {
 		return false
@@ -67,11 +73,33 @@ func (d *Device) progress() bool {
 		d.handle(now, d.rx.Frames)
 	}
 	due := d.e.Deadline() <= now
+	if due && n > 0 {
+		if now, err = d.catchUp(); err != nil {
+			d.fail(err)
+			return false
+		}
+		due = d.e.Deadline() <= now
+	}
 	if due {
 		d.e.Tick(now, &d.out)
 	}
 	d.flush()
 	return n > 0 || due
+}
+
+// catchUp handles what is left in the receive ring, up to drainBatches, and returns the time of the
+// last batch. It is called before timers fire: after a time without a processor, the answers that
+// the timers wait for are behind the first batch.
+func (d *Device) catchUp() (now clock.Time, err error) {
+	for range drainBatches {
+		n, err := d.port.Recv(&d.rx)
+		now = d.clock.Now()
+		if n == 0 || err != nil {
+			return now, err
+		}
+		d.handle(now, d.rx.Frames)
+	}
+	return now, nil
 }
 
 func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
@@ -84,7 +112,7 @@ func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 	d.e.EndBatch(now, &d.out)
 }
 
-// fail is the end of a NIC whose port does not work any more.
+// fail ends a NIC whose port does not work any more.
 func (d *Device) fail(err error) {
 	if d.dead {
 		return
@@ -95,7 +123,7 @@ func (d *Device) fail(err error) {
 	d.e.Notify() // also when the NIC was down before
 }
 
-// notify wakes the waiters whose condition has come, if anything happened since they were asked last, and
+// notify wakes the waiters whose condition is met, if anything happened since the last check, and
 // reports whether it woke any.
 func (d *Device) notify() bool {
 	if d.seen == d.e.Activity() {

@@ -6,17 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Many threads on both devices, each with its own queue pair, and some that share one: polling, blocking, listing
-// and waiting all at the same time. The sums prove that each atomic was applied once.
+// Many threads on both devices, each with its own queue pair, and some that share one: polling,
+// blocking, listing and waiting all at the same time. The sums prove that each atomic was applied
+// once.
 func TestManyThreads(t *testing.T) {
 	const threads, adds = 12, 150
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
-			d := openPair(t, spin, memory.Config{})
+			d := openPair(t, spin, memcable.Config{})
 			target := newNode(t, d[1].Context())
 			ctx := d[0].Context()
 			rt := ctx.Runtime()
@@ -78,7 +79,7 @@ func client(t *testing.T, a, target *node, id, adds int) {
 // Devices are closed while everything is in full swing.
 func TestCloseInFullSwing(t *testing.T) {
 	for range 20 {
-		d := openPair(t, 0, memory.Config{})
+		d := openPair(t, 0, memcable.Config{})
 		a, b := newNode(t, d[0].Context()), newNode(t, d[1].Context())
 		connect(t, a, b)
 		rt := a.ctx.Runtime()

@@ -5,14 +5,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/binding"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
 // waiter is a blocked application.
 type waiter struct {
-	cond   binding.Condition
+	cond   verbsengine.Condition
 	result chan error // capacity 1
 	timer  *time.Timer
 }
@@ -20,15 +20,16 @@ type waiter struct {
 // maxFreeWaiters bounds the waiters that are kept for later.
 const maxFreeWaiters = 256
 
-// errLead is the result of a waiter that shall poll from now on, for all.
+// errLead is the result of a waiter that is to poll from now on, for all.
 var errLead = errors.New("poll the port")
 
-// await is a hybrid wait. One application thread at a time leads: it polls the port for all that wait, for the spin
-// time. The others block until the leader wakes them: with what they wait for, or because it has got its own and
-// the lead is theirs. When the leader's time is over, it blocks as well, and the progress goroutine takes over.
-func (d *Device) await(cond binding.Condition, deadline clock.Time) error {
+// await is a hybrid wait. One application thread at a time leads: it polls the port for all that
+// wait, for the spin time. The others block until the leader wakes them: because their condition is
+// met, or because the leader's own is and another one must lead. When the leader's time is over, it
+// blocks as well, and the progress goroutine takes over.
+func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	d.enter()
-	d.vain = 0
+	d.emptyPolls = 0
 	if cond.Ready(d.e) {
 		d.leave()
 		return nil
@@ -46,14 +47,14 @@ func (d *Device) await(cond binding.Condition, deadline clock.Time) error {
 		if !errors.Is(err, errLead) {
 			return err
 		}
-		lead = true // d.spinner has been set for us
+		lead = true // handOver has left spinner set
 		d.enter()
 	}
 }
 
-// lead polls until cond is ready, which it reports, or there is no use in it any more. It is called inside of enter and
-// stays there.
-func (d *Device) lead(cond binding.Condition, deadline clock.Time) bool {
+// lead polls until cond is ready, which it reports, or until polling is of no more use. It is
+// called between enter and leave and returns there.
+func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 	end := d.clock.Now().Add(d.spin)
 	for {
 		now := d.clock.Now()
@@ -67,13 +68,13 @@ func (d *Device) lead(cond binding.Condition, deadline clock.Time) bool {
 			d.handOver()
 			return false
 		case found:
-			end = now.Add(d.spin) // the link is alive: what is waited for may be next
+			end = now.Add(d.spin) // frames arrive: the awaited one may be next
 		case now >= end:
 			d.setSpinner(false)
 			return false
 		}
 		d.leave()
-		crowded := !found && d.pace.Pause() // ours as long as d.spinner is
+		crowded := !found && d.pace.Pause() // pace belongs to this thread while it leads
 		d.enter()
 		if crowded {
 			end = now // one more look, and then sleep
@@ -81,14 +82,14 @@ func (d *Device) lead(cond binding.Condition, deadline clock.Time) bool {
 	}
 }
 
-func (d *Device) setSpinner(on bool) {
-	d.spinner = on
-	d.polling.Store(on)
+func (p *polls) setSpinner(on bool) {
+	p.spinner = on
+	p.polling.Store(on)
 }
 
 // handOver gives the lead to another thread that waits, if there is one.
 func (d *Device) handOver() {
-	d.notify() // whose wait is over needs no lead
+	d.notify() // waiters whose condition is met need not lead
 	n := len(d.waiting)
 	if n == 0 {
 		d.setSpinner(false)
@@ -100,14 +101,14 @@ func (d *Device) handOver() {
 	w.result <- errLead
 }
 
-// park blocks until cond or the deadline. It is called inside of enter and leaves.
-func (d *Device) park(cond binding.Condition, deadline clock.Time) error {
+// park blocks until cond or the deadline. It is called after enter and calls leave.
+func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	switch {
 	case d.dead:
 		d.leave()
 		return verbs.ErrClosed
 	case d.clock.Now() >= deadline:
-		// A caller that only looks still sees what has arrived.
+		// A caller that does not wait still gets what has arrived.
 		d.progress()
 		ready := cond.Ready(d.e)
 		d.leave()
@@ -139,8 +140,8 @@ func (d *Device) park(cond binding.Condition, deadline clock.Time) error {
 	return err
 }
 
-// unpark takes w out of the list after its deadline. A result that came at the same moment wins, the lead above all:
-// somebody must take it.
+// unpark takes w out of the list after its deadline. A result that arrives at the same moment is
+// taken: the lead must not get lost.
 func (d *Device) unpark(w *waiter) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,10 +153,10 @@ func (d *Device) unpark(w *waiter) error {
 	return verbs.ErrTimeout
 }
 
-func (d *Device) newWaiter(cond binding.Condition) *waiter {
-	if n := len(d.free); n > 0 {
-		w := d.free[n-1]
-		d.free = d.free[:n-1]
+func (l *waits) newWaiter(cond verbsengine.Condition) *waiter {
+	if n := len(l.free); n > 0 {
+		w := l.free[n-1]
+		l.free = l.free[:n-1]
 		w.cond = cond
 		return w
 	}

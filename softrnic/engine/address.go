@@ -2,12 +2,14 @@ package engine
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Bytes of an IP packet around the payload, at most: IP, UDP 8, BTH 12, RETH 16, immediate data 4, ICRC 4.
+// Bytes of an IP packet around the payload, at most: IP, UDP 8, BTH 12, RETH 16, immediate data 4,
+// ICRC 4.
 const (
 	ipv4Overhead = 20 + 44
 	ipv6Overhead = 40 + 44
@@ -16,6 +18,9 @@ const (
 	udpPortBase     = 0xc000
 )
 
+// port is the NIC's end of its link: its addresses, and the ways to those of others.
+type port struct{ cfg Config }
+
 // route is the way to a peer: everything in front of the BTH, ready to be copied.
 type route struct {
 	eth  wire.Ethernet
@@ -23,12 +28,13 @@ type route struct {
 	ipv4 wire.IPv4
 	ipv6 wire.IPv6
 	udp  wire.UDP
-	// local says that the peer is this NIC itself: such packets never reach the link.
+	// local: the peer is this NIC itself. Such packets never reach the link.
 	local bool
 }
 
-// sourcePort is the UDP source port of packets between two queue pairs: a hash of both numbers, the same in both
-// directions, so that ECMP keeps a connection on one path (A17.3.1; the hash is that of Linux).
+// sourcePort is the UDP source port of packets between two queue pairs: a hash of both numbers, the
+// same in both directions, so that ECMP keeps a connection on one path (A17.3.1; the hash is that
+// of Linux).
 func sourcePort(a, b wire.QPN) uint16 {
 	v := uint64(a) * uint64(b)
 	v ^= v >> 20
@@ -37,12 +43,12 @@ func sourcePort(a, b wire.QPN) uint16 {
 	return udpPortBase | (uint16(label&0x3fff) ^ uint16(label>>14))
 }
 
-// routeTo resolves an address for packets of up to mtu bytes. The UDP source port is the queue pair's business.
-func (e *Engine) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
-	if a.SourceGID < 0 || a.SourceGID >= len(e.cfg.GIDs) {
-		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(e.cfg.GIDs))
+// routeTo resolves an address for packets of up to mtu bytes. The caller sets the UDP source port.
+func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
+	if a.SourceGID < 0 || a.SourceGID >= len(p.cfg.GIDs) {
+		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
 	}
-	src, dst := e.cfg.GIDs[a.SourceGID].Addr(), a.DestGID.Addr()
+	src, dst := p.cfg.GIDs[a.SourceGID].Addr(), a.DestGID.Addr()
 	if src.Is4() != dst.Is4() {
 		return route{}, opError(op, verbs.ErrInvalid, "source GID %v and destination GID %v are of different families", src, dst)
 	}
@@ -50,14 +56,14 @@ func (e *Engine) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error
 	if dst.Is6() {
 		overhead = ipv6Overhead
 	}
-	if int(mtu)+overhead > e.cfg.LinkMTU {
+	if int(mtu)+overhead > p.cfg.LinkMTU {
 		return route{}, opError(op, verbs.ErrInvalid, "path MTU %d needs a link MTU of %d, it is %d; use a smaller path MTU",
-			mtu, int(mtu)+overhead, e.cfg.LinkMTU)
+			mtu, int(mtu)+overhead, p.cfg.LinkMTU)
 	}
-	r := route{v6: dst.Is6(), local: e.isMine(a.DestGID)}
-	mac, ok := e.cfg.MAC, r.local
+	r := route{v6: dst.Is6(), local: p.isMine(a.DestGID)}
+	mac, ok := p.cfg.MAC, r.local
 	if !ok {
-		mac, ok = e.neighbour(a.DestGID)
+		mac, ok = p.neighbour(a.DestGID)
 	}
 	if !ok {
 		return route{}, opError(op, verbs.ErrUnreachable, "no neighbour has the address %v", dst)
@@ -66,7 +72,7 @@ func (e *Engine) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error
 	if hops == 0 {
 		hops = defaultHopLimit
 	}
-	r.eth = wire.Ethernet{Dst: mac, Src: e.cfg.MAC}
+	r.eth = wire.Ethernet{Dst: mac, Src: p.cfg.MAC}
 	r.udp = wire.UDP{DstPort: wire.UDPPort}
 	if r.v6 {
 		r.eth.Type = wire.EtherTypeIPv6
@@ -78,9 +84,10 @@ func (e *Engine) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error
 	return r, nil
 }
 
-// neighbour resolves an address. Of a link-local one that nobody knows, the MAC address inside is taken.
-func (e *Engine) neighbour(g verbs.GID) (wire.MAC, bool) {
-	if mac, ok := e.cfg.Resolve(g.Addr()); ok {
+// neighbour resolves an address. For a link-local address that Resolve does not know it is the MAC
+// address inside.
+func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
+	if mac, ok := p.cfg.Resolve(g.Addr()); ok {
 		return mac, true
 	}
 	return g.LinkLocalMAC()
@@ -90,8 +97,8 @@ func (e *Engine) neighbour(g verbs.GID) (wire.MAC, bool) {
 const protocolUDP = 17
 
 // isMine reports whether g is one of the NIC's addresses.
-func (e *Engine) isMine(g verbs.GID) bool {
-	for _, own := range e.cfg.GIDs {
+func (p *port) isMine(g verbs.GID) bool {
+	for _, own := range p.cfg.GIDs {
 		if own == g {
 			return true
 		}
@@ -100,11 +107,11 @@ func (e *Engine) isMine(g verbs.GID) bool {
 }
 
 // addressedToMe reports whether the frame's destination address is the NIC's.
-func (e *Engine) addressedToMe(f *wire.Frame) bool {
+func (p *port) addressedToMe(f *wire.Frame) bool {
 	if f.V6 {
-		return e.isMine(verbs.GID(f.IPv6.Dst))
+		return p.isMine(verbs.GID(f.IPv6.Dst))
 	}
-	return e.isMine(mapped(f.IPv4.Dst))
+	return p.isMine(mapped(f.IPv4.Dst))
 }
 
 // mapped is the GID of an IPv4 address.
@@ -123,7 +130,40 @@ func (r *route) fromPeer(f *wire.Frame) bool {
 	return f.IPv4.Src == r.ipv4.Dst && f.IPv4.Dst == r.ipv4.Src
 }
 
-// opError makes a caller's mistake.
+// activeMTU is the largest path MTU that the link holds; a link that holds none is used with the
+// smallest.
+func (p *port) activeMTU() verbs.MTU {
+	for _, m := range []verbs.MTU{verbs.MTU4096, verbs.MTU2048, verbs.MTU1024, verbs.MTU512} {
+		if int(m)+ipv6Overhead <= p.cfg.LinkMTU {
+			return m
+		}
+	}
+	return verbs.MTU256
+}
+
+// pathTo is the address handle for datagrams between two addresses; one that is not the NIC's gives
+// an invalid index.
+func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
+	a := verbs.AHAttr{DestGID: verbs.GIDOf(remote), SourceGID: -1}
+	for i, g := range p.cfg.GIDs {
+		if g.Addr() == local {
+			a.SourceGID = i
+		}
+	}
+	return a
+}
+
+// isMyMAC reports whether the destination MAC address of a frame is the NIC's. other: it is the
+// unicast address of another NIC. Frames to groups are for the host's own stack.
+func (p *port) isMyMAC(b []byte) (mine, other bool) {
+	if len(b) < 6 {
+		return false, false
+	}
+	mine = wire.MAC(b[:6]) == p.cfg.MAC
+	return mine, !mine && b[0]&1 == 0
+}
+
+// opError makes the error for a mistake of the caller.
 func opError(op string, sentinel error, format string, args ...any) error {
 	return &verbs.OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
 }

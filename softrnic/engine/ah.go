@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// AH is an address handle: the way of a datagram, resolved.
+// AH is an address handle: the resolved way of a datagram.
 type AH struct {
 	e     *Engine
 	pd    *PD
@@ -38,7 +38,7 @@ func (e *Engine) CreateAH(pd *PD, a verbs.AHAttr) (*AH, error) {
 // Handle is the number that work requests name it by.
 func (a *AH) Handle() uint32 { return a.num }
 
-// Destroy ends the handle. Datagrams that still wait for it are not sent.
+// Destroy ends the handle. Datagrams that are still queued with it are not sent.
 func (a *AH) Destroy() error {
 	if err := alive("destroy AH", a.dead); err != nil {
 		return err
@@ -57,17 +57,8 @@ func (q *QP) checkAH(ah verbs.AH) error {
 	return nil
 }
 
-// activeMTU is the largest path MTU that the link holds; a link that holds none is used with the smallest.
-func (e *Engine) activeMTU() verbs.MTU {
-	for _, m := range []verbs.MTU{verbs.MTU4096, verbs.MTU2048, verbs.MTU1024, verbs.MTU512} {
-		if int(m)+ipv6Overhead <= e.cfg.LinkMTU {
-			return m
-		}
-	}
-	return verbs.MTU256
-}
-
-// datagramPort is the UDP source port of all datagrams of a queue pair. The hash is that of Linux's rxe.
+// datagramPort is the UDP source port of all datagrams of a queue pair. The hash is that of Linux's
+// rxe.
 func datagramPort(n wire.QPN) uint16 {
 	const golden32 = 0x61c88647
 	return udpPortBase + uint16(uint32(n)*golden32>>18)

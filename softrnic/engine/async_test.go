@@ -11,7 +11,7 @@ import (
 
 // asyncCases make each asynchronous event happen at b, whose queue pair is connected to a's.
 var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
-	verbs.EventQPFatal: func(t *testing.T, p *pair) { // a receive whose memory is nobody's
+	verbs.EventQPFatal: func(t *testing.T, p *pair) { // a receive without a region
 		if err := p.b.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{{Addr: 1, Length: 8, LKey: 1}}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,8 @@ var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
 	},
 }
 
-// Each asynchronous event is raised, once, by what it stands for, and names the queue pair or queue that it is about.
+// Each asynchronous event is raised, once, by what it stands for, and names the queue pair or queue
+// that it is about.
 func TestAsyncEvents(t *testing.T) {
 	for kind := verbs.EventQPFatal; kind <= verbs.EventQPLastWQE; kind++ {
 		t.Run(kind.String(), func(t *testing.T) {

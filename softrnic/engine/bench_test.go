@@ -23,7 +23,8 @@ func operations(p *pair) map[string][]verbs.SendWR {
 	}
 }
 
-// roundTrip is a whole RC exchange: post, encode with ICRC, check and decode, execute, answer, complete, poll.
+// roundTrip is a whole RC exchange: post, encode with ICRC, check and decode, execute, answer,
+// complete, poll.
 func roundTrip(t testing.TB, p *pair, wrs []verbs.SendWR) {
 	p.now += 1000
 	if err := p.a.qp.PostSend(p.now, wrs, &p.a.out); err != nil {

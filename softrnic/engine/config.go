@@ -18,7 +18,8 @@ type Config struct {
 	LinkMTU int
 	// GIDs are the NIC's addresses; at least one.
 	GIDs []verbs.GID
-	// Rand makes queue pair numbers, keys and the first IP ID; required. The engine owns it from New on.
+	// Rand makes queue pair numbers, keys and the first IP ID; required. The engine owns it from
+	// New on.
 	Rand *rand.Rand
 	// Resolve gives the MAC for a peer's address; required. It must not block.
 	Resolve func(netip.Addr) (wire.MAC, bool)
@@ -45,7 +46,8 @@ type Limits struct {
 	SGE int
 	// Inline is the inline data of one work request, in bytes; 0: 1024.
 	Inline int
-	// RdAtomic is the number of READs and atomics that may be outstanding in each direction; 0: 128.
+	// RdAtomic is the number of READs and atomics that may be outstanding in each direction; 0:
+	// 128.
 	RdAtomic int
 	// DeviceMemory is the memory on the NIC, in bytes; 0: 262144.
 	DeviceMemory int

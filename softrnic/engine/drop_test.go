@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -30,6 +31,7 @@ func TestDropsAreCounted(t *testing.T) {
 	}{
 		{"other MAC", header(func(f *wire.Frame) { f.Eth.Dst = macA }), func(c *metrics.NIC) uint64 { return c.RxNotMine }},
 		{"other IP", header(func(f *wire.Frame) { f.IPv4.Dst = ipA.As4() }), func(c *metrics.NIC) uint64 { return c.RxNotMine }},
+		{"VLAN", header(func(f *wire.Frame) { f.Eth.Tagged, f.Eth.TCI = true, 0x6000|666 }), func(c *metrics.NIC) uint64 { return c.RxNotMine }},
 		{
 			"cut off", func(_ *testing.T, _ *pair, b []byte) []byte { return b[:50] },
 			func(c *metrics.NIC) uint64 { return c.RxMalformed },
@@ -71,8 +73,8 @@ func TestDropsAreCounted(t *testing.T) {
 	}
 }
 
-// A reserved opcode of a reliable connection is no packet to be dropped: the peer is told, and the connection ends
-// (IBTA 9.7.4.1/reserved). From a stranger it is one.
+// A reserved opcode of a reliable connection is no packet to be dropped: the peer gets a NAK, and
+// the connection ends (IBTA 9.7.4.1/reserved). From a stranger it is one.
 func TestReservedOpcodeIsRefused(t *testing.T) {
 	for _, stranger := range []bool{false, true} {
 		p := newPair(t, nil)
@@ -146,4 +148,40 @@ func FuzzFrame(f *testing.F) {
 		}
 		p.run(t, 10*second)
 	})
+}
+
+// A tag of VLAN 0 carries a priority and no VLAN: the packet is executed, and answered without one.
+func TestPriorityTag(t *testing.T) {
+	p := newPair(t, nil)
+	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("urgent"), RemoteAddr: p.b.base, RKey: p.b.key})
+	b := rebuild(t, p.a.out.Frames[0].Data, func(f *wire.Frame) { f.Eth.Tagged, f.Eth.TCI = true, 0x6000 })
+	p.b.e.Frame(p.now, 0, packetio.Frame{Data: b}, &p.b.out)
+	p.b.e.EndBatch(p.now, &p.b.out)
+	if !bytes.HasPrefix(p.b.buf, []byte("urgent")) || len(p.b.out.Frames) != 1 {
+		t.Errorf("not executed, or %d answers", len(p.b.out.Frames))
+	}
+}
+
+// A super-frame of more packets than any sender makes is no super-frame: it costs no more than a
+// damaged packet.
+func TestTinySegments(t *testing.T) {
+	p := newPair(t, nil)
+	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})
+	b := append(bytes.Clone(p.a.out.Frames[0].Data[:42]), make([]byte, 65000)...)
+	binary.BigEndian.PutUint16(b[14+2:], uint16(len(b)-14))
+	binary.BigEndian.PutUint16(b[34+4:], uint16(len(b)-34))
+	for _, size := range []int{1, 16, 507} { // 65000 bytes are 129 packets of 507
+		before := p.b.e.counters
+		p.b.e.Frame(p.now, 0, packetio.Frame{Data: b, SegSize: size, CsumPartial: true}, &p.b.out)
+		after := p.b.e.counters
+		if n := after.RxMalformed + after.RxIcrcErr - before.RxMalformed - before.RxIcrcErr; n != 1 {
+			t.Errorf("packets of %d bytes: %d dropped, want 1", size, n)
+		}
+	}
+	f := packetio.Frame{Data: b, SegSize: 508, CsumPartial: true}
+	before := p.b.e.counters
+	p.b.e.Frame(p.now, 0, f, &p.b.out)
+	if after := p.b.e.counters; after.RxMalformed+after.RxIcrcErr-before.RxMalformed-before.RxIcrcErr != 128 {
+		t.Errorf("128 packets: %+v", after)
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Whatever its opcode, a packet that is damaged, from a stranger or of another partition does not reach its queue pair
-// (IBTA 7.8.1, 10.9.3).
+// Whatever its opcode, a packet that is damaged, from a stranger or of another partition does not
+// reach its queue pair (IBTA 7.8.1, 10.9.3).
 func TestEveryOpcodeIsGuarded(t *testing.T) {
 	drops := []struct {
 		name    string

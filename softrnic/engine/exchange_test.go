@@ -176,7 +176,8 @@ func TestLossIsHealed(t *testing.T) {
 	}
 }
 
-// A burst that travels as one super-frame is taken packet by packet; so is garbage that claims to be one.
+// A burst that travels as one super-frame is taken packet by packet; so is garbage that claims to
+// be one.
 func TestSuperFrame(t *testing.T) {
 	p := newPair(t, nil)
 	fill(p.a.buf[:4096], 3)

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -22,7 +22,8 @@ type captured struct {
 	frame wire.Frame
 }
 
-// readGolden returns the RoCEv2 frames of a capture by sender: those of the first, and those of the other.
+// readGolden returns the RoCEv2 frames of a capture by sender: those of the first, and those of the
+// other.
 func readGolden(t *testing.T, name string) (asked, answered []captured) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../wire/testdata/golden", name+".pcap"))
@@ -53,8 +54,8 @@ func readGolden(t *testing.T, name string) (asked, answered []captured) {
 	}
 }
 
-// goldenSide is a NIC with the addresses of the sender of like, whose neighbour is its receiver, and a queue pair in RTS
-// towards the queue pair dest of the receiver.
+// goldenSide is a NIC with the addresses of the sender of like, whose neighbour is its receiver,
+// and a queue pair in RTS towards the queue pair dest of the receiver.
 func goldenSide(t *testing.T, of verbs.QPType, like *wire.Frame, dest wire.QPN, send, recv wire.PSN) *side {
 	t.Helper()
 	e := newEngine(t, "golden", 7, like.Eth.Src, func(c *Config) {
@@ -100,9 +101,9 @@ var rxeSends = map[string]struct {
 	"ud_send_imm":  {verbs.UD, verbs.OpSendImm, []int{1000, 1000}, 0},
 }
 
-// For the same work, our frames are rxe's byte for byte, from the Ethernet header to the ICRC: over IPv4, IPv6 and
-// link-local addresses, with a traffic class, for all transport services. Only what is drawn by lot is taken over: IP ID,
-// and what follows from the queue pair's number.
+// For the same work, our frames are rxe's byte for byte, from the Ethernet header to the ICRC: over
+// IPv4, IPv6 and link-local addresses, with a traffic class, for all transport services. Only what
+// is drawn by lot is taken over: IP ID, and what follows from the queue pair's number.
 func TestFramesAreRxes(t *testing.T) {
 	for name, c := range rxeSends {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"math/rand/v2"
-	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cm"
@@ -19,8 +18,8 @@ const (
 	gsiQKey = 0x80010000
 )
 
-// GSI is the general services queue pair with the connection manager behind it. Its methods that can send take the batch
-// for the frames. A new incarnation of the NIC has a new one.
+// GSI is the general services queue pair with the connection manager behind it. Its methods that
+// can send take the batch for the frames. Each incarnation of the NIC has its own.
 type GSI struct {
 	e     *Engine
 	m     *cm.Machine
@@ -34,7 +33,7 @@ type GSI struct {
 	gone []wire.QPN
 	// refused are requests that found the list of their listener full, within one step.
 	refused []mad.CommID
-	// unanswered are questions that nobody shall see, within one step.
+	// unanswered are questions that no application is to see, within one step.
 	unanswered []refusedAsk
 }
 
@@ -64,7 +63,8 @@ func guid(m wire.MAC) uint64 {
 	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
 
-// receiveMAD takes a packet to queue pair 1, which has passed all checks that do not depend on the queue pair.
+// receiveMAD takes a packet to queue pair 1, which has passed all checks that do not depend on the
+// queue pair.
 func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packetio.Batch) {
 	c := &e.counters
 	switch {
@@ -88,27 +88,27 @@ func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packet
 	g.carryOut(now, out)
 }
 
-// gsiDeadline is when tickGSI has something to do.
-func (e *Engine) gsiDeadline() clock.Time {
+// deadline is when tick has something to do. Like tick, qpGone, packetSeen and down it accepts a
+// nil receiver: the connection manager is not in use.
+func (g *GSI) deadline() clock.Time {
 	switch {
-	case e.gsi == nil:
+	case g == nil:
 		return clock.Never
-	case len(e.gsi.gone) > 0:
+	case len(g.gone) > 0:
 		return 0
 	}
-	return e.gsi.m.Deadline()
+	return g.m.Deadline()
 }
 
-// tickGSI does what is due.
-func (e *Engine) tickGSI(now clock.Time, out *packetio.Batch) {
-	if e.gsiDeadline() > now {
+// tick does what is due.
+func (g *GSI) tick(now clock.Time, out *packetio.Batch) {
+	if g.deadline() > now {
 		return
 	}
-	g := e.gsi
 	g.endGone(now)
 	g.m.Tick(now, &g.acts)
 	g.carryOut(now, out)
-	e.drainLoop(now, out)
+	g.e.drainLoop(now, out)
 }
 
 // endGone ends the connections of queue pairs that are gone.
@@ -119,7 +119,7 @@ func (g *GSI) endGone(now clock.Time) {
 			continue
 		}
 		if c := g.conns[id]; c != nil {
-			c.gone = true // whoever waits for it learns of it here: there are no other news
+			c.gone = true // the only notice for a goroutine that waits for the connection
 			delete(g.conns, id)
 			g.e.activity++
 		}
@@ -128,52 +128,51 @@ func (g *GSI) endGone(now clock.Time) {
 	g.gone = g.gone[:0]
 }
 
-// gsiQPGone notes that a queue pair, which was destroyed or reset, cannot have a connection any more.
-func (e *Engine) gsiQPGone(qp *QP) {
+// qpGone notes that a queue pair, which was destroyed or reset, cannot have a connection any more.
+func (g *GSI) qpGone(qp *QP) {
 	qp.awaited = false
-	if e.gsi == nil {
+	if g == nil {
 		return
 	}
-	if id, ok := e.gsi.m.ConnOf(qp.q.Num()); ok {
-		e.gsi.gone = append(e.gsi.gone, qp.q.Num())
-		if c := e.gsi.conns[id]; c != nil {
-			c.qp = nil // what comes of this connection yet is no business of the queue pair's next one
+	if id, ok := g.m.ConnOf(qp.q.Num()); ok {
+		g.gone = append(g.gone, qp.q.Num())
+		if c := g.conns[id]; c != nil {
+			c.qp = nil // later events of this connection do not concern the queue pair's next one
 		}
 	}
 }
 
-// gsiPacketSeen notes the first packet of a connection whose RTU has not come yet.
-func (e *Engine) gsiPacketSeen(now clock.Time, qp *QP, out *packetio.Batch) {
+// packetSeen notes the first packet of a connection whose RTU has not arrived yet.
+func (g *GSI) packetSeen(now clock.Time, qp *QP, out *packetio.Batch) {
 	qp.awaited = false
-	if e.gsi != nil {
-		e.gsi.m.PacketSeen(qp.q.Num(), &e.gsi.acts)
-		e.gsi.carryOut(now, out)
+	if g != nil {
+		g.m.PacketSeen(qp.q.Num(), &g.acts)
+		g.carryOut(now, out)
 	}
 }
 
-// gsiDown is the end of an incarnation.
-func (e *Engine) gsiDown() {
-	if e.gsi == nil {
+// down ends all connections and listeners at the end of an incarnation.
+func (g *GSI) down() {
+	if g == nil {
 		return
 	}
-	for _, c := range e.gsi.conns {
+	for _, c := range g.conns {
 		c.dead = true
 	}
-	for _, l := range e.gsi.listeners {
+	for _, l := range g.listeners {
 		l.dead = true
 	}
-	e.gsi = nil
 }
 
-// carryOut does what a step of the machine asked for: it brings the records of connections up to date, takes queue pairs
-// whose connection has ended into the error state, and sends.
+// carryOut carries out the actions of a step of the machine: it updates the records of connections,
+// takes queue pairs whose connection has ended into the error state, and sends.
 func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a := &g.acts
 	for i := range a.Events {
 		g.note(now, &a.Events[i], out)
 	}
 	for _, id := range g.refused {
-		_ = g.m.Reject(now, id, cm.Refusal{Reason: mad.ReasonNoResources}, a) // it has just come
+		_ = g.m.Reject(now, id, cm.Refusal{Reason: mad.ReasonNoResources}, a) // it cannot fail: the request is new
 	}
 	g.refused = g.refused[:0]
 	g.refuseAsks(now)
@@ -183,7 +182,7 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// note brings the record of a connection up to date.
+// note updates the record of a connection.
 func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	g.e.activity++
 	c := g.conns[ev.Conn]
@@ -194,7 +193,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	case cm.EventResolve:
 		g.asked(ev)
 		return
-	default: // is news of a record
+	default: // concerns a record
 	}
 	if c == nil {
 		return
@@ -209,11 +208,11 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 		c.Reject, _ = ev.Message.(*mad.REJ)
 		g.failQP(now, c, out)
 	case cm.EventClosed:
-		c.gone = c.gone || c.Ask != nil // a question that nobody answered in time; those that were are nobody's business now
+		c.gone = c.gone || c.Ask != nil // a question that was not answered in time
 		delete(g.conns, ev.Conn)
 	case cm.EventResolved:
 		c.Answered, _ = ev.Message.(*mad.SIDRRep)
-	case cm.EventRequest, cm.EventResolve: // were seen to
+	case cm.EventRequest, cm.EventResolve: // handled above
 	}
 }
 
@@ -230,7 +229,8 @@ func (g *GSI) request(ev *cm.Event) {
 	l.waiting = append(l.waiting, c)
 }
 
-// failQP takes the queue pair of a connection that has ended into the error state: what is outstanding is flushed.
+// failQP takes the queue pair of a connection that has ended into the error state, which flushes
+// its work requests.
 func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 	qp := c.qp
 	if qp == nil || qp.dead || !qp.receives() {
@@ -241,44 +241,19 @@ func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 	g.e.apply(now, qp, out)
 }
 
-// transmit builds the frame of one datagram. One that has nowhere to go is lost, and sent again like any other.
+// transmit builds the frame of one datagram. Without a route it is lost, and retransmitted as any
+// loss.
 func (g *GSI) transmit(d *cm.Datagram, out *packetio.Batch) {
 	e := g.e
 	r, err := e.routeTo("send MAD", e.pathTo(d.Local, d.Remote), verbs.MTU256)
 	if err != nil {
 		return
 	}
-	f := &e.tx
-	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
-	f.UDP.SrcPort = datagramPort(gsiQPN)
-	if r.v6 {
-		f.IPv6 = r.ipv6
-	} else {
-		f.IPv4 = r.ipv4
-		f.IPv4.ID = e.ipID
-		e.ipID++
-	}
+	f := e.tx.head(&r, datagramPort(gsiQPN))
 	f.Packet = wire.Packet{
 		BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: defaultPKey, DestQP: gsiQPN, AckReq: true, PSN: g.psn},
 		DETH: wire.DETH{QKey: gsiQKey, SrcQP: gsiQPN}, Payload: d.MAD[:],
 	}
 	g.psn = g.psn.Next()
-	if r.local {
-		out = &e.loop
-	}
-	b := f.AppendTo(out.Alloc(f.Len()))
-	out.Add(0, b)
-	e.counters.SentPkts++
-	e.counters.SentBytes += uint64(len(b))
-}
-
-// pathTo is the address handle for datagrams between two addresses; one that is not the NIC's gives an invalid index.
-func (e *Engine) pathTo(local, remote netip.Addr) verbs.AHAttr {
-	a := verbs.AHAttr{DestGID: verbs.GIDOf(remote), SourceGID: -1}
-	for i, g := range e.cfg.GIDs {
-		if g.Addr() == local {
-			a.SourceGID = i
-		}
-	}
-	return a
+	e.tx.emit(&r, out, &e.counters)
 }

@@ -12,22 +12,24 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// CMConn is what is known of one connection. Its fields are written by the engine; whoever waits for them has exclusive
-// use of it when it looks.
+// CMConn is the record of one connection. The engine writes its fields; a reader needs exclusive
+// use of the engine.
 type CMConn struct {
 	ID mad.CommID
 	// Local and Peer are the addresses of both NICs.
 	Local, Peer netip.Addr
-	// Request is the peer's REQ at the responder, Reply the peer's REP at the initiator; nil until it came.
+	// Request is the peer's REQ at the responder, Reply the peer's REP at the initiator; nil until
+	// it arrives.
 	Request *mad.REQ
 	Reply   *mad.REP
-	// Ask is the peer's question after a datagram service, Answered the peer's answer; nil until it came.
+	// Ask is the peer's question after a datagram service, Answered the peer's answer; nil until it
+	// arrives.
 	Ask      *mad.SIDRReq
 	Answered *mad.SIDRRep
-	// Established says that the peer of an accepted request is ready.
+	// Established: the peer of an accepted request is ready.
 	Established bool
-	// End is how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0 while it has not.
-	// Reject is the peer's REJ, if that was the end.
+	// End is how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0
+	// while it has not. Reject is the peer's REJ, if that was the end.
 	End    cm.EventKind
 	Reject *mad.REJ
 
@@ -47,7 +49,7 @@ type CMListener struct {
 	limit   int
 	waiting []*CMConn
 	dead    bool
-	// datagrams says that it takes questions after a datagram service, not connections.
+	// datagrams: it takes questions after a datagram service, not connections.
 	datagrams bool
 }
 
@@ -69,10 +71,10 @@ func (l *CMListener) Next() *CMConn {
 // Stats returns the connection manager's counters.
 func (g *GSI) Stats() cm.Stats { return g.m.Stats() }
 
-// Conns counts the connections that have not ended, and those that are remembered after their end.
+// Conns counts the connections that have not ended, and those that are kept after their end.
 func (g *GSI) Conns() (live, ended int) { return g.m.Conns() }
 
-// Notify makes everybody who waits look again.
+// Notify makes all waiting goroutines check their conditions again.
 func (g *GSI) Notify() { g.e.activity++ }
 
 // Listen takes requests for a service, of which up to backlog may wait to be taken.
@@ -86,7 +88,7 @@ func (g *GSI) Listen(s mad.ServiceID, backlog int) (*CMListener, error) {
 	return l, nil
 }
 
-// Unlisten ends a listener and refuses the requests that nobody has taken.
+// Unlisten ends a listener and rejects the requests that were not taken.
 func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
 	if l.dead {
 		return
@@ -100,7 +102,8 @@ func (g *GSI) Unlisten(now clock.Time, l *CMListener, out *packetio.Batch) {
 	}
 }
 
-// Connect asks a peer for a connection of the queue pair that req names. See cm.Machine.Connect for what req holds.
+// Connect asks a peer for a connection of the queue pair that req names. See cm.Machine.Connect for
+// what req holds.
 func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *packetio.Batch) (*CMConn, error) {
 	const op = "connect"
 	qp := g.e.qps[req.QPN]
@@ -127,7 +130,8 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	return c, nil
 }
 
-// Accept answers a request for the queue pair that rep names, which is in RTS. See cm.Machine.Accept for what rep holds.
+// Accept answers a request for the queue pair that rep names, which is in RTS. See
+// cm.Machine.Accept for what rep holds.
 func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch) error {
 	const op = "accept"
 	qp := g.e.qps[rep.QPN]
@@ -151,17 +155,18 @@ func (g *GSI) Reject(now clock.Time, c *CMConn, why cm.Refusal, out *packetio.Ba
 	})
 }
 
-// Ready says that the queue pair of an initiator is in RTS after its Reply came.
+// Ready reports to the peer that the queue pair of an initiator is in RTS, after its Reply arrived.
 func (g *GSI) Ready(now clock.Time, c *CMConn, out *packetio.Batch) error {
 	return g.do(now, "ready", c, out, func() error { return g.m.Ready(c.ID, &g.acts) })
 }
 
-// Disconnect ends an established connection; its queue pair goes to ERROR when the peer has agreed or does not answer.
+// Disconnect ends an established connection; its queue pair goes to ERROR when the peer has agreed
+// or does not answer.
 func (g *GSI) Disconnect(now clock.Time, c *CMConn, out *packetio.Batch) error {
 	return g.do(now, "disconnect", c, out, func() error { return g.m.Disconnect(now, c.ID, &g.acts) })
 }
 
-// Abort ends a connection in whatever state it is. There are no news of it any more.
+// Abort ends a connection in any state. Its record is not updated any more.
 func (g *GSI) Abort(now clock.Time, c *CMConn, out *packetio.Batch) {
 	_ = g.do(now, "abort", c, out, func() error { // it cannot fail, and a dead one needs none
 		g.m.Abort(now, c.ID, &g.acts)
@@ -181,7 +186,8 @@ func (g *GSI) do(now clock.Time, op string, c *CMConn, out *packetio.Batch, f fu
 	return err
 }
 
-// ConnOf returns the record of the connection that a queue pair has; nil if it has none by this connection manager.
+// ConnOf returns the record of the connection that a queue pair has; nil if it has none by this
+// connection manager.
 func (g *GSI) ConnOf(n wire.QPN) *CMConn {
 	if id, ok := g.m.ConnOf(n); ok {
 		return g.conns[id]

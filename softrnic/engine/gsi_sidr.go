@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Datagram services have no connections: one question, one answer (IBTA 12.11). A CMConn is the record of both sides, too.
+// Datagram services have no connections: one question, one answer (IBTA 12.11). A CMConn is the
+// record of both sides, too.
 
 // ListenDatagrams is Listen for questions after a datagram service; their records have Ask.
 func (g *GSI) ListenDatagrams(s mad.ServiceID, backlog int) (*CMListener, error) {
@@ -21,8 +22,8 @@ func (g *GSI) ListenDatagrams(s mad.ServiceID, backlog int) (*CMListener, error)
 	return l, err
 }
 
-// Resolve asks a peer for the queue pair of a datagram service. See cm.Machine.Resolve for what req holds. Answered of the
-// record is the answer; End is cm.EventUnreachable when none comes.
+// Resolve asks a peer for the queue pair of a datagram service. See cm.Machine.Resolve for what req
+// holds. Answered of the record is the answer; End is cm.EventUnreachable when none comes.
 func (g *GSI) Resolve(now clock.Time, local, peer netip.Addr, req mad.SIDRReq, out *packetio.Batch) (*CMConn, error) {
 	const op = "resolve"
 	if _, err := g.e.routeTo(op, g.e.pathTo(local, peer), verbs.MTU256); err != nil {
@@ -61,7 +62,7 @@ func (g *GSI) asked(ev *cm.Event) {
 	}
 }
 
-// refusedAsk is a question that nobody shall see, within one step.
+// refusedAsk is a question that the engine answers itself, within one step.
 type refusedAsk struct {
 	id     mad.CommID
 	status mad.SIDRStatus
@@ -70,7 +71,7 @@ type refusedAsk struct {
 // refuseAsks answers them.
 func (g *GSI) refuseAsks(now clock.Time) {
 	for _, r := range g.unanswered {
-		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // it has just come
+		_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts) // it cannot fail: the question is new
 	}
 	g.unanswered = g.unanswered[:0]
 }

@@ -18,8 +18,10 @@ func ask(t *testing.T, p *pair, s mad.ServiceID) *CMConn {
 	return c
 }
 
-// A question is refused by a service that makes connections, and a connection by one that answers questions; what finds a
-// full list is told so, and what nobody takes in time is forgotten (IBTA 12.11).
+// A question is refused by a service that makes connections, and a connection by one that answers
+// questions; a question that finds a full list is refused, and one that is not taken in time is
+// forgotten (IBTA
+// 12.11).
 func TestQuestionsAndConnections(t *testing.T) {
 	p := unconnected(t)
 	g := gsi(t, p.b.e)
@@ -47,7 +49,7 @@ func TestQuestionsAndConnections(t *testing.T) {
 	}
 	p.run(t, p.now+100*second)
 	if first.Answered != nil && first.Answered.Status == mad.SIDRValid || first.End == 0 && first.Answered == nil {
-		t.Errorf("a question that nobody took: %+v", first)
+		t.Errorf("a question that was not taken: %+v", first)
 	}
 	if c := l.Next(); c != nil {
 		t.Errorf("it is still there: %+v", c)

@@ -27,7 +27,7 @@ func gsi(t testing.TB, e *Engine) *GSI {
 	return g
 }
 
-// unconnected is two NICs whose queue pairs are fresh.
+// unconnected is two NICs with new queue pairs.
 func unconnected(t testing.TB) *pair {
 	t.Helper()
 	return &pair{a: newSide(t, newEngine(t, "a", 1, macA, nil, ipA, ip6A)), b: newSide(t, newEngine(t, "b", 2, macB, nil, ipB, ip6B))}
@@ -124,7 +124,8 @@ func TestFirstPacketEstablishes(t *testing.T) {
 	}
 }
 
-// A queue pair that is destroyed takes its connection with it, in every state of the connection, and nothing is left.
+// A queue pair that is destroyed takes its connection with it, in every state of the connection,
+// and nothing is left.
 func TestDestroyedQueuePairEndsConnection(t *testing.T) {
 	for _, stage := range []string{"request", "reply", "established", "reset"} {
 		p := unconnected(t)
@@ -205,7 +206,7 @@ func TestListenersAndRefusals(t *testing.T) {
 	c := dial(t, p, ipA, ipB)
 	p.settle(t)
 	if c.End != cm.EventRejected || c.Reject.Reason != mad.ReasonInvalidService {
-		t.Errorf("nobody listens: %+v", c)
+		t.Errorf("no listener: %+v", c)
 	}
 	l, err := g.Listen(testService, 1)
 	if err != nil {
@@ -255,7 +256,7 @@ func TestListenersAndRefusals(t *testing.T) {
 	}
 	wantErr(t, "NIC is down", errOf(p.a.e.GSI()), verbs.ErrClosed)
 	p.a.e.Up()
-	wantErr(t, "of an earlier life", gsi(t, p.a.e).Ready(p.now, last, &p.a.out), verbs.ErrClosed)
+	wantErr(t, "of an earlier incarnation", gsi(t, p.a.e).Ready(p.now, last, &p.a.out), verbs.ErrClosed)
 }
 
 // A NIC connects to itself.
@@ -300,8 +301,8 @@ func capturedMADs(t *testing.T, name string) (frames [][]byte) {
 	return frames
 }
 
-// Frames of a Linux initiator come in, and what goes out is framed as Linux frames it: the same addresses, ports, flags,
-// Q_Key and lengths (IBTA 3.9.4, 16.7).
+// Frames of a Linux initiator come in, and what goes out is framed as Linux frames it: the same
+// addresses, ports, flags, Q_Key and lengths (IBTA 3.9.4, 16.7).
 func TestFramesAsLinux(t *testing.T) {
 	for _, name := range []string{"cm_rping_v4.pcap", "cm_rping_v6.pcap", "cm_reject.pcap"} {
 		frames := capturedMADs(t, name)

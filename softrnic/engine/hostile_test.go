@@ -35,8 +35,8 @@ const (
 	hostileDepth   = 8
 )
 
-// hostileNet is two NICs on a network that loses frames, keeps a copy of each and delivers it again whenever it likes,
-// however late, and on which a third machine guesses.
+// hostileNet is two NICs on a network that loses frames, keeps a copy of each and delivers it again
+// whenever it likes, however late, and on which a third machine guesses.
 type hostileNet struct {
 	t     *testing.T
 	r     *rand.Rand
@@ -67,8 +67,8 @@ func (n *hostileNet) take(from int) {
 	s.out.Reset()
 }
 
-// guess makes a frame to side i that is none of the connection's: of another machine, or with the peer's address
-// and a PSN that nothing is waiting for.
+// guess makes a frame to side i that is none of the connection's: of another machine, or with the
+// peer's address and a PSN that nothing is waiting for.
 func (n *hostileNet) guess(to int) []byte {
 	var f wire.Frame
 	if err := wire.ParseFrame(n.log[n.r.IntN(len(n.log))].data, &f); err != nil {
@@ -109,7 +109,7 @@ func (n *hostileNet) deliver(to int, data []byte) {
 	}
 }
 
-// step moves the network on. False: nothing is under way or due.
+// step moves the network on. False: nothing is in flight or due.
 func (n *hostileNet) step() bool {
 	n.take(0)
 	n.take(1)
@@ -255,8 +255,8 @@ func (u *hostileUser) verdict() error {
 	return nil
 }
 
-// Two queue pairs on a network that loses, repeats and invents frames, through two connections of the same pair: every
-// byte is right, every atomic is applied once, and nothing gets stuck.
+// Two queue pairs on a network that loses, repeats and invents frames, through two connections of
+// the same pair: every byte is right, every atomic is applied once, and nothing gets stuck.
 func TestHostileNetwork(t *testing.T) {
 	if *hostileSeed != 0 {
 		hostile(t, *hostileSeed)
@@ -305,8 +305,8 @@ func hostile(t *testing.T, seed uint64) {
 	}
 }
 
-// connect brings both queue pairs from wherever they are to RTS, with random PSNs: those keep the late packets of one
-// connection out of the next.
+// connect brings both queue pairs from wherever they are to RTS, with random PSNs: those keep the
+// late packets of one connection out of the next.
 func (n *hostileNet) connect() {
 	mtu := []verbs.MTU{verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU4096}[n.r.IntN(4)]
 	psn := [2]wire.PSN{wire.PSN(n.r.IntN(1 << 24)), wire.PSN(n.r.IntN(1 << 24))}

@@ -7,11 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Faults of the NIC itself, for those who test what applications make of them. They look as if the hardware had failed:
-// with the events and completions of the real thing.
+// Faults of the NIC itself, to test how applications handle them. They raise the events and
+// completions of a real hardware failure.
 
-// FailQP takes a queue pair to the error state with EventQPFatal. ErrInvalid when it is not there; one that is in RESET
-// or in error already stays as it is, which is ErrState.
+// FailQP takes a queue pair to the error state with EventQPFatal. ErrInvalid when it does not
+// exist; ErrState, without a change, when it is in RESET or ERROR.
 func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	qp, err := e.target("fail QP", n)
 	if err != nil {
@@ -23,9 +23,9 @@ func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	return nil
 }
 
-// OverrunCQs lets the completion queues of a queue pair overrun: EventCQErr for each, once in its life, and every queue
-// pair that uses one of them goes to the error state. What was in the queues can still be polled. The errors are those
-// of FailQP.
+// OverrunCQs lets the completion queues of a queue pair overrun: EventCQErr for each, at most once
+// per queue, and every queue pair that uses one of them goes to the error state. Their entries can
+// still be polled. The errors are those of FailQP.
 func (e *Engine) OverrunCQs(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	qp, err := e.target("overrun CQ", n)
 	if err != nil {
@@ -40,19 +40,4 @@ func (e *Engine) OverrunCQs(now clock.Time, n wire.QPN, out *packetio.Batch) err
 	}
 	e.apply(now, qp, out)
 	return nil
-}
-
-// target finds a queue pair that can fail.
-func (e *Engine) target(op string, n wire.QPN) (*QP, error) {
-	if err := e.running(op); err != nil {
-		return nil, err
-	}
-	qp := e.qps[n]
-	switch {
-	case qp == nil:
-		return nil, opError(op, verbs.ErrInvalid, "no queue pair %#x", uint32(n))
-	case !qp.live():
-		return nil, opError(op, verbs.ErrState, "queue pair %#x is in %v", uint32(n), qp.q.State())
-	}
-	return qp, nil
 }

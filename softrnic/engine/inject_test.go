@@ -28,7 +28,7 @@ func TestFailQP(t *testing.T) {
 		t.Errorf("twice: %v", err)
 	}
 	if err := p.a.e.FailQP(0, n+1, &p.a.out); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("of nobody: %v", err)
+		t.Errorf("of no queue pair: %v", err)
 	}
 	p.a.out.Reset() // the WRITE is lost on its way
 	for _, q := range []*QP{p.a.qp, p.b.qp} {
@@ -67,6 +67,6 @@ func TestOverrunCQs(t *testing.T) {
 		t.Errorf("twice: %v", err)
 	}
 	if err := p.a.e.OverrunCQs(0, 1, &p.a.out); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("of nobody: %v", err)
+		t.Errorf("of no queue pair: %v", err)
 	}
 }

@@ -11,16 +11,16 @@ import (
 
 // Link-local addresses connect without a neighbour table: the MAC address is inside of them.
 func TestExchangeLinkLocal(t *testing.T) {
-	nobody := func(c *Config) { c.Resolve = func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, false } }
+	unknown := func(c *Config) { c.Resolve = func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, false } }
 	side := func(name string, seed uint64, mac wire.MAC) *side {
-		return newSide(t, newEngine(t, name, seed, mac, nobody, ipA, verbs.LinkLocalGID(mac).Addr()))
+		return newSide(t, newEngine(t, name, seed, mac, unknown, ipA, verbs.LinkLocalGID(mac).Addr()))
 	}
 	p := connectPair(t, side("a", 1, macA), side("b", 2, macB), 1, verbs.MTU4096)
 	verify(t, p)
 }
 
-// An IPv6 connection has traffic class and hop limit as they were asked for, a UDP checksum of 0, and takes frames of any
-// hop limit and traffic class that the way may have changed.
+// An IPv6 connection has traffic class and hop limit as they were asked for, a UDP checksum of 0,
+// and takes frames of any hop limit and traffic class that the way may have changed.
 func TestIPv6Headers(t *testing.T) {
 	a := newSide(t, newEngine(t, "a", 1, macA, nil, ipA, ip6A))
 	b := newSide(t, newEngine(t, "b", 2, macB, nil, ipB, ip6B))
@@ -64,7 +64,8 @@ func TestIPv6Headers(t *testing.T) {
 	}
 }
 
-// P_Keys: the same partition with at least one full member opens, over IPv6 as over IPv4 (IBTA 10.9.3).
+// P_Keys: the same partition with at least one full member opens, over IPv6 as over IPv4 (IBTA
+// 10.9.3).
 func TestPKeys(t *testing.T) {
 	for _, c := range []struct {
 		a, b uint16

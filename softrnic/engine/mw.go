@@ -34,7 +34,7 @@ func (m *MW) RKey() (uint32, error) {
 	return m.w.RKey(), nil
 }
 
-// Key is RKey also of a window that is gone.
+// Key is RKey, also for a window that is dead.
 func (m *MW) Key() uint32 { return m.w.RKey() }
 
 // Dealloc ends the window, bound or not.
@@ -58,7 +58,7 @@ type DM struct {
 	dead bool
 }
 
-// AllocDM takes length bytes of the memory on the NIC; ErrLimit when so many are not left.
+// AllocDM takes length bytes of the memory on the NIC; ErrLimit when fewer are left.
 func (e *Engine) AllocDM(length int) (*DM, error) {
 	const op = "alloc DM"
 	if err := e.running(op); err != nil {
@@ -127,7 +127,7 @@ func (e *Engine) RegDM(pd *PD, d *DM, off, length int, access verbs.Access) (*MR
 	return mr, nil
 }
 
-// Free gives the memory back; ErrBusy while regions of it are left.
+// Free returns the memory to the NIC; ErrBusy while regions of it are left.
 func (d *DM) Free() error {
 	const op = "free DM"
 	if err := alive(op, d.dead); err != nil {

@@ -126,15 +126,15 @@ func dmRegion(t testing.TB, s *side, d *DM, off, n int) (*MR, uint32) {
 	return mr, r.RKey()
 }
 
-// Device memory is read, written and added to by peers at addresses from 0 on, and by its owner through its methods and
-// as local memory of work requests.
+// Device memory is read, written and added to by peers at addresses from 0 on, and by its owner
+// through its methods and as local memory of work requests.
 func TestDeviceMemory(t *testing.T) {
 	p := newPair(t, nil)
 	d, err := p.b.e.AllocDM(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, key := dmRegion(t, p.b, d, 1024, 2048)
+	mr, key := dmRegion(t, p.b, d, 1024, 2048)
 	fill(p.a.buf[:2000], 4)
 	p.post(t, p.a,
 		verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 2000)}, RemoteAddr: 48, RKey: key},
@@ -153,7 +153,7 @@ func TestDeviceMemory(t *testing.T) {
 	if err := d.WriteAt([]byte("hi"), 1024); err != nil {
 		t.Fatal(err)
 	}
-	p.post(t, p.b, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{{Addr: 0, Length: 2, LKey: key}}, RemoteAddr: p.a.base + 100, RKey: p.a.key})
+	p.post(t, p.b, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{{Addr: 0, Length: 2, LKey: mr.region.LKey()}}, RemoteAddr: p.a.base + 100, RKey: p.a.key})
 	p.run(t, p.now+second)
 	if string(p.a.buf[100:102]) != "hi" {
 		t.Error("device memory as the source of a WRITE")
@@ -216,8 +216,9 @@ func TestDeviceMemoryBudget(t *testing.T) {
 	}
 }
 
-// Atomics of many queue pairs, of two NICs and of the owner's own, on one word of device memory are one after the other:
-// every FETCH_ADD sees another value, and of the CMP_SWAPs that compare the same one wins.
+// Atomics of many queue pairs, of two NICs and of the owner's own, on one word of device memory are
+// one after the other: every FETCH_ADD sees another value, and of the CMP_SWAPs that compare the
+// same one wins.
 func TestAtomicsSerialise(t *testing.T) {
 	p := newPair(t, nil)
 	d, err := p.b.e.AllocDM(64)

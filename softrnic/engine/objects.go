@@ -31,7 +31,7 @@ type CQ struct {
 	q    *cq.CQ
 	refs int // uses by queue pairs; a pair that uses it for both directions counts twice
 	dead bool
-	// failed says that an overflow was reported, overflowed that the step in progress has to act on one.
+	// failed: an overflow was reported. overflowed: the step in progress has to handle one.
 	failed, overflowed bool
 }
 
@@ -39,13 +39,6 @@ type CQ struct {
 func alive(op string, dead bool) error {
 	if dead {
 		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the object was destroyed, or its NIC went down"}
-	}
-	return nil
-}
-
-func (e *Engine) running(op string) error {
-	if !e.up {
-		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the NIC is down"}
 	}
 	return nil
 }
@@ -68,7 +61,8 @@ func (e *Engine) AllocPD() (*PD, error) {
 	return pd, nil
 }
 
-// Dealloc ends the domain; ErrBusy while regions, queue pairs, shared receive queues or address handles are left.
+// Dealloc ends the domain; ErrBusy while regions, queue pairs, shared receive queues or address
+// handles are left.
 func (p *PD) Dealloc() error {
 	const op = "dealloc PD"
 	if err := alive(op, p.dead); err != nil {
@@ -85,7 +79,7 @@ func (p *PD) Dealloc() error {
 	return nil
 }
 
-// RegMR registers buf, which stays the caller's and must live until Dereg.
+// RegMR registers buf, which the caller keeps and must not free before Dereg.
 func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", pd.dead); err != nil {
 		return nil, err
@@ -99,7 +93,23 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	return mr, nil
 }
 
-// Region gives access to the memory; ErrClosed when the region is gone.
+// AllocFastMR makes memory for fast registration, whose keys open nothing until a work request
+// registers it. The caller keeps buf as with RegMR.
+func (p *PD) AllocFastMR(buf []byte) (*MR, error) {
+	if err := alive("alloc fast MR", p.dead); err != nil {
+		return nil, err
+	}
+	e := p.e
+	region, err := e.env.Mem.AllocFast(p.num, buf)
+	if err != nil {
+		return nil, err
+	}
+	mr := &MR{e: e, pd: p, region: region}
+	e.mrs[mr] = struct{}{}
+	return mr, nil
+}
+
+// Region gives access to the memory; ErrClosed when the region is dead.
 func (m *MR) Region() (*mem.Region, error) {
 	if err := alive("access MR", m.dead); err != nil {
 		return nil, err
@@ -107,7 +117,8 @@ func (m *MR) Region() (*mem.Region, error) {
 	return m.region, nil
 }
 
-// Dereg ends the region. Its keys are dead when it returns. ErrBusy while memory windows are bound to it.
+// Dereg ends the region. Its keys are dead when it returns. ErrBusy while memory windows are bound
+// to it.
 func (m *MR) Dereg() error {
 	if err := alive("dereg MR", m.dead); err != nil {
 		return err
@@ -123,8 +134,8 @@ func (m *MR) Dereg() error {
 	return nil
 }
 
-// UnbindWindows takes away the memory windows that are bound to the region, also those of other applications: its own one
-// has ended.
+// UnbindWindows unbinds the memory windows that are bound to the region, also those of other
+// applications. It is called when the application that registered the region has ended.
 func (m *MR) UnbindWindows() {
 	if !m.dead {
 		m.e.env.Mem.UnbindFrom(m.region)
@@ -140,21 +151,32 @@ func (e *Engine) CreateCQ(depth int) (*CQ, error) {
 	if depth > e.cfg.Limits.CQE {
 		return nil, opError(op, verbs.ErrLimit, "depth %d; at most %d", depth, e.cfg.Limits.CQE)
 	}
+	q, err := cq.New(depth)
+	if err != nil {
+		return nil, err
+	}
+	return e.AddCQ(q)
+}
+
+// AddCQ makes a completion queue of a ring that the caller has made, which takes long if it is a
+// large one.
+func (e *Engine) AddCQ(q *cq.CQ) (*CQ, error) {
+	const op = "create CQ"
+	if err := e.running(op); err != nil {
+		return nil, err
+	}
 	if len(e.cqs) >= e.cfg.Limits.CQs {
 		return nil, opError(op, verbs.ErrLimit, "%d completion queues exist", len(e.cqs))
 	}
 	for e.nextCQ++; e.cqs[e.nextCQ] != nil || e.nextCQ == 0; e.nextCQ++ { // bounded by the limit above
 	}
-	q, err := cq.New(e.nextCQ, depth)
-	if err != nil {
-		return nil, err
-	}
+	q.SetID(e.nextCQ)
 	c := &CQ{e: e, q: q}
 	e.cqs[q.ID()] = c
 	return c, nil
 }
 
-// Queue gives access to the ring; ErrClosed when it is gone.
+// Queue gives access to the ring; ErrClosed when the queue is dead.
 func (c *CQ) Queue() (*cq.CQ, error) {
 	if c.dead {
 		return nil, alive("use CQ", true)

@@ -52,7 +52,8 @@ type side struct {
 	out  packetio.Batch
 	in   packetio.Batch
 	base uint64
-	key  uint32
+	key  uint32 // for peers
+	lkey uint32
 	buf  []byte
 }
 
@@ -78,12 +79,12 @@ func newSide(t testing.TB, e *Engine) *side {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.base, s.key = r.Base(), r.LKey()
+	s.base, s.key, s.lkey = r.Base(), r.RKey(), r.LKey()
 	return s
 }
 
 func (s *side) sge(off, n int) verbs.SGE {
-	return verbs.SGE{Addr: s.base + uint64(off), Length: uint32(n), LKey: s.key}
+	return verbs.SGE{Addr: s.base + uint64(off), Length: uint32(n), LKey: s.lkey}
 }
 
 func (s *side) poll(t testing.TB) []verbs.WC {
@@ -149,7 +150,7 @@ func (p *pair) exchange(from, to *side) int {
 	return n
 }
 
-// settle delivers frames until none is under way; it does not advance time.
+// settle delivers frames until none is in flight; it does not advance time.
 func (p *pair) settle(t testing.TB) {
 	t.Helper()
 	for range 10000 {
@@ -157,7 +158,7 @@ func (p *pair) settle(t testing.TB) {
 			return
 		}
 	}
-	t.Fatal("frames go back and forth for ever")
+	t.Fatal("frames go back and forth without end")
 }
 
 // run advances time from deadline to deadline until until, or until nothing is due.

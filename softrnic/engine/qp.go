@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// QP is a queue pair with its address handle. Its methods that can send take now and the batch for the frames.
+// QP is a queue pair with the way to its peer. Its methods that can send take now and the batch for
+// the frames.
 type QP struct {
 	e          *Engine
 	q          *transport.QP
@@ -20,14 +21,15 @@ type QP struct {
 	srq        *SRQ // or nil
 	route      route
 	pkey       uint16
-	keyed      clock.Time // deadline that the heap has
+	keyed      clock.Time // its deadline in the schedule
 	touched    bool
 	awaited    bool // the connection manager waits for its first packet
 	dead       bool
 }
 
 const (
-	// maxQPNTries bounds the search for a free number: with 16384 of 2^24 taken, 16 misses in a row do not happen.
+	// maxQPNTries bounds the search for a free number: with 16384 of 2^24 taken, 16 misses in a row
+	// do not happen.
 	maxQPNTries = 64
 	// multicastQPN is no queue pair's number.
 	multicastQPN wire.QPN = 0xffffff
@@ -35,24 +37,14 @@ const (
 	defaultPKey           = 0xffff
 )
 
-// newQPN finds a free number that a peer cannot guess.
-func (e *Engine) newQPN() (wire.QPN, bool) {
-	for range maxQPNTries {
-		n := wire.QPN(e.cfg.Rand.Uint32() & 0xffffff)
-		if n >= firstQPN && n < multicastQPN && e.qps[n] == nil {
-			return n, true
-		}
-	}
-	return 0, false
-}
-
-// CreateQP makes a queue pair in RESET. The CQ fields of init are not looked at; send and recv stand for them.
+// CreateQP makes a queue pair in RESET. The CQ fields of init are ignored; send and recv take their
+// place.
 func (e *Engine) CreateQP(pd *PD, send, recv *CQ, init verbs.QPInit) (*QP, error) {
 	return e.CreateQPOn(pd, send, recv, nil, init)
 }
 
-// CreateQPOn is CreateQP with a shared receive queue for the receives; nil is none. The SRQ field of init is not looked
-// at either.
+// CreateQPOn is CreateQP with a shared receive queue for the receives; nil is none. The SRQ field
+// of init is ignored, too.
 func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit) (*QP, error) {
 	const op = "create QP"
 	if err := alive(op, pd.dead || send.dead || recv.dead || (srq != nil && srq.dead)); err != nil {
@@ -75,7 +67,7 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 	case len(e.qps) >= l.QPs:
 		return nil, opError(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
 	}
-	n, ok := e.newQPN()
+	n, ok := e.newQPN(e.cfg.Rand)
 	if !ok {
 		return nil, opError(op, verbs.ErrLimit, "no free queue pair number")
 	}
@@ -145,11 +137,11 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 		return err
 	}
 	q.route = r
-	q.e.rekey(q)
+	q.e.sched.rekey(q)
 	return nil
 }
 
-// routeTo is the way to the peer; a queue pair for datagrams has none but a source port.
+// routeTo is the way to the peer. A queue pair for datagrams has no peer, only a source port.
 func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 	if !q.connected() {
 		return route{udp: wire.UDP{SrcPort: datagramPort(q.q.Num())}}, nil
@@ -171,12 +163,12 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 		return err
 	}
 	if a.MaxRdAtomic > q.e.cfg.Limits.RdAtomic {
-		return opError(op, verbs.ErrLimit, "%d outstanding READs and atomics; at most %d", a.MaxRdAtomic, q.e.cfg.Limits.RdAtomic)
+		return opError(op, verbs.ErrLimit, "%d READs and atomics in flight; at most %d", a.MaxRdAtomic, q.e.cfg.Limits.RdAtomic)
 	}
 	if err := q.q.ToRTS(now, a); err != nil {
 		return err
 	}
-	q.e.rekey(q)
+	q.e.sched.rekey(q)
 	return nil
 }
 
@@ -190,7 +182,7 @@ func (q *QP) ResumeRTS(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to RTS", q.q.ResumeRTS, now, out)
 }
 
-// ToError flushes all outstanding work requests.
+// ToError flushes all work requests that are not complete.
 func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to ERROR", q.q.ToError, now, out)
 }
@@ -213,19 +205,14 @@ func (q *QP) ToReset() error {
 	if err := q.q.ToReset(); err != nil {
 		return err
 	}
-	q.forget()
 	q.e.env.Mem.UnbindAll(q.Num())
-	q.e.rekey(q)
-	q.e.gsiQPGone(q)
+	q.e.sched.rekey(q)
+	q.e.gsi.qpGone(q)
 	return nil
 }
 
-func (q *QP) forget() {
-	q.send.q.Purge(q.Num())
-	q.recv.q.Purge(q.Num())
-}
-
-// PostSend queues work requests in order and sends what may be sent. An OpError's Index says which one was refused.
+// PostSend queues work requests in order and sends what may be sent. An OpError's Index says which
+// one was refused.
 func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) error {
 	if err := alive("post send", q.dead); err != nil {
 		return err
@@ -260,7 +247,7 @@ func (q *QP) PostRecv(wrs []verbs.RecvWR) error {
 			break
 		}
 	}
-	q.e.rekey(q)
+	q.e.sched.rekey(q)
 	return refused
 }
 
@@ -272,18 +259,18 @@ func indexed(err error, i int) error {
 	return err
 }
 
-// Destroy ends the queue pair, and what its peer could do through memory windows. Work requests that are outstanding give no completion, and completions that nobody
-// polled are removed.
+// Destroy ends the queue pair, and what its peer could do through memory windows. Work requests
+// that are not complete get no completion, and completions that were not polled are removed.
 func (q *QP) Destroy() error {
 	if err := alive("destroy QP", q.dead); err != nil {
 		return err
 	}
 	e := q.e
 	q.dead = true
-	q.forget()
+	q.q.Purge()
 	e.env.Mem.UnbindAll(q.Num())
-	e.due.Remove(uint32(q.Num()))
-	e.gsiQPGone(q)
+	e.sched.due.Remove(uint32(q.Num()))
+	e.gsi.qpGone(q)
 	delete(e.qps, q.Num())
 	if i := slices.Index(e.order, q); i >= 0 {
 		e.order = slices.Delete(e.order, i, i+1)

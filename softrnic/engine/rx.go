@@ -9,16 +9,39 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Frame takes a received frame. The port number is of no interest: this NIC has one port. Acknowledgements may be
-// held back until EndBatch; until then Deadline is due. A super-frame is taken packet by packet.
+// receivePath is what the receive side keeps between calls.
+type receivePath struct {
+	frame   wire.Frame
+	segment []byte // a packet of a super-frame
+	// touched are queue pairs whose deadline and held-back ACK wait for the end of the receive
+	// batch; batchAt is when the oldest of them was touched.
+	touched []*QP
+	batchAt clock.Time
+}
+
+// touch notes that qp has received in the present batch.
+func (r *receivePath) touch(now clock.Time, qp *QP) {
+	if qp.touched {
+		return
+	}
+	if len(r.touched) == 0 {
+		r.batchAt = now
+	}
+	qp.touched = true
+	r.touched = append(r.touched, qp)
+}
+
+// Frame takes a received frame. The port number is ignored: this NIC has one port. Acknowledgements
+// may be held back until EndBatch; until then Deadline is due. A super-frame is split into its
+// packets.
 func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if !e.up {
 		return
 	}
 	if f.Splittable() {
 		for i := range f.Packets() {
-			e.segment = f.AppendSegment(e.segment[:0], i)
-			e.receive(now, e.segment, out)
+			e.rx.segment = f.AppendSegment(e.rx.segment[:0], i)
+			e.receive(now, e.rx.segment, out)
 		}
 	} else {
 		e.receive(now, f.Data, out)
@@ -26,38 +49,41 @@ func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Ba
 	e.drainLoop(now, out)
 }
 
-// EndBatch sends the acknowledgements that were held back while frames of a receive batch came in, and brings the
-// deadline up to date.
+// EndBatch sends the acknowledgements that were held back while frames of a receive batch came in,
+// and updates the deadline.
 func (e *Engine) EndBatch(now clock.Time, out *packetio.Batch) {
 	e.flushTouched(now, out)
 	e.drainLoop(now, out)
 }
 
 func (e *Engine) flushTouched(now clock.Time, out *packetio.Batch) {
-	for _, qp := range e.touched {
+	for _, qp := range e.rx.touched {
 		qp.touched = false
 		if !qp.dead {
 			qp.q.FlushAcks(now, &e.acts)
 			e.apply(now, qp, out)
 		}
 	}
-	clear(e.touched)
-	e.touched = e.touched[:0]
+	clear(e.rx.touched)
+	e.rx.touched = e.rx.touched[:0]
 }
 
 // receive checks one packet and hands it to its queue pair.
 func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
-	if !e.isMyMAC(b) {
+	if mine, other := e.isMyMAC(b); !mine {
+		if other {
+			e.counters.RxNotMine++
+		}
 		return
 	}
-	f := &e.rx
+	f := &e.rx.frame
 	if err := wire.ParseFrame(b, f); err != nil {
 		if !errors.Is(err, wire.ErrNotRoCE) {
 			e.counters.RxMalformed++
 		}
 		return
 	}
-	if !e.sound(b, f) {
+	if !e.wellFormed(b, f) {
 		return
 	}
 	if f.BTH.DestQP == gsiQPN {
@@ -71,39 +97,24 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	e.counters.RcvdPkts++
 	e.counters.RcvdBytes += uint64(len(b))
 	if qp.awaited {
-		e.gsiPacketSeen(now, qp, out)
+		e.gsi.packetSeen(now, qp, out)
 	}
 	if qp.connected() {
 		qp.q.Handle(now, &f.Packet, &e.acts)
 	} else {
 		qp.q.HandleDatagram(now, &f.Packet, ipHeader(b, f), &e.acts)
 	}
-	if !qp.touched {
-		if len(e.touched) == 0 {
-			e.batchAt = now
-		}
-		qp.touched = true
-		e.touched = append(e.touched, qp)
-	}
+	e.rx.touch(now, qp)
 	e.deliver(now, qp, out)
 }
 
-// isMyMAC looks at the destination MAC, before anything else is parsed. Frames to groups are for the host's own
-// stack and are passed over in silence.
-func (e *Engine) isMyMAC(b []byte) bool {
-	if len(b) >= 6 && wire.MAC(b[:6]) == e.cfg.MAC {
-		return true
-	}
-	if len(b) >= 6 && b[0]&1 == 0 {
-		e.counters.RxNotMine++
-	}
-	return false
-}
-
-// sound makes those checks of the package comment behind parsing that need no queue pair, and counts what it drops.
-func (e *Engine) sound(b []byte, f *wire.Frame) bool {
+// wellFormed makes the checks of the package comment that follow parsing and need no queue pair,
+// and counts what it drops.
+func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	c := &e.counters
-	if !e.addressedToMe(f) {
+	// A NIC has no address in any VLAN. VLAN 0 is none: the tag only carries a priority (IEEE
+	// 802.1Q).
+	if f.Eth.Tagged && f.Eth.TCI&vlanMask != 0 || !e.addressedToMe(f) {
 		c.RxNotMine++
 		return false
 	}
@@ -113,10 +124,11 @@ func (e *Engine) sound(b []byte, f *wire.Frame) bool {
 		return false
 	}
 	if f.BTH.Opcode == wire.CNP {
-		c.RxCnp++ // there is no congestion control to be told
+		c.RxCnp++ // this NIC has no congestion control
 		return false
 	}
-	// A reserved opcode of a reliable connection is the responder's to refuse, so that its peer learns of it (IBTA 9.7.4.1/reserved).
+	// The responder refuses a reserved opcode of a reliable connection itself: its peer gets a NAK
+	// (IBTA 9.7.4.1/reserved).
 	if !f.BTH.Opcode.Known() && f.BTH.Opcode.Service() != wire.ServiceRC || f.BTH.Version != 0 {
 		c.RxUnsupported++
 		return false
@@ -149,7 +161,11 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 	return qp
 }
 
-// samePartition compares P_Keys: the same partition, and at least one side a full member (IBTA 10.9.3).
+// vlanMask is the VLAN in a tag.
+const vlanMask = 0xfff
+
+// samePartition compares P_Keys: the same partition, and at least one side a full member (IBTA
+// 10.9.3).
 func samePartition(a, b uint16) bool {
 	const member = 0x8000
 	return a&^member == b&^member && (a|b)&member != 0

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// saw tells transport.Observer of packets to queue pairs that are there.
+// saw reports packets to existing queue pairs to transport.Observer.
 func (e *Engine) saw(f *wire.Frame, fate string) {
 	qp := e.qps[f.BTH.DestQP]
 	if transport.Observer == nil || qp == nil || f.BTH.Opcode.Service() != qp.q.Service() {

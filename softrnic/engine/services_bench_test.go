@@ -80,8 +80,9 @@ func TestServicesAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkServices is a SEND and its receive in two NICs together, with codec, ICRC and acknowledgement, beside
-// BenchmarkExchange: what a datagram, an unreliable connection and shared receives cost or save.
+// BenchmarkServices is a SEND and its receive in two NICs together, with codec, ICRC and
+// acknowledgement, beside BenchmarkExchange: what a datagram, an unreliable connection and shared
+// receives cost or save.
 func BenchmarkServices(b *testing.B) {
 	for _, size := range []int{64, 1024} {
 		for _, c := range serviceCases {

@@ -73,7 +73,8 @@ func (s *SRQ) SetLimit(n int) error {
 	return s.s.SetLimit(n)
 }
 
-// Destroy ends the queue; ErrBusy while queue pairs use it. Receives that are left give no completion.
+// Destroy ends the queue; ErrBusy while queue pairs use it. Receives that are still queued get no
+// completion.
 func (s *SRQ) Destroy() error {
 	const op = "destroy SRQ"
 	if err := alive(op, s.dead); err != nil {

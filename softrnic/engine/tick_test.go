@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Three queue pairs that each have a long READ to answer take turns, and no Tick builds more than its bound.
+// Three queue pairs that each have a long READ to answer take turns, and no Tick builds more than
+// its bound.
 func TestTickIsFairAndBounded(t *testing.T) {
 	const window, pairs = 16, 3
 	small := func(c *Config) { c.Window = window }

@@ -2,24 +2,27 @@ package engine
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxLoopRounds bounds how often packets of the NIC to itself are delivered in one step; what is left waits for
-// the next Tick, which is due at once.
+// maxLoopRounds bounds how often packets of the NIC to itself are delivered in one step; the rest
+// waits for the next Tick, which is due at once.
 const maxLoopRounds = 64
 
-// apply does what a step of qp asked for and re-keys its deadline.
+// apply carries out the actions of a step of qp and updates its deadline.
 func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.deliver(now, qp, out)
-	e.rekey(qp)
+	e.sched.rekey(qp)
 }
 
-// deliver hands out the completions and events of a step of qp and builds its frames, in the order that Actions
-// promises. Completion queues that overflow take their queue pairs into the error state, and tell so by one event in
-// their life. The flushes may overflow again, but only live queue pairs flush, each once, which bounds the loop.
+// deliver hands out the completions and events of a step of qp and builds its frames, in the order
+// that Actions promises. Completion queues that overflow take their queue pairs into the error
+// state, and raise at most one event each. The flushes may overflow again, but only live queue
+// pairs flush, each once, which bounds the loop.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.carryOut(qp, out)
 	for len(e.overflowed) > 0 {
@@ -37,7 +40,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 			_ = user.q.ToError(now, &e.acts) // a live queue pair can always go to ERROR
 			e.raise(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: user.q.Num()})
 			e.carryOut(user, out)
-			e.rekey(user)
+			e.sched.rekey(user)
 		}
 	}
 }
@@ -63,20 +66,56 @@ func (e *Engine) carryOut(qp *QP, out *packetio.Batch) {
 }
 
 func (e *Engine) complete(d *transport.Completion) {
-	if d.CQ.Push(d.WC) {
+	if d.To.Push(d.WC) {
 		return
 	}
 	e.counters.CqOverrun++
-	c := e.cqs[d.CQ.ID()]
+	c := e.cqs[d.To.CQ().ID()]
 	if c != nil && !c.overflowed {
 		c.overflowed = true
 		e.overflowed = append(e.overflowed, c)
 	}
 }
 
-// transmit builds the frame of one packet in out. A datagram whose address handle is gone has nowhere to go.
+// transmitPath builds frames.
+type transmitPath struct {
+	frame wire.Frame
+	ipID  uint16
+	// loop are packets from this NIC to itself; loopRx is the batch that is being delivered.
+	loop, loopRx packetio.Batch
+}
+
+// head fills in the headers in front of the BTH and returns the frame, whose packet the caller
+// fills in.
+func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
+	f := &t.frame
+	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
+	f.UDP.SrcPort = srcPort
+	if r.v6 {
+		f.IPv6 = r.ipv6
+	} else {
+		f.IPv4 = r.ipv4
+		f.IPv4.ID = t.ipID
+		t.ipID++
+	}
+	return f
+}
+
+// emit appends the frame to out, or to the packets of the NIC to itself.
+func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) {
+	if r.local {
+		out = &t.loop
+	}
+	b := t.frame.AppendTo(out.Alloc(t.frame.Len()))
+	out.Add(0, b)
+	c.SentPkts++
+	c.SentBytes += uint64(len(b))
+}
+
+// transmit builds the frame of one packet in out. A datagram whose address handle was destroyed is
+// not sent.
 func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
-	f, r := &e.tx, &qp.route
+	r := &qp.route
 	port := r.udp.SrcPort
 	if p.AH != 0 {
 		ah := e.ahs[p.AH]
@@ -85,35 +124,21 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 		}
 		r = &ah.route
 	}
-	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
-	f.UDP.SrcPort = port
-	if r.v6 {
-		f.IPv6 = r.ipv6
-	} else {
-		f.IPv4 = r.ipv4
-		f.IPv4.ID = e.ipID
-		e.ipID++
-	}
+	f := e.tx.head(r, port)
 	f.Packet = p.Packet
 	f.BTH.PKey = qp.pkey
-	if r.local {
-		out = &e.loop
-	}
-	b := f.AppendTo(out.Alloc(f.Len()))
-	out.Add(0, b)
-	e.counters.SentPkts++
-	e.counters.SentBytes += uint64(len(b))
+	e.tx.emit(r, out, &e.counters)
 }
 
 // drainLoop delivers packets that the NIC sent to itself.
 func (e *Engine) drainLoop(now clock.Time, out *packetio.Batch) {
 	for range maxLoopRounds {
-		if len(e.loop.Frames) == 0 {
+		if len(e.tx.loop.Frames) == 0 {
 			return
 		}
-		e.loop, e.loopRx = e.loopRx, e.loop
-		e.loop.Reset()
-		for _, f := range e.loopRx.Frames {
+		e.tx.loop, e.tx.loopRx = e.tx.loopRx, e.tx.loop
+		e.tx.loop.Reset()
+		for _, f := range e.tx.loopRx.Frames {
 			e.receive(now, f.Data, out)
 		}
 		e.flushTouched(now, out)

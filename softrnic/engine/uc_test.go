@@ -26,7 +26,8 @@ func newTypedPair(t testing.TB, of verbs.QPType, gid int) *pair {
 		mk(newEngine(t, "b", 2, macB, nil, ipB, ip6B)), gid, verbs.MTU1024)
 }
 
-// A stream of UC messages over a lossy cable, larger than a step may send: what arrives is whole and in order.
+// A stream of UC messages over a lossy cable, larger than a step may send: what arrives is whole
+// and in order.
 func TestUCOverALossyCable(t *testing.T) {
 	for gid := range 2 {
 		p := newTypedPair(t, verbs.UC, gid)

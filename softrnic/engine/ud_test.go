@@ -62,7 +62,8 @@ func recvInto(t testing.TB, s *side, off, n int) {
 	}
 }
 
-// A datagram over either family carries what its address handle says, and its GRH area leads back to the sender.
+// A datagram over either family carries what its address handle says, and its GRH area leads back
+// to the sender.
 func TestDatagramThereAndBack(t *testing.T) {
 	for gid, family := range []string{"IPv4", "IPv6"} {
 		t.Run(family, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestAddressHandles(t *testing.T) {
 	}{
 		"no such GID":    {verbs.AHAttr{DestGID: verbs.GIDOf(ipB), SourceGID: 2}, verbs.ErrInvalid},
 		"other family":   {verbs.AHAttr{DestGID: verbs.GIDOf(ip6B)}, verbs.ErrInvalid},
-		"nobody's":       {verbs.AHAttr{DestGID: mapped([4]byte{9, 9, 9, 9})}, verbs.ErrUnreachable},
+		"unknown":        {verbs.AHAttr{DestGID: mapped([4]byte{9, 9, 9, 9})}, verbs.ErrUnreachable},
 		"negative index": {verbs.AHAttr{DestGID: verbs.GIDOf(ipB), SourceGID: -1}, verbs.ErrInvalid},
 	} {
 		if err := create(c.attr); !errors.Is(err, c.want) {

@@ -1,6 +1,7 @@
 package fault
 
-// mix is the finaliser of splitmix64: every input bit changes every output bit with probability one half.
+// mix is the finaliser of splitmix64: every input bit changes every output bit with probability one
+// half.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9

@@ -9,18 +9,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// DefaultReorder is how long kind reorder holds a frame back if its rule does not say.
-const DefaultReorder = time.Millisecond
+// defaultReorder is how long kind reorder holds a frame back if its rule does not say.
+const defaultReorder = time.Millisecond
 
-// RateQueueBytes bounds the backlog of kind rate: frames that would wait behind more are dropped. It holds the
-// window of one queue pair (128 packets of 4 KiB), so that a single sender is slowed down and loses nothing.
-const RateQueueBytes = 1 << 20
+// rateQueueBytes bounds the backlog of kind rate: frames that would wait behind more are dropped.
+// It holds the window of one queue pair (128 packets of 4 KiB), so that a single sender is slowed
+// down and loses nothing.
+const rateQueueBytes = 1 << 20
 
-// Injector gives verdicts for one direction of one link. It is used by one goroutine at a time. It remembers
-// at most MaxConnections first PSNs, and each rule that counts transmissions MaxTracked packets.
+// Injector gives verdicts for one direction of one link. It is used by one goroutine at a time. It
+// remembers at most maxConnections first PSNs, and each rule that counts transmissions maxTracked
+// packets.
 //
-// Frames of RoCEv2 and all other frames are numbered apart, from 0 when a rule was installed: what the hosts'
-// kernels say (ARP, neighbour discovery, TCP) does not shift the faults of an RDMA run.
+// Frames of RoCEv2 and all other frames are numbered apart, from 0 when a rule was installed:
+// packets of the hosts' kernels (ARP, neighbour discovery, TCP) do not shift the faults of an RDMA
+// run.
 type Injector struct {
 	seed  uint64
 	link  string
@@ -54,12 +57,12 @@ const (
 	lanes
 )
 
-// NewInjector makes the injector of one direction (Up or Down) of a link, with those of rules that apply to
-// it, installed at time 0. Rules without an ID are named by their place in the list, as in a Set. Rules of
-// kind tear and rules that Validate refuses do nothing.
+// NewInjector makes the injector of one direction (Up or Down) of a link, with those of rules that
+// apply to it, installed at time 0. Rules without an ID are named by their place in the list, as in
+// a Set. Rules of kind tear and rules that Validate refuses do nothing.
 func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	in := &Injector{seed: seed, link: link, dir: dir}
-	in.conns.ring.bound = MaxConnections
+	in.conns.ring.bound = maxConnections
 	for _, r := range Named(rules) {
 		if r.Validate() == nil {
 			in.Add(0, r)
@@ -68,8 +71,8 @@ func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	return in
 }
 
-// Named returns rules with an ID for each: "f" and its place in the list, from 1, for those that have none. The
-// random part of a rule depends on its ID.
+// Named returns rules with an ID for each: "f" and its place in the list, from 1, for those that
+// have none. The random part of a rule depends on its ID.
 func Named(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
@@ -78,14 +81,15 @@ func Named(rules []Rule) []Rule {
 		}
 		id := "f" + strconv.Itoa(i+1)
 		for slices.ContainsFunc(rules, func(r Rule) bool { return r.ID == id }) {
-			id += "_" // somebody called another one so
+			id += "_" // another rule has this name
 		}
 		rules[i].ID = id
 	}
 	return rules
 }
 
-// Add installs a valid rule with an ID if it is for this link and direction, and reports whether it is.
+// Add installs a valid rule with an ID if it is for this link and direction, and reports whether it
+// is.
 func (in *Injector) Add(now clock.Time, r Rule) bool {
 	if r.Link != in.link || r.Kind == Tear || (r.Dir != in.dir && r.Dir != Both && r.Dir != "") {
 		return false
@@ -96,7 +100,7 @@ func (in *Injector) Add(now clock.Time, r Rule) bool {
 	}
 	s := &ruleState{rule: r, match: newMatcher(r.Match), until: clock.Never}
 	s.stream = hashString(hashString(hashString(mix(seed+golden), in.link), string(in.dir)), r.ID)
-	s.seen.bound = MaxTracked
+	s.seen.bound = maxTracked
 	if r.For > 0 {
 		s.until = now.Add(r.For)
 	}
@@ -112,8 +116,8 @@ func (in *Injector) Remove(id string) {
 	in.all = slices.DeleteFunc(in.all, is)
 }
 
-// Active reports whether any rule is at work. Without one, only first PSNs are learnt from a frame, and one
-// packet of a super-frame speaks for all.
+// Active reports whether any rule is at work. Without one, only first PSNs are learnt from a frame,
+// and one packet of a super-frame speaks for all.
 func (in *Injector) Active() bool { return len(in.rules) != 0 }
 
 func (in *Injector) state(id string) *ruleState {
@@ -125,8 +129,9 @@ func (in *Injector) state(id string) *ruleState {
 	return nil
 }
 
-// Frame decides about the next frame, a single packet. Rules apply in the order of their installation, until
-// one drops the frame. Verdict.Rules is valid until the next call. A rule that has used up its count or its time leaves.
+// Frame decides about the next frame, a single packet. Rules apply in the order of their
+// installation, until one drops the frame. Verdict.Rules is valid until the next call. A rule that
+// has used up its count or its time leaves.
 func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 	var (
 		v     = &in.view
@@ -162,8 +167,8 @@ func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 	return out
 }
 
-// selects advances the rule's frame index and says whether the rule hits the frame; pos is where the random
-// numbers of this frame start.
+// selects advances the rule's frame index and says whether the rule hits the frame; pos is where
+// the random numbers of this frame start.
 func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	class := 0
 	if v.roce {
@@ -206,7 +211,7 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 		if s.rule.Delay > 0 {
 			out.Delay += s.rule.Delay
 		} else {
-			out.Delay += DefaultReorder
+			out.Delay += defaultReorder
 		}
 	case Corrupt:
 		if out.Corrupt || len(frame) <= ethLen {
@@ -219,7 +224,7 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 		out.Drop = !ok
 		out.Delay += wait
 		if !queued {
-			return false // it waits for its own bits only: that is no event to report
+			return false // it waits only for its own transmission time: that is not reported as a hit
 		}
 	case Tear:
 		return false
@@ -257,14 +262,14 @@ func FlipBit(frame []byte, bit int) {
 	}
 }
 
-// line passes a frame through the rule's rate: it leaves when everything accepted before it has left and its
-// own bits have. ok is false when the backlog is full.
+// line passes a frame through the rule's rate: it leaves when everything accepted before it has
+// left and its own bits have. ok is false when the backlog is full.
 func (s *ruleState) line(now clock.Time, bytes int) (wait time.Duration, ok bool) {
 	if s.free < now {
 		s.free = now
 	}
 	perByte := float64(8*time.Second) / float64(s.rule.BitsPerSecond)
-	if backlog := float64(s.free.Sub(now)); backlog > perByte*RateQueueBytes {
+	if backlog := float64(s.free.Sub(now)); backlog > perByte*rateQueueBytes {
 		return 0, false
 	}
 	s.free = s.free.Add(time.Duration(perByte * float64(bytes)))

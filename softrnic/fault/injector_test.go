@@ -196,7 +196,7 @@ func TestKinds(t *testing.T) {
 	if v := one(Rule{Kind: Delay, Delay: time.Millisecond}); v.Delay != time.Millisecond {
 		t.Errorf("delay: %+v", v)
 	}
-	if v := one(Rule{Kind: Reorder}); v.Delay != DefaultReorder {
+	if v := one(Rule{Kind: Reorder}); v.Delay != defaultReorder {
 		t.Errorf("reorder: %+v", v)
 	}
 	if v := one(Rule{Kind: Blackhole}); !v.Drop {
@@ -233,7 +233,7 @@ func TestRateQueuesThenDrops(t *testing.T) {
 			t.Fatalf("frame %d waits %v, want %v", i, v.Delay, want)
 		}
 	}
-	if want := RateQueueBytes / 1250; sent < want || sent > want+2 {
+	if want := rateQueueBytes / 1250; sent < want || sent > want+2 {
 		t.Errorf("%d frames queued before the first drop, want about %d", sent, want)
 	}
 	if v := in.Frame(clock.Time(time.Second), frame); v.Drop || v.Delay != 10*time.Microsecond {
@@ -254,14 +254,14 @@ func TestForEndsARule(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	in := NewInjector(1, "cn0", Up, []Rule{{Link: "cn0", Kind: Loss, Match: Match{Transmission: 2}}})
-	for i := range 3 * MaxTracked {
+	for i := range 3 * maxTracked {
 		in.Frame(0, packet(wire.RCSendOnly, wire.QPN(i), 0, 0))
 	}
-	if n := len(in.conns.ring.vals); n != MaxConnections {
-		t.Errorf("%d connections remembered, want %d", n, MaxConnections)
+	if n := len(in.conns.ring.vals); n != maxConnections {
+		t.Errorf("%d connections remembered, want %d", n, maxConnections)
 	}
-	if n := len(in.rules[0].seen.vals); n != MaxTracked {
-		t.Errorf("%d packets remembered, want %d", n, MaxTracked)
+	if n := len(in.rules[0].seen.vals); n != maxTracked {
+		t.Errorf("%d packets remembered, want %d", n, maxTracked)
 	}
 }
 

@@ -51,7 +51,8 @@ func newMatcher(m Match) matcher {
 	return matcher{any: m.empty(), opcodes: m.Opcodes, class: classes[m.Class], m: m}
 }
 
-// static checks the fields that need no memory of earlier packets. first is the connection's first PSN.
+// static checks the fields that need no memory of earlier packets. first is the connection's first
+// PSN.
 func (k *matcher) static(v *view, first wire.PSN) bool {
 	switch {
 	case k.any:

@@ -48,8 +48,8 @@ func ipOffset(b []byte) (off int, etherType uint16, ok bool) {
 	return ethLen + vlanLen, binary.BigEndian.Uint16(b[16:]), true
 }
 
-// peek reads a frame into v without checking lengths or checksums beyond what it needs: a fault may hit a
-// packet that its receiver will reject.
+// peek reads a frame into v without checking lengths or checksums beyond what it needs: a fault may
+// hit a packet that its receiver will reject.
 func peek(b []byte, v *view) {
 	*v = view{}
 	off, etherType, ok := ipOffset(b)

@@ -4,15 +4,16 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 
 // Bounds of what an injector remembers.
 const (
-	// MaxConnections is how many destination queue pairs keep their first PSN on a link and direction; the
-	// one learnt first is forgotten first.
-	MaxConnections = 4096
-	// MaxTracked is how many packets a rule with Match.Transmission counts at a time.
-	MaxTracked = 4096
+	// maxConnections is how many destination queue pairs keep their first PSN on a link and
+	// direction; the one learnt first is forgotten first.
+	maxConnections = 4096
+	// maxTracked is how many packets a rule with Match.Transmission counts at a time.
+	maxTracked = 4096
 )
 
-// A jump of the PSN by more than this is a new connection on a queue pair number used before, because a
-// retransmission goes back by no more than the window and a request ahead by no more than one READ's span.
+// A jump of the PSN by more than this is a new connection on a queue pair number used before,
+// because a retransmission goes back by no more than the window and a request ahead by no more than
+// one READ's span.
 const (
 	restartBack  = 1 << 16
 	restartAhead = 1 << 20
@@ -26,8 +27,8 @@ type ring[K comparable, V any] struct {
 	next  int
 }
 
-// at returns the value of k, adding a zero one (fresh) if it is not there. The pointer is valid until the
-// next call.
+// at returns the value of k, adding a zero one (fresh) if it is not there. The pointer is valid
+// until the next call.
 func (r *ring[K, V]) at(k K) (v *V, fresh bool) {
 	if v, ok := r.vals[k]; ok {
 		return v, false
@@ -57,7 +58,8 @@ type connKey struct {
 	qpn wire.QPN
 }
 
-// connPSN is the first and the newest PSN that a direction of a link saw for a destination queue pair.
+// connPSN is the first and the newest PSN that a direction of a link saw for a destination queue
+// pair.
 type connPSN struct{ first, last wire.PSN }
 
 // connections learns where each connection's PSNs start.

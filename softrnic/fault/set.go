@@ -13,10 +13,10 @@ import (
 
 // Bounds of a Set.
 const (
-	// MaxRules is how many rules can be at work at a time.
-	MaxRules = 256
-	// MaxFinished is how many rules that ended by themselves are still listed with their hits.
-	MaxFinished = 64
+	// maxRules is how many rules can be at work at a time.
+	maxRules = 256
+	// maxFinished is how many rules that ended by themselves are still listed with their hits.
+	maxFinished = 64
 	// maxIDLen bounds the name of a rule in bytes.
 	maxIDLen = 32
 )
@@ -53,8 +53,8 @@ type Status struct {
 	Remaining time.Duration `json:"remaining,omitempty"`
 }
 
-// Set is the fault plan of a whole switch: an injector for each direction of each link, and rules that come
-// and go. It is used by one goroutine at a time.
+// Set is the fault plan of a whole switch: an injector for each direction of each link, and rules
+// that come and go. It is used by one goroutine at a time.
 type Set struct {
 	seed     uint64
 	links    []string
@@ -102,8 +102,8 @@ func (s *Set) RemoveLink(link string) {
 	delete(s.down, link)
 }
 
-// Injector returns the injector of a direction (Up or Down) of a link, the same for the life of the link; nil if the
-// link is unknown.
+// Injector returns the injector of a direction (Up or Down) of a link, the same as long as the link
+// exists; nil if the link is unknown.
 func (s *Set) Injector(link string, dir Dir) *Injector {
 	if dir == Up {
 		return s.up[link]
@@ -111,8 +111,9 @@ func (s *Set) Injector(link string, dir Dir) *Injector {
 	return s.down[link]
 }
 
-// Add installs a rule and returns it with its ID: "f1" for the first rule added to an empty plan, and so on, unless
-// the rule has one. Errors are *RuleError or wrap ErrUnknownLink, ErrDuplicateID, ErrTooMany or ErrNotOnLink.
+// Add installs a rule and returns it with its ID: "f1" for the first rule added to an empty plan,
+// and so on, unless the rule has one. Errors are *RuleError or wrap ErrUnknownLink, ErrDuplicateID,
+// ErrTooMany or ErrNotOnLink.
 func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	if err := r.Validate(); err != nil {
 		return r, err
@@ -123,14 +124,14 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	if r.Kind == Tear {
 		return r, ErrNotOnLink
 	}
-	if s.forget(now) >= MaxRules {
-		return r, fmt.Errorf("%w: %d are at work; heal some", ErrTooMany, MaxRules)
+	if s.forget(now) >= maxRules {
+		return r, fmt.Errorf("%w: %d are at work; heal some", ErrTooMany, maxRules)
 	}
 	if s.find(r.ID) >= 0 {
 		return r, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
 	}
 	for s.counter++; r.ID == ""; s.counter++ {
-		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // somebody may have called a rule f7
+		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // a user may have named a rule f7
 			r.ID = id
 			break
 		}
@@ -158,8 +159,8 @@ func (s *Set) Remove(id string) error {
 	return nil
 }
 
-// Heal removes every rule of a link, or of all links for "", and returns how many of them were at work. The
-// error wraps ErrUnknownLink.
+// Heal removes every rule of a link, or of all links for "", and returns how many of them were at
+// work. The error wraps ErrUnknownLink.
 func (s *Set) Heal(now clock.Time, link string) (int, error) {
 	if link != "" && s.up[link] == nil {
 		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(s.links, ", "))
@@ -221,13 +222,13 @@ func (s *Set) drop(i int) {
 	}
 }
 
-// forget drops the oldest finished rules beyond MaxFinished and returns how many rules are at work.
+// forget drops the oldest finished rules beyond maxFinished and returns how many rules are at work.
 func (s *Set) forget(now clock.Time) (active int) {
 	finished := 0
 	for i := len(s.rules) - 1; i >= 0; i-- {
 		if s.status(now, &s.rules[i]).State == Active {
 			active++
-		} else if finished++; finished > MaxFinished {
+		} else if finished++; finished > maxFinished {
 			s.drop(i)
 		}
 	}

@@ -74,12 +74,12 @@ func TestSetRefusals(t *testing.T) {
 	if _, err := s.Heal(0, "cn9"); !errors.Is(err, ErrUnknownLink) {
 		t.Errorf("heal: %v", err)
 	}
-	for range 2 * MaxRules {
+	for range 2 * maxRules {
 		if err := add(Rule{Link: "cn0", Kind: Loss, For: 1}); err != nil && !errors.Is(err, ErrTooMany) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(s.rules); n != MaxRules {
+	if n := len(s.rules); n != maxRules {
 		t.Errorf("%d rules held", n)
 	}
 	if _, err := s.Add(10, Rule{Link: "cn0", Kind: Loss}); err != nil { // the others have expired
@@ -87,7 +87,8 @@ func TestSetRefusals(t *testing.T) {
 	}
 }
 
-// A rule added to a Set and one of the same place in a list given to NewInjector make the same faults.
+// A rule added to a Set and one of the same place in a list given to NewInjector make the same
+// faults.
 func TestSetAgreesWithInjector(t *testing.T) {
 	rules := []Rule{{Link: "cn1", Kind: Loss}, {Link: "cn0", Kind: Corrupt, Probability: 0.3}}
 	s := NewSet(9, []string{"cn0", "cn1"})

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// String spells the rule as the command line takes it, without its ID: "loss 10% --link cn0 --dir up".
+// String spells the rule as the command line takes it, without its ID: "loss 10% --link cn0 --dir
+// up".
 func (r Rule) String() string {
 	var b strings.Builder
 	b.WriteString(string(r.Kind))

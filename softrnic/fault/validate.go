@@ -9,15 +9,17 @@ import (
 
 // Limits of what a rule may ask for.
 const (
-	// MaxDelay keeps a held frame well below the life of a connection.
+	// MaxDelay keeps a held frame well below the lifetime of a connection.
 	MaxDelay = time.Minute
-	// MinRate is the slowest line: below it a single frame of the largest MTU would wait for minutes.
+	// MinRate is the slowest line: below it a single frame of the largest MTU would wait for
+	// minutes.
 	MinRate = 8_000
 	// MaxRate is far above what a veth carries.
 	MaxRate = 1_000_000_000_000
 )
 
-// idAlphabet is what the ID of a rule is made of: it is a path element of the control API, hence not "..".
+// idAlphabet is what the ID of a rule is made of: it is a path element of the control API, hence
+// not "..".
 const (
 	idFirst    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	idAlphabet = idFirst + ".-_"
@@ -38,8 +40,8 @@ var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Te
 // Kinds lists the kinds of faults.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// Validate reports the first thing that makes r meaningless, as a *RuleError. It does not know which links
-// exist.
+// Validate reports the first thing that makes r meaningless, as a *RuleError. It does not know
+// which links exist.
 func (r *Rule) Validate() error {
 	switch {
 	case !slices.Contains(kinds, r.Kind):

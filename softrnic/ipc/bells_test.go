@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// More bells are rung than one step of the daemon serves, and the wake-ups of all who rang are read at once: none is left.
-// Receives are posted, of which the NIC has nothing to say later.
+// More bells are rung than one step of the daemon serves, and the wake-ups of all who rang are read
+// at once: none is left. Receives are posted, of which the NIC has nothing to say later.
 func TestManyBellsAtOnce(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {

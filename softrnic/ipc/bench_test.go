@@ -113,7 +113,8 @@ const envCPU = "IPC_TEST_CPU"
 // benchTargets are the NICs that the READs go to.
 var benchTargets = map[string]int{"itself": 0, "cable": 1}
 
-// benchProgram is the second process of BenchmarkRead: for each line with a target it answers with the median of READs.
+// benchProgram is the second process of BenchmarkRead: for each line with a target it answers with
+// the median of READs.
 func benchProgram() error {
 	if cpu, err := strconv.Atoi(os.Getenv(envCPU)); err == nil {
 		pin(cpu)
@@ -149,9 +150,10 @@ func benchProgram() error {
 	return nil
 }
 
-// BenchmarkRead compares the median of 8-byte READs of another process with that of READs of the NIC's own process, in
-// turns: "itself" goes to the same NIC, "cable" to another one of this process. Both ends poll. "apart" gives each process a
-// processor; "together" lets them share one, which shows what handing it over costs.
+// BenchmarkRead compares the median of 8-byte READs of another process with that of READs of the
+// NIC's own process, in turns: "itself" goes to the same NIC, "cable" to another one of this
+// process. Both ends poll. "apart" gives each process a processor; "together" lets them share one,
+// which shows what handing it over costs.
 func BenchmarkRead(b *testing.B) {
 	if runtime.NumCPU() < 2 {
 		b.Skip("needs two processors")

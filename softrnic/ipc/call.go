@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,26 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
+
+// session is the connection to the daemon: calls and their answers, and the events between them.
+type session struct {
+	conn *net.UnixConn
+	// patience is how long the daemon may be silent.
+	patience time.Duration
+	writing  sync.Mutex // held while one message is written
+
+	wakes wakes
+	gone  atomic.Bool   // the daemon has ended or was given up
+	dead  chan struct{} // closed when gone is set
+
+	mu       sync.Mutex // guards what follows
+	calls    map[uint64]chan answer
+	nextCall uint64
+	events   []verbs.AsyncEvent
+	reason   error // why this side has ended the connection
+	failure  error // why the connection has ended
+	closed   bool
+}
 
 // answer is a reply with its file descriptors.
 type answer struct {
@@ -22,14 +44,14 @@ type answer struct {
 }
 
 // call makes a request and waits for the answer; out may be nil.
-func (c *Context) call(op proto.Op, args, out any) error {
+func (c *session) call(op proto.Op, args, out any) error {
 	fds, err := c.callFiles(op, args, out)
-	closeFiles(fds) // there are none
+	closeFiles(fds) // of a daemon that breaks the protocol
 	return err
 }
 
 // callFiles is call for answers that carry file descriptors, which are the caller's.
-func (c *Context) callFiles(op proto.Op, args, out any) ([]int, error) {
+func (c *session) callFiles(op proto.Op, args, out any) ([]int, error) {
 	a, err := json.Marshal(args)
 	if err != nil {
 		return nil, err
@@ -78,21 +100,21 @@ func (c *Context) callFiles(op proto.Op, args, out any) ([]int, error) {
 	return r.fds, err
 }
 
-// over is the error of what needs a daemon that is gone.
-func (c *Context) over(op string) error {
+// over is the error of an operation that needs a daemon that is gone.
+func (c *session) over(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lost(op)
 }
 
 // lost is the error of a call to a daemon that is gone. The caller holds mu.
-func (c *Context) lost(op string) error {
+func (c *session) lost(op string) error {
 	return opError(op, verbs.ErrClosed, "%v", c.failure)
 }
 
-// write sends a request. A daemon that reads nothing for so long that the socket is full is given up, after as many looks as
-// await takes: a message goes as a whole or not at all, so it can be tried again.
-func (c *Context) write(b []byte) error {
+// write sends a request. When the socket stays full, the daemon is given up after as many looks as
+// in await. A message is written as a whole or not at all, so a write can be repeated.
+func (c *session) write(b []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	for range looks {
@@ -110,23 +132,25 @@ func (c *Context) write(b []byte) error {
 
 const (
 	defaultPatience = 30 * time.Second
-	// leastPatience is what a daemon may take that shares processors with others.
+	// leastPatience is the least bound for a daemon that shares its processors with other programs.
 	leastPatience = time.Second
-	mostPatience  = 365 * 24 * time.Hour // with which one can reckon
-	// looks is how often somebody who waits for an answer looks after the daemon, within its patience. Looks are counted, not
-	// time: a host that hangs stops daemon and program, and when it goes on the daemon has all looks but one left.
+	mostPatience  = 365 * 24 * time.Hour // far from an overflow of times
+	// looks is how often a waiting call checks on the daemon within the patience. Looks are
+	// counted, not time: a host that hangs stops daemon and program, and when it resumes all looks
+	// but one are left.
 	looks = 30
 )
 
-// await waits for the answer to a request. Whoever waits longer than a look asks the daemon, whether it still works on it:
+// await waits for the answer to a request. After each look it asks the daemon whether it still
+// works on the request:
 //
-//   - no answer to that for the time of our patience: the daemon hangs, or does not get round to reading;
-//   - it does not work on it, and its answer has not come before this one: the answer was lost, and will not come;
-//   - it works on it, but the request had a time limit that is over for longer than our patience.
+//   - no answer to that within the patience: the daemon hangs, or does not read;
+//   - the daemon does not work on it, and the answer did not arrive before this one: it was lost;
+//   - the daemon works on it, but the request's time limit has passed by more than the patience.
 //
-// Each of these ends the context, because nobody knows what became of the request. Else waiting goes on: a peer may take as
-// long as it likes.
-func (c *Context) await(req proto.Request, args any, ch <-chan answer) answer {
+// Each of these ends the context, because the outcome of the request is unknown. Otherwise the wait
+// goes on: a peer may take any time.
+func (c *session) await(req proto.Request, args any, ch <-chan answer) answer {
 	look := c.patience / looks
 	timer := time.NewTimer(look)
 	defer timer.Stop()
@@ -134,7 +158,7 @@ func (c *Context) await(req proto.Request, args any, ch <-chan answer) answer {
 	if limit, ok := proto.TimeLimit(args); ok {
 		left = looks + 1 + int(limit/look)
 	}
-	asked := 0 // looks since the daemon was asked what it has not answered
+	asked := 0 // looks since the unanswered question
 	var state chan answer
 	for {
 		select {
@@ -165,16 +189,16 @@ func (c *Context) await(req proto.Request, args any, ch <-chan answer) answer {
 }
 
 // ask asks whether the daemon still works on a request.
-func (c *Context) ask(id uint64) chan answer {
+func (c *session) ask(id uint64) chan answer {
 	ch := make(chan answer, 1)
 	a, err := json.Marshal(proto.Progress{ID: id})
 	if err != nil {
-		return nil // cannot be
+		return nil // a Progress can always be encoded
 	}
 	c.mu.Lock()
 	if c.failure != nil {
 		c.mu.Unlock()
-		return nil // which the request learns, too
+		return nil // fail has answered the request itself
 	}
 	c.nextCall++
 	req := proto.Request{ID: c.nextCall, Op: proto.OpProgress, Args: a}
@@ -193,7 +217,7 @@ func (c *Context) ask(id uint64) chan answer {
 	return ch
 }
 
-func (c *Context) deliver(r answer) {
+func (c *session) deliver(r answer) {
 	c.mu.Lock()
 	ch := c.calls[r.reply.ID]
 	delete(c.calls, r.reply.ID)
@@ -209,19 +233,19 @@ func (c *Context) deliver(r answer) {
 	ch <- r
 }
 
-// giveUp ends the connection with a daemon that does not do its part: who waits for it learns of it by the goroutine that
-// receives. The first reason counts.
-func (c *Context) giveUp(format string, args ...any) {
+// giveUp ends the connection with a daemon that does not respond; the receiving goroutine then
+// fails all waiting calls. The first reason counts.
+func (c *session) giveUp(format string, args ...any) {
 	c.mu.Lock()
 	if c.reason == nil {
 		c.reason = fmt.Errorf(format+"; the context was ended, open another one", args...)
 	}
 	c.mu.Unlock()
-	_ = c.conn.Close() // twice is harmless
+	_ = c.conn.Close() // a second close does nothing
 }
 
-// fail is the end of the connection.
-func (c *Context) fail(err error) {
+// fail ends the session: all waiting calls fail with err.
+func (c *session) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reason != nil {

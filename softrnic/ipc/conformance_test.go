@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/softrnic/verbstest"
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 )
 
-// TestConformance runs the suite of the verbs interfaces over real sockets and real shared memory; daemon and application
-// are one process.
+// TestConformance runs the suite of the verbs interfaces over real sockets and real shared memory;
+// daemon and application are one process.
 func TestConformance(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -19,7 +19,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// envProgram makes the test binary a program of its own: it names what to do, and envSockets where the NICs are.
+// envProgram makes the test binary a program of its own: it names what to do, and envSockets where
+// the NICs are.
 const (
 	envProgram = "IPC_TEST_PROGRAM"
 	envSockets = "IPC_TEST_SOCKETS"
@@ -57,8 +58,8 @@ func TestConformanceOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestSuiteInside is what the second process does, which TestConformanceOfAnotherProcess starts; in the first one it does
-// nothing.
+// TestSuiteInside is what the second process does, which TestConformanceOfAnotherProcess starts; in
+// the first one it does nothing.
 func TestSuiteInside(t *testing.T) {
 	if os.Getenv(envProgram) != "suite" {
 		return

@@ -2,12 +2,9 @@ package ipc
 
 import (
 	"errors"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -22,53 +19,21 @@ const maxEvents = 256
 
 // Context is a NIC of another process. All methods may be called by all threads of the program.
 type Context struct {
-	conn    *net.UnixConn
+	session
 	wake    *os.File // the wake socket
 	page    []byte   // the control page
 	ctl     *ring.Control
 	device  verbs.DeviceAttr
 	spin    time.Duration
-	inside  bool // the daemon is this very process, as in tests
+	inside  bool // the daemon is this process, as in tests
 	managed bool
 	runtime *device.Runtime
 	tasks   sync.WaitGroup
-	// patience is how long the daemon may be silent.
-	patience time.Duration
-	writing  sync.Mutex // one message after the other
 
 	wordsMu sync.Mutex  // guards words
 	words   *ring.Queue // of accesses to words
 
-	wakes wakes
-	gone  atomic.Bool   // the daemon is
-	dead  chan struct{} // closed when the daemon is gone
-
-	mu       sync.Mutex // guards what follows
-	calls    map[uint64]chan answer
-	nextCall uint64
-	events   []verbs.AsyncEvent
-	reason   error // why this side has ended the connection
-	failure  error // why the connection has ended
-	closed   bool
-	memories map[*memory]struct{}
-	mapped   map[mapping]struct{}
-}
-
-// mapping is an object with memory that is unmapped when the object goes, or with its context.
-type mapping interface{ unmap() }
-
-// remember makes sure that an object's memory goes with c.
-func (c *Context) remember(m mapping) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mapped[m] = struct{}{}
-}
-
-// forget is for an object whose memory has gone.
-func (c *Context) forget(m mapping) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.mapped, m)
+	maps mappings
 }
 
 var (
@@ -121,8 +86,8 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 	}
 }
 
-// Close destroys what was made through c and returns when it is gone. What Alloc returned must not be touched any more.
-// Closing twice is harmless.
+// Close destroys everything that was made through c and returns when that is done. Memory of Alloc
+// must not be used afterwards. A second Close does nothing.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -133,9 +98,9 @@ func (c *Context) Close() error {
 	c.mu.Unlock()
 	err := c.call(proto.OpClose, proto.None{}, nil)
 	if errors.Is(err, verbs.ErrClosed) {
-		err = nil // it went with the daemon
+		err = nil // the objects ended with the daemon
 	}
-	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // it was given up before
+	if cerr := c.conn.Close(); !errors.Is(cerr, net.ErrClosed) { // giveUp has closed it
 		err = errors.Join(err, cerr)
 	}
 	if c.wake != nil {
@@ -143,18 +108,7 @@ func (c *Context) Close() error {
 	}
 	c.tasks.Wait()
 	c.wakes.all()
-	c.mu.Lock()
-	mapped := slices.Collect(maps.Keys(c.mapped))
-	clear(c.mapped)
-	for m := range c.memories {
-		err = errors.Join(err, ring.Unmap(m.bytes))
-	}
-	clear(c.memories)
-	c.mu.Unlock()
-	for _, m := range mapped {
-		m.unmap()
-	}
-	return err // the control page goes when nobody can look at it any more
+	return errors.Join(err, c.maps.close()) // the control page is unmapped when nothing refers to c
 }
 
 // alive reports whether objects of an incarnation of the NIC can be used.
@@ -162,7 +116,7 @@ func (c *Context) alive(incarnation uint64) bool {
 	return !c.gone.Load() && c.ctl.Incarnation.Load() == incarnation
 }
 
-// wakes tells everybody who sleeps that something has changed.
+// wakes wakes all sleeping threads when something has changed.
 type wakes struct {
 	mu sync.Mutex // guards ch
 	ch chan struct{}
@@ -194,7 +148,7 @@ func (c *Context) listen() {
 	}
 }
 
-// sleep waits for a wake-up, or for the end of the daemon; false says that the deadline has passed.
+// sleep waits for a wake-up, or for the end of the daemon. False: the deadline has passed.
 func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	if deadline == clock.Never {
 		select {
@@ -218,11 +172,12 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	return true
 }
 
-// doze is sleep for who waits for what a peer or the NIC does some day. Before a long wait goes on, the daemon is asked for a sign
-// of life, or given up: nothing else would end the wait for one that hangs.
+// doze is sleep for a thread that waits for a peer or the NIC without a bound. In a long wait it
+// asks the daemon for an answer from time to time and gives up a daemon that hangs: nothing else
+// would end the wait.
 func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	now := c.runtime.Now()
-	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline will do
+	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline ends the wait soon enough
 		return c.sleep(wake, deadline)
 	}
 	if !c.sleep(wake, now.Add(c.patience)) {
@@ -234,6 +189,6 @@ func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 // ring rings the bell of an object and wakes the daemon if it sleeps.
 func (c *Context) ring(bell uint32) {
 	if c.ctl.Ring(bell) {
-		_, _ = c.wake.Write([]byte{1}) // who does not read has wake-ups to read
+		_, _ = c.wake.Write([]byte{1}) // a full socket has unread wake-ups
 	}
 }

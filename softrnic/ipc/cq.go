@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
-	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -20,12 +20,12 @@ type cq struct {
 	incarnation uint64
 	bytes       []byte
 
-	mu     sync.Mutex // guards what follows; it is held for looks, never while waiting
-	q      *ring.Queue
-	head   uint64
-	kept   []verbs.WC // taken out of the ring by purge
-	vain   int        // polls in a row that found nothing
-	closed bool
+	mu         sync.Mutex // guards what follows; it is held for looks, never while waiting
+	q          *ring.Queue
+	head       uint64
+	kept       []verbs.WC // taken out of the ring by purge
+	emptyPolls int        // polls in succession that found nothing
+	closed     bool
 }
 
 // CreateCQ makes a completion queue. Depth is what the NIC keeps; the shared ring holds some more.
@@ -39,7 +39,7 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 		ctx: c, h: r.H, bell: r.Bell, id: r.Number, incarnation: r.Incarnation, bytes: bytes,
 		q: ring.NewQueue(bytes, r.Slots, ring.WCSlot),
 	}
-	c.remember(q)
+	c.maps.remember(q)
 	return q, nil
 }
 
@@ -72,27 +72,28 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	n, err := c.look("use CQ")
 	if err == nil && n > 0 && len(wc) > 0 {
 		n = c.take(wc)
-		c.vain = 0
+		c.emptyPolls = 0
 		c.mu.Unlock()
 		return n, nil
 	}
-	c.vain++
-	vain := c.vain
+	c.emptyPolls++
+	emptyPolls := c.emptyPolls
 	c.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}
-	c.ctx.missed(vain)
+	c.ctx.missed(emptyPolls)
 	return 0, nil
 }
 
-// missed is after a look in vain: now and then the daemon is told that somebody looks, and other processes may run.
-func (c *Context) missed(vain int) {
-	if vain%looksPerClock == 1 {
+// missed is called after an empty poll; emptyPolls is the number of empty polls in succession. At
+// intervals it reports the polling to the daemon, and it lets other processes run.
+func (c *Context) missed(emptyPolls int) {
+	if emptyPolls%looksPerClock == 1 {
 		c.ctl.Polls.Add(1)
 	}
-	if vain > eager {
-		spin.Pause(vain, c.inside)
+	if emptyPolls > eager {
+		pollpace.Pause(emptyPolls, c.inside)
 	}
 }
 
@@ -163,21 +164,21 @@ func (c *cq) Arm(solicited bool) error {
 
 // armed waits until the daemon has taken the arming; false says that it is gone.
 func (c *Context) armed(q *ring.Queue, bell uint32) bool {
-	vain := 0
+	emptyPolls := 0
 	for look := 1; q.Arm.Load() != 0; look++ {
 		if c.gone.Load() {
 			return false
 		}
 		if look < 4*eager && c.spin > 0 {
 			if look > eager {
-				spin.Pause(look, c.inside)
+				pollpace.Pause(look, c.inside)
 			}
 			continue
 		}
 		wake := c.wakes.next()
 		q.Wait.Store(1)
 		if q.Arm.Load() != 0 && !c.sleep(wake, c.runtime.Now().Add(again)) {
-			c.unserved(bell, &vain)
+			c.unserved(bell, &emptyPolls)
 		}
 	}
 	return true
@@ -203,7 +204,7 @@ func (c *cq) Wait(deadline clock.Time) error {
 
 // wait polls for a while and then sleeps. ready is called with mu held.
 func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
-	pace := spin.Spinner{Inside: c.ctx.inside}
+	pace := pollpace.Spinner{Inside: c.ctx.inside}
 	rt := c.ctx.runtime
 	var end clock.Time
 	polling := c.ctx.spin > 0
@@ -242,7 +243,7 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 	}
 }
 
-// Destroy ends the queue. Whoever waits for it gets ErrClosed.
+// Destroy ends the queue. Waiting threads get ErrClosed.
 func (c *cq) Destroy() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +255,7 @@ func (c *cq) Destroy() error {
 		c.closed = true
 		_ = ring.Unmap(c.bytes) // it was mapped
 		c.bytes = nil
-		c.ctx.forget(c)
+		c.ctx.maps.forget(c)
 		c.ctx.wakes.all()
 	}
 	return err

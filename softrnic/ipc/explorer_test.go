@@ -6,13 +6,16 @@ import (
 	"testing"
 )
 
-// This is a small explorer: it follows every order in which a few threads can make their atomic steps. A model is a state of
-// a comparable type and threads, which are lists of instructions; one instruction is one access to something shared.
+// This is a small explorer: it follows every order in which a few threads can make their atomic
+// steps. A model is a state of a comparable type and threads, which are lists of instructions; one
+// instruction is one access to something shared.
 
-// instr is an instruction. It changes the state and returns the next place, or says that it has to wait.
+// instr is an instruction. It changes the state and returns the next place, or says that it has to
+// wait.
 type instr[S any] struct {
 	name string
-	// private instructions are made together with the one before: nobody else can see the difference. They do not wait.
+	// private instructions are made together with the one before: nobody else can see the
+	// difference. They do not wait.
 	private bool
 	step    func(s *S) (next int, ok bool)
 }
@@ -59,14 +62,16 @@ func (a *asm[S]) jump(label string) {
 	a.code = append(a.code, instr[S]{private: true, step: func(*S) (int, bool) { return a.places[label], true }})
 }
 
-// maxThreads, maxPrivate and maxStates bound a model: threads, private instructions in a row, and what there is to see.
+// maxThreads, maxPrivate and maxStates bound a model: threads, private instructions in a row, and
+// what there is to see.
 const (
 	maxThreads = 10
 	maxPrivate = 64
 	maxStates  = 3e6
 )
 
-// step makes one step of a thread, with what is private behind it; false says that it waits or has ended.
+// step makes one step of a thread, with what is private behind it; false says that it waits or has
+// ended.
 func (a *asm[S]) step(pc int, s *S) (int, bool) {
 	if pc >= len(a.code) {
 		return pc, false
@@ -84,8 +89,9 @@ type world[S comparable] struct {
 	s  S
 }
 
-// explore visits all states that can be reached. It returns how many there are, and how a state is reached in which nobody
-// can go on, or from which done cannot be reached any more, though it has not come; "" if there is none.
+// explore visits all states that can be reached. It returns how many there are, and how a state is
+// reached in which nobody can go on, or from which done cannot be reached any more, though it has
+// not come; "" if there is none.
 func explore[S comparable](start S, threads []*asm[S], done func(s *S) bool) (states int, stuck string) {
 	type edge struct {
 		from   int
@@ -169,8 +175,8 @@ func explore[S comparable](start S, threads []*asm[S], done func(s *S) bool) (st
 	return len(all), ""
 }
 
-// The explorer finds the one order in which two threads that take two locks block each other, and none if both take them in
-// the same order.
+// The explorer finds the one order in which two threads that take two locks block each other, and
+// none if both take them in the same order.
 func TestExplorer(t *testing.T) {
 	type locks struct {
 		held [2]bool

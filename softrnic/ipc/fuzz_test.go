@@ -20,7 +20,8 @@ var fuzzOps = []proto.Op{
 
 var fuzzTransitions = []proto.Transition{proto.ToInit, proto.ToRTR, proto.ToRTS, proto.ToSQD, proto.ResumeRTS, proto.ToError, proto.ToReset, "?"}
 
-// fuzzRequest makes the arguments of an operation from some numbers, most of them within reach of what exists.
+// fuzzRequest makes the arguments of an operation from some numbers, most of them within reach of
+// what exists.
 func fuzzRequest(op proto.Op, n [4]uint32) any {
 	h, small, length := n[0]%16, int(n[1]%64), int(int32(n[2]))
 	switch op {
@@ -62,7 +63,8 @@ func fuzzRequest(op proto.Op, n [4]uint32) any {
 	}
 }
 
-// Any sequence of requests, with any arguments, is answered or ends the connection; nobody else notices, and nothing stays.
+// Any sequence of requests, with any arguments, is answered or ends the connection; nobody else
+// notices, and nothing stays.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
 	all := make([]byte, 0, 17*len(fuzzOps))
@@ -105,7 +107,8 @@ func (h *house) waitBack(t testing.TB, want [2]int) {
 	})
 }
 
-// Whatever is in the rings of an application, and whichever bells ring, the daemon goes on and nobody else notices.
+// Whatever is in the rings of an application, and whichever bells ring, the daemon goes on and
+// nobody else notices.
 func FuzzRings(f *testing.F) {
 	slot := make([]byte, ring.SendSlot(4, 256))
 	ring.PutSend(slot, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signalled | verbs.Inline, Data: []byte("data")}, 0)

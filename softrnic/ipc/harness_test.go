@@ -9,14 +9,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/e2e/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/verbstest"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -42,19 +42,19 @@ var spins = map[string]time.Duration{"spin": 0, "block": -1}
 
 func newHouse(t testing.TB, spin time.Duration, change func(*serve.Config)) *house {
 	t.Helper()
-	return newHouseOn(t, memory.Config{}, spin, change)
+	return newHouseOn(t, memcable.Config{}, spin, change)
 }
 
 // newHouseOn is newHouse with a cable of one's own.
-func newHouseOn(t testing.TB, cable memory.Config, spin time.Duration, change func(*serve.Config)) *house {
+func newHouseOn(t testing.TB, cable memcable.Config, spin time.Duration, change func(*serve.Config)) *house {
 	t.Helper()
 	h := &house{}
-	var ports [2]*memory.Port
-	ports[0], ports[1] = memory.Pair(cable)
+	var ports [2]*memcable.Port
+	ports[0], ports[1] = memcable.Pair(cable)
 	dir := t.TempDir()
 	for i := range h.dev {
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memory.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
+			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				Resolve: func(a netip.Addr) (wire.MAC, bool) {

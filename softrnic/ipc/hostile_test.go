@@ -19,7 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Messages that make no sense end the connection, or are answered with an error; nobody else notices.
+// Messages that make no sense end the connection, or are answered with an error; nobody else
+// notices.
 func TestGarbage(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -76,7 +77,8 @@ type rawArgs string
 // MarshalJSON sends them.
 func (r rawArgs) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-// Every number that could be a handle is tried on every operation: what belongs to another application is not found.
+// Every number that could be a handle is tried on every operation: what belongs to another
+// application is not found.
 func TestForgedHandles(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -378,7 +380,8 @@ func TestNeverPolling(t *testing.T) {
 	v.fine()
 }
 
-// A daemon without file descriptors refuses what it cannot make, and goes on when there are some again.
+// A daemon without file descriptors refuses what it cannot make, and goes on when there are some
+// again.
 func TestNoFilesLeft(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)

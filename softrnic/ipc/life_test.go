@@ -14,7 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// writerProgram writes to a region of the second NIC for ever: its arguments are in the environment.
+// writerProgram writes to a region of the second NIC for ever: its arguments are in the
+// environment.
 func writerProgram() error {
 	sockets := socketsOfProgram()
 	ctx, err := ipc.Open(ipc.Config{Socket: sockets[0], Name: "writer"})
@@ -45,8 +46,8 @@ func writerProgram() error {
 	}
 }
 
-// A program that is killed in the middle of its writes leaves nothing behind but what it has shared, and that has the same
-// bytes, address and keys for the next one.
+// A program that is killed in the middle of its writes leaves nothing behind but what it has
+// shared, and that has the same bytes, address and keys for the next one.
 func TestKilledProgram(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +175,8 @@ func held(t *testing.T) (goroutines, files, mappings int) {
 	return runtime.NumGoroutine(), len(fds), strings.Count(string(maps), "memfd:")
 }
 
-// Applications come and go a thousand times, with objects of every kind and without destroying them, and nothing is left.
+// Applications come and go a thousand times, with objects of every kind and without destroying
+// them, and nothing is left.
 func TestNothingLeaks(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	cycle := func(i int) {

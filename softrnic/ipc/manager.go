@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Manager makes connections by the daemon's connection manager: that of the NIC, or the exchange over TCP, as the rack's
-// description says. Queue pairs must be of its context. A context should have one at a time: Close ends what all of them
-// have begun.
+// Manager makes connections by the daemon's connection manager: that of the NIC, or the exchange
+// over TCP, as the rack's description says. Queue pairs must be of its context. A context should
+// have one at a time: Close ends what all of them have begun.
 type Manager struct {
 	ctx    *Context
 	closed atomic.Bool
@@ -25,7 +25,7 @@ var _ rdmacm.Manager = (*Manager)(nil)
 // Manager gives access to the connection manager.
 func (c *Context) Manager() *Manager { return &Manager{ctx: c} }
 
-// timeout is how long it is to a deadline, as requests say it.
+// timeout is the time until a deadline, in the form that requests have it.
 func (c *Context) timeout(deadline clock.Time) time.Duration {
 	if deadline == clock.Never {
 		return -1
@@ -89,15 +89,15 @@ func (m *Manager) ending(op string, what proto.Op, qp verbs.QP, deadline clock.T
 	return m.ctx.call(what, proto.Wait{H: h, Timeout: m.ctx.timeout(deadline)}, nil)
 }
 
-// Close ends listening, refuses requests that have not been answered, and ends every wait. Connections are not touched.
-// Closing twice is harmless.
+// Close ends listening, refuses requests that have not been answered, and ends every wait.
+// Connections are not touched. Closing twice is harmless.
 func (m *Manager) Close() error {
 	if m.closed.Swap(true) {
 		return nil
 	}
 	err := m.ctx.call(proto.OpCloseManager, proto.None{}, nil)
 	if errors.Is(err, verbs.ErrClosed) {
-		return nil // it went with the daemon
+		return nil // it ended with the daemon
 	}
 	return err
 }
@@ -154,6 +154,9 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 }
 
 // Reject refuses the request.
-func (r *request) Reject(reason string) error {
-	return r.m.ctx.call(proto.OpReject, proto.Reject{H: r.in.H, Reason: reason}, nil)
+func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
+
+// Answer ends the exchange without a connection.
+func (r *request) Answer(reason string, private []byte) error {
+	return r.m.ctx.call(proto.OpReject, proto.Reject{H: r.in.H, Reason: reason, Private: private}, nil)
 }

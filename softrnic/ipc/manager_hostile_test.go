@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// hostileConnection is a request of those that wait, or that end what others wait for. Most name what there is: queue pairs
-// 5 to 10 and listener 11, and what came later.
+// hostileConnection is a request of those that wait, or that end what others wait for. Most name
+// what there is: queue pairs 5 to 10 and listener 11, and what came later.
 func hostileConnection(r *rand.Rand) (proto.Op, any) {
 	pick := func(from, n uint32) uint32 {
 		if r.IntN(8) == 0 {
@@ -62,8 +62,8 @@ func hostileConnection(r *rand.Rand) (proto.Op, any) {
 	return proto.OpModifyQP, proto.ModifyQP{H: qp, To: proto.ToReset}
 }
 
-// Requests about connections that meet each other, the end of what they are about and the end of their application: nobody
-// else notices, and nothing stays.
+// Requests about connections that meet each other, the end of what they are about and the end of
+// their application: nobody else notices, and nothing stays.
 func TestHostileConnections(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)

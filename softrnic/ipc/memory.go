@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// isGone reports that an object is not there any more after an attempt to destroy it.
+// isGone reports from the error of a destroy call that the object does not exist any more.
 func isGone(err error) bool { return err == nil || errors.Is(err, verbs.ErrClosed) }
 
 // pd is a protection domain.
@@ -25,7 +25,7 @@ type pd struct {
 // Dealloc ends the domain.
 func (p *pd) Dealloc() error { return p.ctx.destroy(proto.OpDeallocPD, &p.h) }
 
-// destroyed is the handle of what was destroyed; the daemon gives it to nothing.
+// destroyed is the handle of a destroyed object; the daemon gives it to no object.
 const destroyed = 0
 
 // destroy ends an object without memory of its own.
@@ -54,14 +54,14 @@ func (c *Context) callMemory(op proto.Op, args, out any, length *int) ([]byte, e
 	return ring.Map(fds[0], *length)
 }
 
-// memory is what Alloc returned.
+// memory is memory that Alloc returned.
 type memory struct {
 	h     uint32
 	bytes []byte
 }
 
-// Alloc makes memory that RegMR takes, whole or in pieces, without a copy. It is zero, and the program's until Free or
-// Close.
+// Alloc makes memory that RegMR takes, whole or in pieces, without a copy. It is zeroed, and
+// belongs to the program until Free or Close.
 func (c *Context) Alloc(length int) ([]byte, error) {
 	var h proto.Handle
 	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length)
@@ -69,46 +69,36 @@ func (c *Context) Alloc(length int) ([]byte, error) {
 		return nil, err
 	}
 	m := &memory{h: h.H, bytes: bytes}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.memories[m] = struct{}{}
+	c.maps.add(m)
 	return bytes[:length:length], nil
 }
 
-// Free gives back what Alloc returned; ErrBusy while regions of it are left. The bytes must not be touched any more.
+// Free frees memory of Alloc; ErrBusy while regions of it are left. The bytes must not be used
+// afterwards.
 func (c *Context) Free(b []byte) error {
-	m, off := c.memoryOf(b)
+	m, off := c.maps.memoryOf(b)
 	if m == nil || off != 0 || len(b) != len(m.bytes) {
 		return opError("free", verbs.ErrInvalid, "not what Alloc returned")
 	}
 	if err := c.call(proto.OpFree, proto.Handle{H: m.h}, nil); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	delete(c.memories, m)
-	c.mu.Unlock()
+	c.maps.drop(m)
 	return ring.Unmap(m.bytes)
 }
 
-// memoryOf finds the memory that b lies in, and where.
-func (c *Context) memoryOf(b []byte) (*memory, int) {
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for m := range c.memories {
-		base := uintptr(unsafe.Pointer(unsafe.SliceData(m.bytes)))
-		if at >= base && at-base < uintptr(len(m.bytes)) && len(b) <= len(m.bytes)-int(at-base) {
-			return m, int(at - base)
-		}
-	}
-	return nil, 0
+// RegMR registers new memory if buf is nil, else memory of Alloc. The NIC cannot reach other memory
+// of this process: that is refused with ErrNotSupported.
+func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
+	return p.register("reg MR", buf, length, proto.RegMR{PD: p.h, Length: length, Access: access})
 }
 
-// RegMR registers fresh memory if buf is nil, or memory of Alloc. The NIC cannot reach other memory of this process:
-// that is refused with ErrNotSupported.
-func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
-	const op = "reg MR"
-	a := proto.RegMR{PD: p.h, Length: length, Access: access}
+// AllocFastMR makes memory for fast registration. buf is that of RegMR.
+func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
+	return p.register("alloc fast MR", buf, length, proto.RegMR{PD: p.h, Length: length, Fast: true})
+}
+
+func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.MR, error) {
 	var r proto.MR
 	switch {
 	case buf == nil && length <= 0:
@@ -124,7 +114,7 @@ func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error
 	case len(buf) == 0:
 		return nil, opError(op, verbs.ErrInvalid, "a region needs at least one byte")
 	}
-	m, off := p.ctx.memoryOf(buf)
+	m, off := p.ctx.maps.memoryOf(buf)
 	if m == nil {
 		return nil, opError(op, verbs.ErrNotSupported, "the NIC cannot reach memory of this process; pass nil, or memory of Context.Alloc")
 	}
@@ -148,7 +138,7 @@ type mr struct {
 
 func (p *pd) newMR(r proto.MR, bytes []byte, own bool) *mr {
 	m := &mr{pd: p, r: r, bytes: bytes, own: own}
-	p.ctx.remember(m)
+	p.ctx.maps.remember(m)
 	return m
 }
 
@@ -264,7 +254,8 @@ func (m *mr) Load64(off int) (uint64, error) {
 	return m.pd.ctx.word(op, ring.Access{MR: m.r.H, Offset: int64(off)})
 }
 
-// Store64 writes an aligned word. The NIC does it, between two of its own accesses, so that no remote atomic overwrites it.
+// Store64 writes an aligned word. The NIC does it, between two of its own accesses, so that no
+// remote atomic overwrites it.
 func (m *mr) Store64(off int, v uint64) error {
 	const op = "store mr"
 	m.mu.RLock()
@@ -289,7 +280,7 @@ func (m *mr) Dereg() error {
 	err := m.pd.ctx.call(proto.OpDeregMR, proto.Handle{H: m.r.H}, nil)
 	if isGone(err) {
 		m.release()
-		m.pd.ctx.forget(m)
+		m.pd.ctx.maps.forget(m)
 	}
 	return err
 }

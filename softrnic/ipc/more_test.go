@@ -16,7 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Completions for which the shared ring has no room stay with the NIC, and come in order when there is room.
+// Completions for which the shared ring has no room stay with the NIC, and come in order when there
+// is room.
 func TestCompletionsBeyondTheRing(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {

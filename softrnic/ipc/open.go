@@ -22,23 +22,24 @@ import (
 // EnvSocket is the environment variable that names the daemon's socket.
 const EnvSocket = proto.EnvSocket
 
-// Config says which NIC to open. Its zero value is that of the host on which the program runs.
+// Config names the NIC to open. Its zero value is the NIC of the host on which the program runs.
 type Config struct {
-	// Socket is the path of the daemon's socket; "": what the environment says.
+	// Socket is the path of the daemon's socket; "": that of the environment variable EnvSocket.
 	Socket string
 	// Name is shown in the daemon's listings; "": the program's.
 	Name string
-	// Patience is how long the daemon may be silent before the context gives it up, as if it had ended: objects are dead,
-	// and all calls fail with ErrClosed. It is the time that this program has run meanwhile; being stopped does not count.
-	// Calls that wait for somebody else, as Accept does, may take longer: the daemon is asked about them. 0: 30 s; the least
-	// is 1 s.
+	// Patience is how long the daemon may be silent before the context gives it up, as if it had
+	// ended: objects are dead, and all calls fail with ErrClosed. Only time in which this program
+	// runs counts. Calls that wait for a peer, such as Accept, may take longer: the context asks
+	// the daemon whether they are still in progress. 0: 30 s; the least is 1 s.
 	Patience time.Duration
 }
 
-// openWait bounds how long the daemon may take to answer at first.
+// openWait bounds how long the daemon may take to answer the hello.
 const openWait = 10 * time.Second
 
-// Open attaches to the daemon that owns the NIC. The caller must Close the context; the end of the program does it, too.
+// Open attaches to the daemon that owns the NIC. The caller must Close the context; the end of the
+// program does it, too.
 func Open(cfg Config) (*Context, error) {
 	if cfg.Socket == "" {
 		if cfg.Socket = os.Getenv(EnvSocket); cfg.Socket == "" {
@@ -53,7 +54,8 @@ func Open(cfg Config) (*Context, error) {
 		return nil, fmt.Errorf("ipc: %w", err)
 	}
 	c := &Context{
-		conn: conn, calls: make(map[uint64]chan answer), dead: make(chan struct{}), memories: make(map[*memory]struct{}), mapped: make(map[mapping]struct{}),
+		session: session{conn: conn, calls: make(map[uint64]chan answer), dead: make(chan struct{})},
+		maps:    mappings{memories: make(map[*memory]struct{}), objects: make(map[mapping]struct{})},
 	}
 	c.wakes.ch = make(chan struct{})
 	c.patience = cfg.Patience
@@ -77,12 +79,12 @@ func Open(cfg Config) (*Context, error) {
 	return c, nil
 }
 
-// hello says who the program is and takes over what the daemon gives every one.
+// hello names the program to the daemon and takes the control page and the wake socket.
 func (c *Context) hello(name string) error {
 	var w proto.Welcome
 	fds, err := c.callFiles(proto.OpHello, proto.Hello{Version: proto.Version, Name: name}, &w)
 	if errors.Is(err, verbs.ErrClosed) {
-		return fmt.Errorf("%w; perhaps the daemon is of another version than this program", err)
+		return fmt.Errorf("%w; the daemon may be of another version than this program", err)
 	}
 	if err != nil {
 		closeFiles(fds)
@@ -98,7 +100,7 @@ func (c *Context) hello(name string) error {
 		closeFiles(fds[1:])
 		return err
 	}
-	runtime.AddCleanup(c, func(page []byte) { _ = ring.Unmap(page) }, c.page) // a mapping can be ended
+	runtime.AddCleanup(c, func(page []byte) { _ = ring.Unmap(page) }, c.page) // unmapping a mapped page cannot fail
 	if err := unix.SetNonblock(fds[1], true); err != nil {
 		closeFiles(fds[1:])
 		return err
@@ -111,13 +113,13 @@ func (c *Context) hello(name string) error {
 	return nil
 }
 
-// servedBy is the process at the other end of a connection; 0 if that cannot be known.
+// servedBy is the process at the other end of a connection; 0 if it is unknown.
 func servedBy(conn *net.UnixConn) (pid int) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) { // which fails only when it was closed
+	_ = raw.Control(func(fd uintptr) { // it fails only after a close
 		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 			pid = int(cred.Pid)
 		}
@@ -129,7 +131,7 @@ func servedBy(conn *net.UnixConn) (pid int) {
 const maxFiles = 4
 
 // receive takes replies and events until the connection ends.
-func (c *Context) receive() {
+func (c *session) receive() {
 	b, oob := make([]byte, proto.MaxMessage), make([]byte, unix.CmsgSpace(maxFiles*4))
 	for {
 		n, oobn, flags, _, err := c.conn.ReadMsgUnix(b, oob)
@@ -171,7 +173,7 @@ func files(oob []byte) (fds []int) {
 
 func closeFiles(fds []int) {
 	for _, fd := range fds {
-		_ = unix.Close(fd) // of memory, where nothing can go wrong
+		_ = unix.Close(fd) // closing a memory file cannot fail
 	}
 }
 

@@ -123,7 +123,8 @@ func impatient(t testing.TB, socket string, patience time.Duration) *ipc.Context
 	return c
 }
 
-// given makes sure that a context was given up, for a reason that names want, and that nothing is left of it.
+// given makes sure that a context was given up, for a reason that names want, and that nothing is
+// left of it.
 func given(t *testing.T, h *house, c *ipc.Context, err error, want string) {
 	t.Helper()
 	if !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "open another") {
@@ -172,7 +173,8 @@ func TestOverdueCall(t *testing.T) {
 	given(t, h, c, err, "has not ended next_request")
 }
 
-// A call without a time limit waits as long as it takes: far longer than the program's patience with a silent daemon.
+// A call without a time limit waits as long as it takes: far longer than the program's patience
+// with a silent daemon.
 func TestCallsMayTakeLong(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, nil)
@@ -200,8 +202,8 @@ func TestCallsMayTakeLong(t *testing.T) {
 	must(t, <-got)
 }
 
-// A daemon that hangs is given up by whoever waits for it: in a call, in a post, in the arming of a completion queue, and in
-// waits for what may never come.
+// A daemon that hangs is given up by whoever waits for it: in a call, in a post, in the arming of a
+// completion queue, and in waits for what may never come.
 func TestDaemonThatHangs(t *testing.T) {
 	for name, wait := range map[string]func(c *ipc.Context, mr verbs.MR, cq verbs.CQ) error{
 		"call":  func(c *ipc.Context, _ verbs.MR, _ verbs.CQ) error { _, err := c.AllocPD(); return err },
@@ -240,7 +242,8 @@ func TestDaemonThatHangs(t *testing.T) {
 	}
 }
 
-// Programs that cannot even write what they want of a daemon that hangs give it up after the same time, however many they are.
+// Programs that cannot even write what they want of a daemon that hangs give it up after the same
+// time, however many they are.
 func TestDaemonThatReadsNothing(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, nil)
@@ -260,8 +263,8 @@ func TestDaemonThatReadsNothing(t *testing.T) {
 	m.held.Unlock()
 }
 
-// Being stopped with the daemon, as `rdmalab hang` does it, takes nothing of anybody's patience: neither of those who wait for an
-// answer nor of those who could not ask yet.
+// Being stopped with the daemon, as `rdmalab hang` does it, takes nothing of anybody's patience:
+// neither of those who wait for an answer nor of those who could not ask yet.
 func TestStoppedTogether(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, nil)

@@ -4,18 +4,20 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// The workloads of package perf run with both ends attached from outside of the daemons, and find no wrong byte.
+// The workloads of package perf run with both ends attached from outside of the daemons, and find
+// no wrong byte.
 func TestWorkloads(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, spin, nil)
 			a, b := h.open(t, 0), h.open(t, 1)
 			cm := b.Manager()
-			srv, err := perf.NewServer(b, cm, perf.ServerConfig{Service: perf.PerfService})
+			srv, err := perf.NewServer(b, cm, memservice.Config{})
 			must(t, err)
 			served := make(chan error, 1)
 			go func() { served <- srv.Serve() }()

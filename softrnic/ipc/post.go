@@ -8,13 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
-	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 const (
-	// eager is how many polls in vain are made at full speed, a tenth of a microsecond; the next ones let other processes
-	// run, because one of them may be the daemon. eagerLooks is the same for looks at a single word.
+	// eager is how many empty polls are made at full speed, a tenth of a microsecond; the next
+	// ones let other processes run, because one of them may be the daemon. eagerLooks is the same
+	// for looks at a single word.
 	eager      = 4
 	eagerLooks = 64
 	// looksPerClock is how many looks are made between two at the clock.
@@ -44,7 +45,8 @@ func (p *poster) begin(op string) error {
 
 func (p *poster) end() { p.mu.Unlock() }
 
-// post announces n entries that were written behind the tail, and waits for what becomes of them. The caller has begun.
+// post announces n entries that were written behind the tail, and waits until the daemon has taken
+// or refused them. The caller has called begin.
 func (p *poster) post(op string, n int) error {
 	first := p.tail
 	p.tail += uint64(n)
@@ -68,24 +70,27 @@ func refusal(q *ring.Queue, op string, index int) error {
 	return &verbs.OpError{Op: op, Err: proto.Sentinel(code), Detail: text, Index: index}
 }
 
-// again is how long a sleeper believes that it will be woken. Then it looks and rings once more: a wake-up that got lost would
-// cost that, and not the program. None gets lost as long as stores come before the loads behind them: see ring.Shared.
+// again is how long a thread sleeps before it looks and rings once more, so that a lost wake-up
+// would cost that time and not hang the program. None is lost as long as no load is executed before
+// an earlier store: see ring.Shared.
 var again = 100 * time.Millisecond // tests do without
 
-// unserved is for a sleeper whose bell nobody has served though it was woken so often in vain: it rings again, and gives a
-// daemon up that does not serve it for the time of our patience.
-func (c *Context) unserved(bell uint32, vain *int) {
-	if *vain++; time.Duration(*vain)*again >= c.patience {
+// unserved is called by a waiting thread whose bell the daemon has not served within again;
+// *emptyPolls counts these calls of one wait. It rings again, and gives up a daemon that does not
+// serve the bell within the patience.
+func (c *Context) unserved(bell uint32, emptyPolls *int) {
+	if *emptyPolls++; time.Duration(*emptyPolls)*again >= c.patience {
 		c.giveUp("the daemon has not looked at what was posted for %v", c.patience)
 	}
 	c.ring(bell)
 }
 
-// consumed waits until the daemon has taken everything before tail, of the queue with that bell; false says that it is gone.
+// consumed waits until the daemon has taken everything before tail, of the queue with that bell;
+// false says that it is gone.
 func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
-	pace := spin.Spinner{Inside: c.inside}
+	pace := pollpace.Spinner{Inside: c.inside}
 	var end clock.Time
-	polling, vain := c.spin > 0, 0
+	polling, emptyPolls := c.spin > 0, 0
 	for look := 0; q.Head.Load() < tail; look++ {
 		if look < eagerLooks {
 			continue
@@ -104,7 +109,7 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 		wake := c.wakes.next()
 		q.Wait.Store(1)
 		if q.Head.Load() < tail && !c.sleep(wake, c.runtime.Now().Add(again)) {
-			c.unserved(bell, &vain)
+			c.unserved(bell, &emptyPolls)
 		}
 	}
 	return true

@@ -48,7 +48,8 @@ func (h *house) empty(t testing.TB) {
 	h.waitObjects(t, 1, 0, 0)
 }
 
-// waitObjects waits until no application is attached to a NIC and it has so many domains and regions, and nothing else.
+// waitObjects waits until no application is attached to a NIC and it has so many domains and
+// regions, and nothing else.
 func (h *house) waitObjects(t testing.TB, nic, pds, mrs int) {
 	t.Helper()
 	h.eventually(t, func() (any, bool) {

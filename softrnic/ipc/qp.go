@@ -51,7 +51,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if r.RecvSlot != 0 {
 		q.recv.q = ring.NewQueue(bytes[ring.QueueLen(r.Slots, r.SendSlot):], r.Slots, r.RecvSlot)
 	}
-	p.ctx.remember(q)
+	p.ctx.maps.remember(q)
 	return q, nil
 }
 
@@ -89,7 +89,7 @@ func (q *qp) Query() (a verbs.QPAttr, err error) {
 	return a, q.state("query QP", err)
 }
 
-// state makes the error of a queue pair that was destroyed what it is elsewhere.
+// state makes the error of a destroyed queue pair the same as in package device.
 func (q *qp) state(op string, err error) error {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -196,7 +196,7 @@ func (q *qp) Destroy() error {
 	err := q.pd.ctx.call(proto.OpDestroyQP, proto.Handle{H: q.h}, nil)
 	if isGone(err) {
 		q.release()
-		q.pd.ctx.forget(q)
+		q.pd.ctx.maps.forget(q)
 	}
 	if err == nil {
 		q.purge()
@@ -221,7 +221,7 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	}
 	s := &srq{pd: p, h: r.H, bytes: bytes}
 	s.recv = poster{ctx: p.ctx, bell: r.Bell, q: ring.NewQueue(bytes, r.Slots, r.RecvSlot)}
-	p.ctx.remember(s)
+	p.ctx.maps.remember(s)
 	return s, nil
 }
 
@@ -272,7 +272,7 @@ func (s *srq) Destroy() error {
 	err := s.pd.ctx.call(proto.OpDestroySRQ, proto.Handle{H: s.h}, nil)
 	if isGone(err) {
 		s.release()
-		s.pd.ctx.forget(s)
+		s.pd.ctx.maps.forget(s)
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/remote"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -19,7 +19,7 @@ func TestRemoteMemory(t *testing.T) {
 	const size = 1 << 20
 	h := newHouse(t, 20*time.Microsecond, nil)
 	b := h.open(t, 1)
-	srv, err := perf.NewServer(b, b.Manager(), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: size})
+	srv, err := memservice.New(b, b.Manager(), memservice.Config{Region: size})
 	must(t, err)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve() }()

@@ -7,18 +7,19 @@ import (
 
 // Shared is a region that belongs to the host's daemon and outlives programs.
 type Shared struct {
-	// PD is a handle of the region's protection domain: queue pairs made with it let peers reach the region. They are the
-	// program's, and end with it.
+	// PD is a handle of the region's protection domain: queue pairs made with it let peers reach
+	// the region. They are the program's, and end with it.
 	PD verbs.PD
-	// MR is the region. Dereg gives back the handle, and leaves the region.
+	// MR is the region. Dereg closes the handle; the region stays.
 	MR verbs.MR
-	// Created says that there was none of this name.
+	// Created: the region did not exist before.
 	Created bool
 }
 
-// Share opens the shared region called name, or makes one of length bytes. Address and keys are the same for every program
-// that opens it, as long as the NIC does not crash; the bytes survive even that. It belongs to the user who made it: programs
-// of others get ErrAccess. With length 0 it must be there; else its length and access must be these.
+// Share opens the shared region called name, or makes one of length bytes. Address and keys are the
+// same for every program that opens it, as long as the NIC does not crash; the bytes survive even
+// that. It belongs to the user who made it: programs of others get ErrAccess. With length 0 it must
+// exist; otherwise its length and access must be these.
 func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, error) {
 	var r proto.Shared
 	bytes, err := c.callMemory(proto.OpShare, proto.Share{Name: name, Length: length, Access: access}, &r, &r.MR.Length)
@@ -29,7 +30,7 @@ func (c *Context) Share(name string, length int, access verbs.Access) (*Shared, 
 	return &Shared{PD: p, MR: p.newMR(r.MR, bytes, true), Created: r.Created}, nil
 }
 
-// Unshare takes a shared region away for good; ErrBusy while any program has it open.
+// Unshare removes a shared region; ErrBusy while any program has it open.
 func (c *Context) Unshare(name string) error {
 	return c.call(proto.OpUnshare, proto.Share{Name: name}, nil)
 }

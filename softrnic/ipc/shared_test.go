@@ -3,12 +3,14 @@ package ipc_test
 import (
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A shared region that is taken away while its domain is in use, and made again, costs no domain: else a program could use up
-// those of the NIC, for all and for ever.
+// A shared region that is taken away while its domain is in use, and made again, costs no domain:
+// else a program could use up those of the NIC, for all and for ever.
 func TestUnshareWhileTheDomainIsUsed(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	c := h.open(t, 0)
@@ -77,4 +79,58 @@ func TestWindowOnTheRegionOfOneWhoHasGone(t *testing.T) {
 	must(t, last.Unshare("x"))
 	must(t, last.Close())
 	h.empty(t)
+}
+
+// self is a queue pair connected to itself.
+func self(t *testing.T, c *ipc.Context, pd verbs.PD) (verbs.QP, verbs.CQ) {
+	t.Helper()
+	cq, err := c.CreateCQ(8)
+	must(t, err)
+	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+	must(t, err)
+	must(t, qp.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead}))
+	must(t, qp.ToRTR(verbs.ToRTR{DestQPN: qp.QPN(), DestGID: c.Device().GIDs[0], PathMTU: verbs.MTU1024}))
+	must(t, qp.ToRTS(verbs.ToRTS{Timeout: 17, RetryCount: 7}))
+	return qp, cq
+}
+
+// done posts a work request and returns the status of its completion.
+func done(t *testing.T, c *ipc.Context, qp verbs.QP, cq verbs.CQ, wr verbs.SendWR) verbs.Status {
+	t.Helper()
+	wr.Flags |= verbs.Signalled
+	must(t, qp.PostSend(wr))
+	must(t, cq.Wait(c.Runtime().Now().Add(10*time.Second)))
+	var wc [1]verbs.WC
+	_, err := cq.Poll(wc[:])
+	must(t, err)
+	return wc[0].Status
+}
+
+// No program takes a shared region away from those that come later, neither by a work request of
+// its own nor by one of a peer.
+func TestSharedRegionCannotBeInvalidated(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	a := h.open(t, 0)
+	s, err := a.Share("x", 4096, verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite)
+	must(t, err)
+	for _, op := range []verbs.WROpcode{verbs.OpLocalInv, verbs.OpSendInv} {
+		for _, key := range []uint32{s.MR.RKey(), s.MR.LKey()} {
+			qp, cq := self(t, a, s.PD)
+			wr := verbs.SendWR{Op: op, InvRKey: key}
+			if op == verbs.OpSendInv {
+				must(t, qp.PostRecv(verbs.RecvWR{}))
+			}
+			if st := done(t, a, qp, cq, wr); st == verbs.Success {
+				t.Errorf("%v of key %#x: %v", op, key, st)
+			}
+		}
+	}
+	must(t, a.Close())
+	b := h.open(t, 0)
+	s, err = b.Share("x", 0, 0)
+	must(t, err)
+	qp, cq := self(t, b, s.PD)
+	if st := done(t, b, qp, cq, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{s.MR.SGE(0, 8)}, RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey()}); st != verbs.Success {
+		t.Errorf("a later program: %v", st)
+	}
 }

@@ -12,17 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 var stormTime = flag.Duration("storm", 2*time.Second, "how long the storm of connections lasts")
 
-// storm is programs on one NIC that use the memory of another one over a cable that is cut again and again.
+// storm is programs on one NIC that use the memory of another one over a cable that is cut again
+// and again.
 type storm struct {
 	h     *house
 	gone  atomic.Bool // the cable is cut
@@ -90,7 +91,8 @@ func (s *storm) client(ctx *ipc.Context, r *rand.Rand, step func(string)) error 
 	return nil
 }
 
-// connection makes one connection and uses it until it fails, or for a while. Errors are those that must not be.
+// connection makes one connection and uses it until it fails, or for a while. Errors are those that
+// must not be.
 func (s *storm) connection(ctx *ipc.Context, r *rand.Rand, step func(string)) (err error) {
 	step("make objects")
 	cq, err := ctx.CreateCQ(16)
@@ -157,8 +159,8 @@ func (s *storm) connection(ctx *ipc.Context, r *rand.Rand, step func(string)) (e
 	return nil
 }
 
-// Programs connect, work, fail and connect again, while their peer vanishes again and again. Nobody hangs, and nobody looks
-// by the clock: each wait ends by what it waits for.
+// Programs connect, work, fail and connect again, while their peer vanishes again and again. Nobody
+// hangs, and nobody looks by the clock: each wait ends by what it waits for.
 func TestStormOfConnections(t *testing.T) {
 	t.Cleanup(ipc.Again(time.Hour))
 	for name, spin := range spins {
@@ -168,7 +170,7 @@ func TestStormOfConnections(t *testing.T) {
 
 func weather(t *testing.T, spin time.Duration) {
 	s := &storm{}
-	s.h = newHouseOn(t, memory.Config{Filter: func(int, int, packetio.Frame) int {
+	s.h = newHouseOn(t, memcable.Config{Filter: func(int, int, packetio.Frame) int {
 		if s.gone.Load() {
 			return 0
 		}

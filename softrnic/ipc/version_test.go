@@ -19,14 +19,15 @@ func TestOtherVersions(t *testing.T) {
 		a := &attacker{conn: conn, wake: -1}
 		err = a.call(proto.OpHello, proto.Hello{Version: proto.Version - 1}, nil)
 		a.leave()
-		if err == nil || !strings.Contains(err.Error(), "version 1 of the protocol; this daemon speaks 2") {
+		if err == nil || !strings.Contains(err.Error(), "version 2 of the protocol; this daemon speaks 3") {
 			t.Fatalf("attempt %d: %v", i, err)
 		}
 	}
 	h.empty(t)
 }
 
-// A program whose daemon ends the connection without a word is told what that may mean: daemons of version 1 did so.
+// A program whose daemon ends the connection without a word is told what that may mean: daemons of
+// version 1 did so.
 func TestSilentRefusal(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "old.sock")
 	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})

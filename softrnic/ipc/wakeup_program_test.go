@@ -27,7 +27,8 @@ func (m *model) poster(i int) {
 	}
 }
 
-// sleeper waits until ready, as consumed and cq.wait do: it takes the channel, says that it waits, looks, and sleeps.
+// sleeper waits until ready, as consumed and cq.wait do: it takes the channel, says that it waits,
+// looks, and sleeps.
 func (m *model) sleeper(i int, look, done string, ready func(s *wakeState) bool, say func(s *wakeState)) {
 	channel := func() { m.do("take the channel", func(s *wakeState) { s.closed[i] = false }) }
 	m.at(look)

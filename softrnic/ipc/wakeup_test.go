@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// wakeState is all that programs and daemon know while one posts and waits, and the other sleeps. It has two posters, each
-// with a ring and a bell, and one who waits for completions.
+// wakeState is all that programs and daemon know while one posts and waits, and the other sleeps.
+// It has two posters, each with a ring and a bell, and one who waits for completions.
 type wakeState struct {
-	// Shared memory: of each poster the positions and Wait, the control page, and the completion queue.
+	// Shared memory: of each poster the positions and Wait, the control page, and the completion
+	// queue.
 	tail, head, wait [2]uint8
 	bell             [2]bool
 	summary, asleep  bool
@@ -16,14 +17,16 @@ type wakeState struct {
 	cqWait           bool
 	// The wake socket: what waits to be read at either end.
 	toDaemon, toProgram uint8
-	// The program's own: whether the channel that each sleeper has taken was closed, and completions that were waited for.
+	// The program's own: whether the channel that each sleeper has taken was closed, and
+	// completions that were waited for.
 	closed [3]bool
 	polled uint8
 	ended  uint8 // waits that are over
 	// buffer has stores of Wait that the program's processor has not made yet.
 	buffer [3]bool
-	// The daemon's, guarded by the engine's exclusiveness: who has it, the completions that the link still brings and those
-	// in the queue, whether there are news for the pump and for waiters, and the pump's own.
+	// The daemon's, guarded by the engine's exclusiveness: who has it, the completions that the
+	// link still brings and those in the queue, whether there are news for the pump and for
+	// waiters, and the pump's own.
 	owner                     uint8
 	link, engine              uint8
 	forPump, forWaiters       bool
@@ -42,8 +45,9 @@ type wakePlan struct {
 	blocking  bool     // the pump does not take over when it is woken: Config.Spin is negative
 	leftovers bool     // ...even if woken has left bells rung
 
-	// Planted bugs, each an order that the protocol excludes or a look that it needs. buffered is a processor that makes
-	// loads before a store that precedes them, as it may if the store is no exchange and has no fence: see ring.Shared.
+	// Planted bugs, each an order that the protocol excludes or a look that it needs. buffered is a
+	// processor that makes loads before a store that precedes them, as it may if the store is no
+	// exchange and has no fence: see ring.Shared.
 	asleepLate, ringLate, waitLate, channelLate, noCarry, noReady, buffered bool
 }
 
@@ -266,8 +270,9 @@ func (p wakePlan) run() (states int, stuck string) {
 	return explore(wakeState{}, threads, func(s *wakeState) bool { return s.ended == all })
 }
 
-// No order of the steps of programs and daemon loses a wake-up: whoever waits for a word about a post, or for a completion,
-// gets it, without looking by the clock. Each rule of the protocol is needed: without it there is an order that hangs.
+// No order of the steps of programs and daemon loses a wake-up: whoever waits for a word about a
+// post, or for a completion, gets it, without looking by the clock. Each rule of the protocol is
+// needed: without it there is an order that hangs.
 func TestNoWakeUpIsLost(t *testing.T) {
 	for name, p := range map[string]wakePlan{
 		"a post and its completion":      {posts: [2]uint8{1, 0}, reaper: true},

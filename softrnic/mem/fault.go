@@ -1,7 +1,7 @@
 package mem
 
-// Fault says why memory may not be touched. It is a value, not an error, because peers cause it: the transport
-// turns it into a NAK or a completion status.
+// Fault says why memory may not be touched. It is a value, not an error, because peers cause it:
+// the transport turns it into a NAK or a completion status.
 type Fault uint8
 
 // Faults, in the order in which they are checked (IBTA 10.6.3/order).

@@ -2,9 +2,10 @@ package mem
 
 import "math/rand/v2"
 
-// keySpace turns the place of a region in its table into the upper 24 bits of its keys and back: a permutation that
-// its rounds choose, so that one key tells nothing about the next. Keys are a courtesy between peers, not a secret that
-// stands against an attacker with time; this makes them no easier to guess than random ones.
+// keySpace turns the place of a region in its table into the upper 24 bits of its keys and back: a
+// permutation that its rounds choose, so that one key tells nothing about the next. Keys protect
+// against mistakes of peers and are no secret that withstands a patient attacker; the permutation
+// makes them no easier to guess than random ones.
 type keySpace struct{ rounds [keyRounds]uint32 }
 
 const (
@@ -22,6 +23,14 @@ func newKeySpace(r *rand.Rand) (k keySpace) {
 
 // mix is the round function: the upper bits of a product depend on all bits of x and of the round.
 func mix(x, round uint32) uint32 { return (x + round>>16) * round >> (32 - halfBits) }
+
+// other is a permutation of the same seed that has nothing in common with k.
+func (k keySpace) other() keySpace {
+	for i := range k.rounds {
+		k.rounds[i] ^= 0x9e3779b8 // even: the rounds stay odd
+	}
+	return k
+}
 
 // toKey is the upper part of the keys of place i.
 func (k *keySpace) toKey(i uint32) uint32 {

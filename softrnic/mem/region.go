@@ -15,13 +15,17 @@ type Region struct {
 	base    uint64
 	buf     []byte
 	access  verbs.Access
-	key     uint32
+	lkey    uint32 // 0 of a window's view
+	rkey    uint32
 	index   uint32   // its place in the table
 	owner   wire.QPN // of a window's view: the queue pair whose peer may use it; 0 otherwise
 	windows int      // bound to it
 	zero    bool     // zero-based: memory on the NIC, or a window to it
-	valid   bool     // not invalidated
+	valid   bool     // its keys work
 	gone    bool     // deregistered
+	// Of memory for fast registration, which has no valid keys itself: what its keys open while it
+	// is registered. Of that view: the memory.
+	view, whole *Region
 }
 
 // Base is the virtual address of the first byte.
@@ -36,16 +40,17 @@ func (r *Region) PD() PD { return r.pd }
 // Access is the set of rights it was registered with.
 func (r *Region) Access() verbs.Access { return r.access }
 
-// LKey and RKey are the keys for local and for remote use. As in most adapters they are the same number.
-func (r *Region) LKey() uint32 { return r.key }
+// LKey is the key for work requests of its own host. That of memory for fast registration changes
+// with each registration.
+func (r *Region) LKey() uint32 { return r.lkey }
 
 // RKey is the key for peers.
-func (r *Region) RKey() uint32 { return r.key }
+func (r *Region) RKey() uint32 { return r.rkey }
 
-// Valid reports that the region is registered and was not invalidated.
-func (r *Region) Valid() bool { return r.valid }
+// Valid reports whether the keys of the region can be used.
+func (r *Region) Valid() bool { return r.valid || (r.view != nil && r.view.valid) }
 
-// ReadAt copies len(p) bytes from offset off on.
+// ReadAt copies len(p) bytes of the region, beginning at offset off, to p.
 func (r *Region) ReadAt(p []byte, off int) error {
 	b, err := r.span("read mr", off, len(p))
 	if err == nil {
@@ -54,7 +59,7 @@ func (r *Region) ReadAt(p []byte, off int) error {
 	return err
 }
 
-// WriteAt copies p to offset off.
+// WriteAt copies p into the region, beginning at offset off.
 func (r *Region) WriteAt(p []byte, off int) error {
 	b, err := r.span("write mr", off, len(p))
 	if err == nil {
@@ -88,7 +93,8 @@ func (r *Region) word(op string, off int) ([]byte, error) {
 	return r.span(op, off, 8)
 }
 
-// span bounds-checks local access. An invalidated region is still its owner's memory; a deregistered one is not.
+// span bounds-checks local access. An invalidated region is still its owner's memory; a
+// deregistered one is not.
 func (r *Region) span(op string, off, n int) ([]byte, error) {
 	if r.gone {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the region was deregistered"}
@@ -99,7 +105,8 @@ func (r *Region) span(op string, off, n int) ([]byte, error) {
 	return r.buf[off : off+n : off+n], nil
 }
 
-// CmpSwap stores swap in the 8 bytes of word if they hold compare, and returns what they held. Host order.
+// CmpSwap stores swap in the 8 bytes of word if they hold compare, and returns what they held. Host
+// order.
 func CmpSwap(word []byte, compare, swap uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)
 	if old == compare {

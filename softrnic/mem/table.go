@@ -12,54 +12,63 @@ import (
 type PD uint32
 
 const (
-	// DefaultMaxRegions bounds the regions of a NIC when New is told 0.
-	DefaultMaxRegions = 1 << 16
+	// defaultMaxRegions bounds the regions of a NIC when New is called with 0.
+	defaultMaxRegions = 1 << 16
 	// maxIndex keeps a key's index in its upper 24 bits.
 	maxIndex = 1<<24 - 1
 	// maxPDs bounds the protection domains of a NIC.
 	maxPDs = 1 << 16
 
 	pageSize = 4096
-	// firstBase is near where a C program would see its heap and mappings; lastBase keeps ends from wrapping.
+	// firstBase is near where a C program would see its heap and mappings; lastBase keeps ends from
+	// wrapping.
 	firstBase = 0x7f00_0000_0000
 	lastBase  = 1 << 62
-	// maxGap is the largest unmapped gap between two regions, in pages: an overrun hits no neighbour.
+	// maxGap is the largest unmapped gap between two regions, in pages: an overrun hits no
+	// neighbour.
 	maxGap = 64
 )
 
 // Table holds the protection domains and regions of one NIC.
 type Table struct {
-	rand   *rand.Rand
-	max    int
-	count  int
-	bound  int // windows
-	keys   keySpace
-	last   *Region // that lookup found; most traffic is to one
-	slots  []slot  // the upper 24 bits of a key are the permuted index here
-	free   []uint32
-	pds    map[PD]int // regions of each
-	nextPD PD
-	next   uint64 // lowest virtual address not yet given out
-	tear   TearFunc
+	rand  *rand.Rand
+	max   int
+	count int
+	bound int // windows
+	// The upper 24 bits of a key are the index in slots, permuted: by local for L_Keys, by remote
+	// for R_Keys.
+	local, remote keySpace
+	slots         []slot
+	// The regions that were found last by each kind of key; most traffic is to one.
+	lastLocal, lastRemote *Region
+	free                  []uint32
+	pds                   map[PD]int // regions of each
+	nextPD                PD
+	next                  uint64 // lowest virtual address not yet given out
+	tear                  TearFunc
 }
 
-// slot is a place for a region or a window, whose view is the region while it is bound. The low byte of the key changes
-// with each registration, so that the key of a region that is gone does not open the next one in its place.
+// slot is a place for a region or a window, whose view is the region while it is bound. The low
+// byte of the key changes with each registration, so that the key of a region that is gone does not
+// open the next one in its place.
 type slot struct {
 	region *Region
 	window *Window
 	tag    uint8
 }
 
-// New returns an empty table. All keys and addresses come from r; maxRegions 0 means DefaultMaxRegions.
+// New returns an empty table. All keys and addresses come from r; maxRegions 0 means
+// defaultMaxRegions.
 func New(r *rand.Rand, maxRegions int) *Table {
 	if maxRegions <= 0 || maxRegions > maxIndex {
-		maxRegions = DefaultMaxRegions
+		maxRegions = defaultMaxRegions
 	}
+	keys := newKeySpace(r)
 	return &Table{
 		rand: r,
 		max:  maxRegions,
-		keys: newKeySpace(r),
+		// One draw for both: each further one would move all addresses of a seed.
+		local: keys.other(), remote: keys,
 		pds:  make(map[PD]int),
 		next: firstBase + uint64(r.IntN(1<<20))*pageSize,
 	}
@@ -95,10 +104,22 @@ func (t *Table) DeallocPD(pd PD) error {
 // Regions returns how many regions pd has.
 func (t *Table) Regions(pd PD) int { return t.pds[pd] }
 
-// Reg registers buf, which stays the caller's memory and must live until Dereg. Remote write and remote atomic
-// access need local write access (IBTA 10.6.3/local-write).
+// Reg registers buf, which stays the caller's memory and must live until Dereg. Remote write and
+// remote atomic access need local write access (IBTA 10.6.3/local-write).
 func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
 	return t.reg(pd, buf, access, false)
+}
+
+// validAccess checks the rights of a region.
+func validAccess(access verbs.Access) (why string, ok bool) {
+	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
+	switch {
+	case access&^all != 0:
+		return fmt.Sprintf("unknown access bits %#x", access&^all), false
+	case access&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && access&verbs.LocalWrite == 0:
+		return "remote write and remote atomic access need LocalWrite too", false
+	}
+	return "", true
 }
 
 // RegZero is Reg for a zero-based region: its first virtual address is 0.
@@ -110,15 +131,11 @@ func (t *Table) reg(pd PD, buf []byte, access verbs.Access, zero bool) (*Region,
 	fail := func(err error, format string, args ...any) (*Region, error) {
 		return nil, &verbs.OpError{Op: "reg mr", Err: err, Detail: fmt.Sprintf(format, args...)}
 	}
-	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 	if _, ok := t.pds[pd]; !ok {
 		return fail(verbs.ErrInvalid, "no protection domain %d", pd)
 	}
-	if access&^all != 0 {
-		return fail(verbs.ErrInvalid, "unknown access bits %#x", access&^all)
-	}
-	if access&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && access&verbs.LocalWrite == 0 {
-		return fail(verbs.ErrInvalid, "remote write and remote atomic access need LocalWrite too")
+	if why, ok := validAccess(access); !ok {
+		return fail(verbs.ErrInvalid, "%s", why)
 	}
 	if len(buf) == 0 {
 		return fail(verbs.ErrInvalid, "a region needs at least one byte")
@@ -136,15 +153,19 @@ func (t *Table) reg(pd PD, buf []byte, access verbs.Access, zero bool) (*Region,
 		t.next = base + span
 	}
 	i := t.take()
-	r := &Region{table: t, pd: pd, base: base, buf: buf, access: access, key: t.keyOf(i), index: i, valid: true, zero: zero}
+	r := &Region{table: t, pd: pd, base: base, buf: buf, access: access, index: i, valid: true, zero: zero}
+	r.lkey, r.rkey = t.keysOf(i)
 	t.slots[i].region = r
 	t.count++
 	t.pds[pd]++
 	return r, nil
 }
 
-// keyOf is the present key of a place.
-func (t *Table) keyOf(i uint32) uint32 { return t.keys.toKey(i)<<8 | uint32(t.slots[i].tag) }
+// keysOf are the present keys of a place.
+func (t *Table) keysOf(i uint32) (lkey, rkey uint32) {
+	tag := uint32(t.slots[i].tag)
+	return t.local.toKey(i)<<8 | tag, t.remote.toKey(i)<<8 | tag
+}
 
 // take finds a free slot and gives it a new tag.
 func (t *Table) take() uint32 {
@@ -155,8 +176,12 @@ func (t *Table) take() uint32 {
 		t.slots[i].tag++
 		return i
 	}
-	if t.keys.toKey(uint32(len(t.slots))) == 0 {
-		t.slots = append(t.slots, slot{}) // never used, so that key 0 is never valid
+	// Places whose L_Key and R_Key would be the same, and those of key 0, are never used.
+	for i := uint32(len(t.slots)); ; i++ {
+		if l, r := t.local.toKey(i), t.remote.toKey(i); l != r && l != 0 && r != 0 {
+			break
+		}
+		t.slots = append(t.slots, slot{})
 	}
 	t.slots = append(t.slots, slot{tag: uint8(t.rand.Uint32())})
 	return uint32(len(t.slots) - 1)
@@ -164,69 +189,95 @@ func (t *Table) take() uint32 {
 
 // release gives a place back.
 func (t *Table) release(i uint32, pd PD) {
-	t.slots[i].region, t.last = nil, nil // not to keep its memory
+	t.slots[i].region, t.lastLocal, t.lastRemote = nil, nil, nil // so that the garbage collector can free its memory
 	t.free = append(t.free, i)
 	t.count--
 	t.pds[pd]--
 }
 
-// Dereg ends r. Its keys are dead when it returns; deregistering twice is an error, and so is ErrBusy while windows are
-// bound to it.
+// Dereg ends r. When it returns, the keys of r are invalid. It fails if r was deregistered before,
+// and with ErrBusy while windows are bound to r.
 func (t *Table) Dereg(r *Region) error {
 	const op = "dereg mr"
 	switch {
 	case r.table != t || r.gone:
 		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the region is not registered here"}
-	case r.windows > 0:
-		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("invalidate or deallocate its %d memory windows first", r.windows)}
+	case r.bound() > 0:
+		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("invalidate or deallocate its %d memory windows first", r.bound())}
 	}
+	t.unregister(r)
 	r.valid, r.gone = false, true
 	t.release(r.index, r.pd)
 	return nil
 }
 
-// lookup finds a valid region by either of its keys.
-func (t *Table) lookup(key uint32) *Region {
-	if r := t.last; r != nil && r.key == key && r.valid {
+// lookupLocal finds a valid region by its L_Key.
+func (t *Table) lookupLocal(key uint32) *Region {
+	if r := t.lastLocal; r != nil && r.lkey == key && r.valid {
 		return r
 	}
-	i := t.keys.fromKey(key >> 8)
-	if uint64(i) >= uint64(len(t.slots)) {
+	r := t.at(t.local.fromKey(key >> 8))
+	if r == nil || r.lkey != key || !r.valid {
 		return nil
 	}
-	r := t.slots[i].region
-	if r == nil || r.key != key || !r.valid {
-		return nil
-	}
-	t.last = r
+	t.lastLocal = r
 	return r
 }
 
-// Local checks a piece of local memory of a work request and returns its bytes. Write says that the NIC will
-// write there. A zero length needs no key and returns nil.
+// lookupRemote finds a valid region, or the view of a bound window, by its R_Key.
+func (t *Table) lookupRemote(key uint32) *Region {
+	if r := t.lastRemote; r != nil && r.rkey == key && r.valid {
+		return r
+	}
+	r := t.at(t.remote.fromKey(key >> 8))
+	if r == nil || r.rkey != key || !r.valid {
+		return nil
+	}
+	t.lastRemote = r
+	return r
+}
+
+// at is the region at a place, or nil.
+func (t *Table) at(i uint32) *Region {
+	if uint64(i) >= uint64(len(t.slots)) {
+		return nil
+	}
+	return t.slots[i].region
+}
+
+// Local checks a scatter/gather entry of a work request and returns the bytes that it names. write
+// says that the NIC will write to them. An entry of length 0 needs no valid key and returns nil.
 func (t *Table) Local(pd PD, s verbs.SGE, write bool) ([]byte, Fault) {
+	if s.Length == 0 {
+		return nil, OK
+	}
 	var need verbs.Access
 	if write {
 		need = verbs.LocalWrite
 	}
-	return t.check(pd, 0, s.LKey, s.Addr, uint64(s.Length), need)
+	r := t.lookupLocal(s.LKey)
+	if r == nil {
+		return nil, BadKey
+	}
+	return r.check(pd, s.Addr, uint64(s.Length), need)
 }
 
-// Remote checks memory that the peer of queue pair qp named and returns its bytes. Need is one of the remote access
-// rights. A zero length is not checked at all (C9-88) and returns nil.
+// Remote checks memory that the peer of queue pair qp names in a request, and returns its bytes.
+// need is one of the remote access rights. A length of 0 is not checked (C9-88) and returns nil.
 func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32, need verbs.Access) ([]byte, Fault) {
-	return t.check(pd, qp, rkey, va, uint64(length), need)
-}
-
-// check is for local use if qp is 0: windows have no local key.
-func (t *Table) check(pd PD, qp wire.QPN, key uint32, va, n uint64, need verbs.Access) ([]byte, Fault) {
-	if n == 0 {
+	if length == 0 {
 		return nil, OK
 	}
-	r := t.lookup(key)
-	switch {
-	case r == nil, r.owner != 0 && r.owner != qp:
+	r := t.lookupRemote(rkey)
+	if r == nil || (r.owner != 0 && r.owner != qp) {
 		return nil, BadKey
+	}
+	return r.check(pd, va, uint64(length), need)
+}
+
+// check makes the checks that follow that of the key.
+func (r *Region) check(pd PD, va, n uint64, need verbs.Access) ([]byte, Fault) {
+	switch {
 	case r.pd != pd:
 		return nil, BadPD
 	case r.access&need != need:
@@ -238,31 +289,12 @@ func (t *Table) check(pd PD, qp wire.QPN, key uint32, va, n uint64, need verbs.A
 	return r.buf[off : off+n : off+n], OK
 }
 
-// Invalidate makes a region's keys useless for peers and for work requests until it is deregistered, and unbinds a
-// window that was bound for queue pair qp (SEND with invalidate, local invalidate). Invalidating twice is a BadKey
-// fault; a region with bound windows is refused as BadAccess (IBTA 10.6.5/invalidate).
-func (t *Table) Invalidate(pd PD, qp wire.QPN, key uint32) Fault {
-	r := t.lookup(key)
-	switch {
-	case r == nil, r.owner != 0 && r.owner != qp:
-		return BadKey
-	case r.pd != pd:
-		return BadPD
-	case r.windows > 0:
-		return BadAccess
-	case r.owner != 0:
-		t.unbind(t.window(key))
-		return OK
-	}
-	r.valid = false
-	return OK
-}
-
-// Locate returns up to n bytes that key and va name, from the beginning of the 8-byte word at va on, and whether they are
-// those of a zero-based region, which is memory on the NIC. It is for accounts of what is where: it checks no right, and
-// the bytes are not to be read or written. A key or address of nothing gives nil.
+// Locate returns up to n bytes that an R_Key and va name, beginning with the 8-byte word that
+// contains va, and whether their region is zero-based, which means device memory. It serves to tell
+// which memory a request names: it checks no rights, and the caller must neither read nor write the
+// bytes. If key or address names no memory, it returns nil.
 func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
-	r := t.lookup(key)
+	r := t.lookupRemote(key)
 	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {
 		return nil, false
 	}

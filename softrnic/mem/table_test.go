@@ -29,8 +29,8 @@ func reg(t testing.TB, tab *Table, pd PD, n int, access verbs.Access) *Region {
 	return r
 }
 
-// What is checked of a remote access, in order: key, protection domain, right, bounds; a length of 0 nothing (C9-88)
-// (IBTA 10.6.3/order).
+// What is checked of a remote access, in order: key, protection domain, right, bounds; a length of
+// 0 nothing (C9-88) (IBTA 10.6.3/order).
 func TestRemoteChecks(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	other, _ := tab.AllocPD()
@@ -80,7 +80,8 @@ func TestLocalChecks(t *testing.T) {
 	}
 }
 
-// What a registration refuses: above all remote rights to write without the local one (IBTA 10.6.3/local-write).
+// What a registration refuses: above all remote rights to write without the local one (IBTA
+// 10.6.3/local-write).
 func TestRegRefuses(t *testing.T) {
 	tab, pd := newTable(t, 2)
 	for name, c := range map[string]struct {
@@ -154,33 +155,6 @@ func TestAddresses(t *testing.T) {
 			t.Fatalf("region %d at %#x, the one before ends at %#x", i, a[i].Base(), end)
 		}
 		end = a[i].Base() + uint64(a[i].Len())
-	}
-}
-
-func TestInvalidate(t *testing.T) {
-	tab, pd := newTable(t, 0)
-	other, _ := tab.AllocPD()
-	r := reg(t, tab, pd, 8, allAccess)
-	if f := tab.Invalidate(other, 9, r.RKey()); f != BadPD {
-		t.Errorf("from another domain: %v", f)
-	}
-	if f := tab.Invalidate(pd, 9, r.RKey()); f != OK || r.Valid() {
-		t.Errorf("invalidate: %v", f)
-	}
-	if f := tab.Invalidate(pd, 9, r.RKey()); f != BadKey {
-		t.Errorf("twice: %v", f)
-	}
-	if _, f := tab.Remote(pd, 9, r.RKey(), r.Base(), 1, verbs.RemoteRead); f != BadKey {
-		t.Errorf("remote access afterwards: %v", f)
-	}
-	if err := r.WriteAt([]byte{1}, 0); err != nil {
-		t.Errorf("the owner's access afterwards: %v", err)
-	}
-	if err := tab.Dereg(r); err != nil {
-		t.Error(err)
-	}
-	if err := r.ReadAt(make([]byte, 1), 0); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("access after dereg: %v", err)
 	}
 }
 
@@ -263,7 +237,8 @@ func TestFaultNames(t *testing.T) {
 	}
 }
 
-// Locate names the same bytes for all who reach them, and tells memory of the NIC from that of the host.
+// Locate names the same bytes for all who reach them, and tells memory of the NIC from that of the
+// host.
 func TestLocate(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	host := reg(t, tab, pd, 100, verbs.LocalWrite|verbs.RemoteWrite|verbs.MWBind)

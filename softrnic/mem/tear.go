@@ -8,8 +8,8 @@ import (
 // LineSize is the unit in which memory is seen whole, in bytes: tears are only at multiples of it.
 const LineSize = 64
 
-// Tear is where and for how long one copy pauses. The bytes before Cut move at once and those behind it after
-// Pause, or the other way round if TailFirst.
+// Tear says where and for how long one copy pauses. The bytes before Cut are copied at once, those
+// from Cut on after Pause; if TailFirst is set, it is the other way round.
 type Tear struct {
 	// Cut is an offset into the copy; 0 or anything not inside the copy leaves it whole.
 	Cut       int
@@ -17,15 +17,15 @@ type Tear struct {
 	Pause     time.Duration
 }
 
-// TearFunc decides the fate of a copy of n bytes. It is asked once a copy, in the order of the copies.
+// TearFunc decides how a copy of n bytes is torn. It is called once for each copy, in their order.
 type TearFunc func(n int) Tear
 
-// SetTear makes copies of WRITE payloads into regions, and of READ responses out of them, pause as f says; nil
-// ends that. Atomics, SENDs and local accesses are never torn.
+// SetTear makes copies of WRITE payloads into regions, and of READ responses out of them, pause as
+// f says; nil ends that. Atomics, SENDs and local accesses are never torn.
 func (t *Table) SetTear(f TearFunc) { t.tear = f }
 
-// PlanTear asks the plan about a copy of n bytes at va. The cut is moved down to a line boundary of the
-// address; ok says that one is left inside the copy.
+// PlanTear calls the TearFunc for a copy of n bytes at va, and moves the cut down to a multiple of
+// LineSize in the address. ok is false if that leaves no cut inside the copy: it is not torn.
 func (t *Table) PlanTear(va uint64, n int) (tr Tear, ok bool) {
 	if t.tear == nil || n <= 0 {
 		return Tear{}, false
@@ -38,8 +38,8 @@ func (t *Table) PlanTear(va uint64, n int) (tr Tear, ok bool) {
 	return tr, tr.Cut > 0
 }
 
-// SeededTear tears each copy of more than one line with the given probability, at a random line, for a random
-// time up to maxPause. The same seed and the same copies give the same tears.
+// SeededTear tears each copy of more than one line with the given probability, at a random line,
+// for a random time up to maxPause. The same seed and the same copies give the same tears.
 func SeededTear(seed uint64, probability float64, maxPause time.Duration) TearFunc {
 	r := rand.New(rand.NewPCG(seed, 0x7ea2))
 	return func(n int) Tear {

@@ -7,8 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Window is a memory window of type 2: a key that a work request lays over a piece of a region for the peer of one queue
-// pair, and that an invalidate takes away again (IBTA 10.6.7.2). It has no local key.
+// Window is a memory window of type 2 (IBTA 10.6.7.2): an R_Key that a bind work request gives to a
+// part of a region, for the peer of one queue pair only, and that an invalidate ends. It has no
+// L_Key.
 type Window struct {
 	table *Table
 	pd    PD
@@ -20,7 +21,8 @@ type Window struct {
 	gone   bool
 }
 
-// AllocWindow makes a window that is not bound. It counts as a region of its domain and of the table.
+// AllocWindow makes a window that is not bound. It counts as a region of its domain and of the
+// table.
 func (t *Table) AllocWindow(pd PD) (*Window, error) {
 	const op = "alloc mw"
 	if _, ok := t.pds[pd]; !ok {
@@ -30,21 +32,22 @@ func (t *Table) AllocWindow(pd PD) (*Window, error) {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf("%d regions and windows exist", t.count)}
 	}
 	i := t.take()
-	w := &Window{table: t, pd: pd, index: i, key: t.keyOf(i)}
+	_, key := t.keysOf(i)
+	w := &Window{table: t, pd: pd, index: i, key: key}
 	t.slots[i].window = w
 	t.count++
 	t.pds[pd]++
 	return w, nil
 }
 
-// RKey is the key of the last bind, or the first one that no bind may use. The next bind needs another one with the same
-// upper 24 bits: see verbs.NextRKey.
+// RKey is the R_Key of the last bind, or before the first bind a value that no bind may use. The
+// next bind needs a key with the same upper 24 bits and another low byte: see verbs.NextRKey.
 func (w *Window) RKey() uint32 { return w.key }
 
 // Bound reports whether peers can use the window.
 func (w *Window) Bound() bool { return w.parent != nil }
 
-// DeallocWindow ends w, bound or not. Its key is dead when it returns.
+// DeallocWindow ends w, bound or not. When it returns, peers can no longer use its key.
 func (t *Table) DeallocWindow(w *Window) error {
 	if w.table != t || w.gone {
 		return &verbs.OpError{Op: "dealloc mw", Err: verbs.ErrInvalid, Detail: "the window does not exist here"}
@@ -56,9 +59,12 @@ func (t *Table) DeallocWindow(w *Window) error {
 	return nil
 }
 
-// Bind lays the window that key names over a piece of a region, for the peer of queue pair qp, which must be in the
-// domain of both. The window must not be bound and key must be a new one; the region must allow windows (verbs.MWBind),
-// and local writing if the peer may write. Access is a set of remote rights (IBTA 10.6.7.2.1).
+// Bind binds a memory window: from then on the peer of queue pair qp can reach the memory piece
+// under the R_Key key, with the rights in access, which are remote ones (IBTA 10.6.7.2.1). The
+// upper 24 bits of key name the window, which must not be bound; key itself must differ from the
+// window's last key. Window and region must be in the protection domain pd. The region must have
+// been registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
+// RemoteAtomic. The result is OK, or the first condition that is not met.
 func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access verbs.Access) Fault {
 	const remote = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
 	w := t.window(key)
@@ -76,14 +82,18 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 	case piece.Length == 0:
 		return BadBounds
 	}
-	b, fault := t.check(pd, 0, piece.LKey, piece.Addr, uint64(piece.Length), need)
+	parent := t.lookupLocal(piece.LKey)
+	if parent == nil {
+		return BadKey
+	}
+	b, fault := parent.check(pd, piece.Addr, uint64(piece.Length), need)
 	if fault != OK {
 		return fault
 	}
-	w.parent = t.lookup(piece.LKey)
+	w.parent = parent
 	w.parent.windows++
 	w.key = key
-	w.view = Region{table: t, pd: pd, base: piece.Addr, buf: b, access: access, key: key, valid: true, owner: qp, zero: w.parent.zero}
+	w.view = Region{table: t, pd: pd, base: piece.Addr, buf: b, access: access, rkey: key, valid: true, owner: qp, zero: w.parent.zero}
 	t.slots[w.index].region = &w.view
 	t.bound++
 	return OK
@@ -91,7 +101,7 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 
 // window finds a window by a key that it has, or could have.
 func (t *Table) window(key uint32) *Window {
-	if i := t.keys.fromKey(key >> 8); uint64(i) < uint64(len(t.slots)) {
+	if i := t.remote.fromKey(key >> 8); uint64(i) < uint64(len(t.slots)) {
 		return t.slots[i].window
 	}
 	return nil
@@ -108,10 +118,14 @@ func (t *Table) unbind(w *Window) {
 	t.bound--
 }
 
-// UnbindFrom takes the windows that are bound to r away from their peers, whoever owns them.
+// UnbindFrom unbinds all windows that are bound to r, whichever queue pair they are for. Peers lose
+// their access.
 func (t *Table) UnbindFrom(r *Region) {
-	if r.table != t || r.windows == 0 {
+	if r.table != t || r.bound() == 0 {
 		return
+	}
+	if r.view != nil {
+		r = r.view
 	}
 	for i := range t.slots {
 		if w := t.slots[i].window; w != nil && w.parent == r {
@@ -120,7 +134,7 @@ func (t *Table) UnbindFrom(r *Region) {
 	}
 }
 
-// UnbindAll takes the windows away from the peer of a queue pair that ends.
+// UnbindAll unbinds all windows of a queue pair that ends; its peer loses their access.
 func (t *Table) UnbindAll(qp wire.QPN) {
 	if t.bound == 0 {
 		return

@@ -20,8 +20,8 @@ func newWindow(t testing.TB, tab *Table, pd PD) *Window {
 	return w
 }
 
-// A window opens its piece of the region, with its rights, to the peer of its queue pair, until it is invalidated; then
-// it is bound again with another key.
+// A window opens its piece of the region, with its rights, to the peer of its queue pair, until it
+// is invalidated; then it is bound again with another key.
 func TestWindow(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 1000, verbs.LocalWrite|verbs.MWBind)
@@ -60,19 +60,19 @@ func TestWindow(t *testing.T) {
 	if err := tab.Dereg(r); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("deregistered below a window: %v", err)
 	}
-	if f := tab.Invalidate(pd, testQP, r.RKey()); f != BadAccess || !r.Valid() {
+	if f := tab.Invalidate(pd, testQP, r.RKey(), false); f != BadAccess || !r.Valid() {
 		t.Errorf("region below a window invalidated: %v", f)
 	}
 	if f := tab.Bind(pd, testQP, verbs.NextRKey(key), piece, verbs.RemoteRead); f != BadKey {
 		t.Errorf("bound twice: %v", f)
 	}
-	if f := tab.Invalidate(pd, testQP+1, key); f != BadKey {
+	if f := tab.Invalidate(pd, testQP+1, key, true); f != BadKey {
 		t.Errorf("invalidated by another queue pair: %v", f)
 	}
-	if f := tab.Invalidate(pd, testQP, key); f != OK || w.Bound() {
+	if f := tab.Invalidate(pd, testQP, key, true); f != OK || w.Bound() {
 		t.Errorf("invalidate: %v", f)
 	}
-	if f := tab.Invalidate(pd, testQP, key); f != BadKey {
+	if f := tab.Invalidate(pd, testQP, key, true); f != BadKey {
 		t.Errorf("invalidated twice: %v", f)
 	}
 	if _, f := tab.Remote(pd, testQP, key, r.Base()+100, 1, verbs.RemoteRead); f != BadKey {
@@ -221,7 +221,8 @@ func TestZeroBased(t *testing.T) {
 	}
 }
 
-// The keys of a table are a permutation that its seed chooses: no two alike, and neighbours far apart.
+// The keys of a table are a permutation that its seed chooses: no two alike, and neighbours far
+// apart.
 func TestKeySpace(t *testing.T) {
 	for seed := range uint64(20) {
 		k := newKeySpace(rand.New(rand.NewPCG(seed, 1)))
@@ -250,29 +251,34 @@ func TestKeySpace(t *testing.T) {
 	}
 }
 
-// Key 0 is nobody's, whatever the permutation is.
-func TestKeyZero(t *testing.T) {
-	tried := 0
-	for seed := range uint64(5000) {
+// Key 0 is no region's, and no place gives the same L_Key and R_Key, whatever the permutations are.
+func TestPlacesNeverUsed(t *testing.T) {
+	zeros, same := 0, 0
+	for seed := uint64(0); zeros == 0 || same == 0; seed++ {
 		k := newKeySpace(rand.New(rand.NewPCG(seed, 2)))
-		if k.fromKey(0) > 1<<14 {
-			continue
-		}
-		tried++
-		tab, pd := newTable(t, 0)
-		tab.keys, tab.slots = k, make([]slot, k.fromKey(0)) // the next place would have the keys 0 to 255
-		r := reg(t, tab, pd, 1, allAccess)
-		for key := range uint32(256) {
-			if tab.lookup(key) != nil {
-				t.Fatalf("seed %d: key %d opens something", seed, key)
+		o := k.other()
+		for i := range uint32(1 << 14) {
+			l, r := o.toKey(i), k.toKey(i)
+			switch {
+			case l == r:
+				same++
+			case l == 0 || r == 0:
+				zeros++
+			default:
+				continue
+			}
+			tab, pd := newTable(t, 0)
+			tab.local, tab.remote, tab.slots = o, k, make([]slot, i) // i is the next place
+			m := reg(t, tab, pd, 1, allAccess)
+			for key := range uint32(256) {
+				if tab.lookupLocal(key) != nil || tab.lookupRemote(key) != nil {
+					t.Fatalf("seed %d: key %d opens something", seed, key)
+				}
+			}
+			if m.LKey() == m.RKey() || tab.lookupLocal(m.LKey()) != m || tab.lookupRemote(m.RKey()) != m {
+				t.Fatalf("seed %d: keys %#x and %#x", seed, m.LKey(), m.RKey())
 			}
 		}
-		if tab.lookup(r.RKey()) != r {
-			t.Fatalf("seed %d: the region is lost", seed)
-		}
-	}
-	if tried == 0 {
-		t.Error("no seed leads there")
 	}
 }
 
@@ -281,7 +287,7 @@ func TestKeysBehindTheTable(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 64, allAccess|verbs.MWBind)
 	for i := range uint32(3) {
-		key := tab.keys.toKey(uint32(len(tab.slots))+i) << 8
+		key := tab.remote.toKey(uint32(len(tab.slots))+i) << 8
 		if _, f := tab.Remote(pd, 9, key, r.Base(), 1, verbs.RemoteRead); f != BadKey {
 			t.Errorf("place %d behind the table: %v", i, f)
 		}

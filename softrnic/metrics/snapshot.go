@@ -9,8 +9,8 @@ type Sample struct {
 	Value uint64 `json:"value"`
 }
 
-// Samples lists the counters of c, a pointer to a struct whose uint64 fields carry name and help tags, in the
-// order of its fields. It is for listings, not for a hot path.
+// Samples lists the counters of c, a pointer to a struct whose uint64 fields carry name and help
+// tags, in the order of its fields. It is for listings, not for a hot path.
 func Samples(c any) []Sample {
 	v := reflect.ValueOf(c).Elem()
 	out := make([]Sample, 0, v.NumField())

@@ -11,42 +11,43 @@ const (
 	maxDatagram = 65535
 )
 
-// Row is a number of frames that one super-frame can carry.
-type Row struct {
+// Run is a number of frames that one super-frame can carry.
+type Run struct {
 	// Frames is how many there are, in order, at least one.
 	Frames int
-	// Headers is the length of each frame's headers, and SegSize that of what follows them in all but the last, which
-	// may have less.
+	// Headers is the length of each frame's headers, and SegSize that of what follows them in all
+	// but the last, which may have less.
 	Headers, SegSize int
 	l                layout
 	bytes            int // behind the headers
 }
 
-// FirstRow finds how many frames at the beginning of a list are RoCEv2 packets that differ only in what a network card
-// counts up when it cuts a super-frame: Split of the super-frame gives the same packets back, byte for byte. A longest
-// frame of more than limit bytes stays alone, because nobody would check it against the link's MTU.
-func FirstRow(frames []Frame, limit int) Row {
-	row := Row{Frames: 1}
+// FirstRun finds how many frames at the beginning of a list are RoCEv2 packets that differ only in
+// what a network card counts up when it cuts a super-frame: Split of the super-frame gives the same
+// packets back, byte for byte. A longest frame of more than limit bytes stays alone, because
+// nothing would check it against the link's MTU.
+func FirstRun(frames []Frame, limit int) Run {
+	run := Run{Frames: 1}
 	f := &frames[0]
 	l, ok := locate(f.Data)
 	if !ok || l.tcp || len(f.Data) > limit || !f.plain() || !l.whole(f.Data) {
-		return row
+		return run
 	}
-	row.l, row.Headers, row.SegSize = l, l.payload, len(f.Data)-l.payload
-	row.bytes = row.SegSize
+	run.l, run.Headers, run.SegSize = l, l.payload, len(f.Data)-l.payload
+	run.bytes = run.SegSize
 	for i := 1; i < len(frames) && i < maxSegments; i++ {
 		n := &frames[i]
 		size := len(n.Data) - l.payload
-		if !n.plain() || n.Port != f.Port || size <= 0 || size > row.SegSize ||
-			l.payload-l.ip+row.bytes+size > maxDatagram || !l.follows(f.Data, n.Data, i) {
+		if !n.plain() || n.Port != f.Port || size <= 0 || size > run.SegSize ||
+			l.payload-l.ip+run.bytes+size > maxDatagram || !l.follows(f.Data, n.Data, i) {
 			break
 		}
-		row.Frames, row.bytes = i+1, row.bytes+size
-		if size < row.SegSize {
+		run.Frames, run.bytes = i+1, run.bytes+size
+		if size < run.SegSize {
 			break
 		}
 	}
-	return row
+	return run
 }
 
 // plain says that a frame asks nothing of the link.
@@ -54,8 +55,8 @@ func (f *Frame) plain() bool {
 	return f.SegSize == 0 && !f.CsumPartial && f.Offload == Offload{}
 }
 
-// whole says that b is a whole RoCEv2 packet as a NIC sends it: no fragment, no IPv4 options, a correct IPv4 checksum, no UDP
-// checksum, nothing behind the datagram.
+// whole says that b is a whole RoCEv2 packet as a NIC sends it: no fragment, no IPv4 options, a
+// correct IPv4 checksum, no UDP checksum, nothing behind the datagram.
 func (l *layout) whole(b []byte) bool {
 	ip, udp := b[l.ip:], b[l.l4:]
 	if len(b) == l.payload || binary.BigEndian.Uint16(udp[2:]) != rocePort || binary.BigEndian.Uint16(udp[6:]) != 0 ||
@@ -70,7 +71,8 @@ func (l *layout) whole(b []byte) bool {
 		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
 }
 
-// follows says that b has the headers that segment i of a super-frame beginning with first would get.
+// follows says that b has the headers that segment i of a super-frame beginning with first would
+// get.
 func (l *layout) follows(first, b []byte, i int) bool {
 	ip, was := b[l.ip:l.l4], first[l.ip:l.l4]
 	if !bytes.Equal(b[:l.ip], first[:l.ip]) || !l.whole(b) || !bytes.Equal(b[l.l4:l.l4+4], first[l.l4:l.l4+4]) {
@@ -83,9 +85,9 @@ func (l *layout) follows(first, b []byte, i int) bool {
 		binary.BigEndian.Uint16(ip[4:]) == binary.BigEndian.Uint16(was[4:])+uint16(i)
 }
 
-// AppendHeaders appends the headers of the super-frame of a row of two frames or more to dst, which the payloads of
-// the row's frames follow, and returns the frame that describes it but for Data.
-func (r *Row) AppendHeaders(dst []byte, frames []Frame) ([]byte, Frame) {
+// AppendHeaders appends the headers of the super-frame of a run of two frames or more to dst, which
+// the payloads of the run's frames follow, and returns the frame that describes it but for Data.
+func (r *Run) AppendHeaders(dst []byte, frames []Frame) ([]byte, Frame) {
 	start := len(dst)
 	dst = append(dst, frames[0].Data[:r.Headers]...)
 	h := dst[start:]

@@ -27,18 +27,18 @@ func rocePacket(v6 bool, id uint16, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// merged builds the super-frame of the first row.
+// merged builds the super-frame of the first run.
 func merged(frames []Frame, limit int) (Frame, int) {
-	row := FirstRow(frames, limit)
-	if row.Frames == 1 {
+	run := FirstRun(frames, limit)
+	if run.Frames == 1 {
 		return frames[0], 1
 	}
-	data, f := row.AppendHeaders(nil, frames)
-	for i := range row.Frames {
-		data = append(data, frames[i].Data[row.Headers:]...)
+	data, f := run.AppendHeaders(nil, frames)
+	for i := range run.Frames {
+		data = append(data, frames[i].Data[run.Headers:]...)
 	}
 	f.Data = data
-	return f, row.Frames
+	return f, run.Frames
 }
 
 // Whatever is merged, cutting it gives the packets that went in.
@@ -114,14 +114,14 @@ func TestWhatStaysAlone(t *testing.T) {
 			limit--
 		}
 		frames := []Frame{{Data: rocePacket(false, 7, payload)}, {Data: change(rocePacket(false, 8, payload))}}
-		if row := FirstRow(frames, limit); row.Frames != 1 {
-			t.Errorf("%s: merged %d frames", name, row.Frames)
+		if run := FirstRun(frames, limit); run.Frames != 1 {
+			t.Errorf("%s: merged %d frames", name, run.Frames)
 		}
-		FirstRow(frames[1:], limit) // must not fail on it, either
+		FirstRun(frames[1:], limit) // must not fail on it, either
 	}
 	f := Frame{Data: rocePacket(false, 8, payload)}
 	for _, second := range []Frame{{Data: f.Data, Port: 1}, {Data: f.Data, SegSize: 10}, {Data: f.Data, CsumPartial: true}} {
-		if row := FirstRow([]Frame{{Data: rocePacket(false, 7, payload)}, second}, 1500); row.Frames != 1 {
+		if run := FirstRun([]Frame{{Data: rocePacket(false, 7, payload)}, second}, 1500); run.Frames != 1 {
 			t.Errorf("merged %+v", second)
 		}
 	}
@@ -133,20 +133,20 @@ func TestRowIsBounded(t *testing.T) {
 		small = append(small, Frame{Data: rocePacket(false, uint16(i), make([]byte, 20))})
 		large = append(large, Frame{Data: rocePacket(false, uint16(i), make([]byte, 4112))})
 	}
-	if row := FirstRow(small, 1500); row.Frames != maxSegments {
-		t.Errorf("%d small frames in a row", row.Frames)
+	if run := FirstRun(small, 1500); run.Frames != maxSegments {
+		t.Errorf("%d small frames in a run", run.Frames)
 	}
-	row := FirstRow(large, 9000)
-	if want := (maxDatagram - ipv4Len - udpLen) / 4112; row.Frames != want {
-		t.Errorf("%d large frames in a row, want %d", row.Frames, want)
+	run := FirstRun(large, 9000)
+	if want := (maxDatagram - ipv4Len - udpLen) / 4112; run.Frames != want {
+		t.Errorf("%d large frames in a run, want %d", run.Frames, want)
 	}
 	short := append(large[:3:3], Frame{Data: rocePacket(false, 3, make([]byte, 40))}, Frame{Data: rocePacket(false, 4, make([]byte, 40))})
-	if row := FirstRow(short, 9000); row.Frames != 4 {
-		t.Errorf("%d frames in a row with a short one, want 4: it must be the last", row.Frames)
+	if run := FirstRun(short, 9000); run.Frames != 4 {
+		t.Errorf("%d frames in a run with a short one, want 4: it must be the last", run.Frames)
 	}
 }
 
-func FuzzFirstRow(f *testing.F) {
+func FuzzFirstRun(f *testing.F) {
 	f.Add(rocePacket(false, 1, make([]byte, 30)), rocePacket(false, 2, make([]byte, 30)))
 	f.Add(rocePacket(true, 1, make([]byte, 30)), rocePacket(true, 2, make([]byte, 20)))
 	f.Fuzz(func(t *testing.T, a, b []byte) {

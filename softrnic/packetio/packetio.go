@@ -1,9 +1,11 @@
-// Package packetio says how frames move between a machine and its links: the Port that an edge implements and
-// the Batch that both sides fill. It holds no implementation; packetio/memory and packetio/afpacket do.
+// Package packetio defines how frames move between a machine and its links: the Port that an edge
+// implements and the Batch that both sides fill. It holds no implementation; e2e/memcable and
+// packetio/afpacket do.
 //
-// Ownership: a Batch is owned by whoever resets it. Frames that Recv put into a Batch stay valid until the next
-// Recv on the same Port or Reset of the Batch, whichever comes first. Send has copied or handed over every
-// byte when it returns. A Port is used by one goroutine at a time, except Wake and Close.
+// Ownership: the caller that resets a Batch owns it. Frames that Recv put into a Batch stay valid
+// until the next Recv on the same Port or Reset of the Batch, whichever comes first. Send has
+// copied or handed over every byte when it returns. A Port is used by one goroutine at a time,
+// except Wake and Close.
 package packetio
 
 import "time"
@@ -12,23 +14,25 @@ import "time"
 type Frame struct {
 	// Data is the frame from the destination MAC on, without FCS.
 	Data []byte
-	// SegSize is the number of UDP payload bytes of each packet in the frame; 0 means a single packet.
+	// SegSize is the number of UDP payload bytes of each packet in the frame; 0 means a single
+	// packet.
 	SegSize int
-	// CsumPartial says that the UDP or TCP checksum was left for hardware to finish. It must be carried
-	// through to the egress port, or a kernel socket behind it drops the frame.
+	// CsumPartial says that the UDP or TCP checksum was left for hardware to finish. It must be
+	// carried through to the egress port, or a kernel socket behind it drops the frame.
 	CsumPartial bool
-	// CsumStart and CsumOffset locate that checksum when CsumPartial is set (bytes from the frame's start).
+	// CsumStart and CsumOffset locate that checksum when CsumPartial is set (bytes from the frame's
+	// start).
 	CsumStart, CsumOffset uint16
-	// Offload says how a kernel's TCP wants the link to cut this frame. Whoever forwards the frame passes it
-	// on unread; it is zero for RoCEv2.
+	// Offload says how a kernel's TCP wants the link to cut this frame. Code that forwards the
+	// frame passes it on unread; it is zero for RoCEv2.
 	Offload Offload
-	// Port is the ingress port for a received frame and the egress port for one to be sent; 0 for a machine
-	// with a single port.
+	// Port is the ingress port for a received frame and the egress port for one to be sent; 0 for a
+	// machine with a single port.
 	Port int
 }
 
-// Offload is a segmentation request that only ports understand (fields of virtio_net_hdr). With it a host's
-// TCP super-frame of up to 64 KiB crosses the switch whole.
+// Offload is a segmentation request that only ports understand (fields of virtio_net_hdr). With it
+// a host's TCP super-frame of up to 64 KiB crosses the switch whole.
 type Offload struct {
 	// Type is VIRTIO_NET_HDR_GSO_*; 0 is none.
 	Type uint8
@@ -36,8 +40,8 @@ type Offload struct {
 	HdrLen, Size uint16
 }
 
-// Batch is a list of frames and the memory behind those that a machine builds. Reset keeps capacity, so a
-// steady state allocates nothing.
+// Batch is a list of frames and the memory behind those that a machine builds. Reset keeps
+// capacity, so a steady state allocates nothing.
 type Batch struct {
 	Frames []Frame
 	arena  []byte
@@ -56,7 +60,8 @@ func (b *Batch) Reset() {
 // Alloc returns an empty slice with room for n bytes, valid until Reset.
 func (b *Batch) Alloc(n int) []byte {
 	if cap(b.arena)-len(b.arena) < n {
-		// Frames already built keep the old chunk alive; the new one is reused from the next Reset on.
+		// Frames already built keep the old chunk alive; the new one is reused from the next Reset
+		// on.
 		b.arena = make([]byte, 0, max(arenaChunk, 2*cap(b.arena), n))
 	}
 	off := len(b.arena)
@@ -77,21 +82,23 @@ func (b *Batch) Copy(f Frame) {
 
 // Port is one end of a link.
 type Port interface {
-	// Recv resets b, then appends frames that have arrived, without waiting, at most the port's batch size.
-	// The count is 0 when nothing is there. An error means that the port is unusable from now on.
+	// Recv resets b, then appends frames that have arrived, without waiting, at most the port's
+	// batch size. The count is 0 when nothing is there. An error means that the port is unusable
+	// from now on.
 	Recv(b *Batch) (int, error)
-	// Send transmits the frames of b in order and returns how many left. Frames that the link refuses
-	// (no buffer, too long) are dropped and counted by the port, as a full transmit ring drops them;
-	// err is for a port that is unusable from now on.
+	// Send transmits the frames of b in order and returns how many left. Frames that the link
+	// refuses (no buffer, too long) are dropped and counted by the port, as a full transmit ring
+	// drops them; err is for a port that is unusable from now on.
 	Send(b *Batch) (int, error)
 	// Close releases the port and ends every Wait on it. Closing twice is harmless.
 	Close() error
 }
 
-// Waiter blocks its caller until one of its ports has frames. It spins for a while first if so configured.
+// Waiter blocks its caller until one of its ports has frames. It spins for a while first if so
+// configured.
 type Waiter interface {
-	// Wait returns when a port is readable, Wake was called since the last Wait returned, or d has passed;
-	// d < 0 waits for ever, 0 polls.
+	// Wait returns when a port is readable, Wake was called since the last Wait returned, or d has
+	// passed; d < 0 waits without limit, 0 polls.
 	Wait(d time.Duration) error
 	// Wake ends the current or the next Wait. It may be called from any goroutine.
 	Wake()
@@ -103,6 +110,7 @@ type Waiter interface {
 type Stats struct {
 	RxPackets, RxBytes uint64
 	TxPackets, TxBytes uint64
-	// RxDropped counts frames that arrived and found no buffer; TxDropped those that the link refused.
+	// RxDropped counts frames that arrived and found no buffer; TxDropped those that the link
+	// refused.
 	RxDropped, TxDropped uint64
 }

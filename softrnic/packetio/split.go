@@ -25,7 +25,8 @@ type layout struct {
 	v6, tcp         bool
 }
 
-// locate finds the headers of f; ok is false if it is no whole TCP or UDP datagram without IPv6 extensions.
+// locate finds the headers of f; ok is false if it is no whole TCP or UDP datagram without IPv6
+// extensions.
 func locate(b []byte) (l layout, ok bool) {
 	l.ip = ethernetLen
 	if len(b) < ethernetLen+vlanTagLen {
@@ -68,17 +69,19 @@ func (f *Frame) Packets() int {
 	return max(1, (len(f.Data)-l.payload+f.SegSize-1)/f.SegSize)
 }
 
-// Splittable reports whether f is a super-frame of RoCEv2 packets, which Split takes apart.
+// Splittable reports whether f is a super-frame of RoCEv2 packets, which Split takes apart. One of
+// more packets than any sender makes is none: tiny ones would hold its receiver for long.
 func (f *Frame) Splittable() bool {
 	if f.SegSize <= 0 {
 		return false
 	}
 	l, ok := locate(f.Data)
-	return ok && !l.tcp && len(f.Data)-l.payload > f.SegSize && binary.BigEndian.Uint16(f.Data[l.l4+2:]) == rocePort
+	n := len(f.Data) - l.payload
+	return ok && !l.tcp && n > f.SegSize && n <= maxSegments*f.SegSize && binary.BigEndian.Uint16(f.Data[l.l4+2:]) == rocePort
 }
 
-// Split appends the packets of a RoCEv2 super-frame to b, each as a frame of its own in memory of b; any other
-// frame is appended as it is, by reference.
+// Split appends the packets of a RoCEv2 super-frame to b, each as a frame of its own in memory of
+// b; any other frame is appended as it is, by reference.
 func (b *Batch) Split(f Frame) {
 	if !f.Splittable() {
 		b.Frames = append(b.Frames, f)
@@ -90,9 +93,9 @@ func (b *Batch) Split(f Frame) {
 	}
 }
 
-// AppendSegment appends packet i of a super-frame that is Splittable to dst. The IP identification counts up
-// over the segments, as the kernel and network cards do, so each packet's ICRC holds. dst is returned as it is
-// if there is no such packet.
+// AppendSegment appends packet i of a super-frame that is Splittable to dst. The IP identification
+// counts up over the segments, as the kernel and network cards do, so each packet's ICRC holds. dst
+// is returned as it is if there is no such packet.
 func (f *Frame) AppendSegment(dst []byte, i int) []byte {
 	if i < 0 || i >= f.Packets() || !f.Splittable() {
 		return dst
@@ -109,8 +112,8 @@ func (f *Frame) segment(l layout, i int, d []byte) []byte {
 	return d
 }
 
-// fix gives segment i its own lengths, identification and checksums. The UDP checksum becomes 0, none: the ICRC
-// guards the packet.
+// fix gives segment i its own lengths, identification and checksums. The UDP checksum becomes 0,
+// none: the ICRC guards the packet.
 func (l *layout) fix(d []byte, i int) {
 	udp := d[l.l4:]
 	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
@@ -126,8 +129,8 @@ func (l *layout) fix(d []byte, i int) {
 	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip)))
 }
 
-// FinishChecksum computes the TCP or UDP checksum that CsumPartial promises, in place, and clears the flag. It
-// must not be used on a super-frame. A location outside the frame is ignored.
+// FinishChecksum computes the TCP or UDP checksum that CsumPartial promises, in place, and clears
+// the flag. It must not be used on a super-frame. A location outside the frame is ignored.
 func (f *Frame) FinishChecksum() {
 	start, at := int(f.CsumStart), int(f.CsumStart)+int(f.CsumOffset)
 	if !f.CsumPartial || at+2 > len(f.Data) {

@@ -16,14 +16,14 @@ const (
 	atomicBytes = 16
 )
 
-// atomics is a row of CAS and FETCH_ADD on two words of the peer which nobody else touches, so that each original
-// value is known beforehand.
+// atomics is a series of CAS and FETCH_ADD on two words of the peer that no other client accesses,
+// so that each original value is known beforehand.
 type atomics struct {
 	s     *session
 	total int
 	first int // local slot from which on original values are placed
 	at    int // offset of the words in the peer's memory
-	// cas says whether message k is a CAS.
+	// cas reports whether message k is a CAS.
 	cas func(k int) bool
 
 	sum    uint64 // of addends complete
@@ -53,11 +53,11 @@ func (a *atomics) stream(verify bool) stream {
 		if a.cas(k) {
 			wr.Op, wr.CompareAdd, wr.Swap = verbs.OpCmpSwap, a.token(a.posted), a.token(a.posted+1)
 			a.posted++
-			s.memory.at(wr, a.at+casWord)
+			aim(wr, s.far.memory, a.at+casWord)
 			return
 		}
 		wr.Op, wr.CompareAdd = verbs.OpFetchAdd, a.addend(k)
-		s.memory.at(wr, a.at+faaWord)
+		aim(wr, s.far.memory, a.at+faaWord)
 	}
 	j.done = func(k int) error {
 		got := nativeWord(s.slot(a.first + k%depth))
@@ -107,7 +107,7 @@ func (s *session) readWord(slot, off int) (uint64, error) {
 	list := []verbs.SGE{sge}
 	err := s.run(stream{op: "read of a word", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
 		wr.Op, wr.SGL = verbs.OpRead, list
-		s.memory.at(wr, off)
+		aim(wr, s.far.memory, off)
 	}})
 	return nativeWord(s.local(sge)), err
 }
@@ -120,7 +120,7 @@ func (s *session) writeWord(slot, off int, v uint64) error {
 	list := []verbs.SGE{sge}
 	return s.run(stream{op: "write of a word", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
 		wr.Op, wr.SGL = verbs.OpWrite, list
-		s.memory.at(wr, off)
+		aim(wr, s.far.memory, off)
 	}})
 }
 
@@ -145,5 +145,5 @@ func planAtomic(c *Config) plan {
 		}
 		return a.settle(res)
 	}
-	return plan{local: c.Depth * atomicSize, slot: atomicSize, hello: hello{Op: opOpen, Bytes: atomicBytes}, run: run}
+	return plan{local: c.Depth * atomicSize, slot: atomicSize, bytes: atomicBytes, run: run}
 }

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// hotBytes is the memory that a test without verification goes round in: it stays in a core's cache.
+	// hotBytes is the memory that a test without verification uses in turn: it stays in a core's
+	// cache.
 	hotBytes = 256 << 10
 	// chunkBytes is what a verified test writes before it reads back.
 	chunkBytes = 4 << 20
@@ -58,7 +59,8 @@ func (m *meter) seen(now clock.Time, complete int) {
 	m.mark, m.marked = now, complete
 }
 
-// result turns messages a second into what perftest prints. A run that failed has the messages that it completed.
+// result turns messages a second into what perftest prints. A run that failed has the messages that
+// it completed.
 func (m *meter) result(c *Config, res *Result) {
 	rate := float64(m.count) / max(m.elapsed, 1).Seconds()
 	mib := float64(c.Size) / (1 << 20)
@@ -76,7 +78,7 @@ func (s *session) transfer(op string, code verbs.WROpcode, total, index int, loc
 		wr: func(k int, wr *verbs.SendWR) {
 			i := local(k)
 			wr.Op, wr.SGL = code, s.sges[i:i+1]
-			s.memory.at(wr, remote(k)*s.cfg.Size)
+			aim(wr, s.far.memory, remote(k)*s.cfg.Size)
 		},
 	}
 }
@@ -100,7 +102,7 @@ func planWriteBW(c *Config) plan {
 		local = slots + c.Depth
 		run = func(s *session, res *Result) error { return s.writeVerified(c, slots, res) }
 	}
-	return plan{local: local * c.Size, slot: c.Size, hello: hello{Op: opOpen, Bytes: slots * c.Size}, run: run}
+	return plan{local: local * c.Size, slot: c.Size, bytes: slots * c.Size, run: run}
 }
 
 // writeVerified writes a chunk, each message to a slot of its own, then reads it back and compares.
@@ -128,8 +130,8 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 	return nil
 }
 
-// readBack READs n slots of the peer from the first on and compares them with messages at, at+1, …; the local
-// slots from base on are used.
+// readBack READs n slots of the peer from the first on and compares them with messages at, at+1, …;
+// the local slots from base on are used.
 func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 	local := func(k int) int { return base + k%c.Depth }
 	j := s.transfer("read back of write", verbs.OpRead, n, at, local, func(k int) int { return k })
@@ -167,7 +169,7 @@ func planReadBW(c *Config) plan {
 		m.result(c, res)
 		return err
 	}
-	return plan{local: slots * c.Size, slot: c.Size, hello: hello{Op: opOpen, Bytes: remote * c.Size}, run: run}
+	return plan{local: slots * c.Size, slot: c.Size, bytes: remote * c.Size, run: run}
 }
 
 // seedMemory writes message i to slot i of the peer, through local slot 0.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -39,71 +40,94 @@ const (
 	MaxSize  = 64 << 20 // bytes of a message
 	MaxIters = 100_000_000
 	MaxDepth = 4096
-	// soakTimeout is 16.8 ms: under loss a soak waits for many timers.
-	soakTimeout = 12
 	// maxSpan bounds a run of locks.
 	maxSpan = time.Hour
 	// maxBuffer bounds the memory of one side in bytes.
 	maxBuffer = 256 << 20
 )
 
-// Config is one run of one test. It travels as JSON to the host that runs it.
+// Config is one run of one test. It is sent as JSON to the host that runs it.
 type Config struct {
 	// Test is one of Tests.
 	Test string `json:"test"`
-	// To is the address or name of the peer, as the caller resolves it; perf only prints it.
+	// To is the address or name of the peer, as the caller resolves it; package perf only prints
+	// it.
 	To string `json:"to,omitempty"`
 	// Service is what to connect to; "": perf (memory for verify).
 	Service string `json:"service,omitempty"`
+	Queues
+	OneWord
+	// Type is cas or faa for atomic tests; "": faa.
+	Type string `json:"type,omitempty"`
+	// Size is the bytes of a message; 0: 64 KiB for bandwidth and soak, 16 KiB for verify, 8 for
+	// latency and atomics.
+	Size int `json:"size,omitempty"`
+	// Iters is the number of messages; 0: 5000 for bandwidth, 1000 for latency, 2000 of each kind
+	// for soak.
+	Iters int `json:"iters,omitempty"`
+	// Atomics is the number of CAS and FAA of a soak together; 0: 20000. Negative: none.
+	Atomics int `json:"atomics,omitempty"`
+	// Depth is how many messages may be outstanding; 0: 128 (16 for atomics and soak), 1 for
+	// latency.
+	Depth int `json:"depth,omitempty"`
+	// SignalEvery asks for a completion of every n-th message; 0: a quarter of Depth at most, 1
+	// with Verify.
+	SignalEvery int `json:"signalEvery,omitempty"`
+	// Inline sends messages of up to so many bytes inline.
+	Inline int `json:"inline,omitempty"`
+	// Verify compares every byte of every message.
+	Verify bool `json:"verify,omitempty"`
+	Path
+	// RecvSlack makes the server of SEND tests post only so many receives at a time, so that a
+	// larger window gets RNR NAKs; 0: Depth and some more.
+	RecvSlack int `json:"recvSlack,omitempty"`
+	// Seed makes the pattern and the order of atomics; 0: 1.
+	Seed uint64 `json:"seed,omitempty"`
+	// Patience is how long to wait for one completion before giving up; 0: 30 s. The retry limits
+	// of the queue pair normally end a run earlier, with a status that names the reason.
+	Patience time.Duration `json:"patience,omitempty"`
+	Hooks
+}
+
+// Queues are the queue pairs of SEND tests.
+type Queues struct {
 	// Conn is the transport service of SEND tests: rc, uc or ud; "": rc.
 	Conn string `json:"conn,omitempty"`
 	// QPs is how many queue pairs a SEND bandwidth test uses, in turn; 0: 1.
 	QPs int `json:"qps,omitempty"`
 	// SRQ makes the server of a SEND test take its receives from a shared receive queue.
 	SRQ bool `json:"srq,omitempty"`
-	// Clients is how many queue pairs of contend and locks have one operation under way each; 0: 1.
+}
+
+// OneWord is for clients that share one word: contend and locks.
+type OneWord struct {
+	// Clients is how many queue pairs of contend and locks have one operation in flight each; 0: 1.
 	Clients int `json:"clients,omitempty"`
-	// Device has locks use a word in the memory of the server's NIC, Span is how long; 0: 1 s.
+	// Device has contend and locks use a word in the memory of the server's NIC. Span is how long
+	// locks runs; 0: 1 s. Bits makes its words 0 or 1, and releases CAS.
 	Device bool          `json:"device,omitempty"`
+	Bits   bool          `json:"bits,omitempty"`
 	Span   time.Duration `json:"span,omitempty"`
-	// Type is cas or faa for atomic tests; "": faa.
-	Type string `json:"type,omitempty"`
-	// Size is the bytes of a message; 0: 64 KiB for bandwidth and soak, 16 KiB for verify, 8 for latency and atomics.
-	Size int `json:"size,omitempty"`
-	// Iters is the number of messages; 0: 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak.
-	Iters int `json:"iters,omitempty"`
-	// Atomics is the number of CAS and FAA of a soak together; 0: 20000. Negative: none.
-	Atomics int `json:"atomics,omitempty"`
-	// Depth is how many messages may be outstanding; 0: 128 (16 for atomics and soak), 1 for latency.
-	Depth int `json:"depth,omitempty"`
-	// SignalEvery asks for a completion of every n-th message; 0: a quarter of Depth at most, 1 with Verify.
-	SignalEvery int `json:"signalEvery,omitempty"`
-	// Inline sends messages of up to so many bytes inline.
-	Inline int `json:"inline,omitempty"`
-	// Verify compares every byte of every message.
-	Verify bool `json:"verify,omitempty"`
+}
+
+// Path is how a connection uses its path.
+type Path struct {
 	// MTU is the largest path MTU in bytes; 0: what the link allows, at most 4096.
 	MTU int `json:"mtu,omitempty"`
-	// Timeout, RetryCount, RNRRetry and MinRNRTimer are those of rdmacm.Params (0 is its default; for soak the
-	// default of Timeout is 12, 16.8 ms).
+	// Timeout, RetryCount, RNRRetry and MinRNRTimer are those of rdmacm.Params; 0 is its default.
 	Timeout     uint8 `json:"timeout,omitempty"`
 	RetryCount  uint8 `json:"retryCount,omitempty"`
 	RNRRetry    uint8 `json:"rnrRetry,omitempty"`
 	MinRNRTimer uint8 `json:"minRnrTimer,omitempty"`
 	// RdAtomic is how many READs and atomics may be outstanding; 0: 16.
 	RdAtomic int `json:"rdAtomic,omitempty"`
-	// RecvSlack makes the server of SEND tests post only so many receives at a time, so that a window beyond meets
-	// RNR NAKs; 0: Depth and some more.
-	RecvSlack int `json:"recvSlack,omitempty"`
-	// Seed makes the pattern and the order of atomics; 0: 1.
-	Seed uint64 `json:"seed,omitempty"`
-	// Patience is how long to wait for one completion before giving up; 0: 30 s. The retry limits of the queue
-	// pair normally end a run earlier, with a status that says why.
-	Patience time.Duration `json:"patience,omitempty"`
+}
 
+// Hooks are functions of the process that runs a test. They are not part of the JSON.
+type Hooks struct {
 	// Counters reads the NIC's counters, for the result to show what a run added; nil: none.
 	Counters func() metrics.NIC `json:"-"`
-	// Cancelled is asked now and then; true ends the run with ErrCancelled.
+	// Cancelled is called several times a second; true ends the run with ErrCancelled.
 	Cancelled func() bool `json:"-"`
 }
 
@@ -129,8 +153,10 @@ func (c *Config) Validate() error {
 		return bad("negative numbers mean nothing here")
 	case c.Clients < 0 || c.Clients > MaxClients || c.Clients > 1 && !c.oneWord():
 		return bad("%d clients: want 1 to %d, for %s and %s", c.Clients, MaxClients, Contend, Locks)
-	case c.Span < 0 || c.Span > maxSpan || (c.Span != 0 || c.Device) && c.Test != Locks:
-		return bad("a span of %v, and memory on the NIC, are for %s, and at most %v", c.Span, Locks, maxSpan)
+	case c.Span < 0 || c.Span > maxSpan || (c.Span != 0 || c.Bits) && c.Test != Locks:
+		return bad("span (%v) and bits (%v) are for %s, and a span is at most %v", c.Span, c.Bits, Locks, maxSpan)
+	case c.Device && !c.oneWord():
+		return bad("memory on the NIC is for %s and %s", Contend, Locks)
 	case c.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, c.MTU):
 		return bad("mtu %d: want 256, 512, 1024, 2048 or 4096", c.MTU)
 	}
@@ -174,9 +200,6 @@ func (c Config) withDefaults() Config {
 	if c.Test == Soak {
 		or(&c.Iters, 2000)
 		or(&c.Atomics, 20000)
-		if c.Timeout == 0 {
-			c.Timeout = soakTimeout
-		}
 	}
 	or(&c.Size, 64<<10)
 	or(&c.Iters, 5000)
@@ -199,7 +222,7 @@ func (c Config) withDefaults() Config {
 	if c.Service == "" {
 		c.Service = PerfService
 		if c.Test == Verify || c.oneWord() {
-			c.Service = MemoryService
+			c.Service = memservice.Service
 		}
 	}
 	if c.Seed == 0 {
@@ -214,18 +237,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// OneSided says that the test needs nothing but the NIC of its peer, so that MemoryService will do.
+// OneSided reports that the test needs nothing but the NIC of its peer, so that the memory service
+// will do.
 func (c *Config) OneSided() bool {
 	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Locks, Verify}, c.Test)
 }
 
-// oneWord says that many clients work on one word of shared memory.
+// oneWord reports that many clients work on one word of shared memory.
 func (c *Config) oneWord() bool { return c.Test == Contend || c.Test == Locks }
 
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }
 
 // params are the connection's attributes.
-func (c *Config) params() rdmacm.Params {
+func (c *Path) params() rdmacm.Params {
 	return rdmacm.Params{
 		PathMTU: verbs.MTU(c.MTU), RdAtomic: c.RdAtomic, Timeout: c.Timeout,
 		RetryCount: c.RetryCount, RNRRetry: c.RNRRetry, MinRNRTimer: c.MinRNRTimer,

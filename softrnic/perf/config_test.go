@@ -22,7 +22,7 @@ func TestValidateSaysWhatIsWrong(t *testing.T) {
 		{Config{Test: WriteBW, Size: MaxSize + 1}, "size"},
 		{Config{Test: WriteBW, Iters: -5}, "iters"},
 		{Config{Test: WriteBW, Depth: MaxDepth + 1}, "depth"},
-		{Config{Test: WriteBW, MTU: 1500}, "mtu"},
+		{Config{Test: WriteBW, Path: Path{MTU: 1500}}, "mtu"},
 		{Config{Test: WriteBW, Patience: -time.Second}, "negative"},
 	} {
 		err := tc.c.Validate()
@@ -48,10 +48,10 @@ func TestDefaultsAreInBounds(t *testing.T) {
 						t.Errorf("%s size %d depth %d: %+v", test, size, depth, c)
 					}
 					p := plans[test](&c)
-					if p.local > 4*maxBuffer || p.hello.Bytes > maxBuffer {
-						t.Errorf("%s size %d depth %d: %d bytes here, %d there", test, size, depth, p.local, p.hello.Bytes)
+					if p.local > 4*maxBuffer || p.bytes > maxBuffer {
+						t.Errorf("%s size %d depth %d: %d bytes here, %d there", test, size, depth, p.local, p.bytes)
 					}
-					if _, err := parseHello(p.hello.encode()); err != nil {
+					if _, err := parseRequest(p.request.encode()); err != nil && p.request.mode != 0 {
 						t.Errorf("%s size %d depth %d: its own request is refused: %v", test, size, depth, err)
 					}
 				}

@@ -3,129 +3,105 @@ package perf
 import (
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/contention"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// MaxClients is the most clients of one contend run.
-const MaxClients = 128
+// MaxClients is the most clients of one run of contend or locks.
+const MaxClients = contention.MaxClients
 
-// contender is one of many clients that CAS one word: a queue pair with one CAS under way. It expects what it saw last
-// and puts a number that nobody else puts.
-type contender struct {
-	qp   verbs.QP
-	wr   verbs.SendWR
-	slot int
-	n    uint64
-}
-
-// planContend is for contend: cfg.Clients queue pairs of one thread do cfg.Iters CAS together on the last word of the
-// memory that all clients of the host share.
+// planContend is for contend: cfg.Clients queue pairs of one thread do cfg.Iters CAS together on
+// the last word of the memory that all clients of the host share, or of its lock table on the NIC.
 func planContend(c *Config) plan {
-	return plan{local: atomicSize * c.Clients, slot: atomicSize, hello: hello{Op: opOpen, Bytes: atomicSize}, run: func(s *session, res *Result) error {
-		return s.contend(res)
-	}}
+	return oneWordPlan(c, (*session).contend)
 }
 
-func (s *session) contend(res *Result) (err error) {
-	cq, err := s.ctx.CreateCQ(s.cfg.Clients + 1)
-	if err != nil {
-		return err
+// oneWordPlan is for clients that share one word: each has 8 bytes of local memory, and behind them
+// are 8 bytes that stay 0.
+func oneWordPlan(c *Config, run func(*session, *Result) error) plan {
+	return plan{local: atomicSize * (c.Clients + 1), slot: atomicSize, bytes: atomicSize, run: run}
+}
+
+func (s *session) contend(res *Result) error {
+	swaps := contention.Swaps{Window: contention.Window{Until: clock.Never}}
+	swaps.More = func(clock.Time) bool {
+		return swaps.Posted < s.cfg.Iters && (s.cfg.Cancelled == nil || !s.cfg.Cancelled())
 	}
-	clients := make([]*contender, 0, s.cfg.Clients)
-	defer func() {
-		for _, c := range clients {
-			err = errors.Join(err, c.qp.Destroy())
-		}
-		err = errors.Join(err, cq.Destroy())
-	}()
-	byQP := make(map[uint32]*contender)
-	for i := range s.cfg.Clients {
-		c, err := s.newContender(cq, i)
-		if err != nil {
-			return fmt.Errorf("client %d: %w", i, err)
-		}
-		clients = append(clients, c)
-		byQP[uint32(c.qp.QPN())] = c
-	}
-	start := s.rt.Now()
-	done, won, err := s.compete(cq, clients, byQP)
-	res.Elapsed = s.rt.Now().Sub(start)
-	res.Swapped = won
-	res.BW = &Bandwidth{Bytes: atomicSize, Iters: done, TxDepth: 1, Signaled: 1, MsgRate: float64(done) / res.Elapsed.Seconds() / 1e6}
+	err := s.onOneWord(res, func(w *sharedWord, i int) contention.Client {
+		return swaps.Client(w.qp, w.wr(s, i), s.slot(i), s.pat.base(uint64(i)<<40))
+	}, func() { s.tell("CMP_SWAP", swaps.Done, s.cfg.Iters) })
+	res.Swapped = uint64(swaps.Won)
+	res.BW = &Bandwidth{Bytes: atomicSize, Iters: swaps.Done, TxDepth: 1, Signaled: 1, MsgRate: float64(swaps.Done) / res.Elapsed.Seconds() / 1e6}
 	res.BW.Average = res.BW.MsgRate * 1e6 * atomicSize / (1 << 20)
 	return err
 }
 
-func (s *session) newContender(cq verbs.CQ, i int) (*contender, error) {
+// sharedWord is a connection of one client to the word that all clients use.
+type sharedWord struct {
+	qp   verbs.QP
+	mem  memservice.Region
+	word int // offset of the word in mem
+}
+
+// wr is a work request on the word with the i-th slot of local memory.
+func (w *sharedWord) wr(s *session, i int) verbs.SendWR {
+	wr := verbs.SendWR{SGL: s.sges[i : i+1]}
+	aim(&wr, w.mem, w.word)
+	return wr
+}
+
+// onOneWord connects cfg.Clients clients to the last word of the server's memory and runs them to
+// their end. client makes the i-th one, each is called now and then. It sets res.Elapsed.
+func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) contention.Client, each func()) (err error) {
+	cq, err := s.ctx.CreateCQ(s.cfg.Clients + 1)
+	if err != nil {
+		return err
+	}
+	clients := make([]contention.Client, 0, s.cfg.Clients)
+	defer func() {
+		for _, c := range clients {
+			err = errors.Join(err, c.QP().Destroy())
+		}
+		err = errors.Join(err, cq.Destroy())
+	}()
+	for i := range s.cfg.Clients {
+		w, err := s.connectWord(cq)
+		if err != nil {
+			return fmt.Errorf("client %d: %w", i, err)
+		}
+		clients = append(clients, client(w, i))
+	}
+	loop := contention.Loop{Runtime: s.rt, CQ: cq, Patience: s.cfg.Patience, Each: each}
+	start := s.rt.Now()
+	err = loop.Run(clients)
+	res.Elapsed = s.rt.Now().Sub(start)
+	var failed *contention.OpError
+	if errors.As(err, &failed) {
+		return &CompletionError{Op: failed.Op.String(), Msg: failed.WC.ID, Status: failed.WC.Status, Vendor: failed.WC.VendorErr}
+	}
+	return err
+}
+
+// connectWord connects one client.
+func (s *session) connectWord(cq verbs.CQ) (*sharedWord, error) {
 	qp, err := s.pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: s.rcq, MaxSendWR: 1, MaxRecvWR: 1, MaxSGE: 1})
 	if err != nil {
 		return nil, err
 	}
-	mem, err := DialMemory(s.dialer, qp, s.to, s.cfg.params(), s.rt.Now().Add(dialPatience))
+	mem, err := memservice.DialOwned(s.dialer, qp, s.to, s.cfg.params(), memservice.Claim{}, s.rt.Now().Add(dialPatience))
+	if err == nil && s.cfg.Device && mem.Locks.Len < atomicSize {
+		err = fmt.Errorf("%s has no lock table on its NIC", s.peer)
+	}
 	if err != nil {
 		return nil, errors.Join(err, qp.Destroy())
 	}
-	c := &contender{qp: qp, slot: i}
-	c.wr = verbs.SendWR{Op: verbs.OpCmpSwap, Flags: verbs.Signalled, SGL: s.sges[i : i+1]}
-	mem.at(&c.wr, (mem.Len-atomicSize)&^(atomicSize-1))
-	return c, nil
-}
-
-// next posts the next CAS of a client.
-func (s *session) next(c *contender) error {
-	c.n++
-	c.wr.Swap = s.pat.base(uint64(c.slot)<<40 | c.n)
-	return c.qp.PostSend(c.wr)
-}
-
-// compete lets all clients go on until so many CAS are done; won are those that changed the word.
-func (s *session) compete(cq verbs.CQ, clients []*contender, byQP map[uint32]*contender) (done int, won uint64, err error) {
-	posted := 0
-	for _, c := range clients {
-		if err := s.next(c); err != nil {
-			return 0, 0, err
-		}
-		posted++
+	w := &sharedWord{qp: qp, mem: mem.Region}
+	if s.cfg.Device {
+		w.mem = mem.Locks
 	}
-	idle := s.rt.Now()
-	for done < posted {
-		n, err := cq.Poll(s.wcs[:])
-		if err != nil {
-			return done, won, err
-		}
-		if n == 0 {
-			if s.rt.Now().Sub(idle) > s.cfg.Patience {
-				return done, won, fmt.Errorf("no CAS was answered for %v: %w", s.cfg.Patience, verbs.ErrTimeout)
-			}
-			if err := cq.Wait(s.rt.Now().Add(100 * time.Millisecond)); err != nil && !errors.Is(err, verbs.ErrTimeout) {
-				return done, won, err
-			}
-			continue
-		}
-		idle = s.rt.Now()
-		for i := range s.wcs[:n] {
-			wc := &s.wcs[i]
-			c := byQP[uint32(wc.QPN)]
-			if wc.Status != verbs.Success {
-				return done, won, &CompletionError{Op: "CMP_SWAP", Msg: c.n, Status: wc.Status, Vendor: wc.VendorErr}
-			}
-			done++
-			found := nativeWord(s.slot(c.slot))
-			if found == c.wr.CompareAdd {
-				won++
-				found = c.wr.Swap
-			}
-			c.wr.CompareAdd = found
-			if posted < s.cfg.Iters && (s.cfg.Cancelled == nil || !s.cfg.Cancelled()) {
-				if err := s.next(c); err != nil {
-					return done, won, err
-				}
-				posted++
-			}
-		}
-		s.tell("CMP_SWAP", done, s.cfg.Iters)
-	}
-	return done, won, nil
+	w.word = (w.mem.Len - atomicSize) &^ (atomicSize - 1)
+	return w, nil
 }

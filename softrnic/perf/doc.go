@@ -1,9 +1,10 @@
-// Package perf is the workloads that measure and prove a NIC: bandwidth and latency tests in the manner of
-// perftest, a check of a path, and a soak that verifies every byte and every atomic. They are plain blocking
-// code over verbs and rdmacm, so that they run on a rack and in the simulator.
+// Package perf is the benchmark workloads: bandwidth and latency tests in the manner of perftest, a
+// check of a path, and a soak that verifies every byte and every atomic. They are blocking code
+// over verbs, rdmacm and memservice, so that they run on a rack and in the simulator. Tests of
+// one-sided operations need a memory service, SEND tests the service of NewServer.
 //
-// What is verified, and how. Every message is filled with a pattern made of its number and of the offset of each
-// word, so that a wrong, missing, stale or misplaced byte differs.
+// Every message is filled with a pattern of its number and of the offset of each word, so that a
+// wrong, missing, stale or misplaced byte differs. What is verified:
 //
 //   - WRITE: the messages of a chunk go to slots of their own and are then READ back and compared. The clock of a
 //     bandwidth test stands still while it reads back.
@@ -13,6 +14,6 @@
 //   - CAS and FAA: the original value of each is predicted, and the sum is read at the end: an atomic that was
 //     lost, or done twice, shows in both.
 //
-// A latency test of WRITE, READ and atomics measures from the post to the completion; one of SEND measures half of
-// a round trip to a server that echoes.
+// A latency test of WRITE, READ and atomics measures from the post to the completion; one of SEND
+// measures half of a round trip to a server that echoes.
 package perf

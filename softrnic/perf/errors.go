@@ -18,17 +18,17 @@ type CompletionError struct {
 	Vendor uint32
 }
 
-// hints say what to look at, by status.
+// hints name what to check, by status.
 var hints = map[verbs.Status]string{
 	verbs.RetryExcErr:    "the peer did not answer in time: is it up and is the link passing both ways? See rdmalab status, rdmalab faults, and roce_retrans_pkts in rdmalab counters",
 	verbs.RNRRetryExcErr: "the peer posted no receive in time: see send_rnr_err and out_of_buffer in the peer's counters",
 	verbs.RemAccessErr:   "the peer refused address, length, key or right: was its region freed?",
 	verbs.RemInvReqErr:   "the peer refused the request itself: see resp_invalid_request in its counters",
 	verbs.RemOpErr:       "the peer failed inside: see its log",
-	verbs.WRFlushErr:     "the queue pair was in error before: an earlier completion says why, or the peer has ended the connection",
+	verbs.WRFlushErr:     "the queue pair was in error before: an earlier completion has the reason, or the peer has ended the connection",
 	verbs.LocProtErr:     "the local buffer is not registered for this",
 	verbs.BadRespErr:     "the peer's answer did not fit the request: capture the link and look at the last response",
-	verbs.FatalErr:       "the NIC has gone down",
+	verbs.FatalErr:       "the NIC is down",
 }
 
 // Error names operation, message, status and what to look at.
@@ -43,7 +43,7 @@ func (e *CompletionError) Error() string {
 	return s
 }
 
-// DataError is a message, or an atomic, that came out wrong.
+// DataError is a message or an atomic with a wrong result.
 type DataError struct {
 	Op  string
 	Msg uint64
@@ -52,7 +52,7 @@ type DataError struct {
 	Got, Want uint64
 }
 
-// Error says which byte or value is wrong.
+// Error names the wrong byte or value.
 func (e *DataError) Error() string {
 	if e.Offset < 0 {
 		return fmt.Sprintf("verification failed: %s %d: got %#x, want %#x: an atomic was lost or done twice", e.Op, e.Msg, e.Got, e.Want)

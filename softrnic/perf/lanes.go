@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// SEND tests over another service than RC, over several queue pairs, or with a shared receive queue use queue pairs of
-// their own, the lanes, beside the connection. Both sides write what the other must know of theirs into the server's
-// report, behind its words: the server its table, the client its own and then laneGo. The server brings its lanes up,
-// posts receives and says that it is ready. Each message has its number as immediate data.
+// SEND tests over another service than RC, over several queue pairs, or with a shared receive queue
+// use separate queue pairs, the lanes, beside the connection. Both sides write the attributes of
+// their lanes behind the words of the server's report: the server its table, the client its own and
+// then laneGo. The server brings its lanes up, posts receives and sets reportReady. Each message
+// has its number as immediate data.
 
 // Values of Config.Conn.
 const (
@@ -26,7 +26,7 @@ const (
 // MaxQPs bounds Config.QPs.
 const MaxQPs = 64
 
-// lanes says what lanes a client wants. It travels as a short word in a hello: "uc4s" is four of UC that share receives.
+// lanes are the lanes that a client wants. "uc4s" is four of UC that share receives.
 type lanes struct {
 	kind   string
 	n      int
@@ -43,20 +43,19 @@ func (l lanes) String() string {
 	return s
 }
 
-// parseLanes reads what String writes.
-func parseLanes(s string) (lanes, error) {
-	bad := fmt.Errorf("queue pairs %.*q: want rc, uc or ud, a number up to %d, and perhaps s", maxHelloString, s, MaxQPs)
-	if len(s) < 3 {
-		return lanes{}, bad
+// laneCodes are the transport services of lanes as a request has them: the index is the code, 0
+// stands for no lanes.
+var laneCodes = []string{"", ConnRC, ConnUC, ConnUD}
+
+// code is that of the transport service.
+func (l lanes) code() byte { return byte(slices.Index(laneCodes, l.kind)) }
+
+// lanesOf reads lanes from a request; ok is false if there are none of this kind and number.
+func lanesOf(code, n, shared byte) (l lanes, ok bool) {
+	if code == 0 || int(code) >= len(laneCodes) || n < 1 || n > MaxQPs {
+		return lanes{}, false
 	}
-	l := lanes{kind: s[:2]}
-	count, shared := strings.CutSuffix(s[2:], "s")
-	n, err := strconv.Atoi(count)
-	if _, known := laneTypes[l.kind]; !known || err != nil || n < 1 || n > MaxQPs {
-		return lanes{}, bad
-	}
-	l.n, l.shared = n, shared
-	return l, nil
+	return lanes{laneCodes[code], int(n), shared != 0}, true
 }
 
 // lanes of a run; ok is false if the connection itself carries the messages.
@@ -79,7 +78,8 @@ func (c *Config) checkLanes() error {
 	return nil
 }
 
-// laneEnd is what one side must know of the other side's lane: packed in a word, with the first PSN and the path MTU.
+// laneEnd is what one side must know of the other side's lane: packed in a word, with the first PSN
+// and the path MTU.
 type laneEnd struct {
 	qpn wire.QPN
 	psn wire.PSN
@@ -95,13 +95,14 @@ func unpackLane(w uint64) laneEnd {
 	return laneEnd{wire.QPN(w & mask), wire.PSN(w >> 24 & mask), verbs.MTU(w >> 48)}
 }
 
-// Places behind the words of a report: the server's table, the client's, and the word that says that it is complete.
+// Places behind the words of a report: the server's table, the client's, and the word that marks it
+// as complete.
 func laneTable(i int) int     { return reportSize + 8*i }
 func laneAnswer(n, i int) int { return reportSize + 8*(n+i) }
 func laneGo(n int) int        { return reportSize + 16*n }
 func laneBytes(n int) int     { return 16*n + 8 }
 
-// laneQKey is that of all datagram lanes: they are private by their numbers.
+// laneQKey is the Q_Key of all datagram lanes: the client knows only the numbers of its own.
 const laneQKey = 0x6c616e65
 
 // room is what a lane's receive needs in front of a message.
@@ -112,7 +113,8 @@ func (l lanes) room() int {
 	return 0
 }
 
-// start takes a lane from RESET to RTS against remote, which is at peer. Own is what the other side was told of it.
+// start takes a lane from RESET to RTS against remote, which is at peer. own is what the other side
+// knows of it.
 func (l lanes) start(ctx verbs.Context, qp verbs.QP, own rdmacm.Endpoint, remote laneEnd, gid verbs.GID, p rdmacm.Params) error {
 	if l.kind != ConnUD {
 		return rdmacm.BringUp(ctx, qp, p, own, rdmacm.Endpoint{QPN: remote.qpn, PSN: remote.psn, GID: gid, MTU: remote.mtu, RdAtomic: own.RdAtomic})

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// laneClient is the client's side of lanes: one thread that goes round over all of them.
+// laneClient is the client's side of lanes: one thread that uses all of them in turn.
 type laneClient struct {
 	*session
 	lanes
@@ -28,16 +28,23 @@ type laneClient struct {
 	done   []int // of each lane, complete
 	sent   int
 	ended  int
-	// Credits keep a sender that nobody acknowledges from burying its receiver: no more messages than the server has
-	// receives may be unaccounted for. taken is what the server has said it received, written off what it is not going to.
-	credits, taken, writtenOff int
-	progressAt                 clock.Time
+	credits
+}
+
+// credits bound what a sender without acknowledgements has in flight: at most as many messages as
+// the server has receives.
+type credits struct {
+	total int
+	// taken is how many the server has reported as received, writtenOff how many count as lost.
+	taken, writtenOff int
+	// progressAt is when taken grew last; 0: not known.
+	progressAt clock.Time
 }
 
 const (
-	// lossPause is how long a server's count has to stand still until what is missing is taken for lost.
+	// lossPause is how long a server's count must not change until missing messages count as lost.
 	lossPause = 20 * time.Millisecond
-	// creditParts is in how many parts the credits are asked for again.
+	// creditParts: the client reads the server's count after using this fraction of its credits.
 	creditParts = 2
 )
 
@@ -52,18 +59,19 @@ func planLanes(c *Config) plan {
 	if c.Verify {
 		slots = c.Depth * c.QPs
 	}
-	h := hello{Op: opOpen, Mode: mode, Size: c.Size, Recvs: c.receives(), Seed: c.Seed, Verify: c.Verify, Lanes: l.String()}
+	w := request{mode: mode, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: c.Verify, lanes: l}
 	if mode == modeEcho {
-		slots, h.Recvs = 1, echoReceives
+		slots, w.recvs = 1, echoReceives
 	}
-	// Behind the slots are the words for the exchange, a receive for an echo, and the words of a report.
+	// Behind the slots are the words for the exchange, a receive for an echo, and the words of a
+	// report.
 	local := slots*c.Size + laneBytes(c.QPs) + l.room() + c.Size + reportSize
-	return plan{local: local, slot: c.Size, hello: h, run: func(s *session, res *Result) error { return s.runLanes(c, l, slots, res) }}
+	return plan{local: local, slot: c.Size, request: w, run: func(s *session, res *Result) error { return s.runLanes(c, l, slots, res) }}
 }
 
 // runLanes makes the lanes and runs the test on them.
 func (s *session) runLanes(c *Config, l lanes, slots int, res *Result) (err error) {
-	f := &laneClient{session: s, lanes: l, index: make(map[wire.QPN]int), posted: make([]int, l.n), done: make([]int, l.n), credits: c.receives() * l.n, words: slots * c.Size}
+	f := &laneClient{session: s, lanes: l, index: make(map[wire.QPN]int), posted: make([]int, l.n), done: make([]int, l.n), credits: credits{total: c.receives() * l.n}, words: slots * c.Size}
 	if most := int(s.ctx.Device().ActiveMTU); l.kind == ConnUD && c.Size > most {
 		return fmt.Errorf("a datagram of %d bytes: this link holds %d at most", c.Size, most)
 	}
@@ -145,7 +153,7 @@ func (f *laneClient) destroy() error {
 	return err
 }
 
-// readTable READs what the server says of its lanes.
+// readTable READs the attributes of the server's lanes.
 func (f *laneClient) readTable() ([]uint64, error) {
 	err := f.word(verbs.OpRead, laneTable(0), 8*f.n)
 	table := make([]uint64, f.n)
@@ -166,11 +174,11 @@ func (f *laneClient) word(op verbs.WROpcode, off, n int) error {
 	sge := []verbs.SGE{f.mr.SGE(f.words, n)}
 	return f.session.run(stream{op: "exchange of queue pairs", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
 		wr.Op, wr.SGL = op, sge
-		f.report.at(wr, off)
+		aim(wr, f.far.report, off)
 	}})
 }
 
-// reliable lanes tell by completions what has arrived.
+// reliable: a completion means that the message has arrived.
 func (f *laneClient) reliable() bool { return f.kind == ConnRC }
 
 // bandwidth sends all messages, in turn over the lanes.
@@ -214,7 +222,7 @@ func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 			if err := f.wait(f.laneCQ, "send", f.ended); err != nil {
 				return err
 			}
-		default: // nothing is under way, and there are no credits
+		default: // no message is in flight, and there are no credits
 			if err := f.earn(); err != nil {
 				return err
 			}
@@ -224,13 +232,14 @@ func (f *laneClient) stream(c *Config, slots int, m *meter) error {
 	return nil
 }
 
-// room reports that the next lane has room in its window, its slot is free, and a receive should be there.
+// room reports that the next lane has room in its window, its slot is free, and a receive should be
+// there.
 func (f *laneClient) room(c *Config, slots int) bool {
 	i := f.sent % f.n
 	if f.posted[i]-f.done[i] >= c.Depth || c.Verify && f.sent-f.ended >= slots {
 		return false
 	}
-	return f.reliable() || f.sent-f.taken-f.writtenOff < f.credits
+	return f.reliable() || f.sent-f.taken-f.writtenOff < f.credits.total
 }
 
 func (f *laneClient) post(c *Config, slots int) error {
@@ -277,12 +286,12 @@ func (f *laneClient) collect() error {
 		case wc.Status != verbs.Success:
 			return &CompletionError{Op: "send", Msg: wc.ID*uint64(f.n) + uint64(i), Status: wc.Status, Vendor: wc.VendorErr}
 		case int(wc.ID) < f.done[i] || int(wc.ID) >= f.posted[i]:
-			return fmt.Errorf("send: completion %d of lane %d came after that of %d: order is broken", wc.ID, i, f.done[i]-1)
+			return fmt.Errorf("send: completion %d of lane %d arrived after that of %d: order is broken", wc.ID, i, f.done[i]-1)
 		}
 		f.ended += int(wc.ID) + 1 - f.done[i]
 		f.done[i] = int(wc.ID) + 1
 	}
-	if !f.reliable() && f.sent-f.taken-f.writtenOff >= f.credits/creditParts {
+	if !f.reliable() && f.sent-f.taken-f.writtenOff >= f.credits.total/creditParts {
 		return f.count()
 	}
 	return nil
@@ -301,7 +310,8 @@ func (f *laneClient) count() error {
 	return nil
 }
 
-// earn waits for credits: until the server has taken more, or what is missing must be lost.
+// earn waits for credits: until the server has taken more messages, or the missing ones count as
+// lost.
 func (f *laneClient) earn() error {
 	if f.progressAt == 0 {
 		f.progressAt = f.rt.Now()
@@ -321,7 +331,7 @@ func (f *laneClient) earn() error {
 	return nil
 }
 
-// settle waits until the server has taken all, or no more come.
+// settle waits until the server has taken all messages, or the missing ones count as lost.
 func (f *laneClient) settle(total int) error {
 	f.progressAt, f.writtenOff = 0, 0
 	for f.taken < total && f.writtenOff == 0 {
@@ -332,7 +342,7 @@ func (f *laneClient) settle(total int) error {
 	return nil
 }
 
-// judgeReport looks at what the server found wrong in what came.
+// judgeReport checks whether the server received a wrong message.
 func (f *laneClient) judgeReport(res *Result) error {
 	rep, err := f.readReport()
 	if err != nil {
@@ -385,7 +395,8 @@ func (f *laneClient) pingPong(c *Config, res *Result) error {
 
 func (f *laneClient) room0() int { return f.lanes.room() }
 
-// awaitPong waits for the echo of message k. Over an unreliable service it may be lost, and then nothing comes.
+// awaitPong waits for the echo of message k. Over an unreliable service it may be lost; then wait
+// fails.
 func (f *laneClient) awaitPong(c *Config, k int, buf []byte, res *Result) error {
 	for {
 		n, err := f.rcq.Poll(f.wcs[:1])
@@ -403,7 +414,7 @@ func (f *laneClient) awaitPong(c *Config, k int, buf []byte, res *Result) error 
 		case wc.Status != verbs.Success:
 			return &CompletionError{Op: "receive of echo", Msg: uint64(k), Status: wc.Status, Vendor: wc.VendorErr}
 		case wc.Imm != uint32(k):
-			return fmt.Errorf("echo of message %d came when that of %d was due", wc.Imm, k)
+			return fmt.Errorf("echo of message %d arrived instead of that of message %d", wc.Imm, k)
 		case !c.Verify:
 			return nil
 		}

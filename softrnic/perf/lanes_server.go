@@ -2,7 +2,6 @@ package perf
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -10,13 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// laneServer is the server's side of a connection with lanes. It is a mode: it judges and counts as one.
+// laneServer is the server's side of a connection with lanes. It judges and counts messages as a
+// sink.
 type laneServer struct {
-	mode
-	lanes
-	ctx   verbs.Context
-	peer  netip.Addr
-	pd    verbs.PD
+	sink
 	srq   verbs.SRQ
 	qps   []verbs.QP
 	byQPN map[wire.QPN]verbs.QP
@@ -26,100 +22,94 @@ type laneServer struct {
 }
 
 const (
-	// laneWait is how long a server sleeps between two looks at what its client has written, laneLooks how often it looks.
+	// laneWait is how long a server sleeps between two looks at what its client has written,
+	// laneLooks how often it looks.
 	laneWait  = 100 * time.Microsecond
 	laneLooks = 100_000
 )
 
 // buildLanes makes the lanes of a connection and writes the table for its client.
-func (s *Server) buildLanes(c *conn, pd verbs.PD, peer netip.Addr) error {
-	l, err := parseLanes(c.hello.Lanes)
-	if err != nil {
-		return err
-	}
-	ls := &laneServer{
-		mode: mode{conn: c, pat: Pattern{c.hello.Seed}}, lanes: l, ctx: s.ctx, peer: peer, pd: pd,
-		byQPN: make(map[wire.QPN]verbs.QP), slot: c.hello.slot(),
-	}
-	c.lanes = ls
-	total := l.n * c.hello.Recvs
-	if l.shared {
-		if ls.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: total, MaxSGE: 1}); err != nil {
+func (w *work) buildLanes() (err error) {
+	ls := &laneServer{sink: sink{work: w, pat: Pattern{w.seed}}, byQPN: make(map[wire.QPN]verbs.QP), slot: w.slot()}
+	w.ls = ls
+	if w.lanes.shared {
+		if ls.srq, err = w.PD.CreateSRQ(verbs.SRQInit{MaxWR: w.lanes.n * w.recvs, MaxSGE: 1}); err != nil {
 			return err
 		}
-		c.undo = append(c.undo, ls.srq.Destroy)
+		w.OnDestroy(ls.srq.Destroy)
 	}
-	for i := range l.n {
-		init := verbs.QPInit{Type: laneTypes[l.kind], SendCQ: c.cq, RecvCQ: c.cq, SRQ: ls.srq, MaxSendWR: c.hello.Recvs, MaxRecvWR: c.hello.Recvs, MaxSGE: 1}
-		qp, err := pd.CreateQP(init)
+	for i := range w.lanes.n {
+		init := verbs.QPInit{
+			Type: laneTypes[w.lanes.kind], SendCQ: w.CQ, RecvCQ: w.CQ, SRQ: ls.srq, MaxSendWR: w.recvs, MaxRecvWR: w.recvs, MaxSGE: 1,
+		}
+		qp, err := w.PD.CreateQP(init)
 		if err != nil {
 			return err
 		}
-		c.undo = append(c.undo, qp.Destroy)
-		e, err := rdmacm.LocalEndpoint(s.ctx, qp, peer, rdmacm.Params{})
+		w.OnDestroy(qp.Destroy)
+		e, err := rdmacm.LocalEndpoint(w.Context, qp, w.Peer, rdmacm.Params{})
 		if err != nil {
 			return err
 		}
 		ls.qps, ls.own = append(ls.qps, qp), append(ls.own, e)
 		ls.byQPN[qp.QPN()] = qp
-		if err := c.report.Store64(laneTable(i), laneEnd{e.QPN, e.PSN, e.MTU}.pack()); err != nil {
+		if err := w.report.Store64(laneTable(i), laneEnd{e.QPN, e.PSN, e.MTU}.pack()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// serveLanes is the thread of a connection with lanes, as serveMode is of one without.
-func serveLanes(rt verbs.Runtime, c *conn) {
-	s := c.lanes
-	if err := s.begin(rt); err == nil {
-		_ = s.serve(rt) // the client sees why by itself: completions and report end
+// run is the thread of a connection with lanes.
+func (s *laneServer) run() {
+	if err := s.begin(); err == nil {
+		_ = s.serve() // the client sees why by itself: completions and report end
 	}
-	_ = c.qp.ToError()
+	_ = s.QP.ToError()
 	for _, qp := range s.qps {
 		_ = qp.ToError()
 	}
 	if s.ah != nil {
 		_ = s.ah.Destroy()
 	}
-	_ = c.destroy()
+	_ = s.Destroy()
 }
 
 // begin waits for the client's table, brings the lanes up and posts the receives.
-func (s *laneServer) begin(rt verbs.Runtime) error {
+func (s *laneServer) begin() error {
 	// The flush of this receive is the end of the connection.
-	if err := s.qp.PostRecv(verbs.RecvWR{}); err != nil {
+	if err := s.QP.PostRecv(verbs.RecvWR{}); err != nil {
 		return err
 	}
 	for looks := 0; ; looks++ {
-		v, err := s.report.Load64(laneGo(s.n))
+		v, err := s.report.Load64(laneGo(s.lanes.n))
 		if err != nil {
 			return err
 		}
 		if v == 1 {
 			break
 		}
-		if n, err := s.cq.Poll(s.wcs[:1]); n > 0 || err != nil || looks == laneLooks {
+		if n, err := s.CQ.Poll(s.wcs[:1]); n > 0 || err != nil || looks == laneLooks {
 			return errFlushed
 		}
-		rt.Sleep(laneWait)
+		s.rt.Sleep(laneWait)
 	}
-	gid := verbs.GIDOf(s.peer)
+	gid := verbs.GIDOf(s.Peer)
 	for i, qp := range s.qps {
-		w, err := s.report.Load64(laneAnswer(s.n, i))
+		w, err := s.report.Load64(laneAnswer(s.lanes.n, i))
 		if err != nil {
 			return err
 		}
-		if err := s.start(s.ctx, qp, s.own[i], unpackLane(w), gid, rdmacm.Params{}); err != nil {
+		if err := s.lanes.start(s.Context, qp, s.own[i], unpackLane(w), gid, rdmacm.Params{}); err != nil {
 			return err
 		}
-		for k := range s.hello.Recvs {
-			if err := s.post(qp, i*s.hello.Recvs+k); err != nil {
+		for k := range s.recvs {
+			if err := s.post(qp, i*s.recvs+k); err != nil {
 				return err
 			}
 		}
 	}
-	if s.hello.Mode == modeEcho && s.kind == ConnUD {
+	if s.mode == modeEcho && s.lanes.kind == ConnUD {
 		if err := s.address(gid); err != nil {
 			return err
 		}
@@ -129,9 +119,9 @@ func (s *laneServer) begin(rt verbs.Runtime) error {
 
 // address makes the address handle for echoes.
 func (s *laneServer) address(gid verbs.GID) (err error) {
-	for i, own := range s.ctx.Device().GIDs {
+	for i, own := range s.Context.Device().GIDs {
 		if own == s.own[0].GID {
-			s.ah, err = s.pd.CreateAH(verbs.AHAttr{DestGID: gid, SourceGID: i})
+			s.ah, err = s.PD.CreateAH(verbs.AHAttr{DestGID: gid, SourceGID: i})
 			return err
 		}
 	}
@@ -148,14 +138,14 @@ func (s *laneServer) post(qp verbs.QP, slot int) error {
 }
 
 // serve takes messages until the connection ends or the client is silent.
-func (s *laneServer) serve(rt verbs.Runtime) error {
+func (s *laneServer) serve() error {
 	for {
-		n, err := s.cq.Poll(s.wcs[:])
+		n, err := s.CQ.Poll(s.wcs[:])
 		if err != nil {
 			return err
 		}
 		if n == 0 {
-			if err := s.cq.Wait(rt.Now().Add(idleLimit)); err != nil {
+			if err := s.CQ.Wait(s.rt.Now().Add(idleLimit)); err != nil {
 				return err
 			}
 		}
@@ -180,14 +170,14 @@ func (s *laneServer) one(wc *verbs.WC) error {
 	if wc.ID&sendID != 0 {
 		return s.post(qp, slot) // the echo has left
 	}
-	at := slot*s.slot + s.room()
-	n := int(wc.ByteLen) - s.room()
+	at := slot*s.slot + s.lanes.room()
+	n := int(wc.ByteLen) - s.lanes.room()
 	s.count++
 	s.bytes += uint64(n)
 	if err := s.judgeAs(uint64(wc.Imm), s.buf[at:at+n]); err != nil {
 		return err
 	}
-	if s.hello.Mode != modeEcho {
+	if s.mode != modeEcho {
 		return s.post(qp, slot)
 	}
 	wr := verbs.SendWR{ID: wc.ID | sendID, Op: verbs.OpSendImm, Imm: wc.Imm, Flags: verbs.Signalled, SGL: []verbs.SGE{s.data.SGE(at, n)}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -24,7 +25,7 @@ func laneConfigs() []perf.Config {
 					if test == perf.SendLat && n > 1 || conn == perf.ConnRC && !srq && n == 1 {
 						continue
 					}
-					out = append(out, perf.Config{Test: test, Conn: conn, SRQ: srq, QPs: n, Size: 1000, Iters: 500, Verify: true})
+					out = append(out, perf.Config{Test: test, Queues: perf.Queues{Conn: conn, SRQ: srq, QPs: n}, Size: 1000, Iters: 500, Verify: true})
 				}
 			}
 		}
@@ -40,7 +41,7 @@ func laneName(c *perf.Config) string {
 func TestLanes(t *testing.T) {
 	for _, cfg := range laneConfigs() {
 		t.Run(laneName(&cfg), func(t *testing.T) {
-			r := newRig(t, perf.ServerConfig{})
+			r := newRig(t, memservice.Config{})
 			var before engine.Objects
 			r.client(func(ctx verbs.Context, m rdmacm.Manager) {
 				before = r.srv.Engine().Objects()
@@ -68,14 +69,15 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// Under loss a reliable service delivers all; of the others what is missing is counted, and nothing that comes is wrong.
+// Under loss a reliable service delivers all; of the others what is missing is counted, and nothing
+// that comes is wrong.
 func TestLanesUnderLoss(t *testing.T) {
 	for _, cfg := range laneConfigs() {
 		if cfg.Test != perf.SendBW {
 			continue
 		}
 		t.Run(laneName(&cfg), func(t *testing.T) {
-			r := newRig(t, perf.ServerConfig{})
+			r := newRig(t, memservice.Config{})
 			for _, h := range r.Hosts() {
 				h.SetFaults([]fault.Rule{{Link: h.Spec.Name, Kind: fault.Loss, Probability: 0.05}})
 			}
@@ -101,10 +103,10 @@ func TestLanesUnderLoss(t *testing.T) {
 
 // The echo of a datagram that is lost does not come: the run says so.
 func TestLostEcho(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{})
+	r := newRig(t, memservice.Config{})
 	r.srv.SetFaults([]fault.Rule{{Link: "ms0", Kind: fault.Loss, Probability: 0.2}})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-		_, err := r.run(ctx, m, perf.Config{Test: perf.SendLat, Conn: perf.ConnUD, Patience: time.Second})
+		_, err := r.run(ctx, m, perf.Config{Test: perf.SendLat, Queues: perf.Queues{Conn: perf.ConnUD}, Patience: time.Second})
 		if err == nil || !strings.Contains(err.Error(), "no completion within 1s") {
 			t.Errorf("error %v", err)
 		}
@@ -116,19 +118,19 @@ func TestLanesRefused(t *testing.T) {
 		c    perf.Config
 		want string
 	}{
-		{perf.Config{Test: perf.SendBW, Conn: "xrc"}, "want rc, uc or ud"},
-		{perf.Config{Test: perf.WriteBW, Conn: perf.ConnUC}, "are for send_bw and send_lat"},
-		{perf.Config{Test: perf.ReadBW, QPs: 2}, "are for send_bw and send_lat"},
-		{perf.Config{Test: perf.SendLat, QPs: 2}, "one message at a time"},
-		{perf.Config{Test: perf.SendBW, QPs: perf.MaxQPs + 1}, "queue pairs"},
+		{perf.Config{Test: perf.SendBW, Queues: perf.Queues{Conn: "xrc"}}, "want rc, uc or ud"},
+		{perf.Config{Test: perf.WriteBW, Queues: perf.Queues{Conn: perf.ConnUC}}, "are for send_bw and send_lat"},
+		{perf.Config{Test: perf.ReadBW, Queues: perf.Queues{QPs: 2}}, "are for send_bw and send_lat"},
+		{perf.Config{Test: perf.SendLat, Queues: perf.Queues{QPs: 2}}, "one message at a time"},
+		{perf.Config{Test: perf.SendBW, Queues: perf.Queues{QPs: perf.MaxQPs + 1}}, "queue pairs"},
 	} {
 		if err := tc.c.Validate(); !errors.Is(err, verbs.ErrInvalid) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %s", tc.c, err, tc.want)
 		}
 	}
-	r := newRig(t, perf.ServerConfig{})
+	r := newRig(t, memservice.Config{})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-		if _, err := r.run(ctx, m, perf.Config{Test: perf.SendBW, Conn: perf.ConnUD, Size: 5000}); err == nil || !strings.Contains(err.Error(), "4096 at most") {
+		if _, err := r.run(ctx, m, perf.Config{Test: perf.SendBW, Queues: perf.Queues{Conn: perf.ConnUD}, Size: 5000}); err == nil || !strings.Contains(err.Error(), "4096 at most") {
 			t.Errorf("a datagram of 5000 bytes: %v", err)
 		}
 	})

@@ -72,7 +72,7 @@ func planLat(c *Config) plan {
 		return s.latency(j, res)
 	}
 	// Two slots for the messages, one to read back.
-	return plan{local: 3 * c.Size, slot: c.Size, hello: hello{Op: opOpen, Bytes: 2 * c.Size}, run: run}
+	return plan{local: 3 * c.Size, slot: c.Size, bytes: 2 * c.Size, run: run}
 }
 
 // verifyLat makes each message be compared, outside of the measured time.
@@ -108,9 +108,9 @@ func planSendLat(c *Config) plan {
 	if _, ok := c.lanes(); ok {
 		return planLanes(c)
 	}
-	h := hello{Op: opOpen, Mode: modeEcho, Size: c.Size, Recvs: echoReceives, Seed: c.Seed, Verify: c.Verify}
+	w := request{mode: modeEcho, size: c.Size, recvs: echoReceives, seed: c.Seed, verify: c.Verify}
 	run := func(s *session, res *Result) error { return s.pingPong(c, res) }
-	return plan{local: 2*c.Size + reportSize, slot: c.Size, hello: h, run: run}
+	return plan{local: 2*c.Size + reportSize, slot: c.Size, request: w, run: run}
 }
 
 // echoReceives is how many receives a server posts for a client with one message outstanding.

@@ -6,21 +6,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Many clients share one lock, wherever it is; a word that somebody has left behind keeps nobody for ever, and at the end the lock is
-// free.
+// Many clients share one lock, wherever it is; a word that a dead client has left locked keeps no
+// client for ever, and at the end the lock is free.
 func TestLocksAreTakenAndReleased(t *testing.T) {
 	memory := make([]byte, 1<<16)
 	word := memory[len(memory)-8:]
 	binary.NativeEndian.PutUint64(word, 77)
-	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Buffer: memory, Locks: 1 << 10})
+	r := newRig(t, memservice.Config{Service: memservice.Service, Buffer: memory, Locks: 1 << 10})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
 		for _, device := range []bool{false, true} {
-			res, err := r.run(ctx, m, perf.Config{Test: perf.Locks, Clients: 8, Span: 10 * time.Millisecond, Device: device})
+			res, err := r.run(ctx, m, perf.Config{Test: perf.Locks, OneWord: perf.OneWord{Clients: 8, Span: 10 * time.Millisecond, Device: device}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,18 +49,18 @@ func TestLocksAreTakenAndReleased(t *testing.T) {
 
 func TestLocksRefuseWhatTheyCannotDo(t *testing.T) {
 	for _, c := range []perf.Config{
-		{Test: perf.Locks, Clients: perf.MaxClients + 1},
-		{Test: perf.Locks, Span: -1},
-		{Test: perf.Contend, Span: time.Second},
-		{Test: perf.WriteBW, Device: true},
+		{Test: perf.Locks, OneWord: perf.OneWord{Clients: perf.MaxClients + 1}},
+		{Test: perf.Locks, OneWord: perf.OneWord{Span: -1}},
+		{Test: perf.Contend, OneWord: perf.OneWord{Span: time.Second}},
+		{Test: perf.WriteBW, OneWord: perf.OneWord{Device: true}},
 	} {
 		if err := c.Validate(); err == nil {
 			t.Errorf("%+v is accepted", c)
 		}
 	}
-	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 1 << 16})
+	r := newRig(t, memservice.Config{Service: memservice.Service, Region: 1 << 16})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-		_, err := r.run(ctx, m, perf.Config{Test: perf.Locks, Device: true})
+		_, err := r.run(ctx, m, perf.Config{Test: perf.Locks, OneWord: perf.OneWord{Device: true}})
 		if err == nil || !strings.Contains(err.Error(), "no lock table") {
 			t.Errorf("without a lock table: %v", err)
 		}

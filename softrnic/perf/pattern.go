@@ -2,8 +2,8 @@ package perf
 
 import "encoding/binary"
 
-// Pattern makes the content of messages from a seed: each 64-bit word is a function of the message's number and
-// of the word's place in it.
+// Pattern makes the content of messages from a seed: each 64-bit word is a function of the
+// message's number and of the word's place in it.
 type Pattern struct{ Seed uint64 }
 
 // Odd constants that keep words of different messages and places apart.

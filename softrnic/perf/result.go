@@ -10,8 +10,8 @@ type Result struct {
 	// Config is what ran, defaults filled in.
 	Config Config `json:"config"`
 	MTU    int    `json:"mtu"` // path MTU in bytes
-	// QPN and PeerQPN are the queue pairs of the connection, here and at the peer, for faults aimed at them and for
-	// finding the run in a capture.
+	// QPN and PeerQPN are the queue pairs of the connection, here and at the peer, for faults aimed
+	// at them and for finding the run in a capture.
 	QPN     uint32 `json:"qpn"`
 	PeerQPN uint32 `json:"peerQpn"`
 	// Elapsed is the time of the timed part.
@@ -21,8 +21,8 @@ type Result struct {
 	VerifiedAtomics uint64 `json:"verifiedAtomics,omitempty"`
 	// Swapped is how many CAS of contend changed the word.
 	Swapped uint64 `json:"swapped,omitempty"`
-	// Sent and Lost are messages of a test over lanes. What is lost of an unreliable service never came, or found no
-	// receive; BW counts what came.
+	// Sent and Lost are messages of a test over lanes. A lost message of an unreliable service did
+	// not arrive, or found no receive; BW counts those that arrived.
 	Sent int `json:"sent,omitempty"`
 	Lost int `json:"lost,omitempty"`
 
@@ -31,8 +31,8 @@ type Result struct {
 	Checks []Check     `json:"checks,omitempty"`
 	Soak   *SoakResult `json:"soak,omitempty"`
 	Locks  *LockResult `json:"locks,omitempty"`
-	// Counters are what the run added to the counters of the client's NIC, by name; those that did not change
-	// are left out.
+	// Counters are what the run added to the counters of the client's NIC, by name; those that did
+	// not change are left out.
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }
 
@@ -80,7 +80,7 @@ type SoakResult struct {
 	Swapped   uint64 `json:"swapped"`  // CMP_SWAPs that took effect
 }
 
-// Progress is a line about a run that goes on.
+// Progress is a report during a run.
 type Progress struct {
 	Phase string `json:"phase"`
 	Done  int    `json:"done"`

@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Run runs the test that cfg describes from the device of ctx against the services of the host with address to
-// (see Server). progress is called a few times a second by the calling thread; nil: nobody looks. A Result comes
-// also with an error, as far as the run got.
+// Run runs the test that cfg describes from the device of ctx against the services of the host with
+// address to (memservice.New, NewServer). progress is called a few times a second by the calling
+// thread; nil: no reports. With an error, the Result has what the run measured before it.
 func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{Test: cfg.Test}, err
@@ -27,11 +27,11 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 		before = cfg.Counters()
 	}
 	p := plans[cfg.Test](&cfg)
-	s, err := open(ctx, d, to, cfg, p.local, p.hello)
+	s, err := open(ctx, d, to, cfg, p, progress)
 	if err != nil {
 		return res, fmt.Errorf("perf %s: %w", cfg.Test, err)
 	}
-	s.progress, res.MTU, res.QPN, res.PeerQPN = progress, s.mtu, s.qpn, s.peerQPN
+	res.MTU, res.QPN, res.PeerQPN = s.far.mtu, s.far.qpn, s.far.peerQPN
 	s.slots(p.slot)
 	err = p.run(s, &res)
 	if err != nil {
@@ -47,10 +47,11 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 
 // plan is what a test needs of both sides, and how it runs.
 type plan struct {
-	local int // bytes of local memory
-	slot  int // bytes of a piece of it
-	hello hello
-	run   func(*session, *Result) error
+	local   int // bytes of local memory
+	slot    int // bytes of a piece of it
+	bytes   int // of memory at the server for this run alone
+	request request
+	run     func(*session, *Result) error
 }
 
 // plans makes the plan of each test.

@@ -19,7 +19,7 @@ func planSendBW(c *Config) plan {
 	if c.Verify {
 		slots = c.Depth
 	}
-	h := hello{Op: opOpen, Mode: modeSink, Size: c.Size, Recvs: c.receives(), Seed: c.Seed, Verify: c.Verify}
+	w := request{mode: modeSink, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: c.Verify}
 	run := func(s *session, res *Result) error {
 		if err := s.awaitReport(reportReady, 1); err != nil {
 			return err
@@ -37,7 +37,7 @@ func planSendBW(c *Config) plan {
 		return err
 	}
 	// The words of a report are read into the memory behind the slots.
-	return plan{local: slots*c.Size + reportSize, slot: c.Size, hello: h, run: run}
+	return plan{local: slots*c.Size + reportSize, slot: c.Size, request: w, run: run}
 }
 
 // receives is how many receives the server posts: within what it can hold.
@@ -68,7 +68,7 @@ func (s *session) readReport() ([reportSize]byte, error) {
 		op: "read of the report", total: 1, depth: 1, every: 1,
 		wr: func(_ int, wr *verbs.SendWR) {
 			wr.Op, wr.SGL = verbs.OpRead, sge
-			s.report.at(wr, 0)
+			aim(wr, s.far.report, 0)
 		},
 	})
 	copy(rep[:], s.buf[off:])
@@ -90,7 +90,7 @@ func (s *session) awaitReport(off int, want uint64) error {
 			return nil
 		}
 		if s.rt.Now() >= end {
-			return fmt.Errorf("the server took %d of %d messages and then none for %v", got, want, s.cfg.Patience)
+			return fmt.Errorf("the server received %d of %d messages and then none for %v", got, want, s.cfg.Patience)
 		}
 		s.rt.Sleep(reportPoll)
 	}

@@ -1,7 +1,6 @@
 package perf_test
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -24,7 +24,8 @@ type rig struct {
 	srv, cli *simrack.Host
 }
 
-func newRig(t *testing.T, cfg perf.ServerConfig) *rig {
+// newRig serves the memory service, or the benchmark service if cfg names none.
+func newRig(t *testing.T, cfg memservice.Config) *rig {
 	t.Helper()
 	s, err := spec.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]}"))
 	if err != nil {
@@ -37,7 +38,11 @@ func newRig(t *testing.T, cfg perf.ServerConfig) *rig {
 	t.Cleanup(r.Close)
 	rg := &rig{Rack: r, t: t, srv: r.Host("ms0"), cli: r.Host("cn0")}
 	rg.srv.Go("server", true, func(ctx verbs.Context) {
-		srv, err := perf.NewServer(ctx, rg.srv.Manager(ctx), cfg)
+		start := memservice.New
+		if cfg.Service == "" {
+			start = perf.NewServer
+		}
+		srv, err := start(ctx, rg.srv.Manager(ctx), cfg)
 		if err == nil {
 			err = srv.Serve()
 		}
@@ -63,7 +68,7 @@ func (r *rig) run(ctx verbs.Context, m rdmacm.Manager, cfg perf.Config) (perf.Re
 
 // A run leaves nothing behind on either side.
 func TestRunsLeaveNothing(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{})
+	r := newRig(t, memservice.Config{})
 	var before engine.Objects
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
 		before = r.srv.Engine().Objects()
@@ -89,14 +94,14 @@ func TestRunsLeaveNothing(t *testing.T) {
 }
 
 func TestServerRefuses(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Memory: 1 << 20})
+	r := newRig(t, memservice.Config{Service: memservice.Service, Memory: 1 << 20})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
 		for _, tc := range []struct {
 			cfg  perf.Config
 			want string
 		}{
-			{perf.Config{Test: perf.SendBW, Service: perf.MemoryService}, "passive"},
-			{perf.Config{Test: perf.WriteBW, Service: perf.MemoryService, Size: 16 << 20, Depth: 1, Verify: true}, "bytes of memory wanted"},
+			{perf.Config{Test: perf.SendBW, Service: memservice.Service}, "passive"},
+			{perf.Config{Test: perf.WriteBW, Service: memservice.Service, Size: 16 << 20, Depth: 1, Verify: true}, "bytes of memory wanted"},
 			{perf.Config{Test: perf.WriteBW, Service: "nonsense"}, "no service"},
 		} {
 			if _, err := r.run(ctx, m, tc.cfg); !errors.Is(err, rdmacm.ErrRejected) || !strings.Contains(err.Error(), tc.want) {
@@ -110,14 +115,15 @@ func TestServerRefuses(t *testing.T) {
 	})
 }
 
-// A server that is gone in the middle of a run is an error that says so, in the time that the retries promise.
+// A server that is gone in the middle of a run is an error that says so, in the time that the
+// retries promise.
 func TestServerDies(t *testing.T) {
 	for _, test := range []string{perf.WriteBW, perf.ReadLat, perf.SendBW, perf.AtomicBW, perf.Soak} {
 		t.Run(test, func(t *testing.T) {
-			r := newRig(t, perf.ServerConfig{})
+			r := newRig(t, memservice.Config{})
 			r.At(clock.Time(300*time.Microsecond), r.srv.CrashNIC)
 			r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-				res, err := r.run(ctx, m, perf.Config{Test: test, Iters: 1_000_000, Timeout: 10, RetryCount: 2})
+				res, err := r.run(ctx, m, perf.Config{Test: test, Iters: 1_000_000, Path: perf.Path{Timeout: 10, RetryCount: 2}})
 				if res.BW != nil && (res.BW.Iters == 0 || res.BW.Iters == 1_000_000) {
 					t.Errorf("%d messages are said to be complete", res.BW.Iters)
 				}
@@ -134,11 +140,11 @@ func TestServerDies(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{})
+	r := newRig(t, memservice.Config{})
 	r.srv.SetFaults([]fault.Rule{{Link: "ms0", Kind: fault.Loss}})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
 		end := ctx.Runtime().Now().Add(time.Second)
-		cfg := perf.Config{Test: perf.WriteBW, Timeout: 25, Cancelled: func() bool { return ctx.Runtime().Now() >= end }}
+		cfg := perf.Config{Test: perf.WriteBW, Path: perf.Path{Timeout: 25}, Hooks: perf.Hooks{Cancelled: func() bool { return ctx.Runtime().Now() >= end }}}
 		if _, err := r.run(ctx, m, cfg); !errors.Is(err, perf.ErrCancelled) {
 			t.Errorf("error %v, want %v", err, perf.ErrCancelled)
 		}
@@ -150,10 +156,10 @@ func TestCancel(t *testing.T) {
 
 // The patience ends a run whose queue pair waits for ever.
 func TestPatience(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{})
+	r := newRig(t, memservice.Config{})
 	r.srv.SetFaults([]fault.Rule{{Link: "ms0", Kind: fault.Loss}})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-		_, err := r.run(ctx, m, perf.Config{Test: perf.ReadLat, Timeout: 31, Patience: 3 * time.Second})
+		_, err := r.run(ctx, m, perf.Config{Test: perf.ReadLat, Path: perf.Path{Timeout: 31}, Patience: 3 * time.Second})
 		if err == nil || !strings.Contains(err.Error(), "no completion within 3s") {
 			t.Errorf("error %v", err)
 		}
@@ -162,7 +168,7 @@ func TestPatience(t *testing.T) {
 
 // Clients that never say good-bye do not fill the server: it forgets the oldest.
 func TestServerForgetsTheOldest(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{})
+	r := newRig(t, memservice.Config{})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
 		for i := range 300 {
 			pd, err := ctx.AllocPD()
@@ -177,7 +183,7 @@ func TestServerForgetsTheOldest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := m.Dial(qp, r.srv.Addr(), perf.PerfService, rdmacm.Params{}, []byte(`{"o":"open","n":64}`), clock.Never); err != nil {
+			if _, err := memservice.DialService(m, qp, r.srv.Addr(), perf.PerfService, rdmacm.Params{}, memservice.Claim{Bytes: 64}, clock.Never); err != nil {
 				t.Fatalf("connection %d: %v", i, err)
 			}
 			if err := errors.Join(qp.Destroy(), cq.Destroy(), pd.Dealloc()); err != nil {
@@ -191,76 +197,4 @@ func TestServerForgetsTheOldest(t *testing.T) {
 	if n := r.srv.Engine().Objects().QPs; n > 256 {
 		t.Errorf("%d queue pairs", n)
 	}
-}
-
-// A client that says nothing, as a switch does, is not forgotten for others.
-func TestServerKeepsTheSilent(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096})
-	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-		dial := func(private []byte) (verbs.QP, verbs.CQ, []byte) {
-			pd, _ := ctx.AllocPD()
-			cq, _ := ctx.CreateCQ(1)
-			qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxInline: 8})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := m.Dial(qp, r.srv.Addr(), perf.MemoryService, rdmacm.Params{}, private, clock.Never)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return qp, cq, got
-		}
-		silent, cq, welcome := dial(nil)
-		for range 300 {
-			qp, _, _ := dial([]byte(`{"o":"open"}`))
-			if err := qp.Destroy(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var w struct {
-			Mem struct {
-				A uint64
-				K uint32
-			}
-		}
-		if err := json.Unmarshal(welcome, &w); err != nil {
-			t.Fatal(err)
-		}
-		wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled | verbs.Inline, Data: []byte("x"), RemoteAddr: w.Mem.A, RKey: w.Mem.K}
-		if err := errors.Join(silent.PostSend(wr), cq.Wait(clock.Never)); err != nil {
-			t.Fatal(err)
-		}
-		var wc [1]verbs.WC
-		if n, err := cq.Poll(wc[:]); n != 1 || err != nil || wc[0].Status != verbs.Success {
-			t.Errorf("%v, %v", wc[0].Status, err)
-		}
-	})
-}
-
-// The region of a memory service is one for all, and what one client writes another reads.
-func TestSharedRegion(t *testing.T) {
-	r := newRig(t, perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096})
-	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
-		var first string
-		for range 2 {
-			pd, _ := ctx.AllocPD()
-			cq, _ := ctx.CreateCQ(1)
-			qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := m.Dial(qp, r.srv.Addr(), perf.MemoryService, rdmacm.Params{}, []byte(`{"o":"open"}`), clock.Never)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, region, _ := strings.Cut(string(got), `"mem"`)
-			if first != "" && region != first {
-				t.Errorf("regions %s and %s", first, region)
-			}
-			first = region
-		}
-		if !strings.Contains(first, `"l":4096`) {
-			t.Errorf("region %s", first)
-		}
-	})
 }

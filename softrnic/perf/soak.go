@@ -4,15 +4,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// planSoak moves cfg.Iters messages by each of WRITE, READ and SEND, then does cfg.Atomics CAS and FETCH_ADD, all
-// on one queue pair, and verifies every byte and every original value.
+// planSoak moves cfg.Iters messages by each of WRITE, READ and SEND, then does cfg.Atomics CAS and
+// FETCH_ADD, all on one queue pair, and verifies every byte and every original value.
 func planSoak(c *Config) plan {
 	c.Verify = true
 	// Half of the window for WRITEs, half for the READs that fetch them back.
 	half := max(1, c.Depth/2)
 	data := half * c.Size
 	local := max(2*half, c.Depth) * c.Size
-	h := hello{Op: opOpen, Bytes: data + atomicBytes + atomicSize, Mode: modeSink, Size: c.Size, Recvs: c.receives(), Seed: c.Seed, Verify: true}
+	w := request{mode: modeSink, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: true}
 	run := func(s *session, res *Result) error {
 		res.Soak = &SoakResult{}
 		begun := s.rt.Now()
@@ -24,19 +24,19 @@ func planSoak(c *Config) plan {
 		res.Elapsed = s.rt.Now().Sub(begun)
 		return nil
 	}
-	return plan{local: local + reportSize, slot: c.Size, hello: h, run: run}
+	return plan{local: local + reportSize, slot: c.Size, bytes: data + atomicBytes + atomicSize, request: w, run: run}
 }
 
-// soakWriteRead posts WRITE k and READ k one behind the other: a READ must see the WRITE before it. The other way
-// round nothing is promised without a fence, so the window is one short of coming back to a slot whose READ may
-// still be asked for again.
+// soakWriteRead posts WRITE k and then READ k: a READ must see the WRITE before it.
+// The other way round nothing is promised without a fence, so the window is one short of coming
+// back to a slot whose READ may still be asked for again.
 func soakWriteRead(s *session, c *Config, half int, res *Result) error {
 	return s.run(stream{
 		op: "write and read", total: 2 * c.Iters, depth: 2*half - 1, every: 1,
 		wr: func(k int, wr *verbs.SendWR) {
 			msg := k / 2
 			i := msg % half
-			s.memory.at(wr, i*c.Size)
+			aim(wr, s.far.memory, i*c.Size)
 			if k%2 == 0 {
 				s.pat.Fill(s.slot(i), uint64(msg))
 				wr.Op, wr.SGL = verbs.OpWrite, s.sges[i:i+1]

@@ -6,25 +6,27 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // postBatch is how many work requests go into one post.
 const postBatch = 32
 
-// cancelPoll is how often a wait looks whether the run was cancelled.
+// cancelPoll is how often a wait checks whether the run was cancelled.
 const cancelPoll = 100 * time.Millisecond
 
-// stream is a row of equal work requests with a window.
+// stream is a series of similar work requests with a window.
 type stream struct {
 	op           string // for errors and progress
 	total        int
 	depth, every int
-	// wr fills the operation, memory and peer address of message k. Flags and ID are set by the stream.
+	// wr fills the operation, memory and peer address of message k. Flags and ID are set by the
+	// stream.
 	wr func(k int, wr *verbs.SendWR)
 	// done is called for each message in order once it is known to be complete; nil: nothing to do.
 	done func(k int) error
-	// seen is called after each batch of completions with the number complete; nil: nobody looks.
+	// seen is called after each batch of completions with the number complete; nil: no call.
 	seen func(now clock.Time, complete int)
 	// index starts the numbering of messages in errors.
 	index int
@@ -86,12 +88,6 @@ func (s *session) post(j *stream, posted, complete int) (int, error) {
 
 func inlinable(op verbs.WROpcode) bool { return op == verbs.OpSend || op == verbs.OpWrite }
 
-// local is the memory of an SGE of the session's own region.
-func (s *session) local(e verbs.SGE) []byte {
-	off := int(e.Addr - s.mr.Addr())
-	return s.buf[off : off+int(e.Length)]
-}
-
 // reap polls once and returns the new number of complete messages.
 func (s *session) reap(j *stream, complete int) (int, error) {
 	n, err := s.cq.Poll(s.wcs[:])
@@ -103,7 +99,7 @@ func (s *session) reap(j *stream, complete int) (int, error) {
 			return complete, &CompletionError{Op: j.op, Msg: uint64(j.index) + wc.ID, Status: wc.Status, Vendor: wc.VendorErr}
 		}
 		if wc.ID < uint64(complete) || wc.ID >= uint64(j.total) {
-			return complete, fmt.Errorf("%s: completion of work request %d came after that of %d: order is broken", j.op, wc.ID, complete-1)
+			return complete, fmt.Errorf("%s: completion of work request %d arrived after that of %d: order is broken", j.op, wc.ID, complete-1)
 		}
 		for ; complete <= int(wc.ID); complete++ {
 			if j.done == nil {
@@ -120,7 +116,7 @@ func (s *session) reap(j *stream, complete int) (int, error) {
 	return complete, nil
 }
 
-// wait waits for a completion on cq, as long as the patience lasts.
+// wait waits for a completion on cq, at most for cfg.Patience.
 func (s *session) wait(cq verbs.CQ, op string, k int) error {
 	end := s.rt.Now().Add(s.cfg.Patience)
 	for {
@@ -141,5 +137,7 @@ func (s *session) wait(cq verbs.CQ, op string, k int) error {
 	}
 }
 
-// remote names a piece of the peer's memory.
-func (r Region) at(wr *verbs.SendWR, off int) { wr.RemoteAddr, wr.RKey = r.Addr+uint64(off), r.RKey }
+// aim has a work request work on the peer's memory from offset off of r on.
+func aim(wr *verbs.SendWR, r memservice.Region, off int) {
+	wr.RemoteAddr, wr.RKey = r.Addr+uint64(off), r.RKey
+}

@@ -24,9 +24,9 @@ func planVerify(c *Config) plan {
 		}
 		return nil
 	}
-	// Slot 0 of the peer is for data, the words of the atomics lie behind it.
+	// Slot 0 of the peer is for data, the words of the atomics follow it.
 	c.Size = (c.Size + atomicSize - 1) &^ (atomicSize - 1)
-	return plan{local: 2 * c.Size, slot: c.Size, hello: hello{Op: opOpen, Bytes: c.Size + atomicBytes}, run: run}
+	return plan{local: 2 * c.Size, slot: c.Size, bytes: c.Size + atomicBytes, run: run}
 }
 
 var verifySteps = []struct {
@@ -106,7 +106,7 @@ func (s *session) atomic(op verbs.WROpcode, off int, compareAdd, swap uint64) (u
 	list := []verbs.SGE{sge}
 	err := s.run(stream{op: "atomic", total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {
 		wr.Op, wr.SGL, wr.CompareAdd, wr.Swap = op, list, compareAdd, swap
-		s.memory.at(wr, off)
+		aim(wr, s.far.memory, off)
 	}})
 	return nativeWord(s.local(sge)), err
 }

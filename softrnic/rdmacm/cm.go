@@ -10,19 +10,19 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rdmalab/rdmalab/softrnic/binding"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // CMConfig describes one side of the exchange by management datagrams.
 type CMConfig struct {
-	// Context is the device whose queue pairs are connected, also those of its other contexts; required. It must
-	// have a connection manager: contexts of package binding do.
+	// Context is the device whose queue pairs are connected, also those of its other contexts;
+	// required. It must have a connection manager: contexts of package verbsengine do.
 	Context verbs.Context
 	// Backlog is how many requests may wait for the Accept of one service. 0: 64.
 	Backlog int
@@ -30,33 +30,36 @@ type CMConfig struct {
 	FirstPSN func(*rand.Rand) wire.PSN
 }
 
-// CMStats counts what happened to peers.
+// CMStats counts the outcomes of exchanges.
 type CMStats struct {
 	Dialed, Accepted, Rejected, TimedOut uint64
-	// Machine are the counters of the NIC's connection manager, which all its users share; zero while the NIC is down.
+	// Machine are the counters of the NIC's connection manager, which all its users share; zero
+	// while the NIC is down.
 	Machine cm.Stats
 }
 
-// CM is the exchange by the datagrams of the connection manager on queue pair 1, as librdmacm and the kernel's rdma_cm do
-// it. The responder brings its queue pair to RTS and then replies; the initiator brings up its own and says that it is
-// ready. Connections live until Disconnect, or until the queue pair of either side is destroyed or reset; the other side's
-// queue pair then goes to ERROR.
+// CM is the exchange by the datagrams of the connection manager on queue pair 1, as librdmacm and
+// the kernel's rdma_cm do it. The responder brings its queue pair to RTS and then replies; the
+// initiator brings up its own and sends RTU. Connections live until Disconnect, or
+// until the queue pair of either side is destroyed or reset; the other side's queue pair then goes
+// to ERROR.
 //
-// A service whose name is a number is that port of RDMA-CM's TCP port space, where programs over librdmacm listen and
-// dial; private data are padded with zeros there, as the wire has no length. Other names are services of this project,
-// with exact private data and an agreement on the path MTU.
+// A service whose name is a number is that port of RDMA-CM's TCP port space, where programs over
+// librdmacm listen and dial; private data are padded with zeros there, as the wire has no length.
+// Other names are services of this project, with exact private data and an agreement on the path
+// MTU.
 //
 // Methods may be called by any thread of an application that shares Context's way of waiting.
 type CM struct {
 	cfg CMConfig
-	nic *binding.ConnManager
+	nic *verbsengine.ConnManager
 
 	closed atomic.Bool
 
 	mu        sync.Mutex // guards what follows; nothing else is locked or waited for while it is held
 	listeners map[*cmListener]struct{}
 	datagrams map[*DatagramListener]struct{}
-	requests  map[*cmRequest]struct{} // that an application has and has not answered
+	requests  map[*cmRequest]struct{} // taken by an application and not answered
 	stats     CMStats
 }
 
@@ -67,7 +70,9 @@ func NewCM(cfg CMConfig) (*CM, error) {
 	if cfg.Context == nil {
 		return nil, errors.New("rdmacm: Context is required")
 	}
-	ctx, ok := cfg.Context.(interface{ ConnManager() *binding.ConnManager })
+	ctx, ok := cfg.Context.(interface {
+		ConnManager() *verbsengine.ConnManager
+	})
 	if !ok {
 		return nil, fmt.Errorf("rdmacm: %w: this device has no connection manager that can be reached; use OOB", verbs.ErrNotSupported)
 	}
@@ -92,8 +97,8 @@ func (m *CM) Stats() CMStats {
 	return s
 }
 
-// Close ends listening, refuses requests that have not been answered, and ends every wait of this manager. Connections are
-// not touched. Closing twice is harmless.
+// Close ends listening, refuses requests that have not been answered, and ends every wait of this
+// manager. Connections are not touched. Closing twice is harmless.
 func (m *CM) Close() error {
 	m.closed.Store(true)
 	m.mu.Lock()
@@ -110,7 +115,7 @@ func (m *CM) Close() error {
 	for _, r := range requests {
 		_ = r.Reject("the responder has ended") // unless it has just been answered
 	}
-	_ = m.nic.Step("close", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // whose NIC is down waits no more
+	_ = m.nic.Step("close", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error { // a NIC that is down has no waits
 		g.Notify()
 		return nil
 	})

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// maxDials bounds how often one Dial asks.
+	// maxDials bounds the attempts of one Dial.
 	maxDials = 64
-	// stalePause is how long a peer is left alone that must end a stale connection first.
+	// stalePause is the time before the next attempt at a peer that must end a stale connection
+	// first.
 	stalePause = 20 * time.Millisecond
 )
 
@@ -59,8 +60,9 @@ func (m *CM) Dial(qp verbs.QP, to netip.Addr, name string, p Params, private []b
 	return got, err
 }
 
-// redial says whether a failed attempt is worth another one, and after how long: the peer ends a stale connection first, or
-// it has not answered for the time of all retries, and the deadline of the application is still to come.
+// redial reports whether to dial again after a failed attempt, and after how long: if the peer must
+// end a stale connection first, or if it has not answered any retry. The caller checks the deadline
+// of the application.
 func redial(err error) (pause time.Duration, again bool) {
 	var rej *RejectError
 	if errors.As(err, &rej) {
@@ -69,10 +71,13 @@ func redial(err error) (pause time.Duration, again bool) {
 	return 0, errors.Is(err, errSilent)
 }
 
-// dial asks once.
+// dial makes one attempt.
 func (m *CM) dial(s service, qp verbs.QP, local Endpoint, to netip.Addr, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	req, err := m.request(s, local, to, p, private)
+	if err == nil {
+		req.Type, err = typeOf(qp)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +100,8 @@ func (m *CM) dial(s service, qp verbs.QP, local Endpoint, to netip.Addr, p Param
 	return m.finish(s, c, seen.Reply, qp, local, p)
 }
 
-// await waits until c is as wanted or has ended, and returns what it was like then: the engine goes on writing to it.
+// await waits until wanted returns true or c has ended, and returns a copy of c at that time: the
+// engine writes to c later.
 func (m *CM) await(op string, c *engine.CMConn, wanted func() bool, deadline clock.Time) (engine.CMConn, error) {
 	var seen engine.CMConn
 	err := m.nic.Await(op, func() bool {
@@ -130,6 +136,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 		err = opError(op, ErrProtocol, "%v answers with queue pair %#x", c.Peer, rep.QPN)
 	}
 	if err == nil {
+		p = p.wished(-1, int(rep.RNRRetry), -1)
 		remote := Endpoint{QPN: rep.QPN, GID: verbs.GIDOf(c.Peer), MTU: mtu, RdAtomic: local.RdAtomic}
 		local.PSN, remote.PSN = rep.PSN, local.PSN // messages name the PSN that their sender expects
 		err = bringUp(m.cfg.Context, qp, p, local, remote,
@@ -141,7 +148,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	}
 	err = m.nic.Step(op, func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		if c.End != 0 {
-			return s.ended(op, c) // the peer did not wait
+			return s.ended(op, c) // the peer has ended the exchange meanwhile
 		}
 		return g.Ready(now, c, out)
 	})
@@ -155,7 +162,7 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 // lastQPN is the largest queue pair number.
 const lastQPN = maxQPN - 1
 
-// abort ends a connection that is not wanted any more. A NIC that is down has ended it already.
+// abort ends a connection. A NIC that is down has ended it already.
 func (m *CM) abort(c *engine.CMConn) {
 	_ = m.nic.Step("abort", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
 		g.Abort(now, c, out)
@@ -165,18 +172,18 @@ func (m *CM) abort(c *engine.CMConn) {
 
 // reject refuses a request, or a reply.
 func (m *CM) reject(s service, c *engine.CMConn, reason string) {
-	m.refuse(c, cm.Refusal{Reason: mad.ReasonConsumer, Private: s.reject(reason)})
+	m.refuse(c, cm.Refusal{Reason: mad.ReasonConsumer, Private: s.reject(reason, nil)})
 }
 
-// refuse sends a REJ. A peer that has gone knows enough.
+// refuse sends a REJ. It does not matter whether a peer that has ended the exchange gets it.
 func (m *CM) refuse(c *engine.CMConn, why cm.Refusal) {
 	m.count(func(s *CMStats) { s.Rejected++ })
 	_ = m.nic.Step("reject", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error { return g.Reject(now, c, why, out) })
 }
 
-// Disconnect ends the connection of qp, which this or another CM of the NIC has made, and returns when the peer has agreed
-// or does not answer; both queue pairs are in ERROR then. ErrState if qp has no connection, for example because the peer
-// has ended it.
+// Disconnect ends the connection of qp, which this or another CM of the NIC has made, and returns
+// when the peer has agreed or does not answer; both queue pairs are in ERROR then. ErrState if qp
+// has no connection, for example because the peer has ended it.
 func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	const op = "disconnect"
 	var c *engine.CMConn
@@ -192,7 +199,8 @@ func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	return m.nic.Await(op, func() bool { return c.End != 0 || c.Dead() }, deadline)
 }
 
-// AwaitDisconnect waits until the connection of qp has ended, by whichever side. It returns at once if there is none.
+// AwaitDisconnect waits until the connection of qp has ended, by whichever side. It returns at once
+// if there is none.
 func (m *CM) AwaitDisconnect(qp verbs.QP, deadline clock.Time) error {
 	const op = "await disconnect"
 	var c *engine.CMConn

@@ -15,8 +15,8 @@ const maxDepth = 255
 
 // Private data that CM carries; see package cm.
 const (
-	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data that CM carries for a service with
-	// a name, in bytes.
+	// MaxRequestPrivate, MaxReplyPrivate and MaxRejectPrivate are the most private data that CM
+	// carries for a service with a name, in bytes.
 	MaxRequestPrivate = cm.MaxRequestPrivate
 	MaxReplyPrivate   = cm.MaxReplyPrivate
 	MaxRejectPrivate  = cm.MaxRejectPrivate
@@ -30,13 +30,29 @@ type service struct{ cm.Service }
 
 func serviceOf(name string) service { return service{cm.ServiceOf(name)} }
 
-// reject fills the private data of a REJ: as much of the reason as there is room for.
-func (s service) reject(reason string) []byte {
+// reject fills the private data of a REJ: as much of the reason as there is room for, behind its
+// length, and the service's answer, behind its own. Without an answer its length is one of the
+// zeros that pad the field.
+func (s service) reject(reason string, private []byte) []byte {
 	if s.Port {
 		return []byte(reason)
 	}
-	reason = reason[:min(len(reason), MaxRejectPrivate)]
-	return append([]byte{cm.Named | byte(len(reason))}, reason...)
+	if len(private) == 0 {
+		reason = reason[:min(len(reason), MaxRejectPrivate)]
+		return append([]byte{cm.Named | byte(len(reason))}, reason...)
+	}
+	reason = reason[:min(len(reason), MaxRejectPrivate, mad.REJPrivate-2-len(private))] // 7 bits have the length
+	b := append([]byte{cm.Named | byte(len(reason))}, reason...)
+	return append(append(b, byte(len(private))), private...)
+}
+
+// answerOf finds the service's answer in a REJ whose reason is reason; nil: there is none.
+func answerOf(rej *mad.REJ, reason []byte) []byte {
+	b := rej.Private[1+len(reason):]
+	if len(b) == 0 || b[0] == 0 || int(b[0]) > min(MaxAnswer, len(b)-1) {
+		return nil
+	}
+	return b[1 : 1+b[0]]
 }
 
 // rejected is the error for a peer's REJ.
@@ -44,7 +60,10 @@ func (s service) rejected(rej *mad.REJ) error {
 	if rej == nil {
 		return &RejectError{Reason: "no reason given"}
 	}
-	text := rej.Reason.String()
+	text, private := rej.Reason.String(), rej.Private[:]
+	if !s.Port {
+		private = nil
+	}
 	switch {
 	case rej.Reason == mad.ReasonInvalidService:
 		text = "no service of this name there (" + text + ")"
@@ -53,17 +72,20 @@ func (s service) rejected(rej *mad.REJ) error {
 	case rej.Reason == mad.ReasonInvalidMTU && rej.InfoLen > 0:
 		text = fmt.Sprintf("%s: the peer can do %d", text, cm.MTUOf(rej.Info[0]))
 	case rej.Reason == mad.ReasonConsumer && !s.Port:
-		if b, err := cm.Flagged(rej.Private[:]); err == nil && len(b) > 0 {
-			text = string(b)
+		if b, err := cm.Flagged(rej.Private[:]); err == nil {
+			private = answerOf(rej, b)
+			if len(b) > 0 {
+				text = string(b)
+			}
 		}
 	}
-	return &RejectError{Reason: text, Code: rej.Reason, Private: rej.Private[:]}
+	return &RejectError{Reason: text, Code: rej.Reason, Private: private}
 }
 
 // errSilent is a peer that did not answer for the time of all retries.
 var errSilent = fmt.Errorf("%w: no answer", verbs.ErrTimeout)
 
-// ended is the error for a connection that has come to its end too early.
+// ended is the error for a connection that has ended during set-up.
 func (s service) ended(op string, c *engine.CMConn) error {
 	switch {
 	case c.Dead():

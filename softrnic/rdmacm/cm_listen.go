@@ -45,7 +45,8 @@ type cmListener struct {
 	l       *engine.CMListener
 }
 
-// Accept waits for the next request. Requests whose initiator has given up are passed over, and malformed ones refused.
+// Accept waits for the next request. Requests whose initiator has given up are skipped, malformed
+// ones refused.
 func (l *cmListener) Accept(deadline clock.Time) (Request, error) {
 	const op = "accept"
 	for {
@@ -73,7 +74,7 @@ func (l *cmListener) Close() error {
 	return l.m.unlisten(l.l)
 }
 
-// next waits for what comes to a listener, which is of a kind and has a name.
+// next waits for the next exchange of a listener; kind and name are for errors.
 func (m *CM) next(op string, l *engine.CMListener, kind, name string, deadline clock.Time) (c *engine.CMConn, err error) {
 	err = m.nic.Await(op, func() bool {
 		if c == nil && !l.Dead() {
@@ -85,7 +86,7 @@ func (m *CM) next(op string, l *engine.CMListener, kind, name string, deadline c
 		err = opError(op, verbs.ErrClosed, "%s %q", kind, name)
 	}
 	if err != nil && c != nil {
-		m.abort(c) // it came at the moment of the end
+		m.abort(c) // it arrived while the listener ended
 	}
 	return c, err
 }
@@ -95,7 +96,7 @@ func (m *CM) unlisten(l *engine.CMListener) error {
 	if err := m.nic.Unlisten(l); !errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
-	return nil // it went with its NIC
+	return nil // it ended with its NIC
 }
 
 // cmRequest is a peer that waits for an answer.
@@ -114,7 +115,7 @@ func (r *cmRequest) Peer() netip.Addr { return r.c.Peer }
 // Private is the peer's private data.
 func (r *cmRequest) Private() []byte { return r.private }
 
-// answer makes sure that there is one: the first one counts.
+// answer marks the request as answered; a second answer is an error.
 func (r *cmRequest) answer(op string) error {
 	r.l.m.mu.Lock()
 	defer r.l.m.mu.Unlock()
@@ -175,9 +176,15 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		QPN: req.QPN, GID: verbs.GID(req.Primary.LocalGID), MTU: cm.MTUOf(req.MTU),
 		RdAtomic: int(max(req.InitiatorDepth, req.ResponderResources)),
 	}
+	p = p.wished(int(req.Retry), int(req.RNRRetry), int(req.Primary.AckTimeout))
+	if err := checkType(qp, req.Type); err != nil {
+		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidType})
+		return mad.REP{}, err
+	}
 	local, err := m.endpoint(qp, remote.GID.Addr(), p)
 	if err == nil && s.Port && local.MTU < remote.MTU {
-		// At a port the initiator has the say about the path MTU; it is told the largest one that would do.
+		// At a port the initiator decides about the path MTU: the REJ names the largest one that
+		// this side can do.
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{cm.MTUCode(local.MTU)}})
 		return mad.REP{}, opError("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
 	}
@@ -198,17 +205,58 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 	}, err
 }
 
-// ackDelay is the code of the time that this NIC takes to acknowledge, as rxe says it: 134 ms.
+// Transport services in a REQ (IBTA 12.6.5/type).
+const (
+	typeRC = 0
+	typeUC = 1
+)
+
+// typeOf is the service of a queue pair in a REQ.
+func typeOf(qp verbs.QP) (uint8, error) {
+	attr, err := qp.Query()
+	if err != nil {
+		return 0, err
+	}
+	switch attr.Type {
+	case verbs.RC:
+		return typeRC, nil
+	case verbs.UC:
+		return typeUC, nil
+	case verbs.UD: // has no peer
+	}
+	return 0, opError("connect", verbs.ErrInvalid, "a queue pair of type %v has no connections", attr.Type)
+}
+
+// checkType compares the service of a REQ with that of the queue pair that is to be its peer's.
+func checkType(qp verbs.QP, asked uint8) error {
+	own, err := typeOf(qp)
+	if err == nil && own != asked {
+		err = opError("accept", verbs.ErrInvalid, "the request is for service %d, the queue pair is of service %d (0 is RC, 1 is UC)", asked, own)
+	}
+	return err
+}
+
+// ackDelay is the code of the time that this NIC takes to acknowledge, as the Linux driver rxe
+// states it: 134 ms.
 const ackDelay = 15
 
 // Reject refuses the request.
 func (r *cmRequest) Reject(reason string) error {
-	if err := r.answer("reject"); err != nil {
-		return err
-	}
 	if reason == "" {
 		reason = "no reason given"
 	}
-	r.l.m.reject(r.l.service, r.c, reason)
+	return r.Answer(reason, nil)
+}
+
+// Answer ends the exchange with a REJ that carries the answer.
+func (r *cmRequest) Answer(reason string, private []byte) error {
+	s := r.l.service
+	if err := checkAnswer(private, s.Port); err != nil {
+		return err
+	}
+	if err := r.answer("reject"); err != nil {
+		return err
+	}
+	r.l.m.refuse(r.c, cm.Refusal{Reason: mad.ReasonConsumer, Private: s.reject(reason, private)})
 	return nil
 }

@@ -33,7 +33,8 @@ func join(t *testing.T, a, b *host, l rdmacm.Listener, service string) (qa, qb v
 	return qa, qb
 }
 
-// A port is RDMA-CM's: its header in front of the private data, zeros behind them, and the initiator's path MTU counts.
+// A port is RDMA-CM's: its header in front of the private data, zeros behind them, and the
+// initiator's path MTU counts.
 func TestPorts(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("7174")
@@ -78,7 +79,8 @@ func wantReject(t *testing.T, err error, code mad.Reason, text string) {
 	}
 }
 
-// Private data of all lengths that there is room for arrive exactly; longer ones are refused before anything is sent.
+// Private data of all lengths that there is room for arrive exactly; longer ones are refused before
+// anything is sent.
 func TestPrivateData(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("svc")
@@ -107,7 +109,8 @@ func TestPrivateData(t *testing.T) {
 	wantErr(t, "long request to a port", err, verbs.ErrInvalid)
 }
 
-// Either side ends the connection: both queue pairs are in ERROR, what was posted is flushed, and nothing is left.
+// Either side ends the connection: both queue pairs are in ERROR, what was posted is flushed, and
+// nothing is left.
 func TestDisconnect(t *testing.T) {
 	a, b, ca, cb := newCMs(t)
 	l, err := b.cm.Listen("svc")
@@ -169,7 +172,8 @@ func awaitNothing(t *testing.T, hosts ...*host) {
 	}
 }
 
-// A thousand connections are made and ended, and nothing is left: no record, no queue pair, no memory.
+// A thousand connections are made and ended, and nothing is left: no record, no queue pair, no
+// memory.
 func TestThousandCycles(t *testing.T) {
 	cycles := 1000
 	if testing.Short() {

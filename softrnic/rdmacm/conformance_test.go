@@ -47,7 +47,12 @@ func testConnect(t *testing.T, kind string) {
 	if x.RTR.PathMTU != verbs.MTU2048 || y.RTR.PathMTU != verbs.MTU2048 || x.RTS.MaxRdAtomic != 4 || y.RTR.MaxDestRdAtomic != 4 {
 		t.Errorf("not agreed: %+v / %+v", x, y)
 	}
-	if x.RTS.RetryCount != 0 || x.RTS.RNRRetry != 7 || x.RTS.Timeout != 12 || y.RTS.RetryCount != 7 || y.RTS.Timeout != 14 {
+	own := verbs.ToRTS{Timeout: 15, RetryCount: 7, RNRRetry: 7} // of the side that leaves all open
+	if kind == "CM" {
+		own.Timeout, own.RetryCount = 12, 0 // its peer's wishes
+	}
+	if x.RTS.RetryCount != 0 || x.RTS.RNRRetry != 7 || x.RTS.Timeout != 12 ||
+		y.RTS.RetryCount != own.RetryCount || y.RTS.RNRRetry != own.RNRRetry || y.RTS.Timeout != own.Timeout {
 		t.Errorf("parameters: %+v / %+v", x.RTS, y.RTS)
 	}
 	must(t, qa.PostSend(verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline | verbs.Signalled, Data: []byte("data"), RemoteAddr: mr.Addr(), RKey: mr.RKey()}))

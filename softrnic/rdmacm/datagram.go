@@ -13,18 +13,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// DatagramPeer is where the datagrams of a service go: with Peer make an address handle, and put the rest into each work
-// request.
+// DatagramPeer is the destination of datagrams for a service: Peer is for an address handle, QPN
+// and QKey for each work request.
 type DatagramPeer struct {
 	Peer netip.Addr
 	QPN  wire.QPN
 	QKey uint32
-	// Private is what the peer's application said; padded with zeros if the service is a port.
+	// Private is the private data of the peer's application; padded with zeros if the service is a
+	// port.
 	Private []byte
 }
 
-// ResolveDatagrams asks the host with the address to for the queue pair of a datagram service, as programs over librdmacm do
-// in its UDP port space. No connection comes of it. A peer that says no is a *RejectError.
+// ResolveDatagrams asks the host with the address to for the queue pair of a datagram service, as
+// programs over librdmacm do in its UDP port space. It makes no connection. The refusal of a peer
+// is a *RejectError.
 func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadline clock.Time) (DatagramPeer, error) {
 	const op = "resolve"
 	var none DatagramPeer
@@ -77,7 +79,8 @@ type DatagramListener struct {
 	l       *engine.CMListener
 }
 
-// ListenDatagrams takes questions after a datagram service from now on. ErrInUse if the name is taken.
+// ListenDatagrams takes questions after a datagram service from now on. ErrInUse if the name is
+// taken.
 func (m *CM) ListenDatagrams(name string) (*DatagramListener, error) {
 	const op = "listen for datagrams"
 	if err := checkNames(op, name, nil); err != nil {
@@ -111,11 +114,11 @@ func (l *DatagramListener) Accept(deadline clock.Time) (*DatagramRequest, error)
 		if err == nil {
 			return &DatagramRequest{l: l, c: c, private: private}, nil
 		}
-		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // a peer that has gone knows enough
+		_ = l.m.answer(c, mad.SIDRRep{Status: mad.SIDRRejected}) // a peer that has ended the exchange needs no answer
 	}
 }
 
-// Close ends the service; questions that nobody took are refused. Closing twice is harmless.
+// Close ends the service; waiting questions are refused. Closing twice is harmless.
 func (l *DatagramListener) Close() error {
 	l.m.mu.Lock()
 	delete(l.m.datagrams, l)
@@ -123,7 +126,8 @@ func (l *DatagramListener) Close() error {
 	return l.m.unlisten(l.l)
 }
 
-// DatagramRequest is a peer that waits for an answer. One of Answer and Reject must be called, once.
+// DatagramRequest is a peer that waits for an answer. One of Answer and Reject must be called,
+// once.
 type DatagramRequest struct {
 	l       *DatagramListener
 	c       *engine.CMConn
@@ -136,7 +140,8 @@ func (r *DatagramRequest) Peer() netip.Addr { return r.c.Peer }
 // Private is the peer's private data.
 func (r *DatagramRequest) Private() []byte { return r.private }
 
-// Answer names the queue pair that takes the peer's datagrams: a UD one in RTR or RTS, whose Q_Key the peer is told.
+// Answer names the queue pair that takes the peer's datagrams: a UD one in RTR or RTS, whose Q_Key
+// the answer carries.
 func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
 	const op = "answer"
 	attr, err := qp.Query()
@@ -157,7 +162,7 @@ func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
 	return nil
 }
 
-// Reject says no.
+// Reject refuses.
 func (r *DatagramRequest) Reject() error {
 	r.l.m.count(func(s *CMStats) { s.Rejected++ })
 	return r.l.m.answer(r.c, mad.SIDRRep{Status: mad.SIDRRejected})

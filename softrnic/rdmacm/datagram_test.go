@@ -38,7 +38,8 @@ func answering(h *host, l *rdmacm.DatagramListener, f func(r *rdmacm.DatagramReq
 	return done
 }
 
-// A question names the queue pair and its Q_Key, with private data both ways; datagrams go there at once (IBTA 12.11).
+// A question names the queue pair and its Q_Key, with private data both ways; datagrams go there at
+// once (IBTA 12.11).
 func TestDatagramServices(t *testing.T) {
 	for _, name := range []string{"7174", "a name"} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +94,8 @@ func TestDatagramServices(t *testing.T) {
 	}
 }
 
-// A datagram service that is not there, or does not want, is a refusal; a peer that is not there, a time-out.
+// A datagram service that is not there, or does not want, is a refusal; a peer that is not there, a
+// time-out.
 func TestDatagramServicesThatRefuse(t *testing.T) {
 	a, b, ca, cb := newCMs(t)
 	var rej *rdmacm.RejectError
@@ -134,7 +136,8 @@ func TestDatagramServicesThatRefuse(t *testing.T) {
 	}
 }
 
-// Questions and connections do not get into each other's services, whatever a peer makes of a number.
+// Questions and connections do not get into each other's services, whatever a peer makes of a
+// number.
 func TestDatagramServiceIsNoConnection(t *testing.T) {
 	a, b, ca, cb := newCMs(t)
 	_, err := cb.ListenDatagrams("9")

@@ -1,12 +1,13 @@
-// Package rdmacm brings two queue pairs of two hosts to RTS: one side dials a service of a host, the other side
-// listens for it and accepts or rejects. Both hand over up to MaxPrivate bytes of their own, which carry what an
-// application needs to begin (a region's address, key and length).
+// Package rdmacm brings two queue pairs of two hosts to RTS: one side dials a service of a host,
+// the other side listens for it and accepts or rejects. Both hand over up to MaxPrivate bytes of
+// their own, which carry what an application needs to begin (a region's address, key and length).
 //
-// Manager is what applications see. CM is the exchange by the datagrams of the RDMA connection manager, OOB the
-// out-of-band one over the hosts' own TCP.
+// Manager is what applications see. CM is the exchange by the datagrams of the RDMA connection
+// manager, OOB the out-of-band one over the hosts' own TCP.
 //
-// Services of datagrams have no connections: with CM, a host lists them (ListenDatagrams) and others ask for the queue pair and
-// Q_Key behind a name (ResolveDatagrams), as librdmacm's UDP port space does.
+// Services of datagrams have no connections: with CM, a host lists them (ListenDatagrams) and
+// others ask for the queue pair and Q_Key behind a name (ResolveDatagrams), as librdmacm's UDP port
+// space does.
 package rdmacm
 
 import (
@@ -20,26 +21,32 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// MaxPrivate is the most private data a side may send by any exchange, in bytes. CM's messages have less room: see
-// MaxRequestPrivate.
+// MaxPrivate is the most private data a side may send by any exchange, in bytes. CM's messages have
+// less room: see MaxRequestPrivate.
 const MaxPrivate = 256
+
+// MaxAnswer is the most private data of Request.Answer, in bytes.
+const MaxAnswer = 64
 
 // MaxService is the longest name of a service, in bytes.
 const MaxService = 64
 
-// Errors that the methods wrap. A deadline that passes is verbs.ErrTimeout, a closed listener or manager
-// verbs.ErrClosed, no way to the peer verbs.ErrUnreachable.
+// Errors that the methods wrap. A deadline that passes is verbs.ErrTimeout, a closed listener or
+// manager verbs.ErrClosed, no way to the peer verbs.ErrUnreachable.
 var (
 	ErrRejected = errors.New("connection rejected")
 	ErrProtocol = cm.ErrProtocol
 	ErrInUse    = errors.New("service has a listener already")
 )
 
-// RejectError is the peer's refusal.
+// RejectError ends a Dial without a connection: the peer refused, or answered a request that wants
+// no connection.
 type RejectError struct {
 	Reason string
-	// Code and Private are what the connection manager's REJ had; zero in other exchanges.
-	Code    mad.Reason
+	// Code is that of the connection manager's REJ; zero in other exchanges.
+	Code mad.Reason
+	// Private is what the peer's service gave to Request.Answer, nil if it did not. For a service
+	// that is a port, it is all private data of the REJ.
 	Private []byte
 }
 
@@ -49,22 +56,25 @@ func (e *RejectError) Error() string { return fmt.Sprintf("%v by the peer: %s", 
 // Unwrap returns ErrRejected.
 func (e *RejectError) Unwrap() error { return ErrRejected }
 
-// Params are the attributes of a connection that an application chooses. The zero value is usable. The source
-// address is the first GID of the device in the peer's family.
+// Params are the attributes of a connection that an application chooses. The zero value is usable.
+// The source address is the first GID of the device in the peer's family.
 type Params struct {
-	// PathMTU is the largest path MTU wanted; the smaller one of both sides is used. 0: 4096, or what the link
-	// MTU allows.
+	// PathMTU is the largest path MTU wanted; the smaller one of both sides is used. 0: 4096, or
+	// what the link MTU allows.
 	PathMTU verbs.MTU
-	// Access is what the peer may do to the memory of this side through the queue pair. The zero value lets it
-	// write, read and do atomics (in regions that grant it); NoAccess lets it do nothing.
+	// Access is what the peer may do to the memory of this side through the queue pair. The zero
+	// value lets it write, read and do atomics (in regions that grant it); NoAccess lets it do
+	// nothing.
 	Access   verbs.Access
 	NoAccess bool
-	// RdAtomic is how many READs and atomics may be outstanding in each direction; the smaller one of both
-	// sides is used. 0: 16.
+	// RdAtomic is how many READs and atomics may be outstanding in each direction; the smaller one
+	// of both sides is used. 0: 16.
 	RdAtomic int
-	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0: 14 (67 ms).
+	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0: 15 (134 ms).
 	Timeout uint8
-	// RetryCount and RNRRetry are those of verbs.ToRTS, but 0 means 7, the usual choice, and NoRetry means 0.
+	// RetryCount and RNRRetry are those of verbs.ToRTS, but 0 means 7, the usual choice, and
+	// NoRetry means 0. By CM, a side that leaves them and Timeout at 0 does what its peer asks for:
+	// the responder all three, the initiator RNRRetry.
 	RetryCount, RNRRetry uint8
 	// MinRNRTimer is the code of the RNR timer that this side asks for. 0: 12 (0.64 ms).
 	MinRNRTimer  uint8
@@ -76,8 +86,9 @@ const NoRetry uint8 = 255
 
 // Dialer connects.
 type Dialer interface {
-	// Dial connects qp, which must be in RESET, to a service of the host with address to, and returns the peer's
-	// private data when qp is in RTS and the peer is able to receive. On error qp is in ERROR or untouched.
+	// Dial connects qp, which must be in RESET, to a service of the host with address to, and
+	// returns the peer's private data when qp is in RTS and the peer is able to receive. On error
+	// qp is in ERROR or untouched.
 	Dial(qp verbs.QP, to netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error)
 }
 
@@ -85,20 +96,26 @@ type Dialer interface {
 type Listener interface {
 	// Accept waits for the next request.
 	Accept(deadline clock.Time) (Request, error)
-	// Close ends waiting Accepts; requests that nobody took are rejected. Closing twice is harmless.
+	// Close ends waiting Accepts; waiting requests are rejected. Closing twice is harmless.
 	Close() error
 }
 
-// Request is a peer that waits for an answer. One of Accept and Reject must be called.
+// Request is the request of a peer that waits for an answer. One of Accept, Reject and Answer must
+// be called.
 type Request interface {
 	Service() string
 	// Peer is the address of the peer's NIC.
 	Peer() netip.Addr
 	Private() []byte
-	// Accept connects qp, which must be in RESET, and returns when it is in RTS and the peer has said that it
-	// is ready too. On error qp is in ERROR or untouched.
+	// Accept connects qp, which must be in RESET, and returns when it is in RTS and the peer has
+	// reported that it is ready too. On error qp is in ERROR or untouched.
 	Accept(qp verbs.QP, p Params, private []byte, deadline clock.Time) error
 	Reject(reason string) error
+	// Answer ends the exchange without a connection: it is Reject with at most MaxAnswer bytes in
+	// the service's own format, for requests that want no connection and for refusals that programs
+	// must tell apart. The dialer finds both in its RejectError. A service that is a port has no
+	// room for data.
+	Answer(reason string, private []byte) error
 }
 
 // Manager is both sides.

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Endpoint is what one side must know of the other side's queue pair. Whatever way of exchange is used, it carries
-// these values; LocalEndpoint and BringUp are the parts that all ways share.
+// Endpoint is what one side must know of the other side's queue pair. Whatever way of exchange is
+// used, it carries these values; LocalEndpoint and BringUp are the parts that all ways share.
 type Endpoint struct {
 	QPN wire.QPN
 	// PSN is the first one that this endpoint sends.
@@ -22,8 +22,9 @@ type Endpoint struct {
 
 // Defaults of Params.
 const (
-	defaultRdAtomic    = 16
-	defaultTimeout     = 14
+	defaultRdAtomic = 16
+	// defaultTimeout fits a machine that is shared: see docs/explain/patience.md.
+	defaultTimeout     = 15
 	defaultRetry       = 7
 	defaultMinRNRTimer = 12
 	// maxRetry and maxRdAtomic bound what a peer may ask for.
@@ -44,6 +45,32 @@ func (p Params) withDefaults() Params {
 	p.RetryCount, p.RNRRetry = retries(p.RetryCount), retries(p.RNRRetry)
 	if p.MinRNRTimer == 0 {
 		p.MinRNRTimer = defaultMinRNRTimer
+	}
+	return p
+}
+
+// Bounds of the ACK timeout that a peer asks for: neither a storm nor waiting without end.
+const (
+	minPeerTimeout = 8  // 1 ms
+	maxPeerTimeout = 20 // 4.3 s
+)
+
+// wished is p with the wishes of a peer for what the application leaves open: retry, rnrRetry and
+// timeout are those of its message (IBTA 12.7.38/retries), -1 if that has none.
+func (p Params) wished(retry, rnrRetry, timeout int) Params {
+	wish := func(own *uint8, n int) {
+		switch {
+		case *own != 0 || n < 0:
+		case n == 0:
+			*own = NoRetry
+		default:
+			*own = min(uint8(n), maxRetry)
+		}
+	}
+	wish(&p.RetryCount, retry)
+	wish(&p.RNRRetry, rnrRetry)
+	if p.Timeout == 0 && timeout > 0 { // 0 would be to wait for ever
+		p.Timeout = uint8(min(max(timeout, minPeerTimeout), maxPeerTimeout))
 	}
 	return p
 }
@@ -93,15 +120,15 @@ func (e Endpoint) Agree(remote Endpoint) Endpoint {
 	return e
 }
 
-// BringUp takes qp from RESET to RTS against remote, with the MTU and depth that both can do. On error the queue
-// pair is in ERROR, or still in RESET if not even the first step was possible.
+// BringUp takes qp from RESET to RTS against remote, with the MTU and depth that both can do. On
+// error the queue pair is in ERROR, or still in RESET if not even the first step was possible.
 func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) error {
 	depth := local.Agree(remote).RdAtomic
 	return bringUp(ctx, qp, p, local, remote, depth, depth)
 }
 
-// bringUp is BringUp with a depth for each direction: of what the peer may have outstanding here, and of what this side
-// may have outstanding there. 0 is none.
+// bringUp is BringUp with a depth for each direction: of what the peer may have outstanding here,
+// and of what this side may have outstanding there. 0 is none.
 func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
 	both := local.Agree(remote)
@@ -135,12 +162,13 @@ func depthOf(n int) int {
 	return n
 }
 
-// fail leaves no half-connected queue pair behind.
+// fail brings a half-connected queue pair to ERROR.
 func fail(qp verbs.QP) {
 	_ = qp.ToError() // a queue pair that cannot even fail has been destroyed meanwhile
 }
 
-// sourceGID is the index of the first GID of peer's family, if possible one of its scope: link-local or not.
+// sourceGID is the index of the first GID of peer's family, if possible one of its scope:
+// link-local or not.
 func sourceGID(dev verbs.DeviceAttr, peer netip.Addr) (index int, found bool) {
 	for i, g := range dev.GIDs {
 		own := g.Addr()

@@ -9,10 +9,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -83,11 +83,11 @@ func closeManager(m rdmacm.Manager) error { return m.(interface{ Close() error }
 func newDevices(t testing.TB) (a, b *host) {
 	t.Helper()
 	var hosts [2]*host
-	var ports [2]*memory.Port
-	ports[0], ports[1] = memory.Pair(memory.Config{})
+	var ports [2]*memcable.Port
+	ports[0], ports[1] = memcable.Pair(memcable.Config{})
 	for i := range hosts {
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memory.NewWaiter(0, ports[i]), Seed: uint64(i) + 1,
+			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Seed: uint64(i) + 1,
 			Engine: engine.Config{
 				MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 5)),
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == ips[1-i] },

@@ -17,7 +17,7 @@ import (
 //	+-------+---------+------+--------+------------------------+
 //
 //	request, reply:  QPN 4 | PSN 4 | GID 16 | MTU 2 | depth 2 | text 1+n (service) | private 2+n
-//	reject:          text 1+n (reason)
+//	reject:          text 1+n (reason) | private 2+n (only if there are some)
 //	ready:           empty
 type message struct {
 	kind     kind
@@ -48,7 +48,8 @@ const (
 	firstFreeQPN = 2
 )
 
-// appendTo writes m. Text and private data are cut to what the format holds; callers have checked them.
+// appendTo writes m. Text and private data are cut to what the format holds; callers have checked
+// them.
 func (m *message) appendTo(b []byte) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, magic)
@@ -67,6 +68,9 @@ func (m *message) appendTo(b []byte) []byte {
 		b = append(binary.BigEndian.AppendUint16(b, uint16(len(private))), private...)
 	case kindReject:
 		b = append(append(b, byte(len(text))), text...)
+		if private := m.private[:min(len(m.private), MaxPrivate)]; len(private) > 0 {
+			b = append(binary.BigEndian.AppendUint16(b, uint16(len(private))), private...)
+		}
 	case kindReady:
 	}
 	binary.BigEndian.PutUint16(b[start+6:], uint16(len(b)-start-headerLen))
@@ -100,17 +104,14 @@ func parseBody(k kind, b []byte) (message, error) {
 		if err := m.endpoint.parse(b); err != nil {
 			return m, err
 		}
-		if m.text, b, ok = takeText(b[endpointLen:]); !ok || len(b) < 2 {
+		if m.text, b, ok = takeText(b[endpointLen:]); !ok {
 			return m, fmt.Errorf("%w: short text", ErrProtocol)
 		}
-		n := int(binary.BigEndian.Uint16(b))
-		if b = b[2:]; n != len(b) || n > MaxPrivate {
-			return m, fmt.Errorf("%w: %d bytes of private data announced, %d there, at most %d", ErrProtocol, n, len(b), MaxPrivate)
-		}
-		m.private = append([]byte(nil), b...)
-		return m, nil
+		return m, m.takePrivate(b)
 	case kindReject:
-		m.text, b, ok = takeText(b)
+		if m.text, b, ok = takeText(b); ok && len(b) > 2 {
+			return m, m.takePrivate(b)
+		}
 	case kindReady:
 		ok = true
 	}
@@ -118,6 +119,19 @@ func parseBody(k kind, b []byte) (message, error) {
 		return m, fmt.Errorf("%w: kind %d with %d stray bytes", ErrProtocol, k, len(b))
 	}
 	return m, nil
+}
+
+// takePrivate reads the private data, which end the message.
+func (m *message) takePrivate(b []byte) error {
+	if len(b) < 2 {
+		return fmt.Errorf("%w: short text", ErrProtocol)
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; n != len(b) || n > MaxPrivate {
+		return fmt.Errorf("%w: %d bytes of private data announced, %d there, at most %d", ErrProtocol, n, len(b), MaxPrivate)
+	}
+	m.private = append([]byte(nil), b...)
+	return nil
 }
 
 func (e *Endpoint) parse(b []byte) error {

@@ -21,6 +21,8 @@ func sampleMessages() []message {
 		{kind: kindRequest, endpoint: e, text: strings.Repeat("s", MaxService), private: bytes.Repeat([]byte{7}, MaxPrivate)},
 		{kind: kindReply, endpoint: e, private: []byte("rkey and address")},
 		{kind: kindReject, text: "no service"},
+		{kind: kindReject, private: []byte("an answer")},
+		{kind: kindReject, text: "fenced", private: bytes.Repeat([]byte{7}, MaxAnswer)},
 		{kind: kindReady},
 	}
 }
@@ -71,6 +73,11 @@ func TestMalformedMessages(t *testing.T) {
 		if _, err := readMessage(bytes.NewReader(b)); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%s: %v, want ErrProtocol", name, err)
 		}
+	}
+	empty := append(sampleMessages()[3].appendTo(nil), 0, 0)
+	empty[7] += 2
+	if _, err := readMessage(bytes.NewReader(empty)); !errors.Is(err, ErrProtocol) {
+		t.Errorf("a reject with 0 bytes of private data: %v, want ErrProtocol", err)
 	}
 	for n := range whole {
 		if _, err := readMessage(bytes.NewReader(whole[:n])); err == nil {

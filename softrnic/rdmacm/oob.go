@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// DefaultPort is the TCP port of the out-of-band exchange. It is not 18515, which belongs to ibv_rc_pingpong and perftest.
+// DefaultPort is the TCP port of the out-of-band exchange. It is not 18515, which belongs to
+// ibv_rc_pingpong and perftest.
 const DefaultPort = 18514
 
 const (
@@ -30,13 +31,13 @@ const (
 type OOBConfig struct {
 	// Context is the device whose queue pairs are connected; required.
 	Context verbs.Context
-	// Listen is the address to listen on for all services of this manager; the zero value never listens, which is
-	// enough to dial. Port 0 takes a free port (Addr tells which).
+	// Listen is the address to listen on for all services of this manager; the zero value never
+	// listens, which is enough to dial. Port 0 takes a free port (Addr tells which).
 	Listen netip.AddrPort
 	// Port is the port of the peers. 0: DefaultPort.
 	Port uint16
-	// Handshakes is how many peers may be in the exchange at the same time; further ones are turned away.
-	// 0: 64.
+	// Handshakes is how many peers may be in the exchange at the same time; further ones are
+	// refused. 0: 64.
 	Handshakes int
 	// Backlog is how many requests may wait for the Accept of one service. 0: 64.
 	Backlog int
@@ -44,17 +45,18 @@ type OOBConfig struct {
 	HandshakeTimeout time.Duration
 }
 
-// OOBStats counts what happened to peers.
+// OOBStats counts the outcomes of exchanges.
 type OOBStats struct {
 	Dialed, Accepted, Rejected uint64
-	// Malformed counts peers that did not speak the protocol, TimedOut those that stopped in the middle, and
-	// Busy those that were turned away because too many came at once.
+	// Malformed counts peers whose messages were malformed, TimedOut those that stopped during the
+	// exchange, and Busy those that were refused because of the bounds Handshakes and Backlog.
 	Malformed, TimedOut, Busy uint64
 }
 
-// OOB is the exchange over the hosts' own TCP. The initiator sends a request; the responder brings its queue pair to
-// RTS and only then replies; the initiator brings up its own and says ready; so neither side can send before the
-// other is able to receive. Methods may be called by any goroutine.
+// OOB is the exchange over the hosts' own TCP. The initiator sends a request; the responder brings
+// its queue pair to RTS and only then replies; the initiator brings up its own and sends ready; so
+// neither side can send before the other is able to receive. Methods may be called by any
+// goroutine.
 type OOB struct {
 	cfg      OOBConfig
 	listener *net.TCPListener
@@ -73,7 +75,7 @@ type OOB struct {
 
 var _ Manager = (*OOB)(nil)
 
-// NewOOB starts listening if cfg says so.
+// NewOOB starts listening if cfg has a listen address.
 func NewOOB(cfg OOBConfig) (*OOB, error) {
 	if cfg.Context == nil {
 		return nil, errors.New("rdmacm: Context is required")
@@ -120,8 +122,8 @@ func (o *OOB) Stats() OOBStats {
 	return o.stats
 }
 
-// Close ends listening, closes every connection of the exchange, and waits for the goroutines. Established queue
-// pairs are not touched. Closing twice is harmless.
+// Close ends listening, closes every connection of the exchange, and waits for the goroutines.
+// Established queue pairs are not touched. Closing twice is harmless.
 func (o *OOB) Close() error {
 	o.mu.Lock()
 	first := !o.closed
@@ -151,14 +153,15 @@ func (o *OOB) track(c net.Conn) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
-		_ = c.Close() // nobody knows of it yet
+		_ = c.Close() // no other goroutine uses it yet
 		return false
 	}
 	o.conns[c] = struct{}{}
 	return true
 }
 
-// drop closes a connection of the exchange. It is over: what Close says does not matter any more.
+// drop closes a connection of the exchange. The exchange is over, so an error of Close has no
+// effect.
 func (o *OOB) drop(c net.Conn) {
 	o.mu.Lock()
 	delete(o.conns, c)
@@ -187,11 +190,14 @@ func send(c net.Conn, m message) error {
 	return err
 }
 
-// reject says why, and hopes that the peer still listens.
-func (o *OOB) reject(c net.Conn, reason string) {
+// reject sends the reason of a refusal. The peer may have closed the connection.
+func (o *OOB) reject(c net.Conn, reason string) { o.answer(c, reason, nil) }
+
+// answer sends a reject with private data of the service.
+func (o *OOB) answer(c net.Conn, reason string, private []byte) {
 	o.count(func(s *OOBStats) { s.Rejected++ })
-	_ = c.SetDeadline(time.Now().Add(rejectTimeout)) // both may fail: the peer has gone, and knows enough
-	_ = send(c, message{kind: kindReject, text: reason})
+	_ = c.SetDeadline(time.Now().Add(rejectTimeout)) // both may fail: the peer has closed the connection
+	_ = send(c, message{kind: kindReject, text: reason, private: private})
 }
 
 // explain turns an error of the socket into one of this package.

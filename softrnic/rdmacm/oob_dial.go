@@ -60,7 +60,7 @@ func (o *OOB) initiate(c net.Conn, until time.Time, qp verbs.QP, p Params, reque
 	case err != nil:
 		return nil, err
 	case reply.kind == kindReject:
-		return nil, fmt.Errorf("service %q at %v: %w", request.text, c.RemoteAddr(), &RejectError{Reason: reply.text})
+		return nil, fmt.Errorf("service %q at %v: %w", request.text, c.RemoteAddr(), &RejectError{Reason: reply.text, Private: reply.private})
 	case reply.kind != kindReply:
 		return nil, fmt.Errorf("%w: kind %d in answer to a request", ErrProtocol, reply.kind)
 	case !sameFamily(reply.endpoint, request.endpoint):
@@ -87,6 +87,17 @@ func dialError(err error) error {
 		return fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)
 	}
 	return err
+}
+
+// checkAnswer checks the private data of Request.Answer.
+func checkAnswer(private []byte, port bool) error {
+	switch {
+	case len(private) > MaxAnswer:
+		return opError("answer", verbs.ErrInvalid, "%d bytes of private data; at most %d", len(private), MaxAnswer)
+	case port && len(private) > 0:
+		return opError("answer", verbs.ErrInvalid, "a service that is a port has no private data beside the reason")
+	}
+	return nil
 }
 
 func checkNames(op, service string, private []byte) error {

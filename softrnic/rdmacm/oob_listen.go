@@ -72,7 +72,8 @@ func (o *OOB) begin() bool {
 	return true
 }
 
-// handshake reads the request of one peer and queues it for its service. Whatever goes wrong ends the connection.
+// handshake reads the request of one peer and queues it for its service. An error ends the
+// connection.
 func (o *OOB) handshake(c net.Conn) {
 	defer func() {
 		o.mu.Lock()
@@ -80,7 +81,7 @@ func (o *OOB) handshake(c net.Conn) {
 		o.mu.Unlock()
 	}()
 	if err := o.receive(c); err != nil {
-		_ = o.explain("accept", c.RemoteAddr(), err) // counts; there is nobody to be told but the peer
+		_ = o.explain("accept", c.RemoteAddr(), err) // explain counts it; reject tells the peer
 		if errors.Is(err, ErrProtocol) || errors.Is(err, errRefused) {
 			o.reject(c, err.Error())
 		}
@@ -137,7 +138,8 @@ func (l *listener) queue(r *request) error {
 	}
 }
 
-// Accept waits for the next request. Requests whose initiator must have given up are passed over.
+// Accept waits for the next request. Requests that are so old that their initiator has given up are
+// skipped.
 func (l *listener) Accept(deadline clock.Time) (Request, error) {
 	const op = "accept"
 	var expired <-chan time.Time
@@ -187,14 +189,14 @@ func (l *listener) shut() {
 	for {
 		select {
 		case r := <-l.backlog:
-			_ = r.Reject("the service has ended") // the peer may have gone
+			_ = r.Reject("the service has ended") // the peer may have closed the connection
 		default:
 			return
 		}
 	}
 }
 
-// request is a peer that waits for an answer.
+// request is the request of a peer that waits for an answer.
 type request struct {
 	o       *OOB
 	c       net.Conn
@@ -268,10 +270,16 @@ func (r *request) confirm(agreed Endpoint, private []byte, deadline clock.Time) 
 }
 
 // Reject refuses the request.
-func (r *request) Reject(reason string) error {
+func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
+
+// Answer ends the exchange with a reject that carries the answer.
+func (r *request) Answer(reason string, private []byte) error {
+	if err := checkAnswer(private, false); err != nil {
+		return err
+	}
 	err := opError("reject", verbs.ErrState, "the request was answered already")
 	r.once.Do(func() {
-		r.o.reject(r.c, reason)
+		r.o.answer(r.c, reason, private)
 		r.o.drop(r.c)
 		err = nil
 	})

@@ -26,7 +26,8 @@ func serve(t *testing.T, b *host, l rdmacm.Listener, answer func(r rdmacm.Reques
 	return done
 }
 
-// Peers that say nothing, nonsense or half a message are thrown out, counted, and disturb nobody.
+// Connections of peers that send nothing, nonsense or half a message are closed and counted,
+// without effect on other peers.
 func TestMalformedPeers(t *testing.T) {
 	a, b := newHosts(t, func(c *rdmacm.OOBConfig) { c.HandshakeTimeout = 50 * time.Millisecond; c.Handshakes = 4 })
 	l, err := b.cm.Listen("svc")

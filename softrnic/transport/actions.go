@@ -6,12 +6,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Actions is what one step of a queue pair asks its caller to do. The caller owns it and resets it between
-// steps; a step only appends.
+// Actions is what one step of a queue pair asks its caller to do. The caller owns it and resets it
+// between steps; a step only appends.
 //
-// Order: Done is in completion order and is delivered before Tx is sent. Tx is in the order in which the
-// packets must leave; a step's acknowledgements stand behind the memory writes that they acknowledge, which
-// were made before the step returned.
+// Order: Done is in completion order and is delivered before Tx is sent. Tx is in the order in
+// which the packets must leave; a step's acknowledgements stand behind the memory writes that they
+// acknowledge, which were made before the step returned.
 type Actions struct {
 	Tx    []TxPacket
 	Done  []Completion
@@ -19,7 +19,8 @@ type Actions struct {
 	arena []byte
 }
 
-// TxPacket is a packet to be sent by its queue pair to its peer. Packet.Payload points into the Actions.
+// TxPacket is a packet to be sent by its queue pair to its peer. Packet.Payload points into the
+// Actions.
 type TxPacket struct {
 	QP     *QP
 	Packet wire.Packet
@@ -27,9 +28,9 @@ type TxPacket struct {
 	AH uint32
 }
 
-// Completion is an entry for a completion queue.
+// Completion is an entry for a completion queue, which is pushed by To.
 type Completion struct {
-	CQ *cq.CQ
+	To *cq.Source
 	WC verbs.WC
 }
 

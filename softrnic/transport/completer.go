@@ -9,219 +9,196 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// handleResponse takes an acknowledgement or response. One for what is not outstanding is a ghost (IBTA 9.7.6.1/ghost).
-func (q *QP) handleResponse(now clock.Time, p *wire.Packet, out *Actions) {
+// completer matches the answers of the peer with the work requests of a reliable connection's
+// requester.
+type completer struct {
+	*core
+	req *requester
+}
+
+// handle takes an acknowledgement or response. One for a PSN that is not in flight is a ghost (IBTA
+// 9.7.6.1/ghost).
+func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, op := p.BTH.PSN, p.BTH.Opcode
-	if q.req.offset(psn) >= q.req.offset(q.req.maxPSN) {
-		q.saw(op, "stale")
-		q.env.Counters.DuplicateAck++ // an old one, or a ghost for what was never sent
+	if c.req.offset(psn) >= c.req.offset(c.req.maxPSN) {
+		c.saw(op, "stale")
+		c.env.Counters.DuplicateAck++ // an old one, or a ghost for what was never sent
 		return
 	}
 	switch op {
 	case wire.RCAck:
-		q.handleAETH(now, p, out)
+		c.handleAETH(now, p, out)
 	case wire.RCAtomicAck:
-		if q.acknowledge(now, psn, out) {
-			q.atomicAnswer(p, out)
+		if c.acknowledge(now, psn, out) {
+			c.atomicAnswer(p, out)
 		}
 	default:
-		if q.acknowledge(now, psn, out) {
-			q.readAnswer(p, out)
+		if c.acknowledge(now, psn, out) {
+			c.readAnswer(p, out)
 		}
 	}
-	q.pump(now, out)
-	q.checkDrained(out)
+	c.req.pump(now, out)
+	c.req.checkDrained(out)
 }
 
-// nakStatuses turns a fatal NAK code into the status of the work request it is for (IBTA 9.7.5/codes).
+// nakStatuses turns a fatal NAK code into the status of the work request it is for (IBTA
+// 9.7.5/codes).
 var nakStatuses = map[wire.Syndrome]verbs.Status{
 	wire.NakInvalid:      verbs.RemInvReqErr,
 	wire.NakRemoteAccess: verbs.RemAccessErr,
 	wire.NakRemoteOp:     verbs.RemOpErr,
 }
 
-// handleAETH takes an ACK, NAK or RNR NAK whose PSN is outstanding.
-func (q *QP) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
+// handleAETH takes an ACK, NAK or RNR NAK whose PSN is in flight.
+func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, s := p.BTH.PSN, p.AETH.Syndrome
 	if s.IsAck() {
-		q.sawAnswer(s)
-		q.acknowledge(now, psn.Next(), out)
+		c.sawAnswer(s)
+		c.acknowledge(now, psn.Next(), out)
 		return
 	}
-	if q.req.rnrAt != clock.Never && psn == q.req.una && (s.IsRNR() || s == wire.NakPSNSequence) {
+	if c.req.retry.rnrAt != clock.Never && psn == c.req.una && (s.IsRNR() || s == wire.NakPSNSequence) {
 		// The packets that were already behind a refused one draw a sequence NAK. Waiting goes on.
-		q.saw(p.BTH.Opcode, "while waiting")
-		q.env.Counters.DuplicateAck++
+		c.saw(p.BTH.Opcode, "while waiting")
+		c.env.Counters.DuplicateAck++
 		return
 	}
 	// A NAK acknowledges everything before it (IBTA 9.7.5/nak-acknowledges).
-	if !q.acknowledge(now, psn, out) {
+	if !c.acknowledge(now, psn, out) {
 		return
 	}
-	q.sawAnswer(s)
+	c.sawAnswer(s)
 	switch {
 	case s.IsRNR():
-		q.receiverNotReady(now, s.Value(), out)
+		c.req.receiverNotReady(now, s.Value(), out)
 	case s == wire.NakPSNSequence:
-		q.env.Counters.PacketSeqErr++
-		q.nakked(now, out)
+		c.env.Counters.PacketSeqErr++
+		c.req.nakked(now, out)
 	default:
-		q.fatalNak(s, out)
+		c.fatalNak(s, out)
 	}
 }
 
-// fatalNak ends the work request at una and the connection.
-func (q *QP) fatalNak(s wire.Syndrome, out *Actions) {
+// fatalNak ends the connection: the work request at una completes with the status of the NAK code.
+func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	status, ok := nakStatuses[s]
-	c := q.env.Counters
+	n := c.env.Counters
 	switch {
 	case !ok:
-		c.BadResponse++
+		n.BadResponse++
 		status = verbs.BadRespErr // a reserved code
 	case s == wire.NakInvalid:
-		c.RemoteInvalidErr++
+		n.RemoteInvalidErr++
 	case s == wire.NakRemoteAccess:
-		c.RemoteAccessErr++
+		n.RemoteAccessErr++
 	case s == wire.NakRemoteOp:
-		c.RemoteOpErr++
+		n.RemoteOpErr++
 	}
-	q.failOldest(status, out)
+	c.req.failOldest(status, out)
 }
 
-// acknowledge takes everything before end as received. It stops at a READ or atomic that has not been answered:
-// that is an implied NAK, and the result is false.
-func (q *QP) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
+// acknowledge takes everything before end as received. It stops at a READ or atomic that has not
+// been answered: that is an implied NAK, and the result is false.
+func (c *completer) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
 	moved := false
-	for q.req.una != end {
-		w := q.sq.at(q.sq.head)
+	for c.req.una != end {
+		w := c.req.sq.at(c.req.sq.head)
 		if w.answered() {
 			if moved {
-				q.progress()
+				c.req.progress()
 			}
-			q.sawRetry("implied NAK")
-			q.impliedNak(now, out)
+			c.sawRetry("implied NAK")
+			c.req.impliedNak(now, out)
 			return false
 		}
 		moved = true
-		q.advance(w, min(q.req.offset(end), w.packets-w.acked), out)
+		c.advance(w, min(c.req.offset(end), w.packets-w.acked), out)
 	}
 	if moved {
-		q.progress()
+		c.req.progress()
 	}
 	return true
 }
 
 // advance acknowledges n packets of the oldest work request.
-func (q *QP) advance(w *sendWQE, n uint32, out *Actions) {
+func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 	before := w.inFlight()
 	w.acked += n
-	q.req.una = q.req.una.Add(int(n))
+	c.req.una = c.req.una.Add(int(n))
 	if !w.answered() {
 		w.sent = max(w.sent, w.acked) // an answer from before a retry overtakes the retry
 	}
-	q.req.flight += w.inFlight() - before
-	q.widen(int(n))
+	c.req.window.flight += w.inFlight() - before
+	c.req.window.widen(int(n))
 	if w.acked == w.packets {
-		q.completeSend(w, verbs.Success, out)
+		c.req.completeSend(w, verbs.Success, out)
 	}
 }
 
-// positive reports that the AETH of an answer, if it has one, says ACK: what refuses travels alone, without data (IBTA
-// 9.7.5.1/positive).
+// positive reports that the AETH of an answer, if it has one, says ACK: a NAK is always an
+// ACKNOWLEDGE packet and carries no data (IBTA 9.7.5.1/positive).
 func positive(p *wire.Packet) bool {
 	return !p.BTH.Opcode.Has(wire.HasAETH) || p.AETH.Syndrome.IsAck()
 }
 
 // readAnswer takes a READ response packet at una.
-func (q *QP) readAnswer(p *wire.Packet, out *Actions) {
-	w := q.sq.at(q.sq.head)
-	if w.op != verbs.OpRead || !positive(p) || !q.fitsRead(w, p) {
-		q.saw(p.BTH.Opcode, "bad")
-		q.badResponse(out)
+func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
+	w := c.req.sq.at(c.req.sq.head)
+	if w.op != verbs.OpRead || !positive(p) || !c.fitsRead(w, p) {
+		c.saw(p.BTH.Opcode, "bad")
+		c.badResponse(out)
 		return
 	}
-	if q.scatter(q.cfg.PD, q.sq.sgl(q.sq.head), w.acked*q.mtu, p.Payload) != mem.OK {
-		q.saw(p.BTH.Opcode, "local")
-		q.failOldest(verbs.LocProtErr, out)
+	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), w.acked*c.mtu, p.Payload) != mem.OK {
+		c.saw(p.BTH.Opcode, "local")
+		c.req.failOldest(verbs.LocProtErr, out)
 		return
 	}
-	q.saw(p.BTH.Opcode, "taken")
-	q.advance(w, 1, out)
-	q.progress()
+	c.saw(p.BTH.Opcode, "taken")
+	c.advance(w, 1, out)
+	c.req.progress()
 }
 
 // fitsRead checks opcode and length of the response packet that is due (IBTA 9.7.6.1/response). A
-// response to the request for a tail may start afresh (FIRST, ONLY) or go on (MIDDLE, LAST): responders do both.
-func (q *QP) fitsRead(w *sendWQE, p *wire.Packet) bool {
+// response to the request for a tail may begin with FIRST or ONLY, or go on with MIDDLE or LAST:
+// responders do both.
+func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
 	op := p.BTH.Opcode
-	missing := w.length - w.acked*q.mtu
+	missing := w.length - w.acked*c.mtu
 	ends := op.Is(wire.OpLast | wire.OpOnly)
 	begins := op.Is(wire.OpFirst | wire.OpOnly)
 	switch {
 	case begins && w.acked != w.askedFrom, !begins && w.acked == 0:
 		return false
-	case missing > q.mtu:
-		return !ends && len(p.Payload) == int(q.mtu)
+	case missing > c.mtu:
+		return !ends && len(p.Payload) == int(c.mtu)
 	}
 	return ends && len(p.Payload) == int(missing)
 }
 
 // atomicAnswer takes an atomic's original value at una.
-func (q *QP) atomicAnswer(p *wire.Packet, out *Actions) {
-	w := q.sq.at(q.sq.head)
+func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
+	w := c.req.sq.at(c.req.sq.head)
 	if w.op != verbs.OpCmpSwap && w.op != verbs.OpFetchAdd || !positive(p) {
-		q.saw(p.BTH.Opcode, "bad")
-		q.badResponse(out)
+		c.saw(p.BTH.Opcode, "bad")
+		c.badResponse(out)
 		return
 	}
 	var word [atomicSize]byte
 	binary.NativeEndian.PutUint64(word[:], p.AtomicAck)
-	if q.scatter(q.cfg.PD, q.sq.sgl(q.sq.head), 0, word[:]) != mem.OK {
-		q.saw(p.BTH.Opcode, "local")
-		q.failOldest(verbs.LocProtErr, out)
+	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), 0, word[:]) != mem.OK {
+		c.saw(p.BTH.Opcode, "local")
+		c.req.failOldest(verbs.LocProtErr, out)
 		return
 	}
-	q.saw(p.BTH.Opcode, "taken")
-	q.advance(w, 1, out)
-	q.progress()
+	c.saw(p.BTH.Opcode, "taken")
+	c.advance(w, 1, out)
+	c.req.progress()
 }
 
-// badResponse ends the connection for an answer of another kind or length than the oldest work request has.
-func (q *QP) badResponse(out *Actions) {
-	q.env.Counters.BadResponse++
-	q.failOldest(verbs.BadRespErr, out)
-}
-
-// failOldest completes the oldest work request with a status, and the rest with flushes.
-func (q *QP) failOldest(status verbs.Status, out *Actions) {
-	q.completeSend(q.sq.at(q.sq.head), status, out)
-	q.fault(out)
-}
-
-// completeSend retires the oldest work request. Without error and signal there is no completion.
-func (q *QP) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
-	if w.answered() && w.started {
-		q.req.rdOut--
-	}
-	q.sawEnd(w.op, status)
-	q.env.Counters.RdmaSends++
-	switch status {
-	case verbs.Success:
-	case verbs.WRFlushErr:
-		q.env.Counters.CqeFlushErr++
-	default:
-		q.env.Counters.CqeErr++
-	}
-	q.sq.head++
-	if int32(q.sq.send-q.sq.head) < 0 {
-		q.sq.send = q.sq.head
-	}
-	if status == verbs.Success && w.flags&verbs.Signalled == 0 {
-		return
-	}
-	wc := verbs.WC{ID: w.id, Status: status, Opcode: sendOps[w.op].wc, QPN: q.cfg.QPN}
-	if w.answered() {
-		wc.ByteLen = w.length
-	}
-	out.Done = append(out.Done, Completion{CQ: q.cfg.SendCQ, WC: wc})
+// badResponse ends the connection because an answer does not have the kind or length that the
+// oldest work request needs.
+func (c *completer) badResponse(out *Actions) {
+	c.env.Counters.BadResponse++
+	c.req.failOldest(verbs.BadRespErr, out)
 }

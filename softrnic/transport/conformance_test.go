@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// conformance lists what a reliable connection must do under fire, by the names of the cases of roce-sim, a conformance
-// suite for software RoCE, and where each is shown here.
+// conformance lists what a reliable connection must do under fire, by the names of the cases of
+// roce-sim, a conformance suite for software RoCE, and where each is shown here.
 var conformance = map[string][]string{
 	"send, write, write with immediate, read": {"both_directions", "rnr_write_imm", "zero_length"},
 	"compare and swap, success":               {"both_directions", "lost_cas_ack"},

@@ -1,5 +1,5 @@
-// Package transport is one queue pair of a reliable or unreliable connection or of datagrams: requester, responder and completer as a
-// machine without clock, goroutine or socket.
+// Package transport is one queue pair of a reliable or unreliable connection or of datagrams:
+// requester, responder and completer as a machine without clock, goroutine or socket.
 //
 // The caller's duties, in the order of a step:
 //
@@ -9,43 +9,49 @@
 //  4. Reset the Actions, and ask Deadline when Tick wants to be called next. A deadline that is not after now means
 //     at once, but other queue pairs may come first: long answers are cut into bursts that way.
 //
-// Packets given to Handle are for this queue pair, from its peer, with a good ICRC: the engine has seen to that. They
-// are read and not kept.
+// Packets given to Handle are for this queue pair, from its peer, with a good ICRC: the engine
+// checks that. Handle only reads them and keeps no reference.
 //
 // The parts:
 //
-//	service.go                what the transport services do differently
-//	state.go, modify.go       the state diagrams as data, and the transitions
-//	ring.go, post.go          work queues, and what is refused at the post
-//	requester.go              sends: windows, fences, limits, packet building
-//	completer.go              takes ACKs, NAKs and responses
-//	retry.go                  goes back: timer, retry counters, RNR, implied NAK
-//	responder.go, checks.go   the chain of checks in the order of the specification, and execution
-//	duplicate.go              requests that were executed already
-//	respond.go                answers in PSN order
-//	torn.go                   memory copies that a fault plan tears
-//	unreliable.go             what UC and UD have in common
-//	uc.go                     unreliable connections, which take the checks and the execution from the responder
-//	ud.go                     unreliable datagrams
-//	srq.go                    shared receive queues
+//	qp.go                   QP: composes the parts and chooses the one for a call
+//	core.go                 core: state, attributes, memory and counters that all parts share
+//	service.go              what the transport services do differently
+//	state.go, modify.go     the state diagrams as data, and the transitions
+//	ring.go, post.go        work queues, and what a post refuses
+//	sender.go, local.go     sender: the send queue, data packets, completions
+//	requester.go, retry.go  requester: fences, limits, go-back-N, RNR, implied NAK
+//	window.go               flowWindow: how many packets may be in flight
+//	completer.go            completer: ACKs, NAKs and responses
+//	receiver.go, srq.go     receiver: the receive queue; shared receive queues
+//	responder.go, phase.go  responder: classes of PSN, refusals; its phases as a table
+//	executor.go             executor: the checks in the order of the specification, and execution
+//	duplicate.go            requests that were executed before
+//	answers.go              answers: what is owed to the peer, in PSN order
+//	torn.go                 memory copies that a fault plan tears
+//	unreliable.go           unreliableSender: what UC and UD have in common
+//	uc.go, ud.go            unreliable connections and datagrams
 //
 // Completion statuses that no service produces here: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
-// InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC, RespTimeoutErr to no
-// transport, and nothing in this NIC has a reason for FatalErr or GeneralErr. MWBindErr, a failed memory management
-// operation, is what a bind gives that does not work, and a local invalidate of a bad key. LocQPOpErr is what a READ or
-// atomic gives on a queue pair set up with MaxRdAtomic -1. The unreliable services know of their own mistakes only:
-// Success, LocProtErr, WRFlushErr and, UC, MWBindErr.
+// InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC,
+// RespTimeoutErr to no transport, and nothing in this NIC has a reason for FatalErr or GeneralErr.
+// MWBindErr, a failed memory management operation, is the status of a bind that fails and of a
+// local invalidate of a bad key. LocQPOpErr is the status of a READ or atomic on a queue pair set
+// up with MaxRdAtomic -1. The unreliable services report local errors only: Success, LocProtErr,
+// WRFlushErr and, UC, MWBindErr.
 //
-// A datagram or an unreliable message that a receive has no room for is dropped, and the receive stays posted, as in
-// Linux rxe; some hardware completes the receive with a length error instead.
+// A datagram or an unreliable message that a receive has no room for is dropped, and the receive
+// stays posted, as in Linux rxe; some hardware completes the receive with a length error instead.
 //
-// Different from Linux rxe on purpose: a SEND that is longer than the receive draws the specification's NAK for an
-// invalid request and LocLenErr, not a NAK for a remote operational error; a SEND whose key to invalidate is not valid
-// draws a NAK for a remote access error, where rxe acknowledges it and then fails its own end; and a duplicate SEND or
-// WRITE packet is acknowledged only if it asks for it.
+// Different from Linux rxe on purpose: a SEND that is longer than the receive draws the
+// specification's NAK for an invalid request and LocLenErr, not a NAK for a remote operational
+// error; a SEND whose key to invalidate is not valid draws a NAK for a remote access error, where
+// rxe acknowledges it and then fails its own end; and a duplicate SEND or WRITE packet is
+// acknowledged only if it asks for it.
 //
-// Different from most hardware on purpose: silence and sequence NAKs are counted apart, each up to RetryCount, and an
-// RNR NAK fills both counters again, so that heavy injected loss does not look like a dead peer. A peer that is silent is
-// given up after exactly RetryCount+1 transmissions. A local invalidate and a bind are full barriers of their send
-// queue. A repeated READ whose region is gone is dropped, not refused, because it may be a stray copy from the network.
+// Different from most hardware on purpose: silence and sequence NAKs are counted apart, each up to
+// RetryCount, and an RNR NAK fills both counters again, so that heavy injected loss does not look
+// like a dead peer. The requester gives up a silent peer after exactly RetryCount+1 transmissions.
+// A local invalidate and a bind are full barriers of their send queue. A repeated READ whose region
+// is gone is dropped, not refused, because it may be a stray copy from the network.
 package transport

@@ -13,64 +13,65 @@ type result struct {
 	value uint64
 }
 
-// duplicate answers a request with a PSN before the expected one. Nothing is executed twice but READs, which change
-// nothing (IBTA 9.7.4.1/duplicate).
-func (q *QP) duplicate(p *wire.Packet, info *wire.OpInfo) {
-	q.env.Counters.DuplicateRequest++
+// duplicate answers a request with a PSN before the expected one. Nothing is executed twice but
+// READs, which change nothing (IBTA 9.7.4.1/duplicate).
+func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
+	r.env.Counters.DuplicateRequest++
 	switch {
 	case info.Flags&wire.OpRead != 0:
-		q.duplicateRead(p)
+		r.duplicateRead(p)
 	case info.Flags&wire.OpAtomic != 0:
-		q.duplicateAtomic(p)
+		r.duplicateAtomic(p)
 	case info.Flags&(wire.OpSend|wire.OpWrite) != 0:
 		// C9-105: acknowledged with the newest PSN, which tells the peer about everything at once.
 		if p.BTH.AckReq {
-			q.owe(response{kind: owedAck, psn: q.rsp.ePSN.Add(-1), syndrome: wire.AckNoCredits})
+			r.answers.owe(response{kind: owedAck, psn: r.ePSN.Add(-1), syndrome: wire.AckNoCredits})
 		}
 	}
 }
 
-// duplicateAtomic answers from the stored results, newest first. One that is not there any more is dropped: its
-// requester had its answer, or it would not have gone on so far.
-func (q *QP) duplicateAtomic(p *wire.Packet) {
-	for i := len(q.rsp.replay) - 1; i >= 0; i-- {
-		r := &q.rsp.replay[i]
-		if r.psn != p.BTH.PSN {
+// duplicateAtomic answers from the stored results, newest first. One that is not there any more is
+// dropped: its requester had its answer, or it would not have gone on so far.
+func (r *responder) duplicateAtomic(p *wire.Packet) {
+	for i := len(r.exec.replay) - 1; i >= 0; i-- {
+		e := &r.exec.replay[i]
+		if e.psn != p.BTH.PSN {
 			continue
 		}
-		if r.op == p.BTH.Opcode && r.va == p.AtomicETH.VA && q.owe(response{kind: owedAtomic, psn: r.psn, value: r.value}) {
-			q.env.Counters.ReplayedAtomics++
+		if e.op == p.BTH.Opcode && e.va == p.AtomicETH.VA && r.answers.owe(response{kind: owedAtomic, psn: e.psn, value: e.value}) {
+			r.env.Counters.ReplayedAtomics++
 		}
 		return
 	}
 }
 
-// duplicateRead executes a READ again, whole or from its middle. It must lie before the expected PSN as a whole,
-// and its key must still be good; a READ that is being answered just now is answered from the asked place on.
-func (q *QP) duplicateRead(p *wire.Packet) {
-	n := packetsOf(p.RETH.Length, q.mtu)
-	if p.RETH.Length > MaxMsgSize || wire.Diff(p.BTH.PSN.Add(int(n-1)), q.rsp.ePSN) >= 0 || len(p.Payload) > 0 {
+// duplicateRead executes a READ again, whole or from its middle. It must lie before the expected
+// PSN as a whole, and its key must still be good; a READ that is being answered just now is
+// answered from the asked place on.
+func (r *responder) duplicateRead(p *wire.Packet) {
+	n := packetsOf(p.RETH.Length, r.mtu)
+	if p.RETH.Length > maxMsgSize || wire.Diff(p.BTH.PSN.Add(int(n-1)), r.ePSN) >= 0 || len(p.Payload) > 0 {
 		return
 	}
-	for i := range q.rsp.owed {
-		e := &q.rsp.owed[i]
+	for i := range r.answers.owed {
+		e := &r.answers.owed[i]
 		if e.kind != owedRead || !e.covers(p.BTH.PSN) {
 			continue
 		}
 		off := uint32(wire.Diff(p.BTH.PSN, e.psn))
-		if same := p.RETH.VA == e.va+uint64(off*q.mtu) && p.RETH.RKey == e.rkey; same && off < e.sent {
+		if same := p.RETH.VA == e.va+uint64(off*r.mtu) && p.RETH.RKey == e.rkey; same && off < e.sent {
 			e.sent = off
-			if i == 0 && q.rsp.torn.kind == tornRead {
-				q.rsp.torn.kind = notTorn
+			if i == 0 && r.answers.torn.kind == tornRead {
+				r.answers.torn.kind = notTorn
 			}
-			q.env.Counters.ReplayedReads++
+			r.env.Counters.ReplayedReads++
 		}
 		return
 	}
-	if q.init.Access&verbs.RemoteRead == 0 {
+	if r.init.Access&verbs.RemoteRead == 0 {
 		return
 	}
-	if q.owe(response{kind: owedRead, psn: p.BTH.PSN, packets: n, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length, msn: q.rsp.msn}) {
-		q.env.Counters.ReplayedReads++
+	if r.answers.owe(response{kind: owedRead, psn: p.BTH.PSN, packets: n, va: p.RETH.VA, rkey: p.RETH.RKey, length: p.RETH.Length, msn: r.answers.msn}) {
+		r.env.Counters.ReplayedReads++
 	}
 }

@@ -11,7 +11,8 @@ import (
 
 // Every answer in every state that sends, with every fault that it can have, to every operation.
 
-// answerTo is the answer that completes an operation, and the length of its message: READs of three, two or one packet.
+// answerTo is the answer that completes an operation, and the length of its message: READs of
+// three, two or one packet.
 var answersTo = []struct {
 	answer wire.Opcode
 	op     verbs.WROpcode
@@ -68,7 +69,8 @@ func (x *asker) post(t *testing.T, op verbs.WROpcode, id uint64) {
 	post(t, x.s, verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9})
 }
 
-// take hands over an answer and returns how many work requests it completed, and how the first one ended.
+// take hands over an answer and returns how many work requests it completed, and how the first one
+// ended.
 func (x *asker) take(op wire.Opcode, psn wire.PSN, length int, s wire.Syndrome) (verbs.Status, int) {
 	p := wire.Packet{BTH: wire.BTH{Opcode: op, PSN: psn, PKey: 0xffff, DestQP: x.s.qp.Num()}, AETH: wire.AETH{Syndrome: s}}
 	if op.Is(wire.OpPayload) {
@@ -93,8 +95,8 @@ func payloadOf(op wire.Opcode) int {
 	return everyTail
 }
 
-// An answer of the right kind, PSN, length and AETH is taken; any other is a ghost, or the end (IBTA 9.7.6.1/ghost,
-// 9.7.6.1/response, 9.7.5.1/positive).
+// An answer of the right kind, PSN, length and AETH is taken; any other is a ghost, or the end
+// (IBTA 9.7.6.1/ghost, 9.7.6.1/response, 9.7.5.1/positive).
 func TestEveryAnswerEverywhere(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
 		for _, c := range answersTo {
@@ -155,8 +157,8 @@ func TestEveryAnswerEverywhere(t *testing.T) {
 	}
 }
 
-// What an acknowledgement says decides how the oldest work request ends, whatever operation it is (IBTA 9.7.5/codes,
-// 9.7.5.2.8/wait, 9.7.6.1.3/timeout).
+// What an acknowledgement says decides how the oldest work request ends, whatever operation it is
+// (IBTA 9.7.5/codes, 9.7.5.2.8/wait, 9.7.6.1.3/timeout).
 func TestEveryAcknowledgement(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
 		for _, c := range answersTo {
@@ -219,24 +221,33 @@ func TestEveryImpliedNak(t *testing.T) {
 
 var everyOp = []verbs.WROpcode{
 	verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
-	verbs.OpLocalInv, verbs.OpBindMW,
+	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
 }
 
 // workOf is a work request that nothing is wrong with, for s.
-func workOf(s *side, op verbs.WROpcode) verbs.SendWR {
+func workOf(t testing.TB, s *side, op verbs.WROpcode) verbs.SendWR {
+	t.Helper()
 	wr := verbs.SendWR{ID: 1, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{s.sge(0, 8)}, AH: testAH(1), RemoteAddr: 4096, RKey: 9}
 	if op == verbs.OpLocalInv {
-		wr.SGL, wr.InvRKey = nil, s.mem.RKey()
+		wr.SGL, wr.InvRKey = nil, s.fastReg(t, 8, allAccess).RKey()
+	}
+	if op == verbs.OpRegMR {
+		r, err := s.env.Mem.AllocFast(s.pd, make([]byte, 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wr.SGL[0] = verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}
+		wr.RKey, wr.BindAccess = r.RKey(), allAccess
 	}
 	if op == verbs.OpBindMW {
 		w, err := s.env.Mem.AllocWindow(s.pd)
 		if err != nil {
-			panic(err)
+			t.Fatal(err)
 		}
 		wr.RKey, wr.BindAccess = verbs.NextRKey(w.RKey()), verbs.RemoteRead
 		r, err := s.env.Mem.Reg(s.pd, make([]byte, 64), allAccess|verbs.MWBind)
 		if err != nil {
-			panic(err)
+			t.Fatal(err)
 		}
 		wr.SGL[0] = verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}
 	}
@@ -266,7 +277,7 @@ func TestEveryPostEverywhere(t *testing.T) {
 
 func postEverywhere(t *testing.T, s *side, kind verbs.QPType, state verbs.QPState, op verbs.WROpcode) {
 	t.Helper()
-	wr := workOf(s, op)
+	wr := workOf(t, s, op)
 	err := s.qp.PostSend(0, &wr, &s.out)
 	s.file()
 	var wc [4]verbs.WC
@@ -299,11 +310,11 @@ func postEverywhere(t *testing.T, s *side, kind verbs.QPType, state verbs.QPStat
 	if err := s.qp.PostSend(0, &long, &s.out); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("%v in %v: %v with too many SGEs: %v", kind, state, op, err)
 	}
-	if flushes || state != verbs.StateSQD && (kind != verbs.RC || op == verbs.OpLocalInv || op == verbs.OpBindMW) {
+	if flushes || state != verbs.StateSQD && (kind != verbs.RC || sendOps[op].local) {
 		return // nothing stays in the queue
 	}
 	for range 2 {
-		wr = workOf(s, op)
+		wr = workOf(t, s, op)
 		err = s.qp.PostSend(0, &wr, &s.out)
 	}
 	if !errors.Is(err, verbs.ErrNoSpace) {
@@ -341,7 +352,7 @@ func TestEveryOperationWithoutDepth(t *testing.T) {
 		l := defaultLink
 		l.rts.MaxRdAtomic = -1
 		connect(t, a, b, l)
-		post(t, a, workOf(a, op))
+		post(t, a, workOf(t, a, op))
 		a.file()
 		if wc := onlyWC(t, a.scq); wc.Status != verbs.LocQPOpErr || len(a.out.Tx) > 0 {
 			t.Errorf("%v: %v, %d packets", op, wc.Status, len(a.out.Tx))

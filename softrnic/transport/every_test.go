@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -26,10 +25,12 @@ type trial struct {
 	op     wire.Opcode
 	access verbs.Access
 	depth  int // of READs and atomics
-	// recvs are the lengths of the pieces of the only receive; badFrom is the first one with a bad key.
+	// recvs are the lengths of the pieces of the only receive; badFrom is the first one with a bad
+	// key.
 	recvs   []int
 	badFrom int
-	// inside says that the message of a MIDDLE or LAST has begun; other, that one of another kind has.
+	// inside says that the message of a MIDDLE or LAST has begun; other, that one of another kind
+	// has.
 	inside, other bool
 	// ruin changes the packet; revoke takes the region away before it comes.
 	ruin   func(p *wire.Packet)
@@ -44,10 +45,11 @@ type requestFault struct {
 	// has says which requests can have it.
 	has  func(info *wire.OpInfo) bool
 	make func(x *trial)
-	// answer is the syndrome of the acknowledgement of a reliable connection; noAnswer for none, anyAnswer for what the
-	// operation has.
+	// answer is the syndrome of the acknowledgement of a reliable connection; noAnswer for none,
+	// anyAnswer for what the operation has.
 	answer wire.Syndrome
-	// recv is the status of the receive, if the message has one; Success means that it is still there.
+	// recv is the status of the receive, if the message has one; Success means that it is still
+	// there.
 	recv verbs.Status
 	// fatal says that the connection ends, and fatalUC that an unreliable one does.
 	fatal, fatalUC bool
@@ -130,7 +132,7 @@ func (x *trial) before() int {
 func wrongLength(p *wire.Packet) {
 	switch op := p.BTH.Opcode; {
 	case op.Is(wire.OpRead):
-		p.RETH.Length = MaxMsgSize + 1
+		p.RETH.Length = maxMsgSize + 1
 	case op.Is(wire.OpFirst | wire.OpMiddle):
 		p.Payload = p.Payload[:everyMTU-1]
 	case op.Is(wire.OpLast):
@@ -228,16 +230,13 @@ func (x *trial) run(t *testing.T) {
 		p.BTH.AckReq = false
 		x.s.qp.Handle(0, &p, &x.s.out)
 	}
-	key, err := x.s.env.Mem.Reg(x.s.pd, make([]byte, 8), allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := x.s.fastReg(t, 8, allAccess)
 	p := x.packet(x.op)
 	p.IETH = key.RKey()
 	x.ruin(&p)
 	if x.revoke {
-		if f := x.s.env.Mem.Invalidate(x.s.pd, x.s.qp.Num(), x.s.mem.RKey()); f != mem.OK {
-			t.Fatal(f)
+		if err := x.s.env.Mem.Dereg(x.s.mem); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if x.of == verbs.UD {
@@ -336,10 +335,11 @@ func requestsOf(service wire.Opcode) (ops []wire.Opcode) {
 	return ops
 }
 
-// Each check of the responder refuses what it is there for, in each state, with its own NAK and its own status of the receive;
-// an unreliable connection drops the same in silence, unless the receive is to blame. IBTA 9.7.4.1/sequence,
-// 9.7.4.1/enabled, 9.7.4.1/resources, 9.7.4.1/length, 9.7.4.1/key, 9.7.4.1/duplicate, 9.4.5/alignment, 9.7.5/one-nak,
-// 9.9.3/fatal, 9.9.3/silent, 9.9.3/local.
+// Each check of the responder refuses what it is there for, in each state, with its own NAK and its
+// own status of the receive; an unreliable connection drops the same in silence, unless the receive
+// is to blame. IBTA 9.7.4.1/sequence, 9.7.4.1/enabled, 9.7.4.1/resources, 9.7.4.1/length,
+// 9.7.4.1/key, 9.7.4.1/duplicate, 9.4.5/alignment, 9.7.5/one-nak, 9.9.3/fatal, 9.9.3/silent,
+// 9.9.3/local.
 func TestEveryRequestEverywhere(t *testing.T) {
 	for kind, service := range map[verbs.QPType]wire.Opcode{verbs.RC: wire.ServiceRC, verbs.UC: wire.ServiceUC} {
 		for _, state := range receivingStates[kind] {
@@ -387,8 +387,8 @@ func TestEveryReservedOpcode(t *testing.T) {
 	}
 }
 
-// Datagrams are taken or dropped in silence; only a receive whose own memory is bad ends the queue pair (IBTA 9.8.3.1,
-// 9.9.3/silent, 9.9.3/local).
+// Datagrams are taken or dropped in silence; only a receive whose own memory is bad ends the queue
+// pair (IBTA 9.8.3.1, 9.9.3/silent, 9.9.3/local).
 func TestEveryDatagramEverywhere(t *testing.T) {
 	for _, state := range receivingStates[verbs.UD] {
 		for _, op := range requestsOf(wire.ServiceUD) {

@@ -15,8 +15,8 @@ var fuzzStates = []verbs.QPState{
 	verbs.StateReset, verbs.StateInit, verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateError,
 }
 
-// fuzzSide is a queue pair with work outstanding and one small region for the peer, in the middle of memory that
-// nobody may touch.
+// fuzzSide is a queue pair with work outstanding and one small region for the peer, in the middle
+// of memory that nobody may touch.
 func fuzzSide(t testing.TB, of verbs.QPType, state verbs.QPState) (s *side, around []byte) {
 	s = newSide(t, "s", 1, 4096, Config{QPN: 0x11, Type: of, Window: 8, MaxSendWR: 16})
 	around = make([]byte, 3*256)
@@ -76,10 +76,10 @@ func fuzzSide(t testing.TB, of verbs.QPType, state verbs.QPState) (s *side, arou
 	return s, around
 }
 
-// FuzzHandle feeds a queue pair in any state with packets that an adversary made: it never panics, never sends
-// more than its window in a step, and touches no memory outside the region that is open. The input is a state,
-// then packets, each with a length byte before it; key and address are made to fit now and then, or nothing would get
-// far.
+// FuzzHandle feeds a queue pair in any state with packets that an adversary made: it never panics,
+// never sends more than its window in a step, and touches no memory outside the region that is
+// open. The input is a state, then packets, each with a length byte before it; key and address are
+// made to fit now and then, or nothing would get far.
 func FuzzHandle(f *testing.F) {
 	for st := range fuzzStates {
 		seed := []byte{byte(st)}
@@ -94,7 +94,8 @@ func FuzzHandle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { fuzzHandle(t, verbs.RC, data) })
 }
 
-// FuzzHandleUC is that for an unreliable connection, whose opcodes are those of the seeds with other top bits.
+// FuzzHandleUC is that for an unreliable connection, whose opcodes are those of the seeds with
+// other top bits.
 func FuzzHandleUC(f *testing.F) {
 	for st := range len(fuzzStates) + 1 {
 		seed := []byte{byte(st)}
@@ -185,8 +186,8 @@ func checkStep(t *testing.T, s *side) {
 			t.Fatalf("%d bytes of payload", n)
 		}
 	}
-	if q := &s.qp.req; q.flight < 0 || q.flight >= s.qp.cfg.Window+maxOutstandingPSNs || q.window > s.qp.cfg.Window || q.rdOut < 0 {
-		t.Fatalf("flight %d, READs and atomics out %d", q.flight, q.rdOut)
+	if q := &s.qp.req; q.window.flight < 0 || q.window.flight >= s.qp.cfg.Window+maxOutstandingPSNs || q.window.size > s.qp.cfg.Window || q.reads < 0 {
+		t.Fatalf("flight %d, READs and atomics out %d", q.window.flight, q.reads)
 	}
 	s.file()
 	s.out.Reset()

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The captures are of two Linux rxe (see their README): A asks, B answers. Lost packets are missing in them, A's
-// requests as well as B's answers.
+// The captures are of two Linux rxe (see their README): A asks, B answers. Lost packets are missing
+// in them, A's requests as well as B's answers.
 const goldenDir = "../wire/testdata/golden"
 
 // captured is a RoCE packet of a capture, from A or from B.
@@ -75,8 +75,9 @@ type rxeResponder struct {
 	ours    []wire.Packet // answered and not yet found in the capture
 }
 
-// What rxe's responder answered, ours answers: the same opcodes, PSNs, syndromes, MSNs, values and lengths in the same
-// order, also under loss, duplicates and RNR. Answers that were lost are missing in the captures.
+// What rxe's responder answered, ours answers: the same opcodes, PSNs, syndromes, MSNs, values and
+// lengths in the same order, also under loss, duplicates and RNR. Answers that were lost are
+// missing in the captures.
 func TestRespondsLikeRxe(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(goldenDir, "*.pcap"))
 	if err != nil || len(names) == 0 {
@@ -104,7 +105,7 @@ func TestRespondsLikeRxe(t *testing.T) {
 }
 
 func (x *rxeResponder) run(t *testing.T) {
-	x.b = newSide(t, "b", 1, 1<<20, Config{QPN: 0x111, MaxRecvWR: 1024, Window: MaxWindow})
+	x.b = newSide(t, "b", 1, 1<<20, Config{QPN: 0x111, MaxRecvWR: 1024, Window: maxWindow})
 	x.base = ^uint64(0)
 	first := -1
 	for i, c := range x.packets {
@@ -252,8 +253,9 @@ var rxeRequests = map[string]struct {
 	"mtu256_rc_read":     {verbs.OpRead, []int{2000, 2000}, 0},
 }
 
-// What rxe's requester sent for known work requests, ours sends: opcodes, PSNs, AckReq, solicited, DMA and payload
-// lengths. Ours asks for an ACK more often inside long messages if it is let, so AckEvery is large here.
+// What rxe's requester sent for known work requests, ours sends: opcodes, PSNs, AckReq, solicited,
+// DMA and payload lengths. Ours asks for an ACK more often inside long messages if it is let, so
+// AckEvery is large here.
 func TestRequestsLikeRxe(t *testing.T) {
 	for name, c := range rxeRequests {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +267,7 @@ func TestRequestsLikeRxe(t *testing.T) {
 					answers = append(answers, p.pkt)
 				}
 			}
-			a := newSide(t, "a", 1, 1<<17, Config{QPN: 0x11, Window: MaxWindow, AckEvery: MaxWindow})
+			a := newSide(t, "a", 1, 1<<17, Config{QPN: 0x11, Window: maxWindow, AckEvery: maxWindow})
 			rts := defaultLink.rts
 			rts.SendPSN = want[0].BTH.PSN
 			for _, err := range []error{

@@ -14,6 +14,10 @@ const (
 	maxRetryCount = 7
 	rnrForEver    = 7
 
+	// controlledQKey is the bit of Q_Keys that only the system may give to a queue pair: that of
+	// queue pair 1 has it (IBTA 10.2.5/q-key).
+	controlledQKey = 1 << 31
+
 	defaultPKey     = 0xffff
 	defaultRdAtomic = 16
 	defaultHopLimit = 64
@@ -32,6 +36,12 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	if extra := a.Access &^ (verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic); extra != 0 {
 		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic", extra)
 	}
+	if a.QKey&controlledQKey != 0 {
+		return &verbs.OpError{
+			Op: "modify qp", Err: verbs.ErrAccess,
+			Detail: fmt.Sprintf("Q_Key %#x is a privileged one, which begins with a 1 bit; choose one below %#x", a.QKey, uint32(controlledQKey)),
+		}
+	}
 	if a.PKey == 0 {
 		a.PKey = defaultPKey
 	}
@@ -47,7 +57,8 @@ func validMTU(m verbs.MTU) bool {
 	return false
 }
 
-// ToRTR goes from INIT to RTR: the responder works from here on. A UD queue pair looks at none of the attributes.
+// ToRTR goes from INIT to RTR: the responder works from here on. A UD queue pair looks at none of
+// the attributes.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	to, err := next(q.svc.states, q.state, evToRTR)
 	if err != nil {
@@ -93,14 +104,15 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	case a.RetryCount > maxRetryCount:
 		return badAttr("RetryCount %d; choose 0 to %d", a.RetryCount, maxRetryCount)
 	case a.RNRRetry > rnrForEver:
-		return badAttr("RNRRetry %d; choose 0 to 6, or 7 for ever", a.RNRRetry)
+		return badAttr("RNRRetry %d; choose 0 to 6, or 7 for no limit", a.RNRRetry)
 	}
 	if a.MaxRdAtomic, err = rdAtomic("MaxRdAtomic", a.MaxRdAtomic); err != nil {
 		return err
 	}
 	q.lastNow = now
 	q.rts, q.state = a, to
-	q.req.start(a, q.cfg.Window)
+	q.req.nextPSN = a.SendPSN
+	q.req.start(a)
 	return nil
 }
 
@@ -111,14 +123,14 @@ func rdAtomic(name string, n int) (int, error) {
 		return defaultRdAtomic, nil
 	case n == -1:
 		return 0, nil
-	case n < 0 || n > MaxRdAtomic:
-		return 0, badAttr("%s %d; choose 1 to %d, or -1 for none", name, n, MaxRdAtomic)
+	case n < 0 || n > maxRdAtomic:
+		return 0, badAttr("%s %d; choose 1 to %d, or -1 for none", name, n, maxRdAtomic)
 	}
 	return n, nil
 }
 
-// ToSQD lets the send queue drain: what was started completes, nothing new is started. EventSQDrained follows, at
-// once if nothing was started (IBTA 10.3.1/sqd).
+// ToSQD lets the send queue drain: what was started completes, nothing new is started.
+// EventSQDrained follows, at once if nothing was started (IBTA 10.3.1/sqd).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evToSQD)
 	if err != nil {
@@ -127,11 +139,11 @@ func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	q.lastNow = now
 	q.state = to
 	q.req.draining = true
-	q.checkDrained(out)
+	q.req.checkDrained(out)
 	return nil
 }
 
-// ResumeRTS goes back from SQD (or SQE) to RTS and sends what was posted meanwhile.
+// ResumeRTS goes back from SQD (or SQE) to RTS and sends what was posted in between.
 func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evResumeRTS)
 	if err != nil {
@@ -140,19 +152,12 @@ func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	q.lastNow = now
 	q.state = to
 	q.req.draining = false
-	q.svc.send(q, now, out)
+	q.send(now, out)
 	return nil
 }
 
-// checkDrained raises EventSQDrained once nothing that was started is left.
-func (q *QP) checkDrained(out *Actions) {
-	if q.req.draining && (q.sq.len() == 0 || !q.sq.at(q.sq.head).started) {
-		q.req.draining = false
-		q.raise(verbs.EventSQDrained, out)
-	}
-}
-
-// ToError flushes all outstanding work requests, sends before receives, each queue in order, with WRFlushErr.
+// ToError flushes all outstanding work requests, sends before receives, each queue in order, with
+// WRFlushErr.
 func (q *QP) ToError(now clock.Time, out *Actions) error {
 	q.lastNow = now
 	return q.enterError(evToError, out)
@@ -172,54 +177,37 @@ func (q *QP) enterError(on event, out *Actions) error {
 	}
 	last := q.cfg.SRQ != nil && q.state != to
 	q.state = to
-	q.settleWrite() // it was accepted before
-	q.req.stop()
+	q.rsp.answers.torn.settleWrite() // it was accepted before
+	q.rsp.answers.last(out)
+	q.req.retry.stop()
+	q.unr.at, q.req.draining = clock.Never, false
 	q.rsp.stop()
-	q.flushSends(out)
-	q.flushReceives(out)
+	q.req.flush(out)
+	q.rcv.flush(out)
 	if last {
 		q.raise(verbs.EventQPLastWQE, out) // takes no more from the shared receive queue, IBTA 11.6.3.1/last-wqe
 	}
 	return nil
 }
 
-func (q *QP) flushSends(out *Actions) {
-	for q.sq.len() > 0 {
-		q.completeSend(q.sq.at(q.sq.head), verbs.WRFlushErr, out)
-	}
-}
-
-func (q *QP) flushReceives(out *Actions) {
-	for q.rq.len() > 0 {
-		q.completeRecv(verbs.WC{Status: verbs.WRFlushErr}, out)
-	}
-}
-
-// ToReset forgets everything without completions. The caller removes what is left in the completion queues.
+// ToReset forgets everything, also the completions that were not polled.
 func (q *QP) ToReset() error {
 	to, err := next(q.svc.states, q.state, evToReset)
 	if err != nil {
 		return err
 	}
-	q.settleWrite()
+	q.rsp.answers.torn.settleWrite()
 	q.state = to
 	q.forget()
+	q.Purge()
 	return nil
 }
 
 // forget brings everything but the creation attributes to the state of a new queue pair.
 func (q *QP) forget() {
 	q.init, q.rtr, q.rts = verbs.ToInit{}, verbs.ToRTR{}, verbs.ToRTS{}
-	q.sq.head, q.sq.send, q.sq.tail = 0, 0, 0
-	q.rq.head, q.rq.tail = 0, 0
-	q.req = requester{}
-	q.req.stop()
-	q.rsp = responder{owed: q.rsp.owed[:0], replay: q.rsp.replay[:0], torn: torn{buf: q.rsp.torn.buf}}
-	q.rsp.stop()
-	q.flushAt = clock.Never
-}
-
-func (q *QP) raise(kind verbs.AsyncKind, out *Actions) {
-	q.env.Counters.AsyncEvents++
-	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: q.cfg.QPN})
+	q.req.reset()
+	q.unr.at = clock.Never
+	q.rcv.reset()
+	q.rsp.reset()
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// side is one end of a connection under test: a queue pair, its NIC's state, and one region open to the peer.
+// side is one end of a connection under test: a queue pair, its NIC's state, and one region open to
+// the peer.
 type side struct {
 	name     string
 	qp       *QP
@@ -38,10 +39,10 @@ func newSide(t testing.TB, name string, seed uint64, size int, cfg Config) *side
 	if s.pd, err = s.env.Mem.AllocPD(); err != nil {
 		t.Fatal(err)
 	}
-	if s.scq, err = cq.New(1, 1<<12); err != nil {
+	if s.scq, err = cq.New(1 << 12); err != nil {
 		t.Fatal(err)
 	}
-	if s.rcq, err = cq.New(2, 1<<12); err != nil {
+	if s.rcq, err = cq.New(1 << 12); err != nil {
 		t.Fatal(err)
 	}
 	s.buf = make([]byte, size)
@@ -53,6 +54,19 @@ func newSide(t testing.TB, name string, seed uint64, size int, cfg Config) *side
 		t.Fatal(err)
 	}
 	return s
+}
+
+// fastReg registers n bytes with a fast registration, which peers may invalidate.
+func (s *side) fastReg(t testing.TB, n int, access verbs.Access) *mem.Region {
+	t.Helper()
+	r, err := s.env.Mem.AllocFast(s.pd, make([]byte, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := s.env.Mem.Register(s.pd, r.RKey(), verbs.SGE{Addr: r.Base(), Length: uint32(n), LKey: r.LKey()}, access); f != mem.OK {
+		t.Fatal(f)
+	}
+	return r
 }
 
 // sge names n bytes of the side's region.
@@ -115,7 +129,7 @@ func (s *side) deliver(now clock.Time, peer *side) int {
 // file moves completions into their queues.
 func (s *side) file() {
 	for _, d := range s.out.Done {
-		d.CQ.Push(d.WC)
+		d.To.Push(d.WC)
 	}
 	s.out.Done = s.out.Done[:0]
 }
@@ -161,7 +175,7 @@ func (s *side) postRecv(wr *verbs.RecvWR) error {
 	return s.qp.PostRecv(wr)
 }
 
-// shareReceives makes the queue pair of a fresh side anew, on a shared receive queue.
+// shareReceives replaces the queue pair of a new side with one on a shared receive queue.
 func shareReceives(t testing.TB, s *side, depth int) *SRQ {
 	t.Helper()
 	srq, err := NewSRQ(7, s.pd, verbs.SRQInit{MaxWR: depth})

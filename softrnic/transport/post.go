@@ -13,8 +13,8 @@ const atomicSize = 8
 // sendOp is what the requester knows of an operation.
 type sendOp struct {
 	wc verbs.WCOpcode
-	// inline: Flags may have Inline. data: it moves a message of any length. solicit: Solicited has a meaning.
-	// local: it sends nothing.
+	// inline: Flags may have Inline. data: it moves a message of any length. solicit: Solicited has
+	// a meaning. local: it sends nothing.
 	inline, data, solicit, local bool
 }
 
@@ -30,15 +30,17 @@ var sendOps = [...]sendOp{
 	verbs.OpFetchAdd: {wc: verbs.WCFetchAdd},
 	verbs.OpLocalInv: {wc: verbs.WCLocalInv, local: true},
 	verbs.OpBindMW:   {wc: verbs.WCBindMW, local: true},
+	verbs.OpRegMR:    {wc: verbs.WCRegMR, local: true},
 }
 
 func postErr(op string, err error, format string, args ...any) error {
 	return &verbs.OpError{Op: op, Err: err, Detail: fmt.Sprintf(format, args...)}
 }
 
-// PostSend queues a work request and sends what may be sent. The request and its list are copied; its memory is
-// not, unless inline. It is refused with ErrState before RTS, ErrNoSpace when MaxSendWR are outstanding, and
-// ErrInvalid when it is malformed. In the states ERROR and SQE it is taken and flushed at once (IBTA 10.3.1/post).
+// PostSend queues a work request and sends what may be sent. The request and its list are copied;
+// its memory is not, unless inline. It is refused with ErrState before RTS, ErrNoSpace when
+// MaxSendWR are not complete, and ErrInvalid when it is malformed. In the states ERROR and SQE it
+// is taken and flushed at once (IBTA 10.3.1/post).
 func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	q.lastNow = now
 	switch q.state {
@@ -47,34 +49,34 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 		q.sawPost(wr.Op, verbs.ErrState)
 		return postErr("post send", verbs.ErrState, "the state is %v; bring the queue pair to RTS first", q.state)
 	}
-	if q.sq.len() >= q.sq.limit {
+	if q.req.sq.len() >= q.req.sq.limit {
 		q.sawPost(wr.Op, verbs.ErrNoSpace)
-		return postErr("post send", verbs.ErrNoSpace, "%d work requests are outstanding; poll the send CQ", q.sq.len())
+		return postErr("post send", verbs.ErrNoSpace, "%d work requests are not complete; poll the send CQ", q.req.sq.len())
 	}
-	length, err := q.checkSend(wr)
+	length, err := q.req.check(wr)
 	q.sawPost(wr.Op, err)
 	if err != nil {
 		return err
 	}
-	q.enqueue(wr, length)
+	q.req.enqueue(wr, length)
 	if q.state == verbs.StateError || q.state == verbs.StateSQE {
-		q.completeSend(q.sq.at(q.sq.head), verbs.WRFlushErr, out)
+		q.req.completeSend(q.req.sq.at(q.req.sq.head), verbs.WRFlushErr, out)
 		return nil
 	}
-	q.svc.send(q, now, out)
+	q.send(now, out)
 	return nil
 }
 
-// checkSend validates what does not depend on memory and returns the message length.
-func (q *QP) checkSend(wr *verbs.SendWR) (uint32, error) {
+// check validates what does not depend on memory and returns the message length.
+func (s *sender) check(wr *verbs.SendWR) (uint32, error) {
 	const op = "post send"
 	if int(wr.Op) >= len(sendOps) {
 		return 0, postErr(op, verbs.ErrInvalid, "unknown operation %v", wr.Op)
 	}
-	if q.svc.ops&(1<<wr.Op) == 0 {
-		return 0, postErr(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, q.cfg.Type)
+	if s.svc.ops&(1<<wr.Op) == 0 {
+		return 0, postErr(op, verbs.ErrInvalid, "%v is no operation of %v", wr.Op, s.cfg.Type)
 	}
-	if q.svc.datagram {
+	if s.svc.datagram {
 		if err := checkDatagram(wr); err != nil {
 			return 0, err
 		}
@@ -86,12 +88,12 @@ func (q *QP) checkSend(wr *verbs.SendWR) (uint32, error) {
 			return 0, postErr(op, verbs.ErrInvalid, "%v cannot be inline", wr.Op)
 		case len(wr.SGL) > 0:
 			return 0, postErr(op, verbs.ErrInvalid, "inline takes Data, not SGL")
-		case len(wr.Data) > q.cfg.MaxInline:
-			return 0, postErr(op, verbs.ErrInvalid, "%d bytes inline; MaxInline is %d", len(wr.Data), q.cfg.MaxInline)
+		case len(wr.Data) > s.cfg.MaxInline:
+			return 0, postErr(op, verbs.ErrInvalid, "%d bytes inline; MaxInline is %d", len(wr.Data), s.cfg.MaxInline)
 		}
 		return uint32(len(wr.Data)), nil
 	}
-	length, err := sglLength(op, wr.SGL, q.cfg.MaxSGE)
+	length, err := sglLength(op, wr.SGL, s.cfg.MaxSGE)
 	switch {
 	case err != nil:
 		return 0, err
@@ -116,38 +118,39 @@ func sglLength(op string, sgl []verbs.SGE, maxSGE int) (uint64, error) {
 	for i := range sgl {
 		n += uint64(sgl[i].Length)
 	}
-	if n > MaxMsgSize {
-		return 0, postErr(op, verbs.ErrInvalid, "%d bytes; a message has at most %d", n, MaxMsgSize)
+	if n > maxMsgSize {
+		return 0, postErr(op, verbs.ErrInvalid, "%d bytes; a message has at most %d", n, maxMsgSize)
 	}
 	return n, nil
 }
 
 // enqueue puts a valid work request at the tail of the send queue.
-func (q *QP) enqueue(wr *verbs.SendWR, length uint32) {
-	pos := q.sq.tail
-	w := q.sq.at(pos)
+func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
+	pos := s.sq.tail
+	w := s.sq.at(pos)
 	*w = sendWQE{
 		id: wr.ID, op: wr.Op, flags: wr.Flags, length: length,
 		imm: wr.Imm, invRKey: wr.InvRKey, rkey: wr.RKey, remote: wr.RemoteAddr,
 		compareAdd: wr.CompareAdd, swap: wr.Swap, access: wr.BindAccess,
 	}
-	if q.cfg.SignalAll {
+	if s.cfg.SignalAll {
 		w.flags |= verbs.Signalled
 	}
-	if q.svc.datagram {
-		w.ah, w.destQPN, w.qkey = wr.AH.Handle(), wr.RemoteQPN, wr.RemoteQKey
+	if s.svc.datagram {
+		w.to = datagramPeer{ah: wr.AH.Handle(), qpn: wr.RemoteQPN, qkey: wr.RemoteQKey}
 	}
 	if wr.Flags&verbs.Inline != 0 {
-		copy(q.sq.data(pos), wr.Data)
+		copy(s.sq.data(pos), wr.Data)
 	} else {
 		w.nsge = len(wr.SGL)
-		copy(q.sq.sgl(pos), wr.SGL)
+		copy(s.sq.sgl(pos), wr.SGL)
 	}
-	q.sq.tail++
+	s.sq.tail++
 }
 
-// PostRecv queues a receive. It is refused with ErrState in RESET, ErrNoSpace when MaxRecvWR are queued, and
-// ErrInvalid when it is malformed. In the error state it is flushed by the next Tick, which is due at once.
+// PostRecv queues a receive. It is refused with ErrState in RESET, ErrNoSpace when MaxRecvWR are
+// queued, and ErrInvalid when it is malformed. In the error state it is flushed by the next Tick,
+// which is due at once.
 func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	const op = "post recv"
 	if q.state == verbs.StateReset {
@@ -156,11 +159,11 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	if q.cfg.SRQ != nil {
 		return postErr(op, verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")
 	}
-	if err := q.rq.post(op, wr); err != nil {
+	if err := q.rcv.rq.post(op, wr); err != nil {
 		return err
 	}
 	if q.state == verbs.StateError {
-		q.flushAt = q.lastNow
+		q.rcv.flushAt = q.lastNow
 	}
 	return nil
 }

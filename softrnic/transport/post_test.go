@@ -14,7 +14,7 @@ func TestPostRefuses(t *testing.T) {
 	sge := a.sge(0, 8)
 	big := verbs.SGE{Addr: a.mem.Base(), Length: 1 << 31, LKey: a.mem.LKey()}
 	for name, wr := range map[string]verbs.SendWR{
-		"unknown operation":       {Op: verbs.OpBindMW + 1},
+		"unknown operation":       {Op: verbs.OpRegMR + 1},
 		"too many SGEs":           {Op: verbs.OpWrite, SGL: make([]verbs.SGE, 5)},
 		"too long":                {Op: verbs.OpWrite, SGL: []verbs.SGE{big, sge}},
 		"inline too long":         {Op: verbs.OpSend, Flags: verbs.Inline, Data: make([]byte, 257)},
@@ -80,7 +80,7 @@ func TestTimerCodes(t *testing.T) {
 	}
 }
 
-// Timeout 0 waits for ever.
+// Timeout 0 never times out.
 func TestNoTimeout(t *testing.T) {
 	a, b := newPair(t)
 	l := defaultLink

@@ -13,13 +13,13 @@ import (
 
 // Limits of one queue pair.
 const (
-	MaxWR       = 1 << 15 // work requests in one queue
-	MaxSGEs     = 32      // pieces of one work request
-	MaxInline   = 4096    // bytes
-	MaxRdAtomic = 255     // READs and atomics outstanding
-	MaxWindow   = 1 << 14 // packets in flight
-	// MaxMsgSize is the largest message in bytes (IBTA 9.7/size).
-	MaxMsgSize = 1 << 31
+	maxWR       = 1 << 15 // work requests in one queue
+	maxSGEs     = 32      // pieces of one work request
+	maxInline   = 4096    // bytes
+	maxRdAtomic = 255     // READs and atomics in flight
+	maxWindow   = 1 << 14 // packets in flight
+	// maxMsgSize is the largest message in bytes (IBTA 9.7/size).
+	maxMsgSize = 1 << 31
 )
 
 // Env is what all queue pairs of a NIC share.
@@ -34,7 +34,7 @@ type Config struct {
 	PD             mem.PD
 	Type           verbs.QPType
 	SendCQ, RecvCQ *cq.CQ
-	// SRQ, if any, gives the receives.
+	// SRQ, if not nil, is where receives are taken from.
 	SRQ       *SRQ
 	MaxSendWR int // 0: 128
 	MaxRecvWR int // 0: 128
@@ -42,18 +42,22 @@ type Config struct {
 	MaxInline int // bytes; 0: 256
 	// SignalAll makes every send work request signalled.
 	SignalAll bool
-	// Window is how many request packets may be in flight, and how many response packets one step may emit.
+	// Window is how many request packets may be in flight, and how many response packets one step
+	// may emit.
 	Window int // 0: 128
 	// PortMTU bounds the datagrams of a UD queue pair. 0: 1024.
 	PortMTU verbs.MTU
-	// AckEvery sets AckReq at least every that many request packets, so that the window always moves.
+	// AckEvery is the largest number of request packets between two with AckReq, so that the window
+	// always moves.
 	AckEvery int // 0: 32
-	// CoalesceAcks holds the ACK of a step back until FlushAcks or Tick, so that one ACK answers a receive
-	// batch. Deadline is then due at once, so nothing is held for long by a caller that only ticks.
+	// CoalesceAcks holds the ACK of a step back until FlushAcks or Tick, so that one ACK answers a
+	// receive batch. Deadline is then due at once, so a caller that only ticks holds nothing for
+	// long.
 	CoalesceAcks bool
 }
 
-// withDefaults returns c with its zero values replaced, or says what is wrong with it.
+// withDefaults returns c with its zero values replaced by defaults. It fails with an OpError that
+// names the attribute and its range.
 func (c Config) withDefaults() (Config, error) {
 	fail := func(err error, format string, args ...any) (Config, error) {
 		return c, &verbs.OpError{Op: "create qp", Err: err, Detail: fmt.Sprintf(format, args...)}
@@ -68,19 +72,19 @@ func (c Config) withDefaults() (Config, error) {
 		return fail(verbs.ErrInvalid, "PortMTU %d; choose 256, 512, 1024, 2048 or 4096", c.PortMTU)
 	}
 	if c.SendCQ == nil || c.RecvCQ == nil {
-		return fail(verbs.ErrInvalid, "a send and a receive completion queue are needed")
+		return fail(verbs.ErrInvalid, "set SendCQ and RecvCQ")
 	}
 	for _, f := range []struct {
 		name     string
 		v        *int
 		def, max int
 	}{
-		{"MaxSendWR", &c.MaxSendWR, 128, MaxWR},
-		{"MaxRecvWR", &c.MaxRecvWR, 128, MaxWR},
-		{"MaxSGE", &c.MaxSGE, 4, MaxSGEs},
-		{"MaxInline", &c.MaxInline, 256, MaxInline},
-		{"Window", &c.Window, 128, MaxWindow},
-		{"AckEvery", &c.AckEvery, 32, MaxWindow},
+		{"MaxSendWR", &c.MaxSendWR, 128, maxWR},
+		{"MaxRecvWR", &c.MaxRecvWR, 128, maxWR},
+		{"MaxSGE", &c.MaxSGE, 4, maxSGEs},
+		{"MaxInline", &c.MaxInline, 256, maxInline},
+		{"Window", &c.Window, 128, maxWindow},
+		{"AckEvery", &c.AckEvery, 32, maxWindow},
 	} {
 		if *f.v == 0 {
 			*f.v = f.def
@@ -92,46 +96,33 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// QP is one queue pair. Its parts are in the files of their roles: the requester sends, the completer takes the
-// answers, the responder executes what the peer asks.
+// QP is one queue pair: its state machine, and the parts that send, take answers, receive and
+// execute. Its methods choose the part; the parts do the work.
 type QP struct {
-	env   *Env
-	cfg   Config
-	svc   *service
-	state verbs.QPState
-	init  verbs.ToInit
-	rtr   verbs.ToRTR
-	rts   verbs.ToRTS
-	mtu   uint32
-	// recvPD is the protection domain of receives: that of the shared receive queue, if there is one.
-	recvPD mem.PD
-	// lastNow is the latest time that a caller told, for calls that have none.
-	lastNow clock.Time
-	// retransPkts is this queue pair's share of the NIC's counter of that name.
-	retransPkts uint64
-
-	sq  sendQueue
-	rq  recvQueue
-	req requester
-	rsp responder
-	// flushAt is due when a receive was posted in the error state.
-	flushAt clock.Time
+	core
+	req requester        // the send queue; RC: requests and their retransmission
+	cmp completer        // RC: answers of the peer
+	unr unreliableSender // UC and UD: requests
+	rcv receiver         // receive queue
+	rsp responder        // requests of the peer
 }
 
-// New makes a queue pair in RESET.
+// New makes a queue pair in RESET. It fails with an OpError of ErrInvalid or ErrNotSupported.
 func New(env *Env, cfg Config) (*QP, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{
-		env: env, cfg: cfg, svc: services[cfg.Type],
-		sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline),
-		rq: newRecvQueue(cfg.MaxRecvWR, cfg.MaxSGE), recvPD: cfg.PD,
-	}
-	if cfg.SRQ != nil {
-		q.rq, q.recvPD = newRecvQueue(1, cfg.SRQ.rq.maxSGE), cfg.SRQ.pd
-	}
+	q := &QP{core: core{env: *env, cfg: cfg, svc: services[cfg.Type]}}
+	c := &q.core
+	c.qp = q
+	c.sent, c.received = cfg.SendCQ.Source(), cfg.RecvCQ.Source()
+	q.req.sender = sender{core: c, sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline)}
+	q.cmp = completer{core: c, req: &q.req}
+	q.unr = unreliableSender{sender: &q.req.sender}
+	q.rcv = newReceiver(c)
+	q.rsp = responder{core: c, rcv: &q.rcv, answers: answers{core: c, rcv: &q.rcv}}
+	q.rsp.exec = executor{core: c, rcv: &q.rcv, answers: &q.rsp.answers}
 	q.forget()
 	return q, nil
 }
@@ -151,18 +142,25 @@ func (q *QP) Init() verbs.ToInit { return q.init }
 // RTR returns the attributes of the last transition to RTR: the peer's address.
 func (q *QP) RTR() verbs.ToRTR { return q.rtr }
 
+// Purge takes the completions of the queue pair out of its completion queues. It is called when the
+// queue pair is reset or destroyed.
+func (q *QP) Purge() {
+	q.sent.Purge()
+	q.received.Purge()
+}
+
 // Query returns attributes and state.
 func (q *QP) Query() verbs.QPAttr {
 	return verbs.QPAttr{
 		QPN: q.cfg.QPN, Type: q.cfg.Type, State: q.state,
 		Init: q.init, RTR: q.rtr, RTS: q.rts,
 		SendPSN: q.req.nextPSN, RecvPSN: q.rsp.ePSN,
-		SendQueued: q.sq.len(), RecvQueued: q.rq.len(), RetransPkts: q.retransPkts,
+		SendQueued: q.req.sq.len(), RecvQueued: q.rcv.rq.len(), RetransPkts: q.req.retransPkts,
 	}
 }
 
-// Handle takes a packet that is for this queue pair and from its peer. The packet and its payload are only read,
-// and not kept. In a state that does not receive, it is dropped.
+// Handle takes a packet that is for this queue pair and from its peer. The packet and its payload
+// are only read, and not kept. In a state that does not receive, it is dropped.
 func (q *QP) Handle(now clock.Time, p *wire.Packet, out *Actions) {
 	if q.accepts(now, p) {
 		q.svc.receive(q, now, p, out)
@@ -186,45 +184,33 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 	return true
 }
 
-// handleRC takes a packet of a reliable connection.
-func (q *QP) handleRC(now clock.Time, p *wire.Packet, out *Actions) {
-	switch {
-	case !p.BTH.Opcode.Is(wire.OpResponse):
-		q.handleRequest(now, p, out)
-	case q.state != verbs.StateRTR:
-		q.handleResponse(now, p, out)
-	default:
-		q.saw(p.BTH.Opcode, "state")
-	}
-}
-
 // FlushAcks sends the acknowledgement that CoalesceAcks held back, if any.
 func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	q.lastNow = now
-	if len(q.rsp.owed) > 0 {
-		q.respond(now, out)
+	if len(q.rsp.answers.owed) > 0 {
+		q.rsp.respond(now, out)
 	}
 }
 
 // Tick does what is due at or before now.
 func (q *QP) Tick(now clock.Time, out *Actions) {
 	q.lastNow = now
-	if q.flushAt <= now {
-		q.flushAt = clock.Never
-		q.flushReceives(out)
+	if q.rcv.flushAt <= now {
+		q.rcv.flushAt = clock.Never
+		q.rcv.flush(out)
 	}
-	if q.rsp.respondAt <= now {
-		q.respond(now, out)
+	if q.rsp.answers.at <= now {
+		q.rsp.respond(now, out)
 	}
-	q.tickRequester(now, out)
-	if q.req.sendAt <= now {
-		q.req.sendAt = clock.Never
-		q.svc.send(q, now, out)
+	q.req.tick(now, out)
+	if q.unr.at <= now {
+		q.unr.at = clock.Never
+		q.send(now, out)
 	}
 }
 
 // Deadline is when Tick next wants to be called; clock.Never if idle.
 func (q *QP) Deadline() clock.Time {
-	at := clock.Min(clock.Min(q.req.retryAt, q.req.rnrAt), clock.Min(q.rsp.respondAt, q.flushAt))
-	return clock.Min(at, q.req.sendAt)
+	at := clock.Min(clock.Min(q.req.retry.at, q.req.retry.rnrAt), clock.Min(q.rsp.answers.at, q.rcv.flushAt))
+	return clock.Min(at, q.unr.at)
 }

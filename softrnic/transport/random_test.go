@@ -33,7 +33,7 @@ const (
 	maxOps     = 24
 )
 
-// actor posts random work on a side and checks what comes back.
+// actor posts random work on a side and checks its completions.
 type actor struct {
 	s, peer *side
 	r       *rand.Rand
@@ -50,7 +50,8 @@ type actor struct {
 	doomed  []*mem.Region
 }
 
-// Random work over a bad wire: every byte right, atomics exactly once, completions in order and once each.
+// Random work over a bad wire: every byte right, atomics exactly once, completions in order and
+// once each.
 func TestRandomTraffic(t *testing.T) {
 	if *seedFlag != 0 {
 		randomTraffic(t, *seedFlag)
@@ -224,10 +225,7 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 
 // key registers something to be invalidated: doing that twice, or not at all, is found.
 func (x *actor) key(t *testing.T, s *side) uint32 {
-	r, err := s.env.Mem.Reg(s.pd, make([]byte, 8), allAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := s.fastReg(t, 8, allAccess)
 	x.doomed = append(x.doomed, r)
 	return r.RKey()
 }

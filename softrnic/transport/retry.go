@@ -7,23 +7,31 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// retry is what the requester remembers between two rounds of going back.
+// retransmission is when and how often a requester goes back: its timers, its retry counters and
+// what it remembers between two rounds.
 //
-// Silence and NAKs are counted apart, each up to RetryCount: a peer that answers is not one that has gone, and with a
-// common count one lossy link in a million retries would look like a dead peer.
-type retry struct {
-	left    uint8 // retries for a timeout left until something is acknowledged or answered with a NAK
+// Silence and NAKs are counted apart, each up to RetryCount: a peer that answers is alive, and
+// with a common count about one retry in a million on a lossy link would look like a dead peer.
+type retransmission struct {
+	left    uint8 // retries for a timeout left until something is acknowledged or draws a NAK
 	nakLeft uint8 // retries for a sequence NAK, also an implied one
 	rnrLeft uint8
-	// implied is set by a retry for an implied NAK until something is acknowledged or the timer expires. What
-	// was answered before that retry is still on its way and must not cause another one.
+	// implied is set by a retry for an implied NAK until something is acknowledged or the timer
+	// expires. What was answered before that retry is still on its way and must not cause another
+	// one.
 	implied bool
+	// at is when the oldest unacknowledged packet is given up; rnrAt is when an RNR wait ends.
+	at, rnrAt clock.Time
 }
 
-// newRetry has all counters full.
-func newRetry(a verbs.ToRTS) retry {
-	return retry{left: a.RetryCount, nakLeft: a.RetryCount, rnrLeft: a.RNRRetry}
+// start fills all counters and stops both timers.
+func (t *retransmission) start(a verbs.ToRTS) {
+	*t = retransmission{left: a.RetryCount, nakLeft: a.RetryCount, rnrLeft: a.RNRRetry}
+	t.stop()
 }
+
+// stop ends all waiting.
+func (t *retransmission) stop() { t.at, t.rnrAt = clock.Never, clock.Never }
 
 // ackTimeoutUnit is the local ACK timeout for code 0: 4.096 µs · 2^code (IBTA 9.7.6.1.3/timeout).
 const ackTimeoutUnit = 4096 * time.Nanosecond
@@ -67,50 +75,48 @@ var rnrTimers = [32]time.Duration{
 // RNRDelay is how long an RNR NAK with this timer code makes a requester wait.
 func RNRDelay(code uint8) time.Duration { return rnrTimers[code%32] }
 
-// AckTimeout is the local ACK timeout of a code from 1 to 31. Code 0 waits for ever.
+// AckTimeout is the local ACK timeout of a code from 1 to 31. Code 0 never times out.
 func AckTimeout(code uint8) time.Duration { return ackTimeoutUnit << (code % 32) }
 
-func (q *QP) ackTimeout() time.Duration { return AckTimeout(q.rts.Timeout) }
-
-// tickRequester does what the requester's timers ask for.
-func (q *QP) tickRequester(now clock.Time, out *Actions) {
-	if q.req.rnrAt <= now {
-		q.req.rnrAt = clock.Never
-		q.pump(now, out)
+// tick does what the requester's timers ask for.
+func (r *requester) tick(now clock.Time, out *Actions) {
+	if r.retry.rnrAt <= now {
+		r.retry.rnrAt = clock.Never
+		r.pump(now, out)
 	}
-	if q.req.retryAt <= now {
-		q.sawRetry("timeout")
-		q.env.Counters.LocalAckTimeoutErr++
-		q.req.retry.implied = false
-		q.narrow(minWindow)
-		q.goBack(now, &q.req.retry.left, out)
+	if r.retry.at <= now {
+		r.sawRetry("timeout")
+		r.env.Counters.LocalAckTimeoutErr++
+		r.retry.implied = false
+		r.window.narrow(minWindow)
+		r.goBack(now, &r.retry.left, out)
 	}
 }
 
 // progress is called when una has moved: the peer is alive, so counters and timer start again (IBTA
 // 9.7.6.1.3/progress).
-func (q *QP) progress() {
-	q.req.retry = newRetry(q.rts)
-	q.req.retryAt, q.req.rnrAt = clock.Never, clock.Never // pump arms the timer if something is in flight
+func (r *requester) progress() {
+	r.retry.start(r.rts) // pump arms the timer if something is in flight
 }
 
-// goBack sends everything from una on again, or gives up when the counter is exhausted. False is giving up.
-func (q *QP) goBack(now clock.Time, left *uint8, out *Actions) bool {
+// goBack sends everything from una on again. When the counter is exhausted it fails the queue pair
+// with RetryExcErr instead and returns false.
+func (r *requester) goBack(now clock.Time, left *uint8, out *Actions) bool {
 	if *left == 0 {
-		q.env.Counters.RetryExceededErr++
-		q.failOldest(verbs.RetryExcErr, out)
+		r.env.Counters.RetryExceededErr++
+		r.failOldest(verbs.RetryExcErr, out)
 		return false
 	}
 	*left--
-	q.rewind()
-	q.pump(now, out)
+	r.rewind()
+	r.pump(now, out)
 	return true
 }
 
 // rewind makes una the next PSN to be sent.
-func (q *QP) rewind() {
-	for pos := q.sq.head; pos != q.sq.tail; pos++ {
-		w := q.sq.at(pos)
+func (r *requester) rewind() {
+	for pos := r.sq.head; pos != r.sq.tail; pos++ {
+		w := r.sq.at(pos)
 		if !w.started {
 			break
 		}
@@ -118,49 +124,50 @@ func (q *QP) rewind() {
 			w.sent = 0
 		}
 	}
-	q.sq.send = q.sq.head
-	q.req.flight = 0
-	q.req.retryAt = clock.Never
+	r.sq.send = r.sq.head
+	r.window.flight = 0
+	r.retry.at = clock.Never
 }
 
-// impliedNak handles an answer to something behind a READ or atomic whose own answer is missing (IBTA
-// 9.7.6.1/implied-nak).
-func (q *QP) impliedNak(now clock.Time, out *Actions) {
-	if q.req.retry.implied {
-		q.env.Counters.DuplicateAck++
+// impliedNak handles an answer to something behind a READ or atomic whose own answer is missing
+// (IBTA 9.7.6.1/implied-nak).
+func (r *requester) impliedNak(now clock.Time, out *Actions) {
+	if r.retry.implied {
+		r.env.Counters.DuplicateAck++
 		return
 	}
-	q.env.Counters.ImpliedNakSeqErr++
-	if q.nakked(now, out) {
-		q.req.retry.implied = true
+	r.env.Counters.ImpliedNakSeqErr++
+	if r.nakked(now, out) {
+		r.retry.implied = true
 	}
 }
 
-// nakked goes back for a sequence NAK, sent or implied. The peer is not silent.
-func (q *QP) nakked(now clock.Time, out *Actions) bool {
-	q.sawRetry("NAK")
-	q.req.retry.left = q.rts.RetryCount
-	q.narrow(q.req.window / 2)
-	return q.goBack(now, &q.req.retry.nakLeft, out)
+// nakked goes back for a sequence NAK, sent or implied. The NAK shows that the peer is alive, so
+// the counter of timeouts is filled again.
+func (r *requester) nakked(now clock.Time, out *Actions) bool {
+	r.sawRetry("NAK")
+	r.retry.left = r.rts.RetryCount
+	r.window.narrow(r.window.size / 2)
+	return r.goBack(now, &r.retry.nakLeft, out)
 }
 
 // receiverNotReady handles an RNR NAK for una: wait, then send everything from una on again (IBTA
 // 9.7.5.2.8/wait).
-func (q *QP) receiverNotReady(now clock.Time, code uint8, out *Actions) {
-	q.sawRetry("RNR")
-	q.env.Counters.RcvdRnrErr++
-	if q.rts.RNRRetry != rnrForEver {
-		if q.req.retry.rnrLeft == 0 {
-			q.env.Counters.RetryRnrExceededErr++
-			q.failOldest(verbs.RNRRetryExcErr, out)
+func (r *requester) receiverNotReady(now clock.Time, code uint8, out *Actions) {
+	r.sawRetry("RNR")
+	r.env.Counters.RcvdRnrErr++
+	if r.rts.RNRRetry != rnrForEver {
+		if r.retry.rnrLeft == 0 {
+			r.env.Counters.RetryRnrExceededErr++
+			r.failOldest(verbs.RNRRetryExcErr, out)
 			return
 		}
-		q.req.retry.rnrLeft--
+		r.retry.rnrLeft--
 	}
-	// A peer that says it is not ready is there, and has seen everything before: only rnr_retry may end this. Without
-	// that, a long wait on a lossy link would use up the other counters, as some of the RNR NAKs are lost and only
-	// the sequence NAKs that follow them arrive.
-	q.req.retry.left, q.req.retry.nakLeft = q.rts.RetryCount, q.rts.RetryCount
-	q.rewind()
-	q.req.rnrAt = now.Add(RNRDelay(code))
+	// A peer that sends an RNR NAK is alive and has seen everything before: only RNRRetry may end
+	// this. Without that, a long wait on a lossy link would use up the other counters, as some of
+	// the RNR NAKs are lost and only the sequence NAKs that follow them arrive.
+	r.retry.left, r.retry.nakLeft = r.rts.RetryCount, r.rts.RetryCount
+	r.rewind()
+	r.retry.rnrAt = now.Add(RNRDelay(code))
 }

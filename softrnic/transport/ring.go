@@ -9,20 +9,12 @@ import (
 
 // sendWQE is a work queue entry of the send queue.
 type sendWQE struct {
-	id     uint64
-	op     verbs.WROpcode
-	flags  verbs.SendFlags
-	status verbs.Status // other than Success: it cannot be executed, and fails once it is the oldest
-	// started says that it has PSNs: first up to first+packets. A READ has one for each response packet.
-	started bool
-	nsge    int
-	length  uint32 // bytes in all SGEs or inline
-	packets uint32
-	first   wire.PSN
-	// sent and acked count from first. Of a READ or atomic, sent is 0 or 1 request, and acked counts responses.
-	sent, acked uint32
-	// askedFrom is the acked of a READ when its request was last sent: where a response may start afresh.
-	askedFrom  uint32
+	id    uint64
+	op    verbs.WROpcode
+	flags verbs.SendFlags
+	sendProgress
+	nsge       int
+	length     uint32 // bytes in all SGEs or inline
 	imm        uint32
 	invRKey    uint32
 	rkey       uint32
@@ -30,13 +22,32 @@ type sendWQE struct {
 	compareAdd uint64
 	swap       uint64
 	access     verbs.Access // of OpBindMW
-	// Of a datagram: address handle, queue pair and Q_Key.
-	ah      uint32
-	destQPN wire.QPN
-	qkey    uint32
+	to         datagramPeer
 }
 
-// answered reports a work request that is only completed by a response of its own, not by an ACK.
+// sendProgress is how far a work request has come.
+type sendProgress struct {
+	status verbs.Status // other than Success: it cannot be executed, and fails once it is the oldest
+	// started: it has PSNs, first up to first+packets. A READ has one for each response packet.
+	started bool
+	packets uint32
+	first   wire.PSN
+	// sent and acked count from first. Of a READ or atomic, sent is 0 or 1 request, and acked
+	// counts responses.
+	sent, acked uint32
+	// askedFrom is the acked of a READ when its request was last sent: where a response may begin
+	// with FIRST or ONLY.
+	askedFrom uint32
+}
+
+// datagramPeer is the destination of a datagram: address handle, queue pair and Q_Key.
+type datagramPeer struct {
+	ah   uint32
+	qpn  wire.QPN
+	qkey uint32
+}
+
+// answered reports that only a response to w itself completes w: an ACK does not.
 func (w *sendWQE) answered() bool {
 	return w.op == verbs.OpRead || w.op == verbs.OpCmpSwap || w.op == verbs.OpFetchAdd
 }
@@ -49,7 +60,8 @@ func (w *sendWQE) requests() uint32 {
 	return w.packets
 }
 
-// inFlight is how many packets of w are under way in this round: sent and not acknowledged, or asked for and missing.
+// inFlight is how many packets of w are in flight in this round: sent and not acknowledged, or
+// asked for and missing.
 func (w *sendWQE) inFlight() int {
 	if w.answered() {
 		return int(w.sent) * int(w.packets-w.acked) // one request
@@ -57,8 +69,8 @@ func (w *sendWQE) inFlight() int {
 	return int(w.sent) - int(w.acked)
 }
 
-// sendQueue is a ring of sendWQEs. The positions only grow: entries [head, send) have been sent completely in this
-// round, send is the next to be worked on, and tail is where the next post goes.
+// sendQueue is a ring of sendWQEs. The positions only grow: entries [head, send) have been sent
+// completely in this round, send is the next to be worked on, and tail is where the next post goes.
 type sendQueue struct {
 	ring             []sendWQE
 	sges             []verbs.SGE // maxSGE for each place

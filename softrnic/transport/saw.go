@@ -7,23 +7,24 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The methods below tell the coverage of tests (make coverage) what became of a packet or a work request, and in which
-// state of the queue pair. They do nothing, and cost nothing, in a build without the tag qpcover.
+// The methods below report to the coverage of tests (make coverage) what became of a packet or a
+// work request, and in which state of the queue pair. In a build without the tag qpcover they do
+// nothing and cost nothing.
 
-// saw is told the fate of a received packet.
-func (*QP) saw(wire.Opcode, string) {}
+// saw reports the fate of a received packet.
+func (*core) saw(wire.Opcode, string) {}
 
-// sawVerdict is told what the chain of checks said to a received packet.
-func (*QP) sawVerdict(wire.Opcode, verdict) {}
+// sawVerdict reports the verdict of the chain of checks on a received packet.
+func (*core) sawVerdict(wire.Opcode, verdict) {}
 
-// sawAnswer is told what an AETH did.
-func (*QP) sawAnswer(wire.Syndrome) {}
+// sawAnswer reports the effect of an AETH.
+func (*core) sawAnswer(wire.Syndrome) {}
 
-// sawPost is told how the post of a work request ended.
-func (*QP) sawPost(verbs.WROpcode, error) {}
+// sawPost reports how the post of a work request ended.
+func (*core) sawPost(verbs.WROpcode, error) {}
 
-// sawEnd is told how a work request ended.
-func (*QP) sawEnd(verbs.WROpcode, verbs.Status) {}
+// sawEnd reports how a work request ended.
+func (*core) sawEnd(verbs.WROpcode, verbs.Status) {}
 
-// sawRetry is told why the oldest work request is sent again.
-func (*QP) sawRetry(string) {}
+// sawRetry reports why the oldest work request is sent again.
+func (*core) sawRetry(string) {}

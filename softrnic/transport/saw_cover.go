@@ -9,13 +9,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Observer, if set, is told what happened to queue pairs of a type in a state: what is the name of an opcode, "post" or
-// "done" with the name of an operation; fate is what became of it. It may be called by several goroutines at once.
+// Observer, if set, is called for each event of a queue pair of type of in a state. what is the
+// name of an opcode, or "post" or "done" with the name of an operation; fate is its outcome.
+// Several goroutines may call it at once.
 var Observer func(of, state, what, fate string)
 
-func (q *QP) tell(what, fate string) {
+func (c *core) tell(what, fate string) {
 	if Observer != nil {
-		Observer(q.cfg.Type.String(), q.state.String(), what, fate)
+		Observer(c.cfg.Type.String(), c.state.String(), what, fate)
 	}
 }
 
@@ -27,7 +28,7 @@ func opcodeName(op wire.Opcode) string {
 	return op.String()
 }
 
-func (q *QP) saw(op wire.Opcode, fate string) { q.tell(opcodeName(op), fate) }
+func (c *core) saw(op wire.Opcode, fate string) { c.tell(opcodeName(op), fate) }
 
 // verdictNames are the fates of the chain of checks.
 var verdictNames = [...]string{
@@ -36,9 +37,9 @@ var verdictNames = [...]string{
 	refuseAlignment: "misaligned", refuseInvalidate: "invalidate", refuseLocal: "local",
 }
 
-func (q *QP) sawVerdict(op wire.Opcode, v verdict) { q.saw(op, verdictNames[v]) }
+func (c *core) sawVerdict(op wire.Opcode, v verdict) { c.saw(op, verdictNames[v]) }
 
-func (q *QP) sawAnswer(s wire.Syndrome) {
+func (c *core) sawAnswer(s wire.Syndrome) {
 	fate := s.String()
 	switch {
 	case s.IsAck():
@@ -48,10 +49,10 @@ func (q *QP) sawAnswer(s wire.Syndrome) {
 	case !s.IsNak() || s > wire.NakRemoteOp:
 		fate = "NAK reserved"
 	}
-	q.saw(wire.RCAck, fate)
+	c.saw(wire.RCAck, fate)
 }
 
-func (q *QP) sawPost(op verbs.WROpcode, err error) {
+func (c *core) sawPost(op verbs.WROpcode, err error) {
 	fate := "queued"
 	switch {
 	case errors.Is(err, verbs.ErrState):
@@ -64,13 +65,13 @@ func (q *QP) sawPost(op verbs.WROpcode, err error) {
 	if int(op) >= len(sendOps) {
 		return
 	}
-	q.tell("post "+op.String(), fate)
+	c.tell("post "+op.String(), fate)
 }
 
-func (q *QP) sawEnd(op verbs.WROpcode, s verbs.Status) { q.tell("done "+op.String(), s.String()) }
+func (c *core) sawEnd(op verbs.WROpcode, s verbs.Status) { c.tell("done "+op.String(), s.String()) }
 
-func (q *QP) sawRetry(why string) {
-	if q.sq.len() > 0 {
-		q.tell("done "+q.sq.at(q.sq.head).op.String(), why)
+func (c *core) sawRetry(why string) {
+	if c.qp.req.sq.len() > 0 {
+		c.tell("done "+c.qp.req.sq.at(c.qp.req.sq.head).op.String(), why)
 	}
 }

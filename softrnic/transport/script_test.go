@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The stories of testdata: two queue pairs a and b on a wire that the script controls. testdata/README.md explains
-// the commands; -rewrite writes the results anew.
+// The stories of testdata: two queue pairs a and b on a wire that the script controls.
+// testdata/README.md explains the commands; -rewrite rewrites the results.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if !strings.HasSuffix(path, ".txt") {
@@ -87,8 +87,8 @@ func (s *script) str(key, def string) string {
 	return def
 }
 
-// who is the side named by the first argument, and its peer.
-func (s *script) who() (me, peer *side) {
+// sides are the side named by the first argument, and its peer.
+func (s *script) sides() (me, peer *side) {
 	if s.d.CmdArgs[0].Key == "a" {
 		return s.a, s.b
 	}
@@ -153,12 +153,13 @@ func (s *script) target(peer *side) *mem.Region {
 var opNames = map[string]verbs.WROpcode{
 	"send": verbs.OpSend, "send-imm": verbs.OpSendImm, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite,
 	"write-imm": verbs.OpWriteImm, "read": verbs.OpRead, "cas": verbs.OpCmpSwap, "faa": verbs.OpFetchAdd,
-	"local-inv": verbs.OpLocalInv, "bind": verbs.OpBindMW,
+	"local-inv": verbs.OpLocalInv, "bind": verbs.OpBindMW, "reg-mr": verbs.OpRegMR,
 }
 
-// post SIDE OP wr=ID [len at from imm add compare swap region] [inline fence solicited unsignalled rkey=bad lkey=bad].
+// post SIDE OP wr=ID [len at from imm add compare swap region] [inline fence solicited unsignalled
+// rkey=bad lkey=bad].
 func (s *script) post() {
-	me, peer := s.who()
+	me, peer := s.sides()
 	op := opNames[s.d.CmdArgs[1].Key]
 	r := s.target(peer)
 	n := int(s.num("len", 0))
@@ -191,6 +192,10 @@ func (s *script) post() {
 		}
 	} else if op == verbs.OpLocalInv || op == verbs.OpSendInv {
 		wr.InvRKey = s.regions[s.str("inv", "")].RKey()
+	} else if op == verbs.OpRegMR {
+		own := s.target(me)
+		wr.RKey, wr.BindAccess = verbs.NextRKey(own.RKey()), access(s.d.CmdArgs[len(s.d.CmdArgs)-1].Vals)
+		wr.SGL = []verbs.SGE{{Addr: own.Base() + s.num("at", 0), Length: uint32(n), LKey: own.LKey()}}
 	}
 	for name, f := range map[string]verbs.SendFlags{"inline": verbs.Inline, "fence": verbs.Fence, "solicited": verbs.Solicited} {
 		if s.d.HasArg(name) {
@@ -214,7 +219,7 @@ func (s *script) post() {
 
 // recv SIDE wr=ID len=N [from=N lkey=bad].
 func (s *script) recv() {
-	me, peer := s.who()
+	me, peer := s.sides()
 	wr := verbs.RecvWR{ID: s.num("wr", 0), SGL: []verbs.SGE{me.sge(int(s.num("from", 0)), int(s.num("len", 0)))}}
 	if s.str("lkey", "") == "bad" {
 		wr.SGL[0].LKey ^= 0xff
@@ -231,7 +236,7 @@ func (s *script) recv() {
 
 // limit SIDE n=N arms the limit of the shared receive queue.
 func (s *script) limit() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	if err := me.qp.cfg.SRQ.SetLimit(int(s.num("n", 0))); err != nil {
 		s.printf("%v", err)
 	}
@@ -239,7 +244,7 @@ func (s *script) limit() {
 
 // inject SIDE OPCODE psn=X: hands a packet to SIDE as if its peer had sent it.
 func (s *script) inject() {
-	me, peer := s.who()
+	me, peer := s.sides()
 	op, err := wire.ParseOpcode(s.d.CmdArgs[1].Key)
 	if err != nil {
 		s.d.Fatalf(s.t, "%v", err)
@@ -260,7 +265,7 @@ func (s *script) inject() {
 
 // state SIDE STATE: a transition.
 func (s *script) state() {
-	me, peer := s.who()
+	me, peer := s.sides()
 	q := me.qp
 	var err error
 	switch to := s.d.CmdArgs[1].Key; to {
@@ -284,7 +289,7 @@ func (s *script) state() {
 }
 
 func (s *script) region() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	pd := me.pd
 	if s.d.HasArg("other-pd") {
 		pd, _ = me.env.Mem.AllocPD()
@@ -293,7 +298,15 @@ func (s *script) region() {
 	if arg, ok := s.d.Arg("access"); ok {
 		rights = access(arg.Vals)
 	}
-	r, err := me.env.Mem.Reg(pd, make([]byte, s.num("len", 4096)), rights)
+	if s.d.HasArg("fast") { // registered by a work request
+		s.regions[s.str("name", "")] = me.fastReg(s.t, int(s.num("len", 4096)), rights)
+		return
+	}
+	reg := func() (*mem.Region, error) { return me.env.Mem.Reg(pd, make([]byte, s.num("len", 4096)), rights) }
+	if s.d.HasArg("unregistered") {
+		reg = func() (*mem.Region, error) { return me.env.Mem.AllocFast(pd, make([]byte, s.num("len", 4096))) }
+	}
+	r, err := reg()
 	if err != nil {
 		s.printf("%v", err)
 		return
@@ -303,7 +316,7 @@ func (s *script) region() {
 
 // window SIDE name=M: makes a memory window.
 func (s *script) window() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	w, err := me.env.Mem.AllocWindow(me.pd)
 	if err != nil {
 		s.printf("%v", err)
@@ -313,14 +326,14 @@ func (s *script) window() {
 }
 
 func (s *script) invalidate() {
-	me, _ := s.who()
-	if f := me.env.Mem.Invalidate(me.pd, me.qp.Num(), s.target(me).RKey()); f != mem.OK {
+	me, _ := s.sides()
+	if f := me.env.Mem.Invalidate(me.pd, me.qp.Num(), s.target(me).RKey(), false); f != mem.OK {
 		s.printf("%v", f)
 	}
 }
 
 func (s *script) dereg() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	if err := me.env.Mem.Dereg(s.target(me)); err != nil {
 		s.printf("%v", err)
 	}
@@ -328,7 +341,7 @@ func (s *script) dereg() {
 
 // tear SIDE cut=N pause=D [tail-first], or tear SIDE off.
 func (s *script) tear() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	if s.d.HasArg("off") {
 		me.env.Mem.SetTear(nil)
 		return

@@ -34,7 +34,7 @@ func (s *script) collect(me, peer *side) {
 }
 
 func wcText(d Completion, me *side) string {
-	if d.CQ == me.rcq {
+	if d.To.CQ() == me.rcq {
 		t := fmt.Sprintf("recv=%d %v", d.WC.ID, d.WC.Status)
 		if d.WC.Status == verbs.Success {
 			t += fmt.Sprintf(" %v len=%d", d.WC.Opcode, d.WC.ByteLen)
@@ -160,8 +160,8 @@ func (s *script) dup() {
 	s.wire = append(s.wire, s.wire[i])
 }
 
-// deliver [n=N]: moves packets, and what they set off, until the wire is empty or N were moved. Time stands still,
-// but what is due is done.
+// deliver [n=N]: moves packets, and what they set off, until the wire is empty or N were moved.
+// Time stands still, but what is due is done.
 func (s *script) deliver() {
 	n := int(s.num("n", maxSteps))
 	for step := 0; step < maxSteps; step++ {
@@ -202,7 +202,7 @@ func (s *script) tick(until clock.Time) bool {
 	return true
 }
 
-// advance D: lets time pass; the wire carries nothing meanwhile.
+// advance D: lets time pass; the wire carries nothing during it.
 func (s *script) advance() {
 	d, err := time.ParseDuration(s.d.CmdArgs[0].Key)
 	if err != nil {
@@ -225,13 +225,13 @@ func (s *script) next() {
 }
 
 func (s *script) flushAcks() {
-	me, peer := s.who()
+	me, peer := s.sides()
 	me.qp.FlushAcks(s.now, &me.out)
 	s.collect(me, peer)
 }
 
 func (s *script) show() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	q := me.qp.Query()
 	s.printf("%v send-psn=%06x recv-psn=%06x sends=%d recvs=%d next=%v", q.State, uint32(q.SendPSN), uint32(q.RecvPSN), q.SendQueued, q.RecvQueued, me.qp.Deadline())
 	if srq := me.qp.cfg.SRQ; srq != nil {
@@ -241,7 +241,7 @@ func (s *script) show() {
 
 // counters SIDE: all that are not zero.
 func (s *script) counters() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	for _, c := range metrics.Samples(&me.counters) {
 		if c.Value != 0 {
 			s.printf("%s=%d", c.Name, c.Value)
@@ -251,7 +251,7 @@ func (s *script) counters() {
 
 // word SIDE at=N [set=V]: a 64-bit word of the side's region.
 func (s *script) word() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	at := int(s.num("at", 0))
 	if s.d.HasArg("set") {
 		if err := me.mem.Store64(at, s.num("set", 0)); err != nil {
@@ -269,7 +269,7 @@ func (s *script) word() {
 
 // fill SIDE at=N len=N byte=V.
 func (s *script) fill() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	at := int(s.num("at", 0))
 	for i := range int(s.num("len", 0)) {
 		me.buf[at+i] = byte(s.num("byte", 0))
@@ -278,7 +278,7 @@ func (s *script) fill() {
 
 // bytes SIDE at=N len=N: runs of equal bytes.
 func (s *script) bytes() {
-	me, _ := s.who()
+	me, _ := s.sides()
 	at, n := int(s.num("at", 0)), int(s.num("len", 0))
 	for i := at; i < at+n; {
 		j := i

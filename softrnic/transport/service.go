@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// service is a transport service: what its queue pairs do differently. Everything else, from work queues to
-// scatter and gather, is common.
+// service is a transport service: what its queue pairs do differently. Everything else, from work
+// queues to scatter and gather, is common.
 type service struct {
 	// opcodes are the top three bits of all its packets.
 	opcodes wire.Opcode
@@ -15,15 +15,14 @@ type service struct {
 	states []transition
 	// ops has a bit for each operation that its send queue takes (IBTA 10.8.2/operations).
 	ops uint32
-	// send starts and continues what is in the send queue.
-	send func(q *QP, now clock.Time, out *Actions)
 	// receive takes a packet from the peer, in a state that receives.
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
-	// datagram says that it has no peer: each work request has its own.
+	// datagram: a queue pair has no peer; each work request names its own.
 	datagram bool
-	// start and packet belong to sendUnreliable: begin a work request, send its next packet. What fails sets its status.
-	start  func(q *QP, w *sendWQE)
-	packet func(q *QP, w *sendWQE, out *Actions)
+	// start and packet belong to unreliableSender, and are nil for RC: begin a work request, send
+	// its next packet. What fails sets its status.
+	start  func(u *unreliableSender, w *sendWQE)
+	packet func(u *unreliableSender, w *sendWQE, out *Actions)
 }
 
 // services is indexed by verbs.QPType. A type that is not there is not supported.
@@ -31,21 +30,48 @@ var services [verbs.UD + 1]*service
 
 func init() { // an initializer would refer to itself through the methods
 	services[verbs.RC] = &service{
-		opcodes: wire.ServiceRC, states: rcStates, send: (*QP).pump, receive: (*QP).handleRC,
+		opcodes: wire.ServiceRC, states: rcStates, receive: handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
-			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW),
+			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
 	}
 	services[verbs.UC] = &service{
-		opcodes: wire.ServiceUC, states: unreliableStates, send: (*QP).sendUnreliable, receive: (*QP).handleUC,
-		start: (*QP).startUC, packet: (*QP).packetUC,
-		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW),
+		opcodes: wire.ServiceUC, states: unreliableStates, receive: handleUC,
+		start: (*unreliableSender).startUC, packet: (*unreliableSender).packetUC,
+		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
 	}
 	services[verbs.UD] = &service{
-		opcodes: wire.ServiceUD, states: unreliableStates, send: (*QP).sendUnreliable, receive: (*QP).handleUD,
-		start: (*QP).startUD, packet: (*QP).packetUD, datagram: true,
+		opcodes: wire.ServiceUD, states: unreliableStates, receive: handleUD,
+		start: (*unreliableSender).startUD, packet: (*unreliableSender).packetUD, datagram: true,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm),
 	}
 }
+
+// send starts and continues what is in the send queue.
+func (q *QP) send(now clock.Time, out *Actions) {
+	if q.svc.packet == nil {
+		q.req.pump(now, out)
+	} else {
+		q.unr.send(now, out)
+	}
+}
+
+// handleRC takes a packet of a reliable connection. In RTR there is nothing that an answer could be
+// for.
+func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
+	switch {
+	case !p.BTH.Opcode.Is(wire.OpResponse):
+		q.rsp.handle(now, p, out)
+	case q.state != verbs.StateRTR:
+		q.cmp.handle(now, p, out)
+	default:
+		q.saw(p.BTH.Opcode, "state")
+	}
+}
+
+func handleUC(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.handleUC(p, out) }
+
+// handleUD takes a datagram without its IP header.
+func handleUD(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.datagram(p, nil, out) }
 
 func opSet(ops ...verbs.WROpcode) (set uint32) {
 	for _, op := range ops {
@@ -54,5 +80,6 @@ func opSet(ops ...verbs.WROpcode) (set uint32) {
 	return set
 }
 
-// Service returns the transport service, one of wire's Service constants: what the opcodes of its packets begin with.
+// Service returns the transport service, one of wire's Service constants: what the opcodes of its
+// packets begin with.
 func (q *QP) Service() wire.Opcode { return q.svc.opcodes }

@@ -6,8 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// BenchmarkServices is a SEND of 64 bytes and its receive by transport service, on a wire without codec: beside
-// BenchmarkExchange/send64 it shows what acknowledgements, datagrams and shared receives cost.
+// BenchmarkServices is a SEND of 64 bytes and its receive by transport service, on a wire without
+// codec: beside BenchmarkExchange/send64 it shows what acknowledgements, datagrams and shared
+// receives cost.
 func BenchmarkServices(bm *testing.B) {
 	for name, c := range map[string]struct {
 		of     verbs.QPType

@@ -6,7 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Every status that the unreliable services can produce is produced, by type and name (IBTA 11.6.2).
+// Every status that the unreliable services can produce is produced, by type and name (IBTA
+// 11.6.2).
 func TestUnreliableStatuses(t *testing.T) {
 	badSGE := []verbs.SGE{{Addr: 1, Length: 1, LKey: 1}}
 	toError := func(t *testing.T, s *side) {

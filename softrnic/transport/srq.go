@@ -5,9 +5,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// SRQ is a shared receive queue. A queue pair that uses one has a private receive queue of a single place: when a
-// message needs a receive and none is there, the oldest of the shared ones moves in (IBTA 10.2.9). So a receive that
-// a dropped message was to fill waits for the next message of the same queue pair.
+// SRQ is a shared receive queue. A queue pair that uses one has a private receive queue of a single
+// place: when a message needs a receive and none is there, the oldest of the shared ones moves in
+// (IBTA 10.2.9). So when a message is dropped, its receive stays with the queue pair and takes the
+// next message.
 type SRQ struct {
 	id      uint32
 	pd      mem.PD
@@ -16,15 +17,16 @@ type SRQ struct {
 	reached bool
 }
 
-// NewSRQ returns an empty queue. Its receives name memory of pd. The id is the caller's, for events.
+// NewSRQ returns an empty queue. Its receives name memory of pd. The id is the caller's, for
+// events.
 func NewSRQ(id uint32, pd mem.PD, init verbs.SRQInit) (*SRQ, error) {
 	for _, f := range []struct {
 		name     string
 		v        *int
 		def, max int
 	}{
-		{"MaxWR", &init.MaxWR, 128, MaxWR},
-		{"MaxSGE", &init.MaxSGE, 4, MaxSGEs},
+		{"MaxWR", &init.MaxWR, 128, maxWR},
+		{"MaxSGE", &init.MaxSGE, 4, maxSGEs},
 	} {
 		if *f.v == 0 {
 			*f.v = f.def
@@ -41,7 +43,8 @@ func (s *SRQ) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{ID: s.id, MaxWR: s.rq.limit, MaxSGE: s.rq.maxSGE, Limit: s.limit, Queued: s.rq.len()}
 }
 
-// PostRecv queues a receive. It is refused with ErrNoSpace when MaxWR are queued, and ErrInvalid when it is malformed.
+// PostRecv queues a receive. It is refused with ErrNoSpace when MaxWR are queued, and ErrInvalid
+// when it is malformed.
 func (s *SRQ) PostRecv(wr *verbs.RecvWR) error { return s.rq.post("post SRQ recv", wr) }
 
 // SetLimit arms the limit event: see verbs.SRQ.
@@ -53,14 +56,14 @@ func (s *SRQ) SetLimit(n int) error {
 	return nil
 }
 
-// LimitReached reports that the limit was passed since the last call, and takes it.
+// LimitReached reports whether the limit was passed since the last call, and clears that.
 func (s *SRQ) LimitReached() bool {
 	r := s.reached
 	s.reached = false
 	return r
 }
 
-// take moves the oldest receive to the empty queue to; false says that there is none.
+// take moves the oldest receive to the queue to, which is empty. False: there is none.
 func (s *SRQ) take(to *recvQueue) bool {
 	if s.rq.len() == 0 {
 		return false
@@ -73,9 +76,4 @@ func (s *SRQ) take(to *recvQueue) bool {
 		s.limit, s.reached = 0, true // once, until it is armed again
 	}
 	return true
-}
-
-// ready reports whether there is a receive for a message that begins.
-func (q *QP) ready() bool {
-	return q.rq.len() > 0 || (q.cfg.SRQ != nil && q.cfg.SRQ.take(&q.rq))
 }

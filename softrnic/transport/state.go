@@ -35,7 +35,8 @@ type transition struct {
 }
 
 // rcStates is the state diagram of a reliable connection's queue pair (IBTA 10.3.1/rc). SQE is
-// missing because a failed send of RC goes to the error state. ToError and ToReset are legal everywhere.
+// missing because a failed send of RC goes to the error state. ToError and ToReset are legal
+// everywhere.
 var rcStates = []transition{
 	{verbs.StateReset, evToInit, verbs.StateInit},
 	{verbs.StateInit, evToInit, verbs.StateInit},
@@ -63,7 +64,8 @@ var rcStates = []transition{
 	{verbs.StateError, evToReset, verbs.StateReset},
 }
 
-// unreliableStates is that of UC and UD: a failed send stops the send queue only, until ResumeRTS (IBTA 10.3.1/sqe).
+// unreliableStates is that of UC and UD: a failed send stops the send queue only, until ResumeRTS
+// (IBTA 10.3.1/sqe).
 var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateRTS, evSendFault, verbs.StateSQE},
 	transition{verbs.StateSQD, evSendFault, verbs.StateSQE},
@@ -73,14 +75,14 @@ var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateSQE, evToReset, verbs.StateReset},
 )
 
-// next looks the edge up in a diagram. It fails with a *TransitionError.
+// next looks the edge up in a diagram. It fails with a *transitionError.
 func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, error) {
 	for i := range diagram {
 		if t := &diagram[i]; t.from == from && t.on == on {
 			return t.to, nil
 		}
 	}
-	return from, &TransitionError{From: from, Event: on.String(), LegalIn: legalIn(diagram, on)}
+	return from, &transitionError{From: from, Event: on.String(), LegalIn: legalIn(diagram, on)}
 }
 
 // legalIn lists the states in which on is allowed.
@@ -94,23 +96,23 @@ func legalIn(diagram []transition, on event) []verbs.QPState {
 	return from
 }
 
-// TransitionError is an illegal state change. It wraps verbs.ErrState.
-type TransitionError struct {
+// transitionError is an illegal state change. It wraps verbs.ErrState.
+type transitionError struct {
 	From    verbs.QPState
 	Event   string // the method that was called
 	LegalIn []verbs.QPState
 }
 
 // Error names state and event, and where the event would be legal.
-func (e *TransitionError) Error() string {
+func (e *transitionError) Error() string {
 	return fmt.Sprintf("modify qp: %s %v: the state is %v, legal in %v", e.Event, verbs.ErrState, e.From, e.LegalIn)
 }
 
 // Unwrap returns verbs.ErrState.
-func (e *TransitionError) Unwrap() error { return verbs.ErrState }
+func (e *transitionError) Unwrap() error { return verbs.ErrState }
 
-// Graphviz prints the state diagram of a type in the language of dot, one edge a line.
-func Graphviz(of verbs.QPType) string {
+// graphviz prints the state diagram of a type in the language of dot, one edge a line.
+func graphviz(of verbs.QPType) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n", strings.ToLower(of.String()))
 	for _, t := range services[of].states {

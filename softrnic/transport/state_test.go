@@ -2,36 +2,22 @@ package transport
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/golden"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-var updateFlag = flag.Bool("update", false, "write testdata/states.dot anew")
-
 // The state diagram is a golden file, so that a changed edge is seen in review.
 func TestStateDiagram(t *testing.T) {
 	for of, path := range map[verbs.QPType]string{verbs.RC: "testdata/states.dot", verbs.UC: "testdata/states_uc.dot", verbs.UD: "testdata/states_ud.dot"} {
-		got := Graphviz(of)
-		if *updateFlag {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("the state diagram of %v has changed; if that is meant, run with -update\n%s", of, got)
-		}
+		golden.Check(t, path, graphviz(of))
 	}
 }
 
-// Every pair of state and transition that is not in the table is refused, and changes nothing (IBTA 10.3.1/rc, 10.3.1/sqe).
+// Every pair of state and transition that is not in the table is refused, and changes nothing (IBTA
+// 10.3.1/rc, 10.3.1/sqe).
 func TestIllegalTransitions(t *testing.T) {
 	calls := map[event]func(*QP, *Actions) error{
 		evToInit:    func(q *QP, _ *Actions) error { return q.ToInit(verbs.ToInit{}) },
@@ -52,7 +38,7 @@ func TestIllegalTransitions(t *testing.T) {
 				bringTo(t, s, from)
 				want, wantErr := next(s.qp.svc.states, from, on)
 				err := call(s.qp, &s.out)
-				var te *TransitionError
+				var te *transitionError
 				if (err != nil) != (wantErr != nil) || (err != nil && (!errors.As(err, &te) || !errors.Is(err, verbs.ErrState))) {
 					t.Errorf("%v: %v in %v: error %v, want %v", of, on, from, err, wantErr)
 				}
@@ -87,7 +73,7 @@ func bringTo(t testing.TB, s *side, to verbs.QPState) {
 	}
 }
 
-// failASend posts a send whose memory is nobody's.
+// failASend posts a send whose memory has no region.
 func failASend(s *side) error {
 	wr := verbs.SendWR{SGL: []verbs.SGE{{Addr: 1, Length: 1, LKey: 1}}, AH: testAH(1)}
 	return s.qp.PostSend(0, &wr, &s.out)
@@ -132,10 +118,10 @@ func TestBadConfig(t *testing.T) {
 		"no send cq": func(c *Config) { c.SendCQ = nil },
 		"no recv cq": func(c *Config) { c.RecvCQ = nil },
 		"send wr":    func(c *Config) { c.MaxSendWR = -1 },
-		"recv wr":    func(c *Config) { c.MaxRecvWR = MaxWR + 1 },
-		"sge":        func(c *Config) { c.MaxSGE = MaxSGEs + 1 },
-		"inline":     func(c *Config) { c.MaxInline = MaxInline + 1 },
-		"window":     func(c *Config) { c.Window = MaxWindow + 1 },
+		"recv wr":    func(c *Config) { c.MaxRecvWR = maxWR + 1 },
+		"sge":        func(c *Config) { c.MaxSGE = maxSGEs + 1 },
+		"inline":     func(c *Config) { c.MaxInline = maxInline + 1 },
+		"window":     func(c *Config) { c.Window = maxWindow + 1 },
 	} {
 		c := good
 		f(&c)
@@ -149,7 +135,8 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// The first request in RTR says that communication is established, once (IBTA 11.6.3.1/established).
+// The first request in RTR says that communication is established, once (IBTA
+// 11.6.3.1/established).
 func TestCommunicationEstablished(t *testing.T) {
 	s := newSide(t, "b", 1, 64, Config{QPN: 0x11})
 	bringTo(t, s, verbs.StateRTR)

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// statusCase makes one completion status happen. The completion is the first one in the queue that it returns.
+// statusCase makes one completion status happen. The completion is the first one in the queue that
+// it returns.
 type statusCase struct {
 	status verbs.Status
 	recv   bool // it is that of a receive
@@ -130,7 +131,8 @@ func reconnect(t *testing.T, a, b *side, l link) {
 	connect(t, a, b, l)
 }
 
-// Every status that a reliable connection can produce is produced; doc.go says why the others are not.
+// Every status that a reliable connection can produce is produced; doc.go says why the others are
+// not.
 func TestStatuses(t *testing.T) {
 	seen := map[verbs.Status]bool{}
 	for name, c := range statusCases {

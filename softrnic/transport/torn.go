@@ -16,13 +16,15 @@ const (
 	tornRead
 )
 
-// torn is a memory copy that the fault plan paused at a line boundary. A queue pair has at most one:
+// torn is a memory copy that the fault plan paused at a line boundary. A queue pair has at most
+// one:
 //
 //   - a WRITE packet: the rest is written before the next request of this queue pair is looked at and before the
-//     WRITE is acknowledged, so only others can see the mixture, as with a real NIC;
+//     WRITE is acknowledged, so only other queue pairs and the CPU can see the mixture, as with a real NIC;
 //   - a READ response: its first part was fetched early, the rest is fetched when the pause ends, and the packet
 //     leaves then.
 type torn struct {
+	*core
 	kind  tornKind
 	until clock.Time
 	plan  mem.Tear
@@ -45,42 +47,39 @@ func parts(tr mem.Tear, n int) (first, second [2]int) {
 	return head, tail
 }
 
-// copyWrite copies a WRITE payload to the region, or its first part if the plan tears it. A WRITE with immediate
-// data is whole: its completion tells the local application that the data is there.
-func (q *QP) copyWrite(dst, src []byte, info *wire.OpInfo) {
-	t := &q.rsp.torn
-	plan, tear := q.env.Mem.PlanTear(q.rsp.va, len(src))
+// copyWrite copies a WRITE payload to the region, or its first part if the plan tears it. A WRITE
+// with immediate data is whole: its completion tells the local application that the data is there.
+func (t *torn) copyWrite(dst, src []byte, va uint64, rkey uint32, info *wire.OpInfo) bool {
+	plan, tear := t.env.Mem.PlanTear(va, len(src))
 	if !tear || info.Flags&wire.OpImm != 0 || t.active() {
 		copy(dst, src)
-		return
+		return false
 	}
-	q.env.Counters.TornCopies++
+	t.env.Counters.TornCopies++
 	*t = torn{
-		kind: tornWrite, plan: plan, until: q.lastNow.Add(plan.Pause),
-		buf: append(t.buf[:0], src...), va: q.rsp.va, rkey: q.rsp.rkey,
+		core: t.core, kind: tornWrite, plan: plan, until: t.lastNow.Add(plan.Pause),
+		buf: append(t.buf[:0], src...), va: va, rkey: rkey,
 	}
 	part, _ := parts(plan, len(src))
 	copy(dst[part[0]:part[1]], src[part[0]:part[1]])
-	q.rsp.respondAt = t.until
+	return true
 }
 
 // settleWrite writes the rest of a torn WRITE, if its region is still there.
-func (q *QP) settleWrite() {
-	t := &q.rsp.torn
+func (t *torn) settleWrite() {
 	if t.kind != tornWrite {
 		return
 	}
 	t.kind = notTorn
-	if dst, ok := q.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
+	if dst, ok := t.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
 		_, part := parts(t.plan, len(t.buf))
 		copy(dst[part[0]:part[1]], t.buf[part[0]:part[1]])
 	}
 }
 
-// copyRead copies the payload of response packet psn out of the region. False says that the plan tears it: call
-// again when respond is due.
-func (q *QP) copyRead(now clock.Time, psn wire.PSN, dst, src []byte, va uint64) bool {
-	t := &q.rsp.torn
+// copyRead copies the payload of response packet psn out of the region. False says that the plan
+// tears it: call again when respond is due.
+func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst, src []byte, va uint64) bool {
 	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(src) {
 		t.kind = notTorn
 		_, part := parts(t.plan, len(src))
@@ -88,13 +87,12 @@ func (q *QP) copyRead(now clock.Time, psn wire.PSN, dst, src []byte, va uint64) 
 		copy(dst, t.buf)
 		return true
 	}
-	plan, tear := q.env.Mem.PlanTear(va, len(src))
+	plan, tear := t.env.Mem.PlanTear(va, len(src))
 	if !tear {
 		copy(dst, src)
 		return true
 	}
-	q.env.Counters.TornCopies++
-	*t = torn{kind: tornRead, plan: plan, until: now.Add(plan.Pause), buf: append(t.buf[:0], src...), psn: psn}
-	q.rsp.respondAt = t.until
+	t.env.Counters.TornCopies++
+	*t = torn{core: t.core, kind: tornRead, plan: plan, until: now.Add(plan.Pause), buf: append(t.buf[:0], src...), psn: psn}
 	return false
 }

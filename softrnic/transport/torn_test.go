@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// tornReads lets one peer of a NIC write generations into 8 lines and another one read them, over a wire with delays,
-// and returns how many READs saw more than one generation. A line is never torn.
+// tornReads lets one peer of a NIC write generations into 8 lines and another one read them, over a
+// wire with delays, and returns how many READs saw more than one generation. A line is never torn.
 func tornReads(t *testing.T, seed uint64, tear mem.TearFunc) (torn, reads int) {
 	t.Helper()
 	const size = 8 * mem.LineSize
@@ -74,8 +74,8 @@ func tornReads(t *testing.T, seed uint64, tear mem.TearFunc) (torn, reads int) {
 	return torn, reads
 }
 
-// A READ under a concurrent WRITE sees a mixture of lines if the plan tears, and never without a plan. The same seed
-// gives the same mixtures.
+// A READ under a concurrent WRITE sees a mixture of lines if the plan tears, and never without a
+// plan. The same seed gives the same mixtures.
 func TestTornReads(t *testing.T) {
 	if torn, reads := tornReads(t, 1, nil); torn != 0 || reads < 100 {
 		t.Errorf("without a plan %d of %d READs are torn", torn, reads)

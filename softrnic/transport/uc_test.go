@@ -22,7 +22,8 @@ var rxeUnreliable = map[string]struct {
 	"uc_write":    {verbs.OpWrite, []int{3000, 3000, 3000}},
 }
 
-// What rxe's UC requester sent for known work requests, ours sends; and our responder takes what rxe sent.
+// What rxe's UC requester sent for known work requests, ours sends; and our responder takes what
+// rxe sent.
 func TestUCLikeRxe(t *testing.T) {
 	for name, c := range rxeUnreliable {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +62,8 @@ func TestUCLikeRxe(t *testing.T) {
 	}
 }
 
-// Of the messages of a lossy capture, those arrive that are there as a whole, and with the bytes that were sent.
+// Of the messages of a lossy capture, those arrive that are there as a whole, and with the bytes
+// that were sent.
 func TestUCTakesLossyCapture(t *testing.T) {
 	packets := readGoldenOf(t, "loss_uc_send", wire.ServiceUC)
 	b := newSide(t, "b", 2, 1<<16, Config{QPN: 0x118, Type: verbs.UC})
@@ -97,8 +99,8 @@ func TestUCTakesLossyCapture(t *testing.T) {
 	}
 }
 
-// Random messages over a wire that loses, repeats and reorders: what arrives has the bytes of one message, and without
-// faults everything arrives.
+// Random messages over a wire that loses, repeats and reorders: what arrives has the bytes of one
+// message, and without faults everything arrives.
 func TestUCRandomTraffic(t *testing.T) {
 	for seed := uint64(1); seed <= 300; seed++ {
 		r := rand.New(rand.NewPCG(seed, 9))

@@ -49,8 +49,8 @@ func datagrams(a, b *side) {
 	b.file()
 }
 
-// A datagram carries Q_Key, source queue pair and PSN; it arrives behind an area with the IP header at its end
-// (IBTA 9.8.3).
+// A datagram carries Q_Key, source queue pair and PSN; it arrives behind an area with the IP header
+// at its end (IBTA 9.8.3).
 func TestDatagram(t *testing.T) {
 	a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
 	recvOf(t, b, 2000)
@@ -86,7 +86,8 @@ func TestDatagram(t *testing.T) {
 	}
 }
 
-// What a receiver does not take is dropped, counted under its own name, and the receive stays posted.
+// What a receiver does not take is dropped, counted under its own name, and the receive stays
+// posted.
 func TestDatagramsDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		recv    int
@@ -133,21 +134,34 @@ func TestDatagramAnyPSN(t *testing.T) {
 	}
 }
 
-// A work request's Q_Key with the highest bit set means that of the queue pair (IBTA 10.2.5/q-key).
+// A work request's Q_Key with the highest bit set means that of the queue pair, which cannot have
+// such a one itself: no application sends with the Q_Key of queue pair 1 (IBTA 10.2.5/q-key).
 func TestPrivilegedQKey(t *testing.T) {
-	const own = 0x80010000
+	const own = 0x7fff0000
 	a := newUD(t, "a", 1, own)
 	wr := datagramTo(a, a, 8)
-	wr.RemoteQKey = 0xffffffff
+	wr.RemoteQKey = 0x80010000
 	post(t, a, wr)
 	wr.RemoteQKey = 0x7fffffff
 	post(t, a, wr)
 	if x, y := a.out.Tx[0].Packet.DETH.QKey, a.out.Tx[1].Packet.DETH.QKey; x != own || y != 0x7fffffff {
 		t.Errorf("Q_Keys %#x and %#x", x, y)
 	}
+	for _, kind := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
+		s := newSide(t, "s", 1, 64, Config{QPN: 0x11, Type: kind})
+		for _, key := range []uint32{1 << 31, 0x80010000, 0xffffffff} {
+			if err := s.qp.ToInit(verbs.ToInit{QKey: key}); !errors.Is(err, verbs.ErrAccess) || s.qp.State() != verbs.StateReset {
+				t.Errorf("%v with Q_Key %#x: %v, %v", kind, key, err, s.qp.State())
+			}
+		}
+		if err := s.qp.ToInit(verbs.ToInit{QKey: 1<<31 - 1}); err != nil {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
 }
 
-// A message of more than the MTU of the port is complete and not sent (C10-93.1.1); one of exactly that is.
+// A message of more than the MTU of the port is complete and not sent (C10-93.1.1); one of exactly
+// that is.
 func TestDatagramMTU(t *testing.T) {
 	a := newUD(t, "a", 1, testQKey)
 	post(t, a, datagramTo(a, a, 1024))
@@ -157,7 +171,8 @@ func TestDatagramMTU(t *testing.T) {
 	}
 }
 
-// Bad work requests are refused at the post; bad memory stops the send queue only; a bad receive ends the queue pair.
+// Bad work requests are refused at the post; bad memory stops the send queue only; a bad receive
+// ends the queue pair.
 func TestDatagramErrors(t *testing.T) {
 	a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
 	for name, change := range map[string]func(wr *verbs.SendWR){

@@ -5,68 +5,56 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// What UC and UD have in common: a work request is complete when its last packet was handed out, and nobody is told
-// of what was dropped.
+// unreliableSender sends for UC and UD: a work request is complete when its last packet has been
+// appended to Actions, and a loss is reported to neither end.
+type unreliableSender struct {
+	*sender
+	// at is due when there is more to send than one step may.
+	at clock.Time
+}
 
-// sendUnreliable sends what is in the send queue, at most Window packets: the rest is due at once, so that other queue
-// pairs come between.
-func (q *QP) sendUnreliable(now clock.Time, out *Actions) {
-	if q.req.sendAt != clock.Never {
+// send sends what is in the send queue, at most Window packets: the rest is due at once, so that
+// other queue pairs come between.
+func (u *unreliableSender) send(now clock.Time, out *Actions) {
+	if u.at != clock.Never {
 		return // this step is for others
 	}
-	for budget := q.cfg.Window; q.sq.len() > 0 && (q.state == verbs.StateRTS || q.state == verbs.StateSQD); {
-		w := q.sq.at(q.sq.head)
+	for budget := u.cfg.Window; u.sq.len() > 0 && (u.state == verbs.StateRTS || u.state == verbs.StateSQD); {
+		w := u.sq.at(u.sq.head)
 		if !w.started {
-			if q.state == verbs.StateSQD {
+			if u.state == verbs.StateSQD {
 				break // begins nothing new
 			}
 			w.started = true
-			q.svc.start(q, w)
+			u.svc.start(u, w)
 		}
 		switch {
 		case w.status != verbs.Success:
 		case w.local():
-			q.executeLocal(w, out)
+			u.executeLocal(w, out)
 		case budget == 0:
-			q.req.sendAt = now
+			u.at = now
 			return
 		default:
 			budget--
-			q.svc.packet(q, w, out)
+			u.svc.packet(u, w, out)
 		}
 		if w.status != verbs.Success {
-			q.failSend(w.status, out)
+			u.fail(w.status, out)
 		}
 	}
-	q.checkDrained(out)
+	u.checkDrained(out)
 }
 
-// failSend completes the oldest work request with a status and the rest with flushes. The send queue is in error until
-// ResumeRTS; receiving goes on (IBTA 10.3.1/sqe).
-func (q *QP) failSend(status verbs.Status, out *Actions) {
-	to, err := next(q.svc.states, q.state, evSendFault)
+// fail completes the oldest work request with a status and the rest with flushes. The send queue is
+// in error until ResumeRTS; receiving goes on (IBTA 10.3.1/sqe).
+func (u *unreliableSender) fail(status verbs.Status, out *Actions) {
+	to, err := next(u.svc.states, u.state, evSendFault)
 	if err != nil {
-		panic("transport: a send failed in a state that does not send: " + q.state.String())
+		panic("transport: a send failed in a state that does not send: " + u.state.String())
 	}
-	q.state = to
-	q.req.stop()
-	q.completeSend(q.sq.at(q.sq.head), status, out)
-	q.flushSends(out)
-}
-
-// refuseUnreliable ends the reception of a message that failed a check: nobody is told (IBTA 9.9.3/silent, responder
-// class D). Only a receive whose own memory is bad ends the queue pair (IBTA 9.9.3/local, class A).
-func (q *QP) refuseUnreliable(v verdict, out *Actions) {
-	c := q.env.Counters
-	if v == refuseNotReady {
-		c.OutOfBuffer++
-		return
-	}
-	f := &refusals[v]
-	f.count(c)
-	if f.counter == countLocal {
-		q.completeRecv(verbs.WC{Status: f.recv}, out)
-		q.raise(f.event, out)
-		q.fault(out)
-	}
+	u.state = to
+	u.at, u.draining = clock.Never, false
+	u.completeSend(u.sq.at(u.sq.head), status, out)
+	u.flush(out)
 }

@@ -32,7 +32,8 @@ func (h *flyingHeap) Pop() any {
 	return x
 }
 
-// badWire is a link with faults between two sides, in virtual time. Corruption is loss: the ICRC sees to that.
+// badWire is a link with faults between two sides, in virtual time. Corruption is loss: the ICRC
+// sees to that.
 type badWire struct {
 	r                       *rand.Rand
 	loss, duplicate, hinder float64 // hinder delays a packet so that others overtake it

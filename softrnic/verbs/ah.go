@@ -13,16 +13,16 @@ type AHAttr struct {
 	HopLimit     uint8 // 0: 64
 }
 
-// AH is an address handle: an address that was resolved once, for datagrams of queue pairs of its protection domain.
-// It must live until the work requests that use it are complete.
+// AH is an address handle: an address that was resolved once, for datagrams of queue pairs of its
+// protection domain. It must live until the work requests that use it are complete.
 type AH interface {
 	// Handle is the NIC's number for it, never 0.
 	Handle() uint32
 	Destroy() error
 }
 
-// GRHLen is the length in bytes of the area in front of a received datagram's payload. Over IPv6 it holds the IPv6
-// header, over IPv4 the IPv4 header in its last 20 bytes (IBTA annex A17.4.5.1).
+// GRHLen is the length in bytes of the area in front of a received datagram's payload. Over IPv6 it
+// holds the IPv6 header, over IPv4 the IPv4 header in its last 20 bytes (IBTA annex A17.4.5.1).
 const GRHLen = 40
 
 // GRH is what that area says.
@@ -32,8 +32,9 @@ type GRH struct {
 	HopLimit     uint8
 }
 
-// ParseGRH reads the area, which is the first GRHLen bytes of a receive whose completion has WithGRH. With the Source
-// as DestGID it leads back to the sender, as ibv_init_ah_from_wc does. ErrInvalid when b holds neither header.
+// ParseGRH reads the area, which is the first GRHLen bytes of a receive whose completion has
+// WithGRH. With the Source as DestGID it leads back to the sender, as ibv_init_ah_from_wc does.
+// ErrInvalid when b holds neither header.
 func ParseGRH(b []byte) (GRH, error) {
 	fail := func(format string, args ...any) (GRH, error) {
 		return GRH{}, &OpError{Op: "parse GRH", Err: ErrInvalid, Detail: fmt.Sprintf(format, args...)}

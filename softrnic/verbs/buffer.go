@@ -1,9 +1,10 @@
 package verbs
 
-// Allocator is a Context whose NIC cannot reach any memory of the program: RegMR takes nil, or memory that Alloc has made.
+// Allocator is a Context whose NIC cannot reach any memory of the program: RegMR takes nil, or
+// memory that Alloc has made.
 type Allocator interface {
 	Alloc(length int) ([]byte, error)
-	// Free gives back what Alloc returned; ErrBusy while regions of it are left.
+	// Free frees memory of Alloc; ErrBusy while regions of it are left.
 	Free([]byte) error
 }
 

@@ -18,11 +18,12 @@ func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 // String prints the address.
 func (g GID) String() string { return g.Addr().String() }
 
-// eui64Flip is the bit of a MAC address that a modified EUI-64 identifier has the other way round (RFC 4291, appendix A).
+// eui64Flip is the bit of a MAC address that a modified EUI-64 identifier has the other way round
+// (RFC 4291, appendix A).
 const eui64Flip = 0x02
 
-// LinkLocalGID is the link-local address that a port with this MAC address has (RFC 4291, 2.5.6): the GID that every
-// port of a Linux NIC begins with.
+// LinkLocalGID is the link-local address that a port with this MAC address has (RFC 4291, 2.5.6):
+// the GID that every port of a Linux NIC begins with.
 func LinkLocalGID(m wire.MAC) GID {
 	return GID{
 		0: 0xfe, 1: 0x80, 8: m[0] ^ eui64Flip, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5],

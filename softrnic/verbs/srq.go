@@ -16,15 +16,19 @@ type SRQAttr struct {
 	Queued int
 }
 
-// SRQ is a shared receive queue: queue pairs that were created with it take their receives from it, each when a
-// message begins. Completions go to the receive CQ of the queue pair that took the receive.
+// SRQ is a shared receive queue: queue pairs that were created with it take their receives from it,
+// each when a message begins. Completions go to the receive CQ of the queue pair that took the
+// receive.
 //
-// A queue pair in the error state flushes the receive that it has in use, and no other, and raises EventQPLastWQE.
+// A queue pair in the error state flushes the receive that it has in use, and no other, and raises
+// EventQPLastWQE.
 type SRQ interface {
 	Query() (SRQAttr, error)
-	// PostRecv queues receives. On error the index says which one was refused; those before it are queued.
+	// PostRecv queues receives. On error the index says which one was refused; those before it are
+	// queued.
 	PostRecv(wr ...RecvWR) error
-	// SetLimit arms EventSRQLimit: raised once when a queue pair takes a receive and leaves fewer than n. 0 disarms.
+	// SetLimit arms EventSRQLimit: raised once when a queue pair takes a receive and leaves fewer
+	// than n. 0 disarms.
 	SetLimit(n int) error
 	// Destroy fails with ErrBusy while queue pairs use it.
 	Destroy() error

@@ -6,9 +6,9 @@ var (
 	typeNames  = [...]string{"RC", "UC", "UD"}
 	stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 	wrNames    = [...]string{
-		"SEND", "SEND_IMM", "SEND_INV", "WRITE", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "BIND_MW",
+		"SEND", "SEND_IMM", "SEND_INV", "WRITE", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "BIND_MW", "REG_MR",
 	}
-	wcNames    = [...]string{"SEND", "WRITE", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "RECV", "RECV_WRITE_IMM", "BIND_MW"}
+	wcNames    = [...]string{"SEND", "WRITE", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "RECV", "RECV_WRITE_IMM", "BIND_MW", "REG_MR"}
 	asyncNames = [...]string{
 		"QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
 		"CQ error", "port active", "port error", "device fatal error",

@@ -1,12 +1,15 @@
-// Package verbs is the API that applications see, in the words of ibverbs: Context, PD, MR, CQ, QP, work
-// requests, work completions, and one attribute struct for each queue pair transition. It holds no behaviour.
+// Package verbs is the API that applications see, in the words of ibverbs: Context, PD, MR, CQ, QP,
+// work requests, work completions, and one attribute struct for each queue pair transition. It
+// holds no behaviour.
 //
-// Applications are plain blocking code over these interfaces. They wait for completions, or for one of their own
-// threads that does (Gate), and for nothing else, and take what they need of time, randomness and concurrency from
-// the Runtime of their Context; so the same code runs on a rack in real time and in the simulator in virtual time.
+// Applications are plain blocking code over these interfaces. They wait for completions, or for one
+// of their own threads that does (Gate), and for nothing else, and take what they need of time,
+// randomness and concurrency from the Runtime of their Context; so the same code runs on a rack in
+// real time and in the simulator in virtual time.
 //
-// Memory: a buffer given to a work request belongs to the NIC from the post until its completion was polled.
-// Memory that peers may touch is read and written locally only through the methods of its MR.
+// Memory: a buffer given to a work request belongs to the NIC from the post until its completion
+// was polled. Memory that peers may touch is read and written locally only through the methods of
+// its MR.
 package verbs
 
 import (
@@ -47,9 +50,11 @@ type Runtime interface {
 	NewGate() Gate
 }
 
-// Gate is where a thread waits for another one of the same application: for a completion that the other has polled. It is no lock.
+// Gate is where a thread waits for another one of the same application: for a completion that the
+// other has polled. It is no lock.
 type Gate interface {
-	// Wait returns nil when the gate is open, and closes it; ErrTimeout when the deadline passes first. One thread waits at a time.
+	// Wait returns nil when the gate is open, and closes it; ErrTimeout when the deadline passes
+	// first. One thread waits at a time.
 	Wait(deadline clock.Time) error
 	// Open opens the gate. One that is open already stays so.
 	Open()
@@ -94,16 +99,21 @@ const (
 type PD interface {
 	// RegMR registers memory. buf nil allocates length bytes.
 	RegMR(buf []byte, length int, access Access) (MR, error)
+	// AllocFastMR makes memory for fast registration: a region whose keys open nothing until a work
+	// request registers a piece of it. See OpRegMR. buf and length are those of RegMR.
+	AllocFastMR(buf []byte, length int) (MR, error)
 	CreateQP(QPInit) (QP, error)
 	// AllocMW makes a memory window that is not bound.
 	AllocMW() (MW, error)
-	// RegDM registers length bytes of device memory from off on, as a zero-based region: its Addr is 0.
+	// RegDM registers length bytes of device memory from off on, as a zero-based region: its Addr
+	// is 0.
 	RegDM(dm DM, off, length int, access Access) (MR, error)
 	// CreateSRQ makes a receive queue that several queue pairs share.
 	CreateSRQ(SRQInit) (SRQ, error)
 	// CreateAH resolves an address for datagrams; ErrUnreachable when no neighbour has it.
 	CreateAH(AHAttr) (AH, error)
-	// Dealloc fails with ErrBusy while regions, windows, queue pairs, shared receive queues or address handles are left.
+	// Dealloc fails with ErrBusy while regions, windows, queue pairs, shared receive queues or
+	// address handles are left.
 	Dealloc() error
 }
 
@@ -112,9 +122,12 @@ type MR interface {
 	// Addr is the first virtual address, for SGEs and for peers.
 	Addr() uint64
 	Len() int
+	// LKey is for work requests of this host, RKey for peers; neither works in the place of the
+	// other.
 	LKey() uint32
 	RKey() uint32
-	// ReadAt and WriteAt copy out of and into the region at an offset, ordered with the NIC's own accesses.
+	// ReadAt and WriteAt copy out of and into the region at an offset, ordered with the NIC's own
+	// accesses.
 	ReadAt(p []byte, off int) error
 	WriteAt(p []byte, off int) error
 	// Load64 and Store64 access an aligned word in host order, atomically with remote atomics.
@@ -136,11 +149,13 @@ type SGE struct {
 type CQ interface {
 	// Poll moves up to len(wc) completions, oldest first, and returns how many. It never waits.
 	Poll(wc []WC) (int, error)
-	// Arm asks for an event at the next completion (the next solicited or failed one, if solicited).
+	// Arm asks for an event at the next completion (the next solicited or failed one, if
+	// solicited).
 	Arm(solicited bool) error
 	// WaitEvent waits for the event asked for; ErrTimeout when the deadline passes first.
 	WaitEvent(deadline clock.Time) error
-	// Wait returns as soon as Poll would return something, ErrTimeout when the deadline passes first.
+	// Wait returns as soon as Poll would return something, ErrTimeout when the deadline passes
+	// first.
 	Wait(deadline clock.Time) error
 	Destroy() error
 }
@@ -159,7 +174,8 @@ const (
 type QPInit struct {
 	Type           QPType
 	SendCQ, RecvCQ CQ
-	// SRQ, if any, is where the queue pair takes its receives from; it has no receive queue of its own then.
+	// SRQ, if any, is where the queue pair takes its receives from; it has no receive queue of its
+	// own then.
 	SRQ       SRQ
 	MaxSendWR int // 0: 128
 	MaxRecvWR int // 0: 128
@@ -211,7 +227,8 @@ type ToRTR struct {
 	SourceGID int      // index into DeviceAttr.GIDs; the family must be DestGID's
 	RecvPSN   wire.PSN // first PSN expected
 	PathMTU   MTU
-	// MaxDestRdAtomic is how many READs and atomics the peer may have outstanding here (responder resources).
+	// MaxDestRdAtomic is how many READs and atomics the peer may have outstanding here (responder
+	// resources).
 	MaxDestRdAtomic int // 0: 16; -1: none
 	MinRNRTimer     uint8
 	TrafficClass    uint8
@@ -221,13 +238,13 @@ type ToRTR struct {
 // ToRTS are the attributes of RTR to RTS. UC and UD queue pairs look at SendPSN alone.
 type ToRTS struct {
 	SendPSN wire.PSN
-	// Timeout is the local ACK timeout code: 4.096 µs · 2^Timeout; 0 waits for ever.
+	// Timeout is the local ACK timeout code: 4.096 µs · 2^Timeout; 0 never times out.
 	Timeout uint8
 	// RetryCount is how often a request is sent again for a timeout or sequence NAK, 0 to 7.
 	RetryCount uint8
-	// RNRRetry is how often for an RNR NAK, 0 to 6; 7 is for ever.
+	// RNRRetry is how often it is sent again for an RNR NAK, 0 to 6; 7 is without limit.
 	RNRRetry uint8
-	// MaxRdAtomic is how many READs and atomics may be outstanding as initiator.
+	// MaxRdAtomic is how many READs and atomics may be in flight as initiator.
 	MaxRdAtomic int // 0: 16; -1: none
 }
 
@@ -260,8 +277,8 @@ type QP interface {
 	// ToError flushes all outstanding work requests; ToReset forgets them without completions.
 	ToError() error
 	ToReset() error
-	// PostSend queues work requests in order. On error the index says which one was refused; those before it
-	// are queued.
+	// PostSend queues work requests in order. On error the index says which one was refused; those
+	// before it are queued.
 	PostSend(wr ...SendWR) error
 	PostRecv(wr ...RecvWR) error
 	Destroy() error

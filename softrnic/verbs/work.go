@@ -18,6 +18,14 @@ const (
 	OpLocalInv
 	// OpBindMW binds a memory window: see MW.
 	OpBindMW
+	// OpRegMR registers memory for fast registration (REG_MR): the SGL is one piece of it, by
+	// MR.SGE; RKey is its R_Key with any low byte, which becomes that of its L_Key, too (see
+	// LKeyWith); BindAccess are the rights, LocalWrite and MWBind among them. Peers and work
+	// requests name the piece by those keys and by addresses of the region, until OpLocalInv or a
+	// peer's OpSendInv with the R_Key; only then can it be registered again. A registration that
+	// does not work completes with MWBindErr. As with OpBindMW, work requests before and behind it
+	// do not overlap with it.
+	OpRegMR
 )
 
 // SendFlags modify a send work request.
@@ -31,7 +39,8 @@ const (
 	Solicited
 	// Fence waits for all earlier READs and atomics of this queue pair to complete.
 	Fence
-	// Inline copies the data at the post: the buffer is free again at once, and Data is sent instead of SGL.
+	// Inline copies the data at the post: the buffer is free again at once, and Data is sent
+	// instead of SGL.
 	Inline
 )
 
@@ -47,17 +56,21 @@ type SendWR struct {
 	Data []byte
 	// Imm is the immediate data.
 	Imm uint32
-	// InvRKey is the remote key that OpSendInv invalidates at the peer, or the local key of OpLocalInv.
+	// InvRKey is the R_Key of a fast registration or a bound window: of the peer's, which OpSendInv
+	// invalidates, or of this host's, which OpLocalInv does. Regions of RegMR are not invalidated
+	// by work requests, only by Dereg.
 	InvRKey uint32
 	// RemoteAddr and RKey name the peer's memory for WRITE, READ and atomics.
 	RemoteAddr uint64
 	RKey       uint32
-	// BindAccess is what the peer may do with the window that OpBindMW binds: RemoteRead, RemoteWrite, RemoteAtomic.
+	// BindAccess is what the peer may do with the window that OpBindMW binds: RemoteRead,
+	// RemoteWrite, RemoteAtomic; or the rights of OpRegMR.
 	BindAccess Access
-	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap value.
+	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap
+	// value.
 	CompareAdd, Swap uint64
-	// AH, RemoteQPN and RemoteQKey say where a datagram goes. If the Q_Key has its highest bit set, the datagram
-	// carries the Q_Key of its own queue pair instead (IBTA 10.2.5/q-key).
+	// AH, RemoteQPN and RemoteQKey say where a datagram goes. If the Q_Key has its highest bit set,
+	// the datagram carries the Q_Key of its own queue pair instead (IBTA 10.2.5/q-key).
 	AH         AH
 	RemoteQPN  wire.QPN
 	RemoteQKey uint32
@@ -83,6 +96,7 @@ const (
 	WCRecv
 	WCRecvWriteImm
 	WCBindMW
+	WCRegMR
 )
 
 // WCFlags say which optional fields of a completion are set.
@@ -92,11 +106,13 @@ type WCFlags uint8
 const (
 	WithImm WCFlags = 1 << iota
 	WithInv
-	// WithGRH says that the first GRHLen bytes of the receive are the area that ParseGRH reads; ByteLen counts them.
+	// WithGRH says that the first GRHLen bytes of the receive are the area that ParseGRH reads;
+	// ByteLen counts them.
 	WithGRH
 )
 
-// WC is a work completion. If Status is not Success only ID, Status, QPN and VendorErr mean anything.
+// WC is a work completion. If Status is not Success only ID, Status, QPN and VendorErr mean
+// anything.
 type WC struct {
 	ID     uint64
 	Status Status
@@ -174,7 +190,8 @@ const (
 	EventDeviceFatal
 	// EventSRQLimit: a shared receive queue has fewer receives left than SetLimit asked for.
 	EventSRQLimit
-	// EventQPLastWQE: a queue pair in the error state has taken its last receive from its shared receive queue.
+	// EventQPLastWQE: a queue pair in the error state has taken its last receive from its shared
+	// receive queue.
 	EventQPLastWQE
 )
 

@@ -12,8 +12,8 @@ import "encoding/binary"
 
 const atomicAckETHLen = 8
 
-// AtomicAckETH is the value that memory held before an atomic, in the answer to it (IBTA 9.3). It is a number,
-// as the operands of AtomicETH are.
+// AtomicAckETH is the value that memory held before an atomic, in the answer to it (IBTA 9.3). It
+// is a number, as the operands of AtomicETH are.
 type AtomicAckETH uint64
 
 // Parse reads the header at the start of b.

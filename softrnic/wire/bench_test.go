@@ -19,7 +19,7 @@ func TestAllocations(t *testing.T) {
 			"AppendTo":   func() { buf = f.AppendTo(buf[:0]) },
 			"ParseFrame": func() { _ = ParseFrame(f.AppendTo(buf[:0]), &parsed) },
 			"CheckICRC":  func() { CheckICRC(f.AppendTo(buf[:0])) },
-			"PutICRC":    func() { PutICRC(f.AppendTo(buf[:0])) },
+			"PutICRC":    func() { putICRC(f.AppendTo(buf[:0])) },
 			"ErrNotRoCE": func() { _ = ParseFrame(other, &parsed) },
 		} {
 			if n := testing.AllocsPerRun(100, step); n != 0 {

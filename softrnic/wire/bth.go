@@ -38,17 +38,20 @@ type BTH struct {
 	Opcode    Opcode
 	Solicited bool
 	MigReq    bool
-	// Pad is the number of pad bytes behind the payload, set by Parse. Packet.AppendTo computes it instead.
+	// Pad is the number of pad bytes behind the payload, set by Parse. Packet.AppendTo computes it
+	// instead.
 	Pad     uint8
 	Version uint8 // TVer, 0
 	PKey    uint16
 	FECN    bool
 	BECN    bool
-	// Reserved6 are the six reserved bits beside FECN and BECN; carried so that a rewrite changes nothing.
+	// Reserved6 are the six reserved bits beside FECN and BECN; carried so that a rewrite changes
+	// nothing.
 	Reserved6 uint8
 	DestQP    QPN
 	AckReq    bool
-	// Reserved7 are the seven reserved bits beside AckReq; carried as well, and covered by the ICRC.
+	// Reserved7 are the seven reserved bits beside AckReq; carried as well, and covered by the
+	// ICRC.
 	Reserved7 uint8
 	PSN       PSN
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrNotRoCE says that a frame is no IP datagram to UDP port 4791, so this package has nothing to say about it.
+// ErrNotRoCE says that a frame is no IP datagram to UDP port 4791, so this package
+// does not parse it.
 var ErrNotRoCE = errors.New("not a RoCEv2 frame")
 
 // Reasons of a FormatError.

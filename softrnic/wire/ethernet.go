@@ -35,7 +35,8 @@ type Ethernet struct {
 	// Tagged says that a VLAN tag is present; TCI is its priority, DEI and VLAN id.
 	Tagged bool
 	TCI    uint16
-	// Type is the EtherType of what follows (the inner one of a tagged frame). Frame.AppendTo does not read it.
+	// Type is the EtherType of what follows (the inner one of a tagged frame). Frame.AppendTo does
+	// not read it.
 	Type uint16
 }
 

@@ -14,8 +14,8 @@ type Frame struct {
 	IPv6 IPv6
 	UDP  UDP
 	Packet
-	// ICRC is the invariant CRC found by ParseFrame, as a number whose little-endian bytes are on the wire.
-	// AppendTo computes its own.
+	// ICRC is the invariant CRC found by ParseFrame, as a number whose little-endian bytes are on
+	// the wire. AppendTo computes its own.
 	ICRC uint32
 }
 
@@ -35,9 +35,10 @@ func (f *Frame) DstAddr() netip.Addr {
 	return netip.AddrFrom4(f.IPv4.Dst)
 }
 
-// ParseFrame reads a frame from its destination MAC on, without FCS, into f; everything of f is overwritten, and
-// f.Payload points into b. Ethernet padding behind the IP datagram is ignored. The error is ErrNotRoCE or a
-// *FormatError; after either f holds what was read so far. The ICRC is read and not checked: see CheckICRC.
+// ParseFrame reads a frame from its destination MAC on, without FCS, into f; everything of f is
+// overwritten, and f.Payload points into b. Ethernet padding behind the IP datagram is ignored. The
+// error is ErrNotRoCE or a *FormatError; after either f holds what was read so far. The ICRC is
+// read and not checked: see CheckICRC.
 func ParseFrame(b []byte, f *Frame) error {
 	*f = Frame{}
 	if _, _, ok := locate(b); !ok {
@@ -62,7 +63,8 @@ func ParseFrame(b []byte, f *Frame) error {
 	return ParsePacket(b[:end:end], &f.Packet)
 }
 
-// parseIP reads the IP header at the start of b and returns what it carries, without Ethernet padding.
+// parseIP reads the IP header at the start of b and returns what it carries, without Ethernet
+// padding.
 func (f *Frame) parseIP(b []byte) ([]byte, error) {
 	if f.Eth.Type == EtherTypeIPv6 {
 		f.V6 = true
@@ -77,9 +79,9 @@ func (f *Frame) parseIP(b []byte) ([]byte, error) {
 	return b[ipv4Len:f.IPv4.TotalLen], nil
 }
 
-// AppendTo appends the frame to b with all lengths, the IPv4 checksum, pad and ICRC computed. EtherType, IP
-// protocol and UDP destination port are those of RoCEv2, whatever f says. It allocates only if b has no room for
-// Len more bytes.
+// AppendTo appends the frame to b with all lengths, the IPv4 checksum, pad and ICRC computed.
+// EtherType, IP protocol and UDP destination port are those of RoCEv2, whatever f says. It
+// allocates only if b has no room for Len more bytes.
 func (f *Frame) AppendTo(b []byte) []byte {
 	start := len(b)
 	b = f.appendOpen(b)
@@ -115,9 +117,10 @@ func (f *Frame) ipLen() int {
 	return ipv4Len
 }
 
-// locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok says that b is an IP datagram to UDP port
-// 4791. It reads as little as that needs, so that everything else that is wrong with such a datagram is a
-// FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not recognised.
+// locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok says that b is an IP
+// datagram to UDP port 4791. It reads no more than that needs, so that any other error of such a
+// datagram is a FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not
+// recognised.
 func locate(b []byte) (ip int, v6, ok bool) {
 	ip = ethernetLen
 	if len(b) >= ip+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// testFrame is a frame of the opcode with n bytes of payload, with something in every field that it has.
+// testFrame is a frame of the opcode with n bytes of payload, with something in every field that it
+// has.
 func testFrame(op Opcode, v6, tagged bool, n int) *Frame {
 	f := &Frame{
 		Eth:  Ethernet{Dst: MAC{2, 0, 0, 0, 0, 2}, Src: MAC{2, 0, 0, 0, 0, 1}, Tagged: tagged, Type: EtherTypeIPv4},
@@ -66,7 +67,8 @@ var ignoreComputed = cmp.Options{
 	cmpopts.IgnoreFields(UDP{}, "Length"),
 }
 
-// Every opcode, known or not, goes through AppendTo and ParseFrame with every pad, on every kind of network.
+// Every opcode, known or not, goes through AppendTo and ParseFrame with every pad, on every kind of
+// network.
 func TestFrameEveryOpcode(t *testing.T) {
 	for op := range 256 {
 		for n := range 5 {
@@ -119,7 +121,8 @@ func TestFrameComputes(t *testing.T) {
 	}
 }
 
-// A short frame arrives with Ethernet padding (IEEE 802.3: 60 bytes at least), which is not part of the datagram.
+// A short frame arrives with Ethernet padding (IEEE 802.3: 60 bytes at least), which is not part of
+// the datagram.
 func TestFrameEthernetPadding(t *testing.T) {
 	b := testFrame(RCSendOnly, false, false, 0).AppendTo(nil)
 	if len(b) != 58 {
@@ -269,7 +272,7 @@ func TestFrameNotRoCE(t *testing.T) {
 		if err := ParseFrame(b, &f); !errors.Is(err, ErrNotRoCE) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if CheckICRC(b) || PutICRC(b) {
+		if CheckICRC(b) || putICRC(b) {
 			t.Errorf("%s has an ICRC", name)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// FuzzParseFrame: no bytes make the codec panic, and what parses is written as a frame that parses to the same and
-// has a right ICRC.
+// FuzzParseFrame: no bytes make the codec panic, and what parses is written as a frame that parses
+// to the same and has a right ICRC.
 func FuzzParseFrame(f *testing.F) {
 	seen := map[Opcode]bool{}
 	var frame Frame
@@ -40,7 +40,7 @@ func FuzzParseFrame(f *testing.F) {
 			t.Fatalf("ICRC %t, %d bytes, Len() = %d", CheckICRC(again), len(again), first.Len())
 		}
 		fixed := bytes.Clone(b)
-		if !PutICRC(fixed) || !CheckICRC(fixed) {
+		if !putICRC(fixed) || !CheckICRC(fixed) {
 			t.Fatal("it parses and takes no ICRC")
 		}
 	})

@@ -15,8 +15,8 @@ const (
 	goldenRoCE  = 1871
 )
 
-// eachGolden calls f with every frame of every capture. The reader is as small as classic little-endian pcap
-// allows; package pcapng has the real one and is of a higher level.
+// eachGolden calls f with every frame of every capture. The reader is as small as classic
+// little-endian pcap allows; package pcapng has the real one and is of a higher level.
 func eachGolden(tb testing.TB, f func(file string, index int, frame []byte)) (files int) {
 	tb.Helper()
 	const fileHeader, recordHeader = 24, 16
@@ -42,8 +42,8 @@ func eachGolden(tb testing.TB, f func(file string, index int, frame []byte)) (fi
 	return len(names)
 }
 
-// Every RoCEv2 frame that two Linux kernels exchanged decodes, its ICRC verifies, and it is encoded to the same
-// bytes again; everything else is ErrNotRoCE.
+// Every RoCEv2 frame that two Linux kernels exchanged decodes, its ICRC verifies, and it is encoded
+// to the same bytes again; everything else is ErrNotRoCE.
 func TestGolden(t *testing.T) {
 	var roce, other int
 	var f Frame

@@ -5,16 +5,17 @@ import (
 	"hash/crc32"
 )
 
-// The invariant CRC (IBTA 7.8.1, A17.3.3) is the CRC-32 of Ethernet over what no switch or router changes on the
-// way: eight bytes of ones for the local route header that RoCEv2 does not have, then the IP header, UDP header,
-// BTH and all that follows, with these replaced by ones: IPv4 type of service, time to live and header checksum;
-// IPv6 traffic class, flow label and hop limit; UDP checksum; BTH byte 4 (FECN, BECN, reserved). IPv4
-// identification and flags are covered. It is stored least significant byte first, behind the pad.
+// The invariant CRC (IBTA 7.8.1, A17.3.3) is the CRC-32 of Ethernet over what no switch or router
+// changes on the way: eight bytes of ones for the local route header that RoCEv2 does not have,
+// then the IP header, UDP header, BTH and all that follows, with these replaced by ones: IPv4 type
+// of service, time to live and header checksum; IPv6 traffic class, flow label and hop limit; UDP
+// checksum; BTH byte 4 (FECN, BECN, reserved). IPv4 identification and flags are covered. It is
+// stored least significant byte first, behind the pad.
 //
-// The masked headers are a whole number of 8-byte words but for the tail of the BTH behind IPv6, and no masked
-// byte is in that tail. So the headers go through eight tables, a word at a time, or-ed with a mask; so does a short
-// rest, and a long one through hash/crc32, which is fastest on long input and slow to start. Nothing is copied. Who has
-// memory to copy to is better off with a Sealer.
+// The masked headers are a whole number of 8-byte words but for the tail of the BTH behind IPv6,
+// and no masked byte is in that tail. So the headers go through eight tables, a word at a time,
+// or-ed with a mask; so does a short rest, and a long one through hash/crc32, which is fastest on
+// long input and slow to start. Nothing is copied. With memory to copy to, a Sealer is faster.
 
 const icrcLen = 4
 
@@ -78,8 +79,8 @@ func icrcRest(crc uint32, b []byte) uint32 {
 	return crc
 }
 
-// icrc computes the ICRC over b, which starts at the IP header and ends before the ICRC and holds at least IP
-// header, UDP header and BTH.
+// icrc computes the ICRC over b, which starts at the IP header and ends before the ICRC and holds
+// at least IP header, UDP header and BTH.
 func icrc(b []byte, v6 bool) uint32 {
 	masks := icrcMaskIPv4[:]
 	if v6 {
@@ -115,15 +116,16 @@ func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
 	return b[:end-icrcLen], b[end-icrcLen : end], v6, true
 }
 
-// CheckICRC reports whether frame is a RoCEv2 frame whose ICRC is right. The IP lengths are trusted, so that
-// Ethernet padding does not matter.
+// CheckICRC reports whether frame is a RoCEv2 frame whose ICRC is right. The IP lengths are
+// trusted, so that Ethernet padding does not matter.
 func CheckICRC(frame []byte) bool {
 	covered, sum, v6, ok := icrcSpan(frame)
 	return ok && binary.LittleEndian.Uint32(sum) == icrc(covered, v6)
 }
 
-// PutICRC writes the right ICRC into frame. A frame that is no RoCEv2 is left alone, and the answer is false.
-func PutICRC(frame []byte) bool {
+// putICRC writes the right ICRC into frame. A frame that is no RoCEv2 is left alone, and the answer
+// is false.
+func putICRC(frame []byte) bool {
 	covered, sum, v6, ok := icrcSpan(frame)
 	if ok {
 		binary.LittleEndian.PutUint32(sum, icrc(covered, v6))

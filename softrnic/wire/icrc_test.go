@@ -14,9 +14,9 @@ func TestICRCSeed(t *testing.T) {
 	}
 }
 
-// Flipping any bit of the IP datagram breaks the ICRC, but for those that may change on the way (IBTA 7.8.1,
-// A17.3.3). Of those that CheckICRC needs to find its way (version, length, protocol, ports) any outcome but a
-// right ICRC is good.
+// Flipping any bit of the IP datagram breaks the ICRC, but for those that may change on the way
+// (IBTA 7.8.1, A17.3.3). Of those that CheckICRC needs to find its way (version, length, protocol,
+// ports) any outcome but a right ICRC is good.
 func TestICRCCoverage(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -44,7 +44,7 @@ func TestICRCCoverage(t *testing.T) {
 	}
 }
 
-// PutICRC repairs what a rewrite broke.
+// putICRC repairs what a rewrite broke.
 func TestPutICRC(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		f := testFrame(RCSendOnly, v6, true, 64)
@@ -56,7 +56,7 @@ func TestPutICRC(t *testing.T) {
 		if CheckICRC(b) {
 			t.Error("the ICRC does not cover the destination QP")
 		}
-		if !PutICRC(b) || !CheckICRC(b) || !bytes.Equal(b, want) {
+		if !putICRC(b) || !CheckICRC(b) || !bytes.Equal(b, want) {
 			t.Errorf("v6 %t: %x, want %x", v6, b, want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestICRCBadLengths(t *testing.T) {
 		if CheckICRC(b) != (total == len(b)-atIPv4) {
 			t.Errorf("total length %d: CheckICRC() = %t", total, CheckICRC(b))
 		}
-		if PutICRC(b) != fits || (!fits && !bytes.Equal(b, before)) {
+		if putICRC(b) != fits || (!fits && !bytes.Equal(b, before)) {
 			t.Errorf("total length %d: PutICRC() = %t", total, !fits)
 		}
 	}

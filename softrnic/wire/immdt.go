@@ -10,7 +10,8 @@ import "encoding/binary"
 
 const immDtLen = 4
 
-// ImmDt is the immediate data of a SEND or WRITE (IBTA 9.3): the number whose big-endian bytes are on the wire.
+// ImmDt is the immediate data of a SEND or WRITE (IBTA 9.3): the number whose big-endian bytes are
+// on the wire.
 type ImmDt uint32
 
 // Parse reads the header at the start of b.

@@ -38,12 +38,13 @@ type IPv4 struct {
 	Protocol uint8
 	Src, Dst [4]byte
 
-	// TotalLen is header and payload in bytes, set by Parse. AppendTo takes the payload's length instead.
+	// TotalLen is header and payload in bytes, set by Parse. AppendTo takes the payload's length
+	// instead.
 	TotalLen uint16
 }
 
-// Parse reads the header at the start of b. Options, fragments, a wrong checksum and a total length that is
-// shorter than the header or longer than b are errors.
+// Parse reads the header at the start of b. Options, fragments, a wrong checksum and a total length
+// that is shorter than the header or longer than b are errors.
 func (h *IPv4) Parse(b []byte) error {
 	if err := need(b, ipv4Len, "IPv4"); err != nil {
 		return err

@@ -8,13 +8,13 @@ import (
 // MAC is an Ethernet address.
 type MAC [6]byte
 
-// Broadcast is the address of all stations.
-var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+// broadcast is the address of all stations.
+var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
 // ErrMAC says that a text is no Ethernet address.
 var ErrMAC = errors.New("not an Ethernet address like 02:00:5e:10:00:01")
 
-// IsMulticast reports a group address, which Broadcast is too.
+// IsMulticast reports a group address, which broadcast is too.
 func (m MAC) IsMulticast() bool { return m[0]&1 != 0 }
 
 // String prints six pairs of hex digits with colons.

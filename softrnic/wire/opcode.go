@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Opcode is the BTH opcode: the transport service in the top three bits, the operation in the low five
-// (IBTA 9.2).
+// Opcode is the BTH opcode: the transport service in the top three bits, the operation in the low
+// five (IBTA 9.2).
 type Opcode uint8
 
 // Transport services, as the top three bits of an opcode.
@@ -83,7 +83,7 @@ const (
 // unknownPrefix starts the text of an opcode that is not in the table; two hex digits follow.
 const unknownPrefix = "OPCODE_0x"
 
-// Info is the opcode's row in the table. It is never nil and not to be changed.
+// Info is the opcode's entry in the table. It is never nil and must not be changed.
 func (o Opcode) Info() *OpInfo { return &opTable[o] }
 
 // Known reports whether the opcode is in the table. Others are parsed as a BTH with opaque payload.

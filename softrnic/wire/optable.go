@@ -1,6 +1,7 @@
 package wire
 
-// Headers is the set of extended headers that follow a BTH. On the wire they stand in the order of these bits.
+// Headers is the set of extended headers that follow a BTH. On the wire they stand in the order of
+// these bits.
 type Headers uint8
 
 // Extended headers.
@@ -18,8 +19,8 @@ const (
 // OpFlags say what an opcode is; see Opcode.Is.
 type OpFlags uint16
 
-// Flags of an opcode. First, middle, last and only are the place of a packet in its message; what is a message of
-// one packet always (a READ request, an acknowledgement, an atomic) has OpOnly.
+// Flags of an opcode. First, middle, last and only are the place of a packet in its message; what
+// is a message of one packet always (a READ request, an acknowledgement, an atomic) has OpOnly.
 const (
 	OpRequest  OpFlags = 1 << iota // goes to the responder
 	OpResponse                     // goes to the requester
@@ -38,7 +39,7 @@ const (
 	OpControl // congestion notification
 )
 
-// OpInfo is a row of the opcode table.
+// OpInfo is an entry of the opcode table.
 type OpInfo struct {
 	// Name is like "RC_WRITE_LAST"; empty for an opcode that is not in the table.
 	Name    string
@@ -57,8 +58,8 @@ const (
 	readAnswer = OpResponse | OpRead | OpPayload
 )
 
-// opTable is the opcode table of IBTA 9.2 for the services that this codec knows, with the extended headers that
-// each opcode has (IBTA 9.3), and the CNP of A17.9.3.
+// opTable is the opcode table of IBTA 9.2 for the services that this codec knows, with the extended
+// headers that each opcode has (IBTA 9.3), and the CNP of A17.9.3.
 var opTable = withHeaderLen([256]OpInfo{
 	RCSendFirst:          {Name: "RC_SEND_FIRST", Flags: reqFirst | OpSend},
 	RCSendMiddle:         {Name: "RC_SEND_MIDDLE", Flags: reqMiddle | OpSend},
@@ -106,7 +107,8 @@ var opTable = withHeaderLen([256]OpInfo{
 // headerLens are the lengths of the extended headers, in the order of the bits of Headers.
 var headerLens = [8]int{dethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen}
 
-// withHeaderLen fills HeaderLen. An opcode that the table does not know is a BTH with opaque payload.
+// withHeaderLen fills HeaderLen. An opcode that the table does not know is a BTH with opaque
+// payload.
 func withHeaderLen(table [256]OpInfo) [256]OpInfo {
 	for i := range table {
 		info := &table[i]

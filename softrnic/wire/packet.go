@@ -1,7 +1,8 @@
 package wire
 
-// Packet is the transport part of a RoCEv2 packet: BTH, the extended headers that its opcode has, payload.
-// Fields of headers that the opcode does not have are ignored by AppendTo and zeroed by ParsePacket.
+// Packet is the transport part of a RoCEv2 packet: BTH, the extended headers that its opcode has,
+// payload. Fields of headers that the opcode does not have are ignored by AppendTo and zeroed by
+// ParsePacket.
 type Packet struct {
 	BTH       BTH
 	RETH      RETH
@@ -12,21 +13,18 @@ type Packet struct {
 	ImmDt     uint32 // immediate data, in host order of the number on the wire
 	IETH      uint32 // rkey to invalidate
 	CNP       CNPReserved
-	// Payload is without pad, at most MaxPayload bytes. After ParsePacket it points into the parsed bytes.
-	// AppendTo ignores it if the opcode has no payload.
+	// Payload is without pad, at most 65432 bytes, so that one IP datagram holds it with any
+	// headers. After ParsePacket it points into the parsed bytes. AppendTo ignores it if the opcode
+	// has no payload.
 	Payload []byte
 }
-
-// MaxPayload is the largest payload in bytes that AppendTo can put into one IP datagram under every combination of
-// headers. It is far beyond the largest path MTU, 4096.
-const MaxPayload = 0xffff - ipv6Len - udpLen - bthLen - dethLen - atomicETHLen - icrcLen - maxPad
 
 // maxPad is the largest pad count: payload and pad are a multiple of 4 bytes (IBTA 9.2).
 const maxPad = 3
 
-// ParsePacket reads a packet from b, which starts at the BTH and ends before the ICRC. Everything of p is
-// overwritten. An opcode that is not in the table gives a BTH and the rest as payload. On error p holds what
-// was read so far.
+// ParsePacket reads a packet from b, which starts at the BTH and ends before the ICRC. Everything
+// of p is overwritten. An opcode that is not in the table gives a BTH and the rest as payload. On
+// error p holds what was read so far.
 func ParsePacket(b []byte, p *Packet) error {
 	*p = Packet{}
 	if err := p.BTH.Parse(b); err != nil {

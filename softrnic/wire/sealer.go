@@ -5,8 +5,9 @@ import (
 	"hash/crc32"
 )
 
-// Sealer computes ICRCs, twice as fast for short packets as the functions without it, because it has memory to copy a
-// packet to. The zero value is ready. It is for one goroutine, and must not be copied while it is in use.
+// Sealer computes ICRCs, twice as fast for short packets as the functions without it, because it
+// has memory to copy a packet to. The zero value is ready. It is for one goroutine, and must not be
+// copied while it is in use.
 type Sealer struct {
 	buf [sealBuf]byte
 }
@@ -16,18 +17,21 @@ const (
 	sealMin  = 64
 	sealUnit = 16
 	sealBuf  = 256
-	// leadLen is the length of the lead, the bytes that take the CRC register from 0, where zeros leave it, to icrcSeed.
+	// leadLen is the length of the lead, the bytes that take the CRC register from 0, where zeros
+	// leave it, to icrcSeed.
 	leadLen = 4
 )
 
-// sealLead is the lead as a little-endian word. The register behind four bytes is a sum of one entry of the table for
-// each; the topmost byte of what is wanted says which entry that was, from the last byte to the first.
+// sealLead is the lead as a little-endian word. The register behind four bytes is a sum of one
+// entry of the table for each; the topmost byte of what is wanted says which entry that was, from
+// the last byte to the first.
 var sealLead = func() uint32 {
 	var top [256]byte // index of the entry with that top byte
 	for i, c := range crc32.IEEETable {
 		top[c>>24] = byte(i)
 	}
-	// Step backwards: want = table[x] ^ reg>>8, so x is known by the top byte, and reg but for its low byte.
+	// Step backwards: want = table[x] ^ reg>>8, so x is known by the top byte, and reg but for its
+	// low byte.
 	want := uint32(icrcSeed)
 	for range leadLen {
 		x := top[want>>24]
@@ -49,7 +53,8 @@ func (s *Sealer) Check(frame []byte) bool {
 	return ok && binary.LittleEndian.Uint32(sum) == s.icrc(covered, v6)
 }
 
-// icrc is the function icrc. The packet is copied behind as many zeros as make the length a good one, and masked there.
+// icrc is the function icrc. The packet is copied behind as many zeros as make the length a good
+// one, and masked there.
 func (s *Sealer) icrc(b []byte, v6 bool) uint32 {
 	total := max(sealMin, (len(b)+leadLen+sealUnit-1)&^(sealUnit-1))
 	if total > sealBuf {

@@ -2,8 +2,8 @@ package wire
 
 import "fmt"
 
-// String prints the packet in one line: opcode, destination, PSN, flags, the extended headers that the opcode
-// has, and the payload's length. It is for logs and dumps, not for a hot path.
+// String prints the packet in one line: opcode, destination, PSN, flags, the extended headers that
+// the opcode has, and the payload's length. It is for logs and dumps, not for a hot path.
 func (p *Packet) String() string { return string(p.appendText(nil)) }
 
 // String prints addresses and packet in one line.

@@ -2,20 +2,23 @@ package wire
 
 import "fmt"
 
-// Syndrome is the first byte of an AETH: 000ccccc is an ACK with a credit count, 001ttttt an RNR NAK with a
-// timer code, 011nnnnn a NAK (IBTA 9.7.5.1.2).
+// Syndrome is the first byte of an AETH: 000ccccc is an ACK with a credit count, 001ttttt an RNR
+// NAK with a timer code, 011nnnnn a NAK (IBTA 9.7.5.1.2).
 type Syndrome uint8
 
-// Syndromes. AckNoCredits says that no end-to-end credits are given; RNRNak is or-ed with the timer code.
+// Syndromes. AckNoCredits says that no end-to-end credits are given; RNRNak is or-ed with the timer
+// code.
 const (
-	AckNoCredits     Syndrome = 0x1f
-	RNRNak           Syndrome = 0x20
-	NakPSNSequence   Syndrome = 0x60
-	NakInvalid       Syndrome = 0x61
-	NakRemoteAccess  Syndrome = 0x62
-	NakRemoteOp      Syndrome = 0x63
-	NakInvalidRD     Syndrome = 0x64
-	syndromeKindMask Syndrome = 0x60
+	AckNoCredits    Syndrome = 0x1f
+	RNRNak          Syndrome = 0x20
+	NakPSNSequence  Syndrome = 0x60
+	NakInvalid      Syndrome = 0x61
+	NakRemoteAccess Syndrome = 0x62
+	NakRemoteOp     Syndrome = 0x63
+	NakInvalidRD    Syndrome = 0x64
+	// syndromeKindMask has bit 7, which is reserved as 0: a syndrome with it is of no kind (IBTA
+	// 9.7.5.1.2/reserved).
+	syndromeKindMask Syndrome = 0xe0
 )
 
 // IsAck reports a positive acknowledgement.

@@ -19,16 +19,17 @@ const UDPPort = 4791
 type UDP struct {
 	SrcPort, DstPort uint16
 	// Checksum is 0 on what we send, also over IPv6; what arrives is neither checked nor trusted,
-	// because over veth it may be a partial one. The ICRC masks it. AppendTo writes it as it is: whoever
-	// changes a frame clears it.
+	// because over veth it may be a partial one. The ICRC masks it. AppendTo writes it as it is:
+	// code that changes a frame clears it.
 	Checksum uint16
 
-	// Length is header and payload in bytes, set by Parse. AppendTo takes the payload's length instead.
+	// Length is header and payload in bytes, set by Parse. AppendTo takes the payload's length
+	// instead.
 	Length uint16
 }
 
-// Parse reads the header at the start of b, which is the whole IP payload: a UDP length other than len(b) is an
-// error.
+// Parse reads the header at the start of b, which is the whole IP payload: a UDP length other than
+// len(b) is an error.
 func (h *UDP) Parse(b []byte) error {
 	if err := need(b, udpLen, "UDP"); err != nil {
 		return err

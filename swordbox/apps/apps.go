@@ -1,60 +1,141 @@
-// Package apps lists the switch programs and makes the one that a rack asks for. A program is a package of its own below
-// this one; a new one is one line here.
+// Package apps holds the registries of the switch: its programs, and the handlers of the rules of
+// program swordbox. A new one is a package of its own and one line here.
 package apps
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/cloversteer"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/hotwords"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/record"
+	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
+	publishedserialize "github.com/rdmalab/rdmalab/swordbox/published/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/serialize"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Config is what a rack does not say about its switch.
-type Config struct {
-	// Rand makes numbers of queue pairs and connections; it must differ from life to life of the switch. The program owns
-	// it.
-	Rand *rand.Rand
-	// Record is what survives a crash of the switch; nil: nothing does.
-	Record *record.Record
-	// Late says that the program comes when connections may be open already, though no former life of the switch has left a record.
-	Late bool
-	// Silence is for how long the switch asks a silent server before it gives it up; 0: 255 ms.
-	Silence time.Duration
-	// Hold is for how long an append that is steered waits for the one before it; 0: 1 ms.
-	Hold time.Duration
-	// Nodes is how many nodes of stores a switch that steers remembers; 0: 65536. Clients whose nodes are forgotten are not led.
-	Nodes int
+// handlers carry out the rules of programs that have rules.
+var handlers = []*handler.Kind{
+	&serialize.Kind,
+	&publishedserialize.Kind,
+	&cloversteer.Kind,
+	&publishedsteer.Kind,
+	&hotwords.Kind,
 }
 
-// programs makes them by name.
-var programs = map[string]func(s *spec.Rack, cfg Config) (pipeline.Program, error){
-	spec.ProgramForward:  func(*spec.Rack, Config) (pipeline.Program, error) { return forward.Program{}, nil },
-	spec.ProgramSwordBox: swordBox,
+// programs are what a rack file can name.
+var programs = []Program{
+	{Name: spec.ProgramForward, make: func(*spec.Rack, Config) (pipeline.Program, error) { return forward.Program{}, nil }},
+	{Name: spec.ProgramSwordBox, HasRules: true, make: swordBox, requests: swordbox.Requests},
+}
+
+// Program is an entry of the registry of programs.
+type Program struct {
+	Name string
+	// HasRules: the program is a Ruled one. It has addresses of its own and a record of what must
+	// survive a crash.
+	HasRules bool
+
+	make     func(s *spec.Rack, cfg Config) (pipeline.Program, error)
+	requests func() []handler.Request
+}
+
+// Ruled is a program with rules.
+type Ruled interface {
+	pipeline.Program
+	// Rules are those in force. SetRules exchanges them, also in the record; on error they stay as
+	// they are.
+	Rules() *rules.Set
+	SetRules(s *rules.Set) error
+	// Tables lists the tables of the program. ClearTable empties one and returns how many entries
+	// it had; false: there is none of that name that can be cleared.
+	Tables(now clock.Time) []handler.Table
+	ClearTable(name string) (int, bool)
+	// Bound is how many flows the program cannot leave. Close ends the switch's connections before
+	// the program goes, and Unloaded is called when another one has taken its place.
+	Bound() int
+	Close(c *pipeline.Ctx)
+	Unloaded()
+}
+
+var _ Ruled = (*swordbox.Program)(nil)
+
+// Config is what a rack does not say about its switch.
+type Config struct {
+	// Rand makes queue pair numbers and PSNs; it must differ between incarnations of the switch.
+	// The program owns it.
+	Rand *rand.Rand
+	// Record is what survives a crash of the switch; nil: nothing does.
+	Record *journal.Record
+	// Late: connections may be open already when the program begins, though no former incarnation
+	// has left a record.
+	Late bool
+	// Silence is how long the switch asks a silent server before it gives the server up; 0: 255 ms.
+	Silence time.Duration
+	// Hold is how long an append that is steered waits for the one before it; 0: 1 ms.
+	Hold time.Duration
+	// Nodes is how many nodes of stores a switch that steers remembers; 0: 65536. Clients whose
+	// nodes are forgotten are not led.
+	Nodes int
+	// Connections is how many connections the switch tracks; 0: the default of conntrack.
+	Connections int
+}
+
+// Lookup finds a program by name; "" is forward. false: there is none.
+func Lookup(name string) (Program, bool) {
+	if name == "" {
+		name = spec.ProgramForward
+	}
+	i := slices.IndexFunc(programs, func(p Program) bool { return p.Name == name })
+	if i < 0 {
+		return Program{}, false
+	}
+	return programs[i], true
 }
 
 // New makes the program of a rack's switch; "" is forward.
 func New(s *spec.Rack, cfg Config) (pipeline.Program, error) {
-	name := s.Switch.Program
-	if name == "" {
-		name = spec.ProgramForward
-	}
-	program, ok := programs[name]
+	p, ok := Lookup(s.Switch.Program)
 	if !ok {
-		return nil, fmt.Errorf("switch program %q is unknown; there is %s", name, strings.Join(spec.Programs(), ", "))
+		return nil, fmt.Errorf("switch program %q is unknown; there is %s", s.Switch.Program, strings.Join(spec.Programs(), ", "))
 	}
-	return program(s, cfg)
+	return p.make(s, cfg)
 }
 
-// Self are the addresses under which the switch of a rack is reached: those of the rack file if its program ends
-// connections, otherwise none.
+// Requests lists the control requests of all programs. A switch answers those of programs that it
+// does not run with handler.ErrNoRules.
+func Requests() (list []handler.Request) {
+	for _, p := range programs {
+		if p.requests != nil {
+			list = append(list, p.requests()...)
+		}
+	}
+	return list
+}
+
+// Listings lists what the handlers can show an operator.
+func Listings() (list []handler.Listing) {
+	for _, k := range handlers {
+		list = append(list, k.Listings...)
+	}
+	return list
+}
+
+// Self are the addresses under which the switch of a rack is reached: those of the rack file if its
+// program has rules, otherwise none.
 func Self(s *spec.Rack) pipeline.Self {
-	if s.Switch.Program != spec.ProgramSwordBox {
+	if p, ok := Lookup(s.Switch.Program); !ok || !p.HasRules {
 		return pipeline.Self{}
 	}
 	self := pipeline.Self{MAC: s.Switch.MAC}

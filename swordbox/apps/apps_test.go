@@ -8,9 +8,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/record"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -62,10 +62,10 @@ func TestPrograms(t *testing.T) {
 }
 
 // box is a switch of the rack with its program, and the record that it uses.
-func box(t *testing.T, mem []byte) (*pipeline.Switch, *serialize.Program, *spec.Rack) {
+func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *spec.Rack) {
 	t.Helper()
 	s := rack(t, spec.ProgramSwordBox)
-	rec, err := record.Open(mem)
+	rec, err := journal.Open(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +77,10 @@ func box(t *testing.T, mem []byte) (*pipeline.Switch, *serialize.Program, *spec.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sw, p.(*serialize.Program), s
+	return sw, p.(*swordbox.Program), s
 }
 
-// from is a packet in the name of a host.
+// from is a packet with the source address of a host.
 func from(h *spec.Host, to netip.Addr, mac wire.MAC, b wire.BTH) []byte {
 	f := wire.Frame{Eth: wire.Ethernet{Src: h.MAC, Dst: mac}, IPv4: wire.IPv4{TTL: 64, Src: h.IPv4.As4(), Dst: to.As4()}}
 	f.BTH = b
@@ -89,17 +89,17 @@ func from(h *spec.Host, to netip.Addr, mac wire.MAC, b wire.BTH) []byte {
 	return f.AppendTo(nil)
 }
 
-// What comes to the switch itself in the name of a host, at the port of another one, is not believed; nor is what speaks
-// for a row of the switch's former life.
+// A packet to the switch with the source address of a host is dropped if it comes in at another
+// host's port; so is a packet for a flow of the switch's former incarnation.
 func TestSpoofedPacketsToTheSwitch(t *testing.T) {
-	mem := make([]byte, record.Size)
-	former, err := record.Open(mem)
+	mem := make([]byte, journal.Size)
+	former, err := journal.Open(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := rack(t, spec.ProgramSwordBox)
 	ms, cn := &s.Hosts[0], &s.Hosts[1]
-	if _, err := former.Move(record.Row{Client: cn.IPv4, Server: ms.IPv4, ClientQPN: 0x11, ServerQPN: 0x22}); err != nil {
+	if _, err := former.Move(journal.Flow{Client: cn.IPv4, Server: ms.IPv4, ClientQPN: 0x11, ServerQPN: 0x22}); err != nil {
 		t.Fatal(err)
 	}
 	sw, _, _ := box(t, mem)
@@ -110,22 +110,23 @@ func TestSpoofedPacketsToTheSwitch(t *testing.T) {
 		"answer":   from(ms, s.Switch.IPv4, s.Switch.MAC, wire.BTH{Opcode: wire.RCAck, DestQP: 0x1234}),
 		"former":   from(ms, cn.IPv4, cn.MAC, wire.BTH{Opcode: wire.RCAck, DestQP: 0x11}),
 	} {
-		before := sw.Port(1).Drops[serialize.ReasonSpoofed]
+		before := sw.Port(1).Drops[swordbox.ReasonSpoofed]
 		out.Reset()
 		sw.Frame(0, 1, packetio.Frame{Data: data}, &out)
-		if n := sw.Port(1).Drops[serialize.ReasonSpoofed]; n != before+1 || len(out.Frames) != 0 {
+		if n := sw.Port(1).Drops[swordbox.ReasonSpoofed]; n != before+1 || len(out.Frames) != 0 {
 			t.Errorf("%s: %d drops, %d frames", name, n-before, len(out.Frames))
 		}
 		sw.Frame(0, 0, packetio.Frame{Data: data}, &out)
-		if n := sw.Port(0).Drops[serialize.ReasonSpoofed]; n != 0 {
+		if n := sw.Port(0).Drops[swordbox.ReasonSpoofed]; n != 0 {
 			t.Errorf("%s: the host itself is not believed", name)
 		}
 	}
 }
 
-// A life without a record has the rules of the rack file; a later one those that it had last, also none.
+// A switch without a record has the rules of the rack file; a later incarnation those that were
+// last in force, also none.
 func TestRulesOfAFormerLife(t *testing.T) {
-	mem := make([]byte, record.Size)
+	mem := make([]byte, journal.Size)
 	_, p, _ := box(t, mem)
 	if n := len(p.Rules().All()); n != 1 {
 		t.Errorf("%d rules", n)

@@ -7,62 +7,63 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// bthLen is what is looked at of each packet of a burst.
+// bthLen is the length of the part of each packet of a burst that is looked at, in bytes.
 const bthLen = 12
 
-// Known is the row whose direction a packet has, if both ends of its connection are known; nil if not. Nothing is noted.
-func (t *Table) Known(f *wire.Frame) *Row {
-	if r := t.index.find(f); r != nil && r.Peer != nil {
-		return r
+// Known returns the flow that a packet travels in, if the connection's other direction (Peer) is
+// known as well, else nil. It changes nothing.
+func (t *Table) Known(f *wire.Frame) *Flow {
+	if fl := t.index.find(f); fl != nil && fl.Peer != nil {
+		return fl
 	}
 	return nil
 }
 
-// Burst is Packet for several packets at once: b is the packets of a super-frame from their BTH on, each of size bytes but
-// for the last, and f the first of them. It works for a part of one message on a busy connection that is known: packets in
-// order, none of which is a READ or an atomic. Otherwise nothing was noted, and the answer is nil: hand the packets to
-// Packet one by one. The row is that of the requests.
-func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int) *Row {
+// Burst is Packet for several packets: b is the packets of a super-frame from their BTH on, each of
+// size bytes except the last, and f the first of them. It works for a part of one message on a
+// known, busy connection: packets in order, none of which is a READ or an atomic. It returns the
+// flow of the requests. If it returns nil, it has changed nothing: pass the packets to Packet one
+// by one.
+func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int) *Flow {
 	if size < bthLen || f.BTH.Opcode.Service() != wire.ServiceRC || !uniform(&f.BTH, b, size) {
 		return nil
 	}
-	r := t.index.find(f)
-	if r == nil || r.State != Open || r.Port != in || now.Sub(r.Last) >= rarely || r.mistrusts() || r.Pinned || r.Peer.Pinned {
+	fl := t.index.find(f)
+	if !fl.busy(now, in) || fl.mistrusts() || fl.pinned() {
 		return nil
 	}
 	n := (len(b) + size - 1) / size
 	if f.BTH.Opcode.Is(wire.OpResponse) {
-		return t.answerBurst(now, r, f, n)
+		return fl.answerBurst(now, f, n)
 	}
-	if r.MTU == 0 || !r.Synced {
+	if fl.MTU == 0 || !fl.Synced() {
 		return nil
 	}
 	end := f.BTH.PSN.Add(n)
-	if wire.Diff(f.BTH.PSN, r.Expected) <= 0 && wire.Diff(end, r.Expected) > 0 {
-		r.Expected = end
+	if wire.Diff(f.BTH.PSN, fl.Expected) <= 0 && wire.Diff(end, fl.Expected) > 0 {
+		fl.Expected = end
 	}
-	r.reach(f.BTH.PSN, n, 0)
-	r.more = true
-	r.Last = now
-	return r
+	fl.reach(f.BTH.PSN, n, 0)
+	fl.seen = moreRequests
+	fl.Last = now
+	return fl
 }
 
-// answerBurst notes packets of a READ response: the last one says it all.
-func (t *Table) answerBurst(now clock.Time, back *Row, f *wire.Frame, n int) *Row {
-	r := back.Peer
+// answerBurst notes n packets of a READ response in the direction of the flow; the last one covers
+// all of them. It returns the peer, whose requests they answer.
+func (fl *Flow) answerBurst(now clock.Time, f *wire.Frame, n int) *Flow {
+	req := fl.Peer
 	last := f.BTH.PSN.Add(n - 1)
-	if !r.Synced || r.MTU == 0 || !r.asked || wire.Diff(last, r.high) >= 0 || wire.Diff(last, r.Expected) >= 0 {
+	if !req.Synced() || req.MTU == 0 || !req.reached(last) || wire.Diff(last, req.Expected) >= 0 {
 		return nil
 	}
-	if !r.HasAcked || wire.Diff(last, r.Acked) > 0 {
-		r.Acked, r.HasAcked = last, true
-	}
-	back.Last = now
-	return r
+	req.acked(last)
+	fl.Last = now
+	return req
 }
 
-// uniform reports whether the packets of a burst go to one queue pair with PSNs one behind the other, and are SENDs and
-// WRITEs or READ responses.
+// uniform reports whether the packets of a burst go to one queue pair with consecutive PSNs, and
+// are either all of SENDs and WRITEs or all of READ responses.
 func uniform(h *wire.BTH, b []byte, size int) bool {
 	op, qp, psn := h.Opcode, uint32(h.DestQP), h.PSN
 	response := op.Is(wire.OpResponse)
@@ -84,7 +85,8 @@ func uniform(h *wire.BTH, b []byte, size int) bool {
 	return burstOp(h.Opcode, response)
 }
 
-// burstOp reports whether an opcode takes one PSN and is part of a message or of a READ response.
+// burstOp reports whether an opcode takes one PSN and belongs to a SEND or WRITE, or to a READ
+// response.
 func burstOp(op wire.Opcode, response bool) bool {
 	if op.Service() != wire.ServiceRC || !op.Is(wire.OpPayload) {
 		return false

@@ -24,24 +24,25 @@ func burst(f *wire.Frame, size int, ops ...wire.Opcode) []byte {
 	return b
 }
 
-// A burst leaves the row as its packets one by one would, whatever its place; and what is no plain burst is left alone.
+// A burst leaves the flow in the same state as its packets one by one, wherever its PSNs are; a
+// burst that is not plain changes nothing.
 func TestBurst(t *testing.T) {
 	const size = 1040
 	taken := 0
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
 		one, all := newRig(t, nil), newRig(t, nil)
-		var rows [2]*Row
+		var flows [2]*Flow
 		for i, r := range []*rig{one, all} {
-			rows[i] = r.learn(1, 2, 0x11, 0x22, 100)
-			rows[i].learnMTU(1024)
+			flows[i] = r.learn(1, 2, 0x11, 0x22, 100)
+			flows[i].learnMTU(1024)
 		}
 		for range 30 {
 			n := 2 + rnd.IntN(6)
-			f := packet(1, 2, 0x22, wire.RCWriteMiddle, rows[0].Expected.Add(rnd.IntN(12)-6))
+			f := packet(1, 2, 0x22, wire.RCWriteMiddle, flows[0].Expected.Add(rnd.IntN(12)-6))
 			ops := []wire.Opcode{wire.RCWriteMiddle}
-			if response := rnd.IntN(3) == 0 && rows[0].HasAcked; response {
-				f = packet(2, 1, 0x11, wire.RCReadResponseMiddle, rows[0].Acked.Add(rnd.IntN(8)-4))
+			if response := rnd.IntN(3) == 0 && flows[0].HasAcked; response {
+				f = packet(2, 1, 0x11, wire.RCReadResponseMiddle, flows[0].Acked.Add(rnd.IntN(8)-4))
 				ops[0] = wire.RCReadResponseMiddle
 			}
 			for len(ops) < n {
@@ -64,8 +65,8 @@ func TestBurst(t *testing.T) {
 					all.ask(&g)
 				}
 			}
-			a, b := rows[0], rows[1]
-			if a.Expected != b.Expected || a.Acked != b.Acked || a.high != b.high || a.Synced != b.Synced || got != nil && got != b {
+			a, b := flows[0], flows[1]
+			if a.Expected != b.Expected || a.Acked != b.Acked || a.high != b.high || a.Synced() != b.Synced() || got != nil && got != b {
 				t.Fatalf("seed %d: %v of %d packets at %d: one by one %d %d %d, at once %d %d %d", seed, ops[0], n, f.BTH.PSN,
 					a.Expected, a.Acked, a.high, b.Expected, b.Acked, b.high)
 			}
@@ -76,48 +77,48 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// What a burst must not be.
+// Packets that Burst must refuse.
 func TestNoBurst(t *testing.T) {
 	const size = 1040
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	row.learnMTU(1024)
-	f := packet(1, 2, 0x22, wire.RCWriteMiddle, row.Expected)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	flow.learnMTU(1024)
+	f := packet(1, 2, 0x22, wire.RCWriteMiddle, flow.Expected)
 	good := burst(f, size, wire.RCWriteMiddle, wire.RCWriteMiddle, wire.RCWriteLast)
 	change := func(at int, x byte) []byte {
 		b := append([]byte(nil), good...)
 		b[at] ^= x
 		return b
 	}
-	before := *row
-	for name, try := range map[string]func() *Row{
-		"another queue pair": func() *Row { return r.Burst(r.now, 1, f, change(size+7, 1), size) },
-		"a PSN left out":     func() *Row { return r.Burst(r.now, 1, f, change(size+11, 8), size) },
-		"a READ": func() *Row {
+	before := *flow
+	for name, try := range map[string]func() *Flow{
+		"another queue pair": func() *Flow { return r.Burst(r.now, 1, f, change(size+7, 1), size) },
+		"a PSN left out":     func() *Flow { return r.Burst(r.now, 1, f, change(size+11, 8), size) },
+		"a READ": func() *Flow {
 			return r.Burst(r.now, 1, f, change(size, byte(wire.RCWriteMiddle^wire.RCReadRequest)), size)
 		},
-		"an answer":       func() *Row { return r.Burst(r.now, 1, f, change(size, byte(wire.RCWriteMiddle^wire.RCAck)), size) },
-		"another service": func() *Row { return r.Burst(r.now, 1, f, change(size, 0x20), size) },
-		"too short":       func() *Row { return r.Burst(r.now, 1, f, good[:2*size+11], size) },
-		"another port":    func() *Row { return r.Burst(r.now, 3, f, good, size) },
-		"no row":          func() *Row { return r.Burst(r.now, 1, packet(1, 2, 0x23, wire.RCWriteMiddle, 1), good, size) },
-		"tiny":            func() *Row { return r.Burst(r.now, 1, f, good, 11) },
-		"pinned": func() *Row {
-			row.Pinned = true
-			defer func() { row.Pinned = false }()
+		"an answer":       func() *Flow { return r.Burst(r.now, 1, f, change(size, byte(wire.RCWriteMiddle^wire.RCAck)), size) },
+		"another service": func() *Flow { return r.Burst(r.now, 1, f, change(size, 0x20), size) },
+		"too short":       func() *Flow { return r.Burst(r.now, 1, f, good[:2*size+11], size) },
+		"another port":    func() *Flow { return r.Burst(r.now, 3, f, good, size) },
+		"no flow":         func() *Flow { return r.Burst(r.now, 1, packet(1, 2, 0x23, wire.RCWriteMiddle, 1), good, size) },
+		"tiny":            func() *Flow { return r.Burst(r.now, 1, f, good, 11) },
+		"pinned": func() *Flow {
+			flow.Pinned = true
+			defer func() { flow.Pinned = false }()
 			return r.Burst(r.now, 1, f, good, size)
 		},
-		"checked": func() *Row {
-			row.Checked = true
-			defer func() { row.Checked = false }()
+		"checked": func() *Flow {
+			flow.Checked = true
+			defer func() { flow.Checked = false }()
 			return r.Burst(r.now, 1, f, good, size)
 		},
 	} {
-		if try() != nil || *row != before {
+		if try() != nil || *flow != before {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if r.Burst(r.now, 1, f, good, size) != row || row.Expected != before.Expected.Add(3) {
-		t.Errorf("%+v", row)
+	if r.Burst(r.now, 1, f, good, size) != flow || flow.Expected != before.Expected.Add(3) {
+		t.Errorf("%+v", flow)
 	}
 }

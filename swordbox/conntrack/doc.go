@@ -1,16 +1,28 @@
-// Package conntrack knows the reliable connections that cross a switch: who talks to whom over which queue pairs, which
-// PSN the responder expects next, and what the path MTU is. It learns connections from the datagrams of the connection
-// manager, and where queue pairs were exchanged out of band, from the packets themselves.
+// Package conntrack tracks the reliable connections that cross a switch: which queue pairs of which
+// hosts are connected, which PSN each responder expects next, and the path MTU. It learns
+// connections from the datagrams of the connection manager, and where queue pairs were exchanged
+// out of band, from the packets themselves.
 //
-// Contract. A Table is a value that one goroutine uses at a time. It is handed every RoCEv2 packet with its ingress port
-// and the time (Packet), and says which row the packet belongs to and what it is to a responder: new, ahead of a gap, or
-// a duplicate. It changes no packet and drops none. The caller reports a request that it sent on by Row.Advance, if
-// it was New; so a request that it refuses does not count as received.
+// Contract. A Table is used by one goroutine at a time. The caller passes every RoCEv2 packet with
+// its ingress port and the time to Packet, which returns the flow of the packet and what it is to
+// the responder: new, ahead of a gap, or a duplicate. The table changes no packet and drops none.
+// The caller calls Flow.Advance for each New request that it sends on; a request that it drops then
+// does not count as received.
 //
-// A row is half of a connection: the requests of one end towards the other, and the responses that come back. A
-// connection is two rows, each the other's Peer. The key of a row is what a request carries: source address, destination
-// address, destination queue pair. The UDP source port is not part of it, for NICs change it.
+// A flow is one direction of a connection: the requests of one end, and the responses to them. A
+// connection is two flows, each the other's Peer. The key of a flow is what a request carries:
+// source address, destination address, destination queue pair. The UDP source port is not part of
+// it, because NICs change it.
 //
-// Nothing that comes from the wire makes a table grow beyond its bounds, moves a row to another peer, or evicts a row
-// whose two ends are known; what was refused is counted (Stats).
+// Packets cannot make a table grow beyond its bounds, give a flow another peer, or evict a flow
+// whose peer is known. What was refused is counted (Stats).
+//
+//	table.go      Packet: the checks that each packet passes
+//	request.go    class and span of a request; response.go: which requests a response answers
+//	sequence.go   PSNs of a flow, and whether the expected one is known
+//	state.go      states of a flow; lifecycle.go: creation, pairing, quarantine, eviction
+//	learner.go    pairing by packets; learning.go: the evidence about one flow
+//	datagram.go   messages of the connection manager; setups.go: the handshakes seen
+//	hosts.go      which address is behind which port
+//	burst.go      several packets of one message at once
 package conntrack

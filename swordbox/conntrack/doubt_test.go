@@ -8,14 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A client's host starts anew: its queue pair has the number and the PSNs that it had, and is connected to another one of the
-// server. What the server answers may not be put into the numbers of the old connection, which the switch has moved.
+// A client's host restarts: its queue pair has the same QPN and PSNs as before, and is connected to
+// another queue pair of the server. Responses of the server to it must not be used with the PSN
+// shift of the old connection, whose requests the switch has moved.
 func TestAnswersOfAReusedQueuePair(t *testing.T) {
 	old, young, client := wire.QPN(0x22), wire.QPN(0x33), wire.QPN(0x11)
 	for _, spoke := range []bool{false, true} {
 		r := newRig(t, nil)
-		row := r.learn(1, 2, client, old, 100)
-		row.Pinned = true
+		flow := r.learn(1, 2, client, old, 100)
+		flow.Pinned = true
 		ack := func() Reason { return r.see(packet(2, 1, client, wire.RCAck, 100)).Bad }
 		if bad := ack(); bad != Fine {
 			t.Fatalf("before: %v", bad)
@@ -25,7 +26,7 @@ func TestAnswersOfAReusedQueuePair(t *testing.T) {
 		r.now += clock.Time(2 * time.Millisecond)
 		want := Implausible
 		if spoke { // the requester of the old connection is alive after all
-			r.ask(packet(1, 2, old, wire.RCWriteOnly, row.Expected))
+			r.ask(packet(1, 2, old, wire.RCWriteOnly, flow.Expected))
 			want = Fine
 		}
 		if bad := ack(); bad != want {

@@ -20,7 +20,7 @@ func (r *rig) acks(b int, qa wire.QPN, psns ...wire.PSN) {
 	}
 }
 
-// One response is no proof, and neither are two, nor the same one again.
+// One response does not pair two flows, nor do two, nor retransmissions of one.
 func TestConfirmation(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 1, 2, 3)
@@ -34,7 +34,7 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-// A second candidate takes the confirmations back.
+// A second candidate makes the confirmations start over.
 func TestSecondCandidate(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 1, 2, 3, 4)
@@ -50,7 +50,7 @@ func TestSecondCandidate(t *testing.T) {
 	}
 }
 
-// A request that was lost before the switch and sent again was asked.
+// A request that was lost before the switch and retransmitted counts as requested.
 func TestRetransmissionFillsAGap(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 1, 3, 2, 3, 4)
@@ -60,8 +60,9 @@ func TestRetransmissionFillsAGap(t *testing.T) {
 	}
 }
 
-// Queue pairs that died without an answer, whose PSNs are ahead of those of the living, are no candidates for ever.
-func TestTheDeadAreNoCandidates(t *testing.T) {
+// Queue pairs that died without a response, with PSNs ahead of those in use, do not stay
+// candidates.
+func TestDeadFlowsAreNoCandidates(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x31, 0x300000, 0x300001)
 	r.writes(2, 0x32, 0x7fff00)
@@ -75,8 +76,8 @@ func TestTheDeadAreNoCandidates(t *testing.T) {
 	}
 }
 
-// What comes behind its successor was asked, too.
-func TestOvertakenRequestWasAsked(t *testing.T) {
+// A request that arrives after its successor counts as requested.
+func TestReorderedRequestCounts(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 3, 1, 2)
 	r.acks(2, 0x11, 1, 2, 3)
@@ -87,8 +88,8 @@ func TestOvertakenRequestWasAsked(t *testing.T) {
 	}
 }
 
-// Two directions that claim the same requests: one of them must be wrong, so neither is believed. (The table was told
-// that no connection was open, which is not so.)
+// Two flows that claim the same peer: one of them must be wrong, so neither is paired. (The table
+// is configured as if no connection had existed before, which is wrong here.)
 func TestContested(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 100) // it sent up to 110 before the table looked
@@ -101,14 +102,14 @@ func TestContested(t *testing.T) {
 	}
 }
 
-// Conclusions about a row do not outlive it: its place may be another one's.
-func TestConclusionsEndWithTheRow(t *testing.T) {
+// Conclusions about a flow end with it: its slot may be used for another flow.
+func TestConclusionsEndWithTheFlow(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 1)
 	r.writes(2, 0x23, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	r.acks(2, 0x11, 5) // not of the first
-	r.drop(r.row(1, 2, 0x22))
-	r.drop(r.row(1, 2, 0x23))
+	r.drop(r.flow(1, 2, 0x22))
+	r.drop(r.flow(1, 2, 0x23))
 	r.writes(2, 0x25, 6, 7, 8, 9)
 	r.writes(2, 0x24, 6, 7, 8, 9) // in the first one's place
 	r.acks(2, 0x12, 9)
@@ -119,33 +120,33 @@ func TestConclusionsEndWithTheRow(t *testing.T) {
 	}
 }
 
-// A refused reply takes the rows back.
+// When a REP finds no room for its second flow, the first one is released.
 func TestRefusedReply(t *testing.T) {
 	r := newRig(t, nil)
 	r.connect()
 	r.see(datagram(1, 2, reject(0xa1, 0xb1)))
-	if st := r.Stats(); st.Rows != 0 || len(r.setups) != 0 {
+	if st := r.Stats(); st.Flows != 0 || len(r.setups.known) != 0 {
 		t.Errorf("%+v", st)
 	}
 	r.connect()
 	r.see(datagram(2, 1, reject(0xb1, 0xa1)))
-	if st := r.Stats(); st.Rows != 0 || len(r.setups) != 0 {
+	if st := r.Stats(); st.Flows != 0 || len(r.setups.known) != 0 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// A bound address stays where it is however long it is silent.
-func TestBoundForGood(t *testing.T) {
+// A bound address stays at its port, however long it is silent.
+func TestBoundAddressStays(t *testing.T) {
 	r := newRig(t, nil)
 	r.Bind(addr(1), 1)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	r.now = r.now.Add(2 * hostIdle)
-	if s := r.Packet(r.now, 7, packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected), r); s.Bad != Spoofed {
+	if s := r.Packet(r.now, 7, packet(1, 2, 0x22, wire.RCWriteOnly, flow.Expected), r); s.Bad != Spoofed {
 		t.Errorf("%+v", s)
 	}
 }
 
-// When all rows are taken, who wants a new one pays with its own.
+// When all flows are in use, a host that needs a new one loses one of its own learning flows.
 func TestFullTable(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Connections, c.Learning = 8, 16 })
 	for i := range 6 {
@@ -156,50 +157,52 @@ func TestFullTable(t *testing.T) {
 	for i := range 100 {
 		r.see(packet(5, 2, wire.QPN(0x1000+i), wire.RCWriteOnly, 1))
 	}
-	if r.row(4, 2, 0x998) == nil || r.row(4, 2, 0x999) == nil || r.Stats().Rows != 16 || r.Stats().Evicted != 98 {
+	if r.flow(4, 2, 0x998) == nil || r.flow(4, 2, 0x999) == nil || r.Stats().Flows != 16 || r.Stats().Evicted != 98 {
 		t.Errorf("%+v", r.Stats())
 	}
-	// A connection that is announced takes the place of what is only suspected.
+	// An announced connection replaces a learning flow.
 	r.connect()
 	if got := len(r.paired()); got != 14 {
-		t.Errorf("%d rows have a peer", got)
+		t.Errorf("%d flows have a peer", got)
 	}
 }
 
-// The first packet behind a silence may be lost; the second one is still of the same connection.
-func TestLossBehindASilence(t *testing.T) {
+// The first packet after a silence may be lost; the second one still belongs to the same
+// connection.
+func TestLossAfterASilence(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		r := newRig(t, nil)
-		row := r.learn(1, 2, 0x11, 0x22, 100)
-		row.Pinned = pinned
-		gen := row.Generation
+		flow := r.learn(1, 2, 0x11, 0x22, 100)
+		flow.Pinned = pinned
+		gen := flow.Generation
 		r.now = r.now.Add(r.cfg.Quarantine + time.Second)
-		if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected.Next())); s.Bad != Fine || s.Class != Ahead || row.Generation != gen {
+		if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, flow.Expected.Next())); s.Bad != Fine || s.Class != Ahead || flow.Generation != gen {
 			t.Errorf("pinned %v: %+v", pinned, s)
 		}
 	}
 }
 
-// A row that may have sent more than the table saw is not believed to be alone before it is settled.
+// A request of a flow whose earlier requests the table may have missed is not Alone before the flow
+// is settled.
 func TestAloneInTheMiddle(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Settle = time.Second })
-	row := r.learn(1, 2, 0x11, 0x22, 100)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 103)); s.Alone {
 		t.Error("at the start")
 	}
 	r.acks(2, 0x11, 103)
 	r.now = r.now.Add(r.cfg.Quarantine)
-	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 104)); !s.Alone || s.Row != row {
+	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 104)); !s.Alone || s.Flow != flow {
 		t.Errorf("later: %+v", s)
 	}
-	// A connection of later days is not in the middle.
+	// A connection that begins later is not in the middle.
 	late := r.learn(1, 2, 0x12, 0x23, 100)
-	if s := r.ask(packet(1, 2, 0x23, wire.RCWriteOnly, late.Expected)); !s.Alone || late.Middle || !row.Middle {
+	if s := r.ask(packet(1, 2, 0x23, wire.RCWriteOnly, late.Expected)); !s.Alone || late.Middle || !flow.Middle {
 		t.Errorf("a later connection: %+v", s)
 	}
 }
 
-// A row that had to go may have missed packets when it comes again.
+// An evicted flow may have missed packets when it is created again.
 func TestAloneAfterEviction(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Learning = 4 })
 	r.writes(2, 0x22, 1)
@@ -208,30 +211,30 @@ func TestAloneAfterEviction(t *testing.T) {
 	if r.Stats().Evicted == 0 {
 		t.Fatal("nothing had to go")
 	}
-	r.drop(r.row(1, 2, 0x23))
-	r.drop(r.row(1, 2, 0x24))
+	r.drop(r.flow(1, 2, 0x23))
+	r.drop(r.flow(1, 2, 0x24))
 	r.learn(1, 2, 0x11, 0x22, 5)
 	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 8)); s.Alone {
 		t.Error("alone after an eviction")
 	}
-	if !r.row(1, 2, 0x22).Middle {
+	if !r.flow(1, 2, 0x22).Middle {
 		t.Error("not said to be in the middle")
 	}
 }
 
-// Forget ends what an address has to do with.
+// Forget ends all connections of an address.
 func TestForget(t *testing.T) {
 	r := newRig(t, nil)
 	gone := r.learn(1, 2, 0x11, 0x22, 100)
 	stays := r.learn(1, 3, 0x12, 0x23, 100)
 	r.writes(2, 0x29, 7)
 	r.Forget(r.now, addr(2))
-	if gone.State != Closed || gone.Peer.State != Closed || stays.State != Open || r.row(1, 2, 0x29) != nil {
+	if gone.State != Closed || gone.Peer.State != Closed || stays.State != Open || r.flow(1, 2, 0x29) != nil {
 		t.Errorf("%v, %v", gone.State, stays.State)
 	}
 }
 
-// After Clear the table is in the middle of what goes on; what is pinned stays.
+// After Clear the table assumes that connections existed before; pinned flows stay.
 func TestClear(t *testing.T) {
 	r := newRig(t, nil)
 	pinned := r.learn(1, 2, 0x11, 0x22, 100)
@@ -239,9 +242,9 @@ func TestClear(t *testing.T) {
 	r.learn(1, 2, 0x12, 0x23, 100)
 	r.writes(2, 0x24, 7)
 	if n := r.Clearable(); n != 3 {
-		t.Errorf("%d rows can be cleared", n)
+		t.Errorf("%d flows can be cleared", n)
 	}
-	if n := r.Clear(); n != 3 || r.row(1, 2, 0x22) != pinned || r.Stats().Rows != 2 {
+	if n := r.Clear(); n != 3 || r.flow(1, 2, 0x22) != pinned || r.Stats().Flows != 2 {
 		t.Errorf("%d cleared, %+v", n, r.Stats())
 	}
 	r.learn(1, 2, 0x12, 0x23, 103)
@@ -250,35 +253,36 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// Dead hosts leave pinned rows. They stay while there is room; when there is hardly any, the silent ones are ended.
-func TestPinnedRowsOfTheDead(t *testing.T) {
+// Crashed hosts leave pinned flows. They stay while there is room; when the table is nearly full,
+// the silent ones are ended.
+func TestPinnedFlowsOfCrashedHosts(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Connections = 16 })
 	for i := range 13 {
 		r.learn(1, 2, wire.QPN(0x100+i), wire.QPN(0x200+i), 7).Pinned = true
 	}
 	age := func(d time.Duration) {
 		for end := r.now.Add(d); r.now < end; r.now = r.now.Add(time.Second) {
-			r.ask(packet(1, 2, 0x200, wire.RCWriteOnly, r.row(1, 2, 0x200).Expected)) // one is alive
+			r.ask(packet(1, 2, 0x200, wire.RCWriteOnly, r.flow(1, 2, 0x200).Expected)) // one is alive
 			r.Tick(r.now)
 		}
 	}
 	age(r.cfg.Idle + 2*time.Second)
-	if st := r.Stats(); st.GivenUp != 0 || st.Rows != 26 {
+	if st := r.Stats(); st.GivenUp != 0 || st.Flows != 26 {
 		t.Fatalf("with room: %+v", st)
 	}
 	r.learn(1, 2, 0x300, 0x400, 7).Pinned = true
 	r.learn(1, 2, 0x301, 0x401, 7).Pinned = true
 	age(2 * time.Second)
-	if st := r.Stats(); st.GivenUp != 1 || r.row(1, 2, 0x200).State != Open || r.row(1, 2, 0x401).State != Open {
+	if st := r.Stats(); st.GivenUp != 1 || r.flow(1, 2, 0x200).State != Open || r.flow(1, 2, 0x401).State != Open {
 		t.Fatalf("nearly full: %+v", st)
 	}
 	age(r.cfg.Quarantine + 2*time.Second)
-	if st := r.Stats(); st.Rows != 28 {
+	if st := r.Stats(); st.Flows != 28 {
 		t.Fatalf("after the quarantine: %+v", st)
 	}
 }
 
-// IPv6 is tracked as IPv4 is, beside it.
+// IPv6 connections are tracked like IPv4 connections, and beside them.
 func TestIPv6(t *testing.T) {
 	r := newRig(t, nil)
 	r.learn(1, 2, 0x11, 0x22, 100)
@@ -293,19 +297,20 @@ func TestIPv6(t *testing.T) {
 		r.see(v6(2, 1, 0x11, wire.RCAck, 500+psn))
 	}
 	s := r.ask(v6(1, 2, 0x22, wire.RCWriteOnly, 500+confirm))
-	if s.Class != New || s.Row.Peer == nil || s.Row.Requester != netip.AddrFrom16([16]byte{0xfd, 15: 1}) || !s.Row.Path.V6 {
-		t.Errorf("%+v, %+v", s, s.Row)
+	if s.Class != New || s.Flow.Peer == nil || s.Flow.Requester != netip.AddrFrom16([16]byte{0xfd, 15: 1}) || !s.Flow.Path.V6 {
+		t.Errorf("%+v, %+v", s, s.Flow)
 	}
-	if row := r.row(1, 2, 0x22); row.Expected != 103 || r.Stats().Rows != 4 || r.Stats().Hosts != 4 {
-		t.Errorf("IPv4: %+v, %+v", row, r.Stats())
+	if flow := r.flow(1, 2, 0x22); flow.Expected != 103 || r.Stats().Flows != 4 || r.Stats().Hosts != 4 {
+		t.Errorf("IPv4: %+v, %+v", flow, r.Stats())
 	}
 }
 
-// The first response of a READ does not say where the next request begins: the rest may be lost, and is asked for again.
+// The first response of a READ does not show where the next request begins: the rest may be lost,
+// and is then requested again.
 func TestPartOfAReadSyncsNothing(t *testing.T) {
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	row.Synced = false // the switch has lost track
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	flow.sync = unsynced // the switch has lost track
 	ask := packet(1, 2, 0x22, wire.RCReadRequest, 103)
 	ask.RETH.Length = 600
 	r.ask(ask)

@@ -13,61 +13,62 @@ import (
 func (r *rig) consistent() {
 	r.t.Helper()
 	used, learning, closed, perHost := 0, 0, 0, map[*host]int{}
-	for id, row := range r.rows {
-		if row.ID != uint32(id) {
-			r.t.Fatalf("row %d says that it is %d", id, row.ID)
+	for id, flow := range r.flows {
+		if flow.ID != uint32(id) {
+			r.t.Fatalf("flow %d says that it is %d", id, flow.ID)
 		}
-		if row.Generation == 0 {
+		if flow.Generation == 0 {
 			continue
 		}
 		used++
-		perHost[row.host]++
-		if r.index.get(&row.key) != row {
-			r.t.Fatalf("row %d is not found", id)
+		perHost[flow.host]++
+		if r.index.get(&flow.key) != flow {
+			r.t.Fatalf("flow %d is not found", id)
 		}
-		if (row.learn != nil) != (row.State == Learning) {
-			r.t.Fatalf("row %d is %v, learning %p", id, row.State, row.learn)
+		if (flow.learn != nil) != (flow.State == Learning) {
+			r.t.Fatalf("flow %d is %v, learning %p", id, flow.State, flow.learn)
 		}
-		if row.learn != nil {
+		if flow.learn != nil {
 			learning++
 		}
-		if row.State == Closed {
+		if flow.State == Closed {
 			closed++
 		}
-		if p := row.Peer; p != nil && (p.Peer != row || p.Generation == 0 || p.RespQPN != row.ReqQPN || p.Requester != row.Responder) {
-			r.t.Fatalf("row %d and its peer %d disagree", id, p.ID)
+		if p := flow.Peer; p != nil && (p.Peer != flow || p.Generation == 0 || p.RespQPN != flow.ReqQPN || p.Requester != flow.Responder) {
+			r.t.Fatalf("flow %d and its peer %d disagree", id, p.ID)
 		}
-		if row.State != Learning && row.State != Closed && row.Peer == nil {
-			r.t.Fatalf("row %d is %v without a peer", id, row.State)
+		if flow.State != Learning && flow.State != Closed && flow.Peer == nil {
+			r.t.Fatalf("flow %d is %v without a peer", id, flow.State)
 		}
-		if s := row.setup; s != nil && (!s.replied || s.toB != row && s.toA != row || r.setups[s.a] != s || r.setups[s.b] != s) {
-			r.t.Fatalf("row %d has a foreign set-up", id)
+		if s := flow.setup; s != nil && (!s.replied || s.toB != flow && s.toA != flow || r.setups.known[s.a] != s || r.setups.known[s.b] != s) {
+			r.t.Fatalf("flow %d has a foreign set-up", id)
 		}
 	}
 	st := r.Stats()
-	if used != st.Rows || used > r.MaxRows() || learning != st.Learning || learning > r.cfg.Learning || closed != st.Closed {
-		r.t.Fatalf("%d rows, %d learning, %d closed: %+v", used, learning, closed, st)
+	if used != st.Flows || used > r.MaxFlows() || learning != st.Learning || learning > r.cfg.Learning || closed != st.Closed {
+		r.t.Fatalf("%d flows, %d learning, %d closed: %+v", used, learning, closed, st)
 	}
-	for _, h := range r.hosts {
-		if h.rows != perHost[h] || h.setups < 0 {
-			r.t.Fatalf("host %v has %d rows, not %d; %d set-ups", h.addr, perHost[h], h.rows, h.setups)
+	for _, h := range r.hosts.byAddr {
+		if h.flows != perHost[h] || h.setups < 0 {
+			r.t.Fatalf("host %v has %d flows, not %d; %d set-ups", h.addr, perHost[h], h.flows, h.setups)
 		}
 	}
 	crowded := 0
-	for e, c := range r.pairs {
-		crowded += len(c.rows)
-		for _, row := range c.rows {
-			if row.learn == nil || row.key.ends != e {
-				r.t.Fatal("a crowd holds a row that is not of it")
+	for e, c := range r.learner.pairs {
+		crowded += len(c.flows)
+		for _, flow := range c.flows {
+			if flow.learn == nil || flow.key.addrPair != e {
+				r.t.Fatal("a crowd has a foreign flow")
 			}
 		}
 	}
-	if crowded != learning || len(r.asked) > r.cfg.Connections || len(r.setups) > r.MaxRows() {
-		r.t.Fatalf("%d in crowds of %d, %d asked, %d set up", crowded, learning, len(r.asked), len(r.setups))
+	if crowded != learning || len(r.setups.asked) > r.cfg.Connections || len(r.setups.known) > r.MaxFlows() {
+		r.t.Fatalf("%d in crowds of %d, %d asked, %d set up", crowded, learning, len(r.setups.asked), len(r.setups.known))
 	}
 }
 
-// FuzzTable feeds a small table with sequences of valid and senseless packets, time and control. Three bytes are a step.
+// FuzzTable feeds a small table with sequences of valid and senseless packets, time and control.
+// Three bytes are a step.
 func FuzzTable(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for range 8 {
@@ -117,8 +118,8 @@ func (r *rig) fuzzStep(what, who, arg byte) {
 		case 1:
 			r.Bind(addr(a), b)
 		case 2:
-			if row := r.row(a, b, qpn); row != nil && row.Peer != nil {
-				row.Pinned = !row.Pinned
+			if flow := r.flow(a, b, qpn); flow != nil && flow.Peer != nil {
+				flow.Pinned = !flow.Pinned
 			}
 		}
 	default:
@@ -131,8 +132,8 @@ func (r *rig) fuzzStep(what, who, arg byte) {
 			in = b
 		}
 		r.now++
-		if s := r.Packet(r.now, in, f, r); s.Row != nil && s.Bad == Fine && s.Class == New {
-			s.Row.Advance(s.Span)
+		if s := r.Packet(r.now, in, f, r); s.Flow != nil && s.Bad == Fine && s.Class == New {
+			s.Flow.Advance(s.Span)
 		}
 		r.bad = false
 	}

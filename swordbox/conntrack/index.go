@@ -8,49 +8,51 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// ends names the two ends of a packet; IPv4 addresses are both in a.
-type ends struct {
+// addrPair is the source and destination address of a packet; a pair of IPv4 addresses is in a
+// alone.
+type addrPair struct {
 	a, b, c, d uint64
 	v6         bool
 }
 
-// key names a row.
+// key is what a request says of its flow: the addresses and the destination queue pair. The UDP
+// source port is not part of it, because NICs change it during a connection.
 type key struct {
-	ends
+	addrPair
 	qpn wire.QPN
 }
 
-// endsOf are the two ends of a packet.
-func endsOf(f *wire.Frame) ends {
+// addrsOf is the address pair of a packet.
+func addrsOf(f *wire.Frame) addrPair {
 	be := binary.BigEndian
 	if !f.V6 {
-		return ends{a: uint64(be.Uint32(f.IPv4.Src[:]))<<32 | uint64(be.Uint32(f.IPv4.Dst[:]))}
+		return addrPair{a: uint64(be.Uint32(f.IPv4.Src[:]))<<32 | uint64(be.Uint32(f.IPv4.Dst[:]))}
 	}
 	s, d := &f.IPv6.Src, &f.IPv6.Dst
-	return ends{be.Uint64(s[:]), be.Uint64(s[8:]), be.Uint64(d[:]), be.Uint64(d[8:]), true}
+	return addrPair{be.Uint64(s[:]), be.Uint64(s[8:]), be.Uint64(d[:]), be.Uint64(d[8:]), true}
 }
 
-// endsBetween is endsOf for a packet from src to dst, which are of one family and without zone.
-func endsBetween(src, dst netip.Addr) ends {
+// addrsBetween is addrsOf for a packet from src to dst, which are of one family and without zone.
+func addrsBetween(src, dst netip.Addr) addrPair {
 	var f wire.Frame
 	if src.Is4() {
 		f.IPv4.Src, f.IPv4.Dst = src.As4(), dst.As4()
 	} else {
 		f.V6, f.IPv6.Src, f.IPv6.Dst = true, src.As16(), dst.As16()
 	}
-	return endsOf(&f)
+	return addrsOf(&f)
 }
 
-// back are the ends of a packet the other way.
-func (e ends) back() ends {
+// back is the address pair of packets in the other direction.
+func (e addrPair) back() addrPair {
 	if !e.v6 {
 		e.a = bits.RotateLeft64(e.a, 32)
 		return e
 	}
-	return ends{e.c, e.d, e.a, e.b, true}
+	return addrPair{e.c, e.d, e.a, e.b, true}
 }
 
-// hash spreads keys. seed keeps a peer from choosing keys that meet.
+// hash is the hash of a key. The seed keeps hosts from choosing keys that collide.
 func (k *key) hash(seed uint64) uint32 {
 	h := hash4(k.a, k.qpn, seed)
 	if k.v6 {
@@ -60,19 +62,19 @@ func (k *key) hash(seed uint64) uint32 {
 	return h
 }
 
-// hash4 is hash for IPv4.
+// hash4 is hash for IPv4 addresses.
 func hash4(a uint64, qpn wire.QPN, seed uint64) uint32 {
 	h := mix(a^seed, uint64(qpn)^0x9e3779b97f4a7c15)
 	return uint32(h ^ h>>32)
 }
 
-// mix is the folded product of two words.
+// mix is the product of two words, folded to one.
 func mix(x, y uint64) uint64 {
 	hi, lo := bits.Mul64(x^0x2545f4914f6cdd1d, y^0xd6e8feb86659fd93)
 	return hi ^ lo
 }
 
-// index finds rows by key: open addressing with linear probing, at most half full. It never grows.
+// index finds flows by key: open addressing with linear probing, at most half full. It never grows.
 type index struct {
 	slots []slot
 	mask  uint32
@@ -81,62 +83,62 @@ type index struct {
 
 type slot struct {
 	hash uint32
-	row  *Row // nil: free
+	flow *Flow // nil: free
 }
 
-func newIndex(rows int, seed uint64) index {
-	n := uint32(1) << bits.Len32(uint32(2*rows-1))
+func newIndex(flows int, seed uint64) index {
+	n := uint32(1) << bits.Len32(uint32(2*flows-1))
 	return index{slots: make([]slot, n), mask: n - 1, seed: seed}
 }
 
-// find returns the row of a packet, or nil. It is get without a key in memory, for IPv4.
-func (x *index) find(f *wire.Frame) *Row {
+// find returns the flow of a packet, or nil. For IPv4 it is get without a key in memory.
+func (x *index) find(f *wire.Frame) *Flow {
 	if f.V6 {
-		k := key{endsOf(f), f.BTH.DestQP}
+		k := key{addrsOf(f), f.BTH.DestQP}
 		return x.get(&k)
 	}
 	a := uint64(binary.BigEndian.Uint32(f.IPv4.Src[:]))<<32 | uint64(binary.BigEndian.Uint32(f.IPv4.Dst[:]))
 	h := hash4(a, f.BTH.DestQP, x.seed)
 	for i := h & x.mask; ; i = (i + 1) & x.mask {
 		s := &x.slots[i&uint32(len(x.slots)-1)]
-		if s.row == nil {
+		if s.flow == nil {
 			return nil
 		}
-		if r := s.row; s.hash == h && r.key.a == a && r.key.qpn == f.BTH.DestQP && !r.key.v6 {
-			return r
+		if fl := s.flow; s.hash == h && fl.key.a == a && fl.key.qpn == f.BTH.DestQP && !fl.key.v6 {
+			return fl
 		}
 	}
 }
 
-// get returns the row of k, or nil.
-func (x *index) get(k *key) *Row {
+// get returns the flow of k, or nil.
+func (x *index) get(k *key) *Flow {
 	h := k.hash(x.seed)
 	for i := h & x.mask; ; i = (i + 1) & x.mask {
 		s := &x.slots[i]
-		if s.row == nil {
+		if s.flow == nil {
 			return nil
 		}
-		if s.hash == h && s.row.key == *k {
-			return s.row
+		if s.hash == h && s.flow.key == *k {
+			return s.flow
 		}
 	}
 }
 
-// put enters a row whose key is not there.
-func (x *index) put(r *Row) {
-	h := r.key.hash(x.seed)
+// put adds a flow whose key is not in the index.
+func (x *index) put(fl *Flow) {
+	h := fl.key.hash(x.seed)
 	i := h & x.mask
-	for x.slots[i].row != nil {
+	for x.slots[i].flow != nil {
 		i = (i + 1) & x.mask
 	}
-	x.slots[i] = slot{h, r}
+	x.slots[i] = slot{h, fl}
 }
 
-// remove takes a row out and closes the gap, so that no search ends early.
-func (x *index) remove(r *Row) {
-	i := r.key.hash(x.seed) & x.mask
-	for x.slots[i].row != r {
-		if x.slots[i].row == nil {
+// remove deletes a flow and closes the gap, so that no search ends early.
+func (x *index) remove(fl *Flow) {
+	i := fl.key.hash(x.seed) & x.mask
+	for x.slots[i].flow != fl {
+		if x.slots[i].flow == nil {
 			return
 		}
 		i = (i + 1) & x.mask
@@ -145,7 +147,7 @@ func (x *index) remove(r *Row) {
 		x.slots[i] = slot{}
 		for {
 			j = (j + 1) & x.mask
-			if x.slots[j].row == nil {
+			if x.slots[j].flow == nil {
 				return
 			}
 			if home := x.slots[j].hash & x.mask; (j-home)&x.mask >= (j-i)&x.mask {

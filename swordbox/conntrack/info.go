@@ -8,20 +8,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Info describes a row to people.
+// Info describes a flow in listings.
 type Info struct {
 	ID         uint32     `json:"id"`
 	Generation uint32     `json:"generation"`
 	State      State      `json:"state"`
 	Requester  netip.Addr `json:"requester"`
 	Responder  netip.Addr `json:"responder"`
-	// ReqQPN and RespQPN are the two queue pairs; ReqQPN 0 is not known. Peer is the ID of the other half, -1: not known.
+	// ReqQPN and RespQPN are the two queue pairs; ReqQPN 0: not known. Peer is the ID of the peer;
+	// -1: not known.
 	ReqQPN  wire.QPN `json:"reqQpn"`
 	RespQPN wire.QPN `json:"respQpn"`
 	Peer    int      `json:"peer"`
-	// How the connection was learnt: "cm" or "packets"; "" if it was not yet.
+	// How is how the connection was learnt: "cm" or "packets"; "": it is not known yet.
 	How string `json:"how"`
-	// Expected is meaningful if Synced, Acked if HasAcked, and both are the requester's numbers.
+	// Expected is valid if Synced, Acked if HasAcked; both are PSNs of the requester.
 	Expected wire.PSN      `json:"expected"`
 	Synced   bool          `json:"synced"`
 	Acked    wire.PSN      `json:"acked"`
@@ -33,22 +34,22 @@ type Info struct {
 	Age      time.Duration `json:"age"`
 }
 
-// List describes the rows in use, by ID.
+// List returns the flows in use, by ID.
 func (t *Table) List(now clock.Time) []Info {
 	list := make([]Info, 0, t.used)
-	for _, r := range t.rows {
-		if r.Generation == 0 {
+	for _, fl := range t.flows {
+		if fl.Generation == 0 {
 			continue
 		}
 		i := Info{
-			ID: r.ID, Generation: r.Generation, State: r.State, Requester: r.Requester, Responder: r.Responder,
-			ReqQPN: r.ReqQPN, RespQPN: r.RespQPN, Peer: -1, Expected: r.Expected, Synced: r.Synced, Acked: r.Acked,
-			HasAcked: r.HasAcked, MTU: r.MTU, Port: r.Port, Pinned: r.Pinned, Idle: now.Sub(r.Last), Age: now.Sub(r.Since),
+			ID: fl.ID, Generation: fl.Generation, State: fl.State, Requester: fl.Requester, Responder: fl.Responder,
+			ReqQPN: fl.ReqQPN, RespQPN: fl.RespQPN, Peer: -1, Expected: fl.Expected, Synced: fl.Synced(), Acked: fl.Acked,
+			HasAcked: fl.HasAcked, MTU: fl.MTU, Port: fl.Port, Pinned: fl.Pinned, Idle: now.Sub(fl.Last), Age: now.Sub(fl.Since),
 		}
-		if r.Peer != nil {
-			i.Peer, i.How = int(r.Peer.ID), "packets"
+		if fl.Peer != nil {
+			i.Peer, i.How = int(fl.Peer.ID), "packets"
 		}
-		if r.announced {
+		if fl.announced {
 			i.How = "cm"
 		}
 		list = append(list, i)
@@ -56,10 +57,35 @@ func (t *Table) List(now clock.Time) []Info {
 	return list
 }
 
-// Row returns the row of an ID if it is in use, else nil.
-func (t *Table) Row(id uint32) *Row {
-	if int(id) >= len(t.rows) || t.rows[id].Generation == 0 {
+// Flow returns the flow of an ID if it is in use, else nil.
+func (t *Table) Flow(id uint32) *Flow {
+	if int(id) >= len(t.flows) || t.flows[id].Generation == 0 {
 		return nil
 	}
-	return t.rows[id]
+	return t.flows[id]
+}
+
+// Clearable counts the flows that Clear would forget.
+func (t *Table) Clearable() int {
+	n := 0
+	for _, fl := range t.flows {
+		if fl.Generation != 0 && !fl.pinned() {
+			n++
+		}
+	}
+	return n
+}
+
+// Clear forgets all flows, also those in quarantine, except pinned ones and their peers, and
+// returns how many they were. An operator asks for it. The table learns live connections again from
+// their packets, as after its start.
+func (t *Table) Clear() int {
+	before := t.used
+	for _, fl := range t.flows {
+		if fl.Generation != 0 && !fl.pinned() {
+			t.drop(fl)
+		}
+	}
+	t.started, t.cfg.Settle = false, max(t.cfg.Settle, defaultSettle)
+	return before - t.used
 }

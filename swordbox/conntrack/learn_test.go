@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// conn is a model of a connection: a client that asks with a window, and a server that answers in order. Its packets
-// cross the table one at a time in a random order.
+// conn is a model of a connection: a client that sends requests within a window, and a server that
+// answers in order. Its packets cross the table one at a time in a random order.
 type conn struct {
 	a, b   int
 	qa, qb wire.QPN
@@ -50,7 +50,7 @@ func (c *conn) answer(r *rig) {
 	c.acked = c.serve
 }
 
-// check fails if any pair of rows is wrong, and returns how many connections are known.
+// check fails if any pair of flows is wrong, and returns how many connections are known.
 func check(t *testing.T, r *rig, conns []*conn) (known int) {
 	t.Helper()
 	right := map[string]bool{}
@@ -67,8 +67,8 @@ func check(t *testing.T, r *rig, conns []*conn) (known int) {
 	return len(list) / 2
 }
 
-// Many connections between the same two hosts that start with the same PSN, at any pace, are told apart, and never
-// wrongly.
+// Many connections between the same two hosts that start with the same PSN, at any pace, are
+// paired, and never wrongly.
 func TestLearnIdenticalPSNs(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
@@ -97,8 +97,8 @@ func TestLearnIdenticalPSNs(t *testing.T) {
 	}
 }
 
-// In perfect lockstep nothing tells connections apart but the kinds of their requests; then they are not paired, rather
-// than wrongly. One step out of it is enough.
+// In perfect lockstep connections differ only by the kinds of their requests; if these are the same
+// too, they are not paired. One step out of lockstep is enough to pair them.
 func TestLearnLockstep(t *testing.T) {
 	for _, differ := range []bool{false, true} {
 		r := newRig(t, nil)
@@ -133,7 +133,7 @@ func TestLearnLockstep(t *testing.T) {
 	}
 }
 
-// Both ends may ask. A connection is then known by either direction.
+// Both ends may send requests. The connection is learnt from either direction.
 func TestLearnBothWays(t *testing.T) {
 	r := newRig(t, nil)
 	there := &conn{a: 1, b: 2, qa: 0x11, qb: 0x22, next: 100, serve: 100, acked: 100, window: 4}
@@ -151,20 +151,21 @@ func TestLearnBothWays(t *testing.T) {
 	if n := check(t, r, []*conn{there, other}); n != 2 {
 		t.Errorf("%d known: %v", n, r.paired())
 	}
-	if row := r.row(2, 1, 0x11); !row.Synced || row.Expected != back.next {
-		t.Errorf("the way back: %+v, want %d", row, back.next)
+	if flow := r.flow(2, 1, 0x11); !flow.Synced() || flow.Expected != back.next {
+		t.Errorf("the way back: %+v, want %d", flow, back.next)
 	}
 }
 
-// A table that starts in the middle sees retransmissions of requests whose successors it never saw, and answers to them.
-// It must not conclude from those; with Settle it waits.
+// A table that starts in the middle sees retransmissions of requests whose successors it did not
+// see, and their responses. It must not conclude from those; with Settle it waits.
 func TestLearnInTheMiddle(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		r := newRig(t, func(c *Config) { c.Settle = time.Second })
 		var conns []*conn
 		for i := range 2 + rnd.IntN(6) {
-			// Sent 100 to 110 before; the answers of some were lost, so that their clients ask again.
+			// PSNs 100 to 110 were sent before; some responses were lost, so that clients
+			// retransmit.
 			conns = append(conns, &conn{a: 1, b: 2, qa: wire.QPN(0x100 + i), qb: wire.QPN(0x200 + i), next: 111, serve: wire.PSN(100 + rnd.IntN(12)), acked: 100, window: 12})
 			if rnd.IntN(2) == 0 {
 				conns[i].next = wire.PSN(100 + rnd.IntN(11)) // goes back
@@ -192,8 +193,8 @@ func TestLearnInTheMiddle(t *testing.T) {
 	}
 }
 
-// A forged response comes in at another port than the row's: it is no evidence. In the name of its own host it can only
-// touch that host's connections.
+// A forged response comes in at another port than the flow's, so it is no evidence. With its own
+// address a host can only affect its own connections.
 func TestForgedResponses(t *testing.T) {
 	r := newRig(t, nil)
 	victims := []*conn{
@@ -213,12 +214,13 @@ func TestForgedResponses(t *testing.T) {
 		} else {
 			c.ask(r)
 		}
-		// Host 3 claims to be 2 and acknowledges with the other connection's queue pair, and in its own name.
+		// Host 3 acknowledges with the other connection's queue pair, once with the address of host
+		// 2 and once with its own.
 		f := packet(2, 1, victims[1-rnd.IntN(2)].qa, wire.RCAck, c.serve.Add(rnd.IntN(3)-1))
 		r.now++
 		if s := r.Packet(r.now, 3, f, r); s.Bad == Spoofed || s.Bad == NoRoom {
 			forged++
-		} else if r.row(2, 1, c.qa) != nil && s.Bad != Unknown {
+		} else if r.flow(2, 1, c.qa) != nil && s.Bad != Unknown {
 			t.Fatalf("a forged response: %+v", s)
 		}
 		r.see(packet(3, 1, c.qa, wire.RCAck, c.serve))
@@ -232,103 +234,104 @@ func TestForgedResponses(t *testing.T) {
 	}
 }
 
-// A bound address cannot be taken, not even by who comes first; one that is not bound can move after a silence.
+// A bound address cannot be taken by another port, not even by the first packet; an address that is
+// not bound can move after a silence.
 func TestSpoofedFirst(t *testing.T) {
 	r := newRig(t, nil)
 	r.Bind(addr(2), 2)
 	f := packet(2, 1, 0x11, wire.RCAck, 5)
-	if s := r.Packet(r.now, 3, f, r); s.Bad != Spoofed || r.Stats().Rows != 0 {
+	if s := r.Packet(r.now, 3, f, r); s.Bad != Spoofed || r.Stats().Flows != 0 {
 		t.Errorf("%+v", s)
 	}
 	if s := r.Packet(r.now, 2, f, r); s.Bad != Unknown {
 		t.Errorf("the true one: %+v", s)
 	}
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	f = packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected)
-	if s := r.Packet(r.now, 7, f, r); s.Bad != Spoofed || s.Row != row || row.Port != 1 {
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	f = packet(1, 2, 0x22, wire.RCWriteOnly, flow.Expected)
+	if s := r.Packet(r.now, 7, f, r); s.Bad != Spoofed || s.Flow != flow || flow.Port != 1 {
 		t.Errorf("at another port: %+v", s)
 	}
 	r.now = r.now.Add(hostIdle)
-	if s := r.Packet(r.now, 7, f, r); s.Bad != Fine || s.Class != New || row.Port != 7 || r.Stats().HostMoves != 1 {
-		t.Errorf("after a silence: %+v, port %d", s, row.Port)
+	if s := r.Packet(r.now, 7, f, r); s.Bad != Fine || s.Class != New || flow.Port != 7 || r.Stats().HostMoves != 1 {
+		t.Errorf("after a silence: %+v, port %d", s, flow.Port)
 	}
 	r.Bind(addr(2), -1)
 	r.now = r.now.Add(hostIdle)
-	if s := r.Packet(r.now, 8, packet(2, 1, 0x11, wire.RCAck, row.Expected.Add(-1)), r); s.Bad != Fine {
+	if s := r.Packet(r.now, 8, packet(2, 1, 0x11, wire.RCAck, flow.Expected.Add(-1)), r); s.Bad != Fine {
 		t.Errorf("after Bind was taken back: %+v", s)
 	}
 }
 
-// A damaged packet teaches nothing.
+// Nothing is learnt from a damaged packet.
 func TestDamagedPackets(t *testing.T) {
 	r := newRig(t, nil)
 	r.bad = true
 	for range 5 {
-		if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, 1)); s.Bad != Corrupt || s.Row != nil {
+		if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, 1)); s.Bad != Corrupt || s.Flow != nil {
 			t.Fatalf("%+v", s)
 		}
 	}
 	r.bad = false
-	row := r.learn(1, 2, 0x11, 0x22, 100)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	r.bad = true
-	first := packet(1, 2, 0x22, wire.RCWriteFirst, row.Expected)
+	first := packet(1, 2, 0x22, wire.RCWriteFirst, flow.Expected)
 	first.Payload = make([]byte, 1024)
 	r.see(first)
-	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected))
-	r.see(packet(2, 1, 0x11, wire.RCAck, row.Expected))
-	if row.MTU != 0 || row.Expected != 103 {
-		t.Errorf("%+v", row)
+	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, flow.Expected))
+	r.see(packet(2, 1, 0x11, wire.RCAck, flow.Expected))
+	if flow.MTU != 0 || flow.Expected != 103 {
+		t.Errorf("%+v", flow)
 	}
-	row.Checked = true
+	flow.Checked = true
 	for _, f := range []*wire.Frame{packet(1, 2, 0x22, wire.RCWriteOnly, 103), packet(2, 1, 0x11, wire.RCAck, 103)} {
-		if s := r.see(f); s.Bad != Corrupt || s.Row != row {
+		if s := r.see(f); s.Bad != Corrupt || s.Flow != flow {
 			t.Errorf("%+v", s)
 		}
 	}
 }
 
-// A flood of new queue pairs stays within the table, gives up only learning rows, those of the flooder first, and is
-// counted; connections that are known go on.
+// A flood of new queue pairs does not make the table grow, evicts only learning flows, those of the
+// flooding host first, and is counted; known connections stay.
 func TestFlood(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Connections, c.Learning = 32, 16 })
-	var rows []*Row
+	var flows []*Flow
 	for i := range 20 {
-		rows = append(rows, r.learn(1, 2, wire.QPN(0x100+i), wire.QPN(0x200+i), 7))
+		flows = append(flows, r.learn(1, 2, wire.QPN(0x100+i), wire.QPN(0x200+i), 7))
 	}
-	young := packet(4, 2, 0x999, wire.RCWriteOnly, 55) // another host's row that is still learning
+	young := packet(4, 2, 0x999, wire.RCWriteOnly, 55) // another host's flow that is still learning
 	r.ask(young)
 	for i := range 5000 {
 		r.see(packet(3, 1+i%2, wire.QPN(0x1000+i), wire.RCWriteOnly, 1))
 		r.see(packet(3, 1+i%2, wire.QPN(0x9000+i), wire.RCAck, 1))
 	}
 	st := r.Stats()
-	if st.Rows > 64 || st.Learning > 16 || st.Evicted < 9000 {
+	if st.Flows > 64 || st.Learning > 16 || st.Evicted < 9000 {
 		t.Errorf("%+v", st)
 	}
-	if r.row(4, 2, 0x999) == nil {
-		t.Error("the flood took another host's row")
+	if r.flow(4, 2, 0x999) == nil {
+		t.Error("the flood took another host's flow")
 	}
-	for i, row := range rows {
-		if s := r.ask(packet(1, 2, wire.QPN(0x200+i), wire.RCWriteOnly, row.Expected)); s.Row != row || s.Class != New {
-			t.Fatalf("row %d: %+v", i, s)
+	for i, flow := range flows {
+		if s := r.ask(packet(1, 2, wire.QPN(0x200+i), wire.RCWriteOnly, flow.Expected)); s.Flow != flow || s.Class != New {
+			t.Fatalf("flow %d: %+v", i, s)
 		}
 	}
-	if len(r.rows) > 64 || len(r.slots) > 16 {
-		t.Errorf("%d rows, %d slots", len(r.rows), len(r.slots))
+	if len(r.flows) > 64 || len(r.learner.slots) > 16 {
+		t.Errorf("%d flows, %d slots", len(r.flows), len(r.learner.slots))
 	}
-	// With true connections up to the bound there is no room, and no harm.
+	// With real connections up to the bound there is no room, and no known flow is evicted.
 	for i := range 32 {
 		for range confirm {
 			r.ask(packet(5, 6, wire.QPN(0x200+i), wire.RCWriteOnly, 3))
 			r.see(packet(6, 5, wire.QPN(0x100+i), wire.RCAck, 3))
 		}
 	}
-	if r.Stats().Rows > 64 {
+	if r.Stats().Flows > 64 {
 		t.Errorf("%+v", r.Stats())
 	}
-	for i, row := range rows {
-		if r.row(1, 2, wire.QPN(0x200+i)) != row || row.Peer == nil {
-			t.Fatalf("row %d is gone", i)
+	for i, flow := range flows {
+		if r.flow(1, 2, wire.QPN(0x200+i)) != flow || flow.Peer == nil {
+			t.Fatalf("flow %d is gone", i)
 		}
 	}
 }
@@ -336,7 +339,7 @@ func TestFlood(t *testing.T) {
 // A flood of source addresses from one port is bounded, too.
 func TestFloodOfAddresses(t *testing.T) {
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	for i := range 5000 {
 		f := packet(9, 2, 0x22, wire.RCWriteOnly, 1)
 		f.IPv4.Src = [4]byte{172, 16, byte(i >> 8), byte(i)}
@@ -346,11 +349,11 @@ func TestFloodOfAddresses(t *testing.T) {
 	if st := r.Stats(); st.Hosts > maxHostsPerPort+2 || st.NoRoom < 4900 {
 		t.Errorf("%+v", st)
 	}
-	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected)); s.Class != New {
+	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, flow.Expected)); s.Class != New {
 		t.Errorf("%+v", s)
 	}
 	r.now = r.now.Add(time.Hour)
-	for range 100 { // idle rows go, then their addresses
+	for range 100 { // idle flows go, then their addresses
 		r.Tick(r.now)
 		r.now = r.now.Add(time.Second)
 	}
@@ -360,7 +363,8 @@ func TestFloodOfAddresses(t *testing.T) {
 	}
 }
 
-// A thousand connections between two hosts, all at the same PSN, are learnt within bounds of time and memory.
+// A thousand connections between two hosts, all at the same PSN, are learnt within bounds of time
+// and memory.
 func TestThousandConnections(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Connections = 4096 })
 	rnd := rand.New(rand.NewPCG(4, 4))
@@ -384,45 +388,45 @@ func TestThousandConnections(t *testing.T) {
 	}
 }
 
-// The queue pair of a connection that has gone silent is given to another one, out of band: the row does not believe it
-// to be the old one. A pinned row cannot become another's; its packets are refused.
+// The queue pair of a silent connection is connected again, out of band: the flow is not used for
+// the new connection. A pinned flow is not used either; the packets are refused.
 func TestReuse(t *testing.T) {
 	for _, pinned := range []bool{false, true} {
 		r := newRig(t, nil)
-		row := r.learn(1, 2, 0x11, 0x22, 100)
-		gen := row.Generation
-		row.Pinned = pinned
+		flow := r.learn(1, 2, 0x11, 0x22, 100)
+		gen := flow.Generation
+		flow.Pinned = pinned
 		r.now = r.now.Add(r.cfg.Quarantine + time.Second)
 		if pinned {
 			for _, psn := range []wire.PSN{100, 5, 102, 103 + nearby} {
-				if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, psn)); s.Bad != Quarantined || s.Row != row {
+				if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, psn)); s.Bad != Quarantined || s.Flow != flow {
 					t.Errorf("PSN %d: %+v", psn, s)
 				}
 			}
-			if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, row.Expected)); s.Bad != Fine || s.Class != New {
+			if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, flow.Expected)); s.Bad != Fine || s.Class != New {
 				t.Errorf("the true one after a silence: %+v", s)
 			}
 			continue
 		}
 		r.see(packet(1, 2, 0x22, wire.RCWriteOnly, 100))
-		if now := r.row(1, 2, 0x22); now.Generation == gen || now.State != Learning || r.row(2, 1, 0x11) != nil || r.Stats().Reused != 1 {
+		if now := r.flow(1, 2, 0x22); now.Generation == gen || now.State != Learning || r.flow(2, 1, 0x11) != nil || r.Stats().Reused != 1 {
 			t.Errorf("%+v, %+v", now, r.Stats())
 		}
 		r.learn(1, 2, 0x19, 0x22, 101)
 	}
 }
 
-// Only the first request that is seen of a row that nothing was missed of has nothing before it.
+// First is true only for the first request of a flow of which no packet was missed.
 func TestFirst(t *testing.T) {
 	r := newRig(t, nil)
 	for i, want := range []bool{true, false, false} {
 		s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, wire.PSN(5+i/2))) // the second one is the first one again
-		if got := s.Row.First(); got != want {
+		if got := s.Flow.First(); got != want {
 			t.Errorf("request %d: %v", i, got)
 		}
 	}
 	r = newRig(t, func(c *Config) { c.Settle = 0 })
-	if r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 5)).Row.First() {
+	if r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 5)).Flow.First() {
 		t.Error("there may have been requests before the table looked")
 	}
 }

@@ -1,43 +1,43 @@
 package conntrack
 
-// list is a list of rows by age, oldest first. A row is in one list at most.
+// list is a linked list of flows, the oldest first. A flow is in at most one list.
 type list struct {
-	head, tail *Row
+	head, tail *Flow
 	n          int
 }
 
-// push appends a row that is in no list.
-func (l *list) push(r *Row) {
-	r.prev, r.next = l.tail, nil
+// push appends a flow that is in no list.
+func (l *list) push(fl *Flow) {
+	fl.prev, fl.next = l.tail, nil
 	if l.tail != nil {
-		l.tail.next = r
+		l.tail.next = fl
 	} else {
-		l.head = r
+		l.head = fl
 	}
-	l.tail = r
+	l.tail = fl
 	l.n++
 }
 
-// remove takes out a row that is in the list.
-func (l *list) remove(r *Row) {
-	if r.prev != nil {
-		r.prev.next = r.next
+// remove deletes a flow that is in the list.
+func (l *list) remove(fl *Flow) {
+	if fl.prev != nil {
+		fl.prev.next = fl.next
 	} else {
-		l.head = r.next
+		l.head = fl.next
 	}
-	if r.next != nil {
-		r.next.prev = r.prev
+	if fl.next != nil {
+		fl.next.prev = fl.prev
 	} else {
-		l.tail = r.prev
+		l.tail = fl.prev
 	}
-	r.prev, r.next = nil, nil
+	fl.prev, fl.next = nil, nil
 	l.n--
 }
 
-// touch makes a row of the list the youngest.
-func (l *list) touch(r *Row) {
-	if l.tail != r {
-		l.remove(r)
-		l.push(r)
+// touch moves a flow of the list to its end.
+func (l *list) touch(fl *Flow) {
+	if l.tail != fl {
+		l.remove(fl)
+		l.push(fl)
 	}
 }

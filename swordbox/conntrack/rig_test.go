@@ -45,7 +45,7 @@ func packet(a, b int, qpn wire.QPN, op wire.Opcode, psn wire.PSN) *wire.Frame {
 	return f
 }
 
-// see hands a packet to the table as if it came from its host's port.
+// see passes a packet to the table as if it came from its host's port.
 func (r *rig) see(f *wire.Frame) Seen {
 	r.now++
 	return r.Packet(r.now, int(f.IPv4.Src[3]), f, r)
@@ -54,13 +54,13 @@ func (r *rig) see(f *wire.Frame) Seen {
 // ask sends a request on and counts it if it is new.
 func (r *rig) ask(f *wire.Frame) Seen {
 	s := r.see(f)
-	if s.Row != nil && s.Class == New && s.Bad == Fine {
-		s.Row.Advance(s.Span)
+	if s.Flow != nil && s.Class == New && s.Bad == Fine {
+		s.Flow.Advance(s.Span)
 	}
 	return s
 }
 
-// pairs shows the connections that are known, as "1:0x11>2:0x22" from requester to responder, in the order of rows.
+// paired lists the known connections, as "1:0x11>2:0x22" from requester to responder, by flow ID.
 func (r *rig) paired() (out []string) {
 	for _, i := range r.List(r.now) {
 		if i.Peer >= 0 {
@@ -70,22 +70,23 @@ func (r *rig) paired() (out []string) {
 	return out
 }
 
-func (r *rig) row(a, b int, qpn wire.QPN) *Row {
-	k := key{endsBetween(addr(a), addr(b)), qpn}
+func (r *rig) flow(a, b int, qpn wire.QPN) *Flow {
+	k := key{addrsBetween(addr(a), addr(b)), qpn}
 	return r.index.get(&k)
 }
 
-// learn lets host a's queue pair qa and b's qb exchange WRITEs from psn on until the table knows them.
-func (r *rig) learn(a, b int, qa, qb wire.QPN, psn wire.PSN) *Row {
+// learn lets host a's queue pair qa and b's qb exchange WRITEs from psn on until the table knows
+// them.
+func (r *rig) learn(a, b int, qa, qb wire.QPN, psn wire.PSN) *Flow {
 	r.t.Helper()
 	for range confirm {
 		r.ask(packet(a, b, qb, wire.RCWriteOnly, psn))
 		r.see(packet(b, a, qa, wire.RCAck, psn))
 		psn = psn.Next()
 	}
-	row := r.row(a, b, qb)
-	if row == nil || row.Peer == nil || row.ReqQPN != qa || !row.Synced || row.Expected != psn {
-		r.t.Fatalf("not learnt: %+v", row)
+	flow := r.flow(a, b, qb)
+	if flow == nil || flow.Peer == nil || flow.ReqQPN != qa || !flow.Synced() || flow.Expected != psn {
+		r.t.Fatalf("not learnt: %+v", flow)
 	}
-	return row
+	return flow
 }

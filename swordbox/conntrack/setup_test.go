@@ -28,25 +28,26 @@ func reqFrom(a, b int, id mad.CommID, qpn wire.QPN, psn wire.PSN) *mad.REQ {
 }
 
 // connect announces a connection of host 1's queue pair 0x11 with host 2's 0x22.
-func (r *rig) connect() (toB, toA *Row) {
+func (r *rig) connect() (toB, toA *Flow) {
 	r.t.Helper()
 	r.see(datagram(1, 2, reqFrom(1, 2, 0xa1, 0x11, 500)))
 	r.see(datagram(2, 1, &mad.REP{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x22, PSN: 900}))
-	toB, toA = r.row(1, 2, 0x22), r.row(2, 1, 0x11)
+	toB, toA = r.flow(1, 2, 0x22), r.flow(2, 1, 0x11)
 	if toB == nil || toA == nil || toB.Peer != toA || toA.Peer != toB || toB.State != Connecting || toA.State != Connecting {
 		r.t.Fatalf("after REQ and REP: %+v, %+v", toB, toA)
 	}
 	return toB, toA
 }
 
-// A damaged PSN, of the first request of a row or of a later one, says nothing about what answers may come.
-func TestDamagedNumber(t *testing.T) {
+// A damaged PSN, of the first request of a flow or of a later one, does not change which responses
+// are plausible.
+func TestDamagedPSN(t *testing.T) {
 	r := newRig(t, nil)
-	row, _ := r.connect()
+	flow, _ := r.connect()
 	for i := range wire.PSN(3) {
 		r.bad = true
 		for _, bit := range []wire.PSN{1 << 23, 1 << 22, 1 << 13} {
-			if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, (900+i)^bit)); s.Row != row || s.Class == New {
+			if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, (900+i)^bit)); s.Flow != flow || s.Class == New {
 				t.Errorf("damaged: %+v", s)
 			}
 		}
@@ -60,18 +61,18 @@ func TestDamagedNumber(t *testing.T) {
 	}
 }
 
-// The whole life of a connection by its datagrams, each of them twice.
+// A connection from REQ to DREP by its datagrams, each of them twice.
 func TestAnnounced(t *testing.T) {
 	r := newRig(t, nil)
 	toB, toA := r.connect()
-	if toB.Expected != 900 || toA.Expected != 500 || !toB.Synced || !toA.Synced || toB.MTU != 2048 || toB.ReqQPN != 0x11 || toA.ReqQPN != 0x22 {
+	if toB.Expected != 900 || toA.Expected != 500 || !toB.Synced() || !toA.Synced() || toB.MTU != 2048 || toB.ReqQPN != 0x11 || toA.ReqQPN != 0x22 {
 		t.Errorf("%+v, %+v", toB, toA)
 	}
 	gen := toB.Generation
 	r.see(datagram(1, 2, reqFrom(1, 2, 0xa1, 0x11, 500)))
 	r.see(datagram(2, 1, &mad.REP{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x22, PSN: 900}))
-	if r.row(1, 2, 0x22) != toB || toB.Generation != gen || r.Stats().Announced != 1 {
-		t.Error("repetitions made it anew")
+	if r.flow(1, 2, 0x22) != toB || toB.Generation != gen || r.Stats().Announced != 1 {
+		t.Error("a retransmission created new flows")
 	}
 	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 900)); s.Class != New || !s.Alone || toB.State != Open || toA.State != Open {
 		t.Errorf("the first request: %+v, %v", s, toB.State)
@@ -100,7 +101,7 @@ func TestAnnounced(t *testing.T) {
 			t.Errorf("after DREP: %v, %v", toB.State, toA.State)
 		}
 	}
-	if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, 901)); s.Bad != Quarantined || s.Row != toB {
+	if s := r.see(packet(1, 2, 0x22, wire.RCWriteOnly, 901)); s.Bad != Quarantined || s.Flow != toB {
 		t.Errorf("after the end: %+v", s)
 	}
 	// The same queue pairs, announced again at once, are another connection.
@@ -108,32 +109,32 @@ func TestAnnounced(t *testing.T) {
 	if toB.Generation == gen || toB.Expected != 900 {
 		t.Errorf("%+v", toB)
 	}
-	if len(r.asked) != 0 || len(r.setups) != 2 {
-		t.Errorf("%d asked, %d known", len(r.asked), len(r.setups))
+	if len(r.setups.asked) != 0 || len(r.setups.known) != 2 {
+		t.Errorf("%d asked, %d known", len(r.setups.asked), len(r.setups.known))
 	}
 }
 
-// Quarantine ends by time, and the rows are gone.
+// Quarantine ends by time, and the flows are gone.
 func TestQuarantineEnds(t *testing.T) {
 	r := newRig(t, nil)
 	r.connect()
 	r.see(datagram(1, 2, &mad.DREQ{LocalID: 0xa1, RemoteID: 0xb1, QPN: 0x22}))
 	r.see(datagram(2, 1, &mad.DREP{LocalID: 0xb1, RemoteID: 0xa1}))
 	for end := r.now.Add(r.cfg.Quarantine + 2*time.Second); r.now < end; r.now = r.now.Add(time.Second) {
-		if r.row(1, 2, 0x22) == nil {
+		if r.flow(1, 2, 0x22) == nil {
 			t.Fatal("gone early")
 		}
 		if r.now > end.Add(-2*time.Second) {
 			r.Tick(r.now)
 		}
 	}
-	if st := r.Stats(); st.Rows != 0 || r.Deadline() > r.now.Add(time.Hour) && len(r.asked) != 0 {
+	if st := r.Stats(); st.Flows != 0 || r.Deadline() > r.now.Add(time.Hour) && len(r.setups.asked) != 0 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// What makes no sense is counted and changes nothing: messages about nothing, of a third party, with a wrong number, of
-// another service type, or about other addresses than their own.
+// Invalid messages are counted and change nothing: messages about no connection, of a third party,
+// with a wrong number, of another service type, or about other addresses than their own.
 func TestStrayDatagrams(t *testing.T) {
 	r := newRig(t, nil)
 	toB, toA := r.connect()
@@ -159,7 +160,7 @@ func TestStrayDatagrams(t *testing.T) {
 	}
 	for i, f := range strays {
 		r.see(f)
-		if st := r.Stats(); st.Strays != uint64(i+1) || toB.State != Open || toA.State != Open || st.Rows != 2 {
+		if st := r.Stats(); st.Strays != uint64(i+1) || toB.State != Open || toA.State != Open || st.Flows != 2 {
 			t.Fatalf("stray %d: %+v, %v", i, st, toB.State)
 		}
 	}
@@ -182,33 +183,33 @@ func TestStrayDatagrams(t *testing.T) {
 	}
 }
 
-// Requests that nobody answers are bounded and expire.
+// Unanswered REQs are bounded and expire.
 func TestUnansweredRequests(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Connections = 16 })
 	for i := range 100 {
 		r.see(datagram(1, 2, reqFrom(1, 2, mad.CommID(i+1), wire.QPN(0x100+i), 1)))
 	}
-	if len(r.asked) != 16 || r.hosts[addr(1)].setups != 16 {
-		t.Errorf("%d wait", len(r.asked))
+	if len(r.setups.asked) != 16 || r.hosts.byAddr[addr(1)].setups != 16 {
+		t.Errorf("%d wait", len(r.setups.asked))
 	}
-	// A refusal from either side frees a place.
+	// A REJ from either side frees a place.
 	r.see(datagram(2, 1, &mad.REJ{RemoteID: 1}))
 	r.see(datagram(1, 2, &mad.REJ{LocalID: 2}))
-	if len(r.asked) != 14 || r.hosts[addr(1)].setups != 14 {
-		t.Errorf("%d wait after refusals", len(r.asked))
+	if len(r.setups.asked) != 14 || r.hosts.byAddr[addr(1)].setups != 14 {
+		t.Errorf("%d wait after refusals", len(r.setups.asked))
 	}
 	r.now = r.now.Add(setupTime + sweepEvery)
 	r.Tick(r.now)
-	if len(r.asked) != 0 || r.hosts[addr(1)].setups != 0 || r.Deadline() != clock.Never {
-		t.Errorf("%d wait, deadline %v", len(r.asked), r.Deadline())
+	if len(r.setups.asked) != 0 || r.hosts.byAddr[addr(1)].setups != 0 || r.Deadline() != clock.Never {
+		t.Errorf("%d wait, deadline %v", len(r.setups.asked), r.Deadline())
 	}
 }
 
-// A host that has lost its memory uses numbers and queue pairs again: the old connection is over when the new one has
-// been answered, and not before.
-func TestNumbersUsedAgain(t *testing.T) {
+// A restarted host uses communication IDs and queue pairs again: the old connection ends when the
+// new one has been answered, and not before.
+func TestReusedIDs(t *testing.T) {
 	var closed int
-	r := newRig(t, func(c *Config) { c.OnClose = func(*Row) { closed++ } })
+	r := newRig(t, func(c *Config) { c.OnClose = func(*Flow) { closed++ } })
 	toB, _ := r.connect()
 	toB.Pinned, toB.Ext = true, "state"
 	gen := toB.Generation
@@ -217,21 +218,21 @@ func TestNumbersUsedAgain(t *testing.T) {
 		t.Error("a REQ alone ended the old connection")
 	}
 	r.see(datagram(2, 1, &mad.REP{LocalID: 0xb7, RemoteID: 0xa1, QPN: 0x33, PSN: 5}))
-	if r.row(1, 2, 0x22) != nil || closed != 2 {
-		t.Errorf("the old connection: %+v, %d closed", r.row(1, 2, 0x22), closed)
+	if r.flow(1, 2, 0x22) != nil || closed != 2 {
+		t.Errorf("the old connection: %+v, %d closed", r.flow(1, 2, 0x22), closed)
 	}
-	if row := r.row(1, 2, 0x33); row == nil || row.ReqQPN != 0x11 || row.Pinned || row.Ext != nil || row.Expected != 5 {
-		t.Errorf("the new one: %+v", row)
+	if flow := r.flow(1, 2, 0x33); flow == nil || flow.ReqQPN != 0x11 || flow.Pinned || flow.Ext != nil || flow.Expected != 5 {
+		t.Errorf("the new one: %+v", flow)
 	}
-	// Out of band before, announced now: the same queue pair of the server.
+	// First out of band, then announced, with the same queue pair of the server.
 	r.learn(4, 2, 0x44, 0x55, 9)
 	r.see(datagram(4, 2, reqFrom(4, 2, 0xa1, 0x45, 1)))
 	r.see(datagram(2, 4, &mad.REP{LocalID: 0xb8, RemoteID: 0xa1, QPN: 0x55, PSN: 6}))
-	if row := r.row(4, 2, 0x55); row.ReqQPN != 0x45 || r.row(2, 4, 0x44) != nil {
-		t.Errorf("%+v", row)
+	if flow := r.flow(4, 2, 0x55); flow.ReqQPN != 0x45 || r.flow(2, 4, 0x44) != nil {
+		t.Errorf("%+v", flow)
 	}
-	if got := len(r.paired()); got != 4 || len(r.setups) != 4 || r.used != 4 {
-		t.Errorf("%v, %d setups, %d rows", r.paired(), len(r.setups), r.used)
+	if got := len(r.paired()); got != 4 || len(r.setups.known) != 4 || r.used != 4 {
+		t.Errorf("%v, %d setups, %d flows", r.paired(), len(r.setups.known), r.used)
 	}
 }
 
@@ -246,9 +247,9 @@ type end struct {
 	next wire.QPN
 }
 
-// Two real connection managers make and end connections over links that lose, double and delay datagrams before and
-// behind the switch. Whenever one of them may send on a connection, the table knows it, rightly; and what both have ended
-// is not open.
+// Two real connection managers make and end connections over links that lose, duplicate and delay
+// datagrams on both sides of the switch. Whenever one of them may send on a connection, the table
+// knows the connection correctly; and a connection that both have ended is not open.
 func TestManagers(t *testing.T) {
 	for seed := range uint64(60) {
 		w := newManagers(t, seed)
@@ -292,7 +293,7 @@ func newManagers(t *testing.T, seed uint64) *managers {
 	return w
 }
 
-// step lets an application wish something, or time pass.
+// step makes an application connect or disconnect, or time pass.
 func (w *managers) step() {
 	e := w.ends[w.rnd.IntN(2)]
 	other := w.ends[2-e.host]
@@ -336,7 +337,7 @@ func (w *managers) send(f *wire.Frame, final bool) {
 	}
 }
 
-// flush carries out what a machine asks for.
+// flush executes the actions of a machine.
 func (w *managers) flush(e *end) {
 	for len(e.out.Tx)+len(e.out.Events) > 0 {
 		tx, events := slices.Clone(e.out.Tx), slices.Clone(e.out.Events)
@@ -366,10 +367,10 @@ func (w *managers) event(e *end, ev cm.Event) {
 	case *mad.REP:
 		e.peer[ev.Conn] = m.QPN
 		_ = e.m.Ready(ev.Conn, &e.out)
-		// From now on it may send: the table must know.
-		row := w.row(e.host, 3-e.host, m.QPN)
-		if row == nil || row.Peer == nil || row.ReqQPN != e.qpn[ev.Conn] || !row.Synced || row.Expected != m.PSN || row.MTU != 1024 {
-			w.t.Fatalf("seed %d: %d:%#x may send to %#x from PSN %d, and the row is %+v", w.seed, e.host, e.qpn[ev.Conn], m.QPN, m.PSN, row)
+		// From now on the end may send, so the table must know the connection.
+		flow := w.flow(e.host, 3-e.host, m.QPN)
+		if flow == nil || flow.Peer == nil || flow.ReqQPN != e.qpn[ev.Conn] || !flow.Synced() || flow.Expected != m.PSN || flow.MTU != 1024 {
+			w.t.Fatalf("seed %d: %d:%#x may send to %#x from PSN %d, and the flow is %+v", w.seed, e.host, e.qpn[ev.Conn], m.QPN, m.PSN, flow)
 		}
 		w.announced++
 		e.open[ev.Conn] = true
@@ -377,15 +378,15 @@ func (w *managers) event(e *end, ev cm.Event) {
 	}
 	switch ev.Kind {
 	case cm.EventEstablished:
-		row := w.row(e.host, 3-e.host, e.peer[ev.Conn])
-		if row == nil || row.ReqQPN != e.qpn[ev.Conn] || row.State != Open && row.State != Closing {
-			w.t.Fatalf("seed %d: established, and the row is %+v", w.seed, row)
+		flow := w.flow(e.host, 3-e.host, e.peer[ev.Conn])
+		if flow == nil || flow.ReqQPN != e.qpn[ev.Conn] || flow.State != Open && flow.State != Closing {
+			w.t.Fatalf("seed %d: established, and the flow is %+v", w.seed, flow)
 		}
 		e.open[ev.Conn] = true
 	case cm.EventDisconnected, cm.EventClosed, cm.EventRejected, cm.EventUnreachable:
 		delete(e.open, ev.Conn)
-		if row := w.row(e.host, 3-e.host, e.peer[ev.Conn]); ev.Kind == cm.EventDisconnected && row != nil && row.State == Open && row.ReqQPN == e.qpn[ev.Conn] {
-			w.t.Fatalf("seed %d: disconnected, and the row is %+v", w.seed, row)
+		if flow := w.flow(e.host, 3-e.host, e.peer[ev.Conn]); ev.Kind == cm.EventDisconnected && flow != nil && flow.State == Open && flow.ReqQPN == e.qpn[ev.Conn] {
+			w.t.Fatalf("seed %d: disconnected, and the flow is %+v", w.seed, flow)
 		}
 	}
 }
@@ -394,24 +395,25 @@ func reject(local, remote mad.CommID) *mad.REJ {
 	return &mad.REJ{LocalID: local, RemoteID: remote, Reason: mad.ReasonConsumer}
 }
 
-// A connection that is older than the table has no names, and is ended by the queue pair that a DREQ of one of its ends names.
+// A connection that is older than the table has no communication IDs; a DREQ of one of its ends
+// names the queue pair of the other.
 func TestUnnamedConnectionIsEnded(t *testing.T) {
 	for name, f := range map[string]*wire.Frame{
 		"by the server": datagram(2, 1, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x11}),
 		"by the client": datagram(1, 2, &mad.DREQ{LocalID: 0xa1, RemoteID: 0xb1, QPN: 0x22}),
 	} {
 		r := newRig(t, nil)
-		row := r.learn(1, 2, 0x11, 0x22, 100)
+		flow := r.learn(1, 2, 0x11, 0x22, 100)
 		for _, stray := range []*wire.Frame{
 			datagram(2, 1, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x12}), datagram(3, 1, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x11}),
 			datagram(1, 2, &mad.DREQ{LocalID: 0xb1, RemoteID: 0xa1, QPN: 0x11}),
 		} {
-			if r.see(stray); row.State != Open || row.Peer.State != Open {
-				t.Fatalf("%s: a DREQ of another connection: %v, %v", name, row.State, row.Peer.State)
+			if r.see(stray); flow.State != Open || flow.Peer.State != Open {
+				t.Fatalf("%s: a DREQ of another connection: %v, %v", name, flow.State, flow.Peer.State)
 			}
 		}
-		if r.see(f); row.State != Closing || row.Peer.State != Closing {
-			t.Errorf("%s: %v, %v", name, row.State, row.Peer.State)
+		if r.see(f); flow.State != Closing || flow.Peer.State != Closing {
+			t.Errorf("%s: %v, %v", name, flow.State, flow.Peer.State)
 		}
 	}
 }

@@ -11,25 +11,28 @@ import (
 
 // Config bounds a table.
 type Config struct {
-	// Connections is how many connections are tracked, two rows each; 0: 4096.
+	// Connections is how many connections are tracked, two flows each; 0: 4096.
 	Connections int
-	// Learning is how many of the rows may wait for their other half; 0: half of all. One host gets half of them.
+	// Learning is how many of the flows may be without a peer; 0: half of all. One host gets half
+	// of them.
 	Learning int
-	// Idle is how long a connection may be silent before it is forgotten, unless it is pinned. It must be longer than a NIC
-	// goes on trying. 0: 10 minutes.
+	// Idle is how long a connection may be silent before it is forgotten, unless it is pinned. It
+	// must be longer than NICs retry. 0: 10 minutes.
 	Idle time.Duration
-	// Quarantine is how long the key of a connection that has ended is not used again, unless the connection manager
-	// announces a new one, and how long a row must have been silent for a PSN out of order to mean that its queue pair
-	// was given to somebody else. It must be longer than a NIC goes on trying. 0: 30 seconds.
+	// Quarantine is how long the key of an ended connection is not used again, unless the
+	// connection manager announces a new connection. It is also how long a flow must have been
+	// silent for a PSN out of order to mean that its queue pair belongs to another connection. It
+	// must be longer than NICs retry. 0: 30 seconds.
 	Quarantine time.Duration
-	// Settle is how long after its start the table takes a row that it meets for one that was there before: it then draws
-	// no conclusions from PSNs that it did not see on that row for the time of Quarantine. 0: 30 seconds. Negative: no
-	// connection was open at the start.
+	// Settle is how long after its start the table assumes that a connection that it meets existed
+	// before. For the time of Quarantine it then concludes nothing from PSNs that it did not see on
+	// that flow. 0: 30 seconds. Negative: no connection existed at the start.
 	Settle time.Duration
-	// Seed spreads keys in the table, so that nobody can choose keys that meet.
+	// Seed is the seed of the hash of keys, so that hosts cannot choose keys that collide.
 	Seed uint64
-	// OnClose is called when a connection has ended, for each of its rows, before the row is used again; nil: nothing.
-	OnClose func(*Row)
+	// OnClose is called for each flow of a connection that has ended, before the Flow is used
+	// again; nil: nothing.
+	OnClose func(*Flow)
 }
 
 func (c Config) withDefaults() Config {
@@ -50,83 +53,81 @@ func (c Config) withDefaults() Config {
 	span(&c.Quarantine, 30*time.Second)
 	span(&c.Settle, defaultSettle)
 	if c.OnClose == nil {
-		c.OnClose = func(*Row) {}
+		c.OnClose = func(*Flow) {}
 	}
 	return c
 }
 
-// defaultSettle is the default of Config.Settle: who has tried for that long has given up.
+// defaultSettle is the default of Config.Settle. It is longer than NICs retry.
 const defaultSettle = 30 * time.Second
 
-// sweepEvery is how often rows are looked at by time.
-const sweepEvery = time.Second
-
-// Table is the connections of a switch.
+// Table is the connections that cross a switch. Make one with NewTable.
 type Table struct {
 	cfg   Config
 	stats Stats
 
-	rows   []*Row // by ID, made as needed
+	flows  []*Flow // by ID, allocated as needed
 	free   []uint32
 	used   int
+	serial uint32 // the last Generation
 	index  index
-	serial uint32 // of generations
+	closed list // the flows in quarantine
 
-	closed list
-	// Learning rows.
-	slots  []*learning
-	unused []uint32 // of slots
-	pairs  map[ends]*crowd
-	budget budget
-
-	hosts     map[netip.Addr]*host
-	perPort   map[int]int
-	near      *host // that Elsewhere was asked about last
-	hostSweep clock.Time
-
-	// setups are connections that have been answered, under both of their numbers; asked are those that have not.
-	setups     map[setupKey]*setup
-	asked      map[setupKey]*setup
-	setupSweep clock.Time
+	learner learner
+	hosts   hosts
+	setups  setups
+	header  mad.Header // of the datagram being parsed
 
 	started bool
 	start   clock.Time // of the first packet
-	sweep   clock.Time
-	cursor  int // of the sweep, in rows
-	mad     mad.Header
+	sweep   clock.Time // when Tick is due
+	cursor  int        // of the sweep, in flows
 }
 
 // NewTable makes an empty table.
 func NewTable(cfg Config) *Table {
 	cfg = cfg.withDefaults()
-	t := &Table{
-		cfg: cfg, index: newIndex(2*cfg.Connections, cfg.Seed), pairs: make(map[ends]*crowd),
-		hosts: make(map[netip.Addr]*host), perPort: make(map[int]int), setups: make(map[setupKey]*setup), asked: make(map[setupKey]*setup), sweep: clock.Never,
-		budget: budget{left: budgetBurst},
-	}
+	t := &Table{cfg: cfg, index: newIndex(2*cfg.Connections, cfg.Seed), sweep: clock.Never}
+	t.learner = newLearner(cfg.Learning, &t.stats)
+	t.hosts = newHosts(&t.stats)
+	t.setups = newSetups(cfg.Connections, &t.stats)
 	return t
 }
 
-// MaxRows bounds the IDs of rows.
-func (t *Table) MaxRows() int { return 2 * t.cfg.Connections }
+// MaxFlows bounds the IDs of flows.
+func (t *Table) MaxFlows() int { return 2 * t.cfg.Connections }
 
-// MaxLearning bounds the rows that wait for their other half.
+// MaxLearning bounds the flows without a peer.
 func (t *Table) MaxLearning() int { return t.cfg.Learning }
 
 // MaxHosts bounds the addresses that are remembered behind a number of ports.
 func (t *Table) MaxHosts(ports int) int { return ports * maxHostsPerPort }
 
-// Checker knows whether the packet at hand came with the right ICRC; *pipeline.Parsed is one.
+// Bind fixes an address to a port: packets with that source address are refused at other ports. A
+// negative port undoes that.
+func (t *Table) Bind(a netip.Addr, port int) { t.hosts.bind(a, port) }
+
+// Elsewhere reports whether an address is bound to another port, so that packets with that source
+// address at this port are forged. Of an address that is not bound nothing is known.
+func (t *Table) Elsewhere(a netip.Addr, port int) bool { return t.hosts.elsewhere(a, port) }
+
+// Checker knows whether the ICRC of the current packet is right; *pipeline.Parsed is one.
 type Checker interface{ Intact() bool }
 
-// intact asks a Checker that may be nil.
+// intact asks a Checker; nil: the ICRC is right.
 func intact(c Checker) bool { return c == nil || c.Intact() }
 
-// gsi is the queue pair that the connection manager's datagrams go to.
-const gsi wire.QPN = 1
+// rarely is how long a flow must have been silent for its next packet to be checked more closely.
+const rarely = time.Second
 
-// Packet looks at a packet that came in at a port, learns from it, and says what it is. f is only read. icrc is asked
-// where a damaged packet could do harm; nil: the ICRC is right.
+// busy reports whether a packet from port in needs no closer check: the flow is open, its packets
+// come from that port, and the last one came recently. The flow may be nil.
+func (fl *Flow) busy(now clock.Time, in int) bool {
+	return fl != nil && fl.State == Open && fl.Port == in && now.Sub(fl.Last) < rarely
+}
+
+// Packet takes a packet that came in at a port into account and returns what it is. f is only read.
+// icrc is asked where a damaged packet could do harm; nil: the ICRC is right.
 func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen {
 	op := f.BTH.Opcode
 	if op.Service() != wire.ServiceRC {
@@ -135,100 +136,74 @@ func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen
 		}
 		return Seen{Bad: Untracked}
 	}
-	r := t.index.find(f)
-	if r == nil || r.State != Open || r.Port != in || now.Sub(r.Last) >= rarely {
-		return t.rare(now, in, r, f, icrc)
+	fl := t.index.find(f)
+	if !fl.busy(now, in) {
+		return t.rare(now, in, fl, f, icrc)
 	}
-	return t.speaks(now, r, f, icrc)
+	return t.dispatch(now, fl, f, icrc)
 }
 
-// rarely is how long a row must have been silent for it to be looked at more closely.
-const rarely = time.Second
-
-// rare is Packet for what does not belong to a busy connection that is known.
-func (t *Table) rare(now clock.Time, in int, r *Row, f *wire.Frame, icrc Checker) Seen {
+// rare is Packet for a packet that does not belong to a busy flow; fl is nil if its key is not
+// known.
+func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
-	if r != nil && now.Sub(r.Last) >= t.cfg.Quarantine {
-		if bad := t.reuse(now, r, f, icrc); bad != Fine {
+	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {
+		if bad := t.reuse(now, fl, f, icrc); bad != Fine {
 			t.stats.Quarantined++
-			return refused(r, response, bad)
+			return refused(fl, response, bad)
 		}
-		r = t.index.find(f)
+		fl = t.index.find(f)
 	}
-	if r == nil {
-		k := key{endsOf(f), f.BTH.DestQP}
+	if fl == nil {
+		k := key{addrsOf(f), f.BTH.DestQP}
 		var bad Reason
-		if r, bad = t.arrive(now, in, &k, f, icrc); r == nil {
+		if fl, bad = t.arrive(now, in, &k, f, icrc); fl == nil {
 			return Seen{Response: response, Bad: bad}
 		}
 	}
-	if r.mistrusts() && !intact(icrc) {
-		return refused(r, response, Corrupt)
+	if fl.mistrusts() && !intact(icrc) {
+		return refused(fl, response, Corrupt)
 	}
-	if r.Port != in && !t.homed(now, r, in, icrc) {
+	if fl.Port != in && !t.hosts.home(now, fl, in, icrc) {
 		t.stats.Spoofed++
-		return refused(r, response, Spoofed)
+		return refused(fl, response, Spoofed)
 	}
-	if r.State == Closed {
+	if fl.State == Closed {
 		t.stats.Quarantined++
-		return refused(r, response, Quarantined)
+		return refused(fl, response, Quarantined)
 	}
-	r.host.last = now
-	if r.learn != nil {
-		r.host.learning.touch(r)
+	fl.host.last = now
+	if fl.learn != nil {
+		fl.host.learning.touch(fl)
 	}
-	return t.speaks(now, r, f, icrc)
+	return t.dispatch(now, fl, f, icrc)
 }
 
-// speaks takes a packet as one of the row that it names.
-func (t *Table) speaks(now clock.Time, r *Row, f *wire.Frame, icrc Checker) Seen {
+// dispatch evaluates a packet that may change its flow.
+func (t *Table) dispatch(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
-	if r.mistrusts() && !intact(icrc) {
-		return refused(r, response, Corrupt)
+	if fl.mistrusts() && !intact(icrc) {
+		return refused(fl, response, Corrupt)
 	}
-	if p := &r.Path; p.SrcPort != f.UDP.SrcPort || p.Eth.Src != f.Eth.Src || p.Eth.Dst != f.Eth.Dst {
+	if p := &fl.Path; p.SrcPort != f.UDP.SrcPort || p.Eth.Src != f.Eth.Src || p.Eth.Dst != f.Eth.Dst {
 		if intact(icrc) {
-			t.setPath(r, f)
+			fl.follow(f)
 		}
 	}
-	if now.Sub(r.noted) >= rarely {
-		r.noted, r.host.last = now, now
+	if now.Sub(fl.noted) >= rarely {
+		fl.noted, fl.host.last = now, now
 	}
-	r.Last = now
+	fl.Last = now
 	if response {
-		return t.response(now, r, f, icrc)
+		return t.response(now, fl, f, icrc)
 	}
-	return t.request(now, r, f, icrc)
-}
-
-// mistrusts reports whether the ICRC of packets in this direction is to be looked at.
-func (r *Row) mistrusts() bool { return r.Checked || r.Peer != nil && r.Peer.Checked }
-
-// refused is what is said of a packet that must not be used.
-func refused(r *Row, response bool, bad Reason) Seen {
-	if response {
-		r = r.Peer
-	}
-	return Seen{Row: r, Response: response, Bad: bad}
-}
-
-// homed lets a row's packets come from another port if its host has moved.
-func (t *Table) homed(now clock.Time, r *Row, in int, icrc Checker) bool {
-	if r.Port < 0 || r.host.port == in {
-		r.Port = r.host.port // the row was announced, or its host has moved before
-		return r.Port == in
-	}
-	if !intact(icrc) || !t.moves(now, r.host, in) {
-		return false
-	}
-	r.Port = in
-	return true
+	return t.request(now, fl, f, icrc)
 }
 
 // Stats returns a copy of the counters.
 func (t *Table) Stats() Stats {
 	s := t.stats
-	s.Rows, s.Closed, s.Hosts = t.used, t.closed.n, len(t.hosts)
-	s.Learning = len(t.slots) - len(t.unused)
+	s.Flows, s.Closed, s.Hosts = t.used, t.closed.n, len(t.hosts.byAddr)
+	s.Learning = t.learner.inUse()
 	return s
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The index agrees with a map under random entries and removals, in a table where keys meet all the time.
+// The index agrees with a map under random additions and removals, in a table with many collisions.
 func TestIndexAgreesWithMap(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		const rows = 24
-		x := newIndex(rows, seed)
-		model := map[wire.QPN]*Row{}
+		const flows = 24
+		x := newIndex(flows, seed)
+		model := map[wire.QPN]*Flow{}
 		for step := range 2000 {
 			q := wire.QPN(rnd.IntN(64))
-			k := key{ends{a: 7}, q}
+			k := key{addrPair{a: 7}, q}
 			if r := model[q]; r != nil {
 				x.remove(r)
 				delete(model, q)
-			} else if len(model) < rows {
-				model[q] = &Row{key: k}
+			} else if len(model) < flows {
+				model[q] = &Flow{entry: entry{key: k}}
 				x.put(model[q])
 			}
 			for q := range wire.QPN(64) {
-				k := key{ends{a: 7}, q}
+				k := key{addrPair{a: 7}, q}
 				if got := x.get(&k); got != model[q] {
 					t.Fatalf("seed %d step %d: key %d is %p, want %p", seed, step, q, got, model[q])
 				}
@@ -36,14 +36,14 @@ func TestIndexAgreesWithMap(t *testing.T) {
 	}
 }
 
-// Keys of different families and directions are different, and the way back of the way back is the way.
-func TestEnds(t *testing.T) {
-	v4 := endsBetween(addr(1), addr(2))
+// Keys of different families and directions differ, and back of back is the original.
+func TestAddrPair(t *testing.T) {
+	v4 := addrsBetween(addr(1), addr(2))
 	var f wire.Frame
 	f.V6 = true
 	f.IPv6.Src, f.IPv6.Dst = addr(1).As16(), addr(2).As16()
-	v6 := endsOf(&f)
-	all := []ends{v4, v4.back(), v6, v6.back()}
+	v6 := addrsOf(&f)
+	all := []addrPair{v4, v4.back(), v6, v6.back()}
 	for i, a := range all {
 		if a.back().back() != a {
 			t.Errorf("%v: back is %v", a, a.back())
@@ -54,35 +54,36 @@ func TestEnds(t *testing.T) {
 			}
 		}
 	}
-	if endsOf(packet(1, 2, 3, wire.RCAck, 0)) != v4 {
+	if addrsOf(packet(1, 2, 3, wire.RCAck, 0)) != v4 {
 		t.Error("a packet's ends are not those of its addresses")
 	}
 }
 
-// What a responder would say of a request (IBTA C9-60 and following: expected, ahead, behind).
+// The class of a request is what its responder would decide (IBTA C9-60 and following: expected,
+// ahead, behind).
 func TestClasses(t *testing.T) {
 	r := newRig(t, nil)
 	for _, start := range []wire.PSN{5, 0xfffffc} {
 		qa, qb := wire.QPN(0x100+start), wire.QPN(0x200+start)
-		row := r.learn(1, 2, qa, qb, start)
-		at := row.Expected
+		flow := r.learn(1, 2, qa, qb, start)
+		at := flow.Expected
 		for i, c := range []struct {
 			off   int
 			class Class
 		}{{0, New}, {0, Duplicate}, {1, New}, {3, Ahead}, {2, New}, {-3, Duplicate}, {-1<<23 + 3, Duplicate}, {1<<23 + 2, Ahead}, {3, New}} {
 			s := r.ask(packet(1, 2, qb, wire.RCWriteOnly, at.Add(c.off)))
-			if s.Row != row || s.Class != c.class || s.Span != 1 || s.Bad != Fine || s.Response {
+			if s.Flow != flow || s.Class != c.class || s.Span != 1 || s.Bad != Fine || s.Response {
 				t.Errorf("%d: PSN %+d of %d is %v (%+v), want %v", i, c.off, start, s.Class, s, c.class)
 			}
 		}
 	}
 }
 
-// Only a request that finds everything before it answered is alone.
+// A request is Alone only if every request before it was answered.
 func TestAlone(t *testing.T) {
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	p := row.Expected
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	p := flow.Expected
 	ask := func(psn wire.PSN) bool { return r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, psn)).Alone }
 	ack := func(psn wire.PSN) { r.see(packet(2, 1, 0x11, wire.RCAck, psn)) }
 	if !ask(p) {
@@ -109,10 +110,11 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// READs take as many PSNs as they have responses; with an unknown MTU that is known when the first one comes.
+// READs take as many PSNs as they have responses; with an unknown MTU their span becomes known with
+// the first response.
 func TestReadSpans(t *testing.T) {
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	read := func(psn wire.PSN, n uint32) Seen {
 		f := packet(1, 2, 0x22, wire.RCReadRequest, psn)
 		f.RETH.Length = n
@@ -123,7 +125,7 @@ func TestReadSpans(t *testing.T) {
 		f.Payload = make([]byte, n)
 		r.see(f)
 	}
-	p := row.Expected
+	p := flow.Expected
 	for _, n := range []uint32{0, 1, 256} {
 		if s := read(p, n); s.Span != 1 || s.Class != New {
 			t.Fatalf("READ of %d: %+v", n, s)
@@ -131,111 +133,113 @@ func TestReadSpans(t *testing.T) {
 		answer(wire.RCReadResponseOnly, p, int(n))
 		p = p.Next()
 	}
-	if s := read(p, 3000); s.Span != 0 || s.Class != New || row.Synced {
-		t.Fatalf("READ of unknown span: %+v, synced %v", s, row.Synced)
+	if s := read(p, 3000); s.Span != 0 || s.Class != New || flow.Synced() {
+		t.Fatalf("READ of unknown span: %+v, synced %v", s, flow.Synced())
 	}
 	if s := read(p, 3000); s.Class != Unsynced {
 		t.Errorf("after a READ of unknown span: %+v", s)
 	}
 	answer(wire.RCReadResponseFirst, p, 1024)
-	if row.MTU != 1024 || !row.Synced || row.Expected != p.Add(3) || row.Peer.MTU != 1024 {
-		t.Fatalf("after the first response: %+v", row)
+	if flow.MTU != 1024 || !flow.Synced() || flow.Expected != p.Add(3) || flow.Peer.MTU != 1024 {
+		t.Fatalf("after the first response: %+v", flow)
 	}
 	answer(wire.RCReadResponseMiddle, p.Add(1), 1024)
 	answer(wire.RCReadResponseLast, p.Add(2), 952)
 	if s := read(p.Add(3), 4096); s.Span != 4 || s.Class != New || !s.Alone {
 		t.Errorf("READ of 4096 at MTU 1024: %+v", s)
 	}
-	if row.Expected != p.Add(7) {
-		t.Errorf("expected %d, want %d", row.Expected, p.Add(7))
+	if flow.Expected != p.Add(7) {
+		t.Errorf("expected %d, want %d", flow.Expected, p.Add(7))
 	}
 }
 
-// A READ that is answered by one packet bounds the MTU from below, and the largest one says it.
+// A READ that is answered by one packet is a lower bound of the MTU, and for the largest MTU also
+// its value.
 func TestMTUOfOnePacket(t *testing.T) {
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	for _, c := range []struct{ n, mtu int }{{1000, 0}, {2049, 4096}} {
-		p := row.Expected
+		p := flow.Expected
 		f := packet(1, 2, 0x22, wire.RCReadRequest, p)
 		f.RETH.Length = uint32(c.n)
 		r.ask(f)
 		f = packet(2, 1, 0x11, wire.RCReadResponseOnly, p)
 		f.Payload = make([]byte, c.n)
 		r.see(f)
-		if row.Expected != p.Next() || !row.Synced || row.MTU != c.mtu || row.SpanOf(uint32(c.n)) != 1 {
-			t.Fatalf("READ of %d: %+v", c.n, row)
+		if flow.Expected != p.Next() || !flow.Synced() || flow.MTU != c.mtu || flow.SpanOf(uint32(c.n)) != 1 {
+			t.Fatalf("READ of %d: %+v", c.n, flow)
 		}
 	}
-	if row.SpanOf(4097) != 2 {
-		t.Errorf("span of 4097 is %d", row.SpanOf(4097))
+	if flow.SpanOf(4097) != 2 {
+		t.Errorf("span of 4097 is %d", flow.SpanOf(4097))
 	}
 }
 
-// The first packet of a message has the size of the MTU, also on a row that has no peer yet.
+// The first packet of a message has the size of the MTU, also on a flow that has no peer yet.
 func TestMTUOfMessages(t *testing.T) {
 	r := newRig(t, nil)
 	f := packet(1, 2, 0x22, wire.RCWriteFirst, 99)
 	f.Payload = make([]byte, 2048)
 	r.ask(f)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	if row.MTU != 2048 || row.Peer.MTU != 2048 {
-		t.Errorf("MTUs %d and %d", row.MTU, row.Peer.MTU)
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	if flow.MTU != 2048 || flow.Peer.MTU != 2048 {
+		t.Errorf("MTUs %d and %d", flow.MTU, flow.Peer.MTU)
 	}
 	f = packet(2, 1, 0x11, wire.RCSendFirst, 7)
 	f.Payload = make([]byte, 1000) // no MTU
 	r.ask(f)
-	if row.MTU != 2048 {
-		t.Errorf("MTU %d", row.MTU)
+	if flow.MTU != 2048 {
+		t.Errorf("MTU %d", flow.MTU)
 	}
 }
 
-// Service types without acknowledgements, datagrams and notifications pass without a row.
-func TestOthersPass(t *testing.T) {
+// Service types without acknowledgements, datagrams and notifications pass without a flow.
+func TestUntrackedPackets(t *testing.T) {
 	r := newRig(t, nil)
 	for _, op := range []wire.Opcode{wire.UCWriteOnly, wire.UCSendFirst, wire.UDSendOnly, wire.CNP, 0x50, 0xa4} {
-		if s := r.see(packet(1, 2, 0x22, op, 1)); s.Row != nil || s.Bad != Untracked {
+		if s := r.see(packet(1, 2, 0x22, op, 1)); s.Flow != nil || s.Bad != Untracked {
 			t.Errorf("%v: %+v", op, s)
 		}
 	}
 	if s := r.see(packet(1, 2, gsi, wire.UDSendOnly, 1)); s.Bad != Untracked {
 		t.Errorf("an empty datagram: %+v", s)
 	}
-	if st := r.Stats(); st.Rows != 0 {
+	if st := r.Stats(); st.Flows != 0 {
 		t.Errorf("%+v", st)
 	}
 	// Opcodes of vendors in the space of reliable connections take PSNs like others.
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	if s := r.ask(packet(1, 2, 0x22, 0x19, row.Expected)); s.Class != New || s.Span != 1 || s.Row != row {
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	if s := r.ask(packet(1, 2, 0x22, 0x19, flow.Expected)); s.Class != New || s.Span != 1 || s.Flow != flow {
 		t.Errorf("unknown opcode: %+v", s)
 	}
 }
 
-// A row that lost step finds it by what the responder accepts; nothing that was not asked is believed.
+// A flow that lost track is synchronised by what the responder accepts; responses to PSNs that were
+// not requested are ignored.
 func TestResync(t *testing.T) {
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	p := row.Expected
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	p := flow.Expected
 	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, p)) // sent on behind the table's back
 	r.see(packet(2, 1, 0x11, wire.RCAck, p))
-	if row.Expected != p.Next() || r.Stats().Resyncs != 1 {
-		t.Errorf("expected %d, want %d; %+v", row.Expected, p.Next(), r.Stats())
+	if flow.Expected != p.Next() || r.Stats().Resyncs != 1 {
+		t.Errorf("expected %d, want %d; %+v", flow.Expected, p.Next(), r.Stats())
 	}
-	if s := r.see(packet(2, 1, 0x11, wire.RCAck, p.Add(5))); s.Bad != Implausible || row.Expected != p.Next() {
-		t.Errorf("an answer to nothing: %+v, expected %d", s, row.Expected)
+	if s := r.see(packet(2, 1, 0x11, wire.RCAck, p.Add(5))); s.Bad != Implausible || flow.Expected != p.Next() {
+		t.Errorf("an answer to nothing: %+v, expected %d", s, flow.Expected)
 	}
-	row.Pinned = true
+	flow.Pinned = true
 	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, p.Add(1)))
-	if s := r.see(packet(2, 1, 0x11, wire.RCAck, p.Add(1))); s.Bad != Fine || row.Expected != p.Next() {
-		t.Errorf("a pinned row was synced: %+v, expected %d", s, row.Expected)
+	if s := r.see(packet(2, 1, 0x11, wire.RCAck, p.Add(1))); s.Bad != Fine || flow.Expected != p.Next() {
+		t.Errorf("a pinned flow was synced: %+v, expected %d", s, flow.Expected)
 	}
 }
 
-// NAKs acknowledge what is before them, and those that end a connection end it.
+// NAKs acknowledge the requests before them, and fatal ones end the connection.
 func TestNAKs(t *testing.T) {
 	r := newRig(t, nil)
-	row := r.learn(1, 2, 0x11, 0x22, 100)
-	p := row.Expected
+	flow := r.learn(1, 2, 0x11, 0x22, 100)
+	p := flow.Expected
 	for i := range 3 {
 		r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, p.Add(i)))
 	}
@@ -245,31 +249,31 @@ func TestNAKs(t *testing.T) {
 		r.see(f)
 	}
 	nak(p.Add(1), wire.NakPSNSequence)
-	if row.Acked != p || row.State != Open || row.Expected != p.Add(3) {
-		t.Errorf("sequence NAK: %+v", row)
+	if flow.Acked != p || flow.State != Open || flow.Expected != p.Add(3) {
+		t.Errorf("sequence NAK: %+v", flow)
 	}
 	nak(p.Add(2), wire.RNRNak|5)
-	if row.Acked != p.Add(1) || row.State != Open {
-		t.Errorf("RNR NAK: %+v", row)
+	if flow.Acked != p.Add(1) || flow.State != Open {
+		t.Errorf("RNR NAK: %+v", flow)
 	}
 	nak(p.Add(2), wire.NakRemoteAccess)
-	if row.State != Closing || row.Peer.State != Closing {
-		t.Errorf("fatal NAK: %v, %v", row.State, row.Peer.State)
+	if flow.State != Closing || flow.Peer.State != Closing {
+		t.Errorf("fatal NAK: %v, %v", flow.State, flow.Peer.State)
 	}
 	r.now = r.now.Add(r.cfg.Quarantine + time.Second)
 	for range 20 {
 		r.Tick(r.now)
 		r.now = r.now.Add(time.Second)
 	}
-	if row.State != Closed {
-		t.Errorf("state %v after a silence", row.State)
+	if flow.State != Closed {
+		t.Errorf("state %v after a silence", flow.State)
 	}
 }
 
-// Silent rows go, pinned ones stay, and their hook is called once.
+// Silent flows are forgotten, pinned ones stay, and OnClose is called once.
 func TestIdle(t *testing.T) {
 	var closed []uint32
-	r := newRig(t, func(c *Config) { c.OnClose = func(r *Row) { closed = append(closed, r.ID) } })
+	r := newRig(t, func(c *Config) { c.OnClose = func(r *Flow) { closed = append(closed, r.ID) } })
 	a := r.learn(1, 2, 0x11, 0x22, 100)
 	b := r.learn(1, 2, 0x12, 0x23, 100)
 	b.Pinned = true

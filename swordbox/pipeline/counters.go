@@ -2,18 +2,19 @@ package pipeline
 
 import "maps"
 
-// maxReasons bounds the different drop reasons that a port counts apart.
+// maxReasons bounds the drop reasons that a port counts separately.
 const maxReasons = 32
 
 // PortCounters count what passed one port. A super-frame counts each of its packets.
 type PortCounters struct {
-	RxPackets uint64 `json:"rxPackets" name:"rx_packets" help:"packets that came in"`
-	RxBytes   uint64 `json:"rxBytes" name:"rx_bytes" help:"bytes of frames that came in"`
-	RxRoCE    uint64 `json:"rxRoce" name:"rx_roce_packets" help:"well-formed RoCEv2 packets that came in"`
-	Malformed uint64 `json:"malformed" name:"rx_roce_malformed" help:"packets to UDP 4791 that are no RoCEv2"`
-	TxPackets uint64 `json:"txPackets" name:"tx_packets" help:"packets directed to this port"`
-	TxBytes   uint64 `json:"txBytes" name:"tx_bytes" help:"bytes of frames directed to this port"`
-	// Drops are packets by reason: those that came in here and went nowhere, and those meant to leave here.
+	RxPackets uint64 `json:"rxPackets" name:"rx_packets" help:"packets received"`
+	RxBytes   uint64 `json:"rxBytes" name:"rx_bytes" help:"bytes of frames received"`
+	RxRoCE    uint64 `json:"rxRoce" name:"rx_roce_packets" help:"well-formed RoCEv2 packets received"`
+	Malformed uint64 `json:"malformed" name:"rx_roce_malformed" help:"packets to UDP port 4791 that are not valid RoCEv2"`
+	TxPackets uint64 `json:"txPackets" name:"tx_packets" help:"packets forwarded to this port"`
+	TxBytes   uint64 `json:"txBytes" name:"tx_bytes" help:"bytes of frames forwarded to this port"`
+	// Drops are dropped packets by reason: those received here, and those that were to be sent
+	// here.
 	Drops map[Reason]uint64 `json:"drops,omitempty"`
 }
 
@@ -30,7 +31,7 @@ func (p *PortCounters) drop(r Reason, packets int) {
 	p.Drops[r] += uint64(packets)
 }
 
-// clone is a copy that shares nothing.
+// clone is a deep copy.
 func (p *PortCounters) clone() PortCounters {
 	c := *p
 	c.Drops = maps.Clone(p.Drops)
@@ -39,15 +40,15 @@ func (p *PortCounters) clone() PortCounters {
 
 // Counters are those of the whole switch.
 type Counters struct {
-	Rewritten    uint64 `json:"rewritten" name:"rewritten" help:"packets that the program rewrote"`
+	Rewritten    uint64 `json:"rewritten" name:"rewritten" help:"packets that the program changed"`
 	Emitted      uint64 `json:"emitted" name:"emitted" help:"packets that the program made"`
-	Held         uint64 `json:"held" name:"held" help:"packets that the program held back"`
-	Consumed     uint64 `json:"consumed" name:"consumed" help:"packets that the program took"`
-	Answered     uint64 `json:"answered" name:"answered" help:"ARP requests and neighbour solicitations for the switch that it answered"`
+	Held         uint64 `json:"held" name:"held" help:"packets that the program held"`
+	Consumed     uint64 `json:"consumed" name:"consumed" help:"packets that the program consumed"`
+	Answered     uint64 `json:"answered" name:"answered" help:"ARP requests and neighbour solicitations for the switch's own addresses, answered"`
 	Flooded      uint64 `json:"flooded" name:"flooded" help:"frames sent to every port"`
 	MACs         int    `json:"macs"`
-	MACMoves     uint64 `json:"macMoves" name:"mac_moves" help:"addresses seen on another port than before"`
+	MACMoves     uint64 `json:"macMoves" name:"mac_moves" help:"addresses that moved to another port"`
 	MACFull      uint64 `json:"macFull" name:"mac_table_full" help:"addresses not learnt because the table was full"`
 	Flows        int    `json:"flows"`
-	FlowOverflow uint64 `json:"flowOverflow" name:"flow_overflow" help:"packets of flows not counted apart because the table was full"`
+	FlowOverflow uint64 `json:"flowOverflow" name:"flow_overflow" help:"packets of flows not counted because the table was full"`
 }

@@ -9,8 +9,9 @@ import (
 // maxEmit bounds the packets that a program makes in one step.
 const maxEmit = 1024
 
-// Ctx is what a program may do besides its verdict. It is valid during one call of the program. What the program
-// emits or releases leaves in the order of the calls, and before the packet that the verdict is about.
+// Ctx is what a program may do besides its verdict. It is valid during one call of the program.
+// Packets that the program emits or releases are sent in the order of the calls, before the packet
+// that the verdict is about.
 type Ctx struct {
 	// Now is the time of the step.
 	Now clock.Time
@@ -20,14 +21,15 @@ type Ctx struct {
 // Ports is the number of ports of the switch.
 func (c *Ctx) Ports() int { return len(c.s.ports) }
 
-// Observed reports whether somebody captures: only then is a Verdict's Note worth formatting.
+// Observed reports whether a capture runs: a program should format a Verdict's Note only then.
 func (c *Ctx) Observed() bool { return c.s.observed }
 
-// Lookup returns the port behind an address, or -1 if it is unknown.
+// Lookup returns the port that an address is behind; -1: not known.
 func (c *Ctx) Lookup(mac wire.MAC) int { return c.s.fdb.lookup(c.Now, mac) }
 
-// Allowed reports whether a frame from a port may go to an address, as far as partitions go. What a program emits goes
-// everywhere; so it asks, if it takes a frame and sends another one instead.
+// Allowed reports whether partitions let a frame from a port go to an address. Partitions do not
+// stop frames that a program emits, so a program that consumes a frame and emits another one
+// instead asks first.
 func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	if c.s.ports[in].blocked == nil {
 		return true
@@ -36,8 +38,8 @@ func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	return port < 0 || c.s.allowed(in, port)
 }
 
-// Emit sends a packet that the program made, by its destination address. f is encoded at once, with lengths and
-// ICRC. note explains it in captures. The result is false if the packet was dropped here.
+// Emit sends a packet of the program by its destination address. f is encoded at once, with lengths
+// and ICRC. note explains it in captures. The result is false if the packet was dropped.
 func (c *Ctx) Emit(f *wire.Frame, note string) bool { return c.emit(f, -1, note) }
 
 // EmitTo is Emit out of a port.
@@ -63,9 +65,13 @@ func (c *Ctx) emit(f *wire.Frame, port int, note string) bool {
 	return ok
 }
 
-// Hold keeps a copy of p until the program releases or discards it, or until the deadline: then it goes on its way
-// as it came, as if the verdict had been Forward. clock.Never holds it until the program acts. Return the result as
-// the verdict; its ID names the packet. With no room it is a Drop.
+// EmitsLeft is how many packets the program may still make in this step. What it makes beyond them
+// is dropped, so a program that can put packets off asks first, and has a Deadline that is past.
+func (c *Ctx) EmitsLeft() int { return max(0, maxEmit-c.s.emitted) }
+
+// Hold keeps a copy of p until the program releases or discards it, or until a time: then the
+// switch forwards it unchanged. With clock.Never it is held until the program acts. The program
+// returns the result as its verdict; its ID names the packet. It is a Drop if there is no room.
 func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 	if len(p.Raw.Data) > maxHeldFrame {
 		return Drop(ReasonTooLong)
@@ -81,7 +87,8 @@ func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 // Holding reports whether the packet is still held.
 func (c *Ctx) Holding(id HoldID) bool { return c.s.held.get(id) != nil }
 
-// Release sends a held packet on as it came, or as f if that is not nil. It reports whether it was still held.
+// Release forwards a held packet unchanged, or f in its place if that is not nil. It reports
+// whether the packet was held.
 func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	h := c.s.held.get(id)
 	if h == nil {
@@ -101,7 +108,7 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	return true
 }
 
-// Discard drops a held packet. It reports whether it was still held.
+// Discard drops a held packet. It reports whether the packet was held.
 func (c *Ctx) Discard(id HoldID, r Reason) bool {
 	h := c.s.held.get(id)
 	if h == nil {

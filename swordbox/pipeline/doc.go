@@ -1,20 +1,22 @@
-// Package pipeline is a switch as a value: a learning layer-2 forwarder for all Ethernet, and for RoCEv2 a parser, a
-// Program of match-action stages, and a deparser.
+// Package pipeline is a switch as a value: a learning layer-2 forwarder for all Ethernet, and for
+// RoCEv2 a parser, a Program of match-action stages, and a deparser.
 //
-// A Switch is handed frames with their ingress port and the time, and appends frames with their egress port to a
-// batch of its caller. It opens no socket and knows no clock; swordbox/switchd runs it on real ports, topo/sim in
-// virtual time. One goroutine uses it at a time.
+// The caller passes each frame with its ingress port and the time to a Switch, which appends frames
+// with their egress port to a batch of the caller. It opens no socket and reads no clock;
+// swordbox/switchd runs it on real ports, topo/sim in virtual time. One goroutine uses it at a
+// time.
 //
-// What a frame meets, in order:
+// The steps for a frame, in order:
 //
 //	too short, or from a group address  dropped, counted
 //	from the switch's own address       dropped, counted: never learnt
 //	source address                      learnt, with ageing and a bound
-//	ARP, ICMPv6 for the switch itself   answered out of its port, if it asks for the switch's address
-//	not UDP port 4791                   forwarded by destination address, flooded if that is unknown or a group
-//	UDP 4791 but no RoCEv2              counted as malformed, then forwarded: a switch judges no payload
-//	RoCEv2                              counted in its flow, then the Program's verdict
+//	ARP, ICMPv6 for the switch itself   answered out of the ingress port
+//	not UDP port 4791                   forwarded by destination; flooded if unknown or a group
+//	UDP 4791 but not RoCEv2             counted as malformed, then forwarded unchanged
+//	RoCEv2                              counted by addresses and queue pair, then the Program
 //
-// A frame that is only forwarded is not copied, not encoded again, and its ICRC is not touched. A super-frame
-// (several packets in one, see packetio.Frame) is forwarded whole unless the Program asks for single packets.
+// A frame that is only forwarded is not copied and not encoded again, and its ICRC is not changed.
+// A super-frame (several packets in one, see packetio.Frame) is forwarded as one unless the Program
+// asks for single packets.
 package pipeline

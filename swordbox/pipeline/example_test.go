@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// firewall lets no atomic operation through: it answers each with a NAK, as a responder without the right would.
+// firewall blocks atomics: it answers each with a NAK, as a responder without atomic access would.
 type firewall struct{ refused int }
 
 func (*firewall) Spec() pipeline.Spec {
@@ -23,7 +23,8 @@ func (f *firewall) Packet(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict 
 	f.refused++
 	nak := wire.Frame{Eth: wire.Ethernet{Dst: p.Eth.Src, Src: p.Eth.Dst}, IPv4: p.IPv4, UDP: p.UDP}
 	nak.IPv4.Src, nak.IPv4.Dst = p.IPv4.Dst, p.IPv4.Src
-	// A packet names only its destination's queue pair. A real program must have learnt the client's.
+	// A packet names only its destination's queue pair. A real program must have learnt the
+	// client's.
 	nak.BTH = wire.BTH{Opcode: wire.RCAck, PKey: p.BTH.PKey, DestQP: p.BTH.DestQP, PSN: p.BTH.PSN}
 	nak.AETH = wire.AETH{Syndrome: wire.NakRemoteAccess}
 	c.Emit(&nak, "atomics are refused")

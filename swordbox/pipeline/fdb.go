@@ -13,8 +13,8 @@ type fdb struct {
 	max     int
 	ageing  time.Duration
 	sweep   clock.Time // no sweep before
-	last    []learnt   // per port: the address learnt last, to look up a burst once
-	// Moves counts addresses that changed their port, Full those not learnt for lack of room.
+	last    []learnt   // by port: the address learnt last, so that a burst costs one lookup
+	// moves counts addresses that changed their port, full those not learnt for lack of room.
 	moves, full uint64
 }
 
@@ -57,7 +57,7 @@ func (t *fdb) add(now clock.Time, mac wire.MAC) *fdbEntry {
 	if len(t.entries) >= t.max {
 		if now >= t.sweep {
 			t.expire(now)
-			t.sweep = now.Add(time.Second) // a flood of new addresses must not cost a sweep each
+			t.sweep = now.Add(time.Second) // bounds the work that a flood of new addresses causes
 		}
 		if len(t.entries) >= t.max {
 			t.full++
@@ -69,7 +69,7 @@ func (t *fdb) add(now clock.Time, mac wire.MAC) *fdbEntry {
 	return e
 }
 
-// lookup returns the port of mac, or -1.
+// lookup returns the port of mac; -1: not known.
 func (t *fdb) lookup(now clock.Time, mac wire.MAC) int {
 	e, ok := t.entries[mac]
 	if !ok {
@@ -90,7 +90,7 @@ func (t *fdb) expire(now clock.Time) {
 	}
 }
 
-// flush forgets everything behind a port.
+// flush forgets all addresses behind a port.
 func (t *fdb) flush(port int) {
 	for mac, e := range t.entries {
 		if e.port == port {

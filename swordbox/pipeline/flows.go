@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// flowIdle is how long a flow must be silent before another may take its place in a full table.
+// flowIdle is how long a flow must be silent before it may be replaced in a full table.
 const flowIdle = time.Minute
 
-// flowKey names a flow: a packet says only its destination's queue pair.
+// flowKey names a flow. A packet carries only the destination's queue pair.
 type flowKey struct {
 	src, dst [16]byte
 	v6       bool
@@ -25,7 +25,8 @@ type flowStats struct {
 	first, last    clock.Time
 }
 
-// Flow is what the switch saw of one flow.
+// Flow counts the packets from one address to one queue pair of another, requests and responses
+// alike.
 type Flow struct {
 	Src     netip.Addr `json:"src"`
 	Dst     netip.Addr `json:"dst"`
@@ -42,16 +43,17 @@ type flows struct {
 	table    map[flowKey]*flowStats
 	max      int
 	sweep    clock.Time
-	overflow uint64 // packets of flows that found no room
+	overflow uint64 // packets of flows that are not in the full table
 
-	// Of the last packet: a burst of one flow costs one comparison.
+	// key and cur are the flow of the last packet, so that a burst of one flow costs one
+	// comparison.
 	key flowKey
 	cur *flowStats
 }
 
 func newFlows(max int) flows { return flows{table: make(map[flowKey]*flowStats), max: max} }
 
-// count notes packets of the flow of f.
+// count counts packets of the flow of f.
 func (t *flows) count(now clock.Time, f *wire.Frame, packets, bytes int) {
 	k := flowKey{v6: f.V6, qpn: f.BTH.DestQP}
 	if f.V6 {
@@ -95,7 +97,7 @@ func (t *flows) add(now clock.Time, k flowKey) *flowStats {
 	return s
 }
 
-// list returns the flows, the biggest first.
+// list returns the flows, the one with most packets first.
 func (t *flows) list(now clock.Time) []Flow {
 	out := make([]Flow, 0, len(t.table))
 	for k, s := range t.table {

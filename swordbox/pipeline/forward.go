@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// reservedPrefix starts the addresses that a bridge does not forward (IEEE 802.1Q, table 8-1); the low four bits
-// are free.
+// reservedPrefix is the prefix of the addresses that a bridge does not forward (IEEE 802.1Q, table
+// 8-1): all but the low four bits.
 var reservedPrefix = wire.MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x00}
 
 func isReserved(m wire.MAC) bool {
@@ -19,8 +19,8 @@ func isReserved(m wire.MAC) bool {
 	return m == reservedPrefix
 }
 
-// forward sends f out of port to, or by its destination address if to is negative. in is -1 for what the switch
-// made itself. It reports whether a frame left.
+// forward sends f out of port to, or by its destination address if to is negative. in is -1 for a
+// frame that the switch made. It reports whether a frame was sent.
 func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	if to < 0 {
 		dst := wire.MAC(f.Data[:6])
@@ -53,7 +53,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	return false
 }
 
-// flood sends f out of every port but its own. Only a frame that nobody gets is counted as dropped.
+// flood sends f out of every port but its own. It counts f as dropped only if no port got it.
 func (s *Switch) flood(in int, f packetio.Frame) bool {
 	sent, blocked := false, false
 	for to := range s.ports {
@@ -92,7 +92,7 @@ func (s *Switch) allowed(in, to int) bool {
 	return in < 0 || s.ports[in].blocked == nil || !s.ports[in].blocked[to]
 }
 
-// dropped counts packets that came in at a port (-1: were made here) and go nowhere.
+// dropped counts dropped packets that came in at a port; -1: the switch made them.
 func (s *Switch) dropped(in int, r Reason, packets int) {
 	c := &s.lost
 	if in >= 0 {
@@ -104,6 +104,7 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 	}
 }
 
+// remark adds a note about the frame that came in (out -1) or a frame of the output batch.
 func (s *Switch) remark(out int, text string) {
 	if s.observed {
 		n := Note{Out: out, Text: text, Peer: -1}
@@ -114,22 +115,22 @@ func (s *Switch) remark(out int, text string) {
 	}
 }
 
-// Observe turns the making of Notes on or off. Off, they cost nothing.
+// Observe turns Notes on or off. Without them frames cost nothing more.
 func (s *Switch) Observe(on bool) { s.observed = on }
 
-// Notes says what the last Frame or Tick did beyond forwarding: drops, rewrites, packets made. It is valid until
-// the next step, and empty unless Observe is on.
+// Notes returns what the last Frame or Tick did beyond forwarding: drops, rewrites, packets made.
+// It is valid until the next step, and empty unless Observe is on.
 func (s *Switch) Notes() []Note { return s.notes }
 
-// CountDrop counts packets that were on their way out of a port and did not leave: its egress queue was full, a
-// fault took them.
+// CountDrop counts packets that were forwarded to a port and dropped after that, because its egress
+// queue was full or by an injected fault.
 func (s *Switch) CountDrop(port int, r Reason, packets int) {
 	if port >= 0 && port < len(s.ports) {
 		s.ports[port].drop(r, packets)
 	}
 }
 
-// SetPort says whether a port is there. What was learnt behind a port that goes down is forgotten.
+// SetPort sets whether a port is up. The addresses behind a port that goes down are forgotten.
 func (s *Switch) SetPort(i int, up bool) {
 	if s.ports[i].up && !up {
 		s.fdb.flush(i)
@@ -137,8 +138,8 @@ func (s *Switch) SetPort(i int, up bool) {
 	s.ports[i].up = up
 }
 
-// AddPort adds a port behind the others and returns its number, or -1 if there are MaxPorts already. It is down, and
-// reaches everybody.
+// AddPort adds a port after the others and returns its number, or -1 if there are MaxPorts already.
+// It is down and in no partition.
 func (s *Switch) AddPort() int {
 	if len(s.ports) == MaxPorts {
 		return -1
@@ -153,11 +154,11 @@ func (s *Switch) AddPort() int {
 	return len(s.ports) - 1
 }
 
-// PortUp reports whether a port is there.
+// PortUp reports whether a port is up.
 func (s *Switch) PortUp(i int) bool { return s.ports[i].up }
 
-// Partition keeps ports of different groups apart, for every kind of frame: group[i] is the group of port i, and a
-// port of a negative group, or beyond the slice, reaches everybody. nil mends everything.
+// Partition stops all frames between ports of different groups: group[i] is the group of port i. A
+// port with a negative group, or beyond the slice, reaches all ports. nil ends all partitions.
 func (s *Switch) Partition(group []int) {
 	of := func(i int) int {
 		if i >= len(group) {
@@ -180,7 +181,7 @@ func (s *Switch) Partition(group []int) {
 // Port returns a copy of a port's counters.
 func (s *Switch) Port(i int) PortCounters { return s.ports[i].clone() }
 
-// Counters returns those of the whole switch, and the drops of packets that the switch made itself.
+// Counters returns the counters of the switch, and the drops of packets that the switch made.
 func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	c := s.counters
 	c.MACs, c.MACMoves, c.MACFull = len(s.fdb.entries), s.fdb.moves, s.fdb.full
@@ -189,10 +190,10 @@ func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	return c, lost.Drops
 }
 
-// Flows lists the flow counters, the busiest first.
+// Flows returns the flow counters, the one with most packets first.
 func (s *Switch) Flows() []Flow { return s.flows.list(s.ctx.Now) }
 
-// Spec is the program's declaration.
+// Spec returns the declaration of the program.
 func (s *Switch) Spec() Spec { return s.spec }
 
 // MAC is a learnt address.
@@ -202,7 +203,7 @@ type MAC struct {
 	Idle time.Duration `json:"idle"`
 }
 
-// MACs lists the learnt addresses, by port and address.
+// MACs returns the learnt addresses, by port and address.
 func (s *Switch) MACs() []MAC {
 	list := make([]MAC, 0, len(s.fdb.entries))
 	for mac, e := range s.fdb.entries {
@@ -221,7 +222,7 @@ func (s *Switch) ForgetMACs() int {
 	return n
 }
 
-// ForgetFlows sets the flow counters back and returns how many flows there were.
+// ForgetFlows removes all flow counters and returns how many there were.
 func (s *Switch) ForgetFlows() int {
 	n := len(s.flows.table)
 	clear(s.flows.table)
@@ -232,5 +233,5 @@ func (s *Switch) ForgetFlows() int {
 // MaxMACs bounds the addresses that are learnt.
 func (s *Switch) MaxMACs() int { return s.fdb.max }
 
-// MaxFlows bounds the flows that are counted apart.
+// MaxFlows bounds the flows that are counted.
 func (s *Switch) MaxFlows() int { return s.flows.max }

@@ -10,7 +10,7 @@ const maxHeldFrame = 9216 + 18
 // HoldID names a packet that the switch holds. Zero names none.
 type HoldID uint64
 
-// holds is a bounded store of packets that wait. Slots keep their memory.
+// holds is a bounded store of held packets. Slots keep their memory when they are free.
 type holds struct {
 	slots []held
 	free  []uint32
@@ -25,7 +25,7 @@ type held struct {
 	data    []byte
 }
 
-// add copies a packet; 0 means that there is no room.
+// add copies a packet and returns its ID; 0: there is no room.
 func (h *holds) add(ingress int, data []byte, until clock.Time) HoldID {
 	var i uint32
 	switch {
@@ -46,7 +46,7 @@ func (h *holds) add(ingress int, data []byte, until clock.Time) HoldID {
 	return HoldID(s.gen)<<32 | HoldID(i)
 }
 
-// get returns the slot of id, or nil if it is no longer held.
+// get returns the slot of id; nil: the packet is not held any more.
 func (h *holds) get(id HoldID) *held {
 	i := uint32(id)
 	if int(i) >= len(h.slots) || h.slots[i].gen != uint32(id>>32) || !h.slots[i].live {
@@ -63,7 +63,7 @@ func (h *holds) remove(id HoldID) {
 	h.due.Remove(i)
 }
 
-// next returns a packet whose time has come; 0 if there is none.
+// next returns a packet whose time is over; 0: there is none.
 func (h *holds) next(now clock.Time) HoldID {
 	i, at := h.due.Next()
 	if at > now {

@@ -7,18 +7,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Load puts another program, a fresh one, in the place of the one that runs, as a step: packets that the former one holds go on
-// their way as they came. What the switch has learnt and counted, partitions and links stay as they are. What the former program
-// does to connections beyond that ends at once; whether they can bear that, the caller must know.
+// Load replaces the running program by another one, as a step. Packets that the former one holds
+// are forwarded unchanged. What the switch has learnt and counted, partitions and links stay.
+// Whatever else the former program did for connections ends at once; the caller must know whether
+// they survive that.
 func (s *Switch) Load(now clock.Time, p Program, self Self, out *packetio.Batch) error {
 	if p == nil {
-		return errors.New("pipeline: no program: apps/forward is the plain one")
+		return errors.New("pipeline: the program is nil; apps/forward only forwards")
 	}
 	if err := self.validate(); err != nil {
 		return err
 	}
 	s.begin(now, out)
-	s.note = "held until its program went"
+	s.note = "held until its program was replaced"
 	for i := range s.held.slots {
 		h := &s.held.slots[i]
 		if !h.live {

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// What a program holds goes on its way when another takes its place; addresses that were learnt stay.
+// Packets that a program holds are forwarded when another program is loaded; learnt addresses stay.
 func TestLoad(t *testing.T) {
 	r, _ := withProgram(t, func(c *Ctx, p *Parsed) Verdict { return c.Hold(p, clock.Never) })
 	held := roce(0, 1, 7, "held")

@@ -22,8 +22,8 @@ func (r *rig) peers() string {
 	return strings.Join(list, "; ")
 }
 
-// Whatever a program does to a packet is said on the link that it came from and on the one that it left by, and each
-// names the other.
+// What a program does to a packet is noted on the links on both sides, and each note names the
+// other port.
 func TestNotesOnBothLinks(t *testing.T) {
 	var id HoldID
 	r, p := withProgram(t, func(c *Ctx, p *Parsed) Verdict {
@@ -82,6 +82,6 @@ func TestNotesOnBothLinks(t *testing.T) {
 	r.Observe(false)
 	r.send(0, roce(0, 1, 8, "x"))
 	if got := r.peers(); got != "" {
-		t.Errorf("nobody looks: %s", got)
+		t.Errorf("notes without Observe: %s", got)
 	}
 }

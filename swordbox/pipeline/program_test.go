@@ -57,7 +57,7 @@ func TestVerdictForwardTo(t *testing.T) {
 	r.want("to itself", r.send(2, roce(2, 1, 1, "x")), "[]")
 }
 
-// The port of RewriteTo counts, not the rewritten address.
+// RewriteTo sends out of its port, not to the rewritten address.
 func TestVerdictRewriteTo(t *testing.T) {
 	r, _ := withProgram(t, func(_ *Ctx, p *Parsed) Verdict {
 		p.BTH.PSN = 0x123456
@@ -136,9 +136,16 @@ func TestEmit(t *testing.T) {
 
 func TestEmitIsBounded(t *testing.T) {
 	r, _ := withProgram(t, func(c *Ctx, p *Parsed) Verdict {
-		for c.Emit(&p.Frame, "") {
+		for left := maxEmit; ; left-- {
+			if c.EmitsLeft() != left {
+				t.Fatalf("%d may be made, want %d", c.EmitsLeft(), left)
+			}
+			if sent := c.Emit(&p.Frame, ""); sent != (left > 0) {
+				t.Fatalf("sent %t with %d left", sent, left)
+			} else if !sent {
+				return Drop("enough")
+			}
 		}
-		return Drop("enough")
 	})
 	r.send(0, roce(0, 1, 5, "x"))
 	if _, lost := r.Counters(); len(r.out.Frames) != maxEmit || lost[ReasonEmitLimit] != 1 {
@@ -167,7 +174,8 @@ func TestHoldUntilDeadline(t *testing.T) {
 	}
 }
 
-// Packet 1 is held for ever; packet 2 releases it rewritten, packet 3 as it is, packet 4 discards it.
+// Packet 1 is held until a program acts; packet 2 releases it rewritten, packet 3 unchanged, packet
+// 4 discards it.
 func TestHoldReleasedByProgram(t *testing.T) {
 	var id HoldID
 	r, _ := withProgram(t, func(c *Ctx, p *Parsed) Verdict {
@@ -266,16 +274,16 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestBudget(t *testing.T) {
-	s := Spec{
-		Tables:    []TableSpec{{Name: "conns", KeyBits: 64, ValueBits: 64, Entries: 4096}},
-		Registers: []RegisterSpec{{Name: "psn", Width: 24, Entries: 4096}},
-	}
+	s := Spec{Parts: []Part{
+		{Tables: []TableSpec{{Name: "conns", KeyBits: 64, ValueBits: 64, Entries: 4096}}},
+		{Registers: []RegisterSpec{{Name: "psn", Width: 24, Entries: 4096}}},
+	}}
 	if got, want := s.Bits(), 4096*(128+24); got != want {
 		t.Errorf("Bits = %d, want %d", got, want)
 	}
 }
 
-// A program that has seen a super-frame may ask for its packets; they are counted once.
+// A program that gets a super-frame may return Apart; the packets are counted once.
 func TestVerdictApart(t *testing.T) {
 	f, packets := superOf(3)
 	var seen []string

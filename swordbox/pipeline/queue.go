@@ -2,17 +2,18 @@ package pipeline
 
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
-// Queue is the bounded egress queue of one port: frames wait in it from the end of the pipeline until the shell
-// flushes it, once a round. It references frames and copies none.
+// Queue is the bounded egress queue of one port: frames wait in it between the pipeline and the
+// link until the caller flushes it, once a round of its loop. It references frames and copies none.
 type Queue struct {
-	// MaxPackets and MaxBytes bound what waits; 0 is no bound. An empty queue takes any one frame.
+	// MaxPackets and MaxBytes bound the queue; 0: no bound. An empty queue takes one frame of any
+	// size.
 	MaxPackets, MaxBytes int
 
 	packets, bytes int
 	batch          packetio.Batch
 }
 
-// Offer appends f, or reports that there is no room for it.
+// Offer appends f and reports whether there was room for it.
 func (q *Queue) Offer(f packetio.Frame) bool {
 	n := f.Packets()
 	if q.packets > 0 && (q.MaxPackets > 0 && q.packets+n > q.MaxPackets || q.MaxBytes > 0 && q.bytes+len(f.Data) > q.MaxBytes) {
@@ -24,11 +25,11 @@ func (q *Queue) Offer(f packetio.Frame) bool {
 	return true
 }
 
-// Len is the number of packets that wait.
+// Len is the number of packets in the queue.
 func (q *Queue) Len() int { return q.packets }
 
-// Flush empties the queue into a port and returns how many packets and bytes it tried to send and how many frames
-// the link refused.
+// Flush sends the queue to a port and empties it. It returns how many packets and bytes it tried to
+// send and how many frames the link refused.
 func (q *Queue) Flush(port packetio.Port) (packets, bytes, refused int, err error) {
 	if len(q.batch.Frames) == 0 {
 		return 0, 0, 0, nil

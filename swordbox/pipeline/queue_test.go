@@ -3,12 +3,12 @@ package pipeline
 import (
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 )
 
 func TestQueueIsBounded(t *testing.T) {
-	a, b := memory.Pair(memory.Config{})
+	a, b := memcable.Pair(memcable.Config{})
 	defer a.Close()
 	defer b.Close()
 	q := Queue{MaxPackets: 4, MaxBytes: 300}

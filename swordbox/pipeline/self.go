@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Self are the addresses under which the switch itself can be reached: a program that ends connections in the switch
-// needs some. The switch answers who asks for them, never learns or forwards what says that it comes from them, and
-// drops what is addressed to them and not for its program.
+// Self is the switch's own addresses, which a program needs that has connections of the switch. The
+// switch answers ARP and neighbour solicitations for them, neither learns nor forwards frames that
+// have them as source, and drops frames to them that its program does not handle.
 type Self struct {
 	// MAC is the address of every port; zero: the switch has no addresses.
 	MAC wire.MAC
@@ -25,13 +25,13 @@ type Self struct {
 func (s *Self) validate() error {
 	switch {
 	case s.MAC.IsMulticast():
-		return fmt.Errorf("pipeline: %v is a group address and cannot be the switch's own", s.MAC)
+		return fmt.Errorf("pipeline: %v is a group address; the switch needs a unicast MAC address", s.MAC)
 	case s.MAC == (wire.MAC{}) && len(s.Addrs) != 0:
-		return errors.New("pipeline: the switch has IP addresses and no MAC address")
+		return errors.New("pipeline: a switch with IP addresses needs a MAC address")
 	}
 	for _, a := range s.Addrs {
 		if !a.IsValid() || a.IsMulticast() || a.IsUnspecified() || a.Zone() != "" || a.Is4In6() {
-			return fmt.Errorf("pipeline: %v cannot be an address of the switch", a)
+			return fmt.Errorf("pipeline: %v cannot be an address of the switch; use a unicast address without a zone", a)
 		}
 	}
 	return nil
@@ -53,13 +53,14 @@ const (
 	optTarget      = 2  // target link-layer address
 	flagsSolicited = 0x60
 	flagsOverride  = 0x20
-	noHopLimit     = 255 // a packet that crossed a router has less
+	noHopLimit     = 255 // a packet that has crossed a router has a lower one
 )
 
 // arpHead is an ARP header for Ethernet and IPv4 up to the operation.
 var arpHead = []byte{0, 1, 8, 0, 6, 4}
 
-// selfFrame answers a frame that is no RoCEv2 and asks for an address of the switch. It reports whether it did.
+// selfFrame answers an ARP request or a neighbour solicitation for an address of the switch. It
+// reports whether f was one.
 func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	if len(s.self.Addrs) == 0 {
 		return false
@@ -71,9 +72,9 @@ func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	var answer []byte
 	switch body := f.Data[eth.Len():]; eth.Type {
 	case wire.EtherTypeARP:
-		answer = s.answerARP(&eth, body)
+		answer = s.self.answerARP(&eth, body, s.out)
 	case wire.EtherTypeIPv6:
-		answer = s.answerNeighbor(&eth, body)
+		answer = s.self.answerNeighbor(&eth, body, s.out)
 	}
 	if answer == nil {
 		return false
@@ -86,24 +87,26 @@ func (s *Switch) selfFrame(in int, f packetio.Frame) bool {
 	return true
 }
 
-// answerARP is the reply to a request for an address of the switch, or nil.
-func (s *Switch) answerARP(eth *wire.Ethernet, b []byte) []byte {
+// answerARP is the reply to an ARP request for an address of the switch, in memory of out; nil if b
+// is none.
+func (s *Self) answerARP(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	if len(b) < arpLen || !bytes.Equal(b[:6], arpHead) || binary.BigEndian.Uint16(b[6:]) != arpRequest {
 		return nil
 	}
-	if !slices.Contains(s.self.Addrs, netip.AddrFrom4([4]byte(b[24:28]))) {
+	if !slices.Contains(s.Addrs, netip.AddrFrom4([4]byte(b[24:28]))) {
 		return nil
 	}
-	h := wire.Ethernet{Dst: eth.Src, Src: s.self.MAC, Tagged: eth.Tagged, TCI: eth.TCI, Type: wire.EtherTypeARP}
-	out := append(h.AppendTo(s.out.Alloc(h.Len()+arpLen)), arpHead...)
-	out = append(out, 0, arpReply)
-	out = append(append(out, s.self.MAC[:]...), b[24:28]...)
-	return append(out, b[8:18]...) // the asker's MAC and IP address
+	h := wire.Ethernet{Dst: eth.Src, Src: s.MAC, Tagged: eth.Tagged, TCI: eth.TCI, Type: wire.EtherTypeARP}
+	reply := append(h.AppendTo(out.Alloc(h.Len()+arpLen)), arpHead...)
+	reply = append(reply, 0, arpReply)
+	reply = append(append(reply, s.MAC[:]...), b[24:28]...)
+	return append(reply, b[8:18]...) // the MAC and IP address of the requesting host
 }
 
-// answerNeighbor is the advertisement that answers a solicitation for an address of the switch, or nil. A solicitation
-// from no address asks whether the address is free (RFC 4862) and is answered to all nodes.
-func (s *Switch) answerNeighbor(eth *wire.Ethernet, b []byte) []byte {
+// answerNeighbor is the advertisement for a neighbour solicitation for an address of the switch, in
+// memory of out; nil if b is none. A solicitation from the unspecified address is a test whether
+// the address is free (RFC 4862), and its answer goes to all nodes.
+func (s *Self) answerNeighbor(eth *wire.Ethernet, b []byte, out *packetio.Batch) []byte {
 	var ip wire.IPv6
 	if ip.Parse(b) != nil || ip.NextHeader != protocolICMPv6 || ip.HopLimit != noHopLimit || ip.PayloadLen < neighborLen {
 		return nil
@@ -113,27 +116,27 @@ func (s *Switch) answerNeighbor(eth *wire.Ethernet, b []byte) []byte {
 		return nil
 	}
 	target := [16]byte(msg[8:24])
-	if !slices.Contains(s.self.Addrs, netip.AddrFrom16(target)) {
+	if !slices.Contains(s.Addrs, netip.AddrFrom16(target)) {
 		return nil
 	}
-	h := wire.Ethernet{Dst: eth.Src, Src: s.self.MAC, Tagged: eth.Tagged, TCI: eth.TCI, Type: wire.EtherTypeIPv6}
+	h := wire.Ethernet{Dst: eth.Src, Src: s.MAC, Tagged: eth.Tagged, TCI: eth.TCI, Type: wire.EtherTypeIPv6}
 	answer := wire.IPv6{NextHeader: protocolICMPv6, HopLimit: noHopLimit, Src: target, Dst: ip.Src}
 	flags := byte(flagsSolicited)
 	if ip.Src == [16]byte{} {
 		h.Dst, answer.Dst, flags = wire.MAC{0x33, 0x33, 0, 0, 0, 1}, netip.IPv6LinkLocalAllNodes().As16(), flagsOverride
 	}
 	const length = neighborLen + 8
-	out := answer.AppendTo(h.AppendTo(s.out.Alloc(h.Len()+ip.Len()+length)), length)
-	start := len(out)
-	out = append(out, neighborAnswer, 0, 0, 0, flags, 0, 0, 0)
-	out = append(out, target[:]...)
-	out = append(append(out, optTarget, 1), s.self.MAC[:]...)
-	binary.BigEndian.PutUint16(out[start+2:], icmpv6Sum(&answer, out[start:]))
-	return out
+	reply := answer.AppendTo(h.AppendTo(out.Alloc(h.Len()+ip.Len()+length)), length)
+	start := len(reply)
+	reply = append(reply, neighborAnswer, 0, 0, 0, flags, 0, 0, 0)
+	reply = append(reply, target[:]...)
+	reply = append(append(reply, optTarget, 1), s.MAC[:]...)
+	binary.BigEndian.PutUint16(reply[start+2:], icmpv6Sum(&answer, reply[start:]))
+	return reply
 }
 
-// icmpv6Sum is the checksum of a message of even or odd length with its pseudo-header (RFC 4443, 2.3); 0 says that
-// the one in it is right.
+// icmpv6Sum is the checksum of a message with its pseudo-header (RFC 4443, 2.3). For a message with
+// a correct checksum it is 0.
 func icmpv6Sum(ip *wire.IPv6, msg []byte) uint16 {
 	sum := uint32(len(msg)) + protocolICMPv6
 	add := func(b []byte) {

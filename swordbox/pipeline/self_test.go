@@ -50,7 +50,8 @@ const arpAnswer = `
 	02 00 00 00 00 fe  0a 00 00 fe
 	02 00 00 00 00 01  0a 00 00 01`
 
-// An ARP request for the switch is answered to who asks, and to nobody else; one for another is flooded.
+// An ARP request for the switch is answered to the requesting host only; one for another address is
+// flooded.
 func TestAnswersARP(t *testing.T) {
 	r := withSelf(t, &testProgram{})
 	r.want("request", r.send(1, bytesOf(t, arpAsk)), "[1]")
@@ -94,7 +95,7 @@ const neighborAnswerText = `
 	fd 00 00 00 00 00 00 00 00 00 00 00 00 00 00 fe
 	02 01  02 00 00 00 00 fe                  # target link-layer address`
 
-// The probe for a free address comes from no address and is answered to all.
+// A neighbour solicitation from the unspecified address is answered to all nodes.
 const probeText = `
 	33 33 ff 00 00 fe  02 00 00 00 00 01  86 dd
 	60 00 00 00  00 18  3a  ff
@@ -135,8 +136,8 @@ func TestAnswersNeighbors(t *testing.T) {
 	}
 }
 
-// The switch learns nothing from frames under its own address, forwards none that are for it, and hands the program
-// those that are RoCEv2.
+// The switch learns nothing from frames with its own source address, forwards none that are
+// addressed to it, and passes those that are RoCEv2 to the program.
 func TestOwnAddress(t *testing.T) {
 	var own []bool
 	r := withSelf(t, &testProgram{packet: func(_ *Ctx, p *Parsed) Verdict {
@@ -207,9 +208,9 @@ func FuzzSelf(f *testing.F) {
 	})
 }
 
-// A RoCEv2 packet with the switch's own source address is a lie, whatever its MAC address says: the servers of the switch's
-// connections would believe it.
-func TestNobodySpeaksForTheSwitch(t *testing.T) {
+// A RoCEv2 packet with an IP source address of the switch is dropped, whatever its MAC address:
+// servers would take it for a packet of the switch's connections.
+func TestForgedSourceAddress(t *testing.T) {
 	r := withSelf(t, &testProgram{packet: func(*Ctx, *Parsed) Verdict { return Forward() }})
 	f := roceFrame(0, 1, 7, "x")
 	r.send(0, f.AppendTo(nil))

@@ -14,24 +14,24 @@ import (
 // maxHeaders is room for the headers up to UDP: a tag, IPv6 or IPv4 with options.
 const maxHeaders = 14 + 4 + 60 + 8
 
-// MaxPorts is the most ports that a switch has.
+// MaxPorts bounds the ports of a switch.
 const MaxPorts = 256
 
 // Config describes a switch.
 type Config struct {
-	// Ports is their number, 1 to MaxPorts.
+	// Ports is the number of ports, 1 to MaxPorts.
 	Ports int
-	// Program decides about RoCEv2 packets. Required; apps/forward is the plain one.
+	// Program decides about RoCEv2 packets. Required; apps/forward only forwards.
 	Program Program
 	// MaxMACs is how many addresses are learnt; 0: 4096.
 	MaxMACs int
-	// Ageing is how long an address is believed after its last frame; 0: 5 minutes.
+	// Ageing is how long an address is kept after its last frame; 0: 5 minutes.
 	Ageing time.Duration
-	// MaxFlows is how many flows are counted apart; 0: 4096.
+	// MaxFlows is how many flows are counted; 0: 4096.
 	MaxFlows int
 	// MaxHeld is how many packets a program may hold; 0: 1024.
 	MaxHeld int
-	// Self are the switch's own addresses; the zero value: it has none.
+	// Self is the switch's own addresses; the zero value: it has none.
 	Self Self
 }
 
@@ -50,31 +50,32 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with c.
+// Validate returns an error that says what is wrong with c.
 func (c *Config) Validate() error {
 	switch {
 	case c.Ports < 1 || c.Ports > MaxPorts:
 		return fmt.Errorf("pipeline: %d ports: want 1 to %d", c.Ports, MaxPorts)
 	case c.Program == nil:
-		return errors.New("pipeline: no program: apps/forward is the plain one")
+		return errors.New("pipeline: the program is nil; apps/forward only forwards")
 	case c.MaxMACs < 0 || c.MaxFlows < 0 || c.MaxHeld < 0 || c.Ageing < 0:
-		return errors.New("pipeline: a bound is negative")
+		return errors.New("pipeline: MaxMACs, MaxFlows, MaxHeld and Ageing must not be negative")
 	}
 	return c.Self.validate()
 }
 
 // Note explains what the switch did to a frame; see Switch.Notes.
 type Note struct {
-	// Out is the index in the output batch of the frame that it is about; -1: the frame that came in.
+	// Out is the index in the output batch of the frame that the note is about; -1: the frame that
+	// came in.
 	Out  int
 	Text string
-	// Peer is the port of the frame on the other side of a rewrite, a release or a remarked forwarding: where it
-	// leaves, for the one that came in, and where it came from, for the one that leaves. -1: there is none, or more
-	// than one.
+	// Peer is the other port of a frame that was forwarded, rewritten or released: the egress port
+	// for the frame that came in, the ingress port for the one in the output batch. -1: there is
+	// none or more than one.
 	Peer int
 }
 
-// Switch is the machine. See the package comment.
+// Switch is a switch. See the package comment. Make one with New.
 type Switch struct {
 	program Program
 	spec    Spec
@@ -85,19 +86,26 @@ type Switch struct {
 	self    Self
 
 	counters Counters
-	lost     PortCounters // drops of packets that came in nowhere
+	lost     PortCounters // drops of packets that the switch made
 	observed bool
 
-	// Of the current step.
-	ctx     Ctx
-	out     *packetio.Batch
-	emitted int
-	note    string
-	from    int // the port that the frame being sent came from, for its note
-	notes   []Note
+	ctx Ctx
+	step
+	// parsed, sealer and segment are scratch memory.
 	parsed  Parsed
 	sealer  wire.Sealer
 	segment []byte
+}
+
+// step is the state of one call of Frame, Tick, Step or Load.
+type step struct {
+	out     *packetio.Batch
+	emitted int // by the program
+	notes   []Note
+	// note explains the frame that is being sent, from is the ingress port that it came from; -1:
+	// none.
+	note string
+	from int
 }
 
 type port struct {
@@ -124,8 +132,9 @@ func New(cfg Config) (*Switch, error) {
 	return s, nil
 }
 
-// Frame handles a frame that came in at a port and appends what leaves to out, with Frame.Port set to the egress
-// port. Frames in out may share the bytes of f, which must stay valid and unchanged until out has been sent.
+// Frame handles a frame that came in at a port and appends the frames to send to out, with
+// Frame.Port set to the egress port. Frames in out may share the bytes of f, which must stay valid
+// and unchanged until out has been sent.
 func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.Batch) {
 	s.begin(now, out)
 	if in >= 0 && in < len(s.ports) {
@@ -134,7 +143,8 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 	s.out = nil
 }
 
-// Tick sends on what has been held long enough and lets the program act, if it is time.
+// Tick forwards held packets whose time is over and calls the program, if it is due. It is called
+// at Deadline.
 func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.begin(now, out)
 	for id := s.held.next(now); id != 0; id = s.held.next(now) {
@@ -149,14 +159,15 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.out = nil
 }
 
-// Step calls f as a step of the program from outside: an operator's command that may make it send packets.
+// Step calls f with a context of the program. It is for operators' commands that make the program
+// send packets.
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
 	f(&s.ctx)
 	s.out = nil
 }
 
-// Deadline is when Tick wants to be called.
+// Deadline is when Tick must be called.
 func (s *Switch) Deadline() clock.Time {
 	_, at := s.held.due.Next()
 	return clock.Min(at, s.program.Deadline())
@@ -167,7 +178,7 @@ func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 	s.ctx.Now, s.out, s.emitted, s.notes, s.from = now, out, 0, s.notes[:0], -1
 }
 
-// receive is layer 2 up to the choice between plain forwarding and the program.
+// receive does layer 2: counts, checks and learns.
 func (s *Switch) receive(in int, f packetio.Frame) {
 	p := &s.ports[in]
 	packets := f.Packets()
@@ -182,7 +193,7 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}
-	if s.self.owns(src) { // a frame that came back, or a liar
+	if s.self.owns(src) { // a frame that came back, or a forged one
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}
@@ -198,16 +209,16 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 	}
 }
 
-// apart handles the packets of a super-frame one by one. fresh says that they have not been counted.
+// apart handles the packets of a super-frame one by one. fresh: they have not been counted yet.
 func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
 	for i := range f.Packets() {
-		// In memory of out, which needs it until the packet has been sent.
+		// The packet is in memory of out, because it must stay valid until it has been sent.
 		d := f.AppendSegment(s.out.Alloc(f.SegSize+maxHeaders), i)
 		s.packet(in, packetio.Frame{Data: d, Port: f.Port}, d, 1, fresh)
 	}
 }
 
-// packet parses the headers of f and asks the program, if it is RoCEv2.
+// packet parses the headers of f and calls the program, if it is RoCEv2.
 func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, fresh bool) {
 	p := &s.parsed
 	err := wire.ParseFrame(headers, &p.Frame)
@@ -225,7 +236,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		s.flows.count(s.ctx.Now, &p.Frame, packets, len(f.Data))
 	}
 	if len(s.self.Addrs) != 0 && slices.Contains(s.self.Addrs, p.SrcAddr()) {
-		s.dropped(in, ReasonBadSource, packets) // nobody speaks in the name of the switch
+		s.dropped(in, ReasonBadSource, packets) // forged: only the switch sends from its addresses
 		return
 	}
 	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc, p.sealer = f, headers, in, packets, icrcUnknown, &s.sealer
@@ -240,7 +251,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 	s.apply(s.program.Packet(&s.ctx, p), p)
 }
 
-// apply carries out a verdict.
+// apply executes a verdict.
 func (s *Switch) apply(v Verdict, p *Parsed) {
 	if s.observed && v.Note == "" && v.Action == ActRewrite {
 		v.Note = "rewritten by " + s.spec.Name
@@ -281,8 +292,8 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	}
 }
 
-// rewrite sends f in place of a packet that came intact or not. A super-frame cannot be rewritten as one: its program
-// asks for Split.
+// rewrite sends f in place of a received packet; intact: that one had the right ICRC. A super-frame
+// cannot be rewritten as one: its program asks for Split.
 func (s *Switch) rewrite(in, to int, intact bool, f *wire.Frame) {
 	n := f.Len()
 	switch {
@@ -296,7 +307,7 @@ func (s *Switch) rewrite(in, to int, intact bool, f *wire.Frame) {
 	}
 }
 
-// release sends a held packet on. Its slot will be used again, so out gets a copy.
+// release forwards a copy of a held packet, because the slot may be used again before out is sent.
 func (s *Switch) release(h *held) {
 	data := append(s.out.Alloc(len(h.data)), h.data...)
 	s.from = h.ingress

@@ -64,7 +64,7 @@ func plain(src, dst wire.MAC) []byte {
 	return append(b, make([]byte, 46)...)
 }
 
-// rig is a switch and what left it.
+// rig is a switch and the frames that it sent.
 type rig struct {
 	*Switch
 	t   testing.TB
@@ -85,7 +85,7 @@ func newRig(t testing.TB, ports int, p Program, change func(*Config)) *rig {
 	return &rig{Switch: s, t: t}
 }
 
-// send hands a frame in and returns the ports that it left from, as text.
+// send passes a frame to the switch and returns the ports that it was sent out of, as text.
 func (r *rig) send(in int, data []byte) string {
 	return r.sendFrame(in, packetio.Frame{Data: data})
 }
@@ -193,7 +193,7 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 }
 
-// Plain forwarding hands on the very bytes, also of packets that are wrong, and counts them.
+// Forwarding sends exactly the received bytes, also of malformed packets, and counts them.
 func TestForwardTouchesNothing(t *testing.T) {
 	r := newRig(t, 2, &testProgram{}, nil)
 	good := roce(0, 1, 1, "hello")

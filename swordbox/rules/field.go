@@ -20,7 +20,11 @@ type Field struct {
 }
 
 // Fields lists the keys in the order in which they are printed.
-func Fields() []Field { return fields }
+func Fields() []Field {
+	list := slices.Clone(fields)
+	list[index("action")].Doc = actionDoc() + ". Required"
+	return list
+}
 
 // none is the value for nothing, any the one for everything.
 const (
@@ -46,14 +50,14 @@ var fields = []Field{
 		},
 	},
 	{
-		"action", "atomics", "track, move, atomics or steer. Required",
+		"action", "atomics", "", // Fields has the text
 		func(r *Rule, s string) error { return r.Action.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return r.Action.String() },
 	},
 	{
-		"mode", "hard", "hard or paper; default: hard",
+		"mode", "hardened", "hardened or published; default: hardened",
 		func(r *Rule, s string) error { return r.Mode.UnmarshalText([]byte(s)) },
-		func(r *Rule) string { return unless(r.Mode == Hard, r.Mode.String()) },
+		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},
 	{
 		"range", "0x1000-0x2000", "addresses, the last one excluded; default: all",
@@ -114,7 +118,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.MTU == 0, strconv.Itoa(r.MTU)) },
 	},
 	{
-		"misses", "wait", "who answers a CMP_SWAP that is known to fail: server, switch, or wait[:TIME]: the switch if the value does not come; default: server",
+		"misses", "wait", "what answers a CMP_SWAP that is known to fail: server, switch, or wait[:TIME]: the switch if the value does not come; default: server",
 		setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {
@@ -138,12 +142,19 @@ var fields = []Field{
 			return joinKeys(r.Keys)
 		},
 	},
+	{
+		"registers", "1024", "tails of the published program of action steer, 1 to 16384: keys with the same remainder share one; default: 256, as in its P4",
+		func(r *Rule, s string) error {
+			return setNumber(s, "", 1, MaxRegisters, func(n uint64) { r.Registers = int(n) })
+		},
+		func(r *Rule) string { return unless(r.Registers == 0, strconv.Itoa(r.Registers)) },
+	},
 }
 
 // hotKeys begins the choice of keys that the switch finds.
 const hotKeys = "hot:"
 
-// setMisses reads who answers, and how long a CAS waits before.
+// setMisses reads what answers, and how long a CAS waits before.
 func setMisses(r *Rule, s string) error {
 	how, wait, timed := strings.Cut(s, ":")
 	r.MissTime = 0
@@ -186,7 +197,7 @@ func joinKeys(keys []uint64) string {
 
 // dials reports whether the switch connects to the server by itself.
 func (r *Rule) dials() bool {
-	return r.Moves() && r.Mode == Hard || r.Action == Steer && r.Mode == Paper
+	return r.Moves() && r.Mode == Hardened || r.Action == Steer && r.Mode == Published
 }
 
 func unless(not bool, s string) string {

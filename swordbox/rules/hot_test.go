@@ -18,7 +18,7 @@ func TestHotKeys(t *testing.T) {
 			t.Errorf("%s was taken", text)
 		}
 	}
-	for _, text := range []string{"action=move keys=hot:8", "action=steer mode=paper keys=hot:8"} {
+	for _, text := range []string{"action=move keys=hot:8", "action=steer mode=published keys=hot:8"} {
 		r, err := rules.Parse("id=a server=10.0.0.1 " + text)
 		if err == nil {
 			err = r.Validate()
@@ -27,8 +27,35 @@ func TestHotKeys(t *testing.T) {
 			t.Errorf("%s was taken", text)
 		}
 	}
-	r, err = rules.Parse("id=a server=10.0.0.1 action=steer mode=paper keys=1,2")
+	r, err = rules.Parse("id=a server=10.0.0.1 action=steer mode=published keys=1,2")
 	if err != nil || r.Validate() != nil || !r.HasKey(2) || r.HasKey(3) {
 		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// registers=N is for the published program of action steer alone.
+func TestRegisters(t *testing.T) {
+	r, err := rules.Parse("id=a server=10.0.0.1 action=steer mode=published registers=1024")
+	if err != nil || r.Validate() != nil || r.NumRegisters() != 1024 || !strings.Contains(r.String(), "registers=1024") {
+		t.Errorf("%+v %v", r, err)
+	}
+	if r, err = rules.Parse("id=a server=10.0.0.1 action=steer mode=published"); err != nil || r.NumRegisters() != 256 {
+		t.Errorf("%+v %v", r, err)
+	}
+	for _, text := range []string{
+		"action=steer mode=published registers=0", "action=steer mode=published registers=16385", "action=steer registers=256",
+		"action=move mode=published registers=256", "action=steer mode=published registers=x",
+	} {
+		r, err := rules.Parse("id=a server=10.0.0.1 " + text)
+		if err == nil {
+			err = r.Validate()
+		}
+		if err == nil {
+			t.Errorf("%s was taken", text)
+		}
+	}
+	r.Registers = -1 // as JSON may have it
+	if r.Validate() == nil {
+		t.Error("-1 registers were taken")
 	}
 }

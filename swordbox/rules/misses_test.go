@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// What is printed is read as the same, in words and in a rack file; and misses mean something where words are known.
+// What is printed is read as the same, in words and in a rack file; and misses mean something where
+// words are known.
 func TestMisses(t *testing.T) {
 	for _, misses := range []string{"switch", "wait", "wait:5ms"} {
 		r := parse(t, "server=ms0 action=atomics misses="+misses)[0]
@@ -20,7 +21,7 @@ func TestMisses(t *testing.T) {
 		t.Errorf("a CAS waits for %v", got)
 	}
 	for _, text := range []string{
-		"id=a server=ms0 action=move misses=wait", "id=a server=ms0 action=atomics mode=paper misses=switch", "id=a server=ms0 action=steer misses=switch",
+		"id=a server=ms0 action=move misses=wait", "id=a server=ms0 action=atomics mode=published misses=switch", "id=a server=ms0 action=steer misses=switch",
 	} {
 		if r := parse(t, text)[0]; r.Validate() == nil {
 			t.Errorf("%s is accepted", text)

@@ -7,19 +7,23 @@ import (
 	"time"
 )
 
-// Mode is how faithful the switch is to the paper.
+// Mode says whether the switch works as the paper describes or with the paper's holes closed.
 type Mode uint8
 
-// Modes. The zero value is Hard.
+// Modes. The zero value is Hardened.
 const (
-	// Hard closes the holes of the paper: connections of the switch's own, copies until the server has acknowledged,
-	// frozen decisions.
-	Hard Mode = iota
-	// Paper does what the paper describes, with its holes.
-	Paper
+	// Hardened closes the holes of the paper: the switch has its own connections, keeps copies
+	// until the server has acknowledged, and does not change a decision afterwards.
+	Hardened Mode = iota
+	// Published does what the paper describes, with its holes.
+	Published
 )
 
-var modeNames = []string{"hard", "paper"}
+var modeNames = []string{"hardened", "published"}
+
+// formerModes are words for the modes that rule files and records may still contain. They are read
+// and never written.
+var formerModes = map[string]Mode{"hard": Hardened, "paper": Published}
 
 // String is the word of rule files.
 func (m Mode) String() string { return word(modeNames, uint8(m)) }
@@ -27,42 +31,14 @@ func (m Mode) String() string { return word(modeNames, uint8(m)) }
 // MarshalText is String.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads what String prints.
+// UnmarshalText reads what String prints, and the former words hard and paper.
 func (m *Mode) UnmarshalText(b []byte) error {
+	if former, ok := formerModes[string(b)]; ok {
+		*m = former
+		return nil
+	}
 	i, err := parseWord("mode", modeNames, string(b))
 	*m = Mode(i)
-	return err
-}
-
-// Action is what happens to the requests that a rule selects.
-type Action uint8
-
-// Actions. The zero value is Track.
-const (
-	// Track follows the connections and changes nothing.
-	Track Action = iota
-	// Move puts every single-packet one-sided request on a shared connection: WRITE_ONLY without immediate data, READ of
-	// at most one MTU, CMP_SWAP, FETCH_ADD.
-	Move
-	// Atomics puts the atomics of a word, and the WRITEs that cover it, on one shared connection and turns CMP_SWAP and
-	// FETCH_ADD into WRITEs as soon as the word's value is known.
-	Atomics
-	// Steer leads appends and reads of the store Clover to the newest node of their key. Nothing is moved.
-	Steer
-)
-
-var actionNames = []string{"track", "move", "atomics", "steer"}
-
-// String is the word of rule files.
-func (a Action) String() string { return word(actionNames, uint8(a)) }
-
-// MarshalText is String.
-func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-// UnmarshalText reads what String prints.
-func (a *Action) UnmarshalText(b []byte) error {
-	i, err := parseWord("action", actionNames, string(b))
-	*a = Action(i)
 	return err
 }
 
@@ -95,7 +71,11 @@ const (
 	MaxKeys = 64
 	// MaxHot is how many keys a switch finds by itself.
 	MaxHot = 256
-	// MaxMissTime is the longest MissTime. A client whose ACK time-out is shorter is answered when it asks again.
+	// DefaultRegisters is how many tails the published P4 program has, MaxRegisters the most that a
+	// rule can ask for. The authors' program on DPDK has 1,024.
+	DefaultRegisters, MaxRegisters = 256, 1 << 14
+	// MaxMissTime is the longest MissTime. A client whose ACK time-out is shorter is answered when
+	// it asks again.
 	MaxMissTime = time.Second
 	// MaxAlso is how many other addresses a server has.
 	MaxAlso = 7
@@ -109,8 +89,8 @@ type Rule struct {
 	ID string `json:"id"`
 	// Host is the server's name where a rule was read from text; Resolve turns it into addresses.
 	Host string `json:"host,omitempty"`
-	// Server is the address by which the server is known, to which the switch connects, and by which words of its memory
-	// are named. Also are its other addresses: the same memory.
+	// Server is the address by which the server is known, to which the switch connects, and by
+	// which words of its memory are named. Also are its other addresses: the same memory.
 	Server netip.Addr   `json:"server"`
 	Also   []netip.Addr `json:"also,omitempty"`
 	Action Action       `json:"action"`
@@ -122,33 +102,45 @@ type Rule struct {
 	RKey uint32 `json:"rkey,omitempty"`
 	// Shards is how many shared connections there are to the server; 0: 1.
 	Shards int `json:"shards,omitempty"`
-	// Service is what hard mode connects to: the name of a service or the number of a port. "": nothing, connections
-	// are adopted.
+	// Service is what the switch connects to in mode hardened: the name of a service or the number
+	// of a port. "": nothing, an operator has the switch adopt connections.
 	Service string `json:"service,omitempty"`
-	// MaxRdAtomic bounds the READs and atomics outstanding on a shared connection; 0: 16. The server may grant less.
+	// MaxRdAtomic bounds the READs and atomics outstanding on a shared connection; 0: 16. The
+	// server may grant less.
 	MaxRdAtomic int `json:"depth,omitempty"`
-	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the server can do.
+	// MTU is the path MTU of shared connections in bytes; 0: the largest that the link and the
+	// server can do.
 	MTU int `json:"mtu,omitempty"`
-	// Misses says who answers a CMP_SWAP that is known to fail, MissTime how long it waits first if it is to; 0: 1 ms.
+	// Misses is what answers a CMP_SWAP that is known to fail, MissTime how long it waits first
+	// with AnswerWait; 0: 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
-	// Steer says which requests action steer works on. Keys are those of which it does; nil: all, or the Hot ones that are asked
-	// for most; 0: all.
+	// Steer says which requests action steer works on, Keys on those of which keys; nil: all, or
+	// the Hot ones that are asked for most; 0: all.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`
+	// Registers is how many tails the published program of action steer has: keys whose remainders
+	// by it are the same share one (hole 46). 0: DefaultRegisters.
+	Registers int `json:"registers,omitempty"`
+	// Options are the values of keys that only the rule's action has (Definition.Keys), as they
+	// were written.
+	Options map[string]string `json:"options,omitempty"`
 }
 
-// Answerer is who answers a CMP_SWAP that finds another value than it compares with.
+// Answerer is what answers a CMP_SWAP that finds another value than it compares with.
 type Answerer uint8
 
 // Answerers. The zero value is the server.
 const (
-	// AnswerServer: it goes to the server as a WRITE of no bytes, as the paper wants every request to.
+	// AnswerServer: it goes to the server as a WRITE of no bytes, as the paper wants every request
+	// to.
 	AnswerServer Answerer = iota
-	// AnswerSwitch: the switch, if the server has acknowledged the value that the word is known to have.
+	// AnswerSwitch: the switch, if the server has acknowledged the value that the word is known to
+	// have.
 	AnswerSwitch
-	// AnswerWait: as AnswerSwitch, when it has waited in vain for a while, in the order of arrival, for the value that it compares with.
+	// AnswerWait: as AnswerSwitch, after the CMP_SWAP has waited for MissTime, in the order of
+	// arrival, and the word has not got the value that it compares with.
 	AnswerWait
 )
 
@@ -201,6 +193,14 @@ func (s Steering) Reads() bool { return s != SteerWrite }
 // HasKey reports whether the rule steers requests of a key.
 func (r *Rule) HasKey(key uint64) bool { return len(r.Keys) == 0 || slices.Contains(r.Keys, key) }
 
+// NumRegisters is Registers with its default.
+func (r *Rule) NumRegisters() int {
+	if r.Registers == 0 {
+		return DefaultRegisters
+	}
+	return r.Registers
+}
+
 // NumShards is Shards with its default.
 func (r *Rule) NumShards() int { return max(1, r.Shards) }
 
@@ -224,7 +224,8 @@ func (r *Rule) Depth() int {
 
 const defaultDepth = 16
 
-// Covers reports whether [va, va+n) touches the rule's range. A request of no bytes touches it where it points.
+// Covers reports whether [va, va+n) touches the rule's range. A request of no bytes touches it
+// where it points.
 func (r *Rule) Covers(va uint64, n int) bool {
 	if r.From == 0 && r.To == 0 {
 		return true
@@ -241,3 +242,6 @@ func (r *Rule) Of(a netip.Addr) bool { return a == r.Server || slices.Contains(r
 
 // Moves reports whether the rule needs shared connections.
 func (r *Rule) Moves() bool { return r.Action == Move || r.Action == Atomics }
+
+// Observes reports whether requests under the rule go on as if the rule did not exist.
+func (r *Rule) Observes() bool { return r.Action.Definition().Observes }

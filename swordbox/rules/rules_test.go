@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]Rule{
 		"server=ms0 action=track":                    {Host: "ms0"},
 		"server=ms0 action=atomics":                  {Host: "ms0", Action: Atomics, Service: "memory"},
-		"server=ms0 action=move mode=paper":          {Host: "ms0", Action: Move, Mode: Paper},
+		"server=ms0 action=move mode=published":      {Host: "ms0", Action: Move, Mode: Published},
 		"server=::ffff:10.0.0.1 action=track":        {Server: netip.MustParseAddr("10.0.0.1")},
 		"server=fd00::1 action=move service=none":    {Server: netip.MustParseAddr("fd00::1"), Action: Move},
 		" action=move\tserver=ms0  service=18515 ":   {Host: "ms0", Action: Move, Service: "18515"},
@@ -86,7 +86,7 @@ func TestParseRefuses(t *testing.T) {
 		"server=ms0":                            `"action" is missing; write action=atomics`,
 		"action=move":                           `"server" is missing; write server=ms0`,
 		"server=ms0 action=shift":               "take one of [track move atomics steer]",
-		"server=ms0 action=move mode=soft":      "take one of [hard paper]",
+		"server=ms0 action=move mode=soft":      "take one of [hardened published]",
 		"server=ms0 action=move colour=red":     "known keys: id, server, action",
 		"server=ms0 server=ms1 action=move":     "server is given twice; remove one",
 		"server=ms0 misses=client":              "take one of [server switch wait]",
@@ -118,7 +118,7 @@ func TestPrint(t *testing.T) {
 	for text, yaml := range map[string]string{
 		"server=ms0 action=track": "{server: ms0, action: track}",
 		"id=locks server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7 shards=2 service=none depth=4 mtu=512": "{id: locks, server: ms0, action: atomics, range: 0x1000-0x2000, rkey: 0x7, shards: 2, service: none, depth: 4, mtu: 512}",
-		"server=fd00::1 action=move mode=paper": `{server: "fd00::1", action: move, mode: paper}`,
+		"server=fd00::1 action=move mode=published":                                                             `{server: "fd00::1", action: move, mode: published}`,
 	} {
 		r, err := Parse(text)
 		if err != nil || r.String() != text || r.YAML() != yaml {
@@ -152,7 +152,7 @@ func TestSetRefuses(t *testing.T) {
 		"its id is taken":                {"id=a server=ms0 action=track range=1-2", "id=a server=ms1 action=track"},
 		"takes all of its requests":      {"server=ms0 action=move", "server=ms0 action=atomics range=8-16"},
 		"takes all of its":               {"server=ms0 action=move range=0-64", "server=ms0 action=move range=8-16 rkey=0x1"},
-		"is served in one mode":          {"server=ms0 action=move mode=paper range=0-64", "server=fd00:77::3 action=atomics"},
+		"is served in one mode":          {"server=ms0 action=move mode=published range=0-64", "server=fd00:77::3 action=atomics"},
 		"uses the same shared":           {"server=ms0 action=move range=0-64", "server=ms0 action=atomics shards=2"},
 		"cuts a word in two":             {"server=ms0 action=atomics range=8-20"},
 		"rule r2: it has no server":      {"server=ms0 action=track", ""},
@@ -179,7 +179,8 @@ func TestSetRefuses(t *testing.T) {
 	}
 }
 
-// The first rule that matches counts, by any address of the server; rows of the table are requests.
+// The first rule that matches counts, by any address of the server; entries of the table are
+// requests.
 func TestMatch(t *testing.T) {
 	s := set(t,
 		"id=lock server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7",
@@ -264,7 +265,7 @@ func TestAddRemove(t *testing.T) {
 // What is parsed is printed so that it is parsed to the same; nothing panics.
 func FuzzParse(f *testing.F) {
 	f.Add("id=locks server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7 shards=2 service=none depth=4 mtu=512")
-	f.Add("server=fd00:77::3 action=move mode=paper service=18515")
+	f.Add("server=fd00:77::3 action=move mode=published service=18515")
 	f.Add("server=10.0.0.1 action=track service=x")
 	f.Add("server=ms0 action=move service={a,b}#")
 	f.Fuzz(func(t *testing.T, text string) {

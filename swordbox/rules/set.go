@@ -7,18 +7,21 @@ import (
 	"strconv"
 )
 
-// Set is an immutable list of rules, compiled for lookup. The first rule that matches counts. The nil Set is empty.
+// Set is an immutable list of rules, compiled for lookup. The first rule that matches counts. The
+// nil Set is empty.
 type Set struct {
-	rules    []Rule
-	byServer map[netip.Addr][]*Rule
+	rules []Rule
+	// byServer are the rules that decide about requests, observing those that observe.
+	byServer, observing map[netip.Addr][]*Rule
 }
 
-// NewSet compiles rules. Rules without an ID get one. The error says which rule is wrong, why, and what to do.
+// NewSet compiles rules. Rules without an ID get one. The error says which rule is wrong, why, and
+// what to do.
 func NewSet(list []Rule) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, fmt.Errorf("%d rules; at most %d are allowed", len(list), MaxRules)
 	}
-	s := &Set{rules: slices.Clone(list), byServer: make(map[netip.Addr][]*Rule)}
+	s := &Set{rules: slices.Clone(list), byServer: make(map[netip.Addr][]*Rule), observing: make(map[netip.Addr][]*Rule)}
 	s.name()
 	for i := range s.rules {
 		r := &s.rules[i]
@@ -31,8 +34,15 @@ func NewSet(list []Rule) (*Set, error) {
 			}
 		}
 		for _, a := range append([]netip.Addr{r.Server}, r.Also...) {
-			s.byServer[a] = append(s.byServer[a], r)
+			if r.Observes() {
+				s.observing[a] = append(s.observing[a], r)
+			} else {
+				s.byServer[a] = append(s.byServer[a], r)
+			}
 		}
+	}
+	if err := s.together(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -72,7 +82,8 @@ func (s *Set) Get(id string) *Rule {
 	return nil
 }
 
-// Lookup returns the rules of a server by any of its addresses, in order. The caller must not change them.
+// Lookup returns the rules that decide about requests to a server, by any of its addresses, in
+// order. The caller must not change them.
 func (s *Set) Lookup(server netip.Addr) []*Rule {
 	if s == nil {
 		return nil
@@ -80,7 +91,17 @@ func (s *Set) Lookup(server netip.Addr) []*Rule {
 	return s.byServer[server]
 }
 
-// Match returns the first rule for a request to n bytes at va with a key; nil if none is for it. It allocates nothing.
+// Observing returns the rules that observe requests to a server, as Lookup does those that decide
+// about them.
+func (s *Set) Observing(server netip.Addr) []*Rule {
+	if s == nil {
+		return nil
+	}
+	return s.observing[server]
+}
+
+// Match returns the first rule for a request to n bytes at va with a key; nil if none is for it. It
+// allocates nothing.
 func (s *Set) Match(server netip.Addr, va uint64, n int, rkey uint32) *Rule {
 	return First(s.Lookup(server), va, n, rkey)
 }

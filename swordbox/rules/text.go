@@ -18,7 +18,8 @@ func Start() Rule { return Rule{Service: unset} }
 // unset marks a service that was not written, until Finish.
 const unset = "\x00"
 
-// Finish completes a rule whose keys were read one by one, and says which required one was not.
+// Finish completes a rule whose keys were read one by one: it fills in the default service. The
+// error names a required key that is missing.
 func (r *Rule) Finish(seen func(key string) bool) error {
 	for _, key := range []string{"server", "action"} {
 		if !seen(key) {
@@ -34,7 +35,8 @@ func (r *Rule) Finish(seen func(key string) bool) error {
 	return nil
 }
 
-// Parse reads words key=value, separated by blanks. The result has a Host that is to be resolved, or a Server.
+// Parse reads words key=value, separated by blanks. The result has a Host that is to be resolved,
+// or a Server.
 func Parse(text string) (Rule, error) {
 	if len(text) > MaxText {
 		return Rule{}, fmt.Errorf("the rule has %d bytes; at most %d are allowed", len(text), MaxText)
@@ -105,8 +107,8 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// Resolve turns the name or the address of the server into the addresses by which it is known. lookup gives all of
-// them, the one to connect to first.
+// Resolve turns the name or the address of the server into the addresses by which it is known.
+// lookup gives all of them, the one to connect to first.
 func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 	name := r.Host
 	if name == "" {

@@ -17,8 +17,8 @@ func (r *Rule) Validate() error {
 		return fmt.Errorf("server %v is no address of a machine", r.Server)
 	case len(r.Also) > MaxAlso:
 		return fmt.Errorf("%d other addresses of the server; at most %d are allowed", len(r.Also), MaxAlso)
-	case int(r.Action) >= len(actionNames):
-		return fmt.Errorf("action %d is unknown; take one of %v", r.Action, actionNames)
+	case int(r.Action) >= len(definitions):
+		return fmt.Errorf("action %d is unknown; take one of %v", r.Action, Actions())
 	case int(r.Mode) >= len(modeNames):
 		return fmt.Errorf("mode %d is unknown; take one of %v", r.Mode, modeNames)
 	case (r.From != 0 || r.To != 0) && r.From >= r.To:
@@ -37,21 +37,28 @@ func (r *Rule) Validate() error {
 		return fmt.Errorf("misses %d is unknown; take one of %v", r.Misses, answererNames)
 	case r.MissTime < 0 || r.MissTime > MaxMissTime || r.MissTime != 0 && r.Misses != AnswerWait:
 		return fmt.Errorf("a CMP_SWAP waits for %v; want at most %v, and misses=wait", r.MissTime, MaxMissTime)
-	case r.Misses != AnswerServer && (r.Action != Atomics || r.Mode != Hard):
-		return errors.New("misses means something with action atomics in mode hard only")
+	case r.Misses != AnswerServer && (r.Action != Atomics || r.Mode != Hardened):
+		return errors.New("misses means something with action atomics in mode hardened only")
 	case r.Hot < 0 || r.Hot > MaxHot || r.Hot > 0 && len(r.Keys) > 0:
 		return fmt.Errorf("%d hot keys; take a number from 1 to %d, and name no keys beside", r.Hot, MaxHot)
 	case r.Action != Steer && (r.Steer != SteerBoth || len(r.Keys) != 0 || r.Hot != 0):
 		return errors.New("steer and keys mean something with action steer only")
-	case r.Action == Steer && r.Mode == Paper && r.Hot != 0:
-		return errors.New("hot keys are found in mode hard only; name keys, or leave it out")
+	case r.Action == Steer && r.Mode == Published && r.Hot != 0:
+		return errors.New("hot keys are found in mode hardened only; name keys, or leave it out")
+	case r.Registers < 0 || r.Registers > MaxRegisters:
+		return fmt.Errorf("%d registers; take a number from 1 to %d", r.Registers, MaxRegisters)
+	case r.Registers != 0 && (r.Action != Steer || r.Mode != Published):
+		return errors.New("registers means something with action steer in mode published only; the hardened one has a tail for each key")
 	case r.Action == Atomics && r.From%8 != 0 || r.Action == Atomics && r.To%8 != 0:
 		return fmt.Errorf("range %#x-%#x cuts a word in two; its bounds must be multiples of 8 with action atomics", r.From, r.To)
 	}
 	if err := checkID(r.ID); err != nil {
 		return err
 	}
-	return checkService(r.Service)
+	if err := checkService(r.Service); err != nil {
+		return err
+	}
+	return r.Action.Definition().validate(r)
 }
 
 var mtus = []int{256, 512, 1024, 2048, 4096}
@@ -89,27 +96,30 @@ func checkService(s string) error {
 	return nil
 }
 
-// fits says whether a rule can follow another one.
+// fits says why a rule cannot follow another one; nil: it can.
 func fits(before, r *Rule) error {
 	if before.ID == r.ID {
 		return errors.New("its id is taken by a rule before it; ids must differ")
 	}
+	a, b := before.Action.Definition(), r.Action.Definition()
 	shared := before.Of(r.Server) || slices.ContainsFunc(r.Also, func(a netip.Addr) bool { return before.Of(a) })
 	switch {
 	case !shared:
 		return nil
 	case before.Server != r.Server || !sameAddrs(before.Also, r.Also):
 		return fmt.Errorf("rule %s calls the same server %v; write the server in the same way in both", before.ID, before.Server)
+	case a.Observes != b.Observes:
+		return nil
 	case before.hides(r):
 		return fmt.Errorf("rule %s before it takes all of its requests; put it first, or give them different ranges", before.ID)
-	case before.Action == Steer && r.Action == Steer && before.Mode != r.Mode:
-		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is steered in one mode", r.Mode, before.ID, before.Mode)
-	case before.Action == Steer && r.Moves() || r.Action == Steer && before.Moves():
-		return fmt.Errorf("rule %s moves requests of the same server or steers them; a server is served in one way", before.ID)
-	case !before.Moves() || !r.Moves():
+	case a.Service == "" || b.Service == "":
 		return nil
+	case a.Service != b.Service:
+		return fmt.Errorf("rule %s moves requests of the same server or steers them; a server is served in one way", before.ID)
 	case before.Mode != r.Mode:
-		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is served in one mode", r.Mode, before.ID, before.Mode)
+		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is %s in one mode", r.Mode, before.ID, before.Mode, a.Service)
+	case !r.Moves():
+		return nil
 	case before.NumShards() != r.NumShards() || before.Service != r.Service || before.Depth() != r.Depth() || before.MTU != r.MTU:
 		return fmt.Errorf("rule %s uses the same shared connections; shards, service, depth and mtu must be the same in both", before.ID)
 	}

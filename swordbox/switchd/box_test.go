@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/budget"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/chipcost"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/record"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -34,17 +34,17 @@ hosts:
   - {name: cn0, role: compute}
 `
 
-// boxed is a switch of a rack with a control socket. mem is its record; nil: a fresh one.
-func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client, hosts [2]*memory.Port, stop func()) {
+// boxed is a switch of a rack with a control socket. mem is its journal; nil: a fresh one.
+func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client, hosts [2]*memcable.Port, stop func()) {
 	t.Helper()
 	s, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", connect).Replace(boxFile)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if mem == nil {
-		mem = make([]byte, record.Size)
+		mem = make([]byte, journal.Size)
 	}
-	rec, err := record.Open(mem)
+	rec, err := journal.Open(mem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client
 	return running(t, Config{Rack: "box", Program: p, Self: apps.Self(s), Described: s, Links: []Link{{Host: "ms0", Ifname: "p0"}, {Host: "cn0", Ifname: "p1"}}})
 }
 
-// asker calls a switch that must not refuse, or must.
+// asker sends requests to a switch that must accept them, or must refuse them.
 type asker struct {
 	t *testing.T
 	c *control.Client
@@ -90,7 +90,7 @@ func TestRulesOverControl(t *testing.T) {
 		"server=ms1 action=move":                             `server "ms1" is no host of this rack; hosts: [ms0 cn0]`,
 		"server=ms0 action=mov":                              "take one of [track move atomics",
 		"id=locks server=cn0 action=track":                   "rule locks exists already; remove it first",
-		"server=ms0 action=move mode=paper":                  "a server is served in one mode",
+		"server=ms0 action=move mode=published":              "a server is served in one mode",
 		"server=ms0 action=track range=0x1800-0x1900":        "rule locks before it takes all of its requests; put it first",
 		"server=ms0 action=atomics range=3-9":                "cuts a word in two",
 		"server=10.77.0.2 action=move shards=2 service=none": "must be the same in both",
@@ -109,7 +109,7 @@ func TestRulesOverControl(t *testing.T) {
 	if len(list) != 1 {
 		t.Errorf("%v", list)
 	}
-	// All or none.
+	// One wrong rule: none is replaced.
 	a.refused(http.StatusBadRequest, "rule 2: action", "PUT", "/rules", RuleTexts{[]string{"server=cn0 action=track", "server=ms0 action=x"}})
 	a.refused(http.StatusBadRequest, "its id is taken", "PUT", "/rules", RuleTexts{[]string{"id=a server=cn0 action=track", "id=a server=ms0 action=move"}})
 	a.must("GET", "/rules", nil, &list)
@@ -126,20 +126,20 @@ func TestRulesOverControl(t *testing.T) {
 	if p.Name != "swordbox" || p.Rules != 1 || len(p.Addresses) != 2 || p.Bits == 0 {
 		t.Errorf("%+v", p)
 	}
-	// The switch asks for the connections that the rule needs; nobody answers here.
-	var rep serialize.Report
+	// The switch requests the connections that the rule needs; no server answers in this test.
+	var rep swordbox.Report
 	a.must("GET", "/connections", nil, &rep)
-	if len(rep.Dialed) != 2 || rep.Dialed[0].State != dial.Dialing {
+	if len(rep.Dialed) != 2 || rep.Dialed[0].State != switchconn.Dialing {
 		t.Errorf("%+v", rep.Dialed)
 	}
 }
 
-// Rules that were changed are there after a crash; those of the rack file do not come back.
+// Changed rules survive a crash; those of the rack file are not restored.
 func TestRulesSurviveACrash(t *testing.T) {
-	mem := make([]byte, record.Size)
+	mem := make([]byte, journal.Size)
 	c, _, stop := boxed(t, spec.ProgramSwordBox, "cm", mem)
 	asker{t, c}.must("POST", "/rules", RuleText{Rule: "id=kept server=ms0 action=track"}, nil)
-	crashed := append([]byte(nil), mem...) // at this instant
+	crashed := append([]byte(nil), mem...) // the journal at the instant of the crash
 	stop()
 	c, _, _ = boxed(t, spec.ProgramSwordBox, "cm", crashed)
 	var list []rules.Rule
@@ -149,7 +149,7 @@ func TestRulesSurviveACrash(t *testing.T) {
 	}
 }
 
-// A switch whose program has no rules says so.
+// A switch whose program has no rules refuses rules with that reason.
 func TestForwardHasNoRules(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
 	a := asker{t, c}
@@ -163,12 +163,12 @@ func TestForwardHasNoRules(t *testing.T) {
 	}
 	a.refused(http.StatusConflict, "has no rules", "POST", "/rules", RuleText{Rule: "server=ms0 action=track"})
 	a.refused(http.StatusConflict, "has no rules", "DELETE", "/tables/words", nil)
-	var r budget.Report
-	a.must("GET", "/budget", nil, &r)
-	if r.Program != "forward" || len(r.Items) != 0 || !r.Fits {
-		t.Errorf("%+v", r)
+	var b chipcost.Budget
+	a.must("GET", "/budget", nil, &b)
+	if b.Program != "forward" || len(b.Modes) != 1 || len(b.Modes[0].Items) != 0 || !b.Modes[0].Fits {
+		t.Errorf("%+v", b)
 	}
-	var tables []Table
+	var tables []handler.Table
 	a.must("GET", "/tables", nil, &tables)
 	if len(tables) != 2 {
 		t.Errorf("%+v", tables)
@@ -181,44 +181,44 @@ func TestAdoptOverControl(t *testing.T) {
 	a := asker{t, c}
 	a.refused(http.StatusBadRequest, "have no connection manager", "POST", "/rules", RuleText{Rule: "server=ms0 action=move"})
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=move service=none"}, nil)
-	good := Adopted{Server: "ms0", ServerQPN: 0x11, OwnQPN: 0x77, SendPSN: 5, MTU: 1024, Depth: 4}
-	for want, change := range map[string]func(*Adopted){
-		"neither a host of the rack nor an address": func(a *Adopted) { a.Server = "ms7" },
-		"path MTU 99":        func(a *Adopted) { a.MTU = 99 },
-		"want 24 bits":       func(a *Adopted) { a.RecvPSN = 1 << 24 },
-		"nobody knows the M": func(a *Adopted) { a.Server = "192.0.2.1" },
+	good := swordbox.Adopted{Server: "ms0", ServerQPN: 0x11, OwnQPN: 0x77, SendPSN: 5, MTU: 1024, Depth: 4}
+	for want, change := range map[string]func(*swordbox.Adopted){
+		"neither a host of the rack nor an address": func(a *swordbox.Adopted) { a.Server = "ms7" },
+		"path MTU 99":        func(a *swordbox.Adopted) { a.MTU = 99 },
+		"want 24 bits":       func(a *swordbox.Adopted) { a.RecvPSN = 1 << 24 },
+		"the MAC address of": func(a *swordbox.Adopted) { a.Server = "192.0.2.1" },
 	} {
 		bad := good
 		change(&bad)
 		a.refused(http.StatusBadRequest, want, "POST", "/connections", bad)
 	}
-	var info dial.Info
+	var info switchconn.Info
 	a.must("POST", "/connections", good, &info)
-	if info.State != dial.Up || info.Shared == nil || !info.Shared.Adopted || info.Server.String() != "10.77.0.2" {
+	if info.State != switchconn.Up || info.Shared == nil || !info.Shared.Adopted || info.Server.String() != "10.77.0.2" {
 		t.Errorf("%+v", info)
 	}
 	a.refused(http.StatusBadRequest, "remove it first", "POST", "/connections", good)
 	mac := wire.MAC{2, 9}
-	a.must("POST", "/connections", Adopted{Server: "192.0.2.1", ServerQPN: 0x11, OwnQPN: 0x78, MTU: 1024, MAC: &mac}, nil)
-	var rep serialize.Report
+	a.must("POST", "/connections", swordbox.Adopted{Server: "192.0.2.1", ServerQPN: 0x11, OwnQPN: 0x78, MTU: 1024, MAC: &mac}, nil)
+	var rep swordbox.Report
 	a.must("GET", "/connections", nil, &rep)
 	if len(rep.Dialed) != 2 || rep.Dialed[0].Shared == nil {
 		t.Errorf("%+v", rep.Dialed)
 	}
 	found := false
-	for _, m := range rep.Machines {
+	for _, m := range rep.Handlers {
 		for _, s := range m.Shared {
 			found = found || s.OwnQPN == 0x77 && s.ServerQPN == 0x11 && s.NextPSN == 5
 		}
 	}
 	if !found {
-		t.Errorf("the machine does not have the connection: %+v", rep.Machines)
+		t.Errorf("the machine does not have the connection: %+v", rep.Handlers)
 	}
 	a.must("DELETE", "/connections/ms0/0", nil, nil)
 	a.refused(http.StatusNotFound, "there is no connection to ms0, shard 0", "DELETE", "/connections/ms0/0", nil)
 }
 
-// Tables are listed and cleared, also the rows of the tracked connections.
+// Tables are listed and cleared, also the flows of the tracked connections.
 func TestTablesOverControl(t *testing.T) {
 	c, hosts, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
 	a := asker{t, c}
@@ -231,7 +231,7 @@ func TestTablesOverControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := func(name string) int {
-		var list []Table
+		var list []handler.Table
 		a.must("GET", "/tables", nil, &list)
 		for _, x := range list {
 			if x.Name == name {
@@ -259,27 +259,27 @@ func TestTablesOverControl(t *testing.T) {
 			t.Errorf("%s: %d entries of %d cleared, %d are left", name, d.Entries, before, used(name))
 		}
 	}
-	a.refused(http.StatusNotFound, "that can be cleared; take one of macs, flows, words, rows", "DELETE", "/tables/moved", nil)
-	var groups []serialize.Group
+	a.refused(http.StatusNotFound, "that can be cleared; take one of macs, flows, rows, words", "DELETE", "/tables/moved", nil)
+	var groups []swordbox.Group
 	a.must("GET", "/program/counters", nil, &groups)
 	seen := map[string]bool{}
 	for _, g := range groups {
 		seen[g.Name] = len(g.Counters) > 0
 	}
-	for _, name := range []string{"tracking", mode.Info{}.Mode.String(), "dialing", "restart", "record"} {
+	for _, name := range []string{"tracking", handler.Info{}.Mode.String(), "dialing", "restart", "record"} {
 		if !seen[name] {
 			t.Errorf("no counters of %s in %v", name, seen)
 		}
 	}
 }
 
-// What the socket answers can be read back: no type prints what it cannot read.
+// All answers of the socket can be decoded again: no type encodes JSON that it cannot decode.
 func TestReportRoundTrip(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
 	a := asker{t, c}
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=atomics"}, nil)
 	var raw, again json.RawMessage
-	var rep serialize.Report
+	var rep swordbox.Report
 	a.must("GET", "/connections", nil, &raw)
 	if err := json.Unmarshal(raw, &rep); err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestReportRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var x, y serialize.Report
+	var x, y swordbox.Report
 	if err := errors.Join(json.Unmarshal(raw, &x), json.Unmarshal(again, &y)); err != nil || len(x.Dialed) != len(y.Dialed) {
 		t.Errorf("%v", err)
 	}

@@ -13,18 +13,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Bounds of a daemon. Those of tables are in package pipeline, those of rules in package fault.
+// Bounds of a daemon. The bounds of tables are in package pipeline, those of fault rules in package
+// fault.
 const (
 	// MaxDelayed is how many frames faults may delay at a time; more are dropped and counted.
 	MaxDelayed = 16384
-	// maxDelayedBytes bounds their memory.
+	// maxDelayedBytes bounds the memory of delayed frames.
 	maxDelayedBytes = 128 << 20
-	// maxQueueBytes bounds an egress queue beside its packets.
+	// maxQueueBytes bounds the bytes in an egress queue; Config.Queue bounds its packets.
 	maxQueueBytes = 16 << 20
-	// keptBytes is how much is remembered of a packet.
+	// keptBytes is how many bytes of each of the last packets are kept (Config.Keep).
 	keptBytes = 160
-	// maxCommands is how many functions may wait for the loop.
-	maxCommands = 256
 )
 
 // Link is one port and the host behind it.
@@ -33,7 +32,7 @@ type Link struct {
 	Host string
 	// Ifname is the interface of the switch's end.
 	Ifname string
-	// Guest says that the link may be taken away while the switch runs.
+	// Guest: the link may be removed while the switch runs.
 	Guest bool
 }
 
@@ -42,29 +41,34 @@ type Config struct {
 	Rack  string
 	Seed  uint64
 	Links []Link
-	// Program is the switch program, a fresh one. Self are the addresses that it answers to.
+	// Program is the switch program, which no switch has used yet. Self are the addresses of the
+	// switch itself.
 	Program pipeline.Program
 	Self    pipeline.Self
-	// Load makes another program with rules, to take the place of the running one; nil: that stays.
+	// Load makes a program with rules that replaces the running one; nil: the program cannot be
+	// replaced.
 	Load func(name string, set *rules.Set) (*Loaded, error)
-	// Described is the rack's description, for the names of servers in rules; nil: rules have addresses only.
+	// Described is the rack's description, for the names of servers in rules; nil: rules have
+	// addresses only.
 	Described *spec.Rack
 	// Queue is the capacity of each egress queue in packets; 0: 1024.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.
 	Spin time.Duration
-	// Faults are installed at the start; those of kind tear are for the hosts and are passed over.
+	// Faults are installed at the start. Those of kind tear concern the hosts; the switch ignores
+	// them.
 	Faults []fault.Rule
-	// Open opens the port of link l, which has number i. An error means that it is not there (yet); it is asked again.
-	// Several may be opened at a time.
+	// Open opens the port of link l, which has number i. An error means that the port does not
+	// exist (yet); Open is called again later. Several calls may run at a time.
 	Open func(i int, l Link) (packetio.Port, error)
 	// NewWaiter makes a waiter for ports that Open made.
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
-	// Watch is how often missing ports and carriers are looked for; 0: 25 ms.
+	// Watch is the interval at which missing ports and carriers are checked; 0: 25 ms.
 	Watch time.Duration
-	// Keep is how many bytes of the last packets are remembered for GET /past; 0: none.
+	// Keep is how many bytes the last packets may take that are kept for GET /past; 0: none are
+	// kept.
 	Keep int
-	// Log receives what an operator should know; nil: nothing.
+	// Log receives messages for the operator; nil: they are discarded.
 	Log *log.Logger
 }
 

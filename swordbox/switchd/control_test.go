@@ -11,27 +11,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // served is a switch of two hosts whose control socket is served, in real time.
-func served(t *testing.T) (*control.Client, [2]*memory.Port) {
+func served(t *testing.T) (*control.Client, [2]*memcable.Port) {
 	t.Helper()
 	c, hosts, _ := running(t, Config{Rack: "test", Program: forward.Program{}, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}}})
 	return c, hosts
 }
 
-// running is a switch with links to two hosts that runs and whose control socket is served, until stop or the end of the test.
-func running(t *testing.T, cfg Config) (c *control.Client, hosts [2]*memory.Port, stop func()) {
+// running is a switch with links to two hosts that runs and whose control socket is served, until
+// stop or the end of the test.
+func running(t *testing.T, cfg Config) (c *control.Client, hosts [2]*memcable.Port, stop func()) {
 	t.Helper()
-	var ends [2]*memory.Port
+	var ends [2]*memcable.Port
 	for i := range hosts {
-		hosts[i], ends[i] = memory.Pair(memory.Config{})
+		hosts[i], ends[i] = memcable.Pair(memcable.Config{})
 	}
 	cfg.NewWaiter = newWaiter
 	cfg.Open = func(i int, _ Link) (packetio.Port, error) { return ends[i], nil }
@@ -120,7 +121,7 @@ func TestControl(t *testing.T) {
 	if _, err := hosts[0].Send(&b); err != nil {
 		t.Fatal(err)
 	}
-	w := memory.NewWaiter(0, hosts[1])
+	w := memcable.NewWaiter(0, hosts[1])
 	defer w.Close()
 	must(w.Wait(5 * time.Second))
 	var counters Counters
@@ -148,7 +149,8 @@ func TestControlCapture(t *testing.T) {
 	defer body.Close()
 	var b packetio.Batch
 	b.Add(0, frame(0, 1))
-	if _, err := hosts[0].Send(&b); err != nil { // the stream has begun: its header came before this
+	// the stream has begun: its header arrived before this
+	if _, err := hosts[0].Send(&b); err != nil {
 		t.Fatal(err)
 	}
 	data, err := io.ReadAll(body)
@@ -160,7 +162,7 @@ func TestControlCapture(t *testing.T) {
 	}
 }
 
-// The end of the switch ends its captures, cleanly.
+// When the switch ends, its captures end without an error.
 func TestCaptureEndsWithTheSwitch(t *testing.T) {
 	var body io.ReadCloser
 	t.Run("switch", func(t *testing.T) {

@@ -15,11 +15,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -32,8 +32,8 @@ type bench struct {
 	*Daemon
 	t     *testing.T
 	mu    sync.Mutex
-	hosts []*memory.Port // nil: the cable is not there
-	ends  []*memory.Port
+	hosts []*memcable.Port // nil: there is no cable
+	ends  []*memcable.Port
 }
 
 var errNoCable = errors.New("no cable")
@@ -42,7 +42,7 @@ var errNoCable = errors.New("no cable")
 func onBench(t *testing.T, change func(*Config), f func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, hosts: make([]*memory.Port, 3), ends: make([]*memory.Port, 3)}
+		b := &bench{t: t, hosts: make([]*memcable.Port, 3), ends: make([]*memcable.Port, 3)}
 		cfg := Config{Seed: 1, Program: forward.Program{}, Open: b.open, NewWaiter: newWaiter}
 		for i := range b.hosts {
 			b.plugIn(i)
@@ -64,25 +64,25 @@ func onBench(t *testing.T, change func(*Config), f func(*bench)) {
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-		if err := d.Do(func() {}); !errors.Is(err, ErrStopped) {
+		if err := d.commands.Do(func() {}); !errors.Is(err, ErrStopped) {
 			t.Errorf("Do after the end: %v", err)
 		}
 	})
 }
 
 func newWaiter(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error) {
-	var list []*memory.Port
+	var list []*memcable.Port
 	for _, p := range ports {
-		list = append(list, p.(*memory.Port))
+		list = append(list, p.(*memcable.Port))
 	}
-	return memory.NewWaiter(0, list...), nil
+	return memcable.NewWaiter(0, list...), nil
 }
 
-// plugIn lays a cable to host i.
+// plugIn connects a cable to host i.
 func (b *bench) plugIn(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hosts[i], b.ends[i] = memory.Pair(memory.Config{})
+	b.hosts[i], b.ends[i] = memcable.Pair(memcable.Config{})
 }
 
 func (b *bench) open(i int, _ Link) (packetio.Port, error) {
@@ -96,7 +96,7 @@ func (b *bench) open(i int, _ Link) (packetio.Port, error) {
 	return p, nil
 }
 
-// send lets host i send, and waits until the switch has nothing to do.
+// send sends from host i, and waits until the switch is idle.
 func (b *bench) send(i int, frames ...[]byte) {
 	b.t.Helper()
 	var batch packetio.Batch
@@ -109,7 +109,7 @@ func (b *bench) send(i int, frames ...[]byte) {
 	synctest.Wait()
 }
 
-// got returns what arrived at host i.
+// got returns the frames that arrived at host i.
 func (b *bench) got(i int) [][]byte {
 	b.t.Helper()
 	var batch packetio.Batch
@@ -140,7 +140,7 @@ func (b *bench) expect(what string, counts ...int) {
 
 func (b *bench) inject(r fault.Rule) string {
 	b.t.Helper()
-	r, err := b.Inject(r)
+	r, err := b.faults.Inject(r)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func roce(src, dst int, op wire.Opcode, psn wire.PSN) []byte {
 	return f.AppendTo(nil)
 }
 
-// know lets the switch learn all hosts.
+// know makes the switch learn the addresses of all hosts.
 func (b *bench) know() {
 	for i := range b.hosts {
 		b.send(i, frame(i, -1))
@@ -201,14 +201,14 @@ func TestFaultsOnEachWay(t *testing.T) {
 		b.send(0, frame(0, 1))
 		b.send(1, frame(1, 0))
 		b.expect("loss up", 1, 0, 0)
-		if err := b.RemoveFault(up); err != nil {
+		if err := b.faults.RemoveFault(up); err != nil {
 			t.Fatal(err)
 		}
 		b.inject(fault.Rule{Link: "h0", Dir: fault.Down, Kind: fault.Duplicate})
 		b.send(0, frame(0, 1))
 		b.send(1, frame(1, 0))
 		b.expect("duplicate down", 2, 1, 0)
-		if n, err := b.Heal("h0"); n != 1 || err != nil {
+		if n, err := b.faults.Heal("h0"); n != 1 || err != nil {
 			t.Errorf("Heal = %d, %v", n, err)
 		}
 		b.inject(fault.Rule{Link: "h1", Kind: fault.Blackhole, For: time.Second})
@@ -264,7 +264,7 @@ func TestCorruptFlipsOneBit(t *testing.T) {
 		if bits != 1 {
 			t.Errorf("%d bits differ", bits)
 		}
-		b.send(0, frame(0, 1)) // nothing would catch a flipped bit in it
+		b.send(0, frame(0, 1)) // no checksum would detect a flipped bit in it
 		b.expect("no IP", 0, 0, 0)
 	})
 }
@@ -272,7 +272,7 @@ func TestCorruptFlipsOneBit(t *testing.T) {
 func TestPartition(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
 		b.know()
-		if err := b.SetPartition([][]string{{"h0"}}); err != nil {
+		if err := b.faults.SetPartition([][]string{{"h0"}}); err != nil {
 			t.Fatal(err)
 		}
 		b.send(0, frame(0, 1), frame(0, -1))
@@ -282,11 +282,11 @@ func TestPartition(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 		for _, bad := range [][][]string{{{"h9"}}, {{}}, {{"h0"}, {"h0", "h1"}}} {
-			if err := b.SetPartition(bad); !errors.Is(err, errPartition) {
+			if err := b.faults.SetPartition(bad); !errors.Is(err, errPartition) {
 				t.Errorf("%v: %v", bad, err)
 			}
 		}
-		if err := b.SetPartition(nil); err != nil {
+		if err := b.faults.SetPartition(nil); err != nil {
 			t.Fatal(err)
 		}
 		b.send(0, frame(0, 1))
@@ -294,17 +294,19 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// A host's cable goes and comes back: the others go on, and it is used again.
+// A host's cable is removed and connected again: the other hosts go on, and the cable is used
+// again.
 func TestPortGoesAndComesBack(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
 		b.know()
 		b.hosts[1].Close()
-		var end *memory.Port
-		b.Do(func() { end = b.ports[1].io.(*memory.Port) })
+		var end *memcable.Port
+		b.commands.Do(func() { end = b.ports.list[1].io.(*memcable.Port) })
 		end.Close()
 		b.send(0, frame(0, 2))
 		b.send(0, frame(0, 1))
-		if n := len(b.got(2)); n != 2 { // the second is flooded: the port's addresses are forgotten
+		// the second is flooded, because the port's addresses are forgotten
+		if n := len(b.got(2)); n != 2 {
 			t.Errorf("%d frames at h2", n)
 		}
 		s, _ := b.Status()
@@ -356,7 +358,7 @@ func TestEgressQueueIsBounded(t *testing.T) {
 	})
 }
 
-// The capture says of every frame that something was done to what it was, on the link where it happened.
+// The capture has a comment on every frame that was changed, on the link where that happened.
 func TestCaptureComments(t *testing.T) {
 	onBench(t, func(c *Config) {
 		c.Faults = []fault.Rule{{ID: "lose", Link: "h0", Dir: fault.Up, Kind: fault.Loss, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCSendLast}}}}
@@ -364,12 +366,12 @@ func TestCaptureComments(t *testing.T) {
 		b.know()
 		b.inject(fault.Rule{ID: "twice", Link: "h1", Dir: fault.Down, Kind: fault.Duplicate, Count: 1})
 		b.inject(fault.Rule{ID: "late", Link: "h0", Dir: fault.Up, Kind: fault.Delay, Delay: time.Millisecond, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCSendMiddle}}})
-		b.SetPartition([][]string{{"h0"}, {"h2"}})
+		b.faults.SetPartition([][]string{{"h0"}, {"h2"}})
 		var buf bytes.Buffer
 		ctx, stop := context.WithCancel(b.t.Context())
 		done := make(chan error)
 		go func() {
-			_, err := b.hub.Capture(ctx, &buf, tap.Options{Links: []string{"h0", "h1"}})
+			_, err := b.traffic.hub.Capture(ctx, &buf, tap.Options{Links: []string{"h0", "h1"}})
 			done <- err
 		}()
 		synctest.Wait()

@@ -1,12 +1,12 @@
 package switchd
 
 import (
+	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
 )
 
-// delayed is a frame that a fault holds back. Its bytes are its own.
+// delayed is a frame that a fault delays, with a copy of its bytes.
 type delayed struct {
 	at    clock.Time
 	seq   uint64 // equal times leave in the order of arrival
@@ -18,7 +18,7 @@ type delayed struct {
 
 func (a *delayed) before(b *delayed) bool { return a.at < b.at || (a.at == b.at && a.seq < b.seq) }
 
-// delays is a bounded heap of frames, by time. Entries are used again.
+// delays is a bounded heap of frames, ordered by time. Entries are reused.
 type delays struct {
 	heap  []*delayed
 	free  []*delayed
@@ -26,7 +26,7 @@ type delays struct {
 	bytes int
 }
 
-// next is when the first frame leaves.
+// next returns when the first frame is due.
 func (d *delays) next() clock.Time {
 	if len(d.heap) == 0 {
 		return clock.Never
@@ -34,7 +34,7 @@ func (d *delays) next() clock.Time {
 	return d.heap[0].at
 }
 
-// add copies f; false means that there is no room.
+// add puts a copy of f into the heap; false: there is no room.
 func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Frame) bool {
 	if len(d.heap) >= MaxDelayed || d.bytes+len(f.Data) > maxDelayedBytes {
 		return false
@@ -62,7 +62,7 @@ func (d *delays) add(at clock.Time, port int, dir tap.Direction, f packetio.Fram
 	return true
 }
 
-// pop takes the first frame, whose bytes are copied into b and stay valid as long as b.
+// pop removes the first frame. Its bytes are copied into b and stay valid until b is reset.
 func (d *delays) pop(b *packetio.Batch) delayed {
 	e := d.heap[0]
 	last := len(d.heap) - 1
@@ -92,7 +92,8 @@ func (d *delays) pop(b *packetio.Batch) delayed {
 	return out
 }
 
-// What is kept for the next frames: ordinary ones, not every super-frame of a burst.
+// Bounds of the entries kept for reuse: buffers of up to keepBuf bytes, so that the super-frames of
+// a burst do not stay in memory, and at most keepFree of them.
 const (
 	keepBuf  = 16 << 10
 	keepFree = 1024

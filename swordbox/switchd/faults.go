@@ -6,113 +6,114 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// fromHost applies the faults of the way up and hands the frame to the pipeline. Faults are about packets, so while
-// there are rules a super-frame is taken apart.
-func (d *Daemon) fromHost(i int, f packetio.Frame) {
-	in := d.ports[i].up
+// fromHost applies the faults of the link up and passes the frame to the pipeline. Faults apply to
+// packets, so a super-frame is split while there are rules.
+func (t *traffic) fromHost(i int, f packetio.Frame) {
+	in := t.ports.list[i].up
 	if in.Active() && f.Splittable() {
-		start := len(d.scratch.Frames)
-		d.scratch.Split(f)
-		for k := start; k < len(d.scratch.Frames); k++ {
-			d.packetFromHost(i, d.scratch.Frames[k], in)
+		start := len(t.scratch.Frames)
+		t.scratch.Split(f)
+		for k := start; k < len(t.scratch.Frames); k++ {
+			t.packetFromHost(i, t.scratch.Frames[k], in)
 		}
 		return
 	}
-	d.packetFromHost(i, f, in)
+	t.packetFromHost(i, f, in)
 }
 
-func (d *Daemon) packetFromHost(i int, f packetio.Frame, in *fault.Injector) {
-	v := in.Frame(d.now, f.Data)
+func (t *traffic) packetFromHost(i int, f packetio.Frame, in *fault.Injector) {
+	v := in.Frame(t.now, f.Data)
 	if v.Passes() {
-		d.switched(i, f, "", false)
+		t.switched(i, f, "", false)
 		return
 	}
-	f, dropped := d.distort(i, f, &v)
-	comment := d.explain(&v)
+	f, dropped := t.distort(i, f, &v)
+	comment := t.explain(&v)
 	switch {
 	case dropped:
-		d.show(i, tap.Up, f, comment)
+		t.show(i, tap.Up, f, comment)
 	case v.Delay > 0:
 		for range 1 + v.Copies {
-			if !d.delays.add(d.now.Add(v.Delay), i, tap.Up, f) {
-				d.sw.CountDrop(i, pipeline.ReasonHoldFull, f.Packets())
+			if !t.delays.add(t.now.Add(v.Delay), i, tap.Up, f) {
+				t.sw.CountDrop(i, pipeline.ReasonHoldFull, f.Packets())
 				comment = join(comment, "dropped: too many frames are delayed")
 			}
 		}
-		d.show(i, tap.Up, f, comment)
+		t.show(i, tap.Up, f, comment)
 	default:
 		for range 1 + v.Copies {
-			d.switched(i, f, comment, false)
+			t.switched(i, f, comment, false)
 		}
 	}
 }
 
-// toHost applies the faults of the way down and queues the frame.
-func (d *Daemon) toHost(to int, f packetio.Frame, comment string) {
-	in := d.ports[to].down
+// toHost applies the faults of the link down and queues the frame.
+func (t *traffic) toHost(to int, f packetio.Frame, comment string) {
+	in := t.ports.list[to].down
 	if in.Active() && f.Splittable() {
-		start := len(d.scratch.Frames)
-		d.scratch.Split(f)
-		for k := start; k < len(d.scratch.Frames); k++ {
-			d.packetToHost(to, d.scratch.Frames[k], in, comment)
+		start := len(t.scratch.Frames)
+		t.scratch.Split(f)
+		for k := start; k < len(t.scratch.Frames); k++ {
+			t.packetToHost(to, t.scratch.Frames[k], in, comment)
 		}
 		return
 	}
-	d.packetToHost(to, f, in, comment)
+	t.packetToHost(to, f, in, comment)
 }
 
-func (d *Daemon) packetToHost(to int, f packetio.Frame, in *fault.Injector, comment string) {
-	v := in.Frame(d.now, f.Data)
+func (t *traffic) packetToHost(to int, f packetio.Frame, in *fault.Injector, comment string) {
+	v := in.Frame(t.now, f.Data)
 	if v.Passes() {
-		d.enqueue(to, f, comment)
+		t.enqueue(to, f, comment)
 		return
 	}
-	f, dropped := d.distort(to, f, &v)
-	comment = join(comment, d.explain(&v))
+	f, dropped := t.distort(to, f, &v)
+	comment = join(comment, t.explain(&v))
 	switch {
 	case dropped:
-		d.show(to, tap.Down, f, comment)
+		t.show(to, tap.Down, f, comment)
 	case v.Delay > 0:
 		for range 1 + v.Copies {
-			if !d.delays.add(d.now.Add(v.Delay), to, tap.Down, f) {
-				d.sw.CountDrop(to, pipeline.ReasonHoldFull, f.Packets())
-				d.show(to, tap.Down, f, join(comment, "dropped: too many frames are delayed"))
+			if !t.delays.add(t.now.Add(v.Delay), to, tap.Down, f) {
+				t.sw.CountDrop(to, pipeline.ReasonHoldFull, f.Packets())
+				t.show(to, tap.Down, f, join(comment, "dropped: too many frames are delayed"))
 			}
 		}
 	default:
 		for range 1 + v.Copies {
-			d.enqueue(to, f, comment)
+			t.enqueue(to, f, comment)
 		}
 	}
 }
 
-// distort drops or corrupts. A corrupted frame is a copy.
-func (d *Daemon) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio.Frame, dropped bool) {
+// distort drops or corrupts the frame as the verdict says. It corrupts a copy.
+func (t *traffic) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio.Frame, dropped bool) {
 	if v.Corrupt && !corruptible(&f) {
 		v.Drop = true
 	}
 	if v.Drop {
-		d.sw.CountDrop(i, pipeline.ReasonFault, f.Packets())
+		t.sw.CountDrop(i, pipeline.ReasonFault, f.Packets())
 		return f, true
 	}
 	if v.Corrupt {
-		f.Data = append(d.scratch.Alloc(len(f.Data)), f.Data...)
-		f.FinishChecksum() // or the kernel behind the link would trust the damaged bytes
+		f.Data = append(t.scratch.Alloc(len(f.Data)), f.Data...)
+		f.FinishChecksum() // otherwise the receiving kernel takes the damaged bytes as valid
 		fault.FlipBit(f.Data, v.Bit)
 	}
 	return f, false
 }
 
-// corruptible says that a checksum further up will catch a flipped bit. What has none, ARP above all, is dropped in
-// place of being corrupted, as its frame check sequence would have it dropped: a poisoned neighbour table is no fault
-// of a link. So is a super-frame of TCP, whose segments have no finished checksums yet.
+// corruptible reports whether a checksum of a higher layer detects a flipped bit. A frame without
+// one, such as ARP, is dropped instead of corrupted, as the frame check sequence of a real link
+// would cause: a corrupted entry in a neighbour table is not an effect of a faulty link. A
+// super-frame of TCP is dropped too, because the checksums of its segments are not computed yet.
 func corruptible(f *packetio.Frame) bool {
 	if f.SegSize > 0 || len(f.Data) < 18 {
 		return false
@@ -124,15 +125,17 @@ func corruptible(f *packetio.Frame) bool {
 	return etherType == wire.EtherTypeIPv4 || etherType == wire.EtherTypeIPv6
 }
 
-func (d *Daemon) show(i int, dir tap.Direction, f packetio.Frame, comment string) {
-	if d.observing {
-		d.hub.Frame(d.unixNanos(), i, dir, f, comment)
+func (t *traffic) show(i int, dir tap.Direction, f packetio.Frame, comment string) {
+	if t.observing {
+		t.hub.Frame(t.unixNanos(), i, dir, f, comment)
 	}
 }
 
-// explain says what a verdict does and by which rules, for captures: "fault f1 (loss): dropped".
-func (d *Daemon) explain(v *fault.Verdict) string {
-	if !d.observing || len(v.Rules) == 0 { // the first frame on a slow line waits for its own bits only
+// explain describes, for captures, what a verdict does and by which rules: "fault f1 (loss):
+// dropped".
+func (t *traffic) explain(v *fault.Verdict) string {
+	// A verdict has no rules if the only delay is the serialization of the frame itself.
+	if !t.observing || len(v.Rules) == 0 {
 		return ""
 	}
 	var what []string
@@ -151,7 +154,7 @@ func (d *Daemon) explain(v *fault.Verdict) string {
 	who := make([]string, len(v.Rules))
 	for i, id := range v.Rules {
 		who[i] = id
-		if r, ok := d.plan.Rule(id); ok {
+		if r, ok := t.plan.Rule(id); ok {
 			who[i] += " (" + string(r.Kind) + ")"
 		}
 	}

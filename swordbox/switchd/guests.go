@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// errTaken says that a guest's name or interface is another's.
+// errTaken is the error of a guest whose name or interface another link uses.
 var errTaken = errors.New("taken")
 
 // Plugged is the body of POST /ports: the link of a guest.
@@ -26,102 +27,119 @@ const (
 	maxIfname    = 15
 )
 
-// handleGuests adds what lets links come and go.
-func (d *Daemon) handleGuests(m *control.Mux) {
+// guestControl adds and removes the links of guests.
+type guestControl struct {
+	commands *commands
+	ports    *ports
+	traffic  *traffic
+	faults   *faultControl
+}
+
+// handleGuests registers the requests that add and remove links.
+func (g *guestControl) handleGuests(m *control.Mux) {
 	control.Handle(m, "POST /ports", func(_ *http.Request, p Plugged) (none, error) {
-		return none{}, answer(d.Plug(p))
+		return none{}, answer(g.Plug(p))
 	})
 	control.Handle(m, "DELETE /ports/{host}", func(r *http.Request, _ none) (none, error) {
-		return none{}, answer(d.Unplug(r.PathValue("host")))
+		return none{}, answer(g.Unplug(r.PathValue("host")))
 	})
 }
 
-// Plug adds the link of a guest, whose interface must be there, and returns when its port is open. The same link
-// again is fine.
-func (d *Daemon) Plug(p Plugged) error {
+// Plug adds the link of a guest, whose interface must exist, and returns when its port is open. It
+// has no effect if the link is there already.
+func (g *guestControl) Plug(p Plugged) error {
 	if p.Host == "" || len(p.Host) > maxGuestName || p.Ifname == "" || len(p.Ifname) > maxIfname {
-		return refused(fmt.Errorf("port: host %.40q, ifname %.40q: each has 1 to %d bytes", p.Host, p.Ifname, maxIfname))
+		return handler.Refused(fmt.Errorf("port: host %.40q, ifname %.40q: each has 1 to %d bytes", p.Host, p.Ifname, maxIfname))
 	}
 	l := Link{Host: p.Host, Ifname: p.Ifname, Guest: true}
 	i, open := -1, false
 	var err error
-	if derr := d.Do(func() {
-		if i, err = d.addLink(l); err == nil {
-			open = d.ports[i].io != nil
+	if derr := g.commands.Do(func() {
+		if i, err = g.addLink(l); err == nil {
+			open = g.ports.list[i].io != nil
 		}
 	}); derr != nil || err != nil || open {
 		return errors.Join(derr, err)
 	}
-	io, err := d.cfg.Open(i, l)
+	io, err := g.ports.opener(i, l)
 	if err != nil {
-		return errors.Join(fmt.Errorf("port of %s: %w", p.Host, err), d.Unplug(p.Host))
+		return errors.Join(fmt.Errorf("port of %s: %w", p.Host, err), g.Unplug(p.Host))
 	}
-	return d.install(i, l, io)
+	return g.install(i, l, io)
 }
 
-// addLink finds a place for a link, or the place that it has. Loop only.
-func (d *Daemon) addLink(l Link) (int, error) {
-	for i, other := range d.links {
+// addLink returns the number of a link; a new link gets a free one. Loop only.
+func (g *guestControl) addLink(l Link) (int, error) {
+	for i, other := range g.ports.links {
 		switch {
 		case other == l:
 			return i, nil
 		case other.Host == l.Host || other.Host != "" && other.Ifname == l.Ifname:
-			return -1, &kindError{errTaken, fmt.Errorf("port %s of %s is there already", other.Ifname, other.Host)}
+			return -1, handler.WithKind(errTaken, fmt.Errorf("port %s of %s is there already", other.Ifname, other.Host))
 		}
 	}
-	i := slices.Index(d.hosts, "")
+	i := slices.Index(g.ports.hosts, "")
 	if i < 0 {
-		if i = d.sw.AddPort(); i < 0 {
-			return -1, &kindError{errBusy, fmt.Errorf("the switch has its %d ports already", pipeline.MaxPorts)}
+		if i = g.traffic.sw.AddPort(); i < 0 {
+			return -1, handler.WithKind(errBusy, fmt.Errorf("the switch has its %d ports already", pipeline.MaxPorts))
 		}
-		d.links, d.hosts, d.ports = append(d.links, l), append(d.hosts, l.Host), append(d.ports, port{})
+		g.ports.links, g.ports.hosts, g.ports.list = append(g.ports.links, l), append(g.ports.hosts, l.Host), append(g.ports.list, port{})
 	}
-	d.links[i], d.hosts[i] = l, l.Host
-	d.hub.SetLink(i, l.Host)
-	d.plan.AddLink(l.Host)
-	p := &d.ports[i]
-	p.up, p.down = d.plan.Injector(l.Host, fault.Up), d.plan.Injector(l.Host, fault.Down)
-	p.queue = pipeline.Queue{MaxPackets: d.cfg.Queue, MaxBytes: maxQueueBytes}
-	p.err = errors.New("just added")
-	d.regroup()
-	d.publish()
+	g.ports.links[i], g.ports.hosts[i] = l, l.Host
+	g.traffic.hub.SetLink(i, l.Host)
+	g.traffic.plan.AddLink(l.Host)
+	g.traffic.connect(i)
+	g.ports.list[i].err = errors.New("just added")
+	g.faults.regroup()
+	g.ports.publish()
 	return i, nil
 }
 
-// regroup applies the partition again, which may be about a guest that came back.
-func (d *Daemon) regroup() {
-	if ports, err := d.portGroups(d.groups); err == nil {
-		d.sw.Partition(ports)
+// install makes io the port of link i, unless the link was removed or has got a port meanwhile.
+func (g *guestControl) install(i int, l Link, io packetio.Port) error {
+	used := false
+	err := g.commands.Do(func() {
+		if used = g.ports.links[i] == l && g.ports.list[i].io == nil; !used {
+			return
+		}
+		g.ports.plug(i, io, nil)
+		if err := g.ports.renewWaiter(); err != nil {
+			g.ports.log.Printf("waiter: %v", err)
+		}
+	})
+	if !used {
+		return errors.Join(err, io.Close()) // the switch does not use it
 	}
+	return err
 }
 
-// Unplug takes the link of a guest away, with its faults.
-func (d *Daemon) Unplug(host string) error {
+// Unplug removes the link of a guest and its faults.
+func (g *guestControl) Unplug(host string) error {
 	var err error
-	derr := d.Do(func() {
-		i := slices.Index(d.hosts, host)
+	derr := g.commands.Do(func() {
+		i := slices.Index(g.ports.hosts, host)
 		switch {
 		case i < 0 || host == "":
-			err = gone(fmt.Errorf("there is no port of %.40q", host))
+			err = handler.Gone(fmt.Errorf("there is no port of %.40q", host))
 			return
-		case !d.links[i].Guest:
-			err = refused(fmt.Errorf("%s is a host of the rack, not a guest", host))
+		case !g.ports.links[i].Guest:
+			err = handler.Refused(fmt.Errorf("%s is a host of the rack, not a guest", host))
 			return
 		}
-		if d.ports[i].io != nil {
-			d.lost(i, errors.New("the guest has gone"))
+		if g.ports.list[i].io != nil {
+			g.ports.lost(i, errors.New("the guest has gone"))
 		}
-		d.plan.RemoveLink(host)
-		d.hub.SetLink(i, "")
-		d.links[i], d.hosts[i] = Link{}, ""
-		d.groups = without(d.groups, host)
-		d.regroup()
-		d.publish()
+		g.traffic.plan.RemoveLink(host)
+		g.traffic.hub.SetLink(i, "")
+		g.ports.links[i], g.ports.hosts[i] = Link{}, ""
+		g.faults.groups = without(g.faults.groups, host)
+		g.faults.regroup()
+		g.ports.publish()
 	})
 	return errors.Join(derr, err)
 }
 
-// without takes a host out of the groups of a partition.
+// without removes a host from the groups of a partition.
 func without(groups [][]string, host string) [][]string {
 	var out [][]string
 	for _, g := range groups {
@@ -131,7 +149,8 @@ func without(groups [][]string, host string) [][]string {
 		}
 	}
 	if len(groups) > 1 && len(out) == 1 {
-		return nil // one group of several would be cut from all the others
+		// a single group would be cut from all other hosts, which several groups did not ask for
+		return nil
 	}
 	return out
 }

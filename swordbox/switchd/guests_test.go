@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
 // guest plugs a guest into the next place of the bench.
@@ -18,7 +19,7 @@ func (b *bench) guest(name string, place int) {
 	}
 	b.mu.Unlock()
 	b.plugIn(place)
-	if err := b.Plug(Plugged{Host: name, Ifname: "g-" + name}); err != nil {
+	if err := b.guests.Plug(Plugged{Host: name, Ifname: "g-" + name}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -37,28 +38,28 @@ func (b *bench) names() (names []string) {
 func TestGuestComesAndGoes(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
 		b.guest("web", 3)
-		if err := b.Plug(Plugged{Host: "web", Ifname: "g-web"}); err != nil {
+		if err := b.guests.Plug(Plugged{Host: "web", Ifname: "g-web"}); err != nil {
 			t.Errorf("the same again: %v", err)
 		}
 		b.send(3, frame(3, -1))
 		b.expect("from the guest", 1, 1, 1, 0)
 		b.send(0, frame(0, 3))
 		b.expect("to the guest", 0, 0, 0, 1)
-		if _, err := b.Inject(fault.Rule{Kind: fault.Loss, Link: "web", Probability: 1}); err != nil {
+		if _, err := b.faults.Inject(fault.Rule{Kind: fault.Loss, Link: "web", Probability: 1}); err != nil {
 			t.Fatal(err)
 		}
 		b.send(0, frame(0, 3))
 		b.expect("lost on the guest's link", 0, 0, 0, 0)
-		if err := b.Unplug("web"); err != nil {
+		if err := b.guests.Unplug("web"); err != nil {
 			t.Fatal(err)
 		}
-		if f, _ := b.Faults(); len(f) != 0 {
+		if f, _ := b.faults.Faults(); len(f) != 0 {
 			t.Errorf("faults of a guest that has gone: %v", f)
 		}
 		if got, want := b.names(), []string{"h0 up", "h1 up", "h2 up"}; !slices.Equal(got, want) {
 			t.Errorf("ports %v, want %v", got, want)
 		}
-		b.guest("db", 3) // in the place of the other
+		b.guest("db", 3) // gets the number of the removed guest
 		b.send(0, frame(0, -1))
 		b.expect("to the next guest", 0, 1, 1, 1)
 		if got, want := b.names(), []string{"h0 up", "h1 up", "h2 up", "db up"}; !slices.Equal(got, want) {
@@ -76,18 +77,18 @@ func TestGuestRefused(t *testing.T) {
 			"too long":         {"x", strings.Repeat("y", 16)},
 			"no such port yet": {"x", "g-x"},
 		} {
-			if err := b.Plug(p); err == nil {
+			if err := b.guests.Plug(p); err == nil {
 				t.Errorf("%s: plugged", name)
 			}
 		}
 		if got, want := b.names(), []string{"h0 up", "h1 up", "h2 up"}; !slices.Equal(got, want) {
 			t.Errorf("ports %v, want %v", got, want)
 		}
-		if err := b.Unplug("h0"); !errors.Is(err, errRule) {
+		if err := b.guests.Unplug("h0"); !errors.Is(err, handler.ErrRefused) {
 			t.Errorf("unplug a host: %v", err)
 		}
 		for _, host := range []string{"", "web"} {
-			if err := b.Unplug(host); !errors.Is(err, errGone) {
+			if err := b.guests.Unplug(host); !errors.Is(err, handler.ErrGone) {
 				t.Errorf("unplug %q: %v", host, err)
 			}
 		}
@@ -96,16 +97,16 @@ func TestGuestRefused(t *testing.T) {
 
 func TestGuestAndPartition(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
-		if err := b.SetPartition([][]string{{"h0"}}); err != nil {
+		if err := b.faults.SetPartition([][]string{{"h0"}}); err != nil {
 			t.Fatal(err)
 		}
 		b.guest("web", 3)
 		b.send(3, frame(3, -1))
 		b.expect("h0 is cut from guests, too", 0, 1, 1, 0)
-		if err := b.SetPartition([][]string{{"h0", "web"}, {"h1"}}); err != nil {
+		if err := b.faults.SetPartition([][]string{{"h0", "web"}, {"h1"}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Unplug("web"); err != nil {
+		if err := b.guests.Unplug("web"); err != nil {
 			t.Fatal(err)
 		}
 		if s, _ := b.Status(); len(s.Partition) != 2 {

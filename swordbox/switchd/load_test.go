@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/record"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -36,7 +36,7 @@ func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pip
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // when the switch has ended
+	t.Cleanup(func() { // runs after the switch has ended
 		if err := rec.Close(); err != nil {
 			t.Error(err)
 		}
@@ -49,12 +49,13 @@ func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pip
 	return asker{t, c}, rack
 }
 
-// A running switch gets the program with rules, and gives it up again. What it was told survives its restart.
+// A running switch loads the program with rules, and then the one without. The program that an
+// operator loaded survives a restart.
 func TestLoadProgram(t *testing.T) {
 	paths := spec.Paths{Dir: t.TempDir()}
 	a, rack := loadable(t, spec.ProgramForward, paths)
 	const rule = "id=s server=ms0 action=steer steer=both"
-	for range 2 { // once more with what the first time has left in the record
+	for range 2 { // the second time with the journal of the first
 		var i ProgramInfo
 		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{rule}}, &i)
 		if i.Name != spec.ProgramSwordBox || i.Described != spec.ProgramForward || i.Rules != 1 || len(i.Addresses) == 0 {
@@ -89,10 +90,10 @@ func TestLoadProgram(t *testing.T) {
 	}
 }
 
-// A switch that was told to run a program begins with it and its rules.
+// A restarted switch begins with the program and the rules that an operator loaded.
 func TestRestartWithLoadedProgram(t *testing.T) {
 	paths := spec.Paths{Dir: t.TempDir()}
-	t.Run("first life", func(t *testing.T) {
+	t.Run("first incarnation", func(t *testing.T) {
 		a, _ := loadable(t, spec.ProgramForward, paths)
 		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{"id=kept server=ms0 action=steer"}}, nil)
 	})
@@ -109,7 +110,7 @@ func TestRestartWithLoadedProgram(t *testing.T) {
 	}
 }
 
-// A program whose connections only it can go on with stays, and says so.
+// A program that has moved requests of open connections cannot be replaced, and the error says so.
 func TestLoadIsRefused(t *testing.T) {
 	paths := spec.Paths{Dir: t.TempDir()}
 	rec, err := openRecord(paths.Record())
@@ -120,7 +121,7 @@ func TestLoadIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rec.Move(record.Row{Client: rack.Hosts[1].IPv4, Server: rack.Hosts[0].IPv4, ClientQPN: 5, ServerQPN: 6}); err != nil {
+	if _, err := rec.Move(journal.Flow{Client: rack.Hosts[1].IPv4, Server: rack.Hosts[0].IPv4, ClientQPN: 5, ServerQPN: 6}); err != nil {
 		t.Fatal(err)
 	}
 	if err := rec.Close(); err != nil {
@@ -133,13 +134,14 @@ func TestLoadIsRefused(t *testing.T) {
 	a.refused(http.StatusConflict, "keeps its program", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox})
 }
 
-// A connection that was recorded because its requests might move, and did not move, goes on without the program; the next one with
-// this record does not take it for one of a former life, whose client it would have to send away.
+// A connection is in the journal because its requests might move, but none moved. It goes on after
+// the program is unloaded, and the next program with this journal does not treat it as a stale
+// flow, whose packets draw a fatal NAK.
 func TestUnloadFreesTheRecord(t *testing.T) {
 	a, _ := loadable(t, spec.ProgramSwordBox, spec.Paths{Dir: t.TempDir()}, func(p pipeline.Program) {
-		row := &conntrack.Row{ID: 3, Generation: 1, ReqQPN: 5, RespQPN: 6}
-		row.Requester, row.Responder = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
-		if !p.(*serialize.Program).Own().Moving(row) {
+		flow := &conntrack.Flow{ID: 3, Generation: 1, Ends: conntrack.Ends{ReqQPN: 5, RespQPN: 6}}
+		flow.Requester, flow.Responder = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
+		if !p.(*swordbox.Program).Own().Moving(flow) {
 			t.Error("not recorded")
 		}
 	})

@@ -10,13 +10,13 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/swordbox/apps"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// begun is the rack as its switch begins: with the program that a former life of it was told to run, if that was another than the
-// description's. The rules of that one are in its record.
+// begun returns the rack with the program that the switch starts with: the one that an operator
+// loaded into the former incarnation of the switch, if it differs from that of the description. Its
+// rules are in the journal.
 func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 	text, err := os.ReadFile(paths.Program())
 	name := string(text)
@@ -26,22 +26,23 @@ func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 	case err != nil:
 		return nil, fmt.Errorf("switch: the program that was loaded: %w", err)
 	case !slices.Contains(spec.Programs(), name):
-		return nil, fmt.Errorf("switch: %s names program %.40q, which there is not: remove the file", paths.Program(), name)
+		return nil, fmt.Errorf("switch: %s names program %.40q, which does not exist: remove the file", paths.Program(), name)
 	}
 	return with(rack, name, nil), nil
 }
 
-// described is the program that a rack's description names.
+// described returns the program that a rack's description names.
 func described(rack *spec.Rack) string { return cmp.Or(rack.Switch.Program, spec.ProgramForward) }
 
-// with is a rack with another program.
+// with returns a copy of the rack with another program.
 func with(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
 	r := *rack
 	r.Switch.Program, r.Switch.Rules = name, list
 	return &r
 }
 
-// loader makes the programs that take the place of the running one, and remembers them for a switch that is restarted.
+// loader returns Config.Load, which makes a program that replaces the running one. Its Keep stores
+// the program's name for a switch that is restarted.
 func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
 		r := with(rack, name, set.All())
@@ -57,15 +58,16 @@ func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, 
 				}
 				return err
 			}
-			part := paths.Program() + ".part" // a switch that is killed now must not find half a name
+			// a switch that is killed during the write must not leave a partial name
+			part := paths.Program() + ".part"
 			if err := os.WriteFile(part, []byte(name), 0o644); err != nil {
 				return err
 			}
 			return os.Rename(part, paths.Program())
 		}}
 		l.Program, err = apps.New(r, configured(rec, true))
-		if p, ok := l.Program.(*serialize.Program); ok && err == nil {
-			err = p.SetRules(set) // and not what the record has
+		if p, ok := l.Program.(apps.Ruled); ok && err == nil {
+			err = p.SetRules(set) // the rules of the request, not those in the journal
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("switch: %w", err), rec.Close())

@@ -9,20 +9,22 @@ import (
 	"os"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// EnvKeep is the environment variable that makes a switch remember its last packets in so many bytes: 4MiB.
+// EnvKeep is the environment variable that makes a switch keep its last packets. Its value is the
+// size of the memory for them, like 4MiB.
 const EnvKeep = "RDMALAB_KEEP"
 
-// Main is the switch of a rack: it reads the rack's description below dir, opens the rack's ports in the network
-// namespace that the process is in, serves the control socket, and forwards until ctx ends.
+// Main runs the switch of a rack: it reads the rack's description below dir, opens the rack's ports
+// in the network namespace that the process is in, serves the control socket, and forwards until
+// ctx ends.
 func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	paths := spec.Paths{Dir: dir}
 	data, err := os.ReadFile(paths.Spec())
@@ -77,19 +79,20 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	return errors.Join(err, srv.Close())
 }
 
-// serve serves the control socket, unless a port says that this process may open none.
+// serve starts to serve the control socket. It fails if the process lacks the privilege to open
+// ports.
 func (d *Daemon) serve(paths spec.Paths) (*control.Server, error) {
-	for i := range d.ports {
-		if err := d.ports[i].err; errors.Is(err, afpacket.ErrPrivilege) {
+	for i := range d.ports.list {
+		if err := d.ports.list[i].err; errors.Is(err, afpacket.ErrPrivilege) {
 			return nil, fmt.Errorf("switch: %w", err)
 		}
 	}
 	return control.Serve(paths.Socket(spec.SwitchName), d.Mux())
 }
 
-// recordOf opens the record of a switch whose program has one.
+// recordOf opens the journal of a switch whose program has one.
 func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFile, error) {
-	if rack.Switch.Program != spec.ProgramSwordBox {
+	if p, ok := apps.Lookup(rack.Switch.Program); !ok || !p.HasRules {
 		return new(recordFile), nil
 	}
 	rec, err := openRecord(paths.Record())
@@ -100,26 +103,30 @@ func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFil
 	switch {
 	case rec.renewed:
 		logger.Printf("%s was no record of this program, and is empty now", paths.Record())
-	case len(f.Rows)+len(f.Conns) > 0:
-		logger.Printf("a former life of the switch has moved requests of %d rows, and made %d connections: they are ended", len(f.Rows), len(f.Conns))
+	case len(f.Flows)+len(f.Conns) > 0:
+		logger.Printf("the former incarnation of the switch has moved requests of %d flows and made %d connections: they are ended", len(f.Flows), len(f.Conns))
 	}
 	return rec, nil
 }
 
-// serverSilence makes the switch wait for a second before it gives a server up: the process of a host may stand still on a busy
-// machine, its clients try for about as long, and a server that is given up costs them their connections.
+// serverSilence is how long the switch waits for a silent server before it gives the connection up.
+// On a busy machine the process of a host may not run for a while; the clients' NICs retry for
+// about a second too; and when the switch gives up, the clients lose their connections.
 const serverSilence = time.Second
 
-// appendHold is how long the switch lets an append wait for the answer of the one before it: where machines share CPUs that is
-// milliseconds, and an append that is let go too early loses its race. NICs try for half a second and more.
+// appendHold is how long the switch holds an append until the append before it has been answered.
+// Where hosts share CPUs an answer takes milliseconds, and an append that is released too early
+// fails its CAS. NICs retry for half a second and more.
 const appendHold = 20 * time.Millisecond
 
-// steeredNodes is how many nodes of stores the switch remembers, in 23 MiB that it takes when it meets the first one; as many as in
-// mode paper. Clients come back to a key with a node that many others have appended behind.
+// steeredNodes is how many nodes of stores the switch remembers. They take 23 MiB, which the switch
+// allocates when it sees the first node. The published handler remembers as many. A client may name
+// a node that many later appends have made old, so the table must reach far back.
 const steeredNodes = 1 << 18
 
-// configured is what a rack does not say about its switch. Numbers are not from the rack's seed: a restarted switch must not use
-// those of its former life again.
+// configured returns the configuration that is not in the rack's description. Random numbers (QPNs,
+// PSNs) are not drawn from the rack's seed: a restarted switch must not repeat those of its former
+// incarnation.
 func configured(rec *recordFile, late bool) apps.Config {
 	return apps.Config{
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: steeredNodes,
@@ -142,7 +149,7 @@ func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
 		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i})
 		if err != nil {
-			return nil, err // not p: a nil *Port is no nil Port
+			return nil, err // not p: an interface that holds a nil *Port is not nil
 		}
 		return p, nil
 	}

@@ -6,31 +6,31 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/tap"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rewrite"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// replacer makes a WRITE of every CAS, and answers FAA itself.
-type replacer struct{ payload [rewrite.WordLen]byte }
+// replacer is a program that turns every CAS into a WRITE, and answers FAA itself.
+type replacer struct{ payload [transform.WordLen]byte }
 
 func (*replacer) Spec() pipeline.Spec { return pipeline.Spec{Name: "replacer"} }
 
 func (r *replacer) Packet(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	n := rewrite.Note{From: p.BTH.Opcode, To: wire.RCWriteOnly, Conn: 7, PSN: p.BTH.PSN, NewPSN: 4711, Value: 1, Show: rewrite.ShowValue | rewrite.ShowPrior}
+	n := transform.Note{From: p.BTH.Opcode, To: wire.RCWriteOnly, Conn: 7, PSN: p.BTH.PSN, NewPSN: 4711, Value: 1, Show: transform.ShowValue | transform.ShowPrior}
 	switch p.BTH.Opcode {
 	case wire.RCCmpSwap:
-		rewrite.ToWrite(&p.Frame, 1, &r.payload)
+		transform.ToWrite(&p.Frame, 1, &r.payload)
 		p.BTH.PSN = n.NewPSN
 		return pipeline.Rewrite().With(n.String())
 	case wire.RCFetchAdd:
-		path := rewrite.PathOf(&p.Frame)
+		path := transform.PathOf(&p.Frame)
 		path = path.Back(1)
 		var f wire.Frame
 		path.AtomicACK(&f, p.BTH.PSN, 1, 0)
-		c.Emit(&f, rewrite.Note{From: wire.RCAtomicAck, To: wire.RCAtomicAck, Made: true, NewPSN: p.BTH.PSN}.String())
+		c.Emit(&f, transform.Note{From: wire.RCAtomicAck, To: wire.RCAtomicAck, Made: true, NewPSN: p.BTH.PSN}.String())
 		return pipeline.Consume().With("answered by the switch")
 	}
 	return pipeline.Forward()
@@ -40,7 +40,8 @@ func (*replacer) Tick(*pipeline.Ctx) {}
 
 func (*replacer) Deadline() clock.Time { return clock.Never }
 
-// A capture shows a rewritten packet on both links, and each names the other.
+// A capture shows a rewritten packet on both links, and the comment on each link names the other
+// link.
 func TestCaptureNamesTheOtherLink(t *testing.T) {
 	onBench(t, func(c *Config) { c.Program = new(replacer) }, func(b *bench) {
 		b.know()
@@ -48,7 +49,7 @@ func TestCaptureNamesTheOtherLink(t *testing.T) {
 		ctx, stop := context.WithCancel(b.t.Context())
 		done := make(chan error)
 		go func() {
-			_, err := b.hub.Capture(ctx, &buf, tap.Options{})
+			_, err := b.traffic.hub.Capture(ctx, &buf, tap.Options{})
 			done <- err
 		}()
 		synctest.Wait()

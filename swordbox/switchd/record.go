@@ -7,19 +7,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/swordbox/record"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 )
 
-// recordFile is the record of a switch in a file: mapped into memory, so that writing to it costs no system call and what
-// was written is there when the process has died at any instant.
+// recordFile is the journal of a switch in a file that is mapped into memory: writing costs no
+// system call, and written data survives when the process dies at any instant.
 type recordFile struct {
-	*record.Record
+	*journal.Record
 	mem []byte
-	// renewed says that the file was none of this program's and was made anew.
+	// renewed: the file was not a journal of this program and was emptied.
 	renewed bool
 }
 
-// openRecord opens the record at path, or makes an empty one.
+// openRecord opens the journal at path, or makes an empty one.
 func openRecord(path string) (*recordFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -31,29 +31,30 @@ func openRecord(path string) (*recordFile, error) {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	r := new(recordFile)
-	if info.Size() != record.Size {
+	if info.Size() != journal.Size {
 		r.renewed = info.Size() != 0
-		if err := errors.Join(f.Truncate(0), f.Truncate(record.Size)); err != nil {
+		if err := errors.Join(f.Truncate(0), f.Truncate(journal.Size)); err != nil {
 			return nil, fmt.Errorf("record: %w", err)
 		}
 	}
-	// Now, because a store to a page for which there is no memory ends the process.
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, record.Size); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, fmt.Errorf("record: %d bytes of %s: %w", record.Size, path, err)
+	// Allocated now, because a store to a mapped page that has no disk space or memory ends the
+	// process (SIGBUS).
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, journal.Size); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, fmt.Errorf("record: %d bytes of %s: %w", journal.Size, path, err)
 	}
-	r.mem, err = unix.Mmap(int(f.Fd()), 0, record.Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	r.mem, err = unix.Mmap(int(f.Fd()), 0, journal.Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	if r.Record, err = record.Open(r.mem); err != nil {
+	if r.Record, err = journal.Open(r.mem); err != nil {
 		r.renewed = true
-		record.Format(r.mem)
-		r.Record, err = record.Open(r.mem)
+		journal.Format(r.mem)
+		r.Record, err = journal.Open(r.mem)
 	}
 	return r, err
 }
 
-// Close gives the memory back. The record must not be used any more.
+// Close unmaps the file. The journal must not be used any more.
 func (r *recordFile) Close() error {
 	if r == nil || r.mem == nil {
 		return nil

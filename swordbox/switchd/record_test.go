@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/swordbox/record"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 )
 
 func reopen(t *testing.T, path string) *recordFile {
@@ -23,31 +23,31 @@ func reopen(t *testing.T, path string) *recordFile {
 	return r
 }
 
-// What one process has written the next one finds, also without a Close in between.
+// The next process finds what one process has written, also without a Close in between.
 func TestRecordFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
 	a := netip.MustParseAddr("10.0.0.1")
 	first := reopen(t, path)
-	if _, err := first.Move(record.Row{Client: a, Server: a, ClientQPN: 5, Oldest: 9}); err != nil || first.renewed {
+	if _, err := first.Move(journal.Flow{Client: a, Server: a, ClientQPN: 5, Oldest: 9}); err != nil || first.renewed {
 		t.Fatal(err)
 	}
 	second := reopen(t, path)
-	if rows := second.Former().Rows; len(rows) != 1 || rows[0].ClientQPN != 5 || rows[0].Oldest != 9 || second.renewed {
-		t.Errorf("%+v", rows)
+	if flows := second.Former().Flows; len(flows) != 1 || flows[0].ClientQPN != 5 || flows[0].Oldest != 9 || second.renewed {
+		t.Errorf("%+v", flows)
 	}
 }
 
-// A file of another kind or size is replaced, and that is said.
+// A file of another kind or size is replaced, and renewed reports it.
 func TestRecordFileOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
-	for _, n := range []int{100, record.Size} {
+	for _, n := range []int{100, journal.Size} {
 		data := make([]byte, n)
 		copy(data, "something else")
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r := reopen(t, path)
-		if !r.renewed || len(r.Former().Rows) != 0 {
+		if !r.renewed || len(r.Former().Flows) != 0 {
 			t.Errorf("%d bytes: renewed %v", n, r.renewed)
 		}
 	}

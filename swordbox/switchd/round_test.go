@@ -3,19 +3,20 @@ package switchd
 import (
 	"testing"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 )
 
-// steady is a switch of two hosts without its loop, and a function that moves a burst through one round.
+// steady is a switch of two hosts without its loop, and a function that moves a burst through one
+// round.
 func steady(tb testing.TB, faults ...fault.Rule) (burst int, round func()) {
 	tb.Helper()
-	var hosts, ends [2]*memory.Port
+	var hosts, ends [2]*memcable.Port
 	for i := range hosts {
-		hosts[i], ends[i] = memory.Pair(memory.Config{})
+		hosts[i], ends[i] = memcable.Pair(memcable.Config{})
 	}
 	d, err := New(Config{
 		Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}}, Faults: faults,
@@ -25,16 +26,16 @@ func steady(tb testing.TB, faults ...fault.Rule) (burst int, round func()) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		d.stop()
-		_ = d.waiter.Close()
-		_ = d.closePorts()
+		d.captures.stop()
+		_ = d.ports.waiter.Close()
+		_ = d.ports.closePorts()
 	})
 	var out, in packetio.Batch
 	out.Add(0, frame(1, -1))
 	if _, err := hosts[1].Send(&out); err != nil {
 		tb.Fatal(err)
 	}
-	d.round()
+	d.traffic.round()
 	out.Reset()
 	burst = 32
 	for i := range burst {
@@ -44,7 +45,7 @@ func steady(tb testing.TB, faults ...fault.Rule) (burst int, round func()) {
 		if _, err := hosts[0].Send(&out); err != nil {
 			tb.Fatal(err)
 		}
-		d.round()
+		d.traffic.round()
 		for n := 1; n > 0; {
 			n, _ = hosts[1].Recv(&in)
 		}
@@ -58,7 +59,8 @@ func TestRoundAllocatesNothing(t *testing.T) {
 		"delayed": {{Link: "h0", Kind: fault.Delay, Delay: 1}},
 	} {
 		_, round := steady(t, faults...)
-		for range 200 { // buffers grow to their size, those of all 1024 slots of a cable too
+		// warm-up: buffers grow to their final size, also those of all 1024 slots of a cable
+		for range 200 {
 			round()
 		}
 		if n := testing.AllocsPerRun(200, round); n != 0 {

@@ -25,9 +25,11 @@ type Status struct {
 	PID     int           `json:"pid"`
 	Uptime  time.Duration `json:"uptime"`
 	Ports   []PortStatus  `json:"ports"`
-	// Partition lists the groups of hosts that are kept apart; empty if none are.
+	// Partition lists the groups of hosts that cannot reach each other; empty if there is no
+	// partition.
 	Partition [][]string `json:"partition,omitempty"`
-	// Captures is how many captures run, CaptureLost the packets that they were too slow for.
+	// Captures is how many captures run, CaptureLost how many packets they lost because they were
+	// too slow.
 	Captures    int    `json:"captures"`
 	CaptureLost uint64 `json:"captureLost"`
 	// Delayed is how many frames faults hold back now.
@@ -45,7 +47,7 @@ type PortStatus struct {
 	RxBitRate    uint64 `json:"rxBitsPerSecond"`
 	TxPacketRate uint64 `json:"txPacketsPerSecond"`
 	TxBitRate    uint64 `json:"txBitsPerSecond"`
-	// Faults are the ids of the rules at work on the link.
+	// Faults are the ids of the active rules on the link.
 	Faults []string `json:"faults,omitempty"`
 }
 
@@ -53,7 +55,7 @@ type PortStatus struct {
 type Counters struct {
 	Switch pipeline.Counters `json:"switch"`
 	Ports  []PortCounters    `json:"ports"`
-	// Lost are drops of packets that came in at no port.
+	// Lost counts drops of packets that have no ingress port.
 	Lost map[pipeline.Reason]uint64 `json:"lost,omitempty"`
 }
 
@@ -61,29 +63,29 @@ type Counters struct {
 type PortCounters struct {
 	Host string `json:"host"`
 	pipeline.PortCounters
-	// SentPackets and SentBytes went through the egress queue to the link.
+	// SentPackets and SentBytes count what left the egress queue for the link.
 	SentPackets uint64 `json:"sentPackets"`
 	SentBytes   uint64 `json:"sentBytes"`
-	// RxRing counts frames that found the port's receive ring full.
+	// RxRing counts frames that were dropped because the port's receive ring was full.
 	RxRing uint64 `json:"rxRingDropped"`
 }
 
 // Status describes the switch.
 func (d *Daemon) Status() (s Status, err error) {
-	err = d.Do(func() {
+	err = d.commands.Do(func() {
 		s = Status{
-			Rack: d.cfg.Rack, Program: d.sw.Spec().Name, PID: os.Getpid(), Uptime: time.Duration(d.now),
-			Partition: slices.Clone(d.groups), Delayed: len(d.delays.heap),
+			Rack: d.rack, Program: d.traffic.sw.Spec().Name, PID: os.Getpid(), Uptime: time.Duration(d.traffic.now),
+			Partition: slices.Clone(d.faults.groups), Delayed: len(d.traffic.delays.heap),
 		}
-		s.Captures, s.CaptureLost = d.hub.Readers()
-		rules := d.activeRules()
-		for i := range d.ports {
-			if d.hosts[i] == "" {
+		s.Captures, s.CaptureLost = d.traffic.hub.Readers()
+		rules := d.faults.activeRules()
+		for i := range d.ports.list {
+			if d.ports.hosts[i] == "" {
 				continue
 			}
-			p := &d.ports[i]
+			p := &d.ports.list[i]
 			ps := PortStatus{
-				Host: d.hosts[i], Port: d.links[i].Ifname, State: PortUp, Faults: rules[d.hosts[i]],
+				Host: d.ports.hosts[i], Port: d.ports.links[i].Ifname, State: PortUp, Faults: rules[d.ports.hosts[i]],
 				RxPacketRate: p.rate.rxPackets, RxBitRate: p.rate.rxBits,
 				TxPacketRate: p.rate.txPackets, TxBitRate: p.rate.txBits,
 			}
@@ -102,16 +104,16 @@ func (d *Daemon) Status() (s Status, err error) {
 	return s, err
 }
 
-// Counters counts what the switch did since it started.
+// Counters returns the counters since the switch started.
 func (d *Daemon) Counters() (c Counters, err error) {
-	err = d.Do(func() {
-		c.Switch, c.Lost = d.sw.Counters()
-		for i := range d.ports {
-			if d.hosts[i] == "" {
+	err = d.commands.Do(func() {
+		c.Switch, c.Lost = d.traffic.sw.Counters()
+		for i := range d.ports.list {
+			if d.ports.hosts[i] == "" {
 				continue
 			}
-			p := &d.ports[i]
-			pc := PortCounters{Host: d.hosts[i], PortCounters: d.sw.Port(i), SentPackets: p.tx.packets, SentBytes: p.tx.bytes}
+			p := &d.ports.list[i]
+			pc := PortCounters{Host: d.ports.hosts[i], PortCounters: d.traffic.sw.Port(i), SentPackets: p.tx.packets, SentBytes: p.tx.bytes}
 			if st, ok := p.io.(stater); ok {
 				pc.RxRing = st.Stats().RxDropped
 			}
@@ -123,6 +125,6 @@ func (d *Daemon) Counters() (c Counters, err error) {
 
 // Flows lists the RoCEv2 flows that the switch saw, the busiest first.
 func (d *Daemon) Flows() (f []pipeline.Flow, err error) {
-	err = d.Do(func() { f = d.sw.Flows() })
+	err = d.commands.Do(func() { f = d.traffic.sw.Flows() })
 	return f, err
 }

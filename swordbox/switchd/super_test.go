@@ -12,7 +12,7 @@ import (
 
 const headers = 14 + 20 + 8
 
-// superFrame is n packets as one, with consecutive PSNs and identifications.
+// superFrame is a frame that stands for n packets with consecutive PSNs and IP identifications.
 func superFrame(n int) packetio.Frame {
 	b := roce(0, 1, wire.RCSendOnly, 0)
 	size := len(b) - headers
@@ -47,7 +47,8 @@ func (b *bench) exchange(f packetio.Frame) []packetio.Frame {
 	}
 }
 
-// Without faults a super-frame passes whole; a fault loses one packet of it, and the rest are whole packets.
+// Without faults a super-frame passes unsplit; a fault drops one of its packets, and the others
+// arrive as complete packets.
 func TestSuperFrames(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
 		b.know()
@@ -71,17 +72,19 @@ func TestSuperFrames(t *testing.T) {
 					t.Errorf("%s: a packet of the super-frame is damaged", dir)
 				}
 			}
-			if err := b.RemoveFault(id); err != nil {
+			if err := b.faults.RemoveFault(id); err != nil {
 				t.Error(err)
 			}
 		}
-		if c, _ := b.Counters(); c.Ports[0].RxPackets != 5+4+5+1 { // and the broadcast of know
+		// the last one is the broadcast of know
+		if c, _ := b.Counters(); c.Ports[0].RxPackets != 5+4+5+1 {
 			t.Errorf("%d packets counted", c.Ports[0].RxPackets)
 		}
 	})
 }
 
-// Whoever corrupts a frame whose checksum was left for later finishes it first, or nobody would notice.
+// The checksum of a frame with checksum offload is computed before the frame is corrupted:
+// otherwise the receiver would not notice.
 func TestCorruptFinishesChecksums(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
 		b.know()

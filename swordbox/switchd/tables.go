@@ -2,86 +2,75 @@ package switchd
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/record"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Table is a table of the switch as GET /tables lists it.
-type Table struct {
-	Name string `json:"name"`
-	Doc  string `json:"doc"`
-	Used int    `json:"used"`
-	// Max is its bound.
-	Max int `json:"max"`
-	// Clear says that it can be cleared.
-	Clear bool `json:"clear"`
-}
-
-// Names of tables that can be cleared.
+// Names of the switch's own tables.
 const (
 	tableMACs  = "macs"
 	tableFlows = "flows"
-	tableWords = "words"
-	tableRows  = "rows"
 )
 
+// Dropped is what a DELETE of table entries answers.
+type Dropped struct {
+	Entries int `json:"entries"`
+}
+
+// handleTables adds what concerns tables.
+func (p *programControl) handleTables(m *control.Mux) {
+	control.Handle(m, "GET /tables", func(*http.Request, none) ([]handler.Table, error) { return p.Tables() })
+	control.Handle(m, "DELETE /tables/{name}", func(r *http.Request, _ none) (Dropped, error) {
+		n, err := p.ClearTable(r.PathValue("name"))
+		return Dropped{n}, answer(err)
+	})
+	control.Handle(m, "GET /macs", func(*http.Request, none) (list []pipeline.MAC, err error) {
+		err = p.commands.Do(func() { list = p.traffic.sw.MACs() })
+		return list, err
+	})
+}
+
 // Tables lists the tables of the switch and its program, and how full they are.
-func (d *Daemon) Tables() (list []Table, err error) {
-	err = d.Do(func() {
-		c, _ := d.sw.Counters()
-		list = []Table{
-			{tableMACs, "where addresses were last seen", c.MACs, d.sw.MaxMACs(), true},
-			{tableFlows, "packets by source, destination, queue pair", c.Flows, d.sw.MaxFlows(), true},
+func (p *programControl) Tables() (list []handler.Table, err error) {
+	err = p.commands.Do(func() {
+		sw := p.traffic.sw
+		c, _ := sw.Counters()
+		list = []handler.Table{
+			{Name: tableMACs, Doc: "where addresses were last seen", Used: c.MACs, Max: sw.MaxMACs(), Clear: true},
+			{Name: tableFlows, Doc: "packets by source, destination, queue pair", Used: c.Flows, Max: sw.MaxFlows(), Clear: true},
 		}
-		if p, ok := d.cfg.Program.(*serialize.Program); ok {
-			list = append(list, boxTables(p, d)...)
+		if r, ok := p.running.(apps.Ruled); ok {
+			list = append(list, r.Tables(p.traffic.now)...)
 		}
 	})
 	return list, err
 }
 
-func boxTables(p *serialize.Program, d *Daemon) []Table {
-	rep := p.Report(d.now)
-	words, moved := 0, 0
-	for _, m := range rep.Machines {
-		words += len(m.Words)
-		moved += len(m.Rows)
-	}
-	list := []Table{
-		{tableRows, "connections followed, a row each way", len(rep.Rows), p.Connections().MaxRows(), true},
-		{"moved", "rows of which requests were moved", moved, p.Connections().MaxRows(), false},
-		{tableWords, "words of memory under rules", words, p.MaxWords(), true},
-		{"shared", "connections of the switch's own", len(rep.Dialed), p.MaxShared(), false},
-	}
-	if o := p.Own(); o != nil {
-		s := o.Record().Stats()
-		list = append(list,
-			Table{"record rows", "rows that a restarted switch refuses", s.Rows, record.MaxRows, false},
-			Table{"record conns", "connections that a restarted switch ends", s.Conns, record.MaxConns, false})
-	}
-	return list
-}
-
 // ClearTable empties a table and returns how many entries it had.
-func (d *Daemon) ClearTable(name string) (n int, err error) {
+func (p *programControl) ClearTable(name string) (n int, err error) {
 	switch name {
 	case tableMACs:
-		err = d.Do(func() { n = d.sw.ForgetMACs() })
+		return n, p.commands.Do(func() { n = p.traffic.sw.ForgetMACs() })
 	case tableFlows:
-		err = d.Do(func() { n = d.sw.ForgetFlows() })
-	case tableWords:
-		err = d.box(func(p *serialize.Program) error {
-			n = p.ForgetWords()
-			return nil
-		})
-	case tableRows:
-		err = d.box(func(p *serialize.Program) error {
-			n = p.ForgetRows()
-			return nil
-		})
-	default:
-		err = gone(fmt.Errorf("there is no table %.40q that can be cleared; take one of %s, %s, %s, %s", name, tableMACs, tableFlows, tableWords, tableRows))
+		return n, p.commands.Do(func() { n = p.traffic.sw.ForgetFlows() })
 	}
+	err = p.ruled(func(r apps.Ruled) error {
+		var ok bool
+		if n, ok = r.ClearTable(name); ok {
+			return nil
+		}
+		names := []string{tableMACs, tableFlows}
+		for _, t := range r.Tables(p.traffic.now) {
+			if t.Clear {
+				names = append(names, t.Name)
+			}
+		}
+		return handler.Gone(fmt.Errorf("there is no table %.40q that can be cleared; take one of %s", name, strings.Join(names, ", ")))
+	})
 	return n, err
 }

@@ -8,34 +8,36 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// rateEvery is how often the rates of the ports are taken.
+// rateEvery is the interval at which the rates of the ports are computed.
 const rateEvery = time.Second
 
-// rate is what a port moved in the last full second.
+// rate is the traffic of a port in the last full second.
 type rate struct {
 	at                time.Time
 	last              [4]uint64 // received packets and bytes, sent packets and bytes
-	rxPackets, rxBits uint64    // a second
+	rxPackets, rxBits uint64    // per second
 	txPackets, txBits uint64
 }
 
-// openEvery is after how many looks a missing port is tried again.
+// openEvery is after how many checks the watcher tries again to open a missing port.
 const openEvery = 4
 
-// watcher finds ports that came and links that went up or down. Opening a port takes many system calls, so it is done
-// here and not in the loop, which is only bothered with changes.
+// watcher detects ports that have appeared and links that went up or down. Opening a port takes
+// many system calls, so the watcher's goroutine does it and passes only changes to the loop.
 type watcher struct {
-	*Daemon
-	looks int
-	up    []bool // carriers as the loop was told
-	known []packetio.Port
-	err   []string // why a port is missing, as the loop was told
+	commands *commands
+	ports    *ports
+	guests   *guestControl
+	looks    int
+	up       []bool // carriers as the loop knows them
+	known    []packetio.Port
+	err      []string // why a port is missing, as the loop knows it
 }
 
-// watch runs until ctx or the loop ends.
-func (d *Daemon) watch(ctx context.Context) {
-	w := watcher{Daemon: d}
-	tick := time.NewTicker(d.cfg.Watch)
+// watchPorts runs until ctx or the loop ends.
+func (d *Daemon) watchPorts(ctx context.Context) {
+	w := watcher{commands: d.commands, ports: d.ports, guests: d.guests}
+	tick := time.NewTicker(d.watch)
 	defer tick.Stop()
 	rates := time.NewTicker(rateEvery)
 	defer rates.Stop()
@@ -47,7 +49,7 @@ func (d *Daemon) watch(ctx context.Context) {
 		case <-tick.C:
 			err = w.look()
 		case <-rates.C:
-			err = d.Do(d.takeRates)
+			err = d.commands.Do(d.ports.takeRates)
 		}
 		if errors.Is(err, ErrStopped) {
 			return
@@ -55,17 +57,17 @@ func (d *Daemon) watch(ctx context.Context) {
 	}
 }
 
-// look is one look at all ports.
+// look checks all ports once.
 func (w *watcher) look() error {
 	w.looks++
-	list := *w.open.Load()
-	if n := len(list) - len(w.up); n > 0 { // guests came
+	list := *w.ports.open.Load()
+	if n := len(list) - len(w.up); n > 0 { // guests were added
 		w.up, w.known, w.err = append(w.up, make([]bool, n)...), append(w.known, make([]packetio.Port, n)...), append(w.err, make([]string, n)...)
 	}
 	for i, p := range list {
 		var err error
 		switch l, ok := p.io.(linker); {
-		case p.link.Host == "": // a guest has gone
+		case p.link.Host == "": // the guest was removed
 		case p.io == nil:
 			if w.looks%openEvery == 0 {
 				err = w.reopen(i, p.link)
@@ -82,75 +84,30 @@ func (w *watcher) look() error {
 
 // reopen tries to open a missing port.
 func (w *watcher) reopen(i int, l Link) error {
-	io, err := w.cfg.Open(i, l)
+	io, err := w.ports.opener(i, l)
 	if err == nil {
 		w.err[i] = ""
-		return w.install(i, l, io)
+		return w.guests.install(i, l, io)
 	}
 	if text := err.Error(); text != w.err[i] {
 		w.err[i] = text
-		return w.Do(func() {
-			if w.links[i] == l {
-				w.ports[i].err = err
+		return w.commands.Do(func() {
+			if w.ports.links[i] == l {
+				w.ports.list[i].err = err
 			}
 		})
 	}
 	return nil
 }
 
-// install makes io the port of link i, unless the link has gone or has its port meanwhile.
-func (d *Daemon) install(i int, l Link, io packetio.Port) error {
-	used := false
-	err := d.Do(func() {
-		if used = d.links[i] == l && d.ports[i].io == nil; !used {
-			return
-		}
-		d.plug(i, io, nil)
-		if err := d.renewWaiter(); err != nil {
-			d.log.Printf("waiter: %v", err)
-		}
-	})
-	if !used {
-		return errors.Join(err, io.Close()) // nobody will use it
-	}
-	return err
-}
-
-// carrier tells the loop when a link went up or down.
+// carrier reports to the loop that a link went up or down.
 func (w *watcher) carrier(i int, io packetio.Port, up bool) error {
 	if w.known[i] == io && w.up[i] == up {
 		return nil
 	}
-	err := w.Do(func() { w.setCarrier(i, io, up) })
+	err := w.commands.Do(func() { w.ports.setCarrier(i, io, up) })
 	if err == nil {
 		w.known[i], w.up[i] = io, up
 	}
 	return err
-}
-
-// setCarrier notes whether a port's link is up.
-func (d *Daemon) setCarrier(i int, io packetio.Port, up bool) {
-	p := &d.ports[i]
-	if p.io != io || p.carrier == up { // it was lost or replaced meanwhile
-		return
-	}
-	p.carrier = up
-	d.sw.SetPort(i, up)
-	d.log.Printf("port %s (%s): carrier %v", d.links[i].Ifname, d.hosts[i], up)
-}
-
-// takeRates updates the rates of all ports.
-func (d *Daemon) takeRates() {
-	now := time.Now()
-	for i := range d.ports {
-		p := &d.ports[i]
-		c := d.sw.Port(i)
-		cur := [4]uint64{c.RxPackets, c.RxBytes, p.tx.packets, p.tx.bytes}
-		r := &p.rate
-		if s := now.Sub(r.at).Seconds(); !r.at.IsZero() && s > 0 {
-			per := func(k int) uint64 { return uint64(float64(cur[k]-r.last[k])/s + 0.5) }
-			r.rxPackets, r.rxBits, r.txPackets, r.txBits = per(0), 8*per(1), per(2), 8*per(3)
-		}
-		r.at, r.last = now, cur
-	}
 }

@@ -1,6 +1,7 @@
-// Package bundle writes down all that is known of a rack into one folder, for whoever must find out why something has
-// failed: last packets, counters, tables, faults, the state of every NIC and process, logs, and the command that does it
-// again. What cannot be had is said, and is no reason to leave the rest out: racks are looked at when they are broken.
+// Package bundle writes down all that is known of a rack into one folder, for finding out why
+// something has failed: last packets, counters, tables, faults, the state of every NIC and process,
+// logs, and the command that does it again. What cannot be had is said, and is no reason to leave
+// the rest out: racks are looked at when they are broken.
 package bundle
 
 import (
@@ -71,7 +72,8 @@ type writer struct {
 	have, lack []string
 }
 
-// Write makes the folder dir, which may exist, and fills it with what is known of a rack. The error is about dir alone.
+// Write makes the folder dir, which may exist, and fills it with what is known of a rack. The error
+// is about dir alone.
 func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("bundle: %w", err)

@@ -38,6 +38,16 @@ func TestWriter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.Contains(string(text), "rdmalab dump") {
+		t.Errorf("it says how to read packets that are not there:\n%s", text)
+	}
+	w.put(Packets, nil)
+	if err := w.readMe(r, &Reason{}); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.ReadFile(filepath.Join(w.dir, ReadMe)); err != nil || !strings.Contains(string(again), "rdmalab dump "+Packets) {
+		t.Errorf("it does not say how to read the packets: %v\n%s", err, again)
+	}
 	for _, want := range []string{`Rack "lab", seed 42`, "again --seed 42", "oops", "Files:\n  log/x.log\n", "Missing:\n  bad.json: ", "log/folder: "} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -27,7 +27,9 @@ func (w *writer) readMe(r *rack.Rack, why *Reason) error {
 	}
 	line("\nNames, addresses and the random choices of faults come from the rack file and its seed; %s has them resolved.", SpecFile)
 	line("\nTo look:")
-	line("  rdmalab dump %s          the last packets; a comment says what a fault or the switch did", Packets)
+	if slices.Contains(w.have, Packets) {
+		line("  rdmalab dump %s          the last packets; a comment says what a fault or the switch did", Packets)
+	}
 	line("  switch/faults.json                   which faults were at work, and how often")
 	line("  HOST/status.json                     NIC, queue pairs, programs")
 	line("  log/HOST.log                         what the daemons said")

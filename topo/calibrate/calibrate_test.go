@@ -52,7 +52,8 @@ func TestMiddleboxIsCalibrated(t *testing.T) {
 	}
 }
 
-// plants spoil one figure of the model each, by a tenth or so. What has to be found wrong is named; nothing else may be.
+// plants spoil one figure of the model each, by a tenth or so. What has to be found wrong is named;
+// nothing else may be.
 var plants = []struct {
 	name  string
 	spoil func(*cost.Model)

@@ -30,8 +30,8 @@ type Figure struct {
 	Known string `json:"known,omitempty"`
 
 	measure func(*cost.Model) (float64, error)
-	// middlebox says that the figure is of a switch with cores, and means nothing for another one. All other figures are
-	// of NICs behind a switch at line rate, or none.
+	// middlebox says that the figure is of a switch with cores, and means nothing for another one.
+	// All other figures are of NICs behind a switch at line rate, or none.
 	middlebox bool
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// load is one experiment: threads of one client host with a queue pair each, all towards one server.
+// load is one experiment: threads of one client host with a queue pair each, all towards one
+// server.
 type load struct {
 	op verbs.WROpcode
 	// pairs are queue pairs and threads; depth is how many work requests each keeps posted.
@@ -58,7 +59,8 @@ func (l load) throughput(m *cost.Model) (float64, error) {
 	return float64(r.count) / runTime.Seconds(), err
 }
 
-// latency returns the mean time of one operation, from before its post until after the poll that found it.
+// latency returns the mean time of one operation, from before its post until after the poll that
+// found it.
 func (l load) latency(m *cost.Model) (time.Duration, error) {
 	r, err := l.run(m, (*run).pingpong)
 	return r.took / latencyRounds, err

@@ -50,7 +50,8 @@ func (r *run) connect(h *simrack.Host, ctx verbs.Context, i int) (*thread, error
 	return t, err
 }
 
-// stream keeps depth work requests posted and counts completions between the end of warmUp and that of runTime.
+// stream keeps depth work requests posted and counts completions between the end of warmUp and that
+// of runTime.
 func (r *run) stream(t *thread) error {
 	begin := setUp.Add(warmUp)
 	end := begin.Add(runTime)

@@ -1,6 +1,7 @@
-// Package cni is the CNI plugin: it plugs a container's network namespace into the switch of a rack that is up, as a guest
-// with a link, addresses of the rack's subnets and a name, and takes it away again. The library containernetworking/cni
-// speaks with the runtime; topo/rack does the work. The specification is CNI 1.1.0.
+// Package cni is the CNI plugin: it plugs a container's network namespace into the switch of a rack
+// that is up, as a guest with a link, addresses of the rack's subnets and a name, and takes it away
+// again. The library containernetworking/cni speaks with the runtime; topo/rack does the work. The
+// specification is CNI 1.1.0.
 //
 // A network is a list of plugins, in a file like /etc/cni/net.d/10-rack.conflist:
 //
@@ -12,9 +13,10 @@
 //	  ]
 //	}
 //
-// A guest's name is HOST of CNI_ARGS, else the name that podman or Kubernetes gave the container or pod, if it can be a
-// host's name and is free, else one made of the container's ID. Its MAC address is that of runtimeConfig or of CNI_ARGS
-// (MAC), else one of the rack's. Addresses are always the rack's: there is no ipam section.
+// A guest's name is HOST of CNI_ARGS, else the name that podman or Kubernetes gave the container or
+// pod, if it can be a host's name and is free, else one made of the container's ID. Its MAC address
+// is that of runtimeConfig or of CNI_ARGS (MAC), else one of the rack's. Addresses are always the
+// rack's: there is no ipam section.
 package cni
 
 import (
@@ -66,8 +68,8 @@ type Plugin struct {
 	open   func(name string) (*rack.Rack, error) // of tests
 }
 
-// Called says whether a program that was started as argv has been called as the plugin: by its name, or by a runtime that
-// found it under another.
+// Called says whether a program that was started as argv has been called as the plugin: by its
+// name, or by a runtime that found it under another.
 func Called(argv []string) bool {
 	return filepath.Base(argv[0]) == Program || len(argv) == 1 && os.Getenv("CNI_COMMAND") != ""
 }
@@ -110,7 +112,7 @@ func (p *Plugin) Add(a *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	g, err := r.AddGuest(ctx, q)
+	g, err := r.Guests().Add(ctx, q)
 	if err != nil {
 		return coded(err)
 	}
@@ -132,8 +134,8 @@ func (p *Plugin) print(res types.Result, as string) error {
 	return res.PrintTo(p.Stdout)
 }
 
-// result describes a guest: the switch's end of the link, which has the address port, its own, its addresses. podman wants an
-// address of each end that is in a namespace.
+// result describes a guest: the switch's end of the link, which has the address port, its own, its
+// addresses. podman wants an address of each end that is in a namespace.
 func result(r *rack.Rack, g *guests.Guest, port wire.MAC) *current.Result {
 	res := &current.Result{
 		CNIVersion: current.ImplementedSpecVersion,
@@ -159,7 +161,7 @@ func (p *Plugin) Del(a *skel.CmdArgs) error {
 		return err
 	}
 	return p.remove(c, func(ctx context.Context, r *rack.Rack) error {
-		return r.RemoveGuest(ctx, c.Name, a.ContainerID, a.IfName)
+		return r.Guests().Remove(ctx, c.Name, a.ContainerID, a.IfName)
 	})
 }
 
@@ -170,7 +172,7 @@ func (p *Plugin) GC(a *skel.CmdArgs) error {
 		return err
 	}
 	return p.remove(c, func(ctx context.Context, r *rack.Rack) error {
-		return r.KeepGuests(ctx, c.Name, func(g *guests.Guest) bool {
+		return r.Guests().Keep(ctx, c.Name, func(g *guests.Guest) bool {
 			return slices.Contains(c.ValidAttachments, types.GCAttachment{ContainerID: g.Container, IfName: g.Ifname})
 		})
 	})
@@ -210,7 +212,7 @@ func (p *Plugin) Check(a *skel.CmdArgs) error {
 	if err != nil {
 		return coded(err)
 	}
-	g, err := r.CheckGuest(c.Name, a.ContainerID, a.IfName, a.Netns)
+	g, err := r.Guests().Check(c.Name, a.ContainerID, a.IfName, a.Netns)
 	if err != nil {
 		return coded(err)
 	}

@@ -139,7 +139,8 @@ func TestConfList(t *testing.T) {
 	}
 }
 
-// Whatever comes on standard input and in CNI_ARGS, the plugin answers with a result or an error of the specification.
+// Whatever comes on standard input and in CNI_ARGS, the plugin answers with a result or an error of
+// the specification.
 func FuzzPlugin(f *testing.F) {
 	for _, s := range []string{
 		`{"name":"n","rack":"r","cniVersion":"1.1.0","prevResult":{"cniVersion":"1.1.0","interfaces":[null,{"name":"eth0","sandbox":"/x","mac":"y"}]}}`,

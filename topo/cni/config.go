@@ -23,7 +23,8 @@ type Config struct {
 	} `json:"runtimeConfig"`
 }
 
-// arguments are the keys of CNI_ARGS that the plugin knows; the library goes by the names of the fields.
+// arguments are the keys of CNI_ARGS that the plugin knows; the library goes by the names of the
+// fields.
 type arguments struct {
 	types.CommonArgs
 	// HOST is the guest's name, MAC its address.
@@ -73,7 +74,7 @@ func (c *Config) request(a *skel.CmdArgs) (rack.GuestRequest, error) {
 	}
 	var err error
 	if q.MAC, err = wire.ParseMAC(mac); err == nil && !spec.IsStation(q.MAC) {
-		err = fmt.Errorf("%s is the address of a group, or of nobody", mac)
+		err = fmt.Errorf("%s is a group address or zero", mac)
 	}
 	if err != nil {
 		return q, types.NewError(types.ErrInvalidNetworkConfig, "MAC address of the container", err.Error())

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// confVersion is understood by podman 4, nerdctl and Kubernetes. The plugin speaks 1.1.0, too, which podman 4 does not.
+// confVersion is understood by podman 4, nerdctl and Kubernetes. The plugin speaks 1.1.0, too,
+// which podman 4 does not.
 const confVersion = "1.0.0"
 
 // ConfList is the file of a network whose containers join a rack.

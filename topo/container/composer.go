@@ -12,7 +12,8 @@ import (
 // ErrNoCompose says that this machine has no compose.
 var ErrNoCompose = errors.New("neither `docker compose` nor docker-compose is there: install one, or leave --compose out; `rdmalab doctor` says how")
 
-// Composer is the command line of the machine's compose: the plugin of docker, or the program of its own.
+// Composer is the command line of the machine's compose: the plugin of docker, or the program of
+// its own.
 func Composer(ctx context.Context) ([]string, error) {
 	if err := exec.CommandContext(ctx, "docker", "compose", "version").Run(); err == nil {
 		return []string{"docker", "compose"}, nil

@@ -1,18 +1,19 @@
-// Package container makes containers hosts of a rack: they run the same daemon as hosts that are processes, with the same
-// description, control sockets and addresses, and hang on the same switch.
+// Package container makes containers hosts of a rack: they run the same daemon as hosts that are
+// processes, with the same description, control sockets and addresses, and hang on the same switch.
 //
-// Containers are found by their labels, whoever made them: `rdmalab up --runtime docker` over the engine's API, or any
-// compose from the file that Compose writes. What they need of the machine is the rack's state folder and one interface:
+// Containers are found by their labels, however they were made: `rdmalab up --runtime docker` over
+// the engine's API, or any compose from the file that Compose writes. What they need of the machine
+// is the rack's state folder and one interface:
 //
 //   - PlugOutside: the container has no network of its own. The rack's watcher hears of every start from the engine and
 //     puts a link between the switch and the container's network namespace.
 //   - PlugHolder: the same, but the namespace belongs to a second container that only waits, so that the NIC's link
 //     outlives the host's process.
-//   - PlugDriver: the watcher is a network driver of the engine, and each host's cable is a network with one port. The
-//     engine plugs at every start by itself, and disconnecting the network pulls the cable.
+//   - PlugDriver: the watcher is a network driver of the engine, and the link of each host is a network with one port. The
+//     engine plugs at every start by itself, and disconnecting the network cuts the link.
 //
-// The package speaks to the engine over its unix socket, by HTTP and JSON, and in the version that the engine offers. The
-// engine must run on this machine, in its network and mount namespaces.
+// The package speaks to the engine over its unix socket, by HTTP and JSON, and in the version that
+// the engine offers. The engine must run on this machine, in its network and mount namespaces.
 package container
 
 import "errors"

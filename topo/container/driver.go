@@ -40,8 +40,8 @@ const (
 // idShape is what the engine's IDs look like.
 var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
 
-// driver is a network driver of the engine: its networks are the cables of a rack's hosts. What it must remember over its own
-// end is in the rack's state folder and on the interfaces.
+// driver is a network driver of the engine: its networks are the links of a rack's hosts. What it
+// must remember over its own end is in the rack's state folder and on the interfaces.
 type driver struct {
 	*plugger
 	log *log.Logger
@@ -68,7 +68,8 @@ type driverServer struct {
 // driverSocket is where the engine finds the driver of a rack.
 func driverSocket(rack string) string { return filepath.Join(pluginDir, DriverName(rack)+".sock") }
 
-// serveDriver serves the engine on a socket at path until Close. Only root can reach it, as the engine does.
+// serveDriver serves the engine on a socket at path until Close. Only root can reach it, as the
+// engine does.
 func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
@@ -157,8 +158,8 @@ func (d *driver) handler() http.Handler {
 	})
 }
 
-// cableFile remembers whose cable a network is.
-func (d *driver) cableFile(networkID string) string {
+// linkNetFile remembers whose link a network is.
+func (d *driver) linkNetFile(networkID string) string {
 	return filepath.Join(d.paths.Dir, "cables", networkID)
 }
 
@@ -170,7 +171,7 @@ func checkID(what, id string) error {
 	return nil
 }
 
-// createNetwork makes a cable.
+// createNetwork makes the network of a link.
 func (d *driver) createNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err
@@ -183,39 +184,39 @@ func (d *driver) createNetwork(r *request) (any, error) {
 	generic, _ := r.Options["com.docker.network.generic"].(map[string]any)
 	name, _ := generic[LabelHost].(string)
 	if _, _, ok := d.rack.Host(name); !ok {
-		return nil, fmt.Errorf("a network is the cable of one host: write driver_opts: {%s: HOST}; hosts of rack %s: %s",
+		return nil, fmt.Errorf("a network is the link of one host: write driver_opts: {%s: HOST}; hosts of rack %s: %s",
 			LabelHost, d.rack.Name, strings.Join(d.rack.HostNames(), " "))
 	}
-	file := d.cableFile(r.NetworkID)
+	file := d.linkNetFile(r.NetworkID)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, err
 	}
 	return object{}, os.WriteFile(file, []byte(name), 0o644)
 }
 
-// deleteNetwork forgets a cable; one that is unknown is fine.
+// deleteNetwork forgets the network of a link; one that is unknown is fine.
 func (d *driver) deleteNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(d.cableFile(r.NetworkID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(d.linkNetFile(r.NetworkID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return object{}, nil
 }
 
-// host is the one whose cable a network is.
+// host is the one whose link a network is.
 func (d *driver) host(r *request) (*spec.Host, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(d.cableFile(r.NetworkID))
+	b, err := os.ReadFile(d.linkNetFile(r.NetworkID))
 	if err != nil {
-		return nil, fmt.Errorf("network %.12s is no cable of rack %s", r.NetworkID, d.rack.Name)
+		return nil, fmt.Errorf("network %.12s is no link of rack %s", r.NetworkID, d.rack.Name)
 	}
 	h, _, ok := d.rack.Host(string(b))
 	if !ok {
-		return nil, fmt.Errorf("network %.12s is the cable of %.40q, which rack %s does not have", r.NetworkID, b, d.rack.Name)
+		return nil, fmt.Errorf("network %.12s is the link of %.40q, which rack %s does not have", r.NetworkID, b, d.rack.Name)
 	}
 	return h, nil
 }
@@ -255,9 +256,9 @@ func (d *driver) join(r *request) (any, error) {
 	port := d.port(h)
 	port.Alias = d.endpointAlias(h, r.EndpointID)
 	if l, err := nl.LinkByName(port.Netns, port.Name); err == nil && l.Carrier {
-		return nil, fmt.Errorf("the port of %s is taken: a cable has one container", h.Name)
+		return nil, fmt.Errorf("the port of %s is taken: a link has one container", h.Name)
 	}
-	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // what is left of the container's former life
+	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // what is left of the container's former incarnation
 		return nil, err
 	}
 	end := nl.End{Netns: ownNetns, Name: "rbt" + r.EndpointID[:idInName], MAC: h.MAC, Alias: d.alias(h.Name)}
@@ -280,7 +281,7 @@ func (d *driver) leave(r *request) (any, error) {
 	}
 	h, err := d.host(r)
 	if err != nil {
-		return object{}, nil // a cable that is gone has no link
+		return object{}, nil // the network of this link is gone
 	}
 	port := d.port(h)
 	l, err := nl.LinkByName(port.Netns, port.Name)
@@ -293,7 +294,8 @@ func (d *driver) leave(r *request) (any, error) {
 	return object{}, err
 }
 
-// RemoveDriver removes the socket of a rack's network driver that was killed; a missing one is fine.
+// RemoveDriver removes the socket of a rack's network driver that was killed; a missing one is
+// fine.
 func RemoveDriver(rack string) error {
 	if err := os.Remove(driverSocket(rack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("network driver: %w", err)
@@ -301,14 +303,14 @@ func RemoveDriver(rack string) error {
 	return nil
 }
 
-// driverFor sees to it that the engine's driver answers while networks are removed: if the rack has no watcher any more, this
-// process is the driver until stop.
+// driverFor sees to it that the engine's driver answers while networks are removed: if the rack has
+// no watcher any more, this process is the driver until stop.
 func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 	var dial net.Dialer
 	if c, err := dial.DialContext(ctx, "unix", h.driver); err == nil {
 		return c.Close, nil // the watcher serves it
 	}
-	none := &spec.Rack{Name: h.name} // its cables need not be known to be removed
+	none := &spec.Rack{Name: h.name} // its links need not be known to be removed
 	s, err := serveDriver(h.driver, &plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
 	if err != nil {
 		return func() error { return nil }, err

@@ -23,7 +23,8 @@ const (
 	endpointID = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 )
 
-// newDriver is the driver of a small rack whose state folder is a test's. Its switch has no namespace.
+// newDriver is the driver of a small rack whose state folder is a test's. Its switch has no
+// namespace.
 func newDriver(t testing.TB) *driver {
 	t.Helper()
 	p := &plugger{rack: testRack(t, "small"), paths: spec.Paths{Dir: t.TempDir()}}
@@ -54,7 +55,7 @@ func TestDriverRefuses(t *testing.T) {
 		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(cable, cableID, "../../../../etc/passwd"), "is no ID"},
 		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(cable, "cn0", "cn9"), "driver_opts: {rdmalab.host: HOST}; hosts of rack small: ms0 cn0 cn1"},
 		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(cable, "0.0.0.0/0", "172.17.0.0/16"), `ipam: {driver: "null"}`},
-		{"/NetworkDriver.CreateEndpoint", `{"NetworkID":"` + cableID + `","EndpointID":"` + endpointID + `"}`, "is no cable of rack small"},
+		{"/NetworkDriver.CreateEndpoint", `{"NetworkID":"` + cableID + `","EndpointID":"` + endpointID + `"}`, "is no link of rack small"},
 		{"/NetworkDriver.Join", `{"NetworkID":"` + cableID + `"}`, "EndpointID"},
 		{"/NetworkDriver.Leave", `{"NetworkID":"` + cableID + `","EndpointID":"rack0"}`, "is no ID"},
 		{"/NetworkDriver.DeleteNetwork", `{"NetworkID":"*"}`, "is no ID"},
@@ -119,7 +120,8 @@ func TestDriverBoundsRequests(t *testing.T) {
 	}
 }
 
-// Join makes a link whose one end the engine can take, Leave removes it, and only that of its own endpoint.
+// Join makes a link whose one end the engine can take, Leave removes it, and only that of its own
+// endpoint.
 func TestDriverPlugs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root; run the test with sudo")
@@ -157,7 +159,7 @@ func TestDriverPlugs(t *testing.T) {
 	if err != nil || l.MAC != d.rack.Hosts[1].MAC || l.MTU != d.rack.LinkMTU {
 		t.Errorf("the engine's end is %+v, %v", l, err)
 	}
-	if status, out := ask(t, d, "/NetworkDriver.Join", other); status < 400 || !strings.Contains(said(out), "a cable has one container") {
+	if status, out := ask(t, d, "/NetworkDriver.Join", other); status < 400 || !strings.Contains(said(out), "a link has one container") {
 		t.Errorf("a second container: %d %v", status, out)
 	}
 	for _, leave := range []string{other, ids, ids} {
@@ -213,7 +215,8 @@ func TestDriverSocket(t *testing.T) {
 	}
 }
 
-// FuzzDriver: whatever comes, the answer is JSON, nothing panics, and no file appears outside of the cables.
+// FuzzDriver: whatever comes, the answer is JSON, nothing panics, and no file appears outside of
+// the cables.
 func FuzzDriver(f *testing.F) {
 	calls := []string{
 		"CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "EndpointOperInfo", "Leave", "AllocateNetwork", "GetCapabilities", "x",

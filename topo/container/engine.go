@@ -49,8 +49,8 @@ func (e *EngineError) Is(target error) bool {
 	return target == ErrNotFound && e.Status == http.StatusNotFound
 }
 
-// SocketFromEnv is the engine's socket that DOCKER_HOST names, or the default one. Engines on other machines cannot be
-// used: their containers are not here.
+// SocketFromEnv is the engine's socket that DOCKER_HOST names, or the default one. Engines on other
+// machines cannot be used: their containers are not here.
 func SocketFromEnv() (string, error) {
 	host := os.Getenv("DOCKER_HOST")
 	if host == "" {

@@ -35,7 +35,7 @@ type Container struct {
 	State string
 	// PID is that of the container's first process as this machine counts; 0 if it does not run.
 	PID int
-	// StartedAt tells two lives of a container apart.
+	// StartedAt tells two incarnations of a container apart.
 	StartedAt string
 	ExitCode  int
 }
@@ -71,7 +71,7 @@ func (e *Engine) Inspect(ctx context.Context, id string) (Container, error) {
 	return c, nil
 }
 
-// part is what a container is for its host; who says nothing is the host.
+// part is what a container is for its host; a container without the label is the host.
 func part(labels map[string]string) string {
 	if labels[LabelPart] == PartHolder {
 		return PartHolder
@@ -133,7 +133,8 @@ func (e *Engine) start(ctx context.Context, id string) error {
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/start", nil, nil, nil)
 }
 
-// kill ends a container's processes and waits for their end. One that does not run, or is gone, is fine.
+// kill ends a container's processes and waits for their end. One that does not run, or is gone, is
+// fine.
 func (e *Engine) kill(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/kill", nil, nil, nil)
 	var said *EngineError
@@ -184,7 +185,8 @@ func (e *Engine) createNetwork(ctx context.Context, body any) error {
 	return e.call(ctx, http.MethodPost, "/networks/create", nil, body, nil)
 }
 
-// removeNetwork takes a network away, and unplugs whoever is still connected to it. One that is gone is fine.
+// removeNetwork takes a network away, and unplugs the containers that are still connected to it.
+// One that is gone is fine.
 func (e *Engine) removeNetwork(ctx context.Context, id string) error {
 	path := "/networks/" + url.PathEscape(id)
 	err := e.call(ctx, http.MethodDelete, path, nil, nil, nil)

@@ -109,7 +109,8 @@ func TestStrangerOnACable(t *testing.T) {
 	}
 }
 
-// A host's containers are found by labels, killed, stopped, continued and removed; what is not there is fine.
+// A host's containers are found by labels, killed, stopped, continued and removed; what is not
+// there is fine.
 func TestHosts(t *testing.T) {
 	f := newFakeEngine(t)
 	h := hostsOn(t, f)
@@ -157,7 +158,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A process that is gone, or was never a container's, is nobody's: a number is never believed without its start time.
+// A process that is gone, or was never a container's, is nobody's: a number is never believed
+// without its start time.
 func TestPIDsOfStaleNumbers(t *testing.T) {
 	f := newFakeEngine(t)
 	h := hostsOn(t, f)

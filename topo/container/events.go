@@ -14,7 +14,8 @@ import (
 type Event struct {
 	Host string
 	When time.Time
-	// What is the engine's word: start, die, kill, pause, unpause, restart, oom, connect, disconnect, …
+	// What is the engine's word: start, die, kill, pause, unpause, restart, oom, connect,
+	// disconnect, …
 	What string
 }
 
@@ -32,8 +33,8 @@ type eventJSON struct {
 	TimeNano int64 `json:"timeNano"`
 }
 
-// Events hears what happens to a rack's containers and cables and hands it to each, until ctx or the events end; it never
-// returns nil. subscribed is called when nothing is lost any more.
+// Events hears what happens to a rack's containers and links, and hands it to each, until ctx or
+// the events end; it never returns nil. subscribed is called when nothing is lost any more.
 func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), each func(Event)) error {
 	// Events of networks have no labels, so all of them are asked for and told apart by name.
 	q := filters("type", "container", "type", "network")
@@ -76,7 +77,7 @@ func (ev *eventJSON) of(rack string) (Event, bool) {
 			out.What = "holder " + what
 		}
 	case "network":
-		host, ok := strings.CutPrefix(a["name"], cableName(rack, ""))
+		host, ok := strings.CutPrefix(a["name"], linkNetName(rack, ""))
 		if !ok || what != "connect" && what != "disconnect" {
 			return Event{}, false
 		}

@@ -20,11 +20,13 @@ type Settings struct {
 	// Socket is that of the engine.
 	Socket string `json:"socket"`
 	Plug   Plug   `json:"plug"`
-	// Compose is the file from which compose makes the containers; "" makes them over the engine's API.
+	// Compose is the file from which compose makes the containers; "" makes them over the engine's
+	// API.
 	Compose string `json:"compose,omitempty"`
 }
 
-// settingsFile is where a rack whose hosts are containers keeps its Settings; other racks do not have it.
+// settingsFile is where a rack whose hosts are containers keeps its Settings; other racks do not
+// have it.
 func settingsFile(p spec.Paths) string { return filepath.Join(p.Dir, "containers.json") }
 
 // Save keeps s in the rack's state folder.
@@ -61,14 +63,14 @@ type Hosts struct {
 	driver string
 
 	mu     sync.Mutex
-	engine *Engine          // guarded; nil until it is needed
-	known  map[string]*life // guarded; by host
-	image  string           // guarded; the engine's name of the image, "" until it is needed
+	engine *Engine                 // guarded; nil until it is needed
+	known  map[string]*incarnation // guarded; by host
+	image  string                  // guarded; the engine's name of the image, "" until it is needed
 }
 
 // NewHosts returns a handle; nothing is asked yet.
 func NewHosts(rack string, s Settings) *Hosts {
-	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*life)}
+	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*incarnation)}
 }
 
 // Settings are those that the handle was made with.
@@ -88,8 +90,8 @@ func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 	return e, err
 }
 
-// Prepare makes what all hosts need: the image of the program exe, and their networks. With a compose file it runs compose,
-// which makes the containers, too.
+// Prepare makes what all hosts need: the image of the program exe, and their networks. With a
+// compose file it runs compose, which makes the containers, too.
 func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -101,7 +103,7 @@ func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	if h.s.Compose != "" {
 		return h.compose(ctx)
 	}
-	for _, c := range cables(r, h.s.Plug) {
+	for _, c := range linkNets(r, h.s.Plug) {
 		if err := e.createNetwork(ctx, c.body(h.name)); err != nil {
 			return fmt.Errorf("network %s: %w", c.Name, err)
 		}
@@ -125,7 +127,7 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 		}
 	}
 	for _, u := range units(r, host, plug) {
-		// By its labels, not by its name: that may be somebody else's.
+		// By its labels, not by its name: another project may use that name.
 		c, err := h.Container(ctx, host, u.Part)
 		if err == nil {
 			err = e.start(ctx, c.ID)
@@ -140,7 +142,7 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	return nil
 }
 
-// maxMakeTries bounds how often an image is loaded again that somebody took away meanwhile.
+// maxMakeTries bounds how often an image is loaded again that was removed meanwhile.
 const maxMakeTries = 5
 
 // make creates a container and starts it.
@@ -161,8 +163,8 @@ func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error 
 	return e.start(ctx, u.Name)
 }
 
-// ensure returns the engine's name of the image of the program exe, which is loaded if need be. gone is a name that did not
-// work, "" for none.
+// ensure returns the engine's name of the image of the program exe, which is loaded if need be.
+// gone is a name that did not work, "" for none.
 func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,7 +196,7 @@ func (h *Hosts) Container(ctx context.Context, host, part string) (Container, er
 	if err == nil && c.Rack == h.name && c.Host == host && c.Part == part || err != nil && !errors.Is(err, ErrNotFound) {
 		return c, err
 	}
-	// Somebody gave it another name.
+	// The network was renamed.
 	list, err := e.List(ctx, h.name)
 	if err != nil {
 		return Container{}, err
@@ -232,7 +234,8 @@ func (h *Hosts) act(ctx context.Context, host string, f func(e *Engine, c Contai
 	return f(e, c)
 }
 
-// Netns is the path of the network namespace that a host's NIC is in. The error is ErrNotFound if no process holds one.
+// Netns is the path of the network namespace that a host's NIC is in. The error is ErrNotFound if
+// no process holds one.
 func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	c, err := h.Container(ctx, host, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -247,8 +250,9 @@ func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	return netnsOf(c.PID), nil
 }
 
-// Remove takes away every container and network that is labelled as the rack's, and says whether there was any. The
-// containers go before the networks, and the driver must answer meanwhile. Other containers on a cable lose it, and stay.
+// Remove takes away every container and network that is labelled as the rack's, and says whether
+// there was any. The containers go before the networks, and the driver must answer meanwhile. Other
+// containers on a link lose it, and stay.
 func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -284,7 +288,8 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 // goneStep is the pause between two looks at whether containers are gone.
 const goneStep = 20 * time.Millisecond
 
-// awaitGone waits for containers that the engine was removing already, for somebody who has died meanwhile.
+// awaitGone waits for containers that the engine was removing already, on request of a controller
+// that has died meanwhile.
 func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
 	for {
 		left, err := e.List(ctx, h.name)
@@ -319,7 +324,8 @@ func (h *Hosts) Exists(ctx context.Context) (bool, error) {
 	return len(nets) > 0, err
 }
 
-// Leftovers lists the racks that the engine behind a socket has containers of; an engine that is not there has none.
+// Leftovers lists the racks that the engine behind a socket has containers of; an engine that is
+// not there has none.
 func Leftovers(ctx context.Context, socket string) ([]string, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return nil, nil

@@ -31,8 +31,8 @@ const LabelImage = "rdmalab.binary"
 // maxBinary bounds a program, in bytes.
 const maxBinary = 512 << 20
 
-// Image is an image from scratch with one static program, made here without an engine. The same program gives the same
-// image, byte for byte.
+// Image is an image from scratch with one static program, made here without an engine. The same
+// program gives the same image, byte for byte.
 type Image struct {
 	// ID is the hash of its configuration, Program that of the program, both in hexadecimal.
 	ID, Program string
@@ -158,7 +158,8 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// current returns the engine's name of the image that has our name, and the hash of its program; "" for none.
+// current returns the engine's name of the image that has our name, and the hash of its program; ""
+// for none.
 func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	var image struct {
 		ID     string `json:"Id"`
@@ -173,11 +174,12 @@ func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	return image.ID, image.Config.Labels[LabelImage], err
 }
 
-// maxLoads bounds how often an image is loaded again because another program's took its name meanwhile.
+// maxLoads bounds how often an image is loaded again because another program's took its name
+// meanwhile.
 const maxLoads = 5
 
-// Ensure sees to it that the engine's image is this one, and returns the engine's name of it. The image that had its name
-// before goes away, unless a container uses it.
+// Ensure sees to it that the engine's image is this one, and returns the engine's name of it. The
+// image that had its name before goes away, unless a container uses it.
 func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	before := ""
 	for range maxLoads {

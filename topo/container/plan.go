@@ -37,10 +37,11 @@ const (
 	HoldCommand = "container-hold"
 )
 
-// capabilities are all that a host's container has: packet sockets, its interface, memory of NICs that is not swapped.
+// capabilities are all that a host's container has: packet sockets, its interface, memory of NICs
+// that is not swapped.
 var capabilities = []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}
 
-// unit is one container as it is to be, whoever makes it.
+// unit is one container as it is to be, whether compose or the engine's API makes it.
 type unit struct {
 	Name, Host, Part string
 	Plug             Plug
@@ -49,7 +50,7 @@ type unit struct {
 	Hostname string
 	// With is the container whose network this one shares, "" for none.
 	With string
-	// Network is the network that is its cable, "" for none.
+	// Network is the network that is its link, "" for none.
 	Network string
 	Mounts  []mount
 }
@@ -60,17 +61,18 @@ type mount struct {
 	ReadOnly       bool
 }
 
-// cable is a network of the driver with one port.
-type cable struct{ Name, Host string }
+// linkNet is a network of the driver that is the link of one host: it has one port.
+type linkNet struct{ Name, Host string }
 
 // ContainerName is the name of a host's container.
 func ContainerName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
-// holderName is the name of the container that holds a host's network. Host names cannot have a dot.
+// holderName is the name of the container that holds a host's network. Host names cannot have a
+// dot.
 func holderName(rack, host string) string { return ContainerName(rack, host) + ".net" }
 
-// cableName is the name of the network that is a host's cable.
-func cableName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
+// linkNetName is the name of the network that is a host's link.
+func linkNetName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
 // DriverName is the name of a rack's network driver.
 func DriverName(rack string) string { return "rdmalab-" + rack }
@@ -88,7 +90,7 @@ func units(r *spec.Rack, host string, plug Plug) []unit {
 		app.With, app.Hostname = hold.Name, ""
 		return []unit{hold, app}
 	case PlugDriver:
-		app.Network = cableName(r.Name, host)
+		app.Network = linkNetName(r.Name, host)
 	case PlugOutside: // the container has none
 	}
 	return []unit{app}
@@ -105,12 +107,12 @@ func mounts(r *spec.Rack, host string) []mount {
 	}
 }
 
-// cables are the networks of a rack.
-func cables(r *spec.Rack, plug Plug) []cable {
-	var list []cable
+// linkNets lists the networks that are links of a rack.
+func linkNets(r *spec.Rack, plug Plug) []linkNet {
+	var list []linkNet
 	for _, host := range r.HostNames() {
 		if plug == PlugDriver {
-			list = append(list, cable{cableName(r.Name, host), host})
+			list = append(list, linkNet{linkNetName(r.Name, host), host})
 		}
 	}
 	return list
@@ -151,15 +153,15 @@ func (u *unit) body(rack, image string) object {
 }
 
 // body is what the engine is asked to create.
-func (c cable) body(rack string) object {
+func (c linkNet) body(rack string) object {
 	return object{
 		"Name": c.Name, "CheckDuplicate": true, "Driver": DriverName(rack), "IPAM": object{"Driver": "null"},
 		"Options": object{LabelHost: c.Host}, "Labels": object{LabelRack: rack, LabelHost: c.Host},
 	}
 }
 
-// Compose is a compose file with the containers of a rack, for docker compose 2 and docker-compose 1.29. It is the same on
-// every machine. from is where the rack's description is, for the reader.
+// Compose is a compose file with the containers of a rack, for docker compose 2 and docker-compose
+// 1.29. It is the same on every machine. from is where the rack's description is, for the reader.
 func Compose(r *spec.Rack, plug Plug, from string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The hosts of the rack %q as containers, made by `rdmalab compose` from %s.\n", r.Name, from)
@@ -175,11 +177,11 @@ func Compose(r *spec.Rack, plug Plug, from string) string {
 			u.write(&b, r.Name)
 		}
 	}
-	list := cables(r, plug)
+	list := linkNets(r, plug)
 	if len(list) == 0 {
 		return b.String()
 	}
-	b.WriteString("networks:               # a network of this driver is a cable: disconnecting it pulls the plug\n")
+	b.WriteString("networks:               # a network of this driver is the link of a host: disconnecting it cuts the link\n")
 	for _, c := range list {
 		fmt.Fprintf(&b, "  %s:\n    name: %s\n    driver: %s\n    driver_opts: {%s: %s}\n    ipam: {driver: \"null\"}\n    labels: {%s: %q, %s: %q}\n",
 			c.Host, c.Name, DriverName(r.Name), LabelHost, c.Host, LabelRack, r.Name, LabelHost, c.Host)
@@ -203,7 +205,7 @@ func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
 // service is the name of a unit in a compose file.
 func (u *unit) service() string {
 	if u.Part == PartHolder {
-		return u.Host + ".net" // no host has a dot in its name
+		return u.Host + ".net" // no host name has a dot
 	}
 	return u.Host
 }

@@ -45,7 +45,8 @@ func TestComposeFileIsInStep(t *testing.T) {
 	}
 }
 
-// Whatever the plug, a compose file asks for no more than three capabilities, and says of each container whose it is.
+// Whatever the plug, a compose file asks for no more than three capabilities, and says of each
+// container whose it is.
 func TestComposeAsksForLittle(t *testing.T) {
 	r := testRack(t, "small")
 	for plug, services := range map[Plug]int{PlugOutside: 3, PlugHolder: 6, PlugDriver: 3} {
@@ -227,8 +228,8 @@ func TestStartMakesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A container that only has the name, and the labels of nobody or of another rack, is never started: racks a-b and a give
-// the same name to hosts c and b-c.
+// A container that only has the name, and the labels of nobody or of another rack, is never
+// started: racks a-b and a give the same name to hosts c and b-c.
 func TestStartLeavesNamesakes(t *testing.T) {
 	for _, rack := range []string{"", "other"} {
 		f := newFakeEngine(t)

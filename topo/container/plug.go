@@ -19,7 +19,8 @@ const ownNetns = "/proc/self/ns/net"
 // errOwn says that a container has no network of its own to plug.
 var errOwn = errors.New("the container is in the machine's own network: give it network_mode none")
 
-// cut is the file that marks a link that was cut at the switch, so that a new link of that host is cut, too.
+// cut is the file that marks a link that was cut at the switch, so that a new link of that host is
+// cut, too.
 func cut(p spec.Paths, host string) string { return filepath.Join(p.Dir, "cut", host) }
 
 // MarkCut notes whether a host's link is cut at the switch.
@@ -59,8 +60,8 @@ func (p *plugger) nic(h *spec.Host, netns string) nl.End {
 	}
 }
 
-// plug sees to it that a running container has its NIC, and says whether it has. With the driver the engine has put it
-// there, or not; only its name and its addresses are missing.
+// plug sees to it that a running container has its NIC, and says whether it has. With the driver
+// the engine has put it there, or not; only its name and its addresses are missing.
 func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	netns := netnsOf(c.PID)
 	if err := checkForeign(netns); err != nil {
@@ -75,13 +76,13 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	}
 	switch {
 	case link != nil && c.Plug != PlugDriver:
-		return true, nil // it was made as it is to be; if it is down by now, somebody wants it so
+		return true, nil // it was made as it is to be; if it is down by now, a fault or a user has cut it
 	case link != nil:
 		err = p.finish(h, netns, link.Name)
 	case c.Plug == PlugDriver:
 		return false, nil // it was disconnected
 	default:
-		// The kernel may not have removed the link of the container's former life yet.
+		// The kernel may not have removed the link of the container's former incarnation yet.
 		if err = nl.DeleteLink(p.paths.Netns(spec.SwitchName), h.Port); err == nil {
 			err = nl.Connect(p.port(h), p.nic(h, netns), p.rack.LinkMTU)
 		}
@@ -125,7 +126,8 @@ func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	return nl.Configure(p.nic(h, netns))
 }
 
-// checkForeign fails for the machine's own namespace: a process's number may have been given to another one meanwhile.
+// checkForeign fails for the machine's own namespace: a process's number may have been given to
+// another one meanwhile.
 func checkForeign(netns string) error {
 	dev, inode, err := nl.ID(netns)
 	if err != nil {

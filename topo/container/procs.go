@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// life is one life of a host's container.
-type life struct {
+// incarnation is one run of a host's container.
+type incarnation struct {
 	pid   int
 	start string // of the process, in ticks since boot
 	procs string // the file that lists the container's processes
@@ -42,7 +42,8 @@ var cgroupRoots = []struct{ controller, root string }{
 	{"", "/sys/fs/cgroup"},
 }
 
-// procsFile is the file that lists the processes of a container whose first process is pid. It may be written to, too.
+// procsFile is the file that lists the processes of a container whose first process is pid. It may
+// be written to, too.
 func procsFile(pid int) (string, error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -63,8 +64,8 @@ func procsFile(pid int) (string, error) {
 	return "", fmt.Errorf("process %d is in no cgroup that this machine shows", pid)
 }
 
-// life is that of a host's container; nil if it does not run.
-func (h *Hosts) life(ctx context.Context, host string) (*life, error) {
+// incarnation returns the present incarnation of the container of a host; nil if it does not run.
+func (h *Hosts) incarnation(ctx context.Context, host string) (*incarnation, error) {
 	h.mu.Lock()
 	l := h.known[host]
 	h.mu.Unlock()
@@ -78,7 +79,7 @@ func (h *Hosts) life(ctx context.Context, host string) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = &life{pid: c.PID, start: startOf(c.PID)}
+	l = &incarnation{pid: c.PID, start: startOf(c.PID)}
 	if l.procs, err = procsFile(c.PID); err != nil {
 		if l.start == "" || startOf(c.PID) != l.start {
 			return nil, nil // it ended meanwhile
@@ -93,7 +94,7 @@ func (h *Hosts) life(ctx context.Context, host string) (*life, error) {
 
 // PIDs lists the processes of a host, as this machine counts.
 func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
-	l, err := h.life(ctx, host)
+	l, err := h.incarnation(ctx, host)
 	if l == nil || err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 
 // Adopt puts a process of this machine into a host's cgroup, so that it is stopped with the host.
 func (h *Hosts) Adopt(ctx context.Context, host string, pid int) error {
-	l, err := h.life(ctx, host)
+	l, err := h.incarnation(ctx, host)
 	if err != nil {
 		return err
 	}

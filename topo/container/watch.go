@@ -14,7 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// WatcherName is the name of the watcher as a part of the rack: its log and its control socket. Hosts cannot have it.
+// WatcherName is the name of the watcher as a part of the rack: its log and its control socket.
+// Hosts cannot have it.
 const WatcherName = "watcher"
 
 const (
@@ -35,7 +36,8 @@ type Seen struct {
 // Watched is what the watcher knows of a host.
 type Watched struct {
 	Host string `json:"host"`
-	// Plugged says that the NIC was in the container when the watcher looked last; Plugs is how often it was put there.
+	// Plugged says that the NIC was in the container when the watcher looked last; Plugs is how
+	// often it was put there.
 	Plugged bool `json:"plugged"`
 	Plugs   int  `json:"plugs"`
 	// Error says why it is not.
@@ -65,12 +67,12 @@ type watcher struct {
 // hostWatch is what the watcher knows of a host, and its way to ask for a look.
 type hostWatch struct {
 	Watched
-	life  string // the container's life that was plugged last
-	dirty chan struct{}
+	incarnation string // the incarnation of the container that was attached last
+	dirty       chan struct{}
 }
 
-// RunWatcher plugs the containers of a rack whenever the engine starts one, and serves the engine as its network driver,
-// until ctx ends. It is one process of the rack.
+// RunWatcher plugs the containers of a rack whenever the engine starts one, and serves the engine
+// as its network driver, until ctx ends. It is one process of the rack.
 func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) error {
 	w := &watcher{
 		plugger: plugger{rack: rack, paths: spec.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
@@ -143,7 +145,8 @@ func (w *watcher) setEngine(said string) {
 	w.engine = said
 }
 
-// listen hears the engine's events until they end. It subscribes first and looks at everything then, so that nothing is lost.
+// listen hears the engine's events until they end. It subscribes first and looks at everything
+// then, so that nothing is lost.
 func (w *watcher) listen(ctx context.Context) error {
 	e, err := Connect(ctx, w.hosts.s.Socket)
 	if err != nil {
@@ -214,10 +217,10 @@ func (w *watcher) note(hw *hostWatch, c Container, plugged bool, err error) {
 	if said != hw.Error && said != "" {
 		w.log.Printf("%s: %s", hw.Host, said)
 	}
-	life := fmt.Sprint(c.ID, c.StartedAt)
-	if plugged && (life != hw.life || !hw.Plugged) {
+	incarnation := fmt.Sprint(c.ID, c.StartedAt)
+	if plugged && (incarnation != hw.incarnation || !hw.Plugged) {
 		hw.Plugs++
-		hw.life = life
+		hw.incarnation = incarnation
 		w.log.Printf("%s: plugged, process %d of %s", hw.Host, c.PID, c.Name)
 	}
 	hw.Plugged, hw.Error = plugged, said

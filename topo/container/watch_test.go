@@ -69,7 +69,8 @@ func event(what, host string) string {
 	return fmt.Sprintf(`{"Type":"container","Action":%q,"Actor":{"ID":"1","Attributes":{"rdmalab.rack":"r","rdmalab.host":%q}},"timeNano":%d}`, what, host, time.Now().UnixNano())
 }
 
-// Events are noted for their host, those of others are not, and an engine that comes back is heard again.
+// Events are noted for their host, those of others are not, and an engine that comes back is heard
+// again.
 func TestWatcherHears(t *testing.T) {
 	f := newFakeEngine(t)
 	status, _ := startTestWatcher(t, f)

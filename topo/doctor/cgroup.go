@@ -45,7 +45,7 @@ func lookCgroups(_ context.Context, s *System) Finding {
 	case !has[0]:
 		return weaker("cgroup2 at "+root+" without freeze", "`rdmalab hang` cannot stop a host", "install Linux 5.2 or newer")
 	case !has[1]:
-		return weaker("cgroup2 at "+root+" without kill", "`rdmalab crash` kills one by one while the host is frozen", "install Linux 5.14 or newer")
+		return weaker("cgroup2 at "+root+" without kill", "`rdmalab crash` kills one by one while the host hangs", "install Linux 5.14 or newer")
 	}
 	return good("cgroup2 at "+root+", freeze and kill", "a host is hung or killed whole, in one step")
 }
@@ -65,7 +65,8 @@ func lookOldCgroups(_ context.Context, s *System) Finding {
 	return good(fmt.Sprintf("%d hierarchies", len(points)), "racks do not use it")
 }
 
-// wantMemlock is what the memory of an AF_XDP socket, or maps of BPF programs before Linux 5.11, take.
+// wantMemlock is what the memory of an AF_XDP socket, or maps of BPF programs before Linux 5.11,
+// take.
 const wantMemlock = 8 << 20
 
 func lookMemlock(_ context.Context, s *System) Finding {

@@ -1,8 +1,9 @@
-// Package doctor says what a machine can do for a rack, what is missing, and which command mends it.
+// Package doctor says what a machine can do for a rack, what is missing, and which command fixes
+// it.
 //
-// A Probe is a value: a name and a function that looks at a System and returns a Finding. A System is a struct of
-// functions, so that tests give probes a machine of their own; Machine is the real one. Probes change nothing on it
-// that they do not take back before they return.
+// A Probe is a value: a name and a function that looks at a System and returns a Finding. A System
+// is a struct of functions, so that tests give probes a machine of their own; Machine is the real
+// one. Probes change nothing on it that they do not take back before they return.
 package doctor
 
 import "context"
@@ -69,7 +70,7 @@ func (r *Report) Lacking() (names []string) {
 	return names
 }
 
-// Probes are all checks, in the order in which one would mend things.
+// Probes are all checks, in the order in which one would fix things.
 func Probes() []Probe {
 	return []Probe{
 		{"root", true, lookRoot},

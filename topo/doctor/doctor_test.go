@@ -183,7 +183,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 			f.programs["docker version --format {{.Server.Version}}"] = "error: permission denied"
 		}, "docker engine", Degraded, "permission denied", "sudo", false},
 		"kvm of others":  {func(f *fake) { f.Euid, f.closed = 1000, []string{"/dev/kvm"} }, "kvm", Degraded, "/dev/kvm", "sudo", false},
-		"ring not tried": {func(f *fake) { f.links = Links{Err: unix.EOPNOTSUPP} }, "receive ring", Missing, "not tried", "mend veth", false},
+		"ring not tried": {func(f *fake) { f.links = Links{Err: unix.EOPNOTSUPP} }, "receive ring", Missing, "not tried", "fix veth", false},
 		"no tshark, unknown distribution": {func(f *fake) {
 			delete(f.programs, "tshark --version")
 			delete(f.files, "/etc/os-release")

@@ -13,18 +13,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// asRoot mends what only root can do, or look at.
+// asRoot fixes what only root can do, or look at.
 const asRoot = "sudo rdmalab doctor"
 
-// withLink is what mends checks that want a link with a port first.
+// withLink is what fixes checks that want a link with a port first.
 func withLink(l Links) string {
 	switch {
 	case errors.Is(l.Err, nl.ErrPrivilege):
 		return asRoot
 	case l.Err != nil:
-		return "mend veth first"
+		return "fix veth first"
 	}
-	return "mend packet sockets first"
+	return "fix packet sockets first"
 }
 
 // stateParent is where racks keep their state, each below a folder of its own.
@@ -36,7 +36,8 @@ var wanted = []struct {
 	name string
 }{{21, "SYS_ADMIN"}, {12, "NET_ADMIN"}, {13, "NET_RAW"}}
 
-// lookRoot looks for the user and the capabilities without which there are no namespaces and no raw frames.
+// lookRoot looks for the user and the capabilities without which there are no namespaces and no raw
+// frames.
 func lookRoot(_ context.Context, s *System) Finding {
 	const means = "racks are namespaces and raw sockets: `rdmalab up` needs root, the simulator does not"
 	if s.Euid != 0 {
@@ -83,7 +84,7 @@ func lookKernel(_ context.Context, s *System) Finding {
 	}
 	switch v := major*1000 + minor; {
 	case v < 5014:
-		return weaker(found, "hosts are killed process by process, and nobody has tried it: 5.14 has cgroup.kill", "install Linux 6.6 or newer")
+		return weaker(found, "hosts are killed process by process, which is not tested: 5.14 has cgroup.kill", "install Linux 6.6 or newer")
 	case v < 6006:
 		return weaker(found, "sockets instead of a tc program keep the kernel silent: 6.6 has tcx", "install Linux 6.6 or newer")
 	}
@@ -137,7 +138,8 @@ func lookNamespaces(_ context.Context, s *System) Finding {
 	return lacking(fmt.Sprintf("no %s: %v", strings.Join(lost, ", "), why), means, mend)
 }
 
-// lookUser looks whether there are user namespaces; racks have no use for them, rootless engines do.
+// lookUser looks whether there are user namespaces; racks have no use for them, rootless engines
+// do.
 func lookUser(_ context.Context, s *System) Finding {
 	const means = "racks do without; rootless podman and `unshare -rmn` need them"
 	const limit = "/proc/sys/user/max_user_namespaces"
@@ -155,7 +157,7 @@ func lookUser(_ context.Context, s *System) Finding {
 }
 
 func lookVeth(_ context.Context, s *System) Finding {
-	const means = "a veth pair is the cable from a host to the switch"
+	const means = "a veth pair is the link between a host and the switch"
 	switch err := s.Links().Err; {
 	case errors.Is(err, nl.ErrPrivilege):
 		return lacking("not tried: no privilege", means, asRoot)

@@ -103,7 +103,8 @@ func memlock() (soft, hard uint64, err error) {
 	return l.Cur, l.Max, err
 }
 
-// tryLinks joins two new namespaces by a veth pair, opens a port on one end, and takes everything back.
+// tryLinks joins two new namespaces by a veth pair, opens a port on one end, and takes everything
+// back.
 func tryLinks() (l Links) {
 	dir, err := os.MkdirTemp("", "rdmalab-doctor-")
 	if err != nil {
@@ -114,7 +115,7 @@ func tryLinks() (l Links) {
 	for i := range ends {
 		e := &ends[i]
 		e.Netns = filepath.Join(dir, e.Name)
-		e.Addrs = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", i+1))} // TEST-NET-1: nobody's
+		e.Addrs = []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", i+1))} // TEST-NET-1: no host has these addresses
 		if err := nl.Create(e.Netns); err != nil {
 			return Links{Err: err}
 		}

@@ -23,7 +23,8 @@ var families = []family{
 	{[]string{"suse", "opensuse"}, "zypper install -y ", map[string]string{"tshark": "wireshark", "qemu-system-x86": "qemu-x86"}},
 }
 
-// install is the command that installs a package, named as Debian does; where the distribution is unknown, words.
+// install is the command that installs a package, named as Debian does; where the distribution is
+// unknown, words.
 func install(s *System, pkg string) string {
 	b, _ := s.ReadFile("/etc/os-release") // unknown is a case below
 	ids := strings.Fields(strings.Trim(value(string(b), "ID"), `"`) + " " + strings.Trim(value(string(b), "ID_LIKE"), `"`))
@@ -57,7 +58,7 @@ func lookDocker(ctx context.Context, s *System) Finding {
 	}
 	v, err := s.Run(ctx, "docker", "version", "--format", "{{.Server.Version}}")
 	if err != nil && s.Euid != 0 {
-		return weaker("client; who is not root cannot ask the engine: "+err.Error(), means, asRoot)
+		return weaker("client; only root can ask the engine: "+err.Error(), means, asRoot)
 	}
 	if err != nil {
 		return weaker("client without an engine: "+err.Error(), "hosts of a rack cannot be containers; namespaces do as well",

@@ -1,7 +1,8 @@
-// Package guests is what a rack remembers of the hosts that joined it while it was up: containers that the CNI plugin has
-// plugged into its switch. Each is a file in the rack's state folder, so that the switch knows its ports again after a
-// restart, and that whoever takes a guest away needs no memory of how it came. It reads and writes these files; links
-// and ports are made by topo/rack.
+// Package guests is what a rack remembers of the hosts that joined it while it was up: containers
+// that the CNI plugin has plugged into its switch. Each is a file in the rack's state folder, so
+// that the switch knows its ports again after a restart, and that the command which takes a guest
+// away needs no memory of how it came. It reads and writes these files; links and ports are made by
+// topo/rack.
 package guests
 
 import (
@@ -23,8 +24,8 @@ const suffix = ".json"
 // Guest is a host that came while the rack was up. Its role is spec.Guest.
 type Guest struct {
 	spec.Host
-	// Network is the CNI network, Container the ID that the runtime gave, Ifname the interface inside. Container and
-	// Ifname together name an attachment.
+	// Network is the CNI network, Container the ID that the runtime gave, Ifname the interface
+	// inside. Container and Ifname together name an attachment.
 	Network   string `json:"network"`
 	Container string `json:"container"`
 	Ifname    string `json:"ifname"`
@@ -37,8 +38,8 @@ func (g *Guest) Of(network, container, ifname string) bool {
 	return g.Network == network && g.Container == container && g.Ifname == ifname
 }
 
-// List reads the guests of a rack in the order of their addresses. A file that is no guest's is an error; one that
-// vanishes meanwhile is not.
+// List reads the guests of a rack in the order of their addresses. A file that is no guest's is an
+// error; one that vanishes meanwhile is not.
 func List(paths spec.Paths) ([]Guest, error) {
 	entries, err := os.ReadDir(paths.Guests())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +62,7 @@ func List(paths spec.Paths) ([]Guest, error) {
 		}
 		g, err := decode(b)
 		if err == nil && g.Name+suffix != e.Name() {
-			err = fmt.Errorf("it is about %s", g.Name) // who removes that guest would leave this file
+			err = fmt.Errorf("it is about %s", g.Name) // removing that guest would leave this file
 		}
 		if err != nil {
 			return nil, fmt.Errorf("guest %s: %w; remove the file", filepath.Join(paths.Guests(), e.Name()), err)
@@ -87,8 +88,8 @@ func decode(b []byte) (Guest, error) {
 	return g, nil
 }
 
-// Load reads the description of a rack with its guests as hosts behind the others. A rack that is not up is
-// fs.ErrNotExist.
+// Load reads the description of a rack with its guests as hosts behind the others. A rack that is
+// not up is fs.ErrNotExist.
 func Load(paths spec.Paths) (*spec.Rack, error) {
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {

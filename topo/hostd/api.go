@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -21,8 +22,9 @@ const (
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
 	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
-	// POST perf.Config: stream of perf.Event. Config.To is the name of a host or an address. A Result comes also
-	// with an error. The tests perf.RawBW and perf.RawLat send plain frames, see raw.go.
+	// POST perf.Config: stream of perf.Event. Config.To is the name of a host or an address. A
+	// Result comes also with an error. The tests perf.RawBW and perf.RawLat send plain frames: see
+	// package raw.
 	PathPerf   = "/perf"
 	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
 	PathPeer   = "/peer"   // POST PeerRequest: stream of PeerEvent
@@ -54,9 +56,11 @@ type Status struct {
 	Tear    *Tear          `json:"tear,omitempty"`
 	// Clients are those of stores that run on the host now; nil: none.
 	Clients *ClientsStatus `json:"clients,omitempty"`
-	// Tree says that the host is a compute node of a tree Sherman.
-	Tree bool `json:"tree,omitempty"`
-	// Programs are attached to the NIC from other processes; Shared are the regions that outlive them.
+	// Stores are those that are up on the host: its server runs here or, of a store without server,
+	// the host knows it.
+	Stores []store.Status `json:"stores,omitempty"`
+	// Programs are attached to the NIC from other processes; Shared are the regions that outlive
+	// them.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`
 }
@@ -136,7 +140,8 @@ type NICFaultResult struct {
 	QPNs []wire.QPN `json:"qpns"`
 }
 
-// Tear makes copies of WRITE payloads into memory, and of READ responses out of it, pause in the middle.
+// Tear makes copies of WRITE payloads into memory, and of READ responses out of it, pause in the
+// middle.
 type Tear struct {
 	// Probability of a copy being torn, in [0,1]; 0 ends it.
 	Probability float64 `json:"probability"`

@@ -9,33 +9,41 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
 )
 
 // maxJobs bounds the tests that run at the same time on a host.
 const maxJobs = 64
 
-// application is what runs on a host above its NIC: services and jobs. Each has a verbs context of its own, and its
-// queue pairs die with that, as those of a process do. Only what the memory service handed out belongs to the NIC.
+// lockTable is the lock table of a memory service on the NIC, in bytes (the Sherman paper, §4).
+const lockTable = 256 << 10
+
+// deviceMemory is the memory of a NIC, in bytes: room for a lock table, and as much for other
+// users.
+const deviceMemory = 2 * lockTable
+
+// application is what runs on a host above its NIC: services and jobs. Each has a verbs context of
+// its own, and its queue pairs die with that, as those of a process do. Only what the memory
+// service handed out belongs to the NIC.
 type application struct {
 	h *Host
 
 	mu      sync.Mutex // guards what follows
 	running bool
-	// memory is kept over a crash of the application: its region stays registered, its connections are answered.
-	memory    *perf.Server
+	// memory is kept over a crash of the application: its region stays registered, its connections
+	// are answered.
+	memory    *memservice.Server
 	memoryCtx verbs.Context
-	perf      *perf.Server
+	perf      *memservice.Server
 	perfCtx   verbs.Context
 	served    sync.WaitGroup // the threads of Serve
 	jobs      map[*job]struct{}
-	store     *store // the metadata server, if this host is one
-	tree      *tree  // what makes the host a compute node of a tree, if it is one
 
-	meter meter // of the clients of stores
+	stores *stores
 }
 
 // job is a test that runs.
@@ -46,7 +54,9 @@ type job struct {
 }
 
 func newApplication(h *Host) *application {
-	return &application{h: h, jobs: make(map[*job]struct{})}
+	a := &application{h: h, jobs: make(map[*job]struct{})}
+	a.stores = newStores(h, a)
+	return a
 }
 
 // start starts the services. A running application is left as it is.
@@ -62,7 +72,7 @@ func (a *application) start() error {
 	default:
 	}
 	if err := a.startServices(); err != nil {
-		return errors.Join(err, a.stop())
+		return errors.Join(err, a.stop(store.Node.NICGone))
 	}
 	a.running = true
 	return nil
@@ -78,15 +88,15 @@ func (a *application) startServices() (err error) {
 		a.serve(a.memory)
 	default:
 		a.memoryCtx = a.h.dev.Context()
-		cfg := perf.ServerConfig{Service: perf.MemoryService, Passive: true, Buffer: a.h.mem, Locks: lockTable}
-		if a.memory, err = perf.NewServer(a.memoryCtx, a.h.conn, cfg); err != nil {
+		cfg := memservice.Config{Buffer: a.h.mem, Locks: lockTable}
+		if a.memory, err = memservice.New(a.memoryCtx, a.h.conn, cfg); err != nil {
 			a.memory = nil
 			return errors.Join(err, a.memoryCtx.Close())
 		}
 		a.serve(a.memory)
 	}
 	a.perfCtx = a.h.dev.Context()
-	cfg := perf.ServerConfig{Service: perf.PerfService}
+	cfg := memservice.Config{}
 	if cfg.PD, err = a.sharedPD(); err != nil {
 		return err
 	}
@@ -98,8 +108,9 @@ func (a *application) startServices() (err error) {
 	return nil
 }
 
-// sharedPD is the protection domain of the memory service for the other one; nil if there is no memory service. A memory
-// server has one domain, so that its clients' requests can be carried by one connection of the switch.
+// sharedPD is the protection domain of the memory service for the other one; nil if there is no
+// memory service. A memory server has one domain, so that its clients' requests can be carried by
+// one connection of the switch.
 func (a *application) sharedPD() (verbs.PD, error) {
 	shares, ok := a.perfCtx.(interface {
 		SharePD(other verbs.PD) (verbs.PD, error)
@@ -110,7 +121,7 @@ func (a *application) sharedPD() (verbs.PD, error) {
 	return shares.SharePD(a.memory.PD())
 }
 
-func (a *application) serve(s *perf.Server) {
+func (a *application) serve(s *memservice.Server) {
 	a.served.Go(func() {
 		if err := s.Serve(); err != nil {
 			a.h.log.Warn("service ended", "error", err)
@@ -118,12 +129,13 @@ func (a *application) serve(s *perf.Server) {
 	})
 }
 
-// crash kills services and jobs. The region of a memory host stays registered, and who is connected to it can use it.
+// crash kills services and jobs. The region of a memory host stays registered, and who is connected
+// to it can use it.
 func (a *application) crash() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.running, a.tree = false, nil
-	if err := a.stop(); err != nil {
+	a.running = false
+	if err := a.stop(store.Node.Crash); err != nil {
 		a.h.log.Warn("end of application", "error", err)
 	}
 }
@@ -132,7 +144,7 @@ func (a *application) crash() {
 func (a *application) nicGone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err := a.stop()
+	err := a.stop(store.Node.NICGone)
 	if a.memoryCtx != nil {
 		err = errors.Join(err, a.memoryCtx.Close())
 	}
@@ -152,14 +164,15 @@ func (a *application) nicBack() error {
 	return a.startServices()
 }
 
-// stop ends jobs and services and waits for the services' threads. The caller holds mu.
-func (a *application) stop() error {
+// stop ends jobs, what ends of the stores, and services, and waits for the services' threads. The
+// caller holds mu.
+func (a *application) stop(ends func(store.Node) error) error {
 	var errs []error
 	for j := range a.jobs {
 		j.cancel()
 		errs = append(errs, j.ctx.Close())
 	}
-	errs = append(errs, a.endStore())
+	errs = append(errs, a.stores.each(ends))
 	if a.memory != nil {
 		errs = append(errs, a.memory.Close())
 	}
@@ -177,7 +190,8 @@ func (a *application) stop() error {
 	return errors.Join(errs...)
 }
 
-// do runs f as a job with a verbs context of its own. The context of f ends when the client goes or the job is killed.
+// do runs f as a job with a verbs context of its own. The context of f ends when the client goes or
+// the job is killed.
 func (a *application) do(r *http.Request, name string, f func(ctx context.Context, v verbs.Context) error) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -227,10 +241,10 @@ func (a *application) describe(st *Status) {
 	st.Services, st.Jobs, st.Regions = []string{}, []string{}, []Region{}
 	if a.memory != nil {
 		if a.running {
-			st.Services = append(st.Services, perf.MemoryService)
+			st.Services = append(st.Services, memservice.Service)
 		}
 		if mr := a.memory.Region(); mr != nil {
-			st.Regions = append(st.Regions, Region{Service: perf.MemoryService, Addr: mr.Addr(), RKey: mr.RKey(), Length: mr.Len()})
+			st.Regions = append(st.Regions, Region{Service: memservice.Service, Addr: mr.Addr(), RKey: mr.RKey(), Length: mr.Len()})
 		}
 		if mr := a.memory.Locks(); mr != nil {
 			st.Regions = append(st.Regions, Region{Service: "locks", Addr: mr.Addr(), RKey: mr.RKey(), Length: mr.Len()})
@@ -239,12 +253,15 @@ func (a *application) describe(st *Status) {
 	if a.perf != nil {
 		st.Services = append(st.Services, perf.PerfService)
 	}
-	if a.store != nil {
-		st.Services = append(st.Services, clover.Service)
+	st.Stores = a.stores.status()
+	for i := range st.Stores {
+		if name := st.Stores[i].Service; name != "" {
+			st.Services = append(st.Services, name)
+		}
 	}
 	for j := range a.jobs {
 		st.Jobs = append(st.Jobs, j.name)
 	}
 	slices.Sort(st.Jobs)
-	st.Clients, st.Tree = a.meter.status(time.Now()), a.tree != nil
+	st.Clients = a.stores.meter.status(time.Now())
 }

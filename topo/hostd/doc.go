@@ -1,5 +1,6 @@
-// Package hostd is the daemon of one host of a rack: it owns the host's NIC and its registered memory, serves
-// connections to that memory, runs jobs for the command line, and answers on a control socket.
+// Package hostd is the daemon of one host of a rack: it owns the host's NIC and its registered
+// memory, serves connections to that memory, runs jobs for the command line, and answers on a
+// control socket.
 //
 // A host has three parts that fail apart from each other:
 //
@@ -8,8 +9,8 @@
 //     registered memory stay, so that peers go on as soon as they find another way to connect;
 //   - the machine, which is the process itself.
 //
-// A memory host is passive: after it has registered its region nothing but its NIC works, and a new connection is
-// all that ever wakes the daemon.
+// A memory host is passive: after it has registered its region nothing but its NIC works, and a new
+// connection is all that ever wakes the daemon.
 //
 // The API types are in api.go. Requests and answers are JSON over the socket of spec.Paths.Socket.
 package hostd

@@ -5,32 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
-
-// A load that is ended gives no more keys, and says that some are missing.
-func TestTreeLoadEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	in := TreeLoad{Keys: 10}
-	next := in.feed(ctx, 0)
-	keys := uint64(0)
-	for {
-		if _, _, more := next(); !more {
-			break
-		}
-		if keys++; keys == 4 {
-			cancel()
-		}
-	}
-	if err := in.whole(ctx, keys); keys != 4 || !errors.Is(err, context.Canceled) {
-		t.Errorf("%d keys: %v", keys, err)
-	}
-	if err := in.whole(ctx, in.Keys); err != nil {
-		t.Errorf("all keys: %v", err)
-	}
-}
 
 // inserter counts keys, and is ended after some.
 type inserter struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// guestsFresh is how long what was read of the rack's guests is believed: one can go, and another come to its address.
+// guestsFresh is how long what was read of the rack's guests is believed: one can go, and another
+// come to its address.
 const guestsFresh = time.Second
 
 // neighbours knows the guests of the rack, which come and go while the daemon runs.
@@ -27,7 +28,7 @@ func (n *neighbours) find(a netip.Addr) (wire.MAC, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if time.Since(n.read) > guestsFresh {
-		// Whoever cannot be read of is no neighbour now.
+		// A host whose file cannot be read is no neighbour now.
 		n.list, _ = guests.List(n.paths)
 		n.read = time.Now()
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/perf/raw"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -39,7 +40,8 @@ type Config struct {
 	// Ifname is the interface of the NIC; "": spec.HostIfname.
 	Ifname string
 
-	// open replaces the interface, and listen the addresses of the services, in tests without privileges.
+	// open replaces the interface, and listen the addresses of the services, in tests without
+	// privileges.
 	open   func(self *spec.Host) (port, packetio.Waiter, error)
 	listen netip.Addr
 }
@@ -71,7 +73,7 @@ type Host struct {
 	dev  *device.Device
 	base verbs.Context // for what outlives applications
 	conn manager
-	raw  *rawServer
+	raw  *raw.Server
 	ctl  *control.Server
 	app  *application
 	ipc  *serve.Server // the NIC for programs on the host
@@ -97,7 +99,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return h.Close()
 }
 
-// Open starts a host in the network namespace of the calling thread and returns as soon as its control socket answers.
+// Open starts a host in the network namespace of the calling thread and returns as soon as its
+// control socket answers.
 func Open(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -204,8 +207,8 @@ func (h *Host) openNIC() error {
 	h.dev, err = device.Open(device.Config{
 		Engine: engine.Config{
 			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.LinkMTU), GIDs: gids,
-			// Not from the rack's seed: after a restart a host must not hand out the numbers and keys of its former
-			// life, which peers still use.
+			// Not from the rack's seed: after a restart a host must not hand out the numbers and
+			// keys of its former incarnation, which peers still use.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			Resolve: h.resolve,
 			Limits:  engine.Limits{DeviceMemory: deviceMemory},
@@ -226,12 +229,18 @@ func (h *Host) listen() (err error) {
 		return err
 	}
 	if h.cfg.open == nil { // raw frames need a real interface
-		h.raw, err = newRawServer(h)
+		h.raw, err = raw.Listen(h.rawHost(), h.log)
 	}
 	return err
 }
 
-// connections opens the way to make connections that the rack's description says; without error it is not nil.
+// rawHost is this host as tests with raw frames see it.
+func (h *Host) rawHost() raw.Host {
+	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU}
+}
+
+// connections opens the way to make connections that the rack's description says; without error it
+// is not nil.
 func (h *Host) connections() (manager, error) {
 	if h.rack.Connect == spec.ConnectTCP {
 		return h.listenTCP()
@@ -263,8 +272,9 @@ func (h *Host) listenTCP() (manager, error) {
 	return m, nil
 }
 
-// resolve gives the MAC of an address. Those of the rack are in its description, so that a queue pair can be connected
-// without asking the link, and so are its guests; for others the kernel's neighbours are asked.
+// resolve gives the MAC of an address. Those of the rack are in its description, so that a queue
+// pair can be connected without asking the link, and so are its guests; for others the kernel's
+// neighbours are asked.
 func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	if mac, ok := h.rack.Neighbour(a); ok {
 		return mac, true
@@ -325,7 +335,7 @@ func (h *Host) Close() error {
 		closing(h.ipc.Close())
 	}
 	if h.raw != nil {
-		closing(h.raw.close())
+		closing(h.raw.Close())
 	}
 	if h.conn != nil {
 		closing(h.conn.Close())
@@ -335,7 +345,7 @@ func (h *Host) Close() error {
 		closing(h.dev.Close())
 	}
 	if h.mem != nil {
-		closing(unix.Munmap(h.mem)) // nobody but the NIC uses it
+		closing(unix.Munmap(h.mem)) // only the NIC uses it
 		h.mem = nil
 	}
 	return errors.Join(errs...)

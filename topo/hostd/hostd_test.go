@@ -16,11 +16,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
-	"github.com/rdmalab/rdmalab/softrnic/packetio/memory"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cable is an end of a memory cable in the place of an interface.
 type cable struct {
-	*memory.Port
+	*memcable.Port
 	mac wire.MAC
 }
 
@@ -64,7 +64,7 @@ func up(t *testing.T) (dir string, cn, ms *control.Client) {
 func upAs(t *testing.T, r *spec.Rack) (dir string, cn, ms *control.Client) {
 	t.Helper()
 	dir = describe(t, r)
-	a, b := memory.Pair(memory.Config{})
+	a, b := memcable.Pair(memcable.Config{})
 	start(t, dir, &r.Hosts[0], a)
 	start(t, dir, &r.Hosts[1], b)
 	paths := spec.Paths{Dir: dir}
@@ -87,12 +87,12 @@ func describe(t *testing.T, r *spec.Rack) (dir string) {
 }
 
 // start starts a host on the end of a cable until the test is over.
-func start(t *testing.T, dir string, self *spec.Host, end *memory.Port) *Host {
+func start(t *testing.T, dir string, self *spec.Host, end *memcable.Port) *Host {
 	t.Helper()
 	h, err := Open(Config{
 		Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
 		open: func(*spec.Host) (port, packetio.Waiter, error) {
-			return &cable{end, self.MAC}, memory.NewWaiter(0, end), nil
+			return &cable{end, self.MAC}, memcable.NewWaiter(0, end), nil
 		},
 	})
 	if err != nil {
@@ -174,8 +174,8 @@ func TestStatusAndTests(t *testing.T) {
 	}
 }
 
-// A crash of the application ends its jobs and connections. NIC and region stay, also their keys, and answer those who
-// are connected to the memory.
+// A crash of the application ends its jobs and connections. NIC and region stay, also their keys,
+// and answer those who are connected to the memory.
 func TestCrashApp(t *testing.T) {
 	_, cn, ms := up(t)
 	before := status(t, ms)
@@ -184,7 +184,7 @@ func TestCrashApp(t *testing.T) {
 	job := func(test string) chan error {
 		ended := make(chan error, 1)
 		go func() {
-			_, err := runPerf(ctx, cn, perf.Config{Test: test, To: "ms0", Iters: 10_000_000, Timeout: 13})
+			_, err := runPerf(ctx, cn, perf.Config{Test: test, To: "ms0", Iters: 10_000_000, Path: perf.Path{Timeout: 13}})
 			ended <- err
 		}()
 		return ended
@@ -295,11 +295,12 @@ func TestCrashNIC(t *testing.T) {
 	}
 }
 
-// Garbage on the wire is counted and nothing else: random bytes, and RoCEv2 packets with some bytes changed.
+// Garbage on the wire is counted and nothing else: random bytes, and RoCEv2 packets with some bytes
+// changed.
 func TestGarbage(t *testing.T) {
 	r := testRack()
 	dir := describe(t, r)
-	a, b := memory.Pair(memory.Config{Depth: 4096})
+	a, b := memcable.Pair(memcable.Config{Depth: 4096})
 	self := &r.Hosts[1]
 	start(t, dir, self, a)
 	good := wire.Frame{
@@ -423,8 +424,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"address already in use": {
 			Dir: dir, Name: "cn0", Log: log, listen: netip.MustParseAddr("127.0.18.1"),
 			open: func(*spec.Host) (port, packetio.Waiter, error) {
-				a, _ := memory.Pair(memory.Config{})
-				return &cable{a, wire.MAC{2}}, memory.NewWaiter(0, a), nil
+				a, _ := memcable.Pair(memcable.Config{})
+				return &cable{a, wire.MAC{2}}, memcable.NewWaiter(0, a), nil
 			},
 		},
 	} {

@@ -11,7 +11,8 @@ import (
 type ClientsStatus struct {
 	// Count is how many there are.
 	Count int `json:"count"`
-	// Rate is how many operations have succeeded in the last full second, and P99 what 99 of 100 of them took at most.
+	// Rate is how many operations have succeeded in the last full second, and P99 what 99 of 100 of
+	// them took at most.
 	Rate uint64  `json:"rate"`
 	P99  float64 `json:"p99Usec"`
 }

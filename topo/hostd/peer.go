@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/peer"
+	"github.com/rdmalab/rdmalab/softrnic/perftestpeer"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // PeerRequest asks for a run with a program that is not ours. One of Pingpong and Perftest is set.
 type PeerRequest struct {
-	Pingpong *peer.Pingpong `json:"pingpong,omitempty"`
-	Perftest *peer.Perftest `json:"perftest,omitempty"`
+	Pingpong *perftestpeer.Pingpong `json:"pingpong,omitempty"`
+	Perftest *perftestpeer.Perftest `json:"perftest,omitempty"`
 	// To is the name of a host or the address of the server; "" is to be the server.
 	To string `json:"to,omitempty"`
 	// Port of the exchange; 0: peer.DefaultPort.
@@ -27,8 +27,8 @@ type PeerRequest struct {
 
 // PeerEvent is a line of such a run: first, of a server, where it listens; then the result.
 type PeerEvent struct {
-	Listening string       `json:"listening,omitempty"`
-	Result    *peer.Result `json:"result,omitempty"`
+	Listening string               `json:"listening,omitempty"`
+	Result    *perftestpeer.Result `json:"result,omitempty"`
 }
 
 // Bounds of a run with another program.
@@ -60,7 +60,7 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 		return control.Errorf(http.StatusBadRequest, "%v", err)
 	}
 	if in.Port == 0 {
-		in.Port = peer.DefaultPort
+		in.Port = perftestpeer.DefaultPort
 	}
 	var to netip.Addr
 	if in.To != "" {
@@ -83,7 +83,7 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 		if err := conn.SetDeadline(time.Now().Add(peerLimit)); err != nil {
 			return err
 		}
-		var res peer.Result
+		var res perftestpeer.Result
 		if in.Pingpong != nil {
 			res, err = in.Pingpong.Run(v, conn)
 		} else {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -43,13 +44,7 @@ func (h *Host) routes() *control.Mux {
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
 	control.HandleStream(m, "POST "+PathPeer, h.runPeer)
-	control.Handle(m, "POST "+PathStoreStart, func(_ *http.Request, in StoreConfig) (none, error) { return none{}, h.app.startStore(in) })
-	control.Handle(m, "POST "+PathStoreStop, func(*http.Request, none) (none, error) { return none{}, h.app.stopStore() })
-	control.Handle(m, "POST "+PathStoreOp, h.storeOp)
-	control.Handle(m, "POST "+PathStoreStat, h.storeStat)
-	control.Handle(m, "POST "+PathStoreCheck, h.checkStore)
-	control.HandleStream(m, "POST "+PathRun, h.runStore)
-	h.treeRoutes(m)
+	h.app.stores.routes(m)
 	return m
 }
 
@@ -63,11 +58,12 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 	err = h.app.do(r, cfg.Test+" to "+cfg.To, func(ctx context.Context, v verbs.Context) (err error) {
 		tell := func(p perf.Progress) { _ = send(perf.Event{Progress: &p}) } // a client that has gone ends ctx
 		if cfg.Test == perf.RawBW || cfg.Test == perf.RawLat {
-			res, err = h.runRaw(ctx, to, cfg, tell)
+			self := h.rawHost()
+			res, err = self.Run(ctx, to, h.resolve, cfg, tell)
 			return err
 		}
 		if p, ok := h.rack.ByAddr(to); ok && p.Memory > 0 && cfg.Service == "" && cfg.OneSided() {
-			cfg.Service = perf.MemoryService // which outlives the peer's application
+			cfg.Service = memservice.Service // which outlives the peer's application
 		}
 		cfg.Counters = h.dev.Counters
 		cfg.Cancelled = func() bool { return ctx.Err() != nil }
@@ -99,7 +95,7 @@ func (h *Host) verify(r *http.Request, in VerifyRequest, send func(VerifyItem) e
 			if err != nil {
 				return err
 			}
-			cfg := perf.Config{Test: perf.Verify, To: name, Cancelled: func() bool { return ctx.Err() != nil }}
+			cfg := perf.Config{Test: perf.Verify, To: name, Hooks: perf.Hooks{Cancelled: func() bool { return ctx.Err() != nil }}}
 			item.Result, err = perf.Run(v, h.conn, to, cfg, nil)
 			return err
 		})

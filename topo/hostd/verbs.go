@@ -39,8 +39,8 @@ func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
 	return m, nil
 }
 
-// common is the manager of all on a host, as one program sees it: the server closes its listeners one by one. It dials by
-// itself, so that what it dials ends with it.
+// common is the manager of all on a host, as one program sees it: the server closes its listeners
+// one by one. It dials by itself, so that what it dials ends with it.
 type common struct {
 	rdmacm.Manager
 	dialer *rdmacm.OOB

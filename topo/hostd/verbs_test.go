@@ -9,13 +9,15 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A program of its own uses a host's NIC, with either way to connect; the host lists it while it is there.
+// A program of its own uses a host's NIC, with either way to connect; the host lists it while it is
+// there.
 func TestPrograms(t *testing.T) {
 	if spec.EnvVerbs != ipc.EnvSocket {
 		t.Errorf("programs are told by %s and look at %s", spec.EnvVerbs, ipc.EnvSocket)
@@ -30,7 +32,7 @@ func TestPrograms(t *testing.T) {
 				t.Fatal(err)
 			}
 			ms, _, _ := rack.Host("ms0")
-			res, err := perf.Run(c, c.Manager(), ms.IPv4, perf.Config{Test: perf.Verify, Service: perf.MemoryService}, nil)
+			res, err := perf.Run(c, c.Manager(), ms.IPv4, perf.Config{Test: perf.Verify, Service: memservice.Service}, nil)
 			if err != nil || len(res.Checks) == 0 {
 				t.Errorf("verify: %v, %+v", err, res)
 			}
@@ -56,7 +58,8 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// A program that ends while it dials a peer that says nothing is gone at once, also if connections are made by TCP.
+// A program that ends while it dials a peer that says nothing is gone at once, also if connections
+// are made by TCP.
 func TestAProgramThatDialsEnds(t *testing.T) {
 	mute, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort(fmt.Sprint("127.0.18.77:", rdmacm.DefaultPort))))
 	if err != nil {

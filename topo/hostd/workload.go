@@ -10,24 +10,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // RunRequest asks a host to run clients of a store.
 type RunRequest struct {
-	// Store is clover or sherman; "": clover. Meta is the name of the metadata server's host, for clover.
+	// Store is the name of the store; "": the default.
 	Store string `json:"store,omitempty"`
-	Meta  string `json:"meta"`
-	// First is the number of this host's first client, Count how many it runs. Config.Client is not used.
+	store.ClientOptions
+	// First is the number of this host's first client, Count how many it runs. Config.Client is not
+	// used.
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
 	Config kv.RunConfig `json:"config"`
-	// Share is how many clients of Clover share a queue pair to each memory server; 0 or 1: each has its own.
-	Share int `json:"share,omitempty"`
 	// Load inserts the clients' parts of the keys, and nothing else.
 	Load bool `json:"load,omitempty"`
 }
@@ -43,50 +42,42 @@ type RunEvent struct {
 // maxStoreClients bounds the clients of one host.
 const maxStoreClients = 1024
 
-// runEvery is how often progress is told.
+// runEvery is how often progress is reported.
 const runEvery = 500 * time.Millisecond
 
-// runStore runs clients, each as a thread with objects of its own on the same NIC.
-func (h *Host) runStore(r *http.Request, in RunRequest, send func(RunEvent) error) error {
-	opener, err := h.opener(in)
+// run runs clients, each as a thread with objects of its own on the same NIC.
+func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) error {
+	desc, err := store.Find(cmp.Or(in.Store, store.Default().Name))
+	if err != nil {
+		return control.Errorf(http.StatusBadRequest, "%v", err)
+	}
+	in.MaxValue = max(in.Config.Value, kv.MinValue)
+	clients, err := s.nodes[desc.Name].Clients(in.ClientOptions)
 	if err != nil {
 		return err
 	}
 	if in.Count < 1 || in.Count > maxStoreClients {
 		return control.Errorf(http.StatusBadRequest, "%d clients on %s: want 1 to %d; fewer clients, or more compute hosts in the rack file", in.Count,
-			h.self.Name, maxStoreClients)
+			s.h.self.Name, maxStoreClients)
 	}
-	return h.app.do(r, "run "+in.Config.Workload.Name, func(ctx context.Context, v verbs.Context) error {
-		h.app.meter.clients(in.Count)
-		defer h.app.meter.clients(-in.Count)
-		open, end := opener(v)
-		return errors.Join((&storeRun{in: in, rt: v.Runtime(), open: open, ctx: ctx, meter: &h.app.meter}).all(send), end())
+	return s.app.do(r, "run "+in.Config.Workload.Name, func(ctx context.Context, v verbs.Context) error {
+		s.meter.clients(in.Count)
+		defer s.meter.clients(-in.Count)
+		list := clients(v)
+		run := &storeRun{desc: desc, in: in, rt: v.Runtime(), clients: list, ctx: ctx, meter: &s.meter}
+		return errors.Join(run.all(send), list.Close())
 	})
-}
-
-// opener says how clients of the store are opened in a verbs context, and what ends what they had together.
-func (h *Host) opener(in RunRequest) (func(verbs.Context) (open func(clock.Time) (kv.Store, error), end func() error), error) {
-	if in.Store == storeSherman {
-		tree, err := h.treeOpener()
-		return func(v verbs.Context) (func(clock.Time) (kv.Store, error), func() error) {
-			return tree(v), func() error { return nil }
-		}, err
-	}
-	addr, err := h.address(in.Meta)
-	return func(v verbs.Context) (func(clock.Time) (kv.Store, error), func() error) {
-		o := &cloverOpener{cfg: clover.Config{Context: v, Manager: h.conn, Meta: addr, MaxValue: max(in.Config.Value, kv.MinValue)}, share: in.Share}
-		return func(deadline clock.Time) (kv.Store, error) { return o.open(deadline) }, o.close
-	}, errors.Join(err, checkShare(in.Share))
 }
 
 // storeRun is the clients of one run on this host.
 type storeRun struct {
-	in   RunRequest
-	rt   verbs.Runtime
-	open func(clock.Time) (kv.Store, error)
-	ctx  context.Context
-	done atomic.Uint64
-	// meter hears of each operation.
+	desc    *store.Store
+	in      RunRequest
+	rt      verbs.Runtime
+	clients store.Clients
+	ctx     context.Context
+	done    atomic.Uint64
+	// meter counts each operation.
 	meter *meter
 
 	mu     sync.Mutex // guards what follows
@@ -120,13 +111,13 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	return errors.Join(s.errs...)
 }
 
-// one is one client's life.
+// one is one client from its connecting to its end.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	cfg := s.in.Config
 	cfg.Client, cfg.Observe = id, func(took time.Duration) { s.meter.note(time.Now(), took) }
-	c, err := s.open(rt.Now().Add(max(storePatience, cfg.Patience)))
+	c, err := s.clients.Open(rt.Now().Add(max(store.Patience, cfg.Patience)))
 	if err != nil {
-		s.fail(fmt.Errorf("client %d: %w; is the store up? `rdmalab %s start`", id, err, cmp.Or(s.in.Store, "clover")))
+		s.fail(fmt.Errorf("client %d: %w; %s", id, err, s.desc.HowToStart()))
 		return
 	}
 	var res *kv.Result
@@ -161,7 +152,7 @@ type untilEnded struct {
 
 // Insert inserts a key, unless the job was ended.
 func (u untilEnded) Insert(key uint64, value []byte, deadline clock.Time) error {
-	if err := ended(u.ctx, "load"); err != nil {
+	if err := store.Ended(u.ctx, "load"); err != nil {
 		return err
 	}
 	return u.Store.Insert(key, value, deadline)

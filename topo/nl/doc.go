@@ -1,8 +1,15 @@
-// Package nl is the project's only door to network namespaces and netlink: it makes pinned namespaces, joins them by
-// veth pairs, configures the ends, and reads them back. It knows nothing of racks.
+// Package nl is the project's only door to network namespaces and netlink: it makes pinned
+// namespaces, joins them by veth pairs, configures the ends, and reads them back. It knows nothing
+// of racks.
 //
-// A namespace is named by the path of its pin; the path "" is the caller's own. Every function opens what it needs and
-// closes it again, may be called from any goroutine, and leaves no thread in a foreign namespace.
+// A namespace is named by the path of its pin; the path "" is the caller's own. Every function
+// opens what it needs and closes it again, may be called from any goroutine, and leaves no thread
+// in a foreign namespace.
+//
+// Three libraries share the work: vishvananda/netns makes namespaces and holds handles of them,
+// vishvananda/netlink configures what is in them, and containernetworking/plugins enters them (its
+// Do gives a thread back only when the thread is in its own namespace again, and lets the thread
+// end otherwise).
 //
 // Missing privileges are ErrPrivilege, whatever the system call that found out.
 package nl
@@ -14,7 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPrivilege says that the caller may not make namespaces or links: it needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
+// ErrPrivilege says that the caller may not make namespaces or links: it needs CAP_SYS_ADMIN and
+// CAP_NET_ADMIN.
 var ErrPrivilege = errors.New("no privilege")
 
 // privilegeError is an ErrPrivilege that says what was refused.

@@ -72,7 +72,8 @@ func linkOf(l netlink.Link) Link {
 	return link
 }
 
-// SetUp changes the administrative state of an interface. The other end of a veth pair sees its carrier come or go.
+// SetUp changes the administrative state of an interface. The other end of a veth pair sees its
+// carrier come or go.
 func SetUp(netns, name string, up bool) error {
 	return Do(netns, func() error { return setUp(name, up) })
 }

@@ -9,14 +9,15 @@ import (
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
 // threadNetns is the namespace of the calling thread; /proc/self/ns/net would be the main thread's.
 const threadNetns = "/proc/thread-self/ns/net"
 
-// Create makes a network namespace and pins it at path, which must not exist. The pin keeps it alive without any
-// process. The loopback interface in it is up.
+// Create makes a network namespace and pins it at path, which must not exist. The pin keeps it
+// alive without any process. The loopback interface in it is up.
 func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
 	if err != nil {
@@ -38,8 +39,8 @@ func OnOwnThread(f func() error) error {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread cannot end: Go would park it, and it would keep its namespaces for ever. While it is
-			// held here, f gets another one.
+			// The main thread cannot end: Go would park it, and it would keep its namespaces for
+			// ever. While it is held here, f gets another one.
 			defer runtime.UnlockOSThread()
 			done <- OnOwnThread(f)
 			return
@@ -49,10 +50,13 @@ func OnOwnThread(f func() error) error {
 	return <-done
 }
 
+// enterNew makes a namespace, moves the calling thread into it, and pins it at path.
 func enterNew(path string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+	made, err := netns.New()
+	if err != nil {
 		return err
 	}
+	defer made.Close() // the pin keeps the namespace
 	if err := unix.Mount(threadNetns, path, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
@@ -60,9 +64,9 @@ func enterNew(path string) error {
 	return setUp("lo", true)
 }
 
-// quiet makes interfaces of the calling thread's namespace say nothing on their own: no duplicate address detection
-// (which would delay every IPv6 address by a second), no link-local address, no router solicitation. IPv6 is on, whatever
-// the machine's default is.
+// quiet makes interfaces of the calling thread's namespace say nothing on their own: no duplicate
+// address detection (which would delay every IPv6 address by a second), no link-local address, no
+// router solicitation. IPv6 is on, whatever the machine's default is.
 func quiet() {
 	for key, value := range map[string]string{
 		"disable_ipv6": "0", "accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",
@@ -87,10 +91,12 @@ func DisableIPv6(path string) error {
 	})
 }
 
-// Remove takes a pin away; the namespace ends with its last process and socket. A missing pin is fine.
+// Remove takes a pin away; the namespace ends with its last process and socket. A missing pin is
+// fine.
 func Remove(path string) error {
 	unmount := unix.Unmount(path, unix.MNT_DETACH)
-	// A file that nothing is mounted on is a pin that was never finished. It can be removed without the right to unmount.
+	// A file that nothing is mounted on is a pin that was never finished. It can be removed without
+	// the right to unmount.
 	remove := os.Remove(path)
 	if remove == nil || errors.Is(remove, fs.ErrNotExist) {
 		return nil
@@ -101,8 +107,8 @@ func Remove(path string) error {
 	return opError(errors.Join(unmount, remove), "unpin network namespace %s", path)
 }
 
-// Do runs f on a thread inside the namespace pinned at path. Only f's own goroutine is inside: goroutines that it
-// starts are not, sockets and processes that it makes are and stay there.
+// Do runs f on a thread inside the namespace pinned at path. Only f's own goroutine is inside:
+// goroutines that it starts are not, sockets and processes that it makes are and stay there.
 func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
@@ -125,6 +131,15 @@ func Do(path string, f func() error) error {
 	return errors.Join(inner, opError(outer, "enter network namespace %s", path))
 }
 
+// open returns a handle of the namespace pinned at path; the caller closes it.
+func open(path string) (netns.NsHandle, error) {
+	if err := ns.IsNSorErr(path); err != nil {
+		return netns.None(), notNamespace(path, err)
+	}
+	h, err := netns.GetFromPath(path)
+	return h, opError(err, "open network namespace %s", path)
+}
+
 // notNamespace says plainly that nothing is pinned at path.
 func notNamespace(path string, err error) error {
 	var missing ns.NSPathNotExistErr
@@ -135,8 +150,8 @@ func notNamespace(path string, err error) error {
 	return opError(err, "open network namespace %s", path)
 }
 
-// ID is the device and inode of the namespace pinned at path. Processes have the same in /proc/PID/ns/net. It is not
-// an identity over time: the kernel uses inodes again.
+// ID is the device and inode of the namespace pinned at path. Processes have the same in
+// /proc/PID/ns/net. It is not an identity over time: the kernel uses inodes again.
 func ID(path string) (dev, inode uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -145,8 +160,8 @@ func ID(path string) (dev, inode uint64, err error) {
 	return st.Dev, st.Ino, nil
 }
 
-// EnableIPv6 lets the interfaces that come into the namespace at path have IPv6 addresses, whatever the default there is.
-// A kernel without IPv6 stays without.
+// EnableIPv6 lets the interfaces that come into the namespace at path have IPv6 addresses, whatever
+// the default there is. A kernel without IPv6 stays without.
 func EnableIPv6(path string) error {
 	return Do(path, func() error {
 		// Container runtimes may have it read-only; addresses then say what cannot be.

@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Rename gives an interface another name. It goes down for that, and comes up by Configure. A missing one is
-// fs.ErrNotExist.
+// Rename gives an interface another name. It goes down for that, and comes up by Configure. A
+// missing one is fs.ErrNotExist.
 func Rename(netns, from, to string) error {
 	return Do(netns, func() error {
 		l, err := byName(from)
@@ -19,7 +19,8 @@ func Rename(netns, from, to string) error {
 	})
 }
 
-// Quiet makes the interfaces of the namespace at path say nothing on their own, as those that Create makes do.
+// Quiet makes the interfaces of the namespace at path say nothing on their own, as those that
+// Create makes do.
 func Quiet(path string) error {
 	return Do(path, func() error {
 		quiet()

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -28,14 +27,15 @@ type End struct {
 	NoTSO bool
 }
 
-// Connect makes a veth pair between two namespaces in one step, each end born where it belongs, configures both ends
-// and brings them up. mtu is in bytes without the Ethernet header. On an error nothing is left of the pair.
+// Connect makes a veth pair between two namespaces in one step, each end born where it belongs,
+// configures both ends and brings them up. mtu is in bytes without the Ethernet header. On an error
+// nothing is left of the pair.
 func Connect(a, b End, mtu int) error {
-	other, err := ns.GetNS(b.Netns)
+	other, err := open(b.Netns)
 	if err != nil {
-		return notNamespace(b.Netns, err)
+		return err
 	}
-	defer other.Close() // only read from
+	defer other.Close() // the handle only names the namespace
 	err = Do(a.Netns, func() error {
 		la := netlink.NewLinkAttrs()
 		la.Name, la.MTU = a.Name, mtu
@@ -43,7 +43,7 @@ func Connect(a, b End, mtu int) error {
 			la.HardwareAddr = a.MAC[:]
 		}
 		pair := netlink.NewVeth(la)
-		pair.PeerName, pair.PeerMTU, pair.PeerNamespace = b.Name, uint32(mtu), netlink.NsFd(int(other.Fd()))
+		pair.PeerName, pair.PeerMTU, pair.PeerNamespace = b.Name, uint32(mtu), netlink.NsFd(int(other))
 		if b.MAC != (wire.MAC{}) {
 			pair.PeerHardwareAddr = net.HardwareAddr(b.MAC[:])
 		}
@@ -72,7 +72,8 @@ func linkError(err error, a, b string) error {
 	return opError(err, "make link %s - %s", a, b)
 }
 
-// Configure gives an existing interface e.Name what e says and brings it up. Doing it again changes nothing.
+// Configure gives an existing interface e.Name what e says and brings it up. Doing it again changes
+// nothing.
 func Configure(e End) error {
 	return Do(e.Netns, func() error {
 		l, err := netlink.LinkByName(e.Name)

@@ -15,7 +15,8 @@ import (
 // cgroupParent is the cgroup that holds one cgroup a rack.
 const cgroupParent = "rdmalab"
 
-// maxMakeTries bounds how often a cgroup is made again when another rack's end removes the parent at that moment.
+// maxMakeTries bounds how often a cgroup is made again when another rack's end removes the parent
+// at that moment.
 const maxMakeTries = 8
 
 // cgroup2Root finds the unified hierarchy: at its own place, or beside the old ones. "" is none.
@@ -104,7 +105,8 @@ func (k *cgroupKeeper) kill(node string) error {
 	})
 }
 
-// killEach kills one by one, below node too, while everything is frozen, so that nothing escapes by forking.
+// killEach kills one by one, below node too, while all of them are stopped, so that nothing escapes
+// by forking.
 func (k *cgroupKeeper) killEach(node string) error {
 	err := k.write(node, "cgroup.freeze", "1")
 	for range maxKillRounds {
@@ -139,18 +141,18 @@ func (k *cgroupKeeper) event(node, name string) (bool, error) {
 	return strings.Contains(string(b), name+" 1"), err
 }
 
-func (k *cgroupKeeper) freeze(node string, on bool) error {
+func (k *cgroupKeeper) hang(node string, on bool) error {
 	value := map[bool]string{true: "1", false: "0"}[on]
 	if err := k.write(node, "cgroup.freeze", value); err != nil {
-		return fmt.Errorf("freeze %s: %w", node, err)
+		return fmt.Errorf("hang %s: %w", node, err)
 	}
-	return waitFor(killWait, "freezing of "+node, func() (bool, error) {
-		frozen, err := k.event(node, "frozen")
-		return frozen == on, err
+	return waitFor(killWait, "hanging of "+node, func() (bool, error) {
+		hung, err := k.event(node, "frozen")
+		return hung == on, err
 	})
 }
 
-func (k *cgroupKeeper) frozen(node string) (bool, error) { return k.event(node, "frozen") }
+func (k *cgroupKeeper) hung(node string) (bool, error) { return k.event(node, "frozen") }
 
 func (k *cgroupKeeper) clear() error {
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {

@@ -21,34 +21,34 @@ import (
 // engineWait bounds what is asked of the engine by methods without a context.
 const engineWait = time.Minute
 
-// watcherNode is the node of the process that plugs containers. No host has a dot in its name.
+// watcherNode is the node of the process that plugs containers. No host name has a dot.
 var watcherNode = timerNode("watcher.docker")
 
-// containerBodies are hosts that are containers.
-type containerBodies struct {
+// containerHosts are hosts that are containers.
+type containerHosts struct {
 	r *Rack
 	h *container.Hosts
 }
 
-var _ bodies = containerBodies{}
+var _ hostRuntime = containerHosts{}
 
 // useContainers makes the hosts of r containers.
 func (r *Rack) useContainers(s container.Settings) {
 	h := container.NewHosts(r.name(), s)
-	r.bodies = containerBodies{r, h}
+	r.hosts = containerHosts{r, h}
 	r.keep = &containerKeeper{keeper: r.keep, h: h, isHost: func(node string) bool { return r.Spec != nil && r.CheckHost(node) == nil }}
 }
 
 // Containers are the settings of a rack whose hosts are containers; nil if they are processes.
 func (r *Rack) Containers() *container.Settings {
-	if b, ok := r.bodies.(containerBodies); ok {
+	if b, ok := r.hosts.(containerHosts); ok {
 		s := b.h.Settings()
 		return &s
 	}
 	return nil
 }
 
-func (b containerBodies) prepare(ctx context.Context) error {
+func (b containerHosts) prepare(ctx context.Context) error {
 	s := b.h.Settings()
 	if _, err := b.h.Engine(ctx); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (b containerBodies) prepare(ctx context.Context) error {
 }
 
 // startWatcher starts the process that plugs the containers, and waits until it answers.
-func (b containerBodies) startWatcher(ctx context.Context) error {
+func (b containerHosts) startWatcher(ctx context.Context) error {
 	r := b.r
 	if err := r.keep.prepare(watcherNode); err != nil {
 		return err
@@ -77,11 +77,11 @@ func (b containerBodies) startWatcher(ctx context.Context) error {
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", file, file
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := r.launch(watcherNode, cmd, cmd.Start); err != nil {
+	if err := r.starter().launch(watcherNode, cmd, cmd.Start); err != nil {
 		return err
 	}
 	detach(cmd)
-	return r.waitAnswer(ctx, container.WatcherName, watcherNode)
+	return r.starter().waitAnswer(ctx, container.WatcherName, watcherNode)
 }
 
 // RunWatcher is the process that plugs the containers of the rack called name.
@@ -100,11 +100,11 @@ func RunWatcher(ctx context.Context, name string, logger *log.Logger) error {
 	return container.RunWatcher(ctx, r.Spec, *s, logger)
 }
 
-func (b containerBodies) start(ctx context.Context, host string) error {
+func (b containerHosts) start(ctx context.Context, host string) error {
 	return b.h.Start(ctx, b.r.Spec, host, b.r.exe)
 }
 
-func (b containerBodies) cut(host string) error {
+func (b containerHosts) cut(host string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
 	netns, err := b.h.Netns(ctx, host)
@@ -117,8 +117,8 @@ func (b containerBodies) cut(host string) error {
 	return ignoreMissing(nl.SetUp(netns, spec.HostIfname, false))
 }
 
-// mend brings the NIC up again that a holder has kept. Without one it comes with the start.
-func (b containerBodies) mend(h *spec.Host) error {
+// restore brings the NIC up again that a holder has kept. Without one it comes with the start.
+func (b containerHosts) restore(h *spec.Host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
 	netns, err := b.h.Netns(ctx, h.Name)
@@ -133,13 +133,13 @@ func (b containerBodies) mend(h *spec.Host) error {
 	return ignoreMissing(nl.Configure(end))
 }
 
-func (b containerBodies) view() (join int, own uintptr) {
+func (b containerHosts) view() (join int, own uintptr) {
 	return containerNamespaces, unix.CLONE_NEWNS
 }
 
-func (b containerBodies) linkSet(host string, up bool) error { return b.h.MarkCut(host, !up) }
+func (b containerHosts) linkSet(host string, up bool) error { return b.h.MarkCut(host, !up) }
 
-func (b containerBodies) revive(ctx context.Context) ([]string, error) {
+func (b containerHosts) revive(ctx context.Context) ([]string, error) {
 	pids, err := b.r.keep.pids(watcherNode)
 	if err != nil || len(processes(pids)) > 0 {
 		return nil, err
@@ -147,7 +147,7 @@ func (b containerBodies) revive(ctx context.Context) ([]string, error) {
 	return []string{container.WatcherName}, b.startWatcher(ctx)
 }
 
-func (b containerBodies) clear() error {
+func (b containerHosts) clear() error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
 	if !exists(b.r.Paths.Ready()) {
@@ -203,17 +203,17 @@ func (k *containerKeeper) kill(node string) error {
 	return err
 }
 
-func (k *containerKeeper) freeze(node string, on bool) error {
+func (k *containerKeeper) hang(node string, on bool) error {
 	if !k.isHost(node) {
-		return k.keeper.freeze(node, on)
+		return k.keeper.hang(node, on)
 	}
 	_, err := ask(func(ctx context.Context) (struct{}, error) { return struct{}{}, k.h.Pause(ctx, node, on) })
 	return err
 }
 
-func (k *containerKeeper) frozen(node string) (bool, error) {
+func (k *containerKeeper) hung(node string) (bool, error) {
 	if !k.isHost(node) {
-		return k.keeper.frozen(node)
+		return k.keeper.hung(node)
 	}
 	c, err := ask(func(ctx context.Context) (container.Container, error) {
 		return k.h.Container(ctx, node, container.PartHost)
@@ -237,7 +237,8 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 // maxLook bounds what is asked of an engine about a rack of which nothing else is known.
 const maxLook = time.Second
 
-// leftContainers adds the racks that an engine has containers of. An engine that does not answer has none.
+// leftContainers adds the racks that an engine has containers of. An engine that does not answer
+// has none.
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()
 	if err != nil {
@@ -260,12 +261,13 @@ func ignoreSilence(err error) error {
 	return err
 }
 
-// clearBodies takes the hosts away that are no processes. If the state folder is lost, as after a reboot, the engine knows.
+// clearBodies takes the hosts away that are no processes. If the state folder is lost, as after a
+// reboot, the engine knows.
 func (r *Rack) clearBodies() error {
 	s, err := container.Saved(r.Paths)
 	switch {
 	case s != nil:
-		return containerBodies{r, container.NewHosts(r.name(), *s)}.clear()
+		return containerHosts{r, container.NewHosts(r.name(), *s)}.clear()
 	case err == nil && exists(r.Paths.Spec()):
 		return nil
 	}
@@ -277,5 +279,5 @@ func (r *Rack) clearBodies() error {
 	if err != nil {
 		return err
 	}
-	return containerBodies{r, container.NewHosts(r.name(), container.Settings{Socket: socket})}.clear()
+	return containerHosts{r, container.NewHosts(r.name(), container.Settings{Socket: socket})}.clear()
 }

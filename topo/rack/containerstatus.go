@@ -16,7 +16,8 @@ type ContainerStatus struct {
 	State    string         `json:"state,omitempty"`
 	ExitCode int            `json:"exitCode,omitempty"`
 	Plug     container.Plug `json:"plug,omitempty"`
-	// Plugged says that the watcher has seen the NIC in it, Plugs how often it was put there, Error why it is not.
+	// Plugged says that the watcher has seen the NIC in it, Plugs how often it was put there, Error
+	// why it is not.
 	Plugged bool   `json:"plugged"`
 	Plugs   int    `json:"plugs"`
 	Error   string `json:"error,omitempty"`
@@ -25,8 +26,8 @@ type ContainerStatus struct {
 }
 
 // observeContainers fills in what engine and watcher say. It does nothing if hosts are processes.
-func (r *Rack) observeContainers(ctx context.Context, s *Status) {
-	b, ok := r.bodies.(containerBodies)
+func (r observer) observeContainers(ctx context.Context, s *Status) {
+	b, ok := r.hosts.(containerHosts)
 	if !ok {
 		return
 	}

@@ -1,17 +1,19 @@
-// Package rack realises a spec.Rack on this machine: a namespace, a link and a process for every host, and one process
-// for the switch that owns the other end of every link.
+// Package rack realises a spec.Rack on this machine: a namespace, a link and a process for every
+// host, and one process for the switch that owns the other end of every link.
 //
-// What belongs to a rack can be found without any memory of how it was made, so that Down works after a crash of
-// anything: a tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces, sockets, logs and the resolved
-// description, and a cgroup named rdmalab/<rack> holds every process. Nothing else is made, nothing else is touched.
-// On a machine without cgroup2 processes are found by their namespaces instead.
+// What belongs to a rack can be found without any memory of how it was made, so that Down works
+// after a crash of anything: a tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces,
+// sockets, logs and the resolved description, and a cgroup named rdmalab/<rack> holds every
+// process. Nothing else is made, nothing else is touched. On a machine without cgroup2 processes
+// are found by their namespaces instead.
 //
 // Each node (a host or the switch) runs as
 //
 //	rdmalab node-init    process 1 of new pid, mount, uts and ipc namespaces; reaps, and ends with its daemon
 //	└─ rdmalab host      (or rdmalab switchd) the daemon, whose control socket is spec.Paths.Socket
 //
-// The daemons outlive the controller. The package starts and stops processes and links; it knows nothing of RDMA.
+// The daemons outlive the controller. The package starts and stops processes and links; it knows
+// nothing of RDMA.
 //
 // Methods take the rack's lock, so that they may be called by several programs at once.
 package rack

@@ -22,15 +22,22 @@ const maxMounts = 16
 // mountInfo lists the mounts of the calling process.
 const mountInfo = "/proc/self/mountinfo"
 
-// Down takes a rack away, whatever state it is in, and says whether anything was there. It needs no memory of the run.
+// Down takes a rack away, whatever state it is in, and says whether anything was there. It needs no
+// memory of the run.
 func Down(ctx context.Context, name string) (found bool, err error) {
 	if err := spec.CheckName(name); err != nil {
 		return false, err
 	}
-	return handle(name).down(ctx, name)
+	return handle(name).remover().down(ctx, name)
 }
 
-func (r *Rack) down(ctx context.Context, name string) (found bool, err error) {
+// remover takes a rack away. It looks at what is there and needs no memory of how it came up.
+type remover struct{ *Rack }
+
+func (r *Rack) remover() remover { return remover{r} }
+
+// down is Down.
+func (r remover) down(ctx context.Context, name string) (found bool, err error) {
 	if found, err = r.traces(); err != nil || !found {
 		return false, rackError(name, err)
 	}
@@ -46,7 +53,7 @@ func (r *Rack) down(ctx context.Context, name string) (found bool, err error) {
 }
 
 // traces says whether anything of the rack exists.
-func (r *Rack) traces() (bool, error) {
+func (r remover) traces() (bool, error) {
 	places := []string{r.Paths.Dir, r.Paths.Lock()}
 	if k, ok := r.keep.(*cgroupKeeper); ok {
 		places = append(places, k.dir)
@@ -63,9 +70,9 @@ func (r *Rack) traces() (bool, error) {
 	return left[r.name()], err
 }
 
-// clear ends the rack's processes and removes its cgroups, mounts and folder. The lock is held by the caller.
-// Namespaces and links go with their last process and pin.
-func (r *Rack) clear() error {
+// clear ends the rack's processes and removes its cgroups, mounts and folder. The lock is held by
+// the caller. Namespaces and links go with their last process and pin.
+func (r remover) clear() error {
 	// Containers go first: an engine that is to remove a network asks the rack's watcher.
 	lost := r.clearBodies()
 	if lost != nil && !errors.Is(lost, container.ErrNoEngine) {
@@ -97,9 +104,9 @@ func (r *Rack) clear() error {
 	return nil
 }
 
-// awaitStrays waits for processes that a dying controller started and did not let in. They end by themselves, and are
-// waited for only so that nothing is left when Down returns.
-func (r *Rack) awaitStrays() error {
+// awaitStrays waits for processes that a dying controller started and did not let in. They end by
+// themselves, and are waited for only so that nothing is left when Down returns.
+func (r remover) awaitStrays() error {
 	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")
 	return waitFor(killWait, "end of processes that never came into the rack", func() (bool, error) {
 		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -116,7 +123,7 @@ func (r *Rack) awaitStrays() error {
 }
 
 // unmount detaches the rack's tmpfs with all pins below it.
-func (r *Rack) unmount() error {
+func (r remover) unmount() error {
 	for range maxMounts {
 		points, err := mountPoints()
 		if err != nil {

@@ -25,8 +25,9 @@ const (
 	exitNotExecutable = 126
 )
 
-// Exec runs a program on a node, in its namespaces and its cgroup, with the caller's terminal and files, and returns
-// its exit status; 128 + n if signal n ended it. Signals to the caller are passed on. The program dies with the node.
+// Exec runs a program on a node, in its namespaces and its cgroup, with the caller's terminal and
+// files, and returns its exit status; 128 + n if signal n ended it. Signals to the caller are
+// passed on. The program dies with the node.
 func (r *Rack) Exec(node string, argv []string) (int, error) {
 	if err := r.checkNode(node); err != nil {
 		return 0, err
@@ -39,10 +40,11 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		return 0, err
 	}
 	defer unix.Close(pidfd) // a reference only
-	// The program is started by ourselves, once inside, so that it does nothing before it is in the node's cgroup.
+	// The program is started by ourselves, once inside, so that it does nothing before it is in the
+	// node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
 	if node != spec.SwitchName {
-		join, own = r.bodies.view()
+		join, own = r.hosts.view()
 	}
 	cmd := exec.Command(r.exe, "exec-init", "--", argv[0])
 	if own != 0 {
@@ -60,7 +62,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
-	err = r.launch(node, cmd, func() error {
+	err = r.starter().launch(node, cmd, func() error {
 		err := startInside(pidfd, join, cmd, argv[0])
 		if err == nil && tty != nil {
 			err = tty.lend(cmd.Process.Pid)
@@ -90,8 +92,8 @@ func (r *Rack) initFD(node string) (int, error) {
 	if first == 0 {
 		return -1, stateError(false, "%s has crashed; `rdmalab restart %s` brings it back", node, node)
 	}
-	if frozen, err := r.keep.frozen(node); err != nil || frozen {
-		return -1, errors.Join(stateError(!frozen, "%s hangs; `rdmalab resume %s` ends it", node, node), err)
+	if hung, err := r.keep.hung(node); err != nil || hung {
+		return -1, errors.Join(stateError(!hung, "%s hangs; `rdmalab resume %s` ends it", node, node), err)
 	}
 	fd, err := unix.PidfdOpen(first, 0)
 	if err != nil {
@@ -107,7 +109,8 @@ func (r *Rack) initFD(node string) (int, error) {
 // startInside starts cmd from a thread that has entered the namespaces of the process behind pidfd.
 func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	return nl.OnOwnThread(func() error {
-		// A thread that shares its working directory with others may not change its mount namespace.
+		// A thread that shares its working directory with others may not change its mount
+		// namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("enter: %w", err)
 		}
@@ -115,7 +118,8 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 		if err := unix.Setns(pidfd, join); err != nil {
 			return fmt.Errorf("enter: %w", err)
 		}
-		// setns moved us to the root of the node; its files are the machine's, so the folder is there, too.
+		// setns moved us to the root of the node; its files are the machine's, so the folder is
+		// there, too.
 		if dirErr == nil {
 			_ = unix.Chdir(dir) // else the program starts in the root
 		}
@@ -128,10 +132,12 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	})
 }
 
-// ExecInit is what a program that Exec starts is at first: it waits to be let into the node and becomes the program at path.
-// It returns only an exit status of its own, for a program that cannot be executed.
+// ExecInit is what a program that Exec starts is at first: it waits to be let into the node and
+// becomes the program at path. It returns only an exit status of its own, for a program that cannot
+// be executed.
 //
-// dir is "" in the mount namespace of a node, and the rack's state folder in one that is the program's own.
+// dir is "" in the mount namespace of a node, and the rack's state folder in one that is the
+// program's own.
 func ExecInit(dir, path string, argv []string) int {
 	err := passGate()
 	if err == nil && dir != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Crash ends everything that runs on a host or is the switch, at once and without warning. A crashed host's link loses
-// its carrier; the switch's links keep theirs and swallow every frame.
+// Crash ends everything that runs on a host or is the switch, at once and without warning. A
+// crashed host's link loses its carrier; the switch's links keep theirs and swallow every frame.
 func (r *Rack) Crash(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
 		return err
@@ -24,27 +24,29 @@ func (r *Rack) Crash(ctx context.Context, node string) error {
 		if ok, err := r.alive(node); err != nil || !ok {
 			return errors.Join(stateError(ok, "%s has crashed already; `rdmalab restart %s` brings it back", node, node), err)
 		}
-		err := errors.Join(r.cancelTimer(node), r.crash(node))
-		r.settle(ctx, node)
+		err := errors.Join(r.timers().cancelTimer(node), r.crash(node))
+		r.starter().settle(ctx, node)
 		return err
 	})
 }
 
 func (r *Rack) crash(node string) error {
-	// The mark comes first: whoever sees the node dead must see that it was meant.
+	// The mark comes first: a controller that sees the node dead must see that the crash was
+	// intended.
 	if err := os.WriteFile(r.Paths.Crashed(node), nil, 0o644); err != nil {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
 	if node != spec.SwitchName {
-		if err := r.bodies.cut(node); err != nil {
+		if err := r.hosts.cut(node); err != nil {
 			return fmt.Errorf("crash %s: %w", node, err)
 		}
 	}
 	return r.keep.kill(node)
 }
 
-// CrashApps ends the programs that run on a host and leaves its daemon, and with it the NIC and the registered memory.
-// It returns how many processes it ended. What runs inside the daemon must be ended by the daemon.
+// CrashApps ends the programs that run on a host and leaves its daemon, and with it the NIC and the
+// registered memory. It returns how many processes it ended. What runs inside the daemon must be
+// ended by the daemon.
 func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 	if err := r.CheckHost(host); err != nil {
 		return 0, err
@@ -84,18 +86,18 @@ func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	return n, err
 }
 
-// Hang stops every process of a host or the switch: it is silent, and its link keeps its carrier. A host's kernel
-// still answers ARP and ping, as on a machine whose programs hang.
+// Hang stops every process of a host or the switch: it is silent, and its link keeps its carrier. A
+// host's kernel still answers ARP and ping, as on a machine whose programs hang.
 func (r *Rack) Hang(ctx context.Context, node string) error {
-	return r.freeze(ctx, node, true)
+	return r.hang(ctx, node, true)
 }
 
 // Resume continues what Hang stopped.
 func (r *Rack) Resume(ctx context.Context, node string) error {
-	return r.freeze(ctx, node, false)
+	return r.hang(ctx, node, false)
 }
 
-func (r *Rack) freeze(ctx context.Context, node string, on bool) error {
+func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 	if err := r.checkNode(node); err != nil {
 		return err
 	}
@@ -103,18 +105,19 @@ func (r *Rack) freeze(ctx context.Context, node string, on bool) error {
 		if ok, err := r.alive(node); err != nil || !ok {
 			return errors.Join(stateError(ok, "%s has crashed; `rdmalab restart %s` brings it back", node, node), err)
 		}
-		is, err := r.keep.frozen(node)
+		is, err := r.keep.hung(node)
 		if err != nil {
 			return err
 		}
 		if is == on {
 			return stateError(false, "%s %s", node, map[bool]string{true: "hangs already; `rdmalab resume " + node + "` ends it", false: "does not hang"}[on])
 		}
-		return errors.Join(r.cancelTimer(node), r.keep.freeze(node, on))
+		return errors.Join(r.timers().cancelTimer(node), r.keep.hang(node, on))
 	})
 }
 
-// StateError says that a node is not in a state for what was asked, and what to do; it is an ErrState.
+// StateError says that a node is not in a state for what was asked, and what to do; it is an
+// ErrState.
 type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
@@ -130,35 +133,36 @@ func stateError(ok bool, format string, args ...any) error {
 	return &StateError{fmt.Sprintf(format, args...)}
 }
 
-// Restart brings a host or the switch back with the same names and addresses, from whatever state; what runs there is
-// ended first. It returns when the daemon answers.
+// Restart brings a host or the switch back with the same names and addresses, from whatever state;
+// what runs there is ended first. It returns when the daemon answers.
 func (r *Rack) Restart(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
 		return err
 	}
 	return r.locked(ctx, func() error {
-		if err := errors.Join(r.cancelTimer(node), r.crash(node)); err != nil {
+		if err := errors.Join(r.timers().cancelTimer(node), r.crash(node)); err != nil {
 			return err
 		}
 		if h, _, ok := r.Spec.Host(node); ok {
-			if err := r.bodies.mend(h); err != nil {
+			if err := r.hosts.restore(h); err != nil {
 				return fmt.Errorf("restart %s: %w", node, err)
 			}
 		}
-		if err := r.startNode(ctx, node); err != nil {
+		if err := r.starter().startNode(ctx, node); err != nil {
 			return err
 		}
-		if err := r.waitReady(ctx, node); err != nil {
+		if err := r.starter().waitReady(ctx, node); err != nil {
 			return errors.Join(err, r.crash(node))
 		}
-		r.settle(ctx, node)
+		r.starter().settle(ctx, node)
 		return os.Remove(r.Paths.Crashed(node))
 	})
 }
 
-// setLink changes the switch's end of a host's link. A host that runs nowhere may have none, and gets it as it was left.
+// setLink changes the switch's end of a host's link. A host that runs nowhere may have none, and
+// gets it as it was left.
 func (r *Rack) setLink(h *spec.Host, up bool) error {
-	if err := r.bodies.linkSet(h.Name, up); err != nil {
+	if err := r.hosts.linkSet(h.Name, up); err != nil {
 		return err
 	}
 	err := nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up)
@@ -168,8 +172,8 @@ func (r *Rack) setLink(h *spec.Host, up bool) error {
 	return err
 }
 
-// mendLink configures a host's end of its link. A link that somebody removed is made anew.
-func (r *Rack) mendLink(h *spec.Host) error {
+// restoreLink configures a host's end of its link. A link that was removed is made again.
+func (r *Rack) restoreLink(h *spec.Host) error {
 	_, err := nl.LinkByName(r.Paths.Netns(h.Name), spec.HostIfname)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nl.Configure(r.hostEnd(h))
@@ -181,15 +185,15 @@ func (r *Rack) mendLink(h *spec.Host) error {
 	return r.makeLink(h)
 }
 
-// Link cuts or mends a host's link at the switch: both ends see their carrier go or come.
+// Link cuts or restores a host's link at the switch: both ends see their carrier go or come.
 func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	if err := r.CheckHost(host); err != nil {
 		return err
 	}
 	return r.locked(ctx, func() error {
 		h, _, _ := r.Spec.Host(host)
-		err := errors.Join(r.cancelTimer(ActionLinkUp.timerName(host)), r.setLink(h, up))
-		r.settle(ctx, host)
+		err := errors.Join(r.timers().cancelTimer(ActionLinkUp.timerName(host)), r.setLink(h, up))
+		r.starter().settle(ctx, host)
 		return err
 	})
 }

@@ -24,17 +24,19 @@ import (
 
 // Errors of guests.
 var (
-	// ErrAttached says that this interface of this container is a guest already. Nothing was changed.
+	// ErrAttached says that this interface of this container is a guest already. Nothing was
+	// changed.
 	ErrAttached = errors.New("is attached already")
-	// ErrNoSwitch says that the switch does not answer, so that nobody can be plugged into it.
+	// ErrNoSwitch says that the switch does not answer, so that no guest can be plugged into it.
 	ErrNoSwitch = errors.New("the switch does not answer: see `rdmalab status`, and `rdmalab restart switch`")
 	// ErrGuest says that a guest is not as it should be.
 	ErrGuest = errors.New("guest")
 )
 
-// GuestRequest says who wants to join a rack.
+// GuestRequest describes a container that is to join a rack.
 type GuestRequest struct {
-	// Name may be "": then one is made of the container's ID. Suggested may be taken or no name at all: then it is "".
+	// Name may be "": then one is made of the container's ID. Suggested may be taken or no name at
+	// all: then it is "".
 	Name, Suggested string
 	// Network, Container, Ifname and Netns are as in guests.Guest.
 	Network, Container, Ifname, Netns string
@@ -42,37 +44,44 @@ type GuestRequest struct {
 	MAC wire.MAC
 }
 
-// AddGuest plugs the network namespace at q.Netns into the switch: a link, an address of the rack's subnets, a port. It
-// returns when the switch forwards its frames. After an error nothing is left of it.
-func (r *Rack) AddGuest(ctx context.Context, q GuestRequest) (guests.Guest, error) {
+// Guests adds hosts to a rack that is up, and takes them away.
+type Guests struct{ r *Rack }
+
+// Guests returns what manages the rack's guests.
+func (r *Rack) Guests() Guests { return Guests{r} }
+
+// Add plugs the network namespace at q.Netns into the switch: a link, an address of the rack's
+// subnets, a port. It returns when the switch forwards its frames. After an error nothing is left
+// of it.
+func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) {
 	var g guests.Guest
-	err := r.locked(ctx, func() (err error) {
-		g, err = r.newGuest(&q)
+	err := gs.r.locked(ctx, func() (err error) {
+		g, err = gs.make(&q)
 		if err != nil {
 			return err
 		}
-		if err := answer(ctx, r.Control(spec.SwitchName), nil); err != nil {
+		if err := answer(ctx, gs.r.Control(spec.SwitchName), nil); err != nil {
 			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 		}
 		// First the file: whatever comes after it is found by it.
-		if err := guests.Write(r.Paths, &g); err != nil {
+		if err := guests.Write(gs.r.Paths, &g); err != nil {
 			return err
 		}
-		if err := r.plugGuest(ctx, &g); err != nil {
-			return errors.Join(err, r.removeGuest(ctx, &g))
+		if err := gs.plug(ctx, &g); err != nil {
+			return errors.Join(err, gs.remove(ctx, &g))
 		}
 		return nil
 	})
 	return g, err
 }
 
-// newGuest finds name, address and port for a guest.
-func (r *Rack) newGuest(q *GuestRequest) (g guests.Guest, err error) {
-	list, err := guests.List(r.Paths)
+// make finds name, address and port for a guest.
+func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
+	list, err := guests.List(gs.r.Paths)
 	if err != nil {
 		return g, err
 	}
-	taken := r.Spec.HostNames()
+	taken := gs.r.Spec.HostNames()
 	for i := range list {
 		if list[i].Of(q.Network, q.Container, q.Ifname) {
 			return g, fmt.Errorf("%s of container %.20s %w, as %s", q.Ifname, q.Container, ErrAttached, list[i].Name)
@@ -89,12 +98,12 @@ func (r *Rack) newGuest(q *GuestRequest) (g guests.Guest, err error) {
 	if slices.Contains(taken, name) {
 		return g, fmt.Errorf("%w %s: the rack has a host of that name: %s", ErrGuest, name, strings.Join(taken, " "))
 	}
-	macs := r.macs(list)
+	macs := gs.macs(list)
 	if owner, ok := macs[q.MAC]; ok && spec.IsStation(q.MAC) {
 		return g, fmt.Errorf("%w %s: the MAC address %v is that of %s: choose another, or none", ErrGuest, name, q.MAC, owner)
 	}
 	for n := 0; ; n++ {
-		h, err := r.Spec.NewGuest(name, "g-"+digest(q.Network, q.Container, q.Ifname), n)
+		h, err := gs.r.Spec.NewGuest(name, "g-"+digest(q.Network, q.Container, q.Ifname), n)
 		if err != nil {
 			return g, fmt.Errorf("%w: %w", ErrGuest, err)
 		}
@@ -111,10 +120,10 @@ func (r *Rack) newGuest(q *GuestRequest) (g guests.Guest, err error) {
 }
 
 // macs says whose each MAC address of the rack is: of the switch, of hosts and of guests.
-func (r *Rack) macs(list []guests.Guest) map[wire.MAC]string {
-	m := map[wire.MAC]string{r.Spec.Switch.MAC: spec.SwitchName}
-	for i := range r.Spec.Hosts {
-		m[r.Spec.Hosts[i].MAC] = r.Spec.Hosts[i].Name
+func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
+	m := map[wire.MAC]string{gs.r.Spec.Switch.MAC: spec.SwitchName}
+	for i := range gs.r.Spec.Hosts {
+		m[gs.r.Spec.Hosts[i].MAC] = gs.r.Spec.Hosts[i].Name
 	}
 	for i := range list {
 		m[list[i].MAC] = list[i].Name
@@ -131,17 +140,17 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// plugGuest makes a guest's link and tells the switch.
-func (r *Rack) plugGuest(ctx context.Context, g *guests.Guest) error {
-	port := nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: g.Port, Alias: r.alias(&g.Host)}
+// plug makes a guest's link and tells the switch.
+func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
+	port := nl.End{Netns: gs.r.Paths.Netns(spec.SwitchName), Name: g.Port, Alias: gs.r.alias(&g.Host)}
 	end := nl.End{
-		Netns: g.Netns, Name: g.Ifname, MAC: g.MAC, Alias: r.alias(&g.Host), NoTSO: true,
-		Addrs: []netip.Prefix{r.Spec.Prefix4(&g.Host), r.Spec.Prefix6(&g.Host)},
+		Netns: g.Netns, Name: g.Ifname, MAC: g.MAC, Alias: gs.r.alias(&g.Host), NoTSO: true,
+		Addrs: []netip.Prefix{gs.r.Spec.Prefix4(&g.Host), gs.r.Spec.Prefix6(&g.Host)},
 	}
 	if err := nl.EnableIPv6(g.Netns); err != nil {
 		return err
 	}
-	if err := nl.Connect(port, end, r.Spec.LinkMTU); err != nil {
+	if err := nl.Connect(port, end, gs.r.Spec.LinkMTU); err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("%w %s: the container has an interface %s already: choose another name (%w)", ErrGuest, g.Name, g.Ifname, err)
 		}
@@ -151,62 +160,62 @@ func (r *Rack) plugGuest(ctx context.Context, g *guests.Guest) error {
 		Host   string `json:"host"`
 		Ifname string `json:"ifname"`
 	}{g.Name, g.Port}
-	if err := r.askSwitch(ctx, http.MethodPost, "/ports", plug); err != nil {
+	if err := gs.askSwitch(ctx, http.MethodPost, "/ports", plug); err != nil {
 		return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 	}
 	return nil
 }
 
 // askSwitch asks the switch for something and waits a while for it.
-func (r *Rack) askSwitch(ctx context.Context, method, path string, in any) error {
+func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, plugWait)
 	defer cancel()
-	return r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
+	return gs.r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
 }
 
-// RemoveGuest unplugs an attachment. One that is not there is fine, and so is a switch that does not answer or a network
-// namespace that has gone.
-func (r *Rack) RemoveGuest(ctx context.Context, network, container, ifname string) error {
-	return r.removeGuests(ctx, func(g *guests.Guest) bool { return g.Of(network, container, ifname) })
+// Remove unplugs an attachment. One that is not there is fine, and so is a switch that does not
+// answer or a network namespace that has gone.
+func (gs Guests) Remove(ctx context.Context, network, container, ifname string) error {
+	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Of(network, container, ifname) })
 }
 
-// KeepGuests unplugs all guests of a network but those for which keep is true.
-func (r *Rack) KeepGuests(ctx context.Context, network string, keep func(g *guests.Guest) bool) error {
-	return r.removeGuests(ctx, func(g *guests.Guest) bool { return g.Network == network && !keep(g) })
+// Keep unplugs all guests of a network but those for which keep is true.
+func (gs Guests) Keep(ctx context.Context, network string, keep func(g *guests.Guest) bool) error {
+	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Network == network && !keep(g) })
 }
 
-func (r *Rack) removeGuests(ctx context.Context, which func(g *guests.Guest) bool) error {
-	return r.locked(ctx, func() error {
-		list, err := guests.List(r.Paths)
+func (gs Guests) removeAll(ctx context.Context, which func(g *guests.Guest) bool) error {
+	return gs.r.locked(ctx, func() error {
+		list, err := guests.List(gs.r.Paths)
 		if err != nil {
 			return err
 		}
 		var errs []error
 		for i := range list {
 			if which(&list[i]) {
-				errs = append(errs, r.removeGuest(ctx, &list[i]))
+				errs = append(errs, gs.remove(ctx, &list[i]))
 			}
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// removeGuest unplugs one. Its file goes last: until then everything can be tried again.
-func (r *Rack) removeGuest(ctx context.Context, g *guests.Guest) error {
-	if err := nl.DeleteLink(r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// remove unplugs one. Its file goes last: until then everything can be tried again.
+func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
+	if err := nl.DeleteLink(gs.r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	// A switch that is told nothing now reads the files when it starts, and one that hangs opens the port never again.
+	// A crashed switch reads the files when it starts, and a hung one never opens the port again.
 	var said *control.Error
-	if err := r.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
+	if err := gs.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	return guests.Remove(r.Paths, g.Name)
+	return guests.Remove(gs.r.Paths, g.Name)
 }
 
-// CheckGuest says what is wrong with an attachment; nil: nothing. The guest is returned if it is known.
-func (r *Rack) CheckGuest(network, container, ifname, netns string) (guests.Guest, error) {
-	list, err := guests.List(r.Paths)
+// Check says what is wrong with an attachment; nil: nothing. The guest is returned if it is known.
+func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, error) {
+	list, err := guests.List(gs.r.Paths)
 	if err != nil {
 		return guests.Guest{}, err
 	}
@@ -215,7 +224,7 @@ func (r *Rack) CheckGuest(network, container, ifname, netns string) (guests.Gues
 		return guests.Guest{}, fmt.Errorf("%w: %s of container %.20s is not attached to network %s", ErrGuest, ifname, container, network)
 	}
 	g := list[i]
-	port, err := nl.LinkByName(r.Paths.Netns(spec.SwitchName), g.Port)
+	port, err := nl.LinkByName(gs.r.Paths.Netns(spec.SwitchName), g.Port)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return g, fmt.Errorf("%w %s: its link is gone", ErrGuest, g.Name)
@@ -234,8 +243,8 @@ func (r *Rack) CheckGuest(network, container, ifname, netns string) (guests.Gues
 		return g, fmt.Errorf("%w %s: %s has the address %v, not %v", ErrGuest, g.Name, ifname, end.MAC, g.MAC)
 	}
 	addrs, err := nl.Addrs(netns, ifname)
-	if err == nil && !slices.Contains(addrs, r.Spec.Prefix4(&g.Host)) {
-		err = fmt.Errorf("%w %s: %s lacks the address %v", ErrGuest, g.Name, ifname, r.Spec.Prefix4(&g.Host))
+	if err == nil && !slices.Contains(addrs, gs.r.Spec.Prefix4(&g.Host)) {
+		err = fmt.Errorf("%w %s: %s lacks the address %v", ErrGuest, g.Name, ifname, gs.r.Spec.Prefix4(&g.Host))
 	}
 	return g, err
 }

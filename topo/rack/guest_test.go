@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A guest has a name, an address and a MAC address of its own, whatever those before it asked for; who asks for what another
-// one has is refused, and told whose it is.
+// A guest has a name, an address and a MAC address of its own, whatever those before it asked for;
+// who asks for what another one has is refused, and told whose it is.
 func TestNewGuest(t *testing.T) {
 	s, err := spec.Parse([]byte("name: lab\nhosts:\n  - {name: ms0, role: memory}\n  - {name: cn0, role: compute}\n"))
 	if err != nil {
@@ -20,7 +20,7 @@ func TestNewGuest(t *testing.T) {
 	r := &Rack{Spec: s, Paths: spec.Paths{Dir: t.TempDir()}}
 	add := func(q GuestRequest) (guests.Guest, error) {
 		q.Network, q.Ifname = "n", "eth0"
-		g, err := r.newGuest(&q)
+		g, err := r.Guests().make(&q)
 		if err != nil {
 			return g, err
 		}

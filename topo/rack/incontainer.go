@@ -30,7 +30,8 @@ type containerNode struct {
 	rack *spec.Rack
 	host *spec.Host
 	log  io.Writer
-	// daemon is the daemon's process, 0 for none. replaced says that it was ended because of a new NIC.
+	// daemon is the daemon's process, 0 for none. replaced says that it was ended because of a new
+	// NIC.
 	daemon   atomic.Int64
 	replaced atomic.Bool
 }
@@ -39,9 +40,10 @@ func (n *containerNode) note(format string, args ...any) {
 	fmt.Fprintf(n.log, "%s %s %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), "container-init", n.host.Name, fmt.Sprintf(format, args...))
 }
 
-// ContainerInit is process 1 of a host's container: it waits for the NIC, runs the host's daemon, reaps whatever is orphaned,
-// and ends with the daemon. When the NIC was taken away and another one came, as by `docker network disconnect` and connect,
-// the daemon is started anew. What the daemon says goes into the rack's log and to the engine. It returns the exit status.
+// ContainerInit is process 1 of a host's container: it waits for the NIC, runs the host's daemon,
+// reaps whatever is orphaned, and ends with the daemon. When the NIC was taken away and another one
+// came, as by `docker network disconnect` and connect, the daemon is restarted. The daemon's output
+// goes into the rack's log and to the engine. It returns the exit status.
 func ContainerInit(dir, host string) int {
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
@@ -108,7 +110,7 @@ func (n *containerNode) run() int {
 	}
 }
 
-// tee is where the daemon writes: what comes is copied to the log until the container ends.
+// tee is where the daemon writes: its output is copied to the log until the container ends.
 func (n *containerNode) tee() (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -122,7 +124,7 @@ func (n *containerNode) tee() (*os.File, error) {
 func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
 	r := &Rack{Spec: n.rack}
 	err = nl.OnOwnThread(func() error {
-		return r.place(n.host.Name, func() error {
+		return r.starter().place(n.host.Name, func() error {
 			pid, err = syscall.ForkExec("/proc/self/exe", []string{programName, "host", "--rack-dir", n.dir, "--name", n.host.Name}, &syscall.ProcAttr{
 				Env: os.Environ(), Files: []uintptr{0, out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
 			})
@@ -149,7 +151,7 @@ func (n *containerNode) waitNIC() int {
 			return index
 		}
 		if i == int(5*time.Second/nicPoll) {
-			n.note("waits for its NIC, %s; whoever started this container has no rack that plugs it: `rdmalab status` knows more", spec.HostIfname)
+			n.note("waits for its NIC, %s; if it stays so, no rack plugs this container: see `rdmalab status`", spec.HostIfname)
 		}
 		time.Sleep(nicPoll)
 	}
@@ -166,7 +168,7 @@ func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 		case <-tick.C:
 		}
 		if now, ok := n.nic(); ok && now != index {
-			n.note("the NIC was replaced: the daemon starts anew")
+			n.note("the NIC was replaced: the daemon restarts")
 			n.replaced.Store(true)
 			_ = unix.Kill(pid, unix.SIGKILL) // it may be gone already
 			return
@@ -174,7 +176,7 @@ func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 	}
 }
 
-// ContainerHold is process 1 of a container that only holds the network of a host, until it is told to end.
+// ContainerHold is process 1 of a container that only holds the network of a host, until SIGTERM.
 func ContainerHold() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

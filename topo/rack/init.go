@@ -18,9 +18,10 @@ import (
 // exitSignalled is added to a signal's number in the exit status of what it killed, as shells do.
 const exitSignalled = 128
 
-// NodeInit is process 1 of a node: it makes the mounts that a host of its own would have, starts the node's daemon,
-// reaps whatever is orphaned in the node, and ends with the daemon. dir is the rack's state folder. The system's root
-// file system stays visible, so that the node can use its programs. It returns the exit status.
+// NodeInit is process 1 of a node: it makes the mounts that a host of its own would have, starts
+// the node's daemon, reaps whatever is orphaned in the node, and ends with the daemon. dir is the
+// rack's state folder. The system's root file system stays visible, so that the node can use its
+// programs. It returns the exit status.
 func NodeInit(dir, node string) int {
 	note := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
@@ -92,7 +93,8 @@ func makeMounts(p spec.Paths, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// Copies of other mounts would keep the namespaces of other racks and nodes alive after their end.
+	// Copies of other mounts would keep the namespaces of other racks and nodes alive after their
+	// end.
 	points, err := mountPoints()
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 
 // Bounds of waiting for the kernel.
 const (
-	// killWait bounds how long killed processes may take to be gone. The kernel takes namespaces away one after the
-	// other: 100 hosts are gone after six seconds on two busy processors.
+	// killWait bounds how long killed processes may take to be gone. The kernel takes namespaces
+	// away one after the other: 100 hosts are gone after six seconds on two busy processors.
 	killWait = 30 * time.Second
 	// pollStep is the pause between two looks at a state that the kernel changes.
 	pollStep = time.Millisecond
@@ -29,13 +29,14 @@ type keeper interface {
 	adopt(node string, pid int) error
 	// pids lists the live processes of a node.
 	pids(node string) ([]int, error)
-	// kill ends every process of a node, frozen ones too, and waits until they are gone.
+	// kill ends every process of a node, hung ones too, and waits until they are gone.
 	kill(node string) error
-	// freeze stops or continues every process of a node, and waits until it is done.
-	freeze(node string, on bool) error
-	// frozen says whether a node is stopped.
-	frozen(node string) (bool, error)
-	// clear ends everything of the rack and leaves no trace. It does not mind when nothing is there.
+	// hang stops or continues every process of a node, and waits until it is done.
+	hang(node string, on bool) error
+	// hung reports whether a node hangs.
+	hung(node string) (bool, error)
+	// clear ends everything of the rack and leaves no trace. It does not mind when nothing is
+	// there.
 	clear() error
 }
 

@@ -7,16 +7,24 @@ import (
 	"os/exec"
 )
 
-// gateFD is the file descriptor at which a process that launch starts finds its gate.
+// gateFD is the descriptor of the gate: a pipe on which a launched process waits for one byte, sent
+// once it is a part of its node (passGate).
 const gateFD = 3
 
-// errGate says that a process was not let in: whoever started it died or gave up.
+// errGate says that a process was not let in: the controller that started it died or gave up.
 var errGate = errors.New("was not let into the rack; such processes are started by rdmalab only")
 
-// launch starts cmd by start and makes it a part of a node before it does anything. The process must call passGate
-// first. It is not put into its cgroup by clone3, because Linux kills what clone3 puts into a cgroup that was ever
-// killed as a whole; the gate also ends it when the controller dies in between.
-func (r *Rack) launch(node string, cmd *exec.Cmd, start func() error) error {
+// starter starts the processes of nodes in their namespaces and cgroups, and waits until their
+// daemons answer.
+type starter struct{ *Rack }
+
+func (r *Rack) starter() starter { return starter{r} }
+
+// launch starts cmd by start and makes it a part of a node before it does anything. The process
+// must call passGate first. It is not put into its cgroup by clone3, because Linux kills what
+// clone3 puts into a cgroup that was ever killed as a whole; the gate also ends it when the
+// controller dies in between.
+func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	gate, open, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", node, err)

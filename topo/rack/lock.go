@@ -19,7 +19,8 @@ const lockWait = 15 * time.Second
 // lockPoll is the pause between two tries.
 const lockPoll = 5 * time.Millisecond
 
-// lock is the rack's flock. Its file lies beside the rack's tmpfs and is removed by whoever takes the rack down.
+// lock is the rack's flock. Its file lies beside the rack's tmpfs and is removed by the controller
+// that takes the rack down.
 type lock struct {
 	paths spec.Paths
 	f     *os.File
@@ -62,7 +63,7 @@ func tryLock(paths spec.Paths) (*lock, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", paths.Lock(), err), f.Close())
 	}
-	// Whoever took the rack down before us has removed the file that we opened.
+	// The controller that took the rack down before us has removed the file that we opened.
 	var held, there unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &held); err != nil {
 		return nil, errors.Join(err, f.Close())

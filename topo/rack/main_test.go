@@ -18,8 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// The test program is also the program of the nodes: with one of these as first argument it is a node's process 1, a
-// daemon without any network, a timer, or a controller that dies half-way.
+// The test program is also the program of the nodes: with one of these as first argument it is a
+// node's process 1, a daemon without any network, a timer, or a controller that dies half-way.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		f := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
@@ -110,14 +110,14 @@ func dieHalfWay(what, rack, step string) error {
 		}
 	}
 	if what == "up-and-die" {
-		return r.up(context.Background())
+		return r.builder().up(context.Background())
 	}
-	_, err := r.down(context.Background(), rack)
+	_, err := r.remover().down(context.Background(), rack)
 	return err
 }
 
-// upOnFullDisk brings a rack up where the state folder has room for so many files only. The process has a mount
-// namespace of its own, so that nobody else sees it.
+// upOnFullDisk brings a rack up where the state folder has room for so many files only. The process
+// has a mount namespace of its own, so that nobody else sees it.
 func upOnFullDisk(rack, files string) error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if err == nil {

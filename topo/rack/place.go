@@ -13,7 +13,8 @@ import (
 // maxCPUs is how many processors a unix.CPUSet can name.
 const maxCPUs = 1024
 
-// processors returns those that a node is bound to, out of the allowed ones; nil means that it is not bound.
+// processors returns those that a node is bound to, out of the allowed ones; nil means that it is
+// not bound.
 func processors(s *spec.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
 	h, _, isHost := s.Host(node)
@@ -45,9 +46,9 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	return others
 }
 
-// place runs f, whose children inherit it, bound to the processors of a node. The calling goroutine is locked to its
-// thread.
-func (r *Rack) place(node string, f func() error) error {
+// place runs f, whose children inherit it, bound to the processors of a node. The calling goroutine
+// is locked to its thread.
+func (r starter) place(node string, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		return err

@@ -32,8 +32,9 @@ const (
 // programName is what ps shows.
 const programName = "rdmalab"
 
-// startProcess starts a node's process 1 in the node's namespaces and its cgroup. It outlives the caller.
-func (r *Rack) startProcess(node string) error {
+// startProcess starts a node's process 1 in the node's namespaces and its cgroup. It outlives the
+// caller.
+func (r starter) startProcess(node string) error {
 	if err := r.keep.prepare(node); err != nil {
 		return err
 	}
@@ -59,12 +60,12 @@ func (r *Rack) startProcess(node string) error {
 }
 
 // waitReady waits until a node's daemon answers, and says why it died if it does.
-func (r *Rack) waitReady(ctx context.Context, node string) error {
+func (r starter) waitReady(ctx context.Context, node string) error {
 	return r.waitAnswer(ctx, node, node)
 }
 
 // waitAnswer is waitReady for a daemon whose processes the keeper has under another name.
-func (r *Rack) waitAnswer(ctx context.Context, node, kept string) error {
+func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	client := r.Control(node)
@@ -95,7 +96,7 @@ func answer(ctx context.Context, client *control.Client, out any) error {
 }
 
 // tail is the end of a node's log.
-func (r *Rack) tail(node string) string {
+func (r starter) tail(node string) string {
 	b, err := os.ReadFile(r.Paths.Log(node))
 	if err != nil {
 		return "  (" + err.Error() + ")"

@@ -28,10 +28,11 @@ type Rack struct {
 	// Revived are parts of the rack that had died, and that Up started again.
 	Revived []string
 	keep    keeper
-	bodies  bodies
+	hosts   hostRuntime
 	// exe is the program that nodes run.
 	exe string
-	// reached is told each step of Up and Down when it is done; tests die there.
+	// reached is called with the name of each step of Up and Down when the step is done; tests kill
+	// the controller there.
 	reached func(step string)
 }
 
@@ -83,7 +84,7 @@ func List() ([]string, error) {
 func handle(name string) *Rack {
 	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)
-	r.bodies = processBodies{r}
+	r.hosts = processHosts{r}
 	return r
 }
 

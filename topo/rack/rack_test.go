@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// tracesOf lists what there is of a rack: mounts, cgroups, folders, processes. A process that was not let in when its
-// controller died may need a moment to see it.
+// tracesOf lists what there is of a rack: mounts, cgroups, folders, processes. A process that was
+// not let in when its controller died may need a moment to see it.
 func tracesOf(t *testing.T, name string) (found []string) {
 	t.Helper()
 	_ = waitFor(2*time.Second, "end of "+name, func() (bool, error) { // else they are reported by the caller
@@ -58,7 +58,8 @@ func tracesNow(t *testing.T, name string) []string {
 	return found
 }
 
-// probe puts a link from a namespace of the test into a node's: the test's end goes when the node's namespace does.
+// probe puts a link from a namespace of the test into a node's: the test's end goes when the node's
+// namespace does.
 func probe(t *testing.T, r *Rack) (gone func()) {
 	t.Helper()
 	pin := filepath.Join(t.TempDir(), "probe")
@@ -226,7 +227,7 @@ func TestUpRollsBack(t *testing.T) {
 			}
 		}
 	}
-	err := r.up(t.Context())
+	err := r.builder().up(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "cn1 died") || !strings.Contains(err.Error(), "told to fail") {
 		t.Errorf("up with a dying daemon: %v; want the node and its log", err)
 	}
@@ -239,7 +240,7 @@ func TestUpRollsBack(t *testing.T) {
 			cancel()
 		}
 	}
-	if err := r.up(ctx); !errors.Is(err, context.Canceled) {
+	if err := r.builder().up(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted up: %v", err)
 	}
 	if left := tracesOf(t, name); len(left) > 0 {

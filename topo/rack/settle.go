@@ -19,9 +19,10 @@ type portStatus struct {
 	} `json:"ports"`
 }
 
-// settle waits until the switch has noticed the state of a host's link, so that whoever sends a frame next finds what
-// the command line said. A switch that does not answer notices nothing, and is not waited for.
-func (r *Rack) settle(ctx context.Context, host string) {
+// settle waits until the switch has noticed the state of a host's link, so that the next frame
+// finds what the command line said. A switch that does not answer notices nothing, and is not
+// waited for.
+func (r starter) settle(ctx context.Context, host string) {
 	h, _, ok := r.Spec.Host(host)
 	if !ok {
 		return
@@ -30,7 +31,7 @@ func (r *Rack) settle(ctx context.Context, host string) {
 	if err != nil {
 		return
 	}
-	if frozen, err := r.keep.frozen(spec.SwitchName); err != nil || frozen {
+	if hung, err := r.keep.hung(spec.SwitchName); err != nil || hung {
 		return
 	}
 	_ = waitFor(settleWait, "the switch", func() (bool, error) { // what it does not notice now, it will

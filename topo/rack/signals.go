@@ -16,9 +16,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// signalKeeper is the keeper of a machine without cgroup2. A node's processes are those inside its network namespace
-// and outside of our pid namespace: whoever merely looks into the network namespace from our side is not the rack's.
-// A timer is found by a file with its process id and start time.
+// signalKeeper is the keeper of a machine without cgroup2. A node's processes are those inside its
+// network namespace and outside of our pid namespace: a process that merely looks into the network
+// namespace from our side is not the rack's. A timer is found by a file with its process id and
+// start time.
 type signalKeeper struct{ paths spec.Paths }
 
 var _ keeper = (*signalKeeper)(nil)
@@ -118,18 +119,18 @@ func (k *signalKeeper) kill(node string) error {
 	})
 }
 
-func (k *signalKeeper) freeze(node string, on bool) error {
+func (k *signalKeeper) hang(node string, on bool) error {
 	sig := map[bool]syscall.Signal{true: unix.SIGSTOP, false: unix.SIGCONT}[on]
-	return waitFor(killWait, "freezing of "+node, func() (bool, error) {
+	return waitFor(killWait, "hanging of "+node, func() (bool, error) {
 		if _, err := k.signal(node, sig); err != nil {
 			return false, err
 		}
-		frozen, err := k.frozen(node)
-		return frozen == on, err
+		hung, err := k.hung(node)
+		return hung == on, err
 	})
 }
 
-func (k *signalKeeper) frozen(node string) (bool, error) {
+func (k *signalKeeper) hung(node string) (bool, error) {
 	pids, err := k.pids(node)
 	if err != nil {
 		return false, err

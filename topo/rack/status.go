@@ -44,7 +44,8 @@ type NodeStatus struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"` // of spec.Role, or "switch"
 	State State  `json:"state"`
-	// PID is the daemon's process as this machine counts, InitPID that of the node's process 1; 0 is none.
+	// PID is the daemon's process as this machine counts, InitPID that of the node's process 1; 0
+	// is none.
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
 	// Meant says of a crashed node that it was crashed by command.
@@ -69,7 +70,8 @@ type Status struct {
 	Name  string `json:"name"`
 	State State  `json:"state"` // up if every node is, else that of the worst
 	Dir   string `json:"dir"`
-	// Runtime is RuntimeDocker if hosts are containers; Watcher says then why they are not plugged, "" if they are.
+	// Runtime is RuntimeDocker if hosts are containers; Watcher says then why they are not plugged,
+	// "" if they are.
 	Runtime string       `json:"runtime,omitempty"`
 	Watcher string       `json:"watcher,omitempty"`
 	Switch  NodeStatus   `json:"switch"`
@@ -99,13 +101,13 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
 	sw := &r.Spec.Switch
 	s.Switch = NodeStatus{Name: spec.SwitchName, Role: spec.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program}
-	links, err := r.links()
+	links, err := r.observer().links()
 	if err != nil {
 		return s, rackError(s.Name, err)
 	}
 	errs := make([]error, 1+len(s.Hosts))
 	var wg sync.WaitGroup
-	wg.Go(func() { errs[0] = r.observe(ctx, &s.Switch) })
+	wg.Go(func() { errs[0] = r.observer().observe(ctx, &s.Switch) })
 	for i := range s.Hosts {
 		h := &r.Spec.Hosts[i]
 		n := &s.Hosts[i]
@@ -113,10 +115,10 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 			Name: h.Name, Role: string(h.Role), Port: h.Port, IPv4: h.IPv4, IPv6: h.IPv6, MAC: h.MAC,
 			Memory: h.Memory, Link: linkState(links, h.Port),
 		}
-		wg.Go(func() { errs[1+i] = r.observe(ctx, n) })
+		wg.Go(func() { errs[1+i] = r.observer().observe(ctx, n) })
 	}
 	wg.Wait()
-	r.observeContainers(ctx, &s)
+	r.observer().observeContainers(ctx, &s)
 	s.State = worst(s)
 	list, err := guests.List(r.Paths)
 	errs = append(errs, err)
@@ -126,8 +128,13 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	return s, rackError(s.Name, errors.Join(errs...))
 }
 
+// observer looks at links, processes and containers for Status.
+type observer struct{ *Rack }
+
+func (r *Rack) observer() observer { return observer{r} }
+
 // links reads the switch's ends of all links.
-func (r *Rack) links() (map[string]nl.Link, error) {
+func (r observer) links() (map[string]nl.Link, error) {
 	list, err := nl.Links(r.Paths.Netns(spec.SwitchName))
 	if errors.Is(err, nl.ErrPrivilege) {
 		return nil, ErrPrivilege
@@ -153,7 +160,7 @@ func linkState(links map[string]nl.Link, port string) LinkState {
 }
 
 // observe fills in what n's processes and daemon say.
-func (r *Rack) observe(ctx context.Context, n *NodeStatus) error {
+func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	pids, err := r.keep.pids(n.Name)
 	if err != nil {
 		return err
@@ -165,11 +172,11 @@ func (r *Rack) observe(ctx context.Context, n *NodeStatus) error {
 		n.Meant = exists(r.Paths.Crashed(n.Name))
 		return nil
 	}
-	frozen, err := r.keep.frozen(n.Name)
+	hung, err := r.keep.hung(n.Name)
 	if err != nil {
 		return err
 	}
-	if frozen {
+	if hung {
 		n.State = StateHung
 		return nil
 	}

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the caller's terminal, lent to the process group of a program that Exec runs, as a shell does with its
-// jobs. A program in other namespaces cannot share our group: a shell there could not name it when it hands the
-// terminal back.
+// terminal is the caller's terminal, lent to the process group of a program that Exec runs, as a
+// shell does with its jobs. A program in other namespaces cannot share our group: a shell there
+// could not name it when it hands the terminal back.
 type terminal struct{ fd, own int }
 
 // foreground is the terminal at standard input if it is ours to lend, else nil.
@@ -23,7 +23,8 @@ func foreground() *terminal {
 
 // lend makes a process group the terminal's foreground.
 func (t *terminal) lend(group int) error {
-	// From now on we are in the background until we take it back, which the kernel would stop us for.
+	// From now on we are in the background until we take it back, which the kernel would stop us
+	// for.
 	signal.Ignore(unix.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 }
@@ -33,7 +34,8 @@ func (t *terminal) takeBack() {
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // the terminal may have been hung up
 }
 
-// suspend does with us what was done with the program: we stop until our shell continues us, then the program does.
+// suspend does with us what was done with the program: we stop until our shell continues us, then
+// the program does.
 func (t *terminal) suspend(group int) {
 	t.takeBack()
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
@@ -43,7 +45,8 @@ func (t *terminal) suspend(group int) {
 	_ = unix.Kill(-group, unix.SIGCONT) // it may be gone already
 }
 
-// terminalSends says whether a terminal sends s to all of its foreground, to which the program belongs if we do.
+// terminalSends says whether a terminal sends s to all of its foreground, to which the program
+// belongs if we do.
 func terminalSends(s os.Signal) bool {
 	if s != unix.SIGINT && s != unix.SIGQUIT {
 		return false

@@ -30,7 +30,8 @@ const MaxAfter = 24 * time.Hour
 // Doer performs an action on a node.
 type Doer func(ctx context.Context, r *Rack, node string) error
 
-// Doers are the actions that this package can perform. Those on what runs inside a daemon are the caller's to add.
+// Doers are the actions that this package can perform. Those on what runs inside a daemon are the
+// caller's to add.
 func Doers() map[Action]Doer {
 	return map[Action]Doer{
 		ActionResume:  func(ctx context.Context, r *Rack, node string) error { return r.Resume(ctx, node) },
@@ -39,8 +40,9 @@ func Doers() map[Action]Doer {
 	}
 }
 
-// After does an action on a node when d has passed, by a process of the rack, so that it happens whatever becomes of
-// the caller, and does not happen after Down. A later fault on the same node, or its end by hand, cancels it.
+// After does an action on a node when d has passed, by a process of the rack, so that it happens
+// whatever becomes of the caller, and does not happen after Down. A later fault on the same node,
+// or its end by hand, cancels it.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
 	if d <= 0 || d > MaxAfter {
 		return fmt.Errorf("duration %v is out of bounds; take one above 0 and at most %v", d, MaxAfter)
@@ -48,21 +50,28 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	if err := r.checkNode(node); err != nil {
 		return err
 	}
-	return r.locked(ctx, func() error { return r.startTimer(d, a, node) })
+	return r.locked(ctx, func() error { return r.timers().startTimer(d, a, node) })
 }
 
-// apart are the actions that end something else than a node's own state, and so have a timer of their own.
+// apart are the actions that end something else than a node's own state, and so have a timer of
+// their own.
 var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionMend: ".partition"}
 
-// timerName is the name of the one timer that a node, its link, its NIC, its programs or the partition can have.
+// timerName is the name of the one timer that a node, its link, its NIC, its programs or the
+// partition can have.
 func (a Action) timerName(node string) string { return node + apart[a] }
 
 // Cancel ends what After arranged for an action on a node, if it is still to come.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
-	return r.locked(ctx, func() error { return r.cancelTimer(a.timerName(node)) })
+	return r.locked(ctx, func() error { return r.timers().cancelTimer(a.timerName(node)) })
 }
 
-func (r *Rack) startTimer(d time.Duration, a Action, node string) error {
+// timers are the processes that end a fault of a node after a time.
+type timers struct{ *Rack }
+
+func (r *Rack) timers() timers { return timers{r} }
+
+func (r timers) startTimer(d time.Duration, a Action, node string) error {
 	name := a.timerName(node)
 	if err := r.cancelTimer(name); err != nil {
 		return err
@@ -79,7 +88,7 @@ func (r *Rack) startTimer(d time.Duration, a Action, node string) error {
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := r.launch(timerNode(name), cmd, cmd.Start); err != nil {
+	if err := r.starter().launch(timerNode(name), cmd, cmd.Start); err != nil {
 		return err
 	}
 	detach(cmd)
@@ -87,7 +96,7 @@ func (r *Rack) startTimer(d time.Duration, a Action, node string) error {
 }
 
 // cancelTimer ends a pending timer. The timer itself may call it: it is not ended then.
-func (r *Rack) cancelTimer(name string) error {
+func (r timers) cancelTimer(name string) error {
 	node := timerNode(name)
 	pids, err := r.keep.pids(node)
 	if err != nil {
@@ -116,5 +125,5 @@ func RunTimer(ctx context.Context, open func() (*Rack, error), d time.Duration, 
 	if err := do(ctx, r, node); !errors.Is(err, ErrState) {
 		return err
 	}
-	return nil // somebody was faster
+	return nil // another controller was faster
 }

@@ -102,7 +102,8 @@ func TestFullDisk(t *testing.T) {
 
 func TestBusyNamespace(t *testing.T) {
 	withBothKeepers(t, func(t *testing.T, r *Rack) {
-		// Somebody else's program is in a host's namespace, with its working directory on the rack's tmpfs.
+		// Somebody else's program is in a host's namespace, with its working directory on the
+		// rack's tmpfs.
 		guest := exec.Command("sleep", "600")
 		guest.Dir = r.Paths.Dir
 		must(t, nl.Do(r.Paths.Netns("cn0"), guest.Start))
@@ -110,7 +111,7 @@ func TestBusyNamespace(t *testing.T) {
 			must(t, guest.Process.Kill())
 			_ = guest.Wait() // it was killed
 		}()
-		if _, err := r.down(t.Context(), r.Spec.Name); err != nil {
+		if _, err := r.remover().down(t.Context(), r.Spec.Name); err != nil {
 			t.Fatal(err)
 		}
 		if left := tracesOf(t, r.Spec.Name); len(left) > 0 {
@@ -119,7 +120,7 @@ func TestBusyNamespace(t *testing.T) {
 		if p, ok := readProc(guest.Process.Pid); !ok || p.state == 'Z' {
 			t.Error("the guest was ended with the rack")
 		}
-		must(t, r.up(t.Context()))
+		must(t, r.builder().up(t.Context()))
 		if s := stateOf(t, r, "cn0"); s != StateUp {
 			t.Errorf("cn0 is %s, want up", s)
 		}

@@ -22,13 +22,13 @@ import (
 // stateSize is the size of a rack's tmpfs: it bounds what logs and descriptions may take.
 const stateSize = "size=64m,mode=0755"
 
-// Up brings a rack up and waits until every daemon answers. Leftovers of a rack of that name are cleared first. If the
-// rack is up already, nothing is done and the error is ErrAlreadyUp; the handle is good then, too. After any other
-// error nothing is left behind.
+// Up brings a rack up and waits until every daemon answers. Leftovers of a rack of that name are
+// cleared first. If the rack is up already, nothing is done and the error is ErrAlreadyUp; the
+// handle is good then, too. After any other error nothing is left behind.
 func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
-	return r, r.up(ctx)
+	return r, r.builder().up(ctx)
 }
 
 // UpInContainers is Up for a rack whose hosts are containers.
@@ -36,10 +36,17 @@ func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*
 	r := handle(s.Name)
 	r.Spec = s
 	r.useContainers(in)
-	return r, r.up(ctx)
+	return r, r.builder().up(ctx)
 }
 
-func (r *Rack) up(ctx context.Context) error {
+// builder brings a rack up: it clears what is left of an earlier one, and makes state folder,
+// namespaces, links and nodes.
+type builder struct{ *Rack }
+
+func (r *Rack) builder() builder { return builder{r} }
+
+// up is Up for a rack whose description and kind of hosts are known.
+func (r builder) up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
 	}
@@ -55,11 +62,11 @@ func (r *Rack) up(ctx context.Context) error {
 	if err == nil {
 		return rackError(r.Spec.Name, l.release(false))
 	}
-	return rackError(r.Spec.Name, errors.Join(err, r.clear(), l.release(true)))
+	return rackError(r.Spec.Name, errors.Join(err, r.remover().clear(), l.release(true)))
 }
 
 // existing is nil if there is no rack of that name, or only the remains of one.
-func (r *Rack) existing(ctx context.Context) error {
+func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
 	}
@@ -82,7 +89,7 @@ func (r *Rack) existing(ctx context.Context) error {
 	if now := r.Containers(); (saved == nil) != (now == nil) || saved != nil && *saved != *now {
 		return errKind
 	}
-	if r.Revived, err = r.bodies.revive(ctx); err != nil {
+	if r.Revived, err = r.hosts.revive(ctx); err != nil {
 		return err
 	}
 	if len(r.Revived) > 0 {
@@ -105,8 +112,9 @@ func (r *Rack) existing(ctx context.Context) error {
 	return ErrAlreadyUp
 }
 
-// awaitRevival waits for hosts that have waited for what was revived. Those that do not come are found lost afterwards.
-func (r *Rack) awaitRevival(was *spec.Rack) {
+// awaitRevival waits for hosts that have waited for what was revived. Those that do not come are
+// found lost afterwards.
+func (r builder) awaitRevival(was *spec.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
 		for _, host := range was.HostNames() {
 			if ok, err := r.alive(host); err == nil && !ok && !exists(r.Paths.Crashed(host)) {
@@ -118,20 +126,20 @@ func (r *Rack) awaitRevival(was *spec.Rack) {
 }
 
 // build makes everything. Each step may be the last one that the controller lives to see.
-func (r *Rack) build(ctx context.Context) error {
+func (r builder) build(ctx context.Context) error {
 	steps := []struct {
 		name string
 		do   func(context.Context) error
 	}{
-		{"clear", func(context.Context) error { return r.clear() }},
+		{"clear", func(context.Context) error { return r.remover().clear() }},
 		{"state", func(context.Context) error { return r.makeState() }},
 		{"namespaces", func(context.Context) error { return r.makeNamespaces() }},
-		{"links", r.bodies.prepare},
+		{"links", r.hosts.prepare},
 		{"processes", func(ctx context.Context) error {
-			return each(r.Nodes(), func(node string) error { return r.startNode(ctx, node) })
+			return each(r.Nodes(), func(node string) error { return r.starter().startNode(ctx, node) })
 		}},
 		{"answers", func(ctx context.Context) error {
-			return each(r.Nodes(), func(node string) error { return r.waitReady(ctx, node) })
+			return each(r.Nodes(), func(node string) error { return r.starter().waitReady(ctx, node) })
 		}},
 		{"ready", func(context.Context) error { return os.WriteFile(r.Paths.Ready(), nil, 0o644) }},
 	}
@@ -172,7 +180,7 @@ func each(nodes []string, f func(node string) error) error {
 }
 
 // makeState mounts the rack's tmpfs and fills in what the daemons read.
-func (r *Rack) makeState() error {
+func (r builder) makeState() error {
 	p := r.Paths
 	if err := os.Mkdir(p.Dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make state folder: %w", err)
@@ -180,7 +188,8 @@ func (r *Rack) makeState() error {
 	if err := unix.Mount("rdmalab", p.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, stateSize); err != nil {
 		return fmt.Errorf("mount state folder %s: %w", p.Dir, err)
 	}
-	// Private, so that the pins that come here are not copied to other mount namespaces, which would keep them.
+	// Private, so that the pins that come here are not copied to other mount namespaces, which
+	// would keep them.
 	if err := unix.Mount("", p.Dir, "", unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make state folder %s private: %w", p.Dir, err)
 	}
@@ -200,7 +209,7 @@ func (r *Rack) makeState() error {
 }
 
 // hostsFile is the /etc/hosts of every host.
-func (r *Rack) hostsFile() string {
+func (r builder) hostsFile() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost\n")
 	line := func(a netip.Addr, name string) { fmt.Fprintf(&b, "%s %s\n", a, name) }
@@ -213,14 +222,14 @@ func (r *Rack) hostsFile() string {
 }
 
 // makeNamespaces makes that of the switch.
-func (r *Rack) makeNamespaces() error {
+func (r builder) makeNamespaces() error {
 	if err := nl.Create(r.Paths.Netns(spec.SwitchName)); err != nil {
 		return err
 	}
 	return nl.DisableIPv6(r.Paths.Netns(spec.SwitchName)) // the switch forwards IPv6; it does not speak it
 }
 
-func (r *Rack) makeLinks() error {
+func (r builder) makeLinks() error {
 	return each(r.Spec.HostNames(), func(host string) error {
 		h, _, _ := r.Spec.Host(host)
 		return r.makeLink(h)
@@ -240,7 +249,8 @@ func (r *Rack) hostEnd(h *spec.Host) nl.End {
 	return nl.End{
 		Netns: r.Paths.Netns(h.Name), Name: spec.HostIfname, MAC: h.MAC, Alias: r.alias(h),
 		Addrs: []netip.Prefix{r.Spec.Prefix4(h), r.Spec.Prefix6(h)},
-		// A TCP super-frame is a frame that no real link carries; RoCEv2 ones are split where they are seen.
+		// A TCP super-frame is a frame that no real link carries; RoCEv2 ones are split where they
+		// are seen.
 		NoTSO: true,
 	}
 }

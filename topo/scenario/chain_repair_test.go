@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/steer/published"
+	publishedsteer "github.com/rdmalab/rdmalab/swordbox/published/cloversteer"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
@@ -30,7 +30,8 @@ const lives = time.Duration(-1)
 // chainWatch looks at the chain whenever a packet passes: memory changes at no other time.
 type chainWatch struct {
 	told []layout.Handle // nodes whose clients were told that they are linked
-	// from and until are when one of them was missing for the first and for the last time; 0: never.
+	// from and until are when one of them was missing for the first and for the last time; 0:
+	// never.
 	from, until clock.Time
 }
 
@@ -52,8 +53,8 @@ func (w *chainWatch) look(h *holeRun, now clock.Time) {
 	}
 }
 
-// play lets client 1 append node 3, which is lost, and client 2 node 4, while what shall die dies; it returns when the append was
-// lost, and what was seen of the chain.
+// play lets client 1 append node 3, which is lost, and client 2 node 4, while what shall die dies;
+// it returns when the append was lost, and what was seen of the chain.
 func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch, damage []string) {
 	t.Helper()
 	w = &chainWatch{}
@@ -84,7 +85,8 @@ func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch,
 			})
 		}
 		h.rt.Sleep(3 * time.Microsecond)
-		// A client that was told something else than success looks for its node before it tries again.
+		// A client that was told something else than success looks for its node before it tries
+		// again.
 		if h.linked(d.link(2, 1, 4, 1), "the append of client 2") {
 			w.told = append(w.told, 4)
 		} else if h.retry(d, 4); len(h.damage) == 0 {
@@ -121,7 +123,8 @@ func inChain(h *holeRun, n layout.Handle) bool {
 	return false
 }
 
-// deaths are all times at which a client or the switch may die while its append is under way; a round trip has some 10 µs.
+// deaths are all times at which a client or the switch may die while its append is under way; a
+// round trip has some 10 µs.
 func deaths() (list []time.Duration) {
 	list = append(list, lives)
 	for d := time.Duration(0); d <= 30*time.Microsecond; d += 5 * time.Microsecond {
@@ -130,8 +133,9 @@ func deaths() (list []time.Duration) {
 	return append(list, time.Millisecond, 1100*time.Microsecond, 5*time.Millisecond)
 }
 
-// Whatever is lost and whoever dies when, in mode hard every node whose client was told is in its chain at every instant: no chain
-// has to be mended, by nobody, also after both have died. The time is 0.
+// Whatever is lost and whoever dies when, in mode hardened every node whose client was told is in
+// its chain at every instant: no chain has to be mended, by nobody, also after both have died. The
+// time is 0.
 func TestNoDeathBreaksAChain(t *testing.T) {
 	t.Parallel()
 	runs := 0
@@ -142,7 +146,7 @@ func TestNoDeathBreaksAChain(t *testing.T) {
 					continue
 				}
 				b := broken{answer, client, box}
-				_, w, damage := b.play(t, modeHard)
+				_, w, damage := b.play(t, recordedHardened)
 				if w.from != 0 || len(damage) > 0 || len(w.told) == 0 {
 					t.Errorf("%v: nodes %v, chain broken from %v to %v; %v", b, w.told, w.from, w.until, damage)
 				}
@@ -151,24 +155,25 @@ func TestNoDeathBreaksAChain(t *testing.T) {
 	}
 }
 
-// In mode paper the same breaks the chain; the control plane mends it in the time that is promised, also if the client is dead. If the
-// switch dies as well, nobody does: that is what the paper leaves open.
+// In mode published the same breaks the chain; the control plane mends it in the time that is
+// promised, also if the client is dead. If the switch dies as well, nobody does: that is what the
+// paper leaves open.
 func TestControlPlaneMendsTheChain(t *testing.T) {
 	t.Parallel()
 	dead := broken{client: 3 * time.Microsecond, box: lives}
-	lost, w, _ := dead.play(t, modePaper)
+	lost, w, _ := dead.play(t, recordedPublished)
 	took := w.until.Sub(lost)
-	t.Logf("mode paper, client dead: the chain was broken until %v after the loss", took)
-	if w.from == 0 || took <= 0 || took > published.Bound {
-		t.Errorf("the chain was broken from %v to %v, %v after the loss; want it broken and whole within %v", w.from, w.until, took, published.Bound)
+	t.Logf("mode published, client dead: the chain was broken until %v after the loss", took)
+	if w.from == 0 || took <= 0 || took > publishedsteer.Bound {
+		t.Errorf("the chain was broken from %v to %v, %v after the loss; want it broken and whole within %v", w.from, w.until, took, publishedsteer.Bound)
 	}
 	dead.box = 200 * time.Microsecond
-	_, w, _ = dead.play(t, modePaper)
+	_, w, _ = dead.play(t, recordedPublished)
 	if w.until.Sub(w.from) < 90*time.Millisecond {
 		t.Errorf("client and switch dead: broken from %v to %v, want for ever", w.from, w.until)
 	}
 	answer := broken{answer: true, client: 3 * time.Microsecond, box: lives}
-	if _, w, damage := answer.play(t, modePaper); w.from != 0 || len(damage) > 0 {
+	if _, w, damage := answer.play(t, recordedPublished); w.from != 0 || len(damage) > 0 {
 		t.Errorf("an answer lost breaks nothing, and the repair must not either: from %v to %v; %v", w.from, w.until, damage)
 	}
 }

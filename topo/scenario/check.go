@@ -45,8 +45,9 @@ func addLinkStats(a, b *sim.LinkStats) {
 	}
 }
 
-// checkConservation compares what each NIC counted with what its link carried: every frame that arrived was
-// accepted or dropped under a name. A frame whose addresses or ports were corrupted may be nobody's business.
+// checkConservation compares what each NIC counted with what its link carried: every frame that
+// arrived was accepted or dropped under a name. A frame whose addresses or ports were corrupted may
+// be counted by no NIC.
 func (e *env) checkConservation() error {
 	var all sim.LinkStats
 	for _, h := range e.rack.Hosts() {
@@ -69,7 +70,8 @@ func (e *env) checkConservation() error {
 	return nil
 }
 
-// checkAtomics compares the atomics that a host executed with those that its clients asked for: each exactly once.
+// checkAtomics compares the number of atomics that a host executed with the number that its clients
+// requested: each must be executed exactly once.
 func (e *env) checkAtomics(host string, want int) error {
 	c := e.rack.Host(host).Counters()
 	if c.RxAtomicRequests != uint64(want) {

@@ -8,16 +8,18 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// storeRun is one run of store histories: clients use a few keys, links and machines fail, and afterwards one order of all
-// operations on each key must explain what the clients were told; all nodes must be where they belong.
+// storeRun is one run of store histories: clients use a few keys, links and machines fail, and
+// afterwards one order of all operations on each key must explain the answers that the clients
+// received; all nodes must be where they belong.
 type storeRun struct {
 	env     *env
 	plan    *storePlan
@@ -28,8 +30,11 @@ type storeRun struct {
 	ended   int // clients
 	refused int // operations that ended with ErrFull
 	unknown int
-	longest time.Duration           // that an operation took
-	plant   func(kv.Store) kv.Store // for tests: a bug in front of the store
+	longest time.Duration // of all operations
+	// For tests: adds a bug in front of the store; changes the connection manager of the metadata
+	// server, which asks the memory servers for fences by it.
+	plant  func(kv.Store) kv.Store
+	dialer func(rdmacm.Manager) rdmacm.Manager
 }
 
 // runClover runs one seed.
@@ -44,6 +49,7 @@ func (r *storeRun) run() error {
 	e := r.env
 	r.history = kv.NewHistory()
 	e.report.Plan = r.plan.String()
+	r.loseOne()
 	if err := e.build(storeRack+r.plan.box, r.plan.rack); err != nil {
 		return err
 	}
@@ -69,7 +75,7 @@ func (r *storeRun) run() error {
 func (r *storeRun) serveMemory(name string) {
 	h := r.env.rack.Host(name)
 	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: r.plan.region})
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: r.plan.region})
 		if err == nil {
 			err = s.Serve()
 		}
@@ -88,6 +94,9 @@ func (r *storeRun) serveMeta() {
 			Servers: []netip.Addr{r.env.addrOf("ms0"), r.env.addrOf("ms1")},
 			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: [9]int{60, 40},
 		}
+		if r.dialer != nil {
+			cfg.Manager = r.dialer(cfg.Manager)
+		}
 		for {
 			s, err := meta.New(cfg)
 			if err == nil {
@@ -102,7 +111,8 @@ func (r *storeRun) serveMeta() {
 	})
 }
 
-// storePatience is the deadline of one operation: longer than any disaster lasts and than leases and grace.
+// storePatience is the deadline of one operation: longer than any fault lasts and than leases
+// and grace.
 const storePatience = 2 * time.Second
 
 // storeSlack is how much later than its deadline an operation may end: it ends a connection first.
@@ -130,7 +140,7 @@ func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Co
 	}
 }
 
-// work is a client's life.
+// work runs a client's operations from its start to its end.
 func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) error {
 	var store kv.Store = c
 	if r.plant != nil {
@@ -148,8 +158,11 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 
 // round makes one operation.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
-	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing {
+	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.strike)
+	}
+	if r.plan.pace > 0 {
+		rt.Sleep(d.span(0, 2*r.plan.pace))
 	}
 	key := uint64(d.IntN(r.plan.keys))
 	began := rt.Now()
@@ -182,10 +195,21 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	return err
 }
 
-// strike is the disaster.
+// strike injects the planned faults.
 func (r *storeRun) strike() {
 	r.struck = true
-	rack, p := r.env.rack, r.plan
+	at := r.env.rack.Now()
+	r.cause(&r.plan.storeStrike)
+	for i := range r.plan.then {
+		s := &r.plan.then[i]
+		at = at.Add(s.later)
+		r.env.rack.At(at, func() { r.cause(s) })
+	}
+}
+
+// cause injects one fault.
+func (r *storeRun) cause(p *storeStrike) {
+	rack := r.env.rack
 	h := rack.Host(p.victim)
 	end := func() {}
 	switch p.what {
@@ -214,6 +238,9 @@ func (r *storeRun) strike() {
 	case storeLinkCut:
 		h.SetLink(false)
 		end = func() { h.SetLink(true) }
+	case storeFreeze:
+		h.Hang()
+		end = h.Resume
 	case storeNothing:
 	}
 	rack.At(rack.Now().Add(p.down), end)

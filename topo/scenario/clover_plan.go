@@ -41,9 +41,22 @@ type storePlan struct {
 	// box is the switch section of the rack file; "": plain forwarding.
 	box, steer string
 
+	storeStrike
+	// then are further faults, each some time after the one before.
+	then []storeStrike
+	// pace is the mean pause between two operations of a client; 0: none.
+	pace time.Duration
+	// loses is the number of the WRITE or compare-and-swap that is lost on its way from the victim
+	// of a freeze, which begins at that moment; 0: none.
+	loses int
+}
+
+// storeStrike is one fault.
+type storeStrike struct {
 	what   storeDisaster
 	victim string
-	after  int // operations
+	after  int           // operations; of the first fault
+	later  time.Duration // after the fault before; of others
 	down   time.Duration
 }
 
@@ -57,17 +70,19 @@ const (
 	storeMetaCrash
 	storeSwitchCrash
 	storeLinkCut
+	storeFreeze
 )
 
-var storeDisasters = [...]string{"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut"}
+var storeFaults = [...]string{"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "freeze"}
 
 func drawStore(e *env) *storePlan {
 	d := e.draw
 	p := &storePlan{
-		keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), format: layout.Sound,
+		keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), format: layout.Hardened,
 		value: one(d, 16, 40, 104, 200), lease: d.span(20*time.Millisecond, 60*time.Millisecond),
 	}
-	// A pool from hardly more nodes than clients and keys hold to a large one: nodes are used again sooner or later.
+	// A pool from hardly more nodes than clients and keys hold to a large one: nodes are used again
+	// sooner or later.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
 	p.links, p.rules = drawLinks(d, []string{"md0", "ms0", "ms1", "cn0", "cn1", "cn2", "cn3"})
@@ -88,10 +103,54 @@ func (p *storePlan) drawDisaster(d *draw) {
 	if d.chance(0.3) {
 		return
 	}
-	p.what = storeDisaster(d.between(1, int(storeLinkCut)))
+	p.draw(d, p.lease)
 	p.after = d.between(1, p.clients*p.rounds/2)
+	for len(p.then) < 2 && d.chance(0.3) {
+		p.then = append(p.then, p.next(d))
+	}
+	if p.what == storeFreeze && p.victim[0] == 'c' && d.chance(0.5) {
+		p.loses = d.between(1, p.rounds/2)
+	}
+	if d.chance(0.5) || p.what == storeFreeze { // so that there are operations after leases have ended
+		p.pace = 2 * (p.down + 2*p.lease) / time.Duration(p.rounds)
+	}
+}
+
+// next draws a fault that follows the others, of another machine. If both memory servers and the
+// metadata server lose what they know, nothing is left that could tell a lost key from one that
+// never was.
+func (p *storePlan) next(d *draw) storeStrike {
+	for {
+		var s storeStrike
+		s.draw(d, p.lease)
+		s.later = d.span(0, 150*time.Millisecond)
+		fits, losses, meta := true, 0, 0
+		for _, x := range append([]storeStrike{p.storeStrike, s}, p.then...) {
+			switch x.what {
+			case storeMemoryCrash:
+				losses++
+			case storeMetaCrash:
+				meta++
+			default:
+			}
+			fits = fits && (x == s || x.victim != s.victim)
+		}
+		if fits && (losses < 2 || meta == 0) {
+			return s
+		}
+	}
+}
+
+// draw draws what happens, to which machine, and for how long.
+func (p *storeStrike) draw(d *draw, lease time.Duration) {
+	p.what = storeDisaster(d.between(1, int(storeFreeze)))
 	p.down = d.span(time.Millisecond, 120*time.Millisecond)
 	switch p.what {
+	case storeFreeze:
+		if p.victim = fmt.Sprintf("cn%d", d.IntN(storeHosts)); d.chance(0.2) {
+			p.victim = one(d, "md0", "ms0", "ms1")
+		}
+		p.down = d.span(lease/2, 4*lease)
 	case storeClientCrash:
 		p.victim = fmt.Sprintf("cn%d", d.IntN(storeHosts))
 	case storeMemoryCrash:
@@ -115,7 +174,17 @@ func (p *storePlan) String() string {
 		s += "; steer " + p.steer
 	}
 	if p.what != storeNothing {
-		s += fmt.Sprintf("; %s %s after %d operations for %v", storeDisasters[p.what], p.victim, p.after, p.down)
+		when := fmt.Sprintf("after %d operations", p.after)
+		if p.loses > 0 {
+			when = fmt.Sprintf("when its WRITE or CAS %d is lost", p.loses)
+		}
+		s += fmt.Sprintf("; %s %s %s for %v", storeFaults[p.what], p.victim, when, p.down)
+	}
+	for _, x := range p.then {
+		s += fmt.Sprintf("; %v later %s %s for %v", x.later, storeFaults[x.what], x.victim, x.down)
+	}
+	if p.pace > 0 {
+		s += fmt.Sprintf("; a pause of %v between operations", p.pace)
 	}
 	return s
 }

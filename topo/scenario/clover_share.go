@@ -15,12 +15,8 @@ func runCloverShared(e *env) error {
 	return (&storeRun{env: e, plan: p}).run()
 }
 
-// runCloverSteerShared is the same with a switch that steers appends and reads.
-func runCloverSteerShared(e *env) error {
-	return runCloverSteered(e, "both", func(p *storePlan) { p.share(e.draw) })
-}
-
-// share lets the clients of a host share queue pairs, and makes more of them, so that there is somebody to share with.
+// share lets the clients of a host share queue pairs, and makes more of them, so that each host has
+// several.
 func (p *storePlan) share(d *draw) {
 	p.shared = true
 	p.clients = d.between(storeHosts+1, 3*storeHosts)

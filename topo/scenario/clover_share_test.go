@@ -5,11 +5,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/cloversteer"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/swordbox/steer"
 )
 
 // Histories of clients that share queue pairs.
@@ -38,10 +38,11 @@ func runSharedSeeds(t *testing.T, name string) {
 	}
 }
 
-// misjoiner is a machine that steers and takes an append for that of the last node that was written on its connection, as the published
-// switch does (hole 36). It never lets a packet wait, so that what it believes does not leave the switch.
+// misjoiner is a machine that steers and takes an append for that of the last node that was written
+// on its connection, as the published switch does (hole 36). It never lets a packet wait, so that
+// what it believes does not leave the switch.
 type misjoiner struct {
-	*steer.Machine
+	*cloversteer.Machine
 	stores map[string]placed
 	last   map[uint32]layout.Location // by row
 	wrong  int
@@ -54,7 +55,7 @@ type placed struct {
 }
 
 func newMisjoiner() *misjoiner {
-	return &misjoiner{steer.New(steer.Config{Hold: 1}), make(map[string]placed), make(map[uint32]layout.Location), 0}
+	return &misjoiner{cloversteer.New(cloversteer.Config{Hold: 1}), make(map[string]placed), make(map[uint32]layout.Location), 0}
 }
 
 func (m *misjoiner) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
@@ -71,7 +72,7 @@ func (m *misjoiner) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p 
 		}
 		if _, keyed := layout.KeyOf(p.Payload); keyed && known {
 			if h, _, ok := st.super.Space.Handle(st.super.Server, int(p.RETH.VA-st.base)); ok {
-				m.last[s.Row.ID] = layout.Location{Handle: h, Version: layout.HeaderOf(p.Payload).EntryVersion()}
+				m.last[s.Flow.ID] = layout.Location{Handle: h, Version: layout.HeaderOf(p.Payload).EntryVersion()}
 			}
 		}
 	case wire.RCCmpSwap:
@@ -85,7 +86,7 @@ func (m *misjoiner) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p 
 func (m *misjoiner) join(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed, st placed) pipeline.Verdict {
 	swap := layout.Word(p.AtomicETH.SwapOrAdd)
 	next, more := swap.Next()
-	last, written := m.last[s.Row.ID]
+	last, written := m.last[s.Flow.ID]
 	at, ok := st.super.Space.Place(next.Handle)
 	if !more || !written || last == next || !ok || at.Server != st.super.Server {
 		return m.Machine.Request(c, s, r, p) // a node that was written on another server's connection
@@ -97,8 +98,8 @@ func (m *misjoiner) join(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pi
 	return v
 }
 
-// The published rule, that an append belongs to the last WRITE of its connection, is right where each client has a connection and
-// wrong where they share it; the histories see that.
+// The published rule, that an append belongs to the last WRITE of its connection, is right where
+// each client has a connection and wrong where they share it; the histories see that.
 func TestWrongJoinIsCaught(t *testing.T) {
 	t.Parallel()
 	const seeds = 4
@@ -122,7 +123,7 @@ func TestWrongJoinIsCaught(t *testing.T) {
 				p.keys, p.rounds, p.mix = 6, 15, [4]float64{0.4, 1, 1, 1}
 				p.rules, p.links = nil, "clean"
 				p.what = storeNothing
-				var m mode.Machine = plant
+				var m handler.Machine = plant
 				if !c.plant {
 					m = plant.Machine
 				}

@@ -7,19 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// runCloverSteer is runClover with a switch that steers.
-func runCloverSteer(e *env) error { return runCloverSteered(e, "", nil) }
-
-// cloverSteered is runCloverSteer for a choice of requests.
-func cloverSteered(steer string) func(*env) error {
-	return func(e *env) error { return runCloverSteered(e, steer, nil) }
-}
-
-// runCloverSteered steers what is said, or draws it; change, if not nil, changes the plan for tests.
+// runCloverSteered is runClover with a switch that steers what steer says, or draws it ("");
+// change, if not nil, changes the plan for tests.
 func runCloverSteered(e *env, steer string, change func(*storePlan)) error {
 	p := drawStore(e)
 	d := e.draw
@@ -27,7 +20,7 @@ func runCloverSteered(e *env, steer string, change func(*storePlan)) error {
 		p.steer = steer
 	}
 	p.box = steerBox(p.steer, one(d, "all", "all", "hot:1", "hot:4"))
-	p.rack.Datagrams = !d.chance(0.2) // without, the switch must learn connections from their packets
+	p.rack.Datagrams = !d.chance(0.2) // if false, the switch must learn connections from their packets
 	if d.chance(0.5) {
 		p.keys = d.between(1, 3) // so that there is something to steer
 	}
@@ -52,20 +45,20 @@ func steerBox(what, keys string) string {
 	return s
 }
 
-// appendLoss is a failure between the two halves of a PUT: the compare-and-swap that the switch has sent on is lost, or its answer,
-// and then the client may die, the switch may die, or both.
+// appendLoss is a failure between the two halves of a PUT: the compare-and-swap that the switch has
+// forwarded is lost, or its answer is, and then the client may die, the switch may die, or both.
 type appendLoss struct {
 	env *env
-	// at are which compare-and-swaps of both servers are hit, by their numbers.
+	// at has the numbers of the compare-and-swaps that are hit, counted over both servers.
 	at                  map[int]bool
 	n                   int
 	answer, client, box bool
-	// later is when the switch dies after that, down for how long.
+	// later is the time from the hit to the switch's crash, down the time until it is restarted.
 	later, down time.Duration
 	struck      bool
 }
 
-// drawAppendLoss takes the place of a disaster.
+// drawAppendLoss draws an appendLoss in place of another fault.
 func drawAppendLoss(e *env, p *storePlan) {
 	d := e.draw
 	a := &appendLoss{
@@ -79,7 +72,7 @@ func drawAppendLoss(e *env, p *storePlan) {
 	if a.answer {
 		what = "answers of compare-and-swaps are lost"
 	}
-	p.what, p.victim, p.after = storeNothing, "", 0 // nobody strikes but this
+	p.storeStrike, p.then, p.loses, p.pace = storeStrike{}, nil, 0, 0 // no other fault
 	if a.client {
 		p.what, what = storeClientCrash, what+", the client of the first one dies"
 	}
@@ -101,7 +94,7 @@ type losing struct {
 	*appendLoss
 }
 
-// Frame hands a frame on, or loses it or what it brings forth.
+// Frame hands a frame on, loses it, or loses the frames with which the server answers it.
 func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
 	hit := false
@@ -122,7 +115,7 @@ func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio
 	}
 }
 
-// strike lets die what shall die, once.
+// strike crashes the client, the switch or both as planned, at the first hit only.
 func (l *appendLoss) strike(g *wire.Frame) {
 	if l.struck {
 		return
@@ -152,7 +145,7 @@ func (r *storeRun) noteSteering() {
 	if r.env.rack == nil {
 		return
 	}
-	box, ok := r.env.rack.Program().(*serialize.Program)
+	box, ok := r.env.rack.Program().(*swordbox.Program)
 	if !ok {
 		return
 	}

@@ -5,23 +5,23 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/cloversteer"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/swordbox/steer"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // steering makes a switch that steers by a machine. It has no record: it must not crash.
-func steering(m mode.Machine) func(*spec.Rack) (pipeline.Program, error) {
+func steering(m handler.Machine) func(*spec.Rack) (pipeline.Program, error) {
 	return func(s *spec.Rack) (pipeline.Program, error) {
 		set, err := rules.NewSet(s.Switch.Rules)
 		if err != nil {
 			return nil, err
 		}
-		p := serialize.New(serialize.Config{Rules: set, Steer: m, Track: conntrack.Config{Settle: -1}})
+		p := swordbox.New(swordbox.Config{Rules: set, Handlers: []handler.Handler{m}, Track: conntrack.Config{Settle: -1}})
 		for port, h := range s.Hosts {
 			for _, a := range []netip.Addr{h.IPv4, h.IPv6} {
 				if a.IsValid() {
@@ -39,36 +39,36 @@ type posted struct {
 	psn wire.PSN
 }
 
-// believer is a machine that steers and is told that appends have succeeded: when they are sent, whether or not they arrive
-// (nobody mends a chain that breaks; holes 28 and 30), or when they are answered, whatever the answer is (its tails are stale;
-// hole 29).
+// believer is a machine that steers and is told that appends have succeeded: when they are sent,
+// whether or not they arrive (nobody mends a chain that breaks; holes 28 and 30), or when they are
+// answered, whatever the answer is (its tails are stale; hole 29).
 type believer struct {
-	*steer.Machine
+	*cloversteer.Machine
 	sent     bool
 	compares map[posted]uint64
 }
 
 // tell lets the machine see a success.
-func (b *believer) tell(c *pipeline.Ctx, r *conntrack.Row, psn wire.PSN, compare uint64) {
+func (b *believer) tell(c *pipeline.Ctx, r *conntrack.Flow, psn wire.PSN, compare uint64) {
 	var p pipeline.Parsed
 	p.BTH.Opcode, p.BTH.PSN, p.AtomicAck = wire.RCAtomicAck, psn, compare
-	b.Machine.Response(c, conntrack.Seen{Row: r, Response: true}, &p)
+	b.Machine.Response(c, conntrack.Seen{Flow: r, Response: true}, &p)
 }
 
 func (b *believer) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	v := b.Machine.Request(c, s, r, p)
 	if p.BTH.Opcode == wire.RCCmpSwap && s.Class == conntrack.New {
-		b.compares[posted{s.Row.ID, p.BTH.PSN}] = p.AtomicETH.Compare
+		b.compares[posted{s.Flow.ID, p.BTH.PSN}] = p.AtomicETH.Compare
 		if b.sent && v.Action != pipeline.ActHold {
-			b.tell(c, s.Row, p.BTH.PSN, p.AtomicETH.Compare)
+			b.tell(c, s.Flow, p.BTH.PSN, p.AtomicETH.Compare)
 		}
 	}
 	return v
 }
 
 func (b *believer) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
-	if compare, ok := b.compares[posted{s.Row.ID, p.BTH.PSN}]; ok && p.BTH.Opcode == wire.RCAtomicAck {
-		b.tell(c, s.Row, p.BTH.PSN, compare)
+	if compare, ok := b.compares[posted{s.Flow.ID, p.BTH.PSN}]; ok && p.BTH.Opcode == wire.RCAtomicAck {
+		b.tell(c, s.Flow, p.BTH.PSN, compare)
 	}
 	return b.Machine.Response(c, s, p)
 }
@@ -76,17 +76,17 @@ func (b *believer) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 // Steering without a safeguard is caught by the histories, with it they hold.
 func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 	t.Parallel()
-	believing := func(sent bool) func() mode.Machine {
-		return func() mode.Machine {
-			return &believer{steer.New(steer.Config{}), sent, make(map[posted]uint64)}
+	believing := func(sent bool) func() handler.Machine {
+		return func() handler.Machine {
+			return &believer{cloversteer.New(cloversteer.Config{}), sent, make(map[posted]uint64)}
 		}
 	}
 	for _, c := range []struct {
 		name, steer string
-		machine     func() mode.Machine
+		machine     func() handler.Machine
 		least       int
 	}{
-		{"none", "both", func() mode.Machine { return steer.New(steer.Config{}) }, 0},
+		{"none", "both", func() handler.Machine { return cloversteer.New(cloversteer.Config{}) }, 0},
 		{"a broken chain that nobody mends", "write", believing(true), 2},
 		{"read before it is linked", "read", believing(true), 2},
 		{"a stale read tail", "read", believing(false), 2},

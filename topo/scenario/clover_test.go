@@ -4,8 +4,8 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 var cloverSeeds = flag.Int("clover.seeds", 20, "how many seeds of store histories to run")
@@ -32,10 +32,14 @@ func TestCloverSeedsThatFailed(t *testing.T) {
 	}{
 		{"clover", 1109, "a node was appended when the loss of its memory had been worked on"},
 		{"clover", 1392, "a key was opened with a node in memory that was lost"},
+		{"clover", 7000032, "memory of a restarted server was taken for the store's after a check that was interrupted"},
+		{"clover-shared", 7100247, "the end of a number that was never used ended the connections of a living client"},
+		{"clover-shared", 7100252, "a client whose old connections were being ended got its new ones ended, again and again"},
 		{"clover-steer-write", 1064, "the same"},
 		{"clover-steer-write", 1834, "a tombstone was appended again, to the next life of its key"},
 		{"clover-steer-both", 1834, "the same"},
 		{"clover-steer-both", 1972, "memory is lost while keys are inserted and deleted"},
+		{"clover-steer-shared", 7311478, "a key that was lost and inserted again is lost by a PUT that was in progress at the loss"},
 	} {
 		s, err := Find(c.name)
 		if err != nil {

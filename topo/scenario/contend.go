@@ -9,9 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// contention is one word that several clients add to and another that they increment by CAS. Each original value of
-// the first, and each value that a CAS replaced, must be seen exactly once by all clients together: an atomic that
-// was lost leaves a gap at the end, one that was done twice leaves a gap in the middle.
+// contention is one word that several clients add to and another that they increment by CAS. Each
+// original value of the first, and each value that a CAS replaced, must be seen exactly once by all
+// clients together: an atomic that was lost leaves a gap at the end, one that was done twice leaves
+// a gap in the middle.
 type contention struct {
 	env     *env
 	clients int
@@ -143,7 +144,7 @@ func (c *contention) swap(end *ends, mem remote) error {
 	return nil
 }
 
-// check wants every value once.
+// check returns an error unless every value was seen exactly once.
 func (c *contention) check() error {
 	for kind, values := range map[string][]uint64{"FETCH_ADD": c.adds, "CMP_SWAP": c.swaps} {
 		total := c.clients * c.rounds

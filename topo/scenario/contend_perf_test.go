@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -19,8 +20,8 @@ func TestPerfContend(t *testing.T) {
 				return err
 			}
 			h := e.rack.Host(server)
-			h.Go(perf.MemoryService, true, func(ctx verbs.Context) {
-				srv, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 4096})
+			h.Go(memservice.Service, true, func(ctx verbs.Context) {
+				srv, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: 4096})
 				if err == nil {
 					err = srv.Serve()
 				}
@@ -28,7 +29,7 @@ func TestPerfContend(t *testing.T) {
 					e.fail("server: %w", err)
 				}
 			})
-			cfg := perf.Config{Test: perf.Contend, Clients: clients, Iters: iters, To: server}
+			cfg := perf.Config{Test: perf.Contend, OneWord: perf.OneWord{Clients: clients}, Iters: iters, To: server}
 			before := e.rack.Host("cn0").Engine().Objects()
 			e.client("cn0", "contend", e.soakClient("cn0", cfg, &res))
 			if err := e.run(); err != nil {
@@ -49,7 +50,7 @@ func TestPerfContend(t *testing.T) {
 			t.Errorf("%d clients: %+v, %d CAS changed the word", clients, res.BW, res.Swapped)
 		}
 	}
-	if err := (&perf.Config{Test: perf.WriteBW, Clients: 2}).Validate(); err == nil {
+	if err := (&perf.Config{Test: perf.WriteBW, OneWord: perf.OneWord{Clients: 2}}).Validate(); err == nil {
 		t.Error("several clients of a bandwidth test are accepted")
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// crowd is a run of very many connections on few words: every ring of the switch is used many times over, PSNs of the
-// connections wrap, the server coalesces acknowledgements, and the tables hold.
+// crowd is a run of very many connections on few words: every ring of the switch is used many times
+// over, PSNs of the connections wrap, the server coalesces acknowledgements, and the tables hold.
 type crowd struct {
 	*holeRun
 	each  int // connections of a host
@@ -45,7 +45,7 @@ func runCrowd(e *env) error {
 	if e.opt.Short || e.opt.Hash {
 		c.each /= 5
 	}
-	h := &holeRun{env: e, mode: modeHard, hole: &hole{action: "atomics", params: rdmacm.Params{Timeout: 14, RdAtomic: 4}}}
+	h := &holeRun{env: e, mode: recordedHardened, hole: &hole{action: "atomics", params: rdmacm.Params{Timeout: 14, RdAtomic: 4}}}
 	c.holeRun = h
 	h.hole.rack = simrack.Options{
 		FirstPSN: func(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 20)) },
@@ -132,7 +132,7 @@ func (c *crowd) check() error {
 			return fmt.Errorf("word %d: %d CAS worked, the word says %d", w, c.taken[w], got)
 		}
 	}
-	p, ok := c.rack.Program().(*serialize.Program)
+	p, ok := c.rack.Program().(*swordbox.Program)
 	if !ok {
 		return fmt.Errorf("the program is %T", c.rack.Program())
 	}
@@ -144,7 +144,7 @@ func (c *crowd) check() error {
 	up := c.rack.Host("ms0").Link().Stats(fault.Up)
 	c.env.note("the memory server sent %d packets for %d requests", up.Sent, holeClients*c.each*c.adds)
 	c.env.note("%d rows of at most %d; %d requests moved, %d of them replaced; held %d, dropped for want of room %d",
-		rows, p.Connections().MaxRows(), count["moved"], count["replaced"]+count["replaced_empty"], count["held"], count["held_full"])
+		rows, p.Connections().MaxFlows(), count["moved"], count["replaced"]+count["replaced_empty"], count["held"], count["held_full"])
 	if want := 2 * holeClients * c.each; rows < want {
 		return fmt.Errorf("%d rows for %d half-connections", rows, want)
 	}

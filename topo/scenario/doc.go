@@ -1,22 +1,36 @@
-// Package scenario is what `rdmalab sim` runs: whole racks in virtual time with applications that check what they
-// get, under faults drawn from a seed. A run is a function of its name and seed; the seed of a failure replays it.
+// Package scenario is what `rdmalab sim` runs: whole racks in virtual time with applications that
+// check their results, under faults drawn from a seed. A run is a function of its name and seed;
+// the seed of a failure replays it.
 //
-//	transport   random faults, sizes, MTUs, windows and operations; every byte, atomic and completion is checked
-//	soak        2,000 messages each of 64 KiB WRITE, READ and SEND and 20,000 atomics: seed 1 with 10 % loss both
-//	            ways, seeds 2 to 5 with duplication, reordering, corruption and all together
-//	crash       a memory server's NIC dies: its clients get the promised status in the promised time, others go on
-//	partition   a host is cut off and comes back before the retry limit: nothing is lost, others do not notice
+//	transport   random faults, sizes, MTUs, windows and operations; every byte, atomic and
+//	            completion is checked
+//	soak        2,000 messages each of 64 KiB WRITE, READ and SEND and 20,000 atomics: seed 1 with
+//	            10 % loss both ways, seeds 2 to 5 with duplication, reordering, corruption and all
+//	            together
+//	crash       a memory server's NIC dies: its clients get the promised status in the promised
+//	            time, others go on
+//	partition   a host is cut off and comes back before the retry limit: nothing is lost, others do
+//	            not notice
 //	rnr         a receiver that posts too late, and one that never posts
-//	locks       16 clients lock and count on 4 words of two memory servers while links and machines fail and the switch
-//	            replaces their atomics; histories are linearizable, and guardians at the memory see mutual exclusion
-//	            (locks-forward, locks-track: the same with a switch that forwards, or tracks only)
-//	holes       what the paper leaves open, by the numbers of swordbox/HOLES.md: each does damage under a rule of mode
-//	            paper and none in mode hard; one of them is hole-1, hole-16 and so on
-//	crowd       1,000 connections on 4 words; ACKs are coalesced by 1, 4 and 16 as the seeds take turns
-//	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and answers, foreign keys,
-//	            old packets, a flood of queue pairs
+//	locks       16 clients lock and count on 4 words of two memory servers while links and machines
+//	            fail and the switch replaces their atomics; histories are linearizable, and
+//	            guardians at the memory see mutual exclusion (Params: with a switch that only
+//	            forwards or only tracks, or with published rules)
+//	planned     2 clients, 2 words, 2 shared connections: an adversary tries every schedule of a few
+//	            packets that are lost, late or doubled, and of rules that change, in the order of what
+//	            they show of the switch's state tables, up to a depth or a number of schedules
+//	holes       what the paper leaves open, by the numbers of swordbox/HOLES.md: each does damage
+//	            under a published rule and none under a hardened one; one of them is hole-1, hole-16
+//	            and so on
+//	crowd       1,000 connections on 4 words; ACKs are coalesced by 1, 4 and 16 as the seeds take
+//	            turns
+//	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and
+//	            answers, foreign keys, old packets, a flood of queue pairs
 //
-// The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts every READ,
-// every original value and every received message; contend lets clients count together so that an atomic done
-// twice or not at all leaves a gap; check compares what NICs counted with what links carried.
+// All lists the rest.
+//
+// The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts
+// every READ, every original value and every received message; contend lets clients count together
+// so that an atomic done twice or not at all leaves a gap; check compares what NICs counted with
+// what links carried.
 package scenario

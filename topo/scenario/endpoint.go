@@ -16,7 +16,7 @@ import (
 // dialPatience is virtual time.
 const dialPatience = time.Minute
 
-// ends is what one side of a connection is made of.
+// ends has the verbs objects of one side of a connection.
 type ends struct {
 	rt  verbs.Runtime
 	pd  verbs.PD
@@ -45,12 +45,13 @@ func newEnds(ctx verbs.Context, n, depth int, access verbs.Access) (*ends, error
 	return e, err
 }
 
-// close destroys everything; what cannot be destroyed is an error of the code under test.
+// close destroys all objects; a failure is an error of the code under test.
 func (e *ends) close() error {
 	return errors.Join(e.qp.Destroy(), e.mr.Dereg(), e.cq.Destroy(), e.pd.Dealloc())
 }
 
-// await polls cq until something is there; silence for longer than the retry limits allow is an error.
+// await polls cq until it has a completion; it is an error if none comes for longer than the retry
+// limits allow.
 func (e *ends) await(wcs []verbs.WC, patience time.Duration) (int, error) {
 	for {
 		n, err := e.cq.Poll(wcs)

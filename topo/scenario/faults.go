@@ -50,8 +50,8 @@ func faultMixes() []faultMix {
 			return r
 		})},
 		{name: "duplicate", rules: list(some(fault.Duplicate, 0.5))},
-		// Not more: eight RNR NAKs in a row that come behind the sequence NAKs of the same packets are a promise to
-		// give up, and a receiver that is late often makes many rounds.
+		// Not more: after eight RNR NAKs in a row, each behind a sequence NAK of the same packet, a
+		// requester must give up, and a receiver that is late often causes many rounds.
 		{name: "reorder", rules: list(reorder(0.15))},
 		{name: "jitter", rules: list(jitter)},
 		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},
@@ -68,8 +68,9 @@ func drawMix(d *draw) faultMix {
 	return mixes[d.IntN(len(mixes))]
 }
 
-// drawLinks draws what happens to the links of a rack in a story about a store: nothing to four in ten of them and more, and
-// never a slow link or single packets. It returns the names of the mixes, too.
+// drawLinks draws the faults of a rack's links for a history of a store: four links in ten or more
+// have none; no link is slow, and no rule is for single packets. It returns the names of the mixes,
+// too.
 func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
 	mixes := slices.DeleteFunc(faultMixes(), func(m faultMix) bool { return m.slow || m.name == "exact" })
 	for _, h := range hosts {
@@ -86,7 +87,8 @@ func drawLinks(d *draw, hosts []string) (names string, rules []fault.Rule) {
 	return names, rules
 }
 
-// exactRules lose, double or corrupt single packets of chosen opcodes, up to three transmissions of each.
+// exactRules lose, double or corrupt single packets of chosen opcodes, up to three transmissions of
+// each.
 func exactRules(d *draw) []fault.Rule {
 	var out []fault.Rule
 	for range d.between(1, 6) {

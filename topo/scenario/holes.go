@@ -11,15 +11,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hole is something that the paper leaves open: a script that does damage under a rule of mode paper, and none under the
-// same rule of mode hard; or something that the paper does not say and both modes do right. Numbers are those of
-// swordbox/HOLES.md.
+// hole is something that the paper leaves open: a script that does damage under a published rule,
+// and none under the same hardened rule; or something that the paper does not mention and that both
+// rules do right. Numbers are those of swordbox/HOLES.md.
 type hole struct {
 	number int
 	title  string
@@ -27,8 +28,8 @@ type hole struct {
 	params rdmacm.Params   // of all connections
 	rack   simrack.Options // links
 	script func(h *holeRun)
-	same   bool // no damage in paper either
-	// wrap replaces nodes, spy sees all packets; nil: nothing.
+	same   bool // no damage under the published rule either
+	// wrap replaces nodes, spy sees all packets; either may be nil.
 	wrap func(h *holeRun, name string, n sim.Node) sim.Node
 	spy  func(h *holeRun, ev *sim.Event)
 }
@@ -36,7 +37,7 @@ type hole struct {
 // holeScenarios are all of them, one by one and together.
 func holeScenarios() []Scenario {
 	out := []Scenario{{
-		Name: "holes", Doc: "what the paper leaves open: each hole does damage in mode paper, unless that closes it too, and none in mode hard",
+		Name: "holes", Doc: "each hole of the paper: does damage under published rules, unless these close it too, and none under hardened rules",
 		run: func(e *env) error {
 			var errs []error
 			for _, h := range holes() {
@@ -68,7 +69,8 @@ switch:
   rules:
     - {server: ms0, action: %s, mode: %s, service: %s}
 `
-	// holeSettled is when the connections of the clients and of the switch are there.
+	// holeSettled is the time at which the connections of the clients and of the switch are
+	// established.
 	holeSettled = clock.Time(50 * time.Millisecond)
 	// holePatience is longer than any retry limit.
 	holePatience = 2 * time.Second
@@ -92,10 +94,11 @@ type holeRun struct {
 	seen   []int   // what the hole's spy counts, by client
 }
 
-// run shows the damage in paper and its absence in hard.
+// run runs the script under the published and the hardened rule: it must do damage under the first
+// and none under the second.
 func (o hole) run(e *env) error {
 	found := make(map[string][]string)
-	for _, m := range []string{modePaper, modeHard} {
+	for _, m := range []string{recordedPublished, recordedHardened} {
 		h := &holeRun{hole: &o, env: e, mode: m, seen: make([]int, holeClients)}
 		if e.spy = nil; o.spy != nil {
 			e.spy = func(ev *sim.Event) { o.spy(h, ev) }
@@ -111,22 +114,22 @@ func (o hole) run(e *env) error {
 		e.note("hole %d, %s, %s: %s", o.number, o.title, m, what)
 	}
 	switch {
-	case len(found[modePaper]) > 0 && o.same:
-		return fmt.Errorf("hole %d is open in paper: %s", o.number, strings.Join(found[modePaper], "; "))
-	case len(found[modePaper]) == 0 && !o.same:
+	case len(found[recordedPublished]) > 0 && o.same:
+		return fmt.Errorf("hole %d is open in paper: %s", o.number, strings.Join(found[recordedPublished], "; "))
+	case len(found[recordedPublished]) == 0 && !o.same:
 		return fmt.Errorf("hole %d did no damage in paper", o.number)
-	case len(found[modeHard]) > 0:
-		return fmt.Errorf("hole %d is open in hard: %s", o.number, strings.Join(found[modeHard], "; "))
+	case len(found[recordedHardened]) > 0:
+		return fmt.Errorf("hole %d is open in hard: %s", o.number, strings.Join(found[recordedHardened], "; "))
 	}
 	return nil
 }
 
-// play runs the script on a rack of its own.
+// play runs the script once, on a rack of its own.
 func (h *holeRun) play() error {
 	e := h.env
 	if e.rack != nil {
 		e.finish()
-		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // the capture is of the first rack: paper
+		e.rack, e.rec, e.opt.Pcap = nil, nil, nil // the capture is of the published rule
 	}
 	opt := h.hole.rack
 	opt.Datagrams = true
@@ -168,7 +171,8 @@ func (h *holeRun) play() error {
 	return errors.Join(h.rack.Run(), h.err)
 }
 
-// serve starts the memory server's application, also after a crash. Clients and the switch connect to it.
+// serve starts the memory server's application, also after a crash. Clients and the switch connect
+// to it.
 func (h *holeRun) serve() {
 	host := h.rack.Host("ms0")
 	s := &lockServer{run: &lockRun{env: h.env, plan: &lockPlan{params: h.params}}}
@@ -194,7 +198,7 @@ func (h *holeRun) serve() {
 	})
 }
 
-// harm notes damage.
+// harm records damage.
 func (h *holeRun) harm(format string, args ...any) {
 	h.damage = append(h.damage, fmt.Sprintf(format, args...))
 }
@@ -202,31 +206,31 @@ func (h *holeRun) harm(format string, args ...any) {
 // word is a word of the server's memory.
 func (h *holeRun) word(off int) uint64 { return binary.NativeEndian.Uint64(h.memory[off:]) }
 
-// want notes damage unless the word has a value.
+// want records damage unless the word has the given value.
 func (h *holeRun) want(off int, v uint64, why string) {
 	if got := h.word(off); got != v {
 		h.harm("%s: the word is %#x, want %#x", why, got, v)
 	}
 }
 
-// warm makes a word known to the switch: it is v then.
+// warm sets a word to v and makes it known to the switch.
 func (h *holeRun) warm(off int, v uint64) {
 	for range 3 {
 		for _, c := range h.clients {
 			a := c.cas(off, h.word(off), v)
-			h.expect(a, "CAS of a word that nobody else uses")
+			h.expect(a, "CAS of a word that no other client uses")
 		}
 	}
 }
 
-// expect waits for an answer that has to come.
+// expect waits for an answer and records damage if it is missing or an error.
 func (h *holeRun) expect(a *answer, what string) {
 	if a.wait(holePatience); a.status != verbs.Success || !a.done {
 		h.harm("%s: %s", what, a)
 	}
 }
 
-// soon expects an answer without anybody's time-out.
+// soon expects an answer that arrives before any timeout.
 func (h *holeRun) soon(a *answer, what string) {
 	if h.expect(a, what); a.done && a.status == verbs.Success && a.took > rto {
 		h.harm("%s: %s, which is a time-out", what, a)
@@ -241,16 +245,17 @@ func (h *holeRun) faults(host string, rules ...fault.Rule) {
 	h.rack.Host(host).SetFaults(rules)
 }
 
-// machine is what the switch says about its requests.
-func (h *holeRun) machine() mode.Info {
-	p, ok := h.rack.Program().(*serialize.Program)
-	if !ok {
-		return mode.Info{}
+// machine returns the switch's report on its requests.
+func (h *holeRun) machine() handler.Info {
+	p, ok := h.rack.Program().(*swordbox.Program)
+	var mode rules.Mode
+	if !ok || mode.UnmarshalText([]byte(h.mode)) != nil {
+		return handler.Info{}
 	}
-	for _, m := range p.Report(h.rack.Now()).Machines {
-		if m.Mode.String() == h.mode {
+	for _, m := range p.Report(h.rack.Now()).Handlers {
+		if m.Mode == mode {
 			return m
 		}
 	}
-	return mode.Info{}
+	return handler.Info{}
 }

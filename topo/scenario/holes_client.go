@@ -58,7 +58,7 @@ func (c *holeClient) dial() error {
 	return err
 }
 
-// together posts what f asks for in one doorbell.
+// together posts all requests of f with one doorbell.
 func (c *holeClient) together(f func()) {
 	c.held = true
 	f()
@@ -110,12 +110,12 @@ func (c *holeClient) write(off int, v uint64, n int) *answer {
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, n)
 }
 
-// prior is the word that an atomic found.
+// prior is the value that an atomic found.
 func (a *answer) prior() uint64 {
 	return binary.NativeEndian.Uint64(a.client.end.buf[a.slot*holeSlot:])
 }
 
-// wait waits for the answer, at most so long, and reports whether it came.
+// wait waits for the answer, at most for limit, and reports whether it arrived.
 func (a *answer) wait(limit time.Duration) bool {
 	c := a.client
 	until := c.end.rt.Now().Add(limit)
@@ -137,7 +137,7 @@ func (a *answer) wait(limit time.Duration) bool {
 	return true
 }
 
-// String says what became of it.
+// String describes the outcome.
 func (a *answer) String() string {
 	switch {
 	case !a.done:

@@ -12,8 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// closedHoles are those that the paper does not speak of and that both modes close, because nothing else could be shown
-// otherwise. A test plants each of them in the switch, and the same script sees the damage.
+// closedHoles are those that the paper does not mention and that both modes close: with them open,
+// no other hole could be shown. A test plants each of them in the switch, and the same script then
+// finds the damage.
 func closedHoles() []hole {
 	return []hole{
 		{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},
@@ -26,7 +27,7 @@ func closedHoles() []hole {
 	}
 }
 
-// holeUnmoved: requests that stay on the client's own connection, between others that are moved.
+// holeUnmoved: requests that stay on the client's connection, between others that are moved.
 func holeUnmoved(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -83,8 +84,8 @@ func holeAckReq(h *holeRun) {
 	h.soon(h.clients[1].write(otherAt, 7, 8), "WRITE")
 }
 
-// holeDecidedOnce: the answer to a CAS is lost, the next client sets the word back, and the first one asks again. Decided
-// anew its CAS would work a second time.
+// holeDecidedOnce: the answer to a CAS is lost, the next client sets the word back, and the first
+// one sends its CAS again. If the switch decided it again, it would succeed a second time.
 func holeDecidedOnce(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("cn1", lose(fault.Down, 1, wire.RCAtomicAck))
@@ -98,7 +99,8 @@ func holeDecidedOnce(h *holeRun) {
 	h.want(lockAt, 5, "5→6, and then 6→5")
 }
 
-// roaming is a switch to which client 1's packets come as those of a NIC that changes its UDP source port, after a while.
+// roaming is a switch that receives client 1's packets as from a NIC that changes its UDP source
+// port after some packets.
 type roaming struct {
 	sim.Node
 	seen uint16
@@ -107,7 +109,7 @@ type roaming struct {
 // settledPackets is how many packets come from the first port.
 const settledPackets = 5
 
-// Frame changes the port of what client 1 sends.
+// Frame changes the source port of client 1's packets.
 func (r *roaming) Frame(now clock.Time, port int, p packetio.Frame, out *packetio.Batch) {
 	var f wire.Frame
 	if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {
@@ -136,7 +138,8 @@ func holeSourcePort(h *holeRun) {
 	h.want(lockAt, 9, "four CAS in a row")
 }
 
-// holeSameNumber: a client's host reboots and does everything as the first time: its queue pair has the same number.
+// holeSameNumber: a client's host reboots and repeats what it did before: its queue pair gets the
+// same QPN.
 func holeSameNumber(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -148,7 +151,8 @@ func holeSameNumber(h *holeRun) {
 	}
 	c.host.Go("client again", true, func(ctx verbs.Context) { c.ctx = ctx })
 	h.rt.Sleep(time.Millisecond)
-	// The first request has the numbers of the first life's connection as well: the server takes it for a late copy.
+	// The first request has the same identifiers as that of the first incarnation: the server takes
+	// it for a late copy.
 	err := c.connect()
 	if err != nil {
 		err = c.dial()
@@ -176,7 +180,7 @@ func holeByteOrder(h *holeRun) {
 	h.soon(h.clients[2].add(lockAt, 1), "FETCH_ADD")
 	h.want(lockAt, v+2, "FETCH_ADD of a known word")
 	a := h.clients[3].cas(lockAt, 0, 1)
-	h.soon(a, "a CAS in vain")
+	h.soon(a, "a CAS that fails")
 	if a.prior() != v+2 {
 		h.harm("it found %#x, the word is %#x", a.prior(), uint64(v+2))
 	}

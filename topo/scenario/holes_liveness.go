@@ -12,7 +12,7 @@ import (
 
 func livenessHoles() []hole {
 	return []hole{
-		{number: 1, title: "a client dies and its request is lost: nobody fills the gap", script: holeDeadClient},
+		{number: 1, title: "a client dies and its request is lost: no client fills the gap", script: holeDeadClient},
 		{number: 2, title: "a lost packet of one makes all go back", script: holeBroadcast},
 		{number: 4, title: "the owner of the shared connection ends", script: holeOwnerEnds},
 		{number: 5, title: "packets of others come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
@@ -23,10 +23,11 @@ func livenessHoles() []hole {
 	}
 }
 
-// rto is the switch's first retransmission time-out, and time for the answer.
+// rto is the switch's first retransmission timeout, and time for the answer.
 const rto = time.Millisecond + 500*time.Microsecond
 
-// holeDeadClient: client 1's CAS is taken by the switch and lost behind it, and client 1 dies. Client 2 has the same word.
+// holeDeadClient: client 1's CAS is moved by the switch and lost on its way to the server, and
+// client 1 dies. Client 2 uses the same word.
 func holeDeadClient(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
@@ -43,7 +44,7 @@ func holeDeadClient(h *holeRun) {
 	}
 }
 
-// stalled says what everybody waits for, as `rdmalab switch connections` does.
+// stalled records which request all clients wait for, as `rdmalab switch connections` shows it.
 func (h *holeRun) stalled(who string) {
 	for _, s := range h.machine().Shared {
 		if w := s.Waits; w != nil {
@@ -79,10 +80,12 @@ func holeBroadcast(h *holeRun) {
 	h.want(lockAt, 5+holeClients, "eight additions of 1")
 }
 
-// holeOwnerEnds: the first client, whose connection the paper borrows, ends its connection.
+// holeOwnerEnds: the first client, whose connection the published program borrows, ends its
+// connection while another client's CAS, which is lost once, is in flight there.
 func holeOwnerEnds(h *holeRun) {
 	h.warm(lockAt, 5)
 	owner := h.clients[0]
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
 	if err := owner.end.qp.Destroy(); err != nil {
 		h.harm("destroy: %v", err)
 	}
@@ -100,8 +103,9 @@ func holeInterleaved(h *holeRun) {
 	h.expect(long, "the long WRITE of client 0")
 }
 
-// holeDepth7: the server remembers the answers to the last two atomics of a connection, as agreed with its client. The
-// answer to client 1 is lost, and others use the connection before it asks again.
+// holeDepth7: the server remembers the answers to the last two atomics of a connection, as agreed
+// with its client. The answer to client 1 is lost, and others use the connection before client 1
+// sends its atomic again.
 func holeDepth7(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", lose(fault.Up, 1, wire.RCAtomicAck))
@@ -117,8 +121,8 @@ func holeDepth7(h *holeRun) {
 	h.want(lockAt, 5+13, "13 additions of 1")
 }
 
-// holeEarlyAnswer: a READ of several packets stays on the client's own connection, and its answer is slow; the FETCH_ADD
-// behind it is moved and answered first.
+// holeEarlyAnswer: a READ of several packets stays on the client's connection, and its response is
+// slow; the FETCH_ADD behind it is moved and answered first.
 func holeEarlyAnswer(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]

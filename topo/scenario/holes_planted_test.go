@@ -17,7 +17,8 @@ type badSwitch struct {
 	sim.Node
 	// in changes a packet before the program sees it, or has it sent on as it is.
 	in func(port int, f *wire.Frame) (changed, asIs bool)
-	// out changes or drops what leaves for a packet that came in; last: it is the last of its opcode.
+	// out changes or drops what leaves for a packet that came in; last: it is the last of its
+	// opcode.
 	out  func(in, f *wire.Frame, to int, last bool) (changed, lost bool)
 	made packetio.Batch
 }
@@ -152,9 +153,9 @@ func TestPlantedHolesAreCaught(t *testing.T) {
 			t.Errorf("hole %d is planted nowhere", o.number)
 			continue
 		}
-		modes := []string{modePaper, modeHard}
+		modes := []string{recordedPublished, recordedHardened}
 		if o.number == 24 {
-			modes = modes[:1] // mode hard does not need the connection manager: it does not move what it is not sure of
+			modes = modes[:1] // mode hardened does not need the connection manager: it does not move what it is not sure of
 		}
 		for _, m := range modes {
 			e := newEnv(Scenario{}, 1, Options{Wrap: func(name string, n sim.Node) sim.Node {

@@ -41,11 +41,11 @@ func safetyHoles() []hole {
 		{number: 15, title: "a failing CAS writes the old value over a release", script: holeFailingCAS},
 		{number: 16, title: "a release by WRITE is not seen", script: holeRelease},
 		{number: 17, title: "a release overtakes the node that it publishes", action: "move", script: holeNode},
-		{number: 18, title: "the first answer fills the cache while others are under way", script: holeFirstAnswer},
+		{number: 18, title: "the first answer fills the cache while others are in flight", script: holeFirstAnswer},
 		{number: 19, title: "the cache outlives the server", script: holeServerRestart},
 		{number: 41, title: "a request is lost before the switch and the next one is not", script: holeGap},
 		{number: 42, title: "an answer from the other connection acknowledges what was lost", action: "move", script: holeOtherAnswer},
-		{number: 43, title: "a NAK of the own connection acknowledges what was moved and lost", action: "move", script: holeOwnNak},
+		{number: 43, title: "a NAK on the client's connection acknowledges what was moved and lost", action: "move", script: holeOwnNak},
 	}
 }
 
@@ -59,7 +59,8 @@ func delay(dir fault.Dir, d time.Duration, n int, ops ...wire.Opcode) fault.Rule
 	return fault.Rule{Kind: fault.Delay, Dir: dir, Delay: d, Count: n, Match: fault.Match{Opcodes: ops}}
 }
 
-// holeLateRetry: client 1 misses the answer to its CAS; until it asks again, others have used every place of the ring.
+// holeLateRetry: the answer to client 1's CAS is lost; before client 1 sends it again, others have
+// used every place of the ring.
 func holeLateRetry(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -75,16 +76,17 @@ func holeLateRetry(h *holeRun) {
 	}
 }
 
-// holeFailingCAS: client 1 has the lock; client 2 tries in vain, and its packet is late: the release comes before it.
+// holeFailingCAS: client 1 has the lock; client 2's CAS fails, and its packet is delayed: the
+// release arrives before it.
 func holeFailingCAS(h *holeRun) {
 	h.warm(lockAt, 0)
 	h.expect(h.clients[1].cas(lockAt, 0, 77), "the holder's CAS")
 	h.faults("ms0", delay(fault.Down, 30*time.Microsecond, 1, wire.RCWriteOnly, wire.RCCmpSwap))
 	in := h.clients[2].cas(lockAt, 0, 88)
 	h.rt.Sleep(3 * time.Microsecond)
-	release := h.clients[1].write(lockAt-2048, 0, 2048+8) // of several packets: on its own connection
+	release := h.clients[1].write(lockAt-2048, 0, 2048+8) // several packets: is not moved
 	h.expect(release, "the release")
-	h.expect(in, "the CAS in vain")
+	h.expect(in, "the CAS that fails")
 	h.rt.Sleep(50 * time.Microsecond)
 	if got := h.word(lockAt); got == 77 {
 		h.harm("the lock is %d again after its release", got)
@@ -126,11 +128,12 @@ func holeNode(h *holeRun) {
 	h.expect(release, "the release")
 }
 
-// holeFirstAnswer: two FETCH_ADDs of an unknown word; the answer to the second one is late, and a third comes in between.
+// holeFirstAnswer: two FETCH_ADDs of an unknown word; the answer to the second one is late, and a
+// third arrives in between.
 func holeFirstAnswer(h *holeRun) {
 	h.warm(otherAt, 0) // the connections are moved, the word is another one
 	first := h.clients[2].add(lockAt, 1)
-	h.rt.Sleep(time.Microsecond) // the link's delay: the second is taken by the switch before the first is answered
+	h.rt.Sleep(time.Microsecond) // the link's delay: the switch moves the second before the first is answered
 	second := h.clients[3].add(lockAt, 1)
 	h.rt.Sleep(1500 * time.Nanosecond)
 	h.faults("ms0", delay(fault.Up, 40*time.Microsecond, 1, wire.RCAtomicAck))
@@ -148,7 +151,8 @@ func holeFirstAnswer(h *holeRun) {
 	h.want(lockAt, 3, "three additions of 1")
 }
 
-// holeServerRestart: the memory server crashes, starts again with empty memory, and a client connects anew.
+// holeServerRestart: the memory server crashes, starts again with empty memory, and a client makes
+// a new connection.
 func holeServerRestart(h *holeRun) {
 	h.warm(lockAt, 77)
 	ms := h.rack.Host("ms0")
@@ -170,7 +174,8 @@ func holeServerRestart(h *holeRun) {
 	h.want(lockAt, 3, "three CAS in a row")
 }
 
-// insist connects anew until a CAS has worked; an attempt without answer may have. nil: there never was an answer.
+// insist makes new connections until a CAS has succeeded; an earlier attempt without an answer may
+// have succeeded, too. nil: no attempt was answered.
 func (c *holeClient) insist(off int, compare, swap uint64) *answer {
 	for until := c.run.rt.Now().Add(holePatience); c.run.rt.Now() < until; c.run.rt.Sleep(20 * time.Millisecond) {
 		if c.connect() != nil {
@@ -201,18 +206,20 @@ func holeGap(h *holeRun) {
 	h.want(lockAt, 2, "one client's CAS 0→1, then 1→2")
 }
 
-// holeOtherAnswer: a WRITE is moved and lost; the next one goes on the client's own connection and is acknowledged.
+// holeOtherAnswer: a WRITE is moved and lost; the next one stays on the client's connection and is
+// acknowledged.
 func holeOtherAnswer(h *holeRun) {
 	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly))
 }
 
-// holeOwnNak: a WRITE is moved and lost; the long one behind it loses a packet, and the server's NAK reaches the client.
+// holeOwnNak: a WRITE is moved and lost; the long one behind it loses a packet, and the server's
+// NAK reaches the client.
 func holeOwnNak(h *holeRun) {
 	shortAndLong(h, lose(fault.Down, 1, wire.RCWriteOnly), lose(fault.Down, 1, wire.RCWriteMiddle))
 }
 
-// shortAndLong has a client post two WRITEs at once, under faults of the server's link: a short one, which is moved, and one
-// of several packets, which is not.
+// shortAndLong has a client post two WRITEs at once, under faults of the server's link: a short
+// one, which is moved, and one of several packets, which is not.
 func shortAndLong(h *holeRun, faults ...fault.Rule) {
 	h.warm(otherAt, 0)
 	c := h.clients[1]

@@ -2,15 +2,18 @@ package scenario
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// steerHoles are those of steering. Their scripts play clients of Clover by hand: they write nodes, append them, and read.
+// steerHoles are those of steering. Their scripts play clients of Clover by hand: they write nodes,
+// append them, and read.
 func steerHoles() []hole {
 	list := []hole{
 		{number: 26, title: "an append goes to a node of another version", script: holeVersions},
@@ -21,6 +24,7 @@ func steerHoles() []hole {
 		{number: 32, title: "an append that is sent again goes elsewhere", script: holeResent},
 		{number: 33, title: "an entry belongs to another key by now", script: holeRecycled},
 		{number: 36, title: "two nodes are written before two appends", script: holeBatch},
+		{number: 46, title: "two keys share a tail", script: holeSharedTail},
 	}
 	for i := range list {
 		list[i].action = "steer"
@@ -32,6 +36,8 @@ func steerHoles() []hole {
 const (
 	steerKey = 7
 	otherKey = 8
+	// sameTail is the next key after steerKey that has the same tail in the published program.
+	sameTail = steerKey + rules.DefaultRegisters
 	firstEnd = layout.Version(1)
 )
 
@@ -42,9 +48,10 @@ func steerAt(h layout.Handle) int {
 	return p.Offset
 }
 
-// store formats the memory and makes a key of one node, known to the switch as the end of its chain: 1 → 2, or 11 → 12.
+// store formats the memory and makes a key of one node, known to the switch as the end of its
+// chain: 1 → 2, or 11 → 12.
 func (h *holeRun) store(keys ...uint64) {
-	super := layout.Superblock{Format: layout.Sound, Generation: 1, Space: steerSpace, Store: 1}
+	super := layout.Superblock{Format: layout.Hardened, Generation: 1, Space: steerSpace, Store: 1}
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
 	h.expect(h.clients[0].put(0, b), "the superblock")
@@ -65,7 +72,7 @@ func (c *holeClient) put(off int, b []byte) *answer {
 // node WRITEs a node, whose value is its handle.
 func (c *holeClient) node(n layout.Handle, v layout.Version, key uint64) *answer {
 	b := make([]byte, layout.MinSlab)
-	layout.Sound.PutNode(b, layout.Header(v), key, binary.LittleEndian.AppendUint32(nil, uint32(n)))
+	layout.Hardened.PutNode(b, layout.Header(v), key, binary.LittleEndian.AppendUint32(nil, uint32(n)))
 	return c.put(steerAt(n), b)
 }
 
@@ -74,13 +81,15 @@ func (c *holeClient) link(to layout.Handle, toV layout.Version, n layout.Handle,
 	return c.cas(steerAt(to), uint64(layout.Header(toV)), uint64(layout.Superseded(toV, layout.Location{Handle: n, Version: v})))
 }
 
-// linked waits for an append to a node of version 1 and reports whether its client is told that it has succeeded.
+// linked waits for an append to a node of version 1 and reports whether its client gets the answer
+// that it has succeeded.
 func (h *holeRun) linked(a *answer, what string) bool {
 	h.expect(a, what)
 	return a.status == verbs.Success && layout.Word(a.prior()) == layout.Header(1)
 }
 
-// retry is what a client does whose append has failed: it goes to the end of the chain and tries again there.
+// retry does what a client does after a failed append: it follows the chain to its end and appends
+// there.
 func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	at := layout.Handle(1)
 	for range 8 {
@@ -98,7 +107,8 @@ func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	h.harm("client %d finds no end of the chain", n)
 }
 
-// get is what a client does that knows a node: it reads it, and follows the chain. It returns the value: a handle.
+// get does what a client does that knows a node: it READs the node and follows the chain. It
+// returns the value: a handle.
 func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layout.Handle, ok bool) {
 	for range 16 {
 		a := c.read(steerAt(at.Handle), layout.MinSlab)
@@ -124,7 +134,7 @@ func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layo
 	return 0, false
 }
 
-// chain is the nodes that can be reached from one, as memory has them.
+// chain returns the nodes that can be reached from one, read from the server's memory.
 func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 	list := []layout.Handle{from}
 	for len(list) < 64 {
@@ -143,7 +153,7 @@ func (h *holeRun) chain(from layout.Handle) []layout.Handle {
 	return list
 }
 
-// reaches notes damage unless a node whose client was told so is in the chain.
+// reaches records damage if a node whose append was answered as successful is not in the chain.
 func (h *holeRun) reaches(n layout.Handle, when string) {
 	list := h.chain(1)
 	for _, x := range list {
@@ -154,7 +164,8 @@ func (h *holeRun) reaches(n layout.Handle, when string) {
 	h.harm("%s node %d, which was acknowledged, is not in the chain %v", when, n, list)
 }
 
-// holeVersions: the tail is an entry in its second life; a client that knows the first node appends.
+// holeVersions: the tail is a node that is used for the second time (version 2); a client that
+// knows the first node appends.
 func holeVersions(h *holeRun) {
 	h.store(steerKey)
 	c := h.clients[1]
@@ -163,7 +174,7 @@ func holeVersions(h *holeRun) {
 	d := h.clients[2]
 	h.expect(d.node(4, 1, steerKey), "the node")
 	if !h.linked(d.link(1, 1, 4, 1), "the append") {
-		h.harm("the append that was led to a node of version 2 has failed: its client did not expect that version")
+		h.harm("the append that was steered to a node of version 2 has failed: its client did not expect that version")
 	} else {
 		h.reaches(4, "afterwards")
 	}
@@ -271,7 +282,8 @@ func holeResent(h *holeRun) {
 	}
 }
 
-// holeRecycled: entry 3 was of key 7 and is of key 8 now; a client that has slept for long asks for key 7 there.
+// holeRecycled: node 3 belonged to key 7 and belongs to key 8 now; a client with an old location
+// READs key 7 there.
 func holeRecycled(h *holeRun) {
 	h.store(steerKey, otherKey)
 	c := h.clients[1]
@@ -279,7 +291,7 @@ func holeRecycled(h *holeRun) {
 	h.linked(c.link(2, 1, 3, 1), "its append")
 	h.expect(c.node(4, 1, steerKey), "the next node")
 	h.linked(c.link(3, 1, 4, 1), "its append")
-	// The metadata server has taken back what is before node 4, and given node 3 away.
+	// The metadata server has reclaimed the nodes before node 4 and given out node 3 again.
 	d := h.clients[2]
 	h.expect(d.node(3, 2, otherKey), "the node of key 8")
 	h.linked(d.link(12, 1, 3, 2), "its append")
@@ -303,5 +315,24 @@ func holeBatch(h *holeRun) {
 		if v, ok := h.get(h.clients[2], at, k); ok && v != layout.Handle(3+10*i) {
 			h.harm("key %d has node %d, want %d", k, v, 3+10*i)
 		}
+	}
+}
+
+// holeSharedTail: two clients append to keys whose numbers differ by the number of tails.
+func holeSharedTail(h *holeRun) {
+	h.store(steerKey, sameTail)
+	for i, k := range []uint64{steerKey, sameTail} {
+		c, end := h.clients[1+i], layout.Handle(2+10*i)
+		h.expect(c.node(end+1, 1, k), "a node")
+		if !h.linked(c.link(end, 1, end+1, 1), "its append") {
+			h.harm("the append to key %d has failed, and no other client appends to it", k)
+		}
+	}
+	for i, k := range []uint64{steerKey, sameTail} {
+		first := layout.Handle(1 + 10*i)
+		if list := h.chain(first); !slices.Equal(list, []layout.Handle{first, first + 1, first + 2}) {
+			h.harm("the chain of key %d is %v", k, list)
+		}
+		h.get(h.clients[3], layout.Location{Handle: first, Version: firstEnd}, k)
 	}
 }

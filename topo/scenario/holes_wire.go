@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// wireHoles are those that show in what is on the wire: parts of READs, message numbers, NAKs, notifications.
+// wireHoles are those that show in packets: parts of READs, message sequence numbers, NAKs,
+// notifications.
 func wireHoles() []hole {
 	return []hole{
 		{number: 6, title: "a part of a READ is asked for again", script: holePartOfRead},
@@ -20,7 +21,8 @@ func wireHoles() []hole {
 	}
 }
 
-// holePartOfRead: a long READ of a client that was moved before loses one packet of its answer. The NIC asks for the rest.
+// holePartOfRead: a long READ of a client that was moved before loses one packet of its answer. The
+// NIC asks for the rest.
 func holePartOfRead(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -29,7 +31,8 @@ func holePartOfRead(h *holeRun) {
 	h.expect(c.read(nodeAt, 4096), "the READ that lost a packet of its answer")
 }
 
-// holeMessageNumbers: message numbers count messages, and those of READs and long WRITEs are more than one PSN.
+// holeMessageNumbers: message numbers count messages, and those of READs and long WRITEs are more
+// than one PSN.
 func holeMessageNumbers(h *holeRun) {
 	h.warm(lockAt, 5)
 	c := h.clients[1]
@@ -48,7 +51,8 @@ func spyMessageNumber(h *holeRun, ev *sim.Event) {
 	}
 }
 
-// holeNotReady: the first client, whose connection the paper borrows, SENDs to a server that has posted no receive.
+// holeNotReady: the first client, whose connection the published program borrows, SENDs to a server
+// that has posted no receive.
 func holeNotReady(h *holeRun) {
 	h.warm(lockAt, 5)
 	send := h.clients[0].post(verbs.SendWR{Op: verbs.OpSend}, 0, 8)
@@ -67,7 +71,8 @@ func wrapServer(h *holeRun, name string, n sim.Node) sim.Node {
 	return h.server
 }
 
-// holeCongestion: all clients have requests on the shared connection when the server says that there is congestion.
+// holeCongestion: all clients have requests on the shared connection when the server notifies them
+// of congestion.
 func holeCongestion(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 30 * time.Microsecond, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCAck}}})
@@ -79,7 +84,7 @@ func holeCongestion(h *holeRun) {
 		f.UDP = wire.UDP{SrcPort: 0xc000, DstPort: wire.UDPPort}
 		f.BTH = wire.BTH{Opcode: wire.CNP, PKey: wire.DefaultPKey, DestQP: s.OwnQPN, BECN: true}
 		f.Payload = make([]byte, 16)
-		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // it leaves when the first request has come
+		h.server.frames = append(h.server.frames, f.AppendTo(nil)) // it leaves when the first request has arrived
 	}
 	var all []*answer
 	for _, c := range h.clients {
@@ -104,8 +109,9 @@ func spyCongestion(h *holeRun, ev *sim.Event) {
 	}
 }
 
-// holeSwitchRestart: the switch forgets everything while nothing is under way. A client that goes on is to learn of it at
-// once, not to try until it gives up, nor to be told that something was done which was not.
+// holeSwitchRestart: the switch loses its state while no request is in flight. A client that goes
+// on must get an error at once, not retry until it gives up, and must get no success for an
+// operation that was not executed.
 func holeSwitchRestart(h *holeRun) {
 	h.warm(lockAt, 5)
 	h.rack.CrashSwitch()
@@ -122,7 +128,7 @@ func holeSwitchRestart(h *holeRun) {
 		h.want(lockAt, 6, "the CAS is complete at its client")
 	}
 	if c.insist(lockAt, h.word(lockAt), 7) == nil {
-		h.harm("client 1 has no answer after it has connected anew")
+		h.harm("client 1 has no answer after it has connected again")
 	}
 	h.want(lockAt, 7, "a CAS on the new connection")
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// sender is a host's NIC beside which somebody sends raw frames.
+// sender is a host's NIC with an attacker beside it that sends raw frames on the same link.
 type sender struct {
 	sim.Node
 	frames [][]byte
@@ -32,7 +32,7 @@ func (s *sender) Tick(now clock.Time, out *packetio.Batch) {
 	s.frames = s.frames[n:]
 }
 
-// Deadline is now while there is something to send.
+// Deadline is now while frames wait to be sent.
 func (s *sender) Deadline() clock.Time {
 	if len(s.frames) > 0 {
 		return 0
@@ -40,11 +40,12 @@ func (s *sender) Deadline() clock.Time {
 	return s.Node.Deadline()
 }
 
-// hostile is a run in which one host attacks the connections of the others. It has seen every packet on the links.
+// hostile is a run in which one host attacks the connections of the others. It has seen every
+// packet on the links.
 type hostile struct {
 	*holeRun
 	attacker *sender // on the attacker's link
-	echo     *sender // on the link of client 1, for packets that were really its own
+	echo     *sender // on the link of client 1, for packets that it has sent before
 	seen     [][]byte
 	answers  [][]byte
 	record   bool
@@ -52,9 +53,10 @@ type hostile struct {
 
 const attackerHost = "cn7"
 
-// runHostile makes sure that no attack moves another client's data, fails another client's connection, or makes the
-// switch's tables grow beyond their bounds; and that what was refused is counted.
-func runHostile(e *env) error { return runHostileIn(e, modeHard) }
+// runHostile makes sure that no attack moves another client's data, fails another client's
+// connection, or makes the switch's tables grow beyond their bounds; and that what was refused is
+// counted.
+func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 
 func runHostileIn(e *env, mode string) error {
 	a := &hostile{}
@@ -73,7 +75,7 @@ func runHostileIn(e *env, mode string) error {
 	}
 	h.hole.script = func(*holeRun) { a.script() }
 	e.spy = a.spy
-	e.report.Plan = "cn7 attacks seven clients that count and lock through a switch in mode hard"
+	e.report.Plan = "cn7 attacks seven clients that count and lock through a hardened switch"
 	if err := h.play(); err != nil {
 		return err
 	}
@@ -98,7 +100,7 @@ func (a *hostile) spy(ev *sim.Event) {
 	}
 }
 
-// send lets frames leave a host.
+// send makes frames leave a host.
 func (a *hostile) send(s *sender, from *holeClient, frames ...[]byte) {
 	s.frames = append(s.frames, frames...)
 	_, _ = from.end.qp.Query() // a step of the host: its deadline is asked for
@@ -133,7 +135,7 @@ func (a *hostile) script() {
 		if n < k.atLeast && a.mode != modeForward {
 			a.harm("%s: %d packets were refused and counted as %v, want %d; grown: %v", k.name, n, k.counted, k.atLeast, where)
 		}
-		if got := a.count("replaced") - replaced; got < trafficRounds*7/2 && a.mode == modeHard {
+		if got := a.count("replaced") - replaced; got < trafficRounds*7/2 && a.mode == recordedHardened {
 			a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
 		}
 		rows, most := a.rows()
@@ -151,8 +153,8 @@ const knownWords = 16
 // trafficRounds is how often each client adds 1 after an attack.
 const trafficRounds = 30
 
-// traffic lets every client but the attacker add 1 several times; the result is what they added. A client that fails is
-// damage.
+// traffic lets every client but the attacker add 1 several times; the result is what they added. A
+// client that fails is damage.
 func (a *hostile) traffic(rounds int) int {
 	n := 0
 	for range rounds {
@@ -172,7 +174,7 @@ func (a *hostile) traffic(rounds int) int {
 func (a *hostile) lockRound() {
 	a.expect(a.clients[2].cas(otherAt, a.word(otherAt), 77), "CAS")
 	in := a.clients[3].cas(otherAt, 0, 88)
-	a.expect(in, "CAS in vain")
+	a.expect(in, "CAS that fails")
 	a.expect(a.clients[2].write(otherAt, 0, 8), "release")
 	next := a.clients[3].cas(otherAt, 0, 88)
 	a.expect(next, "CAS")
@@ -181,7 +183,8 @@ func (a *hostile) lockRound() {
 	}
 }
 
-// refused is what the switch and the NICs have refused so far, by the name of the reason or the counter.
+// refused is what the switch and the NICs have refused so far, by the name of the reason or the
+// counter.
 func (a *hostile) refused() map[string]uint64 {
 	out := make(map[string]uint64)
 	for i := range a.rack.Hosts() {
@@ -214,12 +217,12 @@ func (a *hostile) count(name string) uint64 {
 	return 0
 }
 
-// settledRows are more than the connections of a run that have not to be learnt.
+// settledRows bounds the tracked flows of a run that the switch knows without learning.
 const settledRows = 64
 
-// rows is how many connections the switch tracks, and how many of one host it may have to learn.
+// rows returns how many flows the switch tracks, and how many it may be learning for one host.
 func (a *hostile) rows() (n, most int) {
-	p, ok := a.rack.Program().(*serialize.Program)
+	p, ok := a.rack.Program().(*swordbox.Program)
 	if !ok {
 		return 0, 0
 	}

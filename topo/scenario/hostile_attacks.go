@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// attack is what the attacker does once, and what must have been refused for it: at least so many packets, as the sum of
-// some reasons and counters.
+// attack is what the attacker does once, and how many packets must be refused for it: the sum of
+// the counted reasons and counters grows by atLeast or more.
 type attack struct {
 	name    string
 	do      func()
@@ -29,7 +29,7 @@ func (a *hostile) attacks() []attack {
 	}
 }
 
-// change is a copy of a frame with something else in it, and a right ICRC.
+// change returns a changed copy of a frame, with a right ICRC.
 func change(b []byte, how func(f *wire.Frame)) []byte {
 	var f wire.Frame
 	if wire.ParseFrame(b, &f) != nil {
@@ -54,7 +54,8 @@ func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
 
 func isAdd(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCFetchAdd }
 
-// spoof sends requests of client 1 from the attacker's port, with the next PSNs, and WRITEs to the word.
+// spoof sends requests of client 1 from the attacker's port, with the next PSNs, and WRITEs to the
+// word.
 func (a *hostile) spoof() {
 	var out [][]byte
 	for i, b := range some(a.seen, 1, isAdd) {
@@ -68,7 +69,8 @@ func (a *hostile) spoof() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// forgePSN sends packets on the attacker's own connection with PSNs from all over, and then none are refused twice.
+// forgePSN sends requests on the attacker's connection whose PSNs are all different and ahead of
+// the expected one: the switch refuses each as a PSN gap.
 func (a *hostile) forgePSN() {
 	own := some(a.seen, 1, isAdd)
 	attr, err := a.clients[7].end.qp.Query()
@@ -90,7 +92,8 @@ func (a *hostile) forgePSN() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// foreignKey asks under keys that the attacker was not given, on a connection of its own that dies of it.
+// foreignKey sends requests with R_Keys that the attacker was not given, on the attacker's
+// connection, which ends with an error.
 func (a *hostile) foreignKey() {
 	c := a.clients[7]
 	for k := range 3 {
@@ -116,7 +119,7 @@ func (a *hostile) replay() {
 	a.send(a.attacker, a.clients[7], old...)
 }
 
-// forgeAnswers sends answers to client 1 that say what the server did not.
+// forgeAnswers sends client 1 answers that the server did not send.
 func (a *hostile) forgeAnswers() {
 	var out [][]byte
 	for _, b := range some(a.answers, 1, func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }) {
@@ -130,7 +133,8 @@ func (a *hostile) forgeAnswers() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// forgeToSwitch acknowledges requests on the switch's own connections that the server has not executed, and breaks them.
+// forgeToSwitch acknowledges requests on the switch's connections that the server has not executed,
+// and breaks these connections.
 func (a *hostile) forgeToSwitch() {
 	var out [][]byte
 	sw := a.env.rack.Spec.Switch
@@ -153,10 +157,10 @@ func (a *hostile) forgeToSwitch() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// floodPackets are more than the switch has rows.
+// floodPackets is more than the number of flows that the switch can track.
 const floodPackets = 12000
 
-// flood asks for queue pairs that are not there, more than the switch has rows.
+// flood sends requests to queue pairs that do not exist, more than the switch can track flows.
 func (a *hostile) flood() {
 	h := a.rack.Host(attackerHost)
 	own := some(a.seen, 1, isAdd)
@@ -176,7 +180,8 @@ func (a *hostile) flood() {
 	a.send(a.attacker, a.clients[7], out...)
 }
 
-// writeFirst begins WRITEs of a gigabyte from the first byte of the memory on, to queue pairs that are not there.
+// writeFirst begins WRITEs of a gigabyte from the first byte of the memory on, to queue pairs that
+// are not there.
 func (a *hostile) writeFirst() {
 	h := a.rack.Host(attackerHost)
 	own := some(a.seen, 1, isAdd)

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// lazyAcks is a node around a NIC that acknowledges less often, as adapters do which coalesce: of several positive
-// ACKs of a queue pair the last one leaves, after so many or when it has waited long enough. Every other answer of
-// that queue pair acknowledges what was held back.
+// lazyAcks is a node around a NIC that acknowledges less often, as adapters do which coalesce: of
+// several positive ACKs of a queue pair the last one leaves, after so many or when it has waited
+// long enough. Every other answer of that queue pair acknowledges what was held back.
 type lazyAcks struct {
 	sim.Node
 	every int
@@ -38,7 +38,7 @@ func (l *lazyAcks) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	l.pass(now, out)
 }
 
-// Tick sends what has waited long enough.
+// Tick sends ACKs that were held back long enough.
 func (l *lazyAcks) Tick(now clock.Time, out *packetio.Batch) {
 	if l.Node.Deadline() <= now {
 		l.Node.Tick(now, &l.made)
@@ -74,7 +74,8 @@ func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
 	l.made.Reset()
 }
 
-// hold keeps an ACK back; false lets the packet go, and what was held for its queue pair is not needed any more.
+// hold keeps an ACK back; false lets the packet go, and what was held for its queue pair is not
+// needed any more.
 func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 	fr := &l.frame
 	var dst [16]byte

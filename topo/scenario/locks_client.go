@@ -14,12 +14,13 @@ import (
 
 // Virtual times of a client.
 const (
-	// quiet is how long a client waits before it connects anew: no packet lives longer in the links, so that nothing
-	// of the old queue pair comes after the first of the new one.
+	// quiet is how long a client waits before it makes a new connection: no packet stays longer in
+	// the links, so that no packet of the old queue pair arrives after the first of the new one.
 	quiet = 2 * time.Millisecond
-	// mourning is how long a lock of a dead client is left alone: everything that it sent has arrived or never will.
+	// mourning is the grace before a lock of a dead client is taken over: after it, every packet of
+	// the client has arrived or is lost.
 	mourning = time.Second
-	// lockPatience is when clients stop whatever they still want to do.
+	// lockPatience is the time at which clients stop, also with rounds left.
 	lockPatience = clock.Time(30 * time.Second)
 	// dialTry is how long one connection set-up may take.
 	dialTry = 500 * time.Millisecond
@@ -82,7 +83,7 @@ type request struct {
 	as     history.Op // what it is there
 }
 
-// reply is the outcome; ok false says that nobody knows what happened.
+// reply is the outcome of a request; ok is false if the outcome is unknown.
 type reply struct {
 	ok    bool
 	value uint64
@@ -90,7 +91,7 @@ type reply struct {
 }
 
 var (
-	// errPatience ends a client that would go on for ever.
+	// errPatience ends a client at lockPatience.
 	errPatience = errors.New("out of patience")
 	// errMemoryLost ends a round in which the server lost the lock that the client had.
 	errMemoryLost = errors.New("the server has lost its memory")
@@ -110,7 +111,7 @@ func (c *lockClient) connect(server int) (*lockConn, error) {
 		private, err := c.host.Manager(c.ctx).Dial(ends.qp, c.run.env.addrOf(s.host.Spec.Name), lockService, c.run.plan.params,
 			nil, c.rt.Now().Add(dialTry))
 		if err != nil {
-			_ = ends.close() // it may still be connecting; what is left dies with the client
+			_ = ends.close() // it may still be connecting; objects that are left end with the client
 			c.rt.Sleep(c.draw.span(quiet, 10*quiet))
 			continue
 		}
@@ -138,8 +139,8 @@ func (c *lockClient) drop(server int) {
 	c.rt.Sleep(quiet + c.draw.span(0, quiet))
 }
 
-// do posts all requests in one doorbell and waits for all answers. They go to one server. A queue pair that fails is
-// dropped; the requests that it did not answer have the reply that nobody knows.
+// do posts all requests in one doorbell and waits for all answers. They go to one server. A queue
+// pair that fails is dropped; the outcome of the requests that it did not answer is unknown.
 func (c *lockClient) do(server int, reqs ...request) ([]reply, error) {
 	k, err := c.connect(server)
 	if err != nil {

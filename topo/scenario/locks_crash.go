@@ -28,11 +28,12 @@ var crashStepNames = [...]string{"before the switch", "at the switch", "at the s
 // String says where the request is.
 func (s crashStep) String() string { return crashStepNames[s] }
 
-// trigger follows the packets on all links and calls fire once: when the n-th request of the victim has come as far as
-// step, or when n requests of anybody have been sent. A switch may have given a request another queue pair and PSN, so
-// that it is followed by place and not by name: the next request behind the switch, the next answer.
+// trigger follows the packets on all links and calls fire once: when the n-th request of the victim
+// has come as far as step, or when n requests of all clients have been sent. The switch may give a
+// request another queue pair and PSN, so that trigger does not identify it by them but takes the
+// next request behind the switch, and the next answer.
 type trigger struct {
-	victim string // "": anybody
+	victim string // "": any client
 	n      int
 	step   crashStep
 	fire   func()
@@ -66,7 +67,7 @@ func (t *trigger) see(ev *sim.Event) {
 	}
 }
 
-// follow moves to the next stage when a packet has come there.
+// follow moves to the next stage when a packet has arrived there.
 func (t *trigger) follow(link string, up, client, request bool) {
 	switch {
 	case t.stage == beforeSwitch && link == t.victim && up && request,

@@ -9,12 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// guardian is a node around a memory server's NIC that looks at the words after every packet: mutual exclusion is what
-// the memory says, not what clients believe. A holder of a lock writes its stamp into the guard when it comes in and 0
-// before it releases; so at every instant
+// guardian is a node around a memory server's NIC that looks at the words after every packet:
+// mutual exclusion is what the memory says, not what clients believe. A holder of a lock writes its
+// stamp into the guard when it comes in and 0 before it releases; so at every instant
 //
-//   - who is inside has the lock, and nobody comes in before the last one has left or died;
-//   - a lock changes hands only when nobody is inside, and what the holder wrote into the node is there by then;
+//   - the client inside has the lock, and no client comes in before the last one has left or died;
+//   - a lock changes hands only when no client is inside, and the holder's WRITE of the node is
+//     complete by then;
 //   - a lock has a value that a client has written, byte for byte.
 type guardian struct {
 	sim.Node
@@ -27,7 +28,7 @@ func (g *guardian) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	g.look()
 }
 
-// Tick lets timers act and looks: a torn copy goes on then.
+// Tick runs the NIC's timers and looks: a torn copy goes on then.
 func (g *guardian) Tick(now clock.Time, out *packetio.Batch) {
 	g.Node.Tick(now, out)
 	g.look()
@@ -66,7 +67,7 @@ func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 	return r.log.Changed(w.log, word)
 }
 
-// holder is who made a stamp.
+// holder is the client that made a stamp, and for which word.
 type holder struct {
 	client *lockClient
 	word   *lockWord
@@ -91,7 +92,7 @@ func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
 		next, known := r.stamps[guard]
 		switch {
 		case guard != 0 && (!known || next.word != w):
-			return fmt.Errorf("the guard became %#x, which nobody wrote there", guard)
+			return fmt.Errorf("the guard became %#x, which no client wrote there", guard)
 		case w.guard != 0 && guard != 0 && !last.client.dead:
 			return fmt.Errorf("client %d came in while client %d was inside", next.client.id, last.client.id)
 		case guard != 0 && !w.owns(word, guard):
@@ -112,18 +113,18 @@ func (r *lockRun) judge(w *lockWord, word, guard uint64) error {
 	return nil
 }
 
-// judgeValue wants a value that somebody wrote.
+// judgeValue returns an error if no client made the value.
 func (r *lockRun) judgeValue(w *lockWord, word uint64) error {
 	if word == 0 || w.kind == bitLock && word == 1 {
 		return nil
 	}
 	if h, ok := r.stamps[word]; !ok || w.kind == bitLock || h.word != w {
-		return fmt.Errorf("the lock became %#x, which nobody wrote there (was %#x)", word, w.word)
+		return fmt.Errorf("the lock became %#x, which no client wrote there (was %#x)", word, w.word)
 	}
 	return nil
 }
 
-// judgeNode wants the node to be what the maker of stamp wrote.
+// judgeNode returns an error unless the node is what the maker of stamp wrote.
 func (r *lockRun) judgeNode(w *lockWord, stamp uint64, n int) error {
 	b := r.scratch[:n]
 	if !w.node(b) {

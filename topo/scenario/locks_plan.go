@@ -13,7 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// The rack of lock histories: 16 clients, two on each compute host, and 4 words on two memory servers.
+// The rack of lock histories: 16 clients, two on each compute host, and 4 words on two memory
+// servers.
 const (
 	lockHosts   = 8
 	lockClients = 16
@@ -49,18 +50,18 @@ type wordPlan struct {
 	device bool // in the NIC's memory
 }
 
-// disaster is what happens to a machine in the middle of a run.
-type disaster uint8
+// machineFault is the fault of a machine in the middle of a run.
+type machineFault uint8
 
 const (
-	noDisaster disaster = iota
+	noFault machineFault = iota
 	clientCrash
 	serverCrash
 	switchCrash
 	linkCut
 )
 
-var disasters = [...]string{"nothing", "client crash", "server crash", "switch crash", "link cut"}
+var machineFaults = [...]string{"nothing", "client crash", "server crash", "switch crash", "link cut"}
 
 // lockPlan is what a seed draws.
 type lockPlan struct {
@@ -71,15 +72,15 @@ type lockPlan struct {
 	params rdmacm.Params
 	wrap   bool
 	rounds int // of each client
-	acks   int // the servers acknowledge every so many requests at least; 0: as they like
+	acks   int // the servers acknowledge at least every acks-th request; 0: each NIC decides
 
-	what     disaster
+	what     machineFault
 	victim   string        // a host
-	after    int           // requests of the victim, or of everybody
+	after    int           // requests of the victim, or of all clients
 	step     crashStep     // of a client's crash
 	down     time.Duration // how long
 	survives bool          // host memory outlives the crash of its server
-	again    bool          // the machine comes back with the numbers that it had: queue pairs, keys, addresses
+	again    bool          // the host comes back with the QPNs, keys and addresses that it had
 }
 
 // hopNames are the four ways of a packet, in the order of lockPlan.hops.
@@ -161,7 +162,7 @@ func hopLinks(hop int) []string {
 }
 
 func (p *lockPlan) drawDisaster(d *draw) {
-	p.what = one(d, noDisaster, noDisaster, clientCrash, clientCrash, clientCrash, serverCrash, serverCrash, switchCrash, switchCrash, linkCut, linkCut)
+	p.what = one(d, noFault, noFault, clientCrash, clientCrash, clientCrash, serverCrash, serverCrash, switchCrash, switchCrash, linkCut, linkCut)
 	p.after = d.between(1, 80)
 	p.victim = fmt.Sprintf("cn%d", d.IntN(lockHosts))
 	// Short ones end before the retry limit, long ones behind it.
@@ -178,7 +179,7 @@ func (p *lockPlan) drawDisaster(d *draw) {
 		p.after = d.between(50, 1500)
 	case linkCut:
 		p.victim, p.after = one(d, p.victim, "ms0"), d.between(20, 1000)
-	case noDisaster:
+	case noFault:
 	}
 }
 
@@ -198,7 +199,7 @@ func (p *lockPlan) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "mtu=%d window=%d delay=%v timeout=%d rdatomic=%d wrap=%v acks=%d cm=%v rounds=%d %s",
-		p.params.PathMTU, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.acks, p.rack.Datagrams, p.rounds, disasters[p.what])
+		p.params.PathMTU, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.acks, p.rack.Datagrams, p.rounds, machineFaults[p.what])
 	switch p.what {
 	case clientCrash:
 		fmt.Fprintf(&b, " of %s at request %d, %v, same numbers again=%v", p.victim, p.after, p.step, p.again)
@@ -208,7 +209,7 @@ func (p *lockPlan) String() string {
 		fmt.Fprintf(&b, " for %v at request %d", p.down, p.after)
 	case linkCut:
 		fmt.Fprintf(&b, " of %s for %v at request %d", p.victim, p.down, p.after)
-	case noDisaster:
+	case noFault:
 	}
 	return b.String()
 }

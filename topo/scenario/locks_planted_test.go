@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// memoryBug is a memory server's NIC that treats a word wrongly behind everybody's back: after some requests on a word
-// it changes that word again, as a stale or doubled packet would.
+// memoryBug is a memory server's NIC that treats a word wrongly behind everybody's back: after some
+// requests on a word it changes that word again, as a stale or doubled packet would.
 type memoryBug struct {
 	sim.Node
 	run *lockRun
@@ -83,7 +83,8 @@ func (r *lockRun) wordAt(f *wire.Frame) *lockWord {
 	return nil
 }
 
-// runs a seed of locks with a bug in the memory servers; the wrapper learns the run when the first node is made.
+// runs a seed of locks with a bug in the memory servers; the wrapper learns the run when the first
+// node is made.
 func runWithBug(t *testing.T, seed uint64, blind bool, plant func(r *lockRun, n sim.Node) sim.Node) Report {
 	t.Helper()
 	s := mustFind(t, "locks-forward")
@@ -157,8 +158,8 @@ func lockBugs() []lockBug {
 	}
 }
 
-// Green means something: each of these bugs is found, at the memory or by the history, and by the history alone when
-// nobody watches the memory.
+// Green means something: each of these bugs is found, at the memory or by the history, and by the
+// history alone when nobody watches the memory.
 func TestPlantedLockBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, bug := range lockBugs() {

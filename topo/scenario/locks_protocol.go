@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// Bounds of the attempts to take one lock: their number, the pause between two, which doubles, and when to give up.
+// Bounds of the attempts to take one lock: their number, the pause between two, which doubles, and
+// when to give up.
 const (
 	maxTries    = 3000
 	firstPause  = 4 * time.Microsecond
@@ -18,7 +19,7 @@ const (
 	lockHopeful = 10 * time.Second
 )
 
-// work does the rounds of a client.
+// work runs the rounds of a client.
 func (c *lockClient) work(ctx verbs.Context) error {
 	c.ctx, c.rt = ctx, ctx.Runtime()
 	for c.done < c.rounds && c.rt.Now() < lockPatience {
@@ -46,7 +47,7 @@ func (c *lockClient) work(ctx verbs.Context) error {
 	return nil
 }
 
-// stamp makes a number that nobody has used.
+// stamp makes a number that no client has used.
 func (c *lockClient) stamp(w *lockWord) uint64 {
 	for {
 		v := c.draw.Uint64()
@@ -76,7 +77,7 @@ func (c *lockClient) lockRound(w *lockWord) error {
 	return c.leave(w, stamp)
 }
 
-// value is what the word shall be while the maker of stamp has it.
+// value is the lock word's value while the maker of stamp has the lock.
 func (w *lockWord) value(stamp uint64) uint64 {
 	if w.kind == bitLock {
 		return 1
@@ -84,8 +85,9 @@ func (w *lockWord) value(stamp uint64) uint64 {
 	return stamp
 }
 
-// acquire tries to take the lock and returns the stamp with which it has it; 0 if it has not. An attempt whose answer
-// was lost may have worked, so that the next one has another stamp, and finds the first if it did.
+// acquire tries to take the lock and returns the stamp with which it has it; 0 if it has not. An
+// attempt whose answer was lost may have worked, so that the next one has another stamp, and finds
+// the first if it did.
 func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	stamp, free := c.stamp(w), uint64(0)
 	pause, until := firstPause, c.rt.Now().Add(lockHopeful)
@@ -100,7 +102,7 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 		case err != nil:
 			return 0, err
 		case !r.ok && w.kind == bitLock:
-			w.contested = true // was it this client that set it?
+			w.contested = true // it is unknown whether this client set it
 			return 0, nil
 		case !r.ok:
 			stamp = c.stamp(w)
@@ -123,7 +125,8 @@ func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	return 0, nil
 }
 
-// heir decides what to expect next after a lock had another value: 0, or the tag of an owner who is dead and buried.
+// heir returns the value that the next CAS compares with after a CAS has found another one: 0, or
+// the tag of an owner that died longer than mourning ago, whose lock is then taken over.
 func (c *lockClient) heir(w *lockWord, value uint64) uint64 {
 	h, ok := c.run.stamps[value]
 	if w.kind != tagLock || !ok || !h.client.dead {
@@ -146,7 +149,8 @@ func (c *lockClient) sure(r request) (reply, error) {
 	}
 }
 
-// inside says so in the guard, and reads the node: it is what the last holder wrote.
+// inside writes the stamp into the guard and reads the node, which must be what the last holder
+// wrote.
 func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 	if _, err := c.sure(mark(w, stamp)); err != nil {
 		return err
@@ -166,8 +170,8 @@ func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 	return nil
 }
 
-// leave writes the node, empties the guard and releases the lock, step by step or in one doorbell (Sherman's
-// combination of commands).
+// leave writes the node, empties the guard and releases the lock, step by step or in one doorbell
+// (Sherman's combination of commands).
 func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 	node := make([]byte, c.run.stamps[stamp].node)
 	fillNode(node, stamp)
@@ -193,7 +197,7 @@ func (c *lockClient) leave(w *lockWord, stamp uint64) error {
 		return c.released(w, release, last.value, stamp)
 	}
 	if w.kind == bitLock {
-		w.contested = true // nobody can know whether the lock is still that of this client
+		w.contested = true // it is unknown whether this client still has the lock
 		return nil
 	}
 	return c.releaseAgain(w, stamp, node)
@@ -207,8 +211,8 @@ func (c *lockClient) released(w *lockWord, release request, prior, stamp uint64)
 	return nil
 }
 
-// releaseAgain finds out whether a release whose answer was lost has happened, and repeats it if not. The word's tag is
-// this client's alone, so that its value tells.
+// releaseAgain finds out whether a release whose answer was lost has happened, and repeats it if
+// not. The word's tag is this client's alone, so that its value tells.
 func (c *lockClient) releaseAgain(w *lockWord, stamp uint64, node []byte) error {
 	r, err := c.sure(cas(w, stamp, stamp))
 	if err != nil || r.value != stamp {

@@ -19,6 +19,10 @@ func TestLocksThatFailedOnce(t *testing.T) {
 			2221, 4267, // retries used up
 			3000011, 3000686, // an answer is lost before the second shared connection is there
 		}},
+		{"locks-change", []uint64{
+			8,                  // a damaged request, the first one after a change of rules
+			76000138, 76000144, // a flow was recorded twice, and a later program refused it
+		}},
 		{"locks-move", []uint64{
 			304, 415,
 			1493,      // five losses in a row on a shared connection, and retries of clients used up meanwhile

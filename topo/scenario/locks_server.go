@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// Each word has an area of its own: the node that a lock protects, the word, and the guard, in which the holder of the
-// lock says that it is inside.
+// Each word has an area of its own: the node that a lock protects, the word, and the guard, in
+// which the holder of the lock says that it is inside.
 const (
 	areaBytes = 2048
 	nodeOff   = 0
@@ -29,13 +29,13 @@ type lockWord struct {
 	mr    verbs.MR
 	base  int // of the area in mr
 	lost  bool
-	epoch int // counts the times that its memory began anew
+	epoch int // counts how often its memory was made again
 
-	// Of the guardian: the word and the guard as it saw them last.
+	// The word and the guard as the guardian saw them last.
 	word, guard uint64
-	// contested says that a lock of 0 and 1 may have been left locked by somebody who cannot know.
+	// contested: a lock of 0 and 1 may have been left locked by a client that does not know it.
 	contested bool
-	granted   int    // times that somebody went inside
+	granted   int    // how often a client went inside
 	lastSeen  uint64 // by a client, for guesses
 }
 
@@ -69,7 +69,8 @@ func (w *lockWord) node(b []byte) bool {
 	return w.mr.ReadAt(b, w.base+nodeOff) == nil
 }
 
-// lockServer is one memory server: it registers its words and is passive from then on, but for connections.
+// lockServer is one memory server: it registers its words and is passive from then on, but for
+// connections.
 type lockServer struct {
 	run   *lockRun
 	host  *simrack.Host
@@ -88,7 +89,7 @@ const (
 func (s *lockServer) boot() {
 	s.start++
 	s.host.Go(fmt.Sprintf("locks-%d", s.start), true, func(ctx verbs.Context) {
-		err := s.serve(ctx) // does not return while the host lives
+		err := s.serve(ctx) // does not return while the host is up
 		s.run.env.fail("server %s: %w", s.host.Spec.Name, err)
 	})
 }

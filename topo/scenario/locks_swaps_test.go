@@ -5,22 +5,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// swaps changes the program of a switch that forwards to the one that replaces atomics, and back whenever that can go.
+// swaps changes the program of a switch that forwards to the one that replaces atomics, and back
+// whenever that can go.
 type swaps struct {
 	t *testing.T
 	e *env
-	// loads is how often the program came, bound how often it could not go, former how many rows of its own earlier lives it met.
+	// loads is how often the program came, bound how often it could not go, former how many rows of
+	// its own earlier lives it met.
 	loads, bound, former int
 }
 
-// swapEvery is the time between two changes, swapRounds their number.
+// swapEvery is the time between two changes, swapRounds their number. Each eighth program stays for
+// swapRest: the switch replaces no atomics in the first 10 ms after a change (serialize's Transit).
 const (
 	swapEvery  = 400 * time.Microsecond
+	swapRest   = 14 * time.Millisecond
 	swapRounds = 80
 )
 
@@ -39,7 +43,7 @@ func (s *swaps) rules() (*rules.Set, error) {
 
 func (s *swaps) swap(set *rules.Set) {
 	rack, name := s.e.rack, spec.ProgramSwordBox
-	if p, ok := rack.Program().(*serialize.Program); ok {
+	if p, ok := rack.Program().(*swordbox.Program); ok {
 		if p.Bound() > 0 {
 			s.bound++
 			return
@@ -49,14 +53,14 @@ func (s *swaps) swap(set *rules.Set) {
 	if err := rack.LoadProgram(name, set); err != nil {
 		s.t.Error(err)
 	}
-	if p, ok := rack.Program().(*serialize.Program); ok {
+	if p, ok := rack.Program().(*swordbox.Program); ok {
 		s.loads++
-		s.former += len(p.Own().Former().Rows())
+		s.former += len(p.Own().Former().Flows())
 	}
 }
 
-// Programs come and go under locks that clients hold and wait for, with all faults of these histories: no lock is lost, and no program
-// takes connections for its own that never were.
+// Programs come and go under locks that clients hold and wait for, with all faults of these
+// histories: no lock is lost, and no program takes connections for its own that never were.
 func TestLocksWhileProgramsChange(t *testing.T) {
 	t.Parallel()
 	s := swaps{t: t}
@@ -66,13 +70,18 @@ func TestLocksWhileProgramsChange(t *testing.T) {
 			if err := r.build(); err != nil {
 				return err
 			}
-			s.e, r.mode = e, modeHard // servers have the service that the switch dials
+			s.e, r.mode = e, recordedHardened // servers have the service that the switch dials
 			set, err := s.rules()
 			if err != nil {
 				return err
 			}
+			at := e.rack.Now()
 			for i := range swapRounds {
-				e.rack.At(e.rack.Now().Add(time.Duration(i+1)*swapEvery), func() { s.swap(set) })
+				at = at.Add(swapEvery)
+				if i%8 == 1 {
+					at = at.Add(swapRest)
+				}
+				e.rack.At(at, func() { s.swap(set) })
 			}
 			r.arm()
 			for _, srv := range r.servers {

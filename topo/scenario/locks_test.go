@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The same seeds that hold in mode hard break in mode paper, nearly all: the histories reach what they are about.
+// The same seeds that hold in mode hardened break in mode published, nearly all: the histories
+// reach what they are about.
 func TestPaperIsDamaged(t *testing.T) {
 	t.Parallel()
 	const seeds = 12
@@ -31,7 +32,7 @@ func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
 	for seed := uint64(1); seed <= 8; seed++ {
 		s := mustFind(t, "locks")
 		var run *lockRun
-		s.run = func(e *env) error { return runLocksWith(e, modeHard, func(r *lockRun) { run = r }) }
+		s.run = func(e *env) error { return runLocksWith(e, recordedHardened, func(r *lockRun) { run = r }) }
 		if r := s.Run(seed, Options{}); r.Err != nil {
 			t.Fatalf("seed %d: %v", seed, r.Err)
 		}

@@ -20,24 +20,16 @@ const (
 	mixPatience = 30 * time.Second
 )
 
-// mix is a client that does random operations on memory of its own at the server, and sends it messages. It keeps a
-// shadow of that memory: operations of one queue pair take effect in order, so each READ and each original value is
-// known when it is posted. What no order is promised for (a WRITE or atomic behind a READ of the same bytes) is
-// fenced.
+// mix is a client that does random operations on memory of its own at the server, and sends it
+// messages. It keeps a shadow of that memory: operations of one queue pair take effect in order, so
+// each READ and each original value is known when it is posted. Operations without a guaranteed
+// order (a WRITE or atomic behind a READ of the same bytes) are fenced.
 type mix struct {
+	mixPlan
+	mixWindow
 	env     *env
 	name    string // of its service
 	host    *simrack.Host
-	params  rdmacm.Params
-	mtu     int
-	ops     int
-	depth   int
-	region  int  // bytes of memory at the server
-	maxLen  int  // of an operation in bytes, not above region
-	late    bool // the server posts receives late
-	recvs   int
-	lossy   bool // links may lose packets
-	epilog  epilog
 	atomics int // executed at the server, by this client
 
 	sent, received int // messages that take a receive
@@ -45,13 +37,31 @@ type mix struct {
 	mem            remote
 	extra          remote // region to be invalidated
 	shadow         []byte
-	ring           []mixOp
-	complete       int
-	posted         int
-	signalled      int // last operation that asks for a completion
 	draw           *draw
 	fill           perf.Pattern // of WRITEs, by operation
 	msgs           perf.Pattern // of messages, by their number
+}
+
+// mixPlan is what a seed draws for a mix.
+type mixPlan struct {
+	params rdmacm.Params
+	mtu    int
+	ops    int
+	depth  int
+	region int  // bytes of memory at the server
+	maxLen int  // of an operation in bytes, not above region
+	late   bool // the server posts receives late
+	recvs  int
+	lossy  bool // links may lose packets
+	epilog epilog
+}
+
+// mixWindow is the operations in flight.
+type mixWindow struct {
+	ring      []mixOp
+	complete  int
+	posted    int
+	signalled int // last operation that asks for a completion
 }
 
 // epilog is how a mix ends.
@@ -71,7 +81,8 @@ type mixOp struct {
 	want   uint64 // original value of an atomic
 }
 
-// message describes the n-th message that takes a receive: kind, length and immediate are a function of its number.
+// message describes the n-th message that takes a receive: kind, length and immediate are a
+// function of its number.
 func (m *mix) message(n int) (op verbs.WROpcode, size int, imm uint32) {
 	d := newDraw(m.msgs.Seed ^ uint64(n)*0x9e3779b97f4a7c15)
 	return one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(m.mtu, m.maxLen), d.Uint32()
@@ -215,7 +226,7 @@ func (m *mix) readAll() error {
 	return nil
 }
 
-// single posts one work request and wants its status.
+// single posts one work request and returns an error unless it completes with status want.
 func (m *mix) single(wr verbs.SendWR, want verbs.Status) error {
 	if err := m.end.qp.PostSend(wr); err != nil {
 		return err
@@ -223,7 +234,7 @@ func (m *mix) single(wr verbs.SendWR, want verbs.Status) error {
 	return m.expect(wr.ID, want)
 }
 
-// expect wants the next completion to be of id with one of some statuses.
+// expect returns an error unless the next completion is of id and has one of the given statuses.
 func (m *mix) expect(id uint64, want ...verbs.Status) error {
 	var wc [1]verbs.WC
 	if _, err := m.end.await(wc[:], mixPatience); err != nil {
@@ -262,7 +273,8 @@ func (m *mix) finish() error {
 	return m.refused(bad)
 }
 
-// refused READs memory that it may not, with WRITEs behind it: the READ is refused, the others are flushed.
+// refused READs memory that it may not, with WRITEs behind it: the READ is refused, the others are
+// flushed.
 func (m *mix) refused(bad remote) error {
 	sgl := []verbs.SGE{m.end.mr.SGE(0, 8)}
 	for id, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpWrite, verbs.OpWrite} {
@@ -273,7 +285,8 @@ func (m *mix) refused(bad remote) error {
 	}
 	first := []verbs.Status{verbs.RemAccessErr}
 	if m.lossy {
-		// The peer's queue pair is in error after its NAK and answers no more: who lost the NAK runs out of retries.
+		// The peer's queue pair is in error after its NAK and sends no further answers: if the NAK
+		// is lost, the requester runs out of retries.
 		first = append(first, verbs.RetryExcErr)
 	}
 	for id, want := range [][]verbs.Status{first, {verbs.WRFlushErr}, {verbs.WRFlushErr}} {

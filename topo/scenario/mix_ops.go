@@ -76,7 +76,8 @@ func (m *mix) write(k int, op *mixOp, wr *verbs.SendWR) {
 	m.maybeInline(k, op, wr)
 }
 
-// maybeInline sends short payloads inline now and then, and then spoils the buffer: it is free after the post.
+// maybeInline sends short payloads inline now and then, and then spoils the buffer: it is free
+// after the post.
 func (m *mix) maybeInline(k int, op *mixOp, wr *verbs.SendWR) {
 	if op.n > maxInline || m.draw.IntN(2) == 0 {
 		return
@@ -135,7 +136,8 @@ func (m *mix) send(k int, op *mixOp, wr *verbs.SendWR) {
 	m.maybeInline(k, op, wr)
 }
 
-// overlapsRead reports whether operation k touches bytes of a READ that is not known to be complete.
+// overlapsRead reports whether operation k touches bytes of a READ that is not known to be
+// complete.
 func (m *mix) overlapsRead(k int, op *mixOp) bool {
 	for j := m.complete; j < k; j++ {
 		o := &m.ring[j%m.depth]

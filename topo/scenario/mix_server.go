@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// serve is the server's side: it hands out two regions, takes messages and compares them, until its queue pair
-// goes to error.
+// serve is the server's side: it hands out two regions, takes messages and compares them, until its
+// queue pair goes to error.
 func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	n := m.slotLen()
 	end, err := newEnds(ctx, m.recvs*n, m.recvs, verbs.LocalWrite)
@@ -23,11 +23,14 @@ func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	if err != nil {
 		return err
 	}
-	extra, err := end.pd.RegMR(nil, 8, all)
+	extra, err := end.pd.AllocFastMR(nil, 8) // what a peer may invalidate
 	if err != nil {
 		return err
 	}
 	if err := accept(ctx, l, end.qp, m.params, remoteOf(mem), remoteOf(extra)); err != nil {
+		return err
+	}
+	if err := end.qp.PostSend(verbs.SendWR{Op: verbs.OpRegMR, SGL: []verbs.SGE{extra.SGE(0, 8)}, RKey: extra.RKey(), BindAccess: all}); err != nil {
 		return err
 	}
 	recv := func(i int) error {

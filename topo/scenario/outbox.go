@@ -27,7 +27,7 @@ func newEndsOf(ctx verbs.Context, init verbs.QPInit, n int) (*ends, error) {
 	return e, err
 }
 
-// outbox sends messages and wants each to complete once, in order and with success.
+// outbox sends messages and checks that each completes once, in order and with success.
 type outbox struct {
 	*ends
 	draw             *draw
@@ -65,7 +65,8 @@ func (o *outbox) send(next func(k int) verbs.SendWR) error {
 	return nil
 }
 
-// inline sends a short message inline now and then, and spoils the buffer: it is free after the post.
+// inline sends a short message inline now and then, and spoils the buffer: it is free after the
+// post.
 func (o *outbox) inline(wr *verbs.SendWR) {
 	s := wr.SGL[0]
 	if s.Length > maxInline || o.draw.IntN(2) == 0 {

@@ -22,7 +22,8 @@ func anyOf(service wire.Opcode, flags wire.OpFlags, change func(f *wire.Frame)) 
 	}
 }
 
-// blind is a NIC that does not look at PSNs: each packet of an unreliable connection has the one that it expects.
+// blind is a NIC that does not look at PSNs: each packet of an unreliable connection has the one
+// that it expects.
 func blind() func(f *wire.Frame) bool {
 	next := make(map[wire.QPN]wire.PSN)
 	return func(f *wire.Frame) bool {
@@ -62,7 +63,8 @@ func open() func(f *wire.Frame) bool {
 	}
 }
 
-// Each of these bugs of the unreliable services and of shared receives is caught, by what came over the wire.
+// Each of these bugs of the unreliable services and of shared receives is caught, by what came over
+// the wire.
 func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 	t.Parallel()
 	const uc, ud, rc = wire.ServiceUC, wire.ServiceUD, wire.ServiceRC
@@ -105,7 +107,8 @@ func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 					t.Logf("seed %d: not caught (%s)", seed, r.Plan)
 				}
 			}
-			// A NIC that does not look at PSNs is right as long as nothing is lost, doubled or reordered.
+			// A NIC that does not look at PSNs is right as long as nothing is lost, doubled or
+			// reordered.
 			if planted < 4 || caught < planted && !bug.all || caught < planted/2 {
 				t.Errorf("caught %d of %d", caught, planted)
 			}

@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// tamper is a node around a memory server's NIC that changes every fifth request of a kind on its way in, or answer on
-// its way out, and makes the ICRC right again: the bug of a NIC that nothing on the wire shows.
+// tamper is a node around a memory server's NIC that changes every fifth request of a kind on its
+// way in, or answer on its way out, and makes the ICRC right again: the bug of a NIC that nothing
+// on the wire shows.
 type tamper struct {
 	sim.Node
 	in   func(f *wire.Frame) bool // reports a change

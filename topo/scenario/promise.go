@@ -10,9 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// At 10 % loss both ways one request in some hundred thousand is lost eight times in a row, itself or its answer. A
-// queue pair that gives up then keeps its promise, and one that gives up without such a row does not: the run is
-// repeated, event for event, and the links are asked.
+// At 10 % loss both ways one request in some hundred thousand is lost eight times in a row, itself
+// or its answer. A queue pair that gives up then is right, and one that gives up without eight such
+// losses is wrong. To find out, the run is repeated, event for event, and a witness counts the
+// losses on the links.
 
 // retries is the retry count of all transport clients.
 const retries = 7
@@ -45,19 +46,20 @@ func (e *ends) limit(err error, host string) error {
 	return limit(err, host, attr.QPN, attr.RTR.DestQPN)
 }
 
-// witness follows the packets of one connection over all links. The requester goes back to the oldest packet that was
-// not acknowledged: what a row of such rounds begins with is what it gave up on.
+// witness follows the packets of one connection over all links. The requester goes back to the
+// oldest packet that was not acknowledged: the packet with which a series of such rounds begins is
+// the one that it gave up on.
 type witness struct {
 	*gaveUp
 	frame wire.Frame
 	last  wire.PSN // of the request sent last
 	any   bool
-	// The row of rounds that begin with the same PSN.
+	// The series of rounds that begin with the same PSN.
 	row    wire.PSN
 	own    bool // READ or atomic: has an answer of its own
 	rounds int
-	// In this row: packets of the connection that links lost or damaged, first packets of rounds that arrived at the
-	// server, what the server sent, and whether an answer came back.
+	// In this series: packets of the connection that links lost or damaged, first packets of rounds
+	// that arrived at the server, packets that the server sent, and whether an answer arrived.
 	lost, arrived, replies int
 	answered               bool
 }
@@ -90,7 +92,7 @@ func (w *witness) see(ev *sim.Event) {
 	}
 }
 
-// ask notes a request packet; one that is not behind the last begins a round.
+// ask records a request packet; one whose PSN is not after the last one's begins a round.
 func (w *witness) ask(psn wire.PSN, own bool) {
 	if w.any && wire.Diff(psn, w.last) <= 0 {
 		if psn != w.row || w.rounds == 0 {
@@ -101,7 +103,8 @@ func (w *witness) ask(psn wire.PSN, own bool) {
 	w.last, w.any = psn, true
 }
 
-// verdict wants as many rounds as promised, all in vain and each with a loss, and a server that answered what arrived.
+// verdict reports whether the requester was right to give up: it made as many rounds as promised,
+// each had a loss and got no answer, and the server answered the packets that arrived.
 func (w *witness) verdict() (note string, kept bool) {
 	if w.rounds < retries || w.lost < retries || w.answered || w.arrived > 0 && w.replies == 0 {
 		return "", false
@@ -110,12 +113,12 @@ func (w *witness) verdict() (note string, kept bool) {
 		w.host, w.row, w.peer, w.rounds), true
 }
 
-// keptPromise repeats the run of a seed and says whether the client that gave up had to.
+// keptPromise repeats the run of a seed and reports whether the client that gave up had to.
 func (s Scenario) keptPromise(seed uint64, g *gaveUp, opt Options) (note string, kept bool) {
 	w := &witness{gaveUp: g}
 	opt.Pcap, opt.Hash, opt.observe = nil, false, w.see
 	e := newEnv(s, seed, opt)
-	_ = e.guarded(s.run) // it fails as it did
+	_ = e.guarded(s.run) // it fails as in the first run
 	e.finish()
 	return w.verdict()
 }

@@ -22,8 +22,8 @@ type sleepy struct {
 	got     int
 }
 
-// runRNR has one receiver that is late and a sender that waits for ever, and one that never posts and a sender
-// with few retries.
+// runRNR has one receiver that posts late and a sender without a retry limit, and one that never
+// posts and a sender with few retries.
 func runRNR(e *env) error {
 	timer, retries := uint8(e.draw.between(1, 14)), uint8(e.draw.between(1, 6))
 	late := e.draw.span(time.Millisecond, 20*time.Millisecond)

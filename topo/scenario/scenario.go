@@ -24,7 +24,9 @@ type Options struct {
 	Hash bool
 	// Short makes soak a tenth as long, for tests.
 	Short bool
-	// Wrap plants a node around another, for tests that a bug is caught.
+	// Cancelled is called at intervals; true ends the run with sim.ErrCancelled. nil: never.
+	Cancelled func() bool
+	// Wrap puts a node around another, for tests that plant a bug and check that it is found.
 	Wrap func(name string, n sim.Node) sim.Node
 
 	observe func(*sim.Event) // of a repeated run
@@ -36,15 +38,16 @@ type Options struct {
 type Report struct {
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
-	// Plan says what the seed drew.
+	// Plan describes what the seed drew.
 	Plan string `json:"plan"`
 	Err  error  `json:"-"`
 	// Error is Err as text.
 	Error string `json:"error,omitempty"`
-	// GaveUp says that a client reached its retry limit as it had to: the links lost one request, or its answer, so
-	// often. The run ended there; Notes say more.
+	// GaveUp: a client rightly reached its retry limit, because the links lost one request, or its
+	// answers, that often. The run ended there; Notes has the details.
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// Damage is what a run under rules of mode paper did to its clients, with the holes that do that; it is no failure.
+	// Damage describes what a run under published rules did to its clients, with the holes that may
+	// cause it; it is no failure.
 	Damage string `json:"damage,omitempty"`
 	// Events of the network, virtual time, and the time of this machine.
 	Events  uint64        `json:"events"`
@@ -72,7 +75,8 @@ type Scenario struct {
 	label string
 }
 
-// With is the scenario on a rack with costs; m nil is one without. label is the --cost that gives m.
+// With is the scenario on a rack with costs; m nil is one without. label is the --cost that gives
+// m.
 func (s Scenario) With(label string, m *cost.Model) Scenario {
 	s.label, s.cost = label, m
 	return s
@@ -89,33 +93,31 @@ func (s *Scenario) Args(seed uint64) string {
 
 // All lists the scenarios in the order of a help text.
 func All() []Scenario {
-	return append(append([]Scenario{
+	return slices.Concat([]Scenario{
 		{Name: "transport", Doc: "random faults and operations; checks every byte, atomic, completion and counter", run: runTransport},
 		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: other faults)", run: runSoak},
-		{Name: "crash", Doc: "a memory server's NIC dies; its clients are told in time and others go on", run: runCrash},
+		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get the error status in time, other connections go on", run: runCrash},
 		{Name: "partition", Doc: "a host is cut off for less than the retry limit; nothing is lost", run: runPartition},
-		{Name: "uc", Doc: "unreliable connections under random faults; what must be delivered follows from the packets that came", run: runUC},
-		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; what must be delivered follows from the packets that came", run: runUD},
-		{Name: "srq", Doc: "connections with a shared receive queue that is filled when its limit event comes, under random faults", run: runSRQ},
-		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost", run: runClover},
-		{Name: "clover-steer", Doc: "the same with a switch that steers appends, reads or both to the newest nodes", run: runCloverSteer},
-		{Name: "clover-steer-write", Doc: "the same with appends alone", run: cloverSteered("write")},
-		{Name: "clover-steer-read", Doc: "the same with reads alone", run: cloverSteered("read")},
-		{Name: "clover-steer-both", Doc: "the same with both", run: cloverSteered("both")},
-		{Name: "clover-shared", Doc: "clover, and the clients of a host share a queue pair to each memory server", run: runCloverShared},
-		{Name: "clover-steer-shared", Doc: "clover-steer-both with such queue pairs: WRITEs and appends of several clients are between each other", run: runCloverSteerShared},
-		{Name: "rnr", Doc: "a receiver that posts late, and one that never does", run: runRNR},
-	}, treeScenarios()...), lockScenarios()...)
+		{Name: "uc", Doc: "unreliable connections under random faults; what must be delivered is computed from the packets that arrived", run: runUC},
+		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; what must be delivered is computed from the packets that arrived", run: runUD},
+		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
+		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost (--steer, --share-qp)", run: runClover},
+		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
+		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind (--torn, --mode, --locks)", run: runTree},
+	}, lockScenarios(), storeScenarios())
 }
 
-// Find returns a scenario by name.
+// Find returns the scenario with the given name: one of All, a single hole of the paper (like
+// hole-7), or a variant by the name that it had before variants became flags. The error of an
+// unknown name lists the scenarios and holes.
 func Find(name string) (Scenario, error) {
-	all := append(All(), unlisted()...)
+	listed := append(All(), holeScenarios()[1:]...)
+	all := append(Variants(), holeScenarios()[1:]...)
 	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
 	if i < 0 {
-		names := make([]string, len(all))
-		for i := range all {
-			names[i] = all[i].Name
+		names := make([]string, len(listed))
+		for i := range listed {
+			names[i] = listed[i].Name
 		}
 		return Scenario{}, fmt.Errorf("unknown scenario %q: there are %v", name, names)
 	}
@@ -170,7 +172,8 @@ func (e *env) guarded(run func(*env) error) (err error) {
 	return run(e)
 }
 
-// Bounds of one run. The longest, soak, takes about three million events and half a minute of virtual time.
+// Bounds of one run. The longest, soak, takes about three million events and half a minute of
+// virtual time.
 const (
 	maxEvents  = 100_000_000
 	maxVirtual = clock.Time(10 * time.Minute)
@@ -182,8 +185,14 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 	if err != nil {
 		return fmt.Errorf("rack of scenario: %w", err)
 	}
+	return e.buildOf(s, opt)
+}
+
+// buildOf is build for a rack file that was read already; s is not changed.
+func (e *env) buildOf(s *spec.Rack, opt simrack.Options) error {
+	var err error
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
-	opt.MaxEvents, opt.MaxTime = maxEvents, maxVirtual
+	opt.MaxEvents, opt.MaxTime, opt.Cancelled = maxEvents, maxVirtual, e.opt.Cancelled
 	if e.opt.Pcap != nil {
 		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
 			return err
@@ -222,7 +231,7 @@ func wrapTwice(inner, outer func(string, sim.Node) sim.Node) func(string, sim.No
 	return func(name string, n sim.Node) sim.Node { return outer(name, inner(name, n)) }
 }
 
-// fail says that an application's check did not hold, and ends the run.
+// fail records that an application's check failed, and ends the run.
 func (e *env) fail(format string, args ...any) {
 	e.rack.Stop(fmt.Errorf("at %v: %w", e.rack.Now(), fmt.Errorf(format, args...)))
 }
@@ -244,7 +253,7 @@ func (e *env) run() error {
 	return e.rack.Settle(settleTime)
 }
 
-// finish gathers what there is to report and ends the rack.
+// finish fills in the report and ends the rack.
 func (e *env) finish() {
 	if e.rack == nil {
 		return

@@ -7,18 +7,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// treeRun is one run of histories of the tree Sherman: clients use a few keys, links and machines fail, and afterwards one order
-// of all operations on each key must explain what the clients were told, scans included, and the tree must be whole.
+// treeRun is one run of histories of the tree Sherman: clients use a few keys, links and machines
+// fail, and afterwards one order of all operations on each key must explain the answers that the
+// clients received, scans included, and the tree must be whole.
 type treeRun struct {
 	env     *env
 	plan    *treePlan
@@ -27,31 +29,25 @@ type treeRun struct {
 	memory  map[string][]byte // of the servers
 	nodes   []*sherman.Node   // of the compute hosts
 	trigger *treeTrigger
-	ready   bool // the tree is formatted
-	struck  bool
-	lost    bool // memory
+	ready   bool                  // the tree is formatted
+	down    map[string]clock.Time // until when a victim is down; "" is the switch
+	struck  int                   // faults
+	absent  map[uint64]bool       // keys for which there was no room at the end
+	lost    bool                  // memory
 	unknown int
 	refused int // operations that found a server's memory gone
+	full    int // operations that found no page
 	longest time.Duration
 	final   *check.Report
-	plant   func(kv.Scanner) kv.Scanner // for tests: a bug in front of the tree
+	plant   func(kv.Scanner) kv.Scanner // for tests: adds a bug in front of the tree
 }
 
-// treePatience is the deadline of one operation: longer than any disaster lasts and than leases.
+// treePatience is the deadline of one operation: longer than any fault lasts and than leases.
 const treePatience = 2 * time.Second
 
-// treeSlack is how much later than its deadline an operation may end: it finds out what became of its lock.
+// treeSlack is how much later than its deadline an operation may end: it finds out whether it has
+// its lock.
 const treeSlack = 200 * time.Millisecond
-
-// treeScenarios are the same seeds with another layout or another switch.
-func treeScenarios() []Scenario {
-	return []Scenario{
-		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind", run: runTree},
-		{Name: "sherman-locks", Doc: "the same with a switch that turns the CAS of lock words into WRITEs", run: runTreeLocks},
-		{Name: "sherman-faithful", Doc: "the published layout and search under torn copies; tells what that does to the clients", run: runTreeFaithful},
-		{Name: "sherman-torn", Doc: "the default layout with the seeds of sherman-faithful: nobody is told anything wrong", run: runTreeTorn},
-	}
-}
 
 func runTree(e *env) error { return (&treeRun{env: e, plan: drawTree(e)}).run() }
 
@@ -62,9 +58,9 @@ func runTreeLocks(e *env) error {
 	return (&treeRun{env: e, plan: p}).run()
 }
 
-// runTreeFaithful runs the published layout. What breaks is no failure of the run: it is told.
+// runTreeFaithful runs the published layout. Damage is no failure of the run: the report has it.
 func runTreeFaithful(e *env) error {
-	r := tornRun(e, layout.Faithful)
+	r := tornRun(e, layout.Published)
 	err := r.run()
 	if err == nil || e.rack == nil {
 		return err
@@ -74,9 +70,7 @@ func runTreeFaithful(e *env) error {
 	return nil
 }
 
-func runTreeTorn(e *env) error { return tornRun(e, layout.Sound).run() }
-
-// tornRun is a run in which copies are torn and nothing else is wrong.
+// tornRun is a run in which copies are torn, without other faults.
 func tornRun(e *env, kind layout.Kind) *treeRun {
 	p := drawTree(e)
 	p.published(e.draw)
@@ -84,18 +78,18 @@ func tornRun(e *env, kind layout.Kind) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
-// damage names what torn copies have done.
+// damage names the damage that torn copies have done.
 func (r *treeRun) damage(err error) string {
 	var structure *brokenTree
 	switch {
 	case errors.Is(err, kv.ErrValue):
-		return "a value that nobody wrote (record versions of 4 bits do not see a tear)"
+		return "a value that no client wrote (record versions of 4 bits do not see a tear)"
 	case errors.Is(err, kv.ErrScan):
 		return "a scan out of order"
 	case errors.As(err, &structure):
 		return "the tree is broken"
 	case errors.Is(err, kv.ErrLost), errors.Is(err, layout.ErrPage), errors.Is(err, sherman.ErrBroken):
-		return "a client was led to what is no page"
+		return "a client followed a reference to what is no page"
 	}
 	return "answers that no order explains (lost searches, stale or torn reads)"
 }
@@ -104,7 +98,12 @@ func (r *treeRun) damage(err error) string {
 func (r *treeRun) run() error {
 	e, p := r.env, r.plan
 	r.history, r.memory = kv.NewHistory(), make(map[string][]byte)
+	r.absent, r.down = make(map[uint64]bool), make(map[string]clock.Time)
 	for i := range p.keys {
+		if p.first == layout.MaxKey { // from the last key down
+			r.keys = append(r.keys, p.first-uint64(i)*p.stride)
+			continue
+		}
 		r.keys = append(r.keys, uint64(i)*p.stride+p.first)
 	}
 	e.report.Plan = p.String()
@@ -138,7 +137,7 @@ func (r *treeRun) run() error {
 func (r *treeRun) nodeConfig() sherman.NodeConfig {
 	p := r.plan
 	return sherman.NodeConfig{
-		Servers: r.addrs(), CacheBytes: p.cache, HandOver: p.handOver, Lease: p.lease, BackOff: p.backOff, LostSearch: p.shape.Kind == layout.Faithful,
+		Servers: r.addrs(), CacheBytes: p.cache, HandOver: p.handOver, Lease: p.lease, BackOff: p.backOff, LostSearch: p.lostSearch,
 	}
 }
 
@@ -150,15 +149,16 @@ func (r *treeRun) addrs() []netip.Addr {
 	return out
 }
 
-// serve starts the memory service of a host, whose host memory outlives its crash unless the plan says otherwise.
+// serve starts the memory service of a host, whose host memory outlives its crash unless the plan
+// says otherwise.
 func (r *treeRun) serve(name string) {
 	if r.memory[name] == nil {
 		r.memory[name] = make([]byte, r.plan.region)
 	}
 	h := r.env.rack.Host(name)
 	h.Go("memory", true, func(ctx verbs.Context) {
-		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{
-			Service: perf.MemoryService, Passive: true, Buffer: r.memory[name], Locks: 8 * r.plan.locks,
+		s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{
+			Buffer: r.memory[name], Locks: 8 * r.plan.locks,
 		})
 		if err == nil {
 			if r.plan.box != "" {
@@ -172,7 +172,7 @@ func (r *treeRun) serve(name string) {
 	})
 }
 
-// config is what a client on a host brings.
+// config is the configuration of a client on a host.
 func (r *treeRun) config(h *simrack.Host, ctx verbs.Context) sherman.Config {
 	return sherman.Config{Context: ctx, Manager: h.Manager(ctx), Params: r.plan.params}
 }
@@ -228,24 +228,27 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if d.chance(p.skew) {
 		key = r.keys[0]
 	}
-	began := rt.Now()
+	began, mix := rt.Now(), p.mix
+	if p.small {
+		key, mix = r.wave(d, began)
+	}
 	deadline := began.Add(treePatience)
 	value := func() []byte { return s.Value(key, d.between(kv.MinValue, p.shape.Value)) }
-	if p.shape.Kind == layout.Faithful {
+	if p.shape.Kind == layout.Published {
 		value = func() []byte { return s.Value(key, p.shape.Value) } // it keeps no length
 	}
 	var err error
 	switch x := d.Float64(); {
-	case x < p.mix[0]:
+	case x < mix[0]:
 		_, err = s.Get(key, nil, deadline)
-	case x < p.mix[1]:
+	case x < mix[1]:
 		err = s.Put(key, value(), deadline)
 		if errors.Is(err, kv.ErrNotFound) {
 			err = s.Insert(key, value(), deadline)
 		}
-	case x < p.mix[2]:
+	case x < mix[2]:
 		err = s.Insert(key, value(), deadline)
-	case x < p.mix[3]:
+	case x < mix[3]:
 		err = s.Scan(r.keys, key, d.between(1, len(r.keys)), deadline)
 	default:
 		err = s.Delete(key, deadline)
@@ -257,6 +260,9 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 			return err
 		}
 		return s.Err()
+	case errors.Is(err, kv.ErrFull) && p.small:
+		r.full++
+		return s.Err()
 	case errors.Is(err, kv.ErrTimeout):
 		r.unknown++
 		return s.Err()
@@ -264,4 +270,16 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 		return s.Err()
 	}
 	return err
+}
+
+// wave draws a key for clients that wear the memory out: for a while all of them insert keys that
+// are near each other, and then delete most of them.
+func (r *treeRun) wave(d *draw, now clock.Time) (key uint64, mix [4]float64) {
+	const length, near = 600 * time.Microsecond, 20
+	n := int(now / clock.Time(length))
+	key, mix = r.keys[(n/2*near+d.IntN(near))%len(r.keys)], [4]float64{0.05, 0.1, 0.93, 0.95}
+	if n%2 == 1 {
+		mix = [4]float64{0.05, 0.1, 0.15, 0.2}
+	}
+	return key, mix
 }

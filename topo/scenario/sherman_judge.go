@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // brokenTree is what is wrong with the tree at the end.
@@ -18,7 +18,8 @@ type brokenTree struct{ err error }
 func (b *brokenTree) Error() string { return b.err.Error() }
 func (b *brokenTree) Unwrap() error { return b.err }
 
-// judge decides about the whole run: a last client reads and writes every key, then reads the whole tree.
+// judge decides about the whole run: a last client reads and writes every key, then reads the whole
+// tree.
 func (r *treeRun) judge() error {
 	e := r.env
 	for _, h := range e.rack.Hosts() {
@@ -33,12 +34,12 @@ func (r *treeRun) judge() error {
 			return err
 		}
 	}
-	e.note("%d operations, %d of them ended without an answer, %d found memory gone, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
+	e.note("%d operations, %d of them ended without an answer, %d found memory gone, %d no page, the longest took %v", r.history.Len(), r.unknown, r.refused, r.full, r.longest)
 	r.noteNodes()
 	if err := r.history.Check(checkLimit); err != nil {
 		return err
 	}
-	calm := r.plan.what == treeNothing
+	calm := len(r.plan.strikes) == 0
 	switch {
 	case r.longest > treePatience+treeSlack:
 		return fmt.Errorf("an operation with a deadline of %v took %v", treePatience, r.longest)
@@ -58,7 +59,8 @@ func (r *treeRun) last(ctx verbs.Context) error {
 	if err != nil {
 		return err
 	}
-	// A server that has accepted somebody who has died waits for some seconds.
+	// A server that has accepted a connection of a client that died meanwhile waits for it for some
+	// seconds.
 	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err
@@ -70,7 +72,9 @@ func (r *treeRun) last(ctx verbs.Context) error {
 		value := s.Value(key, r.plan.shape.Value)
 		switch {
 		case errors.Is(err, kv.ErrNotFound):
-			err = s.Insert(key, value, deadline)
+			if err = s.Insert(key, value, deadline); r.plan.small && errors.Is(err, kv.ErrFull) {
+				r.absent[key], err = true, nil
+			}
 		case err == nil:
 			err = s.Put(key, value, deadline)
 		}
@@ -89,9 +93,14 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 		return nil, err
 	}
 	cfg.Unreachable, cfg.HalfSplits = r.wrecks(), r.wrecks()
+	if r.plan.small {
+		cfg.HalfSplits = -1 // there may have been no page for a parent to be split
+	}
 	want := new(check.Content)
 	for _, key := range r.keys {
-		want.Add(key)
+		if !r.absent[key] {
+			want.Add(key)
+		}
 	}
 	cfg.Want = want
 	cfg.Visit = func(key uint64, value []byte) error {
@@ -101,13 +110,15 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 	return check.Check(cfg)
 }
 
-// wrecks bounds what operations that were interrupted have left behind: a page each, and the races for a new root.
-func (r *treeRun) wrecks() int { return r.unknown + 2*r.plan.clients }
+// wrecks bounds the pages that interrupted operations may leave unreachable: one each, and those of
+// races for a new root.
+func (r *treeRun) wrecks() int { return r.unknown + (2+r.struck)*r.plan.clients }
 
-// verdict is about the tree at the end. Locks that nobody has wanted since their owner died are the dead's; nobody else leaves one.
+// verdict judges the tree at the end. Dead owners may leave locks that no client has wanted since;
+// no other client may leave one.
 func (r *treeRun) verdict() error {
 	rep, allowed := r.final, 0
-	if r.struck || r.unknown > 0 {
+	if r.struck > 0 || r.unknown > 0 {
 		allowed = r.plan.clients
 	}
 	if rep.Dead == rep.Wrong && rep.Dead <= allowed {
@@ -116,7 +127,7 @@ func (r *treeRun) verdict() error {
 	if err := rep.Err(); err != nil {
 		return &brokenTree{err}
 	}
-	if alive := rep.Locked - rep.Dead; alive > 0 && !r.struck && r.unknown == 0 {
+	if alive := rep.Locked - rep.Dead; alive > 0 && r.struck == 0 && r.unknown == 0 {
 		return &brokenTree{fmt.Errorf("%d locks are held after all clients have gone", alive)}
 	}
 	return nil
@@ -137,7 +148,11 @@ func (r *treeRun) noteNodes() {
 		sum.Healed += s.Healed
 		sum.Moves += s.Moves
 		sum.Torn += s.Torn
+		sum.Merged += s.Merged
+		sum.Reused += s.Reused
+		sum.Restarts += s.Restarts
 	}
-	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again",
-		sum.Acquires, sum.HandOvers, sum.CAS, sum.Recovered, sum.Fenced, sum.Splits, sum.Roots, sum.Healed, sum.Moves, sum.Torn)
+	r.env.note("%d locks got, %d by hand-over, %d CAS; %d taken from the dead, %d nodes fenced; %d splits, %d roots, %d separators for others, %d steps right, %d pages read again; %d merged, %d used again, %d searches begun again",
+		sum.Acquires, sum.HandOvers, sum.CAS, sum.Recovered, sum.Fenced, sum.Splits, sum.Roots, sum.Healed, sum.Moves, sum.Torn,
+		sum.Merged, sum.Reused, sum.Restarts)
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,27 +23,44 @@ func treeRack(servers int) string {
 
 // treePlan is what a seed draws for a tree.
 type treePlan struct {
+	treeWork
+	// strikes are the faults: the first comes at its moment, each other one its pause after the one
+	// before has ended (below 0: before it has).
+	strikes []treeStrike
+	shape   layout.Shape
+	locks   int // words of each server
+	region  int // bytes of each server
+	// small: there are hardly more pages than the keys need, and they are used again.
+	small bool
+	// lostSearch keeps the published search.
+	lostSearch bool
+	cache      int
+	handOver   int
+	lease      time.Duration
+	backOff    time.Duration
+	links      string
+	rules      []fault.Rule
+	rack       simrack.Options
+	params     rdmacm.Params
+	// box is the switch section of the rack file; "": plain forwarding.
+	box string
+}
+
+// treeWork is what the clients do.
+type treeWork struct {
 	servers, clients, rounds, keys int
 	first, stride                  uint64 // of the keys
 	skew                           float64
-	// mix are the upper bounds of get, put, insert and scan in a draw from 0 to 1; the rest deletes.
-	mix      [4]float64
-	shape    layout.Shape
-	locks    int // words of each server
-	region   int // bytes of each server
-	cache    int
-	handOver int
-	lease    time.Duration
-	backOff  time.Duration
-	links    string
-	rules    []fault.Rule
-	rack     simrack.Options
-	params   rdmacm.Params
-	// box is the switch section of the rack file; "": plain forwarding.
-	box string
+	// mix are the upper bounds of get, put, insert and scan in a draw from 0 to 1; the rest
+	// deletes.
+	mix [4]float64
+}
 
+// treeStrike is a fault and its moment.
+type treeStrike struct {
 	what   treeDisaster
 	victim string
+	pause  time.Duration
 	when   treeMoment
 	after  int // times that this moment was reached
 	late   time.Duration
@@ -60,20 +78,22 @@ const (
 	treeMemoryCrash
 	treeSwitchCrash
 	treeLinkCut
+	treeServerFreeze
+	treeSwitchFreeze
 )
 
-var treeDisasters = [...]string{"nothing", "client crash", "client freeze", "crash of the NIC", "crash with all memory", "switch crash", "link cut"}
+var treeFaults = [...]string{"nothing", "client crash", "client freeze", "crash of the NIC", "crash with all memory", "switch crash", "link cut", "freeze of the NIC", "switch freeze"}
 
-// treeMoment is what the victim has just done.
+// treeMoment is the moment of the fault, by what the victim has just done.
 type treeMoment uint8
 
 const (
 	atAnything treeMoment = iota
-	// atLock: it has a lock, or waits for the answer that says so.
+	// atLock: it has a lock, or its CAS for one is not answered yet.
 	atLock
-	// atSplit: it has written a new page that nothing leads to yet.
+	// atSplit: it has written a new page that no other page points to yet.
 	atSplit
-	// atWrite: its change is under way, and the release behind it.
+	// atWrite: its change is in flight, and the release behind it.
 	atWrite
 )
 
@@ -82,25 +102,65 @@ var treeMoments = [...]string{"requests", "CAS", "pages written", "writes"}
 func drawTree(e *env) *treePlan {
 	d := e.draw
 	p := &treePlan{
-		servers: d.between(1, 3), clients: d.between(2, 10), rounds: d.between(10, 50), keys: one(d, 2, 8, 24, 48, 80),
-		first: one(d, uint64(0), 1, 1<<40), stride: one(d, uint64(1), 7, 1<<32), skew: one(d, 0.0, 0.3, 0.7),
+		treeWork: treeWork{
+			servers: d.between(1, 3), clients: d.between(2, 10), rounds: d.between(10, 50), keys: one(d, 2, 8, 24, 48, 80),
+			first: one(d, uint64(0), 1, 1<<40, layout.MaxKey), stride: one(d, uint64(1), 7, 1<<32), skew: one(d, 0.0, 0.3, 0.7),
+		},
 		lease: d.span(4*time.Millisecond, 20*time.Millisecond), locks: one(d, 4, 64, 512), region: 1 << 20,
 	}
 	p.mix = one(
 		d, [4]float64{0.4, 0.7, 0.9, 0.95}, [4]float64{0.2, 0.3, 0.95, 0.98}, [4]float64{0.1, 0.9, 0.92, 0.95}, [4]float64{0.3, 0.4, 0.6, 0.8},
 	)
 	// Small pages split soon; the largest never do here.
-	p.shape = layout.Shape{Page: one(d, 256, 256, 256, 512, 1024), Value: one(d, 16, 24, 40)}
+	p.shape = layout.Shape{Page: one(d, 256, 256, 256, 512, 1024), Value: one(d, 16, 24, 40, layout.MaxHardenedValue)}
 	p.cache, p.handOver = one(d, 0, 0, 600, -1), one(d, 0, 2, -1)
 	if d.chance(0.3) {
 		p.backOff = d.span(time.Microsecond, 20*time.Microsecond)
+	}
+	wear, published := d.chance(0.2), d.chance(0.1)
+	if wear {
+		p.wear(d)
 	}
 	p.drawLinks(d)
 	p.rack = simrack.Options{Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.3)}
 	e.v6 = d.chance(0.2)
 	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
-	p.drawDisaster(d)
+	if published && !wear {
+		p.publishedCalm(d)
+		return p
+	}
+	if d.chance(0.15) {
+		p.belated(d)
+	}
+	p.drawFaults(d)
 	return p
+}
+
+// wear makes the memory small and the clients delete much: pages are merged and used again.
+func (p *treePlan) wear(d *draw) {
+	p.small, p.keys, p.rounds, p.skew = true, one(d, 40, 60, 120), d.between(60, 120), 0
+	// three records fill a page of the longest values
+	p.shape = layout.Shape{Page: 256, Value: one(d, 40, layout.MaxHardenedValue)}
+	p.servers, p.region = one(d, 1, 1, 2), 16<<10+4096 // the first pages begin at 16 KiB
+}
+
+// belated makes packets come milliseconds late, when their connections have been given up.
+func (p *treePlan) belated(d *draw) {
+	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
+	for _, h := range treeHostNames(p.servers) {
+		for _, k := range []fault.Kind{fault.Reorder, fault.Duplicate} {
+			p.rules = append(p.rules, fault.Rule{Link: h, Kind: k, Probability: 0.02, Delay: d.span(time.Millisecond, 15*time.Millisecond)})
+		}
+	}
+	p.params.RetryCount = uint8(d.between(1, 3))
+}
+
+// publishedCalm makes the tree a published one, whose limits are respected: copies are not torn,
+// and no client dies or is taken for dead.
+func (p *treePlan) publishedCalm(d *draw) {
+	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: one(d, 16, 40)}
+	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
+	p.lease = treePatience
 }
 
 // drawLinks draws what the links do to frames, and the memory to copies.
@@ -129,40 +189,56 @@ func treeHostNames(servers int) (out []string) {
 	return out
 }
 
-func (p *treePlan) drawDisaster(d *draw) {
-	if d.chance(0.25) {
-		return
-	}
-	p.what = one(d, treeClientCrash, treeClientCrash, treeClientCrash, treeClientFreeze, treeNICCrash, treeMemoryCrash, treeSwitchCrash, treeLinkCut)
-	p.when = one(d, atAnything, atLock, atSplit, atWrite)
-	p.after, p.late = d.between(1, p.clients*p.rounds/4+1), d.span(0, 12*time.Microsecond)
-	if p.when == atSplit {
-		p.after = d.between(1, 4)
-	}
-	p.down = d.span(time.Millisecond, 120*time.Millisecond)
-	p.victim = fmt.Sprintf("cn%d", d.IntN(min(treeHosts, p.clients)))
-	switch p.what {
-	case treeNICCrash, treeMemoryCrash:
-		p.victim = fmt.Sprintf("ms%d", d.IntN(p.servers))
-	case treeLinkCut:
-		p.victim = one(d, "ms0", "cn0", "cn1")
-	case treeNothing, treeClientCrash, treeClientFreeze, treeSwitchCrash:
+// drawFaults draws none to three. The later ones come soon, or after lease and fence have passed.
+func (p *treePlan) drawFaults(d *draw) {
+	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
+		s := p.drawStrike(d)
+		if n := len(p.strikes); n > 0 {
+			s.pause = one(d, d.span(0, 5*time.Millisecond), d.span(p.lease, 4*p.lease))
+			if last := p.strikes[n-1]; last.victim != s.victim && d.chance(0.3) {
+				s.pause = -last.down + d.span(0, last.down) // at the same time
+			}
+		}
+		p.strikes = append(p.strikes, s)
 	}
 }
 
-// inSwitch has the switch keep the lock words; the rules come when the keys of the tables are known.
+func (p *treePlan) drawStrike(d *draw) (s treeStrike) {
+	s.what = one(d, treeClientCrash, treeClientCrash, treeClientCrash, treeClientFreeze, treeClientFreeze, treeNICCrash, treeMemoryCrash, treeSwitchCrash,
+		treeLinkCut, treeServerFreeze, treeSwitchFreeze)
+	s.when = one(d, atAnything, atLock, atSplit, atWrite)
+	s.after, s.late = d.between(1, p.clients*p.rounds/4+1), d.span(0, 12*time.Microsecond)
+	if s.when == atSplit {
+		s.after = d.between(1, 4)
+	}
+	s.down = d.span(time.Millisecond, 120*time.Millisecond)
+	s.victim = fmt.Sprintf("cn%d", d.IntN(min(treeHosts, p.clients)))
+	switch s.what {
+	case treeNICCrash, treeMemoryCrash, treeServerFreeze:
+		s.victim = fmt.Sprintf("ms%d", d.IntN(p.servers))
+	case treeLinkCut:
+		s.victim = one(d, "ms0", "cn0", "cn1")
+	case treeSwitchCrash, treeSwitchFreeze:
+		s.victim = "" // the switch
+	case treeNothing, treeClientCrash, treeClientFreeze:
+	}
+	return s
+}
+
+// inSwitch has the switch keep the lock words; the rules come when the keys of the tables are
+// known.
 func (p *treePlan) inSwitch() {
 	p.box = "switch:\n  program: swordbox\n"
 	p.rack.Datagrams = true // the switch must be able to connect
 }
 
-// published makes the plan one of the published layout: copies are torn, nothing else is wrong.
+// published makes the plan one of the published layout: copies are torn, without other faults.
 func (p *treePlan) published(d *draw) {
-	p.what, p.rules, p.links = treeNothing, nil, ""
-	// Few keys that are read and written all the time: what is torn is soon seen.
+	p.strikes, p.rules, p.links, p.small, p.region, p.lostSearch, p.lease = nil, nil, "", false, 1<<20, true, min(p.lease, 20*time.Millisecond)
+	// Few keys that are read and written all the time: a torn copy is soon read.
 	p.keys, p.skew, p.mix = one(d, 2, 8, 24), one(d, 0.5, 0.8), [4]float64{0.5, 0.9, 0.94, 0.97}
 	p.clients, p.rounds = d.between(4, 10), d.between(30, 60)
-	p.shape = layout.Shape{Kind: layout.Faithful, Page: one(d, 256, 512, 1024), Value: 40}
+	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: 40}
 	for _, h := range treeHostNames(p.servers)[:p.servers] {
 		p.tear(h, 0.2+d.Float64()*0.5, d.span(time.Microsecond, 20*time.Microsecond))
 	}
@@ -175,8 +251,17 @@ func (p *treePlan) String() string {
 	if p.box != "" {
 		s += "; locks in the switch"
 	}
-	if p.what != treeNothing {
-		s += fmt.Sprintf("; %s %s after %d %s and %v, for %v", treeDisasters[p.what], p.victim, p.after, treeMoments[p.when], p.late, p.down)
+	if p.small {
+		s += fmt.Sprintf("; %d bytes of memory each", p.region)
+	}
+	for i, x := range p.strikes {
+		s += fmt.Sprintf("; %s %s", treeFaults[x.what], x.victim)
+		if i == 0 {
+			s += fmt.Sprintf(" after %d %s and %v", x.after, treeMoments[x.when], x.late)
+		} else {
+			s += fmt.Sprintf(" %v after that ended", x.pause)
+		}
+		s += fmt.Sprintf(", for %v", x.down)
 	}
 	return s
 }

@@ -2,11 +2,12 @@ package scenario
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
@@ -35,7 +36,7 @@ func (t *treeTrigger) see(ev *sim.Event) {
 	}
 }
 
-// is reports whether the frame is of the moment.
+// is reports whether the frame belongs to the trigger's moment.
 func (t *treeTrigger) is(op wire.Opcode) bool {
 	write := op == wire.RCWriteOnly || op == wire.RCWriteFirst
 	switch t.when {
@@ -50,18 +51,19 @@ func (t *treeTrigger) is(op wire.Opcode) bool {
 	}
 }
 
-// arm sets the trap for the disaster.
+// arm sets the trigger of the fault.
 func (r *treeRun) arm() {
 	p := r.plan
-	if p.what == treeNothing {
+	if len(p.strikes) == 0 {
 		return
 	}
-	host := p.victim
-	if p.what != treeClientCrash && p.what != treeClientFreeze {
+	first := p.strikes[0]
+	host := first.victim
+	if first.what != treeClientCrash && first.what != treeClientFreeze {
 		host = ""
 	}
-	r.trigger = &treeTrigger{host: host, when: p.when, page: p.shape.WithDefaults().Page, left: p.after, fire: func() {
-		r.env.rack.At(r.env.rack.Now().Add(p.late), r.strike)
+	r.trigger = &treeTrigger{host: host, when: first.when, page: p.shape.WithDefaults().Page, left: first.after, fire: func() {
+		r.env.rack.At(r.env.rack.Now().Add(first.late), func() { r.strike(0) })
 	}}
 	r.env.spy = func(ev *sim.Event) {
 		if r.ready {
@@ -70,16 +72,21 @@ func (r *treeRun) arm() {
 	}
 }
 
-// strike is the disaster. It ends after plan.down.
-func (r *treeRun) strike() {
-	r.struck = true
-	rack, p := r.env.rack, r.plan
+// strike injects fault i, and sees to its end and to the next one.
+func (r *treeRun) strike(i int) {
+	rack, p := r.env.rack, r.plan.strikes[i]
+	if over := r.down[p.victim]; over > rack.Now() { // it is down already
+		rack.At(over.Add(time.Microsecond), func() { r.strike(i) })
+		return
+	}
+	r.struck++
+	r.down[p.victim] = rack.Now().Add(p.down)
 	h := rack.Host(p.victim)
 	end := func() {}
 	switch p.what {
 	case treeClientCrash:
 		h.CrashApps() // what they have posted may still be executed, late
-	case treeClientFreeze:
+	case treeClientFreeze, treeServerFreeze:
 		h.Hang()
 		end = h.Resume
 	case treeNICCrash:
@@ -103,6 +110,9 @@ func (r *treeRun) strike() {
 				rack.Stop(err)
 			}
 		}
+	case treeSwitchFreeze:
+		rack.HangSwitch()
+		end = rack.ResumeSwitch
 	case treeLinkCut:
 		h.SetLink(false)
 		end = func() { h.SetLink(true) }
@@ -110,17 +120,23 @@ func (r *treeRun) strike() {
 	}
 	over := rack.Now().Add(p.down)
 	rack.At(over, end)
+	if i+1 < len(r.plan.strikes) {
+		next := over.Add(r.plan.strikes[i+1].pause)
+		rack.At(next, func() { r.strike(i + 1) })
+		over = max(over, next)
+	}
 	// The run is not over before that, even if all clients are done.
 	rack.Host("cn3").Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
-			ctx.Runtime().Sleep(p.down)
+			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)
 		}
 	})
 }
 
-// rules has the switch keep the lock words of a server, which are behind the key of its table and nowhere else.
+// rules has the switch keep the lock words of a server, which are behind the key of its table and
+// nowhere else.
 func (r *treeRun) rules(server string, table verbs.MR) {
-	box, ok := r.env.rack.Program().(*serialize.Program)
+	box, ok := r.env.rack.Program().(*swordbox.Program)
 	if !ok || table == nil {
 		return
 	}
@@ -131,7 +147,7 @@ func (r *treeRun) rules(server string, table verbs.MR) {
 			keep = append(keep, x)
 		}
 	}
-	rule, err := rules.Parse(fmt.Sprintf("id=%s server=%s action=atomics mode=hard rkey=%#x range=0-%#x service=memory misses=%v",
+	rule, err := rules.Parse(fmt.Sprintf("id=%s server=%s action=atomics mode=hardened rkey=%#x range=0-%#x service=memory misses=%v",
 		server, server, table.RKey(), table.Len(), r.env.missesIn()))
 	if err == nil {
 		err = rule.Resolve(r.env.rack.Spec.Addresses)

@@ -14,13 +14,13 @@ import (
 
 const srqService = "srq"
 
-// srqRun is a run of reliable connections that take their receives from one queue. The server posts receives only when
-// the queue says that it is low, by the limit event.
+// srqRun is a run of reliable connections that take their receives from one queue. The server posts
+// receives only after the limit event of the queue.
 type srqRun struct {
 	env    *env
 	params rdmacm.Params
 	maxLen int
-	recvs  int // receives that there are
+	recvs  int // number of receives
 	limit  int
 	pairs  []*srqPair
 	srv    *srqServer
@@ -111,7 +111,7 @@ func (p *srqPair) client(ctx verbs.Context) error {
 	return end.close()
 }
 
-// check looks, when all is over, for messages and events that are missing.
+// check looks for missing messages and events after the run.
 func (r *srqRun) check() error {
 	for _, p := range r.pairs {
 		if p.received != p.ops {

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// srqServer is the server's side. It counts for itself what is in the queue: each receive that it has posted is queued,
-// in use by a connection (one at most), or has completed.
+// srqServer is the server's side. It counts for itself what is in the queue: each receive that it
+// has posted is queued, in use by a connection (one at most), or has completed.
 type srqServer struct {
 	*srqRun
 	rt    verbs.Runtime
@@ -28,20 +28,22 @@ type srqServer struct {
 	draw  *draw
 
 	posted, received int
-	// armed is what received was when every message that had come when the limit was armed was counted; -1: not yet.
+	// armed is the value of received once every message that had arrived before the limit was armed
+	// was counted; -1: not yet.
 	armed  int
 	events int
-	fired  bool // there was an event that has not been dealt with
+	fired  bool // an event came that attend has not handled
 	known  bool // and the completion queue was seen empty since
 	need   bool // receives have to be posted as soon as there are some
-	// low is since when the queue has been below its limit for sure without an event; 0: it is not known to be.
+	// low is the time since which the queue is known to be below its limit without an event; 0: it
+	// is not known to be.
 	low clock.Time
 }
 
 const (
-	// eventTime is how long an event may take until it has been dealt with.
+	// eventTime bounds the time until an event has been handled.
 	eventTime = 500 * time.Microsecond
-	// tick is how often the server looks whether there was an event.
+	// tick is the interval at which the server checks for an event.
 	tick = 10 * time.Microsecond
 )
 
@@ -91,8 +93,8 @@ func (r *srqRun) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return nil
 }
 
-// refill posts up to n free slots, then arms the limit. A queue that has been emptied meanwhile will not say that it is
-// low: nothing is left to be taken.
+// refill posts up to n free slots, then arms the limit. A queue that has been emptied meanwhile
+// raises no limit event: no receive is left to be taken.
 func (s *srqServer) refill(n int) error {
 	for ; n > 0 && len(s.free) > 0; n-- {
 		i := s.free[0]
@@ -111,7 +113,8 @@ func (s *srqServer) refill(n int) error {
 	return err
 }
 
-// hearEvents takes events until something is wrong. One limit event comes for each time that the limit is armed.
+// hearEvents takes events until an error. One limit event comes for each time that the limit is
+// armed.
 func (s *srqServer) hearEvents() error {
 	attr, err := s.srq.Query()
 	if err != nil {
@@ -134,7 +137,7 @@ func (s *srqServer) hearEvents() error {
 	}
 }
 
-// receive takes messages, and posts receives when the queue has said that it is low, until something is wrong.
+// receive takes messages, and posts receives after a limit event, until an error.
 func (s *srqServer) receive() error {
 	var wcs [4]verbs.WC
 	for {
@@ -155,7 +158,7 @@ func (s *srqServer) receive() error {
 		}
 		if n > 0 || s.fired && !s.known {
 			s.known = s.fired && n == 0
-			continue // what came before the event is counted first
+			continue // messages that arrived before the event are counted first
 		}
 		if err := s.attend(); err != nil {
 			return err
@@ -166,7 +169,7 @@ func (s *srqServer) receive() error {
 	}
 }
 
-// attend deals with an event, when every message that has come is counted.
+// attend handles an event once every message that has arrived is counted.
 func (s *srqServer) attend() error {
 	if s.fired {
 		s.fired, s.known, s.need = false, false, true
@@ -185,13 +188,13 @@ func (s *srqServer) attend() error {
 	return s.mustBeTold()
 }
 
-// disarm makes sure that no event comes while receives are posted one by one, when the queue is what the limit says
-// only in between.
+// disarm makes sure that no event comes while receives are posted one by one, because the queue is
+// below the limit only for that time.
 func (s *srqServer) disarm() error {
 	if err := s.srq.SetLimit(0); err != nil {
 		return err
 	}
-	s.rt.Sleep(time.Nanosecond) // an event that was on its way is heard
+	s.rt.Sleep(time.Nanosecond) // so that hearEvents takes an event that was raised before
 	if s.fired {
 		s.fired, s.known = false, false
 		s.events++
@@ -199,8 +202,9 @@ func (s *srqServer) disarm() error {
 	return nil
 }
 
-// mustBeTold wants an event, soon, when a receive has been taken since the limit was armed, and left fewer than the limit.
-// Of the messages that completed since then, all but one a connection have taken theirs since then.
+// mustBeTold returns an error if no event comes within eventTime although a receive has been taken
+// since the limit was armed that left fewer than the limit. Of the messages that completed since
+// then, all but one a connection have taken their receive since then.
 func (s *srqServer) mustBeTold() error {
 	now := s.rt.Now()
 	switch {
@@ -215,7 +219,7 @@ func (s *srqServer) mustBeTold() error {
 	return nil
 }
 
-// take compares a received message with what its number says: each comes once and in order.
+// take compares a received message with the one of its number: each arrives once and in order.
 func (p *srqPair) take(wc *verbs.WC, buf []byte) error {
 	k := p.received
 	p.received++

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// maxFailures ends a sweep: more of them say nothing new.
+// maxFailures ends a sweep: further ones would add little.
 const maxFailures = 10
 
 // Summary is the outcome of many seeds.
@@ -23,7 +23,7 @@ type Summary struct {
 	Took     time.Duration `json:"tookNs"`
 	// GaveUp counts runs that ended at a retry limit which was reached as promised.
 	GaveUp int `json:"gaveUp"`
-	// Damage counts the runs under rules of mode paper by what they did to their clients.
+	// Damage counts the runs under published rules by the damage that they did to their clients.
 	Damage map[string]int `json:"damage,omitempty"`
 	// Failures are the first few, in the order of their seeds.
 	Failures []Report          `json:"failures,omitempty"`
@@ -32,8 +32,9 @@ type Summary struct {
 	Links    sim.LinkStats     `json:"links"`
 }
 
-// Sweep runs n seeds from first on, on all processors. each is called for every report, in the order of the seeds;
-// nil: nobody looks. Cancelled is asked before each seed.
+// Sweep runs n seeds from first on, on all processors. each is called for every report, in the
+// order of the seeds; nil: none. cancelled is called at intervals, by several goroutines; when it
+// returns true the sweep ends, and runs in progress are not counted.
 func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*Report)) Summary {
 	begun := wallNow()
 	sum := Summary{Scenario: s.Name, First: first}
@@ -48,7 +49,11 @@ func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*R
 				if i >= uint64(n) {
 					return
 				}
-				reports <- s.Run(first+i, Options{})
+				r := s.Run(first+i, Options{Cancelled: cancelled})
+				if cancelled() {
+					return
+				}
+				reports <- r
 			}
 		})
 	}
@@ -56,7 +61,7 @@ func (s Scenario) Sweep(first uint64, n int, cancelled func() bool, each func(*R
 		wg.Wait()
 		close(reports)
 	}()
-	early := make(map[uint64]Report) // reports that came before their turn; at most one a worker
+	early := make(map[uint64]Report) // reports that are ready before those of earlier seeds; at most one a worker
 	turn := first
 	for r := range reports {
 		early[r.Seed] = r

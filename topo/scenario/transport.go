@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -184,10 +185,13 @@ func (e *env) client(from, name string, f func(ctx verbs.Context) error) {
 func (e *env) newMix(p *transportPlan, from, name string) *mix {
 	d := e.draw
 	m := &mix{
-		env: e, name: name, host: e.rack.Host(from), params: p.params, mtu: int(p.mtu),
-		ops: d.between(300, 1500), depth: d.between(1, 32), late: p.late, lossy: len(p.rules) > 0 || p.rack.Rate > 0,
-		maxLen: d.between(1, 6*int(p.mtu)), recvs: d.between(1, 24),
-		epilog: one(d, endPlain, endBadKey, endInvalidate), draw: newDraw(d.Uint64()),
+		env: e, name: name, host: e.rack.Host(from),
+		mixPlan: mixPlan{
+			params: p.params, mtu: int(p.mtu),
+			ops: d.between(300, 1500), depth: d.between(1, 32), late: p.late, lossy: len(p.rules) > 0 || p.rack.Rate > 0,
+			maxLen: d.between(1, 6*int(p.mtu)), recvs: d.between(1, 24), epilog: one(d, endPlain, endBadKey, endInvalidate),
+		},
+		draw: newDraw(d.Uint64()),
 		fill: perf.Pattern{Seed: d.Uint64()}, msgs: perf.Pattern{Seed: d.Uint64()},
 	}
 	m.region = (m.maxLen + d.between(8, 8192)) &^ 7
@@ -199,8 +203,7 @@ func (e *env) soakConfig(p *transportPlan) perf.Config {
 	d := e.draw
 	c := perf.Config{
 		Test: perf.Soak, Iters: d.between(20, 80), Size: 1 + d.size(int(p.mtu), 64<<10), Atomics: d.between(100, 600),
-		Depth: d.between(1, 16), MTU: int(p.mtu), Timeout: p.params.Timeout, RdAtomic: p.params.RdAtomic,
-		MinRNRTimer: p.params.MinRNRTimer, Seed: d.Uint64() | 1, Patience: mixPatience, To: server,
+		Depth: d.between(1, 16), Path: perf.Path{MTU: int(p.mtu), Timeout: p.params.Timeout, RdAtomic: p.params.RdAtomic, MinRNRTimer: p.params.MinRNRTimer}, Seed: d.Uint64() | 1, Patience: mixPatience, To: server,
 	}
 	if p.late {
 		c.RecvSlack = 1
@@ -211,7 +214,7 @@ func (e *env) soakConfig(p *transportPlan) perf.Config {
 func (e *env) servePerf() {
 	h := e.rack.Host(server)
 	h.Go(perf.PerfService, true, func(ctx verbs.Context) {
-		s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{})
+		s, err := perf.NewServer(ctx, h.Manager(ctx), memservice.Config{})
 		if err == nil {
 			err = s.Serve()
 		}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/softrnic/wire/dump"
 )
 
 // seedsPerTest keeps the test short, also under the race detector. The sweep over 1,000 seeds is
@@ -23,7 +23,7 @@ func mustFind(t *testing.T, name string) Scenario {
 }
 
 func TestEveryScenarioHolds(t *testing.T) {
-	for _, s := range All() {
+	for _, s := range Variants() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			n := seedsPerTest
@@ -45,7 +45,7 @@ func TestEveryScenarioHolds(t *testing.T) {
 
 // The same seed gives the same events, packet for packet; another seed gives others.
 func TestSeedsReplay(t *testing.T) {
-	for _, s := range All() {
+	for _, s := range Variants() {
 		if s.Name == "soak" {
 			continue // transport shows the same with more kinds of operations
 		}
@@ -63,8 +63,8 @@ func TestSeedsReplay(t *testing.T) {
 	}
 }
 
-// The capture of a run holds every packet; corrupted ones, and only those, have a wrong ICRC, and frames that were
-// touched say so.
+// The capture of a run holds every packet; corrupted ones, and only those, have a wrong ICRC, and
+// frames that were touched say so.
 func TestCapture(t *testing.T) {
 	s := mustFind(t, "transport")
 	for seed := uint64(1); seed <= 6; seed++ {

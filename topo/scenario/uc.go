@@ -14,8 +14,8 @@ import (
 
 const ucService = "uc"
 
-// ucRun is a run of unreliable connections: clients that send and write, and a server that foretells from the packets
-// which reach it what its NIC must deliver.
+// ucRun is a run of unreliable connections: clients that send and write, and a server that predicts
+// from the packets that reach it what its NIC must deliver.
 type ucRun struct {
 	env    *env
 	mtu    int

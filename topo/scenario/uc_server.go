@@ -15,18 +15,20 @@ import (
 // noLetter says that no message is in progress.
 const noLetter = -1
 
-// ucOracle foretells what the responder of an unreliable connection delivers: a message of which all packets came one
-// behind the other, with nothing of the connection between them, and for which there was a receive (IBTA 9.8.2.2.1).
+// ucOracle predicts what the responder of an unreliable connection delivers: a message whose
+// packets all arrived in sequence, without other packets of the connection between them, and for
+// which a receive was posted (IBTA 9.8.2.2.1).
 type ucOracle struct {
 	grip
 	cur, next int  // message in progress, and which packet of it comes next
-	dropped   bool // there was no receive when it began
+	dropped   bool // no receive was posted when it began
 	foretold  []int
-	// written are the packets of WRITEs that must be in memory; unsure those whose message ended without a receive.
+	// written are the packets of WRITEs that must be in memory; unsure those whose message found no
+	// receive when it ended.
 	written, unsure map[int]bool // by number of the packet
 }
 
-// see tells the oracle that packet number i of message k has come.
+// see records that packet number i of message k has arrived.
 func (o *ucOracle) see(l *letter, k, i int) {
 	if i != 0 && (o.cur != k || o.next != i) {
 		o.cur = noLetter
@@ -198,7 +200,7 @@ func (s *ucServer) receive() error {
 	}
 }
 
-// take compares a received message with the one that was foretold.
+// take compares a received message with the predicted one.
 func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	if wc.Status != verbs.Success {
 		return fmt.Errorf("receive: %v", wc.Status)
@@ -227,7 +229,8 @@ func (p *ucPair) take(wc *verbs.WC, buf []byte) error {
 	return nil
 }
 
-// check looks, when all is over, for messages that should have come, and at every byte that a WRITE could have written.
+// check looks, after the run, for missing messages, and at every byte that a WRITE could have
+// written.
 func (r *ucRun) check() error {
 	delivered, sent := 0, 0
 	for _, p := range r.pairs {
@@ -248,8 +251,8 @@ func (r *ucRun) check() error {
 	return r.env.checkConservation()
 }
 
-// checkWrite compares the place of WRITE k, packet by packet: written by a packet that came in a row from the beginning
-// of its message, or untouched.
+// checkWrite checks the memory of WRITE k, packet by packet: it is written if all packets of the
+// message up to this one arrived in sequence, and untouched otherwise.
 func (p *ucPair) checkWrite(k int) error {
 	l := &p.letters[k]
 	if l.op != verbs.OpWrite && l.op != verbs.OpWriteImm {

@@ -12,8 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// udRun is a run of datagrams: senders that address several queue pairs of a server, with right and with wrong Q_Keys,
-// and a server that foretells from the packets which reach it what its NIC must deliver.
+// udRun is a run of datagrams: senders that address several queue pairs of a server, with right and
+// with wrong Q_Keys, and a server that predicts from the packets that reach it what its NIC must
+// deliver.
 type udRun struct {
 	env     *env
 	recvs   int // receives: of each target, or of all if they share them
@@ -48,7 +49,7 @@ type udSender struct {
 	host     string
 	ops      int
 	depth    int
-	qkey     uint32 // its own, which a privileged Q_Key stands for
+	qkey     uint32 // the queue pair's, which is sent in place of a privileged Q_Key
 	draw     *draw
 	msgs     perf.Pattern
 	firstPSN wire.PSN
@@ -196,15 +197,15 @@ func (s *udSender) next(k int) (g datagram, qkey uint32) {
 	return g, qkey
 }
 
-// see finds the datagram that a packet is, and foretells what becomes of it: it is delivered if its Q_Key is right and a
-// receive is posted (IBTA 9.8.3.1), however often and in whatever order it comes.
+// see finds the datagram that a packet carries and predicts whether it is delivered: it is if its
+// Q_Key is right and a receive is posted (IBTA 9.8.3.1), also for duplicates and out of order.
 func (r *udRun) see(f *wire.Frame) {
 	t, s := r.byQPN[f.BTH.DestQP], r.bySrc[f.DETH.SrcQP]
 	if t == nil || f.BTH.Opcode.Service() != wire.ServiceUD {
 		return
 	}
 	if s == nil {
-		r.env.fail("a datagram came from QP %#x, which nobody has", f.DETH.SrcQP)
+		r.env.fail("a datagram came from QP %#x, which no host has", f.DETH.SrcQP)
 		return
 	}
 	n := int(uint32(f.BTH.PSN-s.firstPSN) & 0xffffff)
@@ -305,7 +306,7 @@ func (r *udRun) receive(rt verbs.Runtime, cq verbs.CQ, buf []byte, post func(*ud
 	}
 }
 
-// check compares a received datagram with the one that was foretold.
+// check compares a received datagram with the predicted one.
 func (t *udTarget) check(wc *verbs.WC, buf []byte) error {
 	if wc.Status != verbs.Success {
 		return fmt.Errorf("receive: %v", wc.Status)

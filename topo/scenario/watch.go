@@ -7,8 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// watched is a server's NIC behind somebody who looks at each frame that is handed to it, in order. What a NIC that
-// nobody answers has to do follows from that and from what was sent: so a scenario foretells it, and asks no counter.
+// watched is a server's NIC with a function that sees each frame handed to the NIC, in order. What
+// a NIC of an unreliable service must deliver follows from these frames and from what was sent, so
+// that a scenario can predict it without reading counters.
 type watched struct {
 	sim.Node
 	env   *env
@@ -16,7 +17,8 @@ type watched struct {
 	frame wire.Frame
 }
 
-// Frame looks at the frame and hands it on. One that is damaged, or for somebody else, is nobody's business.
+// Frame shows the frame to see and hands it on. A frame that is damaged or for another host is not
+// shown.
 func (w *watched) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if wire.ParseFrame(f.Data, &w.frame) == nil && wire.CheckICRC(f.Data) && w.frame.Eth.Dst == w.env.rack.Host(server).Spec.MAC {
 		w.see(&w.frame)
@@ -24,7 +26,7 @@ func (w *watched) Frame(now clock.Time, port int, f packetio.Frame, out *packeti
 	w.Node.Frame(now, port, f, out)
 }
 
-// watching is a simrack.Options.Wrap that lets see look at the frames for the server's NIC.
+// watching returns a simrack.Options.Wrap that calls see with the frames for the server's NIC.
 func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node {
 	return func(name string, n sim.Node) sim.Node {
 		if name != server {
@@ -34,7 +36,7 @@ func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node 
 	}
 }
 
-// stock is the receives of one queue as they must be: posted and not taken.
+// stock predicts how many receives of one queue are posted and not taken.
 type stock struct{ free int }
 
 // grip is the receive that a queue pair has taken from its stock and not used up.

@@ -14,7 +14,8 @@ type End struct {
 	Port int
 }
 
-// Verdict decides what happens to a frame that enters one direction of a link; (*fault.Injector).Frame is one.
+// Verdict decides what happens to a frame that enters one direction of a link;
+// (*fault.Injector).Frame is one.
 type Verdict func(now clock.Time, frame []byte) fault.Verdict
 
 // LinkConfig describes a link between two ports.
@@ -26,11 +27,11 @@ type LinkConfig struct {
 	Delay time.Duration
 	// Rate is in bits a second; 0: frames take no time to send.
 	Rate int64
-	// Overhead is what each frame takes of Rate beyond its own bytes, in bytes. With it, sending times are exact to a
-	// picosecond in the long run; without, each is cut to whole nanoseconds.
+	// Overhead is what each frame takes of Rate beyond its own bytes, in bytes. With it, sending
+	// times are exact to a picosecond in the long run; without, each is cut to whole nanoseconds.
 	Overhead int
-	// Queue is how many frames may wait for the wire in one direction when Rate is set; 0: 1024. Frames beyond
-	// are dropped and counted.
+	// Queue is how many frames may wait for the wire in one direction when Rate is set; 0: 1024.
+	// Frames beyond are dropped and counted.
 	Queue int
 	// Up and Down decide on each frame of one direction; nil: no faults.
 	Up, Down Verdict
@@ -137,6 +138,17 @@ func (n *Net) send(h *half, f *packetio.Frame) {
 		h.Stats.Duplicated += uint64(v.Copies)
 		n.trace(Event{Kind: Duplicated, Frame: f.Data, Rules: v.Rules, half: h})
 	}
+}
+
+// Inject puts a frame that was held back on one direction of a link now, past its faults. rules are
+// for the trace.
+func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
+	h := &l.down
+	if d == fault.Up {
+		h = &l.up
+	}
+	h.Stats.Sent++
+	n.sendCopy(h, &f, &fault.Verdict{Rules: rules})
 }
 
 func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -8,20 +9,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Node is a machine with ports. Frame and Tick append to out what the node sends; Frame.Port of an output is
-// its egress port. The frame's bytes are the network's and valid during the call only. Deadline is when the
-// node next wants Tick, clock.Never if it waits for frames only.
+// Node is a machine with ports. Frame and Tick append to out what the node sends; Frame.Port of an
+// output is its egress port. The frame's bytes are the network's and valid during the call only.
+// Deadline is when the node next wants Tick, clock.Never if it waits for frames only.
 type Node interface {
 	Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch)
 	Tick(now clock.Time, out *packetio.Batch)
 	Deadline() clock.Time
 }
 
-// Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes are the network's and
-// valid during the call only.
+// Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes are
+// the network's and valid during the call only.
 type Timing interface {
-	// Arrive is when a frame that reaches the node at now is handed to it, not before now. Two frames may be handed over in
-	// another order than they came.
+	// Arrive is when a frame that reaches the node at now is handed to it, not before now. Two
+	// frames may be handed over in another order than they came.
 	Arrive(now clock.Time, port int, frame []byte) clock.Time
 	// Depart is when a frame that the node appends at now leaves it, not before now.
 	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
@@ -44,18 +45,29 @@ type Config struct {
 	MaxEvents uint64
 	// MaxTime is the virtual instant at which a run is given up; 0: one hour.
 	MaxTime clock.Time
-	// Trace sees every frame event, in order; nil: none. The event's bytes are valid during the call only.
+	// Trace sees every frame event, in order; nil: none. The event's bytes are valid during the
+	// call only.
 	Trace func(*Event)
+	// Cancelled is called once in cancelEvery events; true ends the run with ErrCancelled. nil:
+	// never. It changes nothing else.
+	Cancelled func() bool
 }
+
+// ErrCancelled is a run that Config.Cancelled ended.
+var ErrCancelled = errors.New("the simulation was cancelled")
 
 // Bounds of a run when Config leaves them open.
 const (
 	defaultMaxEvents = 1_000_000_000
 	defaultMaxTime   = clock.Time(time.Hour)
-	// maxStep bounds the events of one instant: a machine whose deadline never advances is a bug, not a rack.
+	// maxStep bounds the events of one instant: a machine whose deadline never advances is a bug,
+	// not a rack.
 	maxStep = 10_000_000
-	// maxHeld bounds the frames inside one node with a Timing; what is beyond is lost as to a full queue.
+	// maxHeld bounds the frames inside one node with a Timing; what is beyond is lost as to a full
+	// queue.
 	maxHeld = 1 << 20
+	// cancelEvery is a number of events that take some milliseconds.
+	cancelEvery = 4096
 )
 
 type nodeState struct {
@@ -64,7 +76,8 @@ type nodeState struct {
 	up    bool
 	keyed clock.Time // deadline in the queue
 	links []*half    // by port; nil where nothing is plugged in
-	// timing is nil for a node that takes no time. held are the frames inside the node for its sake.
+	// timing is nil for a node that takes no time. held are the frames inside the node for its
+	// sake.
 	timing Timing
 	held   int
 }
@@ -124,11 +137,12 @@ func (n *Net) Replace(id NodeID, node Node) {
 	n.rekey(id)
 }
 
-// SetTiming gives a node a Timing; nil: it takes no time, as does every node in the beginning. Frames inside the node
-// keep the times that they have.
+// SetTiming gives a node a Timing; nil: it takes no time, as does every node in the beginning.
+// Frames inside the node keep the times that they have.
 func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
 
-// SetUp switches a node on or off. A node that is off loses frames and is not called; its state stays.
+// SetUp switches a node on or off. A node that is off loses frames and is not called; its state
+// stays.
 func (n *Net) SetUp(id NodeID, up bool) {
 	n.nodes[id].up = up
 	n.rekey(id)
@@ -139,8 +153,9 @@ func (n *Net) At(t clock.Time, f func()) {
 	n.heap.push(event{at: max(t, n.now), call: f})
 }
 
-// Begin starts a step of a node from outside (a posted work request, a transition): the caller may change the
-// node's state and append frames to the batch until End, which sends them. Steps must not be nested.
+// Begin starts a step of a node from outside (a posted work request, a transition): the caller may
+// change the node's state and append frames to the batch until End, which sends them. Steps must
+// not be nested.
 func (n *Net) Begin(id NodeID) (now clock.Time, out *packetio.Batch) {
 	if n.busy {
 		panic(fmt.Sprintf("sim: step of %s within another step", n.nodes[id].name))
@@ -203,6 +218,9 @@ func (n *Net) handle(at clock.Time) error {
 	if n.step++; n.step > maxStep {
 		return n.stuck(fmt.Sprintf("time stands still: %d events in one instant", maxStep))
 	}
+	if n.events%cancelEvery == 0 && n.cfg.Cancelled != nil && n.cfg.Cancelled() {
+		return ErrCancelled
+	}
 	if n.events > n.cfg.MaxEvents {
 		return n.stuck(fmt.Sprintf("more than %d events", n.cfg.MaxEvents))
 	}
@@ -261,9 +279,9 @@ func (n *Net) hand(e *event) {
 	n.flush(dst.Node, Cause{Frame: e.frame.data})
 }
 
-// Run handles events until every thread that is no daemon has returned. When threads are left and nothing can
-// happen any more, or a bound is reached, it returns a *StuckError that names them; when a thread panicked, an
-// error that says which.
+// Run handles events until every thread that is no daemon has returned. When threads are left and
+// nothing can happen any more, or a bound is reached, it returns a *StuckError that names them;
+// when a thread panicked, an error that says which.
 func (n *Net) Run() error {
 	for n.live > 0 {
 		at := n.next()

@@ -1,10 +1,11 @@
 package sim
 
-// framePool hands out frame memory in a few sizes and takes it back, so that a steady state allocates nothing.
+// framePool hands out frame memory in a few sizes and takes it back, so that a steady state
+// allocates nothing.
 type framePool struct{ free [len(poolSizes)][][]byte }
 
-// poolSizes are the capacities in bytes: an acknowledgement, a standard Ethernet frame, a 4 KiB path MTU, a
-// super-frame.
+// poolSizes are the capacities in bytes: an acknowledgement, a standard Ethernet frame, a 4 KiB
+// path MTU, a super-frame.
 var poolSizes = [...]int{256, 1600, 4352, 66 << 10}
 
 // get returns n bytes of any content.

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Proc is a thread of an application: a coroutine that runs until it parks, and is resumed by the virtual clock
-// or by Wake. Its methods other than Wake, Name and Done are for the thread itself.
+// Proc is a thread of an application: a coroutine that runs until it parks, and is resumed by the
+// virtual clock or by Wake. Its methods other than Wake, Name and Done are for the thread itself.
 type Proc struct {
 	net    *Net
 	id     uint32
@@ -42,8 +42,8 @@ const (
 // errStopped unwinds a coroutine whose network was closed.
 type errStopped struct{}
 
-// Go starts a thread. It first runs when the current event is over. A daemon does not keep Run going and may be
-// left waiting for ever.
+// Go starts a thread. It first runs when the current event is over. A daemon does not keep Run
+// going and may be left waiting for ever.
 func (n *Net) Go(name string, daemon bool, f func(p *Proc)) *Proc {
 	p := &Proc{net: n, id: uint32(len(n.procs)), name: name, daemon: daemon}
 	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -90,8 +90,9 @@ func (p *Proc) Done() bool { return p.state == procDone }
 // Current is the thread that is running; nil outside of threads.
 func (n *Net) Current() *Proc { return n.current }
 
-// Park waits until Wake or until t, and reports whether it was woken. A caller that waits for a condition looks
-// again: wakes may be spurious. waits says for what, for the report of a run that hangs.
+// Park waits until Wake or until t, and reports whether it was woken. A caller that waits for a
+// condition looks again: wakes may be spurious. waits says for what, for the report of a run that
+// hangs.
 func (p *Proc) Park(t clock.Time, waits string) bool {
 	n := p.net
 	if n.current != p {
@@ -116,7 +117,8 @@ func (p *Proc) Join(q *Proc) {
 	}
 }
 
-// Wake makes a parked thread runnable; it runs when the current event is over. It does nothing to others.
+// Wake makes a parked thread runnable; it runs when the current event is over. It does nothing to
+// others.
 func (p *Proc) Wake() {
 	if p.state != procParked {
 		return
@@ -131,8 +133,8 @@ func (p *Proc) expire() {
 	p.expired = true
 }
 
-// Kill ends a thread where it stands, as the end of its process does; its deferred calls run. A thread cannot kill
-// itself; one that has returned is left alone.
+// Kill ends a thread where it stands, as the end of its process does; its deferred calls run. A
+// thread cannot kill itself; one that has returned is left alone.
 func (p *Proc) Kill() {
 	n := p.net
 	if p.state == procDone || p == n.current {
@@ -160,7 +162,8 @@ func (n *Net) runReady() {
 	n.current = nil
 }
 
-// Close ends all threads that are left. The network is not usable afterwards; closing twice is harmless.
+// Close ends all threads that are left. The network is not usable afterwards; closing twice is
+// harmless.
 func (n *Net) Close() {
 	n.closed = true
 	for i := 0; i < len(n.procs); i++ {
@@ -172,7 +175,7 @@ func (n *Net) Close() {
 	n.current = nil
 }
 
-// StuckError is a run that cannot end: why it was given up, and who still waits for what.
+// StuckError is a run that cannot end: why it was given up, and which threads still wait for what.
 type StuckError struct {
 	Reason  string
 	At      clock.Time

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
-// slow is a Timing: a frame takes as many nanoseconds to come in as its first byte says, and as many to leave as the
-// second. It logs why frames were made.
+// slow is a Timing: a frame takes as many nanoseconds to come in as its first byte says, and as
+// many to leave as the second. It logs why frames were made.
 type slow struct{ log []string }
 
 func (s *slow) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
@@ -81,7 +81,8 @@ func TestFramesInsideANodeAreBounded(t *testing.T) {
 	}
 }
 
-// With an overhead, sending times are exact in the long run: 1000 frames of 76 bytes and 24 more at 100 Gbit/s.
+// With an overhead, sending times are exact in the long run: 1000 frames of 76 bytes and 24 more at
+// 100 Gbit/s.
 func TestOverheadAndFractions(t *testing.T) {
 	n, _, b, _ := pair(Config{}, LinkConfig{Name: "l", Rate: 100_000_000_000, Overhead: 23, Queue: 2000})
 	frames := make([][]byte, 1000)

@@ -36,7 +36,8 @@ func newConn(t *testing.T, ctx verbs.Context) *conn {
 	return c
 }
 
-// echoServer accepts one connection after the other on a service, and hands the first bytes of its private data out.
+// echoServer accepts one connection after the other on a service, and hands the first bytes of its
+// private data out.
 func echoServer(t *testing.T, h *Host, conns ...*conn) {
 	h.Go("server", true, func(ctx verbs.Context) {
 		l, err := h.Manager(ctx).Listen("svc")
@@ -63,7 +64,13 @@ func echoServer(t *testing.T, h *Host, conns ...*conn) {
 func dialEcho(t *testing.T, r *Rack, h *Host, ctx verbs.Context) *conn {
 	t.Helper()
 	c := newConn(t, ctx)
-	got, err := h.Manager(ctx).Dial(c.qp, r.Host("ms0").Addr(), "svc", rdmacm.Params{Timeout: 10, RetryCount: 1}, []byte("hello"), clock.Never)
+	return c.dial(t, r, h, rdmacm.Params{Timeout: 10, RetryCount: 1})
+}
+
+// dial connects c to the echo server.
+func (c *conn) dial(t *testing.T, r *Rack, h *Host, p rdmacm.Params) *conn {
+	t.Helper()
+	got, err := h.Manager(c.ctx).Dial(c.qp, r.Host("ms0").Addr(), "svc", p, []byte("hello"), clock.Never)
 	if err != nil || string(got) != "hello" {
 		t.Errorf("dial: %q, %v", got, err)
 	}

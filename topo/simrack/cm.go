@@ -18,12 +18,13 @@ const (
 	setupDelay = 50 * time.Microsecond
 	// maxBacklog bounds the requests that wait for Accept.
 	maxBacklog = 128
-	// unreachablePatience is how long a dialer without a deadline tries a peer that does not answer.
+	// unreachablePatience is how long a dialer without a deadline tries a peer that does not
+	// answer.
 	unreachablePatience = 30 * time.Second
 )
 
-// manager is rdmacm.Manager in virtual time, for one application. Its messages are lost to crashed hosts and
-// nowhere else: it stands for TCP.
+// manager is rdmacm.Manager in virtual time, for one application. Its messages are lost to crashed
+// hosts and nowhere else: it stands for TCP.
 type manager struct {
 	host *Host
 	ctx  verbs.Context
@@ -36,7 +37,8 @@ var (
 	_ rdmacm.Request  = (*request)(nil)
 )
 
-// Manager connects queue pairs of ctx, a context of this host, in the way that Options.Datagrams chose.
+// Manager connects queue pairs of ctx, a context of this host, in the way that Options.Datagrams
+// chose.
 func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	if h.rack.opt.Datagrams {
 		return h.ConnManager(ctx)
@@ -67,7 +69,7 @@ type request struct {
 	// What the server answered, and then what the dialer did.
 	answered, given bool // given: the dialer does not wait any more
 	reject          string
-	reply           []byte
+	reply           []byte // private data of the answer, or of the rejection
 	remote          rdmacm.Endpoint
 	acceptor        *sim.Proc
 	ready           bool
@@ -98,7 +100,7 @@ func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Para
 		req.proc.Park(deadline, fmt.Sprintf("the answer of service %q at %v", service, to))
 	}
 	if req.reject != "" {
-		return nil, &rdmacm.RejectError{Reason: req.reject}
+		return nil, &rdmacm.RejectError{Reason: req.reject, Private: req.reply}
 	}
 	if err := rdmacm.BringUp(m.ctx, qp, p, local, req.remote); err != nil {
 		req.tell(err.Error())
@@ -134,7 +136,8 @@ func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, privat
 	return e, err
 }
 
-// deliver brings a request to its server. One to a host that is crashed or not there gets no answer.
+// deliver brings a request to its server. One to a host that is crashed or not there gets no
+// answer.
 func (r *Rack) deliver(req *request, to netip.Addr) {
 	hs, ok := r.Spec.ByAddr(to)
 	if !ok || req.given {
@@ -176,10 +179,14 @@ func (r *request) Peer() netip.Addr { return r.peer }
 func (r *request) Private() []byte { return r.private }
 
 // Reject refuses.
-func (r *request) Reject(reason string) error {
+func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
+
+// Answer refuses with private data.
+func (r *request) Answer(reason string, private []byte) error {
 	if reason == "" {
 		reason = "no reason given"
 	}
+	r.reply = slices.Clone(private)
 	r.answer(reason)
 	return nil
 }
@@ -201,7 +208,7 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 	r.answer("")
 	for !r.ready {
 		if net.Now() >= deadline {
-			_ = qp.ToError() // nobody will use it
+			_ = qp.ToError() // the queue pair is not used any more
 			return fmt.Errorf("accept from %v: %w", r.peer, verbs.ErrTimeout)
 		}
 		r.acceptor.Park(deadline, "the peer to be ready")
@@ -260,7 +267,7 @@ func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	}
 }
 
-// Close rejects who waits.
+// Close rejects the requests that wait.
 func (l *listener) Close() error {
 	if l.closed {
 		return nil

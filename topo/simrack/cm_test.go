@@ -21,8 +21,9 @@ func stormy(link string) []fault.Rule {
 	}
 }
 
-// Connections are made, used and ended on a link that loses, doubles and reorders, also the connection manager's own
-// datagrams. All of them succeed, and in the end no NIC remembers anything. Every seed is another story.
+// Connections are made, used and ended on a link that loses, doubles and reorders, also the
+// connection manager's own datagrams. All of them succeed, and in the end no NIC remembers
+// anything. Every seed is another story.
 func TestConnectionsOnABadLink(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -96,8 +97,9 @@ func badLink(t *testing.T, seed uint64) (retries uint64) {
 	return retries
 }
 
-// echoAndForget accepts, gives the private data back, posts a receive, and destroys a queue pair when its connection
-// has ended. It learns of that by the flush of its second receive, as any application does.
+// echoAndForget accepts, gives the private data back, posts a receive, and destroys a queue pair
+// when its connection has ended. It learns of that by the flush of its second receive, as any
+// application does.
 func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 	m := h.ConnManager(ctx)
 	l, err := m.Listen("svc")
@@ -139,8 +141,8 @@ func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 	}
 }
 
-// Hosts and applications die in the middle of a handshake or of a connection: the other side learns of it, in the way
-// that it should.
+// Hosts and applications die in the middle of a handshake or of a connection: the other side learns
+// of it, in the way that it should.
 func TestDeathOfAPeer(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -202,7 +204,8 @@ func TestDeathOfAPeer(t *testing.T) {
 	}
 }
 
-// A peer that is away for longer than all retries take is asked again, as long as the deadline allows.
+// A peer that is away for longer than all retries take is asked again, as long as the deadline
+// allows.
 func TestDialOutlivesAnOutage(t *testing.T) {
 	r := newRack(t, small, Options{Datagrams: true})
 	echoServer(t, r.Host("ms0"))

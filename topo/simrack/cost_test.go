@@ -21,7 +21,7 @@ func verify(t *testing.T, opt Options) (uint64, clock.Time) {
 	serve(t, r.Host("ms0"))
 	cn := r.Host("cn0")
 	cn.Go("client", false, func(ctx verbs.Context) {
-		cfg := perf.Config{Test: "verify", Iters: 50, Atomics: 50, Verify: true, Counters: cn.Counters, To: "ms0"}
+		cfg := perf.Config{Test: "verify", Iters: 50, Atomics: 50, Verify: true, Hooks: perf.Hooks{Counters: cn.Counters}, To: "ms0"}
 		if _, err := perf.Run(ctx, cn.Manager(ctx), r.Host("ms0").Addr(), cfg, nil); err != nil {
 			t.Error(err)
 		}

@@ -7,11 +7,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// faultCase breaks something at one millisecond and mends it at two; the client WRITEs all the time with a limit of
-// about eight milliseconds, or one where the fault is for good.
+// faultCase breaks something at one millisecond and mends it at two; the client WRITEs all the time
+// with a limit of about eight milliseconds, or one where the fault is for good.
 type faultCase struct {
 	name  string
 	fault func(r *Rack)
@@ -69,7 +70,45 @@ func testFaultsActAsNamed(t *testing.T, opt Options) {
 	}
 }
 
-// writeUntil WRITEs to the server until a time or an error, and counts what succeeded after two milliseconds.
+// A host that gets no processor for half a second, while its frames are lost, loses no connection
+// with the attributes that applications get if they choose none; nor do two hosts one after the
+// other.
+func TestHalfASecondWithoutProcessor(t *testing.T) { byBoth(t, testHalfASecondWithoutProcessor) }
+
+func testHalfASecondWithoutProcessor(t *testing.T, opt Options) {
+	const stall = 500 * time.Millisecond
+	for name, hosts := range map[string][]string{"server": {"ms0"}, "client": {"cn0"}, "both": {"ms0", "cn0"}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRack(t, small, opt)
+			var srv conn
+			echoServer(t, r.Host("ms0"), &srv)
+			at := clock.Time(time.Millisecond)
+			for _, n := range hosts {
+				h := r.Host(n)
+				r.At(at, h.Hang)
+				at = at.Add(stall)
+				r.At(at, h.Resume)
+			}
+			cn := r.Host("cn0")
+			cn.Go("client", false, func(ctx verbs.Context) {
+				c := newConn(t, ctx).dial(t, r, cn, rdmacm.Params{})
+				for until := at.Add(stall); ctx.Runtime().Now() < until; {
+					if status, _ := writeUntil(t, c, &srv, ctx.Runtime().Now().Add(time.Millisecond)); status != verbs.Success {
+						t.Errorf("at %v: %v", ctx.Runtime().Now(), status)
+						return
+					}
+					ctx.Runtime().Sleep(10 * time.Millisecond)
+				}
+			})
+			if err := r.Run(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// writeUntil WRITEs to the server until a time or an error, and counts what succeeded after two
+// milliseconds.
 func writeUntil(t *testing.T, c, srv *conn, end clock.Time) (status verbs.Status, after int) {
 	rt := c.ctx.Runtime()
 	var wc [1]verbs.WC
@@ -82,7 +121,7 @@ func writeUntil(t *testing.T, c, srv *conn, end clock.Time) (status verbs.Status
 			t.Error(err)
 			return status, after
 		}
-		if err := c.cq.Wait(rt.Now().Add(time.Second)); err != nil {
+		if err := c.cq.Wait(rt.Now().Add(5 * time.Second)); err != nil {
 			t.Error(err)
 			return status, after
 		}

@@ -8,17 +8,17 @@ import (
 
 // gate is a verbs.Gate for coroutines.
 type gate struct {
-	body *body
-	open bool
-	proc *sim.Proc // that waits; nil: none
+	shell *shell
+	open  bool
+	proc  *sim.Proc // that waits; nil: none
 }
 
 // NewGate makes a gate.
-func (b *body) NewGate() verbs.Gate { return &gate{body: b} }
+func (b *shell) NewGate() verbs.Gate { return &gate{shell: b} }
 
 // Wait parks the thread until Open.
 func (g *gate) Wait(deadline clock.Time) error {
-	b := g.body
+	b := g.shell
 	b.idle = 0
 	for !g.open {
 		if b.Now() >= deadline {

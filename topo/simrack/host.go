@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/binding"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -14,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -36,7 +36,7 @@ type Host struct {
 
 	activity  uint64
 	waiters   []*waiter
-	apps      []*body
+	apps      []*shell
 	listeners map[string]*listener
 	crashed   bool
 }
@@ -76,8 +76,8 @@ func (h *Host) look() {
 	}
 }
 
-// ask asks the condition of every waiting thread, in the order in which they began to wait. A condition that holds
-// may have taken what it waited for, so it is asked no more.
+// ask asks the condition of every waiting thread, in the order in which they began to wait. A
+// condition that holds may have taken what it waited for, so it is asked no more.
 func (h *Host) ask() {
 	for _, w := range h.waiters {
 		if !w.met && w.cond.Ready(h.eng) {
@@ -95,15 +95,15 @@ func (h *Host) Addr() netip.Addr {
 	return h.Spec.IPv6
 }
 
-// Go starts an application: f runs as a coroutine with a device of its own on the host's NIC. A daemon may be left
-// waiting when the clients have returned.
+// Go starts an application: f runs as a coroutine with a device of its own on the host's NIC. A
+// daemon may be left waiting when the clients have returned.
 func (h *Host) Go(name string, daemon bool, f func(ctx verbs.Context)) {
-	b := &body{
+	b := &shell{
 		host: h, name: h.Spec.Name + "/" + name, daemon: daemon,
 		rand: rand.New(rand.NewPCG(h.rack.seed, uint64(laneApp)<<32|uint64(h.index)<<16|uint64(len(h.apps)))),
 	}
 	h.apps = append(h.apps, b)
-	b.start(b.name, func() { f(binding.New(b)) })
+	b.start(b.name, func() { f(verbsengine.New(b)) })
 }
 
 // Counters returns a copy of the NIC's counters.
@@ -120,6 +120,12 @@ func (h *Host) SetFaults(rules []fault.Rule) {
 	h.rules = rules
 	h.link.SetFaults(h.rack.injectors(h.Spec.Name, rules))
 	h.tear()
+}
+
+// Inject puts a frame on one direction of the host's link, past its faults; the trace has rules as
+// the reason. It is called from Rack.At.
+func (h *Host) Inject(d fault.Dir, frame []byte, rules []string) {
+	h.rack.net.Inject(h.link, d, packetio.Frame{Data: frame}, rules)
 }
 
 // tear installs the host's rule of kind tear, if any.
@@ -195,8 +201,9 @@ func (h *Host) Restart() {
 	h.RestartNIC()
 }
 
-// Reboot is Restart of a machine that does everything as the first time: numbers of queue pairs, keys and addresses of
-// memory are those of its first life again. Its counters begin anew, too.
+// Reboot is Restart of a machine that does everything as the first time: numbers of queue pairs,
+// keys and addresses of memory are those of its first incarnation again. Its counters begin at
+// zero, too.
 func (h *Host) Reboot() error {
 	eng, err := h.rack.newEngine(h.index)
 	if err != nil {
@@ -212,7 +219,8 @@ func (h *Host) Reboot() error {
 	return nil
 }
 
-// Hang stops the NIC without loss of its state, Resume lets it go on. Frames that arrive meanwhile are lost.
+// Hang stops the NIC without loss of its state, Resume lets it go on. Frames that arrive meanwhile
+// are lost.
 func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 
 // Resume ends Hang.

@@ -10,20 +10,22 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Passive is a memory server without a program: it lends memory to everybody who connects, and does nothing from then on.
+// Passive is a memory server without a program: it lends memory to every client that connects, and
+// does nothing from then on.
 type Passive struct {
 	// Bytes of memory that it lends; Device: those of the NIC.
 	Bytes  int
 	Device bool
 	// Service is what clients dial. They are told where the memory is, as ParseMemory reads it.
 	Service string
-	// Switch is the service that a switch with rules dials by the connection manager; "": no such service.
+	// Switch is the service that a switch with rules dials by the connection manager; "": no such
+	// service.
 	Switch string
 }
 
-// PassiveRack describes a rack of so many compute hosts, cn0 and so on, and ms0, which is to be a Passive server. In a mode, hard
-// or paper, the switch replaces the atomics that go there, and dials service for that; "": it only forwards. misses is what the rule
-// says of those; "": nothing.
+// PassiveRack describes a rack of so many compute hosts, cn0 and so on, and ms0, which is to be a
+// Passive server. In a mode, hard or paper, the switch replaces the atomics that go there, and
+// dials service for that; "": it only forwards. misses is what the rule says of those; "": nothing.
 func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
 	if misses != "" {
@@ -35,7 +37,8 @@ func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Ra
 	return spec.Parse([]byte(file))
 }
 
-// Lend makes h such a server, in the application of ctx. It returns only with an error; verbs.ErrClosed: the host has ended.
+// Lend makes h such a server, in the application of ctx. It returns only with an error;
+// verbs.ErrClosed: the host has ended.
 func (h *Host) Lend(ctx verbs.Context, p Passive) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -71,7 +74,7 @@ func (p *Passive) region(ctx verbs.Context, pd verbs.PD) (verbs.MR, error) {
 	return pd.RegDM(dm, 0, p.Bytes, access)
 }
 
-// acceptAll gives everybody who dials a queue pair in pd.
+// acceptAll gives every client that dials a queue pair in pd.
 func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte) error {
 	for {
 		req, err := l.Accept(clock.Never)
@@ -90,7 +93,8 @@ func acceptAll(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, private []byte
 	}
 }
 
-// ParseMemory reads what a client of a Passive server is told: where the memory is, and its key.
+// ParseMemory reads the private data of a Passive server's answer: where the memory is, and its
+// key.
 func ParseMemory(private []byte) (addr uint64, rkey uint32, err error) {
 	if len(private) != 12 {
 		return 0, 0, fmt.Errorf("simrack: %d bytes of private data from a memory server, want 12", len(private))

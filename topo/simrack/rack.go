@@ -17,7 +17,8 @@ import (
 
 // Options are what a rack file does not say. The zero value is usable.
 type Options struct {
-	// Seed makes addresses of memory, keys, queue pair numbers, first PSNs and faults; 0: that of the rack.
+	// Seed makes addresses of memory, keys, queue pair numbers, first PSNs and faults; 0: that of
+	// the rack.
 	Seed uint64
 	// Delay of each link; 0: one microsecond.
 	Delay time.Duration
@@ -29,18 +30,20 @@ type Options struct {
 	Window int
 	// FirstPSN, if set, is asked for the first PSN of each side of each connection.
 	FirstPSN func(r *rand.Rand) wire.PSN
-	// Cost gives NICs, links, switch and clients the pace of real hardware; nil: only what is above takes time. Its link
-	// figures are the defaults of Delay, Rate and, so that nothing is lost to a full queue, Queue.
+	// Cost gives NICs, links, switch and clients the pace of real hardware; nil: only what is above
+	// takes time. Its link figures are the defaults of Delay, Rate and, so that nothing is lost to
+	// a full queue, Queue.
 	Cost *cost.Model
-	// Datagrams makes Host.Manager connect by the NICs' connection managers, whose datagrams cross the links and share
-	// their faults. Without, connections are made as over TCP.
+	// Datagrams makes Host.Manager connect by the NICs' connection managers, whose datagrams cross
+	// the links and share their faults. Without, connections are made as over TCP.
 	Datagrams bool
 	// Nodes is how many nodes of a store the switch remembers that steers; 0: its default.
 	Nodes int
-	// MaxEvents, MaxTime and Trace are those of sim.Config.
+	// MaxEvents, MaxTime, Trace and Cancelled are those of sim.Config.
 	MaxEvents uint64
 	MaxTime   clock.Time
 	Trace     func(*sim.Event)
+	Cancelled func() bool
 	// Program, if set, makes the switch's program in place of the one that the rack file names.
 	Program func(s *spec.Rack) (pipeline.Program, error)
 	// Wrap replaces a node by another one around it, for tests that plant a bug; nil: none.
@@ -71,7 +74,8 @@ func setDefault[T comparable](v *T, d T) {
 	}
 }
 
-// losslessQueue stands for the flow control of a RoCE rack: whoever is too fast waits, and nothing is lost.
+// losslessQueue stands for the flow control of a RoCE rack: a sender that is too fast waits, and no
+// frame is lost.
 const losslessQueue = 1 << 16
 
 // Rack is a rack in virtual time. It is for one goroutine.
@@ -98,7 +102,7 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	if r.seed == 0 {
 		r.seed = s.Seed
 	}
-	r.net = sim.New(sim.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace})
+	r.net = sim.New(sim.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})
 	sw, err := r.newSwitch()
 	if err != nil {
 		return nil, err
@@ -115,7 +119,8 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	return r, nil
 }
 
-// Lanes of randomness: every part of the rack has its own, so that a change in one does not shift the others.
+// Lanes of randomness: every part of the rack has its own, so that a change in one does not shift
+// the others.
 const (
 	laneEngine = 1 + iota
 	laneApp
@@ -186,7 +191,8 @@ func (r *Rack) Events() uint64 { return r.net.Events() }
 // At calls f at a virtual time. f may use the methods of Rack and Host, but not wait.
 func (r *Rack) At(t clock.Time, f func()) { r.net.At(t, f) }
 
-// Run runs until all clients have returned. A client that waits for ever is a *sim.StuckError with its name.
+// Run runs until all clients have returned. A client that waits for ever is a *sim.StuckError with
+// its name.
 func (r *Rack) Run() error { return r.net.Run() }
 
 // Stop makes Run return err after the current event.
@@ -198,8 +204,8 @@ func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now()
 // Close ends what still runs.
 func (r *Rack) Close() { r.net.Close() }
 
-// Partition cuts every path between a group of hosts and all others; an empty group heals. A restart of the switch
-// heals too.
+// Partition cuts every path between a group of hosts and all others; an empty group heals. A
+// restart of the switch heals too.
 func (r *Rack) Partition(group []string) {
 	if len(group) == 0 {
 		r.pipe.Partition(nil)

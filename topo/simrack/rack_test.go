@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -32,9 +33,13 @@ func newRack(t *testing.T, yaml string, opt Options) *Rack {
 
 // serve starts the memory and the perf service on a host.
 func serve(t *testing.T, h *Host) {
-	for _, name := range []string{perf.MemoryService, perf.PerfService} {
+	for _, name := range []string{memservice.Service, perf.PerfService} {
 		h.Go(name, true, func(ctx verbs.Context) {
-			s, err := perf.NewServer(ctx, h.Manager(ctx), perf.ServerConfig{Service: name, Passive: name == perf.MemoryService, Region: 4096})
+			start := memservice.New
+			if name == perf.PerfService {
+				start = perf.NewServer
+			}
+			s, err := start(ctx, h.Manager(ctx), memservice.Config{Region: 4096})
 			if err == nil {
 				err = s.Serve()
 			}
@@ -54,7 +59,7 @@ func TestEveryPerfTestRuns(t *testing.T) {
 			var res perf.Result
 			var err error
 			cn.Go("client", false, func(ctx verbs.Context) {
-				cfg := perf.Config{Test: test, Iters: 100, Atomics: 100, Verify: true, Counters: cn.Counters, To: "ms0"}
+				cfg := perf.Config{Test: test, Iters: 100, Atomics: 100, Verify: true, Hooks: perf.Hooks{Counters: cn.Counters}, To: "ms0"}
 				if test == perf.Locks {
 					cfg.Span = 10 * time.Millisecond // it counts time, not iterations
 				}

@@ -3,16 +3,16 @@ package simrack
 import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/record"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// newSwitch makes a switch with the program of the rack file and empty tables. What it must remember of its former life
-// is in the rack's record.
+// newSwitch makes a switch with the program of the rack file and empty tables. What it must keep of
+// its former incarnation is in the rack's record.
 func (r *Rack) newSwitch() (sim.Node, error) {
 	program, err := r.newProgram(false)
 	if err != nil {
@@ -35,9 +35,9 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	cfg := apps.Config{Rand: r.rand(laneSwitch, r.lives), Late: late, Nodes: r.opt.Nodes}
 	if r.Spec.Switch.Program == spec.ProgramSwordBox {
 		if r.memory == nil {
-			r.memory = make([]byte, record.Size)
+			r.memory = make([]byte, journal.Size)
 		}
-		rec, err := record.Open(r.memory)
+		rec, err := journal.Open(r.memory)
 		if err != nil {
 			return nil, err
 		}
@@ -46,8 +46,8 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	return apps.New(r.Spec, cfg)
 }
 
-// LoadProgram has the switch run another program with rules from now on, as an operator's command does. One that ends
-// connections (Program.Bound) must not be taken away from them.
+// LoadProgram has the switch run another program with rules from now on, as an operator's command
+// does. One that ends connections (Program.Bound) must not be taken away from them.
 func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()
@@ -56,18 +56,18 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	if err != nil {
 		return err
 	}
-	if p, ok := program.(*serialize.Program); ok {
+	if p, ok := program.(*swordbox.Program); ok {
 		if err := p.SetRules(set); err != nil {
 			return err
 		}
 	}
-	if p, ok := r.box.(*serialize.Program); ok {
+	if p, ok := r.box.(*swordbox.Program); ok {
 		r.StepSwitch(p.Close)
 	}
 	now, out := r.net.Begin(r.sw)
 	err = r.pipe.Load(now, program, apps.Self(&s), out)
 	r.net.End(r.sw)
-	if p, ok := r.box.(*serialize.Program); ok && err == nil {
+	if p, ok := r.box.(*swordbox.Program); ok && err == nil {
 		p.Unloaded()
 	}
 	r.box = program
@@ -83,7 +83,7 @@ func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
 // CrashSwitch stops the switch: frames to it and in it are lost. Only its record survives.
 func (r *Rack) CrashSwitch() { r.net.SetUp(r.sw, false) }
 
-// RestartSwitch starts the switch with empty tables and the record of its former life.
+// RestartSwitch starts the switch with empty tables and the record of its former incarnation.
 func (r *Rack) RestartSwitch() error {
 	sw, err := r.newSwitch()
 	if err == nil {
@@ -92,7 +92,15 @@ func (r *Rack) RestartSwitch() error {
 	return err
 }
 
-// StepSwitch calls f as a step of the switch, as an operator's command is: f may append frames to be sent.
+// HangSwitch stops the switch without loss of its state, ResumeSwitch lets it go on. Frames that
+// arrive meanwhile are lost.
+func (r *Rack) HangSwitch() { r.net.SetUp(r.sw, false) }
+
+// ResumeSwitch ends HangSwitch.
+func (r *Rack) ResumeSwitch() { r.net.SetUp(r.sw, true) }
+
+// StepSwitch calls f as a step of the switch, as an operator's command is: f may append frames to
+// be sent.
 func (r *Rack) StepSwitch(f func(c *pipeline.Ctx)) {
 	now, out := r.net.Begin(r.sw)
 	r.pipe.Step(now, out, f)

@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A server has two protection domains, and the switch's connections are in the wrong one for a client's memory: the key
-// works on the client's own connection and is refused on the shared one. That costs the client one connection. From then
-// on its requests stay where they work.
+// A server has two protection domains, and the switch's connections are in the wrong one for a
+// client's memory: the key works on the client's connection and is refused on the shared one. That
+// costs the client one connection. From then on its requests stay where they work.
 func TestKeyOfAnotherProtectionDomain(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	ms, cn := r.Host("ms0"), r.Host("cn0")

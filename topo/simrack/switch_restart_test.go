@@ -13,11 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	restarted "github.com/rdmalab/rdmalab/swordbox/restart"
+	restarted "github.com/rdmalab/rdmalab/swordbox/staleflows"
 )
 
-// A rack of which the switch dies and comes back, again and again, while clients work with many requests outstanding.
-// What a client was told to be done must be done: the fatal NAK of a restarted switch acknowledges nothing that was lost.
+// A rack of which the switch dies and comes back, again and again, while clients work with many
+// requests outstanding. A request that the client has seen completed must be done: the fatal NAK of
+// a restarted switch acknowledges nothing that was lost.
 
 const (
 	restartClients = 3
@@ -43,7 +44,7 @@ type restartRun struct {
 	stuck   error
 }
 
-// serve accepts everybody, the switch too, in the protection domain of the region.
+// serve accepts all connections, also those of the switch, in the protection domain of the region.
 func (x *restartRun) serve(ctx verbs.Context) {
 	t, rt := x.t, ctx.Runtime()
 	pd, err := ctx.AllocPD()
@@ -79,7 +80,7 @@ func (x *restartRun) serve(ctx verbs.Context) {
 				t.Error(err)
 				return
 			}
-			_ = req.Accept(qp, rdmacm.Params{}, private, rt.Now().Add(time.Minute)) // who gives up dials again
+			_ = req.Accept(qp, rdmacm.Params{}, private, rt.Now().Add(time.Minute)) // a client that gives up connects again
 		})
 	}
 }
@@ -184,14 +185,14 @@ func (x *restartRun) work(rt verbs.Runtime, qp verbs.QP, cq verbs.CQ, local verb
 	return next, nil
 }
 
-// check compares the server's memory with what clients were told.
+// check compares the server's memory with what clients saw completed.
 func (x *restartRun) check() {
 	for _, w := range x.wrong() {
 		x.t.Error(w)
 	}
 }
 
-// wrong lists what clients were told and is not so.
+// wrong lists completed requests that were not done.
 func (x *restartRun) wrong() (list []string) {
 	list = append(list, x.failed...)
 	if x.stuck != nil {
@@ -214,8 +215,8 @@ func (x *restartRun) wrong() (list []string) {
 	return list
 }
 
-// restart runs clients through a switch that dies now and then; rule is what the rule says beside the server. On the
-// links packets are lost, doubled and reordered with a probability.
+// restart runs clients through a switch that dies now and then; rule is what the rule says beside
+// the server. On the links packets are lost, doubled and reordered with a probability.
 func restart(t *testing.T, rule string, seed uint64, trouble float64) *restartRun {
 	yaml := fmt.Sprintf(`
 name: restart
@@ -291,9 +292,10 @@ func TestSwitchRestartLosesNothing(t *testing.T) {
 	t.Logf("%v", sum)
 }
 
-// A WRITE that stands for a client's CMP_SWAP is on its way to the server when the switch dies, for longer than the switch
-// takes to come back, and the switch's first word to the server about it is lost. Until the server knows that the
-// connection is no more, nobody else may get the lock: the WRITE would take it away from him.
+// A WRITE that stands for a client's CMP_SWAP is on its way to the server when the switch dies, for
+// longer than the switch takes to come back, and the switch's first word to the server about it is
+// lost. Until the server knows that the connection is no more, no other client may get the lock:
+// the WRITE would take it away from that client.
 func TestLateRequestOfAFormerLife(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	x := &restartRun{t: t, r: r}
@@ -386,14 +388,15 @@ func TestLateRequestOfAFormerLife(t *testing.T) {
 	}
 }
 
-// The same in mode paper, which keeps nothing, on links that lose nothing: the shifts are forgotten while both ends go on
-// counting, so the server takes new requests of the client whose connection was borrowed for duplicates, and acknowledges
-// what it does not do. Nobody is told; connections end by silence.
+// The same in mode published, which keeps nothing, on links that lose nothing: the shifts are
+// forgotten while both ends go on counting, so the server takes new requests of the client whose
+// connection was borrowed for duplicates, and acknowledges what it does not do. No client is
+// informed; connections end by silence.
 func TestPaperRestartLosesWrites(t *testing.T) {
 	wrong := 0
 	sum := make(map[verbs.Status]int)
 	for seed := uint64(1); seed <= 20; seed++ {
-		x := restart(t, "action: move, mode: paper", seed, 0)
+		x := restart(t, "action: move, mode: published", seed, 0)
 		for s, n := range x.errors {
 			sum[s] += n
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
 // rulesRack is a rack in which clients write and add for a while, and nothing crashes.
@@ -44,7 +44,7 @@ hosts:
 	return x
 }
 
-// Rules come and go while clients work: nobody notices.
+// Rules come and go while clients work: no client notices.
 func TestRulesChangeUnderLoad(t *testing.T) {
 	texts := []string{
 		"",
@@ -96,8 +96,8 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// Connections that rules need are made, and ended some time after the last rule that needed them has gone; one that is
-// needed again in the meantime stays.
+// Connections that rules need are made, and ended some time after the last rule that needed them
+// has gone; one that is needed again in the meantime stays.
 func TestConnectionsFollowTheRules(t *testing.T) {
 	x := rulesRack(t, 1, 0)
 	p := box(t, x.r)
@@ -130,7 +130,7 @@ func TestConnectionsFollowTheRules(t *testing.T) {
 	}
 	up := func() (n int) {
 		for _, i := range p.Own().Dialer().List() {
-			if i.State == dial.Up {
+			if i.State == switchconn.Up {
 				n++
 			}
 		}
@@ -146,7 +146,7 @@ func TestConnectionsFollowTheRules(t *testing.T) {
 		{"server=ms0 action=move shards=3", 10 * time.Second, 3},      // and are needed again
 		{"server=ms0 action=move shards=1", 10 * time.Second, 1},
 		{"server=ms0 action=track", 10 * time.Second, 0},
-		{"server=ms0 action=atomics mode=paper", 10 * time.Second, 0},
+		{"server=ms0 action=atomics mode=published", 10 * time.Second, 0},
 		{"server=ms0 action=atomics", time.Second, 1},
 	} {
 		use(step.rule)

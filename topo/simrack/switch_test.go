@@ -4,10 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
 const boxed = `
@@ -23,9 +24,9 @@ hosts:
 `
 
 // box is the switch program of a rack.
-func box(t *testing.T, r *Rack) *serialize.Program {
+func box(t *testing.T, r *Rack) *swordbox.Program {
 	t.Helper()
-	p, ok := r.Program().(*serialize.Program)
+	p, ok := r.Program().(*swordbox.Program)
 	if !ok {
 		t.Fatalf("the program is %T", r.Program())
 	}
@@ -37,7 +38,7 @@ func TestSwordBox(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	ms, cn := r.Host("ms0"), r.Host("cn0")
 	ms.Go("memory", true, func(ctx verbs.Context) {
-		s, err := perf.NewServer(ctx, ms.Manager(ctx), perf.ServerConfig{Service: perf.MemoryService, Passive: true, Region: 1 << 16})
+		s, err := memservice.New(ctx, ms.Manager(ctx), memservice.Config{Region: 1 << 16})
 		if err == nil {
 			err = s.Serve()
 		}
@@ -48,7 +49,7 @@ func TestSwordBox(t *testing.T) {
 	var err error
 	cn.Go("client", false, func(ctx verbs.Context) {
 		ctx.Runtime().Sleep(100 * time.Millisecond)
-		cfg := perf.Config{Test: "atomic_lat", Service: perf.MemoryService, Iters: 100, Counters: cn.Counters, To: "ms0"}
+		cfg := perf.Config{Test: "atomic_lat", Service: memservice.Service, Iters: 100, Hooks: perf.Hooks{Counters: cn.Counters}, To: "ms0"}
 		_, err = perf.Run(ctx, cn.Manager(ctx), ms.Addr(), cfg, nil)
 	})
 	if rerr := r.Run(); rerr != nil || err != nil {
@@ -56,7 +57,7 @@ func TestSwordBox(t *testing.T) {
 	}
 	p := box(t, r)
 	list := p.Own().Dialer().List()
-	if len(list) != 2 || list[0].State != dial.Up || list[1].State != dial.Up {
+	if len(list) != 2 || list[0].State != switchconn.Up || list[1].State != switchconn.Up {
 		t.Errorf("%+v", list)
 	}
 	count := make(map[string]uint64)
@@ -65,8 +66,8 @@ func TestSwordBox(t *testing.T) {
 			count[g.Name+" "+c.Name] = c.Value
 		}
 	}
-	// The first atomic of a word goes on the client's own connection, the second one as what it is.
-	if count["hard moved"] != 99 || count["hard replaced"] != 98 || count["dialing established"] != 2 {
+	// The first atomic of a word goes on the client's connection, the second one as what it is.
+	if count["hardened moved"] != 99 || count["hardened replaced"] != 98 || count["dialing established"] != 2 {
 		t.Errorf("%v", count)
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 )
 
-// ParseCost reads a cost file: the figures of a NIC, of links, of a switch and of clients. Every figure that the file
-// does not give is that of the model which base returns for the name at the key base, or free if there is no such key. A
-// nil base knows no names. The error is an Errors: every mistake has name, line and column.
+// ParseCost reads a cost file: the figures of a NIC, of links, of a switch and of clients. Every
+// figure that the file does not give is that of the model which base returns for the name at the
+// key base, or free if there is no such key. A nil base knows no names. The error is an Errors:
+// every mistake has name, line and column.
 func ParseCost(name string, data []byte, base func(name string) (*cost.Model, error)) (*cost.Model, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)
@@ -33,7 +34,8 @@ func ParseCost(name string, data []byte, base func(name string) (*cost.Model, er
 	return m, nil
 }
 
-// costFile reads the mapping that a cost file is. The base comes first, wherever it stands in the file.
+// costFile reads the mapping that a cost file is. The base comes first, wherever it stands in the
+// file.
 func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *cost.Model {
 	m := new(cost.Model)
 	sections := []entry{

@@ -1,9 +1,11 @@
-// Package spec is the inert description of a rack: it reads a rack file, checks it, and resolves it to names and
-// addresses that are the same on every machine. It creates nothing; topo/rack and topo/sim realise a Rack.
+// Package spec is the inert description of a rack: it reads a rack file, checks it, and resolves it
+// to names and addresses that are the same on every machine. It creates nothing; topo/rack and
+// topo/sim realise a Rack.
 //
-// A rack file is one YAML mapping. Unknown and repeated keys, wrong types and wrong units are errors with file, line
-// and column. Sizes are written 64KiB, 1MiB, 2GiB; durations as in Go (50us, 10s); rates 1Gbit; probabilities 10%
-// or 0.1. Anchors, aliases, tags and several documents in a file are refused.
+// A rack file is one YAML mapping. Unknown and repeated keys, wrong types and wrong units are
+// errors with file, line and column. Sizes are written 64KiB, 1MiB, 2GiB; durations as in Go (50us,
+// 10s); rates 1Gbit; probabilities 10% or 0.1. Anchors, aliases, tags and several documents in a
+// file are refused.
 //
 //	name: default            # a-z, 0-9, "-"; at most 24 bytes. Default "default".
 //	seed: 1                  # decides MAC addresses and faults. Default 1.
@@ -19,22 +21,27 @@
 //	  rules:                 # of program swordbox, the first one that matches a request counts. Default none.
 //	    - id: locks          # default: assigned
 //	      server: ms0        # a host's name, or an address. Required.
-//	      action: atomics    # track, move, atomics or steer. Required.
-//	      mode: hard         # hard or paper. Default hard.
+//	      action: atomics    # track, move, atomics, steer or count. Required.
+//	      mode: hardened     # hardened or published. Default hardened.
 //	      range: 0x1000-0x2000 # addresses, the last one excluded. Default all.
 //	      rkey: 0x1234       # only requests with this key. Default any.
 //	      shards: 2          # shared connections to the server, 1 to 64. Default 1.
-//	      service: memory    # what hard mode connects to: a service's name, a port, or none. Default memory.
+//	      service: memory    # what the switch connects to: a service's name, a port, or none. Default memory.
 //	      depth: 16          # READs and atomics outstanding on a shared connection, 1 to 128. Default 16.
 //	      mtu: 1024          # path MTU of shared connections. Default the largest possible.
-//	      misses: wait       # who answers a CMP_SWAP that is known to fail: server, switch, wait or wait:5ms. Default server.
+//	      steer: write       # with action steer: read, write or both. Default both.
+//	      keys: 1,7          # with action steer: these keys alone, at most 64; or hot:N, the N hottest, at most 256. Default all.
+//	      registers: 1024    # with action steer, mode published: tails, 1 to 16384. Keys with the same remainder share one. Default 256.
+//	      top: 64            # with action count: how many addresses are counted, 1 to 1024. Default 64.
+//	      unit: line         # with action count: word (8 bytes), line (64) or page (4096). Default word.
+//	      misses: wait       # what answers a CMP_SWAP that is known to fail: server, switch, wait or wait:5ms. Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
 //	    role: compute        # compute, memory or metadata. Required.
 //	    memory: 64MiB        # region for others. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
 //	    spin: 50us           # as of the switch.
 //	    cpu: 1               # as of the switch.
-//	    gso: on              # sends rows of packets as super-frames. Default: off.
+//	    gso: on              # sends runs of packets as super-frames. Default: off.
 //	faults:                  # active from the start. Default none.
 //	  - link: cn0            # a host's name. Required.
 //	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole tear. Required.
@@ -48,15 +55,16 @@
 //	    seed: 7              # default: the rack's
 //	    id: name             # default: assigned
 //	    match:               # which RoCEv2 packets; default every frame
-//	      opcodes: [RC_WRITE_LAST]
+//	      opcodes: [RC_WRITE_LAST] # any of these
 //	      class: ack         # request response ack nak rnr read_response atomic cnp roce
-//	      qpn: 0x11
-//	      psn: 100
+//	      qpn: 0x11          # destination queue pair
+//	      psn: 100           # packet sequence number
 //	      psnOffset: 3       # from the first PSN seen for the queue pair
 //	      transmission: 1    # the n-th time that the packet crosses the link
 //	      samePacket: true   # later hits must be the same packet as the first
 //
-// The first address of each subnet is the switch's, the hosts follow in the order of the file. A MAC address is 02:72,
-// two bytes made from the seed, and a number: 1 for the switch, 2 and so on for the hosts. Hosts know all of these
-// without asking; the program swordbox answers for the switch's.
+// The first address of each subnet is the switch's, the hosts follow in the order of the file. A
+// MAC address is 02:72, two bytes made from the seed, and a number: 1 for the switch, 2 and so on
+// for the hosts. Hosts know all of these without asking; the program swordbox answers for the
+// switch's.
 package spec

@@ -10,7 +10,8 @@ const maxErrors = 10
 
 // Error is one mistake in a rack file.
 type Error struct {
-	// File is the name given to ParseFile. Line and Col count from 1; both are 0 if no place is to blame.
+	// File is the name given to ParseFile. Line and Col count from 1; both are 0 if no place is to
+	// blame.
 	File      string
 	Line, Col int
 	Msg       string

@@ -23,6 +23,19 @@ const (
 func (d *decoder) faultEntry(n ast.Node) faultEntry {
 	f := faultEntry{at: n, linkAt: n}
 	r := &f.rule
+	f.sound = d.sound(func() { d.faultKeys(n, &f) })
+	if f.sound {
+		if err := r.Validate(); err != nil {
+			d.errorf(n, "%v", err)
+			f.sound = false
+		}
+	}
+	return f
+}
+
+// faultKeys reads the keys of a fault.
+func (d *decoder) faultKeys(n ast.Node, f *faultEntry) {
+	r := &f.rule
 	d.mapping(n, "a fault", []entry{
 		{key: "link", required: true, set: func(n ast.Node) {
 			f.linkAt = n
@@ -40,12 +53,6 @@ func (d *decoder) faultEntry(n ast.Node) faultEntry {
 		set(d, "id", &r.ID, func(s string) (string, error) { return s, checkName("fault", s, maxRackName) }),
 		{key: "match", set: func(n ast.Node) { d.match(n, &r.Match) }},
 	})
-	if len(d.errs) == 0 {
-		if err := r.Validate(); err != nil {
-			d.errorf(n, "%v", err)
-		}
-	}
-	return f
 }
 
 func (d *decoder) match(n ast.Node, m *fault.Match) {

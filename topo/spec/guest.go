@@ -12,8 +12,8 @@ const Guest Role = "guest"
 // CheckHostName says what is wrong with a host's name.
 func CheckHostName(name string) error { return checkHostName(name) }
 
-// NewGuest is a guest with the n-th address behind those of the rack's own hosts, n from 0, and the MAC address that goes
-// with it. Port is the name of the switch's end of its link.
+// NewGuest is a guest with the n-th address behind those of the rack's own hosts, n from 0, and the
+// MAC address that goes with it. Port is the name of the switch's end of its link.
 func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	if err := checkHostName(name); err != nil {
 		return Host{}, err

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Bounds on names. A host's name is also the name of its port in the switch, and Linux limits those.
+// Bounds on names. A host's name is also the name of its port in the switch, and Linux limits
+// those.
 const (
 	maxRackName = 24
 	maxHostName = 15
@@ -55,8 +56,8 @@ func checkName(what, name string, limit int) error {
 	return nil
 }
 
-// Expand turns a pattern into names: cn[0-3] is cn0 cn1 cn2 cn3, r[0-1]-[00-15] counts the last range fastest. A
-// pattern without a range is itself.
+// Expand turns a pattern into names: cn[0-3] is cn0 cn1 cn2 cn3, r[0-1]-[00-15] counts the last
+// range fastest. A pattern without a range is itself.
 func Expand(pattern string) ([]string, error) {
 	names := []string{""}
 	rest := pattern

@@ -16,11 +16,20 @@ import (
 type decoder struct {
 	file string
 	errs Errors
+	// mistakes counts all of them, also those beyond maxErrors.
+	mistakes int
+}
+
+// sound runs f and reports whether f found no mistake.
+func (d *decoder) sound(f func()) bool {
+	before := d.mistakes
+	f()
+	return d.mistakes == before
 }
 
 // errorf notes a mistake at n, up to maxErrors of them.
 func (d *decoder) errorf(n ast.Node, format string, args ...any) {
-	if len(d.errs) >= maxErrors {
+	if d.mistakes++; d.mistakes > maxErrors {
 		return
 	}
 	e := &Error{File: d.file, Msg: fmt.Sprintf(format, args...)}

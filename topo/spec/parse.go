@@ -55,6 +55,9 @@ type file struct {
 	node     ast.Node
 	subnetAt ast.Node
 	sub6At   ast.Node
+	// nets, hosted and switched say that the subnets, the hosts and the switch are there without a
+	// mistake, so that what depends on them can be checked.
+	nets, hosted, switched bool
 }
 
 // hostEntry is one element of hosts; it stands for all the names of its pattern.
@@ -70,24 +73,22 @@ type hostEntry struct {
 
 type faultEntry struct {
 	at, linkAt ast.Node
+	sound      bool // no mistake in it
 	rule       fault.Rule
 }
 
 // Parse is ParseFile for a rack file without a name.
 func Parse(data []byte) (*Rack, error) { return ParseFile("rack.yaml", data) }
 
-// ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has name, line and column.
+// ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has name,
+// line and column.
 func ParseFile(name string, data []byte) (*Rack, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
-	f := d.topLevel(root)
-	if len(d.errs) > 0 {
-		return nil, d.errs
-	}
-	r := d.resolve(f)
+	r := d.resolve(d.topLevel(root))
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
@@ -137,8 +138,9 @@ func (d *decoder) syntax(data []byte) ast.Node {
 	return body
 }
 
-// tooDeep is where more brackets are open than a rack file can have use for, or 0. The YAML library spends time and
-// stack on them that grow with the square of their number. Brackets in texts count, too: it does not matter.
+// tooDeep is where more brackets are open than a rack file can have use for, or 0. The YAML library
+// spends time and stack on them that grow with the square of their number. Brackets in texts count,
+// too: it does not matter.
 func tooDeep(data []byte) (line, col int) {
 	open, lines, begin := 0, 1, 0
 	for i, c := range data {
@@ -156,7 +158,8 @@ func tooDeep(data []byte) (line, col int) {
 	return 0, 0
 }
 
-// parseYAML keeps a panic of the YAML library from ending the program: rack files come from anywhere.
+// parseYAML keeps a panic of the YAML library from ending the program: rack files come from
+// anywhere.
 func parseYAML(data []byte) (f *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -173,6 +176,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		subnet:  netip.MustParsePrefix("10.77.0.0/24"),
 		subnet6: netip.MustParsePrefix("fd00:77::/64"),
 		sw:      Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: AutoCPU},
+		nets:    true, switched: true,
 	}
 	d.mapping(n, "a rack file", []entry{
 		set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) }),
@@ -181,18 +185,24 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "connect", &f.connect, parseConnect),
 		{key: "subnet", set: func(n ast.Node) {
 			f.subnetAt = n
-			f.subnet, _ = text(d, n, "subnet", func(s string) (netip.Prefix, error) { return parseSubnet(s, true) })
+			var ok bool
+			f.subnet, ok = text(d, n, "subnet", func(s string) (netip.Prefix, error) { return parseSubnet(s, true) })
+			f.nets = f.nets && ok
 		}},
 		{key: "subnet6", set: func(n ast.Node) {
 			f.sub6At = n
-			f.subnet6, _ = text(d, n, "subnet6", func(s string) (netip.Prefix, error) { return parseSubnet(s, false) })
+			var ok bool
+			f.subnet6, ok = text(d, n, "subnet6", func(s string) (netip.Prefix, error) { return parseSubnet(s, false) })
+			f.nets = f.nets && ok
 		}},
 		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
 		{key: "hosts", required: true, set: func(n ast.Node) {
-			d.sequence(n, "hosts", func(n ast.Node) { f.hosts = append(f.hosts, d.hostEntry(n)) })
-			if s, ok := n.(*ast.SequenceNode); ok && len(s.Values) == 0 {
-				d.errorf(n, "hosts is empty; a rack needs at least one host")
-			}
+			f.hosted = d.sound(func() {
+				d.sequence(n, "hosts", func(n ast.Node) { f.hosts = append(f.hosts, d.hostEntry(n)) })
+				if s, ok := n.(*ast.SequenceNode); ok && len(s.Values) == 0 {
+					d.errorf(n, "hosts is empty; a rack needs at least one host")
+				}
+			})
 		}},
 		{key: "faults", set: func(n ast.Node) {
 			d.sequence(n, "faults", func(n ast.Node) {
@@ -221,7 +231,7 @@ func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 		return p, fmt.Errorf("%s is not for hosts; take a private network like %s", s, example)
 	}
 	if p.Masked() != p {
-		return p, fmt.Errorf("%s has bits behind its length; write %s", s, p.Masked())
+		return p, fmt.Errorf("%s has host bits set; use %s", s, p.Masked())
 	}
 	return p, nil
 }
@@ -229,7 +239,9 @@ func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 func (d *decoder) switchEntry(n ast.Node, f *file) {
 	sw := &f.sw
 	d.mapping(n, "switch", []entry{
-		set(d, "program", &sw.Program, word(Programs()...)),
+		{key: "program", set: func(n ast.Node) {
+			f.switched = d.sound(func() { set(d, "program", &sw.Program, word(Programs()...)).set(n) })
+		}},
 		set(d, "queue", &sw.Queue, number(1, maxQueue)),
 		set(d, "spin", &sw.Spin, parseSpin),
 		set(d, "cpu", &sw.CPU, parseCPU),

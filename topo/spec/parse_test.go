@@ -165,7 +165,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestMistakes has one mistake a line: what replaces what in small, and where and how it must be reported.
+// TestMistakes has one mistake a line: what replaces what in small, and where and how it must be
+// reported.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"name: small", "name: Small", `1:7: name: rack name "Small" must begin with a lower-case letter`},
@@ -179,7 +180,7 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: small\nmtu: 100", `2:6: mtu: 100 is out of bounds; take a number from 1280 to 9216`},
 		{"name: small", "name: small\nmtu: [1]", `2:6: mtu must be a single value, but is a list`},
 		{"name: small", "name: small\nsubnet: 10.0.0.0", `2:9: subnet: "10.0.0.0" is no network; write it like 10.77.0.0/24`},
-		{"name: small", "name: small\nsubnet: 10.0.0.1/24", `2:9: subnet: 10.0.0.1/24 has bits behind its length; write 10.0.0.0/24`},
+		{"name: small", "name: small\nsubnet: 10.0.0.1/24", `2:9: subnet: 10.0.0.1/24 has host bits set; use 10.0.0.0/24`},
 		{"name: small", "name: small\nsubnet: fd00::/64", `2:9: subnet: "fd00::/64" is no network`},
 		{"name: small", "name: small\nsubnet6: 10.0.0.0/8", `2:10: subnet6: "10.0.0.0/8" is no network; write it like fd00:77::/64`},
 		{"name: small", "name: small\nsubnet: 224.0.0.0/24", `2:9: subnet: 224.0.0.0/24 is not for hosts`},
@@ -221,6 +222,43 @@ func TestMistakes(t *testing.T) {
 		_, err := ParseFile("f.yaml", []byte(text))
 		if err == nil || !strings.HasPrefix(err.Error(), "f.yaml:"+c.want) {
 			t.Errorf("with %q:\n got  %v\n want f.yaml:%s", c.new, err, c.want)
+		}
+	}
+}
+
+// Mistakes of all kinds are reported at once, and none that is only a consequence of another.
+func TestMistakesOfSeveralKinds(t *testing.T) {
+	_, err := ParseFile("f.yaml", []byte(`name: Lab
+sede: 1
+switch: {program: swordbox, queue: 0, rules: [{server: nowhere, action: atomics}]}
+hosts:
+  - {name: ms0, role: memory}
+  - {name: ms0, role: compute}
+faults:
+  - {link: ms0, kind: lose}
+  - {link: ms0, kind: rate}
+  - {link: ms7, kind: blackhole}
+`))
+	var got []string
+	var all Errors
+	if errors.As(err, &all) {
+		for _, e := range all {
+			got = append(got, fmt.Sprint(e.Line))
+		}
+	}
+	// Line 10 names a host that there is not, but the hosts have a mistake, so it may be the right
+	// name.
+	if want := "1 2 3 8 9 6"; strings.Join(got, " ") != want {
+		t.Errorf("mistakes in lines %v, want %s:\n%v", got, want, err)
+	}
+	_, err = ParseFile("f.yaml", []byte(`seed: -1
+switch: {program: swordbox, rules: [{server: nowhere, action: atomics}]}
+hosts: [{name: ms0, role: memory}]
+faults: [{link: ms7, kind: blackhole}, {link: ms0, kind: rate}]
+`))
+	for _, want := range []string{"f.yaml:1:7", "nowhere", `link "ms7"`, "bitsPerSecond"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
 		}
 	}
 }

@@ -8,8 +8,8 @@ const StateRoot = "/run/rdmalab"
 // SwitchName is the name of the switch as a node: its namespace, socket, log and cgroup.
 const SwitchName = "switch"
 
-// Paths are the places of one rack's run-time state. Everything is below Dir, a tmpfs of the rack's own, so that
-// one umount removes it.
+// Paths are the places of one rack's run-time state. Everything is below Dir, a tmpfs of the rack's
+// own, so that one umount removes it.
 type Paths struct{ Dir string }
 
 // PathsOf returns the places of the rack called name.
@@ -36,11 +36,12 @@ func (p Paths) Spec() string { return filepath.Join(p.Dir, "rack.json") }
 // Record is what the switch remembers over its own crash.
 func (p Paths) Record() string { return filepath.Join(p.Dir, "switch.record") }
 
-// Program names the program that the switch runs in place of the one of the rack's description, if it does.
+// Program names the program that the switch runs in place of the one of the rack's description, if
+// it does.
 func (p Paths) Program() string { return filepath.Join(p.Dir, "switch.program") }
 
-// Lock is the file whose flock is held while the rack is being changed. It lies beside Dir, so that it outlives the
-// tmpfs, which comes and goes while it is held.
+// Lock is the file whose flock is held while the rack is being changed. It lies beside Dir, so that
+// it outlives the tmpfs, which comes and goes while it is held.
 func (p Paths) Lock() string { return p.Dir + ".lock" }
 
 // Ready marks a rack whose bring-up was completed.

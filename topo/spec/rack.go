@@ -18,7 +18,8 @@ const HostIfname = "rack0"
 // Role is what a host is for.
 type Role string
 
-// Roles. A memory host registers its region and sleeps; a metadata host is one with a service of its own.
+// Roles. A memory host registers its region and sleeps; a metadata host is one with a service of
+// its own.
 const (
 	Compute  Role = "compute"
 	Memory   Role = "memory"
@@ -32,21 +33,23 @@ func Roles() []Role { return []Role{Compute, Memory, Metadata} }
 const (
 	// NoCPU says that a process is not bound.
 	NoCPU = -1
-	// AutoCPU says that the switch has a processor to itself and the hosts have the others, on a machine of two or more.
-	// Two processes that exchange packets are then never moved onto the same one, and a small rack is twice as fast.
+	// AutoCPU says that the switch has a processor to itself and the hosts have the others, on a
+	// machine of two or more. Two processes that exchange packets are then never moved onto the
+	// same one, and a small rack is twice as fast.
 	AutoCPU = -2
 )
 
 // Values of Connect.
 const (
-	// ConnectCM is by the datagrams of the RDMA connection manager, which share the faults of the links.
+	// ConnectCM is by the datagrams of the RDMA connection manager, which share the faults of the
+	// links.
 	ConnectCM = "cm"
 	// ConnectTCP is by an exchange over the hosts' own TCP.
 	ConnectTCP = "tcp"
 )
 
-// Rack is a resolved rack: every name, address and default is filled in. It is inert and the same on every machine
-// for the same rack file.
+// Rack is a resolved rack: every name, address and default is filled in. It is inert and the same
+// on every machine for the same rack file.
 type Rack struct {
 	Name string `json:"name"`
 	// Seed decides MAC addresses and every random choice of faults.
@@ -55,7 +58,8 @@ type Rack struct {
 	LinkMTU int `json:"mtu"`
 	// Connect is how queue pairs are connected: ConnectCM, which "" is too, or ConnectTCP.
 	Connect string `json:"connect,omitempty"`
-	// Subnet holds the IPv4 addresses of the hosts, Subnet6 those of IPv6. The first address of each is the switch's.
+	// Subnet holds the IPv4 addresses of the hosts, Subnet6 those of IPv6. The first address of
+	// each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`
 	Subnet6 netip.Prefix `json:"subnet6"`
 	Switch  Switch       `json:"switch"`
@@ -98,8 +102,9 @@ type Host struct {
 	Spin time.Duration `json:"spin"`
 	// CPU that the host's daemon is bound to, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
-	// GSO says that the host's NIC sends rows of packets as super-frames, as segmentation offload does. The switch and
-	// captures of it take them apart where packets matter; tcpdump shows them whole.
+	// GSO says that the host's NIC sends runs of packets as super-frames, as segmentation offload
+	// does. The switch and captures of it take them apart where packets matter; tcpdump shows them
+	// whole.
 	GSO bool `json:"gso"`
 }
 

@@ -11,11 +11,28 @@ import (
 // switchIndex is the number of the switch in addresses; the hosts follow it.
 const switchIndex = 1
 
-// resolve gives every host of f its name and addresses.
+// resolve gives every host of f its name and addresses. What depends on a part of the file with a
+// mistake in it is not checked: that would only repeat the mistake.
 func (d *decoder) resolve(f *file) *Rack {
 	r := &Rack{
 		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
 	}
+	hosted := d.sound(func() { d.hosts(f, r) }) && f.hosted
+	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
+		d.rules(f, r)
+	}
+	for i := range f.faults {
+		e := &f.faults[i]
+		if _, _, ok := r.Host(e.rule.Link); !ok && hosted && e.sound {
+			d.errorf(e.linkAt, "link %q is no host of this rack; hosts: %v", e.rule.Link, r.HostNames())
+		}
+		r.Faults = append(r.Faults, e.rule)
+	}
+	return r
+}
+
+// hosts gives every host of f its name.
+func (d *decoder) hosts(f *file, r *Rack) {
 	seen := make(map[string]ast.Node)
 	for i := range f.hosts {
 		e := &f.hosts[i]
@@ -31,23 +48,11 @@ func (d *decoder) resolve(f *file) *Rack {
 			seen[name] = e.nameAt
 			if len(r.Hosts) == MaxHosts {
 				d.errorf(e.nameAt, "more than %d hosts; make the range smaller or split the rack", MaxHosts)
-				return r
+				return
 			}
 			r.Hosts = append(r.Hosts, e.host(name))
 		}
 	}
-	d.addresses(f, r)
-	if len(d.errs) == 0 {
-		d.rules(f, r)
-	}
-	for i := range f.faults {
-		e := &f.faults[i]
-		if _, _, ok := r.Host(e.rule.Link); !ok && len(d.errs) == 0 {
-			d.errorf(e.linkAt, "link %q is no host of this rack; hosts: %v", e.rule.Link, r.HostNames())
-		}
-		r.Faults = append(r.Faults, e.rule)
-	}
-	return r
 }
 
 // host is one of the hosts that e stands for, without addresses.
@@ -101,7 +106,8 @@ func nth(p netip.Prefix, n int) netip.Addr {
 	return addr
 }
 
-// macOf is the locally administered address of node n: two bytes tell the racks of different seeds apart.
+// macOf is the locally administered address of node n: two bytes tell the racks of different seeds
+// apart.
 func macOf(seed uint64, n int) wire.MAC {
 	h := seed * 0x9e3779b97f4a7c15 // the golden ratio spreads small seeds
 	return wire.MAC{0x02, 0x72, byte(h >> 56), byte(h >> 48), byte(n >> 8), byte(n)}

@@ -26,6 +26,7 @@ func Programs() []string { return []string{ProgramForward, ProgramSwordBox} }
 type ruleEntry struct {
 	at, serverAt, serviceAt ast.Node
 	rule                    rules.Rule
+	sound                   bool // no mistake in it
 }
 
 // ruleEntry reads one element of rules. The keys are those of the command line.
@@ -45,14 +46,14 @@ func (d *decoder) ruleEntry(n ast.Node) ruleEntry {
 			text(d, n, f.Key, func(s string) (struct{}, error) { return struct{}{}, f.Set(&e.rule, s) })
 		}})
 	}
-	before := len(d.errs)
-	d.mapping(n, "a rule", entries)
-	if len(d.errs) > before {
-		return e
-	}
-	if err := e.rule.Finish(func(key string) bool { return seen[key] }); err != nil {
-		d.errorf(n, "%v", err)
-	}
+	e.sound = d.sound(func() {
+		if !d.sound(func() { d.mapping(n, "a rule", entries) }) {
+			return
+		}
+		if err := e.rule.Finish(func(key string) bool { return seen[key] }); err != nil {
+			d.errorf(n, "%v", err)
+		}
+	})
 	return e
 }
 
@@ -64,6 +65,9 @@ func (d *decoder) rules(f *file, r *Rack) {
 	}
 	for i := range f.rules {
 		e := &f.rules[i]
+		if !e.sound {
+			return // whether the others go together depends on it
+		}
 		if err := e.rule.Resolve(r.Addresses); err != nil {
 			d.errorf(e.serverAt, "server: %v; hosts: %v", err, r.HostNames())
 			continue
@@ -84,18 +88,18 @@ func (d *decoder) rules(f *file, r *Rack) {
 
 // CheckRule says whether a rule, whose server is resolved, can be carried out in this rack.
 func (r *Rack) CheckRule(rule *rules.Rule) error {
-	if rule.Service != "" && rule.Moves() && rule.Mode == rules.Hard && r.Connect == ConnectTCP {
+	if rule.Service != "" && rule.Moves() && rule.Mode == rules.Hardened && r.Connect == ConnectTCP {
 		return errNoManager
 	}
 	return nil
 }
 
-// errNoManager says that nobody answers the datagrams of the switch.
+// errNoManager says that no connection manager answers the datagrams of the switch.
 var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
 
-// Addresses lists the addresses of a host, which is given by its name or by one of them: IPv4, IPv6 and the link-local
-// one that its MAC address makes. It is nil for what is no host.
+// Addresses lists the addresses of a host, which is given by its name or by one of them: IPv4, IPv6
+// and the link-local one that its MAC address makes. It is nil for what is no host.
 func (r *Rack) Addresses(host string) []netip.Addr {
 	for i := range r.Hosts {
 		h := &r.Hosts[i]

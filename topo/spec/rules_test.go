@@ -19,7 +19,7 @@ func TestRules(t *testing.T) {
     - {server: fd00:77::2, action: move, shards: 2}
     - server: 192.0.2.7
       action: move
-      mode: paper
+      mode: published
       mtu: 1024`)))
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestRules(t *testing.T) {
 	want := []rules.Rule{
 		{ID: "locks", Host: "ms0", Server: h.IPv4, Also: also, Action: rules.Atomics, From: 0x1000, To: 0x2000, Shards: 2, Service: "memory"},
 		{ID: "r1", Server: h.IPv4, Also: also, Action: rules.Move, Shards: 2, Service: "memory"},
-		{ID: "r2", Server: netip.MustParseAddr("192.0.2.7"), Action: rules.Move, Mode: rules.Paper, MTU: 1024},
+		{ID: "r2", Server: netip.MustParseAddr("192.0.2.7"), Action: rules.Move, Mode: rules.Published, MTU: 1024},
 	}
 	if !reflect.DeepEqual(r.Switch.Rules, want) {
 		t.Errorf("got  %+v\nwant %+v", r.Switch.Rules, want)
@@ -75,7 +75,7 @@ func TestMistakesInRules(t *testing.T) {
 			t.Errorf("%s:\n got  %v\n want f.yaml:%s", text, err, want)
 		}
 	}
-	for _, ok := range []string{"{server: ms0, action: move, service: none}", "{server: ms0, action: track}", "{server: ms0, action: move, mode: paper}"} {
+	for _, ok := range []string{"{server: ms0, action: move, service: none}", "{server: ms0, action: track}", "{server: ms0, action: move, mode: published}"} {
 		if _, err := Parse([]byte("connect: tcp\n" + withRules(ok))); err != nil {
 			t.Errorf("%s: %v", ok, err)
 		}

@@ -20,7 +20,8 @@ var (
 	rateUnits = []unit{{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}, {"bit", 1}}
 )
 
-// parseUnit reads a decimal number and a unit. exact says that a fraction of the base unit is a mistake.
+// parseUnit reads a decimal number and a unit. exact says that a fraction of the base unit is a
+// mistake.
 func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) {
 	bad := fmt.Errorf("%q is no %s; write it like %s", s, what, example)
 	number, factor := s, 0.0

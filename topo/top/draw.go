@@ -9,7 +9,8 @@ import (
 // paint is how a piece of text looks.
 type paint string
 
-// Paints, as parameters of the escape sequence SGR. The sixteen colours are those that the user chose.
+// Paints, as parameters of the escape sequence SGR. The sixteen colours are those that the user
+// chose.
 const (
 	plain  paint = ""
 	bold   paint = "1"
@@ -74,7 +75,8 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "~"
 }
 
-// ascii replaces what a terminal without UTF-8 cannot show, and what must not reach any: control characters.
+// ascii replaces what a terminal without UTF-8 cannot show, and what must not reach any: control
+// characters.
 func ascii(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

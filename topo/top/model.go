@@ -90,7 +90,8 @@ type Model struct {
 
 var _ tea.Model = Model{}
 
-// New makes a model of a rack. rackFlag is what has to be added to a command so that it finds the rack.
+// New makes a model of a rack. rackFlag is what has to be added to a command so that it finds the
+// rack.
 func New(doer Doer, style Style, rackFlag ...string) Model {
 	return Model{doer: doer, style: style, rackFlag: rackFlag, history: map[string][]uint64{}}
 }
@@ -126,7 +127,7 @@ func (m Model) sampled(s *Sample) Model {
 		m.gone = s.Gone
 		return m
 	}
-	if m.gone != "" { // another life: nothing can be compared with what was before
+	if m.gone != "" { // another incarnation: nothing can be compared with what was before
 		m.now, m.history = nil, map[string][]uint64{}
 	}
 	m.gone, m.before, m.now = "", m.now, s
@@ -265,7 +266,8 @@ func (m Model) toggle(n *Node) (tea.Model, tea.Cmd) {
 	return m, m.doer.Do(e.id, e.args)
 }
 
-// captureSnaplen keeps headers and a small payload, so that a capture that is forgotten takes long to fill a disk.
+// captureSnaplen keeps headers and a small payload, so that a capture that is forgotten takes long
+// to fill a disk.
 const captureSnaplen = "256"
 
 // run asks for a command, which runs when those before it have ended.

@@ -34,7 +34,7 @@ func (m Model) linkPage(rows int, r *rates) []string {
 		}
 		m.linkLine(p, &m.now.Nodes[i], r, i == m.chosen, wide)
 	}
-	m.stores(p, rows)
+	m.stores(p, rows, r)
 	for i, text := range m.faultLines() {
 		if i == 0 && len(p.lines)+1 < rows {
 			p.say(plain, "")

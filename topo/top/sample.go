@@ -1,8 +1,10 @@
-// Package top is the live view of a rack as a pure model: samples and key presses go in, a screen and wishes come out.
+// Package top is the live view of a rack as a pure model: samples and key presses go in, a screen
+// and wishes come out.
 //
-// Model has no clock, socket or process. What it wants done it asks of a Doer; what there is to see comes as a Sample,
-// counters and all, and rates are differences of two samples. So a screen is a function of the messages before it, and
-// tests compare screens with files. Package live has the Doer of a real rack.
+// Model has no clock, socket or process. What it wants done it asks of a Doer; what there is to see
+// comes as a Sample, counters and all, and rates are differences of two samples. So a screen is a
+// function of the messages before it, and tests compare screens with files. Package live has the
+// Doer of a real rack.
 package top
 
 import (
@@ -29,7 +31,7 @@ type Sample struct {
 	Faults []Fault
 	// Partition lists groups of hosts that are kept apart.
 	Partition [][]string
-	// Captures is how many run, whoever started them.
+	// Captures is how many captures run on the switch.
 	Captures int
 	Switch   Switch
 }
@@ -41,14 +43,17 @@ type Node struct {
 	Link string
 	// Rates of the last full second; up is from the host to the switch.
 	UpPackets, UpBits, DownPackets, DownBits uint64
-	// Dropped are frames of the link that the switch or a fault dropped, Retrans packets that the NIC sent again.
+	// Dropped are frames of the link that the switch or a fault dropped, Retrans packets that the
+	// NIC sent again.
 	Dropped, Retrans uint64
 	// Faults are the ids of rules at work on the link.
 	Faults []string
-	// Clients is how many clients of stores run on the host; Ops is how many operations they did in the last full second,
-	// P99 what 99 of 100 of those took at most, in microseconds.
+	// Clients is how many clients of stores run on the host; Ops is how many operations they did in
+	// the last full second, P99 what 99 of 100 of those took at most, in microseconds.
 	Clients  int
 	Ops, P99 uint64
+	// Columns count what the stores on the host show beside that.
+	Columns []Counter
 }
 
 // QP is a queue pair of a host.
@@ -95,7 +100,7 @@ type Table struct {
 // Shared is a connection of the switch's own to a memory server.
 type Shared struct {
 	Name, State string
-	Open, Most  int // requests under way, and how many may be
+	Open, Most  int // requests in flight, and how many may be
 	Queued      int
 	Tries       int
 	NextPSN     wire.PSN
@@ -128,6 +133,7 @@ type rates struct {
 	qps     map[qpKey]QP
 	counts  map[string]uint64
 	words   map[wordKey]uint64
+	columns map[string]uint64 // by columnOf
 }
 
 type qpKey struct {
@@ -144,7 +150,7 @@ type wordKey struct {
 func since(s *Sample, later *Sample) *rates {
 	r := &rates{
 		drops: map[string]uint64{}, retrans: map[string]uint64{}, qps: map[qpKey]QP{},
-		counts: map[string]uint64{}, words: map[wordKey]uint64{},
+		counts: map[string]uint64{}, words: map[wordKey]uint64{}, columns: map[string]uint64{},
 	}
 	if s == nil || later == nil || s.Gone != "" {
 		return r
@@ -152,6 +158,9 @@ func since(s *Sample, later *Sample) *rates {
 	r.seconds = later.At.Sub(s.At).Seconds()
 	for _, n := range s.Nodes {
 		r.drops[n.Name], r.retrans[n.Name] = n.Dropped, n.Retrans
+		for _, c := range n.Columns {
+			r.columns[columnOf(n.Name, c.Name)] = c.Value
+		}
 	}
 	for _, q := range s.QPs {
 		r.qps[qpKey{q.Host, q.QPN}] = q
@@ -165,8 +174,8 @@ func since(s *Sample, later *Sample) *rates {
 	return r
 }
 
-// of is the rate of a counter that is v now. A name that was not there before, and a counter that went back because
-// whoever counts was restarted, have none.
+// of is the rate of a counter that is v now. A name that was not there before, and a counter that
+// went back because the process that counts was restarted, have none.
 func (r *rates) of(before map[string]uint64, name string, v uint64) uint64 {
 	was, ok := before[name]
 	if !ok || v < was || r.seconds <= 0 {
@@ -175,8 +184,8 @@ func (r *rates) of(before map[string]uint64, name string, v uint64) uint64 {
 	return uint64(float64(v-was)/r.seconds + 0.5)
 }
 
-// psns is by how many packet sequence numbers a second a queue pair went on, as requester or as responder, whichever
-// is more, and how many packets it sent again.
+// psns is by how many packet sequence numbers a second a queue pair went on, as requester or as
+// responder, whichever is more, and how many packets it sent again.
 func (r *rates) psns(q *QP) (on, again uint64) {
 	was, ok := r.qps[qpKey{q.Host, q.QPN}]
 	if !ok || r.seconds <= 0 {
@@ -203,7 +212,8 @@ func (r *rates) rank(q *QP) int {
 	return 2
 }
 
-// mixed leaves half of the rows to queue pairs that do something, however many have failed. list is in the order of rank.
+// mixed leaves half of the rows to queue pairs that do something, however many have failed. list is
+// in the order of rank.
 func (r *rates) mixed(list []QP, rows int) []QP {
 	count := func(rank int) (n int) {
 		for i := range list {

@@ -132,8 +132,8 @@ func (m Model) body(rows int) []string {
 	return out
 }
 
-// stateOf is the state of a rack, and which of its nodes gives it that state, if it is one: a rack with one dead host is not
-// dead.
+// stateOf is the state of a rack, and which of its nodes gives it that state, if it is one: a rack
+// with one dead host is not dead.
 func stateOf(s *Sample) string {
 	name, n := "", 0
 	for i := range s.Nodes {
@@ -168,7 +168,8 @@ func (m Model) title(p Pane) string {
 	return t.lines[0]
 }
 
-// log is the last commands and what became of them. What does not fit behind a command is on a line of its own.
+// log is the last commands and what became of them. What does not fit behind a command is on a line
+// of its own.
 func (m Model) log() []string {
 	most := 3
 	if m.height >= tallHeight {

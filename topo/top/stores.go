@@ -2,9 +2,12 @@ package top
 
 import "fmt"
 
-// opsOf and p99Of name the histories of a host's clients of stores. No host has a slash in its name.
+// opsOf and p99Of name the histories of a host's clients of stores. No host name has a slash.
 func opsOf(host string) string { return host + "/ops" }
 func p99Of(host string) string { return host + "/p99" }
+
+// columnOf names a host's column of a store.
+func columnOf(host, column string) string { return host + "/" + column }
 
 // storeLines is how many lines stores take: one a host with clients, and one above them.
 func (m Model) storeLines() int {
@@ -21,7 +24,7 @@ func (m Model) storeLines() int {
 }
 
 // stores is a line a host with clients of stores, as far as there is room.
-func (m Model) stores(p *page, rows int) {
+func (m Model) stores(p *page, rows int, r *rates) {
 	if m.storeLines() == 0 || len(p.lines)+2 > rows {
 		return
 	}
@@ -47,6 +50,9 @@ func (m Model) stores(p *page, rows int) {
 			l.left(accent, sparkWidth, spark(m.style, m.history[opsOf(n.Name)], sparkWidth))
 			l.right(plain, 8, amount(n.P99))
 			l.left(accent, sparkWidth, spark(m.style, m.history[p99Of(n.Name)], sparkWidth))
+			for _, c := range n.Columns {
+				l.text(plain, " "+c.Name+"/s "+amount(r.of(r.columns, columnOf(n.Name, c.Name), c.Value)))
+			}
 		})
 	}
 }

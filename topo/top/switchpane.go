@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// switchPage is counters beside tables, then the switch's own connections, then hot keys, then words.
+// switchPage is counters beside tables, then the switch's connections, then hot keys, then words.
 func (m Model) switchPage(rows int, r *rates) []string {
 	p, s := m.newPage(), &m.now.Switch
 	if n := len(m.now.Nodes); n == 0 || m.now.Nodes[n-1].State != "up" {

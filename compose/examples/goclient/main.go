@@ -1,4 +1,5 @@
-// Command client writes to passive memory over the NIC of the host that it runs on, and reads it back.
+// Command client writes to passive memory over the NIC of the host that it runs on, and reads it
+// back.
 package main
 
 import (
@@ -9,7 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -20,7 +21,7 @@ func main() {
 	mr := must(pd.RegMR(nil, 4096, verbs.LocalWrite))
 	cq := must(nic.CreateCQ(16))
 	qp := must(pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq}))
-	far := must(perf.DialMemory(nic.Manager(), qp, netip.MustParseAddr(os.Args[1]), rdmacm.Params{}, clock.Never))
+	far := must(memservice.Dial(nic.Manager(), qp, netip.MustParseAddr(os.Args[1]), rdmacm.Params{}, clock.Never))
 
 	text := "hello, rack"
 	check(mr.WriteAt([]byte(text), 0))

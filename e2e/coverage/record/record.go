@@ -1,5 +1,5 @@
-// Package record writes down which cells of the coverage table a test binary reaches. Test files with the build tag
-// qpcover give transport.Observer to it; see make coverage.
+// Package record writes down which cells of the coverage table a test binary reaches. Test files
+// with the build tag qpcover give transport.Observer to it; see make coverage.
 package record
 
 import (
@@ -14,8 +14,9 @@ const Variable = "RDMALAB_COVERAGE"
 // Separator stands between the fields of a line: source, type, state, what, fate.
 const Separator = "\t"
 
-// Cells returns an observer that appends each cell once. The source is one letter for the tests that reach it. The
-// observer may be used by several goroutines; it panics when the file cannot be written, as the table would be wrong.
+// Cells returns an observer that appends each cell once. The source is one letter for the tests
+// that reach it. The observer may be used by several goroutines; it panics when the file cannot be
+// written, as the table would be wrong.
 func Cells(source string) func(of, state, what, fate string) {
 	name := os.Getenv(Variable)
 	if name == "" {

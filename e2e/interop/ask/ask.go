@@ -1,5 +1,5 @@
-// Package ask is what a suite and the virtual machine say to each other over a virtio port: questions and answers, JSON
-// objects one behind the other.
+// Package ask is what a suite and the virtual machine say to each other over a virtio port:
+// questions and answers, JSON objects one behind the other.
 package ask
 
 import (
@@ -20,7 +20,8 @@ const VerbsPorts = 3
 // VerbsPort is the name of the port with number i.
 func VerbsPort(i int) string { return fmt.Sprintf("%s%d", verbsPort, i) }
 
-// Question asks the guest to run a program. Without Args it sends Signal to the program of that ID; 0 is KILL.
+// Question asks the guest to run a program. Without Args it sends Signal to the program of that ID;
+// 0 is KILL.
 type Question struct {
 	ID       int      `json:"id"`
 	Args     []string `json:"args,omitempty"`

@@ -1,5 +1,6 @@
-// Command guest is process 1 of the virtual machine: it loads the modules of the image, brings up the interface and the
-// soft-RoCE device on it, keeps guest/verbs.py running at one virtio port, and runs commands that arrive at another.
+// Command guest is process 1 of the virtual machine: it loads the modules of the image, brings up
+// the interface and the soft-RoCE device on it, keeps guest/verbs.py running at one virtio port,
+// and runs commands that arrive at another.
 //
 // The kernel command line says rdmalab.ip=ADDR/BITS (any number of times), rdmalab.mtu=N.
 package main
@@ -92,7 +93,8 @@ func loadModules() error {
 	return nil
 }
 
-// network brings up the interface with the addresses of the command line, and a soft-RoCE device on it.
+// network brings up the interface with the addresses of the command line, and a soft-RoCE device on
+// it.
 func network() error {
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
@@ -168,7 +170,8 @@ func verbs(name string) {
 	}
 }
 
-// pythonVersion is what follows "python3." in the name of the interpreter; links are made by scripts that never ran.
+// pythonVersion is what follows "python3." in the name of the interpreter; links are made by
+// scripts that never ran.
 func pythonVersion() string {
 	names, _ := filepath.Glob("/usr/bin/python3.[0-9]*") // the pattern is right
 	for _, n := range names {
@@ -205,7 +208,7 @@ func serve() error {
 		for {
 			var q ask.Question
 			if err := dec.Decode(&q); errors.Is(err, io.EOF) {
-				break // nobody is at the other end
+				break // the host has closed the other end
 			} else if err != nil {
 				return err
 			}

@@ -13,8 +13,8 @@ const (
 	modeSymlink = 0o120000
 )
 
-// cpio writes an archive in the "newc" format, which the kernel unpacks as its first root file system. Archives may
-// follow each other; a later file replaces an earlier one.
+// cpio writes an archive in the "newc" format, which the kernel unpacks as its first root file
+// system. Archives may follow each other; a later file replaces an earlier one.
 type cpio struct {
 	w     io.Writer
 	inode uint32
@@ -65,7 +65,8 @@ func (c *cpio) end() error {
 
 func (c *cpio) entry(name string, mode uint32, data []byte) {
 	c.inode++
-	// inode, mode, uid, gid, links, mtime, size, device of the file, device it stands for, length of the name, checksum
+	// inode, mode, uid, gid, links, mtime, size, device of the file, device it stands for, length
+	// of the name, checksum
 	fields := [...]uint32{c.inode, mode, 0, 0, 1, 0, uint32(len(data)), 0, 0, 0, 0, uint32(len(name) + 1), 0}
 	head := "070701"
 	for _, f := range fields {

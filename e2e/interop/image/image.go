@@ -17,7 +17,8 @@ import (
 // ErrMissing says that this machine lacks what the image is made of.
 var ErrMissing = errors.New("missing")
 
-// layout is raised when packages are unpacked in another way, so that what is kept from before is not used.
+// layout is raised when packages are unpacked in another way, so that what is kept from before is
+// not used.
 const layout = 1
 
 // File is a file that the caller adds to the image.
@@ -33,8 +34,9 @@ type Image struct {
 	Version        string // of the kernel
 }
 
-// Build makes an image in dir, whose parts it keeps there for the next time. The modules to load are in the image as
-// modules/NN-NAME.ko, in order. The error wraps ErrMissing when this machine cannot do it.
+// Build makes an image in dir, whose parts it keeps there for the next time. The modules to load
+// are in the image as modules/NN-NAME.ko, in order. The error wraps ErrMissing when this machine
+// cannot do it.
 func Build(ctx context.Context, dir string, extra []File) (*Image, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("%w: the image is for amd64 machines", ErrMissing)

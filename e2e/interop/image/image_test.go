@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Every entry starts at a multiple of four, folders come before what is in them, and the trailer is last.
+// Every entry starts at a multiple of four, folders come before what is in them, and the trailer is
+// last.
 func TestCpio(t *testing.T) {
 	var b bytes.Buffer
 	c := newCpio(&b)

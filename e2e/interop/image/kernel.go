@@ -21,7 +21,8 @@ var drivers = []string{
 	"rdma_rxe", "ib_uverbs", "rdma_ucm", "ib_umad",
 }
 
-// moduleFolders are the parts of the kernel's modules that can hold them. All of them would be half a gigabyte.
+// moduleFolders are the parts of the kernel's modules that can hold them. All of them would be half
+// a gigabyte.
 var moduleFolders = []string{
 	"arch/x86/crypto", "crypto", "drivers/char", "drivers/infiniband/core", "drivers/infiniband/sw", "drivers/net/", "drivers/virtio", "fs/configfs",
 	"lib", "net/core",
@@ -78,8 +79,8 @@ func inModuleFolder(rel string) bool {
 
 func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }
 
-// inOrder returns the names of all drivers with what they depend on, each behind its dependencies. A module that the
-// package does not have is built in.
+// inOrder returns the names of all drivers with what they depend on, each behind its dependencies.
+// A module that the package does not have is built in.
 func (k *kernelParts) inOrder() ([]string, error) {
 	var order []string
 	done := map[string]bool{}
@@ -143,7 +144,8 @@ const (
 	sector        = 512
 )
 
-// unwrap takes the kernel proper out of a bzImage. An emulated processor boots it seconds sooner than it unpacks it.
+// unwrap takes the kernel proper out of a bzImage. An emulated processor boots it seconds sooner
+// than it unpacks it.
 func unwrap(ctx context.Context, bzImage []byte) ([]byte, error) {
 	if len(bzImage) < payloadLength+4 {
 		return nil, errors.New("kernel image is too short")

@@ -20,7 +20,8 @@ var wanted = []string{
 	"libc6", "libstdc++6",
 }
 
-// needless are the beginnings of names of packages that dependencies pull in for their installation only.
+// needless are the beginnings of names of packages that dependencies pull in for their installation
+// only.
 var needless = []string{
 	"adduser_", "debconf_", "debianutils_", "dpkg_", "init-system-helpers_", "libgdbm", "libpam", "libperl", "lsb-base_",
 	"media-types_", "passwd_", "pci.ids_", "perl", "systemd", "tar_", "udev_",

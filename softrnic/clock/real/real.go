@@ -1,5 +1,6 @@
-// Package real is the clock of the real body of a machine: the only place of the datapath that asks the
-// operating system for the time. It uses the monotonic clock, so a stepped wall clock moves no deadline.
+// Package real is the clock of a rack: the only place of the datapath that asks
+// the operating system for the time. It uses the monotonic clock, so a stepped wall clock moves no
+// deadline.
 package real
 
 import (
@@ -8,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Clock counts nanoseconds from its creation. It may be used by any goroutine. Inside a testing/synctest bubble
-// it follows the bubble's time.
+// Clock counts nanoseconds from its creation. It may be used by any goroutine. Inside a
+// testing/synctest bubble it follows the bubble's time.
 type Clock struct{ start time.Time }
 
 // New starts a clock at zero.

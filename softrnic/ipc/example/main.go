@@ -1,4 +1,5 @@
-// Command example is a program that uses the NIC of the host it runs on: it measures or verifies a path from there.
+// Command example is a program that uses the NIC of the host it runs on: it measures or verifies a
+// path from there.
 //
 //	rdmalab exec cn0 -- ./example 10.77.0.11 verify
 package main
@@ -10,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 )
 
@@ -36,7 +38,7 @@ func run(args []string) error {
 		}
 	}
 	if cfg.OneSided() {
-		cfg.Service = perf.MemoryService
+		cfg.Service = memservice.Service
 	}
 	ctx, err := ipc.Open(ipc.Config{})
 	if err != nil {

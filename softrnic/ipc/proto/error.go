@@ -9,20 +9,21 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Error is an error on its way to another process: a verbs.OpError, a refused connection, or a text. Code is one of the
-// sentinels.
+// Error is an error on its way to another process: a verbs.OpError, a refused connection, or a
+// text. Code is one of the sentinels.
 type Error struct {
 	Code   uint32 `json:"code,omitempty"`
 	Op     string `json:"op,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Index  int    `json:"index,omitempty"`
-	// Reason and Private are of a peer's refusal.
+	// Reason and Private are those with which a peer refused a connection.
 	Refused bool       `json:"refused,omitempty"`
 	Reason  mad.Reason `json:"reason,omitempty"`
 	Private []byte     `json:"private,omitempty"`
 }
 
-// sentinels are the errors that keep their meaning; a code is one more than the index.
+// sentinels are the errors that errors.Is finds also in the other process; a code is one more than
+// the index.
 var sentinels = [...]error{
 	verbs.ErrInvalid, verbs.ErrState, verbs.ErrNoSpace, verbs.ErrBusy, verbs.ErrLimit, verbs.ErrAccess, verbs.ErrTimeout,
 	verbs.ErrClosed, verbs.ErrNotSupported, verbs.ErrUnreachable, rdmacm.ErrRejected, rdmacm.ErrProtocol, rdmacm.ErrInUse,

@@ -12,10 +12,11 @@ import (
 
 const (
 	// Version changes when messages or shared memory do.
-	Version = 2
+	Version = 3
 	// MaxMessage bounds a message in bytes.
 	MaxMessage = 1 << 16
-	// MaxData bounds the data of one access to device memory, in bytes; longer ones are made in pieces.
+	// MaxData bounds the data of one access to device memory, in bytes; longer ones are made in
+	// pieces.
 	MaxData = 1 << 15
 	// EnvSocket is the environment variable that names the daemon's socket.
 	EnvSocket = "RDMALAB_VERBS"
@@ -96,7 +97,7 @@ type Hello struct {
 // Welcome answers it.
 type Welcome struct {
 	Device verbs.DeviceAttr `json:"device"`
-	// Spin is for how long an application should poll before it sleeps; not positive: not at all.
+	// Spin is how long an application should poll before it sleeps; 0 or less: it should not poll.
 	Spin time.Duration `json:"spin"`
 	Seed uint64        `json:"seed"`
 	// Manager says whether connections can be made through the daemon.
@@ -113,13 +114,16 @@ type Alloc struct {
 	Length int `json:"length"`
 }
 
-// RegMR registers memory: length bytes from Offset on of a memory (or device memory), or fresh ones if Memory is 0.
+// RegMR registers memory: length bytes from Offset on of a memory (or device memory), or fresh ones
+// if Memory is 0.
 type RegMR struct {
 	PD     uint32       `json:"pd"`
 	Memory uint32       `json:"memory,omitempty"`
 	Offset int          `json:"offset,omitempty"`
 	Length int          `json:"length"`
 	Access verbs.Access `json:"access"`
+	// Fast makes memory for fast registration; Access is not looked at.
+	Fast bool `json:"fast,omitempty"`
 }
 
 // MR is a region.
@@ -162,8 +166,9 @@ type CreateSRQ struct {
 	Init verbs.SRQInit `json:"init"`
 }
 
-// Queue is a new object with rings: a completion queue of Slots entries; or a queue pair with a ring of Slots send work
-// requests of SendSlot bytes and one of Slots receives of RecvSlot bytes, each 0 if there is none.
+// Queue is a new object with rings: a completion queue of Slots entries; or a queue pair with a
+// ring of Slots send work requests of SendSlot bytes and one of Slots receives of RecvSlot bytes,
+// each 0 if there is none.
 type Queue struct {
 	H           uint32 `json:"h"`
 	Bell        uint32 `json:"bell"`
@@ -249,7 +254,7 @@ type Service struct {
 	Name string `json:"name"`
 }
 
-// Wait waits for something about H, as long as Timeout (negative: for ever).
+// Wait waits for something about H, for at most Timeout (negative: no limit).
 type Wait struct {
 	H       uint32        `json:"h"`
 	Timeout time.Duration `json:"timeout"`
@@ -274,20 +279,22 @@ type Incoming struct {
 	Private []byte     `json:"private,omitempty"`
 }
 
-// Reject refuses a request.
+// Reject refuses a request, or answers it without a connection: see rdmacm.Request.Answer.
 type Reject struct {
-	H      uint32 `json:"h"`
-	Reason string `json:"reason"`
+	H       uint32 `json:"h"`
+	Reason  string `json:"reason"`
+	Private []byte `json:"private,omitempty"`
 }
 
-// Progress asks whether the daemon works on the request with that ID of the same connection. If not, the answer to that has
-// been sent before this one.
+// Progress asks whether the daemon works on the request with that ID of the same connection. If
+// not, the answer to that has been sent before this one.
 type Progress struct {
 	ID      uint64 `json:"id,omitempty"`
 	Working bool   `json:"working,omitempty"`
 }
 
-// TimeLimit is how long a request with these arguments may take at most; ok says that it has such a limit.
+// TimeLimit is how long a request with these arguments may take at most; ok says that it has such a
+// limit.
 func TimeLimit(args any) (limit time.Duration, ok bool) {
 	switch a := args.(type) {
 	case Connect:

@@ -1,12 +1,12 @@
-// Package remote is the shortest way from a program on a host of a rack to the memory of a memory server: it opens the
-// host's NIC by package ipc, connects one queue pair, and reads and writes.
+// Package remote gives a program on a host of a rack access to the memory of a memory server with
+// few lines: it opens the host's NIC by package ipc, connects one queue pair, and reads and writes.
 //
 //	mem, err := remote.Dial("10.77.0.3")
 //	_, err = mem.WriteAt([]byte("hello"), 0)
 //	before, err := mem.FetchAdd(64, 1)
 //
-// It waits for every operation. Programs that want several under way, completions or memory of their own use package ipc;
-// softrnic/ipc/example and compose/examples/goclient show how.
+// It waits for every operation. Programs that need several operations in flight, completions or
+// memory of their own use package ipc; softrnic/ipc/example and compose/examples/goclient show how.
 package remote
 
 import (
@@ -19,26 +19,28 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
-	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// atOnce is how many bytes one READ or WRITE moves: the size of the registered buffer.
+// atOnce is how many bytes one READ or WRITE transfers: the size of the registered buffer.
 const atOnce = 64 << 10
 
-// ErrRange is an access beyond the end of the memory, or an atomic on a word that is not aligned to 8 bytes.
+// ErrRange is an access beyond the end of the memory, or an atomic on a word that is not aligned to
+// 8 bytes.
 var ErrRange = errors.New("beyond the memory")
 
-// Memory is the memory that a memory server shares with all its clients. Its methods may be called by several goroutines,
-// and wait for each other. After an error of the network every call fails: Close it, and Dial again.
+// Memory is the memory that a memory server shares with all its clients. Its methods may be called
+// by several goroutines, and exclude each other. After an error of the network every call fails:
+// Close it, and Dial again.
 type Memory struct {
 	mu  sync.Mutex
 	nic *ipc.Context
 	mr  verbs.MR
 	cq  verbs.CQ
 	qp  verbs.QP
-	far perf.Region
+	far memservice.Region
 }
 
 var (
@@ -47,8 +49,8 @@ var (
 	_ io.Closer   = (*Memory)(nil)
 )
 
-// Dial connects to the memory of the host with that address, by the NIC of the host that the program runs on. The caller must
-// Close it; the end of the program does it, too.
+// Dial connects to the memory of the host with that address, by the NIC of the host that the
+// program runs on. The caller must Close it; the end of the program does it, too.
 func Dial(addr string) (*Memory, error) { return DialBy(ipc.Config{}, addr) }
 
 // DialBy is Dial by a NIC of choice.
@@ -81,21 +83,22 @@ func (m *Memory) connect(to netip.Addr) error {
 	if m.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: m.cq, RecvCQ: m.cq}); err != nil {
 		return err
 	}
-	m.far, err = perf.DialMemory(m.nic.Manager(), m.qp, to, rdmacm.Params{}, clock.Never)
+	m.far, err = memservice.Dial(m.nic.Manager(), m.qp, to, rdmacm.Params{}, clock.Never)
 	return err
 }
 
 // Size is how many bytes the memory has.
 func (m *Memory) Size() int64 { return int64(m.far.Len) }
 
-// Close lets go of the NIC. The memory keeps its bytes.
+// Close ends the use of the NIC. The memory keeps its bytes.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.nic.Close()
 }
 
-// ReadAt reads from the memory by RDMA READs. It reads all of p or fails; at the end of the memory it returns io.EOF.
+// ReadAt reads from the memory by RDMA READs. It reads all of p or fails; at the end of the memory
+// it returns io.EOF.
 func (m *Memory) ReadAt(p []byte, off int64) (int, error) {
 	if left := m.Size() - off; off >= 0 && left >= 0 && int64(len(p)) > left {
 		n, err := m.move(verbs.OpRead, p[:left], off, m.mr.ReadAt)
@@ -107,12 +110,13 @@ func (m *Memory) ReadAt(p []byte, off int64) (int, error) {
 	return m.move(verbs.OpRead, p, off, m.mr.ReadAt)
 }
 
-// WriteAt writes to the memory by RDMA WRITEs. When it returns, the bytes are there.
+// WriteAt writes to the memory by RDMA WRITEs. When it returns nil, the bytes are in the memory.
 func (m *Memory) WriteAt(p []byte, off int64) (int, error) {
 	return m.move(verbs.OpWrite, p, off, m.mr.WriteAt)
 }
 
-// move moves p by pieces, each through the registered buffer: before a WRITE, behind a READ.
+// move transfers p in pieces through the registered buffer: buffer copies a piece in before a
+// WRITE, out after a READ.
 func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []byte, off int) error) (n int, err error) {
 	if off < 0 || off > m.Size() || int64(len(p)) > m.Size()-off {
 		return 0, fmt.Errorf("remote: %w: %d bytes at %d of %d", ErrRange, len(p), off, m.Size())
@@ -138,13 +142,14 @@ func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []by
 	return n, nil
 }
 
-// CompareSwap puts swap into the 8-byte word at off if it is old, and returns what it was: it has swapped if that is old. Words
-// are little-endian, and atomic to all clients that use CompareSwap and FetchAdd.
+// CompareSwap puts swap into the 8-byte word at off if it is old, and returns the value before: it
+// has swapped if that is old. Words are little-endian, and atomic to all clients that use
+// CompareSwap and FetchAdd.
 func (m *Memory) CompareSwap(off int64, old, swap uint64) (was uint64, err error) {
 	return m.atomic(&verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: old, Swap: swap}, off)
 }
 
-// FetchAdd adds to the 8-byte word at off and returns what it was.
+// FetchAdd adds to the 8-byte word at off and returns the value before.
 func (m *Memory) FetchAdd(off int64, add uint64) (was uint64, err error) {
 	return m.atomic(&verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: add}, off)
 }
@@ -164,7 +169,7 @@ func (m *Memory) atomic(wr *verbs.SendWR, off int64) (was uint64, err error) {
 	return binary.LittleEndian.Uint64(word[:]), err
 }
 
-// do posts a request and waits for its end.
+// do posts a request and waits for its completion.
 func (m *Memory) do(wr *verbs.SendWR) error {
 	wr.Flags, wr.RKey = verbs.Signalled, m.far.RKey
 	if err := m.qp.PostSend(*wr); err != nil {

@@ -5,7 +5,8 @@ import "math/bits"
 // ControlLen is the size of the control page of an application, in bytes.
 const ControlLen = 8192
 
-// MaxBells bounds the objects of an application that have a bell. Bell 0 is that of the page's own queue of memory accesses.
+// MaxBells bounds the objects of an application that have a bell. Bell 0 is that of the page's own
+// queue of memory accesses.
 const MaxBells = 4096
 
 // Places in the control page, each group in a cache line of its own.
@@ -20,31 +21,34 @@ const (
 
 // Control is the control page of an application, as one side has it mapped.
 type Control struct {
-	// Asleep is set by the daemon while it does not look at bells: who rings one must wake it.
+	// Asleep is set by the daemon while it does not look at bells: an application that rings
+	// one must wake it.
 	Asleep *Shared
 	// Incarnation is counted up by the daemon when the NIC has lost its objects.
 	Incarnation *Shared
-	// Polls is changed by an application that looks for completions and finds none.
+	// Polls is changed by an application that polls an empty completion queue.
 	Polls *Shared
 	// summary has a bit for each word of bells that has one. Both sides write both.
 	summary *Shared
 	page    []byte
+	next    uint32 // the daemon's: the bell that Take looks at first
 }
 
 // NewControl gives access to a mapped page.
 func NewControl(page []byte) *Control {
 	return &Control{
-		Asleep: Word(page, offAsleep), Incarnation: Word(page, offIncarnation), Polls: Word(page, offPolls),
-		summary: Word(page, offSummary), page: page,
+		Asleep: wordAt(page, offAsleep), Incarnation: wordAt(page, offIncarnation), Polls: wordAt(page, offPolls),
+		summary: wordAt(page, offSummary), page: page,
 	}
 }
 
 // Memory is the queue of memory accesses.
 func (c *Control) Memory() []byte { return c.page[offMemory:] }
 
-// Ring rings a bell: what was published before will be seen. It reports whether the daemon must be woken.
+// Ring rings a bell: what was published before will be seen. It reports whether the daemon must be
+// woken.
 func (c *Control) Ring(bell uint32) (asleep bool) {
-	w := Word(c.page, offBells+int(bell/64)*8)
+	w := wordAt(c.page, offBells+int(bell/64)*8)
 	if bit := uint64(1) << (bell % 64); w.Load()&bit == 0 {
 		w.Or(bit)
 	}
@@ -57,24 +61,39 @@ func (c *Control) Ring(bell uint32) (asleep bool) {
 // Rung reports whether any bell was rung.
 func (c *Control) Rung() bool { return c.summary.Load() != 0 }
 
-// Take calls f for each bell that was rung, and silences it first. It calls f at most max times; what is left stays rung.
+// Take calls f for each bell that was rung, and silences it first. It calls f at most limit times,
+// and begins behind the bell that was served last, so that each has its turn; what is left stays
+// rung.
 func (c *Control) Take(limit int, f func(bell uint32)) {
 	if c.summary.Load() == 0 {
 		return
 	}
-	words := c.summary.Swap(0)
-	for words != 0 {
-		i := bits.TrailingZeros64(words)
-		words &= words - 1
-		bells := Word(c.page, offBells+i*8).Swap(0)
+	const words = MaxBells / 64
+	rung := c.summary.Swap(0)
+	start, before := int(c.next/64), uint64(1)<<(c.next%64)-1
+	for k := 0; k <= words && rung != 0; k++ {
+		i := (start + k) % words
+		if rung&(1<<i) == 0 {
+			continue
+		}
+		rung &^= 1 << i
+		w := wordAt(c.page, offBells+i*8)
+		bells := w.Swap(0)
+		if k == 0 && bells&before != 0 { // these come last
+			w.Or(bells & before)
+			rung |= 1 << i
+			bells &^= before
+		}
 		for ; bells != 0; bells &= bells - 1 {
 			if limit == 0 {
-				Word(c.page, offBells+i*8).Or(bells)
-				c.summary.Or(words | 1<<i)
+				w.Or(bells)
+				c.summary.Or(rung | 1<<i)
 				return
 			}
 			limit--
-			f(uint32(i*64 + bits.TrailingZeros64(bells)))
+			b := uint32(i*64 + bits.TrailingZeros64(bells))
+			c.next = (b + 1) % MaxBells
+			f(b)
 		}
 	}
 }

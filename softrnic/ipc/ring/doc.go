@@ -1,13 +1,15 @@
-// Package ring is the memory that an application and the daemon of its NIC share: a control page for each application,
-// and for each completion queue, queue pair and shared receive queue a file with rings of entries of a fixed size.
+// Package ring is the memory that an application and the daemon of its NIC share: a control page
+// for each application, and for each completion queue, queue pair and shared receive queue a file
+// with rings of entries of a fixed size.
 //
-// The daemon makes every such memory, as a sealed memfd, so that an application can neither shrink nor grow it. Each
-// word has one writer unless it says otherwise. Words are read and written atomically; the daemon copies an entry once, to
-// memory of its own, and looks at nothing but the copy. So whatever an application writes here, and whenever, the daemon
-// sees some value, checks it, and goes on.
+// The daemon makes every such memory, as a sealed memfd, so that an application can neither shrink
+// nor grow it. Each word has one writer unless its comment says otherwise. Words are read and
+// written atomically; the daemon copies an entry once, to its own memory, and uses only the copy.
+// So whatever an application writes here at any time, the daemon sees one value and checks it.
 //
-// A ring has positions that only grow. The producer writes entries and then publishes its tail; the consumer takes them and
-// then publishes its head. Nobody trusts the other's position further than the length of the ring.
+// A ring has positions that only grow. The producer writes entries and then publishes its tail; the
+// consumer takes them and then publishes its head. Each side checks the other's position against
+// the length of the ring.
 //
-// Nothing here waits or makes a system call except for the making and mapping of memory.
+// Nothing here waits or makes a system call except to make and map memory.
 package ring

@@ -9,9 +9,11 @@ import (
 
 // Bounds of the rings.
 const (
-	// MaxPosts is how many work requests one doorbell can announce; longer lists are posted in pieces.
+	// MaxPosts is how many work requests one doorbell can announce; longer lists are posted in
+	// pieces.
 	MaxPosts = 64
-	// MaxCompletions bounds the ring of a completion queue; the rest of its depth is kept by the NIC.
+	// MaxCompletions bounds the ring of a completion queue; the rest of its depth is kept by the
+	// NIC.
 	MaxCompletions = 4096
 
 	sendHeader = 64
@@ -22,15 +24,13 @@ const (
 	// AccessSlot is the size of a memory access, and Accesses how many fit into a control page.
 	AccessSlot = 64
 	Accesses   = 8
-	// MaxSlotSGE and MaxSlotInline bound what SendSlot and RecvSlot are asked for.
-	MaxSlotSGE    = 64
-	MaxSlotInline = 8192
 )
 
 var le = binary.LittleEndian
 
-// SendSlot is the size of a send work request of a queue with these limits. There is room for one piece, and one inline
-// byte, more than allowed, so that the NIC can say what is wrong.
+// SendSlot is the size of a send work request of a queue with these limits. There is room for one
+// piece, and one inline byte, more than allowed, so that the NIC can refuse it with the right
+// error.
 func SendSlot(maxSGE, maxInline int) int {
 	return (sendHeader + max((maxSGE+1)*sgeLen, maxInline+1) + 63) &^ 63
 }
@@ -38,8 +38,8 @@ func SendSlot(maxSGE, maxInline int) int {
 // RecvSlot is the size of a receive.
 func RecvSlot(maxSGE int) int { return (recvHeader + (maxSGE+1)*sgeLen + 63) &^ 63 }
 
-// PutSend writes a work request into a slot; ah is the number of its address handle, 0 if it has none. What does not fit
-// is cut off at one piece or byte more than the queue allows.
+// PutSend writes a work request into a slot; ah is the number of its address handle, 0 if it has
+// none. What does not fit is cut off at one piece or byte more than the queue allows.
 func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	le.PutUint64(b[0:], wr.ID)
 	le.PutUint64(b[8:], wr.RemoteAddr)
@@ -67,8 +67,8 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 // both is the list of a work request that has inline data and a list, which the NIC refuses.
 var both = make([]verbs.SGE, 1)
 
-// Send reads a work request out of a slot: each byte once, into buf, which has the slot's length. The list of wr is made in
-// sges, its data lie in buf. False says that the entry is malformed.
+// Send reads a work request out of a slot: each byte once, into buf, which has the slot's length.
+// The list of wr is made in sges, its data lie in buf. False says that the entry is malformed.
 func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
 	copy(buf[:sendHeader], slot)
 	n, nsge := int(le.Uint32(buf[36:])), int(buf[35])

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals keep the size of a memory as it is, for everyone who has the file.
+// seals fix the size of a memory for every process that has the file.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // New makes a sealed memory of length bytes, all zero, and returns its file. The caller owns it.
@@ -29,7 +29,7 @@ func New(name string, length int) (fd int, err error) {
 	return fd, nil
 }
 
-// Map maps a memory. Unmap ends that; nobody may use the bytes then.
+// Map maps a memory. Unmap ends that; the bytes must not be used afterwards.
 func Map(fd, length int) ([]byte, error) {
 	b, err := unix.Mmap(fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

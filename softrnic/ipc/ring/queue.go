@@ -19,22 +19,26 @@ const (
 	offText    = 216
 )
 
-// MaxText bounds what the daemon says about a refused entry, in bytes.
-const MaxText = HeaderLen - offText - 8
+// maxText bounds the daemon's text about a refused entry, in bytes.
+const maxText = HeaderLen - offText - 8
 
 // Queue is a ring with its header, as one side has it mapped.
 type Queue struct {
 	// Tail is published by the producer, Head by the consumer.
 	Tail, Head *Shared
-	// Wait is set by an application that is about to sleep until something changes here; the daemon clears it and wakes it.
+	// Wait is set by an application that is about to sleep until something changes here; the daemon
+	// clears it and wakes it.
 	Wait *Shared
-	// Fired is set by the daemon when the event that was asked for has come, and taken by the application.
+	// Fired is set by the daemon when the event that was asked for has come, and taken by the
+	// application.
 	Fired *Shared
-	// Arm is set by the application to 1 plus whether solicited events are enough, and taken by the daemon.
+	// Arm is set by the application to 1 plus whether solicited events are enough, and taken by the
+	// daemon.
 	Arm *Shared
 	// Backlog is set by the daemon when it has completions for which there was no room.
 	Backlog *Shared
-	// Refused is one more than the position of the entry that the daemon refused last; 0 is none. Value is a result.
+	// Refused is one more than the position of the entry that the daemon refused last; 0 is none.
+	// Value is a result.
 	Refused, Value *Shared
 
 	header, slots []byte
@@ -49,8 +53,8 @@ func QueueLen(n, slot int) int { return HeaderLen + ceil2(n)*slot }
 func NewQueue(b []byte, n, slot int) *Queue {
 	n = ceil2(n)
 	return &Queue{
-		Tail: Word(b, offTail), Head: Word(b, offHead), Wait: Word(b, offWait), Fired: Word(b, offFired), Arm: Word(b, offArm),
-		Backlog: Word(b, offBacklog), Refused: Word(b, offRefused), Value: Word(b, offValue),
+		Tail: wordAt(b, offTail), Head: wordAt(b, offHead), Wait: wordAt(b, offWait), Fired: wordAt(b, offFired), Arm: wordAt(b, offArm),
+		Backlog: wordAt(b, offBacklog), Refused: wordAt(b, offRefused), Value: wordAt(b, offValue),
 		header: b[:HeaderLen:HeaderLen], slots: b[HeaderLen : HeaderLen+n*slot : HeaderLen+n*slot], slot: slot, mask: uint64(n - 1),
 	}
 }
@@ -64,17 +68,18 @@ func (q *Queue) Slot(pos uint64) []byte {
 	return q.slots[i : i+q.slot : i+q.slot]
 }
 
-// Refuse is the daemon's word about the entry at a position: a code and a text. Publishing the head makes it known.
+// Refuse writes why the daemon refuses the entry at a position: a code and a text. The application
+// sees it when the head is published.
 func (q *Queue) Refuse(pos uint64, code uint32, text string) {
-	text = text[:min(len(text), MaxText)]
+	text = text[:min(len(text), maxText)]
 	binary.LittleEndian.PutUint32(q.header[offCode:], code)
 	binary.LittleEndian.PutUint32(q.header[offCode+4:], uint32(len(text)))
 	copy(q.header[offText:], text)
 	q.Refused.Store(pos + 1)
 }
 
-// Refusal is what Refuse said.
+// Refusal returns the code and text that Refuse wrote.
 func (q *Queue) Refusal() (code uint32, text string) {
-	n := min(binary.LittleEndian.Uint32(q.header[offCode+4:]), MaxText)
+	n := min(binary.LittleEndian.Uint32(q.header[offCode+4:]), maxText)
 	return binary.LittleEndian.Uint32(q.header[offCode:]), string(q.header[offText : offText+n])
 }

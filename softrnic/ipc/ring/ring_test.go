@@ -37,7 +37,8 @@ func TestMemoryIsSealed(t *testing.T) {
 	}
 }
 
-// Every bell that is rung is heard once, however many there are and however few are taken at a time.
+// Every bell that is rung is heard once, however many there are and however few are taken at a
+// time.
 func TestBells(t *testing.T) {
 	c := NewControl(make([]byte, ControlLen))
 	rung := []uint32{0, 1, 63, 64, 700, MaxBells - 1}
@@ -75,5 +76,33 @@ func TestTooLargeStaysTooLarge(t *testing.T) {
 	PutSend(slot, &verbs.SendWR{Flags: verbs.Inline, Data: make([]byte, 4000)}, 0)
 	if _, ok := Send(slot, make([]byte, len(slot)), &wr, make([]verbs.SGE, 3)); ok && len(wr.Data) <= 16 {
 		t.Errorf("%d bytes passed", len(wr.Data))
+	}
+}
+
+// More bells are rung again and again than are served at a time: each has its turn, wherever they
+// are, and none is lost.
+func TestEachBellHasItsTurn(t *testing.T) {
+	for _, bells := range [][]uint32{
+		{1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 63, 64, 65, 127, 128, 4095, 4094, 1000, 2000}, {60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 4095},
+	} {
+		c := NewControl(make([]byte, ControlLen))
+		served := map[uint32]int{}
+		for _, b := range bells {
+			c.Ring(b)
+		}
+		const rounds = 1000
+		for range rounds {
+			var again []uint32
+			c.Take(8, func(b uint32) { served[b]++; again = append(again, b) })
+			for _, b := range again {
+				c.Ring(b)
+			}
+		}
+		share := 8 * rounds / len(bells)
+		for _, b := range bells {
+			if n := served[b]; n < share-1 || n > share+1 {
+				t.Errorf("of %v, bell %d was served %d times, want %d", bells, b, n, share)
+			}
+		}
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Two sides each publish a word and then look at the other's: one of them must see it, also when this test was built with the
-// race detector, or both would go to sleep. The control is the plain atomic store, which keeps that promise only without it.
+// Two sides each publish a word and then look at the other's: one of them must see it, also when
+// this test was built with the race detector, or both would go to sleep. The control is the plain
+// atomic store, which keeps that promise only without it.
 func TestPublishThenLook(t *testing.T) {
 	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
 	if err != nil {
@@ -27,11 +28,12 @@ func TestPublishThenLook(t *testing.T) {
 	t.Logf("with plain stores: %d times of %d", n, of)
 }
 
-// bothBlind counts how often neither side saw what the other had published, in what it does in a second.
+// bothBlind counts how often neither side saw what the other had published, in what it does in a
+// second.
 func bothBlind(b []byte, store func(w *Shared, v uint64)) (n, of int) {
-	x, y := Word(b, 0), Word(b, 128)
-	sawX, sawY := Word(b, 256), Word(b, 384)
-	round, answered := Word(b, 512), Word(b, 640)
+	x, y := wordAt(b, 0), wordAt(b, 128)
+	sawX, sawY := wordAt(b, 256), wordAt(b, 384)
+	round, answered := wordAt(b, 512), wordAt(b, 640)
 	const last = 1<<64 - 1
 	until := func(w *Shared, v uint64) uint64 {
 		for i := 0; ; i++ {

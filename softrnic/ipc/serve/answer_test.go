@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 )
 
-// An application that cannot be given an answer is cut off: one that goes on would wait for that answer for ever.
+// An application that cannot be given an answer is cut off: one that goes on would wait for that
+// answer without end.
 func TestAnswerThatFindsNoRoom(t *testing.T) {
 	c, program := unread(t)
 	if err := c.answer(7, proto.Handle{H: 1}, nil, nil); err == nil {
@@ -23,7 +24,8 @@ func TestAnswerThatFindsNoRoom(t *testing.T) {
 	}
 }
 
-// Calls that may wait have goroutines of their own, also while their answers find no room: only so many of them.
+// Calls that may wait have goroutines of their own, also while their answers find no room: only so
+// many of them.
 func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	c, _ := unread(t)
 	most := c.s.cfg.Limits.Waits + maxOutgoing
@@ -32,9 +34,9 @@ func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	for ; err == nil && n <= 2*most; n++ {
 		err = c.dispatch(proto.Request{ID: uint64(n + 1), Op: proto.OpDisconnect, Args: []byte(`{"h":77,"timeout":0}`)})
 		for waiting := true; waiting; runtime.Gosched() { // none waits at the same time as another
-			c.mu.Lock()
-			waiting = c.waits > 0
-			c.mu.Unlock()
+			c.calls.mu.Lock()
+			waiting = c.calls.waits > 0
+			c.calls.mu.Unlock()
 		}
 	}
 	if err == nil || n > most+1 {
@@ -43,7 +45,8 @@ func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	c.tasks.Wait()
 }
 
-// An application that was stopped with the daemon, as `rdmalab hang` does it, is not cut off for what it did not read meanwhile.
+// An application that was stopped with the daemon, as `rdmalab hang` does it, is not cut off for
+// what it did not read in that time.
 func TestStoppedTogether(t *testing.T) {
 	c, program := unread(t)
 	raw, err := c.conn.SyscallConn()

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -21,69 +22,79 @@ type (
 	requestObject  struct{ r rdmacm.Request }
 )
 
+// connections are the calls of one client that make and end connections.
+type connections struct {
+	c *client
+
+	mu      sync.Mutex // guards what follows
+	manager Manager    // nil if the daemon has none
+}
+
 // deadline of a call that may take so long.
-func (c *client) deadline(timeout time.Duration) clock.Time {
+func (x *connections) deadline(timeout time.Duration) clock.Time {
 	if timeout < 0 {
 		return clock.Never
 	}
-	return c.ctx.Runtime().Now().Add(timeout)
+	return x.c.ctx.Runtime().Now().Add(timeout)
 }
 
-// connections is the manager, if there is one.
-func (c *client) connections(op string) (Manager, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.manager == nil {
+// get returns the manager, or ErrNotSupported if the daemon has none.
+func (x *connections) get(op string) (Manager, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.manager == nil {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrNotSupported, Detail: "this daemon makes no connections"}
 	}
-	return c.manager, nil
+	return x.manager, nil
 }
 
-func (c *client) dial(a proto.Connect) (any, error) {
-	m, err := c.connections("dial")
+func (x *connections) dial(a proto.Connect) (any, error) {
+	m, err := x.get("dial")
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.queue("dial", a.QP, kindQP)
+	o, err := queues{x.c}.find("dial", a.QP, kindQP)
 	if err != nil {
 		return nil, err
 	}
-	private, err := m.Dial(o.qp, a.To, a.Service, a.Params, a.Private, c.deadline(a.Timeout))
+	private, err := m.Dial(o.qp, a.To, a.Service, a.Params, a.Private, x.deadline(a.Timeout))
 	return proto.Data{Data: private}, err
 }
 
-func (c *client) listen(a proto.Service) (any, error) {
-	m, err := c.connections("listen")
+func (x *connections) listen(a proto.Service) (any, error) {
+	m, err := x.get("listen")
 	if err != nil {
 		return nil, err
 	}
-	if err := c.reserve("listen", kindListener, 0, 0); err != nil {
+	if err := x.c.objects.reserve("listen", kindListener, 0, 0); err != nil {
 		return nil, err
 	}
 	l, err := m.Listen(a.Name)
 	if err != nil {
-		c.giveBack(kindListener, 0, 0)
+		x.c.objects.giveBack(kindListener, 0, 0)
 		return nil, err
 	}
-	return proto.Handle{H: c.put(&listenerObject{l})}, nil
+	return proto.Handle{H: x.c.objects.put(&listenerObject{l})}, nil
 }
 
-func (c *client) unlisten(a proto.Handle) (any, error) {
-	o, err := get[*listenerObject](c, "close listener", a.H)
+func (x *connections) unlisten(a proto.Handle) (any, error) {
+	o, err := get[*listenerObject](&x.c.objects, "close listener", a.H)
 	if err != nil {
 		return nil, err
 	}
-	c.drop(a.H)
-	c.giveBack(kindListener, 0, 0)
+	x.c.objects.drop(a.H)
+	x.c.objects.giveBack(kindListener, 0, 0)
 	return nil, o.l.Close()
 }
 
-// closeListeners is the end of a client: its manager may be one of all.
-func (c *client) closeListeners() error {
-	c.mu.Lock()
+// closeListeners closes the listeners of a client that ends and rejects its requests. The manager
+// may serve other clients, too.
+func (x *connections) closeListeners() error {
+	t := &x.c.objects
+	t.mu.Lock()
 	var listeners []rdmacm.Listener
 	var requests []rdmacm.Request
-	for _, o := range c.objects {
+	for _, o := range t.byHandle {
 		switch o := o.(type) {
 		case *listenerObject:
 			listeners = append(listeners, o.l)
@@ -91,7 +102,7 @@ func (c *client) closeListeners() error {
 			requests = append(requests, o.r)
 		}
 	}
-	c.mu.Unlock()
+	t.mu.Unlock()
 	var errs []error
 	for _, l := range listeners {
 		errs = append(errs, l.Close())
@@ -102,137 +113,120 @@ func (c *client) closeListeners() error {
 	return errors.Join(errs...)
 }
 
-// closeManager is closeListeners for an application that goes on.
-func (c *client) closeManager(proto.None) (any, error) {
-	m, err := c.connections("close manager")
+// closeManager ends all listeners, requests and the manager of an application that goes on, and
+// opens another manager for it.
+func (x *connections) closeManager(proto.None) (any, error) {
+	m, err := x.get("close manager")
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(c.closeListeners(), m.Close()) // ends what waits
-	next, nerr := c.s.cfg.Manager(c.ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	err = errors.Join(x.closeListeners(), m.Close()) // ends what waits
+	next, nerr := x.c.s.cfg.Manager(x.c.ctx)
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if nerr != nil {
-		c.manager, err = nil, errors.Join(err, nerr)
+		x.manager, err = nil, errors.Join(err, nerr)
 	} else {
-		c.manager = next
+		x.manager = next
 	}
-	for h, o := range c.objects {
-		switch o.(type) {
-		case *listenerObject:
-			c.counts[kindListener]--
-		case *requestObject:
-			c.counts[kindRequest]--
-		default:
-			continue
-		}
-		delete(c.objects, h)
-	}
+	x.c.objects.dropConnections()
 	return nil, err
 }
 
-// closeContext destroys all objects, for an application that is about to go and wants to know when they are gone.
-func (c *client) closeContext(proto.None) (any, error) {
-	var err error
-	if m, merr := c.connections("close"); merr == nil {
-		err = errors.Join(c.closeListeners(), m.Close())
-	}
-	c.left = c.ctx.Close()
-	c.s.closeShared(c)
-	return nil, errors.Join(err, c.left)
-}
-
-func (c *client) nextRequest(a proto.Wait) (any, error) {
-	o, err := get[*listenerObject](c, "accept", a.H)
+func (x *connections) nextRequest(a proto.Wait) (any, error) {
+	o, err := get[*listenerObject](&x.c.objects, "accept", a.H)
 	if err != nil {
-		if _, merr := c.connections("accept"); merr != nil {
+		if _, merr := x.get("accept"); merr != nil {
 			return nil, merr
 		}
 		return nil, &verbs.OpError{Op: "accept", Err: verbs.ErrClosed, Detail: "no such listener"}
 	}
-	if err := c.reserve("accept", kindRequest, 0, 0); err != nil {
+	if err := x.c.objects.reserve("accept", kindRequest, 0, 0); err != nil {
 		return nil, err
 	}
-	r, err := o.l.Accept(c.deadline(a.Timeout))
+	r, err := o.l.Accept(x.deadline(a.Timeout))
 	if err != nil {
-		c.giveBack(kindRequest, 0, 0)
+		x.c.objects.giveBack(kindRequest, 0, 0)
 		return nil, err
 	}
 	in := proto.Incoming{Service: r.Service(), Peer: r.Peer(), Private: r.Private()}
-	in.H = c.put(&requestObject{r})
+	in.H = x.c.objects.put(&requestObject{r})
 	select {
-	case <-c.gone: // closeListeners may have passed by
-		_ = r.Reject("the application has ended") // unless that did it
+	case <-x.c.gone: // closeListeners may have run before put
+		_ = r.Reject("the application has ended") // unless closeListeners has rejected it
 	default:
 	}
 	return in, nil
 }
 
-// request takes a request that shall be answered.
-func (c *client) request(op string, h uint32) (rdmacm.Request, error) {
-	o, err := get[*requestObject](c, op, h)
+// request finds the request of a handle.
+func (x *connections) request(op string, h uint32) (rdmacm.Request, error) {
+	o, err := get[*requestObject](&x.c.objects, op, h)
 	if err != nil {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrState, Detail: "the request was answered already"}
 	}
 	return o.r, nil
 }
 
-// answered forgets a request. It may be answered once.
-func (c *client) answered(h uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.objects[h].(*requestObject); ok {
-		delete(c.objects, h)
-		c.counts[kindRequest]--
+// answered forgets a request: it may be answered once.
+func (x *connections) answered(h uint32) {
+	t := &x.c.objects
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.byHandle[h].(*requestObject); ok {
+		delete(t.byHandle, h)
+		t.counts[kindRequest]--
 	}
 }
 
-func (c *client) accept(a proto.Connect) (any, error) {
-	r, err := c.request("accept", a.H)
+func (x *connections) accept(a proto.Connect) (any, error) {
+	r, err := x.request("accept", a.H)
 	if err != nil {
 		return nil, err
 	}
-	o, err := c.queue("accept", a.QP, kindQP)
+	o, err := queues{x.c}.find("accept", a.QP, kindQP)
 	if err != nil {
 		return nil, err
 	}
-	err = r.Accept(o.qp, a.Params, a.Private, c.deadline(a.Timeout))
+	err = r.Accept(o.qp, a.Params, a.Private, x.deadline(a.Timeout))
 	if !errors.Is(err, verbs.ErrInvalid) { // then it was not answered
-		c.answered(a.H)
+		x.answered(a.H)
 	}
 	return nil, err
 }
 
-func (c *client) reject(a proto.Reject) (any, error) {
-	r, err := c.request("reject", a.H)
+func (x *connections) reject(a proto.Reject) (any, error) {
+	r, err := x.request("reject", a.H)
 	if err != nil {
 		return nil, err
 	}
-	c.answered(a.H)
-	return nil, r.Reject(a.Reason)
+	if err = r.Answer(a.Reason, a.Private); !errors.Is(err, verbs.ErrInvalid) { // then it was not answered
+		x.answered(a.H)
+	}
+	return nil, err
 }
 
-// ending is common to what is about the end of a connection.
-func (c *client) ending(op string, a proto.Wait, f func(d disconnecter, qp verbs.QP, deadline clock.Time) error) (any, error) {
-	o, err := c.queue(op, a.H, kindQP)
+// ending runs f, which ends a connection or waits for its end.
+func (x *connections) ending(op string, a proto.Wait, f func(d disconnecter, qp verbs.QP, deadline clock.Time) error) (any, error) {
+	o, err := queues{x.c}.find(op, a.H, kindQP)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.connections(op)
+	m, err := x.get(op)
 	if err != nil {
 		return nil, err
 	}
 	d, ok := m.(disconnecter)
 	if !ok {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrNotSupported, Detail: "connections of this daemon's kind have no end of their own"}
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrNotSupported, Detail: "this daemon's connections cannot be ended apart from their queue pairs"}
 	}
-	return nil, f(d, o.qp, c.deadline(a.Timeout))
+	return nil, f(d, o.qp, x.deadline(a.Timeout))
 }
 
-func (c *client) disconnect(a proto.Wait) (any, error) {
-	return c.ending("disconnect", a, disconnecter.Disconnect)
+func (x *connections) disconnect(a proto.Wait) (any, error) {
+	return x.ending("disconnect", a, disconnecter.Disconnect)
 }
 
-func (c *client) disconnected(a proto.Wait) (any, error) {
-	return c.ending("await disconnect", a, disconnecter.AwaitDisconnect)
+func (x *connections) disconnected(a proto.Wait) (any, error) {
+	return x.ending("await disconnect", a, disconnecter.AwaitDisconnect)
 }

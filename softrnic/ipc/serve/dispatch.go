@@ -12,15 +12,35 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// handler does what a request asks for. The file descriptors go with the answer.
+// handler executes a request. The file descriptors go with the answer.
 type handler struct {
-	// waits says that it may wait, and so runs in a goroutine of its own.
+	// waits: it may wait, and so runs in a goroutine of its own.
 	waits bool
 	do    func(c *client, args json.RawMessage) (result any, fds []int, err error)
 }
 
+// part is what a handler is a method of: the client, or the part of it that the request concerns.
+type part interface {
+	*client | memories | queues | *connections
+}
+
+// partOf returns the part of c.
+func partOf[P part](c *client) (p P) {
+	switch p := any(&p).(type) {
+	case **client:
+		*p = c
+	case *memories:
+		*p = memories{c}
+	case *queues:
+		*p = queues{c}
+	case **connections:
+		*p = &c.conns
+	}
+	return p
+}
+
 // handle makes a handler that takes arguments of type A.
-func handle[A any](f func(c *client, a A) (any, []int, error)) handler {
+func handle[P part, A any](f func(p P, a A) (any, []int, error)) handler {
 	return handler{do: func(c *client, args json.RawMessage) (any, []int, error) {
 		var a A
 		if len(args) > 0 {
@@ -28,48 +48,51 @@ func handle[A any](f func(c *client, a A) (any, []int, error)) handler {
 				return nil, nil, &verbs.OpError{Op: "request", Err: verbs.ErrInvalid, Detail: err.Error()}
 			}
 		}
-		return f(c, a)
+		return f(partOf[P](c), a)
 	}}
 }
 
 // plain is handle for what returns no file descriptors.
-func plain[A any](f func(c *client, a A) (any, error)) handler {
-	return handle(func(c *client, a A) (any, []int, error) {
-		r, err := f(c, a)
+func plain[P part, A any](f func(p P, a A) (any, error)) handler {
+	return handle(func(p P, a A) (any, []int, error) {
+		r, err := f(p, a)
 		return r, nil, err
 	})
 }
 
 // waiting is plain for what may wait.
-func waiting[A any](f func(c *client, a A) (any, error)) handler {
+func waiting[P part, A any](f func(p P, a A) (any, error)) handler {
 	h := plain(f)
 	h.waits = true
 	return h
 }
 
-// handlers are the requests behind the hello.
+// handlers are the requests that may follow the hello.
 var handlers map[proto.Op]handler
 
 func init() { // an initializer would refer to itself
 	handlers = map[proto.Op]handler{
-		proto.OpAllocPD: plain((*client).allocPD), proto.OpDeallocPD: plain((*client).deallocPD),
-		proto.OpAlloc: handle((*client).alloc), proto.OpFree: plain((*client).free),
-		proto.OpRegMR: handle((*client).regMR), proto.OpDeregMR: plain((*client).deregMR), proto.OpAccessMR: plain((*client).accessMR),
-		proto.OpAllocMW: plain((*client).allocMW), proto.OpQueryMW: plain((*client).queryMW), proto.OpDeallocMW: plain((*client).deallocMW),
-		proto.OpAllocDM: plain((*client).allocDM), proto.OpAccessDM: plain((*client).accessDM), proto.OpRegDM: plain((*client).regDM),
-		proto.OpFreeDM:   plain((*client).freeDM),
-		proto.OpCreateCQ: handle((*client).createCQ), proto.OpDestroyCQ: plain((*client).destroyCQ),
-		proto.OpCreateSRQ: handle((*client).createSRQ), proto.OpQuerySRQ: plain((*client).querySRQ), proto.OpLimitSRQ: plain((*client).limitSRQ),
-		proto.OpDestroySRQ: plain((*client).destroySRQ),
-		proto.OpCreateAH:   plain((*client).createAH), proto.OpDestroyAH: plain((*client).destroyAH),
-		proto.OpCreateQP: handle((*client).createQP), proto.OpQueryQP: plain((*client).queryQP), proto.OpModifyQP: plain((*client).modifyQP),
-		proto.OpDestroyQP: plain((*client).destroyQP),
-		proto.OpShare:     handle((*client).share), proto.OpUnshare: plain((*client).unshare),
-		proto.OpDial: waiting((*client).dial), proto.OpListen: plain((*client).listen), proto.OpUnlisten: plain((*client).unlisten),
-		proto.OpNextRequest: waiting((*client).nextRequest), proto.OpAccept: waiting((*client).accept), proto.OpReject: plain((*client).reject),
-		proto.OpDisconnect: waiting((*client).disconnect), proto.OpDisconnected: waiting((*client).disconnected),
-		proto.OpCloseManager: plain((*client).closeManager), proto.OpClose: plain((*client).closeContext),
-		proto.OpProgress: plain((*client).progress),
+		proto.OpClose: plain((*client).closeContext), proto.OpProgress: plain((*client).progress),
+		proto.OpShare: handle((*client).share), proto.OpUnshare: plain((*client).unshare),
+
+		proto.OpAllocPD: plain(memories.allocPD), proto.OpDeallocPD: plain(memories.deallocPD),
+		proto.OpAlloc: handle(memories.alloc), proto.OpFree: plain(memories.free),
+		proto.OpRegMR: handle(memories.regMR), proto.OpDeregMR: plain(memories.deregMR), proto.OpAccessMR: plain(memories.accessMR),
+		proto.OpAllocMW: plain(memories.allocMW), proto.OpQueryMW: plain(memories.queryMW), proto.OpDeallocMW: plain(memories.deallocMW),
+		proto.OpAllocDM: plain(memories.allocDM), proto.OpAccessDM: plain(memories.accessDM), proto.OpRegDM: plain(memories.regDM),
+		proto.OpFreeDM: plain(memories.freeDM),
+
+		proto.OpCreateCQ: handle(queues.createCQ), proto.OpDestroyCQ: plain(queues.destroyCQ),
+		proto.OpCreateSRQ: handle(queues.createSRQ), proto.OpQuerySRQ: plain(queues.querySRQ), proto.OpLimitSRQ: plain(queues.limitSRQ),
+		proto.OpDestroySRQ: plain(queues.destroySRQ),
+		proto.OpCreateAH:   plain(queues.createAH), proto.OpDestroyAH: plain(queues.destroyAH),
+		proto.OpCreateQP: handle(queues.createQP), proto.OpQueryQP: plain(queues.queryQP), proto.OpModifyQP: plain(queues.modifyQP),
+		proto.OpDestroyQP: plain(queues.destroyQP),
+
+		proto.OpDial: waiting((*connections).dial), proto.OpListen: plain((*connections).listen), proto.OpUnlisten: plain((*connections).unlisten),
+		proto.OpNextRequest: waiting((*connections).nextRequest), proto.OpAccept: waiting((*connections).accept), proto.OpReject: plain((*connections).reject),
+		proto.OpDisconnect: waiting((*connections).disconnect), proto.OpDisconnected: waiting((*connections).disconnected),
+		proto.OpCloseManager: plain((*connections).closeManager),
 	}
 }
 
@@ -81,12 +104,13 @@ func strict(b []byte, out any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the value")
+		return errors.New("bytes follow the value")
 	}
 	return nil
 }
 
-// dispatch does one request. Its error ends the connection; what is wrong with the request is answered.
+// dispatch executes one request. Its error ends the connection; an error of the request is
+// answered.
 func (c *client) dispatch(req proto.Request) error {
 	h, ok := handlers[req.Op]
 	if !ok {
@@ -96,43 +120,26 @@ func (c *client) dispatch(req proto.Request) error {
 		result, fds, err := h.do(c, req.Args)
 		return c.answer(req.ID, result, fds, err)
 	}
-	c.mu.Lock()
-	// Those whose answers are not read count when there are more than a queue of answers takes: then this goroutine waits, too.
-	full := c.waits >= c.s.cfg.Limits.Waits || len(c.working) >= c.s.cfg.Limits.Waits+maxOutgoing
-	_, twice := c.working[req.ID]
-	if !full && !twice {
-		c.waits++
-		c.working[req.ID] = struct{}{}
+	if err := c.calls.begin(string(req.Op), req.ID); errors.Is(err, verbs.ErrLimit) {
+		return c.answer(req.ID, nil, nil, err)
+	} else if err != nil {
+		return err
 	}
-	c.mu.Unlock()
-	if twice {
-		return errors.New("malformed message: an ID that a request has which is not answered yet")
-	}
-	if full {
-		return c.answer(req.ID, nil, nil, limitError(string(req.Op), "%d calls wait at the same time", c.s.cfg.Limits.Waits))
-	}
-	args := bytes.Clone(req.Args) // the buffer is the next message's
+	args := bytes.Clone(req.Args) // the next message reuses the buffer
 	c.tasks.Go(func() {
 		result, fds, err := h.do(c, args)
-		c.mu.Lock()
-		c.waits--
-		c.mu.Unlock()
-		_ = c.answer(req.ID, result, fds, err) // who has gone needs none
-		c.mu.Lock()
-		delete(c.working, req.ID) // behind the answer: see proto.Progress
-		c.mu.Unlock()
+		c.calls.waited()
+		_ = c.answer(req.ID, result, fds, err) // it fails when the application has gone
+		c.calls.end(req.ID)                    // behind the answer: see proto.Progress
 	})
 	return nil
 }
 
-// progress says whether a request is being worked on. That the NIC is at hand is a part of the answer: who asks wants to know
-// whether waiting has any use.
+// progress says whether a request is being worked on. The answer also shows that the NIC responds:
+// an application asks to learn whether waiting has any use.
 func (c *client) progress(a proto.Progress) (any, error) {
-	c.s.with(func(*engine.Engine) {})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, working := c.working[a.ID]
-	return proto.Progress{ID: a.ID, Working: working}, nil
+	c.s.pump.with(func(*engine.Engine) {})
+	return proto.Progress{ID: a.ID, Working: c.calls.inWork(a.ID)}, nil
 }
 
 // eventMessage is the message for an asynchronous event.

@@ -18,7 +18,8 @@ type Limits struct {
 	Listeners, Requests           int // services, and requests of peers that wait for an answer; 0: 64 each
 	// Waits are calls that wait at the same time; 0: 256.
 	Waits int
-	// Bytes of memory that it may have mapped, registered or not; 0: 16 GiB. Pages count for the machine when they are used.
+	// Bytes of memory that it may have mapped, registered or not; 0: 16 GiB. Pages count for the
+	// machine when they are used.
 	Bytes int64
 	// QueueBytes bound the work queues and completion queues that the NIC keeps for it; 0: 256 MiB.
 	QueueBytes int64

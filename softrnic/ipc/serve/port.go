@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// port is the part of a client that the pump works on. All of it is guarded by the engine's exclusiveness.
+// port is the part of a client that the pump works on. All of it is guarded by the engine's
+// exclusiveness.
 type port struct {
 	c     *client
 	page  []byte
@@ -24,11 +25,11 @@ type port struct {
 	posts uint64 // work requests taken
 	wcs   uint64 // completions carried
 	wakes uint64 // messages by which it woke the pump
-	// broken is why the client shall be cut off; "" while it keeps the rules.
+	// broken is why the client is being cut off; "" while it keeps the rules.
 	broken string
 }
 
-// belled is what a doorbell stands for. It is called when the bell was rung.
+// belled is the object behind a doorbell. rung is called when the application has rung it.
 type belled interface {
 	rung(now clock.Time, p *port, out *packetio.Batch)
 }
@@ -39,7 +40,7 @@ func newPort(c *client, page []byte) *port {
 	return p
 }
 
-// addBell gives an object a bell; false says that there is none left.
+// addBell gives an object a bell. False: none is left.
 func (p *port) addBell(b belled) (uint32, bool) {
 	for i := range p.bells {
 		if p.bells[i] == nil {
@@ -54,8 +55,8 @@ func (p *port) addBell(b belled) (uint32, bool) {
 	return uint32(len(p.bells) - 1), true
 }
 
-// maxBellsAtOnce bounds the objects of one client that are served in one step of the pump, and so how long others wait for
-// the NIC: that many times ring.MaxPosts.
+// maxBellsAtOnce bounds the objects of one client that are served in one step of the pump, and so
+// how long others wait for the NIC: at most this many times ring.MaxPosts work requests.
 const maxBellsAtOnce = 8
 
 // serve looks at the doorbells. It reports whether one was rung.
@@ -69,7 +70,7 @@ func (p *port) serve(now clock.Time, out *packetio.Batch) (found bool) {
 	return found
 }
 
-// polled reports whether the application has looked for completions in vain since the last call.
+// polled reports whether the application has polled an empty completion queue since the last call.
 func (p *port) polled() bool {
 	n := p.ctl.Polls.Load()
 	changed := n != p.polls
@@ -81,7 +82,7 @@ func (p *port) polled() bool {
 func (p *port) breaks(why string) {
 	if p.broken == "" {
 		p.broken = why
-		go p.c.cut("it has broken the rules of the rings: " + why) // not with the engine held
+		go p.c.cut("the application has broken the rules of the rings: " + why) // not while the engine is held
 	}
 }
 
@@ -92,8 +93,8 @@ func (p *port) wakeIf(q *ring.Queue) {
 	}
 }
 
-// wakeUp makes the application look at everything it waits for. An application that has not read the last wake-ups needs
-// no other one.
+// wakeUp makes the application look at everything it waits for. An application that has not read
+// the last wake-ups needs no further one.
 func (p *port) wakeUp() {
 	raw, err := p.c.wake.SyscallConn()
 	if err != nil {

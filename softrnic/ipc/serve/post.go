@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// posts is the daemon's end of a ring of work requests. head is the daemon's own; the one in shared memory is only told.
+// posts is the daemon's end of a ring of work requests. head is the daemon's own
+// position; the one in shared memory is a copy for the application.
 type posts struct {
 	q      *ring.Queue
 	head   uint64
@@ -29,7 +30,8 @@ func (r *posts) take(p *port) (n int) {
 	return int(waiting)
 }
 
-// finish tells what became of n entries: err, if any, with the index of the refused one.
+// finish reports the outcome of n entries to the application: err, if any, with the index of the
+// refused one.
 func (r *posts) finish(p *port, n int, err error) {
 	if err != nil {
 		index := 0
@@ -62,19 +64,20 @@ func (s *scratch) room(n, slot, sges int) (bytes []byte, pieces []verbs.SGE) {
 	return s.bytes, s.sges
 }
 
-// malformed is the error for an entry that makes no sense.
+// malformed is the error for an entry that cannot be decoded.
 func malformed(op string, index int) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Index: index, Detail: "malformed entry"}
 }
 
-// qpPort is a queue pair's.
+// qpPort is the pump's end of a queue pair.
 type qpPort struct {
 	qp   *engine.QP
 	send posts
 	recv *posts // nil with a shared receive queue
 }
 
-// rung posts what waits in both rings; receives first, because their messages may be the answers to what is sent.
+// rung posts what waits in both rings; receives first, because their messages may be the answers to
+// what is sent.
 func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 	if q.recv != nil {
 		q.recv.drain(p, "post recv", q.qp.PostRecv)
@@ -86,7 +89,7 @@ func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 
 // post hands n send work requests to the engine.
 func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) error {
-	r, s := &q.send, &p.c.s.scratch
+	r, s := &q.send, &p.c.s.pump.scratch
 	pieces := r.maxSGE + 1
 	bytes, sges := s.room(n, r.slot, pieces)
 	var bad error
@@ -121,7 +124,7 @@ func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	if n == 0 {
 		return
 	}
-	s := &p.c.s.scratch
+	s := &p.c.s.pump.scratch
 	pieces := r.maxSGE + 1
 	bytes, sges := s.room(n, r.slot, pieces)
 	good := n
@@ -138,7 +141,7 @@ func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	r.finish(p, n, err)
 }
 
-// srqPort is a shared receive queue's.
+// srqPort is the pump's end of a shared receive queue.
 type srqPort struct {
 	srq  *engine.SRQ
 	recv posts
@@ -149,14 +152,14 @@ func (q *srqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	q.recv.drain(p, "post SRQ recv", q.srq.PostRecv)
 }
 
-// cqPort is a completion queue's. tail is the daemon's own position.
+// cqPort is the pump's end of a completion queue. tail is the daemon's own position.
 type cqPort struct {
 	cq   *engine.CQ
 	q    *ring.Queue
 	tail uint64
 }
 
-// rung arms the queue, and carries what there was no room for.
+// rung arms the queue, and carries completions for which there was no room before.
 func (c *cqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	c.q.Backlog.Store(0)
 	if a := c.q.Arm.Load(); a != 0 {
@@ -169,13 +172,14 @@ func (c *cqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	c.move(p)
 }
 
-// move carries completions to the application as far as there is room; the rest stays with the NIC, where it overruns.
+// move carries completions to the application as far as there is room. The rest stays in the NIC's
+// completion queue, which overruns when it is full.
 func (c *cqPort) move(p *port) {
 	q, err := c.cq.Queue()
 	if err != nil || p.broken != "" {
 		return
 	}
-	s := &p.c.s.scratch
+	s := &p.c.s.pump.scratch
 	moved, full := false, 0
 	for q.Len() > 0 {
 		head := c.q.Head.Load()
@@ -187,7 +191,7 @@ func (c *cqPort) move(p *port) {
 		if used == c.q.Cap() {
 			c.q.Backlog.Store(1)
 			if full++; full > 2 || c.q.Head.Load() == head {
-				break // it rings when there is room
+				break // the application rings when there is room
 			}
 			continue
 		}

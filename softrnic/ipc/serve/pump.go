@@ -1,36 +1,99 @@
 package serve
 
 import (
+	"maps"
 	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/binding"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// hogged is how long a look may take, with the pause behind it, before the pump gives up polling: somebody else wants the
-// processor.
+// hogged is how long a look may take, with the pause behind it, before the pump gives up polling:
+// longer means that other threads want the processor.
 const hogged = 500 * time.Microsecond
 
-// eager is how many looks the pump makes at full speed, one or two microseconds, after it has brought a completion: that
-// often leads to the next post at once. After a post it lets others run at once: one of them may be the peer.
+// eager is how many looks the pump makes at full speed, for one or two microseconds, after it has
+// carried a completion: that often leads to the next post at once. After a post it yields at once,
+// because one of the other threads may be the peer.
 const eager = 8
 
-// pump carries work requests and completions until the server ends.
-func (s *Server) pump() {
+// pump carries work requests and completions between the rings of all applications and the NIC. All
+// fields behind driver are guarded by the engine's exclusiveness.
+type pump struct {
+	spinTime time.Duration // how long it polls after something has happened
+	shell    verbsengine.Shell
+	poller   verbsengine.Poller // shell, or nil
+	driver   verbsengine.Driver // likewise
+
+	ports    []*port
+	qps      map[wire.QPN]*port
+	cqs      map[uint32]*port
+	srqs     map[uint32]*port
+	table    *mem.Table // of the NIC's latest incarnation that the pump knows
+	activity uint64     // of the engine, when completions were last carried
+	stirred  bool       // the pump has to look at the doorbells
+	ended    bool
+	heard    []heard // events that were not told yet
+	scratch  scratch
+}
+
+func newPump(shell verbsengine.Shell, spinTime time.Duration) *pump {
+	p := &pump{
+		spinTime: spinTime, shell: shell,
+		qps: make(map[wire.QPN]*port), cqs: make(map[uint32]*port), srqs: make(map[uint32]*port),
+	}
+	p.poller, _ = shell.(verbsengine.Poller)
+	p.driver, _ = shell.(verbsengine.Driver)
+	p.with(func(e *engine.Engine) {
+		p.table = e.Mem()
+		e.SetEventSink(p.hear)
+	})
+	return p
+}
+
+// with gives f exclusive use of the engine.
+func (s *pump) with(f func(e *engine.Engine)) {
+	_, e, _ := s.shell.Enter()
+	defer s.shell.Leave()
+	f(e)
+}
+
+// add makes the pump serve a port. The caller has exclusive use of the engine.
+func (s *pump) add(p *port, e *engine.Engine) {
+	s.tell() // what happened before concerns those that were there
+	s.ports = append(s.ports, p)
+	s.stirred = true
+	e.Notify()
+}
+
+// end makes run return.
+func (s *pump) end() {
+	s.with(func(e *engine.Engine) {
+		s.ended, s.stirred = true, true
+		e.SetEventSink(nil)
+		e.Notify()
+	})
+}
+
+// run carries work requests and completions until end. When the device is closed before, it returns
+// once stop is closed.
+func (s *pump) run(stop <-chan struct{}) {
 	for {
 		s.spin()
-		if !s.sleep() {
+		if !s.sleep(stop) {
 			return
 		}
 	}
 }
 
-// spin looks once, and again and again until nothing has happened for the spin time.
-func (s *Server) spin() {
-	start := s.body.Now()
+// spin looks until nothing has happened for the spin time, at least once.
+func (s *pump) spin() {
+	start := s.shell.Now()
 	last := start
 	for hasty := 0; ; hasty-- {
 		switch s.look(hasty > 0) {
@@ -42,28 +105,28 @@ func (s *Server) spin() {
 		case carried:
 			last, hasty = start, eager+1
 		}
-		now := s.body.Now()
-		if now.Sub(last) >= s.cfg.Spin || now.Sub(start) > hogged {
+		now := s.shell.Now()
+		if now.Sub(last) >= s.spinTime || now.Sub(start) > hogged {
 			return
 		}
 		start = now
 	}
 }
 
-// seen is what a look of the pump has found: the last of these that applies.
+// seen is what a look of the pump has found: the last of these values that applies.
 type seen int
 
 const (
 	idle    seen = iota
-	polled       // an application looks for completions
+	polled       // an application polls for completions
 	posted       // work requests
-	carried      // completions, or something else that the NIC had done
+	carried      // completions, or other effects of the NIC
 )
 
 // look is one step of the pump.
-func (s *Server) look(hasty bool) (found seen) {
-	now, e, out := s.body.Enter()
-	defer s.body.Leave()
+func (s *pump) look(hasty bool) (found seen) {
+	now, e, out := s.shell.Enter()
+	defer s.shell.Leave()
 	if len(s.ports) == 0 || s.ended {
 		return idle
 	}
@@ -87,26 +150,26 @@ func (s *Server) look(hasty bool) (found seen) {
 	return found
 }
 
-// drive lets the NIC make progress; the body then pauses, unless there is haste.
-func (s *Server) drive(hasty bool) {
+// drive lets the NIC make progress; the shell then pauses, unless hasty is set.
+func (s *pump) drive(hasty bool) {
 	if hasty && s.driver != nil {
 		s.driver.Drive()
 		return
 	}
-	s.body.Progress()
+	s.shell.Progress()
 }
 
-// sleep waits until a completion or a doorbell comes; false says that the server has ended. While the pump sleeps,
-// whoever makes the NIC progress carries completions, in Ready.
-func (s *Server) sleep() bool {
+// sleep waits for a completion or a doorbell. False: the server has ended. While the pump sleeps,
+// the goroutine that makes the NIC progress carries completions, in Ready.
+func (s *pump) sleep(stop <-chan struct{}) bool {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {
 			p.ctl.Asleep.Store(1)
 		}
 	})
-	if err := s.body.Await((*asleep)(s), clock.Never); err != nil {
-		s.bury() // the device was closed under us
-		<-s.stop
+	if err := s.shell.Await((*asleep)(s), clock.Never); err != nil {
+		s.bury() // the device was closed before the server
+		<-stop
 		return false
 	}
 	ended := false
@@ -120,19 +183,19 @@ func (s *Server) sleep() bool {
 }
 
 // asleep is the condition that the pump waits for.
-type asleep Server
+type asleep pump
 
-var _ binding.Condition = (*asleep)(nil)
+var _ verbsengine.Condition = (*asleep)(nil)
 
 // Ready carries completions, and reports whether the pump has work.
 func (a *asleep) Ready(e *engine.Engine) bool {
-	s := (*Server)(a)
+	s := (*pump)(a)
 	s.carry(e)
 	if s.stirred {
 		return true
 	}
 	for _, p := range s.ports {
-		if p.ctl.Asleep.Load() == 0 { // attached meanwhile
+		if p.ctl.Asleep.Load() == 0 { // attached since sleep began
 			p.ctl.Asleep.Store(1)
 		}
 		if p.ctl.Rung() {
@@ -142,23 +205,24 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 	return false
 }
 
-// woken serves an application that found the pump asleep, and lets the pump take over, if that polls or if there is more to
-// do than one step may.
-func (s *Server) woken(p *port) {
-	now, e, out := s.body.Enter()
-	defer s.body.Leave()
+// woken serves an application that found the pump asleep. The pump takes over if it polls, or if
+// there is more to do than one step may.
+func (s *pump) woken(p *port) {
+	now, e, out := s.shell.Enter()
+	defer s.shell.Leave()
 	p.wakes++
 	if slices.Contains(s.ports, p) && p.serve(now, out) {
 		s.carry(e)
 	}
-	if s.cfg.Spin > 0 || p.ctl.Rung() { // the wake-ups of all who rang have been taken: nobody else serves what is left
+	if s.spinTime > 0 || p.ctl.Rung() { // all wake-ups were consumed: only the pump serves the rest
 		s.stirred = true
 		e.Notify()
 	}
 }
 
-// carry takes completions and events to the applications, if there are any. It reports whether the NIC was active.
-func (s *Server) carry(e *engine.Engine) bool {
+// carry takes completions and events to the applications, if there are any. It reports whether the
+// NIC was active.
+func (s *pump) carry(e *engine.Engine) bool {
 	if s.activity == e.Activity() || len(s.ports) == 0 {
 		return false
 	}
@@ -169,15 +233,13 @@ func (s *Server) carry(e *engine.Engine) bool {
 			c.move(p)
 		}
 	}
-	for e.HasAsyncEvent() {
-		ev, _ := e.NextAsyncEvent()
-		s.route(ev)
-	}
+	s.tell()
 	return true
 }
 
-// noticeDown tells applications that the NIC was down meanwhile: their objects are dead.
-func (s *Server) noticeDown(e *engine.Engine) {
+// noticeDown reports to the applications that the NIC was down since the last call: their objects
+// are dead.
+func (s *pump) noticeDown(e *engine.Engine) {
 	if s.table == e.Mem() {
 		return
 	}
@@ -192,50 +254,28 @@ func (s *Server) noticeDown(e *engine.Engine) {
 }
 
 // bury is noticeDown for a device that was closed.
-func (s *Server) bury() {
+func (s *pump) bury() {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {
 			p.ctl.Incarnation.Add(1)
-			p.ctl.Asleep.Store(1) // for ever
+			p.ctl.Asleep.Store(1) // and it stays asleep
 			p.wakeUp()
 		}
 	})
 }
 
-// route gives an event to the application whose object it is about, or to all if it is about the NIC.
-func (s *Server) route(ev verbs.AsyncEvent) {
-	switch ev.Kind {
-	case verbs.EventCQErr:
-		s.cqs[ev.CQ].event(ev)
-	case verbs.EventSRQLimit:
-		s.srqs[ev.SRQ].event(ev)
-	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventDeviceFatal:
-		for _, p := range s.ports {
-			p.event(ev)
-		}
-	default:
-		s.qps[ev.QPN].event(ev)
-	}
+// remove forgets a port. The pump does not touch its memory afterwards.
+func (s *pump) remove(p *port) {
+	s.unhear(p)
+	s.ports = slices.DeleteFunc(s.ports, func(o *port) bool { return o == p })
+	disownAll(s.qps, p)
+	disownAll(s.cqs, p)
+	disownAll(s.srqs, p)
 }
 
-// remove forgets a port. Its memory is not touched any more.
-func (s *Server) remove(p *port) {
-	s.ports = slices.DeleteFunc(s.ports, func(o *port) bool { return o == p })
-	for n, owner := range s.qps {
-		if owner == p {
-			delete(s.qps, n)
-		}
-	}
-	for n, owner := range s.cqs {
-		if owner == p {
-			delete(s.cqs, n)
-		}
-	}
-	for n, owner := range s.srqs {
-		if owner == p {
-			delete(s.srqs, n)
-		}
-	}
+// disownAll forgets all numbers of a port.
+func disownAll[N comparable](owners map[N]*port, p *port) {
+	maps.DeleteFunc(owners, func(_ N, owner *port) bool { return owner == p })
 }
 
 // scratch is memory for the copies of entries.

@@ -4,26 +4,26 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rdmalab/rdmalab/softrnic/binding"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
 // qpInit resolves the handles in the attributes of a queue pair.
-func (c *client) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err error) {
+func (x queues) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err error) {
 	init = verbs.QPInit{
 		Type: a.Type, MaxSendWR: a.MaxSendWR, MaxRecvWR: a.MaxRecvWR, MaxSGE: a.MaxSGE, MaxInline: a.MaxInline, SignalAll: a.SignalAll,
 	}
 	for h, cq := range map[*uint32]*verbs.CQ{&a.SendCQ: &init.SendCQ, &a.RecvCQ: &init.RecvCQ} {
-		o, err := c.queue(op, *h, kindCQ)
+		o, err := x.find(op, *h, kindCQ)
 		if err != nil {
 			return init, err
 		}
 		*cq = o.cq
 	}
 	if a.SRQ != 0 {
-		o, err := c.queue(op, a.SRQ, kindSRQ)
+		o, err := x.find(op, a.SRQ, kindSRQ)
 		if err != nil {
 			return init, err
 		}
@@ -33,28 +33,28 @@ func (c *client) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err er
 }
 
 // createQP makes a queue pair.
-func (c *client) createQP(a proto.CreateQP) (any, []int, error) {
+func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	const op = "create QP"
-	pd, err := get[*pdObject](c, op, a.PD)
+	pd, err := get[*pdObject](&x.c.objects, op, a.PD)
 	if err != nil {
 		return nil, nil, err
 	}
-	init, err := c.qpInit(op, &a)
+	init, err := x.qpInit(op, &a)
 	if err != nil {
 		return nil, nil, err
 	}
 	sends, recvs := orDefault(a.MaxSendWR, 128), orDefault(a.MaxRecvWR, 128)
 	sge, inline := orDefault(a.MaxSGE, 4), orDefault(a.MaxInline, 256)
 	queued := bounded(sends)*(wrBytes+bounded(sge)*sgeBytes+bounded(inline)) + bounded(recvs)*(wrBytes+bounded(sge)*sgeBytes)
-	if err := c.reserve(op, kindQP, 0, queued); err != nil {
+	if err := x.c.objects.reserve(op, kindQP, 0, queued); err != nil {
 		return nil, nil, err
 	}
 	qp, err := pd.pd.CreateQP(init)
 	if err != nil {
-		c.giveBack(kindQP, 0, queued)
+		x.c.objects.giveBack(kindQP, 0, queued)
 		return nil, nil, err
 	}
-	e := binding.EngineQP(qp)
+	e := verbsengine.EngineQP(qp)
 	slots := min(max(sends, recvs), ring.MaxPosts)
 	sendSlot, recvSlot := ring.SendSlot(sge, inline), ring.RecvSlot(sge)
 	out := proto.Queue{Number: uint32(qp.QPN()), Slots: slots, SendSlot: sendSlot, Length: ring.QueueLen(slots, sendSlot)}
@@ -63,22 +63,22 @@ func (c *client) createQP(a proto.CreateQP) (any, []int, error) {
 		out.RecvSlot = recvSlot
 		out.Length += ring.QueueLen(slots, recvSlot)
 	}
-	res, fds, err := c.publish(&queueObject{qp: qp, kind: kindQP, queued: queued}, out, func(b []byte) belled {
+	res, fds, err := x.publish(&queueObject{qp: qp, kind: kindQP, queued: queued}, out, func(b []byte) belled {
 		q := &qpPort{qp: e, send: posts{q: ring.NewQueue(b, slots, sendSlot), slot: sendSlot, maxSGE: sge}}
 		if a.SRQ == 0 {
 			q.recv = &posts{q: ring.NewQueue(b[sendLen:], slots, recvSlot), slot: recvSlot, maxSGE: sge}
 		}
 		return q
-	}, func(p *port) { c.s.qps[qp.QPN()] = p })
+	}, func(p *port) { x.c.s.pump.qps[qp.QPN()] = p })
 	if err != nil {
-		c.giveBack(kindQP, 0, queued)
+		x.c.objects.giveBack(kindQP, 0, queued)
 		return nil, nil, errors.Join(err, qp.Destroy())
 	}
 	return res, fds, nil
 }
 
-func (c *client) queryQP(a proto.Handle) (any, error) {
-	o, err := c.queue("query QP", a.H, kindQP)
+func (x queues) queryQP(a proto.Handle) (any, error) {
+	o, err := x.find("query QP", a.H, kindQP)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +86,9 @@ func (c *client) queryQP(a proto.Handle) (any, error) {
 	return attr, err
 }
 
-func (c *client) modifyQP(a proto.ModifyQP) (any, error) {
+func (x queues) modifyQP(a proto.ModifyQP) (any, error) {
 	const op = "modify QP"
-	o, err := c.queue(op, a.H, kindQP)
+	o, err := x.find(op, a.H, kindQP)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func (c *client) modifyQP(a proto.ModifyQP) (any, error) {
 	return nil, err
 }
 
-func (c *client) destroyQP(a proto.Handle) (any, error) {
-	o, err := c.queue("destroy QP", a.H, kindQP)
+func (x queues) destroyQP(a proto.Handle) (any, error) {
+	o, err := x.find("destroy QP", a.H, kindQP)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +122,5 @@ func (c *client) destroyQP(a proto.Handle) (any, error) {
 		return nil, err
 	}
 	n := o.qp.QPN()
-	return nil, errors.Join(err, c.retire(a.H, o, func(p *port) {
-		if c.s.qps[n] == p {
-			delete(c.s.qps, n)
-		}
-	}))
+	return nil, errors.Join(err, x.retire(a.H, o, func(p *port) { disown(x.c.s.pump.qps, n, p) }))
 }

@@ -12,16 +12,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/binding"
-	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
-	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// Manager makes connections for an application. Close ends what was begun through it.
+// Manager makes connections for an application. Close ends everything that the application began
+// with it.
 type Manager interface {
 	rdmacm.Manager
 	Close() error
@@ -29,21 +27,23 @@ type Manager interface {
 
 // Config describes the service of one NIC.
 type Config struct {
-	// Path is where the socket is made; required. A file that is there is replaced.
+	// Path is where the socket is made; required. An existing file is replaced.
 	Path string
-	// Open opens the NIC for one application; required. The contexts must be those of package binding, all of one NIC.
+	// Open opens the NIC for one application; required. The contexts must be those of package
+	// verbsengine, all of one NIC.
 	Open func() verbs.Context
-	// Manager makes connections for an application with this context; nil: applications make them by other means.
+	// Manager makes connections for an application with this context; nil: applications make them
+	// by other means.
 	Manager func(ctx verbs.Context) (Manager, error)
-	// Allow says which user may attach; nil: root and the daemon's own.
+	// Allow reports whether a user may attach; nil: root and the daemon's own user.
 	Allow  func(uid uint32) bool
 	Limits Limits
-	// Spin is how long the pump polls after something has happened, and how long applications are told to. 0: 50 µs;
-	// negative: not at all.
+	// Spin is how long the pump polls after something has happened, and how long applications poll.
+	// 0: 50 µs; negative: not at all.
 	Spin time.Duration
 	// Seed is for the random numbers of applications.
 	Seed uint64
-	// Log is where it writes; nil: nowhere.
+	// Log receives attachments, refusals and errors; nil: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -53,10 +53,8 @@ const defaultSpin = 50 * time.Microsecond
 type Server struct {
 	cfg    Config
 	log    *slog.Logger
-	base   *binding.Context // of shared regions and of the pump
-	body   binding.Body
-	poller binding.Poller // body, or nil
-	driver binding.Driver // likewise
+	pump   *pump
+	shared sharedRegions
 	ln     *net.UnixListener
 	wg     sync.WaitGroup // the pump, the accepting goroutine and all clients
 	stop   chan struct{}
@@ -65,23 +63,11 @@ type Server struct {
 	mu      sync.Mutex // guards what follows
 	clients map[*client]struct{}
 	nextID  uint64
-	// refusals are those who are being told that they may not attach.
+	// refusals counts the connections that are being refused and wait for the reason.
 	refusals int
-	shared   map[string]*sharedRegion
-
-	// Guarded by the engine's exclusiveness.
-	ports    []*port
-	qps      map[wire.QPN]*port
-	cqs      map[uint32]*port
-	srqs     map[uint32]*port
-	table    *mem.Table // of the NIC's incarnation that was seen last
-	activity uint64     // of the engine, when completions were last carried
-	stirred  bool       // the pump shall look
-	ended    bool
-	scratch  scratch
 }
 
-// Listen begins to serve. The caller must call Close before it closes the device.
+// Listen starts the service. The caller must call Close before it closes the device.
 func Listen(cfg Config) (*Server, error) {
 	if cfg.Path == "" || cfg.Open == nil {
 		return nil, errors.New("ipc: Path and Open are required")
@@ -97,49 +83,37 @@ func Listen(cfg Config) (*Server, error) {
 		cfg.Spin = defaultSpin
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	base, ok := cfg.Open().(*binding.Context)
+	base, ok := cfg.Open().(*verbsengine.Context)
 	if !ok {
 		return nil, fmt.Errorf("ipc: %w: the device is not one of this process", verbs.ErrNotSupported)
 	}
-	_ = os.Remove(cfg.Path) // of a former life; if it cannot be removed, it cannot be replaced either
+	_ = os.Remove(cfg.Path) // of an earlier incarnation; if that fails, ListenUnix fails, too
 	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ipc: %w", err), base.Close())
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log, base: base, body: base.Body(), ln: ln, stop: make(chan struct{}),
-		clients: make(map[*client]struct{}), shared: make(map[string]*sharedRegion),
-		qps: make(map[wire.QPN]*port), cqs: make(map[uint32]*port), srqs: make(map[uint32]*port),
+		cfg: cfg, log: cfg.Log, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
+		clients: make(map[*client]struct{}),
 	}
-	s.poller, _ = s.body.(binding.Poller)
-	s.driver, _ = s.body.(binding.Driver)
-	s.with(func(e *engine.Engine) { s.table = e.Mem() })
+	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
 	s.close = sync.OnceValue(s.shutDown)
-	s.wg.Go(s.pump)
+	s.wg.Go(func() { s.pump.run(s.stop) })
 	s.wg.Go(s.accept)
 	return s, nil
 }
 
-// Close ends the service: all applications are cut off, and shared regions go. Closing again returns the same result.
+// Close ends the service: all applications are cut off, and shared regions go. Closing again
+// returns the same result.
 func (s *Server) Close() error { return s.close() }
 
 func (s *Server) shutDown() error {
 	close(s.stop)
 	err := s.ln.Close()
 	s.DetachAll()
-	s.with(func(e *engine.Engine) {
-		s.ended, s.stirred = true, true
-		e.Notify()
-	})
+	s.pump.end()
 	s.wg.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err = errors.Join(err, s.base.Close())
-	for _, r := range s.shared {
-		err = errors.Join(err, r.release())
-	}
-	clear(s.shared)
-	return err
+	return errors.Join(err, s.shared.close())
 }
 
 // DetachAll cuts off all applications, as if they had been killed. Their shared regions stay.
@@ -153,7 +127,8 @@ func (s *Server) DetachAll() {
 	}
 }
 
-// acceptPause is how long nobody is accepted after that has failed: mostly because there are no file descriptors left.
+// acceptPause is the pause after a failed accept, which mostly means that no file descriptors are
+// left.
 const acceptPause = 20 * time.Millisecond
 
 func (s *Server) accept() {
@@ -172,28 +147,28 @@ func (s *Server) accept() {
 	}
 }
 
-// attach starts a client, or turns it away.
+// attach starts a client, or refuses it.
 func (s *Server) attach(conn *net.UnixConn) {
 	cred, err := credentials(conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case <-s.stop:
-		_ = conn.Close() // the daemon is going, too
+		_ = conn.Close() // the daemon ends, too
 		return
 	default:
 	}
 	var refused error
 	switch {
 	case err != nil:
-		refused = fmt.Errorf("the daemon cannot tell whose program this is: %w", err)
+		refused = fmt.Errorf("the daemon cannot read the user of this program: %w", err)
 	case !s.cfg.Allow(cred.Uid):
 		refused = &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: fmt.Sprintf("user %d may not use this NIC; run the program as root", cred.Uid)}
 	case len(s.clients) >= s.cfg.Limits.Clients:
 		refused = limitError("attach", "%d programs use this NIC; end one of them, see rdmalab status", len(s.clients))
 	}
 	if refused != nil {
-		s.log.Warn("verbs: turned away", "reason", refused)
+		s.log.Warn("verbs: refused", "reason", refused)
 		s.turnAway(conn, refused)
 		return
 	}
@@ -203,7 +178,8 @@ func (s *Server) attach(conn *net.UnixConn) {
 	s.wg.Go(c.run)
 }
 
-// refusalWait is how long somebody who is turned away may take to hear why, and maxRefusals how many are told at a time.
+// refusalWait is how long a refused application may take to read the reason; maxRefusals bounds how
+// many of them the server answers at a time.
 const (
 	refusalWait = time.Second
 	maxRefusals = 16
@@ -212,13 +188,13 @@ const (
 // turnAway answers the hello with an error. The caller holds mu.
 func (s *Server) turnAway(conn *net.UnixConn, why error) {
 	if s.refusals >= maxRefusals {
-		_ = conn.Close() // it hears nothing
+		_ = conn.Close() // without a reason
 		return
 	}
 	s.refusals++
 	s.wg.Go(func() {
 		defer func() {
-			_ = conn.Close() // everything was said
+			_ = conn.Close() // the reason was sent
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.refusals--
@@ -236,14 +212,7 @@ func (s *Server) turnAway(conn *net.UnixConn, why error) {
 			return
 		}
 		if b, err = json.Marshal(proto.Reply{ID: req.ID, Error: proto.ErrorOf(why)}); err == nil {
-			_, _ = conn.Write(b) // who does not listen does not want to know
+			_, _ = conn.Write(b) // an application that does not read needs no reason
 		}
 	})
-}
-
-// with gives f exclusive use of the engine.
-func (s *Server) with(f func(e *engine.Engine)) {
-	_, e, _ := s.body.Enter()
-	defer s.body.Leave()
-	f(e)
 }

@@ -3,19 +3,30 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
 // maxSharedName bounds the name of a shared region, in bytes.
 const maxSharedName = 64
 
-// sharedRegion is a region that outlives applications: its domain and the region are the server's. It is guarded by
-// Server.mu.
+// sharedRegions are the regions that outlive applications, by name.
+type sharedRegions struct {
+	base   *verbsengine.Context // makes their domains and regions
+	limits *Limits
+
+	mu     sync.Mutex // guards what follows and the regions
+	byName map[string]*sharedRegion
+}
+
+// sharedRegion is a region that outlives applications: the server owns its protection domain and
+// the region. sharedRegions.mu guards it.
 type sharedRegion struct {
 	name   string
 	uid    uint32
@@ -27,7 +38,7 @@ type sharedRegion struct {
 	refs   int // handles of applications
 }
 
-// share opens a shared region, or makes it.
+// share opens a shared region, or creates it.
 func (c *client) share(a proto.Share) (any, []int, error) {
 	const op = "share"
 	fail := func(err error, format string, args ...any) error {
@@ -36,31 +47,31 @@ func (c *client) share(a proto.Share) (any, []int, error) {
 	if a.Name == "" || len(a.Name) > maxSharedName || a.Name != printable(a.Name) || a.Length < 0 {
 		return nil, nil, fail(verbs.ErrInvalid, "want a name of 1 to %d printable bytes and a length that is not negative", maxSharedName)
 	}
-	if err := c.reserve(op, kindMR, 0, 0); err != nil {
+	if err := c.objects.reserve(op, kindMR, 0, 0); err != nil {
 		return nil, nil, err
 	}
-	if err := c.reserve(op, kindPD, 0, 0); err != nil {
-		c.giveBack(kindMR, 0, 0)
+	if err := c.objects.reserve(op, kindPD, 0, 0); err != nil {
+		c.objects.giveBack(kindMR, 0, 0)
 		return nil, nil, err
 	}
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
+	c.s.shared.mu.Lock()
+	defer c.s.shared.mu.Unlock()
 	out, fds, err := c.openShared(a, fail)
 	if err != nil {
-		c.giveBack(kindMR, 0, 0)
-		c.giveBack(kindPD, 0, 0)
+		c.objects.giveBack(kindMR, 0, 0)
+		c.objects.giveBack(kindPD, 0, 0)
 		return nil, nil, err
 	}
 	return out, fds, nil
 }
 
 func (c *client) openShared(a proto.Share, fail func(error, string, ...any) error) (out proto.Shared, fds []int, err error) {
-	r := c.s.shared[a.Name]
+	r := c.s.shared.byName[a.Name]
 	switch {
 	case r == nil && a.Length == 0:
 		return out, nil, fail(verbs.ErrInvalid, "there is no shared region %q", a.Name)
 	case r == nil:
-		if r, err = c.s.makeShared(a, c.cred.Uid); err != nil {
+		if r, err = c.s.shared.create(a, c.cred.Uid); err != nil {
 			return out, nil, err
 		}
 		out.Created = true
@@ -69,8 +80,8 @@ func (c *client) openShared(a proto.Share, fail func(error, string, ...any) erro
 	case a.Length != 0 && (a.Length != len(r.bytes) || a.Access != r.access):
 		return out, nil, fail(verbs.ErrInvalid, "%q has %d bytes and access %#x", a.Name, len(r.bytes), r.access)
 	}
-	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down meanwhile: the bytes are there, the region is not
-		if err := c.s.register(r); err != nil {
+	if _, err := r.mr.Load64(0); isClosed(err) { // the NIC was down: the bytes are still there, the region is not
+		if err := c.s.shared.register(r); err != nil {
 			return out, nil, err
 		}
 	}
@@ -83,18 +94,18 @@ func (c *client) openShared(a proto.Share, fail func(error, string, ...any) erro
 		return out, nil, errors.Join(err, unix.Close(fd))
 	}
 	r.refs++
-	out.PD = c.put(&pdObject{pd})
-	out.MR = c.putMR(&mrObject{mr: r.mr, shared: r})
+	out.PD = c.objects.put(&pdObject{pd})
+	out.MR = memories{c}.putMR(&mrObject{mr: r.mr, shared: r})
 	return out, []int{fd}, nil
 }
 
-// makeShared makes a shared region.
-func (s *Server) makeShared(a proto.Share, uid uint32) (*sharedRegion, error) {
-	if len(s.shared) >= s.cfg.Limits.Shared {
-		return nil, limitError("share", "%d shared regions exist", len(s.shared))
+// create makes a shared region.
+func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error) {
+	if len(s.byName) >= s.limits.Shared {
+		return nil, limitError("share", "%d shared regions exist", len(s.byName))
 	}
-	if int64(a.Length) > s.cfg.Limits.Bytes {
-		return nil, limitError("share", "%d bytes; at most %d", a.Length, s.cfg.Limits.Bytes)
+	if int64(a.Length) > s.limits.Bytes {
+		return nil, limitError("share", "%d bytes; at most %d", a.Length, s.limits.Bytes)
 	}
 	fd, bytes, err := newMemory("verbs-shared", a.Length)
 	if err != nil {
@@ -104,12 +115,13 @@ func (s *Server) makeShared(a proto.Share, uid uint32) (*sharedRegion, error) {
 	if err := s.register(r); err != nil {
 		return nil, errors.Join(err, r.release())
 	}
-	s.shared[a.Name] = r
+	s.byName[a.Name] = r
 	return r, nil
 }
 
-// register makes the region and its domain; one that an application has kept alive over unshare is used again.
-func (s *Server) register(r *sharedRegion) (err error) {
+// register makes the region and its domain; a domain that an application has kept alive over
+// unshare is used again.
+func (s *sharedRegions) register(r *sharedRegion) (err error) {
 	if r.pd != nil {
 		if mr, err := r.pd.RegMR(r.bytes, 0, r.access); !isClosed(err) {
 			if err == nil {
@@ -130,42 +142,56 @@ func (s *Server) register(r *sharedRegion) (err error) {
 	return nil
 }
 
-// release gives the memory of a region back that is not registered any more.
+// release frees the memory of a region that is not registered any more.
 func (r *sharedRegion) release() error {
 	err := errors.Join(ring.Unmap(r.bytes), unix.Close(r.fd))
 	r.bytes = nil
 	return err
 }
 
-func (s *Server) unref(r *sharedRegion) {
+// close ends the context and frees all regions. No client may be left.
+func (s *sharedRegions) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.base.Close()
+	for _, r := range s.byName {
+		err = errors.Join(err, r.release())
+	}
+	clear(s.byName)
+	return err
+}
+
+func (s *sharedRegions) unref(r *sharedRegion) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.refs--
 }
 
-// closeShared gives back what a client has open. Its domains' handles go with its context. Calling it again is harmless.
-func (s *Server) closeShared(c *client) {
-	c.mu.Lock()
+// closeShared gives back what the client has open. The handles of the protection domains go with
+// its context. A second call does nothing.
+func (c *client) closeShared() {
+	t := &c.objects
+	t.mu.Lock()
 	var open []*sharedRegion
-	for h, o := range c.objects {
+	for h, o := range t.byHandle {
 		if m, ok := o.(*mrObject); ok && m.shared != nil {
 			open = append(open, m.shared)
-			delete(c.objects, h)
+			delete(t.byHandle, h)
 		}
 	}
-	c.mu.Unlock()
+	t.mu.Unlock()
 	for _, r := range open {
-		s.unref(r)
+		c.s.shared.unref(r)
 	}
 }
 
-// unshare takes a shared region away for good.
+// unshare removes a shared region.
 func (c *client) unshare(a proto.Share) (any, error) {
 	const op = "unshare"
-	s := c.s
+	s := &c.s.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.shared[a.Name]
+	r := s.byName[a.Name]
 	switch {
 	case r == nil:
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("there is no shared region %.64q", a.Name)}
@@ -180,6 +206,6 @@ func (c *client) unshare(a proto.Share) (any, error) {
 	if err := r.pd.Dealloc(); !gone(err) {
 		return nil, err // an application still has a handle of the domain; the region is gone
 	}
-	delete(s.shared, a.Name)
+	delete(s.byName, a.Name)
 	return nil, r.release()
 }

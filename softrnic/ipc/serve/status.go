@@ -29,11 +29,13 @@ type ClientStatus struct {
 	Listeners int `json:"listeners"`
 	// Bytes of memory that it has mapped.
 	Bytes int64 `json:"bytes"`
-	// Posted work requests and carried completions, and events that were lost because it did not take them.
+	// Posted work requests and carried completions, and events that were lost because the
+	// application did not read them.
 	Posted      uint64 `json:"posted"`
 	Completions uint64 `json:"completions"`
 	LostEvents  uint64 `json:"lostEvents"`
-	// Wakes is how often it found the daemon asleep and woke it: that, and being woken, are what costs system calls.
+	// Wakes is how often it found the daemon asleep and woke it. Waking and being woken are what
+	// costs system calls.
 	Wakes uint64 `json:"wakes"`
 }
 
@@ -48,7 +50,7 @@ type SharedStatus struct {
 	Open int `json:"open"`
 }
 
-// Clients lists the attached applications in the order of their coming.
+// Clients lists the attached applications in the order in which they attached.
 func (s *Server) Clients() []ClientStatus {
 	s.mu.Lock()
 	out := make([]ClientStatus, 0, len(s.clients))
@@ -58,8 +60,8 @@ func (s *Server) Clients() []ClientStatus {
 		out = append(out, c.status())
 	}
 	s.mu.Unlock()
-	s.with(func(*engine.Engine) {
-		for _, p := range s.ports {
+	s.pump.with(func(*engine.Engine) {
+		for _, p := range s.pump.ports {
 			if i, ok := ports[p.c.id]; ok {
 				out[i].Posted, out[i].Completions, out[i].LostEvents, out[i].Wakes = p.posts, p.wcs, p.lost, p.wakes
 			}
@@ -71,28 +73,33 @@ func (s *Server) Clients() []ClientStatus {
 
 func (c *client) status() ClientStatus {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := &c.counts
+	name := c.name
+	c.mu.Unlock()
+	t := &c.objects
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := &t.counts
 	return ClientStatus{
-		ID: c.id, PID: c.cred.Pid, UID: c.cred.Uid, Name: c.name, Since: c.since,
+		ID: c.id, PID: c.cred.Pid, UID: c.cred.Uid, Name: name, Since: c.since,
 		PDs: n[kindPD], MRs: n[kindMR], MWs: n[kindMW], DMs: n[kindDM], AHs: n[kindAH], CQs: n[kindCQ], SRQs: n[kindSRQ], QPs: n[kindQP],
-		Listeners: n[kindListener], Bytes: c.bytes,
+		Listeners: n[kindListener], Bytes: t.bytes,
 	}
 }
 
 // Shared lists the shared regions by name.
 func (s *Server) Shared() []SharedStatus {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]SharedStatus, 0, len(s.shared))
-	for _, r := range s.shared {
+	s.shared.mu.Lock()
+	defer s.shared.mu.Unlock()
+	out := make([]SharedStatus, 0, len(s.shared.byName))
+	for _, r := range s.shared.byName {
 		out = append(out, SharedStatus{Name: r.name, UID: r.uid, Addr: r.mr.Addr(), RKey: r.mr.RKey(), Length: len(r.bytes), Open: r.refs})
 	}
 	slices.SortFunc(out, func(a, b SharedStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
-// event tells an application; if it has left too many answers unread, the event is lost. A nil port is nobody.
+// event sends an event to the application; if it has left too many answers unread, the event is
+// lost. With a nil port it does nothing.
 func (p *port) event(ev verbs.AsyncEvent) {
 	if p == nil {
 		return

@@ -50,16 +50,17 @@ type Config struct {
 	Mode Mode
 	// Index becomes Frame.Port of received frames.
 	Index int
-	// Slots is the number of frames that the receive ring holds; 0: 512. A ring beyond the cache costs more than
-	// it saves.
+	// Slots is the number of frames that the receive ring holds; 0: 512. A ring beyond the cache
+	// costs more than it saves.
 	Slots int
 	// EtherType, in mode Tap, takes only frames of this type; 0: all.
 	EtherType uint16
-	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump on the
-	// sending side.
+	// UseQdisc sends through the interface's queueing discipline: slower, but visible to a tcpdump
+	// on the sending side.
 	UseQdisc bool
-	// Merge sends rows of RoCEv2 packets that differ in their number and content alone as one super-frame, as NICs with
-	// segmentation offload do. They stay one until a receiver or a capture in between takes them apart.
+	// Merge sends runs of RoCEv2 packets that differ in their number and content alone as one
+	// super-frame, as NICs with segmentation offload do. They stay one until a receiver or a
+	// capture in between takes them apart.
 	Merge bool
 	// NoRing receives with recvmmsg instead of a ring.
 	NoRing bool

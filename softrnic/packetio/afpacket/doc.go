@@ -1,14 +1,15 @@
-// Package afpacket is a packetio.Port on a network interface, by an AF_PACKET socket: a TPACKET_V2 receive ring,
-// sendmmsg past the queueing discipline, and a waiter that spins and then blocks.
+// Package afpacket is a packetio.Port on a network interface, by an AF_PACKET socket: a TPACKET_V2
+// receive ring, sendmmsg past the queueing discipline, and a waiter that spins and then blocks.
 //
-// The kernel's own stack shares the interface. In mode Host the port takes RoCEv2 (UDP 4791) and keeps the
-// kernel from answering it; everything else stays with the kernel. In mode Switch the port takes every frame
-// and the kernel gets none.
+// The kernel's own stack shares the interface. In mode Host the port takes RoCEv2 (UDP 4791) and
+// keeps the kernel from answering it; everything else stays with the kernel. In mode Switch the
+// port takes every frame and the kernel gets none.
 //
-// What a veth does to frames is undone or carried here, once: a VLAN tag that the kernel moved aside is put
-// back; unfinished checksums and TCP super-frames travel in the fields of packetio.Frame; own transmissions
-// are not received; frames longer than a ring slot come through the socket's queue, in order.
+// What a veth does to frames is undone or carried here, once: a VLAN tag that the kernel moved
+// aside is put back; unfinished checksums and TCP super-frames travel in the fields of
+// packetio.Frame; own transmissions are not received; frames longer than a ring slot come through
+// the socket's queue, in order.
 //
-// Received bytes live in memory outside the Go heap. It is never unmapped, so that a frame used too late reads
-// other bytes or zeros and does not fault; Close gives the pages back.
+// Received bytes live in memory outside the Go heap. It is never unmapped, so that a frame used too
+// late reads other bytes or zeros and does not fault; Close gives the pages back.
 package afpacket

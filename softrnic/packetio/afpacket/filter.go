@@ -19,8 +19,9 @@ const (
 	fragOffset = 0x1fff
 )
 
-// roceFilter is the classic BPF program that takes RoCEv2: UDP to port 4791 over IPv4 (no later fragment) or IPv6,
-// behind at most one VLAN tag. The kernel moves the outer tag aside before the filter sees the frame.
+// roceFilter is the classic BPF program that takes RoCEv2: UDP to port 4791 over IPv4 (no later
+// fragment) or IPv6, behind at most one VLAN tag. The kernel moves the outer tag aside before the
+// filter sees the frame.
 func roceFilter() []bpf.Instruction {
 	var prog []bpf.Instruction
 	prog = append(prog, bpf.LoadAbsolute{Off: offType, Size: 2},
@@ -31,8 +32,8 @@ func roceFilter() []bpf.Instruction {
 	return append(prog, bpf.RetConstant{Val: 0})
 }
 
-// roceIP tests the frame whose EtherType is in the accumulator and whose tag takes shift bytes. It returns from the
-// filter if that is RoCEv2, and falls through behind its last instruction if not.
+// roceIP tests the frame whose EtherType is in the accumulator and whose tag takes shift bytes. It
+// returns from the filter if that is RoCEv2, and falls through behind its last instruction if not.
 func roceIP(shift uint32) []bpf.Instruction {
 	ip := uint32(offIPv4) + shift
 	return []bpf.Instruction{

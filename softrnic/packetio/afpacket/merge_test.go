@@ -97,6 +97,64 @@ func TestMergingWithoutOffload(t *testing.T) {
 	})
 }
 
+// A cable that was cut and mended carries super-frames as before.
+func TestMergingAfterACut(t *testing.T) {
+	isolated(t, 4200, func(t *testing.T) {
+		a := open(t, Config{Ifname: endA, Merge: true})
+		b := open(t, Config{Ifname: endB, Mode: Switch})
+		merged := func(when string) {
+			t.Helper()
+			if n, err := a.Send(rocePackets(20, 30)); n != 20 || err != nil {
+				t.Fatalf("%s: %d of 20 packets left, %v", when, n, err)
+			}
+			if got := receive(t, b, 1); len(got) != 1 {
+				t.Errorf("%s: 20 packets came in %d frames", when, len(got))
+			}
+		}
+		merged("whole")
+		for range 3 {
+			setUp(t, endB, false) // the other end: there is no carrier here
+			for range 3 {
+				if n, err := a.Send(rocePackets(20, 30)); n != 0 || err != nil {
+					t.Fatalf("cut: %d packets left, %v", n, err)
+				}
+			}
+			setUp(t, endB, true)
+			merged("mended")
+		}
+		if s := a.Stats(); s.TxDropped != 180 || s.TxPackets != 80 {
+			t.Errorf("counted %+v, want 80 packets, and 180 dropped by the cut cable", s)
+		}
+	})
+}
+
+// Only an error that speaks of super-frames ends merging; one that comes of a full queue or a cut
+// cable lets it rest at most.
+func TestWhatEndsMerging(t *testing.T) {
+	for errno, want := range map[unix.Errno]struct {
+		alone bool
+		limit int
+	}{
+		unix.EINVAL: {true, 0}, unix.EMSGSIZE: {true, 0}, unix.EOPNOTSUPP: {true, 0},
+		unix.ENOBUFS: {true, 4214}, unix.EAGAIN: {false, 4214}, unix.ENOMEM: {false, 4214}, unix.ENETDOWN: {false, 4214},
+		unix.EINTR: {false, 4214}, unix.EPERM: {false, 4214},
+	} {
+		m := merging{limit: 4214}
+		if alone := m.refused(errno); alone != want.alone || m.limit != want.limit || m.begin() != want.limit {
+			t.Errorf("%v: alone %v, limit %d, want %+v", errno, alone, m.limit, want)
+		}
+	}
+	m := merging{limit: 4214}
+	m.pause()
+	rests := 0
+	for m.begin() == 0 {
+		rests++
+	}
+	if rests != restSends || m.begin() != 4214 {
+		t.Errorf("it rests for %d Sends", rests)
+	}
+}
+
 // openTap makes an interface whose other end is a file.
 func openTap(t *testing.T, name string) int {
 	t.Helper()

@@ -17,8 +17,8 @@ type mmsghdr struct {
 	_   uint32
 }
 
-// mmsgReceiver receives with recvmmsg; the fallback where the kernel refuses a ring. It always asks the kernel, so
-// it costs a system call even if nothing is there.
+// mmsgReceiver receives with recvmmsg; the fallback where the kernel refuses a ring. It always asks
+// the kernel, so it costs a system call even if nothing is there.
 type mmsgReceiver struct {
 	fd   int
 	mem  []byte
@@ -84,8 +84,8 @@ func (r *mmsgReceiver) recv(b *packetio.Batch, port int) (cut uint64) {
 	return cut
 }
 
-// auxTag finds the VLAN tag in a PACKET_AUXDATA control message (struct tpacket_auxdata: status at 0, tci at 16,
-// tpid at 18).
+// auxTag finds the VLAN tag in a PACKET_AUXDATA control message (struct tpacket_auxdata: status at
+// 0, tci at 16, tpid at 18).
 func auxTag(ctl []byte) (tpid, tci uint16, ok bool) {
 	const data = unix.SizeofCmsghdr
 	if len(ctl) < data+20 ||

@@ -16,8 +16,8 @@ const (
 	endB = "veb"
 )
 
-// newCable moves the test's goroutine into a fresh network namespace with a veth pair, both ends up. The thread is
-// never unlocked, so it and the namespace end with the goroutine.
+// newCable moves the test's goroutine into a fresh network namespace with a veth pair, both ends
+// up. The thread is never unlocked, so it and the namespace end with the goroutine.
 func newCable(tb testing.TB, mtu uint32) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -36,7 +36,8 @@ func newCable(tb testing.TB, mtu uint32) {
 	setUp(tb, endB, true)
 }
 
-// quiet keeps the kernel of this thread's namespace from sending IPv6 discovery among the test's frames.
+// quiet keeps the kernel of this thread's namespace from sending IPv6 discovery among the test's
+// frames.
 func quiet(tb testing.TB) {
 	tb.Helper()
 	err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
@@ -45,7 +46,8 @@ func quiet(tb testing.TB) {
 	}
 }
 
-// addVeth creates a veth pair in this thread's namespace with its peer in the namespace peerNS (-1: here as well).
+// addVeth creates a veth pair in this thread's namespace with its peer in the namespace peerNS (-1:
+// here as well).
 func addVeth(tb testing.TB, name, peer string, mtu uint32, peerNS int) {
 	tb.Helper()
 	peerAttrs := append(attr(unix.IFLA_IFNAME, append([]byte(peer), 0)), attr(unix.IFLA_MTU, u32(mtu))...)

@@ -11,10 +11,11 @@ import (
 
 // parker sleeps on an epoll descriptor that is itself watched by the Go runtime's poller.
 //
-// That is not only cheaper than a blocking epoll_wait: a goroutine in a system call keeps its processor until the
-// runtime notices, and an application goroutine that it woke before waits as long. Measured from a frame's arrival
-// to the application by a channel: 15 µs parked here, 46 µs in a system call. The price is that short time-outs are
-// rounded up to a millisecond when the whole process is idle.
+// That is not only cheaper than a blocking epoll_wait: a goroutine in a system call keeps its
+// processor until the runtime notices, and an application goroutine that it woke before waits as
+// long. Measured from a frame's arrival to the application by a channel: 15 µs parked here, 46 µs
+// in a system call. The price is that short time-outs are rounded up to a millisecond when the
+// whole process is idle.
 type parker struct {
 	file   *os.File
 	conn   syscall.RawConn
@@ -46,8 +47,8 @@ func newParker(epfd int) (*parker, error) {
 	return p, nil
 }
 
-// wait sleeps until there are events, at most d (negative: for ever), and returns how many there are. It may return
-// early with none.
+// wait sleeps until there are events, at most d (negative: no limit), and returns how many there
+// are. It may return early with none.
 func (p *parker) wait(events []unix.EpollEvent, d time.Duration) (int, error) {
 	p.events, p.n, p.err = events, 0, nil
 	if d >= 0 || p.armed {

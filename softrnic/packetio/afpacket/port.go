@@ -13,11 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// socketBuffer is the size in bytes that is asked for the socket's queues, which hold long frames only.
+// socketBuffer is the size in bytes that is asked for the socket's queues, which hold long frames
+// only.
 const socketBuffer = 8 << 20
 
-// healthEvery is after how many empty receives a port asks whether its interface still exists. A caller that
-// only polls would not learn of it otherwise.
+// healthEvery is after how many empty receives a port asks whether its interface still exists. A
+// caller that only polls would not learn of it otherwise.
 const healthEvery = 1 << 16
 
 // receiver is how frames come in: ring or mmsgReceiver.
@@ -32,7 +33,8 @@ type receiver interface {
 type Port struct {
 	cfg  Config
 	info Info
-	// down says that the interface went down. The kernel reports that, but not a removal that follows.
+	// down says that the interface went down. The kernel reports that, but not a removal that
+	// follows.
 	down atomic.Bool
 
 	// mu guards what follows. Close may come at any time.
@@ -40,7 +42,7 @@ type Port struct {
 	fd       int
 	rx       receiver
 	tx       *sender
-	merge    int // longest frame that is merged into super-frames; 0: none is
+	merge    merging
 	silencer func()
 	waiters  []*Waiter
 	err      error
@@ -48,8 +50,8 @@ type Port struct {
 	stats    packetio.Stats
 }
 
-// Open binds a port to an interface in the network namespace of the calling thread. The port can be used from any
-// thread afterwards.
+// Open binds a port to an interface in the network namespace of the calling thread. The port can be
+// used from any thread afterwards.
 func Open(cfg Config) (*Port, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -72,8 +74,8 @@ func Open(cfg Config) (*Port, error) {
 	return p, nil
 }
 
-// setup sets the options in the only order that the kernel takes: the offload header before the ring, the filter
-// before bind, bind last.
+// setup sets the options in the only order that the kernel takes: the offload header before the
+// ring, the filter before bind, bind last.
 func (p *Port) setup() error {
 	if err := p.identify(); err != nil {
 		return err
@@ -103,10 +105,11 @@ func (p *Port) setup() error {
 		return err
 	}
 	if p.cfg.Merge {
-		p.merge = p.info.MTU + ethernetLen
+		p.merge.limit = p.info.MTU + ethernetLen
 	}
 	p.silence()
-	// ETH_P_ALL: a socket bound to one protocol is asked after the program that silences the kernel.
+	// ETH_P_ALL: a socket bound to one protocol is asked after the program that silences the
+	// kernel.
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.info.Ifindex}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
@@ -186,8 +189,8 @@ func (p *Port) flags() uint16 {
 	return ifr.Uint16()
 }
 
-// Recv resets b and appends the frames that have arrived, at most 64. They are valid until the next Recv. Call it
-// until it returns 0 before waiting: a Wait with frames still held returns at once.
+// Recv resets b and appends the frames that have arrived, at most 64. They are valid until the next
+// Recv. Call it until it returns 0 before waiting: a Wait with frames still held returns at once.
 func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	b.Reset()
 	p.mu.Lock()
@@ -210,8 +213,9 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	return len(b.Frames), nil
 }
 
-// checkGone clears the socket's pending error and finds out whether the interface was removed, which ends the port.
-// A link that is merely down is no error: it may come back. The caller holds mu.
+// checkGone clears the socket's pending error and finds out whether the interface was removed,
+// which ends the port. A link that is merely down is no error: it may come back. The caller holds
+// mu.
 func (p *Port) checkGone() error {
 	if p.err != nil {
 		return p.err
@@ -243,7 +247,7 @@ func (p *Port) readDrops() {
 	}
 }
 
-// Close releases the port and wakes whoever waits on it. Frames received before read as zeros from here on.
+// Close releases the port and wakes its waiters. Frames received before read as zeros afterwards.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	if p.fd < 0 {

@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// isolated runs f in a goroutine of its own on a thread with a fresh namespace and cable; the thread dies with it.
+// isolated runs f in a goroutine of its own on a thread with a fresh namespace and cable; the
+// thread dies with it.
 func isolated(t *testing.T, mtu uint32, f func(t *testing.T)) {
 	t.Helper()
 	done := make(chan struct{})

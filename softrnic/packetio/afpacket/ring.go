@@ -13,17 +13,18 @@ import (
 // Geometry of the ring in bytes.
 const (
 	ringBlock = 64 << 10
-	// slotHead is the room that the kernel needs in a slot before the frame: its header, a link address, the offload
-	// header, alignment.
+	// slotHead is the room that the kernel needs in a slot before the frame: its header, a link
+	// address, the offload header, alignment.
 	slotHead  = 96
 	slotAlign = 64
 	minSlot   = 2048
-	// maxSlot bounds a slot for an interface with a huge MTU; longer frames come through the socket's queue.
+	// maxSlot bounds a slot for an interface with a huge MTU; longer frames come through the
+	// socket's queue.
 	maxSlot = 9216 + slotHead + slotAlign
 )
 
-// ring receives through a TPACKET_V2 ring: the kernel writes a frame into a slot and sets its status, we read the
-// status without a system call and clear it when the caller is done.
+// ring receives through a TPACKET_V2 ring: the kernel writes a frame into a slot and sets its
+// status, we read the status without a system call and clear it when the caller is done.
 type ring struct {
 	fd    int
 	mem   []byte
@@ -91,7 +92,8 @@ func (r *ring) release() {
 	}
 }
 
-// recv appends the frames that wait, and returns how many of them were lost because they came in cut.
+// recv appends the frames that wait, and returns how many of them were lost because they came in
+// cut.
 func (r *ring) recv(b *packetio.Batch, port int) (cut uint64) {
 	r.release()
 	r.long.reset()
@@ -145,15 +147,16 @@ func (r *ring) close() {
 	r.long.close()
 }
 
-// longFrames receives frames that did not fit into a slot, one system call each. Their buffers are used again in each
-// batch from the first one on, so that few of them stay in the cache.
+// longFrames receives frames that did not fit into a slot, one system call each. Their buffers are
+// used again in each batch from the first one on, so that few of them stay in the cache.
 type longFrames struct {
 	fd   int
 	mem  []byte
 	used int
 }
 
-// Buffers for long frames: how many a batch may have, bytes of each, and the room kept before the frame.
+// Buffers for long frames: how many a batch may have, bytes of each, and the room kept before the
+// frame.
 const (
 	longCount = 16
 	longSize  = 72 << 10
@@ -196,7 +199,8 @@ func (l *longFrames) close() {
 	_ = unix.Madvise(l.mem, unix.MADV_DONTNEED) // gives the pages back; the range stays valid
 }
 
-// recv is recvfrom without an address and without waiting; unix.Recvfrom allocates one for each frame.
+// recv is recvfrom without an address and without waiting; unix.Recvfrom allocates one for each
+// frame.
 func recv(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
 // sendRetries bounds how often one Send yields and tries again when the kernel has no room.
 const sendRetries = 8
 
-// sender holds the vectors of one sendmmsg call. They are in the Go heap, so that the collector knows the frames
-// that they point to while the kernel reads them.
+// sender holds the vectors of one sendmmsg call. They are in the Go heap, so that the collector
+// knows the frames that they point to while the kernel reads them.
 type sender struct {
 	vnet [batchSize][vnetLen]byte
 	// heads are the headers of super-frames.
@@ -36,8 +36,8 @@ func newSender() *sender {
 // maxHeaders is room for the headers of a super-frame: Ethernet with a tag, IPv6, UDP.
 const maxHeaders = 14 + tagLen + 40 + udpHeaderLen
 
-// fill prepares messages for up to batchSize frames and returns how many of both. With limit > 0 it makes super-frames
-// of rows of frames no longer than that.
+// fill prepares messages for up to batchSize frames and returns how many of both. With limit > 0 it
+// makes super-frames of runs of frames no longer than that.
 func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 	at := 0
 	add := func(b []byte) {
@@ -49,33 +49,34 @@ func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 		rest := frames[n:min(len(frames), batchSize)]
 		first := at
 		add(s.vnet[messages][:])
-		row := packetio.Row{Frames: 1}
+		run := packetio.Run{Frames: 1}
 		if limit > 0 && len(rest) > 1 {
-			row = packetio.FirstRow(rest, limit)
+			run = packetio.FirstRun(rest, limit)
 		}
-		if row.Frames == 1 {
+		if run.Frames == 1 {
 			encodeVnet(&s.vnet[messages], &rest[0])
 			add(rest[0].Data)
 		} else {
-			head, super := row.AppendHeaders(s.heads[messages][:0], rest)
+			head, super := run.AppendHeaders(s.heads[messages][:0], rest)
 			encodeVnet(&s.vnet[messages], &super)
 			add(head)
-			for i := range row.Frames {
-				add(rest[i].Data[row.Headers:])
+			for i := range run.Frames {
+				add(rest[i].Data[run.Headers:])
 			}
 		}
 		h := &s.hdrs[messages].hdr
 		h.Iov = &s.iov[first]
 		h.SetIovlen(at - first)
-		s.span[messages] = row.Frames
+		s.span[messages] = run.Frames
 		messages++
-		n += row.Frames
+		n += run.Frames
 	}
 	return messages, n
 }
 
-// Send transmits the frames of b in order. It retries a bounded number of times when the kernel has no room, and then
-// drops and counts, as it does with frames that the link refuses and while the link is down.
+// Send transmits the frames of b in order. It retries a bounded number of times when the kernel has
+// no room, and then drops and counts, as it does with frames that the link refuses and while the
+// link is down.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,8 +84,10 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 		return 0, p.err
 	}
 	left, tries := 0, 0
+	limit := p.merge.begin()
+	alone := -1 // how many had left when the rest went packet by packet
 	for rest := b.Frames; len(rest) > 0; {
-		messages, _ := p.tx.fill(rest, p.merge)
+		messages, _ := p.tx.fill(rest, limit)
 		for i := 0; i < messages; {
 			sent, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.tx.hdrs[i])), uintptr(messages-i), unix.MSG_DONTWAIT, 0, 0)
 			if errno == 0 && sent > 0 {
@@ -102,12 +105,11 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 			}
 			if retry && tries < sendRetries {
 				tries++
-				spin.Yield()
+				pollpace.Yield()
 				continue
 			}
-			if p.tx.span[i] > 1 && errno != unix.ENETDOWN {
-				// The interface takes no super-frames, or not any more.
-				p.merge, tries = 0, 0
+			if p.tx.span[i] > 1 && p.merge.refused(errno) {
+				limit, tries, alone = 0, 0, left
 				break // what is left goes packet by packet
 			}
 			for range p.tx.span[i] {
@@ -117,16 +119,21 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 			i++
 		}
 	}
+	if alone >= 0 && left > alone {
+		p.merge.pause()
+	}
 	return left, nil
 }
 
-// refused says what to do with a frame that sendmmsg did not take: try again, drop it (false, nil), or give up the port.
+// refused says what to do with a frame that sendmmsg did not take: try again, drop it (false, nil),
+// or give up the port.
 func (p *Port) refused(errno unix.Errno) (retry bool, err error) {
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.ENOMEM:
 		return true, nil
 	case unix.ENETDOWN:
-		// The link is down, or was: the kernel reports the change once, on whatever call comes next.
+		// The link is down, or was: the kernel reports the change once, on whatever call comes
+		// next.
 		return true, nil
 	case unix.ENXIO, unix.ENODEV:
 		return false, p.checkGone()

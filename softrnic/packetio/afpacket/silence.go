@@ -18,9 +18,10 @@ const (
 	tcDrop = 2
 )
 
-// silence keeps the kernel's stack from handling what the port takes. A packet socket only gets a copy: without
-// this the kernel would answer each RoCEv2 packet with ICMP port unreachable. The tc ingress hook runs behind
-// packet sockets, so what is dropped there still reaches the port and every capture.
+// silence keeps the kernel's stack from handling what the port takes. A packet socket only gets a
+// copy: without this the kernel would answer each RoCEv2 packet with ICMP port unreachable. The tc
+// ingress hook runs behind packet sockets, so what is dropped there still reaches the port and
+// every capture.
 func (p *Port) silence() {
 	p.info.Silencer = "none"
 	if p.cfg.Mode == Tap {
@@ -61,8 +62,8 @@ func attachTCX(ifindex int, ins asm.Instructions) (stop func(), err error) {
 	}, nil
 }
 
-// dropProgram drops everything in mode Switch, and UDP to port 4791 in mode Host. The tag of a VLAN frame is
-// already out of the way here.
+// dropProgram drops everything in mode Switch, and UDP to port 4791 in mode Host. The tag of a VLAN
+// frame is already out of the way here.
 func dropProgram(m Mode) asm.Instructions {
 	if m == Switch {
 		return asm.Instructions{asm.Mov.Imm(asm.R0, tcDrop), asm.Return()}
@@ -94,8 +95,8 @@ func dropProgram(m Mode) asm.Instructions {
 	}
 }
 
-// bindSilent holds UDP port 4791 with sockets whose filter drops everything: the kernel then has a receiver and sends no
-// ICMP. A port that somebody else holds is as good.
+// bindSilent holds UDP port 4791 with sockets whose filter drops everything: the kernel then has a
+// receiver and sends no ICMP. A port that another process holds serves as well.
 func bindSilent() (stop func(), err error) {
 	var fds []int
 	stop = func() {

@@ -37,7 +37,8 @@ func TestVLANTagSurvives(t *testing.T) {
 	}
 }
 
-// superFrame is a UDP datagram of n packets of size payload bytes each, as segmentation offload wants it.
+// superFrame is a UDP datagram of n packets of size payload bytes each, as segmentation offload
+// wants it.
 func superFrame(size, n int) packetio.Frame {
 	payload := size * n
 	b := make([]byte, 42+payload)
@@ -273,7 +274,9 @@ func forward(tb testing.TB, stop <-chan struct{}, ports [2]*Port) {
 	}
 }
 
-// inNewNS runs f on a thread with a fresh network namespace, given the descriptor of the caller's, until f returns.
+// inNewNS runs f on a thread with a fresh network namespace, given the descriptor of the caller's.
+// The namespace outlives f until the test ends: its end removes the veth pair, and a port of the
+// other end that is still in use would report that.
 func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
 	outer, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -288,6 +291,12 @@ func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
 			tb.Error(err)
 			return
 		}
+		inner, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			tb.Error(err)
+			return
+		}
+		tb.Cleanup(func() { unix.Close(inner) })
 		quiet(tb)
 		setUp(tb, "lo", true)
 		f(outer)
@@ -295,7 +304,8 @@ func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
 	return done
 }
 
-// TCP of two kernels through two ports: unfinished checksums and super-frames must arrive as they left.
+// TCP of two kernels through two ports: unfinished checksums and super-frames must arrive as they
+// left.
 func TestKernelTCPCrosses(t *testing.T) {
 	isolated(t, 4200, func(t *testing.T) {
 		const total = 64 << 20
@@ -335,8 +345,8 @@ type tcpResult struct {
 	right bool
 }
 
-// tcpServer takes one stream in a namespace of its own, behind the interface swb of the caller's. Its namespace lives
-// until ready is closed; the listening socket longer.
+// tcpServer takes one stream in a namespace of its own, behind the interface swb of the caller's.
+// Its namespace lives until ready is closed; the listening socket longer.
 func tcpServer(t *testing.T, ready <-chan struct{}) (<-chan tcpResult, <-chan struct{}) {
 	received := make(chan tcpResult, 1)
 	done := inNewNS(t, func(outer int) {
@@ -373,7 +383,8 @@ func tcpServer(t *testing.T, ready <-chan struct{}) (<-chan tcpResult, <-chan st
 	return received, done
 }
 
-// tcpClient sends total bytes from a namespace of its own, behind the interface swa, once ready is closed.
+// tcpClient sends total bytes from a namespace of its own, behind the interface swa, once ready is
+// closed.
 func tcpClient(t *testing.T, ready <-chan struct{}, total int) (*time.Duration, <-chan struct{}) {
 	elapsed := new(time.Duration)
 	return elapsed, inNewNS(t, func(outer int) {
@@ -381,7 +392,8 @@ func tcpClient(t *testing.T, ready <-chan struct{}, total int) (*time.Duration, 
 		setUp(t, "eth", true)
 		setAddr(t, "eth", [4]byte{10, 9, 0, 1})
 		<-ready
-		// A single address and no resolver keep the dial on this goroutine, and so in its namespace.
+		// A single address and no resolver keep the dial on this goroutine, and so in its
+		// namespace.
 		c, err := (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp4", "10.9.0.2:5001")
 		if err != nil {
 			t.Error(err)

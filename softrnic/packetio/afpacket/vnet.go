@@ -6,7 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// vnetLen is the size of the virtio_net_hdr that PACKET_VNET_HDR puts before each frame, in both directions:
+// vnetLen is the size of the virtio_net_hdr that PACKET_VNET_HDR puts before each frame, in both
+// directions:
 //
 //	0 flags | 1 gso_type | 2 hdr_len | 4 gso_size | 6 csum_start | 8 csum_offset     (host byte order)
 const vnetLen = 10
@@ -58,8 +59,8 @@ func encodeVnet(h *[vnetLen]byte, f *packetio.Frame) {
 		binary.NativeEndian.PutUint16(h[4:], uint16(f.SegSize))
 	case f.Offload.Type != gsoNone:
 		h[1] = f.Offload.Type
-		// The sender's header length is what its buffer held, which may be the whole frame; asking for that
-		// much contiguous memory is what makes large sends fail.
+		// The sender's header length is what its buffer held, which may be the whole frame; asking
+		// for that much contiguous memory is what makes large sends fail.
 		hdrLen := min(f.Offload.HdrLen, f.CsumStart+maxTCPHeader)
 		binary.NativeEndian.PutUint16(h[2:], hdrLen)
 		binary.NativeEndian.PutUint16(h[4:], f.Offload.Size)
@@ -90,8 +91,8 @@ const (
 	tpid8021Q   = 0x8100
 )
 
-// insertTag puts a VLAN tag that the kernel took out back into the frame at mem[off:off+n]. It uses the four bytes
-// before off.
+// insertTag puts a VLAN tag that the kernel took out back into the frame at mem[off:off+n]. It uses
+// the four bytes before off.
 func insertTag(mem []byte, off, n int, tpid, tci uint16, f *packetio.Frame) {
 	start := off - tagLen
 	copy(mem[start:start+macsLen], mem[off:off+macsLen])

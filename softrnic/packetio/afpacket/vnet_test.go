@@ -76,7 +76,8 @@ func TestInsertTag(t *testing.T) {
 	}
 }
 
-// udp4 and udp6 build frames for the filters: a tag if tci is not 0, IPv4 with opts bytes of options.
+// udp4 and udp6 build frames for the filters: a tag if tci is not 0, IPv4 with opts bytes of
+// options.
 func udp4(opts int, proto byte, frag uint16, port uint16, tagged bool) []byte {
 	b := ether(0x0800, tagged)
 	ip := make([]byte, 20+opts)

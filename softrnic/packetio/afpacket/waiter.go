@@ -10,25 +10,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/softrnic/spin"
+	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
 // Waiter waits for frames on any of its ports.
 //
-// It looks at the rings for a while first, as package spin says, and then sleeps in a parker. A Wait that slept for long
-// makes the next ones look less, until one would have found something: who is silent may stay so, and looking in vain
-// takes CPU from those who have something to do.
+// It looks at the rings for a while first, at the pace of package pollpace, and then sleeps in a
+// parker. A Wait that slept for long makes the next ones look less, until one would have found
+// something: a silent port may stay silent, and empty polls take CPU from busy threads.
 type Waiter struct {
 	spin  time.Duration
 	ports []*Port
 
-	// woken is a Wake that no Wait has answered; blocked says that one may sleep and needs the eventfd.
+	// woken is a Wake that no Wait has answered; blocked says that one may sleep and needs the
+	// eventfd.
 	woken, blocked, closed atomic.Bool
 
 	// waitMu is held during a Wait.
 	waitMu  sync.Mutex
 	budget  time.Duration // how long the next Wait spins
-	spinner spin.Spinner
+	spinner pollpace.Spinner
 	events  []unix.EpollEvent
 	park    *parker
 
@@ -101,7 +102,8 @@ func (w *Waiter) detach(fd int) {
 	}
 }
 
-// Wait returns when a port has frames, Wake was called, or d has passed; d < 0 waits for ever, 0 only looks.
+// Wait returns when a port has frames, Wake was called, or d has passed; d < 0 waits without limit,
+// 0 only polls.
 func (w *Waiter) Wait(d time.Duration) error {
 	w.waitMu.Lock()
 	defer w.waitMu.Unlock()
@@ -222,8 +224,8 @@ func (p *Port) check() error {
 	return p.checkGone()
 }
 
-// block sleeps up to d, handles what it was woken for, and says whether that ends the Wait. The event of a Wake that was
-// answered before does not.
+// block sleeps up to d, handles what it was woken for, and says whether that ends the Wait. The
+// event of a Wake that was answered before does not.
 func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {

@@ -5,22 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/capture/crosscheck"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 )
 
-// On every frame of every golden capture, gopacket with these layers and package wire say the same of every field,
-// and the layers write the same bytes again.
+// On every frame of every golden capture, gopacket with these layers and package wire say the same
+// of every field, and the layers write the same bytes again.
 func TestAgreeOnGolden(t *testing.T) {
 	names, err := filepath.Glob("../testdata/golden/*.pcap")
 	if err != nil {
@@ -29,7 +28,7 @@ func TestAgreeOnGolden(t *testing.T) {
 	frames := 0
 	for _, name := range names {
 		eachPacket(t, name, func(data []byte, offset int64) {
-			if err := agree(data); err != nil {
+			if err := crosscheck.Frame(data); err != nil {
 				t.Errorf("%s, byte %d: %v", name, offset, err)
 			}
 			if err := rewrite(data); err != nil {
@@ -65,8 +64,9 @@ func eachPacket(t *testing.T, name string, f func(data []byte, offset int64)) {
 	}
 }
 
-// Both agree on every opcode that there is and on all 256 numbers, over IPv4 and IPv6, with and without a tag, with
-// every pad, with all flags set and with random looking fields. No capture has these.
+// Both agree on every opcode that there is and on all 256 numbers, over IPv4 and IPv6, with and
+// without a tag, with every pad, with all flags set and with random looking fields. No capture has
+// these.
 func TestAgreeOnEveryOpcode(t *testing.T) {
 	for op := range 256 {
 		for variant := range 16 {
@@ -75,7 +75,7 @@ func TestAgreeOnEveryOpcode(t *testing.T) {
 			}
 			f := sample(wire.Opcode(op), variant)
 			data := f.AppendTo(nil)
-			if err := agree(data); err != nil {
+			if err := crosscheck.Frame(data); err != nil {
 				t.Errorf("%v, variant %d: %v", wire.Opcode(op), variant, err)
 			}
 			if err := rewrite(data); err != nil {
@@ -85,7 +85,8 @@ func TestAgreeOnEveryOpcode(t *testing.T) {
 	}
 }
 
-// sample makes a frame with a different value in every field. The bits of variant are IPv6, tag, and pad.
+// sample makes a frame with a different value in every field. The bits of variant are IPv6, tag,
+// and pad.
 func sample(op wire.Opcode, variant int) *wire.Frame {
 	f := &wire.Frame{
 		Eth: wire.Ethernet{Dst: wire.MAC{2, 1, 2, 3, 4, 5}, Src: wire.MAC{2, 6, 7, 8, 9, 10}, Tagged: variant&2 != 0, TCI: 0xb123},
@@ -112,113 +113,8 @@ func sample(op wire.Opcode, variant int) *wire.Frame {
 	return f
 }
 
-// agree decodes data both ways and reports the first difference.
-func agree(data []byte) error {
-	p := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
-	var want wire.Frame
-	err := wire.ParseFrame(data, &want)
-	bth := p.Layer(roce.LayerTypeBTH)
-	if errors.Is(err, wire.ErrNotRoCE) {
-		if bth != nil {
-			return fmt.Errorf("wire: %w, gopacket: %v", err, p)
-		}
-		return nil
-	}
-	if e := p.ErrorLayer(); e != nil || err != nil {
-		return fmt.Errorf("wire: %w, gopacket: %v", err, e)
-	}
-	got, err := frameOf(p)
-	if err != nil {
-		return err
-	}
-	if d := cmp.Diff(&want, got); d != "" {
-		return fmt.Errorf("-wire +gopacket:\n%s", d)
-	}
-	if sum, err := roce.Sum(p); err != nil || (sum == want.ICRC) != wire.CheckICRC(data) {
-		return fmt.Errorf("ICRC %#x, and Sum() = %#x, %w; CheckICRC() = %t", want.ICRC, sum, err, wire.CheckICRC(data))
-	}
-	return nil
-}
-
-// frameOf puts what gopacket found into the struct of package wire, so that they can be compared as a whole.
-func frameOf(p gopacket.Packet) (*wire.Frame, error) {
-	f := new(wire.Frame)
-	for _, l := range p.Layers() {
-		switch l := l.(type) {
-		case *layers.Ethernet:
-			f.Eth.Dst, f.Eth.Src, f.Eth.Type = wire.MAC(l.DstMAC), wire.MAC(l.SrcMAC), uint16(l.EthernetType)
-		case *layers.Dot1Q:
-			dei := uint16(0)
-			if l.DropEligible {
-				dei = 1
-			}
-			f.Eth.Tagged, f.Eth.Type = true, uint16(l.Type)
-			f.Eth.TCI = uint16(l.Priority)<<13 | dei<<12 | l.VLANIdentifier
-		case *layers.IPv4:
-			f.IPv4 = wire.IPv4{
-				TOS: l.TOS, ID: l.Id, DF: l.Flags&layers.IPv4DontFragment != 0, Reserved: l.Flags&layers.IPv4EvilBit != 0, TTL: l.TTL, Protocol: uint8(l.Protocol),
-				Src: [4]byte(l.SrcIP), Dst: [4]byte(l.DstIP), TotalLen: l.Length,
-			}
-		case *layers.IPv6:
-			f.V6 = true
-			f.IPv6 = wire.IPv6{
-				TrafficClass: l.TrafficClass, FlowLabel: l.FlowLabel, HopLimit: l.HopLimit, NextHeader: uint8(l.NextHeader),
-				Src: [16]byte(l.SrcIP), Dst: [16]byte(l.DstIP), PayloadLen: l.Length,
-			}
-		case *layers.UDP:
-			f.UDP = wire.UDP{SrcPort: uint16(l.SrcPort), DstPort: uint16(l.DstPort), Checksum: l.Checksum, Length: l.Length}
-		default:
-			if err := addTransport(f, l); err != nil {
-				return nil, err
-			}
-		}
-	}
-	src, dst := p.NetworkLayer().NetworkFlow().Endpoints()
-	if a, _ := netip.ParseAddr(src.String()); a != f.SrcAddr() {
-		return nil, fmt.Errorf("SrcAddr() = %v, want %v", f.SrcAddr(), a)
-	}
-	if a, _ := netip.ParseAddr(dst.String()); a != f.DstAddr() {
-		return nil, fmt.Errorf("DstAddr() = %v, want %v", f.DstAddr(), a)
-	}
-	return f, nil
-}
-
-// addTransport is frameOf for the layers of this package.
-func addTransport(f *wire.Frame, l gopacket.Layer) error {
-	switch l := l.(type) {
-	case *roce.BTH:
-		f.BTH = wire.BTH{
-			Opcode: wire.Opcode(l.Opcode), Solicited: l.SolicitedEvent, MigReq: l.MigReq, Pad: l.PadCount, Version: l.TVer,
-			PKey: l.PKey, FECN: l.FECN, BECN: l.BECN, Reserved6: l.Reserved6, DestQP: wire.QPN(l.DestQP),
-			AckReq: l.AckReq, Reserved7: l.Reserved7, PSN: wire.PSN(l.PSN),
-		}
-	case *roce.DETH:
-		f.DETH = wire.DETH{QKey: l.QKey, Reserved: l.Reserved, SrcQP: wire.QPN(l.SrcQP)}
-	case *roce.RETH:
-		f.RETH = wire.RETH{VA: l.VA, RKey: l.RKey, Length: l.DMALength}
-	case *roce.AtomicETH:
-		f.AtomicETH = wire.AtomicETH{VA: l.VA, RKey: l.RKey, SwapOrAdd: l.SwapOrAdd, Compare: l.Compare}
-	case *roce.AETH:
-		f.AETH = wire.AETH{Syndrome: wire.Syndrome(l.Syndrome), MSN: l.MSN}
-	case *roce.AtomicAckETH:
-		f.AtomicAck = l.Original
-	case *roce.ImmDt:
-		f.ImmDt = l.Immediate
-	case *roce.IETH:
-		f.IETH = l.RKey
-	case *roce.CNP:
-		f.CNP = l.Reserved
-	case *roce.Payload:
-		f.Payload = l.Data
-	case *roce.ICRC:
-		f.ICRC = l.Value
-	default:
-		return fmt.Errorf("unexpected layer %v", l.LayerType())
-	}
-	return nil
-}
-
-// rewrite serializes the layers of a good frame, with pad, lengths and ICRC computed anew, and compares.
+// rewrite serializes the layers of a good frame, with pad, lengths and ICRC computed anew, and
+// compares.
 func rewrite(want []byte) error {
 	p := gopacket.NewPacket(want, layers.LayerTypeEthernet, gopacket.Default)
 	if p.Layer(roce.LayerTypeBTH) == nil {
@@ -257,7 +153,7 @@ func FuzzAgree(f *testing.F) {
 		if wire.ParseFrame(data, &frame) != nil {
 			return
 		}
-		if err := agree(data); err != nil {
+		if err := crosscheck.Frame(data); err != nil {
 			t.Fatal(err)
 		}
 	})

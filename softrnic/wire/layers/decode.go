@@ -16,8 +16,8 @@ type header interface {
 // newHeader makes an empty extended header.
 type newHeader = func() header
 
-// headers decodes the extended headers that a BTH announced, one after the other, and then the rest, whose pad
-// count is not known if a chain does not start at a BTH.
+// headers decodes the extended headers that a BTH announced, one after the other, and then the
+// rest, whose pad count is not known if a chain does not start at a BTH.
 type headers []newHeader
 
 // Decode makes headers a gopacket.Decoder.
@@ -44,8 +44,8 @@ func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return c.after(h, p)
 }
 
-// after adds the layer and has c decode what is behind it. Every packet ends with an ICRC, so something must be:
-// gopacket would take nothing for the end of a good packet.
+// after adds the layer and has c decode what is behind it. Every packet ends with an ICRC, so
+// something must be: gopacket would take nothing for the end of a good packet.
 func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	p.AddLayer(l)
 	if err := take(l.LayerPayload(), icrcLength, "ICRC", p); err != nil {
@@ -81,8 +81,8 @@ const (
 	serviceCNP = 4
 )
 
-// announced lists the extended headers of an opcode, by the number of the operation (IBTA 9.2, 9.3). An opcode that
-// is not assigned has none.
+// announced lists the extended headers of an opcode, by the number of the operation (IBTA 9.2,
+// 9.3). An opcode that is not assigned has none.
 func announced(opcode uint8) headers {
 	service, operation := opcode>>5, opcode&0x1f
 	switch service {

@@ -21,8 +21,8 @@ func Sum(p gopacket.Packet) (uint32, error) {
 	if udp == nil || bth == nil || icrc == nil {
 		return 0, ErrNoPacket
 	}
-	// A copy of the packet with ones in place of all that may change on the way, behind eight bytes of ones for
-	// the local route header.
+	// A copy of the packet with ones in place of all that may change on the way, behind eight bytes
+	// of ones for the local route header.
 	covered := bytes.Repeat([]byte{0xff}, 8)
 	switch ip := p.NetworkLayer().(type) {
 	case *layers.IPv4:
@@ -45,9 +45,10 @@ func Sum(p gopacket.Packet) (uint32, error) {
 	return crc32.ChecksumIEEE(covered), nil
 }
 
-// Serialize writes all layers of a packet into b, as gopacket.SerializeLayers does. With FixLengths the pad of
-// Payload and BTH is set, too, and with ComputeChecksums the ICRC. The layers start with a link or network layer.
-// Leave the UDP checksum at 0: Serialize computes the IPv4 one and does not touch that.
+// Serialize writes all layers of a packet into b, as gopacket.SerializeLayers does. With FixLengths
+// the pad of Payload and BTH is set, too, and with ComputeChecksums the ICRC. The layers start with
+// a link or network layer. Leave the UDP checksum at 0: Serialize computes the IPv4 one and does
+// not touch that.
 func Serialize(b gopacket.SerializeBuffer, opts gopacket.SerializeOptions, all ...gopacket.SerializableLayer) error {
 	var bth *BTH
 	var payload *Payload

@@ -8,7 +8,8 @@ import (
 // Port is the UDP destination port of RoCEv2.
 const Port layers.UDPPort = 4791
 
-// Layer types. Numbers from 2000 on are free for users of gopacket; ours start at the port's number.
+// Layer types. Numbers from 2000 on are free for users of gopacket; ours start at the port's
+// number.
 var (
 	LayerTypeBTH          = register(4791, "BTH", gopacket.DecodeFunc(decodeBTH))
 	LayerTypeDETH         = register(4792, "DETH", headers{newDETH})

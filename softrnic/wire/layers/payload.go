@@ -39,8 +39,8 @@ const icrcLength = 4
 // LayerType is LayerTypeICRC.
 func (c *ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }
 
-// SerializeTo writes the value. It cannot be computed here, where the headers before it are not written yet:
-// Serialize does it.
+// SerializeTo writes the value. It cannot be computed here, where the headers before it are not
+// written yet: Serialize does it.
 func (c *ICRC) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptions) error {
 	data, err := b.PrependBytes(icrcLength)
 	if err != nil {

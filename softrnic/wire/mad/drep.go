@@ -8,27 +8,27 @@ package mad
 //	|                    private data, 224 bytes                    |
 //	+---------------------------------------------------------------+
 
-// DREPPrivate is the room for private data in a DREP, in bytes.
-const DREPPrivate = 224
+// drepPrivate is the room for private data in a DREP, in bytes.
+const drepPrivate = 224
 
 // DREP answers a DREQ (IBTA 12.6.11).
 type DREP struct {
 	LocalID, RemoteID CommID
-	Private           [DREPPrivate]byte
+	Private           [drepPrivate]byte
 }
 
 // Attr is AttrDREP.
 func (*DREP) Attr() Attr { return AttrDREP }
 
-// Len is BodyLen.
-func (*DREP) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*DREP) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *DREP) Parse(b []byte) error {
-	if err := need(b, BodyLen, "DREP"); err != nil {
+	if err := need(b, bodyLen, "DREP"); err != nil {
 		return err
 	}
-	*m = DREP{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), Private: [DREPPrivate]byte(b[8:])}
+	*m = DREP{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), Private: [drepPrivate]byte(b[8:])}
 	return nil
 }
 

@@ -12,29 +12,29 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 //	|                    private data, 220 bytes                    |
 //	+---------------------------------------------------------------+
 
-// DREQPrivate is the room for private data in a DREQ, in bytes.
-const DREQPrivate = 220
+// dreqPrivate is the room for private data in a DREQ, in bytes.
+const dreqPrivate = 220
 
 // DREQ asks to end a connection (IBTA 12.6.10).
 type DREQ struct {
 	LocalID, RemoteID CommID
 	// QPN is the receiver's.
 	QPN     wire.QPN
-	Private [DREQPrivate]byte
+	Private [dreqPrivate]byte
 }
 
 // Attr is AttrDREQ.
 func (*DREQ) Attr() Attr { return AttrDREQ }
 
-// Len is BodyLen.
-func (*DREQ) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*DREQ) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *DREQ) Parse(b []byte) error {
-	if err := need(b, BodyLen, "DREQ"); err != nil {
+	if err := need(b, bodyLen, "DREQ"); err != nil {
 		return err
 	}
-	*m = DREQ{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), QPN: wire.QPN(be24(b, 8)), Private: [DREQPrivate]byte(b[12:])}
+	*m = DREQ{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), QPN: wire.QPN(be24(b, 8)), Private: [dreqPrivate]byte(b[12:])}
 	return nil
 }
 

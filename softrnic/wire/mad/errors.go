@@ -5,17 +5,20 @@ import (
 	"time"
 )
 
-// ErrNotCM says that a MAD is well-formed and no message of a communication manager of this version.
+// ErrNotCM says that a MAD is well-formed and no message of a communication manager of this
+// version.
 var ErrNotCM = errors.New("no message of the communication manager")
 
 // CommID names a connection at one of its ends; 0 names none.
 type CommID uint32
 
-// ServiceID names what a request is for (A3.2.3). RDMA-CM's are of the form 0x000000000106pppp, see PortService.
+// ServiceID names what a request is for (A3.2.3). RDMA-CM's are of the form 0x000000000106pppp, see
+// PortService.
 type ServiceID uint64
 
 // timeUnit is the unit of the time codes of the specification.
 const timeUnit = 4096 * time.Nanosecond
 
-// Time is the duration of a time code: 4.096 µs · 2^code (IBTA 12.7.34). Codes have 5 bits; 31 is 2.4 hours.
+// Time is the duration of a time code: 4.096 µs · 2^code (IBTA 12.7.34). Codes have 5 bits; 31 is
+// 2.4 hours.
 func Time(code uint8) time.Duration { return timeUnit << (code & mask5) }

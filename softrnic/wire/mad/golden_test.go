@@ -84,8 +84,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The fields of rping's connection, as its capture's description and the kernel's defaults have them
-// (IBTA 12.6.5, 12.6.8, 12.6.9, 12.6.10).
+// The fields of rping's connection, as its capture's description and the kernel's defaults have
+// them (IBTA 12.6.5, 12.6.8, 12.6.9, 12.6.10).
 func TestGoldenFields(t *testing.T) {
 	a, b := netip.MustParseAddr("192.168.77.1"), netip.MustParseAddr("192.168.77.2")
 	got := map[Attr]Message{}

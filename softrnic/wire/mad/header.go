@@ -25,16 +25,16 @@ const (
 	HeaderLen = 24
 	// Size is a whole datagram, always.
 	Size = 256
-	// BodyLen is what a message of the communication manager has behind the header.
-	BodyLen = Size - HeaderLen
+	// bodyLen is what a message of the communication manager has behind the header.
+	bodyLen = Size - HeaderLen
 )
 
 // Values of the common header for the communication manager (IBTA 13.4.4, 16.7).
 const (
-	BaseVersion    = 1
-	ClassCM        = 0x07
-	ClassCMVersion = 2
-	MethodSend     = 0x03
+	baseVersion    = 1
+	classCM        = 0x07
+	classCMVersion = 2
+	methodSend     = 0x03
 )
 
 // Attr is an attribute ID: which message the datagram is (IBTA 16.7.2).
@@ -75,16 +75,16 @@ type Header struct {
 	Modifier                                 uint32
 }
 
-// CMHeader is the header of a message of the communication manager.
-func CMHeader(a Attr, tid uint64) Header {
+// cmHeader is the header of a message of the communication manager.
+func cmHeader(a Attr, tid uint64) Header {
 	return Header{
-		BaseVersion: BaseVersion, Class: ClassCM, ClassVersion: ClassCMVersion, Method: MethodSend, TID: tid, Attr: a,
+		BaseVersion: baseVersion, Class: classCM, ClassVersion: classCMVersion, Method: methodSend, TID: tid, Attr: a,
 	}
 }
 
 // IsCM reports whether a communication manager of this version is addressed.
 func (h *Header) IsCM() bool {
-	return h.BaseVersion == BaseVersion && h.Class == ClassCM && h.ClassVersion == ClassCMVersion && h.Method == MethodSend
+	return h.BaseVersion == baseVersion && h.Class == classCM && h.ClassVersion == classCMVersion && h.Method == methodSend
 }
 
 // Parse reads the header at the start of b.

@@ -15,7 +15,8 @@ import (
 //	|        destination address, 16 bytes (IPv4: the last 4)       |
 //	+---------------------------------------------------------------+
 
-// IPDataLen is the length of the header that RDMA-CM puts in front of the private data of a REQ or SIDR_REQ, in bytes.
+// IPDataLen is the length of the header that RDMA-CM puts in front of the private data of a REQ or
+// SIDR_REQ, in bytes.
 const IPDataLen = 36
 
 // IPData is that header (IBTA A11.6): which IP addresses and ports the connection is between.

@@ -15,12 +15,13 @@ import (
 
 var attrs = []Attr{AttrREQ, AttrMRA, AttrREJ, AttrREP, AttrRTU, AttrDREQ, AttrDREP, AttrSIDRReq, AttrSIDRRep}
 
-// Whatever bits a body has, reading and writing it once makes a fixed point: no field is cut, moved or forgotten.
+// Whatever bits a body has, reading and writing it once makes a fixed point: no field is cut, moved
+// or forgotten.
 func TestFieldsStay(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, a := range attrs {
 		for range 200 {
-			b := make([]byte, BodyLen)
+			b := make([]byte, bodyLen)
 			for i := range b {
 				b[i] = byte(rnd.Uint32())
 			}
@@ -29,17 +30,18 @@ func TestFieldsStay(t *testing.T) {
 	}
 }
 
-// Every bit of a body is a field's or reserved; the number of those that are read back is the sum of the fields.
+// Every bit of a body is a field's or reserved; the number of those that are read back is the sum
+// of the fields.
 func TestEveryBitHasItsField(t *testing.T) {
 	reserved := map[Attr]int{
 		AttrREQ: 64 + 2*(6+3+3), AttrMRA: 6 + 3, AttrREJ: 6 + 1, AttrREP: 3*8 + 4, AttrDREQ: 8, AttrSIDRReq: 16, AttrSIDRRep: 16 + 8,
 	}
 	for _, a := range attrs {
 		lost := 0
-		for i := range BodyLen * 8 {
-			b := make([]byte, BodyLen)
+		for i := range bodyLen * 8 {
+			b := make([]byte, bodyLen)
 			b[i/8] = 0x80 >> (i % 8)
-			m := New(a)
+			m := newMessage(a)
 			if err := m.Parse(b); err != nil {
 				t.Fatal(err)
 			}
@@ -58,12 +60,12 @@ func TestEveryBitHasItsField(t *testing.T) {
 
 func checkFixedPoint(t testing.TB, a Attr, b []byte) {
 	t.Helper()
-	first, second := New(a), New(a)
+	first, second := newMessage(a), newMessage(a)
 	if err := first.Parse(b); err != nil {
 		t.Fatal(err)
 	}
 	out := first.AppendTo(nil)
-	if len(out) != BodyLen || first.Len() != BodyLen {
+	if len(out) != bodyLen || first.Len() != bodyLen {
 		t.Fatalf("%v: %d bytes, Len %d", a, len(out), first.Len())
 	}
 	if err := second.Parse(out); err != nil {
@@ -87,7 +89,7 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	for _, a := range attrs {
-		if err := New(a).Parse(make([]byte, BodyLen-1)); !errors.Is(err, wire.ErrTruncated) {
+		if err := newMessage(a).Parse(make([]byte, bodyLen-1)); !errors.Is(err, wire.ErrTruncated) {
 			t.Errorf("%v: %v", a, err)
 		}
 	}
@@ -98,7 +100,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("byte %d = %d: %v", i, v, err)
 		}
 	}
-	if New(0x19) != nil { // LAP
+	if newMessage(0x19) != nil { // LAP
 		t.Error("a message without a codec")
 	}
 }
@@ -158,11 +160,12 @@ func TestNamesAndTimes(t *testing.T) {
 	}
 }
 
-// FuzzParse: no bytes make the codec panic, and what parses is written as a datagram that parses to the same.
+// FuzzParse: no bytes make the codec panic, and what parses is written as a datagram that parses to
+// the same.
 func FuzzParse(f *testing.F) {
 	captured(f, func(_ string, frame *wire.Frame) { f.Add(frame.Payload) })
 	for _, a := range attrs {
-		f.Add(Append(nil, 1, New(a)))
+		f.Add(Append(nil, 1, newMessage(a)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h Header

@@ -30,8 +30,8 @@ var (
 	_ Message = (*SIDRRep)(nil)
 )
 
-// New returns an empty message; nil if a is none that this package knows.
-func New(a Attr) Message {
+// newMessage returns an empty message; nil if a is none that this package knows.
+func newMessage(a Attr) Message {
 	switch a {
 	case AttrREQ:
 		return new(REQ)
@@ -55,8 +55,9 @@ func New(a Attr) Message {
 	return nil
 }
 
-// Parse reads a whole datagram of the communication manager. The error is a *wire.FormatError if b is too short, and
-// wraps ErrNotCM if it is another kind of MAD, or a message that this package does not know; h is valid in that case.
+// Parse reads a whole datagram of the communication manager. The error is a *wire.FormatError if b
+// is too short, and wraps ErrNotCM if it is another kind of MAD, or a message that this package
+// does not know; h is valid in that case.
 func Parse(b []byte, h *Header) (Message, error) {
 	if err := need(b, Size, "MAD"); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func Parse(b []byte, h *Header) (Message, error) {
 	if !h.IsCM() {
 		return nil, fmt.Errorf("%w: class %#02x version %d method %#02x", ErrNotCM, h.Class, h.ClassVersion, h.Method)
 	}
-	m := New(h.Attr)
+	m := newMessage(h.Attr)
 	if m == nil {
 		return nil, fmt.Errorf("%w: %v", ErrNotCM, h.Attr)
 	}
@@ -76,7 +77,7 @@ func Parse(b []byte, h *Header) (Message, error) {
 
 // Append appends a whole datagram, Size bytes.
 func Append(b []byte, tid uint64, m Message) []byte {
-	h := CMHeader(m.Attr(), tid)
+	h := cmHeader(m.Attr(), tid)
 	return m.AppendTo(h.AppendTo(b))
 }
 

@@ -8,8 +8,8 @@ package mad
 //	|msg|  reserved | timeout | res.|   private data, 222 bytes …   |   message MRAed, service timeout
 //	+---+-----------+---------+-----+-------------------------------+
 
-// MRAPrivate is the room for private data in an MRA, in bytes.
-const MRAPrivate = 222
+// mraPrivate is the room for private data in an MRA, in bytes.
+const mraPrivate = 222
 
 // Stage says which message an MRA or REJ is about.
 type Stage uint8
@@ -27,18 +27,18 @@ type MRA struct {
 	About             Stage
 	// Timeout is the time code within which the answer comes, counted from the MRA.
 	Timeout uint8
-	Private [MRAPrivate]byte
+	Private [mraPrivate]byte
 }
 
 // Attr is AttrMRA.
 func (*MRA) Attr() Attr { return AttrMRA }
 
-// Len is BodyLen.
-func (*MRA) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*MRA) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *MRA) Parse(b []byte) error {
-	if err := need(b, BodyLen, "MRA"); err != nil {
+	if err := need(b, bodyLen, "MRA"); err != nil {
 		return err
 	}
 	*m = MRA{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), About: Stage(b[8] >> 6), Timeout: b[9] >> 3}

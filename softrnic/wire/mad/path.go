@@ -23,7 +23,8 @@ type Path struct {
 	TrafficClass, HopLimit uint8
 	SL                     uint8
 	SubnetLocal            bool
-	// AckTimeout is the time code of the local ACK timeout for the queue pair of the receiver of the REQ.
+	// AckTimeout is the time code of the local ACK timeout for the queue pair of the receiver of
+	// the REQ.
 	AckTimeout uint8
 }
 

@@ -32,12 +32,12 @@ type REJ struct {
 // Attr is AttrREJ.
 func (*REJ) Attr() Attr { return AttrREJ }
 
-// Len is BodyLen.
-func (*REJ) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*REJ) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *REJ) Parse(b []byte) error {
-	if err := need(b, BodyLen, "REJ"); err != nil {
+	if err := need(b, bodyLen, "REJ"); err != nil {
 		return err
 	}
 	*m = REJ{

@@ -48,8 +48,8 @@ type REP struct {
 // Attr is AttrREP.
 func (*REP) Attr() Attr { return AttrREP }
 
-// Len is BodyLen.
-func (*REP) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*REP) Len() int { return bodyLen }
 
 // Bits of the shared bytes of a REP.
 const (
@@ -59,7 +59,7 @@ const (
 
 // Parse reads the message.
 func (m *REP) Parse(b []byte) error {
-	if err := need(b, BodyLen, "REP"); err != nil {
+	if err := need(b, bodyLen, "REP"); err != nil {
 		return err
 	}
 	*m = REP{

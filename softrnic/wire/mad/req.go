@@ -48,16 +48,17 @@ type REQ struct {
 	LocalGUID uint64 // of the channel adapter
 	QKey      uint32
 	QPN       wire.QPN
-	// ResponderResources is how many READs and atomics the peer may have outstanding at the sender, InitiatorDepth
-	// how many the sender wants to have outstanding at the peer.
+	// ResponderResources is how many READs and atomics the peer may have outstanding at the sender,
+	// InitiatorDepth how many the sender wants to have outstanding at the peer.
 	ResponderResources, InitiatorDepth uint8
 	LocalEECN, RemoteEECN              uint32
-	// RemoteTimeout is the time code within which the peer shall answer the REQ, LocalTimeout that within which the
-	// sender answers the REP.
+	// RemoteTimeout is the time code within which the peer shall answer the REQ, LocalTimeout that
+	// within which the sender answers the REP.
 	RemoteTimeout, LocalTimeout uint8
 	Type                        uint8 // transport service: 0 RC, 1 UC, 2 RD, 3 see ExtendedType
 	FlowControl                 bool  // end to end
-	// PSN is the first one that the receiver of the REQ shall send (IBTA 12.7.31): the one that the sender expects.
+	// PSN is the first one that the receiver of the REQ shall send (IBTA 12.7.31): the one that the
+	// sender expects.
 	PSN             wire.PSN
 	Retry, RNRRetry uint8
 	PKey            uint16
@@ -74,8 +75,8 @@ type REQ struct {
 // Attr is AttrREQ.
 func (*REQ) Attr() Attr { return AttrREQ }
 
-// Len is BodyLen.
-func (*REQ) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*REQ) Len() int { return bodyLen }
 
 // Bits of the shared bytes of a REQ.
 const (
@@ -86,7 +87,7 @@ const (
 
 // Parse reads the message.
 func (m *REQ) Parse(b []byte) error {
-	if err := need(b, BodyLen, "REQ"); err != nil {
+	if err := need(b, bodyLen, "REQ"); err != nil {
 		return err
 	}
 	*m = REQ{

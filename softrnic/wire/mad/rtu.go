@@ -8,27 +8,27 @@ package mad
 //	|                    private data, 224 bytes                    |
 //	+---------------------------------------------------------------+
 
-// RTUPrivate is the room for private data in an RTU, in bytes.
-const RTUPrivate = 224
+// rtuPrivate is the room for private data in an RTU, in bytes.
+const rtuPrivate = 224
 
 // RTU says that the initiator is ready to use the connection (IBTA 12.6.9).
 type RTU struct {
 	LocalID, RemoteID CommID
-	Private           [RTUPrivate]byte
+	Private           [rtuPrivate]byte
 }
 
 // Attr is AttrRTU.
 func (*RTU) Attr() Attr { return AttrRTU }
 
-// Len is BodyLen.
-func (*RTU) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*RTU) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *RTU) Parse(b []byte) error {
-	if err := need(b, BodyLen, "RTU"); err != nil {
+	if err := need(b, bodyLen, "RTU"); err != nil {
 		return err
 	}
-	*m = RTU{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), Private: [RTUPrivate]byte(b[8:])}
+	*m = RTU{LocalID: CommID(be32(b, 0)), RemoteID: CommID(be32(b, 4)), Private: [rtuPrivate]byte(b[8:])}
 	return nil
 }
 

@@ -35,12 +35,12 @@ type SIDRReq struct {
 // Attr is AttrSIDRReq.
 func (*SIDRReq) Attr() Attr { return AttrSIDRReq }
 
-// Len is BodyLen.
-func (*SIDRReq) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*SIDRReq) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *SIDRReq) Parse(b []byte) error {
-	if err := need(b, BodyLen, "SIDR_REQ"); err != nil {
+	if err := need(b, bodyLen, "SIDR_REQ"); err != nil {
 		return err
 	}
 	*m = SIDRReq{RequestID: CommID(be32(b, 0)), PKey: be16(b, 4), Service: ServiceID(be64(b, 8)), Private: [SIDRReqPrivate]byte(b[16:])}
@@ -111,12 +111,12 @@ type SIDRRep struct {
 // Attr is AttrSIDRRep.
 func (*SIDRRep) Attr() Attr { return AttrSIDRRep }
 
-// Len is BodyLen.
-func (*SIDRRep) Len() int { return BodyLen }
+// Len is bodyLen.
+func (*SIDRRep) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *SIDRRep) Parse(b []byte) error {
-	if err := need(b, BodyLen, "SIDR_REP"); err != nil {
+	if err := need(b, bodyLen, "SIDR_REP"); err != nil {
 		return err
 	}
 	*m = SIDRRep{

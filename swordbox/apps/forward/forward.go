@@ -1,5 +1,5 @@
-// Package forward is the plain switch program: it forwards every RoCEv2 packet as it is. It keeps no state, so a
-// switch that runs it costs what layer 2 costs, and super-frames pass whole.
+// Package forward is the plain switch program: it forwards every RoCEv2 packet as it is. It keeps
+// no state, so a switch that runs it costs what layer 2 costs, and super-frames pass whole.
 package forward
 
 import (

@@ -18,17 +18,17 @@ import (
 // bundlesEnv names the folder in which a `run` that fails leaves a bundle; "" is none.
 const bundlesEnv = "RDMALAB_BUNDLES"
 
-// bundleCmd writes down all that is known of a rack.
+// bundleCmd writes the state of a rack into a folder.
 func bundleCmd() *cobra.Command {
 	var why bundle.Reason
 	cmd := &cobra.Command{
 		Use:   "bundle [DIR]",
-		Short: "Write down all that is known of the rack into a folder",
-		Long: "bundle collects what one needs to find out why something failed: the last packets that the switch saw, counters,\n" +
-			"tables, faults, the state of every NIC and process, and logs. README.txt in the folder says what there is, and what\n" +
-			"could not be had. Packets are there if the switch keeps them, which costs what a capture costs: bring the rack up\n" +
-			"with " + switchd.EnvKeep + "=4MiB in the environment. With " + bundlesEnv + "=FOLDER in the environment, a `run` that fails\n" +
-			"leaves a bundle in that folder.",
+		Short: "Collect the rack's state, counters, logs and last packets in a folder",
+		Long: "bundle collects in folder DIR what is needed to find out why something failed: the last packets that the switch\n" +
+			"saw, counters, tables, faults, the state of every NIC and process, and logs. README.txt in the folder lists what\n" +
+			"was collected and what could not be. The packets are there only if the switch keeps the last ones, which takes as\n" +
+			"much time as a capture: bring the rack up with " + switchd.EnvKeep + "=4MiB in the environment. With\n" +
+			bundlesEnv + "=FOLDER in the environment, a `rdmalab run` that fails leaves a bundle in that folder.",
 		Example: "  " + switchd.EnvKeep + "=4MiB rdmalab up\n" +
 			"  rdmalab bundle out/bundles/lost-write\n" +
 			"  " + bundlesEnv + "=out/bundles rdmalab run ycsb --workload a",
@@ -51,8 +51,8 @@ func bundleCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&why.What, "what", "", "what has failed, for the README")
-	f.StringVar(&why.Replay, "replay", "", "the command that does it again, for the README")
+	f.StringVar(&why.What, "what", "", "what has failed, for README.txt")
+	f.StringVar(&why.Replay, "replay", "", "the command that repeats the failure, for README.txt")
 	return cmd
 }
 
@@ -61,7 +61,8 @@ func bundleName(r *rack.Rack, what string) string {
 	return strings.Join([]string{r.Spec.Name, what, time.Now().UTC().Format("20060102-150405.000")}, "-")
 }
 
-// bundleFailure leaves a bundle of a command that failed, if the environment asks for it, and says where.
+// bundleFailure writes a bundle after a command has failed, if the environment asks for it, and
+// adds its place to the error.
 func bundleFailure(cmd *cobra.Command, failed error) error {
 	folder := os.Getenv(bundlesEnv)
 	if failed == nil || folder == "" || isUse(failed) {

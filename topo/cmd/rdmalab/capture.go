@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -33,11 +33,12 @@ func captureCmd() *cobra.Command {
 	var flags captureFlags
 	cmd := &cobra.Command{
 		Use:   "capture [LINK…]",
-		Short: "Capture links as pcapng; what faults or the switch did is a comment on the packet",
-		Long: "capture shows the links of the hosts named, or all, as the switch sees them: one interface for each link and\n" +
-			"direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault or the switch touched, with the\n" +
-			"rule's name. It writes pcapng to a file or a pipe until interrupted. Packets that it is too slow for are counted\n" +
-			"in the file's interface statistics; the rack never waits for it.",
+		Short: "Capture links as pcapng, with a comment on each packet that a fault or the switch touched",
+		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them. The file\n" +
+			"has one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault\n" +
+			"or the switch touched, with the name of the rule. capture writes pcapng to a file or a pipe until it is\n" +
+			"interrupted. The rack never waits for capture: packets that it is too slow to record are missing, and their\n" +
+			"number is in the file's interface statistics.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",
@@ -45,11 +46,11 @@ func captureCmd() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&flags.file, "write", "w", "-", "file to write, - is standard output")
+	f.StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output")
 	f.StringVar(&flags.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
-	f.Uint64Var(&flags.count, "count", 0, "end after so many packets")
+	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
 	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
-	f.IntVar(&flags.snaplen, "snaplen", 0, "keep only so many bytes of a packet (default all)")
+	f.IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
 	completeFlag(cmd, "dir", func(*cobra.Command) []string { return []string{"up", "down", "both"} })
 	return cmd
 }
@@ -86,7 +87,7 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	return flags.write(cmd, stream)
 }
 
-// query is what the switch is asked for.
+// query makes the parameters of the request to the switch.
 func (f *captureFlags) query(links []string) (url.Values, error) {
 	q := url.Values{"link": links}
 	switch f.dir {
@@ -108,12 +109,12 @@ func (f *captureFlags) query(links []string) (url.Values, error) {
 	return q, nil
 }
 
-// write copies the stream to where it shall go, and says how that ended.
+// write copies the stream to the file or pipe and prints how many packets there were.
 func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	out := cmd.OutOrStdout()
 	var file *os.File
 	if f.file == "-" {
-		// Otherwise a reader that goes ends this process without a word.
+		// Otherwise SIGPIPE ends this process without a message when the reader of the pipe ends.
 		signal.Ignore(syscall.SIGPIPE)
 	} else {
 		if file, err = os.Create(f.file); err != nil {
@@ -155,7 +156,7 @@ func diskFull(file *os.File) error {
 	whole, err := file.Seek(0, io.SeekStart)
 	if err == nil {
 		var c pcapng.Copied
-		c, _ = pcapng.Copy(io.Discard, file, 0) // it ends in the middle of a block: that is why we are here
+		c, _ = pcapng.Copy(io.Discard, file, 0) // the error is expected: the file ends in the middle of a block
 		whole, err = c.Bytes, file.Truncate(c.Bytes)
 	}
 	return errors.Join(fmt.Errorf("%s: the disk is full; its first %d bytes can be read", file.Name(), whole), err)

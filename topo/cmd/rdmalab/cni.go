@@ -15,15 +15,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// cniCmd is the CNI plugin, and what a person needs of it.
+// cniCmd is the CNI plugin, with commands to install it and to list guests.
 func cniCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cni",
-		Short: "Plug containers of podman, nerdctl or Kubernetes into the rack (CNI plugin)",
-		Long: "Called by a container runtime, this program is a CNI plugin: a container on a network of type " + cni.Program + " becomes a\n" +
-			"guest of a rack that is up, with the interface that the runtime names, an address of the rack and a port of the\n" +
-			"switch. Guests can be captured, and faults injected on their links, by their names. `cni install` puts the plugin\n" +
-			"and a network where runtimes look for them; see compose/k8s for Kubernetes with Multus.",
+		Short: "Attach containers of podman, nerdctl or Kubernetes to the rack (CNI plugin)",
+		Long: "When a container runtime calls this program, it is a CNI plugin: it makes a container on a network of type\n" +
+			cni.Program + " a guest of a rack that is up. The guest gets an interface with the name that the runtime chooses,\n" +
+			"an address of the rack and a port of the switch. `rdmalab capture` and `rdmalab inject` take the name of a guest\n" +
+			"as that of a host. `rdmalab cni install` puts the plugin and a network where runtimes look for them; see\n" +
+			"compose/k8s for Kubernetes with Multus.",
 		Example: "  rdmalab cni install\n" +
 			"  podman run --rm --network rack:interface_name=rack0 IMAGE\n" +
 			"  rdmalab cni guests",
@@ -47,9 +48,10 @@ func cniInstallCmd() *cobra.Command {
 	var bin, conf, network string
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Put the plugin, and a network of the rack, where container runtimes look for them",
-		Long: "install copies this program into the folder of CNI plugins as " + cni.Program + ", and writes a network whose containers\n" +
-			"join the rack of --rack, which need not be up. It starts and restarts nothing. To undo it, remove both files.",
+		Short: "Install the plugin, and a network of the rack, where container runtimes look for them",
+		Long: "install copies this program into the folder of CNI plugins as " + cni.Program + ", and writes the configuration of a\n" +
+			"network whose containers join the rack of --rack. The rack need not be up. install starts and restarts nothing. To\n" +
+			"undo it, remove the two files that it prints.",
 		Example: "  rdmalab cni install\n" +
 			"  rdmalab cni install --bin /usr/lib/cni --rack lab --network lab",
 		Args: cobra.NoArgs,
@@ -80,7 +82,7 @@ func cniInstallCmd() *cobra.Command {
 	return cmd
 }
 
-// mayNotWrite adds what helps if a folder is another's.
+// mayNotWrite adds advice to an error if a folder may not be written.
 func mayNotWrite(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w; run it with sudo, or choose folders of your own with --bin and --conf", err)
@@ -104,7 +106,7 @@ func copySelf(path string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(to.Name()) // what failed is said
+			_ = os.Remove(to.Name()) // the first error is returned
 		}
 	}()
 	if _, err = io.Copy(to, self); err == nil {
@@ -123,7 +125,7 @@ func copySelf(path string) (err error) {
 func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "guests",
-		Short:   "List the containers that are plugged into the rack",
+		Short:   "List the containers that are attached to the rack as guests",
 		Example: "  rdmalab cni guests -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

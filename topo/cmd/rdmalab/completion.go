@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// bashAlone is what the library's script takes from the package bash-completion, for shells that do not have it: the words of
-// the line up to the cursor, and the names of files.
+// bashAlone defines the functions that the library's script takes from the package bash-completion,
+// for shells that do not have it: the words of the line up to the cursor, and the names of files.
 const bashAlone = `if ! declare -F _get_comp_words_by_ref >/dev/null 2>&1; then
     _get_comp_words_by_ref()
     {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The script completes in a bash that has no package for it: what the program offers, behind flags and commas, too.
+// The script completes in a bash that has no package for it: what the program offers, behind flags
+// and commas, too.
 func TestBashCompletesWithoutPackages(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -24,7 +24,7 @@ type containerFlags struct{ runtime, plug, compose string }
 func (f *containerFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.runtime, "runtime", runtimeProcess, "what hosts are: process or docker")
 	plugFlag(cmd, &f.plug)
-	cmd.Flags().StringVar(&f.compose, "compose", "", "have compose make the containers of this file (implies --runtime docker)")
+	cmd.Flags().StringVar(&f.compose, "compose", "", "let compose make the containers that this compose file describes (implies --runtime docker)")
 	complete(cmd, "runtime", runtimeProcess, runtimeDocker)
 	if err := cmd.MarkFlagFilename("compose", "yaml", "yml"); err != nil {
 		panic(fmt.Sprintf("completion of --compose: %v", err)) // the flag was defined a line ago
@@ -32,8 +32,8 @@ func (f *containerFlags) add(cmd *cobra.Command) {
 }
 
 func plugFlag(cmd *cobra.Command, plug *string) {
-	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "how containers get their NIC: outside (the rack plugs),\n"+
-		"holder (the same, and the NIC outlives the host's process) or driver (the engine plugs)")
+	cmd.Flags().StringVar(plug, "plug", string(container.PlugOutside), "how a container gets its NIC: outside (the rack attaches it), holder (the rack attaches it to a second container,\n"+
+		"so that the NIC's link outlives the host's process) or driver (the container engine attaches it)")
 	complete(cmd, "plug", string(container.PlugOutside), string(container.PlugHolder), string(container.PlugDriver))
 }
 
@@ -53,7 +53,7 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	case f.runtime != runtimeProcess && f.runtime != runtimeDocker:
 		return nil, badUse("runtime %q is unknown; take %s or %s", f.runtime, runtimeProcess, runtimeDocker)
 	case f.runtime == runtimeProcess && f.compose == "":
-		if cmd.Flags().Changed("plug") { // also to what it would be anyway: who says it wants containers
+		if cmd.Flags().Changed("plug") { // also with the default value: --plug says that hosts are to be containers
 			return nil, badUse("--plug is for containers: add --runtime %s", runtimeDocker)
 		}
 		return nil, nil
@@ -89,10 +89,10 @@ func composeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compose [RACK.yaml]",
 		Short: "Print a compose file with the hosts of a rack",
-		Long: "compose prints a file for docker compose 2 or docker-compose 1.29 whose services are the hosts of a rack file, or\n" +
-			"of the built-in rack. Add services of your own to it. `rdmalab up --compose FILE` makes the rack's switch and\n" +
-			"links, runs compose, and waits for the hosts; later compose commands on the same file work, too, because the rack\n" +
-			"hears of every container that starts.",
+		Long: "compose prints a file for docker compose 2 or docker-compose 1.29 whose services are the hosts of a rack file,\n" +
+			"or of the built-in rack. You may add services of your own to it. `rdmalab up --compose FILE` makes the rack's\n" +
+			"switch and links, runs compose, and waits for the hosts. Later compose commands on the same file work, too: the\n" +
+			"rack attaches each container that starts.",
 		Example: "  rdmalab compose > rack-in-containers.yaml\n" +
 			"  rdmalab compose myrack.yaml --plug driver",
 		Args: cobra.MaximumNArgs(1),

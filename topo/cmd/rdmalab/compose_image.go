@@ -17,13 +17,13 @@ const imageOf = "/proc/self/exe"
 func imageCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "image [-o FILE]",
+		Use:   "image [--file FILE]",
 		Short: "Make the container image of this program, without a registry",
-		Long: "image makes " + container.ImageName + ", which has this program and nothing else, and gives it to docker. It needs neither a\n" +
-			"registry nor a builder, and the same program gives the same image. `rdmalab up --runtime docker` does it by itself.\n" +
-			"With -o the image is written to a file, for `docker load` and `podman load`.",
+		Long: "image makes the image " + container.ImageName + ", which contains this program and nothing else, and loads it into docker.\n" +
+			"It needs neither a registry nor a builder, and the same program gives the same image. `rdmalab up --runtime docker`\n" +
+			"makes the image by itself. With --file the image is written to a file, for `docker load` and `podman load`.",
 		Example: "  sudo rdmalab image\n" +
-			"  rdmalab image -o rdmalab.tar && podman load -i rdmalab.tar",
+			"  rdmalab image --file rdmalab.tar && podman load -i rdmalab.tar",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			image, err := container.NewImage(imageOf)
@@ -57,7 +57,7 @@ func imageCmd() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "", "write the image to this file")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file")
 	return cmd
 }
 

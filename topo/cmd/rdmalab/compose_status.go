@@ -14,7 +14,7 @@ import (
 // shownEvents is how many of the engine's events a table has room for.
 const shownEvents = 4
 
-// printContainers prints what became of the containers of a rack; nothing if its hosts are processes.
+// printContainers prints the state of a rack's containers; nothing if its hosts are processes.
 func printContainers(w io.Writer, s rack.Status, now time.Time) error {
 	if s.Runtime != rack.RuntimeDocker {
 		return nil
@@ -59,7 +59,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// seenText is what the engine did lately, and what went wrong.
+// seenText lists the engine's latest events of a container, and its error.
 func seenText(c *rack.ContainerStatus, now time.Time) string {
 	var words []string
 	for _, e := range c.Seen {

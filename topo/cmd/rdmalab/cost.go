@@ -12,7 +12,7 @@ import (
 
 // costFlag adds --cost.
 func costFlag(cmd *cobra.Command, dst *string, usual string) {
-	cmd.Flags().StringVar(dst, "cost", usual, "pace of the hardware: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
+	cmd.Flags().StringVar(dst, "cost", usual, "times that the hardware takes: "+strings.Join(costs.Names(), ", ")+" or a file (see rdmalab sim cost)")
 	err := cmd.RegisterFlagCompletionFunc("cost", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return costs.Names(), cobra.ShellCompDirectiveDefault
 	})
@@ -21,7 +21,8 @@ func costFlag(cmd *cobra.Command, dst *string, usual string) {
 	}
 }
 
-// loadCost reads what --cost names: a built-in model, or a file if there is none of that name. "" is no costs.
+// loadCost reads what --cost names: a built-in model, or a file if there is none of that name. ""
+// is no costs.
 func loadCost(name string) (*cost.Model, error) {
 	if name == "" {
 		return nil, nil
@@ -42,8 +43,9 @@ func calibrateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Compare a cost model, in virtual time, with published figures",
-		Long: "calibrate runs the experiments that were published for a NIC on a rack in virtual time and prints what\n" +
-			"comes out beside what was published. It exits 1 if a figure is farther off than allowed.",
+		Long: "calibrate repeats, on a rack in virtual time, experiments that were published for a NIC, and prints its results\n" +
+			"beside the published figures. The exit status is 1 if a result differs from its figure by more than the\n" +
+			"tolerance.",
 		Example: "  rdmalab sim calibrate --cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args: cobra.NoArgs,
@@ -86,8 +88,9 @@ func costCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cost [NAME]",
 		Short: "Print a built-in cost file, with the sources of its figures",
-		Long: "cost prints a cost file as --cost takes it; without a name it lists what is built in. A file of your own may\n" +
-			"say base: NAME and give only the figures that differ.",
+		Long: "cost NAME prints a built-in cost file: the times that NICs, links, the switch and clients take in virtual time.\n" +
+			"Without a name it lists the built-in files. To use other figures, write a file with `base: NAME` and the figures\n" +
+			"that differ, and give it to --cost.",
 		Example:           "  rdmalab sim cost connectx5",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveNoFileComp),

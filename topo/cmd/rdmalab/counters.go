@@ -25,8 +25,9 @@ func countersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters HOST|switch",
 		Short: "Show the counters of a host's NIC, or of the switch",
-		Long: "counters shows what a NIC counted since its host was started, by the names that `rdma statistic` uses.\n" +
-			"Counters that are 0 are left out of the table unless --all is given; -o json has them all.",
+		Long: "counters shows the counters of a host's NIC, or of the switch, since the host or the switch was started. Those\n" +
+			"of a NIC have the names that `rdma statistic` uses. The table leaves out counters that are 0, unless --all is\n" +
+			"given; -o json has all.",
 		Example: "  rdmalab counters cn0\n" +
 			"  rdmalab counters ms0 --all\n" +
 			"  rdmalab counters cn0 --diff 5s\n" +
@@ -69,8 +70,8 @@ func countersCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also counters that are 0")
-	cmd.Flags().BoolVar(&flows, "flows", false, "of the switch: every RoCEv2 flow by source, destination and queue pair")
-	cmd.Flags().DurationVar(&diff, "diff", 0, "show what is added during this time")
+	cmd.Flags().BoolVar(&flows, "flows", false, "with switch: also every RoCEv2 flow, by source, destination and queue pair")
+	cmd.Flags().DurationVar(&diff, "diff", 0, "wait this long, and show by how much each counter has grown")
 	outputFlag(cmd)
 	return cmd
 }

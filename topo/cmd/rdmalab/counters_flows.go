@@ -13,7 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// switchFlows shows the RoCEv2 flows that the switch saw, the busiest first. Addresses are shown as hosts.
+// switchFlows shows the RoCEv2 flows that the switch saw, the busiest first. Addresses are shown as
+// hosts.
 func switchFlows(cmd *cobra.Command, asJSON bool) error {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

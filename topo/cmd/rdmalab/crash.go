@@ -16,13 +16,14 @@ func crashCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crash HOST [--app | --nic] | crash switch",
 		Short: "Crash a host, only its programs, only its NIC, or the switch",
-		Long: "crash ends things at once and without warning.\n\n" +
-			"  crash HOST        everything on the host dies and its link loses its carrier, like a machine without power\n" +
-			"  crash HOST --app  programs, jobs and services die; NIC and registered memory live on and answer\n" +
-			"                    who is connected to the memory; nobody can connect anew\n" +
-			"  crash HOST --nic  the NIC forgets its connections and is silent; programs and the kernel's network live on\n" +
-			"  crash switch      the switch dies and swallows every frame\n\n" +
-			"`rdmalab restart` (with --app or --nic) brings it back; --for does that by itself.",
+		Long: "crash ends processes, or a NIC, at once and without warning.\n\n" +
+			"  crash HOST        every process on the host dies and its link loses its carrier, as without power\n" +
+			"  crash HOST --app  programs, jobs and services die; the NIC and registered memory go on and serve the\n" +
+			"                    connections to that memory; no new connection can be made\n" +
+			"  crash HOST --nic  the NIC forgets its connections and is silent; programs and the kernel's network go on\n" +
+			"  crash switch      the switch's process dies; no frame is forwarded\n\n" +
+			"`rdmalab restart`, with the same --app or --nic, brings back what was crashed. With --for that happens after the\n" +
+			"given time.",
 		Example: "  rdmalab crash ms0 --for 10s\n" +
 			"  rdmalab crash cn0 --app",
 		Args:              cobra.ExactArgs(1),
@@ -40,7 +41,8 @@ func crashCmd() *cobra.Command {
 	return cmd
 }
 
-// crash returns what undoes it and what to say.
+// crash crashes a node or a part of it. It returns the action that undoes that, and the message to
+// print.
 func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.Action, string, error) {
 	if node == spec.SwitchName && (app || nic) {
 		return "", "", badUse("the switch is crashed as a whole: `rdmalab crash %s`", node)
@@ -60,11 +62,11 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 
 // forFlag adds --for to a command that hurt runs.
 func forFlag(cmd *cobra.Command) {
-	cmd.Flags().Duration("for", 0, "undo it after that time, like 10s (default: until told)")
+	cmd.Flags().Duration("for", 0, "undo it after that time, like 10s (default: it stays until another command undoes it)")
 }
 
-// hurt does something bad to a node of the rack, arranges for its end if --for was given, and says what was done. do
-// returns what undoes it and what to say.
+// hurt applies a fault to a node of the rack, starts the timer that undoes it if --for was given,
+// and prints what was done. do returns what undoes it and what to say.
 func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error), node string) error {
 	d, err := cmd.Flags().GetDuration("for")
 	if err != nil {

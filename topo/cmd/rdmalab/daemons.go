@@ -53,7 +53,7 @@ func timerCmd() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&after, "after", 0, "time to wait")
 	cmd.Flags().StringVar(&action, "action", "", "what to do then")
-	cmd.Flags().StringVar(&node, "node", "", "to whom")
+	cmd.Flags().StringVar(&node, "node", "", "host or switch that it is done to")
 	return cmd
 }
 

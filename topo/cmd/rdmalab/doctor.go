@@ -13,13 +13,14 @@ import (
 func doctorCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can do for a rack, and how to mend what is missing",
+		Short: "Check whether this machine can run a rack, and say how to get what is missing",
 		Long: "doctor looks at what racks are made of (privileges, namespaces, veth, packet sockets, cgroups) and at the tools\n" +
-			"that are of use beside them (docker, podman, QEMU, tshark). For a moment it makes namespaces, a link and a\n" +
-			"cgroup, as `rdmalab up` would, and removes them. It changes nothing else and installs nothing.\n\n" +
+			"that are of use beside them (docker, podman, QEMU, tshark). To try whether that works, it makes namespaces, a\n" +
+			"link and a cgroup as `rdmalab up` would, and removes them at once. It changes nothing else and installs nothing.\n" +
+			"Each finding has one of these states:\n\n" +
 			"  ok        rdmalab uses it\n" +
 			"  degraded  rdmalab works, and does less or is slower\n" +
-			"  missing   what MEANS says cannot be done\n\n" +
+			"  missing   rdmalab cannot do what the column MEANS says\n\n" +
 			"The exit status is 1 only if no rack can be brought up.",
 		Example: "  sudo rdmalab doctor\n" +
 			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend'",
@@ -36,7 +37,7 @@ func doctorCmd() *cobra.Command {
 				err = printDoctor(cmd.OutOrStdout(), &r)
 			}
 			if err == nil && !r.Ready {
-				err = exitCode(1) // the last line has said why
+				err = exitCode(1) // the last line printed has the reason
 			}
 			return err
 		},
@@ -45,7 +46,7 @@ func doctorCmd() *cobra.Command {
 	return cmd
 }
 
-// Widths of columns. What was found is often an error of the system, and then longer than any column.
+// Widths of columns. A finding is often an error of the system, and then longer than its column.
 const (
 	doctorCheck = 15
 	doctorFound = 50
@@ -75,14 +76,14 @@ func printDoctor(out io.Writer, r *doctor.Report) error {
 		mended[f.Mend] = append(mended[f.Mend], f.Check)
 	}
 	if len(mends) > 0 {
-		b.WriteString("\nTO MEND\n")
+		b.WriteString("\nTO FIX\n")
 	}
 	for _, m := range mends {
 		fmt.Fprintf(&b, "  %s\n      %s\n", strings.Join(mended[m], ", "), m)
 	}
 	verdict := "a rack can be brought up: `rdmalab up`"
 	if !r.Ready {
-		verdict = "no rack can be brought up here: mend " + strings.Join(r.Lacking(), ", ") + "; `rdmalab sim` works without"
+		verdict = "no rack can be brought up here: fix " + strings.Join(r.Lacking(), ", ") + "; `rdmalab sim` works without"
 	}
 	fmt.Fprintf(&b, "\n%s\n", verdict)
 	_, err := io.WriteString(out, b.String())

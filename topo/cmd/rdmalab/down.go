@@ -13,9 +13,10 @@ func downCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Take a rack away, also what a crash has left of it",
-		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It needs no memory\n" +
-			"of how the rack was made, so it works after a crash of anything, and touches nothing that is not the rack's.",
+		Short: "Remove a rack, also what a crashed one has left behind",
+		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It needs no record of\n" +
+			"how the rack was made, so it works whatever has crashed before. It touches nothing that does not belong to the\n" +
+			"rack.",
 		Example: "  sudo rdmalab down\n" +
 			"  sudo rdmalab down --all",
 		Args: cobra.NoArgs,
@@ -30,7 +31,7 @@ func downCmd() *cobra.Command {
 			return downOne(cmd, name)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "take every rack away")
+	cmd.Flags().BoolVar(&all, "all", false, "remove every rack")
 	return cmd
 }
 

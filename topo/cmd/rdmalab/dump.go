@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/crosscheck"
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/softrnic/wire/dump"
 )
 
 // dumpFlags are the flags of dump as typed.
@@ -20,6 +21,7 @@ type dumpFlags struct {
 	iface          string
 	bad, commented bool
 	all, timeOfDay bool
+	verify         bool
 }
 
 // dumpCmd prints capture files. It needs no rack.
@@ -28,12 +30,16 @@ func dumpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE…",
 		Short: "Print the RoCEv2 packets of capture files",
-		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks every ICRC; the file -\n" +
-			"is standard input. It exits 1 if a RoCEv2 packet is malformed or its ICRC is wrong, also if the flags hide\n" +
-			"that packet, or if a file is broken. A summary goes to standard error.",
+		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks every ICRC. The file - is\n" +
+			"standard input. With --verify a second decoder, which is based on gopacket and shares no code with the first,\n" +
+			"also reads every packet that was captured in full; where the two differ, the difference is printed after the\n" +
+			"packet. A summary goes to standard error.\n\n" +
+			"The exit status is 1 if a RoCEv2 packet is malformed or has a wrong ICRC, even if flags hide that packet, if a\n" +
+			"file is damaged, or if the decoders differ.",
 		Example: "  rdmalab dump trace.pcapng\n" +
 			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
 			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'\n" +
+			"  rdmalab dump --verify --bad trace.pcapng\n" +
 			"  rdmalab capture -w - | rdmalab dump --commented -",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -48,23 +54,27 @@ func dumpCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&flags.opcodes, "opcode", nil, "only these opcodes, as patterns like RC_WRITE_* (repeatable)")
-	f.StringVar(&flags.qpn, "qpn", "", "only packets to this queue pair (of datagrams: or from it), like 0x111")
+	f.StringSliceVar(&flags.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
+	f.StringVar(&flags.qpn, "qpn", "", "only packets to this queue pair, and datagrams from it, like 0x111")
 	f.StringVar(&flags.psn, "psn", "", "only packets with this packet sequence number, like 0x000100")
 	f.StringVar(&flags.host, "host", "", "only packets from or to this IP address")
 	f.StringVar(&flags.iface, "interface", "", "only packets of the capture's interface of this name")
 	f.BoolVar(&flags.bad, "bad", false, "only malformed packets and those with a wrong ICRC")
 	f.BoolVar(&flags.commented, "commented", false, "only packets with a comment: touched by a fault or by the switch")
-	f.BoolVar(&flags.all, "all", false, "a short line for frames that are no RoCEv2, too")
-	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "UTC times of day in place of seconds since the file's first packet")
+	f.BoolVar(&flags.all, "all", false, "also print a short line for each frame that is not RoCEv2")
+	f.BoolVar(&flags.verify, "verify", false, "decode every packet by gopacket too, and report fields on which the two decoders differ")
+	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "print times of day (UTC) instead of seconds since the file's first packet")
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	return cmd
 }
 
-// config turns what was typed into what package dump takes.
+// config makes the configuration of package dump from the flags.
 func (f *dumpFlags) config() (c dump.Config, err error) {
 	c.TimeOfDay = f.timeOfDay
+	if f.verify {
+		c.Verify = crosscheck.Frame
+	}
 	c.Filter = dump.Filter{
 		Opcodes: f.opcodes, Interface: f.iface, Bad: f.bad, Commented: f.commented, Other: f.all,
 	}

@@ -46,6 +46,18 @@ func TestDump(t *testing.T) {
 	}
 }
 
+// With --verify gopacket reads every packet, too: the golden captures are read alike.
+func TestDumpVerify(t *testing.T) {
+	names, err := filepath.Glob(golden + "*.pcap")
+	if err != nil || len(names) < 60 {
+		t.Fatalf("%d golden captures, %v", len(names), err)
+	}
+	_, stderr, err := runDumpCmd(nil, append([]string{"--verify"}, names...)...)
+	if err != nil || strings.Contains(stderr, "differently") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+}
+
 // A bad packet makes it fail without a further message, because the summary says it.
 func TestDumpBadPacket(t *testing.T) {
 	data, err := os.ReadFile(golden + "nak_atomic_rkey.pcap")

@@ -10,10 +10,10 @@ func execCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec HOST -- CMD [ARG...]",
 		Short: "Run a program on a host",
-		Long: "exec runs any program of this machine inside a host: with its network, processes, host name and /etc/hosts.\n" +
-			"Terminal and files are yours; the exit status is the program's. The program dies when the host crashes, and\n" +
-			"stops when it hangs. Programs over package softrnic/ipc find the NIC of the host by $" + spec.EnvVerbs + ".\n" +
-			"\"" + spec.SwitchName + "\" is a host here, too.",
+		Long: "exec runs any program of this machine inside a host: the program has the host's network, processes, host name\n" +
+			"and /etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
+			"program dies when the host crashes, and is stopped while the host hangs. The environment variable\n" +
+			spec.EnvVerbs + " tells a program that uses package softrnic/ipc where the host's NIC is. HOST may also be `" + spec.SwitchName + "`.",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791",

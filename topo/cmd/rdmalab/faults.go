@@ -26,9 +26,9 @@ func faultsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "List the faults on links and in memories, and how often they hit",
-		Long: "faults lists the rules that `rdmalab inject` and the rack file installed, until they are healed. Those that\n" +
-			"have used up their --once or --next stay as spent, those that have used up their --for are shown with --all.\n" +
-			"Crashed and hung nodes and cut links are in `rdmalab status`.",
+		Long: "faults lists the fault rules that `rdmalab inject` and the rack file have installed, until `rdmalab heal` ends\n" +
+			"them. A rule that has had the hits of its --once or --next stays in the list as spent. A rule whose --for is\n" +
+			"over is shown only with --all. `rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
 		Example: "  rdmalab faults\n" +
 			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
 		Args: cobra.NoArgs,
@@ -54,7 +54,7 @@ func faultsCmd() *cobra.Command {
 			return printFaults(cmd, list)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also rules whose time is over")
+	cmd.Flags().BoolVar(&all, "all", false, "also rules whose --for is over")
 	outputFlag(cmd)
 	return cmd
 }

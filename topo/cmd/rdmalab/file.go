@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// maxFile bounds the files that commands read, in bytes: descriptions are short, and a device has no end.
+// maxFile bounds the files that commands read, in bytes: descriptions are short, and reading a
+// device file would not end.
 const maxFile = 1 << 20
 
 // readFile reads a description.

@@ -11,9 +11,10 @@ import (
 func hangCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hang HOST | hang switch",
-		Short: "Stop every process of a host or the switch",
-		Long: "hang stops everything that runs on a host, its NIC too: it is silent, and its link keeps its carrier. Its\n" +
-			"kernel still answers ping. `rdmalab resume` continues it as if no time had passed.",
+		Short: "Stop every process of a host, or of the switch, until `rdmalab resume`",
+		Long: "hang stops every process of a host, also the one that is its NIC: the NIC sends and answers nothing, while the\n" +
+			"link keeps its carrier and the kernel still answers ping. Memory and connections stay as they are until `rdmalab\n" +
+			"resume`. The clock does not stop: timers of the host that expire meanwhile fire as soon as it is resumed.",
 		Example:           "  rdmalab hang ms0 --for 2s",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
@@ -29,8 +30,11 @@ func hangCmd() *cobra.Command {
 
 func resumeCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "resume HOST | resume switch",
-		Short:             "Continue what hangs",
+		Use:   "resume HOST | resume switch",
+		Short: "Continue the processes of a host or of the switch that `rdmalab hang` stopped",
+		Long: "resume continues every process where `rdmalab hang` stopped it. The host's memory and queue pairs are as they\n" +
+			"were, but a peer whose retries ran out meanwhile has ended its side of the connection. resume also cancels the\n" +
+			"--for of the hang. To bring back a host or a switch that has crashed, use `rdmalab restart`.",
 		Example:           "  rdmalab resume ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
@@ -52,11 +56,13 @@ func restartCmd() *cobra.Command {
 	var app, nic bool
 	cmd := &cobra.Command{
 		Use:   "restart HOST [--app | --nic] | restart switch",
-		Short: "Bring a host, a part of it, or the switch back, from whatever state",
-		Long: "restart starts a host or the switch anew, with the same names and addresses; what still runs there is ended\n" +
-			"first. A link that was cut stays cut. --nic and --app bring back only what `crash --nic` and `crash --app` ended.\n" +
-			"A switch that was restarted knows the faults of the rack file only, those of `inject` and a partition are gone;\n" +
-			"so are the torn copies of a host that was.",
+		Short: "Start a host, a part of a host, or the switch again, whatever its state is",
+		Long: "restart ends those processes of the host, or of the switch, that still run, and starts it again with the same\n" +
+			"names and addresses. With --nic or --app it starts again only what `crash --nic` or `crash --app` has ended. A\n" +
+			"link that was cut stays cut.\n\n" +
+			"Restarting also ends faults. A restarted switch has only the fault rules of the rack file: rules of `rdmalab\n" +
+			"inject` on links, and a partition, are gone. A restarted host has no `inject tear` rule any more: copies in its\n" +
+			"memory are no longer torn.",
 		Example:           "  rdmalab restart ms0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeNodes,
@@ -83,7 +89,7 @@ func restartCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&nic, "nic", false, "only the NIC")
-	cmd.Flags().BoolVar(&app, "app", false, "only the daemon's services and jobs")
+	cmd.Flags().BoolVar(&app, "app", false, "start only services and jobs again")
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")
 	return cmd
 }

@@ -22,10 +22,11 @@ func healCmd() *cobra.Command {
 	var link string
 	cmd := &cobra.Command{
 		Use:   "heal [ID…] [--link HOST] [--all]",
-		Short: "End faults: some, those of a link, or all",
-		Long: "heal ends faults made by `rdmalab inject` or the rack file: those named, or those of a link and its host's\n" +
-			"memory, or without either all of them and the partition too. Crashed and hung nodes and cut links are mended with\n" +
-			"`rdmalab restart`, `rdmalab resume` and `rdmalab link HOST up`.",
+		Short: "End fault rules: some by name, those of a link, or all",
+		Long: "heal ends fault rules of `rdmalab inject` and of the rack file: those with the given names, or with --link those\n" +
+			"of a host's link and memory. Without names and --link it ends all of them, and the partition. It does not bring\n" +
+			"back what crashed, hangs or was cut: `rdmalab restart` does for a crashed host, `rdmalab resume` for one that\n" +
+			"hangs, `rdmalab link HOST up` for a cut link.",
 		Example: "  rdmalab heal f1\n" +
 			"  rdmalab heal --link cn0\n" +
 			"  rdmalab heal --all",
@@ -50,8 +51,8 @@ func healCmd() *cobra.Command {
 			return h.all(ctx)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "end all faults and the partition (the default)")
-	cmd.Flags().StringVar(&link, "link", "", "end the faults of this host's link and memory")
+	cmd.Flags().BoolVar(&all, "all", false, "end all fault rules and the partition (the default)")
+	cmd.Flags().StringVar(&link, "link", "", "end the fault rules of this host's link and memory")
 	completeFlag(cmd, "link", hostNames)
 	return cmd
 }

@@ -4,18 +4,25 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/store"
 )
 
-// helpGroups are the headings of `rdmalab --help` with their commands. A command of none is listed under the last.
-var helpGroups = []struct {
+// helpGroup is a heading of `rdmalab --help` with its commands.
+type helpGroup struct {
 	title    string
 	commands []string
-}{
-	{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down", "compose", "image"}},
-	{"Break and mend:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
-	{"Look:", []string{"top", "capture", "dump", "counters", "switch", "bundle"}},
-	{"Work:", []string{"perf", "pingpong", "clover", "sherman", "run", "fig10", "cni"}},
-	{"Without a rack:", []string{"sim", "version", "completion", "help"}},
+}
+
+// helpGroups are the headings in their order. A command of none is listed under the last.
+func helpGroups() []helpGroup {
+	return []helpGroup{
+		{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down", "compose", "image"}},
+		{"Faults, and their end:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
+		{"Look:", []string{"top", "capture", "dump", "counters", "switch", "bundle"}},
+		{"Work:", slices.Concat([]string{"perf", "pingpong"}, store.Names(nil), []string{"run", "experiment", "cni"})},
+		{"Without a rack:", []string{"sim", "version", "completion", "help"}},
+	}
 }
 
 func init() {
@@ -25,7 +32,8 @@ func init() {
 // groupHelp puts the commands of root under headings, in the order of helpGroups.
 func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command {
 	rank := make(map[string]int)
-	for _, g := range helpGroups {
+	list := helpGroups()
+	for _, g := range list {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, name := range g.commands {
 			rank[name] = len(rank) + 1
@@ -36,7 +44,7 @@ func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command 
 			}
 		}
 	}
-	last := helpGroups[len(helpGroups)-1].title
+	last := list[len(list)-1].title
 	root.SetHelpCommandGroupID(last)
 	root.SetCompletionCommandGroupID(last)
 	sorted := slices.Clone(commands)
@@ -46,7 +54,8 @@ func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command 
 	return sorted
 }
 
-// place is a command's place; those without a heading come behind all others, in the order that they have.
+// place is a command's place; those without a heading come behind all others, in the order that
+// they have.
 func place(rank map[string]int, c *cobra.Command) int {
 	if n := rank[c.Name()]; n > 0 {
 		return n

@@ -17,7 +17,7 @@ func TestHelpListsCommandsUnderHeadings(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, at := out.String(), 0
-	for _, g := range helpGroups {
+	for _, g := range helpGroups() {
 		for _, want := range append([]string{"\n" + g.title}, g.commands...) {
 			i := strings.Index(text[at:], "\n  "+want+" ")
 			if strings.HasPrefix(want, "\n") {

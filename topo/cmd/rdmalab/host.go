@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
-// hostCmd is the daemon of a host. The rack starts it; nobody types it.
+// hostCmd is the daemon of a host. `rdmalab up` starts it.
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
 	cmd := &cobra.Command{

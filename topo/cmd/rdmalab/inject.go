@@ -23,29 +23,35 @@ func injectCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject KIND [AMOUNT] --link HOST",
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
-		Long: "inject puts a fault on a host's link, where the switch applies it. What happens to a packet depends on the\n" +
-			"seed and name of the rule, the link, the direction and the packet's number since the rule was installed, and\n" +
-			"on nothing else, so a run can be repeated: after `rdmalab heal` names begin with f1 again.\n\n" +
+		Long: "inject installs a fault rule on a host's link; the switch applies it. What happens to a packet depends on the\n" +
+			"seed and the name of the rule, the link, the direction and the packet's number since the rule was installed, and\n" +
+			"on nothing else, so a run can be repeated: after `rdmalab heal` the names of rules begin with f1 again.\n\n" +
 			"  loss 10%         loses a share of the frames\n" +
-			"  drop             loses exactly the packets that the flags select\n" +
+			"  drop             loses exactly the packets that flags like --opcode select\n" +
 			"  duplicate 5%     sends frames twice\n" +
-			"  delay 1ms        holds every frame back; frames overtake each other if --jitter is large\n" +
-			"  reorder 5%       holds a share of the frames back until later ones have passed\n" +
-			"  corrupt 1%       flips one bit of an IP packet; loses other frames, as their check sequence would\n" +
-			"  rate 1Gbit       a slower line, with a queue of 1 MiB\n" +
-			"  blackhole        loses everything, also ARP and TCP\n" +
+			"  delay 1ms        delays every frame; frames overtake each other if --jitter is large\n" +
+			"  reorder 5%       delays a share of the frames, so that later frames overtake them\n" +
+			"  corrupt 1%       flips one bit of an IP packet; loses a frame of another kind, as a NIC does whose frame check fails\n" +
+			"  rate 1Gbit       sends at this rate at most, from a queue of 1 MiB\n" +
+			"  blackhole        loses every frame, also those of ARP and TCP\n" +
 			"  tear 10%         tears copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
-			"Flags that select packets (--opcode, --class, --qpn, --psn, --psn-offset, --transmission, --same-packet) must\n" +
-			"all hold, and never select anything but RoCEv2. `rdmalab faults` lists what is active, `rdmalab heal` ends it.\n" +
-			"`rdmalab inject nic` lets the NIC itself fail.",
+			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. With\n" +
+			"several of them a packet must satisfy all; with any of them only RoCEv2 packets are hit. `rdmalab faults` lists\n" +
+			"the rules, `rdmalab heal` ends them. `rdmalab inject nic` lets the NIC itself fail.",
 		Example: "  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
-			"  rdmalab inject drop --opcode RC_READ_RESPONSE_MIDDLE --once --link cn0 --dir down\n" +
+			"  rdmalab inject drop --opcode 'RC_READ_RESPONSE_*' --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode RC_WRITE_MIDDLE --psn-offset 5 --once --link cn0 --dir up\n" +
 			"  rdmalab inject drop --opcode RC_WRITE_LAST --same-packet --next 2 --link cn0 --dir up\n" +
 			"  rdmalab inject delay 1ms --jitter 200us --link cn0,cn1 --for 10s\n" +
 			"  rdmalab inject tear 10% --host ms0",
-		Args: cobra.RangeArgs(1, 2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 2 {
+				return badUse("%.40q is too much; give the link by a flag: rdmalab inject %s --link %s (see `rdmalab inject --help`)",
+					args[2], strings.Join(args[:2], " "), args[2])
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -143,12 +149,12 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 	return nil
 }
 
-// injectWhere lists the hosts that are meant.
+// injectWhere lists the hosts on whose links or in whose memory the rule is installed.
 func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, error) {
 	links := flags.links
 	switch {
 	case kind == fault.Tear && flags.host == "" && len(links) == 0:
-		return nil, fmt.Errorf("tear in whose memory? Say --host; hosts: %s", strings.Join(rack.HostNames(), " "))
+		return nil, fmt.Errorf("tear needs --host, the host whose memory it is in; hosts: %s", strings.Join(rack.HostNames(), " "))
 	case kind != fault.Tear && flags.host != "":
 		return nil, errors.New("--host goes with tear only; a link is named with --link")
 	case flags.host != "" && len(links) != 0:
@@ -156,7 +162,7 @@ func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, 
 	case flags.host != "":
 		links = []string{flags.host}
 	case len(links) == 0:
-		return nil, fmt.Errorf("on which link? Say --link, or --link all; hosts: %s", strings.Join(rack.HostNames(), " "))
+		return nil, fmt.Errorf("a fault needs --link HOST, or --link all; hosts: %s", strings.Join(rack.HostNames(), " "))
 	}
 	if slices.Equal(links, []string{"all"}) {
 		return rack.HostNames(), nil
@@ -217,10 +223,11 @@ func whose(err error, node string) error {
 	return fmt.Errorf("%s: %w", node, err)
 }
 
-// errInterrupted is what is left to say after control-C.
+// errInterrupted is the error after control-C.
 var errInterrupted = errors.New("interrupted")
 
-// awake says whether a daemon answers, before it is asked for something that may take any time.
+// awake returns an error if a daemon does not answer; it is called before requests without a time
+// limit.
 func awake(ctx context.Context, client *control.Client, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()

@@ -23,12 +23,12 @@ func injectNICCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nic HOST FAULT [--qpn N]",
 		Short: "Let a host's NIC fail as hardware does",
-		Long: "inject nic makes a NIC fail with the events and completions of the real thing, so that programs can be watched\n" +
-			"coping with it.\n\n" +
-			"  qp-error    a queue pair goes to the error state: QP fatal error, all its work is flushed\n" +
-			"  cq-overrun  the completion queues of a queue pair overrun: CQ error, and every queue pair that uses them fails\n" +
-			"  unplug      the device is gone: device fatal error (the same as `crash --nic`; `restart --nic` ends it)\n\n" +
-			"Without --qpn all queue pairs that are in use are hit. `rdmalab status -o json` lists them.",
+		Long: "inject nic makes a NIC fail with the events and completions that failing hardware reports, so that you can watch\n" +
+			"how programs react.\n\n" +
+			"  qp-error    a queue pair goes to the error state: event QP fatal error, its work requests are flushed\n" +
+			"  cq-overrun  the completion queues of a queue pair overrun: event CQ error, and every queue pair that uses them fails\n" +
+			"  unplug      the device is gone: event device fatal error; the same as `crash --nic`, and `restart --nic` ends it\n\n" +
+			"Without --qpn all queue pairs in use fail. `rdmalab status -o json` lists the queue pairs of each host.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",

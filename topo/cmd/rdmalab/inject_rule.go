@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -41,23 +42,23 @@ type ruleFlags struct {
 }
 
 func (f *ruleFlags) define(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.links, "link", nil, "host whose link it is on; several with commas, cn[0-3], or all")
-	fs.StringVar(&f.host, "host", "", "host whose memory it is in (tear)")
+	fs.StringSliceVar(&f.links, "link", nil, "host on whose link the fault is; several with commas, cn[0-3], or all")
+	fs.StringVar(&f.host, "host", "", "with tear: the host in whose memory copies are torn")
 	fs.StringVar(&f.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
 	fs.StringVar(&f.probability, "probability", "", "share of the frames that are hit, 10% or 0.1 (default all)")
-	fs.DurationVar(&f.delay, "delay", 0, "how long reorder holds a frame back (default 1ms), or the longest pause of tear")
-	fs.DurationVar(&f.jitter, "jitter", 0, "delay varies by up to that, both ways")
-	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST (repeatable)")
+	fs.DurationVar(&f.delay, "delay", 0, "how long reorder delays a frame (default 1ms), or the longest pause inside a torn copy")
+	fs.DurationVar(&f.jitter, "jitter", 0, "each delay is longer or shorter by up to this time, at random")
+	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
 	fs.StringVar(&f.class, "class", "", "only packets of a class: "+strings.Join(fault.Classes(), ", "))
 	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, like 0x11")
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number")
-	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet so many PSNs after the first that crossed the link to that queue pair, in this direction")
-	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th time that a packet crosses, from 1")
-	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, only that packet's retransmissions")
+	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only the packet whose PSN is this much above that of the first packet to the same queue pair in this direction")
+	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of a packet over the link, from 1")
+	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, hit only retransmissions of that packet")
 	fs.BoolVar(&f.once, "once", false, "end after one hit (each direction counts for itself)")
-	fs.IntVar(&f.next, "next", 0, "end after so many hits")
-	fs.DurationVar(&f.lasting, "for", 0, "end after that time, like 10s (default until healed)")
-	fs.Uint64Var(&f.seed, "seed", 0, "seed of its random numbers (default the rack's)")
+	fs.IntVar(&f.next, "next", 0, "end after this many hits")
+	fs.DurationVar(&f.lasting, "for", 0, "end after that time, like 10s (default: until rdmalab heal)")
+	fs.Uint64Var(&f.seed, "seed", 0, "seed of the rule's random numbers (default: the rack's seed)")
 	fs.StringVar(&f.id, "id", "", "name of the rule (default f1, f2 and so on)")
 	f.set = fs.Changed
 }
@@ -95,7 +96,8 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 	return r, f.amount(&r, kind, amount)
 }
 
-// amount reads the second argument: a share of the frames, a delay, a rate, or nothing, as the kind has it.
+// amount reads the second argument: a share of the frames, a delay, a rate, or nothing, as the kind
+// has it.
 func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	exact := r.Count > 0 || len(r.Match.Opcodes) > 0 || r.Match.Class != "" || r.Match.QPN != nil || r.Match.PSN != nil ||
 		r.Match.PSNOffset != nil || r.Match.Transmission != 0
@@ -152,15 +154,15 @@ func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
 	return nil
 }
 
-// match reads which packets are meant.
+// match makes the part of the rule that selects packets.
 func (f *ruleFlags) match(m *fault.Match) error {
 	m.Class, m.Transmission, m.SamePacket = f.class, f.transmission, f.samePacket
 	for _, s := range f.opcodes {
-		var op wire.Opcode
-		if err := op.UnmarshalText([]byte(strings.ToUpper(s))); err != nil {
+		ops, err := opcodesLike(s)
+		if err != nil {
 			return fmt.Errorf("--opcode: %w", err)
 		}
-		m.Opcodes = append(m.Opcodes, op)
+		m.Opcodes = append(m.Opcodes, ops...)
 	}
 	if f.set("qpn") {
 		n, err := parse24(f.qpn)
@@ -185,4 +187,33 @@ func (f *ruleFlags) match(m *fault.Match) error {
 		return errors.New("--transmission " + strconv.Itoa(f.transmission) + ": the first is 1")
 	}
 	return nil
+}
+
+// opcodesLike returns the opcodes that a pattern such as RC_WRITE_* or a name such as RC_WRITE_LAST
+// stands for, in the order of their codes; case does not matter. A pattern that no opcode matches
+// is an error.
+func opcodesLike(pattern string) ([]wire.Opcode, error) {
+	upper := strings.ToUpper(pattern)
+	if !strings.ContainsAny(upper, "*?[") {
+		var op wire.Opcode
+		err := op.UnmarshalText([]byte(upper))
+		return []wire.Opcode{op}, err
+	}
+	var ops []wire.Opcode
+	for code := range 1 << 8 {
+		op := wire.Opcode(code)
+		if !op.Known() {
+			continue
+		}
+		switch ok, err := path.Match(upper, op.String()); {
+		case err != nil:
+			return nil, fmt.Errorf("%q is no pattern: %w", pattern, err)
+		case ok:
+			ops = append(ops, op)
+		}
+	}
+	if len(ops) == 0 {
+		return nil, fmt.Errorf("no opcode matches %q; they are called like RC_WRITE_LAST", pattern)
+	}
+	return ops, nil
 }

@@ -9,9 +9,9 @@ import (
 func linkCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "link HOST up|down",
-		Short: "Cut or mend a host's link",
-		Long: "link takes the switch's end of a host's link down or up: both ends see their carrier go or come, as when a\n" +
-			"cable is pulled.",
+		Short: "Cut or restore a host's link",
+		Long: "link sets the switch's end of a host's link down or up. Both ends lose or regain their carrier, as when a cable\n" +
+			"is pulled or put back.",
 		Example: "  rdmalab link cn0 down --for 500ms",
 		Args:    cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {

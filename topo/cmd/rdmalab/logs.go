@@ -19,7 +19,7 @@ import (
 const (
 	// followPoll is how often followed logs are looked at.
 	followPoll = 200 * time.Millisecond
-	// timersLog is the log of what undoes faults after a time.
+	// timersLog is the log of the process that undoes faults after a time.
 	timersLog = "timers"
 )
 
@@ -27,9 +27,10 @@ func logsCmd() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "logs [HOST | switch] [-f]",
-		Short: "Print what the daemons have to say",
-		Long: "logs prints the log of a host or the switch, or of all of them with the name before each line.\n" +
-			"\"timers\" is what went wrong when --for undid a fault, \"" + container.WatcherName + "\" what containers were plugged.",
+		Short: "Print the logs of the daemons",
+		Long: "logs prints the log of a host or of the switch. Without a name it prints all logs, with the name before each line.\n" +
+			"`rdmalab logs " + timersLog + "` prints the errors of faults that could not be undone at the end of their --for,\n" +
+			"`rdmalab logs " + container.WatcherName + "` the containers that were attached to the rack.",
 		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
 		Args:    cobra.MaximumNArgs(1),
 
@@ -56,7 +57,7 @@ func logsCmd() *cobra.Command {
 			return printLogs(cmd.Context(), cmd.OutOrStdout(), logs, follow)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing new lines until interrupted")
 	return cmd
 }
 
@@ -94,7 +95,7 @@ func printLogs(ctx context.Context, w io.Writer, logs []*logTail, follow bool) e
 func (l *logTail) print(w io.Writer) error {
 	f, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was said yet, or the rack is down
+		return nil // the log is empty yet, or the rack is down
 	}
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Command rdmalab is the whole project in one binary: the command line, the daemons that it starts, and tools.
-// Each file of this package is one subcommand; commands lists them.
+// Command rdmalab is the whole project in one binary: the command line, the daemons that it starts,
+// and tools. Each file of this package is one subcommand; commands lists them.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // commands is the explicit list of subcommands; helpGroups has them in the order of the help text.
 func commands() []*cobra.Command {
-	return []*cobra.Command{
+	return append([]*cobra.Command{
 		upCmd(),
 		downCmd(),
 		statusCmd(),
@@ -36,9 +36,8 @@ func commands() []*cobra.Command {
 		dumpCmd(),
 		withBundle(perfCmd()),
 		fig10Cmd(),
+		experimentCmd(),
 		withBundle(runCmd()),
-		cloverCmd(),
-		shermanCmd(),
 		pingpongCmd(),
 		countersCmd(),
 		switchCmd(),
@@ -58,7 +57,7 @@ func commands() []*cobra.Command {
 		containerInitCmd(),
 		containerHoldCmd(),
 		watcherCmd(),
-	}
+	}, storeCmds()...)
 }
 
 func main() {

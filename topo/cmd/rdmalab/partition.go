@@ -17,10 +17,11 @@ func partitionCmd() *cobra.Command {
 	var mend bool
 	cmd := &cobra.Command{
 		Use:   "partition GROUP [GROUP...] | partition --mend",
-		Short: "Keep groups of hosts apart",
-		Long: "partition makes the switch drop every frame between groups of hosts. A group is a list of hosts with commas,\n" +
-			"and cn[0-3] stands for four of them. One group alone is cut from all other hosts; hosts in none of several\n" +
-			"groups reach everybody. A later partition takes the place of an earlier one. Links keep their carrier.",
+		Short: "Drop every frame between groups of hosts",
+		Long: "partition makes the switch drop every frame between hosts of different groups. A group is a list of hosts,\n" +
+			"separated by commas; cn[0-3] stands for four hosts. If there is one group, all other hosts are the second one.\n" +
+			"If there are several, a host that is in none of them still reaches all hosts. A new partition replaces the one\n" +
+			"before. Links keep their carrier.",
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",

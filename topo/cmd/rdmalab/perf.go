@@ -13,6 +13,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -28,7 +29,8 @@ type perfFlags struct {
 // mtus are the values of --mtu.
 var mtus = []string{"256", "512", "1024", "2048", "4096"}
 
-// perfTests are the tests of the command: those of package perf, and the raw baselines of the host daemon.
+// perfTests are the tests of the command: those of package perf, and the raw baselines of the host
+// daemon.
 func perfTests() []string { return append(perf.Tests(), perf.RawBW, perf.RawLat) }
 
 // perfCmd measures and proves paths between hosts.
@@ -37,22 +39,25 @@ func perfCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf TEST --from HOST --to HOST",
 		Short: "Measure and prove the path between two hosts",
-		Long: "perf runs a test between two hosts of the rack and prints what perftest prints.\n\n" +
+		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to), and prints its result\n" +
+			"in the form of the program perftest.\n\n" +
 			"  write_bw read_bw send_bw atomic_bw       bandwidth and message rate\n" +
-			"  write_lat read_lat send_lat atomic_lat   latency: post to completion; of SEND half of a round trip\n" +
-			"  contend                                  --clients that CAS one word of the memory that the host shares\n" +
-			"  locks                                    --clients that take and release one lock, which is such a word\n" +
-			"  verify                                   WRITE, READ, CAS and FAA once, bytes compared\n" +
-			"  soak                                     --iters each of WRITE, READ and SEND, then --atomics CAS and FAA, all verified\n" +
-			"  raw_bw raw_lat                           the same frames without RDMA, to compare with\n\n" +
-			"It exits 1 if a message was lost, wrong or refused.\n\n" +
+			"  write_lat read_lat send_lat atomic_lat   latency: from post to completion; of SEND: half of a round trip\n" +
+			"  contend                                  clients (--clients) repeat CAS on one word of the server's memory\n" +
+			"  locks                                    clients (--clients) take and release one lock, a word of the server's memory\n" +
+			"  verify                                   one WRITE, READ, CAS and FAA each; compares the bytes\n" +
+			"  soak                                     --iters of WRITE, READ and SEND each, then --atomics of CAS and FAA; verifies all\n" +
+			"  raw_bw raw_lat                           frames of the same size without RDMA, to compare with\n\n" +
 			"SEND tests run over RC, UC or UD (-c), over several queue pairs (--qps), and with a shared receive queue at the\n" +
-			"server (--srq). What UC and UD lose is counted and no error; bandwidth counts what came.\n\n" +
-			"With --peer perftest the other end is the program of that name (version 4.5), wherever it runs: --to is the\n" +
-			"address of its server, and without --to the host is the server. Both must be told the same size and iters.",
+			"server (--srq). The bandwidth is that of the delivered messages.\n\n" +
+			"The exit status is 1 if an operation failed or had a wrong result. A message that is lost over UC or UD is no\n" +
+			"failure; perf prints how many were lost.\n\n" +
+			"With --peer perftest the other end is the program perftest (version 4.5), on any machine: --to is then the\n" +
+			"address of perftest's server; without --to, the host of --from waits as the server. Both ends need the same\n" +
+			"--size and --iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
-			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0\n" +
+			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
 			"  rdmalab perf send_bw --from cn0 --to ms0 -c ud --size 1024 --qps 4 --srq --verify\n" +
 			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec\n" +
 			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200 --size 64KiB --iters 1000",
@@ -73,32 +78,33 @@ func perfCmd() *cobra.Command {
 
 func (f *perfFlags) define(cmd *cobra.Command) {
 	fs, c := cmd.Flags(), &f.config
-	fs.StringVar(&f.from, "from", "", "host that runs the test (required)")
-	fs.StringVar(&f.to, "to", "", "host that it talks to (required without --peer)")
-	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program of that name")
-	fs.Uint16Var(&f.port, "port", 0, "TCP port of the exchange with --peer (default 18515)")
+	fs.StringVar(&f.from, "from", "", "host that is the client, and measures (required)")
+	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer)")
+	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest")
+	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends of --peer exchange parameters (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth, 8 for latency)")
-	fs.IntVar(&c.Iters, "iters", 0, "messages (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
-	fs.IntVar(&c.Atomics, "atomics", 0, "CAS and FAA of a soak together (default 20000)")
-	fs.IntVar(&c.Depth, "tx-depth", 0, "messages outstanding (default 128; 16 for atomics and soak)")
-	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "ask for a completion of every n-th message (default a quarter of the depth, 16 at most)")
+	fs.IntVar(&c.Iters, "iters", 0, "number of messages (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
+	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together (default 20000)")
+	fs.IntVar(&c.Depth, "tx-depth", 0, "messages in flight (default 128; 16 for atomics and soak)")
+	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "ask for a completion of every n-th message (default: a quarter of --tx-depth, 16 at most)")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "service of SEND tests: rc, uc or ud (default rc)")
-	fs.IntVar(&c.QPs, "qps", 0, "queue pairs of send_bw (default 1)")
+	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared queue")
-	fs.IntVar(&c.Clients, "clients", 0, "clients of contend and locks, each with one operation under way (default 1)")
-	fs.StringVar(&c.Type, "type", "", "cas or faa, for atomic tests (default faa)")
-	fs.StringVar(&f.inline, "inline", "", "send messages of up to so many bytes inline")
+	fs.IntVar(&c.Clients, "clients", 0, "with contend and locks: number of clients, each with one operation in flight (default 1)")
+	fs.StringVar(&c.Type, "type", "", "with atomic tests: cas or faa (default faa)")
+	fs.StringVar(&f.inline, "inline", "", "send messages of up to this many bytes inline")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message")
-	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default what the link allows)")
-	fs.Uint8Var(&c.Timeout, "timeout", 0, "local ACK timeout code, 4.096us * 2^n (default 14, 67 ms)")
+	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
+	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout as code n: 4.096us * 2^n (default 15, which is 134 ms)")
 	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
-	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6, 7 for ever (default 7)")
-	fs.IntVar(&c.RdAtomic, "outs", 0, "READs and atomics outstanding (default 16)")
-	fs.IntVar(&c.RecvSlack, "recvs", 0, "receives that the server of a SEND test keeps posted (default one and a half times the depth)")
-	fs.Uint64Var(&c.Seed, "seed", 0, "makes the content of messages (default 1)")
-	fs.DurationVar(&c.Patience, "patience", 0, "how long to wait for one completion (default 30s)")
-	fs.BoolVar(&f.ipv6, "ipv6", false, "between the hosts' IPv6 addresses (default IPv4)")
-	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
+	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6; 7: without end (default 7)")
+	fs.IntVar(&c.RdAtomic, "outs", 0, "READs and atomics in flight on a queue pair (default 16)")
+	fs.IntVar(&c.RecvSlack, "recvs", 0, "with SEND tests: receives that the server keeps posted (default: one and a half times --tx-depth)")
+	fs.Uint64Var(&c.Seed, "seed", 0, "seed of the bytes of messages and of the order of atomics (default 1)")
+	fs.DurationVar(&c.Patience, "op-timeout", 0, "how long to wait for one completion, until the test fails (default 30s)")
+	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
+	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	for _, name := range []string{"from", "to"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, completeAllHosts); err != nil {
 			panic(fmt.Sprintf("flag --%s: %v", name, err)) // it was defined above
@@ -113,7 +119,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	}
 }
 
-// check fills in what has units and refuses what the daemon would refuse.
+// check parses the flags that have units and refuses what the daemon would refuse.
 func (f *perfFlags) check() error {
 	c := &f.config
 	if !slices.Contains(perfTests(), c.Test) {
@@ -148,7 +154,8 @@ func (f *perfFlags) check() error {
 	return c.Validate()
 }
 
-// refuseZeros refuses a 0 that was typed: the daemon takes it for a default, which nobody who types it means.
+// refuseZeros refuses a 0 that was typed: the daemon would take it for
+// "use the default".
 func refuseZeros(fs *pflag.FlagSet) (err error) {
 	fs.Visit(func(f *pflag.Flag) {
 		if err == nil && (f.Value.String() == "0" || f.Value.String() == "0s") {
@@ -193,7 +200,8 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	return err
 }
 
-// peer is what the daemon shall talk to: a host by its name, which means by IPv4, or an address.
+// peer is the address that the daemon connects to: a host's IPv4 address by its name, or an
+// address.
 func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -209,7 +217,8 @@ func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	return h.Name, nil
 }
 
-// followPerf runs a test on a host and reads its stream to the end. A result may come with an error.
+// followPerf runs a test on a host and reads its stream to the end. A result may come with an
+// error.
 func followPerf(cmd *cobra.Command, client *control.Client, c *perf.Config, progress func(perf.Progress)) (last perf.Event, err error) {
 	err = control.Items(cmd.Context(), client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
 		if ev.Progress != nil {
@@ -239,6 +248,6 @@ func progressPrinter(cmd *cobra.Command, quiet bool) func(perf.Progress) {
 			return
 		}
 		last = time.Now()
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d\n", p.Phase, p.Done, p.Total) // it is a courtesy
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d\n", p.Phase, p.Done, p.Total) // progress may be lost
 	}
 }

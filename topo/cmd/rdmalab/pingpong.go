@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/peer"
+	"github.com/rdmalab/rdmalab/softrnic/perftestpeer"
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -18,7 +19,7 @@ type pingpongFlags struct {
 	on, size string
 	port     uint16
 	ipv6     bool
-	config   peer.Pingpong
+	config   perftestpeer.Pingpong
 }
 
 // pingpongCmd is one end of an ibv_*_pingpong.
@@ -26,10 +27,11 @@ func pingpongCmd() *cobra.Command {
 	var f pingpongFlags
 	cmd := &cobra.Command{
 		Use:   "pingpong rc|uc|ud|srq [SERVER] --on HOST",
-		Short: "Be one end of ibv_rc_pingpong, or of its sisters for uc, ud and srq",
-		Long: "pingpong speaks the exchange of the programs of that name, so that the other end can be one of them, wherever it\n" +
-			"runs, or another pingpong. With SERVER, an address or a host, it is the client; without, it waits for one.\n" +
-			"Both ends must be told the same size, iters and mtu. Every byte that comes is compared.",
+		Short: "Be one end of ibv_rc_pingpong, or of its variants for uc, ud and srq",
+		Long: "pingpong speaks the protocol of the programs ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and\n" +
+			"ibv_srq_pingpong. The other end is such a program on any machine, or another `rdmalab pingpong`. With SERVER, an\n" +
+			"address or a host of the rack, pingpong is the client; without SERVER it is the server and waits for a client.\n" +
+			"Both ends need the same --size, --iters and --mtu. pingpong compares every byte that it receives.",
 		Example: "  rdmalab pingpong rc --on ms0 &  rdmalab pingpong rc ms0 --on cn0\n" +
 			"  rdmalab pingpong rc 10.77.0.200 --on cn0 --size 4096 --iters 1000",
 		Args:      cobra.RangeArgs(1, 2),
@@ -44,14 +46,15 @@ func pingpongCmd() *cobra.Command {
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.on, "on", "", "host of the rack that runs it (required)")
-	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 4096, of ud 2048)")
-	fs.IntVar(&c.Iters, "iters", 0, "messages each way (default 1000)")
+	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 4096, with ud 2048)")
+	fs.IntVar(&c.Iters, "iters", 0, "messages in each direction (default 1000)")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)")
-	fs.IntVar(&c.Depth, "rx-depth", 0, "receives posted (default 500)")
-	fs.IntVar(&c.QueuePairs, "qps", 0, "queue pairs of srq (default 16)")
-	fs.Uint16Var(&f.port, "port", 0, "TCP port of the exchange (default 18515)")
-	fs.BoolVar(&f.ipv6, "ipv6", false, "announce the host's IPv6 address")
-	fs.DurationVar(&c.Patience, "patience", 0, "how long to wait for one message (default 30s)")
+	fs.IntVar(&c.Depth, "rx-depth", 0, "receives that are kept posted (default 500)")
+	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs (default 16)")
+	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends exchange parameters (default 18515)")
+	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
+	fs.BoolVar(&f.ipv6, "ipv6", false, "connect to the host's IPv6 address (default: IPv4)")
+	fs.DurationVar(&c.Patience, "op-timeout", 0, "how long to wait for one message, until pingpong fails (default 30s)")
 	if err := errors.Join(cmd.MarkFlagRequired("on"), cmd.RegisterFlagCompletionFunc("on", completeAllHosts)); err != nil {
 		panic(err) // it was defined above
 	}
@@ -66,7 +69,7 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 		if err != nil {
 			return badUse("--size: %w", err)
 		}
-		f.config.Size = int(min(n, peer.MaxSize+1))
+		f.config.Size = int(min(n, perftestpeer.MaxSize+1))
 	}
 	f.config.Source = source(f.ipv6)
 	if err := f.config.Validate(); err != nil {
@@ -89,7 +92,7 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 		return badUse("--peer %q: want perftest", f.with)
 	}
 	c := &f.config
-	p := peer.Perftest{
+	p := perftestpeer.Perftest{
 		Test: c.Test, Iters: c.Iters, MTU: c.MTU, Depth: c.Depth, Outs: c.RdAtomic, Type: c.Type, Source: source(f.ipv6), Patience: c.Patience,
 	}
 	if f.size != "" {
@@ -97,7 +100,7 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 		if err != nil {
 			return badUse("--size: %w", err)
 		}
-		p.Size = int(min(n, peer.MaxSize+1))
+		p.Size = int(min(n, perftestpeer.MaxSize+1))
 	}
 	if err := p.Validate(); err != nil {
 		return err
@@ -115,10 +118,10 @@ func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	if err != nil {
 		return err
 	}
-	var res *peer.Result
+	var res *perftestpeer.Result
 	err = control.Items(cmd.Context(), client, http.MethodPost, hostd.PathPeer, q, func(ev hostd.PeerEvent) error {
 		if ev.Listening != "" {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s waits at %s\n", host, ev.Listening) // it is a courtesy
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s waits at %s\n", host, ev.Listening) // a note, which may be lost
 		}
 		if ev.Result != nil {
 			res = ev.Result

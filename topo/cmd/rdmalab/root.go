@@ -22,7 +22,8 @@ const rackEnv = "RDMALAB_RACK"
 // defaultRack is the name of the built-in rack.
 const defaultRack = spec.DefaultName
 
-// exitCode ends the program with a status and without a message: whoever returns it has said what there is to say.
+// exitCode ends the program with a status and without a message: the command that returns it has
+// already printed the reason.
 type exitCode int
 
 // Error is for callers that print errors anyway.
@@ -34,7 +35,7 @@ type failure struct {
 	code int
 }
 
-// rootCmd is the command above all others. Its flag --rack chooses the rack that they speak of.
+// rootCmd is the command above all others. Its flag --rack chooses the rack that they work on.
 func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rdmalab",
@@ -50,6 +51,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 			"  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab counters cn0\n" +
 			"  rdmalab down",
+		Version:       readVersion().Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -61,6 +63,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	if err := root.RegisterFlagCompletionFunc("rack", completeRacks); err != nil {
 		panic(fmt.Sprintf("completion of --rack: %v", err)) // the flag was defined a line ago
 	}
+	root.SetVersionTemplate("rdmalab {{.Version}}\n") // as the first line of the command version
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(groupHelp(root, commands)...)
 	root.InitDefaultCompletionCmd()
@@ -79,7 +82,8 @@ func rackName(cmd *cobra.Command) (string, error) {
 	return name, asUse(spec.CheckName(name))
 }
 
-// rackOf returns the description and the places of the rack that the command is about, which must be up.
+// rackOf returns the description and the places of the rack that the command is about, which must
+// be up.
 func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 	name, err := rackName(cmd)
 	if err != nil {
@@ -116,7 +120,7 @@ func otherRacks(name string) string {
 func racksUp() []string {
 	entries, err := os.ReadDir(spec.StateRoot)
 	if err != nil {
-		return nil // no rack was ever up, or nobody may look
+		return nil // no rack was ever up, or the folder may not be read
 	}
 	var names []string
 	for _, e := range entries {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
-	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -39,12 +39,13 @@ func runCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run ycsb",
 		Short: "Run a workload on a store and print what it took",
-		Long: "run loads keys, lets clients on all compute hosts work, and prints throughput, latencies, races and the bytes\n" +
-			"on the wire per operation, as the switch counted them. Workloads (YCSB), or a percentage of updates:\n\n" +
-			strings.Join(loads, "\n") + "\n\nA store that does not run is started. With --steer the switch gets the program and the rules for it, and what it\n" +
-			"had before when the run has ended or was interrupted.",
+		Long: "run loads keys, lets clients on all compute hosts work on them, and prints throughput, latencies, lost races,\n" +
+			"and the bytes on the wire per operation, as counted by the switch. --workload takes one of these workloads of\n" +
+			"YCSB, or a number, which is a percentage of updates:\n\n" +
+			strings.Join(loads, "\n") + "\n\nIf the store does not run, run starts it. With --steer the switch gets the program and the rules that steering\n" +
+			"needs; when the run ends or is interrupted, it gets its earlier program and rules back.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
-			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value 1000 -o json\n" +
+			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
 			"  rdmalab run ycsb --workload a --clients 64 --steer both\n" +
 			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
 			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv",
@@ -54,32 +55,33 @@ func runCmd() *cobra.Command {
 			if args[0] != "ycsb" {
 				return badUse("unknown workload family %q: there is ycsb", args[0])
 			}
-			if f.store == storeSherman && !cmd.Flags().Changed("value") {
-				f.value = strconv.Itoa(kv.MinValue)
+			if s, err := store.Find(f.store); err == nil && s.Value > 0 && !cmd.Flags().Changed("value-size") {
+				f.value = strconv.Itoa(s.Value)
 			}
 			return runWorkload(cmd, &f)
 		},
 	}
 	fs, c := cmd.Flags(), &f.config
-	fs.StringVar(&f.store, "store", storeClover, "the store: clover, or sherman, which can scan and has values of at most 54 bytes")
-	fs.StringVar(&f.workload, "workload", "a", "a to f, w, or a percentage of updates")
+	fs.StringVar(&f.store, "store", store.Default().Name, "the store: "+storeNotes())
+	fs.StringVar(&f.workload, "workload", "a", "workload a to f or w, or a percentage of updates")
 	fs.StringVar(&f.steer, "steer", "", "what the switch steers during the run: none, write, read or both (default: as its rules say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
-	fs.IntVar(&f.share, "share-qp", 0, "clients of Clover on a host that share a queue pair to each memory server (default: each has its own)")
-	fs.Uint64Var(&c.Keys, "keys", 1024, "keys")
-	fs.StringVar(&f.value, "value", "100", "bytes of a value")
-	fs.Float64Var(&c.Zipf, "zipf", 0.99, "skew of popularity, 0 to 1.5")
+	fs.IntVar(&f.share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory server (default: each client has its own)")
+	fs.Uint64Var(&c.Keys, "keys", 1024, "how many keys")
+	fs.StringVar(&f.value, "value-size", "100", "bytes of a value")
+	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
+	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (all alike) to 1.5")
 	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space")
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted")
-	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which they are counted")
-	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after so many counted operations")
-	fs.Float64Var(&c.Rate, "rate", 0, "operations a second that each client starts, come what may (default: the next when the last has ended)")
-	fs.BoolVar(&c.Verify, "verify", true, "compare every value that was read")
-	fs.DurationVar(&c.Patience, "patience", 30*time.Second, "after which time an operation, or the connecting of a client, has failed")
-	fs.BoolVar(&f.noLoad, "no-load", false, "the keys are there already")
-	fs.BoolVar(&f.csv, "csv", false, "print one row for plots")
-	fs.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on standard error")
-	complete(cmd, "store", storeClover, storeSherman)
+	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
+	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations")
+	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, even if earlier ones have not ended (default: a client starts the next when the last has ended)")
+	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
+	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "time after which an operation, or an attempt to connect, has failed")
+	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys: they exist already")
+	fs.BoolVar(&f.csv, "csv", false, "print one line of comma-separated values, for plots")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
+	complete(cmd, "store", store.Names(nil)...)
 	complete(cmd, "steer", steerChoices...)
 	var names []string
 	for _, w := range kv.Workloads() {
@@ -90,27 +92,54 @@ func runCmd() *cobra.Command {
 	return cmd
 }
 
-// check fills in what has units.
+// storeNotes lists the stores with their notes.
+func storeNotes() string {
+	var out []string
+	for _, s := range store.All() {
+		if s.Note != "" {
+			out = append(out, s.Name+", "+s.Note)
+		} else {
+			out = append(out, s.Name)
+		}
+	}
+	return strings.Join(out, ", or ")
+}
+
+// sharing names the stores whose clients can share queue pairs.
+func sharing() string {
+	var out []string
+	for _, s := range store.All() {
+		if s.Shares {
+			out = append(out, s.Title)
+		}
+	}
+	return strings.Join(out, " or ")
+}
+
+// check parses the flags that have units.
 func (f *runFlags) check() (err error) {
 	c := &f.config
-	if f.store != storeClover && f.store != storeSherman {
-		return fmt.Errorf("--store %q: there are %s and %s", f.store, storeClover, storeSherman)
+	desc, err := store.Find(f.store)
+	if err != nil {
+		return fmt.Errorf("--store: %w", err)
 	}
 	if c.Workload, err = kv.FindWorkload(f.workload); err != nil {
 		return err
 	}
-	if c.Workload.Scan > 0 && f.store == storeClover {
-		return fmt.Errorf("workload %s scans, and clover has no order of keys; take --store sherman", c.Workload.Name)
+	if c.Workload.Scan > 0 && !desc.Scans {
+		return fmt.Errorf("workload %s scans, and %s has no order of keys; take --store %s", c.Workload.Name, desc.Name,
+			strings.Join(store.Names(func(s *store.Store) bool { return s.Scans }), " or "))
 	}
 	if f.clients < 1 {
 		return fmt.Errorf("--clients %d: want at least 1", f.clients)
 	}
-	if f.share > 1 && f.store == storeSherman {
-		return fmt.Errorf("--share-qp %d: sherman's clients have queue pairs of their own; take --store clover", f.share)
+	if f.share > 1 && !desc.Shares {
+		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; take --store %s", f.share, desc.Name,
+			strings.Join(store.Names(func(s *store.Store) bool { return s.Shares }), " or "))
 	}
 	n, err := spec.ParseSize(f.value)
 	if err != nil {
-		return fmt.Errorf("--value: %w", err)
+		return fmt.Errorf("--value-size: %w", err)
 	}
 	c.Value, c.Clients = int(n), f.clients
 	return c.Validate()
@@ -128,10 +157,10 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.store == storeClover {
-		if _, err := metaHost(rack); err != nil { // before the switch is told anything
-			return err
-		}
+	if desc, err := store.Find(f.store); err != nil {
+		return err
+	} else if _, err := desc.Places(rack); err != nil { // before the switch is changed
+		return err
 	}
 	told := cmd.ErrOrStderr()
 	if f.quiet {
@@ -167,7 +196,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 	}
 	written := rep.write(cmd, asJSON, f.csv)
 	if err == nil {
-		err = written // else the reason says more than that something failed
+		err = written // otherwise the first reason is the more precise one
 	}
 	return err
 }
@@ -176,11 +205,11 @@ func runWorkload(cmd *cobra.Command, f *runFlags) (err error) {
 type storeRun struct {
 	flags  *runFlags
 	cmd    *cobra.Command
-	meta   string
+	client store.ClientOptions
 	hosts  []string
 	ctl    []*control.Client
 	issued uint64 // operations, also those that were not counted
-	loaded bool   // the keys are there already
+	loaded bool   // the keys exist already
 }
 
 func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, error) {
@@ -202,30 +231,22 @@ func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, e
 }
 
 // start starts the store.
-func (s *storeRun) start(rack *spec.Rack) (err error) {
-	if s.flags.store == storeSherman {
-		return s.startTree(rack)
-	}
-	if s.meta, err = metaHost(rack); err != nil {
+func (s *storeRun) start(rack *spec.Rack) error {
+	desc, err := store.Find(s.flags.store)
+	if err != nil {
 		return err
 	}
-	var memory []string
-	for _, h := range rack.ByRole(spec.Memory) {
-		memory = append(memory, h.Name)
+	call, err := storeCall(s.cmd, desc, "")
+	if err != nil {
+		return err
 	}
-	return startStore(s.cmd, rack, hostd.StoreConfig{Servers: memory, Lease: leaseOf(s.flags.clients)})
-}
-
-// crowd is how many clients share the machine until they need more patience of the metadata server.
-const crowd = 64
-
-// leaseOf is the lease of a store that a run starts: many clients on one machine each get their turn rarely, and who loses its lease
-// must ask for all keys again. 0: the usual one.
-func leaseOf(clients int) time.Duration {
-	if clients <= crowd {
-		return 0
+	call.Rack = rack
+	if s.client, err = call.Options(); err != nil {
+		return err
 	}
-	return meta.DefaultLease * time.Duration(clients) / crowd
+	s.client.Share = s.flags.share
+	s.loaded, err = desc.Commands.Prepare(call, store.Workload{Clients: s.flags.clients, Load: !s.flags.noLoad, Config: s.flags.config})
+	return err
 }
 
 // all runs the clients of all hosts at the same time and merges what they did.
@@ -244,7 +265,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 		if count == 0 {
 			continue
 		}
-		in := hostd.RunRequest{Store: s.flags.store, Meta: s.meta, First: first, Count: count, Config: s.flags.config, Share: s.flags.share, Load: load}
+		in := hostd.RunRequest{Store: s.flags.store, ClientOptions: s.client, First: first, Count: count, Config: s.flags.config, Load: load}
 		first += count
 		wg.Go(func() {
 			ierr := control.Items(ctx, s.ctl[i], http.MethodPost, hostd.PathRun, in, func(ev hostd.RunEvent) error {
@@ -275,7 +296,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	return total, err
 }
 
-// tell prints a line of progress now and then.
+// tell prints a line of progress at intervals.
 func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
 	if s.flags.quiet || load || time.Since(*told) < time.Second {
 		return
@@ -285,7 +306,7 @@ func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
 	for _, n := range done {
 		sum += n
 	}
-	_, _ = fmt.Fprintf(s.cmd.ErrOrStderr(), "%d operations\n", sum) // it is a courtesy
+	_, _ = fmt.Fprintf(s.cmd.ErrOrStderr(), "%d operations\n", sum) // progress may be lost
 }
 
 // traffic is what the switch has taken in.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/clover/kv"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // runReport is what run prints as JSON.

@@ -45,8 +45,9 @@ func (p program) String() string {
 // steerChoices are the values of --steer.
 var steerChoices = []string{"none", "write", "read", "both"}
 
-// steerSwitch has the switch steer appends, reads, both or nothing at all memory servers, and loads the program for it if that does
-// not run. undo puts back what was there; it is never nil. "" leaves the switch as it is.
+// steerSwitch has the switch steer appends, reads, both or nothing at all memory servers, and loads
+// the program for it if the switch runs another. undo restores the former program and rules; it is
+// never nil. "" leaves the switch as it is.
 func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Writer) (undo func() error, err error) {
 	undo = func() error { return nil }
 	if what == "" {
@@ -80,8 +81,9 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 	}, nil
 }
 
-// outlive keeps the command going until it has put back what was there: when who reads its output goes (| head), and when the terminal
-// does, which ends it as an interrupt would. free ends that; who reads may be gone then, too.
+// outlive keeps the command running until it has restored the switch's program: it goes on when the
+// reader of its output ends (| head), and takes the end of the terminal for an interrupt. free ends
+// that; the reader of the output may have ended by then, too.
 func outlive(cmd *cobra.Command) (free func()) {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a write says so
@@ -93,7 +95,8 @@ func outlive(cmd *cobra.Command) (free func()) {
 	return func() { stop(); signal.Stop(broken) }
 }
 
-// withUndo adds to how a run ended that the switch could not be put back. A status without words would swallow that.
+// withUndo adds to a run's error that the switch could not be restored. An exitCode, which prints
+// no message, would hide that.
 func withUndo(cmd *cobra.Command, err, undone error) error {
 	var code exitCode
 	if undone == nil || !errors.As(err, &code) {
@@ -103,7 +106,8 @@ func withUndo(cmd *cobra.Command, err, undone error) error {
 	return err
 }
 
-// putProgram has the switch run a program. An interrupt does not end it: the switch has one or the other then, and it is known which.
+// putProgram has the switch run a program. An interrupt does not end the call, so that it is known
+// afterwards whether the switch runs the old or the new one.
 func putProgram(cmd *cobra.Command, p program) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), undoPatience)
 	defer cancel()
@@ -114,7 +118,8 @@ func putProgram(cmd *cobra.Command, p program) error {
 	return client.Call(ctx, http.MethodPut, "/program", p.text(), nil)
 }
 
-// runningProgram is what the switch runs now, and what it ran before a run of this kind that was killed.
+// runningProgram is what the switch runs now; after a run with --steer that was killed, what it ran
+// before that run.
 func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	var info switchd.ProgramInfo
 	var list []rules.Rule
@@ -138,7 +143,8 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	return now, was, nil
 }
 
-// steering is a program that steers: the rules that were there, and one for each memory server in place of those that steer.
+// steering is a program that steers: the present rules, with one for each memory server in place of
+// those that steer.
 func steering(rack *spec.Rack, was program, what string) program {
 	want := program{name: was.name}
 	for i, text := range was.rules {

@@ -17,7 +17,8 @@ import (
 // outliveFile names the file that the child of TestOutlivesItsReader writes at its end.
 const outliveFile = "RDMALAB_TEST_OUTLIVE"
 
-// A run with --steer puts back what the switch had also when who read its output has gone, and the terminal with it.
+// A run with --steer puts back what the switch had also when who read its output has gone, and the
+// terminal with it.
 func TestOutlivesItsReader(t *testing.T) {
 	if name := os.Getenv(outliveFile); name != "" {
 		steersAndPutsBack(t, name)

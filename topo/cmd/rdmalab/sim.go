@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
-	"github.com/rdmalab/rdmalab/softrnic/wire/dump"
 	"github.com/rdmalab/rdmalab/topo/scenario"
 )
 
@@ -25,30 +26,38 @@ type simFlags struct {
 	verbose     bool
 	pcap        string
 	cost        string
+	params      scenario.Params
 }
 
 // simCmd runs scenarios in virtual time.
 func simCmd() *cobra.Command {
 	var f simFlags
-	var list strings.Builder
-	for _, s := range scenario.All() {
-		fmt.Fprintf(&list, "  %-10s %s\n", s.Name, s.Doc)
-	}
 	cmd := &cobra.Command{
-		Use:   "sim SCENARIO",
+		Use:   "sim [SCENARIO]",
 		Short: "Run a scenario in virtual time, replayable from a seed",
-		Long: "sim runs a whole rack in memory: the same NICs, switch, faults and applications as on a real one, in\n" +
-			"virtual time, without privileges. A seed decides everything that happens.\n\n" + list.String() +
-			"\nIt exits 1 if a check fails, and prints the command that replays the seed.",
+		Long: "sim runs a whole rack in memory: the same NICs, switch, faults and applications as on a rack of processes, in\n" +
+			"virtual time, without privileges. The seed decides everything that happens. Without SCENARIO, sim lists the\n" +
+			"scenarios:\n\n" + scenarioList() +
+			"\nIf a check fails, sim prints the command that replays the seed, and the exit status is 1.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
 			"  rdmalab sim transport --seed 291 -v\n" +
 			"  rdmalab sim soak\n" +
+			"  rdmalab sim clover --steer both --share-qp --seeds 100\n" +
+			"  rdmalab sim locks --mode published --seed 4\n" +
+			"  rdmalab sim planned --depth 3 --schedules 100000\n" +
+			"  rdmalab sim planned --plan mixed/drop@ms0-down.2/late1@cn1-down.1 -v\n" +
 			"  rdmalab sim transport --seed 291 --pcap seed291.pcapng && rdmalab dump seed291.pcapng",
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeScenarios,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return listScenarios(cmd)
+			}
 			s, err := scenario.Find(args[0])
 			if err != nil {
+				return asUse(err)
+			}
+			if s, err = s.Vary(f.params); err != nil {
 				return asUse(err)
 			}
 			return f.run(cmd, s)
@@ -56,17 +65,75 @@ func simCmd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.seed, "seed", 1, "the seed to run")
-	fs.IntVar(&f.seeds, "seeds", 0, "run so many seeds, on all processors")
-	fs.Uint64Var(&f.first, "first", 1, "with --seeds: the first one")
+	fs.IntVar(&f.seeds, "seeds", 0, "run this many seeds, on all processors")
+	fs.Uint64Var(&f.first, "first", 1, "with --seeds: the first seed")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "with one seed: print every packet as it enters a link")
 	fs.StringVar(&f.pcap, "pcap", "", "with one seed: write every packet to this capture file")
+	f.vary(cmd)
 	cmd.MarkFlagsMutuallyExclusive("seed", "seeds")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "verbose")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "pcap")
 	costFlag(cmd, &f.cost, "")
 	outputFlag(cmd)
-	cmd.AddCommand(calibrateCmd(), costCmd(), contentionCmd(), collapseCmd(), treeloadCmd())
+	cmd.AddCommand(calibrateCmd(), costCmd(), simFig10Cmd(), collapseCmd(), treeloadCmd())
 	return cmd
+}
+
+// vary adds the flags that choose a variant of a scenario.
+func (f *simFlags) vary(cmd *cobra.Command) {
+	fs, p := cmd.Flags(), &f.params
+	fs.StringVar(&p.Steer, "steer", "", "clover: what the switch steers: write, read, both or any (default: it only forwards)")
+	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
+	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track or swordbox (default swordbox, which replaces atomics)")
+	fs.StringVar(&p.Change, "change", "", "locks: an operator changes the switch at random, "+strings.Join(scenario.Choices["change"], " or "))
+	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
+	fs.StringVar(&p.Mode, "mode", "", "locks, sherman: published or hardened (default hardened); published runs report what breaks")
+	fs.BoolVar(&p.Torn, "torn", false, "sherman: torn copies are the only fault, as with --mode published")
+	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
+	fs.StringVar(&p.Setup, "setup", "", "planned: the only setup to search (default all)")
+	fs.IntVar(&p.Depth, "depth", 0, "planned: how many acts a schedule has at most (default 2)")
+	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
+	fs.StringVar(&p.Plan, "plan", "", "planned: the schedule to run, as a finding names it")
+	for name, list := range scenario.Choices {
+		complete(cmd, name, list...)
+	}
+}
+
+// scenarioList is the list for a reader.
+func scenarioList() string {
+	var list strings.Builder
+	for _, s := range scenario.All() {
+		fmt.Fprintf(&list, "  %-10s %s\n", s.Name, s.Doc)
+	}
+	return list.String()
+}
+
+// listScenarios prints the scenarios; a flag that is for a run is an error.
+func listScenarios(cmd *cobra.Command) error {
+	asJSON, err := wantJSON(cmd)
+	if err != nil {
+		return err
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "output" && f.Name != "rack" {
+			err = badUse("--%s is for a scenario: write one behind sim; `rdmalab sim` lists them", f.Name)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		_, err = io.WriteString(cmd.OutOrStdout(), scenarioList())
+		return err
+	}
+	list := make([]struct {
+		Name string `json:"name"`
+		Doc  string `json:"doc"`
+	}, len(scenario.All()))
+	for i, s := range scenario.All() {
+		list[i].Name, list[i].Doc = s.Name, s.Doc
+	}
+	return printJSON(cmd, list)
 }
 
 func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -97,14 +164,14 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 
 // single runs one seed.
 func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) error {
-	var opt scenario.Options
+	opt := scenario.Options{Cancelled: func() bool { return cmd.Context().Err() != nil }}
 	var writers []io.Writer
 	if f.pcap != "" {
 		file, err := os.Create(f.pcap)
 		if err != nil {
 			return err
 		}
-		defer file.Close() // what matters of its errors shows in the writes
+		defer file.Close() // errors that matter are reported by the writes
 		writers = append(writers, file)
 	}
 	printed := func() error { return nil }
@@ -121,6 +188,9 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) 
 	if err := printed(); err != nil {
 		return err
 	}
+	if cmd.Context().Err() != nil {
+		return errInterrupted
+	}
 	if asJSON {
 		if err := printJSON(cmd, &r); err != nil {
 			return err
@@ -131,7 +201,8 @@ func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario, asJSON bool) 
 	return outcome(cmd, s, r)
 }
 
-// printPackets prints the capture that is written to w, while it is written. done waits for the last line.
+// printPackets prints the capture that is written to w, while it is written. done waits for the
+// last line.
 func printPackets(cmd *cobra.Command) (w io.WriteCloser, done func() error) {
 	d, err := dump.New(cmd.OutOrStdout(), dump.Config{})
 	if err != nil {
@@ -162,7 +233,7 @@ func printReport(cmd *cobra.Command, r *scenario.Report) error {
 	return err
 }
 
-// activityCounters are those that say how trouble was healed.
+// activityCounters are those that show how faults were recovered from.
 var activityCounters = []string{
 	"roce_retrans_pkts", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rcvd_rnr_err", "duplicate_ack",
 	"duplicate_request", "out_of_seq_request", "read_tail_retry", "replayed_atomics", "replayed_reads",
@@ -205,7 +276,7 @@ func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario, asJSON bool) e
 		done++
 		if time.Since(last) >= 5*time.Second {
 			last = time.Now()
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d seeds\n", done, f.seeds) // it is a courtesy
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d seeds\n", done, f.seeds) // progress may be lost
 		}
 	})
 	if asJSON {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/topo/scenario"
 )
@@ -144,5 +146,33 @@ func TestSimCalibrate(t *testing.T) {
 	out, _, err = runSim("calibrate", "--cost", file)
 	if code := exitCode(0); !errors.As(err, &code) || !strings.Contains(out, "WRONG") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Without a scenario they are listed; with a flag for one, its name is asked for.
+func TestSimLists(t *testing.T) {
+	out, _, err := runSim()
+	for _, s := range scenario.All() {
+		if err != nil || !strings.Contains(out, s.Name) {
+			t.Errorf("%v: %s is missing in\n%s", err, s.Name, out)
+		}
+	}
+	if out, _, err := runSim("-o", "json"); err != nil || !strings.Contains(out, `"name": "rnr"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, _, err := runSim("--seeds", "5"); !isUse(err) {
+		t.Errorf("sim --seeds 5: %v", err)
+	}
+}
+
+// An interrupt ends a long run, and many of them, within a second.
+func TestSimIsInterrupted(t *testing.T) {
+	for _, args := range [][]string{{"sim", "holes"}, {"sim", "transport", "--seeds", "10000000"}} { // a minute; days
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(500*time.Millisecond, cancel)
+		if _, _, err := runCommand(ctx, args...); err == nil {
+			t.Errorf("%v was not interrupted", args)
+		}
+		cancel()
 	}
 }

@@ -16,11 +16,12 @@ import (
 
 func statusCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show every host and the switch: state, addresses, link, process",
-		Long: "status looks at processes, links and daemons now. A node's state is one of\n\n" +
+		Use:        "status",
+		SuggestFor: []string{"ls", "ps", "list", "show"},
+		Short:      "Show every host and the switch: state, addresses, link, process",
+		Long: "status asks processes, links and daemons for their state now. The state of a host, or of the switch, is one of\n\n" +
 			"  up           its daemon answers\n" +
-			"  app-crashed  its programs have crashed, its NIC lives\n" +
+			"  app-crashed  its programs have crashed, and its NIC works\n" +
 			"  link-down    its link is cut\n" +
 			"  nic-down     its NIC has crashed\n" +
 			"  silent       its daemon runs and does not answer\n" +
@@ -80,7 +81,7 @@ func printStatus(w io.Writer, s rack.Status) error {
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
 		if n.Role == spec.SwitchName {
 			link = "-"
-			if n.Program != spec.ProgramSwordBox { // nobody answers them
+			if n.Program != spec.ProgramSwordBox { // no process answers at these addresses
 				v4, v6, mac = netip.Addr{}, netip.Addr{}, "-"
 			}
 		}

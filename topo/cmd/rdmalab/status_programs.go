@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// printPrograms lists the programs that use a NIC from outside of its daemon, and the regions that outlive them, if there
-// are any.
+// printPrograms lists the programs that use a NIC from outside its daemon, and the regions that
+// outlive them, if there are any.
 func printPrograms(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := 0

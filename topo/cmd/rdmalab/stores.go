@@ -10,36 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/clover"
-	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/store"
+	_ "github.com/rdmalab/rdmalab/store/all" // registers the stores
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
-
-// clientHost is where a command's client of the store runs: the first compute host if none was named.
-func clientHost(cmd *cobra.Command, rack *spec.Rack, from string) (*control.Client, string, error) {
-	if from == "" {
-		list := rack.ByRole(spec.Compute)
-		if len(list) == 0 {
-			return nil, "", fmt.Errorf("rack %s has no compute host: name a host with --from", rack.Name)
-		}
-		from = list[0].Name
-	}
-	client, err := hostControl(cmd, from)
-	return client, from, err
-}
-
-// clientRequest has the host where a command's client runs make a request of a store.
-func clientRequest(cmd *cobra.Command, rack *spec.Rack, from, path string, in, out any) error {
-	client, host, err := clientHost(cmd, rack, from)
-	if err != nil {
-		return err
-	}
-	if err := client.Call(cmd.Context(), http.MethodPost, path, in, out); err != nil {
-		return fmt.Errorf("host %s: %w", host, err)
-	}
-	return nil
-}
 
 // parseKey reads a key.
 func parseKey(s string) (uint64, error) {
@@ -60,13 +35,13 @@ func fromFlag(cmd *cobra.Command, from *string) {
 // opFlags are the flags of one operation of a store.
 func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 	fromFlag(cmd, from)
-	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "say what it cost")
+	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "also print the time and the round trips of the operation")
 }
 
-// statusPatience bounds the wait for a host that may be frozen. It is not asked then.
+// statusPatience bounds the wait for the status of a host, which may hang.
 const statusPatience = 5 * time.Second
 
-// statusOf is how to ask hosts for their status. Who does not answer does nothing.
+// statusOf asks hosts for their status. That of a host that does not answer is empty.
 func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 	return func(host string) (s hostd.Status) {
 		client, err := hostControl(cmd, host)
@@ -82,22 +57,43 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 	}
 }
 
-// noClover refuses what would write into the memory of a store Clover that runs: both stores take the memory of the same servers.
-func noClover(rack *spec.Rack, status func(host string) hostd.Status) error {
-	for _, h := range rack.ByRole(spec.Metadata) {
-		if slices.Contains(status(h.Name).Services, clover.Service) {
-			return fmt.Errorf("the store clover is up on %s, and has the memory of the same servers: `rdmalab clover stop` first", h.Name)
+// freeFor returns an error if a store other than except is up: all stores use the memory of the
+// same servers, so that another one would overwrite it. except may be "".
+func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
+	for _, s := range store.All() {
+		if s.Name == except {
+			continue
+		}
+		hosts, err := s.Places(rack)
+		if err != nil {
+			continue // a rack without such a host cannot have the store
+		}
+		for _, h := range hosts {
+			if hasStore(status(h), s.Name) {
+				return fmt.Errorf("the store %s is up on %s, and has the memory of the same servers: `rdmalab %s stop` first", s.Name, h, s.Name)
+			}
 		}
 	}
 	return nil
 }
 
-// noTree refuses what would write into the memory of a tree that hosts work on.
-func noTree(rack *spec.Rack, status func(host string) hostd.Status) error {
-	for _, h := range rack.ByRole(spec.Compute) {
-		if status(h.Name).Tree {
-			return fmt.Errorf("%s works on a tree sherman in the memory of the same servers: `rdmalab sherman stop` first", h.Name)
-		}
+// hasStore reports whether a store is up on a host.
+func hasStore(st hostd.Status, name string) bool {
+	return slices.ContainsFunc(st.Stores, func(s store.Status) bool { return s.Store == name })
+}
+
+// notStarted returns an error at once where a command would wait for a server of the store that
+// does not run. A host that does not answer may be starting: the command waits for its store.
+func notStarted(c *store.Call, status func(host string) hostd.Status) error {
+	if c.Store.Server == nil {
+		return nil // the host of the client says so
+	}
+	host, err := c.Store.Server(c.Rack)
+	if err != nil {
+		return err
+	}
+	if st := status(host); st.Name != "" && !hasStore(st, c.Store.Name) {
+		return fmt.Errorf("the store %s is not up on %s; start it: `rdmalab %s start`", c.Store.Name, host, c.Store.Name)
 	}
 	return nil
 }

@@ -4,12 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/clover"
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Both stores take the memory of the same servers: each refuses while the other one is up, and says where, and what to do.
+// Both stores take the memory of the same servers: each refuses while the other one is up, and says
+// where, and what to do.
 func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
 	rack := &spec.Rack{Name: "r", Hosts: []spec.Host{
 		{Name: "cn0", Role: spec.Compute}, {Name: "cn1", Role: spec.Compute}, {Name: "md0", Role: spec.Metadata}, {Name: "ms0", Role: spec.Memory},
@@ -30,13 +33,34 @@ func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	free(noClover(rack, status)) // nobody answers
-	free(noTree(rack, status))
-	hosts["md0"] = hostd.Status{Services: []string{"perf", clover.Service}}
-	refused(noClover(rack, status), "md0", "`rdmalab clover stop`")
-	free(noTree(rack, status))
+	free(freeFor("sherman", rack, status)) // no host answers
+	free(freeFor("clover", rack, status))
+	hosts["md0"] = hostd.Status{Stores: []store.Status{{Store: "clover"}}}
+	refused(freeFor("sherman", rack, status), "md0", "`rdmalab clover stop`")
+	free(freeFor("clover", rack, status))
 	hosts["md0"] = hostd.Status{Services: []string{"perf"}}
-	hosts["cn1"] = hostd.Status{Tree: true}
-	free(noClover(rack, status))
-	refused(noTree(rack, status), "cn1", "`rdmalab sherman stop`")
+	hosts["cn1"] = hostd.Status{Stores: []store.Status{{Store: "sherman"}}}
+	free(freeFor("sherman", rack, status))
+	refused(freeFor("clover", rack, status), "cn1", "`rdmalab sherman stop`")
+}
+
+// Flags of earlier versions are understood, and help shows their new names only.
+func TestRenamedFlags(t *testing.T) {
+	for _, c := range []struct {
+		cmd      *cobra.Command
+		old, now string
+	}{
+		{runCmd(), "value", "value-size"},
+		{runCmd(), "patience", "op-timeout"},
+		{perfCmd(), "patience", "op-timeout"},
+		{pingpongCmd(), "patience", "op-timeout"},
+	} {
+		fs := c.cmd.Flags()
+		if err := fs.Parse([]string{"--" + c.old, "7s"}); err != nil || !fs.Changed(c.now) || fs.Lookup(c.now).Value.String() != "7s" {
+			t.Errorf("%s --%s: --%s is %v, %v", c.cmd.Name(), c.old, c.now, fs.Lookup(c.now).Value, err)
+		}
+		if usage := c.cmd.UsageString(); strings.Contains(usage, "--"+c.old+" ") || !strings.Contains(usage, "--"+c.now) {
+			t.Errorf("%s: help has --%s, or lacks --%s", c.cmd.Name(), c.old, c.now)
+		}
+	}
 }

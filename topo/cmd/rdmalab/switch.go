@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -16,18 +18,22 @@ import (
 func switchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
-		Short: "Look into the switch: program, rules, connections, tables, keys, counters, rewrites",
-		Long: "switch shows what the switch's program knows and does, and changes its rules while it runs. The program\n" +
-			"swordbox serialises requests to memory servers by rules; it is chosen in the rack file, as in\n" +
-			"`rdmalab up -f topo/racks/swordbox.yaml`. The program forward has no rules and no connections.",
+		Short: "Look into the switch: program, rules, connections, tables, keys, hot addresses, counters, rewrites",
+		Long: "The commands below show what the switch's program knows and does, and change its rules while it runs. There are\n" +
+			"two programs: forward only forwards, and has no rules; swordbox works on requests to memory servers as its rules\n" +
+			"say. The rack file chooses one, as in `rdmalab up -f topo/racks/swordbox.yaml`; `rdmalab switch program` changes\n" +
+			"it.",
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch connections\n" +
 			"  rdmalab switch trace cn0 ms0",
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(
-		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchTablesCmd(), switchKeysCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
+		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
 	)
+	for _, l := range apps.Listings() {
+		cmd.AddCommand(switchListCmd(&l))
+	}
 	return cmd
 }
 
@@ -48,12 +54,16 @@ func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Comman
 	if err != nil {
 		return err
 	}
-	var v T
-	if err := askBox(cmd, http.MethodGet, path, nil, &v); err != nil {
+	var raw json.RawMessage
+	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
 		return err
 	}
 	if asJSON {
-		return printJSON(cmd, v)
+		return printJSON(cmd, raw)
+	}
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return whose(err, spec.SwitchName)
 	}
 	return show(cmd, v)
 }

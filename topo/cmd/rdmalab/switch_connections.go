@@ -14,27 +14,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
-	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
 func switchConnectionsCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "connections",
-		Short: "Show the connections that the switch follows, and those of its own",
-		Long: "connections shows reliable connections as rows: the requests of one end to the other. A row of which requests\n" +
-			"were moved has a shift: so many PSNs of the client went elsewhere. Above them are the shared connections that\n" +
-			"carry moved requests; what one of them waits for, and who waits with it, is below it.\n\n" +
-			"Without --all, of each connection that is alive the row towards a memory server is shown, or the busier one.",
+		Short: "Show the connections that the switch tracks, and the switch's connections",
+		Long: "connections shows reliable connections as flows: a flow is the requests of one end and the responses to them. A\n" +
+			"flow of which the switch has moved requests to a shared connection has a shift: the number of PSNs that the\n" +
+			"client has used for moved requests. Above the flows are the shared connections that carry moved requests. Each\n" +
+			"shows the oldest request that waits for a response, and the clients that wait behind it.\n\n" +
+			"Without --all, one flow of each open connection is shown: that of the requests to a memory server, or else the\n" +
+			"busier one.",
 		Example: "  rdmalab switch connections\n" +
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/connections", func(cmd *cobra.Command, r serialize.Report) error {
+			return listing(cmd, "/connections", func(cmd *cobra.Command, r swordbox.Report) error {
 				names, err := newNamer(cmd)
 				if err != nil {
 					return err
@@ -43,14 +44,14 @@ func switchConnectionsCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "both rows of each connection, and connections that have ended")
+	cmd.Flags().BoolVar(&all, "all", false, "both flows of each connection, and connections that have ended")
 	outputFlag(cmd)
 	cmd.AddCommand(adoptCmd(), dropCmd())
 	return cmd
 }
 
-func printConnections(out io.Writer, names namer, r *serialize.Report, all bool) error {
-	if len(r.Rows)+len(r.Dialed)+len(r.Former) == 0 {
+func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) error {
+	if len(r.Flows)+len(r.Dialed)+len(r.Former) == 0 {
 		_, err := fmt.Fprintln(out, "no reliable connection has been seen")
 		return err
 	}
@@ -60,13 +61,13 @@ func printConnections(out io.Writer, names namer, r *serialize.Report, all bool)
 	if err := printFormer(out, names, r); err != nil {
 		return err
 	}
-	moved := make(map[uint32]mode.Row)
-	for _, m := range r.Machines {
-		for _, row := range m.Rows {
+	moved := make(map[uint32]handler.Flow)
+	for _, m := range r.Handlers {
+		for _, row := range m.Flows {
 			moved[row.ID] = row
 		}
 	}
-	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(i conntrack.Info) bool { return !all && !shown(r, &i, moved) })
+	rows := slices.DeleteFunc(slices.Clone(r.Flows), func(i conntrack.Info) bool { return !all && !shown(r, &i, moved) })
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(out, "no connection between hosts is alive")
 		return err
@@ -91,8 +92,8 @@ func printConnections(out io.Writer, names namer, r *serialize.Report, all bool)
 	return w.Flush()
 }
 
-// shown chooses the row of a living connection that says more.
-func shown(r *serialize.Report, row *conntrack.Info, moved map[uint32]mode.Row) bool {
+// shown reports whether a flow is the one of the two of an open connection that is shown.
+func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flow) bool {
 	switch {
 	case row.State == conntrack.Closed:
 		return false
@@ -113,8 +114,8 @@ func shown(r *serialize.Report, row *conntrack.Info, moved map[uint32]mode.Row) 
 		}
 		return w
 	}
-	for i := range r.Rows {
-		if p := &r.Rows[i]; int(p.ID) == row.Peer {
+	for i := range r.Flows {
+		if p := &r.Flows[i]; int(p.ID) == row.Peer {
 			a, b := weight(row), weight(p)
 			return a > b || a == b && row.ID < p.ID
 		}
@@ -122,14 +123,14 @@ func shown(r *serialize.Report, row *conntrack.Info, moved map[uint32]mode.Row) 
 	return true
 }
 
-// printShared shows the connections of the switch's own, and those that it borrows.
-func printShared(out io.Writer, names namer, r *serialize.Report) error {
-	carried := make(map[dial.Key]mode.Shared)
-	var borrowed []mode.Shared
-	for _, m := range r.Machines {
+// printShared shows the switch's connections, and those that it borrows from clients.
+func printShared(out io.Writer, names namer, r *swordbox.Report) error {
+	carried := make(map[switchconn.Key]handler.Shared)
+	var borrowed []handler.Shared
+	for _, m := range r.Handlers {
 		for _, s := range m.Shared {
 			if names.name(s.Owner) == "switch" || s.OwnQPN == 0 {
-				carried[dial.Key{Server: s.Server, Shard: s.Shard}] = s
+				carried[switchconn.Key{Server: s.Server, Shard: s.Shard}] = s
 			} else {
 				borrowed = append(borrowed, s)
 			}
@@ -141,7 +142,7 @@ func printShared(out io.Writer, names namer, r *serialize.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SHARED\tSTATE\tGEN\tOF\tQP\tSERVER QP\tNEXT PSN\tOPEN\tQUEUE\tTRIES") // Flush reports
 	var notes strings.Builder
-	line := func(name, state, generation, owner string, s mode.Shared) {
+	line := func(name, state, generation, owner string, s handler.Shared) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%d\t%d\n", name, state, generation, owner, qpText(s.OwnQPN), qpText(s.ServerQPN),
 			psnText(s.NextPSN), s.Outstanding, s.Ring, s.Queued, s.Retries)
 		if s.Waits != nil {
@@ -159,8 +160,8 @@ func printShared(out io.Writer, names namer, r *serialize.Report) error {
 			}
 		case ok && s.OwnQPN == d.Shared.OwnQPN:
 			line(name, d.State.String(), fmt.Sprint(d.Shared.Generation), "switch", s)
-		default: // nothing has been moved to it
-			idle := mode.Shared{OwnQPN: d.Shared.OwnQPN, ServerQPN: d.Shared.ServerQPN, NextPSN: d.Shared.SendPSN}
+		default: // no request has been moved to it
+			idle := handler.Shared{OwnQPN: d.Shared.OwnQPN, ServerQPN: d.Shared.ServerQPN, NextPSN: d.Shared.SendPSN}
 			line(name, d.State.String(), fmt.Sprint(d.Shared.Generation), "switch", idle)
 		}
 	}
@@ -174,8 +175,8 @@ func printShared(out io.Writer, names namer, r *serialize.Report) error {
 	return err
 }
 
-// waiting says what everybody waits for, and who that is.
-func waiting(b *strings.Builder, names namer, name string, s *mode.Shared) {
+// waiting writes the oldest request without an answer and the clients that wait behind it.
+func waiting(b *strings.Builder, names namer, name string, s *handler.Shared) {
 	fmt.Fprintf(b, "%s waits for PSN %s since %v:\n  %s of %s, queue pair %s, its PSN %s\n", name, psnText(s.Waits.PSN), idleText(s.Waits.Age),
 		s.Waits.Op, names.name(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
 	var who []string
@@ -192,7 +193,7 @@ func waiting(b *strings.Builder, names namer, name string, s *mode.Shared) {
 	}
 }
 
-func printFormer(out io.Writer, names namer, r *serialize.Report) error {
+func printFormer(out io.Writer, names namer, r *swordbox.Report) error {
 	if len(r.Former) == 0 {
 		return nil
 	}
@@ -215,7 +216,7 @@ func idleText(d time.Duration) time.Duration {
 	return d.Round(100 * time.Nanosecond)
 }
 
-// adoptFlags are what is told of a connection that was made elsewhere.
+// adoptFlags describe a connection that the switch did not make.
 type adoptFlags struct {
 	shard, mtu, depth                   int
 	serverQPN, ownQPN, sendPSN, recvPSN string
@@ -226,10 +227,10 @@ func adoptCmd() *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
 		Use:   "adopt SERVER",
-		Short: "Give the switch a shared connection that was made elsewhere",
-		Long: "adopt tells the switch of a reliable connection whose one end it shall be: the server's queue pair must have the\n" +
-			"switch's address and --qpn as its peer. It is for servers without a connection manager; the rules of the\n" +
-			"server say service=none.",
+		Short: "Give the switch a shared connection that it did not make",
+		Long: "adopt makes the switch one end of a reliable connection whose other end is a queue pair of the server that is\n" +
+			"set up already. Its peer must be the switch: the switch's address, and the queue pair number given by --qpn.\n" +
+			"adopt is for servers without a connection manager; rules for such a server have service=none.",
 		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeHosts,
@@ -238,7 +239,7 @@ func adoptCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var info dial.Info
+			var info switchconn.Info
 			if err := askBox(cmd, http.MethodPost, "/connections", a, &info); err != nil {
 				return err
 			}
@@ -248,19 +249,19 @@ func adoptCmd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.IntVar(&f.shard, "shard", 0, "number of the shared connection")
-	fs.StringVar(&f.serverQPN, "server-qpn", "", "queue pair of the server (required)")
-	fs.StringVar(&f.ownQPN, "qpn", "", "queue pair of the switch, as the server was told (required)")
+	fs.StringVar(&f.serverQPN, "server-qpn", "", "number of the server's queue pair (required)")
+	fs.StringVar(&f.ownQPN, "qpn", "", "number of the switch's queue pair (required)")
 	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects")
 	fs.StringVar(&f.recvPSN, "recv-psn", "0", "first PSN that the server sends")
 	fs.IntVar(&f.mtu, "mtu", 1024, "path MTU: 256, 512, 1024, 2048 or 4096")
 	complete(cmd, "mtu", mtus...)
-	fs.IntVar(&f.depth, "depth", 1, "READs and atomics that the server takes at a time")
-	fs.StringVar(&f.mac, "mac", "", "MAC address of the server, if it is no host of the rack")
+	fs.IntVar(&f.depth, "depth", 1, "READs and atomics that the server accepts in flight")
+	fs.StringVar(&f.mac, "mac", "", "MAC address of the server, if the server is not a host of the rack")
 	return cmd
 }
 
-func (f *adoptFlags) adopted(server string) (a switchd.Adopted, err error) {
-	a = switchd.Adopted{Server: server, Shard: f.shard, MTU: f.mtu, Depth: f.depth}
+func (f *adoptFlags) adopted(server string) (a swordbox.Adopted, err error) {
+	a = swordbox.Adopted{Server: server, Shard: f.shard, MTU: f.mtu, Depth: f.depth}
 	var n [4]uint32
 	for i, t := range []struct{ flag, text string }{
 		{"--server-qpn", f.serverQPN}, {"--qpn", f.ownQPN}, {"--send-psn", f.sendPSN}, {"--recv-psn", f.recvPSN},
@@ -282,9 +283,10 @@ func (f *adoptFlags) adopted(server string) (a switchd.Adopted, err error) {
 
 func dropCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:               "drop SERVER SHARD",
-		Short:             "End a shared connection of the switch; one that rules need is made anew",
-		Long:              "drop ends a shared connection. What is under way on it is lost as if the server had failed.",
+		Use:   "drop SERVER SHARD",
+		Short: "End a shared connection of the switch; the switch makes it again if rules need it",
+		Long: "drop ends the shared connection number SHARD to SERVER. For the clients whose requests are in flight on it, it\n" +
+			"is as if the server had failed.",
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeHosts,

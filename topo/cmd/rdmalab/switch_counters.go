@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
 
 func switchCountersCmd() *cobra.Command {
@@ -14,13 +14,14 @@ func switchCountersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters",
 		Short: "Show what the parts of program swordbox counted",
-		Long: "counters shows the counters of connection tracking, of the modes, of the switch's own connections and of its\n" +
-			"record. Those that are 0 are left out unless --all is given. What passed the ports is in `rdmalab counters switch`.",
+		Long: "counters shows what each part of program swordbox has counted: connection tracking, the handlers of rules, the\n" +
+			"switch's connections, and the journal. Counters that are 0 are left out unless --all is given. `rdmalab counters\n" +
+			"switch` shows the packets and bytes of each port.",
 		Example: "  rdmalab switch counters\n" +
 			"  rdmalab switch counters --all",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/program/counters", func(cmd *cobra.Command, groups []serialize.Group) error {
+			return listing(cmd, "/program/counters", func(cmd *cobra.Command, groups []swordbox.Group) error {
 				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 				for _, g := range groups {
 					for _, c := range g.Counters {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/swordbox/budget"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -18,10 +17,12 @@ func switchProgramCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program [NAME]",
 		Short: "Show which program the switch runs, or have it run another",
-		Long: "program shows the switch program and what it declares. The rack file chooses it by `switch: {program: NAME}`; with\n" +
-			"a name, the running switch gets another, with the rules of the rack file if that names it, otherwise without rules.\n" +
-			"Connections that are open go on, unless requests of theirs were moved: then the switch keeps its program. A switch\n" +
-			"that is restarted runs what it ran before.",
+		Long: "Without NAME, program shows the switch program that runs, and the tables that it declares. The rack file chooses\n" +
+			"the program by `switch: {program: NAME}`.\n\n" +
+			"With NAME, the running switch gets that program. Its rules are those of the rack file if the file chooses the\n" +
+			"same program; otherwise it begins without rules. Open connections go on. But if the switch has moved requests of\n" +
+			"an open connection, the command fails and the switch keeps its program. A restarted switch runs the program that\n" +
+			"it ran before.",
 		Example: "  rdmalab switch program\n" +
 			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
 			"  rdmalab switch program forward",
@@ -40,7 +41,8 @@ func switchProgramCmd() *cobra.Command {
 	return cmd
 }
 
-// loadProgram has the switch run a program with the rules of the rack's description, if they are for it.
+// loadProgram has the switch run a program with the rules of the rack's description, if they are
+// for it.
 func loadProgram(cmd *cobra.Command, name string) error {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -69,63 +71,6 @@ func printProgram(cmd *cobra.Command, p switchd.ProgramInfo) error {
 		fmt.Fprintf(w, "addresses\t%v at %v\n", p.Addresses, p.MAC)
 	}
 	return w.Flush()
-}
-
-func switchBudgetCmd() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "budget",
-		Short: "Show what the program would take of a programmable switching chip",
-		Long: "budget lays the tables and registers that the program declares out in the stages of a Tofino-like chip. It is a\n" +
-			"rough rule and no compiler: what does not fit here would not fit there, and what does may still not.",
-		Example: "  rdmalab switch budget\n" +
-			"  rdmalab switch budget -o json | jq .stages",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/budget", printBudget)
-		},
-	}
-	outputFlag(cmd)
-	return cmd
-}
-
-func printBudget(cmd *cobra.Command, r budget.Report) error {
-	out, c := cmd.OutOrStdout(), r.Chip
-	if len(r.Items) == 0 {
-		_, err := fmt.Fprintf(out, "program %s declares no state\n", r.Program)
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "ENTRIES\tBITS\tSIZE\tBLOCKS\tUNITS\tSTAGES\t NAME") // Flush reports
-	for _, i := range r.Items {
-		stages := fmt.Sprint(i.First)
-		switch {
-		case i.First == 0:
-			stages = "-"
-		case i.Last != i.First:
-			stages = fmt.Sprintf("%d-%d", i.First, i.Last)
-		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%d\t%s\t %s\n", i.Entries, i.EntryBits, bitsText(i.Bits), i.Blocks, i.Units, stages, i.Name)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	all := c.Stages * c.Blocks
-	fmt.Fprintf(out, "\n%s chip: %d stages of %d blocks of %s, %d stateful units each\n", c.Name, c.Stages, c.Blocks, bitsText(c.BlockWords*c.WordBits), c.Units)
-	fmt.Fprintf(out, "in the stages: %s, %d blocks (%d%% of %d), %d stages of %d\n", bitsText(r.Bits-r.Outside), r.Blocks, 100*r.Blocks/all, all, r.Stages, c.Stages)
-	for _, i := range r.Items {
-		if i.Note != "" {
-			fmt.Fprintf(out, "%s: %s\n", i.Name, i.Note)
-		}
-	}
-	verdict := "it fits"
-	switch {
-	case r.Stages > c.Stages:
-		verdict = "it does not fit: too few stages"
-	case r.Outside > 0:
-		verdict = fmt.Sprintf("it fits only with %s of memory beside the stages", bitsText(r.Outside))
-	}
-	_, err := fmt.Fprintln(out, verdict)
-	return err
 }
 
 // bitsText is a number of bits as bytes.

@@ -18,8 +18,9 @@ func switchRulesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List, add, remove and load the rules of program swordbox",
-		Long: "rules lists the rules in force, in their order: the first one that matches a request counts. Rules of the rack\n" +
-			"file come first; changes last until `rdmalab down`, also over a crash of the switch.",
+		Long: "rules lists the rules in force, in order: the first rule that matches a request applies. The rules of the rack\n" +
+			"file come first. Changes made by the commands below last until `rdmalab down`, also across a crash of the\n" +
+			"switch.",
 		Example: "  rdmalab switch rules\n" +
 			"  rdmalab switch rules add server=ms0 action=atomics\n" +
 			"  rdmalab switch rules remove r1\n" +
@@ -54,7 +55,7 @@ func printRules(cmd *cobra.Command, list []rules.Rule) error {
 		if r.RKey != 0 {
 			key = fmt.Sprintf("%#x", r.RKey)
 		}
-		if r.Moves() && r.Mode == rules.Hard {
+		if r.Moves() && r.Mode == rules.Hardened {
 			shards, service = fmt.Sprint(r.NumShards()), "none"
 			if r.Service != "" {
 				service = r.Service
@@ -73,15 +74,15 @@ func addRuleCmd() *cobra.Command {
 	var first bool
 	cmd := &cobra.Command{
 		Use:   "add KEY=VALUE…",
-		Short: "Add a rule behind the others, or before them",
-		Long:  "add takes the keys of a rule in a rack file:\n\n" + keys.String(),
+		Short: "Add a rule after the others, or before them",
+		Long:  "The arguments of add are the keys of a rule in a rack file:\n\n" + keys.String(),
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch rules add id=page server=ms1 action=move range=0x1000-0x2000",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeRule,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text := strings.Join(args, " ")
-			if _, err := rules.Parse(text); err != nil { // before anybody is asked
+			if _, err := rules.Parse(text); err != nil { // before the switch is asked
 				return badUse("rule: %w", err)
 			}
 			var r rules.Rule
@@ -92,7 +93,7 @@ func addRuleCmd() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&first, "first", false, "put it before the others: the first rule that matches counts")
+	cmd.Flags().BoolVar(&first, "first", false, "put the rule before the others: the first rule that matches applies")
 	return cmd
 }
 
@@ -100,9 +101,9 @@ func addRuleCmd() *cobra.Command {
 func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",
-		Short: "Put the rules of a rack file in the place of those in force",
-		Long: "load takes the rules of a rack file, all or none; everything else in the file is only checked. Mistakes are\n" +
-			"reported with line and column.",
+		Short: "Replace the rules in force by those of a rack file",
+		Long: "load replaces the rules in force by those of the rack file. If one of them is refused, no rule changes.\n" +
+			"Everything else in the file is only checked. Mistakes are reported with line and column.",
 		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -127,7 +128,7 @@ func loadRulesCmd() *cobra.Command {
 	}
 }
 
-// completeRule offers keys that are not there yet, and the values that are known.
+// completeRule offers keys that the line does not have yet, and the values that are known.
 func completeRule(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	const plain = cobra.ShellCompDirectiveNoFileComp
 	key, _, valued := strings.Cut(word, "=")
@@ -141,7 +142,7 @@ func completeRule(cmd *cobra.Command, args []string, word string) ([]string, cob
 		return out, plain | cobra.ShellCompDirectiveNoSpace
 	}
 	values := map[string][]string{
-		"action": {"track", "move", "atomics"}, "mode": {"hard", "paper"}, "service": {rules.DefaultService, "none"}, "range": {"all"},
+		"action": rules.Actions(), "mode": {"hardened", "published"}, "service": {rules.DefaultService, "none"}, "range": {"all"},
 		"rkey": {"any"}, "mtu": {"256", "512", "1024", "2048", "4096"},
 	}[key]
 	if key == "server" {
@@ -170,9 +171,10 @@ func serverNames(cmd *cobra.Command) []string {
 
 func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:     "remove ID…",
-		Short:   "Remove rules",
-		Long:    "remove ends rules. Connections of which requests were moved stay with the switch: their PSNs are shifted for good.",
+		Use:   "remove ID…",
+		Short: "Remove rules",
+		Long: "remove ends rules. A connection of which the switch has moved requests still needs the switch afterwards,\n" +
+			"because its PSNs stay shifted: the switch goes on translating them.",
 		Example: "  rdmalab switch rules remove locks",
 		Args:    cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 )
@@ -20,9 +21,11 @@ func switchTablesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tables [NAME]",
 		Short: "Show the tables of the switch, what is in one, or clear one",
-		Long: "tables shows how full the tables of the switch and its program are; with a name, what is in it.\n\n" +
-			"--clear empties a table: the switch learns anew what it needs. Cleared words are asked from memory by their next\n" +
-			"atomic. Rows of which requests were moved stay: without their shifts the connections could not go on.",
+		Long: "Without NAME, tables shows how full the tables of the switch and its program are. With NAME, it shows the\n" +
+			"entries of that table.\n\n" +
+			"--clear empties the table; the switch learns again what it needs. When table words is cleared, the next atomic\n" +
+			"on each word reads its value from memory. Flows of which the switch has moved requests stay in their table:\n" +
+			"without their shifts the connections could not go on.",
 		Example: "  rdmalab switch tables\n" +
 			"  rdmalab switch tables words\n" +
 			"  rdmalab switch tables words --clear",
@@ -55,7 +58,7 @@ func switchTablesCmd() *cobra.Command {
 	return cmd
 }
 
-func printTables(cmd *cobra.Command, list []switchd.Table) error {
+func printTables(cmd *cobra.Command, list []handler.Table) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TABLE\tUSED\tOF\tCLEAR\tWHAT") // Flush reports
 	for _, t := range list {
@@ -68,7 +71,7 @@ func printTables(cmd *cobra.Command, list []switchd.Table) error {
 	return w.Flush()
 }
 
-// showTable shows what is in a table.
+// showTable shows the entries of a table.
 func showTable(cmd *cobra.Command, name string) error {
 	switch name {
 	case "words":
@@ -76,12 +79,12 @@ func showTable(cmd *cobra.Command, name string) error {
 		if err != nil {
 			return err
 		}
-		var r serialize.Report
+		var r swordbox.Report
 		if err := askBox(cmd, http.MethodGet, "/connections", nil, &r); err != nil {
 			return err
 		}
-		words := []mode.Word{}
-		for _, m := range r.Machines {
+		words := []handler.Word{}
+		for _, m := range r.Handlers {
 			words = append(words, m.Words...)
 		}
 		if asJSON {
@@ -99,12 +102,18 @@ func showTable(cmd *cobra.Command, name string) error {
 		}
 		return switchFlows(cmd, asJSON)
 	}
+	lists := apps.Listings()
+	for i := range lists {
+		if lists[i].Name == name {
+			return showList(cmd, &lists[i], 0)
+		}
+	}
 	return badUse("there is no table %q to look into; take one of words, rows, macs, flows", name)
 }
 
-// switchConnections lists all rows.
+// switchConnections lists all flows.
 func switchConnections(cmd *cobra.Command) error {
-	return listing(cmd, "/connections", func(cmd *cobra.Command, r serialize.Report) error {
+	return listing(cmd, "/connections", func(cmd *cobra.Command, r swordbox.Report) error {
 		names, err := newNamer(cmd)
 		if err != nil {
 			return err
@@ -113,7 +122,7 @@ func switchConnections(cmd *cobra.Command) error {
 	})
 }
 
-func printWords(cmd *cobra.Command, list []mode.Word) error {
+func printWords(cmd *cobra.Command, list []handler.Word) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no word was the target of an atomic under a rule")
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,15 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/budget"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/chipcost"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/record"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 var (
@@ -40,28 +42,29 @@ func width(t *testing.T, text string) {
 	}
 }
 
-// stalled is a shared connection that everybody waits for, and a client whose rows were moved.
-func stalled() serialize.Report {
-	shared := dial.Shared{Key: dial.Key{Server: ms0}, Generation: 2, OwnQPN: 0x61dc6d, ServerQPN: 0x6f13cf, SendPSN: 1, MTU: 4096}
-	return serialize.Report{
-		Rows: []conntrack.Info{
+// stalled is a shared connection with a request that all others wait for, and a client whose flows
+// were moved.
+func stalled() swordbox.Report {
+	shared := switchconn.Shared{Key: switchconn.Key{Server: ms0}, Generation: 2, OwnQPN: 0x61dc6d, ServerQPN: 0x6f13cf, SendPSN: 1, MTU: 4096}
+	return swordbox.Report{
+		Flows: []conntrack.Info{
 			{ID: 0, Requester: cn0, Responder: ms0, ReqQPN: 0xc69eeb, RespQPN: 0x44d063, Peer: 1, How: "cm", State: conntrack.Open, MTU: 4096, Expected: 0x96360c, Synced: true, Idle: 57_560_123},
 			{ID: 1, Requester: ms0, Responder: cn0, ReqQPN: 0x44d063, RespQPN: 0xc69eeb, Peer: 0, How: "cm", State: conntrack.Open, MTU: 4096, Idle: time.Hour},
 			{ID: 2, Requester: cn0, Responder: ms0, RespQPN: 7, Peer: -1, State: conntrack.Learning, Idle: time.Microsecond},
 		},
-		Machines: []mode.Info{{
-			Shared: []mode.Shared{{
+		Handlers: []handler.Info{{
+			Shared: []handler.Shared{{
 				Server: ms0, Owner: self, OwnQPN: 0x61dc6d, ServerQPN: 0x6f13cf, NextPSN: 0xc68d8d, Ring: 128, Outstanding: 3, Queued: 2, Retries: 1,
-				Waits:   &mode.Wait{PSN: 0xc68d8a, Age: 1_234_567, Client: cn0, ClientQPN: 0xc69eeb, ClientPSN: 0x96360b, Op: "RC_CMP_SWAP→RC_WRITE_ONLY"},
-				Waiters: slices.Repeat([]mode.Waiter{{Client: cn0, QPN: 0xc69eeb, Entries: 3}}, 8),
+				Waits:   &handler.Wait{PSN: 0xc68d8a, Age: 1_234_567, Client: cn0, ClientQPN: 0xc69eeb, ClientPSN: 0x96360b, Op: "RC_CMP_SWAP→RC_WRITE_ONLY"},
+				Waiters: slices.Repeat([]handler.Waiter{{Client: cn0, QPN: 0xc69eeb, Entries: 3}}, 8),
 			}},
-			Rows: []mode.Row{{ID: 0, Client: cn0, Server: ms0, Moved: 2336, Shift: 2336, State: "shared"}},
+			Flows: []handler.Flow{{ID: 0, Client: cn0, Server: ms0, Moved: 2336, Shift: 2336, State: "shared"}},
 		}},
-		Dialed: []dial.Info{
-			{Key: shared.Key, State: dial.Up, Shared: &shared},
-			{Key: dial.Key{Server: ms0, Shard: 1}, State: dial.Waiting, Attempts: 3, Error: `the server refuses: invalid service (nobody there listens to "memory")`},
+		Dialed: []switchconn.Info{
+			{Key: shared.Key, State: switchconn.Up, Shared: &shared},
+			{Key: switchconn.Key{Server: ms0, Shard: 1}, State: switchconn.Waiting, Attempts: 3, Error: `the server refuses: invalid service (no service "memory" there)`},
 		},
-		Former: []record.Row{{Client: cn0, Server: ms0, ClientQPN: 0x43f41e, ServerQPN: 0x6f779f, Oldest: 0xe99f35}},
+		Former: []journal.Flow{{Client: cn0, Server: ms0, ClientQPN: 0x43f41e, ServerQPN: 0x6f779f, Oldest: 0xe99f35}},
 	}
 }
 
@@ -71,7 +74,7 @@ ms0/1   waiting  -    switch  -         -          -         -      -      3
 ms0/0 waits for PSN 0xc68d8a since 1.23ms:
   RC_CMP_SWAP→RC_WRITE_ONLY of cn0, queue pair 0xc69eeb, its PSN 0x96360b
   with it wait cn0 0xc69eeb (3), cn0 0xc69eeb (3), cn0 0xc69eeb (3), and 5 more
-ms0/1: the server refuses: invalid service (nobody there listens to "memory")
+ms0/1: the server refuses: invalid service (no service "memory" there)
 
 BROKEN BY RESTART  QP        TO   QP        OLDEST PSN
 cn0                0x43f41e  ms0  0x6f779f  0xe99f35
@@ -95,23 +98,33 @@ func TestPrintConnections(t *testing.T) {
 		t.Errorf("with --all:\n%s", out.String())
 	}
 	out.Reset()
-	if err := printConnections(&out, box, new(serialize.Report), false); err != nil || out.String() != "no reliable connection has been seen\n" {
+	if err := printConnections(&out, box, new(swordbox.Report), false); err != nil || out.String() != "no reliable connection has been seen\n" {
 		t.Errorf("%s", out.String())
 	}
 }
 
 // The help of every subcommand, and what they print, fits into 80 columns but where a line is data.
 func TestSwitchCommandsAreNarrow(t *testing.T) {
+	s, err := spec.Parse([]byte("name: budget\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	out := capture(func(cmd *cobra.Command) error {
-		s := pipeline.Spec{
-			Name: "test", Tables: []pipeline.TableSpec{{Name: "words", KeyBits: 80, ValueBits: 147, Entries: 65536}},
-			Registers: []pipeline.RegisterSpec{{Name: "held packets", Width: 8800, Entries: 1024}, {Name: "row next, acked, shift, msn", Width: 96, Entries: 4096}},
+		program, err := apps.New(s, apps.Config{Rand: rand.New(rand.NewPCG(1, 1))})
+		if err != nil {
+			return err
 		}
-		return printBudget(cmd, budget.Of(s, budget.Tofino()))
+		b := chipcost.Of(program.Spec(), chipcost.Tofino())
+		return printBudget(cmd.OutOrStdout(), &b)
 	})
 	width(t, out)
-	if !strings.Contains(out, "it fits only with 1.1 MiB of memory beside the stages") {
-		t.Error(out)
+	for _, want := range []string{
+		"Mode published\n", "Mode hardened\n", "blocks beyond stage 12: ", "tables that packets fill: ", "rings of each connection: ",
+		"\n  kept packets: ", "\n    1024 held requests\n", "\n  timers: ", "\n  made packets: up to 128 ", "\n  ICRC\n", "+ read steering  ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not there:\n%s", want, out)
+		}
 	}
 	width(t, stalledText)
 }
@@ -130,7 +143,7 @@ func capture(f func(cmd *cobra.Command) error) string {
 func TestCompleteRule(t *testing.T) {
 	for word, want := range map[string]string{
 		"action=": "action=track action=move action=atomics",
-		"mode=h":  "mode=hard mode=paper",
+		"mode=h":  "mode=hardened mode=published",
 		"a":       "id= action= mode= range= rkey= shards= service= depth= mtu=", // the shell picks what fits
 	} {
 		got, _ := completeRule(new(cobra.Command), []string{"server=ms0"}, word)

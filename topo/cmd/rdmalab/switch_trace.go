@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/softrnic/packetio/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -35,11 +35,11 @@ func switchTraceCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace [LINK…]",
 		Short: "Watch what the switch does to packets, live",
-		Long: "trace prints a line for each packet that the switch's program or a fault touched, on the links of the hosts\n" +
-			"named or on all, until interrupted: when, on which link and in which direction, which packet, and what was\n" +
-			"done. One that was rewritten is shown where it came in, or where it left if only that link is watched; -o json\n" +
-			"has both. A packet that passes is not shown; `rdmalab capture` has all of them. What trace is too slow for is\n" +
-			"left out; the switch never waits.",
+		Long: "trace prints a line for each packet that the switch's program or a fault touched, on the links of the given\n" +
+			"hosts or on all links, until it is interrupted. The line says when, on which link, in which direction, which\n" +
+			"packet, and what was done to it. A rewritten packet is shown as it came in, or as it left if only the link on\n" +
+			"which it left is watched; -o json has both. Packets that pass unchanged are not shown; `rdmalab capture` has all\n" +
+			"packets. The switch never waits for trace: packets that it is too slow to print are left out.",
 		Example: "  rdmalab switch trace\n" +
 			"  rdmalab switch trace ms0 --dir down --count 10\n" +
 			"  rdmalab switch trace -o json | jq -r .comment",
@@ -48,7 +48,7 @@ func switchTraceCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.dir, "dir", "both", "direction: up is from the host to the switch, down back, or both")
-	f.Uint64Var(&flags.count, "count", 0, "end after so many packets")
+	f.Uint64Var(&flags.count, "count", 0, "end after this many packets")
 	f.DurationVar(&flags.lasting, "for", 0, "end after that time, like 10s")
 	completeFlag(cmd, "dir", func(*cobra.Command) []string { return []string{"up", "down", "both"} })
 	outputFlag(cmd)
@@ -110,17 +110,19 @@ type tracer struct {
 	names namer
 	json  bool
 	first int64 // time of the first packet
-	// taken is what the switch says of a packet that it took and sent on as another one.
+	// taken is the switch's comment on a packet that it consumed and sent on as another one.
 	taken string
-	// came are the last rewritten packets that were shown where they came in; they are not shown again where they leave.
+	// came are the last rewritten packets that were shown on the link on which they arrived; they
+	// are not shown again on the link on which they leave.
 	came [maxCame]string
 	next int
 }
 
-// maxCame is how many packets may be between the two sights of a rewritten one.
+// maxCame is how many packets may be captured between the two appearances of a rewritten one.
 const maxCame = 64
 
-// again reports whether the packet was shown on another link. The switch says the same of it there, but for the end.
+// again reports whether the packet was shown on another link. The switch's comments on both links
+// are equal except at their end.
 func (t *tracer) again(p *pcapng.Packet) bool {
 	what, _, _ := strings.Cut(strings.Join(p.Comments, "; "), ", to ")
 	what, _, _ = strings.Cut(what, ", from ")
@@ -167,7 +169,7 @@ func (t *tracer) run(stream io.Reader, limit uint64) error {
 			return fmt.Errorf("the trace broke off: %w; did the switch stop? See `rdmalab status`", err)
 		}
 		if strings.Join(p.Comments, "") == t.taken || !t.json && t.again(&p) {
-			n-- // what became of it is a packet of its own
+			n-- // the packet that the switch sent on for it is shown on its own
 			continue
 		}
 		if err := t.print(&p); err != nil {

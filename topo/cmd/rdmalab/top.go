@@ -17,14 +17,14 @@ func topCmd() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch a rack live, and break it by keys",
-		Long: "top shows every second what crosses which link and what is lost there, the queue pairs with their packet\n" +
-			"sequence numbers and retransmissions, and what the switch's program does. Keys inject faults on the chosen link,\n" +
-			"heal it, crash and restart the chosen host or the switch, and capture; the command that a key ran is shown,\n" +
-			"to be typed again. ? lists the keys.\n\n" +
-			"It wants a terminal of 76 columns and 16 lines or more; from 34 lines on it shows all panes at once, from 116\n" +
-			"columns on more of each. NO_COLOR=1 leaves out colours. Where there is no such terminal, in a pipe, with\n" +
-			"TERM=dumb, --once prints one screen.",
+		Short: "Watch a rack live, and inject faults by keys",
+		Long: "top shows, every second, how much crosses each link and what is lost there, the queue pairs with their packet\n" +
+			"sequence numbers and retransmissions, and what the switch's program does. Keys inject faults on the chosen link\n" +
+			"and end them, crash and restart the chosen host or the switch, and start a capture. For each key top prints the\n" +
+			"command that it ran, so that you can type it yourself. The key ? lists the keys.\n\n" +
+			"top needs a terminal of at least 76 columns and 16 lines. With 34 lines or more it shows all panes at once, with\n" +
+			"116 columns or more it shows more columns in each. NO_COLOR=1 in the environment leaves out colours. --once\n" +
+			"prints one screen, and works without a terminal: in a pipe, or with TERM=dumb.",
 		Example: "  sudo rdmalab top\n" +
 			"  rdmalab top --once\n" +
 			"  NO_COLOR=1 rdmalab top --rack swordbox",
@@ -56,7 +56,7 @@ func topCmd() *cobra.Command {
 	return cmd
 }
 
-// drawable says what is missing for a screen that changes.
+// drawable returns an error if the terminal cannot show a screen that changes.
 func drawable() error {
 	const instead = "; `rdmalab top --once` prints one screen, and `rdmalab status`, `rdmalab counters` and `rdmalab faults` have all of it"
 	switch kind := os.Getenv("TERM"); {

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// everyCommand calls f for all commands that people see, with those below them; the library's own excepted.
+// everyCommand calls f for all commands that people see, with those below them; the library's own
+// excepted.
 func everyCommand(f func(cmd *cobra.Command)) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -93,7 +94,8 @@ func TestUnexplainedIsFound(t *testing.T) {
 	}
 }
 
-// A flag and an argument that no command has are refused by every command, with the way to its help.
+// A flag and an argument that no command has are refused by every command, with the way to its
+// help.
 func TestEveryCommandRefusesWhatIsWrong(t *testing.T) {
 	everyCommand(func(cmd *cobra.Command) {
 		path := strings.Fields(cmd.CommandPath())[1:]
@@ -119,10 +121,19 @@ func TestUsageErrors(t *testing.T) {
 		args, want string
 		use        bool
 	}{
-		{"statu", `"statu" for "rdmalab"; did you mean status; see ` + "`rdmalab --help`", true},
+		{"statu", `"statu"; did you mean status? see ` + "`rdmalab --help`", true},
+		{"upp", `"upp"; did you mean up, top or dump?`, true},
+		{"ls", `did you mean up, status or logs?`, true},
+		{"inject loss 10% cn0", `"cn0" is too much; give the link by a flag: rdmalab inject loss 10% --link cn0`, true},
+		{"inject drop --opcode RC_NONE_* --link cn0", `no opcode matches "RC_NONE_*"`, true},
+		{"inject nic x", "rdmalab inject nic", true},
+		{"capture -w", "-w needs a value: ", true},
+		{"perf write_bw --nope", "there is no flag --nope", true},
+		{"perf write_bw -Z", "there is no flag -Z", true},
+		{"image -o x", "there is no flag -o", true},
 		{"switch bogus", `there is no rdmalab switch "bogus", there are: program rules`, true},
 		{"switch rules bogus", `there is no rdmalab switch rules "bogus", there are: add remove load`, true},
-		{"help statu", `"statu" for "rdmalab"; did you mean status`, true},
+		{"help statu", `"statu"; did you mean status?`, true},
 		{"help switch bogus", `there is no rdmalab switch "bogus"`, true},
 		{"clover gett 7", "there are: start stop", true},
 		{"completion bogus", "bash zsh", true},
@@ -132,10 +143,10 @@ func TestUsageErrors(t *testing.T) {
 		{"crash cn0 --for 5", `"5" for "--for": it is no duration; write it like 500ms`, true},
 		{"perf write_bw --from a --to b --iters x", `"x" for "--iters": it is no whole number`, true},
 		{"inject loss 1% --link a --seed -1", "of 0 or more", true},
-		{"perf write_bw --to b", `"from" not set; see ` + "`rdmalab perf --help`", true},
+		{"perf write_bw --to b", "give --from; see `rdmalab perf --help`", true},
 		{"perf write_bw --from a --to b --size x", "--size", true},
 		{"sim transport --seeds 0", "--seeds 0: want", true},
-		{"sim collapse --rows 1", "--table", true},
+		{"experiment steering-gain --rows 9", "--rows 9", true},
 		{"clover load --value-size x", "--value-size", true},
 		{"up --plug outside", "--plug is for containers: add --runtime docker", true},
 		{"up --plug driver", "--plug is for containers: add --runtime docker", true},

@@ -24,7 +24,8 @@ import (
 const (
 	// verifyWait bounds the check of one path.
 	verifyWait = 30 * time.Second
-	// verifyAtOnce bounds the hosts that check at a time: a memory host turns away whom it cannot queue.
+	// verifyAtOnce bounds the hosts that check at a time: a memory host refuses connections that it
+	// cannot queue.
 	verifyAtOnce = 16
 )
 
@@ -35,11 +36,12 @@ func upCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [-f RACK.yaml]",
 		Short: "Bring a rack up and verify every compute to memory path",
-		Long: "up makes the hosts, the switch and the links of a rack, waits until every host answers, and proves each path\n" +
-			"from a compute to a memory host by WRITE, READ, CAS and FAA with compared bytes. Without -f it takes the\n" +
-			"built-in rack. The name of the rack is that of the file, or that of --rack or " + rackEnv + " if given.\n\n" +
+		Long: "up makes the hosts, the switch and the links of a rack, and waits until every host answers. Then it proves each\n" +
+			"path from a compute host to a memory host: it executes WRITE, READ, CAS and FAA on it and compares the bytes.\n" +
+			"Without -f it takes the built-in rack. The rack has the name that --rack or " + rackEnv + " gives, otherwise the\n" +
+			"name in the rack file.\n\n" +
 			"With --runtime docker the hosts are containers; every command works on them as on any host.\n\n" +
-			"A rack that is up already stays as it is. Remains of a crashed run are cleared first.",
+			"A rack that is up already stays as it is. What a crashed run has left behind is removed first.",
 		Example: "  sudo rdmalab up\n" +
 			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
 			"  sudo rdmalab up --runtime docker",
@@ -56,7 +58,7 @@ func upCmd() *cobra.Command {
 			return runUp(cmd, s, settings, !noVerify)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file (default: the built-in rack)")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
 	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths")
 	in.add(cmd)
 	if err := cmd.MarkFlagFilename("file", "yaml", "yml"); err != nil {
@@ -104,7 +106,7 @@ func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool
 	}
 	out := cmd.OutOrStdout()
 	if len(r.Lost) > 0 {
-		fmt.Fprintf(out, "rack %q had lost %s: it was cleared and made anew\n", s.Name, strings.Join(r.Lost, " "))
+		fmt.Fprintf(out, "rack %q had lost %s: it was cleared and made again\n", s.Name, strings.Join(r.Lost, " "))
 	}
 	if len(r.Revived) > 0 {
 		fmt.Fprintf(out, "rack %q had lost its %s: started again\n", s.Name, strings.Join(r.Revived, " "))
@@ -181,7 +183,7 @@ func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) 
 	return nil
 }
 
-// nextSteps says what to type next.
+// nextSteps suggests commands to type next.
 func nextSteps(s *spec.Rack) string {
 	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
 	c, m := s.ByRole(spec.Compute), s.ByRole(spec.Memory)

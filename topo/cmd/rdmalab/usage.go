@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// exitUsage is the status of a command line that nobody could carry out: nothing was done. A command that was understood and
-// failed, or whose verdict is no, ends with 1.
+// exitUsage is the exit status of a command line that is wrong; the command has done nothing. A
+// command that was understood and failed, or whose verdict is negative, exits with 1.
 const exitUsage = 2
 
 // usageError is an error in what was typed.
@@ -40,7 +41,8 @@ func isUse(err error) bool {
 	return errors.As(err, &u)
 }
 
-// execute runs the command line. Whatever fails before a command begins is an error in what was typed, and says where help is.
+// execute runs the command line. A failure before a command begins is an error in the command line,
+// and its message says where help is.
 func execute(ctx context.Context, root *cobra.Command) error {
 	began := false
 	noteRuns(root, &began)
@@ -54,11 +56,37 @@ func execute(ctx context.Context, root *cobra.Command) error {
 	case began:
 		return err
 	}
-	text := strings.TrimSpace(strings.ReplaceAll(err.Error(), "\n\nDid you mean this?\n\t", "; did you mean "))
+	text := plain(err.Error())
 	if !strings.Contains(text, "--help`") {
-		text += "; see `" + cmd.CommandPath() + " --help`"
+		if !strings.HasSuffix(text, "?") {
+			text += ";"
+		}
+		text += " see `" + cmd.CommandPath() + " --help`"
 	}
 	return badUse("%s", text)
+}
+
+// plain rewrites a message of the command-line library as one sentence.
+func plain(text string) string {
+	text, offers, _ := strings.Cut(text, "\n\nDid you mean this?")
+	text = strings.Replace(text, ` for "rdmalab"`, "", 1)
+	if list, ok := strings.CutPrefix(text, "required flag(s) "); ok {
+		list = strings.TrimSuffix(list, " not set")
+		var flags []string
+		for name := range strings.SplitSeq(list, ", ") {
+			flags = append(flags, "--"+strings.Trim(name, `"`))
+		}
+		text = "give " + strings.Join(flags, " and ")
+	}
+	if names := strings.Fields(offers); len(names) > 0 {
+		last := len(names) - 1
+		text += "; did you mean " + strings.Join(names[:last], ", ")
+		if last > 0 {
+			text += " or "
+		}
+		text += names[last] + "?"
+	}
+	return text
 }
 
 // noteRuns sets began as soon as a command below cmd runs.
@@ -74,7 +102,8 @@ func noteRuns(cmd *cobra.Command, began *bool) {
 	}
 }
 
-// explainAll makes all commands below cmd say what their arguments are, and refuse commands that they do not have.
+// explainAll makes all commands below cmd say what their arguments are, and refuse commands that
+// they do not have.
 func explainAll(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		refuseStrangers(c)
@@ -91,8 +120,8 @@ func explainArgs(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		if err == nil {
-			return nil
+		if err == nil || isUse(err) { // or the command explains it itself
+			return err
 		}
 		what := "too many arguments"
 		more := args
@@ -102,7 +131,7 @@ func explainArgs(cmd *cobra.Command) {
 			}
 		}
 		switch {
-		case cmd.HasAvailableSubCommands() && len(args) > 0:
+		case cmd.HasAvailableSubCommands() && len(args) > 0 && check(cmd, []string{"x"}) != nil:
 			what = strangers(cmd, args[0])
 		case check(cmd, nil) == nil && check(cmd, []string{"x"}) != nil:
 			what = fmt.Sprintf("%q is too much, %s takes no arguments", args[0], cmd.CommandPath())
@@ -123,8 +152,8 @@ func useOf(cmd *cobra.Command) string {
 	return above + cmd.Use
 }
 
-// refuseStrangers makes a command that only has commands below it refuse one that it does not have; the library would print
-// help and call it a success.
+// refuseStrangers makes a command that only has commands below it refuse one that it does not have;
+// the library would print help and exit with 0.
 func refuseStrangers(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = cobra.NoArgs
@@ -132,7 +161,8 @@ func refuseStrangers(cmd *cobra.Command) {
 	}
 }
 
-// refuseTopics makes help refuse what is no command; the library would say so and call it a success.
+// refuseTopics makes help refuse what is no command; the library would print a message and exit
+// with 0.
 func refuseTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	cmd, _, err := root.Find([]string{"help"})
@@ -162,12 +192,22 @@ func strangers(cmd *cobra.Command, name string) string {
 // flagError makes what the library says about a flag's value readable.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
+	var unknown *pflag.NotExistError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &unknown):
+		text = "there is no flag " + spelled(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+	case errors.As(err, &missing):
+		f := missing.GetFlag()
+		text = spelled(missing.GetSpecifiedName(), missing.GetSpecifiedShortnames()) + " needs a value: " + f.Usage
+	}
 	for _, t := range []struct{ bad, good string }{
 		{"time: ", "it is no duration; write it like 500ms, 10s or 1m30s"},
 		{"strconv.ParseBool", "it is neither true nor false"},
 		{"strconv.ParseFloat", "it is no number"},
 		{"value out of range", "it is out of range"},
 		{"strconv.ParseInt", "it is no whole number"},
+		{"strconv.Atoi", "it is no list of whole numbers like 1,8,64"},
 		{"strconv.ParseUint", "it is no whole number of 0 or more"},
 	} {
 		if head, tail, ok := strings.Cut(text, " flag: "); ok && strings.Contains(tail, t.bad) {
@@ -176,4 +216,12 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return badUse("%s; see `%s --help`", text, cmd.CommandPath())
+}
+
+// spelled is a flag as it was typed: --name, or -n out of a group of short names.
+func spelled(name, group string) string {
+	if group != "" && len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }

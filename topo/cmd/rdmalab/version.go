@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// version is set by the linker, see the Makefile; else the build information is what is known.
+// version is set by the linker, see the Makefile; if it is empty, the build information is used.
 var version string
 
-// versionInfo is what a report of a mistake needs.
+// versionInfo is what a bug report needs.
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

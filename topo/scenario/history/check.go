@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// UndecidedError says that the search took too long.
+// UndecidedError is the error of a search that took too long.
 type UndecidedError struct {
 	Word string
 	Ops  int
@@ -19,11 +19,12 @@ func (e *UndecidedError) Error() string {
 	return fmt.Sprintf("word %s: no verdict on %d operations in time", e.Word, e.Ops)
 }
 
-// BrokenError says that no order of the operations on a word explains the answers.
+// BrokenError is the error of a word on which no order of the operations explains the answers.
 type BrokenError struct {
 	Word string
 	Ops  int
-	// Explained is the longest row of operations that has an order, Around the operations of which one cannot follow.
+	// Explained is the length of the longest sequence of operations that has an order; Around lists
+	// the operations that would have to follow next and cannot.
 	Explained int
 	Around    []string
 }
@@ -33,7 +34,8 @@ func (e *BrokenError) Error() string {
 		e.Word, e.Explained, e.Ops, strings.Join(e.Around, "\n    "))
 }
 
-// model is a word as porcupine sees it: the state is its value, the input an Op, the output an answer.
+// model is a word as porcupine sees it: the state is its value, the input an Op, the output an
+// answer.
 func model(first uint64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return first },
@@ -58,9 +60,9 @@ type answer struct {
 	before uint64
 }
 
-// Check decides about every word. final returns the value that a word has after everything, and false if nobody
-// knows. limit is for each word, in the time of this machine; 0 is as long as it takes. The error is a *BrokenError
-// or an *UndecidedError of the first word that has one.
+// Check decides about every word. final returns the value that a word has after everything, and
+// false if no observer knows. limit is for each word, in the time of this machine; 0 is as long as
+// it takes. The error is a *BrokenError or an *UndecidedError of the first word that has one.
 func (l *Log) Check(final func(w int) (uint64, bool), limit time.Duration) error {
 	for w := range l.words {
 		if err := l.check(w, final, limit); err != nil {
@@ -77,7 +79,7 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), limit time.Duration
 		events = append(events, event{op: Op{Kind: Read}, client: -1, call: l.clock + 1, ret: l.clock + 2, answered: true, answer: v})
 	}
 	m := model(x.first)
-	// Most histories have the order that the memory shows, and with it the search is short.
+	// Most histories have the order in which the memory changed, and with it the search is short.
 	if x.watched && porcupine.CheckOperationsTimeout(m, x.asSeen(events), limit/4) == porcupine.Ok {
 		return nil
 	}
@@ -92,8 +94,9 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), limit time.Duration
 	return x.explain(m, ops, limit)
 }
 
-// asSeen has every change of the memory made by one of the operations that may have, at that instant, and the others
-// without an answer not happen. Whatever it chooses: an order of these is an order of all.
+// asSeen assigns every change of the memory to one of the operations that may have made it, at that
+// instant, and leaves out the others without an answer. For every choice, an order of these
+// operations is an order of all.
 func (x *word) asSeen(events []event) []porcupine.Operation {
 	events = slices.Clone(events)
 	for _, c := range x.changes {
@@ -101,8 +104,8 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 		for _, i := range c.by {
 			e := &events[i]
 			switch {
-			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // it made another one
-			case best < 0, e.ret < events[best].ret: // the one that was answered first cannot have made a later one
+			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // made another change
+			case best < 0, e.ret < events[best].ret: // the first that was answered made no later one
 				best = i
 			}
 		}
@@ -119,8 +122,9 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 	return out
 }
 
-// operations leaves out what can explain nothing: what has no answer and changed nothing as far as the memory was
-// watched, or whose value nobody else mentions. Where values can come about that no operation names, the latter stay.
+// operations leaves out the operations that explain no other one's answer: those without an answer
+// that changed nothing in watched memory, or whose value no other operation mentions. If values can
+// arise that no operation mentions, the latter stay.
 func operations(events []event, watched bool) []porcupine.Operation {
 	mentions := make(map[uint64]int)
 	derived := false
@@ -178,7 +182,8 @@ func (x *word) explain(m porcupine.Model, ops []porcupine.Operation, limit time.
 		done[o.Call] = true
 	}
 	e.Around = append(e.Around, fmt.Sprintf("the word is %#x here", state))
-	// An operation can come next if no other one that is left had its answer before this one was asked for.
+	// An operation can come next if no other remaining one had its answer before this one was
+	// invoked.
 	earliest := int64(never)
 	for _, o := range ops {
 		if !done[o.Call] {

@@ -1,10 +1,12 @@
-// Package history records what applications asked of 64-bit words in remote memory and what they were told, and
-// decides whether one order of all operations explains it: whether the history is linearizable.
+// Package history records the operations of applications on 64-bit words in remote memory and their
+// answers, and decides whether one order of all operations explains them: whether the history is
+// linearizable.
 //
-// It knows nothing of networks. A caller says Invoke before an operation can take effect and Return when its answer is
-// known; the order of these calls is the time of the history. An operation without an answer may take effect at any
-// later time, or never. Whoever watches the memory itself says Changed: then it is known which of the operations
-// without an answer took effect, and when.
+// It knows nothing of networks. A caller calls Invoke before an operation can take effect and
+// Return when its answer is known; the order of these calls is the time of the history. An
+// operation without an answer may take effect at any later time, or never. An observer of the
+// memory itself calls Changed: then it is known which of the operations without an answer took
+// effect, and when.
 package history
 
 import (
@@ -16,7 +18,7 @@ import (
 // Kind is an operation on a word.
 type Kind uint8
 
-// Kinds. A Write changes the bits of its mask and has no answer but that it is done.
+// Kinds. A Write changes the bits of its mask; its answer has no value.
 const (
 	Read Kind = iota
 	Write
@@ -29,7 +31,7 @@ var kindNames = [...]string{"READ", "WRITE", "CMP_SWAP", "FETCH_ADD"}
 // String is the name of the verb.
 func (k Kind) String() string { return kindNames[k] }
 
-// Op is an operation as it was asked for. Words are numbers in host order.
+// Op is an operation as it was requested. Words are numbers in host order.
 type Op struct {
 	Kind Kind
 	// Value is what a Write writes, a CmpSwap swaps in and a FetchAdd adds.
@@ -76,7 +78,7 @@ func (o Op) String() string {
 	return "READ"
 }
 
-// never is the time of an answer that did not come.
+// never is the time of a missing answer.
 const never = math.MaxInt64
 
 // event is an operation in the history of a word.
@@ -86,7 +88,7 @@ type event struct {
 	call, ret int64
 	answer    uint64 // of a Read, CmpSwap or FetchAdd: the word before
 	answered  bool
-	// What was seen of it at the memory: that it took effect at seen, or that it may have.
+	// What Changed found: the operation took effect at seen, or maybe did.
 	seen  int64
 	maybe bool
 }
@@ -94,7 +96,8 @@ type event struct {
 // ID names an operation of a Log.
 type ID struct{ word, index int }
 
-// Log is the history of several words, which are numbered from 0. The zero value is ready. It is for one goroutine.
+// Log is the history of several words, which are numbered from 0. The zero value is ready. It is
+// for one goroutine.
 type Log struct {
 	words []word
 	clock int64
@@ -113,7 +116,7 @@ type word struct {
 	changes []change
 }
 
-// change is one of the memory, and the operations that were under way and may have made it.
+// change is a change of the word in memory, with the pending operations that may have made it.
 type change struct {
 	at            int64
 	before, after uint64
@@ -129,7 +132,7 @@ func (l *Log) Add(name string, first uint64) int {
 // Words is how many there are.
 func (l *Log) Words() int { return len(l.words) }
 
-// Invoke notes that a client is about to ask for an operation.
+// Invoke records that a client is about to request an operation.
 func (l *Log) Invoke(w, client int, op Op) ID {
 	l.clock++
 	l.Ops++
@@ -140,7 +143,7 @@ func (l *Log) Invoke(w, client int, op Op) ID {
 	return ID{w, len(x.events) - 1}
 }
 
-// Return notes the answer: the word before the operation, nothing for a Write.
+// Return records the answer: the word before the operation, nothing for a Write.
 func (l *Log) Return(id ID, answer uint64) {
 	x := &l.words[id.word]
 	e := &x.events[id.index]
@@ -153,11 +156,11 @@ func (l *Log) Return(id ID, answer uint64) {
 	x.open = slices.DeleteFunc(x.open, func(i int) bool { return i == id.index })
 }
 
-// Watch says that every change of a word will be told by Changed, one operation at a time.
+// Watch announces that Changed will be called for every change of a word, one operation at a time.
 func (l *Log) Watch(w int) { l.words[w].watched = true }
 
-// Changed notes that the word in memory has changed. The error says that no operation that was asked for and has no
-// answer yet does that.
+// Changed records a change of the word in memory. It returns a *ChangedError if no operation that
+// was invoked and has no answer yet makes that change.
 func (l *Log) Changed(w int, value uint64) error {
 	x := &l.words[w]
 	l.clock++
@@ -180,13 +183,13 @@ func (l *Log) Changed(w int, value uint64) error {
 	return nil
 }
 
-// ChangedError is a change of memory that nobody asked for: an operation was done twice, a packet of long ago has
-// arrived, or something else has been written than was asked for.
+// ChangedError is a change of memory that no operation explains: an operation was done twice, a
+// packet of an earlier time has arrived, or a value was written that no client requested.
 type ChangedError struct {
 	Word          string
 	Before, After uint64
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("word %s: the memory became %#x, was %#x, and no operation that is under way does that", e.Word, e.After, e.Before)
+	return fmt.Sprintf("word %s: the memory became %#x, was %#x, and no operation in flight does that", e.Word, e.After, e.Before)
 }

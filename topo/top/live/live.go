@@ -45,7 +45,8 @@ type Config struct {
 	Options []tea.ProgramOption
 }
 
-// Run shows the rack until the user quits or ctx ends. Then the terminal is as it was, and no command runs any more.
+// Run shows the rack until the user quits or ctx ends. Then the terminal is as it was, and no
+// command runs any more.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Sample == nil {
 		cfg.Sample = Sample
@@ -58,8 +59,8 @@ func Run(ctx context.Context, cfg Config) error {
 		d.mu.Unlock()
 		d.work.Wait()
 	}()
-	// The caller's context knows of signals. The program is not given it: one that is killed leaves its reader behind,
-	// one that is asked to quit waits for it.
+	// The caller's context knows of signals. The program is not given it: one that is killed leaves
+	// its reader behind, one that is asked to quit waits for it.
 	options := append([]tea.ProgramOption{
 		tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithoutSignalHandler(),
 	}, cfg.Options...)
@@ -79,8 +80,8 @@ type doer struct {
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// running are the commands by id, last is when the last sample was taken, panicked why one ended the view. mu
-	// guards them.
+	// running are the commands by id, last is when the last sample was taken, panicked why one
+	// ended the view. mu guards them.
 	running  map[int]context.CancelFunc
 	last     time.Time
 	panicked error
@@ -108,8 +109,8 @@ func (d *doer) Sample() tea.Cmd {
 	})
 }
 
-// counted makes a command that Run waits for. One that begins after the end does nothing; one that panics ends the
-// view, so that the terminal is in order when Run tells.
+// counted makes a command that Run waits for. One that begins after the end does nothing; one that
+// panics ends the view, so that the terminal is in order when Run tells.
 func (d *doer) counted(f func() tea.Msg) tea.Cmd {
 	return func() (msg tea.Msg) {
 		d.mu.Lock()
@@ -155,7 +156,8 @@ func (d *doer) Do(id int, args []string) tea.Cmd {
 		if err != nil && text == "" {
 			text = err.Error()
 		}
-		// Whoever was interrupted and ended well has not failed, whatever Run says of the context.
+		// A view that was interrupted and ended well has not failed, whatever Run says of the
+		// context.
 		failed := err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Success())
 		return top.Done{ID: id, Output: text, Failed: failed}
 	})

@@ -1,5 +1,6 @@
-// Package live runs the view of package top on a real rack: it samples the rack over its control sockets, runs the
-// commands that keys stand for as processes of this same program, and owns the terminal while it does.
+// Package live runs the view of package top on a real rack: it samples the rack over its control
+// sockets, runs the commands that keys stand for as processes of this same program, and owns the
+// terminal while it does.
 package live
 
 import (
@@ -14,9 +15,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/cloversteer"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -27,7 +30,8 @@ import (
 // askWait bounds what one sample waits for a daemon.
 const askWait = 2 * time.Second
 
-// Sample looks at the rack with a name. What does not answer is left out; an error is that the rack is not there.
+// Sample looks at the rack with a name. What does not answer is left out; an error is that the rack
+// is not there.
 func Sample(ctx context.Context, name string) top.Sample {
 	s := top.Sample{At: time.Now(), Rack: name}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
@@ -89,6 +93,7 @@ func addHost(s *top.Sample, n *rack.NodeStatus, names namer) {
 		one := &s.Nodes[len(s.Nodes)-1]
 		one.Clients, one.Ops, one.P99 = c.Count, c.Rate, uint64(c.P99+0.5)
 	}
+	addColumns(&s.Nodes[len(s.Nodes)-1], d.Stores)
 	if t := d.Tear; t != nil {
 		s.Faults = append(s.Faults, top.Fault{
 			ID: "tear-" + n.Name, State: string(fault.Active),
@@ -108,18 +113,33 @@ func addHost(s *top.Sample, n *rack.NodeStatus, names namer) {
 	}
 }
 
+// addColumns adds the columns of the stores that are up on a host. Those of a store that this
+// program does not know are left out.
+func addColumns(n *top.Node, list []store.Status) {
+	for _, st := range list {
+		desc, err := store.Find(st.Store)
+		if err != nil {
+			continue
+		}
+		for i, name := range desc.Columns[:min(len(desc.Columns), len(st.Values))] {
+			n.Columns = append(n.Columns, top.Counter{Name: name, Value: st.Values[i]})
+		}
+	}
+}
+
 // answers are what the switch says beside its status.
 type answers struct {
 	program  switchd.ProgramInfo
 	counters switchd.Counters
 	faults   []fault.Status
-	tables   []switchd.Table
-	groups   []serialize.Group
-	report   serialize.Report
+	tables   []handler.Table
+	groups   []swordbox.Group
+	report   swordbox.Report
+	keys     []cloversteer.Key
 }
 
-// ask asks the switch. A silent one leaves everything empty, and so does a program without rules for what is the
-// program's.
+// ask asks the switch. A silent one leaves everything empty, and so does a program without rules
+// for what is the program's.
 func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	client := r.Control(spec.SwitchName)
 	for _, q := range []struct {
@@ -133,6 +153,7 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 		{"/tables", &a.tables, false},
 		{"/program/counters", &a.groups, true},
 		{"/connections", &a.report, true},
+		{"/lists/keys", &a.keys, true},
 	} {
 		if q.box && a.program.Name != spec.ProgramSwordBox {
 			continue
@@ -199,24 +220,24 @@ func (a *answers) count(sw *top.Switch) {
 	}
 }
 
-// own adds the switch's own connections, and the words and keys that it knows.
+// own adds the switch's connections, and the words and keys that it knows.
 func (a *answers) own(sw *top.Switch, names namer) {
-	carried := make(map[dial.Key]*mode.Shared)
-	for i := range a.report.Machines {
-		m := &a.report.Machines[i]
+	carried := make(map[switchconn.Key]*handler.Shared)
+	for i := range a.report.Handlers {
+		m := &a.report.Handlers[i]
 		for j := range m.Shared {
-			carried[dial.Key{Server: m.Shared[j].Server, Shard: m.Shared[j].Shard}] = &m.Shared[j]
-		}
-		for _, k := range m.Keys {
-			one := top.Key{Key: k.Key, Reads: k.Reads, Appends: k.Appends, Steered: k.Steered, Rate: k.Rate}
-			if k.Tail != nil {
-				one.Server, one.VA = names.name(k.Tail.Server), k.Tail.VA
-			}
-			sw.Keys = append(sw.Keys, one)
+			carried[switchconn.Key{Server: m.Shared[j].Server, Shard: m.Shared[j].Shard}] = &m.Shared[j]
 		}
 		for _, w := range m.Words {
 			sw.Words = append(sw.Words, top.Word{Server: names.name(w.Server), VA: w.VA, State: w.State, Value: w.Value, Pending: w.Pending})
 		}
+	}
+	for _, k := range a.keys {
+		one := top.Key{Key: k.Key, Reads: k.Reads, Appends: k.Appends, Steered: k.Steered, Rate: k.Rate}
+		if k.Tail != nil {
+			one.Server, one.VA = names.name(k.Tail.Server), k.Tail.VA
+		}
+		sw.Keys = append(sw.Keys, one)
 	}
 	for _, d := range a.report.Dialed {
 		one := top.Shared{Name: fmt.Sprintf("%s/%d", names.name(d.Server), d.Shard), State: d.State.String(), Tries: d.Attempts}

@@ -9,10 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/swordbox/apps/serialize"
-	"github.com/rdmalab/rdmalab/swordbox/dial"
-	"github.com/rdmalab/rdmalab/swordbox/mode"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -50,19 +50,19 @@ func TestAnswersBecomeASample(t *testing.T) {
 			{Rule: fault.Rule{ID: "f1", Link: "cn0", Kind: fault.Loss, Probability: 0.1}, State: fault.Active, Hits: 12},
 			{Rule: fault.Rule{ID: "f2", Link: "cn0", Kind: fault.Blackhole}, State: fault.Expired},
 		},
-		tables: []switchd.Table{{Name: "macs", Used: 1, Max: 2}},
-		groups: []serialize.Group{{Name: "hard", Counters: []mode.Counter{{Name: "moved", Value: 13}, {Name: "held"}}}},
-		report: serialize.Report{
-			Machines: []mode.Info{{
-				Shared: []mode.Shared{
+		tables: []handler.Table{{Name: "macs", Used: 1, Max: 2}},
+		groups: []swordbox.Group{{Name: "hardened", Counters: []handler.Counter{{Name: "moved", Value: 13}, {Name: "held"}}}},
+		report: swordbox.Report{
+			Handlers: []handler.Info{{
+				Shared: []handler.Shared{
 					{Server: ms0, Shard: 0, OwnQPN: 20, NextPSN: 21, Ring: 128, Outstanding: 22, Queued: 23, Retries: 24},
 					{Server: ms0, Shard: 5, State: "open", Ring: 16},
 				},
-				Words: []mode.Word{{Server: ms0, VA: 30, State: "Known", Value: 31, Pending: 32}},
+				Words: []handler.Word{{Server: ms0, VA: 30, State: "Known", Value: 31, Pending: 32}},
 			}},
-			Dialed: []dial.Info{
-				{Key: dial.Key{Server: ms0, Shard: 0}, State: dial.Up, Shared: &dial.Shared{OwnQPN: 20}},
-				{Key: dial.Key{Server: ms0, Shard: 1}, State: dial.Waiting, Attempts: 4},
+			Dialed: []switchconn.Info{
+				{Key: switchconn.Key{Server: ms0, Shard: 0}, State: switchconn.Up, Shared: &switchconn.Shared{OwnQPN: 20}},
+				{Key: switchconn.Key{Server: ms0, Shard: 1}, State: switchconn.Waiting, Attempts: 4},
 			},
 		},
 	}
@@ -85,7 +85,7 @@ func TestAnswersBecomeASample(t *testing.T) {
 			{ID: "f1", State: "active", Text: "loss 10% --link cn0", Hits: 12},
 		},
 		Switch: top.Switch{
-			Counters: []top.Counter{{Name: "rewritten", Value: 11}, {Name: "emitted"}, {Name: "held"}, {Name: "consumed"}, {Name: "flooded"}, {Name: "mac_moves"}, {Name: "hard moved", Value: 13}},
+			Counters: []top.Counter{{Name: "rewritten", Value: 11}, {Name: "emitted"}, {Name: "held"}, {Name: "consumed"}, {Name: "flooded"}, {Name: "mac_moves"}, {Name: "hardened moved", Value: 13}},
 			Tables:   []top.Table{{Name: "macs", Used: 1, Max: 2}},
 			Shared: []top.Shared{
 				{Name: "ms0/0", State: "up", Open: 22, Most: 128, Queued: 23, Tries: 24, NextPSN: 21},

@@ -1,4 +1,4 @@
-// Command hello leaves a line in the memory of a memory server, reads it back, and counts who was there.
+// Command hello leaves a line in the memory of a memory server, reads it back and counts visits.
 package main
 
 import (

@@ -1,0 +1,82 @@
+package clover_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// A memory server loses its memory, and the metadata server dies before, while or after it deals
+// with that. Every key has its value or is lost, whatever incarnation of the metadata server is
+// asked, and none is unknown; a key that was deleted before is.
+func TestLostKeysStayLost(t *testing.T) {
+	const keys, size, deleted = 24, 40, 3
+	for _, victim := range []string{"ms0", "ms1"} {
+		for after := -2 * time.Millisecond; after < 30*time.Millisecond; after += 1700 * time.Microsecond {
+			g := newRig(t, simrack.Options{}, meta.Config{
+				Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: 20 * time.Millisecond, Grace: 20 * time.Millisecond,
+			}, 16<<10)
+			g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+				for k := range uint64(keys) {
+					if err := errors.Join(c.Insert(k, value(k, 0, size), soon(rt)), c.Put(k, value(k, 1, size), soon(rt))); err != nil {
+						return err
+					}
+				}
+				if err := c.Delete(deleted, soon(rt)); err != nil {
+					return err
+				}
+				rt.Sleep(50 * time.Millisecond) // the directory knows that
+				now := rt.Now()
+				g.At(now, g.Host(victim).Crash)
+				back := now.Add(5 * time.Millisecond)
+				g.At(back, func() {
+					g.Host(victim).Restart()
+					g.memory(victim)
+				})
+				for range 2 { // the second time with nothing to recover
+					dies := back.Add(after)
+					g.At(dies, g.Host("md0").Crash)
+					g.At(dies.Add(10*time.Millisecond), func() {
+						g.Host("md0").Restart()
+						g.meta()
+					})
+					rt.Sleep(200 * time.Millisecond)
+					back = rt.Now().Add(50 * time.Millisecond)
+				}
+				lost := 0
+				for k := range uint64(keys) {
+					v, err := c.Get(k, nil, soon(rt))
+					switch {
+					case k == deleted && errors.Is(err, kv.ErrNotFound):
+					case errors.Is(err, kv.ErrLost):
+						if lost++; k == deleted {
+							return fmt.Errorf("key %d was deleted, and is lost now", k)
+						}
+						if err := c.Insert(k, value(k, 2, size), soon(rt)); err != nil {
+							return fmt.Errorf("key %d is lost and cannot be inserted: %w", k, err)
+						}
+					case err != nil || !bytes.Equal(v, value(k, 1, size)):
+						return fmt.Errorf("key %d is %.20q: %w", k, v, err)
+					}
+				}
+				if lost == 0 || lost == keys {
+					return fmt.Errorf("%d of %d keys are lost with one of two servers", lost, keys)
+				}
+				return nil
+			})
+			g.run()
+			if t.Failed() {
+				t.Fatalf("%s lost its memory, the metadata server died %v after that", victim, after)
+			}
+		}
+	}
+}

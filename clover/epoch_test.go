@@ -1,0 +1,257 @@
+package clover
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// casLoser is a switch that loses the compare-and-swaps of one host while drop is set.
+type casLoser struct {
+	sim.Node
+	port    int
+	drop    bool
+	dropped int
+}
+
+func (b *casLoser) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	var g wire.Frame
+	if b.drop && port == b.port && wire.ParseFrame(f.Data, &g) == nil && g.BTH.Opcode == wire.RCCmpSwap {
+		b.dropped++
+		return
+	}
+	b.Node.Frame(now, port, f, out)
+}
+
+// epochStory is a rack with one memory server and a pool of 14 nodes. The key worn was updated by a
+// client that died without a report: its shortcut names its first node. Client wearer has used all
+// versions of the pool's nodes up with another key, and holds that first node again, in the same
+// version, in a later epoch.
+type epochStory struct {
+	t     *testing.T
+	rack  *simrack.Rack
+	box   *casLoser
+	stage int
+	first layout.Location
+}
+
+const wornKey, otherKey = 1, 2
+
+func newEpochStory(t *testing.T) *epochStory {
+	t.Helper()
+	y := &epochStory{t: t, box: &casLoser{port: 3}}
+	s, err := spec.Parse([]byte("name: clover\nhosts:\n  - {name: md0, role: metadata}\n  - {name: ms0, role: memory}\n" +
+		"  - {name: \"cn[0-3]\", role: compute}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.rack, err = simrack.New(s, simrack.Options{Wrap: func(name string, n sim.Node) sim.Node {
+		if name != spec.SwitchName {
+			return n
+		}
+		y.box.Node = n
+		return y.box
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(y.rack.Close)
+	ms, md := y.rack.Host("ms0"), y.rack.Host("md0")
+	y.serve(ms, func(ctx verbs.Context) (interface{ Serve() error }, error) {
+		return memservice.New(ctx, ms.Manager(ctx), memservice.Config{Region: 2 << 10})
+	})
+	y.serve(md, func(ctx verbs.Context) (interface{ Serve() error }, error) {
+		return meta.New(meta.Config{
+			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Hardened, Keys: 4,
+			Shares: [layout.Classes]int{1}, Lease: 200 * time.Millisecond, Grace: 50 * time.Millisecond,
+		})
+	})
+	y.client("cn0", 16, y.die)
+	return y
+}
+
+func (y *epochStory) serve(h *simrack.Host, open func(verbs.Context) (interface{ Serve() error }, error)) {
+	h.Go("service", true, func(ctx verbs.Context) {
+		s, err := open(ctx)
+		if err == nil {
+			err = s.Serve()
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			y.t.Error(h.Spec.Name, err)
+		}
+	})
+}
+
+func (y *epochStory) client(host string, records int, f func(c *Client, rt verbs.Runtime) error) {
+	h := y.rack.Host(host)
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := Open(Config{
+			Context: ctx, Manager: h.Manager(ctx), Meta: y.rack.Host("md0").Addr(), Params: rdmacm.Params{Timeout: 14}, Batch: 1, Records: records,
+		}, inTwoMinutes(rt))
+		if err == nil {
+			err = f(c, rt)
+		}
+		if err != nil && !errors.Is(err, verbs.ErrClosed) {
+			y.t.Errorf("%s: %v", host, err)
+		}
+	})
+}
+
+func inTwoMinutes(rt verbs.Runtime) clock.Time { return rt.Now().Add(2 * time.Minute) }
+
+func (y *epochStory) wait(rt verbs.Runtime, stage int) {
+	for y.stage < stage {
+		rt.Sleep(50 * time.Microsecond)
+	}
+}
+
+// die makes the key, appends once, and dies without having reported that.
+func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
+	if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
+		return err
+	}
+	k, _ := c.cache.get(wornKey)
+	y.first = k.at
+	if err := c.Put(wornKey, padded("second"), inTwoMinutes(rt)); err != nil {
+		return err
+	}
+	y.stage = 1
+	y.rack.At(y.rack.Now(), y.rack.Host("cn0").CrashApps)
+	rt.Sleep(time.Hour)
+	return nil
+}
+
+// wear uses up the versions of all nodes, until the next one that c writes is the first node of the
+// worn key.
+func (y *epochStory) wear(c *Client, rt verbs.Runtime) error {
+	y.wait(rt, 1)
+	if err := c.Insert(otherKey, padded("other"), inTwoMinutes(rt)); err != nil {
+		return err
+	}
+	for n := range 50000 {
+		l, err := c.take(0, otherKey, inTwoMinutes(rt))
+		if err != nil {
+			return err
+		}
+		c.spare[0] = append([]layout.Location{l}, c.spare[0]...)
+		if l == y.first {
+			y.t.Logf("%v is given out again after %d PUTs, in epoch %d", l, n, c.lease.epoch)
+			return nil
+		}
+		if err := c.Put(otherKey, padded(fmt.Sprint(n)), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%v was not given out again", y.first)
+}
+
+func (y *epochStory) read(c *Client, rt verbs.Runtime, when, want string) {
+	v, err := c.Get(wornKey, nil, inTwoMinutes(rt))
+	if got := string(bytes.TrimRight(v, ".")); err != nil || got != want {
+		y.t.Errorf("%s: GET says %q %v, want %q", when, got, err, want)
+	}
+}
+
+func padded(s string) []byte { return append([]byte(s), bytes.Repeat([]byte{'.'}, 40-len(s))...) }
+
+// A writer whose fresh node is the one that a shortcut of an earlier epoch names must not take it
+// for the end of the chain: its PUT would be lost and acknowledged. No packet is lost.
+func TestShortcutOfAnEarlierEpochIsNoEnd(t *testing.T) {
+	y := newEpochStory(t)
+	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
+		if err := y.wear(c, rt); err != nil {
+			return err
+		}
+		y.stage = 2
+		y.wait(rt, 4)
+		err := c.Put(wornKey, padded("by the wearer"), inTwoMinutes(rt))
+		y.stage = 5
+		return err
+	})
+	y.client("cn2", 16, func(c *Client, rt verbs.Runtime) error {
+		y.wait(rt, 2)
+		y.read(c, rt, "before", "second")
+		y.stage = 3
+		return nil
+	})
+	y.client("cn3", 16, func(c *Client, rt verbs.Runtime) error {
+		y.wait(rt, 3)
+		if err := c.Put(wornKey, padded("third"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		y.stage = 4
+		y.wait(rt, 5)
+		y.read(c, rt, "after the wearer's PUT was acknowledged", "by the wearer")
+		return nil
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While the append of that node is lost again and again, no reader and no writer may find it by the
+// shortcut.
+func TestShortcutOfAnEarlierEpochShowsNoUnlinkedNode(t *testing.T) {
+	y := newEpochStory(t)
+	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
+		if err := y.wear(c, rt); err != nil {
+			return err
+		}
+		y.stage = 2
+		y.wait(rt, 4)
+		y.box.drop = true
+		err := c.Put(wornKey, padded("by the wearer"), inTwoMinutes(rt))
+		if y.stage < 6 {
+			t.Errorf("the PUT returned while its appends were lost: %v", err)
+		}
+		y.stage = 7
+		return err
+	})
+	y.client("cn2", 16, func(c *Client, rt verbs.Runtime) error {
+		y.wait(rt, 2)
+		y.read(c, rt, "before", "second")
+		y.stage = 3
+		y.wait(rt, 4)
+		for y.box.dropped == 0 {
+			rt.Sleep(10 * time.Microsecond)
+		}
+		y.read(c, rt, "while the append is lost", "third")
+		if err := c.Put(wornKey, padded("fourth"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		y.stage = 5
+		return nil
+	})
+	y.client("cn3", 16, func(c *Client, rt verbs.Runtime) error {
+		y.wait(rt, 3)
+		if err := c.Put(wornKey, padded("third"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		y.stage = 4
+		y.wait(rt, 5)
+		y.read(c, rt, "after the fourth PUT was acknowledged", "fourth")
+		y.stage, y.box.drop = 6, false
+		y.wait(rt, 7)
+		y.read(c, rt, "after the wearer's PUT was acknowledged", "by the wearer")
+		return nil
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,224 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Store is Clover's description.
+var Store = store.Store{
+	Name: "clover", Title: "Clover", Default: true, Shares: true, Server: metaHost, Cost: cost,
+}
+
+func init() {
+	Store.Node = newNode
+	Store.Commands = commands()
+	store.Register(Store)
+}
+
+// metaHost is the host that runs the metadata server: the first with that role.
+func metaHost(r *spec.Rack) (string, error) {
+	if list := r.ByRole(spec.Metadata); len(list) > 0 {
+		return list[0].Name, nil
+	}
+	return "", fmt.Errorf("rack %s has no metadata host: give one `role: metadata` in the rack file", r.Name)
+}
+
+// cost says what an operation took.
+func cost(c kv.Store) string {
+	k := c.Last()
+	return fmt.Sprintf("%d round trips, %d calls of the metadata server, %d races lost", k.RTTs, k.RPCs, k.Retries)
+}
+
+func commands() store.Commands {
+	return store.Commands{
+		Short: "Run the key-value store Clover on the rack",
+		Long: "Clover is a key-value store on the rack's memory servers: the metadata server, a process on the metadata host,\n" +
+			"gives out space; clients read and write the memory by one-sided verbs; memory servers do nothing. The values are\n" +
+			"in the memory of the memory servers. They survive a crash of the metadata server, but a value is lost when its\n" +
+			"memory server crashes.",
+		Example: "  rdmalab clover start\n" +
+			"  rdmalab clover insert 7 hello && rdmalab clover get 7\n" +
+			"  rdmalab run ycsb --workload a --clients 16\n" +
+			"  rdmalab clover stat",
+		Start: store.Command{
+			Short: "Start the metadata server, and with it the store",
+			Long: "start starts the metadata server, which finds the store that is in the memory of the memory servers, or makes\n" +
+				"one there if there is none. The store uses the memory that the rack file gives the memory servers. If the\n" +
+				"metadata server runs already, it goes on; start with other settings, or with --fresh, then fails: let the\n" +
+				"clients end and use `rdmalab clover stop` first.",
+			Example: "  rdmalab clover start\n" +
+				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB",
+			New:     newStart,
+			Choices: map[string][]string{"format": {"hardened", "keyed", "published"}},
+		},
+		Stop: store.Command{
+			Short: "Stop the metadata server; the store stays in memory",
+			Long:  "stop ends the metadata server. `rdmalab clover start` finds the store again in the memory of the memory servers.",
+			Example: "  rdmalab clover stop\n" +
+				"  rdmalab clover start # finds everything again",
+		},
+		Stat: store.Command{
+			Short: "Show the metadata server's counters, and how many nodes are free, held by clients and in chains",
+			Long: "stat prints counters of the metadata server: keys, nodes, clients, requests, and what it has recovered. A node is one\n" +
+				"version of a value; the nodes of a key form its chain.",
+			Example: "  rdmalab clover stat\n" +
+				"  rdmalab clover stat -o json | jq .Free",
+			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },
+		},
+		Check: store.Command{
+			Short: "Let clients work on a few keys and prove that every response was right",
+			Long: "check lets several clients on one host read, write, insert and delete the same few keys, and records every\n" +
+				"operation with its response. Then it looks, for each key, for one order of all operations that explains all\n" +
+				"responses: whether the history is linearizable. The exit status is 1 if there is no such order. You may inject\n" +
+				"faults, and crash and restart hosts, while check runs. If a memory server crashes, add --loss: values that were\n" +
+				"in its memory may then be missing.",
+			Example: "  rdmalab inject loss 5% --link ms0 && rdmalab clover check --clients 8\n" +
+				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
+			From: true, Output: true, Running: true, New: newCheck,
+		},
+		Load: store.Command{
+			Short: "Insert the keys from 0 to --keys minus 1, each with a value of its own",
+			Long: "load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n" +
+				"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n" +
+				"can verify what it reads. If the store does not run, load starts it.",
+			Example: "  rdmalab clover load --keys 10000 --value-size 1000\n" +
+				"  rdmalab run ycsb --no-load --keys 10000 --value-size 1000 --workload b",
+		},
+		ShellShort:   "Read commands, like get and put, line by line",
+		ShellExample: "insert 7 hello\\nget 7",
+		StatWord:     "the metadata server's counters, and where the nodes are",
+		Prepare:      prepare,
+	}
+}
+
+func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	var cfg Config
+	var region string
+	fs.StringVar(&cfg.Format, "format", "", "what a node has beside the value: hardened (key, length, checksum), keyed (the key), or published (nothing) (default hardened)")
+	fs.IntVar(&cfg.Keys, "keys", 0, "how many keys the store can hold (default 65536)")
+	fs.StringVar(&region, "region", "", "bytes of each memory server to use, like 1MiB (default: all)")
+	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use what it knows (default 2s)")
+	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store lose their connections")
+	return func(c *store.Call) (store.Result, error) {
+		if region != "" {
+			n, err := spec.ParseSize(region)
+			if err != nil {
+				return nil, store.BadUse("--region: %w", err)
+			}
+			cfg.Region = int(n)
+		}
+		return nil, start(c, cfg)
+	}
+}
+
+// start starts the metadata server on the rack's memory servers.
+func start(c *store.Call, cfg Config) error {
+	host, err := metaHost(c.Rack)
+	if err != nil {
+		return err
+	}
+	if err := c.Free(); err != nil {
+		return err
+	}
+	cfg.Servers = c.Memory()
+	return c.Post(host, Store.Path(store.PathStart), cfg, nil)
+}
+
+// crowd is how many clients can share the machine before they need a longer lease.
+const crowd = 64
+
+// prepare starts the store for a workload. Each of many clients on one machine is scheduled rarely,
+// and a client whose lease ends must ask for all keys again: the lease grows with the number of
+// clients.
+func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
+	cfg := Config{}
+	if w.Clients > crowd {
+		cfg.Lease = meta.DefaultLease * time.Duration(w.Clients) / crowd
+	}
+	return false, start(c, cfg)
+}
+
+// stats are the metadata server's counters.
+type stats rpc.Stats
+
+func readStat(c *store.Call) (store.Result, error) {
+	var st stats
+	o, err := c.Options()
+	if err != nil {
+		return nil, err
+	}
+	return &st, c.Post("", Store.Path(pathStat), o, &st)
+}
+
+// Write prints the counters.
+func (st *stats) Write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(w, "keys\t%d of %d\tlost %d\n", st.Keys, st.Slots, st.LostKeys)
+	_, _ = fmt.Fprintf(w, "nodes\t%d\tfree %d, held by clients %d, in chains %d, waiting for an epoch %d\n", st.Nodes, st.Free, st.Held, st.Linked, st.Worn)
+	_, _ = fmt.Fprintf(w, "clients\t%d\tepoch %d\n", st.Clients, st.Epoch)
+	_, _ = fmt.Fprintf(w, "requests\t%d\trefused %d\n", st.Requests, st.Refused)
+	_, _ = fmt.Fprintf(w, "chains\t%d headers read\tkeys recovered %d, memories lost %d, chains broken %d\n", st.Walked, st.Recovered, st.Losses, st.Broken)
+	return w.Flush()
+}
+
+// verdict is what a history showed, and what the metadata server has afterwards.
+type verdict struct {
+	store.Verdict
+	after *stats
+}
+
+func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	in := store.HistoryRequest{Clients: 8, Keys: 4}
+	store.HistoryFlags(fs, &in)
+	fs.IntVar(&in.Value, "value-size", 100, "bytes of a value")
+	store.Renamed(fs, map[string]string{"value": "value-size"})
+	fs.IntVar(&in.Share, "share-qp", 0, "how many clients share a queue pair to each memory server (default: each client has its own)")
+	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash meanwhile: its values may be missing")
+	return func(c *store.Call) (store.Result, error) {
+		v := new(verdict)
+		var err error
+		if in.MaxValue = in.Value; in.Value <= 0 {
+			in.Value, in.MaxValue = kv.MinValue, kv.MinValue
+		}
+		if v.Verdict, err = c.History(in); err != nil {
+			return nil, err
+		}
+		if c.JSON || !v.Linearizable {
+			return v, nil
+		}
+		st, err := readStat(c)
+		if err == nil {
+			v.after = st.(*stats)
+		}
+		return v, err
+	}
+}
+
+// Bad reports that no order explains the answers.
+func (v *verdict) Bad() bool { return !v.Linearizable }
+
+// Write prints the verdict.
+func (v *verdict) Write(out io.Writer) error {
+	err := v.Verdict.Write(out, true)
+	st := v.after
+	if err != nil || st == nil {
+		return err
+	}
+	// A node that is neither free nor a client's is in a chain; a chain that was followed to its
+	// end has one node.
+	leaked := st.Linked - min(st.Linked, st.Keys-st.LostKeys)
+	_, err = fmt.Fprintf(out, "chains broken %d, nodes leaked %d; %d free, held %d, in chains %d of %d keys\n", st.Broken, leaked, st.Free, st.Held,
+		st.Linked, st.Keys)
+	return err
+}

@@ -1,0 +1,217 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// pathStat is POST store.ClientOptions: rpc.Stats.
+const pathStat = "stat"
+
+// Config describes a store. It is the body of store.PathStart to the host that becomes the metadata
+// server.
+type Config struct {
+	// Servers are the names of the memory servers.
+	Servers []string `json:"servers"`
+	// Format of nodes: hardened, keyed or published, or an old name (formats); "": hardened.
+	Format string `json:"format,omitempty"`
+	// Keys is how many the store can hold; 0: 65536. Region is how much memory of each server it
+	// takes, in bytes; 0: all.
+	Keys   int `json:"keys,omitempty"`
+	Region int `json:"region,omitempty"`
+	// Lease of clients; 0: 2 s.
+	Lease time.Duration `json:"lease,omitempty"`
+	// Fresh formats the memory even if it holds a store.
+	Fresh bool `json:"fresh,omitempty"`
+}
+
+// formats of nodes by name. The last two are the old names, which are still accepted.
+var formats = map[string]layout.Format{
+	"": layout.Hardened, "hardened": layout.Hardened, "keyed": layout.Keyed, "published": layout.Published,
+	"sound": layout.Hardened, "vanilla": layout.Published,
+}
+
+// node is the store's part of a host: the metadata server, if the host runs it, and clients.
+type node struct {
+	h store.Host
+
+	mu     sync.Mutex // guards server
+	server *server
+}
+
+// server is the metadata server of a host.
+type server struct {
+	cfg  Config
+	ctx  verbs.Context
+	meta *meta.Server
+	// ended is closed when the server does not answer any more.
+	ended chan struct{}
+}
+
+func newNode(h store.Host) store.Node { return &node{h: h} }
+
+// Routes implements store.Node.
+func (n *node) Routes(m *control.Mux) {
+	type none = struct{}
+	control.Handle(m, "POST "+Store.Path(store.PathStart), func(_ *http.Request, in Config) (none, error) { return none{}, n.start(in) })
+	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
+	control.Handle(m, "POST "+Store.Path(pathStat), n.stat)
+}
+
+// Clients implements store.Node.
+func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
+	addr, err := n.h.Address(o.Server)
+	if err = errors.Join(err, checkShare(o.Share)); err != nil {
+		return nil, err
+	}
+	if o.MaxValue == 0 {
+		o.MaxValue = layout.MaxSlab
+	}
+	return func(v verbs.Context) store.Clients {
+		return &clients{cfg: clover.Config{Context: v, Manager: n.h.Manager(), Meta: addr, MaxValue: max(o.MaxValue, kv.MinValue)}, share: o.Share}
+	}, nil
+}
+
+// Status implements store.Node.
+func (n *node) Status() store.Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return store.Status{Up: n.server != nil, Service: clover.Service}
+}
+
+// Server is the metadata server that the host runs; nil: none.
+func (n *node) Server() *meta.Server {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.server == nil {
+		return nil
+	}
+	return n.server.meta
+}
+
+// Crash ends the metadata server. The memory servers keep the store: it can be started again.
+func (n *node) Crash() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.end()
+}
+
+// NICGone is Crash: the metadata server's connections have died.
+func (n *node) NICGone() error { return n.Crash() }
+
+// end is Crash for a caller that holds mu.
+func (n *node) end() error {
+	s := n.server
+	if s == nil {
+		return nil
+	}
+	n.server = nil
+	err := errors.Join(s.meta.Close(), s.ctx.Close())
+	<-s.ended
+	return err
+}
+
+// is reports why a store that runs is not what is asked for; nil: it is.
+func (s *server) is(cfg Config, host string) error {
+	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
+		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region
+	if !differs {
+		return nil
+	}
+	return control.Errorf(http.StatusConflict, "%s runs a store already, and that stays as it is: "+
+		"run `rdmalab clover stop` when no client uses it", host)
+}
+
+// start makes the host the metadata server of a store. One that runs is left as it is, one that has
+// failed is replaced.
+func (n *node) start(cfg Config) error {
+	format, ok := formats[cfg.Format]
+	if !ok {
+		return control.Errorf(http.StatusBadRequest, "node format %q: want hardened, keyed or published", cfg.Format)
+	}
+	var servers []netip.Addr
+	for _, name := range cfg.Servers {
+		addr, err := n.h.Address(name)
+		if err != nil {
+			return err
+		}
+		servers = append(servers, addr)
+	}
+	return n.h.Service(func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.server != nil {
+			select {
+			case <-n.server.ended:
+				_ = n.end() // it has failed, and logged why
+			default:
+				return n.server.is(cfg, n.h.Name())
+			}
+		}
+		ctx := n.h.Context()
+		s, err := meta.New(meta.Config{
+			Context: ctx, Manager: n.h.Manager(), Servers: servers, Format: format, Keys: cfg.Keys, Region: cfg.Region, Lease: cfg.Lease,
+			Grace: graceOf(cfg.Lease), Fresh: cfg.Fresh,
+		})
+		if err != nil {
+			return errors.Join(control.Errorf(http.StatusBadGateway, "%v", err), ctx.Close())
+		}
+		n.server = &server{cfg: cfg, ctx: ctx, meta: s, ended: make(chan struct{})}
+		go n.serve(n.server)
+		n.h.Log().Info("metadata server is up", "memory", cfg.Servers, "format", cfg.Format)
+		return nil
+	})
+}
+
+// serve runs the metadata server until it is closed or fails.
+func (n *node) serve(s *server) {
+	defer close(s.ended)
+	if err := s.meta.Serve(); err != nil {
+		n.h.Log().Warn("metadata server ended", "error", err)
+	}
+}
+
+// minGrace is longer than the NIC of a client goes on sending a request after the client has died
+// or given the queue pair up: eight times the ACK timeout of rdmacm.Params, 134 ms.
+const minGrace = 2 * time.Second
+
+// graceOf is how long after the end of a lease packets of its client may still arrive. 0 stands for
+// the default of both.
+func graceOf(lease time.Duration) time.Duration {
+	if lease == 0 {
+		return 0
+	}
+	return max(lease, minGrace)
+}
+
+// stat asks the metadata server for its counters.
+func (n *node) stat(r *http.Request, in store.ClientOptions) (st rpc.Stats, err error) {
+	open, err := n.Clients(in)
+	if err != nil {
+		return st, err
+	}
+	err = n.h.Do(r, Store.Name+" stat", func(_ context.Context, v verbs.Context) error {
+		rt := v.Runtime()
+		c, err := open(v).Open(rt.Now().Add(store.Patience))
+		if err != nil {
+			return fmt.Errorf("%w; %s", err, Store.HowToStart())
+		}
+		st, err = c.(*clover.Client).Stats(rt.Now().Add(store.Patience))
+		return errors.Join(err, c.Close())
+	})
+	return st, store.HTTPError(err)
+}

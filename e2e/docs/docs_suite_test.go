@@ -1,0 +1,63 @@
+// Package docs runs what README.md and the pages under docs show of racks, and compares the output
+// with the pages.
+package docs
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/console"
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+var write = flag.Bool("write", false, "write the output of this run into the pages")
+
+const root = "../.."
+
+func TestMain(m *testing.M) { fixture.Main(m) }
+
+func TestDocs(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "docs")
+}
+
+var _ = BeforeSuite(fixture.Build)
+
+var _ = Describe("the documents show what happens", func() {
+	pages, err := console.Pages(root)
+	if err != nil {
+		panic(err) // there is no tree without pages
+	}
+	for _, p := range pages {
+		if p.Kind != console.Rack {
+			continue
+		}
+		It(p.Path, func(ctx context.Context) {
+			name := fmt.Sprintf("docs-%d-%d", os.Getpid(), GinkgoRandomSeed()%1000)
+			DeferCleanup(func() { Expect(fixture.Run("--rack", name, "down")).To(fixture.HaveExited(0)) })
+			dir, err := filepath.Abs(root)
+			Expect(err).NotTo(HaveOccurred())
+			work := GinkgoT().TempDir()
+			Expect(os.Symlink(filepath.Join(dir, "topo"), filepath.Join(work, "topo"))).To(Succeed())
+			shell := console.Shell{Dir: work, Env: []string{
+				"PATH=" + filepath.Dir(fixture.Binary()) + ":" + os.Getenv("PATH"), "RDMALAB_RACK=" + name,
+			}}
+			now, wrong, err := p.Check(ctx, shell)
+			Expect(err).NotTo(HaveOccurred())
+			if *write {
+				text := strings.ReplaceAll(strings.Join(now, "\n"), name, "default")
+				Expect(os.WriteFile(filepath.Join(root, p.Path), []byte(text), 0o644)).To(Succeed())
+				return
+			}
+			Expect(wrong).To(BeEmpty(), "%s", strings.Join(wrong, "\n\n"))
+		})
+	}
+})

@@ -1,0 +1,53 @@
+// Package golden compares what a test made with a file in testdata, so that a change is seen in
+// review. The flag -update writes the file. Tables of states and events are printed as diagrams in
+// the language of dot.
+package golden
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files of this package")
+
+// Check compares got with the file at path, or writes the file.
+func Check(t testing.TB, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s has changed; if that is meant, run with -update. It is\n%s", path, got)
+	}
+}
+
+// Transition is an edge of a state diagram.
+type Transition struct{ From, On, To any }
+
+// Diagram prints transitions in the language of dot, one a line, in their order. Two transitions of
+// one state on one event are an error of the test.
+func Diagram(t testing.TB, name string, list []Transition) string {
+	t.Helper()
+	seen := map[string]bool{}
+	var b strings.Builder
+	fmt.Fprintf(&b, "digraph %s {\n", name)
+	for _, e := range list {
+		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", e.From, e.To, fmt.Sprint(e.On))
+		k := fmt.Sprint(e.From, " on ", e.On)
+		if seen[k] {
+			t.Errorf("%s: two transitions of %s", name, k)
+		}
+		seen[k] = true
+	}
+	b.WriteString("}\n")
+	return b.String()
+}

@@ -1,0 +1,234 @@
+// Package kvtest is what any store must do when nothing fails: one suite over kv.Store.
+package kvtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Env is what the suite needs of the world around a store. Two clients are used in turn by one
+// thread.
+type Env struct {
+	A, B kv.Store
+	// Now is the clients' clock.
+	Now func() clock.Time
+	// Largest is the longest value that the store takes, in bytes, at least 40; a longer one must
+	// be refused.
+	Largest int
+	// Exact says that values keep their lengths.
+	Exact bool
+}
+
+const patience = 10e9 // nanoseconds
+
+func (e *Env) soon() clock.Time { return e.Now() + patience }
+
+// Check runs the suite and reports the first thing that is wrong.
+func Check(e Env) error {
+	for _, c := range []struct {
+		name string
+		f    func(*Env) error
+	}{
+		{"absent keys", absent},
+		{"life of a key", life},
+		{"two clients", twoClients},
+		{"sizes", sizes},
+		{"against a map", model},
+		{"deadlines", deadlines},
+	} {
+		if err := c.f(&e); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// want compares a GET.
+func (e *Env) want(s kv.Store, key uint64, value []byte) error {
+	got, err := s.Get(key, nil, e.soon())
+	if err != nil {
+		return fmt.Errorf("GET %d: %w", key, err)
+	}
+	if e.Exact && !bytes.Equal(got, value) || !e.Exact && !bytes.HasPrefix(got, value) {
+		return fmt.Errorf("GET %d: %d bytes %.20x, want %d bytes %.20x", key, len(got), got, len(value), value)
+	}
+	return nil
+}
+
+func is(err, want error, what string) error {
+	if !errors.Is(err, want) {
+		return fmt.Errorf("%s: %w, want %w", what, err, want)
+	}
+	return nil
+}
+
+func absent(e *Env) error {
+	_, err := e.A.Get(1000, nil, e.soon())
+	return errors.Join(
+		is(err, kv.ErrNotFound, "GET"), is(e.A.Put(1000, []byte("x"), e.soon()), kv.ErrNotFound, "PUT"),
+		is(e.A.Delete(1000, e.soon()), kv.ErrNotFound, "DELETE"),
+	)
+}
+
+func life(e *Env) error {
+	const key = 1
+	for n := range 3 {
+		v := kv.MakeValue(key, uint64(n), 40)
+		if err := e.A.Insert(key, v, e.soon()); err != nil {
+			return err
+		}
+		if err := is(e.A.Insert(key, v, e.soon()), kv.ErrExists, "INSERT again"); err != nil {
+			return err
+		}
+		if err := e.want(e.A, key, v); err != nil {
+			return err
+		}
+		for i := range 20 {
+			v = kv.MakeValue(key, uint64(100*n+i), 16+i)
+			if err := e.A.Put(key, v, e.soon()); err != nil {
+				return err
+			}
+			if err := e.want(e.A, key, v); err != nil {
+				return err
+			}
+		}
+		if err := e.A.Delete(key, e.soon()); err != nil {
+			return err
+		}
+		_, err := e.A.Get(key, nil, e.soon())
+		if err := errors.Join(is(err, kv.ErrNotFound, "GET of a deleted key"), is(e.A.Put(key, v, e.soon()), kv.ErrNotFound, "PUT of one")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// twoClients see each other's writes, also when they remember other things.
+func twoClients(e *Env) error {
+	const key = 2
+	if err := e.A.Insert(key, kv.MakeValue(key, 0, 40), e.soon()); err != nil {
+		return err
+	}
+	for n := uint64(1); n < 40; n++ {
+		w, r := e.A, e.B
+		if n%3 == 0 {
+			w, r = r, w
+		}
+		v := kv.MakeValue(key, n, 40)
+		if err := w.Put(key, v, e.soon()); err != nil {
+			return err
+		}
+		if err := e.want(r, key, v); err != nil {
+			return err
+		}
+	}
+	if err := e.A.Delete(key, e.soon()); err != nil {
+		return err
+	}
+	_, err := e.B.Get(key, nil, e.soon())
+	if err := is(err, kv.ErrNotFound, "GET of a key that the other client deleted"); err != nil {
+		return err
+	}
+	v := kv.MakeValue(key, 99, 40)
+	if err := e.B.Insert(key, v, e.soon()); err != nil {
+		return err
+	}
+	return e.want(e.A, key, v)
+}
+
+func sizes(e *Env) error {
+	const key = 3
+	if err := e.A.Insert(key, kv.MakeValue(key, 1, 16), e.soon()); err != nil {
+		return err
+	}
+	for _, n := range []int{16, 17, 103, 104, 105, 127, 128, 1000, 1001, e.Largest - 1, e.Largest} {
+		if n > e.Largest {
+			continue
+		}
+		v := kv.MakeValue(key, uint64(n), n)
+		if err := e.A.Put(key, v, e.soon()); err != nil {
+			return fmt.Errorf("%d bytes: %w", n, err)
+		}
+		if err := errors.Join(e.want(e.A, key, v), e.want(e.B, key, v)); err != nil {
+			return fmt.Errorf("%d bytes: %w", n, err)
+		}
+	}
+	return is(e.A.Put(key, make([]byte, e.Largest+1), e.soon()), kv.ErrTooLarge, "a value beyond the largest")
+}
+
+// model compares random operations of both clients with a map.
+func model(e *Env) error {
+	r := rand.New(rand.NewPCG(1, 1))
+	want := map[uint64][]byte{}
+	for n := range uint64(400) {
+		s := e.A
+		if r.IntN(2) == 0 {
+			s = e.B
+		}
+		key := 100 + r.Uint64N(8)
+		v := kv.MakeValue(key, n, 16+r.IntN(min(200, e.Largest-15)))
+		_, there := want[key]
+		var err error
+		switch r.IntN(4) {
+		case 0:
+			err = s.Insert(key, v, e.soon())
+			if there {
+				if err := is(err, kv.ErrExists, "INSERT"); err != nil {
+					return err
+				}
+				continue
+			}
+			want[key] = v
+		case 1:
+			err = s.Put(key, v, e.soon())
+			if there {
+				want[key] = v
+			}
+		case 2:
+			err = s.Delete(key, e.soon())
+			delete(want, key)
+		default:
+			if there {
+				if err := e.want(s, key, want[key]); err != nil {
+					return fmt.Errorf("operation %d: %w", n, err)
+				}
+				continue
+			}
+			_, err = s.Get(key, nil, e.soon())
+		}
+		if there && err != nil {
+			return fmt.Errorf("operation %d on key %d: %w", n, key, err)
+		}
+		if _, now := want[key]; !there && !now {
+			if err := is(err, kv.ErrNotFound, fmt.Sprintf("operation %d on key %d", n, key)); err != nil {
+				return err
+			}
+		} else if err != nil {
+			return fmt.Errorf("operation %d on key %d: %w", n, key, err)
+		}
+	}
+	return nil
+}
+
+// deadlines that have passed end an operation soon; it may or may not have happened.
+func deadlines(e *Env) error {
+	const key = 4
+	if err := e.A.Insert(key, kv.MakeValue(key, 1, 16), e.soon()); err != nil {
+		return err
+	}
+	began := e.Now()
+	_ = e.A.Put(key, kv.MakeValue(key, 2, 16), began) // either outcome is right
+	_, _ = e.B.Get(key, nil, began)                   // as above
+	if took := e.Now() - began; took > patience/2 {
+		return fmt.Errorf("operations whose deadline had passed took %v ns", int64(took))
+	}
+	if err := e.A.Put(key, kv.MakeValue(key, 3, 16), e.soon()); err != nil {
+		return fmt.Errorf("PUT after one that was late: %w", err)
+	}
+	return e.want(e.B, key, kv.MakeValue(key, 3, 16))
+}

@@ -1,0 +1,142 @@
+package layering
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// maxReadme bounds README.md in bytes: what needs more is a page under docs.
+const maxReadme = 8 << 10
+
+func TestReadmeIsShort(t *testing.T) {
+	if n := len(read(t, "README.md")); n > maxReadme {
+		t.Errorf("README.md has %d bytes; %d are the limit: move a part to docs", n, maxReadme)
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	code    = regexp.MustCompile("(?ms)^```.*?^```$")
+)
+
+// Links between pages lead to files that are there, and to headings that are there.
+func TestLinksLeadSomewhere(t *testing.T) {
+	headings := map[string]map[string]bool{}
+	of := func(page string) map[string]bool {
+		if headings[page] == nil {
+			headings[page] = map[string]bool{}
+			for _, h := range heading.FindAllStringSubmatch(code.ReplaceAllString(string(read(t, page)), ""), -1) {
+				headings[page][slug(h[1])] = true
+			}
+		}
+		return headings[page]
+	}
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(read(t, page)), ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := page
+			if file != "" {
+				target = path.Join(path.Dir(page), file)
+			}
+			if _, err := os.Stat(filepath.Join("..", "..", target)); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, m[1])
+			} else if anchor != "" && !of(target)[anchor] {
+				t.Errorf("%s: %s has no heading %q", page, target, anchor)
+			}
+		}
+	}
+}
+
+// slug is the anchor that a heading gets.
+func slug(heading string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(heading) {
+		switch {
+		case c == ' ':
+			b.WriteByte('-')
+		case c == '-' || c == '_' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// maxArchitecture bounds ARCHITECTURE.md in bytes: reasons and details are pages under docs.
+const maxArchitecture = 11_800
+
+var (
+	levelRow = regexp.MustCompile(`(?m)^\| L(\d) [^|]*\| (.*) \|$`)
+	folder   = regexp.MustCompile("\\*\\*([a-z0-9]+)\\*\\*|`([^`]+)`")
+	mention  = regexp.MustCompile("`((?:softrnic|swordbox|topo|clover|sherman|store|e2e)(?:/[a-z0-9_.]+)+)`")
+)
+
+// The table of levels in ARCHITECTURE.md has every package of the layering table at its level, and
+// no other. Packages and files that the page names are there.
+func TestArchitectureKnowsTheTable(t *testing.T) {
+	const page = "ARCHITECTURE.md"
+	text := string(read(t, page))
+	if len(text) > maxArchitecture {
+		t.Errorf("%s has %d bytes; %d are the limit: move a part to docs/explain", page, len(text), maxArchitecture)
+	}
+	seen := map[string]bool{}
+	for _, row := range levelRow.FindAllStringSubmatch(text, -1) {
+		top := ""
+		for _, m := range folder.FindAllStringSubmatch(row[2], -1) {
+			if m[1] != "" {
+				top = m[1]
+				continue
+			}
+			pkg := path.Join(top, m[2])
+			seen[pkg] = true
+			switch r, ok := table[pkg]; {
+			case !ok:
+				t.Errorf("%s: the row of L%s has %s, which is not in the layering table", page, row[1], pkg)
+			case strconv.Itoa(r.level) != row[1]:
+				t.Errorf("%s: %s is in the row of L%s; its level is %d", page, pkg, row[1], r.level)
+			}
+		}
+	}
+	for pkg, r := range table {
+		if !seen[pkg] {
+			t.Errorf("%s: the row of L%d lacks `%s`, behind **%s**", page, r.level, pkg[strings.Index(pkg, "/")+1:], strings.Split(pkg, "/")[0])
+		}
+	}
+	for _, m := range mention.FindAllStringSubmatch(text, -1) {
+		if _, err := os.Stat(filepath.Join("..", "..", m[1])); err != nil {
+			t.Errorf("%s names %s, which is not there", page, m[1])
+		}
+	}
+	for row := range strings.Lines(text) {
+		var code strings.Builder
+		dir := "" // a bare name is a file of the folder named last
+		for _, m := range goFile.FindAllStringSubmatch(row, -1) {
+			if strings.Contains(m[1], "/") {
+				dir = path.Dir(m[1])
+			}
+			if b, err := os.ReadFile(filepath.Join("..", "..", dir, path.Base(m[1]))); err == nil {
+				code.Write(b)
+			} else if _, err := os.Stat(filepath.Join("..", "..", dir)); err == nil && dir != "" {
+				t.Errorf("%s names %s, which is not in %s: row %s", page, m[1], dir, strings.TrimSpace(row))
+			}
+		}
+		for _, m := range function.FindAllStringSubmatch(row, -1) {
+			if code.Len() > 0 && !regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?`+m[1]+`[(\[]`).MatchString(code.String()) {
+				t.Errorf("%s: no function %s in the files of the row %s", page, m[1], strings.TrimSpace(row))
+			}
+		}
+	}
+}
+
+var (
+	goFile   = regexp.MustCompile("`([a-z0-9_/]+\\.go)`")
+	function = regexp.MustCompile("`([A-Za-z]+)`")
+)

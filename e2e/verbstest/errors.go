@@ -1,0 +1,338 @@
+package verbstest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// testRefusedPosts posts what no queue takes. What is in front of it in a list is taken.
+func testRefusedPosts(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.MaxSGE, i.MaxInline = 2, 16 }), b.qp(verbs.RC, nil)
+	wantErr(t, "send in RESET", q.PostSend(inline(0, verbs.OpSend, "x")), verbs.ErrState)
+	wantErr(t, "receive in RESET", q.PostRecv(verbs.RecvWR{}), verbs.ErrState)
+	must(t, q.PostSend())
+	must(t, q.ToInit(verbs.ToInit{}))
+	wantErr(t, "send in INIT", q.PostSend(inline(0, verbs.OpSend, "x")), verbs.ErrState)
+	must(t, q.ToReset())
+	connect(a, b, q, peer)
+	three := []verbs.SGE{a.mr.SGE(0, 1), a.mr.SGE(0, 1), a.mr.SGE(0, 1)}
+	for what, wr := range map[string]verbs.SendWR{
+		"too many pieces":   {SGL: three},
+		"far too many":      {SGL: append(three, append(three, three...)...)},
+		"too much inline":   {Flags: verbs.Inline, Data: make([]byte, 17)},
+		"far too much":      {Flags: verbs.Inline, Data: make([]byte, 5000)},
+		"inline and list":   {Flags: verbs.Inline, Data: []byte("x"), SGL: three[:1]},
+		"inline READ":       {Op: verbs.OpRead, Flags: verbs.Inline, Data: []byte("x")},
+		"unknown operation": {Op: 99},
+		"atomic of 4 bytes": {Op: verbs.OpFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr()},
+		"atomic askew":      {Op: verbs.OpFetchAdd, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr() + 4},
+	} {
+		must(t, peer.PostRecv(verbs.RecvWR{ID: 5, SGL: []verbs.SGE{b.mr.SGE(0, 64)}}))
+		wantIndex(t, what, q.PostSend(inline(1, verbs.OpSend, "good"), wr, inline(2, verbs.OpSend, "never")), verbs.ErrInvalid, 1)
+		a.want(1, verbs.Success)
+		b.want(5, verbs.Success)
+	}
+	wantIndex(t, "receive with too many pieces", q.PostRecv(verbs.RecvWR{}, verbs.RecvWR{SGL: []verbs.SGE{{}, {}, {}}}), verbs.ErrInvalid, 1)
+	a.none()
+	attr, err := q.Query()
+	must(t, err)
+	if attr.RecvQueued != 1 || attr.SendQueued != 0 {
+		t.Errorf("%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
+	}
+}
+
+// testBounds fills queues up to what was asked for.
+func testBounds(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = 5, 3 }), b.qp(verbs.RC, nil)
+	connect(a, b, q, peer)
+	must(t, q.ToSQD())
+	for range 5 {
+		must(t, q.PostSend(inline(1, verbs.OpSend, "x")))
+	}
+	wantErr(t, "sixth send", q.PostSend(inline(1, verbs.OpSend, "x")), verbs.ErrNoSpace)
+	wantIndex(t, "fourth receive", q.PostRecv(make([]verbs.RecvWR, 4)...), verbs.ErrNoSpace, 3)
+	attr, err := q.Query()
+	must(t, err)
+	if attr.SendQueued != 5 || attr.RecvQueued != 3 {
+		t.Errorf("%d sends and %d receives are queued", attr.SendQueued, attr.RecvQueued)
+	}
+	must(t, peer.PostRecv(make([]verbs.RecvWR, 5)...))
+}
+
+// testLongLists posts more at once than fits into any ring in between.
+func testLongLists(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	const n = 500
+	deep := func(i *verbs.QPInit) { i.MaxSendWR, i.MaxRecvWR = n, n }
+	q, peer := a.qp(verbs.RC, deep), b.qp(verbs.RC, deep)
+	connect(a, b, q, peer)
+	sends, recvs := make([]verbs.SendWR, n+1), make([]verbs.RecvWR, n+1)
+	for i := range sends {
+		sends[i], recvs[i] = inline(uint64(i), verbs.OpSend, "x"), verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{b.mr.SGE(i, 1)}}
+	}
+	wantIndex(t, "receives", peer.PostRecv(recvs...), verbs.ErrNoSpace, n)
+	must(t, q.PostSend(sends[:n]...))
+	for i := range uint64(n) {
+		a.want(i, verbs.Success)
+		b.want(i, verbs.Success)
+	}
+	got := make([]byte, n)
+	must(t, b.mr.ReadAt(got, 0))
+	for i := range got {
+		if got[i] != 'x' {
+			t.Fatalf("receive %d is empty", i)
+		}
+	}
+}
+
+// testRefusedObjects makes what no NIC makes.
+func testRefusedObjects(t *testing.T, w *World) {
+	a := w.end(t, 0)
+	dev := a.ctx.Device()
+	with := func(change func(*verbs.QPInit)) error {
+		init := verbs.QPInit{SendCQ: a.cq, RecvCQ: a.cq}
+		change(&init)
+		return second(a.pd.CreateQP(init))
+	}
+	for what, err := range map[string]error{
+		"CQ of depth 0":  second(a.ctx.CreateCQ(0)),
+		"CQ of depth -1": second(a.ctx.CreateCQ(-1)),
+		"no send CQ":     with(func(i *verbs.QPInit) { i.SendCQ = nil }),
+		"no receive CQ":  with(func(i *verbs.QPInit) { i.RecvCQ = nil }),
+		"negative depth": with(func(i *verbs.QPInit) { i.MaxSendWR = -1 }),
+		"negative SGE":   with(func(i *verbs.QPInit) { i.MaxSGE = -1 }),
+		"SRQ":            second(a.pd.CreateSRQ(verbs.SRQInit{MaxWR: -1})),
+		"device memory":  second(a.ctx.AllocDM(0)),
+	} {
+		wantErr(t, what, err, verbs.ErrInvalid)
+	}
+	for what, err := range map[string]error{
+		"deep CQ":  second(a.ctx.CreateCQ(dev.MaxCQE + 1)),
+		"deep QP":  with(func(i *verbs.QPInit) { i.MaxSendWR = dev.MaxQPWR + 1 }),
+		"long SGL": with(func(i *verbs.QPInit) { i.MaxSGE = dev.MaxSGE + 1 }),
+		"inline":   with(func(i *verbs.QPInit) { i.MaxInline = dev.MaxInline + 1 }),
+		"SRQ":      second(a.pd.CreateSRQ(verbs.SRQInit{MaxWR: dev.MaxQPWR + 1})),
+	} {
+		wantErr(t, what, err, verbs.ErrLimit)
+	}
+	wantErr(t, "type", with(func(i *verbs.QPInit) { i.Type = 9 }), verbs.ErrNotSupported)
+	q := a.qp(verbs.RC, nil)
+	wantErr(t, "RESET to RTS", q.ToRTS(verbs.ToRTS{}), verbs.ErrState)
+	must(t, q.ToInit(verbs.ToInit{}))
+	wantErr(t, "no way", q.ToRTR(verbs.ToRTR{DestGID: verbs.GID{10: 0xff, 11: 0xff, 12: 203, 15: 1}, SourceGID: w.Family, PathMTU: verbs.MTU1024}), verbs.ErrUnreachable)
+	wantErr(t, "path MTU", q.ToRTR(verbs.ToRTR{DestGID: dev.GIDs[w.Family], SourceGID: w.Family, PathMTU: 1000}), verbs.ErrInvalid)
+}
+
+// testDestroy takes objects away in every wrong order, and then in the right one.
+func testDestroy(t *testing.T, w *World) {
+	a := w.end(t, 0)
+	q := a.qp(verbs.RC, nil)
+	wantErr(t, "CQ in use", a.cq.Destroy(), verbs.ErrBusy)
+	wantErr(t, "PD in use", a.pd.Dealloc(), verbs.ErrBusy)
+	must(t, q.Destroy())
+	wantErr(t, "PD with a region", a.pd.Dealloc(), verbs.ErrBusy)
+	must(t, a.cq.Destroy())
+	must(t, a.mr.Dereg())
+	must(t, a.pd.Dealloc())
+	var wc [1]verbs.WC
+	for what, err := range map[string]error{
+		"PD again": a.pd.Dealloc(), "CQ again": a.cq.Destroy(), "QP again": q.Destroy(), "MR again": a.mr.Dereg(),
+		"poll": second(a.cq.Poll(wc[:])), "arm": a.cq.Arm(false), "wait": a.cq.Wait(a.in(patience)), "event": a.cq.WaitEvent(a.in(patience)),
+		"query": second(q.Query()), "send": q.PostSend(inline(0, verbs.OpSend, "x")), "receive": q.PostRecv(verbs.RecvWR{}),
+		"init": q.ToInit(verbs.ToInit{}), "error": q.ToError(), "reset": q.ToReset(),
+		"region": second(a.pd.RegMR(nil, 64, full)),
+	} {
+		wantErr(t, what, err, verbs.ErrClosed)
+	}
+}
+
+// testForeign uses objects of another context.
+func testForeign(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	wantErr(t, "CQ", second(a.pd.CreateQP(verbs.QPInit{SendCQ: b.cq, RecvCQ: a.cq})), verbs.ErrInvalid)
+	srq, err := b.pd.CreateSRQ(verbs.SRQInit{})
+	must(t, err)
+	wantErr(t, "SRQ", second(a.pd.CreateQP(verbs.QPInit{SendCQ: a.cq, RecvCQ: a.cq, SRQ: srq})), verbs.ErrInvalid)
+	dm, err := b.ctx.AllocDM(64)
+	must(t, err)
+	wantErr(t, "device memory", second(a.pd.RegDM(dm, 0, 64, full)), verbs.ErrInvalid)
+	ah, err := b.pd.CreateAH(verbs.AHAttr{DestGID: a.ctx.Device().GIDs[w.Family], SourceGID: w.Family})
+	must(t, err)
+	q := a.datagram(nil)
+	wr := inline(0, verbs.OpSend, "x")
+	wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, q.QPN(), qkey
+	wantErr(t, "address handle", q.PostSend(wr), verbs.ErrInvalid)
+	// The keys of one domain open nothing in another.
+	other, err := a.ctx.AllocPD()
+	must(t, err)
+	stranger, err := other.RegMR(nil, 64, full)
+	must(t, err)
+	qa, qb := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
+	connect(a, b, qa, qb)
+	must(t, qa.PostSend(verbs.SendWR{ID: 1, SGL: []verbs.SGE{stranger.SGE(0, 8)}}))
+	a.want(1, verbs.LocProtErr)
+}
+
+// statusCase provokes a completion status.
+type statusCase struct {
+	want verbs.Status
+	// post is what a sends; at is what b completes with, if b has posted.
+	at   verbs.Status
+	recv func(b *end) []verbs.RecvWR
+	post func(a, b *end) verbs.SendWR
+}
+
+// testStatuses reaches every status that an application can provoke over a link without faults, by
+// name.
+func testStatuses(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	a.ctx.Runtime() // of a world with one runtime
+	bad := verbs.SGE{Addr: 4096, Length: 8, LKey: 1}
+	for name, c := range map[string]statusCase{
+		"local protection": {want: verbs.LocProtErr, post: func(_, _ *end) verbs.SendWR { return verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{bad}} }},
+		"remote access, key": {want: verbs.RemAccessErr, post: func(a, b *end) verbs.SendWR {
+			wr := a.write(0, b, 8)
+			wr.RKey ^= 0x5500
+			return wr
+		}},
+		"remote access, bounds": {want: verbs.RemAccessErr, post: func(a, b *end) verbs.SendWR {
+			wr := a.write(0, b, 8)
+			wr.RemoteAddr += memory
+			return wr
+		}},
+		"remote invalid request": {
+			want: verbs.RemInvReqErr, at: verbs.LocLenErr,
+			recv: func(b *end) []verbs.RecvWR { return []verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{b.mr.SGE(0, 4)}}} },
+			post: func(a, _ *end) verbs.SendWR { return verbs.SendWR{SGL: []verbs.SGE{a.mr.SGE(0, 8)}} },
+		},
+		"remote operation": {
+			want: verbs.RemOpErr, at: verbs.LocProtErr,
+			recv: func(*end) []verbs.RecvWR { return []verbs.RecvWR{{ID: 9, SGL: []verbs.SGE{bad}}} },
+			post: func(a, _ *end) verbs.SendWR { return verbs.SendWR{SGL: []verbs.SGE{a.mr.SGE(0, 8)}} },
+		},
+		"RNR retries": {want: verbs.RNRRetryExcErr, post: func(a, _ *end) verbs.SendWR { return verbs.SendWR{SGL: []verbs.SGE{a.mr.SGE(0, 8)}} }},
+		"window bind": {want: verbs.MWBindErr, post: func(a, _ *end) verbs.SendWR {
+			return verbs.SendWR{Op: verbs.OpBindMW, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RKey: 0x1234}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { c.run(t, a, b) })
+	}
+	t.Run("retries", func(t *testing.T) {
+		q, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
+		a.up(q, b, peer, func(r *verbs.ToRTS) { r.Timeout, r.RetryCount = 8, 2 })
+		must(t, q.PostSend(a.write(1, b, 8))) // the peer is in RESET
+		a.want(1, verbs.RetryExcErr)
+		a.becomes(q, verbs.StateError)
+		must(t, q.Destroy())
+		must(t, peer.Destroy())
+	})
+}
+
+func (c *statusCase) run(t *testing.T, a, b *end) {
+	q, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
+	a.up(q, b, peer, func(r *verbs.ToRTS) { r.RNRRetry = 1 })
+	b.up(peer, a, q, func(*verbs.ToRTS) {})
+	if c.recv != nil {
+		must(t, peer.PostRecv(c.recv(b)...))
+	}
+	wr := c.post(a, b)
+	wr.ID, wr.Flags = 1, verbs.Signalled
+	must(t, q.PostSend(wr))
+	if err := q.PostSend(inline(2, verbs.OpSend, "behind")); err != nil {
+		t.Fatal(err)
+	}
+	a.want(1, c.want)
+	a.want(2, verbs.WRFlushErr)
+	if c.at != verbs.Success {
+		b.want(9, c.at)
+		b.becomes(peer, verbs.StateError)
+	}
+	a.becomes(q, verbs.StateError)
+	must(t, q.Destroy())
+	must(t, peer.Destroy())
+}
+
+// testFlush takes a queue pair with work to the error state. What is posted later is flushed, too.
+func testFlush(t *testing.T, w *World) {
+	a, b, qa, _ := w.pair(t, verbs.RC)
+	_ = b
+	must(t, qa.PostRecv(verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}))
+	must(t, qa.ToSQD())
+	must(t, qa.PostSend(verbs.SendWR{ID: 3, Flags: verbs.Inline, Data: []byte("x")}))
+	must(t, qa.ToError())
+	seen := map[uint64]verbs.Status{}
+	for range 3 {
+		wc := a.next()
+		seen[wc.ID] = wc.Status
+	}
+	must(t, qa.PostSend(inline(4, verbs.OpSend, "x")))
+	must(t, qa.PostRecv(verbs.RecvWR{ID: 5}))
+	for range 2 {
+		wc := a.next()
+		seen[wc.ID] = wc.Status
+	}
+	for id := uint64(1); id <= 5; id++ {
+		if s, ok := seen[id]; !ok || s != verbs.WRFlushErr {
+			t.Errorf("work request %d: %v, %v", id, s, ok)
+		}
+	}
+	wantErr(t, "to RTS from ERROR", qa.ToRTS(verbs.ToRTS{}), verbs.ErrState)
+}
+
+// testReset forgets completions that were not polled, and connects the queue pair again.
+func testReset(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	other, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
+	connect(a, b, other, peer)
+	for i := range uint64(3) {
+		must(t, qa.PostSend(a.write(i, b, 8)))
+		must(t, other.PostSend(a.write(100+i, b, 8)))
+	}
+	for q, end := range map[verbs.QP]*end{qa: a, other: a} {
+		for done := end.in(patience); ; end.ctx.Runtime().Sleep(1e6) {
+			attr, err := q.Query()
+			must(t, err)
+			if attr.SendQueued == 0 {
+				break
+			}
+			if end.ctx.Runtime().Now() > done {
+				t.Fatal("the work requests do not complete")
+			}
+		}
+	}
+	must(t, qa.ToReset())
+	for i := range uint64(3) {
+		a.want(100+i, verbs.Success)
+	}
+	a.none()
+	must(t, qb.ToReset())
+	connect(a, b, qa, qb)
+	must(t, qa.PostSend(a.write(7, b, 8)))
+	a.want(7, verbs.Success)
+	must(t, qa.PostSend(a.write(8, b, 8)))
+	must(t, a.cq.Wait(a.in(patience)))
+	must(t, qa.Destroy())
+	a.none()
+}
+
+// testDrain holds the send queue.
+func testDrain(t *testing.T, w *World) {
+	a, b, qa, _ := w.pair(t, verbs.RC)
+	must(t, qa.PostSend(a.write(1, b, 8)))
+	a.want(1, verbs.Success)
+	must(t, qa.ToSQD())
+	if ev := a.event(verbs.EventSQDrained); ev.QPN != qa.QPN() {
+		t.Errorf("drained: %#x, want %#x", ev.QPN, qa.QPN())
+	}
+	must(t, qa.PostSend(a.write(2, b, 8)))
+	a.none()
+	must(t, qa.ResumeRTS())
+	a.want(2, verbs.Success)
+	if err := qa.ResumeRTS(); err != nil && !errors.Is(err, verbs.ErrState) {
+		t.Error(err)
+	}
+}

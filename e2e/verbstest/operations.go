@@ -1,0 +1,243 @@
+package verbstest
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// inline is a work request with data of its own.
+func inline(id uint64, op verbs.WROpcode, data string) verbs.SendWR {
+	return verbs.SendWR{ID: id, Op: op, Flags: verbs.Inline | verbs.Signalled, Data: []byte(data)}
+}
+
+// testRC moves bytes by every operation of a reliable connection.
+func testRC(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	data := bytes.Repeat([]byte("rack"), 2500)
+	must(t, a.mr.WriteAt(data, 0))
+	must(t, qa.PostSend(a.write(1, b, len(data))))
+	if wc := a.want(1, verbs.Success); wc.Opcode != verbs.WCWrite || wc.QPN != qa.QPN() {
+		t.Errorf("WRITE: %+v", wc)
+	}
+	got := make([]byte, len(data))
+	must(t, b.mr.ReadAt(got, 0))
+	if !bytes.Equal(got, data) {
+		t.Error("WRITE brought something else")
+	}
+	must(t, qa.PostSend(verbs.SendWR{ID: 2, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(20000, len(data))}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}))
+	if wc := a.want(2, verbs.Success); wc.Opcode != verbs.WCRead || wc.ByteLen != uint32(len(data)) {
+		t.Errorf("READ: %+v", wc)
+	}
+	must(t, a.mr.ReadAt(got, 20000))
+	if !bytes.Equal(got, data) {
+		t.Error("READ brought something else")
+	}
+	must(t, b.mr.Store64(40000, 40))
+	atomic := verbs.SendWR{ID: 3, Op: verbs.OpFetchAdd, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(8, 8)}, RemoteAddr: b.mr.Addr() + 40000, RKey: b.mr.RKey(), CompareAdd: 2}
+	must(t, qa.PostSend(atomic))
+	a.want(3, verbs.Success)
+	atomic.ID, atomic.Op, atomic.CompareAdd, atomic.Swap = 4, verbs.OpCmpSwap, 42, 99
+	must(t, qa.PostSend(atomic))
+	a.want(4, verbs.Success)
+	before, err := a.mr.Load64(8)
+	must(t, err)
+	if v, err := b.mr.Load64(40000); v != 99 || before != 42 || err != nil {
+		t.Errorf("atomics: %d after %d, %v", v, before, err)
+	}
+	messages(t, a, b, qa, qb)
+}
+
+// messages are the operations that take a receive.
+func messages(t *testing.T, a, b *end, qa, qb verbs.QP) {
+	for i := range uint64(4) {
+		must(t, qb.PostRecv(verbs.RecvWR{ID: 10 + i, SGL: []verbs.SGE{b.mr.SGE(int(i)*64, 64)}}))
+	}
+	victim, err := b.pd.AllocFastMR(nil, 64)
+	must(t, err)
+	must(t, qb.PostSend(b.register(9, victim, 0, 64, victim.RKey(), full)))
+	if wc := b.want(9, verbs.Success); wc.Opcode != verbs.WCRegMR {
+		t.Errorf("REG_MR: %+v", wc)
+	}
+	imm, inv, put := inline(6, verbs.OpSendImm, "imm"), inline(7, verbs.OpSendInv, "inv"), inline(8, verbs.OpWriteImm, "put")
+	imm.Imm, inv.InvRKey, put.Imm = 0xdeadbeef, victim.RKey(), 7
+	put.RemoteAddr, put.RKey = b.mr.Addr()+500, b.mr.RKey()
+	must(t, qa.PostSend(inline(5, verbs.OpSend, "hi"), imm, inv, put))
+	for id := uint64(5); id <= 8; id++ {
+		a.want(id, verbs.Success)
+	}
+	if wc := b.want(10, verbs.Success); wc.Opcode != verbs.WCRecv || wc.ByteLen != 2 || wc.Flags != 0 || wc.QPN != qb.QPN() {
+		t.Errorf("SEND: %+v", wc)
+	}
+	if wc := b.want(11, verbs.Success); wc.Flags != verbs.WithImm || wc.Imm != 0xdeadbeef {
+		t.Errorf("SEND with immediate: %+v", wc)
+	}
+	if wc := b.want(12, verbs.Success); wc.Flags != verbs.WithInv || wc.InvRKey != victim.RKey() {
+		t.Errorf("SEND with invalidate: %+v", wc)
+	}
+	if wc := b.want(13, verbs.Success); wc.Opcode != verbs.WCRecvWriteImm || wc.Imm != 7 || wc.ByteLen != 3 {
+		t.Errorf("WRITE with immediate: %+v", wc)
+	}
+	var got [3]byte
+	must(t, b.mr.ReadAt(got[:], 500))
+	if string(got[:]) != "put" {
+		t.Errorf("WRITE with immediate brought %q", got)
+	}
+	must(t, b.mr.ReadAt(got[:2], 0))
+	if string(got[:2]) != "hi" {
+		t.Errorf("SEND brought %q", got[:2])
+	}
+	must(t, victim.Dereg())
+}
+
+// testSizes moves messages around the borders of packets, out of and into several pieces.
+func testSizes(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	r := a.ctx.Runtime().Rand()
+	for _, n := range []int{0, 1, 3, 1023, 1024, 1025, 4096, 20000} {
+		data := make([]byte, n)
+		for i := range data {
+			data[i] = byte(r.Uint32())
+		}
+		must(t, a.mr.WriteAt(data, 100))
+		third := n / 3
+		must(t, qb.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, third), b.mr.SGE(30000, n-third)}}))
+		must(t, qa.PostSend(verbs.SendWR{ID: 2, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(100, n-third), a.mr.SGE(100+n-third, 0), a.mr.SGE(100+n-third, third)}}))
+		a.want(2, verbs.Success)
+		if wc := b.want(1, verbs.Success); wc.ByteLen != uint32(n) {
+			t.Errorf("%d bytes: %+v", n, wc)
+		}
+		got := make([]byte, n)
+		must(t, b.mr.ReadAt(got[:third], 0))
+		must(t, b.mr.ReadAt(got[third:], 30000))
+		if !bytes.Equal(got, data) {
+			t.Errorf("%d bytes arrive as others", n)
+		}
+	}
+}
+
+// testUC moves bytes without acknowledgements.
+func testUC(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.UC)
+	must(t, qb.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, 64)}}, verbs.RecvWR{ID: 2}))
+	must(t, qa.PostSend(inline(3, verbs.OpSend, "unreliable")))
+	a.want(3, verbs.Success)
+	if wc := b.want(1, verbs.Success); wc.ByteLen != 10 {
+		t.Errorf("SEND: %+v", wc)
+	}
+	must(t, a.mr.WriteAt([]byte("payload"), 0))
+	put := a.write(4, b, 7)
+	put.Op, put.Imm = verbs.OpWriteImm, 9
+	must(t, qa.PostSend(put))
+	a.want(4, verbs.Success)
+	if wc := b.want(2, verbs.Success); wc.Imm != 9 {
+		t.Errorf("WRITE: %+v", wc)
+	}
+	var got [7]byte
+	must(t, b.mr.ReadAt(got[:], 0))
+	if string(got[:]) != "payload" {
+		t.Errorf("WRITE brought %q", got)
+	}
+	wantErr(t, "READ on UC", qa.PostSend(verbs.SendWR{Op: verbs.OpRead}), verbs.ErrInvalid)
+}
+
+const qkey = 0x1234
+
+// datagram brings a queue pair for datagrams to RTS.
+func (e *end) datagram(change func(*verbs.QPInit)) verbs.QP {
+	e.t.Helper()
+	q := e.qp(verbs.UD, change)
+	must(e.t, q.ToInit(verbs.ToInit{QKey: qkey}))
+	must(e.t, q.ToRTR(verbs.ToRTR{}))
+	must(e.t, q.ToRTS(verbs.ToRTS{}))
+	return q
+}
+
+// testUD sends datagrams there and, to where the GRH area says, back.
+func testUD(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	ask, answer := a.datagram(nil), b.datagram(nil)
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, TrafficClass: 0x20})
+	must(t, err)
+	if ah.Handle() == 0 {
+		t.Error("an address handle without a number")
+	}
+	must(t, answer.PostRecv(verbs.RecvWR{ID: 1, SGL: []verbs.SGE{b.mr.SGE(0, 100)}}, verbs.RecvWR{ID: 2, SGL: []verbs.SGE{b.mr.SGE(200, 100)}}))
+	ping := inline(3, verbs.OpSend, "ping")
+	ping.AH, ping.RemoteQPN, ping.RemoteQKey = ah, answer.QPN(), qkey
+	stray := ping
+	stray.ID, stray.RemoteQKey = 4, qkey+1
+	must(t, ask.PostSend(stray, ping))
+	a.want(4, verbs.Success)
+	a.want(3, verbs.Success)
+	wc := b.want(1, verbs.Success)
+	grh := make([]byte, verbs.GRHLen+4)
+	must(t, b.mr.ReadAt(grh, 0))
+	g, err := verbs.ParseGRH(grh)
+	must(t, err)
+	if wc.Flags&verbs.WithGRH == 0 || wc.ByteLen != 44 || wc.SrcQPN != ask.QPN() || g.Source != a.ctx.Device().GIDs[w.Family] || g.TrafficClass != 0x20 || string(grh[40:]) != "ping" {
+		t.Errorf("datagram: %+v from %+v: %q", wc, g, grh[40:])
+	}
+	back, err := b.pd.CreateAH(verbs.AHAttr{DestGID: g.Source, SourceGID: w.Family})
+	must(t, err)
+	must(t, ask.PostRecv(verbs.RecvWR{ID: 5, SGL: []verbs.SGE{a.mr.SGE(0, 100)}}))
+	pong := verbs.SendWR{ID: 6, Op: verbs.OpSendImm, Imm: 8, Flags: verbs.Signalled, SGL: []verbs.SGE{b.mr.SGE(40, 4)}, AH: back, RemoteQPN: wc.SrcQPN, RemoteQKey: qkey}
+	must(t, answer.PostSend(pong))
+	b.want(6, verbs.Success)
+	if wc := a.want(5, verbs.Success); wc.Imm != 8 {
+		t.Errorf("answer: %+v", wc)
+	}
+	wantErr(t, "dealloc", a.pd.Dealloc(), verbs.ErrBusy)
+	wantErr(t, "no address", ask.PostSend(inline(7, verbs.OpSend, "x")), verbs.ErrInvalid)
+	must(t, ah.Destroy())
+	wantErr(t, "second destroy", ah.Destroy(), verbs.ErrClosed)
+	wantErr(t, "destroyed address", ask.PostSend(ping), verbs.ErrInvalid)
+	_, err = a.pd.CreateAH(verbs.AHAttr{DestGID: verbs.GID{10: 0xff, 11: 0xff, 12: 203, 13: 0, 14: 113, 15: 9}, SourceGID: w.Family})
+	wantErr(t, "nobody's address", err, verbs.ErrUnreachable)
+}
+
+// testSRQ lets two queue pairs take their receives from one queue.
+func testSRQ(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	srq, err := b.pd.CreateSRQ(verbs.SRQInit{MaxWR: 4, MaxSGE: 2})
+	must(t, err)
+	var from, to [2]verbs.QP
+	for i := range from {
+		from[i], to[i] = a.qp(verbs.RC, nil), b.qp(verbs.RC, func(q *verbs.QPInit) { q.SRQ = srq })
+		connect(a, b, from[i], to[i])
+	}
+	for i := range uint64(4) {
+		must(t, srq.PostRecv(verbs.RecvWR{ID: i, SGL: []verbs.SGE{b.mr.SGE(int(i)*100, 100)}}))
+	}
+	wantErr(t, "one too many", srq.PostRecv(verbs.RecvWR{}), verbs.ErrNoSpace)
+	must(t, srq.SetLimit(3))
+	attr, err := srq.Query()
+	must(t, err)
+	if attr.MaxWR != 4 || attr.Queued != 4 || attr.Limit != 3 || attr.MaxSGE != 2 {
+		t.Errorf("attributes: %+v", attr)
+	}
+	for i := range uint64(4) {
+		must(t, from[i%2].PostSend(inline(10+i, verbs.OpSend, "shared")))
+		a.want(10+i, verbs.Success)
+		if wc := b.want(i, verbs.Success); wc.QPN != to[i%2].QPN() {
+			t.Errorf("message %d went to %#x", i, wc.QPN)
+		}
+	}
+	if ev := b.event(verbs.EventSRQLimit); ev.SRQ != attr.ID {
+		t.Errorf("limit event of %d, want %d", ev.SRQ, attr.ID)
+	}
+	wantErr(t, "receive on the queue pair", to[0].PostRecv(verbs.RecvWR{}), verbs.ErrInvalid)
+	wantErr(t, "limit", srq.SetLimit(5), verbs.ErrInvalid)
+	wantErr(t, "in use", srq.Destroy(), verbs.ErrBusy)
+	must(t, to[0].ToError())
+	if ev := b.event(verbs.EventQPLastWQE); ev.QPN != to[0].QPN() {
+		t.Errorf("last receive of %#x, want %#x", ev.QPN, to[0].QPN())
+	}
+	must(t, to[0].Destroy())
+	must(t, to[1].Destroy())
+	must(t, srq.Destroy())
+	wantErr(t, "post to a destroyed queue", srq.PostRecv(verbs.RecvWR{}), verbs.ErrClosed)
+	wantErr(t, "query of a destroyed queue", second(srq.Query()), verbs.ErrClosed)
+	wantErr(t, "second destroy", srq.Destroy(), verbs.ErrClosed)
+}

@@ -1,0 +1,379 @@
+package verbstest
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// testCQEvents asks for events; each is given once.
+func testCQEvents(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	must(t, qb.PostRecv(make([]verbs.RecvWR, 4)...))
+	must(t, b.cq.Arm(false))
+	b.ctx.Runtime().Go("peer", func() {
+		b.ctx.Runtime().Sleep(5 * time.Millisecond)
+		must(t, qa.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline}))
+	})
+	must(t, b.cq.WaitEvent(b.in(patience)))
+	wantErr(t, "second event", b.cq.WaitEvent(b.in(time.Millisecond)), verbs.ErrTimeout)
+	if wc := b.next(); wc.Status != verbs.Success {
+		t.Errorf("%+v", wc)
+	}
+	b.ctx.Runtime().Wait()
+	// A queue that waits for solicited ones passes over others.
+	must(t, b.cq.Arm(true))
+	must(t, qa.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline}))
+	b.next()
+	wantErr(t, "unsolicited", b.cq.WaitEvent(b.in(20*time.Millisecond)), verbs.ErrTimeout)
+	must(t, qa.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Inline | verbs.Solicited}))
+	must(t, b.cq.WaitEvent(b.in(patience)))
+	if wc := b.next(); !wc.Solicited {
+		t.Errorf("not solicited: %+v", wc)
+	}
+	// A failure counts as solicited. What was there before the arming does not count.
+	must(t, b.cq.Arm(true))
+	must(t, qb.ToError())
+	must(t, b.cq.WaitEvent(b.in(patience)))
+	must(t, b.cq.Arm(false))
+	wantErr(t, "old completion", b.cq.WaitEvent(b.in(20*time.Millisecond)), verbs.ErrTimeout)
+	_ = a
+}
+
+// testDeadlines waits for what never comes.
+func testDeadlines(t *testing.T, w *World) {
+	a := w.end(t, 0)
+	rt := a.ctx.Runtime()
+	for what, wait := range map[string]func(clock.Time) error{
+		"Wait": a.cq.Wait, "WaitEvent": a.cq.WaitEvent,
+		"NextAsyncEvent": func(d clock.Time) error { return second(a.ctx.NextAsyncEvent(d)) },
+	} {
+		for _, d := range []time.Duration{0, -time.Second, 10 * time.Millisecond} {
+			start := rt.Now()
+			wantErr(t, what, wait(start.Add(d)), verbs.ErrTimeout)
+			if took := rt.Now().Sub(start); took < d || took > d+5*time.Second {
+				t.Errorf("%s of %v took %v", what, d, took)
+			}
+		}
+	}
+	var wc [4]verbs.WC
+	for range 100 { // many empty polls
+		if n, err := a.cq.Poll(wc[:]); n != 0 || err != nil {
+			t.Fatalf("poll: %d, %v", n, err)
+		}
+	}
+}
+
+// testOverrun fills a completion queue that is not polled.
+func testOverrun(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	small, err := a.ctx.CreateCQ(4)
+	must(t, err)
+	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small }), b.qp(verbs.RC, nil)
+	connect(a, b, q, peer)
+	sent := 0
+	for ; sent < 64 && a.state(q) == verbs.StateRTS; sent++ { // a queue may hold some more than it was asked for
+		if err := q.PostSend(a.write(uint64(sent), b, 8)); err != nil {
+			t.Fatal(err)
+		}
+		a.ctx.Runtime().Sleep(time.Millisecond)
+	}
+	ev := a.event(verbs.EventCQErr)
+	if id, ok := small.(interface{ ID() uint32 }); ok && ev.CQ != id.ID() {
+		t.Errorf("event of queue %d, want %d", ev.CQ, id.ID())
+	}
+	a.becomes(q, verbs.StateError)
+	for i := range uint64(4) { // what it was asked for is there, the oldest first
+		if wc := nextOf(t, a, small); wc.ID != i || wc.Status != verbs.Success {
+			t.Errorf("completion %d: %+v", i, wc)
+		}
+	}
+}
+
+// testDestroyEndsWaits destroys a queue that others wait for.
+func testDestroyEndsWaits(t *testing.T, w *World) {
+	a := w.end(t, 0)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
+		wg.Go(func() { wantErr(t, "wait for event", a.cq.WaitEvent(clock.Never), verbs.ErrClosed) })
+	}
+	a.ctx.Runtime().Sleep(5 * time.Millisecond) // let some of them sleep; right either way
+	must(t, a.cq.Destroy())
+	wg.Wait()
+}
+
+// testThreads lets threads of one application work at the same time, each with a connection of its
+// own.
+func testThreads(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	const threads, rounds = 6, 150
+	var wg sync.WaitGroup
+	for i := range threads {
+		cq, err := a.ctx.CreateCQ(16)
+		must(t, err)
+		q, peer := a.qp(verbs.RC, func(q *verbs.QPInit) { q.SendCQ = cq }), b.qp(verbs.RC, nil)
+		connect(a, b, q, peer)
+		wg.Go(func() {
+			for r := range uint64(rounds) {
+				at := i * 64
+				if err := a.mr.Store64(at, r); err != nil {
+					t.Error(err)
+					return
+				}
+				err := q.PostSend(
+					verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{a.mr.SGE(at, 8)}, RemoteAddr: b.mr.Addr() + uint64(at), RKey: b.mr.RKey()},
+					verbs.SendWR{ID: r, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(at+32, 8)}, RemoteAddr: b.mr.Addr() + uint64(at), RKey: b.mr.RKey()},
+				)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if wc := nextOf(t, a, cq); wc.ID != r || wc.Status != verbs.Success {
+					t.Errorf("thread %d: %+v", i, wc)
+					return
+				}
+				if v, err := a.mr.Load64(at + 32); v != r || err != nil {
+					t.Errorf("thread %d wrote %d and read %d, %v", i, r, v, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// testClose closes a context with everything in it, and goes on with another one.
+func testClose(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	mw, err := a.pd.AllocMW()
+	must(t, err)
+	dm, err := a.ctx.AllocDM(a.ctx.Device().MaxDM)
+	must(t, err)
+	must(t, second(a.pd.RegDM(dm, 0, 64, full)))
+	srq, err := a.pd.CreateSRQ(verbs.SRQInit{})
+	must(t, err)
+	must(t, qa.PostSend(a.write(1, b, 8)))
+	a.want(1, verbs.Success)
+	var wg sync.WaitGroup
+	wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
+	wg.Go(func() {
+		wantErr(t, "async event", drain(a.ctx), verbs.ErrClosed)
+	})
+	a.ctx.Runtime().Sleep(5 * time.Millisecond) // let them sleep; right either way
+	must(t, a.ctx.Close())
+	must(t, a.ctx.Close())
+	wg.Wait()
+	var wc [1]verbs.WC
+	for what, err := range map[string]error{
+		"poll": second(a.cq.Poll(wc[:])), "send": qa.PostSend(inline(0, verbs.OpSend, "x")), "query": second(qa.Query()), "window": second(mw.RKey()),
+		"region": a.mr.ReadAt(make([]byte, 1), 0), "SRQ": srq.PostRecv(verbs.RecvWR{}), "PD": second(a.ctx.AllocPD()), "CQ": second(a.ctx.CreateCQ(1)),
+		"device memory": dm.ReadAt(make([]byte, 1), 0), "async event": second(a.ctx.NextAsyncEvent(clock.Never)),
+	} {
+		wantErr(t, what, err, verbs.ErrClosed)
+	}
+	must(t, b.mr.Store64(0, 1)) // the other one is not touched
+	b.state(qb)
+	if w.Again == nil {
+		t.Skip("this world opens each NIC once")
+	}
+	again := w.Again(t, 0)
+	must(t, second(again.AllocDM(again.Device().MaxDM))) // all of it came back
+}
+
+// drain takes events until there are none any more.
+func drain(ctx verbs.Context) error {
+	for {
+		if _, err := ctx.NextAsyncEvent(clock.Never); err != nil {
+			return err
+		}
+	}
+}
+
+// testDown crashes a NIC and starts it again.
+func testDown(t *testing.T, w *World) {
+	if w.Faults == nil {
+		t.Skip("nothing makes the NICs of this world fail")
+	}
+	a, b, qa, _ := w.pair(t, verbs.RC)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { wantErr(t, "wait", a.cq.Wait(clock.Never), verbs.ErrClosed) })
+		wg.Go(func() { wantErr(t, "wait for event", a.cq.WaitEvent(clock.Never), verbs.ErrClosed) })
+	}
+	a.ctx.Runtime().Sleep(5 * time.Millisecond) // let some of them sleep; right either way
+	w.Faults.Down(0)
+	wg.Wait()
+	a.event(verbs.EventDeviceFatal)
+	var wc [1]verbs.WC
+	for what, err := range map[string]error{
+		"poll": second(a.cq.Poll(wc[:])), "arm": a.cq.Arm(false), "send": qa.PostSend(a.write(1, b, 8)), "receive": qa.PostRecv(verbs.RecvWR{}),
+		"query": second(qa.Query()), "read": a.mr.ReadAt(make([]byte, 1), 0), "load": second(a.mr.Load64(0)), "store": a.mr.Store64(0, 1),
+		"region": second(a.pd.RegMR(nil, 64, full)), "PD": second(a.ctx.AllocPD()), "CQ": second(a.ctx.CreateCQ(1)),
+		"destroy QP": qa.Destroy(), "destroy CQ": a.cq.Destroy(), "dereg": a.mr.Dereg(), "dealloc": a.pd.Dealloc(),
+	} {
+		wantErr(t, what, err, verbs.ErrClosed)
+	}
+	w.Faults.Up(0)
+	fresh := w.end(t, 0)
+	q, peer := fresh.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
+	connect(fresh, b, q, peer)
+	must(t, q.PostSend(fresh.write(2, b, 64)))
+	fresh.want(2, verbs.Success)
+}
+
+// testFaults are those of single objects, and of the link.
+func testFaults(t *testing.T, w *World) {
+	if w.Faults == nil {
+		t.Skip("nothing makes the NICs of this world fail")
+	}
+	a, b, qa, _ := w.pair(t, verbs.RC)
+	must(t, qa.PostRecv(verbs.RecvWR{ID: 1}))
+	must(t, w.Faults.FailQP(0, qa.QPN()))
+	if ev := a.event(verbs.EventQPFatal); ev.QPN != qa.QPN() {
+		t.Errorf("fatal: %#x", ev.QPN)
+	}
+	a.want(1, verbs.WRFlushErr)
+	q, peer := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil)
+	connect(a, b, q, peer)
+	must(t, w.Faults.OverrunCQs(0, q.QPN()))
+	a.event(verbs.EventCQErr)
+	a.becomes(q, verbs.StateError)
+	w.Faults.Link(0, false)
+	a.event(verbs.EventPortErr)
+	w.Faults.Link(0, true)
+	a.event(verbs.EventPortActive)
+}
+
+// testConnect makes and ends connections by name.
+func testConnect(t *testing.T, w *World) {
+	if w.Managers[0] == nil || w.Managers[1] == nil {
+		t.Skip("no connection managers in this world")
+	}
+	a, b := w.ends(t)
+	to := b.ctx.Device().GIDs[w.Family].Addr()
+	l, err := w.Managers[1].Listen("suite")
+	must(t, err)
+	qa, qb, refused := a.qp(verbs.RC, nil), b.qp(verbs.RC, nil), a.qp(verbs.RC, nil)
+	long := strings.Repeat("a reason and an answer that fill what room there is; ", 10)[:200]
+	served := make(chan error, 1)
+	go func() {
+		r, err := l.Accept(b.in(patience))
+		if err == nil {
+			if string(r.Private()) != "hello" || r.Service() != "suite" || r.Peer() != a.ctx.Device().GIDs[w.Family].Addr() {
+				t.Errorf("request %q of %v with %q", r.Service(), r.Peer(), r.Private())
+			}
+			err = r.Accept(qb, rdmacm.Params{}, []byte("welcome"), b.in(patience))
+		}
+		if err == nil {
+			if r, err = l.Accept(b.in(patience)); err == nil {
+				err = r.Reject("full")
+				wantErr(t, "second answer", r.Reject("no"), verbs.ErrState)
+			}
+		}
+		if err == nil {
+			if r, err = l.Accept(b.in(patience)); err == nil {
+				wantErr(t, "long answer", r.Answer("", make([]byte, rdmacm.MaxAnswer+1)), verbs.ErrInvalid)
+				err = r.Answer(long, []byte(long)[:rdmacm.MaxAnswer])
+			}
+		}
+		served <- err
+	}()
+	got, err := w.Managers[0].Dial(qa, to, "suite", rdmacm.Params{}, []byte("hello"), a.in(patience))
+	must(t, err)
+	if string(got) != "welcome" {
+		t.Errorf("private data %q", got)
+	}
+	must(t, qa.PostSend(a.write(1, b, 8)))
+	a.want(1, verbs.Success)
+	_, err = w.Managers[0].Dial(refused, to, "suite", rdmacm.Params{}, nil, a.in(patience))
+	var rej *rdmacm.RejectError
+	if !errors.As(err, &rej) || rej.Reason != "full" {
+		t.Errorf("refused: %v", err)
+	}
+	if rej.Private != nil {
+		t.Errorf("refused with the answer %q", rej.Private)
+	}
+	_, err = w.Managers[0].Dial(refused, to, "suite", rdmacm.Params{}, nil, a.in(patience))
+	if !errors.As(err, &rej) || string(rej.Private) != long[:rdmacm.MaxAnswer] || len(rej.Reason) < 50 || !strings.HasPrefix(long, rej.Reason) {
+		t.Errorf("answered: %v", err)
+	}
+	must(t, <-served)
+	_, err = w.Managers[0].Dial(refused, to, "nobody", rdmacm.Params{}, nil, a.in(patience))
+	wantErr(t, "no such service", err, rdmacm.ErrRejected)
+	_, err = w.Managers[1].Listen("suite")
+	wantErr(t, "second listener", err, rdmacm.ErrInUse)
+	wantErr(t, "nobody dials", second(l.Accept(b.in(time.Millisecond))), verbs.ErrTimeout)
+	testDisconnect(t, w, a, b, qa, qb)
+	must(t, l.Close())
+	must(t, l.Close())
+	wantErr(t, "accept after close", second(l.Accept(clock.Never)), verbs.ErrClosed)
+}
+
+// disconnecter is a manager whose connections can be ended.
+type disconnecter interface {
+	Disconnect(qp verbs.QP, deadline clock.Time) error
+	AwaitDisconnect(qp verbs.QP, deadline clock.Time) error
+}
+
+func testDisconnect(t *testing.T, w *World, a, b *end, qa, qb verbs.QP) {
+	x, ok := w.Managers[0].(disconnecter)
+	y, also := w.Managers[1].(disconnecter)
+	if !ok || !also {
+		return
+	}
+	must(t, x.Disconnect(qa, a.in(patience)))
+	must(t, y.AwaitDisconnect(qb, b.in(patience)))
+	a.becomes(qa, verbs.StateError)
+	b.becomes(qb, verbs.StateError)
+	wantErr(t, "second end", x.Disconnect(qa, a.in(patience)), verbs.ErrState)
+}
+
+// testAttributes asks for what was set.
+func testAttributes(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	dev := a.ctx.Device()
+	if len(dev.GIDs) == 0 || dev.MAC == b.ctx.Device().MAC || dev.MaxQP == 0 || dev.MaxMsgSize == 0 || dev.ActiveMTU == 0 {
+		t.Errorf("device: %+v", dev)
+	}
+	q := a.qp(verbs.RC, nil)
+	init := verbs.ToInit{Access: verbs.RemoteRead, PKey: 0xffff}
+	rtr := verbs.ToRTR{
+		DestQPN: 0x123456, DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, RecvPSN: 0xabcdef, PathMTU: verbs.MTU512,
+		MaxDestRdAtomic: 3, MinRNRTimer: 5, TrafficClass: 6, HopLimit: 7,
+	}
+	rts := verbs.ToRTS{SendPSN: 0x111111, Timeout: 15, RetryCount: 3, RNRRetry: 4, MaxRdAtomic: 5}
+	must(t, q.ToInit(init))
+	must(t, q.ToRTR(rtr))
+	must(t, q.ToRTS(rts))
+	attr, err := q.Query()
+	must(t, err)
+	want := verbs.QPAttr{
+		QPN: q.QPN(), Type: verbs.RC, State: verbs.StateRTS, Init: init, RTR: rtr, RTS: rts, SendPSN: rts.SendPSN, RecvPSN: rtr.RecvPSN,
+	}
+	if !reflect.DeepEqual(attr, want) {
+		t.Errorf("attributes\n%+v, want\n%+v", attr, want)
+	}
+	rt := a.ctx.Runtime()
+	start := rt.Now()
+	rt.Sleep(2 * time.Millisecond)
+	if rt.Now().Sub(start) < 2*time.Millisecond {
+		t.Error("time stands still")
+	}
+	ran := false
+	rt.Go("thread", func() { ran = true })
+	rt.Wait()
+	if !ran {
+		t.Error("no thread ran")
+	}
+	if rt.Rand().Uint64() == rt.Rand().Uint64() {
+		t.Error("random numbers repeat")
+	}
+}

@@ -1,0 +1,266 @@
+package verbstest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// World is two NICs on a link, A and B, as one application sees them.
+type World struct {
+	// Contexts are fresh, one on each NIC. The tests may close them.
+	Contexts [2]verbs.Context
+	// Again opens one more context on a NIC; nil if that is not possible.
+	Again func(t testing.TB, nic int) verbs.Context
+	// Managers make connections for the contexts; nil if there are none. Family is the index of a
+	// GID that the NICs reach each other by.
+	Managers [2]rdmacm.Manager
+	Family   int
+	// Faults make the NICs fail; nil if nothing here can.
+	Faults Faults
+}
+
+// Faults are what tests do to a NIC from outside.
+type Faults interface {
+	Down(nic int)
+	Up(nic int)
+	Link(nic int, up bool)
+	FailQP(nic int, n wire.QPN) error
+	OverrunCQs(nic int, n wire.QPN) error
+}
+
+// Test is one of the suite.
+type Test struct {
+	Name string
+	Run  func(t *testing.T, w *World)
+}
+
+// Run runs every test of the suite in a world of its own.
+func Run(t *testing.T, open func(t *testing.T) *World) {
+	for _, c := range Tests() {
+		t.Run(c.Name, func(t *testing.T) { c.Run(t, open(t)) })
+	}
+}
+
+// Tests lists the suite.
+func Tests() []Test {
+	return []Test{
+		{"EveryOperationOfRC", testRC},
+		{"SizesAndPieces", testSizes},
+		{"Unreliable", testUC},
+		{"Datagrams", testUD},
+		{"SharedReceiveQueue", testSRQ},
+		{"MemoryWindow", testMW},
+		{"FastRegistration", testFastReg},
+		{"InvalidationRights", testInvalidationRights},
+		{"DeviceMemory", testDM},
+		{"LocalAccess", testLocalAccess},
+		{"RefusedPosts", testRefusedPosts},
+		{"RefusedObjects", testRefusedObjects},
+		{"OrderOfDestruction", testDestroy},
+		{"ForeignObjects", testForeign},
+		{"EveryStatus", testStatuses},
+		{"Flush", testFlush},
+		{"Reset", testReset},
+		{"SendQueueDrains", testDrain},
+		{"Events", testCQEvents},
+		{"Deadlines", testDeadlines},
+		{"Overrun", testOverrun},
+		{"DestroyEndsWaits", testDestroyEndsWaits},
+		{"QueuesAreBounded", testBounds},
+		{"LongLists", testLongLists},
+		{"ManyThreads", testThreads},
+		{"AtomicsSerialise", testAtomics},
+		{"CloseDestroysAll", testClose},
+		{"NICGoesAndComesBack", testDown},
+		{"InjectedFaults", testFaults},
+		{"Connect", testConnect},
+		{"Attributes", testAttributes},
+	}
+}
+
+// patience bounds waits for events that are certain.
+const patience = 30 * time.Second
+
+const full = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
+
+// end is one side with one of everything.
+type end struct {
+	t   testing.TB
+	w   *World
+	nic int
+	ctx verbs.Context
+	pd  verbs.PD
+	cq  verbs.CQ
+	mr  verbs.MR
+}
+
+// ends opens both sides.
+func (w *World) ends(t testing.TB) (a, b *end) { return w.end(t, 0), w.end(t, 1) }
+
+const memory = 1 << 16
+
+func (w *World) end(t testing.TB, nic int) *end {
+	t.Helper()
+	e := &end{t: t, w: w, nic: nic, ctx: w.Contexts[nic]}
+	var err error
+	e.pd, err = e.ctx.AllocPD()
+	must(t, err)
+	e.cq, err = e.ctx.CreateCQ(512)
+	must(t, err)
+	e.mr, err = e.pd.RegMR(nil, memory, full)
+	must(t, err)
+	return e
+}
+
+// qp makes a queue pair; change may change its attributes.
+func (e *end) qp(kind verbs.QPType, change func(*verbs.QPInit)) verbs.QP {
+	e.t.Helper()
+	init := verbs.QPInit{Type: kind, SendCQ: e.cq, RecvCQ: e.cq}
+	if change != nil {
+		change(&init)
+	}
+	q, err := e.pd.CreateQP(init)
+	must(e.t, err)
+	return q
+}
+
+// connect brings two queue pairs to RTS.
+func connect(a, b *end, qa, qb verbs.QP) {
+	a.t.Helper()
+	a.up(qa, b, qb, func(*verbs.ToRTS) {})
+	b.up(qb, a, qa, func(*verbs.ToRTS) {})
+}
+
+// up brings a queue pair to RTS.
+func (e *end) up(q verbs.QP, peer *end, other verbs.QP, change func(*verbs.ToRTS)) {
+	e.t.Helper()
+	must(e.t, q.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}))
+	must(e.t, q.ToRTR(verbs.ToRTR{
+		DestQPN: other.QPN(), DestGID: peer.ctx.Device().GIDs[e.w.Family], SourceGID: e.w.Family, RecvPSN: 77,
+		PathMTU: verbs.MTU1024, MinRNRTimer: 1,
+	}))
+	// 0.5 s, eight times: a crowded machine may keep one of many threads waiting for long.
+	rts := verbs.ToRTS{SendPSN: 77, Timeout: 17, RetryCount: 7, RNRRetry: 7}
+	change(&rts)
+	must(e.t, q.ToRTS(rts))
+}
+
+// pair is two ends with a connection of a kind.
+func (w *World) pair(t testing.TB, kind verbs.QPType) (a, b *end, qa, qb verbs.QP) {
+	t.Helper()
+	a, b = w.ends(t)
+	qa, qb = a.qp(kind, nil), b.qp(kind, nil)
+	connect(a, b, qa, qb)
+	return a, b, qa, qb
+}
+
+// in is a deadline from now on.
+func (e *end) in(d time.Duration) clock.Time { return e.ctx.Runtime().Now().Add(d) }
+
+// next waits for a completion.
+func (e *end) next() verbs.WC {
+	e.t.Helper()
+	return nextOf(e.t, e, e.cq)
+}
+
+func nextOf(t testing.TB, e *end, cq verbs.CQ) verbs.WC {
+	t.Helper()
+	var wc [1]verbs.WC
+	for {
+		n, err := cq.Poll(wc[:])
+		must(t, err)
+		if n == 1 {
+			return wc[0]
+		}
+		must(t, cq.Wait(e.in(patience)))
+	}
+}
+
+// want waits for a completion with an ID and a status.
+func (e *end) want(id uint64, s verbs.Status) verbs.WC {
+	e.t.Helper()
+	wc := e.next()
+	if wc.ID != id || wc.Status != s {
+		e.t.Fatalf("completion %d with %q, want %d with %q", wc.ID, wc.Status, id, s)
+	}
+	return wc
+}
+
+// none makes sure that nothing completes for a while.
+func (e *end) none() {
+	e.t.Helper()
+	if err := e.cq.Wait(e.in(20 * time.Millisecond)); !errors.Is(err, verbs.ErrTimeout) {
+		var wc [1]verbs.WC
+		_, _ = e.cq.Poll(wc[:])
+		e.t.Fatalf("a completion that should not be: %+v, %v", wc[0], err)
+	}
+}
+
+// event waits for an asynchronous event of a kind and passes over others.
+func (e *end) event(kind verbs.AsyncKind) verbs.AsyncEvent {
+	e.t.Helper()
+	for {
+		ev, err := e.ctx.NextAsyncEvent(e.in(patience))
+		if err != nil {
+			e.t.Fatalf("no event %q: %v", kind, err)
+		}
+		if ev.Kind == kind {
+			return ev
+		}
+	}
+}
+
+func (e *end) state(q verbs.QP) verbs.QPState {
+	e.t.Helper()
+	a, err := q.Query()
+	must(e.t, err)
+	return a.State
+}
+
+// becomes waits until a queue pair is in a state.
+func (e *end) becomes(q verbs.QP, s verbs.QPState) {
+	e.t.Helper()
+	for end := e.in(patience); e.state(q) != s; e.ctx.Runtime().Sleep(time.Millisecond) {
+		if e.ctx.Runtime().Now() > end {
+			e.t.Fatalf("the queue pair is in %v, want %v", e.state(q), s)
+		}
+	}
+}
+
+// write is a signalled WRITE of n bytes between the beginnings of the regions.
+func (e *end) write(id uint64, to *end, n int) verbs.SendWR {
+	return verbs.SendWR{ID: id, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{e.mr.SGE(0, n)}, RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey()}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t testing.TB, what string, err, sentinel error) {
+	t.Helper()
+	if !errors.Is(err, sentinel) {
+		t.Errorf("%s: %v, want %q", what, err, sentinel)
+	}
+}
+
+// wantIndex is wantErr for a list of work requests.
+func wantIndex(t testing.TB, what string, err, sentinel error, index int) {
+	t.Helper()
+	wantErr(t, what, err, sentinel)
+	var op *verbs.OpError
+	if errors.As(err, &op) && op.Index != index {
+		t.Errorf("%s: index %d, want %d", what, op.Index, index)
+	}
+}
+
+// second is for calls whose first result does not matter.
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,166 @@
+package sherman
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Each memory server has a list of pages that were merged: FreeWord names the first one, and the
+// header of each names the next. A client that takes the first page, or adds one, changes the word
+// by a compare-and-swap. A page whose compare-and-swap was not answered remains unused.
+
+// readHead reads the word of a server's list.
+func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
+	if err := c.reach(i, deadline); err != nil {
+		return 0, err
+	}
+	w, err := c.readWord(c.target(layout.At(i, layout.FreeWord)), wordAtomic, deadline)
+	return layout.FreeHead(w), err
+}
+
+// swapHead changes the word of a server's list. lost: the outcome is unknown.
+func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {
+	if err := c.reach(i, deadline); err != nil {
+		return false, false, err
+	}
+	was, err := c.swap(c.target(layout.At(i, layout.FreeWord)), uint64(old), uint64(to), deadline)
+	return err == nil && was == uint64(old), err != nil, err
+}
+
+// readUnused reads the first page of a server's list. It is nil if the word has changed meanwhile.
+func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (*layout.Page, error) {
+	a := layout.At(i, head.Place())
+	if !c.inside(a) {
+		return nil, ErrBroken
+	}
+	o := &c.ops[0]
+	c.fab.Read(o, c.target(a), c.at.in, len(c.sibBuf))
+	err := c.do(deadline, o)
+	if err == nil {
+		err = c.fab.MR().ReadAt(c.sibBuf, c.at.in)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &c.sib
+	if err := p.Parse(c.super.Shape, c.sibBuf); err != nil || p.Stage != layout.Unused || p.Self.Place() != a || p.Generation != c.super.Generation {
+		return nil, nil //nolint:nilerr // the page has been taken and used: the word has changed
+	}
+	return p, nil
+}
+
+// maxPops bounds the races for one page that a client loses before it asks the next server.
+const maxPops = 64
+
+// pop takes a page from the list of a server for this client.
+func (c *changer) pop(i int, deadline clock.Time) error {
+	for range maxPops {
+		head, err := c.readHead(i, deadline)
+		if err == nil && head.Place() == 0 {
+			return errNone
+		}
+		var p *layout.Page
+		if err == nil {
+			p, err = c.readUnused(i, head, deadline)
+		}
+		if err == nil && p == nil {
+			continue
+		}
+		if err == nil {
+			f, ok := p.Renewed()
+			var won bool
+			won, _, err = c.swapHead(i, head, head.Then(p.Sibling), deadline)
+			if won && ok {
+				c.spare = append(c.spare, f)
+				c.node.count(func(s *NodeStats) { s.Reused++ })
+				return nil
+			}
+		}
+		if err == nil {
+			continue
+		}
+		if err := c.again(err, deadline); err != nil {
+			return err
+		}
+	}
+	return errNone
+}
+
+// push adds a page to the list of its server. Its header is written here, because the client owns
+// the page: it has made it Unused, or has never used it.
+func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
+	i := f.At.Server()
+	for {
+		head, err := c.readHead(i, deadline)
+		if err == nil {
+			next := layout.Addr(0)
+			if head.Place() != 0 {
+				next = layout.At(i, head.Place())
+			}
+			c.sib.Init(c.super.Shape, c.sibBuf, layout.Header{Self: f.At, Generation: c.super.Generation, Epoch: f.Epoch})
+			c.sib.Retire(next)
+			err = c.writeFresh(f.At, c.sibBuf[:layout.Line], deadline)
+		}
+		if err == nil {
+			var won, lost bool
+			won, lost, err = c.swapHead(i, head, head.Then(f.At), deadline)
+			if won || lost {
+				return err
+			}
+		}
+		if err == nil {
+			continue
+		}
+		if err := c.again(err, deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// leave gives back what a client that closes has not used: to the node, or, if it is the last
+// client of the node, to the memory servers.
+func (c *changer) leave(deadline clock.Time) {
+	n := c.node
+	n.keepPages(c.spare...)
+	c.spare = nil
+	n.mu.Lock()
+	n.clients--
+	last := n.clients == 0
+	n.mu.Unlock()
+	for last && c.super.Shape.Kind == layout.Hardened && c.rt.Now() < deadline {
+		f, ok := n.freshPage(c.super.Shape.Page)
+		if !ok {
+			return
+		}
+		if err := c.push(f, deadline); err != nil && !errors.Is(err, ErrBroken) {
+			return // its memory remains unused
+		}
+	}
+}
+
+// Unused returns how many pages of a server are in its list of merged pages, up to most.
+func (c *Client) Unused(server, most int, deadline clock.Time) (int, error) {
+	for {
+		n, err := c.countUnused(server, most, deadline)
+		if err == nil {
+			return n, nil
+		}
+		if err := c.again(err, deadline); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (c *Client) countUnused(server, most int, deadline clock.Time) (n int, err error) {
+	head, err := c.readHead(server, deadline)
+	for ; err == nil && head.Place() != 0 && n < most; n++ {
+		var p *layout.Page
+		if p, err = c.readUnused(server, head, deadline); p == nil {
+			break // the list changes
+		}
+		head = layout.FreeHead(0).Then(p.Sibling)
+	}
+	return n, err
+}

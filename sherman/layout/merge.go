@@ -1,0 +1,150 @@
+package layout
+
+// Stage is what a hardened page is to the tree. A page leaves the tree in steps, each of which is
+// the WRITE of one line of one page, under the lock of that page:
+//
+//  1. The page is Closed: it has no records (an internal page: only its leftmost child), and gets
+//     none any more.
+//  2. Its sibling takes over its range (Absorb). Until then a key of the range is certainly absent.
+//  3. The pages above name the sibling instead (Redirect), and so does the left neighbour (Bypass).
+//  4. The page is Unused. Its next incarnation has another address.
+//
+// A client that finds a Closed page can do the remaining steps. The leftmost page of a level is
+// never closed, so that a root that was remembered, or is being replaced, always leads to the keys.
+type Stage uint8
+
+// Stages.
+const (
+	Live Stage = iota
+	Closed
+	// Unused: the page may be in the list of unused pages; Sibling is the next one there.
+	Unused
+)
+
+var stageNames = [...]string{"live", "closed", "unused"}
+
+// String is the name of the stage.
+func (s Stage) String() string { return stageNames[min(s, Unused)] }
+
+// Fresh is a page of memory that no pointer names.
+type Fresh struct {
+	At Addr
+	// Epoch is the first one of the page; 0: 1. It is younger than all epochs of earlier
+	// incarnations: a READ that sees lines of two of them sees records that are younger than the
+	// header.
+	Epoch uint16
+}
+
+// Renewed is the next use of an unused page; false: its incarnations are used up.
+func (h *Header) Renewed() (Fresh, bool) {
+	at, ok := h.Self.Next()
+	return Fresh{at, (h.Epoch + 1) & epochMask}, ok
+}
+
+// CanClose reports whether the page may leave the tree when it has n records.
+func (p *Page) CanClose(n int) bool {
+	return p.Shape.Kind == Hardened && p.Stage == Live && n == 0 && p.Lowest > 0 && p.Sibling != 0
+}
+
+// Close makes a page Closed that CanClose.
+func (p *Page) Close() Range {
+	p.Stage = Closed
+	return p.putHeader()
+}
+
+// Absorbed reports whether a closed page's range belongs to its sibling, whose lowest key is given.
+func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.Lowest }
+
+// Absorb takes over the range of the closed page left of this one, and appends the pieces that must
+// be written, in their order. It returns false if an internal page has no slot for its former
+// leftmost child.
+func (p *Page) Absorb(left *Header, ranges []Range) ([]Range, bool) {
+	if p.Level > 0 {
+		if p.FreeSlot() < 0 {
+			return ranges, false
+		}
+		// A reader that sees the new header without this record goes to a page further left.
+		ranges = append(ranges, p.PutChild(p.Lowest, p.Leftmost))
+		p.Leftmost = left.Leftmost
+	}
+	p.Reach = max(p.Reach, p.Lowest, left.Reach)
+	p.Lowest = left.Lowest
+	return append(ranges, p.putHeader()), true
+}
+
+// Bypass makes the sibling's sibling the sibling.
+func (p *Page) Bypass(next Addr) Range {
+	p.Sibling = next
+	return p.putHeader()
+}
+
+// Retire makes a closed page Unused.
+func (p *Page) Retire(next Addr) Range {
+	p.Stage, p.Sibling = Unused, next
+	return p.putHeader()
+}
+
+// Extend prepares a page for a pointer at a key above its lowest one.
+func Extend(p *Page, key uint64) Range {
+	p.Reach = max(p.Reach, key)
+	return p.putHeader()
+}
+
+// Replace makes an internal page name a child at the key of an existing separator.
+func Replace(p *Page, key uint64, child Addr, ranges []Range) []Range {
+	if slot, _, ok, _ := p.Find(key); ok {
+		return append(ranges, p.putHardenedRecord(slot, key, AppendAddr(nil, child)))
+	}
+	if key == p.Lowest {
+		p.Leftmost = child
+		return append(ranges, p.putHeader())
+	}
+	return ranges
+}
+
+// maxRedirect bounds the pieces that one call of Redirect changes.
+const maxRedirect = 32
+
+// Redirect replaces the pointers of an internal page to a closed child by ones to the page that has
+// absorbed it, removes records that have become superfluous, and appends the pieces that must be
+// written. more: there are further ones.
+func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
+	n := len(ranges)
+	if p.Leftmost == from {
+		p.Leftmost = to
+		ranges = append(ranges, p.putHeader())
+	}
+	before := p.Leftmost
+	for _, i := range p.Order(nil) {
+		if len(ranges)-n >= maxRedirect {
+			return ranges, true
+		}
+		switch r, _ := p.Slot(int(i)); {
+		case r.Child() == from && before != to:
+			ranges = append(ranges, p.putHardenedRecord(int(i), r.Key, AppendAddr(nil, to)))
+		case r.Child() == from, r.Child() == to && before == to:
+			ranges = append(ranges, p.removeHardened(int(i)))
+			continue
+		default:
+			before = r.Child()
+			continue
+		}
+		before = to
+	}
+	return ranges, false
+}
+
+// FreeHead is the word at FreeWord: the first unused page of a server, and a number that each
+// change of the list increments, so that a compare-and-swap sees any change.
+//
+//	bits  0 to 31  offset of the page in units of MinPage; 0: the list is empty
+//	bits 32 to 63  number of the change
+type FreeHead uint64
+
+// Place is the offset of the first page; 0: there is none.
+func (h FreeHead) Place() uint64 { return uint64(uint32(h)) * MinPage }
+
+// Then is the word after a change that makes a page the first.
+func (h FreeHead) Then(a Addr) FreeHead {
+	return h>>32<<32 + 1<<32 | FreeHead(a.Offset()/MinPage)
+}

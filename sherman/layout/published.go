@@ -1,0 +1,119 @@
+package layout
+
+import "encoding/binary"
+
+// A published page, little-endian: 8 bytes unused, front version 1, leftmost child 8, sibling 8,
+// level 1, index of the last record 2, lowest key 8, highest key 8, records from 44 on, and after
+// the last possible record the rear version 1. A leaf's record is front version 1, key 8, value,
+// rear version 1, with 4 significant bits in each version; an internal record is key 8, child 8.
+const (
+	publishedHeader   = 44
+	publishedInternal = 16
+	recordVersion     = 15
+)
+
+func (p *Page) rear() int {
+	return publishedHeader + p.Slots()*p.Shape.RecordLen(p.Level)
+}
+
+func (p *Page) parsePublished() error {
+	b, le := p.Bytes, binary.LittleEndian
+	p.Header = Header{
+		Epoch: uint16(b[8]), Leftmost: Addr(le.Uint64(b[9:])), Sibling: Addr(le.Uint64(b[17:])), Level: int(b[25]),
+		Last: int(int16(le.Uint16(b[26:]))), Lowest: le.Uint64(b[28:]), Highest: le.Uint64(b[36:]),
+	}
+	if p.Last < -1 || p.Last >= p.Slots() {
+		return ErrTorn
+	}
+	if b[8] != b[p.rear()] {
+		return ErrTorn
+	}
+	if b[8] == 0 {
+		return ErrPage // never written
+	}
+	return nil
+}
+
+func (p *Page) putPublished() Range {
+	b, le := p.Bytes, binary.LittleEndian
+	clear(b[:8])
+	le.PutUint64(b[9:], uint64(p.Leftmost))
+	le.PutUint64(b[17:], uint64(p.Sibling))
+	b[25] = byte(p.Level)
+	le.PutUint16(b[26:], uint16(int16(p.Last)))
+	le.PutUint64(b[28:], p.Lowest)
+	le.PutUint64(b[36:], p.Highest)
+	b[8], b[p.rear()] = byte(p.Epoch), byte(p.Epoch)
+	return p.whole()
+}
+
+// rewritten gives the page its next version, which is never 0.
+func (p *Page) rewritten() Range {
+	p.Epoch = p.Epoch%255 + 1
+	return p.putPublished()
+}
+
+func (p *Page) publishedSlot(i int) (Record, State) {
+	at, n := p.Shape.slotAt(p.Level, i), p.Shape.RecordLen(p.Level)
+	b := p.Bytes[at : at+n]
+	if p.Level > 0 {
+		if i > p.Last {
+			return Record{}, Free
+		}
+		return Record{Key: binary.LittleEndian.Uint64(b), Value: b[8:]}, Used
+	}
+	r := Record{Key: binary.LittleEndian.Uint64(b[1:]), Value: b[9 : n-1]}
+	switch {
+	case (b[0]^b[n-1])&recordVersion != 0:
+		return r, Torn
+	case zero(r.Value):
+		return r, Free
+	}
+	return r, Used
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Page) putPublishedRecord(i int, key uint64, value []byte) Range {
+	at, n := p.Shape.slotAt(p.Level, i), p.Shape.RecordLen(p.Level)
+	b := p.Bytes[at : at+n]
+	v := (b[0] + 1) & recordVersion
+	b[0], b[n-1] = v, v
+	binary.LittleEndian.PutUint64(b[1:], key)
+	clear(b[9+copy(b[9:n-1], value) : n-1])
+	return Range{at, n}
+}
+
+// insertPublished shifts the records after the new one.
+func (p *Page) insertPublished(key uint64, child Addr) Range {
+	i := p.Last + 1
+	for ; i > 0; i-- {
+		if before, _ := p.publishedSlot(i - 1); before.Key < key {
+			break
+		}
+	}
+	at, end := p.Shape.slotAt(p.Level, i), p.Shape.slotAt(p.Level, p.Last+1)
+	copy(p.Bytes[at+publishedInternal:], p.Bytes[at:end])
+	binary.LittleEndian.PutUint64(p.Bytes[at:], key)
+	binary.LittleEndian.PutUint64(p.Bytes[at+8:], uint64(child))
+	p.Last++
+	return p.rewritten()
+}
+
+// dropPublished removes the upper half of the records.
+func (p *Page) dropPublished(slots []uint16) {
+	if p.Level > 0 {
+		p.Last -= len(slots)
+		return
+	}
+	for _, i := range slots {
+		p.putPublishedRecord(int(i), 0, nil)
+	}
+}

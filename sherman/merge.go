@@ -1,0 +1,306 @@
+package sherman
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Merging takes empty pages out of the tree, in the steps that layout.Stage describes. Each step
+// changes one page under its lock, and the tree is whole after each of them: a client that dies in
+// a merge leaves a closed page, which the next writer that passes takes out.
+
+// errClosed: the page takes no records, because it is leaving the tree.
+var errClosed = errors.New("the page is being merged")
+
+// maxMerges bounds how many closed pages in a row one call of finish takes out.
+const maxMerges = 16
+
+// finish takes the closed page at a out of the tree, whatever step it has reached. It returns nil
+// also if another client does it.
+func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
+	wrote := c.wrote // what a merge writes is no effect of the operation
+	defer func() { c.wrote = wrote }()
+	for depth < maxMerges {
+		left, right, err := c.pair(a, deadline)
+		if err != nil || left.Stage != layout.Closed {
+			return gone(err)
+		}
+		switch {
+		case left.Absorbed(right.Lowest):
+			return gone(c.takeOut(left, depth, deadline))
+		case right.Stage == layout.Closed:
+			err = c.finish(left.Sibling, depth+1, deadline)
+		default:
+			err = c.absorb(left, deadline)
+		}
+		if err != nil && !errors.Is(err, errOwner) && gone(err) != nil {
+			return err
+		}
+		depth++
+	}
+	return nil
+}
+
+// beyond has the closed page at a taken out, and returns the page that has its range; 0: look
+// again.
+func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error) {
+	err := c.finish(a, 0, deadline)
+	if err != nil && !errors.Is(err, errNoLevel) && !errors.Is(err, errNoSlot) {
+		return 0, err
+	}
+	left, right, err := c.pair(a, deadline)
+	if err != nil {
+		return 0, gone(err)
+	}
+	if left.Stage == layout.Closed && left.Absorbed(right.Lowest) {
+		return left.Sibling, nil
+	}
+	if c.rt.Now() >= deadline {
+		return 0, timeout(errClosed)
+	}
+	return 0, nil
+}
+
+// gone drops the error of a page that is not the expected one any more: another client has taken it
+// out of the tree.
+func gone(err error) error {
+	if errors.Is(err, ErrBroken) {
+		return nil
+	}
+	return err
+}
+
+// pair reads the headers of a page and of its sibling. If the page is live, right is not read.
+func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.Header, err error) {
+	if err = c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Closed {
+		return c.sib.Header, right, err
+	}
+	left = c.sib.Header
+	err = c.readPage(left.Sibling, &c.sib, c.sibBuf, deadline)
+	return left, c.sib.Header, err
+}
+
+// under locks the page at a, reads it, and has change append the pieces to be written to c.ranges;
+// it writes them and releases the lock.
+func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
+	h, err := c.acquire(a, deadline)
+	if err != nil {
+		return err
+	}
+	c.ranges = c.ranges[:0]
+	if err = c.readPage(a, &c.page, c.pageBuf, deadline); err == nil {
+		err = change(&c.page)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreRelease(c.release(h, deadline)))
+	}
+	return c.commit(h, a, c.ranges, deadline)
+}
+
+// repoint corrects a pointer that leads too far left, after merges and splits of the page that it
+// names: the reach of the right page first, so that its merge finds the pointer.
+func (c *changer) repoint(w pointer, deadline clock.Time) error {
+	covers := func(p *layout.Page) bool { return p.Stage == layout.Live && p.Covers(w.key) }
+	err := c.under(w.child, deadline, func(p *layout.Page) error {
+		if covers(p) && max(p.Reach, p.Lowest) < w.key {
+			c.ranges = append(c.ranges, layout.Extend(p, w.key))
+		}
+		return nil
+	})
+	if err != nil || c.super.Shape.Kind == layout.Published {
+		return err
+	}
+	return c.under(w.from, deadline, func(p *layout.Page) error {
+		if err := c.readPage(w.child, &c.sib, c.sibBuf, deadline); err != nil {
+			return err
+		}
+		if p.Level == c.sib.Level+1 && p.Covers(w.key) && p.Stage == layout.Live && covers(&c.sib) && w.key <= max(c.sib.Reach, c.sib.Lowest) {
+			c.ranges = layout.Replace(p, w.key, w.child, c.ranges)
+		}
+		return nil
+	})
+}
+
+// absorb gives the range of a closed page to its sibling.
+func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
+	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
+		if p.Stage != layout.Live || p.Lowest != left.Highest {
+			return nil // another client has done it, or the sibling is leaving the tree, too
+		}
+		// the lock of the sibling is held: only its holder may take over the range
+		if err := c.readPage(left.Self, &c.sib, c.sibBuf, deadline); err != nil {
+			return err
+		}
+		if c.sib.Stage != layout.Closed || c.sib.Sibling != p.Self {
+			return nil
+		}
+		var ok bool
+		if c.ranges, ok = p.Absorb(&c.sib.Header, c.ranges); !ok {
+			return errNoSlot
+		}
+		return nil
+	})
+}
+
+// errNoSlot: the page that should take over another one is full. The closed page stays until that
+// one is split.
+var errNoSlot = errors.New("the sibling of a closed page is full")
+
+// takeOut removes the pointers to a page whose range its sibling has, and gives its memory back.
+func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) error {
+	// A page that this one has absorbed leaves the tree first: as long as it is there, pointers to
+	// it become pointers to this one. A closed page absorbs no further ones.
+	if err := c.bypass(left, false, depth, deadline); err != nil {
+		return err
+	}
+	if err := c.redirect(left, depth, deadline); err != nil {
+		return err
+	}
+	if err := c.bypass(left, true, depth, deadline); err != nil {
+		return err
+	}
+	f, ok := layout.Fresh{}, false
+	err := c.under(left.Self, deadline, func(p *layout.Page) error {
+		if p.Stage != layout.Closed {
+			return errGone
+		}
+		f, ok = layout.Fresh{At: p.Self, Epoch: p.Epoch}, true
+		c.ranges = append(c.ranges, p.Retire(0))
+		return nil
+	})
+	if err != nil || !ok {
+		return err // with an unknown outcome, the memory stays unused
+	}
+	c.node.count(func(s *NodeStats) { s.Merged++ })
+	_ = c.push(f, deadline) // if it fails, the memory stays unused: the page has left the tree
+	return nil
+}
+
+// errGone: another client has taken the page out of the tree.
+var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
+
+// stillClosed reads a page while the lock of one that names it is held.
+func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
+	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+		return err
+	}
+	if c.sib.Stage != layout.Closed {
+		return errGone
+	}
+	return nil
+}
+
+// closeInner closes an internal page, whose lock is held, if it has only one child left, and
+// returns its address. The sibling must have a slot for another child.
+func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, error) {
+	if p.Level == 0 || !p.CanClose(p.Count()) {
+		return 0, nil
+	}
+	if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Live || c.sib.FreeSlot() < 0 {
+		return 0, gone(err)
+	}
+	c.ranges = append(c.ranges, p.Close())
+	return p.Self, nil
+}
+
+// redirect replaces the pointers to a closed page in the level above. They are in the pages that
+// cover the keys from its lowest one to its reach, and in the page to which a closed one of these
+// has given its range.
+func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) error {
+	at, err := c.descend(left.Lowest, left.Level+1, true, deadline)
+	for err == nil && at != 0 {
+		var next, emptied layout.Addr
+		err = c.under(at, deadline, func(p *layout.Page) (err error) {
+			if p.Level != left.Level+1 {
+				return errGone
+			}
+			if err := c.stillClosed(left.Self, deadline); err != nil {
+				return err
+			}
+			var more bool
+			if c.ranges, more = p.Redirect(left.Self, left.Sibling, c.ranges); more {
+				next = at
+				return nil
+			}
+			if p.Highest <= max(left.Lowest, left.Reach) || p.Stage == layout.Closed {
+				next = p.Sibling
+			}
+			if len(c.ranges) == 0 {
+				return nil
+			}
+			emptied, err = c.closeInner(p, deadline)
+			return err
+		})
+		if err == nil && len(c.ranges) > 0 && left.Level == 0 {
+			c.node.cache.put(&c.page, c.rand)
+		}
+		if err == nil && emptied != 0 && depth < maxMerges {
+			c.emptied = append(c.emptied, emptied)
+		}
+		if errors.Is(err, errOwner) {
+			err = nil
+			continue
+		}
+		at = next
+	}
+	return err
+}
+
+// bypass takes out the closed pages that are left of a closed page and have given their ranges to
+// it, and then, if so asked, makes its left neighbour name its sibling.
+func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline clock.Time) error {
+	for range maxMerges {
+		at, err := c.descend(left.Lowest-1, left.Level, true, deadline)
+		for err == nil {
+			// the neighbour is the page that covers the greatest key below the range
+			if err = c.readPage(at, &c.page, c.pageBuf, deadline); err != nil || c.page.Covers(left.Lowest-1) || c.page.Sibling == 0 {
+				break
+			}
+			at = c.page.Sibling
+		}
+		if err != nil {
+			return err
+		}
+		next, emptied := c.page.Sibling, layout.Addr(0)
+		if next == left.Self && !relink {
+			return nil
+		}
+		if next == left.Self {
+			err = c.under(at, deadline, func(p *layout.Page) (err error) {
+				if p.Sibling != left.Self {
+					return nil
+				}
+				if err := c.stillClosed(left.Self, deadline); err != nil {
+					return err
+				}
+				c.ranges = append(c.ranges, p.Bypass(c.sib.Sibling))
+				emptied, err = c.closeInner(p, deadline) // its former sibling may have had no slot
+				return err
+			})
+			if err == nil && emptied != 0 {
+				c.emptied = append(c.emptied, emptied)
+			}
+			if err != nil && !errors.Is(err, errOwner) {
+				return err
+			}
+			continue // look whether it is done
+		}
+		closed, after, err := c.pair(next, deadline)
+		switch {
+		case err != nil:
+			if gone(err) != nil {
+				return err
+			}
+		case closed.Stage != layout.Closed || !closed.Absorbed(after.Lowest):
+			return nil
+		default: // it may name the page
+			if err := c.finish(next, depth+1, deadline); err != nil {
+				return err
+			}
+		}
+	}
+	return errGone
+}

@@ -1,0 +1,59 @@
+package plugin
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/audit"
+	"github.com/rdmalab/rdmalab/sherman/check"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// CheckRequest asks for a check of the structure of the tree.
+type CheckRequest struct {
+	// Unreachable and HalfSplits are how many pages interrupted splits may have left; negative: any
+	// number.
+	Unreachable int `json:"unreachable"`
+	HalfSplits  int `json:"halfSplits"`
+	// DeadLocks is how many locks may have owners that are gone; negative: any number.
+	DeadLocks int `json:"deadLocks"`
+}
+
+// Checked is the result of a check of the structure.
+type Checked struct {
+	// Tree is what was read, nil if memory is gone; Why is what is wrong with it; "": nothing.
+	Tree *check.Report `json:"tree,omitempty"`
+	Why  string        `json:"why,omitempty"`
+	Took time.Duration `json:"tookNs"`
+}
+
+// wholePatience bounds the reading, or the making, of a whole tree.
+const wholePatience = 10 * time.Minute
+
+// check reads the tree and decides about its structure.
+func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) {
+	began := time.Now()
+	err = n.with(r, "check", func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {
+		cfg, err := audit.Config(c, rt.Now().Add(wholePatience))
+		if err == nil {
+			cfg.Unreachable, cfg.HalfSplits, cfg.DeadLocks = in.Unreachable, in.HalfSplits, in.DeadLocks
+			out.Tree, err = check.Check(cfg)
+		}
+		if errors.Is(err, kv.ErrLost) { // a history that was made before has its verdict for all that
+			out.Tree, out.Why = nil, err.Error()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if bad := out.Tree.Err(); bad != nil {
+			out.Why = bad.Error()
+		}
+		return nil
+	})
+	out.Took = time.Since(began)
+	return out, err
+}

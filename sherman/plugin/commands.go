@@ -1,0 +1,248 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Store is Sherman's description.
+var Store = store.Store{
+	Name: "sherman", Title: "Sherman", Join: joinPatience, Broken: sherman.ErrBroken, Cost: cost, Upserts: true, Scans: true,
+	Value: kv.MinValue, Note: "which can scan and has values of at most 54 bytes", Columns: columns,
+}
+
+func init() {
+	Store.Node = newNode
+	Store.Commands = commands()
+	store.Register(Store)
+}
+
+// cost says what an operation took.
+func cost(s kv.Store) string {
+	c := s.(*sherman.Client).LastCost()
+	return fmt.Sprintf("%d round trips, %d bytes; %d CAS for locks, %d handed over, %v waited for locks",
+		c.RTTs, c.Bytes, c.CAS, c.HandOvers, c.Wait.Round(time.Microsecond/10))
+}
+
+func commands() store.Commands {
+	return store.Commands{
+		Short: "Run the B+tree Sherman on the rack",
+		Long: "Sherman is an ordered store, a B+tree in the memory of the rack's memory servers. Clients search and change it\n" +
+			"by one-sided verbs alone. The lock words of its pages are in device memory of the memory servers' NICs. No\n" +
+			"process on a memory server takes part in an operation; its daemon only shares the memory, and ends the\n" +
+			"connections of a compute host that is taken for dead. Each compute host is one compute node of the tree: its\n" +
+			"clients share an index cache and hand locks over to each other.",
+		Example: "  rdmalab sherman start\n" +
+			"  rdmalab sherman insert 7 hello && rdmalab sherman get 7 -v\n" +
+			"  rdmalab run ycsb --store sherman --workload e\n" +
+			"  rdmalab sherman stat && rdmalab sherman check",
+		Start: store.Command{
+			Short: "Find the tree, or make an empty one, and make every compute host a compute node of it",
+			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
+				"compute host is a compute node of the tree: `rdmalab sherman get` and workloads work on it. --layout, --page,\n" +
+				"--value, --locks and --host-locks are used only when a tree is made; the other settings are those of the compute\n" +
+				"hosts, from now on.",
+			Example: "  rdmalab sherman start\n" +
+				"  rdmalab sherman start --fresh --value 54 --lease 2s",
+			New: newStart, Choices: map[string][]string{"layout": {"hardened", "published"}},
+		},
+		Stop: store.Command{
+			Short: "Let the compute hosts forget the tree; it stays in memory",
+			Long: "stop makes every compute host forget the tree: new operations are refused until `rdmalab sherman start`, which\n" +
+				"finds the tree again, because its pages stay in the memory of the memory servers. After stop another store can\n" +
+				"be started; it overwrites the tree.",
+			Example: "  rdmalab sherman stop\n" +
+				"  rdmalab sherman start # finds it again",
+		},
+		Stat: store.Command{
+			Short: "Show the tree, the locks that are held, and counters of a host's clients",
+			Long: "stat reads all lock words twice and shows the locks whose word has not changed: the owner, as the memory server\n" +
+				"knows it, and how long it is until the host of --from fences that owner. That host does so when it has seen the\n" +
+				"same tag in the lock word for a lease. Each host measures leases by itself, so another host may show another\n" +
+				"time.",
+			Example: "  rdmalab sherman stat\n" +
+				"  rdmalab sherman stat --all --from cn1",
+			From: true, Output: true, New: newStat,
+		},
+		Check: store.Command{
+			Short: "Read the whole tree and prove that its structure is right; with --clients also its responses",
+			Long: "check reads every page of the tree from the memory servers and proves: key ranges cover every key exactly once,\n" +
+				"neighbours and children are where they should be, no key is there twice, each lock is free or its owner is\n" +
+				"alive, and every written page can be reached from the root.\n\n" +
+				"With --clients, that many clients on one host first read, write, insert, delete and scan a few keys, and check\n" +
+				"proves that one order of all operations on each key explains all responses (that their history is linearizable).\n" +
+				"You may inject faults, and crash and restart hosts, meanwhile.\n\n" +
+				"The exit status is 1 if something is wrong.",
+			Example: "  rdmalab sherman check\n" +
+				"  rdmalab inject loss 5% --link ms0 && rdmalab sherman check --clients 8 --rounds 500",
+			From: true, Output: true, New: newCheck,
+		},
+		Load: store.Command{
+			Short: "Fill an empty tree with the keys from 0 to --keys minus 1",
+			Long: "load writes whole pages, from the leaves up, and so is faster than inserting the keys 0, 1, 2 and so on one by one.\n" +
+				"It fails if the tree is not empty. The values can be verified by `rdmalab run ycsb --no-load`.",
+			Example: "  rdmalab sherman start --fresh && rdmalab sherman load --keys 100000\n" +
+				"  rdmalab run ycsb --store sherman --keys 100000 --no-load",
+			From: true, New: newLoad,
+		},
+		ShellShort:   "Read commands, like get and scan, line by line",
+		ShellExample: "insert 7 hello\\nscan 0",
+		StatWord:     "the tree, its locks, and what the host's clients did",
+		CheckWord:    "read the whole tree and prove that its structure is right",
+		Retired:      map[string]string{"locks": "one-lock --on rack --series as-is,as-is-device"},
+		Prepare:      prepare,
+	}
+}
+
+func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	cfg := Config{Format: true}
+	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened, or published (as in the paper) (default hardened)")
+	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
+	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
+	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768)")
+	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory, for comparison")
+	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
+	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits for a lock whose word does not change, until it fences the owner (default 500ms)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the index cache of each compute host; negative: none (default 64 MiB)")
+	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same host; negative: never (default 8)")
+	fs.DurationVar(&cfg.BackOff, "back-off", 0, "longest pause after a failed CAS (default: no pause, as published)")
+	return func(c *store.Call) (store.Result, error) {
+		info, err := Start(c, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &info, nil
+	}
+}
+
+// Write prints what start found or made.
+func (i *Info) Write(out io.Writer) error {
+	what := "found"
+	if i.Made {
+		what = "made"
+	}
+	where := "on the NICs"
+	if i.HostLocks {
+		where = "in host memory"
+	}
+	_, err := fmt.Fprintf(out, "%s a tree on %d memory servers: %s pages of %d bytes, values of up to %d, %d locks a server %s\n",
+		what, i.Servers, i.Layout, i.Page, i.Value, i.Locks, where)
+	return err
+}
+
+// Start makes every compute host a node of the tree that cfg describes, without its Servers. The
+// first makes the tree if there is none.
+func Start(c *store.Call, cfg Config) (info Info, err error) {
+	if cfg.Servers = c.Memory(); len(cfg.Servers) == 0 {
+		return info, fmt.Errorf("rack %s has no memory server: give one `role: memory` in the rack file", c.Rack.Name)
+	}
+	hosts, err := Store.Places(c.Rack)
+	if err != nil {
+		return info, err
+	}
+	if err := c.Free(); err != nil {
+		return info, err
+	}
+	for i, host := range hosts {
+		var got Info
+		if err := c.Post(host, Store.Path(store.PathStart), cfg, &got); err != nil {
+			if i > 0 {
+				_, _ = fmt.Fprintf(c.Err, "host %s does not know the tree: %v\n", host, err) // it may have crashed
+				continue
+			}
+			return info, err
+		}
+		if i == 0 {
+			info = got
+		}
+		cfg.Format, cfg.Fresh = false, false
+	}
+	return info, nil
+}
+
+// prepare makes sure of a tree for a workload, and loads one that was made now.
+func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
+	info, err := Start(c, Config{Format: true, Keep: true, Value: w.Config.Value})
+	if err != nil || !info.Made || !w.Load {
+		return false, err
+	}
+	var out Loaded
+	return true, c.Post("", Store.Path(PathLoad), LoadRequest{Keys: w.Config.Keys, Records: true}, &out)
+}
+
+// verdict is what check found.
+type verdict struct {
+	// History is that of the clients; nil: there were none.
+	History *store.Verdict `json:"history,omitempty"`
+	Checked
+}
+
+func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	in := store.HistoryRequest{Keys: 64}
+	var tree CheckRequest
+	store.HistoryFlags(fs, &in)
+	fs.IntVar(&tree.Unreachable, "unreachable", 0, "how many written pages no page may reference, because a split was interrupted (default 0; -1: any number)")
+	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may be missing from their parent, because a split was interrupted (-1: any number)")
+	fs.IntVar(&tree.DeadLocks, "dead-locks", 0, "how many locks may have owners that are dead (default 0; -1: any number)")
+	return func(c *store.Call) (store.Result, error) {
+		v := new(verdict)
+		if in.Clients != 0 {
+			h, err := c.History(in)
+			if err != nil {
+				return nil, err
+			}
+			v.History = &h
+		}
+		if err := c.Post("", Store.Path(PathCheck), tree, &v.Checked); err != nil {
+			return nil, err
+		}
+		return v, nil
+	}
+}
+
+// Bad reports that the structure of the tree, or an answer, is wrong.
+func (v *verdict) Bad() bool { return v.Why != "" || v.History != nil && !v.History.Linearizable }
+
+// Write prints the verdict.
+func (v *verdict) Write(out io.Writer) error {
+	if v.History != nil {
+		if err := v.History.Write(out, false); err != nil {
+			return err
+		}
+	}
+	if v.Tree != nil {
+		_, _ = fmt.Fprintf(out, "%v\n%d MiB in %d reads, %v\n", v.Tree, v.Tree.Bytes>>20, v.Tree.Reads, v.Took.Round(time.Millisecond))
+	}
+	if v.Why != "" {
+		_, err := fmt.Fprintln(out, v.Why)
+		return err
+	}
+	_, err := fmt.Fprintln(out, "the tree is whole")
+	return err
+}
+
+func newLoad(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	in := LoadRequest{Records: true}
+	fs.Uint64Var(&in.Keys, "keys", 1024, fmt.Sprintf("number of keys; the tree must be started with values of at least %d bytes", kv.MinValue))
+	return func(c *store.Call) (store.Result, error) {
+		var out Loaded
+		if err := c.Post("", Store.Path(PathLoad), in, &out); err != nil {
+			return nil, err
+		}
+		return &out, nil
+	}
+}
+
+// Write prints what was made.
+func (l *Loaded) Write(out io.Writer) error {
+	_, err := fmt.Fprintf(out, "%d keys in %v pages of levels 0 to %d, %d MiB, in %v\n", l.Keys, l.Pages, len(l.Pages)-1,
+		l.Bytes>>20, l.Took.Round(time.Millisecond))
+	return err
+}

@@ -1,0 +1,69 @@
+package plugin
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// LoadRequest asks for keys in bulk: 1 to Keys, each with its number as value. The tree must be
+// empty.
+type LoadRequest struct {
+	Keys uint64 `json:"keys"`
+	// Records makes values as workloads do, in place of 8 bytes.
+	Records bool `json:"records,omitempty"`
+}
+
+// Loaded is what was made.
+type Loaded struct {
+	Keys  uint64        `json:"keys"`
+	Pages []int         `json:"pages"`
+	Bytes uint64        `json:"bytes"`
+	Took  time.Duration `json:"tookNs"`
+}
+
+// load fills an empty tree.
+func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
+	t, err := n.theTree()
+	if err != nil {
+		return out, err
+	}
+	began := time.Now()
+	err = n.h.Do(r, "sherman load", func(ctx context.Context, v verbs.Context) error {
+		s, err := sherman.BulkLoad(n.config(v), t.addrs, in.feed(ctx, t.cfg.Value), v.Runtime().Now().Add(wholePatience))
+		out.Keys, out.Pages, out.Bytes = s.Keys, s.Pages, s.Bytes
+		return errors.Join(err, in.whole(ctx, s.Keys))
+	})
+	out.Took = time.Since(began)
+	return out, store.HTTPError(err)
+}
+
+// feed gives the keys one after the other, with values of so many bytes if they are records, until
+// all are given or the job is ended.
+func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byte, bool) {
+	key := uint64(0)
+	return func() (uint64, []byte, bool) {
+		k := key
+		key++
+		if in.Records {
+			return k, kv.MakeValue(k, k, value), k < in.Keys && ctx.Err() == nil
+		}
+		return k, binary.LittleEndian.AppendUint64(nil, k+1), k < in.Keys && ctx.Err() == nil
+	}
+}
+
+// whole reports an error if the job was ended before all keys were there.
+func (in LoadRequest) whole(ctx context.Context, keys uint64) error {
+	if keys >= in.Keys {
+		return nil
+	}
+	return fmt.Errorf("%d of %d keys are there: %w", keys, in.Keys, store.Ended(ctx, "load"))
+}

@@ -1,0 +1,81 @@
+package crosscheck
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/google/gopacket"
+	"github.com/google/gopacket/layers"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
+)
+
+// Difference is the error that Frame returns: a field whose value the two decoders do not agree on.
+type Difference struct {
+	// Field is a path in wire.Frame such as "Packet.BTH.PSN", or "frame" when one decoder refuses
+	// the whole frame.
+	Field string
+	// Wire and Gopacket are what each decoder says, as text.
+	Wire, Gopacket string
+}
+
+// Error names the field and both values.
+func (d *Difference) Error() string {
+	return fmt.Sprintf("%s: wire says %s, gopacket says %s", d.Field, d.Wire, d.Gopacket)
+}
+
+// Frame decodes an Ethernet frame, without its FCS, both ways. It returns nil when both decoders
+// agree on every field and on the ICRC, or that the frame is no RoCEv2, and also when package wire
+// refuses the frame as malformed; else a *Difference. The frame is only read. It must be whole: of
+// a frame that was captured in part neither decoder can say everything.
+func Frame(data []byte) error {
+	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
+	var ours wire.Frame
+	err := wire.ParseFrame(data, &ours)
+	bth := packet.Layer(roce.LayerTypeBTH)
+	switch failed := packet.ErrorLayer(); {
+	case errors.Is(err, wire.ErrNotRoCE):
+		if bth != nil {
+			return &Difference{"frame", err.Error(), "it is RoCEv2"}
+		}
+		return nil
+	case err != nil:
+		return nil // malformed: package wire also checks lengths and reserved values that gopacket lets pass
+	case failed != nil:
+		return &Difference{"frame", "it is well-formed", failed.Error().Error()}
+	}
+	theirs, err := frameOf(packet)
+	if err != nil {
+		return &Difference{"frame", "it is well-formed", err.Error()}
+	}
+	if d := compare("", reflect.ValueOf(ours), reflect.ValueOf(*theirs)); d != nil {
+		return d
+	}
+	sum, err := roce.Sum(packet)
+	if err != nil || (sum == ours.ICRC) != wire.CheckICRC(data) {
+		return &Difference{"ICRC", fmt.Sprintf("%#x is right: %t", ours.ICRC, wire.CheckICRC(data)), fmt.Sprintf("it is %#x (%v)", sum, err)}
+	}
+	return nil
+}
+
+// compare returns the first field below path in which a and b differ, or nil. Both are of one type.
+func compare(path string, a, b reflect.Value) *Difference {
+	if a.Kind() == reflect.Struct {
+		for i := range a.NumField() {
+			name := a.Type().Field(i).Name
+			if path != "" {
+				name = path + "." + name
+			}
+			if d := compare(name, a.Field(i), b.Field(i)); d != nil {
+				return d
+			}
+		}
+		return nil
+	}
+	if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return &Difference{path, fmt.Sprintf("%#v", a.Interface()), fmt.Sprintf("%#v", b.Interface())}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package dump
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+)
+
+// Config says what a Dumper prints.
+type Config struct {
+	Filter Filter
+	// JSON prints one object a line in place of text.
+	JSON bool
+	// TimeOfDay prints UTC times of day in place of seconds since the first packet of its file.
+	// Only for text: JSON has the full date.
+	TimeOfDay bool
+	// Verify, if not nil, decodes a whole frame a second time and returns an error if the result
+	// differs; package softrnic/capture/crosscheck has such a function. It is called for every
+	// packet that was captured as a whole.
+	Verify func(frame []byte) error
+}
+
+// Stats count packets, whether printed or not.
+type Stats struct {
+	RoCE      int // all RoCEv2 packets, of which:
+	Malformed int // do not parse
+	BadICRC   int // have a wrong ICRC
+	Cut       int // were not captured as a whole, so that their ICRC is unknown
+	Other     int // not RoCEv2
+	Disputed  int // of either kind: Config.Verify reports a difference
+	Shown     int // printed, of either kind
+}
+
+// Bad is the number of packets that are not as they should be.
+func (s *Stats) Bad() int { return s.Malformed + s.BadICRC + s.Disputed }
+
+// String is a sentence.
+func (s *Stats) String() string {
+	text := fmt.Sprintf("%d RoCEv2 packets: %d good, %d with a wrong ICRC, %d malformed",
+		s.RoCE, s.RoCE-s.Malformed-s.BadICRC-s.Cut, s.BadICRC, s.Malformed)
+	if s.Cut > 0 {
+		text += fmt.Sprintf(", %d captured in part", s.Cut)
+	}
+	if s.Disputed > 0 {
+		text += fmt.Sprintf("; %d decoded differently by gopacket", s.Disputed)
+	}
+	return text + fmt.Sprintf("; %d other frames; %d shown", s.Other, s.Shown)
+}
+
+// ErrLinkType says that the capture was not taken on an Ethernet interface.
+var ErrLinkType = errors.New("not Ethernet: capture on one interface, not on \"any\"")
+
+// Dumper prints files.
+type Dumper struct {
+	Stats Stats
+
+	config Config
+	out    *bufio.Writer
+	start  *int64 // time of the first packet; nil: print times of day
+	buf    []byte
+}
+
+// New returns a Dumper that prints to w.
+func New(w io.Writer, config Config) (*Dumper, error) {
+	if err := config.Filter.Validate(); err != nil {
+		return nil, err
+	}
+	return &Dumper{config: config, out: bufio.NewWriter(w)}, nil
+}
+
+// Dump prints the packets of the capture file r, whose name only appears in JSON. The error is a
+// *pcapng.Error if the file is broken; what stands before the broken place has been printed. Bad
+// packets are no error but counted.
+func (d *Dumper) Dump(name string, r io.Reader) error {
+	d.start = nil
+	return errors.Join(d.dump(name, r), d.out.Flush())
+}
+
+func (d *Dumper) dump(name string, r io.Reader) error {
+	rd, err := pcapng.NewReader(r)
+	if err != nil {
+		return err
+	}
+	var rec Record
+	for {
+		if rd.Buffered() == 0 { // the next read may wait for a live capture
+			if err := d.out.Flush(); err != nil {
+				return err
+			}
+		}
+		if err := rd.Next(&rec.Packet); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if rec.LinkType != pcapng.Ethernet {
+			return &pcapng.Error{Offset: rec.Offset, Err: fmt.Errorf("link type %d: %w", rec.LinkType, ErrLinkType)}
+		}
+		rec.decode()
+		if d.config.Verify != nil && len(rec.Data) >= rec.OrigLen {
+			rec.Dispute = d.config.Verify(rec.Data)
+		}
+		d.count(&rec)
+		if err := d.print(&rec, name); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *Dumper) count(r *Record) {
+	s := &d.Stats
+	if r.Dispute != nil {
+		s.Disputed++
+	}
+	if r.Verdict == Other {
+		s.Other++
+		return
+	}
+	s.RoCE++
+	switch r.Verdict {
+	case Malformed:
+		s.Malformed++
+	case BadICRC:
+		s.BadICRC++
+	case Cut:
+		s.Cut++
+	case OK, Other:
+	}
+}
+
+func (d *Dumper) print(r *Record, name string) (err error) {
+	if d.start == nil && !d.config.TimeOfDay {
+		first := r.Time
+		d.start = &first
+	}
+	if !d.config.Filter.match(r) {
+		return nil
+	}
+	d.Stats.Shown++
+	if d.config.JSON {
+		d.buf, err = r.appendJSON(d.buf[:0], name)
+	} else {
+		d.buf = r.appendText(d.buf[:0], d.start)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = d.out.Write(d.buf)
+	return err
+}

@@ -1,0 +1,101 @@
+package dump
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Filter selects the packets to print; what is wrong with the others is counted all the same. All
+// set fields must hold. The zero value selects every RoCEv2 packet.
+type Filter struct {
+	// Opcodes are patterns as in package path, without regard to case: "RC_WRITE_*". Any of them;
+	// nil: any opcode.
+	Opcodes []string
+	// QPN is the destination queue pair, or the source queue pair of a datagram; nil: any.
+	QPN *wire.QPN
+	// PSN is the packet sequence number; nil: any.
+	PSN *wire.PSN
+	// Host is the source or destination address; the zero Addr: any.
+	Host netip.Addr
+	// Interface is the name of the capture's interface; empty: any.
+	Interface string
+	// Bad selects malformed packets and those with a wrong ICRC.
+	Bad bool
+	// Commented selects packets with a comment: those that a fault or the switch touched.
+	Commented bool
+	// Other prints a short line for what is no RoCEv2, if no other field but Interface or Commented
+	// is set.
+	Other bool
+}
+
+// Validate reports a pattern that can never match.
+func (f *Filter) Validate() error {
+	for _, p := range f.Opcodes {
+		if !anyOpcode(p) {
+			return fmt.Errorf("%w: no opcode matches %q", wire.ErrOpcode, p)
+		}
+	}
+	return nil
+}
+
+func anyOpcode(pattern string) bool {
+	for o := range 256 {
+		if matchOpcode(pattern, wire.Opcode(o)) {
+			return true
+		}
+	}
+	return false
+}
+
+func matchOpcode(pattern string, o wire.Opcode) bool {
+	ok, err := path.Match(strings.ToUpper(pattern), strings.ToUpper(o.String()))
+	return err == nil && ok
+}
+
+// match reports whether r is to be printed.
+func (f *Filter) match(r *Record) bool {
+	if (f.Interface != "" && r.Name != f.Interface) || (f.Commented && len(r.Comments) == 0) {
+		return false
+	}
+	bad := r.Verdict == BadICRC || r.Verdict == Malformed || r.Dispute != nil
+	if f.Bad && !bad {
+		return false
+	}
+	switch r.Verdict {
+	case Other:
+		return f.Other && !f.aboutPacket() && !f.Host.IsValid()
+	case Malformed: // what its headers say means nothing
+		return !f.aboutPacket() && f.matchHost(&r.Frame)
+	default:
+		return f.matchHost(&r.Frame) && f.matchPacket(&r.Frame)
+	}
+}
+
+// aboutPacket reports whether only well-formed RoCEv2 can match.
+func (f *Filter) aboutPacket() bool { return len(f.Opcodes) > 0 || f.QPN != nil || f.PSN != nil }
+
+func (f *Filter) matchHost(fr *wire.Frame) bool {
+	return !f.Host.IsValid() || fr.SrcAddr() == f.Host || fr.DstAddr() == f.Host
+}
+
+func (f *Filter) matchPacket(fr *wire.Frame) bool {
+	h := &fr.BTH
+	switch {
+	case f.QPN != nil && h.DestQP != *f.QPN && (!h.Opcode.Has(wire.HasDETH) || fr.DETH.SrcQP != *f.QPN):
+		return false
+	case f.PSN != nil && h.PSN != *f.PSN:
+		return false
+	case len(f.Opcodes) == 0:
+		return true
+	}
+	for _, p := range f.Opcodes {
+		if matchOpcode(p, h.Opcode) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,56 @@
+package dump
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Verdict is what became of the check of a packet.
+type Verdict string
+
+// Verdicts.
+const (
+	Other     Verdict = "other"     // no RoCEv2
+	OK        Verdict = "ok"        // well-formed, and the ICRC is right
+	BadICRC   Verdict = "bad"       // well-formed, and the ICRC is wrong
+	Cut       Verdict = "cut"       // well-formed as far as it was captured; the ICRC cannot be checked
+	Malformed Verdict = "malformed" // RoCEv2 that does not parse; Record.Err says why
+)
+
+// Record is one decoded packet.
+type Record struct {
+	pcapng.Packet
+	// Frame is what was decoded; after Malformed as much as was read before the error.
+	Frame   wire.Frame
+	Verdict Verdict
+	// Err is the *wire.FormatError of a malformed packet.
+	Err error
+	// Dispute is what Config.Verify returned: nil, or the difference between the two decoders.
+	Dispute error
+}
+
+// decode parses r.Packet.
+func (r *Record) decode() {
+	data := r.Data
+	cut := len(data) < r.OrigLen
+	if cut {
+		// Zeros in place of what was not captured let the lengths agree.
+		data = append(bytes.Clone(data), make([]byte, min(r.OrigLen, pcapng.MaxPacket)-len(data))...)
+	}
+	r.Err = wire.ParseFrame(data, &r.Frame)
+	switch {
+	case errors.Is(r.Err, wire.ErrNotRoCE):
+		r.Verdict, r.Err = Other, nil
+	case cut:
+		r.Verdict, r.Err = Cut, nil
+	case r.Err != nil:
+		r.Verdict = Malformed
+	case wire.CheckICRC(data):
+		r.Verdict = OK
+	default:
+		r.Verdict = BadICRC
+	}
+}

@@ -1,0 +1,125 @@
+package pcapng
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Copied says what a Copy passed on, in packets.
+type Copied struct {
+	Packets, Commented uint64
+	// Lost is what the source says about packets that are missing, over all interfaces.
+	Lost uint64
+	// Bytes is the length of the whole blocks copied.
+	Bytes int64
+}
+
+// WriteError is an error of the destination of a Copy.
+type WriteError struct{ Err error }
+
+func (e *WriteError) Error() string { return "write capture: " + e.Err.Error() }
+
+// Unwrap gives the destination's error.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// Copy copies a little-endian pcapng stream, such as a Writer makes, block by block until its end,
+// or until limit packets (0: no limit) have been copied. dst gets whole blocks only, so that it
+// holds a readable file however the copying ends, and is flushed, if it can be, before src is
+// waited for. Errors are of src, or a *WriteError, or wrap ErrCorrupt.
+func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
+	in := bufio.NewReaderSize(src, 64<<10)
+	out := bufio.NewWriterSize(dst, 64<<10)
+	lost := make(map[uint32]uint64)
+	var block []byte
+	for limit == 0 || c.Packets < limit {
+		if in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return c, &WriteError{err}
+			}
+		}
+		block, err = readBlock(in, block)
+		if err != nil {
+			break
+		}
+		if _, err := out.Write(block); err != nil {
+			return c, &WriteError{err}
+		}
+		c.Bytes += int64(len(block))
+		c.count(block, lost)
+	}
+	if ferr := out.Flush(); ferr != nil {
+		return c, &WriteError{ferr}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return c, err
+}
+
+// readBlock reads a whole block into b. io.EOF is the end between two blocks.
+func readBlock(in *bufio.Reader, b []byte) ([]byte, error) {
+	head, err := in.Peek(blockHeaderLen)
+	if err != nil {
+		if errors.Is(err, io.EOF) && len(head) > 0 {
+			err = ErrTruncated
+		}
+		return b, err
+	}
+	n := binary.LittleEndian.Uint32(head[4:])
+	if n < blockFrameLen || n%4 != 0 || n > maxBlock {
+		return b, fmt.Errorf("%w: a block of %d bytes", ErrCorrupt, n)
+	}
+	if cap(b) < int(n) {
+		b = make([]byte, n)
+	}
+	b = b[:n]
+	if _, err := io.ReadFull(in, b); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = ErrTruncated
+		}
+		return b, err
+	}
+	return b, nil
+}
+
+// count notes what a block says.
+func (c *Copied) count(b []byte, lost map[uint32]uint64) {
+	body := b[blockHeaderLen : len(b)-4]
+	switch binary.LittleEndian.Uint32(b) {
+	case blockEnhanced:
+		c.Packets++
+		if len(body) < enhancedLen {
+			return
+		}
+		kept := uint64(binary.LittleEndian.Uint32(body[12:]))
+		if enhancedLen+(kept+3)&^3 < uint64(len(body)) { // options follow: we write none but comments
+			c.Commented++
+		}
+	case blockStatistics:
+		c.statistics(body, lost)
+	}
+}
+
+// statistics reads the losses of an interface; the last word of each counts.
+func (c *Copied) statistics(body []byte, lost map[uint32]uint64) {
+	const fixed = 12
+	if len(body) < fixed {
+		return
+	}
+	id := binary.LittleEndian.Uint32(body)
+	for o := body[fixed:]; len(o) >= optHeaderLen; {
+		code, n := binary.LittleEndian.Uint16(o), int(binary.LittleEndian.Uint16(o[2:]))
+		if code == optEnd || optHeaderLen+pad4(n) > len(o) {
+			return
+		}
+		if code == optDropped && n == 8 && len(lost) < maxInterfaces {
+			v := binary.LittleEndian.Uint64(o[optHeaderLen:])
+			c.Lost += v - lost[id]
+			lost[id] = v
+		}
+		o = o[optHeaderLen+pad4(n):]
+	}
+}

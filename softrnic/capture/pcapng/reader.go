@@ -1,0 +1,133 @@
+package pcapng
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Packet is one packet of a file.
+type Packet struct {
+	// Time is nanoseconds since 1970; 0 for a simple packet block, which has none.
+	Time int64
+	// Interface counts from 0 in its section; 0 in a classic pcap file.
+	Interface int
+	// Name is the interface's name; empty if the file gives none.
+	Name     string
+	LinkType LinkType
+	// Data are the captured bytes, valid until the next call of Next.
+	Data []byte
+	// OrigLen is the packet's length on the wire; more than len(Data) if the capture cut it.
+	OrigLen int
+	// Comments are the packet's comments, usually none or one.
+	Comments []string
+	// Offset is where the packet's block or record starts in the file.
+	Offset int64
+}
+
+// Reasons of an Error.
+var (
+	ErrNotCapture = errors.New("neither a pcap nor a pcapng file")
+	ErrTruncated  = errors.New("the file ends in the middle of a packet or block")
+	ErrCorrupt    = errors.New("corrupt")
+)
+
+// Error says that a file cannot be read on, and where. It wraps one of the reasons above or the
+// io.Reader's error.
+type Error struct {
+	// Offset is the start of the block or record that is broken, in bytes from the start of the
+	// file.
+	Offset int64
+	Err    error
+}
+
+// Error names reason and offset.
+func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, e.Err) }
+
+// Unwrap gives the reason to errors.Is.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Reader reads the packets of a file of either format. After an error it is of no more use.
+type Reader struct {
+	r      *bufio.Reader
+	pos    int64 // bytes consumed
+	start  int64 // of the current block or record
+	order  binary.ByteOrder
+	buf    []byte
+	format interface{ next(p *Packet) error }
+}
+
+// NewReader finds out which format r has, and reads its file header.
+func NewReader(r io.Reader) (*Reader, error) {
+	rd := &Reader{r: bufio.NewReaderSize(r, 64<<10)}
+	magic, err := rd.r.Peek(4)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: only %d bytes", ErrNotCapture, len(magic))
+		}
+		return nil, rd.fail(err)
+	}
+	if binary.LittleEndian.Uint32(magic) == blockSection { // the same in both byte orders
+		rd.format = &sections{Reader: rd}
+		return rd, nil
+	}
+	c := &classic{Reader: rd}
+	if err := c.readHeader(); err != nil {
+		return nil, rd.fail(err)
+	}
+	rd.format = c
+	return rd, nil
+}
+
+// Next reads the next packet into p. It returns io.EOF at the end of the file and an *Error if the
+// file is broken. The packets before the broken place have been delivered by then.
+func (r *Reader) Next(p *Packet) error {
+	*p = Packet{Comments: p.Comments[:0]}
+	err := r.format.next(p)
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	return r.fail(err)
+}
+
+// Buffered is the number of bytes that Next can use without waiting for the io.Reader.
+func (r *Reader) Buffered() int { return r.r.Buffered() }
+
+func (r *Reader) fail(err error) error { return &Error{Offset: r.start, Err: err} }
+
+// atEnd reports the end of the file, which is only allowed where a block or record may start.
+func (r *Reader) atEnd() bool {
+	r.start = r.pos
+	_, err := r.r.Peek(1)
+	return errors.Is(err, io.EOF)
+}
+
+// read returns the next n bytes, valid until the next read. Callers bound n.
+func (r *Reader) read(n int) ([]byte, error) {
+	if cap(r.buf) < n {
+		r.buf = make([]byte, max(n, 4<<10))
+	}
+	b := r.buf[:n]
+	got, err := io.ReadFull(r.r, b)
+	r.pos += int64(got)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = ErrTruncated
+	}
+	return b, err
+}
+
+// skip passes over n bytes.
+func (r *Reader) skip(n int) error {
+	got, err := r.r.Discard(n)
+	r.pos += int64(got)
+	if errors.Is(err, io.EOF) {
+		err = ErrTruncated
+	}
+	return err
+}
+
+func tooLong(n uint32) error {
+	return fmt.Errorf("%w: a packet of %d bytes, the limit is %d", ErrCorrupt, n, MaxPacket)
+}

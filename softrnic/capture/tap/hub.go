@@ -1,0 +1,149 @@
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// Bounds of a hub.
+const (
+	// maxReaders is how many captures can run at a time.
+	maxReaders = 16
+	// queueBytes is how much a reader may lag behind.
+	queueBytes = 8 << 20
+	// maxComment bounds a packet's comment in bytes.
+	maxComment = 1024
+)
+
+// Errors of Capture.
+var (
+	ErrUnknownLink = errors.New("unknown link")
+	ErrTooMany     = errors.New("too many captures run already")
+)
+
+// Direction on a link, seen from the host.
+type Direction uint8
+
+// Directions. They index the two interfaces of a link.
+const (
+	Up   Direction = iota // from the host
+	Down                  // to the host
+)
+
+// String is the direction's part of an interface's name.
+func (d Direction) String() string {
+	if d == Up {
+		return "up"
+	}
+	return "down"
+}
+
+// Hub hands frames from one machine to any number of readers. Frame is called by the machine's
+// goroutine, everything else by any.
+type Hub struct {
+	active atomic.Bool
+
+	mu      sync.Mutex
+	links   []string // "" where a link was taken away
+	readers []*reader
+	past    *past // nil: nothing is remembered
+}
+
+// NewHub makes a hub for links; Frame names them by index.
+func NewHub(links []string) *Hub { return &Hub{links: slices.Clone(links)} }
+
+// SetLink names the link of an index that NewHub was given, or of the next one; "" takes the link
+// away. Captures that run go on without it.
+func (h *Hub) SetLink(i int, name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i == len(h.links) {
+		h.links = append(h.links, name)
+		return
+	}
+	h.links[i] = name
+	for _, r := range h.readers {
+		if k := i * 2; k < len(r.ids) {
+			r.ids[k], r.ids[k+1] = -1, -1
+		}
+	}
+}
+
+// Active reports whether anybody reads.
+func (h *Hub) Active() bool { return h.active.Load() }
+
+// Readers is how many captures run, and how many packets they lost so far.
+func (h *Hub) Readers() (n int, lost uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.readers {
+		r.mu.Lock()
+		for _, c := range r.counts {
+			lost += c.lost
+		}
+		r.mu.Unlock()
+	}
+	return len(h.readers), lost
+}
+
+// Frame shows a frame that crossed a link. A super-frame of RoCEv2 packets becomes one packet each.
+// The frame's bytes are copied. It never blocks for long and never fails.
+func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, comment string) {
+	if !h.active.Load() {
+		return
+	}
+	if len(comment) > maxComment {
+		comment = comment[:maxComment]
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.past != nil {
+		h.past.add(unixNanos, link*2+int(dir), &f, comment)
+	}
+	for _, r := range h.readers {
+		k := link*2 + int(dir)
+		if k >= len(r.ids) {
+			continue // the link came after the capture began
+		}
+		if id := r.ids[k]; id >= 0 && (comment != "" || !r.commented) {
+			r.add(unixNanos, id, &f, comment)
+		}
+	}
+}
+
+// join adds a reader. The caller holds mu.
+func (h *Hub) join(r *reader) error {
+	if len(h.readers) == maxReaders {
+		return fmt.Errorf("%w: %d", ErrTooMany, maxReaders)
+	}
+	h.readers = append(h.readers, r)
+	h.active.Store(true)
+	return nil
+}
+
+func (h *Hub) leave(r *reader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.readers = slices.DeleteFunc(h.readers, func(x *reader) bool { return x == r })
+	h.active.Store(len(h.readers) != 0 || h.past != nil)
+}
+
+// index finds a link by name. The caller holds mu.
+func (h *Hub) index(link string) (int, error) {
+	i := slices.Index(h.links, link)
+	if i < 0 || link == "" {
+		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(h.named(), ", "))
+	}
+	return i, nil
+}
+
+// named are the links that are there. The caller holds mu.
+func (h *Hub) named() []string {
+	return slices.DeleteFunc(slices.Clone(h.links), func(l string) bool { return l == "" })
+}

@@ -1,0 +1,109 @@
+package tap
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// reader is the queue between the machine and one capture: records in a byte buffer that the two
+// sides swap.
+type reader struct {
+	ids       []int // interface of the capture by link*2+direction; -1: not wanted
+	snaplen   int   // 0: whole packets
+	commented bool  // only packets with a comment
+	ready     chan struct{}
+
+	mu     sync.Mutex
+	buf    []byte
+	counts []count // by interface
+}
+
+// count is what an interface of the capture saw.
+type count struct{ seen, lost uint64 }
+
+// A record in the buffer is this header, then data, then comment.
+const recordHeader = 8 + 2 + 2 + 4 + 4
+
+// add queues the packets of f, or counts them as lost.
+func (r *reader) add(unixNanos int64, id int, f *packetio.Frame, comment string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !f.Splittable() {
+		if r.begin(unixNanos, id, len(f.Data), comment) {
+			r.buf = append(r.buf, f.Data...)
+			r.end(len(f.Data), comment)
+		}
+	} else {
+		for i := range f.Packets() {
+			if r.begin(unixNanos, id, f.SegSize, comment) {
+				at := len(r.buf)
+				r.buf = f.AppendSegment(r.buf, i)
+				r.end(len(r.buf)-at, comment)
+			}
+		}
+	}
+	select {
+	case r.ready <- struct{}{}:
+	default: // the reader has been told
+	}
+}
+
+// begin reserves a record of about n bytes; false means that it was counted as lost.
+func (r *reader) begin(unixNanos int64, id, n int, comment string) bool {
+	r.counts[id].seen++
+	if len(r.buf)+recordHeader+n+len(comment) > queueBytes {
+		r.counts[id].lost++
+		return false
+	}
+	r.buf = binary.NativeEndian.AppendUint64(r.buf, uint64(unixNanos))
+	r.buf = binary.NativeEndian.AppendUint16(r.buf, uint16(id))
+	r.buf = binary.NativeEndian.AppendUint16(r.buf, uint16(len(comment)))
+	r.buf = binary.NativeEndian.AppendUint64(r.buf, 0) // both lengths, by end
+	return true
+}
+
+// end cuts the n bytes of data just appended to snaplen, and completes the record.
+func (r *reader) end(n int, comment string) {
+	kept := n
+	if r.snaplen > 0 && n > r.snaplen {
+		kept = r.snaplen
+		r.buf = r.buf[:len(r.buf)-n+kept]
+	}
+	lengths := r.buf[len(r.buf)-kept-8:]
+	binary.NativeEndian.PutUint32(lengths, uint32(kept))
+	binary.NativeEndian.PutUint32(lengths[4:], uint32(n))
+	r.buf = append(r.buf, comment...)
+}
+
+// swap takes what is queued and leaves an empty buffer. counts receives the counters.
+func (r *reader) swap(empty []byte, counts []count) (full []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	full, r.buf = r.buf, empty[:0]
+	copy(counts, r.counts)
+	return full
+}
+
+// record is one packet as read back.
+type record struct {
+	unixNanos int64
+	id        int
+	data      []byte
+	length    int // on the wire
+	comment   string
+}
+
+// next reads a record from b, which is not empty, and returns the rest.
+func next(b []byte) (rec record, rest []byte) {
+	rec.unixNanos = int64(binary.NativeEndian.Uint64(b))
+	rec.id = int(binary.NativeEndian.Uint16(b[8:]))
+	comment := int(binary.NativeEndian.Uint16(b[10:]))
+	n := int(binary.NativeEndian.Uint32(b[12:]))
+	rec.length = int(binary.NativeEndian.Uint32(b[16:]))
+	b = b[recordHeader:]
+	rec.data = b[:n]
+	rec.comment = string(b[n : n+comment])
+	return rec, b[n+comment:]
+}

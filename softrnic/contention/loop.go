@@ -1,0 +1,134 @@
+package contention
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// MaxClients is the largest number of clients that a host is asked to run in one thread.
+const MaxClients = 128
+
+// Client is one client: a connected queue pair on which one operation is in flight at a time. Loop
+// calls its methods.
+type Client interface {
+	// QP is the client's queue pair.
+	QP() verbs.QP
+	// Next returns the next work request, which must ask for a completion; nil: the client has
+	// ended. It is called at the beginning and after each completion.
+	Next(now clock.Time) *verbs.SendWR
+	// Done takes a successful completion of the work request that Next returned last.
+	Done(now clock.Time)
+}
+
+// OpError is an operation that completed with an error.
+type OpError struct {
+	Op verbs.WROpcode
+	WC verbs.WC
+}
+
+// Error names operation and status.
+func (e *OpError) Error() string { return fmt.Sprintf("%v failed: %v", e.Op, e.WC.Status) }
+
+// waitStep bounds one wait for completions, after which Loop looks at its patience.
+const waitStep = 100 * time.Millisecond
+
+// Loop drives the clients of one thread, whose send queues complete into CQ.
+type Loop struct {
+	Runtime verbs.Runtime
+	CQ      verbs.CQ
+	// Spin has the thread poll all the time, as with a processor of its own; otherwise it waits for
+	// completions.
+	Spin bool
+	// Patience is how long no completion may come; after it, Run fails with verbs.ErrTimeout.
+	Patience time.Duration
+	// Each, if not nil, is called after the completions of each poll.
+	Each func()
+
+	clients map[uint32]*running // by queue pair number
+	wcs     [16]verbs.WC
+}
+
+// running is a client with the operation that it has in flight.
+type running struct {
+	Client
+	op verbs.WROpcode
+}
+
+// Run posts the first operation of every client and returns when all clients have ended, or with
+// the first error. A failed operation is an *OpError.
+func (l *Loop) Run(clients []Client) error {
+	l.clients = make(map[uint32]*running, len(clients))
+	busy := 0
+	for _, c := range clients {
+		r := &running{Client: c}
+		l.clients[uint32(c.QP().QPN())] = r
+		posted, err := l.post(r, l.Runtime.Now())
+		if err != nil {
+			return err
+		}
+		busy += posted
+	}
+	idle := l.Runtime.Now()
+	for busy > 0 {
+		n, err := l.poll(idle)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			continue
+		}
+		idle = l.Runtime.Now()
+		for i := range l.wcs[:n] {
+			wc := &l.wcs[i]
+			c := l.clients[uint32(wc.QPN)]
+			if wc.Status != verbs.Success {
+				return &OpError{Op: c.op, WC: *wc}
+			}
+			now := l.Runtime.Now()
+			c.Done(now)
+			posted, err := l.post(c, now)
+			if err != nil {
+				return err
+			}
+			busy += posted - 1
+		}
+		if l.Each != nil {
+			l.Each()
+		}
+	}
+	return nil
+}
+
+// post posts the next operation of a client and returns how many it posted, 0 or 1.
+func (l *Loop) post(c *running, now clock.Time) (int, error) {
+	wr := c.Next(now)
+	if wr == nil {
+		return 0, nil
+	}
+	c.op = wr.Op
+	return 1, c.QP().PostSend(*wr)
+}
+
+// poll takes completions; without any it waits, unless the thread spins. idle is when the last
+// completion came.
+func (l *Loop) poll(idle clock.Time) (int, error) {
+	n, err := l.CQ.Poll(l.wcs[:])
+	if n > 0 || err != nil {
+		return n, err
+	}
+	if l.Runtime.Now().Sub(idle) > l.Patience {
+		return 0, fmt.Errorf("no operation was answered for %v: %w", l.Patience, verbs.ErrTimeout)
+	}
+	if l.Spin {
+		return 0, nil
+	}
+	err = l.CQ.Wait(l.Runtime.Now().Add(waitStep))
+	if errors.Is(err, verbs.ErrTimeout) {
+		err = nil
+	}
+	return 0, err
+}

@@ -1,0 +1,67 @@
+package cq
+
+// chain is a source that has completions, with the number of its oldest one.
+type chain struct {
+	oldest uint64
+	s      *Source
+}
+
+// chains is a binary heap: the one with the oldest completion is the first.
+type chains []chain
+
+// add appends a source whose first completion is the newest of the queue, and so belongs there.
+func (h *chains) add(s *Source, oldest uint64) {
+	s.at = len(*h)
+	*h = append(*h, chain{oldest: oldest, s: s})
+}
+
+// remove takes out the chain at index i.
+func (h *chains) remove(i int) {
+	old := *h
+	last := len(old) - 1
+	*h = old[:last]
+	if i == last {
+		return
+	}
+	old[i] = old[last]
+	old[i].s.at = i
+	if !h.up(i) {
+		h.down(i)
+	}
+}
+
+// up moves a chain towards the first; false: it stays where it is.
+func (h chains) up(i int) bool {
+	start := i
+	for i > 0 {
+		parent := (i - 1) / 2
+		if h[parent].oldest < h[i].oldest {
+			break
+		}
+		h.swap(i, parent)
+		i = parent
+	}
+	return i != start
+}
+
+// down moves a chain away from the first.
+func (h chains) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			if h[child].oldest < h[least].oldest {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		h.swap(i, least)
+		i = least
+	}
+}
+
+func (h chains) swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].s.at, h[j].s.at = i, j
+}

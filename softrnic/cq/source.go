@@ -1,0 +1,54 @@
+package cq
+
+import "github.com/rdmalab/rdmalab/softrnic/verbs"
+
+// Source is one queue of one queue pair as a completion queue knows it: what pushes completions and
+// can take them back.
+type Source struct {
+	c          *CQ
+	head, tail int32 // places of the oldest and newest completion; valid while n > 0
+	n          int
+	at         int // index of its chain in the heap; valid while n > 0
+}
+
+// CQ returns the queue that the source fills.
+func (s *Source) CQ() *CQ { return s.c }
+
+// Push appends wc. It returns false if the queue is full: then wc is lost, and the queue is in
+// error from now on.
+func (s *Source) Push(wc verbs.WC) bool {
+	c := s.c
+	at, ok := c.places.take()
+	if !ok {
+		c.overrun = true
+		return false
+	}
+	p := &c.places.all[at]
+	p.wc, p.pushed = wc, c.pushed
+	c.pushed++
+	if s.n == 0 {
+		s.head = at
+		c.chains.add(s, p.pushed)
+	} else {
+		c.places.all[s.tail].next = at
+	}
+	s.tail = at
+	s.n++
+	// An event that asks for solicited ones is also due for a failure (IBTA 11.4.2).
+	if c.armed == armedAny || (c.armed == armedSolicited && (wc.Solicited || wc.Status != verbs.Success)) {
+		c.armed, c.fired = unarmed, true
+	}
+	return true
+}
+
+// Purge removes the completions of the source; the others keep their order. It is called when the
+// queue pair is reset or destroyed, with the engine's lock held, and takes as long for a million
+// completions as for one.
+func (s *Source) Purge() {
+	if s.n == 0 {
+		return
+	}
+	s.c.chains.remove(s.at)
+	s.c.places.free(s.head, s.tail, s.n)
+	s.n = 0
+}

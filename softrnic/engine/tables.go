@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"math/rand/v2"
+
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// tables are the objects of one incarnation of a NIC.
+type tables struct {
+	up     bool
+	env    *transport.Env
+	pds    map[mem.PD]*PD
+	mrs    map[*MR]struct{}
+	cqs    map[uint32]*CQ
+	qps    map[wire.QPN]*QP
+	ahs    map[uint32]*AH
+	srqs   map[uint32]*SRQ
+	mws    map[*MW]struct{}
+	dms    map[*DM]struct{}
+	dmUsed int // bytes of device memory
+	// order has the queue pairs in order of creation: loops over all of them are deterministic.
+	order []*QP
+	// The numbers that were given last. They go on over incarnations.
+	nextCQ, nextAH, nextSRQ uint32
+}
+
+// open starts an incarnation with empty tables.
+func (t *tables) open(env *transport.Env) {
+	*t = tables{
+		up: true, env: env,
+		pds: make(map[mem.PD]*PD), mrs: make(map[*MR]struct{}), cqs: make(map[uint32]*CQ), qps: make(map[wire.QPN]*QP),
+		ahs: make(map[uint32]*AH), srqs: make(map[uint32]*SRQ), mws: make(map[*MW]struct{}), dms: make(map[*DM]struct{}),
+		nextCQ: t.nextCQ, nextAH: t.nextAH, nextSRQ: t.nextSRQ,
+	}
+}
+
+// close ends the incarnation: all objects are dead.
+func (t *tables) close() {
+	for _, pd := range t.pds {
+		pd.dead = true
+	}
+	for mr := range t.mrs {
+		mr.dead = true
+	}
+	for _, c := range t.cqs {
+		c.dead = true
+	}
+	for _, qp := range t.order {
+		qp.dead = true
+	}
+	for _, ah := range t.ahs {
+		ah.dead = true
+	}
+	for _, s := range t.srqs {
+		s.dead = true
+	}
+	for mw := range t.mws {
+		mw.dead = true
+	}
+	for dm := range t.dms {
+		dm.dead = true
+	}
+	*t = tables{nextCQ: t.nextCQ, nextAH: t.nextAH, nextSRQ: t.nextSRQ}
+}
+
+// IsUp reports whether the NIC works.
+func (t *tables) IsUp() bool { return t.up }
+
+// Mem returns the table of regions, for the tear plan of a fault. It is nil while the NIC is down.
+func (t *tables) Mem() *mem.Table {
+	if t.env == nil {
+		return nil
+	}
+	return t.env.Mem
+}
+
+func (t *tables) running(op string) error {
+	if !t.up {
+		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the NIC is down"}
+	}
+	return nil
+}
+
+// newQPN finds a free number that a peer cannot guess.
+func (t *tables) newQPN(r *rand.Rand) (wire.QPN, bool) {
+	for range maxQPNTries {
+		n := wire.QPN(r.Uint32() & 0xffffff)
+		if n >= firstQPN && n < multicastQPN && t.qps[n] == nil {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// Objects counts what exists on a NIC.
+type Objects struct {
+	PDs  int `json:"pds"`
+	MRs  int `json:"mrs"`
+	CQs  int `json:"cqs"`
+	QPs  int `json:"qps"`
+	AHs  int `json:"ahs"`
+	SRQs int `json:"srqs"`
+	MWs  int `json:"mws"`
+	DMs  int `json:"dms"`
+	// Bytes is the registered memory.
+	Bytes uint64 `json:"bytes"`
+}
+
+// Objects returns the counts for status output.
+func (t *tables) Objects() Objects {
+	o := Objects{
+		PDs: len(t.pds), MRs: len(t.mrs), CQs: len(t.cqs), QPs: len(t.qps),
+		AHs: len(t.ahs), SRQs: len(t.srqs), MWs: len(t.mws), DMs: len(t.dms),
+	}
+	for mr := range t.mrs {
+		o.Bytes += uint64(mr.region.Len())
+	}
+	return o
+}
+
+// QPs lists all queue pairs in the order of their creation.
+func (t *tables) QPs() []verbs.QPAttr {
+	out := make([]verbs.QPAttr, 0, len(t.order))
+	for _, qp := range t.order {
+		out = append(out, qp.q.Query())
+	}
+	return out
+}
+
+// target finds a queue pair that can fail.
+func (t *tables) target(op string, n wire.QPN) (*QP, error) {
+	if err := t.running(op); err != nil {
+		return nil, err
+	}
+	qp := t.qps[n]
+	switch {
+	case qp == nil:
+		return nil, opError(op, verbs.ErrInvalid, "no queue pair %#x", uint32(n))
+	case !qp.live():
+		return nil, opError(op, verbs.ErrState, "queue pair %#x is in %v", uint32(n), qp.q.State())
+	}
+	return qp, nil
+}

@@ -1,0 +1,163 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
+)
+
+// Bounds of a connection.
+const (
+	// writeWait is how long an application may leave an answer unread before it is cut off.
+	writeWait = 2 * time.Second
+	// maxOutgoing bounds the answers and events that wait to be sent; events beyond it are lost.
+	maxOutgoing = 256
+)
+
+// link is the control socket to one application: it sends answers and events in order.
+type link struct {
+	conn *net.UnixConn
+	out  chan outgoing
+	gone chan struct{} // closed when the client is being detached
+
+	mu     sync.Mutex // guards what follows
+	reason string     // why the application was cut off
+}
+
+func newLink(conn *net.UnixConn) link {
+	return link{conn: conn, out: make(chan outgoing, maxOutgoing), gone: make(chan struct{})}
+}
+
+// outgoing is a message with its file descriptors, which are closed once it is sent.
+type outgoing struct {
+	data []byte
+	fds  []int
+}
+
+// credentials returns process and user at the other end.
+func credentials(conn *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(err, cerr)
+}
+
+// parse checks a message.
+func parse(b []byte) (req proto.Request, err error) {
+	if len(b) > proto.MaxMessage {
+		return req, errors.New("a message is too long")
+	}
+	if err := strict(b, &req); err != nil {
+		return req, fmt.Errorf("malformed message: %w", err)
+	}
+	if req.ID == 0 {
+		return req, errors.New("malformed message: ID 0")
+	}
+	return req, nil
+}
+
+// cut ends the connection. The first reason counts.
+func (l *link) cut(reason string) {
+	l.mu.Lock()
+	if l.reason == "" {
+		l.reason = reason
+	}
+	l.mu.Unlock()
+	_ = l.conn.Close() // twice is harmless
+}
+
+// write sends what is in out until the client is being detached.
+func (l *link) write() {
+	for {
+		select {
+		case <-l.gone:
+			return
+		case m := <-l.out:
+			err := l.send(m)
+			_ = closeAll(m.fds) // the other end has its own now
+			if err != nil {
+				l.cut("answers are not read: " + err.Error())
+			}
+		}
+	}
+}
+
+// send sends a message within writeWait. It tries twice: a host that hangs stops both sides, and a
+// deadline that has passed when both resume says nothing about the application.
+func (l *link) send(m outgoing) (err error) {
+	var oob []byte
+	if len(m.fds) > 0 {
+		oob = unix.UnixRights(m.fds...)
+	}
+	for range 2 {
+		if err = l.conn.SetWriteDeadline(time.Now().Add(writeWait / 2)); err == nil {
+			_, _, err = l.conn.WriteMsgUnix(m.data, oob, nil)
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	return err
+}
+
+// answer sends a reply. It owns the file descriptors. An application that cannot be given its reply
+// is cut off: it would wait without end.
+func (l *link) answer(id uint64, result any, fds []int, err error) error {
+	err = l.reply(id, result, fds, err)
+	if err != nil {
+		l.cut(err.Error())
+	}
+	return err
+}
+
+func (l *link) reply(id uint64, result any, fds []int, err error) error {
+	r := proto.Reply{ID: id, Error: proto.ErrorOf(err)}
+	if err == nil && result != nil {
+		b, merr := json.Marshal(result)
+		if merr != nil {
+			return errors.Join(merr, closeAll(fds))
+		}
+		r.Result = b
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return errors.Join(err, closeAll(fds))
+	}
+	select {
+	case l.out <- outgoing{data, fds}:
+		return nil
+	case <-l.gone:
+	case <-time.After(writeWait):
+	}
+	return errors.Join(errors.New("answers are not read"), closeAll(fds))
+}
+
+// discard closes the file descriptors of messages that are not sent any more.
+func (l *link) discard() error {
+	var errs []error
+	for {
+		select {
+		case m := <-l.out:
+			errs = append(errs, closeAll(m.fds))
+		default:
+			return errors.Join(errs...)
+		}
+	}
+}
+
+func closeAll(fds []int) (err error) {
+	for _, fd := range fds {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	return err
+}

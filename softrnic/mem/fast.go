@@ -1,0 +1,103 @@
+package mem
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// AllocFast allocates a region for fast registration: buf gets virtual addresses and keys, but the
+// keys are invalid until Register. It counts as a region.
+func (t *Table) AllocFast(pd PD, buf []byte) (*Region, error) {
+	r, err := t.reg(pd, buf, 0, false)
+	if err != nil {
+		return nil, err
+	}
+	r.valid = false
+	r.view = &Region{whole: r}
+	return r, nil
+}
+
+// Register is the work request REG_MR (IBTA 10.6.6/fast-register): it makes the keys of memory of
+// AllocFast valid for a part of it. The upper 24 bits of the R_Key name the memory, the low byte
+// becomes the low byte of both keys. The L_Key of piece must name the same memory, which must be in
+// pd and must not be registered already.
+func (t *Table) Register(pd PD, rkey uint32, piece verbs.SGE, access verbs.Access) Fault {
+	r := t.fast(rkey)
+	switch {
+	case r == nil || r.view.valid || r.lkey>>8 != piece.LKey>>8:
+		return BadKey
+	case r.pd != pd:
+		return BadPD
+	case piece.Length == 0:
+		return BadBounds
+	}
+	if _, ok := validAccess(access); !ok {
+		return BadAccess
+	}
+	buf, fault := r.check(pd, piece.Addr, uint64(piece.Length), 0)
+	if fault != OK {
+		return fault
+	}
+	tag := rkey & 0xff
+	r.lkey, r.rkey = r.lkey&^0xff|tag, r.rkey&^0xff|tag
+	*r.view = Region{
+		table: t, pd: pd, base: piece.Addr, buf: buf, access: access, lkey: r.lkey, rkey: r.rkey,
+		index: r.index, valid: true, whole: r,
+	}
+	t.slots[r.index].region = r.view
+	return OK
+}
+
+// fast finds memory for fast registration by an R_Key that it has, or could have.
+func (t *Table) fast(rkey uint32) *Region {
+	r := t.at(t.remote.fromKey(rkey >> 8))
+	switch {
+	case r == nil:
+		return nil
+	case r.whole != nil:
+		return r.whole
+	case r.view != nil:
+		return r
+	}
+	return nil
+}
+
+// unregister ends a fast registration, if r has one.
+func (t *Table) unregister(r *Region) {
+	if r.view != nil && r.view.valid {
+		r.view.valid = false
+		t.slots[r.index].region = r
+	}
+}
+
+// bound is how many windows are bound to r.
+func (r *Region) bound() int {
+	if r.view != nil {
+		return r.view.windows
+	}
+	return r.windows
+}
+
+// Invalidate ends what a work request of queue pair qp has made (IBTA 10.6.5/invalidate): a fast
+// registration, after which the memory can be registered again, or the bind of a window of qp. peer
+// is true if the peer of qp requests it (SEND with invalidate), and false if the host itself does
+// (LOCAL_INV). The peer needs at least one remote right to the memory. The result is BadKey for an
+// invalid key, and BadAccess for a region that Reg made or to which windows are bound: no work
+// request can end these.
+func (t *Table) Invalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) Fault {
+	const remote = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
+	r := t.lookupRemote(rkey)
+	switch {
+	case r == nil, r.owner != 0 && r.owner != qp:
+		return BadKey
+	case r.pd != pd:
+		return BadPD
+	case r.owner != 0:
+		t.unbind(t.window(rkey))
+		return OK
+	case r.whole == nil, r.windows > 0, peer && r.access&remote == 0:
+		return BadAccess
+	}
+	t.unregister(r.whole)
+	return OK
+}

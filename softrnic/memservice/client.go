@@ -1,0 +1,261 @@
+package memservice
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Service is the name of the memory service of a host.
+const Service = "memory"
+
+// ErrFenced is the refusal of a connection whose owner was fenced or retired.
+var ErrFenced = errors.New("the owner was fenced")
+
+// Claim is what a client states about the connection that it asks for.
+type Claim struct {
+	// Owner is the owner of the connection; 0: none. Fence ends all connections of an owner.
+	Owner uint32
+	// Replaces is the Conn of a connection that the service ends first, so that no request in
+	// flight on it is executed after the answer; 0: none.
+	Replaces uint64
+	// Bytes of memory wanted for this connection alone; 0: the region that all clients share.
+	Bytes int
+	// Work is for the Worker of the service, at most 64 bytes; nil: the host takes no part in the
+	// connection.
+	Work []byte
+}
+
+// Memory is the answer to a connect.
+type Memory struct {
+	// Region is the shared region, or that of this connection alone.
+	Region
+	// Locks is zero-based memory of the NIC; its Len is 0 if there is none.
+	Locks Region
+	// Conn names the connection.
+	Conn uint64
+	// Boot differs between two incarnations of the service. The contents of Locks last as long as
+	// one of them.
+	Boot uint64
+	// Work is the answer of the service's Worker.
+	Work []byte
+}
+
+// errNoMemory is a host without shared memory.
+var errNoMemory = errors.New("the host shares no memory; give it some in the rack file (memory: 64MiB)")
+
+// Dial connects qp, which must be in RESET, to the memory service of the host with address to, and
+// returns the region that all its clients share. The region exists as long as the host's NIC. The
+// connection has no owner.
+func Dial(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, deadline clock.Time) (Region, error) {
+	m, err := DialShared(d, qp, to, p, deadline)
+	return m.Region, err
+}
+
+// DialOwned is Dial with a claim. It returns ErrFenced if the owner was fenced.
+func DialOwned(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, c Claim, deadline clock.Time) (Memory, error) {
+	m, err := DialService(d, qp, to, Service, p, c, deadline)
+	if err == nil && m.Len == 0 {
+		err = errNoMemory
+	}
+	if errors.Is(err, ErrFenced) {
+		return Memory{}, fmt.Errorf("connect to the memory of %v as owner %d: %w", to, c.Owner, ErrFenced)
+	}
+	if err != nil {
+		return Memory{}, fmt.Errorf("connect to the memory of %v: %w", to, err)
+	}
+	return m, nil
+}
+
+// DialService is DialOwned to a service of another name that speaks the protocol of this package.
+func DialService(
+	d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, c Claim, deadline clock.Time,
+) (Memory, error) {
+	if c.Bytes < 0 || c.Bytes > maxOwn || len(c.Work) > maxWork {
+		return Memory{}, &verbs.OpError{
+			Op: "dial " + service, Err: verbs.ErrInvalid,
+			Detail: fmt.Sprintf("%d bytes of memory and %d of work: want at most %d and %d", c.Bytes, len(c.Work), maxOwn, maxWork),
+		}
+	}
+	r := request{kind: kindConnect, conn: c.Replaces, owner: c.Owner, bytes: c.Bytes, work: c.Work}
+	return dial(d, qp, to, service, p, r.encode(), deadline)
+}
+
+// DialShared connects qp, a queue pair of a thread that shares its connections (package qpshare),
+// as Dial does. Join must follow.
+func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, deadline clock.Time) (Memory, error) {
+	m, err := dial(d, qp, to, Service, p, nil, deadline)
+	if err == nil && m.Len == 0 {
+		err = errNoMemory
+	}
+	if err != nil {
+		return Memory{}, fmt.Errorf("connect to the memory of %v: %w", to, err)
+	}
+	return m, nil
+}
+
+// Join states that requests of the claim's owner travel on a connection, too: Fence of any of the
+// owners of a connection ends it. Replaces of the claim is ended first. It returns ErrFenced if the
+// owner was fenced. It fails if the connection has ended.
+func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Claim, deadline clock.Time) error {
+	r := request{kind: kindJoin, owner: c.Owner, shared: conn}
+	if c.Replaces != conn {
+		r.conn = c.Replaces
+	}
+	if _, err := ask(ctx, d, to, r, deadline); err != nil {
+		return fmt.Errorf("join a connection to the memory of %v as owner %d: %w", to, c.Owner, err)
+	}
+	return nil
+}
+
+// dial sends a connect and reads its answer.
+func dial(
+	d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time,
+) (Memory, error) {
+	got, err := d.Dial(qp, to, service, p, private, deadline)
+	if err != nil {
+		var rej *rdmacm.RejectError
+		if !errors.As(err, &rej) || rej.Private == nil {
+			return Memory{}, err
+		}
+		if a, perr := parseAnswer(rej.Private); perr == nil && a.kind == kindRefused && a.code == refusedFenced {
+			return Memory{}, ErrFenced
+		}
+		return Memory{}, err
+	}
+	a, err := parseAnswer(got)
+	if err == nil && a.kind != kindConnect {
+		err = fmt.Errorf("answer %v of a memory service to a connect", a.kind)
+	}
+	return a.memory, err
+}
+
+// Fence ends all connections of an owner at the memory service of a host and refuses new ones. When
+// it returns nil, no request that the owner had in flight is executed any more, wherever its
+// packets are, and the owner can send no new one.
+//
+// Every host that can connect may fence, end connections and ask. A fence of a living owner costs
+// it time, and no data. The fence is forgotten when the service is restarted; its connections and
+// the locks on the NIC have ended by then.
+func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
+	if _, err := ask(ctx, d, to, request{kind: kindFence, owner: owner}, deadline); err != nil {
+		return fmt.Errorf("fence owner %d at the memory of %v: %w", owner, to, err)
+	}
+	return nil
+}
+
+// Disconnect ends all connections of an owner at the memory service of a host. Unlike Fence it does
+// not refuse new ones: that is enough for an owner that, on a connection made after it, sends
+// nothing that it decided on before.
+func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
+	if _, err := ask(ctx, d, to, request{kind: kindDisconnect, owner: owner}, deadline); err != nil {
+		return fmt.Errorf("disconnect owner %d at the memory of %v: %w", owner, to, err)
+	}
+	return nil
+}
+
+// FenceTo is Fence for all owners up to upTo. It does not touch greater ones, and costs the service
+// no memory: a store that numbers its clients in order calls it now and then.
+func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) error {
+	if _, err := ask(ctx, d, to, request{kind: kindFenceTo, owner: upTo}, deadline); err != nil {
+		return fmt.Errorf("fence the owners up to %d at the memory of %v: %w", upTo, to, err)
+	}
+	return nil
+}
+
+// Retire fences all owners up to upTo and all that ever connected to the memory service of a host,
+// and returns the greatest number among these: numbers above it are free for a new use of the
+// memory.
+func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (uint32, error) {
+	a, err := ask(ctx, d, to, request{kind: kindRetire, owner: upTo}, deadline)
+	if err != nil {
+		return 0, fmt.Errorf("retire the owners at the memory of %v: %w", to, err)
+	}
+	return a.owner, nil
+}
+
+// Holder is what the memory service knows of an owner.
+type Holder struct {
+	// Peer is the address from which it connected last; "": it never connected.
+	Peer string `json:"p,omitempty"`
+	// QPs is the number of its connections that have not failed.
+	QPs int `json:"q"`
+	// Fenced reports that the owner was fenced or retired.
+	Fenced bool `json:"f,omitempty"`
+}
+
+// WhoIs asks the memory service of a host about an owner.
+func WhoIs(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (Holder, error) {
+	a, err := ask(ctx, d, to, request{kind: kindWho, owner: owner}, deadline)
+	if err != nil {
+		return Holder{}, fmt.Errorf("ask for owner %d at the memory of %v: %w", owner, to, err)
+	}
+	return a.holder, nil
+}
+
+// End ends one connection, so that no request in flight on it is executed any more.
+func End(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, deadline clock.Time) error {
+	if _, err := ask(ctx, d, to, request{kind: kindEnd, conn: conn}, deadline); err != nil {
+		return fmt.Errorf("end a connection to the memory of %v: %w", to, err)
+	}
+	return nil
+}
+
+// EndService is End at a service of another name. The exchange needs a queue pair in RESET, which
+// stays there.
+func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, conn uint64, deadline clock.Time) error {
+	_, err := askBy(d, qp, to, service, request{kind: kindEnd, conn: conn}, deadline)
+	return err
+}
+
+// ask sends the memory service a request that wants no connection. A REQ names a queue pair: ask
+// makes one that is never connected.
+func ask(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time) (_ answer, err error) {
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { err = errors.Join(err, pd.Dealloc()) }()
+	cq, err := ctx.CreateCQ(1)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { err = errors.Join(err, cq.Destroy()) }()
+	qp, err := pd.CreateQP(verbs.QPInit{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1, MaxSGE: 1})
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { err = errors.Join(err, qp.Destroy()) }()
+	return askBy(d, qp, to, Service, r, deadline)
+}
+
+// askBy sends the request and reads the answer from the private data of the REJ.
+func askBy(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, r request, deadline clock.Time) (answer, error) {
+	_, err := d.Dial(qp, to, service, rdmacm.Params{}, r.encode(), deadline)
+	if err == nil {
+		return answer{}, errors.New("the service connected a request that wants no connection")
+	}
+	var rej *rdmacm.RejectError
+	if !errors.As(err, &rej) {
+		return answer{}, err
+	}
+	if rej.Private == nil {
+		return answer{}, errors.New(rej.Reason)
+	}
+	a, err := parseAnswer(rej.Private)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case a.kind == kindRefused && a.code == refusedFenced:
+		return answer{}, ErrFenced
+	case a.kind == kindRefused:
+		return answer{}, errors.New(rej.Reason)
+	case a.kind != r.kind:
+		return answer{}, fmt.Errorf("answer %v of a memory service to request %v", a.kind, r.kind)
+	}
+	return a, nil
+}

@@ -1,0 +1,54 @@
+// Package memservice is the service by which a host shares its memory: it registers a region and a
+// table of lock words in the NIC's memory, connects clients to them, and can end all connections of
+// one client at once. After a connection is made only the NICs work; the host's processor is not
+// involved in WRITE, READ and atomics.
+//
+// # Protocol
+//
+// A client sends one request in the private data of a REQ of the connection manager (or of the
+// exchange over TCP) and gets one answer. Request and answer begin with a version and a kind;
+// numbers are big-endian and lengths are exact:
+//
+//	request  0 version | 1 kind | 2 …
+//	  connect   owner 4 | replaces 8 | bytes 4 | work ≤ 64
+//	  end       connection 8
+//	  fence     owner 4
+//	  who       owner 4
+//	  retire    owner 4
+//	  fence to  owner 4
+//	  join      owner 4 | replaces 8 | connection 8
+//	  disconnect owner 4
+//	answer   0 version | 1 kind of the request, or refused | 2 …
+//	  connect   connection 8 | boot 8 | memory 20 | locks 20 | work ≤ 64
+//	  end       -
+//	  fence     -
+//	  who       flags 1 | connections 4 | address 16
+//	  retire    owner 4
+//	  fence to  -
+//	  join      -
+//	  disconnect -
+//	  refused   code 1
+//	region   address 8 | R_Key 4 | length 8
+//
+// A request without private data is a connect to the shared region by a client that never sends an
+// end: the switch, for its own connections, and threads that share one.
+//
+// The answer to connect is the private data of the REP. All other requests want no connection:
+// their answer is the private data of a REJ (rdmacm.Request.Answer). They travel this way, and not
+// as SIDR_REQ and SIDR_REP, for three reasons. A SIDR_REP that is no refusal must name a UD queue
+// pair. Every dialer and listener can carry a REQ and its REJ: the exchange over TCP, programs
+// behind package ipc, the simulator. And the requests of a service wait in one queue, so that a
+// fence is served after the connects that arrived before it.
+//
+// # Owners
+//
+// An owner is a number that a client of a store takes for itself. Fence ends all connections of an
+// owner and refuses new ones, so that none of its requests is executed any more; FenceTo does it
+// for all owners up to a number, Disconnect ends the connections and refuses no new ones, Retire
+// fences all that have connected so far, too. A connection that several owners use (Join) ends with
+// any of them. Every host that can connect may also fence: the service trusts its network, as RDMA
+// does.
+//
+// A Worker (package perf has one) lets the host take part in a connection, with further data in
+// connect and its answer.
+package memservice

@@ -1,0 +1,284 @@
+package memservice
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+)
+
+// version is the first byte of requests and answers.
+const version = 1
+
+// kind is what a request asks for. The answer has the same kind, or kindRefused.
+type kind uint8
+
+const (
+	kindConnect kind = iota + 1
+	kindEnd
+	kindFence
+	kindWho
+	kindRetire
+	kindRefused
+	kindFenceTo
+	kindJoin
+	kindDisconnect
+)
+
+// String names the kind in errors.
+func (k kind) String() string {
+	switch k {
+	case kindConnect:
+		return "connect"
+	case kindEnd:
+		return "end"
+	case kindFence:
+		return "fence"
+	case kindWho:
+		return "who"
+	case kindRetire:
+		return "retire"
+	case kindRefused:
+		return "refused"
+	case kindFenceTo:
+		return "fence to"
+	case kindJoin:
+		return "join"
+	case kindDisconnect:
+		return "disconnect"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Lengths of messages and their parts in bytes.
+const (
+	headerLen    = 2
+	connectLen   = 16
+	joinLen      = 20
+	regionLen    = 20
+	connectedLen = 16 + 2*regionLen
+	holderLen    = 21
+	// maxWork bounds the data of a Worker in a request and in an answer.
+	maxWork = 64
+	// maxOwn bounds the memory that a client may ask for a connection.
+	maxOwn = 256 << 20
+)
+
+// request is what a client asks for. Fields that its kind does not have are zero.
+type request struct {
+	kind kind
+	// conn is the connection to be ended: by end, or by connect and join before they do anything
+	// else; 0: none.
+	conn  uint64
+	owner uint32
+	// shared is the connection that an owner joins.
+	shared uint64
+	// bytes of memory wanted for this connection alone; 0: the shared region.
+	bytes int
+	// work is for the Worker of the service.
+	work []byte
+	// silent marks a request without private data. It is not on the wire.
+	silent bool
+}
+
+// encode returns the private data of the request.
+func (r *request) encode() []byte {
+	b := []byte{version, byte(r.kind)}
+	switch r.kind {
+	case kindConnect:
+		b = binary.BigEndian.AppendUint32(b, r.owner)
+		b = binary.BigEndian.AppendUint64(b, r.conn)
+		b = binary.BigEndian.AppendUint32(b, uint32(r.bytes))
+		return append(b, r.work...)
+	case kindJoin:
+		b = binary.BigEndian.AppendUint32(b, r.owner)
+		b = binary.BigEndian.AppendUint64(b, r.conn)
+		return binary.BigEndian.AppendUint64(b, r.shared)
+	case kindEnd:
+		return binary.BigEndian.AppendUint64(b, r.conn)
+	default:
+		return binary.BigEndian.AppendUint32(b, r.owner)
+	}
+}
+
+// header checks version and length and returns kind and body of a message.
+func header(b []byte) (kind, []byte, error) {
+	if len(b) < headerLen {
+		return 0, nil, fmt.Errorf("a message of %d bytes: want at least %d", len(b), headerLen)
+	}
+	if b[0] != version {
+		return 0, nil, fmt.Errorf("version %d of the protocol: this side has version %d", b[0], version)
+	}
+	return kind(b[1]), b[headerLen:], nil
+}
+
+// parseRequest reads the private data of a REQ. What it returns is in bounds.
+func parseRequest(b []byte) (request, error) {
+	if len(b) == 0 {
+		return request{kind: kindConnect, silent: true}, nil
+	}
+	k, b, err := header(b)
+	if err != nil {
+		return request{}, fmt.Errorf("request to a memory service: %w", err)
+	}
+	r, want := request{kind: k}, 4
+	switch k {
+	case kindConnect:
+		want = connectLen
+	case kindEnd:
+		want = 8
+	case kindJoin:
+		want = joinLen
+	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire:
+	default:
+		return request{}, fmt.Errorf("request to a memory service: unknown %v", k)
+	}
+	if len(b) < want || k != kindConnect && len(b) != want || len(b) > want+maxWork {
+		return request{}, fmt.Errorf("request %v to a memory service: %d bytes, want %d", k, len(b), want)
+	}
+	switch k {
+	case kindConnect:
+		n := binary.BigEndian.Uint32(b[12:])
+		if n > maxOwn {
+			return request{}, fmt.Errorf("%d bytes of memory: want at most %d", n, maxOwn)
+		}
+		r.owner, r.conn, r.bytes = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), int(n)
+		if len(b) > connectLen {
+			r.work = append([]byte(nil), b[connectLen:]...)
+		}
+	case kindJoin:
+		r.owner, r.conn, r.shared = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
+	case kindEnd:
+		r.conn = binary.BigEndian.Uint64(b)
+	default:
+		r.owner = binary.BigEndian.Uint32(b)
+	}
+	if r.owner == 0 && (k == kindFence || k == kindDisconnect || k == kindWho || k == kindJoin) {
+		return request{}, errors.New("owner 0 stands for no owner: want 1 or more")
+	}
+	return r, nil
+}
+
+// refusal is why a request is refused, as far as programs must tell reasons apart.
+type refusal uint8
+
+const (
+	// refusedFenced: the owner was fenced or retired.
+	refusedFenced refusal = iota + 1
+	// refusedOther: the reason is in the text of the rejection.
+	refusedOther
+)
+
+// answer is the answer of the service to a request. Fields that its kind does not have are zero.
+type answer struct {
+	kind   kind
+	memory Memory  // of connect
+	holder Holder  // of who
+	owner  uint32  // of retire: the last one that is retired
+	code   refusal // of refused
+}
+
+// Bits of the flags of who.
+const holderFenced = 1
+
+// encode returns the private data of the REP or REJ.
+func (a *answer) encode() []byte {
+	b := []byte{version, byte(a.kind)}
+	switch a.kind {
+	case kindConnect:
+		m := &a.memory
+		b = binary.BigEndian.AppendUint64(b, m.Conn)
+		b = binary.BigEndian.AppendUint64(b, m.Boot)
+		b = m.Locks.AppendTo(m.Region.AppendTo(b))
+		b = append(b, m.Work...)
+	case kindWho:
+		var flags byte
+		if a.holder.Fenced {
+			flags |= holderFenced
+		}
+		b = binary.BigEndian.AppendUint32(append(b, flags), uint32(a.holder.QPs))
+		var addr [16]byte // zero: none
+		if peer, err := netip.ParseAddr(a.holder.Peer); err == nil {
+			addr = peer.As16()
+		}
+		b = append(b, addr[:]...)
+	case kindRetire:
+		b = binary.BigEndian.AppendUint32(b, a.owner)
+	case kindRefused:
+		b = append(b, byte(a.code))
+	default:
+	}
+	return b
+}
+
+// parseAnswer reads the private data of a REP or REJ.
+func parseAnswer(b []byte) (answer, error) {
+	k, b, err := header(b)
+	if err != nil {
+		return answer{}, fmt.Errorf("answer of a memory service: %w", err)
+	}
+	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1}
+	want, known := lengths[k]
+	if !known {
+		return answer{}, fmt.Errorf("answer of a memory service: unknown %v", k)
+	}
+	if len(b) < want || k != kindConnect && len(b) != want || len(b) > want+maxWork {
+		return answer{}, fmt.Errorf("answer %v of a memory service: %d bytes, want %d", k, len(b), want)
+	}
+	a := answer{kind: k}
+	switch k {
+	case kindConnect:
+		m := &a.memory
+		m.Conn, m.Boot = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+		if err := errors.Join(m.Region.Parse(b[16:]), m.Locks.Parse(b[16+regionLen:])); err != nil {
+			return answer{}, err
+		}
+		if len(b) > connectedLen {
+			m.Work = append([]byte(nil), b[connectedLen:]...)
+		}
+	case kindWho:
+		a.holder.Fenced = b[0]&holderFenced != 0
+		if a.holder.QPs = int(binary.BigEndian.Uint32(b[1:])); a.holder.QPs > maxPassive {
+			return answer{}, fmt.Errorf("answer %v of a memory service: %d connections, at most %d are possible", k, a.holder.QPs, maxPassive)
+		}
+		if peer := netip.AddrFrom16([16]byte(b[5:])); !peer.IsUnspecified() {
+			a.holder.Peer = peer.Unmap().String()
+		}
+	case kindRetire:
+		a.owner = binary.BigEndian.Uint32(b)
+	case kindRefused:
+		a.code = refusal(b[0])
+	default:
+	}
+	return a, nil
+}
+
+// Region is memory that a peer may reach.
+type Region struct {
+	// Addr is the virtual address of its first byte.
+	Addr uint64
+	RKey uint32
+	// Len is its length in bytes.
+	Len int
+}
+
+// AppendTo appends the 20 bytes of a region in a message.
+func (r Region) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, r.Addr)
+	b = binary.BigEndian.AppendUint32(b, r.RKey)
+	return binary.BigEndian.AppendUint64(b, uint64(r.Len))
+}
+
+// Parse reads what AppendTo wrote at the beginning of b.
+func (r *Region) Parse(b []byte) error {
+	if len(b) < regionLen {
+		return fmt.Errorf("a region of %d bytes in a message: want %d", len(b), regionLen)
+	}
+	n := binary.BigEndian.Uint64(b[12:])
+	if n > math.MaxInt {
+		return fmt.Errorf("a region of %d bytes: want at most %d", n, math.MaxInt)
+	}
+	*r = Region{Addr: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:]), Len: int(n)}
+	return nil
+}

@@ -1,0 +1,389 @@
+package memservice
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Bounds of a Server.
+const (
+	maxConns       = 256  // of a service with a Worker
+	maxPassive     = 4096 // of one without: only the NIC works for a connection
+	defaultMemory  = 1 << 30
+	acceptPatience = 5 * time.Second
+)
+
+// RemoteAccess is what clients may do in regions of the service.
+const RemoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+
+// Config describes a service. The zero value shares no region and no locks.
+type Config struct {
+	// Service is its name; "": Service.
+	Service string
+	// Region is the size in bytes of the region that all connections without memory of their own
+	// share; 0: none.
+	Region int
+	// Buffer is the memory of the region, which then outlives the NIC; nil: fresh memory of Region
+	// bytes.
+	Buffer []byte
+	// Locks is the size in bytes of a table in the memory of the NIC that all connections share; 0:
+	// none.
+	Locks int
+	// Memory bounds the memory of connections together, in bytes; 0: 1 GiB.
+	Memory int64
+	// PD is the protection domain of all memory and queue pairs; nil: one of the service's own. All
+	// are in one, so that a switch's connection that carries requests of many clients reaches what
+	// these clients may reach.
+	PD verbs.PD
+	// Worker takes part in connections; nil: the service is passive and refuses data for a worker.
+	Worker Worker
+}
+
+// Server is one service of a host. Its threads are the one that called Serve, one for each
+// connection with a Work, and one for each handshake.
+type Server struct {
+	cfg      Config
+	ctx      verbs.Context
+	rt       verbs.Runtime
+	listener rdmacm.Listener
+	pd       verbs.PD // of all objects
+	region   verbs.MR
+	locks    verbs.MR // in the memory of the NIC
+	owners   owners
+	boot     uint64   // names this incarnation
+	cq       verbs.CQ // of connections without a Work: it stays empty
+	conns    []*Conn  // oldest first
+	used     int64    // bytes of memory of connections
+	shaking  handshakes
+}
+
+// New registers the region and listens. Serve must follow.
+func New(ctx verbs.Context, m rdmacm.Manager, cfg Config) (_ *Server, err error) {
+	if cfg.Service == "" {
+		cfg.Service = Service
+	}
+	if cfg.Memory == 0 {
+		cfg.Memory = defaultMemory
+	}
+	rt := ctx.Runtime()
+	s := &Server{cfg: cfg, ctx: ctx, rt: rt, pd: cfg.PD, owners: owners{known: make(map[uint32]owner)}, boot: uint64(rt.Now()) + 1}
+	if s.pd == nil {
+		if s.pd, err = ctx.AllocPD(); err != nil {
+			return nil, err
+		}
+	}
+	if s.cq, err = ctx.CreateCQ(1); err != nil {
+		return nil, err
+	}
+	if err := s.share(); err != nil {
+		return nil, err
+	}
+	s.listener, err = m.Listen(cfg.Service)
+	return s, err
+}
+
+// share registers the shared region and the lock table.
+func (s *Server) share() (err error) {
+	if s.cfg.Buffer != nil {
+		s.cfg.Region = len(s.cfg.Buffer)
+	}
+	if n := s.cfg.Region; n > 0 {
+		if s.region, err = s.pd.RegMR(s.cfg.Buffer, n, RemoteAccess); err != nil {
+			return fmt.Errorf("service %q: register %d bytes: %w", s.cfg.Service, n, err)
+		}
+	}
+	if s.cfg.Locks == 0 {
+		return nil
+	}
+	dm, err := s.ctx.AllocDM(s.cfg.Locks)
+	if err == nil {
+		s.locks, err = s.pd.RegDM(dm, 0, s.cfg.Locks, RemoteAccess)
+	}
+	if err != nil {
+		return fmt.Errorf("service %q: %d bytes of memory on the NIC: %w", s.cfg.Service, s.cfg.Locks, err)
+	}
+	return nil
+}
+
+// Reopen listens again after Serve has returned because of Close, and Serve must follow. The region
+// was kept, with its keys.
+func (s *Server) Reopen(m rdmacm.Manager) (err error) {
+	s.listener, err = m.Listen(s.cfg.Service)
+	return err
+}
+
+// PD is the protection domain of all memory and queue pairs of the service.
+func (s *Server) PD() verbs.PD { return s.pd }
+
+// Region is the shared region; nil if there is none.
+func (s *Server) Region() verbs.MR { return s.region }
+
+// Locks is the lock table on the NIC; nil if there is none.
+func (s *Server) Locks() verbs.MR { return s.locks }
+
+// Close ends Serve, and with it the connections of a service with a Worker. Those of a passive
+// service need only the NIC and last as long as the verbs context, or until their clients end them
+// after Reopen. Any thread may call it.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Serve takes connections until Close or until the device is closed; then it returns nil.
+func (s *Server) Serve() error {
+	for {
+		in, err := s.listener.Accept(clock.Never)
+		if errors.Is(err, verbs.ErrClosed) {
+			return s.shutdown()
+		}
+		if err != nil {
+			return fmt.Errorf("service %q: %w", s.cfg.Service, err)
+		}
+		if err := s.handle(in); err != nil && errors.Is(err, verbs.ErrClosed) {
+			return s.shutdown()
+		}
+	}
+}
+
+// shutdown ends the connections that need threads of the host.
+func (s *Server) shutdown() error {
+	if s.cfg.Worker == nil {
+		return nil
+	}
+	for len(s.conns) > 0 {
+		s.end(0)
+	}
+	return nil
+}
+
+// handle answers one request. An error concerns this request alone.
+func (s *Server) handle(in rdmacm.Request) error {
+	s.sweep()
+	r, err := parseRequest(in.Private())
+	if err == nil && r.kind == kindConnect {
+		return s.connect(in, r)
+	}
+	var a answer
+	if err == nil {
+		a, err = s.answer(r)
+	}
+	if err != nil {
+		return refuse(in, err)
+	}
+	return in.Answer("", a.encode())
+}
+
+// refuse rejects a request.
+func refuse(in rdmacm.Request, why error) error {
+	a := answer{kind: kindRefused, code: refusedOther}
+	if errors.Is(why, ErrFenced) {
+		a.code = refusedFenced
+	}
+	return in.Answer(why.Error(), a.encode())
+}
+
+// answer serves a request that wants no connection.
+func (s *Server) answer(r request) (answer, error) {
+	a := answer{kind: r.kind}
+	switch r.kind {
+	case kindFence:
+		if err := s.owners.fence(r.owner); err != nil {
+			return answer{}, err
+		}
+		s.endIf(func(c *Conn) bool { return c.of(r.owner) })
+	case kindDisconnect:
+		s.endIf(func(c *Conn) bool { return c.of(r.owner) })
+	case kindFenceTo:
+		s.owners.fenceTo(r.owner)
+		s.endIf(func(c *Conn) bool {
+			return slices.ContainsFunc(c.owners, func(id uint32) bool { return id <= r.owner })
+		})
+	case kindJoin:
+		if err := s.join(r); err != nil {
+			return answer{}, err
+		}
+	case kindWho:
+		a.holder = s.who(r.owner)
+	case kindRetire:
+		a.owner = s.owners.retire(r.owner)
+		s.endIf(func(c *Conn) bool { return len(c.owners) > 0 })
+	default:
+		s.endID(r.conn)
+	}
+	return a, nil
+}
+
+// who describes an owner.
+func (s *Server) who(id uint32) Holder {
+	h := Holder{Peer: s.owners.known[id].peer, Fenced: s.owners.fenced(id)}
+	for _, c := range s.conns {
+		if !c.of(id) {
+			continue
+		}
+		if a, err := c.QP.Query(); err == nil && a.State != verbs.StateError {
+			h.QPs++
+		}
+	}
+	return h
+}
+
+// maxJoined bounds the owners of one connection.
+const maxJoined = 4096
+
+// join lets requests of an owner travel on a connection, which ends when the owner is fenced.
+func (s *Server) join(r request) error {
+	s.endID(r.conn)
+	i := slices.IndexFunc(s.conns, func(c *Conn) bool { return c.id == r.shared })
+	if i < 0 {
+		return fmt.Errorf("there is no connection %#x", r.shared)
+	}
+	c := s.conns[i]
+	switch {
+	case s.owners.fenced(r.owner):
+		return ErrFenced
+	case c.of(r.owner):
+		return nil
+	case len(c.owners) == maxJoined:
+		return fmt.Errorf("the connection has %d owners, no further one may join", maxJoined)
+	}
+	if err := s.owners.admit(r.owner, c.Peer.String()); err != nil {
+		return err
+	}
+	c.owners = append(c.owners, r.owner)
+	return nil
+}
+
+// connect makes a connection, or refuses it.
+func (s *Server) connect(in rdmacm.Request, r request) error {
+	c := &Conn{Context: s.ctx, PD: s.pd, Peer: in.Peer(), req: r, bytes: int64(r.bytes)}
+	if err := s.parseWork(c); err != nil {
+		return refuse(in, err)
+	}
+	s.endID(r.conn)
+	if err := s.owners.admit(r.owner, c.Peer.String()); err != nil {
+		return refuse(in, err)
+	}
+	if r.owner != 0 {
+		c.owners = []uint32{r.owner}
+	}
+	limit := maxConns
+	if s.cfg.Worker == nil {
+		limit = maxPassive
+	}
+	if len(s.conns) >= limit {
+		s.end(s.oldest())
+	}
+	// IDs of two incarnations of the service differ by boot even if their random numbers repeat: a
+	// client may ask the new one to end a connection that it had to the old one.
+	c.id = (s.rt.Rand().Uint64() ^ s.boot<<20) | 1
+	if err := s.roomFor(c); err != nil {
+		return errors.Join(err, refuse(in, err))
+	}
+	data, err := s.build(c)
+	if len(data) > maxWork {
+		err = errors.Join(err, fmt.Errorf("the worker's answer has %d bytes; at most %d fit", len(data), maxWork))
+	}
+	if err != nil {
+		err = errors.Join(err, c.Destroy())
+		return errors.Join(err, refuse(in, err))
+	}
+	a := answer{kind: kindConnect, memory: Memory{Region: c.memory, Conn: c.id, Boot: s.boot, Work: data}}
+	if s.locks != nil {
+		a.memory.Locks = RegionOf(s.locks)
+	}
+	return s.welcome(in, c, a)
+}
+
+// parseWork reads the data for the worker.
+func (s *Server) parseWork(c *Conn) (err error) {
+	if len(c.req.work) == 0 {
+		return nil
+	}
+	if s.cfg.Worker == nil {
+		return fmt.Errorf("service %q is passive: no thread of the host works for its connections", s.cfg.Service)
+	}
+	if c.work, err = s.cfg.Worker.Parse(c.req.work); err == nil {
+		c.bytes += c.work.Bytes()
+	}
+	return err
+}
+
+// roomFor checks that there is memory for a connection.
+func (s *Server) roomFor(c *Conn) error {
+	switch {
+	case s.used+c.bytes > s.cfg.Memory:
+		return fmt.Errorf("%d bytes of memory wanted, %d left", c.bytes, s.cfg.Memory-s.used)
+	case c.req.bytes == 0 && s.region == nil && c.work == nil:
+		return fmt.Errorf("service %q has no shared region: ask for some bytes", s.cfg.Service)
+	}
+	return nil
+}
+
+// welcome accepts a connection and starts its work. A connection without work is accepted in a
+// thread of its own, if there is one left; a fence that arrives during the handshake ends it.
+func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
+	if c.work == nil && s.shaking.begin() {
+		s.conns = append(s.conns, c)
+		s.used += c.bytes
+		s.rt.Go(s.cfg.Service+"-accept", func() { s.shaking.end(c.id, s.accept(in, c, a)) })
+		return nil
+	}
+	if err := s.accept(in, c, a); err != nil {
+		return errors.Join(err, c.Destroy())
+	}
+	s.conns = append(s.conns, c)
+	s.used += c.bytes
+	if c.work != nil {
+		s.rt.Go(s.cfg.Service+"-"+c.work.Name(), c.work.Serve)
+	}
+	return nil
+}
+
+// oldest is the connection to be ended to make room: one that has failed, or else the oldest of
+// those whose clients should have sent an end, and are the likeliest to have died. A switch's
+// connection, which carries requests of many clients, is ended only if all others are switch's
+// connections too.
+func (s *Server) oldest() int {
+	oldest := -1
+	for i, c := range s.conns {
+		if a, err := c.QP.Query(); err != nil || a.State == verbs.StateError {
+			return i
+		}
+		if oldest < 0 && !c.req.silent {
+			oldest = i
+		}
+	}
+	return max(oldest, 0)
+}
+
+// endIf ends the connections for which which returns true, youngest first.
+func (s *Server) endIf(which func(*Conn) bool) {
+	for i := len(s.conns) - 1; i >= 0; i-- {
+		if which(s.conns[i]) {
+			s.end(i)
+		}
+	}
+}
+
+// endID ends the connection of that name, if there is one.
+func (s *Server) endID(id uint64) {
+	s.endIf(func(c *Conn) bool { return c.id == id })
+}
+
+// end ends connection i.
+func (s *Server) end(i int) {
+	c := s.conns[i]
+	s.conns = append(s.conns[:i], s.conns[i+1:]...)
+	s.used -= c.bytes
+	if c.work != nil {
+		_ = c.QP.ToError() // its thread gets the flushed completions and destroys it; already destroyed is fine
+		return
+	}
+	_ = c.Destroy() // nothing can be done about an object that cannot be destroyed
+}
+
+// RegionOf is what a client must know of registered memory.
+func RegionOf(mr verbs.MR) Region { return Region{mr.Addr(), mr.RKey(), mr.Len()} }

@@ -1,0 +1,139 @@
+package raw
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Host is the host that runs a test or serves one.
+type Host struct {
+	Name string
+	// Ifname is the network interface of its NIC, and MAC the address of that.
+	Ifname string
+	MAC    wire.MAC
+	// Spin is how long a thread polls before it sleeps.
+	Spin time.Duration
+	// LinkMTU is the MTU of its link in bytes.
+	LinkMTU int
+}
+
+const (
+	// etherType is the EtherType for local experiments (IEEE 802).
+	etherType = 0x88b5
+	tcpPort   = 18516
+
+	headerLen     = 32
+	maxServers    = 4 // servers at the same time
+	setupPatience = 5 * time.Second
+)
+
+// Operations of a frame.
+const (
+	opEcho   = 1 // wants the same number back as opAnswer
+	opData   = 2
+	opAsk    = 3 // data that wants the count of data frames so far as opAnswer
+	opProbe  = 4 // wants that count and is no data
+	opAnswer = 5
+)
+
+// putFrame writes a frame of len(b) bytes.
+func putFrame(b []byte, dst, src wire.MAC, op byte, session, number uint64) {
+	copy(b, dst[:])
+	copy(b[6:], src[:])
+	binary.BigEndian.PutUint16(b[12:], etherType)
+	b[14], b[15] = op, 0
+	binary.BigEndian.PutUint64(b[16:], session)
+	binary.BigEndian.PutUint64(b[24:], number)
+}
+
+// parseFrame reads a frame of a session.
+func parseFrame(b []byte, session uint64) (op byte, number uint64, ok bool) {
+	if len(b) < headerLen || binary.BigEndian.Uint16(b[12:]) != etherType || binary.BigEndian.Uint64(b[16:]) != session {
+		return 0, 0, false
+	}
+	return b[14], binary.BigEndian.Uint64(b[24:]), true
+}
+
+// end is one end of a raw test.
+type end struct {
+	port    packetio.Port
+	waiter  packetio.Waiter
+	rx, tx  packetio.Batch
+	self    wire.MAC
+	session uint64
+}
+
+// openEnd opens a port for the frames of a session.
+func (h *Host) openEnd(session uint64) (*end, error) {
+	port, err := afpacket.Open(afpacket.Config{Ifname: h.Ifname, Mode: afpacket.Tap, EtherType: etherType})
+	if err != nil {
+		return nil, err
+	}
+	w, err := afpacket.NewWaiter(h.Spin, port)
+	if err != nil {
+		return nil, errors.Join(err, port.Close())
+	}
+	return &end{port: port, waiter: w, self: h.MAC, session: session}, nil
+}
+
+func (e *end) close() error { return errors.Join(e.waiter.Close(), e.port.Close()) }
+
+// serve answers until the waiter is closed.
+func (e *end) serve() error {
+	var count uint64
+	for {
+		n, err := e.port.Recv(&e.rx)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if err := e.waiter.Wait(-1); err != nil {
+				return err
+			}
+			continue
+		}
+		e.tx.Reset()
+		for _, f := range e.rx.Frames {
+			op, number, ok := parseFrame(f.Data, e.session)
+			if !ok {
+				continue
+			}
+			switch op {
+			case opData:
+				count++
+				continue
+			case opAsk:
+				count++
+				number = count
+			case opProbe:
+				number = count
+			case opEcho:
+			default:
+				continue
+			}
+			e.answer(f.Data, op, number)
+		}
+		if _, err := e.port.Send(&e.tx); err != nil {
+			return err
+		}
+	}
+}
+
+// answer sends a frame back: an echo in full size, a count as small as it can be.
+func (e *end) answer(f []byte, op byte, number uint64) {
+	n := len(f)
+	if op != opEcho {
+		n = max(headerLen, minFrame)
+	}
+	b := e.tx.Alloc(n)[:n]
+	putFrame(b, wire.MAC(f[6:12]), e.self, opAnswer, e.session, number)
+	e.tx.Add(0, b)
+}
+
+// minFrame is the smallest frame of Ethernet without its FCS.
+const minFrame = 60

@@ -1,0 +1,267 @@
+package raw
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Sizes of raw tests in bytes: a message of up to maxPayload bytes is a frame as long as that of a
+// WRITE with as much payload (Ethernet, IPv4, UDP, BTH, RETH, ICRC around it).
+const (
+	maxPayload = 4096
+	overhead   = 14 + 20 + 8 + 12 + 16 + 4
+
+	defaultBW    = 50_000
+	defaultLat   = 5000
+	defaultDepth = 128
+	maxIters     = 10_000_000
+	askEvery     = 32
+	batch        = 32
+	// stall is how long to wait for an answer before frames count as lost.
+	stall = 100 * time.Millisecond
+	// giveUp is how many waits in a row may end without an answer.
+	giveUp = 20
+)
+
+// Resolve finds the MAC address of a neighbour; false: there is none with this address.
+type Resolve func(netip.Addr) (wire.MAC, bool)
+
+// Run runs the test perf.RawBW or perf.RawLat with the host that has the address to. A Result comes
+// also with an error, as far as the run got.
+func (h *Host) Run(
+	ctx context.Context, to netip.Addr, resolve Resolve, cfg perf.Config, tell func(perf.Progress),
+) (perf.Result, error) {
+	cfg.Size, cfg.Depth = max(cfg.Size, 8), min(cmp.Or(cfg.Depth, defaultDepth), perf.MaxDepth)
+	iters := defaultBW
+	if cfg.Test == perf.RawLat {
+		iters, cfg.Depth = defaultLat, 1
+	}
+	cfg.Iters = cmp.Or(cfg.Iters, iters)
+	res := perf.Result{Test: cfg.Test, From: h.Name, To: cfg.To, Config: cfg, MTU: min(maxPayload, h.LinkMTU-overhead)}
+	if cfg.Size > perf.MaxSize || cfg.Iters < 1 || cfg.Iters > maxIters || cfg.Depth < 1 {
+		return res, fmt.Errorf("raw test: size %d, iters %d, depth %d: want at most %d, %d, %d",
+			cfg.Size, cfg.Iters, cfg.Depth, perf.MaxSize, maxIters, perf.MaxDepth)
+	}
+	dst, ok := resolve(to)
+	if !ok {
+		return res, fmt.Errorf("no neighbour has the address %v", to)
+	}
+	session := rand.Uint64()
+	c, err := dial(ctx, to, session)
+	if err != nil {
+		return res, fmt.Errorf("raw test with %s: %w", cfg.To, err)
+	}
+	defer c.Close() // ends the peer's server; nothing to learn from it
+	e, err := h.openEnd(session)
+	if err != nil {
+		return res, err
+	}
+	r := &run{end: e, ctx: ctx, cfg: &cfg, dst: dst, tell: tell}
+	if cfg.Test == perf.RawLat {
+		err = r.latency(&res)
+	} else {
+		err = r.bandwidth(&res)
+	}
+	return res, errors.Join(err, e.close())
+}
+
+// run is the client of a raw test.
+type run struct {
+	*end
+	ctx  context.Context
+	cfg  *perf.Config
+	dst  wire.MAC
+	tell func(perf.Progress)
+}
+
+// send sends one frame of n bytes.
+func (r *run) send(n int, op byte, number uint64) error {
+	r.tx.Reset()
+	r.add(n, op, number)
+	_, err := r.port.Send(&r.tx)
+	return err
+}
+
+func (r *run) add(n int, op byte, number uint64) {
+	b := r.tx.Alloc(n)[:n]
+	putFrame(b, r.dst, r.self, op, r.session, number)
+	r.tx.Add(0, b)
+}
+
+// await returns the highest number answered; ok is false if no answer arrived within stall.
+func (r *run) await() (number uint64, ok bool, err error) {
+	for end := time.Now().Add(stall); ; {
+		number, ok, err := r.poll()
+		if ok || err != nil {
+			return number, ok, err
+		}
+		if err := r.ctx.Err(); err != nil {
+			return 0, false, err
+		}
+		left := time.Until(end)
+		if left <= 0 {
+			return 0, false, nil
+		}
+		if err := r.waiter.Wait(left); err != nil {
+			return 0, false, err
+		}
+	}
+}
+
+// poll looks once for answers.
+func (r *run) poll() (number uint64, ok bool, err error) {
+	if _, err := r.port.Recv(&r.rx); err != nil {
+		return 0, false, err
+	}
+	for _, f := range r.rx.Frames {
+		if op, n, mine := parseFrame(f.Data, r.session); mine && op == opAnswer {
+			number, ok = max(number, n), true
+		}
+	}
+	return number, ok, nil
+}
+
+// latency sends one frame there and back at a time.
+func (r *run) latency(res *perf.Result) error {
+	size := min(r.cfg.Size, res.MTU) + overhead
+	took := make([]time.Duration, 0, r.cfg.Iters)
+	missed := 0 // in a row
+	begun := time.Now()
+	for i := 1; i <= r.cfg.Iters; i++ {
+		start := time.Now()
+		if err := r.send(size, opEcho, uint64(i)); err != nil {
+			return err
+		}
+		for {
+			n, ok, err := r.await()
+			if err != nil {
+				return err
+			}
+			if !ok {
+				if missed++; missed >= giveUp {
+					return fmt.Errorf("no echo of %d frames in a row: is the link up?", missed)
+				}
+				break
+			}
+			if n == uint64(i) {
+				missed = 0
+				took = append(took, time.Since(start))
+				break
+			}
+		}
+		if i%1000 == 0 {
+			r.tell(perf.Progress{Phase: r.cfg.Test, Done: i, Total: r.cfg.Iters})
+		}
+	}
+	res.Elapsed = time.Since(begun)
+	res.Lat = summarise(took, r.cfg.Size, r.cfg.Iters)
+	res.Counters = lostFrames(r.cfg.Iters - len(took))
+	return nil
+}
+
+// summarise makes the latency figures, in microseconds of a whole round trip.
+func summarise(took []time.Duration, size, iters int) *perf.Latency {
+	l := &perf.Latency{Bytes: size, Iters: iters}
+	if len(took) == 0 {
+		return l
+	}
+	slices.Sort(took)
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	at := func(q float64) float64 { return us(took[min(len(took)-1, int(q*float64(len(took))))]) }
+	sum := 0.0
+	for _, d := range took {
+		sum += us(d)
+	}
+	l.Average = sum / float64(len(took))
+	for _, d := range took {
+		l.Stdev += (us(d) - l.Average) * (us(d) - l.Average)
+	}
+	l.Stdev = math.Sqrt(l.Stdev / float64(len(took)))
+	l.Min, l.Max, l.Typical, l.P99, l.P999 = us(took[0]), us(took[len(took)-1]), at(0.5), at(0.99), at(0.999)
+	return l
+}
+
+// bandwidth sends frames one way with a window. The peer reports at intervals how many have
+// arrived; frames that are missing when it stops answering are lost.
+func (r *run) bandwidth(res *perf.Result) error {
+	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // of a message
+	total := uint64(frames) * uint64(r.cfg.Iters)
+	var sent, arrived, lost uint64
+	silent := 0
+	begun := time.Now()
+	for arrived+lost < total {
+		room := int(min(total-sent, uint64(r.cfg.Depth)-(sent-arrived-lost), batch))
+		r.tx.Reset()
+		for range room {
+			size := res.MTU
+			if left := r.cfg.Size - int(sent%uint64(frames))*res.MTU; left < size {
+				size = left
+			}
+			op := byte(opData)
+			if sent++; sent%min(askEvery, uint64(max(1, r.cfg.Depth/2))) == 0 || sent == total {
+				op = opAsk
+			}
+			r.add(size+overhead, op, sent)
+		}
+		if _, err := r.port.Send(&r.tx); err != nil {
+			return err
+		}
+		n, ok, err := r.poll()
+		if err == nil && !ok && (sent == total || sent-arrived-lost >= uint64(r.cfg.Depth)) {
+			n, ok, err = r.await()
+			if err == nil && !ok {
+				if silent++; silent >= giveUp {
+					return fmt.Errorf("no answer %d times in a row: is the link up?", silent)
+				}
+				if n, ok, err = r.probe(); ok {
+					lost = sent - n
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if ok {
+			silent, arrived = 0, max(arrived, n)
+			lost = min(lost, sent-arrived) // some were only late
+		}
+		if sent%100_000 < batch {
+			r.tell(perf.Progress{Phase: r.cfg.Test, Done: int(sent / uint64(frames)), Total: r.cfg.Iters})
+		}
+	}
+	res.Elapsed = time.Since(begun)
+	messages := float64(arrived) / float64(frames)
+	rate := messages * float64(r.cfg.Size) / (1 << 20) / res.Elapsed.Seconds()
+	res.BW = &perf.Bandwidth{
+		Bytes: r.cfg.Size, Iters: r.cfg.Iters, Peak: rate, Average: rate,
+		MsgRate: messages / res.Elapsed.Seconds() / 1e6, TxDepth: r.cfg.Depth, Signaled: askEvery,
+	}
+	res.Counters = lostFrames(int(lost))
+	return nil
+}
+
+// lostFrames is the one counter of a raw test.
+func lostFrames(n int) map[string]uint64 {
+	if n == 0 {
+		return nil
+	}
+	return map[string]uint64{"raw_frames_lost": uint64(n)}
+}
+
+// probe asks how many frames have arrived.
+func (r *run) probe() (uint64, bool, error) {
+	if err := r.send(minFrame, opProbe, 0); err != nil {
+		return 0, false, err
+	}
+	return r.await()
+}

@@ -1,0 +1,142 @@
+package raw
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+)
+
+// Server listens for the connections of raw tests.
+type Server struct {
+	h        Host
+	log      *slog.Logger
+	listener net.Listener
+	wg       sync.WaitGroup
+	mu       sync.Mutex // guards what follows
+	closed   bool
+	conns    map[net.Conn]struct{}
+}
+
+// Listen takes connections from now on. The caller must Close it. Failed tests are logged to log.
+func Listen(h Host, log *slog.Logger) (*Server, error) {
+	l, err := net.Listen("tcp", fmt.Sprint(":", tcpPort))
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{h: h, log: log, listener: l, conns: make(map[net.Conn]struct{})}
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(time.Millisecond) // no descriptors left, for example
+			continue
+		}
+		if !s.track(c) {
+			_ = c.Close() // too many, or ending
+			continue
+		}
+		s.wg.Go(func() {
+			defer s.drop(c)
+			if err := s.handle(c); err != nil {
+				s.log.Warn("raw test", "peer", c.RemoteAddr(), "error", err)
+			}
+		})
+	}
+}
+
+func (s *Server) track(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.conns) >= maxServers {
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) drop(c net.Conn) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	_ = c.Close() // the test is over
+}
+
+// handle serves one client.
+func (s *Server) handle(c net.Conn) error {
+	if err := c.SetDeadline(time.Now().Add(setupPatience)); err != nil {
+		return err
+	}
+	var hello [8]byte
+	if _, err := io.ReadFull(c, hello[:]); err != nil {
+		return err
+	}
+	e, err := s.h.openEnd(binary.BigEndian.Uint64(hello[:]))
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- e.serve() }()
+	_, err = c.Write([]byte{'\n'})
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err == nil {
+		_, _ = c.Read(hello[:]) // returns when the client closes the connection
+	}
+	err = errors.Join(err, e.close())
+	if serr := <-served; !errors.Is(serr, afpacket.ErrClosed) {
+		err = errors.Join(err, serr)
+	}
+	return err
+}
+
+// Close ends all tests that it serves.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.conns {
+		_ = c.Close() // its thread ends
+	}
+	s.mu.Unlock()
+	err := s.listener.Close()
+	s.wg.Wait()
+	return err
+}
+
+// dial makes the peer listen for a session; the connection ends it.
+func dial(ctx context.Context, to netip.Addr, session uint64) (net.Conn, error) {
+	d := net.Dialer{Timeout: setupPatience}
+	c, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, tcpPort).String())
+	if err != nil {
+		return nil, err
+	}
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], session)
+	err = c.SetDeadline(time.Now().Add(setupPatience))
+	if err == nil {
+		_, err = c.Write(b[:])
+	}
+	if err == nil {
+		_, err = c.Read(b[:1])
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the peer's raw server does not answer: %w", err), c.Close())
+	}
+	return c, nil
+}

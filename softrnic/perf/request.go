@@ -1,0 +1,101 @@
+package perf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// request is what a SEND test wants the server to do. It travels as the work of a connect request
+// of package memservice:
+//
+//	mode 1 | verify 1 | size 4 | receives 2 | seed 8 | transport service of lanes 1 | lanes 1 | shared 1
+//
+// The answer is the region of the report.
+type request struct {
+	// mode is modeSink or modeEcho; 0: the server has nothing to do.
+	mode mode
+	// verify has the server compare each message with the pattern of seed.
+	verify bool
+	// size of a message in bytes, recvs to post a queue pair.
+	size, recvs int
+	seed        uint64
+	// lanes are the queue pairs that carry the messages; the zero value: the connection itself.
+	lanes lanes
+}
+
+// mode is what the server does with messages.
+type mode uint8
+
+const (
+	// modeSink receives and verifies.
+	modeSink mode = iota + 1
+	// modeEcho also sends back.
+	modeEcho
+)
+
+// String names the mode, and with it the thread that serves it.
+func (m mode) String() string {
+	if m == modeEcho {
+		return "echo"
+	}
+	return "sink"
+}
+
+const requestLen = 19
+
+// slot is the length of a receive in bytes.
+func (w *request) slot() int { return w.size + w.lanes.room() }
+
+// queues is how many queue pairs take receives.
+func (w *request) queues() int { return max(1, w.lanes.n) }
+
+// encode returns the data of a request; nil if the server has nothing to do.
+func (w *request) encode() []byte {
+	if w.mode == 0 {
+		return nil
+	}
+	flag := map[bool]byte{true: 1}
+	b := []byte{byte(w.mode), flag[w.verify]}
+	b = binary.BigEndian.AppendUint32(b, uint32(w.size))
+	b = binary.BigEndian.AppendUint16(b, uint16(w.recvs))
+	b = binary.BigEndian.AppendUint64(b, w.seed)
+	return append(b, w.lanes.code(), byte(w.lanes.n), flag[w.lanes.shared])
+}
+
+// parseRequest reads what encode wrote. What it returns is in bounds.
+func parseRequest(b []byte) (request, error) {
+	if len(b) != requestLen {
+		return request{}, fmt.Errorf("a request to the benchmark service has %d bytes of its own: want %d", len(b), requestLen)
+	}
+	w := request{
+		mode: mode(b[0]), verify: b[1] != 0, size: int(binary.BigEndian.Uint32(b[2:])), recvs: int(binary.BigEndian.Uint16(b[6:])),
+		seed: binary.BigEndian.Uint64(b[8:]),
+	}
+	if w.mode != modeSink && w.mode != modeEcho {
+		return request{}, fmt.Errorf("mode %d: want sink or echo", b[0])
+	}
+	if b[16] != 0 || b[17] != 0 {
+		var known bool
+		if w.lanes, known = lanesOf(b[16], b[17], b[18]); !known {
+			return request{}, fmt.Errorf("%d queue pairs of service %d: want 1 to %d of RC, UC or UD", b[17], b[16], MaxQPs)
+		}
+	} else if b[18] != 0 {
+		return request{}, errors.New("shared receives without queue pairs of their own")
+	}
+	if w.size < 1 || w.size > MaxSize || w.recvs < 1 || w.recvs > 2*MaxDepth || w.slot() > maxBuffer/w.recvs/w.queues() {
+		return request{}, fmt.Errorf("%d receives of %d bytes: want at most %d bytes together", w.recvs, w.size, maxBuffer)
+	}
+	return w, nil
+}
+
+// Offsets of the words of a report.
+const (
+	reportReady   = 0  // 1 as soon as receives are posted
+	reportCount   = 8  // messages received
+	reportBad     = 16 // of these, wrong ones
+	reportBadMsg  = 24 // number of the first wrong one
+	reportBadByte = 32 // offset of its first wrong byte
+	reportBytes   = 40 // bytes received
+	reportSize    = 48
+)

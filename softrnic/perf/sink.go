@@ -1,0 +1,123 @@
+package perf
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// idleLimit is how long the server of a mode waits for a message before it ends the connection.
+const idleLimit = 2 * time.Minute
+
+// sendID marks the completions of echoes.
+const sendID = 1 << 32
+
+// sink serves a connection with a mode: it posts receives and takes messages until the queue pair
+// goes to ERROR or the client is silent for idleLimit.
+type sink struct {
+	*work
+	pat   Pattern
+	count uint64 // messages received
+	bad   uint64
+	bytes uint64
+	wcs   [64]verbs.WC
+	again []verbs.RecvWR // receives to be posted
+	sges  []verbs.SGE
+}
+
+func (m *sink) serve() error {
+	n := m.recvs
+	m.sges = make([]verbs.SGE, n)
+	for i := range n {
+		m.sges[i] = m.data.SGE(i*m.size, m.size)
+		m.again = append(m.again, m.recv(i))
+	}
+	if err := m.QP.PostRecv(m.again...); err != nil {
+		return err
+	}
+	if err := m.report.Store64(reportReady, 1); err != nil {
+		return err
+	}
+	for {
+		n, err := m.CQ.Poll(m.wcs[:])
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			if err := m.CQ.Wait(m.rt.Now().Add(idleLimit)); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := m.take(m.wcs[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *sink) recv(slot int) verbs.RecvWR {
+	return verbs.RecvWR{ID: uint64(slot), SGL: m.sges[slot : slot+1]}
+}
+
+// errFlushed ends the thread of a connection.
+var errFlushed = errors.New("queue pair in error")
+
+// take handles completions and posts their receives again.
+func (m *sink) take(wcs []verbs.WC) error {
+	m.again = m.again[:0]
+	for i := range wcs {
+		wc := &wcs[i]
+		if wc.Status != verbs.Success {
+			return errFlushed
+		}
+		slot := int(wc.ID &^ sendID)
+		if wc.ID&sendID == 0 {
+			if err := m.judge(slot, int(wc.ByteLen)); err != nil {
+				return err
+			}
+			if m.mode == modeEcho {
+				// The receive of this slot is posted again when its echo has completed.
+				sge := []verbs.SGE{m.sges[slot]}
+				sge[0].Length = wc.ByteLen
+				if err := m.QP.PostSend(verbs.SendWR{ID: wc.ID | sendID, Op: verbs.OpSend, Flags: verbs.Signalled, SGL: sge}); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		m.again = append(m.again, m.recv(slot))
+	}
+	if err := m.QP.PostRecv(m.again...); err != nil {
+		return err
+	}
+	return m.report.Store64(reportCount, m.count)
+}
+
+// judge compares the next message with what it must be.
+func (m *sink) judge(slot, n int) error {
+	msg := m.count
+	m.count++
+	m.bytes += uint64(n)
+	return m.judgeAs(msg, m.buf[slot*m.size:slot*m.size+n])
+}
+
+// judgeAs compares b with message msg.
+func (m *sink) judgeAs(msg uint64, b []byte) error {
+	if !m.verify {
+		return nil
+	}
+	off := m.pat.Check(b, msg)
+	if off < 0 && len(b) != m.size {
+		off = len(b)
+	}
+	err := m.report.Store64(reportBytes, m.bytes)
+	if off < 0 {
+		return err
+	}
+	if m.bad == 0 {
+		err = errors.Join(err, m.report.Store64(reportBadMsg, msg), m.report.Store64(reportBadByte, uint64(off)))
+	}
+	m.bad++
+	return errors.Join(err, m.report.Store64(reportBad, m.bad))
+}

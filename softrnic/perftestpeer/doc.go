@@ -1,0 +1,78 @@
+// Package perftestpeer speaks the set-up exchanges of programs that are not ours, over a TCP
+// connection that the caller made, and then their traffic, as client and as server:
+// ibv_{rc,uc,ud,srq}_pingpong of rdma-core 44, and the bandwidth and latency tests of perftest 4.5.
+// So either end of them can be the real program.
+//
+// The exchange of both is text of fixed length. Nothing of sizes and counts is in it: both sides
+// must be told the same. Records are bounded, and whatever a peer sends instead of one ends the run
+// with an error.
+package perftestpeer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// DefaultPort is the TCP port that these programs agree on when not told another.
+const DefaultPort = 18515
+
+// ErrFormat says that the other side does not speak the protocol.
+var ErrFormat = errors.New("the peer does not speak this exchange")
+
+// ErrWrong says that a message held other bytes than it must.
+var ErrWrong = errors.New("a message held wrong bytes")
+
+// Queue pair attributes that these programs use, whatever their options.
+const (
+	timeoutCode = 16 // 268 ms; theirs is 14, which a peer on an emulated processor can miss seven times in a row
+	retries     = 7
+	rnrTimer    = 12 // 0.64 ms
+	qkey        = 0x11111111
+)
+
+// Bounds of what can be asked for.
+const (
+	MaxSize  = 8 << 20 // bytes of a message
+	maxIters = 10_000_000
+	maxDepth = 4096
+)
+
+// patience is how long a completion may take by default.
+const patience = 30 * time.Second
+
+// farewell is how long a queue pair stays to answer a peer that did not get the last
+// acknowledgement: as long as it retries.
+const farewell = 600 * time.Millisecond
+
+// Result is what a run found.
+type Result struct {
+	QPN     uint32        `json:"qpn"`
+	PeerQPN uint32        `json:"peerQpn"`
+	Elapsed time.Duration `json:"elapsedNs"`
+	// Bytes and Iters are what crossed the wire: of a ping-pong both ways, of a passive server
+	// nothing.
+	Bytes uint64 `json:"bytes"`
+	Iters int    `json:"iterations"`
+	// Usec is the time of one iteration: of a ping-pong and READ a round trip, of a SEND or WRITE
+	// latency half of it.
+	Usec float64 `json:"usec"`
+	// MiBps and Mpps are of bandwidth tests.
+	MiBps float64 `json:"MiBps,omitempty"`
+	Mpps  float64 `json:"Mpps,omitempty"`
+}
+
+func (r *Result) rates() {
+	if r.Iters > 0 && r.Elapsed > 0 {
+		r.Usec = float64(r.Elapsed) / 1e3 / float64(r.Iters)
+		r.MiBps = float64(r.Bytes) / (1 << 20) / r.Elapsed.Seconds()
+		r.Mpps = float64(r.Iters) / 1e6 / r.Elapsed.Seconds()
+	}
+}
+
+// statusError is a completion that failed.
+func statusError(wc *verbs.WC) error {
+	return fmt.Errorf("work request %d: %v", wc.ID, wc.Status)
+}

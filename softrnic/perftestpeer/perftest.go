@@ -1,0 +1,308 @@
+package perftestpeer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Perftest is a run of one of the tests of perftest 4.5 over RC.
+type Perftest struct {
+	// Test is ib_write_bw and so on, without the "ib_".
+	Test   string `json:"test"`
+	Server bool   `json:"server"`
+	// Size is the length of a message in bytes, -s; 0: 65536 for bandwidth, 2 for latency; of
+	// atomics always 8.
+	Size int `json:"size"`
+	// Iters is the number of messages, -n; 0: 1000.
+	Iters int `json:"iters"`
+	// MTU is our path MTU in bytes, -m; 0: what the link allows. The smaller one of both sides
+	// holds.
+	MTU int `json:"mtu"`
+	// Depth is how many messages are outstanding, -t; 0: 128 for bandwidth, 16 for atomics.
+	Depth int `json:"depth"`
+	// Outs is how many READs and atomics may be outstanding, -o; 0: 16.
+	Outs int `json:"outs"`
+	// Type is faa or cas, of atomics; "": faa.
+	Type string `json:"type"`
+	// Source says which of our addresses to announce, as an index; -1: the first IPv4 one.
+	Source int `json:"source"`
+	// Patience is how long to wait for one completion; 0: 30 s.
+	Patience time.Duration `json:"patienceNs"`
+}
+
+// script says how a test goes over TCP: swaps of records before the traffic and after it, with a
+// report of five numbers between those if it is a test of bandwidth, and "done" at the end.
+type script struct {
+	before, after int
+	report, done  bool
+}
+
+// scripts are those of perftest 4.5 with one queue pair. Other versions have other numbers of
+// barriers.
+var scripts = map[string]script{
+	"write_bw":   {before: 3, after: 2, report: true, done: true},
+	"read_bw":    {before: 3, after: 2, report: true, done: true},
+	"atomic_bw":  {before: 3, after: 2, report: true, done: true},
+	"send_bw":    {before: 4, after: 1, done: true},
+	"send_lat":   {before: 4, after: 1, done: true},
+	"read_lat":   {before: 4, after: 1, done: true},
+	"atomic_lat": {before: 4, after: 1, done: true},
+	"write_lat":  {before: 4},
+}
+
+// perftestTests lists the tests.
+func perftestTests() []string {
+	var names []string
+	for n := range scripts {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Numbers of the exchange.
+const (
+	perftestVersion = "6.06"
+	versionLen      = 16
+	pageSize        = 4096 // "cycle buffer"
+	cacheLine       = 64
+	reportNumbers   = 5
+	maxOuts         = 128
+)
+
+// Validate fills in defaults and reports what is wrong.
+func (p *Perftest) Validate() error {
+	_, ok := scripts[p.Test]
+	op, kind, _ := strings.Cut(p.Test, "_")
+	setDefault(&p.Iters, 1000)
+	setDefault(&p.Outs, 16)
+	depth, size := 128, 65536
+	if op == "atomic" {
+		depth = 16
+		p.Size = 8
+	}
+	if kind == "lat" {
+		depth, size = 1, 2
+		p.Depth = 1
+	}
+	setDefault(&p.Depth, depth)
+	setDefault(&p.Size, size)
+	if p.Type == "" {
+		p.Type = "faa"
+	}
+	switch {
+	case !ok:
+		return fmt.Errorf("perftest test %q: want one of %s", p.Test, strings.Join(perftestTests(), " "))
+	case p.Size < 1 || p.Size > MaxSize:
+		return fmt.Errorf("size %d: want 1 to %d bytes", p.Size, MaxSize)
+	case p.Iters < 1 || p.Iters > maxIters:
+		return fmt.Errorf("iters %d: want 1 to %d", p.Iters, maxIters)
+	case p.Depth < 1 || p.Depth > maxDepth:
+		return fmt.Errorf("depth %d: want 1 to %d", p.Depth, maxDepth)
+	case p.Outs < 1 || p.Outs > maxOuts:
+		return fmt.Errorf("outs %d: want 1 to %d", p.Outs, maxOuts)
+	case p.Type != "faa" && p.Type != "cas":
+		return fmt.Errorf("type %q: want faa or cas", p.Type)
+	case p.MTU != 0:
+		return checkMTU(p.MTU)
+	}
+	return nil
+}
+
+// Run does the exchange over conn and the test. The caller bounds the exchange by deadlines of
+// conn, and closes it.
+func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
+	var r Result
+	if err := p.Validate(); err != nil {
+		return r, err
+	}
+	if p.MTU == 0 {
+		p.MTU = int(ctx.Device().ActiveMTU)
+	}
+	t := &perftestRun{Perftest: p, conn: conn, area: areaOf(p.Size), recvs: min(2*p.Depth, maxDepth)}
+	if t.receives() {
+		t.recvs = max(t.recvs, 64)
+	}
+	// Our buffer, and behind it the one that the peer writes to and we receive into.
+	e, err := openEnd(ctx, verbs.RC, 2*t.area, p.Depth, t.recvs, p.Patience)
+	if err != nil {
+		return r, err
+	}
+	t.end = e
+	err = t.both(ctx, &r)
+	return r, errors.Join(err, e.close())
+}
+
+// areaOf is the length of a buffer: perftest walks through it in steps of a page, or writes one
+// large message.
+func areaOf(size int) int { return 2 * ((size + pageSize - 1) / pageSize * pageSize) }
+
+// perftestRun is a run that goes on.
+type perftestRun struct {
+	Perftest
+	*end
+	conn  io.ReadWriter
+	area  int
+	recvs int
+	our   record
+	their record
+}
+
+// receives says that we take messages.
+func (t *perftestRun) receives() bool {
+	return t.Test == "send_lat" || t.Test == "send_bw" && t.Server
+}
+
+func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
+	if err := t.greet(); err != nil {
+		return err
+	}
+	source, err := announced(ctx, t.Source)
+	if err != nil {
+		return err
+	}
+	t.our = record{
+		Outs: uint16(t.Outs), QPN: t.qp.QPN(), PSN: wire.PSN(t.rt.Rand().Uint32() & 0xffffff), RKey: t.mr.RKey(),
+		VAddr: t.mr.Addr() + uint64(t.area), GID: ctx.Device().GIDs[source],
+	}
+	if err := t.swap(); err != nil {
+		return err
+	}
+	r.QPN, r.PeerQPN = uint32(t.our.QPN), uint32(t.their.QPN)
+	if err := noAddress(t.their.GID); err != nil {
+		return err
+	}
+	err = t.connect(link{
+		to: verbs.AHAttr{DestGID: t.their.GID, SourceGID: source}, qpn: t.their.QPN, theirPSN: t.their.PSN, ourPSN: t.our.PSN,
+		mtu: verbs.MTU(t.MTU), outs: min(t.Outs, int(t.their.Outs)), theirOuts: min(int(t.their.Outs), maxOuts),
+	})
+	if err != nil {
+		return err
+	}
+	if t.receives() {
+		for range t.recvs {
+			if err := t.receive(); err != nil {
+				return err
+			}
+		}
+	}
+	s := scripts[t.Test]
+	for range s.before - 1 {
+		if err := t.swap(); err != nil {
+			return err
+		}
+	}
+	begin := t.rt.Now()
+	n, err := t.traffic()
+	if err != nil {
+		return err
+	}
+	r.Elapsed = t.rt.Now().Sub(begin)
+	r.Iters, r.Bytes = n, uint64(n)*uint64(t.Size)
+	r.rates()
+	if strings.HasSuffix(t.Test, "_lat") && t.Test[:4] != "read" && t.Test[:6] != "atomic" {
+		r.Usec /= 2
+	}
+	return t.part(s, r)
+}
+
+// swap is the step that everything consists of: the client says something, and the server answers
+// with the same kind.
+func (t *perftestRun) swapBytes(say, hear []byte) error {
+	write := func() error { _, err := t.conn.Write(say); return err }
+	read := func() error { _, err := io.ReadFull(t.conn, hear); return err }
+	first, second := write, read
+	if t.Server {
+		first, second = read, write
+	}
+	if err := first(); err != nil {
+		return fmt.Errorf("exchange: %w", err)
+	}
+	if err := second(); err != nil {
+		return fmt.Errorf("exchange: %w", err)
+	}
+	return nil
+}
+
+// swap swaps records. All but the first are barriers.
+func (t *perftestRun) swap() error {
+	var b [recordLen]byte
+	if err := t.swapBytes(t.our.AppendTo(nil), b[:]); err != nil {
+		return err
+	}
+	return t.their.Parse(b[:])
+}
+
+// greet swaps what perftest compares first: versions, sizes of pages and cache lines, path MTUs.
+func (t *perftestRun) greet() error {
+	version := make([]byte, versionLen)
+	copy(version, perftestVersion)
+	heard := make([]byte, versionLen)
+	if err := t.swapBytes(version, heard); err != nil {
+		return err
+	}
+	if v := bytes.TrimRight(heard, "\x00"); string(v) != perftestVersion {
+		return fmt.Errorf("%w: the peer's version is %q, and this is %s (perftest 4.5)", ErrFormat, v, perftestVersion)
+	}
+	for _, v := range []uint32{pageSize, cacheLine} {
+		if err := t.swapBytes(binary.BigEndian.AppendUint32(nil, v), heard[:4]); err != nil {
+			return err
+		}
+	}
+	code := byte('1')
+	for n := int(verbs.MTU256); n < t.MTU; n *= 2 {
+		code++
+	}
+	if err := t.swapBytes([]byte{code, 0}, heard[:2]); err != nil {
+		return err
+	}
+	if heard[0] < '1' || heard[0] > '5' || heard[1] != 0 {
+		return fmt.Errorf("%w: path MTU %q", ErrFormat, heard[:2])
+	}
+	t.MTU = min(t.MTU, int(verbs.MTU256)<<(heard[0]-'1'))
+	return nil
+}
+
+// part is the exchange that follows the traffic.
+func (t *perftestRun) part(s script, r *Result) error {
+	for i := range s.after {
+		if err := t.swap(); err != nil {
+			return err
+		}
+		if i == 0 && s.report {
+			numbers := [reportNumbers]uint64{
+				uint64(t.Size), uint64(t.Iters), math.Float64bits(r.MiBps), math.Float64bits(r.MiBps), math.Float64bits(r.Mpps),
+			}
+			var heard [8]byte
+			for _, v := range numbers {
+				if err := t.swapBytes(binary.BigEndian.AppendUint64(nil, v), heard[:]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if !s.done {
+		t.rt.Sleep(farewell)
+		return nil
+	}
+	// Here the server speaks first.
+	t.Server = !t.Server
+	heard := make([]byte, len(doneText))
+	if err := t.swapBytes([]byte(doneText), heard); err != nil {
+		return err
+	}
+	if string(heard) != doneText {
+		return fmt.Errorf("%w: want %q at the end, got %q", ErrFormat, doneText, heard)
+	}
+	return nil
+}

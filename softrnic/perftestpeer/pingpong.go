@@ -1,0 +1,278 @@
+package perftestpeer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Pingpong is a run of ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong or ibv_srq_pingpong.
+type Pingpong struct {
+	// Type is rc, uc, ud or srq.
+	Type string `json:"type"`
+	// Server waits for the peer's messages; the client sends first.
+	Server bool `json:"server"`
+	// Size is the length of a message in bytes, the option -s; 0: 4096, of ud 2048.
+	Size int `json:"size"`
+	// Iters is the number of messages each way, -n; 0: 1000.
+	Iters int `json:"iters"`
+	// MTU is the path MTU in bytes, -m; 0: 1024. Datagrams have none.
+	MTU int `json:"mtu"`
+	// Depth is how many receives are posted, -r; 0: 500.
+	Depth int `json:"depth"`
+	// QueuePairs of srq, -q; 0: 16.
+	QueuePairs int `json:"queuePairs"`
+	// Source says which of our addresses to announce, as an index; -1: the first IPv4 one.
+	Source int `json:"source"`
+	// Patience is how long to wait for one message; 0: 30 s.
+	Patience time.Duration `json:"patienceNs"`
+}
+
+// pingpongTypes are the spellings of Type.
+var pingpongTypes = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD, "srq": verbs.RC}
+
+// fillByte is what these programs send, but ibv_srq_pingpong.
+const fillByte = 0x7b
+
+// Validate fills in defaults and reports what is wrong.
+func (p *Pingpong) Validate() error {
+	typ, ok := pingpongTypes[p.Type]
+	if p.Size == 0 {
+		p.Size = 4096
+		if typ == verbs.UD {
+			p.Size = 2048
+		}
+	}
+	setDefault(&p.Iters, 1000)
+	setDefault(&p.MTU, 1024)
+	setDefault(&p.Depth, 500)
+	setDefault(&p.QueuePairs, 16)
+	switch {
+	case !ok:
+		return fmt.Errorf("pingpong type %q: want rc, uc, ud or srq", p.Type)
+	case p.Size < 1 || p.Size > MaxSize || typ == verbs.UD && p.Size > int(verbs.MTU4096):
+		return fmt.Errorf("size %d: want 1 to %d bytes, of a datagram 1 to %d", p.Size, MaxSize, verbs.MTU4096)
+	case p.Iters < 1 || p.Iters > maxIters:
+		return fmt.Errorf("iters %d: want 1 to %d", p.Iters, maxIters)
+	case p.Depth < 1 || p.Depth > maxDepth:
+		return fmt.Errorf("depth %d: want 1 to %d", p.Depth, maxDepth)
+	case p.QueuePairs < 1 || p.QueuePairs > maxQueuePairs || p.Type == "srq" && p.QueuePairs > p.Depth:
+		return fmt.Errorf("%d queue pairs: want 1 to %d, and no more than receives", p.QueuePairs, maxQueuePairs)
+	}
+	return checkMTU(p.MTU)
+}
+
+func setDefault(v *int, d int) {
+	if *v == 0 {
+		*v = d
+	}
+}
+
+func checkMTU(n int) error {
+	switch verbs.MTU(n) {
+	case verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096:
+		return nil
+	}
+	return fmt.Errorf("mtu %d: want 256, 512, 1024, 2048 or 4096", n)
+}
+
+// Run does the exchange over conn and the ping-pong. The caller bounds the exchange by a deadline
+// of conn, and closes it.
+func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
+	var r Result
+	if err := p.Validate(); err != nil {
+		return r, err
+	}
+	if p.Type == "srq" {
+		return p.runSRQ(ctx, conn)
+	}
+	slots := min(p.Depth, max(1, 16<<20/p.Size))
+	typ := pingpongTypes[p.Type]
+	slot := p.Size
+	if typ == verbs.UD {
+		slot += verbs.GRHLen
+	}
+	// The first slot is what is sent.
+	e, err := openEnd(ctx, typ, slot*(slots+1), 16, slots, p.Patience)
+	if err != nil {
+		return r, err
+	}
+	run := &pingpongRun{Pingpong: p, end: e, slot: slot, slots: slots, got: make([]byte, slot)}
+	err = run.both(ctx, conn, &r)
+	return r, errors.Join(err, e.close())
+}
+
+// pingpongRun is a run that goes on.
+type pingpongRun struct {
+	Pingpong
+	*end
+	slot, slots int
+	got         []byte
+	sent, rcvd  int // sends completed, messages received
+	posted      int
+}
+
+func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
+	for i := range p.got {
+		p.got[i] = fillByte
+	}
+	if err := p.mr.WriteAt(p.got[:p.Size], 0); err != nil {
+		return err
+	}
+	for i := range p.slots {
+		if err := p.receive(i + 1); err != nil {
+			return err
+		}
+	}
+	if err := p.exchange(ctx, conn, r); err != nil {
+		return err
+	}
+	begin := p.rt.Now()
+	err := p.play()
+	r.Elapsed = p.rt.Now().Sub(begin)
+	r.Iters, r.Bytes = min(p.sent, p.rcvd), uint64(p.sent+p.rcvd)*uint64(p.Size)
+	r.rates()
+	if err == nil {
+		p.rt.Sleep(farewell)
+	}
+	return err
+}
+
+// exchange swaps places and connects. The server is connected before it answers, the client after.
+func (p *pingpongRun) exchange(ctx verbs.Context, conn io.ReadWriter, r *Result) error {
+	our := place{QPN: p.qp.QPN(), PSN: wire.PSN(p.rt.Rand().Uint32() & 0xffffff)}
+	source, err := announced(ctx, p.Source)
+	if err != nil {
+		return err
+	}
+	our.GID = ctx.Device().GIDs[source]
+	text := our.AppendTo(nil)
+	var b [placeLen]byte
+	var their place
+	hear := func() error {
+		if _, err := io.ReadFull(conn, b[:]); err != nil {
+			return fmt.Errorf("exchange: %w", err)
+		}
+		if err := their.Parse(b[:]); err != nil {
+			return err
+		}
+		return noAddress(their.GID)
+	}
+	up := func() error {
+		r.QPN, r.PeerQPN = uint32(our.QPN), uint32(their.QPN)
+		return p.connect(link{
+			to: verbs.AHAttr{DestGID: their.GID, SourceGID: source}, qpn: their.QPN, theirPSN: their.PSN, ourPSN: our.PSN, mtu: verbs.MTU(p.MTU),
+		})
+	}
+	if p.Server {
+		if err := hear(); err != nil {
+			return err
+		}
+		if err := up(); err != nil {
+			return err
+		}
+		if _, err := conn.Write(text); err != nil {
+			return fmt.Errorf("exchange: %w", err)
+		}
+		// "done" and its NUL; the programs themselves do not look at what it is.
+		_, err := io.ReadFull(conn, b[:len(doneText)])
+		return err
+	}
+	if _, err := conn.Write(text); err != nil {
+		return fmt.Errorf("exchange: %w", err)
+	}
+	if err := hear(); err != nil {
+		return err
+	}
+	if err := up(); err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte(doneText))
+	return err
+}
+
+// doneText ends both exchanges.
+const doneText = "done\x00"
+
+// announced is the index of the address that a run announces: the chosen one, or the first of IPv4.
+func announced(ctx verbs.Context, source int) (int, error) {
+	gids := ctx.Device().GIDs
+	if source >= len(gids) {
+		return 0, fmt.Errorf("this NIC has no address %d; it has %v", source, gids)
+	}
+	for i, g := range gids {
+		if source < 0 && g.Addr().Is4() {
+			return i, nil
+		}
+	}
+	return max(source, 0), nil
+}
+
+func (p *pingpongRun) receive(slot int) error {
+	return p.qp.PostRecv(verbs.RecvWR{ID: uint64(slot), SGL: []verbs.SGE{p.mr.SGE(slot*p.slot, p.slot)}})
+}
+
+func (p *pingpongRun) send() error {
+	p.posted++
+	return p.qp.PostSend(p.address(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{p.mr.SGE(0, p.Size)}}))
+}
+
+// play answers each message with one, until both sides have had all. The next message leaves when
+// the last one has completed and the peer's has come, as in the programs themselves.
+func (p *pingpongRun) play() error {
+	if !p.Server {
+		if err := p.send(); err != nil {
+			return err
+		}
+	}
+	answered := 0
+	for p.sent < p.Iters || p.rcvd < p.Iters {
+		wcs, err := p.take()
+		if err != nil {
+			return err
+		}
+		for i := range wcs {
+			if wcs[i].Opcode != verbs.WCRecv {
+				p.sent++
+			} else if err := p.received(&wcs[i]); err != nil {
+				return err
+			}
+		}
+		if p.sent == p.posted && p.rcvd > answered && p.posted < p.Iters {
+			answered = p.rcvd
+			if err := p.send(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// received looks at a message and posts its receive again.
+func (p *pingpongRun) received(wc *verbs.WC) error {
+	p.rcvd++
+	if n := int(wc.ByteLen) - p.grh(); n != p.Size {
+		return fmt.Errorf("%w: message %d has %d bytes, not %d; both sides must be given the same size", ErrWrong, p.rcvd, n, p.Size)
+	}
+	if err := p.mr.ReadAt(p.got, int(wc.ID)*p.slot); err != nil {
+		return err
+	}
+	if err := filled(p.got[p.grh():], fillByte, p.rcvd); err != nil {
+		return err
+	}
+	return p.receive(int(wc.ID))
+}
+
+// filled looks at every byte of a message.
+func filled(b []byte, want byte, message int) error {
+	for i, v := range b {
+		if v != want {
+			return fmt.Errorf("%w: byte %d of message %d is %#x, not %#x", ErrWrong, i, message, v, want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package perftestpeer
+
+import (
+	"encoding/hex"
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// place is where an end of a ping-pong is found: "LLLL:QQQQQQ:PPPPPP:" and 32 digits of GID, all
+// hexadecimal, with a NUL.
+type place struct {
+	QPN wire.QPN
+	PSN wire.PSN
+	GID verbs.GID
+}
+
+// placeLen is the length of its text.
+const placeLen = 52
+
+// AppendTo appends the text. The LID of RoCE is 0.
+func (p *place) AppendTo(b []byte) []byte {
+	return fmt.Appendf(b, "0000:%06x:%06x:%032x\x00", uint32(p.QPN), uint32(p.PSN), p.GID[:])
+}
+
+// Parse reads the text. The programs themselves read each number up to its colon, however long; we
+// take what they write.
+func (p *place) Parse(b []byte) error {
+	if len(b) != placeLen || b[4] != ':' || b[11] != ':' || b[18] != ':' || b[placeLen-1] != 0 {
+		return fmt.Errorf("%w: want LID:QPN:PSN:GID of 52 bytes, got %q", ErrFormat, b[:min(len(b), placeLen)])
+	}
+	var n [3]uint64
+	for i, f := range [][]byte{b[0:4], b[5:11], b[12:18]} {
+		var err error
+		if n[i], err = digits(f); err != nil {
+			return err
+		}
+	}
+	var gid verbs.GID
+	if _, err := hex.Decode(gid[:], b[19:51]); err != nil {
+		return fmt.Errorf("%w: GID %q", ErrFormat, b[19:51])
+	}
+	*p = place{QPN: wire.QPN(n[1]), PSN: wire.PSN(n[2]), GID: gid}
+	return nil
+}
+
+// digits reads a hexadecimal number of a fixed number of digits, at most 16.
+func digits(b []byte) (v uint64, err error) {
+	for _, c := range b {
+		var d byte
+		switch {
+		case c >= '0' && c <= '9':
+			d = c - '0'
+		case c >= 'a' && c <= 'f':
+			d = c - 'a' + 10
+		case c >= 'A' && c <= 'F':
+			d = c - 'A' + 10
+		default:
+			return 0, fmt.Errorf("%w: %q is no hexadecimal number", ErrFormat, b)
+		}
+		v = v<<4 | uint64(d)
+	}
+	return v, nil
+}
+
+// noAddress refuses what a program says that was started without a GID index.
+func noAddress(gid verbs.GID) error {
+	if gid == (verbs.GID{}) {
+		return fmt.Errorf("the peer gave no GID: start it with a GID index (-g of ibv_*_pingpong, -x of perftest)")
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package perftestpeer
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// record is where an end of a perftest is found: "LID:outs:QPN:PSN:rkey:vaddr:" of 4, 4, 6, 6, 8
+// and 16 hexadecimal digits, 16 times "%02x:" of the GID, "%08x:" of the shared receive queue's
+// number, and a NUL.
+type record struct {
+	Outs  uint16 // READs and atomics that the sender wants outstanding
+	QPN   wire.QPN
+	PSN   wire.PSN
+	RKey  uint32
+	VAddr uint64
+	GID   verbs.GID
+}
+
+// recordLen is the length of its text.
+const recordLen = 108
+
+// AppendTo appends the text.
+func (r *record) AppendTo(b []byte) []byte {
+	b = fmt.Appendf(b, "0000:%04x:%06x:%06x:%08x:%016x:", r.Outs, uint32(r.QPN), uint32(r.PSN), r.RKey, r.VAddr)
+	for _, v := range r.GID {
+		b = fmt.Appendf(b, "%02x:", v)
+	}
+	return fmt.Appendf(b, "%08x:\x00", 0)
+}
+
+// recordFields are the lengths of the numbers in front of the GID.
+var recordFields = [...]int{4, 4, 6, 6, 8, 16}
+
+// Parse reads the text.
+func (r *record) Parse(b []byte) error {
+	if len(b) != recordLen || b[recordLen-1] != 0 {
+		return fmt.Errorf("%w: want a record of %d bytes, got %q", ErrFormat, recordLen, b[:min(len(b), recordLen)])
+	}
+	at := 0
+	next := func(n int) (uint64, error) {
+		v, err := digits(b[at : at+n])
+		if err == nil && b[at+n] != ':' {
+			err = fmt.Errorf("%w: no colon at byte %d of %q", ErrFormat, at+n, b)
+		}
+		at += n + 1
+		return v, err
+	}
+	var n [len(recordFields)]uint64
+	var gid verbs.GID
+	var err error
+	for i, f := range recordFields {
+		if n[i], err = next(f); err != nil {
+			return err
+		}
+	}
+	for i := range gid {
+		v, err := next(2)
+		if err != nil {
+			return err
+		}
+		gid[i] = byte(v)
+	}
+	if _, err := next(8); err != nil {
+		return err
+	}
+	*r = record{Outs: uint16(n[1]), QPN: wire.QPN(n[2]), PSN: wire.PSN(n[3]), RKey: uint32(n[4]), VAddr: n[5], GID: gid}
+	return nil
+}

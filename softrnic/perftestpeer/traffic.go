@@ -1,0 +1,170 @@
+package perftestpeer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// traffic runs the test and returns how many messages were ours to count; a passive server has
+// none.
+func (t *perftestRun) traffic() (int, error) {
+	switch {
+	case t.Test == "write_lat":
+		return t.Iters, t.writeLatency()
+	case t.Test == "send_lat":
+		return t.Iters, t.sendLatency()
+	case t.Test == "send_bw" && t.Server:
+		return t.Iters, t.sink()
+	case t.Server:
+		return 0, nil // the NIC does it
+	}
+	return t.Iters, t.stream()
+}
+
+func (t *perftestRun) receive() error {
+	return t.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{t.mr.SGE(t.area, t.Size)}})
+}
+
+// work is the i-th message. perftest walks through the peer's buffer in steps of a page while
+// messages are shorter.
+func (t *perftestRun) work() verbs.SendWR {
+	wr := verbs.SendWR{SGL: []verbs.SGE{t.mr.SGE(0, t.Size)}, RemoteAddr: t.their.VAddr, RKey: t.their.RKey}
+	switch t.Test {
+	case "write_bw", "write_lat":
+		wr.Op = verbs.OpWrite
+	case "read_bw", "read_lat":
+		wr.Op = verbs.OpRead
+	case "send_bw", "send_lat":
+		wr.Op = verbs.OpSend
+	case "atomic_bw", "atomic_lat":
+		wr.Op, wr.CompareAdd = verbs.OpFetchAdd, 1
+		if t.Type == "cas" {
+			wr.Op, wr.CompareAdd, wr.Swap = verbs.OpCmpSwap, 0, 1
+		}
+	}
+	return wr
+}
+
+// stream keeps Depth messages outstanding.
+func (t *perftestRun) stream() error {
+	for posted, done := 0, 0; done < t.Iters; {
+		for ; posted < t.Iters && posted-done < t.Depth; posted++ {
+			if err := t.qp.PostSend(t.work()); err != nil {
+				return err
+			}
+		}
+		wcs, err := t.take()
+		if err != nil {
+			return err
+		}
+		done += len(wcs)
+	}
+	return nil
+}
+
+// sink takes messages.
+func (t *perftestRun) sink() error {
+	for got := 0; got < t.Iters; {
+		wcs, err := t.take()
+		if err != nil {
+			return err
+		}
+		for i := range wcs {
+			if n := int(wcs[i].ByteLen); n != t.Size {
+				return fmt.Errorf("%w: a message has %d bytes, not %d; both sides must be given the same size", ErrWrong, n, t.Size)
+			}
+			if err := t.receive(); err != nil {
+				return err
+			}
+		}
+		got += len(wcs)
+	}
+	return nil
+}
+
+// sendLatency answers each message with one; the client begins.
+func (t *perftestRun) sendLatency() error {
+	sent, done, got := 0, 0, 0
+	for sent < t.Iters || done < t.Iters || got < t.Iters {
+		if mine := got + 1; sent < t.Iters && sent == done && (t.Server && sent < got || !t.Server && sent < mine) {
+			if err := t.qp.PostSend(t.work()); err != nil {
+				return err
+			}
+			sent++
+		}
+		wcs, err := t.take()
+		if err != nil {
+			return err
+		}
+		for i := range wcs {
+			if wcs[i].Opcode != verbs.WCRecv {
+				done++
+				continue
+			}
+			got++
+			if err := t.receive(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Waiting for a byte in memory: first by looking at it, then with pauses, so that others get the
+// processor.
+const (
+	looks = 2000
+	pause = 20 * time.Microsecond
+)
+
+// writeLatency answers each change of the last byte of our buffer by changing the last byte of the
+// peer's: message n writes n there. The server begins.
+func (t *perftestRun) writeLatency() error {
+	last := t.Size - 1
+	for n := 1; n <= t.Iters; n++ {
+		if !t.Server || n > 1 {
+			awaited := n
+			if t.Server {
+				awaited = n - 1
+			}
+			if err := t.watch(t.area+last, byte(awaited)); err != nil {
+				return err
+			}
+		}
+		if err := t.mr.WriteAt([]byte{byte(n)}, last); err != nil {
+			return err
+		}
+		if err := t.qp.PostSend(t.work()); err != nil {
+			return err
+		}
+		if _, err := t.take(); err != nil {
+			return err
+		}
+	}
+	if t.Server {
+		return t.watch(t.area+last, byte(t.Iters))
+	}
+	return nil
+}
+
+// watch waits until the byte at off is v.
+func (t *perftestRun) watch(off int, v byte) error {
+	end := t.rt.Now().Add(t.patience)
+	var b [1]byte
+	for n := 0; ; n++ {
+		if err := t.mr.ReadAt(b[:], off); err != nil {
+			return err
+		}
+		if b[0] == v {
+			return nil
+		}
+		if n > looks {
+			if t.rt.Now() > end {
+				return fmt.Errorf("the peer's message did not arrive within %v: %w", t.patience, verbs.ErrTimeout)
+			}
+			t.rt.Sleep(pause)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package pollpace
+
+import (
+	"testing"
+	"time"
+)
+
+func TestQuietCPU(t *testing.T) {
+	var s Spinner
+	for range 10_000 {
+		if !s.Begin() {
+			t.Fatal("a wait did not poll, though nobody kept the CPU")
+		}
+		if s.took(hogged) {
+			t.Fatalf("a pause of %v is a peer's work", hogged)
+		}
+	}
+}
+
+// skips counts the waits that do not poll.
+func skips(s *Spinner) (n int) {
+	for !s.Begin() {
+		n++
+	}
+	return n
+}
+
+func TestHogs(t *testing.T) {
+	var s Spinner
+	for want := leastSkip; want <= mostSkip; want *= 2 {
+		if !s.took(2 * hogged) {
+			t.Fatal("a hog was not seen")
+		}
+		if n := skips(&s); n != want {
+			t.Errorf("%d waits did not poll, want %d", n, want)
+		}
+	}
+	s.took(time.Second)
+	if n := skips(&s); n != mostSkip {
+		t.Errorf("%d waits did not poll, want at most %d", n, mostSkip)
+	}
+	for range 20 {
+		s.Found()
+	}
+	s.took(time.Second)
+	if n := skips(&s); n != leastSkip {
+		t.Errorf("%d waits did not poll after many successes, want %d", n, leastSkip)
+	}
+}
+
+// A goroutine that waits for its turn gets it from one that polls, however many processors there
+// are.
+func TestPauseLetsGoroutinesRun(t *testing.T) {
+	var s Spinner
+	s.Begin()
+	ran := make(chan struct{})
+	go close(ran)
+	for end := time.Now().Add(10 * time.Second); ; {
+		s.Pause()
+		select {
+		case <-ran:
+			return
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatal("the goroutine never ran")
+		}
+	}
+}
+
+func BenchmarkPause(b *testing.B) {
+	var s Spinner
+	s.Begin()
+	for b.Loop() {
+		s.Pause()
+	}
+}

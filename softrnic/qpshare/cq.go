@@ -1,0 +1,145 @@
+package qpshare
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// cq is a member's completion queue: the completions of the hub's queue that belong to it.
+type cq struct{ m *Member }
+
+var _ verbs.CQ = (*cq)(nil)
+
+// give puts a completion into the member's queue; mu is held.
+func (m *Member) give(wc verbs.WC) {
+	m.queue = append(m.queue, wc)
+	m.gate.Open()
+}
+
+// Poll takes completions; if there are none and no member polls, it polls for all.
+func (c *cq) Poll(wc []verbs.WC) (int, error) {
+	m, h := c.m, c.m.hub
+	h.mu.Lock()
+	if len(m.queue) == 0 && h.err == nil && h.leader == nil {
+		h.leader = m
+		h.mu.Unlock()
+		_, err := h.poll()
+		h.mu.Lock()
+		h.step(err)
+	}
+	defer h.mu.Unlock()
+	n := copy(wc, m.queue)
+	m.queue = m.queue[:copy(m.queue, m.queue[n:])]
+	if n == 0 && h.err != nil {
+		return 0, h.err
+	}
+	return n, nil
+}
+
+// step ends the turn of the leader; mu is held.
+func (h *Hub) step(err error) {
+	h.leader = nil
+	if err != nil && !errors.Is(err, verbs.ErrTimeout) {
+		h.fail(err)
+	}
+	h.succeed()
+}
+
+// poll polls once, as the leader.
+func (h *Hub) poll() (int, error) {
+	n, err := h.cq.Poll(h.wcs[:])
+	if n == 0 {
+		return 0, err
+	}
+	h.mu.Lock()
+	gone := h.take(h.wcs[:n])
+	h.mu.Unlock()
+	for _, c := range gone {
+		_ = c.destroy() // its failure was reported already
+	}
+	return n, err
+}
+
+// Wait waits until there is a completion for this member.
+func (c *cq) Wait(deadline clock.Time) error {
+	m, h := c.m, c.m.hub
+	for {
+		h.mu.Lock()
+		m.waiting = false
+		switch {
+		case len(m.queue) > 0:
+			h.succeed()
+			h.mu.Unlock()
+			return nil
+		case h.err != nil:
+			h.mu.Unlock()
+			return h.err
+		}
+		lead := h.leader == nil
+		if lead {
+			h.leader = m
+		} else {
+			m.waiting = true
+		}
+		h.mu.Unlock()
+		if lead {
+			if err := c.lead(deadline); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := m.gate.Wait(deadline); err != nil {
+			h.mu.Lock()
+			m.waiting = false
+			h.succeed() // this member may have been chosen as the next leader
+			ready := len(m.queue) > 0
+			h.mu.Unlock()
+			if ready {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// lead polls for all until this member has a completion.
+func (c *cq) lead(deadline clock.Time) error {
+	m, h := c.m, c.m.hub
+	var err error
+	for err == nil {
+		var n int
+		if n, err = h.poll(); err == nil && n == 0 {
+			err = h.cq.Wait(deadline)
+		}
+		h.mu.Lock()
+		if len(m.queue) > 0 || err != nil {
+			break
+		}
+		h.mu.Unlock()
+	}
+	h.step(err)
+	if len(m.queue) > 0 {
+		err = nil
+	}
+	h.mu.Unlock()
+	return err
+}
+
+// Arm is not supported: an event of the shared queue would wake one thread only.
+func (c *cq) Arm(bool) error {
+	return &verbs.OpError{Op: "arm CQ", Err: verbs.ErrNotSupported, Detail: "a shared queue has no events"}
+}
+
+// WaitEvent is not supported.
+func (c *cq) WaitEvent(clock.Time) error { return c.Arm(false) }
+
+// Destroy ends the member's part.
+func (c *cq) Destroy() error {
+	h := c.m.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.m.queue = nil
+	return nil
+}

@@ -1,0 +1,265 @@
+package qpshare
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Config describes a Hub.
+type Config struct {
+	Context verbs.Context
+	// Manager connects queue pairs.
+	Manager rdmacm.Dialer
+	// Members is how many threads there may be at a time.
+	Members int
+	// Depth is how many work requests each member may have in flight; 0: 32.
+	Depth int
+	// Shared are the services whose connections are shared. Their private data are the same for all
+	// clients.
+	Shared []string
+}
+
+const defaultDepth = 32
+
+// Hub is what the members share. Its methods may be called by any thread of the application.
+type Hub struct {
+	cfg Config
+	pd  verbs.PD
+	cq  verbs.CQ
+	wcs [64]verbs.WC // of the leader
+
+	mu sync.Mutex // guards what follows, also of members, queue pairs and connections; never held while a verb is called
+	// leader is the member that polls.
+	leader  *Member
+	members []*Member
+	// conns are those that can be shared, all are all that were not destroyed.
+	conns map[place]*conn
+	all   []*conn
+	// private are the queue pairs of one member, by number.
+	private map[wire.QPN]*qp
+	slots   []slot
+	free    []uint64
+	// err is why there will be no further completions.
+	err    error
+	closed bool
+}
+
+// place is a service of a host: members share the connection to it.
+type place struct {
+	to      netip.Addr
+	service string
+}
+
+// slot holds a work request in flight, or none. The ID of the posted work request names the slot
+// and its use: see sendID.
+type slot struct {
+	use uint64 // counts the work requests that the slot has held
+	q   *qp    // nil: the queue pair that posted it was destroyed
+	// c is the connection, if it is a shared one.
+	c        *conn
+	m        *Member
+	id       uint64
+	signaled bool
+	used     bool
+}
+
+// New makes a hub without members.
+func New(cfg Config) (_ *Hub, err error) {
+	if cfg.Depth == 0 {
+		cfg.Depth = defaultDepth
+	}
+	if cfg.Context == nil || cfg.Manager == nil || cfg.Members < 1 || cfg.Depth < 1 || cfg.Members*cfg.Depth > 1<<slotBits {
+		return nil, fmt.Errorf("qpshare: %d members, depth %d: a context, a manager, and both above 0 are needed: %w", cfg.Members, cfg.Depth, verbs.ErrInvalid)
+	}
+	if dev := cfg.Context.Device(); cfg.Members*cfg.Depth > dev.MaxQPWR || 2*cfg.Members*cfg.Depth > dev.MaxCQE {
+		return nil, fmt.Errorf("%d threads with %d work requests each on one queue pair; the device has room for %d and %d completions: "+
+			"use fewer threads: %w",
+			cfg.Members, cfg.Depth, dev.MaxQPWR, dev.MaxCQE, verbs.ErrLimit)
+	}
+	h := &Hub{cfg: cfg, conns: make(map[place]*conn), private: make(map[wire.QPN]*qp), slots: make([]slot, cfg.Members*cfg.Depth)}
+	for i := len(h.slots); i > 0; i-- {
+		h.free = append(h.free, uint64(i-1))
+	}
+	if h.pd, err = cfg.Context.AllocPD(); err != nil {
+		return nil, err
+	}
+	// Sends, and as many receives.
+	if h.cq, err = cfg.Context.CreateCQ(2 * cfg.Members * cfg.Depth); err != nil {
+		return nil, errors.Join(err, h.pd.Dealloc())
+	}
+	return h, nil
+}
+
+// Join makes another member, for one thread.
+func (h *Hub) Join() (*Member, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return nil, fmt.Errorf("qpshare: %w", verbs.ErrClosed)
+	case len(h.members) == h.cfg.Members:
+		return nil, fmt.Errorf("%d threads share the queue pairs already: %w", h.cfg.Members, verbs.ErrLimit)
+	}
+	m := &Member{Context: h.cfg.Context, hub: h, gate: h.cfg.Context.Runtime().NewGate()}
+	h.members = append(h.members, m)
+	return m, nil
+}
+
+// leave takes a member out.
+func (h *Hub) leave(m *Member) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.members = slices.DeleteFunc(h.members, func(o *Member) bool { return o == m })
+}
+
+// Close ends all connections and destroys what the hub made. The members must have ended.
+func (h *Hub) Close() error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil
+	}
+	h.closed = true
+	list := slices.Clone(h.all)
+	h.mu.Unlock()
+	var errs []error
+	for _, c := range list {
+		errs = append(errs, c.destroy())
+	}
+	errs = append(errs, h.cq.Destroy(), h.pd.Dealloc())
+	for i, err := range errs {
+		if errors.Is(err, verbs.ErrClosed) {
+			errs[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reserve takes slots for the work requests of a queue pair. The device's queues have room for them
+// all.
+func (h *Hub) reserve(q *qp, c *conn, wrs []verbs.SendWR) ([]verbs.SendWR, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := q.member
+	if h.err != nil {
+		return nil, postError(verbs.ErrClosed, "the completion queue has failed")
+	}
+	if c != nil && (c.dead || q.ended) {
+		return nil, postError(verbs.ErrState, "the shared queue pair has failed")
+	}
+	if m.pending+len(wrs) > h.cfg.Depth || len(wrs) > len(h.free) {
+		return nil, postError(verbs.ErrNoSpace, fmt.Sprintf("%d work requests of this thread are in flight", m.pending))
+	}
+	m.wrs = append(m.wrs[:0], wrs...)
+	for i := range m.wrs {
+		w := &m.wrs[i]
+		n := h.free[len(h.free)-1]
+		h.free = h.free[:len(h.free)-1]
+		h.slots[n] = slot{use: h.slots[n].use + 1, q: q, c: c, m: m, id: w.ID, signaled: w.Flags&verbs.Signalled != 0, used: true}
+		// Work requests of other members lie between those of this thread: each needs a completion
+		// of its own.
+		w.ID, w.Flags = sendID(n, h.slots[n].use), w.Flags|verbs.Signalled
+	}
+	m.pending += len(wrs)
+	if q.pending += len(wrs); c != nil {
+		c.pending += len(wrs)
+	}
+	return m.wrs, nil
+}
+
+func postError(err error, detail string) error {
+	return &verbs.OpError{Op: "post send", Err: err, Detail: detail}
+}
+
+// slotBits is how many bits of an ID name the slot. The lowest bit marks sends. Above the slot is
+// its use, so that the completion of a work request whose queue pair was destroyed is not taken for
+// that of the work request that has the slot now.
+const slotBits = 20
+
+func sendID(n, use uint64) uint64 { return (use<<slotBits|n)<<1 | 1 }
+
+// slotOf is the slot of an ID; false: its work request is not in flight.
+func (h *Hub) slotOf(id uint64) (uint64, bool) {
+	n, use := id>>1&(1<<slotBits-1), id>>(slotBits+1)
+	if id&1 == 0 || n >= uint64(len(h.slots)) {
+		return 0, false
+	}
+	s := &h.slots[n]
+	return n, s.used && s.use&(1<<(63-slotBits)-1) == use
+}
+
+// release gives back a slot, whose work request has ended or was not posted; mu is held.
+func (h *Hub) release(n uint64) slot {
+	s := h.slots[n]
+	h.slots[n] = slot{use: s.use}
+	h.free = append(h.free, n)
+	s.m.pending--
+	if s.q != nil {
+		s.q.pending--
+	}
+	if s.c != nil {
+		s.c.pending--
+	}
+	return s
+}
+
+// take gives completions to their members, and returns the connections that are to be destroyed; mu
+// is held.
+func (h *Hub) take(wcs []verbs.WC) (gone []*conn) {
+	for i := range wcs {
+		wc := wcs[i]
+		if wc.ID&1 == 0 { // a receive
+			if q := h.private[wc.QPN]; q != nil {
+				wc.ID >>= 1
+				q.member.give(wc)
+			}
+			continue
+		}
+		n, ok := h.slotOf(wc.ID)
+		if !ok {
+			continue
+		}
+		s := h.release(n)
+		if s.c != nil && wc.Status != verbs.Success {
+			h.forget(s.c)
+		}
+		if s.c != nil && s.c.over() {
+			gone = append(gone, s.c)
+		}
+		if s.q != nil && (s.signaled || wc.Status != verbs.Success) {
+			wc.ID = s.id
+			s.m.give(wc)
+		}
+	}
+	return gone
+}
+
+// fail ends all waits: there will be no further completions; mu is held.
+func (h *Hub) fail(err error) {
+	if h.err == nil {
+		h.err = err
+	}
+	for _, m := range h.members {
+		m.gate.Open()
+	}
+}
+
+// succeed wakes a waiting member to poll, if there is no leader; mu is held.
+func (h *Hub) succeed() {
+	if h.leader != nil {
+		return
+	}
+	for _, m := range h.members {
+		if m.waiting {
+			m.gate.Open()
+			return
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package qpshare
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// qp is a member's queue pair: a queue pair of its own, or a use of a shared connection; neither
+// before it is connected.
+type qp struct {
+	member *Member
+	init   verbs.QPInit
+	real   verbs.QP
+	conn   *conn
+	// pending is how many of its work requests are in flight.
+	pending int
+	// ended: its member has ended it.
+	ended bool
+}
+
+var _ verbs.QP = (*qp)(nil)
+
+// under is the queue pair of the device; nil: not connected.
+func (q *qp) under() verbs.QP {
+	if q.conn != nil {
+		return q.conn.real
+	}
+	return q.real
+}
+
+func stateError(op string) error {
+	return &verbs.OpError{Op: op, Err: verbs.ErrState, Detail: "a member's queue pair is connected by Dial only"}
+}
+
+// QPN is that of the real queue pair; 0 before it is connected.
+func (q *qp) QPN() wire.QPN {
+	if u := q.under(); u != nil {
+		return u.QPN()
+	}
+	return 0
+}
+
+// Query asks the real queue pair.
+func (q *qp) Query() (verbs.QPAttr, error) {
+	if u := q.under(); u != nil {
+		return u.Query()
+	}
+	return verbs.QPAttr{Type: verbs.RC}, nil
+}
+
+// ToInit is refused: Dial connects.
+func (q *qp) ToInit(verbs.ToInit) error { return stateError("modify QP to INIT") }
+
+// ToRTR is refused: Dial connects.
+func (q *qp) ToRTR(verbs.ToRTR) error { return stateError("modify QP to RTR") }
+
+// ToRTS is refused: Dial connects.
+func (q *qp) ToRTS(verbs.ToRTS) error { return stateError("modify QP to RTS") }
+
+// ToSQD is refused.
+func (q *qp) ToSQD() error { return stateError("modify QP to SQD") }
+
+// ResumeRTS is refused.
+func (q *qp) ResumeRTS() error { return stateError("modify QP to RTS") }
+
+// ToReset is refused.
+func (q *qp) ToReset() error { return stateError("modify QP to RESET") }
+
+// ToError flushes the work requests in flight. If there are any, a shared connection ends for all
+// members.
+func (q *qp) ToError() error {
+	h := q.member.hub
+	h.mu.Lock()
+	q.ended = true
+	c, busy := q.conn, q.pending > 0
+	h.mu.Unlock()
+	switch {
+	case c != nil && busy:
+		return c.end()
+	case c == nil && q.real != nil:
+		return q.real.ToError()
+	}
+	return nil
+}
+
+// PostSend posts work requests. Those of one member keep their order.
+func (q *qp) PostSend(wr ...verbs.SendWR) error {
+	u := q.under()
+	if u == nil {
+		return postError(verbs.ErrState, "the queue pair is not connected")
+	}
+	h := q.member.hub
+	list, err := h.reserve(q, q.conn, wr)
+	if err != nil {
+		return err
+	}
+	err = u.PostSend(list...)
+	if err == nil {
+		return nil
+	}
+	posted := 0
+	var op *verbs.OpError
+	if errors.As(err, &op) {
+		posted = op.Index
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range list[posted:] {
+		if n, ok := h.slotOf(list[posted+i].ID); ok {
+			h.release(n)
+		}
+	}
+	if q.conn != nil {
+		h.forget(q.conn)
+	}
+	return err
+}
+
+// PostRecv posts receives; a shared connection has none.
+func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
+	if q.real == nil {
+		return &verbs.OpError{Op: "post receive", Err: verbs.ErrState, Detail: "only a queue pair of a member's own receives"}
+	}
+	list := make([]verbs.RecvWR, len(wr))
+	for i := range wr {
+		list[i] = wr[i]
+		list[i].ID <<= 1
+	}
+	return q.real.PostRecv(list...)
+}
+
+// Destroy ends the queue pair. Work requests in flight have no completions for the member.
+func (q *qp) Destroy() error {
+	h := q.member.hub
+	h.mu.Lock()
+	q.ended = true
+	real, c := q.real, q.conn
+	for i := range h.slots {
+		if s := &h.slots[i]; s.used && s.q == q {
+			if s.q = nil; c == nil {
+				h.release(uint64(i)) // it has no completion: its queue pair is destroyed
+			}
+		}
+	}
+	q.real, q.conn, q.pending = nil, nil, 0
+	if real != nil {
+		delete(h.private, real.QPN())
+	}
+	h.mu.Unlock()
+	switch {
+	case real != nil:
+		return real.Destroy()
+	case c != nil:
+		return c.detach()
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package remotemem
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Bounds of a fabric.
+const (
+	// MaxPeers is the largest number of peers.
+	MaxPeers = 128
+	// maxOps is the largest number of operations in flight.
+	maxOps = 256
+	// dialPatience bounds one attempt to connect.
+	dialPatience = 2 * time.Second
+	// drainPatience bounds the wait for the flushes of a broken queue pair: they need no network.
+	drainPatience = 5 * time.Second
+)
+
+// Config describes a fabric.
+type Config struct {
+	Context verbs.Context
+	// Buffer is the size of the registered memory in bytes.
+	Buffer int
+	// Access is what peers may do with it; they need its address and key, which the caller hands
+	// out.
+	Access verbs.Access
+}
+
+// Connect brings qp, which is in RESET, to RTS with a peer.
+type Connect func(qp verbs.QP, deadline clock.Time) error
+
+// Fabric is a set of connections. See the package comment.
+type Fabric struct {
+	cfg   Config
+	rt    verbs.Runtime
+	pd    verbs.PD
+	cq    verbs.CQ
+	mr    verbs.MR
+	peers []*peer
+	// ops are the operations in flight; the IDs of their work requests are their indices, from 1
+	// on.
+	ops    []*Op
+	free   []uint64
+	notify func(imm uint32)
+	wcs    [64]verbs.WC
+	wrs    []verbs.SendWR
+}
+
+// peer is one peer.
+type peer struct {
+	addr    netip.Addr
+	connect Connect
+	recvs   int
+	qp      verbs.QP
+	// pending is how many send work requests are posted and not completed.
+	pending int
+	broken  bool
+}
+
+// New makes a fabric without peers.
+func New(cfg Config) (_ *Fabric, err error) {
+	f := &Fabric{cfg: cfg, rt: cfg.Context.Runtime(), ops: make([]*Op, maxOps+1)}
+	for id := uint64(maxOps); id > 0; id-- {
+		f.free = append(f.free, id)
+	}
+	if f.pd, err = cfg.Context.AllocPD(); err != nil {
+		return nil, err
+	}
+	if f.cq, err = cfg.Context.CreateCQ(2 * maxOps); err != nil {
+		return nil, errors.Join(err, f.pd.Dealloc())
+	}
+	if f.mr, err = f.pd.RegMR(nil, cfg.Buffer, cfg.Access|verbs.LocalWrite); err != nil {
+		return nil, errors.Join(err, f.cq.Destroy(), f.pd.Dealloc())
+	}
+	return f, nil
+}
+
+// MR is the registered buffer.
+func (f *Fabric) MR() verbs.MR { return f.mr }
+
+// PD is the protection domain of the fabric.
+func (f *Fabric) PD() verbs.PD { return f.pd }
+
+// Runtime is that of the context.
+func (f *Fabric) Runtime() verbs.Runtime { return f.rt }
+
+// OnNotify has f called for each WRITE with immediate data that a peer sends, with these data.
+func (f *Fabric) OnNotify(call func(imm uint32)) { f.notify = call }
+
+// AddPeer adds a peer and returns its number. recvs is how many receives are posted for its
+// notifications.
+func (f *Fabric) AddPeer(addr netip.Addr, recvs int, c Connect) (int, error) {
+	if len(f.peers) == MaxPeers {
+		return 0, fmt.Errorf("%d peers: %w", MaxPeers, verbs.ErrLimit)
+	}
+	f.peers = append(f.peers, &peer{addr: addr, connect: c, recvs: recvs})
+	return len(f.peers) - 1, nil
+}
+
+// Connected reports whether the queue pair to a peer is there and has not failed.
+func (f *Fabric) Connected(i int) bool { return f.peers[i].qp != nil && !f.peers[i].broken }
+
+// Open connects to a peer, unless it is connected.
+func (f *Fabric) Open(i int, deadline clock.Time) error {
+	p := f.peers[i]
+	if f.Connected(i) {
+		return nil
+	}
+	if err := f.Break(i); err != nil {
+		return err
+	}
+	qp, err := f.pd.CreateQP(verbs.QPInit{
+		Type: verbs.RC, SendCQ: f.cq, RecvCQ: f.cq, MaxSendWR: maxOps, MaxRecvWR: max(1, p.recvs), MaxSGE: 1,
+	})
+	if err != nil {
+		return err
+	}
+	if limit := f.rt.Now().Add(dialPatience); limit < deadline {
+		deadline = limit
+	}
+	if err := p.connect(qp, deadline); err != nil {
+		return errors.Join(fmt.Errorf("connect to %v: %w", p.addr, err), qp.Destroy())
+	}
+	p.qp, p.broken = qp, false
+	for range p.recvs {
+		if err := qp.PostRecv(verbs.RecvWR{}); err != nil {
+			return errors.Join(err, f.Break(i))
+		}
+	}
+	return nil
+}
+
+// Break ends the connection to a peer. Operations in flight end with WRFlushErr.
+func (f *Fabric) Break(i int) error {
+	p := f.peers[i]
+	if p.qp == nil {
+		return nil
+	}
+	p.broken = true
+	_ = p.qp.ToError() // in ERROR already, or dead with its NIC
+	for end := f.rt.Now().Add(drainPatience); p.pending > 0; {
+		if err := f.progress(end); err != nil {
+			f.abandon(i)
+			break
+		}
+	}
+	err := p.qp.Destroy()
+	p.qp = nil
+	if errors.Is(err, verbs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// abandon ends the operations to a peer when the NIC no longer flushes them.
+func (f *Fabric) abandon(i int) {
+	for id, op := range f.ops {
+		if op != nil && op.Peer == i {
+			f.finish(uint64(id), verbs.WRFlushErr)
+		}
+	}
+}
+
+// Close ends all connections and destroys what the fabric made.
+func (f *Fabric) Close() error {
+	var errs []error
+	for i := range f.peers {
+		errs = append(errs, f.Break(i))
+	}
+	errs = append(errs, f.mr.Dereg(), f.cq.Destroy(), f.pd.Dealloc())
+	for i, err := range errs {
+		if errors.Is(err, verbs.ErrClosed) {
+			errs[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}

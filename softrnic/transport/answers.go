@@ -1,0 +1,258 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// responseKind is what a response is.
+type responseKind uint8
+
+const (
+	owedAck    responseKind = iota // ACK, NAK or RNR NAK
+	owedAtomic                     // ATOMIC_ACK
+	owedRead                       // READ responses
+)
+
+// response is an answer that the responder owes. Most are sent in the step that made them; a long
+// READ is sent in bursts, and later answers wait for it, because answers leave in PSN order.
+type response struct {
+	kind     responseKind
+	fresh    bool // of a new READ or atomic: it occupies a responder resource
+	syndrome wire.Syndrome
+	psn      wire.PSN
+	value    uint64 // of an atomic
+	// A READ: memory, response packets in all and sent, MSN when it was executed.
+	va            uint64
+	rkey          uint32
+	length        uint32
+	packets, sent uint32
+	msn           uint32
+}
+
+// fatal reports that the response is the NAK that ends the connection. There is always room for it.
+func (e *response) fatal() bool {
+	return e.kind == owedAck && e.syndrome.IsNak() && e.syndrome != wire.NakPSNSequence
+}
+
+// covers reports that psn is one of the response packets.
+func (e *response) covers(psn wire.PSN) bool {
+	d := wire.Diff(psn, e.psn)
+	return d >= 0 && uint32(d) < e.packets
+}
+
+// answers are the responses that a responder owes, and what sends them.
+type answers struct {
+	*core
+	rcv  *receiver
+	owed []response // in PSN order
+	torn torn
+	// msn is the number of messages executed (24 bits).
+	msn         uint32
+	maxRdAtomic int
+	// at is when owed responses or the rest of a torn copy are due.
+	at clock.Time
+}
+
+// start makes room for the answers of a peer that may have rdAtomic READs and atomics in flight.
+func (a *answers) start(rdAtomic int) {
+	a.maxRdAtomic = rdAtomic
+	if depth := maxOwed(rdAtomic); cap(a.owed) < depth {
+		a.owed = make([]response, 0, depth)
+	}
+}
+
+// last sends the acknowledgements of what was executed, and the NAK of what was refused, when the
+// queue pair enters the error state: the peer's requests had their effect, and must not seem lost.
+// READ responses are not sent any more, and so nothing behind them.
+func (a *answers) last(out *Actions) {
+	for i := range a.owed {
+		switch e := &a.owed[i]; e.kind {
+		case owedAck:
+			a.sendAck(e, out)
+		case owedAtomic:
+			a.sendAtomicAck(e, out)
+		case owedRead:
+			return
+		}
+	}
+}
+
+// stop drops what is owed.
+func (a *answers) stop() {
+	a.owed = a.owed[:0]
+	a.torn.kind = notTorn
+	a.at = clock.Never
+}
+
+// reset forgets the connection and keeps the memory.
+func (a *answers) reset() {
+	a.stop()
+	a.msn, a.maxRdAtomic = 0, 0
+	a.torn = torn{core: a.core, buf: a.torn.buf}
+}
+
+// executed counts a message for the MSN.
+func (a *answers) executed() { a.msn = (a.msn + 1) & max24 }
+
+// onlyAck reports that all that is owed is one positive ACK.
+func (a *answers) onlyAck() bool {
+	return len(a.owed) == 1 && a.owed[0].kind == owedAck && a.owed[0].syndrome.IsAck() && !a.torn.active()
+}
+
+// maxOwed bounds the responses owed: fresh and repeated READs and atomics, ACKs between them, and a
+// NAK; the last place is for the NAK that ends the connection.
+func maxOwed(rdAtomic int) int { return 4*rdAtomic + 5 }
+
+// fresh counts the responder resources in use.
+func (a *answers) fresh() int {
+	n := 0
+	for i := range a.owed {
+		if a.owed[i].fresh {
+			n++
+		}
+	}
+	return n
+}
+
+// owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN. It
+// swallows a positive ACK right before it, as every response acknowledges what is before it. False:
+// too many are owed; the peer will retransmit.
+func (a *answers) owe(e response) bool {
+	i := len(a.owed)
+	for i > 0 && wire.Diff(a.owed[i-1].psn, e.psn) > 0 {
+		i--
+	}
+	if i > 0 {
+		if prev := &a.owed[i-1]; prev.kind == owedAck && prev.syndrome.IsAck() {
+			a.env.Counters.AckCoalesced++
+			*prev = e
+			return true
+		}
+	}
+	if len(a.owed) == cap(a.owed) || len(a.owed) == cap(a.owed)-1 && !e.fatal() {
+		return false
+	}
+	a.owed = append(a.owed, response{})
+	copy(a.owed[i+1:], a.owed[i:])
+	a.owed[i] = e
+	return true
+}
+
+// withdrawNak removes an RNR NAK and a sequence NAK that wait behind a long READ. It is called when
+// the packet that they ask for has arrived.
+func (a *answers) withdrawNak() {
+	for n := len(a.owed); n > 0 && a.owed[n-1].kind == owedAck && !a.owed[n-1].syndrome.IsAck(); n-- {
+		a.owed = a.owed[:n-1]
+	}
+}
+
+// send sends what is owed, at most Window READ response packets at a time: the rest is due at once,
+// so that other queue pairs come between. True says that nothing is owed any more.
+func (a *answers) send(now clock.Time, out *Actions) bool {
+	if a.torn.active() {
+		if now < a.torn.until {
+			a.at = a.torn.until
+			return false
+		}
+		a.torn.settleWrite()
+	}
+	a.at = clock.Never
+	for budget := a.cfg.Window; len(a.owed) > 0; {
+		e := &a.owed[0]
+		switch e.kind {
+		case owedAck:
+			a.sendAck(e, out)
+		case owedAtomic:
+			a.sendAtomicAck(e, out)
+		case owedRead:
+			for e.sent < e.packets {
+				if budget == 0 {
+					a.at = now
+					return false
+				}
+				budget--
+				if !a.sendReadResponse(now, e, out) {
+					return false
+				}
+			}
+		}
+		a.owed = a.owed[:copy(a.owed, a.owed[1:])]
+	}
+	return true
+}
+
+func (a *answers) sendAck(e *response, out *Actions) {
+	tx := a.newPacket(out)
+	tx.BTH.Opcode, tx.BTH.PSN = wire.RCAck, e.psn
+	tx.AETH = wire.AETH{Syndrome: e.syndrome, MSN: a.msn}
+}
+
+func (a *answers) sendAtomicAck(e *response, out *Actions) {
+	tx := a.newPacket(out)
+	tx.BTH.Opcode, tx.BTH.PSN = wire.RCAtomicAck, e.psn
+	tx.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: a.msn}
+	tx.AtomicAck = e.value
+}
+
+// sendReadResponse sends the next packet of a READ. False: the caller must stop: the rest of a torn
+// copy is due later, or the connection has ended.
+func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) bool {
+	off := e.sent * a.mtu
+	n := min(a.mtu, e.length-off)
+	va, psn := e.va+uint64(off), e.psn.Add(int(e.sent))
+	src, ok := a.remote(e.rkey, va, n, verbs.RemoteRead)
+	switch {
+	case !ok && e.fresh:
+		a.refuseRead(e, out)
+		return false
+	case !ok:
+		// A stray copy of an old request must not end the connection because its region is gone
+		// now.
+		e.sent = e.packets
+		return true
+	}
+	var payload []byte
+	if n > 0 {
+		payload = out.alloc(int(n))
+		if !a.torn.copyRead(now, psn, payload, src, va) {
+			a.at = a.torn.until
+			return false
+		}
+	}
+	tx := a.newPacket(out)
+	tx.BTH.Opcode, tx.BTH.PSN = readOpcode(e.sent, e.packets), psn
+	if tx.BTH.Opcode != wire.RCReadResponseMiddle {
+		tx.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: e.msn}
+	}
+	tx.Payload = payload
+	e.sent++
+	return true
+}
+
+func readOpcode(i, packets uint32) wire.Opcode {
+	switch {
+	case packets == 1:
+		return wire.RCReadResponseOnly
+	case i == 0:
+		return wire.RCReadResponseFirst
+	case i+1 == packets:
+		return wire.RCReadResponseLast
+	}
+	return wire.RCReadResponseMiddle
+}
+
+// refuseRead ends the connection for a READ whose region went away while it was being answered.
+// Later answers are dropped.
+func (a *answers) refuseRead(e *response, out *Actions) {
+	nak := response{kind: owedAck, psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteAccess}
+	a.owed = a.owed[:0]
+	a.sendAck(&nak, out)
+	a.env.Counters.RespAccessErr++
+	if a.rcv.held {
+		a.rcv.complete(verbs.WC{Status: verbs.LocAccessErr}, out)
+	}
+	a.raise(verbs.EventQPAccessErr, out)
+	a.qp.fault(out)
+}

@@ -1,0 +1,104 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cq"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// core is what all parts of a queue pair share: the NIC's memory and counters, the creation
+// attributes, the state and the attributes of the transitions. Each part holds a pointer to it.
+type core struct {
+	env Env
+	cfg Config
+	svc *service
+	// qp is the queue pair itself: packets name it, and a fault in any part ends all of them.
+	qp *QP
+	// sent and received fill the completion queues.
+	sent, received *cq.Source
+
+	state verbs.QPState
+	init  verbs.ToInit
+	rtr   verbs.ToRTR
+	rts   verbs.ToRTS
+	mtu   uint32 // path MTU in bytes; of a UD queue pair, the port's
+	// lastNow is the time of the latest call, for the calls that take no time.
+	lastNow clock.Time
+}
+
+// raise reports an asynchronous event of the queue pair.
+func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
+	c.env.Counters.AsyncEvents++
+	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: c.cfg.QPN})
+}
+
+// newPacket appends a packet to the peer.
+func (c *core) newPacket(out *Actions) *wire.Packet {
+	out.Tx = append(out.Tx, TxPacket{QP: c.qp})
+	p := &out.Tx[len(out.Tx)-1].Packet
+	p.BTH.PKey, p.BTH.DestQP = c.init.PKey, c.rtr.DestQPN
+	return p
+}
+
+// remote returns the n bytes at va that a request of the peer names, if the peer may use them for
+// need.
+func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) ([]byte, bool) {
+	b, fault := c.env.Mem.Remote(c.cfg.PD, c.cfg.QPN, rkey, va, n, need)
+	return b, fault == mem.OK
+}
+
+// gather fills dst with the bytes of the list from offset off on. Every piece is checked again,
+// because a region may be gone by the time of a retransmission.
+func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
+	for i := range sgl {
+		s := sgl[i]
+		if off >= s.Length {
+			off -= s.Length
+			continue
+		}
+		if len(dst) == 0 {
+			return mem.OK
+		}
+		src, fault := c.env.Mem.Local(c.cfg.PD, s, false)
+		if fault != mem.OK {
+			return fault
+		}
+		dst = dst[copy(dst, src[off:]):]
+		off = 0
+	}
+	return mem.OK
+}
+
+// scatter writes src into the list of memory of pd from offset off on. The caller has checked that
+// it fits.
+func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
+	for i := range sgl {
+		s := sgl[i]
+		if off >= s.Length {
+			off -= s.Length
+			continue
+		}
+		if len(src) == 0 {
+			return mem.OK
+		}
+		dst, fault := c.env.Mem.Local(pd, s, true)
+		if fault != mem.OK {
+			return fault
+		}
+		src = src[copy(dst[off:], src):]
+		off = 0
+	}
+	return mem.OK
+}
+
+// checkSGL validates a whole list before the first packet of a message leaves.
+func (c *core) checkSGL(sgl []verbs.SGE, write bool) mem.Fault {
+	for i := range sgl {
+		if _, fault := c.env.Mem.Local(c.cfg.PD, sgl[i], write); fault != mem.OK {
+			return fault
+		}
+	}
+	return mem.OK
+}

@@ -1,0 +1,277 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// message is the kind of multi-packet message that a responder is in the middle of.
+type message uint8
+
+const (
+	noMessage message = iota
+	inSend
+	inWrite
+)
+
+// executor checks and executes requests packet by packet, for reliable and unreliable connections.
+type executor struct {
+	*core
+	rcv     *receiver
+	answers *answers
+
+	// msg is the message in progress; received counts the bytes of a SEND; va, rkey and left
+	// describe the rest of a WRITE.
+	msg      message
+	received uint32
+	va       uint64
+	rkey     uint32
+	left     uint32
+	// replay holds the results of atomics for duplicates: newest last, at most MaxRdAtomic.
+	replay []result
+}
+
+// reset forgets the message in progress and the results of atomics.
+func (x *executor) reset() {
+	*x = executor{core: x.core, rcv: x.rcv, answers: x.answers, replay: x.replay[:0]}
+}
+
+// chain is the order of the checks of a request. The order decides which NAK the peer gets
+// (IBTA 9.7.4.1/order).
+var chain = [...]struct {
+	name  string
+	check func(*executor, *wire.Packet, *wire.OpInfo) verdict
+}{
+	{"opcode sequence", (*executor).checkSequence},
+	{"opcode valid", (*executor).checkOperation},
+	{"resources", (*executor).checkResources},
+	{"length", (*executor).checkLength},
+	{"rkey", (*executor).checkKey},
+	{"execute", (*executor).execute},
+}
+
+// run takes a request through the chain up to the first check that refuses it.
+func (x *executor) run(p *wire.Packet, info *wire.OpInfo) verdict {
+	for i := range chain {
+		if v := chain[i].check(x, p, info); v != pass {
+			x.sawVerdict(p.BTH.Opcode, v)
+			return v
+		}
+	}
+	x.sawVerdict(p.BTH.Opcode, pass)
+	return pass
+}
+
+// checkSequence: inside a message only its MIDDLE and LAST may follow, outside only FIRST and ONLY
+// (IBTA 9.7.4.1/sequence).
+func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
+	if info.Flags&wire.OpRequest == 0 {
+		return refuseOpcode // IBTA 9.7.4.1/reserved
+	}
+	inside := info.Flags&(wire.OpMiddle|wire.OpLast) != 0
+	switch x.msg {
+	case noMessage:
+		if inside {
+			return refuseSequence
+		}
+	case inSend:
+		if !inside || info.Flags&wire.OpSend == 0 {
+			return refuseSequence
+		}
+	case inWrite:
+		if !inside || info.Flags&wire.OpWrite == 0 {
+			return refuseSequence
+		}
+	}
+	return pass
+}
+
+// operationRights are what a queue pair must allow its peer for an operation.
+var operationRights = [...]struct {
+	op   wire.OpFlags
+	need verbs.Access
+}{
+	{wire.OpWrite, verbs.RemoteWrite},
+	{wire.OpRead, verbs.RemoteRead},
+	{wire.OpAtomic, verbs.RemoteAtomic},
+}
+
+// checkOperation: the queue pair must be set up for the operation (IBTA 9.7.4.1/enabled).
+func (x *executor) checkOperation(_ *wire.Packet, info *wire.OpInfo) verdict {
+	for _, r := range operationRights {
+		if info.Flags&r.op != 0 && x.init.Access&r.need == 0 {
+			return refuseOperation
+		}
+	}
+	return pass
+}
+
+// checkResources: a READ or atomic needs a free responder resource, a SEND or immediate data a
+// receive (IBTA 9.7.4.1/resources).
+func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
+	switch {
+	case info.Flags&(wire.OpRead|wire.OpAtomic) != 0:
+		if x.answers.fresh() >= x.answers.maxRdAtomic {
+			return refuseDepth
+		}
+	case info.Flags&wire.OpSend != 0 && info.Flags&(wire.OpFirst|wire.OpOnly) != 0,
+		info.Flags&wire.OpWrite != 0 && info.Flags&wire.OpImm != 0:
+		if !x.rcv.ready() {
+			return refuseNotReady
+		}
+		x.rcv.held = true
+	}
+	return pass
+}
+
+// checkLength: FIRST and MIDDLE fill the path MTU, LAST is 1 to MTU bytes, ONLY 0 to MTU; a SEND
+// fits its receive, a WRITE is as long as its RETH says (IBTA 9.7.4.1/length).
+func (x *executor) checkLength(p *wire.Packet, info *wire.OpInfo) verdict {
+	n := uint32(len(p.Payload))
+	switch {
+	case info.Flags&(wire.OpRead|wire.OpAtomic) != 0:
+		if n != 0 || p.RETH.Length > maxMsgSize {
+			return refuseLength
+		}
+		return pass
+	case info.Flags&(wire.OpFirst|wire.OpMiddle) != 0 && n != x.mtu,
+		info.Flags&wire.OpLast != 0 && (n == 0 || n > x.mtu),
+		n > x.mtu:
+		return refuseLength
+	case info.Flags&wire.OpWrite != 0:
+		return x.checkWriteLength(p, info, n)
+	}
+	if info.Flags&(wire.OpFirst|wire.OpOnly) != 0 {
+		x.received = 0
+	}
+	if uint64(x.received)+uint64(n) > x.rcv.oldest().length {
+		return refuseTooLong
+	}
+	return pass
+}
+
+func (x *executor) checkWriteLength(p *wire.Packet, info *wire.OpInfo, n uint32) verdict {
+	ok := false
+	switch {
+	case info.Flags&wire.OpOnly != 0:
+		ok = p.RETH.Length == n
+	case info.Flags&wire.OpFirst != 0:
+		ok = p.RETH.Length > n && p.RETH.Length <= maxMsgSize
+	case info.Flags&wire.OpMiddle != 0:
+		ok = x.left > n
+	default:
+		ok = x.left == n
+	}
+	if !ok {
+		return refuseLength
+	}
+	return pass
+}
+
+// checkKey: R_Key, protection domain, access and bounds of the whole message at its first packet;
+// none of that for a length of 0 (IBTA 9.7.4.1/key, C9-88).
+func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
+	ok := true
+	switch {
+	case info.Flags&wire.OpWrite != 0 && info.Flags&(wire.OpFirst|wire.OpOnly) != 0:
+		_, ok = x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteWrite)
+	case info.Flags&wire.OpRead != 0:
+		_, ok = x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, verbs.RemoteRead)
+	case info.Flags&wire.OpAtomic != 0:
+		_, ok = x.remote(p.AtomicETH.RKey, p.AtomicETH.VA, atomicSize, verbs.RemoteAtomic)
+		if ok && p.AtomicETH.VA%atomicSize != 0 {
+			return refuseAlignment // IBTA 9.4.5/alignment
+		}
+	}
+	if !ok {
+		return refuseAccess
+	}
+	return pass
+}
+
+// execute does what the request asks.
+func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
+	switch {
+	case info.Flags&wire.OpSend != 0:
+		return x.executeSend(p, info)
+	case info.Flags&wire.OpWrite != 0:
+		return x.executeWrite(p, info)
+	case info.Flags&wire.OpAtomic != 0:
+		x.executeAtomic(p)
+	default:
+		x.env.Counters.RxReadRequests++
+	}
+	return pass
+}
+
+func (x *executor) executeSend(p *wire.Packet, info *wire.OpInfo) verdict {
+	if x.rcv.write(x.received, p.Payload) != mem.OK {
+		return refuseLocal
+	}
+	x.received += uint32(len(p.Payload))
+	x.msg = inSend
+	if info.Flags&wire.OpInv != 0 && x.env.Mem.Invalidate(x.cfg.PD, x.cfg.QPN, p.IETH, true) != mem.OK {
+		return refuseInvalidate
+	}
+	return pass
+}
+
+func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
+	if info.Flags&(wire.OpFirst|wire.OpOnly) != 0 {
+		x.va, x.rkey, x.left = p.RETH.VA, p.RETH.RKey, p.RETH.Length
+		x.received = p.RETH.Length
+	}
+	n := uint32(len(p.Payload))
+	dst, ok := x.remote(x.rkey, x.va, n, verbs.RemoteWrite)
+	if !ok {
+		return refuseAccess // the region went away within the message
+	}
+	if x.answers.torn.copyWrite(dst, p.Payload, x.va, x.rkey, info) {
+		x.answers.at = x.answers.torn.until
+	}
+	x.va += uint64(n)
+	x.left -= n
+	x.msg = inWrite
+	return pass
+}
+
+// executeAtomic does a CMP_SWAP or FETCH_ADD and keeps its result for duplicates. The oldest result
+// is forgotten when there are as many as the peer may have atomics outstanding (IBTA 9.4.5/replay).
+func (x *executor) executeAtomic(p *wire.Packet) {
+	word, _ := x.remote(p.AtomicETH.RKey, p.AtomicETH.VA, atomicSize, verbs.RemoteAtomic) // was checked
+	res := result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: p.AtomicETH.VA}
+	if p.BTH.Opcode == wire.RCCmpSwap {
+		res.value = mem.CmpSwap(word, p.AtomicETH.Compare, p.AtomicETH.SwapOrAdd)
+	} else {
+		res.value = mem.FetchAdd(word, p.AtomicETH.SwapOrAdd)
+	}
+	if len(x.replay) >= x.answers.maxRdAtomic {
+		x.replay = x.replay[:copy(x.replay, x.replay[1:])]
+	}
+	x.replay = append(x.replay, res)
+	x.env.Counters.RxAtomicRequests++
+}
+
+// completeMessage ends a SEND or WRITE: a receive that it used is completed.
+func (x *executor) completeMessage(p *wire.Packet, info *wire.OpInfo, out *Actions) {
+	write := info.Flags&wire.OpWrite != 0
+	x.msg = noMessage
+	if write {
+		x.env.Counters.RxWriteRequests++
+	}
+	if !x.rcv.held {
+		return
+	}
+	wc := verbs.WC{Opcode: verbs.WCRecv, ByteLen: x.received, Solicited: p.BTH.Solicited}
+	if write {
+		wc.Opcode = verbs.WCRecvWriteImm
+	}
+	if info.Flags&wire.OpImm != 0 {
+		wc.Flags, wc.Imm = verbs.WithImm, p.ImmDt
+	}
+	if info.Flags&wire.OpInv != 0 {
+		wc.Flags, wc.InvRKey = verbs.WithInv, p.IETH
+	}
+	x.rcv.complete(wc, out)
+}

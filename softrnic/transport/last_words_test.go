@@ -1,0 +1,89 @@
+package transport
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// A queue pair that enters the error state while it holds back the ACK of what it has executed
+// sends it first, whatever ends it: an application, or a NAK for its own request in the same
+// receive batch (IBTA 9.9.3/fatal).
+func TestLastAcknowledgement(t *testing.T) {
+	for name, end := range map[string]func(b *side) error{
+		"application": func(b *side) error { return b.qp.ToError(0, &b.out) },
+		"own request": func(b *side) error {
+			wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: 1, RKey: 2}
+			if err := b.qp.PostSend(0, &wr, &b.out); err != nil {
+				return err
+			}
+			b.out.Tx = b.out.Tx[:0]
+			b.qp.Handle(0, &wire.Packet{
+				BTH: wire.BTH{Opcode: wire.RCAck, PSN: defaultLink.psnB}, AETH: wire.AETH{Syndrome: wire.NakRemoteAccess},
+			}, &b.out)
+			return nil
+		},
+	} {
+		a := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})
+		b := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12, CoalesceAcks: true})
+		connect(t, a, b, defaultLink)
+		post(t, a, writeTo(b))
+		a.deliver(0, b)
+		if len(b.out.Tx) != 0 {
+			t.Fatalf("%s: the ACK was not held back", name)
+		}
+		if err := end(b); err != nil {
+			t.Fatal(err)
+		}
+		if b.qp.State() != verbs.StateError {
+			t.Fatalf("%s: the state is %v", name, b.qp.State())
+		}
+		if len(b.out.Tx) != 1 || b.out.Tx[0].Packet.BTH.Opcode != wire.RCAck || !b.out.Tx[0].Packet.AETH.Syndrome.IsAck() {
+			t.Errorf("%s: %d packets leave, want the ACK", name, len(b.out.Tx))
+		}
+		b.deliver(0, a)
+		a.file()
+		if wc := onlyWC(t, a.scq); wc.Status != verbs.Success {
+			t.Errorf("%s: what was executed completes with %v", name, wc.Status)
+		}
+	}
+}
+
+// However much a responder owes, the NAK that ends the connection leaves.
+func TestFatalNakBehindAFullList(t *testing.T) {
+	for depth := 1; depth < 20; depth++ {
+		l := defaultLink
+		l.rtr.MaxDestRdAtomic = depth
+		a := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})
+		b := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12})
+		connect(t, a, b, l)
+		n := 0
+		for b.qp.rsp.answers.owe(response{kind: owedAtomic, psn: defaultLink.psnA.Add(-1000 + n)}) {
+			n++
+		}
+		wr := verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{a.sge(0, 8)}, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey() ^ 1}
+		post(t, a, wr)
+		a.deliver(0, b)
+		last := &b.out.Tx[len(b.out.Tx)-1].Packet
+		if len(b.out.Tx) != n+1 || last.BTH.Opcode != wire.RCAck || last.AETH.Syndrome != wire.NakRemoteAccess || b.qp.State() != verbs.StateError {
+			t.Errorf("depth %d: %d answers to %d, the last one %v, in %v", depth, len(b.out.Tx), n, last, b.qp.State())
+		}
+	}
+}
+
+// A syndrome with the reserved bit 7 is neither an ACK nor a NAK: a bad response (IBTA
+// 9.7.5.1.2/reserved).
+func TestReservedBitOfASyndrome(t *testing.T) {
+	for s := 0x80; s < 0x100; s++ {
+		a, b := newPair(t)
+		post(t, a, writeTo(b))
+		a.qp.Handle(0, &wire.Packet{
+			BTH: wire.BTH{Opcode: wire.RCAck, PSN: defaultLink.psnA}, AETH: wire.AETH{Syndrome: wire.Syndrome(s)},
+		}, &a.out)
+		a.file()
+		if wc := onlyWC(t, a.scq); wc.Status != verbs.BadRespErr {
+			t.Errorf("%#x: %v", s, wc.Status)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+)
+
+// phase is what a responder makes of the next request of its peer.
+type phase uint8
+
+const (
+	phaseSilent  phase = iota // the peer has sent nothing yet
+	phaseInOrder              // the next request is expected at ePSN
+	phaseGap                  // a request ahead of ePSN drew the one sequence NAK of this gap
+	phaseRefused              // a request was refused for good: owed answers leave, then the queue pair fails
+	phaseEnded                // the queue pair has left the states that receive
+)
+
+var phaseNames = [...]string{"silent", "in order", "gap", "refused", "ended"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// phaseEvent is what changes the phase.
+type phaseEvent uint8
+
+const (
+	heardFirst phaseEvent = iota // any request, before its PSN is looked at
+	heardExpected
+	heardAhead
+	refusedFatally
+	stopped
+)
+
+var phaseEventNames = [...]string{"first request", "expected PSN", "PSN ahead", "refusal", "stop"}
+
+// phaseMoves is the transition table of a responder, by phase and event. The golden file
+// testdata/phases.golden is its printed form. A request that comes in the phases refused and ended
+// is dropped before it can be an event.
+var phaseMoves = [...][len(phaseEventNames)]phase{
+	phaseSilent:  {heardFirst: phaseInOrder, heardExpected: phaseSilent, heardAhead: phaseSilent, refusedFatally: phaseSilent, stopped: phaseEnded},
+	phaseInOrder: {heardFirst: phaseInOrder, heardExpected: phaseInOrder, heardAhead: phaseGap, refusedFatally: phaseRefused, stopped: phaseEnded},
+	phaseGap:     {heardFirst: phaseGap, heardExpected: phaseInOrder, heardAhead: phaseGap, refusedFatally: phaseRefused, stopped: phaseEnded},
+	phaseRefused: {heardFirst: phaseRefused, heardExpected: phaseRefused, heardAhead: phaseRefused, refusedFatally: phaseRefused, stopped: phaseEnded},
+	phaseEnded:   {heardFirst: phaseEnded, heardExpected: phaseEnded, heardAhead: phaseEnded, refusedFatally: phaseEnded, stopped: phaseEnded},
+}
+
+// on moves p to the phase after e.
+func (p *phase) on(e phaseEvent) { *p = phaseMoves[*p][e] }
+
+// phaseTable prints the transitions that change the phase, one a line.
+func phaseTable() string {
+	var b strings.Builder
+	for from := range phaseMoves {
+		for e, to := range phaseMoves[from] {
+			if to != phase(from) {
+				fmt.Fprintf(&b, "%-9v %-14s → %v\n", phase(from), phaseEventNames[e], to)
+			}
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,74 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// receiver is the receive queue of one queue pair and its completions.
+type receiver struct {
+	*core
+	// rq holds the posted receives, or the one that was taken from the shared receive queue.
+	rq recvQueue
+	// pd is the protection domain of receives: that of the shared receive queue, if there is one.
+	pd mem.PD
+	// held: the oldest receive belongs to the message that is being received.
+	held bool
+	// flushAt is due when a receive was posted in the error state.
+	flushAt clock.Time
+}
+
+func newReceiver(c *core) receiver {
+	if srq := c.cfg.SRQ; srq != nil {
+		return receiver{core: c, rq: newRecvQueue(1, srq.rq.maxSGE), pd: srq.pd}
+	}
+	return receiver{core: c, rq: newRecvQueue(c.cfg.MaxRecvWR, c.cfg.MaxSGE), pd: c.cfg.PD}
+}
+
+// reset empties the queue without completions.
+func (r *receiver) reset() {
+	r.rq.head, r.rq.tail = 0, 0
+	r.held, r.flushAt = false, clock.Never
+}
+
+// ready reports whether there is a receive for a message that begins.
+func (r *receiver) ready() bool {
+	return r.rq.len() > 0 || (r.cfg.SRQ != nil && r.cfg.SRQ.take(&r.rq))
+}
+
+// oldest is the receive that the next message takes, or that the present one holds.
+func (r *receiver) oldest() *recvWQE { return r.rq.at(r.rq.head) }
+
+// write puts bytes of a message into the oldest receive, from offset off on. The caller has
+// checked that they fit.
+func (r *receiver) write(off uint32, src []byte) mem.Fault {
+	return r.scatter(r.pd, r.rq.sgl(r.rq.head), off, src)
+}
+
+// complete retires the oldest receive. The caller fills in what concerns the message.
+func (r *receiver) complete(wc verbs.WC, out *Actions) {
+	c := r.env.Counters
+	switch wc.Status {
+	case verbs.Success:
+		c.RdmaRecvs++
+	case verbs.WRFlushErr:
+		c.CqeFlushErr++
+	default:
+		c.CqeErr++
+	}
+	wc.ID, wc.QPN = r.oldest().id, r.cfg.QPN
+	if !r.svc.datagram {
+		wc.SrcQPN = r.rtr.DestQPN
+	}
+	r.rq.head++
+	r.held = false
+	out.Done = append(out.Done, Completion{To: r.received, WC: wc})
+}
+
+// flush completes all receives with WRFlushErr.
+func (r *receiver) flush(out *Actions) {
+	for r.rq.len() > 0 {
+		r.complete(verbs.WC{Status: verbs.WRFlushErr}, out)
+	}
+}

@@ -1,0 +1,148 @@
+package transport
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// sender is the send queue and what the services share of sending: posts, packets of SEND and
+// WRITE, memory management operations and completions.
+type sender struct {
+	*core
+	sq sendQueue
+	// nextPSN is the first PSN for the next work request to be started.
+	nextPSN wire.PSN
+	// reads counts READs and atomics that are started and not complete; at most MaxRdAtomic.
+	reads int
+	// draining is set in SQD until EventSQDrained is raised.
+	draining bool
+}
+
+// reset empties the send queue without completions.
+func (s *sender) reset() {
+	s.sq.head, s.sq.send, s.sq.tail = 0, 0, 0
+	s.nextPSN, s.reads, s.draining = 0, 0, false
+}
+
+// executeLocal executes w, a local operation and the oldest work request, and completes it. A
+// failed one is a memory management operation error, whose status ibverbs calls that of a bind
+// (IBTA 11.6.2).
+func (s *sender) executeLocal(w *sendWQE, out *Actions) {
+	var fault mem.Fault
+	switch w.op {
+	case verbs.OpBindMW:
+		fault = s.env.Mem.Bind(s.cfg.PD, s.cfg.QPN, w.rkey, s.sq.sgl(s.sq.send)[0], w.access)
+	case verbs.OpRegMR:
+		fault = s.env.Mem.Register(s.cfg.PD, w.rkey, s.sq.sgl(s.sq.send)[0], w.access)
+	default:
+		fault = s.env.Mem.Invalidate(s.cfg.PD, s.cfg.QPN, w.invRKey, false)
+	}
+	if fault != mem.OK {
+		w.status = verbs.MWBindErr
+		return
+	}
+	s.sq.send++
+	s.completeSend(w, verbs.Success, out)
+}
+
+// dataOpcodes are the opcodes of one SEND or WRITE operation by place in the message.
+type dataOpcodes struct{ first, middle, last, only wire.Opcode }
+
+var dataOps = [...]dataOpcodes{
+	verbs.OpSend:     {wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCSendOnly},
+	verbs.OpSendImm:  {wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLastImm, wire.RCSendOnlyImm},
+	verbs.OpSendInv:  {wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLastInv, wire.RCSendOnlyInv},
+	verbs.OpWrite:    {wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteOnly},
+	verbs.OpWriteImm: {wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLastImm, wire.RCWriteOnlyImm},
+}
+
+// buildData fills packet w.sent of a SEND or WRITE. The payload is read from memory now, also when
+// it is sent again; an inline payload was kept.
+func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions) mem.Fault {
+	ops := &dataOps[w.op]
+	switch {
+	case w.packets == 1:
+		tx.BTH.Opcode = ops.only
+	case w.sent == 0:
+		tx.BTH.Opcode = ops.first
+	case last:
+		tx.BTH.Opcode = ops.last
+	default:
+		tx.BTH.Opcode = ops.middle
+	}
+	if w.sent == 0 && (w.op == verbs.OpWrite || w.op == verbs.OpWriteImm) {
+		tx.RETH = wire.RETH{VA: w.remote, RKey: w.rkey, Length: w.length}
+	}
+	if last {
+		tx.ImmDt, tx.IETH = w.imm, w.invRKey
+		if w.op != verbs.OpSendImm && w.op != verbs.OpWriteImm {
+			tx.ImmDt = 0
+		}
+		if w.op != verbs.OpSendInv {
+			tx.IETH = 0
+		}
+		tx.BTH.Solicited = w.flags&verbs.Solicited != 0 && sendOps[w.op].solicit // IBTA 9.2.3
+	}
+	off := w.sent * s.mtu
+	n := min(s.mtu, w.length-off)
+	if n == 0 {
+		return mem.OK
+	}
+	tx.Payload = out.alloc(int(n))
+	if w.flags&verbs.Inline != 0 {
+		copy(tx.Payload, s.sq.data(s.sq.send)[off:])
+		return mem.OK
+	}
+	return s.gather(tx.Payload, s.sq.sgl(s.sq.send), off)
+}
+
+// completeSend retires the oldest work request. Without error and signal there is no completion.
+func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
+	if w.answered() && w.started {
+		s.reads--
+	}
+	s.sawEnd(w.op, status)
+	s.env.Counters.RdmaSends++
+	switch status {
+	case verbs.Success:
+	case verbs.WRFlushErr:
+		s.env.Counters.CqeFlushErr++
+	default:
+		s.env.Counters.CqeErr++
+	}
+	s.sq.head++
+	if int32(s.sq.send-s.sq.head) < 0 {
+		s.sq.send = s.sq.head
+	}
+	if status == verbs.Success && w.flags&verbs.Signalled == 0 {
+		return
+	}
+	wc := verbs.WC{ID: w.id, Status: status, Opcode: sendOps[w.op].wc, QPN: s.cfg.QPN}
+	if w.answered() {
+		wc.ByteLen = w.length
+	}
+	out.Done = append(out.Done, Completion{To: s.sent, WC: wc})
+}
+
+// failOldest completes the oldest work request with a status and ends the queue pair, which
+// flushes the rest.
+func (s *sender) failOldest(status verbs.Status, out *Actions) {
+	s.completeSend(s.sq.at(s.sq.head), status, out)
+	s.qp.fault(out)
+}
+
+// flush completes all work requests with WRFlushErr.
+func (s *sender) flush(out *Actions) {
+	for s.sq.len() > 0 {
+		s.completeSend(s.sq.at(s.sq.head), verbs.WRFlushErr, out)
+	}
+}
+
+// checkDrained raises EventSQDrained once nothing that was started is left.
+func (s *sender) checkDrained(out *Actions) {
+	if s.draining && (s.sq.len() == 0 || !s.sq.at(s.sq.head).started) {
+		s.draining = false
+		s.raise(verbs.EventSQDrained, out)
+	}
+}

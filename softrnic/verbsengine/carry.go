@@ -1,0 +1,86 @@
+package verbsengine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// This file is for a package that offers the verbs to other processes: it makes objects through a
+// Context, which keeps the rules of their lifetime, and posts and polls on the engine itself, many
+// queues in one step.
+
+// Driver is a Shell for a loop that serves many queues and paces itself. Drive is Progress without
+// a pause, and reports whether there was anything to do. It is called between Enter and Leave.
+type Driver interface{ Drive() bool }
+
+// Shell is the shell that the context was made with.
+func (c *Context) Shell() Shell { return c.shell }
+
+// EngineQP is the queue pair behind a handle of this package; nil if q is none.
+func EngineQP(q verbs.QP) *engine.QP {
+	if handle, ok := q.(*qp); ok && handle != nil {
+		return handle.qp
+	}
+	return nil
+}
+
+// EngineCQ is the completion queue behind a handle of this package; nil if c is none.
+func EngineCQ(c verbs.CQ) *engine.CQ {
+	if handle, ok := c.(*cq); ok && handle != nil {
+		return handle.cq
+	}
+	return nil
+}
+
+// EngineSRQ is the shared receive queue behind a handle of this package; nil if s is none.
+func EngineSRQ(s verbs.SRQ) *engine.SRQ {
+	if handle, ok := s.(*srq); ok && handle != nil {
+		return handle.srq
+	}
+	return nil
+}
+
+// EngineMR is the region behind a handle of this package; nil if m is none.
+func EngineMR(m verbs.MR) *engine.MR {
+	if handle, ok := m.(*mr); ok && handle != nil {
+		return handle.mr
+	}
+	return nil
+}
+
+// SharePD makes a handle of c for a protection domain of another context of the same NIC. What is
+// made through the handle is c's, and ends with it; the domain and its other objects are not.
+// Dealloc ends the handle.
+func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
+	const op = "share PD"
+	o, ok := other.(*pd)
+	if !ok || o == nil {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "no protection domain of a NIC of this process"}
+	}
+	c.shell.Enter()
+	defer c.shell.Leave()
+	if err := c.open(op); err != nil {
+		return nil, err
+	}
+	handle := newPD(c, o.pd)
+	handle.borrowed = true
+	c.pds[handle] = struct{}{}
+	return handle, nil
+}
+
+// newPD makes the handle of a domain.
+func newPD(c *Context, p *engine.PD) *pd {
+	return &pd{
+		ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}),
+		srqs: make(map[*srq]struct{}), mws: make(map[*mw]struct{}),
+	}
+}
+
+// giveBack ends the handle of a domain that is another context's. The caller has entered.
+func (p *pd) giveBack() error {
+	if n := len(p.mrs) + len(p.qps) + len(p.ahs) + len(p.srqs) + len(p.mws); n > 0 {
+		return &verbs.OpError{Op: "dealloc PD", Err: verbs.ErrBusy, Detail: "destroy what was made through this handle first"}
+	}
+	delete(p.ctx.pds, p)
+	return nil
+}

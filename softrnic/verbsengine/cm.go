@@ -1,0 +1,97 @@
+package verbsengine
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// ConnManager is the NIC's connection manager for the threads of one application. Its queue pairs
+// may be those of any context of the same NIC.
+type ConnManager struct{ ctx *Context }
+
+// ConnManager gives access to the NIC's connection manager.
+func (c *Context) ConnManager() *ConnManager { return &ConnManager{ctx: c} }
+
+// Step makes one step: f has exclusive use of the NIC and must not wait. ErrClosed when the context
+// was closed or the NIC is down; f is not called then.
+func (m *ConnManager) Step(op string, f func(now clock.Time, g *engine.GSI, out *packetio.Batch) error) error {
+	now, e, out := m.ctx.shell.Enter()
+	defer m.ctx.shell.Leave()
+	if err := m.ctx.open(op); err != nil {
+		return err
+	}
+	g, err := e.GSI()
+	if err != nil {
+		return err
+	}
+	return f(now, g, out)
+}
+
+// Await returns as soon as ready says so or the context was closed. ready has exclusive use of the
+// NIC; it must be true also when what it looks at is dead.
+func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) error {
+	err := waitError(op, m.ctx.shell.Await(cmCondition{m.ctx, ready}, deadline))
+	if err != nil {
+		return err
+	}
+	m.ctx.shell.Enter()
+	defer m.ctx.shell.Leave()
+	return m.ctx.open(op)
+}
+
+// cmCondition is ready when the application's condition is, or when the context was closed.
+type cmCondition struct {
+	ctx   *Context
+	ready func() bool
+}
+
+// Ready evaluates the condition.
+func (c cmCondition) Ready(*engine.Engine) bool { return c.ctx.closed || c.ready() }
+
+// Listen takes requests for a service until Unlisten, or until the context is closed.
+func (m *ConnManager) Listen(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
+	err = m.Step("listen", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
+		if l, err = g.Listen(s, backlog); err == nil {
+			m.ctx.listeners = append(m.ctx.listeners, l)
+		}
+		return err
+	})
+	return l, err
+}
+
+// Unlisten ends a listener; requests that were not taken are rejected.
+func (m *ConnManager) Unlisten(l *engine.CMListener) error {
+	return m.Step("close listener", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error {
+		g.Unlisten(now, l, out)
+		m.ctx.listeners = slices.DeleteFunc(m.ctx.listeners, func(o *engine.CMListener) bool { return o == l })
+		return nil
+	})
+}
+
+// closeListeners is the end of a context.
+func (c *Context) closeListeners(now clock.Time, e *engine.Engine, out *packetio.Batch) {
+	if len(c.listeners) == 0 {
+		return
+	}
+	if g, err := e.GSI(); err == nil { // if the NIC is down they are dead
+		for _, l := range c.listeners {
+			g.Unlisten(now, l, out)
+		}
+	}
+	c.listeners = nil
+}
+
+// ListenDatagrams is Listen for a datagram service.
+func (m *ConnManager) ListenDatagrams(s mad.ServiceID, backlog int) (l *engine.CMListener, err error) {
+	err = m.Step("listen for datagrams", func(_ clock.Time, g *engine.GSI, _ *packetio.Batch) error {
+		if l, err = g.ListenDatagrams(s, backlog); err == nil {
+			m.ctx.listeners = append(m.ctx.listeners, l)
+		}
+		return err
+	})
+	return l, err
+}

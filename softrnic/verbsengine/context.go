@@ -1,0 +1,198 @@
+package verbsengine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	cqring "github.com/rdmalab/rdmalab/softrnic/cq"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// Context is an open device. It remembers what was made through it, for Close.
+type Context struct {
+	shell  Shell
+	poller Poller // shell, if it is one
+	poster Poster // likewise
+	// Guarded by the shell's exclusiveness.
+	closed bool
+	pds    map[*pd]struct{}
+	cqs    map[*cq]struct{}
+	dms    map[*dm]struct{}
+
+	listeners []*engine.CMListener
+}
+
+var _ verbs.Context = (*Context)(nil)
+
+// New opens the device that shell runs.
+func New(shell Shell) *Context {
+	poller, _ := shell.(Poller)
+	poster, _ := shell.(Poster)
+	return &Context{shell: shell, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{})}
+}
+
+// Runtime is the shell's.
+func (c *Context) Runtime() verbs.Runtime { return c.shell }
+
+// Device describes the NIC.
+func (c *Context) Device() verbs.DeviceAttr {
+	_, e, _ := c.shell.Enter()
+	defer c.shell.Leave()
+	return e.Device()
+}
+
+func (c *Context) open(op string) error {
+	if c.closed {
+		return &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the context was closed"}
+	}
+	return nil
+}
+
+// AllocPD makes a protection domain.
+func (c *Context) AllocPD() (verbs.PD, error) {
+	_, e, _ := c.shell.Enter()
+	defer c.shell.Leave()
+	if err := c.open("alloc PD"); err != nil {
+		return nil, err
+	}
+	p, err := e.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	handle := newPD(c, p)
+	c.pds[handle] = struct{}{}
+	return handle, nil
+}
+
+// CreateCQ makes a completion queue.
+func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
+	const op = "create CQ"
+	if most := c.Device().MaxCQE; depth > most {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf("depth %d; at most %d", depth, most)}
+	}
+	ring, err := cqring.New(depth) // outside of Enter: clearing much memory takes long
+	if err != nil {
+		return nil, err
+	}
+	_, e, _ := c.shell.Enter()
+	defer c.shell.Leave()
+	if err := c.open(op); err != nil {
+		return nil, err
+	}
+	q, err := e.AddCQ(ring)
+	if err != nil {
+		return nil, err
+	}
+	handle := &cq{ctx: c, cq: q}
+	handle.nonEmpty.cq, handle.event.cq = handle, handle
+	c.cqs[handle] = struct{}{}
+	return handle, nil
+}
+
+// NextAsyncEvent waits for an asynchronous event. Events are the NIC's: with several contexts on
+// one NIC each event goes to one of them.
+func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) {
+	w := &asyncWait{ctx: c}
+	if err := waitError("next async event", c.shell.Await(w, deadline)); err != nil {
+		return verbs.AsyncEvent{}, err
+	}
+	if !w.got {
+		return verbs.AsyncEvent{}, c.open("next async event")
+	}
+	return w.ev, nil
+}
+
+// asyncWait is ready when an event was taken or the context was closed.
+type asyncWait struct {
+	ctx *Context
+	ev  verbs.AsyncEvent
+	got bool
+}
+
+// Ready takes an event if there is one.
+func (w *asyncWait) Ready(e *engine.Engine) bool {
+	if w.ctx.closed {
+		return true
+	}
+	w.ev, w.got = e.NextAsyncEvent()
+	return w.got
+}
+
+// Close destroys what was made through c, queue pairs first. Closing twice is harmless.
+func (c *Context) Close() error {
+	now, e, out := c.shell.Enter()
+	defer c.shell.Leave()
+	if c.closed {
+		return nil
+	}
+	c.closed = true
+	e.Notify()
+	c.closeListeners(now, e, out)
+	var errs []error
+	qps, mrs := c.objects()
+	for _, q := range qps {
+		errs = append(errs, gone(q.qp.Destroy()))
+	}
+	for _, m := range mrs {
+		m.mr.UnbindWindows() // of another context in the same domain
+		errs = append(errs, gone(m.mr.Dereg()))
+	}
+	errs = append(errs, c.closeMemory()...)
+	for p := range c.pds {
+		for a := range p.ahs {
+			errs = append(errs, gone(a.ah.Destroy()))
+		}
+		for s := range p.srqs {
+			errs = append(errs, gone(s.srq.Destroy()))
+		}
+		if !p.borrowed {
+			errs = append(errs, gone(p.pd.Dealloc()))
+		}
+	}
+	for q := range c.cqs {
+		errs = append(errs, gone(q.cq.Destroy()))
+	}
+	clear(c.pds)
+	clear(c.cqs)
+	return errors.Join(errs...)
+}
+
+// objects returns what the domains hold, in an order that does not change from run to run: the NIC
+// hands out keys and numbers again in the order in which they came back.
+func (c *Context) objects() (qps []*qp, mrs []*mr) {
+	for p := range c.pds {
+		qps = slices.AppendSeq(qps, maps.Keys(p.qps))
+		mrs = slices.AppendSeq(mrs, maps.Keys(p.mrs))
+	}
+	slices.SortFunc(qps, func(a, b *qp) int { return cmp.Compare(a.QPN(), b.QPN()) })
+	slices.SortFunc(mrs, func(a, b *mr) int { return cmp.Compare(a.addr, b.addr) })
+	return qps, mrs
+}
+
+// gone passes over the error of an object that died with its NIC.
+func gone(err error) error {
+	if errors.Is(err, verbs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// waitError names the operation whose wait ended without success.
+func waitError(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &verbs.OpError{Op: op, Err: err}
+}
+
+// posted reports work requests to a shell that is a Poster.
+func (c *Context) posted(n int) {
+	if c.poster != nil {
+		c.poster.Posted(n)
+	}
+}

@@ -1,0 +1,97 @@
+package verbsengine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// cq is a completion queue's handle.
+type cq struct {
+	ctx *Context
+	cq  *engine.CQ
+	// Conditions of Wait and WaitEvent, made once so that waiting allocates nothing.
+	nonEmpty nonEmpty
+	event    fired
+}
+
+// Poll takes completions. When none is there it lets the shell make progress once and looks again.
+func (c *cq) Poll(wc []verbs.WC) (int, error) {
+	c.ctx.shell.Enter()
+	defer c.ctx.shell.Leave()
+	q, err := c.cq.Queue()
+	if err != nil {
+		return 0, err
+	}
+	if c.ctx.poller != nil {
+		c.ctx.poller.Polled()
+	}
+	if q.Len() == 0 && len(wc) > 0 {
+		c.ctx.shell.Progress()
+		if q, err = c.cq.Queue(); err != nil { // the NIC may have gone down during Progress
+			return 0, err
+		}
+	}
+	return q.Poll(wc), nil
+}
+
+// Arm asks for an event.
+func (c *cq) Arm(solicited bool) error {
+	c.ctx.shell.Enter()
+	defer c.ctx.shell.Leave()
+	q, err := c.cq.Queue()
+	if err != nil {
+		return err
+	}
+	q.Arm(solicited)
+	return nil
+}
+
+// WaitEvent waits for the event.
+func (c *cq) WaitEvent(deadline clock.Time) error {
+	return c.wait("wait for CQ event", &c.event, deadline)
+}
+
+// Wait waits until the queue is not empty.
+func (c *cq) Wait(deadline clock.Time) error {
+	return c.wait("wait for CQ", &c.nonEmpty, deadline)
+}
+
+func (c *cq) wait(op string, cond Condition, deadline clock.Time) error {
+	if err := waitError(op, c.ctx.shell.Await(cond, deadline)); err != nil {
+		return err
+	}
+	c.ctx.shell.Enter()
+	defer c.ctx.shell.Leave()
+	_, err := c.cq.Queue() // a condition is also over when its queue is gone
+	return err
+}
+
+// Destroy ends the queue. Waiting threads get ErrClosed.
+func (c *cq) Destroy() error {
+	c.ctx.shell.Enter()
+	defer c.ctx.shell.Leave()
+	if err := c.cq.Destroy(); err != nil {
+		return err
+	}
+	delete(c.ctx.cqs, c)
+	return nil
+}
+
+// nonEmpty is ready when Poll would return something or fail.
+type nonEmpty struct{ cq *cq }
+
+// Ready looks at the queue.
+func (n *nonEmpty) Ready(*engine.Engine) bool {
+	q, err := n.cq.cq.Queue()
+	return err != nil || q.Len() > 0
+}
+
+// fired is ready when the event that Arm asked for has come, which it takes, or the queue is gone.
+type fired struct{ cq *cq }
+
+// Ready takes the event.
+func (f *fired) Ready(*engine.Engine) bool {
+	q, err := f.cq.cq.Queue()
+	return err != nil || q.Fired()
+}

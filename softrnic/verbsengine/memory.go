@@ -1,0 +1,131 @@
+package verbsengine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// mw is a memory window's handle.
+type mw struct {
+	pd *pd
+	mw *engine.MW
+}
+
+// AllocMW makes a window that is not bound.
+func (p *pd) AllocMW() (verbs.MW, error) {
+	_, e, _ := p.ctx.shell.Enter()
+	defer p.ctx.shell.Leave()
+	w, err := e.AllocMW(p.pd)
+	if err != nil {
+		return nil, err
+	}
+	handle := &mw{pd: p, mw: w}
+	p.mws[handle] = struct{}{}
+	return handle, nil
+}
+
+// RKey is the key of the last bind.
+func (m *mw) RKey() (uint32, error) {
+	m.pd.ctx.shell.Enter()
+	defer m.pd.ctx.shell.Leave()
+	return m.mw.RKey()
+}
+
+// Dealloc ends the window.
+func (m *mw) Dealloc() error {
+	m.pd.ctx.shell.Enter()
+	defer m.pd.ctx.shell.Leave()
+	if err := m.mw.Dealloc(); err != nil {
+		return err
+	}
+	delete(m.pd.mws, m)
+	return nil
+}
+
+// dm is a device memory's handle.
+type dm struct {
+	ctx *Context
+	dm  *engine.DM
+}
+
+// AllocDM takes memory of the NIC.
+func (c *Context) AllocDM(length int) (verbs.DM, error) {
+	_, e, _ := c.shell.Enter()
+	defer c.shell.Leave()
+	if err := c.open("alloc DM"); err != nil {
+		return nil, err
+	}
+	d, err := e.AllocDM(length)
+	if err != nil {
+		return nil, err
+	}
+	handle := &dm{ctx: c, dm: d}
+	c.dms[handle] = struct{}{}
+	return handle, nil
+}
+
+// RegDM registers device memory as a zero-based region.
+func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, error) {
+	handle, ok := d.(*dm)
+	if !ok || handle == nil || handle.ctx != p.ctx {
+		return nil, &verbs.OpError{Op: "reg DM", Err: verbs.ErrInvalid, Detail: "the device memory was not allocated by this context"}
+	}
+	_, e, _ := p.ctx.shell.Enter()
+	defer p.ctx.shell.Leave()
+	m, err := e.RegDM(p.pd, handle.dm, off, length, access)
+	if err != nil {
+		return nil, err
+	}
+	return p.addMR(m)
+}
+
+// Len is the length in bytes.
+func (d *dm) Len() int { return d.dm.Len() }
+
+// ReadAt copies out of the memory.
+func (d *dm) ReadAt(b []byte, off int) error {
+	d.ctx.shell.Enter()
+	defer d.ctx.shell.Leave()
+	return d.dm.ReadAt(b, off)
+}
+
+// WriteAt copies into the memory.
+func (d *dm) WriteAt(b []byte, off int) error {
+	d.ctx.shell.Enter()
+	defer d.ctx.shell.Leave()
+	return d.dm.WriteAt(b, off)
+}
+
+// Free gives the memory back.
+func (d *dm) Free() error {
+	d.ctx.shell.Enter()
+	defer d.ctx.shell.Leave()
+	if err := d.dm.Free(); err != nil {
+		return err
+	}
+	delete(d.ctx.dms, d)
+	return nil
+}
+
+// closeMemory ends what is left of windows and device memory, after regions and queue pairs.
+func (c *Context) closeMemory() (errs []error) {
+	var windows []*engine.MW
+	for p := range c.pds {
+		for m := range p.mws {
+			windows = append(windows, m.mw)
+		}
+	}
+	// In an order that does not change from run to run, as with regions.
+	slices.SortFunc(windows, func(a, b *engine.MW) int { return cmp.Compare(a.Key(), b.Key()) })
+	for _, w := range windows {
+		errs = append(errs, gone(w.Dealloc()))
+	}
+	for d := range c.dms {
+		errs = append(errs, gone(d.dm.Free()))
+	}
+	clear(c.dms)
+	return errs
+}

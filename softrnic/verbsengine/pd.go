@@ -1,0 +1,213 @@
+package verbsengine
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// pd is a protection domain's handle.
+type pd struct {
+	ctx  *Context
+	pd   *engine.PD
+	mrs  map[*mr]struct{}
+	qps  map[*qp]struct{}
+	ahs  map[*ah]struct{}
+	srqs map[*srq]struct{}
+	mws  map[*mw]struct{}
+	// borrowed says that the domain is another context's.
+	borrowed bool
+}
+
+// maxAlloc bounds the memory that RegMR allocates itself, in bytes.
+const maxAlloc = 1 << 36
+
+// RegMR registers buf, or length fresh bytes.
+func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
+	buf, err := memoryFor("reg MR", buf, length)
+	if err != nil {
+		return nil, err
+	}
+	_, e, _ := p.ctx.shell.Enter()
+	defer p.ctx.shell.Leave()
+	m, err := e.RegMR(p.pd, buf, access)
+	if err != nil {
+		return nil, err
+	}
+	return p.addMR(m)
+}
+
+// AllocFastMR makes memory for fast registration out of buf, or of length fresh bytes.
+func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
+	buf, err := memoryFor("alloc fast MR", buf, length)
+	if err != nil {
+		return nil, err
+	}
+	p.ctx.shell.Enter()
+	defer p.ctx.shell.Leave()
+	m, err := p.pd.AllocFastMR(buf)
+	if err != nil {
+		return nil, err
+	}
+	return p.addMR(m)
+}
+
+// memoryFor is buf, or length fresh bytes. It is called outside of Enter: clearing much memory
+// takes long.
+func memoryFor(op string, buf []byte, length int) ([]byte, error) {
+	switch {
+	case buf == nil && (length <= 0 || length > maxAlloc):
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("length %d; give 1 to %d bytes", length, maxAlloc)}
+	case buf == nil:
+		return make([]byte, length), nil
+	case length != 0 && length != len(buf):
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("length %d of a buffer of %d bytes", length, len(buf))}
+	}
+	return buf, nil
+}
+
+// addMR makes the handle of a fresh region.
+func (p *pd) addMR(m *engine.MR) (verbs.MR, error) {
+	region, err := m.Region()
+	if err != nil {
+		return nil, err
+	}
+	handle := &mr{pd: p, mr: m, addr: region.Base(), length: region.Len(), lkey: region.LKey(), rkey: region.RKey()}
+	p.mrs[handle] = struct{}{}
+	return handle, nil
+}
+
+// CreateQP makes a queue pair.
+func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	const op = "create QP"
+	send, err := p.cq(op, "send", init.SendCQ)
+	if err != nil {
+		return nil, err
+	}
+	recv, err := p.cq(op, "receive", init.RecvCQ)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := p.srq(op, init.SRQ)
+	if err != nil {
+		return nil, err
+	}
+	_, e, _ := p.ctx.shell.Enter()
+	defer p.ctx.shell.Leave()
+	q, err := e.CreateQPOn(p.pd, send, recv, shared, init)
+	if err != nil {
+		return nil, err
+	}
+	handle := &qp{pd: p, qp: q}
+	p.qps[handle] = struct{}{}
+	return handle, nil
+}
+
+// cq checks that a completion queue is of the same device.
+func (p *pd) cq(op, which string, c verbs.CQ) (*engine.CQ, error) {
+	handle, ok := c.(*cq)
+	if !ok || handle == nil || handle.ctx != p.ctx {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the " + which + " CQ was not made by this context"}
+	}
+	return handle.cq, nil
+}
+
+// Dealloc ends the domain.
+func (p *pd) Dealloc() error {
+	p.ctx.shell.Enter()
+	defer p.ctx.shell.Leave()
+	if p.borrowed {
+		return p.giveBack()
+	}
+	if err := p.pd.Dealloc(); err != nil {
+		return err
+	}
+	delete(p.ctx.pds, p)
+	return nil
+}
+
+// mr is a region's handle.
+type mr struct {
+	pd         *pd
+	mr         *engine.MR
+	addr       uint64
+	length     int
+	lkey, rkey uint32
+}
+
+// Addr is the first virtual address.
+func (m *mr) Addr() uint64 { return m.addr }
+
+// Len is the length in bytes.
+func (m *mr) Len() int { return m.length }
+
+// LKey is the key for local use.
+func (m *mr) LKey() uint32 { return m.lkey }
+
+// RKey is the key for peers.
+func (m *mr) RKey() uint32 { return m.rkey }
+
+// SGE names n bytes from off on. It checks nothing: a wrong piece fails where it is used. A length
+// that an SGE cannot hold becomes the largest one, which no work request takes, rather than a short
+// one that would pass.
+func (m *mr) SGE(off, n int) verbs.SGE {
+	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(min(uint64(n), math.MaxUint32)), LKey: m.lkey}
+}
+
+// maxCopy is how many bytes are copied in one step; the NIC does nothing else during it.
+const maxCopy = 1 << 20
+
+// ReadAt copies out of the region. Up to maxCopy bytes are copied at one moment, as far as the NIC
+// is concerned.
+func (m *mr) ReadAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).ReadAt) }
+
+// WriteAt copies into the region, at one moment as ReadAt does.
+func (m *mr) WriteAt(b []byte, off int) error { return m.copy(b, off, (*mem.Region).WriteAt) }
+
+func (m *mr) copy(b []byte, off int, step func(*mem.Region, []byte, int) error) error {
+	if off < 0 || len(b) > m.length-off {
+		return m.with(func(r *mem.Region) error { return step(r, b, off) }) // which says what is wrong, and copies nothing
+	}
+	for {
+		n := min(len(b), maxCopy)
+		if err := m.with(func(r *mem.Region) error { return step(r, b[:n], off) }); err != nil || n == len(b) {
+			return err
+		}
+		b, off = b[n:], off+n
+	}
+}
+
+// Load64 reads an aligned word.
+func (m *mr) Load64(off int) (v uint64, err error) {
+	err = m.with(func(r *mem.Region) error { v, err = r.Load64(off); return err })
+	return v, err
+}
+
+// Store64 writes an aligned word.
+func (m *mr) Store64(off int, v uint64) error {
+	return m.with(func(r *mem.Region) error { return r.Store64(off, v) })
+}
+
+func (m *mr) with(f func(*mem.Region) error) error {
+	m.pd.ctx.shell.Enter()
+	defer m.pd.ctx.shell.Leave()
+	r, err := m.mr.Region()
+	if err != nil {
+		return err
+	}
+	return f(r)
+}
+
+// Dereg ends the region.
+func (m *mr) Dereg() error {
+	m.pd.ctx.shell.Enter()
+	defer m.pd.ctx.shell.Leave()
+	if err := m.mr.Dereg(); err != nil {
+		return err
+	}
+	delete(m.pd.mrs, m)
+	return nil
+}

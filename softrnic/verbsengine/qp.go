@@ -1,0 +1,103 @@
+package verbsengine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// qp is a queue pair's handle.
+type qp struct {
+	pd *pd
+	qp *engine.QP
+}
+
+// QPN is the number; it is valid also after Destroy.
+func (q *qp) QPN() wire.QPN { return q.qp.Num() }
+
+// Query returns attributes and state.
+func (q *qp) Query() (verbs.QPAttr, error) {
+	q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.Query()
+}
+
+// ToInit goes from RESET to INIT.
+func (q *qp) ToInit(a verbs.ToInit) error {
+	q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.ToInit(a)
+}
+
+// ToRTR goes from INIT to RTR.
+func (q *qp) ToRTR(a verbs.ToRTR) error {
+	now, _, _ := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.ToRTR(now, a)
+}
+
+// ToRTS goes from RTR to RTS.
+func (q *qp) ToRTS(a verbs.ToRTS) error {
+	now, _, _ := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.ToRTS(now, a)
+}
+
+// ToSQD lets the send queue drain.
+func (q *qp) ToSQD() error {
+	now, _, out := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.ToSQD(now, out)
+}
+
+// ResumeRTS goes back to RTS.
+func (q *qp) ResumeRTS() error {
+	now, _, out := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.ResumeRTS(now, out)
+}
+
+// ToError flushes the work requests.
+func (q *qp) ToError() error {
+	now, _, out := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.ToError(now, out)
+}
+
+// ToReset forgets the work requests.
+func (q *qp) ToReset() error {
+	q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.ToReset()
+}
+
+// PostSend queues work requests: one entry, and one send of all their frames, for the whole list.
+func (q *qp) PostSend(wr ...verbs.SendWR) error {
+	good, foreign := q.checkAHs(wr)
+	now, _, out := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	q.pd.ctx.posted(len(wr))
+	if err := q.qp.PostSend(now, wr[:good], out); err != nil {
+		return err
+	}
+	return foreign
+}
+
+// PostRecv queues receives.
+func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
+	q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	q.pd.ctx.posted(len(wr))
+	return q.qp.PostRecv(wr)
+}
+
+// Destroy ends the queue pair.
+func (q *qp) Destroy() error {
+	q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	if err := q.qp.Destroy(); err != nil {
+		return err
+	}
+	delete(q.pd.qps, q)
+	return nil
+}

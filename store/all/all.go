@@ -1,0 +1,7 @@
+// Package all registers every store of this project. A new store adds its line to the imports.
+package all
+
+import (
+	_ "github.com/rdmalab/rdmalab/clover/plugin"  // clover
+	_ "github.com/rdmalab/rdmalab/sherman/plugin" // sherman
+)

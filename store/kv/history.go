@@ -1,0 +1,393 @@
+package kv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// History is what clients asked of a store and what they were told. It decides whether one order of
+// all operations on each key explains every answer. An operation whose outcome is unknown may have
+// happened at any later time, or never; one whose client died in the middle is such a one. One
+// operation is before another one if its answer was noted before the other was called: the calls
+// and answers are counted, because in virtual time many share an instant.
+type History struct {
+	// Guard, if set, is held while the history changes: for clients that are threads. In virtual
+	// time none is needed.
+	Guard Guard
+
+	ops    map[uint64][]porcupine.Operation
+	losses []moment
+	n      int
+	// clock counts the calls, answers and losses: it orders those of one instant.
+	clock int64
+}
+
+// moment is a place in the order of a history, and the instant at which it was reached.
+type moment struct {
+	order int64
+	at    clock.Time
+}
+
+// tick is the next moment. The history's guard must be held.
+func (h *History) tick(now clock.Time) moment {
+	h.clock++
+	return moment{h.clock, now}
+}
+
+// Guard is a lock, as the body of the clients has it.
+type Guard interface {
+	Lock()
+	Unlock()
+}
+
+// guarded runs f alone.
+func (h *History) guarded(f func()) {
+	if h.Guard != nil {
+		h.Guard.Lock()
+		defer h.Guard.Unlock()
+	}
+	f()
+}
+
+// NewHistory makes an empty history.
+func NewHistory() *History { return &History{ops: make(map[uint64][]porcupine.Operation)} }
+
+// Len is the number of operations.
+func (h *History) Len() int { return h.n }
+
+type opKind uint8
+
+const (
+	opGet opKind = iota
+	opPut
+	opInsert
+	opDelete
+	// opLoss is the loss of memory: every key may be lost from then on.
+	opLoss
+)
+
+var opNames = [...]string{"GET", "PUT", "INSERT", "DELETE", "loss"}
+
+type input struct {
+	kind  opKind
+	value uint64
+	// overLoss says that memory was lost while the operation was in progress. See Loss.
+	overLoss bool
+	at       clock.Time
+}
+
+type outcome uint8
+
+const (
+	done outcome = iota
+	notFound
+	exists
+	lost
+	unknown
+	// noEffect is certain, as ErrNoEffect is.
+	noEffect
+)
+
+var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "no effect"}
+
+type output struct {
+	outcome outcome
+	value   uint64
+	at      clock.Time
+}
+
+// never is the moment of an answer that did not come.
+const never = math.MaxInt64
+
+// invoke notes that an operation may take effect from now on.
+func (h *History) invoke(key uint64, client int, in input, call clock.Time) (index int) {
+	h.guarded(func() {
+		h.n++
+		in.at = call
+		h.ops[key] = append(h.ops[key], porcupine.Operation{
+			ClientId: client, Input: in, Output: output{outcome: unknown}, Call: h.tick(call).order, Return: never,
+		})
+		index = len(h.ops[key]) - 1
+	})
+	return index
+}
+
+// answer notes the outcome of an operation.
+func (h *History) answer(key uint64, index int, out output, back clock.Time) {
+	h.guarded(func() {
+		if op := &h.ops[key][index]; out.outcome != unknown {
+			out.at = back
+			op.Output, op.Return = out, h.tick(back).order
+		}
+	})
+}
+
+// Loss notes that a server's memory was lost: keys may answer ErrLost from now on until they are
+// inserted again. An older value is never a right answer.
+//
+// A key is lost once for a loss, and once more for each PUT or DELETE that was in progress when the
+// memory was lost. Such an operation may have written its node there before, and append it later:
+// to a key that others have found lost and inserted again. The operation succeeds, and its value is
+// gone. Operations that begin after the loss write nothing there.
+func (h *History) Loss(now clock.Time) {
+	h.guarded(func() { h.losses = append(h.losses, h.tick(now)) })
+}
+
+// of is the history of a key, with the losses.
+func (h *History) of(key uint64) []porcupine.Operation {
+	list := slices.Clone(h.ops[key])
+	for i := range list {
+		in := list[i].Input.(input)
+		in.overLoss = slices.ContainsFunc(h.losses, func(m moment) bool { return list[i].Call < m.order && m.order < list[i].Return })
+		list[i].Input = in
+	}
+	for i, m := range h.losses {
+		list = append(list, porcupine.Operation{
+			ClientId: -1 - i, Input: input{kind: opLoss, at: m.at}, Output: output{outcome: unknown}, Call: m.order, Return: never,
+		})
+	}
+	return list
+}
+
+// needed leaves out what no order needs: an operation that had no effect, a GET without an answer,
+// and a PUT without one whose value no client has seen. Such a PUT changes neither whether the key
+// is there nor what any client was told, so that an order with it is one without it, too; and each
+// of them doubles the search. One that was in progress at a loss may have lost the key.
+func needed(list []porcupine.Operation) []porcupine.Operation {
+	seen := map[uint64]bool{}
+	for _, op := range list {
+		if out := op.Output.(output); op.Input.(input).kind == opGet && out.outcome == done {
+			seen[out.value] = true
+		}
+	}
+	return slices.DeleteFunc(list, func(op porcupine.Operation) bool {
+		in, out := op.Input.(input), op.Output.(output)
+		return out.outcome == noEffect || out.outcome == unknown && (in.kind == opGet || in.kind == opPut && !in.overLoss && !seen[in.value])
+	})
+}
+
+// state of a key: its value, or one of these.
+const (
+	absent    = uint64(1 << 63)
+	lostState = uint64(1<<63 | 1)
+)
+
+// step lists the states in which the key can be after an operation.
+func step(state uint64, in input, out output) []uint64 {
+	if in.kind == opLoss {
+		return []uint64{state, lostState}
+	}
+	after, legal := apply(state, in)
+	next := []uint64{after}
+	switch {
+	case out.outcome == unknown:
+		next = append(next, state)
+	case legal != out.outcome || in.kind == opGet && out.outcome == done && out.value != state:
+		return nil
+	}
+	if in.overLoss && legal == done && (in.kind == opPut || in.kind == opDelete) {
+		next = append(next, lostState)
+	}
+	return next
+}
+
+// apply is what a store without faults does.
+func apply(state uint64, in input) (after uint64, out outcome) {
+	switch {
+	case in.kind == opInsert && (state == absent || state == lostState):
+		return in.value, done
+	case in.kind == opInsert:
+		return state, exists
+	case state == lostState:
+		return state, lost
+	case state == absent:
+		return state, notFound
+	case in.kind == opPut:
+		return in.value, done
+	case in.kind == opDelete:
+		return absent, done
+	}
+	return state, done
+}
+
+var model = porcupine.NondeterministicModel{
+	Init: func() []any { return []any{absent} },
+	Step: func(state, in, out any) []any {
+		next := step(state.(uint64), in.(input), out.(output))
+		list := make([]any, len(next))
+		for i, s := range next {
+			list[i] = s
+		}
+		return list
+	},
+	Equal: func(a, b any) bool { return a.(uint64) == b.(uint64) },
+}
+
+// Check reports the first key whose history no order explains. patience bounds the search for each
+// key; a search that does not end is an error, too: it shows nothing.
+func (h *History) Check(patience time.Duration) error {
+	keys := make([]uint64, 0, len(h.ops))
+	for k := range h.ops {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	m := model.ToModel()
+	for _, k := range keys {
+		switch porcupine.CheckOperationsTimeout(m, needed(h.of(k)), patience) {
+		case porcupine.Ok:
+		case porcupine.Illegal:
+			return fmt.Errorf("history of key %d is not linearizable:\n%s", k, h.text(k))
+		case porcupine.Unknown:
+			return fmt.Errorf("history of key %d with %d operations was not decided in %v", k, len(h.ops[k]), patience)
+		}
+	}
+	return nil
+}
+
+// text prints the last operations on a key, in the order of their ends.
+func (h *History) text(key uint64) string {
+	const most = 60
+	list := h.of(key)
+	slices.SortStableFunc(list, func(a, b porcupine.Operation) int { return int(min(1, max(-1, a.Return-b.Return))) })
+	s := ""
+	for _, op := range list[max(0, len(list)-most):] {
+		in, out := op.Input.(input), op.Output.(output)
+		end := "…"
+		if op.Return != never {
+			end = time.Duration(out.at).String()
+		}
+		s += fmt.Sprintf("  client %2d  %-6s %8x  %-9s %8x  %v to %s\n", op.ClientId, opNames[in.kind], in.value,
+			outcomeNames[out.outcome], out.value, time.Duration(in.at), end)
+	}
+	return s
+}
+
+// Recorded is a Store that writes down what is asked of another one. Its values begin with a number
+// that no other value of the history has, so that a GET tells which write it has seen.
+type Recorded struct {
+	Store
+	history *History
+	client  int
+	now     func() clock.Time
+	seq     uint64
+	check   error
+}
+
+// Record wraps a client's store. now is its Runtime's.
+func Record(s Store, h *History, client int, now func() clock.Time) *Recorded {
+	return &Recorded{Store: s, history: h, client: client, now: now}
+}
+
+// ErrValue says that a store returned a value that no client wrote.
+var ErrValue = errors.New("value that no client wrote")
+
+// Err is the first value that was wrong in itself.
+func (r *Recorded) Err() error { return r.check }
+
+// Value makes the next value of n bytes, at least MinValue: number, key, and bytes that follow from
+// both.
+func (r *Recorded) Value(key uint64, n int) []byte {
+	r.seq++
+	return MakeValue(key, uint64(r.client+1)<<32|r.seq, n)
+}
+
+// MinValue is the shortest value that can be checked.
+const MinValue = 16
+
+// MakeValue is a value that says which write it is of.
+func MakeValue(key, number uint64, n int) []byte {
+	b := make([]byte, max(n, MinValue))
+	binary.LittleEndian.PutUint64(b, number)
+	binary.LittleEndian.PutUint64(b[8:], key)
+	fill(b[MinValue:], number)
+	return b
+}
+
+func fill(b []byte, number uint64) {
+	for i := range b {
+		b[i] = byte(number>>(i%5) + uint64(i)*7)
+	}
+}
+
+// CheckValue returns the number of a value, or ErrValue.
+func CheckValue(key uint64, b []byte) (uint64, error) {
+	if len(b) < MinValue {
+		return 0, fmt.Errorf("%w: %d bytes", ErrValue, len(b))
+	}
+	number := binary.LittleEndian.Uint64(b)
+	if own := binary.LittleEndian.Uint64(b[8:]); own != key {
+		return number, fmt.Errorf("%w: key %d has a value of key %d", ErrValue, key, own)
+	}
+	for i, c := range b[MinValue:] {
+		if c != byte(number>>(i%5)+uint64(i)*7) {
+			return number, fmt.Errorf("%w: byte %d of value %x of key %d", ErrValue, i+MinValue, number, key)
+		}
+	}
+	return number, nil
+}
+
+// run records one operation.
+func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) error {
+	index := r.history.invoke(key, r.client, in, r.now())
+	got, err := f()
+	out := output{value: got}
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNoEffect):
+		out.outcome = noEffect
+	case errors.Is(err, ErrTimeout):
+		out.outcome = unknown // even if it says more
+	case errors.Is(err, ErrLost):
+		out.outcome = lost
+	case errors.Is(err, ErrNotFound):
+		out.outcome = notFound
+	case errors.Is(err, ErrExists):
+		out.outcome = exists
+	default:
+		out.outcome = unknown
+	}
+	r.history.answer(key, index, out, r.now())
+	return err
+}
+
+// Get records a GET.
+func (r *Recorded) Get(key uint64, dst []byte, deadline clock.Time) (v []byte, err error) {
+	err = r.run(key, input{kind: opGet}, func() (number uint64, err error) {
+		if v, err = r.Store.Get(key, dst, deadline); err != nil {
+			return 0, err
+		}
+		number, bad := CheckValue(key, v)
+		if bad != nil && r.check == nil {
+			r.check = bad
+		}
+		return number, nil
+	})
+	return v, err
+}
+
+// Put records a PUT.
+func (r *Recorded) Put(key uint64, value []byte, deadline clock.Time) error {
+	return r.run(key, input{kind: opPut, value: binary.LittleEndian.Uint64(value)}, func() (uint64, error) {
+		return 0, r.Store.Put(key, value, deadline)
+	})
+}
+
+// Insert records an INSERT.
+func (r *Recorded) Insert(key uint64, value []byte, deadline clock.Time) error {
+	return r.run(key, input{kind: opInsert, value: binary.LittleEndian.Uint64(value)}, func() (uint64, error) {
+		return 0, r.Store.Insert(key, value, deadline)
+	})
+}
+
+// Delete records a DELETE.
+func (r *Recorded) Delete(key uint64, deadline clock.Time) error {
+	return r.run(key, input{kind: opDelete}, func() (uint64, error) { return 0, r.Store.Delete(key, deadline) })
+}

@@ -1,0 +1,68 @@
+package kv
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// ErrScan says that a scan showed keys in the wrong order, or more than it was asked for.
+var ErrScan = errors.New("scan is out of order")
+
+// Scan makes a scan and records what it says of the keys that are named, in order: one that was
+// shown is a GET that found the value, one that was passed over is a GET that found nothing, each
+// at some moment of the scan. Other keys belong to other clients. A scan promises nothing about
+// several keys at one moment.
+func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) error {
+	s, ok := r.Store.(Scanner)
+	if !ok {
+		return errors.New("the store cannot scan")
+	}
+	type shown struct{ key, number uint64 }
+	var list []shown
+	began := r.now()
+	var call moment
+	r.history.guarded(func() { call = r.history.tick(began) })
+	err := s.Scan(from, n, func(key uint64, value []byte) bool {
+		var number uint64
+		var bad error
+		if slices.Contains(keys, key) {
+			number, bad = CheckValue(key, value)
+		}
+		if bad == nil && (len(list) == n || key < from || len(list) > 0 && key <= list[len(list)-1].key) {
+			bad = ErrScan
+		}
+		if bad != nil && r.check == nil {
+			r.check = bad
+		}
+		list = append(list, shown{key, number})
+		return true
+	}, deadline)
+	if err != nil {
+		return err // it may have shown some keys; nothing is said of the others
+	}
+	end := ^uint64(0)
+	if len(list) == n && n > 0 {
+		end = list[n-1].key
+	}
+	ended := r.now()
+	for _, key := range keys {
+		if key < from || key > end {
+			continue
+		}
+		out := output{outcome: notFound, at: ended}
+		if i := slices.IndexFunc(list, func(s shown) bool { return s.key == key }); i >= 0 {
+			out = output{outcome: done, value: list[i].number, at: ended}
+		}
+		r.history.guarded(func() {
+			r.history.n++
+			r.history.ops[key] = append(r.history.ops[key], porcupine.Operation{
+				ClientId: r.client, Input: input{kind: opGet, at: began}, Output: out, Call: call.order, Return: r.history.tick(ended).order,
+			})
+		})
+	}
+	return nil
+}

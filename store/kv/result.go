@@ -1,0 +1,195 @@
+package kv
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// maxLatency is the longest latency that histograms tell apart; digits is their precision in
+// decimal digits.
+const (
+	maxLatency = time.Minute
+	digits     = 2
+)
+
+// Result is what one or several clients of a workload did; Merge adds results.
+type Result struct {
+	Clients int
+	// Span is the time in which operations were counted.
+	Span time.Duration
+	Ops  [kinds]uint64
+	// FirstTry counts writes (updates, inserts, deletes, read-modify-writes) that succeeded at the
+	// first attempt. Retries counts attempts that failed because another client changed the key
+	// first.
+	FirstTry, Retries uint64
+	// RTTs counts round trips on the data path, RPCs those to the metadata server.
+	RTTs, RPCs uint64
+	// NotFound counts reads of keys that did not exist, Failed operations with another error, Wrong
+	// values that no client wrote.
+	NotFound, Failed, Wrong uint64
+	// FirstError explains the first failure.
+	FirstError string
+	hist       [kinds]*hdrhistogram.Histogram
+}
+
+// note counts one operation.
+func (r *Result) note(k Kind, took time.Duration, c Cost) {
+	r.Ops[k]++
+	if k != KindRead && k != KindScan && c.FirstTry() {
+		r.FirstTry++
+	}
+	r.Retries += uint64(c.Retries)
+	r.RTTs += uint64(c.RTTs)
+	r.RPCs += uint64(c.RPCs)
+	if r.hist[k] == nil {
+		r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
+	}
+	_ = r.hist[k].RecordValue(int64(min(max(took, 1), maxLatency))) // it is in range
+}
+
+// Merge adds what other clients did at the same time.
+func (r *Result) Merge(o *Result) {
+	r.Clients += o.Clients
+	r.Span = max(r.Span, o.Span)
+	for k := range r.Ops {
+		r.Ops[k] += o.Ops[k]
+		if o.hist[k] != nil {
+			if r.hist[k] == nil {
+				r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)
+			}
+			r.hist[k].Merge(o.hist[k])
+		}
+	}
+	r.FirstTry += o.FirstTry
+	r.Retries += o.Retries
+	r.RTTs += o.RTTs
+	r.RPCs += o.RPCs
+	r.NotFound += o.NotFound
+	r.Failed += o.Failed
+	r.Wrong += o.Wrong
+	if r.FirstError == "" {
+		r.FirstError = o.FirstError
+	}
+}
+
+// Total is the number of operations that were counted.
+func (r *Result) Total() uint64 {
+	n := uint64(0)
+	for _, k := range r.Ops {
+		n += k
+	}
+	return n
+}
+
+// Throughput is in operations a second.
+func (r *Result) Throughput() float64 {
+	if r.Span <= 0 {
+		return 0
+	}
+	return float64(r.Total()) / r.Span.Seconds()
+}
+
+// Writes are operations that append.
+func (r *Result) Writes() uint64 {
+	return r.Ops[KindUpdate] + r.Ops[KindInsert] + r.Ops[KindReadModify]
+}
+
+// FirstTryShare is the share of writes that won their first race; 1 if there were none.
+func (r *Result) FirstTryShare() float64 {
+	if r.Writes() == 0 {
+		return 1
+	}
+	return float64(r.FirstTry) / float64(r.Writes())
+}
+
+// Percentile is a latency of a kind, p from 0 to 100; 0 if there were none.
+func (r *Result) Percentile(k Kind, p float64) time.Duration {
+	if r.hist[k] == nil {
+		return 0
+	}
+	return time.Duration(r.hist[k].ValueAtPercentile(p))
+}
+
+// Latency is the row of one kind in a Summary. Times are in microseconds.
+type Latency struct {
+	Kind string  `json:"kind"`
+	Ops  uint64  `json:"ops"`
+	P50  float64 `json:"p50Usec"`
+	P90  float64 `json:"p90Usec"`
+	P99  float64 `json:"p99Usec"`
+	P999 float64 `json:"p999Usec"`
+	Max  float64 `json:"maxUsec"`
+}
+
+// Summary is a Result for people and programs.
+type Summary struct {
+	Clients    int       `json:"clients"`
+	Seconds    float64   `json:"seconds"`
+	Ops        uint64    `json:"ops"`
+	Throughput float64   `json:"opsPerSecond"`
+	FirstTry   float64   `json:"firstTry"`
+	Retries    uint64    `json:"retries"`
+	RTTsPerOp  float64   `json:"rttsPerOp"`
+	RPCs       uint64    `json:"rpcs"`
+	NotFound   uint64    `json:"notFound"`
+	Failed     uint64    `json:"failed"`
+	Wrong      uint64    `json:"wrong"`
+	FirstError string    `json:"firstError,omitempty"`
+	Latencies  []Latency `json:"latencies"`
+}
+
+// Summary condenses the result.
+func (r *Result) Summary() Summary {
+	s := Summary{
+		Clients: r.Clients, Seconds: r.Span.Seconds(), Ops: r.Total(), Throughput: r.Throughput(), FirstTry: r.FirstTryShare(),
+		Retries: r.Retries, RPCs: r.RPCs, NotFound: r.NotFound, Failed: r.Failed, Wrong: r.Wrong, FirstError: r.FirstError,
+	}
+	if s.Ops > 0 {
+		s.RTTsPerOp = float64(r.RTTs) / float64(s.Ops)
+	}
+	for k := range kinds {
+		if r.Ops[k] == 0 {
+			continue
+		}
+		at := func(p float64) float64 { return float64(r.Percentile(k, p)) / 1e3 }
+		s.Latencies = append(s.Latencies, Latency{
+			Kind: k.String(), Ops: r.Ops[k], P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: at(100),
+		})
+	}
+	return s
+}
+
+// MarshalJSON carries the histograms, too.
+func (r *Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	w := struct {
+		*plain
+		Hist [kinds]*hdrhistogram.Snapshot
+	}{plain: (*plain)(r)}
+	for k, h := range r.hist {
+		if h != nil {
+			w.Hist[k] = h.Export()
+		}
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Result) UnmarshalJSON(b []byte) error {
+	type plain Result
+	w := struct {
+		*plain
+		Hist [kinds]*hdrhistogram.Snapshot
+	}{plain: (*plain)(r)}
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	for k, h := range w.Hist {
+		if r.hist[k] = nil; h != nil {
+			r.hist[k] = hdrhistogram.Import(h)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package kv
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Workload is a mix of operations, with the shares of each; they add up to 1.
+type Workload struct {
+	Name                                   string
+	Read, Update, Insert, Scan, ReadModify float64
+	// Latest prefers keys that were inserted last (YCSB D).
+	Latest bool
+	Doc    string
+}
+
+// Workloads are those of YCSB (SoCC 2010), and mixes of reads and updates by the percentage of
+// updates.
+func Workloads() []Workload {
+	return []Workload{
+		{Name: "a", Read: 0.5, Update: 0.5, Doc: "update heavy: 50% reads, 50% updates"},
+		{Name: "b", Read: 0.95, Update: 0.05, Doc: "read mostly: 5% updates"},
+		{Name: "c", Read: 1, Doc: "read only"},
+		{Name: "d", Read: 0.95, Insert: 0.05, Latest: true, Doc: "read latest: 5% inserts"},
+		{Name: "e", Scan: 0.95, Insert: 0.05, Doc: "short ranges: 95% scans, 5% inserts"},
+		{Name: "f", Read: 0.5, ReadModify: 0.5, Doc: "read-modify-write: 50%"},
+		{Name: "w", Update: 1, Doc: "100% updates"},
+	}
+}
+
+// FindWorkload returns a workload by name; a number is the percentage of updates.
+func FindWorkload(name string) (Workload, error) {
+	all := Workloads()
+	if i := slices.IndexFunc(all, func(w Workload) bool { return w.Name == strings.ToLower(name) }); i >= 0 {
+		return all[i], nil
+	}
+	var percent float64
+	if n, err := fmt.Sscanf(name, "%f", &percent); n == 1 && err == nil && percent >= 0 && percent <= 100 {
+		return Workload{Name: name, Read: 1 - percent/100, Update: percent / 100, Doc: name + "% updates"}, nil
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return Workload{}, fmt.Errorf("unknown workload %q: want one of %s, or the percentage of updates", name, strings.Join(names, " "))
+}
+
+// Kind is an operation of a workload.
+type Kind uint8
+
+// Kinds.
+const (
+	KindRead Kind = iota
+	KindUpdate
+	KindInsert
+	KindScan
+	KindReadModify
+	kinds
+)
+
+var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write"}
+
+// String is the name of the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+// pick chooses an operation by a number from 0 to 1.
+func (w *Workload) pick(x float64) Kind {
+	for i, share := range []float64{w.Read, w.Update, w.Insert, w.Scan, w.ReadModify} {
+		if x < share {
+			return Kind(i)
+		}
+		x -= share
+	}
+	return KindRead
+}
+
+// RunConfig describes what each client does.
+type RunConfig struct {
+	Workload Workload
+	// Keys is how many keys there are at the beginning.
+	Keys uint64
+	// Value is the size of a value in bytes; at least MinValue.
+	Value int
+	// Zipf is the skew of popularity, 0 to 1.5; Scramble spreads popular keys.
+	Zipf     float64
+	Scramble bool
+	// Clients is how many there are in all, Client the number of this one.
+	Clients, Client int
+	// Warmup is how long operations are not counted, Duration how long they are.
+	Warmup, Duration time.Duration
+	// Ops, if set, ends a client after so many counted operations.
+	Ops uint64
+	// Rate is how many operations a client starts in a second, whatever becomes of earlier ones
+	// (open loop); latencies count from when an operation was due. 0: the next one starts when the
+	// last has ended (closed loop).
+	Rate float64
+	// Patience is the deadline of one operation; 0: 5 s.
+	Patience time.Duration
+	// Verify compares every value that was read.
+	Verify bool
+	// ScanLen is the longest scan; 0: 100.
+	ScanLen int
+	// Observe, if not nil, hears how long each operation took that succeeded, also those before
+	// anything is counted.
+	Observe func(took time.Duration) `json:"-"`
+}
+
+const (
+	defaultPatience = 5 * time.Second
+	defaultScan     = 100
+	maxZipf         = 1.5
+)
+
+func (c RunConfig) withDefaults() RunConfig {
+	c.Value = max(c.Value, MinValue)
+	if c.Patience == 0 {
+		c.Patience = defaultPatience
+	}
+	if c.ScanLen == 0 {
+		c.ScanLen = defaultScan
+	}
+	return c
+}
+
+// Validate reports the first thing that is wrong with c.
+func (c *RunConfig) Validate() error {
+	switch {
+	case c.Keys < 1:
+		return fmt.Errorf("workload: %d keys; want at least 1", c.Keys)
+	case c.Zipf < 0 || c.Zipf > maxZipf:
+		return fmt.Errorf("workload: Zipf parameter %g; want 0 to %g", c.Zipf, maxZipf)
+	case c.Clients < 1 || c.Client < 0 || c.Client >= c.Clients:
+		return fmt.Errorf("workload: client %d of %d", c.Client, c.Clients)
+	case c.Duration <= 0 && c.Ops == 0:
+		return fmt.Errorf("workload: neither a duration nor a number of operations")
+	case c.Rate < 0 || c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
+		return fmt.Errorf("workload: a time or rate is negative")
+	}
+	return nil
+}

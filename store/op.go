@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// maxScan bounds the records of one scan.
+const maxScan = 10_000
+
+// Check reports what is wrong with a request before a client is opened for it.
+func (in *OpRequest) Check() error {
+	if in.Op == "scan" && (in.N < 1 || in.N > maxScan) {
+		return control.Errorf(http.StatusBadRequest, "scan of %d records: want 1 to %d", in.N, maxScan)
+	}
+	return nil
+}
+
+// Run carries the operation out with a client of the store. An operation that fails has a cost,
+// too.
+func (in *OpRequest) Run(s *Store, c kv.Store, rt verbs.Runtime) (out Answer, err error) {
+	patience := in.Patience
+	if patience <= 0 {
+		patience = Patience
+	}
+	began := rt.Now()
+	err = in.run(s, c, &out, began.Add(patience))
+	out.Cost, out.Took = s.cost(c), rt.Now().Sub(began)
+	return out, err
+}
+
+func (in *OpRequest) run(s *Store, c kv.Store, out *Answer, deadline clock.Time) (err error) {
+	upserter, upserts := c.(Upserter)
+	scanner, scans := c.(kv.Scanner)
+	switch {
+	case in.Op == "get":
+		out.Value, err = c.Get(in.Key, nil, deadline)
+	case in.Op == "put":
+		err = c.Put(in.Key, in.Value, deadline)
+		if errors.Is(err, kv.ErrNotFound) {
+			err = fmt.Errorf("%w; put replaces values: %s", err, s.howToMake())
+		}
+	case in.Op == "insert":
+		err = c.Insert(in.Key, in.Value, deadline)
+	case in.Op == "delete":
+		err = c.Delete(in.Key, deadline)
+	case in.Op == "upsert" && upserts:
+		err = upserter.Upsert(in.Key, in.Value, deadline)
+	case in.Op == "scan" && scans:
+		err = scanner.Scan(in.Key, in.N, func(key uint64, value []byte) bool {
+			out.Records = append(out.Records, Record{key, slices.Clone(value)})
+			return true
+		}, deadline)
+	default:
+		err = control.Errorf(http.StatusBadRequest, "%s has no operation %.20q", s.Name, in.Op)
+	}
+	return err
+}
+
+// howToMake says which command gives a new key a value.
+func (s *Store) howToMake() string {
+	if s.Upserts {
+		return fmt.Sprintf("`rdmalab %s upsert` gives a key a value whether it has one or not", s.Name)
+	}
+	return fmt.Sprintf("`rdmalab %s insert` gives a new key a value", s.Name)
+}
+
+// Ended reports that a job was ended before it had done all that it was asked for; nil: it was not.
+func Ended(ctx context.Context, job string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("the %s was ended: %w", job, context.Cause(ctx))
+}

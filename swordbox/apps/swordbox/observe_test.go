@@ -1,0 +1,120 @@
+package swordbox_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/hotwords"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// countRule counts all requests to the server.
+var countRule = rules.Rule{ID: "hot", Server: benchIP(benchServer), Action: hotwords.Count}
+
+// counted has a program count, too.
+func counted(tb testing.TB, p *swordbox.Program) {
+	tb.Helper()
+	set, _, err := p.Rules().AddFirst(countRule)
+	if err == nil {
+		err = p.SetRules(set)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// counter is the program with a rule that counts and no other one.
+func counter(tb testing.TB) (*bench, *swordbox.Program) {
+	p := swordbox.New(swordbox.Config{Own: own(tb), Handlers: []handler.Handler{hotwords.New()}, Track: conntrack.Config{Settle: -1}})
+	counted(tb, p)
+	return newBench(tb, p), p
+}
+
+// hottest lists what was counted.
+func hottest(p *swordbox.Program) []hotwords.Hot {
+	for _, h := range p.Report(0).Handlers {
+		if list, ok := h.Lists["hot"].([]hotwords.Hot); ok {
+			return list
+		}
+	}
+	return nil
+}
+
+// A request counts once where it points, also the first packet of a longer one; a retransmission,
+// one that is dropped and a response do not count, and what belongs to no connection does.
+func TestRequestsAreCounted(t *testing.T) {
+	b, p := counter(t)
+	read := func(psn wire.PSN, va uint64) *wire.Frame {
+		f := benchFrame(1, benchServer, benchQP(-1), wire.RCReadRequest, psn)
+		f.RETH = wire.RETH{VA: va, Length: 8, RKey: 5}
+		return f
+	}
+	first := benchFrame(1, benchServer, benchQP(-1), wire.RCWriteFirst, 1)
+	first.RETH, first.Payload = wire.RETH{VA: 0x2000, Length: 2 * benchMTU}, make([]byte, benchMTU)
+	last := benchFrame(1, benchServer, benchQP(-1), wire.RCWriteLast, 2)
+	last.Payload = make([]byte, benchMTU)
+	ack := benchFrame(benchServer, 1, benchQP(1), wire.RCAck, 0)
+	stranger := read(9, 0x1000)
+	stranger.BTH.DestQP = 0x777
+	for _, f := range []*wire.Frame{read(0, 0x1000), read(0, 0x1000), first, last, read(3, 0x1000), stranger} {
+		if n := len(b.frame(1, f)); n != 1 {
+			t.Errorf("%v: %d packets left", f.BTH, n)
+		}
+	}
+	b.frame(benchServer, ack)
+	spoofed := read(4, 0x1000)
+	b.frame(2, spoofed)
+	list := hottest(p)
+	if len(list) != 17 || list[0].Address != 0x1000 || list[0].Reads != 3 || list[1].Address != 0x2000 || list[1].Writes != 1 {
+		t.Errorf("%+v", list)
+	}
+	if tables := p.Tables(0); tables[len(tables)-1].Used != 17 {
+		t.Errorf("%+v", tables)
+	}
+	if n, ok := p.ClearTable("hot"); n != 17 || !ok || hottest(p) != nil {
+		t.Errorf("%d, %v", n, ok)
+	}
+}
+
+// A rule that counts changes no packet: with it and without it the switch sends the same, also
+// where another rule has atomics replaced. The handler sees requests as they came.
+func TestCountingChangesNothing(t *testing.T) {
+	play := func(count bool) (all [][]byte, p *swordbox.Program) {
+		b, p := ruledWith(t, rules.Hardened, hotwords.New())
+		if count {
+			counted(t, p)
+		}
+		next := b.warm()
+		var shots [roundPackets]shot
+		each(b.atomics(next, p))(shots[:], 0)
+		for _, s := range shots {
+			b.now += 1000
+			b.out.Reset()
+			b.sw.Frame(b.now, s.port, packetio.Frame{Data: s.data}, &b.out)
+			for _, f := range b.out.Frames {
+				all = append(all, slices.Clone(f.Data))
+			}
+		}
+		return all, p
+	}
+	with, p := play(true)
+	without, _ := play(false)
+	if !slices.EqualFunc(with, without, slices.Equal[[]byte]) || len(with) != roundPackets {
+		t.Errorf("%d packets with counting, %d without, or not the same", len(with), len(without))
+	}
+	list := hottest(p)
+	if len(list) != 1 || list[0].Address != benchWord || list[0].Atomics < roundPackets/2 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// BenchmarkCostCounted is a packet of a connection whose requests are counted.
+func BenchmarkCostCounted(b *testing.B) {
+	c, _ := counter(b)
+	race(b, c, each(writes(benchClients, 64)))
+}

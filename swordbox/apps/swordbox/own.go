@@ -1,0 +1,218 @@
+package swordbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/staleflows"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// linger is how long a connection of the switch is kept after the last rule that needs it has gone,
+// so that requests in flight on it are completed.
+const linger = 5 * time.Second
+
+// Own is the switch as an end of connections, and what survives its crash: it wants the connections
+// that the rules need, hands them to the handlers that use them, and keeps the record. Make it with
+// NewOwn before the handlers, whose Env takes its methods, and hand all of them to New.
+type Own struct {
+	dialer *switchconn.Dialer
+	former *staleflows.Machine
+	record *journal.Record
+	parts  *parts
+	rules  *rules.Set
+	dirty  bool // the rules are new, and the dialer does not know yet which connections they need
+	slots  []flowSlot
+	ending []leaving
+}
+
+// flowSlot is where a flow is recorded.
+type flowSlot struct {
+	generation uint32
+	slot       journal.Slot
+}
+
+// leaving is a connection that no rule needs any more.
+type leaving struct {
+	key  switchconn.Key
+	when clock.Time
+}
+
+// NewOwn takes over a Dialer and the record that the Dialer writes to.
+func NewOwn(d *switchconn.Dialer, rec *journal.Record) *Own {
+	o := &Own{dialer: d, record: rec}
+	o.former = staleflows.New(staleflows.Config{Record: rec, Blocked: o.blocked})
+	return o
+}
+
+// Dialer makes the connections.
+func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
+
+// Former has the flows of the switch's former incarnations.
+func (o *Own) Former() *staleflows.Machine { return o.former }
+
+// Record is what survives a crash.
+func (o *Own) Record() *journal.Record { return o.record }
+
+// blocked reports whether requests of a former incarnation may still reach a server.
+func (o *Own) blocked(server netip.Addr) bool {
+	if o.dialer.AllClear() {
+		return false
+	}
+	for _, r := range o.rules.Lookup(server) {
+		if !o.dialer.Clear(r.Server) {
+			return true
+		}
+	}
+	return !o.dialer.Clear(server)
+}
+
+// Moving records a flow before its first request is moved. It is Env.Moving of the handlers. A flow
+// that changes of rules have brought back to a handler is recorded already.
+func (o *Own) Moving(r *conntrack.Flow) bool {
+	oldest := r.Expected
+	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
+		o.record.Answered(o.slots[r.ID].slot, oldest)
+		return true
+	}
+	slot, err := o.record.Move(journal.Flow{
+		Client: r.Requester, Server: r.Responder, ClientQPN: r.ReqQPN, ServerQPN: r.RespQPN, Oldest: oldest,
+	})
+	if err != nil {
+		return false
+	}
+	for int(r.ID) >= len(o.slots) {
+		o.slots = append(o.slots, flowSlot{})
+	}
+	o.slots[r.ID] = flowSlot{r.Generation, slot}
+	return true
+}
+
+// Answered records the oldest request of a flow that has no answer, before an answer leaves. It is
+// Env.Answered of the handlers.
+func (o *Own) Answered(r *conntrack.Flow, oldest wire.PSN) {
+	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
+		o.record.Answered(o.slots[r.ID].slot, oldest)
+	}
+}
+
+// closed removes a flow that has ended from the record.
+func (o *Own) closed(r *conntrack.Flow) {
+	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
+		o.record.EndFlow(o.slots[r.ID].slot)
+		o.slots[r.ID] = flowSlot{}
+	}
+}
+
+// Failed replaces a connection that a handler cannot use any more. It is Env.Failed of the
+// handlers.
+func (o *Own) Failed(c *pipeline.Ctx, k switchconn.Key, generation uint32, _ string) {
+	o.dialer.Again(c, k, generation)
+}
+
+// setRules takes new rules; the connections follow in the next Tick.
+func (o *Own) setRules(set *rules.Set) {
+	o.rules, o.dirty = set, true
+}
+
+// store keeps rules over a crash.
+func (o *Own) store(set *rules.Set) error {
+	text, err := json.Marshal(set.All())
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	return o.record.SetRules(string(text))
+}
+
+// StoredRules are those of the former incarnation of the switch; false if there was none.
+func StoredRules(rec *journal.Record) (*rules.Set, bool, error) {
+	text, ok := rec.Rules()
+	if !ok {
+		return nil, false, nil
+	}
+	var list []rules.Rule
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, false, fmt.Errorf("rules of the switch's record: %w", err)
+	}
+	set, err := rules.NewSet(list)
+	return set, err == nil, err
+}
+
+// dial asks for the connections that the rules need, and ends the others after a while.
+func (o *Own) dial(now clock.Time) {
+	o.dirty = false
+	want := make(map[switchconn.Key]bool)
+	for _, w := range o.parts.wants(o.rules) {
+		want[w.Key] = true
+		o.dialer.Want(w.Key, w.Target)
+	}
+	o.ending = slices.DeleteFunc(o.ending, func(l leaving) bool { return want[l.key] })
+	for _, i := range o.dialer.List() {
+		adopted := i.Shared != nil && i.Shared.Adopted
+		if !want[i.Key] && !adopted && !slices.ContainsFunc(o.ending, func(l leaving) bool { return l.key == i.Key }) {
+			o.ending = append(o.ending, leaving{i.Key, now.Add(linger)})
+		}
+	}
+}
+
+// tick does what is due.
+func (o *Own) tick(c *pipeline.Ctx) {
+	if o.dirty {
+		o.dial(c.Now)
+	}
+	if o.former.Deadline() <= c.Now {
+		o.former.Tick(c)
+	}
+	for len(o.ending) > 0 && o.ending[0].when <= c.Now {
+		o.dialer.Unwant(c, o.ending[0].key)
+		o.ending = o.ending[1:]
+	}
+	if o.dialer.Deadline() <= c.Now {
+		o.dialer.Tick(c)
+	}
+}
+
+func (o *Own) deadline() clock.Time {
+	if o.dirty {
+		return 0
+	}
+	at := clock.Min(o.former.Deadline(), o.dialer.Deadline())
+	if len(o.ending) > 0 {
+		at = clock.Min(at, o.ending[0].when)
+	}
+	return at
+}
+
+// first reports that no former incarnation of the switch has left flows or connections to end.
+func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
+
+// news hands what happened to connections to the handlers that use them. Every step of the program
+// ends with it.
+func (o *Own) news(c *pipeline.Ctx) {
+	for e, ok := o.dialer.Next(); ok; e, ok = o.dialer.Next() {
+		u := o.parts.user(e.Shared.Key)
+		switch {
+		case u == nil:
+		case e.Kind == switchconn.EventUp:
+			u.Attach(c, e.Shared)
+		case e.Kind == switchconn.EventDown:
+			u.Detach(c, e.Shared.Key, e.Shared.Generation)
+		}
+	}
+}
+
+// Close ends the switch's connections, as far as that takes no answer.
+func (p *Program) Close(c *pipeline.Ctx) {
+	if o := p.cfg.Own; o != nil {
+		o.dialer.Close(c)
+	}
+}

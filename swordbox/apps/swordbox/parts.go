@@ -1,0 +1,177 @@
+package swordbox
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// parts are the handlers of a program, by what they need of it.
+type parts struct {
+	all       []handler.Handler
+	machines  []handler.Machine
+	observers []handler.Observer
+	bypass    []handler.Bypasser
+	// others are the bypassers that must see the packets of a machine's flows: all but itself; nil
+	// is the key of flows without a machine.
+	others  map[handler.Machine][]handler.Bypasser
+	strays  []strayer
+	pickers []picker
+	// fallback has the connections of the switch that no picker has; nil: there are none.
+	fallback handler.Connector
+	rest     handler.Machine // fallback, if it takes packets
+}
+
+// picker is a handler that tells which connections of the switch are its own.
+type picker struct {
+	handler.Picker
+	machine handler.Machine // the same handler; nil: it takes no packets
+}
+
+// strayer is a machine that must know what is done on connections which the program does not track.
+type strayer interface {
+	handler.Machine
+	handler.Strayer
+}
+
+func partsOf(list []handler.Handler) parts {
+	p := parts{all: list}
+	for _, h := range list {
+		if m, ok := h.(handler.Machine); ok {
+			p.machines = append(p.machines, m)
+		}
+		if o, ok := h.(handler.Observer); ok {
+			p.observers = append(p.observers, o)
+		}
+		if b, ok := h.(handler.Bypasser); ok {
+			p.bypass = append(p.bypass, b)
+		}
+		if s, ok := h.(strayer); ok {
+			p.strays = append(p.strays, s)
+		}
+		switch c := h.(type) {
+		case handler.Picker:
+			m, _ := h.(handler.Machine)
+			p.pickers = append(p.pickers, picker{c, m})
+		case handler.Connector:
+			p.fallback = c
+			p.rest, _ = h.(handler.Machine)
+		}
+	}
+	p.others = map[handler.Machine][]handler.Bypasser{nil: p.bypass}
+	for _, m := range p.machines {
+		p.others[m] = slices.DeleteFunc(slices.Clone(p.bypass), func(b handler.Bypasser) bool { return b == m })
+	}
+	return p
+}
+
+// setRules gives new rules to the handlers.
+func (p *parts) setRules(set *rules.Set) {
+	for _, h := range p.all {
+		if u, ok := h.(handler.RuleUser); ok {
+			u.SetRules(set)
+		}
+	}
+}
+
+// machineFor is the machine that carries out a rule; nil: there is none.
+func (p *parts) machineFor(r *rules.Rule) handler.Machine {
+	i := slices.IndexFunc(p.machines, func(m handler.Machine) bool { return m.Kind().Serves(r) })
+	if i < 0 {
+		return nil
+	}
+	return p.machines[i]
+}
+
+// draining reports whether a machine must see requests of flows without a machine.
+func (p *parts) draining() bool { return slices.ContainsFunc(p.bypass, handler.Bypasser.Draining) }
+
+// strict reports whether a machine wants requests of unknown operations dropped.
+func strict(m handler.Machine) bool {
+	_, ok := m.(handler.Strict)
+	return ok
+}
+
+// strictFor reports whether a rule for the receiver of a packet is carried out by a strict machine.
+func (p *parts) strictFor(list []*rules.Rule) bool {
+	return slices.ContainsFunc(list, func(r *rules.Rule) bool { return strict(p.machineFor(r)) })
+}
+
+// stray shows a request that belongs to no flow to the machine of its rule, if the machine must
+// know.
+func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
+	if len(p.strays) == 0 {
+		return
+	}
+	r := ruleFor(set.Lookup(q.DstAddr()), &q.Frame)
+	if r == nil {
+		return
+	}
+	for _, s := range p.strays {
+		s.Stray(r, &q.Frame)
+	}
+}
+
+// user is the handler that a connection of the switch is for; nil: there is none.
+func (p *parts) user(k switchconn.Key) handler.Connector {
+	for _, u := range p.pickers {
+		if u.Uses(k) {
+			return u.Picker
+		}
+	}
+	return p.fallback
+}
+
+// owned hands a packet that is addressed to the switch to the handler with the connection.
+func (p *parts) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	m := p.rest
+	for i := range p.pickers {
+		if u := &p.pickers[i]; u.Mine(q.BTH.DestQP) {
+			m = u.machine
+		}
+	}
+	if m != nil {
+		return m.Owned(c, q)
+	}
+	return pipeline.Drop(ReasonNotMine)
+}
+
+// wants lists the connections that the rules need, in the order of the rules.
+func (p *parts) wants(set *rules.Set) []handler.Wanted {
+	var list []handler.Wanted
+	for i := range set.All() {
+		r := &set.All()[i]
+		if c, ok := p.machineFor(r).(handler.Connector); ok {
+			list = append(list, c.Wants(r)...)
+		}
+	}
+	return list
+}
+
+// target is what a request asks for; false: the packet does not say.
+func target(f *wire.Frame) (handler.Target, bool) {
+	switch op := f.BTH.Opcode; {
+	case op.Has(wire.HasRETH):
+		return handler.Target{Opcode: op, VA: f.RETH.VA, Length: f.RETH.Length, RKey: f.RETH.RKey}, true
+	case op.Has(wire.HasAtomicETH):
+		return handler.Target{Opcode: op, VA: f.AtomicETH.VA, Length: wordSize, RKey: f.AtomicETH.RKey}, true
+	}
+	return handler.Target{}, false
+}
+
+// wordSize is the number of bytes that an atomic works on.
+const wordSize = 8
+
+// ruleFor returns the first rule of a list that a request matches; nil if none does, or if the
+// packet does not say where it goes.
+func ruleFor(list []*rules.Rule, f *wire.Frame) *rules.Rule {
+	t, ok := target(f)
+	if !ok {
+		return nil
+	}
+	return rules.First(list, t.VA, int(t.Length), t.RKey)
+}

@@ -1,0 +1,341 @@
+package swordbox
+
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Name is the name of the program in rack files.
+const Name = "swordbox"
+
+// Reasons of this program to drop a packet of a connection that a rule selects.
+const (
+	ReasonSpoofed     pipeline.Reason = "spoofed source"
+	ReasonQuarantined pipeline.Reason = "quarantined connection"
+	ReasonImplausible pipeline.Reason = "implausible response"
+	ReasonNotMine     pipeline.Reason = "not for the switch"
+	// ReasonUnknown: the switch does not know what the operation does to words whose values it has
+	// cached (hole 39).
+	ReasonUnknown pipeline.Reason = "unknown operation"
+)
+
+// Config describes the program.
+type Config struct {
+	// Rules select what is serialised; nil: nothing.
+	Rules *rules.Set
+	// Track bounds the table of connections.
+	Track conntrack.Config
+	// Handlers carry out the rules of their kinds, fresh ones; a rule that none is for tracks only.
+	Handlers []handler.Handler
+	// Own is the switch as an end of connections; nil: it has none, and remembers nothing over a
+	// crash.
+	Own *Own
+}
+
+// Program is the switch program. Make one with New.
+type Program struct {
+	cfg      Config
+	track    *conntrack.Table
+	rules    *rules.Set
+	version  uint32 // of rules
+	watching bool   // a rule observes
+	flows    []flowRule
+	parts    parts
+	ctx      *pipeline.Ctx // of the step
+	forget   bool          // an operator wants the flows forgotten that can be
+}
+
+var _ pipeline.Program = (*Program)(nil)
+
+// flowRule is what the rules say about a flow, remembered for the generation of the flow and the
+// version of the rules.
+type flowRule struct {
+	generation, version uint32
+	machine             handler.Machine // nil: no rule with a machine is for the responder
+	rules               []*rules.Rule
+	watch               []*rules.Rule      // those that observe
+	others              []handler.Bypasser // the machines that must see its packets although they are not its own
+}
+
+// New makes the program.
+func New(cfg Config) *Program {
+	p := &Program{cfg: cfg, rules: cfg.Rules, version: 1}
+	cfg.Track.OnClose = p.closed
+	p.track = conntrack.NewTable(cfg.Track)
+	p.flows = make([]flowRule, p.track.MaxFlows())
+	p.parts = partsOf(cfg.Handlers)
+	if cfg.Own != nil {
+		cfg.Own.parts = &p.parts
+	}
+	p.use(cfg.Rules)
+	return p
+}
+
+// SetRules exchanges the rules, also in the record. Flows that have been moved stay with the
+// machine that moved them. On error, which is one of the record, the rules stay as they are.
+func (p *Program) SetRules(s *rules.Set) error {
+	if o := p.cfg.Own; o != nil {
+		if err := o.store(s); err != nil {
+			return err
+		}
+	}
+	p.use(s)
+	return nil
+}
+
+func (p *Program) use(s *rules.Set) {
+	p.rules = s
+	p.version++
+	p.watching = slices.ContainsFunc(s.All(), func(r rules.Rule) bool { return r.Observes() })
+	if o := p.cfg.Own; o != nil {
+		o.setRules(s)
+	}
+	p.parts.setRules(s)
+}
+
+// Own is the switch as an end of connections; nil if it is none.
+func (p *Program) Own() *Own { return p.cfg.Own }
+
+// Rules are those in force.
+func (p *Program) Rules() *rules.Set { return p.rules }
+
+// Connections is the table of connections.
+func (p *Program) Connections() *conntrack.Table { return p.track }
+
+// closed reports the end of a flow to its machine and to the record. Flows end only within a step.
+func (p *Program) closed(r *conntrack.Flow) {
+	if o := p.cfg.Own; o != nil {
+		o.closed(r)
+	}
+	if e := &p.flows[r.ID]; e.generation == r.Generation && e.machine != nil {
+		e.machine.Closed(p.ctx, r)
+	}
+}
+
+// Packet tracks a packet, and asks the machine of its flow, if it has one.
+func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	p.ctx = c
+	o := p.cfg.Own
+	if q.Packets > 1 {
+		return p.burst(c, q)
+	}
+	if o == nil {
+		return p.packet(c, q)
+	}
+	if !o.first() {
+		if p.track.Elsewhere(q.SrcAddr().Unmap(), q.Ingress) {
+			return pipeline.Drop(ReasonSpoofed) // only its ends may speak for a flow of a former incarnation
+		}
+		if v, taken := o.former.Packet(c, q); taken {
+			return v
+		}
+	}
+	v := p.packet(c, q)
+	if o.dialer.HasNext() {
+		o.news(c)
+	}
+	return v
+}
+
+// burst lets a super-frame pass whole if it belongs to a connection that no handler works on.
+// Others are taken apart.
+func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	if o := p.cfg.Own; q.Own || o != nil && !o.first() || p.parts.draining() {
+		return pipeline.Apart()
+	}
+	b, size := q.Burst()
+	// A flow that Burst takes is not Checked, as the flows of machines are; rulesOf may make it so
+	// after a change of rules.
+	r := p.track.Known(&q.Frame)
+	if r == nil || p.worked(r) || p.worked(r.Peer) || p.track.Burst(c.Now, q.Ingress, &q.Frame, b, size) == nil {
+		return pipeline.Apart()
+	}
+	return pipeline.Forward()
+}
+
+func (p *Program) packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	if q.Own {
+		return p.owned(c, q)
+	}
+	s := p.track.Packet(c.Now, q.Ingress, &q.Frame, q)
+	r := s.Flow
+	if r == nil {
+		return p.untracked(c, q)
+	}
+	e := p.rulesOf(r)
+	if e.watch != nil {
+		return p.observed(c, e, &s, q)
+	}
+	return p.decide(c, e, &s, q)
+}
+
+// worked reports whether a handler works on a flow.
+func (p *Program) worked(r *conntrack.Flow) bool {
+	e := p.rulesOf(r)
+	return e.machine != nil || e.watch != nil
+}
+
+// decide decides about a packet of a flow, which has a machine or has not.
+func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
+	if len(e.others) != 0 {
+		if v := e.around(c, q); v.Action != pipeline.ActForward {
+			return v
+		}
+	}
+	m := e.machine
+	if m == nil {
+		if s.Class == conntrack.New && s.Bad == conntrack.Fine {
+			s.Flow.Advance(s.Span)
+		}
+		return pipeline.Forward()
+	}
+	switch {
+	case s.Bad != conntrack.Fine:
+		return refuse(s.Bad)
+	case !q.Intact():
+		// The flow was not Checked before this packet: it is new, or the rules are. What the
+		// machine took from a damaged packet it would send on with a right ICRC.
+		return pipeline.Forward()
+	}
+	if s.Response {
+		return m.Response(c, *s, q)
+	}
+	if !q.BTH.Opcode.Known() && strict(m) {
+		return pipeline.Drop(ReasonUnknown)
+	}
+	return m.Request(c, *s, ruleFor(e.rules, &q.Frame), q)
+}
+
+// untracked sends on a packet that belongs to no flow, unless a machine drops it.
+func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	if op := q.BTH.Opcode; !op.Known() && p.parts.strictFor(p.rules.Lookup(q.DstAddr())) {
+		return pipeline.Drop(ReasonUnknown)
+	}
+	for _, m := range p.parts.bypass {
+		if v := m.Untracked(c, q); v.Action != pipeline.ActForward {
+			return v
+		}
+	}
+	p.parts.stray(p.rules, q)
+	if p.watching {
+		p.show(c.Now, look(p.rules.Observing(q.DstAddr()), &q.Frame))
+	}
+	return pipeline.Forward()
+}
+
+// around shows a packet of a flow to the other machines that must see it.
+func (e *flowRule) around(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	for _, b := range e.others {
+		if e.machine == nil && !b.Draining() {
+			continue
+		}
+		if v := b.Bypass(c, q); v.Action != pipeline.ActForward {
+			return v
+		}
+	}
+	return pipeline.Forward()
+}
+
+// refusals are the reasons to drop a packet that claims to be of a flow under a rule: it would meet
+// the wrong PSNs. What is not in the list goes on, a damaged packet for its receiver to count.
+var refusals = map[conntrack.Reason]pipeline.Reason{
+	conntrack.Spoofed: ReasonSpoofed, conntrack.Quarantined: ReasonQuarantined, conntrack.Implausible: ReasonImplausible,
+}
+
+// refuse decides about a packet of a flow under a rule that tracking did not accept.
+func refuse(bad conntrack.Reason) pipeline.Verdict {
+	if reason, ok := refusals[bad]; ok {
+		return pipeline.Drop(reason)
+	}
+	return pipeline.Forward()
+}
+
+// rulesOf returns what the present rules say about a flow.
+func (p *Program) rulesOf(r *conntrack.Flow) *flowRule {
+	if e := &p.flows[r.ID]; e.generation == r.Generation && e.version == p.version {
+		return e
+	}
+	return p.assign(r)
+}
+
+// assign finds the machine of a flow that is new, or whose rules may have changed.
+func (p *Program) assign(r *conntrack.Flow) *flowRule {
+	e := &p.flows[r.ID]
+	former := *e
+	*e = flowRule{generation: r.Generation, version: p.version, rules: p.rules.Lookup(r.Responder)}
+	if p.watching {
+		e.watch = p.rules.Observing(r.Responder)
+	}
+	if former.generation == r.Generation && r.Pinned {
+		e.machine, e.others = former.machine, former.others // which has changed its numbers
+		return e
+	}
+	for _, rule := range e.rules {
+		if rule.Action != rules.Track {
+			e.machine = p.parts.machineFor(rule)
+			break
+		}
+	}
+	e.others = p.parts.others[e.machine]
+	if former.generation == r.Generation && former.machine != nil && former.machine != e.machine {
+		// It will not see what passes from now on, and must not come back to what it knows.
+		former.machine.Closed(p.ctx, r)
+	}
+	r.Checked = e.machine != nil
+	return e
+}
+
+// owned decides about a packet that is addressed to the switch.
+func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
+	if !q.Intact() {
+		return pipeline.Drop(pipeline.ReasonBadICRC)
+	}
+	if p.track.Elsewhere(q.SrcAddr().Unmap(), q.Ingress) {
+		return pipeline.Drop(ReasonSpoofed)
+	}
+	if o := p.cfg.Own; o != nil && o.dialer.Packet(c, &q.Frame) {
+		return pipeline.Consume()
+	}
+	return p.parts.owned(c, q)
+}
+
+// Tick lets everything act whose time has come.
+func (p *Program) Tick(c *pipeline.Ctx) {
+	p.ctx = c
+	if p.forget {
+		p.forget = false
+		p.track.Clear()
+	}
+	if p.track.Deadline() <= c.Now {
+		p.track.Tick(c.Now)
+	}
+	for _, m := range p.parts.machines {
+		if m.Deadline() <= c.Now {
+			m.Tick(c)
+		}
+	}
+	if o := p.cfg.Own; o != nil {
+		o.tick(c)
+		o.news(c)
+	}
+}
+
+// Deadline is when Tick wants to be called.
+func (p *Program) Deadline() clock.Time {
+	if p.forget {
+		return 0
+	}
+	at := p.track.Deadline()
+	for _, m := range p.parts.machines {
+		at = clock.Min(at, m.Deadline())
+	}
+	if o := p.cfg.Own; o != nil {
+		at = clock.Min(at, o.deadline())
+	}
+	return at
+}

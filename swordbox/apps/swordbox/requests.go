@@ -1,0 +1,135 @@
+package swordbox
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Adopted is the body of POST /connections: a connection of the switch that was made elsewhere.
+type Adopted struct {
+	// Server is a host's name or an address.
+	Server    string   `json:"server"`
+	Shard     int      `json:"shard"`
+	ServerQPN wire.QPN `json:"serverQPN"`
+	OwnQPN    wire.QPN `json:"ownQPN"`
+	SendPSN   wire.PSN `json:"sendPSN"`
+	RecvPSN   wire.PSN `json:"recvPSN"`
+	MTU       int      `json:"mtu"`
+	Depth     int      `json:"depth"`
+	// MAC is needed for a server that is no host of the rack.
+	MAC *wire.MAC `json:"mac,omitempty"`
+}
+
+// Requests are the control requests that the program serves.
+func Requests() []handler.Request {
+	return []handler.Request{
+		{Pattern: "GET /connections", Doc: "flows, moved ones, the switch's connections", Do: serve(func(p *Program, c *handler.Call) (any, error) {
+			return p.Report(c.Now), nil
+		})},
+		{Pattern: "POST /connections", Doc: "adopts a switch's connection that was made elsewhere", Do: serve((*Program).adopt)},
+		{Pattern: "DELETE /connections/{server}/{shard}", Doc: "ends one", Do: serve((*Program).disown)},
+		{Pattern: "GET /program/counters", Doc: "what the parts of the program counted", Do: serve(func(p *Program, c *handler.Call) (any, error) {
+			return p.Counters(c.Now), nil
+		})},
+		{Pattern: "GET /lists/{name}", Doc: "a listing of a handler", Do: serve((*Program).list)},
+	}
+}
+
+// serve has a request served by this program only.
+func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Program, *handler.Call) (any, error) {
+	return func(p pipeline.Program, c *handler.Call) (any, error) {
+		if mine, ok := p.(*Program); ok {
+			return f(mine, c)
+		}
+		return nil, handler.ErrNoRules
+	}
+}
+
+// list joins what the handlers have in the listing of a name.
+func (p *Program) list(c *handler.Call) (any, error) {
+	all, known := []any{}, false
+	for _, h := range p.parts.all {
+		for _, l := range h.Kind().Listings {
+			if l.Name != c.Value("name") {
+				continue
+			}
+			known = true
+			if list := reflect.ValueOf(l.Items(h, c.Now)); list.IsValid() {
+				for i := range list.Len() {
+					all = append(all, list.Index(i).Interface())
+				}
+			}
+		}
+	}
+	if !known {
+		return nil, handler.Gone(fmt.Errorf("there is no listing %.40q", c.Value("name")))
+	}
+	return all, nil
+}
+
+var errNoConnections = errors.New("the program of this switch has no connections")
+
+// adopt takes a connection over that was made elsewhere.
+func (p *Program) adopt(c *handler.Call) (any, error) {
+	var a Adopted
+	if err := c.Body(&a); err != nil {
+		return nil, err
+	}
+	addr, err := c.Address(a.Server)
+	if err != nil {
+		return nil, err
+	}
+	s := switchconn.Shared{
+		Key: switchconn.Key{Server: addr, Shard: a.Shard}, ServerQPN: a.ServerQPN, OwnQPN: a.OwnQPN,
+		SendPSN: a.SendPSN, RecvPSN: a.RecvPSN, MTU: a.MTU, Depth: a.Depth,
+	}
+	if a.MAC != nil {
+		s.To.Eth.Dst = *a.MAC
+	}
+	o := p.cfg.Own
+	if o == nil {
+		return nil, handler.Refused(errNoConnections)
+	}
+	if err := o.dialer.Adopt(s); err != nil {
+		return nil, handler.Refused(err)
+	}
+	c.Step(p.Tick)
+	for _, i := range o.dialer.List() {
+		if i.Key == s.Key {
+			return i, nil
+		}
+	}
+	return switchconn.Info{}, nil
+}
+
+// disown ends an adopted connection of the switch; one that rules need is made again.
+func (p *Program) disown(c *handler.Call) (any, error) {
+	server, shard := c.Value("server"), c.Value("shard")
+	addr, err := c.Address(server)
+	if err != nil {
+		return nil, err
+	}
+	o := p.cfg.Own
+	if o == nil {
+		return nil, handler.Refused(errNoConnections)
+	}
+	for _, i := range o.dialer.List() {
+		if i.Server != addr || fmt.Sprint(i.Shard) != shard {
+			continue
+		}
+		c.Step(func(ctx *pipeline.Ctx) {
+			if i.Shared != nil {
+				o.dialer.Again(ctx, i.Key, i.Shared.Generation)
+			}
+			p.Tick(ctx)
+		})
+		return struct{}{}, nil
+	}
+	return nil, handler.Gone(fmt.Errorf("there is no connection to %.60s, shard %.10s", server, shard))
+}

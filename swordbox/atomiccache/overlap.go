@@ -1,0 +1,131 @@
+package atomiccache
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Overlapping appends to buf the words of a server that n bytes at va touch, by address.
+func (t *Table) Overlapping(buf []*Word, server uint16, va uint64, n uint32) []*Word {
+	if n == 0 || t.live == 0 {
+		return buf
+	}
+	start, last := len(buf), va+uint64(n)-1
+	if last < va {
+		last = ^uint64(0) // no region wraps around the end of the address space
+	}
+	if pages := last>>pageShift - va>>pageShift; pages < uint64(t.live) {
+		for p := va >> pageShift; ; p++ {
+			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; {
+				w := t.at(i - 1)
+				if w.VA+7 >= va && w.VA <= last {
+					buf = append(buf, w)
+				}
+				i = w.next
+			}
+			if p == last>>pageShift {
+				break
+			}
+		}
+	} else {
+		for i := range t.n {
+			if w := t.at(i); w.Server == server && w.VA+7 >= va && w.VA <= last {
+				buf = append(buf, w)
+			}
+		}
+	}
+	slices.SortFunc(buf[start:], func(a, b *Word) int { return cmp.Compare(a.VA, b.VA) })
+	return buf
+}
+
+// ClientAll decides about a new operation that only the client's connection may carry and that
+// touches all words in n bytes at va: Client, or Wait until each of the words allows it. The caller
+// ends it with EndAll.
+func (t *Table) ClientAll(now clock.Time, server uint16, va uint64, n uint32) Decision {
+	t.cover = t.Overlapping(t.cover[:0], server, va, n)
+	d := Decision{Kind: Client, window: t.interval(now)}
+	for _, w := range t.cover {
+		w.look(now)
+		if w.State == Busy || w.State != Pass && w.occupied() {
+			w.step(now, evForeign, &Decision{})
+			d.Kind = Wait
+		}
+	}
+	if d.Kind == Wait {
+		return d
+	}
+	for _, w := range t.cover {
+		w.step(now, evForeign, &Decision{})
+	}
+	d.serial = t.serial
+	return d
+}
+
+// EndAll ends the decision of ClientAll, when the server has executed the operation or will never
+// execute it.
+func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n uint32) {
+	if d.Kind != Client {
+		return
+	}
+	t.cover = t.Overlapping(t.cover[:0], server, va, n)
+	for _, w := range t.cover {
+		w.clientEnded(now, d)
+	}
+}
+
+// AtMost reports whether n bytes at va touch at most max words, and how many pages and words it has
+// looked at, which is the work that it took.
+func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, looked int) {
+	if n == 0 || int(server) >= len(t.bounds) {
+		return true, 0
+	}
+	last := va + uint64(n) - 1
+	if last < va {
+		last = ^uint64(0)
+	}
+	if b := &t.bounds[server]; !b.any || last < b.first || va > b.last {
+		return true, 0
+	}
+	found := 0
+	touch := func(w *Word) {
+		looked++
+		if w.Server == server && w.VA+7 >= va && w.VA <= last {
+			found++
+		}
+	}
+	if pages := last>>pageShift - va>>pageShift; pages < uint64(t.live) {
+		for p := va >> pageShift; p <= last>>pageShift && found <= max; p++ {
+			looked++
+			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; {
+				w := t.at(i - 1)
+				touch(w)
+				i = w.next
+			}
+		}
+	} else {
+		for i := uint32(0); i < t.n && found <= max; i++ {
+			touch(t.at(i))
+		}
+	}
+	return found <= max, looked
+}
+
+// bound is the range of addresses of the words of a server; it never shrinks.
+type bound struct {
+	first, last uint64 // bytes
+	any         bool
+}
+
+// widen extends the bounds of a server to a word.
+func (t *Table) widen(k Key) {
+	for int(k.Server) >= len(t.bounds) {
+		t.bounds = append(t.bounds, bound{})
+	}
+	b := &t.bounds[k.Server]
+	if !b.any {
+		*b = bound{k.VA, k.VA + 7, true}
+	}
+	b.first, b.last = min(b.first, k.VA), max(b.last, k.VA+7)
+}

@@ -1,0 +1,162 @@
+package atomiccache
+
+// State is where the operations on a word travel, and what is known of its value. See the package
+// comment.
+type State uint8
+
+// States.
+const (
+	Pass State = iota
+	Busy
+	Unknown
+	Known
+	Closing
+	states // their number
+)
+
+var stateNames = [...]string{"Pass", "Busy", "Unknown", "Known", "Closing"}
+
+// String is the name of the state.
+func (s State) String() string { return stateNames[s] }
+
+// Kind is how an operation travels.
+type Kind uint8
+
+// Kinds.
+const (
+	// Wait: it must wait; ask again when Table.Changed returns the word.
+	Wait Kind = iota
+	// Client: unchanged, on the client's connection.
+	Client
+	// Shared: unchanged, on the shared connection of the word.
+	Shared
+	// Write: as a WRITE of Decision.Value, on the shared connection.
+	Write
+	// EmptyWrite: as a WRITE of no bytes, on the shared connection. It does not change the word.
+	EmptyWrite
+)
+
+var kindNames = [...]string{"wait", "client", "shared", "WRITE", "empty WRITE"}
+
+// String is the name of the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+// event is what happens to a word.
+type event uint8
+
+const (
+	evAtomic     event = iota // an atomic under a proven R_Key whose outcome is not known
+	evHit                     // an atomic under a proven R_Key that will change the word
+	evMiss                    // an atomic under a proven R_Key that will not
+	evWriteWhole              // a WRITE of one packet that sets the whole word
+	evWritePart               // a WRITE of one packet that sets a part of it, or after which its value is not known
+	evForeign                 // an operation that only the client's connection may carry
+	evAnswered                // the response to the last operation sent has shown the value
+	evDrained                 // nothing is in flight on clients' connections any more
+	evPatience                // the waiting operations have waited for Config.Patience
+	evForget                  // the value is not certain any more
+	evReset                   // the server has restarted
+	events                    // their number
+)
+
+var eventNames = [...]string{
+	"atomic", "atomic that changes", "atomic that does not", "WRITE", "partial WRITE", "foreign",
+	"answer of the last", "drained", "patience", "forget", "reset",
+}
+
+// String is the name of the event.
+func (e event) String() string { return eventNames[e] }
+
+// guard is a condition of an edge.
+type guard uint8
+
+const (
+	always   guard = iota
+	clear_         // nothing is in flight in the place that must be empty; see Word.occupied
+	occupied       // an operation is in flight there
+)
+
+var guardNames = [...]string{"", ", clear", ", occupied"}
+
+// edge is one edge of the state diagram. does is how the operation travels, if the event is an
+// operation.
+type edge struct {
+	from State
+	on   event
+	when guard
+	to   State
+	does Kind
+}
+
+// edges is the state diagram of a word.
+var edges = [...]edge{
+	// Clients' connections carry every operation. An atomic under a proven R_Key moves the word.
+	{Pass, evForeign, always, Pass, Client},
+	{Pass, evWriteWhole, always, Pass, Client},
+	{Pass, evWritePart, always, Pass, Client},
+	{Pass, evAtomic, clear_, Unknown, Shared},
+	{Pass, evAtomic, occupied, Busy, Wait},
+
+	// New operations wait for those in flight on clients' connections, at most for Config.Patience.
+	{Busy, evForeign, always, Busy, Wait},
+	{Busy, evWriteWhole, always, Busy, Wait},
+	{Busy, evWritePart, always, Busy, Wait},
+	{Busy, evAtomic, always, Busy, Wait},
+	{Busy, evDrained, always, Unknown, Wait},
+	{Busy, evPatience, always, Pass, Wait},
+
+	// The shared connection carries every operation that it can. Atomics go one at a time until one
+	// is answered: only the response to the last operation sent shows the value, and in a steady
+	// stream there is always a later one.
+	{Unknown, evAtomic, clear_, Unknown, Shared},
+	{Unknown, evAtomic, occupied, Unknown, Wait},
+	{Unknown, evWriteWhole, always, Known, Shared},
+	{Unknown, evWritePart, always, Unknown, Shared},
+	{Unknown, evAnswered, always, Known, Wait},
+	{Unknown, evForeign, clear_, Busy, Client},
+	{Unknown, evForeign, occupied, Closing, Wait},
+
+	{Known, evHit, always, Known, Write},
+	{Known, evMiss, always, Known, EmptyWrite},
+	{Known, evWriteWhole, always, Known, Shared},
+	{Known, evWritePart, always, Known, Shared},
+	{Known, evForeign, clear_, Busy, Client},
+	{Known, evForeign, occupied, Closing, Wait},
+	{Known, evForget, always, Unknown, Wait},
+
+	// New operations wait for those in flight on the shared connection. The first operation after
+	// that decides the next state.
+	{Closing, evForeign, occupied, Closing, Wait},
+	{Closing, evForeign, clear_, Busy, Client},
+	{Closing, evWriteWhole, occupied, Closing, Wait},
+	{Closing, evWriteWhole, clear_, Known, Shared},
+	{Closing, evWritePart, occupied, Closing, Wait},
+	{Closing, evWritePart, clear_, Unknown, Shared},
+	{Closing, evAtomic, occupied, Closing, Wait},
+	{Closing, evAtomic, clear_, Unknown, Shared},
+
+	{Busy, evReset, always, Pass, Wait},
+	{Unknown, evReset, always, Pass, Wait},
+	{Known, evReset, always, Pass, Wait},
+	{Closing, evReset, always, Pass, Wait},
+}
+
+// cell is an entry of diagram.
+type cell struct {
+	to   State
+	does Kind
+	ok   bool
+}
+
+// diagram is the edges by state, event, and whether the place is occupied.
+var diagram = func() (t [states][events][2]cell) {
+	for _, e := range edges {
+		c := &t[e.from][e.on]
+		for i, when := range []guard{clear_, occupied} {
+			if e.when == always || e.when == when {
+				c[i] = cell{e.to, e.does, true}
+			}
+		}
+	}
+	return t
+}()

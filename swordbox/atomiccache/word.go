@@ -1,0 +1,323 @@
+package atomiccache
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// Key names a word: a number that the caller has given to the server, and the address in the
+// server's memory.
+type Key struct {
+	Server uint16
+	VA     uint64
+}
+
+// Word is what the switch knows of one word. It belongs to a Table.
+type Word struct {
+	Key
+	State State
+	// Value is the value of the word after every operation that was sent to it; it is valid in
+	// Known.
+	Value uint64
+	// Epoch counts how often the value became uncertain. The response to an operation of an older
+	// epoch shows nothing.
+	Epoch uint32
+	// Literal: the server refuses WRITEs to the word under R_Keys for which it executes atomics.
+	// Its operations travel on the shared connection unchanged.
+	Literal bool
+	// until is the end of Config.Patience in Busy. In Pass it is the time before which the word
+	// must not leave it.
+	until clock.Time
+
+	proven provenKey
+	client clientOps
+	switchOps
+	waiters
+	tableEntry
+}
+
+// tableEntry is how the table keeps a word.
+type tableEntry struct {
+	t      *Table
+	slot   uint32
+	next   uint32     // the next word of the same page: its slot plus one
+	used   bool       // since the last search for a word to evict
+	serial uint64     // of the table, when the word was created
+	born   clock.Time // when the word was created
+}
+
+// provenKey is the R_Key under which an atomic succeeded last; ok: there is one.
+type provenKey struct {
+	rkey uint32
+	ok   bool
+}
+
+// clientOps counts the operations in flight on clients' connections, by the interval of
+// Config.Budget in which they were sent: those of the present interval and of the one before. An
+// older one cannot reach the server any more.
+type clientOps struct {
+	count  [2]uint32 // by interval modulo 2
+	window uint32    // the present interval
+}
+
+// interval is the number of the interval of Config.Budget that a time is in.
+func (t *Table) interval(now clock.Time) uint32 { return uint32(now / clock.Time(t.cfg.Budget)) }
+
+// pending is how many operations are counted.
+func (o *clientOps) pending() uint32 { return o.count[0] + o.count[1] }
+
+// age moves on to an interval, and drops the operations that no NIC retries any more.
+func (o *clientOps) age(window uint32) {
+	switch window - o.window {
+	case 0:
+	case 1:
+		o.count[window&1] = 0
+	default:
+		o.count = [2]uint32{}
+	}
+	o.window = window
+}
+
+// counts reports whether an operation of an interval is still counted.
+func (o *clientOps) counts(window uint32) bool { return o.window-window <= 1 }
+
+// end takes back the count of an operation of an interval.
+func (o *clientOps) end(window uint32) {
+	if o.counts(window) && o.count[window&1] > 0 {
+		o.count[window&1]--
+	}
+}
+
+// switchOps counts the operations in flight on the shared connection.
+type switchOps struct {
+	// Pending is how many operations on the shared connection have not been ended.
+	Pending int
+	changes int        // how many of them may change the word
+	heard   clock.Time // when the server last answered one
+	lastSeq uint32     // of the last operation sent
+}
+
+// waiters is which operations on the word wait in the switch.
+type waiters struct {
+	awaited bool // a decision was Wait
+	wanted  bool // a CAS waits for another value; see Word.Await
+}
+
+// Decision is how one operation travels. The caller keeps it with the request until the request has
+// ended.
+type Decision struct {
+	Kind Kind
+	// Value is what a Write writes.
+	Value uint64
+	// Prior is the value of the word when a Write or EmptyWrite is executed: the response to the
+	// atomic.
+	Prior uint64
+	// Epoch is that of the word.
+	Epoch uint32
+
+	op      wire.Opcode // of an atomic; 0: a WRITE
+	rkey    uint32
+	compare uint64
+	operand uint64
+	seq     uint32
+	window  uint32
+	serial  uint64
+}
+
+// result is the value that an atomic leaves in place of old.
+func result(op wire.Opcode, compare, swapOrAdd, old uint64) uint64 {
+	switch {
+	case op == wire.RCFetchAdd:
+		return old + swapOrAdd
+	case old == compare:
+		return swapOrAdd
+	}
+	return old
+}
+
+// Decide decides about a new CAS or FAA under an R_Key. Every request that was forwarded to the
+// server on clients' connections before the time clean has been answered; see Grace.
+func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compare, swapOrAdd uint64) (d Decision) {
+	w.look(now)
+	d.op, d.rkey, d.compare, d.operand = op, rkey, compare, swapOrAdd
+	switch {
+	case !w.Proven(rkey), w.State == Pass && (now < w.until || clean <= w.born):
+		w.step(now, evForeign, &d)
+		return d
+	case w.State != Known:
+		w.step(now, evAtomic, &d)
+		return d
+	}
+	d.Prior = w.Value
+	if d.Value = result(op, compare, swapOrAdd, w.Value); op == wire.RCFetchAdd || compare == w.Value {
+		w.step(now, evHit, &d)
+	} else {
+		w.step(now, evMiss, &d)
+	}
+	w.become(d.Value)
+	return d
+}
+
+// become notes the value after the last operation sent.
+func (w *Word) become(v uint64) {
+	if w.Value == v {
+		return
+	}
+	w.Value = v
+	w.want()
+}
+
+// want makes Table.Changed return the word, if a CAS waits for another value.
+func (w *Word) want() {
+	if w.wanted {
+		w.wanted, w.awaited = false, true
+		w.tell()
+	}
+}
+
+// Tell returns the value with which the switch may fail a CAS under an R_Key locally. ok is false
+// if it may not. It may if the CAS would fail, and the server has acknowledged every operation that
+// could have given the word another value, the last one less than Config.Fresh ago. Nothing that
+// changes the word is then in flight, so the memory holds the value now, and the response is right
+// even if the switch crashes.
+func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, ok bool) {
+	w.look(now)
+	if w.State != Known || w.changes != 0 || compare == w.Value || !w.Proven(rkey) || now-w.heard > clock.Time(w.t.cfg.Fresh) {
+		return 0, false
+	}
+	return w.Value, true
+}
+
+// Await reports whether a new CAS under an R_Key would fail now. If so, Table.Changed returns the
+// word when the value has changed.
+func (w *Word) Await(now clock.Time, rkey uint32, compare uint64) bool {
+	w.look(now)
+	if w.State != Known || compare == w.Value || !w.Proven(rkey) {
+		return false
+	}
+	w.wanted = true
+	return true
+}
+
+// Touch decides about a new WRITE of one packet without immediate data that touches the word; piece
+// is what it does to the word. A WRITE that also touches words that do not travel on the same
+// connection is for Table.ClientAll.
+func (w *Word) Touch(now clock.Time, rkey uint32, piece transform.Piece) (d Decision) {
+	w.look(now)
+	d.rkey = rkey
+	switch {
+	case !w.Proven(rkey):
+		w.step(now, evForeign, &d)
+		return d
+	case w.Literal, !piece.Whole() && w.State != Known:
+		w.step(now, evWritePart, &d)
+		return d
+	}
+	if w.step(now, evWriteWhole, &d); d.Kind == Shared {
+		w.become(piece.Apply(w.Value))
+	}
+	return d
+}
+
+// Foreign decides about a new operation on the word that only the client's connection may carry: a
+// WRITE of several packets or with immediate data, or an operation that the switch does not know.
+func (w *Word) Foreign(now clock.Time) (d Decision) {
+	w.look(now)
+	w.step(now, evForeign, &d)
+	return d
+}
+
+// step follows the edge of an operation and notes the decision.
+func (w *Word) step(now clock.Time, on event, d *Decision) {
+	d.Kind = w.follow(now, on)
+	d.Epoch = w.Epoch
+	switch d.Kind {
+	case Client:
+		w.client.count[w.client.window&1]++
+		w.t.serial++
+		d.window, d.serial = w.client.window, w.t.serial
+	case Shared, Write, EmptyWrite:
+		w.Pending++
+		if d.Kind != EmptyWrite {
+			w.changes++
+		}
+		w.lastSeq++
+		d.seq = w.lastSeq
+	case Wait:
+		w.awaited = true
+		w.t.counters.Waits++
+	}
+}
+
+// tell makes Table.Changed return the word, if operations wait.
+func (w *Word) tell() {
+	if w.awaited {
+		w.t.due.Set(w.slot, 0)
+	}
+}
+
+// follow follows the edge of an event. An event without an edge changes nothing.
+func (w *Word) follow(now clock.Time, on event) Kind {
+	i := 0
+	if w.occupied() {
+		i = 1
+	}
+	c := &diagram[w.State][on][i]
+	if !c.ok {
+		return Wait
+	}
+	if c.to != w.State {
+		w.enter(now, c.to)
+	}
+	return c.does
+}
+
+// enter changes the state.
+func (w *Word) enter(now clock.Time, to State) {
+	from := w.State
+	w.State = to
+	switch {
+	case to == Busy:
+		w.until = now.Add(w.t.cfg.Patience)
+	case to == Pass && from == Busy:
+		w.until = now.Add(w.t.cfg.HoldOff)
+	case to == Pass:
+		w.until = now
+	}
+	if to == Busy {
+		w.t.due.Set(w.slot, w.until)
+	} else if from == Busy {
+		w.t.due.Remove(w.slot)
+		w.tell()
+	}
+	if from == Unknown {
+		w.tell()
+	}
+	if from == Known {
+		w.want()
+	}
+}
+
+// occupied reports whether an operation is in flight in the place that must be empty for the word
+// to change: on clients' connections in Pass and Busy, on the shared one otherwise.
+func (w *Word) occupied() bool {
+	if w.State == Pass || w.State == Busy {
+		return w.client.pending() != 0
+	}
+	return w.Pending != 0
+}
+
+// look applies what time has changed.
+func (w *Word) look(now clock.Time) {
+	w.used = true
+	w.client.age(w.t.interval(now))
+	if w.State != Busy {
+		return
+	}
+	if !w.occupied() {
+		w.follow(now, evDrained)
+	} else if now >= w.until {
+		w.follow(now, evPatience)
+	}
+}

@@ -1,0 +1,108 @@
+package chipcost
+
+import (
+	"fmt"
+
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// Item is a table or an array of registers and where it would be.
+type Item struct {
+	// Part is the part of the program that declares it.
+	Part string `json:"part"`
+	Name string `json:"name"`
+	// Kind is table or register.
+	Kind    string `json:"kind"`
+	Entries int    `json:"entries"`
+	// EntryBits is the width of an entry, Bits that of all as declared.
+	EntryBits int `json:"entryBits"`
+	Bits      int `json:"bits"`
+	// Blocks and Units that it takes; Units of stateful processing are 0 for a table. Beyond is how
+	// many of the blocks are in stages that the chip does not have.
+	Blocks int `json:"blocks"`
+	Beyond int `json:"beyond"`
+	Units  int `json:"units,omitempty"`
+	// First and Last are its stages, from 1. They may be beyond what the chip has. 0: it is in no
+	// stage.
+	First int `json:"first"`
+	Last  int `json:"last"`
+	// Learned: packets insert into the table. Each is how many entries are those of one connection;
+	// 0: it is not a ring.
+	Learned bool `json:"learned,omitempty"`
+	Each    int  `json:"each,omitempty"`
+	// Note says why it is in no stage: such a chip needs other memory for it. "" if it is in some.
+	Note string `json:"note,omitempty"`
+}
+
+// stages is how many stages it is in.
+func (i *Item) stages() int {
+	if i.First == 0 {
+		return 0
+	}
+	return i.Last - i.First + 1
+}
+
+func tableItem(t pipeline.TableSpec, c *Chip) Item {
+	i := Item{Name: t.Name, Kind: "table", Entries: t.Entries, EntryBits: t.KeyBits + t.ValueBits, Bits: t.Bits(), Learned: t.Learned}
+	i.Blocks = up(i.EntryBits, c.WordBits) * up(t.Entries, c.BlockWords)
+	return i
+}
+
+func registerItem(g pipeline.RegisterSpec, c *Chip) Item {
+	i := Item{Name: g.Name, Kind: "register", Entries: g.Entries, EntryBits: g.Width, Bits: g.Bits(), Each: g.Each}
+	if g.Width > c.widest() {
+		i.Note = fmt.Sprintf("one packet cannot write %d bits: memory beside the stages", g.Width)
+		return i
+	}
+	unit := min(c.UnitBits, power(g.Width))
+	arrays := up(g.Width, unit)
+	blocks := up(g.Entries*unit, c.BlockWords*c.WordBits)
+	i.Units = arrays * up(blocks, c.UnitBlocks)
+	i.Blocks = arrays * blocks
+	return i
+}
+
+// place is how full the stages are.
+type place struct {
+	chip          *Chip
+	blocks, units []int // used, by stage
+	from          int   // the first stage that the next item may use
+}
+
+// maxStages bounds the stages that are counted.
+const maxStages = 1 << 16
+
+// put places an item. Where an array of registers is split among stages, each part has a unit of
+// its own.
+func (p *place) put(i *Item) {
+	each := 0 // blocks of a unit
+	if i.Units > 0 {
+		each, i.Units = up(i.Blocks, i.Units), 0
+	}
+	blocks := i.Blocks
+	for s := p.from; blocks > 0 && s < maxStages; s++ {
+		if s == len(p.blocks) {
+			p.blocks, p.units = append(p.blocks, 0), append(p.units, 0)
+		}
+		n, u := min(blocks, p.chip.Blocks-p.blocks[s]), 0
+		if each > 0 {
+			n = min(n, each*(p.chip.Units-p.units[s]))
+			u = up(n, each)
+		}
+		if n == 0 {
+			continue
+		}
+		blocks -= n
+		p.blocks[s] += n
+		p.units[s] += u
+		i.Units += u
+		if i.First == 0 {
+			i.First = s + 1
+		}
+		if i.Last = s + 1; i.Last > p.chip.Stages {
+			i.Beyond += n
+		}
+		p.from = s
+	}
+	i.Beyond += blocks // behind maxStages
+}

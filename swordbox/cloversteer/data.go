@@ -1,0 +1,89 @@
+package cloversteer
+
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Stray notes a request under a rule for which conntrack has no flow: it is forwarded, and its
+// response is not seen.
+func (m *Machine) Stray(r *rules.Rule, f *wire.Frame) {
+	if r.Mode == rules.Hardened {
+		m.doubt(r, f)
+	}
+}
+
+// doubt handles a request that the server may or may not execute, or whose response is not seen:
+// what it could change is forgotten.
+func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
+	if r == nil || r.Action != rules.Steer {
+		return
+	}
+	st := m.stores.parts[r.Server]
+	if st == nil {
+		return
+	}
+	switch op := f.BTH.Opcode; {
+	case op == wire.RCCmpSwap:
+		m.stats.Unsure++
+		m.forgetAround(st, f)
+	case op == wire.RCReadRequest:
+	case op.Has(wire.HasRETH) || op.Is(wire.OpAtomic):
+		m.data(st, f, false)
+	}
+}
+
+// nodeOf is the node with a handle, on whichever server; nil if it was not seen.
+func (m *Machine) nodeOf(st *part, h layout.Handle) *node {
+	k, ok := st.place(h)
+	if !ok {
+		return nil
+	}
+	return m.chains.nodes.find(k)
+}
+
+// forgetAround forgets the chains that a CAS may belong to.
+func (m *Machine) forgetAround(st *part, f *wire.Frame) {
+	if n := m.chains.nodes.find(id{f.AtomicETH.VA, st.incarnation}); n != nil {
+		m.chains.forgetKey(id{n.key, st.store.incarnation})
+	}
+	next, _ := layout.Word(f.AtomicETH.SwapOrAdd).Next()
+	if n := m.nodeOf(st, next.Handle); n != nil {
+		m.chains.forgetKey(id{n.key, st.store.incarnation})
+	}
+}
+
+// data notes a WRITE or atomic: the node that a data WRITE makes, or that an entry holds no known
+// node any more. sure: the server will execute it.
+func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
+	va, n, rkey := f.RETH.VA, f.RETH.Length, f.RETH.RKey
+	if f.BTH.Opcode.Is(wire.OpAtomic) {
+		va, n, rkey = f.AtomicETH.VA, 8, f.AtomicETH.RKey
+	}
+	start, exact, ok := st.slab(va, n, rkey)
+	if !ok {
+		return
+	}
+	var header layout.Word
+	key, keyed := layout.KeyOf(f.Payload)
+	if keyed {
+		header = layout.HeaderOf(f.Payload)
+	}
+	_, more := header.Next()
+	if !sure || !exact || !keyed || !header.Valid() || more {
+		if m.chains.nodes.remove(id{start, st.incarnation}) {
+			m.stats.Overwritten++
+		}
+		return
+	}
+	e, evicted := m.chains.nodes.put(id{va, st.incarnation}, nil)
+	if evicted {
+		m.stats.NodesEvicted++
+	}
+	m.stats.Nodes++
+	*e = node{
+		key: key, ref: ref{va, st.incarnation, m.chains.next()}, rkey: rkey, length: n,
+		version: header.EntryVersion(), dead: header.IsTombstone(),
+	}
+}

@@ -1,0 +1,68 @@
+package cloversteer_test
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// A client that got no response to an append sends a WRITE to its node on another connection before
+// it looks where the node is. From then on the append goes to the node that it names, whether it
+// waits here or arrives later: the client has seen that it cannot succeed there, and would not
+// learn that it succeeded elsewhere.
+func TestTouchedNodeIsNotSteered(t *testing.T) {
+	for _, touched := range []bool{false, true} {
+		want := va(2)
+		if touched {
+			want = va(1)
+		}
+		touch := func(b *box, h layout.Handle) {
+			if touched {
+				b.pass(b.write(4, va(h), nil))
+			}
+		}
+		b := ready(t, rules.Rule{})
+		b.node(2, 3, 1, 7)
+		touch(b, 3)
+		f := b.cas(2, 1, 1, 3, 1)
+		wantVA(t, b.one(f), f, want)
+
+		b = ready(t, rules.Rule{})
+		b.node(2, 3, 1, 7)
+		b.node(3, 4, 1, 7)
+		first, second := b.cas(2, 1, 1, 3, 1), b.cas(3, 1, 1, 4, 1)
+		wantVA(t, b.one(first), first, va(2))
+		if list := b.send(second); len(list) != 0 {
+			t.Fatalf("did not wait: %v", list)
+		}
+		touch(b, 4)
+		list := b.send(answer(first, layout.Header(1)))
+		if want == va(2) {
+			want = va(3) // the newest by then
+		}
+		sent := 0
+		for i := range list {
+			if list[i].BTH.Opcode == wire.RCCmpSwap {
+				sent++
+				wantVA(t, &list[i], second, want)
+			}
+		}
+		if sent != 1 {
+			t.Errorf("touched %v: sent %d times", touched, sent)
+		}
+	}
+}
+
+// The same holds if the switch has no room for the other connection.
+func TestTouchOnUntrackedConnection(t *testing.T) {
+	b := newBoxOf(t, conntrack.Config{Settle: -1, Connections: 4}, rules.Rule{}).begun()
+	b.node(2, 3, 1, 7)
+	touch := b.write(4, va(3), nil)
+	touch.BTH.DestQP = 0x77
+	b.pass(touch)
+	f := b.cas(2, 1, 1, 3, 1)
+	wantVA(t, b.one(f), f, va(1))
+}

@@ -1,0 +1,130 @@
+package cloversteer
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Stats counts what a Machine did.
+type Stats struct {
+	Stores   uint64 `name:"stores" help:"superblocks of stores that were learnt"`
+	Unusable uint64 `name:"stores_unusable" help:"stores whose nodes carry no key, or whose superblock has no layout"`
+	Nodes    uint64 `name:"nodes" help:"data WRITEs of nodes"`
+	Appends  uint64 `name:"appends"`
+	Reads    uint64 `name:"reads" help:"READs of nodes that are known"`
+	// SteeredAppends and SteeredReads went to another node than their client named.
+	SteeredAppends uint64 `name:"appends_steered"`
+	SteeredReads   uint64 `name:"reads_steered"`
+	Linked         uint64 `name:"appends_linked" help:"appends that succeeded"`
+	Failed         uint64 `name:"tails_wrong" help:"failed appends to the node that was taken for the tail"`
+	Lost           uint64 `name:"appends_lost" help:"failed appends to another node"`
+	Late           uint64 `name:"appends_late" help:"successful appends whose place in the chain is not known"`
+	Foreign        uint64 `name:"appends_foreign" help:"appends of nodes that were not seen"`
+	Elsewhere      uint64 `name:"tails_elsewhere" help:"requests not steered because the tail is on another server"`
+	Stale          uint64 `name:"stale_steered" help:"appends to reused entries, steered to the tail of their key"`
+	Translated     uint64 `name:"translated" help:"requests steered to a node of another version"`
+	Answers        uint64 `name:"answers_translated"`
+	Unsure         uint64 `name:"appends_unsure" help:"appends out of order, or on connections whose two flows are not both known"`
+	Unlike         uint64 `name:"tails_unlike" help:"requests not steered because length or R_Key of the tail differ, or its version is lower"`
+	Held           uint64 `name:"held" help:"appends that waited for the one before"`
+	HeldReads      uint64 `name:"reads_held" help:"READs that waited for the append before"`
+	Expired        uint64 `name:"holds_expired" help:"appends that waited for the full time and were sent unchanged"`
+	LetGo          uint64 `name:"holds_let_go" help:"waiting requests that were sent because another request followed"`
+	Stalled        uint64 `name:"chains_stalled" help:"appends that were not answered in time"`
+	Impatient      uint64 `name:"held_copies" help:"retransmissions of waiting requests, dropped"`
+	Repeated       uint64 `name:"steered_again" help:"retransmissions sent to where the first copy went"`
+	Forgotten      uint64 `name:"tails_forgotten"`
+	Overwritten    uint64 `name:"nodes_overwritten"`
+	NoRoom         uint64 `name:"no_room" help:"appends that were not followed or could not wait, because a table was full"`
+	NodesEvicted   uint64 `name:"nodes_evicted"`
+	KeysEvicted    uint64 `name:"keys_evicted"`
+}
+
+// Stats returns a copy of the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+// Info lists the counters. There are no shared connections, moved flows or words.
+func (m *Machine) Info(clock.Time) handler.Info {
+	info := handler.Info{Mode: rules.Hardened}
+	v := reflect.ValueOf(m.stats)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		info.Counters = append(info.Counters, handler.Counter{Name: f.Tag.Get("name"), Value: v.Field(i).Uint(), Help: f.Tag.Get("help")})
+	}
+	return info
+}
+
+// Keys returns the warm keys, the hottest first.
+func (m *Machine) Keys(now clock.Time) []Key {
+	if m.hot.warm == nil {
+		return nil
+	}
+	m.hot.rank()
+	m.hot.measure(now)
+	servers := make(map[uint32]netip.Addr)
+	for _, s := range m.stores.parts {
+		servers[s.incarnation] = s.server
+	}
+	var list []Key
+	for _, w := range m.hot.order {
+		k := Key{Key: w.n, Reads: w.reads, Appends: w.appends, Steered: w.steered, Rate: w.rate}
+		if c := m.chains.byKey.find(w.id); c != nil {
+			if t := m.chains.node(c.tail); t != nil {
+				k.Tail = &Tail{
+					Server: servers[t.incarnation], RKey: t.rkey, VA: t.va, Length: int(t.length),
+					Version: uint8(t.version), Sequence: t.seq,
+				}
+			}
+			for i := c.first; i != none; i = m.wait.list[i].next {
+				k.Waiting++
+			}
+		}
+		list = append(list, k)
+	}
+	return list
+}
+
+// Spec returns the sizes of the tables.
+func (m *Machine) Spec() pipeline.Part {
+	const incarnationBits, serialBits, refBits, waiterBits = 32, 64, 64 + 32 + 64, 72 * 8
+	return pipeline.Part{
+		Tables: []pipeline.TableSpec{
+			// Address and incarnation of memory to key, serial, R_Key, length, version, tombstone,
+			// place.
+			{
+				Name: "steer nodes", KeyBits: 64 + incarnationBits, ValueBits: 64 + serialBits + 32 + 32 + 8 + 1 + 64 + 32,
+				Entries: capacity(m.cfg.Nodes), Learned: true,
+			},
+			// Key to tail, place, append in flight, list of waiting requests.
+			{
+				Name: "steer keys", KeyBits: 64 + incarnationBits, ValueBits: refBits + 64 + 32 + 1 + 64 + 32 + 32,
+				Entries: capacity(m.cfg.Keys), Learned: true,
+			},
+			// Server to base, R_Key, layout, incarnation, store.
+			{Name: "steer stores", KeyBits: 128, ValueBits: 64 + 32 + 8*superLen + 2*incarnationBits, Entries: maxParts, Learned: true},
+			// Key to counts, place and rate.
+			{
+				Name: "steer hot keys", KeyBits: 64 + incarnationBits, ValueBits: 32 + 16 + 3*64 + 64 + 64,
+				Entries: warmSets * warmWays, Learned: true,
+			},
+		},
+		Registers: []pipeline.RegisterSpec{
+			{Name: "steer sketch", Width: 32, Entries: sketchRows * sketchCols},
+		},
+		Needs: []pipeline.Need{
+			{Kind: pipeline.NeedStore, What: "appends and READs that wait for the append before them", Count: m.cfg.Waiting, Bits: waiterBits},
+			{Kind: pipeline.NeedTimer, What: "the end of each of these waits", Count: m.cfg.Waiting},
+			{Kind: pipeline.NeedICRC, What: "of steered requests and translated answers"},
+		},
+	}
+}
+
+func versions(d *decision) string { return fmt.Sprintf("version %d shown as %d", d.version, d.seen) }
+
+func hex(asked, target uint64) string { return fmt.Sprintf("steered %#x→%#x", asked, target) }

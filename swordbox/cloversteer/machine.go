@@ -1,0 +1,215 @@
+package cloversteer
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Config bounds a Machine. Zero values mean the defaults.
+type Config struct {
+	// Nodes is how many nodes are remembered; 0: 65536. Keys is how many chains are followed; 0:
+	// 4096.
+	Nodes, Keys int
+	// Waiting is how many requests may wait; 0: 512. A switch holds 1024 packets for all of its
+	// programs.
+	Waiting int
+	// Hold is how long an append waits for the one before it; 0: 1 ms. It must be shorter than NICs
+	// retry.
+	Hold time.Duration
+	// Ring is how many requests of a connection are remembered; 0: 128.
+	Ring int
+	// Decay is after how many requests the counts of the sketch are halved; 0: 65536.
+	Decay int
+}
+
+func (c Config) withDefaults() Config {
+	number := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	number(&c.Nodes, 1<<16)
+	number(&c.Keys, 1<<12)
+	number(&c.Waiting, 512)
+	number(&c.Ring, 128)
+	number(&c.Decay, 1<<16)
+	if c.Hold <= 0 {
+		c.Hold = time.Millisecond
+	}
+	return c
+}
+
+// Reasons of a Machine to drop a packet.
+const (
+	// ReasonHeld: the packet is a retransmission of one that waits.
+	ReasonHeld pipeline.Reason = "a copy waits"
+	// ReasonGone: the connection of the waiting packet has ended.
+	ReasonGone pipeline.Reason = "connection ended"
+	notMine    pipeline.Reason = "not for the switch"
+)
+
+// Machine steers the requests under rules with action steer. Make one with New.
+type Machine struct {
+	cfg    Config
+	stores stores
+	chains chains
+	hot    hot
+	wait   waiting
+	free   []*flow // of connections that have ended, to be used again
+	stats  Stats
+	// scratch holds a READ response that is changed.
+	scratch []byte
+}
+
+var _ handler.Machine = (*Machine)(nil)
+
+// New makes a Machine with empty tables.
+func New(cfg Config) *Machine {
+	m := &Machine{cfg: cfg.withDefaults()}
+	m.stores, m.chains.stats = newStores(&m.stats), &m.stats
+	return m
+}
+
+// learn notes the superblock at va of a server. The other tables are allocated when the first store
+// is known.
+func (m *Machine) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
+	m.stores.learn(server, va, rkey, b)
+	if m.chains.nodes.slots == nil && len(m.stores.parts) != 0 {
+		m.chains.nodes, m.chains.byKey = newTable[node](m.cfg.Nodes), newTable[chain](m.cfg.Keys)
+		m.wait = newWaiting(m.cfg.Waiting)
+		m.hot.begin(m.cfg.Decay)
+		m.scratch = make([]byte, 0, 4096)
+	}
+}
+
+// flowOf is the state of a flow's requests; it is created for the first one.
+func (m *Machine) flowOf(of *conntrack.Flow) *flow {
+	if fl, ok := of.Ext.(*flow); ok {
+		return fl
+	}
+	var fl *flow
+	if n := len(m.free); n > 0 {
+		fl, m.free = m.free[n-1], m.free[:n-1]
+		clear(fl.ring)
+		fl.held = none
+	} else {
+		fl = &flow{ring: make([]decision, m.cfg.Ring), held: none}
+	}
+	of.Ext = fl
+	return fl
+}
+
+// Request decides about a request. It evaluates new ones; of duplicates it changes only those whose
+// first copy was changed.
+func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
+	fl := m.flowOf(s.Flow)
+	if s.Class == conntrack.Duplicate {
+		return m.repeat(c, fl, p)
+	}
+	if s.Class != conntrack.New {
+		m.doubt(r, &p.Frame) // the server may not execute it
+		return pipeline.Forward()
+	}
+	m.letGo(c, fl) // requests are sent in order
+	s.Flow.Advance(s.Span)
+	fl.add(p.BTH.PSN, kindNone)
+	if s.Flow.Peer == nil {
+		m.doubt(r, &p.Frame) // its response cannot be recognised
+		return pipeline.Forward()
+	}
+	if r == nil || r.Action != rules.Steer {
+		return pipeline.Forward()
+	}
+	return m.fresh(&request{c: c, s: s, flow: fl, rule: r, p: p})
+}
+
+// repeat sends a retransmission to where its first copy was sent (holes 25 and 32).
+func (m *Machine) repeat(c *pipeline.Ctx, fl *flow, p *pipeline.Parsed) pipeline.Verdict {
+	d := fl.find(p.BTH.PSN)
+	if d == nil {
+		return pipeline.Forward()
+	}
+	if fl.held != none && m.wait.list[fl.held].psn == d.psn && c.Holding(m.wait.list[fl.held].hold) {
+		m.stats.Impatient++
+		return pipeline.Drop(ReasonHeld)
+	}
+	return m.again(c, d, p)
+}
+
+// again applies a decision to a retransmission of its request.
+func (m *Machine) again(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
+	switch {
+	case !d.steered:
+	case d.kind == kindAppend && p.BTH.Opcode.Is(wire.OpAtomic) &&
+		p.AtomicETH.VA == d.asked && p.AtomicETH.Compare == d.askedCompare:
+		m.stats.Repeated++
+		d.apply(&p.AtomicETH)
+		return note(c, p, d)
+	case d.kind == kindRead && p.BTH.Opcode.Is(wire.OpRead) && p.RETH.VA == d.asked:
+		m.stats.Repeated++
+		p.RETH.VA = d.to.va
+		return note(c, p, d)
+	}
+	return pipeline.Forward()
+}
+
+// Response learns from the responses of appends and of READs of a superblock. It changes nothing in
+// responses but versions.
+func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
+	fl, ok := s.Flow.Ext.(*flow)
+	if !ok {
+		return pipeline.Forward()
+	}
+	d := fl.find(p.BTH.PSN)
+	if d == nil {
+		return pipeline.Forward()
+	}
+	switch {
+	case d.done:
+	case d.kind == kindSuper && len(p.Payload) == superLen:
+		d.done = true
+		m.learn(d.server, d.to.va, d.rkey, p.Payload)
+	case d.kind == kindAppend && p.BTH.Opcode == wire.RCAtomicAck:
+		d.done = true
+		if k := m.chains.byKey.find(d.chain); k != nil && m.chains.answered(k, d, p.AtomicAck) {
+			m.goOn(c, k)
+		}
+	}
+	return m.translate(c, d, p)
+}
+
+// Owned drops packets to the switch itself: steering needs no connection of the switch.
+func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Drop(notMine)
+}
+
+// Tick does nothing: the pipeline sends waiting packets when their time is over, and an append in
+// flight that is not answered in time is noticed by the next append to its key.
+func (m *Machine) Tick(*pipeline.Ctx) {}
+
+// Deadline is never.
+func (m *Machine) Deadline() clock.Time { return clock.Never }
+
+// Closed is called when a flow has ended. Its waiting request is dropped, because its queue pair is
+// gone.
+func (m *Machine) Closed(c *pipeline.Ctx, of *conntrack.Flow) {
+	fl, ok := of.Ext.(*flow)
+	if !ok {
+		return
+	}
+	if fl.held != none {
+		if c != nil {
+			c.Discard(m.wait.list[fl.held].hold, ReasonGone)
+		}
+		m.unhold(fl.held)
+	}
+	of.Ext = nil
+	m.free = append(m.free, fl)
+}

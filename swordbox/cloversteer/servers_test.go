@@ -1,0 +1,123 @@
+package cloversteer_test
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// second is another memory server; client 1 has a connection to it as well.
+const second = 3
+
+// super is the WRITE of a superblock of server i of store 77.
+func super(i int) []byte {
+	s := layout.Superblock{Format: layout.Hardened, Server: i, Generation: uint64(9 + i), Space: space, Store: 77}
+	data := make([]byte, layout.SuperblockLen)
+	s.Put(data)
+	return data
+}
+
+// A chain goes from one server to the other and back: the switch follows it, and steers requests on
+// the same server only (hole 27).
+func TestTailOnAnotherServer(t *testing.T) {
+	b := newBox(t, rules.Rule{}, second)
+	b.send(datagram(1, second, &mad.REQ{
+		LocalID: 0x41, QPN: 0x31, PSN: 7, MTU: 3, Primary: mad.Path{LocalGID: addr(1).As16(), RemoteGID: addr(second).As16()},
+	}))
+	b.send(datagram(second, 1, &mad.REP{LocalID: 0xc1, RemoteID: 0x41, QPN: 0x41, PSN: 5000}))
+	psn := wire.PSN(5000)
+	to := func(op wire.Opcode) *wire.Frame {
+		f := frame(1, second, 0x41, op, psn)
+		psn = psn.Next()
+		return f
+	}
+	write := func(va uint64, data []byte) {
+		f := to(wire.RCWriteOnly)
+		f.RETH, f.Payload = wire.RETH{VA: va, RKey: rkey, Length: uint32(len(data))}, data
+		b.pass(f)
+	}
+	b.pass(b.write(4, base, super(0)))
+	write(base, super(1))
+	b.node(1, 1, 1, 7)
+	b.append(1, 1, 2, 7)
+	const far = layout.Handle(17) // the first one of the second server
+	data := make([]byte, 128)
+	layout.Hardened.PutNode(data, layout.Header(1), 7, nil)
+	write(va(1), data)
+	f := b.cas(1, 2, 1, far, 1)
+	b.pass(f)
+	b.pass(answer(f, layout.Header(1)))
+	b.pass(b.read(2, 1)) // the tail is elsewhere
+	b.node(1, 3, 1, 7)
+	g := to(wire.RCCmpSwap)
+	g.AtomicETH = wire.AtomicETH{
+		VA: va(1), RKey: rkey, Compare: uint64(layout.Header(1)), SwapOrAdd: uint64(layout.Superseded(1, layout.Location{Handle: 3, Version: 1})),
+	}
+	b.pass(g)
+	a := frame(second, 1, 0x31, wire.RCAtomicAck, g.BTH.PSN)
+	a.AtomicAck = uint64(layout.Header(1))
+	b.pass(a)
+	f = b.read(2, 1)
+	wantVA(t, b.one(f), f, va(3))
+	if s := b.m.Stats(); s.Elsewhere != 1 || s.Linked != 3 || s.Foreign != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Nodes of several packets (hole 37): the key is in the first one. Appends to them are steered,
+// READs are not.
+func TestLongNodes(t *testing.T) {
+	b := newBox(t, rules.Rule{})
+	long := layout.Space{Servers: 1, Entries: layout.Counts{0: 16, 4: 4}, Shortcuts: 4}
+	s := layout.Superblock{Format: layout.Hardened, Generation: 9, Space: long}
+	data := make([]byte, layout.SuperblockLen)
+	s.Put(data)
+	b.pass(b.write(4, base, data))
+	at := func(h layout.Handle) uint64 { return base + 256 + 16*128 + uint64(h-17)*2048 }
+	node := func(i int, h layout.Handle) {
+		data := make([]byte, 2048)
+		layout.Hardened.PutNode(data, layout.Header(1), 7, nil)
+		first, last := b.request(i, wire.RCWriteFirst), b.request(i, wire.RCWriteLast)
+		first.RETH, first.Payload, last.Payload = wire.RETH{VA: at(h), RKey: rkey, Length: 2048}, data[:1024], data[1024:]
+		b.one(first)
+		b.one(last)
+	}
+	link := func(i int, to, n layout.Handle) *wire.Frame {
+		f := b.cas(i, 1, 1, n, 1)
+		f.AtomicETH.VA = at(to)
+		return f
+	}
+	node(1, 17)
+	node(1, 18)
+	f := link(1, 17, 18)
+	b.pass(f)
+	b.pass(answer(f, layout.Header(1)))
+	node(2, 19)
+	f = link(2, 17, 19)
+	wantVA(t, b.one(f), f, at(18))
+	r := b.request(3, wire.RCReadRequest)
+	r.RETH = wire.RETH{VA: at(17), RKey: rkey, Length: 2048}
+	b.pass(r)
+}
+
+// hot:1 steers the hottest key alone, and the listing shows it with its tail.
+func TestHottestKey(t *testing.T) {
+	b := ready(t, rules.Rule{Hot: 1})
+	b.node(2, 5, 1, 8)
+	b.append(2, 5, 6, 8)
+	b.pass(b.read(3, 5))
+	for range 40 {
+		b.one(b.read(3, 1))
+	}
+	f := b.read(3, 1)
+	wantVA(t, b.one(f), f, va(2))
+	b.pass(b.read(3, 5))
+	keys := b.m.Keys(b.now)
+	if len(keys) != 2 || keys[0].Key != 7 || keys[0].Reads != 41 || keys[0].Steered == 0 || keys[0].Tail == nil ||
+		keys[0].Tail.VA != va(2) || keys[0].Tail.Server != addr(serverHost) || keys[1].Steered != 0 {
+		t.Errorf("%+v", keys)
+	}
+}

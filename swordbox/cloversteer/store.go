@@ -1,0 +1,145 @@
+package cloversteer
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+)
+
+// superLen is the length of a superblock in bytes.
+const superLen = layout.SuperblockLen
+
+// maxParts bounds the memory servers that are known.
+const maxParts = 256
+
+// part is the part of a store on one memory server.
+type part struct {
+	server netip.Addr
+	base   uint64 // address of the superblock
+	rkey   uint32
+	super  layout.Superblock
+	// incarnation differs each time that the memory was formatted or moved to another address.
+	incarnation uint32
+	store       *store
+}
+
+// store is the memory of one or several servers. Chains lead from one to another.
+type store struct {
+	// incarnation differs each time that a part was formatted or moved to another address.
+	incarnation uint32
+	space       layout.Space
+	parts       [layout.MaxServers]*part
+}
+
+// stores is the stores that are known.
+type stores struct {
+	parts        map[netip.Addr]*part // by the address that rules call Server
+	byID         map[uint32]*store    // by the store ID of superblocks
+	incarnations uint32               // the last one
+	stats        *Stats
+}
+
+func newStores(stats *Stats) stores {
+	return stores{parts: make(map[netip.Addr]*part), byID: make(map[uint32]*store), stats: stats}
+}
+
+// next is an incarnation that was not used before.
+func (t *stores) next() uint32 {
+	t.incarnations++
+	return t.incarnations
+}
+
+// learn notes the superblock at va of a server.
+func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
+	var super layout.Superblock
+	if super.Parse(b) != nil {
+		return
+	}
+	s := t.parts[server]
+	if s != nil && s.base == va && s.rkey == rkey && s.super.Generation == super.Generation && s.super.Space == super.Space &&
+		s.super.Store == super.Store && s.super.Server == super.Server {
+		return
+	}
+	if s != nil {
+		t.leave(s)
+	}
+	if super.Space.Servers == 0 || !super.Format.Keyed || s == nil && len(t.parts) >= maxParts {
+		delete(t.parts, server)
+		t.stats.Unusable++
+		return
+	}
+	if s == nil {
+		s = &part{server: server}
+		t.parts[server] = s
+	}
+	*s = part{server: server, base: va, rkey: rkey, super: super, incarnation: t.next()}
+	t.join(s)
+	t.stats.Stores++
+}
+
+// join adds a part to its store. A part without a store ID, and one whose place in the store
+// another server has, becomes a store of its own.
+func (t *stores) join(s *part) {
+	w := t.byID[s.super.Store]
+	if s.super.Store == 0 || w != nil && (w.space != s.super.Space || w.parts[s.super.Server] != nil) {
+		w = &store{space: s.super.Space}
+	} else if w == nil {
+		w = &store{space: s.super.Space}
+		t.byID[s.super.Store] = w
+	}
+	w.incarnation = t.next()
+	w.parts[s.super.Server], s.store = s, w
+}
+
+// leave removes a part from its store. The store's chains are forgotten, because its incarnation
+// changes.
+func (t *stores) leave(s *part) {
+	w := s.store
+	if w.parts[s.super.Server] == s {
+		w.parts[s.super.Server] = nil
+	}
+	w.incarnation = t.next()
+	for _, p := range w.parts {
+		if p != nil {
+			return
+		}
+	}
+	if t.byID[s.super.Store] == w {
+		delete(t.byID, s.super.Store)
+	}
+}
+
+// place is the ID of the node with a handle, on whichever server; ok is false if that server is not
+// known.
+func (s *part) place(h layout.Handle) (k id, ok bool) {
+	p, ok := s.super.Space.Place(h)
+	if !ok {
+		return id{}, false
+	}
+	on := s.store.parts[p.Server]
+	if on == nil {
+		return id{}, false
+	}
+	return id{on.base + uint64(p.Offset), on.incarnation}, true
+}
+
+// slab is the entry that a request for n bytes at va touches; exact: the request covers exactly
+// that entry. ok is false if there is no such entry.
+func (s *part) slab(va uint64, n uint32, rkey uint32) (start uint64, exact, ok bool) {
+	if rkey != s.rkey || va < s.base || va-s.base >= uint64(s.super.Space.RegionLen()) {
+		return 0, false, false
+	}
+	off := int(va - s.base)
+	if _, class, ok := s.super.Space.Handle(s.super.Server, off); ok {
+		return va, class.Size() == int(n), true
+	}
+	// The address is inside of an entry; entries are aligned to the smallest class only.
+	for c := layout.Class(0); c < layout.Classes; c++ {
+		for at := off / layout.MinSlab * layout.MinSlab; at >= 0 && off-at < c.Size(); at -= layout.MinSlab {
+			if _, k, ok := s.super.Space.Handle(s.super.Server, at); ok && off-at < k.Size() {
+				return s.base + uint64(at), false, true
+			}
+		}
+	}
+	return 0, false, false
+}

@@ -1,0 +1,104 @@
+package cloversteer
+
+// ways is how many slots of the table an entry may be in.
+const ways = 4
+
+// id names an entry: an address with the incarnation of the memory, or a key with the incarnation
+// of the store.
+type id struct {
+	n           uint64
+	incarnation uint32
+}
+
+// hash is the finaliser of MurmurHash3, which spreads addresses and keys.
+func (k id) hash() uint64 {
+	h := k.n ^ uint64(k.incarnation)<<48
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// table is a bounded map whose entries do not move. An entry may be in one of four slots; a new one
+// replaces the least recently used of them. All memory is allocated by newTable.
+type table[V any] struct {
+	slots []slot[V]
+	mask  uint64
+	tick  uint64
+}
+
+type slot[V any] struct {
+	id   id
+	used uint64 // tick of the last use; 0: free
+	v    V
+}
+
+// newTable makes a table of at least n entries.
+func newTable[V any](n int) table[V] {
+	slots := capacity(n)
+	return table[V]{slots: make([]slot[V], slots), mask: uint64(slots/ways - 1)}
+}
+
+// capacity is the number of slots of a table of at least n entries.
+func capacity(n int) int {
+	buckets := 1
+	for buckets*ways < n {
+		buckets *= 2
+	}
+	return buckets * ways
+}
+
+// bucket is the slots that an entry may be in.
+func (t *table[V]) bucket(k id) []slot[V] {
+	i := k.hash() & t.mask * ways
+	return t.slots[i : i+ways]
+}
+
+// find returns an entry; nil if it is not there. The pointer is valid until the next put.
+func (t *table[V]) find(k id) *V {
+	b := t.bucket(k)
+	for i := range b {
+		if b[i].used != 0 && b[i].id == k {
+			t.tick++
+			b[i].used = t.tick
+			return &b[i].v
+		}
+	}
+	return nil
+}
+
+// put returns the entry, a zero one if it was not there; nil if pinned entries have all of its
+// slots. evicted: another entry was removed for it.
+func (t *table[V]) put(k id, pinned func(*V) bool) (v *V, evicted bool) {
+	if v = t.find(k); v != nil {
+		return v, false
+	}
+	b := t.bucket(k)
+	best := -1
+	for i := range b {
+		if b[i].used != 0 && pinned != nil && pinned(&b[i].v) {
+			continue
+		}
+		if best < 0 || b[i].used < b[best].used {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, false
+	}
+	evicted = b[best].used != 0
+	t.tick++
+	b[best] = slot[V]{id: k, used: t.tick}
+	return &b[best].v, evicted
+}
+
+// remove deletes an entry and reports whether it was there.
+func (t *table[V]) remove(k id) bool {
+	b := t.bucket(k)
+	for i := range b {
+		if b[i].used != 0 && b[i].id == k {
+			b[i] = slot[V]{}
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+package cloversteer
+
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// apply sets the operands of an append to those of its decision (holes 26 and 32).
+func (d *decision) apply(e *wire.AtomicETH) {
+	e.VA = d.to.va
+	if d.seen == d.version {
+		return
+	}
+	e.Compare = d.compare
+	e.SwapOrAdd = uint64(layout.Word(e.SwapOrAdd).WithEntryVersion(d.version))
+}
+
+// translate shows in a response the version that the client expects. It changes only the version of
+// the node that the request was steered to; that is never lower than the one that the client knows.
+// An entry that has been reused since shows a third version, translated or not, and its client asks
+// the metadata server.
+func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
+	switch {
+	case !d.steered || d.seen == d.version:
+		return pipeline.Forward()
+	case d.kind == kindAppend && p.BTH.Opcode == wire.RCAtomicAck:
+		w := layout.Word(p.AtomicAck)
+		if w.EntryVersion() != d.version {
+			return pipeline.Forward()
+		}
+		p.AtomicAck = uint64(w.WithEntryVersion(d.seen))
+	case d.kind == kindRead && p.BTH.Opcode == wire.RCReadResponseOnly && len(p.Payload) <= cap(m.scratch):
+		b := append(m.scratch[:0], p.Payload...)
+		if !d.format.Relabel(b, d.version, d.seen) {
+			return pipeline.Forward()
+		}
+		p.Payload = b
+	default:
+		return pipeline.Forward()
+	}
+	m.stats.Answers++
+	if !c.Observed() {
+		return pipeline.Rewrite()
+	}
+	return pipeline.Rewrite().With(versions(d))
+}

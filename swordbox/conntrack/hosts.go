@@ -1,0 +1,161 @@
+package conntrack
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+)
+
+// Bounds of the address table.
+const (
+	// maxHostsPerPort is how many addresses may be behind a port. Further addresses there get no
+	// flows.
+	maxHostsPerPort = 64
+	// hostIdle is how long an address that is not bound must be silent before it may appear behind
+	// another port.
+	hostIdle = 10 * time.Second
+)
+
+// host is an address, and the port that it is behind.
+type host struct {
+	addr  netip.Addr
+	port  int
+	fixed bool // bound to the port by the control plane
+	last  clock.Time
+	// learning are the flows of the host without a peer, the one silent for longest first.
+	learning list
+	// lost is when a learning flow of the host was evicted; the switch may have missed packets of
+	// it. Valid if anyLost.
+	lost    clock.Time
+	anyLost bool
+	// setups counts its unanswered REQs, flows all flows that it is the requester of.
+	setups, flows int
+}
+
+// hosts is the addresses that the switch has seen or was configured with.
+type hosts struct {
+	byAddr  map[netip.Addr]*host
+	perPort map[int]int
+	found   *host // the last result of elsewhere
+	sweepAt clock.Time
+	stats   *Stats
+}
+
+func newHosts(stats *Stats) hosts {
+	return hosts{byAddr: make(map[netip.Addr]*host), perPort: make(map[int]int), stats: stats}
+}
+
+// bind fixes an address to a port, whatever its packets claim. A negative port undoes that.
+func (t *hosts) bind(a netip.Addr, port int) {
+	h := t.byAddr[a]
+	switch {
+	case port < 0 && h != nil:
+		h.fixed = false
+	case port < 0:
+	case h == nil:
+		t.byAddr[a] = &host{addr: a, port: port, fixed: true}
+		t.perPort[port]++
+	default:
+		t.rehome(h, port)
+		h.fixed = true
+	}
+}
+
+// elsewhere reports whether an address is bound to another port.
+func (t *hosts) elsewhere(a netip.Addr, port int) bool {
+	h := t.found
+	if h == nil || h.addr != a {
+		if h = t.byAddr[a]; h == nil {
+			return false
+		}
+		t.found = h
+	}
+	return h.fixed && h.port != port
+}
+
+// from returns the host with the source address of a packet from port in. It returns nil and counts
+// the reason if the address cannot be there or has no room.
+func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
+	h := t.byAddr[a]
+	if h == nil {
+		if t.perPort[in] >= maxHostsPerPort && !t.forget(now, in) {
+			t.stats.NoRoom++
+			return nil, NoRoom
+		}
+		h = &host{addr: a, port: in, last: now}
+		t.byAddr[a] = h
+		t.perPort[in]++
+		return h, Fine
+	}
+	if h.port != in && !t.move(now, h, in) {
+		t.stats.Spoofed++
+		return nil, Spoofed
+	}
+	h.last = now
+	return h, Fine
+}
+
+// move lets an address appear behind another port, if it is not bound and was silent.
+func (t *hosts) move(now clock.Time, h *host, in int) bool {
+	if h.fixed || now.Sub(h.last) < hostIdle {
+		return false
+	}
+	t.rehome(h, in)
+	t.stats.HostMoves++
+	return true
+}
+
+// home reports whether a packet of a flow may come in at port in: at the host's port, which the
+// flow takes over, or at a new one if the ICRC is good and the host may move there.
+func (t *hosts) home(now clock.Time, fl *Flow, in int, icrc Checker) bool {
+	if fl.Port < 0 || fl.host.port == in {
+		fl.Port = fl.host.port // the first packet of an announced flow, or the host has moved before
+		return fl.Port == in
+	}
+	if !intact(icrc) || !t.move(now, fl.host, in) {
+		return false
+	}
+	fl.Port = in
+	return true
+}
+
+// rehome sets the port of an address.
+func (t *hosts) rehome(h *host, port int) {
+	if t.perPort[h.port]--; t.perPort[h.port] == 0 {
+		delete(t.perPort, h.port)
+	}
+	h.port = port
+	t.perPort[port]++
+}
+
+// forget removes the silent addresses without flows behind a port, and reports whether there were
+// any.
+func (t *hosts) forget(now clock.Time, port int) bool {
+	if now < t.sweepAt {
+		return false
+	}
+	t.sweepAt = now.Add(time.Second) // bounds the work that a flood of addresses causes
+	found := false
+	for a, h := range t.byAddr {
+		if h.port == port && !h.fixed && h.flows == 0 && h.setups == 0 && now.Sub(h.last) >= hostIdle {
+			delete(t.byAddr, a)
+			t.found = nil
+			t.perPort[port]--
+			found = true
+		}
+	}
+	return found
+}
+
+// mostLearning is the host with the most learning flows; nil if there is no such flow.
+func (t *hosts) mostLearning() *host {
+	var most *host
+	for _, h := range t.byAddr {
+		n := h.learning.n
+		if n != 0 && (most == nil || n > most.learning.n || n == most.learning.n && h.addr.Less(most.addr)) {
+			most = h
+		}
+	}
+	return most
+}

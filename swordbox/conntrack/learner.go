@@ -1,0 +1,223 @@
+package conntrack
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Learning from packets. A request names the responder's queue pair, a response the requester's; no
+// packet says which two queue pairs belong together. What can be proven is that two flows are not
+// peers: a response to a PSN that was not requested on a flow, or of another kind than the request,
+// does not answer that flow. So each flow without a peer that carries responses excludes the flows
+// in the other direction whose requests do not match. It is paired with the only flow that is left,
+// when that has matched several times.
+//
+// The result is right as long as all packets between the two hosts cross this switch. Three cases
+// need more. A flow that the switch may have missed packets of (at the start of the switch, or for
+// lack of room) is not excluded before it is settled. Two flows that both claim the same peer start
+// over, because one of them must be wrong. Connections that stay in lockstep, with the same PSNs,
+// kinds and times, cannot be told apart and are not paired while they do.
+//
+// A host can forge responses with its own address. That can pair its own flows wrongly, but no flow
+// of another host.
+
+// confirm is how many responses to new PSNs must match the only candidate.
+const confirm = 3
+
+// learner pairs flows by their packets.
+type learner struct {
+	max    int // bounds the learning flows
+	slots  []*learning
+	unused []uint32 // of slots
+	pairs  map[addrPair]*crowd
+	budget budget
+	stats  *Stats
+}
+
+func newLearner(max int, stats *Stats) learner {
+	return learner{max: max, pairs: make(map[addrPair]*crowd), budget: budget{left: budgetBurst}, stats: stats}
+}
+
+// crowd is the learning flows between two hosts in one direction.
+type crowd struct {
+	flows  []*Flow
+	newest clock.Time // when the last one began
+}
+
+// budget bounds the work of learning to a rate of comparisons, with a burst.
+type budget struct {
+	left int
+	at   clock.Time
+}
+
+const (
+	budgetBurst = 1 << 20
+	// budgetEach is the time that earns one comparison.
+	budgetEach = 200 * time.Nanosecond
+)
+
+// open reports whether comparisons are left.
+func (b *budget) open(now clock.Time) bool {
+	if earned := now.Sub(b.at) / budgetEach; earned > 0 {
+		b.left = int(min(int64(b.left)+int64(earned), budgetBurst))
+		b.at = b.at.Add(earned * budgetEach)
+	}
+	return b.left > 0
+}
+
+// inUse is how many flows are learning.
+func (t *learner) inUse() int { return len(t.slots) - len(t.unused) }
+
+// full reports whether a flow must be evicted before another one can learn.
+func (t *learner) full() bool { return len(t.unused) == 0 && len(t.slots) >= t.max }
+
+// start begins to look for the peer of a flow, which may have missed packets until a time.
+func (t *learner) start(now clock.Time, fl *Flow, until clock.Time) {
+	var l *learning
+	if n := len(t.unused); n != 0 {
+		l = t.slots[t.unused[n-1]]
+		t.unused = t.unused[:n-1]
+		clear(l.out)
+		*l = learning{slot: l.slot, out: l.out}
+	} else {
+		l = &learning{slot: uint32(len(t.slots)), out: make([]uint64, (t.max+63)/64)}
+		t.slots = append(t.slots, l)
+	}
+	l.until = until
+	fl.learn = l
+	fl.host.learning.push(fl)
+	c := t.pairs[fl.key.addrPair]
+	if c == nil {
+		c = new(crowd)
+		t.pairs[fl.key.addrPair] = c
+	}
+	c.flows, c.newest = append(c.flows, fl), now
+}
+
+// stop ends the learning of a flow; other flows forget their conclusions about it.
+func (t *learner) stop(fl *Flow) {
+	l := fl.learn
+	if l == nil {
+		return
+	}
+	fl.learn = nil
+	fl.host.learning.remove(fl)
+	c := t.pairs[fl.key.addrPair]
+	for i, other := range c.flows {
+		if other == fl {
+			last := len(c.flows) - 1
+			c.flows[i], c.flows[last] = c.flows[last], nil
+			c.flows = c.flows[:last]
+			break
+		}
+	}
+	if len(c.flows) == 0 {
+		delete(t.pairs, fl.key.addrPair)
+	}
+	if back := t.pairs[fl.key.back()]; back != nil {
+		for _, u := range back.flows {
+			u.learn.forget(fl, l)
+		}
+	}
+	t.unused = append(t.unused, l.slot)
+}
+
+// response learns from a response in the direction of u, whose peer is not known. It returns the
+// peer when it is found.
+func (t *learner) response(now clock.Time, u *Flow, f *wire.Frame) *Flow {
+	c := t.pairs[u.key.back()]
+	if c == nil {
+		return nil
+	}
+	if !t.budget.open(now) {
+		t.stats.Unhurried++
+		return nil
+	}
+	l := u.learn
+	var only *Flow
+	var how match
+	left := 0
+	for _, d := range c.flows {
+		o := d.learn
+		if o.n == 0 || l.excludes(o) {
+			continue
+		}
+		t.budget.left--
+		m := o.compare(f)
+		if m == impossible {
+			if now >= o.until {
+				l.exclude(o)
+				continue
+			}
+			m = possible
+		}
+		left++
+		only, how = d, m
+	}
+	switch {
+	case left == 0 && l.any:
+		t.stats.Contradicted++
+		l.restart()
+	case left == 1 && how == matching:
+		return t.vote(u, only, f.BTH.PSN)
+	case left > 1:
+		l.fits, l.votes = nil, 0
+	}
+	return nil
+}
+
+// vote notes that d is the only flow that the responses of u can answer. It returns d when that was
+// seen often enough.
+func (t *learner) vote(u, d *Flow, psn wire.PSN) *Flow {
+	l := u.learn
+	if l.fits != d {
+		l.fits, l.votes, l.vote = d, 1, psn
+	} else if wire.Diff(psn, l.vote) > 0 {
+		l.votes++
+		l.vote = psn
+	}
+	if other := d.learn.claim; other != nil && other != u && other.learn != nil && other.learn.fits == d {
+		t.stats.Contested++
+		l.restart()
+		other.learn.restart()
+		d.learn.claim = nil
+		return nil
+	}
+	d.learn.claim = u
+	if l.votes < confirm {
+		return nil
+	}
+	t.stats.Paired++
+	until := max(d.learn.until, l.until)
+	d.until, u.until = until, until
+	return d
+}
+
+// A host that restarts gives its queue pairs the same QPNs as before, and where QPNs are exchanged
+// out of band the switch sees no handshake. Requests of the new connection name another queue pair
+// of the server and make a flow of their own, but its responses name the same queue pair as those
+// of the old connection. With the PSN shift of the old connection such an ACK would acknowledge
+// other requests.
+
+// maxTransit is longer than a packet is in transit in a rack.
+const maxTransit = time.Millisecond
+
+// doubtful reports whether a response to a pinned flow may belong to a newer connection between the
+// same two hosts whose requester's queue pair is not known: the newer connection has requests that
+// the response may answer, and the requester of the pinned flow has been silent since the newer
+// connection began. A live requester sends again, at the latest after its timeout, which ends the
+// doubt; the responder then repeats the response.
+func (t *learner) doubtful(fl *Flow, f *wire.Frame) bool {
+	c := t.pairs[fl.key.addrPair]
+	if c == nil || fl.Last > c.newest.Add(maxTransit) {
+		return false // no flow is newer than the last packet; decided without a look at each of them
+	}
+	for _, d := range c.flows {
+		if d.Since > fl.Since && d.learn.n != 0 && fl.Last <= d.Since.Add(maxTransit) && d.learn.compare(f) != impossible {
+			return true
+		}
+	}
+	return false
+}

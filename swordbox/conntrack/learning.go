@@ -1,0 +1,166 @@
+package conntrack
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Bounds of the evidence.
+const (
+	// maxRuns is how many runs of requests are remembered of a flow.
+	maxRuns = 32
+	// longAgo is how many PSNs back the oldest request may be that can still be answered.
+	longAgo = 1 << 22
+)
+
+// kind is the type of the requests of a run.
+type kind uint8
+
+const (
+	plain kind = iota // SEND or WRITE, answered by an ACK
+	read
+	atomic
+)
+
+// run is consecutive requests of one kind: a READ, an atomic, or any number of packets of SENDs and
+// WRITEs.
+type run struct {
+	psn  wire.PSN
+	span int32
+	kind kind
+}
+
+// learning is the evidence about a flow whose peer is not known: its requests, and what its
+// responses exclude.
+type learning struct {
+	slot uint32
+	// runs is a ring of the n newest runs; next is the place of the next one. end is the PSN after
+	// the last request.
+	runs [maxRuns]run
+	n    int
+	next int
+	end  wire.PSN
+	// low is the lowest PSN that was requested, but at most longAgo back.
+	low   wire.PSN
+	until clock.Time // the flow is not settled before
+	// out is a bit set of the slots of flows that the flow's responses do not answer; any: it is
+	// not empty.
+	out []uint64
+	any bool
+	// fits is the only candidate, votes how often it matched, vote the last PSN that it matched.
+	// claim is the flow that has this one as its only candidate.
+	fits  *Flow
+	votes int
+	vote  wire.PSN
+	claim *Flow
+}
+
+// request notes a request of the flow.
+func (l *learning) request(f *wire.Frame, span int) {
+	psn, k := f.BTH.PSN, plain
+	switch {
+	case f.BTH.Opcode == wire.RCReadRequest:
+		k = read
+	case f.BTH.Opcode.Is(wire.OpAtomic):
+		k = atomic
+	}
+	if d := wire.Diff(psn, l.low); l.n == 0 || d < 0 {
+		l.low = psn
+	} else if d > longAgo {
+		l.low = psn.Add(-longAgo)
+	}
+	if l.n != 0 && wire.Diff(psn, l.end) < 0 {
+		d := wire.Diff(psn, l.newest().psn)
+		if l.newest().kind != read || d <= 0 {
+			return // a retransmission
+		}
+		l.newest().span = d // the READ took fewer PSNs than it could have
+	}
+	width := maxSpan(span, f.RETH.Length)
+	if last := l.newest(); l.n != 0 && k == plain && last.kind == plain && psn == l.end {
+		last.span += int32(width)
+	} else {
+		l.runs[l.next] = run{psn, int32(width), k}
+		l.next = (l.next + 1) % maxRuns
+		l.n = min(l.n+1, maxRuns)
+	}
+	l.end = psn.Add(width)
+}
+
+// newest is the run that was added last.
+func (l *learning) newest() *run { return &l.runs[(l.next+maxRuns-1)%maxRuns] }
+
+// match is what a response shows about a flow.
+type match uint8
+
+const (
+	possible   match = iota // nothing: the request is too old, or the response is a NAK
+	matching                // the flow has a request of that PSN and kind
+	impossible              // the response does not answer the flow
+)
+
+// compare returns whether a response may answer a request of the flow.
+func (l *learning) compare(f *wire.Frame) match {
+	psn, op := f.BTH.PSN, f.BTH.Opcode
+	if wire.Diff(psn, l.end) >= 0 {
+		return impossible
+	}
+	if op == wire.RCAck && !f.AETH.Syndrome.IsAck() {
+		return possible
+	}
+	for i := range l.n {
+		q := &l.runs[(l.next+maxRuns-1-i)%maxRuns]
+		d := wire.Diff(psn, q.psn)
+		if d < 0 {
+			continue
+		}
+		if d >= q.span {
+			return possible // a request that the switch did not see: lost before the switch, or older than the flow
+		}
+		if q.kind == kindOf(op) {
+			return matching
+		}
+		return impossible
+	}
+	if wire.Diff(psn, l.low) < 0 {
+		return impossible // else a dead flow that was never answered would stay a candidate for all others
+	}
+	return possible
+}
+
+// kindOf is the kind of the requests that a response answers.
+func kindOf(op wire.Opcode) kind {
+	switch {
+	case op.Is(wire.OpRead):
+		return read
+	case op.Is(wire.OpAtomic):
+		return atomic
+	}
+	return plain
+}
+
+// excludes reports whether responses have shown that a flow is not the peer.
+func (l *learning) excludes(o *learning) bool { return l.out[o.slot/64]>>(o.slot%64)&1 != 0 }
+
+// exclude notes that a flow is not the peer.
+func (l *learning) exclude(o *learning) {
+	l.out[o.slot/64] |= 1 << (o.slot % 64)
+	l.any = true
+}
+
+// restart drops all conclusions from the flow's responses.
+func (l *learning) restart() {
+	clear(l.out)
+	l.any, l.fits, l.votes = false, nil, 0
+}
+
+// forget drops the conclusions about a flow that is no longer learning; was is its evidence.
+func (l *learning) forget(fl *Flow, was *learning) {
+	l.out[was.slot/64] &^= 1 << (was.slot % 64)
+	if l.fits == fl {
+		l.fits, l.votes = nil, 0
+	}
+	if l.claim == fl {
+		l.claim = nil
+	}
+}

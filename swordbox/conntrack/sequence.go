@@ -1,0 +1,222 @@
+package conntrack
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Sequence is how far the requests of a flow and the responses to them have come. All PSNs are the
+// requester's.
+type Sequence struct {
+	// Expected is the PSN of the next new request: what the responder expects if no packet is lost
+	// between it and the switch. It is valid if Synced.
+	Expected wire.PSN
+	// Acked is the highest PSN that responses cover; valid if HasAcked. Neither is updated for
+	// pinned flows, whose responder uses other PSNs.
+	Acked    wire.PSN
+	HasAcked bool
+	// Middle: requests may have been sent before the table saw the flow: before its start, or while
+	// it was full.
+	Middle bool
+
+	sync sync
+	seen requests
+	// from is the PSN of the first request seen, high the PSN after the highest; valid if a request
+	// was seen.
+	from, high wire.PSN
+	// loose is the READ of unknown span that high lies behind; high is then an upper bound. length
+	// 0: high is exact.
+	loose readOf
+	// open is the newest READ of unknown span that was new. While sync is readOpen, Expected is its
+	// PSN.
+	open readOf
+	pathMTU
+}
+
+// readOf is a READ request: its PSN and its length in bytes.
+type readOf struct {
+	psn    wire.PSN
+	length uint32
+}
+
+// requests is how many requests were seen on a flow.
+type requests uint8
+
+const (
+	noRequest requests = iota
+	oneRequest
+	moreRequests
+)
+
+// sync is what is known of Sequence.Expected.
+type sync uint8
+
+const (
+	// unsynced: Expected is a guess from the requests; no response has confirmed it.
+	unsynced sync = iota
+	// synced: Expected is known.
+	synced
+	// readOpen: a READ of unknown span was sent on. Expected is its PSN until its responses or the
+	// MTU tell the span.
+	readOpen
+
+	syncs
+)
+
+var syncNames = [...]string{"unsynced", "synced", "readOpen"}
+
+// String is the name of the state.
+func (s sync) String() string { return syncNames[s] }
+
+// syncEvent is what changes sync.
+type syncEvent uint8
+
+const (
+	evStart    syncEvent = iota // the connection manager named the first PSN
+	evAnswered                  // a response covers requests and leaves no READ before it open
+	evOpenRead                  // a new READ of unknown span was sent on
+	evSpan                      // the span of that READ has become known
+
+	syncEvents
+)
+
+var syncEventNames = [...]string{"start", "answered", "open READ", "span known"}
+
+// String is the name of the event.
+func (e syncEvent) String() string { return syncEventNames[e] }
+
+// syncEdges are the transitions of sync. An event without an edge leaves it as it is.
+// testdata/sync.dot is their diagram.
+var syncEdges = [...]struct {
+	from sync
+	on   syncEvent
+	to   sync
+}{
+	{unsynced, evStart, synced},
+	{unsynced, evAnswered, synced},
+	{synced, evOpenRead, readOpen},
+	{readOpen, evAnswered, synced},
+	{readOpen, evSpan, synced},
+}
+
+// nextSync is syncEdges by state and event.
+var nextSync = func() (t [syncs][syncEvents]sync) {
+	for s := range syncs {
+		for e := range syncEvents {
+			t[s][e] = s
+		}
+	}
+	for _, e := range syncEdges {
+		t[e.from][e.on] = e.to
+	}
+	return t
+}()
+
+// on follows the edge of an event.
+func (s *sync) on(e syncEvent) { *s = nextSync[*s][e] }
+
+// Synced reports whether Expected is known: from the connection manager, or because the responder
+// has answered. A READ of unknown span makes it unknown until the READ's first response: a program
+// that cannot do without Expected (that of a pinned flow) must hold or drop the requests after such
+// a READ.
+func (q *Sequence) Synced() bool { return q.sync == synced }
+
+// First reports that no request but the current one was ever seen on the flow or may have been sent
+// before.
+func (q *Sequence) First() bool { return !q.HasAcked && !q.Middle && q.seen != moreRequests }
+
+// Advance moves Expected over a New request that was sent on or answered, by the Span that Packet
+// returned for it. A span of 0, a READ of unknown span, leaves Expected where it is until the span
+// is known.
+func (q *Sequence) Advance(span int) {
+	if span == 0 {
+		q.sync.on(evOpenRead)
+		return
+	}
+	q.Expected = q.Expected.Add(span)
+}
+
+// quiet reports that every request seen has been answered.
+func (q *Sequence) quiet() bool {
+	switch {
+	case !q.Synced():
+		return false
+	case q.seen == noRequest:
+		return true // the connection manager named the first PSN
+	}
+	return q.HasAcked && q.Acked.Next() == q.Expected && q.high == q.Expected
+}
+
+// classify returns the class that a request with this PSN has for its responder. An unsynced flow
+// guesses that the responder expects the first request seen and those in order after it.
+func (q *Sequence) classify(psn wire.PSN, span int) Class {
+	switch d := wire.Diff(psn, q.Expected); {
+	case !q.Synced():
+		if q.sync == unsynced && (q.seen == noRequest || d == 0) {
+			q.Expected = psn.Add(span)
+		}
+		return Unsynced
+	case d == 0:
+		return New
+	case d > 0:
+		return Ahead
+	}
+	return Duplicate
+}
+
+// reach moves high over a request for n bytes. Behind a READ of unknown span high is an upper bound
+// until more is known.
+func (q *Sequence) reach(psn wire.PSN, span int, n uint32) {
+	if q.seen == noRequest {
+		q.seen, q.from, q.high = oneRequest, psn, psn
+	} else {
+		q.seen = moreRequests
+	}
+	end := psn.Add(maxSpan(span, n))
+	if wire.Diff(end, q.high) > 0 || q.loose.length != 0 && wire.Diff(psn, q.loose.psn) > 0 {
+		q.high, q.loose = end, readOf{psn: q.loose.psn}
+		if span == 0 {
+			q.loose = readOf{psn, n}
+		}
+	}
+}
+
+// reached reports whether a request with this PSN was seen.
+func (q *Sequence) reached(psn wire.PSN) bool {
+	return q.seen != noRequest && wire.Diff(psn, q.high) < 0
+}
+
+// acked notes that responses cover all PSNs up to this one.
+func (q *Sequence) acked(psn wire.PSN) {
+	if !q.HasAcked || wire.Diff(psn, q.Acked) > 0 {
+		q.Acked, q.HasAcked = psn, true
+	}
+}
+
+// syncTo notes that the responder has accepted all requests up to psn, as response op says.
+func (q *Sequence) syncTo(psn wire.PSN, op wire.Opcode) {
+	if q.loose.length != 0 && wire.Diff(psn, q.loose.psn) >= 0 && op.Is(wire.OpRead) {
+		q.high, q.loose.length = psn.Next(), 0 // the last response of that READ
+	}
+	q.sync.on(evAnswered)
+	if wire.Diff(psn, q.Expected) >= 0 {
+		q.Expected = psn.Next()
+	}
+}
+
+// setMTU notes the path MTU, with which the responses of a READ can be counted.
+func (q *Sequence) setMTU(n int) {
+	q.MTU, q.atLeast = n, n
+	q.countRead()
+}
+
+// countRead makes high exact and moves Expected over the open READ, if the READs' spans are known
+// now.
+func (q *Sequence) countRead() {
+	if span := q.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
+		q.high, q.loose.length = q.loose.psn.Add(span), 0
+	}
+	if span := q.SpanOf(q.open.length); q.sync == readOpen && span != 0 {
+		q.sync.on(evSpan)
+		q.Expected = q.open.psn.Add(span)
+	}
+}

@@ -1,0 +1,159 @@
+package conntrack
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Bounds of the handshakes.
+const (
+	// setupTime is how long a REQ waits for its REP. It is longer than a connection manager
+	// retransmits a REQ.
+	setupTime = time.Minute
+	// maxSetupsPerHost is how many REQs of a host may wait for a REP.
+	maxSetupsPerHost = 1024
+)
+
+// gsi is the queue pair of the connection manager's datagrams.
+const gsi wire.QPN = 1
+
+// setupKey names a connection by the communication ID that one of its ends has given it.
+type setupKey struct {
+	owner netip.Addr
+	id    mad.CommID
+}
+
+// setup is a connection as the connection managers of its ends name it: a sent the REQ, b the REP.
+type setup struct {
+	a, b     setupKey // b.id is valid if replied
+	host     *host    // of a
+	qpn      wire.QPN // of a
+	psn      wire.PSN // the first PSN that a expects
+	mtu      int      // in bytes
+	at       clock.Time
+	replied  bool
+	qpnB     wire.QPN
+	toB, toA *Flow // valid if replied
+}
+
+// setups is the handshakes that were seen.
+type setups struct {
+	// asked are the REQs without a REP, by the key of their sender; known the answered ones, under
+	// both of their keys.
+	asked, known map[setupKey]*setup
+	max          int // bounds asked
+	sweepAt      clock.Time
+	stats        *Stats
+}
+
+func newSetups(max int, stats *Stats) setups {
+	return setups{asked: make(map[setupKey]*setup), known: make(map[setupKey]*setup), max: max, stats: stats}
+}
+
+// request notes a REQ.
+func (t *setups) request(now clock.Time, from *host, to netip.Addr, body []byte) bool {
+	var m mad.REQ
+	if m.Parse(body) != nil || m.Type != 0 || m.QPN <= gsi || mtuOf(m.MTU) == 0 {
+		return false
+	}
+	if netip.AddrFrom16(m.Primary.LocalGID).Unmap() != from.addr || netip.AddrFrom16(m.Primary.RemoteGID).Unmap() != to {
+		return false // the connection is between other addresses than the datagram's
+	}
+	k := setupKey{from.addr, m.LocalID}
+	for _, s := range []*setup{t.asked[k], t.known[k]} {
+		if s != nil && s.a == k && s.b.owner == to && s.qpn == m.QPN && s.psn == m.PSN {
+			s.at = now
+			return true // a retransmission
+		}
+	}
+	if old := t.asked[k]; old != nil {
+		t.forget(old)
+	}
+	if from.setups >= maxSetupsPerHost || len(t.asked) >= t.max {
+		t.stats.NoRoom++
+		return false
+	}
+	t.asked[k] = &setup{a: k, b: setupKey{owner: to}, host: from, qpn: m.QPN, psn: m.PSN, mtu: mtuOf(m.MTU), at: now}
+	from.setups++
+	return true
+}
+
+// replied moves an asked setup to the known ones: b sent the REP, and the two flows exist.
+func (t *setups) replied(s *setup, b setupKey, qpn wire.QPN, toB, toA *Flow) {
+	t.forget(s)
+	s.b, s.qpnB, s.replied, s.toB, s.toA = b, qpn, true, toB, toA
+	t.known[s.a], t.known[b] = s, s
+	toB.setup, toA.setup = s, s
+}
+
+// established notes an RTU.
+func (t *setups) established(from netip.Addr, body []byte) bool {
+	var m mad.RTU
+	if m.Parse(body) != nil {
+		return false
+	}
+	s := t.known[setupKey{from, m.LocalID}]
+	if s == nil || s.a.owner != from || s.b.id != m.RemoteID {
+		return false
+	}
+	s.on(evUsed)
+	return true
+}
+
+// on tells both flows of a replied setup of an event.
+func (s *setup) on(e event) {
+	s.toB.State.on(e)
+	s.toA.State.on(e)
+}
+
+// find returns the connection that a message from one end to the other is about; nil if there is
+// none. An end that does not know the communication ID of the other yet sends 0.
+func (t *setups) find(from, to netip.Addr, local, remote mad.CommID) *setup {
+	is := func(s *setup) bool {
+		switch {
+		case s == nil:
+			return false
+		case s.a.owner == from && s.b.owner == to:
+			return s.a.id == local || local == 0
+		case s.a.owner == to && s.b.owner == from:
+			return !s.replied || s.b.id == local || local == 0
+		}
+		return false
+	}
+	mine, theirs := setupKey{from, local}, setupKey{to, remote}
+	for _, s := range []*setup{t.known[mine], t.known[theirs], t.asked[mine], t.asked[theirs]} {
+		if is(s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// forget removes a setup; its flows stay.
+func (t *setups) forget(s *setup) {
+	if !s.replied {
+		delete(t.asked, s.a)
+		s.host.setups--
+		return
+	}
+	delete(t.known, s.a)
+	delete(t.known, s.b)
+	s.toB.setup, s.toA.setup = nil, nil
+}
+
+// expire removes the REQs that got no REP in time.
+func (t *setups) expire(now clock.Time) {
+	if now < t.sweepAt {
+		return
+	}
+	t.sweepAt = now.Add(sweepEvery)
+	for _, s := range t.asked {
+		if now.Sub(s.at) >= setupTime {
+			t.forget(s)
+		}
+	}
+}

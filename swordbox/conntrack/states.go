@@ -1,0 +1,10 @@
+package conntrack
+
+// States calls visit for the state of every flow in use: entry is the flow's ID.
+func (t *Table) States(visit func(table string, entry uint32, state string)) {
+	for _, fl := range t.flows {
+		if fl.Generation != 0 {
+			visit("flow", fl.ID, fl.State.String())
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package handler
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Handler carries out the rules of its kind. It is a Machine or an Observer.
+type Handler interface {
+	// Kind returns the handler's entry of the registry.
+	Kind() *Kind
+	// Info describes the present state for an operator. The program fills in Lists afterwards.
+	Info(now clock.Time) Info
+	// Spec declares what the handler would take of a switching chip. The program sets name and
+	// mode.
+	Spec() pipeline.Part
+}
+
+// Machine decides about the packets of the flows towards servers under its rules. It is sans-I/O:
+// it acts only during a call, through the Ctx that the call passes and through the verdict that it
+// returns.
+//
+// The program passes it every packet of such a flow in the order of arrival, moved or not, and only
+// packets whose Seen is Fine. The machine calls Flow.Advance for a new request that it takes or
+// forwards.
+type Machine interface {
+	Handler
+	// Request decides about a request towards a memory server. r is the rule that the request
+	// matches; nil if the request matches no rule although its flow is under one.
+	Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict
+	// Response decides about a response of a memory server, or about another packet in the
+	// direction from the server to the client.
+	Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict
+	// Owned takes a packet that is addressed to the switch itself: a response on a switch's
+	// connection.
+	Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
+	// Tick is called when the time of Deadline has come.
+	Tick(c *pipeline.Ctx)
+	// Deadline returns when Tick must be called; clock.Never if it need not be called.
+	Deadline() clock.Time
+	// Closed is called when a flow has ended, before its entry in the table of flows is reused.
+	Closed(c *pipeline.Ctx, r *conntrack.Flow)
+}
+
+// Observer sees requests and decides nothing. The actions of its rules are observing ones
+// (rules.Definition).
+type Observer interface {
+	Handler
+	RuleUser
+	// Observe is called once for each request that the switch forwards or consumes, and neither for
+	// retransmissions nor for dropped requests. r is the first observing rule that the request
+	// matches. Observe must not allocate.
+	Observe(now clock.Time, r *rules.Rule, t Target)
+}
+
+// Target is the operation and the memory that a request names.
+type Target struct {
+	// Opcode of the request, or of its first packet.
+	Opcode wire.Opcode
+	// VA is the address of the first byte in the server's memory, Length the number of bytes of all
+	// packets of the request.
+	VA     uint64
+	Length uint32
+	RKey   uint32
+}
+
+// Optional interfaces of handlers. The program checks once, when it makes the handler, which of
+// them the handler implements.
+type (
+	// RuleUser gets all rules whenever they change, before the first request under them.
+	RuleUser interface{ SetRules(set *rules.Set) }
+
+	// Connector uses switch's connections: those that Wants lists, and those to the same servers
+	// that the switch has adopted for an operator.
+	Connector interface {
+		// Wants lists the connections that a rule of the handler needs.
+		Wants(r *rules.Rule) []Wanted
+		// Attach hands a new connection to the handler; it returns false if the handler refuses it.
+		// Detach is called when a connection has ended.
+		Attach(c *pipeline.Ctx, s switchconn.Shared) bool
+		Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32)
+	}
+
+	// Picker is a Connector that can tell which connections are its own. Packets to queue pairs of
+	// the switch that no Picker claims go to the Connector that is not a Picker.
+	Picker interface {
+		Connector
+		// Mine reports whether a queue pair belongs to one of the handler's connections, Uses
+		// whether a new connection with this key would be one of them.
+		Mine(qpn wire.QPN) bool
+		Uses(k switchconn.Key) bool
+	}
+
+	// Bypasser must see requests of flows that it does not handle, because they may change memory
+	// whose value it tracks. It sees requests of flows without a machine only while Draining.
+	Bypasser interface {
+		Machine
+		Bypass(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
+		// Untracked is Bypass for packets that belong to no flow.
+		Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
+		Draining() bool
+	}
+
+	// Strayer must see the requests under its rules that belong to no flow, because they may change
+	// memory. The switch forwards them.
+	Strayer interface {
+		Stray(r *rules.Rule, f *wire.Frame)
+	}
+
+	// Strict makes the program drop requests with unknown opcodes to servers under its rules: their
+	// effect on memory whose value the handler tracks is not known (hole 39).
+	Strict interface{ Strict() }
+
+	// WordForgetter can mark the values of all its words as unknown: the next atomic on each word
+	// is executed by the server. ForgetWords returns how many words there were.
+	WordForgetter interface{ ForgetWords() int }
+
+	// Stater shows the states of its parts to a search that counts which transitions it has seen:
+	// table names the state table, entry one of its users.
+	Stater interface {
+		States(visit func(table string, entry uint32, state string))
+	}
+
+	// Tabler has tables beside those that the program derives from Info.
+	Tabler interface {
+		Tables() []Table
+		// ClearTable empties a table and returns how many entries it had.
+		ClearTable(name string) int
+	}
+)
+
+// Wanted is a connection that a rule needs.
+type Wanted struct {
+	switchconn.Key
+	switchconn.Target
+}

@@ -1,0 +1,124 @@
+package handler
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Info is the state of a handler as an operator sees it. In JSON, each of Lists is a key beside the
+// others.
+type Info struct {
+	Mode rules.Mode `json:"mode"`
+	// Shared are the shared connections, which carry moved requests.
+	Shared []Shared `json:"shared"`
+	// Flows are the flows of which at least one request was moved.
+	Flows []Flow `json:"rows"`
+	// Words are the memory words whose state the handler tracks.
+	Words []Word `json:"words"`
+	// Counters by name.
+	Counters []Counter `json:"counters"`
+	// Lists are the handler's listings that are not empty, by name. See Listing.
+	Lists map[string]any `json:"-"`
+}
+
+// MarshalJSON writes the lists beside the other keys.
+func (i Info) MarshalJSON() ([]byte, error) {
+	type plain Info
+	b, err := json.Marshal(plain(i))
+	if err != nil || len(i.Lists) == 0 {
+		return b, err
+	}
+	lists, err := json.Marshal(i.Lists)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(b[:len(b)-1], ','), lists[1:]...), nil
+}
+
+// Shared is a connection that carries the requests of several clients.
+type Shared struct {
+	Server netip.Addr `json:"server"`
+	// Shard numbers the shared connections of a server.
+	Shard int `json:"shard"`
+	// Owner is the address of the end that made the connection: the switch, or the client whose
+	// connection carries the requests of other clients too.
+	Owner netip.Addr `json:"owner"`
+	// OwnQPN is the queue pair of Owner, ServerQPN that of the server.
+	OwnQPN    wire.QPN `json:"ownQpn"`
+	ServerQPN wire.QPN `json:"serverQpn"`
+	// State names the state, like "open".
+	State string `json:"state"`
+	// NextPSN is the PSN of the next request.
+	NextPSN wire.PSN `json:"nextPsn"`
+	// Ring is the number of map entries, Outstanding the number of entries in flight, Queued the
+	// number of packets that wait for a free entry.
+	Ring        int `json:"ring"`
+	Outstanding int `json:"outstanding"`
+	Queued      int `json:"queued"`
+	// Waits is the oldest request in flight; nil if there is none.
+	Waits *Wait `json:"waits,omitempty"`
+	// Waiters are the clients with requests in flight.
+	Waiters []Waiter `json:"waiters,omitempty"`
+	// Retries is the number of retries since the server last answered.
+	Retries int `json:"retries"`
+}
+
+// Wait is the oldest request in flight on a shared connection.
+type Wait struct {
+	PSN wire.PSN      `json:"psn"`
+	Age time.Duration `json:"age"`
+	// The address, queue pair and PSN of the client that sent the request.
+	Client    netip.Addr `json:"client"`
+	ClientQPN wire.QPN   `json:"clientQpn"`
+	ClientPSN wire.PSN   `json:"clientPsn"`
+	// Op is the operation, like "CAS→WRITE" for a CAS that was sent as a WRITE.
+	Op string `json:"op"`
+}
+
+// Waiter is a client with requests in flight.
+type Waiter struct {
+	Client netip.Addr `json:"client"`
+	QPN    wire.QPN   `json:"qpn"`
+	// Entries is the number of these requests.
+	Entries int `json:"entries"`
+}
+
+// Flow is a flow of which at least one request was moved.
+type Flow struct {
+	ID        uint32     `json:"id"`
+	Client    netip.Addr `json:"client"`
+	Server    netip.Addr `json:"server"`
+	ServerQPN wire.QPN   `json:"serverQpn"`
+	// Moved counts the requests that were moved, Outstanding those that are in flight.
+	Moved       uint64 `json:"moved"`
+	Outstanding int    `json:"outstanding"`
+	// Shift is the difference of the PSNs at the two ends of the client's connection.
+	Shift int `json:"shift"`
+	// State names the place of the flow's requests, like "shared".
+	State string `json:"state"`
+}
+
+// Word is a word of a server's memory whose state the handler tracks.
+type Word struct {
+	Server netip.Addr `json:"server"`
+	VA     uint64     `json:"va"`
+	RKey   uint32     `json:"rkey"`
+	// State names the state, like "known".
+	State string `json:"state"`
+	Value uint64 `json:"value"`
+	Epoch uint32 `json:"epoch"`
+	// Pending is the number of requests for the word that are in flight.
+	Pending int `json:"pending"`
+}
+
+// Counter is a number with a name.
+type Counter struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+	// Help says what is counted; "" if the name says it.
+	Help string `json:"help,omitempty"`
+}

@@ -1,0 +1,111 @@
+package handler
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Kind is an entry of the registry of handlers.
+type Kind struct {
+	// Name is the name under which the handler's counters are listed.
+	Name string
+	// Actions and Mode select the rules that the handler carries out.
+	Actions []rules.Action
+	Mode    rules.Mode
+	// New makes a handler with empty tables.
+	New func(e *Env) Handler
+	// Listings are the lists that `rdmalab switch NAME` shows.
+	Listings []Listing
+}
+
+// Serves reports whether handlers of the kind carry out a rule.
+func (k *Kind) Serves(r *rules.Rule) bool {
+	return k.Mode == r.Mode && slices.Contains(k.Actions, r.Action)
+}
+
+// Env holds the functions and bounds that the program provides to its handlers.
+type Env struct {
+	// Moving is called before the first request of a flow is moved; if it returns false, the
+	// request must not be moved. Answered is called with the PSN of the oldest unanswered request,
+	// before an answer leaves the switch. Both keep the journal up to date.
+	Moving   func(r *conntrack.Flow) bool
+	Answered func(r *conntrack.Flow, oldest wire.PSN)
+	// Failed has the program replace a switch's connection that the handler cannot use any more.
+	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+	// Silence is how long the switch retransmits to a silent server before it gives the connection
+	// up; 0: the default of each handler.
+	Silence time.Duration
+	// Hold is how long a request is held for the answer of the one before it; 0: the default of
+	// each handler.
+	Hold time.Duration
+	// Late: hosts may have sent requests before the program existed.
+	Late bool
+	// Nodes is how many nodes of stores a handler remembers; 0: the default of each handler.
+	Nodes int
+}
+
+// Table is a table of the switch as an operator sees it.
+type Table struct {
+	Name string `json:"name"`
+	Doc  string `json:"doc"`
+	Used int    `json:"used"`
+	// Max is the bound of Used.
+	Max int `json:"max"`
+	// Clear says whether an operator can clear the table.
+	Clear bool `json:"clear"`
+}
+
+// Listing is a list that a handler shows an operator: `rdmalab switch NAME`, as a table or as a
+// JSON array. Make one with NewListing.
+type Listing struct {
+	Help
+	// Items returns the present list, a slice; nil if it is empty.
+	Items func(h Handler, now clock.Time) any
+	// Print writes items, which are in JSON, as a table. host returns the name of the host with an
+	// address.
+	Print func(w io.Writer, host func(netip.Addr) string, items []json.RawMessage) error
+}
+
+// Help describes the command of a listing.
+type Help struct {
+	// Name is the name of the command, and the key of the list in JSON.
+	Name string
+	// Short, Long and Example are the help texts of the command, Most that of the flag that bounds
+	// the list.
+	Short, Long, Example, Most string
+}
+
+// NewListing makes a listing of items of type T for handlers of type H.
+func NewListing[H Handler, T any](help Help, items func(h H, now clock.Time) []T, table func(w io.Writer, host func(netip.Addr) string, items []T) error) Listing {
+	return Listing{
+		Help: help,
+		Items: func(h Handler, now clock.Time) any {
+			if mine, ok := h.(H); ok {
+				if list := items(mine, now); len(list) > 0 {
+					return list
+				}
+			}
+			return nil
+		},
+		Print: func(w io.Writer, host func(netip.Addr) string, raw []json.RawMessage) error {
+			list := make([]T, len(raw))
+			for i := range raw {
+				if err := json.Unmarshal(raw[i], &list[i]); err != nil {
+					return fmt.Errorf("listing %s: %w", help.Name, err)
+				}
+			}
+			return table(w, host, list)
+		},
+	}
+}

@@ -1,0 +1,172 @@
+package hotwords
+
+import (
+	"maps"
+	"reflect"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// maxUnits is how many units of a long request are counted: more would take the switch too long.
+const maxUnits = 16
+
+// Stats counts what a Counter did.
+type Stats struct {
+	Requests uint64 `name:"requests" help:"requests under rules of action count"`
+	Units    uint64 `name:"units" help:"words, lines or pages that they touched"`
+	Cut      uint64 `name:"cut" help:"requests of which only the first 16 units were counted"`
+	Taken    uint64 `name:"taken_over" help:"addresses that took the place of another one"`
+}
+
+// Counter is the handler of rules of action count. Make one with New.
+type Counter struct {
+	watched []watched // in the order of the rules
+	stats   Stats
+}
+
+// watched is a rule and what was counted under it.
+type watched struct {
+	rule  *rules.Rule
+	shift uint // of the unit
+	saving
+}
+
+var (
+	_ handler.Observer = (*Counter)(nil)
+	_ handler.Tabler   = (*Counter)(nil)
+)
+
+// New makes a Counter without rules.
+func New() *Counter { return &Counter{} }
+
+// Kind is the counter's entry of the registry.
+func (c *Counter) Kind() *handler.Kind { return &Kind }
+
+// SetRules takes new rules. The counts of a rule that is there again unchanged stay.
+func (c *Counter) SetRules(set *rules.Set) {
+	former := c.watched
+	c.watched = nil
+	for i := range set.All() {
+		r := &set.All()[i]
+		if !Kind.Serves(r) {
+			continue
+		}
+		w := watched{rule: r, shift: shiftOf(r)}
+		for _, f := range former {
+			if same(f.rule, r) {
+				w.saving = f.saving
+			}
+		}
+		if w.places == nil {
+			w.saving = *newSaving(topOf(r))
+		}
+		c.watched = append(c.watched, w)
+	}
+}
+
+// same reports whether two rules count the same.
+func same(a, b *rules.Rule) bool {
+	return a.ID == b.ID && a.Server == b.Server && a.From == b.From && a.To == b.To && a.RKey == b.RKey && maps.Equal(a.Options, b.Options)
+}
+
+// Observe counts a request.
+func (c *Counter) Observe(_ clock.Time, r *rules.Rule, t handler.Target) {
+	kind := kindRead
+	switch {
+	case t.Opcode.Is(wire.OpAtomic):
+		kind = kindAtomic
+	case t.Opcode.Is(wire.OpWrite):
+		kind = kindWrite
+	}
+	for i := range c.watched {
+		if w := &c.watched[i]; w.rule == r {
+			c.stats.Requests++
+			c.count(w, kind, t)
+			return
+		}
+	}
+}
+
+// count counts the units that a request touches. One of no bytes touches the unit where it points.
+func (c *Counter) count(w *watched, kind int, t handler.Target) {
+	first := t.VA >> w.shift
+	last := (t.VA + uint64(max(t.Length, 1)) - 1) >> w.shift
+	if last < first { // it runs over the end of the address space
+		last = ^uint64(0) >> w.shift
+	}
+	if last-first >= maxUnits {
+		c.stats.Cut++
+		last = first + maxUnits - 1
+	}
+	for unit := first; ; unit++ {
+		c.stats.Units++
+		if w.add(unit, kind) {
+			c.stats.Taken++
+		}
+		if unit == last {
+			return
+		}
+	}
+}
+
+// list returns the counts, the highest first.
+func (c *Counter) list(clock.Time) []Hot {
+	var list []Hot
+	for i := range c.watched {
+		w := &c.watched[i]
+		for _, e := range w.heap {
+			list = append(list, Hot{
+				Rule: w.rule.ID, Server: w.rule.Server, Address: e.key << w.shift, Unit: 1 << w.shift, Count: e.count, Over: e.over,
+				Reads: e.kinds[kindRead], Writes: e.kinds[kindWrite], Atomics: e.kinds[kindAtomic],
+			})
+		}
+	}
+	sortHot(list)
+	return list
+}
+
+// Info lists the counters.
+func (c *Counter) Info(clock.Time) handler.Info {
+	info := handler.Info{Mode: Kind.Mode}
+	v := reflect.ValueOf(c.stats)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		info.Counters = append(info.Counters, handler.Counter{Name: f.Tag.Get("name"), Value: v.Field(i).Uint(), Help: f.Tag.Get("help")})
+	}
+	return info
+}
+
+// tableHot is the name of the table of counts.
+const tableHot = "hot"
+
+// Tables lists the table of counts.
+func (c *Counter) Tables() []handler.Table {
+	used := 0
+	for i := range c.watched {
+		used += len(c.watched[i].heap)
+	}
+	return []handler.Table{{Name: tableHot, Doc: "addresses that rules of action count count", Used: used, Max: MaxCounters, Clear: true}}
+}
+
+// ClearTable has all counts begin again.
+func (c *Counter) ClearTable(string) (n int) {
+	for i := range c.watched {
+		n += len(c.watched[i].heap)
+		c.watched[i].clear()
+	}
+	return n
+}
+
+// Spec declares the table of counts as a chip would have it: a match on rule and unit, with count,
+// over and three kinds. Which entry has the smallest count would be for the chip's control plane to
+// find.
+func (c *Counter) Spec() pipeline.Part {
+	const ruleBits, unitBits, countBits = 8, 61, 64
+	return pipeline.Part{Tables: []pipeline.TableSpec{
+		{Name: "hot addresses", KeyBits: ruleBits + unitBits, ValueBits: 5 * countBits, Entries: MaxCounters, Learned: true},
+	}}
+}

@@ -1,0 +1,156 @@
+package hotwords
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Bounds of rules of action count.
+const (
+	// MaxTop is how many addresses a rule counts, MaxCounters how many all rules of a switch count.
+	MaxTop, MaxCounters = 1024, 4096
+	defaultTop          = 64
+)
+
+// Keys of a rule.
+const (
+	keyTop  = "top"
+	keyUnit = "unit"
+)
+
+// units are the values of the key unit: what an address stands for, in bytes. The first one is the
+// default.
+var units = []struct {
+	name string
+	size uint64
+}{{"word", 8}, {"line", 64}, {"page", 4096}}
+
+// Count is the action: count the addresses that requests touch most.
+var Count = rules.Register(rules.Definition{
+	Name: "count", Observes: true, HardenedOnly: true,
+	Keys: []rules.Field{
+		rules.Option(keyTop, "64", fmt.Sprintf("how many addresses action count counts, 1 to %d; default: %d", MaxTop, defaultTop), checkTop),
+		rules.Option(keyUnit, "line", "what action count counts: word (8 bytes), line (64) or page (4096); default: word", checkUnit),
+	},
+	Together: checkTotal,
+})
+
+func checkTop(s string) error {
+	if n, err := strconv.Atoi(s); err != nil || n < 1 || n > MaxTop {
+		return fmt.Errorf("%.40q is no number from 1 to %d", s, MaxTop)
+	}
+	return nil
+}
+
+func checkUnit(s string) error {
+	names := make([]string, len(units))
+	for i, u := range units {
+		if names[i] = u.name; u.name == s {
+			return nil
+		}
+	}
+	return fmt.Errorf("%.40q is no unit; take one of %v", s, names)
+}
+
+// checkTotal bounds the counters of all rules.
+func checkTotal(list []*rules.Rule) error {
+	n := 0
+	for _, r := range list {
+		n += topOf(r)
+	}
+	if n > MaxCounters {
+		return fmt.Errorf("rules of action count have %d counters; at most %d are allowed: give them a smaller %s", n, MaxCounters, keyTop)
+	}
+	return nil
+}
+
+func topOf(r *rules.Rule) int {
+	if n, err := strconv.Atoi(r.Options[keyTop]); err == nil {
+		return n
+	}
+	return defaultTop
+}
+
+// shiftOf is the unit of a rule as a power of two.
+func shiftOf(r *rules.Rule) (shift uint) {
+	size := units[0].size
+	for _, u := range units {
+		if u.name == r.Options[keyUnit] {
+			size = u.size
+		}
+	}
+	for size>>shift > 1 {
+		shift++
+	}
+	return shift
+}
+
+// Kind is the entry of the registry.
+var Kind = handler.Kind{
+	Name: "hot", Actions: []rules.Action{Count}, Mode: rules.Hardened,
+	New:      func(*handler.Env) handler.Handler { return New() },
+	Listings: []handler.Listing{handler.NewListing(help, (*Counter).list, table)},
+}
+
+var help = handler.Help{
+	Name:  "hot",
+	Short: "Show the server addresses that requests touch most",
+	Long: "hot shows what rules of action count have counted: the addresses that requests touch most, hottest first. A rule\n" +
+		"counts in units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts for\n" +
+		"each of them, at most for the first 16. Retransmissions are not counted, except on connections that the switch\n" +
+		"does not track yet. Counting changes and delays no packet, and has no effect on other rules.\n\n" +
+		"COUNT is an upper bound. Each rule has a table of fixed size (top=N). When the table is full, a new address\n" +
+		"replaces the coldest one and begins with the count of that one, which is then its OVER. So the true number is at\n" +
+		"least COUNT minus OVER and at most COUNT. READS, WRITES and ATOMICS are exact; they count from the moment when\n" +
+		"the address came into the table. Counts begin again at 0 when the rule is changed, and after `rdmalab switch\n" +
+		"tables hot --clear`.",
+	Example: "  rdmalab switch rules add server=ms0 action=count unit=line\n" +
+		"  rdmalab switch hot\n" +
+		"  rdmalab switch hot -o json | jq '.[0].address'",
+	Most: "how many addresses; 0: all that the switch counts",
+}
+
+// Hot is an address that requests touch.
+type Hot struct {
+	Rule   string     `json:"rule"`
+	Server netip.Addr `json:"server"`
+	// Address is the first byte of the unit, Unit its size in bytes.
+	Address uint64 `json:"address"`
+	Unit    int    `json:"unit"`
+	// Count is at least the number of requests that touched the unit, and at most Over more.
+	Count uint64 `json:"count"`
+	Over  uint64 `json:"over"`
+	// Reads, Writes and Atomics are since the address came into the table.
+	Reads   uint64 `json:"reads"`
+	Writes  uint64 `json:"writes"`
+	Atomics uint64 `json:"atomics"`
+}
+
+// table prints hot addresses.
+func table(w io.Writer, host func(netip.Addr) string, list []Hot) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no request was counted; add a rule: rdmalab switch rules add server=ms0 action=count")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVER\tADDRESS\tUNIT\tCOUNT\tOVER\tREADS\tWRITES\tATOMICS\tRULE") // Flush reports
+	for _, h := range list {
+		fmt.Fprintf(t, "%s\t%#x\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", host(h.Server), h.Address, h.Unit, h.Count, h.Over, h.Reads, h.Writes, h.Atomics, h.Rule)
+	}
+	return t.Flush()
+}
+
+// sortHot puts the hottest first.
+func sortHot(list []Hot) {
+	slices.SortStableFunc(list, func(a, b Hot) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Address, b.Address))
+	})
+}

@@ -1,0 +1,130 @@
+package hotwords
+
+// saving is a Space-Saving table: at most n keys with their counts. It allocates when it is made
+// only.
+//
+// The entries are a heap by count, the smallest first. places is a hash table with linear probing
+// from key to the entry's place in the heap; it is at most half full.
+type saving struct {
+	heap   []entry
+	places []int32 // index into heap plus 1; 0: empty
+	mask   uint64
+}
+
+// entry is a key in the table.
+type entry struct {
+	key         uint64
+	count, over uint64
+	kinds       [kinds]uint64
+	slot        uint32 // in places
+}
+
+// Kinds of requests.
+const (
+	kindRead = iota
+	kindWrite
+	kindAtomic
+	kinds
+)
+
+func newSaving(n int) *saving {
+	size := 4
+	for size < 2*n {
+		size *= 2
+	}
+	return &saving{heap: make([]entry, 0, n), places: make([]int32, size), mask: uint64(size - 1)}
+}
+
+// add counts a key once; taken reports that the key took the place of another one.
+func (s *saving) add(key uint64, kind int) (taken bool) {
+	slot, at := s.find(key)
+	switch {
+	case at >= 0:
+	case len(s.heap) < cap(s.heap):
+		at = len(s.heap)
+		s.heap = append(s.heap, entry{key: key, slot: slot})
+		s.places[slot] = int32(at + 1)
+		at = s.up(at)
+	default:
+		least := s.heap[0].count
+		s.remove(s.heap[0].slot)
+		slot, _ = s.find(key) // the removal may have moved the free slot
+		s.heap[0] = entry{key: key, count: least, over: least, slot: slot}
+		s.places[slot] = 1
+		at, taken = 0, true
+	}
+	s.heap[at].count++
+	s.heap[at].kinds[kind]++
+	s.down(at)
+	return taken
+}
+
+// clear empties the table.
+func (s *saving) clear() {
+	s.heap = s.heap[:0]
+	clear(s.places)
+}
+
+// find returns the slot and the place of a key; at is -1 and slot is free if it is not in the
+// table.
+func (s *saving) find(key uint64) (slot uint32, at int) {
+	for i := home(key) & s.mask; ; i = (i + 1) & s.mask {
+		p := s.places[i]
+		if p == 0 {
+			return uint32(i), -1
+		}
+		if s.heap[p-1].key == key {
+			return uint32(i), int(p - 1)
+		}
+	}
+}
+
+// remove frees a slot, and moves the keys behind it that would not be found any more.
+func (s *saving) remove(slot uint32) {
+	hole := uint64(slot)
+	for i := (hole + 1) & s.mask; s.places[i] != 0; i = (i + 1) & s.mask {
+		e := &s.heap[s.places[i]-1]
+		if (i-home(e.key))&s.mask >= (i-hole)&s.mask {
+			s.places[hole], e.slot = s.places[i], uint32(hole)
+			hole = i
+		}
+	}
+	s.places[hole] = 0
+}
+
+// home mixes the bits of a key (the finalizer of MurmurHash3).
+func home(x uint64) uint64 {
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// up and down restore the heap around an entry whose count has changed.
+func (s *saving) up(i int) int {
+	for i > 0 && s.heap[i].count < s.heap[(i-1)/2].count {
+		s.swap(i, (i-1)/2)
+		i = (i - 1) / 2
+	}
+	return i
+}
+
+func (s *saving) down(i int) {
+	for {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(s.heap); c++ {
+			if s.heap[c].count < s.heap[least].count {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		s.swap(i, least)
+		i = least
+	}
+}
+
+func (s *saving) swap(i, j int) {
+	s.heap[i], s.heap[j] = s.heap[j], s.heap[i]
+	s.places[s.heap[i].slot], s.places[s.heap[j].slot] = int32(i+1), int32(j+1)
+}

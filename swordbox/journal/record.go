@@ -1,0 +1,167 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Sizes of the parts in slots and bytes.
+const (
+	// MaxFlows is how many flows can be recorded, MaxConns how many connections.
+	MaxFlows = 8192
+	MaxConns = 1024
+	// MaxRules bounds the text of the rules in bytes.
+	MaxRules = 64<<10 - bankHead
+
+	slotLen  = 64
+	headLen  = 64
+	bankHead = 16
+	bankLen  = 64 << 10
+	flowsAt  = headLen
+	connsAt  = flowsAt + MaxFlows*slotLen
+	banksAt  = connsAt + MaxConns*slotLen
+	// Size of a record in bytes.
+	Size = banksAt + 2*bankLen
+)
+
+// magic is the beginning of a record of this layout.
+const magic = "rdmalab switch 1"
+
+// ErrFull is returned when there is no free slot.
+var ErrFull = errors.New("the switch's record of moved flows and connections is full")
+
+// Flow is a flow of which requests were moved.
+type Flow struct {
+	// Slot is where a flow of a former incarnation is recorded.
+	Slot           Slot
+	Client, Server netip.Addr
+	// ClientQPN is the queue pair that responses go to, ServerQPN the one that requests go to.
+	ClientQPN, ServerQPN wire.QPN
+	// Oldest is the PSN of the first request that was not answered.
+	Oldest wire.PSN
+}
+
+// Conn is what is needed to end a connection that the switch has made.
+type Conn struct {
+	// Slot is where a connection of a former incarnation is recorded.
+	Slot   Slot
+	Server netip.Addr
+	// OwnID and ServerID are the communication IDs of the connection at the switch and at the
+	// server.
+	OwnID, ServerID uint32
+	ServerQPN       wire.QPN
+}
+
+// Former is the entries of the former incarnation.
+type Former struct {
+	Flows []Flow
+	Conns []Conn
+}
+
+// Slot names a flow or a connection in the record. The zero value names none; calls with it have no
+// effect.
+type Slot int
+
+// Record is the journal of one switch. The nil Record stores nothing and refuses nothing.
+type Record struct {
+	b         []byte
+	freeFlows []Slot
+	freeConns []Slot
+	bank      int    // the bank that holds the rules
+	serial    uint32 // of the rules; 0: there are none
+	former    Former
+	stats     Stats
+}
+
+// Stats counts what the record holds and refused.
+type Stats struct {
+	// Flows is at most MaxFlows, Conns at most MaxConns.
+	Flows   int    `json:"rows" help:"flows in the record"`
+	Conns   int    `help:"connections of the switch in the record"`
+	Refused uint64 `help:"flows and connections refused because the record was full"`
+}
+
+// Open opens the record in b, of Size bytes. A b of zeros is an empty record; anything else that is
+// no record is an error, and Format makes it one. The Record owns b from then on.
+func Open(b []byte) (*Record, error) {
+	if len(b) != Size {
+		return nil, fmt.Errorf("record of %d bytes: want %d", len(b), Size)
+	}
+	r := &Record{b: b}
+	switch string(b[:len(magic)]) {
+	case magic:
+	case string(make([]byte, len(magic))):
+		copy(b, magic)
+	default:
+		return nil, errors.New("not a record of this version of the switch")
+	}
+	for i := MaxFlows; i > 0; i-- {
+		if flow, ok := r.flow(Slot(i)); ok {
+			r.former.Flows = append(r.former.Flows, flow)
+			continue
+		}
+		r.freeFlows = append(r.freeFlows, Slot(i))
+	}
+	for i := MaxConns; i > 0; i-- {
+		if c, ok := r.conn(Slot(i)); ok {
+			r.former.Conns = append(r.former.Conns, c)
+			continue
+		}
+		r.freeConns = append(r.freeConns, Slot(i))
+	}
+	r.openRules()
+	return r, nil
+}
+
+// Format makes b, of Size bytes, an empty record.
+func Format(b []byte) {
+	clear(b)
+	copy(b, magic)
+}
+
+// Former returns the entries of the former incarnation. Their slots stay in use until EndFlow and
+// EndConn free them.
+func (r *Record) Former() Former {
+	if r == nil {
+		return Former{}
+	}
+	return r.former
+}
+
+// Stats returns a copy of the counters.
+func (r *Record) Stats() Stats {
+	if r == nil {
+		return Stats{}
+	}
+	s := r.stats
+	s.Flows, s.Conns = MaxFlows-len(r.freeFlows), MaxConns-len(r.freeConns)
+	return s
+}
+
+// sumAt is the offset in a slot of the checksum of the bytes before it; 0 there: the slot is free.
+const sumAt = 44
+
+func seal(s []byte) { le.PutUint32(s[sumAt:], sum(s)) }
+
+func sum(s []byte) uint32 {
+	if c := crc32.ChecksumIEEE(s[:sumAt]); c != 0 {
+		return c
+	}
+	return 1
+}
+
+func sealed(s []byte) bool {
+	c := le.Uint32(s[sumAt:])
+	return c != 0 && c == sum(s)
+}
+
+func putAddr(b []byte, a netip.Addr) {
+	a16 := a.As16()
+	copy(b, a16[:])
+}
+
+func addr(b []byte) netip.Addr { return netip.AddrFrom16([16]byte(b)).Unmap() }

@@ -1,0 +1,78 @@
+package journal
+
+import (
+	"fmt"
+	"hash/crc32"
+)
+
+// The rules are a text in one of two banks: of those with a correct checksum, the one with the
+// higher serial number.
+//
+//	 0         4        8     12      16
+//	+---------+--------+-----+------+----------
+//	| serial  | length | sum | 0    | text
+//	+---------+--------+-----+------+----------
+const (
+	bankLength = 4
+	bankSum    = 8
+)
+
+func (r *Record) bankOf(i int) []byte {
+	at := banksAt + i*bankLen
+	return r.b[at : at+bankLen]
+}
+
+// text is the text of a bank; false if its checksum is wrong.
+func (r *Record) text(i int) ([]byte, bool) {
+	b := r.bankOf(i)
+	n := le.Uint32(b[bankLength:])
+	if n > MaxRules || le.Uint32(b) == 0 {
+		return nil, false
+	}
+	text := b[bankHead : bankHead+n]
+	return text, le.Uint32(b[bankSum:]) == bankChecksum(b, text)
+}
+
+func bankChecksum(b, text []byte) uint32 {
+	return crc32.Update(crc32.ChecksumIEEE(b[:bankSum]), crc32.IEEETable, text)
+}
+
+// openRules finds the bank with the rules.
+func (r *Record) openRules() {
+	for i := range 2 {
+		if _, ok := r.text(i); ok {
+			if n := le.Uint32(r.bankOf(i)); n > r.serial {
+				r.bank, r.serial = i, n
+			}
+		}
+	}
+}
+
+// Rules returns a copy of the text that SetRules stored last; false if there is none.
+func (r *Record) Rules() (string, bool) {
+	if r == nil || r.serial == 0 {
+		return "", false
+	}
+	text, ok := r.text(r.bank)
+	return string(text), ok
+}
+
+// SetRules stores a text of at most MaxRules bytes. If the process dies meanwhile, the former text
+// stays.
+func (r *Record) SetRules(text string) error {
+	if r == nil {
+		return nil
+	}
+	if len(text) > MaxRules {
+		return fmt.Errorf("the rules take %d bytes; the switch can store %d", len(text), MaxRules)
+	}
+	next := 1 - r.bank
+	b := r.bankOf(next)
+	le.PutUint32(b, 0)
+	copy(b[bankHead:], text)
+	le.PutUint32(b[bankLength:], uint32(len(text)))
+	le.PutUint32(b, r.serial+1)
+	le.PutUint32(b[bankSum:], bankChecksum(b, b[bankHead:bankHead+len(text)]))
+	r.bank, r.serial = next, r.serial+1
+	return nil
+}

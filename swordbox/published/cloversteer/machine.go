@@ -1,0 +1,236 @@
+package cloversteer
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// history is the size of the table of history, which is indexed by a hash. If two addresses have
+// the same place in it, the newer one replaces the older.
+const history = 1 << 18
+
+// Stats counts what a Machine did.
+type Stats struct {
+	Nodes          uint64 `name:"nodes" help:"data WRITEs of nodes"`
+	Appends        uint64 `name:"appends"`
+	SteeredAppends uint64 `name:"appends_steered"`
+	Reads          uint64 `name:"reads" help:"READs of nodes in the table of history"`
+	SteeredReads   uint64 `name:"reads_steered"`
+	Repeated       uint64 `name:"retransmissions" help:"retransmissions, forwarded to the address that the client named"`
+	Repairs        uint64 `name:"repairs" help:"transmissions of unanswered appends by the control plane"`
+	Repaired       uint64 `name:"chains_repaired" help:"repaired appends that had been lost"`
+	Whole          uint64 `name:"chains_whole" help:"repaired appends that had arrived: only their answers were lost"`
+	RepairsFailed  uint64 `name:"repairs_failed" help:"connections of the control plane that failed"`
+	Unremembered   uint64 `name:"appends_unremembered" help:"unanswered appends forgotten because the list was full"`
+	TooLate        uint64 `name:"repairs_too_late" help:"unanswered appends forgotten because the control plane had no connection for too long"`
+}
+
+// Config describes a Machine.
+type Config struct {
+	// Repair is the time without an answer after which the control plane sends an append again; 0:
+	// DefaultRepair.
+	Repair time.Duration
+	// Failed has a connection of the control plane replaced; nil: it is not replaced.
+	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+}
+
+// Machine steers the requests under published rules of action steer. Make one with New.
+type Machine struct {
+	cfg    Config
+	repair repair
+	// tails are the registers, as many as the rule with the most has.
+	tails   []tail
+	history []was
+	stats   Stats
+}
+
+// tail is the newest node of the keys of a register, by the appends that the switch has forwarded.
+type tail struct {
+	used bool
+	va   uint64
+}
+
+// was says to which key an address belonged.
+type was struct {
+	used bool
+	va   uint64
+	key  uint64
+}
+
+// flow is the last data WRITE of a connection.
+type flow struct {
+	written bool
+	key, va uint64
+}
+
+var (
+	_ handler.Machine  = (*Machine)(nil)
+	_ handler.RuleUser = (*Machine)(nil)
+)
+
+// New makes a Machine.
+func New(cfg Config) *Machine {
+	if cfg.Repair <= 0 {
+		cfg.Repair = DefaultRepair
+	}
+	return &Machine{cfg: cfg, tails: make([]tail, rules.DefaultRegisters)}
+}
+
+// SetRules makes as many registers as the rules have. If the number changes, all tails are
+// forgotten.
+func (m *Machine) SetRules(set *rules.Set) {
+	n := rules.DefaultRegisters
+	for _, r := range set.All() {
+		n = max(n, r.NumRegisters())
+	}
+	if n != len(m.tails) {
+		m.tails = make([]tail, n)
+	}
+}
+
+// Stats returns a copy of the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+func mix(x uint64) uint64 {
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// tail returns the register of a key, which may be unused. It is that of every key with the same
+// remainder (hole 46).
+func (m *Machine) tail(r *rules.Rule, key uint64) *tail {
+	return &m.tails[key%uint64(r.NumRegisters())]
+}
+
+func (m *Machine) was(va uint64) *was { return &m.history[mix(va)%history] }
+
+// slab reports whether n is the length of a node.
+func slab(n uint32) bool {
+	return n >= layout.MinSlab && n <= layout.MaxSlab && bits.OnesCount32(n) == 1
+}
+
+// Request decides about a request.
+func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
+	if s.Class == conntrack.Duplicate {
+		m.stats.Repeated++
+		return pipeline.Forward()
+	}
+	if s.Class == conntrack.New {
+		s.Flow.Advance(s.Span)
+	}
+	if r == nil || r.Action != rules.Steer {
+		return pipeline.Forward()
+	}
+	if m.history == nil {
+		m.history = make([]was, history)
+	}
+	w, ok := s.Flow.Ext.(*flow)
+	if !ok {
+		w = &flow{}
+		s.Flow.Ext = w
+	}
+	f := &p.Frame
+	switch f.BTH.Opcode {
+	case wire.RCWriteOnly, wire.RCWriteFirst: // a machine that ignored WriteFirst would have hole 37
+		m.write(w, f)
+	case wire.RCCmpSwap:
+		v := m.swap(c, w, r, f)
+		if s.Class == conntrack.New && w.written {
+			m.remember(c.Now, s.Flow, r.Server, f)
+		}
+		return v
+	case wire.RCReadRequest:
+		return m.read(c, r, f)
+	default:
+	}
+	return pipeline.Forward()
+}
+
+func (m *Machine) write(w *flow, f *wire.Frame) {
+	key, ok := layout.KeyOf(f.Payload)
+	if !ok || !slab(f.RETH.Length) {
+		return
+	}
+	m.stats.Nodes++
+	*w = flow{true, key, f.RETH.VA}
+	*m.was(f.RETH.VA) = was{true, f.RETH.VA, key}
+}
+
+func (m *Machine) swap(c *pipeline.Ctx, w *flow, r *rules.Rule, f *wire.Frame) pipeline.Verdict {
+	if !w.written || !r.HasKey(w.key) {
+		return pipeline.Forward()
+	}
+	m.stats.Appends++
+	t := m.tail(r, w.key)
+	v := pipeline.Forward()
+	if asked := f.AtomicETH.VA; t.used && t.va != asked && r.Steer.Writes() {
+		m.stats.SteeredAppends++
+		f.AtomicETH.VA = t.va
+		v = note(c, f, asked, t.va)
+	}
+	*t = tail{true, w.va}
+	return v
+}
+
+func (m *Machine) read(c *pipeline.Ctx, r *rules.Rule, f *wire.Frame) pipeline.Verdict {
+	asked := f.RETH.VA
+	h := m.was(asked)
+	if !slab(f.RETH.Length) || !h.used || h.va != asked {
+		return pipeline.Forward()
+	}
+	m.stats.Reads++
+	t := m.tail(r, h.key)
+	if !t.used || t.va == asked || !r.Steer.Reads() || !r.HasKey(h.key) {
+		return pipeline.Forward()
+	}
+	m.stats.SteeredReads++
+	f.RETH.VA = t.va
+	return note(c, f, asked, t.va)
+}
+
+func note(c *pipeline.Ctx, f *wire.Frame, asked, to uint64) pipeline.Verdict {
+	if !c.Observed() {
+		return pipeline.Rewrite()
+	}
+	op, psn := f.BTH.Opcode, f.BTH.PSN
+	return pipeline.Rewrite().With(transform.Note{From: op, To: op, PSN: psn, NewPSN: psn, Why: fmt.Sprintf("steered %#x→%#x", asked, to)}.String())
+}
+
+// Info lists the counters.
+func (m *Machine) Info(clock.Time) handler.Info {
+	info := handler.Info{Mode: rules.Published}
+	v := reflect.ValueOf(m.stats)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		info.Counters = append(info.Counters, handler.Counter{Name: f.Tag.Get("name"), Value: v.Field(i).Uint(), Help: f.Tag.Get("help")})
+	}
+	return info
+}
+
+// Spec declares the tables.
+func (m *Machine) Spec() pipeline.Part {
+	return pipeline.Part{
+		Registers: []pipeline.RegisterSpec{
+			{Name: "published tails", Width: 1 + 64, Entries: len(m.tails)},
+			{Name: "published history", Width: 1 + 64 + 64, Entries: history},
+			{Name: "published open appends", Width: 32 + 24 + 128 + 28*8 + 64, Entries: maxOpen},
+		},
+		Needs: []pipeline.Need{
+			{Kind: pipeline.NeedTimer, What: "appends without answer that the control plane sends again", Count: maxOpen},
+			{Kind: pipeline.NeedICRC, What: "of steered appends and READs; the authors' P4 has it unchecked"},
+		},
+	}
+}

@@ -1,0 +1,155 @@
+package serialize
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// ringSize is the number of map entries of a connection (in the paper's draft, 128 requests in
+// flight per queue pair).
+const ringSize = 128
+
+// client is a flow in two roles. As a source of requests it has the highest PSN seen; as a
+// connection to the server it has the last PSN sent there and the ring of map entries, for its own
+// requests and those of clients that borrow the connection.
+type client struct {
+	flow   *conntrack.Flow
+	server *server
+	// The ends of the connection. They stay valid after the entry of the flow was reused.
+	owner          netip.Addr
+	qpn, serverQPN wire.QPN
+	// closed: the flow has ended. Its ring is kept, because clients that borrowed the connection
+	// still wait for answers (hole 4).
+	closed bool
+
+	// in is the highest PSN seen from the client, first the PSN of the first request seen (hole 8).
+	in, first wire.PSN
+	// sent records where requests were sent, by the client's PSN modulo ringSize (hole 14).
+	sent [ringSize]sent
+
+	// out is the last PSN sent to the server on this connection.
+	out     wire.PSN
+	ring    [ringSize]entry // by PSN on this connection, modulo ringSize
+	lent    bool            // another client's requests were sent on this connection
+	path    transform.Path  // path of requests to the server, when the flow has ended
+	back    transform.Path  // path of responses to the client
+	entries int             // open entries of this client, on any connection
+	moved   uint64
+}
+
+// sent says where a request was sent.
+type sent struct {
+	psn wire.PSN
+	via *client // nil: the slot is unused
+	at  wire.PSN
+}
+
+// entry is the map entry of a request that was sent to the server.
+type entry struct {
+	open bool
+	from *client
+	// psn is the client's PSN, at the PSN on the connection, span the number of PSNs that the
+	// request takes.
+	psn, at wire.PSN
+	span    int
+	op      wire.Opcode // as the client sent it
+	what    what
+	// value is the value that the WRITE of a replaced atomic writes, prior the original value that
+	// the atomic returns.
+	value, prior uint64
+	word         *word // whose value the answer of a pass-through atomic gives
+	next         uint64
+	// of a pass-through CMP_SWAP; next is its swap value, or the addend of a FETCH_ADD
+	compare uint64
+	since   clock.Time
+}
+
+// what says how a request was sent.
+type what uint8
+
+const (
+	asIs     what = iota
+	replaced      // an atomic became a WRITE
+)
+
+// slot returns the place of a PSN in the ring. It may hold the entry of another PSN (hole 12).
+func (c *client) slot(at wire.PSN) *entry { return &c.ring[at%ringSize] }
+
+// find returns the open or answered entry of a PSN on this connection; nil if its slot was reused.
+func (c *client) find(at wire.PSN) *entry {
+	if e := c.slot(at); e.from != nil && e.at == at {
+		return e
+	}
+	return nil
+}
+
+// covering returns the entry of a READ whose responses include a PSN, or that of the PSN itself.
+func (c *client) covering(at wire.PSN) *entry {
+	for back := range wire.PSN(ringSize) {
+		if e := c.find(at.Add(-int(back))); e != nil && int(back) < e.span {
+			return e
+		}
+	}
+	return nil
+}
+
+// open stores the entry of a request. An entry in the same slot that is still open is lost (hole
+// 12).
+func (c *client) open(e entry) (lost bool) {
+	s := c.slot(e.at)
+	if lost = s.open; lost {
+		s.from.entries--
+	}
+	*s = e
+	s.open = true
+	e.from.entries++
+	e.from.sent[e.psn%ringSize] = sent{e.psn, c, e.at}
+	return lost
+}
+
+// done closes an entry.
+func (e *entry) done() {
+	if e.open {
+		e.open = false
+		e.from.entries--
+	}
+}
+
+// msn returns the message sequence number of an answer. It is computed from the PSN, which is
+// correct only if every message was one packet (hole 8).
+func (c *client) msn(psn wire.PSN) uint32 { return uint32(wire.Diff(psn, c.first) + 1) }
+
+// toClient returns the path of answers to the client.
+func (c *client) toClient() *transform.Path {
+	if c.back.DestQP == 0 {
+		c.back = c.flow.Path.Back(c.flow.ReqQPN)
+		if p := c.flow.Peer; p != nil && p.HasPath {
+			c.back = p.Path
+		}
+	}
+	return &c.back
+}
+
+// toServer returns the path of requests to the server on this connection.
+func (c *client) toServer() *transform.Path {
+	if c.closed {
+		return &c.path
+	}
+	return &c.flow.Path
+}
+
+// oldest returns the client's oldest PSN in flight on the connection via: the smallest that has an
+// open entry.
+func (c *client) oldest(via *client) (psn wire.PSN) {
+	found := false
+	for i := range via.ring {
+		if e := &via.ring[i]; e.open && e.from == c && (!found || wire.Diff(e.psn, psn) < 0) {
+			psn, found = e.psn, true
+		}
+	}
+	return psn
+}

@@ -1,0 +1,139 @@
+package serialize
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// Machine serialises the requests under published rules. Make one with New.
+type Machine struct {
+	servers map[netip.Addr]*server
+	order   []*server // in the order of their first requests
+	stats   Stats
+
+	// Scratch memory of the current step.
+	payload [transform.WordLen]byte
+	tx      wire.Frame
+	acks    []ack
+}
+
+// server is a memory server: the clients whose connections are borrowed, and the cached values of
+// its words.
+type server struct {
+	addr netip.Addr
+	// shared are the clients whose connections are borrowed, by shard; nil if no request of the
+	// shard was seen yet.
+	shared  []*client
+	clients []*client
+	words   map[uint64]*word
+}
+
+// Stats counts what a Machine did.
+type Stats struct {
+	Joined        uint64 `name:"joined"`
+	Moved         uint64 `name:"moved"`
+	Replaced      uint64 `name:"replaced"`
+	Failed        uint64 `name:"replaced_failing"`
+	PassedThrough uint64 `name:"atomics_passed"`
+	Retransmitted uint64 `name:"retransmitted"`
+	// Forgotten counts retransmissions that have no map entry any more, or never had one.
+	Forgotten uint64 `name:"forgotten"`
+	// Overwritten counts open map entries whose slot was reused.
+	Overwritten uint64 `name:"overwritten"`
+	Answers     uint64 `name:"answers"`
+	AcksSplit   uint64 `name:"acks_split"`
+	// Broadcast counts sequence NAKs of servers, Naks those that were sent to clients for them.
+	Broadcast uint64 `name:"nak_broadcasts"`
+	Naks      uint64 `name:"naks_sent"`
+	Fatal     uint64 `name:"fatal_naks"`
+	Strays    uint64 `name:"strays"`
+}
+
+// ReasonForgotten is the reason of the drop of a packet that has no map entry.
+const ReasonForgotten pipeline.Reason = "no map entry"
+
+var _ handler.Machine = (*Machine)(nil)
+
+// New makes a Machine.
+func New() *Machine { return &Machine{servers: make(map[netip.Addr]*server)} }
+
+// server returns the server with an address, and makes it if needed.
+func (m *Machine) server(a netip.Addr) *server {
+	s := m.servers[a]
+	if s == nil {
+		s = &server{addr: a, words: make(map[uint64]*word)}
+		m.servers[a] = s
+		m.order = append(m.order, s)
+	}
+	return s
+}
+
+// join makes a client of a flow. None of the flow's requests may be in flight, because those sent
+// before have no map entry.
+func (m *Machine) join(r *conntrack.Flow, s *server, psn wire.PSN) *client {
+	c := &client{
+		flow: r, server: s, owner: r.Requester, qpn: r.ReqQPN, serverQPN: r.RespQPN,
+		in: psn.Add(-1), first: psn, out: psn.Add(-1),
+	}
+	s.clients = append(s.clients, c)
+	r.Ext, r.Pinned = c, true
+	m.stats.Joined++
+	return c
+}
+
+// clientOf returns the client of a flow; nil if it has not joined.
+func clientOf(r *conntrack.Flow) *client {
+	c, ok := r.Ext.(*client)
+	if !ok || c.closed {
+		return nil
+	}
+	return c
+}
+
+// borrow returns the connection for a word. Each shard uses the connection of one client, taken
+// from those that joined first (hole 4).
+func (s *server) borrow(va uint64, shards int) *client {
+	for len(s.shared) < shards {
+		s.shared = append(s.shared, nil)
+	}
+	i := int(va / transform.WordLen % uint64(shards))
+	if s.shared[i] == nil || s.shared[i].closed {
+		s.shared[i] = s.clients[i%len(s.clients)]
+	}
+	return s.shared[i]
+}
+
+// Closed is called when a flow has ended. If its connection was borrowed, the requests of other
+// clients on it are never answered (hole 4), and if the server waits for a request of the flow, it
+// is never retransmitted (hole 1).
+func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
+	c := clientOf(r)
+	if c == nil {
+		return
+	}
+	c.closed, c.path = true, r.Path
+	list := c.server.clients
+	for i := range list {
+		if list[i] == c {
+			c.server.clients = append(list[:i], list[i+1:]...)
+			break
+		}
+	}
+}
+
+// Owned drops the packet: published serialize has no switch's connections.
+func (m *Machine) Owned(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict {
+	return pipeline.Drop("not for the switch")
+}
+
+// Tick does nothing: the switch retransmits nothing (hole 1).
+func (m *Machine) Tick(*pipeline.Ctx) {}
+
+// Deadline returns clock.Never.
+func (m *Machine) Deadline() clock.Time { return clock.Never }

@@ -1,0 +1,144 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// assumedMTU is the path MTU of connections whose path MTU is not known: that of the paper's
+// testbed.
+const assumedMTU = 1024
+
+// Request forwards a request: a new one on the connection that its address selects, a
+// retransmission as it was sent the first time (paper, section 4.1).
+func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
+	from := clientOf(s.Flow)
+	if from == nil {
+		if r == nil || s.Class != conntrack.New || !s.Alone {
+			if s.Class == conntrack.New {
+				s.Flow.Advance(s.Span)
+			}
+			return pipeline.Forward()
+		}
+		from = m.join(s.Flow, m.server(r.Server), p.BTH.PSN)
+	}
+	if s.Class == conntrack.New && s.Span != 0 {
+		s.Flow.Advance(s.Span)
+	}
+	// A request is new if its PSN is higher than the highest seen. So a request behind a lost one
+	// is new, and the lost one is taken for a retransmission when it arrives (hole 41).
+	if wire.Diff(p.BTH.PSN, from.in) <= 0 {
+		return m.again(c, from, p)
+	}
+	span := max(1, s.Span)
+	if s.Span == 0 {
+		span = (int(p.RETH.Length) + assumedMTU - 1) / assumedMTU
+	}
+	from.in = p.BTH.PSN.Add(span - 1)
+	via := from
+	if r != nil && movable(p, span) {
+		via = from.server.borrow(target(p), r.NumShards())
+	}
+	return m.send(c, via, m.enter(c.Now, from, via, span, r, p), p)
+}
+
+// movable reports whether a request may move to another connection: it is one packet, its answer is
+// one packet, and it does not depend on the state of its own connection.
+func movable(p *pipeline.Parsed, span int) bool {
+	op := p.BTH.Opcode
+	return op == wire.RCWriteOnly || op == wire.RCReadRequest && span == 1 || op.Is(wire.OpAtomic)
+}
+
+func target(p *pipeline.Parsed) uint64 {
+	va, _ := transform.Target(&p.Frame)
+	return va
+}
+
+// enter makes the map entry of a new request, and decides how it is sent. The request is not held
+// back if its slot is still in use (hole 12), or if the server has as many READs and atomics in
+// flight as it accepts (hole 7).
+func (m *Machine) enter(now clock.Time, from, via *client, span int, r *rules.Rule, p *pipeline.Parsed) *entry {
+	e := entry{from: from, psn: p.BTH.PSN, at: via.out.Next(), span: span, op: p.BTH.Opcode, since: now}
+	via.out = via.out.Add(span)
+	if via != from {
+		m.stats.Moved++
+		from.moved++
+	}
+	if p.BTH.Opcode.Is(wire.OpAtomic) && r != nil && r.Action == rules.Atomics {
+		m.foresee(&e, via.server, p)
+	}
+	if via.open(e) {
+		m.stats.Overwritten++
+	}
+	return via.slot(e.at)
+}
+
+// foresee turns an atomic on a known word into a WRITE. An atomic on an unknown word passes
+// through, and its answer makes the word known.
+func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
+	w := s.word(p.AtomicETH.VA)
+	if w == nil || !w.known {
+		m.stats.PassedThrough++
+		e.word, e.compare, e.next = w, p.AtomicETH.Compare, p.AtomicETH.SwapOrAdd
+		return
+	}
+	e.what = replaced
+	e.prior, e.value = w.decide(&p.Frame)
+	m.stats.Replaced++
+	if e.op == wire.RCCmpSwap && e.prior != p.AtomicETH.Compare {
+		m.stats.Failed++
+	}
+}
+
+// again sends a retransmission as it was sent the first time. The entry is open again, because the
+// server will answer a second time. A retransmission for a part of a READ is dropped (hole 6), and
+// so is one that has no entry (holes 14 and 41).
+func (m *Machine) again(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipeline.Verdict {
+	m.stats.Retransmitted++
+	t := &from.sent[p.BTH.PSN%ringSize]
+	if t.via == nil || t.psn != p.BTH.PSN {
+		m.stats.Forgotten++
+		return pipeline.Drop(ReasonForgotten)
+	}
+	e := t.via.find(t.at)
+	if e == nil || e.from != from {
+		m.stats.Forgotten++
+		return pipeline.Drop(ReasonForgotten)
+	}
+	if !e.open {
+		e.open = true
+		from.entries++
+	}
+	return m.send(c, t.via, e, p)
+}
+
+// send rewrites a request as its map entry says.
+func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parsed) pipeline.Verdict {
+	n := transform.Note{From: p.BTH.Opcode, Conn: via.flow.ID, PSN: p.BTH.PSN, NewPSN: e.at}
+	if e.what == replaced {
+		m.replace(&p.Frame, e.value)
+		n.Show, n.Value, n.Prior = transform.ShowValue|transform.ShowPrior, e.value, e.prior
+	}
+	if via == e.from && e.what == asIs && e.at == p.BTH.PSN {
+		return pipeline.Forward()
+	}
+	if via == e.from {
+		transform.Renumber(&p.Frame, e.at)
+		n.Conn = 0
+	} else {
+		// The connection is borrowed: a WRITE without AckReq stays without it (hole 11).
+		via.lent = true
+		via.toServer().Apply(&p.Frame)
+		p.BTH.PSN = e.at
+	}
+	v := pipeline.Rewrite()
+	if c.Observed() {
+		n.To = p.BTH.Opcode
+		v = v.With(n.String())
+	}
+	return v
+}

@@ -1,0 +1,177 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// ack is the acknowledgement that one client gets for an acknowledgement of the server.
+type ack struct {
+	to  *client
+	psn wire.PSN
+}
+
+// Response turns a response on a connection into responses to the clients whose requests were sent
+// there (paper, section 4.2).
+func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
+	via := clientOf(s.Flow)
+	if via == nil {
+		return pipeline.Forward()
+	}
+	at, syndrome := p.BTH.PSN, p.AETH.Syndrome
+	switch op := p.BTH.Opcode; {
+	case op == wire.RCAck && syndrome == wire.NakPSNSequence:
+		m.cover(c, via, at.Add(-1))
+		m.broadcast(c, via)
+		return pipeline.Consume()
+	case op == wire.RCAck && !syndrome.IsAck():
+		m.cover(c, via, at.Add(-1))
+		return m.blame(via, p)
+	case op == wire.RCAck:
+		m.cover(c, via, at)
+		return pipeline.Consume()
+	}
+	// The response to a READ or an atomic acknowledges all requests before it.
+	e := via.covering(at)
+	if e == nil {
+		m.stats.Strays++
+		return pipeline.Drop(ReasonForgotten)
+	}
+	m.cover(c, via, e.at.Add(-1))
+	if e.op.Is(wire.OpAtomic) {
+		e.learn(p.AtomicAck)
+	}
+	if p.BTH.Opcode != wire.RCReadResponseFirst && p.BTH.Opcode != wire.RCReadResponseMiddle {
+		e.done()
+	}
+	return m.deliver(c, via, e, p)
+}
+
+// cover splits an acknowledgement: each replaced atomic gets an answer of its own, and each client
+// with other requests one acknowledgement of the last of them. READs and pass-through atomics wait
+// for their responses; their clients may get the answers to later requests first (hole 10).
+func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
+	m.acks = m.acks[:0]
+	for i := ringSize - 1; i >= 0; i-- {
+		e := via.find(at.Add(-i))
+		if e == nil || !e.open || e.what == asIs && (e.op == wire.RCReadRequest || e.op.Is(wire.OpAtomic)) {
+			continue
+		}
+		e.done()
+		if e.what == replaced {
+			m.answer(c, e)
+			continue
+		}
+		m.note(e)
+	}
+	if len(m.acks) > 1 {
+		m.stats.AcksSplit++
+	}
+	for _, a := range m.acks {
+		a.to.toClient().ACK(&m.tx, a.psn, a.to.msn(a.psn))
+		m.emit(c, a.to, "acknowledgement split")
+	}
+}
+
+// note adds a request to m.acks: only the last request of each client is kept.
+func (m *Machine) note(e *entry) {
+	for i := range m.acks {
+		if a := &m.acks[i]; a.to == e.from {
+			if wire.Diff(e.psn, a.psn) > 0 {
+				a.psn = e.psn
+			}
+			return
+		}
+	}
+	m.acks = append(m.acks, ack{e.from, e.psn})
+}
+
+// answer sends the answer to a replaced atomic.
+func (m *Machine) answer(c *pipeline.Ctx, e *entry) {
+	e.from.toClient().AtomicACK(&m.tx, e.psn, e.from.msn(e.psn), e.prior)
+	m.emit(c, e.from, "ACK→ATOMIC_ACK")
+}
+
+// broadcast sends a sequence NAK to every client with open entries, so that each retransmits (hole
+// 2): the server waits for a request of one of them, or of a dead client (hole 1).
+func (m *Machine) broadcast(c *pipeline.Ctx, via *client) {
+	m.stats.Broadcast++
+	for _, to := range via.server.clients {
+		if waits := via.waits(to); !waits {
+			continue
+		}
+		psn := to.oldest(via)
+		to.toClient().NAK(&m.tx, psn, to.msn(psn.Add(-1)), wire.NakPSNSequence)
+		m.stats.Naks++
+		m.emit(c, to, "NAK broadcast")
+	}
+}
+
+// waits reports whether a client has open entries on this connection.
+func (c *client) waits(to *client) bool {
+	for i := range c.ring {
+		if e := &c.ring[i]; e.open && e.from == to {
+			return true
+		}
+	}
+	return false
+}
+
+// blame forwards any other NAK to the client whose request it names. If the NAK is fatal, the
+// server has ended the connection, but the other clients that use it get no NAK (hole 20). After an
+// RNR NAK one client waits, and the others go on sending (hole 21).
+func (m *Machine) blame(via *client, p *pipeline.Parsed) pipeline.Verdict {
+	e := via.covering(p.BTH.PSN)
+	if e == nil || e.from.closed {
+		m.stats.Strays++
+		return pipeline.Drop(ReasonForgotten)
+	}
+	if p.AETH.Syndrome.IsNak() {
+		m.stats.Fatal++
+	}
+	psn := e.psn.Add(int(wire.Diff(p.BTH.PSN, e.at)))
+	transform.Response(&p.Frame, e.from.toClient(), psn, e.from.msn(psn.Add(-1)))
+	return pipeline.Rewrite()
+}
+
+// deliver forwards the response to a READ or an atomic to its client.
+func (m *Machine) deliver(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parsed) pipeline.Verdict {
+	if e.from.closed {
+		m.stats.Strays++
+		return pipeline.Drop(ReasonForgotten)
+	}
+	m.stats.Answers++
+	psn := e.psn.Add(int(wire.Diff(p.BTH.PSN, e.at)))
+	if via == e.from && psn == p.BTH.PSN && !via.lent {
+		return pipeline.Forward()
+	}
+	n := transform.Note{From: p.BTH.Opcode, To: p.BTH.Opcode, Conn: via.flow.ID, PSN: p.BTH.PSN, NewPSN: psn}
+	transform.Response(&p.Frame, e.from.toClient(), psn, e.from.msn(psn))
+	v := pipeline.Rewrite()
+	if c.Observed() {
+		v = v.With(n.String())
+	}
+	return v
+}
+
+// emit sends m.tx to a client, unless its flow has ended.
+func (m *Machine) emit(c *pipeline.Ctx, to *client, why string) {
+	if to.closed {
+		return
+	}
+	note := ""
+	if c.Observed() {
+		n := transform.Note{
+			From: m.tx.BTH.Opcode, To: m.tx.BTH.Opcode, Conn: to.flow.ID, NewPSN: m.tx.BTH.PSN, Made: true,
+			Show: transform.ShowMSN, MSN: m.tx.AETH.MSN, Prior: m.tx.AtomicAck, Why: why,
+		}
+		if m.tx.BTH.Opcode == wire.RCAtomicAck {
+			n.Show |= transform.ShowPrior
+		}
+		note = n.String()
+	}
+	m.stats.Answers++
+	c.Emit(&m.tx, note)
+}

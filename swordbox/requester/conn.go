@@ -1,0 +1,378 @@
+package requester
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// Link is an established switch's connection. From Attach on, only the Conn uses its PSNs.
+type Link struct {
+	// To is the path to the server and its queue pair.
+	To transform.Path
+	// OwnQPN is the switch's queue pair, to which the server sends its answers.
+	OwnQPN wire.QPN
+	// SendPSN is the PSN of the first request of the switch, RecvPSN that of the first request of
+	// the server.
+	SendPSN, RecvPSN wire.PSN
+	// MTU is the path MTU in bytes.
+	MTU int
+	// Depth is how many READs and atomics the server accepts in flight; at least 1.
+	Depth int
+}
+
+// Peer returns the server's address.
+func (l *Link) Peer() netip.Addr {
+	if l.To.V6 {
+		return netip.AddrFrom16(l.To.IPv6.Dst)
+	}
+	return netip.AddrFrom4(l.To.IPv4.Dst)
+}
+
+// Own returns the switch's address.
+func (l *Link) Own() netip.Addr {
+	if l.To.V6 {
+		return netip.AddrFrom16(l.To.IPv6.Src)
+	}
+	return netip.AddrFrom4(l.To.IPv4.Src)
+}
+
+// Number returns Config.Number.
+func (c *requests) Number() uint32 { return c.cfg.Number }
+
+// Config bounds a Conn. The zero value of each field is its default.
+type Config struct {
+	// Number names the connection in captures.
+	Number uint32
+	// Ring is how many requests may be in flight, Waiting how many more may wait for their first
+	// transmission. 0: 128 and 1024.
+	Ring, Waiting int
+	// RTO is the first retransmission timeout, which doubles twice; 0: 1 ms. Silence is the time
+	// without an answer of the server after which the connection fails; 0: 255 ms.
+	RTO, Silence time.Duration
+	// Naks is how many NAKs without progress the connection survives; 0: 64.
+	Naks int
+}
+
+func (c Config) withDefaults() Config {
+	for _, d := range []struct {
+		v *int
+		n int
+	}{{&c.Ring, 128}, {&c.Waiting, 1024}, {&c.Naks, 64}} {
+		if *d.v <= 0 {
+			*d.v = d.n
+		}
+	}
+	if c.RTO <= 0 {
+		c.RTO = time.Millisecond
+	}
+	if c.Silence <= 0 {
+		c.Silence = 255 * time.Millisecond
+	}
+	return c
+}
+
+// Tag identifies a request to the User.
+type Tag struct {
+	// Flow and Generation identify the flow of the request; PSN is the client's PSN of the request.
+	Flow, Generation uint32
+	PSN              wire.PSN
+}
+
+// Kind is how a request ended.
+type Kind uint8
+
+// Kinds of answers.
+const (
+	// Acked: the request was executed.
+	Acked Kind = iota
+	// Atomic: the atomic was executed; Prior is the original value of the word.
+	Atomic
+	// Read: the READ was executed; Frame is the response.
+	Read
+	// Refused: the server refused the request with Syndrome. Neither it nor any later request was
+	// executed.
+	Refused
+	// Lost: it is not known whether the request was executed.
+	Lost
+	// Returned: the request was not executed and will not be, because the connection ended before
+	// it.
+	Returned
+)
+
+// Answer is the end of a request.
+type Answer struct {
+	Kind     Kind
+	Prior    uint64
+	Syndrome wire.Syndrome
+	// Op and PSN are those of the server's packet that ended the request; one packet may end
+	// several requests. Op is 0 if no packet did.
+	Op  wire.Opcode
+	PSN wire.PSN
+	// Frame is the READ response as received; valid during the call.
+	Frame *wire.Frame
+}
+
+// User submits requests. Of the Conn's methods it may call only Submit from within Done.
+type User interface {
+	// Done is called once for each request, when it has ended.
+	Done(ctx *pipeline.Ctx, t Tag, a Answer)
+	// Retry reports whether a request that the server has refused must end as Returned, not as
+	// Refused.
+	Retry(t Tag) bool
+	// Failed is called when the connection has failed. A new one may be attached at any time after
+	// the call.
+	Failed(ctx *pipeline.Ctx, why string)
+	// Describe adds to a note for captures what the Conn does not know about a request: its client
+	// and its original operation.
+	Describe(t Tag, n *transform.Note)
+}
+
+// State is the state of a Conn.
+type State uint8
+
+// States.
+const (
+	// Idle: no connection has been attached yet.
+	Idle State = iota
+	// Up: requests are sent.
+	Up
+	// Down: the connection has failed.
+	Down
+)
+
+var stateNames = [...]string{"idle", "up", "down"}
+
+// String returns the name of the state.
+func (s State) String() string { return stateNames[s] }
+
+// entry is the copy of a request.
+type entry struct {
+	bth     wire.BTH
+	reth    wire.RETH
+	atomic  wire.AtomicETH
+	class   uint8 // DSCP and ECN
+	sent    bool  // at least once on the present connection
+	payload []byte
+	tag     Tag
+	since   clock.Time
+}
+
+// answered reports whether the request has a response of its own, a READ response or atomic
+// acknowledgement, which no later acknowledgement replaces (IBTA 9.7.5.1.1).
+func (e *entry) answered() bool { return e.bth.Opcode.Is(wire.OpRead | wire.OpAtomic) }
+
+// Conn is the requester on one connection. Positions count requests and wrap around at 2^32:
+//
+//	una           oldest request that is not answered, with PSN unaPSN
+//	  ≤ next      request to be sent next
+//	    ≤ high    one past the newest request sent on this connection: [una, high) may be answered
+//	      ≤ tail  one past the newest request
+type Conn struct {
+	requests
+	recovery
+	reverse
+	user   User
+	answer wire.BTH // of the response that is being handled
+	busy   bool     // within Packet, which calls pump at its end
+
+	tx    wire.Frame // scratch
+	stats Stats
+}
+
+// requests holds the requests of a connection in the order of their PSNs: [una, high) are in
+// flight, [high, tail) wait for their first transmission, and next is the one that is sent next. It
+// is before high while requests are retransmitted.
+type requests struct {
+	cfg                   Config
+	link                  Link
+	state                 State
+	ring                  []entry
+	una, next, high, tail uint32
+	unaPSN                wire.PSN
+	reads                 int // READs and atomics in [una, next)
+}
+
+// recovery is the state of loss recovery, of a server that does not answer, and of a request that
+// the server has refused.
+type recovery struct {
+	rtoAt, rnrAt clock.Time
+	tries, naks  int
+	silent       time.Duration // time without an answer of the server, as of the last timeout
+	// requests that may be in flight: Config.Ring, or 1 while a silent server is probed
+	window  int
+	implied bool // a retransmission after an implied loss is in flight
+	// refused: the server has refused the request at position guilty by a fatal NAK with syndrome.
+	refused  bool
+	guilty   uint32
+	syndrome wire.Syndrome
+}
+
+// reverse is the responder to requests of the server on the same connection.
+type reverse struct {
+	recvPSN wire.PSN
+	recvMSN uint32
+	recvNak bool
+}
+
+// New makes a Conn without a connection.
+func New(cfg Config, user User) *Conn {
+	cfg = cfg.withDefaults()
+	n := 1
+	for n < cfg.Ring+cfg.Waiting {
+		n *= 2
+	}
+	c := &Conn{user: user}
+	c.cfg, c.ring = cfg, make([]entry, n)
+	c.rtoAt, c.rnrAt = clock.Never, clock.Never
+	return c
+}
+
+func (c *requests) at(pos uint32) *entry { return &c.ring[pos&uint32(len(c.ring)-1)] }
+
+// State returns the state.
+func (c *requests) State() State { return c.state }
+
+// Link returns the connection; it is meaningful while Up.
+func (c *requests) Link() *Link { return &c.link }
+
+// Stats returns a copy of the counters of all connections so far.
+func (c *Conn) Stats() Stats { return c.stats }
+
+// Outstanding returns how many requests are in flight.
+func (c *requests) Outstanding() int { return int(c.high - c.una) }
+
+// Queued returns how many requests wait for their first transmission.
+func (c *requests) Queued() int { return int(c.tail - c.high) }
+
+// NextPSN returns the PSN of the next request that is sent for the first time.
+func (c *requests) NextPSN() wire.PSN { return c.unaPSN.Add(int(c.high - c.una)) }
+
+// Tries returns how many timeouts there were since the last answer of the server.
+func (c *Conn) Tries() int { return c.tries }
+
+// Room reports whether Submit accepts a request of n payload bytes.
+func (c *requests) Room(n int) bool {
+	return c.state == Up && n <= c.link.MTU && int(c.tail-c.una) < c.cfg.Ring+c.cfg.Waiting
+}
+
+// Each calls fn for each unanswered request, oldest first: its tag, its PSN on the connection, the
+// opcode that is sent, and when it was submitted.
+func (c *requests) Each(fn func(t Tag, psn wire.PSN, op wire.Opcode, since clock.Time)) {
+	for pos := c.una; pos != c.tail; pos++ {
+		e := c.at(pos)
+		fn(e.tag, c.unaPSN.Add(int(pos-c.una)), e.bth.Opcode, e.since)
+	}
+}
+
+// Attach makes the Conn use a new connection, when it has none or its connection has failed.
+func (c *Conn) Attach(l Link) {
+	l.Depth = max(1, l.Depth)
+	c.link, c.state = l, Up
+	c.unaPSN, c.recvPSN, c.recvMSN, c.recvNak = l.SendPSN, l.RecvPSN, 0, false
+	c.next, c.high, c.reads = c.una, c.una, 0
+	c.naks, c.implied, c.refused = 0, false, false
+	c.heard()
+	c.rtoAt, c.rnrAt = clock.Never, clock.Never
+}
+
+// Detach ends the connection for a reason outside the Conn; User.Failed is not called. All requests
+// are Lost.
+func (c *Conn) Detach(ctx *pipeline.Ctx) {
+	if c.state == Up {
+		c.fail(ctx, Lost, "")
+	}
+}
+
+// Submit queues a request and sends it if it may. f is the request as the server must receive it,
+// except for path, PSN and AckReq. f and its payload are copied. The result is false if there is no
+// room: see Room.
+func (c *Conn) Submit(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
+	if !c.take(ctx, f, t) {
+		return false
+	}
+	if !c.busy {
+		c.pump(ctx)
+	}
+	return true
+}
+
+// SubmitInPlace is Submit, except that it does not send a request that may be sent at once: it
+// turns f into the packet that the caller must send, and now is true. note explains the packet in
+// captures.
+func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now bool, note string) {
+	if !c.take(ctx, f, t) {
+		return false, false, ""
+	}
+	if c.busy || c.next != c.tail-1 || !c.maySend() {
+		if !c.busy {
+			c.pump(ctx)
+		}
+		return true, false, ""
+	}
+	e := c.at(c.next)
+	psn := c.passed(e)
+	c.arm(ctx.Now)
+	note = c.note(ctx, e, psn)
+	c.count(e)
+	transform.Request(f, &c.link.To, psn)
+	return true, true, note
+}
+
+// take appends a request to the ring.
+func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
+	if !c.Room(len(f.Payload)) {
+		c.stats.NoRoom++
+		return false
+	}
+	c.stats.Submitted++
+	e := c.at(c.tail)
+	c.tail++
+	e.tag, e.since, e.sent = t, ctx.Now, false
+	c.store(e, f)
+	return true
+}
+
+// store copies f into an entry.
+func (c *requests) store(e *entry, f *wire.Frame) {
+	e.bth, e.reth, e.atomic = f.BTH, f.RETH, f.AtomicETH
+	if e.class = f.IPv4.TOS; f.V6 {
+		e.class = f.IPv6.TrafficClass
+	}
+	e.payload = append(e.payload[:0], f.Payload...)
+}
+
+// load makes the scratch frame the request of an entry, as it was submitted.
+func (c *Conn) load(e *entry) {
+	c.tx = wire.Frame{V6: c.link.To.V6}
+	c.tx.IPv4.TOS, c.tx.IPv6.TrafficClass = e.class, e.class
+	c.tx.BTH, c.tx.RETH, c.tx.AtomicETH, c.tx.Payload = e.bth, e.reth, e.atomic, e.payload
+}
+
+// Oldest returns when the oldest unanswered request was submitted; false: there is none.
+func (c *requests) Oldest() (clock.Time, bool) {
+	if c.una == c.tail {
+		return 0, false
+	}
+	return c.at(c.una).since, true
+}
+
+// Newest returns the position behind the newest request, for HasEnded.
+func (c *requests) Newest() uint32 { return c.tail }
+
+// HasEnded reports whether all requests before a position have ended. The position must be less
+// than 2^31 requests old.
+func (c *requests) HasEnded(pos uint32) bool { return int32(c.una-pos) >= 0 }
+
+// Bounds returns Ring and Waiting, with defaults applied.
+func (c Config) Bounds() (ring, waiting int) {
+	c = c.withDefaults()
+	return c.Ring, c.Waiting
+}
+
+// Ring returns how many requests may be in flight.
+func (c *requests) Ring() int { return c.cfg.Ring }

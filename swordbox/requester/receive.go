@@ -1,0 +1,192 @@
+package requester
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// Packet handles a packet to OwnQPN. The caller has checked that the server sent it.
+func (c *Conn) Packet(ctx *pipeline.Ctx, f *wire.Frame) {
+	if c.state != Up {
+		c.stats.Ghosts++
+		return
+	}
+	switch {
+	case f.BTH.Opcode.Is(wire.OpResponse):
+		c.busy, c.answer = true, f.BTH
+		c.response(ctx, f)
+		if c.refused {
+			c.endRefused(ctx, false)
+		}
+		c.busy, c.answer = false, wire.BTH{}
+		c.pump(ctx)
+	case f.BTH.Opcode.Is(wire.OpRequest) && f.BTH.Opcode.Service() == wire.ServiceRC:
+		c.request(ctx, f)
+	default:
+		c.stats.BadResponses++
+	}
+}
+
+// response handles a response of the server (IBTA 9.7.6).
+func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
+	d := wire.Diff(f.BTH.PSN, c.unaPSN)
+	if d < 0 || uint32(d) >= c.high-c.una {
+		c.stats.Ghosts++ // an old response, or one to a request that was never sent
+		return
+	}
+	pos := c.una + uint32(d)
+	op, s := f.BTH.Opcode, f.AETH.Syndrome
+	switch {
+	case op == wire.RCAck && s.IsAck():
+		c.cover(ctx, pos+1)
+	case op == wire.RCAck:
+		c.nak(ctx, pos, s)
+	case !s.IsAck():
+		c.stats.BadResponses++ // a NAK is always a packet of its own (IBTA 9.7.5.1)
+	case op == wire.RCAtomicAck && c.at(pos).bth.Opcode.Is(wire.OpAtomic):
+		if c.cover(ctx, pos) {
+			c.progress()
+			c.finish(ctx, Answer{Kind: Atomic, Prior: f.AtomicAck})
+		}
+	case op == wire.RCReadResponseOnly && c.at(pos).bth.Opcode == wire.RCReadRequest && len(f.Payload) == int(c.at(pos).reth.Length):
+		if c.cover(ctx, pos) {
+			c.progress()
+			c.finish(ctx, Answer{Kind: Read, Frame: f})
+		}
+	default:
+		c.stats.BadResponses++
+	}
+}
+
+// progress is called when an answer shows that the server has executed one more request: it resets
+// timeouts and retries.
+func (c *Conn) progress() {
+	if c.refused {
+		return // rtoAt bounds the wait for the answers before the refused request
+	}
+	c.heard()
+	c.naks, c.implied = 0, false
+	c.rtoAt, c.rnrAt = clock.Never, clock.Never // pump arms the timer if a request is in flight
+}
+
+// cover ends the requests before a position as executed. It stops at the first READ or atomic,
+// because its response was lost: that request and all later ones are sent again, and the result is
+// false.
+func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
+	for c.una != end {
+		if c.at(c.una).answered() {
+			if !c.implied && !c.refused {
+				c.stats.Implied++
+				c.replay(ctx)
+				c.implied = true
+			}
+			return false
+		}
+		c.progress()
+		c.finish(ctx, Answer{Kind: Acked})
+	}
+	return true
+}
+
+// replay retransmits from the oldest request on, because an answer of the server shows that a
+// packet was lost.
+func (c *Conn) replay(ctx *pipeline.Ctx) {
+	c.heard()
+	if c.naks++; c.naks > c.cfg.Naks {
+		c.fail(ctx, Lost, "the server refuses the same request again and again")
+		return
+	}
+	c.rewind()
+}
+
+// nak handles a NAK of the request at a position. It acknowledges all requests before that (IBTA
+// 9.7.5).
+func (c *Conn) nak(ctx *pipeline.Ctx, pos uint32, s wire.Syndrome) {
+	if c.rnrAt != clock.Never && pos == c.una && (s.IsRNR() || s == wire.NakPSNSequence) {
+		return // caused by packets behind the request that got the RNR NAK; the RNR wait continues
+	}
+	fatal := !s.IsRNR() && s != wire.NakPSNSequence
+	if !fatal && !c.cover(ctx, pos) {
+		return
+	}
+	switch {
+	case fatal && !c.refused:
+		// Nothing is sent any more, because the server's queue pair is in the error state. Answers
+		// to requests before the guilty one may still arrive.
+		c.stats.Refusals++
+		c.refused, c.guilty, c.syndrome = true, pos, s
+		c.rtoAt, c.rnrAt = ctx.Now.Add(c.cfg.RTO), clock.Never
+		c.endRefused(ctx, false)
+	case fatal:
+	case s.IsRNR():
+		c.stats.RNRs++
+		c.heard()
+		c.naks = 0
+		c.rewind()
+		c.rnrAt = ctx.Now.Add(transport.RNRDelay(s.Value()))
+	case s == wire.NakPSNSequence:
+		c.stats.SeqNaks++
+		c.replay(ctx)
+	}
+}
+
+// endRefused ends a connection on which the server has refused a request, as soon as all requests
+// before that one have been answered. With force it ends READs and atomics whose responses are
+// missing as Lost: they were executed, but their results are not known. Requests behind the guilty
+// one were not executed (IBTA 9.9.3).
+func (c *Conn) endRefused(ctx *pipeline.Ctx, force bool) {
+	for c.una != c.guilty {
+		a := Answer{Kind: Acked}
+		if c.at(c.una).answered() {
+			if !force {
+				return
+			}
+			c.stats.Lost++
+			a.Kind = Lost
+		}
+		c.finish(ctx, a)
+	}
+	if !c.user.Retry(c.at(c.guilty).tag) {
+		c.finish(ctx, Answer{Kind: Refused, Syndrome: c.syndrome})
+	}
+	c.fail(ctx, Returned, "the server refused a request: "+c.syndrome.String())
+}
+
+// request handles a request of the server. The switch has no memory and no receives: SENDs and
+// WRITEs are acknowledged and their data is dropped; READs and atomics are refused.
+func (c *Conn) request(ctx *pipeline.Ctx, f *wire.Frame) {
+	c.stats.FromServer++
+	op := f.BTH.Opcode
+	d := wire.Diff(f.BTH.PSN, c.recvPSN)
+	switch {
+	case d > 0:
+		if !c.recvNak {
+			c.recvNak = true
+			c.reply(ctx, c.recvPSN, wire.NakPSNSequence)
+		}
+		return
+	case op.Is(wire.OpRead | wire.OpAtomic):
+		c.reply(ctx, f.BTH.PSN, wire.NakInvalid)
+		return
+	case d == 0:
+		c.recvNak = false
+		c.recvPSN = c.recvPSN.Next()
+		if op.Is(wire.OpLast | wire.OpOnly) {
+			c.recvMSN++
+		}
+	}
+	if f.BTH.AckReq {
+		c.reply(ctx, c.recvPSN.Add(-1), wire.AckNoCredits)
+	}
+}
+
+func (c *Conn) reply(ctx *pipeline.Ctx, psn wire.PSN, s wire.Syndrome) {
+	c.link.To.NAK(&c.tx, psn, c.recvMSN, s)
+	note := ""
+	if ctx.Observed() {
+		note = "the switch has no memory: " + s.String()
+	}
+	ctx.Emit(&c.tx, note)
+}

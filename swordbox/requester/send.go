@@ -1,0 +1,169 @@
+package requester
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// maySend reports whether the next request may be sent: the window and the depth have room, and
+// there is no RNR wait.
+func (c *Conn) maySend() bool {
+	return c.state == Up && !c.refused && c.rnrAt == clock.Never && c.next != c.tail && int(c.next-c.una) < c.window &&
+		// no more than the responder has resources for, IBTA 9.7.3
+		(c.reads < c.link.Depth || !c.at(c.next).answered())
+}
+
+// passed advances next past an entry that is being sent, and returns the PSN of the entry.
+func (c *Conn) passed(e *entry) wire.PSN {
+	psn := c.unaPSN.Add(int(c.next - c.una))
+	if e.answered() {
+		c.reads++
+	}
+	if c.next == c.high {
+		c.high++
+	}
+	c.next++
+	return psn
+}
+
+// arm starts the ACK timer, if a request is in flight and the timer is not running.
+func (c *Conn) arm(now clock.Time) {
+	if c.rtoAt == clock.Never && c.high != c.una {
+		c.rtoAt = now.Add(c.rto())
+	}
+}
+
+// doublings is how often the timeout doubles. The requests of all clients wait for the same answer,
+// and meanwhile each client's NIC uses up its own retries, which end after about eight timeouts of
+// 4 ms: if the switch waited for 8, 16 and 32 ms after a few losses in succession, the retries of
+// all clients would run out. After that many timeouts only the oldest request is retransmitted, so
+// that the switch does not flood the server.
+const doublings = 2
+
+// rto returns the present timeout.
+func (c *Conn) rto() time.Duration { return c.cfg.RTO << min(c.tries, doublings) }
+
+// heard is called when an answer shows that the server is alive.
+func (c *Conn) heard() { c.tries, c.silent, c.window = 0, 0, c.cfg.Ring }
+
+// pump sends the requests that window and depth allow.
+func (c *Conn) pump(ctx *pipeline.Ctx) {
+	for c.maySend() {
+		e := c.at(c.next)
+		c.send(ctx, e, c.passed(e))
+	}
+	if c.state == Up && c.rnrAt == clock.Never {
+		c.arm(ctx.Now)
+	}
+}
+
+// send transmits the request of an entry.
+func (c *Conn) send(ctx *pipeline.Ctx, e *entry, psn wire.PSN) {
+	note := c.note(ctx, e, psn)
+	c.count(e)
+	c.load(e)
+	transform.Request(&c.tx, &c.link.To, psn)
+	ctx.Emit(&c.tx, note)
+}
+
+// count counts a transmission.
+func (c *Conn) count(e *entry) {
+	c.stats.Sent++
+	if e.sent {
+		c.stats.Resent++
+	}
+	e.sent = true
+}
+
+// note describes a transmission for captures; "" if there is none.
+func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
+	if !ctx.Observed() {
+		return ""
+	}
+	n := transform.Note{From: e.bth.Opcode, To: e.bth.Opcode, Conn: c.cfg.Number, PSN: e.tag.PSN, NewPSN: psn}
+	c.user.Describe(e.tag, &n)
+	if e.sent {
+		n.Why = "retransmitted by the switch"
+	}
+	return n.String()
+}
+
+// rewind makes the oldest request the next to be sent. Requests that were sent before may still be
+// answered.
+func (c *Conn) rewind() {
+	c.next, c.reads = c.una, 0
+	c.rtoAt = clock.Never
+}
+
+// Tick handles the timers that have expired.
+func (c *Conn) Tick(ctx *pipeline.Ctx) {
+	if c.rnrAt <= ctx.Now {
+		c.rnrAt = clock.Never
+		c.pump(ctx)
+	}
+	if c.refused && c.rtoAt <= ctx.Now {
+		c.endRefused(ctx, true)
+	}
+	if c.rtoAt <= ctx.Now {
+		c.stats.Timeouts++
+		c.implied = false
+		if c.silent += c.rto(); c.silent >= c.cfg.Silence {
+			c.fail(ctx, Lost, "the server does not answer")
+			return
+		}
+		if c.tries++; c.tries > doublings {
+			c.window = 1
+		}
+		c.rewind()
+		c.pump(ctx)
+	}
+}
+
+// Deadline returns when Tick must be called.
+func (c *Conn) Deadline() clock.Time {
+	if c.rnrAt != clock.Never {
+		return c.rnrAt // the ACK timer does not run during an RNR wait
+	}
+	return c.rtoAt
+}
+
+// fail ends the connection and all requests that are left, with the kind of answer. None of them
+// may be sent on the next connection, because another incarnation of the server may answer there.
+// With kind Returned the server has executed none of them.
+func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
+	c.stats.Failures++
+	c.state, c.refused = Down, false
+	c.rtoAt, c.rnrAt = clock.Never, clock.Never
+	c.next, c.reads = c.una, 0
+	if why != "" {
+		c.user.Failed(ctx, why)
+	}
+	for c.una != c.tail {
+		if kind == Lost {
+			c.stats.Lost++
+		}
+		c.finish(ctx, Answer{Kind: kind})
+	}
+	c.next, c.high, c.reads = c.una, c.una, 0
+}
+
+// finish ends the oldest request.
+func (c *Conn) finish(ctx *pipeline.Ctx, a Answer) {
+	e := c.at(c.una)
+	if c.next == c.una {
+		c.next++
+	} else if e.answered() {
+		c.reads--
+	}
+	if c.high == c.una {
+		c.high++
+	}
+	c.una++
+	c.unaPSN = c.unaPSN.Next()
+	a.Op, a.PSN = c.answer.Opcode, c.answer.PSN
+	c.user.Done(ctx, e.tag, a)
+}

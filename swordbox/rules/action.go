@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Action is what happens to the requests that a rule selects. Definition says what is known of it.
+type Action uint8
+
+// Actions that rack files can name without any handler. The zero value is Track. Packages of
+// handlers add theirs by Register.
+const (
+	// Track follows the connections and changes nothing.
+	Track Action = iota
+	// Move puts every single-packet one-sided request on a shared connection: WRITE_ONLY without
+	// immediate data, READ of at most one MTU, CMP_SWAP, FETCH_ADD.
+	Move
+	// Atomics puts the atomics of a word, and the WRITEs that cover it, on one shared connection
+	// and turns CMP_SWAP and FETCH_ADD into WRITEs as soon as the word's value is known.
+	Atomics
+	// Steer leads appends and reads of the store Clover to the newest node of their key. Nothing is
+	// moved.
+	Steer
+)
+
+// Definition describes an action.
+type Definition struct {
+	// Name is the word of rule files.
+	Name string
+	// Service is what the switch does for a server under rules of the action: rules of one server
+	// agree on it and on the mode. "": nothing, or nothing but observe.
+	Service Service
+	// Observes: requests under rules of the action go on as if the rule did not exist, and a
+	// request may be under a rule that observes and under another one. Such rules are compared with
+	// one another only.
+	Observes bool
+	// HardenedOnly: the action has no mode published.
+	HardenedOnly bool
+	// Keys are those that only rules of this action have. See Option.
+	Keys []Field
+	// Together says what is wrong with all rules of the action of one set; nil: nothing can be.
+	Together func(list []*Rule) error
+}
+
+// Service is a way to serve a server. Its text is the participle of error messages.
+type Service string
+
+// Services. No server has both.
+const (
+	serialized Service = "served"
+	steered    Service = "steered"
+)
+
+// definitions are those of all actions, by number. Register appends while packages are initialised;
+// nothing changes it afterwards.
+var definitions = []Definition{
+	{Name: "track"},
+	{Name: "move", Service: serialized},
+	{Name: "atomics", Service: serialized},
+	{Name: "steer", Service: steered},
+}
+
+// Register adds an action. It is called while packages are initialised, by the package of the
+// handler that carries the action out: a program that links the package can read rules of the
+// action. It panics if a name or a key exists.
+func Register(d Definition) Action {
+	for _, k := range d.Keys {
+		if index(k.Key) >= 0 {
+			panic("rules: action " + d.Name + " has the key " + k.Key + ", which exists")
+		}
+	}
+	if slices.Contains(Actions(), d.Name) || len(definitions) == 1<<8 {
+		panic("rules: there is no room for the action " + d.Name)
+	}
+	definitions = append(definitions, d)
+	fields = append(fields, d.Keys...)
+	return Action(len(definitions) - 1)
+}
+
+// Actions lists the names of all actions.
+func Actions() []string {
+	names := make([]string, len(definitions))
+	for i := range definitions {
+		names[i] = definitions[i].Name
+	}
+	return names
+}
+
+// actionDoc lists the actions for people: "track, move or steer".
+func actionDoc() string {
+	names := Actions()
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// Definition describes the action; that of Track if there is none.
+func (a Action) Definition() *Definition {
+	if int(a) >= len(definitions) {
+		a = Track
+	}
+	return &definitions[a]
+}
+
+// String is the word of rule files.
+func (a Action) String() string { return word(Actions(), uint8(a)) }
+
+// MarshalText is String.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what String prints.
+func (a *Action) UnmarshalText(b []byte) error {
+	i, err := parseWord("action", Actions(), string(b))
+	*a = Action(i)
+	return err
+}
+
+// Option is a key that only the rules of one action have. Its value is kept as text in
+// Rule.Options; check says what is wrong with a value.
+func Option(key, example, doc string, check func(value string) error) Field {
+	return Field{
+		Key: key, Example: example, Doc: doc,
+		Set: func(r *Rule, text string) error {
+			if err := check(text); err != nil {
+				return err
+			}
+			if r.Options == nil {
+				r.Options = make(map[string]string)
+			}
+			r.Options[key] = text
+			return nil
+		},
+		Get: func(r *Rule) string { return r.Options[key] },
+	}
+}
+
+// validate says what is wrong with a rule of the action.
+func (d *Definition) validate(r *Rule) error {
+	if d.HardenedOnly && r.Mode != Hardened {
+		return fmt.Errorf("action %s has no mode %v; leave the mode out", d.Name, r.Mode)
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Options)) { // also of a rule that was read from JSON
+		i := slices.IndexFunc(d.Keys, func(k Field) bool { return k.Key == key })
+		if i < 0 {
+			return fmt.Errorf("the key %.40s has no meaning with action %s", key, d.Name)
+		}
+		if err := d.Keys[i].Set(&Rule{}, r.Options[key]); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// together says what is wrong with the rules of a set, action by action.
+func (s *Set) together() error {
+	for a := range definitions {
+		check := definitions[a].Together
+		if check == nil {
+			continue
+		}
+		var list []*Rule
+		for i := range s.rules {
+			if r := &s.rules[i]; int(r.Action) == a {
+				list = append(list, r)
+			}
+		}
+		if err := check(list); err != nil {
+			return err
+		}
+	}
+	return nil
+}

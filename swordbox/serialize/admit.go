@@ -1,0 +1,68 @@
+package serialize
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// A queue pair that the server has never answered may not exist: a host can forge requests to any
+// QPN. The switch cannot tell whether the server executes such a request, so each word that the
+// request touches waits for it until no NIC would retransmit it any more, and meanwhile the switch
+// replaces no atomic on that word. One packet that claims to be the first of a message of four
+// gigabytes must not have that effect on all words of a server. So on a connection that the server
+// has never answered and that the connection manager has not announced, a WRITE may touch no more
+// words than fit into one packet; a request that claims more is dropped, and its sender retransmits
+// it. The search for words costs time and is rationed too.
+
+const (
+	// maxStrange is how many words a WRITE may touch on a connection that the server has never
+	// answered: as many as fit into the largest packet.
+	maxStrange = 4096 / 8
+	// scanBurst and scanEach bound the number of words that are examined for such WRITEs: one each
+	// microsecond, and two full tables in a burst.
+	scanBurst = 1 << 17
+	scanEach  = time.Microsecond
+)
+
+// scans is the number of words that may still be examined, as of a time.
+type scans struct {
+	left int
+	at   clock.Time
+}
+
+// admits reports whether a WRITE or an atomic on a connection that the server has never answered
+// may touch the words in n bytes at va.
+func (m *Machine) admits(now clock.Time, s *server, va uint64, n uint32) bool {
+	b := &m.scans
+	if earned := now.Sub(b.at) / scanEach; earned > 0 {
+		b.left, b.at = int(min(int64(b.left)+int64(earned), scanBurst)), now
+	}
+	ok := b.left > 0
+	if ok {
+		var looked int
+		ok, looked = m.words.AtMost(s.index, va, n, maxStrange)
+		b.left -= looked
+	}
+	if !ok {
+		m.stats.Unadmitted++
+	}
+	return ok
+}
+
+// Untracked is Bypass for a packet that belongs to no flow, so that nothing is known about its
+// connection.
+func (m *Machine) Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	s := m.byAddr[p.DstAddr()]
+	if s == nil {
+		s = m.leaving[p.DstAddr()]
+	}
+	if s != nil && s.watch && p.BTH.Opcode.Is(wire.OpWrite) && p.BTH.Opcode.Is(wire.OpRequest) {
+		if va, n, _ := target(&p.Frame); n > 0 && !m.admits(c.Now, s, va, n) {
+			return pipeline.Drop(ReasonBusy)
+		}
+	}
+	return m.Bypass(c, p)
+}

@@ -1,0 +1,80 @@
+package serialize
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// A word that enters the table does not count the requests that were sent before, and they may
+// touch it: on clients' connections, and on shared ones a WRITE that also covers another word, or a
+// request that moved under another rule. While the word is in atomiccache.Pass that does no harm,
+// because the memory alone decides about its value. The word leaves Pass when all of them have
+// ended: when cleanSince is later than the word's creation.
+//
+// Requests that the machine has not seen are waited for by time: those that passed while no rule
+// selected their server, and those that were lost with a shared connection. Their retransmissions
+// pass the machine, so only a packet that has left the switch already can still arrive.
+
+// words is until when requests to a server have ended that may touch a word which does not count
+// them.
+type words struct {
+	// unsettled: since the last call of cleanSince, something has happened after which requests may
+	// be on the way that are not known. settledAt is when they have arrived or are lost.
+	unsettled bool
+	settledAt clock.Time
+	// clean is the last result of cleanSince, computed at cleanAt.
+	clean, cleanAt clock.Time
+}
+
+// cleanInterval is how long the cached result of cleanSince is used.
+const cleanInterval = clock.Time(20 * time.Microsecond)
+
+// cleanSince returns a time such that all requests sent to the server before it, on clients'
+// connections and on shared ones, have ended: they were answered, or cannot reach the server any
+// more.
+func (s *server) cleanSince(now clock.Time) clock.Time {
+	if s.unsettled {
+		s.unsettled, s.settledAt = false, now.Add(s.m.cfg.Transit)
+	}
+	if now < s.settledAt {
+		return 0
+	}
+	if s.clean != 0 && now-s.cleanAt < cleanInterval {
+		return s.clean
+	}
+	floor := now - clock.Time(s.m.cfg.Words.Budget)
+	at := now
+	for _, l := range s.m.flows.list {
+		if l != nil && l.s == s && l.phase != closed {
+			at = clock.Min(at, max(floor, l.cleanSince(now)))
+		}
+	}
+	for _, k := range s.links {
+		at = clock.Min(at, k.cleanSince(now))
+	}
+	s.clean, s.cleanAt = at, now
+	return at
+}
+
+// cleanSince is that of the requests on the shared connection. Those that ended without an answer,
+// because the connection has failed, are waited for by server.unsettled.
+func (k *link) cleanSince(now clock.Time) clock.Time {
+	newest := k.conn.Newest()
+	oldest := newest - uint32(k.conn.Outstanding()+k.conn.Queued())
+	return k.grace.Clean(now, wire.PSN(newest&mask24), wire.PSN(oldest&mask24))
+}
+
+// cleanSince is that of the requests on the client's connection.
+func (l *sequencer) cleanSince(now clock.Time) clock.Time {
+	switch {
+	case !l.phase.isLoose():
+		return l.grace.Clean(now, l.psns.own, l.acked)
+	case !l.phase.hasForwarded() || l.acked == l.psns.own:
+		return now
+	case now > l.lastLoose.Add(l.m.cfg.Words.Budget):
+		return now
+	}
+	return 0
+}

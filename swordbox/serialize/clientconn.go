@@ -1,0 +1,87 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+)
+
+// clientConn is the state of the client's connection in the switch: which PSNs the server sees,
+// which of them it has acknowledged, and which completions must be reported when it acknowledges
+// more.
+type clientConn struct {
+	s *server
+	// psns translates between the client's PSNs and the server's. While the expected PSN is not
+	// known, psns.own is one past the highest PSN that was forwarded, if any was.
+	psns psnMap
+	// acked is the first of the server's PSNs that no response covers.
+	acked wire.PSN
+	msg   message
+	rest  rest
+	// far is the highest number of PSNs that were ever in flight on the connection: see reach.go.
+	far int32
+	ops clientOps
+	// grace records until when all requests that were sent have been acknowledged; lastLoose is
+	// when a request was last forwarded while the expected PSN was not known.
+	grace     atomiccache.Grace
+	lastLoose clock.Time
+	proof     proof
+}
+
+// isAnswered reports whether all requests on the client's connection have been answered.
+func (k *clientConn) isAnswered() bool { return k.acked == k.psns.own && k.msg == between }
+
+// ack notes that the server has executed everything before end, and reports the completion of
+// operations to the words and to the table of keys. The result is false if that was known already.
+func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {
+	if wire.Diff(end, k.acked) <= 0 {
+		return false
+	}
+	k.acked = end
+	k.proves(end)
+	o := &k.ops
+	for o.head != o.tail {
+		op := o.at(o.head)
+		if wire.Diff(end, op.end) < 0 {
+			break
+		}
+		switch {
+		case op.all:
+			k.s.m.words.EndAll(now, op.decision, k.s.index, op.va, op.n)
+		case op.word != nil:
+			op.word.Answered(now, op.decision, 0)
+		}
+		if op.prove {
+			k.s.keys.prove(op.rkey, op.right, op.va, op.n)
+		}
+		o.head++
+	}
+	return true
+}
+
+// drop ends all operations in flight when the client's connection has failed: the server has
+// refused the first one and will execute none of the others.
+func (k *clientConn) drop(now clock.Time) {
+	o := &k.ops
+	for first := true; o.head != o.tail; o.head++ {
+		op := o.at(o.head)
+		switch {
+		case op.all:
+			k.s.m.words.EndAll(now, op.decision, k.s.index, op.va, op.n)
+		case op.word != nil && first:
+			op.word.Refused(now, op.decision)
+		case op.word != nil:
+			op.word.Undone(now, op.decision)
+		}
+		if first && op.prove {
+			k.s.keys.forget(op.rkey)
+		}
+		first = false
+	}
+}
+
+// addAll adds an operation that ends before a PSN and concerns all words in n bytes at va.
+func (k *clientConn) addAll(end wire.PSN, d atomiccache.Decision, va uint64, n uint32) {
+	op := k.ops.add()
+	op.end, op.all, op.decision, op.va, op.n = end, true, d, va, n
+}

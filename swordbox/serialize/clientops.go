@@ -1,0 +1,62 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+)
+
+// clientOp is an operation on the client's connection whose completion must be reported: to a word,
+// to all words of a range, or to the table of keys.
+type clientOp struct {
+	end wire.PSN // first PSN on the client's connection behind the operation
+	// word and decision are those of an operation on one word. all: word is nil, and decision is
+	// that of atomiccache.Table.ClientAll for n bytes at va.
+	word     *atomiccache.Word
+	decision atomiccache.Decision
+	all      bool
+	// prove: success of the operation proves right on n bytes at va under rkey.
+	prove bool
+	right right
+	va    uint64
+	n     uint32
+	rkey  uint32
+}
+
+// clientOps is a ring of operations in the order of their ends.
+type clientOps struct {
+	ring       []clientOp
+	head, tail uint32
+	max        int
+}
+
+func (o *clientOps) at(pos uint32) *clientOp { return &o.ring[pos&uint32(len(o.ring)-1)] }
+
+func (o *clientOps) room() bool { return int(o.tail-o.head) < o.max }
+
+// add appends a zeroed operation and returns it. The caller has checked room.
+func (o *clientOps) add() *clientOp {
+	if int(o.tail-o.head) == len(o.ring) {
+		ring := make([]clientOp, max(4, 2*len(o.ring)))
+		for pos := o.head; pos != o.tail; pos++ {
+			ring[pos&uint32(len(ring)-1)] = *o.at(pos)
+		}
+		o.ring = ring
+	}
+	op := o.at(o.tail)
+	*op = clientOp{}
+	o.tail++
+	return op
+}
+
+// countedBy reports whether a word still waits for the operation that ends before a PSN.
+func (o *clientOps) countedBy(now clock.Time, w *atomiccache.Word, end wire.PSN) bool {
+	for pos := o.head; pos != o.tail; pos++ {
+		op := o.at(pos)
+		touches := op.word == w || op.all && op.va <= w.VA+7 && w.VA < op.va+uint64(op.n)
+		if op.end == end && touches && w.Counts(now, op.decision) {
+			return true
+		}
+	}
+	return false
+}

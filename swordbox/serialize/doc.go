@@ -1,0 +1,59 @@
+// Package serialize is the hardened handler that serialises requests to a memory server in the
+// switch: requests of many clients move to shared connections, and atomics become WRITEs there.
+// Loss, duplication, reordering and the death of a client or a server lose no acknowledged
+// operation and grant no lock twice. Package published/serialize does the same as the paper
+// describes it.
+//
+// Order. The requests of a flow are in one place at a time: on the client's connection, or on one
+// shared connection. A request for another place is held until all requests before it have been
+// answered in their place. So the server executes the requests of a flow in the order of the
+// client's posts, as on any reliable connection, and answers return in that order.
+//
+// PSNs. Towards the client the switch is the responder: it takes requests in the order of their
+// PSNs, answers a gap with one sequence NAK, and answers duplicates from its window of records.
+// Towards the server, the PSNs of the client's connection do not count moved requests; a psnMap
+// translates both ways. Once a request has a PSN, it keeps it.
+//
+// The path of a packet:
+//
+//	a request         Machine.Request finds the flow's sequencer; the PSN is in order, duplicate
+//	                  or ahead
+//	  in order        placing: the client's connection, a shared one, the pool of held requests, or
+//	                  an answer of the switch
+//	  duplicate       duplicate: sent again, answered from the window, or ignored because the
+//	                  switch's requester retransmits it
+//	  ahead           a sequence NAK
+//	a response on     Machine.Response: clientConn records what the server has executed; the PSN
+//	the client's      and MSN become those that the client expects
+//	connection
+//	a response on a   Machine.Owned: requester.Conn finds the request, link.Done reports its end to
+//	shared one        word and window, and replies answers the client
+//
+// The types:
+//
+//	Machine      all servers, flows, words and held requests; implements handler.Machine
+//	server       a memory server: its rules, shared connections, and proven keys
+//	link         a shared connection and the user of its requester.Conn
+//	sequencer    takes the requests of one flow in order and sends each to its place; made of
+//	  clientConn   the client's connection: psnMap, the acknowledged PSN, clientOps, proof
+//	  replies      the responder towards the client: window of remembered requests, MSN, NAKs
+//	  waitingRoom  the held requests of the flow, and the value that the first one waits for
+//	  formers      earlier requests that a new connection must not overtake
+//	state.go     the states of a sequencer, with their tables of transitions (testdata/states.dot)
+//
+// Failing CAS. A CAS that is known to fail is sent as a WRITE of no bytes. If the rule says so, the
+// switch answers it instead, once the server has acknowledged the value, or holds it for a while,
+// in the order of arrival, until it would succeed (miss.go).
+//
+// Limits. The switch identifies a word by the address in requests: memory that a server has
+// registered under two addresses must not be used as a word under both. The server itself may
+// change its words only by RDMA requests through the switch.
+//
+// A host, a port of the switch, has a share of the held requests, so that one host's requests that
+// wait delay no other host (shares.go).
+//
+// The package is sans-I/O. Every queue has a bound, every wait a deadline: a held request is
+// dropped after Config.HoldTime, an answer that waits for a repeated READ is sent after
+// Config.RedoTime, a request on a shared connection ends when the requester gives the connection
+// up, and a word stops waiting for clients' connections after atomiccache.Config.Patience.
+package serialize

@@ -1,0 +1,194 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// link is a shared connection of a server, and the user of its requester.
+type link struct {
+	s          *server
+	shard      int
+	conn       *requester.Conn
+	generation uint32
+	ownQPN     wire.QPN
+	// grace records until when all requests that were submitted have ended.
+	grace atomiccache.Grace
+}
+
+// Done handles the end of a request on the shared connection.
+func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
+	m := k.s.m
+	m.kick = true
+	l := m.flows.byTag(t)
+	if l == nil {
+		m.stats.Orphans++
+		return
+	}
+	r := l.window.find(t.PSN)
+	if r == nil || r.state != inFlight {
+		l.redone(c, r, a)
+		return
+	}
+	l.out--
+	k.endWord(c, r, a)
+	if a.Kind == requester.Returned && l.phase != refused && l.phase != closed {
+		l.takeBack(c)
+		return
+	}
+	l.window.finish(r)
+	if l.phase == closed {
+		l.reap()
+		return
+	}
+	if l.phase == refused {
+		return
+	}
+	l.answered()
+	m.step.from = transform.Note{From: a.Op, Conn: k.conn.Number(), PSN: a.PSN, Made: a.Op == 0}
+	l.deliver(c, r, a) // settle releases held requests, in the order of waiting
+	m.step.from = transform.Note{Made: true}
+}
+
+// endWord reports the end of a request to its word, and a refusal to the table of keys.
+func (k *link) endWord(c *pipeline.Ctx, r *record, a requester.Answer) {
+	r.prior = a.Prior
+	if a.Kind == requester.Acked && r.op.Is(wire.OpAtomic) {
+		r.prior = r.decision.Prior // a replaced atomic
+	}
+	switch a.Kind {
+	case requester.Refused:
+		k.s.keys.ban(r.rkey)
+		if r.word != nil {
+			r.word.Refused(c.Now, r.decision)
+		}
+	case requester.Lost:
+		if r.word != nil {
+			r.word.Undone(c.Now, r.decision)
+			r.word.Reset(c.Now)
+		}
+	case requester.Returned:
+		if r.word != nil {
+			r.word.Undone(c.Now, r.decision)
+		}
+	default:
+		if r.word != nil {
+			r.word.Answered(c.Now, r.decision, a.Prior)
+		}
+	}
+	r.word = nil
+}
+
+// deliver sends the client the answer to a request that has ended.
+func (l *sequencer) deliver(c *pipeline.Ctx, r *record, a requester.Answer) {
+	switch a.Kind {
+	case requester.Refused:
+		l.die(c.Now, r.psn, a.Syndrome)
+		l.sendFatal(c)
+	case requester.Lost:
+		l.die(c.Now, r.psn, wire.NakRemoteOp)
+		l.sendFatal(c)
+	case requester.Read:
+		l.countMSN()
+		l.deliverRead(c, r, a.Frame)
+	default:
+		l.countMSN()
+		switch {
+		case !r.ackReq && !r.op.Is(wire.OpAtomic):
+			// The client requested no acknowledgement; a later answer covers the request.
+		case l.window.waitsForRedo(r.psn):
+			l.window.follow(r, evOwe)
+		default:
+			l.answer(c, r)
+		}
+	}
+}
+
+// redone handles the end of a READ that was executed again. r is nil if its record was evicted from
+// the window.
+func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
+	if r == nil || l.phase == closed {
+		return
+	}
+	waited := r.state.isRedo()
+	if a.Kind == requester.Read && r.op == wire.RCReadRequest {
+		l.deliverRead(c, r, a.Frame)
+	}
+	if waited {
+		l.endRedo(c, r.psn)
+		return
+	}
+	l.window.follow(r, evRedone)
+}
+
+// endRedo is called when the response to a READ that was executed again has been sent to the
+// client: it sends the answers that waited for it.
+func (l *sequencer) endRedo(c *pipeline.Ctx, psn wire.PSN) {
+	if r := l.window.find(psn); r != nil && r.state.isRedo() {
+		l.window.follow(r, evRedone)
+	}
+	l.answerOwed(c)
+	l.schedule()
+}
+
+// Retry reports whether the refused request was the WRITE of a replaced atomic: its key may allow
+// atomics only. The client sends the atomic again, and the switch does not replace atomics of that
+// word any more.
+func (k *link) Retry(t requester.Tag) bool {
+	l := k.s.m.flows.byTag(t)
+	if l == nil || l.phase == closed || l.phase == refused {
+		return false
+	}
+	r := l.window.find(t.PSN)
+	if r == nil || r.state != inFlight || r.word == nil || r.decision.Kind != atomiccache.Write && r.decision.Kind != atomiccache.EmptyWrite {
+		return false
+	}
+	r.word.Literal = true
+	return true
+}
+
+// Failed forgets the values of the connection's words, because requests in flight may or may not
+// have been executed.
+func (k *link) Failed(c *pipeline.Ctx, why string) {
+	m := k.s.m
+	if m.byQPN[k.ownQPN] == k {
+		delete(m.byQPN, k.ownQPN)
+	}
+	m.stats.LinkFailures++
+	m.kick = true
+	k.forget()
+	m.cfg.Failed(c, switchconn.Key{Server: k.s.addr, Shard: k.shard}, k.generation, why)
+}
+
+// forget makes the values of the connection's words unknown. It is called when the connection has
+// ended: the last packet of its requests may still be on the way.
+func (k *link) forget() {
+	k.s.unsettled = true
+	k.s.m.words.Each(func(w *atomiccache.Word) bool {
+		if w.Server == k.s.index && k.s.shardOf(w.VA) == k.shard {
+			w.Forget()
+		}
+		return true
+	})
+}
+
+// Describe adds the original operation of a moved request to a note.
+func (k *link) Describe(t requester.Tag, n *transform.Note) {
+	l := k.s.m.flows.byTag(t)
+	if l == nil {
+		return
+	}
+	if r := l.window.find(t.PSN); r != nil {
+		n.From = r.op
+		if r.word != nil && r.op.Is(wire.OpAtomic) && n.To == wire.RCWriteOnly {
+			n.Prior, n.Show = r.decision.Prior, transform.ShowPrior
+			if r.decision.Kind == atomiccache.Write {
+				n.Value, n.Show = r.decision.Value, n.Show|transform.ShowValue
+			}
+		}
+	}
+}

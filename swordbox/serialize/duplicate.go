@@ -1,0 +1,206 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// duplicate is a request that has arrived before. The switch answers it as a responder does (IBTA
+// 9.7.4.1, holes 13, 14).
+type duplicate struct {
+	*sequencer
+	c *pipeline.Ctx
+	p *pipeline.Parsed
+	r *record // of the request; nil: there is none in the window
+}
+
+// handle decides about the duplicate.
+func (d *duplicate) handle() pipeline.Verdict {
+	m, p := d.m, d.p
+	if d.phase == refused && wire.Diff(p.BTH.PSN, d.deadPSN) >= 0 {
+		return d.refuseAgain(d.c, p.BTH.PSN)
+	}
+	at, own := d.psns.find(p.BTH.PSN)
+	d.r = d.window.find(p.BTH.PSN)
+	if d.r == nil && d.isFar(p.BTH.PSN, d.next) {
+		return d.executed()
+	}
+	m.stats.Duplicates++
+	switch {
+	case d.r != nil && !d.r.isSame(&p.Frame):
+		m.stats.Forged++
+		return pipeline.Drop(ReasonOther)
+	case d.r != nil && d.r.place == placeOwn:
+		at, own = whereOwn, d.r.own.Add(int(wire.Diff(p.BTH.PSN, d.r.psn)))
+	case d.r != nil:
+		at = whereMoved
+	}
+	switch at {
+	case whereFuture: // the request is held
+		if d.hurry(&m.held) {
+			m.kick = true
+		}
+		m.stats.DuplicatesIgnored++
+		return pipeline.Consume()
+	case whereOwn:
+		return d.toOwn(own)
+	case whereOld:
+		return d.executed()
+	case whereMoved:
+	}
+	return d.ofMoved()
+}
+
+// toOwn forwards the duplicate on the client's connection, or answers it.
+func (d *duplicate) toOwn(own wire.PSN) pipeline.Verdict {
+	p, r := d.p, d.r
+	if r != nil && r.state != inFlight && r.op.Is(wire.OpAtomic) {
+		return d.answerAgain()
+	}
+	if r != nil && r.state != inFlight {
+		d.redo(evRedo)
+	}
+	if !d.mayRepeat(own) {
+		return pipeline.Drop(ReasonBusy)
+	}
+	raw, rawAckReq := p.BTH.PSN, p.BTH.AckReq
+	p.BTH.PSN = own
+	if wantsAck(p.BTH.Opcode) && !p.BTH.AckReq {
+		p.BTH.AckReq = true
+	} else if own == raw {
+		return pipeline.Forward()
+	}
+	d.m.stats.Rewritten++
+	return pipeline.Rewrite().With(noteOwn(d.c, p, raw, rawAckReq))
+}
+
+// ofMoved answers a duplicate of a moved request, or has the server execute a READ again.
+func (d *duplicate) ofMoved() pipeline.Verdict {
+	r := d.r
+	switch {
+	case d.isSuspect() && (r == nil || r.state != inFlight):
+		return d.refuseSuspect()
+	case r == nil:
+		return d.executed()
+	case r.state == inFlight || r.state.isRedo():
+		d.m.stats.DuplicatesIgnored++ // the switch's requester retransmits it
+		return pipeline.Consume()
+	case r.op.Is(wire.OpRead):
+		return d.redoMoved()
+	}
+	return d.answerAgain()
+}
+
+// refuseSuspect refuses the flow, because the server may have begun a new incarnation: the record
+// of the request may be that of an earlier connection.
+func (d *duplicate) refuseSuspect() pipeline.Verdict {
+	end, psn := d.incomplete(), d.p.BTH.PSN
+	switch {
+	case d.phase != refused:
+		d.die(d.c.Now, psn, wire.NakRemoteOp)
+		d.deadEnd = end
+	case wire.Diff(psn, d.deadPSN) < 0:
+		d.deadPSN = psn // the client has not got the answer to this one either
+	}
+	return d.refuseAgain(d.c, psn)
+}
+
+// executed answers a duplicate of which the switch remembers only that it was executed: a SEND or
+// WRITE always has the same outcome (IBTA C9-105). The ACK names the newest request that it may
+// cover, as that of a responder does. The client has sent that request if the duplicate is its own.
+// The first request of another connection with the same numbers is not answered so: its client's
+// NIC ignores the ACK of a PSN that it has not used.
+func (d *duplicate) executed() pipeline.Verdict {
+	m, psn := d.m, d.p.BTH.PSN
+	end := d.executedFrom(psn)
+	switch {
+	case !d.p.BTH.Opcode.Is(wire.OpSend|wire.OpWrite) || wire.Diff(psn, end) >= 0:
+		m.stats.TooOld++
+		return pipeline.Drop(ReasonOld)
+	case d.isSuspect():
+		return d.refuseSuspect()
+	case !d.p.BTH.AckReq:
+		m.stats.DuplicatesIgnored++
+		return pipeline.Consume()
+	case d.window.waitsForRedo(psn):
+		d.late, d.isLate = end.Add(-1), true
+		return pipeline.Consume()
+	}
+	m.stats.AnsweredAgain++
+	d.answer(d.c, &record{psn: end.Add(-1), asked: asked{op: wire.RCWriteOnly}})
+	return pipeline.Consume()
+}
+
+// answerAgain answers the duplicate, at once or after an earlier READ that is being executed again:
+// the client must get the response to that READ first, or it takes it as lost (IBTA 9.7.6.1).
+func (d *duplicate) answerAgain() pipeline.Verdict {
+	d.m.stats.AnsweredAgain++
+	switch {
+	case !d.window.waitsForRedo(d.r.psn):
+		d.answer(d.c, d.r)
+	case d.r.state == owed: // a second duplicate: the client does not wait for that READ
+		d.endRedos(d.c, d.r.psn)
+	default:
+		d.window.follow(d.r, evOwe)
+	}
+	return pipeline.Consume()
+}
+
+// redo records that a completed READ is executed again.
+func (d *duplicate) redo(e recordEvent) {
+	d.m.stats.Redone++
+	first := d.window.redos == 0
+	if d.window.follow(d.r, e); first && d.window.redos > 0 {
+		d.redoAt = d.c.Now.Add(d.m.cfg.RedoTime)
+		d.schedule()
+	}
+}
+
+// redoMoved executes a READ on the shared connection again, as a new request there. It may
+// therefore return a newer value, which is allowed (IBTA 9.7.4.1).
+func (d *duplicate) redoMoved() pipeline.Verdict {
+	p, r := d.p, d.r
+	conn := d.s.links[int(r.place)%len(d.s.links)].conn
+	if p.RETH.VA != r.va || p.RETH.RKey != r.rkey || p.RETH.Length != r.length {
+		d.m.stats.Forged++
+		return pipeline.Drop(ReasonOther)
+	}
+	if r.state == done && !conn.Submit(d.c, &p.Frame, d.tag(r.psn)) {
+		return pipeline.Drop(ReasonHeldFull)
+	}
+	d.redo(evRedoMoved)
+	return pipeline.Consume()
+}
+
+// mayRepeat reports whether a duplicate may be forwarded on the client's connection now. The server
+// may not have executed the request yet, and a word that it touches may not be waiting for it: not
+// any more, because the client's NIC retries for longer than atomiccache.Config.Budget, or never,
+// because the word entered the table later. Then mayRepeat announces the request to the words
+// again. A server that may have begun a new incarnation counts as not having executed it.
+func (d *duplicate) mayRepeat(own wire.PSN) bool {
+	f := &d.p.Frame
+	va, n, _ := target(f)
+	if !d.s.watch || n == 0 || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {
+		return true
+	}
+	step, end := &d.m.step, own.Add(1+restOf(f))
+	step.cover = d.m.words.Overlapping(step.cover[:0], d.s.index, va, n)
+	counted := true
+	for _, w := range step.cover {
+		counted = counted && d.ops.countedBy(d.c.Now, w, end)
+	}
+	if counted {
+		return true
+	}
+	decision := d.m.words.ClientAll(d.c.Now, d.s.index, va, n)
+	if decision.Kind == atomiccache.Wait {
+		d.m.stats.RepeatsDropped++
+		return false
+	}
+	if !d.ops.room() {
+		d.ops.head++ // its completion is never reported, see looseRequest
+	}
+	d.addAll(end, decision, va, n)
+	return true
+}

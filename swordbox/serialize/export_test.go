@@ -1,0 +1,79 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Flawed is a machine with a protection taken out.
+type Flawed struct {
+	*Machine
+	// Before runs before each step of the machine; nil: nothing does.
+	Before func(m *Machine, now clock.Time)
+	// Loses reports a request that the machine drops instead of handling it; nil: none.
+	Loses func(s conntrack.Seen, p *pipeline.Parsed) bool
+}
+
+func (f *Flawed) before(now clock.Time) {
+	if f.Before != nil {
+		f.Before(f.Machine, now)
+	}
+}
+
+// Request implements handler.Machine.
+func (f *Flawed) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
+	f.before(c.Now)
+	if f.Loses != nil && f.Loses(s, p) {
+		return pipeline.Drop(ReasonOld)
+	}
+	return f.Machine.Request(c, s, r, p)
+}
+
+// Response implements handler.Machine.
+func (f *Flawed) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
+	f.before(c.Now)
+	return f.Machine.Response(c, s, p)
+}
+
+// Owned implements handler.Machine.
+func (f *Flawed) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	f.before(c.Now)
+	return f.Machine.Owned(c, p)
+}
+
+// Tick implements handler.Machine.
+func (f *Flawed) Tick(c *pipeline.Ctx) {
+	f.before(c.Now)
+	f.Machine.Tick(c)
+}
+
+// UseFlawed has programs that are made from now on use such machines. The result takes it back.
+func UseFlawed(make func(m *Machine) *Flawed) (back func()) {
+	sound := Kind.New
+	Kind.New = func(e *handler.Env) handler.Handler { return make(sound(e).(*Machine)) }
+	return func() { Kind.New = sound }
+}
+
+// HurryWords has words wait for requests on clients' connections only, as if none were in flight on
+// shared ones.
+func HurryWords(m *Machine, now clock.Time) {
+	for _, s := range m.servers {
+		at := now
+		for _, l := range m.flows.list {
+			if l != nil && l.s == s && l.phase != closed {
+				at = clock.Min(at, l.cleanSince(now))
+			}
+		}
+		s.clean, s.cleanAt = at, now
+	}
+}
+
+// HurryRules has words not wait after the rules have changed.
+func HurryRules(m *Machine, _ clock.Time) {
+	for _, s := range m.servers {
+		s.unsettled, s.settledAt = false, 0
+	}
+}

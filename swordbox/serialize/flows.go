@@ -1,0 +1,85 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+)
+
+// flowTable holds the sequencers of all flows, by a small index that is reused.
+type flowTable struct {
+	list   []*sequencer // by index; nil is free
+	free   []uint32
+	serial uint32 // of the newest sequencer
+}
+
+// add gives a sequencer its index and serial number.
+func (t *flowTable) add(l *sequencer) {
+	t.serial++
+	l.serial = t.serial
+	if n := len(t.free); n > 0 {
+		l.index = t.free[n-1]
+		t.free = t.free[:n-1]
+		t.list[l.index] = l
+		return
+	}
+	l.index = uint32(len(t.list))
+	t.list = append(t.list, l)
+}
+
+func (t *flowTable) remove(l *sequencer) {
+	t.list[l.index] = nil
+	t.free = append(t.free, l.index)
+}
+
+// byTag returns the sequencer that submitted a request; nil if it does not exist any more.
+func (t *flowTable) byTag(tag requester.Tag) *sequencer {
+	if int(tag.Flow) >= len(t.list) {
+		return nil
+	}
+	if l := t.list[tag.Flow]; l != nil && l.serial == tag.Generation {
+		return l
+	}
+	return nil
+}
+
+// tag identifies a request of the sequencer on a shared connection.
+func (l *sequencer) tag(psn wire.PSN) requester.Tag {
+	return requester.Tag{Flow: l.index, Generation: l.serial, PSN: psn}
+}
+
+// blockedList holds the sequencers that have held requests or owe a NAK, in the order in which they
+// began to wait.
+type blockedList struct {
+	list  []*sequencer
+	again []*sequencer // scratch of prune
+}
+
+// add puts a sequencer on the list, so that settle serves it.
+func (b *blockedList) add(l *sequencer) {
+	if !l.blocked {
+		l.blocked = true
+		b.list = append(b.list, l)
+	}
+}
+
+// prune removes the sequencers that do not wait any more. Those that settle has served move behind
+// the others, so that a client with many requests does not keep other clients from a word.
+func (b *blockedList) prune() {
+	b.again = b.again[:0]
+	n := 0
+	for _, l := range b.list {
+		switch {
+		case l.held.n == 0 && l.naks != nakOwed:
+			l.blocked = false
+		case l.served:
+			b.again = append(b.again, l)
+		default:
+			b.list[n] = l
+			n++
+		}
+		l.served = false
+	}
+	n += copy(b.list[n:], b.again)
+	clear(b.list[n:])
+	b.list = b.list[:n]
+}

@@ -1,0 +1,71 @@
+package serialize
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+)
+
+// When a server or its link is silent for longer than a client's NIC retries, the client's queue
+// pair fails, and its application connects again and repeats the failed operation. The switch
+// retries for longer, so it could have the old request executed after the new ones: a WRITE of a
+// lock's former owner would change memory that the next owner has locked. So if a shared connection
+// has been waiting for an answer for formerAge when a connection begins, the new connection waits
+// until the requests that the shared one had at that time have ended: its requests are dropped, and
+// the client's NIC retransmits them. Requests on connections that existed before are not ordered
+// behind those that their host has lost on another connection.
+
+// formerAge is how long the oldest request on a shared connection must have waited. NICs retry for
+// longer than that before a queue pair fails.
+const formerAge = 2 * time.Millisecond
+
+// former is a set of requests that a new flow waits for: those before a position of a shared
+// connection.
+type former struct {
+	conn *requester.Conn
+	end  uint32
+}
+
+// formers is the list of requests that a sequencer waits for since it began; list is nil when all
+// have ended.
+type formers struct {
+	list  []former
+	began clock.Time
+}
+
+// formersOf returns the list for a sequencer that begins now.
+func (s *server) formersOf(now clock.Time) (out []former) {
+	for _, k := range s.links {
+		if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
+			out = append(out, former{k.conn, k.conn.Newest()})
+		}
+	}
+	return out
+}
+
+// awaitsFormer reports whether requests that were in flight on shared connections when the flow
+// began, or held on their way to them, have not ended.
+func (l *sequencer) awaitsFormer() bool {
+	for _, f := range l.formers.list {
+		if !f.conn.HasEnded(f.end) {
+			return true
+		}
+	}
+	for _, b := range l.m.blocked.list {
+		if b.s == l.s && b.place != placeOwn && b.held.n > 0 && l.m.held.slots[b.held.first].at <= l.began {
+			return true
+		}
+	}
+	l.formers.list = nil
+	return false
+}
+
+// tooEarly drops a request that arrived before the requests that it must not overtake have ended.
+func (l *sequencer) tooEarly() pipeline.Verdict {
+	l.m.stats.TooEarly++
+	// its retransmission is new to the server, even if later requests were forwarded meanwhile
+	l.phase.on(evDropped)
+	return pipeline.Drop(ReasonBusy)
+}

@@ -1,0 +1,57 @@
+package serialize
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+)
+
+// The server's link is cut for longer than a client's NIC retries. The client connects again and
+// writes again: its old request on the shared connection must not be executed after that.
+func TestNothingOldBehindANewConnection(t *testing.T) {
+	r, conns := known(t, rigConfig{clients: 1, rules: moveRule(1), cfg: Config{Shared: requester.Config{Silence: time.Hour}}})
+	c := conns[0]
+	write := func(c *conn, v uint64) {
+		binary.NativeEndian.PutUint64(c.n.buf[8*v:], v)
+		c.post(c.write(512, int(8*v), 8))
+	}
+	for v := range uint64(3) { // the key is proven, and the connection
+		write(c, v)
+		r.run(time.Millisecond)
+		c.done(verbs.Success)
+	}
+	moved := r.m.Stats().Moved
+	cut, mend := true, false
+	r.tap = func(up bool, port int, _ []byte) bool {
+		if up || port != r.server.port || !cut {
+			return true
+		}
+		cut = !mend // this one is lost, too, so that the switch's next retry is as late as possible
+		return false
+	}
+	write(c, 10)
+	r.run(time.Second)
+	c.done(verbs.RetryExcErr)
+	if n := r.m.Stats().Moved - moved; n != 1 {
+		t.Fatalf("%d requests have moved, want 1", n)
+	}
+	mend = true
+	for cut {
+		r.run(time.Microsecond)
+	}
+	next := &conn{r: r, n: c.n, qp: c.n.newQP(t), server: r.server.newQP(t)}
+	r.ready(next.qp, serverIP, next.server.Num(), r.psn, 16)
+	r.ready(next.server, 1, next.qp.Num(), r.psn, 16)
+	write(next, 11)
+	r.run(time.Second)
+	next.done(verbs.Success)
+	if got := r.server.word(512); got != 11 {
+		t.Errorf("the word is %d: a WRITE of the connection that has failed came behind one of the next", got)
+	}
+	if s := r.m.Stats(); s.TooEarly == 0 || r.sequencerOf(next).formers.list != nil {
+		t.Errorf("%d requests came too early", s.TooEarly)
+	}
+}

@@ -1,0 +1,117 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// heldPacket is a copy of a held request. Slots of the pool keep their memory.
+type heldPacket struct {
+	data []byte
+	span int
+	at   clock.Time
+	next int32
+	port int32 // of the host whose share it counts to
+	// hurried: the request must not wait for the value of its word any more.
+	hurried bool
+}
+
+// pool is the bounded store of the held requests of all flows. Its shares decide which host may use
+// a slot.
+type pool struct {
+	slots []heldPacket
+	free  []int32
+	shares
+}
+
+func newPool(most int) pool { return pool{shares: newShares(most)} }
+
+// add copies a packet of the host at a port; -1: there is no room for it.
+func (p *pool) add(data []byte, span, port int, now clock.Time) int32 {
+	if !p.room(port) {
+		return -1
+	}
+	i := int32(len(p.slots))
+	if n := len(p.free); n > 0 {
+		i = p.free[n-1]
+		p.free = p.free[:n-1]
+	} else {
+		p.slots = append(p.slots, heldPacket{})
+	}
+	p.take(port)
+	h := &p.slots[i]
+	h.data = append(h.data[:0], data...)
+	h.span, h.at, h.next, h.port, h.hurried = span, now, -1, int32(port), false
+	return i
+}
+
+func (p *pool) remove(i int32) {
+	p.giveBack(int(p.slots[i].port))
+	p.free = append(p.free, i)
+}
+
+// queue is the list of the held requests of one flow, oldest first.
+type queue struct {
+	first, last int32
+	n           int
+}
+
+func (q *queue) push(p *pool, i int32) {
+	if q.n == 0 {
+		q.first = i
+	} else {
+		p.slots[q.last].next = i
+	}
+	q.last = i
+	q.n++
+}
+
+// keep copies a request of a flow into the pool; -1: there is no room for it.
+func (m *Machine) keep(c *pipeline.Ctx, f *conntrack.Flow, data []byte, span int) int32 {
+	m.held.fit(c.Ports())
+	i := m.held.add(data, span, f.Port, c.Now)
+	h := &m.held.hosts[f.Port+1]
+	if h.addr = f.Requester; i < 0 {
+		h.refused++
+	}
+	return i
+}
+
+// popHeld removes the first held request of a flow. A flow that waits for room is served then.
+func (m *Machine) popHeld(q *queue) {
+	i := q.first
+	q.first = m.held.slots[i].next
+	q.n--
+	m.held.remove(i)
+	if m.held.wanted {
+		m.held.wanted, m.kick = false, true
+	}
+}
+
+// waitingRoom has the held requests of one flow, and the value that the first one waits for.
+type waitingRoom struct {
+	held   queue
+	awaits waiting
+	// blocked: the sequencer is in Machine.blocked. served: settle released some of its requests in
+	// its last round.
+	blocked, served bool
+}
+
+// hurry ends the wait of the first held CAS for a value, and reports whether it waited for one. It
+// is called when the client's NIC retransmits a request, because its retries would run out, or when
+// a later request of the flow may change the word, like the release of the lock by another thread
+// on the same connection.
+func (q *waitingRoom) hurry(p *pool) bool {
+	if q.awaits.word == nil || q.held.n == 0 {
+		return false
+	}
+	p.slots[q.held.first].hurried = true
+	q.awaits = waiting{}
+	return true
+}
+
+// missUntil returns when the wait of the first held request for a value ends.
+func (q *waitingRoom) missUntil(p *pool) clock.Time {
+	return p.slots[q.held.first].at.Add(q.awaits.time)
+}

@@ -1,0 +1,157 @@
+package serialize
+
+import (
+	"reflect"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Stats returns a copy of the counters.
+func (m *Machine) Stats() Stats { return m.stats }
+
+// Info describes the present state for an operator.
+func (m *Machine) Info(now clock.Time) handler.Info {
+	info := handler.Info{Mode: rules.Hardened, Counters: m.counters()}
+	for _, s := range m.servers {
+		for _, l := range s.links {
+			info.Shared = append(info.Shared, l.info(now))
+		}
+	}
+	for _, l := range m.flows.list {
+		if l != nil && l.phase != closed && l.moved > 0 {
+			info.Flows = append(info.Flows, l.info())
+		}
+	}
+	m.words.Each(func(w *atomiccache.Word) bool {
+		info.Words = append(info.Words, handler.Word{
+			Server: m.servers[w.Server].addr, VA: w.VA, State: w.State.String(), Value: w.Value, Epoch: w.Epoch, Pending: w.Pending,
+		})
+		return true
+	})
+	return info
+}
+
+func (m *Machine) counters() []handler.Counter {
+	var list []handler.Counter
+	add := func(v reflect.Value, prefix string) {
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Tag.Get("name")
+			if name != "" && v.Field(i).CanUint() {
+				list = append(list, handler.Counter{
+					Name: prefix + name, Value: v.Field(i).Uint(), Help: v.Type().Field(i).Tag.Get("help"),
+				})
+			}
+		}
+	}
+	add(reflect.ValueOf(m.stats), "")
+	add(reflect.ValueOf(m.words.Counters()), "")
+	var sum requester.Stats
+	for _, s := range m.servers {
+		for _, l := range s.links {
+			sum.Add(l.conn.Stats())
+		}
+	}
+	add(reflect.ValueOf(sum), "shared_")
+	return append(list,
+		handler.Counter{Name: "held_now", Value: uint64(m.held.inUse), Help: "requests that are held now"},
+		handler.Counter{
+			Name: "held_over_share", Value: m.held.refused(), Help: "of held_full, requests of a host that held as many as it may",
+		})
+}
+
+func (l *sequencer) info() handler.Flow {
+	state := "own"
+	switch {
+	case l.phase == refused:
+		state = "dead"
+	case l.held.n > 0:
+		state = "waiting"
+	case l.place != placeOwn:
+		state = "shared"
+	}
+	outstanding := l.window.outstanding() + l.held.n
+	if d := wire.Diff(l.psns.own, l.acked); d > 0 && l.window.outstanding() == 0 {
+		outstanding += int(d)
+	}
+	return handler.Flow{
+		ID: l.flow.ID, Client: l.flow.Requester, Server: l.flow.Responder, ServerQPN: l.flow.RespQPN,
+		Moved: l.moved, Outstanding: outstanding, Shift: int(l.psns.shift()), State: state,
+	}
+}
+
+func (k *link) info(now clock.Time) handler.Shared {
+	link := k.conn.Link()
+	s := handler.Shared{
+		Server: k.s.addr, Shard: k.shard, Owner: link.Own(), OwnQPN: link.OwnQPN, ServerQPN: link.To.DestQP,
+		State: k.conn.State().String(), NextPSN: k.conn.NextPSN(), Ring: k.conn.Ring(), Outstanding: k.conn.Outstanding(),
+		Queued: k.conn.Queued(), Retries: k.conn.Tries(),
+	}
+	k.conn.Each(func(t requester.Tag, psn wire.PSN, op wire.Opcode, since clock.Time) {
+		l := k.s.m.flows.byTag(t)
+		if l == nil {
+			return
+		}
+		if s.Waits == nil {
+			w := &handler.Wait{
+				PSN: psn, Age: now.Sub(since), Client: l.client, ClientQPN: l.clientQPN, ClientPSN: t.PSN, Op: op.String(),
+			}
+			if r := l.window.find(t.PSN); r != nil && r.op != op {
+				w.Op = r.op.String() + "→" + op.String()
+			}
+			s.Waits = w
+		}
+		for i := range s.Waiters {
+			if w := &s.Waiters[i]; w.Client == l.client && w.QPN == l.clientQPN {
+				w.Entries++
+				return
+			}
+		}
+		s.Waiters = append(s.Waiters, handler.Waiter{Client: l.client, QPN: l.clientQPN, Entries: 1})
+	})
+	return s
+}
+
+// Spec declares the tables and registers that the machine, with its present bounds, would occupy on
+// a switching chip.
+func (m *Machine) Spec() pipeline.Part {
+	ring, waiting := m.cfg.Shared.Bounds()
+	const (
+		copyBits = 8 * 128  // headers from the BTH on, and a small payload
+		heldBits = 8 * 1100 // a packet with a payload of 1 KiB
+		shared   = switchconn.MaxShared
+	)
+	return pipeline.Part{
+		Tables: []pipeline.TableSpec{
+			{Name: "words", KeyBits: 16 + 64, ValueBits: 3 + 64 + 32 + 32 + 16, Entries: max(m.cfg.Words.Max, 1<<16), Learned: true},
+			{Name: "keys", KeyBits: 32 + 2, ValueBits: 2 * 64, Entries: maxKeys, Learned: true},
+		},
+		Registers: []pipeline.RegisterSpec{
+			{Name: "flow counts", Width: 4 * 24, Entries: flowsOfSpec},
+			{Name: "segments", Width: 2*24 + 1, Entries: flowsOfSpec * m.cfg.Segments, Each: m.cfg.Segments},
+			{Name: "completed window", Width: 24 + 8 + 64, Entries: flowsOfSpec * m.cfg.Window, Each: m.cfg.Window},
+			// The client's PSN and flow, and the PSN on the connection.
+			{Name: "shared ring", Width: 24 + 24 + 12, Entries: shared * ring, Each: ring},
+			{Name: "held by host", Width: 3 * 16, Entries: pipeline.MaxPorts},
+		},
+		Needs: []pipeline.Need{
+			{Kind: pipeline.NeedStore, What: "copies of requests on shared connections, until acknowledged", Count: shared * ring, Bits: copyBits},
+			{Kind: pipeline.NeedStore, What: "requests that wait for room on a shared connection", Count: shared * waiting, Bits: copyBits},
+			{Kind: pipeline.NeedStore, What: "held requests", Count: m.cfg.Held, Bits: heldBits},
+			{Kind: pipeline.NeedTimer, What: "retransmission on shared connections", Count: shared},
+			{Kind: pipeline.NeedTimer, What: "the ends of waits of flows", Count: flowsOfSpec},
+			{Kind: pipeline.NeedTimer, What: "the ends of waits of words for clients' connections", Count: max(m.cfg.Words.Max, 1<<16)},
+			{Kind: pipeline.NeedPackets, What: "an answer to each request that one ACK covers; retransmissions; NAKs", Count: ring},
+			{Kind: pipeline.NeedICRC, What: "of renumbered requests and answers, and of WRITEs in place of atomics"},
+		},
+	}
+}
+
+// flowsOfSpec is the number of flows for which the sizes are declared.
+const flowsOfSpec = 4096

@@ -1,0 +1,101 @@
+package serialize
+
+import "github.com/rdmalab/rdmalab/softrnic/wire"
+
+// right is the access right that a request needs.
+type right uint8
+
+const (
+	rightWrite right = iota
+	rightRead
+	rightAtomic
+)
+
+func rightOf(op wire.Opcode) right {
+	switch {
+	case op.Is(wire.OpAtomic):
+		return rightAtomic
+	case op.Is(wire.OpRead):
+		return rightRead
+	}
+	return rightWrite
+}
+
+// maxKeys bounds the table of proven keys.
+const maxKeys = 4096
+
+type keyRight struct {
+	rkey  uint32
+	right right
+}
+
+// span is a range of addresses, last included.
+type span struct{ first, last uint64 }
+
+// keys records for which addresses an R_Key was seen to work. A region is one range of addresses,
+// so all addresses between two proven ones are proven too. A request that is not proven stays on
+// the client's connection, where a wrong R_Key ends no other client's connection (hole 20).
+type keys struct {
+	table map[keyRight]span
+	// banned are R_Keys that worked on clients' connections and were refused on a shared one: they
+	// belong to another protection domain, or were deregistered. Requests under them stay on the
+	// clients' connections (hole 22).
+	banned map[uint32]struct{}
+}
+
+// covers reports whether the key is proven to give right r to n bytes at va.
+func (k *keys) covers(rkey uint32, r right, va uint64, n uint32) bool {
+	if n == 0 {
+		return true // no key is checked then (IBTA C9-88)
+	}
+	s, ok := k.table[keyRight{rkey, r}]
+	return ok && va >= s.first && va+uint64(n)-1 <= s.last && va+uint64(n)-1 >= va
+}
+
+// prove records that a request with right r to n bytes at va has succeeded.
+func (k *keys) prove(rkey uint32, r right, va uint64, n uint32) {
+	last := va + uint64(n) - 1
+	if n == 0 || last < va || k.isBanned(rkey) {
+		return
+	}
+	if k.table == nil {
+		k.table = make(map[keyRight]span)
+	}
+	id := keyRight{rkey, r}
+	s, ok := k.table[id]
+	switch {
+	case ok:
+		s = span{min(s.first, va), max(s.last, last)}
+	case len(k.table) >= maxKeys:
+		clear(k.table) // the keys are proven again by later requests
+		fallthrough
+	default:
+		s = span{va, last}
+	}
+	k.table[id] = s
+}
+
+// forget makes a key unproven.
+func (k *keys) forget(rkey uint32) {
+	for _, r := range []right{rightWrite, rightRead, rightAtomic} {
+		delete(k.table, keyRight{rkey, r})
+	}
+}
+
+// isBanned reports whether a key stays off shared connections.
+func (k *keys) isBanned(rkey uint32) bool {
+	if len(k.banned) == 0 {
+		return false
+	}
+	_, banned := k.banned[rkey]
+	return banned
+}
+
+// ban keeps a key off shared connections.
+func (k *keys) ban(rkey uint32) {
+	k.forget(rkey)
+	if k.banned == nil || len(k.banned) >= maxKeys {
+		k.banned = make(map[uint32]struct{}) // each banned key will be refused once more
+	}
+	k.banned[rkey] = struct{}{}
+}

@@ -1,0 +1,38 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+)
+
+// Kind is the registry entry of the handler for rules that move requests, hardened.
+var Kind = handler.Kind{
+	Name: "hardened", Actions: []rules.Action{rules.Move, rules.Atomics}, Mode: rules.Hardened,
+	New: func(e *handler.Env) handler.Handler {
+		cfg := Config{Moving: e.Moving, Answered: e.Answered, Failed: e.Failed, Late: e.Late}
+		cfg.Shared.Silence = e.Silence
+		return New(cfg)
+	},
+	Listings: []handler.Listing{handler.NewListing(heldHelp, (*Machine).heldShares, printHeld)},
+}
+
+// Kind returns the machine's entry of the registry.
+func (m *Machine) Kind() *handler.Kind { return &Kind }
+
+// Wants lists the shared connections that a rule needs: one a shard.
+func (m *Machine) Wants(r *rules.Rule) []handler.Wanted {
+	if r.Service == "" {
+		return nil
+	}
+	list := make([]handler.Wanted, r.NumShards())
+	for i := range list {
+		list[i].Key = switchconn.Key{Server: r.Server, Shard: i}
+		list[i].Target = switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()}
+	}
+	return list
+}
+
+// Strict marks the machine as handler.Strict: an operation with an unknown opcode may change words
+// whose values the machine tracks.
+func (m *Machine) Strict() {}

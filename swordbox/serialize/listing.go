@@ -1,0 +1,79 @@
+package serialize
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"text/tabwriter"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+)
+
+// tableHeld is the name of the pool of held requests among the tables of the switch, and of its
+// listing.
+const tableHeld = "held"
+
+var heldHelp = handler.Help{
+	Name:  tableHeld,
+	Short: "Show how many requests of each host the switch holds, and how many it may",
+	Long: "held shows the hosts whose requests the switch has held under hardened rules: until the requests before them are\n" +
+		"answered, or until the word has the value that a CAS waits for (misses=wait). HELD is now, PEAK the most so far,\n" +
+		"LIMIT what the host may hold at present: a reserve that no other host can take, and of the places that all hosts\n" +
+		"share at most twice as many as are free. REFUSED counts the requests that were dropped because the host held as\n" +
+		"many as it may; its NIC sends them again. HOST is the source of the last of them.",
+	Example: "  rdmalab switch held\n" +
+		"  rdmalab switch held --watch\n" +
+		"  rdmalab switch held -o json | jq '.[] | select(.refused > 0)'",
+	Most: "how many hosts; 0: all",
+}
+
+// HostShare is what the switch holds for one host.
+type HostShare struct {
+	Host netip.Addr `json:"host"`
+	// Port is the host's port of the switch; -1: not known.
+	Port int `json:"port"`
+	// Held is the number of its requests that are held now, Peak the largest so far, Limit how many
+	// may be held at present.
+	Held  int `json:"held"`
+	Peak  int `json:"peak"`
+	Limit int `json:"limit"`
+	// Refused counts requests for which the host's share had no room.
+	Refused uint64 `json:"refused"`
+}
+
+// heldShares lists the hosts that had a request held or refused.
+func (m *Machine) heldShares(clock.Time) []HostShare {
+	var list []HostShare
+	for i := range m.held.hosts {
+		if h := &m.held.hosts[i]; h.peak > 0 || h.refused > 0 {
+			list = append(list, HostShare{
+				Host: h.addr, Port: i - 1, Held: h.held, Peak: h.peak, Limit: m.held.limit(i - 1), Refused: h.refused,
+			})
+		}
+	}
+	return list
+}
+
+func printHeld(out io.Writer, host func(netip.Addr) string, list []HostShare) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no request was held under a hardened rule")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "HOST\tPORT\tHELD\tPEAK\tLIMIT\tREFUSED") // Flush reports
+	for _, h := range list {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", host(h.Host), h.Port, h.Held, h.Peak, h.Limit, h.Refused)
+	}
+	return w.Flush()
+}
+
+// Tables lists the pool of held requests.
+func (m *Machine) Tables() []handler.Table {
+	return []handler.Table{{
+		Name: tableHeld, Doc: "requests that wait in the switch; each host has a share", Used: m.held.inUse, Max: m.held.most,
+	}}
+}
+
+// ClearTable clears nothing: a request that was taken from a client is not dropped.
+func (m *Machine) ClearTable(string) int { return 0 }

@@ -1,0 +1,52 @@
+package serialize
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// A connection was not announced by the connection manager, and its first requests find a word
+// busy: the dropped ones are new to the server when they are retransmitted, although the flow has
+// seen them. They must not pass as duplicates, which the word would not see.
+func TestDroppedBeforeTheFlowIsKnown(t *testing.T) {
+	for first := range 3 { // requests that go before
+		r, conns := known(t, rigConfig{clients: 2})
+		n := r.clients[1]
+		c := &conn{r: r, n: n, qp: n.newQP(t), server: r.server.newQP(t)}
+		r.ready(c.qp, serverIP, c.server.Num(), r.psn, 16)
+		r.ready(c.server, 2, c.qp.Num(), r.psn, 16)
+		for range first {
+			c.post(c.write(0, 0, 0))
+			r.settle()
+			c.done(verbs.Success)
+		}
+		c.post(c.faa(64, 1000, 0), c.faa(64, 1000, 8), c.faa(64, 1000, 16), c.faa(64, 1000, 24))
+		r.settle()
+		if r.m.Stats().LooseDropped == 0 {
+			t.Fatal("nothing was dropped")
+		}
+		c.post(c.faa(64, 1000, 32))
+		r.settle()
+		var was []uint64
+		for range 40 { // the retransmissions of the other come in between
+			conns[0].post(conns[0].faa(64, 1, 0))
+			r.run(3 * time.Millisecond)
+			conns[0].done(verbs.Success)
+			was = append(was, conns[0].n.word(0))
+		}
+		r.run(100 * time.Millisecond)
+		var ok int
+		for _, wc := range n.poll() {
+			if wc.Status == verbs.Success {
+				ok++
+			}
+		}
+		slices.Sort(was)
+		if got := r.server.word(64); ok != 5 || got != 6+5*1000+40 || len(slices.Compact(was)) != 40 {
+			t.Errorf("after %d: %d additions of 1000 and 40 of 1 made 6 to %d", first, ok, got)
+		}
+	}
+}

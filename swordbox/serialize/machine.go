@@ -1,0 +1,289 @@
+package serialize
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// Machine serialises the requests to all memory servers under hardened rules. See the package
+// comment.
+type Machine struct {
+	cfg     Config
+	servers []*server
+	byAddr  map[netip.Addr]*server
+	leaving map[netip.Addr]*server // see Draining
+	byQPN   map[wire.QPN]*link     // by OwnQPN
+	words   *atomiccache.Table
+	// late: hosts may send requests already when the next rules come.
+	late    bool
+	held    pool
+	flows   flowTable
+	blocked blockedList
+	kick    bool // an event has happened that a blocked sequencer may wait for
+	due     clock.Queue
+	scans   scans
+	stats   Stats
+	step    step
+}
+
+// step is scratch memory for the packet that is being handled.
+type step struct {
+	cover   []*atomiccache.Word
+	payload [transform.WordLen]byte
+	frame   wire.Frame // of a held request
+	tx      wire.Frame // of an answer
+	path    transform.Path
+	note    string         // description of the packet for captures
+	from    transform.Note // describes the packet, if it is an answer on a shared connection
+}
+
+var _ handler.Machine = (*Machine)(nil)
+
+// New makes a Machine without rules.
+func New(cfg Config) *Machine {
+	cfg = cfg.withDefaults()
+	return &Machine{
+		cfg: cfg, late: cfg.Late, byAddr: make(map[netip.Addr]*server), leaving: make(map[netip.Addr]*server),
+		byQPN: make(map[wire.QPN]*link),
+		words: atomiccache.New(cfg.Words), held: newPool(cfg.Held), scans: scans{left: scanBurst}, step: step{from: transform.Note{Made: true}},
+	}
+}
+
+// SetRules replaces the rules. Only hardened rules that move requests concern the machine. Requests
+// in flight end under the rules under which they were sent.
+func (m *Machine) SetRules(set *rules.Set) {
+	for a, s := range m.byAddr {
+		m.leaving[a] = s
+	}
+	clear(m.byAddr)
+	for _, s := range m.servers {
+		s.moves = false
+	}
+	for _, r := range set.All() {
+		if r.Mode != rules.Hardened || !r.Moves() {
+			continue
+		}
+		s := m.serverOf(r.Server)
+		s.moves = true
+		s.want = max(s.want, r.NumShards())
+		s.watch = s.watch || r.Action == rules.Atomics
+		s.proves = s.proves || r.Action == rules.Move
+		m.byAddr[r.Server] = s
+		for _, a := range r.Also {
+			m.byAddr[a] = s
+		}
+	}
+	for _, s := range m.servers {
+		s.setRules(set.Lookup(s.addr))
+	}
+	m.late = true
+	for a := range m.byAddr {
+		delete(m.leaving, a)
+	}
+	m.kick = m.kick || m.Draining()
+}
+
+// serverOf returns the server with an address, rules.Rule.Server, and makes it if needed.
+func (m *Machine) serverOf(a netip.Addr) *server {
+	for _, s := range m.servers {
+		if s.addr == a {
+			s.want = 0
+			return s
+		}
+	}
+	s := &server{m: m, addr: a, index: uint16(len(m.servers))}
+	m.servers = append(m.servers, s)
+	return s
+}
+
+// Attach makes the machine use a new connection to a server. A connection with the same key is
+// replaced: its requests are lost.
+func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
+	for _, s := range m.servers {
+		s.resize()
+	}
+	l := m.link(d.Key)
+	if l == nil || d.ServerQPN == 0 || m.byQPN[d.OwnQPN] != nil {
+		return false
+	}
+	if l.conn.State() == requester.Up {
+		m.Detach(c, d.Key, l.generation)
+	}
+	l.s.life++
+	if l.generation != 0 {
+		l.s.breaks++
+	}
+	l.generation, l.ownQPN = d.Generation, d.OwnQPN
+	m.byQPN[d.OwnQPN] = l
+	l.conn.Attach(requester.Link{
+		To: pathTo(&d), OwnQPN: d.OwnQPN, SendPSN: d.SendPSN, RecvPSN: d.RecvPSN, MTU: d.MTU, Depth: d.Depth,
+	})
+	m.kick = true
+	m.settle(c)
+	return true
+}
+
+func pathTo(d *switchconn.Shared) transform.Path {
+	p := transform.PathOf(&d.To)
+	p.DestQP = d.ServerQPN
+	return p
+}
+
+// Detach is called when a connection has ended. It has no effect for another generation of the
+// connection.
+func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
+	l := m.link(k)
+	if l == nil || l.generation != generation || m.byQPN[l.ownQPN] != l {
+		return
+	}
+	delete(m.byQPN, l.ownQPN)
+	l.forget()
+	m.kick = true
+	l.conn.Detach(c)
+	m.settle(c)
+}
+
+func (m *Machine) link(k switchconn.Key) *link {
+	for _, s := range m.servers { // also a server that has no rule any more
+		if s.addr == k.Server && k.Shard >= 0 && k.Shard < len(s.links) {
+			return s.links[k.Shard]
+		}
+	}
+	return nil
+}
+
+// Owned handles a packet to one of the switch's queue pairs.
+func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	l := m.byQPN[p.BTH.DestQP]
+	if l == nil || l.conn.Link().Peer() != p.SrcAddr() {
+		m.stats.Strangers++
+		return pipeline.Drop(ReasonStranger)
+	}
+	if p.BTH.Opcode == wire.CNP {
+		l.congested(c)
+		return pipeline.Consume()
+	}
+	m.step.note = ""
+	l.conn.Packet(c, &p.Frame)
+	m.settle(c)
+	return pipeline.Consume().With(m.step.note)
+}
+
+// Tick handles the timers that have expired.
+func (m *Machine) Tick(c *pipeline.Ctx) {
+	for _, s := range m.servers {
+		s.resize()
+		for _, l := range s.links {
+			if l.conn.Deadline() <= c.Now {
+				l.conn.Tick(c)
+				m.kick = true
+			}
+		}
+	}
+	for range m.due.Len() {
+		i, at := m.due.Next()
+		if at > c.Now {
+			break
+		}
+		m.flows.list[i].tick(c)
+	}
+	m.settle(c)
+}
+
+// Deadline returns when Tick must be called.
+func (m *Machine) Deadline() clock.Time {
+	if m.kick {
+		return 0
+	}
+	_, at := m.due.Next()
+	at = clock.Min(at, m.words.Deadline())
+	for _, s := range m.servers {
+		for _, l := range s.links {
+			at = clock.Min(at, l.conn.Deadline())
+		}
+	}
+	return at
+}
+
+// maxSettle bounds the rounds of settle in a step; the next Tick continues.
+const maxSettle = 64
+
+// spareEmits is how many packets settle leaves for answers of those that a step may make.
+const spareEmits = 256
+
+// mayRelease reports whether settle may release another request in this step. What the switch emits
+// beyond its limit is lost; the next Tick continues.
+func mayRelease(c *pipeline.Ctx) bool { return c.EmitsLeft() >= spareEmits }
+
+// settle releases held requests whose wait is over.
+func (m *Machine) settle(c *pipeline.Ctx) {
+	if m.Draining() {
+		m.drain(c.Now)
+	}
+	for range maxSettle {
+		for m.words.Changed(c.Now) != nil {
+			m.kick = true
+		}
+		if !m.kick {
+			return
+		}
+		m.kick = false
+		for _, l := range m.blocked.list {
+			before := l.held.n
+			l.release(c)
+			l.served = l.held.n < before
+		}
+		m.blocked.prune()
+		if !mayRelease(c) {
+			return
+		}
+	}
+}
+
+// newSequencer makes the sequencer of a flow to a server when a request of the flow arrives.
+func (m *Machine) newSequencer(now clock.Time, r *conntrack.Flow, s *server) *sequencer {
+	l := &sequencer{
+		m: m, generation: r.Generation, phase: partial, place: placeOwn, formers: formers{s.formersOf(now), now},
+		clientConn: clientConn{s: s, ops: clientOps{max: m.cfg.OwnOps}, proof: proof{breaks: s.breaks}},
+		replies:    replies{m: m, flow: r, window: window{max: m.cfg.Window}},
+	}
+	if r.First() {
+		l.phase = untouched
+	}
+	m.flows.add(l)
+	r.Ext = l
+	return l
+}
+
+// Closed is called when a flow has ended. Its requests on shared connections still complete there.
+func (m *Machine) Closed(c *pipeline.Ctx, r *conntrack.Flow) {
+	l, ok := r.Ext.(*sequencer)
+	if !ok || l.phase == closed {
+		return
+	}
+	r.Ext = nil
+	l.close()
+	m.settle(c)
+}
+
+// ForgetWords makes the values of all words unknown, for an operator. It returns how many words
+// there are.
+func (m *Machine) ForgetWords() int {
+	n := 0
+	m.words.Each(func(w *atomiccache.Word) bool {
+		w.Forget()
+		n++
+		return true
+	})
+	return n
+}

@@ -1,0 +1,200 @@
+package serialize
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// missRule is atomicsRule with a choice of how failing CAS are answered.
+func missRule(how rules.Answerer) []rules.Rule {
+	set := atomicsRule(1)
+	set[0].Misses = how
+	return set
+}
+
+// free writes 0 to the word at 64, which releases the lock.
+func (c *conn) free() { c.post(c.write(64, 16, 8)) }
+
+// locked is a rig whose first client has the lock at 64, and whose others know it.
+func locked(t *testing.T, rc rigConfig) (*rig, []*conn) {
+	t.Helper()
+	r, conns := known(t, rc)
+	c := conns[0]
+	c.free()
+	r.run(time.Millisecond)
+	c.done(verbs.Success)
+	c.post(c.cas(64, 0, 1, 0))
+	r.settle()
+	c.done(verbs.Success)
+	return r, conns
+}
+
+// A CAS that fails is answered by the switch if the server has acknowledged the value; as long as
+// it has not, it is sent.
+func TestMissesAreAnsweredByTheSwitch(t *testing.T) {
+	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerSwitch)})
+	a, b := conns[0], conns[1]
+	for i := range 3 {
+		b.post(b.cas(64, 0, 2, 8))
+		r.settle()
+		b.done(verbs.Success)
+		if got := b.n.word(8); got != 1 {
+			t.Errorf("CAS %d: was %d, want 1", i, got)
+		}
+	}
+	before := r.m.Stats()
+	if before.Told != 3 || before.ReplacedEmpty != 0 {
+		t.Errorf("%+v", before)
+	}
+	a.post(a.cas(64, 1, 7, 0)) // it is at the switch just before the one that fails for it
+	b.post(b.cas(64, 0, 2, 8))
+	r.settle()
+	a.done(verbs.Success)
+	b.done(verbs.Success)
+	if s := r.m.Stats(); s.Told != before.Told || s.ReplacedEmpty != 1 || b.n.word(8) != 7 || r.server.word(64) != 7 {
+		t.Errorf("was %d, memory %d; %+v", b.n.word(8), r.server.word(64), s)
+	}
+	// The server has not been heard of for long: it is asked.
+	r.run(time.Millisecond)
+	b.post(b.cas(64, 0, 2, 8))
+	r.settle()
+	b.done(verbs.Success)
+	if s := r.m.Stats(); s.Told != before.Told || s.ReplacedEmpty != 2 {
+		t.Errorf("%+v", s)
+	}
+	// What comes again is answered as before, whatever the word holds by now.
+	b.post(b.cas(64, 0, 2, 8))
+	lost := false
+	r.tap = func(up bool, port int, _ []byte) bool {
+		first := !up && port == b.n.port && !lost
+		lost = lost || first
+		return !first
+	}
+	r.settle()
+	a.free()
+	r.run(50 * time.Millisecond)
+	a.done(verbs.Success)
+	b.done(verbs.Success)
+	if b.n.word(8) != 7 || !lost {
+		t.Errorf("was %d, want 7", b.n.word(8))
+	}
+}
+
+// Clients that wait for a lock get it in the order of arrival, directly after the release.
+func TestWaitersGetTheLockInOrder(t *testing.T) {
+	r, conns := locked(t, rigConfig{clients: 4, rules: missRule(rules.AnswerWait)})
+	binary.NativeEndian.PutUint64(conns[0].n.buf[16:], 0)
+	for i, c := range conns[1:] {
+		c.post(c.cas(64, 0, uint64(i)+2, 8))
+		r.settle()
+		if r.server.word(64) != 1 {
+			t.Fatalf("the lock is taken: %d", r.server.word(64))
+		}
+	}
+	if r.m.held.inUse != 3 {
+		t.Errorf("%d wait, want 3", r.m.held.inUse)
+	}
+	for i, c := range conns {
+		c.free()
+		r.settle()
+		c.done(verbs.Success)
+		want := uint64(i) + 2
+		if i+1 == len(conns) {
+			want = 0
+		} else if next := conns[i+1]; next.n.word(8) != 0 {
+			t.Errorf("client %d was told %d", i+1, next.n.word(8))
+		} else {
+			next.done(verbs.Success)
+		}
+		if got := r.server.word(64); got != want {
+			t.Errorf("after the release of client %d the word is %d, want %d", i, got, want)
+		}
+	}
+	if n := r.m.servers[0].links[0].conn.Stats().SeqNaks; n != 0 {
+		t.Errorf("%d sequence NAKs: the release was overtaken", n)
+	}
+}
+
+// A CAS that has waited for its full time is answered with the value.
+func TestWaitersAreToldInTheEnd(t *testing.T) {
+	r, conns := locked(t, rigConfig{clients: 3, rules: missRule(rules.AnswerWait)})
+	for _, c := range conns[1:] {
+		c.post(c.cas(64, 0, 9, 8))
+	}
+	r.run(500 * time.Microsecond)
+	if r.m.held.inUse != 2 {
+		t.Errorf("%d wait, want 2", r.m.held.inUse)
+	}
+	r.run(time.Millisecond)
+	for _, c := range conns[1:] {
+		c.done(verbs.Success)
+		if c.n.word(8) != 1 {
+			t.Errorf("was %d, want 1", c.n.word(8))
+		}
+	}
+	if r.m.held.inUse != 0 || r.server.word(64) != 1 {
+		t.Errorf("%d wait, the word is %d", r.m.held.inUse, r.server.word(64))
+	}
+}
+
+// A waiting client that has died does not keep the other clients from the lock.
+func TestWaiterThatIsGone(t *testing.T) {
+	r, conns := locked(t, rigConfig{clients: 3, rules: missRule(rules.AnswerWait)})
+	for i, c := range conns[1:] {
+		c.post(c.cas(64, 0, uint64(i)+2, 8))
+		r.settle()
+	}
+	gone := r.m.blocked.list[0]
+	gone.flow.Ext = nil
+	gone.close()
+	conns[0].free()
+	r.settle()
+	conns[2].done(verbs.Success)
+	if got := r.server.word(64); got != 3 || conns[2].n.word(8) != 0 {
+		t.Errorf("the word is %d", got)
+	}
+}
+
+// A NIC that asks again for what waits would give up one day: it is answered. Its connection lives,
+// however long the rule lets CAS wait.
+func TestWaiterThatAsksAgainIsTold(t *testing.T) {
+	set := missRule(rules.AnswerWait)
+	set[0].MissTime = rules.MaxMissTime
+	r, conns := locked(t, rigConfig{clients: 2, rules: set})
+	c := conns[1]
+	c.post(c.cas(64, 0, 9, 8))
+	r.run(time.Millisecond)
+	if r.m.held.inUse != 1 {
+		t.Fatalf("%d wait, want 1", r.m.held.inUse)
+	}
+	r.run(100 * time.Millisecond)
+	c.done(verbs.Success)
+	if c.n.word(8) != 1 || r.m.held.inUse != 0 {
+		t.Errorf("was %d, want 1; %d wait", c.n.word(8), r.m.held.inUse)
+	}
+}
+
+// A release behind a CAS that waits, of another thread on the same connection perhaps, is what it
+// waits for: it does not wait, too.
+func TestReleaseIsNotKeptByAWaiter(t *testing.T) {
+	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerWait)})
+	a, b := conns[0], conns[1]
+	b.post(b.cas(64, 0, 3, 8))
+	r.settle()
+	a.post(a.cas(64, 0, 2, 8))
+	r.settle()
+	if r.m.held.inUse != 2 {
+		t.Fatalf("%d wait, want 2", r.m.held.inUse)
+	}
+	a.free()
+	r.settle()
+	a.done(verbs.Success, verbs.Success)
+	b.done(verbs.Success)
+	if got := r.server.word(64); got != 3 || a.n.word(8) != 1 || b.n.word(8) != 0 {
+		t.Errorf("the word is %d; told %d and %d", got, a.n.word(8), b.n.word(8))
+	}
+}

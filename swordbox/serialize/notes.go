@@ -1,0 +1,58 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// noteOwn describes a request on the client's connection for captures. raw and rawAckReq are the
+// PSN and AckReq that the client sent.
+func noteOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN, rawAckReq bool) string {
+	if !c.Observed() {
+		return ""
+	}
+	n := transform.Note{From: p.BTH.Opcode, To: p.BTH.Opcode, PSN: raw, NewPSN: p.BTH.PSN}
+	if p.BTH.AckReq && !rawAckReq {
+		n.Why = "acknowledgement requested"
+	}
+	return n.String()
+}
+
+// noteResponse describes a response on the client's connection for captures; raw is the server's
+// PSN.
+func noteResponse(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN) string {
+	if !c.Observed() {
+		return ""
+	}
+	n := transform.Note{From: p.BTH.Opcode, To: p.BTH.Opcode, PSN: raw, NewPSN: p.BTH.PSN}
+	if p.BTH.Opcode.Has(wire.HasAETH) {
+		n.MSN, n.Show = p.AETH.MSN, transform.ShowMSN
+	}
+	return n.String()
+}
+
+// noteAnswer describes an answer to the client for captures, and adds the same text to the note of
+// the server's packet that caused it, if one did.
+func (a *replies) noteAnswer(c *pipeline.Ctx, r *record, op wire.Opcode) string {
+	if !c.Observed() {
+		return ""
+	}
+	n := a.m.step.from
+	n.To, n.NewPSN, n.MSN, n.Show = op, r.psn, a.msn, transform.ShowMSN
+	if n.Made {
+		n.From = op
+	}
+	if r.op.Is(wire.OpAtomic) {
+		n.Show, n.Prior = n.Show|transform.ShowPrior, r.prior
+	}
+	text := n.String()
+	if n.Made {
+		return text
+	}
+	if a.m.step.note != "" {
+		a.m.step.note += "; "
+	}
+	a.m.step.note += text
+	return text
+}

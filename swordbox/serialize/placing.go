@@ -1,0 +1,288 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// outcome is the result of dispatch for the next request of a flow.
+type outcome uint8
+
+const (
+	mustWait outcome = iota // its place is not free
+	// the frame has its PSN for the client's connection; the caller sends it
+	sentOwn
+	sentShared // it is on a shared connection
+	told       // the switch has answered it
+)
+
+// placing assigns the next request of a flow to its place: the client's connection, a shared one,
+// or an answer of the switch.
+type placing struct {
+	*sequencer
+	c *pipeline.Ctx
+	f *wire.Frame // as the client sent it, until the request has its place
+	// span is how many PSNs the request takes; 0: not known.
+	span int
+	// arrived: f is the packet that has just arrived, and may become the packet on the shared
+	// connection; otherwise f is a held request. now: f has become that packet.
+	arrived, now bool
+}
+
+// dispatch finds the place of the request, and sends it there if that is possible now.
+func (g *placing) dispatch() outcome {
+	op := g.f.BTH.Opcode
+	va, n, rkey := target(g.f)
+	if g.msg == inMessage && g.s.watch && op.Is(wire.OpWrite) {
+		return g.restOfWrite()
+	}
+	if g.msg == inMessage || !op.Has(wire.HasRETH|wire.HasAtomicETH) {
+		return g.toOwn(g.span)
+	}
+	rule := g.s.match(va, n, rkey)
+	switch {
+	case op.Is(wire.OpAtomic):
+		return g.atomic(rule)
+	case op.Is(wire.OpWrite):
+		return g.write(rule)
+	}
+	if rule != nil && rule.Action == rules.Move && g.span == 1 {
+		return g.move()
+	}
+	return g.toOwn(g.span)
+}
+
+func (g *placing) atomic(rule *rules.Rule) outcome {
+	m, k := g.m, atomiccache.Key{Server: g.s.index, VA: g.f.AtomicETH.VA}
+	var w *atomiccache.Word
+	if rule != nil && rule.Action == rules.Atomics {
+		w = m.words.Get(g.c.Now, k)
+	} else if g.s.watch {
+		w = m.words.Lookup(k)
+	}
+	switch {
+	case w != nil:
+		return g.forWord(w)
+	case k.VA%transform.WordLen != 0:
+		return g.toOwn(1) // the server will refuse it
+	case rule != nil && rule.Action == rules.Move:
+		return g.move()
+	}
+	return g.toOwn(1)
+}
+
+func (g *placing) write(rule *rules.Rule) outcome {
+	m := g.m
+	single := g.f.BTH.Opcode == wire.RCWriteOnly && int(g.f.RETH.Length) == len(g.f.Payload)
+	if g.s.watch {
+		m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.f.RETH.VA, g.f.RETH.Length)
+		switch {
+		case len(m.step.cover) == 1 && single:
+			return g.forWord(m.step.cover[0])
+		case len(m.step.cover) > 0:
+			return g.writeAll()
+		}
+	}
+	if single && rule != nil && rule.Action == rules.Move {
+		return g.move()
+	}
+	return g.toOwn(1)
+}
+
+// writeAll sends a WRITE that touches several words, or one in part of a long message, on the
+// client's connection, when all these words are ready for that.
+func (g *placing) writeAll() outcome {
+	if !g.canGo(placeOwn) || !g.ops.room() {
+		return mustWait
+	}
+	va, n, _ := target(g.f)
+	d := g.m.words.ClientAll(g.c.Now, g.s.index, va, n)
+	if d.Kind == atomiccache.Wait {
+		return mustWait
+	}
+	out := g.toOwn(1)
+	g.addAll(g.psns.own.Add(restOf(g.f)), d, va, n)
+	return out
+}
+
+// move moves a request under a rule of action move, if its key is proven.
+func (g *placing) move() outcome {
+	shard := shardOfFlow(g.flow.ID, len(g.s.links))
+	conn := g.s.links[shard].conn
+	va, n, rkey := target(g.f)
+	if !g.s.usable(shard, int(n)) || !g.s.keys.covers(rkey, rightOf(g.f.BTH.Opcode), va, n) || !g.mayMove() {
+		return g.toOwn(1)
+	}
+	if !g.canGo(shard) || !g.window.room() || !conn.Room(len(g.f.Payload)) {
+		return mustWait
+	}
+	r := g.window.remember(g.f, 1, shard)
+	g.submit(r, shard)
+	return sentShared
+}
+
+// forWord lets a word decide about an atomic, or about a WRITE that touches only this word. It
+// calls the word only if the flow may change to the place that the decision may require.
+func (g *placing) forWord(w *atomiccache.Word) outcome {
+	_, _, rkey := target(g.f)
+	shard := g.s.shardOf(w.VA)
+	conn := g.s.links[shard].conn
+	usable := g.s.usable(shard, max(len(g.f.Payload), transform.WordLen)) && !g.s.keys.isBanned(rkey) && g.mayMove()
+	if !g.s.replaces(w.VA) { // the rule was removed
+		if usable = false; w.State != atomiccache.Pass && w.Pending == 0 {
+			w.Reset(g.c.Now)
+		}
+	}
+	proven := w.Proven(rkey)
+	ready := false
+	switch {
+	case !usable, !proven && w.State != atomiccache.Busy && w.State != atomiccache.Closing:
+		ready = g.canGo(placeOwn)
+	case proven && (w.State == atomiccache.Unknown || w.State == atomiccache.Known):
+		ready = g.canGo(shard)
+	default:
+		ready = g.idle()
+	}
+	if !ready || !g.window.room() || !g.ops.room() || usable && !conn.Room(max(len(g.f.Payload), transform.WordLen)) {
+		return mustWait
+	}
+	if usable && g.f.BTH.Opcode == wire.RCCmpSwap && g.idle() {
+		if out := g.miss(w, shard); out != sentShared {
+			return out
+		}
+	}
+	var d atomiccache.Decision
+	g.ask(w, rkey, usable, &d)
+	switch d.Kind {
+	case atomiccache.Wait:
+		return mustWait
+	case atomiccache.Client:
+		out := g.toOwn(1)
+		op := g.ops.add()
+		op.end, op.word, op.decision = g.psns.own, w, d
+		return out
+	case atomiccache.Shared, atomiccache.Write, atomiccache.EmptyWrite:
+	}
+	if !g.canGo(shard) {
+		w.Undone(g.c.Now, d)
+		return mustWait
+	}
+	r := g.window.remember(g.f, 1, shard)
+	r.word, r.decision = w, d
+	switch d.Kind {
+	case atomiccache.Write:
+		transform.ToWrite(g.f, d.Value, &g.m.step.payload)
+		g.m.stats.Replaced++
+	case atomiccache.EmptyWrite:
+		transform.ToEmptyWrite(g.f)
+		g.m.stats.ReplacedEmpty++
+	case atomiccache.Shared, atomiccache.Client, atomiccache.Wait:
+	}
+	g.submit(r, shard)
+	return sentShared
+}
+
+// ask sets d to the word's decision. An atomic under a key that is not proven stays on the client's
+// connection, and proves the key there.
+func (g *placing) ask(w *atomiccache.Word, rkey uint32, usable bool, d *atomiccache.Decision) {
+	switch {
+	case !usable && (w.Proven(rkey) || !g.f.BTH.Opcode.Is(wire.OpAtomic) || g.s.keys.isBanned(rkey)):
+		*d = w.Foreign(g.c.Now)
+	case g.f.BTH.Opcode.Is(wire.OpAtomic):
+		clean := clock.Time(0)
+		if w.State == atomiccache.Pass && w.Proven(rkey) {
+			clean = g.s.cleanSince(g.c.Now)
+		}
+		a := &g.f.AtomicETH
+		*d = w.Decide(g.c.Now, clean, rkey, g.f.BTH.Opcode, a.Compare, a.SwapOrAdd)
+	default:
+		*d = w.Touch(g.c.Now, rkey, transform.PieceOf(g.f, w.VA))
+	}
+}
+
+// submit sends the next request on a shared connection. The caller has checked that there is room.
+func (g *placing) submit(r *record, shard int) {
+	g.place = shard
+	g.out++
+	g.leave()
+	g.m.stats.Moved++
+	conn, ok := g.s.links[shard].conn, false
+	// else held requests that are released in this step would leave before it
+	if g.arrived && len(g.m.blocked.list) == 0 {
+		ok, g.now, g.m.step.note = conn.SubmitInPlace(g.c, g.f, g.tag(r.psn))
+	} else {
+		ok = conn.Submit(g.c, g.f, g.tag(r.psn))
+	}
+	if !ok {
+		panic("serialize: a shared connection has no room, but it had")
+	}
+}
+
+// toOwn gives the next request its PSN on the client's connection.
+func (g *placing) toOwn(span int) outcome {
+	if !g.canGo(placeOwn) {
+		return mustWait
+	}
+	op := g.f.BTH.Opcode
+	va, n, rkey := target(g.f)
+	answered := op.Is(wire.OpRead | wire.OpAtomic)
+	switch {
+	case span == 0 && !g.idle():
+		return mustWait
+	case answered && !g.window.room():
+		return mustWait
+	}
+	g.place = placeOwn
+	if answered {
+		g.window.remember(g.f, max(1, span), placeOwn).own = g.psns.own
+	}
+	if wantsAck(op) {
+		g.f.BTH.AckReq = true
+	}
+	switch {
+	case op.Is(wire.OpFirst):
+		g.msg.on(evFirst)
+		g.rest.begin(g.f, g.psns.own)
+	case op.Is(wire.OpLast):
+		g.msg.on(evLast)
+	}
+	g.f.BTH.PSN = g.psns.own
+	g.sends(g.psns.own)
+	if span == 0 {
+		g.msg.on(evOpenRead)
+		return sentOwn
+	}
+	g.counts(span, false)
+	g.reaches()
+	if g.s.proves && n > 0 && g.ops.room() && !g.s.keys.covers(rkey, rightOf(op), va, n) {
+		o := g.ops.add()
+		o.end, o.prove, o.right, o.va, o.n, o.rkey = g.psns.own.Add(restOf(g.f)), true, rightOf(op), va, n, rkey
+	}
+	return sentOwn
+}
+
+// leave counts a request that is not sent on the client's connection.
+func (g *placing) leave() {
+	g.flow.Pinned = true
+	g.client, g.clientQPN = g.flow.Requester, g.flow.ReqQPN
+	g.counts(1, true)
+	g.moved++
+}
+
+// restOf returns how many packets of a WRITE follow the first one.
+func restOf(f *wire.Frame) int {
+	if !f.BTH.Opcode.Is(wire.OpFirst) || len(f.Payload) == 0 {
+		return 0
+	}
+	return (int(f.RETH.Length)+len(f.Payload)-1)/len(f.Payload) - 1
+}
+
+// wantsAck reports whether the switch requests an acknowledgement of a packet on the client's
+// connection, so that it knows when nothing is in flight there.
+func wantsAck(op wire.Opcode) bool {
+	return op.Is(wire.OpLast|wire.OpOnly) && op.Is(wire.OpSend|wire.OpWrite)
+}

@@ -1,0 +1,26 @@
+package serialize
+
+import "github.com/rdmalab/rdmalab/softrnic/wire"
+
+// A client's NIC retransmits requests that have not been answered, and the server's NIC answers
+// them. On the client's connection the PSNs of both lag behind the newest PSN by no more than was
+// ever in flight there, so the switch records that maximum for each flow. An older PSN may belong
+// to another connection, whose queue pair has reused the QPN of one that has ended. It is not
+// forwarded as a duplicate that changes nothing, because the server would execute it. A client that
+// has heard no answer for long may be as far behind: what the switch knows to be executed it
+// answers itself, see duplicate.executed.
+
+// slack is how many PSNs a duplicate may lag in addition to twice the most that were ever in
+// flight.
+const slack = 4096
+
+// reaches updates far with the number of PSNs that are in flight on the client's connection.
+func (k *clientConn) reaches() {
+	if d := wire.Diff(k.psns.own, k.acked); d > k.far {
+		k.far = d
+	}
+}
+
+// isFar reports whether a PSN lags behind the newest one by more than a request or response that
+// passes on the client's connection can.
+func (k *clientConn) isFar(psn, newest wire.PSN) bool { return wire.Diff(newest, psn) > slack+2*k.far }

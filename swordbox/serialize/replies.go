@@ -1,0 +1,146 @@
+package serialize
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
+)
+
+// replies is the state of the switch as responder towards the client of a flow: the records of
+// requests, and the answers to them.
+type replies struct {
+	m    *Machine
+	flow *conntrack.Flow
+	// msn is the MSN of the last answer to the client; valid if hasMSN.
+	msn    uint32
+	hasMSN bool
+	window window
+	// late is the PSN of an ACK that waits, if isLate, for READs that are executed again: the
+	// answer to duplicates of WRITEs without record.
+	late   wire.PSN
+	isLate bool
+	// redoAt is when the answers that wait for a READ that is executed again are sent without it.
+	redoAt clock.Time
+	// deadPSN is the PSN of the request that was refused, fatal the syndrome; valid in phase
+	// refused. The requests from deadPSN to before deadEnd, if there are any, were executed: the
+	// flow was refused because of a duplicate.
+	deadPSN, deadEnd wire.PSN
+	fatal            wire.Syndrome
+	// cnpAt is the earliest time for the next congestion notification to the client.
+	cnpAt clock.Time
+	// client and clientQPN are the flow's requester and its queue pair. They outlive the flow, for
+	// listings.
+	client    netip.Addr
+	clientQPN wire.QPN
+}
+
+// back returns the path of answers to the client: the path of the server's responses or, if there
+// were none, the reverse path of the requests.
+func (a *replies) back() *transform.Path {
+	if p := a.flow.Peer; p != nil && p.HasPath && p.Path.DestQP == a.flow.ReqQPN {
+		return &p.Path
+	}
+	a.m.step.path = a.flow.Path.Back(a.flow.ReqQPN)
+	return &a.m.step.path
+}
+
+// isUnproven reports whether neither the server nor the connection manager has shown that the
+// client's connection exists.
+func (a *replies) isUnproven() bool { return !a.hasMSN && !a.flow.Synced() && !a.flow.HasAcked }
+
+// raiseMSN returns the MSN for an answer. It never decreases, also not for answers to duplicates.
+func (a *replies) raiseMSN(msn uint32) uint32 {
+	msn &= mask24
+	if !a.hasMSN || wire.Diff(wire.PSN(msn), wire.PSN(a.msn)) > 0 {
+		a.msn, a.hasMSN = msn, true
+	}
+	return a.msn
+}
+
+// countMSN advances the MSN for a message that was completed on a shared connection or by the
+// switch.
+func (a *replies) countMSN() { a.msn = (a.msn + 1) & mask24 }
+
+// sendFatal sends the client the fatal NAK of a flow in phase refused.
+func (a *replies) sendFatal(c *pipeline.Ctx) {
+	a.back().NAK(&a.m.step.tx, a.deadPSN, a.msn, a.fatal)
+	note := ""
+	if c.Observed() {
+		note = "the request has failed and the connection has ended: " + a.fatal.String()
+	}
+	c.Emit(&a.m.step.tx, note)
+}
+
+// refuseAgain repeats the fatal NAK in answer to a request. A client's NIC ignores a NAK of a
+// request that it has the answer to. So if the client goes on behind a request that was executed,
+// the NAK names the one that it sends.
+func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
+	if wire.Diff(psn, a.deadEnd) > 0 {
+		psn = a.deadEnd
+	}
+	if wire.Diff(psn, a.deadPSN) > 0 {
+		a.deadPSN = psn
+	}
+	a.m.stats.RefusedAgain++
+	a.sendFatal(c)
+	return pipeline.Drop(ReasonDead)
+}
+
+// answer sends the client the answer to a WRITE or an atomic.
+func (a *replies) answer(c *pipeline.Ctx, r *record) {
+	f := &a.m.step.tx
+	if r.op.Is(wire.OpAtomic) {
+		a.back().AtomicACK(f, r.psn, a.msn, r.prior)
+	} else {
+		a.back().ACK(f, r.psn, a.msn)
+	}
+	c.Emit(f, a.noteAnswer(c, r, f.BTH.Opcode))
+}
+
+// deliverRead forwards the response to a READ on a shared connection to the client.
+func (a *replies) deliverRead(c *pipeline.Ctx, r *record, f *wire.Frame) {
+	transform.Response(f, a.back(), r.psn, a.msn)
+	c.Emit(f, a.noteAnswer(c, r, f.BTH.Opcode))
+}
+
+// emitOwn emits a response on the client's connection to the client, so that it leaves before all
+// packets that are emitted after it.
+func (a *replies) emitOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN) {
+	a.m.stats.Rewritten++
+	transform.Renumber(&p.Frame, p.BTH.PSN)
+	c.Emit(&p.Frame, noteResponse(c, p, raw))
+}
+
+// endRedos ends the wait for READs before psn that are executed again, and sends the answers that
+// waited for them. The client does not need those READs, or will retransmit them.
+func (a *replies) endRedos(c *pipeline.Ctx, psn wire.PSN) {
+	for pos := a.window.head; pos != a.window.tail; pos++ {
+		if r := a.window.at(pos); r.state.isRedo() && wire.Diff(r.psn, psn) < 0 {
+			a.window.follow(r, evWaitNoMore)
+		}
+	}
+	a.answerOwed(c)
+}
+
+// answerOwed sends the owed answers up to the next READ that is being executed again.
+func (a *replies) answerOwed(c *pipeline.Ctx) {
+	for pos := a.window.head; pos != a.window.tail && a.window.owed > 0; pos++ {
+		r := a.window.at(pos)
+		if r.state.isRedo() {
+			return
+		}
+		if r.state == owed {
+			a.window.follow(r, evPaid)
+			a.answer(c, r)
+		}
+	}
+	if a.isLate && !a.window.waitsForRedo(a.late) {
+		a.isLate = false
+		a.m.stats.AnsweredAgain++
+		a.answer(c, &record{psn: a.late, asked: asked{op: wire.RCWriteOnly}})
+	}
+}

@@ -1,0 +1,298 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// Reasons of drops.
+const (
+	ReasonGap pipeline.Reason = "psn gap"     // a request before it is missing
+	ReasonOld pipeline.Reason = "psn too old" // a duplicate that has no record any more
+	// a duplicate that differs from the first request with its PSN
+	ReasonOther    pipeline.Reason = "other request"
+	ReasonGhost    pipeline.Reason = "ghost response" // an answer to no request in flight
+	ReasonBusy     pipeline.Reason = "word busy"      // the sender retransmits it
+	ReasonHeldFull pipeline.Reason = "too many held"  // the sender retransmits it
+	// to a queue pair of the switch, but not from its peer
+	ReasonStranger pipeline.Reason = "stranger"
+	ReasonDead     pipeline.Reason = "connection is dead" // a fatal NAK was sent
+)
+
+// Request decides about a request to a memory server. dispatch looks the rule up itself, because
+// held requests need the rule when they are released.
+func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
+	l, ok := s.Flow.Ext.(*sequencer)
+	if !ok || l.phase == closed || l.generation != s.Flow.Generation {
+		l = nil // an existing sequencer goes on without rules, because it must translate PSNs
+		if srv := m.byAddr[s.Flow.Responder]; srv != nil && srv.moves {
+			l = m.newSequencer(c.Now, s.Flow, srv)
+		}
+	}
+	if l == nil {
+		v := m.Bypass(c, p)
+		if s.Class == conntrack.New && v.Action == pipeline.ActForward {
+			s.Flow.Advance(s.Span)
+		}
+		return v
+	}
+	if !p.BTH.Opcode.Is(wire.OpRequest) || p.BTH.Opcode.Service() != wire.ServiceRC {
+		return pipeline.Forward()
+	}
+	if !c.Allowed(p.Ingress, p.Eth.Dst) {
+		// also a request that would move to a shared connection
+		return pipeline.Drop(pipeline.ReasonPartition)
+	}
+	v := l.request(c, s, p)
+	m.settle(c)
+	return v
+}
+
+func (l *sequencer) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
+	if l.formers.list != nil && l.awaitsFormer() {
+		return l.tooEarly()
+	}
+	if l.phase.isLoose() && !l.canStart(s, p.BTH.PSN) {
+		return l.looseRequest(c, s, p)
+	}
+	if l.phase.isLoose() {
+		l.start(c.Now, p.BTH.PSN, s.Alone)
+	}
+	switch ahead := wire.Diff(p.BTH.PSN, l.next); {
+	case ahead == 0:
+		return l.newRequest(c, s, p)
+	case ahead < 0:
+		d := duplicate{sequencer: l, c: c, p: p}
+		return d.handle()
+	default:
+		return l.gap(c, p)
+	}
+}
+
+// canStart reports whether a request is certainly the one that the server expects, and the client
+// can be answered: no request with its PSN or a later one is in flight, and none before it was
+// dropped.
+func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
+	if s.Class != conntrack.New || s.Span == 0 || l.flow.ReqQPN == 0 || !l.flow.HasPath {
+		return false
+	}
+	return s.Alone || l.phase.isWhole() && (!l.phase.hasForwarded() || wire.Diff(psn, l.psns.own) >= 0)
+}
+
+// looseRequest forwards a request while the expected PSN is not known.
+func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
+	end := p.BTH.PSN.Add(max(1, s.Span))
+	if va, n, _ := target(&p.Frame); l.s.watch && n > 0 && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) {
+		if p.BTH.Opcode.Is(wire.OpWrite) && l.isUnproven() && !l.m.admits(c.Now, l.s, va, n) {
+			l.phase.on(evDropped)
+			return pipeline.Drop(ReasonBusy)
+		}
+		l.m.step.cover = l.m.words.Overlapping(l.m.step.cover[:0], l.s.index, va, n)
+		if len(l.m.step.cover) > 0 || p.BTH.Opcode.Is(wire.OpAtomic) {
+			if p.BTH.Opcode.Is(wire.OpAtomic) {
+				l.m.words.Get(c.Now, atomiccache.Key{Server: l.s.index, VA: va})
+			}
+			if !l.ops.room() {
+				// its end is never reported; words wait for it until no NIC would retransmit it
+				l.ops.head++
+			}
+			d := l.m.words.ClientAll(c.Now, l.s.index, va, n)
+			if d.Kind == atomiccache.Wait {
+				l.m.stats.LooseDropped++
+				// its retransmission is new to the server, even if later requests were forwarded
+				// meanwhile
+				l.phase.on(evDropped)
+				return pipeline.Drop(ReasonBusy)
+			}
+			l.addAll(end, d, va, n)
+		}
+	}
+	if !l.phase.hasForwarded() || wire.Diff(end, l.psns.own) > 0 {
+		if !l.phase.hasForwarded() {
+			l.acked = p.BTH.PSN
+		}
+		if l.phase.hasForwarded() && wire.Diff(p.BTH.PSN, l.psns.own) >= 0 || l.phase == untouched {
+			l.sends(p.BTH.PSN)
+		}
+		l.psns.own = end
+		l.phase.on(evForwarded)
+	}
+	l.lastLoose = c.Now
+	if s.Class == conntrack.New {
+		l.flow.Advance(s.Span)
+	}
+	return pipeline.Forward()
+}
+
+// gap drops a request before which another one is missing, as a responder does (IBTA 9.7.5.2.8,
+// hole 41).
+func (l *sequencer) gap(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	l.m.stats.Gaps++
+	if l.phase == refused {
+		return l.refuseAgain(c, p.BTH.PSN)
+	}
+	switch {
+	case l.msg == openRead:
+		l.tellLater()
+	case l.naks == inOrder:
+		l.naks.on(evNak)
+		l.sendSequenceNak(c)
+	}
+	return pipeline.Drop(ReasonGap)
+}
+
+// newRequest handles the request with the expected PSN.
+func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
+	l.naks.on(evInOrder)
+	switch {
+	case l.phase == refused:
+		return l.refuseAgain(c, p.BTH.PSN)
+	case l.msg == openRead && p.BTH.PSN == l.psns.client:
+		raw := p.BTH.PSN
+		p.BTH.PSN = l.psns.own // a retransmission of the READ of unknown span
+		return pipeline.Rewrite().With(noteOwn(c, p, raw, p.BTH.AckReq))
+	case l.held.n > 0:
+		return l.hold(c, p, s.Span)
+	}
+	l.m.step.note = ""
+	raw, rawAckReq := p.BTH.PSN, p.BTH.AckReq
+	g := placing{sequencer: l, c: c, f: &p.Frame, span: s.Span, arrived: true}
+	switch g.dispatch() {
+	case sentOwn:
+		l.advance(s.Span)
+		if p.BTH.PSN == raw && p.BTH.AckReq == rawAckReq {
+			return pipeline.Forward()
+		}
+		l.m.stats.Rewritten++
+		return pipeline.Rewrite().With(noteOwn(c, p, raw, rawAckReq))
+	case sentShared:
+		l.advance(s.Span)
+		if g.now {
+			return pipeline.Rewrite().With(l.m.step.note)
+		}
+		note := ""
+		if c.Observed() && l.s.links[l.place].conn.Queued() > 0 {
+			note = "waits for room on the shared connection"
+		}
+		return pipeline.Consume().With(note)
+	case told:
+		l.advance(s.Span)
+		return pipeline.Consume()
+	default:
+		return l.hold(c, p, s.Span)
+	}
+}
+
+// hold keeps a request until its place is free. It counts as received.
+func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline.Verdict {
+	m := l.m
+	if p.BTH.Opcode.Is(wire.OpWrite | wire.OpAtomic) {
+		if l.hurry(&m.held) {
+			m.kick = true
+		}
+	}
+	i := int32(-1)
+	// a READ of unknown span cannot be held, because the PSN behind it is not known
+	if l.held.n < m.cfg.HeldPerFlow && span > 0 {
+		i = m.keep(c, l.flow, p.Raw.Data, span)
+	}
+	if i < 0 {
+		// No NAK now, or the client would retransmit too early. It gets the NAK when there is room.
+		m.stats.HeldFull++
+		l.tellLater()
+		return pipeline.Drop(ReasonHeldFull)
+	}
+	m.stats.Held++
+	l.advance(span)
+	l.held.push(&m.held, i)
+	l.m.blocked.add(l)
+	if l.held.n == 1 {
+		l.schedule()
+	}
+	note := ""
+	if c.Observed() {
+		note = "held by the switch until the requests before it have been answered"
+	}
+	return pipeline.Consume().With(note)
+}
+
+// tellLater delays the sequence NAK for dropped requests until the flow is idle: otherwise the
+// client would retransmit too early and use up its retries.
+func (l *sequencer) tellLater() {
+	l.naks.on(evNoRoom)
+	l.m.blocked.add(l)
+}
+
+// release sends the held requests whose place is free now, and the NAK that is owed.
+func (l *sequencer) release(c *pipeline.Ctx) {
+	if !mayRelease(c) {
+		l.m.kick = true
+		return
+	}
+	if l.held.n > 0 {
+		l.releaseHeld(c)
+	}
+	if l.naks == nakOwed && l.held.n == 0 && (l.idle() || l.msg == inMessage) {
+		if !l.m.held.room(l.flow.Port) {
+			l.m.held.wanted = true
+			return
+		}
+		l.naks.on(evRoom)
+		if l.phase != refused {
+			l.sendSequenceNak(c)
+		}
+	}
+}
+
+func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
+	m := l.m
+	if l.awaits.word != nil && l.awaits.still(c.Now) {
+		return // tick ends it
+	}
+	for l.held.n > 0 && l.phase != refused {
+		l.awaits = waiting{}
+		h := &m.held.slots[l.held.first]
+		if wire.ParseFrame(h.data, &m.step.frame) != nil {
+			panic("serialize: a held packet cannot be parsed, but it was")
+		}
+		g := placing{sequencer: l, c: c, f: &m.step.frame, span: h.span}
+		switch g.dispatch() {
+		case sentOwn:
+			note := ""
+			if c.Observed() {
+				note = "released by the switch"
+			}
+			c.Emit(&m.step.frame, note)
+		case sentShared, told:
+		default:
+			l.schedule()
+			return
+		}
+		m.stats.Released++
+		m.popHeld(&l.held)
+		if !mayRelease(c) {
+			m.kick = true
+			break
+		}
+	}
+	if l.phase == refused {
+		l.giveUpHeld()
+	}
+	l.schedule()
+}
+
+// sendSequenceNak makes the client retransmit all unanswered requests. A NAK acknowledges the
+// requests before its PSN, so it cannot name the missing request while older ones are in flight
+// (hole 43); those arrive again as duplicates.
+func (l *sequencer) sendSequenceNak(c *pipeline.Ctx) {
+	l.m.stats.SequenceNaks++
+	l.back().NAK(&l.m.step.tx, l.incomplete(), l.msn, wire.NakPSNSequence)
+	note := ""
+	if c.Observed() {
+		note = "a request is missing, or there was no room to hold it"
+	}
+	c.Emit(&l.m.step.tx, note)
+}

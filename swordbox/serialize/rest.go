@@ -1,0 +1,48 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+)
+
+// rest is what is still to come of a WRITE of several packets on the client's connection. A client
+// may pause in the middle of a message, and words in the rest of it may become known meanwhile.
+type rest struct {
+	va uint64 // of the next packet's first byte
+	n  uint32 // bytes from there to the end of the message
+	// end is one past the last PSN of the message, as the server sees it.
+	end wire.PSN
+}
+
+// begin is called with the first packet of a WRITE, whose server's PSN is psn.
+func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
+	n := uint32(len(f.Payload))
+	*r = rest{va: f.RETH.VA + uint64(n), n: f.RETH.Length - min(n, f.RETH.Length), end: psn.Add(1 + restOf(f))}
+}
+
+// restOfWrite sends a packet of a WRITE behind the first one. Words that the packet touches and
+// that do not count the WRITE, because they are newer or have waited for too long, count it from
+// now on.
+func (g *placing) restOfWrite() outcome {
+	m, n := g.m, uint32(len(g.f.Payload))
+	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.rest.va, n)
+	counted := true
+	for _, w := range m.step.cover {
+		counted = counted && g.ops.countedBy(g.c.Now, w, g.rest.end)
+	}
+	if !counted {
+		if !g.ops.room() {
+			return mustWait
+		}
+		d := m.words.ClientAll(g.c.Now, g.s.index, g.rest.va, g.rest.n)
+		if d.Kind == atomiccache.Wait {
+			return mustWait
+		}
+		g.addAll(g.rest.end, d, g.rest.va, g.rest.n)
+	}
+	out := g.toOwn(g.span)
+	if out != mustWait {
+		g.rest.va, g.rest.n = g.rest.va+uint64(n), g.rest.n-min(n, g.rest.n)
+	}
+	return out
+}

@@ -1,0 +1,224 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// placeOwn is the place of requests on the client's connection; other places are the shards of
+// shared connections.
+const placeOwn = -1
+
+// sequencer is the serializer of one flow: it takes the requests of one of the client's queue pairs
+// in the order of their PSNs, sends each to its place, and answers the client in that order. See
+// the package comment for its parts.
+type sequencer struct {
+	m             *Machine
+	generation    uint32 // of the flow
+	index, serial uint32 // in flowTable
+
+	phase  phase
+	naks   nakState
+	permit permit
+	// next is the PSN of the next new request. psns has the place of each PSN before psns.client;
+	// requests from psns.client to next are held.
+	next wire.PSN
+	// place is where the last request was sent, out how many requests are in flight there if it is
+	// a shared connection.
+	place int
+	out   int
+	// moved counts the requests that were not sent on the client's connection.
+	moved uint64
+	formers
+
+	clientConn
+	replies
+	waitingRoom
+}
+
+// permit is the answer of Config.Moving: whether the requests of a flow may move.
+type permit uint8
+
+const (
+	permitUnknown permit = iota // Config.Moving was not called yet
+	permitGiven
+	permitDenied
+)
+
+// start ends the loose phases: psn is the PSN that the server expects when all forwarded requests
+// have arrived. alone: all requests before it have been answered.
+func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
+	l.reaches()
+	sent := l.phase.hasForwarded()
+	l.next = psn
+	if alone && sent {
+		l.ackOwn(now, psn)
+	}
+	if alone || !sent || wire.Diff(l.acked, psn) > 0 {
+		l.acked = psn
+	}
+	if l.phase == untouched {
+		l.hasMSN = true // no request was ever sent: the responder counts from 0
+	}
+	l.phase.on(evSynced)
+	l.psns.start(psn, l.m.cfg.Segments)
+}
+
+// idle reports whether no request of the flow is in flight, so that the flow may change its place.
+func (l *sequencer) idle() bool {
+	return l.out == 0 && l.window.outstanding() == 0 && l.isAnswered()
+}
+
+// canGo reports whether the next request may be sent to a place now.
+func (l *sequencer) canGo(place int) bool { return l.place == place || l.idle() }
+
+// incomplete returns the PSN of the oldest unanswered request, or that of the next request if there
+// is none.
+func (l *sequencer) incomplete() wire.PSN {
+	psn := l.psns.client
+	if !l.isAnswered() && l.msg != openRead {
+		// A flow changes its place only when it is idle, so nothing behind acked has moved, however
+		// many PSNs that are; the map of PSNs reaches back over fewer than a NIC may have in
+		// flight.
+		psn = psn.Add(-int(wire.Diff(l.psns.own, l.acked)))
+	}
+	if r := l.window.oldest(); r != nil {
+		if p := r.psn.Add(r.got); wire.Diff(p, psn) < 0 {
+			psn = p
+		}
+	}
+	return psn
+}
+
+// mayMove reports whether requests of the flow may move; it calls Config.Moving once for the flow.
+// Requests of a connection that one end is closing by a DREQ do not move: a server that fences a
+// client destroys its queue pair, and requests that the client sends afterwards, from a host that
+// was suspended meanwhile, must fail there and not reach the server on another connection.
+func (l *sequencer) mayMove() bool {
+	if l.flow.ReqQPN == 0 || !l.hasMSN || l.phase == refused || l.flow.State == conntrack.Closing || !l.isProven() {
+		return false
+	}
+	if l.permit == permitUnknown {
+		l.permit = permitGiven
+		if !l.m.cfg.Moving(l.flow) {
+			l.permit = permitDenied
+			l.m.stats.NotRecorded++
+		}
+		l.answered()
+	}
+	return l.permit == permitGiven
+}
+
+// answered reports the oldest unanswered request of a flow with moved requests to Config.Answered.
+func (l *sequencer) answered() {
+	if l.permit == permitGiven {
+		l.m.cfg.Answered(l.flow, l.incomplete())
+	}
+}
+
+// counts places the next n PSNs.
+func (l *sequencer) counts(n int, moved bool) {
+	l.window.age(l.psns.client, n)
+	l.psns.add(n, moved)
+}
+
+// executedFrom returns the PSN behind the requests from psn on that one ACK may cover: the server
+// has executed all of them, and none of them is a READ or an atomic, whose answer it would not be.
+func (l *sequencer) executedFrom(psn wire.PSN) wire.PSN {
+	return l.window.resultFrom(psn, l.incomplete())
+}
+
+// advance counts a new request as received.
+func (l *sequencer) advance(span int) {
+	l.next = l.next.Add(span)
+	l.flow.Expected = l.next
+}
+
+// ackOwn records that the server has executed all requests before end on the client's connection.
+func (l *sequencer) ackOwn(now clock.Time, end wire.PSN) {
+	if l.ack(now, end) {
+		l.m.kick = l.m.kick || l.blocked
+	}
+}
+
+// schedule sets the deadline of the sequencer.
+func (l *sequencer) schedule() {
+	at := clock.Never
+	if l.held.n > 0 {
+		at = l.m.held.slots[l.held.first].at.Add(l.m.cfg.HoldTime)
+		if l.awaits.word != nil {
+			at = min(at, l.missUntil(&l.m.held))
+		}
+	}
+	if l.window.redos > 0 {
+		at = clock.Min(at, l.redoAt)
+	}
+	l.m.due.Set(l.index, at)
+}
+
+// tick handles expired deadlines: it drops requests that were held for too long, and ends the waits
+// for a value and for READs that are executed again.
+func (l *sequencer) tick(ctx *pipeline.Ctx) {
+	if l.held.n > 0 && l.m.held.slots[l.held.first].at.Add(l.m.cfg.HoldTime) <= ctx.Now {
+		l.m.stats.HoldTimeouts++
+		l.giveUpHeld()
+	}
+	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {
+		l.awaits = waiting{}
+		l.m.kick = true
+	}
+	if l.window.redos > 0 && l.redoAt <= ctx.Now {
+		l.endRedos(ctx, l.next)
+	}
+	l.schedule()
+}
+
+// giveUpHeld drops the held requests. They count as not received, so that the client's
+// retransmissions are new requests.
+func (l *sequencer) giveUpHeld() {
+	for l.held.n > 0 {
+		l.m.stats.HeldDropped++
+		l.m.popHeld(&l.held)
+	}
+	if !l.phase.isLoose() {
+		l.next = l.psns.client
+		l.flow.Expected = l.next
+	}
+	l.schedule()
+}
+
+// die handles the fatal refusal of a request: both queue pairs go to the error state.
+func (l *sequencer) die(now clock.Time, psn wire.PSN, s wire.Syndrome) {
+	if l.phase == refused {
+		return
+	}
+	l.phase.on(evRefused)
+	l.deadPSN, l.deadEnd, l.fatal = psn, psn, s
+	l.m.stats.Deaths++
+	// both queue pairs are in the error state: the table of flows may evict the idle flow
+	l.flow.Pinned = false
+	l.drop(now)
+	l.giveUpHeld()
+}
+
+// close ends the sequencer. Its index becomes free when the last of its requests on shared
+// connections has ended.
+func (l *sequencer) close() {
+	for l.held.n > 0 {
+		l.m.popHeld(&l.held)
+	}
+	l.naks.on(evRoom)
+	l.m.blocked.prune()
+	l.m.due.Remove(l.index)
+	l.phase.on(evEnded)
+	l.reap()
+}
+
+// reap frees the index of a closed sequencer without requests in flight.
+func (l *sequencer) reap() {
+	if l.phase == closed && l.out == 0 {
+		l.m.flows.remove(l)
+	}
+}

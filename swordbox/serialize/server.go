@@ -1,0 +1,122 @@
+package serialize
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// server is a memory server.
+type server struct {
+	m     *Machine
+	addr  netip.Addr
+	index uint16
+	// life counts the shared connections that were attached, breaks those of them that replaced an
+	// earlier one: see proof.
+	life, breaks uint32
+	// moves: there is a rule that moves requests. watch: there is or was a rule that replaces
+	// atomics. proves: there is or was a rule of action move, which needs proven keys.
+	moves, watch, proves bool
+	rules                []*rules.Rule // hardened ones
+	links                []*link
+	// number of links that the rules need; resize makes them when no request is in flight
+	want int
+	keys keys
+	words
+}
+
+// setRules takes the rules for the server, of which those that are hardened concern it.
+func (s *server) setRules(list []*rules.Rule) {
+	former := s.rules
+	s.rules = nil
+	for _, r := range list {
+		if r.Mode == rules.Hardened {
+			s.rules = append(s.rules, r)
+		}
+	}
+	same := slices.EqualFunc(former, s.rules, func(a, b *rules.Rule) bool {
+		return a.Action == b.Action && a.RKey == b.RKey && a.From == b.From && a.To == b.To
+	})
+	s.unsettled = s.unsettled || s.m.late && !same
+	s.resize()
+}
+
+// resize changes the number of shared connections to that of the rules. It waits until no request
+// is in flight, so that requests for one word are never on two connections.
+func (s *server) resize() {
+	if s.want == len(s.links) || s.busy() {
+		return
+	}
+	for len(s.links) > s.want {
+		last := s.links[len(s.links)-1]
+		if s.m.byQPN[last.ownQPN] == last {
+			delete(s.m.byQPN, last.ownQPN)
+		}
+		s.unsettled = true
+		s.links = s.links[:len(s.links)-1]
+	}
+	for len(s.links) < s.want {
+		l := &link{s: s, shard: len(s.links)}
+		cfg := s.m.cfg.Shared
+		cfg.Number = uint32(s.index)<<8 | uint32(l.shard) + 1
+		l.conn = requester.New(cfg, l)
+		s.links = append(s.links, l)
+	}
+}
+
+// shardOf returns the shard of a word.
+func (s *server) shardOf(va uint64) int {
+	return ShardOf(va, len(s.links))
+}
+
+// ShardOf returns which of several shared connections carries the requests on the word at va.
+func ShardOf(va uint64, shards int) int { return int((va>>3*0x9e3779b97f4a7c15)>>32) % shards }
+
+// shardOfFlow returns which of several shared connections carries the moved requests of a flow. The
+// table of flows numbers the two directions of a connection one after the other, so the remainder
+// of the number would leave every second shard unused.
+func shardOfFlow(id uint32, shards int) int { return int(id*0x9e3779b9>>16) % shards }
+
+// match returns the first rule for a request; nil if there is none.
+func (s *server) match(va uint64, n uint32, rkey uint32) *rules.Rule {
+	for _, r := range s.rules {
+		if (r.RKey == 0 || r.RKey == rkey) && r.Covers(va, int(n)) {
+			return r
+		}
+	}
+	return nil
+}
+
+// replaces reports whether a rule replaces the atomics of a word.
+func (s *server) replaces(va uint64) bool { return s.ruleOf(va) != nil }
+
+// usable reports whether a shared connection can carry a request of n payload bytes, now or later.
+func (s *server) usable(shard, n int) bool {
+	c := s.links[shard].conn
+	return c.State() == requester.Up && n <= c.Link().MTU
+}
+
+// cnpInterval is the least time between two congestion notifications to a client (hole 38).
+const cnpInterval = clock.Time(50 * time.Microsecond)
+
+// congested sends a congestion notification to every client with requests on the connection.
+func (k *link) congested(ctx *pipeline.Ctx) {
+	m := k.s.m
+	k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, _ clock.Time) {
+		ln := m.flows.byTag(t)
+		if ln == nil || ln.cnpAt > ctx.Now {
+			return
+		}
+		ln.cnpAt = ctx.Now + cnpInterval
+		m.stats.CNPs++
+		ln.back().ACK(&m.step.tx, 0, 0)
+		m.step.tx.BTH.Opcode, m.step.tx.BTH.BECN, m.step.tx.AETH = wire.CNP, true, wire.AETH{}
+		ctx.Emit(&m.step.tx, "")
+	})
+}

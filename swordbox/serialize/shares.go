@@ -1,0 +1,107 @@
+package serialize
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// shares divides the places of the pool of held requests among the hosts, which are the ports of
+// the switch: a host may have any number of addresses and connections. A quarter of the places is a
+// reserve, the same number for each port, which no other host can take. The other places are
+// common. Of these a host may use at most twice as many as are free, so that hosts which need them
+// together get the same number and some stay free: one host alone gets two thirds, each of n hosts
+// 2 of 2n+1 parts. So a host whose requests wait delays the requests of no other host.
+type shares struct {
+	// most is the number of places, inUse how many are taken.
+	most, inUse int
+	// reserve is the reserve of each of ports ports, common the number of the other places, taken
+	// how many of these are in use.
+	reserve, ports, common, taken int
+	// wanted: a flow has asked for room since the last place became free, and waits for it.
+	wanted bool
+	hosts  []share // by port + 1; 0: no port is known
+}
+
+// share is what one host holds.
+type share struct {
+	held int
+	// peak is the largest held so far, refused the number of requests without room.
+	peak    int
+	refused uint64
+	// addr is the source of the request that was held or refused last.
+	addr netip.Addr
+}
+
+const (
+	// reserveOf is which part of the places is the reserve: one in reserveOf.
+	reserveOf = 4
+	// commonPerFree is how many common places a host may use for each that is free.
+	commonPerFree = 2
+)
+
+func newShares(most int) shares {
+	s := shares{most: most, hosts: make([]share, pipeline.MaxPorts+1)}
+	s.divide(pipeline.MaxPorts)
+	return s
+}
+
+// fit divides the places for the present number of ports.
+func (s *shares) fit(ports int) {
+	if ports != s.ports {
+		s.divide(ports)
+	}
+}
+
+// divide gives each of a number of ports its reserve.
+func (s *shares) divide(ports int) {
+	s.ports = ports
+	s.reserve = s.most / reserveOf / (ports + 1) // one more: requests whose port is not known
+	s.common = s.most - s.reserve*(ports+1)
+	s.taken = 0
+	for i := range s.hosts {
+		s.taken += max(0, s.hosts[i].held-s.reserve)
+	}
+}
+
+// room reports whether the host at a port may hold one request more.
+func (s *shares) room(port int) bool {
+	h := &s.hosts[port+1]
+	return s.inUse < s.most && (h.held < s.reserve || h.held-s.reserve < commonPerFree*(s.common-s.taken))
+}
+
+// limit returns how many requests the host at a port may hold, if no other host begins or ceases to
+// hold some.
+func (s *shares) limit(port int) int {
+	over := max(0, s.hosts[port+1].held-s.reserve)
+	return s.reserve + max(0, (commonPerFree*(s.common-s.taken+over)+commonPerFree)/(commonPerFree+1))
+}
+
+// refused counts the requests for which a share had no room.
+func (s *shares) refused() (n uint64) {
+	for i := range s.hosts {
+		n += s.hosts[i].refused
+	}
+	return n
+}
+
+// take counts one request more of the host at a port, which has room.
+func (s *shares) take(port int) {
+	h := &s.hosts[port+1]
+	if h.held >= s.reserve {
+		s.taken++
+	}
+	h.held++
+	h.peak = max(h.peak, h.held)
+	s.inUse++
+}
+
+// giveBack undoes take.
+func (s *shares) giveBack(port int) {
+	h := &s.hosts[port+1]
+	h.held--
+	if h.held >= s.reserve {
+		s.taken--
+	}
+	s.inUse--
+}

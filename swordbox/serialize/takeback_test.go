@@ -1,0 +1,83 @@
+package serialize
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// refuseOldest has two clients' additions on their way on the shared connection, and the server
+// refuse the first one. Nothing reaches the server any more.
+func refuseOldest(t *testing.T) (r *rig, conns []*conn) {
+	t.Helper()
+	r, conns = known(t, rigConfig{clients: 2, manual: true})
+	for _, c := range conns { // each is proven, and the word is known
+		c.post(c.faa(64, 1, 0))
+		r.run(100 * time.Millisecond)
+		c.done(verbs.Success)
+	}
+	moved := r.m.Stats().Moved
+	r.tap = func(up bool, port int, _ []byte) bool { return up || port != r.server.port }
+	for _, c := range conns {
+		c.post(c.faa(64, 1000, 0))
+	}
+	r.run(20 * time.Microsecond)
+	if n := r.m.Stats().Moved - moved; n != 2 {
+		t.Fatalf("%d of 2 requests have moved", n)
+	}
+	l := r.m.servers[0].links[0]
+	f := wire.Frame{Eth: wire.Ethernet{Src: macOf(serverIP), Dst: macOf(switchIP)}}
+	f.IPv4 = wire.IPv4{Src: ipOf(serverIP).As4(), Dst: ipOf(switchIP).As4(), TTL: 64}
+	f.BTH = wire.BTH{Opcode: wire.RCAck, PKey: wire.DefaultPKey, DestQP: l.ownQPN, PSN: l.conn.NextPSN().Add(-2)}
+	f.AETH.Syndrome = wire.NakRemoteOp
+	r.launch(true, r.server.port, f.AppendTo(nil), false)
+	r.run(10 * time.Microsecond)
+	if s := r.m.Stats(); s.LinkFailures != 1 || s.TakenBack == 0 {
+		t.Fatalf("%+v", s)
+	}
+	return r, conns
+}
+
+// attachNext brings the successor of a connection that has failed.
+func (r *rig) attachNext() { r.do(func(c *pipeline.Ctx) { r.attach(c, 0, 16) }) }
+
+// A request behind one that the server has refused counts as not received, and its client sends it
+// again.
+func TestTakenBackComesAgain(t *testing.T) {
+	r, conns := refuseOldest(t)
+	word := r.server.word(64)
+	r.tap = nil
+	r.attachNext()
+	r.run(100 * time.Millisecond)
+	ok := 0
+	for _, c := range conns {
+		for _, wc := range c.n.poll() {
+			if wc.Status == verbs.Success {
+				ok++
+			}
+		}
+	}
+	if got := r.server.word(64); ok == 0 || got != word+uint64(1000*ok) {
+		t.Errorf("%d additions of 1000 are done, and the word went from %d to %d", ok, word, got)
+	}
+}
+
+// The server refuses a request and then begins a new incarnation with the same numbers. Requests
+// behind the refused one must not be executed there: their clients' queue pairs do not exist any
+// more.
+func TestNothingWaitsForTheNextLife(t *testing.T) {
+	r, conns := refuseOldest(t)
+	word := r.server.word(64)
+	r.tap = func(up bool, port int, data []byte) bool {
+		f := parse(data)
+		return up || port != r.server.port || f.BTH.DestQP != conns[0].server.Num() && f.BTH.DestQP != conns[1].server.Num()
+	}
+	r.attachNext()
+	r.run(time.Second)
+	if got := r.server.word(64); got != word {
+		t.Errorf("requests of the former incarnation made %d of %d", got, word)
+	}
+}

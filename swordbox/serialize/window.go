@@ -1,0 +1,299 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+)
+
+// asked is a request as the client sent it.
+type asked struct {
+	op               wire.Opcode
+	va               uint64
+	rkey             uint32
+	length           uint32 // of a READ
+	compare, operand uint64
+}
+
+// record describes a moved request, or a READ or atomic on the client's connection, from its
+// arrival until it is evicted from the window. It has the data that is needed to answer a duplicate
+// (hole 14), and to execute a READ again.
+type record struct {
+	psn wire.PSN // the client's
+	own wire.PSN // the first one on the client's connection, if place is placeOwn
+	asked
+	span  int // PSNs
+	place int16
+	state recordState
+	// ackReq: the client has requested an acknowledgement.
+	ackReq bool
+	// got is how many packets of the response to a READ have been forwarded, if none of them was
+	// lost.
+	got   int
+	prior uint64 // original value that an atomic returns
+	// word and decision are those of a request about a word; word is nil otherwise.
+	word     *atomiccache.Word
+	decision atomiccache.Decision
+}
+
+// isSame reports whether a request can be a duplicate of the one in the record. A duplicate READ
+// may request only a part of the bytes.
+func (r *record) isSame(f *wire.Frame) bool {
+	va, n, rkey := target(f)
+	switch {
+	case r.op != f.BTH.Opcode || r.rkey != rkey:
+		return false
+	case r.op.Is(wire.OpRead):
+		return va-r.va <= uint64(r.length) && n <= r.length
+	case r.op.Is(wire.OpAtomic):
+		return va == r.va && f.AtomicETH.Compare == r.compare && f.AtomicETH.SwapOrAdd == r.operand
+	}
+	return va == r.va && n == r.length
+}
+
+func (r *record) covers(psn wire.PSN) bool {
+	d := wire.Diff(psn, r.psn)
+	return d >= 0 && int(d) < r.span
+}
+
+// isResult reports whether the answer has a result of its own, which the client does not get in any
+// other way: that of a READ or an atomic.
+func (r *record) isResult() bool { return r.op.Is(wire.OpRead | wire.OpAtomic) }
+
+// window is a ring of records in PSN order. [head, open) were answered by the server, [open, tail)
+// wait for its answer.
+//
+// The newest max records are in it, and the newest max READs and atomics, however many WRITEs are
+// between them: a client that has lost an answer asks for it again, and for all that it has sent
+// behind it, which may be 2^23 PSNs. No queue pair has more READs and atomics in flight than
+// rules.MaxDepth. A WRITE needs no record, because its duplicate always has the same outcome (IBTA
+// C9-105).
+type window struct {
+	ring             []record
+	head, open, tail uint32
+	max              int
+	// first is the PSN of the oldest record, if there is one, and results how many are of READs and
+	// atomics.
+	first   wire.PSN
+	results int
+	// redos is how many records are redoing or redoingMoved, owed how many are owed.
+	redos, owed int
+}
+
+const (
+	minWindow = 8
+	// sparse is how many times max slots the ring has at most, for READs and atomics with many
+	// WRITEs between them. Then compact frees half of them at least.
+	sparse = 4
+	// maxAge is how many PSNs a record may be old: older ones would be taken for newer ones.
+	maxAge = 1 << 23
+)
+
+func (w *window) at(pos uint32) *record { return &w.ring[pos&uint32(len(w.ring)-1)] }
+
+// room reports whether add has room for a record.
+func (w *window) room() bool { return int(w.tail-w.open) < w.max }
+
+// outstanding returns how many records wait for the server's answer.
+func (w *window) outstanding() int { return int(w.tail - w.open) }
+
+// remember adds the record of a request that is about to be sent and takes span PSNs.
+func (w *window) remember(f *wire.Frame, span, place int) *record {
+	r := w.add(f.BTH.PSN, f.BTH.Opcode)
+	r.span, r.ackReq, r.place = span, f.BTH.AckReq, int16(place)
+	r.va, r.length, r.rkey = target(f)
+	r.compare, r.operand = f.AtomicETH.Compare, f.AtomicETH.SwapOrAdd
+	return r
+}
+
+// add appends an empty record and returns it. The caller has checked room. An answered record may
+// be evicted.
+func (w *window) add(psn wire.PSN, op wire.Opcode) *record {
+	if int(w.tail-w.head) == len(w.ring) {
+		w.makeRoom(op)
+	}
+	if w.head == w.tail {
+		w.first = psn
+	}
+	r := w.at(w.tail)
+	*r = record{psn: psn, asked: asked{op: op}}
+	if r.isResult() {
+		w.results++
+	}
+	w.tail++
+	return r
+}
+
+// makeRoom makes room for the record of a request op.
+func (w *window) makeRoom(op wire.Opcode) {
+	kept := w.results
+	if op.Is(wire.OpRead | wire.OpAtomic) {
+		kept++
+	}
+	switch {
+	case len(w.ring) < w.max:
+		w.grow()
+	case !w.at(w.head).isResult() || kept > w.max:
+		w.evict()
+	case len(w.ring) < sparse*w.max:
+		w.grow()
+	default:
+		w.compact()
+	}
+}
+
+func (w *window) grow() {
+	ring := make([]record, max(minWindow, 2*len(w.ring)))
+	for pos := w.head; pos != w.tail; pos++ {
+		ring[pos&uint32(len(ring)-1)] = *w.at(pos)
+	}
+	w.ring = ring
+}
+
+// evict removes the oldest record, which was answered.
+func (w *window) evict() {
+	w.forget(w.at(w.head))
+	w.head++
+	if w.head != w.tail {
+		w.first = w.at(w.head).psn
+	}
+}
+
+// forget takes a record out of the counts.
+func (w *window) forget(r *record) {
+	w.count(r.state, -1)
+	if r.isResult() {
+		w.results--
+	}
+}
+
+// compact removes the records of WRITEs, except from the newest max records. None of the others
+// waits for an answer.
+func (w *window) compact() {
+	to := w.tail - uint32(w.max)
+	for pos := to; pos != w.head; pos-- {
+		r := w.at(pos - 1)
+		if !r.isResult() {
+			w.forget(r)
+			continue
+		}
+		to--
+		*w.at(to) = *r
+	}
+	w.head = to
+	w.first = w.at(to).psn
+}
+
+// age removes the records that are too old when n more PSNs follow next.
+func (w *window) age(next wire.PSN, n int) {
+	for w.head != w.open && int(wire.Diff(next, w.first))+n >= maxAge {
+		w.evict()
+	}
+}
+
+// count adds by to the counter of records in a state.
+func (w *window) count(s recordState, by int) {
+	switch {
+	case s.isRedo():
+		w.redos += by
+	case s == owed:
+		w.owed += by
+	}
+}
+
+// follow applies an event to a record.
+func (w *window) follow(r *record, e recordEvent) {
+	w.count(r.state, -1)
+	r.state = r.state.on(e)
+	w.count(r.state, 1)
+}
+
+// waitsForRedo reports whether a READ before psn is being executed again.
+func (w *window) waitsForRedo(psn wire.PSN) bool {
+	if w.redos == 0 {
+		return false
+	}
+	for pos := w.head; pos != w.tail; pos++ {
+		if q := w.at(pos); q.state.isRedo() {
+			return wire.Diff(q.psn, psn) < 0
+		}
+	}
+	return false
+}
+
+// near is how many records find looks at before it searches.
+const near = 8
+
+// find returns the record that covers a client's PSN; nil if there is none.
+func (w *window) find(psn wire.PSN) *record {
+	lo, hi := w.head, w.tail
+	for hi != lo && w.tail-hi < near {
+		if d := wire.Diff(psn, w.at(hi-1).psn); d >= 0 {
+			lo = hi - 1
+			break
+		}
+		hi--
+	}
+	// the record, if there is one, is the last one in [lo, hi) that does not begin behind psn
+	for hi-lo > 1 {
+		if mid := lo + (hi-lo)/2; wire.Diff(psn, w.at(mid).psn) >= 0 {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	if lo != hi && w.at(lo).covers(psn) {
+		return w.at(lo)
+	}
+	return nil
+}
+
+// onClient returns the record of the request that has a PSN on the client's connection; nil if
+// there is none.
+func (w *window) onClient(own wire.PSN) *record {
+	for pos := w.tail; pos != w.head; pos-- {
+		r := w.at(pos - 1)
+		if d := wire.Diff(own, r.own); r.place == placeOwn && d >= 0 && int(d) < r.span {
+			return r
+		}
+	}
+	return nil
+}
+
+// resultFrom returns the PSN of the oldest READ or atomic in [psn, end), or end.
+func (w *window) resultFrom(psn, end wire.PSN) wire.PSN {
+	for pos := w.head; pos != w.tail; pos++ {
+		switch r := w.at(pos); {
+		case wire.Diff(r.psn, end) >= 0:
+			return end
+		case r.isResult() && wire.Diff(r.psn, psn) >= 0:
+			return r.psn
+		}
+	}
+	return end
+}
+
+// oldest returns the oldest record without answer; nil if there is none.
+func (w *window) oldest() *record {
+	if w.open == w.tail {
+		return nil
+	}
+	return w.at(w.open)
+}
+
+// takeBack removes the unanswered records, of which there must be at least one, and returns the PSN
+// of the first.
+func (w *window) takeBack() wire.PSN {
+	for pos := w.open; pos != w.tail; pos++ {
+		w.forget(w.at(pos))
+	}
+	w.tail = w.open
+	return w.at(w.open).psn
+}
+
+// finish records that the server has answered a request.
+func (w *window) finish(r *record) {
+	w.follow(r, evAnswered)
+	for w.open != w.tail && w.at(w.open).state != inFlight {
+		w.open++
+	}
+}

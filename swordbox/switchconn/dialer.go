@@ -1,0 +1,266 @@
+package switchconn
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// Config describes a Dialer.
+type Config struct {
+	// MAC, IPv4 and IPv6 are the addresses of the switch. An invalid IP address is not used.
+	MAC        wire.MAC
+	IPv4, IPv6 netip.Addr
+	// Resolve returns the MAC address of a server. Required.
+	Resolve func(netip.Addr) (wire.MAC, bool)
+	// LinkMTU is the largest IP packet of the links in bytes; 0: 4200.
+	LinkMTU int
+	// Rand is the source of QPNs, PSNs and communication IDs. Required. The Dialer owns it.
+	Rand *rand.Rand
+	// Record keeps connections over a crash of the switch; the Dialer ends those of the former
+	// incarnation. nil: nothing is kept.
+	Record *journal.Record
+}
+
+// MaxShared bounds the connections of a switch.
+const MaxShared = journal.MaxConns / 2
+
+// Dialer makes and keeps connections. Make one with New.
+type Dialer struct {
+	cfg    Config
+	m      *cm.Machine
+	acts   cm.Actions
+	psn    wire.PSN // of datagrams
+	links  []*link  // in the order of Want and Adopt
+	byKey  map[Key]*link
+	byConn map[uint64]*link // by link.owner
+	byQPN  map[wire.QPN]*link
+	owners uint64
+	gen    uint32
+	former []*former // connections whose end the server has not confirmed
+	events []Event
+	frame  wire.Frame
+	stats  Stats
+}
+
+// Stats counts what a Dialer did.
+type Stats struct {
+	Dialed      uint64 `help:"attempts to connect to a server"`
+	Established uint64 `help:"attempts that made a connection"`
+	Failed      uint64 `help:"attempts that failed"`
+	Lost        uint64 `help:"connections that failed or were ended by the server"`
+	Refused     uint64 `help:"connections refused because there were too many"`
+	Ended       uint64 `help:"connections whose end the server has confirmed, also of a former incarnation of the switch"`
+	Abandoned   uint64 `help:"connections that ended without a confirmation of the server"`
+	Retries     uint64 `help:"datagrams retransmitted"`
+}
+
+// New returns a Dialer that ends the connections in the record and wants none.
+func New(cfg Config) (*Dialer, error) {
+	if cfg.Resolve == nil || cfg.Rand == nil {
+		return nil, errors.New("switchconn: Resolve and Rand are required")
+	}
+	if !cfg.IPv4.IsValid() && !cfg.IPv6.IsValid() || cfg.MAC == (wire.MAC{}) {
+		return nil, errors.New("switchconn: the switch needs a MAC and an IP address")
+	}
+	if cfg.LinkMTU == 0 {
+		cfg.LinkMTU = defaultLinkMTU
+	}
+	m, err := cm.New(cm.Config{
+		Rand: rand.New(rand.NewPCG(cfg.Rand.Uint64(), cfg.Rand.Uint64())), GUID: guid(cfg.MAC),
+		ResponseTimeout: responseTimeout, MaxRetries: responseRetries,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("switchconn: %w", err)
+	}
+	d := &Dialer{
+		cfg: cfg, m: m, psn: wire.PSN(cfg.Rand.Uint32()).Add(0),
+		byKey: make(map[Key]*link), byConn: make(map[uint64]*link), byQPN: make(map[wire.QPN]*link),
+	}
+	for _, c := range cfg.Record.Former().Conns {
+		d.former = append(d.former, &former{conn: c})
+	}
+	return d, nil
+}
+
+const (
+	defaultLinkMTU = 4200
+	// responseTimeout is the code of the time that a server may take to answer a datagram: 33 ms,
+	// which is long in a rack.
+	responseTimeout = 13
+	responseRetries = 7
+)
+
+// guid is the GUID of the switch, made from its MAC address as NICs make theirs (EUI-64).
+func guid(m wire.MAC) uint64 {
+	const universal, middle = 0x02, 0xfffe
+	high := uint64(m[0]^universal)<<16 | uint64(m[1])<<8 | uint64(m[2])
+	return high<<40 | middle<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
+}
+
+// Want asks for a connection, which is made from the next Tick on. A second call for the same key
+// only sets the target of the next attempt. Beyond MaxShared connections it is refused and counted.
+func (d *Dialer) Want(k Key, t Target) {
+	l := d.byKey[k]
+	switch {
+	case l != nil:
+		l.want, l.target = true, t
+		return
+	case len(d.links) >= MaxShared:
+		d.stats.Refused++
+		return
+	}
+	d.add(&link{Key: k, target: t, want: true})
+}
+
+func (d *Dialer) add(l *link) {
+	d.links = append(d.links, l)
+	d.byKey[l.Key] = l
+}
+
+// Unwant ends a connection, if there is one. If it is up, EventDown follows.
+func (d *Dialer) Unwant(c *pipeline.Ctx, k Key) {
+	l := d.byKey[k]
+	if l == nil {
+		return
+	}
+	l.want = false
+	d.end(c, l, "it is not wanted any more")
+	d.sweep(l)
+}
+
+// Adopt adds a connection that was made elsewhere. Of s it uses the key, both QPNs, both PSNs, MTU
+// and Depth, and the Ethernet destination of To if that is set. EventUp follows. It replaces an
+// adopted connection of the same key that is not up.
+func (d *Dialer) Adopt(s Shared) error {
+	l := d.byKey[s.Key]
+	switch {
+	case l != nil && l.state == Up:
+		return fmt.Errorf("there is a connection to %v, shard %d; remove it first", s.Server, s.Shard)
+	case l != nil && !l.adopted:
+		return fmt.Errorf("the switch itself makes the connection to %v, shard %d; a rule with service none allows adopting one", s.Server, s.Shard)
+	case d.byQPN[s.OwnQPN] != nil:
+		return fmt.Errorf("queue pair %#x of the switch is in use", uint32(s.OwnQPN))
+	case l == nil && len(d.links) >= MaxShared:
+		d.stats.Refused++
+		return fmt.Errorf("there are %d connections already, the maximum", MaxShared)
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.Adopted = true
+	if err := d.path(&s); err != nil {
+		return err
+	}
+	if l == nil {
+		l = &link{Key: s.Key}
+		d.add(l)
+	}
+	l.want, l.adopted = true, true
+	d.up(l, s)
+	return nil
+}
+
+// Again tells the Dialer that the connection under k has failed: the Dialer ends it and makes it
+// again. If the connection has another generation meanwhile, it is a newer one, and Again has no
+// effect.
+func (d *Dialer) Again(c *pipeline.Ctx, k Key, generation uint32) {
+	if l := d.byKey[k]; l != nil && l.state == Up && l.shared.Generation == generation {
+		d.stats.Lost++
+		d.end(c, l, "it has failed")
+		d.sweep(l)
+	}
+}
+
+// Clear reports whether no request that the switch sent to server on an earlier connection can
+// still be executed. Earlier connections are those that have failed, and those that an earlier
+// incarnation of the switch made. Such a connection no longer counts when the server has confirmed
+// its end, or when so much time has passed that no packet of it can be in flight.
+func (d *Dialer) Clear(server netip.Addr) bool {
+	return !slices.ContainsFunc(d.former, func(f *former) bool { return f.conn.Server == server })
+}
+
+// AllClear reports whether Clear holds for every server.
+func (d *Dialer) AllClear() bool { return len(d.former) == 0 }
+
+// HasNext reports whether Next has an event.
+func (d *Dialer) HasNext() bool { return len(d.events) != 0 }
+
+// Next takes the next event; false if there is none.
+func (d *Dialer) Next() (Event, bool) {
+	if len(d.events) == 0 {
+		return Event{}, false
+	}
+	e := d.events[0]
+	d.events = slices.Delete(d.events, 0, 1)
+	return e, true
+}
+
+// Close ends all connections that the Dialer has made, with one DREQ for each.
+func (d *Dialer) Close(c *pipeline.Ctx) {
+	for _, l := range slices.Clone(d.links) {
+		d.Unwant(c, l.Key)
+	}
+}
+
+// Stats returns a copy of the counters.
+func (d *Dialer) Stats() Stats {
+	s := d.stats
+	s.Retries += d.m.Stats().Retries
+	return s
+}
+
+// List returns the connections by server and shard.
+func (d *Dialer) List() []Info {
+	var out []Info
+	for _, l := range d.links {
+		i := Info{Key: l.Key, State: l.state, Attempts: l.attempts, Error: l.err}
+		switch l.state {
+		case Up:
+			s := l.shared
+			i.Shared = &s
+		case Waiting:
+			i.Next = l.next
+		case Dialing, Ending:
+		}
+		out = append(out, i)
+	}
+	slices.SortFunc(out, func(a, b Info) int { return a.Key.compare(b.Key) })
+	return out
+}
+
+// Tick retransmits and dials what is due. It is called at Deadline.
+func (d *Dialer) Tick(c *pipeline.Ctx) {
+	if d.m.Deadline() <= c.Now {
+		d.m.Tick(c.Now, &d.acts)
+		d.carryOut(c)
+	}
+	d.endFormer(c)
+	for i := 0; i < len(d.links); i++ { // an attempt may fail at once
+		if l := d.links[i]; l.want && !l.adopted && l.state == Waiting && l.next <= c.Now {
+			d.dial(c, l)
+		}
+	}
+}
+
+// Deadline is when Tick must be called.
+func (d *Dialer) Deadline() clock.Time {
+	at := d.m.Deadline()
+	for _, f := range d.former {
+		at = clock.Min(at, f.next)
+	}
+	for _, l := range d.links {
+		if l.want && !l.adopted && l.state == Waiting {
+			at = clock.Min(at, l.next)
+		}
+	}
+	return at
+}

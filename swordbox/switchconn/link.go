@@ -1,0 +1,281 @@
+package switchconn
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+	"github.com/rdmalab/rdmalab/swordbox/journal"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// link is one connection that is wanted, or whose end the server has not confirmed.
+type link struct {
+	Key
+	target  Target
+	want    bool // by Want or Adopt
+	adopted bool // by Adopt
+	state   State
+	shared  Shared // the connection, while the state is Dialing or Up
+
+	attempt
+	history
+}
+
+// attempt is the handshake of the present connection.
+type attempt struct {
+	owner uint64     // names the link to the connection manager; 0: none
+	conn  mad.CommID // of the switch
+	peer  mad.CommID // of the server
+	asked verbs.MTU
+	slot  journal.Slot
+}
+
+// history is what former attempts and connections of a link have shown.
+type history struct {
+	largest  verbs.MTU // the largest MTU that the server supports; 0: not known
+	attempts int       // that failed since it was last up
+	err      string    // of the last one
+	next     clock.Time
+	since    clock.Time // when it was last up
+	flaps    int        // how often in succession it failed soon after that
+}
+
+// Bounds of the pause between two attempts, which doubles.
+const (
+	minBackOff = 10 * time.Millisecond
+	maxBackOff = time.Second
+	// soon is how long a connection must be up for the next attempt after its failure to be made at
+	// once.
+	soon = time.Second
+	// maxShift bounds the exponent of a pause.
+	maxShift = 7
+)
+
+// backOff is the pause after the n-th failure in succession, from 0.
+func backOff(n int) time.Duration { return min(maxBackOff, minBackOff<<min(n, maxShift)) }
+
+// QPNs of the switch. 0 and 1 are special, and 0xffffff is that of multicast.
+const (
+	firstQPN, lastQPN = 0x10, 0xfffffe
+	// maxQPNTries bounds the search for a free QPN.
+	maxQPNTries = 64
+)
+
+// newQPN draws a QPN that no connection has. That of a former incarnation is unlikely to be drawn.
+func (d *Dialer) newQPN() (wire.QPN, bool) {
+	for range maxQPNTries {
+		n := wire.QPN(firstQPN + d.cfg.Rand.IntN(lastQPN-firstQPN+1))
+		if _, taken := d.m.ConnOf(n); !taken && d.byQPN[n] == nil {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// dial makes one attempt.
+func (d *Dialer) dial(c *pipeline.Ctx, l *link) {
+	d.stats.Dialed++
+	qpn, ok := d.newQPN()
+	if !ok {
+		d.failed(c, l, "no QPN is free")
+		return
+	}
+	d.gen++
+	s := Shared{
+		Key: l.Key, Generation: d.gen, OwnQPN: qpn, RecvPSN: wire.PSN(d.cfg.Rand.Uint32()).Add(0), Depth: l.target.depth(),
+	}
+	if err := d.path(&s); err != nil {
+		d.failed(c, l, err.Error())
+		return
+	}
+	l.asked = d.mtu(l)
+	req, err := d.request(l, &s)
+	if err != nil {
+		d.failed(c, l, err.Error())
+		return
+	}
+	d.owners++
+	l.owner, l.shared = d.owners, s
+	l.state.on(chDial)
+	d.byConn[l.owner], d.byQPN[qpn] = l, l
+	l.conn, err = d.m.Connect(c.Now, l.owner, d.own(l.Server), l.Server, req, &d.acts)
+	if err != nil {
+		d.failed(c, l, err.Error())
+		return
+	}
+	d.carryOut(c)
+}
+
+// mtu is the path MTU to request.
+func (d *Dialer) mtu(l *link) verbs.MTU {
+	const v4, v6 = 64, 84 // IP, UDP, BTH, the largest extension and ICRC
+	over := v4
+	if l.Server.Is6() {
+		over = v6
+	}
+	largest := verbs.MTU256
+	for m := verbs.MTU4096; m > verbs.MTU256; m /= 2 {
+		if int(m)+over <= d.cfg.LinkMTU {
+			largest = m
+			break
+		}
+	}
+	if l.target.MTU != 0 {
+		largest = min(largest, verbs.MTU(l.target.MTU))
+	}
+	if l.largest != 0 {
+		largest = min(largest, l.largest)
+	}
+	return largest
+}
+
+// request is the REQ of an attempt, like that of any client.
+func (d *Dialer) request(l *link, s *Shared) (mad.REQ, error) {
+	const (
+		retry      = 7
+		ackTimeout = 15 // 134 ms, as rdmacm asks for
+	)
+	service := cm.ServiceOf(l.target.Service)
+	port := uint16(firstPort | d.cfg.Rand.Uint32())
+	private, err := service.Request(nil, d.own(l.Server), l.Server, port)
+	depth := uint8(min(s.Depth, 255))
+	return mad.REQ{
+		Service: service.ID, QPN: s.OwnQPN, PSN: s.RecvPSN, ResponderResources: depth, InitiatorDepth: depth,
+		Retry: retry, RNRRetry: retry, PKey: wire.DefaultPKey, MTU: cm.MTUCode(l.asked), Private: private,
+		Primary: mad.Path{AckTimeout: ackTimeout, HopLimit: ttl},
+	}, err
+}
+
+// accepted handles the REP of the server: the connection is up.
+func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
+	_, mtu, err := cm.ServiceOf(l.target.Service).ParseReply(rep, l.asked)
+	switch {
+	case err != nil:
+	case rep.QPN < 2 || rep.QPN > lastQPN:
+		err = fmt.Errorf("the server answers with the invalid queue pair %#x", uint32(rep.QPN))
+	default:
+		l.peer = rep.LocalID
+		l.slot, err = d.cfg.Record.Dial(d.recorded(l, rep.QPN))
+	}
+	if err == nil {
+		err = d.m.Ready(l.conn, &d.acts)
+	}
+	if err != nil {
+		_ = d.m.Reject(c.Now, l.conn, cm.Refusal{Reason: mad.ReasonConsumer}, &d.acts) // it may have ended already
+		d.cfg.Record.EndConn(l.slot)
+		l.slot = 0
+		d.failed(c, l, err.Error())
+		return
+	}
+	s := l.shared
+	s.ServerQPN, s.SendPSN, s.MTU = rep.QPN, rep.PSN.Add(0), int(mtu)
+	s.Depth = min(s.Depth, int(rep.ResponderResources))
+	s.To.BTH.DestQP = rep.QPN
+	d.stats.Established++
+	l.since = c.Now
+	d.up(l, s)
+}
+
+// recorded is what the journal keeps of a connection.
+func (d *Dialer) recorded(l *link, qpn wire.QPN) journal.Conn {
+	return journal.Conn{Server: l.Server, OwnID: uint32(l.conn), ServerID: uint32(l.peer), ServerQPN: qpn}
+}
+
+// up makes a connection usable.
+func (d *Dialer) up(l *link, s Shared) {
+	if s.Adopted {
+		d.gen++
+		s.Generation = d.gen
+	}
+	l.state.on(chUp)
+	l.shared, l.attempts, l.err = s, 0, ""
+	d.byQPN[s.OwnQPN] = l
+	d.events = append(d.events, Event{Kind: EventUp, Shared: s})
+}
+
+// failed ends an attempt or a connection; the next attempt is made after a pause.
+func (d *Dialer) failed(c *pipeline.Ctx, l *link, why string) {
+	d.stats.Failed++
+	d.release(l)
+	l.state.on(chFailed)
+	l.err = why
+	l.next = c.Now.Add(backOff(l.attempts))
+	l.attempts++
+}
+
+// release removes the connection of a link from the tables.
+func (d *Dialer) release(l *link) {
+	delete(d.byConn, l.owner)
+	if d.byQPN[l.shared.OwnQPN] == l {
+		delete(d.byQPN, l.shared.OwnQPN)
+	}
+	l.owner, l.conn = 0, 0
+}
+
+// end ends the connection or the attempt of a link. The next attempt waits until the server has
+// confirmed the end.
+func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
+	switch l.state {
+	case Up:
+		d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})
+		if l.adopted {
+			d.release(l)
+			l.want = false // the operator who adopted it must adopt the next one
+			l.state.on(chRemoved)
+			return
+		}
+		f := &former{conn: d.recorded(l, l.shared.ServerQPN), link: l, next: c.Now.Add(dreqTimeout)}
+		f.conn.Slot, l.slot = l.slot, 0
+		d.former = append(d.former, f)
+		l.state.on(chEnd)
+		l.err, l.next = why, c.Now
+		if c.Now.Sub(l.since) < soon {
+			l.next = c.Now.Add(backOff(l.flaps))
+			l.flaps++
+		} else {
+			l.flaps = 0
+		}
+		d.m.Abort(c.Now, l.conn, &d.acts)
+	case Dialing:
+		d.m.Abort(c.Now, l.conn, &d.acts)
+		l.state.on(chEnd)
+	case Waiting, Ending:
+		return
+	}
+	d.release(l)
+	d.carryOut(c)
+}
+
+// lost handles the end of a connection by the server, which executes no request on it any more.
+func (d *Dialer) lost(c *pipeline.Ctx, l *link, why string) {
+	d.stats.Lost++
+	d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})
+	d.cfg.Record.EndConn(l.slot)
+	l.slot = 0
+	d.failed(c, l, why)
+	d.sweep(l)
+}
+
+// sweep forgets a link that is not wanted and has no connection.
+func (d *Dialer) sweep(l *link) {
+	if l.want || l.state != Waiting {
+		return
+	}
+	delete(d.byKey, l.Key)
+	d.links = slices.DeleteFunc(d.links, func(o *link) bool { return o == l })
+}
+
+// own is the switch's address of the family of a server's address.
+func (d *Dialer) own(server netip.Addr) netip.Addr {
+	if server.Is4() {
+		return d.cfg.IPv4
+	}
+	return d.cfg.IPv6
+}

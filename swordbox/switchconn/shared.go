@@ -1,0 +1,123 @@
+package switchconn
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Key names a shared connection.
+type Key struct {
+	// Server is the address that rules call Server.
+	Server netip.Addr `json:"server"`
+	Shard  int        `json:"shard"`
+}
+
+// RepairShard is the shard of connections that carry no clients' requests but repairs of a store's
+// chains. No rule has as many shards for requests.
+const RepairShard = 1 << 10
+
+// compare orders keys by server and shard.
+func (k Key) compare(o Key) int {
+	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))
+}
+
+// Shared is an established connection of the switch to a memory server.
+type Shared struct {
+	Key
+	// Generation numbers the connections of this incarnation of the switch, from 1.
+	Generation uint32 `json:"generation"`
+	// ServerQPN is the queue pair that requests go to, OwnQPN that of the switch, which responses
+	// go to.
+	ServerQPN wire.QPN `json:"serverQPN"`
+	OwnQPN    wire.QPN `json:"ownQPN"`
+	// SendPSN is the PSN of the first request of the switch, RecvPSN the first that the switch
+	// expects from the server.
+	SendPSN wire.PSN `json:"sendPSN"`
+	RecvPSN wire.PSN `json:"recvPSN"`
+	// MTU is the path MTU in bytes.
+	MTU int `json:"mtu"`
+	// Depth is how many READs and atomics may be in flight.
+	Depth int `json:"depth"`
+	// Adopted: the connection was made elsewhere. The Dialer neither ends it nor makes it again.
+	Adopted bool `json:"adopted,omitempty"`
+	// To has the headers of requests to the server: Ethernet, IP, UDP, and of the BTH P_Key and
+	// DestQP. All else is zero.
+	To wire.Frame `json:"-"`
+}
+
+// check returns an error that says why a connection cannot be adopted.
+func (s *Shared) check() error {
+	switch {
+	case !s.Server.IsValid():
+		return errors.New("the connection has no server address")
+	case s.Shard < 0:
+		return fmt.Errorf("shard %d: want 0 or more", s.Shard)
+	case s.ServerQPN < 2 || s.ServerQPN > lastQPN || s.OwnQPN < 2 || s.OwnQPN > lastQPN:
+		return fmt.Errorf("queue pairs %#x of the server and %#x of the switch: want QPNs from 2 to %#x",
+			uint32(s.ServerQPN), uint32(s.OwnQPN), lastQPN)
+	case s.SendPSN != s.SendPSN.Add(0) || s.RecvPSN != s.RecvPSN.Add(0):
+		return fmt.Errorf("PSNs %#x and %#x: want 24 bits", uint32(s.SendPSN), uint32(s.RecvPSN))
+	case cm.MTUOf(cm.MTUCode(verbs.MTU(s.MTU))) != verbs.MTU(s.MTU):
+		return fmt.Errorf("path MTU %d: want 256, 512, 1024, 2048 or 4096", s.MTU)
+	case s.Depth < 0 || s.Depth > 255:
+		return fmt.Errorf("depth %d: want 0 to 255", s.Depth)
+	}
+	return nil
+}
+
+// EventKind is what happened to a connection.
+type EventKind uint8
+
+// Events.
+const (
+	// EventUp: Shared can be used from now on.
+	EventUp EventKind = iota + 1
+	// EventDown: the connection of this generation has ended, for Reason; no packet must be sent on
+	// it any more.
+	EventDown
+)
+
+// Event is a change that the user of a connection must know.
+type Event struct {
+	Kind   EventKind
+	Shared Shared // for EventDown, the ended connection
+	Reason string
+}
+
+// Info describes a wanted or adopted connection in listings.
+type Info struct {
+	Key
+	State State `json:"state"`
+	// Shared is the connection, if it is up.
+	Shared *Shared `json:"shared,omitempty"`
+	// Attempts is how many have failed since the connection was last up, Error why the last one
+	// failed.
+	Attempts int    `json:"attempts,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// Next is when the next attempt is made, if the state is Waiting.
+	Next clock.Time `json:"next,omitempty"`
+}
+
+// Target is what to connect to.
+type Target struct {
+	// Service is the name of the server's service, or a port number.
+	Service string
+	// MTU is the path MTU to request in bytes; 0: the largest that the link supports. Depth is how
+	// many READs and atomics may be in flight; 0: 16.
+	MTU, Depth int
+}
+
+func (t *Target) depth() int {
+	const usual = 16
+	if t.Depth == 0 {
+		return usual
+	}
+	return t.Depth
+}

@@ -1,0 +1,96 @@
+package switchconn
+
+import (
+	"fmt"
+	"slices"
+)
+
+// State is the state of a wanted connection.
+type State uint8
+
+// States.
+const (
+	// Waiting: there is no connection; the next attempt is made at Info.Next.
+	Waiting State = iota
+	// Dialing: a REQ was sent to the server.
+	Dialing
+	// Up: the connection can be used.
+	Up
+	// Ending: a DREQ was sent to the server. When the server has confirmed it, the next attempt is
+	// made, if the connection is still wanted.
+	Ending
+)
+
+// states is the number of states.
+const states = int(Ending) + 1
+
+var stateNames = [...]string{"waiting", "dialing", "up", "ending"}
+
+// String is the name of the state.
+func (s State) String() string { return stateNames[s] }
+
+// MarshalText is String.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the names that String returns.
+func (s *State) UnmarshalText(b []byte) error {
+	i := slices.Index(stateNames[:], string(b))
+	if i < 0 {
+		return fmt.Errorf("%.20q is no state of a connection", b)
+	}
+	*s = State(i)
+	return nil
+}
+
+// change is what changes the state of a connection.
+type change uint8
+
+const (
+	chDial    change = iota // an attempt begins
+	chUp                    // the server has answered, or the connection was adopted
+	chFailed                // the attempt has failed, or the server has ended the connection
+	chEnd                   // the switch ends it
+	chRemoved               // an adopted connection has failed or is not wanted: it is not ended, and not made again
+	chOver                  // the server has confirmed the end, or no packet can be in flight any more
+
+	changes
+)
+
+var changeNames = [...]string{"dial", "up", "failed", "end", "removed", "over"}
+
+// String is the name of the change.
+func (c change) String() string { return changeNames[c] }
+
+// edges are the transitions of a connection. A change without an edge leaves the state as it is.
+// testdata/link.dot is their diagram.
+var edges = [...]struct {
+	from State
+	on   change
+	to   State
+}{
+	{Waiting, chDial, Dialing},
+	{Waiting, chUp, Up}, // adopted
+	{Dialing, chUp, Up},
+	{Dialing, chFailed, Waiting},
+	{Dialing, chEnd, Waiting},
+	{Up, chFailed, Waiting},
+	{Up, chEnd, Ending},
+	{Up, chRemoved, Waiting},
+	{Ending, chOver, Waiting},
+}
+
+// next is edges by state and change.
+var next = func() (t [states][changes]State) {
+	for s := range State(states) {
+		for c := range changes {
+			t[s][c] = s
+		}
+	}
+	for _, e := range edges {
+		t[e.from][e.on] = e.to
+	}
+	return t
+}()
+
+// on follows the edge of a change.
+func (s *State) on(c change) { *s = next[*s][c] }

@@ -1,0 +1,16 @@
+package switchconn
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/e2e/golden"
+)
+
+// The state diagram is a golden file, so that a changed transition is seen in review.
+func TestStateDiagram(t *testing.T) {
+	var list []golden.Transition
+	for _, e := range edges {
+		list = append(list, golden.Transition{From: e.from, On: e.on, To: e.to})
+	}
+	golden.Check(t, "testdata/link.dot", golden.Diagram(t, "link", list))
+}

@@ -1,0 +1,88 @@
+package switchd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+)
+
+// captures streams packets to operators.
+type captures struct {
+	hub *tap.Hub
+	log *log.Logger
+	// stop cancels life, and so ends all captures, when the loop ends.
+	stop context.CancelFunc
+	life context.Context
+}
+
+// serveCapture streams pcapng until the client disconnects or the daemon ends.
+func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	o := tap.Options{Links: q["link"], Only: q.Get("dir")}
+	if s := q.Get("snaplen"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			refuseCapture(w, fmt.Errorf("snaplen %q is no number of bytes", s))
+			return
+		}
+		o.Snaplen = n
+	}
+	o.Commented = q.Get("commented") != ""
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	if s := q.Get("for"); s != "" {
+		lasting, err := time.ParseDuration(s)
+		if err != nil || lasting <= 0 {
+			refuseCapture(w, fmt.Errorf("for=%q is no time to capture", s))
+			return
+		}
+		timer := time.AfterFunc(lasting, cancel)
+		defer timer.Stop()
+	}
+	rc := http.NewResponseController(w)
+	started := false
+	o.Flush = func() {
+		started = true
+		_ = rc.Flush() // the client has gone: the next write says so
+	}
+	w.Header().Set("Content-Type", "application/x-pcapng")
+	sum, err := c.hub.Capture(ctx, w, o)
+	if err != nil && !started {
+		refuseCapture(w, err)
+		return
+	}
+	c.log.Printf("capture of %v ended: %d packets, %d lost", o.Links, sum.Written, sum.Lost)
+}
+
+// servePast sends the last packets, if the switch keeps them (Config.Keep).
+func (c *captures) servePast(w http.ResponseWriter, _ *http.Request) {
+	var buf bytes.Buffer
+	if _, err := c.hub.Past(&buf); err != nil {
+		refuseCapture(w, handler.Gone(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-pcapng")
+	_, _ = w.Write(buf.Bytes()) // an error means that the client has gone
+}
+
+// refuseCapture answers with an error instead of a stream.
+func refuseCapture(w http.ResponseWriter, err error) {
+	e := &control.Error{Status: http.StatusBadRequest, Message: err.Error()}
+	if errors.As(answer(err), &e) && e.Status == http.StatusInternalServerError {
+		e.Status = http.StatusBadRequest
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.Status)
+	_ = json.NewEncoder(w).Encode(e) // an error means that the client has gone
+}

@@ -1,0 +1,126 @@
+package switchd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+)
+
+// faultControl installs and removes faults and partitions.
+type faultControl struct {
+	commands *commands
+	ports    *ports
+	traffic  *traffic
+	groups   [][]string // of the partition. Loop only
+}
+
+// Partition is the body of POST /partition. One group: its hosts cannot reach the other hosts.
+// Several groups: hosts of different groups cannot reach each other, and hosts in no group reach
+// all.
+type Partition struct {
+	Groups [][]string `json:"groups"`
+}
+
+// Healed is what DELETE /faults answers.
+type Healed struct {
+	// Rules is how many rules were active and have been removed.
+	Rules int `json:"rules"`
+}
+
+// errPartition is the error of groups that are not a valid partition.
+var errPartition = errors.New("partition")
+
+// Faults lists the rules and their effects so far.
+func (f *faultControl) Faults() (list []fault.Status, err error) {
+	err = f.commands.Do(func() { list = f.traffic.plan.List(f.traffic.now) })
+	return list, err
+}
+
+// Inject installs a rule.
+func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
+	if derr := f.commands.Do(func() { out, err = f.traffic.plan.Add(f.traffic.now, r) }); derr != nil {
+		return r, derr
+	}
+	return out, err
+}
+
+// RemoveFault removes a rule.
+func (f *faultControl) RemoveFault(id string) (err error) {
+	if derr := f.commands.Do(func() { err = f.traffic.plan.Remove(id) }); derr != nil {
+		return derr
+	}
+	return err
+}
+
+// Heal removes the rules of a link, or all for "". It returns how many of them were active.
+func (f *faultControl) Heal(link string) (n int, err error) {
+	if derr := f.commands.Do(func() { n, err = f.traffic.plan.Heal(f.traffic.now, link) }); derr != nil {
+		return 0, derr
+	}
+	return n, err
+}
+
+// activeRules maps hosts to the ids of the active rules on their links. Loop only.
+func (f *faultControl) activeRules() map[string][]string {
+	m := make(map[string][]string)
+	for _, r := range f.traffic.plan.List(f.traffic.now) {
+		if r.State == fault.Active {
+			m[r.Link] = append(m[r.Link], r.ID)
+		}
+	}
+	return m
+}
+
+// SetPartition separates groups of hosts; without groups it ends the partition.
+func (f *faultControl) SetPartition(groups [][]string) error {
+	var ports []int
+	var err error
+	derr := f.commands.Do(func() {
+		if ports, err = f.portGroups(groups); err == nil {
+			f.groups = groups
+			f.traffic.sw.Partition(ports)
+		}
+	})
+	return errors.Join(derr, err)
+}
+
+// portGroups returns the group number of each port; -1: in no group. Loop only.
+func (f *faultControl) portGroups(groups [][]string) ([]int, error) {
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	of := slices.Repeat([]int{-1}, len(f.ports.hosts))
+	for g, names := range groups {
+		if len(names) == 0 {
+			return nil, fmt.Errorf("%w: a group is empty", errPartition)
+		}
+		for _, name := range names {
+			i := slices.Index(f.ports.hosts, name)
+			switch {
+			case i < 0:
+				return nil, fmt.Errorf("%w: %w %q; there are %v", errPartition, fault.ErrUnknownLink, name, f.ports.hosts)
+			case of[i] >= 0 && of[i] != g:
+				return nil, fmt.Errorf("%w: %s is in two groups", errPartition, name)
+			}
+			of[i] = g
+		}
+	}
+	if len(groups) == 1 {
+		for i := range of {
+			if of[i] < 0 {
+				of[i] = 1
+			}
+		}
+	}
+	return of, nil
+}
+
+// regroup applies the partition again after links have changed: a group may name a guest that has
+// just been plugged in again.
+func (f *faultControl) regroup() {
+	if ports, err := f.portGroups(f.groups); err == nil {
+		f.traffic.sw.Partition(ports)
+	}
+}

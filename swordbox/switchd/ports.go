@@ -1,0 +1,178 @@
+package switchd
+
+import (
+	"errors"
+	"log"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// ports holds the links of the switch and their interfaces. The loop owns it; other goroutines use
+// only waking and open.
+type ports struct {
+	sw        *pipeline.Switch
+	opener    func(i int, l Link) (packetio.Port, error)
+	newWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
+	spin      time.Duration
+	queue     int // capacity of an egress queue in packets
+	log       *log.Logger
+
+	links  []Link   // Host is "" if a guest was removed
+	hosts  []string // of links
+	list   []port   // of links
+	waiter packetio.Waiter
+	// waking is a copy of waiter, open a copy of the ports by link, for other goroutines.
+	waking atomic.Pointer[packetio.Waiter]
+	open   atomic.Pointer[[]opened]
+}
+
+// opened is a link and its port, for the watcher.
+type opened struct {
+	link Link
+	io   packetio.Port // nil: missing
+}
+
+// port is the state of one link in the loop.
+type port struct {
+	io       packetio.Port // nil: missing
+	err      error         // why it is missing
+	carrier  bool
+	up, down *fault.Injector
+	queue    pipeline.Queue
+	rx       packetio.Batch
+	tx       txCounters
+	rate     rate
+}
+
+// txCounters count the packets and bytes that left on the link, for status and counters.
+type txCounters struct{ packets, bytes uint64 }
+
+// openPorts opens the ports that exist, concurrently: each open takes tens of milliseconds in the
+// kernel.
+func (s *ports) openPorts() {
+	type result struct {
+		io  packetio.Port
+		err error
+	}
+	results := make([]result, len(s.list))
+	var wg sync.WaitGroup
+	for i := range results {
+		wg.Go(func() { results[i].io, results[i].err = s.opener(i, s.links[i]) })
+	}
+	wg.Wait()
+	for i, r := range results {
+		s.plug(i, r.io, r.err)
+	}
+}
+
+// wake ends the loop's waiting.
+func (s *ports) wake() {
+	if w := s.waking.Load(); w != nil {
+		(*w).Wake()
+	}
+}
+
+// plug installs an open port, or stores the error that says why it is missing.
+func (s *ports) plug(i int, io packetio.Port, err error) {
+	p := &s.list[i]
+	p.io, p.err = io, err
+	if err != nil {
+		p.io = nil
+		return
+	}
+	p.carrier = true
+	if l, ok := io.(linker); ok {
+		p.carrier = l.LinkUp()
+	}
+	s.sw.SetPort(i, p.carrier)
+	s.log.Printf("port %s (%s) is open, carrier %v", s.links[i].Ifname, s.hosts[i], p.carrier)
+}
+
+// lost closes a port that failed, and marks its link as missing.
+func (s *ports) lost(i int, err error) {
+	p := &s.list[i]
+	s.log.Printf("port %s (%s) is lost: %v", s.links[i].Ifname, s.hosts[i], err)
+	if cerr := p.io.Close(); cerr != nil {
+		s.log.Printf("port %s: close: %v", s.links[i].Ifname, cerr)
+	}
+	p.io, p.err, p.carrier = nil, err, false
+	s.sw.SetPort(i, false)
+	s.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard())
+	if err := s.renewWaiter(); err != nil {
+		s.log.Printf("waiter: %v", err)
+	}
+}
+
+// renewWaiter replaces the loop's waiter by one for the ports that are open now.
+func (s *ports) renewWaiter() error {
+	var list []packetio.Port
+	for i := range s.list {
+		if s.list[i].io != nil {
+			list = append(list, s.list[i].io)
+		}
+	}
+	w, err := s.newWaiter(s.spin, list)
+	if err != nil {
+		return err
+	}
+	old := s.waiter
+	s.waiter = w
+	s.waking.Store(&w)
+	s.publish()
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// publish copies the ports to open, for the watcher.
+func (s *ports) publish() {
+	list := make([]opened, len(s.list))
+	for i := range s.list {
+		list[i] = opened{s.links[i], s.list[i].io}
+	}
+	s.open.Store(&list)
+}
+
+func (s *ports) closePorts() error {
+	var errs []error
+	for i := range s.list {
+		if p := &s.list[i]; p.io != nil {
+			errs = append(errs, p.io.Close())
+			p.io = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setCarrier sets whether a port's link is up.
+func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
+	p := &s.list[i]
+	if p.io != io || p.carrier == up { // lost or replaced meanwhile, or no change
+		return
+	}
+	p.carrier = up
+	s.sw.SetPort(i, up)
+	s.log.Printf("port %s (%s): carrier %v", s.links[i].Ifname, s.hosts[i], up)
+}
+
+// takeRates updates the rates of all ports.
+func (s *ports) takeRates() {
+	now := time.Now()
+	for i := range s.list {
+		p := &s.list[i]
+		c := s.sw.Port(i)
+		cur := [4]uint64{c.RxPackets, c.RxBytes, p.tx.packets, p.tx.bytes}
+		r := &p.rate
+		if s := now.Sub(r.at).Seconds(); !r.at.IsZero() && s > 0 {
+			per := func(k int) uint64 { return uint64(float64(cur[k]-r.last[k])/s + 0.5) }
+			r.rxPackets, r.rxBits, r.txPackets, r.txBits = per(0), 8*per(1), per(2), 8*per(3)
+		}
+		r.at, r.last = now, cur
+	}
+}

@@ -1,0 +1,272 @@
+package switchd
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/chipcost"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// programControl serves the operators' requests about the switch program. It knows programs only
+// through their registry (swordbox/apps) and the interfaces that they implement.
+type programControl struct {
+	commands *commands
+	traffic  *traffic
+	log      *log.Logger
+	// load makes a program that replaces the running one; nil: the running one stays. described is
+	// the rack's description, for the names of servers.
+	load      func(name string, set *rules.Set) (*Loaded, error)
+	described *spec.Rack
+
+	// Owned by the loop.
+	running pipeline.Program
+	self    pipeline.Self
+
+	// loading is held while a program replaces another. It guards needs, the resources of the
+	// running program.
+	loading sync.Mutex
+	needs   io.Closer
+}
+
+// ProgramInfo is what GET /program answers.
+type ProgramInfo struct {
+	Name string `json:"name"`
+	Doc  string `json:"doc"`
+	// Programs are the programs that a rack file can name, Described is the one that this rack's
+	// file names.
+	Programs  []string `json:"programs"`
+	Described string   `json:"described,omitempty"`
+	// Bits is the size of the state that the program declares.
+	Bits int `json:"bits"`
+	// Rules is how many rules are in force; MAC and Addresses are those of the switch itself.
+	Rules     int          `json:"rules"`
+	MAC       wire.MAC     `json:"mac,omitzero"`
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+}
+
+// RuleText is the body of POST /rules: a rule in the syntax of the command line.
+type RuleText struct {
+	Rule string `json:"rule"`
+	// First puts it before the others.
+	First bool `json:"first,omitempty"`
+}
+
+// RuleTexts is the body of PUT /rules: all rules, in order.
+type RuleTexts struct {
+	Rules []string `json:"rules"`
+}
+
+// handle registers the requests about the program and its rules.
+func (p *programControl) handle(m *control.Mux) {
+	control.Handle(m, "GET /program", func(*http.Request, none) (ProgramInfo, error) { return p.Info() })
+	control.Handle(m, "PUT /program", func(_ *http.Request, t ProgramText) (ProgramInfo, error) {
+		if err := p.Load(t); err != nil {
+			return ProgramInfo{}, answer(err)
+		}
+		return p.Info()
+	})
+	control.Handle(m, "GET /budget", func(*http.Request, none) (chipcost.Budget, error) { return p.Budget() })
+	control.Handle(m, "GET /rules", func(*http.Request, none) ([]rules.Rule, error) { return p.Rules() })
+	control.Handle(m, "POST /rules", func(_ *http.Request, t RuleText) (rules.Rule, error) {
+		r, err := p.AddRule(t)
+		return r, answer(err)
+	})
+	control.Handle(m, "PUT /rules", func(_ *http.Request, t RuleTexts) ([]rules.Rule, error) {
+		list, err := p.ReplaceRules(t.Rules)
+		return list, answer(err)
+	})
+	control.Handle(m, "DELETE /rules/{id}", func(r *http.Request, _ none) (none, error) {
+		return none{}, answer(p.RemoveRule(r.PathValue("id")))
+	})
+	for _, req := range apps.Requests() {
+		control.Handle(m, req.Pattern, func(r *http.Request, body json.RawMessage) (any, error) {
+			out, err := p.serve(&req, r, body)
+			return out, answer(err)
+		})
+	}
+}
+
+// serve passes a request to the running program.
+func (p *programControl) serve(req *handler.Request, r *http.Request, body []byte) (out any, err error) {
+	derr := p.commands.Do(func() {
+		out, err = req.Do(p.running, &handler.Call{
+			Now: p.traffic.now, Body: func(into any) error { return decode(body, into) }, Value: r.PathValue, Address: p.address,
+			Step: p.traffic.step,
+		})
+	})
+	return out, errors.Join(derr, err)
+}
+
+// decode reads the body of a request and, as package control does, refuses unknown fields.
+func decode(body []byte, into any) error {
+	if len(body) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return handler.Refused(fmt.Errorf("request body: %w", err))
+	}
+	return nil
+}
+
+// ruled runs f in the loop with the running program; the error is ErrNoRules if it has no rules.
+func (p *programControl) ruled(f func(r apps.Ruled) error) (err error) {
+	if derr := p.commands.Do(func() {
+		err = handler.ErrNoRules
+		if r, ok := p.running.(apps.Ruled); ok {
+			err = f(r)
+		}
+	}); derr != nil {
+		return derr
+	}
+	return err
+}
+
+// Info describes the program.
+func (p *programControl) Info() (i ProgramInfo, err error) {
+	err = p.commands.Do(func() {
+		s := p.traffic.sw.Spec()
+		i = ProgramInfo{Name: s.Name, Doc: s.Doc, Programs: spec.Programs(), Bits: s.Bits(), MAC: p.self.MAC, Addresses: p.self.Addrs}
+		if p.described != nil {
+			i.Described = cmp.Or(p.described.Switch.Program, spec.ProgramForward)
+		}
+		if r, ok := p.running.(apps.Ruled); ok {
+			i.Rules = len(r.Rules().All())
+		}
+	})
+	return i, err
+}
+
+// Budget reports the resources of a switching chip that the program would need.
+func (p *programControl) Budget() (b chipcost.Budget, err error) {
+	var s pipeline.Spec
+	err = p.commands.Do(func() { s = p.traffic.sw.Spec() })
+	return chipcost.Of(s, chipcost.Tofino()), err
+}
+
+// Rules lists the rules in force. A program without rules has none.
+func (p *programControl) Rules() ([]rules.Rule, error) {
+	list := []rules.Rule{}
+	err := p.ruled(func(r apps.Ruled) error {
+		list = append(list, r.Rules().All()...)
+		return nil
+	})
+	if errors.Is(err, handler.ErrNoRules) {
+		err = nil
+	}
+	return list, err
+}
+
+// AddRule adds a rule behind the others, or before them.
+func (p *programControl) AddRule(t RuleText) (rules.Rule, error) {
+	rule, err := p.rule(t.Rule)
+	if err != nil {
+		return rule, err
+	}
+	err = p.ruled(func(r apps.Ruled) error {
+		add := r.Rules().Add
+		if t.First {
+			add = r.Rules().AddFirst
+		}
+		set, added, err := add(rule)
+		if err == nil {
+			rule = *added
+			err = r.SetRules(set)
+		}
+		if err != nil {
+			err = handler.Refused(err)
+		}
+		return err
+	})
+	return rule, err
+}
+
+// rule parses a rule and resolves its server.
+func (p *programControl) rule(text string) (rules.Rule, error) {
+	r, err := rules.Parse(text)
+	if err != nil {
+		return r, handler.Refused(err)
+	}
+	s := p.described
+	if s == nil {
+		return r, nil
+	}
+	if err := r.Resolve(s.Addresses); err != nil {
+		return r, handler.Refused(fmt.Errorf("%w; hosts: %v", err, s.HostNames()))
+	}
+	if err := s.CheckRule(&r); err != nil {
+		return r, handler.Refused(err)
+	}
+	return r, nil
+}
+
+// ruleSet parses rules and checks that they can be in force together.
+func (p *programControl) ruleSet(texts []string) (*rules.Set, error) {
+	if len(texts) > rules.MaxRules {
+		return nil, handler.Refused(fmt.Errorf("%d rules; at most %d are allowed", len(texts), rules.MaxRules))
+	}
+	var list []rules.Rule
+	for i, text := range texts {
+		r, err := p.rule(text)
+		if err != nil {
+			return nil, handler.Refused(fmt.Errorf("rule %d: %w", i+1, err))
+		}
+		list = append(list, r)
+	}
+	set, err := rules.NewSet(list)
+	if err != nil {
+		return nil, handler.Refused(err)
+	}
+	return set, nil
+}
+
+// ReplaceRules replaces all rules in force; after an error the old ones stay.
+func (p *programControl) ReplaceRules(texts []string) ([]rules.Rule, error) {
+	set, err := p.ruleSet(texts)
+	if err != nil {
+		return nil, err
+	}
+	err = p.ruled(func(r apps.Ruled) error { return r.SetRules(set) })
+	return append([]rules.Rule{}, set.All()...), err
+}
+
+// RemoveRule removes a rule.
+func (p *programControl) RemoveRule(id string) error {
+	return p.ruled(func(r apps.Ruled) error {
+		set, err := r.Rules().Remove(id)
+		if err != nil {
+			return handler.Gone(err)
+		}
+		return r.SetRules(set)
+	})
+}
+
+// address resolves a server's name or address to the address that rules have as Server.
+func (p *programControl) address(server string) (netip.Addr, error) {
+	if s := p.described; s != nil {
+		if addrs := s.Addresses(server); len(addrs) > 0 {
+			return addrs[0], nil
+		}
+	}
+	a, err := netip.ParseAddr(server)
+	if err != nil {
+		return a, handler.Refused(fmt.Errorf("%.60q is neither a host of the rack nor an address", server))
+	}
+	return a, nil
+}

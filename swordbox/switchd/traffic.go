@@ -1,0 +1,205 @@
+package switchd
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// traffic moves frames from the ports through the faults of the links up, the pipeline and the
+// faults of the links down to the egress queues. The loop owns it.
+type traffic struct {
+	ports *ports
+	sw    *pipeline.Switch
+	plan  *fault.Set
+	hub   *tap.Hub
+	clk   *real.Clock
+	wall  time.Time // the time at which clk was zero
+
+	delays    delays
+	now       clock.Time
+	observing bool
+	out       packetio.Batch // frames that the pipeline sends in this round
+	scratch   packetio.Batch // frames split, copied or changed by faults in this round
+}
+
+// connect sets up the fault injectors and the egress queue of a port.
+func (t *traffic) connect(i int) {
+	p, host := &t.ports.list[i], t.ports.hosts[i]
+	p.up, p.down = t.plan.Injector(host, fault.Up), t.plan.Injector(host, fault.Down)
+	p.queue = pipeline.Queue{MaxPackets: t.ports.queue, MaxBytes: maxQueueBytes}
+}
+
+// deadline returns when the next round must run if no frame arrives before.
+func (t *traffic) deadline() clock.Time { return clock.Min(t.delays.next(), t.sw.Deadline()) }
+
+// round handles all frames that have arrived or are due, and reports whether there were any. The
+// memory of a round's frames is valid until the next round: that of received frames by the contract
+// of Port, that of the others because their batches are reset here.
+func (t *traffic) round() (busy bool) {
+	t.now = t.clk.Now()
+	t.observing = t.hub.Active()
+	t.sw.Observe(t.observing)
+	t.out.Reset()
+	t.scratch.Reset()
+	for i := range t.ports.list {
+		p := &t.ports.list[i]
+		if p.io == nil {
+			continue
+		}
+		n, err := p.io.Recv(&p.rx)
+		if err != nil {
+			t.ports.lost(i, err)
+			continue
+		}
+		busy = busy || n > 0
+		for _, f := range p.rx.Frames {
+			t.fromHost(i, f)
+		}
+	}
+	for range MaxDelayed { // bounded, so that delays of zero cannot keep the round going for ever
+		if t.delays.next() > t.now {
+			break
+		}
+		t.undelay()
+		busy = true
+	}
+	if t.sw.Deadline() <= t.now {
+		start := len(t.out.Frames)
+		t.sw.Tick(t.now, &t.out)
+		t.toHosts(start, t.sw.Notes())
+		busy = true
+	}
+	t.flush()
+	return busy
+}
+
+// undelay passes the first delayed frame on.
+func (t *traffic) undelay() {
+	e := t.delays.pop(&t.scratch)
+	if e.dir == tap.Up {
+		t.switched(e.port, e.frame, "", true)
+		return
+	}
+	if t.ports.list[e.port].io == nil {
+		t.sw.CountDrop(e.port, pipeline.ReasonPortDown, e.frame.Packets())
+		return
+	}
+	t.enqueue(e.port, e.frame, "left after its delay")
+}
+
+// switched passes a frame to the pipeline and the resulting frames to the egress side. comment says
+// what faults did to it on the link up; late: the frame was captured before its delay.
+func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) {
+	start := len(t.out.Frames)
+	t.sw.Frame(t.now, in, f, &t.out)
+	if !t.observing {
+		t.toHosts(start, nil)
+		return
+	}
+	notes := t.sw.Notes()
+	for _, n := range notes {
+		if n.Out < 0 {
+			comment = join(comment, t.comment(n, ", to "))
+		}
+	}
+	if !late || comment != "" {
+		t.hub.Frame(t.unixNanos(), in, tap.Up, f, comment)
+	}
+	t.toHosts(start, notes)
+}
+
+// toHosts passes what the pipeline sent, from index start of out on, to the egress side.
+func (t *traffic) toHosts(start int, notes []pipeline.Note) {
+	for k := start; k < len(t.out.Frames); k++ {
+		comment := ""
+		for _, n := range notes {
+			if n.Out == k {
+				comment = join(comment, t.comment(n, ", from "))
+			}
+		}
+		f := t.out.Frames[k]
+		t.toHost(f.Port, f, comment)
+	}
+}
+
+// comment is the text of a note, with the link of the frame on the other side.
+func (t *traffic) comment(n pipeline.Note, side string) string {
+	if n.Peer < 0 {
+		return n.Text
+	}
+	return n.Text + side + t.ports.hosts[n.Peer]
+}
+
+// enqueue puts a frame into a port's egress queue.
+func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
+	f.Port = to
+	if !t.ports.list[to].queue.Offer(f) {
+		t.sw.CountDrop(to, pipeline.ReasonQueueFull, f.Packets())
+		if t.observing {
+			comment = join(comment, "dropped: egress queue of "+t.ports.hosts[to]+" is full")
+		}
+	}
+	if t.observing {
+		t.hub.Frame(t.unixNanos(), to, tap.Down, f, comment)
+	}
+}
+
+// flush empties all egress queues.
+func (t *traffic) flush() {
+	for i := range t.ports.list {
+		p := &t.ports.list[i]
+		if p.queue.Len() == 0 {
+			continue
+		}
+		if p.io == nil {
+			t.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard())
+			continue
+		}
+		packets, bytes, refused, err := p.queue.Flush(p.io)
+		p.tx.packets += uint64(packets)
+		p.tx.bytes += uint64(bytes)
+		if refused > 0 {
+			t.sw.CountDrop(i, pipeline.ReasonNoTx, refused)
+		}
+		if err != nil {
+			t.ports.lost(i, err)
+		}
+	}
+}
+
+// join strings comments together.
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
+}
+
+// step runs f as a step of the program, and sends the frames that it emits. Loop only.
+func (t *traffic) step(f func(c *pipeline.Ctx)) {
+	start := len(t.out.Frames)
+	t.sw.Step(t.now, &t.out, f)
+	t.toHosts(start, t.sw.Notes())
+	t.flush()
+}
+
+// unixNanos returns the time stamp for captures. It reads the clock, because the time of the round
+// is the same for a whole burst.
+func (t *traffic) unixNanos() int64 { return t.wall.UnixNano() + int64(t.clk.Now()) }
+
+// load replaces the running program, and sends the frames that the new one emits.
+func (t *traffic) load(l *Loaded) error {
+	start := len(t.out.Frames)
+	if err := t.sw.Load(t.now, l.Program, l.Self, &t.out); err != nil {
+		return err
+	}
+	t.toHosts(start, t.sw.Notes())
+	t.flush()
+	return nil
+}

@@ -1,0 +1,71 @@
+package transform
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// WordLen is the length in bytes of the word that an atomic operation works on (IBTA 9.4.5).
+const WordLen = 8
+
+// ToWrite changes an atomic request to an RDMA WRITE of value to the same word under the same
+// R_Key. The bytes are stored in payload, which belongs to the caller and must stay unchanged until
+// f has been encoded. The WRITE requests an acknowledgement, because an atomic is always answered
+// and a WRITE only on request (IBTA 9.7.5.1.1).
+func ToWrite(f *wire.Frame, value uint64, payload *[WordLen]byte) {
+	PutWord(payload, value)
+	toWriteOnly(f, payload[:])
+}
+
+// ToEmptyWrite changes a request to an RDMA WRITE of no bytes under the same R_Key: it takes one
+// PSN, is counted and acknowledged as a message, and changes no memory. f is an atomic or has a
+// RETH.
+func ToEmptyWrite(f *wire.Frame) { toWriteOnly(f, nil) }
+
+func toWriteOnly(f *wire.Frame, payload []byte) {
+	va, rkey := Target(f)
+	f.BTH.Opcode, f.BTH.AckReq = wire.RCWriteOnly, true
+	f.RETH = wire.RETH{VA: va, RKey: rkey, Length: uint32(len(payload))}
+	f.AtomicETH = wire.AtomicETH{}
+	f.Payload = payload
+	f.UDP.Checksum = 0
+}
+
+// Target is the remote address and the R_Key of a request: of an atomic, a READ or the first packet
+// of a WRITE. Both are 0 for a packet without.
+func Target(f *wire.Frame) (va uint64, rkey uint32) {
+	switch {
+	case f.BTH.Opcode.Has(wire.HasAtomicETH):
+		return f.AtomicETH.VA, f.AtomicETH.RKey
+	case f.BTH.Opcode.Has(wire.HasRETH):
+		return f.RETH.VA, f.RETH.RKey
+	}
+	return 0, 0
+}
+
+// PutWord stores a number as the payload of a WRITE of one word.
+func PutWord(payload *[WordLen]byte, value uint64) { binary.LittleEndian.PutUint64(payload[:], value) }
+
+// Piece is what a WRITE does to one word: the bits of Mask are replaced by those of Bits. A Mask of
+// all ones writes the whole word, 0 none of it.
+type Piece struct{ Bits, Mask uint64 }
+
+// PieceOf is what a single-packet WRITE does to the word at va. f must have a RETH.
+func PieceOf(f *wire.Frame, va uint64) Piece {
+	var p Piece
+	for i := range uint64(WordLen) {
+		at := va + i - f.RETH.VA // wraps around if the byte is before the payload
+		if at < uint64(len(f.Payload)) {
+			p.Mask |= 0xff << (8 * i)
+			p.Bits |= uint64(f.Payload[at]) << (8 * i)
+		}
+	}
+	return p
+}
+
+// Apply is the value of the word after the WRITE; old is that before.
+func (p Piece) Apply(old uint64) uint64 { return old&^p.Mask | p.Bits }
+
+// Whole reports whether the WRITE sets all bytes of the word.
+func (p Piece) Whole() bool { return p.Mask == ^uint64(0) }

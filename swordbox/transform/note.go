@@ -1,0 +1,104 @@
+package transform
+
+import (
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Note describes in a capture how a packet was changed, so that it can be found on the other link:
+//
+//	CAS→WRITE conn 7 psn 12→4711 value 1, was 0
+//	ACK→ATOMIC_ACK conn 7 psn 4711→12 msn 3, was 0
+//
+// A program formats one only while a capture runs (pipeline.Ctx.Observed).
+type Note struct {
+	// From is the opcode of the received packet, To that of the sent one. Without a received
+	// packet, From is To.
+	From, To wire.Opcode
+	// Conn is the number of the shared connection; 0: the client's connection.
+	Conn uint32
+	// PSN is that of the received packet, NewPSN that of the sent one. With Made only NewPSN is
+	// valid.
+	PSN, NewPSN wire.PSN
+	// Made: the switch made the packet.
+	Made bool
+	// MSN is that of a response; valid with ShowMSN.
+	MSN uint32
+	// Show is which of MSN, Value and Prior are valid.
+	Show Show
+	// Value is what is written, Prior the value of the word before.
+	Value, Prior uint64
+	// Why is added at the end: "retransmission", "held for 12 µs".
+	Why string
+}
+
+// Show is a set of fields of a Note.
+type Show uint8
+
+// Fields.
+const (
+	ShowMSN Show = 1 << iota
+	ShowValue
+	ShowPrior
+)
+
+// String is the text of the note.
+func (n Note) String() string {
+	b := make([]byte, 0, 96)
+	if n.Made {
+		b = append(b, "made "...)
+	}
+	b = append(b, shortName(n.From)...)
+	if n.To != n.From {
+		b = append(append(b, "→"...), shortName(n.To)...)
+	}
+	if n.Conn == 0 {
+		b = append(b, " own conn psn "...)
+	} else {
+		b = strconv.AppendUint(append(b, " conn "...), uint64(n.Conn), 10)
+		b = append(b, " psn "...)
+	}
+	if !n.Made {
+		b = strconv.AppendUint(b, uint64(n.PSN), 10)
+		b = append(b, "→"...)
+	}
+	b = strconv.AppendUint(b, uint64(n.NewPSN), 10)
+	if n.Show&ShowMSN != 0 {
+		b = strconv.AppendUint(append(b, " msn "...), uint64(n.MSN), 10)
+	}
+	switch {
+	case n.Show&ShowValue != 0:
+		b = appendValue(append(b, " value "...), n.Value)
+	case n.To == wire.RCWriteOnly && n.From.Is(wire.OpAtomic):
+		b = append(b, " unchanged"...)
+	}
+	if n.Show&ShowPrior != 0 {
+		b = appendValue(append(b, ", was "...), n.Prior)
+	}
+	if n.Why != "" {
+		b = append(append(b, ", "...), n.Why...)
+	}
+	return string(b)
+}
+
+// appendValue appends a word: small numbers in decimal, others in hexadecimal.
+func appendValue(b []byte, v uint64) []byte {
+	if v < 1<<20 {
+		return strconv.AppendUint(b, v, 10)
+	}
+	return strconv.AppendUint(append(b, "0x"...), v, 16)
+}
+
+// shortNames are the usual names of the opcodes that the switch changes.
+var shortNames = map[wire.Opcode]string{
+	wire.RCCmpSwap: "CAS", wire.RCFetchAdd: "FAA", wire.RCWriteOnly: "WRITE", wire.RCReadRequest: "READ",
+	wire.RCAck: "ACK", wire.RCAtomicAck: "ATOMIC_ACK", wire.RCReadResponseOnly: "READ_RESPONSE",
+}
+
+func shortName(o wire.Opcode) string {
+	if s, ok := shortNames[o]; ok {
+		return s
+	}
+	return o.String()
+}

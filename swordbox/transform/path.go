@@ -1,0 +1,102 @@
+package transform
+
+import "github.com/rdmalab/rdmalab/softrnic/wire"
+
+// ttl is the time to live, or hop limit, of packets that the switch makes or moves.
+const ttl = 64
+
+// Bits of the IP type of service (RFC 3168).
+const (
+	ecnMask = 0x03
+	ecnCE   = 0x03 // congestion experienced
+	ecnECT0 = 0x02 // ECN-capable transport
+)
+
+// Path is one direction of a connection: the headers that bring a packet to its receiver. It is
+// taken from a packet (PathOf) or set up by the code that makes a connection.
+type Path struct {
+	Eth  wire.Ethernet
+	V6   bool
+	IPv4 wire.IPv4
+	IPv6 wire.IPv6
+	// SrcPort is the UDP source port, which spreads flows over links and does not name the
+	// connection.
+	SrcPort uint16
+	PKey    uint16
+	MigReq  bool
+	// DestQP is the receiver's queue pair.
+	DestQP wire.QPN
+}
+
+// PathOf is the path of a packet, without a congestion mark.
+func PathOf(f *wire.Frame) Path {
+	p := Path{
+		Eth: f.Eth, V6: f.V6, IPv4: f.IPv4, IPv6: f.IPv6,
+		SrcPort: f.UDP.SrcPort, PKey: f.BTH.PKey, MigReq: f.BTH.MigReq, DestQP: f.BTH.DestQP,
+	}
+	if class := p.class(); class&ecnMask == ecnCE {
+		p.setClass(class&^ecnMask | ecnECT0)
+	}
+	return p
+}
+
+// Back is the path in the other direction, to the sender's queue pair. It is a guess of the headers
+// that the receiver uses, for as long as no packet of it has been seen.
+func (p *Path) Back(destQP wire.QPN) Path {
+	q := *p
+	q.Eth.Dst, q.Eth.Src = p.Eth.Src, p.Eth.Dst
+	q.IPv4.Dst, q.IPv4.Src = p.IPv4.Src, p.IPv4.Dst
+	q.IPv6.Dst, q.IPv6.Src = p.IPv6.Src, p.IPv6.Dst
+	q.DestQP = destQP
+	return q
+}
+
+// Apply puts a packet on the path: addresses, tag, UDP source port, P_Key and queue pair are those
+// of the path, the IPv4 identification is 0 with "don't fragment" set, and the time to live is that
+// of a new packet. DSCP and ECN stay those of the packet. The caller sets the PSN.
+func (p *Path) Apply(f *wire.Frame) {
+	class := class(f)
+	p.headers(f)
+	if f.V6 {
+		f.IPv6.TrafficClass = class
+	} else {
+		f.IPv4.TOS = class
+	}
+	f.BTH.PKey, f.BTH.MigReq, f.BTH.DestQP = p.PKey, p.MigReq, p.DestQP
+}
+
+// headers sets all headers below the BTH.
+func (p *Path) headers(f *wire.Frame) {
+	f.Eth, f.V6 = p.Eth, p.V6
+	if p.V6 {
+		f.IPv4, f.IPv6 = wire.IPv4{}, p.IPv6
+		f.IPv6.HopLimit = ttl
+	} else {
+		f.IPv6, f.IPv4 = wire.IPv6{}, p.IPv4
+		f.IPv4.ID, f.IPv4.Reserved, f.IPv4.DF, f.IPv4.TTL = 0, false, true, ttl
+	}
+	f.UDP = wire.UDP{SrcPort: p.SrcPort, DstPort: wire.UDPPort}
+}
+
+// class is DSCP and ECN of a packet.
+func class(f *wire.Frame) uint8 {
+	if f.V6 {
+		return f.IPv6.TrafficClass
+	}
+	return f.IPv4.TOS
+}
+
+func (p *Path) class() uint8 {
+	if p.V6 {
+		return p.IPv6.TrafficClass
+	}
+	return p.IPv4.TOS
+}
+
+func (p *Path) setClass(c uint8) {
+	if p.V6 {
+		p.IPv6.TrafficClass = c
+	} else {
+		p.IPv4.TOS = c
+	}
+}

@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/experiment/insim"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// experimentCmd runs experiments; without a name it lists them.
+func experimentCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "experiment",
+		Short: "Measure what a figure of a paper shows, in the simulator or on the rack",
+		Long: "experiment NAME runs one of the measurements below and prints its results, with the paper's values in\n" +
+			"parentheses. Without a name it lists them. The same code runs in the simulator, at the pace of the hardware that\n" +
+			"--cost describes, and on the rack that is up, at the pace of this machine. An interrupt ends the measurement and\n" +
+			"prints the results so far.\n\n" +
+			experimentList(),
+		Example: "  rdmalab experiment\n" +
+			"  rdmalab experiment cas-one-word\n" +
+			"  rdmalab experiment one-lock --on rack --series host,switch --clients 1,16\n" +
+			"  rdmalab experiment write-contention --steer both --quick -o csv",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			asJSON, err := wantJSON(cmd)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd, listedExperiments())
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), experimentList())
+			return err
+		},
+	}
+	outputFlag(cmd)
+	for _, e := range experiment.All() {
+		cmd.AddCommand(newExperimentRun(e).command())
+	}
+	return cmd
+}
+
+// experimentList is the list for a reader.
+func experimentList() string {
+	var b strings.Builder
+	for _, e := range experiment.All() {
+		var takes []string
+		for _, on := range []string{experiment.OnSim, experiment.OnRack} {
+			if t := e.Takes(on); t != "" {
+				takes = append(takes, on+" "+t)
+			}
+		}
+		fmt.Fprintf(&b, "  %-17s %s\n  %-17s reproduces: %s\n  %-17s takes: %s\n", e.Name, e.Short, "", e.Figure, "", strings.Join(takes, ", "))
+	}
+	return b.String()
+}
+
+// listedExperiment is an experiment in JSON.
+type listedExperiment struct {
+	Name   string `json:"name"`
+	Short  string `json:"short"`
+	Figure string `json:"figure"`
+	// Takes says how long it takes, by platform.
+	Takes map[string]string `json:"takes"`
+}
+
+func listedExperiments() (out []listedExperiment) {
+	for _, e := range experiment.All() {
+		l := listedExperiment{Name: e.Name, Short: e.Short, Figure: e.Figure, Takes: map[string]string{}}
+		for _, on := range []string{experiment.OnSim, experiment.OnRack} {
+			if t := e.Takes(on); t != "" {
+				l.Takes[on] = t
+			}
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// experimentRun is the command of one experiment with its flags as typed.
+type experimentRun struct {
+	experiment.Experiment
+	body         experiment.Body
+	on, cost     string
+	place        rackPlace
+	quick, quiet bool
+}
+
+func newExperimentRun(e experiment.Experiment) *experimentRun {
+	return &experimentRun{Experiment: e, body: e.New()}
+}
+
+// platforms lists where the experiment runs.
+func (x *experimentRun) platforms() (out []string) {
+	for _, on := range []string{experiment.OnSim, experiment.OnRack} {
+		if x.Takes(on) != "" {
+			out = append(out, on)
+		}
+	}
+	return out
+}
+
+func (x *experimentRun) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   x.Name,
+		Short: strings.ToUpper(x.Short[:1]) + x.Short[1:],
+		Long:  x.Long + "\n\nIt reproduces: " + x.Figure + ".",
+		Example: "  rdmalab experiment " + x.Name + "\n" +
+			"  rdmalab experiment " + x.Name + " --quick -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+	}
+	fs := cmd.Flags()
+	x.body.Flags(fs)
+	fs.StringVar(&x.on, "on", experiment.OnSim, "where it runs: "+strings.Join(x.platforms(), " or "))
+	complete(cmd, "on", x.platforms()...)
+	costFlag(cmd, &x.cost, x.Cost)
+	if x.Rack != "" {
+		x.place.flags(cmd)
+	}
+	if fs.Lookup("steer") != nil {
+		complete(cmd, "steer", steerChoices...)
+	}
+	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment")
+	fs.BoolVarP(&x.quiet, "quiet", "q", false, "print no progress on standard error")
+	fs.StringP("output", "o", "table", "output format: table, json or csv")
+	complete(cmd, "output", "table", "json", "csv")
+	return cmd
+}
+
+// run runs the experiment and prints what it measured, also if that is not all.
+func (x *experimentRun) run(cmd *cobra.Command) error {
+	write, err := reportWriter(cmd)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(x.platforms(), x.on) {
+		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(x.platforms(), " and "))
+	}
+	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: spec.MaxHosts}
+	if err := x.body.Check(at); err != nil { // errors that do not depend on a rack are found without one
+		return asUse(err)
+	}
+	platform, end, err := x.platform(cmd)
+	if err != nil {
+		return err
+	}
+	if p, ok := platform.(*rackPlatform); ok {
+		at.Hosts = len(p.hosts)
+	}
+	if err := x.body.Check(at); err != nil {
+		return asUse(err)
+	}
+	r := x.Report(platform)
+	stop := func() {}
+	if !x.quiet {
+		p := &progress{w: cmd.ErrOrStderr()}
+		r.Watch = p
+		stop = p.every(cmd.Context(), 5*time.Second)
+	}
+	err = x.body.Run(cmd.Context(), platform, r)
+	stop()
+	if cmd.Context().Err() != nil {
+		err, r.Interrupted = errInterrupted, true
+	}
+	err = errors.Join(err, end())
+	if err != nil && len(r.Rows) == 0 {
+		return err
+	}
+	return errors.Join(err, write(r))
+}
+
+// reportWriter is what prints a report in the format of -o.
+func reportWriter(cmd *cobra.Command) (func(*experiment.Report) error, error) {
+	format, err := cmd.Flags().GetString("output")
+	if err != nil {
+		return nil, err
+	}
+	switch out := cmd.OutOrStdout(); format {
+	case "table":
+		return func(r *experiment.Report) error { return r.WriteTable(out) }, nil
+	case "json":
+		return func(r *experiment.Report) error { return printJSON(cmd, r) }, nil
+	case "csv":
+		return func(r *experiment.Report) error { return r.WriteCSV(out) }, nil
+	}
+	return nil, badUse("output format %q is unknown; take table, json or csv", format)
+}
+
+// platform is where the experiment runs. end puts back what it has changed there; it is never nil.
+func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end func() error, err error) {
+	if x.on == experiment.OnRack {
+		if cmd.Flags().Changed("cost") {
+			return nil, nil, badUse("--cost is the pace of the simulator; a rack has its own")
+		}
+		return x.place.platform(cmd)
+	}
+	for _, name := range []string{"from", "to"} {
+		if cmd.Flags().Changed(name) {
+			return nil, nil, badUse("--%s chooses hosts of a rack: add --on rack", name)
+		}
+	}
+	m, err := loadCost(x.cost)
+	return &insim.Sim{Cost: m}, func() error { return nil }, err
+}
+
+// progress prints the measurements of an experiment as they begin and end, and the time that a long
+// one has taken.
+type progress struct {
+	w io.Writer
+
+	mu    sync.Mutex // guards what follows
+	what  string
+	began time.Time
+}
+
+var _ experiment.Watcher = (*progress)(nil)
+
+// Begin notes a measurement.
+func (p *progress) Begin(what string, n, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.what, p.began = fmt.Sprintf("%d/%d %s", n, total, what), time.Now()
+}
+
+// End prints its result.
+func (p *progress) End(result string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = fmt.Fprintf(p.w, "%s: %s\n", p.what, result) // progress may be lost
+	p.what = ""
+}
+
+// every prints the measurement in progress at intervals, until stop is called or ctx ends.
+func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				p.tell()
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func (p *progress) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.what != "" {
+		_, _ = fmt.Fprintf(p.w, "%s: for %v so far\n", p.what, time.Since(p.began).Round(time.Second)) // progress may be lost
+	}
+}
+
+// retired is a hidden command that says which one has taken its place.
+func retired(name, now string, aliases ...string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Aliases: aliases, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return badUse("`%s` is now `rdmalab experiment %s`; `rdmalab experiment` lists all experiments", cmd.CommandPath(), now)
+		},
+	}
+}
+
+// fig10Cmd, simFig10Cmd, collapseCmd and treeloadCmd are commands that experiments have replaced.
+func fig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word --on rack --series as-is") }
+
+func simFig10Cmd() *cobra.Command { return retired("fig10", "cas-one-word", "contention") }
+
+func collapseCmd() *cobra.Command {
+	return retired("collapse", "write-contention`, and `sim collapse --table` is `rdmalab experiment steering-gain")
+}
+
+func treeloadCmd() *cobra.Command {
+	return retired("treeload", "one-lock`, `rdmalab experiment tree-operations` and `rdmalab experiment tree-locks")
+}

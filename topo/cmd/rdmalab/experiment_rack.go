@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	clover "github.com/rdmalab/rdmalab/clover/plugin"
+	sherman "github.com/rdmalab/rdmalab/sherman/plugin"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// rackPlace are the flags that choose hosts of a rack.
+type rackPlace struct{ from, to string }
+
+func (c *rackPlace) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.to, "to", "ms0", "on a rack: memory server that has the word on which clients contend")
+	cmd.Flags().StringVar(&c.from, "from", "", "on a rack: compute hosts of the clients, separated by commas (default: all)")
+	completeFlag(cmd, "from", hostNames)
+	completeFlag(cmd, "to", hostNames)
+}
+
+// hosts are those that the clients run on.
+func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
+	if err := checkHost(rack, c.to); err != nil {
+		return nil, err
+	}
+	if c.from != "" {
+		list := strings.Split(c.from, ",")
+		for _, h := range list {
+			if err := checkHost(rack, h); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	var out []string
+	for _, h := range rack.ByRole(spec.Compute) {
+		if h.Name != c.to {
+			out = append(out, h.Name)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the rack has no compute hosts; name others with --from")
+	}
+	return out, nil
+}
+
+// platform is the rack that is up. end gives the switch its own program and rules back.
+func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() error, error) {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &rackPlatform{cmd: cmd, rack: rack, to: c.to, box: experimentSwitch{cmd: cmd}}
+	p.hosts, err = c.hosts(rack)
+	return p, p.box.restore, err
+}
+
+// rackPlatform is the rack that is up, reached by its daemons.
+type rackPlatform struct {
+	cmd   *cobra.Command
+	rack  *spec.Rack
+	to    string
+	hosts []string
+	box   experimentSwitch
+}
+
+var _ experiment.Platform = (*rackPlatform)(nil)
+
+// On is experiment.OnRack.
+func (*rackPlatform) On() string { return experiment.OnRack }
+
+// Describe names the rack and its hosts.
+func (p *rackPlatform) Describe() string {
+	return fmt.Sprintf("rack %s: %d compute hosts, %d memory servers, on this machine; the papers' values are of hardware",
+		p.rack.Name, len(p.rack.ByRole(spec.Compute)), len(p.rack.ByRole(spec.Memory)))
+}
+
+// noStores refuses a rack on which a store is up whose memory an experiment would overwrite.
+func (p *rackPlatform) noStores() error {
+	return freeFor("", p.rack, statusOf(p.cmd))
+}
+
+// Words runs clients that contend for words, spread over the hosts.
+func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out experiment.WordsResult, err error) {
+	if err := p.noStores(); err != nil {
+		return out, err
+	}
+	if err := p.box.set(ctx, &l.Switch, []string{p.to}, ""); err != nil {
+		return out, err
+	}
+	results, executed, err := p.contend(l.Clients, func(share int) perf.Config {
+		if l.Locks {
+			return perf.Config{Test: perf.Locks, OneWord: perf.OneWord{Clients: share, Device: l.Device, Bits: l.Bits, Span: l.Span}}
+		}
+		return perf.Config{Test: perf.Contend, OneWord: perf.OneWord{Clients: share, Device: l.Device}, Iters: max(share, l.Iters*share/l.Clients)}
+	})
+	if err != nil {
+		return out, err
+	}
+	return wordsTotal(results, l.Clients, executed)
+}
+
+// contend runs a test with n clients, spread over the hosts, at the same time, and returns the
+// result of each host and the number of atomics that the server's NIC executed meanwhile. test is
+// the part of a host with share of the clients.
+func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf.Result, uint64, error) {
+	hosts := p.hosts[:min(n, len(p.hosts))]
+	before, err := p.executed()
+	if err != nil {
+		return nil, 0, err
+	}
+	results := make([]*perf.Result, len(hosts))
+	err = atOnce(hosts, func(i int, host string) error {
+		client, err := hostControl(p.cmd, host)
+		if err != nil {
+			return err
+		}
+		cfg := test((n + len(hosts) - 1 - i) / len(hosts))
+		cfg.To, cfg.Seed = p.to, uint64(i+1)
+		ev, err := followPerf(p.cmd, client, &cfg, func(perf.Progress) {})
+		results[i] = ev.Result
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	after, err := p.executed()
+	return results, after - before, err
+}
+
+// executed is the number of atomics that the memory server's NIC has executed.
+func (p *rackPlatform) executed() (uint64, error) {
+	client, err := hostControl(p.cmd, p.to)
+	if err != nil {
+		return 0, err
+	}
+	counters, err := countersOver(p.cmd.Context(), client, 0)
+	if err != nil {
+		return 0, whose(err, p.to)
+	}
+	return counterMap(counters).Counters["rx_atomic_requests"], nil
+}
+
+// Clover runs clients of the store, which it starts if it is not up.
+func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
+	var out experiment.StoreResult
+	workload, err := kv.FindWorkload(fmt.Sprint(l.Writes))
+	if err != nil {
+		return out, err
+	}
+	if err := p.box.set(ctx, &l.Switch, hostNamesOf(p.rack.ByRole(spec.Memory)), ""); err != nil {
+		return out, err
+	}
+	f := &runFlags{store: clover.Store.Name, clients: l.Clients, share: l.Share, quiet: true, config: rackConfig(workload, l.Clients)}
+	c := &f.config
+	c.Zipf = l.Zipf
+	if l.Keys > 0 {
+		c.Keys = l.Keys
+	}
+	if l.Value > 0 {
+		c.Value = l.Value
+	}
+	if l.Run > 0 {
+		c.Warmup, c.Duration = l.Warm, l.Run
+	}
+	run, err := newStoreRun(p.cmd, p.rack, f)
+	if err != nil {
+		return out, err
+	}
+	if !run.loaded {
+		if _, err := run.all(ctx, true); err != nil {
+			return out, fmt.Errorf("load: %w", err)
+		}
+	}
+	return p.workload(ctx, run)
+}
+
+// rackConfig is a workload at the pace of a machine that all hosts share.
+func rackConfig(w kv.Workload, clients int) kv.RunConfig {
+	return kv.RunConfig{
+		Workload: w, Keys: 1024, Value: 104, Clients: clients, Warmup: 500 * time.Millisecond, Duration: 2 * time.Second,
+		Patience: 30 * time.Second, Verify: true,
+	}
+}
+
+// workload runs clients of a store whose keys are loaded, and reads the switch's counters before
+// and after.
+func (p *rackPlatform) workload(ctx context.Context, run *storeRun) (out experiment.StoreResult, err error) {
+	before, err := run.traffic(ctx)
+	if err != nil {
+		return out, err
+	}
+	res, err := run.all(ctx, false)
+	if err != nil {
+		return out, err
+	}
+	after, err := run.traffic(ctx)
+	out.Result = *res
+	if n := float64(run.issued); n > 0 {
+		out.BytesPerOp = float64(after.bytes-before.bytes) / n
+	}
+	return out, err
+}
+
+// lockTableRange are the addresses of a lock table, as in a rule.
+const lockTableRange = " range=0-0x40000"
+
+// Sherman runs clients of a fresh tree.
+func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out experiment.StoreResult, err error) {
+	if err := p.noStores(); err != nil {
+		return out, err
+	}
+	state := experiment.Switch{}
+	if l.Locks == experiment.LocksSwitch {
+		state = experiment.Switch{Action: experiment.ReplaceAtomics, Misses: l.Misses}
+	}
+	if err := p.box.set(ctx, &state, hostNamesOf(p.rack.ByRole(spec.Memory)), lockTableRange); err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, p.stopTree()) }()
+	cfg := sherman.Config{Format: true, Fresh: true, Value: kv.MinValue, HostLocks: l.Locks == experiment.LocksHost, HandOver: l.HandOver}
+	call, err := storeCall(p.cmd, &sherman.Store, "")
+	if err != nil {
+		return out, err
+	}
+	if _, err := sherman.Start(call, cfg); err != nil {
+		return out, err
+	}
+	f := &runFlags{store: sherman.Store.Name, clients: l.Clients, quiet: true, config: rackConfig(l.Workload, l.Clients)}
+	c := &f.config
+	c.Keys, c.Value, c.Zipf, c.Scramble = 20000, kv.MinValue, l.Zipf, true
+	if l.Keys > 0 {
+		c.Keys = l.Keys
+	}
+	if l.Run > 0 {
+		c.Warmup, c.Duration = l.Run, l.Run
+	}
+	var loaded sherman.Loaded
+	if err := call.Post("", sherman.Store.Path(sherman.PathLoad), sherman.LoadRequest{Keys: c.Keys, Records: true}, &loaded); err != nil {
+		return out, fmt.Errorf("load: %w", err)
+	}
+	run, err := newStoreRun(p.cmd, p.rack, f) // finds the tree
+	if err != nil {
+		return out, err
+	}
+	if out, err = p.workload(ctx, run); err == nil {
+		out.Tree, err = p.treeStats(ctx)
+	}
+	return out, err
+}
+
+// treeStats sums up what the compute hosts did.
+func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, error) {
+	out := new(experiment.TreeStats)
+	for _, h := range p.rack.ByRole(spec.Compute) {
+		client, err := hostControl(p.cmd, h.Name)
+		if err != nil {
+			return nil, err
+		}
+		var s sherman.Stat
+		if err := client.Call(ctx, http.MethodPost, sherman.Store.Path(sherman.PathStat), nil, &s); err != nil {
+			return nil, fmt.Errorf("host %s: %w", h.Name, err)
+		}
+		n := &s.Node
+		out.Acquires, out.HandOvers, out.CAS = out.Acquires+n.Acquires, out.HandOvers+n.HandOvers, out.CAS+n.CAS
+		out.WaitP99 = max(out.WaitP99, time.Duration(n.WaitP99*1e3))
+	}
+	return out, nil
+}
+
+// stopTree lets the compute hosts forget the tree, also after an interrupt.
+func (p *rackPlatform) stopTree() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.cmd.Context()), undoPatience)
+	defer cancel()
+	var errs []error
+	for _, h := range p.rack.ByRole(spec.Compute) {
+		client, err := hostControl(p.cmd, h.Name)
+		if err == nil {
+			err = client.Call(ctx, http.MethodPost, sherman.Store.Path(store.PathStop), nil, nil)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("host %s: %w", h.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// TreeOperations is not supported: a trace of single packets needs a link without other traffic.
+func (*rackPlatform) TreeOperations(context.Context) ([]experiment.Operation, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func hostNamesOf(list []spec.Host) (out []string) {
+	for _, h := range list {
+		out = append(out, h.Name)
+	}
+	return out
+}

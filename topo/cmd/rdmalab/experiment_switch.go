@@ -1,0 +1,221 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// experimentSwitch is the switch of a rack during an experiment: it gets the program and rules that
+// each measurement asks for, and its own back at the end.
+type experimentSwitch struct {
+	cmd  *cobra.Command
+	was  program
+	now  program
+	read bool   // was is known
+	free func() // ends the protection from signals; nil: nothing was changed
+}
+
+// set gives the switch the state that a measurement asks for. servers are those that rules are for,
+// more is added to each rule.
+func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, servers []string, more string) error {
+	if !x.read {
+		now, was, err := runningProgram(x.cmd)
+		if err != nil {
+			return err
+		}
+		x.now, x.was, x.read = now, was, true
+	}
+	want := x.want(s, servers, more)
+	if want.name == x.now.name && slices.Equal(want.rules, x.now.rules) {
+		return nil
+	}
+	if x.free == nil {
+		x.free = outlive(x.cmd)
+	}
+	if err := putProgram(x.cmd, want); err != nil {
+		return fmt.Errorf("the switch cannot have %v: %w", want, err)
+	}
+	x.now = want
+	if s.Action != experiment.ReplaceAtomics || s.Mode == experiment.Published {
+		return nil
+	}
+	return x.connected(ctx)
+}
+
+// want is the program that a measurement asks for.
+func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more string) program {
+	if s.Action == experiment.AsIs {
+		return x.was
+	}
+	out := program{name: x.now.name} // exchanging rules alone keeps connections
+	for i, text := range x.was.rules {
+		if r, err := rules.Parse(text); err == nil && (r.Action == rules.Steer || r.Action == rules.Atomics) {
+			continue
+		}
+		out.rules, out.ids = append(out.rules, text), append(out.ids, x.was.ids[i])
+	}
+	if s.Action == "" || s.Action == experiment.Forward {
+		return out
+	}
+	out.name = spec.ProgramSwordBox
+	for _, server := range servers {
+		id := steerPrefix + server
+		text := fmt.Sprintf("id=%s server=%s action=%s mode=%s%s", id, server, s.Action, cmp.Or(s.Mode, experiment.Hardened), more)
+		if s.Misses != "" {
+			text += " misses=" + s.Misses
+		}
+		if s.Action == experiment.Steer {
+			text += " steer=" + s.Steer + steeredKeys(s)
+		}
+		out.rules, out.ids = append(out.rules, text), append(out.ids, id)
+	}
+	return out
+}
+
+// steeredKeys restricts a rule to the hottest keys. The published program does not find them
+// itself; here keys are ranks of the Zipf distribution, so that the hottest are the first.
+func steeredKeys(s *experiment.Switch) string {
+	if s.Hot == 0 {
+		return ""
+	}
+	if s.Mode != experiment.Published {
+		return fmt.Sprintf(" keys=hot:%d", s.Hot)
+	}
+	list := make([]string, s.Hot)
+	for i := range list {
+		list[i] = strconv.Itoa(i)
+	}
+	return " keys=" + strings.Join(list, ",")
+}
+
+const (
+	// dialPatience is how long a switch may take to connect to the memory servers.
+	dialPatience = 5 * time.Second
+	dialEvery    = 20 * time.Millisecond
+)
+
+// connected waits until the switch's connections to the memory servers are up: requests of
+// connections that began before are not moved.
+func (x *experimentSwitch) connected(ctx context.Context) error {
+	for until := time.Now().Add(dialPatience); time.Now().Before(until); {
+		var report struct {
+			Dialed []struct {
+				State string `json:"state"`
+			} `json:"dialed"`
+		}
+		if err := askBox(x.cmd, http.MethodGet, "/connections", nil, &report); err != nil {
+			return err
+		}
+		up := 0
+		for _, d := range report.Dialed {
+			if d.State == "up" {
+				up++
+			}
+		}
+		if up > 0 && up == len(report.Dialed) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(dialEvery):
+		}
+	}
+	return errors.New("the switch has no connection to the memory servers; see `rdmalab switch connections`")
+}
+
+// restorePatience is how long connections of clients that have ended may take to end at the switch.
+const restorePatience = 500 * time.Millisecond
+
+// restore gives the switch its own program and rules back, also after an interrupt. A switch that
+// has moved requests of connections that it does not know to have ended keeps its program; it gets
+// its own rules, or none, and then forwards what is new.
+func (x *experimentSwitch) restore() (err error) {
+	if x.free == nil {
+		return nil
+	}
+	defer x.free()
+	if x.now.name == x.was.name && slices.Equal(x.now.rules, x.was.rules) {
+		return nil
+	}
+	for until := time.Now().Add(restorePatience); time.Now().Before(until); time.Sleep(dialEvery) {
+		if err = putProgram(x.cmd, x.was); err == nil {
+			return nil
+		}
+	}
+	kept := x.was
+	kept.name = spec.ProgramSwordBox
+	var answer *control.Error
+	if errors.As(err, &answer) && answer.Status == http.StatusConflict && x.was.name != kept.name && putProgram(x.cmd, kept) == nil {
+		_, _ = fmt.Fprintf(x.cmd.ErrOrStderr(), "the switch has its rules back and keeps program %s: %v\n", kept.name, err) // a note
+		return nil
+	}
+	return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` puts back what was there", x.now, err, x.was.name)
+}
+
+// atOnce calls f for all hosts at the same time and joins the errors.
+func atOnce(hosts []string, f func(i int, host string) error) error {
+	errs := make([]error, len(hosts))
+	var wg sync.WaitGroup
+	for i, h := range hosts {
+		wg.Go(func() { errs[i] = f(i, h) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// wordsTotal adds up the results of n clients on several hosts. These did not begin and end
+// together, so that rates are added, not counts. executed is the number of atomics that the
+// server's NIC executed.
+func wordsTotal(results []*perf.Result, n int, executed uint64) (out experiment.WordsResult, err error) {
+	var waits *hdrhistogram.Histogram
+	asked := 0.0
+	for _, r := range results {
+		switch sec := r.Elapsed.Seconds(); {
+		case r.BW != nil:
+			out.CAS += r.BW.MsgRate * 1e6
+			out.Succeeded += float64(r.Swapped) / sec
+			asked += float64(r.BW.Iters)
+		case r.Locks != nil:
+			h, err := r.Locks.Histogram()
+			if err != nil {
+				return out, err
+			}
+			if waits == nil {
+				waits = h
+			} else {
+				waits.Merge(h)
+			}
+			out.CAS += float64(r.Locks.Attempts) / sec
+			out.Succeeded += float64(r.Locks.Acquired) / sec
+			asked += float64(r.Locks.Attempts + r.Locks.Freed)
+		}
+	}
+	if waits != nil {
+		out.P50, out.P99 = time.Duration(waits.ValueAtPercentile(50)), time.Duration(waits.ValueAtPercentile(99))
+	}
+	if asked > 0 {
+		out.Replaced = max(0, 1-float64(executed)/asked)
+	}
+	if out.CAS > 0 {
+		out.Mean = time.Duration(float64(n) / out.CAS * 1e9)
+	}
+	return out, nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docsMode says what TestReference does with the generated parts of the pages under docs: nothing
+// but make them (""), compare them with the committed pages (check), or write them (write). `make
+// docs` writes, `make check` compares.
+var docsMode = flag.String("docs", "", "generated parts of docs: check or write")
+
+// docRoot is the folder of the module.
+const docRoot = "../../.."
+
+// generated are the parts of pages that are made from the code. A page marks the place of a part by
+// two lines:
+//
+//	<!-- begin NAME -->
+//	<!-- end NAME -->
+var generated = map[string]func(t *testing.T) string{
+	"commands":        commandsPage,
+	"rack":            rackTable("rack"),
+	"switch":          rackTable("switch"),
+	"rules":           rulesTable,
+	"hosts":           rackTable("hosts"),
+	"faults":          rackTable("faults"),
+	"match":           rackTable("match"),
+	"nic-counters":    nicCounters,
+	"port-counters":   portCounters,
+	"switch-counters": programCounters,
+	"fault-kinds":     faultKinds,
+	"fault-classes":   faultClasses,
+	"fault-limits":    faultLimits,
+	"fault-rule":      faultRule,
+	"packages":        packagesTable,
+}
+
+// The generated parts of the documents are what the code says.
+func TestReference(t *testing.T) {
+	t.Setenv(rackEnv, "") // it is a default of --rack
+	parts := map[string]string{}
+	for name, make := range generated {
+		if parts[name] = strings.TrimSpace(make(t)); parts[name] == "" {
+			t.Errorf("part %s is empty", name)
+		}
+	}
+	used := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(docRoot, "docs"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		page, err := fillParts(string(text), parts, used)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", path, err)
+		case page == string(text), *docsMode == "":
+		case *docsMode == "write":
+			return os.WriteFile(path, []byte(page), 0o644)
+		default:
+			t.Errorf("%s is stale: run `make docs`", strings.TrimPrefix(path, docRoot+"/"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range generated {
+		if !used[name] {
+			t.Errorf("no page has the part %s", name)
+		}
+	}
+}
+
+var partMark = regexp.MustCompile(`(?m)^<!-- begin ([a-z-]+) -->\n`)
+
+// fillParts puts the generated parts into a page. It notes the names of parts that the page has.
+func fillParts(page string, parts map[string]string, used map[string]bool) (string, error) {
+	var out strings.Builder
+	for {
+		at := partMark.FindStringSubmatchIndex(page)
+		if at == nil {
+			out.WriteString(page)
+			return out.String(), nil
+		}
+		name := page[at[2]:at[3]]
+		end := fmt.Sprintf("<!-- end %s -->\n", name)
+		_, rest, found := strings.Cut(page[at[1]:], end)
+		text, known := parts[name]
+		if !found || !known {
+			return "", fmt.Errorf("part %q: there is no such part, or the line %q is missing", name, strings.TrimSpace(end))
+		}
+		used[name] = true
+		out.WriteString(page[:at[1]] + "\n" + text + "\n\n" + end)
+		page = rest
+	}
+}
+
+// docCell makes a text fit a cell of a table.
+func docCell(s string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
+}
+
+// docRow is a line of a table.
+func docRow(cells ...string) string {
+	for i := range cells {
+		cells[i] = docCell(cells[i])
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// docHead is the first two lines of a table.
+func docHead(cells ...string) string {
+	return docRow(cells...) + "|" + strings.Repeat(" --- |", len(cells)) + "\n"
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// storeCmds are the commands of all stores.
+func storeCmds() (out []*cobra.Command) {
+	for _, s := range store.All() {
+		out = append(out, storeCmd(s))
+	}
+	return out
+}
+
+// storeCmd is the command of a store.
+func storeCmd(s *store.Store) *cobra.Command {
+	c := &s.Commands
+	cmd := &cobra.Command{Use: s.Name + " COMMAND", Short: c.Short, Long: c.Long, Example: c.Example}
+	stop := c.Stop
+	if stop.New == nil {
+		stop.New = newStop
+	}
+	load := loadCmd
+	if c.Load.New != nil {
+		load = func(s *store.Store) *cobra.Command { return subCmd(s, "load", &c.Load) }
+	}
+	cmd.AddCommand(subCmd(s, "start", &c.Start), subCmd(s, "stop", &stop), subCmd(s, "stat", &c.Stat), subCmd(s, "check", &c.Check), load(s))
+	if s.Scans {
+		cmd.AddCommand(scanCmd(s))
+	}
+	cmd.AddCommand(shellCmd(s))
+	for name, experiment := range c.Retired {
+		cmd.AddCommand(retired(name, experiment))
+	}
+	for _, op := range opsOf(s) {
+		cmd.AddCommand(opCmd(s, op))
+	}
+	return cmd
+}
+
+// subCmd is a command that the store describes.
+func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
+	var from string
+	cmd := &cobra.Command{Use: name, Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs}
+	run := d.New(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		asJSON := false
+		if d.Output {
+			if asJSON, err = wantJSON(cmd); err != nil {
+				return err
+			}
+		}
+		call, err := storeCall(cmd, s, from)
+		if err != nil {
+			return err
+		}
+		call.JSON = asJSON
+		if d.Running {
+			if err := notStarted(call, statusOf(cmd)); err != nil {
+				return err
+			}
+		}
+		res, err := run(call)
+		if store.IsUse(err) {
+			err = asUse(err)
+		}
+		if res == nil {
+			return err
+		}
+		return errors.Join(err, printResult(cmd, res, asJSON))
+	}
+	for flag, values := range d.Choices {
+		complete(cmd, flag, values...)
+	}
+	if d.From {
+		fromFlag(cmd, &from)
+	}
+	if d.Output {
+		outputFlag(cmd)
+	}
+	return cmd
+}
+
+// printResult prints what a command returned. A negative verdict is exit status 1.
+func printResult(cmd *cobra.Command, res store.Result, asJSON bool) (err error) {
+	if asJSON {
+		err = printJSON(cmd, res)
+	} else {
+		err = res.Write(cmd.OutOrStdout())
+	}
+	if f, ok := res.(store.Failing); err == nil && ok && f.Bad() {
+		err = exitCode(1)
+	}
+	return err
+}
+
+// storeCall runs a command of a store with a client on host from; "" stands for the first compute
+// host.
+func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, error) {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &store.Call{
+		Context: cmd.Context(), Store: s, Rack: rack, From: from, Err: cmd.ErrOrStderr(),
+		Fresh: uint64(time.Now().UnixNano()) &^ 0xffff,
+		Free:  func() error { return freeFor(s.Name, rack, statusOf(cmd)) },
+		Post: func(host, path string, in, out any) error {
+			if host == "" {
+				if host, err = clientHost(rack, from); err != nil {
+					return err
+				}
+			}
+			client, err := hostControl(cmd, host)
+			if err != nil {
+				return err
+			}
+			if err := client.Call(cmd.Context(), http.MethodPost, path, in, out); err != nil {
+				return fmt.Errorf("host %s: %w", host, err)
+			}
+			return nil
+		},
+	}, nil
+}
+
+// clientHost is the host that runs a command's client: the first compute host if none was named.
+func clientHost(rack *spec.Rack, from string) (string, error) {
+	if from != "" {
+		return from, nil
+	}
+	list := rack.ByRole(spec.Compute)
+	if len(list) == 0 {
+		return "", fmt.Errorf("rack %s has no compute host: name a host with --from", rack.Name)
+	}
+	return list[0].Name, nil
+}
+
+// newStop stops a store on all hosts where it was started.
+func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
+	return func(c *store.Call) (store.Result, error) {
+		hosts, err := c.Store.Places(c.Rack)
+		if err != nil {
+			return nil, err
+		}
+		for _, host := range hosts {
+			if err := c.Post(host, c.Store.Path(store.PathStop), nil, nil); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+}
+
+// storeOp is an operation on one key.
+type storeOp struct{ name, use, short, long, example, word string }
+
+// keyNote says what a key is.
+const keyNote = "KEY is a number of 64 bits, like 7 or 0x7."
+
+// takesValue reports whether the operation has a value as second argument.
+func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delete" }
+
+// opsOf are the operations of a store.
+func opsOf(s *store.Store) []storeOp {
+	list := []storeOp{
+		{
+			"get", "get KEY", "Read the value of a key", "get prints the value of a key. It fails if the key does not exist.", "get 7 -v",
+			"print the value of a key",
+		},
+		{
+			"put", "put KEY VALUE", "Replace the value of a key that exists", "put replaces the value of a key. It fails if the key does not exist.",
+			"put 7 seven", "replace the value of a key that exists",
+		},
+		{
+			"insert", "insert KEY VALUE", "Add a key with its value", "insert adds a key with its value. It fails if the key exists already.",
+			"insert 7 'hello there' --from cn1", "add a key with its value",
+		},
+		{
+			"upsert", "upsert KEY VALUE", "Add a key, or replace its value", "upsert adds a key with its value, or replaces the value if the key exists.",
+			"upsert 7 seven", "add a key, or replace its value",
+		},
+		{
+			"delete", "delete KEY", "Remove a key and its value", "delete removes a key and its value. It fails if the key does not exist.", "delete 7",
+			"remove a key and its value",
+		},
+	}
+	if !s.Upserts {
+		list = slices.Delete(list, 3, 4)
+	}
+	return list
+}
+
+func opCmd(s *store.Store, op storeOp) *cobra.Command {
+	var from string
+	var verbose bool
+	args := 1
+	if op.takesValue() {
+		args = 2
+	}
+	cmd := &cobra.Command{
+		Use: op.use, Short: op.short, Long: op.long + " " + keyNote, Example: "  rdmalab " + s.Name + " " + op.example, Args: cobra.ExactArgs(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := store.OpRequest{Op: op.name}
+			if len(args) > 1 {
+				in.Value = []byte(args[1])
+			}
+			out, err := storeRequest(cmd, s, from, args[0], in)
+			if err == nil && op.name == "get" {
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", out.Value)
+			}
+			return errors.Join(err, printCost(cmd, verbose, out))
+		},
+	}
+	opFlags(cmd, &from, &verbose)
+	return cmd
+}
+
+// storeRequest has a host make one operation as a client of the store.
+func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store.OpRequest) (*store.Answer, error) {
+	var err error
+	if in.Key, err = parseKey(key); err != nil {
+		return nil, err
+	}
+	call, err := storeCall(cmd, s, from)
+	if err != nil {
+		return nil, err
+	}
+	if err := notStarted(call, statusOf(cmd)); err != nil {
+		return nil, err
+	}
+	if in.ClientOptions, err = call.Options(); err != nil {
+		return nil, err
+	}
+	out := new(store.Answer)
+	if err := call.Post("", s.Path(store.PathOp), in, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// printCost says what an operation that succeeded took.
+func printCost(cmd *cobra.Command, verbose bool, a *store.Answer) error {
+	if !verbose || a == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "%v, %s\n", a.Took.Round(time.Microsecond/10), a.Cost)
+	return err
+}
+
+func scanCmd(s *store.Store) *cobra.Command {
+	var from string
+	var verbose bool
+	n := 20
+	cmd := &cobra.Command{
+		Use:   "scan KEY",
+		Short: "List keys in order, with their values",
+		Long: "scan lists the records with keys of KEY and above, in the order of keys. Each line has a key and its value; a\n" +
+			"value that is not printable text is printed in hexadecimal digits. KEY is a number and need not exist.",
+		Example: "  rdmalab " + s.Name + " scan 0\n" +
+			"  rdmalab " + s.Name + " scan 1000 -n 5 -v",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, err := storeRequest(cmd, s, from, args[0], store.OpRequest{Op: "scan", N: n})
+			if err != nil {
+				return err
+			}
+			for _, r := range out.Records {
+				_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%d\t%s\n", r.Key, printable(r.Value))
+			}
+			return printCost(cmd, verbose, out)
+		},
+	}
+	cmd.Flags().IntVarP(&n, "count", "n", n, "largest number of records")
+	opFlags(cmd, &from, &verbose)
+	return cmd
+}
+
+// printable is a value as it is if it is text, else in hexadecimal digits.
+func printable(v []byte) string {
+	for _, c := range v {
+		if c < ' ' || c > '~' {
+			return fmt.Sprintf("%x", v)
+		}
+	}
+	return string(v)
+}

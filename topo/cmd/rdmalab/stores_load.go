@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// loadCmd lets clients on all compute hosts insert keys, for a store without a load of its own.
+func loadCmd(s *store.Store) *cobra.Command {
+	f := runFlags{store: s.Name, workload: "c"}
+	d := &s.Commands.Load
+	cmd := &cobra.Command{
+		Use: "load", Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.config.Ops = 1 // the workload is checked and not run
+			if err := f.check(); err != nil {
+				return asUse(err)
+			}
+			rack, _, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			run, err := newStoreRun(cmd, rack, &f)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			if _, err := run.all(cmd.Context(), true); err != nil {
+				return err
+			}
+			took := time.Since(began)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "keys 0 to %d are there, values of %d bytes; it took %v\n", f.config.Keys-1,
+				max(f.config.Value, kv.MinValue), took.Round(time.Millisecond))
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	fs.Uint64Var(&f.config.Keys, "keys", 1024, "how many keys")
+	fs.StringVar(&f.value, "value-size", "100", "bytes of a value")
+	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
+	return cmd
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/rdmalab/rdmalab/store"
+)
+
+// maxLine bounds a line of the shell: a value of the largest class fits.
+const maxLine = 64 << 10
+
+// shellWords are the commands of a store's shell and how they are used.
+func shellWords(s *store.Store) (out [][2]string) {
+	for _, op := range opsOf(s) {
+		out = append(out, [2]string{op.use, op.word})
+	}
+	if s.Scans {
+		out = append(out, [2]string{"scan KEY", "list keys from there on"})
+	}
+	out = append(out, [2]string{"stat", s.Commands.StatWord})
+	if s.Commands.CheckWord != "" {
+		out = append(out, [2]string{"check", s.Commands.CheckWord})
+	}
+	return append(out, [2]string{"help", "this list"}, [2]string{"exit", "leave; so does the end of the input"})
+}
+
+// shellCmd reads commands of a store line by line.
+func shellCmd(s *store.Store) *cobra.Command {
+	var from string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "shell",
+		Short: s.Commands.ShellShort,
+		Long: "shell reads commands line by line; `help` lists them. A value is the rest of its line. On a terminal lines can\n" +
+			"be edited and called up again. Input from a pipe or file is executed to its end, also after a line that failed;\n" +
+			"the exit status is then 1.",
+		Example: "  rdmalab " + s.Name + " shell\n" +
+			"  printf '" + s.Commands.ShellExample + "\\n' | rdmalab " + s.Name + " shell",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runShell(cmd, shell{s.Name + "> ", shellWords(s)}, func(out, errOut io.Writer, args ...string) error {
+				sub := storeCmd(s)
+				sub.PersistentFlags().AddFlagSet(cmd.InheritedFlags())
+				sub.SilenceUsage, sub.SilenceErrors = true, true
+				sub.SetOut(out)
+				sub.SetErr(errOut)
+				sub.SetArgs(shellArgs(args, from, verbose))
+				return sub.ExecuteContext(cmd.Context())
+			})
+		},
+	}
+	fromFlag(cmd, &from)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also print the time and the round trips of each operation")
+	return cmd
+}
+
+// shellArgs are the arguments of the command that stands for a line.
+func shellArgs(args []string, from string, verbose bool) []string {
+	out := []string{args[0]}
+	if from != "" {
+		out = append(out, "--from", from)
+	}
+	if verbose && args[0] != "stat" && args[0] != "check" {
+		out = append(out, "--verbose")
+	}
+	return append(append(out, "--"), args[1:]...)
+}
+
+// shell is a prompt and the commands behind it, with how they are used.
+type shell struct {
+	prompt string
+	words  [][2]string
+}
+
+// runShell reads lines and has do carry each of them out.
+func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args ...string) error) error {
+	read, out, done, err := sh.input(cmd)
+	if err != nil {
+		return err
+	}
+	failed := false
+	for {
+		line, err := read()
+		if err != nil {
+			if err := errors.Join(done(), unless(err, io.EOF)); err != nil {
+				return err
+			}
+			if failed {
+				return exitCode(1)
+			}
+			return nil
+		}
+		args := splitLine(line)
+		switch {
+		case len(args) == 0:
+		case args[0] == "exit" || args[0] == "quit":
+			return done()
+		case args[0] == "help":
+			for _, w := range sh.words {
+				_, _ = fmt.Fprintf(out, "  %-18s %s\n", w[0], w[1])
+			}
+		case !slices.ContainsFunc(sh.words, func(w [2]string) bool { return strings.Fields(w[0])[0] == args[0] }):
+			failed = true
+			_, _ = fmt.Fprintf(out, "there is no %.20q; type help\n", args[0])
+		default:
+			if err := do(out, out, args...); err != nil {
+				failed = true
+				_, _ = fmt.Fprintln(out, err)
+			}
+		}
+	}
+}
+
+// unless is err, but nil if it is the one that is expected.
+func unless(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// splitLine takes a line apart: the command, the key, and the rest, which is the value.
+func splitLine(line string) []string {
+	var out []string
+	for line = strings.TrimSpace(line); line != "" && len(out) < 2; {
+		word, rest, _ := strings.Cut(line, " ")
+		out, line = append(out, word), strings.TrimLeft(rest, " ")
+	}
+	if line != "" {
+		out = append(out, line)
+	}
+	return out
+}
+
+// input is where lines come from and answers go to: a terminal with editing, or a pipe. done gives
+// the terminal back.
+func (sh *shell) input(cmd *cobra.Command) (read func() (string, error), out io.Writer, done func() error, err error) {
+	file, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		lines := bufio.NewScanner(cmd.InOrStdin())
+		lines.Buffer(nil, maxLine)
+		read = func() (string, error) {
+			if lines.Scan() {
+				return lines.Text(), nil
+			}
+			return "", errors.Join(lines.Err(), io.EOF)
+		}
+		return read, cmd.OutOrStdout(), func() error { return nil }, nil
+	}
+	state, err := term.MakeRaw(int(file.Fd()))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{file, cmd.OutOrStdout()}, sh.prompt)
+	t.AutoCompleteCallback = sh.complete
+	return t.ReadLine, t, func() error { return term.Restore(int(file.Fd()), state) }, nil
+}
+
+// complete completes the first word at a tab.
+func (sh *shell) complete(line string, pos int, key rune) (string, int, bool) {
+	if key != '\t' || pos != len(line) || strings.Contains(line, " ") {
+		return line, pos, false
+	}
+	var found []string
+	for _, w := range sh.words {
+		if name := strings.Fields(w[0])[0]; strings.HasPrefix(name, line) {
+			found = append(found, name)
+		}
+	}
+	if len(found) != 1 {
+		return line, pos, true
+	}
+	return found[0] + " ", len(found[0]) + 1, true
+}

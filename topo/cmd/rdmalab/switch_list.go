@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+)
+
+const watchEvery = time.Second
+
+// switchListCmd shows a listing of a handler of the switch.
+func switchListCmd(l *handler.Listing) *cobra.Command {
+	var watch bool
+	var most int
+	cmd := &cobra.Command{
+		Use: l.Name, Short: l.Short, Long: l.Long, Example: l.Example,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if most < 0 {
+				return badUse("-n %d: %s cannot be shown; 0 means all", most, l.Name)
+			}
+			for {
+				if err := showList(cmd, l, most); err != nil || !watch {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(watchEvery):
+				}
+				if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
+					return err
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "print the list again every second")
+	cmd.Flags().IntVarP(&most, "most", "n", 20, l.Most)
+	outputFlag(cmd)
+	return cmd
+}
+
+// showList shows the first entries of a listing; most 0: all.
+func showList(cmd *cobra.Command, l *handler.Listing, most int) error {
+	asJSON, err := wantJSON(cmd)
+	if err != nil {
+		return err
+	}
+	var list []json.RawMessage
+	if err := askBox(cmd, http.MethodGet, "/lists/"+l.Name, nil, &list); err != nil {
+		return err
+	}
+	if most > 0 && len(list) > most {
+		list = list[:most]
+	}
+	if asJSON {
+		return printJSON(cmd, list)
+	}
+	names, err := newNamer(cmd)
+	if err != nil {
+		return err
+	}
+	return l.Print(cmd.OutOrStdout(), names.name, list)
+}

@@ -1,0 +1,132 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Names of platforms.
+const (
+	OnSim  = "sim"
+	OnRack = "rack"
+)
+
+// Experiment is one entry of the list.
+type Experiment struct {
+	// Name says what it measures.
+	Name string
+	// Short is one line for a list, Long a description for a help text.
+	Short, Long string
+	// Figure says which figure of which paper it reproduces.
+	Figure string
+	// Sim and Rack say how long it takes with its defaults; "": it does not run there.
+	Sim, Rack string
+	// Cost is the cost model of the simulator that it uses by default.
+	Cost string
+	// New returns the experiment with its default parameters.
+	New func() Body
+}
+
+// Body is an experiment with its parameters.
+type Body interface {
+	// Flags defines the flags that set the parameters.
+	Flags(fs *pflag.FlagSet)
+	// Check reports the first parameter that is wrong, and fills in those that depend on where the
+	// experiment runs.
+	Check(at Place) error
+	// Run measures. It calls r.Columns once, then r.Add for each row; rows that are there count
+	// also if it fails.
+	Run(ctx context.Context, p Platform, r *Report) error
+}
+
+// Place says where and how an experiment runs.
+type Place struct {
+	// On is OnSim or OnRack. Hosts is the number of compute hosts of a rack.
+	On    string
+	Hosts int
+	// Quick, which is --quick, shortens measurements and leaves out some that no flag asks for.
+	Quick bool
+}
+
+// All lists the experiments in the order of a help text.
+func All() []Experiment {
+	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, treeOperations, treeLocks}
+}
+
+// Find returns an experiment by name.
+func Find(name string) (Experiment, error) {
+	all := All()
+	i := slices.IndexFunc(all, func(e Experiment) bool { return e.Name == name })
+	if i < 0 {
+		names := make([]string, len(all))
+		for i := range all {
+			names[i] = all[i].Name
+		}
+		return Experiment{}, fmt.Errorf("there is no experiment %.40q, there are: %s", name, strings.Join(names, " "))
+	}
+	return all[i], nil
+}
+
+// Takes says how long the experiment takes on a platform; "": it does not run there.
+func (e *Experiment) Takes(on string) string {
+	if on == OnSim {
+		return e.Sim
+	}
+	return e.Rack
+}
+
+// RunWith runs an experiment with flags, by name, on a platform. What was measured is in the report
+// also if it fails.
+func RunWith(ctx context.Context, e *Experiment, p Platform, at Place, flags map[string]string) (*Report, error) {
+	body, fs := e.New(), pflag.NewFlagSet(e.Name, pflag.ContinueOnError)
+	body.Flags(fs)
+	for name, value := range flags {
+		if err := fs.Set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	r := e.Report(p)
+	if err := body.Check(at); err != nil {
+		return r, err
+	}
+	return r, body.Run(ctx, p, r)
+}
+
+// Report returns an empty report of the experiment on a platform.
+func (e *Experiment) Report(p Platform) *Report {
+	return &Report{Experiment: e.Name, Figure: e.Figure, On: p.On(), Platform: p.Describe(), Rows: []Row{}}
+}
+
+// oneOf refuses a value that is not in a list.
+func oneOf(flag, value string, list ...string) error {
+	if slices.Contains(list, value) {
+		return nil
+	}
+	return fmt.Errorf("--%s %.40q: take %s", flag, value, strings.Join(list, ", "))
+}
+
+// clientsFlag defines --clients.
+func clientsFlag(fs *pflag.FlagSet, dst *[]int) {
+	fs.IntSliceVar(dst, "clients", *dst, "numbers of clients, separated by commas")
+}
+
+// maxClients bounds the clients of one measurement.
+const maxClients = 4096
+
+// checkClients refuses numbers of clients that are not from 1 to most.
+func checkClients(list []int, most int) error {
+	if len(list) == 0 {
+		return errors.New("--clients: want at least one number")
+	}
+	for _, n := range list {
+		if n < 1 || n > most {
+			return fmt.Errorf("--clients %d: want 1 to %d", n, most)
+		}
+	}
+	return nil
+}

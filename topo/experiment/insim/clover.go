@@ -1,0 +1,241 @@
+package insim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// publishedPool is how many nodes of 128 bytes the published system has on a memory server.
+const publishedPool = 335360
+
+// minNodes is how many nodes the switch remembers at least.
+const minNodes = 1 << 16
+
+// cloverRack is the rack file: seven compute hosts, one memory server and one metadata server, as
+// in the SwordBox paper §6.
+func cloverRack(s *experiment.Switch) string {
+	how := mode(s)
+	if how == "" {
+		return rackFile
+	}
+	keys := "all"
+	switch {
+	case s.Hot > 0 && how == experiment.Published: // the published program does not find them; ranks of Zipf are keys here
+		list := make([]string, s.Hot)
+		for i := range list {
+			list[i] = strconv.Itoa(i)
+		}
+		keys = strings.Join(list, ",")
+	case s.Hot > 0:
+		keys = fmt.Sprintf("hot:%d", s.Hot)
+	}
+	registers := ""
+	if how == experiment.Published {
+		registers = fmt.Sprintf(", registers: %d", rules.MaxRegisters) // a tail for each key: no damage of hole 46
+	}
+	return rackFile + fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: steer, steer: %s, mode: %s, keys: \"%s\"%s}]}\n",
+		s.Steer, how, keys, registers)
+}
+
+const (
+	machines  = 7
+	loadLimit = clock.Time(time.Second)
+	readLimit = clock.Time(4 * time.Second)
+	lease     = time.Minute // longer than a run: it is not renewed meanwhile
+	// defaultWarm is how long clients work before operations are counted. At the beginning each
+	// client knows the newest node of each key; the collapse is complete when most keys that a
+	// client meets were written by others since it met them last, which takes some 10 ms.
+	// defaultRun is what is counted. publishedPool bounds both: at 6.5 million writes a second it
+	// lasts for 50 ms.
+	defaultWarm   = 20 * time.Millisecond
+	defaultRun    = 5 * time.Millisecond
+	storePatience = 10 * time.Millisecond // the published program may lead a chain in a circle
+)
+
+var rackFile = fmt.Sprintf(`
+name: storeload
+hosts:
+  - {name: md0, role: metadata}
+  - {name: ms0, role: memory}
+  - {name: "cn[0-%d]", role: compute}
+`, machines-1)
+
+// cloverRun is one load in progress.
+type cloverRun struct {
+	load  experiment.Clover
+	rack  *simrack.Rack
+	cfg   kv.RunConfig
+	total kv.Result
+	first *clover.Client // the one that has read all keys
+	bytes uint64         // that the switch received while operations were counted
+}
+
+// Clover runs clients of the store.
+func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
+	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), seed(l.Seed)
+	l.Warm, l.Run = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun)
+	s, err := spec.Parse([]byte(cloverRack(&l.Switch)))
+	if err != nil {
+		return experiment.StoreResult{}, err
+	}
+	r := &cloverRun{load: l}
+	r.cfg = kv.RunConfig{
+		Workload: kv.Workload{Read: 1 - l.Writes/100, Update: l.Writes / 100}, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf,
+		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: storePatience, Verify: true,
+	}
+	r.rack, err = simrack.New(s, simrack.Options{
+		Seed: l.Seed, Cost: p.model(&l.Switch), Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes), Cancelled: cancelled(ctx),
+	})
+	if err != nil {
+		return experiment.StoreResult{}, err
+	}
+	defer r.rack.Close()
+	r.serve()
+	r.start()
+	r.rack.At(readLimit.Add(l.Warm), func() { r.bytes = switchBytes(r.rack) })
+	r.rack.At(readLimit.Add(l.Warm+l.Run), func() { r.bytes = switchBytes(r.rack) - r.bytes })
+	if err := run(ctx, r.rack); err != nil {
+		return experiment.StoreResult{}, err
+	}
+	return storeResult(r.total, l.Run, r.bytes), nil
+}
+
+// storeResult is a store's outcome: operations of so much time, for which the switch received so
+// many bytes.
+func storeResult(total kv.Result, span time.Duration, bytes uint64) experiment.StoreResult {
+	out := experiment.StoreResult{Result: total}
+	out.Span = span
+	if n := out.Total(); n > 0 {
+		out.BytesPerOp = float64(bytes) / float64(n)
+	}
+	return out
+}
+
+// nodes128 gives all memory to nodes of 128 bytes.
+var nodes128 = [layout.Classes]int{1}
+
+// region is the memory of the server in bytes.
+func (r *cloverRun) region() int {
+	s := layout.Space{Servers: 1, Shortcuts: int(2 * r.load.Keys), Entries: layout.Counts{0: r.load.Pool}}
+	return s.RegionLen()
+}
+
+func (r *cloverRun) serve() {
+	ms, md := r.rack.Host("ms0"), r.rack.Host("md0")
+	ms.Go("memory", true, func(ctx verbs.Context) {
+		s, err := memservice.New(ctx, ms.Manager(ctx), memservice.Config{Region: r.region()})
+		if err == nil {
+			err = s.Serve()
+		}
+		r.rack.Stop(err)
+	})
+	md.Go("meta", true, func(ctx verbs.Context) {
+		s, err := meta.New(meta.Config{
+			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Hardened, Keys: int(2 * r.load.Keys), Lease: lease,
+			Shares: nodes128,
+		})
+		if err == nil {
+			err = s.Serve()
+		}
+		r.rack.Stop(err)
+	})
+}
+
+// start starts the clients, each as an application of its own, or those that share queue pairs as
+// threads of one.
+func (r *cloverRun) start() {
+	for i := range r.load.Clients {
+		if r.load.Share > 1 {
+			break
+		}
+		h := r.rack.Host(fmt.Sprintf("cn%d", i%machines))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) {
+			r.rack.Stop(r.client(ctx.Runtime(), i, func() (*clover.Client, error) { return clover.Open(r.config(h, ctx), loadLimit) }))
+		})
+	}
+	for m := range machines {
+		for first := m; r.load.Share > 1 && first < r.load.Clients; first += machines * r.load.Share {
+			h := r.rack.Host(fmt.Sprintf("cn%d", m))
+			h.Go(fmt.Sprintf("group%d", first), false, func(ctx verbs.Context) { r.rack.Stop(r.group(h, ctx, first)) })
+		}
+	}
+}
+
+// group runs the clients of a machine from first on that share a queue pair.
+func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first int) error {
+	g, err := clover.NewGroup(r.config(h, ctx), r.load.Share)
+	if err != nil {
+		return err
+	}
+	rt := ctx.Runtime()
+	for k := range r.load.Share {
+		if id := first + k*machines; id < r.load.Clients {
+			rt.Go(fmt.Sprintf("client%d", id), func() {
+				r.rack.Stop(r.client(rt, id, func() (*clover.Client, error) { return g.Open(loadLimit) }))
+			})
+		}
+	}
+	rt.Wait()
+	return g.Close()
+}
+
+func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
+	return clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.load.Value, Records: 1}
+}
+
+// client loads its part of the keys, waits until all others have done the same, and works.
+func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client, error)) error {
+	c, err := open()
+	if err != nil {
+		return err
+	}
+	cfg := r.cfg
+	cfg.Client = id
+	load := cfg
+	load.Patience = time.Second // all clients connect at once
+	if err := kv.Load(c, rt, load); err != nil {
+		return err
+	}
+	if rt.Now() >= loadLimit {
+		return fmt.Errorf("client %d has loaded its keys at %v, after %v", id, rt.Now(), loadLimit)
+	}
+	rt.Sleep(loadLimit.Sub(rt.Now()))
+	if id == 0 { // a client at work for a while has met every key
+		for key := range r.load.Keys {
+			if _, err := c.Get(key, nil, readLimit); err != nil {
+				return err
+			}
+		}
+		r.first = c
+	}
+	if rt.Now() >= readLimit {
+		return fmt.Errorf("client %d has read all keys at %v, after %v", id, rt.Now(), readLimit)
+	}
+	rt.Sleep(readLimit.Sub(rt.Now()))
+	if id != 0 {
+		c.Learn(r.first)
+	}
+	res, err := kv.Run(c, rt, cfg, nil)
+	if err == nil {
+		r.total.Merge(res)
+	}
+	return errors.Join(err, c.Close())
+}

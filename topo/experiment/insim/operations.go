@@ -1,0 +1,212 @@
+package insim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// wireRun is a trace of two clients of one node.
+type wireRun struct {
+	*treeRun
+	frame wire.Frame
+	// owner is the client, 1 or 2, of a queue pair at either end. teach is the client to which the
+	// queue pairs of the packets recorded now belong.
+	owner map[wire.QPN]int
+	teach int
+	seen  []wireFrame
+	costs []experiment.Operation
+	turn  int        // of the clients
+	start clock.Time // of both together
+	done  int        // hand-overs that were measured
+}
+
+// wireFrame is a packet that entered a link at its sender.
+type wireFrame struct {
+	client int
+	at     clock.Time
+	op     wire.Opcode
+	bytes  int
+	up     bool // from the client
+}
+
+const ethernet = 14
+
+// record keeps the packets of the two clients' queue pairs.
+func (r *wireRun) record(ev *sim.Event) {
+	if ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.DestQP <= 1 {
+		return
+	}
+	qp := r.frame.BTH.DestQP
+	if r.owner[qp] == 0 {
+		r.owner[qp] = r.teach
+	}
+	op := r.frame.BTH.Opcode
+	r.seen = append(r.seen, wireFrame{r.owner[qp], ev.At, op, len(ev.Frame) - ethernet, op.Info().Flags&wire.OpRequest != 0})
+}
+
+// measured runs one operation of a client and counts its packets.
+func (r *wireRun) measured(name string, published, client int, c *sherman.Client, rt verbs.Runtime, f func() error) (experiment.Operation, error) {
+	began := rt.Now()
+	if err := f(); err != nil {
+		return experiment.Operation{}, fmt.Errorf("%s: %w", name, err)
+	}
+	took := c.LastCost()
+	out := experiment.Operation{Name: name, Published: published, ClaimedRTTs: took.RTTs, ClaimedBytes: took.Bytes}
+	waiting := false
+	for _, p := range r.seen {
+		if p.client != client || p.at < began {
+			continue
+		}
+		if p.up && !waiting {
+			out.RTTs++
+		}
+		waiting = p.up
+		out.Bytes += p.bytes
+		out.Packets = append(out.Packets, p.op.String())
+	}
+	return out, nil
+}
+
+// Lengths of IP packets of the published formats (Sherman §5.2): CAS and its answer, READ of a page
+// and its answer, WRITE of a record, WRITE of a lock word, ACK.
+const (
+	bytesCAS    = 72 + 56
+	bytesRead   = 60 + 1072
+	bytesRecord = 80
+	bytesUnlock = 68
+	bytesAck    = 48
+	bytesWrite  = bytesCAS + bytesRead + bytesRecord + bytesUnlock + bytesAck
+	bytesHanded = bytesRead + bytesRecord + bytesAck
+)
+
+// TreeOperations traces single operations with a warm cache and with values of 8 bytes, as
+// published, on a rack without costs.
+func (*Sim) TreeOperations(ctx context.Context) ([]experiment.Operation, error) {
+	load := experiment.Sherman{Keys: 2000, Seed: 1, Locks: experiment.LocksDevice}
+	r := &wireRun{treeRun: &treeRun{load: load, count: 1, value: 8}, owner: make(map[wire.QPN]int)}
+	if err := r.build(simrack.Options{Trace: r.record, Cancelled: cancelled(ctx)}); err != nil {
+		return nil, err
+	}
+	defer r.rack.Close()
+	h := r.rack.Host("cn1")
+	for i := 1; i <= 2; i++ {
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) {
+			rt := ctx.Runtime()
+			for !r.ready || r.turn != i-1 {
+				rt.Sleep(time.Millisecond)
+			}
+			r.teach = i
+			c, err := r.open(h, ctx, 1)
+			if err == nil {
+				err = r.work(i, c, rt)
+			}
+			r.rack.Stop(err)
+		})
+	}
+	err := run(ctx, r.rack)
+	if err == nil && len(r.costs) < 6 {
+		err = errors.New("no lock was handed over")
+	}
+	return r.costs, err
+}
+
+// handedPackets are READ, answer, WRITE and ACK: the lock came from a client of the node and goes
+// to another one.
+const handedPackets = 4
+
+// wireKey is the key that operations are on.
+const wireKey = 1000
+
+// work records which queue pairs each client uses, then the first client measures alone, and both
+// together until a lock is handed over.
+func (r *wireRun) work(id int, c *sherman.Client, rt verbs.Runtime) error {
+	soon := func() clock.Time { return rt.Now().Add(time.Second) }
+	for range 3 {
+		if err := c.Put(wireKey, kv.MakeValue(1, 1, 16)[:8], soon()); err != nil {
+			return err
+		}
+		if _, err := c.Get(wireKey, nil, soon()); err != nil {
+			return err
+		}
+	}
+	if err := c.Insert(2*r.load.Keys+uint64(id), []byte("12345678"), soon()); err != nil { // takes memory for pages
+		return err
+	}
+	if r.turn++; id == 2 {
+		for r.turn != 3 {
+			rt.Sleep(time.Millisecond)
+		}
+	} else if err := r.alone(c, rt); err != nil {
+		return err
+	}
+	return r.together(id, c, rt)
+}
+
+// alone is what the first client measures.
+func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
+	for r.turn != 2 {
+		rt.Sleep(time.Millisecond)
+	}
+	soon := func() clock.Time { return rt.Now().Add(time.Second) }
+	value := []byte("12345678")
+	fresh := 3 * r.load.Keys
+	for _, op := range []struct {
+		name  string
+		bytes int
+		do    func() error
+	}{
+		{"search", bytesRead, func() error { _, err := c.Get(wireKey, nil, soon()); return err }},
+		{"update", bytesWrite, func() error { return c.Put(wireKey, value, soon()) }},
+		{"delete", bytesWrite, func() error { return c.Delete(wireKey, soon()) }},
+		{"insert", bytesWrite, func() error { return c.Insert(wireKey, value, soon()) }},
+		{"insert behind the last key", bytesWrite, func() error { return c.Insert(fresh, value, soon()) }},
+	} {
+		if op.name == "insert behind the last key" {
+			if _, err := c.Get(fresh, nil, soon()); !errors.Is(err, kv.ErrNotFound) {
+				return err // it warms the cache
+			}
+		}
+		rt.Sleep(time.Millisecond) // late packets of the one before
+		cost, err := r.measured(op.name, op.bytes, 1, c, rt, op.do)
+		if err != nil {
+			return err
+		}
+		r.costs = append(r.costs, cost)
+	}
+	r.turn, r.start = r.turn+1, rt.Now().Add(10*time.Millisecond)
+	return nil
+}
+
+// together has both update the same key; the first that is handed the lock and hands it over is
+// measured.
+func (r *wireRun) together(id int, c *sherman.Client, rt verbs.Runtime) error {
+	rt.Sleep(r.start.Sub(rt.Now()))
+	for range 200 {
+		if r.done > 0 {
+			return nil
+		}
+		cost, err := r.measured("update, lock handed over", bytesHanded, id, c, rt, func() error {
+			return c.Put(wireKey, []byte("87654321"), rt.Now().Add(time.Second))
+		})
+		if err != nil {
+			return err
+		}
+		if c.LastCost().HandOvers == 1 && len(cost.Packets) == handedPackets && r.done == 0 {
+			r.costs = append(r.costs, cost)
+			r.done++
+		}
+	}
+	return nil
+}

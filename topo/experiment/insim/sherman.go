@@ -1,0 +1,207 @@
+package insim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+const (
+	treeHosts   = 8
+	treeRegion  = 16 << 20
+	treeTable   = 256 << 10                   // bytes of a lock table
+	treeReady   = clock.Time(2 * time.Second) // keys are loaded
+	treeWarm    = clock.Time(6 * time.Second) // caches are warm
+	bulkLimit   = clock.Time(10 * time.Minute)
+	treeWarmUp  = 200 * time.Microsecond
+	treeRunTime = time.Millisecond
+	treeLease   = 50 * time.Millisecond
+)
+
+// treeRun is one load in progress.
+type treeRun struct {
+	load    experiment.Sherman
+	rack    *simrack.Rack
+	servers []netip.Addr
+	nodes   []*sherman.Node
+	cfg     kv.RunConfig
+	total   kv.Result
+	count   int // memory servers
+	value   int // bytes
+	region  int // bytes of each server; 0: treeRegion
+	ready   bool
+	bytes   uint64
+}
+
+// rackFile is the rack: memory servers, and eight compute hosts.
+func (r *treeRun) rackFile() string {
+	out := fmt.Sprintf("name: treeload\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-%d]\", role: compute}\n", r.count-1, treeHosts-1)
+	if r.load.Locks != experiment.LocksSwitch {
+		return out
+	}
+	out += "switch:\n  program: swordbox\n  rules:\n"
+	more := ""
+	if r.load.Misses != "" {
+		more = ", misses: " + r.load.Misses
+	}
+	for i := range r.count { // a lock table begins at address 0, and host memory is elsewhere
+		out += fmt.Sprintf("    - {server: ms%d, action: atomics, mode: hardened, range: 0-%#x%s}\n", i, treeTable, more)
+	}
+	return out
+}
+
+// Sherman runs clients of the tree, at a switch that keeps up with every load.
+func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.StoreResult, error) {
+	l.Keys, l.Run, l.Seed = cmp.Or(l.Keys, 20000), cmp.Or(l.Run, treeRunTime), seed(l.Seed)
+	r := &treeRun{load: l, count: 1, value: kv.MinValue}
+	err := r.build(simrack.Options{Cost: p.Cost.AtLineRate(), Cancelled: cancelled(ctx)})
+	if err != nil {
+		return experiment.StoreResult{}, err
+	}
+	defer r.rack.Close()
+	r.cfg = kv.RunConfig{
+		Workload: l.Workload, Keys: l.Keys, Value: r.value, Zipf: l.Zipf, Scramble: true, Clients: l.Clients, Warmup: treeWarmUp, Duration: l.Run,
+		Patience: time.Second, Verify: true,
+	}
+	for i := range l.Clients {
+		h := r.rack.Host(fmt.Sprintf("cn%d", i%treeHosts))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, i)) })
+	}
+	r.rack.At(treeWarm.Add(treeWarmUp), func() { r.bytes = switchBytes(r.rack) })
+	r.rack.At(treeWarm.Add(treeWarmUp+l.Run), func() { r.bytes = switchBytes(r.rack) - r.bytes })
+	if err := run(ctx, r.rack); err != nil {
+		return experiment.StoreResult{}, err
+	}
+	out := storeResult(r.total, l.Run, r.bytes)
+	out.Tree = r.stats()
+	return out, nil
+}
+
+// stats sums up what the compute nodes did.
+func (r *treeRun) stats() *experiment.TreeStats {
+	out := new(experiment.TreeStats)
+	var waits *hdrhistogram.Histogram
+	for _, n := range r.nodes {
+		s := n.Stats()
+		out.Acquires, out.HandOvers, out.CAS = out.Acquires+s.Acquires, out.HandOvers+s.HandOvers, out.CAS+s.CAS
+		if waits == nil {
+			waits = s.Wait
+			continue
+		}
+		waits.Merge(s.Wait)
+	}
+	out.WaitP99 = time.Duration(waits.ValueAtPercentile(99))
+	return out
+}
+
+// build makes the rack with its memory services and compute nodes, and has cn0 load the tree.
+func (r *treeRun) build(opt simrack.Options) error {
+	s, err := spec.Parse([]byte(r.rackFile()))
+	if err != nil {
+		return err
+	}
+	opt.Seed, opt.Datagrams = r.load.Seed, r.load.Locks == experiment.LocksSwitch
+	if r.rack, err = simrack.New(s, opt); err != nil {
+		return err
+	}
+	for i := range r.count {
+		h := r.rack.Host(fmt.Sprintf("ms%d", i))
+		r.servers = append(r.servers, h.Addr())
+		h.Go("memory", true, func(ctx verbs.Context) {
+			s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{
+				Region: cmp.Or(r.region, treeRegion), Locks: treeTable,
+			})
+			if err == nil {
+				err = s.Serve()
+			}
+			r.rack.Stop(err)
+		})
+	}
+	nodes := treeHosts
+	if r.load.Alone {
+		nodes = r.load.Clients
+	}
+	for range nodes {
+		n, err := sherman.NewNode(sherman.NodeConfig{Servers: r.servers, HandOver: r.load.HandOver, Lease: treeLease})
+		if err != nil {
+			return err
+		}
+		r.nodes = append(r.nodes, n)
+	}
+	h := r.rack.Host("cn0")
+	h.Go("load", false, func(ctx verbs.Context) { r.rack.Stop(r.fill(h, ctx)) })
+	return nil
+}
+
+// fill makes the tree with its keys.
+func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
+	cfg := sherman.Config{Context: ctx, Manager: h.Manager(ctx)}
+	_, err := sherman.Format(cfg, r.servers, sherman.FormatConfig{
+		Shape: layout.Shape{Value: r.value}, HostLocks: r.load.Locks == experiment.LocksHost, Chunk: 32 << 10, Generation: 1,
+	}, treeReady)
+	if err != nil {
+		return err
+	}
+	key := uint64(0)
+	_, err = sherman.BulkLoad(cfg, r.servers, func() (uint64, []byte, bool) {
+		key++
+		return key - 1, kv.MakeValue(key-1, key-1, r.value)[:r.value], key <= r.load.Keys
+	}, bulkLimit)
+	r.ready = err == nil
+	return err
+}
+
+// open makes a client when the tree is there.
+func (r *treeRun) open(h *simrack.Host, ctx verbs.Context, node int) (*sherman.Client, error) {
+	rt := ctx.Runtime()
+	for !r.ready {
+		rt.Sleep(time.Millisecond)
+	}
+	return r.nodes[node].Open(sherman.Config{Context: ctx, Manager: h.Manager(ctx)}, treeReady)
+}
+
+// warmStep is less than the keys of a leaf, and half of those of the leaves below an internal page:
+// a client that reads every warmStep-th key meets all internal pages.
+const warmStep = 128
+
+// client warms the cache of its node, waits until all others have done the same, and works.
+func (r *treeRun) client(h *simrack.Host, ctx verbs.Context, id int) error {
+	rt := ctx.Runtime()
+	c, err := r.open(h, ctx, id%len(r.nodes))
+	if err != nil {
+		return err
+	}
+	rt.Sleep(treeReady.Sub(rt.Now()))
+	mates := uint64((r.load.Clients + len(r.nodes) - 1) / len(r.nodes))
+	for key := uint64(id/len(r.nodes)) * warmStep; key < r.load.Keys; key += warmStep * mates {
+		if _, err := c.Get(key, nil, treeWarm); err != nil {
+			return err
+		}
+	}
+	if rt.Now() >= treeWarm {
+		return fmt.Errorf("client %d was warm at %v, after %v", id, rt.Now(), treeWarm)
+	}
+	rt.Sleep(treeWarm.Sub(rt.Now()))
+	cfg := r.cfg
+	cfg.Client = id
+	res, err := kv.Run(c, rt, cfg, nil)
+	if err == nil {
+		r.total.Merge(res)
+	}
+	return errors.Join(err, c.Close())
+}

@@ -1,0 +1,84 @@
+package insim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// Sim is the platform.
+type Sim struct {
+	// Cost is the pace of NICs, links, switch and clients.
+	Cost *cost.Model
+}
+
+var _ experiment.Platform = (*Sim)(nil)
+
+// On is experiment.OnSim.
+func (*Sim) On() string { return experiment.OnSim }
+
+// Describe gives the figures of the model that matter here.
+func (p *Sim) Describe() string {
+	m := p.Cost
+	var b strings.Builder
+	a, w := &m.NIC.Atomic, &m.NIC.Write
+	fmt.Fprintf(&b, "model %s: atomics on one word %v/s in host memory, %v/s in device memory; of one queue pair %v/s and %v/s\n",
+		m.Name, a.Word.Host, a.Word.Device, a.QP.Host, a.QP.Device)
+	fmt.Fprintf(&b, "  WRITEs of one queue pair %v/s in host memory, %v/s in device memory; doorbell %v, completion %v, atomic %v, WRITE %v\n",
+		w.QP.Host, w.QP.Device, m.NIC.Doorbell, m.NIC.Completion, a.Latency.Host, w.Latency.Host)
+	fmt.Fprintf(&b, "  switch: %d cores, each rewrites %v/s and forwards %v/s, delay %v; links %v each way",
+		m.Switch.Cores, m.Switch.Rewrite, m.Switch.Forward, m.Switch.Delay, m.Link.Delay)
+	return b.String()
+}
+
+// model is the cost model with the switch that a load asks for.
+func (p *Sim) model(s *experiment.Switch) *cost.Model {
+	m := p.Cost
+	if s.LineRate {
+		m = m.AtLineRate()
+	}
+	if s.Direct {
+		direct := *m
+		direct.Switch.Delay = 0
+		m = &direct
+	}
+	return m
+}
+
+// mode is that of a rule; "": the switch only forwards.
+func mode(s *experiment.Switch) string {
+	if s.Action == "" || s.Action == experiment.Forward || s.Action == experiment.AsIs {
+		return ""
+	}
+	return cmp.Or(s.Mode, experiment.Hardened)
+}
+
+// seed is that of a rack.
+func seed(n uint64) uint64 { return cmp.Or(n, 1) }
+
+// cancelled is the hook that ends a simulation when ctx ends.
+func cancelled(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
+
+// run runs a rack to its end, or to that of ctx.
+func run(ctx context.Context, r *simrack.Rack) error {
+	err := r.Run()
+	if errors.Is(err, sim.ErrCancelled) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// switchBytes is what the switch has received from all hosts.
+func switchBytes(r *simrack.Rack) (n uint64) {
+	for i := range r.Hosts() {
+		n += r.Switch().Port(i).RxBytes
+	}
+	return n
+}

@@ -1,0 +1,163 @@
+package insim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+)
+
+// Tests see what steering does before it has reached its full extent.
+const (
+	brief = 500 * time.Microsecond
+	short = 2 * time.Millisecond
+)
+
+// halfWrites are clients that update in half of their operations.
+func halfWrites(clients int, zipf float64, box experiment.Switch) experiment.Clover {
+	return experiment.Clover{Clients: clients, Writes: 50, Zipf: zipf, Switch: box, Warm: brief, Run: short}
+}
+
+// both is a switch that steers reads and appends.
+var both = experiment.Switch{Action: experiment.Steer, Steer: "both"}
+
+func cloverRan(t *testing.T, l experiment.Clover) experiment.StoreResult {
+	t.Helper()
+	r, err := (&Sim{Cost: model(t, "connectx5")}).Clover(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v: %.3g ops/s, first try %.3f, %.0f bytes/op, %.2f round trips", l, r.Throughput(), r.FirstTryShare(), r.BytesPerOp, r.Summary().RTTsPerOp)
+	if r.Total() == 0 || l.Switch.Mode != experiment.Published && r.Failed+r.Wrong > 0 {
+		t.Errorf("%d operations, %d failed, %d were wrong (%s)", r.Total(), r.Failed, r.Wrong, r.FirstError)
+	}
+	return r
+}
+
+// Contended appends collapse: with many clients hardly a write wins its first race (SwordBox fig.
+// 5). With a switch that steers they win it again.
+func TestCollapseAndSteering(t *testing.T) {
+	few, many := cloverRan(t, halfWrites(1, 0.99, experiment.Switch{})), cloverRan(t, halfWrites(64, 0.99, experiment.Switch{}))
+	steered := cloverRan(t, halfWrites(64, 0.99, both))
+	if few.FirstTryShare() < 1 || many.FirstTryShare() > 0.7 || steered.FirstTryShare() < 0.95 {
+		t.Errorf("first try %.2f alone, %.2f in a crowd, %.2f steered", few.FirstTryShare(), many.FirstTryShare(), steered.FirstTryShare())
+	}
+}
+
+// Clients that share queue pairs do the same work.
+func TestSharedQueuePairs(t *testing.T) {
+	for _, box := range []experiment.Switch{{}, both} {
+		l := halfWrites(16, 0.99, box)
+		l.Share = 4
+		cloverRan(t, l)
+	}
+}
+
+// The published program steers, too; eight hot keys of a small pool are steered less than all.
+func TestSteeringModes(t *testing.T) {
+	published := both
+	published.Mode = experiment.Published
+	l := halfWrites(32, 1.2, published)
+	l.Keys, l.Run = 64, brief
+	cloverRan(t, l)
+	share := make(map[int]float64)
+	for _, hot := range []int{0, 8} {
+		box := both
+		box.Hot = hot
+		l := halfWrites(32, 1.2, box)
+		l.Keys, l.Pool = 64, 4*64+32*17
+		r := cloverRan(t, l)
+		share[hot] = r.FirstTryShare()
+	}
+	if share[0] < 0.8 || share[8] >= share[0] {
+		t.Errorf("first try %v", share)
+	}
+}
+
+// The table has a row for each way, with gains against the one without steering.
+func TestSteeringGainRows(t *testing.T) {
+	e, err := experiment.Find("steering-gain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := experiment.Place{On: experiment.OnSim, Quick: true}
+	r, err := experiment.RunWith(t.Context(), &e, &Sim{Cost: model(t, e.Cost)}, place, map[string]string{"rows": "1,8", "clients": "16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rows) != 5 || r.Rows[0].Cell("gain").Number || cell(r.Rows[1], "gain") <= 0 || r.Rows[4].Cell("steer").Text != experiment.Hardened {
+		t.Errorf("%+v", r.Rows)
+	}
+}
+
+// treePlace is where lock words are, and how CAS that fail are answered.
+type treePlace struct{ locks, misses string }
+
+// treeMops are the yields of three seeds with locks in each place; no operation may fail.
+func treeMops(t *testing.T, l experiment.Sherman) map[treePlace]float64 {
+	t.Helper()
+	var err error
+	if l.Workload, err = kv.FindWorkload("a"); err != nil {
+		t.Fatal(err)
+	}
+	mops := make(map[treePlace]float64)
+	for seed := range uint64(3) {
+		for _, at := range []treePlace{{experiment.LocksHost, ""}, {experiment.LocksDevice, ""}, {experiment.LocksSwitch, ""}, {experiment.LocksSwitch, "wait"}} {
+			l.Locks, l.Misses, l.Seed = at.locks, at.misses, seed+1
+			r, err := (&Sim{Cost: model(t, "connectx5")}).Sherman(t.Context(), l)
+			if err != nil {
+				t.Fatalf("locks in %s: %v", at, err)
+			}
+			t.Logf("%v: %.3g ops/s, %+v", at, r.Throughput(), r.Tree)
+			mops[at] += r.Throughput() / 1e6
+			if r.Failed+r.Wrong+r.NotFound > 0 {
+				t.Errorf("locks in %s: %d operations failed", at, r.Failed+r.Wrong+r.NotFound)
+			}
+		}
+	}
+	return mops
+}
+
+// Wherever the locks are, the tree yields about the same to clients that queue for them on their
+// hosts: one run depends more on its seed than on the place.
+func TestTreeYields(t *testing.T) {
+	mops := treeMops(t, experiment.Sherman{Clients: 64, Zipf: 1.2, Keys: 2000})
+	for at := range mops {
+		if gain := mops[at] / mops[treePlace{experiment.LocksHost, ""}]; gain < 0.7 || gain > 1.4 {
+			t.Errorf("locks in %s yield %.2f times what those in host memory do", at, gain)
+		}
+	}
+}
+
+// Clients that share nothing are slowed down by locks in host memory, and queue as well in the
+// switch as on hosts of their own.
+func TestTreeOfClientsAlone(t *testing.T) {
+	mops := treeMops(t, experiment.Sherman{Clients: 64, Zipf: 1.2, Keys: 2000, Alone: true})
+	host, queued := mops[treePlace{experiment.LocksHost, ""}], mops[treePlace{experiment.LocksSwitch, "wait"}]
+	if queued < 2*host || queued < mops[treePlace{experiment.LocksDevice, ""}] {
+		t.Errorf("%v; want twice as much with locks in the switch as in host memory", mops)
+	}
+}
+
+// A search is one round trip with a warm cache, a change is three, two with a lock that is handed
+// over, and the bytes are those that the formats add up to (Sherman §5). The client counts what the
+// wire carries.
+func TestOperationsOnTheWire(t *testing.T) {
+	list, err := new(Sim).TreeOperations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{
+		"search": 1, "update": 3, "delete": 3, "insert": 3, "insert behind the last key": 3, "update, lock handed over": 2,
+	}
+	for _, c := range list {
+		if c.RTTs != want[c.Name] || c.Bytes != c.Published || c.ClaimedRTTs != c.RTTs || c.ClaimedBytes != c.Bytes {
+			t.Errorf("%s: %d round trips and %d bytes on the wire (%v), the client counts %d and %d; want %d and %d", c.Name, c.RTTs, c.Bytes, c.Packets,
+				c.ClaimedRTTs, c.ClaimedBytes, want[c.Name], c.Published)
+		}
+	}
+	if len(list) != len(want) {
+		t.Errorf("%d operations were measured, want %d", len(list), len(want))
+	}
+}

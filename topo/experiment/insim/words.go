@@ -1,0 +1,156 @@
+package insim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/contention"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+const (
+	// swapWarmUp and lockWarmUp are virtual time that is not counted, swapTime and lockTime what
+	// is.
+	swapWarmUp = 200 * time.Microsecond
+	swapTime   = 500 * time.Microsecond
+	lockWarmUp = 100 * time.Microsecond
+	lockTime   = 2 * time.Millisecond
+	// setUp is when every connection has been made, those of the switch included.
+	setUp = clock.Time(200 * time.Millisecond)
+	// wordHosts is how many hosts the clients share.
+	wordHosts    = 8
+	wordPatience = time.Second
+
+	wordService   = "words"
+	switchService = "memory"
+)
+
+// wordRun is one load in progress.
+type wordRun struct {
+	load   experiment.Words
+	rack   *simrack.Rack
+	window contention.Window
+	swaps  contention.Swaps
+	locks  *contention.Locks
+	zipf   *kv.Zipf
+}
+
+// Words runs clients that contend for words.
+func (p *Sim) Words(ctx context.Context, l experiment.Words) (experiment.WordsResult, error) {
+	l.Words, l.Seed = max(l.Words, 1), seed(l.Seed)
+	s, err := simrack.PassiveRack(wordService, wordHosts, mode(&l.Switch), switchService, l.Switch.Misses)
+	if err != nil {
+		return experiment.WordsResult{}, err
+	}
+	r := newWordRun(l)
+	r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Cost: p.model(&l.Switch), Datagrams: true, Cancelled: cancelled(ctx)})
+	if err != nil {
+		return experiment.WordsResult{}, err
+	}
+	defer r.rack.Close()
+	r.start()
+	srv := r.rack.Host("ms0")
+	var atomics uint64
+	r.rack.At(r.window.From, func() { atomics = srv.Counters().RxAtomicRequests })
+	r.rack.At(r.window.Until, func() { atomics = srv.Counters().RxAtomicRequests - atomics })
+	if err := run(ctx, r.rack); err != nil {
+		return experiment.WordsResult{}, err
+	}
+	return r.result(float64(atomics)), nil
+}
+
+func newWordRun(l experiment.Words) *wordRun {
+	r := &wordRun{load: l, zipf: kv.NewZipf(uint64(l.Words), l.Zipf)}
+	warm, span := swapWarmUp, swapTime
+	if l.Locks {
+		warm, span = lockWarmUp, lockTime
+	}
+	r.window.From = setUp.Add(warm)
+	r.window.Until = r.window.From.Add(span)
+	r.swaps = contention.Swaps{Window: r.window, More: func(now clock.Time) bool { return now < r.window.Until }}
+	r.locks = contention.NewLocks(r.window)
+	r.locks.Bits = l.Bits
+	return r
+}
+
+// start starts the memory server and the clients.
+func (r *wordRun) start() {
+	srv := r.rack.Host("ms0")
+	lent := simrack.Passive{Bytes: max(64, 8*r.load.Words), Device: r.load.Device, Service: wordService}
+	if mode(&r.load.Switch) != "" {
+		lent.Switch = switchService
+	}
+	srv.Go(wordService, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
+	for i := range r.load.Clients {
+		h := r.rack.Host(fmt.Sprintf("cn%d", i%wordHosts))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx, uint64(i+1))) })
+	}
+}
+
+// client is one client, with a thread of its own.
+func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
+	rt := ctx.Runtime()
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := ctx.CreateCQ(4)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, 16)
+	mr, err := pd.RegMR(buf, len(buf), verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		return err
+	}
+	private, err := h.Manager(ctx).Dial(qp, r.rack.Host("ms0").Addr(), wordService, rdmacm.Params{}, nil, rt.Now().Add(wordPatience))
+	if err != nil {
+		return err
+	}
+	base, rkey, err := simrack.ParseMemory(private)
+	if err != nil {
+		return err
+	}
+	on := func(off int) verbs.SendWR {
+		return verbs.SendWR{SGL: []verbs.SGE{mr.SGE(off, 8)}, RemoteAddr: base, RKey: rkey}
+	}
+	rt.Sleep(setUp.Sub(rt.Now()))
+	// With a processor of its own a thread polls for its CAS; one that waits for a lock sleeps.
+	loop := contention.Loop{Runtime: rt, CQ: cq, Spin: !r.load.Locks, Patience: wordPatience}
+	if !r.load.Locks {
+		return loop.Run([]contention.Client{r.swaps.Client(qp, on(0), buf[:8], id<<32)})
+	}
+	draw := rand.New(rand.NewPCG(r.load.Seed, id))
+	pick := func() uint64 { return base + 8*r.zipf.Next(draw) }
+	return loop.Run([]contention.Client{r.locks.Client(qp, on(0), on(8), buf[:8], pick, id<<32)})
+}
+
+// result is what was counted; atomics are those that the server's NIC executed.
+func (r *wordRun) result(atomics float64) (out experiment.WordsResult) {
+	span := r.window.Until.Sub(r.window.From).Seconds()
+	tries := float64(r.swaps.Done)
+	if r.load.Locks {
+		l := r.locks
+		out.CAS, out.Succeeded = float64(l.Attempts)/span, float64(l.Acquired)/span
+		out.P50, out.P99 = time.Duration(l.Waits.ValueAtPercentile(50)), time.Duration(l.Waits.ValueAtPercentile(99))
+		tries = float64(l.Attempts + l.Freed)
+	} else {
+		out.CAS, out.Succeeded = tries/span, float64(r.swaps.Won)/span
+		out.Mean = r.swaps.Waited / time.Duration(max(1, r.swaps.Done))
+	}
+	if tries > 0 {
+		out.Replaced = max(0, 1-atomics/tries)
+	}
+	return out
+}

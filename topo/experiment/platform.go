@@ -1,0 +1,187 @@
+package experiment
+
+import (
+	"context"
+	"time"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Platform is a rack on which experiments run: compute hosts with clients, memory servers, a switch
+// between them. Its methods put the switch into the state that a load asks for, run the clients,
+// and read the counters of NICs and switch over the time that is counted. They return as soon as
+// possible when ctx ends, with its error.
+type Platform interface {
+	// On is OnSim or OnRack.
+	On() string
+	// Describe says in a few lines on what the experiment runs.
+	Describe() string
+	// Words runs clients that contend for words of memory.
+	Words(ctx context.Context, l Words) (WordsResult, error)
+	// Clover and Sherman run clients of these stores.
+	Clover(ctx context.Context, l Clover) (StoreResult, error)
+	Sherman(ctx context.Context, l Sherman) (StoreResult, error)
+	// TreeOperations traces single operations of the tree Sherman. errors.ErrUnsupported: the
+	// platform cannot trace.
+	TreeOperations(ctx context.Context) ([]Operation, error)
+}
+
+// Actions of a switch that a load asks for.
+const (
+	// Forward is a switch that only forwards.
+	Forward = "forward"
+	// AsIs leaves the switch as it is; in the simulator it only forwards.
+	AsIs = "as-is"
+	// ReplaceAtomics is a switch that replaces atomics by WRITEs, Steer one that steers appends and
+	// reads of Clover.
+	ReplaceAtomics = "atomics"
+	Steer          = "steer"
+)
+
+// Modes of a switch that replaces or steers: with the holes of the paper closed, and as in the
+// paper.
+const (
+	Hardened  = "hardened"
+	Published = "published"
+)
+
+// Switch is the state of the switch during a measurement.
+type Switch struct {
+	// Action is one of the list above; "": Forward. Mode is Hardened or Published; "": Hardened.
+	Action, Mode string
+	// Misses says how CAS that fail are answered, as in a rule; "": by the server.
+	Misses string
+	// Steer is what the switch steers: write, read or both. Hot restricts it to so many of the
+	// hottest keys; 0: all keys.
+	Steer string
+	Hot   int
+	// LineRate lets the simulated switch keep up with every load, whatever the model says; Direct
+	// also takes its delay away, for which there is no source. A rack ignores both.
+	LineRate, Direct bool
+}
+
+// Mode0 is Mode with its default.
+func (s *Switch) Mode0() string {
+	if s.Mode == "" {
+		return Hardened
+	}
+	return s.Mode
+}
+
+// Words is clients that contend for 64-bit words of one memory server, each with one operation in
+// flight.
+type Words struct {
+	Clients int
+	// Locks has the clients take and release locks; otherwise they do CAS on one word.
+	Locks bool
+	// Words is how many locks there are, and Zipf the skew with which clients choose among them; 0:
+	// 1. Only the simulator has more.
+	Words int
+	Zipf  float64
+	// Device puts the words into the memory of the server's NIC.
+	Device bool
+	// Bits makes locks 0 or 1 and releases CAS, as in the SwordBox paper; otherwise a lock holds a
+	// value of its owner.
+	Bits   bool
+	Switch Switch
+	// Seed of the simulated rack; 0: 1.
+	Seed uint64
+	// Iters is the number of CAS on a rack, Span the time for which locks are taken there. The
+	// simulator has its own.
+	Iters int
+	Span  time.Duration
+}
+
+// WordsResult is the outcome of Words.
+type WordsResult struct {
+	// CAS are answered CAS a second, Succeeded those that changed the word or took the lock.
+	CAS, Succeeded float64
+	// Replaced is the share of CAS that the server's NIC received as another operation.
+	Replaced float64
+	// Mean is the mean time from post to completion of a CAS; P50 and P99 are of the time from the
+	// first CAS for a lock to the answer of the one that took it.
+	Mean, P50, P99 time.Duration
+}
+
+// Clover is clients of the store Clover with one memory server.
+type Clover struct {
+	Clients int
+	// Writes is the percentage of updates; the rest reads. Keys (0: 1024), Value in bytes (0: 104,
+	// which fills a node of 128 bytes) and Zipf describe them.
+	Writes float64
+	Keys   uint64
+	Value  int
+	Zipf   float64
+	// Share is how many clients of a host share a queue pair to the memory server; 0 or 1: each has
+	// its own.
+	Share  int
+	Switch Switch
+	// Pool is how many nodes there are; 0: as in the published system. Only the simulator has
+	// another number.
+	Pool int
+	// Seed of the simulated rack; 0: 1.
+	Seed uint64
+	// Warm is how long clients work before operations are counted, Run how long they are counted;
+	// 0: the platform's.
+	Warm, Run time.Duration
+}
+
+// Places of Sherman's lock words.
+const (
+	LocksHost   = "host"
+	LocksDevice = "device"
+	LocksSwitch = "switch" // in device memory, and the switch replaces their CAS by WRITEs
+)
+
+// Sherman is clients of the tree Sherman.
+type Sherman struct {
+	Clients  int
+	Workload kv.Workload
+	// Keys are loaded before; 0: 20000. Zipf is the skew.
+	Keys uint64
+	Zipf float64
+	// Locks is a place of lock words; "": LocksDevice. Misses says how the switch answers CAS that
+	// fail; "": the server does.
+	Locks, Misses string
+	// HandOver is that of sherman.NodeConfig. Alone makes each client a compute node of its own,
+	// with its own cache: clients do not queue on their host, and each asks the server for the
+	// lock. Only the simulator can do that.
+	HandOver int
+	Alone    bool
+	// Seed of the simulated rack; 0: 1.
+	Seed uint64
+	// Run is how long operations are counted; 0: the platform's.
+	Run time.Duration
+}
+
+// StoreResult is the outcome of a store's workload.
+type StoreResult struct {
+	kv.Result
+	// BytesPerOp is what the switch received for each operation that was counted.
+	BytesPerOp float64
+	// Tree sums up what the compute nodes of a tree did, warm-up included; nil: it was not read.
+	Tree *TreeStats
+}
+
+// TreeStats are counts of the compute nodes of a tree.
+type TreeStats struct {
+	// Acquires are locks that were taken, HandOvers those of them that another client of the node
+	// handed over, CAS the tries for the others.
+	Acquires, HandOvers, CAS uint64
+	// WaitP99 is the 99th percentile of waits for locks; of several hosts of a rack, the largest.
+	WaitP99 time.Duration
+}
+
+// Operation is what one operation of a store puts on the wire, as a trace of the links shows it.
+type Operation struct {
+	Name string
+	// RTTs is how often the client sent something after it had received an answer, or for the first
+	// time.
+	RTTs int
+	// Bytes are those of IP packets, both ways; Published is their number by the published formats.
+	Bytes, Published int
+	// Packets are opcodes, in the order in which they were sent.
+	Packets []string
+	// Claimed are round trips and bytes as the client counts them.
+	ClaimedRTTs, ClaimedBytes int
+}

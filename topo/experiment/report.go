@@ -1,0 +1,255 @@
+package experiment
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is what an experiment measured, as rows of a table.
+type Report struct {
+	Experiment string `json:"experiment"`
+	// Figure says which figure of which paper it is.
+	Figure string `json:"figure"`
+	On     string `json:"on"`
+	// Platform describes on what it ran.
+	Platform string `json:"platform"`
+	// Interrupted: rows are missing, because the run was interrupted.
+	Interrupted bool     `json:"interrupted,omitempty"`
+	Rows        []Row    `json:"rows"`
+	columns     []Column // of all rows
+	// Watch, if not nil, is called when a measurement begins and when it ends.
+	Watch Watcher `json:"-"`
+}
+
+// Watcher follows a run that takes long.
+type Watcher interface {
+	// Begin is called before a measurement, number n of total.
+	Begin(what string, n, total int)
+	// End is called when it has ended.
+	End(result string)
+}
+
+// Column is one column of a report.
+type Column struct {
+	// Key names it in JSON and CSV, Title in a table.
+	Key, Title string
+	// Format is that of numbers, as for fmt; "": the shortest.
+	Format string
+	// Repeats leaves the cell of a table empty if it is that of the row above, and all cells on its
+	// left are.
+	Repeats bool
+}
+
+// Cell is one cell: text, or a number with the paper's beside it.
+type Cell struct {
+	// Text is the value of a cell without a number.
+	Text string
+	// Value is the number, if Number is set.
+	Value  float64
+	Number bool
+	// Paper is the paper's number; 0: it has none. Claim is what it says in words.
+	Paper float64
+	Claim string
+}
+
+// Row is one row, with a cell for each column.
+type Row struct {
+	cells   []Cell
+	columns []Column
+}
+
+// Label is a cell of text.
+func Label(text string) Cell { return Cell{Text: text} }
+
+// Num is a number without one of the paper.
+func Num(v float64) Cell { return Cell{Value: v, Number: true} }
+
+// Beside is a number with the paper's; 0: it has none.
+func Beside(v, paper float64) Cell { return Cell{Value: v, Number: true, Paper: paper} }
+
+// None is a cell for which there is no value.
+func None() Cell { return Cell{} }
+
+// unless is a number, or no value if it is 0.
+func unlessZero(v float64) Cell {
+	if v == 0 {
+		return None()
+	}
+	return Num(v)
+}
+
+// Columns sets the columns.
+func (r *Report) Columns(list ...Column) { r.columns = list }
+
+// Add adds a row.
+func (r *Report) Add(cells ...Cell) {
+	if len(cells) != len(r.columns) {
+		panic(fmt.Sprintf("experiment %s: %d cells for %d columns", r.Experiment, len(cells), len(r.columns)))
+	}
+	r.Rows = append(r.Rows, Row{cells, r.columns})
+}
+
+// begin calls the watcher for a measurement that begins.
+func (r *Report) begin(n, total int, format string, args ...any) {
+	if r.Watch != nil {
+		r.Watch.Begin(fmt.Sprintf(format, args...), n, total)
+	}
+}
+
+// end calls it with the result.
+func (r *Report) end(format string, args ...any) {
+	if r.Watch != nil {
+		r.Watch.End(fmt.Sprintf(format, args...))
+	}
+}
+
+// Cell returns the cell of a row in the column of that key.
+func (w *Row) Cell(key string) Cell {
+	for i, c := range w.columns {
+		if c.Key == key {
+			return w.cells[i]
+		}
+	}
+	return Cell{}
+}
+
+// cellJSON is a number in JSON.
+type cellJSON struct {
+	Value float64 `json:"value"`
+	Paper float64 `json:"paper,omitempty"`
+	Claim string  `json:"paperSays,omitempty"`
+}
+
+// MarshalJSON writes a row as an object: labels as strings, numbers as objects with value and
+// paper.
+func (w Row) MarshalJSON() ([]byte, error) {
+	out := make(map[string]any, len(w.cells))
+	for i, c := range w.cells {
+		switch {
+		case c.Number:
+			out[w.columns[i].Key] = cellJSON{c.Value, c.Paper, c.Claim}
+		case c.Text != "":
+			out[w.columns[i].Key] = c.Text
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, for programs that read reports.
+func (w *Row) UnmarshalJSON(b []byte) error {
+	var in map[string]json.RawMessage
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	for key, raw := range in {
+		var c Cell
+		if json.Unmarshal(raw, &c.Text) != nil {
+			var n cellJSON
+			if err := json.Unmarshal(raw, &n); err != nil {
+				return fmt.Errorf("cell %s: %w", key, err)
+			}
+			c = Cell{Value: n.Value, Number: true, Paper: n.Paper, Claim: n.Claim}
+		}
+		w.columns, w.cells = append(w.columns, Column{Key: key}), append(w.cells, c)
+	}
+	return nil
+}
+
+// number formats a number of a column.
+func (c *Column) number(v float64) string {
+	if c.Format == "" {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return fmt.Sprintf(c.Format, v)
+}
+
+// text is a cell as a table has it.
+func (c *Column) text(l *Cell) string {
+	switch {
+	case !l.Number && l.Text == "":
+		return "-"
+	case !l.Number:
+		return l.Text
+	case l.Claim != "":
+		return c.number(l.Value) + " (" + l.Claim + ")"
+	case l.Paper != 0:
+		return c.number(l.Value) + " (" + strconv.FormatFloat(l.Paper, 'g', 4, 64) + ")"
+	}
+	return c.number(l.Value)
+}
+
+// hasPaper reports whether any row has a paper's value in a column.
+func (r *Report) hasPaper(column int) bool {
+	return slices.ContainsFunc(r.Rows, func(w Row) bool {
+		return w.cells[column].Paper != 0 || w.cells[column].Claim != ""
+	})
+}
+
+// WriteTable prints the report for a reader: the paper's values are in parentheses.
+func (r *Report) WriteTable(w io.Writer) error {
+	fmt.Fprintf(w, "%s on %s: %s\n%s\n", r.Experiment, r.On, r.Figure, r.Platform) // Flush reports
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	titles := make([]string, len(r.columns))
+	for i, c := range r.columns {
+		if titles[i] = c.Title; r.hasPaper(i) {
+			titles[i] += " (PAPER)"
+		}
+	}
+	fmt.Fprintln(t, strings.Join(titles, "\t"))
+	var above []string
+	for i := range r.Rows {
+		line := make([]string, len(r.columns))
+		for k := range r.columns {
+			line[k] = r.columns[k].text(&r.Rows[i].cells[k])
+		}
+		shown := slices.Clone(line)
+		for k := 0; k < len(line) && above != nil && r.columns[k].Repeats && line[k] == above[k]; k++ {
+			shown[k] = ""
+		}
+		above = line
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(shown, "\t"), "\t"))
+	}
+	if err := t.Flush(); err != nil || !r.Interrupted {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "interrupted: rows are missing")
+	return err
+}
+
+// WriteCSV writes the rows for a plot: each column with values of a paper is followed by one with
+// these.
+func (r *Report) WriteCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	var head []string
+	for i, c := range r.columns {
+		if head = append(head, c.Key); r.hasPaper(i) {
+			head = append(head, c.Key+"_paper")
+		}
+	}
+	_ = out.Write(head) // Error reports
+	for i := range r.Rows {
+		var line []string
+		for k := range r.columns {
+			c := &r.Rows[i].cells[k]
+			value, paper := c.Text, c.Claim
+			if c.Number {
+				value = strconv.FormatFloat(c.Value, 'g', 6, 64)
+			}
+			if c.Paper != 0 {
+				paper = strconv.FormatFloat(c.Paper, 'g', -1, 64)
+			}
+			if line = append(line, value); r.hasPaper(k) {
+				line = append(line, paper)
+			}
+		}
+		_ = out.Write(line)
+	}
+	out.Flush()
+	return out.Error()
+}

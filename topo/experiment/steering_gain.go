@@ -1,0 +1,176 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+)
+
+// steeringGain is the SwordBox paper's measurements of steering: without it, with the hardened and
+// with the published program.
+var steeringGain = Experiment{
+	Name:   "steering-gain",
+	Short:  "what steering of appends and reads gains Clover: without, hardened, published",
+	Figure: "SwordBox fig. 5 (first tries), 11 (throughput), 12 (bytes), 13 (99th percentiles), 14 (few keys steered)",
+	Long: "The loads of the SwordBox paper's figures on 1,024 keys of Clover with nodes of 128 bytes, each\n" +
+		"measured without steering, with hardened and with published steering. --rows chooses some of these\n" +
+		"loads:\n\n" + steeringList() +
+		"\nThe paper's throughput in a row is that of the nearest number of clients for which the paper has\n" +
+		"one. Its largest gains at 50 and 100 % writes, and its 99th percentiles, are those of 280 clients.\n" +
+		"On a rack the number of clients is that of --clients, a store that does not run is started, and the\n" +
+		"switch gets its earlier program and rules back at the end.",
+	Sim: "20 min; a row 1 to 4 min", Rack: "2 min", Cost: "connectx5",
+	New: func() Body { return &steeringBody{} },
+}
+
+type steeringBody struct {
+	rows    []int
+	clients int
+	quick   bool
+}
+
+// steeringRow is one load with what the paper says of it.
+type steeringRow struct {
+	name string
+	load Clover
+	// plain and steered are the paper's values without and with steering.
+	plain, steered published
+	// sim has the row only in the simulator; the published program is left out of a row with a
+	// small pool.
+	sim bool
+}
+
+// smallPool is four nodes for each key, and what clients hold back.
+const smallPool = 4*1024 + 240*17
+
+func steeringRows() []steeringRow {
+	load := func(clients int, writes, zipf float64, hot int) Clover {
+		return Clover{Clients: clients, Writes: writes, Zipf: zipf, Switch: steering(steerBoth, "", hot)}
+	}
+	at := func(writes float64, clients int) (plain, steered published) {
+		c := steeringClaims[writes]
+		return published{mops: paperMops(writes, "", clients)}, published{mops: paperMops(writes, steerBoth, clients), gain: c.gain, saved: c.bytes}
+	}
+	row := func(clients int, writes float64) steeringRow {
+		r := steeringRow{name: fmt.Sprintf("fig. 11-13: %g%% writes, %d clients", writes, clients), load: load(clients, writes, 0.99, 0)}
+		r.plain, r.steered = at(writes, clients)
+		return r
+	}
+	first := steeringRow{name: "fig. 5: 50% writes, 240 clients", load: load(240, 50, 0.99, 0)}
+	first.plain, first.steered = at(50, 240)
+	first.plain.firstTry, first.steered.firstTry = "<4", ">95"
+	first.steered.gain, first.steered.saved = 0, 0
+	none, few, half, all := row(400, 0), row(400, 5), row(400, 50), row(400, 100)
+	few.steered.readP99, few.steered.writeP99 = 8, 17
+	half.steered.readP99, half.steered.writeP99 = 300, 189
+	all.steered.writeP99 = 252
+	short := steeringRow{name: "100% writes, 240 clients, nodes used again at once", load: load(240, 100, 0.99, 0), sim: true}
+	short.load.Pool = smallPool
+	return []steeringRow{
+		first, none, few, half, all,
+		{name: "fig. 14: Zipf 1.5, 336 clients, 8 keys steered", load: load(336, 50, 1.5, 8), steered: published{gain: 9.5}},
+		{name: "fig. 14: Zipf 1.5, 336 clients, 64 keys steered", load: load(336, 50, 1.5, 64), steered: published{gain: 27}},
+		short,
+	}
+}
+
+func steeringList() string {
+	out := ""
+	for i, r := range steeringRows() {
+		out += fmt.Sprintf("  %d  %s\n", i+1, r.name)
+	}
+	return out
+}
+
+// rackClients is the number of clients on a rack, whose hosts share a processor.
+const rackClients = 16
+
+// Flags defines the flags of the parameters.
+func (b *steeringBody) Flags(fs *pflag.FlagSet) {
+	fs.IntSliceVar(&b.rows, "rows", nil, "rows to measure, separated by commas (default: all)")
+	fs.IntVar(&b.clients, "clients", 0, "clients of each row (default as the row says; on a rack 16)")
+}
+
+// Check reports what is wrong with the parameters.
+func (b *steeringBody) Check(at Place) error {
+	all := steeringRows()
+	if len(b.rows) == 0 {
+		for i, r := range all {
+			if !r.sim || at.On == OnSim {
+				b.rows = append(b.rows, i+1)
+			}
+		}
+	}
+	for _, n := range b.rows {
+		if n < 1 || n > len(all) {
+			return fmt.Errorf("--rows %d: there are rows 1 to %d", n, len(all))
+		}
+		if all[n-1].sim && at.On != OnSim {
+			return fmt.Errorf("--rows %d: only the simulator has a small pool of nodes", n)
+		}
+	}
+	if b.clients == 0 && at.On == OnRack {
+		b.clients = rackClients
+	}
+	if b.clients != 0 {
+		if err := checkClients([]int{b.clients}, maxClients); err != nil {
+			return err
+		}
+	}
+	b.quick = at.Quick
+	return nil
+}
+
+// Run measures the rows.
+func (b *steeringBody) Run(ctx context.Context, pl Platform, r *Report) error {
+	r.Columns(append([]Column{{Key: "load", Title: "LOAD", Repeats: true}, {Key: "clients", Title: "CLIENTS", Repeats: true}, {Key: "steer", Title: "STEERING"}},
+		cloverColumns...)...)
+	all := steeringRows()
+	for i, n := range b.rows {
+		if err := b.row(ctx, pl, r, &all[n-1], 3*i); err != nil {
+			return fmt.Errorf("%s, %w", all[n-1].name, err)
+		}
+	}
+	return nil
+}
+
+// row measures one load without steering and with both programs; before is the number of earlier
+// measurements.
+func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *steeringRow, before int) error {
+	l := row.load
+	if b.clients > 0 {
+		l.Clients = b.clients
+	}
+	if b.quick {
+		l.hasten(pl.On())
+		if b.clients == 0 {
+			l.Clients /= 8
+		}
+	}
+	var plain *cloverFigures
+	for i, how := range []string{steerNone, Hardened, Published} {
+		if how == Published && l.Pool != 0 {
+			continue // it links nodes to themselves when versions differ (holes 26 and 29)
+		}
+		one, says := l, row.steered
+		switch how {
+		case steerNone:
+			one.Switch, says = Switch{}, row.plain
+		default:
+			one.Switch.Mode = how
+		}
+		r.begin(before+i+1, 3*len(b.rows), "%s, steering %s", row.name, how)
+		res, err := pl.Clover(ctx, one)
+		if err != nil {
+			return fmt.Errorf("steering %s: %w", how, err)
+		}
+		f := figuresOf(&res)
+		r.end("%.3g Mops", f.mops)
+		r.Add(append([]Cell{Label(row.name), Num(float64(l.Clients)), Label(how)}, f.cells(plain, says)...)...)
+		if plain == nil {
+			plain = &f
+		}
+	}
+	return nil
+}

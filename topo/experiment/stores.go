@@ -1,0 +1,224 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// What a switch can steer, as typed.
+const (
+	steerNone  = "none"
+	steerWrite = "write"
+	steerRead  = "read"
+	steerBoth  = "both"
+)
+
+// quickWarm and quickRun are times of a measurement with --quick: in the simulator, and on a rack.
+const (
+	quickWarm     = 500 * time.Microsecond
+	quickRun      = time.Millisecond
+	quickRackWarm = 200 * time.Millisecond
+	quickRackRun  = 500 * time.Millisecond
+)
+
+// hasten shortens a load of Clover.
+func (l *Clover) hasten(on string) {
+	if l.Warm, l.Run = quickWarm, quickRun; on == OnRack {
+		l.Warm, l.Run = quickRackWarm, quickRackRun
+	}
+}
+
+// cloverFigures are the figures of one run in tables.
+type cloverFigures struct {
+	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
+	failed                                               uint64
+	wrote                                                bool
+}
+
+func figuresOf(res *StoreResult) cloverFigures {
+	us := func(k kv.Kind) float64 { return float64(res.Percentile(k, 99)) / 1e3 }
+	return cloverFigures{
+		mops: res.Throughput() / 1e6, firstTry: res.FirstTryShare(), rtts: res.Summary().RTTsPerOp,
+		rpcs: float64(res.RPCs) / float64(max(1, res.Total())), bytes: res.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
+		failed: res.Failed + res.Wrong + res.NotFound, wrote: res.Writes() > 0,
+	}
+}
+
+// ratio is a / b, and 0 without b.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// cloverColumns are those of figures beside a run without steering.
+var cloverColumns = []Column{
+	{Key: "mops", Title: "Mops", Format: "%.4g"},
+	{Key: "gain", Title: "GAIN ×", Format: "%.1f"},
+	{Key: "firstTry", Title: "FIRST TRY %", Format: "%.1f"},
+	{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"},
+	{Key: "rpcsPerOp", Title: "RPC/OP", Format: "%.3f"},
+	{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"},
+	{Key: "saved", Title: "BYTES ÷", Format: "%.1f"},
+	{Key: "readP99us", Title: "READ p99 us", Format: "%.1f"},
+	{Key: "readP99saved", Title: "÷", Format: "%.1f"},
+	{Key: "writeP99us", Title: "WRITE p99 us", Format: "%.1f"},
+	{Key: "writeP99saved", Title: "÷", Format: "%.1f"},
+	{Key: "failed", Title: "FAILED"},
+}
+
+// published has the paper's values for the cells of one row.
+type published struct {
+	mops, gain, saved, readP99, writeP99 float64
+	firstTry                             string
+}
+
+// cells are the figures, beside those of plain, which is the run without steering; nil: f is that
+// run itself.
+func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
+	times := func(a, b, paper float64) Cell {
+		if v := ratio(a, b); plain != nil && v != 0 {
+			return Beside(v, paper)
+		}
+		return None()
+	}
+	base := cloverFigures{}
+	if plain != nil {
+		base = *plain
+	}
+	first := None()
+	if f.wrote {
+		first = Cell{Value: 100 * f.firstTry, Number: true, Claim: p.firstTry}
+	}
+	return []Cell{
+		Beside(f.mops, p.mops), times(f.mops, base.mops, p.gain), first, Num(f.rtts), Num(f.rpcs), Num(f.bytes), times(base.bytes, f.bytes, p.saved),
+		unlessZero(f.readP99), times(base.readP99, f.readP99, p.readP99), unlessZero(f.writeP99), times(base.writeP99, f.writeP99, p.writeP99),
+		Num(float64(f.failed)),
+	}
+}
+
+// writeContention is the collapse of Clover under writes.
+var writeContention = Experiment{
+	Name:   "write-contention",
+	Short:  "the store Clover with 0 to 100 % writes and 8 to 240 clients on 1,024 keys, without or with steering",
+	Figure: "SwordBox fig. 5 (first tries), 11 (throughput) and 12 (bytes)",
+	Long: "Clients work on 1,024 keys of Clover (Zipf 0.99, nodes of 128 bytes) with 0, 5, 50 and 100 % writes.\n" +
+		"Measured are throughput, the share of writes that succeed at their first attempt, and per operation\n" +
+		"the round trips, the calls of the metadata server, and the bytes. With --steer each row of the table\n" +
+		"is followed by one with a switch that steers, and by the gain.\n\n" +
+		"The paper's throughput in a row is that of the nearest number of clients for which the paper has one\n" +
+		"(7 14 28 56 112 168 224 280 336 392), with 1,000 keys and Zipf 1.0. On a rack, a store that does not\n" +
+		"run is started, and the switch gets its earlier program and rules back at the end.",
+	Sim: "5 min; --steer: 10 min", Rack: "1 min", Cost: "connectx5",
+	New: func() Body {
+		return &contentionBody{writes: []float64{0, 5, 50, 100}, steer: steerNone}
+	},
+}
+
+type contentionBody struct {
+	writes  []float64
+	clients []int
+	steer   string
+	share   int
+	quick   bool
+}
+
+// Flags defines the flags of the parameters.
+func (b *contentionBody) Flags(fs *pflag.FlagSet) {
+	fs.Float64SliceVar(&b.writes, "writes", b.writes, "percentages of writes, separated by commas")
+	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 8,64,240; on a rack 8,32)")
+	fs.StringVar(&b.steer, "steer", b.steer, "what the switch steers in the added rows: none, write, read or both")
+	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")
+}
+
+// Check reports what is wrong with the parameters.
+func (b *contentionBody) Check(at Place) error {
+	if b.clients == nil {
+		if b.clients = []int{8, 64, 240}; at.On == OnRack {
+			b.clients = []int{8, 32}
+		}
+		if at.Quick {
+			b.clients = b.clients[:1]
+		}
+	}
+	if err := checkClients(b.clients, maxClients); err != nil {
+		return err
+	}
+	for _, w := range b.writes {
+		if !(w >= 0 && w <= 100) { // NaN is neither
+			return fmt.Errorf("--writes %g: want a percentage", w)
+		}
+	}
+	if b.share < 0 || b.share > clover.MaxGroup {
+		return fmt.Errorf("--share-qp %d: want 0 to %d clients on a queue pair", b.share, clover.MaxGroup)
+	}
+	b.quick = at.Quick
+	return oneOf("steer", b.steer, steerNone, steerWrite, steerRead, steerBoth)
+}
+
+// Run measures all rows.
+func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error {
+	r.Columns(append([]Column{
+		{Key: "writes", Title: "WRITES %", Repeats: true}, {Key: "clients", Title: "CLIENTS", Repeats: true}, {Key: "steer", Title: "STEER"},
+	}, cloverColumns...)...)
+	kinds := []string{steerNone}
+	if b.steer != steerNone {
+		kinds = append(kinds, b.steer)
+	}
+	n := 0
+	for _, w := range b.writes {
+		for _, clients := range b.clients {
+			var plain *cloverFigures
+			for _, steer := range kinds {
+				l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Switch: steering(steer, "", 0)}
+				if b.quick {
+					l.hasten(pl.On())
+				}
+				n++
+				r.begin(n, len(b.writes)*len(b.clients)*len(kinds), "%g%% writes, %d clients, steer %s", w, clients, steer)
+				res, err := pl.Clover(ctx, l)
+				if err != nil {
+					return fmt.Errorf("%g%% writes, %d clients, steer %s: %w", w, clients, steer, err)
+				}
+				f := figuresOf(&res)
+				r.end("%.3g Mops", f.mops)
+				says := b.paper(w, clients, steer)
+				r.Add(append([]Cell{Num(w), Num(float64(clients)), Label(steer)}, f.cells(plain, says)...)...)
+				plain = &f
+			}
+		}
+	}
+	return nil
+}
+
+// paper returns the paper's values for a row. Its factors are those of many clients.
+func (b *contentionBody) paper(writes float64, clients int, steer string) (p published) {
+	if steer == steerNone {
+		p.mops = paperMops(writes, "", clients)
+		if writes == 50 && clients >= 240 {
+			p.firstTry = "<4"
+		}
+		return p
+	}
+	p.mops = paperMops(writes, steer, clients)
+	if steer == steerBoth && clients == slices.Max(b.clients) {
+		p.gain, p.saved = steeringClaims[writes].gain, steeringClaims[writes].bytes
+	}
+	return p
+}
+
+// steering is the state of a switch that steers.
+func steering(what, mode string, hot int) Switch {
+	if what == steerNone {
+		return Switch{}
+	}
+	return Switch{Action: Steer, Mode: mode, Steer: what, Hot: hot}
+}

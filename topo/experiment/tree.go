@@ -1,0 +1,196 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// treeOperations is the cost of single operations of the tree on the wire.
+var treeOperations = Experiment{
+	Name:   "tree-operations",
+	Short:  "round trips and bytes of single operations of the tree Sherman",
+	Figure: "Sherman §5: round trips of its operations, and bytes by its formats",
+	Long: "Single operations of the tree, with a warm cache and values of 8 bytes: their round trips, packets,\n" +
+		"and bytes of IP packets, as a trace of the links shows them. In parentheses is the sum of bytes that\n" +
+		"the paper's formats would have.",
+	Sim: "5 s", Cost: "connectx5-dpdk",
+	New: func() Body { return operationsBody{} },
+}
+
+type operationsBody struct{}
+
+// Flags defines none: there are no parameters.
+func (operationsBody) Flags(*pflag.FlagSet) {}
+
+// Check finds nothing wrong.
+func (operationsBody) Check(Place) error { return nil }
+
+// Run traces the operations.
+func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
+	r.Columns(Column{Key: "operation", Title: "OPERATION, WARM CACHE"}, Column{Key: "rtts", Title: "ROUND TRIPS"},
+		Column{Key: "bytes", Title: "BYTES (IP)"}, Column{Key: "packets", Title: "PACKETS"})
+	r.begin(1, 1, "operations of the tree")
+	list, err := pl.TreeOperations(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range list {
+		r.Add(Label(o.Name), Num(float64(o.RTTs)), Beside(float64(o.Bytes), float64(o.Published)), Num(float64(len(o.Packets))))
+	}
+	r.end("%d operations", len(list))
+	return nil
+}
+
+// treeLocks is the tree's performance by the place of its lock words.
+var treeLocks = Experiment{
+	Name:   "tree-locks",
+	Short:  "YCSB A on the tree Sherman with locks in host memory, in NIC memory, and in the switch",
+	Figure: "Sherman §4 (on-chip locks, hand-over), with SwordBox's locks in the switch; no figure of a paper has these numbers",
+	Long: "Clients run YCSB A on 20,000 keys of the tree at Zipf 0.99 and 1.2. The lock words are in host\n" +
+		"memory, in the NIC's memory, and in the NIC's memory behind a switch that replaces CAS by WRITE; for\n" +
+		"the last, a CAS that fails is answered by the server, or by the switch when the value comes\n" +
+		"(misses=wait). In the simulator each client is first a compute node of its own; then the clients are\n" +
+		"on eight compute nodes, which hand locks over. On a rack the clients are on its compute hosts, and\n" +
+		"the experiment makes an empty tree: stop the stores first, because it overwrites their memory.",
+	Sim: "10 min", Rack: "1 min", Cost: "connectx5-dpdk",
+	New: func() Body { return &treeBody{zipfs: []float64{0.99, 1.2}} },
+}
+
+type treeBody struct {
+	zipfs   []float64
+	clients []int
+	alone   []bool
+	quick   bool
+}
+
+// treePlace is where lock words are, and how CAS that fail are answered.
+type treePlace struct{ locks, misses string }
+
+var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}
+
+// Flags defines the flags of the parameters.
+func (b *treeBody) Flags(fs *pflag.FlagSet) {
+	fs.Float64SliceVar(&b.zipfs, "zipf", b.zipfs, "values of Zipf's exponent, separated by commas")
+	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 64,176; on a rack 16)")
+}
+
+// Check reports what is wrong with the parameters.
+func (b *treeBody) Check(at Place) error {
+	if b.alone = []bool{true, false}; at.On == OnRack {
+		b.alone = []bool{false}
+	}
+	if b.clients == nil {
+		if b.clients = []int{64, 176}; at.On == OnRack {
+			b.clients = []int{rackClients}
+		}
+		if at.Quick {
+			b.clients = []int{rackClients}
+		}
+	}
+	if at.Quick {
+		b.zipfs = b.zipfs[len(b.zipfs)-min(1, len(b.zipfs)):]
+	}
+	for _, z := range b.zipfs {
+		if !(z >= 0 && z <= 2) { // NaN is neither
+			return fmt.Errorf("--zipf %g: want 0 to 2", z)
+		}
+	}
+	b.quick = at.Quick
+	return checkClients(b.clients, maxClients)
+}
+
+// Run measures all rows.
+func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
+	r.Columns(
+		Column{Key: "nodes", Title: "COMPUTE NODES", Repeats: true}, Column{Key: "zipf", Title: "ZIPF", Repeats: true},
+		Column{Key: "clients", Title: "CLIENTS", Repeats: true}, Column{Key: "locks", Title: "LOCKS IN"}, Column{Key: "mops", Title: "Mops", Format: "%.4g"},
+		Column{Key: "gain", Title: "GAIN ×", Format: "%.2f"}, Column{Key: "updateP50us", Title: "UPDATE p50 us", Format: "%.1f"},
+		Column{Key: "updateP99us", Title: "p99 us", Format: "%.1f"}, Column{Key: "lockP99us", Title: "LOCK p99 us", Format: "%.1f"},
+		Column{Key: "casPerLock", Title: "CAS/LOCK", Format: "%.1f"}, Column{Key: "handedOver", Title: "HANDED OVER %", Format: "%.0f"},
+		Column{Key: "rttsPerOp", Title: "RTT/OP", Format: "%.2f"}, Column{Key: "bytesPerOp", Title: "BYTES/OP", Format: "%.0f"},
+		Column{Key: "failed", Title: "FAILED"},
+	)
+	w, err := kv.FindWorkload("a")
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, alone := range b.alone {
+		for _, zipf := range b.zipfs {
+			for _, clients := range b.clients {
+				base := 0.0
+				for _, at := range treePlaces {
+					l := Sherman{Clients: clients, Workload: w, Zipf: zipf, Locks: at.locks, Misses: at.misses, Alone: alone}
+					if b.quick {
+						l.hasten(pl.On())
+					}
+					n++
+					r.begin(n, len(b.alone)*len(b.zipfs)*len(b.clients)*len(treePlaces), "%s", l.name())
+					res, err := pl.Sherman(ctx, l)
+					if err != nil {
+						return fmt.Errorf("%s: %w", l.name(), err)
+					}
+					mops := res.Throughput() / 1e6
+					if at.locks == LocksHost {
+						base = mops
+					}
+					r.end("%.3g Mops", mops)
+					r.Add(treeCells(&l, &res, ratio(mops, base))...)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// hasten shortens a load of the tree.
+func (l *Sherman) hasten(on string) {
+	l.Keys = 2000
+	if l.Run = quickRun / 2; on == OnRack {
+		l.Run = quickRackRun
+	}
+}
+
+// place names where lock words are.
+func (l *Sherman) place() string {
+	if l.Misses == "" {
+		return l.Locks
+	}
+	return l.Locks + ", misses=" + l.Misses
+}
+
+func (l *Sherman) name() string {
+	how := ""
+	if l.Alone {
+		how = " alone"
+	}
+	return fmt.Sprintf("Zipf %g, %d clients%s, locks in %s", l.Zipf, l.Clients, how, l.place())
+}
+
+// treeCells is one row.
+func treeCells(l *Sherman, res *StoreResult, gain float64) []Cell {
+	us := func(d time.Duration) Cell { return unlessZero(float64(d) / 1e3) }
+	nodes := "hosts"
+	if l.Alone {
+		nodes = "clients"
+	}
+	wait, cas, handed := None(), None(), None()
+	if n := res.Tree; n != nil && n.Acquires > 0 {
+		wait = us(n.WaitP99)
+		handed = Num(100 * float64(n.HandOvers) / float64(n.Acquires))
+		if asked := n.Acquires - n.HandOvers; asked > 0 {
+			cas = Num(float64(n.CAS) / float64(asked))
+		}
+	}
+	return []Cell{
+		Label(nodes), Label(strconv.FormatFloat(l.Zipf, 'g', -1, 64)), Num(float64(l.Clients)), Label(l.place()), Num(res.Throughput() / 1e6), Num(gain),
+		us(res.Percentile(kv.KindUpdate, 50)), us(res.Percentile(kv.KindUpdate, 99)), wait, cas, handed, Num(res.Summary().RTTsPerOp),
+		Num(res.BytesPerOp), Num(float64(res.Failed + res.Wrong + res.NotFound)),
+	}
+}

@@ -1,0 +1,216 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/contention"
+)
+
+// wordSeries is one way to keep and reach the words that clients contend for, from one client to
+// many.
+type wordSeries struct {
+	key, name string
+	load      Words
+	// limit is what the paper gives for many clients, in millions of CAS a second, and source
+	// where; 0: nothing.
+	limit  float64
+	source string
+	// at are the paper's values at numbers of clients, in millions of CAS a second.
+	at map[int]float64
+	// on is the only platform that has the series; "": both. chosen series run only when --series
+	// names them.
+	on     string
+	chosen bool
+	// most is the largest number of clients; 0: any.
+	most int
+}
+
+// wordBody is an experiment with clients that contend for words.
+type wordBody struct {
+	list    []wordSeries
+	names   []string // of the series, as chosen
+	clients []int
+	iters   int
+	span    time.Duration
+	locks   bool
+}
+
+const (
+	usualIters = 20000
+	usualSpan  = time.Second
+)
+
+// Flags defines the flags of the parameters.
+func (b *wordBody) Flags(fs *pflag.FlagSet) {
+	clientsFlag(fs, &b.clients)
+	fs.StringSliceVar(&b.names, "series", nil, "series to measure, separated by commas: "+b.keys("")+" (default: all that the platform has)")
+	if b.locks {
+		fs.DurationVar(&b.span, "span", 0, "on a rack: how long each measurement takes (default 1s)")
+	} else {
+		fs.IntVar(&b.iters, "iters", 0, "on a rack: CAS of each measurement (default 20000)")
+	}
+}
+
+// keys lists the series of a platform; "": of both.
+func (b *wordBody) keys(on string) string {
+	out := ""
+	for _, s := range b.list {
+		if on == "" || s.on == "" || s.on == on {
+			out += " " + s.key
+		}
+	}
+	return out[min(1, len(out)):]
+}
+
+// Check reports what is wrong with the parameters.
+func (b *wordBody) Check(at Place) error {
+	most := maxClients
+	if at.On == OnRack {
+		most = at.Hosts * contention.MaxClients
+	}
+	if err := checkClients(b.clients, most); err != nil {
+		return err
+	}
+	if b.iters < 0 || b.span < 0 {
+		return fmt.Errorf("--iters %d, --span %v: want a positive value", b.iters, b.span)
+	}
+	var list []wordSeries
+	for _, s := range b.list {
+		here := s.on == "" || s.on == at.On
+		if slices.Contains(b.names, s.key) && here || len(b.names) == 0 && here && !s.chosen {
+			list = append(list, s)
+		}
+	}
+	for _, name := range b.names {
+		if !slices.ContainsFunc(list, func(s wordSeries) bool { return s.key == name }) {
+			return fmt.Errorf("--series %.40q: on %s there are %s", name, at.On, b.keys(at.On))
+		}
+	}
+	b.list = list
+	if b.iters == 0 {
+		b.iters = usualIters
+	}
+	if b.span == 0 {
+		b.span = usualSpan
+	}
+	if at.Quick {
+		b.iters, b.span = b.iters/10, b.span/5
+		b.clients = quickClients(b.clients)
+	}
+	return nil
+}
+
+// quickClients keeps the smallest, a middle and the largest number.
+func quickClients(list []int) []int {
+	if len(list) <= 3 {
+		return list
+	}
+	return []int{list[0], list[len(list)/2], list[len(list)-1]}
+}
+
+// points are all measurements, series by series.
+func (b *wordBody) points() (out []wordPoint) {
+	for i := range b.list {
+		s := &b.list[i]
+		var mine []wordPoint
+		for _, n := range b.clients {
+			if s.most == 0 || n <= s.most {
+				l := s.load
+				l.Clients, l.Locks, l.Iters, l.Span = n, b.locks, b.iters, b.span
+				mine = append(mine, wordPoint{series: s, load: l})
+			}
+		}
+		if len(mine) > 0 {
+			mine[len(mine)-1].last = true
+		}
+		out = append(out, mine...)
+	}
+	return out
+}
+
+// wordPoint is one measurement.
+type wordPoint struct {
+	series *wordSeries
+	load   Words
+	last   bool // of its series
+}
+
+// paper is the paper's value of CAS in millions a second: what a figure has for the number of
+// clients, or at the last point the limit for many clients; 0: none.
+func (p *wordPoint) paper() float64 {
+	if v := p.series.at[p.load.Clients]; v != 0 {
+		return v
+	}
+	if p.last && p.series.at == nil {
+		return p.series.limit
+	}
+	return 0
+}
+
+// Run measures all series.
+func (b *wordBody) Run(ctx context.Context, pl Platform, r *Report) error {
+	r.Columns(b.columns()...)
+	points := b.points()
+	for i := range points {
+		p := &points[i]
+		r.begin(i+1, len(points), "%s, %d clients", p.series.name, p.load.Clients)
+		res, err := pl.Words(ctx, p.load)
+		if err != nil {
+			return fmt.Errorf("%s, %d clients: %w", p.series.name, p.load.Clients, err)
+		}
+		r.end("%.3g Mops", res.CAS/1e6)
+		r.Add(b.row(p, &res)...)
+	}
+	return nil
+}
+
+func (b *wordBody) columns() []Column {
+	head := []Column{
+		{Key: "series", Title: "SERIES", Repeats: true},
+		{Key: "clients", Title: "CLIENTS"},
+		{Key: "mops", Title: "CAS Mops", Format: "%.3g"},
+	}
+	tail := []Column{
+		{Key: "replaced", Title: "REPLACED %", Format: "%.0f"},
+		{Key: "limit", Title: "PAPER'S LIMIT Mops", Format: "%.3g"},
+		{Key: "source", Title: "FROM"},
+	}
+	if !b.locks {
+		return slices.Concat(head, []Column{
+			{Key: "succeededMops", Title: "SUCCEEDED Mops", Format: "%.3g"}, {Key: "latencyUs", Title: "LATENCY us", Format: "%.2f"},
+		}, tail)
+	}
+	return slices.Concat(head, []Column{
+		{Key: "acquiredMops", Title: "LOCKED AND RELEASED Mops", Format: "%.3g"},
+		{Key: "casPerLock", Title: "CAS/LOCK", Format: "%.1f"},
+		{Key: "p50us", Title: "LOCK p50 us", Format: "%.2f"},
+		{Key: "p99us", Title: "p99 us", Format: "%.2f"},
+	}, tail)
+}
+
+func (b *wordBody) row(p *wordPoint, res *WordsResult) []Cell {
+	us := func(d time.Duration) Cell { return Num(float64(d) / 1e3) }
+	cells := []Cell{Label(p.series.name), Num(float64(p.load.Clients)), Beside(res.CAS/1e6, p.paper())}
+	if !b.locks {
+		cells = append(cells, Num(res.Succeeded/1e6), us(res.Mean))
+	} else {
+		pairs, tries := 0.0, 0.0
+		if p.last {
+			pairs = publishedPairs
+		}
+		if res.Succeeded > 0 {
+			tries = res.CAS / res.Succeeded
+		}
+		cells = append(cells, Beside(res.Succeeded/1e6, pairs), Num(tries), us(res.P50), us(res.P99))
+	}
+	limit, source := None(), None()
+	if p.series.limit > 0 {
+		limit, source = Num(p.series.limit), Label(p.series.source)
+	}
+	return append(cells, Num(100*res.Replaced), limit, source)
+}

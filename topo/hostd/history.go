@@ -1,0 +1,176 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Bounds of a history.
+const (
+	maxCheckClients = 64
+	maxCheckRounds  = 10_000
+	maxCheckKeys    = 1 << 20 // more than all clients can use in all rounds
+	maxCheckValue   = 1 << 20 // bytes
+	checkPatience   = 10 * time.Second
+	decidePatience  = 30 * time.Second
+)
+
+// history lets clients of a store share a few keys, and decides about their answers.
+func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryRequest) (out store.Verdict, err error) {
+	if in.Clients < 1 || in.Clients > maxCheckClients || in.Rounds < 1 || in.Rounds > maxCheckRounds || in.Keys < 1 || in.Keys > maxCheckKeys {
+		return out, control.Errorf(http.StatusBadRequest, "%d clients, %d rounds, %d keys: want 1 to %d clients, 1 to %d rounds and 1 to %d keys",
+			in.Clients, in.Rounds, in.Keys, maxCheckClients, maxCheckRounds, maxCheckKeys)
+	}
+	if in.Value < 0 || in.Value > maxCheckValue {
+		return out, control.Errorf(http.StatusBadRequest, "values of %d bytes: want at most %d", in.Value, maxCheckValue)
+	}
+	clients, err := s.nodes[desc.Name].Clients(in.ClientOptions)
+	if err != nil {
+		return out, err
+	}
+	began := time.Now()
+	err = s.app.do(r, desc.Name+" check", func(ctx context.Context, v verbs.Context) error {
+		h := &history{desc: desc, in: in, ctx: ctx, rt: v.Runtime(), ops: kv.NewHistory()}
+		h.ops.Guard = &h.mu
+		if in.Loss {
+			h.ops.Loss(h.rt.Now())
+		}
+		for i := range in.Keys {
+			h.keys = append(h.keys, in.Base+uint64(i))
+		}
+		list := clients(v)
+		var err error
+		out, err = h.run(list)
+		return errors.Join(err, list.Close())
+	})
+	out.Took = time.Since(began)
+	return out, store.HTTPError(err)
+}
+
+// history is a history in the making.
+type history struct {
+	desc *store.Store
+	in   store.HistoryRequest
+	keys []uint64
+	ctx  context.Context
+	rt   verbs.Runtime
+
+	mu            sync.Mutex // guards what follows, and ops
+	ops           *kv.History
+	unknown, lost int
+	err           error
+}
+
+// run lets the clients make the history, side by side, and decides about it. The verdict counts the
+// operations even where the error says that there is no verdict about their order.
+func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
+	for i := range h.in.Clients {
+		h.rt.Go(fmt.Sprintf("check-%d", i), func() {
+			err := h.client(clients, i)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.err = errors.Join(h.err, err)
+		})
+	}
+	h.rt.Wait()
+	out.Operations, out.Unknown, out.Lost = h.ops.Len(), h.unknown, h.lost
+	if h.err != nil {
+		return out, h.err
+	}
+	if err := store.Ended(h.ctx, "check"); err != nil { // the clients were killed, and the request was given up
+		return out, err
+	}
+	if err := h.ops.Check(decidePatience); err != nil {
+		out.Why = err.Error()
+	}
+	out.Linearizable = out.Why == ""
+	return out, nil
+}
+
+// client is one client from its connecting to its end.
+func (h *history) client(clients store.Clients, id int) error {
+	c, err := clients.Open(h.rt.Now().Add(max(checkPatience, h.desc.JoinPatience())))
+	if err != nil {
+		return fmt.Errorf("client %d: %w; %s", id, err, h.desc.HowToStart())
+	}
+	size := h.in.Value
+	if b, ok := c.(store.Bounded); ok && size == 0 {
+		if size = b.MaxValue(); size < kv.MinValue {
+			return errors.Join(control.Errorf(http.StatusConflict, "a history needs values of %d bytes, the store has %d; start it with --value %d --fresh",
+				kv.MinValue, size, kv.MinValue), c.Close())
+		}
+	}
+	rec := kv.Record(c, h.ops, id, h.rt.Now)
+	rnd := rand.New(rand.NewPCG(h.in.Seed, uint64(id)))
+	_, scans := c.(kv.Scanner)
+	for range h.in.Rounds {
+		if h.ctx.Err() != nil {
+			break
+		}
+		err := h.round(rec, rnd, size, scans)
+		if errors.Is(err, kv.ErrValue) || errors.Is(err, kv.ErrScan) || errors.Is(err, kv.ErrClosed) || errors.Is(err, verbs.ErrClosed) ||
+			h.desc.Broken != nil && errors.Is(err, h.desc.Broken) {
+			return errors.Join(err, c.Close())
+		}
+	}
+	return errors.Join(rec.Err(), c.Close())
+}
+
+// mix is the shares of operations up to and with each kind; the rest deletes.
+type mix struct{ get, put, insert, scan float64 }
+
+// The mixes: half of the operations read, most of the others write.
+var (
+	unordered = mix{get: 0.5, put: 0.9, insert: 0.96, scan: 0.96}
+	ordered   = mix{get: 0.45, put: 0.75, insert: 0.9, scan: 0.94}
+)
+
+// round makes one operation.
+func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) error {
+	key := h.keys[r.IntN(len(h.keys))]
+	deadline := h.rt.Now().Add(checkPatience)
+	m := unordered
+	if scans {
+		m = ordered
+	}
+	var err error
+	switch x := r.Float64(); {
+	case x < m.get:
+		_, err = c.Get(key, nil, deadline)
+	case x < m.put:
+		err = c.Put(key, c.Value(key, size), deadline)
+		if errors.Is(err, kv.ErrNotFound) || (h.in.Loss || !scans) && errors.Is(err, kv.ErrLost) {
+			err = c.Insert(key, c.Value(key, size), deadline)
+		}
+	case x < m.insert:
+		err = c.Insert(key, c.Value(key, size), deadline)
+	case x < m.scan:
+		err = c.Scan(h.keys, key, 1+r.IntN(len(h.keys)), deadline)
+	default:
+		err = c.Delete(key, deadline)
+	}
+	return h.counted(c, err)
+}
+
+// counted counts how an operation ended, and returns what is wrong with it or with what it read.
+func (h *history) counted(c *kv.Recorded, err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case errors.Is(err, kv.ErrTimeout):
+		h.unknown++
+	case errors.Is(err, kv.ErrLost):
+		h.lost++
+	}
+	return errors.Join(err, c.Err())
+}

@@ -1,0 +1,132 @@
+package hostd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+)
+
+// PathRun is POST RunRequest: stream of RunEvent; the host runs clients of a store. The other
+// requests of stores are below store.Path.
+const PathRun = "/run"
+
+// stores are the registered stores on this host.
+type stores struct {
+	h     *Host
+	app   *application
+	nodes map[string]store.Node
+	meter meter // of the clients of all stores
+}
+
+func newStores(h *Host, app *application) *stores {
+	s := &stores{h: h, app: app, nodes: make(map[string]store.Node)}
+	for _, d := range store.All() {
+		s.nodes[d.Name] = d.Node(storeHost{h, app})
+	}
+	return s
+}
+
+// routes adds the control requests of all stores.
+func (s *stores) routes(m *control.Mux) {
+	for _, d := range store.All() {
+		s.nodes[d.Name].Routes(m)
+		control.Handle(m, "POST "+d.Path(store.PathOp), func(r *http.Request, in store.OpRequest) (store.Answer, error) { return s.op(r, d, in) })
+		control.Handle(m, "POST "+d.Path(store.PathHistory), func(r *http.Request, in store.HistoryRequest) (store.Verdict, error) {
+			return s.history(r, d, in)
+		})
+	}
+	control.HandleStream(m, "POST "+PathRun, s.run)
+}
+
+// op makes one operation with a client of its own.
+func (s *stores) op(r *http.Request, d *store.Store, in store.OpRequest) (out store.Answer, err error) {
+	clients, err := s.nodes[d.Name].Clients(in.ClientOptions)
+	if err = errors.Join(err, in.Check()); err != nil {
+		return out, err
+	}
+	err = s.app.do(r, d.Name+" "+in.Op, func(_ context.Context, v verbs.Context) error {
+		rt, list := v.Runtime(), clients(v)
+		c, err := list.Open(rt.Now().Add(max(in.Patience, d.JoinPatience())))
+		if err != nil {
+			return errors.Join(fmt.Errorf("%w; %s", err, d.HowToStart()), list.Close())
+		}
+		out, err = in.Run(d, c, rt)
+		return errors.Join(err, c.Close(), list.Close())
+	})
+	return out, store.HTTPError(err)
+}
+
+// each calls f for the node of every store.
+func (s *stores) each(f func(store.Node) error) (err error) {
+	for _, d := range store.All() {
+		err = errors.Join(err, f(s.nodes[d.Name]))
+	}
+	return err
+}
+
+// status lists the stores that are up on this host.
+func (s *stores) status() (out []store.Status) {
+	for _, d := range store.All() {
+		if st := s.nodes[d.Name].Status(); st.Up {
+			st.Store = d.Name
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// storeHost is the host as a store's node sees it: a store.Host.
+type storeHost struct {
+	h   *Host
+	app *application
+}
+
+var _ store.Host = storeHost{}
+
+// Name implements store.Host.
+func (s storeHost) Name() string { return s.h.self.Name }
+
+// Address implements store.Host.
+func (s storeHost) Address(name string) (netip.Addr, error) { return s.h.address(name) }
+
+// NameOf implements store.Host.
+func (s storeHost) NameOf(addr string) string {
+	for i := range s.h.rack.Hosts {
+		if p := &s.h.rack.Hosts[i]; addr == p.IPv4.String() || addr == p.IPv6.String() {
+			return p.Name
+		}
+	}
+	return addr
+}
+
+// Manager implements store.Host.
+func (s storeHost) Manager() rdmacm.Manager { return s.h.conn }
+
+// Context implements store.Host.
+func (s storeHost) Context() verbs.Context { return s.h.dev.Context() }
+
+// Log implements store.Host.
+func (s storeHost) Log() *slog.Logger { return s.h.log }
+
+// Service implements store.Host.
+func (s storeHost) Service(f func() error) error {
+	s.app.mu.Lock()
+	defer s.app.mu.Unlock()
+	if !s.app.running {
+		return control.Errorf(http.StatusConflict, "the application of %s has crashed; restart it", s.Name())
+	}
+	return f()
+}
+
+// Do implements store.Host.
+func (s storeHost) Do(r *http.Request, job string, f func(ctx context.Context, v verbs.Context) error) error {
+	return s.app.do(r, job, f)
+}

@@ -1,0 +1,63 @@
+package hostd
+
+import (
+	"strings"
+	"testing"
+
+	clover "github.com/rdmalab/rdmalab/clover/plugin"
+	sherman "github.com/rdmalab/rdmalab/sherman/plugin"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/store"
+)
+
+// knows reports whether a host says that it knows a tree.
+func knows(t *testing.T, c *control.Client) bool {
+	t.Helper()
+	list := status(t, c).Stores
+	return len(list) == 1 && list[0].Store == "sherman" && len(list[0].Values) == len(sherman.Store.Columns)
+}
+
+// The start of another store in the same memory looks for a tree in the status of compute hosts.
+func TestStatusTellsOfATree(t *testing.T) {
+	_, cn, _ := up(t)
+	if knows(t, cn) {
+		t.Error("a tree before one was made")
+	}
+	var info sherman.Info
+	if err := cn.Call(t.Context(), "POST", sherman.Store.Path(store.PathStart), sherman.Config{Servers: []string{"ms0"}, Format: true}, &info); err != nil {
+		t.Fatal(err)
+	}
+	if !info.Made || !knows(t, cn) {
+		t.Errorf("made %t, known %t", info.Made, knows(t, cn))
+	}
+	if err := cn.Call(t.Context(), "POST", sherman.Store.Path(store.PathStop), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if knows(t, cn) {
+		t.Error("the host has forgotten it")
+	}
+}
+
+// What a store has left in memory is destroyed by the other one only if it is told to.
+func TestStoresSpareEachOther(t *testing.T) {
+	_, cn, _ := up(t)
+	call := func(refusal, path string, in any) {
+		t.Helper()
+		err := cn.Call(t.Context(), "POST", path, in, nil)
+		if refusal == "" && err != nil || refusal != "" && (err == nil || !strings.Contains(err.Error(), refusal)) {
+			t.Errorf("%s %+v: %v; want %q", path, in, err, refusal)
+		}
+	}
+	servers := []string{"ms0"}
+	call("", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers, Format: true})
+	call("", sherman.Store.Path(store.PathStop), nil)
+	call("`rdmalab clover start --fresh`", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64})
+	call("", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers}) // it is there still
+	call("", sherman.Store.Path(store.PathStop), nil)
+	call("", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64, Fresh: true})
+	call("", clover.Store.Path(store.PathStop), nil)
+	call("`rdmalab sherman start --fresh` makes one all the same", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers, Format: true})
+	call("", clover.Store.Path(store.PathStart), clover.Config{Servers: servers, Keys: 64}) // it is there still
+	call("", clover.Store.Path(store.PathStop), nil)
+	call("", sherman.Store.Path(store.PathStart), sherman.Config{Servers: servers, Fresh: true})
+}

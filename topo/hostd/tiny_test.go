@@ -1,0 +1,181 @@
+package hostd
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// tiny is a third store: a map in the daemon that was asked to start it. Registering it is all that
+// it does to be one.
+var tiny = store.Store{
+	Name: "tiny", Title: "Tiny", Columns: []string{"GETS"},
+	Node: func(store.Host) store.Node { return &tinyNode{} },
+}
+
+func init() { store.Register(tiny) }
+
+// tinyNode is a host's part of the store.
+type tinyNode struct {
+	mu   sync.Mutex // guards what follows
+	up   bool
+	data map[uint64][]byte
+	gets uint64
+}
+
+func (n *tinyNode) Routes(m *control.Mux) {
+	type none = struct{}
+	control.Handle(m, "POST "+tiny.Path(store.PathStart), func(*http.Request, none) (none, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.up, n.data = true, map[uint64][]byte{}
+		return none{}, nil
+	})
+	control.Handle(m, "POST "+tiny.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.Crash() })
+}
+
+func (n *tinyNode) Clients(store.ClientOptions) (func(verbs.Context) store.Clients, error) {
+	if !n.Status().Up {
+		return nil, control.Errorf(http.StatusConflict, "%s", tiny.HowToStart())
+	}
+	return func(verbs.Context) store.Clients { return n }, nil
+}
+
+func (n *tinyNode) Status() store.Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return store.Status{Up: n.up, Values: []uint64{n.gets}}
+}
+
+func (n *tinyNode) Crash() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.up = false
+	return nil
+}
+func (n *tinyNode) NICGone() error                    { return nil }
+func (n *tinyNode) Open(clock.Time) (kv.Store, error) { return tinyClient{n}, nil }
+func (n *tinyNode) Close() error                      { return nil }
+func (tinyClient) Close() error                       { return nil }
+func (tinyClient) Last() kv.Cost                      { return kv.Cost{RTTs: 1} }
+func (c tinyClient) Put(k uint64, v []byte, _ clock.Time) error {
+	return c.set(k, v, kv.ErrNotFound, true)
+}
+
+// tinyClient is a client.
+type tinyClient struct{ n *tinyNode }
+
+// set replaces a value if the key is there as it must be.
+func (c tinyClient) set(k uint64, v []byte, otherwise error, there bool) error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if _, ok := c.n.data[k]; ok != there {
+		return otherwise
+	}
+	if v == nil {
+		delete(c.n.data, k)
+	} else {
+		c.n.data[k] = append([]byte{}, v...)
+	}
+	return nil
+}
+
+func (c tinyClient) Insert(k uint64, v []byte, _ clock.Time) error {
+	return c.set(k, v, kv.ErrExists, false)
+}
+
+func (c tinyClient) Delete(k uint64, _ clock.Time) error { return c.set(k, nil, kv.ErrNotFound, true) }
+
+func (c tinyClient) Get(k uint64, dst []byte, _ clock.Time) ([]byte, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	c.n.gets++
+	v, ok := c.n.data[k]
+	if !ok {
+		return nil, kv.ErrNotFound
+	}
+	return append(dst[:0], v...), nil
+}
+
+// A store that registers itself is started, used, checked and measured by the daemon without any
+// other change.
+func TestAThirdStore(t *testing.T) {
+	_, cn, _ := up(t)
+	call := func(request string, in, out any) error {
+		return cn.Call(t.Context(), http.MethodPost, tiny.Path(request), in, out)
+	}
+	if err := call(store.PathOp, store.OpRequest{Op: "get", Key: 1}, nil); !isStatus(err, http.StatusConflict) {
+		t.Errorf("before it was started: %v", err)
+	}
+	if err := call(store.PathStart, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		op, value string
+		status    int
+	}{
+		{"put", "x", http.StatusNotFound},
+		{"insert", "x", 0},
+		{"insert", "y", http.StatusConflict},
+		{"put", "z", 0},
+		{"get", "", 0},
+		{"scan", "", http.StatusBadRequest},
+		{"upsert", "x", http.StatusBadRequest},
+		{"delete", "", 0},
+		{"get", "", http.StatusNotFound},
+	} {
+		var out store.Answer
+		err := call(store.PathOp, store.OpRequest{Op: c.op, Key: 1, Value: []byte(c.value), N: 1}, &out)
+		if (c.status == 0) != (err == nil) || err != nil && !isStatus(err, c.status) {
+			t.Errorf("%s %s: %v, want status %d", c.op, c.value, err, c.status)
+		}
+		if err == nil && (out.Cost != "1 round trips" || c.op == "get" && string(out.Value) != "z") {
+			t.Errorf("%s: %+v", c.op, out)
+		}
+	}
+	var v store.Verdict
+	if err := call(store.PathHistory, store.HistoryRequest{Clients: 3, Rounds: 50, Keys: 2, Value: 40, Seed: 1}, &v); err != nil || !v.Linearizable || v.Operations < 150 {
+		t.Errorf("check: %+v, %v", v, err)
+	}
+	w, err := kv.FindWorkload("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := RunRequest{Store: "tiny", Count: 2, Config: kv.RunConfig{
+		Workload: w, Keys: 10, Value: 40, Clients: 2, Ops: 20, Duration: time.Minute, Verify: true,
+	}}
+	for _, run.Load = range []bool{true, false} {
+		var res *kv.Result
+		err = control.Items(t.Context(), cn, http.MethodPost, PathRun, run, func(ev RunEvent) error {
+			if ev.Result != nil {
+				res = ev.Result
+			}
+			if ev.Error != "" {
+				return errors.New(ev.Error)
+			}
+			return nil
+		})
+		if err != nil || !run.Load && (res == nil || res.Total() != 40 || res.Wrong+res.Failed+res.NotFound > 0) {
+			t.Errorf("run: %+v, %v", res, err)
+		}
+	}
+	st := status(t, cn).Stores
+	if len(st) != 1 || st[0].Store != "tiny" || len(st[0].Values) != 1 || st[0].Values[0] == 0 {
+		t.Errorf("status: %+v", st)
+	}
+	if err := call(store.PathStop, nil, nil); err != nil || len(status(t, cn).Stores) != 0 {
+		t.Errorf("stop: %v", err)
+	}
+	if hosts, err := tiny.Places(&spec.Rack{Hosts: []spec.Host{{Name: "cn0", Role: spec.Compute}}}); err != nil || len(hosts) != 1 {
+		t.Errorf("places: %v, %v", hosts, err)
+	}
+}

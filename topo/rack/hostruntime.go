@@ -1,0 +1,88 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// hostRuntime makes the hosts of a rack, as processes or as containers (flag --runtime of up). The
+// switch, and the processes that end a fault after --for, are never in containers. The keeper finds
+// and stops what runs in a host.
+type hostRuntime interface {
+	// prepare makes what all hosts need before the first of them starts.
+	prepare(ctx context.Context) error
+	// start starts a host; it need not answer yet.
+	start(ctx context.Context, host string) error
+	// cut takes the carrier off a host's link, from the host's side. A host without an interface is
+	// fine.
+	cut(host string) error
+	// restore makes the link of a host that is about to start work again, unless starting does
+	// that.
+	restore(h *spec.Host) error
+	// view says how a program gets the view of a host: the namespaces of the host's process 1 that
+	// it joins, and the flags for those that are its own, in which it makes the host's mounts.
+	view() (join int, own uintptr)
+	// linkSet hears that a host's link was cut or restored at the switch.
+	linkSet(host string, up bool) error
+	// revive starts again what else belongs to the rack and has died, and says what that was.
+	revive(ctx context.Context) ([]string, error)
+}
+
+// processHosts are hosts that are processes in namespaces pinned in the state folder.
+type processHosts struct{ r *Rack }
+
+var _ hostRuntime = processHosts{}
+
+func (b processHosts) prepare(context.Context) error {
+	err := each(b.r.Spec.HostNames(), func(host string) error { return nl.Create(b.r.Paths.Netns(host)) })
+	if err != nil {
+		return err
+	}
+	return b.r.builder().makeLinks()
+}
+
+func (b processHosts) start(_ context.Context, host string) error {
+	return b.r.starter().startProcess(host)
+}
+
+func (b processHosts) cut(host string) error {
+	return ignoreMissing(nl.SetUp(b.r.Paths.Netns(host), spec.HostIfname, false))
+}
+
+func (b processHosts) restore(h *spec.Host) error { return b.r.restoreLink(h) }
+
+func (b processHosts) view() (join int, own uintptr) { return nodeNamespaces, 0 }
+
+func (b processHosts) linkSet(string, bool) error { return nil }
+
+func (b processHosts) revive(context.Context) ([]string, error) { return nil, nil }
+
+// ignoreMissing forgives that something is not there.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// containerNamespaces are those of a container that a program of the machine joins to run on its
+// host.
+const containerNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
+
+// startNode starts the switch or a host.
+func (r starter) startNode(ctx context.Context, node string) error {
+	if node == spec.SwitchName {
+		return r.startProcess(node)
+	}
+	if err := r.hosts.start(ctx, node); err != nil {
+		return fmt.Errorf("%s: %w", node, err)
+	}
+	return nil
+}

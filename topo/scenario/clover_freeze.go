@@ -1,0 +1,60 @@
+package scenario
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// freezing is a memory server in front of which one request of a host is lost. The host freezes at
+// that moment: its NIC sends the request again when it goes on.
+type freezing struct {
+	sim.Node
+	run  *storeRun
+	left *int
+}
+
+// loseOne prepares the loss of the request with which the planned freeze begins.
+func (r *storeRun) loseOne() {
+	if r.plan.loses == 0 || r.plan.what != storeFreeze {
+		return
+	}
+	left := r.plan.loses
+	wrap := r.plan.rack.Wrap
+	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
+		if wrap != nil {
+			n = wrap(name, n)
+		}
+		if name == "ms0" || name == "ms1" {
+			n = &freezing{n, r, &left}
+		}
+		return n
+	}
+}
+
+// Frame hands a frame on, or loses it and lets its host freeze.
+func (f *freezing) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
+	var g wire.Frame
+	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && f.run.sentBy(f.run.plan.victim, &g) {
+		if *f.left--; *f.left == 0 {
+			f.run.env.rack.At(now, f.run.strike)
+			return
+		}
+	}
+	f.Node.Frame(now, port, in, out)
+}
+
+// changes reports whether a request writes a node or appends one.
+func changes(g *wire.Frame) bool {
+	return g.BTH.Opcode == wire.RCCmpSwap || g.BTH.Opcode == wire.RCWriteOnly && g.RETH.Length >= 128
+}
+
+// sentBy reports whether a frame has a host's address.
+func (r *storeRun) sentBy(host string, g *wire.Frame) bool {
+	h := r.env.rack.Host(host)
+	if a := h.Addr(); !g.V6 && a.Is4() {
+		return a.As4() == g.IPv4.Src
+	}
+	return g.V6 && h.Spec.IPv6.As16() == g.IPv6.Src
+}

@@ -1,0 +1,74 @@
+package scenario
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// disconnect is the start of a request that ends an owner's connections, and its answer: see the
+// protocol of package memservice.
+const disconnect = "\x01\x09"
+
+// noFence answers requests for the end of a client's connections without sending them.
+type noFence struct {
+	rdmacm.Manager
+	kept *int
+}
+
+func (d noFence) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
+	if service == memservice.Service && strings.HasPrefix(string(private), disconnect) {
+		*d.kept++
+		return nil, &rdmacm.RejectError{Private: []byte(disconnect)}
+	}
+	return d.Manager.Dial(qp, to, service, p, private, deadline)
+}
+
+// freezeOnWrite is a plan in which a host freezes when a request of it is lost, and the others go
+// on for longer than lease and grace with so few nodes that they are given those of the host.
+func freezeOnWrite(e *env) *storePlan {
+	p := drawStore(e)
+	d := e.draw
+	p.rules, p.links = nil, "none"
+	p.keys, p.clients, p.rounds, p.region, p.value = 4, 4, 400, 10<<10, 40
+	p.mix = [4]float64{0.2, 0.98, 0.99, 1}
+	p.storeStrike, p.then = storeStrike{what: storeFreeze, victim: "cn0"}, nil
+	p.down = time.Duration(float64(p.lease) * (2.2 + d.Float64()))
+	p.loses, p.pace = d.between(20, 60), p.lease/60
+	return p
+}
+
+// A client that was frozen for longer than lease and grace sends a request that belongs to no
+// lease. Without the end of its connections the histories see that; with it they hold.
+func TestAFrozenClientsConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	for _, fenced := range []bool{true, false} {
+		caught, kept := 0, 0
+		for seed := uint64(1); seed <= 20 && (fenced || caught == 0); seed++ {
+			s := Scenario{Name: "clover", run: func(e *env) error {
+				r := &storeRun{env: e, plan: freezeOnWrite(e)}
+				if !fenced {
+					r.dialer = func(m rdmacm.Manager) rdmacm.Manager { return noFence{m, &kept} }
+				}
+				return r.run()
+			}}
+			r := s.Run(seed, Options{})
+			if r.Err == nil {
+				continue
+			}
+			caught++
+			if fenced || caught == 1 {
+				t.Logf("connections end: %v; seed %d: %s\n%.300v", fenced, seed, r.Plan, r.Err)
+			}
+		}
+		if fenced == (caught > 0) || fenced == (kept > 0) {
+			t.Errorf("connections end: %v; %d of 20 seeds were caught, %d requests kept back", fenced, caught, kept)
+		}
+	}
+}

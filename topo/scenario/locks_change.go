@@ -1,0 +1,197 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// What an operator changes during lock histories, as Params.Change.
+const (
+	// changeRules: hardened rules of both actions, and the switch program.
+	changeRules = "rules"
+	// changeModes: also to published rules. What they do to the clients is damage, no failure.
+	changeModes = "modes"
+)
+
+// operator changes the switch's rules and program in the middle of lock histories, at random times:
+// atomics are replaced or requests move, at both servers or one, everywhere or on a range of words,
+// on one shared connection or several, or nothing is done.
+type operator struct {
+	run   *lockRun
+	draw  *draw
+	modes bool
+	most  time.Duration // between two changes
+	first string        // what the switch does before the first one
+	// changes, programs: how many there were. published: a published rule has been in force.
+	changes, programs int
+	published         bool
+	loaded            clock.Time // when the program was exchanged last
+	moved, replaced   uint64     // by programs that are gone
+}
+
+// programRest is how long a program stays. A program that begins drops requests to a server until
+// the switch's former connections to it have ended, and NICs have 33 ms of retries.
+const programRest = 100 * time.Millisecond
+
+// runLocksChanging is a seed of the lock histories while an operator changes the switch.
+func runLocksChanging(change string) func(*env) error {
+	return func(e *env) error { return (&operator{modes: change == changeModes}).watch(e) }
+}
+
+// watch is the run, with the operator at work.
+func (o *operator) watch(e *env) error {
+	err := runLocksWith(e, modeHardened, func(r *lockRun) {
+		o.run, o.draw = r, newDraw(e.draw.Uint64())
+		o.most = one(o.draw, 300*time.Microsecond, 5*time.Millisecond, 50*time.Millisecond)
+		o.first = one(o.draw, modeForward, modeTrack, modeMove, modeHardened)
+		r.operator = o
+	})
+	e.note("%s", o.summary())
+	if err != nil && o.published && e.rack != nil {
+		e.report.Damage = o.run.holesHit(err)
+		e.note("%s", err)
+		return nil
+	}
+	return err
+}
+
+// begin schedules the first change.
+func (o *operator) begin() { o.next(o.run.env.rack.Now()) }
+
+func (o *operator) next(now clock.Time) {
+	at := now.Add(o.draw.span(20*time.Microsecond, o.most))
+	if at < lockPatience {
+		o.run.env.rack.At(at, func() {
+			if !o.run.switchDown {
+				o.change()
+			}
+			o.next(at)
+		})
+	}
+}
+
+// change changes the rules or the program.
+func (o *operator) change() {
+	rack := o.run.env.rack
+	o.changes++
+	box, ok := rack.Program().(*swordbox.Program)
+	rest := o.programs > 0 && rack.Now() < o.loaded.Add(programRest)
+	var err error
+	switch {
+	case !ok && rest:
+		return
+	case !ok:
+		o.programs++
+		o.loaded = rack.Now()
+		err = rack.LoadProgram(spec.ProgramSwordBox, o.rules())
+	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // the switch's daemon refuses otherwise
+		o.programs++
+		o.loaded = rack.Now()
+		o.collect()
+		err = rack.LoadProgram(spec.ProgramForward, &rules.Set{})
+	default:
+		if err = box.SetRules(o.rules()); err == nil {
+			rack.StepSwitch(func(c *pipeline.Ctx) { box.Tick(c) })
+		}
+	}
+	if err != nil {
+		o.run.env.fail("change %d of the switch: %w", o.changes, err)
+	}
+}
+
+// rules draws a set of rules.
+func (o *operator) rules() *rules.Set {
+	d := o.draw
+	var list []rules.Rule
+	for i, s := range o.run.servers {
+		mode := "hardened"
+		if o.modes && d.chance(0.25) {
+			mode, o.published = "published", true
+		}
+		use := fmt.Sprintf("server=ms%d mode=%s shards=%d service=%s", i, mode, d.between(1, 3), switchService)
+		all, part := "", ""
+		if len(s.words) > 0 {
+			if w := s.words[d.IntN(len(s.words))]; w.mr != nil {
+				at := w.mr.Addr() + uint64(w.base) + wordOff
+				part = fmt.Sprintf(" range=%#x-%#x", at, at+uint64(one(d, 8, 16, 1024)))
+			}
+		}
+		misses := " misses=" + rules.Answerer(d.IntN(3)).String()
+		if mode == "published" {
+			misses = ""
+		}
+		switch d.IntN(6) {
+		case 0:
+		case 1:
+			all = " action=track"
+			use = fmt.Sprintf("server=ms%d", i)
+		case 2:
+			if all = " action=move"; mode == "published" {
+				all = " action=atomics"
+			}
+		case 3:
+			all = " action=atomics" + misses
+		case 4:
+			list = o.add(list, use+part+" action=atomics"+misses)
+		case 5:
+			if list = o.add(list, use+part+" action=atomics"+misses); part != "" && mode != "published" {
+				all = " action=move"
+			}
+		}
+		if all != "" {
+			list = o.add(list, use+all)
+		}
+	}
+	set, err := rules.NewSet(list)
+	if err != nil {
+		o.run.env.fail("drawn rules: %w", err)
+		return &rules.Set{}
+	}
+	return set
+}
+
+// add appends a rule in words.
+func (o *operator) add(list []rules.Rule, text string) []rules.Rule {
+	rule, err := rules.Parse(fmt.Sprintf("id=r%d %s", len(list), text))
+	if err == nil {
+		err = rule.Resolve(o.run.env.rack.Spec.Addresses)
+	}
+	if err != nil {
+		o.run.env.fail("%s: %w", text, err)
+		return list
+	}
+	return append(list, rule)
+}
+
+// collect adds what the present program has counted.
+func (o *operator) collect() {
+	box, ok := o.run.env.rack.Program().(*swordbox.Program)
+	if !ok {
+		return
+	}
+	for _, h := range box.Report(o.run.env.rack.Now()).Handlers {
+		for _, c := range h.Counters {
+			switch c.Name {
+			case "moved":
+				o.moved += c.Value
+			case "replaced":
+				o.replaced += c.Value
+			}
+		}
+	}
+}
+
+// summary says what was reached.
+func (o *operator) summary() string {
+	if o.run.env.rack != nil {
+		o.collect()
+	}
+	return fmt.Sprintf("the operator changed the rules %d times, %d times with the program; %d requests have moved, %d atomics were replaced",
+		o.changes, o.programs, o.moved, o.replaced)
+}

@@ -1,0 +1,71 @@
+package scenario
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/scenario/history"
+)
+
+// runLocksPublished runs a seed of the lock histories under published rules. Damage is no failure
+// of the run: the report has it, with the holes that may cause it. In every other seed words are
+// changed by atomics only: damage by WRITEs to them comes so early that it would hide all other
+// damage.
+func runLocksPublished(e *env) error {
+	var r *lockRun
+	err := runLocksWith(e, recordedPublished, func(run *lockRun) { r, run.polite = run, e.seed%2 == 0 })
+	if err == nil {
+		return nil
+	}
+	if e.rack == nil {
+		return err // the rack was not built
+	}
+	e.report.Damage = r.holesHit(err)
+	e.note("%s", err)
+	return nil
+}
+
+// holesHit names the kind of damage that an error under published rules is, and the holes that may
+// cause it. The counters of the published program distinguish some.
+func (r *lockRun) holesHit(err error) string {
+	count := r.publishedCounters()
+	var broken *history.BrokenError
+	var changed *history.ChangedError
+	switch {
+	case strings.Contains(err.Error(), "mutual exclusion"):
+		return "S: two clients inside of a lock, or a node torn (holes 15 to 19)"
+	case errors.As(err, &changed):
+		return "S: a word got a value that no client asked for at that time (holes 15, 16, 18, 43)"
+	case errors.As(err, &broken), strings.Contains(err.Error(), "release by CAS"):
+		return "S: answers that no order explains (holes 15, 16, 18, 41)"
+	case strings.Contains(err.Error(), "never free"):
+		return "L: a lock that is free and never given (holes 15, 16)"
+	case !strings.Contains(err.Error(), "queue pair"):
+		return "other: " + err.Error()
+	case count["overwritten"] > 0:
+		return "L: a queue pair failed after a map entry was overwritten (hole 12)"
+	case count["forgotten"] > 0:
+		return "L: a queue pair failed, its retransmission had no map entry (holes 14, 41)"
+	case r.plan.what == clientCrash:
+		return "L: a queue pair failed after another client had died (holes 1, 4)"
+	}
+	return "L: a queue pair failed (holes 2, 4, 5, 10)"
+}
+
+func (r *lockRun) publishedCounters() map[string]uint64 {
+	out := make(map[string]uint64)
+	p, ok := r.env.rack.Program().(*swordbox.Program)
+	if !ok {
+		return out
+	}
+	for _, m := range p.Report(r.env.rack.Now()).Handlers {
+		if m.Mode == rules.Published {
+			for _, c := range m.Counters {
+				out[c.Name] = c.Value
+			}
+		}
+	}
+	return out
+}

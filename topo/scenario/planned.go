@@ -1,0 +1,148 @@
+package scenario
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Bounds of the planned search when Params leave them open.
+const (
+	defaultSchedules = 4000
+	defaultDepth     = 2
+)
+
+// plannedVariant is the search with other bounds, or one schedule of it.
+func plannedVariant(p Params) (func(*env) error, error) {
+	if p.Plan == "" {
+		var err error
+		if p.Setup != "" {
+			_, err = findSetup(p.Setup)
+		}
+		if p.Depth < 0 || p.Schedules < 0 {
+			err = errors.New("--depth and --schedules are positive numbers")
+		}
+		return func(e *env) error { return searchPlanned(e, p) }, err
+	}
+	if p.Depth != 0 || p.Schedules != 0 {
+		return nil, errors.New("--plan is one schedule: --depth and --schedules are for a search")
+	}
+	if p.Setup != "" {
+		return nil, errors.New("--plan names its setup: --setup is for a search")
+	}
+	s, err := parseSchedule(p.Plan)
+	return func(e *env) error { return replayPlanned(e, s) }, err
+}
+
+// runPlanned is the search with its default bounds.
+func runPlanned(e *env) error { return searchPlanned(e, Params{}) }
+
+// replayPlanned runs one schedule.
+func replayPlanned(e *env, s schedule) error {
+	e.report.Plan = s.String()
+	setup, err := findSetup(s.setup)
+	if err != nil {
+		return err
+	}
+	return judged(e, setup, s).err
+}
+
+// outcomeOf is what the run of a schedule has shown.
+type outcomeOf struct {
+	err error // a finding
+	// excused: a client died, as it does without a rule.
+	excused bool
+	digest  uint64
+	entered []place
+	reached int
+	seen    map[transition]struct{}
+	events  uint64
+	virtual time.Duration
+}
+
+// judged runs a schedule on e. If a client dies, the same schedule without a rule decides whether
+// it may.
+func judged(e *env, setup *smallSetup, s schedule) *outcomeOf {
+	r, err := once(e, setup, s, false)
+	out := &outcomeOf{
+		err: err, digest: r.adv.digest, entered: r.adv.entered, reached: r.adv.reached, seen: r.cover.seen,
+	}
+	if err == nil && r.adv.done < len(s.acts) {
+		out.err = fmt.Errorf("%d of %d acts were done: the run has no such packet", r.adv.done, len(s.acts))
+	}
+	var dead *deadClientError
+	if errors.As(err, &dead) {
+		bare := newEnv(Scenario{}, e.seed, Options{Cancelled: e.opt.Cancelled})
+		if _, err := once(bare, setup, s, true); errors.As(err, &dead) {
+			out.err, out.excused = nil, true
+		}
+		bare.finish()
+	}
+	return out
+}
+
+// once runs a schedule.
+func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error) {
+	r := &smallRun{env: e, setup: setup, forward: forward}
+	r.adv.acts = s.acts
+	rack, err := smallSpec()
+	if err == nil {
+		err = e.guarded(func(*env) error { return r.play(rack) })
+	}
+	return r, err
+}
+
+// smallSpec is the rack of all runs, read once.
+var smallSpec = sync.OnceValues(func() (*spec.Rack, error) { return spec.Parse([]byte(smallRack)) })
+
+// searchPlanned tries schedules on the setups, a tenth as many in tests. The digest of the run is
+// that of all schedules in the order of the plan.
+func searchPlanned(e *env, p Params) error {
+	depth, left := cmp.Or(p.Depth, defaultDepth), cmp.Or(p.Schedules, defaultSchedules)
+	if e.opt.Short || e.opt.Hash {
+		left /= 10
+	}
+	setups := smallSetups()
+	if p.Setup != "" {
+		setups = slices.DeleteFunc(setups, func(s smallSetup) bool { return s.name != p.Setup })
+	}
+	e.report.Plan = fmt.Sprintf("schedules of up to %d acts on %d setups, at most %d", depth, len(setups), left)
+	var found []finding
+	for i := range setups {
+		x := &searcher{env: e, setup: &setups[i], depth: depth, budget: left / (len(setups) - i)}
+		x.search()
+		left -= x.ran
+		e.note("%s", x)
+		found = append(found, x.findings...)
+		if e.cancelled() {
+			return sim.ErrCancelled
+		}
+	}
+	return e.showFindings(found)
+}
+
+// showFindings makes the findings the result of the run. A capture that was asked for is of the
+// first one.
+func (e *env) showFindings(found []finding) error {
+	var errs []error
+	for _, f := range found {
+		errs = append(errs, fmt.Errorf("after %d schedules: %w\n  replay: rdmalab sim planned --plan %s --seed %d -v", f.after, f.err, f.schedule, e.seed))
+	}
+	show := schedule{setup: smallSetups()[0].name}
+	if len(found) > 0 {
+		show = found[0].schedule
+	}
+	if setup, err := findSetup(show.setup); err == nil && e.opt.Pcap != nil {
+		judged(e, setup, show)
+	}
+	return errors.Join(errs...)
+}
+
+// cancelled reports whether the run is to end.
+func (e *env) cancelled() bool { return e.opt.Cancelled != nil && e.opt.Cancelled() }

@@ -1,0 +1,193 @@
+package scenario
+
+import (
+	"bytes"
+	"hash/crc32"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// adversary carries a schedule out on the links of a small rack. It counts packets of the phase
+// only: what connects and prepares the clients passes.
+type adversary struct {
+	acts  []act
+	rack  *simrack.Rack
+	rules func(n int) // gives the switch new rules
+
+	on    bool
+	count [len(halves)]int
+	deaf  [len(halves)]clock.Time // silence until then
+	held  []*heldBack
+	// entered are the packets of the phase that have entered a link, in order; reached is how many
+	// of them there were when the last act was done.
+	entered []place
+	reached int
+	done    int    // acts
+	steps   uint32 // of the switch
+	// digest is of all packets that were delivered in the phase, in order: two runs with the same
+	// digest had the same schedule, whatever was done to get it.
+	digest uint64
+}
+
+// place names a packet of the phase.
+type place struct {
+	half  uint8
+	index uint16
+	// step is how many steps the switch had made before.
+	step uint32
+}
+
+// lateLimit bounds how late a packet can be: networks bound the time that packets live, and the
+// switch relies on it after a change of rules.
+const lateLimit = 5 * time.Millisecond
+
+// heldBack is a packet that waits until n later ones have passed, or until lateLimit is over.
+type heldBack struct {
+	sent  bool
+	half  int
+	n     int
+	frame []byte
+	rule  []string
+}
+
+// maxPlaces bounds the packets of a direction that acts are tried on; later ones are still counted.
+const maxPlaces = 1 << 16
+
+// install puts the adversary between hosts and switch.
+func (a *adversary) install(r *simrack.Rack) {
+	a.rack = r
+	for i, h := range r.Hosts() {
+		h.Link().SetFaults(a.verdict(2*i), a.verdict(2*i+1))
+	}
+}
+
+// verdict decides about the packets of a direction.
+func (a *adversary) verdict(half int) sim.Verdict {
+	return func(now clock.Time, frame []byte) fault.Verdict {
+		if !a.on || !isPlanned(frame) {
+			return fault.Verdict{}
+		}
+		return a.enter(half, now, frame)
+	}
+}
+
+func (a *adversary) enter(half int, now clock.Time, frame []byte) (v fault.Verdict) {
+	a.count[half]++
+	index := a.count[half]
+	if index < maxPlaces {
+		a.entered = append(a.entered, place{uint8(half), uint16(index), a.steps})
+	}
+	a.overtaken(half)
+	if now < a.deaf[half] {
+		v = fault.Verdict{Drop: true, Rules: []string{"silence"}}
+	}
+	for i := range a.acts {
+		if x := &a.acts[i]; x.half == half && x.index == index {
+			a.do(x, now, frame, &v)
+		}
+	}
+	return v
+}
+
+// do does what an act says to the packet that enters.
+func (a *adversary) do(x *act, now clock.Time, frame []byte, v *fault.Verdict) {
+	a.done++
+	a.reached = len(a.entered)
+	rule := []string{x.String()}
+	switch x.kind {
+	case drop:
+		*v = fault.Verdict{Drop: true, Rules: rule}
+	case late:
+		*v = fault.Verdict{Drop: true, Rules: rule}
+		a.keep(x, frame)
+	case twice:
+		v.Rules = rule
+		if x.n == 0 {
+			v.Copies++
+		} else {
+			a.keep(x, frame)
+		}
+	case silence:
+		*v = fault.Verdict{Drop: true, Rules: rule}
+		a.deaf[x.half] = now.Add(x.silenceTime())
+	case newRules:
+		a.mix(uint64(x.n) | 1<<40)
+		a.rack.At(now, func() { a.rules(x.n) })
+	case actKinds:
+	}
+}
+
+// keep holds a packet back.
+func (a *adversary) keep(x *act, frame []byte) {
+	h := &heldBack{half: x.half, n: x.n, frame: bytes.Clone(frame), rule: []string{x.String()}}
+	a.held = append(a.held, h)
+	a.rack.At(a.rack.Now().Add(lateLimit), func() { a.send(h) })
+}
+
+// overtaken lets the packets go on that have been overtaken often enough, behind the one that
+// enters now.
+func (a *adversary) overtaken(half int) {
+	for _, h := range a.held {
+		if h.half != half {
+			continue
+		}
+		if h.n--; h.n == 0 {
+			a.rack.At(a.rack.Now(), func() { a.send(h) })
+		}
+	}
+}
+
+// send lets a packet go on.
+func (a *adversary) send(h *heldBack) {
+	if !h.sent {
+		h.sent = true
+		a.rack.Hosts()[h.half/2].Inject([...]fault.Dir{fault.Up, fault.Down}[h.half%2], h.frame, h.rule)
+	}
+}
+
+// release lets everything go on that is still held back: the clients are done.
+func (a *adversary) release() {
+	for _, h := range a.held {
+		a.rack.At(a.rack.Now(), func() { a.send(h) })
+	}
+}
+
+// delivered digests a packet that a host or the switch gets.
+func (a *adversary) delivered(ev *sim.Event) {
+	if !a.on || ev.Kind != sim.Delivered || !isPlanned(ev.Frame) {
+		return
+	}
+	where := uint64(ev.Link()[2]-'0') << 1 // the names of a link and a direction in three bits
+	if ev.Link() == server {
+		where |= 4
+	}
+	if ev.Dir() == fault.Up {
+		where |= 1
+	}
+	a.mix(uint64(crc32.ChecksumIEEE(ev.Frame[bthAt:]))<<3 | where)
+}
+
+func (a *adversary) mix(v uint64) {
+	a.digest = (a.digest ^ v) * digestPrime
+	a.digest ^= a.digest >> 31
+}
+
+// digestPrime is the 64-bit FNV prime.
+const digestPrime = 1099511628211
+
+// bthAt is where the base transport header is in a frame of the small rack, which has IPv4 only.
+const bthAt = 14 + 20 + 8
+
+// isPlanned reports a packet of a connection, not one of the connection manager.
+func isPlanned(frame []byte) bool {
+	if len(frame) < bthAt+12 {
+		return false
+	}
+	to := wire.QPN(frame[bthAt+5])<<16 | wire.QPN(frame[bthAt+6])<<8 | wire.QPN(frame[bthAt+7])
+	return frame[12] == 0x08 && frame[13] == 0 && to > 1
+}

@@ -1,0 +1,400 @@
+package scenario
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/serialize"
+	"github.com/rdmalab/rdmalab/topo/scenario/history"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// smallRun is one run of a small setup under a schedule.
+type smallRun struct {
+	env     *env
+	setup   *smallSetup
+	forward bool // the switch has no rule: what clients see then is what they may see with one
+	adv     adversary
+	cover   coverage
+	memory  []byte
+	wordsAt int // where x is; y follows
+	log     history.Log
+	clients [2]*smallClient
+}
+
+// smallRack is the rack of the setups; the switch gets the first rules of the setup.
+const smallRack = `
+name: sim
+hosts:
+  - {name: "cn[0-1]", role: compute}
+  - {name: ms0, role: memory}
+switch: {program: swordbox}
+`
+
+const (
+	smallService = "small"
+	// smallReady is when the phase begins: all connections are made and used.
+	smallReady = clock.Time(40 * time.Millisecond)
+	// smallPatience is longer than any retry limit of the setups.
+	smallPatience = time.Second
+)
+
+// smallParams are those of all connections: the shortest retry limit is 33 ms.
+var smallParams = rdmacm.Params{Timeout: 10, RdAtomic: 4}
+
+// play builds the rack, runs it, and returns what the judge says.
+func (r *smallRun) play(s *spec.Rack) error {
+	e := r.env
+	e.spy = r.adv.delivered
+	opt := simrack.Options{Datagrams: true, Window: r.setup.window, Wrap: r.watch, Program: r.makeProgram}
+	if err := e.buildOf(s, opt); err != nil {
+		return err
+	}
+	r.adv.install(e.rack)
+	r.adv.rules = r.setRules
+	r.memory = make([]byte, smallMemory)
+	for w := range smallWords {
+		r.log.Add([...]string{"x", "y"}[w], 0)
+	}
+	if !r.forward {
+		r.setRules(0)
+	}
+	r.serve()
+	for i := range r.clients {
+		c := &smallClient{run: r, id: i, host: e.rack.Hosts()[i]}
+		r.clients[i] = c
+		e.client(c.host.Spec.Name, "small", c.work)
+	}
+	e.rack.At(smallReady, func() { r.adv.on = true })
+	if err := e.rack.Run(); err != nil {
+		return err
+	}
+	e.report.Virtual = e.rack.Now().Sub(clock.Time(0))
+	r.adv.release()
+	if err := e.rack.Settle(settleTime); err != nil {
+		return err
+	}
+	return r.judge()
+}
+
+// makeProgram makes the switch's program, with small tables and without the journal that a switch
+// needs which crashes: a run takes less time than to clear large ones.
+func (r *smallRun) makeProgram(s *spec.Rack) (pipeline.Program, error) {
+	return apps.New(s, apps.Config{Rand: newDraw(r.env.seed).Rand, Connections: 16})
+}
+
+// watch puts what counts transitions around the switch.
+func (r *smallRun) watch(name string, n sim.Node) sim.Node {
+	if name != spec.SwitchName || r.forward {
+		return n
+	}
+	r.cover.node = n
+	r.cover.run = r
+	return &r.cover
+}
+
+// program is the switch's.
+func (r *smallRun) program() *swordbox.Program {
+	p, _ := r.env.rack.Program().(*swordbox.Program)
+	return p
+}
+
+// setRules gives the switch one of the lists of the setup.
+func (r *smallRun) setRules(n int) {
+	if r.forward || n >= len(r.setup.rules) {
+		return
+	}
+	var list []rules.Rule
+	if text := r.setup.rules[n]; text != "" {
+		rule, err := rules.Parse(text)
+		if err == nil {
+			err = rule.Resolve(r.env.rack.Spec.Addresses)
+		}
+		if err != nil {
+			r.env.fail("rules: %w", err)
+			return
+		}
+		list = append(list, rule)
+	}
+	set, err := rules.NewSet(list)
+	if err == nil {
+		err = r.program().SetRules(set)
+	}
+	if err != nil {
+		r.env.fail("rules: %w", err)
+	}
+}
+
+// serve starts the memory server, which is passive but for connections.
+func (r *smallRun) serve() {
+	host := r.env.rack.Host("ms0")
+	s := &lockServer{run: &lockRun{env: r.env, plan: &lockPlan{params: smallParams}}}
+	host.Go("server", true, func(ctx verbs.Context) {
+		pd, err := ctx.AllocPD()
+		var mr verbs.MR
+		if err == nil {
+			const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+			mr, err = pd.RegMR(r.memory, len(r.memory), all)
+		}
+		if err == nil {
+			r.placeWords(mr.Addr())
+		}
+		for _, service := range []string{switchService, smallService} {
+			var l rdmacm.Listener
+			if err == nil {
+				l, err = host.ConnManager(ctx).Listen(service)
+			}
+			if err != nil {
+				r.env.fail("server: %w", err)
+				return
+			}
+			private := remoteOf(mr).appendTo(nil)
+			ctx.Runtime().Go(service, func() { _ = s.take(ctx, pd, l, private) }) // ends with the host
+		}
+	})
+}
+
+// placeWords puts x where requests on it take the first shared connection, and y, which follows it,
+// where they take the second.
+func (r *smallRun) placeWords(base uint64) {
+	const shards = 2
+	for r.wordsAt = 0; r.wordsAt < farAt-16; r.wordsAt += 8 {
+		x := base + uint64(r.wordsAt)
+		if serialize.ShardOf(x, shards) == 0 && serialize.ShardOf(x+8, shards) == 1 {
+			return
+		}
+	}
+	r.env.fail("no two neighbours have different shards")
+}
+
+// judge decides about the run: what clients were answered has an order that ends with the memory as
+// it is, and what the switch believes is true.
+func (r *smallRun) judge() error {
+	for _, c := range r.clients {
+		if c.failed != nil {
+			return &deadClientError{c.id, c.failed}
+		}
+	}
+	if err := r.log.Check(r.final, checkLimit); err != nil {
+		return err
+	}
+	for _, c := range r.clients {
+		for slot, want := range c.far {
+			if got := r.word(c.farOff(slot)); got != want {
+				return fmt.Errorf("client %d: slot %d of its own memory is %d, and its last WRITE there, of %d, was acknowledged", c.id, slot, got, want)
+			}
+		}
+	}
+	return r.beliefs()
+}
+
+// deadClientError is a queue pair that has failed.
+type deadClientError struct {
+	client int
+	err    error
+}
+
+func (e *deadClientError) Error() string {
+	return fmt.Sprintf("client %d died: %v", e.client, e.err)
+}
+
+func (e *deadClientError) Unwrap() error { return e.err }
+
+// beliefs compares what the switch has at rest with the memory.
+func (r *smallRun) beliefs() error {
+	p := r.program()
+	if p == nil {
+		return nil
+	}
+	mr := r.clients[0].mem
+	for _, h := range p.Report(r.env.rack.Now()).Handlers {
+		for _, w := range h.Words {
+			off := w.VA - mr.addr
+			if w.State == atomiccache.Known.String() && w.Pending == 0 && off < smallMemory && r.word(int(off)) != w.Value {
+				return fmt.Errorf("the switch believes that the word at +%d is %#x, and it is %#x", off, w.Value, r.word(int(off)))
+			}
+			if w.Pending != 0 {
+				return fmt.Errorf("at rest, %d operations are pending on the word at +%d", w.Pending, off)
+			}
+		}
+		for _, s := range h.Shared {
+			if s.Outstanding+s.Queued > 0 {
+				return fmt.Errorf("at rest, %d requests are in flight and %d queued on the shared connection of shard %d", s.Outstanding, s.Queued, s.Shard)
+			}
+		}
+		for _, c := range h.Counters {
+			if c.Name == "held_now" && c.Value > 0 {
+				return fmt.Errorf("at rest, the switch holds %d requests", c.Value)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *smallRun) word(off int) uint64 { return binary.NativeEndian.Uint64(r.memory[off:]) }
+
+// final returns the last value of a word.
+func (r *smallRun) final(w int) (uint64, bool) { return r.word(r.wordsAt + 8*w), true }
+
+// smallClient carries one script out.
+type smallClient struct {
+	run  *smallRun
+	id   int
+	host *simrack.Host
+	end  *ends
+	mem  remote
+	// far is what the acknowledged WRITEs have left in the client's own memory.
+	far    map[int]uint64
+	failed error
+	wcs    [64]verbs.WC
+}
+
+// farOff is where a slot of the client's own memory is.
+func (c *smallClient) farOff(slot int) int { return farAt + (c.id*farSlots+slot)*farStep }
+
+// opBytes is the local memory of a request.
+const opBytes = 16
+
+// work connects, warms up, waits for the phase, and does what the script says.
+func (c *smallClient) work(ctx verbs.Context) error {
+	c.far = make(map[int]uint64)
+	warm, script := c.run.setup.warm[c.id], c.run.setup.script[c.id]
+	depth := 1
+	for _, s := range script {
+		depth = max(depth, len(s.ops))
+	}
+	var err error
+	if c.end, err = newEnds(ctx, depth*opBytes, depth, verbs.LocalWrite); err != nil {
+		return err
+	}
+	rt := c.end.rt
+	rt.Sleep(5 * time.Millisecond) // the switch's connections come first
+	private, err := c.host.ConnManager(ctx).Dial(c.end.qp, c.run.env.rack.Host("ms0").Addr(), smallService, smallParams, nil, rt.Now().Add(smallPatience))
+	if err != nil {
+		return err
+	}
+	c.mem = parseRemotes(private)[0]
+	for range 2 { // what the first requests begin to wait for, because the rules are new, is over with the second
+		if err := c.steps(warm, false); err != nil {
+			return fmt.Errorf("before the phase: %w", err)
+		}
+		rt.Sleep(settled.pause)
+	}
+	if rt.Now() >= smallReady {
+		return errors.New("the phase begins before the client is ready")
+	}
+	rt.Sleep(smallReady.Sub(rt.Now()))
+	c.failed = c.steps(script, true)
+	return nil
+}
+
+// steps carries steps out; those of the phase go into the history.
+func (c *smallClient) steps(list []step, phase bool) error {
+	for i := range list {
+		if list[i].pause > 0 && list[i].paced == 0 {
+			c.end.rt.Sleep(list[i].pause)
+		}
+		if err := c.together(&list[i], phase); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together posts requests with one doorbell and waits for all of them.
+func (c *smallClient) together(s *step, phase bool) error {
+	ops := s.ops
+	wrs := make([]verbs.SendWR, len(ops))
+	ids := make([][]history.ID, len(ops))
+	for i := range ops {
+		wrs[i] = c.request(i, &ops[i])
+		if !phase || ops[i].far {
+			continue
+		}
+		for w := range smallWords {
+			if ops[i].both || ops[i].word == w {
+				ids[i] = append(ids[i], c.run.log.Invoke(w, c.id, ops[i].Op))
+			}
+		}
+	}
+	for todo := wrs; len(todo) > 0; {
+		n := len(todo)
+		if s.paced > 0 {
+			c.end.rt.Sleep(s.pause)
+			n = min(n, s.paced)
+		}
+		if err := c.end.qp.PostSend(todo[:n]...); err != nil {
+			return err
+		}
+		todo = todo[n:]
+	}
+	for done := 0; done < len(ops); {
+		n, err := c.end.await(c.wcs[:], smallPatience)
+		if err != nil {
+			return err
+		}
+		for i := range c.wcs[:n] {
+			wc := &c.wcs[i]
+			if wc.Status != verbs.Success {
+				return fmt.Errorf("%v: %v", ops[wc.ID].Op, wc.Status)
+			}
+			c.answered(int(wc.ID), &ops[wc.ID], ids[wc.ID])
+			done++
+		}
+	}
+	return nil
+}
+
+// request is the work request of the i-th operation of a step.
+func (c *smallClient) request(i int, o *wordOp) verbs.SendWR {
+	n, off := 8, c.run.wordsAt+8*o.word
+	if o.both {
+		n, off = 16, c.run.wordsAt
+	}
+	if o.far {
+		off = c.farOff(o.word)
+	}
+	wr := verbs.SendWR{
+		ID: uint64(i), Flags: verbs.Signalled, SGL: []verbs.SGE{c.end.mr.SGE(i*opBytes, n)},
+		RemoteAddr: c.mem.addr + uint64(off), RKey: c.mem.rkey,
+	}
+	switch o.Kind {
+	case history.Read:
+		wr.Op = verbs.OpRead
+	case history.Write:
+		wr.Op = verbs.OpWrite
+		binary.NativeEndian.PutUint64(c.end.buf[i*opBytes:], o.Value)
+		binary.NativeEndian.PutUint64(c.end.buf[i*opBytes+8:], o.Value)
+	case history.CmpSwap:
+		wr.Op, wr.CompareAdd, wr.Swap = verbs.OpCmpSwap, o.Compare, o.Value
+	case history.FetchAdd:
+		wr.Op, wr.CompareAdd = verbs.OpFetchAdd, o.Value
+	}
+	return wr
+}
+
+// answered records the answer to the i-th operation of a step.
+func (c *smallClient) answered(i int, o *wordOp, ids []history.ID) {
+	if o.far {
+		c.far[o.word] = o.Value
+	}
+	for k, id := range ids {
+		v := binary.NativeEndian.Uint64(c.end.buf[i*opBytes+8*k:])
+		if o.Kind == history.Write {
+			v = 0
+		}
+		c.run.log.Return(id, v)
+	}
+}

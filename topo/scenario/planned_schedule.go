@@ -1,0 +1,154 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// schedule is what the planned adversary does in one run of a small setup. Its text is
+// SETUP/ACT/ACT..., and replays the run.
+type schedule struct {
+	setup string
+	acts  []act
+}
+
+// act is one deed of the adversary: what happens when the index-th packet of the phase enters one
+// direction of a link. Its text is KIND@LINK-DIRECTION.INDEX.
+type act struct {
+	kind actKind
+	// n is by how many later packets of the direction a late packet or copy is overtaken, or the
+	// number of the rules that the switch gets.
+	n     int
+	half  int // index of halves
+	index int // from 1
+}
+
+// actKind is what an act does.
+type actKind uint8
+
+const (
+	// drop loses the packet.
+	drop actKind = iota
+	// late holds the packet back until n later ones of its direction have passed, at most until the
+	// clients are done.
+	late
+	// twice lets the packet pass, and sends a copy behind n later ones; 0: at once.
+	twice
+	// silence loses the packet and all that follow in its direction for n milliseconds.
+	silence
+	// newRules gives the switch the n-th list of rules of the setup, before the packet.
+	newRules
+
+	actKinds
+)
+
+var actNames = [...]string{"drop", "late", "copy", "silence", "rules"}
+
+// Bounds of what is read from a text.
+const (
+	maxActNumber = 1 << 20
+	maxActs      = 64
+)
+
+// halves are the directions of the links of the small rack.
+var halves = [...]string{"cn0-up", "cn0-down", "cn1-up", "cn1-down", "ms0-up", "ms0-down"}
+
+// String is the text of the act.
+func (a act) String() string {
+	n := ""
+	switch a.kind {
+	case silence:
+		n = strconv.Itoa(a.n) + "ms"
+	case late, twice, newRules:
+		n = strconv.Itoa(a.n)
+	case drop, actKinds:
+	}
+	return fmt.Sprintf("%s%s@%s.%d", actNames[a.kind], n, halves[a.half], a.index)
+}
+
+// String is the text of the schedule.
+func (s schedule) String() string {
+	out := s.setup
+	for _, a := range s.acts {
+		out += "/" + a.String()
+	}
+	return out
+}
+
+// with is the schedule with one more act.
+func (s schedule) with(a act) schedule {
+	acts := make([]act, len(s.acts), len(s.acts)+1)
+	copy(acts, s.acts)
+	return schedule{s.setup, append(acts, a)}
+}
+
+// parseSchedule reads what String writes.
+func parseSchedule(text string) (schedule, error) {
+	parts := strings.Split(text, "/")
+	s := schedule{setup: parts[0]}
+	setup, err := findSetup(s.setup)
+	if err != nil {
+		return s, err
+	}
+	for _, p := range parts[1:] {
+		a, err := parseAct(p)
+		if err == nil && a.kind == newRules && a.n >= len(setup.rules) {
+			err = fmt.Errorf("setup %s has rules 0 to %d", s.setup, len(setup.rules)-1)
+		}
+		if err != nil {
+			return s, fmt.Errorf("%.40q: %w", p, err)
+		}
+		if len(s.acts) == maxActs {
+			return s, fmt.Errorf("a schedule has at most %d acts", maxActs)
+		}
+		s.acts = append(s.acts, a)
+	}
+	return s, nil
+}
+
+func parseAct(text string) (act, error) {
+	what, where, ok := strings.Cut(text, "@")
+	half, index, more := strings.Cut(where, ".")
+	if !ok || !more {
+		return act{}, errors.New("want KIND@LINK-DIRECTION.INDEX, like drop@ms0-down.3")
+	}
+	a := act{kind: actKinds, half: -1}
+	for i, name := range halves {
+		if half == name {
+			a.half = i
+		}
+	}
+	for k, name := range actNames {
+		if rest, is := strings.CutPrefix(what, name); is {
+			a.kind, what = actKind(k), rest
+			break
+		}
+	}
+	if a.kind == silence {
+		what = strings.TrimSuffix(what, "ms")
+	}
+	var err error
+	if a.kind != drop && a.kind != actKinds {
+		a.n, err = strconv.Atoi(what)
+	}
+	a.index, _ = strconv.Atoi(index)
+	switch {
+	case a.kind == drop && what != "":
+		return a, errors.New("drop takes no number")
+	case a.half < 0:
+		return a, fmt.Errorf("the directions are %s", strings.Join(halves[:], ", "))
+	case a.kind == actKinds:
+		return a, fmt.Errorf("the kinds are %s", strings.Join(actNames[:], ", "))
+	case err != nil || a.n < 0 || a.n > maxActNumber:
+		return a, fmt.Errorf("the number behind %s is wrong", actNames[a.kind])
+	case a.index < 1 || a.index > maxActNumber:
+		return a, errors.New("packets are counted from 1")
+	}
+	return a, nil
+}
+
+// silenceTime is how long a silence lasts.
+func (a act) silenceTime() time.Duration { return time.Duration(a.n) * time.Millisecond }

@@ -1,0 +1,205 @@
+package scenario
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// searcher looks for schedules of one setup that do damage.
+//
+// It runs level by level: first the schedules of one act, then those of two. An act is about a
+// later packet than the acts before it, and the simulator repeats a run up to there, so these are
+// all schedules. A run that delivers the same packets in the same order as an earlier one is not
+// continued. Within a level, the schedules come first that continue one which showed transitions of
+// the state tables that no earlier one had shown; the others take turns, in an order that the seed
+// draws, each with the acts that follow its last one soonest: what belongs together is mostly near.
+type searcher struct {
+	env      *env
+	setup    *smallSetup
+	depth    int
+	budget   int // schedules that may run
+	ran      int
+	pruned   int // runs that were the same as earlier ones
+	excused  int
+	findings []finding
+	digests  map[uint64]struct{}
+	covered  map[transition]struct{}
+	whole    bool // all schedules up to the depth were tried
+}
+
+const (
+	// maxFindings ends the search of a setup: further ones would add little.
+	maxFindings = 3
+	// turnLength is how many schedules continue one whose turn it is.
+	turnLength = 8
+	// batchLength is how many schedules run before the next are chosen.
+	batchLength = 256
+)
+
+// finding is a schedule that does damage.
+type finding struct {
+	schedule schedule
+	err      error
+	after    int // schedules
+}
+
+// node is a schedule that has run and may be continued.
+type node struct {
+	schedule schedule
+	// next are the acts that may follow, the nearest first.
+	next    []act
+	novelty int // transitions that it was the first to show
+	turn    int // how often it had its turn
+}
+
+// String is the summary of the search.
+func (x *searcher) String() string {
+	why := "all up to the depth"
+	switch {
+	case len(x.findings) >= maxFindings:
+		why = "ended by the findings"
+	case !x.whole:
+		why = "as many as may run"
+	}
+	return fmt.Sprintf("%-12s %6d schedules, %s; %d were the same as others, in %d a client may die; %d transitions; %d findings",
+		x.setup.name, x.ran, why, x.pruned, x.excused, len(x.covered), len(x.findings))
+}
+
+// search tries the schedules.
+func (x *searcher) search() {
+	x.digests, x.covered = make(map[uint64]struct{}), make(map[transition]struct{})
+	level := x.run([]schedule{{setup: x.setup.name}}, x.depth > 0)
+	for d := range x.depth {
+		level = x.extend(level, d+1 < x.depth)
+	}
+	x.whole = !x.ended()
+}
+
+// extend tries all schedules with one act more than those of a level. It returns the next level if
+// that is wanted.
+func (x *searcher) extend(level []*node, more bool) (next []*node) {
+	d := rand.New(rand.NewPCG(x.env.seed, uint64(x.ran)))
+	d.Shuffle(len(level), func(i, j int) { level[i], level[j] = level[j], level[i] })
+	slices.SortStableFunc(level, func(a, b *node) int { return b.novelty - a.novelty })
+	var batch []schedule
+	for len(level) > 0 {
+		left := level[:0]
+		for _, n := range level {
+			children := x.turn(n)
+			batch = append(batch, children...)
+			if len(children) > 0 {
+				left = append(left, n)
+			}
+			if len(batch) >= batchLength {
+				next = append(next, x.run(batch, more)...)
+				batch = batch[:0]
+			}
+			if x.ended() {
+				return nil
+			}
+		}
+		level = left
+	}
+	return append(next, x.run(batch, more)...)
+}
+
+// ended reports whether no more schedules may run.
+func (x *searcher) ended() bool {
+	return x.ran >= x.budget || len(x.findings) >= maxFindings || x.env.cancelled()
+}
+
+// turn returns the next schedules that continue a node, those first whose act is nearest to the
+// last one; all of them if the node has shown something new.
+func (x *searcher) turn(n *node) []schedule {
+	from, to := n.turn*turnLength, (n.turn+1)*turnLength
+	if n.novelty > 0 {
+		from, to = n.turn*len(n.next), len(n.next)
+	}
+	n.turn++
+	from, to = min(from, len(n.next)), min(to, len(n.next))
+	out := make([]schedule, 0, to-from)
+	for _, a := range n.next[from:to] {
+		out = append(out, n.schedule.with(a))
+	}
+	return out
+}
+
+// next lists the acts that may follow those of a run, the nearest first: on the packets behind the
+// last act, as far as the setup says. Rules change between two steps of the switch, at whatever
+// packet that is.
+func (x *searcher) next(o *outcomeOf) []act {
+	limit := x.setup.perHalf
+	if limit == 0 {
+		limit = defaultPerHalf
+	}
+	var out []act
+	for i, p := range o.entered[o.reached:] {
+		if int(p.index) > limit || x.setup.halves != nil && !slices.Contains(x.setup.halves, int(p.half)) {
+			continue
+		}
+		same := i > 0 && p.step == o.entered[o.reached+i-1].step
+		for _, a := range x.setup.acts() {
+			if a.kind != newRules || !same {
+				a.half, a.index = int(p.half), int(p.index)
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// run runs schedules on all processors and takes their outcomes in order. It returns those that may
+// be continued, if more says so.
+func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
+	list = list[:max(0, min(len(list), x.budget-x.ran))]
+	inOrder(list, x.ended, x.alone, func(s schedule, o *outcomeOf) {
+		if n := x.take(s, o); n != nil && more {
+			n.next = x.next(o)
+			nodes = append(nodes, n)
+		}
+	})
+	return nodes
+}
+
+// alone runs a schedule in an environment of its own.
+func (x *searcher) alone(s schedule) *outcomeOf {
+	e := newEnv(Scenario{}, x.env.seed, Options{Cancelled: x.env.opt.Cancelled, Wrap: x.env.opt.Wrap})
+	out := judged(e, x.setup, s)
+	e.finish()
+	out.events, out.virtual = e.report.Events, e.report.Virtual
+	return out
+}
+
+// take counts an outcome; it returns the node if the schedule may be continued.
+func (x *searcher) take(s schedule, o *outcomeOf) *node {
+	x.ran++
+	x.env.report.Events += o.events
+	x.env.report.Virtual += o.virtual
+	if x.env.opt.Hash {
+		x.env.report.Hash = (x.env.report.Hash ^ o.digest) * digestPrime
+	}
+	switch {
+	case o.err != nil:
+		if len(x.findings) < maxFindings {
+			x.findings = append(x.findings, finding{s, o.err, x.ran})
+		}
+		return nil
+	case o.excused:
+		x.excused++
+		return nil
+	}
+	n := &node{schedule: s}
+	for t := range o.seen {
+		if _, ok := x.covered[t]; !ok {
+			x.covered[t] = struct{}{}
+			n.novelty++
+		}
+	}
+	if _, ok := x.digests[o.digest]; ok {
+		x.pruned++
+		return nil
+	}
+	x.digests[o.digest] = struct{}{}
+	return n
+}

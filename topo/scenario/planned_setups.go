@@ -1,0 +1,242 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/scenario/history"
+)
+
+// smallSetup is a small configuration for the planned adversary: two clients, two words that are
+// neighbours, and a switch with two shared connections to the memory server.
+type smallSetup struct {
+	name string
+	doc  string
+	// rules are the lists of rules that the switch can get; it begins with the first.
+	rules []string
+	// warm is what each client does before the phase, so that the switch knows some words and
+	// proves keys; script is what it does in the phase.
+	warm, script [2][]step
+	window       int // of the NICs, in packets; 0: their default
+	// kinds are the acts that are tried; nil: all but silence and rules. perHalf is on how many
+	// packets of a direction they are tried; 0: defaultPerHalf.
+	kinds   []act
+	perHalf int
+	// halves are the directions in which they are tried; nil: all.
+	halves []int
+}
+
+// step is a pause, or requests that a client posts together and waits for.
+type step struct {
+	ops   []wordOp
+	pause time.Duration
+	// paced: they are posted so many at a time, each time after the pause; the client waits for
+	// answers at the end. 0: all at once.
+	paced int
+}
+
+// wordOp is a request for one word, or for both.
+type wordOp struct {
+	history.Op
+	word int // the first
+	both bool
+	// far: a WRITE to memory of the client's own, to a slot of its own.
+	far bool
+}
+
+const (
+	wordX = iota
+	wordY
+	smallWords
+
+	farAt   = 1024 // in the server's memory; words are before
+	farStep = 64
+	// defaultPerHalf is on how many packets of a direction acts are tried.
+	defaultPerHalf = 64
+	// farSlots is how many slots of own memory a client has.
+	farSlots = 16
+	// smallMemory is the server's memory in bytes.
+	smallMemory = farAt + 2*farSlots*farStep
+)
+
+func fetchAdd(w int, v uint64) wordOp {
+	return wordOp{Op: history.Op{Kind: history.FetchAdd, Value: v}, word: w}
+}
+
+func cmpSwap(w int, compare, v uint64) wordOp {
+	return wordOp{Op: history.Op{Kind: history.CmpSwap, Compare: compare, Value: v}, word: w}
+}
+
+func setWord(w int, v uint64) wordOp {
+	return wordOp{Op: history.Op{Kind: history.Write, Value: v}, word: w}
+}
+
+func setBoth(v uint64) wordOp {
+	return wordOp{Op: history.Op{Kind: history.Write, Value: v}, both: true}
+}
+
+func readWord(w int) wordOp { return wordOp{Op: history.Op{Kind: history.Read}, word: w} }
+
+func readBoth() wordOp { return wordOp{Op: history.Op{Kind: history.Read}, both: true} }
+
+// do posts requests together.
+func do(ops ...wordOp) step { return step{ops: ops} }
+
+// later is longer than the switch waits for the answer to a request before it sends it again.
+var later = step{pause: rto}
+
+// settled is longer than the switch waits, after rules have changed, for packets that it has not
+// seen.
+var settled = step{pause: 12 * time.Millisecond}
+
+// soon is some hops long.
+var soon = step{pause: 10 * time.Microsecond}
+
+// farWrite is a WRITE to a slot of the client's own memory.
+func farWrite(slot int, v uint64) wordOp {
+	return wordOp{Op: history.Op{Kind: history.Write, Value: v}, far: true, word: slot}
+}
+
+// farWrites are n WRITEs to own memory.
+func farWrites(n int) []wordOp {
+	out := make([]wordOp, n)
+	for i := range out {
+		out[i] = farWrite(i%farSlots, uint64(i+1))
+	}
+	return out
+}
+
+// knows makes a word known to the switch; it does not change it.
+func knows(words ...int) []step {
+	var out []step
+	for range 3 {
+		for _, w := range words {
+			out = append(out, do(fetchAdd(w, 0)))
+		}
+	}
+	return out
+}
+
+// adds adds 1 to words n times.
+func adds(n int, words ...int) []step {
+	out := make([]step, n)
+	for i := range out {
+		for _, w := range words {
+			out[i].ops = append(out[i].ops, fetchAdd(w, 1))
+		}
+	}
+	return out
+}
+
+// proves lets a client prove its key for all of the memory.
+func proves() []step {
+	return []step{do(farWrite(0, 1)), do(farWrite(farSlots-1, 1))}
+}
+
+const (
+	ruleAtomics = "server=ms0 action=atomics shards=2 service=" + switchService
+	ruleOne     = "server=ms0 action=atomics shards=1 service=" + switchService
+	ruleMove    = "server=ms0 action=move shards=2 service=" + switchService
+	ruleTrack   = "server=ms0 action=track"
+)
+
+// packetActs are the acts that every packet can suffer.
+var packetActs = []act{{kind: drop}, {kind: late, n: 1}, {kind: late, n: 3}, {kind: twice}, {kind: twice, n: 2}}
+
+// ruleActs are those of a setup whose rules change: every list but the first can come.
+var ruleActs = []act{{kind: newRules, n: 1}, {kind: drop}, {kind: newRules, n: 2}, {kind: newRules, n: 3}, {kind: newRules, n: 4}, {kind: newRules}, {kind: late, n: 1}}
+
+// smallSetups are all of them, in the order in which they are tried.
+func smallSetups() []smallSetup {
+	xs := [2][]step{knows(wordX), knows(wordX)}
+	both := [2][]step{knows(wordX, wordY), knows(wordX, wordY)}
+	proven := [2][]step{append(knows(wordX, wordY), proves()...), append(knows(wordX, wordY), proves()...)}
+	return []smallSetup{
+		{
+			name: "neighbour", doc: "one client WRITEs over a known word and its unknown neighbour, the other adds to the neighbour",
+			rules: []string{ruleAtomics}, warm: xs,
+			script: [2][]step{
+				{do(setBoth(1 << 32)), do(fetchAdd(wordX, 10))},
+				{do(fetchAdd(wordY, 1)), do(fetchAdd(wordY, 1)), later, do(fetchAdd(wordY, 1)), do(fetchAdd(wordY, 1))},
+			},
+		},
+		{
+			name: "mixed", doc: "both clients use every operation on two known words",
+			rules: []string{ruleAtomics}, warm: both,
+			script: [2][]step{
+				{do(cmpSwap(wordX, 0, 100), fetchAdd(wordY, 1)), do(setBoth(1<<32), cmpSwap(wordX, 1<<32, 101)), do(readBoth(), fetchAdd(wordX, 1))},
+				{do(fetchAdd(wordY, 2), setWord(wordX, 200)), do(cmpSwap(wordY, 3, 201), readWord(wordX)), later, do(fetchAdd(wordX, 4), fetchAdd(wordY, 4))},
+			},
+		},
+		{
+			name: "rules", doc: "the rules change while both clients add to a word whose shared connection is not that of moved requests",
+			rules: []string{ruleMove, ruleAtomics, "", ruleTrack, ruleOne}, warm: proven, kinds: ruleActs,
+			script: [2][]step{
+				{do(fetchAdd(wordY, 100)), later, do(fetchAdd(wordY, 100)), settled, do(fetchAdd(wordY, 100))},
+				slices.Concat([]step{soon}, adds(4, wordY), []step{later}, adds(2, wordY), []step{settled}, adds(4, wordY), []step{later}, adds(1, wordY)),
+			},
+		},
+		{
+			name: "first-rules", doc: "rules come while one client WRITEs over both words and the other adds to them",
+			rules: []string{"", ruleAtomics, ruleMove}, warm: proven, kinds: []act{{kind: newRules, n: 1}, {kind: newRules, n: 2}, {kind: drop}, {kind: late, n: 1}, {kind: late, n: 9}},
+			script: [2][]step{
+				{do(setBoth(1 << 32)), settled, do(setBoth(1 << 33))},
+				slices.Concat([]step{soon}, adds(6, wordX, wordY), []step{settled}, adds(4, wordX, wordY)),
+			},
+		},
+		{
+			name: "churn", doc: "the rules change while both clients use every operation on both words",
+			rules: []string{ruleAtomics, ruleMove, "", ruleTrack, ruleOne}, warm: proven, kinds: ruleActs,
+			script: [2][]step{
+				{do(fetchAdd(wordX, 100), fetchAdd(wordY, 100)), do(setBoth(1<<32), fetchAdd(wordY, 100)), later, do(readBoth(), cmpSwap(wordX, 1<<32, 7)), settled, do(setBoth(1 << 33))},
+				slices.Concat(adds(2, wordX, wordY), []step{soon}, adds(2, wordX, wordY), []step{settled}, adds(3, wordX, wordY), []step{later}, adds(1, wordX, wordY)),
+			},
+		},
+		{
+			name: "lock", doc: "both clients lock a word, one of them waits for it in the switch, and increment the other word by CAS",
+			rules: []string{ruleAtomics + " misses=wait", ruleAtomics + " misses=switch"}, warm: both,
+			kinds: append([]act{{kind: newRules, n: 1}}, packetActs...),
+			script: [2][]step{
+				{do(cmpSwap(wordX, 0, 1), fetchAdd(wordY, 1)), do(fetchAdd(wordY, 1), cmpSwap(wordX, 1, 0)), do(cmpSwap(wordY, 2, 9))},
+				{do(cmpSwap(wordX, 0, 2)), do(cmpSwap(wordY, 2, 5), setWord(wordX, 0)), later, do(cmpSwap(wordX, 0, 3), readWord(wordY))},
+			},
+		},
+		{
+			name: "behind", doc: "one client posts 200 WRITEs behind an atomic on a known word, with a window of 1,024 packets",
+			rules: []string{ruleMove, ruleAtomics}, warm: proven, window: 1024, perHalf: 12,
+			script: [2][]step{
+				{do(append([]wordOp{fetchAdd(wordX, 1)}, farWrites(200)...)...), do(fetchAdd(wordX, 1))},
+				{do(fetchAdd(wordX, 10)), later, do(fetchAdd(wordX, 10))},
+			},
+		},
+		{
+			name: "silent", doc: "one client posts 5,000 WRITEs with a window of 8,192 packets, and hears nothing for a while",
+			rules: []string{ruleMove}, warm: proven, window: 8192, perHalf: 3, halves: []int{0, 1},
+			kinds: []act{{kind: silence, n: 3}, {kind: silence, n: 12}},
+			script: [2][]step{
+				{{ops: farWrites(5000), paced: 64, pause: 10 * time.Microsecond}, do(fetchAdd(wordX, 1))},
+				{do(fetchAdd(wordX, 10))},
+			},
+		},
+	}
+}
+
+func findSetup(name string) (*smallSetup, error) {
+	var names []string
+	for _, s := range smallSetups() {
+		if s.name == name {
+			return &s, nil
+		}
+		names = append(names, s.name)
+	}
+	return nil, fmt.Errorf("%.40q is no small setup: there are %v", name, names)
+}
+
+// acts are those that are tried on each packet.
+func (s *smallSetup) acts() []act {
+	if s.kinds == nil {
+		return packetActs
+	}
+	return s.kinds
+}

@@ -1,0 +1,36 @@
+package scenario
+
+import (
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+)
+
+// storeScenarios are those that registered stores bring.
+func storeScenarios() (out []Scenario) {
+	for _, s := range store.All() {
+		for _, one := range s.Scenarios {
+			out = append(out, Scenario{Name: one.Name, Doc: one.Doc, run: func(e *env) error { return one.Run(rig{e}) }})
+		}
+	}
+	return out
+}
+
+// rig is a run as a store's scenario sees it.
+type rig struct{ e *env }
+
+var _ store.Rig = rig{}
+
+// Seed implements store.Rig.
+func (r rig) Seed() uint64 { return r.e.seed }
+
+// Build implements store.Rig.
+func (r rig) Build(rackFile string) (*simrack.Rack, error) {
+	err := r.e.build(rackFile, simrack.Options{})
+	return r.e.rack, err
+}
+
+// Run implements store.Rig.
+func (r rig) Run() error { return r.e.run() }
+
+// Plan implements store.Rig.
+func (r rig) Plan(text string) { r.e.report.Plan = text }

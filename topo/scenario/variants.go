@@ -1,0 +1,241 @@
+package scenario
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/sherman/layout"
+)
+
+// Params choose a variant of a scenario. The zero value is the scenario without parameters; each
+// scenario takes some of them.
+type Params struct {
+	// Steer is what the switch steers for the store clover: write, read, both, or any, which draws
+	// one of them from the seed.
+	Steer string
+	// ShareQP has the clients of the store clover on a host share a queue pair to each memory
+	// server.
+	ShareQP bool
+	// Program is what the switch does in locks: forward, track or swordbox, which replaces atomics
+	// and is the default.
+	Program string
+	// Move has the switch in locks move every request that can be moved, without replacing atomics.
+	Move bool
+	// Change has an operator change what the switch does in locks, at random: rules, also the
+	// program, or modes, also to published rules.
+	Change string
+	// Mode is published or hardened, the default: how the switch in locks replaces atomics, and the
+	// layout of sherman's pages.
+	Mode string
+	// Torn tears copies for sherman, and nothing else goes wrong. The published layout is always
+	// run so.
+	Torn bool
+	// Locks is where sherman's lock words are served: nic, the default, or switch.
+	Locks string
+	// Setup is the only one of the small setups that planned searches, Depth how many acts a
+	// schedule has at most, Schedules how many are tried at most; 0: the defaults. Plan is the one
+	// schedule that it runs instead.
+	Setup, Plan      string
+	Depth, Schedules int
+}
+
+// Values of Params.
+const (
+	steerAny        = "any"
+	programSwordBox = "swordbox"
+	modeHardened    = "hardened"
+	modePublished   = "published"
+	locksNIC        = "nic"
+	locksSwitch     = "switch"
+)
+
+// Choices lists the values of each parameter that takes a word.
+var Choices = map[string][]string{
+	"steer": {"write", "read", "both", steerAny}, "program": {modeForward, modeTrack, programSwordBox},
+	"mode": {modePublished, modeHardened}, "locks": {locksNIC, locksSwitch},
+	"change": {changeRules, changeModes},
+}
+
+// formerValues are older words for a value, which are still taken.
+var formerValues = map[string]string{"hard": modeHardened, "sound": modeHardened, "paper": modePublished, "faithful": modePublished}
+
+// args are the parameters as typed.
+func (p *Params) args() string {
+	var out []string
+	for _, f := range p.fields() {
+		switch {
+		case f.value != "":
+			out = append(out, "--"+f.name+" "+f.value)
+		case f.set:
+			out = append(out, "--"+f.name)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// param is one parameter with its value.
+type param struct {
+	name, value string
+	set         bool
+}
+
+func (p *Params) fields() []param {
+	return []param{
+		{"steer", p.Steer, p.Steer != ""},
+		{"share-qp", "", p.ShareQP},
+		{"program", p.Program, p.Program != ""},
+		{"mode", p.Mode, p.Mode != ""},
+		{"move", "", p.Move},
+		{"change", p.Change, p.Change != ""},
+		{"torn", "", p.Torn},
+		{"locks", p.Locks, p.Locks != ""},
+		{"setup", p.Setup, p.Setup != ""},
+		{"depth", number(p.Depth), p.Depth != 0},
+		{"schedules", number(p.Schedules), p.Schedules != 0},
+		{"plan", p.Plan, p.Plan != ""},
+	}
+}
+
+// number is the text of a parameter that is a number; 0: it is not set.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// families are the scenarios that take parameters, with those that each takes and what makes a
+// variant.
+var families = map[string]struct {
+	takes []string
+	run   func(Params) (func(*env) error, error)
+}{
+	"clover":  {[]string{"steer", "share-qp"}, cloverVariant},
+	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
+	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
+	"sherman": {[]string{"mode", "torn", "locks"}, treeVariant},
+}
+
+// Vary returns a variant of the scenario.
+func (s Scenario) Vary(p Params) (Scenario, error) {
+	if p == (Params{}) {
+		return s, nil
+	}
+	if now, ok := formerValues[p.Mode]; ok {
+		p.Mode = now
+	}
+	family := families[s.Name]
+	for _, f := range p.fields() {
+		switch list := Choices[f.name]; {
+		case f.set && !slices.Contains(family.takes, f.name):
+			return s, fmt.Errorf("--%s is not for scenario %s", f.name, s.Name)
+		case f.value != "" && list != nil && !slices.Contains(list, f.value):
+			return s, fmt.Errorf("--%s %.40q: take %s", f.name, f.value, strings.Join(list, ", "))
+		}
+	}
+	run, err := family.run(p)
+	if err != nil {
+		return s, err
+	}
+	s.Name, s.run = s.Name+" "+p.args(), run
+	return s, nil
+}
+
+// cloverVariant is the store clover with a switch that steers, or with shared queue pairs.
+func cloverVariant(p Params) (func(*env) error, error) {
+	if p.Steer == "" {
+		return runCloverShared, nil
+	}
+	steer := p.Steer
+	if steer == steerAny {
+		steer = ""
+	}
+	return func(e *env) error {
+		var change func(*storePlan)
+		if p.ShareQP {
+			change = func(plan *storePlan) { plan.share(e.draw) }
+		}
+		return runCloverSteered(e, steer, change)
+	}, nil
+}
+
+// locksVariant is locks with another switch program, or with the published one.
+func locksVariant(p Params) (func(*env) error, error) {
+	program, mode := cmp.Or(p.Program, programSwordBox), cmp.Or(p.Mode, modeHardened)
+	switch {
+	case p.Change != "" && (p.Program != "" || p.Mode != "" || p.Move):
+		return nil, errors.New("--change: it draws --program, --mode and --move")
+	case p.Change != "":
+		return runLocksChanging(p.Change), nil
+	case program != programSwordBox && (p.Mode != "" || p.Move):
+		return nil, fmt.Errorf("--program %s: --mode and --move are for %s", program, programSwordBox)
+	case p.Move && mode == modePublished:
+		return nil, fmt.Errorf("--move: only the %s program moves requests without replacing them", modeHardened)
+	case program != programSwordBox:
+		return runLocks(program), nil
+	case p.Move:
+		return runLocks(modeMove), nil
+	case mode == modePublished:
+		return runLocksPublished, nil
+	}
+	return runLocks(recordedHardened), nil
+}
+
+// treeVariant is sherman with torn copies, or with locks in the switch.
+func treeVariant(p Params) (func(*env) error, error) {
+	torn := p.Torn || p.Mode == modePublished
+	switch {
+	case torn && p.Locks == locksSwitch:
+		return nil, fmt.Errorf("--locks %s: not with torn copies", locksSwitch)
+	case p.Mode == modePublished:
+		return runTreeFaithful, nil
+	case torn:
+		return func(e *env) error { return tornRun(e, layout.Hardened).run() }, nil
+	case p.Locks == locksSwitch:
+		return runTreeLocks, nil
+	}
+	return runTree, nil
+}
+
+// alias is a former name of a variant, by which recorded seeds are replayed.
+type alias struct {
+	name, of string
+	params   Params
+}
+
+var aliases = []alias{
+	{"clover-steer", "clover", Params{Steer: steerAny}},
+	{"clover-steer-write", "clover", Params{Steer: "write"}},
+	{"clover-steer-read", "clover", Params{Steer: "read"}},
+	{"clover-steer-both", "clover", Params{Steer: "both"}},
+	{"clover-shared", "clover", Params{ShareQP: true}},
+	{"clover-steer-shared", "clover", Params{Steer: "both", ShareQP: true}},
+	{"sherman-locks", "sherman", Params{Locks: locksSwitch}},
+	{"sherman-faithful", "sherman", Params{Mode: modePublished}},
+	{"sherman-torn", "sherman", Params{Torn: true}},
+	{"locks-forward", "locks", Params{Program: modeForward}},
+	{"locks-track", "locks", Params{Program: modeTrack}},
+	{"locks-paper", "locks", Params{Mode: modePublished}},
+	{"locks-move", "locks", Params{Move: true}},
+	{"locks-change", "locks", Params{Change: changeRules}},
+	{"locks-change-modes", "locks", Params{Change: changeModes}},
+}
+
+// Variants lists all scenarios and their variants, each variant under its former name.
+func Variants() []Scenario {
+	out := All()
+	for _, a := range aliases {
+		i := slices.IndexFunc(out, func(s Scenario) bool { return s.Name == a.of })
+		s, err := out[i].Vary(a.params)
+		if err != nil {
+			panic(err) // the table above is wrong
+		}
+		s.Name, s.Doc = a.name, "sim "+s.Name
+		out = append(out, s)
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package simrack
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// pollCost is the virtual time that a poll takes which finds nothing twice in a row: an application
+// that spins on Poll lets time pass.
+const pollCost = 200 * time.Nanosecond
+
+// shell is one application in virtual time. Its threads are coroutines of the network, one of which
+// runs at a time: nothing here needs a lock.
+type shell struct {
+	host    *Host
+	name    string
+	daemon  bool
+	rand    *rand.Rand
+	threads []*sim.Proc
+	idle    int // polls in a row that found nothing
+	// spent is the processor time of the call in progress.
+	spent time.Duration
+}
+
+var (
+	_ verbsengine.Shell  = (*shell)(nil)
+	_ verbsengine.Poller = (*shell)(nil)
+	_ verbsengine.Poster = (*shell)(nil)
+)
+
+// waiter is a thread that waits for a condition of its host's engine.
+type waiter struct {
+	proc *sim.Proc
+	cond verbsengine.Condition
+	met  bool
+}
+
+func (b *shell) start(name string, f func()) {
+	p := b.host.rack.net.Go(name, b.daemon, func(*sim.Proc) { f() })
+	b.threads = append(b.threads, p)
+}
+
+func (b *shell) net() *sim.Net { return b.host.rack.net }
+
+// Now is the virtual time.
+func (b *shell) Now() clock.Time { return b.net().Now() }
+
+// Sleep parks the thread.
+func (b *shell) Sleep(d time.Duration) {
+	b.idle = 0
+	until := b.Now().Add(max(d, 0))
+	p := b.net().Current()
+	for b.Now() < until {
+		p.Park(until, "time to pass")
+	}
+}
+
+// Go starts another coroutine.
+func (b *shell) Go(name string, f func()) { b.start(b.name+"/"+name, f) }
+
+// Wait waits for all threads but the caller.
+func (b *shell) Wait() {
+	self := b.net().Current()
+	for i := 0; i < len(b.threads); i++ { // it may grow meanwhile
+		if p := b.threads[i]; p != self {
+			self.Join(p)
+		}
+	}
+}
+
+// Rand is the application's own.
+func (b *shell) Rand() *rand.Rand { return b.rand }
+
+// Enter begins a step of the host's node.
+func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
+	now, out := b.net().Begin(b.host.node)
+	return now, b.host.eng, out
+}
+
+// Leave sends what the step made and wakes whom it concerns. Then the caller's processor has done
+// its part.
+func (b *shell) Leave() {
+	b.net().End(b.host.node)
+	b.host.look()
+	if d := b.spent; d > 0 {
+		b.spent = 0
+		b.compute(d)
+	}
+}
+
+// compute lets the processor time of the running thread pass. A caller that is no thread has no
+// processor.
+func (b *shell) compute(d time.Duration) {
+	p := b.net().Current()
+	if p == nil {
+		return
+	}
+	for until := b.Now().Add(d); b.Now() < until; {
+		p.Park(until, "its processor")
+	}
+}
+
+// Posted notes what posting costs.
+func (b *shell) Posted(n int) {
+	if c := b.host.rack.opt.Cost; c != nil {
+		b.spent += time.Duration(n) * c.Client.Post
+	}
+}
+
+// Polled notes what a poll costs.
+func (b *shell) Polled() {
+	if c := b.host.rack.opt.Cost; c != nil {
+		b.spent += c.Client.Poll
+	}
+}
+
+// Progress lets time pass for an application that spins.
+func (b *shell) Progress() {
+	if b.idle++; b.idle < 2 {
+		return
+	}
+	d := pollCost + b.spent
+	b.spent = 0 // before another thread is charged
+	b.net().End(b.host.node)
+	b.net().Current().Park(b.Now().Add(d), "its next poll")
+	b.net().Begin(b.host.node)
+}
+
+// Await parks the thread until c holds.
+func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
+	b.idle = 0
+	h := b.host
+	if c.Ready(h.eng) {
+		return nil
+	}
+	w := &waiter{proc: b.net().Current(), cond: c}
+	h.waiters = append(h.waiters, w)
+	defer func() {
+		h.waiters = slices.DeleteFunc(h.waiters, func(o *waiter) bool { return o == w })
+	}()
+	for !w.met {
+		if b.Now() >= deadline {
+			return verbs.ErrTimeout
+		}
+		w.proc.Park(deadline, "a completion or event of "+h.Spec.Name)
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+package live
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/topo/top"
+)
+
+// The columns that a registered store names are those of its hosts; values without a name, and
+// stores that are unknown, have none.
+func TestColumnsOfStores(t *testing.T) {
+	remove := store.Register(store.Store{
+		Name: "tiny", Title: "Tiny", Node: func(store.Host) store.Node { return nil }, Columns: []string{"GETS", "PUTS"},
+	})
+	defer remove()
+	var n top.Node
+	addColumns(&n, []store.Status{{Store: "tiny", Values: []uint64{7, 8, 9}}, {Store: "other", Values: []uint64{1}}, {Store: "tiny", Values: []uint64{5}}})
+	if want := []top.Counter{{Name: "GETS", Value: 7}, {Name: "PUTS", Value: 8}, {Name: "GETS", Value: 5}}; !slices.Equal(n.Columns, want) {
+		t.Errorf("%v, want %v", n.Columns, want)
+	}
+}
