@@ -23,6 +23,9 @@ import (
 // bootLimit is how long the guest may take; five seconds on an idle machine.
 const bootLimit = 3 * time.Minute
 
+// killLimit is how long the guest may take to end a program that ran for too long.
+const killLimit = 10 * time.Second
+
 // guest is the running virtual machine, as specs see it.
 type guest struct {
 	dir string
@@ -160,8 +163,14 @@ func (g *guest) begin(args ...string) (finish func(limit time.Duration) ask.Answ
 			g.mu.Lock()
 			_ = json.NewEncoder(g.c).Encode(ask.Question{ID: id}) // ends it
 			g.mu.Unlock()
-			return ask.Answer{Code: -1, Output: fmt.Sprintf("%v: no end within %v", args, limit)}
 		}
+		said := ""
+		select {
+		case a := <-c:
+			said = a.Output
+		case <-time.After(killLimit):
+		}
+		return ask.Answer{Code: -1, Output: fmt.Sprintf("%v: no end within %v; it said: %s", args, limit, said)}
 	}
 	return finish, func(s unix.Signal) {
 		g.mu.Lock()
