@@ -65,8 +65,11 @@ func (a *answers) start(rdAtomic int) {
 
 // last sends the acknowledgements of what was executed, and the NAK of what was refused, when the
 // queue pair enters the error state: the peer's requests had their effect, and must not seem lost.
-// READ responses are not sent any more, and so nothing behind them.
-func (a *answers) last(out *Actions) {
+// READ responses are not sent any more, and so nothing behind them; but where a fatal NAK waits
+// behind them, they are finished for its sake.
+func (a *answers) last(now clock.Time, out *Actions) {
+	refused := len(a.owed) > 0 && a.owed[len(a.owed)-1].fatal()
+	budget := a.cfg.Window
 	for i := range a.owed {
 		switch e := &a.owed[i]; e.kind {
 		case owedAck:
@@ -74,7 +77,26 @@ func (a *answers) last(out *Actions) {
 		case owedAtomic:
 			a.sendAtomicAck(e, out)
 		case owedRead:
-			return
+			if !refused {
+				return
+			}
+			for e.sent < e.packets {
+				outcome := readRefused
+				if budget > 0 {
+					outcome = a.sendReadResponse(now, e, out)
+				}
+				if outcome == readWaits {
+					continue // the second call fetches the rest
+				}
+				if outcome == readRefused {
+					// The peer would take a NAK behind the missing responses for their loss, and ask
+					// a queue pair that is silent until its retries are used up. The queue pair
+					// cannot complete the READ: that is the error which the peer gets at once.
+					a.sendAck(&response{psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteOp}, out)
+					return
+				}
+				budget--
+			}
 		}
 	}
 }
@@ -173,7 +195,13 @@ func (a *answers) send(now clock.Time, out *Actions) bool {
 					return false
 				}
 				budget--
-				if !a.sendReadResponse(now, e, out) {
+				switch a.sendReadResponse(now, e, out) {
+				case readSent:
+				case readWaits:
+					a.at = a.torn.until
+					return false
+				case readRefused:
+					a.refuseRead(e, out)
 					return false
 				}
 			}
@@ -196,29 +224,35 @@ func (a *answers) sendAtomicAck(e *response, out *Actions) {
 	tx.AtomicAck = e.value
 }
 
-// sendReadResponse sends the next packet of a READ. False: the caller must stop: the rest of a torn
-// copy is due later, or the connection has ended.
-func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) bool {
+// readOutcome is what became of the next packet of a READ.
+type readOutcome uint8
+
+const (
+	readSent    readOutcome = iota
+	readWaits               // the rest of a torn copy is due later
+	readRefused             // the region has gone away
+)
+
+// sendReadResponse sends the next packet of a READ, if it can.
+func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) readOutcome {
 	off := e.sent * a.mtu
 	n := min(a.mtu, e.length-off)
 	va, psn := e.va+uint64(off), e.psn.Add(int(e.sent))
 	src, ok := a.remote(e.rkey, va, n, verbs.RemoteRead)
 	switch {
 	case !ok && e.fresh:
-		a.refuseRead(e, out)
-		return false
+		return readRefused
 	case !ok:
 		// A stray copy of an old request must not end the connection because its region is gone
 		// now.
 		e.sent = e.packets
-		return true
+		return readSent
 	}
 	var payload []byte
 	if n > 0 {
 		payload = out.alloc(int(n))
 		if !a.torn.copyRead(now, psn, payload, src, va) {
-			a.at = a.torn.until
-			return false
+			return readWaits
 		}
 	}
 	tx := a.newPacket(out)
@@ -228,7 +262,7 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) bo
 	}
 	tx.Payload = payload
 	e.sent++
-	return true
+	return readSent
 }
 
 func readOpcode(i, packets uint32) wire.Opcode {

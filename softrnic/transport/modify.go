@@ -178,7 +178,7 @@ func (q *QP) enterError(on event, out *Actions) error {
 	last := q.cfg.SRQ != nil && q.state != to
 	q.state = to
 	q.rsp.answers.torn.settleWrite() // it was accepted before
-	q.rsp.answers.last(out)
+	q.rsp.answers.last(q.lastNow, out)
 	q.req.retry.stop()
 	q.unr.at, q.req.draining = clock.Never, false
 	q.rsp.stop()
