@@ -27,15 +27,16 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// openKey makes a key known. A repeated request gets the result of the first.
+// openKey makes a key known. A repeated request gets the result of the first. That the client still
+// holds the node shows that there was no first one: the key may have been opened long ago with an
+// earlier use of the node, in the same version.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
 	switch {
-	case e != nil && e.opened == r.At:
-		a.Slot = e.slot
-		return
-	case !s.heldAs(cl.id, r.At):
-		a.Status = rpc.Done // a node that its client no longer holds has been linked
+	case !s.heldAs(cl.id, r.At): // a node that its client no longer holds has been linked
+		if a.Status = rpc.Done; e != nil && e.opened == r.At {
+			a.Status, a.Slot = rpc.OK, e.slot
+		}
 		return
 	case e != nil && !s.clear(e):
 		a.Status = rpc.Exists

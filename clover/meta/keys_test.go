@@ -92,3 +92,43 @@ func TestEpochsWaitForOldShortcuts(t *testing.T) {
 		}
 	}
 }
+
+// The first node of a key is used again, in the same version, and an INSERT of that key names it:
+// the key exists, and the INSERT must not be taken for a copy of the one that has opened the key.
+func TestOpenWithTheFirstNodeOfTheKey(t *testing.T) {
+	s, cl := lossy() // the key's record is on the server that does not answer
+	own, newest := layout.Location{Handle: s.space.First(1, 0), Version: 1}, layout.Location{Handle: s.space.First(1, 0) + 1, Version: 1}
+	e := &entry{key: 1, at: newest, opened: own, dead: true, ended: true, recorded: true, mirrored: true, slot: 2}
+	s.keys[1] = e
+	s.linked(newest)
+	ask := func() rpc.Answer {
+		var a rpc.Answer
+		s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 1, At: own}, &a)
+		return a
+	}
+	if a := ask(); a.Status != rpc.Busy || !s.heldAs(cl.id, own) {
+		t.Errorf("the client holds the node: %v", a.Status)
+	}
+	s.linked(own)
+	if a := ask(); a.Status != rpc.OK || a.Slot != e.slot {
+		t.Errorf("a copy of the request that has opened the key: %v", a.Status)
+	}
+}
+
+// The tombstone of a key has been seen while the directory could not be written. Then it can, and
+// the report of the tombstone arrives at the same time. What is done for the report must not take
+// the key out once more: its node would be free twice, and its slot is another key's.
+func TestDeletedKeyIsCommittedOnce(t *testing.T) {
+	s, _ := lossy()
+	dead := layout.Location{Handle: s.space.First(1, 0), Version: 1}
+	e := &entry{key: 1, at: dead, dead: true, recorded: true, mirrored: true, slot: 2}
+	s.keys[1] = e
+	s.linked(dead)
+	s.settle(e)
+	s.slots = s.slots[:len(s.slots)-1]
+	s.keys[2] = &entry{key: 2, slot: e.slot, recorded: true, mirrored: true}
+	s.follow([]*entry{e}, -1)
+	if n := s.nodes.free[0].len(); n != 1 || len(s.slots) != 2 || !e.recorded {
+		t.Errorf("%d nodes are free, %d slots; recorded again: %v", n, len(s.slots), !e.recorded)
+	}
+}

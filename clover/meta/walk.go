@@ -191,11 +191,20 @@ func (s *pool) onServer(l layout.Location, i int) bool {
 }
 
 // commit brings the directory up to date for entries, and retires the nodes that they have passed.
+// It leaves out entries that are not in the table any more: the nodes of a deleted key are retired
+// once, and its slot may be that of another key.
 func (s *chains) commit(list []*entry) {
+	var room [lanes]*entry
 	for part := range slices.Chunk(list, lanes) {
-		s.record(part)
-		s.mirror(part)
+		kept := room[:0]
 		for _, e := range part {
+			if s.keys[e.key] == e {
+				kept = append(kept, e)
+			}
+		}
+		s.record(kept)
+		s.mirror(kept)
+		for _, e := range kept {
 			s.settle(e)
 		}
 	}
