@@ -48,6 +48,12 @@ func newHouse(t testing.TB, spin time.Duration, change func(*serve.Config)) *hou
 // newHouseOn is newHouse with a cable of one's own.
 func newHouseOn(t testing.TB, cable memcable.Config, spin time.Duration, change func(*serve.Config)) *house {
 	t.Helper()
+	return newHouseOf(t, cable, engine.Limits{}, spin, change)
+}
+
+// newHouseOf is newHouseOn with NICs of a size of one's own.
+func newHouseOf(t testing.TB, cable memcable.Config, limits engine.Limits, spin time.Duration, change func(*serve.Config)) *house {
+	t.Helper()
 	h := &house{}
 	var ports [2]*memcable.Port
 	ports[0], ports[1] = memcable.Pair(cable)
@@ -56,7 +62,7 @@ func newHouseOn(t testing.TB, cable memcable.Config, spin time.Duration, change 
 		d, err := device.Open(device.Config{
 			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
-				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				Name: "nic", Limits: limits, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				Resolve: func(a netip.Addr) (wire.MAC, bool) {
 					for k := range ips {
 						if a == ips[k] {

@@ -10,7 +10,7 @@ import (
 // Limits bound what applications can have. Each field's zero value is its default.
 type Limits struct {
 	Clients int // attached at the same time; 0: 64
-	// Of each application:
+	// Quotas of each application:
 	PDs, SRQs, MWs, DMs, Memories int // 0: 256 each
 	MRs                           int // 0: 4096
 	CQs, QPs                      int // 0: 1024 each
@@ -23,12 +23,35 @@ type Limits struct {
 	Bytes int64
 	// QueueBytes bound the work queues and completion queues that the NIC keeps for it; 0: 256 MiB.
 	QueueBytes int64
+	// DeviceBytes of memory on the NIC; 0: as many as the reserve leaves.
+	DeviceBytes int64
+	// SharedBytes are in the shared regions of one user, which outlive applications; 0: 16 GiB.
+	SharedBytes int64
 	// Shared regions of all applications together; 0: 64.
 	Shared int
+	// Reserve is the share of each table of the NIC, in percent, that applications together leave
+	// to the daemon; 0: 12, negative: none.
+	Reserve int
+	// ReservedDevice is that of the memory on the NIC, in bytes.
+	ReservedDevice int64
 }
+
+// Defaults of Limits that are not small numbers.
+const (
+	defaultBytes      = 16 << 30
+	defaultQueueBytes = 256 << 20
+	defaultReserve    = 12
+)
 
 func (l Limits) withDefaults() Limits {
 	set := func(def int, fields ...*int) {
+		for _, f := range fields {
+			if *f == 0 {
+				*f = def
+			}
+		}
+	}
+	setBytes := func(def int64, fields ...*int64) {
 		for _, f := range fields {
 			if *f == 0 {
 				*f = def
@@ -39,18 +62,16 @@ func (l Limits) withDefaults() Limits {
 	set(256, &l.PDs, &l.SRQs, &l.MWs, &l.DMs, &l.Memories, &l.Waits)
 	set(1024, &l.CQs, &l.QPs)
 	set(4096, &l.MRs, &l.AHs)
+	set(defaultReserve, &l.Reserve)
 	l.QPs = min(l.QPs, ring.MaxBells/2)
 	l.CQs, l.SRQs = min(l.CQs, ring.MaxBells/4), min(l.SRQs, ring.MaxBells/8)
-	if l.Bytes == 0 {
-		l.Bytes = 16 << 30
-	}
-	if l.QueueBytes == 0 {
-		l.QueueBytes = 256 << 20
-	}
+	setBytes(defaultBytes, &l.Bytes, &l.SharedBytes)
+	setBytes(defaultQueueBytes, &l.QueueBytes)
+	setBytes(1<<62, &l.DeviceBytes)
 	return l
 }
 
-// kind is a kind of object that is counted.
+// kind is what is counted for a quota: objects of a kind, or bytes.
 type kind int
 
 const (
@@ -65,16 +86,37 @@ const (
 	kindQP
 	kindListener
 	kindRequest
+	kindMapped
+	kindQueued
+	kindDevice
 	kinds
 )
 
-var kindNames = [kinds]string{
-	"protection domains", "memory regions", "memories", "memory windows", "device memories", "address handles",
-	"completion queues", "shared receive queues", "queue pairs", "listeners", "connection requests",
+// quotas name each kind, in errors and status, and say what is counted.
+var quotas = [kinds]struct{ name, what string }{
+	kindPD:       {"pds", "protection domains"},
+	kindMR:       {"mrs", "memory regions"},
+	kindMemory:   {"memories", "memories"},
+	kindMW:       {"mws", "memory windows"},
+	kindDM:       {"dms", "device memories"},
+	kindAH:       {"ahs", "address handles"},
+	kindCQ:       {"cqs", "completion queues"},
+	kindSRQ:      {"srqs", "shared receive queues"},
+	kindQP:       {"qps", "queue pairs"},
+	kindListener: {"listeners", "listeners"},
+	kindRequest:  {"requests", "connection requests"},
+	kindMapped:   {"memory", "bytes of memory"},
+	kindQueued:   {"queueMemory", "bytes of queues"},
+	kindDevice:   {"deviceMemory", "bytes of device memory"},
 }
 
-func (l *Limits) of(k kind) int {
-	return [kinds]int{l.PDs, l.MRs, l.Memories, l.MWs, l.DMs, l.AHs, l.CQs, l.SRQs, l.QPs, l.Listeners, l.Requests}[k]
+func (l *Limits) of(k kind) int64 {
+	return [kinds]int64{
+		kindPD: int64(l.PDs), kindMR: int64(l.MRs), kindMemory: int64(l.Memories), kindMW: int64(l.MWs), kindDM: int64(l.DMs),
+		kindAH: int64(l.AHs), kindCQ: int64(l.CQs), kindSRQ: int64(l.SRQs), kindQP: int64(l.QPs),
+		kindListener: int64(l.Listeners), kindRequest: int64(l.Requests),
+		kindMapped: l.Bytes, kindQueued: l.QueueBytes, kindDevice: l.DeviceBytes,
+	}[k]
 }
 
 // limitError says which limit was reached.

@@ -268,12 +268,13 @@ func (x memories) deallocMW(a proto.Handle) (any, error) {
 }
 
 func (x memories) allocDM(a proto.Alloc) (any, error) {
-	if err := x.c.objects.reserve("alloc DM", kindDM, 0, 0); err != nil {
+	needs := []need{{kindDM, 1}, {kindDevice, int64(max(a.Length, 0))}}
+	if err := x.c.objects.take("alloc DM", needs...); err != nil {
 		return nil, err
 	}
 	dm, err := x.c.ctx.AllocDM(a.Length)
 	if err != nil {
-		x.c.objects.giveBack(kindDM, 0, 0)
+		x.c.objects.release(needs...)
 		return nil, err
 	}
 	return proto.Handle{H: x.c.objects.put(&dmObject{dm})}, nil
@@ -316,7 +317,7 @@ func (x memories) freeDM(a proto.Handle) (any, error) {
 	}
 	if err = o.dm.Free(); gone(err) {
 		x.c.objects.drop(a.H)
-		x.c.objects.giveBack(kindDM, 0, 0)
+		x.c.objects.release(need{kindDM, 1}, need{kindDevice, int64(o.dm.Len())})
 	}
 	return nil, err
 }

@@ -11,13 +11,12 @@ import (
 // for concurrent use.
 type objects struct {
 	limits *Limits
+	pool   *pool
 
 	mu       sync.Mutex // guards what follows
 	byHandle map[uint32]any
 	next     uint32
-	counts   [kinds]int
-	bytes    int64 // of memory
-	queued   int64 // bytes of queues that the NIC keeps
+	counts   [kinds]int64
 }
 
 // get finds the object of a handle. Handles are this client's own: no number names another client's
@@ -35,32 +34,82 @@ func get[T any](t *objects, op string, h uint32) (T, error) {
 	return o, nil
 }
 
+// need is so many of a kind.
+type need struct {
+	k kind
+	n int64
+}
+
 // reserve takes a place for an object of a kind, and bytes of memory and of queues. giveBack undoes
 // it.
 func (t *objects) reserve(op string, k kind, bytes, queued int64) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.limits
-	switch {
-	case t.counts[k] >= l.of(k):
-		return limitError(op, "this application has %d %s", t.counts[k], kindNames[k])
-	case bytes < 0 || bytes > l.Bytes-t.bytes:
-		return limitError(op, "%d bytes; this application has %d of %d", bytes, t.bytes, l.Bytes)
-	case queued < 0 || queued > l.QueueBytes-t.queued:
-		return limitError(op, "%d bytes of queues; this application has %d of %d", queued, t.queued, l.QueueBytes)
-	}
-	t.counts[k]++
-	t.bytes += bytes
-	t.queued += queued
-	return nil
+	return t.take(op, need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
 }
 
 func (t *objects) giveBack(k kind, bytes, queued int64) {
+	t.release(need{k, 1}, need{kindMapped, bytes}, need{kindQueued, queued})
+}
+
+// take counts what an application asks for, all of it or nothing. It fails with ErrLimit, which
+// names the quota.
+func (t *objects) take(op string, needs ...need) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counts[k]--
-	t.bytes -= bytes
-	t.queued -= queued
+	for i, x := range needs {
+		if err := t.takeOne(op, x); err != nil {
+			t.drain(needs[:i])
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *objects) takeOne(op string, x need) error {
+	q := &quotas[x.k]
+	has, most := t.counts[x.k], t.limits.of(x.k)
+	if x.n < 0 || x.n > most-has {
+		return limitError(op, "quota %s: %d more; this program has %d of %d %s", q.name, x.n, has, most, q.what)
+	}
+	if of := tableOf(x.k); of != noTable {
+		own := int64(0)
+		for k := range kinds {
+			if tableOf(k) == of {
+				own += t.counts[k]
+			}
+		}
+		if left, ok := t.pool.take(of, own, x.n); !ok {
+			return limitError(op, "quota %s: %d more; this program has %d, and %d of %d %s for programs are left, of which it must leave as many as it has",
+				q.name, x.n, own, left, t.pool.size[of], q.what)
+		}
+	}
+	t.counts[x.k] += x.n
+	return nil
+}
+
+// release gives back what take took.
+func (t *objects) release(needs ...need) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drain(needs)
+}
+
+// drain is release for a caller that holds mu.
+func (t *objects) drain(needs []need) {
+	for _, x := range needs {
+		t.counts[x.k] -= x.n
+		if of := tableOf(x.k); of != noTable {
+			t.pool.giveBack(of, x.n)
+		}
+	}
+}
+
+// releaseAll gives everything back. It is called when all objects are gone.
+func (t *objects) releaseAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k := range kinds {
+		t.drain([]need{{k, t.counts[k]}})
+	}
 }
 
 // put gives an object a handle. A number is used again only after all others.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -54,6 +55,7 @@ type Server struct {
 	cfg    Config
 	log    *slog.Logger
 	pump   *pump
+	pool   pool
 	shared sharedRegions
 	ln     *net.UnixListener
 	wg     sync.WaitGroup // the pump, the accepting goroutine and all clients
@@ -98,6 +100,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
 	s.close = sync.OnceValue(s.shutDown)
+	s.pump.with(func(e *engine.Engine) { s.pool.open(e.Config().Limits, s.cfg.Limits) })
 	s.wg.Go(func() { s.pump.run(s.stop) })
 	s.wg.Go(s.accept)
 	return s, nil

@@ -104,8 +104,14 @@ func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error)
 	if len(s.byName) >= s.limits.Shared {
 		return nil, limitError("share", "%d shared regions exist", len(s.byName))
 	}
-	if int64(a.Length) > s.limits.Bytes {
-		return nil, limitError("share", "%d bytes; at most %d", a.Length, s.limits.Bytes)
+	var has int64
+	for _, r := range s.byName {
+		if r.uid == uid {
+			has += int64(len(r.bytes))
+		}
+	}
+	if int64(a.Length) > s.limits.SharedBytes-has {
+		return nil, limitError("share", "quota shared: %d bytes more; the shared regions of user %d have %d of %d", a.Length, uid, has, s.limits.SharedBytes)
 	}
 	fd, bytes, err := newMemory("verbs-shared", a.Length)
 	if err != nil {

@@ -78,11 +78,11 @@ func (c *client) status() ClientStatus {
 	t := &c.objects
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := &t.counts
+	n := func(k kind) int { return int(t.counts[k]) }
 	return ClientStatus{
 		ID: c.id, PID: c.cred.Pid, UID: c.cred.Uid, Name: name, Since: c.since,
-		PDs: n[kindPD], MRs: n[kindMR], MWs: n[kindMW], DMs: n[kindDM], AHs: n[kindAH], CQs: n[kindCQ], SRQs: n[kindSRQ], QPs: n[kindQP],
-		Listeners: n[kindListener], Bytes: t.bytes,
+		PDs: n(kindPD), MRs: n(kindMR), MWs: n(kindMW), DMs: n(kindDM), AHs: n(kindAH), CQs: n(kindCQ), SRQs: n(kindSRQ), QPs: n(kindQP),
+		Listeners: n(kindListener), Bytes: t.counts[kindMapped],
 	}
 }
 

@@ -1,0 +1,133 @@
+package serve
+
+import (
+	"sync"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// table is one of the NIC that all applications and the daemon share.
+type table int
+
+const (
+	tablePD table = iota
+	tableRegion
+	tableAH
+	tableCQ
+	tableSRQ
+	tableQP
+	tableDevice
+	tables
+	noTable
+)
+
+// tableOf is where objects of a kind lie. Regions and windows have keys of the same table.
+func tableOf(k kind) table {
+	switch k {
+	case kindPD:
+		return tablePD
+	case kindMR, kindMW:
+		return tableRegion
+	case kindAH:
+		return tableAH
+	case kindCQ:
+		return tableCQ
+	case kindSRQ:
+		return tableSRQ
+	case kindQP:
+		return tableQP
+	case kindDevice:
+		return tableDevice
+	}
+	return noTable
+}
+
+// pool is what applications together may have of the tables of the NIC: all but the daemon's
+// reserve. No application gets more than it leaves to others: one alone half of the pool, two a
+// third each, and the next one that comes still finds some. It is safe for concurrent use.
+type pool struct {
+	size [tables]int64 // does not change
+
+	mu   sync.Mutex // guards what follows
+	free [tables]int64
+}
+
+// open fills the pool from the limits of the NIC.
+func (p *pool) open(nic engine.Limits, l Limits) {
+	reserve := int64(max(l.Reserve, 0))
+	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs} {
+		p.size[t] = int64(n) - (int64(n)*reserve+99)/100
+	}
+	p.size[tableDevice] = max(0, int64(nic.DeviceMemory)-l.ReservedDevice)
+	p.free = p.size
+}
+
+// take takes n of a table for an application that has own of it. It reports how many are left, and
+// false if the application may not have so many.
+func (p *pool) take(t table, own, n int64) (left int64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n > p.free[t] || own+n > p.free[t]-n {
+		return p.free[t], false
+	}
+	p.free[t] -= n
+	return p.free[t], true
+}
+
+func (p *pool) giveBack(t table, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free[t] += n
+}
+
+// most is how many of a kind an application gets that is alone.
+func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[tableOf(k)]/2)) }
+
+// bound limits what a program is told about the NIC to what it may have of it.
+func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
+	d.MaxQP = p.most(l, kindQP)
+	d.MaxSRQ = p.most(l, kindSRQ)
+	d.MaxAH = p.most(l, kindAH)
+	d.MaxDM = p.most(l, kindDevice)
+	return d
+}
+
+// QuotaStatus is a quota of the applications of a NIC.
+type QuotaStatus struct {
+	Name string `json:"name"`
+	// Quota is what one application may have. Of shared it is what the regions of a user may have.
+	Quota int64 `json:"quota"`
+	// Used is what all applications together have.
+	Used int64 `json:"used"`
+	// Pool is what they may have together, if it is of a table of the NIC: the rest is the daemon's.
+	Pool int64 `json:"pool,omitempty"`
+}
+
+// Quotas lists the quotas of applications.
+func (s *Server) Quotas() []QuotaStatus {
+	l := &s.cfg.Limits
+	out := make([]QuotaStatus, kinds, kinds+2)
+	for k := range kinds {
+		out[k] = QuotaStatus{Name: quotas[k].name, Quota: l.of(k)}
+		if t := tableOf(k); t != noTable {
+			out[k].Pool = s.pool.size[t]
+			out[k].Quota = min(out[k].Quota, out[k].Pool)
+		}
+	}
+	s.mu.Lock()
+	attached := len(s.clients)
+	for c := range s.clients {
+		c.objects.mu.Lock()
+		for k := range kinds {
+			out[k].Used += c.objects.counts[k]
+		}
+		c.objects.mu.Unlock()
+	}
+	s.mu.Unlock()
+	var shared int64
+	for _, r := range s.Shared() {
+		shared += int64(r.Length)
+	}
+	return append(out, QuotaStatus{Name: "shared", Quota: l.SharedBytes, Used: shared}, QuotaStatus{Name: "programs", Quota: int64(l.Clients), Used: int64(attached)})
+}
