@@ -43,18 +43,33 @@ func (b *casLoser) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 // versions of the pool's nodes up with another key, and holds that first node again, in the same
 // version, in a later epoch.
 type epochStory struct {
-	t     *testing.T
-	rack  *simrack.Rack
-	box   *casLoser
-	stage int
-	first layout.Location
+	t      *testing.T
+	rack   *simrack.Rack
+	box    *casLoser
+	params rdmacm.Params
+	lease  time.Duration
+	stage  int
+	first  layout.Location
 }
 
 const wornKey, otherKey = 1, 2
 
 func newEpochStory(t *testing.T) *epochStory {
 	t.Helper()
-	y := &epochStory{t: t, box: &casLoser{port: 3}}
+	box := &casLoser{port: 3}
+	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
+		box.Node = n
+		return box
+	})
+	y.box = box
+	y.client("cn0", 16, y.die)
+	return y
+}
+
+// newEpochStoryOn is the rack of an epochStory, with a switch that wrap makes.
+func newEpochStoryOn(t *testing.T, wrap func(sim.Node) sim.Node) *epochStory {
+	t.Helper()
+	y := &epochStory{t: t, params: rdmacm.Params{Timeout: 14}, lease: 200 * time.Millisecond}
 	s, err := spec.Parse([]byte("name: clover\nhosts:\n  - {name: md0, role: metadata}\n  - {name: ms0, role: memory}\n" +
 		"  - {name: \"cn[0-3]\", role: compute}\n"))
 	if err != nil {
@@ -64,8 +79,7 @@ func newEpochStory(t *testing.T) *epochStory {
 		if name != spec.SwitchName {
 			return n
 		}
-		y.box.Node = n
-		return y.box
+		return wrap(n)
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -78,10 +92,9 @@ func newEpochStory(t *testing.T) *epochStory {
 	y.serve(md, func(ctx verbs.Context) (interface{ Serve() error }, error) {
 		return meta.New(meta.Config{
 			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Hardened, Keys: 4,
-			Shares: [layout.Classes]int{1}, Lease: 200 * time.Millisecond, Grace: 50 * time.Millisecond,
+			Shares: [layout.Classes]int{1}, Lease: y.lease, Grace: 50 * time.Millisecond, Params: y.params,
 		})
 	})
-	y.client("cn0", 16, y.die)
 	return y
 }
 
@@ -102,7 +115,7 @@ func (y *epochStory) client(host string, records int, f func(c *Client, rt verbs
 	h.Go("client", false, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
 		c, err := Open(Config{
-			Context: ctx, Manager: h.Manager(ctx), Meta: y.rack.Host("md0").Addr(), Params: rdmacm.Params{Timeout: 14}, Batch: 1, Records: records,
+			Context: ctx, Manager: h.Manager(ctx), Meta: y.rack.Host("md0").Addr(), Params: y.params, Batch: 1, Records: records,
 		}, inTwoMinutes(rt))
 		if err == nil {
 			err = f(c, rt)

@@ -70,6 +70,22 @@ func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *
 	return p, &c.servers[p.Server], err
 }
 
+// placeIn is place for a node that was found in an epoch. It returns errEpoch if the client is in
+// another one by now: what place asks of the metadata server may tell the client of a new epoch, and
+// confirm it. The node's entry may be another node of the same version from then on, so the caller
+// posts its request without asking the metadata server once more.
+func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
+	p, s, err := c.place(at, deadline)
+	if err == nil && epoch != c.lease.epoch {
+		err = errEpoch
+	}
+	return p, s, err
+}
+
+// errEpoch: an epoch has begun since the client found the node that it was about to name. Nothing
+// was posted.
+var errEpoch = errors.New("the location is of an earlier epoch")
+
 // errMemory: a memory server does not have the memory that the client knew. The metadata server
 // decides what that means for its keys.
 var errMemory = errors.New("memory server has lost the store's memory")
@@ -100,9 +116,10 @@ func (c *session) again(err error, deadline clock.Time) error {
 	return nil
 }
 
-// readHeader reads the header of a node and, if slot is not negative, the shortcut of that slot.
-func (c *finder) readHeader(at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
-	p, s, err := c.place(at, deadline)
+// readHeader reads the header of a node that was found in an epoch and, if slot is not negative, the
+// shortcut of that slot.
+func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
+	p, s, err := c.placeIn(epoch, at, deadline)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -153,7 +170,7 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 				return k, 0, err
 			}
 		}
-		header, shortcut, err := c.readHeader(k.at, slot, deadline)
+		header, shortcut, err := c.readHeader(k.epoch, k.at, slot, deadline)
 		if err != nil {
 			return k, 0, err
 		}
@@ -176,7 +193,7 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 		default:
 			k.at = at
 			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at {
-				if near := c.nearer(key, l, k.at, deadline); near != k.at {
+				if near := c.nearer(key, l, k, deadline); near != k.at {
 					k.at, k.fresh = near, false // perhaps of a chain that has ended in a tombstone
 				}
 			}
@@ -192,29 +209,29 @@ func (k *known) near(shortcut layout.Word) (layout.Location, bool) {
 	return l, ok && stamp == k.epoch&layout.MaxStamp
 }
 
-// nearer chooses between a shortcut and the successor that a header named. It chooses the shortcut
+// nearer chooses between a shortcut and the successor that a header named, k.at. It chooses the shortcut
 // if its node is in use and belongs to the key. Nodes without keys cannot show that: then it
 // chooses the shortcut, as the published system does.
-func (c *finder) nearer(key uint64, shortcut, successor layout.Location, deadline clock.Time) layout.Location {
+func (c *finder) nearer(key uint64, shortcut layout.Location, k known, deadline clock.Time) layout.Location {
 	if !c.format.Keyed {
 		return shortcut
 	}
-	p, s, err := c.place(shortcut, deadline)
+	p, s, err := c.placeIn(k.epoch, shortcut, deadline)
 	if err != nil {
-		return successor
+		return k.at
 	}
 	o := &c.ops[0]
 	c.fab.Read(o, s.target(p.Offset), c.at.words, layout.HeaderLen+layout.KeyLen)
 	if c.do(deadline, o) != nil {
-		return successor
+		return k.at
 	}
 	var b [layout.HeaderLen + layout.KeyLen]byte
 	if c.fab.MR().ReadAt(b[:], c.at.words) != nil {
-		return successor
+		return k.at
 	}
 	own, _ := layout.KeyOf(b[:])
 	if h := layout.HeaderOf(b[:]); own != key || !h.Valid() || h.EntryVersion() != shortcut.Version {
-		return successor
+		return k.at
 	}
 	return shortcut
 }

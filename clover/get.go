@@ -36,7 +36,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 				return dst, err
 			}
 		}
-		header, value, shortcut, err := c.readNode(key, k.at, slot, deadline)
+		header, value, shortcut, err := c.readNode(key, k, slot, deadline)
 		if isStale(err) || err == nil && header.EntryVersion() != k.at.Version {
 			c.cache.drop(key)
 			if k, err = c.query(key, deadline); err != nil {
@@ -94,7 +94,7 @@ func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.T
 	if c.rt.Now() >= deadline {
 		return k, kv.ErrTimeout
 	}
-	header, _, err := c.readHeader(k.at, -1, deadline)
+	header, _, err := c.readHeader(k.epoch, k.at, -1, deadline)
 	if err != nil {
 		return k, err
 	}
@@ -116,12 +116,12 @@ func isStale(err error) bool {
 	return errors.Is(err, layout.ErrTorn) || errors.Is(err, layout.ErrNode) || errors.Is(err, layout.ErrOtherKey)
 }
 
-// readNode reads a whole node and, if slot is not negative, the shortcut of that slot. value is
+// readNode reads the whole node k.at and, if slot is not negative, the shortcut of that slot. value is
 // valid until the next operation.
-func (c *finder) readNode(key uint64, at layout.Location, slot int, deadline clock.Time) (
+func (c *finder) readNode(key uint64, k known, slot int, deadline clock.Time) (
 	header layout.Word, value []byte, shortcut layout.Word, err error,
 ) {
-	p, s, err := c.place(at, deadline)
+	p, s, err := c.placeIn(k.epoch, k.at, deadline)
 	if err != nil {
 		return 0, nil, 0, err
 	}

@@ -78,8 +78,8 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 				return linked{}, err
 			}
 		}
-		was, err := c.swap(k.at, n, deadline)
-		if errors.Is(err, errLease) {
+		was, err := c.swap(attempt{k.at, k.epoch}, n, deadline)
+		if errors.Is(err, errLease) || errors.Is(err, errEpoch) {
 			return linked{}, err
 		}
 		if err != nil {
@@ -112,11 +112,11 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 
 // swap does the compare-and-swap on the header of a node; it returns the header that the operation
 // found.
-func (c *appender) swap(at layout.Location, n node, deadline clock.Time) (layout.Word, error) {
+func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, error) {
 	if err := c.owns(n, deadline); err != nil {
 		return 0, err
 	}
-	p, s, err := c.place(at, deadline)
+	p, s, err := c.placeIn(at.epoch, at.Location, deadline)
 	if err != nil {
 		return 0, err
 	}
@@ -153,7 +153,7 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 	if tried.epoch != c.lease.epoch {
 		return c.settleByChain(key, n, uncertain, deadline)
 	}
-	header, _, err := c.readHeader(tried.Location, -1, deadline)
+	header, _, err := c.readHeader(tried.epoch, tried.Location, -1, deadline)
 	if err != nil {
 		return false, err
 	}
@@ -164,7 +164,7 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 			return true, nil
 		case !more && !header.IsTombstone():
 			// The outcome is still open: repeat the compare-and-swap on the same node.
-			was, err := c.swap(tried.Location, n, deadline)
+			was, err := c.swap(*tried, n, deadline)
 			if err != nil {
 				return false, err
 			}
@@ -224,7 +224,7 @@ func (c *appender) inquire(key uint64, n node, deadline clock.Time) (k known, me
 
 // moved reports whether a node has a successor or a later version: then it has been in a chain.
 func (c *appender) moved(n node, deadline clock.Time) (bool, error) {
-	header, _, err := c.readHeader(n.at, -1, deadline)
+	header, _, err := c.readHeader(c.lease.epoch, n.at, -1, deadline)
 	_, more := header.Next()
 	return err == nil && (more || header.EntryVersion() != n.at.Version), err
 }

@@ -1,0 +1,105 @@
+package clover
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+// newEpoch is a switch that loses an append of a client, and lets the metadata server begin an epoch
+// while the client looks for the outcome.
+type newEpoch struct {
+	sim.Node
+	y    *epochStory
+	port int // of the client
+	// losing: appends are lost. begun: the metadata server says that there is a new epoch.
+	losing, begun bool
+	// confirmed: the client has confirmed the epoch; asked: it has asked where the key is since the
+	// epoch began.
+	confirmed, asked bool
+	late, appends    int
+}
+
+const epochOff = 8 // of an answer's epoch
+
+func (b *newEpoch) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	var g wire.Frame
+	if wire.ParseFrame(f.Data, &g) != nil {
+		b.Node.Frame(now, port, f, out)
+		return
+	}
+	switch op := g.BTH.Opcode; {
+	case port == b.port && op == wire.RCCmpSwap && b.losing:
+		b.delay(now, wire.RCWriteOnly)
+		return
+	case port == b.port && op == wire.RCCmpSwap:
+		if b.appends++; b.confirmed && !b.asked {
+			b.late++
+		}
+	case port == b.port && op == wire.RCWriteOnly && g.RETH.Length == 0 && b.losing: // package clover's fence
+		b.losing, b.begun = false, true
+		b.delay(now, wire.RCReadRequest)
+	case port == b.port && op == wire.RCSendOnly:
+		var r rpc.Request
+		if r.Parse(g.Payload) == nil {
+			b.confirmed = b.confirmed || r.Epoch > 1
+			b.asked = b.asked || b.begun && r.Op == rpc.OpQuery
+		}
+	case port != b.port && b.begun && op == wire.RCWriteOnlyImm && len(g.Payload) > epochOff+4:
+		data := append([]byte(nil), g.Payload...)
+		binary.LittleEndian.PutUint32(data[epochOff:], 2)
+		g.Payload = data
+		f.Data = g.AppendTo(nil)
+	}
+	b.Node.Frame(now, port, f, out)
+}
+
+// delay makes the client's requests of a kind take more than half of a lease.
+func (b *newEpoch) delay(now clock.Time, op wire.Opcode) {
+	b.y.rack.At(now, func() {
+		b.y.rack.Host("cn0").SetFaults([]fault.Rule{{
+			Link: "cn0", Kind: fault.Delay, Delay: 210 * time.Millisecond, Match: fault.Match{Opcodes: []wire.Opcode{op}},
+		}})
+	})
+}
+
+// A client looks for the outcome of an append that was lost, on a memory server so slow that the
+// client renews its lease before the header is read and before the append is repeated: the first
+// answer begins an epoch, and the second request confirms it. The entry that the append names may be
+// another node from then on.
+func TestNothingIsPostedAfterItsEpoch(t *testing.T) {
+	b := &newEpoch{port: 2}
+	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
+		b.Node = n
+		return b
+	})
+	b.y, y.lease = y, 400*time.Millisecond
+	y.params.Timeout, y.params.RetryCount = 15, 1
+	y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
+		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		b.losing = true
+		if err := c.Put(wornKey, padded("second"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		y.rack.Host("cn0").SetFaults(nil)
+		y.read(c, rt, "after the PUT", "second")
+		return nil
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if b.late > 0 || b.appends == 0 || !b.confirmed || !b.asked {
+		t.Errorf("%d of %d appends name a location of an epoch that had ended; the next one was confirmed: %v, and used: %v",
+			b.late, b.appends, b.confirmed, b.asked)
+	}
+}
