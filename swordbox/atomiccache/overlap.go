@@ -7,15 +7,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
+// Everything is a number of bytes that stands for the whole memory of a server, wherever they
+// begin: that of a request whose address the caller does not know.
+const Everything = ^uint32(0)
+
 // Overlapping appends to buf the words of a server that n bytes at va touch, by address.
 func (t *Table) Overlapping(buf []*Word, server uint16, va uint64, n uint32) []*Word {
 	if n == 0 || t.live == 0 {
 		return buf
 	}
-	start, last := len(buf), va+uint64(n)-1
-	if last < va {
-		last = ^uint64(0) // no region wraps around the end of the address space
-	}
+	start := len(buf)
+	va, last := rangeOf(va, n)
 	if pages := last>>pageShift - va>>pageShift; pages < uint64(t.live) {
 		for p := va >> pageShift; ; p++ {
 			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; {
@@ -38,6 +40,24 @@ func (t *Table) Overlapping(buf []*Word, server uint16, va uint64, n uint32) []*
 	}
 	slices.SortFunc(buf[start:], func(a, b *Word) int { return cmp.Compare(a.VA, b.VA) })
 	return buf
+}
+
+// rangeOf returns the first and the last of n bytes at va.
+func rangeOf(va uint64, n uint32) (first, last uint64) {
+	last = va + uint64(n) - 1
+	switch {
+	case n == Everything:
+		return 0, ^uint64(0)
+	case last < va:
+		return va, ^uint64(0) // no region wraps around the end of the address space
+	}
+	return va, last
+}
+
+// Touches reports whether n bytes at va touch the word.
+func (w *Word) Touches(va uint64, n uint32) bool {
+	first, last := rangeOf(va, n)
+	return n > 0 && w.VA+7 >= first && w.VA <= last
 }
 
 // ClientAll decides about a new operation that only the client's connection may carry and that
@@ -81,10 +101,7 @@ func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, lo
 	if n == 0 || int(server) >= len(t.bounds) {
 		return true, 0
 	}
-	last := va + uint64(n) - 1
-	if last < va {
-		last = ^uint64(0)
-	}
+	va, last := rangeOf(va, n)
 	if b := &t.bounds[server]; !b.any || last < b.first || va > b.last {
 		return true, 0
 	}

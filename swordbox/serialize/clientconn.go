@@ -80,8 +80,8 @@ func (k *clientConn) drop(now clock.Time) {
 	}
 }
 
-// addAll adds an operation that ends before a PSN and concerns all words in n bytes at va.
-func (k *clientConn) addAll(end wire.PSN, d atomiccache.Decision, va uint64, n uint32) {
+// addAll adds an operation that concerns all words in an extent.
+func (k *clientConn) addAll(x *extent, d atomiccache.Decision) {
 	op := k.ops.add()
-	op.end, op.all, op.decision, op.va, op.n = end, true, d, va, n
+	op.first, op.end, op.all, op.decision, op.va, op.n = x.first, x.end, true, d, x.va, x.n
 }

@@ -9,7 +9,8 @@ import (
 // clientOp is an operation on the client's connection whose completion must be reported: to a word,
 // to all words of a range, or to the table of keys.
 type clientOp struct {
-	end wire.PSN // first PSN on the client's connection behind the operation
+	// the first PSN of the operation on the client's connection, and the one behind it
+	first, end wire.PSN
 	// word and decision are those of an operation on one word. all: word is nil, and decision is
 	// that of atomiccache.Table.ClientAll for n bytes at va.
 	word     *atomiccache.Word
@@ -53,10 +54,22 @@ func (o *clientOps) add() *clientOp {
 func (o *clientOps) countedBy(now clock.Time, w *atomiccache.Word, end wire.PSN) bool {
 	for pos := o.head; pos != o.tail; pos++ {
 		op := o.at(pos)
-		touches := op.word == w || op.all && op.va <= w.VA+7 && w.VA < op.va+uint64(op.n)
+		touches := op.word == w || op.all && w.Touches(op.va, op.n)
 		if op.end == end && touches && w.Counts(now, op.decision) {
 			return true
 		}
 	}
 	return false
+}
+
+// messageAt returns the newest operation on all words of a range that a PSN belongs to; nil if there
+// is none.
+func (o *clientOps) messageAt(psn wire.PSN) *clientOp {
+	for pos := o.tail; pos != o.head; pos-- {
+		op := o.at(pos - 1)
+		if op.all && op.n != atomiccache.Everything && wire.Diff(psn, op.first) >= 0 && wire.Diff(psn, op.end) < 0 {
+			return op
+		}
+	}
+	return nil
 }

@@ -2,7 +2,6 @@ package serialize
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -180,27 +179,13 @@ func (d *duplicate) redoMoved() pipeline.Verdict {
 // again. A server that may have begun a new incarnation counts as not having executed it.
 func (d *duplicate) mayRepeat(own wire.PSN) bool {
 	f := &d.p.Frame
-	va, n, _ := target(f)
-	if !d.s.watch || n == 0 || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {
+	if !d.s.watch || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {
 		return true
 	}
-	step, end := &d.m.step, own.Add(1+restOf(f))
-	step.cover = d.m.words.Overlapping(step.cover[:0], d.s.index, va, n)
-	counted := true
-	for _, w := range step.cover {
-		counted = counted && d.ops.countedBy(d.c.Now, w, end)
-	}
-	if counted {
+	x := d.extentOf(f, own)
+	if x.n == 0 || d.isCounted(d.c.Now, &x) || d.announce(d.c.Now, &x) {
 		return true
 	}
-	decision := d.m.words.ClientAll(d.c.Now, d.s.index, va, n)
-	if decision.Kind == atomiccache.Wait {
-		d.m.stats.RepeatsDropped++
-		return false
-	}
-	if !d.ops.room() {
-		d.ops.head++ // its completion is never reported, see looseRequest
-	}
-	d.addAll(end, decision, va, n)
-	return true
+	d.m.stats.RepeatsDropped++
+	return false
 }

@@ -40,6 +40,9 @@ func (g *placing) dispatch() outcome {
 	if g.msg == inMessage && g.s.watch && op.Is(wire.OpWrite) {
 		return g.restOfWrite()
 	}
+	if g.msg == between && g.s.watch && op.Is(wire.OpWrite) && op.Is(wire.OpMiddle|wire.OpLast) {
+		return g.partOfUnknown()
+	}
 	if g.msg == inMessage || !op.Has(wire.HasRETH|wire.HasAtomicETH) {
 		return g.toOwn(g.span)
 	}
@@ -86,6 +89,9 @@ func (g *placing) write(rule *rules.Rule) outcome {
 		case len(m.step.cover) > 0:
 			return g.writeAll()
 		}
+		if x := g.extentOf(g.f, g.psns.own); x.isLong() && g.canGo(placeOwn) {
+			g.keep(g.c.Now, &x)
+		}
 	}
 	if single && rule != nil && rule.Action == rules.Move {
 		return g.move()
@@ -99,13 +105,13 @@ func (g *placing) writeAll() outcome {
 	if !g.canGo(placeOwn) || !g.ops.room() {
 		return mustWait
 	}
-	va, n, _ := target(g.f)
-	d := g.m.words.ClientAll(g.c.Now, g.s.index, va, n)
+	x := g.extentOf(g.f, g.psns.own)
+	d := g.m.words.ClientAll(g.c.Now, g.s.index, x.va, x.n)
 	if d.Kind == atomiccache.Wait {
 		return mustWait
 	}
 	out := g.toOwn(1)
-	g.addAll(g.psns.own.Add(restOf(g.f)), d, va, n)
+	g.addAll(&x, d)
 	return out
 }
 

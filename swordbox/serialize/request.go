@@ -1,6 +1,7 @@
 package serialize
 
 import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
@@ -85,30 +86,10 @@ func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 // looseRequest forwards a request while the expected PSN is not known.
 func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	end := p.BTH.PSN.Add(max(1, s.Span))
-	if va, n, _ := target(&p.Frame); l.s.watch && n > 0 && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) {
-		if p.BTH.Opcode.Is(wire.OpWrite) && l.isUnproven() && !l.m.admits(c.Now, l.s, va, n) {
-			l.phase.on(evDropped)
-			return pipeline.Drop(ReasonBusy)
-		}
-		l.m.step.cover = l.m.words.Overlapping(l.m.step.cover[:0], l.s.index, va, n)
-		if len(l.m.step.cover) > 0 || p.BTH.Opcode.Is(wire.OpAtomic) {
-			if p.BTH.Opcode.Is(wire.OpAtomic) {
-				l.m.words.Get(c.Now, atomiccache.Key{Server: l.s.index, VA: va})
-			}
-			if !l.ops.room() {
-				// its end is never reported; words wait for it until no NIC would retransmit it
-				l.ops.head++
-			}
-			d := l.m.words.ClientAll(c.Now, l.s.index, va, n)
-			if d.Kind == atomiccache.Wait {
-				l.m.stats.LooseDropped++
-				// its retransmission is new to the server, even if later requests were forwarded
-				// meanwhile
-				l.phase.on(evDropped)
-				return pipeline.Drop(ReasonBusy)
-			}
-			l.addAll(end, d, va, n)
-		}
+	if l.s.watch && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) && !l.looseWrite(c.Now, &p.Frame) {
+		// its retransmission is new to the server, even if later requests were forwarded meanwhile
+		l.phase.on(evDropped)
+		return pipeline.Drop(ReasonBusy)
 	}
 	if !l.phase.hasForwarded() || wire.Diff(end, l.psns.own) > 0 {
 		if !l.phase.hasForwarded() {
@@ -125,6 +106,34 @@ func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.
 		l.flow.Advance(s.Span)
 	}
 	return pipeline.Forward()
+}
+
+// looseWrite makes the words that a WRITE or an atomic touches wait for it; false: it cannot be
+// forwarded now. The words are told of each packet that they do not count, because the switch cannot
+// tell which packets are retransmissions.
+func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
+	x := l.extentOf(f, f.BTH.PSN)
+	isAtomic := f.BTH.Opcode.Is(wire.OpAtomic)
+	switch {
+	case x.n == 0:
+		return true
+	case !isAtomic && l.isUnproven() && !l.m.admits(now, l.s, x.va, x.n):
+		return false
+	case isAtomic:
+		l.m.words.Get(now, atomiccache.Key{Server: l.s.index, VA: x.va})
+	}
+	l.m.step.cover = l.m.words.Overlapping(l.m.step.cover[:0], l.s.index, x.va, x.n)
+	switch {
+	case len(l.m.step.cover) == 0 && !isAtomic:
+		if x.isLong() {
+			l.keep(now, &x)
+		}
+		return true
+	case f.BTH.Opcode.Is(wire.OpMiddle|wire.OpLast) && l.isCounted(now, &x), l.announce(now, &x):
+		return true
+	}
+	l.m.stats.LooseDropped++
+	return false
 }
 
 // gap drops a request before which another one is missing, as a responder does (IBTA 9.7.5.2.8,

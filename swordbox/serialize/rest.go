@@ -1,9 +1,6 @@
 package serialize
 
-import (
-	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
-)
+import "github.com/rdmalab/rdmalab/softrnic/wire"
 
 // rest is what is still to come of a WRITE of several packets on the client's connection. A client
 // may pause in the middle of a message, and words in the rest of it may become known meanwhile.
@@ -34,15 +31,26 @@ func (g *placing) restOfWrite() outcome {
 		if !g.ops.room() {
 			return mustWait
 		}
-		d := m.words.ClientAll(g.c.Now, g.s.index, g.rest.va, g.rest.n)
-		if d.Kind == atomiccache.Wait {
+		if !g.announce(g.c.Now, &extent{g.psns.own, g.rest.end, g.rest.va, g.rest.n}) {
 			return mustWait
 		}
-		g.addAll(g.rest.end, d, g.rest.va, g.rest.n)
 	}
 	out := g.toOwn(g.span)
 	if out != mustWait {
 		g.rest.va, g.rest.n = g.rest.va+uint64(n), g.rest.n-min(n, g.rest.n)
 	}
 	return out
+}
+
+// partOfUnknown sends a packet of a WRITE whose first packet the switch did not see in order: the
+// message had begun when the flow became known. All words of the server wait for the packet.
+func (g *placing) partOfUnknown() outcome {
+	if !g.canGo(placeOwn) || !g.ops.room() {
+		return mustWait
+	}
+	x := g.extentOf(g.f, g.psns.own)
+	if !g.isCounted(g.c.Now, &x) && !g.announce(g.c.Now, &x) {
+		return mustWait
+	}
+	return g.toOwn(g.span)
 }

@@ -1,0 +1,70 @@
+package serialize
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+)
+
+// extent is the message of a packet that writes: its PSNs on the client's connection, and the bytes
+// that it may change. Only the first packet of a WRITE names the address. For those behind it the
+// switch keeps the extent, in the flow's clientOps, until the server has acknowledged the WRITE. If
+// it did not see the first packet, or had no room to keep the extent, the packet is an extent of its
+// own, and may change everything.
+type extent struct {
+	first, end wire.PSN // end is behind the last one
+	va         uint64
+	n          uint32
+}
+
+// extentOf returns the extent of a packet of a WRITE, or of an atomic, with a PSN on the client's
+// connection. n is 0 if the message writes nothing.
+func (k *clientConn) extentOf(f *wire.Frame, own wire.PSN) extent {
+	x := extent{first: own, end: own.Add(1 + restOf(f))}
+	if f.BTH.Opcode.Has(wire.HasRETH | wire.HasAtomicETH) {
+		x.va, x.n, _ = target(f)
+		return x
+	}
+	if op := k.ops.messageAt(own); op != nil {
+		return extent{op.first, op.end, op.va, op.n}
+	}
+	x.n = atomiccache.Everything
+	return x
+}
+
+// isLong reports whether packets follow whose extent must be kept.
+func (x *extent) isLong() bool { return wire.Diff(x.end, x.first) > 1 }
+
+// isCounted reports whether all words that the extent touches wait for it.
+func (k *clientConn) isCounted(now clock.Time, x *extent) bool {
+	step := &k.s.m.step
+	step.cover = k.s.m.words.Overlapping(step.cover[:0], k.s.index, x.va, x.n)
+	for _, w := range step.cover {
+		if !k.ops.countedBy(now, w, x.end) {
+			return false
+		}
+	}
+	return true
+}
+
+// keep makes the switch remember an extent that no word waits for, if there is room.
+func (k *clientConn) keep(now clock.Time, x *extent) {
+	if k.ops.room() {
+		k.addAll(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))
+	}
+}
+
+// announce makes all words that the extent touches wait for it. The result is false if one of them
+// does not allow that now. Without room, the oldest operation is forgotten: its end is never
+// reported, and its words wait for it until no NIC would retransmit it.
+func (k *clientConn) announce(now clock.Time, x *extent) bool {
+	d := k.s.m.words.ClientAll(now, k.s.index, x.va, x.n)
+	if d.Kind == atomiccache.Wait {
+		return false
+	}
+	if !k.ops.room() {
+		k.ops.head++
+	}
+	k.addAll(x, d)
+	return true
+}
