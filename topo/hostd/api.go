@@ -63,6 +63,8 @@ type Status struct {
 	// them.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`
+	// Quotas are what programs may have of the NIC, and have.
+	Quotas []serve.QuotaStatus `json:"quotas"`
 }
 
 // NICStatus is the state of a NIC.

@@ -126,7 +126,7 @@ func (h *Host) Status() Status {
 		st.Tear = &t
 	}
 	h.app.describe(&st)
-	st.Programs, st.Shared = h.ipc.Clients(), h.ipc.Shared()
+	st.Programs, st.Shared, st.Quotas = h.ipc.Clients(), h.ipc.Shared(), h.ipc.Quotas()
 	nic := NICStatus{State: StateDown, MAC: h.self.MAC.String(), MTU: h.rack.LinkMTU, Port: h.port.Info(), Addresses: []string{}}
 	h.dev.With(func(e *engine.Engine) {
 		if e.IsUp() {

@@ -18,9 +18,19 @@ func (h *Host) serveVerbs() (err error) {
 	}
 	h.ipc, err = serve.Listen(serve.Config{
 		Path: spec.Paths{Dir: h.cfg.Dir}.Verbs(h.self.Name), Open: h.dev.Context, Manager: h.connectionsOf,
-		Spin: spin, Seed: h.rack.Seed + uint64(h.index)<<32, Log: h.log,
+		Limits: limitsOf(h.self.Quota), Spin: spin, Seed: h.rack.Seed + uint64(h.index)<<32, Log: h.log,
 	})
 	return err
+}
+
+// limitsOf turns quotas of the rack file into limits. The memory on the NIC that a lock table of the
+// host's own needs is never for programs.
+func limitsOf(q spec.Quota) serve.Limits {
+	return serve.Limits{
+		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs,
+		Bytes: q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
+		Reserve: q.Reserve, ReservedDevice: lockTable,
+	}
 }
 
 // connectionsOf makes connections for a program, the way that the rack's description says.

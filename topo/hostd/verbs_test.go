@@ -1,14 +1,17 @@
 package hostd
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -55,6 +58,50 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("shared %+v", st.Shared)
 			}
 		})
+	}
+}
+
+// The quotas of the rack file hold for programs, and status says what they have of them.
+func TestQuotasOfTheRackFile(t *testing.T) {
+	rack := testRack()
+	rack.Hosts[0].Quota = spec.Quota{Programs: 1, PDs: 2, QPs: 3, DeviceMemory: 4096, Reserve: 50}
+	dir, cn, _ := upAs(t, rack)
+	c, err := ipc.Open(ipc.Config{Socket: spec.Paths{Dir: dir}.Verbs("cn0"), Name: "program"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := ipc.Open(ipc.Config{Socket: spec.Paths{Dir: dir}.Verbs("cn0")}); !errors.Is(err, verbs.ErrLimit) {
+		t.Errorf("a second program: %v", err)
+	}
+	if d := c.Device(); d.MaxQP != 3 || d.MaxDM != 4096 {
+		t.Errorf("the program may have %d queue pairs and %d bytes of device memory", d.MaxQP, d.MaxDM)
+	}
+	for range 2 {
+		if _, err := c.AllocPD(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.AllocPD(); !errors.Is(err, verbs.ErrLimit) || !strings.Contains(err.Error(), "quota pds: 1 more; this program has 2 of 2") {
+		t.Errorf("a third protection domain: %v", err)
+	}
+	if _, err := c.AllocDM(4096); err != nil {
+		t.Error(err)
+	}
+	want := map[string]serve.QuotaStatus{
+		"programs":     {Name: "programs", Quota: 1, Used: 1},
+		"pds":          {Name: "pds", Quota: 2, Used: 2, Pool: 512},
+		"qps":          {Name: "qps", Quota: 3, Pool: 8192},
+		"deviceMemory": {Name: "deviceMemory", Quota: 4096, Used: 4096, Pool: deviceMemory - lockTable},
+	}
+	for _, q := range status(t, cn).Quotas {
+		if w, ok := want[q.Name]; ok && q != w {
+			t.Errorf("status says %+v, want %+v", q, w)
+		}
+		delete(want, q.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("status lacks %v", want)
 	}
 }
 

@@ -42,6 +42,20 @@
 //	    spin: 50us           # as of the switch.
 //	    cpu: 1               # as of the switch.
 //	    gso: on              # sends runs of packets as super-frames. Default: off.
+//	    quota:               # what programs that use the NIC from outside its daemon may have. Default: the defaults below.
+//	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
+//	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.
+//	      mrs: 4096          # memory regions of a program, 1 to 65536. Default 4096.
+//	      mws: 256           # memory windows of a program, 1 to 65536. Default 256.
+//	      ahs: 4096          # address handles of a program, 1 to 65536. Default 4096.
+//	      cqs: 1024          # completion queues of a program, 1 to 16384. Default 1024.
+//	      srqs: 256          # shared receive queues of a program, 1 to 4096. Default 256.
+//	      qps: 1024          # queue pairs of a program, 1 to 16384. Default 1024.
+//	      memory: 1GiB       # mapped by a program. Default 16GiB.
+//	      queueMemory: 64MiB # what the NIC keeps for the queues of a program. Default 256MiB.
+//	      deviceMemory: 64KiB # memory on the NIC of a program. Default what the daemon leaves.
+//	      shared: 1GiB       # in the shared regions of one user. Default 16GiB.
+//	      reserve: 12        # percent of each table of the NIC that programs together leave to the daemon, 1 to 90. Default 12.
 //	faults:                  # active from the start. Default none.
 //	  - link: cn0            # a host's name. Required.
 //	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole tear. Required.

@@ -69,6 +69,7 @@ type hostEntry struct {
 	spin       time.Duration
 	cpu        int
 	gso        bool
+	quota      Quota
 }
 
 type faultEntry struct {
@@ -269,6 +270,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "spin", &h.spin, parseSpin),
 		set(d, "cpu", &h.cpu, parseCPU),
 		set(d, "gso", &h.gso, parseOnOff),
+		{key: "quota", set: func(n ast.Node) { h.quota = d.quota(n) }},
 	})
 	return h
 }

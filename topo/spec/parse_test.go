@@ -44,6 +44,7 @@ hosts:
     role: metadata
     cpu: none
     gso: off
+    quota: {programs: 3, pds: 4, mrs: 5, mws: 6, ahs: 7, cqs: 8, srqs: 9, qps: 10, memory: 1MiB, queueMemory: 2MiB, deviceMemory: 3KiB, shared: 4MiB, reserve: 20}
 faults:
   - link: cn00
     kind: loss
@@ -88,7 +89,10 @@ func TestParseFull(t *testing.T) {
 			{Name: "ms0", Role: Memory, Port: "ms0", IPv4: v4("192.168.7.2"), IPv6: v6("fd12::2"), MAC: mac(2), Memory: 1 << 30, CPU: AutoCPU},
 			{Name: "cn00", Role: Compute, Port: "cn00", IPv4: v4("192.168.7.3"), IPv6: v6("fd12::3"), MAC: mac(3), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "cn01", Role: Compute, Port: "cn01", IPv4: v4("192.168.7.4"), IPv6: v6("fd12::4"), MAC: mac(4), Spin: defaultSpin, CPU: 1, GSO: true},
-			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU},
+			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, Quota: Quota{
+				Programs: 3, PDs: 4, MRs: 5, MWs: 6, AHs: 7, CQs: 8, SRQs: 9, QPs: 10,
+				Memory: 1 << 20, QueueMemory: 2 << 20, DeviceMemory: 3 << 10, Shared: 4 << 20, Reserve: 20,
+			}},
 		},
 		Faults: []fault.Rule{
 			{Link: "cn00", Kind: fault.Loss, Probability: 0.1, Dir: fault.Up, For: 10 * time.Second, Seed: 7},
@@ -196,13 +200,19 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "name: small\n\tseed: 1", `2:1: found a tab character`},
 		{"name: small", "name: small\nconnect: smoke", `2:10: connect: "smoke" is neither cm nor tcp`},
 		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; take one of [compute memory metadata]`},
-		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso`},
+		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, quota`},
 		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},
 		{"role: memory", "role: memory\n    memory: 1000", `5:13: memory: 1000 is no multiple of 4KiB`},
 		{"role: memory", "role: memory\n    memory: 65GiB", `5:13: memory: 65GiB is too much; take at most 64GiB`},
 		{"role: memory", "role: memory\n    cpu: -1", `5:10: cpu: -1 is out of bounds`},
 		{"role: memory", "role: memory\n    cpu: any", `5:10: cpu: "any" is no whole number, auto or none`},
 		{"role: memory", "role: memory\n    gso: maybe", `5:10: gso: "maybe" is neither on nor off`},
+		{"role: memory", "role: memory\n    quota: 5", `5:12: quota must be a mapping, but is a number`},
+		{"role: memory", "role: memory\n    quota:\n      qps: 0", `6:12: qps: 0 is out of bounds; take a number from 1 to 16384`},
+		{"role: memory", "role: memory\n    quota: {memory: 0}", `5:21: memory: take a size from 1B to 1024GiB`},
+		{"role: memory", "role: memory\n    quota: {deviceMemory: 64KB}", `5:27: deviceMemory: "64KB" is no size`},
+		{"role: memory", "role: memory\n    quota: {reserve: 100}", `5:22: reserve: 100 is out of bounds; take a number from 1 to 90`},
+		{"role: memory", "role: memory\n    quota: {qp: 1}", `5:13: unknown key "qp" in quota; known keys: programs, pds`},
 		{"name: ms0", "name: cn1", `5:11: host name "cn1" is taken already in line 3`},
 		{"name: ms0", "name: switch", `3:11: host name "switch" is reserved`},
 		{"name: ms0", "name: sixteen-bytes-xx", `3:11: host name "sixteen-bytes-xx" has 16 bytes; at most 15 are allowed`},

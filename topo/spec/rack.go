@@ -106,6 +106,8 @@ type Host struct {
 	// does. The switch and captures of it take them apart where packets matter; tcpdump shows them
 	// whole.
 	GSO bool `json:"gso"`
+	// Quota bounds what programs may have of the host's NIC.
+	Quota Quota `json:"quota,omitzero"`
 }
 
 // Prefix4 and Prefix6 are the host's addresses with the length of the rack's subnets.

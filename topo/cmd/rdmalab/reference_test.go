@@ -29,6 +29,7 @@ var generated = map[string]func(t *testing.T) string{
 	"switch":          rackTable("switch"),
 	"rules":           rulesTable,
 	"hosts":           rackTable("hosts"),
+	"quota":           rackTable("quota"),
 	"faults":          rackTable("faults"),
 	"match":           rackTable("match"),
 	"nic-counters":    nicCounters,

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// printPrograms lists the programs that use a NIC from outside its daemon, and the regions that
-// outlive them, if there are any.
+// printPrograms lists the programs that use a NIC from outside its daemon, the quotas of which they
+// use anything, and the regions that outlive them, if there are any.
 func printPrograms(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := 0
@@ -32,6 +32,21 @@ func printPrograms(w io.Writer, s rack.Status) error {
 		for _, p := range daemons[i].Programs {
 			row("HOST\tPROGRAM\tPID\tQPS\tCQS\tMRS\tMAPPED\tPOSTED", "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%d",
 				n.Name, p.Name, p.PID, p.QPs, p.CQs, p.MRs, spec.FormatSize(p.Bytes), p.Posted)
+		}
+	}
+	rows = 0
+	for i, n := range s.Hosts {
+		if len(daemons[i].Programs) == 0 {
+			continue
+		}
+		for _, q := range daemons[i].Quotas {
+			pool := "-"
+			if q.Pool > 0 {
+				pool = fmt.Sprint(q.Pool)
+			}
+			if q.Used > 0 {
+				row("HOST\tQUOTA\tOF EACH\tUSED BY ALL\tOF ALL", "%s\t%s\t%d\t%d\t%s", n.Name, q.Name, q.Quota, q.Used, pool)
+			}
 		}
 	}
 	rows = 0

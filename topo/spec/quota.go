@@ -1,0 +1,72 @@
+package spec
+
+import (
+	"errors"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Bounds of quotas: the tables of a NIC.
+const (
+	maxPrograms   = 1024
+	maxPDs        = 1024
+	maxRegions    = 65536
+	maxQueues     = 16384
+	maxSRQs       = 4096
+	maxReserve    = 90
+	maxQuotaBytes = 1 << 40
+)
+
+// Quota bounds what programs may have of a host's NIC. Zero is the default of the NIC's daemon.
+type Quota struct {
+	// Programs may be attached at the same time.
+	Programs int `json:"programs,omitempty"`
+	// What each of them may have.
+	PDs  int `json:"pds,omitempty"`
+	MRs  int `json:"mrs,omitempty"`
+	MWs  int `json:"mws,omitempty"`
+	AHs  int `json:"ahs,omitempty"`
+	CQs  int `json:"cqs,omitempty"`
+	SRQs int `json:"srqs,omitempty"`
+	QPs  int `json:"qps,omitempty"`
+	// Bytes of memory, of queues and of device memory that each may have; Shared is what the shared
+	// regions of one user may have.
+	Memory       int64 `json:"memory,omitempty"`
+	QueueMemory  int64 `json:"queueMemory,omitempty"`
+	DeviceMemory int64 `json:"deviceMemory,omitempty"`
+	Shared       int64 `json:"shared,omitempty"`
+	// Reserve is what programs together leave to the daemon of each table, in percent.
+	Reserve int `json:"reserve,omitempty"`
+}
+
+// quota reads the mapping of a host's quotas.
+func (d *decoder) quota(n ast.Node) (q Quota) {
+	d.mapping(n, "quota", []entry{
+		set(d, "programs", &q.Programs, number(1, maxPrograms)),
+		set(d, "pds", &q.PDs, number(1, maxPDs)),
+		set(d, "mrs", &q.MRs, number(1, maxRegions)),
+		set(d, "mws", &q.MWs, number(1, maxRegions)),
+		set(d, "ahs", &q.AHs, number(1, maxRegions)),
+		set(d, "cqs", &q.CQs, number(1, maxQueues)),
+		set(d, "srqs", &q.SRQs, number(1, maxSRQs)),
+		set(d, "qps", &q.QPs, number(1, maxQueues)),
+		set(d, "memory", &q.Memory, parseQuota),
+		set(d, "queueMemory", &q.QueueMemory, parseQuota),
+		set(d, "deviceMemory", &q.DeviceMemory, parseQuota),
+		set(d, "shared", &q.Shared, parseQuota),
+		set(d, "reserve", &q.Reserve, number(1, maxReserve)),
+	})
+	return q
+}
+
+// parseQuota reads a number of bytes that is not zero.
+func parseQuota(s string) (int64, error) {
+	n, err := ParseSize(s)
+	switch {
+	case err != nil:
+		return 0, err
+	case n == 0 || n > maxQuotaBytes:
+		return 0, errors.New("take a size from 1B to " + FormatSize(maxQuotaBytes))
+	}
+	return n, nil
+}
