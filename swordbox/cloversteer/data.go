@@ -55,8 +55,13 @@ func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 }
 
 // data notes a WRITE or atomic: the node that a data WRITE makes, or that an entry holds no known
-// node any more. sure: the server will execute it.
+// node any more. sure: the server will execute it. A WRITE over the superblock is the beginning of a
+// new format: the handles of the former one name other nodes.
 func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
+	if st.overwrites(f) {
+		m.stores.drop(st.server)
+		return
+	}
 	va, n, rkey := f.RETH.VA, f.RETH.Length, f.RETH.RKey
 	if f.BTH.Opcode.Is(wire.OpAtomic) {
 		va, n, rkey = f.AtomicETH.VA, 8, f.AtomicETH.RKey

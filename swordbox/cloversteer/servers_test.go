@@ -67,6 +67,57 @@ func TestTailOnAnotherServer(t *testing.T) {
 	}
 }
 
+// The memory of a server is formatted anew, and the switch does not see the new superblock itself:
+// it is written on a connection that the switch does not know, or the server has restarted and a
+// client finds none. A handle names another node from then on, perhaps of another key in the same
+// version: an append of it must not be steered to the tail of the former key.
+func TestHandlesOfMemoryFormattedAnew(t *testing.T) {
+	const far = layout.Handle(17) // the first one of the second server
+	for name, format := range map[string]func(b *box){
+		"unknown connection": func(b *box) {
+			f := frame(4, second, 0x77, wire.RCWriteOnly, 1)
+			f.RETH, f.Payload = wire.RETH{VA: base + 1<<20, RKey: rkey, Length: layout.SuperblockLen}, super(1)
+			b.pass(f)
+		},
+		"bulk WRITE": func(b *box) {
+			f := frame(4, second, 0x77, wire.RCWriteFirst, 1)
+			f.RETH, f.Payload = wire.RETH{VA: base, RKey: rkey, Length: 4096}, make([]byte, 1024)
+			b.pass(f)
+		},
+		"no superblock": func(b *box) {
+			f := frame(1, second, 0x41, wire.RCReadRequest, 5002)
+			f.RETH = wire.RETH{VA: base, RKey: rkey, Length: layout.SuperblockLen}
+			b.pass(f)
+			a := frame(second, 1, 0x31, wire.RCReadResponseOnly, 5002)
+			a.Payload = make([]byte, layout.SuperblockLen)
+			b.pass(a)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, rules.Rule{}, second)
+			b.send(datagram(1, second, &mad.REQ{
+				LocalID: 0x41, QPN: 0x31, PSN: 7, MTU: 3, Primary: mad.Path{LocalGID: addr(1).As16(), RemoteGID: addr(second).As16()},
+			}))
+			b.send(datagram(second, 1, &mad.REP{LocalID: 0xc1, RemoteID: 0x41, QPN: 0x41, PSN: 5000}))
+			write := func(psn wire.PSN, va uint64, data []byte) {
+				f := frame(1, second, 0x41, wire.RCWriteOnly, psn)
+				f.RETH, f.Payload = wire.RETH{VA: va, RKey: rkey, Length: uint32(len(data))}, data
+				b.pass(f)
+			}
+			b.pass(b.write(4, base, super(0)))
+			write(5000, base, super(1))
+			b.node(1, 1, 1, 7)
+			b.append(1, 1, 2, 7)
+			data := make([]byte, 128)
+			layout.Hardened.PutNode(data, layout.Header(1), 7, nil)
+			write(5001, va(1), data) // handle far, of key 7
+			b.node(2, 5, 1, 8)
+			format(b)
+			b.pass(b.cas(2, 5, 1, far, 1)) // of key 8 now
+		})
+	}
+}
+
 // Nodes of several packets (hole 37): the key is in the first one. Appends to them are steered,
 // READs are not.
 func TestLongNodes(t *testing.T) {

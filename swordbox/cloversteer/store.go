@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // superLen is the length of a superblock in bytes.
@@ -52,10 +53,13 @@ func (t *stores) next() uint32 {
 // learn notes the superblock at va of a server.
 func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	var super layout.Superblock
+	s := t.parts[server]
 	if super.Parse(b) != nil {
+		if s != nil && s.base == va && s.rkey == rkey {
+			t.drop(server)
+		}
 		return
 	}
-	s := t.parts[server]
 	if s != nil && s.base == va && s.rkey == rkey && s.super.Generation == super.Generation && s.super.Space == super.Space &&
 		s.super.Store == super.Store && s.super.Server == super.Server {
 		return
@@ -107,6 +111,27 @@ func (t *stores) leave(s *part) {
 	if t.byID[s.super.Store] == w {
 		delete(t.byID, s.super.Store)
 	}
+}
+
+// drop forgets a part: its memory is not the store's any more, or another superblock may have been
+// written there. Its handles name nothing until a superblock is seen again.
+func (t *stores) drop(server netip.Addr) {
+	if s := t.parts[server]; s != nil {
+		t.leave(s)
+		delete(t.parts, server)
+	}
+}
+
+// overwrites reports whether a request changes the superblock of a part, or writes one elsewhere on
+// its server.
+func (s *part) overwrites(f *wire.Frame) bool {
+	va, n := f.RETH.VA, uint64(f.RETH.Length)
+	if f.BTH.Opcode.Is(wire.OpAtomic) {
+		va, n = f.AtomicETH.VA, 8
+	} else if f.BTH.Opcode == wire.RCWriteOnly && n == superLen && new(layout.Superblock).Parse(f.Payload) == nil {
+		return true
+	}
+	return n != 0 && va < s.base+superLen && va+n > s.base
 }
 
 // place is the ID of the node with a handle, on whichever server; ok is false if that server is not
