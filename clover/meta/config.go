@@ -35,7 +35,8 @@ type Config struct {
 	// Params of the connections to the memory servers.
 	Params rdmacm.Params
 	Format layout.Format
-	// Keys is how many keys the store holds at most; 0: 65536.
+	// Keys is how many keys the store holds at most; 0: 65536. Keys, Region and Shares are those of a
+	// store that is formatted: one that is found in memory stays as it is.
 	Keys int
 	// Region is how much of each memory server's region is used, in bytes; 0: all of the smallest.
 	Region int

@@ -16,11 +16,10 @@ func (s *Server) load() error {
 			region = n
 		}
 	}
-	var err error
-	if s.space, err = s.cfg.space(region); err != nil {
-		return err
-	}
 	whole, err := s.superblocks()
+	if err == nil {
+		err = s.arrange(region, whole && !s.cfg.Fresh)
+	}
 	if err != nil {
 		return err
 	}
@@ -44,6 +43,13 @@ func (s *Server) load() error {
 	if !fresh {
 		return s.recover()
 	}
+	// first no server has a superblock any more: a server that keeps its old one would be taken for
+	// a part of the new store if this metadata server died here
+	for i := range s.memory {
+		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
+			return err
+		}
+	}
 	for i := range s.memory {
 		if err := s.formatServer(i); err != nil {
 			return err
@@ -53,13 +59,31 @@ func (s *Server) load() error {
 	return nil
 }
 
+// arrange decides where everything is: as the store has it that was found in memory (stored), else
+// as the configuration wants it in region bytes of each server. A directory that is read with
+// another arrangement than it was written has other keys, or none.
+func (s *memories) arrange(region int, stored bool) (err error) {
+	if !stored || s.space.Servers == 0 {
+		s.space, err = s.cfg.space(region)
+		return err
+	}
+	if need := s.space.RegionLen(); region < need {
+		err = fmt.Errorf("the store in memory needs %d bytes of each memory server, and one has %d", need, region)
+	}
+	return err
+}
+
 // superblocks reports whether the servers hold a store. A server without a superblock, while others
-// have one, has lost its memory. A store of another format is an error: formatting would destroy
-// it.
+// have one, has lost its memory. A store of another format, or of other servers, is an error:
+// formatting would destroy it.
 func (s *memories) superblocks() (whole bool, err error) {
 	found := 0
 	for i := range s.memory {
-		super, err := s.superblock(i)
+		var super layout.Superblock
+		b, err := s.readBulk(i, 0, layout.SuperblockLen)
+		if err == nil {
+			err = super.Parse(b)
+		}
 		switch {
 		case errors.Is(err, layout.ErrSuperblock):
 			if err := s.noTree(i); err != nil {
@@ -69,15 +93,33 @@ func (s *memories) superblocks() (whole bool, err error) {
 		case err != nil:
 			return false, err
 		}
-		if super.Format != s.cfg.Format && !s.cfg.Fresh {
-			return false, fmt.Errorf("the memory of %v holds a store of another node format; format it again (Fresh), or use that format",
-				s.cfg.Servers[i])
-		}
 		found++
+		s.owner = max(s.owner, super.Owner)
+		if s.cfg.Fresh {
+			continue
+		}
+		if err := s.belongs(i, &super, found == 1); err != nil {
+			return false, fmt.Errorf("the memory of %v holds %w; name the servers of that store in its order, or format it again (Fresh)",
+				s.cfg.Servers[i], err)
+		}
 		s.memory[i].generation = super.Generation
-		s.owner, s.store = max(s.owner, super.Owner), max(s.store, super.Store)
+		s.space, s.store = super.Space, super.Store
 	}
 	return found > 0, nil
+}
+
+// belongs returns an error if server i does not hold its part of a store that is as configured and,
+// unless it is the first one that was found, of the same store as the others.
+func (s *memories) belongs(i int, super *layout.Superblock, first bool) error {
+	switch n := super.Space.Servers; {
+	case super.Format != s.cfg.Format:
+		return errors.New("a store of another node format")
+	case super.Server != i, n != 0 && n != len(s.memory):
+		return fmt.Errorf("part %d of a store on %d servers", super.Server+1, n)
+	case !first && (super.Store != s.store || super.Space != s.space):
+		return errors.New("a part of another store than the servers before it")
+	}
+	return nil
 }
 
 // noTree refuses to format the memory of a server that holds a Sherman tree, unless Fresh is set.

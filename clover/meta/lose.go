@@ -23,6 +23,12 @@ func (s *Server) lose(i int) error {
 	if err := s.openWays(i, s.deadline()); err != nil {
 		return err
 	}
+	// Shortcuts on other servers may name nodes here, whose versions begin again.
+	if !s.mayTurn() {
+		return errDown
+	}
+	s.epoch++
+	s.turnedAt = s.rt.Now()
 	if err := s.formatServer(i); err != nil {
 		return err
 	}

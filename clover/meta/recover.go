@@ -123,7 +123,8 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 }
 
 // holdAll reads the headers of all nodes, for their versions, and lets the orphan hold every node.
-// Following the chains takes the linked nodes out again.
+// Following the chains takes the linked nodes out again. A node without a header was not written
+// since its memory was formatted: a chain that leads to it is older than that, and lost there.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
 		for c, n := range s.space.Entries {
@@ -146,11 +147,11 @@ func (s *pool) holdClass(i int, c layout.Class, n int) error {
 			return err
 		}
 		for j := range k {
-			v := layout.Version(0)
+			n := held{client: orphan, void: true}
 			if h := layout.HeaderOf(b[j*c.Size():]); h.Valid() {
-				v = h.EntryVersion()
+				n.version, n.void = h.EntryVersion(), false
 			}
-			s.nodes.held[first+layout.Handle(at+j)] = held{client: orphan, version: v}
+			s.nodes.held[first+layout.Handle(at+j)] = n
 		}
 	}
 	return nil
