@@ -13,8 +13,9 @@ import (
 // because the memory alone decides about its value. The word leaves Pass when all of them have
 // ended: when cleanSince is later than the word's creation.
 //
-// Requests that the machine has not seen are waited for by time: those that passed while no rule
-// selected their server, and those that were lost with a shared connection. Their retransmissions
+// Requests that the machine has not seen, or counts no more, are waited for by time: those that
+// passed while no rule selected their server, those that were lost with a shared connection, and
+// those of a flow that has ended. Their retransmissions
 // pass the machine, so only a packet that has left the switch already can still arrive.
 
 // words is until when requests to a server have ended that may touch a word which does not count
@@ -77,4 +78,9 @@ func (l *sequencer) cleanSince(now clock.Time) clock.Time {
 		return now
 	}
 	return 0
+}
+
+// isForwarding reports whether requests that were sent on the client's connection have no answer.
+func (l *sequencer) isForwarding() bool {
+	return l.acked != l.psns.own && (!l.phase.isLoose() || l.phase.hasForwarded())
 }

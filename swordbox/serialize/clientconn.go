@@ -31,6 +31,27 @@ type clientConn struct {
 // isAnswered reports whether all requests on the client's connection have been answered.
 func (k *clientConn) isAnswered() bool { return k.acked == k.psns.own && k.msg == between }
 
+// unanswered returns how many of the last PSNs on the client's connection have no answer. A flow
+// changes its place only when it is idle, so none of the requests behind acked has moved, however
+// many they are: a NIC may have more in flight than the map of PSNs reaches back over.
+func (k *clientConn) unanswered() int { return int(wire.Diff(k.psns.own, k.acked)) }
+
+// find returns the place of a client's PSN, and its PSN on the client's connection if it is there.
+func (k *clientConn) find(client wire.PSN) (where, wire.PSN) {
+	if d := int(wire.Diff(k.psns.client, client)); d > 0 && d <= k.unanswered() {
+		return whereOwn, k.psns.own.Add(-d)
+	}
+	return k.psns.find(client)
+}
+
+// clientPSN returns the client's PSN for a PSN on the client's connection; see psnMap.back.
+func (k *clientConn) clientPSN(own wire.PSN) (client wire.PSN, shift uint32, ok bool) {
+	if d := int(wire.Diff(k.psns.own, own)); d > 0 && d <= k.unanswered() {
+		return k.psns.client.Add(-d), k.psns.shift(), true
+	}
+	return k.psns.back(own)
+}
+
 // ack notes that the server has executed everything before end, and reports the completion of
 // operations to the words and to the table of keys. The result is false if that was known already.
 func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {

@@ -20,7 +20,7 @@ func (d *duplicate) handle() pipeline.Verdict {
 	if d.phase == refused && wire.Diff(p.BTH.PSN, d.deadPSN) >= 0 {
 		return d.refuseAgain(d.c, p.BTH.PSN)
 	}
-	at, own := d.psns.find(p.BTH.PSN)
+	at, own := d.find(p.BTH.PSN)
 	d.r = d.window.find(p.BTH.PSN)
 	if d.r == nil && d.isFar(p.BTH.PSN, d.next) {
 		return d.executed()
@@ -106,20 +106,22 @@ func (d *duplicate) refuseSuspect() pipeline.Verdict {
 }
 
 // executed answers a duplicate of which the switch remembers only that it was executed: a SEND or
-// WRITE always has the same outcome (IBTA C9-105). The ACK names the newest request that it may
-// cover, as that of a responder does. The client has sent that request if the duplicate is its own.
-// The first request of another connection with the same numbers is not answered so: its client's
-// NIC ignores the ACK of a PSN that it has not used.
+// WRITE always has the same outcome (IBTA C9-105). The ACK names the newest request that the server
+// has executed, as that of a responder does. The client has sent that request if the duplicate is
+// its own. The first request of another connection with the same numbers is not answered so: its
+// client's NIC ignores the ACK of a PSN that it has not used. An ACK cannot cover a READ or an
+// atomic. If there is one behind the duplicate, the client sends it again, too, and its answer covers
+// the duplicate.
 func (d *duplicate) executed() pipeline.Verdict {
 	m, psn := d.m, d.p.BTH.PSN
-	end := d.executedFrom(psn)
+	end := d.incomplete()
 	switch {
 	case !d.p.BTH.Opcode.Is(wire.OpSend|wire.OpWrite) || wire.Diff(psn, end) >= 0:
 		m.stats.TooOld++
 		return pipeline.Drop(ReasonOld)
 	case d.isSuspect():
 		return d.refuseSuspect()
-	case !d.p.BTH.AckReq:
+	case d.window.hasResult(psn, end) || !d.p.BTH.AckReq:
 		m.stats.DuplicatesIgnored++
 		return pipeline.Consume()
 	case d.window.waitsForRedo(psn):

@@ -272,6 +272,8 @@ func (m *Machine) Closed(c *pipeline.Ctx, r *conntrack.Flow) {
 		return
 	}
 	r.Ext = nil
+	// the last packet of a request may still be on the way, and nothing counts it any more
+	l.s.unsettled = l.s.unsettled || l.isForwarding()
 	l.close()
 	m.settle(c)
 }

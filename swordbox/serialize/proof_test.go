@@ -187,3 +187,47 @@ func TestConnectionThatTheServerEnds(t *testing.T) {
 		t.Errorf("%d requests of an ended connection have moved, the word was %d and is %d", now-before, word, r.server.word(64))
 	}
 }
+
+// A queue pair with the numbers of an old connection sends many WRITEs at once, up to a PSN that was
+// that of a READ then. None of them is acknowledged from memory: the ACK would have to end before
+// the READ, and the NIC would take it for that of its own requests.
+func TestNoACKEndsBeforeAnOldRead(t *testing.T) {
+	r, conns := known(t, rigConfig{clients: 1, rules: moveRule(1)})
+	c := conns[0]
+	c.prove(c.write(8192, 64, 8), c.read(8192, 64, 8))
+	for range 4 {
+		for i := range 40 {
+			c.post(c.write(8192+8*i, 64, 8))
+		}
+		r.run(time.Millisecond)
+		c.n.poll()
+	}
+	l := r.sequencerOf(c)
+	read := l.next
+	c.prove(c.read(8192, 64, 8))
+	for range 16 {
+		for i := range 40 {
+			c.post(c.write(8192+8*i, 64, 8))
+		}
+		r.run(time.Millisecond)
+		c.n.poll()
+	}
+	first := read.Add(-10)
+	if l.window.find(first) != nil || l.window.find(read) == nil {
+		t.Fatalf("the records are others than expected: %v, %v, %d of %d", l.window.find(first), l.window.find(read), r.m.Stats().Moved, wire.Diff(l.next, read))
+	}
+	r.tap = func(up bool, port int, data []byte) bool {
+		if f := parse(data); !up && port == 0 && f.BTH.Opcode == wire.RCAck && wire.Diff(f.BTH.PSN, read) < 0 {
+			t.Errorf("ACK of PSN %d, the READ had %d", f.BTH.PSN, read)
+		}
+		return true
+	}
+	f := wire.Frame{Eth: wire.Ethernet{Src: macOf(1), Dst: macOf(serverIP)}}
+	f.IPv4 = wire.IPv4{Src: ipOf(1).As4(), Dst: ipOf(serverIP).As4(), TTL: 64}
+	for i := range 10 {
+		f.BTH = wire.BTH{Opcode: wire.RCWriteOnly, PKey: wire.DefaultPKey, DestQP: c.server.Num(), PSN: first.Add(i), AckReq: true}
+		f.RETH = wire.RETH{VA: r.server.base + 64, RKey: r.server.key}
+		r.launch(true, 0, f.AppendTo(nil), false)
+	}
+	r.run(time.Millisecond)
+}

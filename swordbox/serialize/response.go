@@ -39,7 +39,7 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 		return pipeline.Forward()
 	}
 	raw, rawMSN := p.BTH.PSN, p.AETH.MSN
-	client, shift, ok := l.psns.back(raw)
+	client, shift, ok := l.clientPSN(raw)
 	ok = ok && !l.isFar(raw, l.psns.own)
 	if !ok && l.msg == openRead && raw == l.psns.own {
 		client, shift, ok = l.psns.client, l.psns.shift(), true

@@ -80,3 +80,39 @@ func TestWriteFromBeforeTheRules(t *testing.T) {
 		t.Error("nothing is replaced afterwards")
 	}
 }
+
+// A flow is forgotten while a WRITE of it is on its way to the server, to a word that the switch does
+// not know. No atomic on the word is replaced before the WRITE has arrived.
+func TestForgottenFlowWithARequestInFlight(t *testing.T) {
+	r := newRig(t, rigConfig{clients: 2, rules: atomicsRule(1)})
+	a, b := r.connect(0), r.connect(1)
+	b.prove(b.faa(2048, 0, 0), b.faa(2048, 0, 0), b.faa(2048, 0, 0))
+	r.run(20 * time.Millisecond)
+	a.n.fill(0x33, 8)
+	var late []byte
+	r.tap = func(up bool, port int, data []byte) bool {
+		if f := parse(data); up || port != r.server.port || late != nil || f.BTH.Opcode != wire.RCWriteOnly {
+			return true
+		}
+		late = bytes.Clone(data)
+		return false
+	}
+	a.post(a.write(64, 512, 8))
+	r.settle()
+	r.do(func(c *pipeline.Ctx) { r.g.track.Forget(c.Now, ipOf(1)) })
+	r.clients[0].dead = true
+	answered := 0
+	for range 20 {
+		b.post(b.faa(64, 1, 0))
+		r.run(15 * time.Microsecond)
+		answered += len(b.n.poll())
+	}
+	r.launch(false, r.server.port, late, false)
+	r.settle()
+	b.post(b.faa(64, 1, 0))
+	r.run(time.Millisecond)
+	b.done(verbs.Success)
+	if answered != 20 || b.n.word(0) != filled || r.server.word(64) != filled+1 {
+		t.Errorf("%d additions answered, the last one with %#x; the word is %#x", answered, b.n.word(0), r.server.word(64))
+	}
+}

@@ -79,10 +79,7 @@ func (l *sequencer) canGo(place int) bool { return l.place == place || l.idle() 
 func (l *sequencer) incomplete() wire.PSN {
 	psn := l.psns.client
 	if !l.isAnswered() && l.msg != openRead {
-		// A flow changes its place only when it is idle, so nothing behind acked has moved, however
-		// many PSNs that are; the map of PSNs reaches back over fewer than a NIC may have in
-		// flight.
-		psn = psn.Add(-int(wire.Diff(l.psns.own, l.acked)))
+		psn = psn.Add(-l.unanswered())
 	}
 	if r := l.window.oldest(); r != nil {
 		if p := r.psn.Add(r.got); wire.Diff(p, psn) < 0 {
@@ -122,12 +119,6 @@ func (l *sequencer) answered() {
 func (l *sequencer) counts(n int, moved bool) {
 	l.window.age(l.psns.client, n)
 	l.psns.add(n, moved)
-}
-
-// executedFrom returns the PSN behind the requests from psn on that one ACK may cover: the server
-// has executed all of them, and none of them is a READ or an atomic, whose answer it would not be.
-func (l *sequencer) executedFrom(psn wire.PSN) wire.PSN {
-	return l.window.resultFrom(psn, l.incomplete())
 }
 
 // advance counts a new request as received.

@@ -138,3 +138,30 @@ func TestSilenceOverManyChangesOfPlace(t *testing.T) {
 		}
 	})
 }
+
+// As many requests as a NIC can have in flight follow one that was lost behind the switch, all on
+// the client's connection: its repetition still reaches the server, and the answer the client.
+func TestRepeatedFarBehindInFlight(t *testing.T) {
+	for _, behind := range []int{1 << 20, 1<<21 + 5, 1<<23 - 2} {
+		r, c := wideRig(t, 128, moveRule(1))
+		c.prove(c.faa(64, 1, 0)) // some requests have moved before
+		l := r.sequencerOf(c)
+		shift := l.psns.shift()
+		r.useRules() // nothing moves any more
+		r.loseOnce(func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCWriteOnly && f.SrcAddr() == ipOf(1) })
+		c.post(c.write(128, 64, 8))
+		r.settle()
+		if l.acked == l.psns.own {
+			t.Fatal("the WRITE has moved")
+		}
+		for left := behind; left > 0; left -= min(left, 1<<19) {
+			l.counts(min(left, 1<<19), false)
+			l.advance(min(left, 1<<19))
+			l.reaches()
+		}
+		r.run(30 * time.Millisecond)
+		if c.allSucceed(1); l.psns.shift() != shift || shift == 0 {
+			t.Errorf("%d behind: %d requests have moved, and %d before", behind, l.psns.shift(), shift)
+		}
+	}
+}

@@ -259,17 +259,17 @@ func (w *window) onClient(own wire.PSN) *record {
 	return nil
 }
 
-// resultFrom returns the PSN of the oldest READ or atomic in [psn, end), or end.
-func (w *window) resultFrom(psn, end wire.PSN) wire.PSN {
+// hasResult reports whether a READ or an atomic in [psn, end) has a record.
+func (w *window) hasResult(psn, end wire.PSN) bool {
 	for pos := w.head; pos != w.tail; pos++ {
 		switch r := w.at(pos); {
 		case wire.Diff(r.psn, end) >= 0:
-			return end
+			return false
 		case r.isResult() && wire.Diff(r.psn, psn) >= 0:
-			return r.psn
+			return true
 		}
 	}
-	return end
+	return false
 }
 
 // oldest returns the oldest record without answer; nil if there is none.
