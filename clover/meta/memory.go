@@ -53,7 +53,7 @@ type memory struct {
 	// retryAt is when the next attempt to reach a server that did not answer is due.
 	retryAt clock.Time
 	down    bool
-	// blank reports that its memory is not the store's: it has to be formatted.
+	// blank: the server answers, but its memory has no superblock of this store. It must be formatted.
 	blank bool
 }
 

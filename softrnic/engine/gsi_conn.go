@@ -117,7 +117,9 @@ func (g *GSI) Connect(now clock.Time, local, peer netip.Addr, req mad.REQ, out *
 	if req.Primary.HopLimit == 0 {
 		req.Primary.HopLimit = max(r.ipv4.TTL, r.ipv6.HopLimit)
 	}
-	g.endGone(now) // the queue pair's own last connection above all
+	// ends connections whose queue pairs were destroyed or reset; one of them may be the previous
+	// connection of this queue pair
+	g.endGone(now)
 	id, err := g.m.Connect(now, 0, local, peer, req, &g.acts)
 	if err != nil {
 		g.carryOut(now, out)

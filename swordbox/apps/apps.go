@@ -1,5 +1,5 @@
 // Package apps holds the registries of the switch: its programs, and the handlers of the rules of
-// program swordbox. A new one is a package of its own and one line here.
+// program swordbox. ARCHITECTURE.md says what else a new program or action needs.
 package apps
 
 import (
@@ -43,8 +43,7 @@ var programs = []Program{
 // Program is an entry of the registry of programs.
 type Program struct {
 	Name string
-	// HasRules: the program is a Ruled one. It has addresses of its own and a record of what must
-	// survive a crash.
+	// HasRules: the program is a Ruled one. It has addresses of its own and a journal.
 	HasRules bool
 
 	make     func(s *spec.Rack, cfg Config) (pipeline.Program, error)
@@ -54,8 +53,8 @@ type Program struct {
 // Ruled is a program with rules.
 type Ruled interface {
 	pipeline.Program
-	// Rules are those in force. SetRules exchanges them, also in the record; on error they stay as
-	// they are.
+	// Rules returns the rules in force. SetRules replaces them, also in the journal; on error they
+	// stay as they are.
 	Rules() *rules.Set
 	SetRules(s *rules.Set) error
 	// Tables lists the tables of the program. ClearTable empties one and returns how many entries
@@ -76,17 +75,17 @@ type Config struct {
 	// Rand makes queue pair numbers and PSNs; it must differ between incarnations of the switch.
 	// The program owns it.
 	Rand *rand.Rand
-	// Record is what survives a crash of the switch; nil: nothing does.
+	// Record is the journal, which survives a crash of the switch; nil: nothing survives.
 	Record *journal.Record
-	// Late: connections may be open already when the program begins, though no former incarnation
-	// has left a record.
+	// Late: connections may be open already when the program begins, although no earlier incarnation
+	// has left a journal.
 	Late bool
 	// Silence is how long the switch asks a silent server before it gives the server up; 0: 255 ms.
 	Silence time.Duration
 	// Hold is how long an append that is steered waits for the one before it; 0: 1 ms.
 	Hold time.Duration
-	// Nodes is how many nodes of stores a switch that steers remembers; 0: 65536. Clients whose
-	// nodes are forgotten are not led.
+	// Nodes is how many nodes of stores a switch that steers remembers; 0: 65536. Requests for nodes
+	// that it has forgotten are not steered.
 	Nodes int
 	// Connections is how many connections the switch tracks; 0: the default of conntrack.
 	Connections int

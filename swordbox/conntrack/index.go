@@ -91,7 +91,8 @@ func newIndex(flows int, seed uint64) index {
 	return index{slots: make([]slot, n), mask: n - 1, seed: seed}
 }
 
-// find returns the flow of a packet, or nil. For IPv4 it is get without a key in memory.
+// find returns the flow of a packet, or nil. The IPv4 path is get with the key in registers: it
+// builds no key struct.
 func (x *index) find(f *wire.Frame) *Flow {
 	if f.V6 {
 		k := key{addrsOf(f), f.BTH.DestQP}

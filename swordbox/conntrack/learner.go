@@ -54,7 +54,7 @@ type budget struct {
 
 const (
 	budgetBurst = 1 << 20
-	// budgetEach is the time that earns one comparison.
+	// budgetEach is the interval at which the budget grows by one comparison.
 	budgetEach = 200 * time.Nanosecond
 )
 

@@ -79,7 +79,7 @@ func topOf(r *rules.Rule) int {
 	return defaultTop
 }
 
-// shiftOf is the unit of a rule as a power of two.
+// shiftOf returns log2 of a rule's unit in bytes.
 func shiftOf(r *rules.Rule) (shift uint) {
 	size := units[0].size
 	for _, u := range units {

@@ -8,8 +8,9 @@ const maxBehind = 1 << 21
 
 // segment is a run of a client's PSNs in one place. It ends where the next one begins.
 type segment struct {
-	client wire.PSN // first
-	// PSN of the first request on the client's connection; if moved, that of the next request there
+	client wire.PSN // the client's PSN of the segment's first request
+	// own is the PSN on the client's connection of the segment's first request; in a moved segment,
+	// of the first request after the segment.
 	own   wire.PSN
 	moved bool
 }

@@ -10,11 +10,12 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // has heard no answer for long may be as far behind: what the switch knows to be executed it
 // answers itself, see duplicate.executed.
 
-// slack is how many PSNs a duplicate may lag in addition to twice the most that were ever in
-// flight.
+// slack is a margin: a duplicate may lag behind the newest PSN by slack plus twice far, the largest
+// number of PSNs that were in flight.
 const slack = 4096
 
-// reaches updates far with the number of PSNs that are in flight on the client's connection.
+// reaches raises far to the number of PSNs in flight on the client's connection, if that number is
+// larger.
 func (k *clientConn) reaches() {
 	if d := wire.Diff(k.psns.own, k.acked); d > k.far {
 		k.far = d

@@ -199,7 +199,7 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 func (r *storeRun) strike() {
 	r.struck = true
 	at := r.env.rack.Now()
-	r.cause(&r.plan.storeStrike)
+	r.cause(&r.plan.storeFaultAt)
 	for i := range r.plan.then {
 		s := &r.plan.then[i]
 		at = at.Add(s.later)
@@ -208,7 +208,7 @@ func (r *storeRun) strike() {
 }
 
 // cause injects one fault.
-func (r *storeRun) cause(p *storeStrike) {
+func (r *storeRun) cause(p *storeFaultAt) {
 	rack := r.env.rack
 	h := rack.Host(p.victim)
 	end := func() {}
@@ -238,7 +238,7 @@ func (r *storeRun) cause(p *storeStrike) {
 	case storeLinkCut:
 		h.SetLink(false)
 		end = func() { h.SetLink(true) }
-	case storeFreeze:
+	case storeHang:
 		h.Hang()
 		end = h.Resume
 	case storeNothing:

@@ -41,39 +41,39 @@ type storePlan struct {
 	// box is the switch section of the rack file; "": plain forwarding.
 	box, steer string
 
-	storeStrike
+	storeFaultAt
 	// then are further faults, each some time after the one before.
-	then []storeStrike
+	then []storeFaultAt
 	// pace is the mean pause between two operations of a client; 0: none.
 	pace time.Duration
 	// loses is the number of the WRITE or compare-and-swap that is lost on its way from the victim
-	// of a freeze, which begins at that moment; 0: none.
+	// of a hang, which begins at that moment; 0: none.
 	loses int
 }
 
-// storeStrike is one fault.
-type storeStrike struct {
-	what   storeDisaster
+// storeFaultAt is one fault of a run: its kind, its victim and its time.
+type storeFaultAt struct {
+	what   storeFault
 	victim string
 	after  int           // operations; of the first fault
 	later  time.Duration // after the fault before; of others
 	down   time.Duration
 }
 
-// storeDisaster is what happens to a machine in the middle of a run.
-type storeDisaster uint8
+// storeFault is the kind of fault that hits one machine, link or the switch during a run.
+type storeFault uint8
 
 const (
-	storeNothing storeDisaster = iota
+	storeNothing storeFault = iota
 	storeClientCrash
 	storeMemoryCrash
 	storeMetaCrash
 	storeSwitchCrash
 	storeLinkCut
-	storeFreeze
+	storeHang
 )
 
-var storeFaults = [...]string{"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "freeze"}
+var storeFaults = [...]string{"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "hang"}
 
 func drawStore(e *env) *storePlan {
 	d := e.draw
@@ -95,11 +95,11 @@ func drawStore(e *env) *storePlan {
 	p.rack = simrack.Options{Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.3)}
 	e.v6 = d.chance(0.2)
 	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
-	p.drawDisaster(d)
+	p.drawFault(d)
 	return p
 }
 
-func (p *storePlan) drawDisaster(d *draw) {
+func (p *storePlan) drawFault(d *draw) {
 	if d.chance(0.3) {
 		return
 	}
@@ -108,10 +108,10 @@ func (p *storePlan) drawDisaster(d *draw) {
 	for len(p.then) < 2 && d.chance(0.3) {
 		p.then = append(p.then, p.next(d))
 	}
-	if p.what == storeFreeze && p.victim[0] == 'c' && d.chance(0.5) {
+	if p.what == storeHang && p.victim[0] == 'c' && d.chance(0.5) {
 		p.loses = d.between(1, p.rounds/2)
 	}
-	if d.chance(0.5) || p.what == storeFreeze { // so that there are operations after leases have ended
+	if d.chance(0.5) || p.what == storeHang { // so that there are operations after leases have ended
 		p.pace = 2 * (p.down + 2*p.lease) / time.Duration(p.rounds)
 	}
 }
@@ -119,13 +119,13 @@ func (p *storePlan) drawDisaster(d *draw) {
 // next draws a fault that follows the others, of another machine. If both memory servers and the
 // metadata server lose what they know, nothing is left that could tell a lost key from one that
 // never was.
-func (p *storePlan) next(d *draw) storeStrike {
+func (p *storePlan) next(d *draw) storeFaultAt {
 	for {
-		var s storeStrike
+		var s storeFaultAt
 		s.draw(d, p.lease)
 		s.later = d.span(0, 150*time.Millisecond)
 		fits, losses, meta := true, 0, 0
-		for _, x := range append([]storeStrike{p.storeStrike, s}, p.then...) {
+		for _, x := range append([]storeFaultAt{p.storeFaultAt, s}, p.then...) {
 			switch x.what {
 			case storeMemoryCrash:
 				losses++
@@ -142,11 +142,11 @@ func (p *storePlan) next(d *draw) storeStrike {
 }
 
 // draw draws what happens, to which machine, and for how long.
-func (p *storeStrike) draw(d *draw, lease time.Duration) {
-	p.what = storeDisaster(d.between(1, int(storeFreeze)))
+func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
+	p.what = storeFault(d.between(1, int(storeHang)))
 	p.down = d.span(time.Millisecond, 120*time.Millisecond)
 	switch p.what {
-	case storeFreeze:
+	case storeHang:
 		if p.victim = fmt.Sprintf("cn%d", d.IntN(storeHosts)); d.chance(0.2) {
 			p.victim = one(d, "md0", "ms0", "ms1")
 		}

@@ -30,15 +30,15 @@ func (d noFence) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Param
 	return d.Manager.Dial(qp, to, service, p, private, deadline)
 }
 
-// freezeOnWrite is a plan in which a host freezes when a request of it is lost, and the others go
+// hangOnWrite is a plan in which a host hangs when a request of it is lost, and the others go
 // on for longer than lease and grace with so few nodes that they are given those of the host.
-func freezeOnWrite(e *env) *storePlan {
+func hangOnWrite(e *env) *storePlan {
 	p := drawStore(e)
 	d := e.draw
 	p.rules, p.links = nil, "none"
 	p.keys, p.clients, p.rounds, p.region, p.value = 4, 4, 400, 10<<10, 40
 	p.mix = [4]float64{0.2, 0.98, 0.99, 1}
-	p.storeStrike, p.then = storeStrike{what: storeFreeze, victim: "cn0"}, nil
+	p.storeFaultAt, p.then = storeFaultAt{what: storeHang, victim: "cn0"}, nil
 	p.down = time.Duration(float64(p.lease) * (2.2 + d.Float64()))
 	p.loses, p.pace = d.between(20, 60), p.lease/60
 	return p
@@ -52,7 +52,7 @@ func TestAFrozenClientsConnectionsEnd(t *testing.T) {
 		caught, kept := 0, 0
 		for seed := uint64(1); seed <= 20 && (fenced || caught == 0); seed++ {
 			s := Scenario{Name: "clover", run: func(e *env) error {
-				r := &storeRun{env: e, plan: freezeOnWrite(e)}
+				r := &storeRun{env: e, plan: hangOnWrite(e)}
 				if !fenced {
 					r.dialer = func(m rdmacm.Manager) rdmacm.Manager { return noFence{m, &kept} }
 				}

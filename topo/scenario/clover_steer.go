@@ -72,7 +72,7 @@ func drawAppendLoss(e *env, p *storePlan) {
 	if a.answer {
 		what = "answers of compare-and-swaps are lost"
 	}
-	p.storeStrike, p.then, p.loses, p.pace = storeStrike{}, nil, 0, 0 // no other fault
+	p.storeFaultAt, p.then, p.loses, p.pace = storeFaultAt{}, nil, 0, 0 // no other fault
 	if a.client {
 		p.what, what = storeClientCrash, what+", the client of the first one dies"
 	}

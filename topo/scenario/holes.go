@@ -37,7 +37,7 @@ type hole struct {
 // holeScenarios are all of them, one by one and together.
 func holeScenarios() []Scenario {
 	out := []Scenario{{
-		Name: "holes", Doc: "each hole of the paper: does damage under published rules, unless these close it too, and none under hardened rules",
+		Name: "holes", Doc: "each hole of the paper, by number: published rules show the damage (some holes they close, too), hardened rules never do",
 		run: func(e *env) error {
 			var errs []error
 			for _, h := range holes() {

@@ -66,8 +66,8 @@ func lockScenarios() []Scenario {
 		},
 		{
 			Name: "planned", run: runPlanned,
-			Doc: "2 clients, 2 words, 2 shards: every schedule of a few packets lost, late or doubled, and of rules that change; atomics are linearizable, no client dies" +
-				" that lives without a rule (--setup, --depth, --schedules, --plan)",
+			Doc: "2 clients, 2 words, 2 shared connections: every schedule of a few packets lost, late or doubled, and of rules that change;" +
+				" atomics are linearizable, a rule never fails a client that succeeds without rules (--setup, --depth, --schedules, --plan)",
 		},
 	}
 }

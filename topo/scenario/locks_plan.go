@@ -106,7 +106,7 @@ func drawLocks(e *env) *lockPlan {
 	p.params = rdmacm.Params{
 		PathMTU: one(d, verbs.MTU256, verbs.MTU512, verbs.MTU1024), Timeout: uint8(one(d, 10, 10, 11, 14)), RdAtomic: one(d, 1, 4, 16),
 	}
-	p.drawDisaster(d)
+	p.drawFault(d)
 	return p
 }
 
@@ -161,7 +161,7 @@ func hopLinks(hop int) []string {
 	return out
 }
 
-func (p *lockPlan) drawDisaster(d *draw) {
+func (p *lockPlan) drawFault(d *draw) {
 	p.what = one(d, noFault, noFault, clientCrash, clientCrash, clientCrash, serverCrash, serverCrash, switchCrash, switchCrash, linkCut, linkCut)
 	p.after = d.between(1, 80)
 	p.victim = fmt.Sprintf("cn%d", d.IntN(lockHosts))

@@ -43,13 +43,13 @@ func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	c.sample(op)
 }
 
-// Tick is the switch's.
+// Tick ticks the switch, and looks at its states.
 func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 	c.node.Tick(now, out)
 	c.sample(ticked)
 }
 
-// Deadline is the switch's.
+// Deadline returns the switch's deadline.
 func (c *coverage) Deadline() clock.Time { return c.node.Deadline() }
 
 // sample looks at all states.

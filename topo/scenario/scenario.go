@@ -96,10 +96,10 @@ func All() []Scenario {
 	return slices.Concat([]Scenario{
 		{Name: "transport", Doc: "random faults and operations; checks every byte, atomic, completion and counter", run: runTransport},
 		{Name: "soak", Doc: "2000 WRITEs, READs and SENDs of 64 KiB and 20000 atomics at 10% loss both ways (seeds 2 to 5: other faults)", run: runSoak},
-		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get the error status in time, other connections go on", run: runCrash},
+		{Name: "crash", Doc: "a memory server's NIC crashes; its clients get an error completion within the retry time; other connections are not affected", run: runCrash},
 		{Name: "partition", Doc: "a host is cut off for less than the retry limit; nothing is lost", run: runPartition},
-		{Name: "uc", Doc: "unreliable connections under random faults; what must be delivered is computed from the packets that arrived", run: runUC},
-		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; what must be delivered is computed from the packets that arrived", run: runUD},
+		{Name: "uc", Doc: "unreliable connections under random faults; the check computes the expected messages from the packets that arrived", run: runUC},
+		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; the check computes the expected messages from the packets that arrived", run: runUD},
 		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
 		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost (--steer, --share-qp)", run: runClover},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},

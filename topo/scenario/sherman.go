@@ -39,7 +39,7 @@ type treeRun struct {
 	full    int // operations that found no page
 	longest time.Duration
 	final   *check.Report
-	plant   func(kv.Scanner) kv.Scanner // for tests: adds a bug in front of the tree
+	plant   func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
 }
 
 // treePatience is the deadline of one operation: longer than any fault lasts and than leases.
@@ -235,7 +235,8 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	deadline := began.Add(treePatience)
 	value := func() []byte { return s.Value(key, d.between(kv.MinValue, p.shape.Value)) }
 	if p.shape.Kind == layout.Published {
-		value = func() []byte { return s.Value(key, p.shape.Value) } // it keeps no length
+		// a published page does not store the length of a value, so all values have the full size
+		value = func() []byte { return s.Value(key, p.shape.Value) }
 	}
 	var err error
 	switch x := d.Float64(); {

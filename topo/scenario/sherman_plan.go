@@ -26,7 +26,7 @@ type treePlan struct {
 	treeWork
 	// strikes are the faults: the first comes at its moment, each other one its pause after the one
 	// before has ended (below 0: before it has).
-	strikes []treeStrike
+	strikes []treeFaultAt
 	shape   layout.Shape
 	locks   int // words of each server
 	region  int // bytes of each server
@@ -56,9 +56,9 @@ type treeWork struct {
 	mix [4]float64
 }
 
-// treeStrike is a fault and its moment.
-type treeStrike struct {
-	what   treeDisaster
+// treeFaultAt is a fault and its moment.
+type treeFaultAt struct {
+	what   treeFault
 	victim string
 	pause  time.Duration
 	when   treeMoment
@@ -67,22 +67,22 @@ type treeStrike struct {
 	down   time.Duration
 }
 
-// treeDisaster is what happens to a machine in the middle of a run.
-type treeDisaster uint8
+// treeFault is the kind of fault that hits one machine, link or the switch during a run.
+type treeFault uint8
 
 const (
-	treeNothing treeDisaster = iota
+	treeNothing treeFault = iota
 	treeClientCrash
-	treeClientFreeze
+	treeClientHang
 	treeNICCrash
 	treeMemoryCrash
 	treeSwitchCrash
 	treeLinkCut
-	treeServerFreeze
-	treeSwitchFreeze
+	treeServerHang
+	treeSwitchHang
 )
 
-var treeFaults = [...]string{"nothing", "client crash", "client freeze", "crash of the NIC", "crash with all memory", "switch crash", "link cut", "freeze of the NIC", "switch freeze"}
+var treeFaults = [...]string{"nothing", "client crash", "client hang", "crash of the NIC", "crash with all memory", "switch crash", "link cut", "hang of the NIC", "switch hang"}
 
 // treeMoment is the moment of the fault, by what the victim has just done.
 type treeMoment uint8
@@ -192,7 +192,7 @@ func treeHostNames(servers int) (out []string) {
 // drawFaults draws none to three. The later ones come soon, or after lease and fence have passed.
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
-		s := p.drawStrike(d)
+		s := p.drawFaultAt(d)
 		if n := len(p.strikes); n > 0 {
 			s.pause = one(d, d.span(0, 5*time.Millisecond), d.span(p.lease, 4*p.lease))
 			if last := p.strikes[n-1]; last.victim != s.victim && d.chance(0.3) {
@@ -203,9 +203,9 @@ func (p *treePlan) drawFaults(d *draw) {
 	}
 }
 
-func (p *treePlan) drawStrike(d *draw) (s treeStrike) {
-	s.what = one(d, treeClientCrash, treeClientCrash, treeClientCrash, treeClientFreeze, treeClientFreeze, treeNICCrash, treeMemoryCrash, treeSwitchCrash,
-		treeLinkCut, treeServerFreeze, treeSwitchFreeze)
+func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
+	s.what = one(d, treeClientCrash, treeClientCrash, treeClientCrash, treeClientHang, treeClientHang, treeNICCrash, treeMemoryCrash, treeSwitchCrash,
+		treeLinkCut, treeServerHang, treeSwitchHang)
 	s.when = one(d, atAnything, atLock, atSplit, atWrite)
 	s.after, s.late = d.between(1, p.clients*p.rounds/4+1), d.span(0, 12*time.Microsecond)
 	if s.when == atSplit {
@@ -214,13 +214,13 @@ func (p *treePlan) drawStrike(d *draw) (s treeStrike) {
 	s.down = d.span(time.Millisecond, 120*time.Millisecond)
 	s.victim = fmt.Sprintf("cn%d", d.IntN(min(treeHosts, p.clients)))
 	switch s.what {
-	case treeNICCrash, treeMemoryCrash, treeServerFreeze:
+	case treeNICCrash, treeMemoryCrash, treeServerHang:
 		s.victim = fmt.Sprintf("ms%d", d.IntN(p.servers))
 	case treeLinkCut:
 		s.victim = one(d, "ms0", "cn0", "cn1")
-	case treeSwitchCrash, treeSwitchFreeze:
+	case treeSwitchCrash, treeSwitchHang:
 		s.victim = "" // the switch
-	case treeNothing, treeClientCrash, treeClientFreeze:
+	case treeNothing, treeClientCrash, treeClientHang:
 	}
 	return s
 }

@@ -59,7 +59,7 @@ func (r *treeRun) arm() {
 	}
 	first := p.strikes[0]
 	host := first.victim
-	if first.what != treeClientCrash && first.what != treeClientFreeze {
+	if first.what != treeClientCrash && first.what != treeClientHang {
 		host = ""
 	}
 	r.trigger = &treeTrigger{host: host, when: first.when, page: p.shape.WithDefaults().Page, left: first.after, fire: func() {
@@ -86,7 +86,7 @@ func (r *treeRun) strike(i int) {
 	switch p.what {
 	case treeClientCrash:
 		h.CrashApps() // what they have posted may still be executed, late
-	case treeClientFreeze, treeServerFreeze:
+	case treeClientHang, treeServerHang:
 		h.Hang()
 		end = h.Resume
 	case treeNICCrash:
@@ -110,7 +110,7 @@ func (r *treeRun) strike(i int) {
 				rack.Stop(err)
 			}
 		}
-	case treeSwitchFreeze:
+	case treeSwitchHang:
 		rack.HangSwitch()
 		end = rack.ResumeSwitch
 	case treeLinkCut:

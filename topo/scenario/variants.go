@@ -108,8 +108,8 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// families are the scenarios that take parameters, with those that each takes and what makes a
-// variant.
+// families lists the scenarios that take parameters: the names of the parameters, and the function
+// that makes the run of a variant.
 var families = map[string]struct {
 	takes []string
 	run   func(Params) (func(*env) error, error)

@@ -16,9 +16,9 @@
 //	switch:
 //	  program: forward       # switch program: forward or swordbox. Default forward.
 //	  queue: 1024            # packets in each egress queue, 1 to 65536. Default 1024.
-//	  spin: 50us             # polls that long before it blocks, 0s to 1s. Default 50us.
+//	  spin: 50us             # how long the switch polls before it blocks, 0s to 1s. Default 50us.
 //	  cpu: 0                 # binds the switch to a processor; auto: to one that the hosts leave free; none. Default: auto.
-//	  rules:                 # of program swordbox, the first one that matches a request counts. Default none.
+//	  rules:                 # Rules of program swordbox: the first that matches a request applies. Default none.
 //	    - id: locks          # default: assigned
 //	      server: ms0        # a host's name, or an address. Required.
 //	      action: atomics    # track, move, atomics, steer or count. Required.
@@ -39,8 +39,8 @@
 //	  - name: cn[0-3]        # or cn[00-15], leaf[1-2]-cn[0-3]; a host name is at most 15 bytes. Required.
 //	    role: compute        # compute, memory or metadata. Required.
 //	    memory: 64MiB        # region for others. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
-//	    spin: 50us           # as of the switch.
-//	    cpu: 1               # as of the switch.
+//	    spin: 50us           # as that of the switch.
+//	    cpu: 1               # as that of the switch.
 //	    gso: on              # sends runs of packets as super-frames. Default: off.
 //	    quota:               # what programs that use the NIC from outside its daemon may have. Default: the defaults below.
 //	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
@@ -68,7 +68,7 @@
 //	    for: 10s             # ends after that time
 //	    seed: 7              # default: the rack's
 //	    id: name             # default: assigned
-//	    match:               # which RoCEv2 packets; default every frame
+//	    match:               # which RoCEv2 packets. Default every frame.
 //	      opcodes: [RC_WRITE_LAST] # any of these
 //	      class: ack         # request response ack nak rnr read_response atomic cnp roce
 //	      qpn: 0x11          # destination queue pair

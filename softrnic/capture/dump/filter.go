@@ -68,7 +68,7 @@ func (f *Filter) match(r *Record) bool {
 	switch r.Verdict {
 	case Other:
 		return f.Other && !f.aboutPacket() && !f.Host.IsValid()
-	case Malformed: // what its headers say means nothing
+	case Malformed: // its headers cannot be trusted, so no filter on packet fields matches it
 		return !f.aboutPacket() && f.matchHost(&r.Frame)
 	default:
 		return f.matchHost(&r.Frame) && f.matchPacket(&r.Frame)

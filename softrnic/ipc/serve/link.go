@@ -84,7 +84,8 @@ func (l *link) write() {
 			return
 		case m := <-l.out:
 			err := l.send(m)
-			_ = closeAll(m.fds) // the other end has its own now
+			// the message passed copies of the descriptors to the client; these are no longer needed
+			_ = closeAll(m.fds)
 			if err != nil {
 				l.cut("answers are not read: " + err.Error())
 			}

@@ -62,7 +62,7 @@ func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.
 
 // forFlag adds --for to a command that hurt runs.
 func forFlag(cmd *cobra.Command) {
-	cmd.Flags().Duration("for", 0, "undo it after that time, like 10s (default: it stays until another command undoes it)")
+	cmd.Flags().Duration("for", 0, "end the fault after this time, like 10s (default: until another command ends it)")
 }
 
 // hurt applies a fault to a node of the rack, starts the timer that undoes it if --for was given,

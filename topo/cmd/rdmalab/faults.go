@@ -26,9 +26,9 @@ func faultsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "List the faults on links and in memories, and how often they hit",
-		Long: "faults lists the fault rules that `rdmalab inject` and the rack file have installed, until `rdmalab heal` ends\n" +
-			"them. A rule that has had the hits of its --once or --next stays in the list as spent. A rule whose --for is\n" +
-			"over is shown only with --all. `rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
+		Long: "faults lists the fault rules installed by `rdmalab inject` and by the rack file. `rdmalab heal` removes them. A\n" +
+			"rule that has reached the number of hits of --once or --next is listed as spent. A rule whose --for has expired\n" +
+			"is listed only with --all. `rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
 		Example: "  rdmalab faults\n" +
 			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
 		Args: cobra.NoArgs,
@@ -54,7 +54,7 @@ func faultsCmd() *cobra.Command {
 			return printFaults(cmd, list)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also rules whose --for is over")
+	cmd.Flags().BoolVar(&all, "all", false, "also list rules whose --for has expired")
 	outputFlag(cmd)
 	return cmd
 }

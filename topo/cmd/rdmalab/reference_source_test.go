@@ -235,7 +235,7 @@ func rackTable(section string) func(t *testing.T) string {
 		table := docHead("key", "example", "meaning")
 		for _, k := range rackKeys(t)[section] {
 			if k.example == "" {
-				k.text = "See below. " + k.text
+				k.text = strings.TrimSpace(k.text + " See below.")
 			} else {
 				k.example = "`" + k.example + "`"
 			}

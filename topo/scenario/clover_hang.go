@@ -7,17 +7,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// freezing is a memory server in front of which one request of a host is lost. The host freezes at
-// that moment: its NIC sends the request again when it goes on.
-type freezing struct {
+// hanging is a memory server in front of which one request of a host is lost. The host hangs from
+// that moment: its NIC sends the request again when it is resumed.
+type hanging struct {
 	sim.Node
 	run  *storeRun
 	left *int
 }
 
-// loseOne prepares the loss of the request with which the planned freeze begins.
+// loseOne prepares the loss of the request with which the planned hang begins.
 func (r *storeRun) loseOne() {
-	if r.plan.loses == 0 || r.plan.what != storeFreeze {
+	if r.plan.loses == 0 || r.plan.what != storeHang {
 		return
 	}
 	left := r.plan.loses
@@ -27,14 +27,14 @@ func (r *storeRun) loseOne() {
 			n = wrap(name, n)
 		}
 		if name == "ms0" || name == "ms1" {
-			n = &freezing{n, r, &left}
+			n = &hanging{n, r, &left}
 		}
 		return n
 	}
 }
 
-// Frame hands a frame on, or loses it and lets its host freeze.
-func (f *freezing) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
+// Frame hands a frame on, or loses it and hangs its host.
+func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
 	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && f.run.sentBy(f.run.plan.victim, &g) {
 		if *f.left--; *f.left == 0 {
