@@ -22,6 +22,8 @@ BENCH     ?= .
 BENCHTIME ?= 1s
 COUNT     ?= 10
 PKG       ?= ./...
+# MUTANTS is how many changes of each package make mutate tries; 0: all.
+MUTANTS   ?= 0
 # SKIPS is how many tests and specs may be skipped; -1: any number.
 SKIPS     ?= -1
 
@@ -124,6 +126,7 @@ FIRST    ?= 100001
 SOAKTIME ?= 10m
 .PHONY: soak
 soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIRST on, and schedules of 3 acts, until SOAKTIME is over
+	@$(MAKE) --no-print-directory mutate MUTANTS=5 SEED=$(FIRST) LEAST=40 MUTATED='softrnic/mem softrnic/cm'
 	@end=$$(( $$(date +%s) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/s$$//; s/h$$/*3600/') )); first=$(FIRST); \
 	$(PROGRAM) RDMALAB_E2E_LONG=1 $(GOTEST) $(RACE) -count=1 -timeout 25m ./e2e/transport \
 	  -args $(LIMITS) -ginkgo.focus='arrive whole' 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
@@ -132,6 +135,13 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	  bin/rdmalab sim planned --depth 3 --schedules 50000 --seed $$first || exit 1; \
 	  first=$$((first + 250)); \
 	done
+
+# MUTATED are the packages of mutate; behind = are those whose tests count. The tests of serve are mostly those of its parent.
+MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc
+
+.PHONY: mutate
+mutate: ## what the tests notice: small changes of packages, one at a time; MUTANTS of each by SEED, MUTATED, LEAST in percent
+	@$(GO) run ./e2e/mutate -n $(MUTANTS) -seed $(or $(SEED),1) -min $(or $(LEAST),0) $(MUTATED)
 
 .PHONY: race
 race: ## the unit tests that run in virtual time, with the race detector

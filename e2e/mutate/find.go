@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// mutant is one change of a file: the bytes from begin to end become text.
+type mutant struct {
+	file       string
+	src        []byte
+	line       int
+	in         string // the function
+	kind       string
+	begin, end int
+	text       string
+}
+
+// old is what is changed.
+func (m *mutant) old() string { return string(m.src[m.begin:m.end]) }
+
+// source is the whole file with the change.
+func (m *mutant) source() []byte {
+	return []byte(string(m.src[:m.begin]) + m.text + string(m.src[m.end:]))
+}
+
+// key names a change over changes elsewhere in the file.
+func (m *mutant) key() string {
+	return fmt.Sprintf("%s %s: %s %s", m.file, m.in, m.kind, oneLine(m.old()))
+}
+
+// String is the change with its place, for a person.
+func (m *mutant) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s: %s → %s", m.file, m.line, m.in, m.kind, oneLine(m.old()), oneLine(m.text))
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+// find lists the changes of a package's files in the order of the source.
+func find(pkg string) ([]mutant, error) {
+	files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var all []mutant
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		found, err := inFile(f, src)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is nothing to change")
+	}
+	return all, nil
+}
+
+// finder collects the changes of one file.
+type finder struct {
+	set  *token.FileSet
+	file string
+	src  []byte
+	in   string
+	out  []mutant
+}
+
+// inFile lists the changes of one file. A file that most builds leave out has none.
+func inFile(name string, src []byte) ([]mutant, error) {
+	f := &finder{set: token.NewFileSet(), file: name, src: src}
+	tree, err := parser.ParseFile(f.set, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range tree.Comments {
+		if c.Pos() < tree.Package && strings.HasPrefix(c.List[0].Text, "//go:build") {
+			return nil, nil
+		}
+	}
+	for _, d := range tree.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		f.in = fn.Name.Name
+		ast.Inspect(fn.Body, f.visit)
+	}
+	return f.out, nil
+}
+
+// add notes a change of the bytes between two positions.
+func (f *finder) add(kind string, begin, end token.Pos, text string) {
+	b, e := f.set.Position(begin), f.set.Position(end)
+	f.out = append(f.out, mutant{file: f.file, src: f.src, line: b.Line, in: f.in, kind: kind, begin: b.Offset, end: e.Offset, text: text})
+}
+
+// text is the source of a node.
+func (f *finder) text(n ast.Node) string {
+	return string(f.src[f.set.Position(n.Pos()).Offset:f.set.Position(n.End()).Offset])
+}
+
+// swaps are operators and what is put in their place.
+var swaps = map[token.Token]struct{ kind, to string }{
+	token.LSS: {"bound", "<="}, token.LEQ: {"bound", "<"}, token.GTR: {"bound", ">="}, token.GEQ: {"bound", ">"},
+	token.EQL: {"equality", "!="}, token.NEQ: {"equality", "=="},
+	token.LAND: {"logic", "||"}, token.LOR: {"logic", "&&"},
+	token.ADD: {"arithmetic", "-"}, token.SUB: {"arithmetic", "+"},
+}
+
+// visit notes the changes of one node.
+func (f *finder) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		f.negate(n.Cond)
+	case *ast.ForStmt:
+		if n.Cond != nil {
+			f.negate(n.Cond)
+		}
+	case *ast.BinaryExpr:
+		if s, ok := swaps[n.Op]; ok {
+			f.add(s.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), s.to)
+		}
+	case *ast.BasicLit:
+		if n.Kind == token.INT {
+			if v, err := strconv.ParseUint(n.Value, 0, 63); err == nil {
+				f.add("constant", n.Pos(), n.End(), strconv.FormatUint(v+1, 10))
+			}
+		}
+	case *ast.Ident:
+		if other, ok := map[string]string{"true": "false", "false": "true"}[n.Name]; ok {
+			f.add("constant", n.Pos(), n.End(), other)
+		}
+	case *ast.BlockStmt:
+		for _, s := range n.List {
+			f.remove(s)
+		}
+	case *ast.CaseClause:
+		for _, s := range n.Body {
+			f.remove(s)
+		}
+	}
+	return true
+}
+
+func (f *finder) negate(cond ast.Expr) {
+	f.add("condition", cond.Pos(), cond.End(), "!("+f.text(cond)+")")
+}
+
+// remove notes the removal of a statement without which the function still ends as it must.
+func (f *finder) remove(s ast.Stmt) {
+	switch s := s.(type) {
+	case *ast.ExprStmt, *ast.IncDecStmt:
+	case *ast.AssignStmt:
+		if s.Tok == token.DEFINE {
+			return
+		}
+	case *ast.BranchStmt:
+	default:
+		return
+	}
+	f.add("statement", s.Pos(), s.End(), "")
+}

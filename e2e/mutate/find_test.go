@@ -1,0 +1,69 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"testing"
+)
+
+const sample = `package x
+
+func f(a, b int) int {
+	if a < b && a != 3 {
+		a++
+		g()
+	}
+	for a > 0 {
+		a = a - 1
+		continue
+	}
+	c := true
+	_ = c
+	return a
+}
+`
+
+// Every kind of change is found, with its place, and leaves a file that parses.
+func TestFind(t *testing.T) {
+	all, err := inFile("x.go", []byte(sample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for i := range all {
+		m := &all[i]
+		got[m.String()] = true
+		if _, err := parser.ParseFile(token.NewFileSet(), "x.go", m.source(), 0); err != nil {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	for _, want := range []string{
+		"x.go:4: f: condition: a < b && a != 3 → !(a < b && a != 3)",
+		"x.go:4: f: bound: < → <=",
+		"x.go:4: f: logic: && → ||",
+		"x.go:4: f: equality: != → ==",
+		"x.go:4: f: constant: 3 → 4",
+		"x.go:5: f: statement: a++ → nothing",
+		"x.go:6: f: statement: g() → nothing",
+		"x.go:8: f: condition: a > 0 → !(a > 0)",
+		"x.go:8: f: bound: > → >=",
+		"x.go:8: f: constant: 0 → 1",
+		"x.go:9: f: statement: a = a - 1 → nothing",
+		"x.go:9: f: arithmetic: - → +",
+		"x.go:9: f: constant: 1 → 2",
+		"x.go:10: f: statement: continue → nothing",
+		"x.go:12: f: constant: true → false",
+		"x.go:13: f: statement: _ = c → nothing",
+	} {
+		if !got[want] {
+			t.Errorf("not found: %s", want)
+		}
+		delete(got, want)
+	}
+	for m := range got {
+		t.Errorf("found: %s", m)
+	}
+	if none, err := inFile("x.go", []byte("//go:build never\n\n"+sample)); err != nil || len(none) != 0 {
+		t.Errorf("in a file that is not built: %d, %v", len(none), err)
+	}
+}

@@ -1,0 +1,125 @@
+// Command mutate measures what the tests of packages notice: it changes one thing in a package at a
+// time (a condition, a bound, a constant, a statement), runs the tests, and prints which changes
+// they did not notice and the share of those that they did. Each change is an overlay of the build;
+// no file is written. It fails when the share is below -min.
+//
+// An argument is a folder of a package, or PACKAGE=TESTS,TESTS when the tests that count are
+// elsewhere. A seed picks the sample. Survivors that change nothing anybody could see are in
+// known.txt, each with its reason, and do not count.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	n := flag.Int("n", 0, "how many changes of each package to try; 0: all")
+	seed := flag.Uint64("seed", 1, "decides which ones")
+	limit := flag.Duration("timeout", time.Minute, "how long the tests may take for one change, at most; six times what they take without a change is less")
+	short := flag.Bool("short", true, "run the tests with -short")
+	least := flag.Int("min", 0, "fail when the tests of a package notice less than this share, in percent")
+	flag.Parse()
+	known, err := readKnown(filepath.Join("e2e", "mutate", "known.txt"))
+	if err == nil {
+		err = mutateAll(flag.Args(), *n, *seed, *least, runner{limit: *limit, short: *short}, known)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
+}
+
+// mutateAll works on the packages one after the other. It must run in the root of the module.
+func mutateAll(targets []string, n int, seed uint64, least int, r runner, known map[string]string) error {
+	dir, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	r.dir = dir
+	poor := 0
+	for _, target := range targets {
+		pkg, tests, _ := strings.Cut(target, "=")
+		if tests == "" {
+			tests = pkg
+		}
+		r.tests = strings.Split(tests, ",")
+		score, err := mutatePackage(pkg, n, seed, r, known)
+		if err != nil {
+			return fmt.Errorf("%s: %w", pkg, err)
+		}
+		if score < least {
+			poor++
+		}
+	}
+	if poor > 0 {
+		return fmt.Errorf("the tests of %d packages notice less than %d %%", poor, least)
+	}
+	return nil
+}
+
+// mutatePackage prints the survivors of one package and returns its score in percent.
+func mutatePackage(pkg string, n int, seed uint64, r runner, known map[string]string) (int, error) {
+	all, err := find(pkg)
+	if err != nil {
+		return 0, err
+	}
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	begin := time.Now()
+	if what := r.test(nil); what != survived {
+		return 0, fmt.Errorf("its tests fail without a change: %v", what)
+	}
+	r.limit = min(r.limit, 6*time.Since(begin))
+	counts := map[outcome]int{}
+	tried := 0
+	for i := range all {
+		if n > 0 && tried == n {
+			break
+		}
+		m := &all[i]
+		if known[m.key()] != "" {
+			continue
+		}
+		what := r.test(m)
+		counts[what]++
+		if what == invalid {
+			continue // the compiler noticed
+		}
+		tried++
+		if what == survived {
+			fmt.Printf("%v\n", m)
+		}
+	}
+	score := 100
+	if tried > 0 {
+		score = 100 * (counts[killed] + counts[hung]) / tried
+	}
+	fmt.Printf("%s: %d %% noticed: %d of %d (%d by time), seed %d, %d changes in all\n", pkg, score, counts[killed]+counts[hung], tried, counts[hung], seed, len(all))
+	return score, nil
+}
+
+// readKnown reads the survivors that do not count: a key, a tab, the reason.
+func readKnown(path string) (map[string]string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]string{}
+	for i, line := range strings.Split(string(b), "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, reason, ok := strings.Cut(line, "\t")
+		if !ok || reason == "" {
+			return nil, fmt.Errorf("%s:%d: want what survives, a tab, and why", path, i+1)
+		}
+		known[key] = reason
+	}
+	return known, nil
+}

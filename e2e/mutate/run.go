@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// outcome is what became of a change.
+type outcome int
+
+const (
+	survived outcome = iota // no test noticed
+	killed
+	hung    // the tests did not end in time
+	invalid // it does not compile
+)
+
+var outcomes = [...]string{"no test fails", "a test fails", "the tests do not end in time", "it does not compile"}
+
+// String says what happened.
+func (o outcome) String() string { return outcomes[o] }
+
+// runner builds and runs the tests.
+type runner struct {
+	dir   string // for what it builds
+	tests []string
+	limit time.Duration
+	short bool
+}
+
+// test runs the tests with a change, or without.
+func (r runner) test(m *mutant) outcome {
+	build := []string{"test", "-vet=off", "-ldflags=-s -w", "-c"}
+	if m != nil {
+		overlay, err := r.overlay(m)
+		if err != nil {
+			return invalid
+		}
+		build = append(build, "-overlay", overlay)
+	}
+	for i, pkg := range r.tests {
+		bin := filepath.Join(r.dir, fmt.Sprintf("%d.test", i))
+		if err := exec.Command("go", append(build, "-o", bin, "./"+pkg)...).Run(); err != nil {
+			return invalid
+		}
+		if _, err := os.Stat(bin); err != nil {
+			continue // it has no tests
+		}
+		if o := r.run(bin, pkg); o != survived {
+			return o
+		}
+	}
+	return survived
+}
+
+// overlay writes what go needs to see the change.
+func (r runner) overlay(m *mutant) (string, error) {
+	abs, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	changed, overlay := filepath.Join(r.dir, "changed.go"), filepath.Join(r.dir, "overlay.json")
+	b, err := json.Marshal(map[string]map[string]string{"Replace": {abs: changed}})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(changed, m.source(), 0o644); err != nil {
+		return "", err
+	}
+	return overlay, os.WriteFile(overlay, b, 0o644)
+}
+
+// run runs the tests of one package.
+func (r runner) run(bin, pkg string) outcome {
+	ctx, cancel := context.WithTimeout(context.Background(), r.limit)
+	defer cancel()
+	args := []string{"-test.failfast", "-test.timeout", (2 * r.limit).String()}
+	if r.short {
+		args = append(args, "-test.short")
+	}
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Dir = pkg
+	cmd.WaitDelay = time.Second
+	switch err := cmd.Run(); {
+	case ctx.Err() != nil:
+		return hung
+	case err != nil:
+		return killed
+	}
+	return survived
+}
