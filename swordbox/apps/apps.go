@@ -34,7 +34,7 @@ var handlers = []*handler.Kind{
 	&hotwords.Kind,
 }
 
-// programs are what a rack file can name.
+// programs lists the programs that a rack file can name.
 var programs = []Program{
 	{Name: spec.ProgramForward, make: func(*spec.Rack, Config) (pipeline.Program, error) { return forward.Program{}, nil }},
 	{Name: spec.ProgramSwordBox, HasRules: true, make: swordBox, requests: swordbox.Requests},
@@ -61,8 +61,8 @@ type Ruled interface {
 	// it had; false: there is none of that name that can be cleared.
 	Tables(now clock.Time) []handler.Table
 	ClearTable(name string) (int, bool)
-	// Bound is how many flows the program cannot leave. Close ends the switch's connections before
-	// the program goes, and Unloaded is called when another one has taken its place.
+	// Bound counts the flows that would break if the program were replaced now. Close ends the
+	// switch's connections before the program is replaced; Unloaded is called after that.
 	Bound() int
 	Close(c *pipeline.Ctx)
 	Unloaded()
@@ -70,7 +70,7 @@ type Ruled interface {
 
 var _ Ruled = (*swordbox.Program)(nil)
 
-// Config is what a rack does not say about its switch.
+// Config holds the settings of a program that a rack's description does not contain.
 type Config struct {
 	// Rand makes queue pair numbers and PSNs; it must differ between incarnations of the switch.
 	// The program owns it.
@@ -131,8 +131,8 @@ func Listings() (list []handler.Listing) {
 	return list
 }
 
-// Self are the addresses under which the switch of a rack is reached: those of the rack file if its
-// program has rules, otherwise none.
+// Self returns the addresses of a rack's switch as an end of connections: the addresses of the rack
+// file if its program has rules, otherwise none.
 func Self(s *spec.Rack) pipeline.Self {
 	if p, ok := Lookup(s.Switch.Program); !ok || !p.HasRules {
 		return pipeline.Self{}

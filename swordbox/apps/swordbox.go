@@ -13,9 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// swordBox makes the program that serialises requests to memory servers. The rules are those of the
-// former incarnation of the switch, which an operator may have changed; without one, those of the
-// rack file.
+// swordBox makes the program that serialises requests to memory servers. It takes the rules from
+// the journal of the former incarnation of the switch, because an operator may have changed them;
+// if there was none, from the rack file.
 func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	if cfg.Rand == nil {
 		return nil, errors.New("the program swordbox needs a source of random numbers")
@@ -36,7 +36,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	}
 	track := conntrack.Config{Seed: cfg.Rand.Uint64(), Connections: cfg.Connections}
 	if !ok && !cfg.Late {
-		track.Settle = -1 // the switch is there before its hosts
+		track.Settle = -1 // the switch starts before its hosts, so no connection is older than it
 	}
 	own := swordbox.NewOwn(d, cfg.Record)
 	env := handler.Env{
@@ -56,7 +56,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 		}
 	}
 	if !ok {
-		err = p.SetRules(set) // so that the next incarnation knows that it is not the first
+		err = p.SetRules(set) // rules in the journal show the next incarnation that it is not the first
 	}
 	return p, err
 }

@@ -47,7 +47,7 @@ type event uint8
 const (
 	evAtomic     event = iota // an atomic under a proven R_Key whose outcome is not known
 	evHit                     // an atomic under a proven R_Key that will change the word
-	evMiss                    // an atomic under a proven R_Key that will not
+	evMiss                    // an atomic under a proven R_Key that will not change the word
 	evWriteWhole              // a WRITE of one packet that sets the whole word
 	evWritePart               // a WRITE of one packet that sets a part of it, or after which its value is not known
 	evForeign                 // an operation that only the client's connection may carry
@@ -73,7 +73,7 @@ type guard uint8
 const (
 	always   guard = iota
 	clear_         // nothing is in flight in the place that must be empty; see Word.occupied
-	occupied       // an operation is in flight there
+	occupied       // an operation is in flight in that place
 )
 
 var guardNames = [...]string{"", ", clear", ", occupied"}

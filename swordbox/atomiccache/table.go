@@ -15,10 +15,12 @@ type Config struct {
 	// Budget is how long a NIC retries a request, in all. After that an unanswered request cannot
 	// reach the server any more. 0: 5 seconds.
 	Budget time.Duration
-	// Patience is how long operations wait for those in flight on clients' connections; then they
-	// go there, too. It must be much shorter than a NIC's timeout. 0: 1 ms.
+	// Patience is how long operations wait in the switch for the operations in flight on clients'
+	// connections; after that they are sent on clients' connections, too. It must be much shorter
+	// than a NIC's timeout. 0: 1 ms.
 	Patience time.Duration
-	// HoldOff is how long a word then stays on clients' connections; 0: 50 ms.
+	// HoldOff is how long a word stays on clients' connections after Patience has expired; 0: 50
+	// ms.
 	HoldOff time.Duration
 	// Fresh is how long after a response of the server for a word the switch may answer a CAS
 	// locally. It bounds how late clients notice that the server has crashed. 0: 100 µs.

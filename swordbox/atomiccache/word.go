@@ -42,8 +42,8 @@ type tableEntry struct {
 	t      *Table
 	slot   uint32
 	next   uint32     // the next word of the same page: its slot plus one
-	used   bool       // since the last search for a word to evict
-	serial uint64     // of the table, when the word was created
+	used   bool       // the word was used since the last search for a word to evict
+	serial uint64     // the table's serial when the word was created
 	born   clock.Time // when the word was created
 }
 

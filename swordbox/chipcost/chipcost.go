@@ -1,8 +1,8 @@
-// Package chipcost says what a switch program would take of a programmable switching chip: it lays
-// the tables and registers that the program declares out in the stages of a pipeline, for each of
-// its modes, and counts what does not fit there. It is a rough rule, with figures that are in
-// public papers about such chips, and no compiler: it tells kilobytes from gigabytes and one stage
-// from thirty.
+// Package chipcost estimates the resources of a programmable switching chip that a switch program
+// would need: it places the tables and registers that the program declares in the stages of a
+// pipeline, for each of the program's modes, and counts the blocks that do not fit. It is a rough
+// rule with figures of public papers about such chips, and no compiler: it distinguishes kilobytes
+// from gigabytes and one stage from thirty.
 //
 // The rule. Tables and registers are placed in the order of their declaration, each from the stage
 // on in which the one before it ended, as if each needed the result of the one before. An entry of
@@ -15,7 +15,7 @@
 // that are made, and the ICRC.
 package chipcost
 
-// Chip is what one pipeline of a chip has.
+// Chip describes the resources of one pipeline of a chip.
 type Chip struct {
 	Name string `json:"name"`
 	// Stages of match and action that a packet passes once.

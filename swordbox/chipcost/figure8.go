@@ -1,8 +1,8 @@
 package chipcost
 
-// Figure8 is a line of Figure 8 of the SwordBox paper: what a part of the authors' P4 program
-// takes, in percent of a Tofino, as their compiler reports it. The lines are not sums of those
-// above: SRAM falls from the first to the second.
+// Figure8 is a line of Figure 8 of the SwordBox paper: the resources of a part of the authors' P4
+// program, in percent of a Tofino, as their compiler reports them. A line is not the sum of the
+// lines above it: SRAM falls from the first line to the second.
 type Figure8 struct {
 	Part string `json:"part"`
 	// Crossbar is the exact-match crossbar, MapRAM the memory beside stateful units. These,

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Item is a table or an array of registers and where it would be.
+// Item is a table or an array of registers, with the stages that it would occupy.
 type Item struct {
 	// Part is the part of the program that declares it.
 	Part string `json:"part"`
@@ -14,7 +14,7 @@ type Item struct {
 	// Kind is table or register.
 	Kind    string `json:"kind"`
 	Entries int    `json:"entries"`
-	// EntryBits is the width of an entry, Bits that of all as declared.
+	// EntryBits is the width of an entry, Bits the size of all entries as declared.
 	EntryBits int `json:"entryBits"`
 	Bits      int `json:"bits"`
 	// Blocks and Units that it takes; Units of stateful processing are 0 for a table. Beyond is how
@@ -26,11 +26,12 @@ type Item struct {
 	// stage.
 	First int `json:"first"`
 	Last  int `json:"last"`
-	// Learned: packets insert into the table. Each is how many entries are those of one connection;
-	// 0: it is not a ring.
+	// Learned: packets insert into the table. Each is how many of the entries belong to one
+	// connection; 0: the array is not divided among connections.
 	Learned bool `json:"learned,omitempty"`
 	Each    int  `json:"each,omitempty"`
-	// Note says why it is in no stage: such a chip needs other memory for it. "" if it is in some.
+	// Note says why the item is in no stage: the chip would need other memory for it. "" if it is in a
+	// stage.
 	Note string `json:"note,omitempty"`
 }
 
@@ -72,8 +73,8 @@ type place struct {
 // maxStages bounds the stages that are counted.
 const maxStages = 1 << 16
 
-// put places an item. Where an array of registers is split among stages, each part has a unit of
-// its own.
+// put places an item. If an array of registers is split among stages, each part takes a stateful
+// unit.
 func (p *place) put(i *Item) {
 	each := 0 // blocks of a unit
 	if i.Units > 0 {

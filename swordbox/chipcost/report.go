@@ -2,7 +2,7 @@ package chipcost
 
 import "github.com/rdmalab/rdmalab/swordbox/pipeline"
 
-// Budget is what a program would take of a chip, in each of its modes.
+// Budget is the chip resources that a program would need, in each of its modes.
 type Budget struct {
 	Program string `json:"program"`
 	Chip    Chip   `json:"chip"`
@@ -18,7 +18,7 @@ type Budget struct {
 type Report struct {
 	Mode  string `json:"mode"`
 	Items []Item `json:"items"`
-	// Bits is the declared state; Outside of it is in no stage.
+	// Bits is the declared state; Outside is the part of it that is in no stage.
 	Bits    int `json:"bits"`
 	Outside int `json:"outsideBits"`
 	// Blocks is the memory that the rest takes, Stages in how many stages; Beyond is how many of
@@ -30,16 +30,16 @@ type Report struct {
 	// connections.
 	Learned Sum `json:"learned"`
 	Rings   Sum `json:"rings"`
-	// Needs is what no stage does.
+	// Needs lists what the program does and no stage of a chip can do.
 	Needs []pipeline.Need `json:"needs"`
-	// Uses is what each part takes.
+	// Uses is the share of each part of the program.
 	Uses []Use `json:"uses"`
 	// Fits says that the chip has as many stages and that nothing is outside of them, inserted by
 	// packets, or needed beside.
 	Fits bool `json:"fits"`
 }
 
-// Sum is some items together.
+// Sum adds up several items.
 type Sum struct {
 	Items   int `json:"items"`
 	Entries int `json:"entries"`
@@ -56,8 +56,8 @@ func (s *Sum) add(i *Item) {
 	s.Beyond += i.Beyond
 }
 
-// Use is what a part of a program takes, in percent of what all stages have: more than 100 does not
-// fit.
+// Use is the share that a part of a program takes of each resource, in percent of all stages: more
+// than 100 does not fit.
 type Use struct {
 	Part string `json:"part"`
 	// SRAM is blocks, Units stateful units, Tables logical tables.
@@ -135,8 +135,8 @@ func use(part string, items []Item, c *Chip) Use {
 	return Use{part, of(blocks, c.Blocks), of(units, c.Units), of(tables, c.Tables)}
 }
 
-// Need adds the needs of a kind up: how many there are, and the bits of all. Of packets that are
-// made for one that arrives, it is the largest number.
+// Need lists the needs of a kind, and sums their counts and bits. For packets made by the program
+// (NeedPackets) count is the largest number for one arriving packet.
 func (r *Report) Need(k pipeline.NeedKind) (list []pipeline.Need, count, bits int) {
 	for _, n := range r.Needs {
 		if n.Kind != k {

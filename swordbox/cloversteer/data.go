@@ -14,8 +14,8 @@ func (m *Machine) Stray(r *rules.Rule, f *wire.Frame) {
 	}
 }
 
-// doubt handles a request that the server may or may not execute, or whose response is not seen:
-// what it could change is forgotten.
+// doubt handles a request that the server may or may not execute, or whose response the switch does
+// not see: it forgets the chains that the request could change.
 func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
 	if r == nil || r.Action != rules.Steer {
 		return
@@ -54,9 +54,9 @@ func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 	}
 }
 
-// data notes a WRITE or atomic: the node that a data WRITE makes, or that an entry holds no known
-// node any more. sure: the server will execute it. A WRITE over the superblock is the beginning of a
-// new format: the handles of the former one name other nodes.
+// data notes the effect of a WRITE or atomic on an entry: a data WRITE makes a known node of it; any
+// other leaves the content of the entry unknown. sure: the server will execute the request. A WRITE
+// over the superblock begins a new format: the handles of the former one name other nodes.
 func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 	if st.overwrites(f) {
 		m.stores.drop(st.server)

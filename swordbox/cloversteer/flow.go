@@ -33,7 +33,7 @@ type decision struct {
 	rkey uint32
 	target
 	appended
-	// server is that of a superblock.
+	// server is the memory server, of a decision about a superblock.
 	server netip.Addr
 }
 

@@ -42,8 +42,8 @@ func (m *Machine) fresh(q *request) pipeline.Verdict {
 // appending is a CAS that appends a node.
 type appending struct {
 	node *node
-	// version is that which the client expects of the node that the append goes to, incarnation
-	// that of its memory.
+	// version is the version that the client expects of the node that the append goes to, incarnation
+	// the incarnation of that node's memory.
 	version     layout.Version
 	incarnation uint32
 }

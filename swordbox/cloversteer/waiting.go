@@ -19,8 +19,8 @@ type waiter struct {
 	next   int32 // in the list of the chain
 	chain  id
 	node   ref
-	// incarnation is that of the memory that an append goes to, version that which its client
-	// expects there.
+	// incarnation is the incarnation of the memory that an append goes to, version the version that
+	// its client expects there.
 	incarnation uint32
 	version     layout.Version
 	frame       wire.Frame

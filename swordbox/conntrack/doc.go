@@ -15,7 +15,7 @@
 // it, because NICs change it.
 //
 // Packets cannot make a table grow beyond its bounds, give a flow another peer, or evict a flow
-// whose peer is known. What was refused is counted (Stats).
+// whose peer is known. The table counts the packets that it refuses (Stats).
 //
 //	table.go      Packet: the checks that each packet passes
 //	request.go    class and span of a request; response.go: which requests a response answers

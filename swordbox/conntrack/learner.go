@@ -8,7 +8,7 @@ import (
 )
 
 // Learning from packets. A request names the responder's queue pair, a response the requester's; no
-// packet says which two queue pairs belong together. What can be proven is that two flows are not
+// packet says which two queue pairs belong together. Packets can prove only that two flows are not
 // peers: a response to a PSN that was not requested on a flow, or of another kind than the request,
 // does not answer that flow. So each flow without a peer that carries responses excludes the flows
 // in the other direction whose requests do not match. It is paired with the only flow that is left,

@@ -215,7 +215,7 @@ const (
 	sweepFlows = 256
 )
 
-// wake schedules the sweep, if it is not.
+// wake schedules the sweep, if it is not scheduled yet.
 func (t *Table) wake(now clock.Time) {
 	if t.sweep == clock.Never {
 		t.sweep = now.Add(sweepEvery)

@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// nearby is how many PSNs ahead of the expected one a request may be because requests before it
-// were lost.
+// nearby is how many PSNs past the highest seen a request may be without a check of its ICRC:
+// requests that were lost may be missing before it.
 const nearby = 4096
 
 // request classifies a request of a flow as its responder would.

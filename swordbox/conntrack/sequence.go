@@ -146,7 +146,7 @@ func (q *Sequence) quiet() bool {
 	return q.HasAcked && q.Acked.Next() == q.Expected && q.high == q.Expected
 }
 
-// classify returns the class that a request with this PSN has for its responder. An unsynced flow
+// classify returns the class of a request with this PSN at its responder. An unsynced flow
 // guesses that the responder expects the first request seen and those in order after it.
 func (q *Sequence) classify(psn wire.PSN, span int) Class {
 	switch d := wire.Diff(psn, q.Expected); {

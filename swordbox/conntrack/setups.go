@@ -42,8 +42,8 @@ type setup struct {
 
 // setups is the handshakes that were seen.
 type setups struct {
-	// asked are the REQs without a REP, by the key of their sender; known the answered ones, under
-	// both of their keys.
+	// asked has the REQs without a REP, by the key of their sender; known the answered REQs, under the
+	// keys of both ends.
 	asked, known map[setupKey]*setup
 	max          int // bounds asked
 	sweepAt      clock.Time

@@ -91,7 +91,8 @@ func (c *Counter) Observe(_ clock.Time, r *rules.Rule, t handler.Target) {
 	}
 }
 
-// count counts the units that a request touches. One of no bytes touches the unit where it points.
+// count counts the units that a request touches. A request of no bytes touches the unit that has its
+// address.
 func (c *Counter) count(w *watched, kind int, t handler.Target) {
 	first := t.VA >> w.shift
 	last := (t.VA + uint64(max(t.Length, 1)) - 1) >> w.shift
@@ -152,7 +153,7 @@ func (c *Counter) Tables() []handler.Table {
 	return []handler.Table{{Name: tableHot, Doc: "addresses that rules of action count count", Used: used, Max: MaxCounters, Clear: true}}
 }
 
-// ClearTable has all counts begin again.
+// ClearTable removes all counts, and returns how many there were.
 func (c *Counter) ClearTable(string) (n int) {
 	for i := range c.watched {
 		n += len(c.watched[i].heap)

@@ -7,7 +7,7 @@
 // new incarnation writes its own. A flow is recorded before its first request is moved (Move), the
 // PSN of its oldest unanswered request before a response is sent (Answered), a connection before
 // its first packet (Dial). The process may die between any two stores: each slot has a checksum,
-// and a slot that is half written has not been relied on yet.
+// and nothing depends on a slot before it is written completely.
 //
 // When the journal is full, Move and Dial return ErrFull and count it: a flow that cannot be
 // recorded must not be moved.

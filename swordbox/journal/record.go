@@ -11,7 +11,7 @@ import (
 
 // Sizes of the parts in slots and bytes.
 const (
-	// MaxFlows is how many flows can be recorded, MaxConns how many connections.
+	// MaxFlows and MaxConns bound the flows and the connections in a journal.
 	MaxFlows = 8192
 	MaxConns = 1024
 	// MaxRules bounds the text of the rules in bytes.
@@ -24,19 +24,19 @@ const (
 	flowsAt  = headLen
 	connsAt  = flowsAt + MaxFlows*slotLen
 	banksAt  = connsAt + MaxConns*slotLen
-	// Size of a record in bytes.
+	// Size of a journal in bytes.
 	Size = banksAt + 2*bankLen
 )
 
-// magic is the beginning of a record of this layout.
+// magic is the beginning of a journal of this layout.
 const magic = "rdmalab switch 1"
 
 // ErrFull is returned when there is no free slot.
-var ErrFull = errors.New("the switch's record of moved flows and connections is full")
+var ErrFull = errors.New("the switch's journal of moved flows and connections is full")
 
 // Flow is a flow of which requests were moved.
 type Flow struct {
-	// Slot is where a flow of a former incarnation is recorded.
+	// Slot is the slot of a flow of a former incarnation.
 	Slot           Slot
 	Client, Server netip.Addr
 	// ClientQPN is the queue pair that responses go to, ServerQPN the one that requests go to.
@@ -47,7 +47,7 @@ type Flow struct {
 
 // Conn is what is needed to end a connection that the switch has made.
 type Conn struct {
-	// Slot is where a connection of a former incarnation is recorded.
+	// Slot is the slot of a connection of a former incarnation.
 	Slot   Slot
 	Server netip.Addr
 	// OwnID and ServerID are the communication IDs of the connection at the switch and at the
@@ -62,7 +62,7 @@ type Former struct {
 	Conns []Conn
 }
 
-// Slot names a flow or a connection in the record. The zero value names none; calls with it have no
+// Slot names a flow or a connection in the journal. The zero value names none; calls with it have no
 // effect.
 type Slot int
 
@@ -77,19 +77,20 @@ type Record struct {
 	stats     Stats
 }
 
-// Stats counts what the record holds and refused.
+// Stats counts the entries of a journal, and those that it refused.
 type Stats struct {
 	// Flows is at most MaxFlows, Conns at most MaxConns.
-	Flows   int    `json:"rows" help:"flows in the record"`
-	Conns   int    `help:"connections of the switch in the record"`
-	Refused uint64 `help:"flows and connections refused because the record was full"`
+	Flows   int    `json:"rows" help:"flows in the journal"`
+	Conns   int    `help:"connections of the switch in the journal"`
+	Refused uint64 `help:"flows and connections refused because the journal was full"`
 }
 
-// Open opens the record in b, of Size bytes. A b of zeros is an empty record; anything else that is
-// no record is an error, and Format makes it one. The Record owns b from then on.
+// Open opens the journal in b, of Size bytes. If all of b is zero, the journal is empty. Any other
+// content that is no journal is an error; Format turns it into an empty journal. The Record owns b
+// from then on.
 func Open(b []byte) (*Record, error) {
 	if len(b) != Size {
-		return nil, fmt.Errorf("record of %d bytes: want %d", len(b), Size)
+		return nil, fmt.Errorf("journal of %d bytes: want %d", len(b), Size)
 	}
 	r := &Record{b: b}
 	switch string(b[:len(magic)]) {
@@ -97,7 +98,7 @@ func Open(b []byte) (*Record, error) {
 	case string(make([]byte, len(magic))):
 		copy(b, magic)
 	default:
-		return nil, errors.New("not a record of this version of the switch")
+		return nil, errors.New("not a journal of this version of the switch")
 	}
 	for i := MaxFlows; i > 0; i-- {
 		if flow, ok := r.flow(Slot(i)); ok {
@@ -117,7 +118,7 @@ func Open(b []byte) (*Record, error) {
 	return r, nil
 }
 
-// Format makes b, of Size bytes, an empty record.
+// Format makes b, of Size bytes, an empty journal.
 func Format(b []byte) {
 	clear(b)
 	copy(b, magic)

@@ -65,8 +65,9 @@ func (c *Ctx) emit(f *wire.Frame, port int, note string) bool {
 	return ok
 }
 
-// EmitsLeft is how many packets the program may still make in this step. What it makes beyond them
-// is dropped, so a program that can put packets off asks first, and has a Deadline that is past.
+// EmitsLeft returns how many packets the program may still emit in this step. Further packets are
+// dropped, so a program that can delay packets asks first, and returns a Deadline in the past to
+// continue in the next step.
 func (c *Ctx) EmitsLeft() int { return max(0, maxEmit-c.s.emitted) }
 
 // Hold keeps a copy of p until the program releases or discards it, or until a time: then the

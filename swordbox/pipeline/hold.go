@@ -63,7 +63,7 @@ func (h *holds) remove(id HoldID) {
 	h.due.Remove(i)
 }
 
-// next returns a packet whose time is over; 0: there is none.
+// next returns a packet that must not be held any longer; 0: there is none.
 func (h *holds) next(now clock.Time) HoldID {
 	i, at := h.due.Next()
 	if at > now {

@@ -8,9 +8,9 @@ import (
 )
 
 // Load replaces the running program by another one, as a step. Packets that the former one holds
-// are forwarded unchanged. What the switch has learnt and counted, partitions and links stay.
-// Whatever else the former program did for connections ends at once; the caller must know whether
-// they survive that.
+// are forwarded unchanged. Learnt addresses, counters, partitions and links stay. Everything else
+// that the former program did for connections ends at once; the caller must know whether the
+// connections survive that.
 func (s *Switch) Load(now clock.Time, p Program, self Self, out *packetio.Batch) error {
 	if p == nil {
 		return errors.New("pipeline: the program is nil; apps/forward only forwards")

@@ -25,7 +25,7 @@ func (q *Queue) Offer(f packetio.Frame) bool {
 	return true
 }
 
-// Len is the number of packets in the queue.
+// Len returns the number of packets in the queue.
 func (q *Queue) Len() int { return q.packets }
 
 // Flush sends the queue to a port and empties it. It returns how many packets and bytes it tried to

@@ -14,21 +14,22 @@ type Spec struct {
 	// receiver drops and counts them. Rewrite verifies in any case, because a new ICRC would hide
 	// the damage.
 	Verify bool
-	// Modes are the ways to use the program of which one rule has one; empty: there is one way.
+	// Modes are the modes of the program's rules, like hardened; each rule has one of them. Empty: the
+	// program has no modes.
 	Modes []string
 	Parts []Part
 }
 
-// Part is what one part of a program keeps and does.
+// Part declares the state of one part of a program, and what the part needs of a chip.
 type Part struct {
 	Name string
-	// Mode is the one that the part is for; "": for all.
+	// Mode is the mode that needs the part; "": all modes do.
 	Mode string
 	// Tables and Registers are the state that the part keeps, with the sizes that a hardware switch
 	// would need.
 	Tables    []TableSpec
 	Registers []RegisterSpec
-	// Needs is what the part does that the stages of a switching chip do not.
+	// Needs lists what the part does and the stages of a switching chip cannot do.
 	Needs []Need
 }
 
@@ -60,7 +61,7 @@ func (r RegisterSpec) Bits() int { return r.Entries * r.Width }
 // Need is something that a program does and the stages of a switching chip do not.
 type Need struct {
 	Kind NeedKind `json:"kind"`
-	// What is said for people.
+	// What describes the need, for people.
 	What string `json:"what"`
 	// Count is how many there are at a time, or for each packet (NeedPackets); 0: it is not
 	// counted.
@@ -79,7 +80,8 @@ const (
 	NeedStore NeedKind = "kept packets"
 	// NeedTimer: something happens at a time. Stages act only when a packet passes.
 	NeedTimer NeedKind = "timers"
-	// NeedPackets: packets are made that no packet becomes: Count for each that arrives, at most.
+	// NeedPackets: the program makes packets in addition to those that it forwards, at most Count for
+	// each packet that arrives.
 	NeedPackets NeedKind = "made packets"
 	// NeedICRC: the ICRC is computed over the whole of a rewritten packet. Stages see its headers.
 	NeedICRC NeedKind = "ICRC"

@@ -21,8 +21,8 @@ const (
 	// Atomics puts the atomics of a word, and the WRITEs that cover it, on one shared connection
 	// and turns CMP_SWAP and FETCH_ADD into WRITEs as soon as the word's value is known.
 	Atomics
-	// Steer leads appends and reads of the store Clover to the newest node of their key. Nothing is
-	// moved.
+	// Steer sends appends and READs of the store Clover to the newest node of their key, on the
+	// client's connection.
 	Steer
 )
 
@@ -30,22 +30,22 @@ const (
 type Definition struct {
 	// Name is the word of rule files.
 	Name string
-	// Service is what the switch does for a server under rules of the action: rules of one server
-	// agree on it and on the mode. "": nothing, or nothing but observe.
+	// Service is what the switch does for a server under rules of the action: all rules of a server
+	// must have the same Service and the same mode. "": the switch only tracks or observes.
 	Service Service
-	// Observes: requests under rules of the action go on as if the rule did not exist, and a
-	// request may be under a rule that observes and under another one. Such rules are compared with
-	// one another only.
+	// Observes: a rule of the action does not change what happens to a request, so a request may
+	// match an observing rule and another rule. Observing rules are compared only with one another.
 	Observes bool
 	// HardenedOnly: the action has no mode published.
 	HardenedOnly bool
-	// Keys are those that only rules of this action have. See Option.
+	// Keys are the keys that only rules of this action have. See Option.
 	Keys []Field
-	// Together says what is wrong with all rules of the action of one set; nil: nothing can be.
+	// Together checks all rules of the action in one set; nil: there is nothing to check.
 	Together func(list []*Rule) error
 }
 
-// Service is a way to serve a server. Its text is the participle of error messages.
+// Service is the way in which the switch serves a server. Error messages use its text as a
+// participle.
 type Service string
 
 // Services. No server has both.
@@ -54,8 +54,8 @@ const (
 	steered    Service = "steered"
 )
 
-// definitions are those of all actions, by number. Register appends while packages are initialised;
-// nothing changes it afterwards.
+// definitions has the definition of each action, by number. Register appends while packages are
+// initialised; nothing changes it afterwards.
 var definitions = []Definition{
 	{Name: "track"},
 	{Name: "move", Service: serialized},

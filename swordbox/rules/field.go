@@ -26,7 +26,7 @@ func Fields() []Field {
 	return list
 }
 
-// none is the value for nothing, any the one for everything.
+// none and any are the values that stand for nothing and for everything.
 const (
 	none   = "none"
 	anyKey = "any"
@@ -154,7 +154,7 @@ var fields = []Field{
 // hotKeys begins the choice of keys that the switch finds.
 const hotKeys = "hot:"
 
-// setMisses reads what answers, and how long a CAS waits before.
+// setMisses reads the Answerer, and how long a CAS waits before it is answered.
 func setMisses(r *Rule, s string) error {
 	how, wait, timed := strings.Cut(s, ":")
 	r.MissTime = 0

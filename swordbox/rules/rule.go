@@ -65,7 +65,7 @@ const (
 	MaxShards = 64
 	// MaxID is the longest ID in bytes, MaxService the longest name of a service.
 	MaxID, MaxService = 32, 48
-	// MaxDepth is the largest MaxRdAtomic that the wire can say.
+	// MaxDepth is the largest MaxRdAtomic that fits into a REQ.
 	MaxDepth = 128
 	// MaxKeys is how many keys a rule names.
 	MaxKeys = 64
@@ -89,8 +89,8 @@ type Rule struct {
 	ID string `json:"id"`
 	// Host is the server's name where a rule was read from text; Resolve turns it into addresses.
 	Host string `json:"host,omitempty"`
-	// Server is the address by which the server is known, to which the switch connects, and by
-	// which words of its memory are named. Also are its other addresses: the same memory.
+	// Server is the server's first address: the switch connects to it, and names words of the
+	// server's memory by it. Also are the server's other addresses, for the same memory.
 	Server netip.Addr   `json:"server"`
 	Also   []netip.Addr `json:"also,omitempty"`
 	Action Action       `json:"action"`
@@ -102,8 +102,8 @@ type Rule struct {
 	RKey uint32 `json:"rkey,omitempty"`
 	// Shards is how many shared connections there are to the server; 0: 1.
 	Shards int `json:"shards,omitempty"`
-	// Service is what the switch connects to in mode hardened: the name of a service or the number
-	// of a port. "": nothing, an operator has the switch adopt connections.
+	// Service is the service to which the switch connects in mode hardened: a name or a port
+	// number. "": the switch makes no connection; an operator lets it adopt connections.
 	Service string `json:"service,omitempty"`
 	// MaxRdAtomic bounds the READs and atomics outstanding on a shared connection; 0: 16. The
 	// server may grant less.
@@ -115,8 +115,8 @@ type Rule struct {
 	// with AnswerWait; 0: 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
-	// Steer says which requests action steer works on, Keys on those of which keys; nil: all, or
-	// the Hot ones that are asked for most; 0: all.
+	// Steer restricts action steer to appends or to READs, Keys to requests for these keys; nil: no
+	// restriction. Hot restricts it to that many of the most requested keys; 0: no restriction.
 	Steer Steering `json:"steer,omitempty"`
 	Keys  []uint64 `json:"keys,omitempty"`
 	Hot   int      `json:"hot,omitempty"`
@@ -133,11 +133,10 @@ type Answerer uint8
 
 // Answerers. The zero value is the server.
 const (
-	// AnswerServer: it goes to the server as a WRITE of no bytes, as the paper wants every request
-	// to.
+	// AnswerServer: the server answers; the CMP_SWAP is sent to it as a WRITE of no bytes, as the
+	// paper demands of every request.
 	AnswerServer Answerer = iota
-	// AnswerSwitch: the switch, if the server has acknowledged the value that the word is known to
-	// have.
+	// AnswerSwitch: the switch answers, if the server has acknowledged the known value of the word.
 	AnswerSwitch
 	// AnswerWait: as AnswerSwitch, after the CMP_SWAP has waited for MissTime, in the order of
 	// arrival, and the word has not got the value that it compares with.
@@ -224,8 +223,8 @@ func (r *Rule) Depth() int {
 
 const defaultDepth = 16
 
-// Covers reports whether [va, va+n) touches the rule's range. A request of no bytes touches it
-// where it points.
+// Covers reports whether [va, va+n) touches the rule's range. A request of no bytes touches it if
+// the range has its address.
 func (r *Rule) Covers(va uint64, n int) bool {
 	if r.From == 0 && r.To == 0 {
 		return true

@@ -127,10 +127,10 @@ func (s *Set) Servers() []netip.Addr {
 	return out
 }
 
-// Add returns a set with one rule more behind the others, and that rule with its ID.
+// Add returns a set with r as its last rule, and r with its ID.
 func (s *Set) Add(r Rule) (*Set, *Rule, error) { return s.insert(len(s.All()), r) }
 
-// AddFirst is Add before the others.
+// AddFirst is Add, with r as the first rule.
 func (s *Set) AddFirst(r Rule) (*Set, *Rule, error) { return s.insert(0, r) }
 
 func (s *Set) insert(at int, r Rule) (*Set, *Rule, error) {

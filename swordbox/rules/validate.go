@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Validate says what is wrong with a rule that was resolved.
+// Validate returns an error that says what is wrong with a resolved rule.
 func (r *Rule) Validate() error {
 	switch {
 	case !r.Server.IsValid():
@@ -126,7 +126,7 @@ func fits(before, r *Rule) error {
 	return nil
 }
 
-// hides reports whether no request is left for r.
+// hides reports whether r matches every request that s matches, so that s would never apply.
 func (r *Rule) hides(s *Rule) bool {
 	if r.RKey != 0 && r.RKey != s.RKey {
 		return false

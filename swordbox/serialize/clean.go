@@ -18,11 +18,11 @@ import (
 // those of a flow that has ended. Their retransmissions
 // pass the machine, so only a packet that has left the switch already can still arrive.
 
-// words is until when requests to a server have ended that may touch a word which does not count
-// them.
+// words tracks by which time all requests to a server have ended that a new word does not count.
 type words struct {
-	// unsettled: since the last call of cleanSince, something has happened after which requests may
-	// be on the way that are not known. settledAt is when they have arrived or are lost.
+	// unsettled: since the last call of cleanSince, the rules have changed or a shared connection has
+	// failed, so requests may be in flight that the machine does not know. settledAt is when all of
+	// them have arrived or are lost.
 	unsettled bool
 	settledAt clock.Time
 	// clean is the last result of cleanSince, computed at cleanAt.
@@ -59,7 +59,7 @@ func (s *server) cleanSince(now clock.Time) clock.Time {
 	return at
 }
 
-// cleanSince is that of the requests on the shared connection. Those that ended without an answer,
+// cleanSince is server.cleanSince for one shared connection. Those that ended without an answer,
 // because the connection has failed, are waited for by server.unsettled.
 func (k *link) cleanSince(now clock.Time) clock.Time {
 	newest := k.conn.Newest()
@@ -67,7 +67,7 @@ func (k *link) cleanSince(now clock.Time) clock.Time {
 	return k.grace.Clean(now, wire.PSN(newest&mask24), wire.PSN(oldest&mask24))
 }
 
-// cleanSince is that of the requests on the client's connection.
+// cleanSince is server.cleanSince for one client's connection.
 func (l *sequencer) cleanSince(now clock.Time) clock.Time {
 	switch {
 	case !l.phase.isLoose():

@@ -9,7 +9,7 @@ import (
 // clientOp is an operation on the client's connection whose completion must be reported: to a word,
 // to all words of a range, or to the table of keys.
 type clientOp struct {
-	// the first PSN of the operation on the client's connection, and the one behind it
+	// first is the operation's first PSN on the client's connection, end the PSN after its last one
 	first, end wire.PSN
 	// word and decision are those of an operation on one word. all: word is nil, and decision is
 	// that of atomiccache.Table.ClientAll for n bytes at va.

@@ -20,7 +20,7 @@ var Kind = handler.Kind{
 // Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
-// Wants lists the shared connections that a rule needs: one a shard.
+// Wants lists the shared connections that a rule needs: one for each shard.
 func (m *Machine) Wants(r *rules.Rule) []handler.Wanted {
 	if r.Service == "" {
 		return nil

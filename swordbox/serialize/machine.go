@@ -218,11 +218,11 @@ func (m *Machine) Deadline() clock.Time {
 // maxSettle bounds the rounds of settle in a step; the next Tick continues.
 const maxSettle = 64
 
-// spareEmits is how many packets settle leaves for answers of those that a step may make.
+// spareEmits is how many of a step's packets settle leaves for answers.
 const spareEmits = 256
 
-// mayRelease reports whether settle may release another request in this step. What the switch emits
-// beyond its limit is lost; the next Tick continues.
+// mayRelease reports whether settle may release another request in this step. Packets beyond the
+// limit of a step are lost, so the next Tick releases the rest.
 func mayRelease(c *pipeline.Ctx) bool { return c.EmitsLeft() >= spareEmits }
 
 // settle releases held requests whose wait is over.

@@ -24,7 +24,7 @@ type waiting struct {
 	time    time.Duration
 }
 
-// still reports whether the CAS would still fail.
+// still reports whether the CAS would fail now, too.
 func (a *waiting) still(now clock.Time) bool {
 	return a.word.Key == a.key && a.word.Await(now, a.rkey, a.compare)
 }

@@ -7,8 +7,8 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // ever in flight there, so the switch records that maximum for each flow. An older PSN may belong
 // to another connection, whose queue pair has reused the QPN of one that has ended. It is not
 // forwarded as a duplicate that changes nothing, because the server would execute it. A client that
-// has heard no answer for long may be as far behind: what the switch knows to be executed it
-// answers itself, see duplicate.executed.
+// has received no answer for long may be as far behind; the switch itself answers requests of which
+// it knows that the server has executed them, see duplicate.executed.
 
 // slack is a margin: a duplicate may lag behind the newest PSN by slack plus twice far, the largest
 // number of PSNs that were in flight.

@@ -18,7 +18,7 @@ const (
 	ReasonGhost    pipeline.Reason = "ghost response" // an answer to no request in flight
 	ReasonBusy     pipeline.Reason = "word busy"      // the sender retransmits it
 	ReasonHeldFull pipeline.Reason = "too many held"  // the sender retransmits it
-	// to a queue pair of the switch, but not from its peer
+	// addressed to a queue pair of the switch by a host that is not the queue pair's peer
 	ReasonStranger pipeline.Reason = "stranger"
 	ReasonDead     pipeline.Reason = "connection is dead" // a fatal NAK was sent
 )

@@ -2,7 +2,7 @@ package serialize
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// rest is what is still to come of a WRITE of several packets on the client's connection. A client
+// rest is the part of a WRITE of several packets that the client has not sent yet. A client
 // may pause in the middle of a message, and words in the rest of it may become known meanwhile.
 type rest struct {
 	va uint64 // of the next packet's first byte

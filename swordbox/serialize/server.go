@@ -23,7 +23,7 @@ type server struct {
 	// moves: there is a rule that moves requests. watch: there is or was a rule that replaces
 	// atomics. proves: there is or was a rule of action move, which needs proven keys.
 	moves, watch, proves bool
-	rules                []*rules.Rule // hardened ones
+	rules                []*rules.Rule // the hardened rules
 	links                []*link
 	// number of links that the rules need; resize makes them when no request is in flight
 	want int
@@ -31,7 +31,7 @@ type server struct {
 	words
 }
 
-// setRules takes the rules for the server, of which those that are hardened concern it.
+// setRules takes the rules for the server and keeps the hardened ones.
 func (s *server) setRules(list []*rules.Rule) {
 	former := s.rules
 	s.rules = nil

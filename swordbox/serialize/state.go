@@ -38,7 +38,7 @@ type phaseEvent uint8
 
 const (
 	evForwarded phaseEvent = iota // a request was forwarded while the expected PSN was not known
-	evDropped                     // a request was dropped then
+	evDropped                     // a request was dropped while the expected PSN was not known
 	// a request arrived that is certainly the one that the server expects
 	evSynced
 	evRefused // a request was refused by a fatal NAK
@@ -93,7 +93,7 @@ func (e nakEvent) String() string { return nakEventNames[e] }
 type message uint8
 
 const (
-	// between: nothing.
+	// between: the next packet begins a message.
 	between message = iota
 	// inMessage: a message of several packets has begun and not ended.
 	inMessage
@@ -113,7 +113,7 @@ type messageEvent uint8
 
 const (
 	evFirst    messageEvent = iota // the first packet of a message of several packets was sent
-	evLast                         // the last one
+	evLast                         // the last packet of that message was sent
 	evOpenRead                     // a READ of unknown span was sent
 	evSpan                         // the span is known from its response
 

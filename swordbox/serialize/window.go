@@ -55,8 +55,8 @@ func (r *record) covers(psn wire.PSN) bool {
 	return d >= 0 && int(d) < r.span
 }
 
-// isResult reports whether the answer has a result of its own, which the client does not get in any
-// other way: that of a READ or an atomic.
+// isResult reports whether the request is a READ or an atomic: its answer has a result, which no
+// later acknowledgement replaces.
 func (r *record) isResult() bool { return r.op.Is(wire.OpRead | wire.OpAtomic) }
 
 // window is a ring of records in PSN order. [head, open) were answered by the server, [open, tail)

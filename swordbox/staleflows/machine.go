@@ -75,7 +75,7 @@ type flow struct {
 
 // Stats counts what a Machine did.
 type Stats struct {
-	Former    uint64 `help:"flows in the record of the former incarnation of the switch"`
+	Former    uint64 `help:"flows in the journal of the former incarnation of the switch"`
 	Naks      uint64 `help:"fatal NAKs sent to their clients"`
 	Forgotten uint64 `help:"of them, flows forgotten because of a new connection or of silence"`
 	Blocked   uint64 `help:"requests dropped because former connections to the server had not ended"`
@@ -142,7 +142,7 @@ func (m *Machine) begin(now clock.Time) {
 func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict, bool) {
 	k := key{p.SrcAddr().Unmap(), p.DstAddr().Unmap(), p.BTH.DestQP}
 	if m.byAns[k] != nil {
-		// The PSNs of the server's packets are shifted: to the client they mean something else.
+		// The PSNs of the server's packets are shifted: the client would take them for other requests.
 		return pipeline.Drop(ReasonFormer), true
 	}
 	fl := m.byReq[k]

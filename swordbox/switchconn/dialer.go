@@ -63,7 +63,7 @@ type Stats struct {
 	Retries     uint64 `help:"datagrams retransmitted"`
 }
 
-// New returns a Dialer that ends the connections in the record and wants none.
+// New returns a Dialer that ends the connections in the journal and wants none.
 func New(cfg Config) (*Dialer, error) {
 	if cfg.Resolve == nil || cfg.Rand == nil {
 		return nil, errors.New("switchconn: Resolve and Rand are required")

@@ -37,7 +37,7 @@ type attempt struct {
 	slot  journal.Slot
 }
 
-// history is what former attempts and connections of a link have shown.
+// history is what a link remembers of its earlier attempts and connections.
 type history struct {
 	largest  verbs.MTU // the largest MTU that the server supports; 0: not known
 	attempts int       // that failed since it was last up

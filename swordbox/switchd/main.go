@@ -102,7 +102,7 @@ func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFil
 	f := rec.Former()
 	switch {
 	case rec.renewed:
-		logger.Printf("%s was no record of this program, and is empty now", paths.Record())
+		logger.Printf("%s was no journal of this program, and is empty now", paths.Record())
 	case len(f.Flows)+len(f.Conns) > 0:
 		logger.Printf("the former incarnation of the switch has moved requests of %d flows and made %d connections: they are ended", len(f.Flows), len(f.Conns))
 	}

@@ -23,28 +23,28 @@ type recordFile struct {
 func openRecord(path string) (*recordFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+		return nil, fmt.Errorf("journal: %w", err)
 	}
 	defer f.Close() // the mapping outlives it
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+		return nil, fmt.Errorf("journal: %w", err)
 	}
 	r := new(recordFile)
 	if info.Size() != journal.Size {
 		r.renewed = info.Size() != 0
 		if err := errors.Join(f.Truncate(0), f.Truncate(journal.Size)); err != nil {
-			return nil, fmt.Errorf("record: %w", err)
+			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
 	// Allocated now, because a store to a mapped page that has no disk space or memory ends the
 	// process (SIGBUS).
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, journal.Size); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, fmt.Errorf("record: %d bytes of %s: %w", journal.Size, path, err)
+		return nil, fmt.Errorf("journal: %d bytes of %s: %w", journal.Size, path, err)
 	}
 	r.mem, err = unix.Mmap(int(f.Fd()), 0, journal.Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+		return nil, fmt.Errorf("journal: %w", err)
 	}
 	if r.Record, err = journal.Open(r.mem); err != nil {
 		r.renewed = true

@@ -22,7 +22,7 @@ type Dropped struct {
 	Entries int `json:"entries"`
 }
 
-// handleTables adds what concerns tables.
+// handleTables registers the requests about tables.
 func (p *programControl) handleTables(m *control.Mux) {
 	control.Handle(m, "GET /tables", func(*http.Request, none) ([]handler.Table, error) { return p.Tables() })
 	control.Handle(m, "DELETE /tables/{name}", func(r *http.Request, _ none) (Dropped, error) {

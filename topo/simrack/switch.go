@@ -12,7 +12,7 @@ import (
 )
 
 // newSwitch makes a switch with the program of the rack file and empty tables. What it must keep of
-// its former incarnation is in the rack's record.
+// its former incarnation is in the rack's journal.
 func (r *Rack) newSwitch() (sim.Node, error) {
 	program, err := r.newProgram(false)
 	if err != nil {
@@ -80,10 +80,10 @@ func (r *Rack) Program() pipeline.Program { return r.box }
 // Switch is the pipeline.
 func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
 
-// CrashSwitch stops the switch: frames to it and in it are lost. Only its record survives.
+// CrashSwitch stops the switch: frames to it and in it are lost. Only its journal survives.
 func (r *Rack) CrashSwitch() { r.net.SetUp(r.sw, false) }
 
-// RestartSwitch starts the switch with empty tables and the record of its former incarnation.
+// RestartSwitch starts the switch with empty tables and the journal of its former incarnation.
 func (r *Rack) RestartSwitch() error {
 	sw, err := r.newSwitch()
 	if err == nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// sight is a request under a rule that observes, as it came: the decision about it may change the
+// sight is a request under an observing rule, as it arrived: the decision about it may change the
 // packet.
 type sight struct {
-	rule   *rules.Rule // nil: no such rule is for it
+	rule   *rules.Rule // nil: no observing rule matches the request
 	target handler.Target
 }
 

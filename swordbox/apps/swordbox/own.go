@@ -21,21 +21,21 @@ import (
 // so that requests in flight on it are completed.
 const linger = 5 * time.Second
 
-// Own is the switch as an end of connections, and what survives its crash: it wants the connections
-// that the rules need, hands them to the handlers that use them, and keeps the record. Make it with
-// NewOwn before the handlers, whose Env takes its methods, and hand all of them to New.
+// Own manages the switch's connections and its journal: it asks the dialer for the connections that
+// the rules need, hands them to the handlers that use them, and writes the journal. Make it with
+// NewOwn before the handlers, because their Env takes its methods, and pass it and them to New.
 type Own struct {
 	dialer *switchconn.Dialer
 	former *staleflows.Machine
 	record *journal.Record
 	parts  *parts
 	rules  *rules.Set
-	dirty  bool // the rules are new, and the dialer does not know yet which connections they need
+	dirty  bool // the rules have changed since the last call of dial
 	slots  []flowSlot
 	ending []leaving
 }
 
-// flowSlot is where a flow is recorded.
+// flowSlot is the place of a flow in the journal.
 type flowSlot struct {
 	generation uint32
 	slot       journal.Slot
@@ -47,20 +47,20 @@ type leaving struct {
 	when clock.Time
 }
 
-// NewOwn takes over a Dialer and the record that the Dialer writes to.
+// NewOwn takes over a Dialer and the journal that the Dialer writes to.
 func NewOwn(d *switchconn.Dialer, rec *journal.Record) *Own {
 	o := &Own{dialer: d, record: rec}
 	o.former = staleflows.New(staleflows.Config{Record: rec, Blocked: o.blocked})
 	return o
 }
 
-// Dialer makes the connections.
+// Dialer returns the dialer, which makes the switch's connections.
 func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
 
-// Former has the flows of the switch's former incarnations.
+// Former returns the machine that refuses the flows of former incarnations of the switch.
 func (o *Own) Former() *staleflows.Machine { return o.former }
 
-// Record is what survives a crash.
+// Record returns the journal.
 func (o *Own) Record() *journal.Record { return o.record }
 
 // blocked reports whether requests of a former incarnation may still reach a server.
@@ -76,8 +76,8 @@ func (o *Own) blocked(server netip.Addr) bool {
 	return !o.dialer.Clear(server)
 }
 
-// Moving records a flow before its first request is moved. It is Env.Moving of the handlers. A flow
-// that changes of rules have brought back to a handler is recorded already.
+// Moving enters a flow into the journal before its first request is moved. It is Env.Moving of the
+// handlers. A flow that returns to a handler after changes of rules is in the journal already.
 func (o *Own) Moving(r *conntrack.Flow) bool {
 	oldest := r.Expected
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
@@ -97,15 +97,15 @@ func (o *Own) Moving(r *conntrack.Flow) bool {
 	return true
 }
 
-// Answered records the oldest request of a flow that has no answer, before an answer leaves. It is
-// Env.Answered of the handlers.
+// Answered writes the PSN of a flow's oldest unanswered request to the journal, before an answer
+// leaves the switch. It is Env.Answered of the handlers.
 func (o *Own) Answered(r *conntrack.Flow, oldest wire.PSN) {
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
 		o.record.Answered(o.slots[r.ID].slot, oldest)
 	}
 }
 
-// closed removes a flow that has ended from the record.
+// closed removes a flow that has ended from the journal.
 func (o *Own) closed(r *conntrack.Flow) {
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
 		o.record.EndFlow(o.slots[r.ID].slot)
@@ -124,7 +124,7 @@ func (o *Own) setRules(set *rules.Set) {
 	o.rules, o.dirty = set, true
 }
 
-// store keeps rules over a crash.
+// store writes rules to the journal.
 func (o *Own) store(set *rules.Set) error {
 	text, err := json.Marshal(set.All())
 	if err != nil {
@@ -133,7 +133,8 @@ func (o *Own) store(set *rules.Set) error {
 	return o.record.SetRules(string(text))
 }
 
-// StoredRules are those of the former incarnation of the switch; false if there was none.
+// StoredRules reads the rules of the former incarnation of the switch from the journal; false if
+// there was none.
 func StoredRules(rec *journal.Record) (*rules.Set, bool, error) {
 	text, ok := rec.Rules()
 	if !ok {
@@ -141,13 +142,14 @@ func StoredRules(rec *journal.Record) (*rules.Set, bool, error) {
 	}
 	var list []rules.Rule
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, false, fmt.Errorf("rules of the switch's record: %w", err)
+		return nil, false, fmt.Errorf("rules of the switch's journal: %w", err)
 	}
 	set, err := rules.NewSet(list)
 	return set, err == nil, err
 }
 
-// dial asks for the connections that the rules need, and ends the others after a while.
+// dial asks the dialer for the connections that the rules need. Connections that no rule needs end
+// after linger.
 func (o *Own) dial(now clock.Time) {
 	o.dirty = false
 	want := make(map[switchconn.Key]bool)
@@ -164,7 +166,7 @@ func (o *Own) dial(now clock.Time) {
 	}
 }
 
-// tick does what is due.
+// tick handles the deadlines that have passed.
 func (o *Own) tick(c *pipeline.Ctx) {
 	if o.dirty {
 		o.dial(c.Now)
@@ -192,11 +194,11 @@ func (o *Own) deadline() clock.Time {
 	return at
 }
 
-// first reports that no former incarnation of the switch has left flows or connections to end.
+// first reports whether no flow and no connection of a former incarnation of the switch is left.
 func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 
-// news hands what happened to connections to the handlers that use them. Every step of the program
-// ends with it.
+// news passes the dialer's events to the handlers that use the connections. Every step of the
+// program ends with it.
 func (o *Own) news(c *pipeline.Ctx) {
 	for e, ok := o.dialer.Next(); ok; e, ok = o.dialer.Next() {
 		u := o.parts.user(e.Shared.Key)
@@ -210,7 +212,7 @@ func (o *Own) news(c *pipeline.Ctx) {
 	}
 }
 
-// Close ends the switch's connections, as far as that takes no answer.
+// Close sends a DREQ on each of the switch's connections and does not wait for the answers.
 func (p *Program) Close(c *pipeline.Ctx) {
 	if o := p.cfg.Own; o != nil {
 		o.dialer.Close(c)

@@ -10,29 +10,29 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// parts are the handlers of a program, by what they need of it.
+// parts lists the handlers of a program by the optional interfaces that they implement.
 type parts struct {
 	all       []handler.Handler
 	machines  []handler.Machine
 	observers []handler.Observer
 	bypass    []handler.Bypasser
-	// others are the bypassers that must see the packets of a machine's flows: all but itself; nil
-	// is the key of flows without a machine.
+	// others lists for each machine the bypassers that must see the packets of its flows: all except
+	// the machine itself. The key nil is for flows without a machine.
 	others  map[handler.Machine][]handler.Bypasser
 	strays  []strayer
 	pickers []picker
-	// fallback has the connections of the switch that no picker has; nil: there are none.
+	// fallback uses the switch's connections that no picker claims; nil: there is no such handler.
 	fallback handler.Connector
-	rest     handler.Machine // fallback, if it takes packets
+	rest     handler.Machine // fallback as a machine; nil: it is none
 }
 
-// picker is a handler that tells which connections of the switch are its own.
+// picker is a handler that claims some of the switch's connections.
 type picker struct {
 	handler.Picker
-	machine handler.Machine // the same handler; nil: it takes no packets
+	machine handler.Machine // the same handler as a machine; nil: it is none
 }
 
-// strayer is a machine that must know what is done on connections which the program does not track.
+// strayer is a machine that must see requests of connections that the program does not track.
 type strayer interface {
 	handler.Machine
 	handler.Strayer
@@ -78,7 +78,7 @@ func (p *parts) setRules(set *rules.Set) {
 	}
 }
 
-// machineFor is the machine that carries out a rule; nil: there is none.
+// machineFor returns the machine that carries out a rule; nil: there is none.
 func (p *parts) machineFor(r *rules.Rule) handler.Machine {
 	i := slices.IndexFunc(p.machines, func(m handler.Machine) bool { return m.Kind().Serves(r) })
 	if i < 0 {
@@ -101,8 +101,7 @@ func (p *parts) strictFor(list []*rules.Rule) bool {
 	return slices.ContainsFunc(list, func(r *rules.Rule) bool { return strict(p.machineFor(r)) })
 }
 
-// stray shows a request that belongs to no flow to the machine of its rule, if the machine must
-// know.
+// stray shows a request that belongs to no flow, but matches a rule, to the strayers.
 func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
 	if len(p.strays) == 0 {
 		return
@@ -116,7 +115,7 @@ func (p *parts) stray(set *rules.Set, q *pipeline.Parsed) {
 	}
 }
 
-// user is the handler that a connection of the switch is for; nil: there is none.
+// user returns the handler that uses a connection of the switch; nil: there is none.
 func (p *parts) user(k switchconn.Key) handler.Connector {
 	for _, u := range p.pickers {
 		if u.Uses(k) {
@@ -126,7 +125,7 @@ func (p *parts) user(k switchconn.Key) handler.Connector {
 	return p.fallback
 }
 
-// owned hands a packet that is addressed to the switch to the handler with the connection.
+// owned passes a packet that is addressed to the switch to the handler that uses the connection.
 func (p *parts) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	m := p.rest
 	for i := range p.pickers {
@@ -152,7 +151,7 @@ func (p *parts) wants(set *rules.Set) []handler.Wanted {
 	return list
 }
 
-// target is what a request asks for; false: the packet does not say.
+// target returns the operation and the memory that a request names; false: the packet names none.
 func target(f *wire.Frame) (handler.Target, bool) {
 	switch op := f.BTH.Opcode; {
 	case op.Has(wire.HasRETH):
@@ -167,7 +166,7 @@ func target(f *wire.Frame) (handler.Target, bool) {
 const wordSize = 8
 
 // ruleFor returns the first rule of a list that a request matches; nil if none does, or if the
-// packet does not say where it goes.
+// packet names no memory.
 func ruleFor(list []*rules.Rule, f *wire.Frame) *rules.Rule {
 	t, ok := target(f)
 	if !ok {

@@ -26,14 +26,14 @@ const (
 
 // Config describes the program.
 type Config struct {
-	// Rules select what is serialised; nil: nothing.
+	// Rules select the requests that handlers work on; nil: none.
 	Rules *rules.Set
 	// Track bounds the table of connections.
 	Track conntrack.Config
-	// Handlers carry out the rules of their kinds, fresh ones; a rule that none is for tracks only.
+	// Handlers carry out the rules of their kinds; no other program has used them. A rule without a
+	// handler only tracks.
 	Handlers []handler.Handler
-	// Own is the switch as an end of connections; nil: it has none, and remembers nothing over a
-	// crash.
+	// Own manages the switch's connections and its journal; nil: the switch has neither.
 	Own *Own
 }
 
@@ -47,7 +47,7 @@ type Program struct {
 	flows    []flowRule
 	parts    parts
 	ctx      *pipeline.Ctx // of the step
-	forget   bool          // an operator wants the flows forgotten that can be
+	forget   bool          // the next Tick forgets the flows that can be forgotten, for an operator
 }
 
 var _ pipeline.Program = (*Program)(nil)
@@ -58,8 +58,8 @@ type flowRule struct {
 	generation, version uint32
 	machine             handler.Machine // nil: no rule with a machine is for the responder
 	rules               []*rules.Rule
-	watch               []*rules.Rule      // those that observe
-	others              []handler.Bypasser // the machines that must see its packets although they are not its own
+	watch               []*rules.Rule      // the observing rules
+	others              []handler.Bypasser // the other machines that must see the flow's packets
 }
 
 // New makes the program.
@@ -76,8 +76,8 @@ func New(cfg Config) *Program {
 	return p
 }
 
-// SetRules exchanges the rules, also in the record. Flows that have been moved stay with the
-// machine that moved them. On error, which is one of the record, the rules stay as they are.
+// SetRules replaces the rules, also in the journal. Flows with moved requests stay with the machine
+// that moved them. If the journal refuses the rules, SetRules returns its error and changes nothing.
 func (p *Program) SetRules(s *rules.Set) error {
 	if o := p.cfg.Own; o != nil {
 		if err := o.store(s); err != nil {
@@ -98,16 +98,16 @@ func (p *Program) use(s *rules.Set) {
 	p.parts.setRules(s)
 }
 
-// Own is the switch as an end of connections; nil if it is none.
+// Own returns the manager of the switch's connections and journal; nil if there is none.
 func (p *Program) Own() *Own { return p.cfg.Own }
 
-// Rules are those in force.
+// Rules returns the rules in force.
 func (p *Program) Rules() *rules.Set { return p.rules }
 
-// Connections is the table of connections.
+// Connections returns the table of connections.
 func (p *Program) Connections() *conntrack.Table { return p.track }
 
-// closed reports the end of a flow to its machine and to the record. Flows end only within a step.
+// closed reports the end of a flow to its machine and to the journal. Flows end only within a step.
 func (p *Program) closed(r *conntrack.Flow) {
 	if o := p.cfg.Own; o != nil {
 		o.closed(r)
@@ -180,7 +180,7 @@ func (p *Program) worked(r *conntrack.Flow) bool {
 	return e.machine != nil || e.watch != nil
 }
 
-// decide decides about a packet of a flow, which has a machine or has not.
+// decide decides about a packet of a flow, with or without a machine.
 func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pipeline.Parsed) pipeline.Verdict {
 	if len(e.others) != 0 {
 		if v := e.around(c, q); v.Action != pipeline.ActForward {
@@ -198,8 +198,8 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 	case s.Bad != conntrack.Fine:
 		return refuse(s.Bad)
 	case !q.Intact():
-		// The flow was not Checked before this packet: it is new, or the rules are. What the
-		// machine took from a damaged packet it would send on with a right ICRC.
+		// The flow or the rules are new, so the table has not checked this packet's ICRC. The machine
+		// would send data of a damaged packet on with a correct ICRC.
 		return pipeline.Forward()
 	}
 	if s.Response {
@@ -241,8 +241,9 @@ func (e *flowRule) around(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict 
 	return pipeline.Forward()
 }
 
-// refusals are the reasons to drop a packet that claims to be of a flow under a rule: it would meet
-// the wrong PSNs. What is not in the list goes on, a damaged packet for its receiver to count.
+// refusals are the reasons to drop a packet that claims to belong to a flow under a rule: the PSNs
+// at its receiver may be shifted. Packets refused for other reasons are forwarded: a damaged packet
+// is counted by its receiver.
 var refusals = map[conntrack.Reason]pipeline.Reason{
 	conntrack.Spoofed: ReasonSpoofed, conntrack.Quarantined: ReasonQuarantined, conntrack.Implausible: ReasonImplausible,
 }
@@ -272,7 +273,7 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 		e.watch = p.rules.Observing(r.Responder)
 	}
 	if former.generation == r.Generation && r.Pinned {
-		e.machine, e.others = former.machine, former.others // which has changed its numbers
+		e.machine, e.others = former.machine, former.others // only that machine knows the PSN shift
 		return e
 	}
 	for _, rule := range e.rules {
@@ -283,7 +284,7 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 	}
 	e.others = p.parts.others[e.machine]
 	if former.generation == r.Generation && former.machine != nil && former.machine != e.machine {
-		// It will not see what passes from now on, and must not come back to what it knows.
+		// The former machine no longer sees the flow's packets, so its state of the flow is outdated.
 		former.machine.Closed(p.ctx, r)
 	}
 	r.Checked = e.machine != nil
@@ -304,7 +305,7 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return p.parts.owned(c, q)
 }
 
-// Tick lets everything act whose time has come.
+// Tick calls the Tick of each part whose deadline has passed.
 func (p *Program) Tick(c *pipeline.Ctx) {
 	p.ctx = c
 	if p.forget {
@@ -325,7 +326,7 @@ func (p *Program) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// Deadline is when Tick wants to be called.
+// Deadline returns when Tick must be called.
 func (p *Program) Deadline() clock.Time {
 	if p.forget {
 		return 0

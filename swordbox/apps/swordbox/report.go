@@ -12,9 +12,9 @@ import (
 
 // Report is the state of the program for an operator.
 type Report struct {
-	// Flows are those that the switch tracks.
+	// Flows are the flows that the switch tracks.
 	Flows []conntrack.Info `json:"rows"`
-	// Handlers are what each of them says.
+	// Handlers has the report of each handler.
 	Handlers []handler.Info `json:"machines"`
 	// Dialed are the switch's connections.
 	Dialed []switchconn.Info `json:"dialed"`

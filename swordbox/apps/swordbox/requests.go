@@ -41,7 +41,7 @@ func Requests() []handler.Request {
 	}
 }
 
-// serve has a request served by this program only.
+// serve wraps f so that only this program serves the request; other programs return ErrNoRules.
 func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Program, *handler.Call) (any, error) {
 	return func(p pipeline.Program, c *handler.Call) (any, error) {
 		if mine, ok := p.(*Program); ok {
@@ -51,7 +51,7 @@ func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Progr
 	}
 }
 
-// list joins what the handlers have in the listing of a name.
+// list joins the entries of all handlers in the listing with a name.
 func (p *Program) list(c *handler.Call) (any, error) {
 	all, known := []any{}, false
 	for _, h := range p.parts.all {

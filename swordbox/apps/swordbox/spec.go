@@ -17,8 +17,8 @@ const (
 	ruleValue = 8 + 1 + 6 + 8 // number of the rule, mode, shard bits, depth
 )
 
-// Spec declares what connection tracking and the handlers keep and do. A flow of tracking is a
-// table entry that gives the flow's number, and registers by that number.
+// Spec declares the state of connection tracking and of the handlers, and what they need of a chip.
+// A tracked flow is a table entry that gives the flow's number, and registers by that number.
 func (p *Program) Spec() pipeline.Spec {
 	s := pipeline.Spec{
 		Name: Name, Doc: "tracks connections and serialises the requests that rules select",

@@ -1,9 +1,9 @@
 package swordbox
 
-// Bound is how many flows the program cannot leave. Requests of a flow were moved, so that the PSNs
-// of its two ends differ until it ends, or the flow is of a former incarnation of the switch and
-// its client has not received the fatal NAK yet. Flows whose requests are steered only do not
-// count: to their clients it is as if the switch had crashed, which they bear.
+// Bound counts the flows that would break if the program were replaced now: flows with moved
+// requests, because the PSNs of their two ends differ until they end, and flows of a former
+// incarnation of the switch whose clients have not received the fatal NAK yet. Flows whose requests
+// are only steered do not count: their clients recover as from a crash of the switch.
 func (p *Program) Bound() (n int) {
 	for id := range uint32(p.track.MaxFlows()) {
 		if r := p.track.Flow(id); r != nil && r.Pinned {
@@ -16,9 +16,9 @@ func (p *Program) Bound() (n int) {
 	return n
 }
 
-// Unloaded is called when another program has taken the place of this one, for which Bound was 0.
-// Flows are recorded before their first move, and some never move or have failed since: a program
-// that is loaded later with this record must not take them for moved and end them.
+// Unloaded is called when another program has replaced this one, which had Bound 0. It removes all
+// flows from the journal: a flow is entered before its first move, and may never have moved or may
+// have failed since. A program that is loaded later with this journal would end such a flow.
 func (p *Program) Unloaded() {
 	o := p.cfg.Own
 	if o == nil {

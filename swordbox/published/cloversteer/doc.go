@@ -5,8 +5,8 @@
 //   - A data WRITE is recognised by its size. The switch remembers its key and address for its
 //     connection, and the key of the address in a table of history.
 //   - There are 256 registers for tails, as in the public P4 program, or as many as the rule says.
-//     A key has that of its remainder, so keys k and k+256 share a tail (hole 46): an append to one
-//     of them goes to the chain of the other.
+//     The remainder of a key selects its register, so keys k and k+256 share a tail (hole 46): an
+//     append to one of them goes to the chain of the other.
 //   - A compare-and-swap belongs to the last data WRITE of its connection (hole 36). If its key has
 //     a tail, the compare-and-swap is steered there; then the node of the last WRITE becomes the
 //     tail, even if the compare-and-swap fails or is lost (holes 28, 29, 30). Only the address is

@@ -50,7 +50,7 @@ type Config struct {
 type Machine struct {
 	cfg    Config
 	repair repair
-	// tails are the registers, as many as the rule with the most has.
+	// tails are the registers, as many as the rule with the largest number of registers demands.
 	tails   []tail
 	history []was
 	stats   Stats
@@ -62,7 +62,7 @@ type tail struct {
 	va   uint64
 }
 
-// was says to which key an address belonged.
+// was is the key to which an address belonged.
 type was struct {
 	used bool
 	va   uint64
@@ -109,8 +109,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// tail returns the register of a key, which may be unused. It is that of every key with the same
-// remainder (hole 46).
+// tail returns the register of a key, which may be unused. All keys with the same remainder share it
+// (hole 46).
 func (m *Machine) tail(r *rules.Rule, key uint64) *tail {
 	return &m.tails[key%uint64(r.NumRegisters())]
 }

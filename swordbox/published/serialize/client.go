@@ -63,7 +63,8 @@ type entry struct {
 	value, prior uint64
 	word         *word // whose value the answer of a pass-through atomic gives
 	next         uint64
-	// of a pass-through CMP_SWAP; next is its swap value, or the addend of a FETCH_ADD
+	// the compare value of a pass-through CMP_SWAP; next is its swap value, or the addend of a
+	// FETCH_ADD
 	compare uint64
 	since   clock.Time
 }
