@@ -8,8 +8,8 @@ type known struct {
 	slot uint32
 	// fresh: the metadata server named the chain in the present operation.
 	fresh bool
-	// epoch is one in which the location was right. In a later epoch of the client the entry may be
-	// another node of the same version.
+	// epoch is an epoch in which the location was right. In a later epoch the entry may hold
+	// another node with the same version.
 	epoch uint32
 }
 
@@ -43,7 +43,8 @@ func (c *cache) put(key uint64, k known) {
 	c.m[key] = k
 }
 
-// drop forgets a key's location; its place in the ring is used again in its turn.
+// drop forgets a key's location. Its place in the ring stays and is reused when the ring comes
+// round to it.
 func (c *cache) drop(key uint64) { delete(c.m, key) }
 
 // clear forgets everything.
@@ -62,8 +63,8 @@ func (c *finder) remember(key uint64, k known) {
 }
 
 // Learn copies the locations that another client of the same store remembers, for keys that this
-// client does not know: for experiments with clients that have run for a while. Both must be in the
-// same epoch; locations of another one are not copied.
+// client does not know: for experiments that need clients with a warm cache. Locations are copied
+// only if both clients are in the same epoch.
 func (c *Client) Learn(from *Client) {
 	for _, key := range from.cache.order {
 		if _, ok := c.cache.get(key); !ok {

@@ -56,7 +56,8 @@ const (
 	maxCallTimeout = 3 * time.Second
 	busyPause      = 200 * time.Microsecond
 	closeTimeout   = time.Second
-	// memoryPause is the time that the metadata server is given to deal with a loss of memory.
+	// memoryPause is how long a client waits until the metadata server has handled a loss of
+	// memory.
 	memoryPause = 5 * time.Millisecond
 	// servedTimeout is the timeout of a request that the server's NIC has acknowledged: it is
 	// shorter than the usual lease.
@@ -83,8 +84,8 @@ type lease struct {
 	client, epoch uint32
 	// owner is the number under which the client connects to memory servers; 0: it needs one.
 	owner uint32
-	// confirmed is the epoch that the client has confirmed: no request of it that names a location
-	// of an earlier one is in flight any more.
+	// confirmed is the epoch that the client has confirmed: no request of the client that names a
+	// location of an earlier epoch is in flight any more.
 	confirmed uint32
 	length    time.Duration
 	until     clock.Time
@@ -207,8 +208,8 @@ func orBusy(err error) error {
 	return err
 }
 
-// hello introduces the client, at first and after the server has forgotten it. It drops everything
-// that the client knew and held, which is worthless then.
+// hello introduces the client, at first and after the server has forgotten it. It drops all
+// locations and nodes of the client, because they may belong to other clients by then.
 func (c *session) hello(deadline clock.Time) error {
 	c.cache.clear()
 	for i := range c.spare {
@@ -240,8 +241,8 @@ func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	return c.addServers(w.Servers)
 }
 
-// begin starts an operation: it renews the lease in good time, and says hello again if the lease
-// has ended.
+// begin starts an operation: it renews the lease before it ends, and says hello again if it has
+// ended.
 func (c *appender) begin(deadline clock.Time) error {
 	c.cost = kv.Cost{}
 	if c.ended {

@@ -28,10 +28,11 @@ type server struct {
 	peer       int
 	region     memservice.Region
 	generation uint64
-	// conn is the last connection that was made, owner the number under which it was.
+	// conn is the last connection that was made, owner the owner number under which the client made
+	// it.
 	conn  uint64
 	owner uint32
-	// checked: the superblock was read on the present connection, and is the store's.
+	// checked: the client has read the superblock on the present connection, and it is the store's.
 	checked bool
 	// lost: its memory is not the one that the metadata server formatted.
 	lost bool
@@ -99,12 +100,13 @@ func (c *session) addServers(list []rpc.Server) error {
 	return nil
 }
 
-// dialMemory connects to a memory server, as the owner that the metadata server has made the
-// client: it has the connection ended before it gives anything of the client to another one. The
-// memory server ends the former connection first, so that no request of that is executed any more.
+// dialMemory connects to a memory server under the owner number that the metadata server has given
+// to the client: before the metadata server gives a node of the client to another client, it has
+// all connections of the owner ended. The memory server ends the client's former connection first,
+// so that it executes no further request of that connection.
 //
-// reach then reads the superblock before anything else is read there: memory of a server that was
-// restarted must not be taken for the store's.
+// reach reads the superblock before the client reads anything else there: the memory of a restarted
+// server must not be taken for the store's.
 func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) (err error) {
 		s := &c.servers[i]
@@ -125,8 +127,8 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 	}
 }
 
-// fenced makes errLease of the refusal of an owner that was fenced: the lease has ended, and the
-// next hello is for another number.
+// fenced translates the refusal of a fenced owner into errLease: the lease has ended, and the next
+// hello asks for another number.
 func (c *session) fenced(err error) error {
 	if !errors.Is(err, memservice.ErrFenced) {
 		return err
@@ -138,8 +140,7 @@ func (c *session) fenced(err error) error {
 // shares reports whether the client shares its queue pairs to the memory servers.
 func (c *session) shares() bool { return c.cfg.leave != nil }
 
-// claim makes a connection that the client has under an earlier number its own under the present
-// one.
+// claim moves a connection of the client from its earlier owner number to its present one.
 func (c *session) claim(i int, deadline clock.Time) error {
 	s := &c.servers[i]
 	if s.owner == c.lease.owner || !c.fab.Connected(s.peer) {
@@ -156,8 +157,9 @@ func (c *session) claim(i int, deadline clock.Time) error {
 	return errors.Join(c.fenced(err), c.fab.Break(s.peer))
 }
 
-// quiet reports that no request of the client to a memory server is in flight any more which its
-// present connections do not know of: every connection that broke was ended by its server.
+// quiet reports whether no request of an earlier connection can be in flight: the client is
+// connected again to every memory server to which it ever was, and a server ends the client's
+// former connection before it accepts a new one.
 func (c *session) quiet() bool {
 	for i := range c.servers {
 		if s := &c.servers[i]; s.conn != 0 && !c.fab.Connected(s.peer) {

@@ -18,18 +18,18 @@
 //     published shortcut is a bare location and outlives epochs: its node may have been given out
 //     again in the same version, and written, but not linked. A writer that was given that node takes
 //     it for the end of the chain, and acknowledges a PUT that never happened.
-//   - DELETE: a tombstone is appended as a value would be; no append to it can succeed. The
-//     metadata server then takes the whole chain back.
+//   - DELETE appends a tombstone as PUT appends a value; no append to a tombstone can succeed. The
+//     metadata server then frees the whole chain.
 //   - The metadata server follows the chain itself and ignores the predecessors that clients
 //     report. It can be restarted: it finds its keys by a directory in remote memory.
 //   - Clients hold leases, so that the nodes of a dead client are recovered. A client whose whole
-//     machine, NIC included, stops for longer than lease and grace may still have a request ready to
-//     be sent: the memory servers end its connections before anything of it is given to another
-//     client (package memservice). A restarted metadata server has them end the connections of all
-//     clients of the earlier one, and of that one itself.
-//   - A client confirms an epoch only when no request that names a location of an earlier one can be
-//     in flight: the servers end its broken connections first. A client that cannot confirm it in
-//     lease and grace is expelled.
+//     machine, NIC included, stops for longer than lease and grace may still have a request ready
+//     to be sent: the memory servers end its connections before any of its nodes is given to
+//     another client (package memservice). A restarted metadata server has them end the connections
+//     of its earlier incarnation and of all clients of that incarnation.
+//   - A client confirms an epoch only when no request that names a location of an earlier epoch can
+//     be in flight: the servers end its broken connections first. A client that has not confirmed
+//     an epoch within lease and grace is fenced.
 //
 // One thread uses a Client. A client needs the metadata server for keys that it does not know, for
 // fresh nodes (16 at a time), and to renew its lease. It repeats an operation over new connections

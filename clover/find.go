@@ -15,8 +15,8 @@ import (
 // finder finds the newest node of a key: by the cache, by the metadata server, and along the chain.
 type finder struct{ session }
 
-// locate returns the node from which to begin with a key: from the cache, else from the metadata
-// server.
+// locate returns the node at which the search for a key begins: from the cache, otherwise from the
+// metadata server.
 func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 	if k, ok := c.cache.get(key); ok {
 		return k, nil
@@ -71,9 +71,9 @@ func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *
 }
 
 // placeIn is place for a node that was found in an epoch. It returns errEpoch if the client is in
-// another one by now: what place asks of the metadata server may tell the client of a new epoch, and
-// confirm it. The node's entry may be another node of the same version from then on, so the caller
-// posts its request without asking the metadata server once more.
+// another one by now: a call of the metadata server by place may tell the client of a new epoch,
+// and confirm it. The node's entry may be another node of the same version from then on, so the
+// caller posts its request without asking the metadata server once more.
 func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, s, err := c.place(at, deadline)
 	if err == nil && epoch != c.lease.epoch {
@@ -87,7 +87,7 @@ func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) 
 var errEpoch = errors.New("the location is of an earlier epoch")
 
 // errMemory: a memory server does not have the memory that the client knew. The metadata server
-// decides what that means for its keys.
+// decides which keys are lost.
 var errMemory = errors.New("memory server has lost the store's memory")
 
 // again handles a failed attempt. It returns nil if the operation can be repeated, with new

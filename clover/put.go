@@ -84,8 +84,7 @@ func (c *appender) keep(n node) {
 	}
 }
 
-// retried repeats f until it succeeds, or fails with an error that a new connection does not
-// repair.
+// retried repeats f until it succeeds, or fails with an error that a new connection does not cure.
 func (c *appender) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()

@@ -16,7 +16,7 @@ type reporter struct {
 	// batch is how many of the oldest records the last request has: they are dropped when its
 	// answer arrives.
 	batch int
-	// heard: the answer to the last request has arrived and was not read yet.
+	// heard: the answer to the last request has arrived, and hear has not read it yet.
 	heard   bool
 	seq     uint32
 	sent    clock.Time
@@ -25,10 +25,10 @@ type reporter struct {
 	words   [rpc.MaxBatch]remotemem.Op
 }
 
-// shortcut is what the shortcut of an append says besides the location of its node.
+// shortcut has the fields of an append's shortcut other than the location of its node.
 type shortcut struct {
 	slot uint32
-	// epoch is the one that the client was in before it linked the node.
+	// epoch is the client's epoch before it linked the node.
 	epoch uint32
 }
 

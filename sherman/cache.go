@@ -10,8 +10,8 @@ import (
 )
 
 // cache is the node's index cache: copies of pages of level 1, which name the leaves. An outdated
-// copy leads to a page to the left of the right one, from which the right one is reached; it never
-// leads to a wrong page.
+// copy leads to the correct page or to one to the left of it, from which a search reaches the
+// correct page through siblings; it never leads too far right.
 type cache struct {
 	mu    sync.Mutex // never held during a wait
 	limit int        // bytes
@@ -65,7 +65,7 @@ func (p *cached) child(key uint64) layout.Addr {
 	return p.children[p.childIndex(key)]
 }
 
-// leaves appends up to n leaves, beginning with that of key, as far as one cached page has them.
+// leaves appends up to n leaves of one cached page, beginning with the leaf of key.
 func (c *cache) leaves(key uint64, n int, dst []layout.Addr) []layout.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()

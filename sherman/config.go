@@ -19,7 +19,7 @@ type Config struct {
 	Params rdmacm.Params
 }
 
-// NodeConfig describes a compute node: what its clients share.
+// NodeConfig describes a compute node and the state that its clients share.
 type NodeConfig struct {
 	// Servers are the memory servers, in the order in which the tree was formatted.
 	Servers []netip.Addr
@@ -30,14 +30,14 @@ type NodeConfig struct {
 	// hand-overs also ends after a quarter of the lease.
 	HandOver int
 	// Lease is how long this node sees the same tag in a lock word before it suspects the owner; 0:
-	// 50 ms. It must be longer than any operation holds a lock, or living clients are fenced (which
-	// costs time, and no data).
+	// 50 ms. It must be longer than any operation holds a lock, or live clients are fenced, which
+	// costs time and loses no data.
 	Lease time.Duration
 	// BackOff is the upper limit of the random pause after a failed CAS, which grows with each
 	// failure; 0: no pause, as published.
 	BackOff time.Duration
-	// LostSearch keeps the published search, which reports a key as absent whose record is being
-	// written (the project's issue 27). It is for trees of kind Published.
+	// LostSearch keeps the published search, which reports a key as absent while its record is
+	// being written (issue 27 of the published code). It is for trees of kind Published.
 	LostSearch bool
 }
 

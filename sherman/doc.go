@@ -25,16 +25,16 @@
 //     servers are in use, however many clients there are.
 //   - Deleted slots are used again. A hardened page without keys leaves the tree in steps that a
 //     later writer can finish (layout.Stage), and its memory is used again, by any client. Its next
-//     incarnation has another address: a reader that comes by a pointer to the former one begins
-//     again at the root. Pages that have few keys are not merged, and the height of the tree never
-//     decreases. Pages of published trees are never merged.
+//     incarnation has another address: a reader that follows a pointer to the former incarnation
+//     begins again at the root. Pages that have few keys are not merged, and the height of the tree
+//     never decreases. Pages of published trees are never merged.
 //   - Locks survive their owners. A lock word names its owner, a node; the memory service knows the
 //     owner of each connection. A client that has seen the same tag for longer than the lease has
 //     the service end all connections of the owner (the fence), and only then swaps its own tag in:
 //     no request that the owner had in flight can arrive afterwards. Formatting a tree over an
 //     older one begins with the fence of all earlier owners, whose numbers are never given out
-//     again. A hardened page needs no repair; the missing separator of a split is put in by the
-//     next writer that passes there. Clocks of different machines are never compared.
+//     again. A hardened page needs no repair; the next writer that passes a split without separator
+//     adds the separator. Clocks of different machines are never compared.
 //   - An operation whose connection fails finds out whether it took effect: the new connection ends
 //     the old one first, and then the lock word shows the outcome (see resolve). kv.ErrTimeout,
 //     outcome unknown, remains for a deadline that passes and for a node that was fenced;

@@ -54,7 +54,7 @@ func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (
 // maxPops bounds the races for one page that a client loses before it asks the next server.
 const maxPops = 64
 
-// pop takes a page from the list of a server for this client.
+// pop takes the first page of a server's list for this client.
 func (c *changer) pop(i int, deadline clock.Time) error {
 	for range maxPops {
 		head, err := c.readHead(i, deadline)
@@ -119,8 +119,8 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	}
 }
 
-// leave gives back what a client that closes has not used: to the node, or, if it is the last
-// client of the node, to the memory servers.
+// leave returns the unused pages of a client that closes: to the node, or, if it is the last client
+// of the node, to the memory servers.
 func (c *changer) leave(deadline clock.Time) {
 	n := c.node
 	n.keepPages(c.spare...)

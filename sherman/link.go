@@ -159,7 +159,7 @@ func (c *memory) compare(i int, s layout.Superblock) error {
 	return nil
 }
 
-// booted records the boot number of a server. A new one means that the memory of its NIC was
+// booted records the boot number of a server. A new boot number means that the NIC's memory was
 // cleared.
 func (n *Node) booted(i int, boot uint64) {
 	n.mu.Lock()
@@ -167,7 +167,7 @@ func (n *Node) booted(i int, boot uint64) {
 	n.servers[i].boot = boot
 }
 
-// register gets the node an owner number at a server.
+// register obtains an owner number for the node at a server.
 func (c *memory) register(i int, deadline clock.Time) error {
 	if c.node.owner(i) != 0 {
 		return nil // another client has done it

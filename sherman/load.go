@@ -286,8 +286,8 @@ func (l *loader) piece() (*piece, error) {
 	return nil, fmt.Errorf("%w: after %d keys", kv.ErrFull, l.stats.Keys)
 }
 
-// closed notes that a page is finished. It writes a piece that has no open pages and gets no
-// further ones.
+// closed notes that a page is finished. It writes the page's piece once all pages of the piece are
+// finished and no further ones will be added.
 func (l *loader) closed(g *growing) error {
 	p := g.piece
 	if p.open--; p.open > 0 {

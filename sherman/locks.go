@@ -19,15 +19,16 @@ import (
 // whose completion failed.
 type locker struct {
 	memory
-	gate verbs.Gate // opened when the client is the first of its node at a lock
+	gate verbs.Gate // opened when the client is the first of its node in the queue of a lock
 	// wrote reports that the operation has posted WRITEs to a page that other clients can reach:
 	// they may or may not be executed.
 	wrote bool
 }
 
 const (
-	// still is how long a tag stays the same before the client polls its lock less often: then the
-	// pause is the time for which the tag has been seen, divided by stillShare.
+	// still is how long a tag must stay the same before the client polls the lock less often: after
+	// that the pause between polls is the time for which the tag has been seen, divided by
+	// stillShare.
 	still      = 500 * time.Microsecond
 	stillShare = 16
 	// passShare: a series of hand-overs may keep a lock word for the lease divided by passShare.
@@ -40,7 +41,7 @@ const (
 	settleTimeout = 20 * time.Millisecond
 )
 
-// held is a lock that this client has.
+// held is a lock that this client holds.
 type held struct {
 	key    lock.Key
 	ticket *lock.Ticket
@@ -54,13 +55,14 @@ func (h *held) leaves(doubt uint64) lock.Held {
 	return lock.Held{Tag: uint64(h.tag), Doubt: doubt, Boot: h.boot, Since: h.since}
 }
 
-// mayPass reports whether a lock should be handed over: its word shows the same tag meanwhile, and
-// other nodes must not take this one for dead.
+// mayPass reports whether a lock may be handed over. The word keeps the same tag during hand-overs,
+// so their time is bounded: other nodes must not take this node for dead.
 func (c *locker) mayPass(h *held) bool {
 	return h.ticket.MayPass() && c.rt.Now().Sub(h.since) < c.node.cfg.Lease/passShare
 }
 
-// valid reports whether a tag of this node is still the node's on the current connection.
+// valid reports whether a tag of this node still counts: the node has the same owner number, and
+// the server has not restarted.
 func (c *locker) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
 	l := &c.links[k.Server]
 	return tag != 0 && l.owner == tag.Owner() && c.node.owner(k.Server) == tag.Owner() && l.mem.Boot == boot

@@ -9,8 +9,8 @@ import (
 )
 
 // Merging takes empty pages out of the tree, in the steps that layout.Stage describes. Each step
-// changes one page under its lock, and the tree is whole after each of them: a client that dies in
-// a merge leaves a closed page, which the next writer that passes takes out.
+// changes one page under its lock, and the tree is whole after each of them: a client that dies
+// during a merge leaves a closed page, and the next writer that passes there takes it out.
 
 // errClosed: the page takes no records, because it is leaving the tree.
 var errClosed = errors.New("the page is being merged")
@@ -44,8 +44,8 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 	return nil
 }
 
-// beyond has the closed page at a taken out, and returns the page that has its range; 0: look
-// again.
+// beyond finishes the merge of the closed page at a, and returns the page that has taken over its
+// range; 0: the caller must search again.
 func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error) {
 	err := c.finish(a, 0, deadline)
 	if err != nil && !errors.Is(err, errNoLevel) && !errors.Is(err, errNoSlot) {
@@ -64,8 +64,8 @@ func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error
 	return 0, nil
 }
 
-// gone drops the error of a page that is not the expected one any more: another client has taken it
-// out of the tree.
+// gone drops the error of a page that is no longer the expected one, because another client has
+// taken it out of the tree.
 func gone(err error) error {
 	if errors.Is(err, ErrBroken) {
 		return nil
@@ -83,8 +83,8 @@ func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.H
 	return left, c.sib.Header, err
 }
 
-// under locks the page at a, reads it, and has change append the pieces to be written to c.ranges;
-// it writes them and releases the lock.
+// under locks the page at a, reads it, and calls change, which appends the pieces to be written to
+// c.ranges; under writes them and releases the lock.
 func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 	})
 }
 
-// absorb gives the range of a closed page to its sibling.
+// absorb lets the sibling of a closed page take over its range.
 func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 	return c.under(left.Sibling, deadline, func(p *layout.Page) error {
 		if p.Stage != layout.Live || p.Lowest != left.Highest {
@@ -194,7 +194,7 @@ func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
 }
 
 // closeInner closes an internal page, whose lock is held, if it has only one child left, and
-// returns its address. The sibling must have a slot for another child.
+// returns the page's address. The sibling must have a slot for another child.
 func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, error) {
 	if p.Level == 0 || !p.CanClose(p.Count()) {
 		return 0, nil

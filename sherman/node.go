@@ -36,7 +36,7 @@ type ownership struct {
 	fenced int
 }
 
-// sight is a tag of another node in a lock word, and the time of its first observation.
+// sight is a tag of another node in a lock word, and when this node first saw it there.
 type sight struct {
 	tag   layout.Tag
 	since clock.Time
@@ -60,7 +60,7 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 	return n, nil
 }
 
-// joined counts a client that was opened.
+// joined counts a new client of the node.
 func (n *Node) joined() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -87,8 +87,8 @@ func (c *memory) charge(o *remotemem.Op, answer bool) {
 	}
 }
 
-// do is one round trip: operations on servers that are connected, each with an acknowledgement of
-// its own.
+// do is one round trip: it posts operations on connected servers, each with its own
+// acknowledgement, and waits for them.
 func (c *memory) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	c.cost.RTTs++
 	for _, o := range ops {
@@ -112,7 +112,7 @@ func (c *memory) post(deadline clock.Time, ops ...*remotemem.Op) error {
 	return first
 }
 
-// chain is one round trip of operations posted with one doorbell.
+// chain is one round trip: it posts operations with one doorbell, and waits for them.
 func (c *memory) chain(deadline clock.Time, ops []*remotemem.Op) error {
 	c.cost.RTTs++
 	for i, o := range ops {

@@ -14,15 +14,15 @@ type walker struct {
 	locker
 	// heal is a separator that the last descent found missing.
 	heal separator
-	// astray is a pointer that the last descent found to lead too far left.
+	// astray is a pointer of which the last descent found that it leads too far left.
 	astray pointer
-	// dead is a closed page that the operation has met, which is to be taken out of the tree.
+	// dead is a closed page that the operation has found; repair takes it out of the tree.
 	dead layout.Addr
 	// restarts counts how often the operation has begun again at the root.
 	restarts int
 }
 
-// pointer is the entry of a page at a key, and the page that covers the key.
+// pointer is the entry of an internal page at a key, and the page that covers the key.
 type pointer struct {
 	from  layout.Addr // 0: no pointer
 	key   uint64
@@ -82,7 +82,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get is one search.
+// get searches once.
 func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	a, err := c.locate(key, 0, deadline)
 	for err == nil {
@@ -147,7 +147,7 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 }
 
 // behind returns the page that has taken over the range of the closed page c.page at a; 0 if none
-// has: then the page, which is empty, says of the key that it is absent.
+// has: then the key is absent, because the closed page is empty.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
 	was := c.page.Header
 	c.dead = a
@@ -168,7 +168,8 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	return 0, nil
 }
 
-// errEnds: the page at a does not cover the key and has no sibling, or no child for it.
+// errEnds returns the error for a page at a that does not cover the key and has no sibling, or that
+// has no child for the key.
 func errEnds(a layout.Addr, key uint64) error {
 	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
 }

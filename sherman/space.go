@@ -34,7 +34,7 @@ const takeShare = 64
 // poolShare: a node takes at least the poolShare-th of a server's memory.
 const poolShare = 1 << 16
 
-// want is how many bytes to take next from a server with the given memory.
+// want returns how many bytes to take next from a server with the given memory.
 func (p *pool) want(page, chunk int, memory uint64) uint64 {
 	n := max(uint64(p.taken/takeShare), memory/poolShare/uint64(page), 1)
 	return min(n*uint64(page), uint64(chunk))
@@ -79,9 +79,9 @@ func (n *Node) nextServer() (server int, unused bool) {
 	return server, !p.exhausted[server]
 }
 
-// reserve makes sure of a page for the next split. The caller holds no lock. The page comes from
-// the node's pool, from memory that was never used, or from the pages that were merged; servers
-// take turns.
+// reserve obtains a page for the next split. The caller holds no lock. The page comes from the
+// node's pool, from memory that was never used, or from the pages that were merged; servers take
+// turns.
 func (c *changer) reserve(deadline clock.Time) error {
 	if len(c.spare) > 0 {
 		return nil
@@ -115,7 +115,7 @@ func (c *changer) reserve(deadline clock.Time) error {
 // errNone: a server has no page to give.
 var errNone = errors.New("no page")
 
-// errFull names what is full.
+// errFull returns the error that names the full tree or server.
 func (c *memory) errFull() error {
 	s := &c.super
 	var bytes uint64
@@ -150,7 +150,7 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 			}
 			continue
 		}
-		// The one who passes the end of the memory gets what is left before it.
+		// The client whose FETCH_ADD passes the end of the memory gets the rest before the end.
 		end := min(at+want, c.links[i].len)
 		if at%page != 0 || at < c.super.FirstChunk() || at >= end {
 			end = at
@@ -172,7 +172,7 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 	}
 }
 
-// fresh takes the page that reserve has made sure of.
+// fresh takes the page that reserve has obtained.
 func (c *changer) fresh() (layout.Fresh, bool) {
 	n := len(c.spare) - 1
 	if n < 0 {

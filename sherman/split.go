@@ -10,7 +10,7 @@ import (
 )
 
 // split splits the full page c.page at a, which is locked, and puts the record in: a leaf's, or a
-// child. It writes the new page before the old one names it; mend puts the separator into the
+// child. It writes the new page before the old one names it; repair puts the separator into the
 // parent afterwards.
 func (c *changer) split(h *held, a layout.Addr, key uint64, value []byte, child layout.Addr, deadline clock.Time) error {
 	p := &c.page
@@ -72,16 +72,16 @@ func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error
 	}
 }
 
-// maxMends bounds the separators that one operation puts in: one split of each level, and as many
+// maxRepairs bounds the separators that one operation puts in: one split of each level, and as many
 // of other clients.
-const maxMends = 2 * maxLevel
+const maxRepairs = 2 * maxLevel
 
-// mend puts missing separators into parents, and takes closed pages out of the tree: those that
-// this operation has made or found. The operation itself is done: if mend fails, a later client
+// repair puts missing separators into parents, and takes closed pages out of the tree: those that
+// this operation has made or found. The operation itself is done: if repair fails, a later client
 // that finds the page repeats it.
-func (c *changer) mend(deadline clock.Time) {
+func (c *changer) repair(deadline clock.Time) {
 	own, astray := c.cost, c.astray
-	for range maxMends {
+	for range maxRepairs {
 		s := c.heal
 		if c.heal = (separator{}); s.level == 0 {
 			break
@@ -110,7 +110,7 @@ func (c *changer) mend(deadline clock.Time) {
 	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries // the cost counts those of the operation alone
 }
 
-// adopt puts a separator into the page of its level that covers its key.
+// adopt puts a separator into the page that covers its key, on the separator's level.
 func (c *changer) adopt(s separator, deadline clock.Time) error {
 	var a layout.Addr // 0: to be found
 	for {
@@ -266,8 +266,8 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	}
 }
 
-// swapRoot makes at the root. After an attempt whose outcome was unknown, the next one finds it
-// out.
+// swapRoot makes the page at the root. After an attempt with unknown outcome, the next attempt
+// finds the outcome.
 func (c *changer) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {
 	if err := c.reach(0, deadline); err != nil {
 		return false, err

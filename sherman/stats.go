@@ -68,7 +68,7 @@ type Cost struct {
 	// Wait is the time spent waiting for locks.
 	Wait time.Duration
 	// Bytes counts the bytes of the IP packets of all operations in both directions, provided that
-	// none is lost and that each message that requests an acknowledgement has one of its own.
+	// none is lost and that each message that requests an acknowledgement gets its own.
 	Bytes int
 }
 

@@ -22,7 +22,8 @@ type changer struct {
 	ranges []layout.Range
 }
 
-// verb is the kind of a write: it decides what happens if the record exists or does not.
+// verb is the kind of a write: Put, Insert, Upsert and Delete differ in how they treat an existing
+// and a missing record.
 type verb uint8
 
 const (
@@ -111,7 +112,7 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 		}
 		switch {
 		case err == nil && next == 0:
-			c.mend(deadline)
+			c.repair(deadline)
 			return nil
 		case err == nil:
 			a = next

@@ -32,9 +32,9 @@ type Commands struct {
 	Prepare func(c *Call, w Workload) (loaded bool, err error)
 }
 
-// Workload is what Prepare knows of a workload.
+// Workload describes a workload to Prepare.
 type Workload struct {
-	// Clients is how many there are on all hosts, Load whether the keys are to be inserted.
+	// Clients is the number of clients on all hosts, Load whether the keys are to be inserted.
 	Clients int
 	Load    bool
 	Config  kv.RunConfig
@@ -46,17 +46,18 @@ type Command struct {
 	// From adds the flag --from: Call.From is the host that runs the command's client. Output adds
 	// -o table or json.
 	From, Output bool
-	// Running says that the command needs a store that runs.
+	// Running: the command needs a running store.
 	Running bool
 	// New adds the command's flags, and returns the function that runs it once they are parsed. A
-	// nil Result prints nothing. Without New a default is used if there is one: that of Stop stops
-	// the store on its Places, that of Load lets clients on all compute hosts insert the keys.
+	// nil Result prints nothing. Stop and Load have defaults without New: stop stops the store on
+	// its Places, load lets clients on all compute hosts insert the keys.
 	New func(fs *pflag.FlagSet) func(c *Call) (Result, error)
 	// Choices are the values that completion offers for a flag, by its name.
 	Choices map[string][]string
 }
 
-// Result is what a command prints: with -o json itself as JSON, else what Write writes.
+// Result is printed by a command: with -o json the value itself as JSON, otherwise the text that
+// Write writes.
 type Result interface {
 	Write(w io.Writer) error
 }
@@ -74,11 +75,10 @@ type Call struct {
 	Rack    *spec.Rack
 	// From is the host that runs the command's client; "" stands for the first compute host.
 	From string
-	// JSON says that the result will be printed as JSON. Err is for remarks beside the result.
+	// JSON: the result will be printed as JSON. Err is for remarks beside the result.
 	JSON bool
 	Err  io.Writer
-	// Post has a host's daemon make a request; host "" stands for that of From. Errors name the
-	// host.
+	// Post sends a request to a host's daemon; host "" stands for From. Errors name the host.
 	Post func(host, path string, in, out any) error
 	// Fresh is the first of 65,536 keys that no other call has.
 	Fresh uint64
@@ -142,7 +142,7 @@ func Renamed(fs *pflag.FlagSet, renamed map[string]string) {
 	})
 }
 
-// Write prints what a history showed; lost says whether lost keys are counted.
+// Write prints the verdict on a history; lost says whether lost keys are counted.
 func (v *Verdict) Write(out io.Writer, lost bool) error {
 	_, _ = fmt.Fprintf(out, "%d operations in %v, %d without an answer", v.Operations, v.Took.Round(time.Millisecond), v.Unknown)
 	if lost {
@@ -156,16 +156,16 @@ func (v *Verdict) Write(out io.Writer, lost bool) error {
 	return err
 }
 
-// UseError is an error in what was typed.
+// UseError is an error in the command line that the user typed.
 type UseError struct{ error }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e UseError) Unwrap() error { return e.error }
 
-// BadUse is an error in what was typed; its arguments are those of fmt.Errorf.
+// BadUse makes a UseError; its arguments are those of fmt.Errorf.
 func BadUse(format string, args ...any) error { return UseError{fmt.Errorf(format, args...)} }
 
-// IsUse reports whether an error is one in what was typed.
+// IsUse reports whether an error is a UseError.
 func IsUse(err error) bool {
 	var u UseError
 	return errors.As(err, &u)

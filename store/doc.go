@@ -5,7 +5,6 @@
 // imports all stores; its import line is the only one outside of the store's own folder that names
 // the store. A store brings a Node, which is its part of the daemon of a host, and Commands, which
 // are its part of the command line. Requests between the two are JSON on the control socket of the
-// host (Path). What needs nothing but a client of package kv is written once and not brought by
-// stores: single operations, scans, the shell, histories that prove linearizability, loads and
-// workloads.
+// host (Path). Functions that need only a client of package kv are written once, for all stores:
+// single operations, scans, the shell, histories that prove linearizability, loads and workloads.
 package store

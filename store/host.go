@@ -19,8 +19,8 @@ type Host interface {
 	Name() string
 	// Address resolves the name of a host, or an address in text form.
 	Address(name string) (netip.Addr, error)
-	// NameOf is the name of the host with an address; the address itself if the rack has no such
-	// host.
+	// NameOf returns the name of the host with an address; the address itself if the rack has no
+	// such host.
 	NameOf(addr string) string
 	// Manager connects queue pairs.
 	Manager() rdmacm.Manager
@@ -42,14 +42,13 @@ type Node interface {
 	// Routes adds the control requests of the store below Path: PathStart and PathStop, and those
 	// of its commands.
 	Routes(m *control.Mux)
-	// Clients prepares clients of the store on this host. The error is at once; f makes the clients
-	// of one verbs context.
+	// Clients prepares clients of the store on this host. f makes the clients of one verbs context.
 	Clients(o ClientOptions) (f func(v verbs.Context) Clients, err error)
-	// Status is what the host has of the store.
+	// Status describes the store's part of the host.
 	Status() Status
-	// Crash ends what the host's application runs of the store, and forgets all that it knew of it.
+	// Crash ends the store's part of the host's application, and forgets its state.
 	Crash() error
-	// NICGone ends what cannot live without the NIC.
+	// NICGone ends the parts that cannot work without the NIC.
 	NICGone() error
 }
 
@@ -58,7 +57,7 @@ type Clients interface {
 	// Open opens one client, which is used by one thread. It may be called by several threads at a
 	// time.
 	Open(deadline clock.Time) (kv.Store, error)
-	// Close ends what the clients shared. They are closed before.
+	// Close frees the resources that the clients shared. The clients must have been closed.
 	Close() error
 }
 
@@ -74,12 +73,12 @@ type Bounded interface {
 	MaxValue() int
 }
 
-// Status is what a host has of a store.
+// Status describes a store's part of a host.
 type Status struct {
 	// Store is the store's name.
 	Store string `json:"store"`
-	// Up says that the host runs the store's server, or of a store without one, that the host knows
-	// the store. Only hosts with Up are listed.
+	// Up: the host runs the store's server; for a store without a server: the host knows the store.
+	// Only hosts with Up are listed.
 	Up bool `json:"-"`
 	// Service is the name under which others connect to the server; "": there is none.
 	Service string `json:"service,omitempty"`

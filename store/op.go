@@ -73,7 +73,7 @@ func (s *Store) howToMake() string {
 	return fmt.Sprintf("`rdmalab %s insert` gives a new key a value", s.Name)
 }
 
-// Ended reports that a job was ended before it had done all that it was asked for; nil: it was not.
+// Ended returns an error if a job was ended before it was done; nil: it was not.
 func Ended(ctx context.Context, job string) error {
 	if ctx.Err() == nil {
 		return nil

@@ -25,13 +25,13 @@ type ClientOptions struct {
 	// Server is the name of the host that runs the store's server; "" if the store has none.
 	Server string `json:"server,omitempty"`
 	// MaxValue is the longest value that the clients will read or write, in bytes; 0: the longest
-	// that there can be.
+	// possible value.
 	MaxValue int `json:"maxValue,omitempty"`
 	// Share is how many clients share a queue pair to each memory server; 0 or 1: each has its own.
 	Share int `json:"share,omitempty"`
 }
 
-// OpRequest asks a host for one operation by a client of its own.
+// OpRequest asks a host for one operation, by a client that is opened for it.
 type OpRequest struct {
 	ClientOptions
 	// Op is get, put, insert, delete, upsert or scan; the last two only if the store has them.
@@ -68,10 +68,10 @@ type HistoryRequest struct {
 	Rounds  int    `json:"rounds"`
 	Keys    int    `json:"keys"`
 	Base    uint64 `json:"base"`
-	// Value is the size of values in bytes; 0: the longest that the store has.
+	// Value is the size of values in bytes; 0: the store's longest value.
 	Value int    `json:"value,omitempty"`
 	Seed  uint64 `json:"seed"`
-	// Loss says that a memory server may crash meanwhile: a key may then be reported as lost.
+	// Loss: a memory server may crash meanwhile, so a key may be reported as lost.
 	Loss bool `json:"loss,omitempty"`
 }
 

@@ -7,18 +7,18 @@ import "github.com/rdmalab/rdmalab/topo/simrack"
 type Scenario struct {
 	// Name and Doc are what `rdmalab sim --help` lists.
 	Name, Doc string
-	// Run runs one seed. The error is what did not hold.
+	// Run runs one seed. The error describes the check that failed.
 	Run func(Rig) error
 }
 
 // Rig is the simulated rack of one seed.
 type Rig interface {
-	// Seed is what everything random comes from.
+	// Seed is the seed of all random choices.
 	Seed() uint64
 	// Build makes the rack that a rack file describes.
 	Build(rackFile string) (*simrack.Rack, error)
 	// Run runs the rack until all clients have returned and late frames have arrived.
 	Run() error
-	// Plan says what the seed drew.
+	// Plan sets the text that describes the random choices of the seed.
 	Plan(text string)
 }

@@ -40,12 +40,12 @@ type Store struct {
 	Note  string
 	// Columns names what Node.Status counts for `rdmalab top`. Optional.
 	Columns []string
-	// Scenarios are those that the store brings to `rdmalab sim`. Optional.
+	// Scenarios are the store's scenarios of `rdmalab sim`. Optional.
 	Scenarios []Scenario
 	Commands  Commands
 }
 
-// Patience bounds one operation, and the connecting of a client, if nothing else is said.
+// Patience is the default time limit of one operation, and of a client's connection set-up.
 const Patience = 5 * time.Second
 
 // JoinPatience is how long a client may take to connect.
@@ -68,7 +68,7 @@ func (s *Store) Places(rack *spec.Rack) ([]string, error) {
 	return out, nil
 }
 
-// HowToStart is what an error says that a store which does not run may have caused.
+// HowToStart returns the hint for errors that may be due to a store that does not run.
 func (s *Store) HowToStart() string {
 	return fmt.Sprintf("is the store up? `rdmalab %s start`", s.Name)
 }

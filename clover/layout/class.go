@@ -41,7 +41,7 @@ func (c Counts) Total() int {
 	return n
 }
 
-// Bytes is the memory that the entries take.
+// Bytes returns the size of all entries.
 func (c Counts) Bytes() int {
 	n := 0
 	for i, k := range c {

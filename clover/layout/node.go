@@ -16,14 +16,14 @@ const (
 	CheckLen = 8
 )
 
-// Format says what a node carries besides header and value. The zero value is the published format,
-// in which it carries nothing: a value always has the full size of its slab, and only the header's
+// Format says which fields a node has besides header and value. The zero value is the published
+// format, which has none: a value always has the full size of its slab, and only the header's
 // version protects a reader against a node that is reused while it is being read.
 type Format struct {
 	// Keyed puts the key after the header, where a switch can read it.
 	Keyed bool
-	// Checked puts length, version and a checksum at the end of the slab. A copy of which one part
-	// is older than another is recognised, in whatever order the bytes were copied.
+	// Checked puts length, version and a checksum at the end of the slab. A reader recognises a
+	// copy whose parts are of different age, in whatever order the bytes were copied.
 	Checked bool
 }
 

@@ -108,13 +108,13 @@ func (s *Superblock) Parse(b []byte) error {
 // At is a node of the chain that is still in use: the newest, or one from which the newest can be
 // reached. Only the metadata server writes the directory.
 //
-// A mirror is a record of a lost key: if the record itself is lost with its memory, and no metadata
-// server knows more, the key is lost.
+// A mirror is a record of a lost key: if the record itself is lost with its memory, and the
+// metadata server does not know the key's node, the key is lost.
 type KeyRecord struct {
 	Key uint64
 	At  Location
-	// Generation is that of the memory in which At is, cut to 24 bits. If that memory has another
-	// one, the key is lost.
+	// Generation is the generation of the memory that At is in, cut to 24 bits. If the memory has
+	// another generation now, the key is lost.
 	Generation uint32
 	// Lost: a part of the chain was in memory that is lost. At has no meaning then.
 	Lost bool

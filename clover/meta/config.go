@@ -45,7 +45,8 @@ type Config struct {
 	// Lease is how long after its last answer a client may use the locations that it knows; 0: 2 s.
 	Lease time.Duration
 	// Grace is how long after the end of a lease the server waits before it has the client's
-	// connections ended and takes its nodes back: a client that was merely slow can go on; 0: 2 s.
+	// connections ended and takes its nodes back, so that a slow client can renew its lease; 0: 2
+	// s.
 	Grace time.Duration
 	// Fresh formats the memory even if it holds a store. The connections of that store's clients
 	// end.

@@ -13,11 +13,12 @@ import (
 
 // A client that has shown no sign of life for lease and grace may not be dead: its host, NIC
 // included, may have stopped with a request ready to be sent. The memory servers end its
-// connections before anything of it is given to another client. A thread for each server asks for
-// that, because a server that does not answer must not delay the requests of other clients.
+// connections before any of its nodes is given to another client. One thread for each memory server
+// requests that, because a server that does not answer must not delay the requests of other
+// clients.
 
-// fencer is the fences that are due. A fence is done when every memory server has ended the
-// connections; a server that was restarted meanwhile has none.
+// fencer holds the fences that are due. A fence is done when every memory server has ended the
+// owner's connections; a server that has restarted meanwhile has none of them.
 type fencer struct {
 	ctx     verbs.Context
 	dialer  rdmacm.Dialer
@@ -57,7 +58,7 @@ func (f *fencer) add(rt verbs.Runtime, owner uint32, upTo bool) *fence {
 	return x
 }
 
-// cancel gives up a fence where it was not carried out yet.
+// cancel withdraws a fence from the servers that have not carried it out yet.
 func (f *fencer) cancel(x *fence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,8 +91,8 @@ func (f *fencer) run(rt verbs.Runtime, i int) {
 	}
 }
 
-// next is the fence that a server is to carry out; nil also ends the thread. done: the one before
-// is carried out.
+// next returns the fence that a server is to carry out next; nil: there is none, and the thread
+// ends. done: the server has carried out the previous one.
 func (f *fencer) next(i int, done bool) *fence {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,7 +107,7 @@ func (f *fencer) next(i int, done bool) *fence {
 	return f.due[i][0]
 }
 
-// close ends the threads after what they ask now.
+// close ends the threads after their present requests.
 func (f *fencer) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,10 +127,11 @@ func (f *fencer) wait(rt verbs.Runtime) {
 	}
 }
 
-// Numbers of clients. An incarnation of the server takes a number that no earlier one had, and
-// gives its clients the numbers from incarnation<<16 on; the last one of these is its own, under
-// which it connects to the memory servers. When they are used up, it takes a new incarnation
-// number. Numbers are never used twice: the memory servers refuse those that were fenced.
+// Numbers of clients. Each incarnation of the metadata server takes an incarnation number that no
+// earlier one had. Its clients get the owner numbers from incarnation<<16 on; the last of these is
+// the metadata server's own, under which it connects to the memory servers. When they are used up,
+// it takes a new incarnation number. Numbers are never used twice: the memory servers refuse those
+// that were fenced.
 const (
 	incarnationBits = 16
 	ownNumber       = 1<<incarnationBits - 1
@@ -138,8 +140,9 @@ const (
 	// random.
 	maxIncarnation    = 1<<15 - 1
 	firstIncarnations = 1 << 14
-	// oldClient is how far a client's number may be behind the last one before the client must say
-	// hello again, and fenceBatch how many numbers may be unused before the servers forget them.
+	// oldClient is how far a client's number may be behind the newest one before the client must
+	// say hello again; fenceBatch is how many numbers may be out of use before the servers forget
+	// them.
 	oldClient  = 1 << 14
 	fenceBatch = 1 << 10
 )
@@ -149,8 +152,8 @@ var (
 	errDeposed = errors.New("another metadata server has taken over the memory servers")
 )
 
-// takeOver ends the connections of all clients of earlier incarnations and of those themselves, and
-// takes an incarnation number. From here on, only this server and its clients change the memory.
+// takeOver ends the connections of all earlier incarnations and of their clients, and takes an
+// incarnation number. From here on, only this server and its clients change the memory.
 func (s *memories) takeOver() error {
 	s.owner++
 	for more := true; more; {
@@ -206,9 +209,9 @@ func (s *Server) number() (uint32, error) {
 	return s.nextID, nil
 }
 
-// ownerOf is the number under which a client that says hello connects to the memory servers: the
-// one that it had, so that its connections go on; its own if that is too old, fenced, or of another
-// incarnation, or will be disconnected because the client is not quiet.
+// ownerOf returns the owner number for a client that says hello. It is the client's previous
+// number, so that its connections stay; or the new client number id, if the previous one is too
+// old, fenced, or of another incarnation, or will be fenced because the client is not quiet.
 func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 	if had := r.Owner; r.Quiet && had > s.fencedTo && had <= s.nextID && id-had <= oldClient/2 {
 		return had
@@ -216,8 +219,8 @@ func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 	return id
 }
 
-// forgetNumbers lets the memory servers forget the numbers of clients that have gone: they have no
-// room for more than some. A client that holds on to an old number must take a new one.
+// forgetNumbers lets the memory servers forget the numbers of clients that have gone, because their
+// tables of owners are bounded. A live client with an old number must take a new one.
 func (s *Server) forgetNumbers() {
 	oldest := s.nextID + 1
 	for _, cl := range s.clients {

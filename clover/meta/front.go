@@ -126,7 +126,7 @@ func (f *front) over() bool {
 	return f.ended
 }
 
-// acceptors is how many threads make connections: a client that answers slowly or has given up
+// acceptors is how many threads accept connections: a client that answers slowly or has given up
 // blocks only one of them.
 const acceptors = 32
 

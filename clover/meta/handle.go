@@ -17,8 +17,8 @@ type client struct {
 	epoch uint32
 	heard clock.Time
 	gone  bool // has sent OpBye, or OpHello for another number
-	// quiet reports that the client has no request in flight, because it has said so when it went,
-	// or has not sent any request yet since it was given its number: it needs no fence.
+	// quiet: the client needs no fence, because no request of it is in flight: it said so when it
+	// left, or it has sent no request since it was given its number.
 	quiet bool
 	// fence ends its connections to the memory servers; nil: it is not due yet.
 	fence *fence
@@ -104,8 +104,8 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	a.Welcome = w
 }
 
-// renumber ends the numbers that a client had which says hello again. If it is quiet, it needs no
-// fence for them, and a fence that comes late would end the connections that it goes on with.
+// renumber ends the earlier numbers of a client that says hello again. If the client is quiet, they
+// need no fence; a late fence would end the connections that the client still uses.
 func (s *Server) renumber(r *rpc.Request) {
 	for id, cl := range s.clients {
 		if id != r.Client && (r.Owner == 0 || cl.owner != r.Owner) {
@@ -118,8 +118,8 @@ func (s *Server) renumber(r *rpc.Request) {
 	}
 }
 
-// alloc gives nodes. When there are none it looks at every chain, because reports may have been
-// lost together with their clients.
+// alloc gives a client free nodes. When there are none, it follows every chain for superseded
+// nodes, because reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	n := max(1, min(r.N, rpc.MaxBatch))
 	got := s.give(cl.id, r.Class, n, a.Locations[:0])
@@ -143,7 +143,7 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 }
 
 // expected reports whether nodes of a class will become free without a further request: nodes of
-// clients that have gone, and worn ones.
+// clients that have gone, and worn nodes.
 func (s *pool) expected(c layout.Class) bool {
 	for _, w := range s.nodes.worn {
 		if s.classOf(w.handle) == c {

@@ -27,9 +27,9 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 }
 
-// openKey makes a key known. A repeated request gets the result of the first. That the client still
-// holds the node shows that there was no first one: the key may have been opened long ago with an
-// earlier use of the node, in the same version.
+// openKey makes a key known. A repeated request gets the result of the first. If the client still
+// holds the node, the request is no repetition, even if the key was opened long ago with an earlier
+// use of the same node in the same version.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
 	switch {

@@ -16,11 +16,11 @@ type pool struct {
 	// turnedAt is when the epoch began.
 	epoch    uint32
 	turnedAt clock.Time
-	// fences are those of clients that have ended.
+	// fences are the fences of clients that have ended.
 	fences fencer
-	// orphans reports that the orphan holds nodes. They become free after orphansAfter, the fence
-	// of all clients that may have them; nil: there are none. void reports that some of the nodes
-	// are in lost memory. orphansAt is the time of the next attempt.
+	// orphans: the orphan holds nodes. They become free after orphansAfter, the fence of all
+	// clients that may hold them; nil: there are no such clients. void: some of these nodes are in
+	// lost memory. orphansAt is when recoverOrphans is tried next.
 	orphans, void bool
 	orphansAfter  *fence
 	orphansAt     clock.Time

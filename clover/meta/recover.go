@@ -22,8 +22,8 @@ func (s *chains) sorted() []*entry {
 }
 
 // recover rebuilds the tables from the memory of the servers: keys from the directory, newest nodes
-// from the chains. All other nodes are free: the clients of the earlier incarnation have no
-// connection any more.
+// from the chains. All other nodes become free, because the clients of the earlier incarnation have
+// no connection any more.
 func (s *Server) recover() error {
 	taken := make(map[uint32]bool)
 	var lost []int

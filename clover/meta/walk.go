@@ -29,8 +29,7 @@ type entry struct {
 	at, opened layout.Location
 	// passed are the nodes before at that are not retired yet.
 	passed []layout.Location
-	// recorded: the directory names at. mirrored: the mirror of the record says whether there is a
-	// key.
+	// recorded: the directory names at. mirrored: the record's mirror is up to date.
 	recorded, mirrored bool
 	// ended: the last look at the chain reached its end.
 	ended bool

@@ -149,7 +149,7 @@ func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	return false, start(c, cfg)
 }
 
-// stats are the metadata server's counters.
+// stats has the metadata server's counters.
 type stats rpc.Stats
 
 func readStat(c *store.Call) (store.Result, error) {
@@ -172,7 +172,7 @@ func (st *stats) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// verdict is what a history showed, and what the metadata server has afterwards.
+// verdict is the result of a history, and the metadata server's counters after it.
 type verdict struct {
 	store.Verdict
 	after *stats
@@ -205,7 +205,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Bad reports that no order explains the answers.
+// Bad reports whether no order explains the answers.
 func (v *verdict) Bad() bool { return !v.Linearizable }
 
 // Write prints the verdict.

@@ -125,7 +125,8 @@ func (n *node) end() error {
 	return err
 }
 
-// is reports why a store that runs is not what is asked for; nil: it is.
+// is returns an error that says how the running store differs from the requested one; nil: it does
+// not.
 func (s *server) is(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
 		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region
@@ -185,8 +186,8 @@ func (n *node) serve(s *server) {
 	}
 }
 
-// minGrace is longer than the NIC of a client goes on sending a request after the client has died
-// or given the queue pair up: eight times the ACK timeout of rdmacm.Params, 134 ms.
+// minGrace is longer than a client's NIC retransmits a request after the client has died or given
+// up the queue pair: eight times the ACK timeout of rdmacm.Params, 134 ms.
 const minGrace = 2 * time.Second
 
 // graceOf is how long after the end of a lease packets of its client may still arrive. 0 stands for

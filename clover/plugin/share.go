@@ -51,7 +51,7 @@ func (c *clients) open(deadline clock.Time) (*clover.Client, error) {
 	return g.Open(deadline)
 }
 
-// group is that of the next client.
+// group returns the group that the next client joins.
 func (c *clients) group() (*clover.Group, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ type Answer struct {
 	Seq    uint32
 	Status Status
 	Epoch  uint32
-	// N is the number of locations: of Alloc the entries, with the versions to write; of Query the
-	// newest known node.
+	// N is the number of locations. Answers to Alloc have the entries with the versions to write,
+	// answers to Query the newest known node.
 	N         int
 	Locations [MaxBatch]layout.Location
 	// Slot is the key's slot, in answers to Query and Open.

@@ -15,7 +15,7 @@ const Service = "clover"
 const (
 	MaxRequest = 512
 	MaxAnswer  = 2048
-	// MaxBatch is the most locations of an answer and records of a request.
+	// MaxBatch bounds the locations of an answer and the records of a request.
 	MaxBatch = 16
 	// AnswerSlots is the number of answers to a client that may be in flight. The lowest bit of Seq
 	// chooses the slot; the slots follow each other at BufAddr, MaxAnswer bytes each.
@@ -25,7 +25,7 @@ const (
 	answerHead  = 12
 )
 
-// Op is what a request asks for.
+// Op is the kind of a request.
 type Op uint8
 
 // Requests.
@@ -37,7 +37,8 @@ const (
 	// Query asks where Key is; the answer has the newest known location and the slot. If At is set,
 	// the answer is Done if the server has seen in a chain that node, which the client was given.
 	OpQuery
-	// Open makes Key known, whose first node At the client has written; the answer has the slot.
+	// Open makes Key known, and At, its first node, which the client has written; the answer has
+	// the slot.
 	OpOpen
 	// GC reports appends; the body has N records.
 	OpGC
@@ -85,8 +86,8 @@ const (
 	Refused
 	// Busy: try again in a moment.
 	Busy
-	// Done: of Open, that an earlier copy of the request was carried out, and the key has been
-	// deleted or written since; of Query, that the node At has been linked.
+	// Done: for Open, an earlier copy of the request was carried out, and the key has been deleted
+	// or written since; for Query, the node At has been linked.
 	Done
 )
 
@@ -125,16 +126,16 @@ type Request struct {
 	// BufAddr and BufRKey name the first of the client's answer slots.
 	BufAddr uint64
 	BufRKey uint32
-	// Quiet, of Hello and Bye: the client with the number Client uses nothing any more that it was
-	// given, and none of its requests to memory servers is in flight.
+	// Quiet, in Hello and Bye: the client with the number Client no longer uses any node or
+	// location that it was given, and none of its requests to memory servers is in flight.
 	Quiet bool
-	// Owner, of Hello, is the number that the client had as an owner of connections to memory
+	// Owner, in Hello, is the number that the client had as an owner of connections to memory
 	// servers; 0: none.
 	Owner uint32
-	// Key and At are of Query and Open.
+	// Key and At are fields of Query and Open.
 	Key uint64
 	At  layout.Location
-	// Records are of GC, and of Return, which uses only New.
+	// Records are fields of GC and Return; Return uses only New.
 	Records [MaxBatch]Record
 }
 

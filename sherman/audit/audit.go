@@ -1,5 +1,5 @@
-// Package audit checks a Sherman tree through one of its clients: it connects package check to a
-// client's READs.
+// Package audit checks a Sherman tree through one of its clients: it passes a client's READs to
+// package check.
 package audit
 
 import (
@@ -27,7 +27,8 @@ func Locks(c *sherman.Client, deadline clock.Time) ([]sherman.LockState, error) 
 func Alive(l *sherman.LockState) bool { return !l.Holder.Fenced && l.Holder.QPs > 0 }
 
 // Config returns the configuration for a check of the whole tree by a client. The caller sets the
-// limits for what working or dead clients may have left: Unreachable, HalfSplits, DeadLocks.
+// limits for the traces that live or dead clients may have left: Unreachable, HalfSplits,
+// DeadLocks.
 func Config(c *sherman.Client, deadline clock.Time) (check.Config, error) {
 	cfg := check.Config{Super: c.Super(), Read: func(a layout.Addr, b []byte) error { return c.ReadPage(a, b, deadline) }}
 	cfg.End = func(server int) (uint64, error) { return c.AllocEnd(server, deadline) }

@@ -24,11 +24,10 @@ type Config struct {
 	// Unreachable is how many written pages may be named by no page: clients interrupted in a split
 	// leave such pages. Negative: any number.
 	Unreachable int
-	// HalfSplits is how many pages may lack their separator in the level above. Negative: any
-	// number.
+	// HalfSplits is how many pages may have no separator in the level above. Negative: any number.
 	HalfSplits int
 	// DeadLocks is how many locks may have dead owners: such a lock stays until another client
-	// wants it. Negative: any number.
+	// requests it. Negative: any number.
 	DeadLocks int
 	// End, if set, reads a server's allocation word again: clients may have taken memory since.
 	End func(server int) (uint64, error)
@@ -113,7 +112,7 @@ const (
 // Problem is one defect of the tree.
 type Problem struct {
 	Kind Kind
-	// At is the page, or where one should be.
+	// At is the address of the page, or the address at which a page is missing.
 	At   layout.Addr
 	What string
 }

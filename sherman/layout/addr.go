@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Kind is how pages protect a reader against a WRITE during its READ.
+// Kind is a layout of pages: how they protect a reader against a WRITE during its READ.
 type Kind uint8
 
 // Kinds.
@@ -22,9 +22,9 @@ func (k Kind) String() string {
 	return "sound"
 }
 
-// Addr names a byte of a memory server's region, or an incarnation of the page that begins there: a
-// page whose memory is used again is another incarnation, which pointers to the former one do not
-// name. Zero, the superblock of server 0, means no address.
+// Addr names a byte of a memory server's region, or an incarnation of the page that begins there:
+// if the memory of a page is used again, the new page is another incarnation, and pointers to the
+// former one do not name it. Zero, the superblock of server 0, means no address.
 //
 //	bits  0 to  5  number of the server
 //	bits  6 to 15  incarnation, its low 10 bits

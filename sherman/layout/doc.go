@@ -18,8 +18,8 @@
 //     moved to the sibling remain in the old page outside of its range, until later records
 //     overwrite them. Records of internal pages are unsorted for the same reason. Each record
 //     carries the epoch of its page, which counts splits: a reader that finds a record younger than
-//     the header that it has read has read during a split, and reads again. So a page whose lines
-//     were read at different times says of each key something that was true at one moment of the
+//     the header that it has read has read during a split, and reads again. So even if the lines of
+//     a page were read at different times, the result for each key was true at one moment of the
 //     READ.
 //   - Published, as in the paper (SIGMOD 2022): versions of 8 bits at both ends of a page and of 4
 //     bits at both ends of a record. Neither protects against torn copies in all cases (see the

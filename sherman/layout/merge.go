@@ -1,7 +1,8 @@
 package layout
 
-// Stage is what a hardened page is to the tree. A page leaves the tree in steps, each of which is
-// the WRITE of one line of one page, under the lock of that page:
+// Stage is the state of a hardened page between its use in the tree and its reuse. A page leaves
+// the tree in steps, each of which is the WRITE of one line of one page, under the lock of that
+// page:
 //
 //  1. The page is Closed: it has no records (an internal page: only its leftmost child), and gets
 //     none any more.
@@ -10,7 +11,7 @@ package layout
 //  4. The page is Unused. Its next incarnation has another address.
 //
 // A client that finds a Closed page can do the remaining steps. The leftmost page of a level is
-// never closed, so that a root that was remembered, or is being replaced, always leads to the keys.
+// never closed, so that a remembered root, or one that is being replaced, always leads to the keys.
 type Stage uint8
 
 // Stages.
@@ -46,7 +47,7 @@ func (p *Page) CanClose(n int) bool {
 	return p.Shape.Kind == Hardened && p.Stage == Live && n == 0 && p.Lowest > 0 && p.Sibling != 0
 }
 
-// Close makes a page Closed that CanClose.
+// Close makes the page Closed. CanClose must have returned true.
 func (p *Page) Close() Range {
 	p.Stage = Closed
 	return p.putHeader()
@@ -72,7 +73,7 @@ func (p *Page) Absorb(left *Header, ranges []Range) ([]Range, bool) {
 	return append(ranges, p.putHeader()), true
 }
 
-// Bypass makes the sibling's sibling the sibling.
+// Bypass makes next, the sibling of a closed sibling, the page's sibling.
 func (p *Page) Bypass(next Addr) Range {
 	p.Sibling = next
 	return p.putHeader()
@@ -84,7 +85,7 @@ func (p *Page) Retire(next Addr) Range {
 	return p.putHeader()
 }
 
-// Extend prepares a page for a pointer at a key above its lowest one.
+// Extend prepares a page to be named by a parent at a key above its lowest key.
 func Extend(p *Page, key uint64) Range {
 	p.Reach = max(p.Reach, key)
 	return p.putHeader()
@@ -107,7 +108,7 @@ const maxRedirect = 32
 
 // Redirect replaces the pointers of an internal page to a closed child by ones to the page that has
 // absorbed it, removes records that have become superfluous, and appends the pieces that must be
-// written. more: there are further ones.
+// written. more: there are further pointers to replace.
 func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
 	n := len(ranges)
 	if p.Leftmost == from {

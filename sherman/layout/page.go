@@ -18,7 +18,7 @@ type Header struct {
 	// internal page.
 	Sibling, Leftmost Addr
 	// Reach is the greatest key at which a page above may name this one, if it is above Lowest:
-	// that of pages whose ranges it has taken over (Hardened only).
+	// pointers to pages whose ranges it has taken over become pointers to it (Hardened only).
 	Reach uint64
 	// Self and Generation are the page's address and the tree's number (Hardened only).
 	Self       Addr
@@ -199,7 +199,7 @@ func (p *Page) PutChild(key uint64, child Addr) Range {
 	return p.putHardenedRecord(p.FreeSlot(), key, AppendAddr(b[:0], child))
 }
 
-// AppendAddr appends an address as records have it.
+// AppendAddr appends an address in the form in which records hold it.
 func AppendAddr(b []byte, a Addr) []byte { return binary.LittleEndian.AppendUint64(b, uint64(a)) }
 
 // minSplit is the fewest records with which a page can be split.

@@ -53,8 +53,8 @@ func (s Shape) WithDefaults() Shape {
 	return s
 }
 
-// Validate returns an error for the first field that is out of bounds. Zero fields are: see
-// WithDefaults.
+// Validate returns an error for the first field that is out of bounds. Zero fields are out of
+// bounds: see WithDefaults.
 func (s Shape) Validate() error {
 	limit := MaxHardenedValue
 	if s.Kind == Published {

@@ -11,14 +11,14 @@ import (
 const (
 	// SuperblockLen is the length of the superblock at offset 0.
 	SuperblockLen = 64
-	// AllocWord is the offset of the word from which FETCH_ADD takes pages that were never used:
-	// the offset of the next one.
+	// AllocWord is the offset of the word with the offset of the server's next unused memory.
+	// Clients take memory by a FETCH_ADD on it.
 	AllocWord = 64
 	// FreeWord is the offset of the word that names the first page of the server's list of unused
 	// pages. See FreeHead.
 	FreeWord = 80
-	// OwnerWord is the offset of the word from which FETCH_ADD takes owner numbers: the last one
-	// that was given out.
+	// OwnerWord is the offset of the word with the last owner number that was given out. Clients
+	// take numbers by a FETCH_ADD on it.
 	OwnerWord = 72
 	// RootWord, on server 0, is the offset of the word with the address of the root page. (The
 	// published code has it at 16 MiB.)

@@ -21,9 +21,9 @@ type Key struct{ Server, Index int }
 type Held struct {
 	// Tag is this node's tag in the word; 0: the word was released.
 	Tag uint64
-	// Doubt is a connection that a client lost with WRITEs in flight: whether the word was released
-	// is unknown, and the word must not be read before that connection has ended. 0: Tag is
-	// certainly in the word.
+	// Doubt is a connection that a client lost with WRITEs in flight: it is unknown whether the
+	// word was released, and the word must not be read before that connection has ended. 0: the
+	// word certainly holds Tag.
 	Doubt uint64
 	// Boot is the boot number of the memory server at the time when the tag was written; Since is
 	// that time, by the node's clock.

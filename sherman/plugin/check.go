@@ -18,13 +18,14 @@ type CheckRequest struct {
 	// number.
 	Unreachable int `json:"unreachable"`
 	HalfSplits  int `json:"halfSplits"`
-	// DeadLocks is how many locks may have owners that are gone; negative: any number.
+	// DeadLocks is how many locks may have dead owners; negative: any number.
 	DeadLocks int `json:"deadLocks"`
 }
 
 // Checked is the result of a check of the structure.
 type Checked struct {
-	// Tree is what was read, nil if memory is gone; Why is what is wrong with it; "": nothing.
+	// Tree is the report of the check, nil if a server's memory was lost; Why describes the
+	// defects; "": there are none.
 	Tree *check.Report `json:"tree,omitempty"`
 	Why  string        `json:"why,omitempty"`
 	Took time.Duration `json:"tookNs"`

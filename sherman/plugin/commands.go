@@ -122,7 +122,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Write prints what start found or made.
+// Write prints the tree that start has found or made.
 func (i *Info) Write(out io.Writer) error {
 	what := "found"
 	if i.Made {
@@ -167,7 +167,7 @@ func Start(c *store.Call, cfg Config) (info Info, err error) {
 	return info, nil
 }
 
-// prepare makes sure of a tree for a workload, and loads one that was made now.
+// prepare makes a tree for a workload if there is none, and loads the keys into a new tree.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	info, err := Start(c, Config{Format: true, Keep: true, Value: w.Config.Value})
 	if err != nil || !info.Made || !w.Load {
@@ -177,9 +177,9 @@ func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	return true, c.Post("", Store.Path(PathLoad), LoadRequest{Keys: w.Config.Keys, Records: true}, &out)
 }
 
-// verdict is what check found.
+// verdict is the result of the command check.
 type verdict struct {
-	// History is that of the clients; nil: there were none.
+	// History is the verdict on the clients' history; nil: the check ran no clients.
 	History *store.Verdict `json:"history,omitempty"`
 	Checked
 }
@@ -207,7 +207,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Bad reports that the structure of the tree, or an answer, is wrong.
+// Bad reports whether the structure of the tree or an answer is wrong.
 func (v *verdict) Bad() bool { return v.Why != "" || v.History != nil && !v.History.Linearizable }
 
 // Write prints the verdict.
@@ -240,7 +240,7 @@ func newLoad(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Write prints what was made.
+// Write prints the keys and pages that were loaded.
 func (l *Loaded) Write(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "%d keys in %v pages of levels 0 to %d, %d MiB, in %v\n", l.Keys, l.Pages, len(l.Pages)-1,
 		l.Bytes>>20, l.Took.Round(time.Millisecond))

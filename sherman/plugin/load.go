@@ -22,7 +22,7 @@ type LoadRequest struct {
 	Records bool `json:"records,omitempty"`
 }
 
-// Loaded is what was made.
+// Loaded is the result of a LoadRequest.
 type Loaded struct {
 	Keys  uint64        `json:"keys"`
 	Pages []int         `json:"pages"`
@@ -46,8 +46,8 @@ func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 	return out, store.HTTPError(err)
 }
 
-// feed gives the keys one after the other, with values of so many bytes if they are records, until
-// all are given or the job is ended.
+// feed returns a function that returns the keys one after the other, until all were returned or the
+// job has ended. With Records the values have the given size.
 func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byte, bool) {
 	key := uint64(0)
 	return func() (uint64, []byte, bool) {
@@ -60,7 +60,7 @@ func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byt
 	}
 }
 
-// whole reports an error if the job was ended before all keys were there.
+// whole returns an error if the job ended before all keys were loaded.
 func (in LoadRequest) whole(ctx context.Context, keys uint64) error {
 	if keys >= in.Keys {
 		return nil

@@ -105,7 +105,7 @@ type Config struct {
 	// must be there.
 	Format bool `json:"format,omitempty"`
 	Fresh  bool `json:"fresh,omitempty"`
-	// Keep leaves a host that is a compute node of a tree on these servers as it is.
+	// Keep leaves a host as it is if it is a compute node of a tree on these servers already.
 	Keep bool `json:"keep,omitempty"`
 	// Layout is hardened or published, or an old name (kinds); "": hardened. Page and Value are in
 	// bytes; 0: 1024 and 8.
@@ -133,7 +133,7 @@ type Info struct {
 	Locks      int    `json:"locks"`
 	HostLocks  bool   `json:"hostLocks"`
 	Chunk      int    `json:"chunk"`
-	// Made says that it was made now.
+	// Made: this request has made the tree.
 	Made bool `json:"made,omitempty"`
 }
 
@@ -165,12 +165,12 @@ func kindName(k layout.Kind) string {
 	return "hardened"
 }
 
-// joinPatience bounds connecting to memory servers, and making a tree there: as long as a busy
-// machine may take for it.
+// joinPatience bounds the time to connect to memory servers and to make a tree there; it allows for
+// a busy machine.
 const joinPatience = 20 * time.Second
 
-// rackLease is the lease of locks on a rack: longer than a busy machine keeps a process that holds
-// a lock from going on.
+// rackLease is the lease of locks on a rack: longer than a busy machine suspends a process that
+// holds a lock.
 const rackLease = 500 * time.Millisecond
 
 // tree is a host as a compute node.
@@ -188,7 +188,7 @@ func errNoTree(name string) error {
 	return control.Errorf(http.StatusConflict, "%s knows no tree; start one: `rdmalab sherman start`", name)
 }
 
-// newTree is what a compute node of a tree has.
+// newTree makes the state of a compute node of a tree.
 func (n *node) newTree(cfg Config) (*tree, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = rackLease
@@ -211,8 +211,8 @@ func (n *node) newTree(cfg Config) (*tree, error) {
 	return t, nil
 }
 
-// start makes the host a compute node of a tree, and the tree if it shall. A host that is one of
-// the same tree stays it.
+// start makes the host a compute node of a tree, and makes the tree if the configuration says so. A
+// host that is a compute node of the same tree keeps its state.
 func (n *node) start(r *http.Request, cfg Config) (out Info, err error) {
 	kind, err := kindOf(cfg.Layout)
 	if err != nil {
@@ -259,7 +259,7 @@ func (n *node) start(r *http.Request, cfg Config) (out Info, err error) {
 	return out, nil
 }
 
-// keep replaces what the host knows of trees, unless it is the same.
+// keep makes t the host's tree, unless the host has the same tree already.
 func (n *node) keep(t *tree, generation uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -270,7 +270,7 @@ func (n *node) keep(t *tree, generation uint64) {
 	n.tree, t.generation = t, generation
 }
 
-// theTree is the tree of the host, which does not change while a caller uses it.
+// theTree returns the host's tree. The value does not change while a caller uses it.
 func (n *node) theTree() (*tree, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -280,7 +280,7 @@ func (n *node) theTree() (*tree, error) {
 	return n.tree, nil
 }
 
-// config is what clients of the host bring.
+// config returns the configuration of clients of the host.
 func (n *node) config(v verbs.Context) sherman.Config {
 	return sherman.Config{Context: v, Manager: n.h.Manager()}
 }

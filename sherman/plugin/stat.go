@@ -93,7 +93,7 @@ func nodeStat(s *sherman.NodeStats) NodeStat {
 // maxFree bounds the pages of each server's list that stat walks: one READ each.
 const maxFree = 10_000
 
-// stat looks at the tree.
+// stat reads the state of the tree and its locks.
 func (n *node) stat(r *http.Request) (out Stat, err error) {
 	err = n.with(r, "stat", func(t *tree, c *sherman.Client, rt verbs.Runtime) error {
 		deadline := rt.Now().Add(joinPatience)

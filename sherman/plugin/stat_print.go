@@ -35,7 +35,7 @@ func newStat(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// unmoved are the locks that have the same tag both times.
+// unmoved lists the locks that have the same tag in both looks.
 func unmoved(before, after []Lock) (out []Lock) {
 	type name struct {
 		server     string

@@ -13,11 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// History is what clients asked of a store and what they were told. It decides whether one order of
-// all operations on each key explains every answer. An operation whose outcome is unknown may have
-// happened at any later time, or never; one whose client died in the middle is such a one. One
-// operation is before another one if its answer was noted before the other was called: the calls
-// and answers are counted, because in virtual time many share an instant.
+// History records the operations of clients on a store, and their answers. It decides whether one
+// order of all operations on each key explains every answer. An operation whose outcome is unknown
+// may have happened at any later time, or never; the outcome of an operation whose client died is
+// unknown. One operation is before another if its answer was noted before the other was called:
+// calls and answers are numbered, because in virtual time many happen at one instant.
 type History struct {
 	// Guard, if set, is held while the history changes: for clients that are threads. In virtual
 	// time none is needed.
@@ -26,7 +26,7 @@ type History struct {
 	ops    map[uint64][]porcupine.Operation
 	losses []moment
 	n      int
-	// clock counts the calls, answers and losses: it orders those of one instant.
+	// clock numbers the calls, answers and losses, so that those of one instant have an order.
 	clock int64
 }
 
@@ -42,7 +42,7 @@ func (h *History) tick(now clock.Time) moment {
 	return moment{h.clock, now}
 }
 
-// Guard is a lock, as the body of the clients has it.
+// Guard is a lock of the shell in which the clients run.
 type Guard interface {
 	Lock()
 	Unlock()
@@ -141,7 +141,7 @@ func (h *History) Loss(now clock.Time) {
 	h.guarded(func() { h.losses = append(h.losses, h.tick(now)) })
 }
 
-// of is the history of a key, with the losses.
+// of returns the history of a key, with the losses.
 func (h *History) of(key uint64) []porcupine.Operation {
 	list := slices.Clone(h.ops[key])
 	for i := range list {
@@ -157,10 +157,11 @@ func (h *History) of(key uint64) []porcupine.Operation {
 	return list
 }
 
-// needed leaves out what no order needs: an operation that had no effect, a GET without an answer,
-// and a PUT without one whose value no client has seen. Such a PUT changes neither whether the key
-// is there nor what any client was told, so that an order with it is one without it, too; and each
-// of them doubles the search. One that was in progress at a loss may have lost the key.
+// needed leaves out the operations that no order needs: operations without effect, GETs without an
+// answer, and PUTs without an answer whose value no client has read. Such a PUT affects no answer,
+// so an order that explains the history with it explains the history without it, too; and each of
+// them doubles the search. A PUT that was in progress at a loss stays, because it may have lost the
+// key.
 func needed(list []porcupine.Operation) []porcupine.Operation {
 	seen := map[uint64]bool{}
 	for _, op := range list {
@@ -199,7 +200,7 @@ func step(state uint64, in input, out output) []uint64 {
 	return next
 }
 
-// apply is what a store without faults does.
+// apply returns the effect and the outcome of an operation on a store without faults.
 func apply(state uint64, in input) (after uint64, out outcome) {
 	switch {
 	case in.kind == opInsert && (state == absent || state == lostState):
@@ -270,8 +271,9 @@ func (h *History) text(key uint64) string {
 	return s
 }
 
-// Recorded is a Store that writes down what is asked of another one. Its values begin with a number
-// that no other value of the history has, so that a GET tells which write it has seen.
+// Recorded is a Store that records the operations on another one in a History. Its values begin
+// with a number that no other value of the history has, so that a GET tells which write it has
+// seen.
 type Recorded struct {
 	Store
 	history *History
@@ -289,7 +291,7 @@ func Record(s Store, h *History, client int, now func() clock.Time) *Recorded {
 // ErrValue says that a store returned a value that no client wrote.
 var ErrValue = errors.New("value that no client wrote")
 
-// Err is the first value that was wrong in itself.
+// Err returns the error of the first value that no client wrote.
 func (r *Recorded) Err() error { return r.check }
 
 // Value makes the next value of n bytes, at least MinValue: number, key, and bytes that follow from
@@ -302,7 +304,7 @@ func (r *Recorded) Value(key uint64, n int) []byte {
 // MinValue is the shortest value that can be checked.
 const MinValue = 16
 
-// MakeValue is a value that says which write it is of.
+// MakeValue returns a value that identifies its write by a number.
 func MakeValue(key, number uint64, n int) []byte {
 	b := make([]byte, max(n, MinValue))
 	binary.LittleEndian.PutUint64(b, number)

@@ -9,13 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// ErrScan says that a scan showed keys in the wrong order, or more than it was asked for.
+// ErrScan means that a scan returned keys in the wrong order, or more keys than requested.
 var ErrScan = errors.New("scan is out of order")
 
-// Scan makes a scan and records what it says of the keys that are named, in order: one that was
-// shown is a GET that found the value, one that was passed over is a GET that found nothing, each
-// at some moment of the scan. Other keys belong to other clients. A scan promises nothing about
-// several keys at one moment.
+// Scan makes a scan and records its result for the given keys, which are sorted: a returned key as
+// a GET that found the value, a key that was passed over as a GET that found nothing, each at some
+// moment of the scan. Other keys belong to other clients. A scan promises nothing about several
+// keys at one moment.
 func (r *Recorded) Scan(keys []uint64, from uint64, n int, deadline clock.Time) error {
 	s, ok := r.Store.(Scanner)
 	if !ok {

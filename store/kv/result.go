@@ -7,14 +7,14 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// maxLatency is the longest latency that histograms tell apart; digits is their precision in
-// decimal digits.
+// maxLatency is the longest latency in the histograms; longer ones count as maxLatency. digits is
+// the precision in decimal digits.
 const (
 	maxLatency = time.Minute
 	digits     = 2
 )
 
-// Result is what one or several clients of a workload did; Merge adds results.
+// Result has the measurements of one or several clients of a workload; Merge adds results.
 type Result struct {
 	Clients int
 	// Span is the time in which operations were counted.

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Load inserts this client's part of the keys: every Clients-th of them. A key that is there
-// already is left.
+// Load inserts this client's part of the keys: every Clients-th of them. A key that exists already
+// stays as it is.
 func Load(s Store, rt verbs.Runtime, cfg RunConfig) error {
 	cfg = cfg.withDefaults()
 	for key := uint64(cfg.Client); key < cfg.Keys; key += uint64(cfg.Clients) {
@@ -176,7 +176,7 @@ func (c *runner) scan(deadline clock.Time) (Cost, error) {
 	return s.Last(), err
 }
 
-// key draws one. With Latest, the newest keys of this client are the most popular.
+// key draws a key. With Latest, the newest keys of this client are the most popular.
 func (c *runner) key() uint64 {
 	k := c.zipf.Next(c.rand)
 	if !c.cfg.Workload.Latest {

@@ -44,12 +44,12 @@ type Store interface {
 	Insert(key uint64, value []byte, deadline clock.Time) error
 	// Delete removes a key. If the key does not exist, it returns ErrNotFound.
 	Delete(key uint64, deadline clock.Time) error
-	// Last says what the last operation cost.
+	// Last returns the cost of the last operation.
 	Last() Cost
 	Close() error
 }
 
-// Cost is how often one operation used the network.
+// Cost counts the uses of the network by one operation.
 type Cost struct {
 	// RTTs is how many round trips the client waited for on the data path, RPCs how many calls of
 	// the metadata server.

@@ -86,15 +86,16 @@ type RunConfig struct {
 	// Zipf is the skew of popularity, 0 to 1.5; Scramble spreads popular keys.
 	Zipf     float64
 	Scramble bool
-	// Clients is how many there are in all, Client the number of this one.
+	// Clients is the number of all clients, Client the number of this one.
 	Clients, Client int
-	// Warmup is how long operations are not counted, Duration how long they are.
+	// Warmup is the time before operations are counted, Duration the time in which they are
+	// counted.
 	Warmup, Duration time.Duration
 	// Ops, if set, ends a client after so many counted operations.
 	Ops uint64
-	// Rate is how many operations a client starts in a second, whatever becomes of earlier ones
-	// (open loop); latencies count from when an operation was due. 0: the next one starts when the
-	// last has ended (closed loop).
+	// Rate is how many operations a client starts in a second, whether or not earlier ones have
+	// ended (open loop); latencies count from when an operation was due. 0: the next one starts
+	// when the last has ended (closed loop).
 	Rate float64
 	// Patience is the deadline of one operation; 0: 5 s.
 	Patience time.Duration
@@ -102,8 +103,8 @@ type RunConfig struct {
 	Verify bool
 	// ScanLen is the longest scan; 0: 100.
 	ScanLen int
-	// Observe, if not nil, hears how long each operation took that succeeded, also those before
-	// anything is counted.
+	// Observe, if not nil, is called with the duration of each successful operation, also during
+	// Warmup.
 	Observe func(took time.Duration) `json:"-"`
 }
 
