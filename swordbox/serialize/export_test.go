@@ -15,6 +15,8 @@ type Flawed struct {
 	Before func(m *Machine, now clock.Time)
 	// Loses reports a request that the machine drops instead of handling it; nil: none.
 	Loses func(s conntrack.Seen, p *pipeline.Parsed) bool
+	// Hides reports a request that the machine tells no word of; nil: none.
+	Hides func(p *pipeline.Parsed) bool
 }
 
 func (f *Flawed) before(now clock.Time) {
@@ -29,7 +31,18 @@ func (f *Flawed) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pi
 	if f.Loses != nil && f.Loses(s, p) {
 		return pipeline.Drop(ReasonOld)
 	}
-	return f.Machine.Request(c, s, r, p)
+	if f.Hides == nil || !f.Hides(p) {
+		return f.Machine.Request(c, s, r, p)
+	}
+	watched := make([]bool, len(f.servers))
+	for i, s := range f.servers {
+		watched[i], s.watch = s.watch, false
+	}
+	v := f.Machine.Request(c, s, r, p)
+	for i, w := range watched {
+		f.servers[i].watch = w
+	}
+	return v
 }
 
 // Response implements handler.Machine.

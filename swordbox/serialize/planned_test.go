@@ -36,6 +36,12 @@ var flaws = []struct {
 		damage: "not linearizable", flawed: serialize.Flawed{Before: serialize.HurryRules},
 	},
 	{
+		name: "no word is told of the packets of a WRITE behind the first one", setup: "long-rules", schedules: 3000,
+		damage: "not linearizable", flawed: serialize.Flawed{Hides: func(p *pipeline.Parsed) bool {
+			return p.BTH.Opcode.Is(wire.OpWrite) && p.BTH.Opcode.Is(wire.OpMiddle|wire.OpLast)
+		}},
+	},
+	{
 		name: "the answer of an atomic is forgotten after 128 requests", setup: "behind", schedules: 400,
 		damage: "retry counter exceeded", flawed: serialize.Flawed{Loses: func(s conntrack.Seen, p *pipeline.Parsed) bool {
 			return p.BTH.Opcode.Is(wire.OpAtomic) && wire.Diff(s.Flow.Expected, p.BTH.PSN) > 128

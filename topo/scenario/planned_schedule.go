@@ -15,6 +15,21 @@ type schedule struct {
 	acts  []act
 }
 
+// joins reports whether an act may be about the same packet as the act before it, and does something
+// that neither does alone: rules change beside another act, or one list comes behind another; or a
+// late packet has a copy that is late by another number.
+func (a act) joins(before act) bool {
+	switch {
+	case a.half != before.half || a.index != before.index:
+		return false
+	case before.kind == newRules:
+		return a.kind != newRules || a.n != before.n
+	case before.kind == late:
+		return a.kind == twice && a.n > 0 && a.n != before.n
+	}
+	return false
+}
+
 // act is one deed of the adversary: what happens when the index-th packet of the phase enters one
 // direction of a link. Its text is KIND@LINK-DIRECTION.INDEX.
 type act struct {
@@ -32,8 +47,8 @@ type actKind uint8
 const (
 	// drop loses the packet.
 	drop actKind = iota
-	// late holds the packet back until n later ones of its direction have passed, at most until the
-	// clients are done.
+	// late holds the packet back until n later ones of its direction have passed, at most for
+	// lateLimit, and at most until the clients are done.
 	late
 	// twice lets the packet pass, and sends a copy behind n later ones; 0: at once.
 	twice

@@ -9,9 +9,11 @@ import (
 // searcher looks for schedules of one setup that do damage.
 //
 // It runs level by level: first the schedules of one act, then those of two. An act is about a
-// later packet than the acts before it, and the simulator repeats a run up to there, so these are
-// all schedules. A run that delivers the same packets in the same order as an earlier one is not
-// continued. Within a level, the schedules come first that continue one which showed transitions of
+// later packet than the acts before it, or about the same one where that makes a difference
+// (act.joins), and the simulator repeats a run up to there. So these are all schedules of the acts
+// that the setup tries, on the packets that it tries them on. A run that delivers the same packets in
+// the same order as an earlier one is not continued, even if they come at other times, and neither
+// is one in which a client dies. Within a level, the schedules come first that continue one which showed transitions of
 // the state tables that no earlier one had shown; the others take turns, in an order that the seed
 // draws, each with the acts that follow its last one soonest: what belongs together is mostly near.
 type searcher struct {
@@ -125,15 +127,23 @@ func (x *searcher) turn(n *node) []schedule {
 	return out
 }
 
-// next lists the acts that may follow those of a run, the nearest first: on the packets behind the
-// last act, as far as the setup says. Rules change between two steps of the switch, at whatever
-// packet that is.
-func (x *searcher) next(o *outcomeOf) []act {
+// next lists the acts that may follow those of a run, the nearest first: on the packet of the last
+// act and those behind it, as far as the setup says. Rules change between two steps of the switch,
+// at whatever packet that is.
+func (x *searcher) next(s schedule, o *outcomeOf) []act {
 	limit := x.setup.perHalf
 	if limit == 0 {
 		limit = defaultPerHalf
 	}
 	var out []act
+	if n := len(s.acts); n > 0 {
+		for _, a := range x.setup.acts() {
+			a.half, a.index = s.acts[n-1].half, s.acts[n-1].index
+			if a.joins(s.acts[n-1]) {
+				out = append(out, a)
+			}
+		}
+	}
 	for i, p := range o.entered[o.reached:] {
 		if int(p.index) > limit || x.setup.halves != nil && !slices.Contains(x.setup.halves, int(p.half)) {
 			continue
@@ -155,7 +165,7 @@ func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 	list = list[:max(0, min(len(list), x.budget-x.ran))]
 	inOrder(list, x.ended, x.alone, func(s schedule, o *outcomeOf) {
 		if n := x.take(s, o); n != nil && more {
-			n.next = x.next(o)
+			n.next = x.next(s, o)
 			nodes = append(nodes, n)
 		}
 	})

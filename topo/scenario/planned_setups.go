@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
@@ -18,7 +19,8 @@ type smallSetup struct {
 	// warm is what each client does before the phase, so that the switch knows some words and
 	// proves keys; script is what it does in the phase.
 	warm, script [2][]step
-	window       int // of the NICs, in packets; 0: their default
+	window       int       // of the NICs, in packets; 0: their default
+	mtu          verbs.MTU // of the clients' connections; 0: the largest
 	// kinds are the acts that are tried; nil: all but silence and rules. perHalf is on how many
 	// packets of a direction they are tried; 0: defaultPerHalf.
 	kinds   []act
@@ -41,6 +43,8 @@ type wordOp struct {
 	history.Op
 	word int // the first
 	both bool
+	// long: a WRITE of three packets, which sets both words.
+	long bool
 	// far: a WRITE to memory of the client's own, to a slot of its own.
 	far bool
 }
@@ -74,6 +78,10 @@ func setWord(w int, v uint64) wordOp {
 
 func setBoth(v uint64) wordOp {
 	return wordOp{Op: history.Op{Kind: history.Write, Value: v}, both: true}
+}
+
+func setLong(v uint64) wordOp {
+	return wordOp{Op: history.Op{Kind: history.Write, Value: v}, long: true}
 }
 
 func readWord(w int) wordOp { return wordOp{Op: history.Op{Kind: history.Read}, word: w} }
@@ -191,6 +199,24 @@ func smallSetups() []smallSetup {
 			script: [2][]step{
 				{do(fetchAdd(wordX, 100), fetchAdd(wordY, 100)), do(setBoth(1<<32), fetchAdd(wordY, 100)), later, do(readBoth(), cmpSwap(wordX, 1<<32, 7)), settled, do(setBoth(1 << 33))},
 				slices.Concat(adds(2, wordX, wordY), []step{soon}, adds(2, wordX, wordY), []step{settled}, adds(3, wordX, wordY), []step{later}, adds(1, wordX, wordY)),
+			},
+		},
+		{
+			name: "long", doc: "one client sends WRITEs of three packets over both words, the other adds to them, and the rules change",
+			rules: []string{ruleAtomics, "", ruleMove}, warm: proven, mtu: verbs.MTU256, window: 2,
+			kinds: append([]act{{kind: newRules, n: 1}, {kind: newRules}, {kind: silence, n: 12}}, packetActs...),
+			script: [2][]step{
+				{do(setLong(1 << 32)), later, do(setLong(1<<33), fetchAdd(wordX, 100)), settled, do(fetchAdd(wordY, 100), setLong(1<<34))},
+				slices.Concat(adds(2, wordX, wordY), []step{soon}, adds(3, wordX, wordY), []step{later}, adds(2, wordX, wordY), []step{settled}, adds(4, wordX, wordY)),
+			},
+		},
+		{
+			name: "long-rules", doc: "rules come while one client sends a WRITE of three packets over both words, and the other adds to them",
+			rules: []string{"", ruleAtomics}, warm: proven, mtu: verbs.MTU256, window: 2,
+			kinds: append([]act{{kind: newRules, n: 1}, {kind: silence, n: 16}}, packetActs...),
+			script: [2][]step{
+				{do(setLong(1 << 32)), settled, do(setLong(1 << 33))},
+				slices.Concat([]step{soon}, adds(2, wordX, wordY), []step{settled}, adds(6, wordX, wordY), []step{settled}, adds(2, wordX, wordY)),
 			},
 		},
 		{

@@ -188,6 +188,79 @@ func TestDeadClientsAreCompared(t *testing.T) {
 	}
 }
 
+// Damage that a broken NIC of the memory server does is found behind a client that may die, too.
+func TestDamageBehindADeadClient(t *testing.T) {
+	s, err := parseSchedule("mixed/silence900ms@cn0-down.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup, err := findSetup(s.setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEnv(Scenario{}, 1, Options{Wrap: func(name string, n sim.Node) sim.Node {
+		if name == "ms0" {
+			return &tamper{Node: n, all: true, out: func(f *wire.Frame) bool {
+				f.AtomicAck++
+				return f.BTH.Opcode == wire.RCAtomicAck
+			}}
+		}
+		return n
+	}})
+	out := judged(e, setup, s)
+	e.finish()
+	if out.err == nil || !strings.Contains(out.err.Error(), "not linearizable") {
+		t.Errorf("%v, excused %v", out.err, out.excused)
+	}
+}
+
+// Two acts on one packet are tried where they do what neither does alone, and both are done.
+func TestActsOnOnePacket(t *testing.T) {
+	setup, err := findSetup("long")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &searcher{env: newEnv(Scenario{}, 1, Options{}), setup: setup, depth: 2, budget: 1}
+	for text, want := range map[string]int{
+		"long/rules1@cn0-up.2": 1 + 1 + len(packetActs), // the other rules, a silence, and what any packet can suffer
+		"long/late1@cn0-up.2":  1,                       // the copy behind two
+		"long/late3@cn0-up.2":  1,
+		"long/drop@cn0-up.2":   0,
+	} {
+		s, err := parseSchedule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := x.alone(s)
+		got := 0
+		for _, a := range x.next(s, o) {
+			if a.half == s.acts[0].half && a.index == s.acts[0].index {
+				got++
+				if both := x.alone(s.with(a)); both.err != nil || both.digest == o.digest {
+					t.Errorf("%s: %v; the same as without the second act: %v", s.with(a), both.err, both.digest == o.digest)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %d acts on the same packet, want %d", text, got, want)
+		}
+	}
+}
+
+// A long WRITE takes three packets, and sets the words with the second and the third.
+func TestLongWrite(t *testing.T) {
+	_, lines := playSchedule(t, "long")
+	n := 0
+	for _, l := range lines {
+		if strings.Contains(l, "cn0-up") && (strings.Contains(l, "WRITE_FIRST") || strings.Contains(l, "WRITE_MIDDLE") || strings.Contains(l, "WRITE_LAST")) {
+			n++
+		}
+	}
+	if n != 9 {
+		t.Errorf("three WRITEs take %d packets", n)
+	}
+}
+
 // The judge finds what a broken NIC of the memory server does, without any act.
 func TestJudgeOfSchedules(t *testing.T) {
 	for _, c := range []struct {
