@@ -21,6 +21,8 @@ FUZZTIME  ?= 30s
 BENCH     ?= .
 BENCHTIME ?= 1s
 COUNT     ?= 10
+ROUNDS    ?= 5
+ONLY      ?= .
 PKG       ?= ./...
 # MUTANTS is how many changes of each package make mutate tries; 0: all.
 MUTANTS   ?= 0
@@ -249,6 +251,10 @@ bench: $(BIN)/benchstat ## benchmarks, COUNT runs each, kept in out/bench.txt
 .PHONY: bench-compare
 bench-compare: $(BIN)/benchstat ## compare two files of make bench: OLD=a NEW=b
 	@$(BIN)/benchstat $(OLD) $(NEW)
+
+.PHONY: bench-rack
+bench-rack: build ## rates, bandwidths and latencies of a rack beside raw frames, and of the stores; ROUNDS=5, ONLY=regexp (root)
+	@mkdir -p out && $(GO) build -o out/benchrack ./e2e/benchrack && out/benchrack -rounds $(ROUNDS) -only '$(ONLY)' -o out/bench-rack.txt
 
 .PHONY: clean
 clean: ## remove what make made

@@ -151,6 +151,7 @@ var table = map[string]row{
 	"compose/examples/goclient/hello": {level: 6},
 	"topo/cmd/rdmalab":                {level: 6},
 	"e2e/mutate":                      {level: 7},
+	"e2e/benchrack":                   {level: 7},
 	"e2e/report":                      {level: 7},
 	"e2e/coverage":                    {level: 7, beside: []string{"e2e/coverage/record"}},
 	"e2e/coverage/record":             {level: 0, touches: everything},

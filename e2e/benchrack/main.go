@@ -1,0 +1,145 @@
+// Command benchrack measures what a rack does on this machine: rates, bandwidths and latencies
+// beside those of the same frames without RDMA, and operations of the stores. All measures of a
+// round run in turn, and the rounds repeat, so that a machine whose speed drifts changes both sides
+// of a ratio. It prints medians with their spread, and writes every value to a file that benchstat
+// compares with one of another commit.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// rackName is the name of the rack that is brought up: one of this name that is up is taken down.
+const rackName = "benchrack"
+
+func main() {
+	program := flag.String("program", "bin/rdmalab", "the program to measure")
+	rounds := flag.Int("rounds", 5, "how many rounds")
+	file := flag.String("o", "out/bench-rack.txt", "file for all values, in the format of Go benchmarks")
+	only := flag.String("only", ".", "regular expression of the measures to run, like ^plain/")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	pick, err := regexp.Compile(*only)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("-only: %w", err)
+	case *rounds < 1:
+		err = errors.New("-rounds: at least 1 is needed")
+	case flag.NArg() > 0:
+		err = fmt.Errorf("%q: only flags are taken", flag.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchrack:", err)
+		os.Exit(2)
+	}
+	if err := run(ctx, bench{program: *program, pick: pick}, *rounds, *file); err != nil {
+		fmt.Fprintln(os.Stderr, "benchrack:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run does the rounds, and prints and writes what was measured, also when a round was interrupted.
+func run(ctx context.Context, b bench, rounds int, file string) error {
+	dir, err := os.MkdirTemp("", "benchrack")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var t tally
+	for i := range rounds {
+		for _, r := range racks {
+			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", i+1, rounds, r.name)
+			if err = b.rack(ctx, dir, r, &t); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	t.print(os.Stdout)
+	if len(t.rows) > 0 {
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, t.benchmarks(), 0o644))
+	}
+	return err
+}
+
+// bench runs measures by the program rdmalab.
+type bench struct {
+	program string
+	pick    *regexp.Regexp // of the names of measures
+}
+
+// rack brings a rack up, runs its measures and takes it down.
+func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err error) {
+	var ms []measure
+	for _, m := range r.measures {
+		if b.pick.MatchString(r.name + "/" + m.name) {
+			ms = append(ms, m)
+		}
+	}
+	if len(ms) == 0 {
+		return nil
+	}
+	file := filepath.Join(dir, r.name+".yaml")
+	if err := os.WriteFile(file, []byte(r.file), 0o644); err != nil {
+		return err
+	}
+	if _, err := b.rdmalab(ctx, "up", "-f", file); err != nil {
+		return err
+	}
+	defer func() {
+		_, down := b.rdmalab(context.WithoutCancel(ctx), "down")
+		err = errors.Join(err, down)
+	}()
+	for _, m := range ms {
+		out, err := b.rdmalab(ctx, append(m.args, "-q", "-o", "json")...)
+		if err != nil {
+			return fmt.Errorf("%s/%s: %w", r.name, m.name, err)
+		}
+		v, err := m.read(out)
+		if err != nil {
+			return fmt.Errorf("%s/%s: %w", r.name, m.name, err)
+		}
+		base := ""
+		if m.base != "" {
+			base = r.name + "/" + m.base
+		}
+		t.add(r.name+"/"+m.name, m.unit, base, v)
+	}
+	return nil
+}
+
+// commandLimit bounds one command.
+const commandLimit = 2 * time.Minute
+
+// rdmalab runs a command on the rack and returns what it printed.
+func (b bench) rdmalab(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, b.program, append(args, "--rack", rackName)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) } // it ends what it began
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("rdmalab %v: %w", args, context.Cause(ctx))
+	case errors.As(err, &exit):
+		return nil, fmt.Errorf("rdmalab %v: %w: %s", args, err, exit.Stderr)
+	}
+	return out, err
+}

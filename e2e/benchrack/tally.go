@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// tally collects the figures of all rounds.
+type tally struct {
+	rows []*row // in the order of their first figures
+}
+
+// row is the figures of one measure, one a round.
+type row struct {
+	name, unit, base string
+	values           []float64
+}
+
+// add takes a figure of the current round. The figure of its base was added before, in the same
+// round.
+func (t *tally) add(name, unit, base string, v float64) {
+	r := t.row(name)
+	if r == nil {
+		r = &row{name: name, unit: unit, base: base}
+		t.rows = append(t.rows, r)
+	}
+	r.values = append(r.values, v)
+}
+
+func (t *tally) row(name string) *row {
+	for _, r := range t.rows {
+		if r.name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// ratios returns r's figures divided by those of its base, round by round; none if the base was
+// not measured.
+func (t *tally) ratios(r *row) []float64 {
+	base := t.row(r.base)
+	if base == nil {
+		return nil
+	}
+	n := min(len(r.values), len(base.values))
+	ratios := make([]float64, n)
+	for i := range ratios {
+		ratios[i] = r.values[i] / base.values[i]
+	}
+	return ratios
+}
+
+// print writes a table: of each measure the median, the smallest and the largest figure, and the
+// median of its ratios.
+func (t *tally) print(w io.Writer) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "MEASURE\tROUNDS\tMEDIAN\tMIN\tMAX\tRATIO\tTO")
+	for _, r := range t.rows {
+		scale, unit := 1.0, r.unit
+		switch r.unit {
+		case "sec/op":
+			scale, unit = 1e6, "us"
+		case "B/s":
+			scale, unit = 8e-9, "Gb/s"
+		case "msgs/s":
+			scale, unit = 1e-6, "M/s"
+		case "ops/s":
+			scale, unit = 1e-3, "k ops/s"
+		}
+		ratio, to := "-", "-"
+		if rs := t.ratios(r); len(rs) > 0 {
+			ratio, to = fmt.Sprintf("%.2f", middle(rs)), r.base
+		}
+		fmt.Fprintf(tw, "%s\t%d\t%.4g %s\t%.4g\t%.4g\t%s\t%s\n", r.name, len(r.values),
+			scale*middle(r.values), unit, scale*slices.Min(r.values), scale*slices.Max(r.values), ratio, to)
+	}
+	tw.Flush()
+}
+
+// middle is the median; of an even number of values the mean of the two in the middle.
+func middle(values []float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// benchmarks returns every figure as a line of a Go benchmark, which is what benchstat reads.
+func (t *tally) benchmarks() []byte {
+	var b bytes.Buffer
+	for _, r := range t.rows {
+		for _, v := range r.values {
+			fmt.Fprintf(&b, "BenchmarkRack/%s 1 %g %s\n", r.name, v, r.unit)
+		}
+		for _, v := range t.ratios(r) {
+			fmt.Fprintf(&b, "BenchmarkRack/%s 1 %g ratio\n", r.name, v)
+		}
+	}
+	return b.Bytes()
+}
