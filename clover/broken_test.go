@@ -31,8 +31,8 @@ func TestBrokenClientsKeepNoReceives(t *testing.T) {
 			if err := c.Insert(uint64(2*i), value(1, 0, 64), soon(rt)); err != nil {
 				return err
 			}
-			// The server's WRITEs to memory are lost, and it waits; its answers have another
-			// opcode.
+			// The WRITEs of the metadata server to memory are lost, so it waits for their
+			// acknowledgements. Its answers to clients have another opcode and are not lost.
 			g.Host("md0").SetFaults([]fault.Rule{{
 				Link: "md0", Dir: fault.Up, Kind: fault.Loss, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCWriteOnly}},
 			}})
@@ -67,7 +67,7 @@ func TestBrokenClientsKeepNoReceives(t *testing.T) {
 	}
 }
 
-// Close returns for a client whose application was killed with appends to report.
+// Close returns for a client whose application was killed before it reported its appends.
 func TestCloseAfterTheContext(t *testing.T) {
 	g := newRig(t, simrack.Options{Datagrams: true}, meta.Config{Format: layout.Hardened, Keys: 64}, region)
 	h, closed := g.Host("cn0"), false

@@ -143,7 +143,7 @@ func oneClient(c *clover.Client, rt verbs.Runtime, f layout.Format) error {
 	}
 	for key := uint64(1); key <= 20; key++ {
 		for n := range 5 {
-			v := value(key, n, f.Capacity(1024)) // without a length in the node, a value fills the node
+			v := value(key, n, f.Capacity(1024)) // without a length in the node, the value is as long as the node's space for it
 			var err error
 			if n == 0 {
 				err = c.Insert(key, v, soon(rt))

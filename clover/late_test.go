@@ -20,9 +20,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// late is a switch that delivers the next append of a host when the test asks for it, however long
-// after its client gave up. All other copies of the append are lost, and so are the packets that
-// would end the connection.
+// late is a switch that delivers the next append of a host only when the test asks for it, however
+// long after the client gave up. All other copies of the append are lost, and so are the packets
+// that would end the connection.
 type late struct {
 	sim.Node
 	port int // of the host
@@ -65,7 +65,7 @@ func (l *late) loses(data []byte) bool {
 	}
 }
 
-// options puts it into a rack. The first client is at port 3.
+// options are the options of a rack with this switch. The first client is at port 3.
 func (l *late) options() simrack.Options {
 	l.port = 3
 	return simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
@@ -100,13 +100,13 @@ func TestLateAppendIsNotSteered(t *testing.T) {
 		if err := c.Insert(key, value(key, 0, size), soon(rt)); err != nil {
 			return err
 		}
-		for n := range 20 { // then both servers are connected, and the switch knows the chain
+		for n := range 20 { // the client is then connected to both servers, and the switch knows the chain
 			if err := c.Put(key, value(key, n, size), soon(rt)); err != nil {
 				return err
 			}
 		}
 		ready = true
-		rt.Sleep(time.Millisecond) // the other client appends
+		rt.Sleep(time.Millisecond) // the second client appends
 		l.keep = true
 		err := c.Put(key, value(key, 100, size), soon(rt))
 		done = true

@@ -95,7 +95,7 @@ func TestSteeringIsLoadedAndUnloaded(t *testing.T) {
 			return work(id, rt, c, func() bool { return over })
 		})
 		h := g.Host(host)
-		h.Go("later", false, func(ctx verbs.Context) { // and clients that follow each other
+		h.Go("later", false, func(ctx verbs.Context) { // and clients, each of which begins when the one before has ended
 			rt := ctx.Runtime()
 			for !ready {
 				rt.Sleep(100 * time.Microsecond)

@@ -221,8 +221,8 @@ func TestFreshStoreUnderAClient(t *testing.T) {
 			g.meta()
 			made = true
 		})
-		// It was given 16 nodes when it began, and goes on until both these and its lease are used
-		// up.
+		// The client was given 16 nodes when it began, and goes on until these are used up and its
+		// lease has ended.
 		for n, end := 1, rt.Now().Add(lease); rt.Now() < end; n++ {
 			_ = c.Put(uint64(n%keys), value(99, n, size), rt.Now().Add(time.Millisecond))
 			rt.Sleep(5 * time.Millisecond)

@@ -40,8 +40,8 @@ func TestAppendOfALostNode(t *testing.T) {
 	l.run(t)
 }
 
-// While the metadata server handles the loss, it cannot see that a chain leads there: the server of
-// the preceding node does not answer.
+// While the metadata server handles the loss, it cannot see that a chain leads into the lost
+// memory, because the server of the preceding node does not answer.
 func TestLossWhileAnotherServerIsAway(t *testing.T) {
 	l := &lossy{late: &late{}}
 	written := false
@@ -74,10 +74,10 @@ type lossy struct {
 	late *late
 	rack *rig
 	put  func(c *clover.Client, rt verbs.Runtime) error
-	// refused: the append is not carried out, and the key is not lost.
+	// refused is set if the append must not be carried out and the key must not be lost.
 	refused bool
 	ready   func() bool            // the memory may be lost now
-	come    func(rt verbs.Runtime) // the metadata server knows of the loss: make it look at the chain
+	come    func(rt verbs.Runtime) // the metadata server knows of the loss; this request makes it read the chain
 }
 
 func (l *lossy) run(t *testing.T) {
@@ -108,7 +108,7 @@ func (l *lossy) run(t *testing.T) {
 	}
 }
 
-// others takes all nodes that it can get, for other keys, and uses them.
+// others allocates all nodes that it can get, and uses them for other keys.
 func (l *lossy) others(c *clover.Client, rt verbs.Runtime) error {
 	for ; !l.ready(); rt.Sleep(time.Millisecond) {
 	}

@@ -14,16 +14,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// newEpoch is a switch that loses an append of a client, and lets the metadata server begin an epoch
-// while the client looks for the outcome.
+// newEpoch is a switch that loses an append of a client, and has the metadata server begin an epoch
+// while the client looks for the outcome of the append.
 type newEpoch struct {
 	sim.Node
 	y    *epochStory
 	port int // of the client
-	// losing: appends are lost. begun: the metadata server says that there is a new epoch.
+	// losing is set while appends are lost; begun is set when the metadata server has announced a
+	// new epoch.
 	losing, begun bool
-	// confirmed: the client has confirmed the epoch; asked: it has asked where the key is since the
-	// epoch began.
+	// confirmed is set when the client has confirmed the epoch; asked when it has requested the
+	// location of the key since the epoch began.
 	confirmed, asked bool
 	late, appends    int
 }

@@ -32,7 +32,7 @@ func TestDeleteWithoutAnswer(t *testing.T) {
 		if err := c.Insert(key, value(key, 0, size), soon(rt)); err != nil {
 			return err
 		}
-		if _, err := c.Get(key, nil, soon(rt)); err != nil { // then both servers are connected
+		if _, err := c.Get(key, nil, soon(rt)); err != nil { // the client is then connected to both servers
 			return err
 		}
 		g.Host("cn0").SetFaults([]fault.Rule{{

@@ -94,7 +94,7 @@ func TestRoundTripsInACapture(t *testing.T) {
 				return err
 			}
 		}
-		for k := range uint64(200) { // now the cache is warm
+		for k := range uint64(200) { // the cache has the pages
 			if _, err := c.Get(k, nil, soon(rt)); err != nil {
 				return err
 			}

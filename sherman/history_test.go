@@ -24,7 +24,7 @@ type trial struct {
 	rules   []fault.Rule
 	keys    uint64
 	rounds  int
-	strike  func(g *rig, r *rand.Rand) // at a random time
+	inject  func(g *rig, r *rand.Rand) // at a random time
 	history *kv.History
 	stats   []*sherman.Node
 	unknown int
@@ -58,8 +58,8 @@ func (tr *trial) run(t *testing.T) error {
 			tr.client(g, n, 3*i+j, r.Uint64())
 		}
 	}
-	if tr.strike != nil {
-		g.At(g.Now().Add(time.Duration(r.Int64N(int64(3*time.Millisecond)))), func() { tr.strike(g, r) })
+	if tr.inject != nil {
+		g.At(g.Now().Add(time.Duration(r.Int64N(int64(3*time.Millisecond)))), func() { tr.inject(g, r) })
 	}
 	if err := g.Run(); err != nil {
 		return err
@@ -166,7 +166,7 @@ func TestHistoriesWithDeadClients(t *testing.T) {
 			seed: seed + 100, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*4, rounds: 40,
 			rules: mixes[[]string{"clean", "loss", "all"}[seed%3]],
 			nodes: sherman.NodeConfig{Lease: 3 * time.Millisecond},
-			strike: func(g *rig, r *rand.Rand) {
+			inject: func(g *rig, r *rand.Rand) {
 				victim := g.Host(fmt.Sprintf("cn%d", r.IntN(3)))
 				if r.IntN(2) == 0 {
 					victim.CrashApps()
@@ -188,13 +188,13 @@ func TestHistoriesWithDeadClients(t *testing.T) {
 
 // Hosts that stop for longer than the lease are fenced; their operations in flight have no effect,
 // or their outcome is known.
-func TestHistoriesWithFrozenNodes(t *testing.T) {
+func TestHistoriesWithHungNodes(t *testing.T) {
 	for seed := range uint64(5) {
 		tr := trial{
 			seed: seed + 200, shape: layout.Shape{Page: 256, Value: 16}, keys: 4 + seed*2, rounds: 40,
 			rules: mixes[[]string{"clean", "heavy"}[seed%2]],
 			nodes: sherman.NodeConfig{Lease: 2 * time.Millisecond},
-			strike: func(g *rig, r *rand.Rand) {
+			inject: func(g *rig, r *rand.Rand) {
 				victim := g.Host(fmt.Sprintf("cn%d", r.IntN(3)))
 				if r.IntN(2) == 0 {
 					victim.Hang()

@@ -115,9 +115,9 @@ func TestOpenWithTheFirstNodeOfTheKey(t *testing.T) {
 	}
 }
 
-// The tombstone of a key has been seen while the directory could not be written. Then it can, and
-// the report of the tombstone arrives at the same time. What is done for the report must not take
-// the key out once more: its node would be free twice, and its slot is another key's.
+// The tombstone of a key has been seen while the directory could not be written. Then it can be
+// written, and the report of the tombstone arrives at the same time. The report must not remove the
+// key a second time: its node would be freed twice, and its slot belongs to another key by then.
 func TestDeletedKeyIsCommittedOnce(t *testing.T) {
 	s, _ := lossy()
 	dead := layout.Location{Handle: s.space.First(1, 0), Version: 1}

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// However short the lease, nodes of its client rest until its NIC has sent its last.
+// However short the lease is, a dead client's nodes are not given out before the client's NIC has
+// sent its last retry.
 func TestGraceOutlivesRequests(t *testing.T) {
 	const ack = 4096 * time.Nanosecond << 14 // rdmacm.Params
 	for _, lease := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, time.Minute} {

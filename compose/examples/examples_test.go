@@ -1,5 +1,5 @@
-// Package examples keeps the example projects and the manifests of Kubernetes true: what can be
-// built is built, what cannot be run here is read and held against what the runtimes need.
+// Package examples tests the example projects and the manifests of Kubernetes. It builds the
+// projects, and compares the manifests with what the runtimes need, because it cannot run them.
 package examples
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The client of the README is a module of its own, as a user's would be.
+// The client of the README is a Go module of its own, as a user's program is.
 func TestClientBuilds(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "client")
 	for _, args := range [][]string{{"vet", "./..."}, {"build", "-o", out, "."}, {"build", "-o", out + "-hello", "./hello"}, {"mod", "tidy", "-diff"}} {
@@ -54,14 +54,14 @@ type object struct {
 }
 
 type spec struct {
-	// Of a network.
+	// keys of a network
 	Config string `yaml:"config"`
-	// Of a daemon set.
+	// keys of a daemon set
 	Selector struct {
 		MatchLabels map[string]string `yaml:"matchLabels"`
 	} `yaml:"selector"`
 	Template *object `yaml:"template"`
-	// Of a pod.
+	// keys of a pod
 	NodeSelector   map[string]string `yaml:"nodeSelector"`
 	HostNetwork    bool              `yaml:"hostNetwork"`
 	HostPID        bool              `yaml:"hostPID"`
@@ -165,7 +165,7 @@ func TestPods(t *testing.T) {
 	checkPod(t, "plugin.yaml", &set.Spec.Template.Spec)
 }
 
-// checkPod checks what a pod refers to.
+// checkPod checks that the volumes, images and networks that a pod refers to exist.
 func checkPod(t *testing.T, file string, s *spec) {
 	t.Helper()
 	volumes := make(map[string]bool)

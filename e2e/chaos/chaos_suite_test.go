@@ -1,5 +1,5 @@
-// Package chaos crashes, hangs and cuts what a rack is made of, and looks at what others notice and
-// what is left behind.
+// Package chaos crashes and hangs hosts and switches, cuts links, and checks how other hosts are
+// affected and that nothing is left behind.
 package chaos
 
 import (

@@ -31,7 +31,7 @@ var _ = Describe("after kill -9", func() {
 		Expect(cmd.Start()).To(Succeed())
 		time.Sleep(after) // the moment is the parameter of the experiment
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // killed, or done before
+		_ = cmd.Wait() // killed, or finished before the signal
 		if after%(2*time.Millisecond) == 0 {
 			rack.OK("down")
 		} else {
@@ -50,7 +50,8 @@ var _ = Describe("after kill -9", func() {
 	)
 
 	It("nothing foreign is touched", func() {
-		// Another program's namespace, cgroup and mount, alike in kind.
+		// A namespace, a cgroup and a mount that belong to another program but look like those of a
+		// rack.
 		dir := GinkgoT().TempDir()
 		Expect(syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m")).To(Succeed())
 		DeferCleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
@@ -61,7 +62,7 @@ var _ = Describe("after kill -9", func() {
 		DeferCleanup(func() { _ = foreign.Process.Kill(); _ = foreign.Wait() })
 		rack := fixture.Up(four)
 		rack.OK("down")
-		// A killed child would still take signals, as a zombie does.
+		// A killed child accepts signals while it is a zombie, so Wait4 shows whether it has ended.
 		pid, err := syscall.Wait4(foreign.Process.Pid, nil, syscall.WNOHANG, nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pid).To(BeZero(), "the foreign process has ended")

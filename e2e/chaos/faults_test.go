@@ -9,15 +9,15 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// doomed is a run that must end with an error: the timeout and retry count promise it within 8 · 33
-// ms.
+// doomed is a run that must end with an error: its timeout and retry count limit a silent peer to 8
+// · 33 ms.
 var doomed = []string{"perf", "write_lat", "--from", "cn0", "--to", "ms0", "--iters", "100000000", "--timeout", "13", "--retry", "7", "-q"}
 
-// promised is the latest end of a doomed run after the fault: the promise, and time for processes
-// to be scheduled.
+// promised is the latest end of a doomed run after the fault: that limit, and time for processes to
+// be scheduled.
 const promised = 8*33*time.Millisecond + 15*time.Second
 
-// alive says that others go on.
+// alive checks that a WRITE between two other hosts succeeds.
 func alive(rack *fixture.Rack) {
 	GinkgoHelper()
 	rack.OK("perf", "verify", "--from", "cn1", "--to", "ms1")
@@ -29,7 +29,7 @@ hosts:
   - {name: "ms[0-1]", role: memory, memory: 16MiB}
 `
 
-// endsBy starts a long run, does something to it, and expects it to end with the status in time.
+// endsBy starts a long run, injects a fault, and expects the run to end with the status in time.
 func endsBy(rack *fixture.Rack, status string, f func()) {
 	GinkgoHelper()
 	before := rack.Counters("cn0")["rdma_sends"]
@@ -97,7 +97,7 @@ var _ = Describe("a host", func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
-	It("that hangs keeps nobody waiting, and does not do afterwards what it was told meanwhile", func() {
+	It("that hangs delays no other host, and does not do afterwards what it was told meanwhile", func() {
 		rack := fixture.Up(four)
 		rack.OK("hang", "ms0")
 		for _, args := range [][]string{{"counters", "ms0"}, {"crash", "ms0", "--nic"}, {"perf", "verify", "--from", "ms0", "--to", "ms1"}} {
@@ -156,7 +156,7 @@ var _ = Describe("the switch", func() {
 		before := rack.Counters("cn0")["rdma_sends"]
 		go func() {
 			defer GinkgoRecover()
-			// Code 19 is 2.1 s: eight transmissions outlive a restart.
+			// ACK timeout code 19 is 2.1 s: eight transmissions take longer than a restart.
 			ended <- rack.Run("perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "64KiB", "--iters", "20000", "--timeout", "19", "--verify", "-q")
 		}()
 		Eventually(func() uint64 { return rack.Counters("cn0")["rdma_sends"] }, fixture.Patience, "50ms").Should(BeNumerically(">", before+100))

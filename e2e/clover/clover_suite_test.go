@@ -1,6 +1,5 @@
-// Package clover_test shows on a real rack that the store Clover is what it says: its commands,
-// what its operations cost on the wire, and that every answer stays right while its machines die
-// and come back as processes do.
+// Package clover_test tests the store Clover on a real rack: its commands, the packets of its
+// operations, and that every answer is right while its processes crash and restart.
 package clover_test
 
 import (

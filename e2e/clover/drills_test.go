@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// stats is the part of `clover stat -o json` that drills look at.
+// stats is the part of `clover stat -o json` that the specs use.
 type stats struct{ Keys, LostKeys, Held, Linked, Broken, Losses, Recovered uint64 }
 
 var _ = Describe("a drill", Ordered, func() {
@@ -17,8 +17,7 @@ var _ = Describe("a drill", Ordered, func() {
 		rack.OK("clover", "start", "--lease", "1s")
 	})
 
-	// verdict lets clients on cn0 work while something happens, and requires one order of all
-	// operations that explains every answer.
+	// verdict runs clients on cn0 during a fault, and requires that their history is linearizable.
 	verdict := func(meanwhile func(), flags ...string) {
 		GinkgoHelper()
 		sent := func() uint64 { return rack.Counters("cn0")["rdma_sends"] }
@@ -47,8 +46,8 @@ var _ = Describe("a drill", Ordered, func() {
 		rack.OK("switch", "rules", "remove", "steer-ms0", "steer-ms1")
 	}
 
-	// whole requires that no chain is broken, and that every node that is not free is the newest of
-	// a key, a while after.
+	// whole requires that no chain is broken, and that after some time every node is free or the
+	// newest of a key.
 	whole := func() {
 		GinkgoHelper()
 		var st stats

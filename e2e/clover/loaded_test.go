@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// program is what the switch runs, by its own word.
+// program returns the name of the program that the switch runs, as the switch reports it.
 func program(rack *fixture.Rack) string {
 	GinkgoHelper()
 	var p struct{ Name string }
@@ -27,7 +27,7 @@ var _ = Describe("a workload that the switch shall steer, on a rack whose switch
 			defer close(ended)
 			rack.JSON(&r, "run", "ycsb", "--keys", "64", "--value-size", "104", "--clients", "8", "--steer", "both", "--warmup", "100ms", "--duration", "3s", "-q")
 		}()
-		Eventually(func() uint64 { // there are no such counters before
+		Eventually(func() uint64 { // a switch without the steering program has no such counters
 			if program(rack) != "swordbox" {
 				return 0
 			}

@@ -16,11 +16,12 @@ import (
 // packet is one packet of a client, as `rdmalab dump` shows it.
 type packet struct {
 	opcode string
-	// length is the IP packet's, dma what a request asks for, in bytes; 0: it says nothing.
+	// length is that of the IP packet; dma is the number of bytes that the request asks for, 0 if
+	// it does not say.
 	length, dma int
 }
 
-// Parts of a line of dump.
+// Patterns for parts of a line of dump.
 var (
 	lineOf = regexp.MustCompile(`^\S+ \[cn0 (?:up|down)\] \S+ > \S+ (RC_\w+) qp=(\S+) psn=(\S+)`)
 	dmaOf  = regexp.MustCompile(` rkey=\S+ len=(\d+)`)
@@ -29,7 +30,7 @@ var (
 
 const etherLen = 14
 
-// clientPackets are the packets of cn0 in their order, each once however often it was sent.
+// clientPackets returns the packets that cn0 sent, in order, without retransmissions.
 func clientPackets(dump string) (list []packet) {
 	GinkgoHelper()
 	seen := map[string]bool{}
@@ -91,7 +92,7 @@ var _ = Describe("what operations cost on the wire", Ordered, func() {
 					Expect(p.length).To(Equal(72))
 				case p.opcode == "RC_ATOMIC_ACK":
 					Expect(p.length).To(Equal(56))
-				case p.opcode == "RC_WRITE_ONLY" && p.dma == 8: // a shortcut: nobody waits for it
+				case p.opcode == "RC_WRITE_ONLY" && p.dma == 8: // the client does not wait for the WRITE of a shortcut
 					Expect(p.length).To(Equal(68))
 					continue
 				default:
@@ -116,7 +117,7 @@ var _ = Describe("what operations cost on the wire", Ordered, func() {
 					continue
 				}
 				if p.opcode == "RC_READ_REQUEST" && p.dma != slab || p.opcode == "RC_READ_RESPONSE_ONLY" && p.length != 48+slab {
-					continue // superblocks when the client connects, and the shortcut beside the node
+					continue // the client reads the superblocks when it connects, and the shortcut beside the node
 				}
 				cycle = append(cycle, p.opcode)
 			}

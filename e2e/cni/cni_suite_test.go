@@ -1,5 +1,6 @@
-// Package cni shows that containers join a rack by the CNI plugin: with cnitool, which is a runtime
-// without containers, and with podman. What needs podman says so where there is none.
+// Package cni tests that containers join a rack by the CNI plugin: with cnitool, which is a runtime
+// without containers, and with podman. Specs that need podman are skipped where it is not
+// installed.
 package cni
 
 import (
@@ -50,7 +51,7 @@ func newNetwork(r *fixture.Rack, name string) *network {
 	return n
 }
 
-// outcome is how a call of the plugin ended.
+// outcome is the output and the exit status of a call of the plugin.
 type outcome struct {
 	stdout, stderr string
 	err            error
@@ -68,7 +69,7 @@ func (n *network) tool(verb, netns, args string) outcome {
 	return run(cmd)
 }
 
-// call calls the plugin as a runtime does, with a configuration of the test's.
+// call calls the plugin as a runtime does, with a configuration that the spec chooses.
 func (n *network) call(verb, container, netns, stdin string) outcome {
 	GinkgoHelper()
 	cmd := exec.Command(filepath.Join(n.bin, "rdmalab-cni"))
@@ -87,7 +88,7 @@ func run(cmd *exec.Cmd) outcome {
 	return o
 }
 
-// guest is the part of `cni guests -o json` that specs look at.
+// guest is the part of `cni guests -o json` that the specs use.
 type guest struct {
 	Name      string `json:"name"`
 	IPv4      string `json:"ipv4"`
@@ -112,13 +113,14 @@ func (n *network) names() []string {
 	return names
 }
 
-// namespace makes a network namespace that is a container to the plugin. It goes after the spec.
+// namespace makes a network namespace, which the plugin takes for a container's. It is removed
+// after the spec.
 func namespace(name string) string {
 	GinkgoHelper()
 	name = fmt.Sprintf("rdmalab-cni-%d-%s", os.Getpid(), name)
 	Expect(exec.Command("ip", "netns", "add", name).Run()).To(Succeed())
 	DeferCleanup(func() {
-		_ = exec.Command("ip", "netns", "del", name).Run() // a spec may have done it
+		_ = exec.Command("ip", "netns", "del", name).Run() // a spec may have removed it
 	})
 	return "/run/netns/" + name
 }
@@ -131,7 +133,7 @@ func inside(netns string, args ...string) outcome {
 	return run(cmd)
 }
 
-// result is the part of a CNI result that specs look at.
+// result is the part of a CNI result that the specs use.
 type result struct {
 	Version    string `json:"cniVersion"`
 	Interfaces []struct{ Name, Mac, Sandbox string }
@@ -149,7 +151,7 @@ func decode(o outcome) result {
 	return r
 }
 
-// objects are what the NIC of a host has, by kind.
+// objects counts the objects of a host's NIC, by kind.
 func (n *network) objects(host string) map[string]int {
 	GinkgoHelper()
 	var s struct {

@@ -15,7 +15,7 @@ var _ = Describe("the CNI plugin under cnitool", Label("cni"), Ordered, func() {
 	var n *network
 	BeforeAll(func() { n = newNetwork(fixture.Up(fixture.Small), "cnitool") })
 	AfterEach(func() {
-		// cnitool's gc names no attachment as valid: all go.
+		// cnitool's GC lists no attachment as valid, so the plugin removes all.
 		Expect(n.tool("gc", "/proc/self/ns/net", "").err).NotTo(HaveOccurred())
 		Expect(n.names()).To(BeEmpty())
 	})
@@ -103,7 +103,7 @@ var _ = Describe("the CNI plugin under cnitool", Label("cni"), Ordered, func() {
 		o = n.call("ADD", "abc", "/nowhere", conf(mine))
 		Expect(o.stdout).To(ContainSubstring("no network namespace is pinned at /nowhere"))
 		Expect(n.names()).To(BeEmpty())
-		// Without the rack there is nothing left to delete.
+		// Without the rack the plugin has nothing to delete.
 		Expect(n.call("DEL", "abc", netns, conf(`,"rack":"nowhere"`)).err).NotTo(HaveOccurred())
 		Expect(n.call("STATUS", "", "", conf(mine)).err).NotTo(HaveOccurred())
 		n.rack.OK("crash", "switch")

@@ -17,7 +17,7 @@ import (
 // image is what the containers of the specs run.
 const image = "localhost/rdmalab-user:test"
 
-// podman keeps everything of an engine below a folder of its own.
+// podman is an engine that keeps all its files below a folder of the spec.
 type podman struct {
 	dir, conf string
 }
@@ -47,7 +47,7 @@ default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 	Expect(os.WriteFile(p.conf, []byte(conf), 0o600)).To(Succeed())
 	DeferCleanup(func() {
 		p.do(nil, "rm", "-f", "-t", "0", "--all")
-		_ = os.RemoveAll(dir) // what podman leaves mounted is its own
+		_ = os.RemoveAll(dir) // the mounts that podman leaves are below its folder
 	})
 	if o := p.do(nil, "info"); o.err != nil {
 		Skip("podman does not run here: " + o.stderr)

@@ -13,7 +13,8 @@ var write = flag.Bool("write", false, "write the output of this run into the pag
 
 const root = "../.."
 
-// Every page with console blocks says what they need, so that one of the two tests runs them.
+// Every page with console blocks has the comment that says what the blocks need, so that one of the
+// two tests runs them.
 func TestEveryPageSaysWhatItNeeds(t *testing.T) {
 	pages, err := Pages(root)
 	if err != nil || len(pages) == 0 {
@@ -26,7 +27,7 @@ func TestEveryPageSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
-// What pages show of the simulator is what it prints.
+// The console blocks of the simulator show what it prints.
 func TestPagesOfTheSimulator(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(bin, "rdmalab"), "./topo/cmd/rdmalab")

@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// noticed bounds how long the rack may take to notice and mend what was done by hand, on a busy
-// machine.
+// noticed bounds how long the rack may take to notice and restore what a user changed by hand, on a
+// busy machine.
 const noticed = 30 * time.Second
 
 var _ = Describe("the default rack in containers", Ordered, func() {
@@ -73,14 +73,14 @@ var _ = Describe("the default rack in containers", Ordered, func() {
 		works(rack, "cn1", "ms0")
 	})
 
-	It("makes a container anew that was removed by hand", func() {
+	It("makes a container again that was removed by hand", func() {
 		docker("rm", "-f", name(rack, "cn2"))
 		Expect(rack.State("cn2")()).To(Equal("crashed"))
 		rack.OK("restart", "cn2")
 		works(rack, "cn2", "ms0")
 	})
 
-	It("keeps a link cut over a restart, until it is mended", func() {
+	It("keeps a link cut over a restart, until it is restored", func() {
 		rack.OK("link", "cn3", "down")
 		docker("restart", "-t", "0", name(rack, "cn3"))
 		Eventually(events(rack, "cn3"), noticed, "100ms").Should(ContainElement("restart"))
@@ -136,7 +136,8 @@ var _ = Describe("down", func() {
 		before := fixture.Traces()
 		rack := fixture.Up(fixture.Small)
 		dir := "/run/rdmalab/" + rack.Name
-		// All that is not the engine's goes, as the machine's memory does.
+		// The state of the rack and of its processes is removed, but not that of the engine, as
+		// after a restart of the machine.
 		Expect(syscall.Kill(watcherPID(rack), syscall.SIGKILL)).To(Succeed())
 		Expect(syscall.Kill(rack.Status().Switch.PID, syscall.SIGKILL)).To(Succeed())
 		Expect(syscall.Unmount(dir, syscall.MNT_DETACH)).To(Succeed())

@@ -1,6 +1,6 @@
-// Package container shows that containers are hosts like others, and what only containers can do:
-// be killed, stopped, restarted and unplugged by the engine's own commands. `make e2e-docker` runs
-// it, and the suites smoke, transport and chaos on containers.
+// Package container tests hosts that are containers: they behave like other hosts, and the engine's
+// own commands can kill, stop, restart and disconnect them. `make e2e-docker` runs it, and the
+// suites smoke, transport and chaos on containers.
 package container
 
 import (
@@ -27,14 +27,14 @@ var _ = BeforeSuite(func() {
 	if out, err := exec.Command("docker", "version", "--format", "{{.Server.Version}}").CombinedOutput(); err != nil {
 		Skip(fmt.Sprintf("no docker engine answers: %s", out))
 	}
-	// Racks that say nothing about it have containers in this suite.
+	// Racks that do not choose a runtime have containers in this suite.
 	if !fixture.InContainers() {
 		Expect(os.Setenv("RDMALAB_E2E_RUNTIME", "docker")).To(Succeed())
 	}
 	fixture.Build()
 })
 
-// docker runs a command of the engine, as one does by hand.
+// docker runs a command of the engine, as a user does.
 func docker(args ...string) string {
 	GinkgoHelper()
 	out, err := exec.Command("docker", args...).CombinedOutput()
@@ -43,10 +43,10 @@ func docker(args ...string) string {
 	return string(out)
 }
 
-// name is the name of a host's container.
+// name returns the name of a host's container.
 func name(rack *fixture.Rack, host string) string { return "rdmalab-" + rack.Name + "-" + host }
 
-// container is what status says of a host's container.
+// container is the part of `status -o json` that describes a host's container.
 type container struct {
 	State   string `json:"state"`
 	Plugged bool   `json:"plugged"`
@@ -56,7 +56,7 @@ type container struct {
 	} `json:"seen"`
 }
 
-// containerOf asks status.
+// containerOf returns what status reports of a host's container.
 func containerOf(rack *fixture.Rack, host string) container {
 	GinkgoHelper()
 	var s struct {
@@ -77,7 +77,7 @@ func containerOf(rack *fixture.Rack, host string) container {
 	return container{}
 }
 
-// events are the engine's words for what it did with a host's container lately.
+// events returns the engine's recent events of a host's container.
 func events(rack *fixture.Rack, host string) func() []string {
 	return func() []string {
 		var out []string
@@ -88,7 +88,7 @@ func events(rack *fixture.Rack, host string) func() []string {
 	}
 }
 
-// works says that the path between two hosts is whole.
+// works checks that WRITEs pass between two hosts.
 func works(rack *fixture.Rack, from, to string) {
 	GinkgoHelper()
 	rack.OK("perf", "verify", "--from", from, "--to", to)

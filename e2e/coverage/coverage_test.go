@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// everything reaches each cell that a test must reach, and none other.
+// everything reaches each cell that a test must reach, and no other.
 func everything() map[cell]string {
 	reached := map[cell]string{}
 	for _, s := range sections() {
@@ -24,7 +24,7 @@ func everything() map[cell]string {
 	return reached
 }
 
-// The gate is shown to close: each cell that must be reached is missed when it is not.
+// The gate fails if any cell that must be reached is not.
 func TestEveryEmptyCellIsMissed(t *testing.T) {
 	all := everything()
 	if got := tally(sections(), all); len(got.missing)+len(got.impossible) > 0 || got.must != len(all) {
@@ -42,7 +42,7 @@ func TestEveryEmptyCellIsMissed(t *testing.T) {
 	}
 }
 
-// What the model says cannot be is found when it is.
+// A cell that the model declares impossible is reported when it is reached.
 func TestTheImpossibleIsNoticed(t *testing.T) {
 	all := everything()
 	c := cell{"RC", "RTS", "RC_ACK", "local"}
@@ -58,8 +58,7 @@ func TestTheImpossibleIsNoticed(t *testing.T) {
 	}
 }
 
-// Each section says something of each state, opcode and fate, and gives a reason for what cannot
-// be.
+// Each section covers each state, opcode and fate, and gives a reason for each impossible cell.
 func TestSectionsAreWhole(t *testing.T) {
 	for _, s := range sections() {
 		if len(s.rows) == 0 || len(s.states) == 0 || len(s.fates) == 0 {

@@ -1,5 +1,5 @@
-// Package docs runs what README.md and the pages under docs show of racks, and compares the output
-// with the pages.
+// Package docs runs the console blocks of README.md and the pages under docs that need a rack, and
+// compares the output with the pages.
 package docs
 
 import (

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// probe is a test that only notes whether it has failed.
+// probe is a testing.TB that only notes whether the test has failed.
 type probe struct {
 	testing.TB
 	failed int
@@ -16,7 +16,7 @@ type probe struct {
 func (p *probe) Helper()               {}
 func (p *probe) Errorf(string, ...any) { p.failed++ }
 
-// Another text and a second transition of one state on one event are noticed.
+// A text that differs from its file, and a state with two transitions for one event, fail the test.
 func TestDifferencesAreNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.dot")
 	once := []Transition{{"a", "go", "b"}, {"b", "stop", "a"}}

@@ -18,20 +18,21 @@ type cell struct {
 	Type   string `json:"type"` // rc, uc, ud
 	Link   string `json:"link"` // one of links
 	MTU    int    `json:"mtu"`
-	Ours   bool   `json:"ours"` // we initiate
+	Ours   bool   `json:"ours"` // our NIC initiates
 	GID    int    `json:"gid"`  // index of the guest's address
 	OurGID int    `json:"ourGid"`
 	Sizes  []int  `json:"sizes"`
 	Depth  int    `json:"depth"`  // messages outstanding
-	Pieces int    `json:"pieces"` // of the initiator's list
+	Pieces int    `json:"pieces"` // numbers of SGEs of the initiator's work requests
 	// RdAtomic is how many READs and atomics may be outstanding; 0: 4.
 	RdAtomic int `json:"rdAtomic,omitempty"`
-	// Twice does it all before: a switch moves only what it has seen to work.
+	// Twice runs the whole cell once before the measured run, because a switch moves requests only
+	// after requests on the client's connection have succeeded.
 	Twice bool `json:"twice,omitempty"`
-	// What is the row of a variation.
+	// What is the name of a variation's row.
 	What string `json:"what,omitempty"`
-	// Trouble is what is made wrong, and Want the status (of ibv_wc_status) that the initiator must
-	// get for it.
+	// Trouble is a mistake that the cell makes, and Want the status (of ibv_wc_status) with which
+	// the initiator must complete.
 	Trouble trouble `json:"trouble,omitempty"`
 	Want    int     `json:"want,omitempty"`
 }
@@ -39,7 +40,7 @@ type cell struct {
 // trouble is a mistake of an application.
 type trouble string
 
-// Troubles.
+// Mistakes.
 const (
 	wrongKey    trouble = "wrong rkey"
 	outOfRange  trouble = "out of range"
@@ -49,7 +50,7 @@ const (
 	noQueuePair trouble = "no such queue pair"
 )
 
-// Statuses of ibv_wc_status that troubles end with.
+// Statuses of ibv_wc_status that mistakes lead to.
 const (
 	flushed      = 5
 	remInvReq    = 9
@@ -61,16 +62,16 @@ const (
 	late         = 150 * time.Millisecond
 )
 
-// result is what came of a cell.
+// result is the outcome of a cell.
 type result struct {
 	Cell    cell          `json:"cell"`
 	Elapsed time.Duration `json:"elapsedNs"`
-	Wrong   string        `json:"wrong"` // empty: everything was right
+	Wrong   string        `json:"wrong"` // empty: no mistake was found
 }
 
 // Fixed values of every cell.
 const (
-	cellLimit = 20 * time.Second // for one completion
+	cellLimit = 20 * time.Second // time limit for one completion
 	settle    = 20 * time.Second
 	firstImm  = 0xa0b0c000
 	firstWord = 0x0123456789abcdef
@@ -88,7 +89,7 @@ func (c *cell) String() string {
 func (c *cell) atomic() bool { return c.Op == "cas" || c.Op == "faa" }
 func (c *cell) takes() bool  { return strings.HasPrefix(c.Op, "send") || c.Op == "write_imm" }
 
-// run runs a cell; a initiates. The error says what was wrong.
+// run runs a cell; a initiates. The error describes the first difference from the expected result.
 func (c *cell) run(a, b end, seed int) (err error) {
 	defer func() { err = errors.Join(err, a.close(), b.close()) }()
 	slot := 64
@@ -106,10 +107,10 @@ func (c *cell) run(a, b end, seed int) (err error) {
 	}
 	p := params{
 		MTU: c.MTU, SendPSN: rand.Uint32() & 0xffffff, RecvPSN: rand.Uint32() & 0xffffff, RdAtomic: cmp.Or(c.RdAtomic, 4),
-		Timeout: 15, Retry: 7, RNRRetry: 7, MinRNR: 12, // 134 ms: an emulated processor may stand still for long
+		Timeout: 15, Retry: 7, RNRRetry: 7, MinRNR: 12, // 134 ms: an emulated processor may stop for that long
 	}
 	if seed%3 == 0 {
-		p.SendPSN = 0xfffffe // wraps soon
+		p.SendPSN = 0xfffffe // so that PSNs wrap soon
 	}
 	q := p
 	q.SendPSN, q.RecvPSN = p.RecvPSN, p.SendPSN
@@ -139,7 +140,7 @@ func (c *cell) run(a, b end, seed int) (err error) {
 	return errors.Join(c.judge(sent, got), c.content(a, b, seed))
 }
 
-// prepare puts in place what the operation needs.
+// prepare makes the memory, receives and data that the operation needs.
 func (c *cell) prepare(a, b end, slot, seed int) error {
 	first := uint64(firstWord)
 	switch {
@@ -156,7 +157,7 @@ func (c *cell) prepare(a, b end, slot, seed int) error {
 	return a.fill(c.Sizes, seed)
 }
 
-// exchange runs both sides at once.
+// exchange posts and polls on both sides concurrently.
 func (c *cell) exchange(a, b end, w work) (sent, got []completion, err error) {
 	done := make(chan error, 1)
 	go func() {
@@ -176,7 +177,7 @@ func (c *cell) exchange(a, b end, w work) (sent, got []completion, err error) {
 	return sent, got, errors.Join(err, <-done)
 }
 
-// judge compares the completions of both sides with what they must be.
+// judge compares the completions of both sides with the expected ones.
 func (c *cell) judge(sent, got []completion) error {
 	var err error
 	if len(sent) != len(c.Sizes) {
@@ -209,7 +210,7 @@ func (c *cell) judge(sent, got []completion) error {
 	return err
 }
 
-// content looks at the memory of both sides.
+// content compares the memory of both sides with the expected bytes.
 func (c *cell) content(a, b end, seed int) error {
 	if c.atomic() {
 		return c.words(a, b)
@@ -217,7 +218,7 @@ func (c *cell) content(a, b end, seed int) error {
 	var all error
 	for name, e := range map[string]end{"initiator": a, "target": b} {
 		bad, err := e.check(c.Sizes, seed)
-		// Nobody says when the last unreliable WRITE has arrived.
+		// An unreliable WRITE has no completion at the target, so its memory is polled.
 		for end := time.Now().Add(settle); len(bad) > 0 && c.Type == "uc" && time.Now().Before(end); time.Sleep(late) {
 			bad, err = e.check(c.Sizes, seed)
 		}
@@ -229,7 +230,7 @@ func (c *cell) content(a, b end, seed int) error {
 	return all
 }
 
-// words checks every value that atomics returned, and what they left.
+// words checks every value that atomics returned, and the final values in memory.
 func (c *cell) words(a, b end) error {
 	step := uint64(1)
 	if c.Op == "faa" {
@@ -251,8 +252,8 @@ func (c *cell) words(a, b end) error {
 	return err
 }
 
-// spoil makes the trouble of the cell: in what the initiator believes of the target, and in both
-// connections.
+// spoil makes the mistake of the cell, in the address and key that the initiator uses and in the
+// attributes of both connections.
 func (c *cell) spoil(target *address, a, b *params) {
 	switch c.Trouble {
 	case wrongKey:
@@ -269,7 +270,8 @@ func (c *cell) spoil(target *address, a, b *params) {
 	}
 }
 
-// judgeFailure expects the first message to fail as it should, and those behind it to be flushed.
+// judgeFailure expects the first message to fail with the wanted status, and those behind it to be
+// flushed.
 func (c *cell) judgeFailure(sent []completion) error {
 	if len(sent) != len(c.Sizes) {
 		return fmt.Errorf("initiator: %d of %d completions", len(sent), len(c.Sizes))
@@ -286,10 +288,10 @@ func (c *cell) judgeFailure(sent []completion) error {
 	return nil
 }
 
-// untouched expects that nothing of a refused message is in the target's memory.
+// untouched expects that no byte of a refused message is in the target's memory.
 func (c *cell) untouched(b end) error {
 	if c.Trouble == tooLong || c.atomic() {
-		return nil // its first packet may fit, and atomics have their word there
+		return nil // its first packet may fit, and atomics have their word at this place
 	}
 	bad, err := b.check(make([]int, len(c.Sizes)), 0)
 	if len(bad) > 0 && c.Op != "read" {

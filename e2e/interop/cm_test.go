@@ -23,7 +23,7 @@ import (
 // pingLimit is how long rping may take in the guest.
 const pingLimit = 40 * time.Second
 
-// pingEnd is our end of rping while it runs.
+// pingEnd is our end of an rping run.
 type pingEnd struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -32,14 +32,14 @@ type pingEnd struct {
 	stop   func()
 }
 
-// startPinger starts our end of rping inside cn0, with a NIC of its own.
+// startPinger starts our end of an rping run inside cn0, with a NIC of its own.
 func startPinger(p rpingPlan) *pingEnd {
 	GinkgoHelper()
 	p.plan = nicPlan()
 	return startEnd("rping", p)
 }
 
-// startSpeaker starts another of our ends.
+// startSpeaker starts our end of a program over librdmacm.
 func startSpeaker(p speakerPlan) *pingEnd {
 	GinkgoHelper()
 	p.plan = nicPlan()
@@ -49,7 +49,7 @@ func startSpeaker(p speakerPlan) *pingEnd {
 	return startEnd("speaker", p)
 }
 
-// nicPlan describes a NIC in cn0 that knows the guest.
+// nicPlan describes a NIC in cn0 and the guest's addresses.
 func nicPlan() plan {
 	return plan{
 		Ifname: spec.HostIfname, Addrs: ourAddrs[:2], PeerMAC: guestMAC, Peers: []netip.Addr{guestIPv4, guestIPv6},
@@ -57,7 +57,7 @@ func nicPlan() plan {
 	}
 }
 
-// endLimit bounds the life of an end.
+// endLimit bounds the duration of our end.
 const endLimit = 5 * time.Minute
 
 func startEnd(peer string, plan any) *pingEnd {
@@ -66,12 +66,12 @@ func startEnd(peer string, plan any) *pingEnd {
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	e := &pingEnd{cmd: exec.CommandContext(ctx, fixture.Binary(), peerArgs(rack, "cn0", peer)...)}
-	e.cmd.Cancel = func() error { return e.cmd.Process.Signal(unix.SIGTERM) } // which is passed on into the host
+	e.cmd.Cancel = func() error { return e.cmd.Process.Signal(unix.SIGTERM) } // nsenter passes it on to the program inside the host
 	e.cmd.WaitDelay = 10 * time.Second
-	// An end that a failed spec leaves would answer for the address of the next one.
+	// If a failed spec left our end running, it would answer for the address of the next spec.
 	e.stop = func() {
 		cancel()
-		_ = e.cmd.Wait() // it may have been waited for
+		_ = e.cmd.Wait() // the spec may have waited for it already
 	}
 	DeferCleanup(e.stop)
 	e.cmd.Stderr = &e.stderr
@@ -86,7 +86,7 @@ func startEnd(peer string, plan any) *pingEnd {
 	return e
 }
 
-// finishes expects the last lines.
+// finishes expects the last lines of output.
 func (e *pingEnd) finishes(lines ...string) {
 	GinkgoHelper()
 	for _, l := range lines {
@@ -98,7 +98,7 @@ func (e *pingEnd) finishes(lines ...string) {
 	Expect(e.cmd.Wait()).To(Succeed(), e.stderr.String())
 }
 
-// says expects a line.
+// says expects a line of output.
 func (e *pingEnd) says(line string) {
 	GinkgoHelper()
 	got, err := e.stdout.ReadString('\n')
@@ -113,16 +113,17 @@ func (e *pingEnd) ends(pings int) {
 	e.finishes(strconv.Itoa(pings) + " pings")
 }
 
-// aloneOnCn0 leaves queue pair 1 of cn0 to our end until the spec is over.
+// aloneOnCn0 stops the NIC daemon of cn0 until the spec is over, so that our end receives the
+// datagrams to queue pair 1.
 func aloneOnCn0() {
 	GinkgoHelper()
 	rack.OK("crash", "cn0", "--nic")
 	DeferCleanup(func() { rack.OK("restart", "cn0", "--nic") })
 }
 
-// rping gives each of its steps two seconds and cannot be told to wait longer; the virtual machine
-// may stand still for as long where it is emulated and other programs have the processors. A spec
-// is tried again; the report says so.
+// rping gives each of its steps two seconds and has no option for a longer time; an emulated
+// virtual machine may stop for as long when other programs have the processors. A spec is tried
+// again; the report lists the retries.
 var _ = Describe("rping of Linux", FlakeAttempts(3), func() {
 	BeforeEach(watchICRCs)
 	BeforeEach(aloneOnCn0)
@@ -143,8 +144,9 @@ var _ = Describe("rping of Linux", FlakeAttempts(3), func() {
 
 	It("serves ours", func() {
 		finish := linux.start("rping", "-s", "-a", guestIPv4.String(), "-C", strconv.Itoa(pings), "-v")
-		// A request that was refused before rping listens may be repeated on the wire and accepted afterwards, for a
-		// program that has gone: there is one dial, and it comes when rping listens.
+		// A request that is refused before rping listens may be repeated on the wire and accepted
+		// afterwards, for a program that has ended. So there is one dial, after rping has begun to
+		// listen.
 		Eventually(func() string {
 			return linux.do(pingLimit, "rdma", "resource", "show", "cm_id")
 		}).WithTimeout(pingLimit).Should(ContainSubstring("state LISTEN"))
@@ -166,7 +168,7 @@ var _ = Describe("rping of Linux", FlakeAttempts(3), func() {
 		passed("rping", "client", "3 pings; ours leaves within the work of rxe")
 	})
 
-	It("is dialed where nobody listens", func() {
+	It("is refused where no service listens", func() {
 		e := startPinger(rpingPlan{To: guestIPv4, Count: 1})
 		Expect(e.cmd.Wait()).NotTo(Succeed())
 		Expect(e.stderr.String()).To(ContainSubstring(rdmacm.ErrRejected.Error()))

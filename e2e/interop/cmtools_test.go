@@ -15,8 +15,8 @@ import (
 // programLimit is how long a program over librdmacm may take in the guest.
 const programLimit = 60 * time.Second
 
-// serveOurs runs our part as the server and a program of the guest as the client, and returns what
-// the program said.
+// serveOurs runs our program as the server and a program of the guest as the client, and returns
+// the output of the guest's program.
 func serveOurs(p speakerPlan, program []string, lines ...string) string {
 	GinkgoHelper()
 	var e *pingEnd
@@ -40,14 +40,15 @@ func serveOurs(p speakerPlan, program []string, lines ...string) string {
 	return a.Output
 }
 
-// dialTheirs runs a program of the guest as the server and our part as the client, again as long as
-// the program does not listen yet: it does not say when it does.
+// dialTheirs runs a program of the guest as the server and our program as the client. It repeats
+// the dial while the guest's program does not listen yet, because that program does not report when
+// it does.
 func dialTheirs(p speakerPlan, program []string, lines ...string) string {
 	GinkgoHelper()
 	finish := linux.start(program...)
 	Eventually(func() string {
 		e := startSpeaker(p)
-		said, _ := e.stdout.ReadString('\n') // nothing, if it was refused
+		said, _ := e.stdout.ReadString('\n') // the output is empty if the dial was refused
 		if said == "" {
 			_ = e.cmd.Wait()
 			return e.stderr.String()

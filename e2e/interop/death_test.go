@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// tell writes a word to our end.
+// tell writes a word to the standard input of our end.
 func (e *pingEnd) tell(word string) {
 	GinkgoHelper()
 	_, err := io.WriteString(e.stdin, word+"\n")
@@ -28,7 +28,7 @@ func (e *pingEnd) dies() {
 	Expect(e.cmd.Wait()).NotTo(Succeed())
 }
 
-// line is the next line of our end.
+// line returns the next line of our end's output.
 func (e *pingEnd) line() string {
 	GinkgoHelper()
 	got, err := e.stdout.ReadString('\n')
@@ -36,7 +36,7 @@ func (e *pingEnd) line() string {
 	return strings.TrimSuffix(got, "\n")
 }
 
-// rpingTo is rping as a client for ever.
+// rpingTo are the arguments of an rping client that runs until it is stopped.
 func rpingTo(to netip.Addr, more ...string) []string {
 	return append([]string{"rping", "-c", "-a", to.String(), "-C", "100000000"}, more...)
 }
@@ -52,7 +52,7 @@ var _ = Describe("the end of", func() {
 		e.says("busy")
 		signal(unix.SIGKILL)
 		finish(programLimit)
-		Expect(e.line()).To(MatchRegexp(`^\d+ pings$`)) // and its disconnection was awaited
+		Expect(e.line()).To(MatchRegexp(`^\d+ pings$`)) // and the spec has waited for its disconnection
 		e.finishes()
 		died("its process is killed", "rping, a client", "transfer", "flushed, disconnected")
 	})
@@ -60,7 +60,7 @@ var _ = Describe("the end of", func() {
 	It("a server of Linux that we write to is a disconnection", func() {
 		finish, signal := linux.begin("rping", "-s", "-a", guestIPv4.String(), "-p", "7000")
 		e := (*pingEnd)(nil)
-		Eventually(func() string { // it does not say when it listens; before, it refuses
+		Eventually(func() string { // the program does not report when it listens; before that, it refuses
 			e = startSpeaker(speakerPlan{Part: "flood", To: guestIPv4, Port: "7000"})
 			said, _ := e.stdout.ReadString('\n')
 			return said
@@ -88,10 +88,10 @@ var _ = Describe("the end of", func() {
 		finish, signal := linux.begin("rping", "-s", "-a", guestIPv4.String(), "-p", "7001")
 		Eventually(func() string { return linux.do(answerLimit, "rdma", "resource", "show", "cm_id") }).
 			WithTimeout(programLimit).Should(ContainSubstring(":7001"))
-		signal(unix.SIGSTOP) // the kernel takes the request, and nobody answers
+		signal(unix.SIGSTOP) // the kernel accepts the request, and no program answers it
 		e := startSpeaker(speakerPlan{Part: "dial", To: guestIPv4, Port: "7001"})
 		e.says("dialing")
-		// The request is there when it has an identifier of its own, beside the listener's.
+		// The request has arrived when there is a second identifier beside the listener's.
 		Eventually(func() int {
 			return strings.Count(linux.do(answerLimit, "rdma", "resource", "show", "cm_id"), ":7001")
 		}).WithTimeout(programLimit).Should(BeNumerically(">=", 2))
@@ -107,13 +107,13 @@ var _ = Describe("the end of", func() {
 		finish, signal := linux.begin(rpingTo(ourAddrs[0])...)
 		e.says("asked")
 		e.dies()
-		// The next one has the request when it is repeated, and answers it.
+		// The program that is started next gets the request when it is repeated, and answers it.
 		e = startPinger(rpingPlan{Report: 5})
 		e.says("listening")
 		e.says("busy")
 		died("ours is killed", "rping, a client", "handshake", "the next one on the same NIC takes the request")
 		e.dies()
-		signal(unix.SIGKILL) // one that waits for a message learns nothing
+		signal(unix.SIGKILL) // a program that waits for a message is not informed
 		finish(programLimit)
 
 		e = startPinger(rpingPlan{})
@@ -173,7 +173,7 @@ var _ = Describe("many connections", func() {
 			WithTimeout(programLimit).Should(ContainSubstring(":7002"))
 		e := startSpeaker(speakerPlan{Part: "dial cycles", To: guestIPv4, Port: "7002", Count: each * rounds})
 		e.finishes(strconv.Itoa(each*rounds)+" connections", "clean")
-		// The guest has no connection of it, either.
+		// The guest has no connection left, either.
 		Eventually(func() []string {
 			return regexp.MustCompile(`state CONNECT`).FindAllString(linux.do(answerLimit, "rdma", "resource", "show", "cm_id"), -1)
 		}).WithTimeout(programLimit).Should(BeEmpty())

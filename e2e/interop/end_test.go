@@ -3,9 +3,9 @@ package interop_test
 import "time"
 
 // An end is one side of a cell of the matrix: a queue pair of one of the two NICs, with its memory,
-// an array of slots. The messages of a cell are numbered from 0; message m lives in slot m on both
-// sides, so that nothing is used twice and all of it can be looked at afterwards. Slots start out
-// filled with 0xee.
+// an array of slots. The messages of a cell are numbered from 0; message m uses slot m on both
+// sides, so no slot is used twice, and all can be compared afterwards. Slots are filled with 0xee
+// at first.
 type end interface {
 	// open makes queue pair and memory.
 	open(o opening) (address, error)
@@ -19,11 +19,11 @@ type end interface {
 	run(w work) ([]completion, error)
 	// wait returns the completions of receives: count of them, or fewer when time is up.
 	wait(count int, limit time.Duration) ([]completion, error)
-	// check returns the slots that hold anything but their message with 0xee behind it.
+	// check returns the slots with other contents than their message, followed by 0xee.
 	check(sizes []int, seed int) ([]int, error)
 	// word returns the first word of count slots, after storing one in slot 0 if store is not nil.
 	word(store *uint64, count int) ([]uint64, error)
-	// close destroys everything.
+	// close destroys the queue pair and the memory.
 	close() error
 }
 
@@ -35,7 +35,7 @@ type opening struct {
 	GID   int    `json:"gid"`   // index of the guest's address
 }
 
-// address is what an end must know of the other.
+// address is the part of an end that the other end needs in order to connect.
 type address struct {
 	QPN  uint32 `json:"qpn"`
 	GID  string `json:"gid"`
@@ -43,7 +43,7 @@ type address struct {
 	RKey uint32 `json:"rkey"`
 }
 
-// params are the attributes of a connection; PSNs are the end's own.
+// params are the attributes of a connection; the PSNs are this end's.
 type params struct {
 	MTU      int    `json:"mtu"`
 	SendPSN  uint32 `json:"sq_psn"`
@@ -55,31 +55,31 @@ type params struct {
 	MinRNR   uint8  `json:"min_rnr"`
 }
 
-// work is what an initiator does: one message for each size.
+// work describes the requests of an initiator: one message for each size.
 type work struct {
 	Op     string `json:"op"`
 	Sizes  []int  `json:"sizes"`
 	Depth  int    `json:"depth"`
-	Pieces int    `json:"pieces"` // of the gather or scatter list
-	Addr   uint64 `json:"addr"`   // of the target's memory
-	Stride int    `json:"stride"` // between its slots
+	Pieces int    `json:"pieces"` // elements of the gather or scatter list
+	Addr   uint64 `json:"addr"`   // bytes of the target's memory
+	Stride int    `json:"stride"` // bytes between the starts of its slots
 	RKey   uint32 `json:"rkey"`
-	Imm    uint32 `json:"imm"`   // of message 0; then one more each
+	Imm    uint32 `json:"imm"`   // immediate data of message 0; each further message has one more
 	First  uint64 `json:"first"` // CAS compares with First+m and swaps in First+m+1
 	Add    uint64 `json:"add"`   // FAA adds it each time
 	// Limit is how long to wait for one completion, in seconds.
 	Limit float64 `json:"limit"`
 }
 
-// completion is what an end saw of a work request.
+// completion is a work completion as an end polled it.
 type completion struct {
 	ID     uint64 `json:"id"`
-	Status int    `json:"status"` // of ibv_wc_status
+	Status int    `json:"status"` // status of ibv_wc_status
 	Len    uint32 `json:"len"`
 	Imm    uint32 `json:"imm"`
 }
 
-// pattern is message m: byte i is i*7 + (i>>8)*13 + m*31 + seed.
+// pattern returns the bytes of message m: byte i is i*7 + (i>>8)*13 + m*31 + seed.
 func pattern(b []byte, m, seed int) {
 	k := m*31 + seed
 	for i := range b {
@@ -87,5 +87,5 @@ func pattern(b []byte, m, seed int) {
 	}
 }
 
-// empty is what memory holds at first.
+// empty returns the initial contents of memory.
 const empty = 0xee

@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Our ends of connections whose other end dies, and of many short ones.
+// Our ends of connections whose other end dies, and of many short connections.
 
-// anyPort is where our ends listen that no tool of its own belongs to.
+// anyPort is the port of our ends that are not the counterpart of a tool with a port of its own.
 const anyPort = "7777"
 
-// outcome is an error of the connection manager in words that do not change.
+// outcome describes an error of the connection manager in words that do not vary between runs.
 func outcome(err error) string {
 	switch {
 	case err == nil:
@@ -31,14 +31,14 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// ended says what came of a connection, and the state of its queue pair.
+// ended describes how a connection ended, and the state of its queue pair.
 func (s *speaker) ended(what string, err error, m *mouth) error {
 	attr, qerr := m.qp.Query()
 	s.say("%s: %s, %v", what, outcome(err), attr.State)
 	return qerr
 }
 
-// request takes a request and leaves it without an answer.
+// request takes a request and does not answer it.
 func (s *speaker) request() (rdmacm.Listener, rdmacm.Request, error) {
 	l, err := s.cm.Listen(s.Port)
 	if err != nil {
@@ -52,8 +52,7 @@ func (s *speaker) request() (rdmacm.Listener, rdmacm.Request, error) {
 	return l, req, err
 }
 
-// hold takes a request and accepts it only when it is told to, which is when its initiator has
-// died.
+// hold takes a request and accepts it when the spec says so, after the initiator has died.
 func (s *speaker) hold() error {
 	m, err := s.newMouth(64, 4)
 	if err != nil {
@@ -68,7 +67,7 @@ func (s *speaker) hold() error {
 	return errors.Join(err, m.close(), l.Close())
 }
 
-// pour sends without end until it fails, and returns how. WRITEs of nothing need no memory of the
+// pour sends until a send fails, and returns the error. WRITEs of no bytes need no memory of the
 // peer.
 func (m *mouth) pour() error {
 	for n := 0; ; n++ {
@@ -84,7 +83,7 @@ func (m *mouth) pour() error {
 	}
 }
 
-// flood connects and sends without end, until the peer dies.
+// flood connects and sends until the peer dies.
 func (s *speaker) flood() error {
 	m, err := s.newMouth(64, 4)
 	if err != nil {
@@ -98,7 +97,7 @@ func (s *speaker) flood() error {
 	return errors.Join(err, m.close())
 }
 
-// dial asks for a connection and says what came of it.
+// dial sends a connection request and describes the outcome.
 func (s *speaker) dial() error {
 	m, err := s.newMouth(64, 4)
 	if err != nil {
@@ -109,8 +108,8 @@ func (s *speaker) dial() error {
 	return errors.Join(s.ended("dial", err, m), m.close())
 }
 
-// survivor has a request that waits for its answer and a connection that it uses when the machine
-// at the other end dies.
+// survivor has a request that waits for its answer and a connection in use when the machine at the
+// other end dies.
 func (s *speaker) survivor() error {
 	waiting, err := s.newMouth(64, 4)
 	if err != nil {
@@ -135,8 +134,8 @@ func (s *speaker) survivor() error {
 	return errors.Join(err, s.ended("dial", derr, waiting), busy.close(), waiting.close(), l.Close())
 }
 
-// cycles accepts Count connections, each of which the other end ends, and stays until it is told to
-// go.
+// cycles accepts Count connections, each of which the other end ends, and runs until the spec stops
+// it.
 func (s *speaker) cycles() error {
 	l, err := s.cm.Listen(s.Port)
 	if err != nil {
@@ -154,7 +153,7 @@ func (s *speaker) cycles() error {
 			if err == nil {
 				err = req.Accept(m.qp, patient, nil, s.in(speakLimit))
 				if errors.Is(err, verbs.ErrUnreachable) {
-					err = nil // it had left before we looked
+					err = nil // the peer had disconnected before this call
 				}
 				err = errors.Join(err, s.cm.AwaitDisconnect(m.qp, s.in(speakLimit)), m.close())
 			}
@@ -166,7 +165,7 @@ func (s *speaker) cycles() error {
 	}
 	if err == nil {
 		s.say("%d connections", s.Count)
-		<-s.words // the other end may not know yet that its last connection has ended: its DREQ is answered until it does
+		<-s.words // the other end may still wait for the answer to its last DREQ, which is answered until then
 	}
 	return errors.Join(err, l.Close())
 }

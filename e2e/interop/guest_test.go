@@ -20,24 +20,24 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/interop/image"
 )
 
-// bootLimit is how long the guest may take; five seconds on an idle machine.
+// bootLimit is how long the guest may take to boot; it takes five seconds on an idle machine.
 const bootLimit = 3 * time.Minute
 
 // killLimit is how long the guest may take to end a program that ran for too long.
 const killLimit = 10 * time.Second
 
-// guest is the running virtual machine, as specs see it.
+// guest is the running virtual machine.
 type guest struct {
 	dir string
 	c   net.Conn
-	// kill pulls the plug.
+	// kill ends the virtual machine without warning.
 	kill func()
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	next int
 	wait map[int]chan ask.Answer
 }
 
-// buildImage makes the virtual machine; it skips the suite when this machine cannot.
+// buildImage makes the virtual machine's image; it skips the suite if this machine cannot.
 func buildImage() *image.Image {
 	GinkgoHelper()
 	if _, err := exec.LookPath(qemu); err != nil {
@@ -84,7 +84,7 @@ func bootGuest(r *fixture.Rack, host string, m machine) *guest {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	g.kill = sync.OnceFunc(func() {
-		_ = pipe.Close() // which ends the machine
+		_ = pipe.Close() // closing its input ends the machine
 		Eventually(ended).WithTimeout(20 * time.Second).Should(Receive())
 	})
 	DeferCleanup(func() { g.kill() })
@@ -131,14 +131,14 @@ func (g *guest) read() {
 	}
 }
 
-// start starts a program in the guest; finish waits for its end.
+// start starts a program in the guest; finish waits for its end and returns its output.
 func (g *guest) start(args ...string) (finish func(limit time.Duration) ask.Answer) {
 	GinkgoHelper()
 	finish, _ = g.begin(args...)
 	return finish
 }
 
-// begin starts a program in the guest; finish waits for its end, signal sends it one.
+// begin starts a program in the guest; finish waits for its end, signal sends it a signal.
 func (g *guest) begin(args ...string) (finish func(limit time.Duration) ask.Answer, signal func(unix.Signal)) {
 	GinkgoHelper()
 	g.mu.Lock()
@@ -175,7 +175,7 @@ func (g *guest) begin(args ...string) (finish func(limit time.Duration) ask.Answ
 	return finish, func(s unix.Signal) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		_ = json.NewEncoder(g.c).Encode(ask.Question{ID: id, Signal: int(s)}) // whose machine is gone needs none
+		_ = json.NewEncoder(g.c).Encode(ask.Question{ID: id, Signal: int(s)}) // a guest whose virtual machine was killed needs none
 	}
 }
 
@@ -184,7 +184,7 @@ func (g *guest) do(limit time.Duration, args ...string) string {
 	GinkgoHelper()
 	a := g.start(args...)(limit)
 	GinkgoWriter.Printf("guest$ %v\n%s(exit %d)\n", args, a.Output, a.Code)
-	console, _ := os.ReadFile(filepath.Join(g.dir, "console")) // as far as it got
+	console, _ := os.ReadFile(filepath.Join(g.dir, "console")) // the output so far
 	Expect(a.Code).To(BeZero(), "%v: %s\nconsole: %s", args, a.Output, console)
 	return a.Output
 }

@@ -19,9 +19,9 @@ func open(name string) *os.File {
 	return f
 }
 
-// icrcIsRight computes the invariant CRC of an untagged RoCEv2 frame from the words of the
-// specification (annex A17): CRC-32 over eight bytes of ones and the packet from the IP header on,
-// with ones in what routers change.
+// icrcIsRight computes the invariant CRC of an untagged RoCEv2 frame as the specification defines
+// it (annex A17): CRC-32 over eight bytes of ones and the packet from the IP header on, with ones
+// in the fields that routers change.
 func icrcIsRight(frame []byte) bool {
 	ip := append([]byte(nil), frame[14:]...)
 	var udp int
@@ -46,7 +46,8 @@ func icrcIsRight(frame []byte) bool {
 	return crc32.Update(crc, crc32.IEEETable, body) == want
 }
 
-// watchICRCs looks at every packet between our NICs and the guest until the end of the spec.
+// watchICRCs checks the ICRC of every packet between our NICs and the guest until the end of the
+// spec.
 func watchICRCs() {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "watch.pcapng")

@@ -8,16 +8,17 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Our ends of ucmatose and udaddy, librdmacm's examples of connections and of datagrams: the server
-// of the one sends first and leaves first, that of the other answers as many messages as it got.
+// Our ends of ucmatose and udaddy, librdmacm's examples of connections and of datagrams. The server
+// of ucmatose sends first and disconnects first; that of udaddy answers as many messages as it
+// received.
 
-// Where they listen.
+// The ports of these programs.
 const (
 	matosePort = "7471"
 	udaddyPort = "7174"
 )
 
-// patient are the parameters of a connection to the slow guest.
+// patient are the parameters of a connection to the guest, which is slow.
 var patient = rdmacm.Params{Timeout: patientTimeout, RdAtomic: 1}
 
 // receives waits for Count messages of Size bytes.
@@ -95,7 +96,7 @@ func (s *speaker) newDatagramMouth() (*mouth, error) {
 	return m, errors.Join(m.qp.ToInit(verbs.ToInit{QKey: udpQKey}), m.qp.ToRTR(verbs.ToRTR{}), m.qp.ToRTS(verbs.ToRTS{}))
 }
 
-// datagrams sends Count datagrams that say which queue pair they are from.
+// datagrams sends Count datagrams that carry the number of their queue pair.
 func (s *speaker) datagrams(m *mouth, to rdmacm.DatagramPeer) error {
 	ah, err := m.pd.CreateAH(verbs.AHAttr{DestGID: verbs.GIDOf(to.Peer), SourceGID: s.sourceGID(to)})
 	if err != nil {
@@ -117,7 +118,7 @@ func (s *speaker) datagrams(m *mouth, to rdmacm.DatagramPeer) error {
 	return ah.Destroy()
 }
 
-// sourceGID is the index of our address of the peer's family.
+// sourceGID returns the index of our address of the peer's family.
 func (s *speaker) sourceGID(to rdmacm.DatagramPeer) int {
 	for i, g := range s.ctx.Device().GIDs {
 		if g.Addr().Is4() == to.Peer.Is4() {
@@ -127,7 +128,8 @@ func (s *speaker) sourceGID(to rdmacm.DatagramPeer) int {
 	return 0
 }
 
-// datagramsFrom waits for Count datagrams of one peer and returns where they are from.
+// datagramsFrom waits for Count datagrams of one peer and returns the address and queue pair that
+// sent them.
 func (s *speaker) datagramsFrom(m *mouth) (from rdmacm.DatagramPeer, err error) {
 	for i := range s.Count {
 		wc, err := m.next(m.recvs)

@@ -26,8 +26,8 @@ var operations = []string{"send", "send_imm", "write", "write_imm", "read", "cas
 
 var mtus = []int{256, 512, 1024, 2048, 4096}
 
-// sizesOf are the messages of a cell: nothing, less than a word, around a packet, several packets,
-// many.
+// sizesOf are the sizes of a cell's messages: 0, less than a word, around a packet, several
+// packets, many.
 func sizesOf(op string, mtu int) []int {
 	if op == "cas" || op == "faa" {
 		return []int{8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}
@@ -35,7 +35,7 @@ func sizesOf(op string, mtu int) []int {
 	return []int{0, 1, 3, mtu - 1, mtu, mtu + 1, 4*mtu + 5, 64 << 10}
 }
 
-// cells are all operations at these path MTUs, in both directions.
+// cells returns all operations at these path MTUs, in both directions.
 func cells(link string, mtus []int, gid, ourGID int) []cell {
 	var out []cell
 	for _, mtu := range mtus {
@@ -48,8 +48,8 @@ func cells(link string, mtus []int, gid, ourGID int) []cell {
 	return out
 }
 
-// unreliable are the operations of the unreliable services, in both directions. Nothing may be lost
-// on a clean link, so only one message is under way.
+// unreliable returns the operations of the unreliable services, in both directions. No packet may
+// be lost on a clean link, so only one message is in flight.
 func unreliable(gid, ourGID int) []cell {
 	var out []cell
 	add := func(typ, op string, mtu int, sizes ...int) {
@@ -68,7 +68,7 @@ func unreliable(gid, ourGID int) []cell {
 	return out
 }
 
-// variations are cells in which one thing is other than in the rest of the matrix, in both
+// variations returns cells that differ from the rest of the matrix in one parameter, in both
 // directions.
 func variations() []cell {
 	var out []cell
@@ -137,14 +137,14 @@ func runCells(list []cell, workers int) []result {
 	return out
 }
 
-// beRight runs cells, one at a time.
+// beRight runs cells, one at a time, and expects no difference.
 func beRight(list []cell) (naks map[string]int) {
 	GinkgoHelper()
 	return beRightTogether(list, 1)
 }
 
-// beRightTogether runs cells, looks at every packet of theirs on the guest's link, and expects
-// everything to be right. It returns what was refused on the wire, as SOURCE SYNDROME.
+// beRightTogether runs cells, checks every packet of theirs on the guest's link, and expects no
+// difference. It returns the NAKs on the wire, as SOURCE SYNDROME.
 func beRightTogether(list []cell, workers int) (naks map[string]int) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "capture.pcapng")
@@ -195,7 +195,7 @@ var _ = Describe("every operation, both ways", Ordered, func() {
 	})
 })
 
-// troubles are the mistakes of applications, with what each NIC as the target answers.
+// troubles are the mistakes of applications, with the NAK that each NIC as the target sends.
 func troubles() []cell {
 	var out []cell
 	add := func(t trouble, byOurs, byRxe int, ops ...string) {
@@ -213,8 +213,8 @@ func troubles() []cell {
 	}
 	add(wrongKey, remAccess, remAccess, "write", "read", "cas", "faa")
 	add(outOfRange, remAccess, remAccess, "write", "read", "faa")
-	// A NAK for an invalid request by the specification (9.7.5.2.4); rxe says remote operational
-	// error.
+	// The specification asks for a NAK for an invalid request (9.7.5.2.4); rxe sends remote
+	// operational error.
 	add(tooLong, remInvReq, remOp, "send", "send_imm")
 	add(lateReceive, 0, 0, "send", "send_imm", "write_imm")
 	add(noReceive, rnrRetryExc, rnrRetryExc, "send", "write_imm")
@@ -235,10 +235,10 @@ func spoilLink() {
 	})
 }
 
-// spoiled says that the guest's link is bad at present.
+// spoiled reports whether the guest's link loses packets at present.
 var spoiled bool
 
-// countICRCs reads a capture and checks each RoCEv2 packet with a computation that shares nothing
+// countICRCs reads a capture and checks each RoCEv2 packet with a computation that shares no code
 // with the NIC's.
 func countICRCs(file string) (good, bad int, naks map[string]int) {
 	GinkgoHelper()

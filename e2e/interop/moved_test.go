@@ -17,12 +17,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The suite can be run again through a switch that tracks all connections, or moves what can be
-// moved to connections of its own: see fixture.Through. Neither end of a cell has a connection
-// manager for the switch, and each cell has a protection domain of its own; so the target of a cell
-// makes one more queue pair there, whose peer is the switch, and the switch is told of it.
+// The suite can be run again through a switch that tracks all connections, or moves requests to
+// connections of its own: see fixture.Through. Neither end of a cell has a connection manager for
+// the switch, and each cell has a protection domain of its own. So the target of a cell makes one
+// more queue pair in that domain, whose peer is the switch, and `rdmalab switch connections`
+// announces it to the switch.
 
-// switchSection is what the switch of this run does for all addresses of both NICs.
+// switchSection is the section of the rack file with the rules of the switch, for all addresses of
+// both NICs.
 func switchSection() string {
 	run := fixture.Through()
 	if run == fixture.Forward {
@@ -41,16 +43,16 @@ type shares interface {
 	shared(to address, p params) (qpn uint32, err error)
 }
 
-// adoption says how a station reaches the switch.
+// adoption is what a station needs in order to give the switch a connection.
 type adoption struct {
-	Program string `json:"program"` // the program under test
+	Program string `json:"program"` // path of the program under test
 	Rack    string `json:"rack"`
-	// MAC is that of the switch.
+	// MAC is the switch's.
 	MAC wire.MAC `json:"mac"`
 }
 
-// newAdoption is that of the rack. The switch has the first addresses of the subnets, and the MAC
-// address before those of the hosts.
+// newAdoption returns the adoption of the suite's rack. The switch has the first addresses of the
+// subnets, and the MAC address before those of the hosts.
 func newAdoption() *adoption {
 	GinkgoHelper()
 	mac, err := wire.ParseMAC(rack.Host("cn0").MAC)
@@ -59,7 +61,7 @@ func newAdoption() *adoption {
 	return &adoption{Program: fixture.Binary(), Rack: rack.Name, MAC: mac}
 }
 
-// Addresses of the switch, and how guest/verbs.py wants them.
+// Addresses of the switch, also in the form that guest/verbs.py takes.
 var switchAddrs = []netip.Addr{netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("fd00:77::1")}
 
 const (
@@ -79,7 +81,7 @@ const (
 type adopted struct {
 	shares
 	sw     adoption
-	server []string // as `switch connections` wants it
+	server []string // in the form that `switch connections` takes
 	v6, up bool
 }
 
@@ -127,9 +129,9 @@ func (a *adopted) tell(args ...string) error {
 	return nil
 }
 
-// adopt makes the target of a cell one whose requests the switch may move. Our NIC is a host of the
-// rack, whose addresses share a connection over IPv4; rxe is known by the address of the cell, and
-// the switch has none that is link-local.
+// adopt gives the switch a connection to the target of a cell, so that it may move the cell's
+// requests. Our NIC is a host of the rack, whose addresses share a connection over IPv4; rxe is
+// known by the address of the cell, and the switch has no link-local address.
 func (p *plan) adopt(c *cell, b end) end {
 	s, ok := b.(shares)
 	if !ok || p.Adopt == nil || c.Type != "rc" {
@@ -175,9 +177,8 @@ func (o *ours) shared(to address, p params) (uint32, error) {
 	return uint32(qp.QPN()), err
 }
 
-// moves expects a switch that moves to move requests of the cells that have some. On a lossy link
-// it need not: it must have made out which queue pairs belong together, and nobody tells it but
-// their packets.
+// moves expects a switch with moving rules to move requests of the cells that have some. On a lossy
+// link it may move none, because it learns only from packets which queue pairs belong together.
 func moves(list []cell, run func()) {
 	GinkgoHelper()
 	if fixture.Through() != fixture.Move {
@@ -199,7 +200,7 @@ func moves(list []cell, run func()) {
 	Expect(grown["moved"]).To(BeNumerically(">=", movable))
 }
 
-// movedBy is how much the counters of the switch's hardened handler grew.
+// movedBy returns how much the counters of the switch's hardened handler grew.
 func movedBy(f func()) map[string]uint64 {
 	GinkgoHelper()
 	before := rack.SwitchCounters()
@@ -219,10 +220,10 @@ func movedBy(f func()) map[string]uint64 {
 	return grown
 }
 
-// Atomics of our clients on the memory of the kernel's NIC become WRITEs on the way.
+// Atomics of our clients on the memory of the kernel's NIC are replaced by WRITEs in the switch.
 func describeReplaced() {
 	Describe("the switch between our clients and rxe as memory server", Ordered, func() {
-		// The rules of a run are for all requests; the order of specs is not the same in each run.
+		// The rules of a run apply to all requests; the order of specs varies between runs.
 		rules := func(action string) {
 			GinkgoHelper()
 			for i, a := range guestGIDs[1:] {
@@ -249,7 +250,7 @@ func describeReplaced() {
 
 		It("replaces atomics, and results and memory are right", func() {
 			replaced(slices.Concat(cells("IPv4", []int{256, 1024}, 1, 0), cells("IPv6", []int{4096}, 2, 1)))
-			for _, a := range switchAddrs { // the kernel had to ask for it
+			for _, a := range switchAddrs { // the kernel had to resolve it first
 				Expect(linux.do(answerLimit, "ip", "neigh", "show", a.String())).To(ContainSubstring(newAdoption().MAC.String()))
 			}
 		})

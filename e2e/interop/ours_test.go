@@ -13,13 +13,13 @@ import (
 // ours is an end on our NIC.
 type ours struct {
 	ctx verbs.Context
-	gid int // index
+	gid int // index of the source address
 
 	cq, rcq     verbs.CQ
 	pd          verbs.PD
 	mr          verbs.MR
 	qp          verbs.QP
-	extra       verbs.QP // of the switch; nil: none
+	extra       verbs.QP // connection of the switch; nil: none
 	slot, slots int
 	typ         verbs.QPType
 	ah          verbs.AH
@@ -29,7 +29,7 @@ type ours struct {
 
 var _ end = (*ours)(nil)
 
-// qkey is that of guest/verbs.py.
+// qkey is the Q_Key that guest/verbs.py uses.
 const qkey = 0x11111111
 
 const allAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
@@ -121,7 +121,7 @@ func (o *ours) recv(first, count, size int) error {
 	return nil
 }
 
-// header is where the header of datagram m goes.
+// header returns the place of the header of datagram m.
 func (o *ours) header(m int) int { return o.slot*o.slots + verbs.GRHLen*m }
 
 func (o *ours) work(w *work, m int) verbs.SendWR {
@@ -180,7 +180,7 @@ func (o *ours) run(w work) ([]completion, error) {
 	return out, nil
 }
 
-// poll waits for completions; none when time is up.
+// poll waits for completions; it returns none when the time is up.
 func (o *ours) poll(cq verbs.CQ, limit time.Duration) ([]completion, error) {
 	err := cq.Wait(o.ctx.Runtime().Now().Add(limit))
 	if errors.Is(err, verbs.ErrTimeout) {

@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// program is a row of the table's second part: a program of the guest that worked with our other
-// end.
+// program is a row of the table's second part: a program of the guest that worked with our end.
 type program struct{ name, role, what string }
 
 var programs []program
 
-// passed notes that a spec has come to its end with a program of the guest in a role.
+// passed notes that a spec has succeeded with a program of the guest in a role.
 func passed(name, role, what string) { programs = append(programs, program{name, role, what}) }
 
 // death is a row of the table's last part.
@@ -22,10 +21,10 @@ type death struct{ how, who, when, ours string }
 
 var deaths []death
 
-// died notes that a spec has come to its end in which a side died.
+// died notes that a spec in which a side died has succeeded.
 func died(how, who, when, ours string) { deaths = append(deaths, death{how, who, when, ours}) }
 
-// deathTable is the text of that part.
+// deathTable returns the text of that part.
 func deathTable() string {
 	var b strings.Builder
 	b.WriteString("\n## Deaths\n\nWhat our end is told when the other one dies, and nothing of the connection is left here.\n\n| what happens | to | within | our end | |\n| --- | --- | --- | --- | --- |\n")
@@ -35,12 +34,12 @@ func deathTable() string {
 	return b.String()
 }
 
-// sorted is in an order that does not depend on that of the specs.
+// sorted sorts rows, because the order of specs varies.
 func sorted[T any](rows []T) []T {
 	return slices.SortedFunc(slices.Values(rows), func(a, b T) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 }
 
-// programTable is the text of that part.
+// programTable returns the text of that part.
 func programTable() string {
 	var b strings.Builder
 	b.WriteString("\n## Programs\n\nPrograms of the guest, unchanged, and what they did with our end as the other one.\n\n| program | its role | what | |\n| --- | --- | --- | --- |\n")

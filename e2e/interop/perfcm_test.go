@@ -17,7 +17,7 @@ const perfPort = "18515"
 // of C in network order.
 const destLen = 56
 
-// Places in it.
+// Offsets of its fields.
 const (
 	destOutReads = 4
 	destQPN      = 8
@@ -25,9 +25,9 @@ const (
 	destVAddr    = 24
 )
 
-// perfServer is the server of perftest -R: a first connection carries what it says over TCP
-// otherwise, as SENDs; a second one the traffic. It answers each message with one of its kind,
-// until the client leaves.
+// perfServer is our server for perftest -R: a first connection carries as SENDs what perftest
+// otherwise exchanges over TCP, a second one carries the traffic. The server answers each message
+// with one of the same kind, until the client disconnects.
 func (s *speaker) perfServer() error {
 	talk, err := s.newMouth(64, 16)
 	if err != nil {
@@ -66,7 +66,8 @@ func (s *speaker) perfServer() error {
 	return errors.Join(err, data.close(), talk.close(), l.Close())
 }
 
-// converse answers what the client says: the record with our own, anything else with itself.
+// converse answers a message of the client: its record with ours, any other message with the same
+// bytes.
 func (s *speaker) converse(talk, data *mouth) error {
 	own := make([]byte, destLen)
 	binary.BigEndian.PutUint32(own[destOutReads:], 1)
@@ -86,14 +87,14 @@ func (s *speaker) converse(talk, data *mouth) error {
 			said = own
 		}
 		if err := errors.Join(talk.mr.WriteAt(said, 0), talk.send(len(said))); errors.Is(err, errEnded) {
-			return nil // it has left after its last word
+			return nil // the client has disconnected after its last message
 		} else if err != nil {
 			return fmt.Errorf("answering %d bytes: %w", len(said), err)
 		}
 	}
 }
 
-// arrived counts the messages that were received.
+// arrived returns how many messages were received.
 func (s *speaker) arrived(m *mouth) (n int, err error) {
 	var wc [16]verbs.WC
 	for {
@@ -109,8 +110,8 @@ func (s *speaker) arrived(m *mouth) (n int, err error) {
 	}
 }
 
-// heard waits for the next message, or the end of the connection: a shared receive queue is not
-// flushed by it.
+// heard waits for the next message or the end of the connection, which does not flush a shared
+// receive queue.
 func (m *mouth) heard() (wc verbs.WC, over bool, err error) {
 	for {
 		attr, err := m.qp.Query()

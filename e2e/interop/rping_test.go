@@ -14,36 +14,37 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// rpingPlan is what the peer "rping" does, as JSON on its standard input.
+// rpingPlan is the configuration of the peer "rping", as JSON on its standard input.
 type rpingPlan struct {
 	plan
-	// To is the server; the zero value is to be the server, and to write a line when it listens.
+	// To is the address of the server. Zero: the peer is the server, and writes a line when it
+	// listens.
 	To    netip.Addr `json:"to"`
 	Count int        `json:"count"`
-	// Leave ends the connection after so many pings from this side, whatever the other one wants;
-	// 0: never.
+	// Leave ends the connection after that many pings from this side, even if the other side goes
+	// on; 0: never.
 	Leave int `json:"leave"`
-	// Report is after how many pings the server writes a line; 0: never.
+	// Report is the number of pings after which the server writes a line; 0: never.
 	Report int `json:"report"`
 }
 
-// rpingPort is where rping listens, as the name of a service.
+// rpingPort is the port of rping, as the name of a service.
 const rpingPort = "7174"
 
 // rpingLimit is how long each step of rping may take; the guest is slow.
 const rpingLimit = 60 * time.Second
 
-// rping is the program that runs inside a host of the rack: our side of librdmacm's rping, whose
-// connection is made and ended by the connection manager. The client SENDs where its data are, the
-// server READs them and says so; the client SENDs where it wants them, the server WRITEs them and
-// says so.
+// rping runs inside a host of the rack: our side of librdmacm's rping, whose connection is made and
+// ended by the connection manager. The client SENDs the address of its data; the server READs them
+// and reports that. The client SENDs the address of a buffer; the server WRITEs the data there and
+// reports that.
 func rping(in io.Reader, out io.Writer) error {
 	var p rpingPlan
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&p); err != nil {
 		return err
 	}
-	go listen(io.MultiReader(dec.Buffered(), in), nil) // for the order to die
+	go listen(io.MultiReader(dec.Buffered(), in), nil) // for the command to crash
 	dev, err := openNIC(&p.plan)
 	if err != nil {
 		return err
@@ -77,10 +78,10 @@ type pinger struct {
 	cm           *rdmacm.CM
 	qp           verbs.QP
 	sends, recvs verbs.CQ
-	mr           verbs.MR // infoLen bytes each of received and sent info, then data, then what comes back
+	mr           verbs.MR // infoLen bytes each of received and sent info, then the data, then the returned data
 }
 
-// patientTimeout is the code of the local ACK timeout that rdma_cm takes too: 2.1 s.
+// patientTimeout is the code of the local ACK timeout that rdma_cm uses as well: 2.1 s.
 const patientTimeout = 19
 
 const (
@@ -88,7 +89,7 @@ const (
 	inInfo   = 0
 	outInfo  = infoLen
 	dataAt   = 2 * infoLen
-	pingSize = 64 // of our client
+	pingSize = 64 // counted by our client
 	maxPing  = 64 << 10
 	backAt   = dataAt + maxPing
 )
@@ -135,7 +136,7 @@ func (r *pinger) recv() error {
 	return r.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{r.mr.SGE(inInfo, infoLen)}})
 }
 
-// do posts one request and waits for its end.
+// do posts one request and waits for its completion.
 func (r *pinger) do(wr verbs.SendWR) error {
 	wr.Flags |= verbs.Signalled
 	if err := r.qp.PostSend(wr); err != nil {
@@ -144,7 +145,8 @@ func (r *pinger) do(wr verbs.SendWR) error {
 	return r.await(r.sends)
 }
 
-// send tells the peer of a piece of memory, if only to say that it is its turn.
+// send sends the peer the address of a piece of memory; some steps use it only to give the peer its
+// turn.
 func (r *pinger) send(off, n int) error {
 	b := binary.BigEndian.AppendUint64(nil, r.mr.Addr()+uint64(off))
 	b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, r.mr.RKey()), uint32(n))
@@ -154,7 +156,7 @@ func (r *pinger) send(off, n int) error {
 	return r.do(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{r.mr.SGE(outInfo, infoLen)}})
 }
 
-// info waits for what the peer tells, with the next receive posted.
+// info waits for the peer's message, with the next receive posted.
 func (r *pinger) info() (wr verbs.SendWR, n int, err error) {
 	if err := r.await(r.recvs); err != nil {
 		return wr, 0, err
@@ -170,7 +172,7 @@ func (r *pinger) info() (wr verbs.SendWR, n int, err error) {
 	return wr, n, nil
 }
 
-// server serves one client until it leaves, and counts its pings.
+// server serves one client until it disconnects, and counts its pings.
 func (r *pinger) server(out io.Writer, leave, report int) (pings int, err error) {
 	l, err := r.cm.Listen(rpingPort)
 	if err != nil {
@@ -239,7 +241,7 @@ func (r *pinger) client(to netip.Addr, count int) (pings int, err error) {
 	return pings, errors.Join(err, r.cm.Disconnect(r.qp, r.rt.Now().Add(rpingLimit)))
 }
 
-// ping is one round.
+// ping runs one round.
 func (r *pinger) ping(n int) error {
 	data := make([]byte, pingSize)
 	copy(data, fmt.Sprintf("rdma-ping-%d: abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz", n))

@@ -19,15 +19,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// speakerPlan is what the peer "speaker" does, as JSON on its standard input.
+// speakerPlan is the configuration of the peer "speaker", as JSON on its standard input.
 type speakerPlan struct {
 	plan
-	// Part is one of parts.
+	// Part is one of the keys of parts.
 	Part string `json:"part"`
-	// To is the other end, for a part that is a client.
+	// To is the address of the other end, for a part that is a client.
 	To    netip.Addr `json:"to"`
-	Count int        `json:"count"` // of messages or connections
-	Size  int        `json:"size"`  // of messages, in bytes
+	Count int        `json:"count"` // number of messages or connections
+	Size  int        `json:"size"`  // size of messages, in bytes
 	Port  string     `json:"port"`
 }
 
@@ -39,12 +39,12 @@ type speaker struct {
 	rt  verbs.Runtime
 	cm  *rdmacm.CM
 	out io.Writer
-	// words come on the standard input behind the plan; "die" is a crash at once, whatever the part
-	// is doing.
+	// words are the lines on standard input after the plan; "die" crashes the speaker at once,
+	// whatever its part is doing.
 	words chan string
 }
 
-// parts are the roles of our ends. What one says on its standard output is for the spec.
+// parts are the roles of our ends. The spec reads their standard output.
 var parts = map[string]func(s *speaker) error{
 	"ucmatose server": (*speaker).matoseServer, "ucmatose client": (*speaker).matoseClient,
 	"udaddy server": (*speaker).udaddyServer, "udaddy client": (*speaker).udaddyClient,
@@ -53,7 +53,7 @@ var parts = map[string]func(s *speaker) error{
 	"cycles": (*speaker).cycles, "dial cycles": (*speaker).dialCycles,
 }
 
-// speak is the program that runs inside a host of the rack.
+// speak runs a part inside a host of the rack.
 func speak(in io.Reader, out io.Writer) error {
 	s := &speaker{out: out}
 	dec := json.NewDecoder(in)
@@ -85,7 +85,7 @@ func speak(in io.Reader, out io.Writer) error {
 	return s.clean()
 }
 
-// listen hands on the words of a spec, but for one.
+// listen hands the spec's words to the part; it executes "die" itself.
 func listen(in io.Reader, words chan<- string) {
 	for r := bufio.NewScanner(in); r.Scan(); {
 		switch r.Text() {
@@ -98,7 +98,7 @@ func listen(in io.Reader, words chan<- string) {
 	}
 }
 
-// clean expects that nothing of any connection is left but what time-wait remembers.
+// clean expects that no connection is left, except in time-wait.
 func (s *speaker) clean() error {
 	var live int
 	var err error
@@ -122,8 +122,8 @@ func (s *speaker) clean() error {
 	return err
 }
 
-// maxRequests is how many may wait at once, for programs that make all their connections at the
-// same time.
+// maxRequests is how many connection requests may wait at once, for programs that make all their
+// connections at the same time.
 const maxRequests = 512
 
 // speakLimit is how long each step may take; the guest is slow.
@@ -133,8 +133,8 @@ func (s *speaker) in(d time.Duration) clock.Time { return s.rt.Now().Add(d) }
 
 func (s *speaker) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// mouth is one queue pair of a speaker with its memory and, for connections, receives that wait
-// before it is connected.
+// mouth is one queue pair of a speaker with its memory and, for connections, receives that are
+// posted before it is connected.
 type mouth struct {
 	s            *speaker
 	pd           verbs.PD
@@ -145,8 +145,8 @@ type mouth struct {
 	slot         int
 }
 
-// newMouth makes a queue pair; slots of receives are posted to a shared receive queue, so that they
-// are there before the first message of a peer that begins at once.
+// newMouth makes a queue pair. Receives are posted to a shared receive queue, so that they exist
+// before the first message of a peer that sends at once.
 func (s *speaker) newMouth(slot, slots int) (*mouth, error) {
 	m := &mouth{s: s, slot: slot}
 	var errs [4]error
@@ -194,7 +194,7 @@ func (m *mouth) next(cq verbs.CQ) (verbs.WC, error) {
 	return wc[0], fmt.Errorf("completion %v", wc[0].Status)
 }
 
-// send posts a SEND of n bytes, and waits for its end.
+// send posts a SEND of n bytes, and waits for its completion.
 func (m *mouth) send(n int) error {
 	if err := m.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{m.mr.SGE(0, n)}}); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (m *mouth) send(n int) error {
 	return err
 }
 
-// close destroys everything.
+// close destroys the queue pair and its memory.
 func (m *mouth) close() error {
 	return errors.Join(m.qp.Destroy(), m.srq.Destroy(), m.mr.Dereg(), m.pd.Dealloc(), m.sends.Destroy(), m.recvs.Destroy())
 }

@@ -19,28 +19,28 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// plan is what a station does, as JSON on its standard input; each result is a line of JSON on its
-// standard output.
+// plan is the configuration of a station, as JSON on its standard input; each result is a line of
+// JSON on its standard output.
 type plan struct {
 	Ifname string       `json:"ifname"`
 	Addrs  []netip.Addr `json:"addrs"`
 	// Peers are the guest's addresses, all at PeerMAC.
 	Peers   []netip.Addr `json:"peers"`
 	PeerMAC wire.MAC     `json:"peerMac"`
-	// Network and Guest say where guest/verbs.py answers.
+	// Network and Guest are the address at which guest/verbs.py answers.
 	Network string `json:"network"`
 	Guest   string `json:"guest"`
 	Cells   []cell `json:"cells"`
-	// Workers is how many cells are under way at the same time, each with a queue pair of its own
-	// on both NICs.
+	// Workers is how many cells run at the same time, each with a queue pair of its own on both
+	// NICs.
 	Workers int    `json:"workers"`
 	Seed    uint64 `json:"seed"`
-	// Adopt says how to give the switch connections to the targets; nil: it gets none.
+	// Adopt is what the targets need in order to give the switch connections; nil: it gets none.
 	Adopt *adoption `json:"adopt,omitempty"`
 }
 
-// station is the program that runs inside a host of the rack: a NIC of its own on the host's link,
-// and all cells.
+// station runs inside a host of the rack: it has a NIC of its own on the host's link, and runs all
+// cells.
 func station(in io.Reader, out io.Writer) error {
 	var p plan
 	if err := json.NewDecoder(in).Decode(&p); err != nil {
@@ -68,7 +68,7 @@ func station(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// work runs cells with one of the programs of the guest.
+// work runs cells with one of the guest's programs.
 func (p *plan) work(dev *device.Device, worker int, next <-chan int, mu *sync.Mutex, enc *json.Encoder) error {
 	c, err := net.Dial(p.Network, fmt.Sprintf("%s%d", p.Guest, worker))
 	if err != nil {
@@ -100,8 +100,8 @@ func (p *plan) work(dev *device.Device, worker int, next <-chan int, mu *sync.Mu
 	return nil
 }
 
-// openNIC opens a NIC on the interface, beside the daemon's: a queue pair that one does not know it
-// leaves alone.
+// openNIC opens a second NIC on the interface beside the daemon's. Each ignores packets to queue
+// pairs that it does not have.
 func openNIC(p *plan) (*device.Device, error) {
 	port, err := afpacket.Open(afpacket.Config{Ifname: p.Ifname, Mode: afpacket.Host})
 	if err != nil {

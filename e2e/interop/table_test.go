@@ -14,25 +14,25 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 )
 
-// tableFile is where a complete run writes what it found.
+// tableFile is the file to which a complete run writes the table.
 const tableFile = "MATRIX.md"
 
 // links are the links that a cell can cross, each a group of columns.
 var links = []string{"IPv4", "IPv6", "link-local", "lossy", "uc", "ud"}
 
-// titles explain them.
+// titles explain the links.
 var titles = map[string]string{
 	"IPv4": "RC over IPv4", "IPv6": "RC over IPv6", "link-local": "RC over link-local addresses", "lossy": "RC over a lossy link",
 	"uc": "UC over IPv4 and IPv6; the longest message has 3·MTU+5 bytes", "ud": "UD over IPv4 and IPv6; up to 4096 bytes",
 }
 
-// results is what all specs found, for the table.
+// results are the outcomes of all specs, for the table.
 var results []result
 
-// kernel is the guest's.
+// kernel is the version of the guest's kernel.
 var kernel string
 
-// A complete run writes the table. It holds no times, so that it changes only when an answer does.
+// A complete run writes the table. It holds no times, so it changes only when an outcome does.
 var _ = ReportAfterSuite("table", func(r Report) {
 	if r.SuiteConfig.FocusStrings != nil || r.PreRunStats.SpecsThatWillRun != r.PreRunStats.TotalSpecs || len(results) == 0 || fixture.Through() != fixture.Forward {
 		return
@@ -40,7 +40,7 @@ var _ = ReportAfterSuite("table", func(r Report) {
 	Expect(os.WriteFile(tableFile, []byte(matrix()), 0o644)).To(Succeed())
 })
 
-// matrix is the text of the table.
+// matrix returns the text of the table.
 func matrix() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Our NIC and rxe\n\nWritten by `make interop`. The peer is rdma_rxe of Linux %s. Every cell is one connection with messages of 0, 1, 3,\n"+
@@ -87,7 +87,7 @@ func matrix() string {
 	return b.String() + programTable() + deathTable()
 }
 
-// varied is the table of the variations.
+// varied returns the table of the variations.
 func varied() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n### Variations of RC over a lossy link, %d queue pairs at the same time\n\n| variation | from |", ask.VerbsPorts)
@@ -122,7 +122,7 @@ func initiator(ours bool) string {
 func verdict(match func(*cell) bool) string {
 	text := ""
 	for _, r := range results {
-		if match(&r.Cell) { // all of several
+		if match(&r.Cell) { // the mark of several rows is good only if all are
 			text = mark(r.Wrong == "" && text != mark(false))
 		}
 	}

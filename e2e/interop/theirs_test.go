@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// theirs is rxe's end: guest/verbs.py, which obeys one JSON object a line.
+// theirs is an end on rxe: guest/verbs.py, which executes one JSON object a line.
 type theirs struct {
 	c net.Conn
 	r *bufio.Reader
-	// id numbers the requests. Who asked before may not have waited for the answer.
+	// id numbers the requests, because an earlier caller may not have waited for its answer.
 	id uint32
 }
 
 var _ end = (*theirs)(nil)
 
-// answerLimit is how long the guest may take for anything but waiting.
+// answerLimit is how long the guest may take for a request that does not wait for completions.
 const answerLimit = 60 * time.Second
 
 func newTheirs(c net.Conn) *theirs {
@@ -33,7 +33,7 @@ func (t *theirs) call(do string, args any, patience time.Duration, answer any) e
 	if err != nil {
 		return err
 	}
-	q := map[string]json.RawMessage{} // numbers stay as exact as they are
+	q := map[string]json.RawMessage{} // keeps numbers exact
 	if err := json.Unmarshal(raw, &q); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (t *theirs) call(do string, args any, patience time.Duration, answer any) e
 			Error string
 		}
 		switch err := json.Unmarshal(line, &head); {
-		case err != nil || head.ID != t.id: // the rest of an answer, or a late one, that nobody waits for
+		case err != nil || head.ID != t.id: // the rest of an answer, or the answer to a request whose caller has given up
 		case head.Error != "":
 			return fmt.Errorf("guest: %s: %s", do, head.Error)
 		default:

@@ -13,12 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 )
 
-// toolLimit is how long one program may take. The connection manager of Linux asks again after 4.3
-// s only.
+// toolLimit is how long one program may take. The connection manager of Linux repeats a request
+// only after 4.3 s.
 const toolLimit = 2 * time.Minute
 
-// tool runs a program in the guest with our own as the other end, in both roles, each with some
-// messages.
+// tool runs a program in the guest with our program as the other end, in both roles, with several
+// messages each.
 func tool(theirs, ours []string, byOptions ...string) {
 	GinkgoHelper()
 	By("theirs as the server")
@@ -41,14 +41,15 @@ func tool(theirs, ours []string, byOptions ...string) {
 	})
 }
 
-// unclocked is what perftest says when it cannot make out how fast the processor counts, as an
-// emulated one may not for a while when its machine is busy; clockTries is how often it may.
+// unclocked is the message of perftest when it cannot measure the rate of the processor's counter,
+// which an emulated processor may not keep while its machine is busy. clockTries is how often a run
+// may fail with it.
 const (
 	unclocked  = "Correlation coefficient r^2"
 	clockTries = 4
 )
 
-// measured runs both ends and expects them to agree.
+// measured runs both ends and expects their results to agree.
 func measured(run func() (fixture.Result, ask.Answer)) {
 	GinkgoHelper()
 	ours, theirs := run()
@@ -66,7 +67,7 @@ func agree(ours fixture.Result, theirs ask.Answer) {
 	Expect(theirs.Code).To(BeZero(), theirs.Output)
 }
 
-// patiently runs a client in the guest, again as long as the server has not come up.
+// patiently runs a client in the guest, and repeats that while the server does not listen yet.
 func (g *guest) patiently(args ...string) (a ask.Answer) {
 	GinkgoHelper()
 	Eventually(func() bool {
@@ -119,8 +120,8 @@ var _ = Describe("the tools of Linux", func() {
 		Entry("atomic_lat", "atomic_lat", 8, 100),
 	)
 
-	// Not ping-pong: who has got all ends at once, and cannot answer a last message whose
-	// acknowledgement was lost.
+	// This is not ping-pong: an end that has all its completions ends at once, and cannot answer a
+	// last message whose acknowledgement was lost.
 	DescribeTable("measure over a lossy link", func(test string, size, iters int) {
 		spoilLink()
 		perftest(test, size, iters, "lossy")

@@ -18,28 +18,28 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// machine is what the peer "vm" runs, as JSON on its standard input; the end of that input ends the
-// machine.
+// machine is the configuration of the peer "vm", as JSON on its standard input; the end of that
+// input ends the machine.
 type machine struct {
 	Kernel  string   `json:"kernel"`
 	Initrd  string   `json:"initrd"`
 	MAC     wire.MAC `json:"mac"`
 	MTU     int      `json:"mtu"`
 	Addrs   []string `json:"addrs"`   // with prefix lengths
-	Command string   `json:"command"` // unix socket of the guest's port for commands
-	Verbs   string   `json:"verbs"`   // and of those for guest/verbs.py, each with its number behind
+	Command string   `json:"command"` // path of the unix socket of the guest's port for commands
+	Verbs   string   `json:"verbs"`   // and of the sockets for guest/verbs.py, each with its number appended
 	Console string   `json:"console"` // file
 }
 
 const qemu = "qemu-system-x86_64"
 
-// socketBuffer holds what one side sends while the other has no processor.
+// socketBuffer holds the frames of one side while the other is not scheduled.
 const socketBuffer = 4 << 20
 
-// virtualMachine is the program that runs inside a host of the rack: a virtual machine as a second
-// station on the host's link. Its interface is a socket pair; a relay copies frames between that
-// and the link, so that the switch sees a further MAC address behind the same port and needs to
-// know nothing of virtual machines.
+// virtualMachine runs inside a host of the rack: a virtual machine as a second station on the
+// host's link. Its interface is a socket pair; a relay copies frames between that and the link, so
+// the switch sees a further MAC address behind the same port and does not treat virtual machines in
+// a special way.
 func virtualMachine(in io.Reader) error {
 	var m machine
 	dec := json.NewDecoder(in)
@@ -74,11 +74,11 @@ func virtualMachine(in io.Reader) error {
 		_, err := io.Copy(io.Discard, in)
 		ended <- errors.Join(err, cmd.Process.Kill())
 	}()
-	return <-ended // this process ends, and with it everything
+	return <-ended // this process ends, and the machine with it
 }
 
-// args are QEMU's. An emulated processor is all that every machine has; with pclmulqdq emulated
-// rxe's CRC is slower.
+// args are QEMU's arguments. The processor is emulated, because not every machine has KVM; with
+// pclmulqdq emulated, rxe's CRC would be slower.
 func (m *machine) args() []string {
 	line := fmt.Sprintf("console=ttyS0 quiet loglevel=4 panic=-1 nokaslr mitigations=off tsc=reliable rdmalab.mtu=%d", m.MTU)
 	for _, a := range m.Addrs {
@@ -124,7 +124,7 @@ func newRelay(guest int, mac wire.MAC) (*relay, error) {
 	return &relay{guest: guest, mac: mac, port: port, wait: w}, nil
 }
 
-// fromGuest runs until the guest's end is closed.
+// fromGuest copies frames until the guest's end is closed.
 func (r *relay) fromGuest() error {
 	buf := make([]byte, 1<<16)
 	var b packetio.Batch
@@ -147,8 +147,8 @@ func (r *relay) fromGuest() error {
 	}
 }
 
-// toGuest runs until the link is gone. Frames that the guest has no room for are lost, as on any
-// wire.
+// toGuest copies frames until the link is gone. A frame for which the guest has no room is lost, as
+// on any wire.
 func (r *relay) toGuest() error {
 	var in, out packetio.Batch
 	for {
@@ -175,7 +175,7 @@ func (r *relay) toGuest() error {
 	}
 }
 
-// add finishes what the link would have left to hardware.
+// add does what the link would have left to hardware: it splits super-frames and sets checksums.
 func (r *relay) add(out *packetio.Batch, f packetio.Frame) {
 	if f.Splittable() {
 		out.Split(f)

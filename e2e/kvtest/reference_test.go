@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// reference is a store in a map: what the checks of stores are checked with.
+// reference is a store in a map, with which the checks of stores are tested.
 type reference struct {
 	values  map[uint64][]byte
 	largest int
@@ -41,7 +41,7 @@ func (r *reference) Put(key uint64, value []byte, _ clock.Time) error {
 	return nil
 }
 
-// Insert makes a key.
+// Insert adds a key.
 func (r *reference) Insert(key uint64, value []byte, _ clock.Time) error {
 	if len(value) > r.largest {
 		return kv.ErrTooLarge
@@ -53,7 +53,7 @@ func (r *reference) Insert(key uint64, value []byte, _ clock.Time) error {
 	return nil
 }
 
-// Delete takes a key away.
+// Delete removes a key.
 func (r *reference) Delete(key uint64, _ clock.Time) error {
 	if _, ok := r.values[key]; !ok {
 		return kv.ErrNotFound
@@ -62,7 +62,7 @@ func (r *reference) Delete(key uint64, _ clock.Time) error {
 	return nil
 }
 
-// Last is nothing: no network is used.
+// Last returns zero costs, because no network is used.
 func (r *reference) Last() kv.Cost { return kv.Cost{} }
 
 // Close does nothing.

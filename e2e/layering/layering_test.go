@@ -65,7 +65,7 @@ func sources(t *testing.T) []source {
 	return out
 }
 
-// judge says what is wrong with an import, or "".
+// judge returns the rule that an import breaks, or "".
 func judge(table map[string]row, from, to string) string {
 	f, ok := table[from]
 	if !ok {
@@ -88,7 +88,7 @@ func TestImportsGoDown(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range sources(t) {
 		if strings.HasSuffix(s.path, "_test.go") {
-			continue // tests may look further
+			continue // tests may import any package
 		}
 		seen[s.pkg] = true
 		if _, ok := table[s.pkg]; !ok {
@@ -107,7 +107,7 @@ func TestImportsGoDown(t *testing.T) {
 	}
 }
 
-// The gate is shown to close.
+// Each forbidden import is found.
 func TestJudgeRefuses(t *testing.T) {
 	h := map[string]row{"a": {level: 0}, "b": {level: 1}, "c": {level: 1, beside: []string{"b"}}}
 	for _, c := range []struct {

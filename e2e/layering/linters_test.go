@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// write makes the tests bring generated parts of files up to date in place of comparing them.
+// write makes the tests update the generated parts of files instead of comparing them.
 var write = flag.Bool("write", false, "bring the lists in .golangci.yml and Makefile up to date with the table")
 
 const (
@@ -20,8 +20,8 @@ const (
 	clockEnds   = ")/[^/]*\\.go$ # written likewise: packages that may read no clock\n"
 )
 
-// between returns text with what stands between begin and end replaced; ok is false if they do not
-// stand in it.
+// between returns text with the part between begin and end replaced; ok is false if text lacks one
+// of them.
 func between(text, begin, end, with string) (out string, ok bool) {
 	head, rest, ok := strings.Cut(text, begin)
 	if !ok {
@@ -53,7 +53,7 @@ func TestLintersKnowTheTable(t *testing.T) {
 }
 
 // upToDate compares a file with what made makes of its text, or writes that with -write. made
-// returns false when the text has lost the lines between which the lists of packages stand.
+// returns false if the text has no longer the lines that mark the lists of packages.
 func upToDate(t *testing.T, file string, made func(text string) (string, bool)) {
 	t.Helper()
 	text := string(read(t, file))
@@ -76,12 +76,12 @@ const (
 	virtualEnds   = "\n"
 )
 
-// harmless are packages that a test may import and still be virtual: one with sockets whose
+// harmless are packages with I/O that a test in virtual time may import: one with sockets whose
 // interfaces the simulator implements, and tools of tests.
 var harmless = []string{"softrnic/rdmacm", "e2e/golden", "e2e/kvtest"}
 
 // virtual lists the packages whose code and tests run in virtual time. The race detector makes them
-// some fifteen times as slow, and they have next to no concurrency that it could look at; `make
+// about fifteen times as slow, and they have hardly any concurrency that it could check; `make
 // race` runs them with it. all are the module's files.
 func virtual(table map[string]row, all []source) []string {
 	inside := func(pkg string) bool {

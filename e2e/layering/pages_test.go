@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// maxReadme bounds README.md in bytes: what needs more is a page under docs.
+// maxReadme bounds README.md in bytes; longer texts are pages under docs.
 const maxReadme = 8 << 10
 
 func TestReadmeIsShort(t *testing.T) {
@@ -25,7 +25,7 @@ var (
 	code    = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
-// Links between pages lead to files that are there, and to headings that are there.
+// Links between pages name files and headings that exist.
 func TestLinksLeadSomewhere(t *testing.T) {
 	headings := map[string]map[string]bool{}
 	of := func(page string) map[string]bool {
@@ -56,7 +56,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// slug is the anchor that a heading gets.
+// slug returns the anchor of a heading.
 func slug(heading string) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(heading) {
@@ -80,7 +80,7 @@ var (
 )
 
 // The table of levels in ARCHITECTURE.md has every package of the layering table at its level, and
-// no other. Packages and files that the page names are there.
+// no other. The packages and files that the page names exist.
 func TestArchitectureKnowsTheTable(t *testing.T) {
 	const page = "ARCHITECTURE.md"
 	text := string(read(t, page))

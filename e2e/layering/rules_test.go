@@ -33,8 +33,8 @@ var (
 	specName   = regexp.MustCompile(`\bIBTA\b`)
 )
 
-// citations are the rules that a text cites. wrong is a mention of the specification that cites
-// nothing.
+// citations returns the rules that a text cites. wrong is a mention of the specification that cites
+// no rule.
 func citations(text string) (rules []string, wrong string) {
 	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "//", " ")), " ")
 	for _, c := range compliance.FindAllString(text, -1) {
@@ -55,7 +55,7 @@ func citations(text string) (rules []string, wrong string) {
 
 func firstWord(s string) string { return strings.SplitN(s, " ", 2)[0] }
 
-// book says for each rule where it is obeyed and which tests prove it.
+// book lists for each rule where it is obeyed and which tests prove it.
 type book struct {
 	obeyed, proved map[string][]string
 	wrong          []string
@@ -75,7 +75,7 @@ func (b *book) cite(to map[string][]string, where, text string) {
 	}
 }
 
-// read takes the citations of a Go file.
+// read adds the citations of a Go file to the book.
 func (b *book) read(path string, src []byte) error {
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, path, src, parser.ParseComments)
@@ -103,7 +103,7 @@ func (b *book) read(path string, src []byte) error {
 	return nil
 }
 
-// owner is the function that a comment is above or within.
+// owner returns the name of the function that a comment is above or within.
 func owner(f *ast.File, c *ast.CommentGroup) (name string, isTest bool) {
 	for _, d := range f.Decls {
 		fn, ok := d.(*ast.FuncDecl)
@@ -115,7 +115,7 @@ func owner(f *ast.File, c *ast.CommentGroup) (name string, isTest bool) {
 	return "", false
 }
 
-// script takes the prose of a scenario script: lines that begin with #.
+// script adds the citations in the prose of a scenario script: lines that begin with #.
 func (b *book) script(path, text string) {
 	var prose strings.Builder
 	for line := range strings.Lines(text) {
@@ -128,7 +128,7 @@ func (b *book) script(path, text string) {
 	b.cite(b.proved, path, prose.String())
 }
 
-// judge says what is wrong.
+// judge lists rules without test and tests without rule.
 func (b *book) judge() []string {
 	out := slices.Clone(b.wrong)
 	for _, r := range slices.Sorted(maps.Keys(b.obeyed)) {
@@ -157,7 +157,7 @@ func TestCitedRulesAreTested(t *testing.T) {
 			}
 		}
 	}
-	for _, pkg := range []string{"softrnic/transport", "softrnic/cm"} { // which run them
+	for _, pkg := range []string{"softrnic/transport", "softrnic/cm"} { // files whose functions run them
 		scripts, err := filepath.Glob(filepath.Join("..", "..", pkg, "testdata", "*.txt"))
 		if err != nil || len(scripts) == 0 {
 			t.Fatalf("%s: no scripts: %v", pkg, err)
@@ -185,7 +185,7 @@ func TestCitedRulesAreTested(t *testing.T) {
 	}
 }
 
-// The gate is shown to close: what would fool it is refused.
+// The check refuses the citations by which a rule could seem to be proven.
 func TestRulesCannotBeFooled(t *testing.T) {
 	code := "// Package p. IBTA 9.7.4.1/length.\npackage p\n\n// F obeys C9-88 (IBTA 9.2).\nfunc F() {\n\t// A17.3.1\n}\n"
 	good := "package p\n\n// It does (IBTA 9.7.4.1/length, 9.2, C9-88).\nfunc TestF(t *testing.T) {\n\t// A17.3.1\n}\n"

@@ -12,18 +12,18 @@ import (
 	"testing"
 )
 
-// seeded are what a sans-I/O package may use of math/rand/v2: types, and functions that make a
-// generator from a seed. All else draws from the global generator.
+// seeded are the names of math/rand/v2 that a sans-I/O package may use: types, and functions that
+// make a generator from a seed. The other functions draw from the global generator.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}
 
 const randomness = "math/rand/v2"
 
-// impure lists the statements of a file that start goroutines and its uses of global randomness:
-// what the linters, which look at imports and at calls of package time, do not see. The coroutines
-// of package iter, on which the simulator's threads run, are no goroutines in this sense: one of
-// them runs at a time, until it yields.
+// impure lists the statements of a file that start goroutines, and its uses of global randomness:
+// linters, which check imports and calls of package time, do not find these. The coroutines of
+// package iter, on which the simulator's threads run, do not count as goroutines: one of them runs
+// at a time, until it yields.
 func impure(fset *token.FileSet, f *ast.File) (out []string) {
-	random := "" // what the file calls the package
+	random := "" // the name of the package in this file
 	for _, i := range f.Imports {
 		if p, err := strconv.Unquote(i.Path.Value); err != nil || p != randomness {
 			continue
@@ -44,7 +44,7 @@ func impure(fset *token.FileSet, f *ast.File) (out []string) {
 		case *ast.GoStmt:
 			refuse(n, "starts a goroutine")
 		case *ast.SelectorExpr:
-			// A name that the file declares itself has an object; that of an import has none.
+			// A name that the file declares has an object; the name of an import has none.
 			if x, ok := n.X.(*ast.Ident); ok && x.Name == random && x.Obj == nil && !slices.Contains(seeded, n.Sel.Name) {
 				refuse(n, "uses the global "+randomness+"."+n.Sel.Name)
 			}
@@ -70,7 +70,7 @@ func TestSansIOWithoutGoroutinesAndGlobalRandomness(t *testing.T) {
 	}
 }
 
-// The check is shown to refuse.
+// The check refuses planted goroutines and global randomness.
 func TestImpureRefuses(t *testing.T) {
 	for _, c := range []struct {
 		text string

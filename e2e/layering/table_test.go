@@ -3,18 +3,18 @@
 // when the design changes, and ARCHITECTURE.md with it.
 package layering
 
-// row is what the table says of a package.
+// row is the entry of a package.
 type row struct {
 	// level: a package imports only packages of lower levels …
 	level int
 	// beside: … and these of its own level.
 	beside []string
-	// touches says what the package may touch of the world outside.
+	// touches lists the kinds of I/O that the package may do.
 	touches touches
 }
 
-// touches says what a package may touch of the world outside. TestLintersKnowTheTable holds
-// .golangci.yml against it.
+// touches lists the kinds of I/O that a package may do. TestLintersKnowTheTable compares
+// .golangci.yml with it.
 type touches int
 
 const (
@@ -28,18 +28,18 @@ const (
 	// simulation marks a package that runs racks in virtual time. It reads a clock only to say how
 	// long a run took, and starts goroutines only to run seeds side by side.
 	simulation
-	// everything marks the edges, and what only tests use.
+	// everything marks the edges, and packages that only tests import.
 	everything
 )
 
-// sansIO reports whether the package may do no input or output at all.
+// sansIO reports whether the package must do no input or output.
 func (r row) sansIO() bool { return r.touches == nothing || r.touches == asItsLevel && r.level < 4 }
 
-// virtualTime reports whether the package may not read a clock or set a timer.
+// virtualTime reports whether the package must not read a clock or set a timer.
 func (r row) virtualTime() bool { return r.sansIO() || r.touches == noClock }
 
-// table lists every package. [P] marks levels that are sans-I/O but for the rows that say
-// otherwise.
+// table lists every package. [P] marks levels whose packages are sans-I/O unless their row has
+// touches.
 var table = map[string]row{
 	// L0 [P]: vocabulary.
 	"softrnic/clock":    {level: 0},

@@ -12,7 +12,7 @@ import (
 // maxFileLines is the hard limit of a Go file.
 const maxFileLines = 700
 
-// vagueNames are package names that say nothing.
+// vagueNames are package names without a meaning.
 var vagueNames = []string{"util", "utils", "common", "misc", "types", "helpers"}
 
 func read(t *testing.T, path string) []byte {
@@ -47,11 +47,11 @@ func TestPackagesAreNamedAndExplained(t *testing.T) {
 	}
 }
 
-// forPrograms are packages that programs outside of the module import, and none inside of it does.
+// forPrograms are packages for programs outside the module; no package of the module imports them.
 var forPrograms = []string{"softrnic/ipc/remote"}
 
-// What only tests import lives below e2e: a package of the product is a program, or a package of
-// the product imports it.
+// A package that only tests import is below e2e. Each other package is a program, or is imported by
+// the product.
 func TestProductIsWithoutTestTools(t *testing.T) {
 	all := sources(t)
 	wanted, programs := map[string]bool{}, map[string]bool{}

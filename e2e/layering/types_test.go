@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// maxMethods and maxFields bound a type: one that needs more has more than one responsibility.
+// maxMethods and maxFields bound a type. A type that needs more has more than one responsibility.
 const (
 	maxMethods = 40
 	maxFields  = 20
@@ -84,7 +84,8 @@ func receiver(e ast.Expr) string {
 	return "?"
 }
 
-// tooLarge says which types exceed their bounds, and which rows of large are no longer needed.
+// tooLarge lists the types that exceed their bounds, and the rows of large that are no longer
+// needed.
 func tooLarge(found, large map[string]bound) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(found)) {
@@ -126,8 +127,8 @@ func TestTypesAreSmall(t *testing.T) {
 	}
 }
 
-// The bound is shown to hold: types that exceed it, with and without a row, and rows that serve
-// nothing.
+// The check finds types that exceed the bound, with and without a row in large, and rows that are
+// not needed.
 func TestLargeTypesAreFound(t *testing.T) {
 	var src strings.Builder
 	src.WriteString("package p\ntype Wide struct {\n")

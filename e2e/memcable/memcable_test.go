@@ -54,7 +54,7 @@ func TestOrderAndBatch(t *testing.T) {
 	}
 }
 
-// Frames of a Recv stay whole until the next one, whatever is sent meanwhile.
+// Frames of a Recv keep their bytes until the next Recv, whatever is sent meanwhile.
 func TestReceivedFramesAreNotOverwritten(t *testing.T) {
 	a, b := Pair(Config{Depth: 4})
 	send(t, a, "aa", "bb", "cc")

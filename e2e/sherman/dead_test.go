@@ -19,48 +19,48 @@ import (
 )
 
 const (
-	// longLease is long beside whatever a busy machine does to an operation, so that a delay says
-	// what it is from.
+	// longLease is longer than any delay of an operation on a busy machine, so that the duration of
+	// an operation shows whether it waited for a lease.
 	longLease = 6 * time.Second
-	// fenceTime bounds what comes on top of the lease: the server ends the connections of the dead,
-	// the lock is taken, and the operation is done. It takes milliseconds on a machine that is not
-	// busy.
+	// fenceTime bounds the time after the lease: the server ends the dead client's connections, the
+	// lock is taken over, and the operation is done. This takes milliseconds on a machine that is
+	// not busy.
 	fenceTime = 2500 * time.Millisecond
 )
 
-// employed is a gardener at work.
+// employed is a running gardener process.
 type employed struct {
 	host string
 	in   io.WriteCloser
-	wait func() error // for its end
+	wait func() error // waits for its end
 
 	mu     sync.Mutex
 	stdout bytes.Buffer
 	stderr bytes.Buffer
 }
 
-// Write takes what it says.
+// Write appends to the gardener's output.
 func (e *employed) Write(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stdout.Write(b)
 }
 
-// said is what it has said so far.
+// said returns the lines of its output so far.
 func (e *employed) said() (list []said) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	dec := json.NewDecoder(bytes.NewReader(e.stdout.Bytes()))
 	for {
 		var s said
-		if dec.Decode(&s) != nil { // the end, or half a line
+		if dec.Decode(&s) != nil { // the end, or an incomplete line
 			return list
 		}
 		list = append(list, s)
 	}
 }
 
-// ops are the operations that it has ended.
+// ops returns the operations that it has completed.
 func (e *employed) ops() (list []said) {
 	for _, s := range e.said() {
 		if s.What == "op" {
@@ -70,7 +70,7 @@ func (e *employed) ops() (list []said) {
 	return list
 }
 
-// says waits until it says something, and returns that.
+// says waits until its output has a line of a kind, and returns that line.
 func (e *employed) says(what string) (found said) {
 	GinkgoHelper()
 	Eventually(func() bool {
@@ -84,13 +84,13 @@ func (e *employed) says(what string) (found said) {
 	return found
 }
 
-// tell makes it go on, or end.
+// tell sends it a line, at which it goes on or ends.
 func (e *employed) tell() {
 	GinkgoHelper()
 	Expect(io.WriteString(e.in, "\n")).To(Equal(1))
 }
 
-// ends tells one that works until then to end.
+// ends makes a gardener end that works until it is told to.
 func (e *employed) ends() {
 	GinkgoHelper()
 	e.tell()
@@ -111,7 +111,7 @@ func employ(rack *fixture.Rack, host string, o orders) *employed {
 	e.in, err = cmd.StdinPipe()
 	Expect(err).NotTo(HaveOccurred())
 	cmd.Stdout, cmd.Stderr = e, &e.stderr
-	cmd.WaitDelay = time.Second // what outlives the command must not hold the spec
+	cmd.WaitDelay = time.Second // a child that outlives the command must not block the spec
 	Expect(cmd.Start()).To(Succeed())
 	ended := make(chan struct{})
 	var how error
@@ -128,7 +128,7 @@ func employ(rack *fixture.Rack, host string, o orders) *employed {
 		}
 	}
 	DeferCleanup(func() {
-		_ = e.in.Close() // then it ends, at the latest
+		_ = e.in.Close() // ends the gardener if the spec did not
 		if e.wait() != nil {
 			_ = cmd.Process.Kill()
 		}
@@ -139,8 +139,9 @@ func employ(rack *fixture.Rack, host string, o orders) *employed {
 	return e
 }
 
-// held is the one lock that a client on cn1 has, as another host sees it. Clients of other hosts
-// that are at work may seem to stand still, too, if the machine is busy.
+// held is the one lock that a client on cn1 holds, as `sherman stat` on another host reports it. On
+// a busy machine locks of working clients may be reported as well, because they do not change for
+// some time.
 func held(rack *fixture.Rack, from string) lockStat {
 	GinkgoHelper()
 	var s stat
@@ -154,7 +155,7 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 	const near, far = 1000, 15000 // keys of different leaves
 
 	// killed starts a client that stops at a place in an operation on keys from near on, and
-	// returns what it said there.
+	// returns the line that it wrote there.
 	killed := func(rack *fixture.Rack, at place, do string, n int) (*employed, said) {
 		GinkgoHelper()
 		e := employ(rack, "cn1", orders{Do: do, Key: near, N: n, Die: at})
@@ -168,7 +169,7 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 		return monotonic()
 	}
 
-	It("delays those who need its lock by the lease and the fence, and nobody else; meanwhile stat names it", func() {
+	It("delays those who need its lock by the lease and the fence, and no other client; meanwhile stat names it", func() {
 		rack := fixture.Up(forest)
 		rack.OK("sherman", "start", "--lease", longLease.String())
 		rack.OK("sherman", "load", "--keys", "20000")
@@ -232,7 +233,7 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 	It("leaves a split half done, and a whole tree", func() {
 		rack := fixture.Up(forest)
 		plant(rack, "--page", "256", "--fresh")
-		By("with a new page that nobody knows: whoever needs the lock does the split again")
+		By("with a new page that no page names: the client that needs the lock does the split again")
 		victim, _ := killed(rack, halfSplit, "insert", 200)
 		before := len(victim.ops())
 		dies(victim)
@@ -252,13 +253,13 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 		victim = employ(rack, "cn1", orders{Do: "insert", Key: 2000, N: 200, Die: unadopted})
 		victim.tell()
 		victim.says(string(unadopted))
-		second := len(victim.ops()) // the one that split is not among them, and is done
+		second := len(victim.ops()) // the operation that split is not among them, and is done
 		dies(victim)
 		Expect(rack.OK("sherman", "stat")).To(ContainSubstring("no lock is held"))
 		v = whole(rack, 1)
 		Expect(v.Tree.HalfSplits).To(Equal(1))
 		Expect(v.Tree.Content.Keys).To(Equal(before + second + 3))
-		rack.OK("sherman", "put", fmt.Sprint(2000+second), "8 bytes.", "--from", "cn0") // it finds the page by way of its neighbour
+		rack.OK("sherman", "put", fmt.Sprint(2000+second), "8 bytes.", "--from", "cn0") // the client finds the page by its left neighbour
 		v = whole(rack, 1)
 		Expect(v.Tree.HalfSplits).To(BeZero())
 		Expect(v.Tree.Content.Keys).To(Equal(before + second + 3))

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// forest is a rack with two memory servers and a switch that can do more than forward.
+// forest is a rack with two memory servers and a switch that runs program swordbox.
 const forest = `
 switch: {program: swordbox}
 hosts:
@@ -18,10 +18,10 @@ hosts:
   - {name: "ms[0-1]", role: memory, memory: 32MiB}
 `
 
-// lease of locks in specs: long enough for a busy machine, short enough to wait for.
+// lease of the locks: long enough for a busy machine, short enough to wait for.
 const lease = time.Second
 
-// verdict is the part of `sherman check -o json` that specs look at.
+// verdict is the part of `sherman check -o json` that the specs use.
 type verdict struct {
 	History *struct {
 		Operations   int    `json:"operations"`
@@ -39,7 +39,7 @@ type verdict struct {
 	Why string `json:"why"`
 }
 
-// stat is the part of `sherman stat -o json` that specs look at.
+// stat is the part of `sherman stat -o json` that the specs use.
 type stat struct {
 	Lease float64    `json:"leaseMs"`
 	Locks []lockStat `json:"locks"`
@@ -76,7 +76,8 @@ func whole(rack *fixture.Rack, wrecks int) verdict {
 	return v
 }
 
-// history starts clients that make a history on a host; what is received is how they ended.
+// history starts clients that record a history on a host. The channel receives the result of the
+// command.
 func history(rack *fixture.Rack, from string, clients, rounds, keys int, base string) <-chan fixture.Result {
 	ended := make(chan fixture.Result, 1)
 	go func() {
@@ -87,7 +88,7 @@ func history(rack *fixture.Rack, from string, clients, rounds, keys int, base st
 	return ended
 }
 
-// right waits for a history that must be linearizable.
+// right waits for the end of a history, which must be linearizable.
 func right(ended <-chan fixture.Result) {
 	GinkgoHelper()
 	var res fixture.Result

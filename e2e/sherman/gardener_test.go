@@ -21,16 +21,16 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// orders is what a gardener does, as JSON on the first line of its standard input. A gardener is a
-// process of its own on a host, with a client of the tree; what it says is lines of JSON on its
+// orders is the configuration of a gardener, as JSON on the first line of its standard input. A
+// gardener is a process on a host with a client of the tree; it writes lines of JSON to its
 // standard output.
 type orders struct {
 	Servers []netip.Addr  `json:"servers"`
 	Lease   time.Duration `json:"leaseNs"`
-	// Warm are keys that are read before it says that it is ready.
+	// Warm are keys that are read before the gardener reports that it is ready.
 	Warm uint64 `json:"warm,omitempty"`
-	// Die is where it stops in the middle of an operation, and kills itself when it is told to go
-	// on.
+	// Die is the place in an operation at which the gardener stops. It kills itself when it is told
+	// to go on.
 	Die place `json:"die,omitempty"`
 	// Insert inserts N keys from Key on; Put and Get repeat on Key, N times or, with N 0, until it
 	// is told to end.
@@ -43,21 +43,21 @@ type orders struct {
 type place string
 
 const (
-	// inside it has the lock and has read the page, and has posted nothing of what it is going to
-	// write.
+	// inside: the client has the lock and has read the page, and has posted none of its WRITEs.
 	inside place = "inside"
-	// halfSplit has written the new page, which nobody knows; it has the lock.
+	// halfSplit: the client has written the new page, to which no other page links; it has the
+	// lock.
 	halfSplit place = "halfSplit"
-	// unadopted has split the page and given the lock back; the page above does not know the new
-	// one.
+	// unadopted: the client has split the page and released the lock; the page above has no
+	// separator for the new one.
 	unadopted place = "unadopted"
 )
 
 // said is a line of a gardener's output.
 type said struct {
-	// What is ready, one of the places, or op for an operation that has ended.
+	// What is ready, one of the places, or op for an operation that is complete.
 	What string `json:"what"`
-	// Owner and Acquisition are the tag of the last lock that it asked for.
+	// Owner and Acquisition are the tag of the last lock that the gardener requested.
 	Owner       uint32 `json:"owner,omitempty"`
 	Acquisition uint32 `json:"acquisition,omitempty"`
 	// From and To are when the operation began and ended, by a clock that all processes of the
@@ -65,7 +65,7 @@ type said struct {
 	From int64  `json:"from,omitempty"`
 	To   int64  `json:"to,omitempty"`
 	Err  string `json:"err,omitempty"`
-	// HandOvers and RTTs are what it counted.
+	// HandOvers and RTTs are the counters of the gardener's client.
 	RTTs      int `json:"rtts,omitempty"`
 	HandOvers int `json:"handOvers,omitempty"`
 }
@@ -81,16 +81,17 @@ func monotonic() int64 {
 	return t.Nano()
 }
 
-// gardenerLife bounds the life of a gardener.
+// gardenerLife bounds the run time of a gardener.
 const gardenerLife = 2 * time.Minute
 
-// gardener is a running one.
+// gardener is the state of a gardener in its own process.
 type gardener struct {
 	orders
 	in  *bufio.Reader
 	out *json.Encoder
 	tag layout.Tag
-	// fresh says that a page was written that nobody knows, linked that one leads to it since.
+	// fresh is set when a new page was written to which no page links, linked when a page links to
+	// it.
 	fresh, linked bool
 }
 
@@ -174,7 +175,7 @@ func (g *gardener) work(c *sherman.Client, soon func() clock.Time, told <-chan e
 	return nil
 }
 
-// post sees what is posted, before the NIC does.
+// post observes a work request before the NIC gets it.
 func (g *gardener) post(wrs []verbs.SendWR) {
 	last := &wrs[len(wrs)-1]
 	if last.Op == verbs.OpCmpSwap && last.CompareAdd == 0 {
@@ -195,18 +196,18 @@ func (g *gardener) post(wrs []verbs.SendWR) {
 	}
 }
 
-// stop stops at a place, if it is the one to die at; whoever started this process says when.
+// stop stops the process at a place, if it is the one to die at, until the spec tells it to go on.
 func (g *gardener) stop(at place) {
 	if g.Die != at {
 		return
 	}
 	_ = g.out.Encode(said{What: string(at), Owner: g.tag.Owner(), Acquisition: g.tag.Seq()})
 	_, _ = g.in.ReadBytes('\n')
-	_ = unix.Kill(unix.Getpid(), unix.SIGKILL) // which cannot fail, nor return
+	_ = unix.Kill(unix.Getpid(), unix.SIGKILL) // SIGKILL cannot fail and does not return
 	select {}
 }
 
-// watched is a context whose queue pairs show what is posted.
+// watched is a context whose queue pairs report each work request to the gardener.
 type watched struct {
 	verbs.Context
 	g *gardener

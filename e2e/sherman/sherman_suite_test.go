@@ -1,6 +1,6 @@
-// Package sherman_test shows on real racks that the tree Sherman keeps its promises while packets
-// are lost and machines die: its answers are right, a lock of the dead delays others by no more
-// than its lease, and the tree is whole afterwards.
+// Package sherman_test tests the tree Sherman on real racks while packets are lost and machines
+// die: its answers are linearizable, a dead client's lock delays other clients by no more than its
+// lease, and the structure of the tree is complete afterwards.
 package sherman_test
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// gardenerVariable tells a test binary that it was started inside a host of the rack.
+// gardenerVariable is set in the environment of a test binary that runs inside a host of the rack.
 const gardenerVariable = "RDMALAB_E2E_GARDENER"
 
 func TestMain(m *testing.M) {

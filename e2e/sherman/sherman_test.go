@@ -77,7 +77,7 @@ var _ = Describe("the tree Sherman", func() {
 		whole(rack, 16)
 	})
 
-	It("answers right while a memory server loses all that it holds, and is made anew behind the backs of old clients", func() {
+	It("answers right while a memory server loses all that it holds, and is made again while old clients run", func() {
 		rack := fixture.Up(forest)
 		plant(rack, "--page", "256")
 		for k := range 3 { // so that both servers have pages
@@ -87,7 +87,7 @@ var _ = Describe("the tree Sherman", func() {
 		busy(rack, "cn0")
 		rack.OK("crash", "ms1", "--for", "1s")
 		told := ""
-		for _, h := range h { // of those answers that were given; the tree as a whole is gone
+		for _, h := range h { // the answers that were given are linearizable, though the tree is lost
 			var res fixture.Result
 			Eventually(h, "100s").Should(Receive(&res))
 			Expect(res.Stdout).To(ContainSubstring("linearizable: one order"), "%v", res)
@@ -95,21 +95,21 @@ var _ = Describe("the tree Sherman", func() {
 		}
 		Expect(told).To(ContainSubstring("lost with its memory server: memory server 1"), "the histories ended before the crash")
 		Expect(rack.Run("sherman", "check")).To(fixture.HaveExited(1))
-		By("being made anew")
+		By("making the tree again")
 		Expect(rack.OK("sherman", "start", "--fresh", "--lease", lease.String())).To(HavePrefix("made a tree"))
-		for _, from := range []string{"cn0", "cn1", "cn2"} { // they knew the old one
-			rack.OK("sherman", "upsert", "1000", "anew from "+from, "--from", from)
+		for _, from := range []string{"cn0", "cn1", "cn2"} { // these hosts had clients of the old tree
+			rack.OK("sherman", "upsert", "1000", "again from "+from, "--from", from)
 		}
-		Expect(rack.OK("sherman", "get", "1000", "--from", "cn0")).To(Equal("anew from cn2\n"))
+		Expect(rack.OK("sherman", "get", "1000", "--from", "cn0")).To(Equal("again from cn2\n"))
 		Expect(whole(rack, 0).Tree.Content.Keys).To(Equal(1))
 	})
 
-	It("takes the locks of the dead and the frozen when their lease is over, and heals their splits", func() {
+	It("takes the locks of clients that died or hang when their lease is over, and completes their splits", func() {
 		rack := fixture.Up(forest)
 		plant(rack, "--page", "256")
 		rack.OK("sherman", "insert", "7", "0123456789abcdef")
 		var held stat
-		for try := range 6 { // it is killed with the lock in most tries, not in each
+		for try := range 6 { // in most tries, not in each, the client holds the lock when it is killed
 			h := history(rack, "cn1", 6, 10000, 1, "7")
 			busy(rack, "cn1")
 			rack.OK("crash", "cn1")
@@ -134,7 +134,7 @@ var _ = Describe("the tree Sherman", func() {
 		Expect(rack.OK("sherman", "stat", "--from", "cn0")).To(And(ContainSubstring("1 taken from the dead"), ContainSubstring("no lock is held")))
 		Expect(rack.OK("sherman", "get", "7", "--from", "cn2")).To(Equal("taken\n"))
 
-		By("killing and freezing clients that split pages")
+		By("killing and hanging clients that split pages")
 		rack.OK("restart", "cn1")
 		plant(rack)
 		first := history(rack, "cn1", 6, 10000, 4000, "100000")
@@ -144,7 +144,7 @@ var _ = Describe("the tree Sherman", func() {
 		second := history(rack, "cn2", 4, 300, 1000, "200000")
 		busy(rack, "cn2")
 		rack.OK("hang", "cn2", "--for", (2 * lease).String())
-		right(history(rack, "cn0", 4, 60, 200, "104000")) // behind the keys of the dead, which have values already
+		right(history(rack, "cn0", 4, 60, 200, "104000")) // behind the keys of the killed clients, which have values already
 		rack.OK("sherman", "scan", "100000", "-n", "4000", "--from", "cn0")
 		right(second)
 		v := whole(rack, 20)

@@ -13,17 +13,17 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// Parts of a line of `rdmalab dump`: the last length is the frame's.
+// Patterns for parts of a line of `rdmalab dump`; the last length is the frame's.
 var (
 	lineOf = regexp.MustCompile(`^\S+ \[cn1 (?:up|down)\] \S+ > \S+ (RC_\w+) qp=(\S+) psn=(\S+)`)
 	lenOf  = regexp.MustCompile(` len=(\d+) icrc=ok`)
 )
 
-// etherLen is what a frame has before its IP packet.
+// etherLen is the number of bytes in a frame before its IP packet.
 const etherLen = 14
 
-// onWire are the packets of cn1's connections in their order, each once however often it was sent,
-// with the lengths of the IP packets.
+// onWire returns the packets of cn1's connections in order, without retransmissions, with the
+// lengths of the IP packets.
 func onWire(dump string) (list []string) {
 	GinkgoHelper()
 	seen := map[string]bool{}
@@ -53,8 +53,8 @@ var _ = Describe("what operations on the tree Sherman cost on the wire", func() 
 		for do, cycle := range map[string]string{
 			"get": "RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072",
 			"put": "RC_CMP_SWAP 72, RC_ATOMIC_ACK 56, RC_READ_REQUEST 60, RC_READ_RESPONSE_ONLY 1072, " +
-				// Both leave by one doorbell. A server that has seen the first before the second
-				// came acknowledges it, too.
+				// One doorbell announces both WRITEs. A server that receives the first one before
+				// the second was sent acknowledges it as well.
 				"RC_WRITE_ONLY 80, (?:RC_ACK 48, )?RC_WRITE_ONLY 68, (?:RC_ACK 48, )?RC_ACK 48",
 		} {
 			const times = 10

@@ -52,7 +52,7 @@ var _ = Describe("a failure", func() {
 	})
 })
 
-// checkBundle looks at a bundle of a rack whose link cn0 lost one packet and whose host cn1 has
+// checkBundle checks a bundle of a rack whose link cn0 lost one packet and whose host cn1 has
 // crashed.
 func checkBundle(dir, replay string) {
 	GinkgoHelper()
@@ -65,7 +65,7 @@ func checkBundle(dir, replay string) {
 	readme := read("README.txt")
 	Expect(readme).To(ContainSubstring("seed 1"))
 	Expect(readme).To(ContainSubstring(replay))
-	Expect(readme).To(ContainSubstring("cn1/status.json: ")) // it has crashed: what is missing is said
+	Expect(readme).To(ContainSubstring("cn1/status.json: ")) // cn1 has crashed: the bundle lists the parts that are missing
 	packets := fixture.Run("dump", filepath.Join(dir, "packets.pcapng"))
 	Expect(packets.Stdout).To(ContainSubstring("RC_READ_REQUEST"))
 	Expect(packets.Stdout).To(ContainSubstring("fault f1 (loss): dropped"))

@@ -32,8 +32,8 @@ var _ = Describe("the doctor", func() {
 		Expect(fixture.Traces()).To(Equal(before))
 	})
 
-	It("finds that nobody without privileges can have one, and what to do", func() {
-		const nobody = 65534
+	It("reports that a rack needs privileges, and how to get them", func() {
+		const unprivileged = 65534
 		dir, err := os.MkdirTemp("", "e2e-doctor-") // GinkgoT().TempDir is below a folder that only root may enter
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(os.RemoveAll, dir)
@@ -43,7 +43,7 @@ var _ = Describe("the doctor", func() {
 		file := filepath.Join(dir, "rdmalab")
 		Expect(os.WriteFile(file, program, 0o755)).To(Succeed())
 		cmd := exec.Command(file, "doctor")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 		cmd.Dir = "/"
 		out, err := cmd.Output()
 		Expect(err).To(MatchError("exit status 1"), string(out))

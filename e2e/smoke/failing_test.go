@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// failVariable makes the suite have a spec that fails.
+// failVariable is set in the environment of a suite that has a spec that fails.
 const failVariable = "RDMALAB_E2E_FAIL"
 
 // failing is the text of that spec.
@@ -38,7 +38,7 @@ var _ = Describe("a spec that fails", func() {
 		cmd.Env = append(os.Environ(), failVariable+"=1", "RDMALAB_BUNDLES="+folder)
 		out, err := cmd.CombinedOutput()
 		Expect(err).To(HaveOccurred(), "%s", out)
-		Expect(string(out)).To(And(ContainSubstring("on purpose"), ContainSubstring(folder))) // who reads the log finds it
+		Expect(string(out)).To(And(ContainSubstring("on purpose"), ContainSubstring(folder))) // the path is in the log
 		found, err := filepath.Glob(folder + "/*/README.txt")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found).To(HaveLen(1), "%s", out)

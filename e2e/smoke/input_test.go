@@ -36,18 +36,18 @@ var _ = Describe("bad input", func() {
 		for _, c := range []struct {
 			args string
 			want string
-			code int // 2: what was typed is wrong
+			code int // 2: a mistake in the command line
 		}{
-			{"counters nobody", "cn0", 2},
-			{"exec nobody -- true", "cn0", 2},
-			{"inject loss 10% --link nobody", "cn0", 2},
+			{"counters cn99", "cn0", 2},
+			{"exec cn99 -- true", "cn0", 2},
+			{"inject loss 10% --link cn99", "cn0", 2},
 			{"inject loss 1000% --link cn0", "%", 2},
 			{"inject fog 10% --link cn0", "loss", 2},
 			{"inject loss 10% --link cn0 --dir sideways", "both", 2},
-			{"perf write_bw --from cn0 --to nobody", "ms0", 2},
+			{"perf write_bw --from cn0 --to ms99", "ms0", 2},
 			{"perf write_bw --from cn0 --to ms0 --size 64parsecs", "size", 2},
 			{"perf fly_bw --from cn0 --to ms0", "write_bw", 2},
-			{"crash nobody", "cn0", 2},
+			{"crash cn99", "cn0", 2},
 			{"link cn0 sideways", "up", 2},
 			{"heal 999", "faults", 1},
 		} {
@@ -59,7 +59,7 @@ var _ = Describe("bad input", func() {
 	})
 
 	It("for a rack that is not there says what to run", func() {
-		res := fixture.Run("--rack", "nobody-made-this", "status")
+		res := fixture.Run("--rack", "never-made", "status")
 		Expect(res.Code).NotTo(Equal(0))
 		Expect(res.Stderr).To(ContainSubstring("rdmalab up"))
 	})
@@ -92,7 +92,7 @@ var _ = Describe("bad input", func() {
 		res = stop()
 		Expect(res).To(fixture.HaveExited(1))
 		Expect(res.Stderr).To(ContainSubstring("disk is full"))
-		Expect(fixture.Run("dump", file)).To(fixture.HaveExited(0)) // it was cut behind a whole packet
+		Expect(fixture.Run("dump", file)).To(fixture.HaveExited(0)) // the file ends after a whole packet
 
 		rack.Perf("write_bw", "--size", "4KiB", "--iters", "100", "--verify")
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// hostObjects is what a host's daemon says of its NIC and of the programs that use it.
+// hostObjects is what the daemon of a host reports of its NIC and of the programs that use it.
 type hostObjects struct {
 	Objects  map[string]int `json:"objects"`
 	Programs []struct {

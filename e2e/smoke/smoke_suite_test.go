@@ -1,4 +1,5 @@
-// Package smoke shows that a rack comes up, works, is seen, and goes away.
+// Package smoke tests that a rack comes up, that its paths, commands and views work, and that it is
+// removed completely.
 package smoke
 
 import (

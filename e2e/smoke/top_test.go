@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// topLimit bounds what a spec waits for on a screen.
+// topLimit bounds how long a spec waits for a text on the screen.
 const topLimit = 30 * time.Second
 
 var _ = Describe("top", Ordered, func() {

@@ -47,8 +47,8 @@ var _ = Describe("the default rack", Ordered, func() {
 	})
 
 	DescribeTable("measures and verifies", func(test string, flags ...string) {
-		// ACK timeout code 16 is 268 ms, eight times: no packet is lost here, and a busy machine
-		// may keep a daemon waiting.
+		// ACK timeout code 16 is 268 ms, times eight retries: no packet is lost here, but a busy
+		// machine may delay a daemon.
 		out := rack.OK(append([]string{"perf", test, "--from", "cn0", "--to", "ms0", "--iters", "200", "--timeout", "16"}, flags...)...)
 		Expect(strings.TrimSpace(out)).NotTo(BeEmpty())
 	},
@@ -132,7 +132,7 @@ var _ = Describe("a rack of a hundred hosts", func() {
 		before := fixture.Traces()
 		last := 98
 		if fixture.InContainers() {
-			last = 18 // an engine starts a handful in a second
+			last = 18 // an engine starts only a few containers a second
 		}
 		rack := fixture.New(fmt.Sprintf("hosts:\n  - {name: ms0, role: memory, memory: 1MiB}\n  - {name: \"cn[00-%d]\", role: compute}\n", last))
 		up := rack.Up()

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// cas does n CAS, one after the other.
+// cas runs n CAS, one after the other.
 func cas(rack *fixture.Rack, n string) {
 	GinkgoHelper()
 	rack.Perf("atomic_bw", "--type", "cas", "--iters", n, "--tx-depth", "1", "--verify")
@@ -115,7 +115,7 @@ var _ = Describe("the switch program swordbox", Ordered, func() {
 
 	It("takes and refuses rules while it runs", func() {
 		for rule, why := range map[string]string{
-			"server=nobody action=atomics":             "nobody",
+			"server=ms99 action=atomics":               "ms99",
 			"server=ms0 action=fly":                    "fly",
 			"server=ms0":                               "action",
 			"server=ms0 action=move range=0x2000-0x10": "range",

@@ -13,7 +13,7 @@ var _ = Describe("A rule of action count", Ordered, func() {
 
 	BeforeAll(func() { rack = fixture.Up(boxed) })
 
-	// hottest is what the switch has counted.
+	// hottest is the part of `switch hot -o json` that the specs use.
 	hottest := func() (list []hotwords.Hot) {
 		GinkgoHelper()
 		rack.JSON(&list, "switch", "hot")

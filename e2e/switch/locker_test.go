@@ -18,8 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// The memory that lockers use: the words of the history, and for each a guard, which only the
-// holder of its lock touches.
+// The layout of the memory that lockers use: the words of the history, and for each word a guard,
+// which only the holder of its lock accesses.
 const (
 	words     = 4 // the last one is a counter, the others are locks
 	counter   = words - 1
@@ -28,21 +28,21 @@ const (
 	stride    = 64
 )
 
-// lockPlan is what a locker does, as JSON on its standard input.
+// lockPlan is the configuration of a locker, as JSON on its standard input.
 type lockPlan struct {
-	// ID is its number, from 1: the upper half of its tags.
+	// ID is the locker's number, from 1. It is the upper half of the locker's tags.
 	ID     int        `json:"id"`
 	Server netip.Addr `json:"server"`
-	// Rounds is how many it does at least, and For how long, with pauses.
+	// Rounds is the least number of rounds, For the least duration; with For there are pauses.
 	Rounds int           `json:"rounds"`
 	For    time.Duration `json:"for"`
 	Seed   uint64        `json:"seed"`
-	// Die is where it kills itself, DieIn the first round in which it may.
+	// Die is the place at which the locker kills itself, DieIn the first round in which it may.
 	Die   step `json:"die"`
 	DieIn int  `json:"dieIn"`
-	// Bury are lockers that have died: their locks are released, and nothing else is done.
+	// Bury are lockers that have died: this locker only releases their locks.
 	Bury []int `json:"bury"`
-	// Read reads all words once, and nothing else.
+	// Read: this locker only reads all words once.
 	Read bool `json:"read"`
 }
 
@@ -51,13 +51,13 @@ type step string
 
 const (
 	never     step = ""
-	before    step = "before"    // it has decided to take the lock, and not asked yet
-	asked     step = "asked"     // the CAS has left, its answer has not come
-	inside    step = "inside"    // it has the lock, and has written into the guard
-	releasing step = "releasing" // the release has left, its answer has not come
+	before    step = "before"    // before the CAS that takes the lock is sent
+	asked     step = "asked"     // the CAS was sent and has no answer yet
+	inside    step = "inside"    // the locker has the lock, and has written into the guard
+	releasing step = "releasing" // the release was sent and has no answer yet
 )
 
-// record is a line of a locker's output: the call and the end of an operation, or a violation.
+// record is a line of a locker's output: the call and the return of an operation, or a violation.
 type record struct {
 	Client int          `json:"c"`
 	N      int          `json:"n"`
@@ -68,8 +68,8 @@ type record struct {
 	Value  uint64       `json:"v,omitempty"`
 	Cmp    uint64       `json:"m,omitempty"`
 	Answer uint64       `json:"a,omitempty"`
-	// Bad is something that must not be, Failed how often the queue pair failed, Done how many
-	// rounds were done.
+	// Bad is a violation, Failed the number of failures of the queue pair, Done the number of
+	// completed rounds.
 	Bad     string        `json:"bad,omitempty"`
 	Failed  int           `json:"failed,omitempty"`
 	Done    int           `json:"done,omitempty"`
@@ -125,15 +125,15 @@ func locker(in io.Reader, out io.Writer) error {
 }
 
 const (
-	// lifeLimit bounds the life of a locker.
+	// lifeLimit bounds the run time of a locker.
 	lifeLimit = 2 * time.Minute
-	// exitHung is how one ends that has lived so long.
+	// exitHung is the exit status of a locker that has reached lifeLimit.
 	exitHung = 3
 )
 
-// tell ends a locker that hangs, and says where.
+// tell ends a locker that hangs, and reports where it hangs.
 func (l *lockerRun) tell() {
-	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // the exit code says it too
+	_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // the exit status reports it as well
 	os.Exit(exitHung)
 }
 
@@ -149,7 +149,7 @@ func now() int64 {
 func (l *lockerRun) write(r record) {
 	r.Client = l.ID
 	if err := l.out.Encode(r); err != nil {
-		panic(err) // nobody reads any more
+		panic(err) // the process that reads the output has ended
 	}
 }
 
@@ -157,15 +157,15 @@ func (l *lockerRun) bad(format string, args ...any) {
 	l.write(record{Bad: fmt.Sprintf(format, args...)})
 }
 
-// dieAt kills this process, if it is time.
+// dieAt kills this process, if the place and the round are the planned ones.
 func (l *lockerRun) dieAt(s step) {
 	if l.Die == s && l.round >= l.DieIn {
-		_ = unix.Kill(unix.Getpid(), unix.SIGKILL) // which cannot fail, nor return
+		_ = unix.Kill(unix.Getpid(), unix.SIGKILL) // SIGKILL cannot fail and does not return
 		select {}
 	}
 }
 
-// connect makes the connection, if there is none.
+// connect makes the connection if there is none.
 func (l *lockerRun) connect() {
 	for end := time.Now().Add(time.Minute); l.c == nil; time.Sleep(20 * time.Millisecond) {
 		c, err := newConn(l.ctx, l.Server)
@@ -179,7 +179,8 @@ func (l *lockerRun) connect() {
 	}
 }
 
-// exec does one operation at an offset of the memory. ok false: nobody knows what became of it.
+// exec runs one operation at an offset of the memory. ok is false if it is unknown whether the
+// operation was executed.
 func (l *lockerRun) exec(off uint64, op history.Op, posted func()) (answer uint64, ok bool) {
 	l.connect()
 	kinds := map[history.Kind]verbs.WROpcode{history.Read: verbs.OpRead, history.Write: verbs.OpWrite, history.CmpSwap: verbs.OpCmpSwap, history.FetchAdd: verbs.OpFetchAdd}
@@ -198,12 +199,12 @@ func (l *lockerRun) exec(off uint64, op history.Op, posted func()) (answer uint6
 	}
 	if err != nil {
 		l.failed++
-		_ = l.c.close() // it has failed
+		_ = l.c.close() // the connection has failed
 		l.c = nil
 		if !errors.Is(err, errLost) {
 			l.bad("%v: %v", op, err)
 		}
-		time.Sleep(5 * time.Millisecond) // nothing of the old queue pair is in the links any more
+		time.Sleep(5 * time.Millisecond) // until no packet of the old queue pair is on a link
 		return 0, false
 	}
 	l.longest = max(l.longest, time.Since(begin))
@@ -211,9 +212,9 @@ func (l *lockerRun) exec(off uint64, op history.Op, posted func()) (answer uint6
 	return answer, err == nil
 }
 
-// do does an operation on a word, as part of its history.
+// do runs an operation on a word, and writes it to the history.
 func (l *lockerRun) do(w int, op history.Op, posted ...func()) (uint64, bool) {
-	l.connect() // not a part of the operation
+	l.connect() // the time to connect is not a part of the operation
 	l.n++
 	n := l.n
 	l.write(record{N: n, At: now(), Word: w, Kind: op.Kind, Value: op.Value, Cmp: op.Compare})
@@ -237,7 +238,7 @@ func (l *lockerRun) sure(w int, op history.Op) uint64 {
 	}
 }
 
-// guard does an operation on the guard of a word until it has an answer.
+// guard runs an operation on the guard of a word until it has an answer.
 func (l *lockerRun) guard(w int, kind history.Kind, v uint64) uint64 {
 	for {
 		if got, ok := l.exec(uint64(guardsOff+stride*w), history.Op{Kind: kind, Value: v}, func() {}); ok {
@@ -246,13 +247,13 @@ func (l *lockerRun) guard(w int, kind history.Kind, v uint64) uint64 {
 	}
 }
 
-// tag makes a number that nobody has used.
+// tag returns a number that no locker has used.
 func (l *lockerRun) tag() uint64 {
 	l.tags++
 	return uint64(l.ID)<<32 | l.tags
 }
 
-// lock takes a lock, goes inside, and releases it.
+// lock takes a lock, writes and checks its guard, and releases it.
 func (l *lockerRun) lock(w int) {
 	l.dieAt(before)
 	tag, mine := l.acquire(w)
@@ -276,8 +277,8 @@ func (l *lockerRun) lock(w int) {
 			return
 		}
 	}
-	// Whether an earlier release without an answer was done or not: this one releases nobody
-	// else's.
+	// An earlier release without an answer may have been executed. Repeating it is safe, because it
+	// compares with this locker's tag.
 	for {
 		v, ok := l.do(w, history.Op{Kind: history.CmpSwap, Compare: tag}, posted)
 		if ok {
@@ -292,8 +293,8 @@ func (l *lockerRun) lock(w int) {
 // tries bounds the attempts to take a lock.
 const tries = 400
 
-// acquire tries to take a lock. An attempt without an answer may have worked: the next one finds
-// out.
+// acquire tries to take a lock. If an attempt without an answer has succeeded, a later attempt
+// finds this locker's tag in the word.
 func (l *lockerRun) acquire(w int) (tag uint64, mine bool) {
 	tag = l.tag()
 	sent := map[uint64]bool{}
@@ -304,13 +305,13 @@ func (l *lockerRun) acquire(w int) (tag uint64, mine bool) {
 		case ok && v == 0:
 			return tag, true
 		case ok && sent[v] && v != tag:
-			return v, true // that attempt had worked
+			return v, true // an earlier attempt has succeeded
 		case !ok:
 			tag = l.tag()
 		}
 		time.Sleep(time.Duration(500+l.r.IntN(3000)) * time.Microsecond)
 	}
-	for t := range sent { // a late one must not come behind the giving up
+	for t := range sent { // an attempt that is executed late must not take the lock after this call has returned
 		if t != tag {
 			if v := l.sure(w, history.Op{Kind: history.Read}); v == t {
 				return t, true
@@ -320,7 +321,7 @@ func (l *lockerRun) acquire(w int) (tag uint64, mine bool) {
 	return 0, false
 }
 
-// bury releases the locks of the dead.
+// bury releases the locks of lockers that have died.
 func (l *lockerRun) bury() {
 	dead := map[uint32]bool{}
 	for _, id := range l.Bury {

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// replace is the part of a rack file that has the switch replace atomics by WRITEs.
+// replace is the part of a rack file that makes the switch replace atomics by WRITEs.
 const replace = `
 switch:
   program: swordbox
@@ -17,7 +17,7 @@ switch:
     - {server: ms0, action: atomics, shards: 2}
 `
 
-// queued is replace with a switch that keeps CAS which fail.
+// queued is replace with a switch that holds a CAS that would fail until it can succeed.
 const queued = `
 switch:
   program: swordbox
@@ -53,12 +53,12 @@ var _ = Describe("locks of many clients on few words", func() {
 		before := p.failed
 		long := func(_ int, plan *lockPlan) { plan.For = 4 * time.Second }
 		p.run(8, 20, long, func() { p.busy(); p.rack.OK("crash", "ms0", "--nic", "--for", "1s") })
-		Expect(p.failed).To(BeNumerically(">", before), "nobody felt the crash")
+		Expect(p.failed).To(BeNumerically(">", before), "no client felt the crash")
 
 		By("while the switch is gone for a second")
 		before = p.failed
 		p.run(8, 20, long, func() { p.busy(); p.rack.OK("crash", "switch", "--for", "1s") })
-		Expect(p.failed).To(BeNumerically(">", before), "nobody felt the crash")
+		Expect(p.failed).To(BeNumerically(">", before), "no client felt the crash")
 		p.check()
 	},
 		Entry("through plain forwarding", ""),

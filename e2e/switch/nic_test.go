@@ -21,7 +21,8 @@ type conn struct {
 	memory memservice.Region
 }
 
-// dialLimit bounds one attempt to connect, opLimit one operation: it ends by itself long before.
+// dialLimit bounds one attempt to connect, opLimit one operation; both are far longer than the
+// NIC's retries.
 const (
 	dialLimit = 2 * time.Second
 	opLimit   = 20 * time.Second
@@ -90,5 +91,6 @@ func (c *conn) wait(ctx verbs.Context) error {
 	return err
 }
 
-// errLost says that a queue pair has failed, so that nobody knows what became of the operation.
+// errLost is the error of a queue pair that has failed: it is unknown whether the operation was
+// executed.
 var errLost = errors.New("completion")

@@ -17,7 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// boxed is a rack whose switch has the program, and a rule for one of its two servers.
+// boxed is a rack whose switch runs the program, with a rule for one of its two servers.
 const boxed = `
 switch:
   program: swordbox
@@ -28,18 +28,18 @@ hosts:
   - {name: "ms[0-1]", role: memory, memory: 16MiB}
 `
 
-// settling is how long a program that is loaded while connections are open trusts no PSN of theirs:
-// the default of conntrack.Config.Settle.
+// settling is how long a program that is loaded while connections are open does not move their
+// requests: the default of conntrack.Config.Settle.
 const settling = 30 * time.Second
 
-// report is what the switch says of its connections.
+// report is the part of the switch's report that the specs use.
 func report(rack *fixture.Rack) (r swordbox.Report) {
 	GinkgoHelper()
 	rack.JSON(&r, "switch", "connections")
 	return r
 }
 
-// moved is how many requests of living connections were moved.
+// moved returns how many requests of established connections were moved.
 func moved(rack *fixture.Rack) (n uint64) {
 	GinkgoHelper()
 	for _, m := range report(rack).Handlers {
@@ -50,10 +50,10 @@ func moved(rack *fixture.Rack) (n uint64) {
 	return n
 }
 
-// endless is more iterations than a spec lasts: the client works until the spec ends it.
+// endless is a number of iterations that no spec reaches: the client works until the spec ends it.
 const endless = "100000000"
 
-// atomics starts a run of atomics that does not end by itself; what is received is its end.
+// atomics starts a run of atomics that the spec must end. The channel receives the run's result.
 func atomics(rack *fixture.Rack, from, to string) <-chan fixture.Result {
 	ended := make(chan fixture.Result, 1)
 	go func() {
@@ -125,7 +125,7 @@ var _ = Describe("the operator of the switch", func() {
 		}
 	})
 
-	It("restarts it: clients that were moved learn of it at once, rules stay, and everybody can connect anew", func() {
+	It("restarts it: clients that were moved learn of it at once, rules stay, and all clients can connect again", func() {
 		rack := fixture.Up(boxed)
 		rack.OK("switch", "rules", "add", "id=kept", "server=ms1", "action=track")
 		clients := []<-chan fixture.Result{atomics(rack, "cn0", "ms0"), atomics(rack, "cn1", "ms0")}
@@ -141,7 +141,7 @@ var _ = Describe("the operator of the switch", func() {
 			var res fixture.Result
 			Eventually(ended, fixture.Patience).Should(Receive(&res))
 			Expect(res).To(fixture.HaveExited(1))
-			// Who was not silenced for longer than its ACK timers allow gets the NAK.
+			// A client that is not silenced for longer than its retries last receives the NAK.
 			Expect(res.Stderr).To(Or(ContainSubstring("remote operation error"), ContainSubstring("transport retry counter exceeded")))
 		}
 		var list []rules.Rule
@@ -167,7 +167,8 @@ var _ = Describe("the operator of the switch", func() {
 		Expect(rack.OK("top", "--once")).To(ContainSubstring("up  swordbox"))
 		Expect(rack.OK("status", "-o", "json")).To(ContainSubstring(`"program": "swordbox"`))
 		Eventually(func() string { return rack.OK("switch", "connections") }, fixture.Patience, "100ms").Should(MatchRegexp(`(?m)^ms0/0 +up `))
-		// For half a minute a program that was loaded late believes nothing of PSNs that it has not seen.
+		// For half a minute a program that was loaded late does not trust PSNs that it has not
+		// seen.
 		Eventually(func() (uint64, error) {
 			select {
 			case res := <-ended:

@@ -20,16 +20,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
-// party is a rack full of lockers, and what they said.
+// party is a rack with lockers on all hosts, and their output.
 type party struct {
 	rack    *fixture.Rack
 	server  netip.Addr
 	records []record
 	runs    int
-	failed  int // queue pairs
+	failed  int // of queue pairs
 }
 
-// rackOf is a rack file with four compute hosts and a memory server, behind a switch that does run.
+// rackOf returns a rack file with four compute hosts and a memory server, behind a switch whose
+// section is run.
 func rackOf(section string) string {
 	return `
 hosts:
@@ -46,8 +47,8 @@ func newParty(section string) *party {
 	return p
 }
 
-// start starts a locker on a host. wait returns when it has ended, and how: killed says that it
-// killed itself.
+// start starts a locker on a host. wait returns when the locker has ended; killed reports whether
+// it killed itself.
 func (p *party) start(host string, plan lockPlan) (wait func()) {
 	GinkgoHelper()
 	plan.Server, plan.Seed = p.server, uint64(GinkgoRandomSeed())
@@ -56,7 +57,7 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 	cmd := exec.Command(fixture.Binary(), "--rack", p.rack.Name, "exec", host, "--", "/usr/bin/env", peerVariable+"=1", os.Args[0])
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &stdout, &stderr
-	cmd.WaitDelay = time.Second // a locker that outlives the command must not hold the spec
+	cmd.WaitDelay = time.Second // a locker that outlives the command must not block the spec
 	Expect(cmd.Start()).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -84,20 +85,20 @@ func (p *party) start(host string, plan lockPlan) (wait func()) {
 	}
 }
 
-// stacks makes all daemons write where they are into their logs, which a failed spec shows. They
-// end by that.
+// stacks makes all daemons write the stacks of their goroutines to their logs, which a failed spec
+// shows. The daemons end by that.
 func (p *party) stacks() {
 	GinkgoHelper()
 	status := p.rack.Status()
 	for _, n := range append(status.Hosts, status.Switch) {
 		if n.PID > 1 {
-			_ = syscall.Kill(n.PID, syscall.SIGQUIT) // one that is gone has nothing to say
+			_ = syscall.Kill(n.PID, syscall.SIGQUIT) // a daemon that has ended has no stacks
 		}
 	}
 }
 
-// read keeps the records of a locker and returns the last one. One that was killed may have left
-// half a line.
+// read keeps the records of a locker and returns the last one. The output of a locker that was
+// killed may end in an incomplete line.
 func (p *party) read(id int, r io.Reader) (last record) {
 	GinkgoHelper()
 	for dec := json.NewDecoder(r); ; {
@@ -117,8 +118,7 @@ func (p *party) read(id int, r io.Reader) (last record) {
 	return last
 }
 
-// check reads the words at the end and decides whether one order of everything explains what all
-// lockers were told.
+// check reads the words at the end and checks that the history of all lockers is linearizable.
 func (p *party) check() {
 	GinkgoHelper()
 	p.start("cn0", lockPlan{ID: 1000, Read: true})()
@@ -141,7 +141,7 @@ func (p *party) check() {
 	Expect(log.Check(func(int) (uint64, bool) { return 0, false }, time.Minute)).To(Succeed())
 }
 
-// hosts that lockers run on.
+// hosts are the hosts of the lockers.
 var lockerHosts = []string{"cn0", "cn1", "cn2", "cn3"}
 
 // busy waits until the lockers are at work.
@@ -152,8 +152,8 @@ func (p *party) busy() {
 	Eventually(packets, fixture.Patience, "20ms").Should(BeNumerically(">", before+200))
 }
 
-// run runs n lockers of so many rounds, two on each host, while something happens. Those that die
-// are buried as soon as they have.
+// run runs n lockers of so many rounds, two on each host, during a fault. The locks of a locker
+// that dies are released as soon as it has ended.
 func (p *party) run(n, rounds int, change func(i int, plan *lockPlan), meanwhile func()) {
 	GinkgoHelper()
 	p.runs++

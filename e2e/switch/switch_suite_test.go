@@ -1,6 +1,6 @@
-// Package switch_test shows on real racks that the switch program swordbox is safe: locks through
-// it keep their promise while packets are lost and machines die, its commands say and do what they
-// should, and captures show what it did.
+// Package switch_test tests the switch program swordbox on real racks: histories of locks through
+// it are linearizable while packets are lost and machines die, its commands work, and captures show
+// its changes of packets.
 package switch_test
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// peerVariable tells a test binary that it was started inside a host of the rack.
+// peerVariable is set in the environment of a test binary that runs inside a host of the rack.
 const peerVariable = "RDMALAB_E2E_LOCKER"
 
 func TestMain(m *testing.M) {

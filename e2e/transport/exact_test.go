@@ -24,7 +24,7 @@ func captured(rack *fixture.Rack, f func()) []string {
 	return strings.Split(strings.TrimSpace(fixture.Run("dump", file).Stdout), "\n")
 }
 
-// count is how many lines hold all of the words.
+// count returns how many lines contain all of the words.
 func count(lines []string, words ...string) int {
 	n := 0
 	for _, l := range lines {
@@ -74,8 +74,7 @@ var _ = Describe("an exact event", func() {
 		Expect(count(lines, "RC_READ_RESPONSE_MIDDLE", "drop")).To(Equal(1))
 	})
 
-	// The ACK timeout is 268 ms, so that a host that waits for a processor is not taken for a third
-	// loss.
+	// The ACK timeout is 268 ms, so that a delay on a busy machine is not counted as a third loss.
 	It("loses the first two transmissions of one WRITE_LAST", func() {
 		rack := fixture.Up(fixture.Small)
 		var client map[string]uint64

@@ -11,10 +11,10 @@ import (
 
 var _ = Describe("the retry limits", func() {
 	It("end a request on a dead path with the status and in the time that they promise", func() {
-		rack := fixture.Up(fixture.Small + "connect: tcp\n") // the dead path must not end the set-up
+		rack := fixture.Up(fixture.Small + "connect: tcp\n") // the requests to the silent path must not end the set-up
 		rack.OK("inject", "drop", "--class", "roce", "--link", "cn0", "--dir", "up")
 		begin := time.Now()
-		// Code 15 is 134 ms: four transmissions, each waited for.
+		// ACK timeout code 15 is 134 ms: four transmissions, with a timeout after each.
 		res := rack.Run("perf", "write_lat", "--from", "cn0", "--to", "ms0", "--timeout", "15", "--retry", "3")
 		took := time.Since(begin)
 		Expect(res.Code).To(Equal(1))
@@ -39,7 +39,8 @@ var _ = Describe("a rate", func() {
 		rack := fixture.Up(fixture.Small)
 		rack.OK("inject", "rate", "100Mbit", "--link", "cn0", "--dir", "up")
 		p := rack.Perf("write_bw", "--size", "64KiB", "--iters", "200", "--verify")
-		// 13.1 MB at 12.5 MB/s; the token bucket's burst is a small part of that.
+		// 13.1 MB at 12.5 MB/s take about a second; the burst of the token bucket is a small part
+		// of the bytes.
 		Expect(p.Elapsed).To(BeNumerically(">", 800*time.Millisecond))
 	})
 

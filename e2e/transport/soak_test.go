@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// long has the soaks as the acceptance list has them; else they are shorter and show the same.
+// long runs the soaks in full length; otherwise they are shorter and check the same.
 var long = os.Getenv("RDMALAB_E2E_LONG") != "" && fixture.Through() == fixture.Forward && !fixture.InContainers()
 
-// messages of 64 KiB, of each kind, and atomics.
+// numbers of messages of 64 KiB, of each kind, and of atomics.
 var messages, atomics = func() (int, int) {
 	if long {
 		return 2000, 20000
@@ -23,9 +23,9 @@ var messages, atomics = func() (int, int) {
 	return 400, 4000
 }()
 
-// timeouts are local ACK timeout codes: 14 is 67 ms, perftest's default. 10 % loss costs some
-// thousand of them in a long soak, so that entry takes 34 ms. Shorter ones would be about the
-// machine, where eight of them must outlive whatever else runs.
+// timeouts are local ACK timeout codes: 14 is 67 ms, perftest's default. 10 % loss causes some
+// thousand timeouts in a long soak, so that entry takes 34 ms. With shorter timeouts, a delay of
+// the machine could last for all eight retries.
 const usual = "14"
 
 var short = func() string {
@@ -35,17 +35,17 @@ var short = func() string {
 	return usual
 }()
 
-// lost is what a connection says that has ended at its retry limit.
+// lost matches the report of a connection that has ended at its retry limit.
 const lost = "transport retry counter exceeded"
 
 // attempts bounds the connections of a soak. At 10 % loss in both directions a request that is
-// alone in flight is lost eight times running with a probability of 0.19^8 = 1.7e-6; with some
-// 3,000 such requests, one soak in 200 ends at the retry limit, as the protocol has it. Three of
-// three do with 1.3e-7. The other entries lose less, and never end so.
+// alone in flight is lost eight times in a row with a probability of 0.19^8 = 1.7e-6; with some
+// 3,000 such requests, one soak in 200 reaches the retry limit, as the protocol requires. Three of
+// three do with 1.3e-7. The other entries lose less, and do not reach it.
 const attempts = 3
 
-// soak runs perf soak, which verifies the whole, over a new connection if the one before has ended
-// at its retry limit, up to so many times.
+// soak runs perf soak, which verifies all data. It is repeated on a new connection, a bounded
+// number of times, if a connection has ended at its retry limit.
 func soak(rack *fixture.Rack, timeout string, attempts int) (p fixture.Perf) {
 	GinkgoHelper()
 	args := []string{
@@ -64,11 +64,11 @@ func soak(rack *fixture.Rack, timeout string, attempts int) (p fixture.Perf) {
 	}
 }
 
-// atTheSwitch are the counters of the switch that tell what a server's do, when the switch answers
-// in its place.
+// atTheSwitch are the counters of the switch that take the place of the server's, when the switch
+// answers on the server's behalf.
 var atTheSwitch = map[string]string{"duplicate_request": "duplicates", "out_of_seq_request": "gaps"}
 
-// expectSoak says that everything was done, once.
+// expectSoak checks that every operation was executed, once.
 func expectSoak(p fixture.Perf) {
 	GinkgoHelper()
 	Expect(p.Soak).NotTo(BeNil())

@@ -1,5 +1,5 @@
-// Package transport shows that the reliable connection heals what the wire does to it, on a real
-// rack.
+// Package transport tests on a real rack that a reliable connection delivers everything although
+// links lose, double, reorder and corrupt packets.
 package transport
 
 import (

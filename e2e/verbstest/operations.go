@@ -194,7 +194,7 @@ func testUD(t *testing.T, w *World) {
 	wantErr(t, "second destroy", ah.Destroy(), verbs.ErrClosed)
 	wantErr(t, "destroyed address", ask.PostSend(ping), verbs.ErrInvalid)
 	_, err = a.pd.CreateAH(verbs.AHAttr{DestGID: verbs.GID{10: 0xff, 11: 0xff, 12: 203, 13: 0, 14: 113, 15: 9}, SourceGID: w.Family})
-	wantErr(t, "nobody's address", err, verbs.ErrUnreachable)
+	wantErr(t, "an address of no host", err, verbs.ErrUnreachable)
 }
 
 // testSRQ lets two queue pairs take their receives from one queue.

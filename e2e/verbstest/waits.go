@@ -310,7 +310,7 @@ func testConnect(t *testing.T, w *World) {
 	wantErr(t, "no such service", err, rdmacm.ErrRejected)
 	_, err = w.Managers[1].Listen("suite")
 	wantErr(t, "second listener", err, rdmacm.ErrInUse)
-	wantErr(t, "nobody dials", second(l.Accept(b.in(time.Millisecond))), verbs.ErrTimeout)
+	wantErr(t, "no peer dials", second(l.Accept(b.in(time.Millisecond))), verbs.ErrTimeout)
 	testDisconnect(t, w, a, b, qa, qb)
 	must(t, l.Close())
 	must(t, l.Close())

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The heap agrees with a plain map searched for its minimum, under random sets and removals.
+// Under random sets and removals, the heap returns the same minimum as a search in a map.
 func TestQueueAgreesWithModel(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))

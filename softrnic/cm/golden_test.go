@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// capture is the connection manager's part of a capture of two Linux kernels.
+// capture has the datagrams of the connection manager in a capture of two Linux kernels.
 func capture(t *testing.T, name string) (frames []wire.Frame) {
 	t.Helper()
 	const fileHeader, recordHeader = 24, 16
@@ -40,9 +40,9 @@ func decode(t *testing.T, b []byte) (mad.Header, mad.Message) {
 	return h, m
 }
 
-// Our responder in the place of Linux's: given the REQ of Linux's initiator and the application's
-// choices, it answers with the REP that Linux answered with, but for the numbers that are free; the
-// RTU establishes, the DREQ is answered as well.
+// Our responder in the place of Linux's: for the REQ of Linux's initiator and the same choices of
+// the application, it sends the same REP as Linux did, except for the numbers that a responder may
+// choose. The RTU establishes the connection, and the DREQ is answered.
 func TestResponderOfCapturedInitiator(t *testing.T) {
 	for _, file := range []string{"cm_rping_v4.pcap", "cm_rping_v6.pcap", "cm_rping_mtu4096.pcap"} {
 		frames := capture(t, file)
@@ -74,12 +74,12 @@ func TestResponderOfCapturedInitiator(t *testing.T) {
 			t.Errorf("%s: header %+v, want %+v", file, h, wantH)
 		}
 		rep := *got.(*mad.REP)
-		rep.LocalID, rep.LocalGUID = wantREP.LocalID, wantREP.LocalGUID // these are free
+		rep.LocalID, rep.LocalGUID = wantREP.LocalID, wantREP.LocalGUID // a responder may choose these
 		if d := cmp.Diff(wantREP, &rep); d != "" {
 			t.Errorf("%s: REP -want +got\n%s", file, d)
 		}
 		n.out.Reset()
-		// The rest was said to Linux's number; ours is in its place.
+		// The later datagrams were sent to Linux's communication ID; it is replaced by ours.
 		deliver := func(f wire.Frame) {
 			p := append([]byte(nil), f.Payload...)
 			binary.BigEndian.PutUint32(p[mad.HeaderLen+4:], uint32(conn))
@@ -105,8 +105,8 @@ func TestResponderOfCapturedInitiator(t *testing.T) {
 	}
 }
 
-// Our initiator asks as rping did: all that the application did not choose is the same, but for
-// free numbers and times (A17.8).
+// Our initiator sends the same REQ as rping did, except for the numbers and times that an initiator
+// may choose (A17.8).
 func TestInitiatorAsCaptured(t *testing.T) {
 	frames := capture(t, "cm_rping_v4.pcap")
 	wantH, m := decode(t, frames[0].Payload)
@@ -128,7 +128,7 @@ func TestInitiatorAsCaptured(t *testing.T) {
 	}
 }
 
-// Without a listener: the REJ is Linux's, byte for byte.
+// Without a listener, the REJ is the same as Linux's, byte for byte.
 func TestRejectAsCaptured(t *testing.T) {
 	frames := capture(t, "cm_reject.pcap")
 	n := newNode(t, "b", 3, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// An initiator that claims to need hours for an answer, and then falls silent, holds a connection
-// for a minute or so and not for hours (IBTA 12.7.27/timeout).
+// An initiator that announces hours for an answer, and then falls silent, keeps a connection for
+// about a minute and not for hours (IBTA 12.7.27/timeout).
 func TestSlowInitiator(t *testing.T) {
 	for code := uint8(0); code <= maxCode; code++ {
 		a, b := newNode(t, "a", 1, nil), newNode(t, "b", 1, nil)

@@ -18,9 +18,9 @@ var (
 	seedsFlag = flag.Uint64("seeds", 1000, "number of seeds of TestRandom")
 )
 
-// Two applications make and end connections on a wire that loses, doubles and reorders. Whatever
-// happens, each sees the events of each connection in a legal order, both agree about what was
-// established, and in the end nothing is left.
+// Two applications make and end connections on a wire that loses, doubles and reorders. Each
+// application gets the events of each connection in a legal order, both agree on which connections
+// were established, and in the end no connection is left.
 func TestRandom(t *testing.T) {
 	seeds := *seedsFlag
 	if *seedFlag != 0 {
@@ -42,7 +42,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// storm is one run.
+// storm is one run with a seed.
 type storm struct {
 	t           *testing.T
 	rnd         *rand.Rand
@@ -51,8 +51,8 @@ type storm struct {
 	loss, dup   float64
 	flying      []flight
 	seen        map[mad.CommID][]EventKind // of both nodes; numbers are random and do not collide
-	pairs       map[mad.CommID]wire.QPN    // number → own queue pair
-	live        [2][]mad.CommID            // established or nearly, for random requests
+	pairs       map[mad.CommID]wire.QPN    // number → local queue pair
+	live        [2][]mad.CommID            // established or almost, for random requests
 	nextQPN     wire.QPN
 	established int
 	agreed      int
@@ -60,7 +60,7 @@ type storm struct {
 	quiet       bool
 }
 
-// flight is a datagram that arrives at a time.
+// flight is a datagram in flight and the time of its arrival.
 type flight struct {
 	at clock.Time
 	d  Datagram
@@ -117,8 +117,8 @@ func (s *storm) run() {
 	}
 }
 
-// agree checks that no side believes in a connection that the other one does not have, or has
-// otherwise.
+// agree checks that no side has a connection that the other one does not have, or has in a
+// different state.
 func (s *storm) agree() {
 	for i, n := range s.nodes {
 		for id, c := range n.m.conns {
@@ -128,7 +128,7 @@ func (s *storm) agree() {
 			}
 			p := s.nodes[1-i].m.conns[c.remoteID]
 			if p == nil && c.lastAttr == mad.AttrRTU {
-				s.halfOpen++ // the REJ and its repetition for the RTU were both lost: three messages cannot do better
+				s.halfOpen++ // the REJ and its repetition for the RTU were both lost, and the protocol has no further message
 				continue
 			}
 			s.agreed++
@@ -139,7 +139,7 @@ func (s *storm) agree() {
 	}
 }
 
-// request does something that an application may do.
+// request makes a random call of an application.
 func (s *storm) request() {
 	i := s.rnd.IntN(2)
 	n := s.nodes[i]
@@ -166,7 +166,7 @@ func (s *storm) request() {
 	s.collect()
 }
 
-// peerSends reports whether the peer of a connection may use it.
+// peerSends reports whether the peer of a connection may send on it.
 func (s *storm) peerSends(i int, id mad.CommID) bool {
 	c := s.nodes[i].m.conns[id]
 	return c != nil && s.nodes[1-i].m.State(c.remoteID) == Established
@@ -179,7 +179,7 @@ func (s *storm) pick(i int) (mad.CommID, bool) {
 	return s.live[i][s.rnd.IntN(len(s.live[i]))], true
 }
 
-// pass lets time go on: datagrams arrive, deadlines come.
+// pass advances the time: datagrams arrive, deadlines expire.
 func (s *storm) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for range maxRounds {
@@ -212,10 +212,10 @@ func (s *storm) pass(d time.Duration) {
 	s.t.Errorf("it never becomes quiet")
 }
 
-// collect lets the applications react to events, and the wire take the datagrams.
+// collect lets the applications react to events, and puts their datagrams on the wire.
 func (s *storm) collect() {
 	for i, n := range s.nodes {
-		for k := 0; k < len(n.out.Events); k++ { // reactions make more events
+		for k := 0; k < len(n.out.Events); k++ { // reactions may cause more events
 			s.react(i, n, n.out.Events[k])
 		}
 		for _, d := range n.out.Tx {
@@ -237,7 +237,7 @@ func copies(rnd *rand.Rand, p float64) int {
 	return 0
 }
 
-// trace tells the story of the seed that -seed names.
+// trace prints the events of the seed that -seed names.
 func (s *storm) trace(format string, args ...any) {
 	if *seedFlag != 0 {
 		s.t.Logf("%v "+format, append([]any{time.Duration(s.now)}, args...)...)
@@ -254,7 +254,7 @@ func (s *storm) react(i int, n *node, e Event) {
 	case EventRequest:
 		s.live[i] = append(s.live[i], e.Conn)
 		switch k := s.rnd.IntN(10); {
-		case k == 0 && !s.quiet: // forgets about it
+		case k == 0 && !s.quiet: // removes it from the list
 		case k == 1:
 			err = n.m.Reject(s.now, e.Conn, Refusal{Reason: mad.ReasonConsumer}, &n.out)
 		default:
@@ -279,7 +279,7 @@ func (s *storm) react(i int, n *node, e Event) {
 	}
 }
 
-// legal says whether the events of one connection came in an order that makes sense, each once.
+// legal checks that the events of one connection came in a legal order, each once.
 func legal(kinds []EventKind) bool {
 	rank := map[EventKind]int{
 		EventRequest: 1, EventReply: 1, EventEstablished: 2, EventRejected: 3, EventUnreachable: 3, EventDisconnected: 3, EventClosed: 4,
@@ -315,7 +315,7 @@ func FuzzHandle(f *testing.F) {
 			var d [mad.Size]byte
 			copy(d[:], b[:size])
 			b = b[size:]
-			if choice&1 != 0 { // aim at the connection that exists
+			if choice&1 != 0 { // use the connection that exists
 				d[28], d[29], d[30], d[31] = byte(own>>24), byte(own>>16), byte(own>>8), byte(own)
 			}
 			n.out.Reset()
@@ -323,7 +323,7 @@ func FuzzHandle(f *testing.F) {
 			for _, e := range n.out.Events {
 				switch e.Kind {
 				case EventRequest:
-					_ = n.accept(now, e.Conn, 0x22) // it may be taken
+					_ = n.accept(now, e.Conn, 0x22) // the queue pair may be in use
 				case EventReply:
 					_ = n.m.Ready(e.Conn, &n.out)
 				}

@@ -15,12 +15,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// The stories of testdata: two connection managers a and b on a wire that the script controls.
-// testdata/README.md explains the commands; -rewrite rewrites the results.
+// The scenario scripts of testdata: two connection managers a and b on a wire that the script
+// controls. testdata/README.md explains the commands; -rewrite rewrites the results.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if !strings.HasSuffix(path, ".txt") {
-			return // a picture, or the README
+			return // the picture, or the README
 		}
 		s := &script{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// script is the state of one story.
+// script is the state of one scenario.
 type script struct {
 	t     *testing.T
 	d     *datadriven.TestData
@@ -79,7 +79,7 @@ func (s *script) num(key string, def uint64) uint64 {
 	return v
 }
 
-// node is the one that the first argument names or belongs to.
+// node returns the node that the first argument names, or to which the named connection belongs.
 func (s *script) node() *node {
 	if len(s.d.CmdArgs) == 0 {
 		s.d.Fatalf(s.t, "which node?")
@@ -87,10 +87,10 @@ func (s *script) node() *node {
 	return s.nodes[s.d.CmdArgs[0].Key[0]-'a']
 }
 
-// conn is the connection that the first argument names.
+// conn returns the connection that the first argument names.
 func (s *script) conn() mad.CommID { return s.node().ids[s.d.CmdArgs[0].Key] }
 
-// name finds the name of a connection at either node.
+// name returns the name of a connection of either node.
 func (s *script) name(id mad.CommID) string {
 	for _, n := range s.nodes {
 		if name, ok := n.names[id]; ok {
@@ -168,7 +168,7 @@ func (s *script) answer() {
 	s.err(s.node().m.Answer(s.now, s.conn(), mad.SIDRRep{QPN: wire.QPN(s.num("qpn", 0x33)), QKey: 7}, &s.node().out))
 }
 
-// pick is the index of a datagram on the wire, 0 unless it is given.
+// pick returns the index of a datagram on the wire, 0 if none is given.
 func (s *script) pick() int {
 	i := int(s.num("n", 0))
 	if i >= len(s.wire) {
@@ -177,7 +177,7 @@ func (s *script) pick() int {
 	return i
 }
 
-// deliver hands over all datagrams on the wire and what they cause, or the first n of them.
+// deliver delivers all datagrams on the wire and those that they cause, or the first n of them.
 func (s *script) deliver() {
 	for left := s.num("n", 1000); left > 0 && len(s.wire) > 0; left-- {
 		d := s.wire[0]
@@ -206,7 +206,7 @@ func (s *script) hold() {
 
 func (s *script) release() { s.wire, s.held = append(s.wire, s.held...), nil }
 
-// advance lets time pass, and says when something happens.
+// advance advances the time, and prints when an event happens.
 func (s *script) advance() {
 	d, err := time.ParseDuration(s.d.CmdArgs[0].Key)
 	if err != nil {

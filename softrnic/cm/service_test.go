@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Ports are RDMA-CM's service IDs; names are numbers that are administered by the local system
-// (A3.2.3.1), other ones for datagrams than for connections.
+// Ports are RDMA-CM's service IDs. Service IDs of names are administered by the local system
+// (A3.2.3.1), and differ between datagrams and connections.
 func TestServiceNumbers(t *testing.T) {
 	if s := ServiceOf("7174"); !s.Port || s.ID != mad.PortService(mad.SpaceTCP, 7174) {
 		t.Errorf("a port is %v", s)

@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// questions is one run of many questions after a datagram service over a bad wire. Question k,
-// known by its P_Key, is answered with queue pair 1000+k, refused, or left alone.
+// questions is one run of many SIDR requests to a datagram service over a wire that loses, doubles
+// and reorders. Request k, known by its P_Key, is answered with queue pair 1000+k, rejected, or
+// left unanswered.
 type questions struct {
 	t      *testing.T
 	rnd    *rand.Rand
@@ -20,14 +21,14 @@ type questions struct {
 	a, b   *node
 	loss   float64
 	flying []flight
-	asked  map[mad.CommID]uint16 // by the asker's number
+	asked  map[mad.CommID]uint16 // by the request ID of the requester
 	ends   map[uint16][]EventKind
-	said   map[uint16]clock.Time // when the application at b has answered it
+	said   map[uint16]clock.Time // the time when the application at b has answered it
 	open   []Event               // not answered yet
 }
 
-// Every question has one end; an answer is that to the question; the application does not see a
-// question again as long as its answer is remembered; and nothing is left (IBTA 12.11).
+// Every request ends once. An answer is the answer to its request. The application does not get a
+// request again while its answer is remembered. In the end no request is left (IBTA 12.11).
 func TestRandomQuestions(t *testing.T) {
 	answered := 0
 	for seed := uint64(1); seed <= 150 && !t.Failed(); seed++ {
@@ -79,7 +80,7 @@ func (q *questions) run(seed uint64) (answered int) {
 	return answered
 }
 
-// answer does what the application at b may do.
+// answer makes a random answer of the application at b.
 func (q *questions) answer() {
 	for len(q.open) > 0 && q.rnd.IntN(3) > 0 {
 		i := q.rnd.IntN(len(q.open))
@@ -87,7 +88,7 @@ func (q *questions) answer() {
 		q.open = slices.Delete(q.open, i, i+1)
 		k := e.Message.(*mad.SIDRReq).PKey
 		switch q.rnd.IntN(10) {
-		case 0: // never
+		case 0: // it is never answered
 		case 1:
 			q.say(k, e.Conn, mad.SIDRRep{Status: mad.SIDRRejected})
 		default:
@@ -97,14 +98,14 @@ func (q *questions) answer() {
 	}
 }
 
-// say answers a question, unless it has expired.
+// say answers a request unless it has expired.
 func (q *questions) say(k uint16, id mad.CommID, rep mad.SIDRRep) {
 	if q.b.m.Answer(q.now, id, rep, &q.b.out) == nil {
 		q.said[k] = q.now
 	}
 }
 
-// collect takes events, and puts datagrams on the wire.
+// collect handles events, and puts datagrams on the wire.
 func (q *questions) collect() {
 	for _, e := range q.a.out.Events {
 		k := q.asked[e.Conn]
@@ -134,7 +135,7 @@ func (q *questions) collect() {
 	}
 }
 
-// pass lets time go on.
+// pass advances the time.
 func (q *questions) pass(until clock.Time) {
 	for range maxRounds {
 		q.collect()

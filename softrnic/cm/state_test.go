@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// The state diagram is a golden file, so that a changed edge is seen in review.
+// The state diagram is a golden file, so that a review shows a changed edge.
 func TestGraphviz(t *testing.T) {
 	golden.Check(t, "testdata/states.dot", graphviz())
 }
 
-// No state has two edges for one cause, every state but Idle can be left for Idle, and Abort is
+// No state has two edges for one event. Idle can be reached from every other state, and Abort is
 // possible in each (IBTA 12.9.7).
 func TestEdges(t *testing.T) {
 	type key struct {

@@ -18,12 +18,12 @@ const (
 
 var addrs = map[string]netip.Addr{"a": netip.MustParseAddr("10.77.0.1"), "b": netip.MustParseAddr("10.77.0.2")}
 
-// node is one machine with its application's view.
+// node is one machine and the objects of its application.
 type node struct {
 	name string
 	m    *Machine
 	out  Actions
-	// names of connections in the order of their appearance, and back.
+	// names of connections in the order in which they appear, and the reverse map.
 	names map[mad.CommID]string
 	ids   map[string]mad.CommID
 	count int
@@ -37,7 +37,7 @@ func newNode(t testing.TB, name string, seed uint64, change func(*Config)) *node
 	return n
 }
 
-// restart loses everything but the names.
+// restart removes everything except the names.
 func (n *node) restart(t testing.TB, change func(*Config)) {
 	t.Helper()
 	n.seed++
@@ -52,7 +52,7 @@ func (n *node) restart(t testing.TB, change func(*Config)) {
 	n.out.Reset()
 }
 
-// call names a connection.
+// call gives a connection a name.
 func (n *node) call(id mad.CommID) string {
 	if _, ok := n.names[id]; !ok {
 		n.count++
@@ -69,7 +69,7 @@ func (n *node) peer() string {
 	return "a"
 }
 
-// connect dials the other node from a queue pair.
+// connect dials the other node with a queue pair.
 func (n *node) connect(now clock.Time, s mad.ServiceID, qpn wire.QPN) (mad.CommID, error) {
 	req := mad.REQ{Service: s, QPN: qpn, PSN: 0x100, MTU: 3, Retry: 7, RNRRetry: 7, PKey: 0xffff}
 	copy(req.Private[:], "hello")
@@ -82,7 +82,7 @@ func (n *node) accept(now clock.Time, id mad.CommID, qpn wire.QPN) error {
 	return n.m.Accept(now, id, rep, &n.out)
 }
 
-// describe is a datagram as one line.
+// describe returns a datagram as one line.
 func describe(names func(mad.CommID) string, d *Datagram) string {
 	var h mad.Header
 	msg, err := mad.Parse(d.MAD[:], &h)

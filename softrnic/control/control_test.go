@@ -147,7 +147,7 @@ func TestSockets(t *testing.T) {
 	if err := NewClient(path).Call(t.Context(), "GET", "/", nil, nil); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("no socket: %v", err)
 	}
-	// A daemon that was killed leaves its socket behind.
+	// A daemon that was killed leaves its socket file, which the next one replaces.
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -178,11 +178,11 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// A daemon that is stopped keeps callers waiting no longer than they want, and does nothing for
-// those who have gone.
+// Calls to a daemon that is stopped end when their context does, and the daemon does not execute
+// them later.
 func TestDeadlines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stopped")
-	l, err := net.Listen("unix", path) // takes connections as the kernel does for a stopped process
+	l, err := net.Listen("unix", path) // accepts connections, as the kernel does for a stopped process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// Who may not use a socket learns that, and not that nobody serves it.
+// A process without permission for a socket is told that, and not that no daemon serves the socket.
 func TestPrivilege(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}
 	err := NewClient("/x.sock").explain(refused)

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// memory is one region of the host and one of the NIC, by rkey.
+// memory has one region of the host and one of the NIC, known by rkey.
 var memory = map[uint32][]byte{hostKey: make([]byte, 1<<16), deviceKey: make([]byte, 1<<16)}
 
 const hostKey, deviceKey = 1, 2
@@ -22,7 +22,7 @@ func locate(rkey uint32, va uint64, n int) ([]byte, bool) {
 	return b[va&^7 : min(len(b), int(va)+n)], rkey == deviceKey
 }
 
-// nic has round figures: microseconds of occupancy.
+// nic has round costs, in microseconds.
 func nic() *NIC {
 	return &NIC{
 		Doorbell: 700, Completion: 500,
@@ -44,7 +44,7 @@ func packet(o wire.Opcode, qpn wire.QPN, rkey uint32, va uint64, payload int) []
 	return f.AppendTo(nil)
 }
 
-// A step is a packet that arrives, and when it has to be handed over.
+// A step is a packet, the time of its arrival, and the time at which the model must hand it over.
 type step struct {
 	now   clock.Time
 	frame []byte
@@ -95,7 +95,7 @@ func TestDepart(t *testing.T) {
 		{0, packet(wire.RCWriteOnly, 1, 0, 0, 8), true, 700},
 		{0, packet(wire.RCWriteOnly, 1, 0, 0, 8), true, 800},
 		{0, packet(wire.RCWriteOnly, 2, 0, 0, 8), false, 200}, // another queue pair, no doorbell
-		{0, packet(wire.RCWriteOnly, 1, 0, 0, 8), false, 800}, // its own stays in order
+		{0, packet(wire.RCWriteOnly, 1, 0, 0, 8), false, 800}, // packets of one queue pair stay in order
 		{0, packet(wire.RCAck, 1, 0, 0, 0), false, 0},
 		{5, []byte("no RoCE"), true, 5},
 		{9000, packet(wire.RCReadRequest, 1, 0, 0, 0), true, 9700},
@@ -106,7 +106,7 @@ func TestDepart(t *testing.T) {
 	}
 }
 
-// Rates that are no whole number of nanoseconds are exact in the long run.
+// Rates that are not a whole number of nanoseconds are exact in the long run.
 func TestRatesAreExact(t *testing.T) {
 	n := nic()
 	n.Write.Total = 63_000_000
@@ -121,7 +121,7 @@ func TestRatesAreExact(t *testing.T) {
 	}
 }
 
-// What a card remembers is bounded, however many numbers arrive.
+// The state of a card is bounded, however many queue pair numbers arrive.
 func TestMemoryIsBounded(t *testing.T) {
 	c := NewCard(nic(), locate)
 	now := clock.Time(0)
@@ -148,8 +148,8 @@ func TestBox(t *testing.T) {
 		frame, cause []byte
 		want         clock.Time
 	}{
-		{a, a, 550}, {a, b, 1550}, {a, nil, 2550}, // rewritten, and made
-		{b, b, 550}, // a core of its own
+		{a, a, 550}, {a, b, 1550}, {a, nil, 2550}, // one packet was rewritten, one was made
+		{b, b, 550}, // on a core of its own
 		{[]byte("no RoCE"), nil, 450},
 	} {
 		if got := x.Depart(0, s.frame, s.cause); got != s.want {

@@ -22,7 +22,7 @@ func newCQ(t testing.TB, depth int) *CQ {
 	return c
 }
 
-// The queue agrees with a plain slice.
+// The queue gives the same results as a plain slice.
 func TestAgreesWithModel(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -69,8 +69,8 @@ func TestAgreesWithModel(t *testing.T) {
 	}
 }
 
-// The end of a queue pair takes as long beside a million completions as beside none, its own or
-// those of others, and its places are free at once.
+// The removal of a queue pair's completions takes the same time with a million completions in the
+// queue as with none, and their places are free at once.
 func TestPurgeOfMany(t *testing.T) {
 	const depth = 1 << 20
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func TestPurgeOfMany(t *testing.T) {
 	}
 }
 
-// A queue that is in use allocates nothing, with many sources as with one.
+// Push and Poll allocate no memory, with many sources as with one.
 func TestAllocatesNothing(t *testing.T) {
 	c := newCQ(t, 64)
 	sources := make([]*Source, 32)
@@ -138,7 +138,7 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// An overrun loses the newest completion and is never forgotten (IBTA 10.10).
+// An overrun loses the newest completion, and the queue stays in error (IBTA 10.10).
 func TestOverrun(t *testing.T) {
 	c := newCQ(t, 1)
 	s := c.Source()
@@ -157,8 +157,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// Arming: one event for the next completion, not for one that is there; solicited or failed ones if
-// so asked (IBTA 11.4.2).
+// Arming asks for one event for the next completion, not for one that is already in the queue; a
+// solicited arming, only for a solicited or failed one (IBTA 11.4.2).
 func TestArming(t *testing.T) {
 	c := newCQ(t, 16)
 	s := c.Source()
@@ -174,7 +174,7 @@ func TestArming(t *testing.T) {
 		{"solicited", plain, false},
 		{"", solicited, true},
 		{"solicited", failed, true},
-		{"any solicited", plain, true}, // asking for less does not take back
+		{"any solicited", plain, true}, // a solicited arming does not weaken an earlier full one
 		{"solicited any", plain, true},
 	} {
 		switch step.arm {

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// BenchmarkWriteRate is 8-byte WRITEs with 64 outstanding, posted in lists of 16 and polled in
+// BenchmarkWriteRate measures 8-byte WRITEs with 64 in flight, posted in lists of 16 and polled in
 // lists.
 func BenchmarkWriteRate(b *testing.B) {
 	_, x, y := newPair(b, 0, memcable.Config{})
@@ -37,7 +37,7 @@ func BenchmarkWriteRate(b *testing.B) {
 	b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "msg/s")
 }
 
-// BenchmarkReadLatency is one 8-byte READ after the other.
+// BenchmarkReadLatency measures 8-byte READs, one after the other.
 func BenchmarkReadLatency(b *testing.B) {
 	_, x, y := newPair(b, 0, memcable.Config{})
 	wr := []verbs.SendWR{{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{x.mr.SGE(0, 8)}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}}
@@ -54,7 +54,7 @@ func BenchmarkReadLatency(b *testing.B) {
 	}
 }
 
-// BenchmarkRawEcho is what the cable itself can do, one frame at a time, for comparison.
+// BenchmarkRawEcho measures the ports in memory alone, one frame at a time, for comparison.
 func BenchmarkRawEcho(b *testing.B) {
 	p, q := memcable.Pair(memcable.Config{})
 	w := memcable.NewWaiter(0, q)
@@ -87,8 +87,8 @@ func BenchmarkRawEcho(b *testing.B) {
 	p.Close()
 }
 
-// BenchmarkClients is 16 threads on one device, each with one READ outstanding: what
-// coroutine-per-client systems do.
+// BenchmarkClients measures 16 threads on one device, each with one READ in flight, as systems with
+// a coroutine a client do.
 func BenchmarkClients(b *testing.B) {
 	const clients = 16
 	d := openPair(b, 0, memcable.Config{})

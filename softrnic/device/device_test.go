@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// spins are the two ways to wait: polling first, and blocking at once.
+// spins are the two ways to wait: to poll first, and to block at once.
 var spins = map[string]time.Duration{"spin": 0, "block": -1}
 
 func TestEndToEnd(t *testing.T) {
@@ -56,7 +56,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// The progress goroutine alone heals losses: the application only blocks.
+// The progress goroutine alone retransmits lost packets, while the application blocks.
 func TestLossyLink(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,8 @@ func TestLossyLink(t *testing.T) {
 	}
 }
 
-// A peer that is gone costs exactly the time that timeout and retry count promise, in virtual time.
+// The work for a peer that does not answer fails after exactly the time of timeout and retry count,
+// in virtual time.
 func TestRetryExceededTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := newPair(t, -1, memcable.Config{Filter: func(int, int, packetio.Frame) int { return 0 }})
@@ -120,7 +121,7 @@ func TestWaitDeadlines(t *testing.T) {
 				}
 			}
 		}
-		// An event belongs to the completion behind the arming, and is given once.
+		// Each arming leads to one event, for the first completion after it.
 		must(t, a.cq.Arm(false))
 		a.ctx.Runtime().Go("peer", func() {
 			rt.Sleep(time.Second)
@@ -140,7 +141,8 @@ func TestWaitDeadlines(t *testing.T) {
 	})
 }
 
-// Whoever waits when the device is closed, or its NIC goes down, is told so; later calls are too.
+// When the device is closed or its NIC crashes, waiting calls return the error, and so do later
+// calls.
 func TestCloseReleasesWaits(t *testing.T) {
 	for name, end := range map[string]func(d *Device){
 		"close": func(d *Device) { must(t, d.Close()); must(t, d.Close()) },
@@ -162,7 +164,7 @@ func TestCloseReleasesWaits(t *testing.T) {
 						}
 					})
 				}
-				time.Sleep(5 * time.Millisecond) // let some of them block; right either way
+				time.Sleep(5 * time.Millisecond) // let some of them block; the result is the same if they do not
 				end(d[0])
 				wg.Wait()
 				checkDead(t, a)
@@ -213,7 +215,7 @@ func checkDead(t *testing.T, a *node) {
 
 func second[T any](_ T, err error) error { return err }
 
-// After a crash the NIC comes back empty, with the same address, and works.
+// After a crash the NIC has the same address and no objects, and works.
 func TestNICComesBack(t *testing.T) {
 	d, a, b := newPair(t, 0, memcable.Config{})
 	d[1].Down()

@@ -25,7 +25,7 @@ var (
 
 const fullAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
-// openPair starts two devices on a cable.
+// openPair starts two devices that are joined by ports in memory.
 func openPair(t testing.TB, spin time.Duration, cable memcable.Config) [2]*Device {
 	t.Helper()
 	var d [2]*Device
@@ -52,7 +52,7 @@ func openPair(t testing.TB, spin time.Duration, cable memcable.Config) [2]*Devic
 	return d
 }
 
-// node is an application with one of everything.
+// node is an application with one object of each kind.
 type node struct {
 	ctx verbs.Context
 	pd  verbs.PD
@@ -83,7 +83,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// connect brings a and b to RTS with a timeout of 4 ms, so that tests of what fails are short.
+// connect brings a and b to RTS with a timeout of 4 ms, so that tests of failures are short.
 func connect(t testing.TB, a, b *node) {
 	t.Helper()
 	connectPatiently(t, a, b, 10)
@@ -102,7 +102,7 @@ func connectPatiently(t testing.TB, a, b *node, timeout uint8) {
 	}
 }
 
-// newPair is two devices with one connected application each.
+// newPair returns two devices with one connected application each.
 func newPair(t testing.TB, spin time.Duration, cable memcable.Config) (d [2]*Device, a, b *node) {
 	t.Helper()
 	d = openPair(t, spin, cable)
@@ -111,7 +111,7 @@ func newPair(t testing.TB, spin time.Duration, cable memcable.Config) (d [2]*Dev
 	return d, a, b
 }
 
-// in is a deadline from now on.
+// in returns a deadline that much later than now.
 func (n *node) in(d time.Duration) clock.Time { return n.ctx.Runtime().Now().Add(d) }
 
 // one waits for the next completion.

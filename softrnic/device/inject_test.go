@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// An application that blocks learns of a fault of its NIC by completions and events.
+// An application that blocks is informed of a fault of its NIC by completions and events.
 func TestInjectedFaults(t *testing.T) {
 	for name, inject := range map[string]struct {
 		fault func(d *Device, n *node) error

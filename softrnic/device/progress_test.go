@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// An application that watches its memory and never polls still sees a peer's WRITE: the progress
-// goroutine works.
+// An application that watches its memory and never polls sees a peer's WRITE, because the progress
+// goroutine executes it.
 func TestWatchingMemory(t *testing.T) {
 	_, a, b := newPair(t, 0, memcable.Config{})
 	for i := uint64(1); i <= 50; i++ {
@@ -29,8 +29,7 @@ func TestWatchingMemory(t *testing.T) {
 	}
 }
 
-// An application that polled and then went away does not stop the NIC: peers are served by the
-// progress goroutine.
+// If an application stops polling, the progress goroutine goes on to answer peers.
 func TestPollingThenComputing(t *testing.T) {
 	_, a, b := newPair(t, 0, memcable.Config{})
 	var wc [1]verbs.WC
@@ -47,7 +46,7 @@ func TestPollingThenComputing(t *testing.T) {
 	}
 }
 
-// Polling alone, without ever waiting, makes progress and fires timers.
+// Polling without waiting makes progress and fires timers.
 func TestPollOnly(t *testing.T) {
 	d, a, b := newPair(t, 0, memcable.Config{})
 	var wc [1]verbs.WC

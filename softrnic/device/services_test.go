@@ -88,8 +88,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// Datagrams and an unreliable connection take their receives from one shared queue. A datagram is
-// answered to where its GRH area says; the queue running low is an event.
+// Datagrams and an unreliable connection take their receives from one shared queue. The answer to a
+// datagram goes to the address in its GRH area; the limit of the queue raises an event.
 func TestDatagramsAndSharedReceives(t *testing.T) {
 	n := openIPv6(t, 0)
 	a, b := n[0], n[1]

@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A NIC that got no processor for longer than the ACK timeout finds the ACKs in its receive ring,
-// behind more than one receive batch: it takes them before its timers fire, and sends nothing
-// again.
+// A NIC that was not scheduled for longer than the ACK timeout finds the ACKs in its receive ring,
+// in more than one receive batch. It handles all of them before its timers fire, and retransmits
+// nothing.
 func TestNoTimerBeforeTheRing(t *testing.T) {
 	const qps = 300 // more than a receive batch of frames
 	d := openPair(t, 0, memcable.Config{Depth: 4 * qps})
@@ -31,7 +31,7 @@ func TestNoTimerBeforeTheRing(t *testing.T) {
 			Op: verbs.OpWrite, Flags: verbs.Inline | verbs.Signalled, Data: []byte("x"), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 		}))
 	}
-	var before metrics.NIC // what timed out while the posts waited for a processor does not count
+	var before metrics.NIC // timeouts during the posts, which may wait for a processor, do not count
 	d[0].With(func(e *engine.Engine) {
 		before = *e.Counters()
 		for end := time.Now().Add(time.Minute); d[1].Counters().RxWriteRequests < qps; time.Sleep(time.Millisecond) {

@@ -10,9 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Many threads on both devices, each with its own queue pair, and some that share one: polling,
-// blocking, listing and waiting all at the same time. The sums prove that each atomic was applied
-// once.
+// Many threads use both devices, some with a queue pair of their own, some with a shared one, and
+// poll, block, list and wait at the same time. The sums show that each atomic was executed once.
 func TestManyThreads(t *testing.T) {
 	const threads, adds = 12, 150
 	for name, spin := range spins {
@@ -51,7 +50,7 @@ func TestManyThreads(t *testing.T) {
 	}
 }
 
-// client adds 1 to the target's first word, and waits in all ways by turns.
+// client adds 1 to the target's first word, and uses all ways to wait in turn.
 func client(t *testing.T, a, target *node, id, adds int) {
 	r := rand.New(rand.NewPCG(uint64(id), 0))
 	var wc [4]verbs.WC
@@ -76,7 +75,7 @@ func client(t *testing.T, a, target *node, id, adds int) {
 	}
 }
 
-// Devices are closed while everything is in full swing.
+// Devices are closed while all threads work.
 func TestCloseInFullSwing(t *testing.T) {
 	for range 20 {
 		d := openPair(t, 0, memcable.Config{})

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// anyNIC is a NIC whose application calls everything in any order.
+// anyNIC is a NIC whose application makes random calls in random order.
 type anyNIC struct {
 	e   *Engine
 	gid verbs.GID
@@ -26,7 +26,7 @@ type anyNIC struct {
 	out packetio.Batch
 }
 
-// handleOf is an address handle in the words of verbs.
+// handleOf converts an address handle to a type of package verbs.
 type handleOf struct{ ah *AH }
 
 func (h handleOf) Handle() uint32 { return h.ah.Handle() }
@@ -39,7 +39,7 @@ func one[T any](r *rand.Rand, list []T) (v T, ok bool) {
 	return list[r.IntN(len(list))], true
 }
 
-// make makes an object, of parts that may be dead.
+// make makes an object from other objects, some of which may have been destroyed.
 func (n *anyNIC) make(r *rand.Rand) {
 	pd, havePD := one(r, n.pds)
 	send, haveCQ := one(r, n.cqs)
@@ -132,7 +132,8 @@ func (n *anyNIC) end(r *rand.Rand) {
 	}
 }
 
-// modify asks for a transition: mostly the next one on the way to RTS, sometimes any.
+// modify asks for a transition of a queue pair: mostly the next one on the way to RTS, sometimes
+// any other.
 func (n *anyNIC) modify(r *rand.Rand, now clock.Time, peer *anyNIC) {
 	q, ok := one(r, n.qps)
 	other, ok2 := one(r, peer.qps)
@@ -161,7 +162,7 @@ func (n *anyNIC) modify(r *rand.Rand, now clock.Time, peer *anyNIC) {
 	}
 }
 
-// sge names some bytes of some region, mostly inside of it.
+// sge returns a random range of bytes, mostly inside a region.
 func (n *anyNIC) sge(r *rand.Rand) verbs.SGE {
 	m, ok := one(r, n.mrs)
 	if !ok {
@@ -171,7 +172,7 @@ func (n *anyNIC) sge(r *rand.Rand) verbs.SGE {
 	return verbs.SGE{Addr: m.region.Base() + uint64(r.IntN(size)), Length: uint32(r.IntN(size)), LKey: m.region.LKey()}
 }
 
-// rkey is the R_Key of some region.
+// rkey returns the R_Key of a random region.
 func (n *anyNIC) rkey(r *rand.Rand) uint32 {
 	if m, ok := one(r, n.mrs); ok {
 		return m.region.RKey()
@@ -179,7 +180,7 @@ func (n *anyNIC) rkey(r *rand.Rand) uint32 {
 	return 0
 }
 
-// target is the address and the R_Key of some bytes of some region.
+// target returns the address and the R_Key of a random range of bytes.
 func (n *anyNIC) target(r *rand.Rand) (va uint64, rkey uint32) {
 	m, ok := one(r, n.mrs)
 	if !ok {
@@ -219,7 +220,7 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 		}
 	case verbs.OpRegMR:
 		wr.BindAccess = verbs.Access(r.IntN(32)) | verbs.LocalWrite
-		if m, ok := one(r, n.mrs); ok { // mostly what can be registered
+		if m, ok := one(r, n.mrs); ok { // mostly memory that can be registered
 			wr.RKey = verbs.NextRKey(m.region.RKey())
 			wr.SGL[0] = verbs.SGE{Addr: m.region.Base(), Length: uint32(1 + r.IntN(m.region.Len())), LKey: m.region.LKey()}
 		}
@@ -239,7 +240,7 @@ func (n *anyNIC) post(r *rand.Rand, now clock.Time, peer *anyNIC) {
 	_ = q.PostSend(now, list[:1+r.IntN(2)], &n.out)
 }
 
-// check looks at what must hold between two calls.
+// check checks the invariants that hold between two calls.
 func (n *anyNIC) check(t *testing.T, now clock.Time) {
 	t.Helper()
 	refs, shares := map[*CQ]int{}, map[*SRQ]int{}
@@ -276,7 +277,7 @@ func (n *anyNIC) check(t *testing.T, now clock.Time) {
 	}
 }
 
-// checkMemory looks at the memory of the NIC.
+// checkMemory checks the invariants of the NIC's memory.
 func (n *anyNIC) checkMemory(t *testing.T) {
 	t.Helper()
 	refs, used := map[*DM]int{}, 0
@@ -293,8 +294,8 @@ func (n *anyNIC) checkMemory(t *testing.T) {
 	}
 }
 
-// Two applications that do anything in any order, valid or not, over a lossy cable: nothing panics,
-// the tables agree with each other, and no deadline stays due without end.
+// Two applications make random calls in random order, valid or not, over a lossy cable: no call
+// panics, the tables agree with each other, and no deadline stays due without end.
 func TestAnyOrder(t *testing.T) {
 	seeds := uint64(150)
 	if testing.Short() {
@@ -316,7 +317,7 @@ func anyOrder(t *testing.T, seed uint64) {
 		{e: newEngine(t, "a", seed, macA, small, ipA), gid: verbs.GIDOf(ipB)},
 		{e: newEngine(t, "b", seed+1, macB, small, ipB), gid: verbs.GIDOf(ipA)},
 	}
-	if r.IntN(4) == 0 { // each talks to itself
+	if r.IntN(4) == 0 { // each is connected to itself
 		n[0].gid, n[1].gid = verbs.GIDOf(ipA), verbs.GIDOf(ipB)
 	}
 	now := clock.Time(0)
@@ -379,7 +380,7 @@ func anyOrder(t *testing.T, seed uint64) {
 	}
 }
 
-// due ticks until nothing is due. Its frames may fill the batch; then the rest waits.
+// due ticks until no deadline is due. If the frames fill the batch, the other deadlines stay due.
 func due(t *testing.T, x *anyNIC, now clock.Time, r *rand.Rand) {
 	t.Helper()
 	for ticks := 0; x.e.Deadline() <= now; ticks++ {

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// asyncCases make each asynchronous event happen at b, whose queue pair is connected to a's.
+// asyncCases raise each asynchronous event at b, whose queue pair is connected to a's.
 var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
 	verbs.EventQPFatal: func(t *testing.T, p *pair) { // a receive without a region
 		if err := p.b.qp.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{{Addr: 1, Length: 8, LKey: 1}}}}); err != nil {
@@ -69,7 +69,7 @@ var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
 			t.Fatal(err)
 		}
 	},
-	verbs.EventQPLastWQE: func(t *testing.T, p *pair) { // the connection fails, not the application
+	verbs.EventQPLastWQE: func(t *testing.T, p *pair) { // the error concerns the connection, not the application
 		_, b := sharedPair(t, p, newSRQ(t, p.b, verbs.SRQInit{}), verbs.RC)
 		f := wire.Frame{Eth: b.route.eth, IPv4: b.route.ipv4, UDP: b.route.udp}
 		f.Eth.Dst, f.Eth.Src = f.Eth.Src, f.Eth.Dst
@@ -79,8 +79,8 @@ var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
 	},
 }
 
-// Each asynchronous event is raised, once, by what it stands for, and names the queue pair or queue
-// that it is about.
+// Each asynchronous event is raised once, by its cause, and names the queue pair or queue that it
+// concerns.
 func TestAsyncEvents(t *testing.T) {
 	for kind := verbs.EventQPFatal; kind <= verbs.EventQPLastWQE; kind++ {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// operations are one message each of the kinds that stores are built of.
+// operations are one message of each kind that stores use.
 func operations(p *pair) map[string][]verbs.SendWR {
 	a, b := p.a, p.b
 	return map[string][]verbs.SendWR{
@@ -23,7 +23,7 @@ func operations(p *pair) map[string][]verbs.SendWR {
 	}
 }
 
-// roundTrip is a whole RC exchange: post, encode with ICRC, check and decode, execute, answer,
+// roundTrip runs a whole RC exchange: post, encode with ICRC, check and decode, execute, answer,
 // complete, poll.
 func roundTrip(t testing.TB, p *pair, wrs []verbs.SendWR) {
 	p.now += 1000
@@ -44,7 +44,7 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	p := connectPair(t, newSide(t, newEngine(t, "a", 1, macA, nil, ipA)), newSide(t, newEngine(t, "b", 2, macB, nil, ipB)), 0, verbs.MTU4096)
 	for name, wrs := range operations(p) {
 		for range 100 {
-			roundTrip(t, p, wrs) // buffers reach their size
+			roundTrip(t, p, wrs) // buffers grow to their final size
 		}
 		if n := testing.AllocsPerRun(200, func() { roundTrip(t, p, wrs) }); n != 0 {
 			t.Errorf("%s: %v allocations a message", name, n)
@@ -52,7 +52,7 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkExchange is the cost of a message in two NICs together.
+// BenchmarkExchange measures the processor time of a message in both NICs together.
 func BenchmarkExchange(b *testing.B) {
 	p := connectPair(b, newSide(b, newEngine(b, "a", 1, macA, nil, ipA)), newSide(b, newEngine(b, "b", 2, macB, nil, ipB)), 0, verbs.MTU4096)
 	for _, name := range []string{"write-8", "read-4k", "cas", "write-8 x32"} {

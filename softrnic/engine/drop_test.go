@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// rebuild changes a frame and gives it a right ICRC again.
+// rebuild changes a frame and computes its ICRC again.
 func rebuild(t *testing.T, b []byte, change func(f *wire.Frame)) []byte {
 	t.Helper()
 	f := parse(t, b)
@@ -19,7 +19,7 @@ func rebuild(t *testing.T, b []byte, change func(f *wire.Frame)) []byte {
 	return f.AppendTo(nil)
 }
 
-// Each reason to drop a packet has its own counter, and the packet has no effect.
+// Each reason to drop a packet has its own counter, and a dropped packet has no effect.
 func TestDropsAreCounted(t *testing.T) {
 	header := func(change func(f *wire.Frame)) func(t *testing.T, p *pair, b []byte) []byte {
 		return func(t *testing.T, _ *pair, b []byte) []byte { return rebuild(t, b, change) }
@@ -73,8 +73,9 @@ func TestDropsAreCounted(t *testing.T) {
 	}
 }
 
-// A reserved opcode of a reliable connection is no packet to be dropped: the peer gets a NAK, and
-// the connection ends (IBTA 9.7.4.1/reserved). From a stranger it is one.
+// A packet with a reserved opcode of a reliable connection is not dropped if it comes from the
+// peer: the peer gets a NAK, and the connection ends (IBTA 9.7.4.1/reserved). From another sender
+// it is dropped.
 func TestReservedOpcodeIsRefused(t *testing.T) {
 	for _, stranger := range []bool{false, true} {
 		p := newPair(t, nil)
@@ -114,7 +115,7 @@ func TestICRCCheckCanBeOff(t *testing.T) {
 	}
 }
 
-// What is no RoCEv2 belongs to the host's own stack.
+// Packets that are not RoCEv2 are left to the host's own network stack.
 func TestForeignFramesAreNotCounted(t *testing.T) {
 	e := newEngine(t, "b", 2, macB, nil, ipB)
 	arp := append(append(append([]byte{}, macB[:]...), macA[:]...), 0x08, 0x06, 1, 2, 3)
@@ -150,7 +151,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// A tag of VLAN 0 carries a priority and no VLAN: the packet is executed, and answered without one.
+// A VLAN tag with number 0 carries a priority only: the packet is executed, and the answer has no
+// tag.
 func TestPriorityTag(t *testing.T) {
 	p := newPair(t, nil)
 	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("urgent"), RemoteAddr: p.b.base, RKey: p.b.key})
@@ -162,8 +164,7 @@ func TestPriorityTag(t *testing.T) {
 	}
 }
 
-// A super-frame of more packets than any sender makes is no super-frame: it costs no more than a
-// damaged packet.
+// A super-frame of more packets than any sender makes is dropped as one damaged packet.
 func TestTinySegments(t *testing.T) {
 	p := newPair(t, nil)
 	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Whatever its opcode, a packet that is damaged, from a stranger or of another partition does not
-// reach its queue pair (IBTA 7.8.1, 10.9.3).
+// A packet of any opcode that is damaged, from a stranger or of another partition does not reach
+// its queue pair (IBTA 7.8.1, 10.9.3).
 func TestEveryOpcodeIsGuarded(t *testing.T) {
 	drops := []struct {
 		name    string
@@ -30,7 +30,7 @@ func TestEveryOpcodeIsGuarded(t *testing.T) {
 			}
 			for _, d := range drops {
 				if kind == verbs.UD && d.name == "stranger" {
-					continue // a datagram may come from anybody
+					continue // a datagram may come from any sender
 				}
 				p := guardedPair(t, kind)
 				frame := rebuild(t, p.a.out.Frames[0].Data, func(f *wire.Frame) {
@@ -52,7 +52,7 @@ func TestEveryOpcodeIsGuarded(t *testing.T) {
 	}
 }
 
-// guardedPair is a pair whose first side has one small packet to send.
+// guardedPair returns a pair whose first side has one small packet to send.
 func guardedPair(t *testing.T, kind verbs.QPType) *pair {
 	t.Helper()
 	if kind == verbs.UD {

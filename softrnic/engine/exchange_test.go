@@ -18,7 +18,7 @@ func fill(b []byte, seed byte) {
 	}
 }
 
-// verify does one of each operation and compares the bytes.
+// verify runs one of each operation and compares the bytes.
 func verify(t *testing.T, p *pair) {
 	t.Helper()
 	a, b := p.a, p.b
@@ -95,7 +95,7 @@ func TestExchangeIPv6(t *testing.T) {
 	verify(t, p)
 }
 
-// A queue pair connected to another one of the same NIC needs no link.
+// A queue pair that is connected to another one of the same NIC works without a link.
 func TestExchangeWithMyself(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	a, b := newSide(t, e), newSide(t, e)
@@ -104,7 +104,7 @@ func TestExchangeWithMyself(t *testing.T) {
 	verify(t, p)
 }
 
-// What every frame looks like: the rules of a Linux soft-RoCE NIC, so that either end may be one.
+// Every frame has the form in which a Linux soft-RoCE NIC sends it, so that either end may be one.
 func TestFrameHeaders(t *testing.T) {
 	p := newPair(t, nil)
 	var ids []uint16
@@ -140,7 +140,7 @@ func TestFrameHeaders(t *testing.T) {
 	}
 }
 
-// The pair of queue pairs of the captures of Linux rxe: 0x11 and 0x111 (A17.3.1).
+// The numbers of the queue pairs in the captures of Linux rxe: 0x11 and 0x111 (A17.3.1).
 func TestSourcePortRule(t *testing.T) {
 	if got := sourcePort(0x11, 0x111); got != 53793 {
 		t.Errorf("sourcePort(0x11, 0x111) = %d, want 53793", got)
@@ -150,7 +150,7 @@ func TestSourcePortRule(t *testing.T) {
 	}
 }
 
-// The link loses a tenth of all frames; everything still arrives once.
+// The link loses a tenth of all frames, and every message arrives once.
 func TestLossIsHealed(t *testing.T) {
 	p := newPair(t, nil)
 	r := rand.New(rand.NewPCG(7, 7))
@@ -176,8 +176,8 @@ func TestLossIsHealed(t *testing.T) {
 	}
 }
 
-// A burst that travels as one super-frame is taken packet by packet; so is garbage that claims to
-// be one.
+// A burst that arrives as one super-frame is handled packet by packet; so are random bytes in the
+// form of a super-frame.
 func TestSuperFrame(t *testing.T) {
 	p := newPair(t, nil)
 	fill(p.a.buf[:4096], 3)

@@ -22,8 +22,8 @@ type captured struct {
 	frame wire.Frame
 }
 
-// readGolden returns the RoCEv2 frames of a capture by sender: those of the first, and those of the
-// other.
+// readGolden returns the RoCEv2 frames of a capture by sender: those of the one that sends first,
+// and those of the other.
 func readGolden(t *testing.T, name string) (asked, answered []captured) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../wire/testdata/golden", name+".pcap"))
@@ -101,9 +101,10 @@ var rxeSends = map[string]struct {
 	"ud_send_imm":  {verbs.UD, verbs.OpSendImm, []int{1000, 1000}, 0},
 }
 
-// For the same work, our frames are rxe's byte for byte, from the Ethernet header to the ICRC: over
-// IPv4, IPv6 and link-local addresses, with a traffic class, for all transport services. Only what
-// is drawn by lot is taken over: IP ID, and what follows from the queue pair's number.
+// For the same work, our frames are the same as rxe's byte for byte, from the Ethernet header to
+// the ICRC: over IPv4, IPv6 and link-local addresses, with a traffic class, for all transport
+// services. Only random values are copied from the capture: the IP ID, and the fields that follow
+// from the queue pair's number.
 func TestFramesAreRxes(t *testing.T) {
 	for name, c := range rxeSends {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestFramesAreRxes(t *testing.T) {
 	}
 }
 
-// pattern are the bytes of message m.
+// pattern returns the bytes of message m.
 func pattern(b []byte, m int) {
 	for i := range b {
 		b[i] = byte(i ^ i>>8 ^ m*0x5b)
@@ -155,7 +156,7 @@ func sameBytes(t *testing.T, i int, got, want []byte) {
 	}
 }
 
-// What rxe asked, we answer with the frames that rxe answered, over IPv6 byte for byte.
+// Our NIC answers rxe's requests with the same frames as rxe did, over IPv6 byte for byte.
 func TestAnswersAreRxes(t *testing.T) {
 	for _, name := range []string{"v6_rc_send", "v6_rc_write", "ll6_rc_send", "rc_send_pad"} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// ask asks b for a datagram service and lets everything happen.
+// ask sends b a SIDR request for a datagram service and runs until nothing is in flight.
 func ask(t *testing.T, p *pair, s mad.ServiceID) *CMConn {
 	t.Helper()
 	c, err := gsi(t, p.a.e).Resolve(p.now, ipA, ipB, mad.SIDRReq{Service: s, PKey: defaultPKey}, &p.a.out)
@@ -18,10 +18,9 @@ func ask(t *testing.T, p *pair, s mad.ServiceID) *CMConn {
 	return c
 }
 
-// A question is refused by a service that makes connections, and a connection by one that answers
-// questions; a question that finds a full list is refused, and one that is not taken in time is
-// forgotten (IBTA
-// 12.11).
+// A service for connections rejects a SIDR request, and a datagram service rejects a connection
+// request. A SIDR request that finds a full list is rejected, and one that the application does not
+// answer in time is forgotten (IBTA 12.11).
 func TestQuestionsAndConnections(t *testing.T) {
 	p := unconnected(t)
 	g := gsi(t, p.b.e)

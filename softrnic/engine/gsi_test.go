@@ -27,7 +27,7 @@ func gsi(t testing.TB, e *Engine) *GSI {
 	return g
 }
 
-// unconnected is two NICs with new queue pairs.
+// unconnected returns two NICs with new queue pairs.
 func unconnected(t testing.TB) *pair {
 	t.Helper()
 	return &pair{a: newSide(t, newEngine(t, "a", 1, macA, nil, ipA, ip6A)), b: newSide(t, newEngine(t, "b", 2, macB, nil, ipB, ip6B))}
@@ -105,7 +105,7 @@ func checkForgotten(t *testing.T, p *pair) {
 	}
 }
 
-// The RTU is lost: the first packet of the connection stands for it.
+// The RTU is lost: the first packet of the connection takes its place.
 func TestFirstPacketEstablishes(t *testing.T) {
 	p := unconnected(t)
 	l, err := gsi(t, p.b.e).Listen(testService, 4)
@@ -124,8 +124,8 @@ func TestFirstPacketEstablishes(t *testing.T) {
 	}
 }
 
-// A queue pair that is destroyed takes its connection with it, in every state of the connection,
-// and nothing is left.
+// The destruction of a queue pair ends its connection, in every state of the connection, and leaves
+// nothing behind.
 func TestDestroyedQueuePairEndsConnection(t *testing.T) {
 	for _, stage := range []string{"request", "reply", "established", "reset"} {
 		p := unconnected(t)
@@ -167,7 +167,7 @@ func TestDestroyedQueuePairEndsConnection(t *testing.T) {
 	}
 }
 
-// A queue pair that was reset is free for its next connection at once, at either end.
+// A queue pair that was reset can be connected again at once, at either end.
 func TestResetQueuePairConnectsAgain(t *testing.T) {
 	p := unconnected(t)
 	l, err := gsi(t, p.b.e).Listen(testService, 4)
@@ -186,7 +186,7 @@ func TestResetQueuePairConnectsAgain(t *testing.T) {
 		p.run(t, p.now)
 		verify(t, p)
 	}
-	// The end of the old connection comes when b's queue pair is on the way to the next one.
+	// The DREQ of the old connection arrives while b's queue pair makes the next one.
 	if err := gsi(t, p.a.e).Disconnect(p.now, gsi(t, p.a.e).ConnOf(p.a.qp.Num()), &p.a.out); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestConnectionToItself(t *testing.T) {
 	}
 }
 
-// capturedMADs are the frames of a capture between two Linux kernels that go to queue pair 1.
+// capturedMADs returns the frames to queue pair 1 in a capture between two Linux kernels.
 func capturedMADs(t *testing.T, name string) (frames [][]byte) {
 	t.Helper()
 	const fileHeader, recordHeader = 24, 16
@@ -301,8 +301,8 @@ func capturedMADs(t *testing.T, name string) (frames [][]byte) {
 	return frames
 }
 
-// Frames of a Linux initiator come in, and what goes out is framed as Linux frames it: the same
-// addresses, ports, flags, Q_Key and lengths (IBTA 3.9.4, 16.7).
+// The NIC gets the frames of a Linux initiator, and its own frames have the form of Linux's: the
+// same addresses, ports, flags, Q_Key and lengths (IBTA 3.9.4, 16.7).
 func TestFramesAsLinux(t *testing.T) {
 	for _, name := range []string{"cm_rping_v4.pcap", "cm_rping_v6.pcap", "cm_reject.pcap"} {
 		frames := capturedMADs(t, name)
@@ -327,7 +327,7 @@ func TestFramesAsLinux(t *testing.T) {
 			t.Fatalf("%s: %d frames", name, len(s.out.Frames))
 		}
 		got := parse(t, s.out.Frames[0].Data)
-		got.IPv4.ID, got.ICRC, got.BTH.PSN = want.IPv4.ID, want.ICRC, want.BTH.PSN // free, or follows from what is
+		got.IPv4.ID, got.ICRC, got.BTH.PSN = want.IPv4.ID, want.ICRC, want.BTH.PSN // chosen by the sender, or computed from such a value
 		if name != "cm_reject.pcap" {
 			got.Payload, want.Payload = nil, nil // package cm compares these
 		}
@@ -337,7 +337,8 @@ func TestFramesAsLinux(t *testing.T) {
 	}
 }
 
-// What is no management datagram is dropped under its own name.
+// A datagram to queue pair 1 that is not a management datagram is dropped with a counter of its
+// own.
 func TestDropsAtQueuePairOne(t *testing.T) {
 	s := newSide(t, newEngine(t, "b", 2, macB, nil, ipB))
 	good := func() *wire.Frame {

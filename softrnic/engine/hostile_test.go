@@ -24,7 +24,8 @@ var (
 	ipM  = netip.MustParseAddr("10.77.0.3")
 )
 
-// The memory of a side: the words and the area that its peer changes, then its own buffers.
+// The layout of a side's memory: the words and the area that its peer changes, then its own
+// buffers.
 const (
 	hostileWords   = 0
 	hostileWord    = 4
@@ -35,14 +36,14 @@ const (
 	hostileDepth   = 8
 )
 
-// hostileNet is two NICs on a network that loses frames, keeps a copy of each and delivers it again
-// whenever it likes, however late, and on which a third machine guesses.
+// hostileNet is two NICs on a network that loses frames, and that keeps a copy of each frame and
+// may deliver it again at any later time. A third machine sends guessed frames.
 type hostileNet struct {
 	t     *testing.T
 	r     *rand.Rand
 	now   clock.Time
 	s     [2]*side
-	air   [2][]hostileFrame // to side i, in order
+	air   [2][]hostileFrame // frames to side i, in order
 	log   []hostileFrame
 	loss  float64
 	again float64
@@ -67,8 +68,8 @@ func (n *hostileNet) take(from int) {
 	s.out.Reset()
 }
 
-// guess makes a frame to side i that is none of the connection's: of another machine, or with the
-// peer's address and a PSN that nothing is waiting for.
+// guess makes a frame to side i that does not belong to the connection: from another machine, or
+// with the peer's address and an unexpected PSN.
 func (n *hostileNet) guess(to int) []byte {
 	var f wire.Frame
 	if err := wire.ParseFrame(n.log[n.r.IntN(len(n.log))].data, &f); err != nil {
@@ -93,9 +94,9 @@ func (n *hostileNet) guess(to int) []byte {
 		}
 	} else {
 		f.AETH.Syndrome = []wire.Syndrome{wire.AckNoCredits, wire.NakInvalid, wire.NakRemoteAccess, wire.NakPSNSequence, wire.RNRNak | 3}[n.r.IntN(5)]
-		f.BTH.PSN = q.SendPSN.Add(n.r.IntN(1 << 22)) // a ghost
+		f.BTH.PSN = q.SendPSN.Add(n.r.IntN(1 << 22)) // a duplicate of an earlier connection
 		if n.r.IntN(2) == 0 {
-			f.BTH.PSN = q.SendPSN.Add(-1<<16 - n.r.IntN(1<<22)) // long done
+			f.BTH.PSN = q.SendPSN.Add(-1<<16 - n.r.IntN(1<<22)) // a duplicate of an old request
 		}
 	}
 	return f.AppendTo(nil)
@@ -109,7 +110,7 @@ func (n *hostileNet) deliver(to int, data []byte) {
 	}
 }
 
-// step moves the network on. False: nothing is in flight or due.
+// step delivers a frame or advances the time. It returns false if nothing is in flight or due.
 func (n *hostileNet) step() bool {
 	n.take(0)
 	n.take(1)
@@ -145,13 +146,13 @@ func (n *hostileNet) step() bool {
 	return true
 }
 
-// hostileUser posts work on a side and knows what must come back.
+// hostileUser posts work on a side and computes the expected results.
 type hostileUser struct {
 	n        *hostileNet
 	me, peer *side
 	left     int
 	ops      []verbs.SendWR
-	want     [][]byte // what each READ and atomic brings
+	want     [][]byte // expected result of each READ and atomic
 	done     int
 	sends    [][]byte
 	recvs    int
@@ -212,7 +213,7 @@ func (u *hostileUser) post() {
 	}
 }
 
-// completed takes a completion of me's send queue.
+// completed handles a completion of me's send queue.
 func (u *hostileUser) completed(wc verbs.WC) error {
 	if wc.Status != verbs.Success || wc.ID != uint64(u.done) {
 		return fmt.Errorf("completion %+v, want number %d of %v", wc, u.done, u.ops[u.done].Op)
@@ -228,7 +229,7 @@ func (u *hostileUser) completed(wc verbs.WC) error {
 	return nil
 }
 
-// received takes a completion of the peer's receive queue.
+// received handles a completion of the peer's receive queue.
 func (u *hostileUser) received(wc verbs.WC) error {
 	if wc.Status != verbs.Success || wc.ID != uint64(u.got) || u.got >= len(u.sends) || int(wc.ByteLen) != len(u.sends[u.got]) {
 		return fmt.Errorf("receive %+v, want number %d of %d", wc, u.got, len(u.sends))
@@ -255,8 +256,8 @@ func (u *hostileUser) verdict() error {
 	return nil
 }
 
-// Two queue pairs on a network that loses, repeats and invents frames, through two connections of
-// the same pair: every byte is right, every atomic is applied once, and nothing gets stuck.
+// Two queue pairs make two connections, one after the other, on a network that loses, repeats and
+// invents frames: every byte is right, every atomic is executed once, and all work completes.
 func TestHostileNetwork(t *testing.T) {
 	if *hostileSeed != 0 {
 		hostile(t, *hostileSeed)
@@ -305,13 +306,13 @@ func hostile(t *testing.T, seed uint64) {
 	}
 }
 
-// connect brings both queue pairs from wherever they are to RTS, with random PSNs: those keep the
-// late packets of one connection out of the next.
+// connect brings both queue pairs from any state to RTS, with random PSNs, so that late packets of
+// one connection do not count in the next.
 func (n *hostileNet) connect() {
 	mtu := []verbs.MTU{verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU4096}[n.r.IntN(4)]
 	psn := [2]wire.PSN{wire.PSN(n.r.IntN(1 << 24)), wire.PSN(n.r.IntN(1 << 24))}
 	if len(n.log) == 0 {
-		psn[1] = 0xffffff - wire.PSN(n.r.IntN(200)) // wraps
+		psn[1] = 0xffffff - wire.PSN(n.r.IntN(200)) // so that PSNs wrap
 	}
 	depth := 1 + n.r.IntN(hostileDepth)
 	for i, s := range n.s {
@@ -332,7 +333,7 @@ func (n *hostileNet) connect() {
 // maxHostileSteps is far more than any seed needs.
 const maxHostileSteps = 1_000_000
 
-// run lets both users work until everything is done.
+// run runs both users until all work is complete.
 func (n *hostileNet) run(users [2]*hostileUser) {
 	for range maxHostileSteps {
 		for i, u := range users {

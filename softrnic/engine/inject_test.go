@@ -30,7 +30,7 @@ func TestFailQP(t *testing.T) {
 	if err := p.a.e.FailQP(0, n+1, &p.a.out); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("of no queue pair: %v", err)
 	}
-	p.a.out.Reset() // the WRITE is lost on its way
+	p.a.out.Reset() // the WRITE is lost on the link
 	for _, q := range []*QP{p.a.qp, p.b.qp} {
 		if err := q.ToReset(); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestFailQP(t *testing.T) {
 	}
 }
 
-// A completion queue that overruns takes all its queue pairs along; what was in it can be polled.
+// If a completion queue overruns, all its queue pairs fail; the completions in it can be polled.
 func TestOverrunCQs(t *testing.T) {
 	p := newPair(t, nil)
 	other := newQP(t, p.a)

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Link-local addresses connect without a neighbour table: the MAC address is inside of them.
+// Link-local addresses connect without a neighbour table, because they contain the MAC address.
 func TestExchangeLinkLocal(t *testing.T) {
 	unknown := func(c *Config) { c.Resolve = func(netip.Addr) (wire.MAC, bool) { return wire.MAC{}, false } }
 	side := func(name string, seed uint64, mac wire.MAC) *side {
@@ -19,8 +19,9 @@ func TestExchangeLinkLocal(t *testing.T) {
 	verify(t, p)
 }
 
-// An IPv6 connection has traffic class and hop limit as they were asked for, a UDP checksum of 0,
-// and takes frames of any hop limit and traffic class that the way may have changed.
+// An IPv6 connection sends with the traffic class and hop limit of its attributes and a UDP
+// checksum of 0. It accepts frames with any hop limit and traffic class, because routers may change
+// these.
 func TestIPv6Headers(t *testing.T) {
 	a := newSide(t, newEngine(t, "a", 1, macA, nil, ipA, ip6A))
 	b := newSide(t, newEngine(t, "b", 2, macB, nil, ipB, ip6B))
@@ -48,7 +49,7 @@ func TestIPv6Headers(t *testing.T) {
 			fr.UDP.SrcPort != sourcePort(a.qp.Num(), b.qp.Num()) || !wire.CheckICRC(f.Data) {
 			t.Errorf("frame %+v", fr)
 		}
-		// A router and a marking switch change what the ICRC does not cover.
+		// Routers and marking switches change fields that the ICRC does not cover.
 		fr.IPv6.HopLimit, fr.IPv6.TrafficClass, fr.IPv6.FlowLabel, fr.BTH.FECN = 1, 3, 77, true
 		to := b
 		if from == b {
@@ -64,8 +65,8 @@ func TestIPv6Headers(t *testing.T) {
 	}
 }
 
-// P_Keys: the same partition with at least one full member opens, over IPv6 as over IPv4 (IBTA
-// 10.9.3).
+// Two P_Keys match if they name the same partition and at least one is a full member, over IPv6 as
+// over IPv4 (IBTA 10.9.3).
 func TestPKeys(t *testing.T) {
 	for _, c := range []struct {
 		a, b uint16

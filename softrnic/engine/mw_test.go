@@ -36,7 +36,8 @@ func mwKey(t testing.TB, mw *MW) uint32 {
 	return key
 }
 
-// A window is for the peer of the queue pair that bound it alone, and ends with the queue pair.
+// Only the peer of the queue pair that bound a window can use it. The window ends with the queue
+// pair.
 func TestWindowBelongsToAQueuePair(t *testing.T) {
 	p := newPair(t, nil)
 	piece, mw := windowed(t, p.b, 100)
@@ -77,7 +78,7 @@ func TestWindowBelongsToAQueuePair(t *testing.T) {
 	}
 }
 
-// A region below a window stays until the window is gone; a crash takes both.
+// A region cannot be deregistered while it has a window; a crash removes both.
 func TestWindowLife(t *testing.T) {
 	p := newPair(t, nil)
 	piece, mw := windowed(t, p.b, 100)
@@ -126,8 +127,8 @@ func dmRegion(t testing.TB, s *side, d *DM, off, n int) (*MR, uint32) {
 	return mr, r.RKey()
 }
 
-// Device memory is read, written and added to by peers at addresses from 0 on, and by its owner
-// through its methods and as local memory of work requests.
+// Peers read, write and add to device memory at addresses from 0 on. Its owner uses it through its
+// methods and as local memory of work requests.
 func TestDeviceMemory(t *testing.T) {
 	p := newPair(t, nil)
 	d, err := p.b.e.AllocDM(4096)
@@ -165,7 +166,7 @@ func TestDeviceMemory(t *testing.T) {
 	}
 }
 
-// The budget is one of the NIC; what is freed can be had again.
+// Device memory has one budget for the NIC; freed memory can be allocated again.
 func TestDeviceMemoryBudget(t *testing.T) {
 	s := newSide(t, newEngine(t, "a", 1, macA, nil, ipA))
 	if d := s.e.Device(); d.MaxDM != 256<<10 || d.MaxSRQ != 4096 || d.MaxAH != 65536 {
@@ -216,9 +217,9 @@ func TestDeviceMemoryBudget(t *testing.T) {
 	}
 }
 
-// Atomics of many queue pairs, of two NICs and of the owner's own, on one word of device memory are
-// one after the other: every FETCH_ADD sees another value, and of the CMP_SWAPs that compare the
-// same one wins.
+// Atomics of many queue pairs, of two NICs and of the owner itself, on one word of device memory
+// are executed one after the other: every FETCH_ADD returns another value, and of the CMP_SWAPs
+// with the same compare value one succeeds.
 func TestAtomicsSerialise(t *testing.T) {
 	p := newPair(t, nil)
 	d, err := p.b.e.AllocDM(64)

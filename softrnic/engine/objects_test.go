@@ -122,7 +122,8 @@ func TestAddressesAreChecked(t *testing.T) {
 	}
 }
 
-// Two NICs with different seeds have no number in common, and a thousand numbers do not count up.
+// Two NICs with different seeds give no object the same number, and a thousand numbers are not
+// consecutive.
 func TestQPNsCannotBeGuessed(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	s := newSide(t, e)
@@ -147,8 +148,7 @@ func TestQPNsCannotBeGuessed(t *testing.T) {
 	}
 }
 
-// A CQ that overflows raises its event once and takes its queue pairs into the error state; others
-// go on.
+// A CQ that overflows raises one event, and its queue pairs fail; other queue pairs go on.
 func TestCQOverflow(t *testing.T) {
 	p := newPair(t, nil)
 	small, err := p.a.e.CreateCQ(2)
@@ -187,7 +187,8 @@ func TestCQOverflow(t *testing.T) {
 		t.Error("not counted")
 	}
 	verify(t, p) // the other queue pair
-	// A new start on the same queue loses no completion unnoticed either.
+	// A queue pair that is started again on the same CQ loses no completion without an event,
+	// either.
 	for _, x := range []*QP{q, peer} {
 		if err := x.ToReset(); err != nil {
 			t.Fatal(err)
@@ -243,13 +244,13 @@ func TestDownForgetsEverything(t *testing.T) {
 	e.Up()
 	wantErr(t, "QP after Up", p.b.qp.PostSend(0, nil, &out), verbs.ErrClosed)
 	wantErr(t, "old PD in the new NIC", errOf(e.CreateQP(p.b.pd, p.b.cq, p.b.cq, verbs.QPInit{})), verbs.ErrClosed)
-	p.run(t, 10*second) // the peer gives up
+	p.run(t, 10*second) // the peer's retries are exhausted
 	if wc := p.a.poll(t); len(wc) != 1 || wc[0].Status != verbs.RetryExcErr {
 		t.Errorf("peer: %+v", wc)
 	}
 }
 
-// Reset and destruction take completions of the queue pair out of the CQ, and only those.
+// Reset and destruction remove the queue pair's completions from the CQ, and no others.
 func TestResetPurgesCompletions(t *testing.T) {
 	p := newPair(t, nil)
 	wr := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled | verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key}
@@ -263,8 +264,8 @@ func TestResetPurgesCompletions(t *testing.T) {
 	}
 }
 
-// The end of a queue pair holds the NIC no longer when its completion queue is full of completions
-// of others.
+// The destruction of a queue pair takes no longer if its completion queue is full of other queue
+// pairs' completions.
 func TestEndBesideMany(t *testing.T) {
 	a := newSide(t, newEngine(t, "a", 1, macA, nil, ipA))
 	const depth = 1 << 20
@@ -316,7 +317,7 @@ func TestEndBesideMany(t *testing.T) {
 	}
 }
 
-// The index of a refused work request is reported, and those before it are queued.
+// If a work request is refused, its index is reported, and the requests before it are queued.
 func TestPostIndex(t *testing.T) {
 	p := newPair(t, nil)
 	good := verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signalled | verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key}
@@ -334,7 +335,7 @@ func TestPostIndex(t *testing.T) {
 	}
 }
 
-// So it is with receives.
+// The same holds for receives.
 func TestPostRecvIndex(t *testing.T) {
 	p := newPair(t, nil)
 	good := verbs.RecvWR{ID: 1, SGL: []verbs.SGE{p.a.sge(0, 8)}}

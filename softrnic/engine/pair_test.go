@@ -42,7 +42,7 @@ func newEngine(t testing.TB, name string, seed uint64, mac wire.MAC, change func
 	return e
 }
 
-// side is one NIC with one of everything.
+// side is one NIC with one object of each kind.
 type side struct {
 	e    *Engine
 	pd   *PD
@@ -52,7 +52,7 @@ type side struct {
 	out  packetio.Batch
 	in   packetio.Batch
 	base uint64
-	key  uint32 // for peers
+	key  uint32 // memory for peers
 	lkey uint32
 	buf  []byte
 }
@@ -97,15 +97,15 @@ func (s *side) poll(t testing.TB) []verbs.WC {
 	return wc[:q.Poll(wc)]
 }
 
-// pair is two NICs on a cable, in virtual time.
+// pair is two NICs joined by a cable, in virtual time.
 type pair struct {
 	a, b *side
 	now  clock.Time
-	// tap sees every frame; false loses it.
+	// tap is called for every frame; if it returns false, the frame is lost.
 	tap func(from *side, f packetio.Frame) bool
 }
 
-const testPSN = 0xfffff0 // wraps soon
+const testPSN = 0xfffff0 // so that PSNs wrap soon
 
 func newPair(t testing.TB, change func(*Config)) *pair {
 	t.Helper()
@@ -136,7 +136,7 @@ func connect(t testing.TB, now clock.Time, q, peer *QP, gid int, mtu verbs.MTU) 
 	}
 }
 
-// exchange moves the frames of one direction; it reports how many there were.
+// exchange delivers the frames of one direction, and returns how many there were.
 func (p *pair) exchange(from, to *side) int {
 	from.in, from.out = from.out, from.in
 	from.out.Reset()
@@ -161,7 +161,7 @@ func (p *pair) settle(t testing.TB) {
 	t.Fatal("frames go back and forth without end")
 }
 
-// run advances time from deadline to deadline until until, or until nothing is due.
+// run advances the time from deadline to deadline, until until returns true or no deadline is left.
 func (p *pair) run(t testing.TB, until clock.Time) {
 	t.Helper()
 	p.settle(t)

@@ -7,14 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// serviceCase is a way to SEND, from a queue pair of p.a to one of p.b.
+// serviceCase is one way to SEND from a queue pair of p.a to one of p.b.
 type serviceCase struct {
 	name   string
 	of     verbs.QPType
 	shared bool
 }
 
-// serviceCases are in the order in which a reader compares them.
+// serviceCases are in the order in which the results are compared.
 var serviceCases = []serviceCase{
 	{"rc", verbs.RC, false},
 	{"rc-srq", verbs.RC, true},
@@ -24,7 +24,7 @@ var serviceCases = []serviceCase{
 	{"ud-srq", verbs.UD, true},
 }
 
-// sender prepares a SEND of n bytes and its receive as one function.
+// sender returns a function that runs a SEND of n bytes with its receive.
 func (c serviceCase) sender(t testing.TB, n int) func(t testing.TB) {
 	p := newPair(t, func(cfg *Config) { cfg.LinkMTU = 4200 })
 	var srq *SRQ
@@ -67,12 +67,12 @@ func (c serviceCase) sender(t testing.TB, n int) func(t testing.TB) {
 	}
 }
 
-// A SEND allocates nothing, by whatever service and from whatever queue its receive comes.
+// A SEND allocates no memory, for each service and each kind of receive queue.
 func TestServicesAllocateNothing(t *testing.T) {
 	for _, c := range serviceCases {
 		send := c.sender(t, 64)
 		for range 100 {
-			send(t) // buffers reach their size
+			send(t) // buffers grow to their final size
 		}
 		if n := testing.AllocsPerRun(200, func() { send(t) }); n != 0 {
 			t.Errorf("%s: %v allocations a message", c.name, n)
@@ -80,9 +80,9 @@ func TestServicesAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkServices is a SEND and its receive in two NICs together, with codec, ICRC and
-// acknowledgement, beside BenchmarkExchange: what a datagram, an unreliable connection and shared
-// receives cost or save.
+// BenchmarkServices measures a SEND and its receive in both NICs together, with codec, ICRC and
+// acknowledgement. Compared with BenchmarkExchange it shows the cost of datagrams, unreliable
+// connections and shared receives.
 func BenchmarkServices(b *testing.B) {
 	for _, size := range []int{64, 1024} {
 		for _, c := range serviceCases {

@@ -26,7 +26,7 @@ func drainEvents(e *Engine) (kinds []verbs.AsyncKind) {
 	}
 }
 
-// sharedPair is a pair whose b takes its receives from srq.
+// sharedPair returns a pair whose b takes its receives from srq.
 func sharedPair(t testing.TB, p *pair, srq *SRQ, of verbs.QPType) (a, b *QP) {
 	t.Helper()
 	a, err := p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{Type: of})
@@ -52,8 +52,8 @@ func sharedPair(t testing.TB, p *pair, srq *SRQ, of verbs.QPType) (a, b *QP) {
 	return a, b
 }
 
-// Queue pairs of all types share receives: each message takes the oldest, and its completion names
-// the queue pair that took it. The limit event names the queue, once.
+// Queue pairs of all types share receives: each message takes the oldest one, and the completion
+// names the queue pair that took it. The limit event is raised once and names the queue.
 func TestSharedReceives(t *testing.T) {
 	p := newPair(t, nil)
 	drainEvents(p.b.e)
@@ -108,8 +108,8 @@ func TestSharedReceives(t *testing.T) {
 	}
 }
 
-// Objects in use cannot be destroyed; limits and mistakes have their errors; a crash ends all (IBTA
-// 11.6.3.1/last-wqe).
+// Objects in use cannot be destroyed; each invalid argument has its error; a crash ends all objects
+// (IBTA 11.6.3.1/last-wqe).
 func TestSRQLife(t *testing.T) {
 	p := newPair(t, func(c *Config) { c.Limits.SRQs = 1; c.Limits.QPWR = 200; c.Limits.SGE = 5 })
 	s := p.b

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Three queue pairs that each have a long READ to answer take turns, and no Tick builds more than
+// Three queue pairs that each answer a long READ take turns, and no Tick builds more packets than
 // its bound.
 func TestTickIsFairAndBounded(t *testing.T) {
 	const window, pairs = 16, 3
@@ -35,7 +35,7 @@ func TestTickIsFairAndBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.exchange(a, b) // b has all requests now, and answers from its Ticks
+	p.exchange(a, b) // b has received all requests, and answers them in Tick
 	left := map[wire.QPN]int{}
 	for _, q := range clients {
 		left[q.Num()] = (20000 + 255) / 256
@@ -83,11 +83,12 @@ func TestTickIsFairAndBounded(t *testing.T) {
 	}
 }
 
-// A Tick that its bound ended comes back at once and serves those that had to wait.
+// A Tick that reaches its bound is due again at once, and goes on with the queue pairs that had to
+// wait.
 func TestTickBoundKeepsTheRestDue(t *testing.T) {
 	p := newPair(t, nil)
 	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 8)}, RemoteAddr: p.b.base, RKey: p.b.key})
-	at := p.a.e.Deadline() // its retransmission timer
+	at := p.a.e.Deadline() // deadline of its retransmission timer
 	p.a.out.Reset()
 	for range maxTickFrames {
 		p.a.out.Add(0, nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// newTypedPair is newPair with queue pairs of another type.
+// newTypedPair returns a pair with queue pairs of another type.
 func newTypedPair(t testing.TB, of verbs.QPType, gid int) *pair {
 	t.Helper()
 	mk := func(e *Engine) *side {
@@ -26,8 +26,8 @@ func newTypedPair(t testing.TB, of verbs.QPType, gid int) *pair {
 		mk(newEngine(t, "b", 2, macB, nil, ipB, ip6B)), gid, verbs.MTU1024)
 }
 
-// A stream of UC messages over a lossy cable, larger than a step may send: what arrives is whole
-// and in order.
+// UC messages larger than one step may send cross a lossy cable: each message that arrives is
+// complete, and they arrive in order.
 func TestUCOverALossyCable(t *testing.T) {
 	for gid := range 2 {
 		p := newTypedPair(t, verbs.UC, gid)
@@ -71,7 +71,7 @@ func TestUCOverALossyCable(t *testing.T) {
 	}
 }
 
-// Packets of one service do nothing to a queue pair of another (IBTA 9.6/service).
+// A packet of one service has no effect on a queue pair of another (IBTA 9.6/service).
 func TestServicesDoNotMix(t *testing.T) {
 	p := newTypedPair(t, verbs.UC, 0)
 	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})

@@ -12,7 +12,7 @@ import (
 
 const testQKey = 0x11111111
 
-// udSide is a NIC with a queue pair for datagrams in RTS, and a cable-less pair for settle.
+// udSide is a NIC with a queue pair for datagrams in RTS, and a pair without cable for settle.
 func udSide(t testing.TB, e *Engine) *side {
 	t.Helper()
 	s := newSide(t, e)
@@ -62,8 +62,8 @@ func recvInto(t testing.TB, s *side, off, n int) {
 	}
 }
 
-// A datagram over either family carries what its address handle says, and its GRH area leads back
-// to the sender.
+// A datagram over either family has the addresses of its address handle, and the GRH area names its
+// sender.
 func TestDatagramThereAndBack(t *testing.T) {
 	for gid, family := range []string{"IPv4", "IPv6"} {
 		t.Run(family, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestDatagramPortLikeRxe(t *testing.T) {
 	}
 }
 
-// One queue pair talks to many, also to itself; strangers are heard, too, if they know the Q_Key.
+// One queue pair sends to many, also to itself. It receives from any sender that knows the Q_Key.
 func TestDatagramsToMany(t *testing.T) {
 	p := newUDPair(t, nil)
 	other := udSide(t, p.b.e)
@@ -137,7 +137,7 @@ func TestDatagramsToMany(t *testing.T) {
 	}
 }
 
-// What is wrong with an address handle is said when it is made or used.
+// An invalid address handle is refused when it is made or used.
 func TestAddressHandles(t *testing.T) {
 	p := newUDPair(t, func(c *Config) { c.Limits.AHs = 2; c.LinkMTU = 1500 })
 	a := p.a
@@ -172,7 +172,7 @@ func TestAddressHandles(t *testing.T) {
 	if err := elsewhere.pd.Dealloc(); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("domain in use: %v", err)
 	}
-	// A handle that goes while a datagram waits for it takes the datagram with it.
+	// If a handle is destroyed while a datagram waits for it, the datagram is dropped.
 	if err := a.qp.ToSQD(0, &a.out); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestAddressHandles(t *testing.T) {
 	}
 }
 
-// The rest of a path MTU of 256 on the smallest link does not fit IPv6.
+// With the smallest link MTU, a packet at path MTU 256 does not fit with IPv6 headers.
 func TestDatagramsOnASmallLink(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, func(c *Config) { c.LinkMTU = 330 }, ipA, ip6A)
 	s := udSide(t, e)

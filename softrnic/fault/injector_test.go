@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// packet builds the bytes of a RoCEv2 packet over IPv4 as far as rules look at them.
+// packet builds the headers of a RoCEv2 packet over IPv4 that rules match.
 func packet(op wire.Opcode, qpn wire.QPN, psn wire.PSN, syndrome wire.Syndrome) []byte {
 	b := make([]byte, 14+20+8+12+16+4)
 	binary.BigEndian.PutUint16(b[12:], wire.EtherTypeIPv4)
@@ -33,7 +33,7 @@ func arp() []byte {
 
 func ptr[T any](v T) *T { return &v }
 
-// clone makes a verdict outlive the next call.
+// clone copies a verdict, which the next call overwrites.
 func clone(v Verdict) Verdict {
 	v.Rules = slices.Clone(v.Rules)
 	return v
@@ -102,7 +102,7 @@ func TestProbabilities(t *testing.T) {
 	}
 }
 
-// event is one packet of an exact-event test and whether it must be hit.
+// event is one packet of a test of rules for exact packets, and whether the rule must hit it.
 type event struct {
 	frame []byte
 	hit   bool
@@ -175,7 +175,7 @@ func TestExactEvents(t *testing.T) {
 					hits++
 				}
 			}
-			if s := in.state("x"); s == nil || s.hits != hits { // known, also when it has ended by itself
+			if s := in.state("x"); s == nil || s.hits != hits { // the rule is listed, also after it has expired
 				t.Errorf("the rule is %+v, want %d hits", s, hits)
 			}
 		})

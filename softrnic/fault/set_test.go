@@ -87,8 +87,8 @@ func TestSetRefusals(t *testing.T) {
 	}
 }
 
-// A rule added to a Set and one of the same place in a list given to NewInjector make the same
-// faults.
+// A rule that is added to a Set makes the same faults as a rule at the same place in a list for
+// NewInjector.
 func TestSetAgreesWithInjector(t *testing.T) {
 	rules := []Rule{{Link: "cn1", Kind: Loss}, {Link: "cn0", Kind: Corrupt, Probability: 0.3}}
 	s := NewSet(9, []string{"cn0", "cn1"})
@@ -131,7 +131,7 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	more := []Rule{
-		{Link: "a", Kind: Loss, ID: ".."}, // as a path it would be another one
+		{Link: "a", Kind: Loss, ID: ".."}, // as a path this would name another link
 		{Link: "a", Kind: Loss, Probability: math.NaN()},
 		{Link: "a", Kind: Delay},
 		{Link: "a", Kind: Delay, Delay: time.Hour},
@@ -175,7 +175,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// The same rules after a heal have the same names, and do the same again.
+// The same rules have the same names and make the same faults after a heal.
 func TestSameRulesAgainDoTheSame(t *testing.T) {
 	s := NewSet(1, []string{"a"})
 	var runs [2][]bool

@@ -15,14 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// attacker speaks the protocol without package ipc, and so without its manners.
+// attacker speaks the protocol without package ipc, and may break its rules.
 type attacker struct {
 	conn *net.UnixConn
 	page []byte
 	ctl  *ring.Control
 	wake int
 	id   uint64
-	// A queue pair and its completion queue, with everything they are made of.
+	// A queue pair and its completion queue, with the objects that they need.
 	pd   uint32
 	cq   proto.Queue
 	cqs  []byte
@@ -30,10 +30,10 @@ type attacker struct {
 	qps  []byte
 	mr   proto.MR
 	mems [][]byte
-	fds  []int // of what it was given, still open
+	fds  []int // descriptors that it received and has not closed
 }
 
-// attack attaches to a NIC as a program without manners.
+// attack attaches to a NIC as an attacker.
 func (h *house) attack(t testing.TB, nic int) *attacker {
 	t.Helper()
 	a, err := attach(h.sockets[nic])
@@ -65,7 +65,7 @@ func attach(socket string) (*attacker, error) {
 	return a, nil
 }
 
-// equip makes a connected queue pair, with itself.
+// equip makes a queue pair that is connected to itself.
 func (a *attacker) equip() error {
 	var h proto.Handle
 	if err := a.call(proto.OpAllocPD, proto.None{}, &h); err != nil {
@@ -97,14 +97,14 @@ func (a *attacker) equip() error {
 	return err
 }
 
-// mapLast maps the memory that came last.
+// mapLast maps the memory of the last descriptor.
 func (a *attacker) mapLast(n int) ([]byte, error) {
 	b, err := ring.Map(a.fds[len(a.fds)-1], n)
 	a.mems = append(a.mems, b)
 	return b, err
 }
 
-// leave ends the connection without a word.
+// leave closes the socket without a message.
 func (a *attacker) leave() {
 	_ = a.conn.Close()
 	for _, fd := range a.fds {
@@ -116,7 +116,7 @@ func (a *attacker) leave() {
 	a.fds, a.mems, a.page = nil, nil, nil
 }
 
-// call makes a request and takes the answer; events are passed over.
+// call sends a request and returns the answer; it skips events.
 func (a *attacker) call(op proto.Op, args, out any) error {
 	b, err := json.Marshal(args)
 	if err != nil {
@@ -145,7 +145,7 @@ func (a *attacker) call(op proto.Op, args, out any) error {
 	}
 }
 
-// answer takes the next message.
+// answer receives the next message.
 func (a *attacker) answer() (r proto.Reply, err error) {
 	b, oob := make([]byte, proto.MaxMessage), make([]byte, unix.CmsgSpace(16))
 	if err := a.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -186,7 +186,7 @@ func (a *attacker) cutOff(t testing.TB) {
 	}
 }
 
-// victim is a well-behaved application that must not notice anything.
+// victim is an application that keeps the protocol, and that no attack may disturb.
 type victim struct {
 	t testing.TB
 	r *reader
@@ -199,7 +199,7 @@ func (h *house) victim(t testing.TB) *victim {
 	return &victim{t, r}
 }
 
-// fine makes sure that the victim can work.
+// fine checks that the victim can work.
 func (v *victim) fine() {
 	v.t.Helper()
 	for range 3 {

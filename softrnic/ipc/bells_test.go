@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// More bells are rung than one step of the daemon serves, and the wake-ups of all who rang are read
-// at once: none is left. Receives are posted, of which the NIC has nothing to say later.
+// Programs ring more bells than one step of the daemon serves, and the daemon reads all their
+// wake-ups at once, so no wake-up is left for the other bells. The posts are receives, for which no
+// completion follows that could wake the daemon.
 func TestManyBellsAtOnce(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -46,12 +47,12 @@ func TestManyBellsAtOnce(t *testing.T) {
 	}
 }
 
-// until waits for something that must come.
+// until waits for a condition that must become true.
 func until(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !f(); time.Sleep(20 * time.Microsecond) {
 		if time.Now().After(end) {
-			t.Fatalf("in vain: %s", what)
+			t.Fatalf("waited without result: %s", what)
 		}
 	}
 }

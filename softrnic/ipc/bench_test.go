@@ -26,7 +26,8 @@ type reader struct {
 	wr []verbs.SendWR
 }
 
-// newReader connects a queue pair of one context with one of another, which may be of the same NIC.
+// newReader connects a queue pair of one context with one of another context, which may belong to
+// the same NIC.
 func newReader(from, to verbs.Context) (*reader, error) {
 	var made []error
 	note := func(err error) { made = append(made, err) }
@@ -61,7 +62,7 @@ func newReader(from, to verbs.Context) (*reader, error) {
 	}}}, nil
 }
 
-// read is one READ, polled for.
+// read runs one READ and polls for its completion.
 func (r *reader) read() error {
 	if err := r.qp.PostSend(r.wr...); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (r *reader) read() error {
 	}
 }
 
-// median of n READs.
+// median returns the median duration of n READs.
 func (r *reader) median(n int) (time.Duration, error) {
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -94,7 +95,7 @@ func (r *reader) median(n int) (time.Duration, error) {
 	return took[n/2], nil
 }
 
-// pin keeps this process on one processor; false says that it may not.
+// pin keeps this process on one processor; it returns false if it may not.
 func pin(cpu int) bool {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -107,14 +108,14 @@ func pin(cpu int) bool {
 	return err == nil
 }
 
-// envCPU is the processor of the second process.
+// envCPU is the variable with the processor of the second process.
 const envCPU = "IPC_TEST_CPU"
 
 // benchTargets are the NICs that the READs go to.
 var benchTargets = map[string]int{"itself": 0, "cable": 1}
 
-// benchProgram is the second process of BenchmarkRead: for each line with a target it answers with
-// the median of READs.
+// benchProgram is the second process of BenchmarkRead: for each line with a target it writes the
+// median duration of READs.
 func benchProgram() error {
 	if cpu, err := strconv.Atoi(os.Getenv(envCPU)); err == nil {
 		pin(cpu)
@@ -150,10 +151,10 @@ func benchProgram() error {
 	return nil
 }
 
-// BenchmarkRead compares the median of 8-byte READs of another process with that of READs of the
-// NIC's own process, in turns: "itself" goes to the same NIC, "cable" to another one of this
+// BenchmarkRead compares the median duration of 8-byte READs of another process with that of READs
+// of the NIC's own process, in turns: "itself" goes to the same NIC, "cable" to another one of this
 // process. Both ends poll. "apart" gives each process a processor; "together" lets them share one,
-// which shows what handing it over costs.
+// which shows the cost of a switch between them.
 func BenchmarkRead(b *testing.B) {
 	if runtime.NumCPU() < 2 {
 		b.Skip("needs two processors")
@@ -179,7 +180,7 @@ func benchmarkRead(b *testing.B, name string, nic, daemon, program int) {
 	if !pin(daemon) {
 		b.Skip("needs the right to choose processors")
 	}
-	// As that of a host's daemon, which is started on its processor.
+	// The same as that of a host's daemon, which starts on its own processor.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	answers := bufio.NewReader(from)
 	outside := func(n int) time.Duration {
@@ -194,7 +195,7 @@ func benchmarkRead(b *testing.B, name string, nic, daemon, program int) {
 	}
 	const batch = 2000
 	var in, out []time.Duration
-	outside(batch) // everything is in the caches
+	outside(batch) // the caches are warm
 	before := h.servers[0].Clients()[0]
 	for b.Loop() {
 		d, err := inside.median(batch)

@@ -127,7 +127,7 @@ func explore[S comparable](start S, threads []*asm[S], done func(s *S) bool) (st
 		if done(&w.s) {
 			ends = append(ends, i)
 		} else if !moved && stuck == "" {
-			stuck = "nobody can go on: "
+			stuck = "no thread can go on: "
 			ends = append(ends, -1-i)
 		}
 		if stuck != "" {

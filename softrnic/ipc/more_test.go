@@ -50,8 +50,8 @@ func TestCompletionsBeyondTheRing(t *testing.T) {
 
 // strangerProgram tries to open what belongs to another user, and prints what it was told.
 func strangerProgram() error {
-	const nobody = 65534
-	if err := syscall.Setuid(nobody); err != nil {
+	const unprivileged = 65534
+	if err := syscall.Setuid(unprivileged); err != nil {
 		return err
 	}
 	c, err := ipc.Open(ipc.Config{Socket: socketsOfProgram()[0]})

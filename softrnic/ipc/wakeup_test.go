@@ -209,7 +209,7 @@ func (m *model) woken() {
 	m.enter()
 	m.serve()
 	silent := m.label("silent")
-	m.when("nobody rang", func(s *wakeState) bool { return !s.served }, silent)
+	m.when("no bell rang", func(s *wakeState) bool { return !s.served }, silent)
 	m.private()
 	m.carry()
 	m.at(silent)
@@ -292,7 +292,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		"the program asks before it rings":      {posts: [2]uint8{1, 0}, ringLate: true},
 		"the program looks before it says":      {posts: [2]uint8{1, 0}, waitLate: true},
 		"the channel is taken after the look":   {posts: [2]uint8{1, 0}, channelLate: true},
-		"nobody carries while the pump sleeps":  {posts: [2]uint8{1, 0}, reaper: true, noCarry: true},
+		"no thread carries while the pump sleeps":  {posts: [2]uint8{1, 0}, reaper: true, noCarry: true},
 		"the pump sleeps over a bell":           {posts: [2]uint8{1, 0}, noReady: true},
 		"a store that is made behind a look":    {posts: [2]uint8{1, 0}, buffered: true},
 		"bells are left rung":                   {posts: [2]uint8{1, 1}, limit: 1, blocking: true, leftovers: true},

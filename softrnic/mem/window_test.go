@@ -45,7 +45,7 @@ func TestWindow(t *testing.T) {
 		"behind":           {testQP, key, r.Base() + 149, 2, verbs.RemoteRead, BadBounds},
 		"atomic":           {testQP, key, r.Base() + 104, 8, verbs.RemoteAtomic, BadAccess},
 		"other queue pair": {testQP + 1, key, r.Base() + 100, 1, verbs.RemoteRead, BadKey},
-		"nobody's":         {0, key, r.Base() + 100, 1, verbs.RemoteRead, BadKey},
+		"no window's":      {0, key, r.Base() + 100, 1, verbs.RemoteRead, BadKey},
 		"other tag":        {testQP, key + 1, r.Base() + 100, 1, verbs.RemoteRead, BadKey},
 		"region's own key": {testQP, r.RKey(), r.Base() + 100, 1, verbs.RemoteRead, BadAccess},
 	} {
@@ -123,7 +123,7 @@ func TestBindRefuses(t *testing.T) {
 	}{
 		"the present key":          {pd, w.RKey(), piece(good), verbs.RemoteRead, BadKey},
 		"a region's key":           {pd, closed.RKey(), piece(good), verbs.RemoteRead, BadKey},
-		"nobody's key":             {pd, key ^ 1<<20, piece(good), verbs.RemoteRead, BadKey},
+		"no region's key":          {pd, key ^ 1<<20, piece(good), verbs.RemoteRead, BadKey},
 		"other domain":             {other, key, piece(good), verbs.RemoteRead, BadPD},
 		"region of another domain": {pd, key, piece(foreign), verbs.RemoteRead, BadPD},
 		"region without MWBind":    {pd, key, piece(closed), verbs.RemoteRead, BadAccess},

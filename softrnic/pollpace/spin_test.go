@@ -9,7 +9,7 @@ func TestQuietCPU(t *testing.T) {
 	var s Spinner
 	for range 10_000 {
 		if !s.Begin() {
-			t.Fatal("a wait did not poll, though nobody kept the CPU")
+			t.Fatal("a wait did not poll, though no other process kept the CPU")
 		}
 		if s.took(hogged) {
 			t.Fatalf("a pause of %v is a peer's work", hogged)

@@ -277,7 +277,7 @@ func TestLateListener(t *testing.T) {
 	must(t, err)
 	q := a.newQP(t)
 	_, err = a.cm.Dial(q, ips[1], "svc", rdmacm.Params{}, nil, a.in(30*time.Millisecond))
-	wantErr(t, "nobody answers", err, verbs.ErrTimeout)
+	wantErr(t, "no peer answers", err, verbs.ErrTimeout)
 	if s := ca.Stats(); s.TimedOut != 1 || s.Machine.Sent == 0 {
 		t.Errorf("stats %+v", s)
 	}

@@ -101,7 +101,7 @@ func TestDatagramServicesThatRefuse(t *testing.T) {
 	var rej *rdmacm.RejectError
 	_, err := ca.ResolveDatagrams(ips[1], "4711", nil, a.in(patience))
 	if !errors.As(err, &rej) || rej.Reason != mad.SIDRUnsupported.String() {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no service listens: %v", err)
 	}
 	l, err := cb.ListenDatagrams("4711")
 	must(t, err)

@@ -82,7 +82,7 @@ func TestLateResponder(t *testing.T) {
 	l, err := b.cm.Listen("svc")
 	must(t, err)
 	_, err = a.cm.Dial(a.newQP(t), ips[1], "svc", rdmacm.Params{}, nil, a.in(50*time.Millisecond))
-	wantErr(t, "nobody answers", err, verbs.ErrTimeout)
+	wantErr(t, "no peer answers", err, verbs.ErrTimeout)
 	// The initiator has given up: the responder's queue pair must not stay half connected.
 	r, err := l.Accept(b.in(patience))
 	must(t, err)

@@ -32,17 +32,17 @@ var answersTo = []struct {
 	{wire.RCAck, verbs.OpWriteImm, everyTail, 0},
 }
 
-// asker is a requester with one work request outstanding, and the region that it names.
-type asker struct {
+// prober is a requester with one work request outstanding, and the region that it names.
+type prober struct {
 	s      *side
 	region verbs.SGE
 	revoke func()
 }
 
-// newAsker posts a work request and goes to the state.
-func newAsker(t *testing.T, state verbs.QPState, op verbs.WROpcode, length int) *asker {
+// newProber posts a work request and goes to the state.
+func newProber(t *testing.T, state verbs.QPState, op verbs.WROpcode, length int) *prober {
 	t.Helper()
-	x := &asker{s: newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})}
+	x := &prober{s: newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})}
 	q := x.s.qp
 	must := func(err error) {
 		t.Helper()
@@ -64,14 +64,14 @@ func newAsker(t *testing.T, state verbs.QPState, op verbs.WROpcode, length int) 
 	return x
 }
 
-func (x *asker) post(t *testing.T, op verbs.WROpcode, id uint64) {
+func (x *prober) post(t *testing.T, op verbs.WROpcode, id uint64) {
 	t.Helper()
 	post(t, x.s, verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9})
 }
 
 // take hands over an answer and returns how many work requests it completed, and how the first one
 // ended.
-func (x *asker) take(op wire.Opcode, psn wire.PSN, length int, s wire.Syndrome) (verbs.Status, int) {
+func (x *prober) take(op wire.Opcode, psn wire.PSN, length int, s wire.Syndrome) (verbs.Status, int) {
 	p := wire.Packet{BTH: wire.BTH{Opcode: op, PSN: psn, PKey: 0xffff, DestQP: x.s.qp.Num()}, AETH: wire.AETH{Syndrome: s}}
 	if op.Is(wire.OpPayload) {
 		p.Payload = make([]byte, length)
@@ -80,7 +80,7 @@ func (x *asker) take(op wire.Opcode, psn wire.PSN, length int, s wire.Syndrome) 
 	return x.ended()
 }
 
-func (x *asker) ended() (verbs.Status, int) {
+func (x *prober) ended() (verbs.Status, int) {
 	x.s.file()
 	var wc [4]verbs.WC
 	n := x.s.scq.Poll(wc[:])
@@ -100,8 +100,8 @@ func payloadOf(op wire.Opcode) int {
 func TestEveryAnswerEverywhere(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
 		for _, c := range answersTo {
-			ask := func() (*asker, wire.PSN) {
-				x := newAsker(t, state, c.op, c.length)
+			ask := func() (*prober, wire.PSN) {
+				x := newProber(t, state, c.op, c.length)
 				for i := range c.skip {
 					op := wire.RCReadResponseMiddle
 					if i == 0 {
@@ -166,13 +166,13 @@ func TestEveryAcknowledgement(t *testing.T) {
 				wire.NakInvalid: verbs.RemInvReqErr, wire.NakRemoteAccess: verbs.RemAccessErr, wire.NakRemoteOp: verbs.RemOpErr,
 				wire.NakInvalidRD: verbs.BadRespErr, 0x7f: verbs.BadRespErr, 0x40: verbs.BadRespErr,
 			} {
-				x := newAsker(t, state, c.op, c.length)
+				x := newProber(t, state, c.op, c.length)
 				if st, n := x.take(wire.RCAck, everyPSN, 0, s); n != 1 || st != want || x.s.qp.State() != verbs.StateError {
 					t.Errorf("%v in %v: %v: %d completions, first %v, want %v; now %v", c.op, state, s, n, st, want, x.s.qp.State())
 				}
 			}
 			for s, want := range map[wire.Syndrome]verbs.Status{wire.NakPSNSequence: verbs.RetryExcErr, wire.RNRNak | 1: verbs.RNRRetryExcErr} {
-				x := newAsker(t, state, c.op, c.length)
+				x := newProber(t, state, c.op, c.length)
 				st, n := x.take(wire.RCAck, everyPSN, 0, s)
 				if n != 0 {
 					t.Errorf("%v in %v: first %v: %v", c.op, state, s, st)
@@ -188,7 +188,7 @@ func TestEveryAcknowledgement(t *testing.T) {
 					t.Errorf("%v in %v: second %v: %d completions, first %v, want %v", c.op, state, s, n, st, want)
 				}
 			}
-			x := newAsker(t, state, c.op, c.length)
+			x := newProber(t, state, c.op, c.length)
 			for x.s.qp.Deadline() != clock.Never {
 				x.s.qp.Tick(x.s.qp.Deadline(), &x.s.out)
 			}
@@ -204,7 +204,7 @@ func TestEveryAcknowledgement(t *testing.T) {
 func TestEveryImpliedNak(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
 		for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpFetchAdd, verbs.OpCmpSwap} {
-			x := newAsker(t, verbs.StateRTS, op, 8)
+			x := newProber(t, verbs.StateRTS, op, 8)
 			x.post(t, verbs.OpWrite, 2)
 			if state == verbs.StateSQD {
 				if err := x.s.qp.ToSQD(0, &x.s.out); err != nil {

@@ -91,7 +91,7 @@ func TestHistories(t *testing.T) {
 		"a deleted value comes back":        {[]op{{0, insert(1), ok(), 0, 1}, {0, del, ok(), 2, 3}, {1, get, reads(1), 4, 5}}, false},
 		"two inserts succeed":               {[]op{{0, insert(1), ok(), 0, 1}, {1, insert(2), ok(), 2, 3}}, false},
 		"lost without a loss":               {[]op{{0, insert(1), ok(), 0, 1}, {1, get, is(lost), 2, 3}}, false},
-		"a read that nobody wrote":          {[]op{{0, insert(1), ok(), 0, 1}, {1, get, reads(9), 2, 3}}, false},
+		"a read of a value never written":          {[]op{{0, insert(1), ok(), 0, 1}, {1, get, reads(9), 2, 3}}, false},
 		"no effect":                         {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), is(noEffect), 2, 3}, {0, del, is(noEffect), 2, 3}, {1, get, reads(1), 4, 5}}, true},
 		"a write without effect shows":      {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), is(noEffect), 2, 3}, {1, get, reads(2), 4, 5}}, false},
 		"an insert without effect shows":    {[]op{{0, insert(1), is(noEffect), 0, 1}, {1, insert(2), is(exists), 2, 3}}, false},

@@ -125,7 +125,7 @@ func TestSpoofedPacketsToTheSwitch(t *testing.T) {
 
 // A switch without a record has the rules of the rack file; a later incarnation those that were
 // last in force, also none.
-func TestRulesOfAFormerLife(t *testing.T) {
+func TestRulesOfAFormerIncarnation(t *testing.T) {
 	mem := make([]byte, journal.Size)
 	_, p, _ := box(t, mem)
 	if n := len(p.Rules().All()); n != 1 {

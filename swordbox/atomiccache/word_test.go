@@ -281,7 +281,7 @@ func TestEviction(t *testing.T) {
 	// retries any more.
 	r.now = r.now.Add(2 * r.cfg.Budget)
 	if w := r.Get(r.now, Key{1, 0x1010}); w == nil || r.Counters().Evicted != 1 {
-		t.Errorf("words that nobody uses keep the table full: %+v", r.Counters())
+		t.Errorf("words that no client uses keep the table full: %+v", r.Counters())
 	}
 	if w := r.Get(r.now, Key{1, 0x1001}); w != nil {
 		t.Error("an address that no atomic can have")

@@ -11,8 +11,8 @@ import (
 
 // Bounds of the sketch and of the keys that may be hot.
 const (
-	sketchRows = 4
-	sketchCols = 4096
+	sketchHashes = 4
+	sketchCols   = 4096
 	// warmSets sets of warmWays keys may be hot: those with the highest counts among the keys of a
 	// set.
 	warmWays = 8
@@ -29,7 +29,7 @@ const (
 // decay requests, and a bounded table of the keys with large counts. A request costs a few
 // additions.
 type hot struct {
-	sketch *[sketchRows][sketchCols]uint32
+	sketch *[sketchHashes][sketchCols]uint32
 	warm   []warm
 	order  []*warm // as of the last ranking, the hottest first
 	decay  int
@@ -57,7 +57,7 @@ type warm struct {
 }
 
 func (h *hot) begin(decay int) {
-	h.sketch, h.warm, h.decay = new([sketchRows][sketchCols]uint32), make([]warm, warmSets*warmWays), decay
+	h.sketch, h.warm, h.decay = new([sketchHashes][sketchCols]uint32), make([]warm, warmSets*warmWays), decay
 	h.order, h.every = make([]*warm, 0, len(h.warm)), rankFirst
 }
 

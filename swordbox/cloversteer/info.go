@@ -115,7 +115,7 @@ func (m *Machine) Spec() pipeline.Part {
 			},
 		},
 		Registers: []pipeline.RegisterSpec{
-			{Name: "steer sketch", Width: 32, Entries: sketchRows * sketchCols},
+			{Name: "steer sketch", Width: 32, Entries: sketchHashes * sketchCols},
 		},
 		Needs: []pipeline.Need{
 			{Kind: pipeline.NeedStore, What: "appends and READs that wait for the append before them", Count: m.cfg.Waiting, Bits: waiterBits},

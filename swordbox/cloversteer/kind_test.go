@@ -9,21 +9,21 @@ import (
 
 // The listing prints what the daemon has sent.
 func TestPrintKeys(t *testing.T) {
-	var rows []json.RawMessage
+	var lines []json.RawMessage
 	for _, k := range []Key{
 		{Key: 7, Reads: 10, Appends: 5, Steered: 3, Rate: 1234.4, Waiting: 2, Tail: &Tail{
 			Server: netip.MustParseAddr("10.0.0.1"), VA: 0x1000, Length: 128, Version: 4, Sequence: 9,
 		}},
 		{Key: 8, Reads: 1},
 	} {
-		row, err := json.Marshal(k)
+		line, err := json.Marshal(k)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, row)
+		lines = append(lines, line)
 	}
 	var b strings.Builder
-	if err := Kind.Listings[0].Print(&b, netip.Addr.String, rows); err != nil {
+	if err := Kind.Listings[0].Print(&b, netip.Addr.String, lines); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"10.0.0.1:0x1000", "1234", "SEQUENCE"} {
@@ -35,6 +35,6 @@ func TestPrintKeys(t *testing.T) {
 		t.Errorf("%s", b.String())
 	}
 	if err := Kind.Listings[0].Print(&b, netip.Addr.String, []json.RawMessage{[]byte(`{"key":"x"}`)}); err == nil {
-		t.Error("a row that is none")
+		t.Error("a line that is no key is printed")
 	}
 }

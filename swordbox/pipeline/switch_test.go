@@ -144,7 +144,7 @@ func TestDropsOfLayer2(t *testing.T) {
 	r.SetPort(1, false)
 	r.want("port down, forgotten", r.send(0, plain(mac(0), mac(1))), "[2]")
 	r.SetPort(2, false)
-	r.want("nobody left", r.send(0, plain(mac(0), mac(1))), "[]")
+	r.want("no host left", r.send(0, plain(mac(0), mac(1))), "[]")
 	got := r.Port(0).Drops
 	for _, reason := range []Reason{ReasonRunt, ReasonBadSource, ReasonReserved, ReasonPortDown} {
 		if got[reason] != 1 {

@@ -34,7 +34,7 @@ func TestWordsAreForgottenWithTheRules(t *testing.T) {
 
 // A replaced atomic may still be in flight when the last rule is removed: no request of a new
 // connection may change the word before it.
-func TestNobodyOvertakesWhenTheRulesGo(t *testing.T) {
+func TestNoRequestOvertakesWhenTheRulesGo(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	lost, lose := 0, true
 	c := conns[0]

@@ -82,7 +82,7 @@ func TestCongestionIsPassedOn(t *testing.T) {
 
 // The rules go while requests are on the shared connection: they end there as they began. When the
 // connection goes, too, it takes nothing with it.
-func TestRulesGoWhileRequestsAreUnderWay(t *testing.T) {
+func TestRulesGoWhileRequestsAreInFlight(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
 	c.post(c.faa(64, 1, 0), c.faa(64, 1, 8))
@@ -197,7 +197,7 @@ func TestBypassWaitsForTheWord(t *testing.T) {
 // disturbs no client.
 func TestFloodOfNewQueuePairs(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
-	lanes := len(r.m.flows.list)
+	sequencers := len(r.m.flows.list)
 	for i := range 6000 {
 		f := wire.Frame{Eth: wire.Ethernet{Src: macOf(2), Dst: macOf(serverIP)}}
 		f.IPv4 = wire.IPv4{Src: ipOf(2).As4(), Dst: ipOf(serverIP).As4(), TTL: 64}
@@ -209,8 +209,8 @@ func TestFloodOfNewQueuePairs(t *testing.T) {
 		}
 	}
 	r.run(time.Second)
-	if n := len(r.m.flows.list) - lanes; n > r.g.track.MaxFlows() {
-		t.Errorf("%d lanes more", n)
+	if n := len(r.m.flows.list) - sequencers; n > r.g.track.MaxFlows() {
+		t.Errorf("%d sequencers more", n)
 	}
 	c := conns[0]
 	for range 3 {
@@ -233,7 +233,7 @@ func TestIPv6(t *testing.T) {
 }
 
 // Closed flows leave nothing behind: the indexes of their sequencers are reused.
-func TestLanesAreUsedAgain(t *testing.T) {
+func TestSequencersAreUsedAgain(t *testing.T) {
 	r, _ := known(t, rigConfig{clients: 1})
 	for i := range 50 {
 		c := r.connect(0)
@@ -252,7 +252,7 @@ func TestLanesAreUsedAgain(t *testing.T) {
 		}
 	}
 	if n := len(r.m.flows.list); n > 6 {
-		t.Errorf("%d lanes", n)
+		t.Errorf("%d sequencers", n)
 	}
 }
 
@@ -350,7 +350,7 @@ func TestThousandConnections(t *testing.T) {
 		t.Errorf("%d answers, the word is %d", len(priors), r.server.word(64))
 	}
 	if i := r.m.Info(r.now); len(i.Flows) < 900 || len(i.Shared) != 1 || i.Shared[0].Outstanding != 0 {
-		t.Errorf("%d rows moved, %+v", len(i.Flows), i.Shared)
+		t.Errorf("%d flows moved, %+v", len(i.Flows), i.Shared)
 	}
 }
 

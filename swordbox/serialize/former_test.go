@@ -24,12 +24,12 @@ func TestNothingOldBehindANewConnection(t *testing.T) {
 		c.done(verbs.Success)
 	}
 	moved := r.m.Stats().Moved
-	cut, mend := true, false
+	cut, last := true, false
 	r.tap = func(up bool, port int, _ []byte) bool {
 		if up || port != r.server.port || !cut {
 			return true
 		}
-		cut = !mend // this one is lost, too, so that the switch's next retry is as late as possible
+		cut = !last // this one is lost, too, so that the switch's next retry is as late as possible
 		return false
 	}
 	write(c, 10)
@@ -38,7 +38,7 @@ func TestNothingOldBehindANewConnection(t *testing.T) {
 	if n := r.m.Stats().Moved - moved; n != 1 {
 		t.Fatalf("%d requests have moved, want 1", n)
 	}
-	mend = true
+	last = true
 	for cut {
 		r.run(time.Microsecond)
 	}

@@ -119,7 +119,7 @@ func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	if l.conn.State() == requester.Up {
 		m.Detach(c, d.Key, l.generation)
 	}
-	l.s.life++
+	l.s.incarnation++
 	if l.generation != 0 {
 		l.s.breaks++
 	}

@@ -20,14 +20,14 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // proof is the state of the proof that a flow's connection and the server's shared ones belong to
 // the same incarnation of the server.
 type proof struct {
-	life   uint32 // value of server.life that is proven
-	asked  uint32 // value of server.life that an acknowledgement of mark proves; 0: none
-	mark   wire.PSN
-	breaks uint32 // value of server.breaks at the last proof
+	incarnation uint32 // value of server.incarnation that is proven
+	asked       uint32 // value of server.incarnation that an acknowledgement of mark proves; 0: none
+	mark        wire.PSN
+	breaks      uint32 // value of server.breaks at the last proof
 }
 
 // isProven reports whether the flow is proven for the newest shared connection of the server.
-func (k *clientConn) isProven() bool { return k.proof.life == k.s.life }
+func (k *clientConn) isProven() bool { return k.proof.incarnation == k.s.incarnation }
 
 // isSuspect reports whether the server may have begun a new incarnation since the last proof of the
 // flow, because a shared connection has been replaced. An apparent duplicate may then be the first
@@ -37,15 +37,15 @@ func (k *clientConn) isSuspect() bool { return k.proof.breaks != k.s.breaks }
 // sends is called with the PSN of a request that is sent on the client's connection for the first
 // time.
 func (k *clientConn) sends(own wire.PSN) {
-	if k.proof.life != k.s.life && k.proof.asked != k.s.life {
-		k.proof.asked, k.proof.mark = k.s.life, own
+	if k.proof.incarnation != k.s.incarnation && k.proof.asked != k.s.incarnation {
+		k.proof.asked, k.proof.mark = k.s.incarnation, own
 	}
 }
 
 // proves is called when all requests before end on the client's connection have been acknowledged.
 func (k *clientConn) proves(end wire.PSN) {
-	if p := &k.proof; p.life != k.s.life && p.asked == k.s.life && wire.Diff(end, p.mark) > 0 {
-		p.life, p.breaks = k.s.life, k.s.breaks
+	if p := &k.proof; p.incarnation != k.s.incarnation && p.asked == k.s.incarnation && wire.Diff(end, p.mark) > 0 {
+		p.incarnation, p.breaks = k.s.incarnation, k.s.breaks
 		k.s.m.stats.Proofs++
 	}
 }

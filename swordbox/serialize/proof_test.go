@@ -24,7 +24,7 @@ func (r *rig) reattach() {
 // The server restarts with the same numbers. A client that was silent meanwhile has a connection to
 // a queue pair that does not exist any more: its next atomic must not be executed on the new memory
 // over the switch's new connection.
-func TestConnectionOfAFormerLife(t *testing.T) {
+func TestConnectionOfAFormerIncarnation(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	c := conns[0]
 	// the queue pair does not exist at the server any more
@@ -44,7 +44,7 @@ func TestConnectionOfAFormerLife(t *testing.T) {
 
 // The shared connection is a new one, the server is the same: the first request of each client
 // shows that, and then all go on.
-func TestConnectionOfTheSameLife(t *testing.T) {
+func TestConnectionOfTheSameIncarnation(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	r.reattach()
 	for i, c := range conns {
@@ -83,7 +83,7 @@ func TestOldAnswerProvesNothing(t *testing.T) {
 	r.launch(true, r.server.port, answer, false)
 	r.run(20 * time.Microsecond)
 	c.done(verbs.Success)
-	if l := r.sequencerOf(c); l.isProven() || l.proof.asked != r.m.servers[0].life {
+	if l := r.sequencerOf(c); l.isProven() || l.proof.asked != r.m.servers[0].incarnation {
 		t.Error("the answer to an earlier request has proven the server's new incarnation")
 	}
 }
@@ -96,13 +96,13 @@ func (r *rig) sequencerOf(c *conn) *sequencer {
 			return l
 		}
 	}
-	r.t.Fatal("the connection has no lane")
+	r.t.Fatal("the connection has no sequencer")
 	return nil
 }
 
 // After the server may have begun a new incarnation, an apparent duplicate is not answered from its
 // record: it may be the first request of a new connection with the numbers of the old one.
-func TestFormerLifeIsNotRemembered(t *testing.T) {
+func TestFormerIncarnationIsNotRemembered(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
 	var asked []byte

@@ -17,9 +17,9 @@ type server struct {
 	m     *Machine
 	addr  netip.Addr
 	index uint16
-	// life counts the shared connections that were attached, breaks those of them that replaced an
+	// incarnation counts the shared connections that were attached, breaks those of them that replaced an
 	// earlier one: see proof.
-	life, breaks uint32
+	incarnation, breaks uint32
 	// moves: there is a rule that moves requests. watch: there is or was a rule that replaces
 	// atomics. proves: there is or was a rule of action move, which needs proven keys.
 	moves, watch, proves bool

@@ -68,7 +68,7 @@ func TestTakenBackComesAgain(t *testing.T) {
 // The server refuses a request and then begins a new incarnation with the same numbers. Requests
 // behind the refused one must not be executed there: their clients' queue pairs do not exist any
 // more.
-func TestNothingWaitsForTheNextLife(t *testing.T) {
+func TestNothingWaitsForTheNextIncarnation(t *testing.T) {
 	r, conns := refuseOldest(t)
 	word := r.server.word(64)
 	r.tap = func(up bool, port int, data []byte) bool {

@@ -74,7 +74,7 @@ type world struct {
 	t      *testing.T
 	p      *program
 	rec    []byte
-	lives  int
+	starts int
 	region verbs.MR
 }
 
@@ -86,14 +86,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w := &world{t: t, rec: make([]byte, journal.Size)}
 	w.Rack, err = simrack.New(s, simrack.Options{Seed: seed, Datagrams: true, Program: func(s *spec.Rack) (pipeline.Program, error) {
-		w.lives++
+		w.starts++
 		rec, err := journal.Open(w.rec)
 		if err != nil {
 			return nil, err
 		}
 		d, err := switchconn.New(switchconn.Config{
 			MAC: s.Switch.MAC, IPv4: s.Switch.IPv4, IPv6: s.Switch.IPv6, Resolve: s.Neighbour, LinkMTU: s.LinkMTU,
-			Rand: rand.New(rand.NewPCG(seed, uint64(w.lives))), Record: rec,
+			Rand: rand.New(rand.NewPCG(seed, uint64(w.starts))), Record: rec,
 		})
 		w.p = &program{d: d, up: make(map[switchconn.Key]switchconn.Shared)}
 		return w.p, err

@@ -55,20 +55,20 @@ func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client
 	return running(t, Config{Rack: "box", Program: p, Self: apps.Self(s), Described: s, Links: []Link{{Host: "ms0", Ifname: "p0"}, {Host: "cn0", Ifname: "p1"}}})
 }
 
-// asker sends requests to a switch that must accept them, or must refuse them.
-type asker struct {
+// caller sends requests to a switch that must accept them, or must refuse them.
+type caller struct {
 	t *testing.T
 	c *control.Client
 }
 
-func (a asker) must(method, path string, in, out any) {
+func (a caller) must(method, path string, in, out any) {
 	a.t.Helper()
 	if err := a.c.Call(a.t.Context(), method, path, in, out); err != nil {
 		a.t.Errorf("%s %s: %v", method, path, err)
 	}
 }
 
-func (a asker) refused(status int, want, method, path string, in any) {
+func (a caller) refused(status int, want, method, path string, in any) {
 	a.t.Helper()
 	err := a.c.Call(a.t.Context(), method, path, in, nil)
 	var e *control.Error
@@ -80,7 +80,7 @@ func (a asker) refused(status int, want, method, path string, in any) {
 // Rules change while the switch runs, and a wrong one is refused with the reason.
 func TestRulesOverControl(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
-	a := asker{t, c}
+	a := caller{t, c}
 	var r rules.Rule
 	a.must("POST", "/rules", RuleText{Rule: "id=locks server=ms0 action=atomics range=0x1000-0x2000 shards=2"}, &r)
 	if r.ID != "locks" || r.Server.String() != "10.77.0.2" || len(r.Also) != 2 || r.Service != "memory" {
@@ -138,12 +138,12 @@ func TestRulesOverControl(t *testing.T) {
 func TestRulesSurviveACrash(t *testing.T) {
 	mem := make([]byte, journal.Size)
 	c, _, stop := boxed(t, spec.ProgramSwordBox, "cm", mem)
-	asker{t, c}.must("POST", "/rules", RuleText{Rule: "id=kept server=ms0 action=track"}, nil)
+	caller{t, c}.must("POST", "/rules", RuleText{Rule: "id=kept server=ms0 action=track"}, nil)
 	crashed := append([]byte(nil), mem...) // the journal at the instant of the crash
 	stop()
 	c, _, _ = boxed(t, spec.ProgramSwordBox, "cm", crashed)
 	var list []rules.Rule
-	asker{t, c}.must("GET", "/rules", nil, &list)
+	caller{t, c}.must("GET", "/rules", nil, &list)
 	if len(list) != 1 || list[0].ID != "kept" {
 		t.Errorf("%v", list)
 	}
@@ -152,7 +152,7 @@ func TestRulesSurviveACrash(t *testing.T) {
 // A switch whose program has no rules refuses rules with that reason.
 func TestForwardHasNoRules(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
-	a := asker{t, c}
+	a := caller{t, c}
 	var list []rules.Rule
 	a.must("GET", "/rules", nil, &list)
 	if list == nil || len(list) != 0 {
@@ -178,7 +178,7 @@ func TestForwardHasNoRules(t *testing.T) {
 // A connection made elsewhere is adopted, shown and dropped.
 func TestAdoptOverControl(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramSwordBox, "tcp", nil)
-	a := asker{t, c}
+	a := caller{t, c}
 	a.refused(http.StatusBadRequest, "have no connection manager", "POST", "/rules", RuleText{Rule: "server=ms0 action=move"})
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=move service=none"}, nil)
 	good := swordbox.Adopted{Server: "ms0", ServerQPN: 0x11, OwnQPN: 0x77, SendPSN: 5, MTU: 1024, Depth: 4}
@@ -221,7 +221,7 @@ func TestAdoptOverControl(t *testing.T) {
 // Tables are listed and cleared, also the flows of the tracked connections.
 func TestTablesOverControl(t *testing.T) {
 	c, hosts, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
-	a := asker{t, c}
+	a := caller{t, c}
 	f := wire.Frame{Eth: wire.Ethernet{Dst: wire.MAC{2, 0, 0, 0, 0, 1}, Src: wire.MAC{2, 0, 0, 0, 0, 2}}}
 	f.IPv4 = wire.IPv4{TTL: 64, Src: [4]byte{10, 77, 0, 3}, Dst: [4]byte{10, 77, 0, 2}}
 	f.BTH = wire.BTH{Opcode: wire.RCWriteOnly, PKey: 0xffff, DestQP: 0x11}
@@ -276,7 +276,7 @@ func TestTablesOverControl(t *testing.T) {
 // All answers of the socket can be decoded again: no type encodes JSON that it cannot decode.
 func TestReportRoundTrip(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
-	a := asker{t, c}
+	a := caller{t, c}
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=atomics"}, nil)
 	var raw, again json.RawMessage
 	var rep swordbox.Report

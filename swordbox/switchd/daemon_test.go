@@ -27,16 +27,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a switch with hosts on memory cables, inside a synctest bubble.
+// bench is a switch with hosts on ports in memory, inside a synctest bubble.
 type bench struct {
 	*Daemon
 	t     *testing.T
 	mu    sync.Mutex
-	hosts []*memcable.Port // nil: there is no cable
+	hosts []*memcable.Port // nil: the host is not connected
 	ends  []*memcable.Port
 }
 
-var errNoCable = errors.New("no cable")
+var errNoPort = errors.New("no port")
 
 // onBench runs f with a switch of three hosts, h0 to h2, and stops it afterwards.
 func onBench(t *testing.T, change func(*Config), f func(*bench)) {
@@ -78,7 +78,7 @@ func newWaiter(spin time.Duration, ports []packetio.Port) (packetio.Waiter, erro
 	return memcable.NewWaiter(0, list...), nil
 }
 
-// plugIn connects a cable to host i.
+// plugIn connects host i.
 func (b *bench) plugIn(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *bench) open(i int, _ Link) (packetio.Port, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i >= len(b.ends) || b.ends[i] == nil {
-		return nil, errNoCable
+		return nil, errNoPort
 	}
 	p := b.ends[i]
 	b.ends[i] = nil
@@ -294,7 +294,7 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// A host's cable is removed and connected again: the other hosts go on, and the cable is used
+// A host's link is removed and connected again: the other hosts go on, and the link is used
 // again.
 func TestPortGoesAndComesBack(t *testing.T) {
 	onBench(t, nil, func(b *bench) {
@@ -314,7 +314,7 @@ func TestPortGoesAndComesBack(t *testing.T) {
 			t.Errorf("port %+v", s.Ports[1])
 		}
 		time.Sleep(time.Second)
-		if s, _ = b.Status(); s.Ports[1].Error != errNoCable.Error() {
+		if s, _ = b.Status(); s.Ports[1].Error != errNoPort.Error() {
 			t.Errorf("port %+v", s.Ports[1])
 		}
 		b.plugIn(1)
@@ -330,7 +330,7 @@ func TestMissingAtStart(t *testing.T) {
 		open := c.Open
 		c.Open = func(i int, l Link) (packetio.Port, error) {
 			if i == 2 {
-				return nil, errNoCable
+				return nil, errNoPort
 			}
 			return open(i, l)
 		}
@@ -416,7 +416,7 @@ func TestConfigIsChecked(t *testing.T) {
 	good := func() Config {
 		return Config{
 			Program: forward.Program{}, Links: []Link{{Host: "h0", Ifname: "p0"}}, NewWaiter: newWaiter,
-			Open: func(int, Link) (packetio.Port, error) { return nil, errNoCable },
+			Open: func(int, Link) (packetio.Port, error) { return nil, errNoPort },
 		}
 	}
 	for what, change := range map[string]func(*Config){

@@ -17,7 +17,7 @@ import (
 )
 
 // loadable is a switch of a rack with a state folder, whose program can be changed.
-func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pipeline.Program)) (a asker, rack *spec.Rack) {
+func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pipeline.Program)) (a caller, rack *spec.Rack) {
 	t.Helper()
 	rack, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", "cm").Replace(boxFile)))
 	if err != nil {
@@ -46,7 +46,7 @@ func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pip
 		f(cfg.Program)
 	}
 	c, _, _ := running(t, cfg)
-	return asker{t, c}, rack
+	return caller{t, c}, rack
 }
 
 // A running switch loads the program with rules, and then the one without. The program that an
@@ -130,7 +130,7 @@ func TestLoadIsRefused(t *testing.T) {
 	a, _ := loadable(t, spec.ProgramSwordBox, paths)
 	a.refused(http.StatusConflict, "only this program knows how to go on", "PUT", "/program", ProgramText{Name: spec.ProgramForward})
 	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
-	a = asker{t, c}
+	a = caller{t, c}
 	a.refused(http.StatusConflict, "keeps its program", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox})
 }
 

@@ -59,7 +59,7 @@ func TestRoundAllocatesNothing(t *testing.T) {
 		"delayed": {{Link: "h0", Kind: fault.Delay, Delay: 1}},
 	} {
 		_, round := steady(t, faults...)
-		// warm-up: buffers grow to their final size, also those of all 1024 slots of a cable
+		// warm-up: buffers grow to their final size, also those of all 1024 slots of a port
 		for range 200 {
 			round()
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	cableID    = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	networkID    = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	endpointID = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 )
 
@@ -47,17 +47,17 @@ func said(out map[string]any) string { s, _ := out["Err"].(string); return s }
 // What is wrong is refused with what to write instead, and what does not concern us is answered.
 func TestDriverRefuses(t *testing.T) {
 	d := newDriver(t)
-	cable := `{"NetworkID":"` + cableID + `","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}},"IPv4Data":[{"Pool":"0.0.0.0/0"}]}`
+	network := `{"NetworkID":"` + networkID + `","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}},"IPv4Data":[{"Pool":"0.0.0.0/0"}]}`
 	for _, c := range []struct{ call, body, want string }{
 		{"/NetworkDriver.CreateNetwork", `{`, "unexpected end"},
 		{"/NetworkDriver.CreateNetwork", `[]`, "cannot unmarshal"},
 		{"/NetworkDriver.CreateNetwork", ``, "is no ID"},
-		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(cable, cableID, "../../../../etc/passwd"), "is no ID"},
-		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(cable, "cn0", "cn9"), "driver_opts: {rdmalab.host: HOST}; hosts of rack small: ms0 cn0 cn1"},
-		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(cable, "0.0.0.0/0", "172.17.0.0/16"), `ipam: {driver: "null"}`},
-		{"/NetworkDriver.CreateEndpoint", `{"NetworkID":"` + cableID + `","EndpointID":"` + endpointID + `"}`, "is no link of rack small"},
-		{"/NetworkDriver.Join", `{"NetworkID":"` + cableID + `"}`, "EndpointID"},
-		{"/NetworkDriver.Leave", `{"NetworkID":"` + cableID + `","EndpointID":"rack0"}`, "is no ID"},
+		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(network, networkID, "../../../../etc/passwd"), "is no ID"},
+		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(network, "cn0", "cn9"), "driver_opts: {rdmalab.host: HOST}; hosts of rack small: ms0 cn0 cn1"},
+		{"/NetworkDriver.CreateNetwork", strings.ReplaceAll(network, "0.0.0.0/0", "172.17.0.0/16"), `ipam: {driver: "null"}`},
+		{"/NetworkDriver.CreateEndpoint", `{"NetworkID":"` + networkID + `","EndpointID":"` + endpointID + `"}`, "is no link of rack small"},
+		{"/NetworkDriver.Join", `{"NetworkID":"` + networkID + `"}`, "EndpointID"},
+		{"/NetworkDriver.Leave", `{"NetworkID":"` + networkID + `","EndpointID":"rack0"}`, "is no ID"},
 		{"/NetworkDriver.DeleteNetwork", `{"NetworkID":"*"}`, "is no ID"},
 		{"/NetworkDriver.FlyAway", `{}`, "no such call"},
 		{"/", `{}`, "no such call"},
@@ -66,14 +66,14 @@ func TestDriverRefuses(t *testing.T) {
 			t.Errorf("%s %s: %d %v, want %q", c.call, c.body, status, out, c.want)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(d.paths.Dir, "cables", cableID)); err == nil {
+	if _, err := os.Stat(filepath.Join(d.paths.Dir, "cables", networkID)); err == nil {
 		t.Error("a refused network is remembered")
 	}
-	if status, _ := ask(t, d, "/NetworkDriver.CreateNetwork", cable); status != http.StatusOK {
-		t.Fatalf("a cable is refused: %d", status)
+	if status, _ := ask(t, d, "/NetworkDriver.CreateNetwork", network); status != http.StatusOK {
+		t.Fatalf("a network is refused: %d", status)
 	}
 	mac := d.rack.Hosts[1].MAC.String()
-	endpoint := `{"NetworkID":"` + cableID + `","EndpointID":"` + endpointID + `","Interface":{"MacAddress":"MAC","Address":"ADDR"}}`
+	endpoint := `{"NetworkID":"` + networkID + `","EndpointID":"` + endpointID + `","Interface":{"MacAddress":"MAC","Address":"ADDR"}}`
 	for _, c := range []struct{ mac, addr, want, err string }{
 		{"", "", mac, ""},
 		{mac, "", "", ""}, // never said back
@@ -89,12 +89,12 @@ func TestDriverRefuses(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if status, out := ask(t, d, "/NetworkDriver.DeleteNetwork", `{"NetworkID":"`+cableID+`"}`); status != http.StatusOK {
+		if status, out := ask(t, d, "/NetworkDriver.DeleteNetwork", `{"NetworkID":"`+networkID+`"}`); status != http.StatusOK {
 			t.Errorf("delete: %d %v", status, out)
 		}
 	}
-	if status, out := ask(t, d, "/NetworkDriver.Leave", `{"NetworkID":"`+cableID+`","EndpointID":"`+endpointID+`"}`); status != http.StatusOK {
-		t.Errorf("leave of a cable that is gone: %d %v", status, out)
+	if status, out := ask(t, d, "/NetworkDriver.Leave", `{"NetworkID":"`+networkID+`","EndpointID":"`+endpointID+`"}`); status != http.StatusOK {
+		t.Errorf("leave of a network that is gone: %d %v", status, out)
 	}
 	for call, want := range map[string]string{"/Plugin.Activate": "NetworkDriver", "/NetworkDriver.GetCapabilities": "local"} {
 		if _, out := ask(t, d, call, ""); !strings.Contains(strings.ReplaceAll(toJSON(t, out), " ", ""), want) {
@@ -139,11 +139,11 @@ func TestDriverPlugs(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if status, out := ask(t, d, "/NetworkDriver.CreateNetwork", `{"NetworkID":"`+cableID+`","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}}}`); status != 200 {
+	if status, out := ask(t, d, "/NetworkDriver.CreateNetwork", `{"NetworkID":"`+networkID+`","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}}}`); status != 200 {
 		t.Fatalf("%d %v", status, out)
 	}
-	ids := `{"NetworkID":"` + cableID + `","EndpointID":"` + endpointID + `"}`
-	other := `{"NetworkID":"` + cableID + `","EndpointID":"` + cableID + `"}`
+	ids := `{"NetworkID":"` + networkID + `","EndpointID":"` + endpointID + `"}`
+	other := `{"NetworkID":"` + networkID + `","EndpointID":"` + networkID + `"}`
 	status, out := ask(t, d, "/NetworkDriver.Join", ids)
 	name, _ := out["InterfaceName"].(map[string]any)
 	src, _ := name["SrcName"].(string)
@@ -221,9 +221,9 @@ func FuzzDriver(f *testing.F) {
 	calls := []string{
 		"CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "EndpointOperInfo", "Leave", "AllocateNetwork", "GetCapabilities", "x",
 	}
-	f.Add(uint8(0), []byte(`{"NetworkID":"`+cableID+`","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}}}`))
+	f.Add(uint8(0), []byte(`{"NetworkID":"`+networkID+`","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}}}`))
 	f.Add(uint8(0), []byte(`{"NetworkID":"../x","Options":{"com.docker.network.generic":null}}`))
-	f.Add(uint8(2), []byte(`{"NetworkID":"`+cableID+`","EndpointID":"`+endpointID+`","Interface":null}`))
+	f.Add(uint8(2), []byte(`{"NetworkID":"`+networkID+`","EndpointID":"`+endpointID+`","Interface":null}`))
 	f.Add(uint8(5), []byte(`{"Interface":[]}`))
 	f.Fuzz(func(t *testing.T, call uint8, body []byte) {
 		d := newDriver(t)

@@ -58,7 +58,7 @@ func TestSilentEngine(t *testing.T) {
 }
 
 // What the engine is removing already is waited for: nothing is left when Remove returns.
-func TestRemovalUnderWay(t *testing.T) {
+func TestRemovalInProgress(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("going", "r", "cn0", PartHost, "removing", 0)
 	if found, err := hostsOn(t, f).Remove(t.Context()); !found || err != nil {
@@ -89,7 +89,7 @@ func TestContainersThatComeLate(t *testing.T) {
 }
 
 // Somebody else's container on a cable is unplugged, and stays; the rack's networks go.
-func TestStrangerOnACable(t *testing.T) {
+func TestStrangerOnALink(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("stranger", "other", "x", PartHost, "running", 1<<22+7)
 	f.networks["net0"], f.networks["net1"] = "stranger", ""
@@ -116,7 +116,7 @@ func TestHosts(t *testing.T) {
 	h := hostsOn(t, f)
 	ctx := t.Context()
 	if err := h.Kill(ctx, "ms0"); err != nil {
-		t.Errorf("kill of nobody: %v", err)
+		t.Errorf("kill of no container: %v", err)
 	}
 	f.add("named-by-compose", "r", "ms0", PartHost, "running", 1<<22+7)
 	f.add("foreign", "other", "ms0", PartHost, "running", 1<<22+8)

@@ -246,7 +246,7 @@ func TestStartLeavesNamesakes(t *testing.T) {
 			t.Errorf("labels of rack %q: %v", rack, err)
 		}
 		if c := f.containers[name]; c.State.Status != "exited" {
-			t.Errorf("labels of rack %q: somebody else's container is %s", rack, c.State.Status)
+			t.Errorf("labels of rack %q: the container of another rack is %s", rack, c.State.Status)
 		}
 	}
 }

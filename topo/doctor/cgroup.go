@@ -43,11 +43,11 @@ func lookCgroups(_ context.Context, s *System) Finding {
 	case err != nil:
 		return weaker(fmt.Sprintf("cgroup2 at %s: %v", root, err), without, "mount -o remount,rw "+root+"; in a container: docker run --cgroupns private -v "+root+":"+root+":rw …")
 	case !has[0]:
-		return weaker("cgroup2 at "+root+" without freeze", "`rdmalab hang` cannot stop a host", "install Linux 5.2 or newer")
+		return weaker("cgroup2 at "+root+" without cgroup.freeze", "`rdmalab hang` cannot stop a host", "install Linux 5.2 or newer")
 	case !has[1]:
 		return weaker("cgroup2 at "+root+" without kill", "`rdmalab crash` kills one by one while the host hangs", "install Linux 5.14 or newer")
 	}
-	return good("cgroup2 at "+root+", freeze and kill", "a host is hung or killed whole, in one step")
+	return good("cgroup2 at "+root+", with cgroup.freeze and cgroup.kill", "a host is hung or killed whole, in one step")
 }
 
 // lookOldCgroups says whether old hierarchies are in the way of others: racks do not use them.

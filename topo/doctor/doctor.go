@@ -25,8 +25,8 @@ type Finding struct {
 	// Found is what is there, Means what that is to rdmalab.
 	Found string `json:"found"`
 	Means string `json:"means"`
-	// Mend is a command, or a few words where no command helps; "" if nothing needs it.
-	Mend string `json:"mend,omitempty"`
+	// Fix is a command, or a few words where no command helps; "" if nothing needs it.
+	Fix string `json:"mend,omitempty"`
 	// Required says that no rack can be brought up without it.
 	Required bool `json:"required"`
 }
@@ -35,7 +35,7 @@ type Finding struct {
 type Probe struct {
 	Name     string
 	Required bool
-	// Look fills in State, Found, Means and Mend.
+	// Look fills in State, Found, Means and Fix.
 	Look func(ctx context.Context, s *System) Finding
 }
 
@@ -98,10 +98,10 @@ func Probes() []Probe {
 
 func good(found, means string) Finding { return Finding{State: OK, Found: found, Means: means} }
 
-func weaker(found, means, mend string) Finding {
-	return Finding{State: Degraded, Found: found, Means: means, Mend: mend}
+func weaker(found, means, fix string) Finding {
+	return Finding{State: Degraded, Found: found, Means: means, Fix: fix}
 }
 
-func lacking(found, means, mend string) Finding {
-	return Finding{State: Missing, Found: found, Means: means, Mend: mend}
+func lacking(found, means, fix string) Finding {
+	return Finding{State: Missing, Found: found, Means: means, Fix: fix}
 }

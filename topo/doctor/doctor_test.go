@@ -102,8 +102,8 @@ func (f *fake) examine(t *testing.T) (Report, map[string]Finding) {
 		if one.Found == "" || one.Means == "" {
 			t.Errorf("%s says nothing: %+v", one.Check, one)
 		}
-		if (one.State == OK) != (one.Mend == "") {
-			t.Errorf("%s is %s and its command is %q", one.Check, one.State, one.Mend)
+		if (one.State == OK) != (one.Fix == "") {
+			t.Errorf("%s is %s and its command is %q", one.Check, one.State, one.Fix)
 		}
 	}
 	return r, byName
@@ -128,7 +128,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		check string
 		state State
 		found string // part of Found
-		mend  string // part of Mend
+		fix   string // part of Fix
 		ready bool
 	}{
 		"no root":               {func(f *fake) { f.Euid = 1000 }, "root", Missing, "user 1000", "sudo", false},
@@ -157,7 +157,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"no silencer":       {func(f *fake) { f.links.Port.Silencer = "none" }, "silencer", Degraded, "none", "6.6", true},
 		"no cgroup2":        {func(f *fake) { f.files["/proc/self/mounts"] = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n" }, "cgroups", Degraded, "no cgroup2", "mount -t cgroup2", true},
 		"cgroup2 read-only": {func(f *fake) { f.cgroupEr = unix.EROFS }, "cgroups", Degraded, "read-only", "remount", true},
-		"no freezer":        {func(f *fake) { f.cgroup["cgroup.freeze"] = false }, "cgroups", Degraded, "without freeze", "5.2", true},
+		"no freezer":        {func(f *fake) { f.cgroup["cgroup.freeze"] = false }, "cgroups", Degraded, "without cgroup.freeze", "5.2", true},
 		"no cgroup.kill":    {func(f *fake) { f.cgroup["cgroup.kill"] = false }, "cgroups", Degraded, "without kill", "5.14", true},
 		"hybrid cgroups":    {func(f *fake) { f.files["/proc/self/mounts"] = hybrid }, "cgroup v1", Degraded, "hybrid", "runc", true},
 		"little locked":     {func(f *fake) { f.memlock = 64 << 10 }, "locked memory", Degraded, "0 MiB", "ulimit", true},
@@ -194,8 +194,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 			c.take(f)
 			r, findings := f.examine(t)
 			got := findings[c.check]
-			if got.State != c.state || !strings.Contains(got.Found, c.found) || !strings.Contains(got.Mend, c.mend) {
-				t.Errorf("%s: %+v\nwant %s, found %q, by %q", c.check, got, c.state, c.found, c.mend)
+			if got.State != c.state || !strings.Contains(got.Found, c.found) || !strings.Contains(got.Fix, c.fix) {
+				t.Errorf("%s: %+v\nwant %s, found %q, by %q", c.check, got, c.state, c.found, c.fix)
 			}
 			if r.Ready != c.ready {
 				t.Errorf("ready %v, lacking %v", r.Ready, r.Lacking())
@@ -222,7 +222,7 @@ func TestMachineIsAsItWasAfterwards(t *testing.T) {
 	}
 	for _, f := range r.Findings {
 		t.Logf("%-8s %-15s %s", f.State, f.Check, f.Found)
-		if f.Found == "" || f.Means == "" || (f.State == OK) != (f.Mend == "") {
+		if f.Found == "" || f.Means == "" || (f.State == OK) != (f.Fix == "") {
 			t.Errorf("%+v", f)
 		}
 	}

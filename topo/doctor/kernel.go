@@ -101,11 +101,11 @@ func lookProcessors(_ context.Context, s *System) Finding {
 
 func lookFolder(_ context.Context, s *System) Finding {
 	if err := s.Writable(stateParent); err != nil {
-		mend := asRoot
+		fix := asRoot
 		if s.Euid == 0 {
-			mend = "mount -t tmpfs tmpfs " + stateParent
+			fix = "mount -t tmpfs tmpfs " + stateParent
 		}
-		return lacking(stateParent+": "+err.Error(), "a rack keeps sockets, logs and pins there", mend)
+		return lacking(stateParent+": "+err.Error(), "a rack keeps sockets, logs and pins there", fix)
 	}
 	return good(stateParent+" can be written to", "a rack keeps sockets, logs and pins there")
 }
@@ -128,14 +128,14 @@ func lookNamespaces(_ context.Context, s *System) Finding {
 	if len(lost) == 0 {
 		return good(strings.Join(names, ", "), means)
 	}
-	mend := asRoot
+	fix := asRoot
 	switch {
 	case s.Euid == 0 && errors.Is(why, unix.EPERM):
-		mend = "in a container: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined …"
+		fix = "in a container: docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined …"
 	case s.Euid == 0:
-		mend = "sysctl -w user.max_net_namespaces=1000; else a kernel with CONFIG_NAMESPACES"
+		fix = "sysctl -w user.max_net_namespaces=1000; else a kernel with CONFIG_NAMESPACES"
 	}
-	return lacking(fmt.Sprintf("no %s: %v", strings.Join(lost, ", "), why), means, mend)
+	return lacking(fmt.Sprintf("no %s: %v", strings.Join(lost, ", "), why), means, fix)
 }
 
 // lookUser looks whether there are user namespaces; racks have no use for them, rootless engines
@@ -206,16 +206,16 @@ func lookBypass(_ context.Context, s *System) Finding {
 
 func lookSilencer(_ context.Context, s *System) Finding {
 	l := s.Links()
-	const mend = "Linux 6.6 or newer; in a container also --cap-add BPF (or SYS_ADMIN)"
+	const fix = "Linux 6.6 or newer; in a container also --cap-add BPF (or SYS_ADMIN)"
 	switch {
 	case l.Err != nil || l.PortErr != nil:
 		return lacking("not tried: no packet socket", "keeps the kernel from answering RoCEv2", withLink(l))
 	case l.Port.Silencer == "tcx":
 		return good("bpf program at tcx ingress", "the kernel does not answer RoCEv2, and does no work for it")
 	case l.Port.Silencer == "socket":
-		return weaker("sockets on UDP 4791"+notes(l), "the kernel does not answer RoCEv2, but handles every packet: slower", mend)
+		return weaker("sockets on UDP 4791"+notes(l), "the kernel does not answer RoCEv2, but handles every packet: slower", fix)
 	}
-	return weaker("none"+notes(l), "the kernel answers RoCEv2 with ICMP port unreachable, which peers may believe", mend)
+	return weaker("none"+notes(l), "the kernel answers RoCEv2 with ICMP port unreachable, which peers may believe", fix)
 }
 
 func notes(l Links) string {

@@ -28,18 +28,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cable is an end of a memory cable in the place of an interface.
-type cable struct {
+// end is a port in memory in the place of an interface.
+type end struct {
 	*memcable.Port
 	mac wire.MAC
 }
 
-func (c *cable) Info() afpacket.Info {
+func (c *end) Info() afpacket.Info {
 	return afpacket.Info{Ifname: "mem", MTU: 4200, MAC: c.mac.String()}
 }
-func (c *cable) LinkUp() bool { return true }
+func (c *end) LinkUp() bool { return true }
 
-// testRack is a compute and a memory host on loopback addresses, joined by a cable.
+// testRack is a compute and a memory host on loopback addresses, joined in memory.
 func testRack() *spec.Rack {
 	host := func(i byte, name string, role spec.Role, memory int64) spec.Host {
 		return spec.Host{
@@ -86,13 +86,13 @@ func describe(t *testing.T, r *spec.Rack) (dir string) {
 	return dir
 }
 
-// start starts a host on the end of a cable until the test is over.
-func start(t *testing.T, dir string, self *spec.Host, end *memcable.Port) *Host {
+// start starts a host on a port in memory until the test is over.
+func start(t *testing.T, dir string, self *spec.Host, mem *memcable.Port) *Host {
 	t.Helper()
 	h, err := Open(Config{
 		Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
 		open: func(*spec.Host) (port, packetio.Waiter, error) {
-			return &cable{end, self.MAC}, memcable.NewWaiter(0, end), nil
+			return &end{mem, self.MAC}, memcable.NewWaiter(0, mem), nil
 		},
 	})
 	if err != nil {
@@ -425,7 +425,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			Dir: dir, Name: "cn0", Log: log, listen: netip.MustParseAddr("127.0.18.1"),
 			open: func(*spec.Host) (port, packetio.Waiter, error) {
 				a, _ := memcable.Pair(memcable.Config{})
-				return &cable{a, wire.MAC{2}}, memcable.NewWaiter(0, a), nil
+				return &end{a, wire.MAC{2}}, memcable.NewWaiter(0, a), nil
 			},
 		},
 	} {

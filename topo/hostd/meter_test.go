@@ -11,7 +11,7 @@ func TestMeter(t *testing.T) {
 	var m meter
 	at := func(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }
 	if s := m.status(at(0)); s != nil {
-		t.Errorf("nobody works: %+v", s)
+		t.Errorf("no program works: %+v", s)
 	}
 	m.clients(3)
 	if s := m.status(at(0)); s == nil || *s != (ClientsStatus{Count: 3}) {
@@ -40,7 +40,7 @@ func TestMeter(t *testing.T) {
 	}
 	m.clients(-3)
 	if s := m.status(at(9000)); s != nil {
-		t.Errorf("nobody works any more: %+v", s)
+		t.Errorf("no program works any more: %+v", s)
 	}
 	now := time.Now()
 	if n := testing.AllocsPerRun(100, func() { m.note(now, time.Millisecond) }); n != 0 {

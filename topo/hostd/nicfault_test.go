@@ -71,10 +71,10 @@ func TestNICFaults(t *testing.T) {
 		fault NICFault
 		want  int
 	}{
-		"unknown":          {NICFault{Kind: "smoke"}, http.StatusBadRequest},
-		"unplug of one":    {NICFault{Kind: FaultUnplug, QPN: 7}, http.StatusBadRequest},
-		"nobody's":         {NICFault{Kind: FaultQPError, QPN: 7}, http.StatusConflict},
-		"nobody's overrun": {NICFault{Kind: FaultCQOverrun, QPN: 7}, http.StatusConflict},
+		"unknown":         {NICFault{Kind: "smoke"}, http.StatusBadRequest},
+		"unplug of one":   {NICFault{Kind: FaultUnplug, QPN: 7}, http.StatusBadRequest},
+		"no QP":           {NICFault{Kind: FaultQPError, QPN: 7}, http.StatusConflict},
+		"no QP's overrun": {NICFault{Kind: FaultCQOverrun, QPN: 7}, http.StatusConflict},
 	} {
 		err := ms.Call(t.Context(), "POST", PathNICFault, c.fault, nil)
 		if !isStatus(err, c.want) || (c.want == http.StatusConflict && !strings.Contains(err.Error(), "status")) {

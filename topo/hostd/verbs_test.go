@@ -146,7 +146,7 @@ func TestAProgramThatDialsEnds(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-dialed; err == nil {
-		t.Error("connected to nobody")
+		t.Error("connected to no host")
 	}
 	eventually(t, "the program is gone", func() bool { return len(status(t, cn).Programs) == 0 })
 }

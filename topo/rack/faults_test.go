@@ -170,7 +170,7 @@ func TestLink(t *testing.T) {
 	}
 	must(t, r.Restart(ctx, "cn0"))
 	if s := statusOf(t, r, "cn0"); s.State != StateCut {
-		t.Errorf("a restart mended the link: %+v", s)
+		t.Errorf("a restart restored the link: %+v", s)
 	}
 	must(t, r.Link(ctx, "cn0", true))
 	eventually(t, r, "cn0", StateUp)

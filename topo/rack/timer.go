@@ -16,12 +16,12 @@ type Action string
 
 // Actions.
 const (
-	ActionResume  Action = "resume"
-	ActionRestart Action = "restart"
-	ActionLinkUp  Action = "link-up"
-	ActionNIC     Action = "nic-up"
-	ActionApps    Action = "apps-start"
-	ActionMend    Action = "partition-mend"
+	ActionResume       Action = "resume"
+	ActionRestart      Action = "restart"
+	ActionLinkUp       Action = "link-up"
+	ActionNIC          Action = "nic-up"
+	ActionApps         Action = "apps-start"
+	ActionEndPartition Action = "partition-mend"
 )
 
 // MaxAfter bounds how far away the end of a fault may be.
@@ -55,7 +55,7 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 
 // apart are the actions that end something else than a node's own state, and so have a timer of
 // their own.
-var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionMend: ".partition"}
+var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionEndPartition: ".partition"}
 
 // timerName is the name of the one timer that a node, its link, its NIC, its programs or the
 // partition can have.

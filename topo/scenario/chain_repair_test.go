@@ -158,7 +158,7 @@ func TestNoDeathBreaksAChain(t *testing.T) {
 // In mode published the same breaks the chain; the control plane mends it in the time that is
 // promised, also if the client is dead. If the switch dies as well, nobody does: that is what the
 // paper leaves open.
-func TestControlPlaneMendsTheChain(t *testing.T) {
+func TestControlPlaneRepairsTheChain(t *testing.T) {
 	t.Parallel()
 	dead := broken{client: 3 * time.Microsecond, box: lives}
 	lost, w, _ := dead.play(t, recordedPublished)

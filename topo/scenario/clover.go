@@ -21,16 +21,16 @@ import (
 // afterwards one order of all operations on each key must explain the answers that the clients
 // received; all nodes must be where they belong.
 type storeRun struct {
-	env     *env
-	plan    *storePlan
-	history *kv.History
-	server  *meta.Server
-	ops     int
-	struck  bool
-	ended   int // clients
-	refused int // operations that ended with ErrFull
-	unknown int
-	longest time.Duration // of all operations
+	env      *env
+	plan     *storePlan
+	history  *kv.History
+	server   *meta.Server
+	ops      int
+	injected bool
+	ended    int // clients
+	refused  int // operations that ended with ErrFull
+	unknown  int
+	longest  time.Duration // of all operations
 	// For tests: adds a bug in front of the store; changes the connection manager of the metadata
 	// server, which asks the memory servers for fences by it.
 	plant  func(kv.Store) kv.Store
@@ -159,7 +159,7 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 // round makes one operation.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
-		r.env.rack.At(r.env.rack.Now(), r.strike)
+		r.env.rack.At(r.env.rack.Now(), r.inject)
 	}
 	if r.plan.pace > 0 {
 		rt.Sleep(d.span(0, 2*r.plan.pace))
@@ -189,15 +189,15 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	case errors.Is(err, kv.ErrTimeout):
 		r.unknown++
 		return nil
-	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists), errors.Is(err, kv.ErrLost) && r.struck:
+	case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrExists), errors.Is(err, kv.ErrLost) && r.injected:
 		return s.Err()
 	}
 	return err
 }
 
-// strike injects the planned faults.
-func (r *storeRun) strike() {
-	r.struck = true
+// inject injects the planned faults.
+func (r *storeRun) inject() {
+	r.injected = true
 	at := r.env.rack.Now()
 	r.cause(&r.plan.storeFaultAt)
 	for i := range r.plan.then {

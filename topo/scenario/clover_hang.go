@@ -38,7 +38,7 @@ func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packet
 	var g wire.Frame
 	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && f.run.sentBy(f.run.plan.victim, &g) {
 		if *f.left--; *f.left == 0 {
-			f.run.env.rack.At(now, f.run.strike)
+			f.run.env.rack.At(now, f.run.inject)
 			return
 		}
 	}

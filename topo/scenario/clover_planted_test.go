@@ -46,7 +46,7 @@ func hangOnWrite(e *env) *storePlan {
 
 // A client that was frozen for longer than lease and grace sends a request that belongs to no
 // lease. Without the end of its connections the histories see that; with it they hold.
-func TestAFrozenClientsConnectionsEnd(t *testing.T) {
+func TestAHungClientsConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{true, false} {
 		caught, kept := 0, 0

@@ -55,7 +55,7 @@ type appendLoss struct {
 	answer, client, box bool
 	// later is the time from the hit to the switch's crash, down the time until it is restarted.
 	later, down time.Duration
-	struck      bool
+	injected    bool
 }
 
 // drawAppendLoss draws an appendLoss in place of another fault.
@@ -103,7 +103,7 @@ func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio
 		hit = l.at[l.n]
 	}
 	if hit {
-		l.strike(&g)
+		l.inject(&g)
 	}
 	if hit && !l.answer {
 		return
@@ -115,12 +115,12 @@ func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio
 	}
 }
 
-// strike crashes the client, the switch or both as planned, at the first hit only.
-func (l *appendLoss) strike(g *wire.Frame) {
-	if l.struck {
+// inject crashes the client, the switch or both as planned, at the first hit only.
+func (l *appendLoss) inject(g *wire.Frame) {
+	if l.injected {
 		return
 	}
-	l.struck = true
+	l.injected = true
 	rack := l.env.rack
 	now := rack.Now()
 	if l.client {

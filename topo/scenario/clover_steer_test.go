@@ -87,7 +87,7 @@ func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 		least       int
 	}{
 		{"none", "both", func() handler.Machine { return cloversteer.New(cloversteer.Config{}) }, 0},
-		{"a broken chain that nobody mends", "write", believing(true), 2},
+		{"a broken chain that is not repaired", "write", believing(true), 2},
 		{"read before it is linked", "read", believing(true), 2},
 		{"a stale read tail", "read", believing(false), 2},
 	} {

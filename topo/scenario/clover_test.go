@@ -36,7 +36,7 @@ func TestCloverSeedsThatFailed(t *testing.T) {
 		{"clover-shared", 7100247, "the end of a number that was never used ended the connections of a living client"},
 		{"clover-shared", 7100252, "a client whose old connections were being ended got its new ones ended, again and again"},
 		{"clover-steer-write", 1064, "the same"},
-		{"clover-steer-write", 1834, "a tombstone was appended again, to the next life of its key"},
+		{"clover-steer-write", 1834, "a tombstone was appended again, to the next incarnation of its key"},
 		{"clover-steer-both", 1834, "the same"},
 		{"clover-steer-both", 1972, "memory is lost while keys are inserted and deleted"},
 		{"clover-steer-shared", 7311478, "a key that was lost and inserted again is lost by a PUT that was in progress at the loss"},

@@ -115,11 +115,11 @@ func (o hole) run(e *env) error {
 	}
 	switch {
 	case len(found[recordedPublished]) > 0 && o.same:
-		return fmt.Errorf("hole %d is open in paper: %s", o.number, strings.Join(found[recordedPublished], "; "))
+		return fmt.Errorf("hole %d is open under published rules: %s", o.number, strings.Join(found[recordedPublished], "; "))
 	case len(found[recordedPublished]) == 0 && !o.same:
-		return fmt.Errorf("hole %d did no damage in paper", o.number)
+		return fmt.Errorf("hole %d did no damage under published rules", o.number)
 	case len(found[recordedHardened]) > 0:
-		return fmt.Errorf("hole %d is open in hard: %s", o.number, strings.Join(found[recordedHardened], "; "))
+		return fmt.Errorf("hole %d is open under hardened rules: %s", o.number, strings.Join(found[recordedHardened], "; "))
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ type lockRun struct {
 
 	queuePairsFailed, refused, inherited int
 	atomics                              int // requested
-	struck                               bool
+	injected                             bool
 	blind                                bool // for tests: no guardian watches the memory
 	polite                               bool // words are changed by atomics only, as the paper's clients do
 }
@@ -211,16 +211,16 @@ func (r *lockRun) arm() {
 	if p.what == noFault {
 		return
 	}
-	t := &trigger{n: p.after, fire: func() { r.env.rack.At(r.env.rack.Now(), r.strike) }}
+	t := &trigger{n: p.after, fire: func() { r.env.rack.At(r.env.rack.Now(), r.inject) }}
 	if p.what == clientCrash {
 		t.victim, t.step = p.victim, p.step
 	}
 	r.trigger = t
 }
 
-// strike injects the fault. It ends after plan.down.
-func (r *lockRun) strike() {
-	r.struck = true
+// inject injects the fault. It ends after plan.down.
+func (r *lockRun) inject() {
+	r.injected = true
 	rack, p := r.env.rack, r.plan
 	h := rack.Host(p.victim)
 	end := func() {}
@@ -322,7 +322,7 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 		// connection.
 		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
 	}
-	ok = ok && r.struck
+	ok = ok && r.injected
 	// So does a program that has just begun.
 	if o := r.operator; o != nil && o.programs > 0 && status == verbs.RetryExcErr {
 		ok = ok || r.env.rack.Now() < o.loaded.Add(time.Second)

@@ -100,6 +100,6 @@ func TestLocksWhileProgramsChange(t *testing.T) {
 		}
 	}
 	if t.Logf("%d loads, %d times the program was bound", s.loads, s.bound); s.loads < 100 || s.bound == 0 || s.former > 0 {
-		t.Errorf("%d loads, %d times bound, %d rows of former lives", s.loads, s.bound, s.former)
+		t.Errorf("%d loads, %d times bound, %d flows of former incarnations", s.loads, s.bound, s.former)
 	}
 }

@@ -22,24 +22,24 @@ import (
 // fail, and afterwards one order of all operations on each key must explain the answers that the
 // clients received, scans included, and the tree must be whole.
 type treeRun struct {
-	env     *env
-	plan    *treePlan
-	history *kv.History
-	keys    []uint64
-	memory  map[string][]byte // of the servers
-	nodes   []*sherman.Node   // of the compute hosts
-	trigger *treeTrigger
-	ready   bool                  // the tree is formatted
-	down    map[string]clock.Time // until when a victim is down; "" is the switch
-	struck  int                   // faults
-	absent  map[uint64]bool       // keys for which there was no room at the end
-	lost    bool                  // memory
-	unknown int
-	refused int // operations that found a server's memory gone
-	full    int // operations that found no page
-	longest time.Duration
-	final   *check.Report
-	plant   func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
+	env      *env
+	plan     *treePlan
+	history  *kv.History
+	keys     []uint64
+	memory   map[string][]byte // of the servers
+	nodes    []*sherman.Node   // of the compute hosts
+	trigger  *treeTrigger
+	ready    bool                  // the tree is formatted
+	down     map[string]clock.Time // until when a victim is down; "" is the switch
+	injected int                   // faults
+	absent   map[uint64]bool       // keys for which there was no room at the end
+	lost     bool                  // memory
+	unknown  int
+	refused  int // operations that found a server's memory gone
+	full     int // operations that found no page
+	longest  time.Duration
+	final    *check.Report
+	plant    func(kv.Scanner) kv.Scanner // for tests: wraps each client of the tree in one with a bug
 }
 
 // treePatience is the deadline of one operation: longer than any fault lasts and than leases.
@@ -58,8 +58,8 @@ func runTreeLocks(e *env) error {
 	return (&treeRun{env: e, plan: p}).run()
 }
 
-// runTreeFaithful runs the published layout. Damage is no failure of the run: the report has it.
-func runTreeFaithful(e *env) error {
+// runTreePublished runs the published layout. Damage is no failure of the run: the report has it.
+func runTreePublished(e *env) error {
 	r := tornRun(e, layout.Published)
 	err := r.run()
 	if err == nil || e.rack == nil {

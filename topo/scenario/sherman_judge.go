@@ -39,7 +39,7 @@ func (r *treeRun) judge() error {
 	if err := r.history.Check(checkLimit); err != nil {
 		return err
 	}
-	calm := len(r.plan.strikes) == 0
+	calm := len(r.plan.faults) == 0
 	switch {
 	case r.longest > treePatience+treeSlack:
 		return fmt.Errorf("an operation with a deadline of %v took %v", treePatience, r.longest)
@@ -112,13 +112,13 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 
 // wrecks bounds the pages that interrupted operations may leave unreachable: one each, and those of
 // races for a new root.
-func (r *treeRun) wrecks() int { return r.unknown + (2+r.struck)*r.plan.clients }
+func (r *treeRun) wrecks() int { return r.unknown + (2+r.injected)*r.plan.clients }
 
 // verdict judges the tree at the end. Dead owners may leave locks that no client has wanted since;
 // no other client may leave one.
 func (r *treeRun) verdict() error {
 	rep, allowed := r.final, 0
-	if r.struck > 0 || r.unknown > 0 {
+	if r.injected > 0 || r.unknown > 0 {
 		allowed = r.plan.clients
 	}
 	if rep.Dead == rep.Wrong && rep.Dead <= allowed {
@@ -127,7 +127,7 @@ func (r *treeRun) verdict() error {
 	if err := rep.Err(); err != nil {
 		return &brokenTree{err}
 	}
-	if alive := rep.Locked - rep.Dead; alive > 0 && r.struck == 0 && r.unknown == 0 {
+	if alive := rep.Locked - rep.Dead; alive > 0 && r.injected == 0 && r.unknown == 0 {
 		return &brokenTree{fmt.Errorf("%d locks are held after all clients have gone", alive)}
 	}
 	return nil

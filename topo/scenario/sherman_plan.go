@@ -24,12 +24,12 @@ func treeRack(servers int) string {
 // treePlan is what a seed draws for a tree.
 type treePlan struct {
 	treeWork
-	// strikes are the faults: the first comes at its moment, each other one its pause after the one
+	// faults are the planned ones: the first comes at its moment, each other one its pause after the one
 	// before has ended (below 0: before it has).
-	strikes []treeFaultAt
-	shape   layout.Shape
-	locks   int // words of each server
-	region  int // bytes of each server
+	faults []treeFaultAt
+	shape  layout.Shape
+	locks  int // words of each server
+	region int // bytes of each server
 	// small: there are hardly more pages than the keys need, and they are used again.
 	small bool
 	// lostSearch keeps the published search.
@@ -193,13 +193,13 @@ func treeHostNames(servers int) (out []string) {
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
 		s := p.drawFaultAt(d)
-		if n := len(p.strikes); n > 0 {
+		if n := len(p.faults); n > 0 {
 			s.pause = one(d, d.span(0, 5*time.Millisecond), d.span(p.lease, 4*p.lease))
-			if last := p.strikes[n-1]; last.victim != s.victim && d.chance(0.3) {
+			if last := p.faults[n-1]; last.victim != s.victim && d.chance(0.3) {
 				s.pause = -last.down + d.span(0, last.down) // at the same time
 			}
 		}
-		p.strikes = append(p.strikes, s)
+		p.faults = append(p.faults, s)
 	}
 }
 
@@ -234,7 +234,7 @@ func (p *treePlan) inSwitch() {
 
 // published makes the plan one of the published layout: copies are torn, without other faults.
 func (p *treePlan) published(d *draw) {
-	p.strikes, p.rules, p.links, p.small, p.region, p.lostSearch, p.lease = nil, nil, "", false, 1<<20, true, min(p.lease, 20*time.Millisecond)
+	p.faults, p.rules, p.links, p.small, p.region, p.lostSearch, p.lease = nil, nil, "", false, 1<<20, true, min(p.lease, 20*time.Millisecond)
 	// Few keys that are read and written all the time: a torn copy is soon read.
 	p.keys, p.skew, p.mix = one(d, 2, 8, 24), one(d, 0.5, 0.8), [4]float64{0.5, 0.9, 0.94, 0.97}
 	p.clients, p.rounds = d.between(4, 10), d.between(30, 60)
@@ -254,7 +254,7 @@ func (p *treePlan) String() string {
 	if p.small {
 		s += fmt.Sprintf("; %d bytes of memory each", p.region)
 	}
-	for i, x := range p.strikes {
+	for i, x := range p.faults {
 		s += fmt.Sprintf("; %s %s", treeFaults[x.what], x.victim)
 		if i == 0 {
 			s += fmt.Sprintf(" after %d %s and %v", x.after, treeMoments[x.when], x.late)

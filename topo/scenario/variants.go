@@ -192,7 +192,7 @@ func treeVariant(p Params) (func(*env) error, error) {
 	case torn && p.Locks == locksSwitch:
 		return nil, fmt.Errorf("--locks %s: not with torn copies", locksSwitch)
 	case p.Mode == modePublished:
-		return runTreeFaithful, nil
+		return runTreePublished, nil
 	case torn:
 		return func(e *env) error { return tornRun(e, layout.Hardened).run() }, nil
 	case p.Locks == locksSwitch:

@@ -88,8 +88,8 @@ type Rack struct {
 	pipe  *pipeline.Switch
 	box   pipeline.Program
 	seed  uint64
-	// lives counts the starts of the switch, memory is what survives its crash.
-	lives  int
+	// starts counts the starts of the switch, memory is what survives its crash.
+	starts int
 	memory []byte
 }
 

@@ -28,11 +28,11 @@ func (r *Rack) newSwitch() (sim.Node, error) {
 
 // newProgram makes the switch's program. late: connections may be open already.
 func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
-	r.lives++
+	r.starts++
 	if r.opt.Program != nil {
 		return r.opt.Program(r.Spec)
 	}
-	cfg := apps.Config{Rand: r.rand(laneSwitch, r.lives), Late: late, Nodes: r.opt.Nodes}
+	cfg := apps.Config{Rand: r.rand(laneSwitch, r.starts), Late: late, Nodes: r.opt.Nodes}
 	if r.Spec.Switch.Program == spec.ProgramSwordBox {
 		if r.memory == nil {
 			r.memory = make([]byte, journal.Size)

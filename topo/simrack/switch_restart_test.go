@@ -296,7 +296,7 @@ func TestSwitchRestartLosesNothing(t *testing.T) {
 // longer than the switch takes to come back, and the switch's first word to the server about it is
 // lost. Until the server knows that the connection is no more, no other client may get the lock:
 // the WRITE would take it away from that client.
-func TestLateRequestOfAFormerLife(t *testing.T) {
+func TestLateRequestOfAFormerIncarnation(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	x := &restartRun{t: t, r: r}
 	ms := r.Host("ms0")

@@ -241,6 +241,6 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("screen (-want +got), go test ./topo/top -rewrite writes it anew:\n%s", diff)
+		t.Errorf("screen (-want +got), go test ./topo/top -rewrite writes it again:\n%s", diff)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A difference in any one field is found and named: each field of a frame is changed in turn.
+// A difference in any one field is reported with the name of the field: each field of a frame is
+// changed in turn.
 func TestCompareFindsEveryField(t *testing.T) {
 	fields := 0
 	var walk func(path string, f *wire.Frame, v reflect.Value)

@@ -71,7 +71,7 @@ func capture(t *testing.T) []byte {
 
 	short := good.AppendTo(nil)
 	short[17]-- // IPv4 total length
-	short[25]++ // and its checksum
+	short[25]++ // and the header checksum
 	add(1, short, "")
 
 	arp := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 8, 6}, make([]byte, 28)...)
@@ -124,7 +124,7 @@ func TestTimeOfDay(t *testing.T) {
 	}
 }
 
-// A filter hides packets and never what is wrong with them.
+// A filter hides packets, but never a malformed one.
 func TestFilter(t *testing.T) {
 	qpn, srcQP, psn := wire.QPN(0x11), wire.QPN(0x22), wire.PSN(0)
 	for _, tc := range []struct {
@@ -188,7 +188,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Every header has its object, and no packet has one that is not its own.
+// Every header has its JSON object, and no packet has the object of a header that it lacks.
 func TestJSONHeaders(t *testing.T) {
 	names := map[wire.Headers]string{
 		wire.HasDETH: "deth", wire.HasRETH: "reth", wire.HasAtomicETH: "atomicEth", wire.HasAETH: "aeth",
@@ -216,8 +216,8 @@ func TestJSONHeaders(t *testing.T) {
 	}
 }
 
-// A packet that was not captured whole is decoded as far as it goes, and its ICRC is neither good
-// nor bad.
+// A packet that was captured in part is decoded up to the end of the captured bytes, and its ICRC
+// is neither good nor bad.
 func TestCut(t *testing.T) {
 	data := testFrame().AppendTo(nil)
 	r := Record{Packet: pcapng.Packet{Data: data[:72], OrigLen: len(data)}}
@@ -230,12 +230,12 @@ func TestCut(t *testing.T) {
 	if got, want := d.Stats.String(), "1 RoCEv2 packets: 0 good, 0 with a wrong ICRC, 0 malformed, 1 captured in part; 0 other frames; 0 shown"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	// Lengths that no memory should be spent on.
+	// Lengths so large that no memory must be allocated for them.
 	r.OrigLen = 1 << 40
 	r.decode()
 }
 
-// A broken file shows what stands before the broken place, and where that is.
+// Dump prints the packets before the broken place of a file, and the offset of that place.
 func TestBrokenFile(t *testing.T) {
 	file := capture(t)
 	got, _, err := run(t, file[:len(file)-10], Config{})
@@ -279,7 +279,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// What arrives on a pipe is printed before the next packet is waited for.
+// A packet that arrives on a pipe is printed before dump waits for the next one.
 func TestLive(t *testing.T) {
 	file, in := capture(t), new(pipe)
 	var out strings.Builder
@@ -299,7 +299,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// secondPacket is where the second packet of a file starts.
+// secondPacket returns the offset of the second packet of a file.
 func secondPacket(t *testing.T, file []byte) int64 {
 	t.Helper()
 	r, err := pcapng.NewReader(bytes.NewReader(file))
@@ -313,7 +313,7 @@ func secondPacket(t *testing.T, file []byte) int64 {
 	return p.Offset
 }
 
-// pipe gives one part at each read.
+// pipe returns one part at each read.
 type pipe struct {
 	parts   [][]byte
 	waiting func()
@@ -331,7 +331,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Without IP addresses the Ethernet addresses say who it was.
+// A packet without IP addresses is printed with its Ethernet addresses.
 func TestMalformedIP(t *testing.T) {
 	data := testFrame().AppendTo(nil)
 	data[14+8]++ // time to live
@@ -372,7 +372,7 @@ func patch(b []byte, at int, v ...byte) []byte {
 	return b
 }
 
-// FuzzDump: no file makes it panic, and every line of JSON is JSON.
+// FuzzDump: no file makes dump panic, and every line with -o json is valid JSON.
 func FuzzDump(f *testing.F) {
 	for _, name := range []string{"cm_reject", "nak_atomic_rkey", "rc_send_pad", "uc_send_imm"} {
 		file, err := os.ReadFile("../../wire/testdata/golden/" + name + ".pcap")
@@ -388,7 +388,7 @@ func FuzzDump(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = d.Dump("f", bytes.NewReader(file)) // any error will do
+			_ = d.Dump("f", bytes.NewReader(file)) // any error is allowed
 			if n := bytes.Count(out.Bytes(), []byte{'\n'}); n != d.Stats.Shown || n != d.Stats.RoCE+d.Stats.Other {
 				t.Fatalf("%d lines, %+v", n, d.Stats)
 			}

@@ -30,7 +30,7 @@ func unhex(t testing.TB, text string) []byte {
 	return b
 }
 
-// Two small files of each kind, by hand.
+// Two small files of each kind, written by hand.
 const (
 	classicLittleMicros = `
 		d4c3b2a1 0200 0400 00000000 00000000 00000400 01000000  file header
@@ -78,7 +78,7 @@ func TestReaderLiteral(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := unhex(t, tc.file)
-			// One byte at a time: no read may count on more.
+			// The reader gets one byte at a time: it must not expect more from a read.
 			got, err := readAll(iotest.OneByteReader(bytes.NewReader(file)))
 			if err != nil {
 				t.Fatal(err)
@@ -91,8 +91,8 @@ func TestReaderLiteral(t *testing.T) {
 	}
 }
 
-// checkCuts reads the file cut at every byte: the error is ErrTruncated with an offset inside the
-// file, and no more packets come than the whole file has.
+// checkCuts reads the file truncated at every byte: the error is ErrTruncated with an offset inside
+// the file, and there are no more packets than in the whole file.
 func checkCuts(t *testing.T, file []byte, packets int) {
 	t.Helper()
 	for n := range file {
@@ -202,7 +202,7 @@ func TestInterfaceTimes(t *testing.T) {
 	}
 }
 
-// The reader takes what tcpdump wrote: the captures that the codec is proved on.
+// The reader reads files that tcpdump wrote: the captures with which the codec is tested.
 func TestReaderGolden(t *testing.T) {
 	names, err := filepath.Glob("../../wire/testdata/golden/*.pcap")
 	if err != nil || len(names) == 0 {
@@ -230,7 +230,8 @@ func TestReaderGolden(t *testing.T) {
 	}
 }
 
-// FuzzReader: no file makes the reader panic, deliver more bytes than it has, or go on for ever.
+// FuzzReader: no file makes the reader panic, return more bytes than the file has, or run without
+// end.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{classicLittleMicros, classicBigNanos, ngBig} {
 		f.Add(unhex(f, text))

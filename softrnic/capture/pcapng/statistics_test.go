@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A reader that knows nothing of statistics reads on behind them, and the numbers are where readers
-// look.
+// A reader that does not know the statistics block skips it, and the block's numbers are at the
+// offsets of the format.
 func TestStatistics(t *testing.T) {
 	var buf bytes.Buffer
 	w, err := NewWriter(&buf)

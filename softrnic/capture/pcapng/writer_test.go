@@ -30,7 +30,8 @@ func readAll(r io.Reader) (all []Packet, err error) {
 	}
 }
 
-// What is written is read again: interfaces, times, bytes of every length modulo 4, comments.
+// The reader reads what the writer wrote: interfaces, times, bytes of every length modulo 4,
+// comments.
 func TestWriterReader(t *testing.T) {
 	var file bytes.Buffer
 	w, err := NewWriter(&file)
@@ -134,7 +135,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
-// fullDisk takes limit bytes.
+// fullDisk accepts limit bytes.
 type fullDisk struct{ limit int }
 
 var errFull = errors.New("no space left on device")
@@ -148,7 +149,7 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// A full disk is reported once it is noticed, and from then on by every call.
+// A full disk is reported by the first call that notices it, and by every later call.
 func TestWriterFullDisk(t *testing.T) {
 	w, err := NewWriter(&fullDisk{limit: 100})
 	if err != nil {

@@ -29,7 +29,7 @@ func TestPast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Between half and all of the memory is in use.
+	// The memory in use is between half and all of the buffer.
 	if each := snaplen + recordHeader + 8; n < limit/2/each || n > limit/each+2 {
 		t.Errorf("%d packets kept", n)
 	}

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// capture runs a capture while during does something, and returns what was read, a line a packet.
+// capture runs a capture while during runs, and returns the packets that were read, one a line.
 func capture(t *testing.T, h *Hub, o Options, w io.Writer, during func()) (string, Summary, error) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -66,7 +66,7 @@ func list(t *testing.T, r io.Reader) string {
 func TestCapture(t *testing.T) {
 	h := NewHub([]string{"cn0", "ms0"})
 	frame := packetio.Frame{Data: make([]byte, 100)}
-	h.Frame(1, 0, Up, frame, "nobody reads yet")
+	h.Frame(1, 0, Up, frame, "no reader yet")
 	show := func() {
 		h.Frame(10, 0, Up, frame, "")
 		h.Frame(20, 1, Down, frame, "dropped by f1 (loss)")
@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// fullDisk takes a header and then no more.
+// fullDisk accepts a header and fails after that.
 type fullDisk struct{ room int }
 
 var errFull = errors.New("no space left")
@@ -131,7 +131,8 @@ func TestWriterErrorEndsTheCapture(t *testing.T) {
 	}
 }
 
-// A reader that does not read loses packets and is told; the machine does not wait.
+// If a reader does not read, its capture loses packets and reports how many; the sender of the
+// packets does not wait.
 func TestSlowReader(t *testing.T) {
 	h := NewHub([]string{"cn0"})
 	r, _, err := h.reader(Options{})

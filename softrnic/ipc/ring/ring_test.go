@@ -45,7 +45,7 @@ func TestBells(t *testing.T) {
 	for _, b := range rung {
 		c.Ring(b)
 		if asleep := c.Ring(b); asleep {
-			t.Error("nobody sleeps")
+			t.Error("no thread sleeps")
 		}
 	}
 	var got []uint32

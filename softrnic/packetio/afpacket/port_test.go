@@ -172,8 +172,8 @@ func TestOpenErrorsSayWhy(t *testing.T) {
 // The thread gives up its privileges, and dies with its goroutine.
 func TestMissingPrivileges(t *testing.T) {
 	isolated(t, 1500, func(t *testing.T) {
-		const nobody = 65534
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 { // of this thread alone
+		const unprivileged = 65534
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, unprivileged, unprivileged, unprivileged); errno != 0 { // of this thread alone
 			t.Skip("cannot become another user: ", errno)
 		}
 		_, err := Open(Config{Ifname: endA})

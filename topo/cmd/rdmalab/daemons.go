@@ -82,7 +82,7 @@ func doers() map[rack.Action]rack.Doer {
 	d[rack.ActionApps] = func(ctx context.Context, r *rack.Rack, node string) error {
 		return askHost(ctx, r, node, hostd.PathStartApp, nil)
 	}
-	d[rack.ActionMend] = func(ctx context.Context, r *rack.Rack, _ string) error {
+	d[rack.ActionEndPartition] = func(ctx context.Context, r *rack.Rack, _ string) error {
 		return askSwitch(ctx, r, http.MethodDelete, nil)
 	}
 	return d

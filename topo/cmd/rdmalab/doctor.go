@@ -63,23 +63,23 @@ func printDoctor(out io.Writer, r *doctor.Report) error {
 		fmt.Fprintf(&b, "%-*s  %s\n", doctorFound, found, means)
 	}
 	line("STATE", "CHECK", "FOUND", "MEANS")
-	var mends []string
-	mended := make(map[string][]string)
+	var fixes []string
+	checks := make(map[string][]string)
 	for _, f := range r.Findings {
 		line(string(f.State), f.Check, f.Found, f.Means)
-		if f.Mend == "" {
+		if f.Fix == "" {
 			continue
 		}
-		if mended[f.Mend] == nil {
-			mends = append(mends, f.Mend)
+		if checks[f.Fix] == nil {
+			fixes = append(fixes, f.Fix)
 		}
-		mended[f.Mend] = append(mended[f.Mend], f.Check)
+		checks[f.Fix] = append(checks[f.Fix], f.Check)
 	}
-	if len(mends) > 0 {
+	if len(fixes) > 0 {
 		b.WriteString("\nTO FIX\n")
 	}
-	for _, m := range mends {
-		fmt.Fprintf(&b, "  %s\n      %s\n", strings.Join(mended[m], ", "), m)
+	for _, m := range fixes {
+		fmt.Fprintf(&b, "  %s\n      %s\n", strings.Join(checks[m], ", "), m)
 	}
 	verdict := "a rack can be brought up: `rdmalab up`"
 	if !r.Ready {

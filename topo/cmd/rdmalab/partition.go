@@ -14,7 +14,7 @@ import (
 )
 
 func partitionCmd() *cobra.Command {
-	var mend bool
+	var end bool
 	cmd := &cobra.Command{
 		Use:   "partition GROUP [GROUP...] | partition --mend",
 		Short: "Drop every frame between groups of hosts",
@@ -27,22 +27,22 @@ func partitionCmd() *cobra.Command {
 			"  rdmalab partition --mend",
 		ValidArgsFunction: completeAllHosts,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if mend && (len(args) > 0 || cmd.Flags().Changed("for")) {
+			if end && (len(args) > 0 || cmd.Flags().Changed("for")) {
 				return badUse("--mend goes with nothing else")
 			}
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
-				if mend {
-					return rack.ActionMend, "no host is kept apart", doers()[rack.ActionMend](cmd.Context(), r, spec.SwitchName)
+				if end {
+					return rack.ActionEndPartition, "no host is kept apart", doers()[rack.ActionEndPartition](cmd.Context(), r, spec.SwitchName)
 				}
 				groups, err := parseGroups(r, args)
 				if err != nil {
 					return "", "", err
 				}
-				return rack.ActionMend, describe(r.Spec, groups), askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups})
+				return rack.ActionEndPartition, describe(r.Spec, groups), askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups})
 			}, spec.SwitchName)
 		},
 	}
-	cmd.Flags().BoolVar(&mend, "mend", false, "end the partition")
+	cmd.Flags().BoolVar(&end, "mend", false, "end the partition")
 	forFlag(cmd)
 	return cmd
 }

@@ -54,16 +54,16 @@ func (t *treeTrigger) is(op wire.Opcode) bool {
 // arm sets the trigger of the fault.
 func (r *treeRun) arm() {
 	p := r.plan
-	if len(p.strikes) == 0 {
+	if len(p.faults) == 0 {
 		return
 	}
-	first := p.strikes[0]
+	first := p.faults[0]
 	host := first.victim
 	if first.what != treeClientCrash && first.what != treeClientHang {
 		host = ""
 	}
 	r.trigger = &treeTrigger{host: host, when: first.when, page: p.shape.WithDefaults().Page, left: first.after, fire: func() {
-		r.env.rack.At(r.env.rack.Now().Add(first.late), func() { r.strike(0) })
+		r.env.rack.At(r.env.rack.Now().Add(first.late), func() { r.inject(0) })
 	}}
 	r.env.spy = func(ev *sim.Event) {
 		if r.ready {
@@ -72,14 +72,14 @@ func (r *treeRun) arm() {
 	}
 }
 
-// strike injects fault i, and sees to its end and to the next one.
-func (r *treeRun) strike(i int) {
-	rack, p := r.env.rack, r.plan.strikes[i]
+// inject injects fault i, and sees to its end and to the next one.
+func (r *treeRun) inject(i int) {
+	rack, p := r.env.rack, r.plan.faults[i]
 	if over := r.down[p.victim]; over > rack.Now() { // it is down already
-		rack.At(over.Add(time.Microsecond), func() { r.strike(i) })
+		rack.At(over.Add(time.Microsecond), func() { r.inject(i) })
 		return
 	}
-	r.struck++
+	r.injected++
 	r.down[p.victim] = rack.Now().Add(p.down)
 	h := rack.Host(p.victim)
 	end := func() {}
@@ -120,9 +120,9 @@ func (r *treeRun) strike(i int) {
 	}
 	over := rack.Now().Add(p.down)
 	rack.At(over, end)
-	if i+1 < len(r.plan.strikes) {
-		next := over.Add(r.plan.strikes[i+1].pause)
-		rack.At(next, func() { r.strike(i + 1) })
+	if i+1 < len(r.plan.faults) {
+		next := over.Add(r.plan.faults[i+1].pause)
+		rack.At(next, func() { r.inject(i + 1) })
 		over = max(over, next)
 	}
 	// The run is not over before that, even if all clients are done.
