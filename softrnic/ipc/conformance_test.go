@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/verbstest"
 )
 
-// TestConformance runs the suite of the verbs interfaces over real sockets and real shared memory;
-// daemon and application are one process.
+// TestConformance runs the suite of the verbs interfaces over real sockets and real shared memory.
+// Daemon and application are one process.
 func TestConformance(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -19,8 +19,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// envProgram makes the test binary a program of its own: it names what to do, and envSockets where
-// the NICs are.
+// envProgram makes the test binary run one of the helper programs, which it names; envSockets has
+// the sockets of the NICs.
 const (
 	envProgram = "IPC_TEST_PROGRAM"
 	envSockets = "IPC_TEST_SOCKETS"
@@ -58,8 +58,8 @@ func TestConformanceOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestSuiteInside is what the second process does, which TestConformanceOfAnotherProcess starts; in
-// the first one it does nothing.
+// TestSuiteInside runs in the second process, which TestConformanceOfAnotherProcess starts; in the
+// first one it returns at once.
 func TestSuiteInside(t *testing.T) {
 	if os.Getenv(envProgram) != "suite" {
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// eventsOf takes the events of a program until one of the given kind, with that.
+// eventsOf takes the events of a program up to one of the given kind, and returns them with that
+// one.
 func eventsOf(t *testing.T, c verbs.Context, last verbs.AsyncKind) (kinds []verbs.AsyncKind) {
 	t.Helper()
 	for {
@@ -24,7 +25,7 @@ func eventsOf(t *testing.T, c verbs.Context, last verbs.AsyncKind) (kinds []verb
 	}
 }
 
-// A program hears of the NIC what happens while it is attached, not what happened before.
+// A program gets the NIC's events that occur while it is attached, and no earlier ones.
 func TestNoEventsOfThePast(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	flap := func() {
@@ -33,7 +34,7 @@ func TestNoEventsOfThePast(t *testing.T) {
 	}
 	flap()
 	a := h.open(t, 0)
-	h.dev[0].With(func(e *engine.Engine) { // in one step: the daemon does not look in between
+	h.dev[0].With(func(e *engine.Engine) { // in one step, so the daemon does not poll in between
 		e.SetLink(false)
 		e.SetLink(true)
 	})
@@ -57,8 +58,8 @@ func TestNoEventsOfThePast(t *testing.T) {
 	}
 }
 
-// The daemon hears of its own objects and of the NIC while programs are attached, and nothing of
-// theirs.
+// The daemon gets the events of its own objects and of the NIC while programs are attached, and
+// none of the programs' objects.
 func TestEventsOfTheDaemon(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	c := h.open(t, 0)

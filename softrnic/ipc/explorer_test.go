@@ -6,21 +6,21 @@ import (
 	"testing"
 )
 
-// This is a small explorer: it follows every order in which a few threads can make their atomic
-// steps. A model is a state of a comparable type and threads, which are lists of instructions; one
-// instruction is one access to something shared.
+// This is a small model checker: it explores every order in which a few threads can make their
+// atomic steps. A model is a state of a comparable type and threads, which are lists of
+// instructions. One instruction is one access to shared state.
 
 // instr is an instruction. It changes the state and returns the next place, or says that it has to
 // wait.
 type instr[S any] struct {
 	name string
-	// private instructions are made together with the one before: nobody else can see the
-	// difference. They do not wait.
+	// private instructions are executed in one step with the instruction before them, because no
+	// other thread can see the difference. They do not wait.
 	private bool
 	step    func(s *S) (next int, ok bool)
 }
 
-// asm writes the instructions of a thread.
+// asm builds the instructions of a thread.
 type asm[S any] struct {
 	code   []instr[S]
 	places map[string]int
@@ -28,10 +28,10 @@ type asm[S any] struct {
 
 func newAsm[S any]() *asm[S] { return &asm[S]{places: make(map[string]int)} }
 
-// at names the next instruction. A thread ends at a place with the name "end".
+// at gives the next instruction a label. A thread ends at the label "end".
 func (a *asm[S]) at(label string) { a.places[label] = len(a.code) }
 
-// do is an access, after which the next instruction comes.
+// do is an access; the thread goes on with the next instruction.
 func (a *asm[S]) do(name string, f func(s *S)) {
 	next := len(a.code) + 1
 	a.code = append(a.code, instr[S]{name: name, step: func(s *S) (int, bool) { f(s); return next, true }})
@@ -40,7 +40,7 @@ func (a *asm[S]) do(name string, f func(s *S)) {
 // private makes the last instruction private.
 func (a *asm[S]) private() { a.code[len(a.code)-1].private = true }
 
-// wait blocks until f is true; f may take what it has waited for, in the same step.
+// wait blocks until f returns true; f may also take what it waited for, in the same step.
 func (a *asm[S]) wait(name string, f func(s *S) bool) {
 	next := len(a.code) + 1
 	a.code = append(a.code, instr[S]{name: name, step: func(s *S) (int, bool) { return next, f(s) }})
@@ -62,16 +62,16 @@ func (a *asm[S]) jump(label string) {
 	a.code = append(a.code, instr[S]{private: true, step: func(*S) (int, bool) { return a.places[label], true }})
 }
 
-// maxThreads, maxPrivate and maxStates bound a model: threads, private instructions in a row, and
-// what there is to see.
+// maxThreads, maxPrivate and maxStates bound a model: the threads, the private instructions in a
+// row, and the states that are visited.
 const (
 	maxThreads = 10
 	maxPrivate = 64
 	maxStates  = 3e6
 )
 
-// step makes one step of a thread, with what is private behind it; false says that it waits or has
-// ended.
+// step makes one step of a thread, with the private instructions after it. It returns false if the
+// thread waits or has ended.
 func (a *asm[S]) step(pc int, s *S) (int, bool) {
 	if pc >= len(a.code) {
 		return pc, false
@@ -89,9 +89,9 @@ type world[S comparable] struct {
 	s  S
 }
 
-// explore visits all states that can be reached. It returns how many there are, and how a state is
-// reached in which nobody can go on, or from which done cannot be reached any more, though it has
-// not come; "" if there is none.
+// explore visits all states that can be reached, and returns their number. The text describes how a
+// state is reached in which no thread can go on before done is true, or from which done cannot
+// become true any more; "" if there is none.
 func explore[S comparable](start S, threads []*asm[S], done func(s *S) bool) (states int, stuck string) {
 	type edge struct {
 		from   int
@@ -176,7 +176,7 @@ func explore[S comparable](start S, threads []*asm[S], done func(s *S) bool) (st
 }
 
 // The explorer finds the one order in which two threads that take two locks block each other, and
-// none if both take them in the same order.
+// none if both take the locks in the same order.
 func TestExplorer(t *testing.T) {
 	type locks struct {
 		held [2]bool

@@ -2,8 +2,8 @@ package ipc
 
 import "time"
 
-// Again sets how long a sleeper believes that it will be woken, for contexts that are in no use. It
-// returns what undoes it.
+// Again sets how long a sleeper waits before it looks again itself, for contexts that are not in
+// use. The function that it returns restores the value.
 func Again(d time.Duration) (undo func()) {
 	old := again
 	again = d

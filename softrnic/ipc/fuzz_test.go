@@ -20,8 +20,8 @@ var fuzzOps = []proto.Op{
 
 var fuzzTransitions = []proto.Transition{proto.ToInit, proto.ToRTR, proto.ToRTS, proto.ToSQD, proto.ResumeRTS, proto.ToError, proto.ToReset, "?"}
 
-// fuzzRequest makes the arguments of an operation from some numbers, most of them within reach of
-// what exists.
+// fuzzRequest makes the arguments of an operation from some numbers, most of them near the handles
+// that exist.
 func fuzzRequest(op proto.Op, n [4]uint32) any {
 	h, small, length := n[0]%16, int(n[1]%64), int(int32(n[2]))
 	switch op {
@@ -63,8 +63,8 @@ func fuzzRequest(op proto.Op, n [4]uint32) any {
 	}
 }
 
-// Any sequence of requests, with any arguments, is answered or ends the connection; nobody else
-// notices, and nothing stays.
+// Any sequence of requests, with any arguments, is answered or ends the connection. Other programs
+// are not disturbed, and no object is left.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
 	all := make([]byte, 0, 17*len(fuzzOps))
@@ -89,7 +89,7 @@ func FuzzSession(f *testing.F) {
 			b = b[17:]
 			_ = a.call(op, args, nil) // an error is an answer
 		}
-		if len(b) > 0 { // what is left goes as it is
+		if len(b) > 0 { // the objects that are left are destroyed in any order
 			_, _ = a.conn.Write(b)
 		}
 		v.fine()
@@ -107,8 +107,8 @@ func (h *house) waitBack(t testing.TB, want [2]int) {
 	})
 }
 
-// Whatever is in the rings of an application, and whichever bells ring, the daemon goes on and
-// nobody else notices.
+// With any bytes in the rings of an application, and any bells rung, the daemon goes on and other
+// programs are not disturbed.
 func FuzzRings(f *testing.F) {
 	slot := make([]byte, ring.SendSlot(4, 256))
 	ring.PutSend(slot, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signalled | verbs.Inline, Data: []byte("data")}, 0)
@@ -140,14 +140,14 @@ func FuzzRings(f *testing.F) {
 	})
 }
 
-// fill repeats b over a memory.
+// fill fills a memory with repetitions of b.
 func fill(to, b []byte) {
 	for len(b) > 0 && len(to) > 0 {
 		to = to[copy(to, b):]
 	}
 }
 
-// Every message of the daemon's and of a program's own making can be read by the other.
+// Daemon and program can parse every message that the other one builds.
 func TestMessagesAreStrict(t *testing.T) {
 	for _, op := range fuzzOps {
 		b, err := json.Marshal(proto.Request{ID: 1, Op: op, Args: json.RawMessage("{}")})

@@ -30,14 +30,14 @@ var (
 	macs = [2]wire.MAC{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}}
 )
 
-// house is two NICs on a cable, each served to other processes.
+// house is two NICs joined by a cable, each served to other processes.
 type house struct {
 	dev     [2]*device.Device
 	servers [2]*serve.Server
 	sockets [2]string
 }
 
-// spins are the two ways to wait: polling first, and sleeping at once.
+// spins are the two ways to wait: to poll first, and to sleep at once.
 var spins = map[string]time.Duration{"spin": 0, "block": -1}
 
 func newHouse(t testing.TB, spin time.Duration, change func(*serve.Config)) *house {
@@ -45,13 +45,13 @@ func newHouse(t testing.TB, spin time.Duration, change func(*serve.Config)) *hou
 	return newHouseOn(t, memcable.Config{}, spin, change)
 }
 
-// newHouseOn is newHouse with a cable of one's own.
+// newHouseOn is newHouse with a configured cable.
 func newHouseOn(t testing.TB, cable memcable.Config, spin time.Duration, change func(*serve.Config)) *house {
 	t.Helper()
 	return newHouseOf(t, cable, engine.Limits{}, spin, change)
 }
 
-// newHouseOf is newHouseOn with NICs of a size of one's own.
+// newHouseOf is newHouseOn with the limits of the NICs.
 func newHouseOf(t testing.TB, cable memcable.Config, limits engine.Limits, spin time.Duration, change func(*serve.Config)) *house {
 	t.Helper()
 	h := &house{}
@@ -102,7 +102,7 @@ func (h *house) open(t testing.TB, nic int) *ipc.Context {
 	return c
 }
 
-// world is the house as one application sees it that is attached to both NICs.
+// world is a house for an application that is attached to both NICs.
 func (h *house) world(t testing.TB) *verbstest.World {
 	w := worldOf(t, h.sockets)
 	w.Faults = faults(h.dev)

@@ -19,8 +19,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Messages that make no sense end the connection, or are answered with an error; nobody else
-// notices.
+// Invalid messages end the connection, or are answered with an error. Other programs are not
+// disturbed.
 func TestGarbage(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -40,7 +40,7 @@ func TestGarbage(t *testing.T) {
 		args string
 	}{
 		{"no such operation", `{}`},
-		{proto.OpHello, `{"version":1}`}, // a second one
+		{proto.OpHello, `{"version":1}`}, // a second attach request
 		{proto.OpAllocPD, `[]`},
 		{proto.OpAllocPD, `{"x":1}`},
 		{proto.OpDeallocPD, `{"h":-1}`},
@@ -64,21 +64,21 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("a name for the terminal: %q", fmt.Sprint(name))
 	}
 	v.fine()
-	// A version that is not known, and silence.
+	// An unknown version, and a program that sends nothing.
 	b, err := attach(h.sockets[0])
 	must(t, err)
 	b.leave()
 	v.fine()
 }
 
-// rawArgs are arguments as they shall be sent.
+// rawArgs are arguments that are sent as they are.
 type rawArgs string
 
-// MarshalJSON sends them.
+// MarshalJSON returns them.
 func (r rawArgs) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-// Every number that could be a handle is tried on every operation: what belongs to another
-// application is not found.
+// Every number that could be a handle is tried with every operation: the objects of another
+// application are not found.
 func TestForgedHandles(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -124,7 +124,7 @@ func TestForgedHandles(t *testing.T) {
 	if w, err := mr.Load64(0); w != 4711 || err != nil {
 		t.Errorf("the owner's word is %d, %v", w, err)
 	}
-	// Its own queue pair with the key of another one's region.
+	// A queue pair of the attacker with the key of another program's region.
 	must(t, a.equip())
 	send := ring.NewQueue(a.qps, a.qp.Slots, a.qp.SendSlot)
 	ring.PutSend(send.Slot(0), &verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: a.mr.Addr, RKey: a.mr.RKey}, 0)
@@ -136,7 +136,7 @@ func TestForgedHandles(t *testing.T) {
 	v.fine()
 }
 
-// completion waits for the first one.
+// completion waits for the first completion.
 func (a *attacker) completion(t *testing.T) verbs.WC {
 	t.Helper()
 	q := ring.NewQueue(a.cqs, a.cq.Slots, ring.WCSlot)
@@ -148,7 +148,7 @@ func (a *attacker) completion(t *testing.T) verbs.WC {
 	return ring.WC(q.Slot(0))
 }
 
-// Positions outside of a ring end the connection.
+// Positions outside a ring end the connection.
 func TestPositionsOutOfRings(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestPositionsOutOfRings(t *testing.T) {
 	}
 }
 
-// The rings of an attacker change under the daemon all the time, with every bell ringing.
+// An attacker changes its rings while the daemon reads them, and rings every bell.
 func TestScribbledRings(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -216,7 +216,7 @@ func TestScribbledRings(t *testing.T) {
 	v.fine()
 }
 
-// scribble writes something anywhere into the entries, moves positions a little, and rings.
+// scribble writes random bytes into the entries, moves positions a little, and rings bells.
 func scribble(a *attacker, r *rand.Rand) {
 	send := ring.NewQueue(a.qps, a.qp.Slots, a.qp.SendSlot)
 	at := a.qps[ring.HeaderLen+r.IntN(len(a.qps)-ring.HeaderLen-8):]
@@ -243,7 +243,8 @@ func scribble(a *attacker, r *rand.Rand) {
 	}
 }
 
-// The memory that an application was given keeps its size, and files that it sends are not kept.
+// The daemon keeps the size of the memory that it shares with an application, and does not keep
+// files that an application sends.
 func TestFilesAndSizes(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -258,7 +259,7 @@ func TestFilesAndSizes(t *testing.T) {
 				t.Errorf("truncate to %d: %v", n, err)
 			}
 		}
-		_ = unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096) // zeroes, at worst
+		_ = unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 4096) // at worst it reads zeroes
 	}
 	v.fine()
 	count := func() int {
@@ -283,7 +284,8 @@ func TestFilesAndSizes(t *testing.T) {
 	v.fine()
 }
 
-// Objects, memory and attachments are bounded for each application, and others have their own.
+// Objects, memory and attachments are bounded for each application, and each application has its
+// own share.
 func TestFloods(t *testing.T) {
 	limits := serve.Limits{Clients: 4, PDs: 3, CQs: 5, QPs: 6, MRs: 7, SRQs: 2, MWs: 3, AHs: 4, Memories: 9, Bytes: 1 << 20, QueueBytes: 1 << 20, Listeners: 2}
 	h := newHouse(t, 0, func(c *serve.Config) { c.Limits = limits })
@@ -337,7 +339,7 @@ func TestFloods(t *testing.T) {
 	v.fine()
 }
 
-// Who does not read its answers is cut off, and keeps nobody waiting.
+// A program that does not read its answers is cut off, and does not delay others.
 func TestUnreadAnswers(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -355,7 +357,7 @@ func TestUnreadAnswers(t *testing.T) {
 	v.fine()
 }
 
-// An application that never polls overruns its own queue, and nobody else's.
+// An application that never polls overruns its own queue, and no other.
 func TestNeverPolling(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -380,8 +382,8 @@ func TestNeverPolling(t *testing.T) {
 	v.fine()
 }
 
-// A daemon without file descriptors refuses what it cannot make, and goes on when there are some
-// again.
+// A daemon without free file descriptors refuses requests that need one, and goes on when there are
+// some again.
 func TestNoFilesLeft(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -390,10 +392,10 @@ func TestNoFilesLeft(t *testing.T) {
 	must(t, err)
 	var old unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: old.Max})) // what is open stays so
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: old.Max})) // open descriptors stay open
 	_, regErr := pd.RegMR(nil, 4096, 0)
 	opened := make(chan error, 1)
-	go func() { // which finds no file for its end, or waits until the daemon has one
+	go func() { // the client has no descriptor for its end, or waits until the daemon has one
 		c, err := ipc.Open(ipc.Config{Socket: h.sockets[0]})
 		if err == nil {
 			err = c.Close()
@@ -401,7 +403,7 @@ func TestNoFilesLeft(t *testing.T) {
 		opened <- err
 	}()
 	v.fine()
-	time.Sleep(50 * time.Millisecond) // some attempts to accept; right either way
+	time.Sleep(50 * time.Millisecond) // some attempts to accept; the result does not depend on how many
 	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
 	if !errors.Is(regErr, verbs.ErrLimit) {
 		t.Errorf("without files: %v", regErr)
@@ -416,7 +418,7 @@ func TestNoFilesLeft(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What a program cannot use is refused with a reason.
+// An operation that a program cannot use over ipc is refused with a reason.
 func TestOpenAndMemoryMistakes(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	t.Setenv(ipc.EnvSocket, "")

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// writerProgram writes to a region of the second NIC for ever: its arguments are in the
+// writerProgram WRITEs to a region of the second NIC until it is killed; its arguments are in the
 // environment.
 func writerProgram() error {
 	sockets := socketsOfProgram()
@@ -46,8 +46,8 @@ func writerProgram() error {
 	}
 }
 
-// A program that is killed in the middle of its writes leaves nothing behind but what it has
-// shared, and that has the same bytes, address and keys for the next one.
+// A program that is killed while it WRITEs leaves nothing behind except its shared region, which
+// has the same bytes, address and keys for the next program.
 func TestKilledProgram(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -103,11 +103,11 @@ func TestKilledProgram(t *testing.T) {
 	}
 }
 
-// readShared reads a shared region from the other NIC by the keys that its maker had.
+// readShared READs a shared region from the other NIC with the keys that its creator had.
 func (h *house) readShared(t *testing.T, owner *ipc.Context, s *ipc.Shared, key uint32, addr uint64) {
 	t.Helper()
 	a := h.open(t, 0)
-	r, err := newReader(a, owner) // its remote queue pair is of another domain
+	r, err := newReader(a, owner) // its remote queue pair is in another domain
 	must(t, err)
 	cq, err := owner.CreateCQ(4)
 	must(t, err)
@@ -164,10 +164,10 @@ func TestSharedRegionOutlivesTheNIC(t *testing.T) {
 	must(t, c.Unshare("store"))
 }
 
-// held counts what this process holds: goroutines, open files, mappings of memory files.
+// held counts the goroutines, open files and mappings of memory files of this process.
 func held(t *testing.T) (goroutines, files, mappings int) {
 	t.Helper()
-	runtime.GC() // control pages of applications go with their contexts
+	runtime.GC() // control pages are unmapped with their contexts
 	fds, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -175,8 +175,8 @@ func held(t *testing.T) (goroutines, files, mappings int) {
 	return runtime.NumGoroutine(), len(fds), strings.Count(string(maps), "memfd:")
 }
 
-// Applications come and go a thousand times, with objects of every kind and without destroying
-// them, and nothing is left.
+// Applications attach and end a thousand times, with objects of every kind that they do not
+// destroy, and nothing is left.
 func TestNothingLeaks(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	cycle := func(i int) {
@@ -205,7 +205,7 @@ func TestNothingLeaks(t *testing.T) {
 		must(t, err)
 		must(t, c.Close())
 	}
-	for i := range 20 { // what is kept for later is made
+	for i := range 20 { // objects that are kept for later exist now
 		cycle(i)
 	}
 	h.empty(t)

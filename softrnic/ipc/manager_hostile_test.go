@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// hostileConnection is a request of those that wait, or that end what others wait for. Most name
-// what there is: queue pairs 5 to 10 and listener 11, and what came later.
+// hostileConnection makes a request of the connection manager that may wait, or that ends a wait.
+// Most name objects that exist: queue pairs 5 to 10, listener 11, and later ones.
 func hostileConnection(r *rand.Rand) (proto.Op, any) {
 	pick := func(from, n uint32) uint32 {
 		if r.IntN(8) == 0 {
@@ -62,8 +62,8 @@ func hostileConnection(r *rand.Rand) (proto.Op, any) {
 	return proto.OpModifyQP, proto.ModifyQP{H: qp, To: proto.ToReset}
 }
 
-// Requests about connections that meet each other, the end of what they are about and the end of
-// their application: nobody else notices, and nothing stays.
+// Requests about connections race with each other, with the destruction of their objects and with
+// the end of their application. Other programs are not disturbed, and nothing is left.
 func TestHostileConnections(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	v := h.victim(t)
@@ -120,7 +120,7 @@ func TestHostileConnections(t *testing.T) {
 		t.Errorf("%d queue pairs are left, there were %d", o.QPs, base)
 	}
 	last := h.open(t, 0)
-	for _, s := range h.servers[0].Shared() { // nobody has them open
+	for _, s := range h.servers[0].Shared() { // no program has them open
 		must(t, last.Unshare(s.Name))
 	}
 	v.fine()

@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Completions for which the shared ring has no room stay with the NIC, and come in order when there
-// is room.
+// Completions that do not fit into the shared ring stay in the NIC's queue, and come in order when
+// there is room.
 func TestCompletionsBeyondTheRing(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestCompletionsBeyondTheRing(t *testing.T) {
 	}
 }
 
-// strangerProgram tries to open what belongs to another user, and prints what it was told.
+// strangerProgram tries to open objects of another user, and prints the errors.
 func strangerProgram() error {
 	const unprivileged = 65534
 	if err := syscall.Setuid(unprivileged); err != nil {
@@ -65,7 +65,7 @@ func strangerProgram() error {
 	return nil
 }
 
-// Users are told apart: who may attach, and whose a shared region is.
+// The daemon distinguishes users: which of them may attach, and which may use a shared region.
 func TestOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: a program of another user is started")
@@ -86,7 +86,7 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
-// The package can be used by modules of others.
+// Modules outside this one can use the package.
 func TestFromAnotherModule(t *testing.T) {
 	dir := t.TempDir()
 	root, err := filepath.Abs("../..")
@@ -110,7 +110,7 @@ func TestFromAnotherModule(t *testing.T) {
 	}
 }
 
-// A program registers memory, listens for a peer, and lets it read.
+// A program registers memory, listens for a peer, and lets the peer READ it.
 func Example() {
 	ctx, err := ipc.Open(ipc.Config{}) // the NIC of the host that the program runs on
 	if err != nil {

@@ -23,13 +23,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// middleman sits between one program and a daemon and sees their messages.
+// middleman forwards the messages between one program and a daemon, and may change or lose them.
 type middleman struct {
 	socket string
-	reply  func(op proto.Op, r *proto.Reply) bool // what it may change; false: it is lost
+	reply  func(op proto.Op, r *proto.Reply) bool // called for each message, which it may change; false: the message is lost
 	ops    sync.Map                               // of the requests, by ID
 	asked  atomic.Int64                           // requests for progress
-	held   sync.Mutex                             // whoever has it holds up requests
+	held   sync.Mutex                             // while a test holds it, requests are delayed
 }
 
 func (h *house) middleman(t testing.TB, nic int, reply func(op proto.Op, r *proto.Reply) bool) *middleman {
@@ -59,7 +59,7 @@ func (h *house) middleman(t testing.TB, nic int, reply func(op proto.Op, r *prot
 	return m
 }
 
-// carry takes messages from one side to the other until either has ended.
+// carry forwards messages from one side to the other until either has ended.
 func (m *middleman) carry(from, to *net.UnixConn, see func(b []byte) []byte) {
 	b, oob := make([]byte, proto.MaxMessage), make([]byte, unix.CmsgSpace(16))
 	for {
@@ -71,7 +71,7 @@ func (m *middleman) carry(from, to *net.UnixConn, see func(b []byte) []byte) {
 			closeRights(oob[:oobn])
 		}
 		if err != nil || n == 0 {
-			_, _ = from.Close(), to.Close() // the other direction may have done it
+			_, _ = from.Close(), to.Close() // the other direction may have closed it
 			return
 		}
 	}
@@ -110,11 +110,11 @@ func (m *middleman) answer(b []byte) []byte {
 	if !m.reply(name, &r) {
 		return nil
 	}
-	b, _ = json.Marshal(r) // it was parsed
+	b, _ = json.Marshal(r) // the message was parsed before
 	return b
 }
 
-// impatient attaches to a socket with little patience.
+// impatient attaches to a socket with a short patience.
 func impatient(t testing.TB, socket string, patience time.Duration) *ipc.Context {
 	t.Helper()
 	c, err := ipc.Open(ipc.Config{Socket: socket, Patience: patience})
@@ -123,7 +123,7 @@ func impatient(t testing.TB, socket string, patience time.Duration) *ipc.Context
 	return c
 }
 
-// given makes sure that a context was given up, for a reason that names want, and that nothing is
+// given checks that a context was given up, with an error that contains want, and that nothing is
 // left of it.
 func given(t *testing.T, h *house, c *ipc.Context, err error, want string) {
 	t.Helper()
@@ -137,7 +137,8 @@ func given(t *testing.T, h *house, c *ipc.Context, err error, want string) {
 	h.empty(t)
 }
 
-// A call whose answer has been lost does not wait for ever: the daemon knows that it has answered.
+// A call whose answer was lost does not wait for ever, because the daemon reports that it has
+// answered.
 func TestLostAnswers(t *testing.T) {
 	for _, lost := range []proto.Op{proto.OpAllocPD, proto.OpNextRequest} {
 		t.Run(string(lost), func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A call that has a time limit ends, whatever the daemon says about it.
+// A call with a time limit ends then, whatever progress the daemon reports.
 func TestOverdueCall(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, func(op proto.Op, r *proto.Reply) bool {
@@ -173,8 +174,7 @@ func TestOverdueCall(t *testing.T) {
 	given(t, h, c, err, "has not ended next_request")
 }
 
-// A call without a time limit waits as long as it takes: far longer than the program's patience
-// with a silent daemon.
+// A call without a time limit may last far longer than the program's patience with a silent daemon.
 func TestCallsMayTakeLong(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, nil)
@@ -202,8 +202,8 @@ func TestCallsMayTakeLong(t *testing.T) {
 	must(t, <-got)
 }
 
-// A daemon that hangs is given up by whoever waits for it: in a call, in a post, in the arming of a
-// completion queue, and in waits for what may never come.
+// A program gives up a daemon that hangs, wherever it waits for it: in a call, in a post, in the
+// arming of a completion queue, and in waits for events that may never come.
 func TestDaemonThatHangs(t *testing.T) {
 	for name, wait := range map[string]func(c *ipc.Context, mr verbs.MR, cq verbs.CQ) error{
 		"call":  func(c *ipc.Context, _ verbs.MR, _ verbs.CQ) error { _, err := c.AllocPD(); return err },
@@ -242,8 +242,8 @@ func TestDaemonThatHangs(t *testing.T) {
 	}
 }
 
-// Programs that cannot even write what they want of a daemon that hangs give it up after the same
-// time, however many they are.
+// Programs that cannot even send a request to a daemon that hangs give it up after the same time,
+// however many they are.
 func TestDaemonThatReadsNothing(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, nil)
@@ -251,7 +251,7 @@ func TestDaemonThatReadsNothing(t *testing.T) {
 	w := window(t, c)
 	m.held.Lock()
 	errs := make(chan error)
-	const callers = 400 // more than a socket takes
+	const callers = 400 // more than a socket buffers
 	for range callers {
 		go func() { _, err := w.RKey(); errs <- err }()
 	}
@@ -263,8 +263,8 @@ func TestDaemonThatReadsNothing(t *testing.T) {
 	m.held.Unlock()
 }
 
-// Being stopped with the daemon, as `rdmalab hang` does it, takes nothing of anybody's patience:
-// neither of those who wait for an answer nor of those who could not ask yet.
+// The time for which `rdmalab hang` stops a program together with its daemon does not count as
+// patience, neither in a wait for an answer nor in a wait to send a request.
 func TestStoppedTogether(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	m := h.middleman(t, 0, nil)
@@ -288,7 +288,7 @@ func TestStoppedTogether(t *testing.T) {
 	}
 }
 
-// window is a memory window: something to ask about.
+// window makes a memory window, which is a request to the daemon.
 func window(t *testing.T, c *ipc.Context) verbs.MW {
 	t.Helper()
 	pd, err := c.AllocPD()
@@ -298,7 +298,7 @@ func window(t *testing.T, c *ipc.Context) verbs.MW {
 	return w
 }
 
-// Patience that is too short or too long to reckon with is not taken at its word.
+// Values of patience that are too short or too long are replaced by bounds.
 func TestStrangePatience(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	for _, patience := range []time.Duration{1, math.MaxInt64} {

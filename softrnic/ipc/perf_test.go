@@ -9,8 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// The workloads of package perf run with both ends attached from outside of the daemons, and find
-// no wrong byte.
+// The workloads of package perf run with both ends attached to daemons, and find no wrong byte.
 func TestWorkloads(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {

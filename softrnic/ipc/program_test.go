@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 )
 
-// asProgram makes this process what envProgram says, if that is no test.
+// asProgram runs the helper program that envProgram names, if it is not a test.
 func asProgram() {
 	program, ok := map[string]func() error{"bench": benchProgram, "writer": writerProgram, "stranger": strangerProgram}[os.Getenv(envProgram)]
 	if !ok {
@@ -27,7 +27,7 @@ func (h *house) objects(nic int) (o engine.Objects) {
 	return o
 }
 
-// eventually asks until it is so; what is shown when it never is.
+// eventually polls a condition until it is true; what describes it in the failure.
 func (h *house) eventually(t testing.TB, ask func() (what any, ok bool)) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -48,8 +48,8 @@ func (h *house) empty(t testing.TB) {
 	h.waitObjects(t, 1, 0, 0)
 }
 
-// waitObjects waits until no application is attached to a NIC and it has so many domains and
-// regions, and nothing else.
+// waitObjects waits until no application is attached to a NIC and the NIC has that many domains and
+// regions, and no other object.
 func (h *house) waitObjects(t testing.TB, nic, pds, mrs int) {
 	t.Helper()
 	h.eventually(t, func() (any, bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// glutton is a program that takes all it can get. most bounds each of its loops.
+// glutton is a program that allocates all it can. most bounds each of its loops.
 type glutton struct {
 	t    *testing.T
 	name string
@@ -23,7 +23,7 @@ type glutton struct {
 	got  map[string]int
 }
 
-// all takes one after the other until the daemon refuses; the error must name the quota.
+// all allocates one object after the other until the daemon refuses; the error must name the quota.
 func (g *glutton) all(quota string, one func() error) {
 	g.t.Helper()
 	for n := range g.most {
@@ -38,7 +38,7 @@ func (g *glutton) all(quota string, one func() error) {
 	g.t.Errorf("%s: %d, and no end", quota, g.most)
 }
 
-// eat takes all of everything.
+// eat allocates all objects of all kinds.
 func (g *glutton) eat() {
 	g.t.Helper()
 	t, c := g.t, g.c
@@ -69,8 +69,8 @@ func (g *glutton) eat() {
 	g.all("memory", func() error { _, err := c.Alloc(1 << 20); return err })
 }
 
-// Programs that take all they can of everything leave the daemon its reserve, and leave a program
-// that comes later enough to work; what they had comes back when they end.
+// Programs that allocate all they can leave the daemon its reserve, and leave a program that starts
+// later enough to work. Their objects are free again when they end.
 func TestGluttons(t *testing.T) {
 	nic := engine.Limits{PDs: 100, MRs: 300, CQs: 120, QPs: 120, AHs: 100, SRQs: 50, DeviceMemory: 1 << 20}
 	limits := serve.Limits{MRs: 100, MWs: 40, Bytes: 4 << 20, QueueBytes: 8 << 20, SharedBytes: 3 << 20, Reserve: 10, ReservedDevice: 256 << 10}
@@ -107,7 +107,7 @@ func TestGluttons(t *testing.T) {
 	})
 }
 
-// daemonWorks takes the daemon's reserve of each table.
+// daemonWorks allocates the daemon's reserve of each table.
 func (h *house) daemonWorks(t *testing.T, nic engine.Limits, l serve.Limits) {
 	t.Helper()
 	c := h.dev[0].Context()
@@ -127,7 +127,7 @@ func (h *house) daemonWorks(t *testing.T, nic engine.Limits, l serve.Limits) {
 		"AHs":  {nic.AHs, func() error { _, err := pd.CreateAH(verbs.AHAttr{DestGID: verbs.GIDOf(ips[1])}); return err }},
 		"SRQs": {nic.SRQs, func() error { _, err := pd.CreateSRQ(verbs.SRQInit{}); return err }},
 	} {
-		for i := range one.n*l.Reserve/100 - 3 { // the shared regions are the daemon's, too
+		for i := range one.n*l.Reserve/100 - 3 { // shared regions count as the daemon's
 			if err := one.make(); err != nil {
 				t.Errorf("the daemon's %s, number %d of its reserve: %v", what, i, err)
 				break

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// The memory of a server is read, written and counted in, and its ends are kept.
+// A client READs and WRITEs the memory of a server and adds to it, also at the ends of the memory.
 func TestRemoteMemory(t *testing.T) {
 	const size = 1 << 20
 	h := newHouse(t, 20*time.Microsecond, nil)
@@ -88,7 +88,7 @@ func TestRemoteMemory(t *testing.T) {
 	h.empty(t)
 }
 
-// What cannot be reached is said.
+// A server that cannot be reached is reported as an error.
 func TestRemoteMemoryRefused(t *testing.T) {
 	h := newHouse(t, 20*time.Microsecond, nil)
 	if _, err := remote.Dial("no address"); err == nil {

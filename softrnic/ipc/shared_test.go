@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A shared region that is taken away while its domain is in use, and made again, costs no domain:
-// else a program could use up those of the NIC, for all and for ever.
+// A shared region that is closed while its domain is in use, and then made again, uses up no
+// further domain; otherwise a program could exhaust the NIC's domains.
 func TestUnshareWhileTheDomainIsUsed(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	c := h.open(t, 0)
@@ -39,7 +39,8 @@ func TestUnshareWhileTheDomainIsUsed(t *testing.T) {
 	h.empty(t)
 }
 
-// A program that has ended leaves no region, even if another one's memory window is bound to it.
+// A program that has ended leaves no region, even if another program's memory window is bound to
+// it.
 func TestWindowOnTheRegionOfOneWhoHasGone(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	a, b := h.open(t, 0), h.open(t, 0)
@@ -67,9 +68,9 @@ func TestWindowOnTheRegionOfOneWhoHasGone(t *testing.T) {
 	must(t, a.Close())
 	h.eventually(t, func() (any, bool) {
 		o := h.objects(0)
-		return o, o.MRs == 3 // of b's reader, and the shared one
+		return o, o.MRs == 3 // the region of b's reader, and the shared one
 	})
-	// The window lets nobody reach the memory that is gone.
+	// The memory that has been freed cannot be reached through the window.
 	r.wr = []verbs.SendWR{{Op: verbs.OpWrite, Flags: verbs.Signalled | verbs.Inline, Data: []byte("x"), RemoteAddr: mr.Addr(), RKey: verbs.NextRKey(key)}}
 	if err := r.read(); err == nil {
 		t.Error("a WRITE through the window was done")
@@ -81,7 +82,7 @@ func TestWindowOnTheRegionOfOneWhoHasGone(t *testing.T) {
 	h.empty(t)
 }
 
-// self is a queue pair connected to itself.
+// self returns a queue pair that is connected to itself.
 func self(t *testing.T, c *ipc.Context, pd verbs.PD) (verbs.QP, verbs.CQ) {
 	t.Helper()
 	cq, err := c.CreateCQ(8)
@@ -106,8 +107,8 @@ func done(t *testing.T, c *ipc.Context, qp verbs.QP, cq verbs.CQ, wr verbs.SendW
 	return wc[0].Status
 }
 
-// No program takes a shared region away from those that come later, neither by a work request of
-// its own nor by one of a peer.
+// No program can invalidate a shared region for later programs, neither with a work request of its
+// own nor with one of a peer.
 func TestSharedRegionCannotBeInvalidated(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	a := h.open(t, 0)

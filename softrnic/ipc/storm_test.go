@@ -22,21 +22,22 @@ import (
 
 var stormTime = flag.Duration("storm", 2*time.Second, "how long the storm of connections lasts")
 
-// storm is programs on one NIC that use the memory of another one over a cable that is cut again
+// storm is programs on one NIC that access the memory of another NIC over a cable that fails again
 // and again.
 type storm struct {
 	h     *house
 	gone  atomic.Bool // the cable is cut
 	over  atomic.Bool
-	words atomic.Uint64 // operations that were done
+	words atomic.Uint64 // operations that have succeeded
 	fails atomic.Uint64 // connections that failed
 	made  atomic.Uint64 // connections that were made
 }
 
-// stormParams fail soon: 131 µs, twice.
+// stormParams make connections fail soon: 131 µs, twice.
 var stormParams = rdmacm.Params{Timeout: 5, RetryCount: 2, RdAtomic: 4}
 
-// serve is the memory: it accepts whoever comes, and forgets the oldest of too many.
+// serve is the service with the memory: it accepts all connections, and closes the oldest if there
+// are too many.
 func (s *storm) serve(ctx *ipc.Context) error {
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *storm) serve(ctx *ipc.Context) error {
 			return err
 		}
 		qps = append(qps, qp)
-		_ = r.Accept(qp, stormParams, where, ctx.Runtime().Now().Add(50*time.Millisecond)) // a peer that is cut off comes again
+		_ = r.Accept(qp, stormParams, where, ctx.Runtime().Now().Add(50*time.Millisecond)) // a peer whose connection was closed connects again
 		if len(qps) > 100 {
 			if err := qps[0].Destroy(); err != nil {
 				return err
@@ -81,7 +82,7 @@ func (s *storm) serve(ctx *ipc.Context) error {
 	return nil
 }
 
-// client uses the memory until the storm is over.
+// client uses the memory until the test ends.
 func (s *storm) client(ctx *ipc.Context, r *rand.Rand, step func(string)) error {
 	for !s.over.Load() {
 		if err := s.connection(ctx, r, step); err != nil {
@@ -91,8 +92,8 @@ func (s *storm) client(ctx *ipc.Context, r *rand.Rand, step func(string)) error 
 	return nil
 }
 
-// connection makes one connection and uses it until it fails, or for a while. Errors are those that
-// must not be.
+// connection makes one connection and uses it until it fails, or for some time. It returns errors
+// that must not occur.
 func (s *storm) connection(ctx *ipc.Context, r *rand.Rand, step func(string)) (err error) {
 	step("make objects")
 	cq, err := ctx.CreateCQ(16)
@@ -119,7 +120,7 @@ func (s *storm) connection(ctx *ipc.Context, r *rand.Rand, step func(string)) (e
 	where, err := ctx.Manager().Dial(qp, ips[1], "memory", stormParams, nil, ctx.Runtime().Now().Add(time.Duration(r.IntN(100))*time.Millisecond))
 	if err != nil || len(where) != 12 {
 		s.fails.Add(1)
-		return nil // there is nobody
+		return nil // the memory service is not there
 	}
 	s.made.Add(1)
 	for range 1 + r.IntN(200) {
@@ -159,8 +160,8 @@ func (s *storm) connection(ctx *ipc.Context, r *rand.Rand, step func(string)) (e
 	return nil
 }
 
-// Programs connect, work, fail and connect again, while their peer vanishes again and again. Nobody
-// hangs, and nobody looks by the clock: each wait ends by what it waits for.
+// Programs connect, work, fail and connect again, while their peer vanishes again and again. No
+// program hangs, and none polls by a timer: each wait is ended by its event.
 func TestStormOfConnections(t *testing.T) {
 	t.Cleanup(ipc.Again(time.Hour))
 	for name, spin := range spins {

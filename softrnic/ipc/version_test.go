@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 )
 
-// A program of another version of the protocol hears why it may not attach, every time.
+// A program with another version of the protocol is told why it may not attach, every time.
 func TestOtherVersions(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	for i := range 100 {
@@ -26,8 +26,8 @@ func TestOtherVersions(t *testing.T) {
 	h.empty(t)
 }
 
-// A program whose daemon ends the connection without a word is told what that may mean: daemons of
-// version 1 did so.
+// If the daemon closes the connection without a message, the program's error says that the daemon
+// may have version 1, which does so.
 func TestSilentRefusal(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "old.sock")
 	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})

@@ -1,8 +1,8 @@
 package ipc_test
 
-// This file has the threads of the program, and its processor.
+// This file has the model's threads of the program, and its processor.
 
-// poster is poster.post with Control.Ring and Context.consumed.
+// poster models poster.post with Control.Ring and Context.consumed.
 func (m *model) poster(i int) {
 	for range m.posts[i] {
 		rung, summed, awake, look, done := m.label("rung"), m.label("summed"), m.label("awake"), m.label("look"), m.label("done")
@@ -27,8 +27,8 @@ func (m *model) poster(i int) {
 	}
 }
 
-// sleeper waits until ready, as consumed and cq.wait do: it takes the channel, says that it waits,
-// looks, and sleeps.
+// sleeper waits until ready, as consumed and cq.wait do: it takes the channel, publishes that it
+// waits, checks ready again, and sleeps.
 func (m *model) sleeper(i int, look, done string, ready func(s *wakeState) bool, say func(s *wakeState)) {
 	channel := func() { m.do("take the channel", func(s *wakeState) { s.closed[i] = false }) }
 	m.at(look)
@@ -64,7 +64,7 @@ func (m *model) reap() {
 	}
 }
 
-// listen is Context.listen.
+// listen models Context.listen.
 func (m *model) listen() {
 	m.at("listen")
 	m.asm.wait("read the wake socket", func(s *wakeState) bool { n := s.toProgram; s.toProgram = 0; return n > 0 })
@@ -72,7 +72,7 @@ func (m *model) listen() {
 	m.jump("listen")
 }
 
-// processor makes stores that it has put off, at any time. A sleeper has one at most: Wait.
+// processor executes stores that were delayed, at any time. A sleeper has at most one: Wait.
 func (m *model) processor(i int) {
 	m.at("store")
 	m.asm.wait("make the store", func(s *wakeState) bool {

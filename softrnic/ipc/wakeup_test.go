@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// wakeState is all that programs and daemon know while one posts and waits, and the other sleeps.
-// It has two posters, each with a ring and a bell, and one who waits for completions.
+// wakeState is the state of a program that posts and waits, and of its daemon, either of which may
+// sleep. The program has two posters, each with a ring and a bell, and one thread that waits for
+// completions.
 type wakeState struct {
 	// Shared memory: of each poster the positions and Wait, the control page, and the completion
 	// queue.
@@ -15,50 +16,50 @@ type wakeState struct {
 	summary, asleep  bool
 	cqTail           uint8
 	cqWait           bool
-	// The wake socket: what waits to be read at either end.
+	// The wake socket: the bytes that wait to be read at either end.
 	toDaemon, toProgram uint8
-	// The program's own: whether the channel that each sleeper has taken was closed, and
-	// completions that were waited for.
+	// The program's own state: whether the channel that each sleeper has taken was closed, and how
+	// many completions were waited for.
 	closed [3]bool
 	polled uint8
-	ended  uint8 // waits that are over
-	// buffer has stores of Wait that the program's processor has not made yet.
+	ended  uint8 // waits that have ended
+	// buffer has the stores of Wait that the program's processor has not executed yet.
 	buffer [3]bool
-	// The daemon's, guarded by the engine's exclusiveness: who has it, the completions that the
-	// link still brings and those in the queue, whether there are news for the pump and for
-	// waiters, and the pump's own.
+	// The daemon's state, guarded by the exclusive use of the engine: the thread that has it, the
+	// completions that the link has yet to deliver and those in the queue, whether there is work
+	// for the pump and for waiters, and the pump's own state.
 	owner                     uint8
 	link, engine              uint8
 	forPump, forWaiters       bool
 	stirred, parked, released bool
-	// What a thread of the daemon has taken out of the control page.
+	// The bells that a thread of the daemon has taken from the control page.
 	taken  [2]bool
 	served bool
 	tails  uint8
 }
 
-// wakePlan says what a run of the model is like, and which of its rules it breaks.
+// wakePlan is the setup of a run of the model, and the rules of the protocol that it breaks.
 type wakePlan struct {
 	posts     [2]uint8 // of each poster
-	reaper    bool     // somebody waits for a completion of each post
+	reaper    bool     // a thread waits for a completion of each post
 	limit     int      // bells that the daemon takes in one step
 	blocking  bool     // the pump does not take over when it is woken: Config.Spin is negative
 	leftovers bool     // ...even if woken has left bells rung
 
-	// Planted bugs, each an order that the protocol excludes or a look that it needs. buffered is a
-	// processor that makes loads before a store that precedes them, as it may if the store is no
-	// exchange and has no fence: see ring.Shared.
+	// Planted bugs: each one is an order that the protocol excludes, or omits a check that it
+	// needs. buffered is a processor that makes loads before a store that precedes them, as it may
+	// if the store is not an exchange and has no fence: see ring.Shared.
 	asleepLate, ringLate, waitLate, channelLate, noCarry, noReady, buffered bool
 }
 
-// The threads, as they own the engine: 0 is nobody.
+// The threads that may own the engine; 0: none does.
 const (
 	pumpThread = iota + 1
 	wokenThread
 	nicThread
 )
 
-// model is the writer of the threads.
+// model builds the threads.
 type model struct {
 	wakePlan
 	*asm[wakeState]
@@ -71,7 +72,7 @@ func (m *model) label(s string) string {
 	return fmt.Sprint(s, m.labels)
 }
 
-// enter and leave are exclusive use of the engine; leave tells those that wait.
+// enter and leave are exclusive use of the engine; leave wakes the threads that wait for it.
 func (m *model) enter() {
 	own := m.own
 	m.asm.wait("enter", func(s *wakeState) bool {
@@ -94,7 +95,7 @@ func (m *model) leave() {
 	m.private()
 }
 
-// ready is asleep.Ready: it goes to yes or to no; "" is what follows.
+// ready models asleep.Ready: it jumps to yes or to no; "" is the next instruction.
 func (m *model) ready(yes, no string) {
 	follows := m.label("ready")
 	if yes == "" {
@@ -112,7 +113,7 @@ func (m *model) ready(yes, no string) {
 	m.at(follows)
 }
 
-// carry is Server.carry with cqPort.move.
+// carry models Server.carry with cqPort.move.
 func (m *model) carry() {
 	none, awake := m.label("none"), m.label("awake")
 	m.when("carried already?", func(s *wakeState) bool { return !s.forPump }, none)
@@ -128,7 +129,7 @@ func (m *model) carry() {
 	m.at(none)
 }
 
-// serve is port.serve with Control.Take and posts.finish.
+// serve models port.serve with Control.Take and posts.finish.
 func (m *model) serve() {
 	silent := m.label("silent")
 	m.when("any bell?", func(s *wakeState) bool { s.served = false; return !s.summary }, silent)
@@ -161,7 +162,7 @@ func (m *model) serve() {
 	m.at(silent)
 }
 
-// pump is Server.pump.
+// pump models Server.pump.
 func (m *model) pump() {
 	m.own = pumpThread
 	m.at("look")
@@ -201,7 +202,7 @@ func (m *model) pump() {
 	m.jump("look")
 }
 
-// woken is client.listenWake with Server.woken.
+// woken models client.listenWake with Server.woken.
 func (m *model) woken() {
 	m.own = wokenThread
 	m.at("listen")
@@ -230,7 +231,7 @@ func (m *model) woken() {
 	m.jump("listen")
 }
 
-// nic brings a completion for each post, at any time.
+// nic delivers a completion for each post, at any time.
 func (m *model) nic() {
 	m.own = nicThread
 	m.at("link")
@@ -262,7 +263,7 @@ func (p wakePlan) run() (states int, stuck string) {
 		}
 	}
 	all := p.posts[0] + p.posts[1]
-	if p.reaper { // else they are receives, which the NIC has nothing to say about
+	if p.reaper { // otherwise the posts are receives, for which no completion comes
 		add((*model).nic)
 		add((*model).reap)
 		all *= 2
@@ -270,8 +271,8 @@ func (p wakePlan) run() (states int, stuck string) {
 	return explore(wakeState{}, threads, func(s *wakeState) bool { return s.ended == all })
 }
 
-// No order of the steps of programs and daemon loses a wake-up: whoever waits for a word about a
-// post, or for a completion, gets it, without looking by the clock. Each rule of the protocol is
+// In no order of the steps of programs and daemon is a wake-up lost: a thread that waits for the
+// progress of a post, or for a completion, is woken without a timer. Each rule of the protocol is
 // needed: without it there is an order that hangs.
 func TestNoWakeUpIsLost(t *testing.T) {
 	for name, p := range map[string]wakePlan{
@@ -288,14 +289,14 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		t.Logf("%s: %d states", name, n)
 	}
 	for name, p := range map[string]wakePlan{
-		"the pump says too late that it sleeps": {posts: [2]uint8{1, 0}, asleepLate: true},
-		"the program asks before it rings":      {posts: [2]uint8{1, 0}, ringLate: true},
-		"the program looks before it says":      {posts: [2]uint8{1, 0}, waitLate: true},
-		"the channel is taken after the look":   {posts: [2]uint8{1, 0}, channelLate: true},
-		"no thread carries while the pump sleeps":  {posts: [2]uint8{1, 0}, reaper: true, noCarry: true},
-		"the pump sleeps over a bell":           {posts: [2]uint8{1, 0}, noReady: true},
-		"a store that is made behind a look":    {posts: [2]uint8{1, 0}, buffered: true},
-		"bells are left rung":                   {posts: [2]uint8{1, 1}, limit: 1, blocking: true, leftovers: true},
+		"the pump says too late that it sleeps":   {posts: [2]uint8{1, 0}, asleepLate: true},
+		"the program asks before it rings":        {posts: [2]uint8{1, 0}, ringLate: true},
+		"the program looks before it says":        {posts: [2]uint8{1, 0}, waitLate: true},
+		"the channel is taken after the look":     {posts: [2]uint8{1, 0}, channelLate: true},
+		"no thread carries while the pump sleeps": {posts: [2]uint8{1, 0}, reaper: true, noCarry: true},
+		"the pump sleeps over a bell":             {posts: [2]uint8{1, 0}, noReady: true},
+		"a store that is made behind a look":      {posts: [2]uint8{1, 0}, buffered: true},
+		"bells are left rung":                     {posts: [2]uint8{1, 1}, limit: 1, blocking: true, leftovers: true},
 	} {
 		if n, stuck := p.run(); stuck == "" {
 			t.Errorf("%s: not found in %d states", name, n)

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// fast allocates memory for fast registration.
+// fast allocates a region for fast registration.
 func fast(t *testing.T, tab *Table, pd PD, n int) *Region {
 	t.Helper()
 	r, err := tab.AllocFast(pd, make([]byte, n))
@@ -22,8 +22,9 @@ func piece(r *Region, off, n int) verbs.SGE {
 	return verbs.SGE{Addr: r.Base() + uint64(off), Length: uint32(n), LKey: r.LKey()}
 }
 
-// A fast registration opens its piece of the memory, with its rights, until it is invalidated, and
-// then another one with other keys. In between the keys open nothing (IBTA 10.6.6/fast-register).
+// A fast registration gives access to its piece of memory, with its rights, until it is
+// invalidated; the next one has other keys. In between, no key gives access (IBTA
+// 10.6.6/fast-register).
 func TestFastRegistration(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := fast(t, tab, pd, 1000)
@@ -88,7 +89,7 @@ func TestFastRegistration(t *testing.T) {
 	}
 }
 
-// What a fast registration refuses changes nothing.
+// A refused fast registration changes nothing.
 func TestFastRegistrationRefuses(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	other, _ := tab.AllocPD()
@@ -123,8 +124,8 @@ func TestFastRegistrationRefuses(t *testing.T) {
 	}
 }
 
-// Work requests and peers end what a work request made, and nothing else; a peer only what it could
-// use (IBTA 10.6.5/invalidate).
+// A local work request or a peer can invalidate a region of a fast registration, and no other; a
+// peer only one that it could use (IBTA 10.6.5/invalidate).
 func TestInvalidate(t *testing.T) {
 	for _, peer := range []bool{false, true} {
 		tab, pd := newTable(t, 0)
@@ -178,7 +179,7 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// A window over a fast registration holds it.
+// A window that is bound to a fast registration keeps it from being invalidated.
 func TestWindowOverFastRegistration(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := fast(t, tab, pd, 100)

@@ -29,8 +29,8 @@ func reg(t testing.TB, tab *Table, pd PD, n int, access verbs.Access) *Region {
 	return r
 }
 
-// What is checked of a remote access, in order: key, protection domain, right, bounds; a length of
-// 0 nothing (C9-88) (IBTA 10.6.3/order).
+// A remote access is checked in this order: key, protection domain, right, bounds. An access of
+// length 0 is not checked (C9-88) (IBTA 10.6.3/order).
 func TestRemoteChecks(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	other, _ := tab.AllocPD()
@@ -80,7 +80,7 @@ func TestLocalChecks(t *testing.T) {
 	}
 }
 
-// What a registration refuses: above all remote rights to write without the local one (IBTA
+// Invalid registrations are refused, among them remote rights to write without the local one (IBTA
 // 10.6.3/local-write).
 func TestRegRefuses(t *testing.T) {
 	tab, pd := newTable(t, 2)
@@ -111,7 +111,7 @@ func TestRegRefuses(t *testing.T) {
 	reg(t, tab, pd, 1, 0)
 }
 
-// A key is dead after its region is gone, also when its place is taken again, and for long.
+// A key is invalid after its region is gone, also when another region has its place, and for long.
 func TestOldKeysStayDead(t *testing.T) {
 	tab, pd := newTable(t, 4)
 	old := map[uint32]bool{}
@@ -135,7 +135,7 @@ func TestOldKeysStayDead(t *testing.T) {
 	}
 }
 
-// Regions never overlap or touch, start on a page, and come out of the seed alone.
+// Regions never overlap or touch, start on a page, and have addresses that depend only on the seed.
 func TestAddresses(t *testing.T) {
 	make2 := func() []*Region {
 		tab, pd := newTable(t, 0)
@@ -175,7 +175,7 @@ func TestPDs(t *testing.T) {
 	}
 }
 
-// Owner's accesses are bounds-checked, also against overflow.
+// Accesses of the owner are bounds-checked, also against overflow.
 func TestRegionAccessors(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 16, allAccess)
@@ -214,7 +214,7 @@ func TestRegionAccessors(t *testing.T) {
 	}
 }
 
-// A lookup on the hot path allocates nothing.
+// A lookup on the hot path allocates no memory.
 func TestLookupAllocatesNothing(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 4096, allAccess)
@@ -237,8 +237,8 @@ func TestFaultNames(t *testing.T) {
 	}
 }
 
-// Locate names the same bytes for all who reach them, and tells memory of the NIC from that of the
-// host.
+// Locate names the same bytes for all ways to reach them, and distinguishes memory of the NIC from
+// that of the host.
 func TestLocate(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	host := reg(t, tab, pd, 100, verbs.LocalWrite|verbs.RemoteWrite|verbs.MWBind)
@@ -260,7 +260,7 @@ func TestLocate(t *testing.T) {
 		key    uint32
 		va     uint64
 		n      int
-		off    int // of the first byte in its region, -1: nothing
+		off    int // offset of the first byte in its region, -1: not found
 		len    int
 		device bool
 	}{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A tear is at a line boundary of the address and inside the copy, or there is none.
+// A copy is torn at a line boundary of the address inside the copy, or not at all.
 func TestTearsAreAtLines(t *testing.T) {
 	tab, _ := newTable(t, 0)
 	r := rand.New(rand.NewPCG(3, 4))

@@ -20,8 +20,8 @@ func newWindow(t testing.TB, tab *Table, pd PD) *Window {
 	return w
 }
 
-// A window opens its piece of the region, with its rights, to the peer of its queue pair, until it
-// is invalidated; then it is bound again with another key.
+// A window gives access to its piece of the region, with its rights, to the peer of its queue pair,
+// until it is invalidated. It is then bound again with another key.
 func TestWindow(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 1000, verbs.LocalWrite|verbs.MWBind)
@@ -97,7 +97,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// What a bind refuses (IBTA 10.6.7.2.1).
+// Invalid binds are refused (IBTA 10.6.7.2.1).
 func TestBindRefuses(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	other, _ := tab.AllocPD()
@@ -143,7 +143,7 @@ func TestBindRefuses(t *testing.T) {
 	}
 }
 
-// Windows count with the regions, and take their key with them.
+// Windows count against the limit of regions. A window that is freed has no valid key any more.
 func TestWindowLife(t *testing.T) {
 	tab, pd := newTable(t, 2)
 	if _, err := tab.AllocWindow(pd + 1); !errors.Is(err, verbs.ErrInvalid) {
@@ -174,7 +174,7 @@ func TestWindowLife(t *testing.T) {
 	}
 }
 
-// A region is rid of its windows, whosever they are, and others keep theirs.
+// A deregistered region unbinds its windows of all owners, and no other windows.
 func TestUnbindFrom(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r, other := reg(t, tab, pd, 100, verbs.LocalWrite|verbs.MWBind), reg(t, tab, pd, 100, verbs.LocalWrite|verbs.MWBind)
@@ -196,7 +196,7 @@ func TestUnbindFrom(t *testing.T) {
 	if err := tab.Dereg(r); err != nil {
 		t.Error(err)
 	}
-	tab.UnbindFrom(r) // again, of a region that is gone
+	tab.UnbindFrom(r) // freed again, after its region is gone
 }
 
 // A zero-based region begins at address 0; two of them differ by their keys.
@@ -221,8 +221,8 @@ func TestZeroBased(t *testing.T) {
 	}
 }
 
-// The keys of a table are a permutation that its seed chooses: no two alike, and neighbours far
-// apart.
+// The keys of a table are a permutation that its seed chooses: no two are equal, and neighbours are
+// far apart.
 func TestKeySpace(t *testing.T) {
 	for seed := range uint64(20) {
 		k := newKeySpace(rand.New(rand.NewPCG(seed, 1)))
@@ -251,7 +251,7 @@ func TestKeySpace(t *testing.T) {
 	}
 }
 
-// Key 0 is no region's, and no place gives the same L_Key and R_Key, whatever the permutations are.
+// Key 0 belongs to no region, and no place has an L_Key that equals its R_Key, for any permutation.
 func TestPlacesNeverUsed(t *testing.T) {
 	zeros, same := 0, 0
 	for seed := uint64(0); zeros == 0 || same == 0; seed++ {
@@ -282,7 +282,7 @@ func TestPlacesNeverUsed(t *testing.T) {
 	}
 }
 
-// A key that leads to a place behind the last one opens nothing and hurts nobody.
+// A key that leads to a place behind the last one gives no access and has no effect.
 func TestKeysBehindTheTable(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 64, allAccess|verbs.MWBind)

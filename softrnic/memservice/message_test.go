@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 )
 
-// requests and answers are one of each kind, with the largest values.
+// requests and answers are one message of each kind, with the largest values.
 func requests() []request {
 	work := bytes.Repeat([]byte{7}, maxWork)
 	return []request{
@@ -46,8 +46,8 @@ func answers() []answer {
 	}
 }
 
-// Every message fits the private data that carries it, and is decoded to what was encoded; shorter
-// and longer ones are refused.
+// Every message fits into the private data, and is decoded to the same values; shorter and longer
+// ones are refused.
 func TestMessages(t *testing.T) {
 	for _, want := range requests() {
 		b := want.encode()
@@ -116,7 +116,7 @@ func TestNoPrivateDataAreAConnect(t *testing.T) {
 	}
 }
 
-// Whatever is decoded is in bounds, and encodes to the bytes that it came from.
+// Any message that is decoded has values in bounds, and is encoded to the same bytes.
 func FuzzMessages(f *testing.F) {
 	for _, r := range requests() {
 		f.Add(r.encode())
@@ -141,8 +141,8 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// FuzzStructured encodes requests and answers of any content: what is in bounds comes back, what is
-// not is refused.
+// FuzzStructured encodes requests and answers with random values: values in bounds are decoded
+// again, others are refused.
 func FuzzStructured(f *testing.F) {
 	f.Add(uint8(1), uint64(1), uint32(2), uint32(3), []byte("work"))
 	f.Add(uint8(4), uint64(0), uint32(9), uint32(0), []byte{})

@@ -57,9 +57,9 @@ func (c *connection) works(deadline clock.Time) bool {
 	return err == nil && n == 1 && wc[0].Status == verbs.Success
 }
 
-// A client that begins a new use of the memory retires the owners of the old one: none of their
-// connections works any more, and their greatest number is known, so that no client takes one of
-// them again.
+// A client that begins a new use of the memory retires the owners of the old use: none of their
+// connections works any more, and their greatest number is stored, so that no client takes one of
+// these numbers again.
 func TestRetire(t *testing.T) { bothWays(t, testRetire) }
 
 func testRetire(t *testing.T, opt simrack.Options) {
@@ -129,7 +129,7 @@ func testFence(t *testing.T, opt simrack.Options) {
 		if h, err := memservice.WhoIs(ctx, m, r.srv.Addr(), 7, soon()); err != nil || h != (memservice.Holder{Peer: r.cli.Addr().String(), QPs: 2}) {
 			t.Errorf("%+v %v", h, err)
 		}
-		for range 2 { // a second time changes nothing
+		for range 2 { // a second fence changes nothing
 			if err := memservice.Fence(ctx, m, r.srv.Addr(), 7, soon()); err != nil {
 				t.Error(err)
 			}

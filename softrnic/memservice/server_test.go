@@ -77,7 +77,7 @@ func (r *rig) queuePair(ctx verbs.Context) (verbs.QP, verbs.CQ) {
 	return qp, cq
 }
 
-// A client that sends no private data, as the switch, keeps its connection when others need the
+// A client without private data, such as the switch, keeps its connection when others need the
 // room.
 func TestServerKeepsTheSwitchsConnections(t *testing.T) {
 	r := newRig(t, memservice.Config{Region: 4096})
@@ -114,7 +114,7 @@ func TestServerKeepsTheSwitchsConnections(t *testing.T) {
 	})
 }
 
-// The region of a memory service is one for all clients.
+// All clients of a memory service use the same region.
 func TestSharedRegion(t *testing.T) {
 	r := newRig(t, memservice.Config{Region: 4096})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
@@ -136,7 +136,8 @@ func TestSharedRegion(t *testing.T) {
 	})
 }
 
-// What a passive service cannot do is refused with the reason, and leaves nothing behind.
+// A request that a passive service cannot execute is refused with the reason, and leaves nothing
+// behind.
 func TestRefusals(t *testing.T) {
 	r := newRig(t, memservice.Config{Memory: 1 << 20})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
@@ -158,7 +159,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%q: %v, want a refusal about %q", text, err, want)
 			}
 		}
-		if err := memservice.End(ctx, m, r.srv.Addr(), 1, clock.Never); err != nil { // of no connection: it has ended
+		if err := memservice.End(ctx, m, r.srv.Addr(), 1, clock.Never); err != nil { // an owner without connection: it has ended
 			t.Error(err)
 		}
 		for _, c := range []memservice.Claim{{Bytes: -1}, {Bytes: 1 << 30}, {Work: make([]byte, 65)}} {

@@ -27,7 +27,7 @@ func rocePacket(v6 bool, id uint16, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// merged builds the super-frame of the first run.
+// merged returns the super-frame of the first run.
 func merged(frames []Frame, limit int) (Frame, int) {
 	run := FirstRun(frames, limit)
 	if run.Frames == 1 {
@@ -41,7 +41,7 @@ func merged(frames []Frame, limit int) (Frame, int) {
 	return f, run.Frames
 }
 
-// Whatever is merged, cutting it gives the packets that went in.
+// A super-frame is split into the packets that were merged, for all packets that merge.
 func TestMergeThenSplit(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -117,7 +117,7 @@ func TestWhatStaysAlone(t *testing.T) {
 		if run := FirstRun(frames, limit); run.Frames != 1 {
 			t.Errorf("%s: merged %d frames", name, run.Frames)
 		}
-		FirstRun(frames[1:], limit) // must not fail on it, either
+		FirstRun(frames[1:], limit) // must not fail for it, either
 	}
 	f := Frame{Data: rocePacket(false, 8, payload)}
 	for _, second := range []Frame{{Data: f.Data, Port: 1}, {Data: f.Data, SegSize: 10}, {Data: f.Data, CsumPartial: true}} {

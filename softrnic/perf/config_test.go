@@ -37,7 +37,7 @@ func TestValidateSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Defaults keep every number in its bounds, whatever was asked for.
+// withDefaults keeps every number in its bounds, for any configuration.
 func TestDefaultsAreInBounds(t *testing.T) {
 	for _, test := range Tests() {
 		for _, size := range []int{0, 1, 8, 4096, MaxSize} {

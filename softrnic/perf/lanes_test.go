@@ -37,7 +37,7 @@ func laneName(c *perf.Config) string {
 	return fmt.Sprintf("%s-%s-%d-srq=%v", c.Test, c.Conn, c.QPs, c.SRQ)
 }
 
-// Every service carries every message whole and leaves nothing behind on either side.
+// Every service delivers every message complete and leaves nothing behind on either side.
 func TestLanes(t *testing.T) {
 	for _, cfg := range laneConfigs() {
 		t.Run(laneName(&cfg), func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// Under loss a reliable service delivers all; of the others what is missing is counted, and nothing
-// that comes is wrong.
+// Under loss a reliable service delivers all messages. The other services count the missing ones,
+// and those that arrive are right.
 func TestLanesUnderLoss(t *testing.T) {
 	for _, cfg := range laneConfigs() {
 		if cfg.Test != perf.SendBW {
@@ -101,7 +101,7 @@ func TestLanesUnderLoss(t *testing.T) {
 	}
 }
 
-// The echo of a datagram that is lost does not come: the run says so.
+// If a datagram is lost, its echo does not come, and the run reports that.
 func TestLostEcho(t *testing.T) {
 	r := newRig(t, memservice.Config{})
 	r.srv.SetFaults([]fault.Rule{{Link: "ms0", Kind: fault.Loss, Probability: 0.2}})

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Many clients share one lock, wherever it is; a word that a dead client has left locked keeps no
-// client for ever, and at the end the lock is free.
+// Many clients share one lock, at any of its places. A word that a dead client has left locked does
+// not block a client for ever, and at the end the lock is free.
 func TestLocksAreTakenAndReleased(t *testing.T) {
 	memory := make([]byte, 1<<16)
 	word := memory[len(memory)-8:]

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a client of the largest configuration wants comes back as it was.
+// The request of the largest configuration is parsed to the same values.
 func TestRequests(t *testing.T) {
 	for _, want := range []request{
 		{mode: modeEcho, size: 1 << 20, recvs: 200, seed: 1<<64 - 1, verify: true},

@@ -74,7 +74,7 @@ func TestRunsLeaveNothing(t *testing.T) {
 		before = r.srv.Engine().Objects()
 		for _, test := range perf.Tests() {
 			if test == perf.Contend || test == perf.Locks {
-				continue // it is for the memory service, which keeps connections
+				continue // the connection is one to the memory service, which keeps connections
 			}
 			cfg := perf.Config{Test: test, Service: perf.PerfService, Iters: 10, Atomics: 10, Verify: true}
 			if _, err := r.run(ctx, m, cfg); err != nil {
@@ -108,15 +108,14 @@ func TestServerRefuses(t *testing.T) {
 				t.Errorf("%+v: error %v, want a refusal about %q", tc.cfg, err, tc.want)
 			}
 		}
-		// What was refused holds nothing.
+		// A refused run leaves nothing behind.
 		if _, err := r.run(ctx, m, perf.Config{Test: perf.Verify}); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A server that is gone in the middle of a run is an error that says so, in the time that the
-// retries promise.
+// A server that dies during a run is reported as an error, within the time of the retries.
 func TestServerDies(t *testing.T) {
 	for _, test := range []string{perf.WriteBW, perf.ReadLat, perf.SendBW, perf.AtomicBW, perf.Soak} {
 		t.Run(test, func(t *testing.T) {
@@ -166,7 +165,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// Clients that never say good-bye do not fill the server: it forgets the oldest.
+// Clients that never disconnect do not fill the server: it closes the oldest connection.
 func TestServerForgetsTheOldest(t *testing.T) {
 	r := newRig(t, memservice.Config{})
 	r.client(func(ctx verbs.Context, m rdmacm.Manager) {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What ibv_rc_pingpong and perftest wrote, taken from the wire.
+// Messages of ibv_rc_pingpong and perftest, from a capture.
 const (
 	wirePlace  = "0000:000011:6cf216:00000000000000000000ffffc0a84d01\x00"
 	wireRecord = "0000:0001:000018:995ce6:00000713:000055d5e30ae000:00:00:00:00:00:00:00:00:00:00:ff:ff:c0:a8:4d:01:00000000:\x00"
@@ -109,7 +109,7 @@ func pair(t *testing.T) (ctx [2]verbs.Context) {
 	return ctx
 }
 
-// both runs a client and a server that are both ours.
+// both runs our client with our server.
 func both(t *testing.T, client, server func(verbs.Context, net.Conn) (Result, error)) (c, s Result) {
 	t.Helper()
 	ctx := pair(t)
@@ -175,7 +175,7 @@ func TestPerftest(t *testing.T) {
 	}
 }
 
-// Whatever a peer says, the run ends with an error, and nothing is left behind.
+// For any bytes from a peer, the run ends with an error, and nothing is left behind.
 func TestStrangePeers(t *testing.T) {
 	noGID := place{QPN: 3, PSN: 4}
 	for name, text := range map[string][]byte{
@@ -194,17 +194,17 @@ func TestStrangePeers(t *testing.T) {
 		} {
 			ctx := pair(t)[0]
 			x, y := net.Pipe()
-			if err := y.SetDeadline(time.Now().Add(200 * time.Millisecond)); err != nil { // nobody listens to us
+			if err := y.SetDeadline(time.Now().Add(200 * time.Millisecond)); err != nil { // the peer does not read
 				t.Fatal(err)
 			}
 			go func() {
-				_, _ = x.Write(text) // the other end may have gone
+				_, _ = x.Write(text) // the other end may have closed the connection
 				_ = x.Close()
 			}()
 			if err := run(ctx, y); err == nil {
 				t.Errorf("%s: no error", name)
 			}
-			_ = y.Close() // which ends the writer
+			_ = y.Close() // closing it ends the writer
 			if err := ctx.Close(); err != nil {
 				t.Error(err)
 			}

@@ -48,8 +48,7 @@ func TestHogs(t *testing.T) {
 	}
 }
 
-// A goroutine that waits for its turn gets it from one that polls, however many processors there
-// are.
+// A goroutine that polls yields to one that is ready to run, for any number of processors.
 func TestPauseLetsGoroutinesRun(t *testing.T) {
 	var s Spinner
 	s.Begin()

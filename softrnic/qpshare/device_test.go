@@ -73,7 +73,8 @@ func hosts(t *testing.T, cable memcable.Config) (devs [2]*device.Device, ctx ver
 	return devs, ctx, managers[0]
 }
 
-// With goroutines and a cable that is dead for a while: all get what is theirs, and all go on.
+// Goroutines share a queue pair over a cable that is down for some time: each gets its own results,
+// and all go on.
 func TestThreadsInRealTime(t *testing.T) {
 	var dead atomic.Bool
 	_, ctx, cm := hosts(t, memcable.Config{Filter: func(int, int, packetio.Frame) int {
@@ -118,7 +119,7 @@ func TestThreadsInRealTime(t *testing.T) {
 	}
 }
 
-// When the NIC dies, every thread that waits is told.
+// When the NIC crashes, every waiting thread gets an error.
 func TestDeathOfTheNICEndsWaits(t *testing.T) {
 	devs, ctx, cm := hosts(t, memcable.Config{})
 	const threads = 4

@@ -60,7 +60,7 @@ func (r *rig) memory() {
 	})
 }
 
-// thread is one member with its fabric.
+// thread is one member of the hub with its access to the memory.
 type thread struct {
 	*remotemem.Fabric
 	id, peer int

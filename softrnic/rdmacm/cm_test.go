@@ -109,7 +109,7 @@ func TestPrivateData(t *testing.T) {
 	wantErr(t, "long request to a port", err, verbs.ErrInvalid)
 }
 
-// Either side ends the connection: both queue pairs are in ERROR, what was posted is flushed, and
+// Either side ends the connection: both queue pairs are in ERROR, their work is flushed, and
 // nothing is left.
 func TestDisconnect(t *testing.T) {
 	a, b, ca, cb := newCMs(t)
@@ -134,7 +134,7 @@ func TestDisconnect(t *testing.T) {
 			t.Errorf("states %v and %v", state(t, qa), state(t, qb))
 		}
 		wantErr(t, "twice", ca.Disconnect(qa, a.in(patience)), verbs.ErrState)
-		// The same queue pairs again.
+		// The same queue pairs are connected again.
 		must(t, qa.ToReset())
 		must(t, qb.ToReset())
 		done := serve(t, b, l, func(r rdmacm.Request) error { return r.Accept(qb, rdmacm.Params{}, nil, b.in(patience)) })
@@ -151,7 +151,7 @@ func TestDisconnect(t *testing.T) {
 	awaitNothing(t, a, b)
 }
 
-// awaitNothing waits until both connection managers have forgotten everything.
+// awaitNothing waits until both connection managers have no connection left.
 func awaitNothing(t *testing.T, hosts ...*host) {
 	t.Helper()
 	for _, h := range hosts {
@@ -184,7 +184,7 @@ func TestThousandCycles(t *testing.T) {
 	must(t, err)
 	for i := range cycles {
 		qa, qb := join(t, a, b, l, "svc")
-		switch i % 3 { // all the ways to end
+		switch i % 3 { // with each way to end a connection
 		case 0:
 			must(t, ca.Disconnect(qa, a.in(patience)))
 		case 1:
@@ -206,7 +206,8 @@ func TestThousandCycles(t *testing.T) {
 	}
 }
 
-// The NIC or the context goes away in the middle: every wait ends, with ErrClosed at that side.
+// The NIC crashes or the context is closed during a connection: every wait ends, with ErrClosed at
+// that side.
 func TestNICGoesDown(t *testing.T) {
 	a, b, _, cb := newCMs(t)
 	l, err := b.cm.Listen("svc")
@@ -249,7 +250,7 @@ func TestNICGoesDown(t *testing.T) {
 	must(t, l.Close())
 }
 
-// A queue pair that is destroyed ends what waits for it.
+// The destruction of a queue pair ends every wait for it.
 func TestQueuePairIsDestroyedMeanwhile(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("svc")
@@ -270,7 +271,7 @@ func TestQueuePairIsDestroyedMeanwhile(t *testing.T) {
 	awaitNothing(t, a, b)
 }
 
-// An initiator that has given up is passed over, and its queue pair is free.
+// The request of an initiator that has given up is skipped, and the initiator's queue pair is free.
 func TestLateListener(t *testing.T) {
 	a, b, ca, _ := newCMs(t)
 	l, err := b.cm.Listen("svc")
@@ -293,7 +294,7 @@ func TestLateListener(t *testing.T) {
 	must(t, <-done)
 }
 
-// A request whose private data are malformed is refused without the application.
+// A request with malformed private data is rejected before the application sees it.
 func TestMalformedRequest(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("80")
@@ -326,7 +327,7 @@ func TestCMNeedsADevice(t *testing.T) {
 	wantErr(t, "a context without a connection manager", err, verbs.ErrNotSupported)
 }
 
-// A reason longer than a REJ has room for is cut.
+// A reason that is longer than a REJ has room for is cut.
 func TestLongReason(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("svc")

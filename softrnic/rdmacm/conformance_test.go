@@ -47,9 +47,9 @@ func testConnect(t *testing.T, kind string) {
 	if x.RTR.PathMTU != verbs.MTU2048 || y.RTR.PathMTU != verbs.MTU2048 || x.RTS.MaxRdAtomic != 4 || y.RTR.MaxDestRdAtomic != 4 {
 		t.Errorf("not agreed: %+v / %+v", x, y)
 	}
-	own := verbs.ToRTS{Timeout: 15, RetryCount: 7, RNRRetry: 7} // of the side that leaves all open
+	own := verbs.ToRTS{Timeout: 15, RetryCount: 7, RNRRetry: 7} // the side that leaves its objects open
 	if kind == "CM" {
-		own.Timeout, own.RetryCount = 12, 0 // its peer's wishes
+		own.Timeout, own.RetryCount = 12, 0 // attributes that its peer asked for
 	}
 	if x.RTS.RetryCount != 0 || x.RTS.RNRRetry != 7 || x.RTS.Timeout != 12 ||
 		y.RTS.RetryCount != own.RetryCount || y.RTS.RNRRetry != own.RNRRetry || y.RTS.Timeout != own.Timeout {
@@ -176,7 +176,7 @@ func testBacklogIsBounded(t *testing.T, kind string) {
 	must(t, err) // the name is free again
 }
 
-// Close ends everything that waits, at both sides.
+// Close ends every wait, at both sides.
 func TestCloseEndsWaits(t *testing.T) { onEach(t, testCloseEndsWaits) }
 
 func testCloseEndsWaits(t *testing.T, kind string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// udQKey is that of librdmacm's UDP port space.
+// udQKey is the Q_Key of librdmacm's UDP port space.
 const udQKey = 0x01234567
 
 // newUD makes a queue pair for datagrams in RTS.
@@ -25,7 +25,7 @@ func newUD(t *testing.T, h *host) verbs.QP {
 	return q
 }
 
-// answering runs f on the next question.
+// answering runs f on the next SIDR request.
 func answering(h *host, l *rdmacm.DatagramListener, f func(r *rdmacm.DatagramRequest) error) chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -38,8 +38,8 @@ func answering(h *host, l *rdmacm.DatagramListener, f func(r *rdmacm.DatagramReq
 	return done
 }
 
-// A question names the queue pair and its Q_Key, with private data both ways; datagrams go there at
-// once (IBTA 12.11).
+// The answer to a SIDR request names the queue pair and its Q_Key. Both messages carry private
+// data, and datagrams can be sent at once (IBTA 12.11).
 func TestDatagramServices(t *testing.T) {
 	for _, name := range []string{"7174", "a name"} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestDatagramServices(t *testing.T) {
 			_, err = cb.ListenDatagrams(name)
 			wantErr(t, "second listener", err, rdmacm.ErrInUse)
 			connections, err := cb.Listen(name)
-			must(t, err) // of the same name, which is another service
+			must(t, err) // a service for connections with the same name is a different service
 			defer func() { must(t, connections.Close()) }()
 
 			qb := newUD(t, b)
@@ -94,8 +94,8 @@ func TestDatagramServices(t *testing.T) {
 	}
 }
 
-// A datagram service that is not there, or does not want, is a refusal; a peer that is not there, a
-// time-out.
+// If the datagram service does not exist, or refuses, Resolve returns a rejection; if the peer does
+// not exist, a time-out.
 func TestDatagramServicesThatRefuse(t *testing.T) {
 	a, b, ca, cb := newCMs(t)
 	var rej *rdmacm.RejectError
@@ -121,7 +121,7 @@ func TestDatagramServicesThatRefuse(t *testing.T) {
 	if !errors.As(err, &rej) || rej.Reason != mad.SIDRRejected.String() {
 		t.Errorf("rejected: %v", err)
 	}
-	for range 2 { // nobody takes them
+	for range 2 { // no application takes them
 		_, err = ca.ResolveDatagrams(ips[1], "4711", nil, a.in(20*time.Millisecond))
 		wantErr(t, "no answer in time", err, verbs.ErrTimeout)
 	}
@@ -136,8 +136,8 @@ func TestDatagramServicesThatRefuse(t *testing.T) {
 	}
 }
 
-// Questions and connections do not get into each other's services, whatever a peer makes of a
-// number.
+// SIDR requests do not reach services for connections, nor connection requests services for
+// datagrams, whatever number a peer uses.
 func TestDatagramServiceIsNoConnection(t *testing.T) {
 	a, b, ca, cb := newCMs(t)
 	_, err := cb.ListenDatagrams("9")

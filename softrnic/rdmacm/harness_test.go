@@ -33,7 +33,7 @@ type host struct {
 	pd  verbs.PD
 	cq  verbs.CQ
 	cm  rdmacm.Manager
-	oob *rdmacm.OOB // cm, if it is one
+	oob *rdmacm.OOB // cm, if that is an OOB
 }
 
 // kinds are the implementations; the conformance tests run on each.
@@ -79,7 +79,7 @@ func dialed(m rdmacm.Manager) uint64 {
 
 func closeManager(m rdmacm.Manager) error { return m.(interface{ Close() error }).Close() }
 
-// newDevices makes two hosts on a cable, without managers.
+// newDevices makes two devices on a cable, without managers.
 func newDevices(t testing.TB) (a, b *host) {
 	t.Helper()
 	var hosts [2]*host

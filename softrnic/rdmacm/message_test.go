@@ -50,7 +50,7 @@ func TestLongReasonIsCut(t *testing.T) {
 	}
 }
 
-// Each mutilation of a request is refused with ErrProtocol, not taken for something else.
+// Each damaged request is refused with ErrProtocol, and not taken for another one.
 func TestMalformedMessages(t *testing.T) {
 	whole := sampleMessages()[2].appendTo(nil)
 	for name, mutilate := range map[string]func(b []byte){
@@ -86,7 +86,7 @@ func TestMalformedMessages(t *testing.T) {
 	}
 }
 
-// Whatever parses is written back to the same bytes.
+// A message that is parsed is encoded to the same bytes.
 func FuzzMessage(f *testing.F) {
 	for _, m := range sampleMessages() {
 		f.Add(m.appendTo(nil))

@@ -12,7 +12,7 @@ import (
 
 const patience = 10 * time.Second
 
-// serve accepts one request in another thread and hands its outcome over.
+// serve accepts one request in another thread and returns a channel with the outcome.
 func serve(t *testing.T, b *host, l rdmacm.Listener, answer func(r rdmacm.Request) error) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -26,7 +26,7 @@ func serve(t *testing.T, b *host, l rdmacm.Listener, answer func(r rdmacm.Reques
 	return done
 }
 
-// Connections of peers that send nothing, nonsense or half a message are closed and counted,
+// Connections of peers that send nothing, random bytes or half a message are closed and counted,
 // without effect on other peers.
 func TestMalformedPeers(t *testing.T) {
 	a, b := newHosts(t, func(c *rdmacm.OOBConfig) { c.HandshakeTimeout = 50 * time.Millisecond; c.Handshakes = 4 })
@@ -39,7 +39,7 @@ func TestMalformedPeers(t *testing.T) {
 		must(t, err)
 		must(t, c.SetReadDeadline(time.Now().Add(patience)))
 		var buf [1000]byte
-		for { // the peer hears a reject or nothing, and then the end
+		for { // the peer gets a reject or nothing, and then the end of the stream
 			if _, err := c.Read(buf[:]); err != nil {
 				if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
 					t.Errorf("%q: the connection stays open", text)
@@ -59,7 +59,7 @@ func TestMalformedPeers(t *testing.T) {
 	must(t, <-done)
 }
 
-// More half-open peers than places: the next one is told so.
+// If there are more half-open peers than places, the next peer is rejected.
 func TestHandshakesAreBounded(t *testing.T) {
 	a, b := newHosts(t, func(c *rdmacm.OOBConfig) { c.Handshakes = 2 })
 	_, err := b.cm.Listen("svc")
@@ -76,14 +76,14 @@ func TestHandshakesAreBounded(t *testing.T) {
 	}
 }
 
-// A responder whose initiator has given up.
+// The responder of an initiator that has given up.
 func TestLateResponder(t *testing.T) {
 	a, b := newHosts(t, func(c *rdmacm.OOBConfig) { c.HandshakeTimeout = 100 * time.Millisecond })
 	l, err := b.cm.Listen("svc")
 	must(t, err)
 	_, err = a.cm.Dial(a.newQP(t), ips[1], "svc", rdmacm.Params{}, nil, a.in(50*time.Millisecond))
 	wantErr(t, "no peer answers", err, verbs.ErrTimeout)
-	// The initiator has given up: the responder's queue pair must not stay half connected.
+	// The initiator has given up, so the responder's queue pair must not stay half connected.
 	r, err := l.Accept(b.in(patience))
 	must(t, err)
 	qb := b.newQP(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Reason and answer of a REJ come out as they went in, as far as there is room: the reason is cut,
-// and the answer never.
+// The reason and the answer in a REJ are decoded to the same values. If there is no room for both,
+// the reason is cut, never the answer.
 func TestRejectCarriesReasonAndAnswer(t *testing.T) {
 	for _, n := range []int{0, 1, 82, 126, 127, 128, 200} {
 		for _, answer := range [][]byte{nil, {1}, {1, 6, 2}, bytes.Repeat([]byte{0xff}, MaxAnswer)} {

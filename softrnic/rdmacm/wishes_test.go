@@ -8,8 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// A side does what its peer's message asks for as far as its application leaves it open, and bounds
-// it: a peer makes it neither flood nor wait without end (IBTA 12.7.38/retries).
+// A side uses the values that its peer's message asks for, unless its application has chosen them,
+// and bounds them, so that a peer cannot make it flood the link or wait without end (IBTA
+// 12.7.38/retries).
 func TestWishesOfThePeer(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("wishes")
@@ -50,8 +51,8 @@ func TestWishesOfThePeer(t *testing.T) {
 	}
 }
 
-// A request is for queue pairs of its own service: others are refused, and nothing is half
-// connected (IBTA 12.6.5/type).
+// A request is for queue pairs of its own service. A request for another service is rejected, and
+// no queue pair is half connected (IBTA 12.6.5/type).
 func TestServiceOfARequest(t *testing.T) {
 	a, b, _, _ := newCMs(t)
 	l, err := b.cm.Listen("typed")

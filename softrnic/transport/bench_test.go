@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// exchanges are the hot paths: one work request, all its packets, its completion.
+// exchanges are the hot paths: one work request, all its packets, and its completion.
 func exchanges(a, b *side) map[string]verbs.SendWR {
 	return map[string]verbs.SendWR{
 		"write8": {Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(0, 8)}, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey()},
@@ -56,7 +56,7 @@ func exchange(t testing.TB, now clock.Time, a, b *side, wr *verbs.SendWR, recv *
 	}
 }
 
-// The steady state allocates nothing.
+// Once buffers have their size, an exchange allocates no memory.
 func TestExchangeAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -71,7 +71,7 @@ func TestExchangeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkExchange is a work request with all its packets on a wire without codec.
+// BenchmarkExchange measures a work request with all its packets on a wire without codec.
 func BenchmarkExchange(bm *testing.B) {
 	a, b := fastPair(bm)
 	recv := &verbs.RecvWR{SGL: []verbs.SGE{b.sge(0, 4096)}}
@@ -87,7 +87,7 @@ func BenchmarkExchange(bm *testing.B) {
 	}
 }
 
-// BenchmarkPoll is the completion queue alone.
+// BenchmarkPoll measures the completion queue alone.
 func BenchmarkPoll(bm *testing.B) {
 	c, err := cq.New(64)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // The largest message at the smallest path MTU takes exactly half of the PSN space: 2^23 PSNs. It
-// is answered in bursts, a window at a time, and one more PSN does not fit beside it (IBTA
+// is acknowledged in bursts, a window at a time, and no further PSN can be in flight with it (IBTA
 // 9.7/size, 9.7.1/window).
 func TestLargestRead(t *testing.T) {
 	if raceEnabled || testing.Short() {
@@ -52,7 +52,7 @@ func TestLargestRead(t *testing.T) {
 	if got := a.qp.req.una; got != psn {
 		t.Errorf("una %06x, want %06x", uint32(got), uint32(psn))
 	}
-	// A duplicate for the last packet: its PSN is as far behind as one can be.
+	// A duplicate of the last packet: its PSN is as far behind as possible.
 	b.out.Reset()
 	dup := wire.Packet{BTH: wire.BTH{Opcode: wire.RCReadRequest, PSN: l.psnA}, RETH: wire.RETH{VA: b.mem.Base(), RKey: b.mem.RKey(), Length: maxMsgSize}}
 	b.qp.Handle(0, &dup, &b.out)

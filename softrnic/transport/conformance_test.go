@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// conformance lists what a reliable connection must do under fire, by the names of the cases of
-// roce-sim, a conformance suite for software RoCE, and where each is shown here.
+// conformance lists what a reliable connection must do under faults, by the names of the cases of
+// roce-sim, a conformance suite for software RoCE, and the scenario scripts that show it here.
 var conformance = map[string][]string{
 	"send, write, write with immediate, read": {"both_directions", "rnr_write_imm", "zero_length"},
 	"compare and swap, success":               {"both_directions", "lost_cas_ack"},
@@ -27,7 +27,7 @@ var conformance = map[string][]string{
 	"unexpected opcode":                       {"opcode_sequence"},
 }
 
-// Each case has its stories.
+// Each case has its scripts.
 func TestConformanceIsCovered(t *testing.T) {
 	for name, scripts := range conformance {
 		for _, s := range scripts {

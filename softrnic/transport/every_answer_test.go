@@ -9,15 +9,16 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Every answer in every state that sends, with every fault that it can have, to every operation.
+// Every answer in every state that sends, with every fault that an answer can have, for every
+// operation.
 
-// answerTo is the answer that completes an operation, and the length of its message: READs of
-// three, two or one packet.
+// answerTo is the answer that completes an operation, and the length of its message. There are
+// READs with three, two and one response packets.
 var answersTo = []struct {
 	answer wire.Opcode
 	op     verbs.WROpcode
 	length int
-	skip   int // response packets before
+	skip   int // response packets that come first
 }{
 	{wire.RCReadResponseFirst, verbs.OpRead, 2*everyMTU + everyTail, 0},
 	{wire.RCReadResponseMiddle, verbs.OpRead, 2*everyMTU + everyTail, 1},
@@ -39,7 +40,7 @@ type prober struct {
 	revoke func()
 }
 
-// newProber posts a work request and goes to the state.
+// newProber posts a work request and brings the queue pair to the state.
 func newProber(t *testing.T, state verbs.QPState, op verbs.WROpcode, length int) *prober {
 	t.Helper()
 	x := &prober{s: newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})}
@@ -69,8 +70,8 @@ func (x *prober) post(t *testing.T, op verbs.WROpcode, id uint64) {
 	post(t, x.s, verbs.SendWR{ID: id, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{x.region}, RemoteAddr: 4096, RKey: 9})
 }
 
-// take hands over an answer and returns how many work requests it completed, and how the first one
-// ended.
+// take handles an answer and returns the status of the first completed work request, and how many
+// were completed.
 func (x *prober) take(op wire.Opcode, psn wire.PSN, length int, s wire.Syndrome) (verbs.Status, int) {
 	p := wire.Packet{BTH: wire.BTH{Opcode: op, PSN: psn, PKey: 0xffff, DestQP: x.s.qp.Num()}, AETH: wire.AETH{Syndrome: s}}
 	if op.Is(wire.OpPayload) {
@@ -87,7 +88,7 @@ func (x *prober) ended() (verbs.Status, int) {
 	return wc[0].Status, n
 }
 
-// payloadOf is the length of a READ response.
+// payloadOf returns the payload length of a READ response.
 func payloadOf(op wire.Opcode) int {
 	if op.Is(wire.OpFirst | wire.OpMiddle) {
 		return everyMTU
@@ -95,8 +96,8 @@ func payloadOf(op wire.Opcode) int {
 	return everyTail
 }
 
-// An answer of the right kind, PSN, length and AETH is taken; any other is a ghost, or the end
-// (IBTA 9.7.6.1/ghost, 9.7.6.1/response, 9.7.5.1/positive).
+// An answer of the expected kind, PSN, length and AETH is accepted. Any other answer is dropped as
+// a ghost, or ends the connection (IBTA 9.7.6.1/ghost, 9.7.6.1/response, 9.7.5.1/positive).
 func TestEveryAnswerEverywhere(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
 		for _, c := range answersTo {
@@ -133,7 +134,7 @@ func TestEveryAnswerEverywhere(t *testing.T) {
 			if c.answer != wire.RCAck {
 				x, psn = ask()
 				st, n = x.take(c.answer, psn, payloadOf(c.answer), wire.NakRemoteAccess)
-				if c.answer != wire.RCReadResponseMiddle { // which has no AETH
+				if c.answer != wire.RCReadResponseMiddle { // a middle packet has no AETH
 					expect("refusing", st, n, verbs.BadRespErr, 1)
 				}
 				x, psn = ask()
@@ -157,8 +158,8 @@ func TestEveryAnswerEverywhere(t *testing.T) {
 	}
 }
 
-// What an acknowledgement says decides how the oldest work request ends, whatever operation it is
-// (IBTA 9.7.5/codes, 9.7.5.2.8/wait, 9.7.6.1.3/timeout).
+// The syndrome of an acknowledgement decides the status of the oldest work request, for every
+// operation (IBTA 9.7.5/codes, 9.7.5.2.8/wait, 9.7.6.1.3/timeout).
 func TestEveryAcknowledgement(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
 		for _, c := range answersTo {
@@ -178,7 +179,8 @@ func TestEveryAcknowledgement(t *testing.T) {
 					t.Errorf("%v in %v: first %v: %v", c.op, state, s, st)
 				}
 				if s.IsRNR() {
-					// While it waits, the sequence NAK for a packet behind says nothing new.
+					// While the requester waits after an RNR NAK, a sequence NAK for a later packet
+					// has no effect.
 					if st, n := x.take(wire.RCAck, everyPSN, 0, wire.NakPSNSequence); n != 0 {
 						t.Errorf("%v in %v: while waiting: %v", c.op, state, st)
 					}
@@ -199,8 +201,8 @@ func TestEveryAcknowledgement(t *testing.T) {
 	}
 }
 
-// An acknowledgement of what comes behind a READ or atomic says that its answer was lost (IBTA
-// 9.7.6.1/implied-nak).
+// An acknowledgement of a request behind a READ or atomic implies that the answer of the READ or
+// atomic was lost (IBTA 9.7.6.1/implied-nak).
 func TestEveryImpliedNak(t *testing.T) {
 	for _, state := range []verbs.QPState{verbs.StateRTS, verbs.StateSQD} {
 		for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpFetchAdd, verbs.OpCmpSwap} {
@@ -224,7 +226,7 @@ var everyOp = []verbs.WROpcode{
 	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
 }
 
-// workOf is a work request that nothing is wrong with, for s.
+// workOf returns a valid work request for s.
 func workOf(t testing.TB, s *side, op verbs.WROpcode) verbs.SendWR {
 	t.Helper()
 	wr := verbs.SendWR{ID: 1, Op: op, Flags: verbs.Signalled, SGL: []verbs.SGE{s.sge(0, 8)}, AH: testAH(1), RemoteAddr: 4096, RKey: 9}
@@ -254,8 +256,8 @@ func workOf(t testing.TB, s *side, op verbs.WROpcode) verbs.SendWR {
 	return wr
 }
 
-// A post is taken, refused or flushed by the state, whatever the operation (IBTA 10.3.1/post), and
-// only if it is one of its service (IBTA 10.8.2/operations).
+// The state decides whether a post is accepted, refused or flushed, for every operation (IBTA
+// 10.3.1/post); a post is accepted only if the service has the operation (IBTA 10.8.2/operations).
 func TestEveryPostEverywhere(t *testing.T) {
 	for _, kind := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {
 		for state := verbs.StateReset; state <= verbs.StateError; state++ {
@@ -322,7 +324,8 @@ func postEverywhere(t *testing.T, s *side, kind verbs.QPType, state verbs.QPStat
 	}
 }
 
-// States that do not receive drop everything, and RTR has asked for nothing (IBTA 10.3.1/rc).
+// States that do not receive drop every request; a queue pair in RTR drops answers, because it has
+// sent no request (IBTA 10.3.1/rc).
 func TestEveryPacketWhereNoneIsWanted(t *testing.T) {
 	for kind, service := range map[verbs.QPType]wire.Opcode{verbs.RC: wire.ServiceRC, verbs.UC: wire.ServiceUC, verbs.UD: wire.ServiceUD} {
 		for _, state := range []verbs.QPState{verbs.StateReset, verbs.StateInit, verbs.StateRTR, verbs.StateError} {
@@ -344,7 +347,7 @@ func TestEveryPacketWhereNoneIsWanted(t *testing.T) {
 	}
 }
 
-// Without initiator depth there is no READ and no atomic (IBTA 9.7.3/depth).
+// With initiator depth 0 a READ or atomic is refused (IBTA 9.7.3/depth).
 func TestEveryOperationWithoutDepth(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd} {
 		a := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11})
@@ -360,7 +363,7 @@ func TestEveryOperationWithoutDepth(t *testing.T) {
 	}
 }
 
-// A NAK says that everything before it arrived (IBTA 9.7.5/nak-acknowledges).
+// A NAK acknowledges every packet before its PSN (IBTA 9.7.5/nak-acknowledges).
 func TestNakAcknowledgesWhatIsBefore(t *testing.T) {
 	a, b := newPair(t)
 	for id := range uint64(3) {

@@ -8,14 +8,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Every request in every state, with every fault that it can have. What must come of each fault is
-// written down here once more, apart from the responder's own tables.
+// Every request in every state, with every fault that a request can have. The expected outcome of
+// each fault is stated here again, independently of the responder's tables.
 
 const everyPSN wire.PSN = 0x100
 
 const (
 	everyMTU  = 256
-	everyTail = 10 // bytes of a LAST or ONLY
+	everyTail = 10 // payload bytes of a LAST or ONLY
 )
 
 // trial is one request to a fresh responder.
@@ -24,34 +24,33 @@ type trial struct {
 	state  verbs.QPState
 	op     wire.Opcode
 	access verbs.Access
-	depth  int // of READs and atomics
-	// recvs are the lengths of the pieces of the only receive; badFrom is the first one with a bad
-	// key.
+	depth  int // number of READs and atomics that may be outstanding
+	// recvs are the lengths of the elements of the only receive; badFrom is the first element with
+	// a bad key.
 	recvs   []int
 	badFrom int
-	// inside says that the message of a MIDDLE or LAST has begun; other, that one of another kind
-	// has.
+	// inside: the message of a MIDDLE or LAST has begun. other: a message of another kind has.
 	inside, other bool
-	// ruin changes the packet; revoke takes the region away before it comes.
+	// ruin changes the packet; revoke deregisters the region before the packet arrives.
 	ruin   func(p *wire.Packet)
 	revoke bool
 
 	s *side
 }
 
-// requestFault is what is made wrong and what must come of it.
+// requestFault is a fault of a request and its expected outcome.
 type requestFault struct {
 	name string
-	// has says which requests can have it.
+	// has reports whether a request can have the fault.
 	has  func(info *wire.OpInfo) bool
 	make func(x *trial)
-	// answer is the syndrome of the acknowledgement of a reliable connection; noAnswer for none,
-	// anyAnswer for what the operation has.
+	// answer is the syndrome that a reliable connection must send; noAnswer: none; anyAnswer: the
+	// normal one of the operation.
 	answer wire.Syndrome
-	// recv is the status of the receive, if the message has one; Success means that it is still
-	// there.
+	// recv is the expected status of the receive, if the message takes one; Success: the receive is
+	// still posted.
 	recv verbs.Status
-	// fatal says that the connection ends, and fatalUC that an unreliable one does.
+	// fatal: the reliable connection ends. fatalUC: an unreliable one ends.
 	fatal, fatalUC bool
 }
 
@@ -66,7 +65,7 @@ func of(flags wire.OpFlags) func(*wire.OpInfo) bool {
 
 func all(*wire.OpInfo) bool { return true }
 
-// takesReceive says that a request needs a receive when it comes first.
+// takesReceive reports whether a request takes a receive when it is the first of its message.
 func takesReceive(i *wire.OpInfo) bool {
 	return i.Flags&wire.OpSend != 0 && i.Flags&(wire.OpFirst|wire.OpOnly) != 0 || i.Flags&wire.OpWrite != 0 && i.Flags&wire.OpImm != 0
 }
@@ -120,7 +119,7 @@ var requestFaults = []requestFault{
 	},
 }
 
-// before is how many bytes of the message came before this packet.
+// before returns how many bytes of the message came before this packet.
 func (x *trial) before() int {
 	if x.op.Is(wire.OpMiddle | wire.OpLast) {
 		return everyMTU
@@ -128,7 +127,7 @@ func (x *trial) before() int {
 	return 0
 }
 
-// wrongLength makes a packet of a length that its place in the message does not have.
+// wrongLength returns a payload length that the packet's place in the message does not allow.
 func wrongLength(p *wire.Packet) {
 	switch op := p.BTH.Opcode; {
 	case op.Is(wire.OpRead):
@@ -143,7 +142,7 @@ func wrongLength(p *wire.Packet) {
 	}
 }
 
-// newTrial is a request without fault.
+// newTrial returns a request without fault.
 func newTrial(of verbs.QPType, state verbs.QPState, op wire.Opcode) *trial {
 	return &trial{
 		of: of, state: state, op: op, access: allRemote, depth: 4, recvs: []int{1000}, badFrom: -1,
@@ -190,7 +189,7 @@ func (x *trial) open(t *testing.T) {
 	x.s.scq.Poll(wc[:])
 }
 
-// packet builds the request with the PSN that the responder expects.
+// packet returns the request with the PSN that the responder expects.
 func (x *trial) packet(op wire.Opcode) wire.Packet {
 	p := wire.Packet{BTH: wire.BTH{Opcode: op, PSN: x.s.qp.rsp.ePSN, AckReq: true, PKey: 0xffff, DestQP: x.s.qp.Num()}}
 	p.RETH = wire.RETH{VA: x.s.mem.Base() + 4096, RKey: x.s.mem.RKey(), Length: everyTail}
@@ -211,16 +210,16 @@ func (x *trial) packet(op wire.Opcode) wire.Packet {
 	return p
 }
 
-// run hands over what comes before, and the request.
+// run handles the packets that come first, and then the request.
 func (x *trial) run(t *testing.T) {
 	t.Helper()
 	x.open(t)
 	service := x.op.Service()
 	first := wire.RCSendFirst | service
-	if x.op.Is(wire.OpWrite) != x.other { // a SEND for what is no WRITE, turned round
+	if x.op.Is(wire.OpWrite) != x.other { // a SEND for a request that is not a WRITE; with other, the reverse
 		first = wire.RCWriteFirst | service
 	}
-	if x.of == verbs.UC { // whose first packet may have any PSN: a gap needs a packet before it
+	if x.of == verbs.UC { // the first packet of an unreliable connection may have any PSN, so a gap needs a packet before it
 		p := x.packet(wire.UCWriteOnly)
 		p.Payload, p.RETH.Length = nil, 0
 		x.s.qp.Handle(0, &p, &x.s.out)
@@ -249,7 +248,7 @@ func (x *trial) run(t *testing.T) {
 	}
 }
 
-// receive is the status of the receive; ok is false as long as it has none.
+// receive returns the status of the receive; ok is false while it has not completed.
 func (x *trial) receive() (status verbs.Status, ok bool) {
 	x.s.file()
 	var wc [2]verbs.WC
@@ -257,7 +256,7 @@ func (x *trial) receive() (status verbs.Status, ok bool) {
 	return wc[0].Status, n > 0
 }
 
-// answered checks what a reliable connection says to the fault.
+// answered checks the acknowledgement that a reliable connection sends.
 func (x *trial) answered(f *requestFault) string {
 	tx := x.s.out.Tx
 	switch {
@@ -280,7 +279,7 @@ func (x *trial) answered(f *requestFault) string {
 	return ""
 }
 
-// judge says what is wrong with the outcome, or "".
+// judge describes the difference between the outcome and the expected one; "": none.
 func (x *trial) judge(f *requestFault) string {
 	fatal := f.fatal
 	if x.of != verbs.RC {
@@ -301,7 +300,7 @@ func (x *trial) judge(f *requestFault) string {
 	return x.judgeReceive(f, fatal)
 }
 
-// judgeReceive looks at the receive of a request that has one.
+// judgeReceive checks the receive of a request that takes one.
 func (x *trial) judgeReceive(f *requestFault, fatal bool) string {
 	status, ok := x.receive()
 	switch {
@@ -325,7 +324,7 @@ var receivingStates = map[verbs.QPType][]verbs.QPState{
 	verbs.UD: {verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE},
 }
 
-// requestsOf are all requests of a transport service.
+// requestsOf returns all request opcodes of a transport service.
 func requestsOf(service wire.Opcode) (ops []wire.Opcode) {
 	for op := service; op < service+0x20; op++ {
 		if op.Is(wire.OpRequest) {
@@ -335,11 +334,11 @@ func requestsOf(service wire.Opcode) (ops []wire.Opcode) {
 	return ops
 }
 
-// Each check of the responder refuses what it is there for, in each state, with its own NAK and its
-// own status of the receive; an unreliable connection drops the same in silence, unless the receive
-// is to blame. IBTA 9.7.4.1/sequence, 9.7.4.1/enabled, 9.7.4.1/resources, 9.7.4.1/length,
-// 9.7.4.1/key, 9.7.4.1/duplicate, 9.4.5/alignment, 9.7.5/one-nak, 9.9.3/fatal, 9.9.3/silent,
-// 9.9.3/local.
+// Each check of the responder refuses the fault for which it exists, in each state, with its own
+// NAK and its own status of the receive. An unreliable connection drops the same packet without an
+// answer, unless the receive has the fault. IBTA 9.7.4.1/sequence, 9.7.4.1/enabled,
+// 9.7.4.1/resources, 9.7.4.1/length, 9.7.4.1/key, 9.7.4.1/duplicate, 9.4.5/alignment,
+// 9.7.5/one-nak, 9.9.3/fatal, 9.9.3/silent, 9.9.3/local.
 func TestEveryRequestEverywhere(t *testing.T) {
 	for kind, service := range map[verbs.QPType]wire.Opcode{verbs.RC: wire.ServiceRC, verbs.UC: wire.ServiceUC} {
 		for _, state := range receivingStates[kind] {
@@ -361,7 +360,8 @@ func TestEveryRequestEverywhere(t *testing.T) {
 	}
 }
 
-// Reserved opcodes of a reliable connection are refused at their turn only (IBTA 9.7.4.1/reserved).
+// A reserved opcode on a reliable connection draws a NAK only if its PSN is the expected one (IBTA
+// 9.7.4.1/reserved).
 func TestEveryReservedOpcode(t *testing.T) {
 	for _, state := range receivingStates[verbs.RC] {
 		for op := wire.ServiceRC; op < wire.ServiceUC; op++ {
@@ -387,8 +387,8 @@ func TestEveryReservedOpcode(t *testing.T) {
 	}
 }
 
-// Datagrams are taken or dropped in silence; only a receive whose own memory is bad ends the queue
-// pair (IBTA 9.8.3.1, 9.9.3/silent, 9.9.3/local).
+// Datagrams are executed or dropped without an answer; only a receive with bad memory of its own
+// ends the queue pair (IBTA 9.8.3.1, 9.9.3/silent, 9.9.3/local).
 func TestEveryDatagramEverywhere(t *testing.T) {
 	for _, state := range receivingStates[verbs.UD] {
 		for _, op := range requestsOf(wire.ServiceUD) {

@@ -14,7 +14,8 @@ func pattern(b []byte, n int) {
 	}
 }
 
-// Every operation moves the right bytes on a perfect wire, at lengths around packet boundaries.
+// Every operation moves the right bytes on a wire without faults, at lengths around packet
+// boundaries.
 func TestOperationsMoveBytes(t *testing.T) {
 	for _, n := range []int{0, 1, 255, 256, 257, 512, 5000} {
 		a, b := newPair(t)

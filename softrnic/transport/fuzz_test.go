@@ -10,13 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The states in which the fuzzer meets a queue pair.
+// The states of queue pairs that the fuzzer uses.
 var fuzzStates = []verbs.QPState{
 	verbs.StateReset, verbs.StateInit, verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateError,
 }
 
-// fuzzSide is a queue pair with work outstanding and one small region for the peer, in the middle
-// of memory that nobody may touch.
+// fuzzSide is a queue pair with work in flight and one small region for the peer, in the middle of
+// memory that the peer must not reach.
 func fuzzSide(t testing.TB, of verbs.QPType, state verbs.QPState) (s *side, around []byte) {
 	s = newSide(t, "s", 1, 4096, Config{QPN: 0x11, Type: of, Window: 8, MaxSendWR: 16})
 	around = make([]byte, 3*256)
@@ -76,14 +76,14 @@ func fuzzSide(t testing.TB, of verbs.QPType, state verbs.QPState) (s *side, arou
 	return s, around
 }
 
-// FuzzHandle feeds a queue pair in any state with packets that an adversary made: it never panics,
-// never sends more than its window in a step, and touches no memory outside the region that is
-// open. The input is a state, then packets, each with a length byte before it; key and address are
-// made to fit now and then, or nothing would get far.
+// FuzzHandle sends a queue pair in any state packets of an adversary: it never panics, never sends
+// more than its window in a step, and accesses no memory outside the open region. The input is a
+// state, then packets, each with a length byte before it. Some keys and addresses are replaced by
+// valid ones, so that some packets pass the first checks.
 func FuzzHandle(f *testing.F) {
 	for st := range fuzzStates {
 		seed := []byte{byte(st)}
-		for op := range 0x20 { // reserved ones, too: the engine lets them in
+		for op := range 0x20 { // also reserved ones, because the engine does not drop them
 			p := wire.Packet{BTH: wire.BTH{Opcode: wire.Opcode(op), PSN: 0x10, AckReq: true}, Payload: []byte("12345678")}
 			p.RETH = wire.RETH{Length: 8}
 			b := p.AppendTo(nil)
@@ -94,8 +94,8 @@ func FuzzHandle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { fuzzHandle(t, verbs.RC, data) })
 }
 
-// FuzzHandleUC is that for an unreliable connection, whose opcodes are those of the seeds with
-// other top bits.
+// FuzzHandleUC is FuzzHandle for an unreliable connection, with the opcodes of the seeds and other
+// top bits.
 func FuzzHandleUC(f *testing.F) {
 	for st := range len(fuzzStates) + 1 {
 		seed := []byte{byte(st)}
@@ -109,7 +109,7 @@ func FuzzHandleUC(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { fuzzHandle(t, verbs.UC, data) })
 }
 
-// FuzzHandleUD is that for datagrams; the IP header has any length.
+// FuzzHandleUD is FuzzHandle for datagrams; the IP header has any length.
 func FuzzHandleUD(f *testing.F) {
 	for st := range len(fuzzStates) + 1 {
 		seed := []byte{byte(st)}
@@ -160,7 +160,7 @@ func fuzzHandle(t *testing.T, of verbs.QPType, data []byte) {
 	}
 }
 
-// fit makes a packet more plausible, by the bits of how.
+// fit replaces fields of a packet by valid values, chosen by the bits of how.
 func fit(s *side, p *wire.Packet, how byte) {
 	if how&1 != 0 {
 		p.RETH.RKey, p.AtomicETH.RKey = s.mem.RKey(), s.mem.RKey()

@@ -14,8 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The captures are of two Linux rxe (see their README): A asks, B answers. Lost packets are missing
-// in them, A's requests as well as B's answers.
+// The captures are of two Linux rxe (see their README): A sends requests, B answers. Lost packets
+// are missing in them, requests of A as well as answers of B.
 const goldenDir = "../wire/testdata/golden"
 
 // captured is a RoCE packet of a capture, from A or from B.
@@ -65,18 +65,18 @@ func goldenMTU(name string) verbs.MTU {
 	return mtu
 }
 
-// rxeResponder replays a capture to our responder in the place of B.
+// rxeResponder replays a capture with our responder in the place of B.
 type rxeResponder struct {
 	name    string
 	packets []captured
 	b       *side
 	base    uint64 // lowest address in the capture: the start of B's region
 	words   map[uint64]bool
-	ours    []wire.Packet // answered and not yet found in the capture
+	ours    []wire.Packet // answers of ours that were not yet found in the capture
 }
 
-// What rxe's responder answered, ours answers: the same opcodes, PSNs, syndromes, MSNs, values and
-// lengths in the same order, also under loss, duplicates and RNR. Answers that were lost are
+// Our responder sends the same answers as rxe's: the same opcodes, PSNs, syndromes, MSNs, values
+// and lengths in the same order, also under loss, duplicates and RNR. Answers that were lost are
 // missing in the captures.
 func TestRespondsLikeRxe(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(goldenDir, "*.pcap"))
@@ -89,7 +89,7 @@ func TestRespondsLikeRxe(t *testing.T) {
 		switch name {
 		case "nak_send_toolong": // differs on purpose, see TestTooLongUnlikeRxe
 			continue
-		case "loss_send", "loss_write_imm": // when receives were posted cannot be told from the capture
+		case "loss_send", "loss_write_imm": // the capture does not show when receives were posted
 			continue
 		}
 		x := &rxeResponder{name: name, packets: readGolden(t, name), words: map[uint64]bool{}}
@@ -138,7 +138,7 @@ func (x *rxeResponder) run(t *testing.T) {
 	}
 }
 
-// ask hands request i to our responder, with key and address translated.
+// ask sends request i to our responder, with key and address translated.
 func (x *rxeResponder) ask(t *testing.T, i int) {
 	p := x.packets[i].pkt
 	op := p.BTH.Opcode
@@ -181,7 +181,7 @@ func needsReceive(op wire.Opcode) bool {
 	return (op.Is(wire.OpSend) && op.Is(wire.OpFirst|wire.OpOnly)) || (op.Is(wire.OpWrite) && op.Is(wire.OpImm))
 }
 
-// answerTo is the next answer of rxe with the PSN of packet i.
+// answerTo returns the next answer of rxe with the PSN of packet i.
 func (x *rxeResponder) answerTo(i int) *wire.Packet {
 	for j := i + 1; j < len(x.packets); j++ {
 		if c := &x.packets[j]; !c.fromA && !c.pkt.BTH.Opcode.Is(wire.OpRequest) && c.pkt.BTH.PSN == x.packets[i].pkt.BTH.PSN {
@@ -191,7 +191,8 @@ func (x *rxeResponder) answerTo(i int) *wire.Packet {
 	return nil
 }
 
-// find looks for rxe's answer i among ours; only a lossy capture may leave some of ours out.
+// find searches our answers for rxe's answer i; only in a lossy capture may some of ours be
+// skipped.
 func (x *rxeResponder) find(t *testing.T, i int) {
 	want := answerText(&x.packets[i].pkt)
 	for j := range x.ours {
@@ -210,7 +211,8 @@ func answerText(p *wire.Packet) string {
 	return fmt.Sprintf("%v psn=%06x %v msn=%d value=%d len=%d", p.BTH.Opcode, uint32(p.BTH.PSN), p.AETH.Syndrome, p.AETH.MSN, p.AtomicAck, len(p.Payload))
 }
 
-// A SEND that is too long draws the specification's NAK from us, and another one from rxe.
+// For a SEND that is too long our responder sends the NAK of the specification; rxe sends another
+// one.
 func TestTooLongUnlikeRxe(t *testing.T) {
 	a, b := newPair(t)
 	recvOf(t, b, 10)
@@ -253,9 +255,9 @@ var rxeRequests = map[string]struct {
 	"mtu256_rc_read":     {verbs.OpRead, []int{2000, 2000}, 0},
 }
 
-// What rxe's requester sent for known work requests, ours sends: opcodes, PSNs, AckReq, solicited,
-// DMA and payload lengths. Ours asks for an ACK more often inside long messages if it is let, so
-// AckEvery is large here.
+// Our requester sends the same packets as rxe's for known work requests: opcodes, PSNs, AckReq,
+// solicited, DMA and payload lengths. Ours asks for an ACK more often inside long messages unless
+// AckEvery is large, so it is large here.
 func TestRequestsLikeRxe(t *testing.T) {
 	for name, c := range rxeRequests {
 		t.Run(name, func(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A queue pair that enters the error state while it holds back the ACK of what it has executed
-// sends it first, whatever ends it: an application, or a NAK for its own request in the same
-// receive batch (IBTA 9.9.3/fatal).
+// A queue pair that enters the error state with a delayed ACK sends the ACK first, whether an
+// application causes the error or a NAK for its own request in the same receive batch (IBTA
+// 9.9.3/fatal).
 func TestLastAcknowledgement(t *testing.T) {
 	for name, end := range map[string]func(b *side) error{
 		"application": func(b *side) error { return b.qp.ToError(0, &b.out) },
@@ -53,7 +53,7 @@ func TestLastAcknowledgement(t *testing.T) {
 	}
 }
 
-// However much a responder owes, the NAK that ends the connection leaves.
+// The NAK that ends the connection is sent, however many responses the responder owes.
 func TestFatalNakBehindAFullList(t *testing.T) {
 	for depth := 1; depth < 20; depth++ {
 		l := defaultLink
@@ -89,8 +89,8 @@ func refusedBehindARead(t *testing.T, n int) (a, b *side) {
 	return a, b
 }
 
-// A fatal NAK waits for the READ responses that come before it, over as many steps as they take;
-// the queue pair fails when it has left (IBTA 9.7.5/in-order).
+// A fatal NAK is sent after the READ responses that come before it, over as many steps as they
+// take; the queue pair fails when the NAK has been sent (IBTA 9.7.5/in-order).
 func TestFatalNakBehindAReadStream(t *testing.T) {
 	a, b := refusedBehindARead(t, 100)
 	if b.qp.State() != verbs.StateRTS {

@@ -74,12 +74,12 @@ func (s *side) sge(off, n int) verbs.SGE {
 	return verbs.SGE{Addr: s.mem.Base() + uint64(off), Length: uint32(n), LKey: s.mem.LKey()}
 }
 
-// link is how two sides are connected.
+// link holds the attributes of the connection between two sides.
 type link struct {
 	mtu        verbs.MTU
 	psnA, psnB wire.PSN
-	rtr        verbs.ToRTR // of both, without address and PSN
-	rts        verbs.ToRTS // of both, without PSN
+	rtr        verbs.ToRTR // attributes of both sides, without address and PSN
+	rts        verbs.ToRTS // attributes of both sides, without PSN
 	access     verbs.Access
 }
 
@@ -100,7 +100,7 @@ func connect(t testing.TB, a, b *side, l link) {
 	up(b, a, l.psnB, l.psnA)
 }
 
-// defaultLink is for tests that do not care.
+// defaultLink is the link of tests that need no other.
 var defaultLink = link{
 	mtu: verbs.MTU256, psnA: 0x100, psnB: 0x800000, access: allRemote,
 	rtr: verbs.ToRTR{MinRNRTimer: 12}, rts: verbs.ToRTS{Timeout: 14, RetryCount: 7, RNRRetry: 7},
@@ -134,7 +134,7 @@ func (s *side) file() {
 	s.out.Done = s.out.Done[:0]
 }
 
-// settle exchanges packets until both are quiet.
+// settle exchanges packets until no side has any to send.
 func settle(t testing.TB, now clock.Time, a, b *side) {
 	t.Helper()
 	for range 10000 {
@@ -167,7 +167,7 @@ func post(t testing.TB, s *side, wr verbs.SendWR) {
 	}
 }
 
-// postRecv posts a receive to where the queue pair takes it from.
+// postRecv posts a receive to the queue from which the queue pair takes it.
 func (s *side) postRecv(wr *verbs.RecvWR) error {
 	if srq := s.qp.cfg.SRQ; srq != nil {
 		return srq.PostRecv(wr)

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// What is refused at the post: kind of error, and nothing is queued.
+// An invalid post is refused with its kind of error, and the request is not queued.
 func TestPostRefuses(t *testing.T) {
 	a, b := newPair(t)
 	sge := a.sge(0, 8)
@@ -58,7 +58,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 }
 
-// The times behind the codes (IBTA 9.7.6.1.3/timeout, 9.7.5.2.8/timer).
+// The durations that the timeout codes stand for (IBTA 9.7.6.1.3/timeout, 9.7.5.2.8/timer).
 func TestTimerCodes(t *testing.T) {
 	for code, want := range map[uint8]time.Duration{1: 8192, 14: 67108864, 31: 4096 << 31} {
 		if got := AckTimeout(code); got != want {

@@ -2,5 +2,5 @@
 
 package transport
 
-// raceEnabled shortens what only needs many seeds.
+// raceEnabled shortens tests that run many seeds.
 const raceEnabled = true

@@ -20,7 +20,8 @@ var (
 	seedsFlag = flag.Uint64("seeds", 0, "how many seeds TestRandomTraffic runs (0: 3000, or 300 with -short or -race)")
 )
 
-// The memory of a side: what its peer reads, what its peer writes, words, then its own buffers.
+// The layout of a side's memory: bytes that its peer READs, bytes that its peer WRITEs, words, then
+// its own buffers.
 const (
 	readArea   = 0
 	writeArea  = 16 << 10
@@ -29,7 +30,7 @@ const (
 	areaSize   = 16 << 10
 	sideMemory = 256 << 10
 	words      = 4
-	slotSize   = 6 << 10 // own buffer of one work request
+	slotSize   = 6 << 10 // local buffer of one work request
 	maxOps     = 24
 )
 
@@ -40,18 +41,18 @@ type actor struct {
 	left    int // work requests to post
 	posted  []verbs.SendWR
 	expect  []uint64 // original value of each atomic
-	done    int      // of posted, in order
-	signals []int    // indexes of those posted signalled
+	done    int      // results of posted, in order
+	signals []int    // indexes of the signalled requests in posted
 	word    [words]uint64
 	written []byte // model of the peer's write area
-	lens    []int  // of each SEND, and -1 for a WRITE with immediate
+	lens    []int  // length of each SEND, and -1 for a WRITE with immediate
 	recvs   int    // posted by the peer for us
 	got     int    // receives completed at the peer
 	doomed  []*mem.Region
 }
 
-// Random work over a bad wire: every byte right, atomics exactly once, completions in order and
-// once each.
+// Random work over a wire with faults: every byte is right, atomics are executed once, and
+// completions come in order, each once.
 func TestRandomTraffic(t *testing.T) {
 	if *seedFlag != 0 {
 		randomTraffic(t, *seedFlag)
@@ -144,7 +145,7 @@ func (x *actor) post(t *testing.T, now clock.Time) {
 	}
 }
 
-// Own buffers: a slot for each outstanding send, then one for each outstanding receive.
+// Local buffers: a slot for each send in flight, then one for each posted receive.
 func (x *actor) sendSlot(i int) int { return ownArea + i%(maxOps+4)*slotSize/2 }
 func (x *actor) recvSlot(i int) int { return ownArea + (maxOps+4)*slotSize/2 + i%8*slotSize }
 
@@ -223,7 +224,8 @@ func (x *actor) postOne(t *testing.T, now clock.Time) {
 	}
 }
 
-// key registers something to be invalidated: doing that twice, or not at all, is found.
+// key registers a region to be invalidated. If it is invalidated twice, or not at all, the check
+// fails.
 func (x *actor) key(t *testing.T, s *side) uint32 {
 	r := s.fastReg(t, 8, allAccess)
 	x.doomed = append(x.doomed, r)

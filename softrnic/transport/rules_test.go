@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The phases of a responder are a golden file, so that a changed transition is seen in review.
+// The phases of a responder are a golden file, so that a review shows a changed transition.
 func TestPhases(t *testing.T) { golden.Check(t, "testdata/phases.golden", phaseTable()) }
 
 // attribute is one attribute of a transition. set tries a value, and get reads it back.
@@ -74,8 +74,8 @@ func modifyAttributes() []attribute {
 	}
 }
 
-// What each service accepts as an attribute of a transition, and what it makes of it, is a golden
-// file: values at the bounds are tried one by one on a fresh queue pair.
+// For each service, the accepted attributes of a transition and the values that the queue pair uses
+// are a golden file: values at the bounds are tried one by one on a new queue pair.
 func TestModifyRules(t *testing.T) {
 	var b strings.Builder
 	for _, of := range []verbs.QPType{verbs.RC, verbs.UC, verbs.UD} {

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The stories of testdata: two queue pairs a and b on a wire that the script controls.
+// The scenario scripts of testdata: two queue pairs a and b on a wire that the script controls.
 // testdata/README.md explains the commands; -rewrite rewrites the results.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// script is the state of one story.
+// script is the state of one scenario.
 type script struct {
 	t       *testing.T
 	d       *datadriven.TestData
@@ -87,7 +87,7 @@ func (s *script) str(key, def string) string {
 	return def
 }
 
-// sides are the side named by the first argument, and its peer.
+// sides returns the side that the first argument names, and its peer.
 func (s *script) sides() (me, peer *side) {
 	if s.d.CmdArgs[0].Key == "a" {
 		return s.a, s.b
@@ -142,7 +142,7 @@ func access(names []string) verbs.Access {
 	return a
 }
 
-// target is the memory of peer that the command names: its region, or a named one.
+// target returns the memory of peer that the command names: its region, or a named one.
 func (s *script) target(peer *side) *mem.Region {
 	if r, ok := s.regions[s.str("region", "")]; ok {
 		return r

@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxSteps bounds what one command may set off.
+// maxSteps bounds the steps that one command may cause.
 const maxSteps = 10000
 
-// collect prints what a step of me did and puts its packets on the wire.
+// collect prints the actions of a step of me and puts its packets on the wire.
 func (s *script) collect(me, peer *side) {
 	for _, e := range me.out.Async {
 		s.printf("%s: event: %v", me.name, e.Kind)
@@ -53,7 +53,7 @@ func wcText(d Completion, me *side) string {
 	return fmt.Sprintf("wr=%d %v", d.WC.ID, d.WC.Status)
 }
 
-// opName is the opcode without its service, which is that of the pair.
+// opName returns the opcode without its service, which is that of the pair.
 func opName(op wire.Opcode) string { return op.String()[len("RC_"):] }
 
 // packet prints a packet on the wire; addresses are relative to the region at the responder.
@@ -143,7 +143,7 @@ func (s *script) hold() {
 	})
 }
 
-// release puts what was held at the end of the wire.
+// release puts the held packets at the end of the wire.
 func (s *script) release() {
 	s.wire = append(s.wire, s.held...)
 	s.held = nil
@@ -160,8 +160,8 @@ func (s *script) dup() {
 	s.wire = append(s.wire, s.wire[i])
 }
 
-// deliver [n=N]: moves packets, and what they set off, until the wire is empty or N were moved.
-// Time stands still, but what is due is done.
+// deliver [n=N]: moves packets, and those that they cause, until the wire is empty or N were moved.
+// The time does not advance, but deadlines that are due are handled.
 func (s *script) deliver() {
 	n := int(s.num("n", maxSteps))
 	for step := 0; step < maxSteps; step++ {
@@ -202,7 +202,7 @@ func (s *script) tick(until clock.Time) bool {
 	return true
 }
 
-// advance D: lets time pass; the wire carries nothing during it.
+// advance D: advances the time; the wire delivers no packet meanwhile.
 func (s *script) advance() {
 	d, err := time.ParseDuration(s.d.CmdArgs[0].Key)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *script) advance() {
 	s.now = until
 }
 
-// next: goes to the next deadline.
+// next: advances the time to the next deadline.
 func (s *script) next() {
 	if !s.tick(clock.Never - 1) {
 		s.printf("nothing is due")
@@ -239,7 +239,7 @@ func (s *script) show() {
 	}
 }
 
-// counters SIDE: all that are not zero.
+// counters SIDE: prints all counters that are not zero.
 func (s *script) counters() {
 	me, _ := s.sides()
 	for _, c := range metrics.Samples(&me.counters) {
@@ -249,7 +249,7 @@ func (s *script) counters() {
 	}
 }
 
-// word SIDE at=N [set=V]: a 64-bit word of the side's region.
+// word SIDE at=N [set=V]: prints or sets a 64-bit word of the side's region.
 func (s *script) word() {
 	me, _ := s.sides()
 	at := int(s.num("at", 0))
@@ -276,7 +276,7 @@ func (s *script) fill() {
 	}
 }
 
-// bytes SIDE at=N len=N: runs of equal bytes.
+// bytes SIDE at=N len=N: prints runs of equal bytes.
 func (s *script) bytes() {
 	me, _ := s.sides()
 	at, n := int(s.num("at", 0)), int(s.num("len", 0))

@@ -6,9 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// BenchmarkServices is a SEND of 64 bytes and its receive by transport service, on a wire without
-// codec: beside BenchmarkExchange/send64 it shows what acknowledgements, datagrams and shared
-// receives cost.
+// BenchmarkServices measures a SEND of 64 bytes and its receive by transport service, on a wire
+// without codec. Compared with BenchmarkExchange/send64 it shows the cost of acknowledgements,
+// datagrams and shared receives.
 func BenchmarkServices(bm *testing.B) {
 	for name, c := range map[string]struct {
 		of     verbs.QPType
@@ -23,7 +23,7 @@ func BenchmarkServices(bm *testing.B) {
 			}
 			connect(bm, a, b, defaultLink)
 			wr := datagramTo(b, a, 64)
-			wr.RemoteQKey = 0 // what connect leaves
+			wr.RemoteQKey = 0 // actions that connect has left
 			recv := verbs.RecvWR{SGL: []verbs.SGE{b.sge(0, 4096)}}
 			wc, ip := make([]verbs.WC, 4), make([]byte, 20)
 			bm.ReportAllocs()

@@ -6,8 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Every status that the unreliable services can produce is produced, by type and name (IBTA
-// 11.6.2).
+// Every status that the unreliable services can produce occurs, by type and name (IBTA 11.6.2).
 func TestUnreliableStatuses(t *testing.T) {
 	badSGE := []verbs.SGE{{Addr: 1, Length: 1, LKey: 1}}
 	toError := func(t *testing.T, s *side) {
@@ -17,7 +16,7 @@ func TestUnreliableStatuses(t *testing.T) {
 	}
 	small := func(a, b *side) verbs.SendWR {
 		wr := datagramTo(b, a, 8)
-		wr.RemoteQKey = 0 // what connect leaves
+		wr.RemoteQKey = 0 // actions that connect has left
 		return wr
 	}
 	for name, c := range map[string]struct {

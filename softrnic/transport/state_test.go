@@ -9,14 +9,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The state diagram is a golden file, so that a changed edge is seen in review.
+// The state diagram is a golden file, so that a review shows a changed edge.
 func TestStateDiagram(t *testing.T) {
 	for of, path := range map[verbs.QPType]string{verbs.RC: "testdata/states.dot", verbs.UC: "testdata/states_uc.dot", verbs.UD: "testdata/states_ud.dot"} {
 		golden.Check(t, path, graphviz(of))
 	}
 }
 
-// Every pair of state and transition that is not in the table is refused, and changes nothing (IBTA
+// Every transition that the table lacks for a state is refused, and changes nothing (IBTA
 // 10.3.1/rc, 10.3.1/sqe).
 func TestIllegalTransitions(t *testing.T) {
 	calls := map[event]func(*QP, *Actions) error{
@@ -79,7 +79,7 @@ func failASend(s *side) error {
 	return s.qp.PostSend(0, &wr, &s.out)
 }
 
-// Attributes out of range are refused with what to do.
+// Attributes out of range are refused with an error that names the valid values.
 func TestBadAttributes(t *testing.T) {
 	good := verbs.ToRTR{PathMTU: verbs.MTU1024}
 	for name, f := range map[string]func(q *QP) error{
@@ -135,7 +135,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// The first request in RTR says that communication is established, once (IBTA
+// The first request in RTR raises the event that communication is established, once (IBTA
 // 11.6.3.1/established).
 func TestCommunicationEstablished(t *testing.T) {
 	s := newSide(t, "b", 1, 64, Config{QPN: 0x11})
@@ -148,7 +148,7 @@ func TestCommunicationEstablished(t *testing.T) {
 	}
 }
 
-// The attributes come back with their defaults filled in.
+// Query returns the attributes with the defaults filled in.
 func TestAttributeDefaults(t *testing.T) {
 	s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
 	bringTo(t, s, verbs.StateRTS)

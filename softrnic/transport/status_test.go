@@ -8,15 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// statusCase makes one completion status happen. The completion is the first one in the queue that
-// it returns.
+// statusCase causes one completion status. The completion is the first one in the queue that it
+// returns.
 type statusCase struct {
 	status verbs.Status
-	recv   bool // it is that of a receive
+	recv   bool // the completion is that of a receive
 	make   func(t *testing.T, a, b *side)
 }
 
-// writeTo is a signalled WRITE of nothing to the start of b.
+// writeTo returns a signalled WRITE of no bytes to the start of b's region.
 func writeTo(b *side) verbs.SendWR {
 	return verbs.SendWR{ID: 1, Op: verbs.OpWrite, Flags: verbs.Signalled, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey()}
 }
@@ -28,14 +28,14 @@ func recvOf(t testing.TB, s *side, n int) {
 	}
 }
 
-// sendOf posts a SEND of n bytes and lets everything happen.
+// sendOf posts a SEND of n bytes and delivers packets until none is in flight.
 func sendOf(t *testing.T, a, b *side, n int) {
 	t.Helper()
 	post(t, a, verbs.SendWR{ID: 1, Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(0, n)}})
 	settle(t, 0, a, b)
 }
 
-// expire drops everything that is sent and goes from deadline to deadline until nothing is due.
+// expire loses all packets and advances the time from deadline to deadline until none is left.
 func expire(t *testing.T, s *side) {
 	t.Helper()
 	for range 100 {
@@ -131,8 +131,7 @@ func reconnect(t *testing.T, a, b *side, l link) {
 	connect(t, a, b, l)
 }
 
-// Every status that a reliable connection can produce is produced; doc.go says why the others are
-// not.
+// Every status that a reliable connection can produce occurs; doc.go says why the others cannot.
 func TestStatuses(t *testing.T) {
 	seen := map[verbs.Status]bool{}
 	for name, c := range statusCases {
@@ -156,7 +155,7 @@ func TestStatuses(t *testing.T) {
 		verbs.LocEECOpErr, verbs.LocRDDViolErr, verbs.RemInvRDReqErr, verbs.RemAbortErr, verbs.InvEECNErr,
 		verbs.InvEECStateErr, verbs.FatalErr, verbs.RespTimeoutErr, verbs.GeneralErr,
 	} {
-		seen[s] = true // not of a reliable connection
+		seen[s] = true // a reliable connection cannot produce it
 	}
 	for s := verbs.Success; s <= verbs.GeneralErr; s++ {
 		if !seen[s] {

@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// tornReads lets one peer of a NIC write generations into 8 lines and another one read them, over a
-// wire with delays, and returns how many READs saw more than one generation. A line is never torn.
+// tornReads runs one peer of a NIC that WRITEs generations into 8 lines and another one that READs
+// them, over a wire with delays, and returns how many READs returned more than one generation. A
+// line is never torn.
 func tornReads(t *testing.T, seed uint64, tear mem.TearFunc) (torn, reads int) {
 	t.Helper()
 	const size = 8 * mem.LineSize
@@ -74,7 +75,7 @@ func tornReads(t *testing.T, seed uint64, tear mem.TearFunc) (torn, reads int) {
 	return torn, reads
 }
 
-// A READ under a concurrent WRITE sees a mixture of lines if the plan tears, and never without a
+// A READ during a WRITE returns a mixture of lines if the plan tears copies, and never without a
 // plan. The same seed gives the same mixtures.
 func TestTornReads(t *testing.T) {
 	if torn, reads := tornReads(t, 1, nil); torn != 0 || reads < 100 {

@@ -22,8 +22,8 @@ var rxeUnreliable = map[string]struct {
 	"uc_write":    {verbs.OpWrite, []int{3000, 3000, 3000}},
 }
 
-// What rxe's UC requester sent for known work requests, ours sends; and our responder takes what
-// rxe sent.
+// Our UC requester sends the same packets as rxe's for known work requests, and our responder
+// accepts the packets of rxe.
 func TestUCLikeRxe(t *testing.T) {
 	for name, c := range rxeUnreliable {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +62,7 @@ func TestUCLikeRxe(t *testing.T) {
 	}
 }
 
-// Of the messages of a lossy capture, those arrive that are there as a whole, and with the bytes
-// that were sent.
+// Of the messages in a lossy capture, the complete ones arrive, with the bytes that were sent.
 func TestUCTakesLossyCapture(t *testing.T) {
 	packets := readGoldenOf(t, "loss_uc_send", wire.ServiceUC)
 	b := newSide(t, "b", 2, 1<<16, Config{QPN: 0x118, Type: verbs.UC})
@@ -99,8 +98,8 @@ func TestUCTakesLossyCapture(t *testing.T) {
 	}
 }
 
-// Random messages over a wire that loses, repeats and reorders: what arrives has the bytes of one
-// message, and without faults everything arrives.
+// Random messages cross a wire that loses, repeats and reorders: each message that arrives has the
+// bytes of one sent message, and without faults every message arrives.
 func TestUCRandomTraffic(t *testing.T) {
 	for seed := uint64(1); seed <= 300; seed++ {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -188,7 +187,7 @@ func checkUCMessage(t *testing.T, seed uint64, buf []byte, wc verbs.WC) {
 	}
 }
 
-// A torn WRITE of an unreliable connection is whole after its pause.
+// A torn WRITE of an unreliable connection is complete after its pause.
 func TestUCTornWrite(t *testing.T) {
 	a := newSide(t, "a", 1, 1<<12, Config{QPN: 0x11, Type: verbs.UC})
 	b := newSide(t, "b", 2, 1<<12, Config{QPN: 0x12, Type: verbs.UC})
@@ -206,7 +205,7 @@ func TestUCTornWrite(t *testing.T) {
 	}
 }
 
-// The steady state of UC allocates nothing.
+// Once buffers have their size, UC allocates no memory.
 func TestUCAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// testAH is an address handle that leads nowhere.
+// testAH is an address handle whose address no host has.
 type testAH uint32
 
 func (a testAH) Handle() uint32 { return uint32(a) }
@@ -39,7 +39,7 @@ func datagramTo(peer *side, from *side, n int) verbs.SendWR {
 	}
 }
 
-// datagrams hands what a has sent to b, with an IPv4 header of 20 times 4.
+// datagrams delivers the datagrams of a to b, with an IPv4 header of 20 bytes of value 4.
 func datagrams(a, b *side) {
 	a.file()
 	for i := range a.out.Tx {
@@ -49,8 +49,8 @@ func datagrams(a, b *side) {
 	b.file()
 }
 
-// A datagram carries Q_Key, source queue pair and PSN; it arrives behind an area with the IP header
-// at its end (IBTA 9.8.3).
+// A datagram carries Q_Key, source queue pair and PSN. The receive buffer has an area with the IP
+// header at its end, and then the payload (IBTA 9.8.3).
 func TestDatagram(t *testing.T) {
 	a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
 	recvOf(t, b, 2000)
@@ -86,8 +86,8 @@ func TestDatagram(t *testing.T) {
 	}
 }
 
-// What a receiver does not take is dropped, counted under its own name, and the receive stays
-// posted.
+// A datagram that the receiver does not accept is dropped, counted by its reason, and the receive
+// stays posted.
 func TestDatagramsDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		recv    int
@@ -119,7 +119,7 @@ func TestDatagramsDropped(t *testing.T) {
 	}
 }
 
-// A PSN out of order means nothing, and a receive that fits exactly is taken.
+// The PSN of a datagram does not matter, and a receive of exactly the length is filled.
 func TestDatagramAnyPSN(t *testing.T) {
 	a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
 	for _, psn := range []wire.PSN{7, 7, 3} {
@@ -134,8 +134,8 @@ func TestDatagramAnyPSN(t *testing.T) {
 	}
 }
 
-// A work request's Q_Key with the highest bit set means that of the queue pair, which cannot have
-// such a one itself: no application sends with the Q_Key of queue pair 1 (IBTA 10.2.5/q-key).
+// If the Q_Key of a work request has its highest bit set, the queue pair's Q_Key is used, which
+// cannot have that bit: no application sends with the Q_Key of queue pair 1 (IBTA 10.2.5/q-key).
 func TestPrivilegedQKey(t *testing.T) {
 	const own = 0x7fff0000
 	a := newUD(t, "a", 1, own)
@@ -160,8 +160,8 @@ func TestPrivilegedQKey(t *testing.T) {
 	}
 }
 
-// A message of more than the MTU of the port is complete and not sent (C10-93.1.1); one of exactly
-// that is.
+// A message longer than the port's MTU completes and is not sent (C10-93.1.1); one of exactly that
+// length is sent.
 func TestDatagramMTU(t *testing.T) {
 	a := newUD(t, "a", 1, testQKey)
 	post(t, a, datagramTo(a, a, 1024))
@@ -171,8 +171,8 @@ func TestDatagramMTU(t *testing.T) {
 	}
 }
 
-// Bad work requests are refused at the post; bad memory stops the send queue only; a bad receive
-// ends the queue pair.
+// Invalid work requests are refused at the post. A send with bad memory stops the send queue only;
+// a receive with bad memory ends the queue pair.
 func TestDatagramErrors(t *testing.T) {
 	a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
 	for name, change := range map[string]func(wr *verbs.SendWR){
@@ -214,7 +214,7 @@ func TestDatagramErrors(t *testing.T) {
 	}
 }
 
-// A long queue that SQD held back goes out in bursts of a window.
+// A long queue that state SQD held back is sent in bursts of a window.
 func TestDatagramBursts(t *testing.T) {
 	a := newUD(t, "a", 1, testQKey)
 	if err := a.qp.ToSQD(0, &a.out); err != nil {
@@ -238,7 +238,8 @@ func TestDatagramBursts(t *testing.T) {
 	}
 }
 
-// What rxe's UD requester sent for known work requests, ours sends; and ours takes what rxe sent.
+// Our UD requester sends the same packets as rxe's for known work requests, and our responder
+// accepts those of rxe.
 func TestUDLikeRxe(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    verbs.WROpcode
@@ -276,7 +277,7 @@ func TestUDLikeRxe(t *testing.T) {
 	}
 }
 
-// The steady state of datagrams allocates nothing.
+// Once buffers have their size, datagrams allocate no memory.
 func TestUDAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// flying is a packet on the wire.
+// flying is a packet in flight.
 type flying struct {
 	at  clock.Time
-	n   int // breaks ties
+	n   int // orders packets of the same time
 	to  *side
 	pkt wire.Packet
 }
@@ -32,8 +32,8 @@ func (h *flyingHeap) Pop() any {
 	return x
 }
 
-// badWire is a link with faults between two sides, in virtual time. Corruption is loss: the ICRC
-// sees to that.
+// badWire is a link with faults between two sides, in virtual time. A corrupted packet is a lost
+// one, because its ICRC is wrong.
 type badWire struct {
 	r                       *rand.Rand
 	loss, duplicate, hinder float64 // hinder delays a packet so that others overtake it
@@ -47,7 +47,7 @@ const (
 	hinderDelay = 200 * time.Microsecond
 )
 
-// take puts what s has sent on the wire and files its completions.
+// take puts the packets of s on the wire and files its completions.
 func (w *badWire) take(s, peer *side) {
 	s.file()
 	for i := range s.out.Tx {
@@ -75,7 +75,7 @@ func (w *badWire) take(s, peer *side) {
 	s.out.Reset()
 }
 
-// step goes to the next event, at most until. False says that none is left before it.
+// step handles the next event, at most until. It returns false if there is none before that.
 func (w *badWire) step(a, b *side, until clock.Time) bool {
 	w.take(a, b)
 	w.take(b, a)

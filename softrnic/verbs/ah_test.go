@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The GRH area leads back to the sender, over both families (A17.4.5.1).
+// The GRH area names the sender, over both families (A17.4.5.1).
 func TestParseGRH(t *testing.T) {
 	src, dst := netip.MustParseAddr("fd77::1"), netip.MustParseAddr("fd77::2")
 	b := make([]byte, GRHLen)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every value has a name of its own, and a value that is not there does not panic.
+// Every value has a name of its own, and an invalid value prints without a panic.
 func TestNames(t *testing.T) {
 	for kind, list := range map[string][]fmt.Stringer{
 		"type":   {RC, UC, UD},

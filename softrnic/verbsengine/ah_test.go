@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A queue pair for datagrams through the verbs: its handles are bound to their context, and Close
-// takes them along.
+// A queue pair for datagrams, used through the verbs: its address handles belong to their context,
+// and Close destroys them.
 func TestAddressHandles(t *testing.T) {
 	b := newFake(t)
 	ctx, other := New(b), New(b)

@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// fakeShell is the smallest shell: one NIC that talks to itself, one thread, time that only waiting
-// moves.
+// fakeShell is the smallest shell: one NIC that is connected to itself, one thread, and a time that
+// advances only in waits.
 type fakeShell struct {
 	t       *testing.T
 	e       *engine.Engine
@@ -64,7 +64,7 @@ func (b *fakeShell) Leave() {
 		b.t.Error("Leave without Enter")
 	}
 	b.inside = false
-	b.out.Reset() // nobody is at the other end
+	b.out.Reset() // no other NIC is on the link
 }
 
 func (b *fakeShell) Await(c Condition, deadline clock.Time) error {
@@ -120,7 +120,7 @@ func newObjects(t *testing.T, ctx verbs.Context) (o objects) {
 	return o
 }
 
-// ready connects the queue pair with itself.
+// ready connects the queue pair to itself.
 func (o objects) ready(t *testing.T, ctx verbs.Context) {
 	t.Helper()
 	o.connect(t, ctx, o.qp)
@@ -213,7 +213,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A copy that is longer than a step is whole, and the NIC gets its turn in between.
+// A copy that is longer than a step is executed completely, and the NIC runs in between.
 func TestLongCopies(t *testing.T) {
 	b := newFake(t)
 	o := newObjects(t, New(b))
@@ -236,7 +236,7 @@ func TestLongCopies(t *testing.T) {
 	wantErr(t, "one byte too many", mr.WriteAt(want, 6), verbs.ErrInvalid)
 }
 
-// Close destroys what is left, in the right order, and everything answers ErrClosed afterwards.
+// Close destroys the remaining objects in the right order, and every later call returns ErrClosed.
 func TestCloseDestroysAll(t *testing.T) {
 	b := newFake(t)
 	ctx := New(b)
@@ -262,8 +262,7 @@ func TestCloseDestroysAll(t *testing.T) {
 	wantErr(t, "RegMR", err, verbs.ErrClosed)
 }
 
-// An application that has no rights, or names wrong memory, is told by the completion and not by
-// the post.
+// If a request lacks a right or names wrong memory, its completion has the error, not the post.
 func TestAccessIsChecked(t *testing.T) {
 	b := newFake(t)
 	ctx := New(b)

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Windows and device memory through the verbs; Close takes them along.
+// Windows and device memory, used through the verbs; Close destroys them.
 func TestWindowsAndDeviceMemory(t *testing.T) {
 	b := newFake(t)
 	ctx, other := New(b), New(newFake(t))

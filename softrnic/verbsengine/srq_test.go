@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A shared receive queue through the verbs; Close takes it along.
+// A shared receive queue, used through the verbs; Close destroys it.
 func TestSharedReceiveQueue(t *testing.T) {
 	ctx, other := New(newFake(t)), New(newFake(t))
 	o, foreign := newObjects(t, ctx), newObjects(t, other)

@@ -7,7 +7,8 @@ import (
 
 var benchSizes = []int{64, 1024, 4096}
 
-// Encoding, decoding and checking allocate nothing; nor does deciding that a frame is not ours.
+// Encoding, decoding and checking a frame allocate no memory; nor does the decision that a frame is
+// not RoCEv2.
 func TestAllocations(t *testing.T) {
 	buf := make([]byte, 0, 8192)
 	var parsed Frame
@@ -43,7 +44,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode is what a NIC does with a frame: parse it and check its ICRC.
+// BenchmarkDecode measures what a NIC does with a frame: parse it and check its ICRC.
 func BenchmarkDecode(b *testing.B) {
 	for _, n := range benchSizes {
 		b.Run(fmt.Sprintf("%dB", n), func(b *testing.B) {
@@ -60,7 +61,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkParse is what a switch does with a frame.
+// BenchmarkParse measures what a switch does with a frame.
 func BenchmarkParse(b *testing.B) {
 	frame := testFrame(RCWriteOnly, false, false, 1024).AppendTo(nil)
 	var f Frame

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// testFrame is a frame of the opcode with n bytes of payload, with something in every field that it
-// has.
+// testFrame returns a frame of the opcode with n bytes of payload and a value in every field that
+// it has.
 func testFrame(op Opcode, v6, tagged bool, n int) *Frame {
 	f := &Frame{
 		Eth:  Ethernet{Dst: MAC{2, 0, 0, 0, 0, 2}, Src: MAC{2, 0, 0, 0, 0, 1}, Tagged: tagged, Type: EtherTypeIPv4},
@@ -67,14 +67,14 @@ var ignoreComputed = cmp.Options{
 	cmpopts.IgnoreFields(UDP{}, "Length"),
 }
 
-// Every opcode, known or not, goes through AppendTo and ParseFrame with every pad, on every kind of
-// network.
+// Frames of every opcode, known or not, are the same after AppendTo and ParseFrame, with every pad,
+// on every kind of network.
 func TestFrameEveryOpcode(t *testing.T) {
 	for op := range 256 {
 		for n := range 5 {
 			for kind := range 4 {
 				if !Opcode(op).Known() && n != kind {
-					continue // they are all alike
+					continue // unknown opcodes are all handled alike
 				}
 				want := testFrame(Opcode(op), kind&1 != 0, kind&2 != 0, n)
 				b := want.AppendTo(nil)
@@ -93,7 +93,7 @@ func TestFrameEveryOpcode(t *testing.T) {
 	}
 }
 
-// AppendTo appends, and uses the room that is there.
+// AppendTo appends to a slice, and uses the slice's capacity.
 func TestFrameAppend(t *testing.T) {
 	f := testFrame(RCSendOnly, false, false, 5)
 	room := make([]byte, 3, 4096)
@@ -103,7 +103,7 @@ func TestFrameAppend(t *testing.T) {
 	}
 }
 
-// What is computed does not depend on what the fields say.
+// Computed fields do not depend on the values in the Frame.
 func TestFrameComputes(t *testing.T) {
 	want := testFrame(RCSendOnly, false, false, 5).AppendTo(nil)
 	f := testFrame(RCSendOnly, false, false, 5)
@@ -121,8 +121,8 @@ func TestFrameComputes(t *testing.T) {
 	}
 }
 
-// A short frame arrives with Ethernet padding (IEEE 802.3: 60 bytes at least), which is not part of
-// the datagram.
+// A short frame is received with Ethernet padding (IEEE 802.3: 60 bytes at least), which is not
+// part of the datagram.
 func TestFrameEthernetPadding(t *testing.T) {
 	b := testFrame(RCSendOnly, false, false, 0).AppendTo(nil)
 	if len(b) != 58 {
@@ -138,7 +138,7 @@ func TestFrameEthernetPadding(t *testing.T) {
 	}
 }
 
-// A kernel that leaves checksums to hardware sends a UDP checksum that is not done, also over IPv6.
+// A kernel that leaves checksums to hardware sends a partial UDP checksum, also over IPv6.
 func TestFramePartialChecksum(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		f := testFrame(RCSendOnly, v6, false, 64)
@@ -159,7 +159,7 @@ const (
 	atUDP6 = atIPv4 + 40
 )
 
-// fixIPv4 writes the header checksum anew.
+// fixIPv4 computes the header checksum again.
 func fixIPv4(b []byte) {
 	b[atIPv4+10], b[atIPv4+11] = 0, 0
 	binary.BigEndian.PutUint16(b[atIPv4+10:], checksum(b[atIPv4:atUDP4]))
@@ -213,7 +213,7 @@ func TestFrameErrors(t *testing.T) {
 			if !errors.Is(err, tc.want) || !errors.As(err, &e) || e.Header != tc.header {
 				t.Errorf("%v, want %v of %s", err, tc.want, tc.header)
 			}
-			CheckICRC(b) // whatever it says, it says it
+			CheckICRC(b) // any length is accepted
 		})
 	}
 }
@@ -232,7 +232,7 @@ func withOptions(b []byte) []byte {
 	return b
 }
 
-// resize cuts or extends the UDP payload to n bytes, with right lengths.
+// resize shortens or extends the UDP payload to n bytes, and sets the lengths.
 func resize(n int) func(b []byte) []byte {
 	return func(b []byte) []byte {
 		b = append(b, make([]byte, 64)...)[:atBTH4+n]
@@ -243,7 +243,7 @@ func resize(n int) func(b []byte) []byte {
 	}
 }
 
-// What is no UDP datagram to port 4791 is nobody's fault.
+// A frame without a UDP datagram to port 4791 is ErrNotRoCE, not a malformed packet.
 func TestFrameNotRoCE(t *testing.T) {
 	good := testFrame(RCSendOnly, false, false, 64).AppendTo(nil)
 	good6 := testFrame(RCSendOnly, true, false, 64).AppendTo(nil)

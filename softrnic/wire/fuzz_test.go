@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// FuzzParseFrame: no bytes make the codec panic, and what parses is written as a frame that parses
-// to the same and has a right ICRC.
+// FuzzParseFrame: no bytes make the codec panic, and a frame that parses is encoded as one that
+// parses to the same fields and has a right ICRC.
 func FuzzParseFrame(f *testing.F) {
 	seen := map[Opcode]bool{}
 	var frame Frame
@@ -46,7 +46,7 @@ func FuzzParseFrame(f *testing.F) {
 	})
 }
 
-// FuzzParsePacket is the same for what a caller has already taken out of UDP.
+// FuzzParsePacket is FuzzParseFrame for the payload of a UDP datagram.
 func FuzzParsePacket(f *testing.F) {
 	for op := range 256 {
 		f.Add(testFrame(Opcode(op), false, false, 7).Packet.AppendTo(nil))

@@ -9,14 +9,15 @@ import (
 	"testing"
 )
 
-// goldenCount is what testdata/golden/README.md promises, so that an empty directory is no pass.
+// goldenCount is the number of frames that testdata/golden/README.md states, so that the test fails
+// on an empty directory.
 const (
 	goldenFiles = 62
 	goldenRoCE  = 1871
 )
 
-// eachGolden calls f with every frame of every capture. The reader is as small as classic
-// little-endian pcap allows; package pcapng has the real one and is of a higher level.
+// eachGolden calls f with every frame of every capture. Its reader handles only classic
+// little-endian pcap; the complete reader, package pcapng, is of a higher level.
 func eachGolden(tb testing.TB, f func(file string, index int, frame []byte)) (files int) {
 	tb.Helper()
 	const fileHeader, recordHeader = 24, 16
@@ -43,7 +44,7 @@ func eachGolden(tb testing.TB, f func(file string, index int, frame []byte)) (fi
 }
 
 // Every RoCEv2 frame that two Linux kernels exchanged decodes, its ICRC verifies, and it is encoded
-// to the same bytes again; everything else is ErrNotRoCE.
+// to the same bytes again. Every other frame is ErrNotRoCE.
 func TestGolden(t *testing.T) {
 	var roce, other int
 	var f Frame

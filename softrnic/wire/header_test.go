@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// header is what every header file of the package has, but for those with a length field.
+// header has the methods of every header file of the package, except those with a length field.
 type header interface {
 	Parse(b []byte) error
 	Len() int
@@ -27,8 +27,8 @@ func unhex(tb testing.TB, s string) []byte {
 
 func ptr[T any](v T) *T { return &v }
 
-// Each header (IBTA 9.2 and IBTA 9.3) parses from literal bytes, is written as the same bytes, and
-// says so if it is cut anywhere.
+// Each header (IBTA 9.2 and IBTA 9.3) parses from literal bytes and is encoded to the same bytes.
+// Parsing a truncated header returns an error, at every length.
 func TestHeaders(t *testing.T) {
 	for _, tc := range []struct {
 		name, bytes string
@@ -107,7 +107,7 @@ func TestHeaders(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := unhex(t, tc.bytes)
-			whole := append(b[:len(b):len(b)], make([]byte, 28)...) // with something behind it
+			whole := append(b[:len(b):len(b)], make([]byte, 28)...) // with more bytes after it
 			if tc.name == "UDP" {
 				whole = whole[:28]
 			}

@@ -7,21 +7,21 @@ import (
 	"testing"
 )
 
-// The seed is the CRC register behind eight bytes of ones.
+// The seed is the CRC register after eight bytes of ones.
 func TestICRCSeed(t *testing.T) {
 	if got := ^crc32.ChecksumIEEE(bytes.Repeat([]byte{0xff}, 8)); got != icrcSeed {
 		t.Errorf("seed %#x, want %#x", got, icrcSeed)
 	}
 }
 
-// Flipping any bit of the IP datagram breaks the ICRC, but for those that may change on the way
-// (IBTA 7.8.1, A17.3.3). Of those that CheckICRC needs to find its way (version, length, protocol,
-// ports) any outcome but a right ICRC is good.
+// Flipping any bit of the IP datagram makes the ICRC wrong, except for the bits that routers may
+// change (IBTA 7.8.1, A17.3.3). For the fields that CheckICRC reads (version, length, protocol,
+// ports), any result but a right ICRC is accepted.
 func TestICRCCoverage(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		v6     bool
-		masked map[int]byte // byte of the datagram: bits that do not count
+		masked map[int]byte // byte of the datagram: bits that the ICRC does not cover
 	}{
 		{"IPv4", false, map[int]byte{1: 0xff, 8: 0xff, 10: 0xff, 11: 0xff, 26: 0xff, 27: 0xff, 32: 0xff}},
 		{"IPv6", true, map[int]byte{0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, 7: 0xff, 46: 0xff, 47: 0xff, 52: 0xff}},
@@ -44,7 +44,7 @@ func TestICRCCoverage(t *testing.T) {
 	}
 }
 
-// putICRC repairs what a rewrite broke.
+// putICRC computes the ICRC of a changed frame.
 func TestPutICRC(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		f := testFrame(RCSendOnly, v6, true, 64)
@@ -62,7 +62,7 @@ func TestPutICRC(t *testing.T) {
 	}
 }
 
-// The ICRC of a frame whose lengths cannot be is never right, and never written.
+// The ICRC of a frame with impossible lengths is never right, and is never written.
 func TestICRCBadLengths(t *testing.T) {
 	f := testFrame(RCSendOnly, false, false, 64)
 	for total := range 200 {
@@ -79,7 +79,7 @@ func TestICRCBadLengths(t *testing.T) {
 	}
 }
 
-// The rest goes one way or another by its length, and the sum is the same.
+// The last bytes are summed in different ways, depending on their number, and the sum is the same.
 func TestICRCOfAnyLength(t *testing.T) {
 	var sealer Sealer
 	for _, v6 := range []bool{false, true} {
@@ -108,7 +108,7 @@ func TestICRCOfAnyLength(t *testing.T) {
 	}
 }
 
-// A Sealer makes and finds right what AppendTo and CheckICRC do.
+// A Sealer computes and checks the same ICRC as AppendTo and CheckICRC.
 func TestSealer(t *testing.T) {
 	var s Sealer
 	for _, v6 := range []bool{false, true} {

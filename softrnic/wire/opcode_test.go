@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The table holds together: names are unique and read back, and the flags say one thing.
+// The table is consistent: names are unique and parse to their opcodes, and flags do not contradict
+// each other.
 func TestOpcodeTable(t *testing.T) {
 	known := 0
 	for i := range 256 {
@@ -41,7 +42,7 @@ func TestOpcodeTable(t *testing.T) {
 			t.Errorf("%v: DETH outside of UD, or UD without one", o)
 		}
 	}
-	// IBTA 9.2: 23 of RC, 12 of UC, 2 of UD; A17.9.3: CNP.
+	// IBTA 9.2: 23 opcodes of RC, 12 of UC, 2 of UD; A17.9.3: CNP.
 	if known != 23+12+2+1 {
 		t.Errorf("%d opcodes are known", known)
 	}
@@ -80,7 +81,7 @@ func TestOpcodeText(t *testing.T) {
 	}
 }
 
-// FuzzOpcodeText: what is read is printed as it was, but for case and leading zeros.
+// FuzzOpcodeText: an opcode that parses prints as the same text, except for case and leading zeros.
 func FuzzOpcodeText(f *testing.F) {
 	f.Add("RC_WRITE_LAST")
 	f.Add("opcode_0x15")

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// op is one line of a made-up history.
+// op is one line of an invented history.
 type op struct {
 	client     int
 	in         input
@@ -28,7 +28,7 @@ func reads(v uint64) output   { return output{value: v} }
 func ok() output              { return output{} }
 func history(ops ...op) error { return build(ops, -1).Check(time.Second) }
 
-// build notes the calls and answers in the order of their times; of one instant, the calls first.
+// build records the calls and answers in the order of their times; at equal times, the calls first.
 func build(ops []op, loss clock.Time) *History {
 	h := NewHistory()
 	type event struct {
@@ -58,8 +58,8 @@ func build(ops []op, loss clock.Time) *History {
 	return h
 }
 
-// Operations of one instant are ordered by their calls and answers: a client that reads after its
-// own write sees it.
+// Operations at the same time are ordered by their calls and answers: a client that reads after its
+// own write sees the write.
 func TestHistoryOrdersOneInstant(t *testing.T) {
 	for name, tc := range map[string]struct {
 		value uint64
@@ -91,7 +91,7 @@ func TestHistories(t *testing.T) {
 		"a deleted value comes back":        {[]op{{0, insert(1), ok(), 0, 1}, {0, del, ok(), 2, 3}, {1, get, reads(1), 4, 5}}, false},
 		"two inserts succeed":               {[]op{{0, insert(1), ok(), 0, 1}, {1, insert(2), ok(), 2, 3}}, false},
 		"lost without a loss":               {[]op{{0, insert(1), ok(), 0, 1}, {1, get, is(lost), 2, 3}}, false},
-		"a read of a value never written":          {[]op{{0, insert(1), ok(), 0, 1}, {1, get, reads(9), 2, 3}}, false},
+		"a read of a value never written":   {[]op{{0, insert(1), ok(), 0, 1}, {1, get, reads(9), 2, 3}}, false},
 		"no effect":                         {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), is(noEffect), 2, 3}, {0, del, is(noEffect), 2, 3}, {1, get, reads(1), 4, 5}}, true},
 		"a write without effect shows":      {[]op{{0, insert(1), ok(), 0, 1}, {0, put(2), is(noEffect), 2, 3}, {1, get, reads(2), 4, 5}}, false},
 		"an insert without effect shows":    {[]op{{0, insert(1), is(noEffect), 0, 1}, {1, insert(2), is(exists), 2, 3}}, false},
@@ -118,8 +118,8 @@ func TestLoss(t *testing.T) {
 		"lost twice": {[]op{
 			before, {1, get, is(lost), 6, 7}, {1, insert(2), ok(), 8, 9}, {1, get, is(lost), 10, 11},
 		}, false},
-		// What a PUT or a DELETE has written before the loss may be appended after it, to what was
-		// inserted again.
+		// The node of a PUT or a DELETE that was written before the loss may be appended after it,
+		// to the chain of a key that was inserted again.
 		"lost twice, by a PUT in progress": {[]op{
 			before, {1, get, is(lost), 6, 7}, {1, insert(2), ok(), 8, 9}, {0, put(3), ok(), 4, 10}, {1, get, is(lost), 11, 12},
 		}, true},
@@ -162,7 +162,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// Writes without an answer that nobody has seen do not drown the search for what is wrong.
+// Many writes without an answer, whose values no client has seen, do not make the search for an
+// error too long.
 func TestManyUnknownWrites(t *testing.T) {
 	ops := []op{{0, insert(1), ok(), 0, 1}}
 	for i := range 60 {

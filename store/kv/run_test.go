@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Frequencies of ranks follow the law, at every skew.
+// The frequencies of ranks follow the distribution, at every skew.
 func TestZipf(t *testing.T) {
 	const n, draws = 1024, 400_000
 	for _, theta := range []float64{0, 0.5, 0.99, 1, 1.2, 1.5} {

@@ -61,7 +61,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// box is a switch of the rack with its program, and the record that it uses.
+// box is a switch of the rack with its program, and the journal that it uses.
 func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *spec.Rack) {
 	t.Helper()
 	s := rack(t, spec.ProgramSwordBox)
@@ -69,7 +69,7 @@ func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *spec.R
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(s, Config{Rand: rand.New(rand.NewPCG(1, 1)), Record: rec})
+	p, err := New(s, Config{Rand: rand.New(rand.NewPCG(1, 1)), Journal: rec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *spec.R
 	return sw, p.(*swordbox.Program), s
 }
 
-// from is a packet with the source address of a host.
+// from returns a packet with the source address of a host.
 func from(h *spec.Host, to netip.Addr, mac wire.MAC, b wire.BTH) []byte {
 	f := wire.Frame{Eth: wire.Ethernet{Src: h.MAC, Dst: mac}, IPv4: wire.IPv4{TTL: 64, Src: h.IPv4.As4(), Dst: to.As4()}}
 	f.BTH = b
@@ -90,7 +90,7 @@ func from(h *spec.Host, to netip.Addr, mac wire.MAC, b wire.BTH) []byte {
 }
 
 // A packet to the switch with the source address of a host is dropped if it comes in at another
-// host's port; so is a packet for a flow of the switch's former incarnation.
+// host's port; so is a packet of a flow of the switch's former incarnation.
 func TestSpoofedPacketsToTheSwitch(t *testing.T) {
 	mem := make([]byte, journal.Size)
 	former, err := journal.Open(mem)
@@ -123,8 +123,8 @@ func TestSpoofedPacketsToTheSwitch(t *testing.T) {
 	}
 }
 
-// A switch without a record has the rules of the rack file; a later incarnation those that were
-// last in force, also none.
+// A switch without a journal has the rules of the rack file; a later incarnation has those that
+// were last in force, even if there were none.
 func TestRulesOfAFormerIncarnation(t *testing.T) {
 	mem := make([]byte, journal.Size)
 	_, p, _ := box(t, mem)

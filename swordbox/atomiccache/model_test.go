@@ -28,9 +28,9 @@ type modelOp struct {
 	rkey   uint32
 	cmp    uint64
 	operand,
-	bits uint64 // of a WRITE
+	bits uint64 // value of a WRITE
 	mask uint64
-	n    uint32 // of a long WRITE
+	n    uint32 // values of a long WRITE
 
 	w       *Word
 	d       Decision
@@ -46,18 +46,18 @@ type model struct {
 	table   *Table
 	now     clock.Time
 	memory  map[uint64]uint64
-	shared  []*modelOp   // to the server
-	acks    []*modelOp   // from the server
-	own     [][]*modelOp // by client: to the server
+	shared  []*modelOp   // queue to the server
+	acks    []*modelOp   // queue from the server
+	own     [][]*modelOp // by client: queue to the server
 	late    []*modelOp   // lost on the way, sent again later
-	waiting []*modelOp   // in the order of their coming
-	busy    []bool       // the client's head operation is not done
+	waiting []*modelOp   // in the order of their arrival
+	busy    []bool       // the client's first unanswered operation is not done
 	psn     []wire.PSN   // by client: next, and the first unanswered one
 	acked   []wire.PSN
 	grace   []Grace
 	kinds   map[Kind]int
-	literal map[uint64]bool // words that take no WRITE
-	noKey   uint32          // the key that the server refuses
+	literal map[uint64]bool // words to which no WRITE is allowed
+	noKey   uint32          // an R_Key that the server refuses
 	told    int             // CAS answered without the server
 }
 
@@ -120,7 +120,7 @@ func (m *model) draw(client int) *modelOp {
 	return op
 }
 
-// offer asks the table about an operation; false means that it waits.
+// offer offers an operation to the table; false: it waits.
 func (m *model) offer(op *modelOp) bool {
 	switch op.kind {
 	case 'l':
@@ -176,7 +176,7 @@ func (m *model) tell(op *modelOp) bool {
 	return true
 }
 
-// after is the value of a word after an operation.
+// after returns the value of a word after an operation.
 func (op *modelOp) after(va, old uint64) uint64 {
 	switch op.kind {
 	case 'c':
@@ -189,7 +189,7 @@ func (op *modelOp) after(va, old uint64) uint64 {
 	return op.bits + va // a long WRITE
 }
 
-// execute is the server.
+// execute executes the next operation on the server.
 func (m *model) execute(op *modelOp) {
 	if op.rkey == m.noKey || m.literal[op.va] && (op.kind == 'w' || op.d.Kind == Write) {
 		op.refused = true
@@ -253,7 +253,7 @@ func (m *model) broken(guilty *modelOp) {
 	m.ask()
 }
 
-// ask asks again about all that wait, in order.
+// ask offers all waiting operations again, in order.
 func (m *model) ask() {
 	list := m.waiting
 	m.waiting = nil
@@ -264,7 +264,7 @@ func (m *model) ask() {
 	}
 }
 
-// step does one random thing.
+// step makes one random step.
 func (m *model) step() {
 	m.now += clock.Time(m.r.IntN(2000))
 	if m.r.IntN(200) == 0 {
@@ -282,7 +282,7 @@ func (m *model) step() {
 	case p < 6 && len(m.own[c]) != 0:
 		op := m.own[c][0]
 		m.own[c] = m.own[c][1:]
-		if !op.lost && m.r.IntN(20) == 0 { // its client sends it again, long after
+		if !op.lost && m.r.IntN(20) == 0 { // its client retransmits it much later
 			op.lost = true
 			m.late = append(m.late, op)
 			return
@@ -296,7 +296,7 @@ func (m *model) step() {
 			if op.rkey == m.noKey {
 				m.t.Fatal("a key that never worked reached the shared connection")
 			}
-			for len(m.acks) != 0 { // the NAK acknowledges what is before it
+			for len(m.acks) != 0 { // the NAK acknowledges the operations before it
 				m.answer()
 			}
 			m.broken(op)
@@ -340,7 +340,7 @@ func (m *model) run(steps int) {
 	for range steps {
 		m.step()
 	}
-	for range 100000 { // let everything end
+	for range 100000 { // all operations end
 		if len(m.waiting)+len(m.shared)+len(m.acks)+len(m.late) == 0 && m.quiet() {
 			return
 		}

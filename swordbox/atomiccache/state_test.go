@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/golden"
 )
 
-// The state diagram is a golden file, so that a changed edge is seen in review.
+// The state diagram is a golden file, so that a review shows a changed edge.
 func TestStateDiagram(t *testing.T) {
 	golden.Check(t, "testdata/word.dot", graphviz())
 }
@@ -43,7 +43,7 @@ func TestDiagramIsComplete(t *testing.T) {
 	}
 }
 
-// graphviz is the state diagram in the language of dot, one edge a line.
+// graphviz returns the state diagram in the language of dot, one edge a line.
 func graphviz() string {
 	var b strings.Builder
 	b.WriteString("digraph word {\n")

@@ -77,8 +77,9 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// An R_Key that has not worked never reaches the shared connection; one that has worked does, and
-// replaces the one before: the same address under two R_Keys may be two words.
+// An operation with an R_Key that has not worked is never sent on the shared connection. An R_Key
+// that has worked replaces the one before, because the same address under two R_Keys may be two
+// words.
 func TestKeys(t *testing.T) {
 	r := newTester(t, Config{})
 	w := r.known(0x1000, 7)
@@ -215,7 +216,8 @@ func TestClientAll(t *testing.T) {
 	}
 }
 
-// A region that allows atomics and no WRITEs: the atomics on its words are never replaced again.
+// For a region that allows atomics and no WRITEs, the atomics on its words are not replaced again
+// after the first refusal.
 func TestLiteral(t *testing.T) {
 	r := newTester(t, Config{})
 	w := r.known(0x1000, 0)
@@ -293,7 +295,7 @@ func TestOverlapping(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	r := newTester(t, Config{Max: 200})
 	var all []Key
-	for i := range 500 { // some are given up again
+	for i := range 500 { // some are released again
 		k := Key{uint16(rnd.IntN(2)), uint64(rnd.IntN(4000)) * 8}
 		if i == 0 {
 			k = Key{0, ^uint64(7)}
@@ -337,9 +339,9 @@ func TestGrace(t *testing.T) {
 		want        clock.Time
 	}{
 		{10, 5, 5, 10},  // nothing outstanding
-		{20, 8, 5, 10},  // 5 to 7 are
-		{30, 9, 7, 10},  // and 8
-		{40, 12, 8, 20}, // what was at 20 is answered
+		{20, 8, 5, 10},  // the operations 5 to 7 are outstanding
+		{30, 9, 7, 10},  // and operation 8
+		{40, 12, 8, 20}, // the operation at 20 is answered
 		{50, 12, 11, 20},
 		{60, 17, 13, 40}, // the next mark
 		{70, 17, 17, 70}, // over the wrap
@@ -358,7 +360,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// The index behaves like a map.
+// The index gives the same results as a map.
 func FuzzIndex(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0x81, 0x82, 3, 4, 5})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -385,7 +387,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// A table that has grown to its size allocates nothing.
+// A table of full size allocates no memory.
 func TestAllocatesNothing(t *testing.T) {
 	r := newTester(t, Config{Max: 300, Patience: 10, HoldOff: 1})
 	i := uint64(0)

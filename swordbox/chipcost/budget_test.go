@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// small is a chip for sums in the head: a stage has 4 blocks of 8 words of 16 bits, and 2 units.
+// small is a chip for which sums are easy: a stage has 4 blocks of 8 words of 16 bits, and 2 units.
 func small() Chip {
 	return Chip{Name: "small", Stages: 3, Blocks: 4, BlockWords: 8, WordBits: 16, Units: 2, UnitBits: 32, UnitBlocks: 2, Tables: 5}
 }
@@ -63,7 +63,7 @@ func TestPaper(t *testing.T) {
 	}
 }
 
-// misfits is a program with one of everything that a chip does not do, in one of its modes.
+// misfits is a program with one example of everything that a chip cannot do, in one of its modes.
 func misfits() pipeline.Spec {
 	return pipeline.Spec{
 		Name: "test", Modes: []string{"plain", "rich"},
@@ -89,7 +89,8 @@ func misfits() pipeline.Spec {
 	}
 }
 
-// Each mode has its parts and those of all modes; what does not fit is counted there alone.
+// A mode has its own parts and those that all modes share; a part that does not fit counts in its
+// mode only.
 func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	b := Of(misfits(), small())
 	if len(b.Modes) != 2 || len(b.Authors) != 5 {
@@ -125,7 +126,7 @@ func TestWhatDoesNotFitIsCounted(t *testing.T) {
 	}
 }
 
-// Any one of them keeps a program from fitting.
+// Each of them alone keeps a program from fitting.
 func TestEachMisfitCounts(t *testing.T) {
 	for name, p := range map[string]pipeline.Part{
 		"a learned table":  {Tables: []pipeline.TableSpec{{KeyBits: 8, ValueBits: 8, Entries: 1, Learned: true}}},
@@ -139,7 +140,8 @@ func TestEachMisfitCounts(t *testing.T) {
 	}
 }
 
-// Blocks within the stages never exceed what the stages have, and what is beyond is behind them.
+// The blocks in the stages never exceed those of the chip, and the remaining blocks are in stages
+// behind the last one.
 func TestBeyond(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))

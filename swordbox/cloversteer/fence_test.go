@@ -41,7 +41,7 @@ func TestTouchedNodeIsNotSteered(t *testing.T) {
 		touch(b, 4)
 		list := b.send(answer(first, layout.Header(1)))
 		if want == va(2) {
-			want = va(3) // the newest by then
+			want = va(3) // the newest node by then
 		}
 		sent := 0
 		for i := range list {

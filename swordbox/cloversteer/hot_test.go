@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// The sketch finds the most requested keys among many, follows changes, and allocates nothing.
+// The sketch finds the most requested keys among many, follows changes, and allocates no memory.
 func TestHotKeys(t *testing.T) {
 	var h hot
 	h.begin(1 << 14)

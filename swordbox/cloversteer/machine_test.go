@@ -14,7 +14,7 @@ func ready(t testing.TB, r rules.Rule) *box {
 	return newBox(t, r).begun()
 }
 
-// begun makes a store with the chain 1 → 2 of key 7.
+// begun writes a store with the chain 1 → 2 of key 7.
 func (b *box) begun() *box {
 	b.format()
 	b.node(1, 1, 1, 7)
@@ -22,7 +22,7 @@ func (b *box) begun() *box {
 	return b
 }
 
-// wantVA checks the address of a packet, and that nothing else of it has changed.
+// wantVA checks the address of a packet, and that no other field has changed.
 func wantVA(t *testing.T, got, f *wire.Frame, va uint64) {
 	t.Helper()
 	want := *f
@@ -49,7 +49,8 @@ func TestAppendIsSteeredToTheTail(t *testing.T) {
 	b.node(2, 3, 1, 7)
 	f := b.cas(2, 1, 1, 3, 1)
 	wantVA(t, b.one(f), f, va(2))
-	// A retransmission goes to where the first copy went (hole 32), also when there is a new tail.
+	// A retransmission goes to the same node as the first copy (hole 32), also when there is a new
+	// tail.
 	wantVA(t, b.one(f), f, va(2))
 	b.pass(answer(f, layout.Header(1)))
 	b.append(3, 1, 4, 7)
@@ -67,17 +68,17 @@ func TestReadIsSteeredToTheTail(t *testing.T) {
 	b.append(3, 1, 3, 7)
 	g := b.read(2, 1)
 	wantVA(t, b.one(g), g, va(3))
-	wantVA(t, b.one(f), f, va(2)) // the old decision
+	wantVA(t, b.one(f), f, va(2)) // the decision for the first copy
 }
 
-// A READ of a node that is not known to be older than the tail is not steered: its reader would go
-// in circles.
+// A READ of a node that is not known to be older than the tail is not steered; otherwise its reader
+// could follow the chain in circles.
 func TestReadOfUnknownPlaceIsNotSteered(t *testing.T) {
 	b := ready(t, rules.Rule{})
 	b.node(2, 3, 1, 7)
-	b.one(b.cas(2, 1, 1, 3, 1)) // its answer is lost
+	b.one(b.cas(2, 1, 1, 3, 1)) // the append's response is lost
 	f := b.read(1, 3)
-	if list := b.send(f); len(list) != 0 { // it waits for that answer
+	if list := b.send(f); len(list) != 0 { // the READ waits for that response
 		t.Fatalf("left: %v", list)
 	}
 	list := b.wait(2 * time.Millisecond)
@@ -85,7 +86,7 @@ func TestReadOfUnknownPlaceIsNotSteered(t *testing.T) {
 		t.Fatalf("left: %v", list)
 	}
 	wantVA(t, &list[0], f, va(3))
-	b.pass(f) // its copies too
+	b.pass(f) // its retransmissions as well
 }
 
 // A READ waits for the append in flight, and is then sent to its node before the next append.
@@ -108,7 +109,7 @@ func TestReadWaitsForTheAppend(t *testing.T) {
 	wantVA(t, &list[0], f, va(3))
 	wantVA(t, &list[1], g, va(3))
 	wantVA(t, &list[2], second, va(3))
-	wantVA(t, b.one(f), f, va(3)) // its copies
+	wantVA(t, b.one(f), f, va(3)) // its retransmissions
 	if s := b.m.Stats(); s.HeldReads != 2 || s.SteeredReads != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -125,7 +126,7 @@ func TestUnansweredAppendIsNoTarget(t *testing.T) {
 	if list := b.send(second); len(list) != 0 {
 		t.Fatalf("left: %v", list)
 	}
-	if list := b.send(second); len(list) != 0 { // its copy waits already
+	if list := b.send(second); len(list) != 0 { // its retransmission waits already
 		t.Fatalf("left: %v", list)
 	}
 	list := b.send(answer(first, layout.Header(1)))
@@ -152,7 +153,7 @@ func TestHoldEnds(t *testing.T) {
 		t.Fatalf("left: %v", list)
 	}
 	wantVA(t, &list[0], second, va(1))
-	b.pass(second) // its copies too
+	b.pass(second) // its retransmissions as well
 	b.pass(answer(second, layout.Superseded(1, layout.Location{Handle: 2, Version: 1})))
 	b.node(1, 5, 1, 7)
 	b.pass(b.cas(1, 1, 1, 5, 1))
@@ -161,7 +162,8 @@ func TestHoldEnds(t *testing.T) {
 	}
 }
 
-// A request after a waiting append makes it leave: the order of a connection's requests stays.
+// A request behind a waiting append makes the append leave at once, because the requests of a
+// connection must keep their order.
 func TestOrderOfAConnectionIsKept(t *testing.T) {
 	b := ready(t, rules.Rule{})
 	b.node(2, 3, 1, 7)
@@ -189,8 +191,8 @@ func TestFailureForgetsTheTail(t *testing.T) {
 	b.pass(b.cas(3, 1, 1, 4, 1))
 }
 
-// Requests are not steered where the client would see a difference, or where the switch does not
-// know enough.
+// Requests are not steered if the client would notice a difference, or if the switch does not know
+// enough.
 func TestNotSteered(t *testing.T) {
 	for name, try := range map[string]func(b *box) *wire.Frame{
 		"another version": func(b *box) *wire.Frame { b.node(2, 3, 1, 7); return b.cas(2, 1, 2, 3, 1) },
@@ -284,8 +286,8 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// appends is a stream of nodes, steered appends, their responses, and steered READs; version
-// returns the version of a node.
+// appends sends nodes, steered appends with their responses, and steered READs; version returns the
+// version of a node.
 func appends(t testing.TB, version func(i int) layout.Version) (b *box, step func()) {
 	b = ready(t, rules.Rule{})
 	data := make([]byte, 128)
@@ -319,7 +321,7 @@ func appends(t testing.TB, version func(i int) layout.Version) (b *box, step fun
 
 func sameVersion(int) layout.Version { return 1 }
 
-// Nothing is allocated for requests, answers and their translation.
+// Requests, responses and their translation allocate no memory.
 func TestNothingIsAllocated(t *testing.T) {
 	for name, version := range map[string]func(int) layout.Version{
 		"same version": sameVersion,
@@ -338,7 +340,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// BenchmarkSteeredAppend is a node, a steered append, its response, and a steered READ.
+// BenchmarkSteeredAppend measures a node, a steered append, its response, and a steered READ.
 func BenchmarkSteeredAppend(b *testing.B) {
 	x, step := appends(b, sameVersion)
 	b.ReportAllocs()

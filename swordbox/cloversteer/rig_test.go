@@ -26,11 +26,11 @@ const (
 	rkey       = 5
 )
 
-// space has 16 nodes of 128 bytes on each of two servers; the first is the one here. They begin at
-// 64 + 4·8 + 4·16 = 160 bytes, rounded up to 256.
+// space has 16 nodes of 128 bytes on each of two servers; the first is this rig's server. The nodes
+// begin at 64 + 4·8 + 4·16 = 160 bytes, rounded up to 256.
 var space = layout.Space{Servers: 2, Entries: layout.Counts{0: 16}, Shortcuts: 4}
 
-// va is the address of a node, by hand.
+// va returns the address of a node, computed independently of package layout.
 func va(h layout.Handle) uint64 { return base + 256 + uint64(h-1)*128 }
 
 // box is a switch with the program, and the frames that it sent.
@@ -62,7 +62,7 @@ func newBoxOf(t testing.TB, track conntrack.Config, r rules.Rule, others ...int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.send(frame(serverHost, 1, 0x11, wire.UDSendOnly, 0)) // where it is
+	b.send(frame(serverHost, 1, 0x11, wire.UDSendOnly, 0)) // the address, where the node is
 	for i := 1; i <= 4; i++ {
 		b.send(datagram(i, serverHost, &mad.REQ{
 			LocalID: mad.CommID(i), QPN: wire.QPN(0x10 + i), PSN: 7, MTU: 3,
@@ -129,7 +129,7 @@ func (b *box) left() (list []wire.Frame) {
 	return list
 }
 
-// one is send for a frame that the switch must send as one packet.
+// one is send for a frame for which the switch must send one packet.
 func (b *box) one(f *wire.Frame) *wire.Frame {
 	b.t.Helper()
 	list := b.send(f)
@@ -159,7 +159,7 @@ func (b *box) write(i int, va uint64, data []byte) *wire.Frame {
 	return f
 }
 
-// node is the data WRITE of a node by client i; it passes.
+// node sends the WRITE of a node by client i, which is forwarded unchanged.
 func (b *box) node(i int, h layout.Handle, v layout.Version, key uint64) {
 	b.t.Helper()
 	data := make([]byte, 128)
@@ -167,7 +167,7 @@ func (b *box) node(i int, h layout.Handle, v layout.Version, key uint64) {
 	b.pass(b.write(i, va(h), data))
 }
 
-// cas appends a node to another one.
+// cas returns the CAS that appends a node to another one.
 func (b *box) cas(i int, to layout.Handle, toVersion layout.Version, n layout.Handle, v layout.Version) *wire.Frame {
 	f := b.request(i, wire.RCCmpSwap)
 	f.AtomicETH = wire.AtomicETH{
@@ -183,7 +183,7 @@ func (b *box) read(i int, h layout.Handle) *wire.Frame {
 	return f
 }
 
-// answer is the server's response to a CAS: the original header.
+// answer returns the server's response to a CAS, with the original header.
 func answer(f *wire.Frame, was layout.Word) *wire.Frame {
 	i := senderOf(f)
 	a := frame(serverHost, i, wire.QPN(0x10+i), wire.RCAtomicAck, f.BTH.PSN)
@@ -191,7 +191,7 @@ func answer(f *wire.Frame, was layout.Word) *wire.Frame {
 	return a
 }
 
-// append lets client i write node n and append it to another one; the server accepts.
+// append lets client i write node n and append it to another one; the server accepts the append.
 func (b *box) append(i int, to, n layout.Handle, key uint64) {
 	b.t.Helper()
 	b.node(i, n, 1, key)

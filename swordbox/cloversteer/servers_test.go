@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// second is another memory server; client 1 has a connection to it as well.
+// second is another memory server, to which client 1 has a connection as well.
 const second = 3
 
-// super is the WRITE of a superblock of server i of store 77.
+// super returns the WRITE of a superblock of server i of store 77.
 func super(i int) []byte {
 	s := layout.Superblock{Format: layout.Hardened, Server: i, Generation: uint64(9 + i), Space: space, Store: 77}
 	data := make([]byte, layout.SuperblockLen)
@@ -43,14 +43,14 @@ func TestTailOnAnotherServer(t *testing.T) {
 	write(base, super(1))
 	b.node(1, 1, 1, 7)
 	b.append(1, 1, 2, 7)
-	const far = layout.Handle(17) // the first one of the second server
+	const far = layout.Handle(17) // the first node of the second server
 	data := make([]byte, 128)
 	layout.Hardened.PutNode(data, layout.Header(1), 7, nil)
 	write(va(1), data)
 	f := b.cas(1, 2, 1, far, 1)
 	b.pass(f)
 	b.pass(answer(f, layout.Header(1)))
-	b.pass(b.read(2, 1)) // the tail is elsewhere
+	b.pass(b.read(2, 1)) // the tail is on the other server
 	b.node(1, 3, 1, 7)
 	g := to(wire.RCCmpSwap)
 	g.AtomicETH = wire.AtomicETH{
@@ -67,11 +67,11 @@ func TestTailOnAnotherServer(t *testing.T) {
 	}
 }
 
-// The memory of a server is formatted anew, and the switch does not see the new superblock itself:
+// The memory of a server is formatted again, and the switch does not see the new superblock itself:
 // it is written on a connection that the switch does not know, or the server has restarted and a
 // client finds none. A handle names another node from then on, perhaps of another key in the same
 // version: an append of it must not be steered to the tail of the former key.
-func TestHandlesOfMemoryFormattedAnew(t *testing.T) {
+func TestHandlesOfMemoryFormattedAgain(t *testing.T) {
 	const far = layout.Handle(17) // the first one of the second server
 	for name, format := range map[string]func(b *box){
 		"unknown connection": func(b *box) {

@@ -33,7 +33,7 @@ func TestThreadsOnOneConnectionAreToldApart(t *testing.T) {
 				f := b.cas(3, th.knows, 1, th.n, 1)
 				wantVA(t, b.one(f), f, va(th.end))
 				defer func() {
-					wantVA(t, b.one(f), f, va(th.end)) // its copy, whatever came in between on this connection
+					wantVA(t, b.one(f), f, va(th.end)) // its retransmission, whatever requests came in between on this connection
 				}()
 				b.pass(answer(f, layout.Header(1)))
 			}
@@ -46,8 +46,8 @@ func TestThreadsOnOneConnectionAreToldApart(t *testing.T) {
 }
 
 // A thread's append waits for one of another client to the same key; another thread's append on the
-// same connection follows it. The first goes to the node that its client named, the second to the
-// tail of its own key.
+// same connection comes behind it. The first goes to the node that its client named, the second to
+// the tail of its own key.
 func TestWaitingAppendOfAnotherThread(t *testing.T) {
 	b := twoKeys(t)
 	b.node(1, 4, 1, 7)
@@ -66,8 +66,8 @@ func TestWaitingAppendOfAnotherThread(t *testing.T) {
 	}
 	wantVA(t, &list[0], first, va(1))
 	wantVA(t, &list[1], second, va(6))
-	// The first finds that its node has a successor; the second is linked, and both keys are still
-	// known.
+	// The first append fails, because its node has a successor; the second succeeds, and the tails
+	// of both keys are still known.
 	b.pass(answer(under, layout.Header(1)))
 	b.pass(answer(first, layout.Superseded(1, layout.Location{Handle: 2, Version: 1})))
 	b.pass(answer(second, layout.Header(1)))

@@ -18,7 +18,7 @@ func aged(t *testing.T) *box {
 	return b
 }
 
-// wantWord checks the original header that a client gets.
+// wantWord checks the original header in the response to a client.
 func wantWord(t *testing.T, b *box, f *wire.Frame, was, want layout.Word) {
 	t.Helper()
 	if got := b.one(answer(f, was)); layout.Word(got.AtomicAck) != want {
@@ -26,8 +26,8 @@ func wantWord(t *testing.T, b *box, f *wire.Frame, was, want layout.Word) {
 	}
 }
 
-// An append to a node of version 1 that is steered to one of version 4 has that one's operands, and
-// a response as its client expects (hole 26), also when they are retransmitted.
+// An append to a node of version 1 that is steered to a node of version 4 gets operands of version
+// 4, and its response is the one that its client expects (hole 26), also after retransmissions.
 func TestAppendIsTranslated(t *testing.T) {
 	b := aged(t)
 	b.node(3, 4, 2, 7)
@@ -49,11 +49,11 @@ func TestAppendIsTranslated(t *testing.T) {
 	b.one(g) // to node 4, of version 2
 	other := layout.Location{Handle: 9, Version: 3}
 	wantWord(t, b, g, layout.Superseded(2, other), layout.Superseded(1, other)) // it failed
-	wantWord(t, b, g, layout.Header(3), layout.Header(3))                       // used again
+	wantWord(t, b, g, layout.Header(3), layout.Header(3))                       // its entry was used again
 }
 
-// A READ that is steered to a node of another version returns the version that its client knows; a
-// response that the client must refuse is not changed.
+// A READ that is steered to a node of another version returns the version that its client expects;
+// a response that the client must refuse is not changed.
 func TestReadIsTranslated(t *testing.T) {
 	b := aged(t)
 	f := b.read(4, 1)
@@ -78,7 +78,7 @@ func TestReadIsTranslated(t *testing.T) {
 	}
 }
 
-// response is the server's answer to a READ.
+// response returns the server's answer to a READ.
 func response(f *wire.Frame, data []byte) *wire.Frame {
 	i := senderOf(f)
 	a := frame(serverHost, i, wire.QPN(0x10+i), wire.RCReadResponseOnly, f.BTH.PSN)
@@ -90,7 +90,7 @@ func response(f *wire.Frame, data []byte) *wire.Frame {
 // the tail of its key.
 func TestStaleAppendGoesToTheTail(t *testing.T) {
 	b := aged(t)
-	b.node(1, 1, 2, 8) // entry 1 is of key 8 now
+	b.node(1, 1, 2, 8) // entry 1 belongs to key 8 now
 	b.node(3, 4, 2, 7)
 	f := b.cas(3, 1, 1, 4, 2)
 	got := b.one(f)
@@ -98,7 +98,7 @@ func TestStaleAppendGoesToTheTail(t *testing.T) {
 		t.Fatalf("left as %+v", got.AtomicETH)
 	}
 	wantWord(t, b, f, layout.Header(4), layout.Header(1))
-	g := b.read(2, 1) // nothing is known of key 8
+	g := b.read(2, 1) // the switch knows no tail of key 8
 	wantVA(t, b.one(g), g, va(1))
 	if s := b.m.Stats(); s.Stale != 1 || s.Linked != 3 || s.Forgotten != 0 {
 		t.Errorf("%+v", s)

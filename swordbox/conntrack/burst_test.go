@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// burst is n packets of one size from host a to b, the first of which is f; ops are their opcodes.
+// burst returns n packets of one size from host a to b, the first of which is f; ops are their
+// opcodes.
 func burst(f *wire.Frame, size int, ops ...wire.Opcode) []byte {
 	var b []byte
 	for i, op := range ops {
@@ -24,8 +25,8 @@ func burst(f *wire.Frame, size int, ops ...wire.Opcode) []byte {
 	return b
 }
 
-// A burst leaves the flow in the same state as its packets one by one, wherever its PSNs are; a
-// burst that is not plain changes nothing.
+// A burst leaves the flow in the same state as its packets one by one, for any PSNs; a burst with
+// other packets than Burst handles changes nothing.
 func TestBurst(t *testing.T) {
 	const size = 1040
 	taken := 0

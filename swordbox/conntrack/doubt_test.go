@@ -32,7 +32,7 @@ func TestAnswersOfAReusedQueuePair(t *testing.T) {
 		if bad := ack(); bad != want {
 			t.Errorf("spoke=%v: %v, want %v", spoke, bad, want)
 		}
-		for _, psn := range []wire.PSN{90, 101} { // the younger one did not ask for that
+		for _, psn := range []wire.PSN{90, 101} { // the other requester has sent no such request
 			if bad := r.see(packet(2, 1, client, wire.RCAck, psn)).Bad; bad != Fine {
 				t.Errorf("spoke=%v: psn %d: %v", spoke, psn, bad)
 			}

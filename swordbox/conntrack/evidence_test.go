@@ -66,7 +66,7 @@ func TestDeadFlowsAreNoCandidates(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x31, 0x300000, 0x300001)
 	r.writes(2, 0x32, 0x7fff00)
-	for i := range wire.PSN(2 * maxRuns) { // with gaps: more runs than are remembered
+	for i := range wire.PSN(2 * maxRuns) { // with gaps: more runs of PSNs than are remembered
 		r.writes(2, 0x33, 0x200000+3*i)
 	}
 	r.writes(2, 0x22, 1, 2, 3)
@@ -92,10 +92,10 @@ func TestReorderedRequestCounts(t *testing.T) {
 // is configured as if no connection had existed before, which is wrong here.)
 func TestContested(t *testing.T) {
 	r := newRig(t, nil)
-	r.writes(2, 0x22, 100) // it sent up to 110 before the table looked
+	r.writes(2, 0x22, 100) // the flow had sent up to 110 before the table tracked it
 	r.writes(2, 0x23, 100, 101, 102, 103, 104, 105, 106, 107, 108)
-	r.acks(2, 0x11, 105, 106)      // of the first, but only the second one fits
-	r.acks(2, 0x12, 100, 101, 102) // of the second
+	r.acks(2, 0x11, 105, 106)      // a response for the first flow, but only the second one fits
+	r.acks(2, 0x12, 100, 101, 102) // a response for the second flow
 	r.acks(2, 0x11, 107)
 	if len(r.paired()) != 0 || r.Stats().Contested == 0 {
 		t.Fatalf("%v, %+v", r.paired(), r.Stats())
@@ -107,11 +107,11 @@ func TestConclusionsEndWithTheFlow(t *testing.T) {
 	r := newRig(t, nil)
 	r.writes(2, 0x22, 1)
 	r.writes(2, 0x23, 1, 2, 3, 4, 5, 6, 7, 8, 9)
-	r.acks(2, 0x11, 5) // not of the first
+	r.acks(2, 0x11, 5) // the confirmation does not belong to the first flow
 	r.drop(r.flow(1, 2, 0x22))
 	r.drop(r.flow(1, 2, 0x23))
 	r.writes(2, 0x25, 6, 7, 8, 9)
-	r.writes(2, 0x24, 6, 7, 8, 9) // in the first one's place
+	r.writes(2, 0x24, 6, 7, 8, 9) // in the slot of the first flow
 	r.acks(2, 0x12, 9)
 	r.writes(2, 0x24, 10, 11, 12, 13)
 	r.acks(2, 0x11, 10, 11, 12)
@@ -195,7 +195,8 @@ func TestAloneInTheMiddle(t *testing.T) {
 	if s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, 104)); !s.Alone || s.Flow != flow {
 		t.Errorf("later: %+v", s)
 	}
-	// A connection that begins later is not in the middle.
+	// A connection that begins after the table's start has no earlier requests that the table may
+	// have missed.
 	late := r.learn(1, 2, 0x12, 0x23, 100)
 	if s := r.ask(packet(1, 2, 0x23, wire.RCWriteOnly, late.Expected)); !s.Alone || late.Middle || !flow.Middle {
 		t.Errorf("a later connection: %+v", s)
@@ -262,7 +263,7 @@ func TestPinnedFlowsOfCrashedHosts(t *testing.T) {
 	}
 	age := func(d time.Duration) {
 		for end := r.now.Add(d); r.now < end; r.now = r.now.Add(time.Second) {
-			r.ask(packet(1, 2, 0x200, wire.RCWriteOnly, r.flow(1, 2, 0x200).Expected)) // one is alive
+			r.ask(packet(1, 2, 0x200, wire.RCWriteOnly, r.flow(1, 2, 0x200).Expected)) // one of their hosts is alive
 			r.Tick(r.now)
 		}
 	}
@@ -282,7 +283,7 @@ func TestPinnedFlowsOfCrashedHosts(t *testing.T) {
 	}
 }
 
-// IPv6 connections are tracked like IPv4 connections, and beside them.
+// IPv6 connections are tracked like IPv4 connections, and at the same time.
 func TestIPv6(t *testing.T) {
 	r := newRig(t, nil)
 	r.learn(1, 2, 0x11, 0x22, 100)
@@ -310,7 +311,7 @@ func TestIPv6(t *testing.T) {
 func TestPartOfAReadSyncsNothing(t *testing.T) {
 	r := newRig(t, nil)
 	flow := r.learn(1, 2, 0x11, 0x22, 100)
-	flow.sync = unsynced // the switch has lost track
+	flow.sync = unsynced // the flow is no longer tracked
 	ask := packet(1, 2, 0x22, wire.RCReadRequest, 103)
 	ask.RETH.Length = 600
 	r.ask(ask)

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// consistent checks what must hold of a table at any time.
+// consistent checks the invariants of a table.
 func (r *rig) consistent() {
 	r.t.Helper()
 	used, learning, closed, perHost := 0, 0, 0, map[*host]int{}
@@ -67,8 +67,8 @@ func (r *rig) consistent() {
 	}
 }
 
-// FuzzTable feeds a small table with sequences of valid and senseless packets, time and control.
-// Three bytes are a step.
+// FuzzTable feeds a small table with sequences of valid and invalid packets, timeouts and control
+// calls. Three bytes are a step.
 func FuzzTable(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for range 8 {
@@ -87,7 +87,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// fuzzStep does one thing that three bytes choose.
+// fuzzStep makes the step that three bytes choose.
 func (r *rig) fuzzStep(what, who, arg byte) {
 	a, b := 1+int(who&3), 1+int(who>>2&3)
 	qpn, psn := wire.QPN(2+who>>4), wire.PSN(arg&15).Add(-8)

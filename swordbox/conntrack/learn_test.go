@@ -15,11 +15,11 @@ import (
 type conn struct {
 	a, b   int
 	qa, qb wire.QPN
-	next   wire.PSN // of the client
+	next   wire.PSN // PSN of the client
 	serve  wire.PSN // of the server
-	acked  wire.PSN // by what the client got
+	acked  wire.PSN // up to which the client has responses
 	window int
-	kinds  []wire.Opcode // of requests by PSN, cyclic; nil: WRITEs
+	kinds  []wire.Opcode // of requests by PSN, used in turn; nil: WRITEs
 }
 
 func (c *conn) op(psn wire.PSN) wire.Opcode {
@@ -50,7 +50,7 @@ func (c *conn) answer(r *rig) {
 	c.acked = c.serve
 }
 
-// check fails if any pair of flows is wrong, and returns how many connections are known.
+// check fails if any two flows are paired wrongly, and returns how many connections are known.
 func check(t *testing.T, r *rig, conns []*conn) (known int) {
 	t.Helper()
 	right := map[string]bool{}
@@ -168,7 +168,7 @@ func TestLearnInTheMiddle(t *testing.T) {
 			// retransmit.
 			conns = append(conns, &conn{a: 1, b: 2, qa: wire.QPN(0x100 + i), qb: wire.QPN(0x200 + i), next: 111, serve: wire.PSN(100 + rnd.IntN(12)), acked: 100, window: 12})
 			if rnd.IntN(2) == 0 {
-				conns[i].next = wire.PSN(100 + rnd.IntN(11)) // goes back
+				conns[i].next = wire.PSN(100 + rnd.IntN(11)) // retransmitted from there
 			}
 		}
 		for range 400 {
@@ -203,7 +203,7 @@ func TestForgedResponses(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(9, 9))
 	forged := 0
-	for _, c := range victims { // they were here first
+	for _, c := range victims { // the known flows are older
 		c.ask(r)
 		c.answer(r)
 	}
@@ -363,8 +363,8 @@ func TestFloodOfAddresses(t *testing.T) {
 	}
 }
 
-// A thousand connections between two hosts, all at the same PSN, are learnt within bounds of time
-// and memory.
+// A thousand connections between two hosts that start with the same PSN are learnt within bounds of
+// time and memory.
 func TestThousandConnections(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Connections = 4096 })
 	rnd := rand.New(rand.NewPCG(4, 4))
@@ -420,7 +420,7 @@ func TestReuse(t *testing.T) {
 func TestFirst(t *testing.T) {
 	r := newRig(t, nil)
 	for i, want := range []bool{true, false, false} {
-		s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, wire.PSN(5+i/2))) // the second one is the first one again
+		s := r.ask(packet(1, 2, 0x22, wire.RCWriteOnly, wire.PSN(5+i/2))) // the second one is a retransmission of the first
 		if got := s.Flow.First(); got != want {
 			t.Errorf("request %d: %v", i, got)
 		}

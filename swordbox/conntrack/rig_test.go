@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// rig is a table with hosts 1 to 9 behind ports 1 to 9.
+// rig is a table with hosts 1 to 9 at ports 1 to 9.
 type rig struct {
 	*Table
 	t   testing.TB
@@ -51,7 +51,7 @@ func (r *rig) see(f *wire.Frame) Seen {
 	return r.Packet(r.now, int(f.IPv4.Src[3]), f, r)
 }
 
-// ask sends a request on and counts it if it is new.
+// ask passes a request to the table, and counts it if it is new.
 func (r *rig) ask(f *wire.Frame) Seen {
 	s := r.see(f)
 	if s.Flow != nil && s.Class == New && s.Bad == Fine {

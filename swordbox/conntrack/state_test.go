@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/golden"
 )
 
-// The state diagrams are golden files, so that a changed transition is seen in review. A closed
-// flow has no transition.
+// The state diagrams are golden files, so that a review shows a changed transition. A closed flow
+// has no transition.
 func TestStateDiagrams(t *testing.T) {
 	var flow, sync []golden.Transition
 	for _, e := range stateEdges {

@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The index agrees with a map under random additions and removals, in a table with many collisions.
+// The index gives the same results as a map under random additions and removals, in a table with
+// many collisions.
 func TestIndexAgreesWithMap(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -36,7 +37,7 @@ func TestIndexAgreesWithMap(t *testing.T) {
 	}
 }
 
-// Keys of different families and directions differ, and back of back is the original.
+// Keys of different families and directions differ, and reversing a key twice gives the original.
 func TestAddrPair(t *testing.T) {
 	v4 := addrsBetween(addr(1), addr(2))
 	var f wire.Frame
@@ -220,7 +221,7 @@ func TestResync(t *testing.T) {
 	r := newRig(t, nil)
 	flow := r.learn(1, 2, 0x11, 0x22, 100)
 	p := flow.Expected
-	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, p)) // sent on behind the table's back
+	r.see(packet(1, 2, 0x22, wire.RCWriteOnly, p)) // the table did not see them
 	r.see(packet(2, 1, 0x11, wire.RCAck, p))
 	if flow.Expected != p.Next() || r.Stats().Resyncs != 1 {
 		t.Errorf("expected %d, want %d; %+v", flow.Expected, p.Next(), r.Stats())

@@ -46,8 +46,8 @@ func hot(list []Hot) string {
 	return strings.TrimSpace(b.String())
 }
 
-// A request touches the units that its bytes are in, up to 16; one of no bytes the unit where it
-// points.
+// A request counts for each unit that has bytes of it, up to 16; a request of no bytes for the unit
+// at its address.
 func TestUnits(t *testing.T) {
 	for _, tc := range []struct {
 		rule   string
@@ -74,7 +74,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// Counts of a rule stay as long as the rule is in force unchanged; clearing has them begin again.
+// The counts of a rule are kept while the rule is in force unchanged; after a clear they begin at 0
+// again.
 func TestCountsAcrossRules(t *testing.T) {
 	c, set := watching(t, "id=a range=0-0x1000", "id=b range=0x1000-0x2000 top=2")
 	for va := range uint64(3) {
@@ -99,7 +100,7 @@ func TestCountsAcrossRules(t *testing.T) {
 	}
 }
 
-// What a rule of action count cannot say.
+// Keys that a rule of action count must not have.
 func TestRules(t *testing.T) {
 	for text, want := range map[string]string{
 		"action=count top=0":                      "no number from 1 to 1024",

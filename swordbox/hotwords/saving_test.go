@@ -15,7 +15,7 @@ type counting interface {
 
 func (s *saving) entries() []entry { return slices.Clone(s.heap) }
 
-// judge feeds a stream of keys and says what does not fit with exact counting. skew is the exponent
+// judge feeds a stream of keys and describes the difference from exact counts. skew is the exponent
 // of the keys' Zipf distribution.
 func judge(table counting, n int, seed uint64, skew float64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -23,7 +23,7 @@ func judge(table counting, n int, seed uint64, skew float64) error {
 	exact := make(map[uint64]uint64)
 	const stream = 20_000
 	for range stream {
-		key := home(zipf.Uint64()) // so that equal ranks are no equal places
+		key := home(zipf.Uint64()) // so that equal ranks have different places
 		exact[key]++
 		table.add(key, int(key%kinds))
 	}
@@ -63,7 +63,7 @@ func TestSavingAgainstExactCounting(t *testing.T) {
 	}
 }
 
-// judgeAll judges tables of several sizes under several streams, and returns the first fault.
+// judgeAll judges tables of several sizes with several streams, and returns the first error.
 func judgeAll(wrap func(*saving) counting) error {
 	for _, n := range []int{1, 2, 3, 8, 64, 1000, 5000} {
 		for seed := range uint64(5) {
@@ -88,7 +88,7 @@ func (f forgetful) add(key uint64, kind int) bool {
 	return taken
 }
 
-// sure takes a count over and does not say so.
+// sure takes over the count of an evicted key, and does not report it as the possible error.
 type sure struct{ *saving }
 
 func (s sure) add(key uint64, kind int) bool {
@@ -99,7 +99,7 @@ func (s sure) add(key uint64, kind int) bool {
 	return taken
 }
 
-// full has no room for keys that come after the first ones.
+// full has no room for keys after the first ones.
 type full struct{ *saving }
 
 func (f full) add(key uint64, kind int) bool {
@@ -109,7 +109,7 @@ func (f full) add(key uint64, kind int) bool {
 	return f.saving.add(key, kind)
 }
 
-// loose never puts the heap in order again: a large count may be taken over.
+// loose does not restore the heap's order, so a large count may be taken over.
 type loose struct{ *saving }
 
 func (l loose) add(key uint64, kind int) bool {

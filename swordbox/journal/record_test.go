@@ -16,7 +16,7 @@ var (
 	server = netip.MustParseAddr("fd00:77::2")
 )
 
-func open(t testing.TB, b []byte) *Record {
+func open(t testing.TB, b []byte) *Journal {
 	t.Helper()
 	r, err := Open(b)
 	if err != nil {
@@ -25,7 +25,7 @@ func open(t testing.TB, b []byte) *Record {
 	return r
 }
 
-func move(t testing.TB, r *Record, flow Flow) Slot {
+func move(t testing.TB, r *Journal, flow Flow) Slot {
 	t.Helper()
 	s, err := r.Move(flow)
 	if err != nil {
@@ -36,12 +36,12 @@ func move(t testing.TB, r *Record, flow Flow) Slot {
 
 var ignoreSlots = cmp.Options{cmpopts.EquateComparable(netip.Addr{}), cmpopts.IgnoreFields(Flow{}, "Slot"), cmpopts.IgnoreFields(Conn{}, "Slot")}
 
-// A later incarnation finds what an earlier one recorded, without what had ended.
+// A later incarnation reads the entries of an earlier one, except those that had ended.
 func TestIncarnations(t *testing.T) {
 	b := make([]byte, Size)
 	first := open(t, b)
 	if f := first.Former(); f.Flows != nil || f.Conns != nil {
-		t.Errorf("an empty record has %+v", f)
+		t.Errorf("an empty journal has %+v", f)
 	}
 	flows := []Flow{
 		{Client: client, Server: server, ClientQPN: 0x11, ServerQPN: 0xffffff, Oldest: 7},
@@ -53,7 +53,7 @@ func TestIncarnations(t *testing.T) {
 	}
 	gone := move(t, first, Flow{Client: client, Server: server, ClientQPN: 0x13})
 	first.EndFlow(gone)
-	first.EndFlow(gone) // frees it once
+	first.EndFlow(gone) // frees the slot once
 	first.Answered(slots[0], 0xfffffe)
 	conn := Conn{Server: server, OwnID: 1, ServerID: 2, ServerQPN: 3}
 	if _, err := first.Dial(conn); err != nil {
@@ -127,18 +127,18 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Of the two banks the newer complete one is used.
+// If both banks are complete, the newer one is used.
 func TestRules(t *testing.T) {
 	b := make([]byte, Size)
 	r := open(t, b)
 	if _, ok := r.Rules(); ok {
-		t.Error("there are rules in an empty record")
+		t.Error("there are rules in an empty journal")
 	}
 	for _, text := range []string{"first", "", strings.Repeat("x", MaxRules), "fourth"} {
 		if err := r.SetRules(text); err != nil {
 			t.Fatal(err)
 		}
-		for _, at := range []*Record{r, open(t, b)} {
+		for _, at := range []*Journal{r, open(t, b)} {
 			if got, ok := at.Rules(); !ok || got != text {
 				t.Errorf("got %.20q, %v; want %.20q", got, ok, text)
 			}
@@ -160,15 +160,15 @@ func TestOpenRefuses(t *testing.T) {
 	b := make([]byte, Size)
 	copy(b, "rdmalab switch 0")
 	if _, err := Open(b); err == nil {
-		t.Error("a record of another version is taken")
+		t.Error("a journal of another version is taken")
 	}
 	Format(b)
 	open(t, b)
 }
 
-// The nil record stores nothing.
+// The nil journal stores nothing.
 func TestNil(t *testing.T) {
-	var r *Record
+	var r *Journal
 	s, err := r.Move(Flow{})
 	c, cerr := r.Dial(Conn{})
 	r.Answered(s, 1)
@@ -205,7 +205,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// BenchmarkAnswered is the cost of the record for each response to a moved flow.
+// BenchmarkAnswered measures what the journal costs for each response to a moved flow.
 func BenchmarkAnswered(b *testing.B) {
 	r := open(b, make([]byte, Size))
 	s := move(b, r, Flow{Client: client, Server: server})
@@ -215,7 +215,7 @@ func BenchmarkAnswered(b *testing.B) {
 	}
 }
 
-// BenchmarkMove is the cost of the first move of a flow.
+// BenchmarkMove measures what the journal costs for the first move of a flow.
 func BenchmarkMove(b *testing.B) {
 	r := open(b, make([]byte, Size))
 	b.ReportAllocs()

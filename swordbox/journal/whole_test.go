@@ -5,21 +5,21 @@ import (
 	"testing"
 )
 
-// What the alternative to a fatal NAK would cost: to store outside of the process everything that a
-// new incarnation needs to continue. For each moved request that is a map entry with the copy of
-// the packet, sealed so that a torn one is detected; for each response an entry of the completed
-// window and the state of the word.
+// The alternative to a fatal NAK is to store outside the process everything that a new incarnation
+// needs in order to continue. For each moved request that is a map entry with the copy of the
+// packet, sealed so that a torn one is detected; for each response an entry of the completed window
+// and the state of the word.
 const (
-	entryLen  = 64        // numbers, decision, prior value
+	entryLen  = 64        // PSNs, decision, prior value
 	copyLen   = 128       // headers from the BTH on, and a small payload
 	largeCopy = 64 + 1024 // the same for a WRITE of one path MTU of 1024 bytes
-	answerLen = slotLen   // completed window
+	answerLen = slotLen   // entry of the completed window
 	wordLen   = slotLen   // state, value, epoch
 	slots     = 128       // ring of a connection
 	wholeSize = slots * (1 << 12)
 )
 
-// BenchmarkWholeState is the cost of that for a request and its response, to be compared with
+// BenchmarkWholeState measures the cost of that for a request and its response, for comparison with
 // BenchmarkAnswered.
 func BenchmarkWholeState(b *testing.B) {
 	for name, n := range map[string]int{"atomic": copyLen, "write1024": largeCopy} {

@@ -23,7 +23,7 @@ func (f *firewall) Packet(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict 
 	f.refused++
 	nak := wire.Frame{Eth: wire.Ethernet{Dst: p.Eth.Src, Src: p.Eth.Dst}, IPv4: p.IPv4, UDP: p.UDP}
 	nak.IPv4.Src, nak.IPv4.Dst = p.IPv4.Dst, p.IPv4.Src
-	// A packet names only its destination's queue pair. A real program must have learnt the
+	// A packet has only its destination's queue pair number. A real program must have learnt the
 	// client's.
 	nak.BTH = wire.BTH{Opcode: wire.RCAck, PKey: p.BTH.PKey, DestQP: p.BTH.DestQP, PSN: p.BTH.PSN}
 	nak.AETH = wire.AETH{Syndrome: wire.NakRemoteAccess}

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// withProgram is a rig with three hosts known to the switch.
+// withProgram returns a rig with three hosts whose ports the switch knows.
 func withProgram(t *testing.T, packet func(*Ctx, *Parsed) Verdict) (*rig, *testProgram) {
 	p := &testProgram{packet: packet}
 	r := newRig(t, 3, p, nil)

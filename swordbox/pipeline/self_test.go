@@ -17,7 +17,7 @@ var (
 	ownIP6 = netip.MustParseAddr("fd00::fe")
 )
 
-// withSelf is a rig of three ports with addresses of its own.
+// withSelf returns a rig of three ports in which the switch has addresses.
 func withSelf(t *testing.T, p *testProgram) *rig {
 	return newRig(t, 3, p, func(c *Config) { c.Self = Self{MAC: ownMAC, Addrs: []netip.Addr{ownIP4, ownIP6}} })
 }

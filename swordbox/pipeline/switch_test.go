@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// testProgram is a program made of functions.
+// testProgram is a program whose methods are set by the test.
 type testProgram struct {
 	spec     Spec
 	packet   func(*Ctx, *Parsed) Verdict
@@ -39,7 +39,7 @@ func (t *testProgram) Deadline() clock.Time {
 	return t.deadline
 }
 
-// mac is the address of the host behind port i.
+// mac returns the address of the host at port i.
 func mac(i int) wire.MAC { return wire.MAC{2, 0, 0, 0, 0, byte(i)} }
 
 var broadcast = wire.MAC{255, 255, 255, 255, 255, 255}
@@ -58,7 +58,7 @@ func roce(src, dst int, psn wire.PSN, payload string) []byte {
 	return roceFrame(src, dst, psn, payload).AppendTo(nil)
 }
 
-// plain is a frame that is no IP.
+// plain returns a frame that is not IP.
 func plain(src, dst wire.MAC) []byte {
 	b := append(append(append([]byte{}, dst[:]...), src[:]...), 0x88, 0xb5)
 	return append(b, make([]byte, 46)...)

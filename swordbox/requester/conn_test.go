@@ -124,10 +124,10 @@ type rig struct {
 	air     []flight
 	next    uint64 // identity of the next request
 	done    []string
-	want    []string // by identity
+	want    []string // by that identity
 	failed  int
 	retry   bool
-	chances [3]int // loss, duplicate, late, in a thousand
+	chances [3]int // probabilities of loss, duplication and delay, in a thousandth
 }
 
 type flight struct {
@@ -194,7 +194,7 @@ func (r *rig) do(f func(c *pipeline.Ctx)) {
 	r.flush()
 }
 
-// submit queues a request of a kind; false if there is no room.
+// submit queues a request of a kind; it returns false if there is no room.
 func (r *rig) submit(op wire.Opcode, n int) (ok bool) {
 	f := wire.Frame{}
 	f.BTH.Opcode = op
@@ -239,7 +239,7 @@ func (r *rig) launch(to int, data []byte) {
 	}
 }
 
-// step handles the next event; false if there is none until a time.
+// step handles the next event; it returns false if there is none until a time.
 func (r *rig) step(until clock.Time) bool {
 	best := -1
 	for i, f := range r.air {
@@ -341,9 +341,9 @@ func TestRequestsAreExecutedOnceInOrder(t *testing.T) {
 	}
 }
 
-// A fatal NAK ends only the guilty request as Refused. Those behind it were not executed and are
-// Returned: none of them is sent on the next connection, which may be to another incarnation of the
-// server.
+// After a fatal NAK only the request that caused it ends as Refused. Those behind it were not
+// executed and are Returned: none of them is sent on the next connection, which may be to another
+// incarnation of the server.
 func TestFatalNakHitsOnlyTheGuilty(t *testing.T) {
 	r := newRig(t, 1, Config{})
 	r.attach(0xfffffe, 16)
@@ -367,7 +367,7 @@ func TestFatalNakHitsOnlyTheGuilty(t *testing.T) {
 	}
 }
 
-// The response to a READ before the guilty request arrives late, or never: the READ ends as Read,
+// The response to a READ before the refused request arrives late, or never: the READ ends as Read,
 // or as Lost, and no other request is Lost.
 func TestAnswerMissingBeforeTheGuilty(t *testing.T) {
 	for _, late := range []bool{true, false} {

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// keys=hot:N is read and printed, and refused where it means nothing.
+// keys=hot:N is parsed and printed, and refused in rules in which it has no meaning.
 func TestHotKeys(t *testing.T) {
 	r, err := rules.Parse("server=10.0.0.1 action=steer keys=hot:8")
 	if err != nil || r.Hot != 8 || !strings.Contains(r.String(), "keys=hot:8") {
@@ -54,7 +54,7 @@ func TestRegisters(t *testing.T) {
 			t.Errorf("%s was taken", text)
 		}
 	}
-	r.Registers = -1 // as JSON may have it
+	r.Registers = -1 // as JSON may contain it
 	if r.Validate() == nil {
 		t.Error("-1 registers were taken")
 	}

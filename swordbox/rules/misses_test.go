@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What is printed is read as the same, in words and in a rack file; and misses mean something where
-// words are known.
+// A printed rule is parsed to the same rule, in words and in a rack file. misses is allowed in
+// rules whose words the switch knows.
 func TestMisses(t *testing.T) {
 	for _, misses := range []string{"switch", "wait", "wait:5ms"} {
 		r := parse(t, "server=ms0 action=atomics misses="+misses)[0]

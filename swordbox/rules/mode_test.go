@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Rules that say hard or paper, on a command line, in a rack file or in the record of a switch,
-// mean hardened and published; what is printed has the new words.
+// The values hard and paper in rules, on a command line, in a rack file or in the journal of a
+// switch, mean hardened and published; rules print the new words.
 func TestFormerModes(t *testing.T) {
 	for former, want := range map[string]rules.Mode{"hard": rules.Hardened, "paper": rules.Published} {
 		r, err := rules.Parse("id=a server=10.0.0.1 action=atomics mode=" + former)

@@ -17,7 +17,7 @@ var (
 	serverB  = netip.MustParseAddr("10.77.0.4")
 )
 
-// lookup is a rack with two servers.
+// lookup returns a rack with two servers.
 func lookup(name string) []netip.Addr {
 	switch name {
 	case "ms0", serverA.String(), serverA6.String():
@@ -28,7 +28,7 @@ func lookup(name string) []netip.Addr {
 	return nil
 }
 
-// parse reads and resolves rules that must be right.
+// parse parses and resolves rules that must be valid.
 func parse(t testing.TB, texts ...string) []Rule {
 	t.Helper()
 	var list []Rule
@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every refusal says what was wrong and what to write.
+// Every error of a rule names the mistake and valid values.
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "write it like server=ms0 action=atomics",
@@ -132,7 +132,7 @@ func TestResolve(t *testing.T) {
 	if r.Server != serverA || !slices.Equal(r.Also, []netip.Addr{serverA6}) || r.Host != "ms0" {
 		t.Errorf("%+v", r)
 	}
-	// The address of a host is as good as its name: both of its addresses are the same memory.
+	// A server can be named by its name or by either of its addresses, with the same meaning.
 	r = parse(t, "server=fd00:77::3 action=track")[0]
 	if r.Server != serverA || !r.Of(serverA6) || r.Of(serverB) {
 		t.Errorf("%+v", r)
@@ -179,7 +179,7 @@ func TestSetRefuses(t *testing.T) {
 	}
 }
 
-// The first rule that matches counts, by any address of the server; entries of the table are
+// The first rule that matches is used, for any address of the server; entries of the table are
 // requests.
 func TestMatch(t *testing.T) {
 	s := set(t,
@@ -196,7 +196,7 @@ func TestMatch(t *testing.T) {
 	}{
 		{serverA, 0x1000, 8, 7, "lock"},
 		{serverA6, 0x1ff8, 8, 7, "lock"},
-		{serverA, 0x1ff9, 8, 7, "lock"}, // it touches the range
+		{serverA, 0x1ff9, 8, 7, "lock"}, // a part of it is in the range
 		{serverA, 0xff8, 8, 7, ""},
 		{serverA, 0xff9, 8, 7, "lock"},
 		{serverA, 0x2000, 8, 7, "page"},
@@ -256,13 +256,13 @@ func TestAddRemove(t *testing.T) {
 	if first, r, err = third.AddFirst(parse(t, "server=ms1 action=move range=0-64")[0]); err != nil || r.ID != "r1" || first.All()[0].ID != "r1" {
 		t.Error(first, err)
 	}
-	// A free id is found.
+	// A free id is chosen.
 	if _, r, err = third.Add(parse(t, "server=ms0 action=track")[0]); err != nil || r.ID != "r1" {
 		t.Error(r, err)
 	}
 }
 
-// What is parsed is printed so that it is parsed to the same; nothing panics.
+// A set that parses prints as one that parses to the same; no text makes the parser panic.
 func FuzzParse(f *testing.F) {
 	f.Add("id=locks server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7 shards=2 service=none depth=4 mtu=512")
 	f.Add("server=fd00:77::3 action=move mode=published service=18515")

@@ -20,8 +20,8 @@ func forgedFirst(r *rig, me int, qpn wire.QPN, va uint64, n uint32) []byte {
 	return f.AppendTo(nil)
 }
 
-// A forged first packet of a message of 4 GB to a queue pair that does not exist stops nothing: a
-// connection that the server has never answered cannot make all words of a server busy.
+// A forged first packet of a message of 4 GB to a queue pair that does not exist delays no client:
+// a connection that the server has never answered cannot make all words of a server busy.
 func TestForgedLengthStopsNothing(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	for i := range maxStrange { // more words than such a connection may touch

@@ -43,8 +43,8 @@ func (c *conn) read(off, to, n int) verbs.SendWR {
 
 func (n *node) word(off int) uint64 { return binary.NativeEndian.Uint64(n.buf[off:]) }
 
-// The first atomic goes on the client's connection, the second one as it is on the shared one, and
-// then WRITEs.
+// The first atomic is sent on the client's connection, the second one unchanged on the shared one,
+// and later ones as WRITEs.
 func TestAtomicsBecomeWrites(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 1, rules: atomicsRule(1)})
 	c := r.connect(0)

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// loop is a client and a server without NICs: a request and its answer go through the switch again
-// and again, with the numbers that are due.
+// loop is a client and a server without NICs: a request and its answer pass the switch again and
+// again, with the expected numbers.
 type loop struct {
 	r                   *rig
 	req, ack            wire.Frame
@@ -48,7 +48,7 @@ func newLoop(t testing.TB, set []rules.Rule, warm int, wr func(c *conn, i int) v
 	return l
 }
 
-// turn is one request and its answer.
+// turn passes one request and its answer.
 func (l *loop) turn(t testing.TB) {
 	l.clientPSN, l.otherPSN = l.clientPSN.Next(), l.otherPSN.Next()
 	l.r.now += 1000
@@ -81,7 +81,7 @@ func loops(t testing.TB) map[string]*loop {
 	}
 }
 
-// Nothing is allocated for a packet, once the tables have their size.
+// Once the tables have their size, no packet allocates memory.
 func TestNoAllocations(t *testing.T) {
 	for name, l := range loops(t) {
 		for range 300 {
@@ -97,8 +97,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// A request and its answer, without the work of the NICs: replaced by a WRITE, moved unchanged, and
-// left on the client's connection. "none" is a switch without rules.
+// BenchmarkTurn measures a request and its answer, without the work of the NICs: replaced by a
+// WRITE, moved unchanged, and left on the client's connection. "none" is a switch without rules.
 func BenchmarkTurn(b *testing.B) {
 	all := loops(b)
 	all["none"] = newLoop(b, []rules.Rule{{Server: ipOf(serverIP), Action: rules.Track}}, 4,

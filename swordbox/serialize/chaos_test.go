@@ -23,17 +23,17 @@ var (
 type chaos struct {
 	*world
 	r       *rand.Rand
-	gone    []*user // users whose last operations have an unknown outcome
+	gone    []*user // users that have ended with an operation of unknown outcome
 	unknown [nCounters]int
 	nextID  int
 	deaths  int
 	errors  int
 	breaks  int
-	keys    map[*user]*engine.MR // a word of its own under a key of its own
+	keys    map[*user]*engine.MR // a word of its own with an R_Key of its own
 	revoked map[*user]bool
 }
 
-// grant gives a user a word of its own under a key of its own.
+// grant gives a user a word of its own with an R_Key of its own.
 func (c *chaos) grant(u *user) {
 	mr, err := c.server.e.RegMR(c.server.pd, make([]byte, 64), verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteAtomic)
 	if err != nil {
@@ -57,15 +57,15 @@ func (c *chaos) lost(u *user) {
 	c.users = slices.DeleteFunc(c.users, func(x *user) bool { return x == u })
 }
 
-// finish takes completions; an error ends the user, and its client connects again.
+// finish handles completions; an error ends the user, and its client connects again.
 func (c *chaos) finish() {
 	for _, u := range slices.Clone(c.users) {
 		for _, wc := range u.n.poll() {
 			if wc.QPN != u.qp.Num() {
-				continue // flushed of an old connection
+				continue // flushed work of an old connection
 			}
 			if wc.Status != verbs.Success {
-				// The NAK of a connection that the server has ended may get lost, as without a
+				// The NAK of a connection that the server has ended may be lost, as without a
 				// switch.
 				guilty := c.revoked[u] && (wc.Status == verbs.RemAccessErr || wc.Status == verbs.RetryExcErr)
 				if wc.Status != verbs.RemOpErr && !guilty {
@@ -89,14 +89,14 @@ func (c *chaos) finish() {
 	c.server.poll()
 }
 
-// again connects a client again, on a network that is free of faults for a moment.
+// again connects a client again, while the network has no faults.
 func (c *chaos) again(u *user) {
 	if c.nextID >= 14 {
 		return
 	}
 	faults := c.faults
 	c.faults = chance{}
-	c.run(3 * time.Millisecond) // lets packets of the old connection arrive
+	c.run(3 * time.Millisecond) // packets of the old connection arrive meanwhile
 	u.n.poll()
 	conn := c.connect(u.n.port)
 	c.faults = faults
@@ -114,7 +114,7 @@ func (c *chaos) again(u *user) {
 // harm injects a failure.
 func (c *chaos) harm() {
 	switch c.r.IntN(4) {
-	case 3: // a key is deregistered: only its user causes the refusals that follow
+	case 3: // a key is deregistered: only its user sends the requests that are refused
 		if u := c.users[c.r.IntN(len(c.users))]; !c.revoked[u] {
 			c.revoked[u] = true
 			if err := c.keys[u].Dereg(); err != nil {
@@ -191,7 +191,7 @@ func (c *chaos) audit() {
 			c.t.Errorf("counter %d is %d after %d additions, %d unknown, greatest %v", k, got, len(p), c.unknown[k], p[max(0, len(p)-1):])
 		}
 		c.priors[k] = nil
-		c.server.buf[counters+64*k] = 0 // for the audit of the world
+		c.server.buf[counters+64*k] = 0 // for the checks of the world
 	}
 	for k, h := range c.holder {
 		if got := c.server.word(locks + 64*k); h >= 0 && got != uint64(h+1) {

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Flawed is a machine with a protection taken out.
+// Flawed is a machine without one of its protections.
 type Flawed struct {
 	*Machine
 	// Before runs before each step of the machine; nil: nothing does.
@@ -63,15 +63,16 @@ func (f *Flawed) Tick(c *pipeline.Ctx) {
 	f.Machine.Tick(c)
 }
 
-// UseFlawed has programs that are made from now on use such machines. The result takes it back.
+// UseFlawed makes programs that are created later use such machines. The returned function undoes
+// that.
 func UseFlawed(make func(m *Machine) *Flawed) (back func()) {
 	sound := Kind.New
 	Kind.New = func(e *handler.Env) handler.Handler { return make(sound(e).(*Machine)) }
 	return func() { Kind.New = sound }
 }
 
-// HurryWords has words wait for requests on clients' connections only, as if none were in flight on
-// shared ones.
+// HurryWords makes words wait for requests on clients' connections only, as if none were in flight
+// on shared ones.
 func HurryWords(m *Machine, now clock.Time) {
 	for _, s := range m.servers {
 		at := now
@@ -84,7 +85,7 @@ func HurryWords(m *Machine, now clock.Time) {
 	}
 }
 
-// HurryRules has words not wait after the rules have changed.
+// HurryRules makes words not wait after a change of rules.
 func HurryRules(m *Machine, _ clock.Time) {
 	for _, s := range m.servers {
 		s.unsettled, s.settledAt = false, 0

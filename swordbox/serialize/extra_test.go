@@ -80,8 +80,8 @@ func TestCongestionIsPassedOn(t *testing.T) {
 	}
 }
 
-// The rules go while requests are on the shared connection: they end there as they began. When the
-// connection goes, too, it takes nothing with it.
+// The rules are removed while requests are on the shared connection: they end there. The shared
+// connection is closed after that without an effect on them.
 func TestRulesGoWhileRequestsAreInFlight(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	c := conns[0]
@@ -300,8 +300,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A client whose connection the switch cannot make out (its answers are not seen to belong to it)
-// goes on for as long as it likes, on its own connection.
+// A client whose connection the switch cannot learn (it cannot match the answers) works without
+// limit, on its own connection.
 func TestUnknownConnectionGoesOn(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 1, rules: atomicsRule(1)})
 	n := r.clients[0]
@@ -319,7 +319,7 @@ func TestUnknownConnectionGoesOn(t *testing.T) {
 	}
 }
 
-// A thousand connections share one: every addition is done once and answered right.
+// A thousand connections share one: every addition is executed once and answered right.
 func TestThousandConnections(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 4, rules: atomicsRule(1)})
 	var conns []*conn

@@ -42,9 +42,9 @@ func crowdedRig(t *testing.T, hosts, n int) (*rig, *conn) {
 	return r, good
 }
 
-// Hosts whose requests fill what the switch may hold delay no other host: three requests that
-// change between the connections, each of which is held for the answer to the one before, take as
-// long as without them. Afterwards nothing of the crowd is lost.
+// Hosts whose requests fill the switch's room for held requests delay no other host: three requests
+// that change between the connections, each of which is held for the answer to the one before, take
+// as long as without those hosts. Afterwards all requests of those hosts are executed.
 func TestHeldRequestsOfAHostDelayNoOther(t *testing.T) {
 	alone := time.Duration(0)
 	for _, crowd := range []struct{ hosts, conns int }{{1, 0}, {1, 1}, {1, 4}, {1, 8}, {1, 16}, {7, 1}, {7, 8}} {
@@ -67,7 +67,7 @@ func TestHeldRequestsOfAHostDelayNoOther(t *testing.T) {
 		if crowd.conns == 0 {
 			alone = worst
 		}
-		// beside 56 others, packets queue for the server's NIC of the rig
+		// with 56 other hosts, packets queue for the server's NIC of the rig
 		if worst > 3*alone {
 			t.Errorf("%+v: a round takes up to %v, %v alone; %d held, %d refused",
 				crowd, worst, alone, most, r.m.Stats().HeldFull)
@@ -93,9 +93,9 @@ func TestHeldRequestsOfAHostDelayNoOther(t *testing.T) {
 	}
 }
 
-// A client whose requests were refused for want of room, and which has none in flight, is told as
-// soon as a place becomes free, also when that is because another connection of its host has ended,
-// and not when its NIC's timer runs out.
+// A client whose requests were refused for lack of room, and that has none in flight, gets a NAK as
+// soon as there is room, also when another connection of its host ends. It need not wait for its
+// NIC's ACK timer.
 func TestRefusedClientIsToldWhenThereIsRoom(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 1, rules: atomicsRule(1), cfg: Config{Held: 8}})
 	a, b := r.connect(0), r.connect(0)
@@ -106,7 +106,7 @@ func TestRefusedClientIsToldWhenThereIsRoom(t *testing.T) {
 			c.done(verbs.Success)
 		}
 	}
-	// What the server answers on the shared connection is lost, so a's WRITEs behind its FAA are
+	// The server's answers on the shared connection are lost, so a's WRITEs behind its FAA are
 	// held.
 	lose := true
 	r.tap = func(up bool, port int, data []byte) bool {
@@ -136,7 +136,7 @@ func TestRefusedClientIsToldWhenThereIsRoom(t *testing.T) {
 	at := r.now
 	for len(r.clients[0].poll()) == 0 && r.step(at.Add(time.Second)) {
 	}
-	// Without that, b would hear of it when the switch asks the server again, a millisecond later.
+	// Without that, b would be informed only when the switch retransmits, a millisecond later.
 	if took := r.now.Sub(at); took > 100*time.Microsecond {
 		t.Errorf("it took %v", took)
 	}

@@ -46,7 +46,7 @@ func forge(r *rand.Rand, data []byte, me int, qpns []wire.QPN) []byte {
 	f.RETH.RKey ^= 0x1111
 	f.AtomicETH.RKey ^= 0x1111
 	out := f.AppendTo(nil)
-	if r.IntN(20) == 0 { // damaged on the way
+	if r.IntN(20) == 0 { // damaged on the link
 		out[14+r.IntN(len(out)-14)] ^= byte(1 + r.IntN(255))
 	}
 	return out

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// The listing and the table show what is held for whom.
+// The listing and the table show how many requests are held, by host.
 func TestHeldIsShown(t *testing.T) {
 	r, conns := locked(t, rigConfig{clients: 3, rules: missRule(rules.AnswerWait)})
 	for _, c := range conns[1:] {
@@ -57,7 +57,7 @@ func TestHeldIsShown(t *testing.T) {
 	}
 }
 
-// Nothing is allocated to hold and to release a request, once the pool has its size.
+// Once the pool has its size, a request is held and released without an allocation.
 func TestHoldingDoesNotAllocate(t *testing.T) {
 	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerWait)})
 	conns[1].post(conns[1].cas(64, 0, 9, 8))

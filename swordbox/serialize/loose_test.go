@@ -12,7 +12,7 @@ import (
 // busy: the dropped ones are new to the server when they are retransmitted, although the flow has
 // seen them. They must not pass as duplicates, which the word would not see.
 func TestDroppedBeforeTheFlowIsKnown(t *testing.T) {
-	for first := range 3 { // requests that go before
+	for first := range 3 { // requests that come first
 		r, conns := known(t, rigConfig{clients: 2})
 		n := r.clients[1]
 		c := &conn{r: r, n: n, qp: n.newQP(t), server: r.server.newQP(t)}
@@ -31,7 +31,7 @@ func TestDroppedBeforeTheFlowIsKnown(t *testing.T) {
 		c.post(c.faa(64, 1000, 32))
 		r.settle()
 		var was []uint64
-		for range 40 { // the retransmissions of the other come in between
+		for range 40 { // retransmissions of the other client come in between
 			conns[0].post(conns[0].faa(64, 1, 0))
 			r.run(3 * time.Millisecond)
 			conns[0].done(verbs.Success)

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// missRule is atomicsRule with a choice of how failing CAS are answered.
+// missRule is atomicsRule with a setting for how failing CAS are answered.
 func missRule(how rules.Answerer) []rules.Rule {
 	set := atomicsRule(1)
 	set[0].Misses = how
@@ -19,7 +19,7 @@ func missRule(how rules.Answerer) []rules.Rule {
 // free writes 0 to the word at 64, which releases the lock.
 func (c *conn) free() { c.post(c.write(64, 16, 8)) }
 
-// locked is a rig whose first client has the lock at 64, and whose others know it.
+// locked returns a rig whose first client has the lock at 64, and whose others have tried it.
 func locked(t *testing.T, rc rigConfig) (*rig, []*conn) {
 	t.Helper()
 	r, conns := known(t, rc)
@@ -33,8 +33,8 @@ func locked(t *testing.T, rc rigConfig) (*rig, []*conn) {
 	return r, conns
 }
 
-// A CAS that fails is answered by the switch if the server has acknowledged the value; as long as
-// it has not, it is sent.
+// The switch answers a failing CAS if the server has acknowledged the value; otherwise the CAS is
+// sent to the server.
 func TestMissesAreAnsweredByTheSwitch(t *testing.T) {
 	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerSwitch)})
 	a, b := conns[0], conns[1]
@@ -50,7 +50,7 @@ func TestMissesAreAnsweredByTheSwitch(t *testing.T) {
 	if before.Told != 3 || before.ReplacedEmpty != 0 {
 		t.Errorf("%+v", before)
 	}
-	a.post(a.cas(64, 1, 7, 0)) // it is at the switch just before the one that fails for it
+	a.post(a.cas(64, 1, 7, 0)) // it arrives at the switch just before the CAS that fails because of it
 	b.post(b.cas(64, 0, 2, 8))
 	r.settle()
 	a.done(verbs.Success)
@@ -58,7 +58,7 @@ func TestMissesAreAnsweredByTheSwitch(t *testing.T) {
 	if s := r.m.Stats(); s.Told != before.Told || s.ReplacedEmpty != 1 || b.n.word(8) != 7 || r.server.word(64) != 7 {
 		t.Errorf("was %d, memory %d; %+v", b.n.word(8), r.server.word(64), s)
 	}
-	// The server has not been heard of for long: it is asked.
+	// The server has sent nothing for long, so the CAS is sent to it.
 	r.run(time.Millisecond)
 	b.post(b.cas(64, 0, 2, 8))
 	r.settle()
@@ -66,7 +66,7 @@ func TestMissesAreAnsweredByTheSwitch(t *testing.T) {
 	if s := r.m.Stats(); s.Told != before.Told || s.ReplacedEmpty != 2 {
 		t.Errorf("%+v", s)
 	}
-	// What comes again is answered as before, whatever the word holds by now.
+	// A retransmission is answered like the first copy, whatever value the word has by then.
 	b.post(b.cas(64, 0, 2, 8))
 	lost := false
 	r.tap = func(up bool, port int, _ []byte) bool {
@@ -178,8 +178,8 @@ func TestWaiterThatAsksAgainIsTold(t *testing.T) {
 	}
 }
 
-// A release behind a CAS that waits, of another thread on the same connection perhaps, is what it
-// waits for: it does not wait, too.
+// A release behind a waiting CAS on the same connection, for example of another thread, is sent at
+// once: the CAS waits for it.
 func TestReleaseIsNotKeptByAWaiter(t *testing.T) {
 	r, conns := locked(t, rigConfig{clients: 2, rules: missRule(rules.AnswerWait)})
 	a, b := conns[0], conns[1]

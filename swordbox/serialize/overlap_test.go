@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// useRules gives the machine other rules.
+// useRules replaces the machine's rules.
 func (r *rig) useRules(list ...rules.Rule) {
 	r.t.Helper()
 	set, err := rules.NewSet(list)
@@ -19,7 +19,7 @@ func (r *rig) useRules(list ...rules.Rule) {
 	r.m.SetRules(set)
 }
 
-// prove makes the switch know that a client's key and connection work for these requests.
+// prove sends requests until the switch knows that a client's key and connection work.
 func (c *conn) prove(wrs ...verbs.SendWR) {
 	c.r.t.Helper()
 	for _, wr := range wrs {

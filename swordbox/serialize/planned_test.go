@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario"
 )
 
-// flaws are protections that are taken out one by one, and the setup of scenario planned in which
-// that does damage.
+// flaws are protections that the test removes one by one, each with the setup of scenario planned
+// in which that does damage.
 var flaws = []struct {
 	name, setup string
 	schedules   int
@@ -67,8 +67,8 @@ func search(t *testing.T, p scenario.Params) scenario.Report {
 	return s.Run(1, scenario.Options{})
 }
 
-// The planned search finds the damage of each protection that is taken out, within a bounded number
-// of schedules, and the schedule that it names replays it. Not parallel: the tests of this package
+// The planned search finds the damage of each removed protection within a bounded number of
+// schedules, and the schedule that it names replays it. Not parallel: the tests of this package
 // share the registry of handlers.
 func TestPlannedSearchFindsFlaws(t *testing.T) {
 	for _, f := range flaws {
@@ -98,7 +98,7 @@ func TestPlannedSearchFindsFlaws(t *testing.T) {
 	}
 }
 
-// With all protections in place the same search finds nothing.
+// With all protections the same search finds no damage.
 func TestPlannedSearchFindsNothing(t *testing.T) {
 	for _, f := range flaws {
 		if r := search(t, scenario.Params{Setup: f.setup, Schedules: f.schedules}); r.Err != nil {

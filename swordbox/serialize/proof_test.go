@@ -42,8 +42,8 @@ func TestConnectionOfAFormerIncarnation(t *testing.T) {
 	}
 }
 
-// The shared connection is a new one, the server is the same: the first request of each client
-// shows that, and then all go on.
+// The shared connection is a new one to the same incarnation of the server: the first request of
+// each client proves that, and then requests move again.
 func TestConnectionOfTheSameIncarnation(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})
 	r.reattach()
@@ -51,7 +51,7 @@ func TestConnectionOfTheSameIncarnation(t *testing.T) {
 		before := r.m.Stats()
 		for range 3 {
 			c.post(c.faa(64, 1, 0))
-			r.run(100 * time.Millisecond) // words are left alone for a while after the first one
+			r.run(100 * time.Millisecond) // for a while after the first connection, no request for these words moves
 			c.done(verbs.Success)
 		}
 		if s := r.m.Stats(); s.Proofs != before.Proofs+1 || s.Moved != before.Moved+2 {
@@ -76,7 +76,7 @@ func TestOldAnswerProvesNothing(t *testing.T) {
 	c.post(c.read(512, 0, 8))
 	r.run(20 * time.Microsecond)
 	r.reattach()
-	// what is sent now is lost
+	// every packet from here on is lost
 	r.tap = func(up bool, port int, _ []byte) bool { return up || port != r.server.port }
 	c.post(c.read(512, 8, 8))
 	r.run(20 * time.Microsecond)

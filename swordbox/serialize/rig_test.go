@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	testPSN   = 0xfffff0 // wraps soon
+	testPSN   = 0xfffff0 // so that PSNs wrap soon
 	second    = clock.Time(time.Second)
 	regionLen = 256 << 10
 	serverIP  = 100 // last byte of the address
@@ -38,7 +38,7 @@ func ipOf(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 77, 0, byte(i)})
 }
 
-// hostOf is the number of an address.
+// hostOf returns the host number of an address.
 func hostOf(a netip.Addr) int { b := a.AsSlice(); return int(b[len(b)-1]) }
 
 func macOf(i int) wire.MAC { return wire.MAC{2, 0, 0, 0, 0, byte(i)} }
@@ -50,7 +50,7 @@ type glue struct {
 	bad   map[conntrack.Reason]int
 	ctx   *pipeline.Ctx
 	todo  []func(c *pipeline.Ctx)
-	blind bool // to responses
+	blind bool // annotations of responses
 }
 
 func (g *glue) Spec() pipeline.Spec { return pipeline.Spec{Name: "test", Split: true} }
@@ -102,7 +102,7 @@ func (g *glue) Deadline() clock.Time {
 	return clock.Min(g.track.Deadline(), g.m.Deadline())
 }
 
-// node is a NIC with one of everything, or more queue pairs.
+// node is a NIC with one object of each kind, or more queue pairs.
 type node struct {
 	e    *engine.Engine
 	pd   *engine.PD
@@ -191,7 +191,7 @@ func (h *flights) Pop() any {
 	return x
 }
 
-// chance are the faults of all four hops, in parts of a thousand.
+// chance are the probabilities of faults on all four hops, in thousandths.
 type chance struct{ loss, dup, late int }
 
 // rig is clients, a server and a switch in virtual time.
@@ -209,15 +209,16 @@ type rig struct {
 	air     flights
 	seq     int
 	faults  chance
-	// quantum gathers what arrives at the server, so that it acknowledges several packets at once.
+	// quantum is the interval at which packets are delivered to the server, so that it acknowledges
+	// several at once.
 	quantum clock.Time
-	// tap sees every frame that enters a link; false loses it.
+	// tap is called for every frame that enters a link; if it returns false, the frame is lost.
 	tap    func(up bool, port int, data []byte) bool
 	tap2   func(up bool, port int, data []byte)
 	failed []string
 	gen    uint32
-	shared []*engine.QP // the server's ends
-	notes  []string     // of captures
+	shared []*engine.QP // the server's ends of connections
+	notes  []string     // comments of captures
 	psn    wire.PSN
 }
 
@@ -229,7 +230,7 @@ type rigConfig struct {
 	seed    uint64
 	shards  int
 	depth   int
-	manual  bool // shared connections are not made again by themselves
+	manual  bool // a shared connection that fails is not made again
 }
 
 const hop = clock.Time(2 * time.Microsecond)
@@ -358,7 +359,7 @@ func (r *rig) connect(client int) *conn {
 		c.post(verbs.SendWR{Op: verbs.OpWrite, SGL: n.sge(0, 1)[:0], RemoteAddr: r.server.base, RKey: r.server.key})
 		r.settle()
 		if q, _ := n.cq.Queue(); q.Len() == 0 {
-			r.run(100 * time.Millisecond) // the connection waits for requests of a former one
+			r.run(100 * time.Millisecond) // the connection waits for requests of a former connection
 		}
 		c.done(verbs.Success)
 	}
@@ -377,7 +378,7 @@ func (c *conn) post(wrs ...verbs.SendWR) {
 	c.r.flush()
 }
 
-// done takes completions, which must have these statuses.
+// done polls completions, which must have these statuses.
 func (c *conn) done(want ...verbs.Status) []verbs.WC {
 	c.r.t.Helper()
 	wcs := c.n.poll()
@@ -391,7 +392,7 @@ func (c *conn) done(want ...verbs.Status) []verbs.WC {
 	return wcs
 }
 
-// flush puts what nodes and switch have sent on the links.
+// flush puts the frames of nodes and switch on the links.
 func (r *rig) flush() {
 	for _, n := range r.nodes {
 		for _, f := range n.out.Frames {
@@ -443,7 +444,7 @@ func (r *rig) deadline() clock.Time {
 	return at
 }
 
-// step does what is due next; false if nothing is due until a time.
+// step handles the next event or deadline; it returns false if there is none until a time.
 func (r *rig) step(until clock.Time) bool {
 	at := r.deadline()
 	if at > until {
@@ -484,7 +485,7 @@ func (r *rig) step(until clock.Time) bool {
 	return true
 }
 
-// bounds checks what must never be exceeded.
+// bounds checks the limits of tables and queues.
 func (r *rig) bounds() {
 	r.t.Helper()
 	for _, s := range r.m.servers {
@@ -499,7 +500,7 @@ func (r *rig) bounds() {
 	}
 }
 
-// settle runs until no frame is on its way, without waiting for timers.
+// settle runs until no frame is in flight, without waiting for timers.
 func (r *rig) settle() {
 	r.t.Helper()
 	for range 100000 {
@@ -525,7 +526,7 @@ func (r *rig) run(d time.Duration) {
 	r.t.Fatal("deadlines never end")
 }
 
-// parse reads a frame.
+// parse parses a frame.
 func parse(data []byte) (f wire.Frame) {
 	_ = wire.ParseFrame(data, &f)
 	return f

@@ -10,9 +10,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// An atomic that has moved as what it is (action move) is lost on its way to the server, and the
-// rule becomes one that replaces atomics. The switch sends the lost one again in the middle of what
-// another client does to the word: no addition is lost.
+// An atomic that was moved unchanged (action move) is lost on its way to the server, and then the
+// rule becomes one that replaces atomics. The switch retransmits the atomic while another client
+// changes the word: no addition is lost.
 func TestMoveBecomesAtomics(t *testing.T) {
 	for off := 64; off < 64+8*8; off += 8 {
 		r := newRig(t, rigConfig{clients: 2, shards: 2, rules: moveRule(2)})
@@ -37,9 +37,9 @@ func TestMoveBecomesAtomics(t *testing.T) {
 	}
 }
 
-// A WRITE passes while no rule selects the server, and takes longer on its way to the server than
-// three atomics of another client. The rule comes meanwhile: no atomic is replaced before the WRITE
-// has arrived.
+// A WRITE passes the switch while no rule selects the server, and takes longer to reach the server
+// than three atomics of another client. A rule is added meanwhile: no atomic is replaced before the
+// WRITE has arrived.
 func TestWriteFromBeforeTheRules(t *testing.T) {
 	r := newRig(t, rigConfig{clients: 2, rules: moveRule(1)})
 	r.useRules()

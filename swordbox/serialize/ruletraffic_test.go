@@ -17,7 +17,7 @@ var (
 	ruleSeeds = flag.Int("rule-seeds", 60, "how many seeds of random rules")
 )
 
-// randomRules draws what an operator may load for the server.
+// randomRules draws rules that an operator may load for the server.
 func (w *world) randomRules(r *rand.Rand) []rules.Rule {
 	ranged := func() rules.Rule {
 		return rules.Rule{
@@ -41,7 +41,7 @@ func (w *world) randomRules(r *rand.Rand) []rules.Rule {
 	return []rules.Rule{ranged()}
 }
 
-// exchange gives the machine other rules, and makes the shared connections that they need.
+// exchange replaces the machine's rules, and makes the shared connections that they need.
 func (w *world) exchange(r *rand.Rand) {
 	w.useRules(w.randomRules(r)...)
 	w.g.todo = append(w.g.todo, func(c *pipeline.Ctx) {

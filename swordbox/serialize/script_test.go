@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
-// The stories of testdata: clients a, b, c, a server s and the switch between them.
+// The scenario scripts of testdata: clients a, b, c, a server s and the switch between them.
 // testdata/README.md explains the commands; -rewrite replaces the recorded results.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -55,11 +55,11 @@ type script struct {
 	kept       map[string][]byte
 }
 
-// loss is what happens to the next packets that match.
+// loss is the fate of the next packets that match.
 type loss struct {
 	link, op string
 	n        int
-	keep     string // under this name, to be delivered later
+	keep     string // the packet is kept under this name, to be delivered later
 	twice    bool
 	copy     bool
 }
@@ -97,7 +97,7 @@ func (s *script) str(key, def string) string {
 	return def
 }
 
-// who is the client named by the first argument.
+// who returns the client that the first argument names.
 func (s *script) who() int { return int(s.d.CmdArgs[0].Key[0] - 'a') }
 
 func (s *script) rack() {
@@ -117,7 +117,7 @@ func (s *script) rack() {
 	s.r.tap = s.see
 }
 
-// name is how scripts call a host.
+// name returns the name of a host in scripts.
 func (s *script) name(ip string) string {
 	switch ip {
 	case ipOf(serverIP).String():
@@ -133,7 +133,7 @@ func (s *script) name(ip string) string {
 	return ip
 }
 
-// see prints a packet as it enters a link, and decides what becomes of it.
+// see prints a packet as it enters a link, and decides its fate.
 func (s *script) see(up bool, port int, data []byte) bool {
 	f := parse(data)
 	end := "s"
@@ -177,8 +177,8 @@ func (s *script) see(up bool, port int, data []byte) bool {
 	return true
 }
 
-// packet prints a packet: on which connection, what, with which numbers. Queue pairs are told by
-// the hosts at their ends.
+// packet prints a packet: its connection, opcode and numbers. Queue pairs are named by the hosts at
+// their ends.
 func (s *script) packet(f *wire.Frame) string {
 	ends := s.name(f.SrcAddr().String()) + s.name(f.DstAddr().String())
 	b := fmt.Sprintf("[%s] %s psn=%06x", ends, strings.TrimPrefix(f.BTH.Opcode.String(), "RC_"), uint32(f.BTH.PSN))
@@ -243,7 +243,7 @@ func (s *script) post() {
 	c.post(wr)
 }
 
-// run lets everything happen but timers.
+// run handles all events except timers.
 func (s *script) run() {
 	s.r.settle()
 	s.done()
@@ -269,7 +269,7 @@ func (s *script) done() {
 	s.r.failed = nil
 }
 
-// drop, keep, copy and dup: what becomes of the next packets on a link.
+// drop, keep, copy and dup set the fate of the next packets on a link.
 func (s *script) drop() {
 	s.lose = append(s.lose, loss{
 		link: s.d.CmdArgs[0].Key, op: s.str("op", ""), n: s.num("n", 1), keep: s.str("as", ""), twice: s.d.Cmd == "dup",
@@ -330,10 +330,10 @@ func (s *script) flows() {
 	}
 }
 
-// rules takes all rules back.
+// rules removes all rules.
 func (s *script) rules() { s.r.m.SetRules(nil) }
 
-// counters prints those that are not zero.
+// counters prints the counters that are not zero.
 func (s *script) counters() {
 	v := reflect.ValueOf(s.r.m.Stats())
 	for i := range v.NumField() {
@@ -363,7 +363,7 @@ func (s *script) secondKey() {
 	s.register(verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic)
 }
 
-// atomicsOnly registers it for atomics alone.
+// atomicsOnly registers it with atomics as the only right.
 func (s *script) atomicsOnly() { s.register(verbs.LocalWrite | verbs.RemoteAtomic) }
 
 func (s *script) register(a verbs.Access) {

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// fill has the host at a port take all places that it may.
+// fill makes the host at a port hold as many requests as it may.
 func (s *shares) fill(port int) (n int) {
 	for s.room(port) {
 		s.take(port)
@@ -16,8 +16,8 @@ func (s *shares) fill(port int) (n int) {
 	return n
 }
 
-// One host alone gets less than all, two that fill up in turn the same, and a host that comes last
-// has its reserve, whatever the others hold.
+// One host alone may hold less than all, two that fill up in turn may hold the same number, and a
+// host that comes last has its reserve, however many the others hold.
 func TestSharesAreFair(t *testing.T) {
 	s := newShares(1024)
 	s.fit(8)
@@ -29,7 +29,7 @@ func TestSharesAreFair(t *testing.T) {
 			t.Errorf("host %d holds %d beside those before it, want its reserve of %d", p, n, s.reserve)
 		}
 	}
-	// When the first ones give places back, and all take what they may, they come to the same.
+	// When the first hosts release requests, and all fill up again, all hold the same number.
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200_000 {
 		p := r.IntN(8)
@@ -85,7 +85,7 @@ func TestSharesHold(t *testing.T) {
 	}
 }
 
-// However small the pool is, a host alone can hold a request.
+// A host alone can hold a request, however small the pool is.
 func TestSmallestPool(t *testing.T) {
 	for most := 1; most < 20; most++ {
 		s := newShares(most)

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/golden"
 )
 
-// The state diagrams are a golden file, so that a changed transition is seen in review.
+// The state diagrams are a golden file, so that a review shows a changed transition.
 func TestStateDiagrams(t *testing.T) {
 	golden.Check(t, "testdata/states.dot", diagram(t, "phase", phaseEdges)+diagram(t, "nak", nakEdges)+
 		diagram(t, "message", messageEdges)+diagram(t, "record", recordEdges))
@@ -24,7 +24,7 @@ func diagram[S, E ~uint8](t *testing.T, name string, edges []edge[S, E]) string 
 	return golden.Diagram(t, name, list)
 }
 
-// A closed flow has no transition, and every other one can end.
+// A closed flow has no transition, and every other state leads to closed.
 func TestEveryFlowCanEnd(t *testing.T) {
 	for p := range phases {
 		for e := range phaseEvents {

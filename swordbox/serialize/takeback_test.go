@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// refuseOldest has two clients' additions on their way on the shared connection, and the server
-// refuse the first one. Nothing reaches the server any more.
+// refuseOldest sends additions of two clients on the shared connection, the first of which the
+// server refuses. After that no packet reaches the server.
 func refuseOldest(t *testing.T) (r *rig, conns []*conn) {
 	t.Helper()
 	r, conns = known(t, rigConfig{clients: 2, manual: true})
-	for _, c := range conns { // each is proven, and the word is known
+	for _, c := range conns { // each client's connection is proven, and the word is known
 		c.post(c.faa(64, 1, 0))
 		r.run(100 * time.Millisecond)
 		c.done(verbs.Success)
@@ -41,11 +41,11 @@ func refuseOldest(t *testing.T) (r *rig, conns []*conn) {
 	return r, conns
 }
 
-// attachNext brings the successor of a connection that has failed.
+// attachNext attaches the successor of a connection that has failed.
 func (r *rig) attachNext() { r.do(func(c *pipeline.Ctx) { r.attach(c, 0, 16) }) }
 
-// A request behind one that the server has refused counts as not received, and its client sends it
-// again.
+// A request behind one that the server has refused counts as not received, and its client
+// retransmits it.
 func TestTakenBackComesAgain(t *testing.T) {
 	r, conns := refuseOldest(t)
 	word := r.server.word(64)

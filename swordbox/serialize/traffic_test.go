@@ -31,10 +31,10 @@ const (
 	locks     = 1024 // words that all users lock
 	private   = 4096 // words of one client, 64 bytes each
 	area      = 8192 // slots of one client
-	slotLen   = 2500 // two packets and a bit
+	slotLen   = 2500 // two packets and a part of a third
 	slots     = 6
 	areaLen   = slots * slotLen
-	bufLen    = 2560 // of a client, for one operation
+	bufLen    = 2560 // of a client's memory, for one operation
 	bufs      = 64
 	receives  = 0 // server: all receives share a buffer
 	nCounters = 3
@@ -48,7 +48,7 @@ type op struct {
 	check   func()
 }
 
-// user is a client with traffic on one connection, and what it believes of the server's memory.
+// user is a client with traffic on one connection, and its model of the server's memory.
 type user struct {
 	*conn
 	id      int
@@ -62,17 +62,17 @@ type user struct {
 	free    []int
 	shadow  [areaLen]byte
 	reading [slots]int
-	word    uint64 // private
+	word    uint64 // private word
 	sends   uint32
 	heard   uint32 // by the server
 	lock    int    // held or wanted; -1 none
-	// A word under a key of its own, and its value.
+	// A word with an R_Key of its own, and its value.
 	foreignBase uint64
 	foreignKey  uint32
 	foreign     uint64
 }
 
-// world is what all users together know.
+// world is the state that all users share.
 type world struct {
 	*rig
 	users  []*user
@@ -81,7 +81,7 @@ type world struct {
 	byQPN  map[wire.QPN]*user
 	posted map[wire.QPN]int
 	mix    []string
-	lean   bool // the server is short of receives
+	lean   bool // the server often has no receive posted
 	extra  func()
 }
 
@@ -116,7 +116,7 @@ func (w *world) receives(u *user) {
 	}
 }
 
-// start posts one random operation; false if it cannot.
+// start posts one random operation; it returns false if it cannot.
 func (u *user) start() bool {
 	if u.left == 0 || len(u.ops) >= u.depth {
 		return false
@@ -188,9 +188,9 @@ func (u *user) make(kind string, o *op) (verbs.SendWR, bool) {
 			return u.cas(off, want, u.word, o.buf), true
 		}
 		return u.cas(off, want+1, 77, o.buf), true
-	case "ownWrite": // sets the private word, or a part of it, or much more
+	case "ownWrite": // sets the private word, a part of it, or a larger range
 		off, n := private+64*u.id, []int{8, 3, 16, 8, 64, 2000}[u.r.IntN(6)]
-		if n == 2000 { // several packets; only user 0's word may be the first in its way
+		if n == 2000 { // several packets; user 0's word may be the first one in the range
 			if u.id != len(u.w.users)-1 {
 				n = 8
 			}
@@ -234,13 +234,13 @@ func (u *user) make(kind string, o *op) (verbs.SendWR, bool) {
 	panic(kind)
 }
 
-// lockStep takes a lock, or gives it back.
+// lockStep takes a lock, or releases it.
 func (u *user) lockStep(o *op) (verbs.SendWR, bool) {
 	tag := uint64(u.id + 1)
 	switch u.lock {
 	case -1:
 		k := u.r.IntN(nLocks)
-		u.lock = -2 // asked
+		u.lock = -2 // requested
 		o.check = func() {
 			if u.lock = -1; u.n.word(o.buf) != 0 {
 				return
@@ -256,7 +256,7 @@ func (u *user) lockStep(o *op) (verbs.SendWR, bool) {
 	}
 	k := u.lock
 	u.lock = -2
-	u.w.holder[k] = -1 // from now on another user may hold it
+	u.w.holder[k] = -1 // from here on another user may hold it
 	off := locks + 64*k
 	switch u.r.IntN(3) {
 	case 0:
@@ -267,7 +267,7 @@ func (u *user) lockStep(o *op) (verbs.SendWR, bool) {
 			}
 		}
 		return u.cas(off, tag, 0, o.buf), true
-	case 1: // by a WRITE of many bytes, more than a packet
+	case 1: // by a WRITE of more than a packet
 		o.check = func() { u.lock = -1 }
 		if k == nLocks-1 {
 			clear(u.n.buf[o.buf : o.buf+1500])
@@ -279,7 +279,7 @@ func (u *user) lockStep(o *op) (verbs.SendWR, bool) {
 	return u.write(off, o.buf, 8), true
 }
 
-// finish takes completions.
+// finish handles completions.
 func (w *world) finish() {
 	for _, u := range w.users {
 		for _, wc := range u.n.poll() {
@@ -320,7 +320,7 @@ func (w *world) finish() {
 	}
 }
 
-// drive runs everything to its end.
+// drive runs until all operations have ended.
 func (w *world) drive(limit time.Duration) {
 	w.t.Helper()
 	end := w.now.Add(limit)
@@ -379,7 +379,7 @@ func (w *world) sequencerOf(u *user) *sequencer {
 	return nil
 }
 
-// audit compares the server's memory with what the users believe.
+// audit compares the server's memory with the users' models.
 func (w *world) audit() {
 	w.t.Helper()
 	for k := range w.priors {
@@ -449,7 +449,7 @@ func randomRig(seed uint64) (rc rigConfig, mix []string, ops, depth int, faults 
 	switch r.IntN(4) {
 	case 0:
 		rc.rules = moveRule(rc.shards)
-	case 1: // words in one part, everything moves in the rest
+	case 1: // atomics are replaced in one range, and all other requests move
 		rc.rules = append([]rules.Rule{{Server: ipOf(serverIP), Action: rules.Atomics, From: 0, To: 8, Shards: rc.shards}}, moveRule(rc.shards)...)
 	}
 	mix = [][]string{allMix, lockMix, sherman, moveMix}[r.IntN(4)]
@@ -475,7 +475,7 @@ func randomRig(seed uint64) (rc rigConfig, mix []string, ops, depth int, faults 
 func runSeed(t *testing.T, seed uint64) {
 	rc, mix, ops, depth, faults, quantum := randomRig(seed)
 	w := newWorld(t, rc, mix, ops, depth)
-	for i := range rc.rules { // ranges are known only now
+	for i := range rc.rules { // the ranges are known only here
 		if r := &rc.rules[i]; r.To == 8 {
 			r.From, r.To = w.server.base, w.server.base+area
 		}

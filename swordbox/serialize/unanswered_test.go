@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// A NIC with a wide window has sent more WRITEs than the map of PSNs reaches back, and the server
-// has answered none of them. When the NIC sends one again, the switch acknowledges nothing.
+// A NIC with a wide window has sent more WRITEs than the PSN map remembers, and the server has
+// answered none of them. When the NIC retransmits one, the switch sends no acknowledgement.
 func TestUnansweredWritesBehindAWideWindow(t *testing.T) {
 	for _, sent := range []int{1<<20 + 10, 1<<21 + 10} {
 		r := newRig(t, rigConfig{clients: 1, rules: atomicsRule(1)})

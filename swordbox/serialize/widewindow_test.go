@@ -56,7 +56,7 @@ func eachWindow(t *testing.T, test func(t *testing.T, window int, list []rules.R
 }
 
 // The answer to an atomic or a READ is lost between the switch and the client, and as many WRITEs
-// as fit into the client's window are executed behind it. The client asks again for all of them.
+// as fit into the client's window are executed behind it. The client retransmits all of them.
 func TestLostAnswerBeforeManyWrites(t *testing.T) {
 	for _, op := range []wire.Opcode{wire.RCAtomicAck, wire.RCReadResponseOnly} {
 		t.Run(op.String(), func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestLostAnswerBeforeManyWrites(t *testing.T) {
 	}
 }
 
-// deafen has the client hear nothing for a while, during which it sends n requests.
+// deafen sends n requests of the client while every packet to the client is lost.
 func (c *conn) deafen(n int, wr func(i int) verbs.SendWR) {
 	c.r.t.Helper()
 	c.r.tap = func(up bool, port int, _ []byte) bool { return up || port != 0 }
@@ -105,8 +105,7 @@ func (c *conn) deafen(n int, wr func(i int) verbs.SendWR) {
 	c.r.run(3 * time.Second)
 }
 
-// All that the switch and the server say to the client is lost, until the client has sent as much
-// as its window allows.
+// Every packet to the client is lost until the client has sent as much as its window allows.
 func TestSilenceForAWindow(t *testing.T) {
 	eachWindow(t, func(t *testing.T, window int, list []rules.Rule) {
 		_, c := wideRig(t, window, list)
@@ -115,7 +114,7 @@ func TestSilenceForAWindow(t *testing.T) {
 	})
 }
 
-// The same while requests of the client take turns on its own connection and on the shared one,
+// The same, while the client's requests alternate between its own connection and the shared one,
 // more often than the switch remembers.
 func TestSilenceOverManyChangesOfPlace(t *testing.T) {
 	eachWindow(t, func(t *testing.T, window int, list []rules.Rule) {

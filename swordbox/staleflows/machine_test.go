@@ -35,13 +35,13 @@ type rig struct {
 	*pipeline.Switch
 	t   *testing.T
 	m   *Machine
-	rec *journal.Record
+	rec *journal.Journal
 	now clock.Time
 	out packetio.Batch
 }
 
-// newRig is a switch whose former incarnation has moved requests of the flow from client queue pair
-// 0x11 to server queue pair 0x22, with oldest as the PSN of its oldest request.
+// newRig returns a switch whose former incarnation has moved requests of the flow from client queue
+// pair 0x11 to server queue pair 0x22, with oldest as the PSN of its oldest request.
 func newRig(t *testing.T, oldest wire.PSN, cfg Config) *rig {
 	t.Helper()
 	b := make([]byte, journal.Size)
@@ -58,7 +58,7 @@ func newRig(t *testing.T, oldest wire.PSN, cfg Config) *rig {
 	if r.rec, err = journal.Open(b); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Record = r.rec
+	cfg.Journal = r.rec
 	r.m = New(cfg)
 	if r.Switch, err = pipeline.New(pipeline.Config{Ports: 2, Program: glue{r.m}}); err != nil {
 		t.Fatal(err)
@@ -107,9 +107,9 @@ func response(qpn wire.QPN) wire.Frame {
 func TestNAKOfTheOldest(t *testing.T) {
 	for _, tc := range []struct{ oldest, psn, want wire.PSN }{
 		{100, 100, 100},
-		{100, 107, 100},         // a later request comes first
-		{100, 98, 98},           // an answer was recorded and lost
-		{0xfffffe, 3, 0xfffffe}, // around the end of the numbers
+		{100, 107, 100},         // a later request arrives first
+		{100, 98, 98},           // an answer was recorded, and then lost
+		{0xfffffe, 3, 0xfffffe}, // at the wrap of PSNs
 		{2, 0xfffffe, 0xfffffe}, // the same, with a lost answer
 		{0xffffff, 0xffffff, 0xffffff},
 	} {
@@ -156,7 +156,7 @@ func TestWhatPasses(t *testing.T) {
 	}
 }
 
-// announce is a datagram of the connection manager.
+// announce returns a datagram of the connection manager.
 func announce(from netip.Addr, msg mad.Message) wire.Frame {
 	f := request(from, 1, 0)
 	f.BTH.Opcode = wire.UDSendOnly
@@ -177,7 +177,7 @@ func TestForgottenByNewConnection(t *testing.T) {
 		if got := r.send(0, request(client, 0x22, 5)); len(got) != 1 || got[0].BTH.Opcode != wire.RCAck {
 			t.Errorf("%s: %v", name, got)
 		}
-		r.send(0, announce(other, msg)) // somebody else's queue pair of the same number
+		r.send(0, announce(other, msg)) // another host's queue pair of the same number
 		if len(r.m.Flows()) != 1 {
 			t.Errorf("%s: a packet of another connection ended the flow", name)
 		}
@@ -189,7 +189,7 @@ func TestForgottenByNewConnection(t *testing.T) {
 			t.Errorf("%s: the new connection: %v", name, got)
 		}
 	}
-	// A client that sent no more requests, and has a new connection later.
+	// A client that has sent no request since, and makes a new connection later.
 	r := newRig(t, 5, Config{})
 	r.now = r.now.Add(2 * time.Second)
 	r.send(0, announce(client, &mad.REQ{LocalID: 1, QPN: 0x11}))

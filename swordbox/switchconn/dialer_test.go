@@ -99,7 +99,7 @@ func TestBadLink(t *testing.T) {
 				if i%2 == round%2 {
 					w.step(func(c *pipeline.Ctx) {
 						w.p.d.Again(c, s.Key, s.Generation)
-						w.p.d.Again(c, s.Key, s.Generation) // the same news twice
+						w.p.d.Again(c, s.Key, s.Generation) // the same event twice
 					})
 				}
 			}
@@ -137,7 +137,7 @@ func TestFormerIncarnationIsEnded(t *testing.T) {
 	s := w.upNow(k)
 	w.CrashSwitch()
 	w.settle(10 * time.Millisecond)
-	w.Host("ms0").SetLink(false) // the server cannot be told yet
+	w.Host("ms0").SetLink(false) // the server cannot be reached yet
 	if err := w.RestartSwitch(); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestServerRestart(t *testing.T) {
 	w.settle(10 * time.Millisecond)
 	s := w.upNow(k)
 	w.Host("ms0").Crash()
-	w.step(func(c *pipeline.Ctx) { w.p.d.Again(c, k, s.Generation) }) // the user found out
+	w.step(func(c *pipeline.Ctx) { w.p.d.Again(c, k, s.Generation) }) // the user of the connection reports the failure
 	w.settle(time.Second)
 	if i := w.p.d.List()[0]; i.State != switchconn.Ending || w.p.d.Clear(k.Server) {
 		t.Errorf("%+v", i)
@@ -271,7 +271,7 @@ func TestServerEndsConnection(t *testing.T) {
 	}
 }
 
-// Of adopted connections the Dialer knows what Adopt was given, and ends none.
+// The Dialer knows of an adopted connection only the arguments of Adopt, and does not end it.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 7)
 	s := switchconn.Shared{Key: w.key(0), ServerQPN: 0x99, OwnQPN: 0x77, SendPSN: 5, RecvPSN: 6, MTU: 1024, Depth: 1}
@@ -310,7 +310,7 @@ func TestAdopt(t *testing.T) {
 		t.Error(err)
 	}
 	w.tick()
-	far := w.upNow(s.Key) // no host of the rack, and reached all the same
+	far := w.upNow(s.Key) // not a host of the rack, but reachable
 	if far.To.Eth.Dst != s.To.Eth.Dst || far.To.Eth.Src != w.Spec.Switch.MAC || far.To.DstAddr() != s.Server || far.To.SrcAddr() != w.Spec.Switch.IPv4 ||
 		far.To.BTH.PKey != wire.DefaultPKey || far.To.BTH.DestQP != s.ServerQPN {
 		t.Errorf("%+v", far)
@@ -326,7 +326,7 @@ func TestAdopt(t *testing.T) {
 }
 
 // A connection that cannot be recorded, and so could not be ended after a crash, is not made.
-func TestRecordFull(t *testing.T) {
+func TestJournalFull(t *testing.T) {
 	w := newWorld(t, 9)
 	w.serve()
 	rec, err := journal.Open(w.rec)
@@ -334,7 +334,7 @@ func TestRecordFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	for err == nil {
-		_, err = rec.Dial(journal.Conn{Server: netip.MustParseAddr("10.9.9.9")}) // of somebody who is never reached
+		_, err = rec.Dial(journal.Conn{Server: netip.MustParseAddr("10.9.9.9")}) // to a server that cannot be reached
 	}
 	if err := w.RestartSwitch(); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/golden"
 )
 
-// The state diagram is a golden file, so that a changed transition is seen in review.
+// The state diagram is a golden file, so that a review shows a changed transition.
 func TestStateDiagram(t *testing.T) {
 	var list []golden.Transition
 	for _, e := range edges {

@@ -18,12 +18,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// program is a switch program that has a Dialer and nothing else.
+// program is a switch program that has only a Dialer.
 type program struct {
 	d       *switchconn.Dialer
 	up      map[switchconn.Key]switchconn.Shared
 	events  []switchconn.Event
-	answers []wire.Frame // to queue pairs of the switch other than 1
+	answers []wire.Frame // packets to queue pairs of the switch other than 1
 }
 
 func (*program) Spec() pipeline.Spec { return pipeline.Spec{Name: "dialer", Split: true, Verify: true} }
@@ -93,7 +93,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 		d, err := switchconn.New(switchconn.Config{
 			MAC: s.Switch.MAC, IPv4: s.Switch.IPv4, IPv6: s.Switch.IPv6, Resolve: s.Neighbour, LinkMTU: s.LinkMTU,
-			Rand: rand.New(rand.NewPCG(seed, uint64(w.starts))), Record: rec,
+			Rand: rand.New(rand.NewPCG(seed, uint64(w.starts))), Journal: rec,
 		})
 		w.p = &program{d: d, up: make(map[switchconn.Key]switchconn.Shared)}
 		return w.p, err
@@ -121,7 +121,7 @@ func (w *world) serve() {
 	})
 }
 
-// settle lets time pass.
+// settle advances the time.
 func (w *world) settle(d time.Duration) {
 	w.t.Helper()
 	if err := w.Settle(d); err != nil {
@@ -129,7 +129,7 @@ func (w *world) settle(d time.Duration) {
 	}
 }
 
-// step is an operator's command.
+// step runs an operator's command.
 func (w *world) step(f func(c *pipeline.Ctx)) { w.StepSwitch(f) }
 
 // tick calls Tick of the switch, after a Want.
@@ -161,7 +161,7 @@ func (w *world) describe() (out []string) {
 	return out
 }
 
-// serverConns is how many connections the server's manager knows: live and ended ones.
+// serverConns returns how many connections the server's manager has: open and ended ones.
 func (w *world) serverConns() (live, ended int) {
 	g, err := w.Host("ms0").Engine().GSI()
 	if err != nil {
@@ -170,7 +170,8 @@ func (w *world) serverConns() (live, ended int) {
 	return g.Conns()
 }
 
-// send sends a request on a shared connection and returns the answer that has come after a while.
+// send sends a request on a shared connection, and returns the answer that arrives within some
+// time.
 func (w *world) send(s switchconn.Shared, f wire.Frame) *wire.Frame {
 	w.t.Helper()
 	w.p.answers = nil

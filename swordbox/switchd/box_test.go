@@ -34,7 +34,7 @@ hosts:
   - {name: cn0, role: compute}
 `
 
-// boxed is a switch of a rack with a control socket. mem is its journal; nil: a fresh one.
+// boxed is a switch of a rack with a control socket. mem is its journal; nil: a new one.
 func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client, hosts [2]*memcable.Port, stop func()) {
 	t.Helper()
 	s, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", connect).Replace(boxFile)))
@@ -48,7 +48,7 @@ func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := apps.New(s, apps.Config{Rand: rand.New(rand.NewPCG(1, 2)), Record: rec})
+	p, err := apps.New(s, apps.Config{Rand: rand.New(rand.NewPCG(1, 2)), Journal: rec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestRulesSurviveACrash(t *testing.T) {
 	}
 }
 
-// A switch whose program has no rules refuses rules with that reason.
+// A switch whose program has no rules refuses rules and gives that reason.
 func TestForwardHasNoRules(t *testing.T) {
 	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
 	a := caller{t, c}

@@ -96,7 +96,7 @@ func (b *bench) open(i int, _ Link) (packetio.Port, error) {
 	return p, nil
 }
 
-// send sends from host i, and waits until the switch is idle.
+// send sends a frame from host i, and waits until the switch is idle.
 func (b *bench) send(i int, frames ...[]byte) {
 	b.t.Helper()
 	var batch packetio.Batch

@@ -16,7 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// loadable is a switch of a rack with a state folder, whose program can be changed.
+// loadable returns a switch of a rack with a state folder, whose program can be changed.
 func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pipeline.Program)) (a caller, rack *spec.Rack) {
 	t.Helper()
 	rack, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", "cm").Replace(boxFile)))
@@ -28,7 +28,7 @@ func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pip
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := recordOf(first, paths, logger)
+	rec, err := journalOf(first, paths, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +110,11 @@ func TestRestartWithLoadedProgram(t *testing.T) {
 	}
 }
 
-// A program that has moved requests of open connections cannot be replaced, and the error says so.
+// A program that has moved requests of open connections cannot be replaced, and the error gives
+// that reason.
 func TestLoadIsRefused(t *testing.T) {
 	paths := spec.Paths{Dir: t.TempDir()}
-	rec, err := openRecord(paths.Record())
+	rec, err := openJournal(paths.Record())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestLoadIsRefused(t *testing.T) {
 // A connection is in the journal because its requests might move, but none moved. It goes on after
 // the program is unloaded, and the next program with this journal does not treat it as a stale
 // flow, whose packets draw a fatal NAK.
-func TestUnloadFreesTheRecord(t *testing.T) {
+func TestUnloadFreesTheJournal(t *testing.T) {
 	a, _ := loadable(t, spec.ProgramSwordBox, spec.Paths{Dir: t.TempDir()}, func(p pipeline.Program) {
 		flow := &conntrack.Flow{ID: 3, Generation: 1, Ends: conntrack.Ends{ReqQPN: 5, RespQPN: 6}}
 		flow.Requester, flow.Responder = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// replacer is a program that turns every CAS into a WRITE, and answers FAA itself.
+// replacer is a program that replaces every CAS by a WRITE, and answers FAA itself.
 type replacer struct{ payload [transform.WordLen]byte }
 
 func (*replacer) Spec() pipeline.Spec { return pipeline.Spec{Name: "replacer"} }

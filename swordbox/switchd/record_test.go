@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 )
 
-func reopen(t *testing.T, path string) *recordFile {
+func reopen(t *testing.T, path string) *journalFile {
 	t.Helper()
-	r, err := openRecord(path)
+	r, err := openJournal(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func reopen(t *testing.T, path string) *recordFile {
 }
 
 // The next process finds what one process has written, also without a Close in between.
-func TestRecordFile(t *testing.T) {
+func TestJournalFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
 	a := netip.MustParseAddr("10.0.0.1")
 	first := reopen(t, path)
@@ -38,7 +38,7 @@ func TestRecordFile(t *testing.T) {
 }
 
 // A file of another kind or size is replaced, and renewed reports it.
-func TestRecordFileOfOthers(t *testing.T) {
+func TestJournalFileOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
 	for _, n := range []int{100, journal.Size} {
 		data := make([]byte, n)
@@ -51,7 +51,7 @@ func TestRecordFileOfOthers(t *testing.T) {
 			t.Errorf("%d bytes: renewed %v", n, r.renewed)
 		}
 	}
-	if _, err := openRecord(filepath.Join(t.TempDir(), "no", "record")); err == nil {
-		t.Error("a record without a folder")
+	if _, err := openJournal(filepath.Join(t.TempDir(), "no", "record")); err == nil {
+		t.Error("a journal without a folder")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 )
 
-// steady is a switch of two hosts without its loop, and a function that moves a burst through one
-// round.
+// steady returns a switch of two hosts whose loop does not run, and a function that passes a burst
+// through one round.
 func steady(tb testing.TB, faults ...fault.Rule) (burst int, round func()) {
 	tb.Helper()
 	var hosts, ends [2]*memcable.Port

@@ -17,8 +17,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// golden is a file of testdata: a packet before and after, written out by hand with a comment for
-// each field. The numbers in it were computed by another program.
+// golden is a file of testdata: a packet before and after a transformation, written out by hand
+// with a comment for each field. The checksums in it were computed by another program.
 type golden struct{ in, out []byte }
 
 func readGolden(t testing.TB, path string) (g golden) {
@@ -52,7 +52,7 @@ var (
 	switchMAC = wire.MAC{2, 0, 0, 0, 0, 0xfe}
 )
 
-// ends are the addresses that end in a number.
+// ends returns the addresses that end in a number.
 func ends(src, dst byte) (v4 wire.IPv4, v6 wire.IPv6) {
 	v4 = wire.IPv4{Src: [4]byte{10, 0, 0, src}, Dst: [4]byte{10, 0, 0, dst}}
 	v6.Src, v6.Dst = [16]byte{0: 0xfd, 15: src}, [16]byte{0: 0xfd, 15: dst}
@@ -80,7 +80,7 @@ func tagged(p *transform.Path) *transform.Path {
 	return p
 }
 
-// transformations by the name of their file. Those that make a packet do not use f.
+// transformations by the name of their file. Those that make a new packet do not use f.
 var transformations = map[string]func(f *wire.Frame){
 	"cas_to_write":          func(f *wire.Frame) { write(f, shared(false), 4711, 0x0102030405060708) },
 	"cas_to_write_v6":       func(f *wire.Frame) { write(f, shared(true), 4711, 0x0102030405060708) },
@@ -114,7 +114,7 @@ func write(f *wire.Frame, to *transform.Path, psn wire.PSN, value uint64) {
 	transform.Request(f, to, psn)
 }
 
-// answer puts the answer of an atomic in the place of the ACK that came.
+// answer replaces the received ACK by the answer of an atomic.
 func answer(f *wire.Frame, to *transform.Path) { to.AtomicACK(f, 12, 5, 0xbeef) }
 
 // Every transformation gives the bytes that were written out by hand.
@@ -133,7 +133,7 @@ func TestGolden(t *testing.T) {
 				if err := wire.ParseFrame(g.in, &f); err != nil {
 					t.Fatal(err)
 				}
-				f.UDP.Checksum = 0x1234 // as an offload left it
+				f.UDP.Checksum = 0x1234 // as checksum offload leaves it
 			}
 			transformations[name](&f)
 			if got := f.AppendTo(nil); !bytes.Equal(got, g.out) {
@@ -144,7 +144,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// dirty is a frame with other values in all fields.
+// dirty returns a frame with other values in all fields.
 func dirty() wire.Frame {
 	f := wire.Frame{V6: true, UDP: wire.UDP{Checksum: 5}}
 	f.BTH = wire.BTH{Opcode: wire.RCSendOnlyImm, Solicited: true, AckReq: true, FECN: true, Reserved6: 3, Reserved7: 3, Version: 1}
@@ -166,7 +166,7 @@ func independent(t *testing.T, b []byte) {
 	}
 }
 
-// The lengths of the packets are those of the table in the paper's description of the wire.
+// The lengths of the packets are those of the table in the paper.
 func TestLengths(t *testing.T) {
 	for name, want := range map[string]struct{ ip, udp, frame int }{
 		"cas_to_write": {68, 48, 82}, "cas_to_empty_write": {60, 40, 74}, "faa_to_write": {68, 48, 82},

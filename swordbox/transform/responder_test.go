@@ -26,7 +26,7 @@ type server struct {
 	now  clock.Time
 }
 
-const startPSN = 0xfffffe // wraps soon
+const startPSN = 0xfffffe // so that PSNs wrap soon
 
 func newServer(t *testing.T) *server {
 	t.Helper()
@@ -63,7 +63,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// atomic is a request of a client.
+// atomic returns a request of a client.
 func (s *server) atomic(op wire.Opcode, compare, swapOrAdd uint64) wire.Frame {
 	var f wire.Frame
 	s.path.EmptyWrite(&f, s.psn, 0, 0)
@@ -72,7 +72,7 @@ func (s *server) atomic(op wire.Opcode, compare, swapOrAdd uint64) wire.Frame {
 	return f
 }
 
-// ask sends a request and returns the one answer.
+// ask sends a request and returns its answer.
 func (s *server) ask(f *wire.Frame) (answer wire.Frame) {
 	s.t.Helper()
 	var out packetio.Batch
@@ -92,8 +92,8 @@ func (s *server) ask(f *wire.Frame) (answer wire.Frame) {
 	return answer
 }
 
-// A real responder does the same for an atomic and for the WRITE that the switch makes of it, and
-// each finds the value that the other left.
+// A real responder leaves the same value after an atomic and after the WRITE with which the switch
+// replaces it, and each reads the value that the other wrote.
 func TestByteOrder(t *testing.T) {
 	const tag, second = 0x0102030405060708, 0xfedcba9876543210
 	s := newServer(t)
@@ -119,7 +119,7 @@ func TestByteOrder(t *testing.T) {
 		t.Errorf("an FAA behind an empty WRITE finds %#x, want %#x", a.AtomicAck, uint64(second))
 	}
 
-	// The value after a client's WRITE is that of PieceOf.
+	// PieceOf computes the value after a client's WRITE.
 	var w wire.Frame
 	s.path.EmptyWrite(&w, s.psn, s.va, s.rkey)
 	w.Payload = []byte{1, 2, 3, 4, 5, 6, 7, 8}

@@ -87,7 +87,7 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// The functions of the hot path allocate nothing.
+// The functions of the hot path allocate no memory.
 func TestAllocatesNothing(t *testing.T) {
 	f := dirty()
 	buf := make([]byte, 0, 256)
@@ -111,7 +111,7 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Whatever the input, the output is well-formed to another decoder and has the expected fields.
+// For any input, the output is well-formed to another decoder and has the expected fields.
 func FuzzRewrite(f *testing.F) {
 	for name := range transformations {
 		if g := readGolden(f, "testdata/"+name+".txt"); g.in != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Wireshark decodes every transformed packet as it was meant.
+// Wireshark decodes every transformed packet to the intended fields.
 func TestTshark(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Skip("tshark is not installed: no second independent reader (apt-get install tshark)")
@@ -75,7 +75,8 @@ func TestTshark(t *testing.T) {
 	}
 }
 
-// expected is what tshark prints of a packet. It shows the ICRC in the order of its bytes.
+// expected returns the fields that tshark prints of a packet. It prints the ICRC in the order of
+// its bytes.
 func expected(f *wire.Frame) string {
 	op := f.BTH.Opcode
 	var reth, msn, prior string

@@ -19,7 +19,7 @@ func model(t *testing.T, name string) *cost.Model {
 	return m
 }
 
-// The built-in model gives what was published.
+// The built-in model reproduces the published figures.
 func TestConnectX5IsCalibrated(t *testing.T) {
 	figures, err := Run(model(t, "connectx5"), nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestConnectX5IsCalibrated(t *testing.T) {
 	}
 }
 
-// A core of the middlebox is the limit of what it rewrites.
+// The rate of rewritten packets is limited by one core of the middlebox.
 func TestMiddleboxIsCalibrated(t *testing.T) {
 	for _, f := range Figures() {
 		if !f.middlebox {
@@ -52,8 +52,8 @@ func TestMiddleboxIsCalibrated(t *testing.T) {
 	}
 }
 
-// plants spoil one figure of the model each, by a tenth or so. What has to be found wrong is named;
-// nothing else may be.
+// plants change one figure of the model each, by about a tenth. The named comparisons must fail,
+// and no others.
 var plants = []struct {
 	name  string
 	spoil func(*cost.Model)
@@ -74,7 +74,7 @@ var plants = []struct {
 	{"core of the switch", func(m *cost.Model) { m.Switch.Rewrite = 3_100_000 }, "WRITE, one QP, rewritten by the switch"},
 }
 
-// Calibration sees each figure that is not what it has to be.
+// Calibration reports each figure that differs from the published one.
 func TestPlantedFiguresAreSeen(t *testing.T) {
 	for _, p := range plants {
 		t.Run(p.name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestPlantedFiguresAreSeen(t *testing.T) {
 	}
 }
 
-// Each comparison is planted above: none that cannot fail.
+// Each comparison fails for one of the plants, so none always succeeds.
 func TestEveryFigureIsPlanted(t *testing.T) {
 	for _, f := range Figures() {
 		planted := f.Known != ""
@@ -113,7 +113,7 @@ func TestEveryFigureIsPlanted(t *testing.T) {
 	}
 }
 
-// Latencies do not limit rates: only the way there gets longer.
+// A latency does not limit a rate; it only makes the way longer.
 func TestLatencyIsNoOccupancy(t *testing.T) {
 	m := model(t, "connectx5")
 	l := load{op: verbs.OpWrite, size: 8, pairs: 1, depth: 128}
@@ -128,7 +128,7 @@ func TestLatencyIsNoOccupancy(t *testing.T) {
 	}
 }
 
-// The same run is the same, event by event.
+// Two runs with the same seed are the same, event by event.
 func TestCalibrationIsRepeatable(t *testing.T) {
 	m := model(t, "connectx5")
 	l := load{op: verbs.OpWrite, size: 64, pairs: fleet, depth: 8}

@@ -24,12 +24,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// down is a plugin on a machine without racks.
+// down returns a plugin on a machine without racks.
 func down() *Plugin {
 	return &Plugin{open: func(name string) (*rack.Rack, error) { return nil, fmt.Errorf("rack %q: %w", name, rack.ErrNotUp) }}
 }
 
-// code is the code of a plugin's error; 0: none.
+// code returns the code of a plugin's error; 0: none.
 func code(t *testing.T, err error) uint {
 	t.Helper()
 	var e *types.Error

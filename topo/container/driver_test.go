@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	networkID    = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	networkID  = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	endpointID = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
 )
 
-// newDriver is the driver of a small rack whose state folder is a test's. Its switch has no
+// newDriver returns the driver of a small rack with a state folder of the test. Its switch has no
 // namespace.
 func newDriver(t testing.TB) *driver {
 	t.Helper()
@@ -31,7 +31,7 @@ func newDriver(t testing.TB) *driver {
 	return &driver{plugger: p, log: log.New(io.Discard, "", 0)}
 }
 
-// ask posts a body and returns the answer, which must be JSON.
+// ask posts a request and returns the answer, which must be JSON.
 func ask(t testing.TB, d *driver, call, body string) (status int, out map[string]any) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -44,7 +44,8 @@ func ask(t testing.TB, d *driver, call, body string) (status int, out map[string
 
 func said(out map[string]any) string { s, _ := out["Err"].(string); return s }
 
-// What is wrong is refused with what to write instead, and what does not concern us is answered.
+// A wrong request is refused with a text that names the right one. Requests that do not concern the
+// driver are answered.
 func TestDriverRefuses(t *testing.T) {
 	d := newDriver(t)
 	network := `{"NetworkID":"` + networkID + `","Options":{"com.docker.network.generic":{"rdmalab.host":"cn0"}},"IPv4Data":[{"Pool":"0.0.0.0/0"}]}`
@@ -76,7 +77,7 @@ func TestDriverRefuses(t *testing.T) {
 	endpoint := `{"NetworkID":"` + networkID + `","EndpointID":"` + endpointID + `","Interface":{"MacAddress":"MAC","Address":"ADDR"}}`
 	for _, c := range []struct{ mac, addr, want, err string }{
 		{"", "", mac, ""},
-		{mac, "", "", ""}, // never said back
+		{mac, "", "", ""}, // the engine does not repeat it
 		{"02:00:00:00:00:01", "", "", "leave mac_address out"},
 		{"x", "", "", "leave mac_address out"},
 		{"", "10.0.0.1/8", "", "ipam"},
@@ -120,8 +121,8 @@ func TestDriverBoundsRequests(t *testing.T) {
 	}
 }
 
-// Join makes a link whose one end the engine can take, Leave removes it, and only that of its own
-// endpoint.
+// Join makes a link, one end of which the engine moves into the container. Leave removes the link
+// of its own endpoint, and no other.
 func TestDriverPlugs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("network namespaces need root; run the test with sudo")
@@ -176,7 +177,7 @@ func TestDriverPlugs(t *testing.T) {
 	}
 }
 
-// Garbage on the socket ends a connection, not the driver.
+// Random bytes on the socket end a connection, not the driver.
 func TestDriverSocket(t *testing.T) {
 	d := newDriver(t)
 	path := filepath.Join(t.TempDir(), "d.sock")
@@ -192,7 +193,7 @@ func TestDriverSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = c.Write([]byte(garbage)) // the driver may have hung up
+		_, _ = c.Write([]byte(garbage)) // the driver may have closed the connection
 		_ = c.Close()
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
@@ -215,8 +216,8 @@ func TestDriverSocket(t *testing.T) {
 	}
 }
 
-// FuzzDriver: whatever comes, the answer is JSON, nothing panics, and no file appears outside of
-// the cables.
+// FuzzDriver: for any request the answer is JSON, the driver does not panic, and no file appears
+// outside the folder of networks.
 func FuzzDriver(f *testing.F) {
 	calls := []string{
 		"CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "EndpointOperInfo", "Leave", "AllocateNetwork", "GetCapabilities", "x",
@@ -239,7 +240,7 @@ func FuzzDriver(f *testing.F) {
 	})
 }
 
-// FuzzEvents: events of any shape are told apart or passed over.
+// FuzzEvents: events of any form are parsed or ignored.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"Type":"container","Action":"start","Actor":{"ID":"1","Attributes":{"rdmalab.rack":"r","rdmalab.host":"cn0"}},"timeNano":1}`))
 	f.Add([]byte(`{"Type":"network","Action":"disconnect","Actor":{"Attributes":{"name":"rdmalab-r-cn0"}}}`))

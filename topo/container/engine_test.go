@@ -18,7 +18,7 @@ func hostsOn(t *testing.T, f *fakeEngine) *Hosts {
 	return NewHosts("r", Settings{Socket: f.socket, Plug: PlugOutside})
 }
 
-// Whoever has no engine is told where it was looked for and what to do.
+// If no engine is found, the error says where it was looked for and what to do.
 func TestNoEngine(t *testing.T) {
 	_, err := Connect(t.Context(), filepath.Join(t.TempDir(), "none.sock"))
 	if !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "rdmalab doctor") || !strings.Contains(err.Error(), "none.sock") {
@@ -38,7 +38,7 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// An engine that is stopped counts as none: whatever else a rack has is taken down without it.
+// An engine that is stopped counts as none: the other parts of a rack are removed without it.
 func TestSilentEngine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "silent.sock")
@@ -46,7 +46,7 @@ func TestSilentEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // nothing is accepted
+	defer l.Close() // no connection is accepted
 	if _, err := Connect(t.Context(), path); !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "says nothing") {
 		t.Errorf("%v", err)
 	}
@@ -57,7 +57,7 @@ func TestSilentEngine(t *testing.T) {
 	}
 }
 
-// What the engine is removing already is waited for: nothing is left when Remove returns.
+// Remove waits for containers that the engine is removing already: none is left when it returns.
 func TestRemovalInProgress(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("going", "r", "cn0", PartHost, "removing", 0)
@@ -71,7 +71,7 @@ func TestRemovalInProgress(t *testing.T) {
 	}
 }
 
-// What the engine makes after its controller has died is removed, too.
+// A container that the engine makes after its controller has died is removed, too.
 func TestContainersThatComeLate(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("early", "r", "cn0", PartHost, "running", 0)
@@ -88,7 +88,8 @@ func TestContainersThatComeLate(t *testing.T) {
 	}
 }
 
-// Somebody else's container on a cable is unplugged, and stays; the rack's networks go.
+// A container of another program that is on a link is disconnected, and stays; the rack's networks
+// are removed.
 func TestStrangerOnALink(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("stranger", "other", "x", PartHost, "running", 1<<22+7)
@@ -99,7 +100,7 @@ func TestStrangerOnALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // it only has to be there
+	defer l.Close() // the file only has to exist
 	h.driver = l.Addr().String()
 	if found, err := h.Remove(t.Context()); !found || err != nil {
 		t.Errorf("%v, %v", found, err)
@@ -109,8 +110,8 @@ func TestStrangerOnALink(t *testing.T) {
 	}
 }
 
-// A host's containers are found by labels, killed, stopped, continued and removed; what is not
-// there is fine.
+// A host's containers are found by labels, killed, stopped, continued and removed. It is no error
+// if there are none.
 func TestHosts(t *testing.T) {
 	f := newFakeEngine(t)
 	h := hostsOn(t, f)
@@ -158,8 +159,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A process that is gone, or was never a container's, is nobody's: a number is never believed
-// without its start time.
+// A process that has ended, or was never a container's, belongs to no container: a process number
+// counts only with its start time.
 func TestPIDsOfStaleNumbers(t *testing.T) {
 	f := newFakeEngine(t)
 	h := hostsOn(t, f)
@@ -172,7 +173,7 @@ func TestPIDsOfStaleNumbers(t *testing.T) {
 	}
 }
 
-// Errors of the engine keep its words, and an answer that is no JSON is an error.
+// Errors of the engine keep its text, and an answer that is not JSON is an error.
 func TestEngineErrors(t *testing.T) {
 	f := newFakeEngine(t)
 	e, err := Connect(t.Context(), f.socket)
@@ -195,7 +196,7 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// A removal does not stop at the first failure, and says all of them.
+// A removal goes on after a failure, and reports all failures.
 func TestRemoveGoesOn(t *testing.T) {
 	f := newFakeEngine(t)
 	h := hostsOn(t, f)

@@ -30,13 +30,13 @@ func testRack(t testing.TB, name string) *spec.Rack {
 	return r
 }
 
-// fakeEngine is an engine that has containers in a map and says what it was asked.
+// fakeEngine is an engine that keeps containers in a map and records its requests.
 type fakeEngine struct {
 	socket string
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	containers map[string]*inspected
-	networks   map[string]string // ID to the stranger that is connected, "" for none
+	networks   map[string]string // network ID to the container of another program that is connected, "" for none
 	images     map[string]string // name to program
 	loads      string            // the program of an image that is loaded
 	asked      []string
@@ -62,7 +62,7 @@ func newFakeEngine(t *testing.T) *fakeEngine {
 	return f
 }
 
-// add puts a container there, as somebody else would.
+// add adds a container, as another program would.
 func (f *fakeEngine) add(name, rack, host, part, state string, pid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +72,7 @@ func (f *fakeEngine) add(name, rack, host, part, state string, pid int) {
 	f.containers[name] = c
 }
 
-// find is a container by name or ID; mu is held.
+// find returns a container by name or ID; mu is held.
 func (f *fakeEngine) find(id string) *inspected {
 	for name, c := range f.containers {
 		if name == id || c.ID == id {
@@ -110,7 +110,7 @@ func (f *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.answer(w, r, path)
 }
 
-// answer is ServeHTTP for what is not special; mu is held.
+// answer handles the requests that ServeHTTP does not; mu is held.
 func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, path string) {
 	part := strings.Split(strings.Trim(path, "/"), "/")
 	say := func(status int, v any) {

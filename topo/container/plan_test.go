@@ -45,8 +45,8 @@ func TestComposeFileIsInStep(t *testing.T) {
 	}
 }
 
-// Whatever the plug, a compose file asks for no more than three capabilities, and says of each
-// container whose it is.
+// With each plug, a compose file asks for no more than three capabilities, and labels each
+// container with its rack.
 func TestComposeAsksForLittle(t *testing.T) {
 	r := testRack(t, "small")
 	for plug, services := range map[Plug]int{PlugOutside: 3, PlugHolder: 6, PlugDriver: 3} {
@@ -95,7 +95,7 @@ func TestComposeAsksForLittle(t *testing.T) {
 	}
 }
 
-// What the engine is asked for is what the compose file says.
+// The requests to the engine are the same as in the compose file.
 func TestBodyIsThePlan(t *testing.T) {
 	r := testRack(t, "small")
 	for _, plug := range Plugs() {
@@ -116,7 +116,7 @@ func TestBodyIsThePlan(t *testing.T) {
 	}
 }
 
-// The same program gives the same image, and the image has the program and nothing else.
+// The same program makes the same image, and the image contains only the program.
 func TestImageIsReproducible(t *testing.T) {
 	program := static(t)
 	var archives [2]bytes.Buffer
@@ -153,7 +153,7 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
-// A program that needs a loader is refused with the way out.
+// A program that needs a dynamic loader is refused with a text that says how to build it.
 func TestImageOfDynamicProgram(t *testing.T) {
 	f, err := elf.Open("/bin/sh")
 	if err != nil {
@@ -171,7 +171,7 @@ func TestImageOfDynamicProgram(t *testing.T) {
 	}
 }
 
-// static builds a program that an image can have.
+// static builds a statically linked program for an image.
 func static(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -187,7 +187,7 @@ func static(t *testing.T) string {
 	return program
 }
 
-// Hosts are started as the plan says; an image that is not there is loaded, once for all of them.
+// Hosts are started as planned; a missing image is loaded, once for all of them.
 func TestStartMakesWhatIsMissing(t *testing.T) {
 	f := newFakeEngine(t)
 	h := NewHosts("small", Settings{Socket: f.socket, Plug: PlugHolder})
@@ -228,8 +228,8 @@ func TestStartMakesWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A container that only has the name, and the labels of nobody or of another rack, is never
-// started: racks a-b and a give the same name to hosts c and b-c.
+// A container that has a host's name, but no labels of the rack, is never started: racks a-b and a
+// give the same name to hosts c and b-c.
 func TestStartLeavesNamesakes(t *testing.T) {
 	for _, rack := range []string{"", "other"} {
 		f := newFakeEngine(t)
@@ -251,7 +251,8 @@ func TestStartLeavesNamesakes(t *testing.T) {
 	}
 }
 
-// An image that another program's always replaces is given up, and not taken for ours.
+// If another program's image replaces ours again and again, the start fails, and that image is not
+// used.
 func TestEnsureGivesUp(t *testing.T) {
 	f := newFakeEngine(t)
 	f.loads = "another"

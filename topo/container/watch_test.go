@@ -46,7 +46,7 @@ func startTestWatcher(t *testing.T, f *fakeEngine) (status func() Watch, logged 
 				}
 				return s
 			}
-			time.Sleep(5 * time.Millisecond) // until it listens
+			time.Sleep(5 * time.Millisecond) // waits until the engine listens
 		}
 		t.Fatal("the watcher does not answer")
 		return s
@@ -69,8 +69,8 @@ func event(what, host string) string {
 	return fmt.Sprintf(`{"Type":"container","Action":%q,"Actor":{"ID":"1","Attributes":{"rdmalab.rack":"r","rdmalab.host":%q}},"timeNano":%d}`, what, host, time.Now().UnixNano())
 }
 
-// Events are noted for their host, those of others are not, and an engine that comes back is heard
-// again.
+// Events are noted for their host, those of other containers are not, and the watcher reads the
+// events of an engine that was restarted.
 func TestWatcherHears(t *testing.T) {
 	f := newFakeEngine(t)
 	status, _ := startTestWatcher(t, f)
@@ -98,7 +98,8 @@ func TestWatcherHears(t *testing.T) {
 	until(t, status, "a bound", func(w Watch) bool { return len(w.Hosts[1].Seen) == maxSeen && w.Hosts[1].Seen[0].What == "restart" })
 }
 
-// A container in the machine's own network is never plugged: its interface would be the machine's.
+// A container in the machine's own network namespace is never connected, because its interface
+// would be the machine's.
 func TestWatcherNeverPlugsTheMachine(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("c", "r", "cn0", PartHost, "running", os.Getpid())
@@ -109,7 +110,7 @@ func TestWatcherNeverPlugsTheMachine(t *testing.T) {
 	}
 }
 
-// A container that died meanwhile is no error; it is not plugged.
+// It is no error if a container has ended meanwhile; it is not connected.
 func TestWatcherMeetsTheDead(t *testing.T) {
 	f := newFakeEngine(t)
 	f.add("c", "r", "cn0", PartHost, "running", 1<<22+7)

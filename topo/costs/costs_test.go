@@ -30,7 +30,7 @@ func TestBuiltins(t *testing.T) {
 	}
 }
 
-// The middlebox is the only difference between the two racks.
+// The two racks differ only in the middlebox.
 func TestDPDKDiffersInItsSwitch(t *testing.T) {
 	plain, err := Builtin("connectx5")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestDPDKDiffersInItsSwitch(t *testing.T) {
 	}
 }
 
-// Every figure has its source beside it: one of the list at the top, or the mark of an assumption.
+// Every figure has its source beside it: one of the list at the top, or a mark that it is assumed.
 func TestEveryFigureHasASource(t *testing.T) {
 	figure := regexp.MustCompile(`^\s+[a-z]+: +[0-9]`)
 	source := regexp.MustCompile(`# \[(S|R|M|E|A)\]`)

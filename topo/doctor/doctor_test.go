@@ -16,11 +16,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// fake is a machine on which nothing is missing; tests take things away.
+// fake is a machine that lacks nothing; tests remove parts.
 type fake struct {
 	System
 	files    map[string]string
-	programs map[string]string // by the words of the command
+	programs map[string]string // outputs by command line
 	closed   []string
 	noNS     map[int]error
 	links    Links
@@ -210,7 +210,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 func TestMachineIsAsItWasAfterwards(t *testing.T) {
 	traces := func() (found []string) {
 		for _, pattern := range []string{filepath.Join(os.TempDir(), "rdmalab-doctor-*"), "/sys/fs/cgroup/rdmalab-doctor-*", "/sys/fs/cgroup/unified/rdmalab-doctor-*"} {
-			list, _ := filepath.Glob(pattern) // the patterns are good
+			list, _ := filepath.Glob(pattern) // the patterns are valid
 			found = append(found, list...)
 		}
 		return found

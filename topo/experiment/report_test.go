@@ -17,7 +17,7 @@ func sample() *Report {
 	return r
 }
 
-// A table has the paper's values in parentheses, and says when rows are missing.
+// A table has the paper's values in parentheses, and reports missing rows.
 func TestTable(t *testing.T) {
 	r := sample()
 	r.Interrupted = true
@@ -35,7 +35,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A plot finds the paper's values in columns of their own.
+// A plot has the paper's values in columns of their own.
 func TestCSV(t *testing.T) {
 	var b strings.Builder
 	if err := sample().WriteCSV(&b); err != nil {
@@ -60,7 +60,7 @@ func TestReportSurvivesJSON(t *testing.T) {
 	}
 }
 
-// Every experiment says what it is, and refuses parameters that it cannot use.
+// Every experiment describes itself, and refuses parameters that it cannot use.
 func TestEveryExperimentExplainsItself(t *testing.T) {
 	for _, e := range All() {
 		if e.Short == "" || e.Long == "" || e.Figure == "" || e.Sim+e.Rack == "" || e.Cost == "" {
@@ -108,7 +108,7 @@ func TestEveryExperimentExplainsItself(t *testing.T) {
 	}
 }
 
-// The paper's throughput is that of the nearest number of clients that it has.
+// The paper's throughput is that of the nearest number of clients in the paper.
 func TestNearestOfThePaper(t *testing.T) {
 	for _, c := range []struct {
 		clients int

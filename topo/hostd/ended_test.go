@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// inserter counts keys, and is ended after some.
+// inserter counts keys, and has its job ended after some.
 type inserter struct {
 	kv.Store
 	keys  int
@@ -23,7 +23,7 @@ func (i *inserter) Insert(uint64, []byte, clock.Time) error {
 	return nil
 }
 
-// A client that loads keys stops when the job is ended: with an interrupt, or with the application.
+// A client that loads keys stops when its job is ended: by an interrupt, or with the application.
 func TestLoadEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

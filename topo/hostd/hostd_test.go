@@ -127,7 +127,7 @@ func runPerf(ctx context.Context, c *control.Client, cfg perf.Config) (res perf.
 	return res, err
 }
 
-// verify checks the path once, and returns what the host said about it.
+// verify checks the path once, and returns the host's result.
 func verify(t *testing.T, c *control.Client) VerifyItem {
 	t.Helper()
 	var items []VerifyItem
@@ -174,8 +174,8 @@ func TestStatusAndTests(t *testing.T) {
 	}
 }
 
-// A crash of the application ends its jobs and connections. NIC and region stay, also their keys,
-// and answer those who are connected to the memory.
+// A crash of the application ends its jobs and connections. The NIC, the region and its keys stay,
+// and peers that are connected to the memory are answered.
 func TestCrashApp(t *testing.T) {
 	_, cn, ms := up(t)
 	before := status(t, ms)
@@ -245,7 +245,7 @@ func TestCrashApp(t *testing.T) {
 	eventually(t, "the client's farewell is heard", func() bool { return len(status(t, ms).QPs) == 0 })
 }
 
-// A killed job says so to its client.
+// The client of a killed job gets an error that says so.
 func TestCrashAppOfTheClient(t *testing.T) {
 	_, cn, _ := up(t)
 	job := make(chan error, 1)
@@ -295,8 +295,8 @@ func TestCrashNIC(t *testing.T) {
 	}
 }
 
-// Garbage on the wire is counted and nothing else: random bytes, and RoCEv2 packets with some bytes
-// changed.
+// Invalid packets are counted and have no other effect: random bytes, and RoCEv2 packets with some
+// bytes changed.
 func TestGarbage(t *testing.T) {
 	r := testRack()
 	dir := describe(t, r)
@@ -330,7 +330,7 @@ func TestGarbage(t *testing.T) {
 		if _, err := b.Send(&batch); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Microsecond) // a flood beyond the queue's depth would be lost before the NIC
+		time.Sleep(100 * time.Microsecond) // more packets than the queue holds would be lost before the NIC
 	}
 	ms := control.NewClient(spec.Paths{Dir: dir}.Socket("ms0"))
 	eventually(t, "everything has arrived and what is RoCEv2 was counted", func() bool {
@@ -382,7 +382,7 @@ func TestTear(t *testing.T) {
 	}
 }
 
-// A client that goes away ends its test.
+// When a client disconnects, its test ends.
 func TestClientGoes(t *testing.T) {
 	_, cn, _ := up(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A meter says what was done in the last full second, nothing of seconds before it, and nothing
-// when nobody works.
+// A meter reports the operations of the last full second, not of seconds before it, and zero when
+// there are none.
 func TestMeter(t *testing.T) {
 	var m meter
 	at := func(ms int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(ms) * time.Millisecond) }

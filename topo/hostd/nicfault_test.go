@@ -27,7 +27,7 @@ func waitForQPs(t *testing.T, get func() Status) (qpns []wire.QPN) {
 	return nil
 }
 
-// Each fault of a NIC ends the job that runs on it, and the next job runs as if nothing had been.
+// Each fault of a NIC ends the job that runs on it, and the next job is not affected.
 func TestNICFaults(t *testing.T) {
 	_, cn, ms := up(t)
 	for _, kind := range []string{FaultQPError, FaultCQOverrun, FaultUnplug} {
@@ -85,7 +85,7 @@ func TestNICFaults(t *testing.T) {
 	if err := ms.Call(t.Context(), "POST", PathNICFault, NICFault{Kind: FaultQPError}, &none); err != nil {
 		t.Errorf("all: %v", err)
 	}
-	for range 2 { // unplugged twice is no error
+	for range 2 { // a second unplug is no error
 		if err := ms.Call(t.Context(), "POST", PathNICFault, NICFault{Kind: FaultUnplug}, nil); err != nil {
 			t.Errorf("unplug: %v", err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A store that runs stays as it is, and the start of another one is refused; one that has failed is
-// replaced.
+// While a store runs, the start of another one is refused and does not change it; a store that has
+// failed is replaced.
 func TestStartStore(t *testing.T) {
 	r := testRack()
 	dir := describe(t, r)

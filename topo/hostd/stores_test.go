@@ -10,14 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// knows reports whether a host says that it knows a tree.
+// knows reports whether a host reports a tree.
 func knows(t *testing.T, c *control.Client) bool {
 	t.Helper()
 	list := status(t, c).Stores
 	return len(list) == 1 && list[0].Store == "sherman" && len(list[0].Values) == len(sherman.Store.Columns)
 }
 
-// The start of another store in the same memory looks for a tree in the status of compute hosts.
+// Before another store starts in the same memory, it looks for a tree in the status of compute
+// hosts.
 func TestStatusTellsOfATree(t *testing.T) {
 	_, cn, _ := up(t)
 	if knows(t, cn) {
@@ -38,7 +39,8 @@ func TestStatusTellsOfATree(t *testing.T) {
 	}
 }
 
-// What a store has left in memory is destroyed by the other one only if it is told to.
+// The contents that a store has left in memory are destroyed by another store only if it is told
+// to.
 func TestStoresSpareEachOther(t *testing.T) {
 	_, cn, _ := up(t)
 	call := func(refusal, path string, in any) {

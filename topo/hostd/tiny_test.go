@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// tiny is a third store: a map in the daemon that was asked to start it. Registering it is all that
-// it does to be one.
+// tiny is a third store: a map in the daemon that starts it. To be a store, it only registers
+// itself.
 var tiny = store.Store{
 	Name: "tiny", Title: "Tiny", Columns: []string{"GETS"},
 	Node: func(store.Host) store.Node { return &tinyNode{} },
@@ -26,7 +26,7 @@ func init() { store.Register(tiny) }
 
 // tinyNode is a host's part of the store.
 type tinyNode struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	up   bool
 	data map[uint64][]byte
 	gets uint64
@@ -74,7 +74,7 @@ func (c tinyClient) Put(k uint64, v []byte, _ clock.Time) error {
 // tinyClient is a client.
 type tinyClient struct{ n *tinyNode }
 
-// set replaces a value if the key is there as it must be.
+// set replaces a value if the key exists, or does not exist, as required.
 func (c tinyClient) set(k uint64, v []byte, otherwise error, there bool) error {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()

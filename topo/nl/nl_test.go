@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// pair makes two namespaces that are gone after the test, or skips it.
+// pair makes two namespaces that are removed after the test, or skips it.
 func pair(t *testing.T) (a, b string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

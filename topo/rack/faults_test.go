@@ -16,7 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// stateOf is the state of a node now.
+// stateOf returns the present state of a node.
 func stateOf(t *testing.T, r *Rack, node string) State {
 	t.Helper()
 	return statusOf(t, r, node).State
@@ -124,7 +124,7 @@ func TestCrashAndRestart(t *testing.T) {
 		if err != nil || len(addrs) != 2 || addrs[0] != r.Spec.Prefix4(h) || addrs[1] != r.Spec.Prefix6(h) {
 			t.Errorf("addresses after the restart: %v, %v", addrs, err)
 		}
-		must(t, r.Restart(ctx, "cn0")) // of a host that is up: a reboot
+		must(t, r.Restart(ctx, "cn0")) // the host is up, so this is a reboot
 		if again := statusOf(t, r, "cn0"); again.State != StateUp || again.PID == after.PID {
 			t.Errorf("rebooted host %+v, before %+v", again, after)
 		}
@@ -154,7 +154,7 @@ func TestHangAndResume(t *testing.T) {
 		must(t, r.Hang(ctx, "cn1"))
 		must(t, r.Restart(ctx, "cn1"))
 		eventually(t, r, "cn1", StateUp)
-		must(t, r.Hang(ctx, "ms0")) // and down, while it hangs
+		must(t, r.Hang(ctx, "ms0")) // down works while it hangs
 	})
 }
 
@@ -192,7 +192,7 @@ func TestTimers(t *testing.T) {
 		for _, node := range []string{"cn0", "cn1", "ms0"} {
 			eventually(t, r, node, StateUp)
 		}
-		// A later fault takes the place of the earlier one's end.
+		// The end of a later fault replaces that of the earlier one.
 		must(t, r.Hang(ctx, "cn1"))
 		must(t, r.After(ctx, 300*time.Millisecond, ActionResume, "cn1"))
 		must(t, r.Resume(ctx, "cn1"))
@@ -200,7 +200,7 @@ func TestTimers(t *testing.T) {
 			t.Errorf("the timer outlived the end of its fault: %v, %v", pids, err)
 		}
 		must(t, r.Link(ctx, "cn0", false))
-		must(t, r.After(ctx, late, ActionLinkUp, "cn0")) // down takes it away
+		must(t, r.After(ctx, late, ActionLinkUp, "cn0")) // down removes the timer
 		if pids, err := r.keep.pids(timerNode(ActionLinkUp.timerName("cn0"))); err != nil || len(pids) != 1 {
 			t.Errorf("processes of the timer: %v, %v; want one", pids, err)
 		}
@@ -246,7 +246,7 @@ func TestCrashEndsPrograms(t *testing.T) {
 			done := make(chan int, 1)
 			marker := filepath.Join(t.TempDir(), "runs")
 			go func() {
-				// An orphan as well, which only its namespace or cgroup gives away.
+				// An orphan is found, too, by its namespace or cgroup only.
 				code, err := r.Exec("cn0", []string{"sh", "-c", "(sleep 600 &); touch " + marker + "; sleep 600"})
 				if err != nil {
 					t.Error(err)
@@ -255,7 +255,7 @@ func TestCrashEndsPrograms(t *testing.T) {
 			}()
 			must(t, waitFor(5*time.Second, "start of the program", func() (bool, error) {
 				pids, err := r.keep.pids("cn0")
-				return exists(marker) && len(processes(pids)) == 5, err // process 1, the daemon, the shell and its two
+				return exists(marker) && len(processes(pids)) == 5, err // process 1, the daemon, the shell and its two children
 			}))
 			return done
 		}
@@ -298,7 +298,8 @@ func TestInitReaps(t *testing.T) {
 func TestExecPassesFiles(t *testing.T) {
 	needRoot(t)
 	r := mustUp(t, rackName(t, "x"))
-	// The files of the caller are the program's: a second program of the test is the caller here.
+	// The program runs with the files of its caller; here, a second program of the test is the
+	// caller.
 	cmd := exec.Command(os.Args[0], "exec", "--rack", r.Spec.Name, "--node", "cn0")
 	in, err := cmd.StdinPipe()
 	must(t, err)
@@ -315,7 +316,7 @@ func TestExecPassesFiles(t *testing.T) {
 	}
 }
 
-// Whoever is root on a host can take its interface away; restart brings it back, too.
+// A user with root rights on a host can delete its interface; restart makes it again.
 func TestRestartAfterTheLinkWasRemoved(t *testing.T) {
 	r := mustUp(t, rackName(t, "w"))
 	for range 2 {

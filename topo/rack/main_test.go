@@ -18,8 +18,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// The test program is also the program of the nodes: with one of these as first argument it is a
-// node's process 1, a daemon without any network, a timer, or a controller that dies half-way.
+// The test binary is also the program of the nodes: with one of these as first argument it is a
+// node's process 1, a daemon without network, a timer, or a controller that dies after a step.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		f := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
@@ -68,10 +68,10 @@ func report(err error) int {
 	return 0
 }
 
-// signalsEnv makes the programs of the test do without cgroups.
+// signalsEnv makes the programs of the test work without cgroups.
 const signalsEnv = "RACKTEST_SIGNALS"
 
-// openHere is Open with the keeper that the test chose.
+// openHere is Open with the keeper that the test has chosen.
 func openHere(name string) (*Rack, error) {
 	r, err := Open(name)
 	if err == nil && os.Getenv(signalsEnv) != "" {
@@ -80,7 +80,7 @@ func openHere(name string) (*Rack, error) {
 	return r, err
 }
 
-// stubDaemon answers GET /status as the real daemons do, and nothing else.
+// stubDaemon answers GET /status as the real daemons do, and has no other function.
 func stubDaemon(p spec.Paths, name string) int {
 	if exists(p.Dir + "/fail-" + name) {
 		fmt.Println("this daemon was told to fail")
@@ -99,7 +99,7 @@ func stubDaemon(p spec.Paths, name string) int {
 	return 0
 }
 
-// dieHalfWay is a controller that is killed when it has done a step.
+// dieHalfWay is a controller that is killed after a given step.
 func dieHalfWay(what, rack, step string) error {
 	r := handle(rack)
 	r.Spec = testSpec(rack)
@@ -116,8 +116,8 @@ func dieHalfWay(what, rack, step string) error {
 	return err
 }
 
-// upOnFullDisk brings a rack up where the state folder has room for so many files only. The process
-// has a mount namespace of its own, so that nobody else sees it.
+// upOnFullDisk brings a rack up where the state folder has room for only so many files. The process
+// has a mount namespace of its own, so that other processes do not see that folder.
 func upOnFullDisk(rack, files string) error {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	if err == nil {
@@ -159,7 +159,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// rackName is a name of this test run's own; the rack is gone after the test.
+// rackName returns a name that belongs to this test run; the rack is removed after the test.
 func rackName(t *testing.T, suffix string) string {
 	t.Helper()
 	needRoot(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// tracesOf lists what there is of a rack: mounts, cgroups, folders, processes. A process that was
-// not let in when its controller died may need a moment to see it.
+// tracesOf lists the remains of a rack: mounts, cgroups, folders, processes. A process whose
+// controller died early may need a moment to notice it.
 func tracesOf(t *testing.T, name string) (found []string) {
 	t.Helper()
 	_ = waitFor(2*time.Second, "end of "+name, func() (bool, error) { // else they are reported by the caller
@@ -58,8 +58,8 @@ func tracesNow(t *testing.T, name string) []string {
 	return found
 }
 
-// probe puts a link from a namespace of the test into a node's: the test's end goes when the node's
-// namespace does.
+// probe puts a link from a namespace of the test into a node's: the test's end is removed with the
+// node's namespace.
 func probe(t *testing.T, r *Rack) (gone func()) {
 	t.Helper()
 	pin := filepath.Join(t.TempDir(), "probe")
@@ -194,7 +194,7 @@ func TestControllerDiesAtAnyTime(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(ms) * time.Millisecond) // the moment of death is what varies
+		time.Sleep(time.Duration(ms) * time.Millisecond) // the time of death varies
 		_ = cmd.Process.Kill()                           // it may have ended
 		_ = cmd.Wait()                                   // it was killed
 		if _, err := Down(t.Context(), name); err != nil {

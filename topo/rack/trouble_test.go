@@ -102,8 +102,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestBusyNamespace(t *testing.T) {
 	withBothKeepers(t, func(t *testing.T, r *Rack) {
-		// Somebody else's program is in a host's namespace, with its working directory on the
-		// rack's tmpfs.
+		// Another program is in a host's namespace, with its working directory on the rack's tmpfs.
 		guest := exec.Command("sleep", "600")
 		guest.Dir = r.Paths.Dir
 		must(t, nl.Do(r.Paths.Netns("cn0"), guest.Start))

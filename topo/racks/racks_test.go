@@ -23,7 +23,7 @@ func TestDefaultRack(t *testing.T) {
 	}
 }
 
-// The rack file beside the default one is a good one.
+// The rack file beside the default one is valid.
 func TestSwordBoxRack(t *testing.T) {
 	data, err := os.ReadFile("swordbox.yaml")
 	if err != nil {

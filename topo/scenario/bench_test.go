@@ -2,7 +2,7 @@ package scenario
 
 import "testing"
 
-// BenchmarkTransport is one seed of the sweep; its events a second are those of the whole stack.
+// BenchmarkTransport runs one seed of the sweep; its rate of events is that of the whole stack.
 func BenchmarkTransport(b *testing.B) {
 	s, err := Find("transport")
 	if err != nil {

@@ -14,24 +14,24 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// broken is an append whose request or answer is lost, and what dies then, and when after that.
+// broken is an append whose request or answer is lost, and the machines that die after that, with
+// the times.
 type broken struct {
-	answer      bool          // it is the answer that is lost
-	client, box time.Duration // after which the client, or the switch, dies; negative: it lives
+	answer      bool          // the answer is lost
+	client, box time.Duration // time until the client, or the switch, dies; negative: it does not die
 }
 
 func (b broken) String() string {
 	return fmt.Sprintf("answer lost %v, client dies after %v, switch after %v", b.answer, b.client, b.box)
 }
 
-// lives is that of what does not die.
+// lives is the time for a machine that does not die.
 const lives = time.Duration(-1)
 
-// chainWatch looks at the chain whenever a packet passes: memory changes at no other time.
+// chainWatch reads the chain whenever a packet passes, because memory changes at no other time.
 type chainWatch struct {
-	told []layout.Handle // nodes whose clients were told that they are linked
-	// from and until are when one of them was missing for the first and for the last time; 0:
-	// never.
+	told []layout.Handle // nodes whose appends were acknowledged to their clients
+	// from and until are the first and the last time at which one of them was missing; 0: never.
 	from, until clock.Time
 }
 
@@ -53,8 +53,8 @@ func (w *chainWatch) look(h *holeRun, now clock.Time) {
 	}
 }
 
-// play lets client 1 append node 3, which is lost, and client 2 node 4, while what shall die dies;
-// it returns when the append was lost, and what was seen of the chain.
+// play has client 1 append node 3, which is lost, and client 2 node 4, while the planned machines
+// die. It returns the time of the loss, and the observations of the chain.
 func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch, damage []string) {
 	t.Helper()
 	w = &chainWatch{}
@@ -85,8 +85,7 @@ func (b broken) play(t *testing.T, mode string) (lost clock.Time, w *chainWatch,
 			})
 		}
 		h.rt.Sleep(3 * time.Microsecond)
-		// A client that was told something else than success looks for its node before it tries
-		// again.
+		// A client whose append was not acknowledged looks for its node before it tries again.
 		if h.linked(d.link(2, 1, 4, 1), "the append of client 2") {
 			w.told = append(w.told, 4)
 		} else if h.retry(d, 4); len(h.damage) == 0 {
@@ -123,8 +122,8 @@ func inChain(h *holeRun, n layout.Handle) bool {
 	return false
 }
 
-// deaths are all times at which a client or the switch may die while its append is under way; a
-// round trip has some 10 µs.
+// deaths are all times at which a client or the switch may die while its append is in flight; a
+// round trip takes about 10 µs.
 func deaths() (list []time.Duration) {
 	list = append(list, lives)
 	for d := time.Duration(0); d <= 30*time.Microsecond; d += 5 * time.Microsecond {
@@ -133,9 +132,8 @@ func deaths() (list []time.Duration) {
 	return append(list, time.Millisecond, 1100*time.Microsecond, 5*time.Millisecond)
 }
 
-// Whatever is lost and whoever dies when, in mode hardened every node whose client was told is in
-// its chain at every instant: no chain has to be mended, by nobody, also after both have died. The
-// time is 0.
+// For every loss and every death, in mode hardened each acknowledged node is in its chain at every
+// instant: no chain is ever repaired, also after both machines have died.
 func TestNoDeathBreaksAChain(t *testing.T) {
 	t.Parallel()
 	runs := 0
@@ -155,9 +153,9 @@ func TestNoDeathBreaksAChain(t *testing.T) {
 	}
 }
 
-// In mode published the same breaks the chain; the control plane mends it in the time that is
-// promised, also if the client is dead. If the switch dies as well, nobody does: that is what the
-// paper leaves open.
+// In mode published the same loss breaks the chain, and the control plane repairs it within the
+// promised time, also if the client is dead. If the switch dies as well, the chain stays broken:
+// the paper leaves this open.
 func TestControlPlaneRepairsTheChain(t *testing.T) {
 	t.Parallel()
 	dead := broken{client: 3 * time.Microsecond, box: lives}

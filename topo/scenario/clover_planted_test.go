@@ -44,8 +44,9 @@ func hangOnWrite(e *env) *storePlan {
 	return p
 }
 
-// A client that was frozen for longer than lease and grace sends a request that belongs to no
-// lease. Without the end of its connections the histories see that; with it they hold.
+// A client that has hung for longer than lease and grace sends a request after its lease has ended.
+// If its connections were not ended, the histories show that; if they were, the histories are
+// linearizable.
 func TestAHungClientsConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{true, false} {

@@ -18,7 +18,7 @@ func TestCloverShared(t *testing.T) {
 	runSharedSeeds(t, "clover-shared")
 }
 
-// The same with a switch that steers: it must tell whose WRITE belongs to whose append.
+// The same with a switch that steers: it must match each append with the WRITE of its own client.
 func TestCloverSteerShared(t *testing.T) {
 	t.Parallel()
 	runSharedSeeds(t, "clover-steer-shared")
@@ -39,16 +39,16 @@ func runSharedSeeds(t *testing.T, name string) {
 }
 
 // misjoiner is a machine that steers and takes an append for that of the last node that was written
-// on its connection, as the published switch does (hole 36). It never lets a packet wait, so that
-// what it believes does not leave the switch.
+// on its connection, as the published switch does (hole 36). It never holds a packet, so its wrong
+// belief does not reach the servers.
 type misjoiner struct {
 	*cloversteer.Machine
 	stores map[string]placed
-	last   map[uint32]layout.Location // by row
+	last   map[uint32]layout.Location // by flow
 	wrong  int
 }
 
-// placed is where a server has its part of the store.
+// placed is the place of the store's part on a server.
 type placed struct {
 	base  uint64
 	super layout.Superblock
@@ -82,7 +82,7 @@ func (m *misjoiner) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p 
 	return m.Machine.Request(c, s, r, p)
 }
 
-// join lets the machine see another node in an append than there is.
+// join replaces the node of an append by another one before the machine sees it.
 func (m *misjoiner) join(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed, st placed) pipeline.Verdict {
 	swap := layout.Word(p.AtomicETH.SwapOrAdd)
 	next, more := swap.Next()
@@ -98,8 +98,8 @@ func (m *misjoiner) join(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pi
 	return v
 }
 
-// The published rule, that an append belongs to the last WRITE of its connection, is right where
-// each client has a connection and wrong where they share it; the histories see that.
+// The published rule, that an append belongs to the last WRITE of its connection, is right if each
+// client has a connection and wrong if clients share it; the histories show that.
 func TestWrongJoinIsCaught(t *testing.T) {
 	t.Parallel()
 	const seeds = 4
@@ -107,7 +107,7 @@ func TestWrongJoinIsCaught(t *testing.T) {
 		name   string
 		shared bool
 		plant  bool
-		least  int // seeds with damage: the search for an order is long when there is none
+		least  int // seeds with damage: if there is no order, the search for one takes long
 	}{
 		{"each client has a connection, the last WRITE counts", false, true, 0},
 		{"shared connections, the handle counts", true, false, 0},

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// steering makes a switch that steers by a machine. It has no record: it must not crash.
+// steering makes a switch that steers by a machine. It has no journal, so it must not crash.
 func steering(m handler.Machine) func(*spec.Rack) (pipeline.Program, error) {
 	return func(s *spec.Rack) (pipeline.Program, error) {
 		set, err := rules.NewSet(s.Switch.Rules)
@@ -33,22 +33,22 @@ func steering(m handler.Machine) func(*spec.Rack) (pipeline.Program, error) {
 	}
 }
 
-// posted names a request of a row.
+// posted names a request of a flow.
 type posted struct {
 	row uint32
 	psn wire.PSN
 }
 
 // believer is a machine that steers and is told that appends have succeeded: when they are sent,
-// whether or not they arrive (nobody mends a chain that breaks; holes 28 and 30), or when they are
-// answered, whatever the answer is (its tails are stale; hole 29).
+// whether or not they arrive (a chain that breaks is not repaired; holes 28 and 30), or when they
+// are answered, with any answer (its tails are stale; hole 29).
 type believer struct {
 	*cloversteer.Machine
 	sent     bool
 	compares map[posted]uint64
 }
 
-// tell lets the machine see a success.
+// tell reports a success to the machine.
 func (b *believer) tell(c *pipeline.Ctx, r *conntrack.Flow, psn wire.PSN, compare uint64) {
 	var p pipeline.Parsed
 	p.BTH.Opcode, p.BTH.PSN, p.AtomicAck = wire.RCAtomicAck, psn, compare
@@ -73,7 +73,7 @@ func (b *believer) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 	return b.Machine.Response(c, s, p)
 }
 
-// Steering without a safeguard is caught by the histories, with it they hold.
+// The histories show that a safeguard of steering was removed; with it they are linearizable.
 func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	believing := func(sent bool) func() handler.Machine {

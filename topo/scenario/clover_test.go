@@ -89,7 +89,7 @@ func (b *buggy) Put(key uint64, value []byte, deadline clock.Time) error {
 	return b.Store.Put(key, value, deadline)
 }
 
-// The checks see what they are for.
+// The checks find the bugs for which they exist.
 func TestPlantedStoreBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(kv.Store) kv.Store{

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// perf's contend does as many CAS as it was told, and each that worked changed the word.
+// perf's contend sends as many CAS as configured, and each that succeeded changed the word.
 func TestPerfContend(t *testing.T) {
 	for _, clients := range []int{1, 7, 64} {
 		const iters = 2000

@@ -15,10 +15,10 @@ import (
 // badSwitch is a switch with a bug.
 type badSwitch struct {
 	sim.Node
-	// in changes a packet before the program sees it, or has it sent on as it is.
+	// in changes a packet before the program gets it, or has it forwarded unchanged.
 	in func(port int, f *wire.Frame) (changed, asIs bool)
-	// out changes or drops what leaves for a packet that came in; last: it is the last of its
-	// opcode.
+	// out changes or drops packets that leave because of a packet that came in; last: it is the
+	// last of its opcode.
 	out  func(in, f *wire.Frame, to int, last bool) (changed, lost bool)
 	made packetio.Batch
 }
@@ -29,7 +29,7 @@ const (
 	firstHostByte  = 2
 )
 
-// Frame is the switch's, with the bug before or behind it.
+// Frame is the switch's Frame, with the bug before or after it.
 func (b *badSwitch) Frame(now clock.Time, port int, p packetio.Frame, out *packetio.Batch) {
 	var in wire.Frame
 	if wire.ParseFrame(p.Data, &in) != nil {
@@ -75,10 +75,10 @@ func (b *badSwitch) last(i int, op wire.Opcode) bool {
 	return true
 }
 
-// plants are the holes that both modes close, as bugs of the switch.
+// plants are the holes that both modes close, each as a bug of the switch.
 func plants() map[int]func() *badSwitch {
 	return map[int]func() *badSwitch{
-		3: func() *badSwitch { // what stays keeps its number
+		3: func() *badSwitch { // requests that do not move keep their PSN
 			return &badSwitch{out: func(in, f *wire.Frame, to int, _ bool) (bool, bool) {
 				op := f.BTH.Opcode
 				stays := to == holeServerPort && in.BTH.Opcode == op && (op == wire.RCWriteFirst || op == wire.RCWriteMiddle || op == wire.RCWriteLast)
@@ -93,14 +93,14 @@ func plants() map[int]func() *badSwitch {
 				return false, f.BTH.Opcode == wire.RCAtomicAck && !last
 			}}
 		},
-		11: func() *badSwitch { // WRITEs do not ask
+		11: func() *badSwitch { // WRITEs do not request an acknowledgement
 			return &badSwitch{out: func(_, f *wire.Frame, to int, _ bool) (bool, bool) {
 				mute := to == holeServerPort && f.BTH.Opcode == wire.RCWriteOnly
 				f.BTH.AckReq = f.BTH.AckReq && !mute
 				return mute, false
 			}}
 		},
-		13: func() *badSwitch { // what comes again is new
+		13: func() *badSwitch { // a retransmission is taken for a new request
 			seen := map[wire.PSN]bool{}
 			return &badSwitch{in: func(port int, f *wire.Frame) (bool, bool) {
 				if port != 1 || f.BTH.Opcode != wire.RCCmpSwap {
@@ -113,7 +113,7 @@ func plants() map[int]func() *badSwitch {
 				return again, false
 			}}
 		},
-		23: func() *badSwitch { // another port is another connection
+		23: func() *badSwitch { // the same queue pair at another port is another connection
 			ports := map[wire.QPN]uint16{}
 			return &badSwitch{in: func(port int, f *wire.Frame) (bool, bool) {
 				if port != 1 || f.BTH.DestQP < 2 {
@@ -125,12 +125,12 @@ func plants() map[int]func() *badSwitch {
 				return false, ports[f.BTH.DestQP] != f.UDP.SrcPort
 			}}
 		},
-		24: func() *badSwitch { // nobody listens to the connection manager
+		24: func() *badSwitch { // the switch does not read datagrams of the connection manager
 			return &badSwitch{in: func(_ int, f *wire.Frame) (bool, bool) {
 				return false, f.BTH.DestQP == 1 && f.IPv4.Dst[3] >= firstHostByte && f.IPv4.Src[3] >= firstHostByte
 			}}
 		},
-		45: func() *badSwitch { // the operand's bytes as they are
+		45: func() *badSwitch { // the bytes of the operand are not swapped
 			return &badSwitch{out: func(in, f *wire.Frame, to int, _ bool) (bool, bool) {
 				made := to == holeServerPort && in.BTH.Opcode.Is(wire.OpAtomic) && f.BTH.Opcode == wire.RCWriteOnly && len(f.Payload) == 8
 				if made {
@@ -142,7 +142,8 @@ func plants() map[int]func() *badSwitch {
 	}
 }
 
-// The holes that both modes close are looked for: opened in the switch, each does damage.
+// For each hole that both modes close there is a search: if it is opened in the switch, the search
+// finds damage.
 func TestPlantedHolesAreCaught(t *testing.T) {
 	t.Parallel()
 	bugs := plants()
@@ -155,7 +156,7 @@ func TestPlantedHolesAreCaught(t *testing.T) {
 		}
 		modes := []string{recordedPublished, recordedHardened}
 		if o.number == 24 {
-			modes = modes[:1] // mode hardened does not need the connection manager: it does not move what it is not sure of
+			modes = modes[:1] // mode hardened does not need the connection manager, because it does not move requests of connections that it does not know
 		}
 		for _, m := range modes {
 			e := newEnv(Scenario{}, 1, Options{Wrap: func(name string, n sim.Node) sim.Node {

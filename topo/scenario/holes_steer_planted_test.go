@@ -11,11 +11,11 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// folder is the hardened machine with the published program's registers: it takes a key for its
-// remainder.
+// folder is the hardened machine with the registers of the published program, in which a key's
+// register is the remainder of the key.
 type folder struct{ *cloversteer.Machine }
 
-// Request shows the machine another key than the node has.
+// Request replaces the key of the node before the machine sees it.
 func (m folder) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	key, ok := layout.KeyOf(p.Payload)
 	if !ok {
@@ -27,13 +27,13 @@ func (m folder) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pip
 	return m.Machine.Request(c, s, r, p)
 }
 
-// Hole 46 planted in the hardened machine is found; its other scenarios find nothing there, because
-// their keys have tails of their own.
+// Hole 46, planted in the hardened machine, is found. Its other scenarios find no damage, because
+// their keys have registers of their own.
 func TestPlantedSharedTailIsCaught(t *testing.T) {
 	t.Parallel()
 	for _, o := range steerHoles() {
 		if o.number == 31 {
-			continue // the switch is restarted: this one is not
+			continue // this scenario restarts the switch, which the test's switch cannot do
 		}
 		e := newEnv(Scenario{}, 1, Options{})
 		o.params, o.rack.Program = holeParams, steering(folder{cloversteer.New(cloversteer.Config{})})

@@ -15,14 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// memoryBug is a memory server's NIC that treats a word wrongly behind everybody's back: after some
-// requests on a word it changes that word again, as a stale or doubled packet would.
+// memoryBug is a memory server's NIC that changes a word without a request: some requests after an
+// atomic or WRITE on the word it writes the word again, as a stale or doubled packet would.
 type memoryBug struct {
 	sim.Node
 	run *lockRun
-	// later says what else to write after a request, some requests later; false: nothing.
+	// later returns the value to write some requests after a request; false: none.
 	later func(f *wire.Frame, word uint64) (uint64, bool)
-	wait  int // requests in between
+	wait  int // number of requests in between
 
 	due  []belated
 	done int
@@ -65,7 +65,7 @@ func (b *memoryBug) Frame(now clock.Time, port int, f packetio.Frame, out *packe
 	}
 }
 
-// wordAt is the word that a request names.
+// wordAt returns the word that a request names.
 func (r *lockRun) wordAt(f *wire.Frame) *lockWord {
 	va, key := f.RETH.VA, f.RETH.RKey
 	switch f.BTH.Opcode {
@@ -83,7 +83,7 @@ func (r *lockRun) wordAt(f *wire.Frame) *lockWord {
 	return nil
 }
 
-// runs a seed of locks with a bug in the memory servers; the wrapper learns the run when the first
+// runs a seed of locks with a bug in the memory servers; the wrapper gets the run when the first
 // node is made.
 func runWithBug(t *testing.T, seed uint64, blind bool, plant func(r *lockRun, n sim.Node) sim.Node) Report {
 	t.Helper()
@@ -107,8 +107,8 @@ type lockBug struct {
 	wait  int
 	in    func(f *wire.Frame) bool
 	out   func(f *wire.Frame) bool
-	quiet bool // histories alone cannot tell: they are of words
-	slow  bool // clients wait long for what never comes
+	quiet bool // histories alone do not show it, because they are of words
+	slow  bool // clients wait long for answers that never come
 }
 
 func lockBugs() []lockBug {
@@ -145,7 +145,7 @@ func lockBugs() []lockBug {
 			if f.BTH.Opcode != wire.RCCmpSwap || f.AtomicETH.SwapOrAdd == 0 {
 				return false
 			}
-			f.BTH.Opcode = wire.RCFetchAdd // the answer is right, the word is not
+			f.BTH.Opcode = wire.RCFetchAdd // the answer is right, the word in memory is not
 			return true
 		}},
 		{name: "a node is not what was written", quiet: true, in: func(f *wire.Frame) bool {
@@ -158,8 +158,8 @@ func lockBugs() []lockBug {
 	}
 }
 
-// Green means something: each of these bugs is found, at the memory or by the history, and by the
-// history alone when nobody watches the memory.
+// A run that succeeds means something: each of these bugs is found, by the check of memory or of
+// the history, and by the history alone if memory is not checked.
 func TestPlantedLockBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, bug := range lockBugs() {
@@ -206,7 +206,7 @@ func testLockBug(t *testing.T, bug lockBug, blind bool) {
 	}
 }
 
-// counted adds up what both servers' bugs did.
+// counted adds up the changes of both servers' bugs.
 type counted struct {
 	sim.Node
 	done *int
@@ -238,7 +238,7 @@ func kindOf(err error) string {
 	return "client"
 }
 
-// padded is a WRITE's payload as the word that it gives.
+// padded returns the word that a WRITE's payload sets.
 func padded(b []byte) uint64 {
 	var w [8]byte
 	copy(w[:], b)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Seeds that once found something, and what.
+// Seeds that once found a defect, and the defect.
 func TestLocksThatFailedOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -13,21 +13,21 @@ func TestLocksThatFailedOnce(t *testing.T) {
 		seeds []uint64
 	}{
 		{"locks", []uint64{
-			2002880, 5515, // a client that was silent while its server began a new life
-			2420,       // a queue pair of the server's new life has the number of one of the former
-			4266, 4324, // a client's host that reboots with the same numbers
-			2221, 4267, // retries used up
-			3000011, 3000686, // an answer is lost before the second shared connection is there
+			2002880, 5515, // a client was silent while its server began a new incarnation
+			2420,       // a queue pair of the server's new incarnation has the number of one of the former incarnation
+			4266, 4324, // a client's host reboots with the same numbers
+			2221, 4267, // retries are used up
+			3000011, 3000686, // an answer is lost before the second shared connection exists
 		}},
 		{"locks-change", []uint64{
-			8,                  // a damaged request, the first one after a change of rules
-			76000138, 76000144, // a flow was recorded twice, and a later program refused it
+			8,                  // the first request after a change of rules is damaged
+			76000138, 76000144, // a flow was in the journal twice, and the program loaded next refused it
 		}},
 		{"locks-move", []uint64{
 			304, 415,
-			1493,      // five losses in a row on a shared connection, and retries of clients used up meanwhile
-			193, 1381, // what a failed queue pair had on a shared connection came behind what its client did next
-			1116, 583, // a part of a READ's answer is lost while the row is not in step
+			1493,      // five losses in a row on a shared connection, while the retries of clients are used up
+			193, 1381, // a failed queue pair's requests on a shared connection were executed after later requests of its client
+			1116, 583, // a part of a READ's response is lost while the flow is not synchronised
 		}},
 	} {
 		for _, seed := range c.seeds {

@@ -10,13 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// swaps changes the program of a switch that forwards to the one that replaces atomics, and back
-// whenever that can go.
+// swaps loads the program that replaces atomics into a switch that forwards, and unloads it again
+// whenever that is possible.
 type swaps struct {
 	t *testing.T
 	e *env
-	// loads is how often the program came, bound how often it could not go, former how many rows of
-	// its own earlier lives it met.
+	// loads counts how often the program was loaded, bound how often it could not be unloaded,
+	// former how many flows of its earlier incarnations it found.
 	loads, bound, former int
 }
 
@@ -59,8 +59,8 @@ func (s *swaps) swap(set *rules.Set) {
 	}
 }
 
-// Programs come and go under locks that clients hold and wait for, with all faults of these
-// histories: no lock is lost, and no program takes connections for its own that never were.
+// The program is loaded and unloaded under locks that clients hold and wait for, with all faults of
+// these histories: no lock is lost, and no program takes over flows that it did not move.
 func TestLocksWhileProgramsChange(t *testing.T) {
 	t.Parallel()
 	s := swaps{t: t}

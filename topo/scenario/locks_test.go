@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The same seeds that hold in mode hardened break in mode published, nearly all: the histories
-// reach what they are about.
+// Nearly all seeds whose histories are linearizable in mode hardened show errors in mode published,
+// so the histories can find them.
 func TestPaperIsDamaged(t *testing.T) {
 	t.Parallel()
 	const seeds = 12
@@ -25,7 +25,8 @@ func TestPaperIsDamaged(t *testing.T) {
 	}
 }
 
-// Most atomics of the histories are replaced by WRITEs, or they would prove nothing about that.
+// Most atomics of the histories are replaced by WRITEs; otherwise the histories would not test
+// that.
 func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
 	t.Parallel()
 	asked, executed := 0, uint64(0)
@@ -47,7 +48,8 @@ func TestHistoriesAreOfReplacedAtomics(t *testing.T) {
 	}
 }
 
-// A hole that is not there is seen: each script must do damage in paper and none in hard.
+// The check of a hole finds one that is missing: each script must do damage under published rules
+// and none under hardened ones.
 func TestHolesAreJudged(t *testing.T) {
 	t.Parallel()
 	quiet := hole{number: 99, title: "nothing happens", action: "atomics", params: holeParams, script: func(*holeRun) {}}
@@ -60,7 +62,7 @@ func TestHolesAreJudged(t *testing.T) {
 	}
 }
 
-// The attacks are real: a switch that only forwards lets them through.
+// The attacks work: a switch that only forwards does not stop them.
 func TestAttacksDoDamageWithoutTheProgram(t *testing.T) {
 	s := mustFind(t, "hostile")
 	s.run = func(e *env) error { return runHostileIn(e, modeForward) }

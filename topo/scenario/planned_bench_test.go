@@ -2,7 +2,7 @@ package scenario
 
 import "testing"
 
-// A schedule takes a millisecond or two: tens of thousands run in a minute.
+// A schedule takes one or two milliseconds, so tens of thousands run in a minute.
 func BenchmarkSchedule(b *testing.B) {
 	s, err := parseSchedule("rules/drop@ms0-down.1/rules1@cn1-up.1")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// A schedule is read back from its text.
+// A schedule parses from its text.
 func TestScheduleText(t *testing.T) {
 	for _, text := range []string{
 		"mixed", "mixed/drop@cn0-up.1", "rules/late3@ms0-down.12/rules4@cn1-up.2/copy0@ms0-up.7/copy2@cn0-down.1", "silent/silence12ms@cn0-down.3",
@@ -73,11 +73,11 @@ func playSchedule(t *testing.T, text string) (*outcomeOf, []string) {
 	return out, strings.Split(lines.String(), "\n")
 }
 
-// Each act does what its text says to the packet that it names, and the trace says so.
+// Each act does to the named packet what its text says, and the trace shows it.
 func TestActs(t *testing.T) {
 	for _, c := range []struct {
 		act  string
-		want int // lines that name it
+		want int // lines of the trace that name it
 		last string
 	}{
 		{"drop@ms0-down.1", 1, "lost-fault"},
@@ -141,8 +141,8 @@ func TestLateIsByPackets(t *testing.T) {
 	t.Error("the packet was not sent again")
 }
 
-// The runs of a search, and what it says, depend on the seed only, and not on how many processors
-// share them; every schedule of one act is run when the budget allows.
+// The runs of a search and its result depend on the seed only, and not on the number of processors;
+// every schedule of one act is run if the budget allows.
 func TestSearchIsRepeatable(t *testing.T) {
 	run := func() *searcher {
 		setup, err := findSetup("neighbour")
@@ -163,7 +163,7 @@ func TestSearchIsRepeatable(t *testing.T) {
 	}
 }
 
-// Of two schedules that deliver the same packets in the same order, one is continued.
+// Of two schedules that deliver the same packets in the same order, only one is extended.
 func TestEqualRunsArePruned(t *testing.T) {
 	setup, err := findSetup("neighbour")
 	if err != nil {
@@ -180,7 +180,7 @@ func TestEqualRunsArePruned(t *testing.T) {
 	}
 }
 
-// A client that dies with a rule may die if it dies without one, too.
+// A client may fail under a rule if it fails without rules, too.
 func TestDeadClientsAreCompared(t *testing.T) {
 	out, _ := playSchedule(t, "mixed/silence900ms@cn0-down.1")
 	if out.err != nil || !out.excused {
@@ -300,7 +300,7 @@ func TestJudgeOfSchedules(t *testing.T) {
 	}
 }
 
-// Results are taken in the order of the list, whoever is first, and none after the end.
+// Results are taken in the order of the list, not of their completion, and none after the end.
 func TestInOrder(t *testing.T) {
 	list := make([]int, 1000)
 	for i := range list {
@@ -319,7 +319,7 @@ func TestInOrder(t *testing.T) {
 	inOrder(nil, func() bool { return false }, func(i int) int { return i }, func(_, _ int) { t.Error("a result of nothing") })
 }
 
-// Parameters of the search are checked, and name a variant.
+// Invalid parameters of the search are refused; valid ones are a part of the variant's name.
 func TestPlannedParams(t *testing.T) {
 	base := mustFind(t, "planned")
 	for _, c := range []struct {

@@ -22,8 +22,7 @@ func anyOf(service wire.Opcode, flags wire.OpFlags, change func(f *wire.Frame)) 
 	}
 }
 
-// blind is a NIC that does not look at PSNs: each packet of an unreliable connection has the one
-// that it expects.
+// blind is a NIC that ignores PSNs: each packet of an unreliable connection gets the expected PSN.
 func blind() func(f *wire.Frame) bool {
 	next := make(map[wire.QPN]wire.PSN)
 	return func(f *wire.Frame) bool {
@@ -39,7 +38,7 @@ func blind() func(f *wire.Frame) bool {
 	}
 }
 
-// open is a NIC that does not look at Q_Keys: each datagram has the one that comes most often.
+// open is a NIC that ignores Q_Keys: each datagram gets the Q_Key that most datagrams have.
 func open() func(f *wire.Frame) bool {
 	seen := make(map[wire.QPN]map[uint32]int)
 	return func(f *wire.Frame) bool {
@@ -63,8 +62,8 @@ func open() func(f *wire.Frame) bool {
 	}
 }
 
-// Each of these bugs of the unreliable services and of shared receives is caught, by what came over
-// the wire.
+// The check finds each of these bugs of the unreliable services and of shared receives, from the
+// packets on the wire.
 func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 	t.Parallel()
 	const uc, ud, rc = wire.ServiceUC, wire.ServiceUD, wire.ServiceRC
@@ -72,7 +71,7 @@ func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 	for _, bug := range []struct {
 		name, scenario string
 		in             func() func(*wire.Frame) bool
-		all            bool // frames, not every fifth
+		all            bool // changes every frame, not every fifth
 	}{
 		{name: "a message with a hole is delivered", scenario: "uc", in: blind, all: true},
 		{name: "a whole message is not delivered", scenario: "uc", in: func() func(*wire.Frame) bool { return anyOf(uc, wire.OpOnly, lose) }},
@@ -107,7 +106,7 @@ func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 					t.Logf("seed %d: not caught (%s)", seed, r.Plan)
 				}
 			}
-			// A NIC that does not look at PSNs is right as long as nothing is lost, doubled or
+			// The results of a NIC that ignores PSNs are right while no packet is lost, doubled or
 			// reordered.
 			if planted < 4 || caught < planted && !bug.all || caught < planted/2 {
 				t.Errorf("caught %d of %d", caught, planted)
@@ -116,7 +115,7 @@ func TestPlantedBugsOfServicesAreCaught(t *testing.T) {
 	}
 }
 
-// around puts node in front of a host's NIC.
+// around puts a node between a host's NIC and its link.
 func around(host string, node *tamper) func(string, sim.Node) sim.Node {
 	return func(name string, n sim.Node) sim.Node {
 		if name != host {
@@ -127,7 +126,7 @@ func around(host string, node *tamper) func(string, sim.Node) sim.Node {
 	}
 }
 
-// A limit event that comes too early or too late is caught, where the plan leaves room for either.
+// A limit event that is raised too early or too late is found, in plans that allow either.
 func TestPlantedLimitsAreCaught(t *testing.T) {
 	for _, tc := range []struct {
 		skew  int

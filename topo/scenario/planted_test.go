@@ -11,16 +11,16 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// tamper is a node around a memory server's NIC that changes every fifth request of a kind on its
-// way in, or answer on its way out, and makes the ICRC right again: the bug of a NIC that nothing
-// on the wire shows.
+// tamper is a node between a memory server's NIC and its link that changes every fifth request of a
+// kind that arrives, or answer that leaves, and computes the ICRC again: a bug of the NIC that no
+// checksum shows.
 type tamper struct {
 	sim.Node
-	in   func(f *wire.Frame) bool // reports a change
+	in   func(f *wire.Frame) bool // returns true if it has changed the frame
 	out  func(f *wire.Frame) bool
-	all  bool // changes every frame
-	seen int  // frames that could be changed
-	done int  // frames that were
+	all  bool // changes every frame, not every fifth
+	seen int  // number of frames that could be changed
+	done int  // number of frames that were changed
 }
 
 func (n *tamper) change(b []byte, how func(*wire.Frame) bool) []byte {
@@ -77,7 +77,7 @@ func flipPayload(is func(*wire.Frame) bool) func(*wire.Frame) bool {
 	}
 }
 
-// Green means something: each of these bugs is caught.
+// A run that succeeds means something: each of these bugs is found.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	write := opcode(wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast, wire.RCWriteOnly)
@@ -100,7 +100,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			return opcode(wire.RCSendOnlyImm, wire.RCSendLastImm)(f)
 		}},
 		{name: "a FETCH_ADD is done twice", in: func(f *wire.Frame) bool {
-			f.AtomicETH.SwapOrAdd *= 2 // what executing it a second time would leave
+			f.AtomicETH.SwapOrAdd *= 2 // the value that a second execution would leave
 			return f.BTH.Opcode == wire.RCFetchAdd
 		}},
 		{name: "a FETCH_ADD is answered and not done", in: func(f *wire.Frame) bool {
@@ -144,7 +144,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// A server that never answers is not excused by losses, and the client is named.
+// Losses do not explain a server that never answers, and the error names the client.
 func TestDeafServerIsCaught(t *testing.T) {
 	swallow := func(name string, n sim.Node) sim.Node {
 		if name != server {
@@ -160,7 +160,7 @@ func TestDeafServerIsCaught(t *testing.T) {
 	}
 }
 
-// A retry limit that the links' losses explain is no failure of the NIC.
+// If a client's retries are exhausted because of the links' losses, that is no failure of the NIC.
 func TestRetryLimitsAreJudged(t *testing.T) {
 	t.Parallel()
 	rules := []fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: 0.5}, {Link: "cn1", Kind: fault.Loss, Probability: 0.5}}
@@ -179,7 +179,7 @@ func TestRetryLimitsAreJudged(t *testing.T) {
 	}
 }
 
-// deaf loses everything.
+// deaf drops every frame.
 type deaf struct{ sim.Node }
 
 func (deaf) Frame(clock.Time, int, packetio.Frame, *packetio.Batch) {}

@@ -28,7 +28,7 @@ func TestShermanLocks(t *testing.T) {
 	runTreeSeeds(t, "sherman-locks")
 }
 
-// Seeds that have shown something keep showing that it is mended.
+// Seeds that once found a defect find none any more.
 func TestShermanKeptSeeds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -59,11 +59,11 @@ func runTreeSeeds(t *testing.T, name string) {
 	}
 }
 
-// publishedSeed is the one that the README and the help name.
+// publishedSeed is the seed that the README and the help name.
 const publishedSeed = 1
 
-// The published layout gives wrong answers under torn copies; the same seeds with the sound one do
-// not.
+// The published layout gives wrong answers under torn copies; the same seeds with the hardened
+// layout do not.
 func TestPublishedLayoutFails(t *testing.T) {
 	t.Parallel()
 	failed := 0
@@ -87,7 +87,7 @@ func TestPublishedLayoutFails(t *testing.T) {
 	}
 }
 
-// The histories and the check of the tree see what they are for.
+// The histories and the check of the tree find the bugs for which they exist.
 func TestPlantedTreeBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(kv.Scanner) kv.Scanner{
@@ -137,9 +137,9 @@ type buggyTree struct {
 	kv.Scanner
 	n    int
 	get  func(b *buggyTree, key uint64, fresh []byte) []byte
-	put  bool // is not done
-	deny bool // it was done
-	skip bool // is not shown
+	put  bool // reports success without the operation
+	deny bool // reports an error after the operation
+	skip bool // omits a record
 }
 
 func (b *buggyTree) tenth() bool { b.n++; return b.n%10 == 0 }

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// A scenario that a registered store brings is listed, found and run.
+// The scenario of a registered store is listed, found and run.
 func TestStoresBringScenarios(t *testing.T) {
 	remove := store.Register(store.Store{
 		Name: "tiny", Title: "Tiny", Node: func(store.Host) store.Node { return nil },

@@ -63,8 +63,8 @@ func TestSeedsReplay(t *testing.T) {
 	}
 }
 
-// The capture of a run holds every packet; corrupted ones, and only those, have a wrong ICRC, and
-// frames that were touched say so.
+// The capture of a run holds every packet. Corrupted ones, and only those, have a wrong ICRC, and
+// frames that a fault has changed have a comment.
 func TestCapture(t *testing.T) {
 	s := mustFind(t, "transport")
 	for seed := uint64(1); seed <= 6; seed++ {

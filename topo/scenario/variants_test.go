@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A former name and the scenario with parameters are the same run, but for the name.
+// The old name of a scenario and its new name with parameters give the same run, except for the
+// name.
 func TestFormerNamesReplay(t *testing.T) {
 	for _, a := range aliases {
 		old := mustFind(t, a.name)
@@ -57,7 +58,7 @@ func TestParamsAreRefused(t *testing.T) {
 	}
 }
 
-// The former words for the modes are still taken.
+// The old words for the modes are accepted.
 func TestFormerModesOfScenarios(t *testing.T) {
 	for _, c := range []struct{ scenario, former, now string }{
 		{"locks", "paper", modePublished}, {"locks", "hard", modeHardened}, {"sherman", "faithful", modePublished}, {"sherman", "sound", modeHardened},

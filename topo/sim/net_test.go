@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// echo sends every frame back on its port, left times, and logs what it saw.
+// echo sends every frame back on its port, left times, and logs each one.
 type echo struct {
 	left int
 	log  []string
@@ -130,7 +130,7 @@ func TestVerdicts(t *testing.T) {
 func TestDownLosesFrames(t *testing.T) {
 	n, a, b, l := pair(Config{}, LinkConfig{Name: "l", Delay: 10})
 	sendFrom(n, 0, []byte{1})
-	n.At(5, func() { l.SetUp(false) }) // it is on its way
+	n.At(5, func() { l.SetUp(false) }) // the frame is in flight
 	n.At(20, func() { sendFrom(n, 0, []byte{2}) })
 	n.At(30, func() {
 		l.SetUp(true)

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
-// slow is a Timing: a frame takes as many nanoseconds to come in as its first byte says, and as
-// many to leave as the second. It logs why frames were made.
+// slow is a Timing in which a frame takes as many nanoseconds to arrive as its first byte says, and
+// as many to leave as its second. It logs which frame caused a frame.
 type slow struct{ log []string }
 
 func (s *slow) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
@@ -32,7 +32,7 @@ func TestTiming(t *testing.T) {
 	if err := n.RunUntil(900); err != nil {
 		t.Fatal(err)
 	}
-	// The first leaves at 7 and is handed over at 157; the second is quicker than it in both.
+	// The first frame leaves at 7 and arrives at 157; the second one is faster in both.
 	if want := []string{"100ns:0:0000", "110ns:0:0a00", "157ns:0:3207"}; !slices.Equal(b.log, want) {
 		t.Errorf("b was handed %v, want %v", b.log, want)
 	}
@@ -50,7 +50,7 @@ func TestTiming(t *testing.T) {
 	}
 }
 
-// What is inside a node that is switched off is lost and counted.
+// Frames inside a node that is switched off are lost and counted.
 func TestFramesInsideANodeThatIsOff(t *testing.T) {
 	n, _, b, l := pair(Config{}, LinkConfig{Name: "l", Delay: 100})
 	n.SetTiming(0, new(slow))

@@ -36,8 +36,8 @@ func newConn(t *testing.T, ctx verbs.Context) *conn {
 	return c
 }
 
-// echoServer accepts one connection after the other on a service, and hands the first bytes of its
-// private data out.
+// echoServer accepts one connection after the other on a service, and returns the first bytes of
+// its private data.
 func echoServer(t *testing.T, h *Host, conns ...*conn) {
 	h.Go("server", true, func(ctx verbs.Context) {
 		l, err := h.Manager(ctx).Listen("svc")
@@ -93,7 +93,7 @@ func TestAClientThatWaitsForEverIsNamed(t *testing.T) {
 	}
 }
 
-// An application that spins on Poll lets time pass, and sees its completion.
+// While an application polls in a loop, time advances, and it gets its completion.
 func TestSpinningOnPoll(t *testing.T) {
 	r := newRack(t, small, Options{})
 	var srv conn

@@ -21,9 +21,9 @@ func stormy(link string) []fault.Rule {
 	}
 }
 
-// Connections are made, used and ended on a link that loses, doubles and reorders, also the
-// connection manager's own datagrams. All of them succeed, and in the end no NIC remembers
-// anything. Every seed is another story.
+// Connections are made, used and ended on a link that loses, doubles and reorders packets, also the
+// connection manager's datagrams. All of them succeed, and in the end no NIC has state left. Every
+// seed draws other faults.
 func TestConnectionsOnABadLink(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -97,9 +97,9 @@ func badLink(t *testing.T, seed uint64) (retries uint64) {
 	return retries
 }
 
-// echoAndForget accepts, gives the private data back, posts a receive, and destroys a queue pair
-// when its connection has ended. It learns of that by the flush of its second receive, as any
-// application does.
+// echoAndForget accepts, returns the private data, posts a receive, and destroys a queue pair when
+// its connection has ended. The flush of its second receive informs it of that, as it would any
+// application.
 func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 	m := h.ConnManager(ctx)
 	l, err := m.Listen("svc")
@@ -126,7 +126,7 @@ func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 			}
 			recv := verbs.RecvWR{SGL: []verbs.SGE{c.mr.SGE(0, 64)}}
 			if err := c.qp.PostRecv(recv, recv); err != nil {
-				return // its client was quick: SEND, RNR, and gone
+				return // its client was quick: it has sent, received an RNR NAK, and disconnected
 			}
 			var wc [1]verbs.WC
 			for wc[0].Status == verbs.Success {
@@ -141,8 +141,8 @@ func echoAndForget(t *testing.T, h *Host, ctx verbs.Context) {
 	}
 }
 
-// Hosts and applications die in the middle of a handshake or of a connection: the other side learns
-// of it, in the way that it should.
+// Hosts and applications die during a handshake or a connection: the other side gets the expected
+// error or event.
 func TestDeathOfAPeer(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -204,8 +204,7 @@ func TestDeathOfAPeer(t *testing.T) {
 	}
 }
 
-// A peer that is away for longer than all retries take is asked again, as long as the deadline
-// allows.
+// The request to a peer that is away for longer than all retries is repeated until the deadline.
 func TestDialOutlivesAnOutage(t *testing.T) {
 	r := newRack(t, small, Options{Datagrams: true})
 	echoServer(t, r.Host("ms0"))

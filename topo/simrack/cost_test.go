@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// verify runs perf's verify on a lossy rack and returns the digest of the trace and when it ended.
+// verify runs perf's verify on a lossy rack, and returns the digest of the trace and the time at
+// which it ended.
 func verify(t *testing.T, opt Options) (uint64, clock.Time) {
 	t.Helper()
 	var h sim.Hash
@@ -32,7 +33,7 @@ func verify(t *testing.T, opt Options) (uint64, clock.Time) {
 	return h.Sum(), r.Now()
 }
 
-// A model that costs nothing changes nothing, event by event.
+// A model whose costs are zero changes nothing, event by event.
 func TestAFreeModelIsNoModel(t *testing.T) {
 	opt := Options{Delay: time.Microsecond, Queue: 1024}
 	want, _ := verify(t, opt)
@@ -42,7 +43,7 @@ func TestAFreeModelIsNoModel(t *testing.T) {
 	}
 }
 
-// With costs a seed still decides everything, and things take longer.
+// With costs, two runs of a seed are the same, and operations take longer.
 func TestCostsAreDeterministic(t *testing.T) {
 	m, err := costs.Builtin("connectx5")
 	if err != nil {
@@ -66,7 +67,7 @@ func TestAModelOutOfBoundsIsRefused(t *testing.T) {
 	}
 }
 
-// Posting and polling take the thread's time.
+// Posting and polling take time of the thread.
 func TestClientsPayForTheirCalls(t *testing.T) {
 	m := &cost.Model{Client: cost.Client{Post: 30, Poll: 20}}
 	r := newRack(t, small, Options{Cost: m, Delay: time.Microsecond})
@@ -97,7 +98,7 @@ func TestClientsPayForTheirCalls(t *testing.T) {
 	}
 }
 
-// A NIC that starts again has nothing left to do.
+// A NIC that was restarted has no delayed work left.
 func TestARestartedNICIsIdle(t *testing.T) {
 	m := &cost.Model{NIC: cost.NIC{Write: cost.Verb{Total: 1}}}
 	r := newRack(t, small, Options{Cost: m})

@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// faultCase breaks something at one millisecond and mends it at two; the client WRITEs all the time
-// with a limit of about eight milliseconds, or one where the fault is for good.
+// faultCase injects a fault at one millisecond and ends it at two; the client WRITEs all the time
+// with a limit of about eight milliseconds. Some faults do not end.
 type faultCase struct {
 	name  string
 	fault func(r *Rack)
@@ -31,10 +31,10 @@ var faultCases = []faultCase{
 		func(r *Rack) { r.Host("cn0").SetFaults(nil) }, verbs.Success,
 	},
 	{"link for good", func(r *Rack) { r.Host("cn0").SetLink(false) }, nil, verbs.RetryExcErr},
-	// A NIC that comes back has forgotten its queue pairs, and so has a host.
+	// A NIC that restarts has lost its queue pairs, and so has a host.
 	{"NIC crash", func(r *Rack) { r.Host("ms0").CrashNIC() }, func(r *Rack) { r.Host("ms0").RestartNIC() }, verbs.RetryExcErr},
 	{"crash", func(r *Rack) { r.Host("ms0").Crash() }, func(r *Rack) { r.Host("ms0").Restart() }, verbs.RetryExcErr},
-	// The NIC outlives its application, and the memory with it.
+	// The NIC and the memory remain when the application has crashed.
 	{"application crash", func(r *Rack) { r.Host("ms0").CrashApps() }, nil, verbs.Success},
 }
 
@@ -70,9 +70,8 @@ func testFaultsActAsNamed(t *testing.T, opt Options) {
 	}
 }
 
-// A host that gets no processor for half a second, while its frames are lost, loses no connection
-// with the attributes that applications get if they choose none; nor do two hosts one after the
-// other.
+// A host that is not scheduled for half a second, while its frames are lost, loses no connection
+// with the default attributes of applications; nor do two hosts one after the other.
 func TestHalfASecondWithoutProcessor(t *testing.T) { byBoth(t, testHalfASecondWithoutProcessor) }
 
 func testHalfASecondWithoutProcessor(t *testing.T, opt Options) {
@@ -107,8 +106,8 @@ func testHalfASecondWithoutProcessor(t *testing.T, opt Options) {
 	}
 }
 
-// writeUntil WRITEs to the server until a time or an error, and counts what succeeded after two
-// milliseconds.
+// writeUntil WRITEs to the server until a time or an error, and counts the WRITEs that succeeded
+// after two milliseconds.
 func writeUntil(t *testing.T, c, srv *conn, end clock.Time) (status verbs.Status, after int) {
 	rt := c.ctx.Runtime()
 	var wc [1]verbs.WC
@@ -139,7 +138,7 @@ func writeUntil(t *testing.T, c, srv *conn, end clock.Time) (status verbs.Status
 	return status, after
 }
 
-// The NIC's crash is seen by its own application: an event, and ErrClosed from every object.
+// The application of a NIC that crashes gets an event, and ErrClosed from every object.
 func TestOwnNICCrashes(t *testing.T) {
 	r := newRack(t, small, Options{})
 	echoServer(t, r.Host("ms0"))
@@ -155,14 +154,14 @@ func TestOwnNICCrashes(t *testing.T) {
 			t.Errorf("event %v, %v", ev, err)
 		}
 		cn.RestartNIC()
-		newConn(t, ctx) // a NIC that is back can be used
+		newConn(t, ctx) // the restarted NIC can be used
 	})
 	if err := r.Run(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A torn copy is whole again before anybody may look.
+// A torn copy is complete again before an application can read it.
 func TestTear(t *testing.T) {
 	r := newRack(t, small+"faults: [{link: ms0, kind: tear}]\n", Options{})
 	var srv conn

@@ -22,8 +22,8 @@ hosts:
   - {name: ms0, role: memory}
 `
 
-// Each of two clients has a word of its own, and one of them is four times as busy: the switch
-// counts both exactly, while it replaces their atomics as it would without the rule that counts.
+// Each of two clients has a word of its own, and one of them sends four times as many atomics. The
+// switch counts both exactly, and replaces their atomics as it would without the counting rule.
 func TestHotWords(t *testing.T) {
 	r := newRack(t, counting, Options{Datagrams: true})
 	ms := r.Host("ms0")

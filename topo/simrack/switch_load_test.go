@@ -15,10 +15,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// loadSeeds is how many seeds are tried.
+// loadSeeds is the number of seeds.
 const loadSeeds = 20
 
-// loadRun is a client that adds to a word, one addition after the other, until it is told to stop.
+// loadRun is a client that adds to a word, one addition after the other, until the test stops it.
 type loadRun struct {
 	*restartRun
 	stop bool
@@ -27,7 +27,7 @@ type loadRun struct {
 	pause time.Duration
 }
 
-// work connects, and adds until stop.
+// work connects, and adds until stop is set.
 func (l *loadRun) work(ctx verbs.Context) error {
 	rt, h := ctx.Runtime(), l.r.Host("cn0")
 	rt.Sleep(5 * time.Millisecond)
@@ -77,9 +77,9 @@ func (l *loadRun) work(ctx verbs.Context) error {
 	return nil
 }
 
-// A program is loaded, and gets its rule, while a client on a connection that is older adds to a
-// word: its requests move when the table of flows has settled (conntrack.Config.Settle, 30 s),
-// whatever is lost and however slow the client is, and the client does not notice.
+// A program is loaded, and gets its rule, while a client on an older connection adds to a word. The
+// client's requests move when the table of flows has settled (conntrack.Config.Settle, 30 s), for
+// any losses and any pace of the client, and the client does not notice.
 func TestProgramIsLoadedUnderAtomics(t *testing.T) {
 	for seed := uint64(1); seed <= loadSeeds; seed++ {
 		d := rand.New(rand.NewPCG(seed, 11))

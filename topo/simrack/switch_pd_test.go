@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A server has two protection domains, and the switch's connections are in the wrong one for a
+// A server has two protection domains, and the switch's connections are in another one than a
 // client's memory: the key works on the client's connection and is refused on the shared one. That
-// costs the client one connection. From then on its requests stay where they work.
+// ends the client's connection once. From then on its requests stay on its own connection.
 func TestKeyOfAnotherProtectionDomain(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	ms, cn := r.Host("ms0"), r.Host("cn0")
@@ -67,7 +67,7 @@ func TestKeyOfAnotherProtectionDomain(t *testing.T) {
 	}
 }
 
-// addsUntil does n adds, or as many as go well, and returns how the last one ended.
+// addsUntil runs n additions, or as many as succeed, and returns the status of the last one.
 func addsUntil(t *testing.T, h *Host, ctx verbs.Context, server *Host, n int) verbs.Status {
 	pd, _ := ctx.AllocPD()
 	cq, _ := ctx.CreateCQ(4)

@@ -16,17 +16,17 @@ import (
 	restarted "github.com/rdmalab/rdmalab/swordbox/staleflows"
 )
 
-// A rack of which the switch dies and comes back, again and again, while clients work with many
-// requests outstanding. A request that the client has seen completed must be done: the fatal NAK of
-// a restarted switch acknowledges nothing that was lost.
+// The switch of a rack dies and restarts, again and again, while clients have many requests in
+// flight. A request that has completed for the client must have been executed: the fatal NAK of a
+// restarted switch acknowledges no request that was lost.
 
 const (
 	restartClients = 3
-	restartOps     = 120 // of each client, of each kind
+	restartOps     = 120 // number of operations of each client, of each kind
 	restartDepth   = 8
 	restartService = "memory"
-	addAt          = 0  // offset of the word that is added to
-	slotsAt        = 64 // offset of the slots that are written, one an operation
+	addAt          = 0  // offset of the word that clients add to
+	slotsAt        = 64 // offset of the slots that clients write, one an operation
 	restartRegion  = slotsAt + 8*restartClients*restartOps
 )
 
@@ -37,10 +37,10 @@ type restartRun struct {
 	mr      verbs.MR
 	written []uint64 // offsets of slots whose WRITE has succeeded
 	added   map[uint64]bool
-	asked   int // adds posted
+	asked   int // additions posted
 	errors  map[verbs.Status]int
 	retries int      // connections after the first
-	failed  []string // what clients found wrong
+	failed  []string // errors that clients found
 	stuck   error
 }
 
@@ -85,7 +85,7 @@ func (x *restartRun) serve(ctx verbs.Context) {
 	}
 }
 
-// client works until it has done all operations, on as many connections as that takes.
+// client works until all its operations are executed, on as many connections as that takes.
 func (x *restartRun) client(ctx verbs.Context, h *Host, id int) error {
 	rt := ctx.Runtime()
 	next := 0
@@ -134,7 +134,7 @@ type statusError struct{ status verbs.Status }
 
 func (e *statusError) Error() string { return e.status.String() }
 
-// work posts operations, WRITEs and adds in turns, and returns how many are done.
+// work posts operations, WRITEs and additions in turn, and returns how many have succeeded.
 func (x *restartRun) work(rt verbs.Runtime, qp verbs.QP, cq verbs.CQ, local verbs.MR, buf []byte, id, next int, addr uint64, key uint32) (int, error) {
 	posted := next
 	var wcs [restartDepth]verbs.WC
@@ -185,14 +185,14 @@ func (x *restartRun) work(rt verbs.Runtime, qp verbs.QP, cq verbs.CQ, local verb
 	return next, nil
 }
 
-// check compares the server's memory with what clients saw completed.
+// check compares the server's memory with the completed operations of the clients.
 func (x *restartRun) check() {
 	for _, w := range x.wrong() {
 		x.t.Error(w)
 	}
 }
 
-// wrong lists completed requests that were not done.
+// wrong lists completed requests that were not executed.
 func (x *restartRun) wrong() (list []string) {
 	list = append(list, x.failed...)
 	if x.stuck != nil {
@@ -215,8 +215,8 @@ func (x *restartRun) wrong() (list []string) {
 	return list
 }
 
-// restart runs clients through a switch that dies now and then; rule is what the rule says beside
-// the server. On the links packets are lost, doubled and reordered with a probability.
+// restart runs clients through a switch that dies now and then; rule is the switch's rule without
+// the server. The links lose, double and reorder packets with a probability.
 func restart(t *testing.T, rule string, seed uint64, trouble float64) *restartRun {
 	yaml := fmt.Sprintf(`
 name: restart
@@ -285,17 +285,17 @@ func TestSwitchRestartLosesNothing(t *testing.T) {
 			}
 		}
 	}
-	// Most learn of it by the NAK, long before they would give up by themselves.
+	// Most clients are informed by the NAK, long before their retries are exhausted.
 	if naks, silent := sum[verbs.RemOpErr], sum[verbs.RetryExcErr]; naks < seeds || silent > naks/4 {
 		t.Errorf("%d connections ended by a NAK, %d by silence", naks, silent)
 	}
 	t.Logf("%v", sum)
 }
 
-// A WRITE that stands for a client's CMP_SWAP is on its way to the server when the switch dies, for
-// longer than the switch takes to come back, and the switch's first word to the server about it is
-// lost. Until the server knows that the connection is no more, no other client may get the lock:
-// the WRITE would take it away from that client.
+// A WRITE that replaces a client's CMP_SWAP is in flight to the server when the switch dies, for
+// longer than the switch takes to restart, and the switch's first datagram to the server about it
+// is lost. Until the server has ended the switch's old connection, no other client may get the
+// lock, because the WRITE would take it away from that client.
 func TestLateRequestOfAFormerIncarnation(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	x := &restartRun{t: t, r: r}
@@ -388,10 +388,10 @@ func TestLateRequestOfAFormerIncarnation(t *testing.T) {
 	}
 }
 
-// The same in mode published, which keeps nothing, on links that lose nothing: the shifts are
-// forgotten while both ends go on counting, so the server takes new requests of the client whose
-// connection was borrowed for duplicates, and acknowledges what it does not do. No client is
-// informed; connections end by silence.
+// The same in mode published, which keeps no journal, on links that lose nothing: the PSN shifts
+// are lost while both ends go on counting, so the server takes new requests of the client whose
+// connection was borrowed for duplicates, and acknowledges requests that it does not execute. No
+// client is informed; connections end by timeouts.
 func TestPaperRestartLosesWrites(t *testing.T) {
 	wrong := 0
 	sum := make(map[verbs.Status]int)

@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// rulesRack is a rack in which clients write and add for a while, and nothing crashes.
+// rulesRack is a rack in which clients WRITE and add for some time, and no machine crashes.
 func rulesRack(t *testing.T, seed uint64, trouble float64) *restartRun {
 	x := &restartRun{t: t, added: make(map[uint64]bool), errors: make(map[verbs.Status]int)}
 	x.r = newRack(t, `
@@ -44,7 +44,7 @@ hosts:
 	return x
 }
 
-// Rules come and go while clients work: no client notices.
+// Rules are added and removed while clients work: no client notices.
 func TestRulesChangeUnderLoad(t *testing.T) {
 	texts := []string{
 		"",
@@ -96,8 +96,8 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// Connections that rules need are made, and ended some time after the last rule that needed them
-// has gone; one that is needed again in the meantime stays.
+// Connections that rules need are made, and ended some time after the last rule that needs them was
+// removed; a connection that is needed again in the meantime stays.
 func TestConnectionsFollowTheRules(t *testing.T) {
 	x := rulesRack(t, 1, 0)
 	p := box(t, x.r)
@@ -142,7 +142,7 @@ func TestConnectionsFollowTheRules(t *testing.T) {
 		want int
 	}{
 		{"server=ms0 action=move shards=3", 50 * time.Millisecond, 3},
-		{"server=ms0 action=move shards=1", 50 * time.Millisecond, 3}, // they linger
+		{"server=ms0 action=move shards=1", 50 * time.Millisecond, 3}, // they are kept for some time
 		{"server=ms0 action=move shards=3", 10 * time.Second, 3},      // and are needed again
 		{"server=ms0 action=move shards=1", 10 * time.Second, 1},
 		{"server=ms0 action=track", 10 * time.Second, 0},
@@ -162,7 +162,7 @@ func TestConnectionsFollowTheRules(t *testing.T) {
 	if live, _ := g.Conns(); live != 1 {
 		t.Errorf("the server has %d connections", live)
 	}
-	// A switch that is stopped in peace says good-bye.
+	// A switch that is stopped ends its connections with DREQs.
 	x.r.StepSwitch(p.Close)
 	settle(2 * time.Second)
 	if live, ended := g.Conns(); live+ended != 0 || up() != 0 {

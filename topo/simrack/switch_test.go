@@ -23,7 +23,7 @@ hosts:
   - {name: ms0, role: memory}
 `
 
-// box is the switch program of a rack.
+// box returns the switch program of a rack.
 func box(t *testing.T, r *Rack) *swordbox.Program {
 	t.Helper()
 	p, ok := r.Program().(*swordbox.Program)
@@ -33,7 +33,7 @@ func box(t *testing.T, r *Rack) *swordbox.Program {
 	return p
 }
 
-// The rack file chooses the program; the switch connects to the server's service by itself.
+// The rack file chooses the program; the switch connects to the server's service without a command.
 func TestSwordBox(t *testing.T) {
 	r := newRack(t, boxed, Options{Datagrams: true})
 	ms, cn := r.Host("ms0"), r.Host("cn0")
@@ -66,7 +66,8 @@ func TestSwordBox(t *testing.T) {
 			count[g.Name+" "+c.Name] = c.Value
 		}
 	}
-	// The first atomic of a word goes on the client's connection, the second one as what it is.
+	// The first atomic of a word is sent on the client's connection, the second one unchanged on
+	// the shared connection.
 	if count["hardened moved"] != 99 || count["hardened replaced"] != 98 || count["dialing established"] != 2 {
 		t.Errorf("%v", count)
 	}

@@ -53,7 +53,8 @@ func TestParseCost(t *testing.T) {
 	}
 }
 
-// A base gives what a file does not say, wherever the key stands, and is not changed.
+// Keys that a file lacks have the base's values, wherever the key base is, and the base is not
+// changed.
 func TestCostBase(t *testing.T) {
 	old := &cost.Model{Name: "old", Link: cost.Link{Rate: 1, Delay: 2}, NIC: cost.NIC{Read: cost.Verb{QP: cost.Place[cost.Rate]{Host: 5, Device: 6}}}}
 	was := *old

@@ -169,8 +169,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestMistakes has one mistake a line: what replaces what in small, and where and how it must be
-// reported.
+// TestMistakes has one mistake a line: the replacement in small, and the line and text of the
+// error.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{"name: small", "name: Small", `1:7: name: rack name "Small" must begin with a lower-case letter`},
@@ -236,7 +236,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Mistakes of all kinds are reported at once, and none that is only a consequence of another.
+// Mistakes of all kinds are reported at once, but none that only follows from another one.
 func TestMistakesOfSeveralKinds(t *testing.T) {
 	_, err := ParseFile("f.yaml", []byte(`name: Lab
 sede: 1
@@ -256,8 +256,8 @@ faults:
 			got = append(got, fmt.Sprint(e.Line))
 		}
 	}
-	// Line 10 names a host that there is not, but the hosts have a mistake, so it may be the right
-	// name.
+	// Line 10 names a host that does not exist, but the list of hosts has a mistake, so the name
+	// may be right.
 	if want := "1 2 3 8 9 6"; strings.Join(got, " ") != want {
 		t.Errorf("mistakes in lines %v, want %s:\n%v", got, want, err)
 	}

@@ -43,7 +43,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A mistake in a rule has its place.
+// A mistake in a rule is reported with its line.
 func TestMistakesInRules(t *testing.T) {
 	for _, c := range []struct{ rule, want string }{
 		{"{server: ms9, action: move}", `10:16: server: server "ms9" is no host of this rack; hosts: [ms0 cn0 cn1]`},
@@ -82,7 +82,7 @@ func TestMistakesInRules(t *testing.T) {
 	}
 }
 
-// What a rule prints as YAML is read as the same rule.
+// A rule that prints as YAML parses to the same rule.
 func TestRuleYAML(t *testing.T) {
 	for _, text := range []string{
 		"id=locks server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7 shards=2 service=none depth=4 mtu=512",
@@ -104,7 +104,7 @@ func TestRuleYAML(t *testing.T) {
 	}
 }
 
-// The switch's own addresses are the first of the subnets, and neighbours of every host.
+// The switch's addresses are the first of the subnets, and neighbours of every host.
 func TestSwitchIsANeighbour(t *testing.T) {
 	r, err := Parse([]byte(small))
 	if err != nil {

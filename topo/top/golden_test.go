@@ -21,7 +21,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the screens of this run into testdata; read the difference")
 
-// recorder is a Doer that takes note.
+// recorder is a Doer that records its calls.
 type recorder struct {
 	samples int
 	did     []string
@@ -49,7 +49,7 @@ func play(m Model, msgs ...any) Model {
 	return m
 }
 
-// press is a key by its name.
+// press returns the message of a key.
 func press(name string) tea.KeyPressMsg {
 	named := map[string]tea.Key{
 		"up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "tab": {Code: tea.KeyTab}, "pgdown": {Code: tea.KeyPgDown}, "pgup": {Code: tea.KeyPgUp},
@@ -64,7 +64,7 @@ func press(name string) tea.KeyPressMsg {
 
 func size(w, h int) tea.WindowSizeMsg { return tea.WindowSizeMsg{Width: w, Height: h} }
 
-// second is when the n-th sample of a test was taken.
+// second returns the time of the n-th sample of a test.
 func second(n int) time.Time { return time.Date(2026, 11, 20, 12, 0, n, 0, time.UTC) }
 
 // idle is a small rack at rest.
@@ -84,7 +84,7 @@ func idle(n int) Sample {
 	return s
 }
 
-// loaded is the n-th second of a rack at work.
+// loaded returns the sample of the n-th second of a rack at work.
 func loaded(n int) Sample {
 	s, k := idle(n), uint64(n)
 	cn0, ms0 := &s.Nodes[3], &s.Nodes[1]
@@ -103,7 +103,7 @@ func loaded(n int) Sample {
 	return s
 }
 
-// steering is loaded, with a store whose appends and reads the switch steers.
+// steering is loaded, with a switch that steers the appends and reads of a store.
 func steering(n int) Sample {
 	s := loaded(n)
 	for i, h := range []int{3, 5} {
@@ -198,7 +198,7 @@ func TestScreens(t *testing.T) {
 	})
 }
 
-// checkSize says whether a screen fills the terminal and no more.
+// checkSize checks that a screen has exactly the terminal's size.
 func checkSize(t *testing.T, screen string, w, h int) {
 	t.Helper()
 	lines := strings.Split(screen, "\n")
@@ -212,7 +212,7 @@ func checkSize(t *testing.T, screen string, w, h int) {
 	}
 }
 
-// unpainted is a line without escape sequences.
+// unpainted returns a line without escape sequences.
 func unpainted(s string) string {
 	var b strings.Builder
 	for {
@@ -228,7 +228,7 @@ func unpainted(s string) string {
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".txt")
-	got = strings.ReplaceAll(got, "\x1b", "␛") + "\n" // so that a terminal shows the file and is not painted by it
+	got = strings.ReplaceAll(got, "\x1b", "␛") + "\n" // a terminal that prints the file must not obey its sequences
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

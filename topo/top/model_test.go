@@ -50,14 +50,14 @@ func TestCommandsNameTheRack(t *testing.T) {
 func TestCommandsWaitForThoseBefore(t *testing.T) {
 	r := &recorder{}
 	m := play(New(r, Style{Plain: true}), size(80, 24), idle(1), "p", "c", "r", "H")
-	if want := 2; len(r.did) != want { // the capture, and beside it the crash
+	if want := 2; len(r.did) != want { // the capture and the crash run at the same time
 		t.Fatalf("did %q, want %d of them", r.did, want)
 	}
 	m = play(m, Done{ID: 2})
 	if len(r.did) != 3 || r.did[2] != "3: restart md0" {
 		t.Fatalf("did %q after the crash", r.did)
 	}
-	m = play(m, Done{ID: 1}) // the end of the capture starts nothing while the restart runs
+	m = play(m, Done{ID: 1}) // the end of the capture starts no other command while the restart runs
 	if len(r.did) != 3 {
 		t.Fatalf("did %q while the restart runs", r.did)
 	}
@@ -122,7 +122,7 @@ func TestQuitKeys(t *testing.T) {
 func TestRatesOfWhatWasRestartedAreNone(t *testing.T) {
 	a, b := loaded(5), loaded(6)
 	a.Nodes[0].Dropped, b.Nodes[0].Dropped = 100, 10
-	b.QPs[2].QPN++ // another queue pair
+	b.QPs[2].QPN++ // now for another queue pair
 	r := since(&a, &b)
 	if n := r.of(r.drops, "md0", b.Nodes[0].Dropped); n != 0 {
 		t.Errorf("a counter that went back grows by %d a second", n)
@@ -185,7 +185,7 @@ func TestAnySequenceOfMessagesFillsTheScreen(t *testing.T) {
 			}
 			m = play(m, msg)
 			if m.width < minWidth || m.height < minHeight {
-				_ = m.Screen() // says so
+				_ = m.Screen() // the error is shown
 				continue
 			}
 			screen := m.Screen()

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Whatever is in a slot, reading it does not panic, and what was read can be written and read
-// again.
+// A slot with any bytes can be read without a panic; the entry that was read can be written and
+// read again.
 func FuzzEntry(f *testing.F) {
 	slot := make([]byte, SendSlot(4, 64))
 	PutSend(slot, &verbs.SendWR{ID: 1, Op: verbs.OpWrite, SGL: []verbs.SGE{{Addr: 2, Length: 3, LKey: 4}}, RKey: 5}, 6)

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// A memory keeps its size, whoever has its file.
+// A memory keeps its size, even if another process has its file.
 func TestMemoryIsSealed(t *testing.T) {
 	fd, err := New("test", 8192)
 	if err != nil {
@@ -37,8 +37,8 @@ func TestMemoryIsSealed(t *testing.T) {
 	}
 }
 
-// Every bell that is rung is heard once, however many there are and however few are taken at a
-// time.
+// Every bell that is rung is returned once, however many there are and however few Take returns at
+// a time.
 func TestBells(t *testing.T) {
 	c := NewControl(make([]byte, ControlLen))
 	rung := []uint32{0, 1, 63, 64, 700, MaxBells - 1}
@@ -65,7 +65,7 @@ func TestBells(t *testing.T) {
 	}
 }
 
-// A work request that is too large for its slot is still too large for its reader.
+// A work request that is too large for its slot is too large for its reader as well.
 func TestTooLargeStaysTooLarge(t *testing.T) {
 	slot := make([]byte, SendSlot(2, 16))
 	var wr verbs.SendWR
@@ -79,8 +79,8 @@ func TestTooLargeStaysTooLarge(t *testing.T) {
 	}
 }
 
-// More bells are rung again and again than are served at a time: each has its turn, wherever they
-// are, and none is lost.
+// More bells are rung again and again than Take returns at a time: each has its turn, at any place,
+// and none is lost.
 func TestEachBellHasItsTurn(t *testing.T) {
 	for _, bells := range [][]uint32{
 		{1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 63, 64, 65, 127, 128, 4095, 4094, 1000, 2000}, {60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 4095},

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Two sides each publish a word and then look at the other's: one of them must see it, also when
-// this test was built with the race detector, or both would go to sleep. The control is the plain
-// atomic store, which keeps that promise only without it.
+// Two sides each publish a word and then read the other's: at least one must see the other's word,
+// or both would go to sleep. This holds in a build with the race detector, too. The control uses a
+// plain atomic store, with which it holds only without the race detector.
 func TestPublishThenLook(t *testing.T) {
 	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
 	if err != nil {
@@ -28,7 +28,7 @@ func TestPublishThenLook(t *testing.T) {
 	t.Logf("with plain stores: %d times of %d", n, of)
 }
 
-// bothBlind counts how often neither side saw what the other had published, in what it does in a
+// bothBlind counts how often neither side has seen the word that the other published, within a
 // second.
 func bothBlind(b []byte, store func(w *Shared, v uint64)) (n, of int) {
 	x, y := wordAt(b, 0), wordAt(b, 128)

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 )
 
-// An application that cannot be given an answer is cut off: one that goes on would wait for that
-// answer without end.
+// An application whose answer cannot be queued is cut off, because it would wait for that answer
+// without end.
 func TestAnswerThatFindsNoRoom(t *testing.T) {
 	c, program := unread(t)
 	if err := c.answer(7, proto.Handle{H: 1}, nil, nil); err == nil {
@@ -24,8 +24,8 @@ func TestAnswerThatFindsNoRoom(t *testing.T) {
 	}
 }
 
-// Calls that may wait have goroutines of their own, also while their answers find no room: only so
-// many of them.
+// Calls that may wait have goroutines of their own, also while their answers find no room. The
+// number of these goroutines is bounded.
 func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	c, _ := unread(t)
 	most := c.s.cfg.Limits.Waits + maxOutgoing
@@ -33,7 +33,7 @@ func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	n := 0
 	for ; err == nil && n <= 2*most; n++ {
 		err = c.dispatch(proto.Request{ID: uint64(n + 1), Op: proto.OpDisconnect, Args: []byte(`{"h":77,"timeout":0}`)})
-		for waiting := true; waiting; runtime.Gosched() { // none waits at the same time as another
+		for waiting := true; waiting; runtime.Gosched() { // no two of them wait at the same time
 			c.calls.mu.Lock()
 			waiting = c.calls.waits > 0
 			c.calls.mu.Unlock()
@@ -45,8 +45,8 @@ func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	c.tasks.Wait()
 }
 
-// An application that was stopped with the daemon, as `rdmalab hang` does it, is not cut off for
-// what it did not read in that time.
+// An application that was stopped together with the daemon, by `rdmalab hang`, is not cut off for
+// messages that it did not read in that time.
 func TestStoppedTogether(t *testing.T) {
 	c, program := unread(t)
 	raw, err := c.conn.SyscallConn()
@@ -91,7 +91,7 @@ func unread(t *testing.T) (*client, net.Conn) {
 		if ends[i], err = net.FileConn(f); err != nil {
 			t.Fatal(err)
 		}
-		_ = f.Close() // the connection has its own
+		_ = f.Close() // the connection has a copy
 		t.Cleanup(func() { _ = ends[i].Close() })
 	}
 	c := newClient(&Server{cfg: Config{Limits: Limits{Waits: 4}}}, 1, ends[0].(*net.UnixConn), nil)

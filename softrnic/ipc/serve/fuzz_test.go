@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 )
 
-// Whatever an application sends, it is parsed or refused.
+// Any request of an application is parsed or refused.
 func FuzzParse(f *testing.F) {
 	for _, op := range []proto.Op{proto.OpHello, proto.OpRegMR, proto.OpDial} {
 		b, err := json.Marshal(proto.Request{ID: 1, Op: op, Args: json.RawMessage(`{"h":1}`)})

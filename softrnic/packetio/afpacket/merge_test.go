@@ -13,14 +13,14 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// rocePackets are n packets of a queue pair in a row.
+// rocePackets returns n packets of a queue pair in a row.
 func rocePackets(n, size int) *packetio.Batch {
 	var b packetio.Batch
 	for i := range n {
 		f := make([]byte, 42+size)
 		copy(f, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protoUDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 1, 0x12, 0xb7})
 		binary.BigEndian.PutUint16(f[16:], uint16(28+size))
-		binary.BigEndian.PutUint16(f[18:], uint16(0xfff8+i)) // goes round
+		binary.BigEndian.PutUint16(f[18:], uint16(0xfff8+i)) // so that PSNs wrap
 		binary.BigEndian.PutUint16(f[24:], checksum(f[14:34]))
 		binary.BigEndian.PutUint16(f[38:], uint16(8+size))
 		for k := range f[42:] {
@@ -71,7 +71,8 @@ func TestMerging(t *testing.T) {
 	})
 }
 
-// An interface without segmentation gets packet by packet what it refused as super-frames.
+// An interface without segmentation gets the packets one by one after it has refused them as
+// super-frames.
 func TestMergingWithoutOffload(t *testing.T) {
 	isolated(t, 4200, func(t *testing.T) {
 		const name = "tapm"
@@ -97,7 +98,7 @@ func TestMergingWithoutOffload(t *testing.T) {
 	})
 }
 
-// A cable that was cut and mended carries super-frames as before.
+// A cable that was down and is up again carries super-frames as before.
 func TestMergingAfterACut(t *testing.T) {
 	isolated(t, 4200, func(t *testing.T) {
 		a := open(t, Config{Ifname: endA, Merge: true})
@@ -113,7 +114,7 @@ func TestMergingAfterACut(t *testing.T) {
 		}
 		merged("whole")
 		for range 3 {
-			setUp(t, endB, false) // the other end: there is no carrier here
+			setUp(t, endB, false) // the carrier is lost here when the other end goes down
 			for range 3 {
 				if n, err := a.Send(rocePackets(20, 30)); n != 0 || err != nil {
 					t.Fatalf("cut: %d packets left, %v", n, err)
@@ -128,8 +129,8 @@ func TestMergingAfterACut(t *testing.T) {
 	})
 }
 
-// Only an error that speaks of super-frames ends merging; one that comes of a full queue or a cut
-// cable lets it rest at most.
+// Only an error about super-frames ends merging for good; an error from a full queue or a cable
+// that is down only pauses it.
 func TestWhatEndsMerging(t *testing.T) {
 	for errno, want := range map[unix.Errno]struct {
 		alone bool

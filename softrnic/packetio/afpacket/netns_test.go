@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ends of the virtual cable that newCable makes.
+// Names of the ends of the virtual cable that newCable makes.
 const (
 	endA = "vea"
 	endB = "veb"
@@ -36,7 +36,7 @@ func newCable(tb testing.TB, mtu uint32) {
 	setUp(tb, endB, true)
 }
 
-// quiet keeps the kernel of this thread's namespace from sending IPv6 discovery among the test's
+// quiet disables IPv6 discovery in this thread's namespace, whose packets would be among the test's
 // frames.
 func quiet(tb testing.TB) {
 	tb.Helper()

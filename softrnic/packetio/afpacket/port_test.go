@@ -145,7 +145,7 @@ func TestCloseLeaksNothing(t *testing.T) {
 				w.Wake()
 			}
 		}
-		cycle() // the first use opens what the runtime and the BPF library keep
+		cycle() // the first use opens descriptors that the runtime and the BPF library keep
 		before := openFDs(t)
 		for range 5 {
 			cycle()
@@ -184,6 +184,6 @@ func TestMissingPrivileges(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	runtime.LockOSThread() // keeps the main thread out of the pool that the tests leave threads of
+	runtime.LockOSThread() // keeps the main thread out of the pool of threads that the tests end
 	os.Exit(m.Run())
 }

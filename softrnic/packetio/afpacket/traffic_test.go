@@ -37,8 +37,8 @@ func TestVLANTagSurvives(t *testing.T) {
 	}
 }
 
-// superFrame is a UDP datagram of n packets of size payload bytes each, as segmentation offload
-// wants it.
+// superFrame returns a UDP datagram of n packets of size payload bytes each, in the form for
+// segmentation offload.
 func superFrame(size, n int) packetio.Frame {
 	payload := size * n
 	b := make([]byte, 42+payload)
@@ -61,7 +61,7 @@ func TestSuperFramesCrossWhole(t *testing.T) {
 			isolated(t, 4200, func(t *testing.T) {
 				a, b := open(t, Config{Ifname: endA, Mode: Switch}), open(t, Config{Ifname: endB, Mode: Host, NoRing: noRing})
 				var batch packetio.Batch
-				for i := range 40 { // more than the buffers for long frames; short ones between
+				for i := range 40 { // more than there are buffers for long frames, with short frames between them
 					batch.Frames = append(batch.Frames, superFrame(4120, 1+i%15))
 				}
 				if n, err := a.Send(&batch); n != 40 || err != nil {
@@ -237,7 +237,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	})
 }
 
-// forward passes frames between two ports until stop is closed: the smallest switch.
+// forward copies frames between two ports until stop is closed, as a switch does.
 func forward(tb testing.TB, stop <-chan struct{}, ports [2]*Port) {
 	w, err := NewWaiter(50*time.Microsecond, ports[:]...)
 	if err != nil {
@@ -274,9 +274,9 @@ func forward(tb testing.TB, stop <-chan struct{}, ports [2]*Port) {
 	}
 }
 
-// inNewNS runs f on a thread with a fresh network namespace, given the descriptor of the caller's.
-// The namespace outlives f until the test ends: its end removes the veth pair, and a port of the
-// other end that is still in use would report that.
+// inNewNS runs f on a thread with a new network namespace, given the descriptor of the caller's.
+// The namespace exists until the test ends, because its removal removes the veth pair, and a port
+// of the other end that is still in use would report that.
 func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
 	outer, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -304,8 +304,8 @@ func inNewNS(tb testing.TB, f func(outer int)) <-chan struct{} {
 	return done
 }
 
-// TCP of two kernels through two ports: unfinished checksums and super-frames must arrive as they
-// left.
+// A TCP stream between two kernels passes two ports: incomplete checksums and super-frames must
+// arrive unchanged.
 func TestKernelTCPCrosses(t *testing.T) {
 	isolated(t, 4200, func(t *testing.T) {
 		const total = 64 << 20
@@ -339,14 +339,14 @@ func TestKernelTCPCrosses(t *testing.T) {
 	})
 }
 
-// tcpResult is what came of a stream: its length, and whether every sampled byte was the pattern's.
+// tcpResult is the length of a received stream, and whether every sampled byte was right.
 type tcpResult struct {
 	n     int64
 	right bool
 }
 
-// tcpServer takes one stream in a namespace of its own, behind the interface swb of the caller's.
-// Its namespace lives until ready is closed; the listening socket longer.
+// tcpServer receives one stream in a namespace of its own, behind the interface swb of the
+// caller's. Its namespace exists until ready is closed; the listening socket longer.
 func tcpServer(t *testing.T, ready <-chan struct{}) (<-chan tcpResult, <-chan struct{}) {
 	received := make(chan tcpResult, 1)
 	done := inNewNS(t, func(outer int) {
@@ -392,7 +392,7 @@ func tcpClient(t *testing.T, ready <-chan struct{}, total int) (*time.Duration, 
 		setUp(t, "eth", true)
 		setAddr(t, "eth", [4]byte{10, 9, 0, 1})
 		<-ready
-		// A single address and no resolver keep the dial on this goroutine, and so in its
+		// With a single address and no resolver, Dial stays on this goroutine, and so in its
 		// namespace.
 		c, err := (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp4", "10.9.0.2:5001")
 		if err != nil {
@@ -417,7 +417,7 @@ func tcpClient(t *testing.T, ready <-chan struct{}, total int) (*time.Duration, 
 
 func pattern(i int64) byte { return byte(i ^ i>>8 ^ i>>16) }
 
-// waitOpen opens the port as soon as the interface is there.
+// waitOpen opens the port as soon as the interface exists.
 func waitOpen(t *testing.T, name string) *Port {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {

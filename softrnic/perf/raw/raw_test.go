@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// pair is a client and a server on a cable that loses frames for which lose says so (from 0 is the
-// client).
+// pair is a client and a server on a cable that loses the frames for which lose returns true (from
+// 0 is the client).
 func pair(t *testing.T, cfg perf.Config, lose func(from, index int) bool) *run {
 	t.Helper()
 	a, b := memcable.Pair(memcable.Config{Filter: func(from, index int, _ packetio.Frame) int {
@@ -76,7 +76,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// A dead link and a client that goes end a raw test.
+// A raw test ends when its link is dead, and when its client has ended.
 func TestGivesUp(t *testing.T) {
 	for _, test := range []string{perf.RawBW, perf.RawLat} {
 		r := pair(t, perf.Config{Test: test, Size: 8, Iters: 100, Depth: 16}, func(int, int) bool { return true })

@@ -18,8 +18,8 @@ import (
 	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 )
 
-// On every frame of every golden capture, gopacket with these layers and package wire say the same
-// of every field, and the layers write the same bytes again.
+// For every frame of every golden capture, gopacket with these layers and package wire decode the
+// same value of every field, and the layers encode the same bytes again.
 func TestAgreeOnGolden(t *testing.T) {
 	names, err := filepath.Glob("../testdata/golden/*.pcap")
 	if err != nil {
@@ -64,14 +64,13 @@ func eachPacket(t *testing.T, name string, f func(data []byte, offset int64)) {
 	}
 }
 
-// Both agree on every opcode that there is and on all 256 numbers, over IPv4 and IPv6, with and
-// without a tag, with every pad, with all flags set and with random looking fields. No capture has
-// these.
+// Both agree on all 256 opcode numbers, over IPv4 and IPv6, with and without a tag, with every pad,
+// with all flags set and with random fields, which no capture has.
 func TestAgreeOnEveryOpcode(t *testing.T) {
 	for op := range 256 {
 		for variant := range 16 {
 			if !wire.Opcode(op).Known() && variant != op%16 {
-				continue // they are all alike
+				continue // unknown opcodes are all handled alike
 			}
 			f := sample(wire.Opcode(op), variant)
 			data := f.AppendTo(nil)
@@ -113,7 +112,7 @@ func sample(op wire.Opcode, variant int) *wire.Frame {
 	return f
 }
 
-// rewrite serializes the layers of a good frame, with pad, lengths and ICRC computed anew, and
+// rewrite serializes the layers of a good frame, computes pad, lengths and ICRC again, and
 // compares.
 func rewrite(want []byte) error {
 	p := gopacket.NewPacket(want, layers.LayerTypeEthernet, gopacket.Default)
@@ -141,7 +140,7 @@ func rewrite(want []byte) error {
 	return nil
 }
 
-// FuzzAgree: whatever package wire takes, gopacket takes too and says the same of it.
+// FuzzAgree: gopacket decodes every frame that package wire decodes, to the same values.
 func FuzzAgree(f *testing.F) {
 	for op := range 256 {
 		if wire.Opcode(op).Known() {

@@ -11,7 +11,7 @@ import (
 	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 )
 
-// Importing the package is enough for gopacket to see RoCEv2 behind UDP port 4791.
+// After an import of the package, gopacket decodes RoCEv2 behind UDP port 4791.
 func Example() {
 	frame := wire.Frame{
 		IPv4: wire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}},

@@ -11,7 +11,7 @@ import (
 	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 )
 
-// A packet that is cut anywhere behind its BTH gives an error layer, and no panic.
+// A packet that is truncated anywhere after its BTH gives an error layer, and no panic.
 func TestTruncated(t *testing.T) {
 	for op := range 256 {
 		f := sample(wire.Opcode(op), 0)
@@ -27,7 +27,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// A header decodes alone, too, as gopacket.NewPacket allows for every layer type.
+// A header can be decoded alone, too, as gopacket.NewPacket allows for every layer type.
 func TestStandalone(t *testing.T) {
 	reth := []byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3}
 	p := gopacket.NewPacket(append(reth, 1, 2, 3, 4), roce.LayerTypeRETH, gopacket.Default)

@@ -25,7 +25,7 @@ func captured(tb testing.TB, f func(file string, frame *wire.Frame)) (n int) {
 	return n
 }
 
-// firstPSNs are those of the first request to each queue pair of a capture.
+// firstPSNs returns the PSN of the first request to each queue pair of a capture.
 func firstPSNs(tb testing.TB, file string) map[wire.QPN]wire.PSN {
 	tb.Helper()
 	first := map[wire.QPN]wire.PSN{}
@@ -62,8 +62,8 @@ func eachFrame(tb testing.TB, pattern string, f func(file string, frame *wire.Fr
 	}
 }
 
-// What two Linux kernels sent decodes and is encoded to the same bytes again
-// (IBTA 12.6.7, 12.6.11, 13.4.2, 13.4.4, 16.7, 16.7.2).
+// Every MAD that two Linux kernels sent decodes and is encoded to the same bytes again (IBTA
+// 12.6.7, 12.6.11, 13.4.2, 13.4.4, 16.7, 16.7.2).
 func TestGolden(t *testing.T) {
 	const want = 23
 	seen := map[Attr]int{}
@@ -84,8 +84,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The fields of rping's connection, as its capture's description and the kernel's defaults have
-// them (IBTA 12.6.5, 12.6.8, 12.6.9, 12.6.10).
+// The fields of rping's connection have the values of the capture's description and of the kernel's
+// defaults (IBTA 12.6.5, 12.6.8, 12.6.9, 12.6.10).
 func TestGoldenFields(t *testing.T) {
 	a, b := netip.MustParseAddr("192.168.77.1"), netip.MustParseAddr("192.168.77.2")
 	got := map[Attr]Message{}
@@ -116,7 +116,7 @@ func TestGoldenFields(t *testing.T) {
 	}, rep); d != "" {
 		t.Errorf("REP: -want +got\n%s", d)
 	}
-	// Each side sends from the PSN on that the other one's message names (IBTA 12.7.31).
+	// Each side sends from the PSN that the other side's message names (IBTA 12.7.31).
 	if first := firstPSNs(t, "cm_rping_v4.pcap"); first[rep.QPN] != rep.PSN || first[req.QPN] != req.PSN {
 		t.Errorf("first PSNs %v by destination queue pair", first)
 	}

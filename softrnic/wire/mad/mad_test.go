@@ -15,8 +15,8 @@ import (
 
 var attrs = []Attr{AttrREQ, AttrMRA, AttrREJ, AttrREP, AttrRTU, AttrDREQ, AttrDREP, AttrSIDRReq, AttrSIDRRep}
 
-// Whatever bits a body has, reading and writing it once makes a fixed point: no field is cut, moved
-// or forgotten.
+// A body of any bits that was decoded and encoded once is the same after a second time: no field is
+// cut, moved or lost.
 func TestFieldsStay(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, a := range attrs {
@@ -30,8 +30,8 @@ func TestFieldsStay(t *testing.T) {
 	}
 }
 
-// Every bit of a body is a field's or reserved; the number of those that are read back is the sum
-// of the fields.
+// Every bit of a body belongs to a field or is reserved; the number of bits that are decoded is the
+// sum of the fields' widths.
 func TestEveryBitHasItsField(t *testing.T) {
 	reserved := map[Attr]int{
 		AttrREQ: 64 + 2*(6+3+3), AttrMRA: 6 + 3, AttrREJ: 6 + 1, AttrREP: 3*8 + 4, AttrDREQ: 8, AttrSIDRReq: 16, AttrSIDRRep: 16 + 8,
@@ -105,7 +105,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// RDMA-CM's header, over both families (A11.6).
+// The header of RDMA-CM, over both families (A11.6).
 func TestIPData(t *testing.T) {
 	for _, pair := range [][2]string{{"10.1.2.3", "10.1.2.4"}, {"fd77::1", "fe80::1"}} {
 		want := IPData{SrcPort: 0x1234, Src: netip.MustParseAddr(pair[0]), Dst: netip.MustParseAddr(pair[1])}
@@ -145,7 +145,7 @@ func TestServiceIDs(t *testing.T) {
 	}
 }
 
-// What people read, and the times behind the codes (IBTA 12.7.34, 12.11.2.1).
+// The printed values, and the durations that the codes stand for (IBTA 12.7.34, 12.11.2.1).
 func TestNamesAndTimes(t *testing.T) {
 	for text, s := range map[string]interface{ String() string }{
 		"REQ": AttrREQ, "SIDR_REP": AttrSIDRRep, "attribute 0x0019": Attr(0x19), "stale connection": ReasonStale,
@@ -160,8 +160,8 @@ func TestNamesAndTimes(t *testing.T) {
 	}
 }
 
-// FuzzParse: no bytes make the codec panic, and what parses is written as a datagram that parses to
-// the same.
+// FuzzParse: no bytes make the codec panic, and a datagram that parses is encoded as one that
+// parses to the same fields.
 func FuzzParse(f *testing.F) {
 	captured(f, func(_ string, frame *wire.Frame) { f.Add(frame.Payload) })
 	for _, a := range attrs {

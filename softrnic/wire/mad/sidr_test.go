@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Where the fields of the messages are that resolve a datagram service (IBTA 12.11.1, 12.11.2).
+// The offsets of the fields in the messages that resolve a datagram service (IBTA 12.11.1,
+// 12.11.2).
 func TestSIDRBytes(t *testing.T) {
 	req := SIDRReq{RequestID: 0x01020304, PKey: 0x0506, Service: 0x08090a0b0c0d0e0f}
 	req.Private[0], req.Private[SIDRReqPrivate-1] = 0x11, 0x12

@@ -30,7 +30,7 @@ import (
 // The metric x/plain is the ratio. Rounds of the two take turns, so that a change of the machine's
 // pace hits both, and the median of the rounds counts.
 
-// Host 0 is the memory server, 9 the switch; the others are clients, host i behind port i.
+// Host 0 is the memory server, 9 the switch; the others are clients, host i at port i.
 const (
 	benchClients = 8
 	benchServer  = 0
@@ -81,10 +81,10 @@ func newBench(tb testing.TB, p pipeline.Program) *bench {
 	return b
 }
 
-// benchQP is the queue pair of client i, or the server's for it if i is negative.
+// benchQP returns the queue pair of client i, or the server's queue pair for it if i is negative.
 func benchQP(i int) wire.QPN { return wire.QPN(0x100 + i) }
 
-// frame hands a frame to the switch and returns what leaves.
+// frame hands a frame to the switch and returns the frames that leave.
 func (b *bench) frame(port int, f *wire.Frame) []packetio.Frame {
 	b.now = b.now.Add(time.Microsecond)
 	b.out.Reset()
@@ -92,19 +92,19 @@ func (b *bench) frame(port int, f *wire.Frame) []packetio.Frame {
 	return b.out.Frames
 }
 
-// stream makes exchange i: a request of a client at a port, and what the server sends back.
+// stream makes exchange i: a request of a client, with its port, and the server's answer.
 type stream func(i int) (client int, request, answer *wire.Frame)
 
 // shot is an encoded frame and the port that it comes in at.
 type shot struct {
 	port int
 	data []byte
-	seg  int // of a super-frame
+	seg  int // packets of a super-frame
 }
 
 const roundPackets = 512
 
-// loader encodes what comes in a round into shots, whose memory is used again.
+// loader encodes the frames of a round into shots, and reuses their memory in the next round.
 type loader func(shots []shot, round int)
 
 // each loads exchanges of single packets.
@@ -118,7 +118,7 @@ func each(make stream) loader {
 	}
 }
 
-// supers loads WRITEs of client 1 that come as super-frames of n packets of 1 KiB, each of which is
+// supers loads WRITEs of client 1 in super-frames of n packets of 1 KiB, each of which is
 // acknowledged.
 func supers(n int) loader {
 	return func(shots []shot, round int) {
@@ -145,7 +145,7 @@ func supers(n int) loader {
 	}
 }
 
-// play runs the frames of a round through the switch and returns the time of a packet.
+// play runs the frames of a round through the switch and returns the time per packet.
 func (b *bench) play(shots []shot) time.Duration {
 	begin := time.Now()
 	for _, s := range shots {
@@ -156,12 +156,12 @@ func (b *bench) play(shots []shot) time.Duration {
 	return time.Since(begin) / time.Duration(len(shots))
 }
 
-// race plays the same stream through plain forwarding and through a program, in turns.
+// race runs the same stream through plain forwarding and through a program, in turns.
 func race(tb *testing.B, program *bench, load loader) {
 	race2(tb, program, load, load)
 }
 
-// race2 is race for a program that sees other packets than plain forwarding would.
+// race2 is race for a program that gets a different stream than plain forwarding.
 func race2(tb *testing.B, program *bench, load, loadPlain loader) {
 	plain := newBench(tb, forward.Program{})
 	var with, without []float64
@@ -187,7 +187,8 @@ func race2(tb *testing.B, program *bench, load, loadPlain loader) {
 	tb.ReportMetric(a/p, "x/plain")
 }
 
-// writes is clients in turn sending WRITEs of n bytes, each of which is acknowledged.
+// writes is a stream in which all clients in turn send WRITEs of n bytes, each of which is
+// acknowledged.
 func writes(clients, n int) stream {
 	payload := make([]byte, n)
 	return func(i int) (int, *wire.Frame, *wire.Frame) {
@@ -204,7 +205,7 @@ func tracker(tb testing.TB) *bench {
 	return newBench(tb, swordbox.New(swordbox.Config{Own: own(tb), Track: conntrack.Config{Settle: -1}}))
 }
 
-// own is the switch as an end, as a rack's switch has it.
+// own is the switch as an end of connections, as on a rack.
 func own(tb testing.TB) *swordbox.Own {
 	d, err := switchconn.New(switchconn.Config{
 		MAC: benchMAC(benchSwitch), IPv4: benchIP(benchSwitch), Rand: rand.New(rand.NewPCG(1, 1)),
@@ -216,7 +217,7 @@ func own(tb testing.TB) *swordbox.Own {
 	return swordbox.NewOwn(d, nil)
 }
 
-// BenchmarkCostTracked is a packet that is tracked and not moved: at most 1.5 times plain
+// BenchmarkCostTracked measures a packet that is tracked and not moved: at most 1.5 times plain
 // forwarding.
 func BenchmarkCostTracked(b *testing.B) {
 	b.Run("64B", func(b *testing.B) { race(b, tracker(b), each(writes(1, 64))) })
@@ -225,10 +226,10 @@ func BenchmarkCostTracked(b *testing.B) {
 	b.Run("8clients", func(b *testing.B) { race(b, tracker(b), each(writes(benchClients, 64))) })
 }
 
-// ruled is the program with a rule for the atomics on the server.
+// ruled returns the program with a rule for the atomics on the server.
 func ruled(tb testing.TB, m rules.Mode) (*bench, *swordbox.Program) { return ruledWith(tb, m) }
 
-// ruledWith is ruled with more handlers.
+// ruledWith is ruled with additional handlers.
 func ruledWith(tb testing.TB, m rules.Mode, more ...handler.Handler) (*bench, *swordbox.Program) {
 	set, err := rules.NewSet([]rules.Rule{{Server: benchIP(benchServer), Action: rules.Atomics, Mode: m, From: benchWord, To: benchWord + 8}})
 	if err != nil {
@@ -253,7 +254,7 @@ func ruledWith(tb testing.TB, m rules.Mode, more ...handler.Handler) (*bench, *s
 	return b, p
 }
 
-// BenchmarkCostUnmoved is a packet of a flow under a rule that does not select the request.
+// BenchmarkCostUnmoved measures a packet of a flow under a rule that does not select the request.
 func BenchmarkCostUnmoved(b *testing.B) {
 	for _, m := range []rules.Mode{rules.Hardened, rules.Published} {
 		b.Run(m.String(), func(b *testing.B) {
@@ -263,8 +264,9 @@ func BenchmarkCostUnmoved(b *testing.B) {
 	}
 }
 
-// BenchmarkCostReplaced is a FETCH_ADD that becomes a WRITE, and its acknowledgement that becomes
-// an answer: at most 3 times plain forwarding.
+// BenchmarkCostReplaced measures a FETCH_ADD that is replaced by a WRITE, and the WRITE's
+// acknowledgement, which is replaced by the answer of the FETCH_ADD: at most 3 times plain
+// forwarding.
 func BenchmarkCostReplaced(b *testing.B) {
 	for _, m := range []rules.Mode{rules.Hardened, rules.Published} {
 		b.Run(m.String(), func(b *testing.B) {
@@ -278,15 +280,14 @@ func BenchmarkCostReplaced(b *testing.B) {
 	}
 }
 
-// faa is the n-th request of client 1.
+// faa returns the n-th request of client 1.
 func faa(n int) *wire.Frame {
 	f := benchFrame(1, benchServer, benchQP(-1), wire.RCFetchAdd, wire.PSN(0).Add(n))
 	f.AtomicETH = wire.AtomicETH{VA: benchWord, RKey: 5, SwapOrAdd: 1}
 	return f
 }
 
-// warm lets client 1 do atomics until the switch answers a WRITE in their place; it returns the
-// number of requests.
+// warm sends atomics of client 1 until the switch replaces them; it returns the number of requests.
 func (b *bench) warm() int {
 	b.tb.Helper()
 	value := uint64(0)
@@ -314,7 +315,8 @@ func (b *bench) warm() int {
 	return 0
 }
 
-// atomics is client 1 doing FETCH_ADDs, and the server acknowledging the WRITEs that they become.
+// atomics is a stream of FETCH_ADDs of client 1, and of the server's acknowledgements of the WRITEs
+// that replace them.
 func (b *bench) atomics(next int, p *swordbox.Program) stream {
 	at, own, to := wire.PSN(0), wire.QPN(0x301), benchSwitch
 	for _, m := range p.Report(b.now).Handlers {
@@ -331,7 +333,7 @@ func (b *bench) atomics(next int, p *swordbox.Program) stream {
 	}
 }
 
-// plainAtomics is client 1 doing FETCH_ADDs without a switch that knows them.
+// plainAtomics is a stream of FETCH_ADDs of client 1 through plain forwarding.
 func plainAtomics(n int) (int, *wire.Frame, *wire.Frame) {
 	f := faa(n)
 	a := benchFrame(benchServer, 1, benchQP(1), wire.RCAtomicAck, f.BTH.PSN)
@@ -339,7 +341,7 @@ func plainAtomics(n int) (int, *wire.Frame, *wire.Frame) {
 	return 1, f, a
 }
 
-// replaced is how many atomics were.
+// replaced returns how many atomics were replaced.
 func replaced(p *swordbox.Program) (n uint64) {
 	for _, g := range p.Counters(0) {
 		for _, c := range g.Counters {

@@ -28,7 +28,7 @@ hosts:
   - {name: ms1, role: memory}
 `
 
-// witness is the program with a check of its tracking: after each packet, what tracking says of its
+// witness is the program with a check of its tracking: after each packet, the state of the packet's
 // flow is compared with the queue pairs of the NICs.
 type witness struct {
 	*swordbox.Program
@@ -46,13 +46,13 @@ func (w *witness) Packet(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return v
 }
 
-// flows are those that a packet can have changed.
+// flows returns the flows that a packet may have changed.
 func (w *witness) flows(f *wire.Frame) (list []*conntrack.Flow) {
 	for id := range uint32(w.Connections().MaxFlows()) {
 		r := w.Connections().Flow(id)
 		if r == nil {
 			if id > 64 {
-				break // IDs are given from 0 on
+				break // IDs are consecutive, from 0
 			}
 			continue
 		}
@@ -66,7 +66,7 @@ func (w *witness) flows(f *wire.Frame) (list []*conntrack.Flow) {
 	return list
 }
 
-// qp finds a queue pair of a host.
+// qp returns a queue pair of a host.
 func (w *witness) qp(host int, qpn wire.QPN) (verbs.QPAttr, bool) {
 	for _, a := range w.rack.Host(w.rack.Spec.Hosts[host].Name).Engine().QPs() {
 		if a.QPN == qpn {
@@ -76,8 +76,8 @@ func (w *witness) qp(host int, qpn wire.QPN) (verbs.QPAttr, bool) {
 	return verbs.QPAttr{}, false
 }
 
-// check compares a flow with its two queue pairs, if both are there. At rest their numbers are
-// equal.
+// check compares a flow with its two queue pairs, if both exist. If nothing is in flight, their
+// PSNs are equal.
 func (w *witness) check(r *conntrack.Flow, rest bool) {
 	w.t.Helper()
 	if r.Peer == nil || r.State == conntrack.Closed || r.Port < 0 || r.Peer.Port < 0 {
@@ -101,7 +101,7 @@ func (w *witness) check(r *conntrack.Flow, rest bool) {
 	}
 }
 
-// track builds a rack whose switch tracks, under a witness.
+// track returns a rack whose switch tracks, with a witness.
 func track(t *testing.T, opt simrack.Options) (*simrack.Rack, *witness) {
 	t.Helper()
 	s, err := spec.Parse([]byte(fourHosts))
@@ -122,9 +122,9 @@ func track(t *testing.T, opt simrack.Options) (*simrack.Rack, *witness) {
 	return r, w
 }
 
-// Real NICs under every kind of traffic, over links that lose, double and reorder: no connection is
-// learnt wrongly, no expected PSN is ahead of what was sent or behind what the responder has
-// accepted, and in the end they agree.
+// Real NICs run every kind of traffic over links that lose, double and reorder packets: no
+// connection is learnt wrongly, no expected PSN is ahead of the requester or behind the responder,
+// and in the end they are equal.
 func TestTrackingAgreesWithNICs(t *testing.T) {
 	for _, datagrams := range []bool{true, false} {
 		for _, seed := range []uint64{0, 2, 5} {
@@ -157,13 +157,13 @@ func TestTrackingAgreesWithNICs(t *testing.T) {
 	}
 }
 
-// tests are those of perf that a pair of hosts can do.
+// tests are the tests of perf that a pair of hosts can run.
 var tests = []string{
 	perf.WriteBW, perf.ReadBW, perf.SendBW, perf.AtomicBW, perf.WriteLat, perf.ReadLat, perf.SendLat, perf.AtomicLat, perf.Verify,
 	perf.Soak,
 }
 
-// run lets both clients do every test of perf with both servers, one after the other.
+// run runs every test of perf with both clients and both servers, one after the other.
 func run(t *testing.T, r *simrack.Rack, mtu int, seed uint64) {
 	for _, name := range []string{"ms0", "ms1"} {
 		serve(t, r.Host(name))

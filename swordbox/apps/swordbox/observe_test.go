@@ -16,7 +16,7 @@ import (
 // countRule counts all requests to the server.
 var countRule = rules.Rule{ID: "hot", Server: benchIP(benchServer), Action: hotwords.Count}
 
-// counted has a program count, too.
+// counted makes the program count, too.
 func counted(tb testing.TB, p *swordbox.Program) {
 	tb.Helper()
 	set, _, err := p.Rules().AddFirst(countRule)
@@ -28,14 +28,14 @@ func counted(tb testing.TB, p *swordbox.Program) {
 	}
 }
 
-// counter is the program with a rule that counts and no other one.
+// counter returns the program with a counting rule and no other.
 func counter(tb testing.TB) (*bench, *swordbox.Program) {
 	p := swordbox.New(swordbox.Config{Own: own(tb), Handlers: []handler.Handler{hotwords.New()}, Track: conntrack.Config{Settle: -1}})
 	counted(tb, p)
 	return newBench(tb, p), p
 }
 
-// hottest lists what was counted.
+// hottest returns the counts.
 func hottest(p *swordbox.Program) []hotwords.Hot {
 	for _, h := range p.Report(0).Handlers {
 		if list, ok := h.Lists["hot"].([]hotwords.Hot); ok {
@@ -45,8 +45,8 @@ func hottest(p *swordbox.Program) []hotwords.Hot {
 	return nil
 }
 
-// A request counts once where it points, also the first packet of a longer one; a retransmission,
-// one that is dropped and a response do not count, and what belongs to no connection does.
+// A request counts once, at its address, also the first packet of a longer one. Retransmissions,
+// dropped requests and responses do not count. A request without connection counts.
 func TestRequestsAreCounted(t *testing.T) {
 	b, p := counter(t)
 	read := func(psn wire.PSN, va uint64) *wire.Frame {
@@ -81,8 +81,8 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// A rule that counts changes no packet: with it and without it the switch sends the same, also
-// where another rule has atomics replaced. The handler sees requests as they came.
+// A counting rule changes no packet: the switch sends the same packets with it and without it, also
+// where another rule replaces atomics. The handler gets requests as they arrived.
 func TestCountingChangesNothing(t *testing.T) {
 	play := func(count bool) (all [][]byte, p *swordbox.Program) {
 		b, p := ruledWith(t, rules.Hardened, hotwords.New())
@@ -113,7 +113,7 @@ func TestCountingChangesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkCostCounted is a packet of a connection whose requests are counted.
+// BenchmarkCostCounted measures a packet of a connection whose requests are counted.
 func BenchmarkCostCounted(b *testing.B) {
 	c, _ := counter(b)
 	race(b, c, each(writes(benchClients, 64)))

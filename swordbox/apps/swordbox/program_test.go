@@ -17,7 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// drops is how many packets of a host were dropped for a reason.
+// drops returns how many packets of a host were dropped for a reason.
 func (b *bench) drops(port int, r pipeline.Reason) uint64 { return b.sw.Port(port).Drops[r] }
 
 // Hole 39: an operation of an unknown opcode does not reach a server whose words the switch may
@@ -39,8 +39,9 @@ func TestUnknownOperation(t *testing.T) {
 	}
 }
 
-// What claims to be of a flow under a rule and is not is dropped, and named: another port, an
-// answer to nothing, a flow that has ended. A damaged packet goes on, for its receiver to count.
+// A packet with the addresses of a flow under a rule that does not belong to the flow is dropped
+// with a reason: it came from another port, answers no request, or the flow has ended. A damaged
+// packet is forwarded, so that its receiver counts it.
 func TestRefusals(t *testing.T) {
 	b, p := ruled(t, rules.Hardened)
 	send := func(psn wire.PSN) *wire.Frame { return benchFrame(1, benchServer, benchQP(-1), wire.RCSendOnly, psn) }
@@ -62,7 +63,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Rules that change at run time count for flows that are there; without rules nothing is checked or
+// Rules that change at run time apply to existing flows. Without rules, no packet is checked or
 // refused.
 func TestRulesChange(t *testing.T) {
 	b, p := ruled(t, rules.Hardened)
@@ -90,7 +91,7 @@ func TestRulesChange(t *testing.T) {
 	}
 }
 
-// minder is a machine that drops requests of flows that are not its own.
+// minder is a machine that drops requests of flows that it has not moved.
 type minder struct {
 	*serialize.Machine
 	draining bool
@@ -101,14 +102,14 @@ func (m *minder) Draining() bool { return m.draining }
 
 func (m *minder) Bypass(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	if p.BTH.Opcode.Service() != wire.ServiceRC {
-		return pipeline.Forward() // what announces the connections
+		return pipeline.Forward() // the frames that announce the connections
 	}
 	m.seen++
 	return pipeline.Drop(serialize.ReasonBusy)
 }
 
-// A machine with requests in flight to a server without rules may drop what goes there on other
-// flows, also in super-frames; once they are answered it sees these flows no more.
+// A machine with requests in flight to a server without rules may drop other flows' requests to it,
+// also in super-frames. Once its requests are answered, it does not get these flows any more.
 func TestDrainingMachineIsAsked(t *testing.T) {
 	m := &minder{Machine: serialize.New(serialize.Config{}), draining: true}
 	p := swordbox.New(swordbox.Config{Handlers: []handler.Handler{m}, Track: conntrack.Config{Settle: -1}})
@@ -129,7 +130,8 @@ func TestDrainingMachineIsAsked(t *testing.T) {
 	}
 }
 
-// In steady state no packet allocates: tracked, of a flow under a rule, or replaced.
+// Once tables have their size, no packet allocates memory: tracked, of a flow under a rule, or
+// replaced.
 func TestNothingIsAllocated(t *testing.T) {
 	type setup struct {
 		b    *bench
@@ -156,14 +158,14 @@ func TestNothingIsAllocated(t *testing.T) {
 	for name, make := range cases {
 		s := make()
 		const filling, tries = 10, 3
-		var rounds [filling + 2*tries][roundPackets]shot // in the first ones tables and rings fill
+		var rounds [filling + 2*tries][roundPackets]shot // the first packets fill tables and rings
 		for i := range rounds {
 			s.load(rounds[i][:], i)
 		}
 		for i := range filling {
 			s.b.play(rounds[i][:])
 		}
-		i, least := filling, 1e9 // the runtime allocates, too, now and then: the best of some tries is the program's
+		i, least := filling, 1e9 // the runtime allocates now and then as well, so the least of some tries counts
 		for range tries {
 			least = min(least, testing.AllocsPerRun(1, func() { s.b.play(rounds[i][:]); i++ }))
 		}
@@ -173,9 +175,9 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 }
 
-// The first request of a connection after a change of rules arrives damaged. The switch takes
-// nothing from it: the client's retransmission is no other request with the same PSN, and goes to
-// the server.
+// The first request of a connection after a change of rules arrives damaged. The switch does not
+// use its contents: the client's retransmission is not taken for another request with the same PSN,
+// and goes to the server.
 func TestDamagedRequestAfterAChangeOfRules(t *testing.T) {
 	p := swordbox.New(swordbox.Config{
 		Own: own(t), Track: conntrack.Config{Settle: -1}, Handlers: []handler.Handler{serialize.New(serialize.Config{})},
@@ -205,9 +207,9 @@ func TestDamagedRequestAfterAChangeOfRules(t *testing.T) {
 	}
 }
 
-// A flow that comes back to a handler after changes of rules is recorded once: another record of it
-// would outlive it, and a later incarnation of the switch would refuse whatever connection has its
-// numbers then.
+// A flow that returns to a handler after changes of rules has one entry in the journal. A second
+// entry would remain after the flow, and a later incarnation of the switch would refuse any
+// connection with the same numbers.
 func TestFlowIsRecordedOnce(t *testing.T) {
 	rec, err := journal.Open(make([]byte, journal.Size))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// What the program declares has sizes, has each name once, and its defaults are the limits of the
-// paper: 4 k connections (two flows each), 128 map entries a connection.
+// Each resource that the program declares has a size and a name of its own. The defaults are the
+// limits of the paper: 4 k connections (two flows each), 128 map entries a connection.
 func TestSpec(t *testing.T) {
 	_, p := ruled(t, rules.Hardened)
 	spec := p.Spec()

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// nothing is a program that does nothing.
+// nothing is a program that forwards everything.
 type nothing struct{}
 
 func (nothing) Spec() pipeline.Spec { return pipeline.Spec{Name: "nothing"} }
@@ -45,7 +45,7 @@ func TestNoRepairWhenNodesMayBeOthers(t *testing.T) {
 	if s := m.Stats(); s.Repairs != 1 || s.TooLate != 1 || len(m.repair.open) != 0 {
 		t.Errorf("%+v, %d open", s, len(m.repair.open))
 	}
-	// The server does not answer for a long time: the other connection fails, too.
+	// The server does not answer for a long time, so the control plane's connection fails as well.
 	for range 2 * maxTries {
 		now = now.Add(time.Second / 4)
 		sw.Step(now, &out, m.Tick)

@@ -105,7 +105,7 @@ func run(t *testing.T, r *simrack.Rack, clients ...*client) {
 	t.Logf("%+v", counters(t, r))
 }
 
-// trio is three clients: one that starts first and ends last, so that its connection can be
+// trio returns three clients: one that starts first and ends last, so that its connection is
 // borrowed, and two others.
 func trio(cfg perf.Config) []*client {
 	owner := &client{host: "cn0", cfg: cfg}

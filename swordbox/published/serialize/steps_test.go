@@ -11,9 +11,9 @@ import (
 
 const lock = 0x1000
 
-// Section 5 of the paper, byte by byte: a CMP_SWAP that will succeed leaves as a WRITE of the swap
-// value on the borrowed connection, and its ACK is turned into the answer of an atomic; one that
-// will fail leaves as a WRITE of the present value (hole 15).
+// Section 5 of the paper, byte by byte: a CMP_SWAP that will succeed is sent as a WRITE of the swap
+// value on the borrowed connection, and the WRITE's ACK is sent to the client as the answer of an
+// atomic. A CMP_SWAP that will fail is sent as a WRITE of the present value (hole 15).
 func TestReplacement(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
@@ -66,8 +66,8 @@ func TestAcksAreTakenApart(t *testing.T) {
 	}
 }
 
-// A retransmission leaves as it did the first time, with the same PSN and value, even if the cached
-// value of the word has changed.
+// A retransmission is sent with the same PSN and value as the first time, even if the cached value
+// of the word has changed.
 func TestRetransmission(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
@@ -89,7 +89,7 @@ func TestRetransmission(t *testing.T) {
 func TestStall(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
-	b.one(cas(2, 0, lock, 0, 2)) // 101, lost behind the switch; and client 2 dies
+	b.one(cas(2, 0, lock, 0, 2)) // PSN 101, lost after the switch; and client 2 dies
 	for round := range 5 {
 		b.send(cas(3, 0, lock, 2, 3))
 		b.send(cas(4, 0, lock, 3, 4))
@@ -116,7 +116,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// Hole 41: a request that was overtaken by the one behind it is taken for a retransmission, and is
+// Hole 41: a request that a later request has overtaken is taken for a retransmission, and is
 // dropped because it has no map entry.
 func TestOvertaken(t *testing.T) {
 	b := newBox(t)
@@ -130,7 +130,7 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// Hole 12: the ring wraps before its requests have been answered; their answers are lost.
+// Hole 12: the ring wraps before its requests have been answered, and their answers are lost.
 func TestRingOverrun(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
@@ -159,7 +159,8 @@ func TestReleaseByWrite(t *testing.T) {
 	}
 }
 
-// Hole 20: one client's wrong R_Key ends the connection of all, and only that client gets the NAK.
+// Hole 20: one client's wrong R_Key ends the connection of all clients, and only that client gets
+// the NAK.
 func TestFatalNAK(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
@@ -206,8 +207,8 @@ func TestOwnerIsRenumbered(t *testing.T) {
 	}
 }
 
-// Hole 4: when the owner's connection ends, the entries on it stay open for ever; new requests
-// borrow the next connection.
+// Hole 4: when the owner's connection ends, the entries on it stay open for ever; new requests use
+// the next connection.
 func TestOwnerEnds(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The script completes in a bash that has no package for it: what the program offers, behind flags
-// and commas, too.
+// The script completes words in a bash without the package bash-completion, also behind flags and
+// commas.
 func TestBashCompletesWithoutPackages(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestBashCompletesWithoutPackages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "script"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A program that says what it was asked, as the last of its offers.
+	// The program prints its arguments as the last offer.
 	stub := "#!/bin/bash\nprintf 'cn0\\ncn1\\nms0\\nasked:%s\\n' \"$*\" >>\"$0.asked\"\nprintf 'cn0\\ncn1\\nms0\\n:4\\n'\n"
 	if err := os.WriteFile(filepath.Join(dir, "rdmalab"), []byte(stub), 0o700); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func TestEveryCounterIsExplained(t *testing.T) {
 	}
 }
 
-// The difference of a counter that fell, because the host was restarted, is what it shows now.
+// If a counter has fallen, because the host was restarted, its difference is its present value.
 func TestCountersDiff(t *testing.T) {
 	var m control.Mux
 	calls := uint64(0)

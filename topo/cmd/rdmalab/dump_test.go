@@ -11,7 +11,7 @@ import (
 
 const golden = "../../../softrnic/wire/testdata/golden/"
 
-// runDumpCmd runs `rdmalab dump` with standard input in.
+// runDumpCmd runs `rdmalab dump` with in as standard input.
 func runDumpCmd(in []byte, args ...string) (stdout, stderr string, err error) {
 	var out, errOut strings.Builder
 	root := rootCmd(dumpCmd())
@@ -46,7 +46,8 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// With --verify gopacket reads every packet, too: the golden captures are read alike.
+// With --verify, gopacket decodes every packet too, and decodes the golden captures to the same
+// fields.
 func TestDumpVerify(t *testing.T) {
 	names, err := filepath.Glob(golden + "*.pcap")
 	if err != nil || len(names) < 60 {
@@ -58,7 +59,7 @@ func TestDumpVerify(t *testing.T) {
 	}
 }
 
-// A bad packet makes it fail without a further message, because the summary says it.
+// With a bad packet dump fails without a further message, because the summary reports the packet.
 func TestDumpBadPacket(t *testing.T) {
 	data, err := os.ReadFile(golden + "nak_atomic_rkey.pcap")
 	if err != nil {

@@ -24,7 +24,7 @@ func runCommand(ctx context.Context, args ...string) (stdout, stderr string, err
 	return out.String(), errOut.String(), err
 }
 
-// Without a name the experiments are listed with figure and duration.
+// Without a name, the command lists the experiments with figure and duration.
 func TestExperimentList(t *testing.T) {
 	out, _, err := runCommand(t.Context(), "experiment")
 	for _, e := range experiment.All() {
@@ -39,7 +39,7 @@ func TestExperimentList(t *testing.T) {
 	}
 }
 
-// Each format has what was measured; progress goes to standard error.
+// Each output format has the results; progress goes to standard error.
 func TestExperimentFormats(t *testing.T) {
 	args := []string{"experiment", "cas-one-word", "--series", "host", "--clients", "1,4"}
 	out, progress, err := runCommand(t.Context(), args...)
@@ -57,7 +57,7 @@ func TestExperimentFormats(t *testing.T) {
 	}
 }
 
-// What cannot be run is an error in what was typed, and names what is wrong.
+// An experiment that cannot be run is an error in the command line, which names the mistake.
 func TestExperimentErrors(t *testing.T) {
 	for _, bad := range [][]string{
 		{"nonsense"},
@@ -80,7 +80,7 @@ func TestExperimentErrors(t *testing.T) {
 	}
 }
 
-// The commands that experiments have replaced say so.
+// The commands that experiments have replaced name the experiment.
 func TestRetiredCommands(t *testing.T) {
 	for _, old := range []string{"fig10", "sim fig10 --cost connectx5", "sim contention", "sim collapse --table", "sim treeload", "sherman locks --clients 1"} {
 		_, _, err := runCommand(t.Context(), strings.Fields(old)...)
@@ -103,8 +103,8 @@ func (f *firstResult) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// An interrupt ends an experiment in the middle of a measurement, which would take minutes; what
-// was measured before is printed.
+// An interrupt ends an experiment during a measurement, which would take minutes; the earlier
+// results are printed.
 func TestExperimentIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -31,10 +31,10 @@ func commandsPage(t *testing.T) string {
 	return index.String() + page.String()
 }
 
-// forPeople reports whether a command is for people. Help describes itself.
+// forPeople reports whether a command belongs in the reference. The command help does not.
 func forPeople(c *cobra.Command) bool { return !c.Hidden && c.Name() != "help" }
 
-// helpText writes the help of a command and of those below it.
+// helpText writes the help of a command and of its subcommands.
 func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 	if c.Short == "" {
 		t.Errorf("%s has no short help", c.CommandPath())
@@ -57,7 +57,7 @@ func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 	part("Flags:", c.NonInheritedFlags().FlagUsages())
 	fmt.Fprintf(page, "```text\n%s\n```\n\n", strings.TrimSpace(text.String()))
 	if c.Name() == "completion" {
-		return // the shells' commands differ in nothing
+		return // the commands of all shells have the same help
 	}
 	for _, s := range c.Commands() {
 		if forPeople(s) {
@@ -66,11 +66,11 @@ func helpText(t *testing.T, page *strings.Builder, c *cobra.Command) {
 	}
 }
 
-// shownCommand finds commands of the program in a page: the text behind its name, up to what ends a
-// command for a shell.
+// shownCommand matches commands of the program in a page: the text after its name, up to a
+// character that ends a command for a shell.
 var shownCommand = regexp.MustCompile("(?:^|[^A-Za-z0-9/_.\"-])(?:bin/)?rdmalab ([a-z][^`\"|;&<>\n#$…]*)")
 
-// Commands and flags that the documents show are there.
+// Commands and flags that the documents show exist.
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	check := func(path string) {
 		text, err := os.ReadFile(path)
@@ -104,7 +104,7 @@ var (
 	codeBlock = regexp.MustCompile("(?ms)^```(?:sh|text|console)$.*?^```$")
 )
 
-// wrongCommand says which word of a command line does not exist; "": all do.
+// wrongCommand returns the first word of a command line that does not exist; "": all do.
 func wrongCommand(words []string) string {
 	cmd, args, err := rootCmd(commands()...).Find(words)
 	if err != nil || cmd.Parent() == nil {
@@ -112,7 +112,7 @@ func wrongCommand(words []string) string {
 	}
 	for _, a := range args {
 		if a == "--" {
-			break // what follows is a program of its own
+			break // the rest is the command line of another program
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
 		if strings.HasPrefix(a, "--") && cmd.Flag(name) == nil && name != "help" {

@@ -69,7 +69,7 @@ func goStructs(t *testing.T, folder string) map[string][]goField {
 			for _, fd := range s.Fields.List {
 				var tags string
 				if fd.Tag != nil {
-					tags, _ = strconv.Unquote(fd.Tag.Value) // the parser has accepted it
+					tags, _ = strconv.Unquote(fd.Tag.Value) // the parser has accepted the file
 				}
 				comment := fd.Comment.Text()
 				if fd.Doc != nil {
@@ -333,7 +333,7 @@ func faultKinds(t *testing.T) string {
 	return table
 }
 
-// faultRule lists the fields of a fault rule as JSON has them, with the comments of the code.
+// faultRule lists the fields of a fault rule by their JSON names, with the comments of the code.
 func faultRule(t *testing.T) string {
 	all := goStructs(t, "softrnic/fault")
 	var out strings.Builder

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// docsMode says what TestReference does with the generated parts of the pages under docs: nothing
-// but make them (""), compare them with the committed pages (check), or write them (write). `make
+// docsMode is what TestReference does with the generated parts of the pages under docs: it only
+// makes them (""), compares them with the committed pages (check), or writes them (write). `make
 // docs` writes, `make check` compares.
 var docsMode = flag.String("docs", "", "generated parts of docs: check or write")
 
@@ -42,7 +42,7 @@ var generated = map[string]func(t *testing.T) string{
 	"packages":        packagesTable,
 }
 
-// The generated parts of the documents are what the code says.
+// The generated parts of the documents are the same as those made from the code.
 func TestReference(t *testing.T) {
 	t.Setenv(rackEnv, "") // it is a default of --rack
 	parts := map[string]string{}

@@ -17,8 +17,8 @@ import (
 // outliveFile names the file that the child of TestOutlivesItsReader writes at its end.
 const outliveFile = "RDMALAB_TEST_OUTLIVE"
 
-// A run with --steer puts back what the switch had also when who read its output has gone, and the
-// terminal with it.
+// A run with --steer restores the switch's program and rules, also when the reader of its output
+// has ended and the terminal is gone.
 func TestOutlivesItsReader(t *testing.T) {
 	if name := os.Getenv(outliveFile); name != "" {
 		steersAndPutsBack(t, name)
@@ -36,7 +36,7 @@ func TestOutlivesItsReader(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "put-back")
 	child := exec.Command(self, "-test.run=^TestOutlivesItsReader$")
 	child.Env, child.Stdout = append(os.Environ(), outliveFile+"="+name), out
-	err = child.Run() // what it prints after that may end it
+	err = child.Run() // the next write to the closed pipe may end it
 	_ = out.Close()
 	if _, missing := os.Stat(name); missing != nil {
 		t.Errorf("it was killed before it had put back what was there: %v", err)
@@ -62,7 +62,8 @@ func steersAndPutsBack(t *testing.T, name string) {
 	}
 }
 
-// That the switch could not be put back is said also where the run ends with a bare status.
+// If the switch cannot be restored, that is reported also when the run ends with an exit status
+// alone.
 func TestUndoIsHeardOf(t *testing.T) {
 	undone := errors.New("the switch still has it")
 	for _, ended := range []error{nil, errors.New("no store"), exitCode(1)} {

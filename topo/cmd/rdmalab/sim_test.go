@@ -35,7 +35,8 @@ func TestSimSweep(t *testing.T) {
 	}
 }
 
-// One seed prints what it drew, its packets if wanted, and writes them to a file that dump reads.
+// A run of one seed prints its plan and, with -v, its packets, and writes the packets to a file
+// that dump reads.
 func TestSimSeed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.pcapng")
 	stdout, _, err := runSim("rnr", "--seed", "3", "-v", "--pcap", file)
@@ -52,7 +53,7 @@ func TestSimSeed(t *testing.T) {
 	}
 }
 
-// A failure prints the command that replays it and ends with 1.
+// A failure prints the command that replays it, and the exit status is 1.
 func TestSimFailure(t *testing.T) {
 	var stderr strings.Builder
 	cmd := simCmd()
@@ -85,7 +86,7 @@ func TestSimErrors(t *testing.T) {
 	}
 }
 
-// A cost model is chosen by name or file, and a failure's replay names it.
+// A cost model is chosen by name or file, and the replay command of a failure names it.
 func TestSimCost(t *testing.T) {
 	free, _, err := runSim("rnr", "--seed", "3", "-o", "json")
 	if err != nil {
@@ -149,7 +150,7 @@ func TestSimCalibrate(t *testing.T) {
 	}
 }
 
-// Without a scenario they are listed; with a flag for one, its name is asked for.
+// Without a scenario, sim lists them; with a flag of one scenario, it asks for that name.
 func TestSimLists(t *testing.T) {
 	out, _, err := runSim()
 	for _, s := range scenario.All() {
@@ -165,9 +166,9 @@ func TestSimLists(t *testing.T) {
 	}
 }
 
-// An interrupt ends a long run, and many of them, within a second.
+// An interrupt ends one long run, and a sequence of many, within a second.
 func TestSimIsInterrupted(t *testing.T) {
-	for _, args := range [][]string{{"sim", "holes"}, {"sim", "transport", "--seeds", "10000000"}} { // a minute; days
+	for _, args := range [][]string{{"sim", "holes"}, {"sim", "transport", "--seeds", "10000000"}} { // durations of these runs: a minute, and days
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, cancel)
 		if _, _, err := runCommand(ctx, args...); err == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// A store that registers itself has commands, a place in help and run, and keeps other stores away,
-// without any other change.
+// A store that registers itself has commands and a place in help and run, and other stores refuse
+// to start beside it, without any other change.
 func TestAThirdStoreHasCommands(t *testing.T) {
 	none := func(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		return func(*store.Call) (store.Result, error) { return nil, nil }
@@ -71,8 +71,8 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 	}
 }
 
-// A command that needs the server of a store says at once that it does not run, and how to start
-// it; a host that does not answer may be about to.
+// A command that needs the server of a store fails at once if the server does not run, and says how
+// to start it; if its host does not answer, the command waits, because the host may be starting.
 func TestStoreThatWasNotStarted(t *testing.T) {
 	s, err := store.Find("clover")
 	if err != nil {

@@ -103,7 +103,8 @@ func TestPrintConnections(t *testing.T) {
 	}
 }
 
-// The help of every subcommand, and what they print, fits into 80 columns but where a line is data.
+// The help of every subcommand and the output of the listings fit into 80 columns, except for lines
+// of data.
 func TestSwitchCommandsAreNarrow(t *testing.T) {
 	s, err := spec.Parse([]byte("name: budget\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
 	if err != nil {
@@ -129,7 +130,7 @@ func TestSwitchCommandsAreNarrow(t *testing.T) {
 	width(t, stalledText)
 }
 
-// capture runs what prints and returns it.
+// capture runs print and returns its output.
 func capture(f func(cmd *cobra.Command) error) string {
 	var out bytes.Buffer
 	cmd := new(cobra.Command)
@@ -169,7 +170,8 @@ func TestAdoptFlags(t *testing.T) {
 	}
 }
 
-// A stream of commented packets becomes a line each; what was only taken is not shown.
+// Each commented packet of a stream is printed as a line. Packets that the switch only received are
+// not.
 func TestTrace(t *testing.T) {
 	var file bytes.Buffer
 	w, err := pcapng.NewWriter(&file)

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// everyCommand calls f for all commands that people see, with those below them; the library's own
-// excepted.
+// everyCommand calls f for all commands and subcommands that users see, except those of the
+// library.
 func everyCommand(f func(cmd *cobra.Command)) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -28,7 +28,7 @@ func everyCommand(f func(cmd *cobra.Command)) {
 	walk(rootCmd(commands()...))
 }
 
-// unexplained lists what a new user would miss in the help of a command.
+// unexplained lists the parts that the help of a command lacks.
 func unexplained(cmd *cobra.Command) []string {
 	var miss []string
 	if cmd.Short == "" {
@@ -57,11 +57,11 @@ func unexplained(cmd *cobra.Command) []string {
 }
 
 var (
-	// argument is an argument with a set of values that is known.
+	// argument is an argument with a known set of values.
 	argument = regexp.MustCompile(`\b(HOST|KIND|FAULT|ID|LINK|SERVER|TEST|SCENARIO)\b`)
-	// ofRack are flags whose values are names of the rack, or of its protocol.
+	// ofRack are flags whose values are names of the rack or of its protocol.
 	ofRack = []string{"from", "to", "on", "link", "host", "opcode", "class", "dir", "output", "mtu", "rack"}
-	// choice is a flag that takes one of some words.
+	// choice is a flag with a fixed set of values.
 	choice = regexp.MustCompile(`^[^(]*: (?:a|one of )?[a-z]+(?:, [a-z]+)* or [a-z]+$`)
 )
 
@@ -78,7 +78,7 @@ func TestEveryCommandAndFlagIsExplained(t *testing.T) {
 	}
 }
 
-// A command that explains nothing is found.
+// A command without explanations is found.
 func TestUnexplainedIsFound(t *testing.T) {
 	bad := &cobra.Command{Use: "bad HOST", Run: func(*cobra.Command, []string) {}, Example: "  other thing"}
 	bad.Flags().String("from", "", "where it begins")
@@ -94,8 +94,7 @@ func TestUnexplainedIsFound(t *testing.T) {
 	}
 }
 
-// A flag and an argument that no command has are refused by every command, with the way to its
-// help.
+// Every command refuses an unknown flag and an extra argument, and names its help.
 func TestEveryCommandRefusesWhatIsWrong(t *testing.T) {
 	everyCommand(func(cmd *cobra.Command) {
 		path := strings.Fields(cmd.CommandPath())[1:]
@@ -115,7 +114,7 @@ func TestEveryCommandRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// What was typed wrong is told from what went wrong.
+// Mistakes in the command line have another exit status than failures.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct {
 		args, want string

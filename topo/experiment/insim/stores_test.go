@@ -8,18 +8,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// Tests see what steering does before it has reached its full extent.
+// These durations are too short for the full effect of steering, but the tests can measure it.
 const (
 	brief = 500 * time.Microsecond
 	short = 2 * time.Millisecond
 )
 
-// halfWrites are clients that update in half of their operations.
+// halfWrites are clients whose operations are updates in half of the cases.
 func halfWrites(clients int, zipf float64, box experiment.Switch) experiment.Clover {
 	return experiment.Clover{Clients: clients, Writes: 50, Zipf: zipf, Switch: box, Warm: brief, Run: short}
 }
 
-// both is a switch that steers reads and appends.
+// both is a switch section that steers reads and appends.
 var both = experiment.Switch{Action: experiment.Steer, Steer: "both"}
 
 func cloverRan(t *testing.T, l experiment.Clover) experiment.StoreResult {
@@ -35,8 +35,8 @@ func cloverRan(t *testing.T, l experiment.Clover) experiment.StoreResult {
 	return r
 }
 
-// Contended appends collapse: with many clients hardly a write wins its first race (SwordBox fig.
-// 5). With a switch that steers they win it again.
+// The throughput of contended appends collapses: with many clients hardly a write succeeds at its
+// first attempt (SwordBox fig. 5). With a switch that steers most do.
 func TestCollapseAndSteering(t *testing.T) {
 	few, many := cloverRan(t, halfWrites(1, 0.99, experiment.Switch{})), cloverRan(t, halfWrites(64, 0.99, experiment.Switch{}))
 	steered := cloverRan(t, halfWrites(64, 0.99, both))
@@ -45,7 +45,7 @@ func TestCollapseAndSteering(t *testing.T) {
 	}
 }
 
-// Clients that share queue pairs do the same work.
+// Clients that share queue pairs execute the same operations.
 func TestSharedQueuePairs(t *testing.T) {
 	for _, box := range []experiment.Switch{{}, both} {
 		l := halfWrites(16, 0.99, box)
@@ -54,7 +54,7 @@ func TestSharedQueuePairs(t *testing.T) {
 	}
 }
 
-// The published program steers, too; eight hot keys of a small pool are steered less than all.
+// The published program steers, too. It steers less of eight hot keys in a small pool than all.
 func TestSteeringModes(t *testing.T) {
 	published := both
 	published.Mode = experiment.Published
@@ -75,7 +75,7 @@ func TestSteeringModes(t *testing.T) {
 	}
 }
 
-// The table has a row for each way, with gains against the one without steering.
+// The table has a row for each kind of steering, with the gain over the row without steering.
 func TestSteeringGainRows(t *testing.T) {
 	e, err := experiment.Find("steering-gain")
 	if err != nil {
@@ -91,10 +91,10 @@ func TestSteeringGainRows(t *testing.T) {
 	}
 }
 
-// treePlace is where lock words are, and how CAS that fail are answered.
+// treePlace is a place for lock words, with the way in which failing CAS are answered.
 type treePlace struct{ locks, misses string }
 
-// treeMops are the yields of three seeds with locks in each place; no operation may fail.
+// treeMops returns the throughput of three seeds with locks in each place; no operation may fail.
 func treeMops(t *testing.T, l experiment.Sherman) map[treePlace]float64 {
 	t.Helper()
 	var err error
@@ -119,8 +119,8 @@ func treeMops(t *testing.T, l experiment.Sherman) map[treePlace]float64 {
 	return mops
 }
 
-// Wherever the locks are, the tree yields about the same to clients that queue for them on their
-// hosts: one run depends more on its seed than on the place.
+// For all places of the locks, the tree has about the same throughput with clients that queue for
+// locks on their hosts: a run depends more on its seed than on the place.
 func TestTreeYields(t *testing.T) {
 	mops := treeMops(t, experiment.Sherman{Clients: 64, Zipf: 1.2, Keys: 2000})
 	for at := range mops {
@@ -130,8 +130,8 @@ func TestTreeYields(t *testing.T) {
 	}
 }
 
-// Clients that share nothing are slowed down by locks in host memory, and queue as well in the
-// switch as on hosts of their own.
+// Clients that share no local queue are slowed down by locks in host memory; locks in the switch
+// are as fast for them as queues on their hosts.
 func TestTreeOfClientsAlone(t *testing.T) {
 	mops := treeMops(t, experiment.Sherman{Clients: 64, Zipf: 1.2, Keys: 2000, Alone: true})
 	host, queued := mops[treePlace{experiment.LocksHost, ""}], mops[treePlace{experiment.LocksSwitch, "wait"}]
@@ -141,8 +141,8 @@ func TestTreeOfClientsAlone(t *testing.T) {
 }
 
 // A search is one round trip with a warm cache, a change is three, two with a lock that is handed
-// over, and the bytes are those that the formats add up to (Sherman §5). The client counts what the
-// wire carries.
+// over, and the bytes are the sums of the formats (Sherman §5). The client's counters agree with
+// the packets.
 func TestOperationsOnTheWire(t *testing.T) {
 	list, err := new(Sim).TreeOperations(t.Context())
 	if err != nil {

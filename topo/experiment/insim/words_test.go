@@ -44,7 +44,8 @@ func ran(t *testing.T, name string, flags map[string]string) *experiment.Report 
 
 func cell(w experiment.Row, key string) float64 { c := w.Cell(key); return c.Value }
 
-// Each series ends at the limit that the paper gives for it, and begins at what one client can do.
+// Each series ends at the limit that the paper gives for it, and begins at the throughput of one
+// client.
 func TestCASHasThePapersShape(t *testing.T) {
 	r := ran(t, "cas-one-word", nil)
 	var first experiment.Row
@@ -73,8 +74,8 @@ func TestCASHasThePapersShape(t *testing.T) {
 	}
 }
 
-// The limit of a series is what its name says it is: double that figure of the model, and the
-// series ends higher.
+// Each series is limited by the figure of the model after which the limit is named: with twice that
+// figure, the series ends higher.
 func TestLimitsAreWhatTheyAreCalled(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -101,8 +102,8 @@ func TestLimitsAreWhatTheyAreCalled(t *testing.T) {
 	}
 }
 
-// One lock yields what its place allows: CAS as many as published, and through the switch as many
-// as WRITEs.
+// The throughput of one lock depends on its place: as many CAS as published, and through the switch
+// as many as WRITEs.
 func TestLocksAsPublished(t *testing.T) {
 	for _, w := range ran(t, "one-lock", map[string]string{"clients": "64"}).Rows {
 		name, limit, got, locks := w.Cell("series").Text, cell(w, "limit"), cell(w, "mops"), cell(w, "acquiredMops")
@@ -119,7 +120,7 @@ func TestLocksAsPublished(t *testing.T) {
 	}
 }
 
-// processorTime is what this process has used of the processors.
+// processorTime returns the processor time of this process.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -129,8 +130,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// An experiment ends soon after its context, in the middle of a measurement, with that error. The
-// second is one of processor time, because other programs may keep the processors busy.
+// An experiment ends soon after its context, during a measurement, with the context's error. The
+// second is measured in processor time, because other programs may keep the processors busy.
 func TestCancelledWithinASecond(t *testing.T) {
 	load := experiment.Clover{Clients: 240, Writes: 50, Zipf: 0.99, Switch: experiment.Switch{Action: experiment.Steer, Steer: "both"}}
 	tree := experiment.Sherman{Clients: 64, Zipf: 0.99, Workload: kv.Workload{Read: 1}, Run: time.Second}

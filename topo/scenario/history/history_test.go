@@ -88,7 +88,8 @@ func TestBrokenNamesWhatCannotFollow(t *testing.T) {
 	}
 }
 
-// Whatever really happened in some order is accepted; with one answer changed it is not.
+// Every history of operations that were executed in some order is accepted; with one answer changed
+// it is not.
 func TestRandomHistories(t *testing.T) {
 	for seed := uint64(1); seed <= 40; seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -21,10 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds what a test waits for.
+// patience bounds each wait of a test.
 const patience = 20 * time.Second
 
-// terminal is a pseudo-terminal with what was written to it.
+// terminal is a pseudo-terminal with a record of its output.
 type terminal struct {
 	t           *testing.T
 	keys, slave *os.File
@@ -68,7 +68,7 @@ func openTerminal(t *testing.T) *terminal {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = slave.Close() // ends the reader
+		_ = slave.Close() // closing it ends the reader
 		<-term.read
 		_ = ptmx.Close()
 	})
@@ -106,7 +106,7 @@ func (term *terminal) modes() unix.Termios {
 	return *m
 }
 
-// fakeSample is a rack of one host.
+// fakeSample returns a sample of a rack of one host.
 func fakeSample(context.Context, string) top.Sample {
 	return top.Sample{
 		At: time.Now(), Rack: "fake", State: "up", Program: "forward",
@@ -114,7 +114,7 @@ func fakeSample(context.Context, string) top.Sample {
 	}
 }
 
-// start runs the view on a terminal; the channel has what Run returned.
+// start runs the view on a terminal; the channel receives the result of Run.
 func start(ctx context.Context, term *terminal, cfg Config) <-chan error {
 	cfg.Rack, cfg.In, cfg.Out = "fake", term.slave, term.slave
 	cfg.Options = append(cfg.Options, tea.WithEnvironment([]string{"TERM=xterm-256color", "LANG=C.UTF-8"}))
@@ -137,7 +137,7 @@ func wait(t *testing.T, ended <-chan error) error {
 	}
 }
 
-// leaveAlternate is how a program gives the terminal's usual screen back.
+// leaveAlternate is the sequence that restores the terminal's normal screen.
 const leaveAlternate = "\x1b[?1049l"
 
 func TestTerminalIsAsBefore(t *testing.T) {
@@ -195,14 +195,14 @@ func TestRackThatGoesAwayIsShownAndComesBack(t *testing.T) {
 	term.mu.Lock()
 	term.seen.Reset()
 	term.mu.Unlock()
-	term.await("links") // the line of the panes is back
+	term.await("links") // the status line is shown again
 	term.typed("q")
 	if err := wait(t, ended); err != nil {
 		t.Error(err)
 	}
 }
 
-// program is a shell script that stands for rdmalab.
+// program is a shell script in the place of rdmalab.
 func program(t *testing.T, script string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rdmalab")

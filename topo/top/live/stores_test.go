@@ -9,7 +9,7 @@ import (
 )
 
 // The columns that a registered store names are those of its hosts; values without a name, and
-// stores that are unknown, have none.
+// unknown stores, have none.
 func TestColumnsOfStores(t *testing.T) {
 	remove := store.Register(store.Store{
 		Name: "tiny", Title: "Tiny", Node: func(store.Host) store.Node { return nil }, Columns: []string{"GETS", "PUTS"},
