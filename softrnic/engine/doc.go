@@ -6,7 +6,7 @@
 // Contract. The caller owns the engine and uses it from one goroutine at a time. It hands in frames
 // (Frame), posts work, calls Tick when Deadline has come, and sends the frames that any of these
 // append to the Batch it passed. Completions are in the completion queues when a call returns;
-// Activity changes whenever one was added or an asynchronous event was raised, so that a body knows
+// Activity changes whenever one was added or an asynchronous event was raised, so that a shell knows
 // when to wake applications.
 //
 // A frame passes these checks in this order, and each one that fails counts the drop under its own

@@ -34,7 +34,7 @@ func (q *events) NextAsyncEvent() (verbs.AsyncEvent, bool) {
 // raised or objects died.
 func (q *events) Activity() uint64 { return q.activity }
 
-// Notify changes Activity, so that a body checks again what its applications wait for.
+// Notify changes Activity, so that a shell checks again what its applications wait for.
 func (q *events) Notify() { q.activity++ }
 
 // raise records an event for the application.

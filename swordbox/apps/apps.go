@@ -75,8 +75,8 @@ type Config struct {
 	// Rand makes queue pair numbers and PSNs; it must differ between incarnations of the switch.
 	// The program owns it.
 	Rand *rand.Rand
-	// Record is the journal, which survives a crash of the switch; nil: nothing survives.
-	Record *journal.Record
+	// Journal is the journal, which survives a crash of the switch; nil: nothing survives.
+	Journal *journal.Journal
 	// Late: connections may be open already when the program begins, although no earlier incarnation
 	// has left a journal.
 	Late bool

@@ -20,7 +20,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	if cfg.Rand == nil {
 		return nil, errors.New("the program swordbox needs a source of random numbers")
 	}
-	set, ok, err := swordbox.StoredRules(cfg.Record)
+	set, ok, err := swordbox.StoredRules(cfg.Journal)
 	if err == nil && !ok {
 		set, err = rules.NewSet(s.Switch.Rules)
 	}
@@ -29,7 +29,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	}
 	d, err := switchconn.New(switchconn.Config{
 		MAC: s.Switch.MAC, IPv4: s.Switch.IPv4, IPv6: s.Switch.IPv6, Resolve: s.Neighbour, LinkMTU: s.LinkMTU,
-		Rand: cfg.Rand, Record: cfg.Record,
+		Rand: cfg.Rand, Journal: cfg.Journal,
 	})
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 	if !ok && !cfg.Late {
 		track.Settle = -1 // the switch starts before its hosts, so no connection is older than it
 	}
-	own := swordbox.NewOwn(d, cfg.Record)
+	own := swordbox.NewOwn(d, cfg.Journal)
 	env := handler.Env{
 		Moving: own.Moving, Answered: own.Answered, Failed: own.Failed, Silence: cfg.Silence, Hold: cfg.Hold, Nodes: cfg.Nodes,
 		Late: ok || cfg.Late,

@@ -17,13 +17,13 @@ const (
 	bankSum    = 8
 )
 
-func (r *Record) bankOf(i int) []byte {
+func (r *Journal) bankOf(i int) []byte {
 	at := banksAt + i*bankLen
 	return r.b[at : at+bankLen]
 }
 
 // text is the text of a bank; false if its checksum is wrong.
-func (r *Record) text(i int) ([]byte, bool) {
+func (r *Journal) text(i int) ([]byte, bool) {
 	b := r.bankOf(i)
 	n := le.Uint32(b[bankLength:])
 	if n > MaxRules || le.Uint32(b) == 0 {
@@ -38,7 +38,7 @@ func bankChecksum(b, text []byte) uint32 {
 }
 
 // openRules finds the bank with the rules.
-func (r *Record) openRules() {
+func (r *Journal) openRules() {
 	for i := range 2 {
 		if _, ok := r.text(i); ok {
 			if n := le.Uint32(r.bankOf(i)); n > r.serial {
@@ -49,7 +49,7 @@ func (r *Record) openRules() {
 }
 
 // Rules returns a copy of the text that SetRules stored last; false if there is none.
-func (r *Record) Rules() (string, bool) {
+func (r *Journal) Rules() (string, bool) {
 	if r == nil || r.serial == 0 {
 		return "", false
 	}
@@ -59,7 +59,7 @@ func (r *Record) Rules() (string, bool) {
 
 // SetRules stores a text of at most MaxRules bytes. If the process dies meanwhile, the former text
 // stays.
-func (r *Record) SetRules(text string) error {
+func (r *Journal) SetRules(text string) error {
 	if r == nil {
 		return nil
 	}

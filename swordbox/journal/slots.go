@@ -34,16 +34,16 @@ const (
 
 var le = binary.LittleEndian
 
-func (r *Record) flowSlot(s Slot) []byte { return r.slot(flowsAt, s) }
-func (r *Record) connSlot(s Slot) []byte { return r.slot(connsAt, s) }
+func (r *Journal) flowSlot(s Slot) []byte { return r.slot(flowsAt, s) }
+func (r *Journal) connSlot(s Slot) []byte { return r.slot(connsAt, s) }
 
-func (r *Record) slot(base int, s Slot) []byte {
+func (r *Journal) slot(base int, s Slot) []byte {
 	at := base + (int(s)-1)*slotLen
 	return r.b[at : at+slotLen : at+slotLen]
 }
 
 // Move records a flow before its first request is moved. The error is ErrFull.
-func (r *Record) Move(flow Flow) (Slot, error) {
+func (r *Journal) Move(flow Flow) (Slot, error) {
 	if r == nil {
 		return 0, nil
 	}
@@ -64,21 +64,21 @@ func (r *Record) Move(flow Flow) (Slot, error) {
 
 // Answered stores the PSN of the oldest unanswered request of a flow. It is called before a
 // response is sent.
-func (r *Record) Answered(s Slot, oldest wire.PSN) {
+func (r *Journal) Answered(s Slot, oldest wire.PSN) {
 	if r != nil && s != 0 {
 		le.PutUint32(r.flowSlot(s)[flowOldest:], uint32(oldest))
 	}
 }
 
 // EndFlow frees the slot of a flow whose connection has ended.
-func (r *Record) EndFlow(s Slot) {
+func (r *Journal) EndFlow(s Slot) {
 	if r != nil && s != 0 {
 		r.free(&r.freeFlows, r.flowSlot(s), s)
 	}
 }
 
 // Dial records a connection before its first packet. The error is ErrFull.
-func (r *Record) Dial(c Conn) (Slot, error) {
+func (r *Journal) Dial(c Conn) (Slot, error) {
 	if r == nil {
 		return 0, nil
 	}
@@ -97,13 +97,13 @@ func (r *Record) Dial(c Conn) (Slot, error) {
 }
 
 // EndConn frees the slot of a connection, when the server has confirmed its end.
-func (r *Record) EndConn(s Slot) {
+func (r *Journal) EndConn(s Slot) {
 	if r != nil && s != 0 {
 		r.free(&r.freeConns, r.connSlot(s), s)
 	}
 }
 
-func (r *Record) take(free *[]Slot) (Slot, error) {
+func (r *Journal) take(free *[]Slot) (Slot, error) {
 	n := len(*free)
 	if n == 0 {
 		r.stats.Refused++
@@ -115,7 +115,7 @@ func (r *Record) take(free *[]Slot) (Slot, error) {
 }
 
 // free frees a slot, if it is in use.
-func (r *Record) free(list *[]Slot, b []byte, s Slot) {
+func (r *Journal) free(list *[]Slot, b []byte, s Slot) {
 	if le.Uint32(b[sumAt:]) == 0 {
 		return
 	}
@@ -124,7 +124,7 @@ func (r *Record) free(list *[]Slot, b []byte, s Slot) {
 }
 
 // flow reads a slot; false if it is free.
-func (r *Record) flow(s Slot) (Flow, bool) {
+func (r *Journal) flow(s Slot) (Flow, bool) {
 	b := r.flowSlot(s)
 	if !sealed(b) {
 		return Flow{}, false
@@ -137,7 +137,7 @@ func (r *Record) flow(s Slot) (Flow, bool) {
 	return flow, true
 }
 
-func (r *Record) conn(s Slot) (Conn, bool) {
+func (r *Journal) conn(s Slot) (Conn, bool) {
 	b := r.connSlot(s)
 	if !sealed(b) {
 		return Conn{}, false

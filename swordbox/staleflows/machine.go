@@ -25,8 +25,8 @@ const (
 
 // Config describes a Machine.
 type Config struct {
-	// Record is the journal with the flows; nil: there are none.
-	Record *journal.Record
+	// Journal is the journal with the flows; nil: there are none.
+	Journal *journal.Journal
 	// Blocked reports whether requests to a server must be dropped; clients retransmit them. nil:
 	// never.
 	Blocked func(server netip.Addr) bool
@@ -90,7 +90,7 @@ func New(cfg Config) *Machine {
 		cfg.Blocked = func(netip.Addr) bool { return false }
 	}
 	m := &Machine{cfg: cfg, byReq: make(map[key]*flow), byAns: make(map[key]*flow)}
-	for _, r := range cfg.Record.Former().Flows {
+	for _, r := range cfg.Journal.Former().Flows {
 		e := &flow{Flow: r}
 		m.flows = append(m.flows, e)
 		m.byReq[key{r.Client, r.Server, r.ServerQPN}] = e
@@ -217,7 +217,7 @@ func (m *Machine) forget(which func(fl *flow) bool) {
 		}
 		delete(m.byReq, key{fl.Client, fl.Server, fl.ServerQPN})
 		delete(m.byAns, key{fl.Server, fl.Client, fl.ClientQPN})
-		m.cfg.Record.EndFlow(fl.Slot)
+		m.cfg.Journal.EndFlow(fl.Slot)
 		m.stats.Forgotten++
 		return true
 	})

@@ -25,9 +25,9 @@ type Config struct {
 	LinkMTU int
 	// Rand is the source of QPNs, PSNs and communication IDs. Required. The Dialer owns it.
 	Rand *rand.Rand
-	// Record keeps connections over a crash of the switch; the Dialer ends those of the former
+	// Journal keeps connections over a crash of the switch; the Dialer ends those of the former
 	// incarnation. nil: nothing is kept.
-	Record *journal.Record
+	Journal *journal.Journal
 }
 
 // MaxShared bounds the connections of a switch.
@@ -85,7 +85,7 @@ func New(cfg Config) (*Dialer, error) {
 		cfg: cfg, m: m, psn: wire.PSN(cfg.Rand.Uint32()).Add(0),
 		byKey: make(map[Key]*link), byConn: make(map[uint64]*link), byQPN: make(map[wire.QPN]*link),
 	}
-	for _, c := range cfg.Record.Former().Conns {
+	for _, c := range cfg.Journal.Former().Conns {
 		d.former = append(d.former, &former{conn: c})
 	}
 	return d, nil

@@ -54,7 +54,7 @@ func (d *Dialer) endFormer(c *pipeline.Ctx) {
 func (d *Dialer) over(i int) {
 	f := d.former[i]
 	d.former = slices.Delete(d.former, i, i+1)
-	d.cfg.Record.EndConn(f.conn.Slot)
+	d.cfg.Journal.EndConn(f.conn.Slot)
 	if f.link != nil {
 		f.link.state.on(chOver)
 		d.sweep(f.link)

@@ -162,14 +162,14 @@ func (d *Dialer) accepted(c *pipeline.Ctx, l *link, rep *mad.REP) {
 		err = fmt.Errorf("the server answers with the invalid queue pair %#x", uint32(rep.QPN))
 	default:
 		l.peer = rep.LocalID
-		l.slot, err = d.cfg.Record.Dial(d.recorded(l, rep.QPN))
+		l.slot, err = d.cfg.Journal.Dial(d.recorded(l, rep.QPN))
 	}
 	if err == nil {
 		err = d.m.Ready(l.conn, &d.acts)
 	}
 	if err != nil {
 		_ = d.m.Reject(c.Now, l.conn, cm.Refusal{Reason: mad.ReasonConsumer}, &d.acts) // it may have ended already
-		d.cfg.Record.EndConn(l.slot)
+		d.cfg.Journal.EndConn(l.slot)
 		l.slot = 0
 		d.failed(c, l, err.Error())
 		return
@@ -257,7 +257,7 @@ func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 func (d *Dialer) lost(c *pipeline.Ctx, l *link, why string) {
 	d.stats.Lost++
 	d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})
-	d.cfg.Record.EndConn(l.slot)
+	d.cfg.Journal.EndConn(l.slot)
 	l.slot = 0
 	d.failed(c, l, why)
 	d.sweep(l)

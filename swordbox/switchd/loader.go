@@ -46,7 +46,7 @@ func with(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
 func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
 		r := with(rack, name, set.All())
-		rec, err := recordOf(r, paths, logger)
+		rec, err := journalOf(r, paths, logger)
 		if err != nil {
 			return nil, err
 		}

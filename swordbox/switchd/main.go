@@ -39,7 +39,7 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	rec, err := recordOf(first, paths, logger)
+	rec, err := journalOf(first, paths, logger)
 	if err != nil {
 		return err
 	}
@@ -90,12 +90,12 @@ func (d *Daemon) serve(paths spec.Paths) (*control.Server, error) {
 	return control.Serve(paths.Socket(spec.SwitchName), d.Mux())
 }
 
-// recordOf opens the journal of a switch whose program has one.
-func recordOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*recordFile, error) {
+// journalOf opens the journal of a switch whose program has one.
+func journalOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*journalFile, error) {
 	if p, ok := apps.Lookup(rack.Switch.Program); !ok || !p.HasRules {
-		return new(recordFile), nil
+		return new(journalFile), nil
 	}
-	rec, err := openRecord(paths.Record())
+	rec, err := openJournal(paths.Record())
 	if err != nil {
 		return nil, fmt.Errorf("switch: %w", err)
 	}
@@ -127,14 +127,14 @@ const steeredNodes = 1 << 18
 // configured returns the configuration that is not in the rack's description. Random numbers (QPNs,
 // PSNs) are not drawn from the rack's seed: a restarted switch must not repeat those of its former
 // incarnation.
-func configured(rec *recordFile, late bool) apps.Config {
+func configured(rec *journalFile, late bool) apps.Config {
 	return apps.Config{
-		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Record: rec.Record, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: steeredNodes,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Journal: rec.Journal, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: steeredNodes,
 	}
 }
 
 // configOf turns a rack's description into a daemon's configuration on packet sockets.
-func configOf(rack *spec.Rack, rec *recordFile) (Config, error) {
+func configOf(rack *spec.Rack, rec *journalFile) (Config, error) {
 	program, err := apps.New(rack, configured(rec, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)

@@ -36,7 +36,7 @@ func startOf(pid int) string {
 	return f[startField]
 }
 
-// cgroupRoots are where the hierarchies are that can freeze: that of version 1, or the unified one.
+// cgroupRoots are where the hierarchies are that can stop processes: that of version 1, or the unified one.
 var cgroupRoots = []struct{ controller, root string }{
 	{"freezer", "/sys/fs/cgroup/freezer"},
 	{"", "/sys/fs/cgroup"},

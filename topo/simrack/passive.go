@@ -24,7 +24,7 @@ type Passive struct {
 }
 
 // PassiveRack describes a rack of so many compute hosts, cn0 and so on, and ms0, which is to be a
-// Passive server. In a mode, hard or paper, the switch replaces the atomics that go there, and
+// Passive server. In mode hardened or published, the switch replaces the atomics that go there, and
 // dials service for that; "": it only forwards. misses is what the rule says of those; "": nothing.
 func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)

@@ -41,7 +41,7 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Record = rec
+		cfg.Journal = rec
 	}
 	return apps.New(r.Spec, cfg)
 }

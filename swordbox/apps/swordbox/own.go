@@ -25,14 +25,14 @@ const linger = 5 * time.Second
 // the rules need, hands them to the handlers that use them, and writes the journal. Make it with
 // NewOwn before the handlers, because their Env takes its methods, and pass it and them to New.
 type Own struct {
-	dialer *switchconn.Dialer
-	former *staleflows.Machine
-	record *journal.Record
-	parts  *parts
-	rules  *rules.Set
-	dirty  bool // the rules have changed since the last call of dial
-	slots  []flowSlot
-	ending []leaving
+	dialer  *switchconn.Dialer
+	former  *staleflows.Machine
+	journal *journal.Journal
+	parts   *parts
+	rules   *rules.Set
+	dirty   bool // the rules have changed since the last call of dial
+	slots   []flowSlot
+	ending  []leaving
 }
 
 // flowSlot is the place of a flow in the journal.
@@ -48,9 +48,9 @@ type leaving struct {
 }
 
 // NewOwn takes over a Dialer and the journal that the Dialer writes to.
-func NewOwn(d *switchconn.Dialer, rec *journal.Record) *Own {
-	o := &Own{dialer: d, record: rec}
-	o.former = staleflows.New(staleflows.Config{Record: rec, Blocked: o.blocked})
+func NewOwn(d *switchconn.Dialer, rec *journal.Journal) *Own {
+	o := &Own{dialer: d, journal: rec}
+	o.former = staleflows.New(staleflows.Config{Journal: rec, Blocked: o.blocked})
 	return o
 }
 
@@ -61,7 +61,7 @@ func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
 func (o *Own) Former() *staleflows.Machine { return o.former }
 
 // Record returns the journal.
-func (o *Own) Record() *journal.Record { return o.record }
+func (o *Own) Journal() *journal.Journal { return o.journal }
 
 // blocked reports whether requests of a former incarnation may still reach a server.
 func (o *Own) blocked(server netip.Addr) bool {
@@ -81,10 +81,10 @@ func (o *Own) blocked(server netip.Addr) bool {
 func (o *Own) Moving(r *conntrack.Flow) bool {
 	oldest := r.Expected
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
-		o.record.Answered(o.slots[r.ID].slot, oldest)
+		o.journal.Answered(o.slots[r.ID].slot, oldest)
 		return true
 	}
-	slot, err := o.record.Move(journal.Flow{
+	slot, err := o.journal.Move(journal.Flow{
 		Client: r.Requester, Server: r.Responder, ClientQPN: r.ReqQPN, ServerQPN: r.RespQPN, Oldest: oldest,
 	})
 	if err != nil {
@@ -101,14 +101,14 @@ func (o *Own) Moving(r *conntrack.Flow) bool {
 // leaves the switch. It is Env.Answered of the handlers.
 func (o *Own) Answered(r *conntrack.Flow, oldest wire.PSN) {
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
-		o.record.Answered(o.slots[r.ID].slot, oldest)
+		o.journal.Answered(o.slots[r.ID].slot, oldest)
 	}
 }
 
 // closed removes a flow that has ended from the journal.
 func (o *Own) closed(r *conntrack.Flow) {
 	if int(r.ID) < len(o.slots) && o.slots[r.ID].generation == r.Generation {
-		o.record.EndFlow(o.slots[r.ID].slot)
+		o.journal.EndFlow(o.slots[r.ID].slot)
 		o.slots[r.ID] = flowSlot{}
 	}
 }
@@ -130,12 +130,12 @@ func (o *Own) store(set *rules.Set) error {
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
-	return o.record.SetRules(string(text))
+	return o.journal.SetRules(string(text))
 }
 
 // StoredRules reads the rules of the former incarnation of the switch from the journal; false if
 // there was none.
-func StoredRules(rec *journal.Record) (*rules.Set, bool, error) {
+func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 	text, ok := rec.Rules()
 	if !ok {
 		return nil, false, nil

@@ -61,7 +61,7 @@ func (p *Program) Counters(now clock.Time) []Group {
 		groups = append(groups,
 			Group{"dialing", numbers(o.dialer.Stats())},
 			Group{"restart", numbers(o.former.Stats())},
-			Group{"record", numbers(o.record.Stats())})
+			Group{"record", numbers(o.journal.Stats())})
 	}
 	return groups
 }

@@ -33,7 +33,7 @@ func (p *Program) Tables(now clock.Time) []handler.Table {
 	}
 	list = append(list, shared)
 	if o != nil {
-		s := o.record.Stats()
+		s := o.journal.Stats()
 		list = append(list,
 			handler.Table{Name: "stale flows", Doc: "flows that an earlier incarnation of the switch has moved, and that it refuses", Used: s.Flows, Max: journal.MaxFlows},
 			handler.Table{Name: "record conns", Doc: "connections that a restarted switch ends", Used: s.Conns, Max: journal.MaxConns})

@@ -25,7 +25,7 @@ func (p *Program) Unloaded() {
 		return
 	}
 	for _, s := range o.slots {
-		o.record.EndFlow(s.slot)
+		o.journal.EndFlow(s.slot)
 	}
 	o.slots = nil
 }

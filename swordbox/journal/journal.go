@@ -66,8 +66,8 @@ type Former struct {
 // effect.
 type Slot int
 
-// Record is the journal of one switch. The nil Record stores nothing and refuses nothing.
-type Record struct {
+// Journal is the journal of one switch. The nil Journal stores nothing and refuses nothing.
+type Journal struct {
 	b         []byte
 	freeFlows []Slot
 	freeConns []Slot
@@ -86,13 +86,13 @@ type Stats struct {
 }
 
 // Open opens the journal in b, of Size bytes. If all of b is zero, the journal is empty. Any other
-// content that is no journal is an error; Format turns it into an empty journal. The Record owns b
+// content that is no journal is an error; Format turns it into an empty journal. The Journal owns b
 // from then on.
-func Open(b []byte) (*Record, error) {
+func Open(b []byte) (*Journal, error) {
 	if len(b) != Size {
 		return nil, fmt.Errorf("journal of %d bytes: want %d", len(b), Size)
 	}
-	r := &Record{b: b}
+	r := &Journal{b: b}
 	switch string(b[:len(magic)]) {
 	case magic:
 	case string(make([]byte, len(magic))):
@@ -126,7 +126,7 @@ func Format(b []byte) {
 
 // Former returns the entries of the former incarnation. Their slots stay in use until EndFlow and
 // EndConn free them.
-func (r *Record) Former() Former {
+func (r *Journal) Former() Former {
 	if r == nil {
 		return Former{}
 	}
@@ -134,7 +134,7 @@ func (r *Record) Former() Former {
 }
 
 // Stats returns a copy of the counters.
-func (r *Record) Stats() Stats {
+func (r *Journal) Stats() Stats {
 	if r == nil {
 		return Stats{}
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 )
 
-// recordFile is the journal of a switch in a file that is mapped into memory: writing costs no
+// journalFile is the journal of a switch in a file that is mapped into memory: writing costs no
 // system call, and written data survives when the process dies at any instant.
-type recordFile struct {
-	*journal.Record
+type journalFile struct {
+	*journal.Journal
 	mem []byte
 	// renewed: the file was not a journal of this program and was emptied.
 	renewed bool
 }
 
-// openRecord opens the journal at path, or makes an empty one.
-func openRecord(path string) (*recordFile, error) {
+// openJournal opens the journal at path, or makes an empty one.
+func openJournal(path string) (*journalFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
@@ -30,7 +30,7 @@ func openRecord(path string) (*recordFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	r := new(recordFile)
+	r := new(journalFile)
 	if info.Size() != journal.Size {
 		r.renewed = info.Size() != 0
 		if err := errors.Join(f.Truncate(0), f.Truncate(journal.Size)); err != nil {
@@ -46,16 +46,16 @@ func openRecord(path string) (*recordFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	if r.Record, err = journal.Open(r.mem); err != nil {
+	if r.Journal, err = journal.Open(r.mem); err != nil {
 		r.renewed = true
 		journal.Format(r.mem)
-		r.Record, err = journal.Open(r.mem)
+		r.Journal, err = journal.Open(r.mem)
 	}
 	return r, err
 }
 
 // Close unmaps the file. The journal must not be used any more.
-func (r *recordFile) Close() error {
+func (r *journalFile) Close() error {
 	if r == nil || r.mem == nil {
 		return nil
 	}
