@@ -135,7 +135,8 @@ func (m *Machine) Spec() pipeline.Part {
 		Registers: []pipeline.RegisterSpec{
 			{Name: "flow counts", Width: 4 * 24, Entries: flowsOfSpec},
 			{Name: "segments", Width: 2*24 + 1, Entries: flowsOfSpec * m.cfg.Segments, Each: m.cfg.Segments},
-			{Name: "completed window", Width: 24 + 8 + 64, Entries: flowsOfSpec * m.cfg.Window, Each: m.cfg.Window},
+			{Name: "completed window", Width: recordBits, Entries: flowsOfSpec * sparse * m.cfg.Window, Each: sparse * m.cfg.Window},
+			{Name: "operations in flight", Width: clientOpBits, Entries: flowsOfSpec * m.cfg.OwnOps, Each: m.cfg.OwnOps},
 			// The client's PSN and flow, and the PSN on the connection.
 			{Name: "shared ring", Width: 24 + 24 + 12, Entries: shared * ring, Each: ring},
 			{Name: "held by host", Width: 3 * 16, Entries: pipeline.MaxPorts},
@@ -152,6 +153,19 @@ func (m *Machine) Spec() pipeline.Part {
 		},
 	}
 }
+
+const (
+	// recordBits is a record: both PSNs; opcode, address, key, length, compare and swap operand of the
+	// request; its PSNs, place, state and packets that were answered; the value that an atomic
+	// returns; the number of a word, and the word's decision.
+	recordBits = 2*24 + 8 + 64 + 32 + 32 + 2*64 + 24 + 16 + 4 + 24 + 64 + 24 + decisionBits
+	// decisionBits is a decision: its kind, the value to write, epoch, sequence number, interval and
+	// serial number.
+	decisionBits = 3 + 64 + 32 + 32 + 32 + 64
+	// clientOpBits is a clientOp: two PSNs, the number of a word and its decision, address, length and
+	// key, what it proves, and whether it concerns all words.
+	clientOpBits = 2*24 + 24 + decisionBits + 64 + 32 + 32 + 2 + 2
+)
 
 // flowsOfSpec is the number of flows for which the sizes are declared.
 const flowsOfSpec = 4096
