@@ -217,7 +217,7 @@ fmt-check: $(BIN)/gofumpt
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## the linters that guard the design
-	@$(BIN)/golangci-lint run ./...
+	@$(BIN)/golangci-lint run --allow-parallel-runners ./...
 
 # TIMEISUP accepts a fuzz log whose only complaint is that FUZZTIME ended while a worker was in a call: the testing package then
 # reports "context deadline exceeded" as a failure. A finding, a panic or a hang writes other lines, and stays a failure.
