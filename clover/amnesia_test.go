@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +20,17 @@ import (
 // with that. Every key has its value or is lost, whatever incarnation of the metadata server is
 // asked, and none is unknown; a key that was deleted before is.
 func TestLostKeysStayLost(t *testing.T) {
-	const keys, size, deleted = 24, 40, 3
-	for _, victim := range []string{"ms0", "ms1"} {
+	const keys, deleted = 24, 3
+	for _, victim := range []string{"ms0", "ms1", "ms0 shared", "ms1 shared"} {
+		victim, shared := strings.CutSuffix(victim, " shared")
+		size, region, shares := 40, 16<<10, [layout.Classes]int{1}
+		if shared {
+			size, region, shares = 400, 70*layout.SegmentLen, [layout.Classes]int{}
+		}
 		for after := -2 * time.Millisecond; after < 30*time.Millisecond; after += 1700 * time.Microsecond {
 			g := newRig(t, simrack.Options{}, meta.Config{
-				Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: 20 * time.Millisecond, Grace: 20 * time.Millisecond,
-			}, 16<<10)
+				Format: layout.Hardened, Keys: 64, Shares: shares, Lease: 20 * time.Millisecond, Grace: 20 * time.Millisecond,
+			}, region)
 			g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
 				for k := range uint64(keys) {
 					if err := errors.Join(c.Insert(k, value(k, 0, size), soon(rt)), c.Put(k, value(k, 1, size), soon(rt))); err != nil {

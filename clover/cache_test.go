@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
 // A location that an operation has found in an epoch that has ended meanwhile is not remembered:
@@ -21,7 +22,7 @@ func TestNothingIsRememberedOverAnEpoch(t *testing.T) {
 	if k, ok := c.cache.get(7); !ok || k.at != at {
 		t.Errorf("not remembered: %+v", k)
 	}
-	if c.renew(0, 3); len(c.cache.m) > 0 {
+	if c.renew(0, &rpc.Answer{Epoch: 3}); len(c.cache.m) > 0 {
 		t.Errorf("remembered in the next epoch: %+v", c.cache.m)
 	}
 }

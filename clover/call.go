@@ -38,7 +38,9 @@ type session struct {
 	// under the lease.
 	cache cache
 	spare [layout.Classes][]layout.Location
-	gc    reporter
+	// scarce: the metadata server wants the spare nodes back.
+	scarce bool
+	gc     reporter
 
 	cost  kv.Cost // of the current operation
 	ops   [3]remotemem.Op
@@ -163,16 +165,17 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 	if a.Status == rpc.Unknown || op == rpc.OpStat {
 		return a, nil
 	}
-	c.renew(sent, a.Epoch)
+	c.renew(sent, a)
 	return a, nil
 }
 
 // renew extends the lease by an answer to a request that was sent at the given time, and records
 // the epoch: a location of an older epoch may name another node by now.
-func (c *session) renew(sent clock.Time, epoch uint32) {
+func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.lease.until = sent.Add(c.lease.length)
-	if epoch != c.lease.epoch {
-		c.lease.epoch = epoch
+	c.scarce = a.Scarce
+	if a.Epoch != c.lease.epoch {
+		c.lease.epoch = a.Epoch
 		c.cache.clear()
 	}
 }
@@ -192,11 +195,35 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 			return a, nil
 		case errors.Is(err, verbs.ErrClosed):
 			return nil, err
-		case c.rt.Now() >= deadline:
+		case err == nil && r.Op == rpc.OpAlloc:
+			c.giveBack(deadline) // other clients may wait, too
+		}
+		if c.rt.Now() >= deadline {
 			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
 		}
 		c.rt.Sleep(busyPause)
 	}
+}
+
+// giveBack returns unused nodes to the metadata server, and says how many. If that fails, the server
+// recovers them when the lease ends.
+func (c *session) giveBack(deadline clock.Time) (n int) {
+	for class := range c.spare {
+		for len(c.spare[class]) > 0 {
+			r := rpc.Request{Op: rpc.OpReturn}
+			for r.N < rpc.MaxBatch && len(c.spare[class]) > 0 {
+				last := len(c.spare[class]) - 1
+				r.Records[r.N].New = c.spare[class][last]
+				c.spare[class] = c.spare[class][:last]
+				r.N++
+			}
+			if _, err := c.request(&r, deadline); err != nil {
+				return n
+			}
+			n += r.N
+		}
+	}
+	return n
 }
 
 var errBusy = errors.New("the server is busy")
@@ -254,6 +281,9 @@ func (c *appender) begin(deadline clock.Time) error {
 	c.hear()
 	c.settleDown(deadline)
 	c.report(false)
+	if c.scarce {
+		c.giveBack(min(deadline, c.lease.until))
+	}
 	if err := c.renewInTime(deadline); !errors.Is(err, errLease) {
 		return err
 	}

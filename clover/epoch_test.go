@@ -158,7 +158,7 @@ func (y *epochStory) wear(c *Client, rt verbs.Runtime) error {
 		return err
 	}
 	for n := range 50000 {
-		l, err := c.take(0, otherKey, inTwoMinutes(rt))
+		l, err := c.take(0, otherKey, false, inTwoMinutes(rt))
 		if err != nil {
 			return err
 		}

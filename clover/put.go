@@ -121,7 +121,7 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 		return n, errTooLong(class.Size(), len(c.slab))
 	}
 	err = c.retried(deadline, func() error {
-		if n.at, err = c.take(class, key, deadline); err != nil {
+		if n.at, err = c.take(class, key, tombstone, deadline); err != nil {
 			return err
 		}
 		n.class, n.client = class, c.lease.client
@@ -148,7 +148,11 @@ func (c *appender) beside(key uint64, spare []layout.Location) int {
 }
 
 // take takes an unused entry; when there is none, it asks the metadata server for more.
-func (c *appender) take(class layout.Class, key uint64, deadline clock.Time) (layout.Location, error) {
+func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline clock.Time) (layout.Location, error) {
+	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.cfg.Batch, Tombstone: tombstone}
+	if tombstone {
+		r.N = 1
+	}
 	for {
 		if spare := c.spare[class]; len(spare) > 0 {
 			i := c.beside(key, spare)
@@ -156,7 +160,7 @@ func (c *appender) take(class layout.Class, key uint64, deadline clock.Time) (la
 			c.spare[class] = spare[:i+copy(spare[i:], spare[i+1:])]
 			return l, nil
 		}
-		a, err := c.ask(&rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.cfg.Batch}, deadline)
+		a, err := c.ask(&r, deadline)
 		if err != nil {
 			return layout.Location{}, err
 		}
@@ -165,8 +169,8 @@ func (c *appender) take(class layout.Class, key uint64, deadline clock.Time) (la
 			c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
 		case rpc.Full:
 			// The missing nodes may be those that this client has superseded and not reported.
-			if len(c.gc.records) == 0 && !c.gc.busy || c.rt.Now() >= deadline {
-				return layout.Location{}, kv.ErrFull
+			if len(c.gc.records) == 0 && !c.gc.busy && c.giveBack(deadline) == 0 || c.rt.Now() >= deadline {
+				return layout.Location{}, fmt.Errorf("%w: no free node of %v for clients; `rdmalab clover stat` shows who has the others", kv.ErrFull, class)
 			}
 			c.report(true)
 			c.rt.Sleep(busyPause)

@@ -92,7 +92,7 @@ func (c *appender) hear() {
 		c.lease.until = 0
 		return
 	}
-	c.renew(c.gc.sent, a.Epoch)
+	c.renew(c.gc.sent, &a)
 }
 
 // idle reports whether the WRITEs of the last shortcuts and the last request are complete, so that
@@ -152,19 +152,6 @@ func (c *appender) farewell(deadline clock.Time) {
 			return
 		}
 	}
-	for class := range c.spare {
-		for len(c.spare[class]) > 0 {
-			r := rpc.Request{Op: rpc.OpReturn}
-			for r.N < rpc.MaxBatch && len(c.spare[class]) > 0 {
-				last := len(c.spare[class]) - 1
-				r.Records[r.N].New = c.spare[class][last]
-				c.spare[class] = c.spare[class][:last]
-				r.N++
-			}
-			if _, err := c.request(&r, deadline); err != nil {
-				return
-			}
-		}
-	}
+	c.giveBack(deadline)
 	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline) // if it is lost, the lease ends anyway
 }

@@ -7,7 +7,9 @@
 //	superblock   64 bytes: magic, format, boot generation, sizes
 //	shortcuts    8 bytes each: a location near the end of a key's chain
 //	directory    16 bytes each: key and location, for a metadata server that has restarted
-//	slabs        per class, one after the other: nodes of 128 to 32768 bytes
+//	table        a byte a segment: its class, if the classes share the memory
+//	slabs        nodes of 128 to 32768 bytes: each class has a part of its own, as the published
+//	             system has it, or segments of 32768 bytes that have one class or another in turn
 //
 // The versions of a key's value are a chain of nodes. The first word of each node, its header,
 // names its successor; the header of the newest node names none. A client appends by writing a node

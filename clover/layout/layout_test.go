@@ -213,6 +213,43 @@ func TestSpace(t *testing.T) {
 	}
 }
 
+// In a shared space a handle names a node of one class, wherever nodes of other classes could be.
+func TestSharedSpace(t *testing.T) {
+	s := Space{Servers: 2, Shortcuts: 5}
+	s.Share(3 * SegmentLen)
+	if err := s.Validate(); err != nil || s.Segments() != 3 || s.RegionLen() != s.slabs()+3*SegmentLen {
+		t.Fatalf("%v, %d segments, %d bytes", err, s.Segments(), s.RegionLen())
+	}
+	last, _ := s.Mirror(s.Slots() - 1)
+	if table := s.Table(1); table.Len != 3 || table.Offset < last.Offset+RecordLen || table.Offset+3 > s.slabs() {
+		t.Errorf("table %+v, the last mirror %+v, nodes from %d", table, last, s.slabs())
+	}
+	seen := make(map[Place]bool)
+	for h := Handle(1); int(h) <= 2*s.Entries.Total(); h++ {
+		p, ok := s.Place(h)
+		server, k, in := s.Segment(h)
+		at := p.Offset - s.slabs()
+		if !ok || !in || seen[p] || at%p.Len != 0 || at+p.Len > 3*SegmentLen || server != p.Server || k != at/SegmentLen || !s.Entry(server, p.Offset, p.Len) {
+			t.Fatalf("handle %d: %+v, segment %d of %d", h, p, k, server)
+		}
+		seen[p] = true
+	}
+	if s.Entry(0, s.slabs()+128, 256) || s.Entry(0, s.slabs()+3*SegmentLen, 128) || s.Entry(0, s.slabs(), 100) {
+		t.Error("an entry where none can be")
+	}
+	in := Superblock{Format: Hardened, Generation: 1, Space: s}
+	b := make([]byte, SuperblockLen)
+	in.Put(b)
+	var out Superblock
+	if err := out.Parse(b); err != nil || out != in {
+		t.Errorf("%+v %v", out, err)
+	}
+	s.Entries[2]--
+	if s.Validate() == nil {
+		t.Error("segments of different lengths")
+	}
+}
+
 func TestShortcuts(t *testing.T) {
 	s := Space{Servers: 2, Entries: Counts{1}, Shortcuts: 4}
 	seen := make(map[Place]bool)

@@ -21,6 +21,10 @@ const (
 // Space is the arrangement of all memory servers: every client computes the same addresses from it.
 // The counts are per server and equal on all servers. Handles are numbered through server 0, then
 // server 1, and so on; within a server through the classes.
+//
+// In a fixed space the entries of each class follow those of the class before. In a shared space the
+// entries of all classes begin at the same offset: the memory is divided into segments, and the
+// metadata server says of each which class its entries have. A handle says that, too.
 type Space struct {
 	// Servers is how many memory servers there are.
 	Servers int
@@ -29,6 +33,40 @@ type Space struct {
 	// Shortcuts on each server, and as many records of the directory. A key has one of each with
 	// the same number, its slot.
 	Shortcuts int
+	// Shared: the classes share the memory. Entries are those that the whole memory would have.
+	Shared bool
+}
+
+// SegmentLen is the length of a segment of a shared space, in bytes: that of the largest entry.
+const SegmentLen = MaxSlab
+
+// Share divides n bytes of each server between all classes, as they need it.
+func (s *Space) Share(n int) {
+	s.Shared = true
+	for c := range s.Entries {
+		s.Entries[c] = n / SegmentLen * (SegmentLen / Class(c).Size())
+	}
+}
+
+// Segments is the number of segments on each server; 0: the space is fixed.
+func (s *Space) Segments() int {
+	if !s.Shared {
+		return 0
+	}
+	return s.Entries[Classes-1]
+}
+
+// Segment is the number of the segment in which an entry is, and its server; ok is false for a
+// handle that the space does not have.
+func (s *Space) Segment(h Handle) (server, i int, ok bool) {
+	p, ok := s.Place(h)
+	return p.Server, (p.Offset - s.slabs()) / SegmentLen, ok && s.Shared
+}
+
+// Table returns where the classes of a server's segments are: a byte each, 0 for a segment that has
+// none yet, else the class plus one.
+func (s *Space) Table(server int) Place {
+	return Place{Server: server, Offset: s.table(), Len: s.Segments()}
 }
 
 // Validate returns an error for the first field of s that is out of bounds.
@@ -45,17 +83,28 @@ func (s *Space) Validate() error {
 		if n < 0 {
 			return fmt.Errorf("%d entries of %v: want 0 or more", n, Class(i))
 		}
+		if s.Shared && n != s.Segments()*(SegmentLen/Class(i).Size()) {
+			return fmt.Errorf("%d entries of %v in %d segments", n, Class(i), s.Segments())
+		}
 	}
 	return nil
 }
 
 // RegionLen is the memory that each server needs, in bytes.
-func (s *Space) RegionLen() int { return s.slabs() + s.Entries.Bytes() }
+func (s *Space) RegionLen() int {
+	if s.Shared {
+		return s.slabs() + s.Segments()*SegmentLen
+	}
+	return s.slabs() + s.Entries.Bytes()
+}
 
 // slabs is where the first slab begins: aligned to the smallest class.
 func (s *Space) slabs() int {
-	return (s.mirrors() + s.Shortcuts*RecordLen*min(1, s.Servers-1) + MinSlab - 1) / MinSlab * MinSlab
+	return (s.table() + s.Segments() + MinSlab - 1) / MinSlab * MinSlab
 }
+
+// table is where the classes of segments begin.
+func (s *Space) table() int { return s.mirrors() + s.Shortcuts*RecordLen*min(1, s.Servers-1) }
 
 // mirrors is where the first mirror begins.
 func (s *Space) mirrors() int { return s.directory() + s.Shortcuts*RecordLen }
@@ -93,14 +142,26 @@ func (s *Space) Place(h Handle) (p Place, ok bool) {
 			p.Len = size
 			return p, true
 		}
-		i -= n
-		p.Offset += n * size
+		if i -= n; !s.Shared {
+			p.Offset += n * size
+		}
 	}
 	return Place{}, false
 }
 
+// Entry reports whether n bytes at an offset of a server's region can be an entry.
+func (s *Space) Entry(server, offset, n int) bool {
+	if !s.Shared {
+		_, c, ok := s.Handle(server, offset)
+		return ok && c.Size() == n
+	}
+	c, ok := ClassOf(n)
+	at := offset - s.slabs()
+	return ok && c.Size() == n && at >= 0 && at%n == 0 && at+n <= s.Segments()*SegmentLen
+}
+
 // Handle returns the entry that begins at an offset of a server's region; ok is false if none
-// begins there.
+// begins there. In a shared space that is the smallest one.
 func (s *Space) Handle(server, offset int) (h Handle, c Class, ok bool) {
 	at := offset - s.slabs()
 	if server < 0 || server >= s.Servers || at < 0 {

@@ -52,6 +52,9 @@ func (s *Superblock) Put(b []byte) {
 // storeAt is the offset of Store.
 const storeAt = 60
 
+// sharedBit in the number of servers marks a shared space.
+const sharedBit = 0x80
+
 // maxPut is the largest count that fits into a superblock.
 const maxPut = 1<<24 - 1
 
@@ -65,6 +68,9 @@ func (s *Superblock) putSpace(b []byte) {
 		}
 	}
 	b[0] = byte(s.Space.Servers)
+	if s.Space.Shared {
+		b[0] |= sharedBit
+	}
 	put24(b[1:], s.Space.Shortcuts)
 	for i, n := range s.Space.Entries {
 		put24(b[4+3*i:], n)
@@ -73,7 +79,7 @@ func (s *Superblock) putSpace(b []byte) {
 
 // parseSpace reads what putSpace wrote; an invalid space becomes zero.
 func (s *Superblock) parseSpace(b []byte) {
-	v := Space{Servers: int(b[0]), Shortcuts: get24(b[1:])}
+	v := Space{Servers: int(b[0] &^ sharedBit), Shortcuts: get24(b[1:]), Shared: b[0]&sharedBit != 0}
 	for i := range v.Entries {
 		v.Entries[i] = get24(b[4+3*i:])
 	}

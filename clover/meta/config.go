@@ -40,7 +40,8 @@ type Config struct {
 	Keys int
 	// Region is how much of each memory server's region is used, in bytes; 0: all of the smallest.
 	Region int
-	// Shares are the classes' parts of the memory; all zero: DefaultShares.
+	// Shares are the classes' parts of the memory. All zero: the classes of a checked format share
+	// the memory, if it has minSegments segments on each server or more; otherwise DefaultShares.
 	Shares [layout.Classes]int
 	// Lease is how long after its last answer a client may use the locations that it knows; 0: 2 s.
 	Lease time.Duration
@@ -53,8 +54,15 @@ type Config struct {
 	Fresh bool
 }
 
-// DefaultShares gives every class some of the memory, and the most to nodes that fill one packet at
-// path MTU 1024. The published split gives none to the classes from 2048 to 16384 bytes.
+// Bounds of a shared space. With fewer segments the classes that are used could not each have some;
+// the counts of more do not fit into a superblock.
+const (
+	minSegments = 64
+	maxSegments = 1<<16 - 1
+)
+
+// DefaultShares is the split of a fixed space: it gives every class some of the memory, and the most
+// to nodes that fill one packet at path MTU 1024. The published split gives none to the classes from 2048 to 16384 bytes.
 var DefaultShares = [layout.Classes]int{10, 10, 10, 40, 10, 5, 5, 5, 5}
 
 func (c Config) withDefaults() Config {
@@ -63,9 +71,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Keys == 0 {
 		c.Keys = 65536
-	}
-	if c.Shares == ([layout.Classes]int{}) {
-		c.Shares = DefaultShares
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
@@ -96,15 +101,25 @@ func (c *Config) validate() error {
 // space divides region bytes of each server.
 func (c *Config) space(region int) (layout.Space, error) {
 	s := layout.Space{Servers: len(c.Servers), Shortcuts: (c.Keys + len(c.Servers) - 1) / len(c.Servers)}
-	sum := 0
-	for _, n := range c.Shares {
+	if c.Shares == ([layout.Classes]int{}) && c.Format.Checked {
+		// the table has a byte a segment
+		if n := (region - s.RegionLen()) / (layout.SegmentLen + 1); n >= minSegments && n <= maxSegments {
+			s.Share(n * layout.SegmentLen)
+			return s, s.Validate()
+		}
+	}
+	shares, sum := c.Shares, 0
+	if shares == ([layout.Classes]int{}) {
+		shares = DefaultShares
+	}
+	for _, n := range shares {
 		sum += n
 	}
 	left := region - s.RegionLen()
 	if left <= 0 || sum == 0 {
 		return s, fmt.Errorf("metadata server: %d bytes on each memory server are not enough for %d keys", region, c.Keys)
 	}
-	for i, n := range c.Shares {
+	for i, n := range shares {
 		s.Entries[i] = left / sum * n / layout.Class(i).Size()
 	}
 	return s, s.Validate()

@@ -233,7 +233,7 @@ func (s *Server) dropDead() {
 // answer writes the answer into the client's buffer by a WRITE with immediate.
 func (s *Server) answer(c *conn, r *rpc.Request, a *rpc.Answer) {
 	slot := int(a.Seq & 1)
-	a.Epoch = s.epoch
+	a.Epoch, a.Scarce = s.epoch, s.rt.Now() < s.segments.scarceUntil
 	b := a.AppendTo(nil)
 	if err := c.mr.WriteAt(b, slot*rpc.MaxAnswer); err != nil {
 		return

@@ -121,30 +121,33 @@ func (s *Server) renumber(r *rpc.Request) {
 // alloc gives a client free nodes. When there are none, it follows every chain for superseded
 // nodes, because reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
-	n := max(1, min(r.N, rpc.MaxBatch))
-	got := s.give(cl.id, r.Class, n, a.Locations[:0])
-	if len(got) == 0 {
-		s.advance()
-		s.catchUp(true)
-		got = s.give(cl.id, r.Class, n, a.Locations[:0])
-	}
-	if len(got) == 0 {
-		s.sweep()
-		s.turn()
-		got = s.give(cl.id, r.Class, n, a.Locations[:0])
-	}
-	if a.N = len(got); a.N > 0 {
-		return
+	n, leave := s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
+	for _, more := range []func(){
+		func() {},
+		func() { s.advance(); s.catchUp(true) },
+		func() { s.grow(r.Class) },
+		func() { s.sweep(); s.rest(r.Class); s.turn(); s.grow(r.Class) },
+	} {
+		if more(); a.N == 0 {
+			a.N = len(s.give(cl.id, r.Class, n, leave, a.Locations[:0]))
+		}
+		if a.N > 0 {
+			s.segments.pressed[r.Class] = 0
+			return
+		}
 	}
 	a.Status = rpc.Full
-	if s.expected(r.Class) {
+	if s.press(r.Class, cl.id) || s.expected(r.Class) {
 		a.Status = rpc.Busy
 	}
 }
 
 // expected reports whether nodes of a class will become free without a further request: nodes of
-// clients that have gone, and worn nodes.
+// clients that have gone, worn nodes, and those of segments that will have no class.
 func (s *pool) expected(c layout.Class) bool {
+	if len(s.segments.resting) > 0 || s.orphans && s.unused() > 0 {
+		return true
+	}
 	for _, w := range s.nodes.worn {
 		if s.classOf(w.handle) == c {
 			return true

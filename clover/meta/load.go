@@ -40,6 +40,7 @@ func (s *Server) load() error {
 	}
 	s.nextID, s.endID = s.owner<<incarnationBits, s.self
 	s.fencedTo = s.nextID
+	s.noSegments()
 	if !fresh {
 		return s.recover()
 	}
@@ -154,6 +155,9 @@ func (s *chains) formatServer(i int) error {
 			mirrorOf(e).Put(b[p.Offset:])
 		}
 	}
+	if s.space.Shared {
+		copy(b[s.space.Table(i).Offset:], s.segments.table[i])
+	}
 	if err := s.writeBulk(i, 0, b); err != nil {
 		return err
 	}
@@ -181,12 +185,13 @@ func (s *memories) firstClass() layout.Class {
 // freeAll puts all nodes into the free lists, alternating between the servers: each client gets
 // nodes of every server, and can keep a chain on one of them.
 func (s *pool) freeAll() {
-	for c, n := range s.space.Entries {
+	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error { // all servers have the same
 		for k := range n {
 			for i := range s.memory {
-				h := s.space.First(i, layout.Class(c)) + layout.Handle(k)
+				h := s.space.First(i, c) + first - s.space.First(0, c) + layout.Handle(k)
 				s.nodes.free[c].push(layout.Location{Handle: h, Version: 1})
 			}
 		}
-	}
+		return nil
+	})
 }

@@ -78,10 +78,13 @@ func (s *pool) voidServer(i int) {
 		}
 	}
 	s.nodes.worn = kept
-	first, n := s.space.First(i, 0), s.space.Entries.Total()
-	for h := first; h < first+layout.Handle(n); h++ {
-		s.nodes.held[h] = held{client: orphan, void: true}
-	}
+	s.segments.resting = slices.DeleteFunc(s.segments.resting, func(r resting) bool { return r.server == i })
+	_ = s.runs(i, func(_ layout.Class, first layout.Handle, n int) error {
+		for h := first; h < first+layout.Handle(n); h++ {
+			s.nodes.held[h] = held{client: orphan, void: true}
+		}
+		return nil
+	})
 	s.orphans, s.void = true, true
 }
 

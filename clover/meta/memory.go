@@ -95,11 +95,23 @@ func (s *memories) reachMemory() error {
 			}
 			w.peer = peer
 		}
-		if err := s.openWays(i, s.rt.Now().Add(2*memoryTimeout)); err != nil {
+		if err := s.await(i, s.rt.Now().Add(2*memoryTimeout)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// await connects to a server that may be about to start. It tries again and again: an attempt that
+// met the server's former incarnation is not answered.
+func (s *memories) await(i int, deadline clock.Time) error {
+	for {
+		err := s.openWays(i, min(deadline, s.rt.Now().Add(reachTimeout)))
+		if err == nil || errors.Is(err, verbs.ErrClosed) || s.rt.Now() >= deadline {
+			return err
+		}
+		s.rt.Sleep(acceptPause)
+	}
 }
 
 func (s *memories) dial(w *way, addr netip.Addr) remotemem.Connect {

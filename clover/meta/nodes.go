@@ -8,8 +8,9 @@ import (
 // pool keeps the nodes that are in no chain, and the clients that may hold some.
 type pool struct {
 	memories
-	nodes   nodes
-	clients map[uint32]*client
+	nodes    nodes
+	segments segments
+	clients  map[uint32]*client
 	// nextID is the number of the last client, endID the first number that no client of this
 	// incarnation may have. The memory servers refuse all owners up to fencedTo, or will.
 	nextID, endID, fencedTo uint32
@@ -106,9 +107,12 @@ func (s *pool) retire(l layout.Location) {
 	s.nodes.free[s.classOf(l.Handle)].push(layout.Location{Handle: l.Handle, Version: next})
 }
 
-// give takes up to n nodes of a class for a client.
-func (s *pool) give(to uint32, c layout.Class, n int, out []layout.Location) []layout.Location {
+// give takes up to n nodes of a class for a client, and leaves some.
+func (s *pool) give(to uint32, c layout.Class, n, leave int, out []layout.Location) []layout.Location {
 	for range n {
+		if s.nodes.free[c].len() <= leave {
+			break
+		}
 		l, ok := s.nodes.free[c].pop()
 		if !ok {
 			break
@@ -131,7 +135,7 @@ func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 // turn begins a new epoch when nodes wait for one, and frees the nodes of epochs that every client
 // has left.
 func (s *pool) turn() {
-	if len(s.nodes.worn) == 0 {
+	if len(s.nodes.worn) == 0 && len(s.segments.resting) == 0 {
 		return
 	}
 	oldest := s.epoch
@@ -139,7 +143,7 @@ func (s *pool) turn() {
 		oldest = min(oldest, c.epoch)
 	}
 	kept := s.nodes.worn[:0]
-	waiting := false
+	waiting := s.wake(oldest)
 	for _, w := range s.nodes.worn {
 		if w.epoch < oldest {
 			s.nodes.free[s.classOf(w.handle)].push(layout.Location{Handle: w.handle, Version: 1})

@@ -35,6 +35,9 @@ func (s *Server) recover() error {
 		if err := s.own(i); err != nil {
 			return err
 		}
+		if err := s.readTable(i); err != nil {
+			return err
+		}
 		if err := errors.Join(s.readDirectory(i, taken), s.eraseShortcuts(i)); err != nil {
 			return err // epochs are counted from 1 again
 		}
@@ -127,17 +130,15 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 // since its memory was formatted: a chain that leads to it is older than that, and lost there.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
-		for c, n := range s.space.Entries {
-			if err := s.holdClass(i, layout.Class(c), n); err != nil {
-				return err
-			}
+		err := s.runs(i, func(c layout.Class, first layout.Handle, n int) error { return s.holdRun(i, c, first, n) })
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *pool) holdClass(i int, c layout.Class, n int) error {
-	first := s.space.First(i, c)
+func (s *pool) holdRun(i int, c layout.Class, first layout.Handle, n int) error {
 	per := bulkLen / c.Size()
 	for at := 0; at < n; at += per {
 		k := min(per, n-at)
@@ -179,15 +180,23 @@ func (s *Server) findStrays() error {
 			known[l.Handle] = true
 		}
 	}
-	for h := layout.Handle(1); int(h) <= s.space.Entries.Total()*s.space.Servers; h++ {
-		if known[h] {
-			continue
-		}
-		header, _, err := s.nodeHead(layout.Location{Handle: h})
+	for i := range s.memory {
+		err := s.runs(i, func(_ layout.Class, first layout.Handle, n int) error {
+			for h := first; h < first+layout.Handle(n); h++ {
+				if known[h] {
+					continue
+				}
+				header, _, err := s.nodeHead(layout.Location{Handle: h})
+				if err != nil {
+					return err
+				}
+				s.nodes.held[h] = held{client: orphan, version: header.EntryVersion()}
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		s.nodes.held[h] = held{client: orphan, version: header.EntryVersion()}
 	}
 	return nil
 }

@@ -135,14 +135,19 @@ func (s *Server) serve() error {
 func (s *Server) Snapshot() rpc.Stats {
 	st := s.stats
 	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.epoch), uint64(len(s.clients)), uint64(len(s.keys)), uint64(s.space.Slots())
-	st.Nodes = uint64(s.space.Entries.Total() * s.space.Servers)
+	st.ClassNodes = s.count()
+	for _, n := range st.ClassNodes {
+		st.Nodes += n
+	}
+	st.Segments, st.Unused, st.Resting = uint64(s.space.Segments()*s.space.Servers), uint64(s.unused()), uint64(len(s.segments.resting))
 	for _, e := range s.keys {
 		if e.lost {
 			st.LostKeys++
 		}
 	}
 	for i := range s.nodes.free {
-		st.Free += uint64(s.nodes.free[i].len())
+		st.ClassFree[i] = uint64(s.nodes.free[i].len())
+		st.Free += st.ClassFree[i]
 	}
 	st.Held, st.Worn = uint64(len(s.nodes.held)), uint64(len(s.nodes.worn))
 	st.Linked = st.Nodes - st.Free - st.Held - st.Worn

@@ -171,7 +171,7 @@ func (s *chains) step(e *entry, i int) bool {
 func (s *chains) pass(e *entry, next layout.Location) {
 	delete(s.walk.successors, e.at)
 	n, ok := s.nodes.held[next.Handle]
-	if n.void {
+	if n.void || !s.exists(next.Handle) {
 		e.lose()
 		return
 	}

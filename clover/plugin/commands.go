@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/store"
@@ -166,6 +167,14 @@ func (st *stats) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(w, "keys\t%d of %d\tlost %d\n", st.Keys, st.Slots, st.LostKeys)
 	_, _ = fmt.Fprintf(w, "nodes\t%d\tfree %d, held by clients %d, in chains %d, waiting for an epoch %d\n", st.Nodes, st.Free, st.Held, st.Linked, st.Worn)
+	if st.Segments > 0 {
+		_, _ = fmt.Fprintf(w, "segments\t%d\twithout a class %d, waiting for an epoch %d\n", st.Segments, st.Unused, st.Resting)
+	}
+	for c, n := range st.ClassNodes {
+		if n > 0 {
+			_, _ = fmt.Fprintf(w, "  %v\t%d\tfree %d\n", layout.Class(c), n, st.ClassFree[c])
+		}
+	}
 	_, _ = fmt.Fprintf(w, "clients\t%d\tepoch %d\n", st.Clients, st.Epoch)
 	_, _ = fmt.Fprintf(w, "requests\t%d\trefused %d\n", st.Requests, st.Refused)
 	_, _ = fmt.Fprintf(w, "chains\t%d headers read\tkeys recovered %d, memories lost %d, chains broken %d\n", st.Walked, st.Recovered, st.Losses, st.Broken)

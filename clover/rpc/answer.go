@@ -12,6 +12,8 @@ import (
 type Answer struct {
 	Seq    uint32
 	Status Status
+	// Scarce asks the client to give back the nodes that it does not use.
+	Scarce bool
 	Epoch  uint32
 	// N is the number of locations. Answers to Alloc have the entries with the versions to write,
 	// answers to Query the newest known node.
@@ -29,13 +31,26 @@ type Stats struct {
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
 	Epoch, Clients, Keys, LostKeys, Slots                uint64
 	Nodes, Free, Held, Linked, Worn                      uint64
+	ClassStats
+}
+
+// ClassStats says how the classes of nodes share the memory.
+type ClassStats struct {
+	// Segments of a shared space, those that have no class, and those that rest.
+	Segments, Unused, Resting uint64
+	// ClassNodes and ClassFree count the nodes of each class, and the free ones of them.
+	ClassNodes, ClassFree [layout.Classes]uint64
 }
 
 func (s *Stats) fields() []*uint64 {
-	return []*uint64{
+	list := []*uint64{
 		&s.Requests, &s.Refused, &s.Walked, &s.Recovered, &s.Losses, &s.Broken, &s.Epoch, &s.Clients, &s.Keys, &s.LostKeys, &s.Slots,
-		&s.Nodes, &s.Free, &s.Held, &s.Linked, &s.Worn,
+		&s.Nodes, &s.Free, &s.Held, &s.Linked, &s.Worn, &s.Segments, &s.Unused, &s.Resting,
 	}
+	for i := range layout.Classes {
+		list = append(list, &s.ClassNodes[i], &s.ClassFree[i])
+	}
+	return list
 }
 
 // Welcome describes a store to a new client.
@@ -59,6 +74,12 @@ type Server struct {
 	Generation uint64
 }
 
+// scarceBit in the status is Answer.Scarce.
+const scarceBit = 1 << 15
+
+// sharedBit in the number of servers of a Welcome marks a shared space.
+const sharedBit = 1 << 31
+
 const (
 	welcomeFixed = 4 + 4 + 8 + 4 + 4 + 4 + 4*layout.Classes
 	serverLen    = 16 + 8
@@ -68,7 +89,11 @@ const (
 func (a *Answer) AppendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, a.Seq)
-	b = le.AppendUint16(b, uint16(a.Status))
+	status := uint16(a.Status)
+	if a.Scarce {
+		status |= scarceBit
+	}
+	b = le.AppendUint16(b, status)
 	b = le.AppendUint16(b, uint16(a.N))
 	b = le.AppendUint32(b, a.Epoch)
 	if a.Welcome != nil {
@@ -93,7 +118,11 @@ func (w *Welcome) appendTo(b []byte) []byte {
 	b = le.AppendUint32(b, w.Owner)
 	b = le.AppendUint64(b, uint64(w.Lease))
 	b = le.AppendUint32(b, w.Format.Bits())
-	b = le.AppendUint32(b, uint32(w.Space.Servers))
+	servers := uint32(w.Space.Servers)
+	if w.Space.Shared {
+		servers |= sharedBit
+	}
+	b = le.AppendUint32(b, servers)
 	b = le.AppendUint32(b, uint32(w.Space.Shortcuts))
 	for _, n := range w.Space.Entries {
 		b = le.AppendUint32(b, uint32(n))
@@ -113,7 +142,9 @@ func (a *Answer) Parse(b []byte, op Op) error {
 		return ErrMessage
 	}
 	le := binary.LittleEndian
-	a.Seq, a.Status, a.N, a.Epoch = le.Uint32(b), Status(le.Uint16(b[4:])), int(le.Uint16(b[6:])), le.Uint32(b[8:])
+	status := le.Uint16(b[4:])
+	a.Seq, a.Status, a.Scarce = le.Uint32(b), Status(status&^scarceBit), status&scarceBit != 0
+	a.N, a.Epoch = int(le.Uint16(b[6:])), le.Uint32(b[8:])
 	a.Slot, a.Welcome, a.Stats = 0, nil, nil
 	if a.N > MaxBatch { // also in an answer without locations, because callers may iterate over N
 		return ErrMessage
@@ -157,7 +188,8 @@ func (w *Welcome) parse(b []byte) error {
 	w.Lease = time.Duration(le.Uint64(b[4:]))
 	var ok bool
 	w.Format, ok = layout.FormatOf(le.Uint32(b[12:]))
-	w.Space.Servers, w.Space.Shortcuts = int(le.Uint32(b[16:])), int(le.Uint32(b[20:]))
+	servers := le.Uint32(b[16:])
+	w.Space.Servers, w.Space.Shared, w.Space.Shortcuts = int(servers&^sharedBit), servers&sharedBit != 0, int(le.Uint32(b[20:]))
 	for i := range w.Space.Entries {
 		w.Space.Entries[i] = int(int32(le.Uint32(b[24+4*i:])))
 	}

@@ -132,6 +132,9 @@ type Request struct {
 	// Owner, in Hello, is the number that the client had as an owner of connections to memory
 	// servers; 0: none.
 	Owner uint32
+	// Tombstone, in Alloc: the nodes are for tombstones, some of which are kept for the time when
+	// the store is full.
+	Tombstone bool
 	// Key and At are fields of Query and Open.
 	Key uint64
 	At  layout.Location
@@ -150,6 +153,9 @@ func (r *Request) AppendTo(b []byte) []byte {
 	n := uint16(r.N)
 	if r.Quiet && (r.Op == OpHello || r.Op == OpBye) {
 		n = 1
+	}
+	if r.Tombstone && r.Op == OpAlloc {
+		n |= tombstoneBit
 	}
 	b = le.AppendUint16(b, n)
 	b = le.AppendUint32(b, r.Client)
@@ -170,6 +176,9 @@ func (r *Request) AppendTo(b []byte) []byte {
 	}
 	return b
 }
+
+// tombstoneBit in N marks an Alloc for tombstones.
+const tombstoneBit = 1 << 8
 
 // deletedBit marks a tombstone in a record's New, in a bit that no location uses.
 const deletedBit = 1
@@ -207,6 +216,9 @@ func (r *Request) Parse(b []byte) error {
 	r.Seq, r.Op, r.Class = le.Uint32(b), Op(b[4]), layout.Class(b[5])
 	r.N, r.Client, r.Epoch = int(le.Uint16(b[6:])), le.Uint32(b[8:]), le.Uint32(b[12:])
 	r.BufAddr, r.BufRKey, r.Key, r.At, r.Owner = le.Uint64(b[16:]), le.Uint32(b[24:]), 0, layout.Location{}, 0
+	if r.Tombstone = r.Op == OpAlloc && r.N&tombstoneBit != 0; r.Tombstone {
+		r.N &^= tombstoneBit
+	}
 	if r.Op == 0 || int(r.Op) >= opEnd || r.Class >= layout.Classes || r.N > MaxBatch {
 		return ErrMessage
 	}

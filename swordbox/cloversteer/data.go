@@ -36,11 +36,14 @@ func (m *Machine) doubt(r *rules.Rule, f *wire.Frame) {
 
 // nodeOf is the node with a handle, on whichever server; nil if it was not seen.
 func (m *Machine) nodeOf(st *part, h layout.Handle) *node {
-	k, ok := st.place(h)
+	k, n, ok := st.place(h)
 	if !ok {
 		return nil
 	}
-	return m.chains.nodes.find(k)
+	if x := m.chains.nodes.find(k); x != nil && int(x.length) == n {
+		return x
+	}
+	return nil
 }
 
 // forgetAround forgets the chains that a CAS may belong to.
@@ -51,6 +54,39 @@ func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 	next, _ := layout.Word(f.AtomicETH.SwapOrAdd).Next()
 	if n := m.nodeOf(st, next.Handle); n != nil {
 		m.chains.forgetKey(id{n.key, st.store.incarnation})
+	}
+}
+
+// overwrite forgets the nodes of which a request for n bytes at va changes a part, but for the one
+// that begins at va if keep is set.
+func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
+	forget := func(at uint64) {
+		k := id{at, st.incarnation}
+		if x := m.chains.nodes.find(k); x == nil || at+uint64(x.length) <= va || keep && at == va {
+			return
+		}
+		m.chains.nodes.remove(k)
+		m.stats.Overwritten++
+	}
+	space := &st.super.Space
+	if !space.Shared {
+		if start, ok := st.slab(va); ok {
+			forget(start)
+		}
+		return
+	}
+	// the nodes of any class that begin at va or before it, then those that begin behind it
+	first, _ := space.Place(space.First(st.super.Server, 0))
+	begin := st.base + uint64(first.Offset)
+	end := va + uint64(n)
+	if va = max(va, begin); end < begin {
+		return
+	}
+	for c := range layout.Class(layout.Classes) {
+		forget(va - (va-begin)%uint64(c.Size()))
+	}
+	for at := va - (va-begin)%layout.MinSlab + layout.MinSlab; at < end; at += layout.MinSlab {
+		forget(at)
 	}
 }
 
@@ -66,8 +102,7 @@ func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 	if f.BTH.Opcode.Is(wire.OpAtomic) {
 		va, n, rkey = f.AtomicETH.VA, 8, f.AtomicETH.RKey
 	}
-	start, exact, ok := st.slab(va, n, rkey)
-	if !ok {
+	if !st.has(va, rkey) {
 		return
 	}
 	var header layout.Word
@@ -76,10 +111,9 @@ func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 		header = layout.HeaderOf(f.Payload)
 	}
 	_, more := header.Next()
-	if !sure || !exact || !keyed || !header.Valid() || more {
-		if m.chains.nodes.remove(id{start, st.incarnation}) {
-			m.stats.Overwritten++
-		}
+	isNode := sure && keyed && header.Valid() && !more && st.super.Space.Entry(st.super.Server, int(va-st.base), int(n))
+	m.overwrite(st, va, n, isNode)
+	if !isNode {
 		return
 	}
 	e, evicted := m.chains.nodes.put(id{va, st.incarnation}, nil)

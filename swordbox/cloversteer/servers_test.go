@@ -118,6 +118,60 @@ func TestHandlesOfMemoryFormattedAgain(t *testing.T) {
 	}
 }
 
+// In a shared space the memory of a node becomes that of nodes of another class. The switch forgets
+// what was there: an address that was a node's header may be in the middle of a value.
+func TestNodesOfAnotherClass(t *testing.T) {
+	shared := layout.Space{Servers: 1, Shortcuts: 4}
+	shared.Share(2 * layout.SegmentLen)
+	s := layout.Superblock{Format: layout.Hardened, Generation: 9, Space: shared}
+	at := func(c layout.Class, i int) (h layout.Handle, va uint64) {
+		h = shared.First(0, c) + layout.Handle(i)
+		p, _ := shared.Place(h)
+		return h, base + uint64(p.Offset)
+	}
+	for _, write := range []struct {
+		c     layout.Class
+		i     int
+		steer bool // the tail, which is the second small node, is known
+	}{{2, 0, false}, {2, 1, true}, {0, 1, false}, {0, 2, true}, {1, 0, false}, {8, 0, false}, {8, 1, true}} {
+		b := newBox(t, rules.Rule{})
+		data := make([]byte, layout.SuperblockLen)
+		s.Put(data)
+		b.pass(b.write(4, base, data))
+		node := func(c layout.Class, i int, key uint64) {
+			_, va := at(c, i)
+			data := make([]byte, min(c.Size(), 1024))
+			layout.Hardened.PutNode(data, layout.Header(1), key, nil)
+			f := b.write(1, va, data)
+			if f.RETH.Length = uint32(c.Size()); len(data) < c.Size() {
+				f.BTH.Opcode = wire.RCWriteFirst
+			}
+			b.one(f)
+		}
+		link := func(i, to, n int) *wire.Frame {
+			h, _ := at(0, n)
+			f := b.cas(i, 1, 1, h, 1)
+			_, f.AtomicETH.VA = at(0, to)
+			return f
+		}
+		node(0, 0, 7)
+		node(0, 1, 7)
+		f := link(1, 0, 1)
+		b.pass(f)
+		b.pass(answer(f, layout.Header(1)))
+		node(0, 200, 7)
+		node(write.c, write.i, 8)
+		_, want := at(0, 1)
+		if f = link(2, 0, 200); !write.steer {
+			want = f.AtomicETH.VA
+		}
+		wantVA(t, b.one(f), f, want)
+		if t.Failed() {
+			t.Fatalf("after a node %d of %v", write.i, write.c)
+		}
+	}
+}
+
 // Nodes of several packets (hole 37): the key is in the first one. Appends to them are steered,
 // READs are not.
 func TestLongNodes(t *testing.T) {

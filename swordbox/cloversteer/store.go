@@ -134,37 +134,38 @@ func (s *part) overwrites(f *wire.Frame) bool {
 	return n != 0 && va < s.base+superLen && va+n > s.base
 }
 
-// place is the ID of the node with a handle, on whichever server; ok is false if that server is not
-// known.
-func (s *part) place(h layout.Handle) (k id, ok bool) {
+// place is the ID of the node with a handle, on whichever server, and its length; ok is false if that
+// server is not known.
+func (s *part) place(h layout.Handle) (k id, n int, ok bool) {
 	p, ok := s.super.Space.Place(h)
 	if !ok {
-		return id{}, false
+		return id{}, 0, false
 	}
 	on := s.store.parts[p.Server]
 	if on == nil {
-		return id{}, false
+		return id{}, 0, false
 	}
-	return id{on.base + uint64(p.Offset), on.incarnation}, true
+	return id{on.base + uint64(p.Offset), on.incarnation}, p.Len, true
 }
 
-// slab is the entry that a request for n bytes at va touches; exact: the request covers exactly
-// that entry. ok is false if there is no such entry.
-func (s *part) slab(va uint64, n uint32, rkey uint32) (start uint64, exact, ok bool) {
-	if rkey != s.rkey || va < s.base || va-s.base >= uint64(s.super.Space.RegionLen()) {
-		return 0, false, false
-	}
+// has reports whether a request goes to the memory of the store.
+func (s *part) has(va uint64, rkey uint32) bool {
+	return rkey == s.rkey && va >= s.base && va-s.base < uint64(s.super.Space.RegionLen())
+}
+
+// slab is the entry of a fixed space in which an address is; ok is false if there is no such entry.
+func (s *part) slab(va uint64) (start uint64, ok bool) {
 	off := int(va - s.base)
-	if _, class, ok := s.super.Space.Handle(s.super.Server, off); ok {
-		return va, class.Size() == int(n), true
+	if _, _, ok := s.super.Space.Handle(s.super.Server, off); ok {
+		return va, true
 	}
 	// The address is inside of an entry; entries are aligned to the smallest class only.
 	for c := layout.Class(0); c < layout.Classes; c++ {
 		for at := off / layout.MinSlab * layout.MinSlab; at >= 0 && off-at < c.Size(); at -= layout.MinSlab {
 			if _, k, ok := s.super.Space.Handle(s.super.Server, at); ok && off-at < k.Size() {
-				return s.base + uint64(at), false, true
+				return s.base + uint64(at), true
 			}
 		}
 	}
-	return 0, false, false
+	return 0, false
 }

@@ -41,7 +41,11 @@ type storeRun struct {
 func runClover(e *env) error { return runCloverWith(e, nil) }
 
 func runCloverWith(e *env, plant func(kv.Store) kv.Store) error {
-	return (&storeRun{env: e, plan: drawStore(e), plant: plant}).run()
+	p := drawStore(e)
+	if plant == nil {
+		p.mixSizes(e)
+	}
+	return (&storeRun{env: e, plan: p, plant: plant}).run()
 }
 
 // run runs what was planned.
@@ -92,7 +96,7 @@ func (r *storeRun) serveMeta() {
 		cfg := meta.Config{
 			Context: ctx, Manager: h.Manager(ctx), Format: r.plan.format, Keys: 16, Params: r.plan.params,
 			Servers: []netip.Addr{r.env.addrOf("ms0"), r.env.addrOf("ms1")},
-			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: [9]int{60, 40},
+			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: r.plan.shares,
 		}
 		if r.dialer != nil {
 			cfg.Manager = r.dialer(cfg.Manager)
@@ -135,7 +139,7 @@ func (r *storeRun) start(id int) {
 // config is that of a client.
 func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
 	return clover.Config{
-		Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: 256,
+		Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),
 		Batch: d.between(1, 8), Records: d.between(1, 8), Cached: d.between(1, 8),
 	}
 }
@@ -172,12 +176,12 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	case x < r.plan.mix[0]:
 		_, err = s.Get(key, nil, deadline)
 	case x < r.plan.mix[1]:
-		err = s.Put(key, s.Value(key, r.plan.value), deadline)
+		err = s.Put(key, s.Value(key, r.plan.size(d)), deadline)
 		if errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrLost) {
-			err = s.Insert(key, s.Value(key, r.plan.value), deadline)
+			err = s.Insert(key, s.Value(key, r.plan.size(d)), deadline)
 		}
 	case x < r.plan.mix[2]:
-		err = s.Insert(key, s.Value(key, r.plan.value), deadline)
+		err = s.Insert(key, s.Value(key, r.plan.size(d)), deadline)
 	default:
 		err = s.Delete(key, deadline)
 	}

@@ -29,8 +29,11 @@ type storePlan struct {
 	keys, clients, rounds int
 	// shared says that the clients of a host share a queue pair to each memory server.
 	shared bool
-	value  int // bytes
+	// sizes are the lengths of values in bytes.
+	sizes  []int
 	region int // of each memory server
+	// shares are the parts of the classes of nodes; all zero: they share the memory.
+	shares [layout.Classes]int
 	mix    [4]float64
 	format layout.Format
 	links  string
@@ -79,7 +82,7 @@ func drawStore(e *env) *storePlan {
 	d := e.draw
 	p := &storePlan{
 		keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), format: layout.Hardened,
-		value: one(d, 16, 40, 104, 200), lease: d.span(20*time.Millisecond, 60*time.Millisecond),
+		sizes: []int{one(d, 16, 40, 104, 200)}, shares: [layout.Classes]int{60, 40}, lease: d.span(20*time.Millisecond, 60*time.Millisecond),
 	}
 	// A pool from hardly more nodes than clients and keys hold to a large one: nodes are used again
 	// sooner or later.
@@ -97,6 +100,25 @@ func drawStore(e *env) *storePlan {
 	p.params = rdmacm.Params{PathMTU: one(d, verbs.MTU256, verbs.MTU1024), Timeout: uint8(d.between(6, 8)), RdAtomic: one(d, 2, 16)}
 	p.drawFault(d)
 	return p
+}
+
+// size is the length of the next value.
+func (p *storePlan) size(d *draw) int {
+	if len(p.sizes) == 1 {
+		return p.sizes[0]
+	}
+	return one(d, p.sizes...)
+}
+
+// mixSizes gives the values of some runs many lengths, in a space that the classes of nodes share or
+// in a fixed one.
+func (p *storePlan) mixSizes(e *env) {
+	switch d := newDraw(^e.seed); {
+	case d.chance(0.3):
+		p.sizes, p.shares, p.region = []int{16, 104, 400, 1500, 3900, 7000}, [layout.Classes]int{}, 72*layout.SegmentLen
+	case d.chance(0.3):
+		p.sizes = []int{16, 40, 104, 200}
+	}
 }
 
 func (p *storePlan) drawFault(d *draw) {
@@ -165,7 +187,7 @@ func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
 
 // String is the plan on one line.
 func (p *storePlan) String() string {
-	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %d bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.value,
+	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %v bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.sizes,
 		p.region>>10, strings.TrimSpace(p.links))
 	if p.shared {
 		s += "; queue pairs are shared"

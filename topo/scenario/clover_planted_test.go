@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -36,7 +37,8 @@ func hangOnWrite(e *env) *storePlan {
 	p := drawStore(e)
 	d := e.draw
 	p.rules, p.links = nil, "none"
-	p.keys, p.clients, p.rounds, p.region, p.value = 4, 4, 400, 10<<10, 40
+	p.keys, p.clients, p.rounds, p.region, p.sizes = 4, 4, 400, 10<<10, []int{40}
+	p.shares = [layout.Classes]int{60, 40}
 	p.mix = [4]float64{0.2, 0.98, 0.99, 1}
 	p.storeFaultAt, p.then = storeFaultAt{what: storeHang, victim: "cn0"}, nil
 	p.down = time.Duration(float64(p.lease) * (2.2 + d.Float64()))

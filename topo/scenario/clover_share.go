@@ -12,6 +12,7 @@ import (
 func runCloverShared(e *env) error {
 	p := drawStore(e)
 	p.share(e.draw)
+	p.mixSizes(e)
 	return (&storeRun{env: e, plan: p}).run()
 }
 

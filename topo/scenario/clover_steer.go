@@ -27,7 +27,9 @@ func runCloverSteered(e *env, steer string, change func(*storePlan)) error {
 	if d.chance(0.5) {
 		drawAppendLoss(e, p)
 	}
-	if change != nil {
+	if change == nil {
+		p.mixSizes(e)
+	} else {
 		change(p)
 	}
 	r := &storeRun{env: e, plan: p}
