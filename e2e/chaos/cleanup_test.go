@@ -49,7 +49,7 @@ var _ = Describe("after kill -9", func() {
 		Entry("after 300 ms", 300*time.Millisecond),
 	)
 
-	It("nothing foreign is touched", func() {
+	It("namespaces, cgroups and mounts of other programs stay", func() {
 		// A namespace, a cgroup and a mount that belong to another program but look like those of a
 		// rack.
 		dir := GinkgoT().TempDir()

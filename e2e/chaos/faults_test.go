@@ -49,7 +49,7 @@ func endsBy(rack *fixture.Rack, status string, f func()) {
 const retryExceeded = "transport retry counter exceeded"
 
 var _ = Describe("a host", func() {
-	It("that crashes takes its NIC along; restart brings it back as it was", func() {
+	It("that crashes loses its NIC; restart brings both back", func() {
 		rack := fixture.Up(four)
 		was := rack.Host("ms0")
 		endsBy(rack, retryExceeded, func() { rack.OK("crash", "ms0") })
@@ -61,7 +61,7 @@ var _ = Describe("a host", func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
-	It("whose application crashes keeps its NIC and its memory, for those who are connected", func() {
+	It("whose application crashes keeps its NIC and its memory for connected peers", func() {
 		rack := fixture.Up(four)
 		stop := rack.Start(doomed...)
 		received := func() uint64 { return rack.Counters("ms0")["rx_write_requests"] }
@@ -87,7 +87,7 @@ var _ = Describe("a host", func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
-	It("that hangs is silent, and goes on where it was", func() {
+	It("that hangs answers nothing, and goes on when it is resumed", func() {
 		rack := fixture.Up(four)
 		endsBy(rack, retryExceeded, func() { rack.OK("hang", "ms0") })
 		Expect(rack.State("ms0")()).To(Equal("hung"))
@@ -97,7 +97,7 @@ var _ = Describe("a host", func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
-	It("that hangs delays no other host, and does not do afterwards what it was told meanwhile", func() {
+	It("that hangs delays no other host, and does not execute later what was asked of it meanwhile", func() {
 		rack := fixture.Up(four)
 		rack.OK("hang", "ms0")
 		for _, args := range [][]string{{"counters", "ms0"}, {"crash", "ms0", "--nic"}, {"perf", "verify", "--from", "ms0", "--to", "ms1"}} {
@@ -110,7 +110,7 @@ var _ = Describe("a host", func() {
 		Expect(rack.State("ms0")()).To(Equal("up"))
 	})
 
-	It("that hangs for a while is healed by time", func() {
+	It("that hangs with --for is resumed after that time", func() {
 		rack := fixture.Up(four)
 		rack.OK("hang", "ms0", "--for", "3s")
 		Expect(rack.State("ms0")()).To(Equal("hung"))
@@ -140,7 +140,7 @@ var _ = Describe("a link", func() {
 })
 
 var _ = Describe("the switch", func() {
-	It("that crashes cuts everybody off; after restart everybody goes on", func() {
+	It("that crashes cuts all hosts off; after restart all of them go on", func() {
 		rack := fixture.Up(four)
 		endsBy(rack, retryExceeded, func() { rack.OK("crash", "switch") })
 		Expect(rack.Status().Switch.State).To(Equal("crashed"))
@@ -150,7 +150,7 @@ var _ = Describe("the switch", func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms0")
 	})
 
-	It("that restarts at once is ridden out by retransmission", func() {
+	It("that restarts at once loses packets, and retransmission repairs that", func() {
 		rack := fixture.Up(four)
 		ended := make(chan fixture.Result, 1)
 		before := rack.Counters("cn0")["rdma_sends"]

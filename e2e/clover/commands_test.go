@@ -17,7 +17,7 @@ var _ = Describe("the commands of the store", Ordered, func() {
 		rack.OK("clover", "start")
 	})
 
-	It("do what they say, and refuse with the reason", func() {
+	It("work, and refuse wrong arguments with the reason", func() {
 		rack.OK("clover", "insert", "7", "hello")
 		Expect(rack.OK("clover", "get", "7", "--from", "cn3")).To(Equal("hello\n"))
 		rack.OK("clover", "put", "7", "world")

@@ -62,7 +62,7 @@ var _ = Describe("a drill", Ordered, func() {
 
 	AfterEach(func() { rack.OK("heal") })
 
-	It("loses the CMP_SWAP of a client that lives", func() {
+	It("loses the CMP_SWAP of a client that goes on", func() {
 		verdict(func() {
 			rack.OK("inject", "drop", "--opcode", "RC_CMP_SWAP", "--next", "3", "--link", "cn0", "--dir", "up")
 			rack.OK("inject", "drop", "--opcode", "RC_ATOMIC_ACK", "--next", "3", "--link", "cn0", "--dir", "down")
@@ -70,7 +70,7 @@ var _ = Describe("a drill", Ordered, func() {
 		whole()
 	})
 
-	It("kills clients in the middle of their operations: what they had comes back", func() {
+	It("kills clients during their operations: their nodes are recovered", func() {
 		verdict(func() {
 			dead := make(chan fixture.Result, 1)
 			sent := rack.Counters("cn1")["rdma_sends"]
@@ -98,7 +98,7 @@ var _ = Describe("a drill", Ordered, func() {
 		whole()
 	})
 
-	It("crashes a memory server: what was there is reported as lost, and never served", func() {
+	It("crashes a memory server: its keys are reported as lost, and never served", func() {
 		verdict(func() {
 			rack.OK("crash", "ms1")
 			rack.OK("restart", "ms1")
@@ -155,7 +155,7 @@ var _ = Describe("a drill", Ordered, func() {
 		}
 	})
 
-	It("cuts a client off, and lets a machine hang", func() {
+	It("cuts a client off, and makes a machine hang", func() {
 		verdict(func() {
 			rack.OK("partition", "cn0", "ms0", "--for", "1s")
 			rack.OK("hang", "md0", "--for", "1s")

@@ -17,8 +17,8 @@ func program(rack *fixture.Rack) string {
 	return p.Name
 }
 
-var _ = Describe("a workload that the switch shall steer, on a rack whose switch only forwards", func() {
-	It("has it steer for as long as it runs", func() {
+var _ = Describe("a workload with --steer, on a rack whose switch only forwards", func() {
+	It("makes the switch steer for as long as it runs", func() {
 		rack := fixture.Up(strings.Replace(rackFile, "switch: {program: swordbox}", "", 1))
 		var r struct{ Ops, Failed, Wrong, NotFound uint64 }
 		ended := make(chan struct{})

@@ -57,7 +57,7 @@ func clientPackets(dump string) (list []packet) {
 	return list
 }
 
-var _ = Describe("what operations cost on the wire", Ordered, func() {
+var _ = Describe("the packets of operations", Ordered, func() {
 	var rack *fixture.Rack
 	BeforeAll(func() {
 		rack = fixture.Up(rackFile)

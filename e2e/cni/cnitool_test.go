@@ -58,7 +58,7 @@ var _ = Describe("the CNI plugin under cnitool", Label("cni"), Ordered, func() {
 		Expect(ping()).To(Succeed())
 	})
 
-	It("collects what a killed runtime left, and only that", func() {
+	It("removes by GC the attachments that a killed runtime left, and no others", func() {
 		live, dead, other := namespace("live"), namespace("dead"), namespace("other")
 		decode(n.tool("add", live, host("live")))
 		decode(n.tool("add", dead, host("dead")))
@@ -80,7 +80,7 @@ var _ = Describe("the CNI plugin under cnitool", Label("cni"), Ordered, func() {
 		Expect(foreign.tool("del", other, "").err).NotTo(HaveOccurred())
 	})
 
-	It("says what is wrong in the words of the specification", func() {
+	It("reports errors with the codes of the specification", func() {
 		netns := namespace("c")
 		conf := func(more string) string {
 			return `{"cniVersion":"1.1.0","name":"` + n.name + `","type":"rdmalab-cni"` + more + `}`
@@ -117,7 +117,7 @@ var _ = Describe("the CNI plugin under cnitool", Label("cni"), Ordered, func() {
 		Expect(n.names()).To(BeEmpty())
 	})
 
-	It("speaks all versions and says so", func() {
+	It("supports all versions and lists them", func() {
 		o := n.call("VERSION", "", "", `{"cniVersion":"1.1.0"}`)
 		Expect(o.err).NotTo(HaveOccurred())
 		Expect(o.stdout).To(ContainSubstring(`"1.1.0"`))

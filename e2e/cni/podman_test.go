@@ -118,7 +118,7 @@ var _ = Describe("containers of podman", Label("cni", "podman"), Ordered, func()
 		Expect(out).To(ContainSubstring("hello, rack"))
 	})
 
-	It("say hello in 30 lines, and leave nothing on the NIC when they are killed in the middle of their writes", func() {
+	It("run the example of 30 lines, and leave nothing on the NIC when they are killed during their WRITEs", func() {
 		mount := []string{"-v", sockets + ":" + sockets, "-e", "RDMALAB_VERBS=" + sockets + "/cn0.verbs", image}
 		out := p.ok(append(append([]string{"run", "--rm", "--network", "none"}, mount...), "/hello", "10.77.0.4")...)
 		Expect(out).To(ContainSubstring(`"hello, rack"; 0 were here before`))

@@ -91,7 +91,7 @@ var _ = Describe("the default rack in containers", Ordered, func() {
 		works(rack, "cn3", "ms1")
 	})
 
-	It("says that its watcher has died, and `up` starts it again", func() {
+	It("reports that its watcher has died, and `up` starts it again", func() {
 		pid := watcherPID(rack)
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 		Eventually(func() string { return rack.OK("status") }, noticed, "100ms").Should(ContainSubstring("watcher: does not answer"))
@@ -109,7 +109,7 @@ var _ = Describe("the default rack in containers", Ordered, func() {
 		Expect(res.Stderr).To(ContainSubstring("hosts are of another kind"))
 	})
 
-	It("goes away without a trace, and twice is fine", func() {
+	It("is removed without a trace, also by a second down", func() {
 		rack.OK("down")
 		Expect(fixture.Traces()).To(Equal(before))
 		rack.OK("down")

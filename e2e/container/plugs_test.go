@@ -48,7 +48,7 @@ var _ = Describe("a rack that the engine plugs", Ordered, func() {
 		works(rack, "cn0", "ms0")
 	})
 
-	It("goes away without a trace, also when the driver has died", func() {
+	It("is removed without a trace, also when the driver has died", func() {
 		pid := watcherPID(rack)
 		process, err := os.FindProcess(pid)
 		Expect(err).NotTo(HaveOccurred())
@@ -80,7 +80,7 @@ var _ = Describe("a rack whose containers have a holder", func() {
 })
 
 var _ = Describe("a compose file", func() {
-	DescribeTable("makes the same rack, and later compose commands are heard", func(plug string) {
+	DescribeTable("makes the same rack, which notices later compose commands", func(plug string) {
 		compose := composer()
 		before := fixture.Traces()
 		rack := fixture.New(fixture.Small)

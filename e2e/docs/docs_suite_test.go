@@ -31,7 +31,7 @@ func TestDocs(t *testing.T) {
 
 var _ = BeforeSuite(fixture.Build)
 
-var _ = Describe("the documents show what happens", func() {
+var _ = Describe("the console blocks of the documents", func() {
 	pages, err := console.Pages(root)
 	if err != nil {
 		panic(err) // there is no tree without pages

@@ -130,7 +130,7 @@ var _ = Describe("rping of Linux", FlakeAttempts(3), func() {
 
 	const pings = 20
 
-	It("connects to ours, is answered, and leaves", func() {
+	It("connects to our server, is answered, and disconnects", func() {
 		for _, to := range ourAddrs[:2] {
 			e := startPinger(rpingPlan{})
 			e.says("listening")
@@ -142,7 +142,7 @@ var _ = Describe("rping of Linux", FlakeAttempts(3), func() {
 		passed("rping", "client", "20 pings, IPv4 and IPv6; rxe leaves")
 	})
 
-	It("serves ours", func() {
+	It("serves our client", func() {
 		finish := linux.start("rping", "-s", "-a", guestIPv4.String(), "-C", strconv.Itoa(pings), "-v")
 		// A request that is refused before rping listens may be repeated on the wire and accepted
 		// afterwards, for a program that has ended. So there is one dial, after rping has begun to
@@ -158,7 +158,7 @@ var _ = Describe("rping of Linux", FlakeAttempts(3), func() {
 		passed("rping", "server", "20 pings; ours leaves")
 	})
 
-	It("learns that ours has left", func() {
+	It("notices that our end has disconnected", func() {
 		e := startPinger(rpingPlan{Leave: 3})
 		e.says("listening")
 		guest := linux.start("rping", "-c", "-a", ourAddrs[0].String(), "-C", strconv.Itoa(pings), "-v")(pingLimit)

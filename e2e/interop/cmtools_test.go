@@ -73,7 +73,7 @@ var _ = Describe("programs over librdmacm", func() {
 	count := []string{"-C", strconv.Itoa(messages), "-S", strconv.Itoa(size)}
 	sent, received := fmt.Sprintf("sent %d", messages), fmt.Sprintf("received %d", messages)
 
-	It("ucmatose connects to ours", func() {
+	It("ucmatose connects to our server", func() {
 		for _, to := range ourAddrs[:2] {
 			args := append([]string{"ucmatose", "-f", family(to), "-s", to.String()}, count...)
 			serveOurs(speakerPlan{Part: "ucmatose server", Count: messages, Size: size}, args, sent, received)
@@ -81,12 +81,12 @@ var _ = Describe("programs over librdmacm", func() {
 		passed("ucmatose", "client", "30 messages of 1000 bytes each way, IPv4 and IPv6; ours leaves")
 	})
 
-	It("ucmatose serves ours", func() {
+	It("ucmatose serves our client", func() {
 		dialTheirs(speakerPlan{Part: "ucmatose client", To: guestIPv4, Count: messages, Size: size}, append([]string{"ucmatose"}, count...), received, sent)
 		passed("ucmatose", "server", "30 messages of 1000 bytes each way; rxe leaves")
 	})
 
-	It("udaddy finds ours", func() {
+	It("udaddy resolves our datagram service", func() {
 		for _, to := range ourAddrs[:2] {
 			args := append([]string{"udaddy", "-s", to.String()}, count...)
 			serveOurs(speakerPlan{Part: "udaddy server", Count: messages, Size: size}, args, received, sent)
@@ -94,12 +94,12 @@ var _ = Describe("programs over librdmacm", func() {
 		passed("udaddy", "client", "SIDR, 30 datagrams of 1000 bytes each way, IPv4 and IPv6")
 	})
 
-	It("udaddy is found by ours", func() {
+	It("udaddy answers our requests for its datagram service", func() {
 		dialTheirs(speakerPlan{Part: "udaddy client", To: guestIPv4, Count: messages, Size: size}, append([]string{"udaddy"}, count...), sent, received)
 		passed("udaddy", "server", "SIDR, 30 datagrams of 1000 bytes each way")
 	})
 
-	DescribeTable("perftest -R connects to ours", func(test string, size, iters int, want string) {
+	DescribeTable("perftest -R connects to our server", func(test string, size, iters int, want string) {
 		program := []string{"ib_" + test, "-d", "rxe0", "-R", "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), ourAddrs[0].String()}
 		serveOurs(speakerPlan{Part: "perftest server", Size: size, Count: iters}, program, want)
 		passed("ib_"+test+" -R", "client", fmt.Sprintf("%d messages of %d bytes", iters, size))

@@ -45,7 +45,7 @@ var _ = Describe("the end of", func() {
 	BeforeEach(watchICRCs)
 	BeforeEach(aloneOnCn0)
 
-	It("rping of Linux within a transfer is a disconnection", func() {
+	It("rping of Linux during a transfer disconnects our end", func() {
 		e := startPinger(rpingPlan{Report: 5})
 		e.says("listening")
 		finish, signal := linux.begin(rpingTo(ourAddrs[0])...)
@@ -57,7 +57,7 @@ var _ = Describe("the end of", func() {
 		died("its process is killed", "rping, a client", "transfer", "flushed, disconnected")
 	})
 
-	It("a server of Linux that we write to is a disconnection", func() {
+	It("a server of Linux during our WRITEs disconnects our end", func() {
 		finish, signal := linux.begin("rping", "-s", "-a", guestIPv4.String(), "-p", "7000")
 		e := (*pingEnd)(nil)
 		Eventually(func() string { // the program does not report when it listens; before that, it refuses
@@ -71,7 +71,7 @@ var _ = Describe("the end of", func() {
 		died("its process is killed", "rping, a server", "transfer", "flushed, disconnected")
 	})
 
-	It("rping of Linux within the handshake is no connection", func() {
+	It("rping of Linux during the handshake leaves our end without a connection", func() {
 		e := startSpeaker(speakerPlan{Part: "hold"})
 		e.says("listening")
 		finish, signal := linux.begin(rpingTo(ourAddrs[0], "-p", anyPort)...)
@@ -84,7 +84,7 @@ var _ = Describe("the end of", func() {
 		died("its process is killed", "rping, a client", "handshake", "rejected")
 	})
 
-	It("a server of Linux within the handshake is a refusal", func() {
+	It("a server of Linux during the handshake ends our dial with a rejection", func() {
 		finish, signal := linux.begin("rping", "-s", "-a", guestIPv4.String(), "-p", "7001")
 		Eventually(func() string { return linux.do(answerLimit, "rdma", "resource", "show", "cm_id") }).
 			WithTimeout(programLimit).Should(ContainSubstring(":7001"))
@@ -101,7 +101,7 @@ var _ = Describe("the end of", func() {
 		died("its process is killed", "rping, a server", "handshake", "rejected")
 	})
 
-	It("ours within the handshake and within a transfer leaves the next one free", func() {
+	It("our end during the handshake or a transfer does not disturb the next connection", func() {
 		e := startSpeaker(speakerPlan{Part: "hold", Port: rpingPort})
 		e.says("listening")
 		finish, signal := linux.begin(rpingTo(ourAddrs[0])...)
@@ -123,7 +123,7 @@ var _ = Describe("the end of", func() {
 		died("ours is killed", "rping, a client", "transfer", "the next one on the same NIC is free")
 	})
 
-	It("the machine leaves nothing", func() {
+	It("the virtual machine leaves no state at our NIC", func() {
 		mac := wire.MAC{0x02, 0x73, 0, 0, 0, 0xc9}
 		other := netip.MustParseAddr("10.77.0.201")
 		vm := bootGuest(rack, "vm1", machine{Kernel: kernelFiles.Kernel, Initrd: kernelFiles.Initrd, MAC: mac, MTU: 4200, Addrs: []string{other.String() + "/24"}})
@@ -152,7 +152,7 @@ var _ = Describe("many connections", func() {
 
 	const each, rounds, few = 100, 5, 10
 
-	It("come and go from there, and nothing is left", func() {
+	It("that the guest makes and ends leave no state", func() {
 		for range rounds {
 			serveOurs(speakerPlan{Part: "cycles", Count: each}, []string{"cmtime", "-s", ourAddrs[0].String(), "-c", strconv.Itoa(each), "-p", anyPort},
 				strconv.Itoa(each)+" connections")
@@ -160,14 +160,14 @@ var _ = Describe("many connections", func() {
 		passed("cmtime", "client", strconv.Itoa(each*rounds)+" connections made and ended, nothing left")
 	})
 
-	It("come and go from there over a lossy link", func() {
+	It("that the guest makes and ends over a lossy link leave no state", func() {
 		spoilLink()
 		serveOurs(speakerPlan{Part: "cycles", Count: few}, []string{"cmtime", "-s", ourAddrs[0].String(), "-c", strconv.Itoa(few), "-p", anyPort},
 			strconv.Itoa(few)+" connections")
 		passed("cmtime", "client", strconv.Itoa(few)+" connections made and ended over a lossy link, nothing left")
 	})
 
-	It("come and go from here, and nothing is left", func() {
+	It("that our NIC makes and ends leave no state", func() {
 		finish, signal := linux.begin("rping", "-s", "-P", "-a", guestIPv4.String(), "-p", "7002")
 		Eventually(func() string { return linux.do(answerLimit, "rdma", "resource", "show", "cm_id") }).
 			WithTimeout(programLimit).Should(ContainSubstring(":7002"))

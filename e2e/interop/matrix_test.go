@@ -165,15 +165,15 @@ func beRightTogether(list []cell, workers int) (naks map[string]int) {
 }
 
 var _ = Describe("every operation, both ways", Ordered, func() {
-	It("is right over IPv4 at every path MTU", func() { beRight(cells("IPv4", mtus, 1, 0)) })
+	It("has the right result over IPv4 at every path MTU", func() { beRight(cells("IPv4", mtus, 1, 0)) })
 
-	It("is right over IPv6", func() { beRight(cells("IPv6", mtus, 2, 1)) })
+	It("has the right result over IPv6", func() { beRight(cells("IPv6", mtus, 2, 1)) })
 
-	It("is right over link-local addresses", func() { beRight(cells("link-local", mtus, 0, 2)) })
+	It("has the right result over link-local addresses", func() { beRight(cells("link-local", mtus, 0, 2)) })
 
-	It("is right without acknowledgements, too", func() { beRight(slices.Concat(unreliable(1, 0), unreliable(2, 1))) })
+	It("has the right result over the unreliable services", func() { beRight(slices.Concat(unreliable(1, 0), unreliable(2, 1))) })
 
-	It("fails as it should", func() {
+	It("ends with the right status after a mistake of the application", func() {
 		naks := beRight(troubles())
 		GinkgoWriter.Println("refused on the wire:", naks)
 		for _, want := range []string{
@@ -184,12 +184,12 @@ var _ = Describe("every operation, both ways", Ordered, func() {
 		Expect(naks).NotTo(HaveKey("ours NAK_REM_OP"))
 	})
 
-	It("is right on a link that loses, copies and reorders", func() {
+	It("has the right result on a link that loses, doubles and reorders packets", func() {
 		spoilLink()
 		beRight(cells("lossy", []int{256, 1024, 4096}, 1, 0))
 	})
 
-	It("is right on such a link when several queue pairs share it, in all variations", func() {
+	It("has the right result on such a link with several queue pairs, in all variations", func() {
 		spoilLink()
 		beRightTogether(variations(), ask.VerbsPorts)
 	})

@@ -255,7 +255,7 @@ func describeReplaced() {
 			}
 		})
 
-		It("does so when what it made is lost", func() {
+		It("replaces atomics also when the WRITEs that replace them are lost", func() {
 			for _, op := range []string{"RC_WRITE_ONLY", "RC_ACK"} {
 				rack.OK("inject", "loss", "20%", "--opcode", op, "--link", "vm0", "--dir", "both")
 			}

@@ -90,7 +90,7 @@ var _ = Describe("the tools of Linux", func() {
 		tool(theirs, ours, guestIPv4.String())
 		passed("ibv_"+typ+"_pingpong", "client and server", fmt.Sprintf("%d messages of %d bytes each way, MTU %d", iters, size, mtu))
 	}
-	DescribeTable("ping-pong with ours", pingpong,
+	DescribeTable("run ping-pong with our NIC", pingpong,
 		Entry("rc", "rc", 4096, 100, 1024),
 		Entry("rc, odd size and small packets", "rc", 10001, 50, 256),
 		Entry("uc", "uc", 4096, 100, 1024),
@@ -108,7 +108,7 @@ var _ = Describe("the tools of Linux", func() {
 		tool(theirs, ours, "--to", guestIPv4.String())
 		passed("ib_"+test, "client and server", fmt.Sprintf("%d messages of %d bytes, %s link", iters, size, link))
 	}
-	DescribeTable("measure ours, and ours them", func(test string, size, iters int) { perftest(test, size, iters, "clean") },
+	DescribeTable("run perftest with our NIC, in both roles", func(test string, size, iters int) { perftest(test, size, iters, "clean") },
 		Entry("write_bw", "write_bw", 4096, 200),
 		Entry("write_bw 64 KiB", "write_bw", 65536, 50),
 		Entry("read_bw", "read_bw", 8192, 200),
@@ -122,7 +122,7 @@ var _ = Describe("the tools of Linux", func() {
 
 	// This is not ping-pong: an end that has all its completions ends at once, and cannot answer a
 	// last message whose acknowledgement was lost.
-	DescribeTable("measure over a lossy link", func(test string, size, iters int) {
+	DescribeTable("run perftest over a lossy link", func(test string, size, iters int) {
 		spoilLink()
 		perftest(test, size, iters, "lossy")
 	},

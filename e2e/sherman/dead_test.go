@@ -169,7 +169,7 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 		return monotonic()
 	}
 
-	It("delays those who need its lock by the lease and the fence, and no other client; meanwhile stat names it", func() {
+	It("delays clients that need its lock by the lease and the fence, and no others; meanwhile stat names it", func() {
 		rack := fixture.Up(forest)
 		rack.OK("sherman", "start", "--lease", longLease.String())
 		rack.OK("sherman", "load", "--keys", "20000")
@@ -230,7 +230,7 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 		Expect(whole(rack, 0).Tree.Content.Keys).To(Equal(20000))
 	})
 
-	It("leaves a split half done, and a whole tree", func() {
+	It("leaves a split half done, and a tree that the check accepts", func() {
 		rack := fixture.Up(forest)
 		plant(rack, "--page", "256", "--fresh")
 		By("with a new page that no page names: the client that needs the lock does the split again")

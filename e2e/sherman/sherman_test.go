@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("the tree Sherman", func() {
-	It("does what one types, in the round trips that it should", func() {
+	It("executes its commands in the published numbers of round trips", func() {
 		rack := fixture.Up(forest)
 		Expect(rack.OK("sherman", "start", "--fresh")).To(HavePrefix("made a tree on 2 memory servers: hardened pages of 1024 bytes"))
 		Expect(rack.OK("sherman", "load", "--keys", "20000")).To(HavePrefix("20000 keys in"))
@@ -43,7 +43,7 @@ var _ = Describe("the tree Sherman", func() {
 		rack.OK("sherman", "get", "8")
 	})
 
-	It("answers right while links fail, copies are torn, and NICs and the switch crash", func() {
+	It("gives linearizable answers while links fail, copies are torn, and NICs and the switch crash", func() {
 		rack := fixture.Up(forest)
 		plant(rack, "--page", "256")
 		for _, link := range []string{"cn0", "ms0", "ms1"} {
@@ -77,7 +77,7 @@ var _ = Describe("the tree Sherman", func() {
 		whole(rack, 16)
 	})
 
-	It("answers right while a memory server loses all that it holds, and is made again while old clients run", func() {
+	It("gives linearizable answers while a memory server loses its memory, and can be made again while old clients run", func() {
 		rack := fixture.Up(forest)
 		plant(rack, "--page", "256")
 		for k := range 3 { // so that both servers have pages

@@ -42,8 +42,8 @@ func onWire(dump string) (list []string) {
 	return list
 }
 
-var _ = Describe("what operations on the tree Sherman cost on the wire", func() {
-	It("is the published packets: a search 1 round trip, a write 3", func() {
+var _ = Describe("the packets of operations on the tree Sherman", func() {
+	It("are the published ones: a search takes 1 round trip, a write 3", func() {
 		rack := fixture.Up(forest)
 		rack.OK("sherman", "start", "--value", "8")
 		By("making a few pages")

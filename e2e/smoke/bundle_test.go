@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("a failure", func() {
-	It("leaves a folder with all that is known of the rack", func() {
+	It("leaves a bundle with the state, logs and captures of the rack", func() {
 		rack := fixture.Up(fixture.Small)
 		rack.Perf("verify")
 		rack.OK("inject", "loss", "--opcode", "RC_WRITE_ONLY", "--once", "--link", "cn0", "--dir", "up")
@@ -37,7 +37,7 @@ var _ = Describe("a failure", func() {
 		Expect(string(yaml)).To(ContainSubstring("cn[0-1]"))
 	})
 
-	It("can be looked at although the switch is dead", func() {
+	It("leaves a bundle also when the switch is dead", func() {
 		rack := fixture.Up(fixture.Small)
 		rack.OK("crash", "switch")
 		dir := filepath.Join(GinkgoT().TempDir(), "b")

@@ -31,7 +31,7 @@ var _ = Describe("bad input", func() {
 		Entry("a probability beyond 1", "hosts:\n  - {name: a, role: memory}\nfaults:\n  - {kind: loss, link: a, probability: 110%}\n", "rack.yaml:4"),
 	)
 
-	It("on the command line is refused with the way out", func() {
+	It("on the command line is refused with a hint", func() {
 		rack := fixture.Up(fixture.Small)
 		for _, c := range []struct {
 			args string
@@ -58,7 +58,7 @@ var _ = Describe("bad input", func() {
 		}
 	})
 
-	It("for a rack that is not there says what to run", func() {
+	It("for a rack that does not exist names the command to run", func() {
 		res := fixture.Run("--rack", "never-made", "status")
 		Expect(res.Code).NotTo(Equal(0))
 		Expect(res.Stderr).To(ContainSubstring("rdmalab up"))

@@ -65,7 +65,7 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
 	})
 
-	It("says hello in 30 lines", func() {
+	It("runs as in the example of 30 lines", func() {
 		hello := filepath.Join(GinkgoT().TempDir(), "hello")
 		cmd := exec.Command("go", "build", "-o", hello, "./hello")
 		cmd.Dir = "../../compose/examples/goclient"
@@ -77,7 +77,7 @@ var _ = Describe("a program of its own on a host", Ordered, func() {
 		Expect(objectsOf(rack, "cn0").Programs).To(BeEmpty())
 	})
 
-	It("leaves nothing on the NIC when it is killed in the middle of its writes", func() {
+	It("leaves nothing on the NIC when it is killed during its WRITEs", func() {
 		before := objectsOf(rack, "cn0").Objects
 		ended := make(chan fixture.Result, 1)
 		go func() {

@@ -32,19 +32,19 @@ var _ = Describe("top", Ordered, func() {
 		stop()
 	})
 
-	It("shows who has crashed", func() {
+	It("shows which host has crashed", func() {
 		rack.OK("crash", "ms0")
 		Expect(rack.OK("top", "--once")).To(MatchRegexp(`ms0 +crashed`))
 		rack.OK("restart", "ms0")
 	})
 
-	It("says what it needs where there is no terminal", func() {
+	It("reports without a terminal that it needs one", func() {
 		res := rack.Run("top")
 		Expect(res.Code).To(Equal(2))
 		Expect(res.Stderr).To(ContainSubstring("top --once"))
 	})
 
-	It("leaves a terminal when a key says so", func() {
+	It("ends when its key for that is pressed", func() {
 		script, err := exec.LookPath("script")
 		if err != nil {
 			Skip("no script(1) here, which makes a terminal")

@@ -33,7 +33,7 @@ var _ = Describe("the default rack", Ordered, func() {
 		Expect(roles).To(Equal(map[string]int{"compute": 4, "memory": 2, "metadata": 1}))
 	})
 
-	It("says that it is up already", func() {
+	It("reports that it is up already", func() {
 		again := rack.Up()
 		Expect(again).To(fixture.HaveExited(0))
 		Expect(again.Stdout + again.Stderr).To(ContainSubstring("up already"))
@@ -110,7 +110,7 @@ var _ = Describe("the default rack", Ordered, func() {
 		Expect(rack.OK("completion", "bash")).To(ContainSubstring("rdmalab"))
 	})
 
-	It("goes away without a trace, and twice is fine", func() {
+	It("is removed without a trace, also by a second down", func() {
 		rack.OK("down")
 		Expect(fixture.Traces()).To(Equal(before))
 		rack.OK("down")
@@ -128,7 +128,7 @@ var _ = Describe("two racks", func() {
 })
 
 var _ = Describe("a rack of a hundred hosts", func() {
-	It("comes up, is verified without asking too much of its one memory server, and goes away", func() {
+	It("comes up, is verified within the limits of its one memory server, and is removed", func() {
 		before := fixture.Traces()
 		last := 98
 		if fixture.InContainers() {

@@ -113,7 +113,7 @@ var _ = Describe("the switch program swordbox", Ordered, func() {
 		Expect(seen).NotTo(BeZero(), res.String())
 	})
 
-	It("takes and refuses rules while it runs", func() {
+	It("accepts valid rules while it runs, and refuses others", func() {
 		for rule, why := range map[string]string{
 			"server=ms99 action=atomics":               "ms99",
 			"server=ms0 action=fly":                    "fly",

@@ -20,7 +20,7 @@ var _ = Describe("A rule of action count", Ordered, func() {
 		return list
 	}
 
-	It("counts the words that atomics touch, while another rule has them replaced", func() {
+	It("counts the words of atomics, while another rule replaces these atomics", func() {
 		Expect(hottest()).To(BeEmpty())
 		Expect(rack.OK("switch", "hot")).To(ContainSubstring("switch rules add server=ms0 action=count"))
 		Expect(rack.OK("switch", "rules", "add", "id=hot", "server=ms0", "action=count", "top=16")).To(ContainSubstring("action=count"))
@@ -37,7 +37,7 @@ var _ = Describe("A rule of action count", Ordered, func() {
 		Expect(rack.OK("switch", "budget")).To(ContainSubstring("hot addresses"))
 	})
 
-	It("keeps its counts while other rules change, and begins again when told to", func() {
+	It("keeps its counts while other rules change, and begins at 0 after a clear", func() {
 		rack.OK("switch", "rules", "add", "id=other", "server=ms1", "action=track")
 		count := hottest()[0].Count
 		Expect(count).To(BeNumerically(">=", 500))

@@ -26,7 +26,7 @@ switch:
 `
 
 var _ = Describe("locks of many clients on few words", func() {
-	DescribeTable("keep their promise", func(section string) {
+	DescribeTable("are held by one client at a time", func(section string) {
 		p := newParty(section)
 
 		By("while nothing is wrong")
@@ -65,6 +65,6 @@ var _ = Describe("locks of many clients on few words", func() {
 		Entry("through a switch that tracks connections", fixture.SwitchSection(fixture.Track, false, "ms0")),
 		Entry("through a switch that moves requests", fixture.SwitchSection(fixture.Move, false, "ms0")),
 		Entry("through a switch that replaces atomics", replace),
-		Entry("through a switch where clients wait for their turn", queued),
+		Entry("through a switch in which a CAS that would fail waits", queued),
 	)
 })

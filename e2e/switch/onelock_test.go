@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-var _ = Describe("one lock that all want", func() {
+var _ = Describe("one lock for all clients", func() {
 	It("is taken and released in host memory and on the NIC, and the switch replaces its CAS", func() {
 		rack := fixture.Up(fixture.Small + queued)
 		var r experiment.Report
@@ -25,7 +25,7 @@ var _ = Describe("one lock that all want", func() {
 		}
 	})
 
-	It("gets the rules that an experiment needs, and the switch its own back", func() {
+	It("gets the rules of an experiment in the switch, which restores the former ones afterwards", func() {
 		rack := fixture.Up(fixture.Small + queued)
 		before := rack.OK("switch", "rules")
 		var r experiment.Report
@@ -36,7 +36,7 @@ var _ = Describe("one lock that all want", func() {
 		Expect(rack.OK("switch", "rules")).To(Equal(before))
 	})
 
-	It("says what is wrong with the numbers of clients and the places", func() {
+	It("is refused with wrong numbers of clients or wrong places, and the error names valid ones", func() {
 		rack := fixture.Up(fixture.Small)
 		for _, bad := range [][]string{{"--clients", "0"}, {"--clients", "100000"}, {"--series", "moon"}, {"--to", "nobody"}} {
 			res := rack.Run(append([]string{"experiment", "one-lock", "--on", "rack"}, bad...)...)

@@ -125,7 +125,7 @@ var _ = Describe("the operator of the switch", func() {
 		}
 	})
 
-	It("restarts it: clients that were moved learn of it at once, rules stay, and all clients can connect again", func() {
+	It("restarts it: clients whose requests were moved get a NAK, rules stay, and all clients can connect again", func() {
 		rack := fixture.Up(boxed)
 		rack.OK("switch", "rules", "add", "id=kept", "server=ms1", "action=track")
 		clients := []<-chan fixture.Result{atomics(rack, "cn0", "ms0"), atomics(rack, "cn1", "ms0")}
@@ -151,7 +151,7 @@ var _ = Describe("the operator of the switch", func() {
 		rack.OK("perf", "atomic_lat", "--from", "cn1", "--to", "ms0", "--iters", "200")
 	})
 
-	It("has nothing to see but tables where the program is forward, and more when it loads another", func() {
+	It("sees only tables while the program is forward, and more after loading another program", func() {
 		rack := fixture.Up(fixture.Small)
 		Expect(rack.OK("switch", "rules")).To(HavePrefix("no rules"))
 		Expect(rack.OK("switch", "budget")).To(ContainSubstring("declares no state"))

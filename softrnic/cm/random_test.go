@@ -50,7 +50,7 @@ type storm struct {
 	nodes       [2]*node
 	loss, dup   float64
 	flying      []flight
-	seen        map[mad.CommID][]EventKind // of both nodes; numbers are random and do not collide
+	seen        map[mad.CommID][]EventKind // by the IDs of both nodes, which are random and do not collide
 	pairs       map[mad.CommID]wire.QPN    // number → local queue pair
 	live        [2][]mad.CommID            // established or almost, for random requests
 	nextQPN     wire.QPN

@@ -37,7 +37,7 @@ type modelOp struct {
 	psn     wire.PSN
 	refused bool
 	orig    uint64
-	lost    bool // it will be executed late, or never
+	lost    bool // the packet is lost: the operation is executed late, or never
 }
 
 type model struct {

@@ -39,7 +39,7 @@ func TestMerging(t *testing.T) {
 			{1, 30, 1},
 			{20, 30, 1},
 			{100, 30, 2},  // two system calls
-			{40, 4116, 3}, // 15 fit into a datagram
+			{40, 4116, 3}, // 15 packets fit into one datagram
 			{5, 5000, 0},  // longer than the MTU: the link refuses them
 		} {
 			sent := rocePackets(c.n, c.size)

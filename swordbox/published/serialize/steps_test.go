@@ -44,12 +44,12 @@ func TestReplacement(t *testing.T) {
 func TestAcksAreTakenApart(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
-	b.one(write(2, 0, 64))       // 101
-	b.one(write(2, 1, 64))       // 102
-	b.one(cas(3, 0, lock, 0, 3)) // 103
-	b.one(cas(3, 1, lock, 3, 4)) // 104
-	b.one(write(4, 0, 64))       // 105
-	b.one(write(1, 1, 64))       // 106
+	b.one(write(2, 0, 64))       // PSN 101
+	b.one(write(2, 1, 64))       // PSN 102
+	b.one(cas(3, 0, lock, 0, 3)) // PSN 103
+	b.one(cas(3, 1, lock, 3, 4)) // PSN 104
+	b.one(write(4, 0, 64))       // PSN 105
+	b.one(write(1, 1, 64))       // PSN 106
 	list := b.send(ack(105, wire.AckNoCredits))
 	got := map[int][]wire.Frame{}
 	for _, f := range list {
@@ -230,10 +230,10 @@ func TestOwnerEnds(t *testing.T) {
 func TestReadAcknowledges(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
-	b.one(write(2, 0, 64)) // 101
+	b.one(write(2, 0, 64)) // PSN 101
 	read := frame(3, serverHost, serverQP(3), wire.RCReadRequest, 300)
 	read.RETH = wire.RETH{VA: 64, RKey: 5, Length: 8}
-	b.one(read) // 102
+	b.one(read) // PSN 102
 	answer := frame(serverHost, 1, clientQP(1), wire.RCReadResponseOnly, 102)
 	answer.Payload = []byte("12345678")
 	got := map[int]wire.Opcode{}
