@@ -77,7 +77,7 @@ type lossy struct {
 	// refused is set if the append must not be carried out and the key must not be lost.
 	refused bool
 	ready   func() bool            // the memory may be lost now
-	come    func(rt verbs.Runtime) // the metadata server knows of the loss; this request makes it read the chain
+	come    func(rt verbs.Runtime) // called when the metadata server knows of the loss: it makes the server look at the chain
 }
 
 func (l *lossy) run(t *testing.T) {

@@ -23,7 +23,7 @@ type cell struct {
 	OurGID int    `json:"ourGid"`
 	Sizes  []int  `json:"sizes"`
 	Depth  int    `json:"depth"`  // messages outstanding
-	Pieces int    `json:"pieces"` // numbers of SGEs of the initiator's work requests
+	Pieces int    `json:"pieces"` // elements of the initiator's gather or scatter list
 	// RdAtomic is how many READs and atomics may be outstanding; 0: 4.
 	RdAtomic int `json:"rdAtomic,omitempty"`
 	// Twice runs the whole cell once before the measured run, because a switch moves requests only

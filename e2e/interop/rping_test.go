@@ -89,7 +89,7 @@ const (
 	inInfo   = 0
 	outInfo  = infoLen
 	dataAt   = 2 * infoLen
-	pingSize = 64 // counted by our client
+	pingSize = 64 // bytes of data in a ping of our client
 	maxPing  = 64 << 10
 	backAt   = dataAt + maxPing
 )

@@ -26,7 +26,7 @@ type party struct {
 	server  netip.Addr
 	records []record
 	runs    int
-	failed  int // of queue pairs
+	failed  int // failures of queue pairs
 }
 
 // rackOf returns a rack file with four compute hosts and a memory server, behind a switch whose

@@ -11,7 +11,7 @@ import (
 
 var _ = Describe("the retry limits", func() {
 	It("end a request on a dead path with the status and in the time that they promise", func() {
-		rack := fixture.Up(fixture.Small + "connect: tcp\n") // the requests to the silent path must not end the set-up
+		rack := fixture.Up(fixture.Small + "connect: tcp\n") // the dead path must not end the set-up of connections
 		rack.OK("inject", "drop", "--class", "roce", "--link", "cn0", "--dir", "up")
 		begin := time.Now()
 		// ACK timeout code 15 is 134 ms: four transmissions, with a timeout after each.

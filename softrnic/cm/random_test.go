@@ -254,7 +254,7 @@ func (s *storm) react(i int, n *node, e Event) {
 	case EventRequest:
 		s.live[i] = append(s.live[i], e.Conn)
 		switch k := s.rnd.IntN(10); {
-		case k == 0 && !s.quiet: // removes it from the list
+		case k == 0 && !s.quiet: // the application does not react
 		case k == 1:
 			err = n.m.Reject(s.now, e.Conn, Refusal{Reason: mad.ReasonConsumer}, &n.out)
 		default:

@@ -94,9 +94,9 @@ func (n *hostileNet) guess(to int) []byte {
 		}
 	} else {
 		f.AETH.Syndrome = []wire.Syndrome{wire.AckNoCredits, wire.NakInvalid, wire.NakRemoteAccess, wire.NakPSNSequence, wire.RNRNak | 3}[n.r.IntN(5)]
-		f.BTH.PSN = q.SendPSN.Add(n.r.IntN(1 << 22)) // a duplicate of an earlier connection
+		f.BTH.PSN = q.SendPSN.Add(n.r.IntN(1 << 22)) // an answer to a request that was not sent
 		if n.r.IntN(2) == 0 {
-			f.BTH.PSN = q.SendPSN.Add(-1<<16 - n.r.IntN(1<<22)) // a duplicate of an old request
+			f.BTH.PSN = q.SendPSN.Add(-1<<16 - n.r.IntN(1<<22)) // an answer to a request that completed long ago
 		}
 	}
 	return f.AppendTo(nil)

@@ -47,7 +47,7 @@ func testConnect(t *testing.T, kind string) {
 	if x.RTR.PathMTU != verbs.MTU2048 || y.RTR.PathMTU != verbs.MTU2048 || x.RTS.MaxRdAtomic != 4 || y.RTR.MaxDestRdAtomic != 4 {
 		t.Errorf("not agreed: %+v / %+v", x, y)
 	}
-	own := verbs.ToRTS{Timeout: 15, RetryCount: 7, RNRRetry: 7} // the side that leaves its objects open
+	own := verbs.ToRTS{Timeout: 15, RetryCount: 7, RNRRetry: 7} // attributes of the side that leaves them to its peer
 	if kind == "CM" {
 		own.Timeout, own.RetryCount = 12, 0 // attributes that its peer asked for
 	}

@@ -41,7 +41,7 @@ type actor struct {
 	left    int // work requests to post
 	posted  []verbs.SendWR
 	expect  []uint64 // original value of each atomic
-	done    int      // results of posted, in order
+	done    int      // how many of posted have completed, in order
 	signals []int    // indexes of the signalled requests in posted
 	word    [words]uint64
 	written []byte // model of the peer's write area

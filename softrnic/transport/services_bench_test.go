@@ -23,7 +23,7 @@ func BenchmarkServices(bm *testing.B) {
 			}
 			connect(bm, a, b, defaultLink)
 			wr := datagramTo(b, a, 64)
-			wr.RemoteQKey = 0 // actions that connect has left
+			wr.RemoteQKey = 0 // the Q_Key that connect leaves
 			recv := verbs.RecvWR{SGL: []verbs.SGE{b.sge(0, 4096)}}
 			wc, ip := make([]verbs.WC, 4), make([]byte, 20)
 			bm.ReportAllocs()

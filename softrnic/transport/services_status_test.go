@@ -16,7 +16,7 @@ func TestUnreliableStatuses(t *testing.T) {
 	}
 	small := func(a, b *side) verbs.SendWR {
 		wr := datagramTo(b, a, 8)
-		wr.RemoteQKey = 0 // actions that connect has left
+		wr.RemoteQKey = 0 // the Q_Key that connect leaves
 		return wr
 	}
 	for name, c := range map[string]struct {

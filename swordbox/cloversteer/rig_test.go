@@ -62,7 +62,7 @@ func newBoxOf(t testing.TB, track conntrack.Config, r rules.Rule, others ...int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.send(frame(serverHost, 1, 0x11, wire.UDSendOnly, 0)) // the address, where the node is
+	b.send(frame(serverHost, 1, 0x11, wire.UDSendOnly, 0)) // so that the switch learns the server's port
 	for i := 1; i <= 4; i++ {
 		b.send(datagram(i, serverHost, &mad.REQ{
 			LocalID: mad.CommID(i), QPN: wire.QPN(0x10 + i), PSN: 7, MTU: 3,

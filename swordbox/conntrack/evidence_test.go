@@ -311,7 +311,7 @@ func TestIPv6(t *testing.T) {
 func TestPartOfAReadSyncsNothing(t *testing.T) {
 	r := newRig(t, nil)
 	flow := r.learn(1, 2, 0x11, 0x22, 100)
-	flow.sync = unsynced // the flow is no longer tracked
+	flow.sync = unsynced // the switch does not know the expected PSN any more
 	ask := packet(1, 2, 0x22, wire.RCReadRequest, 103)
 	ask.RETH.Length = 600
 	r.ask(ask)

@@ -274,7 +274,7 @@ type managers struct {
 type flight struct {
 	at    clock.Time
 	f     *wire.Frame
-	final bool // its REQ has crossed the switch
+	final bool // the frame has crossed the switch
 }
 
 func newManagers(t *testing.T, seed uint64) *managers {

@@ -50,7 +50,7 @@ type glue struct {
 	bad   map[conntrack.Reason]int
 	ctx   *pipeline.Ctx
 	todo  []func(c *pipeline.Ctx)
-	blind bool // annotations of responses
+	blind bool // the machine does not see responses
 }
 
 func (g *glue) Spec() pipeline.Spec { return pipeline.Spec{Name: "test", Split: true} }

@@ -100,7 +100,7 @@ func TestStrangerOnALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // the file only has to exist
+	defer l.Close() // the socket only has to exist
 	h.driver = l.Addr().String()
 	if found, err := h.Remove(t.Context()); !found || err != nil {
 		t.Errorf("%v, %v", found, err)
