@@ -27,7 +27,7 @@ func TestRatiosAreRoundByRound(t *testing.T) {
 	}
 }
 
-// A round that was interrupted has the base of a ratio and not the measure.
+// A round that was interrupted has the base of a ratio, but not the measured value.
 func TestRatiosOfAnUnfinishedRound(t *testing.T) {
 	var tl tally
 	tl.add("a/raw", "B/s", "", 8)
@@ -41,7 +41,7 @@ func TestRatiosOfAnUnfinishedRound(t *testing.T) {
 	}
 }
 
-// A base that is not of the same rack, or comes later in the round, would give no ratio.
+// A base of another rack, or one that comes later in the round, gives no ratio.
 func TestBasesComeFirst(t *testing.T) {
 	for _, r := range racks {
 		seen := map[string]bool{}

@@ -11,26 +11,26 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// The structured fuzzer plays peers, application and clock of one manager. Bytes decide what
-// happens next; most datagrams belong to a connection that exists, and some have one mistake. After
-// each step the tables must agree with each other. Byte strings come from the fuzzing engine, or
-// from seeds in TestStructured.
+// The structured fuzzer plays the peers, the application and the clock of one manager. Bytes decide
+// each step; most datagrams belong to a connection that exists, and some have one mistake. After
+// each step the tables must agree with each other. The bytes come from the fuzzing engine, or from
+// seeds in TestStructured.
 
-// play is one run of it.
+// play is one run of the structured fuzzer.
 type play struct {
 	t     testing.TB
 	n     *node
 	b     []byte // decisions
 	now   clock.Time
-	calls []mad.CommID // connections that the application has heard of
+	calls []mad.CommID // connections that the application has events of
 	sent  [][]byte     // datagrams of peers, for duplicates
 	seen  map[mad.CommID][]EventKind
 	qpn   wire.QPN
-	// before is how many connections there were before the step.
+	// before is the number of connections before the step.
 	before int
 }
 
-// under is a decision: a number below n, which is at most 256.
+// under draws a number below n, which is at most 256.
 func (p *play) under(n int) int {
 	if len(p.b) == 0 {
 		return 0
@@ -70,7 +70,7 @@ func playStructured(t testing.TB, decisions []byte) {
 	}
 }
 
-// conn is one that exists, if any does.
+// conn returns a connection that exists, if there is one.
 func (p *play) conn() *conn {
 	k := p.under(256)
 	for i := range p.calls {
@@ -81,7 +81,7 @@ func (p *play) conn() *conn {
 	return &conn{id: mad.CommID(k), remoteID: mad.CommID(k + 1), remQPN: 7, qpn: 8}
 }
 
-// message is one that a peer may send, mostly about a connection that exists.
+// message returns a message that a peer may send, mostly about a connection that exists.
 func (p *play) message() mad.Message {
 	c := p.conn()
 	remote := c.remoteID
@@ -116,7 +116,7 @@ func (p *play) message() mad.Message {
 	}
 }
 
-// req asks for a connection, now and then for one that cannot be.
+// req returns a request for a connection; some are invalid.
 func (p *play) req() *mad.REQ {
 	req := &mad.REQ{
 		LocalID: mad.CommID(p.under(6)), Service: testService, QPN: wire.QPN(0x40 + p.under(6)), MTU: 3, PKey: 0xffff, LocalTimeout: uint8(p.under(32)),
@@ -137,7 +137,7 @@ func (p *play) req() *mad.REQ {
 	return req
 }
 
-// datagram sends a message, now and then with one byte that is wrong.
+// datagram sends a message, sometimes with one wrong byte.
 func (p *play) datagram(m mad.Message) {
 	b := mad.Append(nil, uint64(p.under(3)), m)
 	if p.under(16) == 0 {
@@ -157,7 +157,7 @@ func (p *play) handle(b []byte) {
 	p.n.m.Handle(p.now, addrs["b"], peer, b, &p.n.out)
 }
 
-// application calls something; the state may not allow it.
+// application makes a call, which the state may not allow.
 func (p *play) application() {
 	m, out, id := p.n.m, &p.n.out, p.conn().id
 	p.qpn = wire.QPN(0x20 + p.under(6))
@@ -192,7 +192,7 @@ func (p *play) application() {
 	}
 }
 
-// listeners come and go, and owners with all that they have.
+// listeners adds and removes listeners, and removes owners with all their objects.
 func (p *play) listeners() {
 	m := p.n.m
 	switch p.under(8) {
@@ -201,12 +201,12 @@ func (p *play) listeners() {
 	case 1:
 		m.Unlisten(testService)
 	default:
-		_ = m.Listen(testService+mad.ServiceID(p.under(3)), 9) // it may be taken, or one too many
+		_ = m.Listen(testService+mad.ServiceID(p.under(3)), 9) // the service may be in use, or the list full
 	}
 }
 
-// check holds after every step: the tables agree with each other and with the limits, and events
-// come in a legal order.
+// check checks the invariants after every step: the tables agree with each other and with the
+// limits, and events come in a legal order.
 func (p *play) check() {
 	p.t.Helper()
 	m, out := p.n.m, &p.n.out
@@ -266,7 +266,7 @@ func (p *play) check() {
 	}
 }
 
-// legalWithQuestions is legal for connections and for datagram services.
+// legalWithQuestions checks the order of events as legal does, also for datagram services.
 func legalWithQuestions(kinds []EventKind) bool {
 	for _, k := range kinds {
 		if k == EventResolve || k == EventResolved {
@@ -276,8 +276,8 @@ func legalWithQuestions(kinds []EventKind) bool {
 	return legal(kinds)
 }
 
-// Whatever peers, applications and time do, the tables stay consistent. This is the fuzz target for
-// a second or so.
+// For any actions of peers and applications at any time, the tables stay consistent. This runs the
+// fuzz target with seeds for about a second.
 func TestStructured(t *testing.T) {
 	for seed := uint64(1); seed <= 2000; seed++ {
 		if *seedFlag != 0 && seed != *seedFlag {
@@ -290,7 +290,7 @@ func TestStructured(t *testing.T) {
 	}
 }
 
-// structuredBytes are the decisions of a seed.
+// structuredBytes returns the decisions of a seed.
 func structuredBytes(seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 78))
 	b := make([]byte, 100+r.IntN(900))

@@ -21,8 +21,8 @@ type load struct {
 	done  atomic.Int64
 }
 
-// newLoad connects queue pairs of a context with as many of another one. Each will have depth WRITEs
-// of size bytes in flight.
+// newLoad connects queue pairs of a context with as many of another one. Each keeps depth WRITEs of
+// size bytes in flight.
 func newLoad(t testing.TB, from, to verbs.Context, qps, depth, size int) *load {
 	t.Helper()
 	l := &load{depth: depth}
@@ -54,7 +54,7 @@ func newLoad(t testing.TB, from, to verbs.Context, qps, depth, size int) *load {
 	return l
 }
 
-// join brings a queue pair to RTS with a peer.
+// join connects a queue pair to a peer and brings it to RTS.
 func join(qp, peer verbs.QP, own, other verbs.Context) error {
 	if err := qp.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead}); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (l *load) run(stop *atomic.Bool) error {
 		if err != nil {
 			return err
 		}
-		runtime.Gosched() // all of the test may have one processor; a turn is what one poll finds
+		runtime.Gosched() // the test's goroutines may have one processor in all; each turn handles the completions of one poll
 		for _, wc := range wcs[:n] {
 			if wc.Status != verbs.Success {
 				return fmt.Errorf("WRITE: %v", wc.Status)
@@ -101,7 +101,7 @@ func (l *load) run(stop *atomic.Bool) error {
 	return nil
 }
 
-// share lets loads work at the same time and returns what each did in a second.
+// share runs loads at the same time and returns the operations of each in a second.
 func share(t testing.TB, d time.Duration, loads ...*load) []float64 {
 	t.Helper()
 	var stop atomic.Bool
@@ -139,12 +139,12 @@ func (h *house) crowd(t testing.TB, programs int, one func(from, to verbs.Contex
 	return append(loads, one(h.dev[0].Context(), h.dev[1].Context()))
 }
 
-// leastShare is what a program gets at least of what another one gets that asks for the same. They
-// differ by the scheduler's doing alone: all of them are goroutines of this process.
+// leastShare is the least part that a program gets of the rate of another program with the same
+// load. The rates differ only by the scheduling of goroutines: all programs run in this process.
 const leastShare = 0.25
 
-// Programs that ask for the same get about the same, the daemon does not get less, and a program
-// that asks for a hundred times as much leaves the others theirs.
+// Programs with the same load get about the same rate, the daemon gets no less, and a program with
+// a hundred times the load leaves the others their shares.
 func TestShares(t *testing.T) {
 	h := newHouse(t, 0, nil)
 	small := func(from, to verbs.Context) *load { return newLoad(t, from, to, 1, 4, 8) }
@@ -163,8 +163,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// BenchmarkShares shows what programs and the daemon get when they work at the same time: the rate
-// of the least and of the most successful program and that of the daemon, in operations a second.
+// BenchmarkShares measures programs and the daemon at work at the same time: the rates of the
+// slowest and the fastest program and of the daemon, in operations a second.
 func BenchmarkShares(b *testing.B) {
 	for name, c := range map[string]struct{ qps, depth, size int }{
 		"8bytes": {1, 16, 8}, "64KiB": {1, 4, 64 << 10}, "manyQPs": {32, 4, 8},

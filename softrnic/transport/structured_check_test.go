@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// check holds after every step.
+// check checks the invariants after every step.
 func (p *play) check() {
 	s := p.s
 	fail := func(format string, args ...any) {
@@ -33,7 +33,7 @@ func (p *play) check() {
 	}
 }
 
-// checkOutput bounds what a step sends.
+// checkOutput checks the bounds of the packets that a step sends.
 func (p *play) checkOutput(fail func(string, ...any)) {
 	s := p.s
 	if n := len(s.out.Tx); n > 4*s.qp.cfg.Window+maxOwed(4) {
@@ -46,8 +46,8 @@ func (p *play) checkOutput(fail func(string, ...any)) {
 	}
 }
 
-// checkCompletions: those of each queue come in the order of posts, each once, and none is
-// forgotten when its queue is empty.
+// checkCompletions checks that the completions of each queue come in the order of posts, each once,
+// and that none is missing when the queue is empty.
 func (p *play) checkCompletions(fail func(string, ...any)) {
 	var wc [1]verbs.WC
 	for p.s.scq.Poll(wc[:]) == 1 {
@@ -78,7 +78,7 @@ func (p *play) checkCompletions(fail func(string, ...any)) {
 	}
 }
 
-// checkOwed: answers are in PSN order, in bounds, and due.
+// checkOwed checks that the owed answers are in PSN order, in bounds, and due.
 func (p *play) checkOwed(fail func(string, ...any)) {
 	a := &p.s.qp.rsp.answers
 	if len(a.owed) > maxOwed(a.maxRdAtomic) || a.fresh() > a.maxRdAtomic {
@@ -94,8 +94,8 @@ func (p *play) checkOwed(fail func(string, ...any)) {
 	}
 }
 
-// checkFlight: what the requester counts is what its work requests say, and something is waited for
-// while anything is in flight.
+// checkFlight checks that the requester's counters agree with its work requests, and that there is
+// a deadline while anything is in flight.
 func (p *play) checkFlight(fail func(string, ...any)) {
 	q := &p.s.qp.req
 	flight, reads := 0, 0

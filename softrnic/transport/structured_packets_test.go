@@ -5,8 +5,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// request is the next packet of a peer that keeps the rules: in sequence, and fitting the message
-// in progress.
+// request returns the next packet of a peer that keeps the rules: in sequence, and fitting the
+// message that has begun.
 func (p *play) request() wire.Packet {
 	q := p.s.qp
 	if q.Config().Type == verbs.UD {
@@ -42,7 +42,7 @@ func (p *play) request() wire.Packet {
 	return pkt
 }
 
-// beginning is the first packet of a message, or one that is a message.
+// beginning returns the first or only packet of a message.
 func (p *play) beginning(pkt *wire.Packet) {
 	q := p.s.qp
 	ops := []wire.Opcode{
@@ -72,7 +72,7 @@ func (p *play) beginning(pkt *wire.Packet) {
 	pkt.Payload = make([]byte, n)
 }
 
-// doomed is the key of something that a peer may invalidate.
+// doomed returns a key that a peer may invalidate.
 func (p *play) doomed() uint32 {
 	r, err := p.s.env.Mem.AllocFast(p.s.pd, make([]byte, 8))
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *play) datagram() wire.Packet {
 	return pkt
 }
 
-// answer is an answer that the requester may wait for: to its oldest work request, or one that
+// answer returns an answer that the requester may wait for: to its oldest work request, or one that
 // acknowledges several.
 func (p *play) answer() wire.Packet {
 	q := &p.s.qp.req
@@ -134,7 +134,7 @@ func (p *play) answer() wire.Packet {
 	return pkt
 }
 
-// mutate makes one mistake.
+// mutate makes one mistake in a packet.
 func (p *play) mutate(pkt wire.Packet) wire.Packet {
 	n := p.d.roll()
 	switch p.d.under(10) {

@@ -13,10 +13,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The structured fuzzer plays peer, application and clock of one queue pair. Bytes decide what
-// happens next; most packets are what a peer might send in the present state, so that they get past
-// the first checks, and the rest are those with one mistake. After each step the invariants are
-// checked. Byte strings come from the fuzzing engine, or from seeds in TestStructured.
+// The structured fuzzer plays the peer, the application and the clock of one queue pair. Bytes
+// decide each step; most packets are ones that a peer might send in the present state, so that they
+// pass the first checks, and the rest are such packets with one mistake. After each step the
+// invariants are checked. The bytes come from the fuzzing engine, or from seeds in TestStructured.
 
 // dice turns bytes into decisions.
 type dice struct{ b []byte }
@@ -30,10 +30,10 @@ func (d *dice) roll() int {
 	return int(v)
 }
 
-// under is a number below n, which is at most 256.
+// under draws a number below n, which is at most 256.
 func (d *dice) under(n int) int { return d.roll() % n }
 
-// of picks one.
+// of draws one of the values.
 func pick[T any](d *dice, v ...T) T { return v[d.under(len(v))] }
 
 const (
@@ -51,7 +51,7 @@ type play struct {
 	around []byte        // the open region is in its middle
 	before []wire.Packet // requests that were sent, for duplicates
 	ah     testAH
-	// What was posted and has not been completed: the IDs grow.
+	// The IDs of work requests grow; the last ones of each queue that were posted and completed.
 	sendID, recvID     uint64 // posted last
 	sendDone, recvDone uint64 // completed last
 	steps              int
@@ -119,7 +119,7 @@ func (p *play) connect() {
 	}
 }
 
-// step does one thing.
+// step makes one random step.
 func (p *play) step() {
 	s := p.s
 	switch k := p.d.under(32); {
@@ -156,7 +156,7 @@ func (p *play) step() {
 	}
 }
 
-// deliver hands a packet to the queue pair. Its bytes go over the wire first, as the engine's do.
+// deliver hands a packet to the queue pair, after it was encoded and decoded as on the wire.
 func (p *play) deliver(pkt wire.Packet) {
 	var got wire.Packet
 	if wire.ParsePacket(pkt.AppendTo(nil), &got) != nil {
@@ -172,7 +172,7 @@ func (p *play) deliver(pkt wire.Packet) {
 	p.s.qp.Handle(p.now, &got, &p.s.out)
 }
 
-// postSend posts an operation, which may name memory that is not there.
+// postSend posts an operation, which may name memory that does not exist.
 func (p *play) postSend() {
 	s := p.s
 	op := pick(&p.d, verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead, verbs.OpRead,
@@ -206,7 +206,7 @@ func (p *play) postSend() {
 	if op == verbs.OpRegMR || op == verbs.OpLocalInv {
 		r, err := s.env.Mem.AllocFast(s.pd, make([]byte, 64))
 		if err != nil {
-			return // there are too many by now
+			return // the limit of objects is reached
 		}
 		wr.RKey, wr.InvRKey, wr.SGL = r.RKey(), r.RKey(), nil
 		if op == verbs.OpRegMR {
@@ -228,7 +228,7 @@ func (p *play) postRecv() {
 	}
 }
 
-// memory takes the region from the peer and gives another one.
+// memory deregisters the region for the peer and registers another one.
 func (p *play) memory() {
 	_ = p.s.env.Mem.Dereg(p.s.mem) // refused while windows are bound to it
 	p.open()
@@ -267,12 +267,13 @@ func must(t testing.TB, err error) {
 // structuredServices are the services with a structured fuzzer.
 var structuredServices = []verbs.QPType{verbs.RC, verbs.UC, verbs.UD}
 
-// structuredSeeds is how many seeds TestStructured plays of each service.
+// structuredSeeds is the number of seeds of each service in TestStructured.
 const structuredSeeds = 600
 
-// Whatever peers, applications and time do, the invariants hold. This is the fuzz target for a
-// second or two. `-run TestStructured/RC -coverprofile` shows what its seeds reach: of the files of
-// requester, completer and responder at least 95 % of the statements each.
+// For any actions of the peer and the application at any time, the invariants hold. This runs the
+// fuzz target with seeds for one or two seconds. `-run TestStructured/RC -coverprofile` shows what
+// the seeds reach: at least 95 % of the statements of each file of requester, completer and
+// responder.
 func TestStructured(t *testing.T) {
 	n := uint64(structuredSeeds)
 	if testing.Short() || raceEnabled {
@@ -296,7 +297,7 @@ func TestStructured(t *testing.T) {
 	}
 }
 
-// structuredBytes are the decisions of a seed.
+// structuredBytes returns the decisions of a seed.
 func structuredBytes(seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 77))
 	b := make([]byte, 100+r.IntN(900))

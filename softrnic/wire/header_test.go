@@ -158,7 +158,7 @@ func TestMAC(t *testing.T) {
 	}
 }
 
-// IBTA 9.7.5.1.2.
+// A syndrome prints as its name and value (IBTA 9.7.5.1.2).
 func TestSyndrome(t *testing.T) {
 	for s, want := range map[Syndrome]string{
 		AckNoCredits: "ACK", 5: "ACK credits=5", RNRNak | 18: "RNR_NAK timer=18", NakPSNSequence: "NAK_PSN_SEQ",

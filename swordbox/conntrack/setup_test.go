@@ -224,7 +224,8 @@ func TestReusedIDs(t *testing.T) {
 	if flow := r.flow(1, 2, 0x33); flow == nil || flow.ReqQPN != 0x11 || flow.Pinned || flow.Ext != nil || flow.Expected != 5 {
 		t.Errorf("the new one: %+v", flow)
 	}
-	// First out of band, then announced, with the same queue pair of the server.
+	// A connection is learnt from packets; then one with the same queue pair of the server is
+	// announced.
 	r.learn(4, 2, 0x44, 0x55, 9)
 	r.see(datagram(4, 2, reqFrom(4, 2, 0xa1, 0x45, 1)))
 	r.see(datagram(2, 4, &mad.REP{LocalID: 0xb8, RemoteID: 0xa1, QPN: 0x55, PSN: 6}))

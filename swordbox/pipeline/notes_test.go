@@ -22,8 +22,8 @@ func (r *rig) peers() string {
 	return strings.Join(list, "; ")
 }
 
-// What a program does to a packet is noted on the links on both sides, and each note names the
-// other port.
+// The links on both sides have a note of each change that a program makes to a packet, and each
+// note names the other port.
 func TestNotesOnBothLinks(t *testing.T) {
 	var id HoldID
 	r, p := withProgram(t, func(c *Ctx, p *Parsed) Verdict {

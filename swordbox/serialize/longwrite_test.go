@@ -10,9 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 )
 
-// checkLongWrite adds 1 to a word n times while a WRITE over it is on its way. Each addition is
-// answered with a value of its own, before the WRITE or after it, and the word is as the last one
-// has left it.
+// checkLongWrite adds 1 to a word n times while a WRITE over it is in flight. Each addition has an
+// answer of its own, before the WRITE or after it, and the last one leaves the value of the word.
 func checkLongWrite(t *testing.T, a, b *conn, word, n int) {
 	t.Helper()
 	answered := 0
@@ -43,9 +42,9 @@ func checkLongWrite(t *testing.T, a, b *conn, word, n int) {
 	}
 }
 
-// The packets of a WRITE behind the first one are lost on their way to the server, and their words
-// do not wait for them any more when the client's NIC sends them again: the switch announces the
-// WRITE to the words again, although these packets name no address.
+// The packets of a WRITE after the first one are lost before the server, and their words no longer
+// wait for them when the client's NIC retransmits them. The switch announces the WRITE to the words
+// again, although these packets name no address.
 func TestRestOfAWriteBehindTheBudget(t *testing.T) {
 	for _, word := range []int{1024 + 1200, 1024 + 2304} { // in the middle packet, in the last one
 		r, conns := known(t, rigConfig{clients: 2, engine: func(c *engine.Config) { c.AckEvery = 1 }, cfg: Config{
@@ -67,9 +66,9 @@ func TestRestOfAWriteBehindTheBudget(t *testing.T) {
 	}
 }
 
-// The end of a long WRITE is lost before the switch, while the switch does not know the PSN that the
-// server expects. The server has acknowledged what was before, but the words go on waiting for the
-// rest.
+// The last packet of a long WRITE is lost before the switch, while the switch does not know the PSN
+// that the server expects. The server has acknowledged the packets before it, but the words go on
+// waiting for the rest.
 func TestRestOfAWriteOfALooseFlow(t *testing.T) {
 	const size = 20 << 10
 	r := newRig(t, rigConfig{
@@ -98,8 +97,8 @@ func TestRestOfAWriteOfALooseFlow(t *testing.T) {
 	checkLongWrite(t, a, b, size-8, 60)
 }
 
-// The rules come in the middle of a WRITE. The switch has not seen its address: no word is believed
-// while the rest of it is on its way.
+// A rule is added during a WRITE whose address the switch has not seen: no word is known while the
+// rest of the WRITE is in flight.
 func TestRulesComeInAWrite(t *testing.T) {
 	const size = 20 << 10
 	r := newRig(t, rigConfig{clients: 2, rules: atomicsRule(1), cfg: Config{Transit: 100 * time.Microsecond}})
