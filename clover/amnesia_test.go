@@ -16,9 +16,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// A memory server loses its memory, and the metadata server dies before, while or after it deals
-// with that. Every key has its value or is lost, whatever incarnation of the metadata server is
-// asked, and none is unknown; a key that was deleted before is.
+// A memory server loses its memory, and the metadata server dies before, during or after its
+// recovery of that. For every incarnation of the metadata server, every key has its value or is
+// lost, and none is unknown, except a key that was deleted before.
 func TestLostKeysStayLost(t *testing.T) {
 	const keys, deleted = 24, 3
 	for _, victim := range []string{"ms0", "ms1", "ms0 shared", "ms1 shared"} {

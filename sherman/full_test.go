@@ -55,7 +55,8 @@ func TestClientsWithoutSplitsTakeNoMemory(t *testing.T) {
 	}
 }
 
-// The pages of deleted keys are used for other keys, and the error says what is full.
+// The pages of deleted keys are used for other keys, and the error of a full tree names what is
+// full.
 func TestDeletesGiveRoomBack(t *testing.T) {
 	g := newRig(t, simrack.Options{}, 512<<10)
 	g.format(sherman.FormatConfig{Shape: layout.Shape{Page: 256}})

@@ -86,38 +86,24 @@ var wordless = []string{
 	"docs/reference/commands.md", "docs/reference/counters.md", "docs/reference/packages.md",
 }
 
-// unclean are the packages and pages that still have retired words. The list only ever becomes
-// shorter: with -v the test names those that can leave it.
-var unclean = []string{}
-
 // No comment, no text, no declared name and no page has a word that the glossary has replaced.
 func TestRetiredWords(t *testing.T) {
-	found := map[string][]string{} // by package or page
 	for _, s := range sources(t) {
-		if !slices.Contains(wordless, s.path) {
-			for _, text := range prose(t, s.path, read(t, s.path)) {
-				found[s.pkg] = append(found[s.pkg], retiredIn(s.path, text)...)
+		if slices.Contains(wordless, s.path) {
+			continue
+		}
+		for _, text := range prose(t, s.path, read(t, s.path)) {
+			for _, wrong := range retiredIn(s.path, text) {
+				t.Error(wrong)
 			}
 		}
 	}
 	for _, path := range pages(t) {
-		if !slices.Contains(wordless, path) {
-			found[path] = append(found[path], retiredIn(path, oneLine(string(read(t, path))))...)
+		if slices.Contains(wordless, path) {
+			continue
 		}
-	}
-	for place, wrong := range found {
-		switch listed := slices.Contains(unclean, place); {
-		case listed && len(wrong) == 0:
-			t.Logf("%s is clean: take it out of the list", place)
-		case !listed:
-			for _, w := range wrong {
-				t.Error(w)
-			}
-		}
-	}
-	for _, place := range unclean {
-		if _, ok := found[place]; !ok {
-			t.Logf("%s is not there: take it out of the list", place)
+		for _, wrong := range retiredIn(path, oneLine(string(read(t, path)))) {
+			t.Error(wrong)
 		}
 	}
 }

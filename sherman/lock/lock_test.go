@@ -42,8 +42,8 @@ func TestClientAtTheFrontIsWokenOnce(t *testing.T) {
 	expect("at the end", 0, 0, 1, 1)
 }
 
-// A client that gives up just when the lock comes must not lose the state that the last holder
-// left: the word has the node's tag.
+// A client that gives up just when it gets the lock must not lose the state of the last holder: the
+// word has the node's tag.
 func TestGiveUpFailsAtTheFront(t *testing.T) {
 	table := New(8)
 	a, b, c := table.Enter(k, func() {}), table.Enter(k, func() {}), table.Enter(k, func() {})

@@ -10,8 +10,8 @@ import (
 // atomic steps. A model is a state of a comparable type and threads, which are lists of
 // instructions. One instruction is one access to shared state.
 
-// instr is an instruction. It changes the state and returns the next place, or says that it has to
-// wait.
+// instr is an instruction. It changes the state and returns the place of the next instruction, or
+// false if it has to wait.
 type instr[S any] struct {
 	name string
 	// private instructions are executed in one step with the instruction before them, because no

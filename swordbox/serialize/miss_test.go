@@ -159,8 +159,8 @@ func TestWaiterThatIsGone(t *testing.T) {
 	}
 }
 
-// A NIC that asks again for what waits would give up one day: it is answered. Its connection lives,
-// however long the rule lets CAS wait.
+// A NIC that retransmits a waiting CAS would exhaust its retries, so the switch answers it. The
+// client's connection stays up for any time that the rule lets a CAS wait.
 func TestWaiterThatAsksAgainIsTold(t *testing.T) {
 	set := missRule(rules.AnswerWait)
 	set[0].MissTime = rules.MaxMissTime

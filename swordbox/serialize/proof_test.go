@@ -130,8 +130,8 @@ func TestFormerIncarnationIsNotRemembered(t *testing.T) {
 	if s := r.m.Stats(); s.AnsweredAgain != again || fatal != 1 || s.Deaths != 1 {
 		t.Errorf("answered again %d times, %d fatal NAKs, %d deaths", s.AnsweredAgain-again, fatal, s.Deaths)
 	}
-	// It was a late copy of a request of the same connection: its client, which has the answer, is
-	// told with its next request.
+	// The packet was a late copy of a request on the same connection. Its client, which has the
+	// answer, gets a fatal NAK for its next request.
 	c.post(c.faa(64, 1, 0))
 	r.run(time.Second)
 	c.done(verbs.RemOpErr)
@@ -168,8 +168,8 @@ func TestNumbersFarBehindAreOfAnother(t *testing.T) {
 	}
 }
 
-// A server that fences a client ends the client's connection, and says so by a DREQ that the switch
-// sees. What the client sends later, on a host that hung, must not reach the server on the
+// A server that fences a client ends the client's connection with a DREQ, which the switch sees. If
+// the client's host hangs and goes on later, the client's requests must not reach the server on the
 // switch's connection.
 func TestConnectionThatTheServerEnds(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 2})

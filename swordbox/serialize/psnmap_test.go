@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// The map agrees with a list of every request since the beginning, numbered without bound, over
-// several turns of the PSN circle: what it remembers is right, what it forgets is old.
+// The map gives the same PSNs as a list of all requests with unbounded numbers, over several wraps
+// of the PSNs: the requests that it remembers are right, and those that it forgets are old.
 func TestPSNMapAgreesWithModel(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -76,7 +76,8 @@ func checkPSNMap(t *testing.T, seed uint64, m *psnMap, client, own int64, moved 
 	}
 }
 
-// The window finds what it has, forgets the oldest that is done, and never one that is not.
+// The window finds each of its records, evicts the oldest one that is done, and never one that is
+// not.
 func TestWindowAgreesWithModel(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 6))

@@ -61,7 +61,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The quotas of the rack file hold for programs, and status says what they have of them.
+// The quotas of the rack file apply to programs, and status reports them.
 func TestQuotasOfTheRackFile(t *testing.T) {
 	rack := testRack()
 	rack.Hosts[0].Quota = spec.Quota{Programs: 1, PDs: 2, QPs: 3, DeviceMemory: 4096, Reserve: 50}
