@@ -306,7 +306,7 @@ func testConnect(t *testing.T, w *World) {
 		t.Errorf("answered: %v", err)
 	}
 	must(t, <-served)
-	_, err = w.Managers[0].Dial(refused, to, "nobody", rdmacm.Params{}, nil, a.in(patience))
+	_, err = w.Managers[0].Dial(refused, to, "unserved", rdmacm.Params{}, nil, a.in(patience))
 	wantErr(t, "no such service", err, rdmacm.ErrRejected)
 	_, err = w.Managers[1].Listen("suite")
 	wantErr(t, "second listener", err, rdmacm.ErrInUse)

@@ -25,7 +25,7 @@ func TestSetLifeOfRules(t *testing.T) {
 	if !s.Injector("cn0", Up).Frame(1, arp()).Drop || s.Injector("cn0", Up).Frame(2, arp()).Drop {
 		t.Error("once is not once")
 	}
-	if s.Injector("cn0", Up).Active() || !s.Injector("ms0", Down).Active() || s.Injector("nobody", Up) != nil {
+	if s.Injector("cn0", Up).Active() || !s.Injector("ms0", Down).Active() || s.Injector("cn99", Up) != nil {
 		t.Error("wrong injectors are active")
 	}
 	s.Injector("ms0", Down).Frame(3, arp())

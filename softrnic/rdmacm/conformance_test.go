@@ -108,7 +108,7 @@ func testRefusals(t *testing.T, kind string) {
 		_, err := a.cm.Dial(qa, ips[1], service, rdmacm.Params{}, private, a.in(patience))
 		return err
 	}
-	wantErr(t, "no service", dial("nobody", nil), rdmacm.ErrRejected)
+	wantErr(t, "no service", dial("unserved", nil), rdmacm.ErrRejected)
 	wantErr(t, "empty name", dial("", nil), verbs.ErrInvalid)
 	wantErr(t, "long name", dial(strings.Repeat("x", 65), nil), verbs.ErrInvalid)
 	wantErr(t, "long private data", dial("svc", make([]byte, 257)), verbs.ErrInvalid)

@@ -76,7 +76,7 @@ func TestWatcherHears(t *testing.T) {
 	status, _ := startTestWatcher(t, f)
 	until(t, status, "subscription", func(w Watch) bool { return w.Engine == "" })
 	f.events <- event("kill", "cn0")
-	f.events <- event("start", "nobody")
+	f.events <- event("start", "unknown")
 	f.events <- strings.ReplaceAll(event("start", "ms0"), `"r"`, `"other"`)
 	f.events <- `{"Type":"network","Action":"disconnect","Actor":{"Attributes":{"name":"rdmalab-r-cn1"}}}`
 	f.events <- event("die", "cn0")

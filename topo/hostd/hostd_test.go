@@ -155,7 +155,7 @@ func TestStatusAndTests(t *testing.T) {
 	if err != nil || res.BW == nil || res.From != "cn0" || res.Counters["sent_pkts"] == 0 {
 		t.Errorf("send_bw: %+v, %v", res, err)
 	}
-	if _, err := runPerf(t.Context(), cn, perf.Config{Test: perf.Verify, To: "nobody"}); err == nil || !strings.Contains(err.Error(), "cn0 ms0") {
+	if _, err := runPerf(t.Context(), cn, perf.Config{Test: perf.Verify, To: "ms99"}); err == nil || !strings.Contains(err.Error(), "cn0 ms0") {
 		t.Errorf("unknown host: %v", err)
 	}
 	if _, err := runPerf(t.Context(), cn, perf.Config{Test: "no_test", To: "ms0"}); err == nil {
