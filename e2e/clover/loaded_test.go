@@ -38,7 +38,7 @@ var _ = Describe("a workload with --steer, on a rack whose switch only forwards"
 		Expect(r.Failed + r.Wrong + r.NotFound).To(BeZero())
 		Expect(program(rack)).To(Equal("forward"))
 
-		By("and puts back what was there when it is interrupted")
+		By("and restores the former program when it is interrupted")
 		stop := rack.Start("run", "ycsb", "--no-load", "--keys", "64", "--value-size", "104", "--clients", "8", "--steer", "write", "--duration", "5m")
 		Eventually(func() string { return program(rack) }, fixture.Patience, "50ms").Should(Equal("swordbox"))
 		Expect(stop()).NotTo(fixture.HaveExited(0))

@@ -21,14 +21,14 @@ const toolLimit = 2 * time.Minute
 // messages each.
 func tool(theirs, ours []string, byOptions ...string) {
 	GinkgoHelper()
-	By("theirs as the server")
+	By("the guest's program as the server")
 	measured(func() (fixture.Result, ask.Answer) {
 		finish := linux.start(theirs...)
 		ourRun := rack.Run(append(ours, byOptions...)...)
 		return ourRun, finish(toolLimit)
 	})
 
-	By("theirs as the client")
+	By("the guest's program as the client")
 	measured(func() (ourRun fixture.Result, theirRun ask.Answer) {
 		server := make(chan fixture.Result, 1)
 		go func() {

@@ -175,7 +175,7 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 		rack.OK("sherman", "load", "--keys", "20000")
 		victim, at := killed(rack, inside, "put", 1)
 
-		By("naming the owner, who lives and does not move")
+		By("naming the owner, whose client runs and makes no progress")
 		alive := held(rack, "cn0")
 		Expect([]any{alive.Owner, alive.Acquisition, alive.Alive}).To(Equal([]any{at.Owner, at.Acquisition, true}))
 		Expect(alive.Left).To(And(BeNumerically(">", 0), BeNumerically("<=", float64(longLease.Milliseconds()))))
@@ -224,7 +224,7 @@ var _ = Describe("a client of the tree Sherman that is killed", func() {
 			Expect(op.took()).To(BeNumerically("<", longLease), "an operation that needed another lock was delayed")
 		}
 
-		By("leaving a whole tree, no lock, and what was written last")
+		By("leaving a valid tree, no lock, and the value that was written last")
 		Expect(rack.OK("sherman", "stat")).To(ContainSubstring("no lock is held"))
 		Expect(rack.OK("sherman", "get", "1000")).To(Equal("gardener\n"))
 		Expect(whole(rack, 0).Tree.Content.Keys).To(Equal(20000))

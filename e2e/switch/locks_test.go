@@ -29,10 +29,10 @@ var _ = Describe("locks of many clients on few words", func() {
 	DescribeTable("are held by one client at a time", func(section string) {
 		p := newParty(section)
 
-		By("while nothing is wrong")
+		By("without faults")
 		p.run(8, 25, nil, nil)
 
-		By("while every hop loses, copies and reorders")
+		By("while every hop loses, doubles and reorders packets")
 		for _, link := range []string{"cn0", "cn1", "ms0"} {
 			for _, f := range [][]string{{"loss", "2%"}, {"duplicate", "2%"}, {"reorder", "2%"}} {
 				p.rack.OK("inject", f[0], f[1], "--class", "roce", "--link", link, "--dir", "both")
