@@ -38,6 +38,10 @@ func (c *Ctx) Allowed(in int, to wire.MAC) bool {
 	return port < 0 || c.s.allowed(in, port)
 }
 
+// DelayedUntil returns when the last of the frames leaves that the switch has sent and that are
+// delayed behind it, by faults; a time in the past if there is none.
+func (c *Ctx) DelayedUntil() clock.Time { return c.s.delayedUntil }
+
 // Emit sends a packet of the program by its destination address. f is encoded at once, with lengths
 // and ICRC. note explains it in captures. The result is false if the packet was dropped.
 func (c *Ctx) Emit(f *wire.Frame, note string) bool { return c.emit(f, -1, note) }

@@ -88,6 +88,8 @@ type Switch struct {
 	counters Counters
 	lost     PortCounters // drops of packets that the switch made
 	observed bool
+	// delayedUntil is when the last of the frames that were delayed behind the switch leaves.
+	delayedUntil clock.Time
 
 	ctx Ctx
 	step
@@ -314,3 +316,7 @@ func (s *Switch) release(h *held) {
 	s.forward(h.ingress, -1, packetio.Frame{Data: data})
 	s.from = -1
 }
+
+// Delayed tells the switch that a frame that it has sent is delayed behind it, by a fault, until a
+// time.
+func (s *Switch) Delayed(until clock.Time) { s.delayedUntil = max(s.delayedUntil, until) }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // A word that enters the table does not count the requests that were sent before, and they may
@@ -35,9 +36,10 @@ const cleanInterval = clock.Time(20 * time.Microsecond)
 // cleanSince returns a time such that all requests sent to the server before it, on clients'
 // connections and on shared ones, have ended: they were answered, or cannot reach the server any
 // more.
-func (s *server) cleanSince(now clock.Time) clock.Time {
+func (s *server) cleanSince(c *pipeline.Ctx) clock.Time {
+	now := c.Now
 	if s.unsettled {
-		s.unsettled, s.settledAt = false, now.Add(s.m.cfg.Transit)
+		s.unsettled, s.settledAt = false, max(now, c.DelayedUntil()).Add(s.m.cfg.Transit)
 	}
 	if now < s.settledAt {
 		return 0

@@ -28,9 +28,10 @@ type Config struct {
 	// RedoTime is how long answers wait for the response to an earlier READ that is executed again;
 	// 0: 1 ms.
 	RedoTime time.Duration
-	// Transit is how long a packet may be on its way from the switch to a server. For that time
-	// after a change of rules, and after the end of a shared connection, atomics of words that the
-	// switch does not know yet are not replaced. 0: 10 ms.
+	// Transit is how long a packet may be on its way from the switch to a server, beside what faults
+	// in the switch delay it by (pipeline.Ctx.DelayedUntil). For that time after a change of rules,
+	// and after the end of a shared connection or of a flow with unanswered requests, atomics of words
+	// that the switch does not know yet are not replaced. 0: 10 ms.
 	Transit time.Duration
 	// Late: hosts may have sent requests before the machine existed.
 	Late bool

@@ -201,7 +201,7 @@ func (g *placing) ask(w *atomiccache.Word, rkey uint32, usable bool, d *atomicca
 	case g.f.BTH.Opcode.Is(wire.OpAtomic):
 		clean := clock.Time(0)
 		if w.State == atomiccache.Pass && w.Proven(rkey) {
-			clean = g.s.cleanSince(g.c.Now)
+			clean = g.s.cleanSince(g.c)
 		}
 		a := &g.f.AtomicETH
 		*d = w.Decide(g.c.Now, clean, rkey, g.f.BTH.Opcode, a.Compare, a.SwapOrAdd)

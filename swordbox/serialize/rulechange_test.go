@@ -40,7 +40,14 @@ func TestMoveBecomesAtomics(t *testing.T) {
 // A WRITE passes the switch while no rule selects the server, and takes longer to reach the server
 // than three atomics of another client. A rule is added meanwhile: no atomic is replaced before the
 // WRITE has arrived.
-func TestWriteFromBeforeTheRules(t *testing.T) {
+func TestWriteFromBeforeTheRules(t *testing.T) { writeFromBeforeTheRules(t, 0) }
+
+// The same for a WRITE that a fault rule of the operator delays behind the switch, for longer than
+// packets take otherwise. Its client dies meanwhile, and does not send it again.
+func TestWriteThatAnOperatorDelays(t *testing.T) { writeFromBeforeTheRules(t, 30*time.Millisecond) }
+
+func writeFromBeforeTheRules(t *testing.T, delay time.Duration) {
+	t.Helper()
 	r := newRig(t, rigConfig{clients: 2, rules: moveRule(1)})
 	r.useRules()
 	r.settle()
@@ -52,15 +59,17 @@ func TestWriteFromBeforeTheRules(t *testing.T) {
 			return true
 		}
 		late = bytes.Clone(data)
+		r.sw.Delayed(r.now.Add(delay))
 		return false
 	}
 	a.post(a.write(64, 512, 8))
 	r.settle()
+	a.n.dead = delay > 0
 	r.useRules(atomicsRule(1)...)
 	answered := 0
 	for range 20 {
 		b.post(b.faa(64, 1, 0))
-		r.run(15 * time.Microsecond)
+		r.run(15*time.Microsecond + delay/25)
 		answered += len(b.n.poll())
 	}
 	r.launch(false, r.server.port, late, false)
@@ -71,7 +80,9 @@ func TestWriteFromBeforeTheRules(t *testing.T) {
 	if answered != 20 || b.n.word(0) != filled || r.server.word(64) != filled+1 {
 		t.Errorf("%d additions answered, the last one with %#x; the word is %#x", answered, b.n.word(0), r.server.word(64))
 	}
-	a.done(verbs.Success)
+	if delay == 0 {
+		a.done(verbs.Success)
+	}
 	r.run(20 * time.Millisecond)
 	for range 3 {
 		b.prove(b.faa(64, 1, 0))

@@ -80,6 +80,7 @@ func (t *traffic) packetToHost(to int, f packetio.Frame, in *fault.Injector, com
 	case dropped:
 		t.show(to, tap.Down, f, comment)
 	case v.Delay > 0:
+		t.sw.Delayed(t.now.Add(v.Delay))
 		for range 1 + v.Copies {
 			if !t.delays.add(t.now.Add(v.Delay), to, tap.Down, f) {
 				t.sw.CountDrop(to, pipeline.ReasonHoldFull, f.Packets())
