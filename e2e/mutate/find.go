@@ -18,6 +18,7 @@ type mutant struct {
 	line       int
 	in         string // the function
 	kind       string
+	what       string // the whole expression, for key
 	begin, end int
 	text       string
 }
@@ -32,7 +33,7 @@ func (m *mutant) source() []byte {
 
 // key names a change over changes elsewhere in the file.
 func (m *mutant) key() string {
-	return fmt.Sprintf("%s %s: %s %s", m.file, m.in, m.kind, oneLine(m.old()))
+	return fmt.Sprintf("%s %s: %s %s", m.file, m.in, m.kind, oneLine(m.what))
 }
 
 // String is the change with its place, for a person.
@@ -110,7 +111,7 @@ func inFile(name string, src []byte) ([]mutant, error) {
 // add notes a change of the bytes between two positions.
 func (f *finder) add(kind string, begin, end token.Pos, text string) {
 	b, e := f.set.Position(begin), f.set.Position(end)
-	f.out = append(f.out, mutant{file: f.file, src: f.src, line: b.Line, in: f.in, kind: kind, begin: b.Offset, end: e.Offset, text: text})
+	f.out = append(f.out, mutant{file: f.file, src: f.src, line: b.Line, in: f.in, kind: kind, what: string(f.src[b.Offset:e.Offset]), begin: b.Offset, end: e.Offset, text: text})
 }
 
 // text is the source of a node.
@@ -138,6 +139,7 @@ func (f *finder) visit(n ast.Node) bool {
 	case *ast.BinaryExpr:
 		if s, ok := swaps[n.Op]; ok {
 			f.add(s.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), s.to)
+			f.out[len(f.out)-1].what = f.text(n)
 		}
 	case *ast.BasicLit:
 		if n.Kind == token.INT {

@@ -29,10 +29,11 @@ func TestFind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]bool{}
+	got, keys := map[string]bool{}, map[string]bool{}
 	for i := range all {
 		m := &all[i]
 		got[m.String()] = true
+		keys[m.key()] = true
 		if _, err := parser.ParseFile(token.NewFileSet(), "x.go", m.source(), 0); err != nil {
 			t.Errorf("%v: %v", m, err)
 		}
@@ -62,6 +63,11 @@ func TestFind(t *testing.T) {
 	}
 	for m := range got {
 		t.Errorf("found: %s", m)
+	}
+	for _, want := range []string{"x.go f: bound a < b", "x.go f: equality a != 3", "x.go f: statement g()", "x.go f: constant 3"} {
+		if !keys[want] {
+			t.Errorf("no key %q", want)
+		}
 	}
 	if none, err := inFile("x.go", []byte("//go:build never\n\n"+sample)); err != nil || len(none) != 0 {
 		t.Errorf("in a file that is not built: %d, %v", len(none), err)

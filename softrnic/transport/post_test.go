@@ -91,3 +91,16 @@ func TestNoTimeout(t *testing.T) {
 		t.Errorf("deadline %v, want never", at)
 	}
 }
+
+// The limit of a shared receive queue may be all of its places, and no more.
+func TestLimitOfASharedQueue(t *testing.T) {
+	srq, err := NewSRQ(1, 1, verbs.SRQInit{MaxWR: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, ok := range map[int]bool{-1: false, 0: true, 1: true, 3: true, 4: false} {
+		if err := srq.SetLimit(n); (err == nil) != ok {
+			t.Errorf("limit %d: %v", n, err)
+		}
+	}
+}
