@@ -2,6 +2,7 @@ package clover
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,5 +103,46 @@ func TestNothingIsPostedAfterItsEpoch(t *testing.T) {
 	if b.late > 0 || b.appends == 0 || !b.confirmed || !b.asked {
 		t.Errorf("%d of %d appends name a location of an epoch that had ended; the next one was confirmed: %v, and used: %v",
 			b.late, b.appends, b.confirmed, b.asked)
+	}
+}
+
+// The append of a node is lost, and its key deleted meanwhile: the PUT fails, but the append may
+// still arrive somewhere. Its node must not be used for another value.
+func TestNodeOfAnOpenAppendIsNotUsedAgain(t *testing.T) {
+	box := &casLoser{port: 3}
+	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
+		box.Node = n
+		return box
+	})
+	y.params.Timeout, y.params.RetryCount, y.lease = 8, 1, 10*time.Second
+	y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
+		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		y.stage = 1
+		for box.dropped == 0 {
+			rt.Sleep(10 * time.Microsecond)
+		}
+		return c.Delete(wornKey, inTwoMinutes(rt))
+	})
+	y.client("cn1", 16, func(c *Client, rt verbs.Runtime) error {
+		y.wait(rt, 1)
+		y.read(c, rt, "before", "first")
+		l, err := c.take(0, wornKey, false, inTwoMinutes(rt))
+		if err != nil {
+			return err
+		}
+		c.spare[0] = append(c.spare[0], l)
+		box.drop = true
+		if err := c.Put(wornKey, padded("second"), inTwoMinutes(rt)); err == nil {
+			t.Error("the PUT of a deleted key succeeded")
+		}
+		if slices.Contains(c.spare[0], l) {
+			t.Errorf("%v is to be used again, and its append may arrive", l)
+		}
+		return nil
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
 	}
 }

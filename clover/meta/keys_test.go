@@ -132,3 +132,31 @@ func TestDeletedKeyIsCommittedOnce(t *testing.T) {
 		t.Errorf("%d nodes are free, %d slots; recorded again: %v", n, len(s.slots), !e.recorded)
 	}
 }
+
+// Until the directory names the newest node, a restarted metadata server begins at an older one: no
+// node that the chain has passed may be given out again before.
+func TestNothingIsRetiredBeforeTheDirectoryIsWritten(t *testing.T) {
+	s, _ := lossy()
+	old, newest := layout.Location{Handle: s.space.First(1, 0), Version: 1}, layout.Location{Handle: s.space.First(1, 0) + 1, Version: 1}
+	for _, c := range []struct{ recorded, mirrored bool }{{false, true}, {true, false}, {false, false}, {true, true}} {
+		e := &entry{key: 1, at: newest, passed: []layout.Location{old}, recorded: c.recorded, mirrored: c.mirrored}
+		s.keys[1], s.nodes.free[0] = e, fifo{}
+		s.settle(e)
+		if free, want := s.nodes.free[0].len(), c.recorded && c.mirrored; (free == 1) != want || (len(e.passed) == 0) != want {
+			t.Errorf("recorded %v, mirrored %v: %d nodes are free", c.recorded, c.mirrored, free)
+		}
+	}
+}
+
+// A record that names a node in memory of an earlier generation is that of a lost key, whatever is
+// in that memory now.
+func TestRecordOfAnotherGenerationIsLost(t *testing.T) {
+	s, _ := lossy()
+	s.memory[1].generation = 0x1234_56789abd
+	at := layout.Location{Handle: s.space.First(1, 0), Version: 1}
+	for gen, lost := range map[uint32]bool{0x789abd: false, 0x789abc: true, 0: true} {
+		if e := s.entryOf(layout.KeyRecord{Key: 1, At: at, Generation: gen}, 0); e.lost != lost || (e.at == at) == lost || e.recorded == lost {
+			t.Errorf("a record of generation %#x: %+v", gen, e)
+		}
+	}
+}

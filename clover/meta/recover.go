@@ -81,16 +81,23 @@ func (s *Server) recover() error {
 func (s *chains) readDirectory(i int, taken map[uint32]bool) error {
 	first, _ := s.space.Record(i)
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
-		e := &entry{key: rec.Key, slot: uint32(n*s.space.Servers + i), lost: rec.Lost, recorded: true, mirrored: true}
+		e := s.entryOf(rec, uint32(n*s.space.Servers+i))
 		taken[e.slot], s.keys[rec.Key] = true, e
-		switch p, ok := s.space.Place(rec.At.Handle); {
-		case rec.Lost:
-		case !ok || uint32(s.memory[p.Server].generation)&layout.MaxStamp != rec.Generation:
-			e.lose()
-		default:
-			e.at, e.opened = rec.At, rec.At
-		}
 	})
+}
+
+// entryOf is the entry of a record. A key is lost if its node was in memory of another generation: in
+// the present one the node may be another key's.
+func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
+	e := &entry{key: rec.Key, slot: slot, lost: rec.Lost, recorded: true, mirrored: true}
+	switch p, ok := s.space.Place(rec.At.Handle); {
+	case rec.Lost:
+	case !ok || uint32(s.memory[p.Server].generation)&layout.MaxStamp != rec.Generation:
+		e.lose()
+	default:
+		e.at, e.opened = rec.At, rec.At
+	}
+	return e
 }
 
 // readMirrors finds the keys that were in the directory of a server whose memory was lost: they are

@@ -351,3 +351,20 @@ func BenchmarkSteeredAppend(b *testing.B) {
 		b.Fatalf("%+v", s)
 	}
 }
+
+// The answer of an append comes when the chain is known to go on behind its node, which the switch
+// cannot place: the node must not become the tail.
+func TestLateAppendDoesNotBecomeTheTail(t *testing.T) {
+	b := ready(t, rules.Rule{Steer: rules.SteerRead})
+	for i, h := range []layout.Handle{3, 4, 5} {
+		b.node(1+i, h, 1, 7)
+	}
+	late, unseen, last := b.cas(1, 8, 1, 3, 1), b.cas(2, 3, 1, 4, 1), b.cas(3, 4, 1, 5, 1) // node 8 is not known
+	b.pass(late)
+	b.pass(unseen)
+	b.pass(last)
+	b.pass(answer(last, layout.Header(1)))
+	b.pass(answer(late, layout.Header(1)))
+	f := b.read(4, 4)
+	wantVA(t, b.one(f), f, va(5))
+}
