@@ -39,8 +39,9 @@ func tableOf(k kind) table {
 		return tableQP
 	case kindDevice:
 		return tableDevice
+	default: // is in no table of the NIC
+		return noTable
 	}
-	return noTable
 }
 
 // pool is what applications together may have of the tables of the NIC: all but the daemon's

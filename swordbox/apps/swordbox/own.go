@@ -60,7 +60,7 @@ func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
 // Former returns the machine that refuses the flows of former incarnations of the switch.
 func (o *Own) Former() *staleflows.Machine { return o.former }
 
-// Record returns the journal.
+// Journal returns the journal.
 func (o *Own) Journal() *journal.Journal { return o.journal }
 
 // blocked reports whether requests of a former incarnation may still reach a server.
