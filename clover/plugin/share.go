@@ -18,7 +18,7 @@ type clients struct {
 	// share is how many clients share queue pairs; 0 or 1: each client has its own.
 	share int
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	opened int
 	groups []*clover.Group
 }

@@ -11,7 +11,7 @@ import (
 type queue struct {
 	filter func(index int, f packetio.Frame) int
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	slots  []packetio.Frame
 	head   int // next slot to be received
 	count  int // slots that wait

@@ -183,7 +183,7 @@ type tree struct {
 	generation uint64
 }
 
-// errNoTree says that a host is no compute node.
+// errNoTree returns the error of a host that is no compute node.
 func errNoTree(name string) error {
 	return control.Errorf(http.StatusConflict, "%s knows no tree; start one: `rdmalab sherman start`", name)
 }

@@ -27,7 +27,7 @@ const maxBody = 1 << 20
 var (
 	// ErrNotRunning means that no process serves the socket.
 	ErrNotRunning = errors.New("not running")
-	// ErrPrivilege says that the caller may not use the socket.
+	// ErrPrivilege: the caller may not use the socket.
 	ErrPrivilege = errors.New("needs root: run it with sudo")
 	// ErrSilent means that the process that serves the socket has not answered by the deadline of
 	// the call.

@@ -16,7 +16,7 @@ type line[T any] struct {
 	Done  bool   `json:"done,omitempty"`
 }
 
-// errCutOff says that a stream stopped without its end: the daemon died.
+// errCutOff: a stream stopped without its end: the daemon died.
 var errCutOff = errors.New("the daemon stopped in the middle of its answer")
 
 // HandleStream registers f for a pattern, as Handle does, for work that takes long and reports its

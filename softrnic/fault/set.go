@@ -30,7 +30,7 @@ var (
 	ErrNotOnLink   = errors.New("tear is a fault of a host's memory, not of a link; its host applies it")
 )
 
-// State says whether a rule is at work.
+// State reports whether a rule is at work.
 type State string
 
 // States. A spent rule has used up its Count, an expired one its time.

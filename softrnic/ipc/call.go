@@ -27,7 +27,7 @@ type session struct {
 	gone  atomic.Bool   // the daemon has ended or was given up
 	dead  chan struct{} // closed when gone is set
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	calls    map[uint64]chan answer
 	nextCall uint64
 	events   []verbs.AsyncEvent

@@ -20,7 +20,7 @@ type cq struct {
 	incarnation uint64
 	bytes       []byte
 
-	mu         sync.Mutex // guards what follows; it is held for looks, never while waiting
+	mu         sync.Mutex // guards the fields below; it is held for looks, never while waiting
 	q          *ring.Queue
 	head       uint64
 	kept       []verbs.WC // taken out of the ring by purge

@@ -15,7 +15,7 @@ type mapping interface{ unmap() }
 
 // mappings are the memory that a context has mapped. They are safe for concurrent use.
 type mappings struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	memories map[*memory]struct{}
 	objects  map[mapping]struct{}
 }

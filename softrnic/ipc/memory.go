@@ -131,7 +131,7 @@ type mr struct {
 	r   proto.MR
 	own bool // the mapping goes with the region
 
-	mu     sync.RWMutex // guards what follows: bytes may be unmapped
+	mu     sync.RWMutex // guards the fields below: bytes may be unmapped
 	bytes  []byte
 	closed bool
 }

@@ -27,7 +27,7 @@ type poster struct {
 	ctx  *Context
 	bell uint32
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	q      *ring.Queue
 	tail   uint64
 	closed bool

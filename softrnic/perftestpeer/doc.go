@@ -19,10 +19,10 @@ import (
 // DefaultPort is the TCP port that these programs agree on when not told another.
 const DefaultPort = 18515
 
-// ErrFormat says that the other side does not speak the protocol.
+// ErrFormat means that the other side does not speak the protocol.
 var ErrFormat = errors.New("the peer does not speak this exchange")
 
-// ErrWrong says that a message held other bytes than it must.
+// ErrWrong means that a message held other bytes than it must.
 var ErrWrong = errors.New("a message held wrong bytes")
 
 // Queue pair attributes that these programs use, whatever their options.

@@ -35,7 +35,7 @@ type Hub struct {
 	cq  verbs.CQ
 	wcs [64]verbs.WC // of the leader
 
-	mu sync.Mutex // guards what follows, also of members, queue pairs and connections; never held while a verb is called
+	mu sync.Mutex // guards the fields below, also of members, queue pairs and connections; never held while a verb is called
 	// leader is the member that polls.
 	leader  *Member
 	members []*Member

@@ -56,7 +56,7 @@ type CM struct {
 
 	closed atomic.Bool
 
-	mu        sync.Mutex // guards what follows; nothing else is locked or waited for while it is held
+	mu        sync.Mutex // guards the fields below; nothing else is locked or waited for while it is held
 	listeners map[*cmListener]struct{}
 	datagrams map[*DatagramListener]struct{}
 	requests  map[*cmRequest]struct{} // taken by an application and not answered

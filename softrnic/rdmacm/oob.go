@@ -65,7 +65,7 @@ type OOB struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	closed   bool
 	services map[string]*listener
 	conns    map[net.Conn]struct{} // all that are open, for Close

@@ -5,29 +5,29 @@ import (
 	"fmt"
 )
 
-// ErrNotRoCE says that a frame is no IP datagram to UDP port 4791, so this package
+// ErrNotRoCE means that a frame is no IP datagram to UDP port 4791, so this package
 // does not parse it.
 var ErrNotRoCE = errors.New("not a RoCEv2 frame")
 
 // Reasons of a FormatError.
 var (
-	// ErrTruncated says that fewer bytes are there than the header needs.
+	// ErrTruncated: fewer bytes are there than the header needs.
 	ErrTruncated = errors.New("truncated")
-	// ErrLength says that a length field contradicts another one or the frame.
+	// ErrLength: a length field contradicts another one or the frame.
 	ErrLength = errors.New("inconsistent length")
-	// ErrChecksum says that the IPv4 header checksum is wrong.
+	// ErrChecksum: the IPv4 header checksum is wrong.
 	ErrChecksum = errors.New("wrong checksum")
-	// ErrFragment says that the datagram is an IP fragment, which RoCEv2 does not allow (A17).
+	// ErrFragment: the datagram is an IP fragment, which RoCEv2 does not allow (A17).
 	ErrFragment = errors.New("fragment")
-	// ErrOptions says that the IPv4 header has options, which this codec does not take.
+	// ErrOptions: the IPv4 header has options, which this codec does not take.
 	ErrOptions = errors.New("options are not supported: bytes of header")
-	// ErrVersion says that the version field is not the one that the EtherType promised.
+	// ErrVersion: the version field is not the one that the EtherType promised.
 	ErrVersion = errors.New("wrong version")
-	// ErrPad says that the pad count is larger than what payload and pad have together.
+	// ErrPad: the pad count is larger than what payload and pad have together.
 	ErrPad = errors.New("pad count beyond the packet")
-	// ErrAlign says that payload and pad together are no multiple of 4 bytes (IBTA 9.2).
+	// ErrAlign: payload and pad together are no multiple of 4 bytes (IBTA 9.2).
 	ErrAlign = errors.New("payload and pad not a multiple of 4 bytes")
-	// ErrPayload says that an opcode that has no payload came with one.
+	// ErrPayload: an opcode that has no payload came with one.
 	ErrPayload = errors.New("payload where none belongs")
 )
 

@@ -11,7 +11,7 @@ type MAC [6]byte
 // broadcast is the address of all stations.
 var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// ErrMAC says that a text is no Ethernet address.
+// ErrMAC means that a text is no Ethernet address.
 var ErrMAC = errors.New("not an Ethernet address like 02:00:5e:10:00:01")
 
 // IsMulticast reports a group address, which broadcast is too.

@@ -71,7 +71,7 @@ const (
 	CNP           Opcode = 0x81
 )
 
-// ErrOpcode says that a text names no opcode.
+// ErrOpcode means that a text names no opcode.
 var ErrOpcode = errors.New("not an opcode like RC_WRITE_LAST")
 
 // operationMask keeps the operation of an opcode, serviceMask its transport service.

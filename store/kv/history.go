@@ -288,7 +288,7 @@ func Record(s Store, h *History, client int, now func() clock.Time) *Recorded {
 	return &Recorded{Store: s, history: h, client: client, now: now}
 }
 
-// ErrValue says that a store returned a value that no client wrote.
+// ErrValue means that a store returned a value that no client wrote.
 var ErrValue = errors.New("value that no client wrote")
 
 // Err returns the error of the first value that no client wrote.

@@ -8,27 +8,27 @@ import (
 
 // Errors of a Store, to be tested with errors.Is.
 var (
-	// ErrNotFound says that the key has no value.
+	// ErrNotFound: the key has no value.
 	ErrNotFound = errors.New("no such key")
-	// ErrExists says that the key to be inserted has a value.
+	// ErrExists: the key to be inserted has a value.
 	ErrExists = errors.New("key exists")
-	// ErrTooLarge says that no node holds so long a value.
+	// ErrTooLarge: no node holds so long a value.
 	ErrTooLarge = errors.New("value is too large")
-	// ErrFull says that the store has no room left.
+	// ErrFull: the store has no room left.
 	ErrFull = errors.New("store is full")
-	// ErrTimeout says that the deadline passed. Unless the error is ErrNoEffect as well, the write
+	// ErrTimeout: the deadline passed. Unless the error is ErrNoEffect as well, the write
 	// may have been executed, or may be executed later.
 	ErrTimeout = errors.New("timed out, outcome unknown")
-	// ErrLost says that the newest value of the key was in the memory of a server that has crashed.
+	// ErrLost: the newest value of the key was in the memory of a server that has crashed.
 	// Older values of the key are not returned in its place. A write that was in progress when the
 	// memory was lost may end with ErrLost although it was executed, even if the key was inserted
 	// again meanwhile.
 	ErrLost = errors.New("value was lost with its memory server")
-	// ErrNoEffect says that the operation failed, has changed nothing and never will. It says
+	// ErrNoEffect: the operation failed, has changed nothing and never will. It says
 	// nothing about the key. It is joined to the error that gives the reason; joined to ErrTimeout
 	// it means that the outcome is known after all.
 	ErrNoEffect = errors.New("nothing was changed")
-	// ErrClosed says that the store was closed.
+	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 )
 

@@ -69,7 +69,7 @@ func printKeys(out io.Writer, host func(netip.Addr) string, list []Key) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tRATE/s\tREADS\tAPPENDS\tSTEERED\tWAITING\tTAIL\tLENGTH\tVERSION\tSEQUENCE") // Flush reports
+	fmt.Fprintln(w, "KEY\tRATE/s\tREADS\tAPPENDS\tSTEERED\tWAITING\tTAIL\tLENGTH\tVERSION\tSEQUENCE") // Flush reports errors
 	for _, k := range list {
 		tail := "-\t-\t-\t-"
 		if t := k.Tail; t != nil {

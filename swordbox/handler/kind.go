@@ -62,7 +62,7 @@ type Table struct {
 	Used int    `json:"used"`
 	// Max is the bound of Used.
 	Max int `json:"max"`
-	// Clear says whether an operator can clear the table.
+	// Clear reports whether an operator can clear the table.
 	Clear bool `json:"clear"`
 }
 

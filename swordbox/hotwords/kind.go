@@ -141,7 +141,7 @@ func table(w io.Writer, host func(netip.Addr) string, list []Hot) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVER\tADDRESS\tUNIT\tCOUNT\tOVER\tREADS\tWRITES\tATOMICS\tRULE") // Flush reports
+	fmt.Fprintln(t, "SERVER\tADDRESS\tUNIT\tCOUNT\tOVER\tREADS\tWRITES\tATOMICS\tRULE") // Flush reports errors
 	for _, h := range list {
 		fmt.Fprintf(t, "%s\t%#x\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", host(h.Server), h.Address, h.Unit, h.Count, h.Over, h.Reads, h.Writes, h.Atomics, h.Rule)
 	}

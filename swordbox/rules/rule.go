@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mode says whether the switch works as the paper describes or with the paper's holes closed.
+// Mode reports whether the switch works as the paper describes or with the paper's holes closed.
 type Mode uint8
 
 // Modes. The zero value is Hardened.

@@ -61,7 +61,7 @@ func printHeld(out io.Writer, host func(netip.Addr) string, list []HostShare) er
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "HOST\tPORT\tHELD\tPEAK\tLIMIT\tREFUSED") // Flush reports
+	fmt.Fprintln(w, "HOST\tPORT\tHELD\tPEAK\tLIMIT\tREFUSED") // Flush reports errors
 	for _, h := range list {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", host(h.Host), h.Port, h.Held, h.Peak, h.Limit, h.Refused)
 	}

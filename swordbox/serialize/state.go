@@ -52,7 +52,7 @@ var phaseEventNames = [...]string{"forwarded", "dropped", "synced", "refused", "
 // String is the name of the event.
 func (e phaseEvent) String() string { return phaseEventNames[e] }
 
-// nakState says whether the client's requests have a gap, and whether the client has got a NAK for
+// nakState reports whether the client's requests have a gap, and whether the client has got a NAK for
 // it.
 type nakState uint8
 

@@ -43,7 +43,7 @@ func (l *sequencer) placeName() string {
 	return "shared"
 }
 
-// answersName says whether the window has answers that wait, or READs that are executed again.
+// answersName reports whether the window has answers that wait, or READs that are executed again.
 func (w *window) answersName() string {
 	switch {
 	case w.owed > 0:

@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// PortState says whether a port can be used.
+// PortState reports whether a port can be used.
 type PortState string
 
 // States of a port.

@@ -1,7 +1,7 @@
-// Package bundle writes down all that is known of a rack into one folder, for finding out why
-// something has failed: last packets, counters, tables, faults, the state of every NIC and process,
-// logs, and the command that does it again. What cannot be had is said, and is no reason to leave
-// the rest out: racks are looked at when they are broken.
+// Package bundle collects the state of a rack in one folder, to find out why something has failed:
+// the last packets, counters, tables, faults, the state of every NIC and process, logs, and the
+// command that repeats the failure. The README of the bundle lists the parts that could not be
+// read; a missing part does not prevent the others, because bundles are made of broken racks.
 package bundle
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // Bounds of a bundle.
 const (
-	// answerWait bounds each question to a daemon; a hung one must not hold the rest up.
+	// answerWait bounds each request to a daemon: a hung daemon must not delay the others.
 	answerWait = 2 * time.Second
 	// maxLog is how much of the end of a log is kept, in bytes.
 	maxLog = 4 << 20
@@ -36,11 +36,11 @@ const (
 
 // Reason says why a bundle is made. All of it may be empty.
 type Reason struct {
-	// What has failed, in words: the name of a spec, a command.
+	// What names the failed test or command.
 	What string `json:"what,omitempty"`
-	// Replay is the command that does it again.
+	// Replay is the command that repeats the failure.
 	Replay string `json:"replay,omitempty"`
-	// Output is what the failed command said.
+	// Output is the output of the failed command.
 	Output string `json:"output,omitempty"`
 	// Version is the program's.
 	Version string `json:"version,omitempty"`
@@ -48,9 +48,10 @@ type Reason struct {
 
 // Files of a bundle.
 const (
-	// ReadMe says what is in the folder, what is missing, and how to do it again.
+	// ReadMe lists the files of the folder, the missing parts, and the command to repeat the
+	// failure.
 	ReadMe = "README.txt"
-	// Packets is the last packets that the switch saw.
+	// Packets has the last packets that the switch saw.
 	Packets = "packets.pcapng"
 	// SpecFile is the rack's description, resolved.
 	SpecFile = "rack.json"
@@ -58,28 +59,29 @@ const (
 	StatusFile = "status.json"
 )
 
-// switchParts are the questions to the switch, by file.
+// switchParts are the requests to the switch, by the name of their file.
 var switchParts = []string{"status", "counters", "flows", "faults", "macs", "program", "program/counters", "rules", "connections", "tables"}
 
-// hostParts are those to a host.
+// hostParts are the requests to a host, by the name of their file.
 var hostParts = []string{"status", "counters", "tear"}
 
 // writer collects the files of a bundle.
 type writer struct {
 	dir string
 	mu  sync.Mutex
-	// have and lack are lines of the README.
+	// have and lack are the lines of the README about files that are there and about missing parts.
 	have, lack []string
 }
 
-// Write makes the folder dir, which may exist, and fills it with what is known of a rack. The error
-// is about dir alone.
+// Write makes the folder dir, which may exist, and writes the bundle of a rack into it. It returns
+// an error only if dir cannot be made or written.
 func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
 	w := &writer{dir: dir}
-	// The packets first: while the rest is asked for, others push them out.
+	// The packets come first: while the other parts are read, newer packets replace them in the
+	// switch.
 	w.packets(ctx, r)
 	w.copy(r.Paths.Spec(), SpecFile)
 	status, err := r.Status(ctx)
@@ -110,7 +112,7 @@ func (w *writer) put(name string, b []byte) {
 	w.note(name, err)
 }
 
-// note remembers whether a file is there.
+// note adds a line about a file to the README: it was written, or why not.
 func (w *writer) note(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +136,7 @@ func (w *writer) json(name string, v any, err error) {
 	w.put(name, append(b, '\n'))
 }
 
-// ask writes down what a daemon answers.
+// ask writes a daemon's answer to a file.
 func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -165,7 +167,7 @@ func (w *writer) packets(ctx context.Context, r *rack.Rack) {
 	w.put(Packets, buf.Bytes())
 }
 
-// copy copies a file, or its end. One that is not there is not missed.
+// copy copies a file, or its end if it is long. A file that does not exist is not reported.
 func (w *writer) copy(from, name string) {
 	f, err := os.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,5 +1,5 @@
-// Package calibrate measures a cost model in the simulator and compares what it finds with the
-// figures that were published: what a rack with this model does is a consequence of queues, links,
-// windows and threads together, not a figure of the file. Each comparison has a tolerance, and an
-// experiment runs with the model that calibration accepted: nothing is tuned for one experiment.
+// Package calibrate measures a cost model in the simulator and compares the results with published
+// figures: the throughput and latency of a rack result from queues, links, windows and threads
+// together, and are not in the cost file. Each comparison has a tolerance. Experiments run with the
+// model that calibration has accepted: nothing is tuned for one experiment.
 package calibrate

@@ -24,21 +24,23 @@ type Figure struct {
 	// Published and Measured are in Unit.
 	Published float64 `json:"published"`
 	Measured  float64 `json:"measured"`
-	// Tolerance is how far Measured may be from Published, as a part of it.
+	// Tolerance is how far Measured may be from Published, as a fraction of Published.
 	Tolerance float64 `json:"tolerance"`
-	// Known, if not empty, says why the model cannot have this figure: it is shown, and no mistake.
+	// Known, if not empty, says why the model cannot reproduce this figure; the deviation is then
+	// shown and no failure.
 	Known string `json:"known,omitempty"`
 
 	measure func(*cost.Model) (float64, error)
-	// middlebox says that the figure is of a switch with cores, and means nothing for another one.
-	// All other figures are of NICs behind a switch at line rate, or none.
+	// middlebox: the figure was measured with a switch whose program runs on cores, and is compared
+	// only for such a switch. All other figures were measured on NICs behind a switch at line rate,
+	// or without a switch.
 	middlebox bool
 }
 
-// Deviation is the difference as a part of the published value.
+// Deviation returns the difference as a fraction of the published value.
 func (f *Figure) Deviation() float64 { return f.Measured/f.Published - 1 }
 
-// OK reports that the figure is within its tolerance, or known to be different.
+// OK reports whether the figure is within its tolerance, or known to deviate.
 func (f *Figure) OK() bool { return f.Known != "" || math.Abs(f.Deviation()) <= f.Tolerance }
 
 // fleet is the number of queue pairs of [S] fig. 3.
@@ -90,7 +92,7 @@ func Figures() []Figure {
 	}
 }
 
-// pairsForFullRate is the smallest number of queue pairs that reach 95 % of what 20 do.
+// pairsForFullRate returns the smallest number of queue pairs that reach 95 % of the rate of 20.
 func pairsForFullRate(m *cost.Model) (float64, error) {
 	full, err := load{op: verbs.OpWrite, size: 64, pairs: fleet, depth: 32}.throughput(m)
 	for n := 1; n < fleet && err == nil; n++ {
@@ -114,7 +116,7 @@ func (f *Figure) Run(m *cost.Model) (err error) {
 	return nil
 }
 
-// Run measures all figures that apply to m, each with done called when it is there.
+// Run measures all figures that apply to m, and calls done after each.
 func Run(m *cost.Model, done func(*Figure)) ([]Figure, error) {
 	var out []Figure
 	for _, f := range Figures() {
@@ -150,7 +152,7 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	return t.Flush()
 }
 
-// rewriter plants a switch that changes every packet: it takes one from the time to live.
+// rewriter wraps a switch so that it changes every packet: it decrements the time to live.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n
@@ -158,7 +160,7 @@ func rewriter(name string, n sim.Node) sim.Node {
 	return &ageing{Node: n}
 }
 
-// ageing is a switch behind something that changes what comes in.
+// ageing is a switch whose incoming packets are changed first.
 type ageing struct {
 	sim.Node
 	frame wire.Frame

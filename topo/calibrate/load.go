@@ -33,14 +33,15 @@ hosts:
 
 const (
 	service = "calibrate"
-	// warmUp is virtual time that is not counted, and runTime what is.
+	// warmUp is the virtual time before operations are counted, runTime the time in which they are
+	// counted.
 	warmUp  = 30 * time.Microsecond
 	runTime = 100 * time.Microsecond
-	// latencyRounds are the operations of which a latency is the mean.
+	// latencyRounds is the number of operations over which a latency is averaged.
 	latencyRounds = 100
-	// setUp is when every connection has been made.
+	// setUp is the time at which all connections have been made.
 	setUp = clock.Time(100 * time.Millisecond)
-	// stride keeps the memory of queue pairs in cache lines of their own.
+	// stride puts the memory of each queue pair into its own cache line.
 	stride   = 64
 	patience = time.Second
 )

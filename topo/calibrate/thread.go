@@ -73,7 +73,7 @@ func (r *run) stream(t *thread) error {
 	return nil
 }
 
-// pingpong has one work request at a time.
+// pingpong keeps one work request posted at a time.
 func (r *run) pingpong(t *thread) error {
 	var sum time.Duration
 	for range latencyRounds {
@@ -90,7 +90,7 @@ func (r *run) pingpong(t *thread) error {
 	return nil
 }
 
-// poll waits for completions and takes them; one that failed is an error.
+// poll waits for completions and takes them; a failed completion is an error.
 func (t *thread) poll() (int, error) {
 	if err := t.cq.Wait(t.rt.Now().Add(patience)); err != nil {
 		return 0, err

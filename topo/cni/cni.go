@@ -13,10 +13,10 @@
 //	  ]
 //	}
 //
-// A guest's name is HOST of CNI_ARGS, else the name that podman or Kubernetes gave the container or
-// pod, if it can be a host's name and is free, else one made of the container's ID. Its MAC address
-// is that of runtimeConfig or of CNI_ARGS (MAC), else one of the rack's. Addresses are always the
-// rack's: there is no ipam section.
+// A guest's name is HOST of CNI_ARGS; otherwise the name that podman or Kubernetes gave the
+// container or pod, if it is free and a valid host name; otherwise a name made from the container's
+// ID. Its MAC address is taken from runtimeConfig or CNI_ARGS (MAC), otherwise from the rack.
+// Addresses are always the rack's: there is no ipam section.
 package cni
 
 import (
@@ -48,9 +48,9 @@ const Program = "rdmalab-cni"
 
 // Codes of errors beside those of the library: the specification leaves 100 and above to plugins.
 const (
-	// codeNotReady is STATUS's: ADD would fail.
+	// codeNotReady is the code of STATUS if ADD would fail.
 	codeNotReady = 50
-	// codeState: the rack, the guest or its link is not as it must be.
+	// codeState: the rack, the guest or its link is in the wrong state.
 	codeState = 100
 	// codePrivilege: the plugin lacks the rights of root.
 	codePrivilege = 101
@@ -61,20 +61,22 @@ const (
 // limit bounds one call of a runtime.
 const limit = time.Minute
 
-// Plugin carries out what runtimes ask for. The zero value works on the racks of this machine.
+// Plugin executes the commands of container runtimes. The zero value works on the racks of this
+// machine.
 type Plugin struct {
 	// Stdout receives results; nil: standard output.
 	Stdout io.Writer
 	open   func(name string) (*rack.Rack, error) // of tests
 }
 
-// Called says whether a program that was started as argv has been called as the plugin: by its
-// name, or by a runtime that found it under another.
+// Called reports whether a program with arguments argv was started as the plugin: under the
+// plugin's name, or by a runtime under another name.
 func Called(argv []string) bool {
 	return filepath.Base(argv[0]) == Program || len(argv) == 1 && os.Getenv("CNI_COMMAND") != ""
 }
 
-// Main is the plugin: environment and standard input say what to do. It returns the exit status.
+// Main runs the plugin: the environment and standard input have the command and the configuration.
+// It returns the exit status.
 func Main() int {
 	p := new(Plugin)
 	funcs := skel.CNIFuncs{Add: p.Add, Del: p.Del, Check: p.Check, GC: p.GC, Status: p.Status}
@@ -134,8 +136,9 @@ func (p *Plugin) print(res types.Result, as string) error {
 	return res.PrintTo(p.Stdout)
 }
 
-// result describes a guest: the switch's end of the link, which has the address port, its own, its
-// addresses. podman wants an address of each end that is in a namespace.
+// result describes a guest: the switch's end of the link, which has the MAC address port, the
+// guest's end, and the guest's addresses. podman expects a MAC address for each end that is in a
+// namespace.
 func result(r *rack.Rack, g *guests.Guest, port wire.MAC) *current.Result {
 	res := &current.Result{
 		CNIVersion: current.ImplementedSpecVersion,
@@ -154,7 +157,7 @@ func ipNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// Del is DEL: the guest goes. What is not there is gone already.
+// Del is DEL: it removes the guest. A guest that does not exist is no error.
 func (p *Plugin) Del(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -165,7 +168,7 @@ func (p *Plugin) Del(a *skel.CmdArgs) error {
 	})
 }
 
-// GC is GC: of the network's guests only those stay that the runtime names.
+// GC is GC: it removes all guests of the network that the runtime does not name.
 func (p *Plugin) GC(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {
@@ -178,7 +181,7 @@ func (p *Plugin) GC(a *skel.CmdArgs) error {
 	})
 }
 
-// remove runs f on a rack, unless it is down and its guests with it.
+// remove runs f on a rack. If the rack is down, its guests are gone already, and f is not called.
 func (p *Plugin) remove(c *Config, f func(ctx context.Context, r *rack.Rack) error) error {
 	r, err := p.rackOf(c)
 	if err == nil {
@@ -224,7 +227,7 @@ func (p *Plugin) Check(a *skel.CmdArgs) error {
 	return nil
 }
 
-// Status is STATUS: would ADD work?
+// Status is STATUS: it reports whether ADD would succeed.
 func (p *Plugin) Status(a *skel.CmdArgs) error {
 	c, err := parseConfig(a.StdinData)
 	if err != nil {

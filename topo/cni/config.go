@@ -17,23 +17,23 @@ type Config struct {
 	types.NetConf
 	// Rack names the rack; "": default.
 	Rack string `json:"rack"`
-	// RuntimeConfig is what the runtime adds for capabilities.
+	// RuntimeConfig has the values that the runtime adds for the plugin's capabilities.
 	RuntimeConfig struct {
 		MAC string `json:"mac"`
 	} `json:"runtimeConfig"`
 }
 
-// arguments are the keys of CNI_ARGS that the plugin knows; the library goes by the names of the
-// fields.
+// arguments has the keys of CNI_ARGS that the plugin knows; the library takes the names of the
+// fields as keys.
 type arguments struct {
 	types.CommonArgs
 	// HOST is the guest's name, MAC its address.
 	HOST, MAC types.UnmarshallableString
-	// K8S_POD_NAME is how podman and Kubernetes call the container or the pod.
+	// K8S_POD_NAME is the name that podman and Kubernetes give the container or pod.
 	K8S_POD_NAME types.UnmarshallableString //nolint:revive // as above
 }
 
-// parseConfig reads the configuration that came on standard input.
+// parseConfig parses the configuration from standard input.
 func parseConfig(stdin []byte) (*Config, error) {
 	c := new(Config)
 	if err := json.Unmarshal(stdin, c); err != nil {
@@ -52,7 +52,7 @@ func parseConfig(stdin []byte) (*Config, error) {
 	return c, nil
 }
 
-// request is what a runtime asks for.
+// request makes the request for a guest from the arguments of a runtime.
 func (c *Config) request(a *skel.CmdArgs) (rack.GuestRequest, error) {
 	q := rack.GuestRequest{Network: c.Name, Container: a.ContainerID, Ifname: a.IfName, Netns: a.Netns}
 	var known arguments

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// ErrNoCompose says that this machine has no compose.
+// ErrNoCompose means that this machine has no compose.
 var ErrNoCompose = errors.New("neither `docker compose` nor docker-compose is there: install one, or leave --compose out; `rdmalab doctor` says how")
 
-// Composer is the command line of the machine's compose: the plugin of docker, or the program of
-// its own.
+// Composer returns the command line of the machine's compose: the docker plugin, otherwise the
+// program docker-compose.
 func Composer(ctx context.Context) ([]string, error) {
 	if err := exec.CommandContext(ctx, "docker", "compose", "version").Run(); err == nil {
 		return []string{"docker", "compose"}, nil
@@ -24,7 +24,7 @@ func Composer(ctx context.Context) ([]string, error) {
 	return nil, ErrNoCompose
 }
 
-// compose has compose make and start the containers of the rack's file.
+// compose makes and starts the containers of the rack's compose file.
 func (h *Hosts) compose(ctx context.Context) error {
 	c, err := Composer(ctx)
 	if err != nil {

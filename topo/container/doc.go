@@ -1,12 +1,13 @@
-// Package container makes containers hosts of a rack: they run the same daemon as hosts that are
-// processes, with the same description, control sockets and addresses, and hang on the same switch.
+// Package container runs the hosts of a rack in containers: they run the same daemon as hosts that
+// are processes, with the same description, control sockets and addresses, and are connected to the
+// same switch.
 //
 // Containers are found by their labels, however they were made: `rdmalab up --runtime docker` over
-// the engine's API, or any compose from the file that Compose writes. What they need of the machine
-// is the rack's state folder and one interface:
+// the engine's API, or any compose from the file that Compose writes. From the machine they need
+// only the rack's state folder and one interface:
 //
-//   - PlugOutside: the container has no network of its own. The rack's watcher hears of every start from the engine and
-//     puts a link between the switch and the container's network namespace.
+//   - PlugOutside: the container has no network of its own. The engine reports every start to the
+//     rack's watcher, which puts a link between the switch and the container's network namespace.
 //   - PlugHolder: the same, but the namespace belongs to a second container that only waits, so that the NIC's link
 //     outlives the host's process.
 //   - PlugDriver: the watcher is a network driver of the engine, and the link of each host is a network with one port. The
@@ -20,8 +21,8 @@ import "errors"
 
 // Errors that callers tell apart.
 var (
-	// ErrNoEngine says that no engine answers.
+	// ErrNoEngine: no engine answers.
 	ErrNoEngine = errors.New("no container engine answers")
-	// ErrNotFound says that the engine has no such container, network or image.
+	// ErrNotFound: the engine has no such container, network or image.
 	ErrNotFound = errors.New("not there")
 )

@@ -33,22 +33,24 @@ const (
 	driverHeaderWait = 5 * time.Second
 	// idShown is how much of an endpoint's ID is kept on its port.
 	idShown = 32
-	// idInName is how much of it makes an interface's name unique until the engine renames it.
+	// idInName is how many characters of the ID make an interface's name unique until the engine
+	// renames it.
 	idInName = 9
 )
 
-// idShape is what the engine's IDs look like.
+// idShape is the syntax of the engine's IDs.
 var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
 
-// driver is a network driver of the engine: its networks are the links of a rack's hosts. What it
-// must remember over its own end is in the rack's state folder and on the interfaces.
+// driver is a network driver of the engine: its networks are the links of a rack's hosts. State
+// that must survive the driver is in the rack's state folder and on the interfaces.
 type driver struct {
 	*plugger
 	log *log.Logger
 	mu  sync.Mutex // one change at a time
 }
 
-// request is what the engine's requests have that matters here; each has some of it.
+// request has the fields of the engine's requests that the driver uses; each request has some of
+// them.
 type request struct {
 	NetworkID  string
 	EndpointID string
@@ -65,7 +67,7 @@ type driverServer struct {
 	done chan struct{}
 }
 
-// driverSocket is where the engine finds the driver of a rack.
+// driverSocket returns the path at which the engine finds the driver of a rack.
 func driverSocket(rack string) string { return filepath.Join(pluginDir, DriverName(rack)+".sock") }
 
 // serveDriver serves the engine on a socket at path until Close. Only root can reach it, as the
@@ -108,7 +110,7 @@ func (s *driverServer) Close() error {
 	return err
 }
 
-// handler answers the plugin protocol. Whatever comes, the answer is JSON, and errors are in Err.
+// handler answers the plugin protocol. Every answer is JSON; errors are in the field Err.
 func (d *driver) handler() http.Handler {
 	empty := func(*request) (any, error) { return object{}, nil }
 	calls := map[string]func(*request) (any, error){
@@ -158,12 +160,12 @@ func (d *driver) handler() http.Handler {
 	})
 }
 
-// linkNetFile remembers whose link a network is.
+// linkNetFile returns the path of the file that names the host whose link a network is.
 func (d *driver) linkNetFile(networkID string) string {
 	return filepath.Join(d.paths.Dir, "cables", networkID)
 }
 
-// checkID refuses what is no ID, and so could name another file or interface.
+// checkID refuses a text that is no ID, because it could name another file or interface.
 func checkID(what, id string) error {
 	if !idShape.MatchString(id) {
 		return fmt.Errorf("%s %.80q is no ID", what, id)
@@ -194,7 +196,7 @@ func (d *driver) createNetwork(r *request) (any, error) {
 	return object{}, os.WriteFile(file, []byte(name), 0o644)
 }
 
-// deleteNetwork forgets the network of a link; one that is unknown is fine.
+// deleteNetwork forgets the network of a link; an unknown network is no error.
 func (d *driver) deleteNetwork(r *request) (any, error) {
 	if err := checkID("NetworkID", r.NetworkID); err != nil {
 		return nil, err
@@ -205,7 +207,7 @@ func (d *driver) deleteNetwork(r *request) (any, error) {
 	return object{}, nil
 }
 
-// host is the one whose link a network is.
+// host returns the host whose link a network is.
 func (d *driver) host(r *request) (*spec.Host, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err
@@ -235,7 +237,7 @@ func (d *driver) createEndpoint(r *request) (any, error) {
 		if mac, err := wire.ParseMAC(i.MacAddress); i.MacAddress != "" && (err != nil || mac != h.MAC) {
 			return nil, fmt.Errorf("the rack gives the MAC address of %s, %v: leave mac_address out", h.Name, h.MAC)
 		} else if i.MacAddress != "" {
-			return object{"Interface": out}, nil // what was asked must not be said back
+			return object{"Interface": out}, nil // the answer must not repeat values of the request
 		}
 	}
 	out["MacAddress"] = h.MAC.String()
@@ -247,7 +249,7 @@ func (d *driver) endpointAlias(h *spec.Host, id string) string {
 	return d.alias(h.Name) + "/" + id[:min(len(id), idShown)]
 }
 
-// join makes the link. The engine takes the host's end from this namespace, which is its own, too.
+// join makes the link. The engine takes the host's end from this namespace, in which it runs, too.
 func (d *driver) join(r *request) (any, error) {
 	h, err := d.host(r)
 	if err != nil {
@@ -258,7 +260,7 @@ func (d *driver) join(r *request) (any, error) {
 	if l, err := nl.LinkByName(port.Netns, port.Name); err == nil && l.Carrier {
 		return nil, fmt.Errorf("the port of %s is taken: a link has one container", h.Name)
 	}
-	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // what is left of the container's former incarnation
+	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // the link of the container's former incarnation
 		return nil, err
 	}
 	end := nl.End{Netns: ownNetns, Name: "rbt" + r.EndpointID[:idInName], MAC: h.MAC, Alias: d.alias(h.Name)}
@@ -294,8 +296,7 @@ func (d *driver) leave(r *request) (any, error) {
 	return object{}, err
 }
 
-// RemoveDriver removes the socket of a rack's network driver that was killed; a missing one is
-// fine.
+// RemoveDriver removes the socket of a rack's killed network driver; a missing socket is no error.
 func RemoveDriver(rack string) error {
 	if err := os.Remove(driverSocket(rack)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("network driver: %w", err)
@@ -303,8 +304,8 @@ func RemoveDriver(rack string) error {
 	return nil
 }
 
-// driverFor sees to it that the engine's driver answers while networks are removed: if the rack has
-// no watcher any more, this process is the driver until stop.
+// driverFor ensures that the engine's driver answers while networks are removed: if the rack has no
+// watcher any more, this process is the driver until stop is called.
 func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 	var dial net.Dialer
 	if c, err := dial.DialContext(ctx, "unix", h.driver); err == nil {

@@ -24,7 +24,7 @@ const (
 	callWait = 60 * time.Second
 	// pingWait bounds the first answer.
 	pingWait = 5 * time.Second
-	// maxAnswer bounds what is read of one answer, in bytes.
+	// maxAnswer bounds the bytes that are read of one answer.
 	maxAnswer = 16 << 20
 )
 
@@ -35,16 +35,16 @@ type Engine struct {
 	http    *http.Client
 }
 
-// EngineError is what the engine answered instead of a result.
+// EngineError is an error that the engine returned.
 type EngineError struct {
 	Status  int
 	Message string
 }
 
-// Error is the engine's text.
+// Error returns the engine's text.
 func (e *EngineError) Error() string { return "engine: " + e.Message }
 
-// Is makes a missing thing an ErrNotFound.
+// Is makes the error for a missing object match ErrNotFound.
 func (e *EngineError) Is(target error) bool {
 	return target == ErrNotFound && e.Status == http.StatusNotFound
 }
@@ -63,7 +63,7 @@ func SocketFromEnv() (string, error) {
 	return path, nil
 }
 
-// versionShape is what an API version looks like.
+// versionShape is the syntax of an API version.
 var versionShape = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,4}$`)
 
 // Connect finds the engine behind a socket and learns its version.
@@ -122,7 +122,7 @@ func (e *Engine) do(ctx context.Context, method, path string, query url.Values, 
 	return nil, fail
 }
 
-// explain says why there is no answer.
+// explain adds advice to the error of a request without answer.
 func (e *Engine) explain(err error) error {
 	var op *net.OpError
 	var call *url.Error

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Labels by which a rack finds what is its own.
+// Labels by which a rack finds its containers and networks.
 const (
 	LabelRack = "rdmalab.rack"
 	LabelHost = "rdmalab.host"
@@ -24,26 +24,27 @@ const (
 	PartHolder = "holder"
 )
 
-// Container is what the engine says of a container.
+// Container is the engine's description of a container.
 type Container struct {
 	ID, Name string
 	Rack     string
 	Host     string // of the rack
 	Part     string
 	Plug     Plug
-	// State is the engine's word: created, running, paused, restarting, exited, dead.
+	// State is the state as the engine names it: created, running, paused, restarting, exited,
+	// dead.
 	State string
-	// PID is that of the container's first process as this machine counts; 0 if it does not run.
+	// PID is the process ID of the container's first process on this machine; 0 if it does not run.
 	PID int
-	// StartedAt tells two incarnations of a container apart.
+	// StartedAt distinguishes two incarnations of a container.
 	StartedAt string
 	ExitCode  int
 }
 
-// Runs says whether the container has processes, also if they are stopped.
+// Runs reports whether the container has processes, also if they are stopped.
 func (c *Container) Runs() bool { return c.PID > 1 && (c.State == "running" || c.State == "paused") }
 
-// inspected is the part of an inspection that matters.
+// inspected has the fields of an inspection that are used.
 type inspected struct {
 	ID    string `json:"Id"`
 	Name  string `json:"Name"`
@@ -71,7 +72,8 @@ func (e *Engine) Inspect(ctx context.Context, id string) (Container, error) {
 	return c, nil
 }
 
-// part is what a container is for its host; a container without the label is the host.
+// part returns the part that a container plays for its host; a container without the label is the
+// host itself.
 func part(labels map[string]string) string {
 	if labels[LabelPart] == PartHolder {
 		return PartHolder
@@ -128,13 +130,13 @@ func (e *Engine) create(ctx context.Context, name string, body any) error {
 	return e.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, body, nil)
 }
 
-// start starts a container; one that runs is fine.
+// start starts a container; a running container is no error.
 func (e *Engine) start(ctx context.Context, id string) error {
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/start", nil, nil, nil)
 }
 
-// kill ends a container's processes and waits for their end. One that does not run, or is gone, is
-// fine.
+// kill ends a container's processes and waits for their end. A container that does not run or exist
+// is no error.
 func (e *Engine) kill(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/kill", nil, nil, nil)
 	var said *EngineError
@@ -157,7 +159,8 @@ func (e *Engine) pause(ctx context.Context, id string, on bool) error {
 	return e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+what, nil, nil, nil)
 }
 
-// remove ends a container and takes it away. One that is gone, or going, is fine.
+// remove ends a container and removes it. A container that does not exist or is being removed is no
+// error.
 func (e *Engine) remove(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(id), url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
 	var said *EngineError
@@ -174,7 +177,7 @@ type network struct {
 	Labels map[string]string `json:"Labels"`
 }
 
-// networks lists those of a rack.
+// networks lists the networks of a rack.
 func (e *Engine) networks(ctx context.Context, rack string) ([]network, error) {
 	var list []network
 	err := e.call(ctx, http.MethodGet, "/networks", filters("label", LabelRack+"="+rack), nil, &list)
@@ -185,8 +188,8 @@ func (e *Engine) createNetwork(ctx context.Context, body any) error {
 	return e.call(ctx, http.MethodPost, "/networks/create", nil, body, nil)
 }
 
-// removeNetwork takes a network away, and unplugs the containers that are still connected to it.
-// One that is gone is fine.
+// removeNetwork removes a network, and disconnects the containers that are still connected to it. A
+// missing network is no error.
 func (e *Engine) removeNetwork(ctx context.Context, id string) error {
 	path := "/networks/" + url.PathEscape(id)
 	err := e.call(ctx, http.MethodDelete, path, nil, nil, nil)

@@ -14,15 +14,15 @@ import (
 type Event struct {
 	Host string
 	When time.Time
-	// What is the engine's word: start, die, kill, pause, unpause, restart, oom, connect,
-	// disconnect, …
+	// What is the event as the engine names it: start, die, kill, pause, unpause, restart, oom,
+	// connect, disconnect, …
 	What string
 }
 
-// heard are the events that matter; others, like the runs of exec, are not shown.
+// heard are the events that the watcher handles; others, like those of exec, are ignored.
 var heard = []string{"create", "start", "die", "kill", "pause", "unpause", "restart", "oom", "destroy", "connect", "disconnect"}
 
-// eventJSON is the part of the engine's event that matters.
+// eventJSON has the fields of the engine's events that are used.
 type eventJSON struct {
 	Type   string `json:"Type"`
 	Action string `json:"Action"`
@@ -33,10 +33,12 @@ type eventJSON struct {
 	TimeNano int64 `json:"timeNano"`
 }
 
-// Events hears what happens to a rack's containers and links, and hands it to each, until ctx or
-// the events end; it never returns nil. subscribed is called when nothing is lost any more.
+// Events passes the engine's events about a rack's containers and links to each, until ctx or the
+// stream of events ends; it never returns nil. subscribed is called once the engine reports every
+// later event.
 func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), each func(Event)) error {
-	// Events of networks have no labels, so all of them are asked for and told apart by name.
+	// Events of networks have no labels, so Events subscribes to all of them and selects them by
+	// name.
 	q := filters("type", "container", "type", "network")
 	resp, err := e.do(ctx, http.MethodGet, "/events", q, "", nil)
 	if err != nil {
@@ -59,7 +61,7 @@ func (e *Engine) Events(ctx context.Context, rack string, subscribed func(), eac
 	}
 }
 
-// of is the event if it is about the rack.
+// of returns the event if it is about the rack.
 func (ev *eventJSON) of(rack string) (Event, bool) {
 	what, _, _ := strings.Cut(ev.Action, ":") // some have details behind a colon
 	if !slices.Contains(heard, what) {

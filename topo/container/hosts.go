@@ -17,7 +17,7 @@ import (
 
 // Settings say how the hosts of a rack are containers. They are kept in the rack's state folder.
 type Settings struct {
-	// Socket is that of the engine.
+	// Socket is the path of the engine's socket.
 	Socket string `json:"socket"`
 	Plug   Plug   `json:"plug"`
 	// Compose is the file from which compose makes the containers; "" makes them over the engine's
@@ -73,10 +73,10 @@ func NewHosts(rack string, s Settings) *Hosts {
 	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*incarnation)}
 }
 
-// Settings are those that the handle was made with.
+// Settings returns the settings with which the handle was made.
 func (h *Hosts) Settings() Settings { return h.s }
 
-// Engine is the engine, which must answer.
+// Engine returns the engine, or an error if it does not answer.
 func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,7 +111,7 @@ func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	return nil
 }
 
-// Start starts a host's containers, and makes those that are not there.
+// Start starts a host's containers, and makes the missing ones.
 func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error
 	}
 	plug := h.s.Plug
 	if h.s.Compose != "" {
-		// The file decides about names and plugs; what it made is found by its labels.
+		// The compose file decides about names and plugs; its containers are found by their labels.
 		if c, err := h.Container(ctx, host, PartHost); err == nil {
 			if p, err := ParsePlug(string(c.Plug)); err == nil {
 				plug = p
@@ -163,8 +163,8 @@ func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error 
 	return e.start(ctx, u.Name)
 }
 
-// ensure returns the engine's name of the image of the program exe, which is loaded if need be.
-// gone is a name that did not work, "" for none.
+// ensure returns the engine's name of the image of the program exe, and loads the image if it is
+// missing. gone is a name that did not work, "" for none.
 func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,10 +179,10 @@ func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string
 	return h.image, err
 }
 
-// errNone says that a host has no container.
+// errNone: a host has no container.
 var errNone = fmt.Errorf("no container has the labels: %w", ErrNotFound)
 
-// Container looks at the container that plays a part for a host.
+// Container inspects the container that plays a part for a host.
 func (h *Hosts) Container(ctx context.Context, host, part string) (Container, error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -209,7 +209,7 @@ func (h *Hosts) Container(ctx context.Context, host, part string) (Container, er
 	return Container{}, errNone
 }
 
-// Kill ends a host's processes at once. One without any is fine.
+// Kill ends a host's processes at once. A host without processes is no error.
 func (h *Hosts) Kill(ctx context.Context, host string) error {
 	return h.act(ctx, host, func(e *Engine, c Container) error { return e.kill(ctx, c.ID) })
 }
@@ -234,8 +234,8 @@ func (h *Hosts) act(ctx context.Context, host string, f func(e *Engine, c Contai
 	return f(e, c)
 }
 
-// Netns is the path of the network namespace that a host's NIC is in. The error is ErrNotFound if
-// no process holds one.
+// Netns returns the path of the network namespace that a host's NIC is in. The error is ErrNotFound
+// if no process holds one.
 func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	c, err := h.Container(ctx, host, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -250,9 +250,9 @@ func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 	return netnsOf(c.PID), nil
 }
 
-// Remove takes away every container and network that is labelled as the rack's, and says whether
-// there was any. The containers go before the networks, and the driver must answer meanwhile. Other
-// containers on a link lose it, and stay.
+// Remove removes every container and network with the rack's label, and reports whether there was
+// any. It removes the containers before the networks, and the driver must answer meanwhile. Other
+// containers that are connected to a link lose the link, and stay.
 func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -285,7 +285,7 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	return len(list)+len(nets) > 0, errors.Join(errs...)
 }
 
-// goneStep is the pause between two looks at whether containers are gone.
+// goneStep is the interval at which awaitGone checks the containers.
 const goneStep = 20 * time.Millisecond
 
 // awaitGone waits for containers that the engine was removing already, on request of a controller
@@ -310,7 +310,7 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 	}
 }
 
-// Exists says whether any container or network is labelled as the rack's.
+// Exists reports whether any container or network has the rack's label.
 func (h *Hosts) Exists(ctx context.Context) (bool, error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -324,8 +324,8 @@ func (h *Hosts) Exists(ctx context.Context) (bool, error) {
 	return len(nets) > 0, err
 }
 
-// Leftovers lists the racks that the engine behind a socket has containers of; an engine that is
-// not there has none.
+// Leftovers lists the racks of which the engine behind a socket has containers; without an engine
+// the list is empty.
 func Leftovers(ctx context.Context, socket string) ([]string, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return nil, nil

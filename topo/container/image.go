@@ -103,7 +103,7 @@ func NewImage(path string) (*Image, error) {
 	return &Image{ID: id, Program: hash(program), archive: archive}, err
 }
 
-// checkStatic says whether a program runs without any other file.
+// checkStatic reports whether a program runs without any other file.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -124,14 +124,14 @@ func checkStatic(path string) error {
 // epoch is the time of everything in an image.
 var epoch = time.Unix(0, 0).UTC()
 
-// file is one of an archive.
+// file is a file of an archive.
 type file struct {
 	name string
 	mode int64
 	data []byte
 }
 
-// tarOf is an archive with nothing in it that depends on time, user or place.
+// tarOf makes an archive that does not depend on time, user or path.
 func tarOf(files ...file) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -178,8 +178,8 @@ func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 // meanwhile.
 const maxLoads = 5
 
-// Ensure sees to it that the engine's image is this one, and returns the engine's name of it. The
-// image that had its name before goes away, unless a container uses it.
+// Ensure ensures that the engine's image is this one, and returns the engine's name of it. It
+// removes the image that had the name before, unless a container uses it.
 func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	before := ""
 	for range maxLoads {
@@ -200,7 +200,7 @@ func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	return "", fmt.Errorf("%s is replaced by another program's image again and again: is another rdmalab at work?", ImageName)
 }
 
-// dropImage removes an image that has no name and that nothing uses; any other stays.
+// dropImage removes an image that has no name and is not in use; any other stays.
 func (e *Engine) dropImage(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
@@ -213,7 +213,7 @@ func (e *Engine) dropImage(ctx context.Context, id string) error {
 	return err
 }
 
-// load gives the engine an image.
+// load loads an image into the engine.
 func (e *Engine) load(ctx context.Context, i *Image) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
@@ -225,7 +225,7 @@ func (e *Engine) load(ctx context.Context, i *Image) error {
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
 		return fmt.Errorf("load image: %w", err)
 	}
-	// Failures come behind the head of the answer, as a line.
+	// The engine reports failures as a line of the body.
 	for line := range strings.Lines(string(text)) {
 		var said struct {
 			Error string `json:"error"`

@@ -18,10 +18,10 @@ const (
 	PlugDriver  Plug = "driver"
 )
 
-// Plugs lists them.
+// Plugs lists all plugs.
 func Plugs() []Plug { return []Plug{PlugOutside, PlugHolder, PlugDriver} }
 
-// ParsePlug reads one.
+// ParsePlug parses the name of a plug.
 func ParsePlug(s string) (Plug, error) {
 	for _, p := range Plugs() {
 		if string(p) == s {
@@ -37,11 +37,11 @@ const (
 	HoldCommand = "container-hold"
 )
 
-// capabilities are all that a host's container has: packet sockets, its interface, memory of NICs
-// that is not swapped.
+// capabilities lists the capabilities of a host's container: for packet sockets, for its interface,
+// and for locked memory of NICs.
 var capabilities = []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}
 
-// unit is one container as it is to be, whether compose or the engine's API makes it.
+// unit describes one container, for compose and for the engine's API.
 type unit struct {
 	Name, Host, Part string
 	Plug             Plug
@@ -61,7 +61,7 @@ type mount struct {
 	ReadOnly       bool
 }
 
-// linkNet is a network of the driver that is the link of one host: it has one port.
+// linkNet is a network of the driver with one port: the link of one host.
 type linkNet struct{ Name, Host string }
 
 // ContainerName is the name of a host's container.
@@ -77,7 +77,7 @@ func linkNetName(rack, host string) string { return "rdmalab-" + rack + "-" + ho
 // DriverName is the name of a rack's network driver.
 func DriverName(rack string) string { return "rdmalab-" + rack }
 
-// units are the containers of a host, in the order of their start.
+// units lists the containers of a host, in the order of their start.
 func units(r *spec.Rack, host string, plug Plug) []unit {
 	app := unit{
 		Name: ContainerName(r.Name, host), Host: host, Part: PartHost, Plug: plug, Hostname: host,
@@ -96,7 +96,8 @@ func units(r *spec.Rack, host string, plug Plug) []unit {
 	return []unit{app}
 }
 
-// mounts are what the container of a host sees of the rack's state folder; all hosts see the same.
+// mounts lists the parts of the rack's state folder that the container of a host sees; they are the
+// same for all hosts.
 func mounts(r *spec.Rack, host string) []mount {
 	p := spec.PathsOf(r.Name)
 	return []mount{
@@ -118,7 +119,7 @@ func linkNets(r *spec.Rack, plug Plug) []linkNet {
 	return list
 }
 
-// labels are those of a unit.
+// labels returns the labels of a unit.
 func (u *unit) labels(rack string) map[string]string {
 	return map[string]string{LabelRack: rack, LabelHost: u.Host, LabelPart: u.Part, LabelPlug: string(u.Plug)}
 }
@@ -160,8 +161,9 @@ func (c linkNet) body(rack string) object {
 	}
 }
 
-// Compose is a compose file with the containers of a rack, for docker compose 2 and docker-compose
-// 1.29. It is the same on every machine. from is where the rack's description is, for the reader.
+// Compose returns a compose file with the containers of a rack, for docker compose 2 and
+// docker-compose 1.29. It is the same on every machine. from is the place of the rack's
+// description, for a comment.
 func Compose(r *spec.Rack, plug Plug, from string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The hosts of the rack %q as containers, made by `rdmalab compose` from %s.\n", r.Name, from)
@@ -189,7 +191,7 @@ func Compose(r *spec.Rack, plug Plug, from string) string {
 	return b.String()
 }
 
-// writeCommon is what services have in common, under an anchor.
+// writeCommon writes the common part of all services, under an anchor.
 func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
 	fmt.Fprintf(b, "x-%s: &%s\n  image: %s\n  cap_drop: [ALL]\n  cap_add: [%s]\n  read_only: true\n  tmpfs: [/tmp]\n",
 		anchor, anchor, ImageName, strings.Join(capabilities, ", "))
@@ -202,7 +204,7 @@ func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
 	}
 }
 
-// service is the name of a unit in a compose file.
+// service returns the name of a unit in a compose file.
 func (u *unit) service() string {
 	if u.Part == PartHolder {
 		return u.Host + ".net" // no host name has a dot
@@ -210,7 +212,7 @@ func (u *unit) service() string {
 	return u.Host
 }
 
-// write is a unit as a service.
+// write writes a unit as a service.
 func (u *unit) write(b *strings.Builder, rack string) {
 	common := "host"
 	if u.Part == PartHolder {

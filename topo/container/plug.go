@@ -13,14 +13,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// ownNetns is the namespace of the process, which never leaves it.
+// ownNetns is the network namespace of this process, which never leaves it.
 const ownNetns = "/proc/self/ns/net"
 
-// errOwn says that a container has no network of its own to plug.
+// errOwn: a container has no network namespace to plug, because it uses the machine's.
 var errOwn = errors.New("the container is in the machine's own network: give it network_mode none")
 
-// cut is the file that marks a link that was cut at the switch, so that a new link of that host is
-// cut, too.
+// cut returns the path of the file that marks a host's link as cut at the switch, so that a new
+// link of the host is cut, too.
 func cut(p spec.Paths, host string) string { return filepath.Join(p.Dir, "cut", host) }
 
 // MarkCut notes whether a host's link is cut at the switch.
@@ -38,21 +38,21 @@ func (h *Hosts) MarkCut(host string, is bool) error {
 	return os.WriteFile(file, nil, 0o644)
 }
 
-// plugger joins containers to the switch of a rack.
+// plugger connects containers to the switch of a rack.
 type plugger struct {
 	rack  *spec.Rack
 	paths spec.Paths
 }
 
-// alias says on an interface whose it is.
+// alias returns the alias that names an interface's rack and host.
 func (p *plugger) alias(host string) string { return "rdmalab/" + p.rack.Name + "/" + host }
 
-// port is the switch's end of a host's link.
+// port returns the switch's end of a host's link.
 func (p *plugger) port(h *spec.Host) nl.End {
 	return nl.End{Netns: p.paths.Netns(spec.SwitchName), Name: h.Port, Alias: p.alias(h.Name)}
 }
 
-// nic is the host's end, in the namespace at netns.
+// nic returns the host's end of its link, in the namespace at netns.
 func (p *plugger) nic(h *spec.Host, netns string) nl.End {
 	return nl.End{
 		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: p.alias(h.Name), NoTSO: true,
@@ -60,8 +60,8 @@ func (p *plugger) nic(h *spec.Host, netns string) nl.End {
 	}
 }
 
-// plug sees to it that a running container has its NIC, and says whether it has. With the driver
-// the engine has put it there, or not; only its name and its addresses are missing.
+// plug ensures that a running container has its NIC, and reports whether it has. With the driver,
+// the engine puts the NIC into the container; plug only sets its name and addresses.
 func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	netns := netnsOf(c.PID)
 	if err := checkForeign(netns); err != nil {
@@ -76,7 +76,7 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	}
 	switch {
 	case link != nil && c.Plug != PlugDriver:
-		return true, nil // it was made as it is to be; if it is down by now, a fault or a user has cut it
+		return true, nil // it was configured before; if it is down now, a fault or a user has cut it
 	case link != nil:
 		err = p.finish(h, netns, link.Name)
 	case c.Plug == PlugDriver:
@@ -105,7 +105,8 @@ func (p *plugger) keepCut(h *spec.Host) error {
 	return err
 }
 
-// find returns a host's NIC by its address, under whatever name; nil if it is not there.
+// find returns the interface with the address of a host's NIC, whatever its name; nil if there is
+// none.
 func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
 	links, err := nl.Links(netns)
 	for i := range links {
@@ -116,7 +117,7 @@ func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
 	return nil, err
 }
 
-// finish gives a NIC that is there its name and its addresses. Doing it again changes nothing.
+// finish sets the name and the addresses of an existing NIC. Repeating it changes nothing.
 func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	if name != spec.HostIfname {
 		if err := nl.Rename(netns, name, spec.HostIfname); err != nil {
@@ -126,8 +127,8 @@ func (p *plugger) finish(h *spec.Host, netns, name string) error {
 	return nl.Configure(p.nic(h, netns))
 }
 
-// checkForeign fails for the machine's own namespace: a process's number may have been given to
-// another one meanwhile.
+// checkForeign returns an error for the machine's own namespace: the process ID may have been given
+// to another process meanwhile.
 func checkForeign(netns string) error {
 	dev, inode, err := nl.ID(netns)
 	if err != nil {
@@ -140,7 +141,7 @@ func checkForeign(netns string) error {
 	return err
 }
 
-// reconcile looks at a host's containers and plugs the one that holds the NIC, if it runs.
+// reconcile inspects a host's containers and plugs the one that holds the NIC, if it runs.
 func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
 	c, err := hosts.Container(ctx, h.Name, PartHolder)
 	if errors.Is(err, ErrNotFound) {
@@ -163,5 +164,5 @@ func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Co
 	return c, ok, err
 }
 
-// errAgain asks for another look.
+// errAgain: the host must be inspected again.
 var errAgain = errors.New("look again")

@@ -22,7 +22,7 @@ type incarnation struct {
 // netnsOf is the network namespace of a process.
 func netnsOf(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "ns", "net") }
 
-// startOf is when a process was started; "" if it is gone.
+// startOf returns the start time of a process; "" if it has ended.
 func startOf(pid int) string {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -36,14 +36,15 @@ func startOf(pid int) string {
 	return f[startField]
 }
 
-// cgroupRoots are where the hierarchies are that can stop processes: that of version 1, or the unified one.
+// cgroupRoots are the mount points of hierarchies that can stop processes: the freezer of version
+// 1, or the unified hierarchy.
 var cgroupRoots = []struct{ controller, root string }{
 	{"freezer", "/sys/fs/cgroup/freezer"},
 	{"", "/sys/fs/cgroup"},
 }
 
-// procsFile is the file that lists the processes of a container whose first process is pid. It may
-// be written to, too.
+// procsFile is the file that lists the processes of a container whose first process is pid. Writing
+// a process ID to it moves that process into the container's cgroup.
 func procsFile(pid int) (string, error) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -108,7 +109,7 @@ func (h *Hosts) PIDs(ctx context.Context, host string) ([]int, error) {
 	defer f.Close() // only read
 	var pids []int
 	for sc := bufio.NewScanner(f); sc.Scan(); {
-		// 0 stands for a process outside of our pid namespace; it must never reach kill(2).
+		// 0 stands for a process outside of this pid namespace; it must never be passed to kill(2).
 		if pid, err := strconv.Atoi(strings.TrimSpace(sc.Text())); err == nil && pid > 1 {
 			pids = append(pids, pid)
 		}

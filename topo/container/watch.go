@@ -19,28 +19,28 @@ import (
 const WatcherName = "watcher"
 
 const (
-	// reconnectWait is the pause before an engine that has gone is asked again.
+	// reconnectWait is the pause before the watcher connects again to an engine that has ended.
 	reconnectWait = 500 * time.Millisecond
-	// againWait is the pause before a host is looked at again after a failure.
+	// againWait is the pause before a host is inspected again after a failure.
 	againWait = 200 * time.Millisecond
 	// maxSeen bounds how many events are remembered for a host.
 	maxSeen = 8
 )
 
-// Seen is something that the engine did with a host's container.
+// Seen is an event of a host's container.
 type Seen struct {
 	When time.Time `json:"when"`
 	What string    `json:"what"`
 }
 
-// Watched is what the watcher knows of a host.
+// Watched is the watcher's information about a host.
 type Watched struct {
 	Host string `json:"host"`
-	// Plugged says that the NIC was in the container when the watcher looked last; Plugs is how
-	// often it was put there.
+	// Plugged: the NIC was in the container when the watcher last inspected it. Plugs is how often
+	// the NIC was put there.
 	Plugged bool `json:"plugged"`
 	Plugs   int  `json:"plugs"`
-	// Error says why it is not.
+	// Error says why the NIC is not in the container.
 	Error string `json:"error,omitempty"`
 	// Seen are the latest events, oldest first.
 	Seen []Seen `json:"seen"`
@@ -48,7 +48,7 @@ type Watched struct {
 
 // Watch is what GET /status of the watcher answers.
 type Watch struct {
-	// Engine is "" or says why the engine's events are not heard.
+	// Engine says why the engine's events are not received; "": they are.
 	Engine string    `json:"engine,omitempty"`
 	Hosts  []Watched `json:"hosts"`
 }
@@ -59,12 +59,12 @@ type watcher struct {
 	hosts *Hosts
 	log   *log.Logger
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	engine string
 	state  map[string]*hostWatch
 }
 
-// hostWatch is what the watcher knows of a host, and its way to ask for a look.
+// hostWatch is the watcher's information about a host, and the channel that requests an inspection.
 type hostWatch struct {
 	Watched
 	incarnation string // the incarnation of the container that was attached last
@@ -135,7 +135,7 @@ func (w *watcher) status() Watch {
 	return s
 }
 
-// setEngine notes, and logs, whether the engine's events are heard.
+// setEngine records and logs whether the engine's events are received.
 func (w *watcher) setEngine(said string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,8 +145,8 @@ func (w *watcher) setEngine(said string) {
 	w.engine = said
 }
 
-// listen hears the engine's events until they end. It subscribes first and looks at everything
-// then, so that nothing is lost.
+// listen handles the engine's events until they end. It subscribes first and then inspects all
+// hosts, so that no event is lost.
 func (w *watcher) listen(ctx context.Context) error {
 	e, err := Connect(ctx, w.hosts.s.Socket)
 	if err != nil {
@@ -174,15 +174,15 @@ func (w *watcher) listen(ctx context.Context) error {
 	})
 }
 
-// look asks for a look at the host, one at a time.
+// look requests an inspection of the host; several requests become one.
 func (hw *hostWatch) look() {
 	select {
 	case hw.dirty <- struct{}{}:
-	default: // it is asked for already
+	default: // an inspection is requested already
 	}
 }
 
-// tend looks at a host whenever something happened, until ctx ends.
+// tend inspects a host after each event, until ctx ends.
 func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	for {
 		select {
@@ -206,7 +206,7 @@ func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	}
 }
 
-// note writes down how a look ended.
+// note records the result of an inspection.
 func (w *watcher) note(hw *hostWatch, c Container, plugged bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

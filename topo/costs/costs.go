@@ -30,7 +30,7 @@ func Names() []string {
 	return names
 }
 
-// Text is the file of a built-in model, with its sources.
+// Text returns the file of a built-in model, with its sources.
 func Text(name string) ([]byte, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("no built-in cost model is called %.40q; there are %s", name, strings.Join(Names(), ", "))
@@ -44,9 +44,10 @@ func Builtin(name string) (*cost.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Built-in files name only bases that name none: there is no circle to fall into.
+	// The bases of built-in files have no base, so there is no endless recursion.
 	return spec.ParseCost(name+suffix+" (built in)", text, Builtin)
 }
 
-// Parse reads a cost file, which may take a built-in model as its base. name is for mistakes.
+// Parse reads a cost file, which may take a built-in model as its base. name is the name of the
+// file in error messages.
 func Parse(name string, data []byte) (*cost.Model, error) { return spec.ParseCost(name, data, Builtin) }

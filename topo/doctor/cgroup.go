@@ -18,7 +18,7 @@ func mounts(s *System, kind string) (points []string, err error) {
 	return points, err
 }
 
-// unified is the root of cgroup2 that racks use; "" is none.
+// unified returns the root of cgroup2 that racks use; "" if there is none.
 func unified(s *System) string {
 	points, _ := mounts(s, "cgroup2") // without /proc there is none to find
 	for _, p := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -29,7 +29,7 @@ func unified(s *System) string {
 	return ""
 }
 
-// lookCgroups looks for version 2, and for what crash and hang want of it.
+// lookCgroups looks for cgroup version 2, and for the features that crash and hang need.
 func lookCgroups(_ context.Context, s *System) Finding {
 	const without = "processes are found by their namespaces, and stopped and killed one by one"
 	root := unified(s)
@@ -50,7 +50,8 @@ func lookCgroups(_ context.Context, s *System) Finding {
 	return good("cgroup2 at "+root+", with cgroup.freeze and cgroup.kill", "a host is hung or killed whole, in one step")
 }
 
-// lookOldCgroups says whether old hierarchies are in the way of others: racks do not use them.
+// lookOldCgroups looks for hierarchies of version 1. Racks do not use them, but they may hinder
+// other tools.
 func lookOldCgroups(_ context.Context, s *System) Finding {
 	points, err := mounts(s, "cgroup")
 	switch {
@@ -65,8 +66,7 @@ func lookOldCgroups(_ context.Context, s *System) Finding {
 	return good(fmt.Sprintf("%d hierarchies", len(points)), "racks do not use it")
 }
 
-// wantMemlock is what the memory of an AF_XDP socket, or maps of BPF programs before Linux 5.11,
-// take.
+// wantMemlock is the locked memory that an AF_XDP socket needs, or BPF maps before Linux 5.11.
 const wantMemlock = 8 << 20
 
 func lookMemlock(_ context.Context, s *System) Finding {

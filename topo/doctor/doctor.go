@@ -1,14 +1,14 @@
-// Package doctor says what a machine can do for a rack, what is missing, and which command fixes
-// it.
+// Package doctor checks which features of a rack a machine supports, what is missing, and which
+// command fixes it.
 //
 // A Probe is a value: a name and a function that looks at a System and returns a Finding. A System
 // is a struct of functions, so that tests give probes a machine of their own; Machine is the real
-// one. Probes change nothing on it that they do not take back before they return.
+// one. Probes undo every change of the machine before they return.
 package doctor
 
 import "context"
 
-// State is how a machine does in one respect.
+// State is the result of one check.
 type State string
 
 // States of a finding.
@@ -22,12 +22,13 @@ const (
 type Finding struct {
 	Check string `json:"check"`
 	State State  `json:"state"`
-	// Found is what is there, Means what that is to rdmalab.
+	// Found describes what the probe found, Means the consequence for rdmalab.
 	Found string `json:"found"`
 	Means string `json:"means"`
-	// Fix is a command, or a few words where no command helps; "" if nothing needs it.
+	// Fix is the command that fixes the problem, or a hint if no command does; "" if there is no
+	// problem.
 	Fix string `json:"mend,omitempty"`
-	// Required says that no rack can be brought up without it.
+	// Required: no rack can be brought up without it.
 	Required bool `json:"required"`
 }
 
@@ -39,14 +40,14 @@ type Probe struct {
 	Look func(ctx context.Context, s *System) Finding
 }
 
-// Report is what all probes found.
+// Report has the findings of all probes.
 type Report struct {
-	// Ready says that a rack can be brought up.
+	// Ready: a rack can be brought up.
 	Ready    bool      `json:"ready"`
 	Findings []Finding `json:"findings"`
 }
 
-// Examine asks the probes one after the other; they share what is costly to find out.
+// Examine runs the probes one after the other; they share the results of costly tests.
 func Examine(ctx context.Context, s *System, probes []Probe) Report {
 	r := Report{Ready: true, Findings: make([]Finding, 0, len(probes))}
 	for _, p := range probes {
@@ -60,7 +61,7 @@ func Examine(ctx context.Context, s *System, probes []Probe) Report {
 	return r
 }
 
-// Lacking are the names of required checks that found nothing.
+// Lacking returns the names of the required checks that failed.
 func (r *Report) Lacking() (names []string) {
 	for _, f := range r.Findings {
 		if f.Required && f.State == Missing {
@@ -70,7 +71,7 @@ func (r *Report) Lacking() (names []string) {
 	return names
 }
 
-// Probes are all checks, in the order in which one would fix things.
+// Probes lists all checks, in the order in which to fix their problems.
 func Probes() []Probe {
 	return []Probe{
 		{"root", true, lookRoot},

@@ -13,10 +13,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// asRoot fixes what only root can do, or look at.
+// asRoot is the fix for checks that need root.
 const asRoot = "sudo rdmalab doctor"
 
-// withLink is what fixes checks that want a link with a port first.
+// withLink returns the fix for checks that need a link with a port.
 func withLink(l Links) string {
 	switch {
 	case errors.Is(l.Err, nl.ErrPrivilege):
@@ -36,8 +36,7 @@ var wanted = []struct {
 	name string
 }{{21, "SYS_ADMIN"}, {12, "NET_ADMIN"}, {13, "NET_RAW"}}
 
-// lookRoot looks for the user and the capabilities without which there are no namespaces and no raw
-// frames.
+// lookRoot checks the user and the capabilities that namespaces and raw frames need.
 func lookRoot(_ context.Context, s *System) Finding {
 	const means = "racks are namespaces and raw sockets: `rdmalab up` needs root, the simulator does not"
 	if s.Euid != 0 {
@@ -63,7 +62,7 @@ func lookRoot(_ context.Context, s *System) Finding {
 	return good("root with SYS_ADMIN, NET_ADMIN, NET_RAW", "racks can be brought up")
 }
 
-// field is the first word behind a label at the beginning of a line.
+// field returns the first word after a label at the beginning of a line.
 func field(text, label string) string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, label); ok {
@@ -75,7 +74,7 @@ func field(text, label string) string {
 	return ""
 }
 
-// lookKernel compares the kernel's version with what has been used.
+// lookKernel compares the kernel's version with the versions that the project was tested with.
 func lookKernel(_ context.Context, s *System) Finding {
 	found := "Linux " + s.Release
 	var major, minor int
@@ -138,8 +137,7 @@ func lookNamespaces(_ context.Context, s *System) Finding {
 	return lacking(fmt.Sprintf("no %s: %v", strings.Join(lost, ", "), why), means, fix)
 }
 
-// lookUser looks whether there are user namespaces; racks have no use for them, rootless engines
-// do.
+// lookUser checks for user namespaces; racks do not use them, rootless engines do.
 func lookUser(_ context.Context, s *System) Finding {
 	const means = "racks do without; rootless podman and `unshare -rmn` need them"
 	const limit = "/proc/sys/user/max_user_namespaces"
@@ -190,7 +188,8 @@ func lookRing(_ context.Context, s *System) Finding {
 	return good("TPACKET_V2 "+l.Port.Receive, "frames are received without a system call")
 }
 
-// lookBypass looks how frames are sent. The port says only by a note that it goes another way.
+// lookBypass checks whether frames bypass the queueing layer. The port reports a slower path only
+// by a note.
 func lookBypass(_ context.Context, s *System) Finding {
 	l := s.Links()
 	if l.Err != nil || l.PortErr != nil {

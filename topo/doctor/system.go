@@ -19,7 +19,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// commandWait bounds how long a program may take to say its version.
+// commandWait bounds how long a program may take to print its version.
 const commandWait = 10 * time.Second
 
 // System is a machine as probes see it. Every field must be set.
@@ -28,11 +28,11 @@ type System struct {
 	Arch string
 	CPUs int
 	Euid int
-	// Release is the kernel's, like "6.18.5".
+	// Release is the version of the kernel, like "6.18.5".
 	Release string
 	// ReadFile reads /proc, /sys and /etc.
 	ReadFile func(path string) ([]byte, error)
-	// Writable says why a file or folder cannot be written to.
+	// Writable returns an error if a file or folder cannot be written to.
 	Writable func(path string) error
 	// Look finds a program; an error is that there is none.
 	Look func(program string) (string, error)
@@ -42,13 +42,14 @@ type System struct {
 	Unshare func(flags int) error
 	// Memlock is the limit of locked memory in bytes.
 	Memlock func() (soft, hard uint64, err error)
-	// Links tries a link between two namespaces, once however often it is asked.
+	// Links tries to make a link between two namespaces. Later calls return the result of the
+	// first.
 	Links func() Links
-	// Cgroup tries a cgroup below a root of version 2 and says which of files it has.
+	// Cgroup makes a cgroup below a root of version 2, and reports which of files it has.
 	Cgroup func(root string, files ...string) (has []bool, err error)
 }
 
-// Links is what became of a link between two network namespaces, and of a port on it.
+// Links is the result of making a link between two network namespaces, and of opening a port on it.
 type Links struct {
 	// Err says why there is no link, PortErr why there is no port on it.
 	Err, PortErr error
@@ -103,8 +104,8 @@ func memlock() (soft, hard uint64, err error) {
 	return l.Cur, l.Max, err
 }
 
-// tryLinks joins two new namespaces by a veth pair, opens a port on one end, and takes everything
-// back.
+// tryLinks joins two new namespaces by a veth pair, opens a port on one end, and removes
+// everything.
 func tryLinks() (l Links) {
 	dir, err := os.MkdirTemp("", "rdmalab-doctor-")
 	if err != nil {

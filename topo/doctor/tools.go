@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// family is a family of distributions: what their programs come from, and how.
+// family is a family of distributions: the names of their packages, and the command that installs
+// them.
 type family struct {
 	ids     []string
 	install string
@@ -23,8 +24,8 @@ var families = []family{
 	{[]string{"suse", "opensuse"}, "zypper install -y ", map[string]string{"tshark": "wireshark", "qemu-system-x86": "qemu-x86"}},
 }
 
-// install is the command that installs a package, named as Debian does; where the distribution is
-// unknown, words.
+// install returns the command that installs a package, given by its Debian name; a hint in words if
+// the distribution is unknown.
 func install(s *System, pkg string) string {
 	b, _ := s.ReadFile("/etc/os-release") // unknown is a case below
 	ids := strings.Fields(strings.Trim(value(string(b), "ID"), `"`) + " " + strings.Trim(value(string(b), "ID_LIKE"), `"`))
@@ -41,7 +42,7 @@ func install(s *System, pkg string) string {
 	return "install the package " + pkg
 }
 
-// value is that of a KEY=VALUE line.
+// value returns the value of a KEY=VALUE line.
 func value(text, key string) string {
 	for line := range strings.Lines(text) {
 		if v, ok := strings.CutPrefix(line, key+"="); ok {

@@ -1,7 +1,7 @@
 package experiment
 
-// casOneWord is CAS on one word: how much the NIC's serialisation of atomics costs, and what their
-// replacement gains.
+// casOneWord measures CAS on one word: the cost of the NIC's serialisation of atomics, and the gain
+// of replacing them.
 var casOneWord = Experiment{
 	Name:   "cas-one-word",
 	Short:  "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",

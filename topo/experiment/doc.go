@@ -1,6 +1,6 @@
 // Package experiment has the measurements that reproduce figures of papers. Each is written once,
 // over a Platform: a rack in virtual time at the pace of a cost model (package insim), or the rack
-// that is up (the command line's). What runs on the hosts is the same code on both: the clients of
+// that is up (topo/cmd/rdmalab). The hosts run the same code on both platforms: the clients of
 // package contention over verbs, and the workloads of package kv over stores.
 //
 // An experiment fills a Report: rows of cells in which the paper's value stands beside the measured

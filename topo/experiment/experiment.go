@@ -24,7 +24,8 @@ type Experiment struct {
 	Short, Long string
 	// Figure says which figure of which paper it reproduces.
 	Figure string
-	// Sim and Rack say how long it takes with its defaults; "": it does not run there.
+	// Sim and Rack say how long the experiment takes with its defaults in the simulator and on a
+	// rack; "": it does not run there.
 	Sim, Rack string
 	// Cost is the cost model of the simulator that it uses by default.
 	Cost string
@@ -39,8 +40,8 @@ type Body interface {
 	// Check reports the first parameter that is wrong, and fills in those that depend on where the
 	// experiment runs.
 	Check(at Place) error
-	// Run measures. It calls r.Columns once, then r.Add for each row; rows that are there count
-	// also if it fails.
+	// Run measures. It calls r.Columns once, then r.Add for each row. If it fails, the rows added
+	// before count.
 	Run(ctx context.Context, p Platform, r *Report) error
 }
 
@@ -80,8 +81,8 @@ func (e *Experiment) Takes(on string) string {
 	return e.Rack
 }
 
-// RunWith runs an experiment with flags, by name, on a platform. What was measured is in the report
-// also if it fails.
+// RunWith runs an experiment on a platform, with flags by name. The report has the rows measured
+// before a failure, too.
 func RunWith(ctx context.Context, e *Experiment, p Platform, at Place, flags map[string]string) (*Report, error) {
 	body, fs := e.New(), pflag.NewFlagSet(e.Name, pflag.ContinueOnError)
 	body.Flags(fs)

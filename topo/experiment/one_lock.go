@@ -22,13 +22,13 @@ var oneLock = Experiment{
 	},
 }
 
-// publishedPairs are lock and release of one lock in millions a second, wherever its word is
-// (SwordBox §6).
+// publishedPairs is the published rate of one lock in millions of acquire and release pairs a
+// second, wherever its word is (SwordBox §6).
 const publishedPairs = 0.5
 
-// publishedClients is the largest number for the published program in the simulator: with more, on
-// one connection that it borrows from a client, answers come later than the ACK timers of the
-// clients that wait.
+// publishedClients is the largest number of clients with the published program in the simulator:
+// with more clients on the one borrowed connection, answers arrive after the ACK timers of the
+// waiting clients.
 const publishedClients = 64
 
 func lockSeries() []wordSeries {

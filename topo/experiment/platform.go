@@ -14,7 +14,7 @@ import (
 type Platform interface {
 	// On is OnSim or OnRack.
 	On() string
-	// Describe says in a few lines on what the experiment runs.
+	// Describe describes the platform in a few lines.
 	Describe() string
 	// Words runs clients that contend for words of memory.
 	Words(ctx context.Context, l Words) (WordsResult, error)
@@ -68,11 +68,11 @@ func (s *Switch) Mode0() string {
 	return s.Mode
 }
 
-// Words is clients that contend for 64-bit words of one memory server, each with one operation in
-// flight.
+// Words is a load of clients that contend for 64-bit words of one memory server, each with one
+// operation in flight.
 type Words struct {
 	Clients int
-	// Locks has the clients take and release locks; otherwise they do CAS on one word.
+	// Locks: the clients take and release locks; otherwise they do CAS on one word.
 	Locks bool
 	// Words is how many locks there are, and Zipf the skew with which clients choose among them; 0:
 	// 1. Only the simulator has more.
@@ -86,15 +86,16 @@ type Words struct {
 	Switch Switch
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
-	// Iters is the number of CAS on a rack, Span the time for which locks are taken there. The
-	// simulator has its own.
+	// Iters is the number of CAS on a rack, Span how long locks are taken on a rack. The simulator
+	// has fixed times.
 	Iters int
 	Span  time.Duration
 }
 
 // WordsResult is the outcome of Words.
 type WordsResult struct {
-	// CAS are answered CAS a second, Succeeded those that changed the word or took the lock.
+	// CAS is the rate of answered CAS, Succeeded the rate of CAS that changed the word or took the
+	// lock; both per second.
 	CAS, Succeeded float64
 	// Replaced is the share of CAS that the server's NIC received as another operation.
 	Replaced float64
@@ -103,7 +104,7 @@ type WordsResult struct {
 	Mean, P50, P99 time.Duration
 }
 
-// Clover is clients of the store Clover with one memory server.
+// Clover is a load of clients of the store Clover, with one memory server.
 type Clover struct {
 	Clients int
 	// Writes is the percentage of updates; the rest reads. Keys (0: 1024), Value in bytes (0: 104,
@@ -116,8 +117,7 @@ type Clover struct {
 	// its own.
 	Share  int
 	Switch Switch
-	// Pool is how many nodes there are; 0: as in the published system. Only the simulator has
-	// another number.
+	// Pool is the number of nodes; 0: as in the published system. A rack ignores it.
 	Pool int
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64
@@ -133,7 +133,7 @@ const (
 	LocksSwitch = "switch" // in device memory, and the switch replaces their CAS by WRITEs
 )
 
-// Sherman is clients of the tree Sherman.
+// Sherman is a load of clients of the tree Sherman.
 type Sherman struct {
 	Clients  int
 	Workload kv.Workload
@@ -143,9 +143,9 @@ type Sherman struct {
 	// Locks is a place of lock words; "": LocksDevice. Misses says how the switch answers CAS that
 	// fail; "": the server does.
 	Locks, Misses string
-	// HandOver is that of sherman.NodeConfig. Alone makes each client a compute node of its own,
-	// with its own cache: clients do not queue on their host, and each asks the server for the
-	// lock. Only the simulator can do that.
+	// HandOver is sherman.NodeConfig.HandOver. Alone makes each client a compute node with its own
+	// cache: clients do not queue on their host, and each requests the lock from the server. Only
+	// the simulator supports it.
 	HandOver int
 	Alone    bool
 	// Seed of the simulated rack; 0: 1.
@@ -157,31 +157,33 @@ type Sherman struct {
 // StoreResult is the outcome of a store's workload.
 type StoreResult struct {
 	kv.Result
-	// BytesPerOp is what the switch received for each operation that was counted.
+	// BytesPerOp is how many bytes the switch received for each counted operation.
 	BytesPerOp float64
-	// Tree sums up what the compute nodes of a tree did, warm-up included; nil: it was not read.
+	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil: they were
+	// not read.
 	Tree *TreeStats
 }
 
 // TreeStats are counts of the compute nodes of a tree.
 type TreeStats struct {
-	// Acquires are locks that were taken, HandOvers those of them that another client of the node
-	// handed over, CAS the tries for the others.
+	// Acquires counts locks that were taken, HandOvers the part of them that another client of the
+	// node handed over, CAS the attempts for the rest.
 	Acquires, HandOvers, CAS uint64
 	// WaitP99 is the 99th percentile of waits for locks; of several hosts of a rack, the largest.
 	WaitP99 time.Duration
 }
 
-// Operation is what one operation of a store puts on the wire, as a trace of the links shows it.
+// Operation has the packets of one operation of a store, from a trace of the links.
 type Operation struct {
 	Name string
 	// RTTs is how often the client sent something after it had received an answer, or for the first
 	// time.
 	RTTs int
-	// Bytes are those of IP packets, both ways; Published is their number by the published formats.
+	// Bytes counts the bytes of the IP packets in both directions; Published is the same number for
+	// the published formats.
 	Bytes, Published int
 	// Packets are opcodes, in the order in which they were sent.
 	Packets []string
-	// Claimed are round trips and bytes as the client counts them.
+	// ClaimedRTTs and ClaimedBytes are the round trips and bytes that the client itself counts.
 	ClaimedRTTs, ClaimedBytes int
 }

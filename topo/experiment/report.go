@@ -11,13 +11,13 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what an experiment measured, as rows of a table.
+// Report has the measurements of an experiment as rows of a table.
 type Report struct {
 	Experiment string `json:"experiment"`
-	// Figure says which figure of which paper it is.
+	// Figure names the paper and its figure that the experiment reproduces.
 	Figure string `json:"figure"`
 	On     string `json:"on"`
-	// Platform describes on what it ran.
+	// Platform describes the platform on which the experiment ran.
 	Platform string `json:"platform"`
 	// Interrupted: rows are missing, because the run was interrupted.
 	Interrupted bool     `json:"interrupted,omitempty"`
@@ -31,7 +31,7 @@ type Report struct {
 type Watcher interface {
 	// Begin is called before a measurement, number n of total.
 	Begin(what string, n, total int)
-	// End is called when it has ended.
+	// End is called after a measurement.
 	End(result string)
 }
 
@@ -39,10 +39,10 @@ type Watcher interface {
 type Column struct {
 	// Key names it in JSON and CSV, Title in a table.
 	Key, Title string
-	// Format is that of numbers, as for fmt; "": the shortest.
+	// Format is the format of numbers in the syntax of fmt; "": the shortest.
 	Format string
-	// Repeats leaves the cell of a table empty if it is that of the row above, and all cells on its
-	// left are.
+	// Repeats leaves a cell of the table empty if it equals the cell above, and so do all cells on
+	// its left.
 	Repeats bool
 }
 
@@ -53,7 +53,7 @@ type Cell struct {
 	// Value is the number, if Number is set.
 	Value  float64
 	Number bool
-	// Paper is the paper's number; 0: it has none. Claim is what it says in words.
+	// Paper is the paper's number; 0: the paper has none. Claim is the paper's claim in words.
 	Paper float64
 	Claim string
 }
@@ -76,7 +76,7 @@ func Beside(v, paper float64) Cell { return Cell{Value: v, Number: true, Paper: 
 // None is a cell for which there is no value.
 func None() Cell { return Cell{} }
 
-// unless is a number, or no value if it is 0.
+// unlessZero returns a cell with a number, or without value if the number is 0.
 func unlessZero(v float64) Cell {
 	if v == 0 {
 		return None()
@@ -169,7 +169,7 @@ func (c *Column) number(v float64) string {
 	return fmt.Sprintf(c.Format, v)
 }
 
-// text is a cell as a table has it.
+// text formats a cell for the table.
 func (c *Column) text(l *Cell) string {
 	switch {
 	case !l.Number && l.Text == "":
@@ -193,7 +193,7 @@ func (r *Report) hasPaper(column int) bool {
 
 // WriteTable prints the report for a reader: the paper's values are in parentheses.
 func (r *Report) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s on %s: %s\n%s\n", r.Experiment, r.On, r.Figure, r.Platform) // Flush reports
+	fmt.Fprintf(w, "%s on %s: %s\n%s\n", r.Experiment, r.On, r.Figure, r.Platform) // Flush reports errors
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	titles := make([]string, len(r.columns))
 	for i, c := range r.columns {
@@ -222,8 +222,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-// WriteCSV writes the rows for a plot: each column with values of a paper is followed by one with
-// these.
+// WriteCSV writes the rows for a plot: each column that has values of a paper is followed by a
+// column with these values.
 func (r *Report) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	var head []string
@@ -232,7 +232,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 			head = append(head, c.Key+"_paper")
 		}
 	}
-	_ = out.Write(head) // Error reports
+	_ = out.Write(head) // Error reports it
 	for i := range r.Rows {
 		var line []string
 		for k := range r.columns {

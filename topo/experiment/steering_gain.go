@@ -30,18 +30,18 @@ type steeringBody struct {
 	quick   bool
 }
 
-// steeringRow is one load with what the paper says of it.
+// steeringRow is one load with the paper's values for it.
 type steeringRow struct {
 	name string
 	load Clover
 	// plain and steered are the paper's values without and with steering.
 	plain, steered published
-	// sim has the row only in the simulator; the published program is left out of a row with a
-	// small pool.
+	// sim: the row is measured only in the simulator. The published program is not measured in a
+	// row with a small pool.
 	sim bool
 }
 
-// smallPool is four nodes for each key, and what clients hold back.
+// smallPool is four nodes for each key, plus the nodes that clients hold unused.
 const smallPool = 4*1024 + 240*17
 
 func steeringRows() []steeringRow {

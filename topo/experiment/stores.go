@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// What a switch can steer, as typed.
+// Values of a flag that says what the switch steers.
 const (
 	steerNone  = "none"
 	steerWrite = "write"
@@ -51,7 +51,7 @@ func figuresOf(res *StoreResult) cloverFigures {
 	}
 }
 
-// ratio is a / b, and 0 without b.
+// ratio returns a / b, or 0 if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -59,7 +59,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// cloverColumns are those of figures beside a run without steering.
+// cloverColumns are the columns of figures that are compared with a run without steering.
 var cloverColumns = []Column{
 	{Key: "mops", Title: "Mops", Format: "%.4g"},
 	{Key: "gain", Title: "GAIN ×", Format: "%.1f"},
@@ -81,8 +81,8 @@ type published struct {
 	firstTry                             string
 }
 
-// cells are the figures, beside those of plain, which is the run without steering; nil: f is that
-// run itself.
+// cells returns the figures as cells, compared with plain, the run without steering; plain nil: f
+// is that run itself.
 func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 	times := func(a, b, paper float64) Cell {
 		if v := ratio(a, b); plain != nil && v != 0 {
@@ -105,7 +105,7 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 	}
 }
 
-// writeContention is the collapse of Clover under writes.
+// writeContention measures the collapse of Clover's throughput under writes.
 var writeContention = Experiment{
 	Name:   "write-contention",
 	Short:  "the store Clover with 0 to 100 % writes and 8 to 240 clients on 1,024 keys, without or with steering",

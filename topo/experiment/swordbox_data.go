@@ -28,8 +28,8 @@ var cloverOps = map[float64]map[string][]float64{
 	},
 }
 
-// paperMops are the paper's operations a second in millions with the number of clients nearest to
-// clients; 0: it has none.
+// paperMops returns the paper's operations a second in millions at the number of clients nearest to
+// clients; 0: the paper has none.
 func paperMops(writes float64, steer string, clients int) float64 {
 	list := cloverOps[writes][steer]
 	best, off := 0.0, 0
@@ -42,8 +42,8 @@ func paperMops(writes float64, steer string, clients int) float64 {
 	return best
 }
 
-// steeringClaims is what the paper's text says of steering of reads and writes against none, by
-// percentage of writes: throughput (fig. 11) and bytes an operation (fig. 12), as factors. Its
-// authors' data give 32 and 46 at 280 clients, and 22 and 32 at 392; the byte counters of fig. 12
-// are likely to have wrapped at 32 bits.
+// steeringClaims has the claims of the paper's text about steering READs and writes compared with
+// no steering, by percentage of writes: throughput (fig. 11) and bytes an operation (fig. 12), as
+// factors. Its authors' data give 32 and 46 at 280 clients, and 22 and 32 at 392; the byte counters
+// of fig. 12 are likely to have wrapped at 32 bits.
 var steeringClaims = map[float64]struct{ gain, bytes float64 }{0: {gain: 1}, 5: {2.8, 2.5}, 50: {32, 16}, 100: {gain: 46}}

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// treeOperations is the cost of single operations of the tree on the wire.
+// treeOperations measures the packets of single operations of the tree.
 var treeOperations = Experiment{
 	Name:   "tree-operations",
 	Short:  "round trips and bytes of single operations of the tree Sherman",
@@ -47,7 +47,7 @@ func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	return nil
 }
 
-// treeLocks is the tree's performance by the place of its lock words.
+// treeLocks measures the tree's performance by the place of its lock words.
 var treeLocks = Experiment{
 	Name:   "tree-locks",
 	Short:  "YCSB A on the tree Sherman with locks in host memory, in NIC memory, and in the switch",
@@ -69,7 +69,7 @@ type treeBody struct {
 	quick   bool
 }
 
-// treePlace is where lock words are, and how CAS that fail are answered.
+// treePlace is the place of lock words, and the way in which failing CAS are answered.
 type treePlace struct{ locks, misses string }
 
 var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}
@@ -173,7 +173,7 @@ func (l *Sherman) name() string {
 	return fmt.Sprintf("Zipf %g, %d clients%s, locks in %s", l.Zipf, l.Clients, how, l.place())
 }
 
-// treeCells is one row.
+// treeCells returns the cells of one row.
 func treeCells(l *Sherman, res *StoreResult, gain float64) []Cell {
 	us := func(d time.Duration) Cell { return unlessZero(float64(d) / 1e3) }
 	nodes := "hosts"

@@ -11,13 +11,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/contention"
 )
 
-// wordSeries is one way to keep and reach the words that clients contend for, from one client to
-// many.
+// wordSeries is a series of measurements with increasing numbers of clients, for one place of the
+// contended words and one way to reach them.
 type wordSeries struct {
 	key, name string
 	load      Words
-	// limit is what the paper gives for many clients, in millions of CAS a second, and source
-	// where; 0: nothing.
+	// limit is the paper's value for many clients, in millions of CAS a second, and source its
+	// place in the paper; 0: the paper has none.
 	limit  float64
 	source string
 	// at are the paper's values at numbers of clients, in millions of CAS a second.
@@ -113,7 +113,7 @@ func quickClients(list []int) []int {
 	return []int{list[0], list[len(list)/2], list[len(list)-1]}
 }
 
-// points are all measurements, series by series.
+// points lists all measurements, series by series.
 func (b *wordBody) points() (out []wordPoint) {
 	for i := range b.list {
 		s := &b.list[i]
@@ -140,8 +140,8 @@ type wordPoint struct {
 	last   bool // of its series
 }
 
-// paper is the paper's value of CAS in millions a second: what a figure has for the number of
-// clients, or at the last point the limit for many clients; 0: none.
+// paper returns the paper's CAS in millions a second: the value of a figure for the number of
+// clients, or at the last point the limit for many clients; 0: there is none.
 func (p *wordPoint) paper() float64 {
 	if v := p.series.at[p.load.Clients]; v != 0 {
 		return v

@@ -1,8 +1,7 @@
-// Package guests is what a rack remembers of the hosts that joined it while it was up: containers
-// that the CNI plugin has plugged into its switch. Each is a file in the rack's state folder, so
-// that the switch knows its ports again after a restart, and that the command which takes a guest
-// away needs no memory of how it came. It reads and writes these files; links and ports are made by
-// topo/rack.
+// Package guests reads and writes the files that describe a rack's guests: containers that the CNI
+// plugin has plugged into the switch while the rack was up. Each guest is a file in the rack's
+// state folder, so that the switch knows its ports again after a restart, and a guest can be
+// removed by another process than the one that added it. Links and ports are made by topo/rack.
 package guests
 
 import (
@@ -21,25 +20,25 @@ import (
 // suffix ends the names of the files.
 const suffix = ".json"
 
-// Guest is a host that came while the rack was up. Its role is spec.Guest.
+// Guest is a host that joined the rack while it was up. Its role is spec.Guest.
 type Guest struct {
 	spec.Host
-	// Network is the CNI network, Container the ID that the runtime gave, Ifname the interface
-	// inside. Container and Ifname together name an attachment.
+	// Network is the CNI network, Container the ID that the runtime gave the container, Ifname the
+	// interface inside it. Container and Ifname together name an attachment.
 	Network   string `json:"network"`
 	Container string `json:"container"`
 	Ifname    string `json:"ifname"`
-	// Netns is where its network namespace was when it came.
+	// Netns is the path of the network namespace at the time when the guest joined.
 	Netns string `json:"netns"`
 }
 
-// Of says whether g is the attachment of a container's interface to a network.
+// Of reports whether g is the attachment of a container's interface to a network.
 func (g *Guest) Of(network, container, ifname string) bool {
 	return g.Network == network && g.Container == container && g.Ifname == ifname
 }
 
-// List reads the guests of a rack in the order of their addresses. A file that is no guest's is an
-// error; one that vanishes meanwhile is not.
+// List reads the guests of a rack in the order of their addresses. A file that does not describe a
+// guest is an error; a file that is removed meanwhile is not.
 func List(paths spec.Paths) ([]Guest, error) {
 	entries, err := os.ReadDir(paths.Guests())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +72,7 @@ func List(paths spec.Paths) ([]Guest, error) {
 	return list, nil
 }
 
-// decode reads one.
+// decode parses the file of a guest.
 func decode(b []byte) (Guest, error) {
 	var g Guest
 	if err := json.Unmarshal(b, &g); err != nil {
@@ -88,8 +87,8 @@ func decode(b []byte) (Guest, error) {
 	return g, nil
 }
 
-// Load reads the description of a rack with its guests as hosts behind the others. A rack that is
-// not up is fs.ErrNotExist.
+// Load reads the description of a rack, with its guests as the last hosts. If the rack is not up,
+// the error is fs.ErrNotExist.
 func Load(paths spec.Paths) (*spec.Rack, error) {
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {
@@ -106,7 +105,7 @@ func Load(paths spec.Paths) (*spec.Rack, error) {
 	return r, err
 }
 
-// Write remembers a guest, all of it or nothing.
+// Write writes the file of a guest in one step.
 func Write(paths spec.Paths, g *Guest) error {
 	b, err := json.MarshalIndent(g, "", "  ")
 	if err != nil {
@@ -126,7 +125,7 @@ func Write(paths spec.Paths, g *Guest) error {
 	return nil
 }
 
-// Remove forgets a guest; one that is not there is fine.
+// Remove removes the file of a guest; a missing file is no error.
 func Remove(paths spec.Paths, name string) error {
 	if err := os.Remove(paths.Guest(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("guest %s: %w", name, err)

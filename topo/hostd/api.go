@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Endpoints. Bodies and answers are the types named behind them.
+// Endpoints, with the types of their bodies and answers.
 const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters
@@ -39,7 +39,7 @@ const (
 	StateCrashed = "crashed"
 )
 
-// Status is what a host is and does.
+// Status describes a host and its present work.
 type Status struct {
 	Name string    `json:"name"`
 	Role spec.Role `json:"role"`
@@ -48,19 +48,19 @@ type Status struct {
 	// App is StateRunning or StateCrashed.
 	App      string   `json:"app"`
 	Services []string `json:"services"`
-	// Jobs are the tests that run now.
+	// Jobs are the running tests.
 	Jobs    []string       `json:"jobs"`
 	Objects engine.Objects `json:"objects"`
 	QPs     []QPStatus     `json:"qps"`
 	Regions []Region       `json:"regions"`
 	Tear    *Tear          `json:"tear,omitempty"`
-	// Clients are those of stores that run on the host now; nil: none.
+	// Clients describes the clients of stores that run on the host; nil: there are none.
 	Clients *ClientsStatus `json:"clients,omitempty"`
-	// Stores are those that are up on the host: its server runs here or, of a store without server,
-	// the host knows it.
+	// Stores are the stores that are up on the host: the store's server runs here or, for a store
+	// without server, the host knows the store.
 	Stores []store.Status `json:"stores,omitempty"`
-	// Programs are attached to the NIC from other processes; Shared are the regions that outlive
-	// them.
+	// Programs are the processes that are attached to the NIC; Shared are the memory regions that
+	// outlive them.
 	Programs []serve.ClientStatus `json:"programs"`
 	Shared   []serve.SharedStatus `json:"shared"`
 	// Quotas are what programs may have of the NIC, and have.
@@ -73,13 +73,13 @@ type NICStatus struct {
 	State string `json:"state"`
 	// Error is why a NIC failed.
 	Error string `json:"error,omitempty"`
-	// Link says whether the port has a carrier.
+	// Link reports whether the port has a carrier.
 	Link      bool          `json:"link"`
 	MAC       string        `json:"mac"`
 	Addresses []string      `json:"addresses"`
 	MTU       int           `json:"mtu"`
 	Port      afpacket.Info `json:"port"`
-	// The most telling counters; all of them are at PathCounters.
+	// The most important counters; PathCounters has all of them.
 	SentPkts    uint64 `json:"sentPkts"`
 	RcvdPkts    uint64 `json:"rcvdPkts"`
 	RetransPkts uint64 `json:"retransPkts"`
@@ -99,7 +99,7 @@ type QPStatus struct {
 	RecvPSN    uint32 `json:"recvPsn"`
 	SendQueued int    `json:"sendQueued"`
 	RecvQueued int    `json:"recvQueued"`
-	// RetransPkts are the packets that it sent again.
+	// RetransPkts counts the packets that the queue pair retransmitted.
 	RetransPkts uint64 `json:"retransPkts"`
 }
 
@@ -111,7 +111,7 @@ type Region struct {
 	Length  int    `json:"length"`
 }
 
-// Counters are those of the NIC, then of its port.
+// Counters are the counters of the NIC, then of its port.
 type Counters struct {
 	Name    string           `json:"name"`
 	Samples []metrics.Sample `json:"samples"`
@@ -133,11 +133,11 @@ const (
 // NICFault makes the NIC fail as hardware does, with the events and completions of the real thing.
 type NICFault struct {
 	Kind string `json:"kind"`
-	// QPN is the queue pair that is hit; 0: all that are neither in RESET nor in error.
+	// QPN is the queue pair that fails; 0: all that are neither in RESET nor in ERROR.
 	QPN wire.QPN `json:"qpn,omitempty"`
 }
 
-// NICFaultResult says what was hit.
+// NICFaultResult lists the queue pairs that failed.
 type NICFaultResult struct {
 	QPNs []wire.QPN `json:"qpns"`
 }
@@ -151,7 +151,7 @@ type Tear struct {
 	Seed uint64 `json:"seed,omitempty"`
 	// Pause is the longest time between the two parts of a copy; 0: 20 µs.
 	Pause time.Duration `json:"pause,omitempty"`
-	// For ends it after that long; 0: when told.
+	// For is how long the fault lasts; 0: until it is ended by a request.
 	For time.Duration `json:"for,omitempty"`
 }
 
@@ -167,6 +167,6 @@ type VerifyItem struct {
 	To    string `json:"to"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
-	// Result says what was checked, as far as it got.
+	// Result has the checks that were made, also after a failure.
 	Result perf.Result `json:"result"`
 }

@@ -22,20 +22,19 @@ const maxJobs = 64
 // lockTable is the lock table of a memory service on the NIC, in bytes (the Sherman paper, §4).
 const lockTable = 256 << 10
 
-// deviceMemory is the memory of a NIC, in bytes: room for a lock table, and as much for other
-// users.
+// deviceMemory is the size of a NIC's memory in bytes: a lock table, and as much for other users.
 const deviceMemory = 2 * lockTable
 
-// application is what runs on a host above its NIC: services and jobs. Each has a verbs context of
-// its own, and its queue pairs die with that, as those of a process do. Only what the memory
-// service handed out belongs to the NIC.
+// application is the part of a host above its NIC: services and jobs. Each has its own verbs
+// context, and its queue pairs end with the context, as those of a process do. Only the queue pairs
+// of the memory service belong to the NIC and outlive the application.
 type application struct {
 	h *Host
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running bool
-	// memory is kept over a crash of the application: its region stays registered, its connections
-	// are answered.
+	// memory survives a crash of the application: its region stays registered, its connections stay
+	// open.
 	memory    *memservice.Server
 	memoryCtx verbs.Context
 	perf      *memservice.Server
@@ -46,7 +45,7 @@ type application struct {
 	stores *stores
 }
 
-// job is a test that runs.
+// job is a running test.
 type job struct {
 	name   string
 	ctx    verbs.Context
@@ -108,9 +107,9 @@ func (a *application) startServices() (err error) {
 	return nil
 }
 
-// sharedPD is the protection domain of the memory service for the other one; nil if there is no
-// memory service. A memory server has one domain, so that its clients' requests can be carried by
-// one connection of the switch.
+// sharedPD returns the protection domain of the memory service, which the benchmark's service uses,
+// too; nil if there is no memory service. A memory server has one domain, so that its clients'
+// requests can be carried by one connection of the switch.
 func (a *application) sharedPD() (verbs.PD, error) {
 	shares, ok := a.perfCtx.(interface {
 		SharePD(other verbs.PD) (verbs.PD, error)
@@ -129,8 +128,8 @@ func (a *application) serve(s *memservice.Server) {
 	})
 }
 
-// crash kills services and jobs. The region of a memory host stays registered, and who is connected
-// to it can use it.
+// crash kills services and jobs. The region of a memory host stays registered, and connected
+// clients can use it.
 func (a *application) crash() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +139,7 @@ func (a *application) crash() {
 	}
 }
 
-// nicGone forgets what died with the NIC.
+// nicGone forgets the objects that ended with the NIC.
 func (a *application) nicGone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +153,7 @@ func (a *application) nicGone() {
 	}
 }
 
-// nicBack starts what runs on a NIC that is up again.
+// nicBack starts the services and tests of a NIC that is up again.
 func (a *application) nicBack() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,8 +163,8 @@ func (a *application) nicBack() error {
 	return a.startServices()
 }
 
-// stop ends jobs, what ends of the stores, and services, and waits for the services' threads. The
-// caller holds mu.
+// stop ends jobs, calls ends for the node of each store, ends services, and waits for the services'
+// threads. The caller holds mu.
 func (a *application) stop(ends func(store.Node) error) error {
 	var errs []error
 	for j := range a.jobs {
@@ -190,8 +189,8 @@ func (a *application) stop(ends func(store.Node) error) error {
 	return errors.Join(errs...)
 }
 
-// do runs f as a job with a verbs context of its own. The context of f ends when the client goes or
-// the job is killed.
+// do runs f as a job with its own verbs context. The context of f ends when the client disconnects
+// or the job is killed.
 func (a *application) do(r *http.Request, name string, f func(ctx context.Context, v verbs.Context) error) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -230,7 +229,7 @@ func (a *application) end(j *job) {
 	}
 }
 
-// describe fills in what the application shows in a status.
+// describe fills in the application's part of a status.
 func (a *application) describe(st *Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

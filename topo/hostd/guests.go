@@ -10,11 +10,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// guestsFresh is how long what was read of the rack's guests is believed: one can go, and another
-// come to its address.
+// guestsFresh is how long the list of guests is used before it is read again: a guest may leave,
+// and another may get its address.
 const guestsFresh = time.Second
 
-// neighbours knows the guests of the rack, which come and go while the daemon runs.
+// neighbours resolves the addresses of guests, which join and leave while the daemon runs.
 type neighbours struct {
 	paths spec.Paths
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ func (n *neighbours) find(a netip.Addr) (wire.MAC, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if time.Since(n.read) > guestsFresh {
-		// A host whose file cannot be read is no neighbour now.
+		// A guest whose file cannot be read is not resolved.
 		n.list, _ = guests.List(n.paths)
 		n.read = time.Now()
 	}

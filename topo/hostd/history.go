@@ -25,7 +25,8 @@ const (
 	decidePatience  = 30 * time.Second
 )
 
-// history lets clients of a store share a few keys, and decides about their answers.
+// history runs clients of a store on a few shared keys, and checks whether their answers are
+// linearizable.
 func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryRequest) (out store.Verdict, err error) {
 	if in.Clients < 1 || in.Clients > maxCheckClients || in.Rounds < 1 || in.Rounds > maxCheckRounds || in.Keys < 1 || in.Keys > maxCheckKeys {
 		return out, control.Errorf(http.StatusBadRequest, "%d clients, %d rounds, %d keys: want 1 to %d clients, 1 to %d rounds and 1 to %d keys",
@@ -57,7 +58,7 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 	return out, store.HTTPError(err)
 }
 
-// history is a history in the making.
+// history is a history that is being made.
 type history struct {
 	desc *store.Store
 	in   store.HistoryRequest
@@ -65,14 +66,14 @@ type history struct {
 	ctx  context.Context
 	rt   verbs.Runtime
 
-	mu            sync.Mutex // guards what follows, and ops
+	mu            sync.Mutex // guards the fields below, and ops
 	ops           *kv.History
 	unknown, lost int
 	err           error
 }
 
-// run lets the clients make the history, side by side, and decides about it. The verdict counts the
-// operations even where the error says that there is no verdict about their order.
+// run runs the clients at the same time and checks their history. The verdict has the number of
+// operations even if the error says that their order could not be checked.
 func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	for i := range h.in.Clients {
 		h.rt.Go(fmt.Sprintf("check-%d", i), func() {
@@ -97,7 +98,7 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	return out, nil
 }
 
-// client is one client from its connecting to its end.
+// client runs one client, from its connection to its end.
 func (h *history) client(clients store.Clients, id int) error {
 	c, err := clients.Open(h.rt.Now().Add(max(checkPatience, h.desc.JoinPatience())))
 	if err != nil {
@@ -126,7 +127,7 @@ func (h *history) client(clients store.Clients, id int) error {
 	return errors.Join(rec.Err(), c.Close())
 }
 
-// mix is the shares of operations up to and with each kind; the rest deletes.
+// mix has the cumulative shares of the kinds of operations; the rest are deletes.
 type mix struct{ get, put, insert, scan float64 }
 
 // The mixes: half of the operations read, most of the others write.
@@ -162,7 +163,8 @@ func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) erro
 	return h.counted(c, err)
 }
 
-// counted counts how an operation ended, and returns what is wrong with it or with what it read.
+// counted counts the outcome of an operation, and returns an error if the outcome or the value that
+// it read is wrong.
 func (h *history) counted(c *kv.Recorded, err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,14 +28,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// linkPoll is how often the daemon looks at the carrier of its port.
+// linkPoll is the interval at which the daemon checks the carrier of its port.
 const linkPoll = 100 * time.Millisecond
 
-// Config says which host to be.
+// Config names the host that the daemon is.
 type Config struct {
 	// Dir is the rack's state folder (spec.Paths.Dir), Name the host in its description.
 	Dir, Name string
-	// Log is where the daemon writes; nil: standard error.
+	// Log is the daemon's logger; nil: standard error.
 	Log *slog.Logger
 	// Ifname is the interface of the NIC; "": spec.HostIfname.
 	Ifname string
@@ -60,7 +60,7 @@ type manager interface {
 	Close() error
 }
 
-// Host is a host that runs.
+// Host is a running host.
 type Host struct {
 	cfg   Config
 	log   *slog.Logger
@@ -82,12 +82,12 @@ type Host struct {
 	stop chan struct{}
 	wg   sync.WaitGroup // the link monitor
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	tear      *Tear
 	tearTimer *time.Timer
 }
 
-// Run is a host until ctx ends.
+// Run runs a host until ctx ends.
 func Run(ctx context.Context, cfg Config) error {
 	h, err := Open(cfg)
 	if err != nil {
@@ -207,8 +207,8 @@ func (h *Host) openNIC() error {
 	h.dev, err = device.Open(device.Config{
 		Engine: engine.Config{
 			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.LinkMTU), GIDs: gids,
-			// Not from the rack's seed: after a restart a host must not hand out the numbers and
-			// keys of its former incarnation, which peers still use.
+			// Not from the rack's seed: after a restart a host must not use the QPNs and keys of
+			// its former incarnation, which peers may still use.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			Resolve: h.resolve,
 			Limits:  engine.Limits{DeviceMemory: deviceMemory},
@@ -223,7 +223,7 @@ func (h *Host) openNIC() error {
 	return nil
 }
 
-// listen opens the services' way in: the exchange of connections and the raw frames' server.
+// listen opens the listeners of the services: for connections, and for tests with raw frames.
 func (h *Host) listen() (err error) {
 	if h.conn, err = h.connections(); err != nil {
 		return err
@@ -239,8 +239,7 @@ func (h *Host) rawHost() raw.Host {
 	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU}
 }
 
-// connections opens the way to make connections that the rack's description says; without error it
-// is not nil.
+// connections opens the connection manager that the rack's description names: datagrams or TCP.
 func (h *Host) connections() (manager, error) {
 	if h.rack.Connect == spec.ConnectTCP {
 		return h.listenTCP()
@@ -252,7 +251,7 @@ func (h *Host) connections() (manager, error) {
 	return m, nil
 }
 
-// listenTCP opens the out-of-band exchange on all addresses.
+// listenTCP opens the out-of-band exchange over TCP on all addresses.
 func (h *Host) listenTCP() (manager, error) {
 	first, second := netip.IPv6Unspecified(), netip.IPv4Unspecified()
 	if h.cfg.listen.IsValid() {
@@ -272,9 +271,9 @@ func (h *Host) listenTCP() (manager, error) {
 	return m, nil
 }
 
-// resolve gives the MAC of an address. Those of the rack are in its description, so that a queue
-// pair can be connected without asking the link, and so are its guests; for others the kernel's
-// neighbours are asked.
+// resolve returns the MAC address of an IP address. Hosts of the rack are in its description and
+// guests in their files, so that no ARP is needed to connect a queue pair; other addresses are
+// looked up in the kernel's neighbour table.
 func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	if mac, ok := h.rack.Neighbour(a); ok {
 		return mac, true
@@ -286,7 +285,7 @@ func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	return mac, ok && err == nil
 }
 
-// address resolves the name of a host, or an address, to what to dial.
+// address resolves the name of a host, or an address in text form, to an address.
 func (h *Host) address(to string) (netip.Addr, error) {
 	if p, _, ok := h.rack.Host(to); ok {
 		if p.IPv4.IsValid() {
@@ -300,7 +299,7 @@ func (h *Host) address(to string) (netip.Addr, error) {
 	return netip.Addr{}, control.Errorf(404, "no host %q in this rack; it has %v", to, h.rack.HostNames())
 }
 
-// watchLink tells the NIC of its carrier.
+// watchLink reports changes of the carrier to the NIC.
 func (h *Host) watchLink() {
 	tick := time.NewTicker(linkPoll)
 	defer tick.Stop()
@@ -314,7 +313,7 @@ func (h *Host) watchLink() {
 	}
 }
 
-// Close ends the host: first what others can call, then applications, then the NIC.
+// Close ends the host: first the listeners, then applications, then the NIC.
 func (h *Host) Close() error {
 	var errs []error
 	closing := func(err error) { errs = append(errs, err) }

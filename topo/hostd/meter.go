@@ -7,40 +7,40 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// ClientsStatus is what the clients of stores on a host do.
+// ClientsStatus describes the work of the clients of stores on a host.
 type ClientsStatus struct {
-	// Count is how many there are.
+	// Count is the number of clients.
 	Count int `json:"count"`
-	// Rate is how many operations have succeeded in the last full second, and P99 what 99 of 100 of
-	// them took at most.
+	// Rate is how many operations succeeded in the last full second, P99 the 99th percentile of
+	// their times.
 	Rate uint64  `json:"rate"`
 	P99  float64 `json:"p99Usec"`
 }
 
-// Latencies that a meter tells apart: up to a minute, two decimal digits.
+// Range and precision of a meter's latencies: up to a minute, two decimal digits.
 const (
 	meterLongest = time.Minute
 	meterDigits  = 2
 )
 
-// meter counts the operations of all clients of a host. The zero value is one.
+// meter counts the operations of all clients of a host. The zero value is ready to use.
 type meter struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	count int        // clients
-	// second is the one that hist is of, last what came of the one before.
+	// second is the second that hist counts, last the result of the second before.
 	second int64
 	hist   *hdrhistogram.Histogram
 	last   ClientsStatus
 }
 
-// clients says that n more clients run, or fewer.
+// clients adds n, which may be negative, to the number of running clients.
 func (m *meter) clients(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count += n
 }
 
-// note counts an operation that took a time and ended now.
+// note counts an operation that ended now and took the given time.
 func (m *meter) note(now time.Time, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,7 +48,7 @@ func (m *meter) note(now time.Time, took time.Duration) {
 	_ = m.hist.RecordValue(int64(min(max(took, 1), meterLongest))) // it is in range
 }
 
-// roll begins a new second if it is one.
+// roll begins a new second if the present one has ended.
 func (m *meter) roll(now time.Time) {
 	if m.hist == nil {
 		m.hist = hdrhistogram.New(1, int64(meterLongest), meterDigits)
@@ -66,7 +66,7 @@ func (m *meter) roll(now time.Time) {
 	m.hist.Reset()
 }
 
-// status is nil if there are no clients.
+// status returns the status of the clients; nil if there are none.
 func (m *meter) status(now time.Time) *ClientsStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()

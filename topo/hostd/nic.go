@@ -72,7 +72,7 @@ func (h *Host) setTear(t Tear) error {
 	return nil
 }
 
-// endTear ends a plan whose time is over, unless another has replaced it.
+// endTear ends an expired plan, unless another plan has replaced it.
 func (h *Host) endTear(plan *Tear) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +103,7 @@ func (h *Host) applyTear() {
 	})
 }
 
-// installTears installs what the rack file declares for this host.
+// installTears installs the torn copies that the rack file declares for this host.
 func (h *Host) installTears() {
 	for _, r := range h.rack.Faults {
 		if r.Kind != fault.Tear || r.Link != h.self.Name {

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// failNIC makes the NIC fail as hardware does, and returns the queue pairs that were hit.
+// failNIC makes the NIC fail as hardware does, and returns the queue pairs that failed.
 func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	fail := map[string]func(wire.QPN) error{
 		FaultQPError: h.dev.FailQP, FaultCQOverrun: h.dev.OverrunCQs, FaultUnplug: nil,
@@ -37,7 +37,7 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 		for _, n := range victims {
 			err := hit(n)
 			if errors.Is(err, verbs.ErrState) || errors.Is(err, verbs.ErrInvalid) {
-				err = nil // another's fault hit it too, or it has gone meanwhile
+				err = nil // another fault has hit the queue pair, or it was destroyed meanwhile
 			}
 			if err != nil {
 				return res, control.Errorf(http.StatusConflict, "%v", err)
@@ -49,7 +49,7 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	return res, nil
 }
 
-// victims are the queue pairs that can fail.
+// victims lists the queue pairs that can fail.
 func (h *Host) victims() []wire.QPN {
 	out := []wire.QPN{}
 	h.dev.With(func(e *engine.Engine) {

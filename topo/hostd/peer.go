@@ -15,17 +15,19 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// PeerRequest asks for a run with a program that is not ours. One of Pingpong and Perftest is set.
+// PeerRequest asks for a run with a program outside of this project: ibv_*_pingpong or perftest.
+// One of Pingpong and Perftest is set.
 type PeerRequest struct {
 	Pingpong *perftestpeer.Pingpong `json:"pingpong,omitempty"`
 	Perftest *perftestpeer.Perftest `json:"perftest,omitempty"`
-	// To is the name of a host or the address of the server; "" is to be the server.
+	// To is the server: the name of a host or an address. "": this host is the server.
 	To string `json:"to,omitempty"`
 	// Port of the exchange; 0: peer.DefaultPort.
 	Port uint16 `json:"port,omitempty"`
 }
 
-// PeerEvent is a line of such a run: first, of a server, where it listens; then the result.
+// PeerEvent is a line of such a run: a server first reports where it listens; then comes the
+// result.
 type PeerEvent struct {
 	Listening string               `json:"listening,omitempty"`
 	Result    *perftestpeer.Result `json:"result,omitempty"`
@@ -53,7 +55,7 @@ func (q *PeerRequest) name() (string, error) {
 	return "ib_" + q.Perftest.Test, q.Perftest.Validate()
 }
 
-// runPeer runs a test with a program that is not ours, as a job.
+// runPeer runs a test with a program outside of this project, as a job.
 func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) error) error {
 	name, err := in.name()
 	if err != nil {

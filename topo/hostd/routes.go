@@ -16,7 +16,7 @@ import (
 
 type none = struct{}
 
-// routes is the control API.
+// routes returns the handlers of the control API.
 func (h *Host) routes() *control.Mux {
 	m := new(control.Mux)
 	control.Handle(m, "GET "+PathStatus, func(*http.Request, none) (Status, error) { return h.Status(), nil })
@@ -71,7 +71,7 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 		return err
 	})
 	if res.Test == "" {
-		return err // it never began
+		return err // the test did not begin
 	}
 	if serr := send(perf.Event{Result: &res}); serr != nil {
 		return serr
@@ -163,7 +163,7 @@ func describeQP(q *verbs.QPAttr) QPStatus {
 	return st
 }
 
-// PortCounters are what the port did, as counters with names.
+// PortCounters are the counters of the port, with names.
 type PortCounters struct {
 	RxPackets uint64 `name:"port_rx_packets" help:"frames to UDP 4791 that the port took"`
 	RxBytes   uint64 `name:"port_rx_bytes" help:"bytes of these"`
@@ -173,7 +173,7 @@ type PortCounters struct {
 	TxDropped uint64 `name:"port_tx_dropped" help:"frames that the link refused"`
 }
 
-// Counters are those of the NIC and of its port.
+// Counters returns the counters of the NIC and of its port.
 func (h *Host) Counters() Counters {
 	nic, port := h.dev.Counters(), PortCounters(h.port.Stats())
 	return Counters{Name: h.self.Name, Samples: append(metrics.Samples(&nic), metrics.Samples(&port)...)}

@@ -46,7 +46,7 @@ func (s *stores) routes(m *control.Mux) {
 	control.HandleStream(m, "POST "+PathRun, s.run)
 }
 
-// op makes one operation with a client of its own.
+// op runs one operation with a client that is opened for it.
 func (s *stores) op(r *http.Request, d *store.Store, in store.OpRequest) (out store.Answer, err error) {
 	clients, err := s.nodes[d.Name].Clients(in.ClientOptions)
 	if err = errors.Join(err, in.Check()); err != nil {

@@ -33,7 +33,8 @@ func limitsOf(q spec.Quota) serve.Limits {
 	}
 }
 
-// connectionsOf makes connections for a program, the way that the rack's description says.
+// connectionsOf returns the connection manager of a program, of the kind that the rack's
+// description names.
 func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
 	if h.rack.Connect == spec.ConnectTCP {
 		d, err := rdmacm.NewOOB(rdmacm.OOBConfig{Context: ctx})
@@ -49,8 +50,8 @@ func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
 	return m, nil
 }
 
-// common is the manager of all on a host, as one program sees it: the server closes its listeners
-// one by one. It dials by itself, so that what it dials ends with it.
+// common is one program's view of the host's connection manager. Its dials belong to the program
+// and end with it; the server closes its listeners one by one.
 type common struct {
 	rdmacm.Manager
 	dialer *rdmacm.OOB

@@ -22,8 +22,8 @@ type RunRequest struct {
 	// Store is the name of the store; "": the default.
 	Store string `json:"store,omitempty"`
 	store.ClientOptions
-	// First is the number of this host's first client, Count how many it runs. Config.Client is not
-	// used.
+	// First is the number of this host's first client, Count the number of its clients.
+	// Config.Client is not used.
 	First  int          `json:"first"`
 	Count  int          `json:"count"`
 	Config kv.RunConfig `json:"config"`
@@ -33,7 +33,7 @@ type RunRequest struct {
 
 // RunEvent is one line of the answer.
 type RunEvent struct {
-	// Done is how many operations the host's clients have finished so far; of a load, 0.
+	// Done is how many operations the host's clients have finished so far; 0 during a load.
 	Done   uint64     `json:"done,omitempty"`
 	Result *kv.Result `json:"result,omitempty"`
 	Error  string     `json:"error,omitempty"`
@@ -45,7 +45,7 @@ const maxStoreClients = 1024
 // runEvery is how often progress is reported.
 const runEvery = 500 * time.Millisecond
 
-// run runs clients, each as a thread with objects of its own on the same NIC.
+// run runs clients, each as a thread with its own verbs objects on the same NIC.
 func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) error {
 	desc, err := store.Find(cmp.Or(in.Store, store.Default().Name))
 	if err != nil {
@@ -80,7 +80,7 @@ type storeRun struct {
 	// meter counts each operation.
 	meter *meter
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	result kv.Result
 	errs   []error
 }
@@ -111,7 +111,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	return errors.Join(s.errs...)
 }
 
-// one is one client from its connecting to its end.
+// one runs one client, from its connection to its end.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	cfg := s.in.Config
 	cfg.Client, cfg.Observe = id, func(took time.Duration) { s.meter.note(time.Now(), took) }
@@ -144,7 +144,7 @@ func (s *storeRun) fail(err error) {
 	}
 }
 
-// untilEnded is a store that inserts nothing more when a job was ended.
+// untilEnded is a store that refuses to insert once the job has ended.
 type untilEnded struct {
 	kv.Store
 	ctx context.Context

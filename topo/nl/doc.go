@@ -1,6 +1,6 @@
-// Package nl is the project's only door to network namespaces and netlink: it makes pinned
-// namespaces, joins them by veth pairs, configures the ends, and reads them back. It knows nothing
-// of racks.
+// Package nl is the only package of the project that uses network namespaces and netlink: it makes
+// pinned namespaces, joins them by veth pairs, configures the ends, and reads their state. It knows
+// nothing of racks.
 //
 // A namespace is named by the path of its pin; the path "" is the caller's own. Every function
 // opens what it needs and closes it again, may be called from any goroutine, and leaves no thread
@@ -11,7 +11,7 @@
 // Do gives a thread back only when the thread is in its own namespace again, and lets the thread
 // end otherwise).
 //
-// Missing privileges are ErrPrivilege, whatever the system call that found out.
+// Missing privileges are ErrPrivilege, whichever system call failed.
 package nl
 
 import (
@@ -21,20 +21,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrPrivilege says that the caller may not make namespaces or links: it needs CAP_SYS_ADMIN and
+// ErrPrivilege means that the caller may not make namespaces or links: it needs CAP_SYS_ADMIN and
 // CAP_NET_ADMIN.
 var ErrPrivilege = errors.New("no privilege")
 
-// privilegeError is an ErrPrivilege that says what was refused.
+// privilegeError is an ErrPrivilege with the refused operation.
 type privilegeError struct{ error }
 
-// Is makes it an ErrPrivilege.
+// Is makes it match ErrPrivilege.
 func (privilegeError) Is(target error) bool { return target == ErrPrivilege }
 
-// Unwrap gives the kernel's refusal.
+// Unwrap returns the kernel's error.
 func (e privilegeError) Unwrap() error { return e.error }
 
-// opError adds what was being done to err, and marks the kernel's refusals.
+// opError adds a description of the operation to err, and marks missing privileges.
 func opError(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

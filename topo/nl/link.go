@@ -13,10 +13,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// maxDumps bounds how often a listing that the kernel interrupted is asked for again.
+// maxDumps bounds how often a listing is repeated that changed while the kernel produced it.
 const maxDumps = 5
 
-// Link is what an interface is now.
+// Link is the state of an interface.
 type Link struct {
 	Name  string
 	Index int
@@ -109,7 +109,7 @@ func Addrs(netns, name string) ([]netip.Prefix, error) {
 	return out, err
 }
 
-// dump repeats a listing while the kernel says that it changed underneath.
+// dump repeats a listing while the kernel reports that it changed meanwhile.
 func dump[T any](list func() ([]T, error)) ([]T, error) {
 	var out []T
 	var err error
@@ -121,7 +121,7 @@ func dump[T any](list func() ([]T, error)) ([]T, error) {
 	return out, err
 }
 
-// Neighbour is the MAC address that the kernel knows for an address on an interface.
+// Neighbour returns the MAC address that the kernel knows for an IP address on an interface.
 func Neighbour(netns, ifname string, ip netip.Addr) (wire.MAC, bool, error) {
 	var mac wire.MAC
 	var found bool

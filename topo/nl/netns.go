@@ -27,13 +27,14 @@ func Create(path string) error {
 		return errors.Join(opError(err, "make network namespace %s", path), os.Remove(path))
 	}
 	if err := OnOwnThread(func() error { return enterNew(path) }); err != nil {
-		_ = Remove(path) // what failed is said already
+		_ = Remove(path) // the first error is returned
 		return opError(err, "make network namespace %s", path)
 	}
 	return nil
 }
 
-// OnOwnThread runs f on a thread that ends with f, so that f may leave it in any namespace.
+// OnOwnThread runs f on a new thread that ends with f, so that f may leave the thread in any
+// namespace.
 func OnOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -64,15 +65,15 @@ func enterNew(path string) error {
 	return setUp("lo", true)
 }
 
-// quiet makes interfaces of the calling thread's namespace say nothing on their own: no duplicate
-// address detection (which would delay every IPv6 address by a second), no link-local address, no
-// router solicitation. IPv6 is on, whatever the machine's default is.
+// quiet stops the interfaces of the calling thread's namespace from sending packets by themselves:
+// no duplicate address detection (which would delay every IPv6 address by a second), no link-local
+// address, no router solicitation. IPv6 is on, whatever the machine's default is.
 func quiet() {
 	for key, value := range map[string]string{
 		"disable_ipv6": "0", "accept_dad": "0", "accept_ra": "0", "addr_gen_mode": "1", "router_solicitations": "0", "keep_addr_on_down": "1",
 	} {
 		for _, dev := range []string{"all", "default"} {
-			// A kernel without IPv6, or without the key, is quiet already.
+			// A kernel without IPv6, or without the key, needs no change.
 			_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+dev+"/"+key, []byte(value), 0o644)
 		}
 	}
@@ -91,8 +92,8 @@ func DisableIPv6(path string) error {
 	})
 }
 
-// Remove takes a pin away; the namespace ends with its last process and socket. A missing pin is
-// fine.
+// Remove removes a pin; the namespace ends with its last process and socket. A missing pin is no
+// error.
 func Remove(path string) error {
 	unmount := unix.Unmount(path, unix.MNT_DETACH)
 	// A file that nothing is mounted on is a pin that was never finished. It can be removed without
@@ -107,8 +108,9 @@ func Remove(path string) error {
 	return opError(errors.Join(unmount, remove), "unpin network namespace %s", path)
 }
 
-// Do runs f on a thread inside the namespace pinned at path. Only f's own goroutine is inside:
-// goroutines that it starts are not, sockets and processes that it makes are and stay there.
+// Do runs f on a thread inside the namespace pinned at path. Only the goroutine of f is inside the
+// namespace, not the goroutines that it starts. Sockets and processes that it makes belong to the
+// namespace and stay there.
 func Do(path string, f func() error) error {
 	if path == "" {
 		return f()
@@ -140,7 +142,7 @@ func open(path string) (netns.NsHandle, error) {
 	return h, opError(err, "open network namespace %s", path)
 }
 
-// notNamespace says plainly that nothing is pinned at path.
+// notNamespace replaces the kernel's error by a plain one if no namespace is pinned at path.
 func notNamespace(path string, err error) error {
 	var missing ns.NSPathNotExistErr
 	var other ns.NSPathNotNSErr
@@ -150,8 +152,9 @@ func notNamespace(path string, err error) error {
 	return opError(err, "open network namespace %s", path)
 }
 
-// ID is the device and inode of the namespace pinned at path. Processes have the same in
-// /proc/PID/ns/net. It is not an identity over time: the kernel uses inodes again.
+// ID returns the device and inode of the namespace pinned at path. /proc/PID/ns/net of its
+// processes has the same ones. They do not identify a namespace over time: the kernel reuses
+// inodes.
 func ID(path string) (dev, inode uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -160,11 +163,12 @@ func ID(path string) (dev, inode uint64, err error) {
 	return st.Dev, st.Ino, nil
 }
 
-// EnableIPv6 lets the interfaces that come into the namespace at path have IPv6 addresses, whatever
-// the default there is. A kernel without IPv6 stays without.
+// EnableIPv6 lets new interfaces of the namespace at path have IPv6 addresses, whatever its default
+// is. On a kernel without IPv6 it does nothing.
 func EnableIPv6(path string) error {
 	return Do(path, func() error {
-		// Container runtimes may have it read-only; addresses then say what cannot be.
+		// Container runtimes may mount the file read-only; setting an address then returns the
+		// error.
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("0"), 0o644)
 		return nil
 	})

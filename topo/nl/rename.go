@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Rename gives an interface another name. It goes down for that, and comes up by Configure. A
-// missing one is fs.ErrNotExist.
+// Rename changes the name of an interface. The interface must be down for that; Configure brings it
+// up again. A missing interface is fs.ErrNotExist.
 func Rename(netns, from, to string) error {
 	return Do(netns, func() error {
 		l, err := byName(from)
@@ -19,8 +19,8 @@ func Rename(netns, from, to string) error {
 	})
 }
 
-// Quiet makes the interfaces of the namespace at path say nothing on their own, as those that
-// Create makes do.
+// Quiet stops the interfaces of the namespace at path from sending packets by themselves, as Create
+// does for new namespaces.
 func Quiet(path string) error {
 	return Do(path, func() error {
 		quiet()

@@ -19,7 +19,7 @@ type End struct {
 	Name string
 	// MAC may be zero: the kernel then chooses one.
 	MAC wire.MAC
-	// Alias is a free text on the interface that says whose it is, up to 255 bytes.
+	// Alias is a free text on the interface that names its owner, up to 255 bytes.
 	Alias string
 	// Addrs are the end's addresses with the length of their network.
 	Addrs []netip.Prefix
@@ -27,9 +27,9 @@ type End struct {
 	NoTSO bool
 }
 
-// Connect makes a veth pair between two namespaces in one step, each end born where it belongs,
-// configures both ends and brings them up. mtu is in bytes without the Ethernet header. On an error
-// nothing is left of the pair.
+// Connect makes a veth pair between two namespaces in one step, with each end in its namespace from
+// the beginning, configures both ends and brings them up. mtu is in bytes without the Ethernet
+// header. After an error nothing is left of the pair.
 func Connect(a, b End, mtu int) error {
 	other, err := open(b.Netns)
 	if err != nil {
@@ -61,7 +61,7 @@ func Connect(a, b End, mtu int) error {
 	return nil
 }
 
-// linkError tells the two frequent reasons of a refused pair apart.
+// linkError explains the two frequent reasons for which a pair is refused.
 func linkError(err error, a, b string) error {
 	switch {
 	case errors.Is(err, unix.EEXIST):
@@ -72,7 +72,7 @@ func linkError(err error, a, b string) error {
 	return opError(err, "make link %s - %s", a, b)
 }
 
-// Configure gives an existing interface e.Name what e says and brings it up. Doing it again changes
+// Configure applies e to the existing interface e.Name and brings it up. Repeating it changes
 // nothing.
 func Configure(e End) error {
 	return Do(e.Netns, func() error {
@@ -102,7 +102,8 @@ func Configure(e End) error {
 	})
 }
 
-// addr is p for netlink. An IPv6 address is usable at once, without asking the link for duplicates.
+// addr converts p for netlink. An IPv6 address is usable at once, without duplicate address
+// detection.
 func addr(p netip.Prefix) *netlink.Addr {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 	if p.Addr().Is6() {
@@ -111,7 +112,8 @@ func addr(p netip.Prefix) *netlink.Addr {
 	return a
 }
 
-// DeleteLink removes an interface, and with it the other end of a veth pair. A missing one is fine.
+// DeleteLink removes an interface, and with it the other end of a veth pair. A missing interface is
+// no error.
 func DeleteLink(netns, name string) error {
 	return Do(netns, func() error {
 		l, err := netlink.LinkByName(name)

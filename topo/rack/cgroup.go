@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupParent is the cgroup that holds one cgroup a rack.
+// cgroupParent is the cgroup that has one cgroup for each rack.
 const cgroupParent = "rdmalab"
 
 // maxMakeTries bounds how often a cgroup is made again when another rack's end removes the parent
 // at that moment.
 const maxMakeTries = 8
 
-// cgroup2Root finds the unified hierarchy: at its own place, or beside the old ones. "" is none.
+// cgroup2Root finds the unified hierarchy: at its usual place, or beside hierarchies of version 1.
+// "": there is none.
 func cgroup2Root() string {
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
@@ -75,7 +76,7 @@ func (k *cgroupKeeper) pids(node string) ([]int, error) {
 	}
 	var pids []int
 	for line := range strings.Lines(string(b)) {
-		// 0 stands for a process outside of our pid namespace; it must never reach kill(2).
+		// 0 stands for a process outside of this pid namespace; it must never be passed to kill(2).
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 1 {
 			pids = append(pids, pid)
 		}
@@ -105,8 +106,8 @@ func (k *cgroupKeeper) kill(node string) error {
 	})
 }
 
-// killEach kills one by one, below node too, while all of them are stopped, so that nothing escapes
-// by forking.
+// killEach kills the processes of a node and of cgroups below it one by one, while all of them are
+// stopped, so that none escapes by forking.
 func (k *cgroupKeeper) killEach(node string) error {
 	err := k.write(node, "cgroup.freeze", "1")
 	for range maxKillRounds {
@@ -114,7 +115,7 @@ func (k *cgroupKeeper) killEach(node string) error {
 		_ = filepath.WalkDir(k.of(node), func(path string, e fs.DirEntry, werr error) error {
 			if werr == nil && e.IsDir() {
 				if rel, err := filepath.Rel(k.dir, path); err == nil {
-					below, _ := k.pids(rel) // one that cannot be read is looked at again in the next round
+					below, _ := k.pids(rel) // a cgroup that cannot be read is read again in the next round
 					pids = append(pids, below...)
 				}
 			}
@@ -158,7 +159,7 @@ func (k *cgroupKeeper) clear() error {
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// What enters between the kill and the removal is killed in the next round.
+	// A process that enters between the kill and the removal is killed in the next round.
 	err := waitFor(killWait, "removal of cgroup "+k.dir, func() (bool, error) {
 		if err := k.kill("."); err != nil {
 			return false, err

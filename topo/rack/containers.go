@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// engineWait bounds what is asked of the engine by methods without a context.
+// engineWait bounds requests to the engine by methods without a context.
 const engineWait = time.Minute
 
 // watcherNode is the node of the process that plugs containers. No host name has a dot.
@@ -39,7 +39,7 @@ func (r *Rack) useContainers(s container.Settings) {
 	r.keep = &containerKeeper{keeper: r.keep, h: h, isHost: func(node string) bool { return r.Spec != nil && r.CheckHost(node) == nil }}
 }
 
-// Containers are the settings of a rack whose hosts are containers; nil if they are processes.
+// Containers returns the settings of a rack whose hosts are containers; nil if they are processes.
 func (r *Rack) Containers() *container.Settings {
 	if b, ok := r.hosts.(containerHosts); ok {
 		s := b.h.Settings()
@@ -84,7 +84,7 @@ func (b containerHosts) startWatcher(ctx context.Context) error {
 	return r.starter().waitAnswer(ctx, container.WatcherName, watcherNode)
 }
 
-// RunWatcher is the process that plugs the containers of the rack called name.
+// RunWatcher runs the process that plugs the containers of the rack called name.
 func RunWatcher(ctx context.Context, name string, logger *log.Logger) error {
 	if err := passGate(); err != nil {
 		return err
@@ -117,7 +117,8 @@ func (b containerHosts) cut(host string) error {
 	return ignoreMissing(nl.SetUp(netns, spec.HostIfname, false))
 }
 
-// restore brings the NIC up again that a holder has kept. Without one it comes with the start.
+// restore brings up the NIC that a holder has kept. Without a holder, the host gets its NIC when it
+// starts.
 func (b containerHosts) restore(h *spec.Host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
@@ -157,7 +158,8 @@ func (b containerHosts) clear() error {
 	return err
 }
 
-// containerKeeper is a keeper whose hosts are containers, and whose other nodes another keeper has.
+// containerKeeper is the keeper of a rack whose hosts are containers; another keeper has its other
+// nodes.
 type containerKeeper struct {
 	keeper
 	h      *container.Hosts
@@ -166,7 +168,7 @@ type containerKeeper struct {
 
 var _ keeper = (*containerKeeper)(nil)
 
-// ask runs f with a bound on what the engine may take.
+// ask runs f with a bound on the time that the engine may take.
 func ask[T any](f func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWait)
 	defer cancel()
@@ -224,7 +226,7 @@ func (k *containerKeeper) hung(node string) (bool, error) {
 	return c.State == "paused", err
 }
 
-// watch is what the rack's watcher knows; nil if it does not answer.
+// watch returns the status of the rack's watcher; nil if it does not answer.
 func (r *Rack) watch(ctx context.Context) *container.Watch {
 	var raw json.RawMessage
 	var w container.Watch
@@ -234,11 +236,11 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 	return &w
 }
 
-// maxLook bounds what is asked of an engine about a rack of which nothing else is known.
+// maxLook bounds the request to an engine about a rack of which nothing else is known.
 const maxLook = time.Second
 
-// leftContainers adds the racks that an engine has containers of. An engine that does not answer
-// has none.
+// leftContainers adds the racks of which an engine has containers. An engine that does not answer
+// adds none.
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()
 	if err != nil {
@@ -261,8 +263,8 @@ func ignoreSilence(err error) error {
 	return err
 }
 
-// clearBodies takes the hosts away that are no processes. If the state folder is lost, as after a
-// reboot, the engine knows.
+// clearBodies removes hosts that are containers. If the state folder is lost, as after a reboot, it
+// asks the engine for them.
 func (r *Rack) clearBodies() error {
 	s, err := container.Saved(r.Paths)
 	switch {

@@ -9,15 +9,16 @@ import (
 // RuntimeDocker is the Runtime of a Status whose hosts are containers.
 const RuntimeDocker = "docker"
 
-// ContainerStatus is what is known of a host's container.
+// ContainerStatus is the state of a host's container.
 type ContainerStatus struct {
 	Name string `json:"name,omitempty"` // "": there is none
-	// State is the engine's word; ExitCode is that of a container that has ended.
+	// State is the state as the engine names it; ExitCode is the exit status of a container that
+	// has ended.
 	State    string         `json:"state,omitempty"`
 	ExitCode int            `json:"exitCode,omitempty"`
 	Plug     container.Plug `json:"plug,omitempty"`
-	// Plugged says that the watcher has seen the NIC in it, Plugs how often it was put there, Error
-	// why it is not.
+	// Plugged: the watcher has seen the NIC in the container. Plugs is how often the NIC was put
+	// there, Error why it is not there.
 	Plugged bool   `json:"plugged"`
 	Plugs   int    `json:"plugs"`
 	Error   string `json:"error,omitempty"`
@@ -25,7 +26,8 @@ type ContainerStatus struct {
 	Seen []container.Seen `json:"seen,omitempty"`
 }
 
-// observeContainers fills in what engine and watcher say. It does nothing if hosts are processes.
+// observeContainers fills in the states that engine and watcher report. It does nothing if hosts
+// are processes.
 func (r observer) observeContainers(ctx context.Context, s *Status) {
 	b, ok := r.hosts.(containerHosts)
 	if !ok {
@@ -40,7 +42,7 @@ func (r observer) observeContainers(ctx context.Context, s *Status) {
 	for i := range s.Hosts {
 		c, err := b.h.Container(ctx, s.Hosts[i].Name, container.PartHost)
 		if err != nil {
-			continue // none, or the engine does not answer; the watcher says which
+			continue // no container, or the engine does not answer; the watcher's status shows which
 		}
 		cs := s.Hosts[i].Container
 		cs.Name, cs.State, cs.Plug = c.Name, c.State, c.Plug

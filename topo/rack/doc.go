@@ -1,11 +1,11 @@
 // Package rack realises a spec.Rack on this machine: a namespace, a link and a process for every
 // host, and one process for the switch that owns the other end of every link.
 //
-// What belongs to a rack can be found without any memory of how it was made, so that Down works
-// after a crash of anything: a tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces,
+// All parts of a rack can be found without information about how it was brought up, so that Down
+// works after any crash: a tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces,
 // sockets, logs and the resolved description, and a cgroup named rdmalab/<rack> holds every
-// process. Nothing else is made, nothing else is touched. On a machine without cgroup2 processes
-// are found by their namespaces instead.
+// process. The package makes and touches nothing else. On a machine without cgroup2 processes are
+// found by their namespaces instead.
 //
 // Each node (a host or the switch) runs as
 //
@@ -23,9 +23,9 @@ import (
 	"fmt"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNotUp says that there is no such rack.
+	// ErrNotUp: there is no such rack.
 	ErrNotUp = errors.New("is not up: run `rdmalab up` first")
 	// ErrAlreadyUp is the outcome of Up when the same rack is up: nothing was changed.
 	ErrAlreadyUp = errors.New("is up already")
@@ -33,11 +33,11 @@ var (
 	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
 	// errKind is an ErrDifferent.
 	errKind = fmt.Errorf("its hosts are of another kind, processes or containers, or plugged in another way; it %w", ErrDifferent)
-	// ErrBusy says that another program holds the rack's lock.
+	// ErrBusy: another program holds the rack's lock.
 	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")
-	// ErrState says that a node is in the wrong state for what was asked; see StateError.
+	// ErrState: a node is in the wrong state for the request; see StateError.
 	ErrState = errors.New("wrong state")
-	// ErrPrivilege says that the caller is not root, or is root without the powers of one.
+	// ErrPrivilege: the caller is not root, or is root without the necessary capabilities.
 	ErrPrivilege = errors.New("needs root: run it with sudo; in a container it needs CAP_SYS_ADMIN and CAP_NET_ADMIN")
 )
 

@@ -22,8 +22,8 @@ const maxMounts = 16
 // mountInfo lists the mounts of the calling process.
 const mountInfo = "/proc/self/mountinfo"
 
-// Down takes a rack away, whatever state it is in, and says whether anything was there. It needs no
-// memory of the run.
+// Down removes a rack, whatever state it is in, and reports whether there was anything to remove.
+// It needs no information about how the rack was brought up.
 func Down(ctx context.Context, name string) (found bool, err error) {
 	if err := spec.CheckName(name); err != nil {
 		return false, err
@@ -31,7 +31,8 @@ func Down(ctx context.Context, name string) (found bool, err error) {
 	return handle(name).remover().down(ctx, name)
 }
 
-// remover takes a rack away. It looks at what is there and needs no memory of how it came up.
+// remover removes a rack. It looks for the rack's parts on the machine and needs no information
+// about how they were made.
 type remover struct{ *Rack }
 
 func (r *Rack) remover() remover { return remover{r} }
@@ -52,7 +53,7 @@ func (r remover) down(ctx context.Context, name string) (found bool, err error) 
 	return true, rackError(name, errors.Join(err, l.release(err == nil)))
 }
 
-// traces says whether anything of the rack exists.
+// traces reports whether anything of the rack exists.
 func (r remover) traces() (bool, error) {
 	places := []string{r.Paths.Dir, r.Paths.Lock()}
 	if k, ok := r.keep.(*cgroupKeeper); ok {
@@ -73,7 +74,7 @@ func (r remover) traces() (bool, error) {
 // clear ends the rack's processes and removes its cgroups, mounts and folder. The lock is held by
 // the caller. Namespaces and links go with their last process and pin.
 func (r remover) clear() error {
-	// Containers go first: an engine that is to remove a network asks the rack's watcher.
+	// Containers are removed first: an engine that removes a network asks the rack's watcher.
 	lost := r.clearBodies()
 	if lost != nil && !errors.Is(lost, container.ErrNoEngine) {
 		return lost
@@ -104,8 +105,9 @@ func (r remover) clear() error {
 	return nil
 }
 
-// awaitStrays waits for processes that a dying controller started and did not let in. They end by
-// themselves, and are waited for only so that nothing is left when Down returns.
+// awaitStrays waits for processes that a dying controller has started and not let into the rack
+// (see passGate). They end by themselves; awaitStrays only ensures that none is left when Down
+// returns.
 func (r remover) awaitStrays() error {
 	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")
 	return waitFor(killWait, "end of processes that never came into the rack", func() (bool, error) {
@@ -139,7 +141,7 @@ func (r remover) unmount() error {
 	return fmt.Errorf("unmount %s: more than %d mounts on top of each other", r.Paths.Dir, maxMounts)
 }
 
-// mountPoints lists where something is mounted in this mount namespace.
+// mountPoints lists the mount points of this mount namespace.
 func mountPoints() ([]string, error) {
 	b, err := os.ReadFile(mountInfo)
 	if err != nil {
@@ -155,5 +157,5 @@ func mountPoints() ([]string, error) {
 	return points, nil
 }
 
-// unescape undoes what the kernel does to white space in mountinfo.
+// unescape undoes the kernel's escapes for white space in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

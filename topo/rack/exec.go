@@ -16,10 +16,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// nodeNamespaces are those that a program joins with setns(2) to run on a node.
+// nodeNamespaces are the namespaces that a program joins with setns(2) to run on a node.
 const nodeNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
-// Exit statuses of a program that could not be started, as shells have them.
+// Exit statuses for a program that could not be started, as in shells.
 const (
 	exitNotFound      = 127
 	exitNotExecutable = 126
@@ -40,8 +40,8 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 		return 0, err
 	}
 	defer unix.Close(pidfd) // a reference only
-	// The program is started by ourselves, once inside, so that it does nothing before it is in the
-	// node's cgroup.
+	// The process inside the node is this program at first (ExecInit), so that the requested
+	// program does nothing before it is in the node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
 	if node != spec.SwitchName {
 		join, own = r.hosts.view()
@@ -53,7 +53,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	cmd.Args[0] = programName
 	cmd.Args = append(cmd.Args, argv...)
 	if node != spec.SwitchName {
-		cmd.Env = append(os.Environ(), spec.EnvVerbs+"="+r.Paths.Verbs(node)) // the last one counts
+		cmd.Env = append(os.Environ(), spec.EnvVerbs+"="+r.Paths.Verbs(node)) // the last value counts
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()
@@ -99,7 +99,7 @@ func (r *Rack) initFD(node string) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("process 1 of %s: %w", node, err)
 	}
-	// The number may have been given to another process before we held the reference.
+	// The process ID may have been given to another process before the reference was opened.
 	if now, err := r.keep.pids(node); err != nil || !slices.Contains(now, first) {
 		return -1, errors.Join(stateError(false, "%s has crashed just now", node), err, unix.Close(fd))
 	}
@@ -118,10 +118,10 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 		if err := unix.Setns(pidfd, join); err != nil {
 			return fmt.Errorf("enter: %w", err)
 		}
-		// setns moved us to the root of the node; its files are the machine's, so the folder is
-		// there, too.
+		// setns changed the directory to the root of the node. The node has the machine's files, so
+		// the folder exists there, too.
 		if dirErr == nil {
-			_ = unix.Chdir(dir) // else the program starts in the root
+			_ = unix.Chdir(dir) // otherwise the program starts in the root
 		}
 		path, err := exec.LookPath(program)
 		if err != nil {
@@ -132,12 +132,12 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	})
 }
 
-// ExecInit is what a program that Exec starts is at first: it waits to be let into the node and
-// becomes the program at path. It returns only an exit status of its own, for a program that cannot
-// be executed.
+// ExecInit is the first stage of a program that Exec starts: it waits to be let into the node and
+// then executes the program at path. It returns only if the program cannot be executed, with an
+// exit status.
 //
-// dir is "" in the mount namespace of a node, and the rack's state folder in one that is the
-// program's own.
+// dir is "" in the mount namespace of a node, and the rack's state folder in a mount namespace of
+// the program.
 func ExecInit(dir, path string, argv []string) int {
 	err := passGate()
 	if err == nil && dir != "" {

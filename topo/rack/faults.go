@@ -14,8 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Crash ends everything that runs on a host or is the switch, at once and without warning. A
-// crashed host's link loses its carrier; the switch's links keep theirs and swallow every frame.
+// Crash ends all processes of a host or of the switch at once and without warning. The link of a
+// crashed host loses its carrier. The links of a crashed switch keep their carrier, and every frame
+// is lost.
 func (r *Rack) Crash(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
 		return err
@@ -45,8 +46,8 @@ func (r *Rack) crash(node string) error {
 }
 
 // CrashApps ends the programs that run on a host and leaves its daemon, and with it the NIC and the
-// registered memory. It returns how many processes it ended. What runs inside the daemon must be
-// ended by the daemon.
+// registered memory. It returns how many processes it ended. Jobs inside the daemon must be ended
+// by the daemon.
 func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 	if err := r.CheckHost(host); err != nil {
 		return 0, err
@@ -62,14 +63,15 @@ func (r *Rack) CrashApps(ctx context.Context, host string) (int, error) {
 			if left == 0 || err != nil {
 				return err
 			}
-			time.Sleep(pollStep) // until they are gone; they may have started others, too
+			time.Sleep(pollStep) // until all have ended; they may have started others meanwhile
 		}
 		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
 	})
 	return len(ended), err
 }
 
-// killApps kills all but process 1 and the daemon, notes whom, and returns how many there were.
+// killApps kills all processes except process 1 and the daemon, records them in ended, and returns
+// how many there were.
 func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	first, daemon := initAndDaemon(ps)
 	for _, p := range ps {
@@ -86,13 +88,13 @@ func killApps(ps []procStat, ended map[int]bool) (n int, err error) {
 	return n, err
 }
 
-// Hang stops every process of a host or the switch: it is silent, and its link keeps its carrier. A
-// host's kernel still answers ARP and ping, as on a machine whose programs hang.
+// Hang stops every process of a host or the switch: the node sends nothing more, and its link keeps
+// its carrier. A host's kernel still answers ARP and ping, as on a machine whose programs hang.
 func (r *Rack) Hang(ctx context.Context, node string) error {
 	return r.hang(ctx, node, true)
 }
 
-// Resume continues what Hang stopped.
+// Resume continues the processes that Hang stopped.
 func (r *Rack) Resume(ctx context.Context, node string) error {
 	return r.hang(ctx, node, false)
 }
@@ -116,16 +118,16 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 	})
 }
 
-// StateError says that a node is not in a state for what was asked, and what to do; it is an
-// ErrState.
+// StateError is the error of a request for a node in the wrong state; its text says what to do. It
+// is an ErrState.
 type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
 
-// Is makes it an ErrState.
+// Is makes it match ErrState.
 func (e *StateError) Is(target error) bool { return target == ErrState }
 
-// stateError is a StateError unless ok.
+// stateError returns a StateError unless ok is set.
 func stateError(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
@@ -133,8 +135,8 @@ func stateError(ok bool, format string, args ...any) error {
 	return &StateError{fmt.Sprintf(format, args...)}
 }
 
-// Restart brings a host or the switch back with the same names and addresses, from whatever state;
-// what runs there is ended first. It returns when the daemon answers.
+// Restart starts a host or the switch again with the same names and addresses, from any state; it
+// ends running processes first. It returns when the daemon answers.
 func (r *Rack) Restart(ctx context.Context, node string) error {
 	if err := r.checkNode(node); err != nil {
 		return err
@@ -159,8 +161,8 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 	})
 }
 
-// setLink changes the switch's end of a host's link. A host that runs nowhere may have none, and
-// gets it as it was left.
+// setLink changes the switch's end of a host's link. A container host that does not run may have no
+// link; it gets the link in this state when it starts.
 func (r *Rack) setLink(h *spec.Host, up bool) error {
 	if err := r.hosts.linkSet(h.Name, up); err != nil {
 		return err

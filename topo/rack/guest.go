@@ -24,35 +24,35 @@ import (
 
 // Errors of guests.
 var (
-	// ErrAttached says that this interface of this container is a guest already. Nothing was
+	// ErrAttached: this interface of this container is a guest already. Nothing was
 	// changed.
 	ErrAttached = errors.New("is attached already")
-	// ErrNoSwitch says that the switch does not answer, so that no guest can be plugged into it.
+	// ErrNoSwitch: the switch does not answer, so that no guest can be plugged into it.
 	ErrNoSwitch = errors.New("the switch does not answer: see `rdmalab status`, and `rdmalab restart switch`")
-	// ErrGuest says that a guest is not as it should be.
+	// ErrGuest: a guest is in the wrong state.
 	ErrGuest = errors.New("guest")
 )
 
 // GuestRequest describes a container that is to join a rack.
 type GuestRequest struct {
-	// Name may be "": then one is made of the container's ID. Suggested may be taken or no name at
-	// all: then it is "".
+	// Name is the guest's name; "": Suggested is used if it is a valid and free name, otherwise a
+	// name is made from the container's ID.
 	Name, Suggested string
 	// Network, Container, Ifname and Netns are as in guests.Guest.
 	Network, Container, Ifname, Netns string
-	// MAC of the guest's end; zero: the one that goes with its address.
+	// MAC is the address of the guest's end; zero: the one that belongs to its IP address.
 	MAC wire.MAC
 }
 
-// Guests adds hosts to a rack that is up, and takes them away.
+// Guests adds hosts to a rack that is up, and removes them.
 type Guests struct{ r *Rack }
 
-// Guests returns what manages the rack's guests.
+// Guests returns the manager of the rack's guests.
 func (r *Rack) Guests() Guests { return Guests{r} }
 
 // Add plugs the network namespace at q.Netns into the switch: a link, an address of the rack's
 // subnets, a port. It returns when the switch forwards its frames. After an error nothing is left
-// of it.
+// of the guest.
 func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) {
 	var g guests.Guest
 	err := gs.r.locked(ctx, func() (err error) {
@@ -63,7 +63,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 		if err := answer(ctx, gs.r.Control(spec.SwitchName), nil); err != nil {
 			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 		}
-		// First the file: whatever comes after it is found by it.
+		// The file is written first: with it, Remove and Down find the other parts.
 		if err := guests.Write(gs.r.Paths, &g); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 	return g, err
 }
 
-// make finds name, address and port for a guest.
+// make chooses name, address and port for a guest.
 func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {
@@ -119,7 +119,7 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	}
 }
 
-// macs says whose each MAC address of the rack is: of the switch, of hosts and of guests.
+// macs returns the owner of each MAC address of the rack: the switch, hosts and guests.
 func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
 	m := map[wire.MAC]string{gs.r.Spec.Switch.MAC: spec.SwitchName}
 	for i := range gs.r.Spec.Hosts {
@@ -134,7 +134,7 @@ func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
 // plugWait bounds how long the switch may take to open or close a port.
 const plugWait = 5 * time.Second
 
-// digest is 12 characters that stand for an attachment.
+// digest returns 12 characters that identify an attachment.
 func digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:6])
@@ -166,20 +166,20 @@ func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 	return nil
 }
 
-// askSwitch asks the switch for something and waits a while for it.
+// askSwitch sends a request to the switch and waits for the answer, at most for plugWait.
 func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, plugWait)
 	defer cancel()
 	return gs.r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
 }
 
-// Remove unplugs an attachment. One that is not there is fine, and so is a switch that does not
-// answer or a network namespace that has gone.
+// Remove unplugs an attachment. An attachment that does not exist is no error, and neither is a
+// switch that does not answer or a missing network namespace.
 func (gs Guests) Remove(ctx context.Context, network, container, ifname string) error {
 	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Of(network, container, ifname) })
 }
 
-// Keep unplugs all guests of a network but those for which keep is true.
+// Keep unplugs all guests of a network except those for which keep returns true.
 func (gs Guests) Keep(ctx context.Context, network string, keep func(g *guests.Guest) bool) error {
 	return gs.removeAll(ctx, func(g *guests.Guest) bool { return g.Network == network && !keep(g) })
 }
@@ -200,12 +200,14 @@ func (gs Guests) removeAll(ctx context.Context, which func(g *guests.Guest) bool
 	})
 }
 
-// remove unplugs one. Its file goes last: until then everything can be tried again.
+// remove unplugs one guest. It removes the guest's file last: until then every step can be
+// repeated.
 func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	if err := nl.DeleteLink(gs.r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	// A crashed switch reads the files when it starts, and a hung one never opens the port again.
+	// A crashed switch reads the files when it is restarted, and a hung one finds the interface
+	// gone.
 	var said *control.Error
 	if err := gs.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
@@ -213,7 +215,8 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	return guests.Remove(gs.r.Paths, g.Name)
 }
 
-// Check says what is wrong with an attachment; nil: nothing. The guest is returned if it is known.
+// Check returns an error that says what is wrong with an attachment; nil: nothing is. It returns
+// the guest if it is known.
 func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, error) {
 	list, err := guests.List(gs.r.Paths)
 	if err != nil {
@@ -249,7 +252,7 @@ func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, 
 	return g, err
 }
 
-// Ready says whether a guest could join now: the rack is up, and its switch answers.
+// Ready reports whether a guest could join now: the rack is up, and its switch answers.
 func (r *Rack) Ready(ctx context.Context) error {
 	if !exists(r.Paths.Ready()) {
 		return rackError(r.Spec.Name, ErrNotUp)

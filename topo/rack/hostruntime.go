@@ -20,18 +20,18 @@ type hostRuntime interface {
 	prepare(ctx context.Context) error
 	// start starts a host; it need not answer yet.
 	start(ctx context.Context, host string) error
-	// cut takes the carrier off a host's link, from the host's side. A host without an interface is
-	// fine.
+	// cut removes the carrier from a host's link, at the host's end. A host without an interface is
+	// no error.
 	cut(host string) error
-	// restore makes the link of a host that is about to start work again, unless starting does
-	// that.
+	// restore makes the link of a host that is about to start usable again, unless starting the
+	// host does that.
 	restore(h *spec.Host) error
-	// view says how a program gets the view of a host: the namespaces of the host's process 1 that
-	// it joins, and the flags for those that are its own, in which it makes the host's mounts.
+	// view returns how a program enters a host: join are the namespaces of the host's process 1
+	// that it joins, own the new namespaces that it makes, in which it makes the host's mounts.
 	view() (join int, own uintptr)
-	// linkSet hears that a host's link was cut or restored at the switch.
+	// linkSet is called when a host's link was cut or restored at the switch.
 	linkSet(host string, up bool) error
-	// revive starts again what else belongs to the rack and has died, and says what that was.
+	// revive restarts other processes of the rack that have died, and returns their names.
 	revive(ctx context.Context) ([]string, error)
 }
 
@@ -64,7 +64,7 @@ func (b processHosts) linkSet(string, bool) error { return nil }
 
 func (b processHosts) revive(context.Context) ([]string, error) { return nil, nil }
 
-// ignoreMissing forgives that something is not there.
+// ignoreMissing drops an error that says that an interface or file does not exist.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -72,8 +72,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// containerNamespaces are those of a container that a program of the machine joins to run on its
-// host.
+// containerNamespaces are the namespaces of a container that a program joins to run on its host.
 const containerNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
 // startNode starts the switch or a host.

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// nicPoll is the pause between two looks at whether the NIC of a container has come.
+	// nicPoll is the interval at which waitNIC checks for the NIC of a container.
 	nicPoll = 5 * time.Millisecond
-	// nicWatch is the pause between two looks at whether it was replaced.
+	// nicWatch is the interval at which watchNIC checks whether the NIC was replaced.
 	nicWatch = 250 * time.Millisecond
 )
 
-// containerNode is what process 1 of a host's container works with.
+// containerNode is the state of process 1 of a host's container.
 type containerNode struct {
 	dir  string
 	rack *spec.Rack
 	host *spec.Host
 	log  io.Writer
-	// daemon is the daemon's process, 0 for none. replaced says that it was ended because of a new
-	// NIC.
+	// daemon is the daemon's process ID, 0 for none. replaced: the daemon was ended because the NIC
+	// was replaced.
 	daemon   atomic.Int64
 	replaced atomic.Bool
 }
@@ -40,10 +40,10 @@ func (n *containerNode) note(format string, args ...any) {
 	fmt.Fprintf(n.log, "%s %s %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), "container-init", n.host.Name, fmt.Sprintf(format, args...))
 }
 
-// ContainerInit is process 1 of a host's container: it waits for the NIC, runs the host's daemon,
-// reaps whatever is orphaned, and ends with the daemon. When the NIC was taken away and another one
-// came, as by `docker network disconnect` and connect, the daemon is restarted. The daemon's output
-// goes into the rack's log and to the engine. It returns the exit status.
+// ContainerInit runs as process 1 of a host's container: it waits for the NIC, runs the host's
+// daemon, reaps orphaned processes, and ends with the daemon. When the NIC has been replaced by
+// another one, as by `docker network disconnect` and connect, it restarts the daemon. The daemon's
+// output goes into the rack's log and to the engine. ContainerInit returns the exit status.
 func ContainerInit(dir, host string) int {
 	fail := func(err error) int {
 		fmt.Fprintf(os.Stderr, "%s: container-init: %v\n", programName, err)
@@ -72,7 +72,7 @@ func ContainerInit(dir, host string) int {
 	return (&containerNode{dir: dir, rack: s, host: h, log: io.MultiWriter(file, os.Stderr)}).run()
 }
 
-// run is the life of the container.
+// run runs the daemon until it ends, and again after each replacement of the NIC.
 func (n *containerNode) run() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
@@ -110,7 +110,8 @@ func (n *containerNode) run() int {
 	}
 }
 
-// tee is where the daemon writes: its output is copied to the log until the container ends.
+// tee returns the file for the daemon's output, which is copied to the log until the container
+// ends.
 func (n *containerNode) tee() (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -120,7 +121,7 @@ func (n *containerNode) tee() (*os.File, error) {
 	return w, nil
 }
 
-// startDaemon starts the host's daemon on the processors that the rack's description says.
+// startDaemon starts the host's daemon on the processors that the rack's description names.
 func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
 	r := &Rack{Spec: n.rack}
 	err = nl.OnOwnThread(func() error {
@@ -157,7 +158,7 @@ func (n *containerNode) waitNIC() int {
 	}
 }
 
-// watchNIC ends the daemon when another NIC has come.
+// watchNIC ends the daemon when the NIC was replaced.
 func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 	tick := time.NewTicker(nicWatch)
 	defer tick.Stop()
@@ -176,7 +177,8 @@ func (n *containerNode) watchNIC(index, pid int, ended <-chan struct{}) {
 	}
 }
 
-// ContainerHold is process 1 of a container that only holds the network of a host, until SIGTERM.
+// ContainerHold runs as process 1 of a container that only holds the network of a host, until
+// SIGTERM.
 func ContainerHold() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

@@ -15,13 +15,14 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// exitSignalled is added to a signal's number in the exit status of what it killed, as shells do.
+// exitSignalled is added to the number of a signal in the exit status of a process that the signal
+// killed, as in shells.
 const exitSignalled = 128
 
-// NodeInit is process 1 of a node: it makes the mounts that a host of its own would have, starts
-// the node's daemon, reaps whatever is orphaned in the node, and ends with the daemon. dir is the
-// rack's state folder. The system's root file system stays visible, so that the node can use its
-// programs. It returns the exit status.
+// NodeInit runs as process 1 of a node: it makes the node's mounts, starts the node's daemon, reaps
+// orphaned processes of the node, and ends with the daemon. dir is the rack's state folder. The
+// system's root file system stays visible, so that the node can use its programs. It returns the
+// exit status.
 func NodeInit(dir, node string) int {
 	note := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
@@ -57,7 +58,7 @@ func NodeInit(dir, node string) int {
 	return reap(pid, note)
 }
 
-// startDaemon starts what the node is for.
+// startDaemon starts the daemon of the host or of the switch.
 func startDaemon(dir, node string) (int, error) {
 	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
 	if node == spec.SwitchName {
@@ -88,7 +89,7 @@ func reap(daemon int, note func(string, ...any)) int {
 	}
 }
 
-// makeMounts gives the calling process, which has a mount namespace of its own, the view of a node.
+// makeMounts makes the mounts of a node in the mount namespace of the calling process.
 func makeMounts(p spec.Paths, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -111,7 +112,7 @@ func makeMounts(p spec.Paths, note func(string, ...any)) error {
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	// A fresh one shows the interfaces of the node instead of the machine's.
+	// A new sysfs shows the interfaces of the node instead of the machine's.
 	if err := unix.Mount("sysfs", "/sys", "sysfs", flags, ""); err != nil {
 		note("mount /sys: %v", err)
 	}

@@ -12,18 +12,18 @@ import (
 
 // Bounds of waiting for the kernel.
 const (
-	// killWait bounds how long killed processes may take to be gone. The kernel takes namespaces
-	// away one after the other: 100 hosts are gone after six seconds on two busy processors.
+	// killWait bounds how long killed processes may take to end. The kernel removes namespaces one
+	// after the other: 100 hosts take six seconds on two busy processors.
 	killWait = 30 * time.Second
-	// pollStep is the pause between two looks at a state that the kernel changes.
+	// pollStep is the interval at which a state that the kernel changes is polled.
 	pollStep = time.Millisecond
-	// maxKillRounds bounds how often processes that others keep starting are killed again.
+	// maxKillRounds bounds how often new processes are killed that others keep starting.
 	maxKillRounds = 1000
 )
 
 // keeper finds and stops the processes of a rack's nodes. A node is a host, the switch or a timer.
 type keeper interface {
-	// prepare makes what start needs for a node.
+	// prepare makes the cgroup or file that a node's processes need before the node is started.
 	prepare(node string) error
 	// adopt makes a process that was started by launch a part of a node.
 	adopt(node string, pid int) error
@@ -35,15 +35,15 @@ type keeper interface {
 	hang(node string, on bool) error
 	// hung reports whether a node hangs.
 	hung(node string) (bool, error)
-	// clear ends everything of the rack and leaves no trace. It does not mind when nothing is
-	// there.
+	// clear ends all processes of the rack and removes their cgroups and files. If there are none,
+	// it does nothing.
 	clear() error
 }
 
 // timerNode is the node that a timer's process belongs to.
 func timerNode(name string) string { return "timers/" + name }
 
-// procStat is what /proc/PID says about a process.
+// procStat has the fields of /proc/PID that are used.
 type procStat struct {
 	pid, ppid int
 	state     byte
@@ -113,7 +113,7 @@ func initAndDaemon(ps []procStat) (first, daemon int) {
 	return first, daemon
 }
 
-// waitFor polls until done says so, and complains about what after the bound.
+// waitFor polls until done returns true. After bound it returns an error that names what.
 func waitFor(bound time.Duration, what string, done func() (bool, error)) error {
 	deadline := time.Now().Add(bound)
 	for {

@@ -11,7 +11,8 @@ import (
 // once it is a part of its node (passGate).
 const gateFD = 3
 
-// errGate says that a process was not let in: the controller that started it died or gave up.
+// errGate: a process was not let into the rack, because the controller that started it died or gave
+// up.
 var errGate = errors.New("was not let into the rack; such processes are started by rdmalab only")
 
 // starter starts the processes of nodes in their namespaces and cgroups, and waits until their
@@ -21,9 +22,9 @@ type starter struct{ *Rack }
 func (r *Rack) starter() starter { return starter{r} }
 
 // launch starts cmd by start and makes it a part of a node before it does anything. The process
-// must call passGate first. It is not put into its cgroup by clone3, because Linux kills what
-// clone3 puts into a cgroup that was ever killed as a whole; the gate also ends it when the
-// controller dies in between.
+// must call passGate first. clone3 is not used to put the process into its cgroup, because Linux
+// kills processes that clone3 puts into a cgroup which was killed as a whole before. The gate also
+// ends the process if the controller dies in between.
 func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	gate, open, err := os.Pipe()
 	if err != nil {
@@ -46,9 +47,9 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	return nil
 }
 
-// detach leaves a launched process alone.
+// detach lets a launched process run without the controller.
 func detach(cmd *exec.Cmd) {
-	go func() { _ = cmd.Wait() }() // only so that it is no zombie while this program lives
+	go func() { _ = cmd.Wait() }() // only reaps the process while this program runs
 }
 
 // passGate waits until the calling process is a part of its node.
@@ -57,7 +58,7 @@ func passGate() error {
 	if gate == nil {
 		return errGate
 	}
-	n, _ := gate.Read(make([]byte, 1)) // what matters is whether the byte came
+	n, _ := gate.Read(make([]byte, 1)) // only the number of bytes matters
 	if err := gate.Close(); err != nil || n != 1 {
 		return errGate
 	}

@@ -63,7 +63,8 @@ func tryLock(paths spec.Paths) (*lock, error) {
 		}
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", paths.Lock(), err), f.Close())
 	}
-	// The controller that took the rack down before us has removed the file that we opened.
+	// Another controller has taken the rack down meanwhile, and removed the file that was opened
+	// here.
 	var held, there unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &held); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -74,7 +75,8 @@ func tryLock(paths spec.Paths) (*lock, error) {
 	return &lock{paths: paths, f: f}, nil
 }
 
-// release lets others in. remove also takes the file away, and the folder with the last rack.
+// release releases the lock. remove: it also removes the lock file, and the folder if this was the
+// last rack.
 func (l *lock) release(remove bool) error {
 	var err error
 	if remove {
@@ -86,7 +88,7 @@ func (l *lock) release(remove bool) error {
 	return errors.Join(err, l.f.Close())
 }
 
-// privilege turns a refusal into the hint to use sudo.
+// privilege adds the hint to use sudo to a permission error.
 func privilege(err error) error {
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) && os.Geteuid() != 0 {
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)

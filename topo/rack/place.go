@@ -13,8 +13,8 @@ import (
 // maxCPUs is how many processors a unix.CPUSet can name.
 const maxCPUs = 1024
 
-// processors returns those that a node is bound to, out of the allowed ones; nil means that it is
-// not bound.
+// processors returns the processors to which a node is bound, out of the allowed ones; nil: the
+// node is not bound.
 func processors(s *spec.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
 	h, _, isHost := s.Host(node)
@@ -30,7 +30,7 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	own := s.Switch.CPU
 	switch own {
 	case spec.NoCPU:
-		return nil // there is no processor to keep hosts off
+		return nil // hosts need every processor
 	case spec.AutoCPU:
 		own = allowed[len(allowed)-1]
 	}

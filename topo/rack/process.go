@@ -21,7 +21,7 @@ import (
 const (
 	// readyWait bounds how long a daemon may take until it answers.
 	readyWait = 10 * time.Second
-	// readyPoll is the pause between two questions.
+	// readyPoll is the interval at which a starting daemon is asked for its status.
 	readyPoll = 3 * time.Millisecond
 	// answerWait bounds one answer of a daemon.
 	answerWait = time.Second
@@ -29,7 +29,7 @@ const (
 	logTail = 5
 )
 
-// programName is what ps shows.
+// programName is the name of the daemons in ps.
 const programName = "rdmalab"
 
 // startProcess starts a node's process 1 in the node's namespaces and its cgroup. It outlives the
@@ -59,12 +59,13 @@ func (r starter) startProcess(node string) error {
 	return err
 }
 
-// waitReady waits until a node's daemon answers, and says why it died if it does.
+// waitReady waits until a node's daemon answers. If the daemon dies, the error has the end of its
+// log.
 func (r starter) waitReady(ctx context.Context, node string) error {
 	return r.waitAnswer(ctx, node, node)
 }
 
-// waitAnswer is waitReady for a daemon whose processes the keeper has under another name.
+// waitAnswer is waitReady for a daemon whose processes the keeper knows under another name.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
@@ -75,7 +76,7 @@ func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 			return nil
 		}
 		if errors.Is(err, control.ErrNotRunning) {
-			// The daemon comes after process 1 and goes before it.
+			// The daemon starts after process 1 and ends before it.
 			if pids, aerr := r.keep.pids(kept); aerr != nil || len(processes(pids)) == 0 {
 				return errors.Join(fmt.Errorf("%s died while it started; its log ends with\n%s", node, r.tail(node)), aerr)
 			}
@@ -95,7 +96,7 @@ func answer(ctx context.Context, client *control.Client, out any) error {
 	return client.Call(ctx, "GET", "/status", nil, out)
 }
 
-// tail is the end of a node's log.
+// tail returns the end of a node's log.
 func (r starter) tail(node string) string {
 	b, err := os.ReadFile(r.Paths.Log(node))
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// aliasPrefix begins the alias of every interface that is a rack's.
+// aliasPrefix begins the alias of every interface of a rack.
 const aliasPrefix = "rdmalab"
 
 // Rack is a handle on a rack that is up, or is coming up. It holds nothing open.
 type Rack struct {
 	Spec  *spec.Rack
 	Paths spec.Paths
-	// Lost are the nodes of the rack that Up cleared because they had died by themselves.
+	// Lost are the nodes of a former rack that had died by themselves; Up has cleared that rack.
 	Lost []string
-	// Revived are parts of the rack that had died, and that Up started again.
+	// Revived are the parts of the rack that had died and that Up has restarted.
 	Revived []string
 	keep    keeper
 	hosts   hostRuntime
 	// exe is the program that nodes run.
 	exe string
-	// reached is called with the name of each step of Up and Down when the step is done; tests kill
-	// the controller there.
+	// reached is called with the name of each step of Up and Down after the step; tests kill the
+	// controller at this point.
 	reached func(step string)
 }
 
@@ -56,7 +56,7 @@ func Open(name string) (*Rack, error) {
 	return r, r.useSaved()
 }
 
-// List names the racks that have left any trace, running or not.
+// List returns the names of all racks of which anything exists, running or not.
 func List() ([]string, error) {
 	names := make(map[string]bool)
 	places := []string{spec.StateRoot}
@@ -80,7 +80,7 @@ func List() ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// handle is a Rack without a description.
+// handle returns a Rack without a description.
 func handle(name string) *Rack {
 	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)
@@ -88,7 +88,7 @@ func handle(name string) *Rack {
 	return r
 }
 
-// useSaved makes the hosts of r what the state folder says that they are.
+// useSaved sets the kind of hosts of r, processes or containers, from the state folder.
 func (r *Rack) useSaved() error {
 	s, err := container.Saved(r.Paths)
 	if s != nil {
@@ -115,10 +115,10 @@ func (r *Rack) Nodes() []string { return append([]string{spec.SwitchName}, r.Spe
 // Control returns a client for a node's daemon.
 func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
 
-// ErrNoHost is a name that no host of the rack has.
+// ErrNoHost means that no host of the rack has the given name.
 var ErrNoHost = errors.New("has no host")
 
-// checkNode says whether the rack has a node.
+// checkNode reports whether the rack has a node.
 func (r *Rack) checkNode(node string) error {
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
 		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))
@@ -126,7 +126,7 @@ func (r *Rack) checkNode(node string) error {
 	return nil
 }
 
-// CheckHost says whether the rack has a host.
+// CheckHost reports whether the rack has a host.
 func (r *Rack) CheckHost(host string) error {
 	if _, _, ok := r.Spec.Host(host); !ok {
 		return fmt.Errorf("rack %q %w %q; its hosts: %s", r.Spec.Name, ErrNoHost, host, strings.Join(r.Spec.HostNames(), " "))
@@ -146,7 +146,7 @@ func (r *Rack) locked(ctx context.Context, f func() error) error {
 	return errors.Join(f(), l.release(false))
 }
 
-// alive says whether a node has its daemon.
+// alive reports whether a node has its daemon.
 func (r *Rack) alive(node string) (bool, error) {
 	pids, err := r.keep.pids(node)
 	_, daemon := initAndDaemon(processes(pids))

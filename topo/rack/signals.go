@@ -16,17 +16,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// signalKeeper is the keeper of a machine without cgroup2. A node's processes are those inside its
-// network namespace and outside of our pid namespace: a process that merely looks into the network
-// namespace from our side is not the rack's. A timer is found by a file with its process id and
-// start time.
+// signalKeeper is the keeper of a machine without cgroup2. A node's processes are those in its
+// network namespace that are not in this program's pid namespace: a process of the machine that has
+// only entered the network namespace does not belong to the rack. A timer is found by a file with
+// its process ID and start time.
 type signalKeeper struct{ paths spec.Paths }
 
 var _ keeper = (*signalKeeper)(nil)
 
 func (k *signalKeeper) prepare(string) error { return nil }
 
-// timerFile is where a timer's process is noted, or "" if node is no timer.
+// timerFile returns the path of the file that names a timer's process, or "" if node is no timer.
 func (k *signalKeeper) timerFile(node string) string {
 	if name, ok := strings.CutPrefix(node, timerNode("")); ok {
 		return k.paths.Timer(name)
@@ -79,7 +79,7 @@ func (k *signalKeeper) pids(node string) ([]int, error) {
 	return pids, nil
 }
 
-// timerPids is the process noted in a file, if it is still that one.
+// timerPids returns the process that a file names, if it still runs.
 func timerPids(file string) []int {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -96,7 +96,7 @@ func timerPids(file string) []int {
 	return []int{pid}
 }
 
-// signal sends to every process of a node, process 1 of its pid namespace last.
+// signal sends a signal to every process of a node, to process 1 of its pid namespace last.
 func (k *signalKeeper) signal(node string, sig syscall.Signal) (int, error) {
 	pids, err := k.pids(node)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// State is the one word for how a node is.
+// State summarises the condition of a node.
 type State string
 
-// States, the worst first: a node that deserves several has the first of them.
+// States, the worst first: of several that apply to a node, the first is shown.
 const (
 	StateCrashed State = "crashed"  // no process
 	StateHung    State = "hung"     // its processes are stopped
@@ -28,7 +28,7 @@ const (
 	StateUp      State = "up"
 )
 
-// LinkState is how a host's link is.
+// LinkState is the state of a host's link.
 type LinkState string
 
 // Link states.
@@ -39,48 +39,48 @@ const (
 	LinkMissing   LinkState = "missing"
 )
 
-// NodeStatus is what is known of one node.
+// NodeStatus describes one node.
 type NodeStatus struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"` // of spec.Role, or "switch"
 	State State  `json:"state"`
-	// PID is the daemon's process as this machine counts, InitPID that of the node's process 1; 0
-	// is none.
+	// PID is the process ID of the daemon on this machine, InitPID that of the node's process 1; 0:
+	// there is none.
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
-	// Meant says of a crashed node that it was crashed by command.
+	// Meant: the node was crashed by a command.
 	Meant bool       `json:"meant,omitempty"`
 	Link  LinkState  `json:"link,omitempty"`
 	Port  string     `json:"port,omitempty"`
 	IPv4  netip.Addr `json:"ipv4,omitzero"`
 	IPv6  netip.Addr `json:"ipv6,omitzero"`
 	MAC   wire.MAC   `json:"mac"`
-	// Program is what the switch runs, or would if it ran; "" for a host.
+	// Program is the switch program that runs, or that a crashed switch would run; "" for a host.
 	Program string `json:"program,omitempty"`
 	// Memory is the size in bytes of the region that the host offers.
 	Memory int64 `json:"memory,omitempty"`
 	// Daemon is the daemon's own status.
 	Daemon json.RawMessage `json:"daemon,omitempty"`
-	// Container is the host's, if hosts are containers.
+	// Container describes the host's container, if hosts are containers.
 	Container *ContainerStatus `json:"container,omitempty"`
 }
 
-// Status is what is known of a rack.
+// Status describes a rack.
 type Status struct {
 	Name  string `json:"name"`
-	State State  `json:"state"` // up if every node is, else that of the worst
+	State State  `json:"state"` // up if every node is up, otherwise the state of the worst node
 	Dir   string `json:"dir"`
-	// Runtime is RuntimeDocker if hosts are containers; Watcher says then why they are not plugged,
-	// "" if they are.
+	// Runtime is RuntimeDocker if hosts are containers; Watcher then says why containers are not
+	// plugged, "" if they are.
 	Runtime string       `json:"runtime,omitempty"`
 	Watcher string       `json:"watcher,omitempty"`
 	Switch  NodeStatus   `json:"switch"`
 	Hosts   []NodeStatus `json:"hosts"`
-	// Guests came while the rack was up; they are not part of State.
+	// Guests are the guests of the rack; State does not depend on them.
 	Guests []GuestStatus `json:"guests,omitempty"`
 }
 
-// GuestStatus is a guest and how its link is.
+// GuestStatus is a guest and the state of its link.
 type GuestStatus struct {
 	guests.Guest
 	Link LinkState `json:"link"`
@@ -92,11 +92,11 @@ type daemonStatus struct {
 		State string `json:"state"`
 	} `json:"nic"`
 	App string `json:"app"`
-	// Program is what a switch runs; it may be another than the rack file names.
+	// Program is the program that a switch runs; it may differ from that of the rack file.
 	Program string `json:"program"`
 }
 
-// Status looks at every node: its processes, its link and its daemon. Nothing is taken from memory.
+// Status inspects every node: its processes, its link and its daemon.
 func (r *Rack) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
 	sw := &r.Spec.Switch
@@ -128,7 +128,7 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	return s, rackError(s.Name, errors.Join(errs...))
 }
 
-// observer looks at links, processes and containers for Status.
+// observer inspects links, processes and containers for Status.
 type observer struct{ *Rack }
 
 func (r *Rack) observer() observer { return observer{r} }
@@ -159,7 +159,7 @@ func linkState(links map[string]nl.Link, port string) LinkState {
 	return LinkUp
 }
 
-// observe fills in what n's processes and daemon say.
+// observe fills in the state of n's processes and daemon.
 func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	pids, err := r.keep.pids(n.Name)
 	if err != nil {
@@ -184,7 +184,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	if err := answer(ctx, r.Control(n.Name), &n.Daemon); err != nil {
 		var said *control.Error
 		if n.State = StateSilent; !errors.As(err, &said) {
-			return nil // not answering is what is reported
+			return nil // the status reports that the daemon does not answer
 		}
 		return err
 	}
@@ -205,7 +205,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	return nil
 }
 
-// worst is the state of the whole.
+// worst returns the state of the rack: that of its worst node.
 func worst(s Status) State {
 	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateApp} {
 		if s.Switch.State == state {

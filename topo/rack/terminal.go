@@ -8,11 +8,12 @@ import (
 )
 
 // terminal is the caller's terminal, lent to the process group of a program that Exec runs, as a
-// shell does with its jobs. A program in other namespaces cannot share our group: a shell there
-// could not name it when it hands the terminal back.
+// shell does with its jobs. A program in other namespaces cannot join this program's process group:
+// a shell there could not name the group when it hands the terminal back.
 type terminal struct{ fd, own int }
 
-// foreground is the terminal at standard input if it is ours to lend, else nil.
+// foreground returns the terminal at standard input if this process is in its foreground, otherwise
+// nil.
 func foreground() *terminal {
 	t := &terminal{fd: int(os.Stdin.Fd()), own: unix.Getpgrp()}
 	if group, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err != nil || group != t.own {
@@ -23,19 +24,19 @@ func foreground() *terminal {
 
 // lend makes a process group the terminal's foreground.
 func (t *terminal) lend(group int) error {
-	// From now on we are in the background until we take it back, which the kernel would stop us
-	// for.
+	// From now on this process is in the background. The kernel would stop it when it takes the
+	// terminal back, unless it ignores SIGTTOU.
 	signal.Ignore(unix.SIGTTOU)
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 }
 
-// takeBack makes us the foreground again.
+// takeBack makes this process group the foreground again.
 func (t *terminal) takeBack() {
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // the terminal may have been hung up
 }
 
-// suspend does with us what was done with the program: we stop until our shell continues us, then
-// the program does.
+// suspend stops this process as the program was stopped. When the shell continues this process,
+// suspend continues the program.
 func (t *terminal) suspend(group int) {
 	t.takeBack()
 	_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
@@ -45,8 +46,8 @@ func (t *terminal) suspend(group int) {
 	_ = unix.Kill(-group, unix.SIGCONT) // it may be gone already
 }
 
-// terminalSends says whether a terminal sends s to all of its foreground, to which the program
-// belongs if we do.
+// terminalSends reports whether a terminal sends s to its whole foreground group, so that the
+// program has received the signal already.
 func terminalSends(s os.Signal) bool {
 	if s != unix.SIGINT && s != unix.SIGQUIT {
 		return false

@@ -30,8 +30,8 @@ const MaxAfter = 24 * time.Hour
 // Doer performs an action on a node.
 type Doer func(ctx context.Context, r *Rack, node string) error
 
-// Doers are the actions that this package can perform. Those on what runs inside a daemon are the
-// caller's to add.
+// Doers returns the actions that this package can perform. The caller adds the actions that a
+// daemon performs.
 func Doers() map[Action]Doer {
 	return map[Action]Doer{
 		ActionResume:  func(ctx context.Context, r *Rack, node string) error { return r.Resume(ctx, node) },
@@ -40,9 +40,9 @@ func Doers() map[Action]Doer {
 	}
 }
 
-// After does an action on a node when d has passed, by a process of the rack, so that it happens
-// whatever becomes of the caller, and does not happen after Down. A later fault on the same node,
-// or its end by hand, cancels it.
+// After performs an action on a node after the time d. A process of the rack does it, so it happens
+// even if the caller ends, and does not happen after Down. A later fault of the same kind on the
+// node, or a command that ends the fault, cancels it.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
 	if d <= 0 || d > MaxAfter {
 		return fmt.Errorf("duration %v is out of bounds; take one above 0 and at most %v", d, MaxAfter)
@@ -53,15 +53,15 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	return r.locked(ctx, func() error { return r.timers().startTimer(d, a, node) })
 }
 
-// apart are the actions that end something else than a node's own state, and so have a timer of
-// their own.
+// apart has the suffixes for actions that end another fault than a crash or hang of the node
+// itself; each has a separate timer.
 var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionApps: ".apps", ActionEndPartition: ".partition"}
 
-// timerName is the name of the one timer that a node, its link, its NIC, its programs or the
-// partition can have.
+// timerName returns the name of a timer. A node, its link, its NIC, its programs and the partition
+// have at most one timer each.
 func (a Action) timerName(node string) string { return node + apart[a] }
 
-// Cancel ends what After arranged for an action on a node, if it is still to come.
+// Cancel ends the timer that After has started for an action on a node, if it is pending.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
 	return r.locked(ctx, func() error { return r.timers().cancelTimer(a.timerName(node)) })
 }
@@ -108,7 +108,7 @@ func (r timers) cancelTimer(name string) error {
 	return r.keep.kill(node)
 }
 
-// RunTimer is the process that After starts: it waits and does the action.
+// RunTimer runs in the process that After starts: it waits and performs the action.
 func RunTimer(ctx context.Context, open func() (*Rack, error), d time.Duration, do Doer, node string) error {
 	if err := passGate(); err != nil {
 		return err

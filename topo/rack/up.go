@@ -19,12 +19,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// stateSize is the size of a rack's tmpfs: it bounds what logs and descriptions may take.
+// stateSize has the mount options of a rack's tmpfs: the size bounds logs and descriptions.
 const stateSize = "size=64m,mode=0755"
 
 // Up brings a rack up and waits until every daemon answers. Leftovers of a rack of that name are
-// cleared first. If the rack is up already, nothing is done and the error is ErrAlreadyUp; the
-// handle is good then, too. After any other error nothing is left behind.
+// cleared first. If the rack is up already, Up changes nothing and returns ErrAlreadyUp with a
+// valid handle. After any other error nothing is left behind.
 func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
@@ -39,7 +39,7 @@ func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*
 	return r, r.builder().up(ctx)
 }
 
-// builder brings a rack up: it clears what is left of an earlier one, and makes state folder,
+// builder brings a rack up: it clears the remains of an earlier one, and makes state folder,
 // namespaces, links and nodes.
 type builder struct{ *Rack }
 
@@ -65,7 +65,8 @@ func (r builder) up(ctx context.Context) error {
 	return rackError(r.Spec.Name, errors.Join(err, r.remover().clear(), l.release(true)))
 }
 
-// existing is nil if there is no rack of that name, or only the remains of one.
+// existing returns nil if there is no rack of that name, or only remains of one; otherwise the
+// error of Up.
 func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
@@ -97,7 +98,7 @@ func (r builder) existing(ctx context.Context) error {
 	}
 	for _, node := range append(was.HostNames(), spec.SwitchName) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
-			continue // crashed on purpose: that is how its owner wants it
+			continue // crashed by a command, so it stays crashed
 		}
 		if ok, err := r.alive(node); err == nil && !ok {
 			r.Lost = append(r.Lost, node)
@@ -112,8 +113,8 @@ func (r builder) existing(ctx context.Context) error {
 	return ErrAlreadyUp
 }
 
-// awaitRevival waits for hosts that have waited for what was revived. Those that do not come are
-// found lost afterwards.
+// awaitRevival waits for hosts that could not start before the revived parts. A host that still
+// does not answer counts as lost afterwards.
 func (r builder) awaitRevival(was *spec.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
 		for _, host := range was.HostNames() {
@@ -125,7 +126,8 @@ func (r builder) awaitRevival(was *spec.Rack) {
 	})
 }
 
-// build makes everything. Each step may be the last one that the controller lives to see.
+// build makes all parts of the rack. The controller may be killed after any step; Down then removes
+// the parts that were made.
 func (r builder) build(ctx context.Context) error {
 	steps := []struct {
 		name string
@@ -156,7 +158,7 @@ func (r builder) build(ctx context.Context) error {
 	return nil
 }
 
-// explain adds what to do about an error whose text does not say so.
+// explain adds advice to an error whose text has none.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOSPC):

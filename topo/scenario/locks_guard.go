@@ -74,7 +74,7 @@ type holder struct {
 	node   int // bytes that it writes into the node before it leaves
 }
 
-// owns says whether a word's value means that the maker of stamp has the lock.
+// owns reports whether a word's value means that the maker of stamp has the lock.
 func (w *lockWord) owns(word, stamp uint64) bool {
 	if w.kind == bitLock {
 		return word == 1

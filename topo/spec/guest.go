@@ -31,5 +31,5 @@ func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	}, nil
 }
 
-// IsStation says whether m can be the address of a host: not zero, and no group's.
+// IsStation reports whether m can be the address of a host: not zero, and no group's.
 func IsStation(m wire.MAC) bool { return m != (wire.MAC{}) && !m.IsMulticast() }

@@ -86,7 +86,7 @@ func (d *decoder) rules(f *file, r *Rack) {
 	}
 }
 
-// CheckRule says whether a rule, whose server is resolved, can be carried out in this rack.
+// CheckRule reports whether a rule, whose server is resolved, can be carried out in this rack.
 func (r *Rack) CheckRule(rule *rules.Rule) error {
 	if rule.Service != "" && rule.Moves() && rule.Mode == rules.Hardened && r.Connect == ConnectTCP {
 		return errNoManager
@@ -94,7 +94,7 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	return nil
 }
 
-// errNoManager says that no connection manager answers the datagrams of the switch.
+// errNoManager: no connection manager answers the datagrams of the switch.
 var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// ErrMissing says that this machine lacks what the image is made of.
+// ErrMissing means that this machine lacks a program or file from which the image is made.
 var ErrMissing = errors.New("missing")
 
 // layout is raised when packages are unpacked in another way, so that what is kept from before is

@@ -162,7 +162,7 @@ func merged(name string) string {
 	return name
 }
 
-// useful says whether a file is worth its place in memory.
+// useful reports whether a file is worth its place in memory.
 func useful(name string) bool {
 	const provider = "usr/lib/x86_64-linux-gnu/libibverbs/"
 	switch {

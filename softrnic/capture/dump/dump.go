@@ -50,7 +50,7 @@ func (s *Stats) String() string {
 	return text + fmt.Sprintf("; %d other frames; %d shown", s.Other, s.Shown)
 }
 
-// ErrLinkType says that the capture was not taken on an Ethernet interface.
+// ErrLinkType means that the capture was not taken on an Ethernet interface.
 var ErrLinkType = errors.New("not Ethernet: capture on one interface, not on \"any\"")
 
 // Dumper prints files.

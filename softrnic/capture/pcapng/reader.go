@@ -34,8 +34,8 @@ var (
 	ErrCorrupt    = errors.New("corrupt")
 )
 
-// Error says that a file cannot be read on, and where. It wraps one of the reasons above or the
-// io.Reader's error.
+// Error says why reading a file failed, and at which offset. It wraps one of the reasons above or
+// the io.Reader's error.
 type Error struct {
 	// Offset is the start of the block or record that is broken, in bytes from the start of the
 	// file.

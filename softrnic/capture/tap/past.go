@@ -12,7 +12,7 @@ import (
 // MaxKept bounds the memory of what a hub remembers, in bytes.
 const MaxKept = queueBytes
 
-// ErrNothingKept says that the hub remembers no packets.
+// ErrNothingKept means that the hub remembers no packets.
 var ErrNothingKept = errors.New("the last packets are not kept: start the switch with RDMALAB_KEEP=4MiB in the environment of `rdmalab up`")
 
 // past is what a hub remembers of the last packets: two buffers, of which the older one is thrown

@@ -100,7 +100,7 @@ type Welcome struct {
 	// Spin is how long an application should poll before it sleeps; 0 or less: it should not poll.
 	Spin time.Duration `json:"spin"`
 	Seed uint64        `json:"seed"`
-	// Manager says whether connections can be made through the daemon.
+	// Manager reports whether connections can be made through the daemon.
 	Manager bool `json:"manager"`
 }
 

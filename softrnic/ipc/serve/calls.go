@@ -9,7 +9,7 @@ import (
 type calls struct {
 	limit int // of calls that wait at the same time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waits   int
 	working map[uint64]struct{} // by ID, until the answer is queued
 }

@@ -26,7 +26,7 @@ type (
 type connections struct {
 	c *client
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	manager Manager    // nil if the daemon has none
 }
 

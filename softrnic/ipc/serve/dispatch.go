@@ -135,7 +135,7 @@ func (c *client) dispatch(req proto.Request) error {
 	return nil
 }
 
-// progress says whether a request is being worked on. The answer also shows that the NIC responds:
+// progress reports whether a request is being worked on. The answer also shows that the NIC responds:
 // an application asks to learn whether waiting has any use.
 func (c *client) progress(a proto.Progress) (any, error) {
 	c.s.pump.with(func(*engine.Engine) {})

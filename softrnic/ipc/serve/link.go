@@ -28,7 +28,7 @@ type link struct {
 	out  chan outgoing
 	gone chan struct{} // closed when the client is being detached
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	reason string     // why the application was cut off
 }
 

@@ -13,7 +13,7 @@ type objects struct {
 	limits *Limits
 	pool   *pool
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	byHandle map[uint32]any
 	next     uint32
 	counts   [kinds]int64

@@ -50,7 +50,7 @@ func tableOf(k kind) table {
 type pool struct {
 	size [tables]int64 // does not change
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	free [tables]int64
 }
 

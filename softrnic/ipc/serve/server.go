@@ -62,7 +62,7 @@ type Server struct {
 	stop   chan struct{}
 	close  func() error
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	clients map[*client]struct{}
 	nextID  uint64
 	// refusals counts the connections that are being refused and wait for the reason.

@@ -21,7 +21,7 @@ type sharedRegions struct {
 	base   *verbsengine.Context // makes their domains and regions
 	limits *Limits
 
-	mu     sync.Mutex // guards what follows and the regions
+	mu     sync.Mutex // guards the fields below and the regions
 	byName map[string]*sharedRegion
 }
 

@@ -9,13 +9,13 @@ import (
 
 // Errors of Open and of a port in use.
 var (
-	// ErrPrivilege says that raw sockets are not allowed to this process.
+	// ErrPrivilege: raw sockets are not allowed to this process.
 	ErrPrivilege = errors.New("raw sockets are not permitted: run as root, or with CAP_NET_RAW (and CAP_NET_ADMIN)")
-	// ErrNoInterface says that the interface is not in this network namespace.
+	// ErrNoInterface: the interface is not in this network namespace.
 	ErrNoInterface = errors.New("no such network interface in this network namespace")
-	// ErrGone says that the interface was removed while the port was open.
+	// ErrGone: the interface was removed while the port was open.
 	ErrGone = errors.New("the network interface was removed")
-	// ErrClosed says that Close was called before.
+	// ErrClosed: Close was called before.
 	ErrClosed = errors.New("port is closed")
 )
 

@@ -2,7 +2,7 @@ package afpacket
 
 import "golang.org/x/sys/unix"
 
-// merging says whether a port makes super-frames of the packets that it sends.
+// merging reports whether a port makes super-frames of the packets that it sends.
 //
 // Some interfaces refuse them and say so (EINVAL, EMSGSIZE, EOPNOTSUPP): then it ends for ever. An
 // interface whose kernel cannot segment in its place answers ENOBUFS, as it does to anything while

@@ -172,7 +172,7 @@ func (p *Port) note(format string, args ...any) {
 // Info says how the port was opened.
 func (p *Port) Info() Info { return p.info }
 
-// LinkUp says whether the interface is up and has a carrier.
+// LinkUp reports whether the interface is up and has a carrier.
 func (p *Port) LinkUp() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

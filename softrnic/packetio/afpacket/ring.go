@@ -76,7 +76,7 @@ func (r *ring) status(slot int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.mem[r.slots[slot]]))
 }
 
-// ready says whether a frame waits. It may be called beside recv.
+// ready reports whether a frame waits. It may be called beside recv.
 func (r *ring) ready() bool {
 	return atomic.LoadUint32(r.status(int(r.head.Load())))&unix.TP_STATUS_USER != 0
 }

@@ -181,7 +181,7 @@ func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	}
 }
 
-// pending says whether there is a reason not to sleep, and takes a Wake.
+// pending reports whether there is a reason not to sleep, and takes a Wake.
 func (w *Waiter) pending() bool {
 	if w.woken.Load() && w.woken.Swap(false) {
 		return true
@@ -207,7 +207,7 @@ func (w *Waiter) longest() time.Duration {
 	return -1
 }
 
-// checkDown says whether a port that was down has gone.
+// checkDown reports whether a port that was down has gone.
 func (w *Waiter) checkDown() bool {
 	for _, p := range w.ports {
 		if p.down.Load() && p.check() != nil {

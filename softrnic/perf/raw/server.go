@@ -21,7 +21,7 @@ type Server struct {
 	log      *slog.Logger
 	listener net.Listener
 	wg       sync.WaitGroup
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	closed   bool
 	conns    map[net.Conn]struct{}
 }

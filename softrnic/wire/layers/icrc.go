@@ -10,7 +10,7 @@ import (
 	"github.com/google/gopacket/layers"
 )
 
-// ErrNoPacket says that a packet is not IP, UDP, BTH and so on up to an ICRC.
+// ErrNoPacket means that a packet is not IP, UDP, BTH and so on up to an ICRC.
 var ErrNoPacket = errors.New("no complete RoCEv2 packet")
 
 // Sum computes the ICRC that p should have.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ErrNotCM says that a MAD is well-formed and no message of a communication manager of this
+// ErrNotCM means that a MAD is well-formed and no message of a communication manager of this
 // version.
 var ErrNotCM = errors.New("no message of the communication manager")
 

@@ -70,7 +70,7 @@ func bundleFailure(cmd *cobra.Command, failed error) error {
 	}
 	r, err := openRack(cmd)
 	if err != nil {
-		return failed // that is what has failed
+		return failed // the failure of the command matters more
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
 	defer cancel()

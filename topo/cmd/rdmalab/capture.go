@@ -28,7 +28,7 @@ type captureFlags struct {
 	snaplen   int
 }
 
-// captureCmd watches links.
+// captureCmd captures the packets of links.
 func captureCmd() *cobra.Command {
 	var flags captureFlags
 	cmd := &cobra.Command{
@@ -148,7 +148,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 	return nil
 }
 
-// diskFull cuts a file behind its last whole block, so that it can be read.
+// diskFull truncates a file after its last whole block, so that it can be read.
 func diskFull(file *os.File) error {
 	if file == nil {
 		return errors.New("standard output: the disk is full")
@@ -162,7 +162,7 @@ func diskFull(file *os.File) error {
 	return errors.Join(fmt.Errorf("%s: the disk is full; its first %d bytes can be read", file.Name(), whole), err)
 }
 
-// isTerminal says whether a person looks at f.
+// isTerminal reports whether a person looks at f.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil

@@ -43,7 +43,7 @@ func cniCmd() *cobra.Command {
 	return cmd
 }
 
-// cniInstallCmd puts the plugin where runtimes find it.
+// cniInstallCmd installs the plugin and its network in the folders of container runtimes.
 func cniInstallCmd() *cobra.Command {
 	var bin, conf, network string
 	cmd := &cobra.Command{
@@ -90,7 +90,8 @@ func mayNotWrite(err error) error {
 	return err
 }
 
-// copySelf makes path this program, at once: a runtime may be starting it.
+// copySelf replaces path by a copy of this program in one step, because a runtime may be starting
+// it.
 func copySelf(path string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

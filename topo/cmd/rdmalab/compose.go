@@ -18,7 +18,7 @@ const (
 	runtimeDocker  = "docker"
 )
 
-// containerFlags are the flags of `up` about what hosts are made of.
+// containerFlags are the flags of `up` that choose between processes and containers.
 type containerFlags struct{ runtime, plug, compose string }
 
 func (f *containerFlags) add(cmd *cobra.Command) {
@@ -44,7 +44,7 @@ func complete(cmd *cobra.Command, flag string, words ...string) {
 	}
 }
 
-// settings are nil if hosts are to be processes.
+// settings returns the settings of containers; nil if hosts are to be processes.
 func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, error) {
 	plug, err := container.ParsePlug(f.plug)
 	switch {
@@ -68,7 +68,7 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	return s, err
 }
 
-// bringUp is Up with hosts of either kind.
+// bringUp calls rack.Up or rack.UpInContainers.
 func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.Rack, error) {
 	if in == nil {
 		return rack.Up(ctx, s)
@@ -76,7 +76,7 @@ func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.R
 	return rack.UpInContainers(ctx, s, *in)
 }
 
-// kindOfHosts names them.
+// kindOfHosts names the kind of hosts.
 func kindOfHosts(in *container.Settings) string {
 	if in == nil {
 		return "hosts"

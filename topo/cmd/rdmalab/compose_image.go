@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// imageOf is the program that is the image: this one.
+// imageOf is the program that the image contains: this one.
 const imageOf = "/proc/self/exe"
 
 func imageCmd() *cobra.Command {

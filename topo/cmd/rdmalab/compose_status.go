@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// shownEvents is how many of the engine's events a table has room for.
+// shownEvents is how many of the engine's events a table shows.
 const shownEvents = 4
 
 // printContainers prints the state of a rack's containers; nothing if its hosts are processes.

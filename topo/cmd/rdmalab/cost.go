@@ -21,8 +21,7 @@ func costFlag(cmd *cobra.Command, dst *string, usual string) {
 	}
 }
 
-// loadCost reads what --cost names: a built-in model, or a file if there is none of that name. ""
-// is no costs.
+// loadCost reads the model that --cost names: a built-in model, otherwise a file. "" is no costs.
 func loadCost(name string) (*cost.Model, error) {
 	if name == "" {
 		return nil, nil
@@ -37,7 +36,7 @@ func loadCost(name string) (*cost.Model, error) {
 	return costs.Parse(name, text)
 }
 
-// calibrateCmd compares a cost model with what was published.
+// calibrateCmd compares a cost model with published figures.
 func calibrateCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{

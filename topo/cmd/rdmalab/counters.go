@@ -122,7 +122,7 @@ func countersOver(ctx context.Context, client *control.Client, d time.Duration) 
 	return c, nil
 }
 
-// helpTexts explains counters by name. They are not part of a daemon's answer.
+// helpTexts returns the help texts of counters by name. They are not part of a daemon's answer.
 func helpTexts() map[string]string {
 	texts := make(map[string]string)
 	for _, s := range append(metrics.Samples(&metrics.NIC{}), metrics.Samples(&hostd.PortCounters{})...) {
@@ -140,7 +140,7 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 			continue
 		}
 		shown++
-		fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, help[s.Name]) // Flush reports
+		fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, help[s.Name]) // Flush reports errors
 	}
 	if shown == 0 {
 		fmt.Fprintf(w, "all %d counters are 0\n", len(samples))
@@ -148,7 +148,7 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 	return w.Flush()
 }
 
-// switchCounters shows what passed the ports of the switch.
+// switchCounters shows the counters of the switch's ports.
 func switchCounters(cmd *cobra.Command, asJSON, all bool) error {
 	client, err := switchControl(cmd)
 	if err != nil {
@@ -164,7 +164,7 @@ func switchCounters(cmd *cobra.Command, asJSON, all bool) error {
 		return printJSON(cmd, c)
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports
+	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports errors
 	for _, p := range c.Ports {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n",
 			p.Host, p.RxPackets, p.RxBytes, p.RxRoCE, p.Malformed, p.SentPackets, p.SentBytes, drops(p))
@@ -184,7 +184,7 @@ func switchCounters(cmd *cobra.Command, asJSON, all bool) error {
 	return w.Flush()
 }
 
-// drops names the reasons for which a port lost packets.
+// drops lists the reasons for which a port dropped packets.
 func drops(p switchd.PortCounters) string {
 	var list []string
 	for reason, n := range p.Drops {

@@ -38,7 +38,7 @@ func switchFlows(cmd *cobra.Command, asJSON bool) error {
 		return err
 	}
 	t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FROM\tTO\tTO QP\tPACKETS\tBYTES\tLAST SEEN") // Flush reports
+	fmt.Fprintln(t, "FROM\tTO\tTO QP\tPACKETS\tBYTES\tLAST SEEN") // Flush reports errors
 	for _, f := range flows {
 		from, to := f.Src.String(), f.Dst.String()
 		if h, ok := rack.ByAddr(f.Src); ok {

@@ -41,8 +41,8 @@ func crashCmd() *cobra.Command {
 	return cmd
 }
 
-// crash crashes a node or a part of it. It returns the action that undoes that, and the message to
-// print.
+// crash crashes a node or a part of it. It returns the action that ends the fault, and the message
+// to print.
 func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.Action, string, error) {
 	if node == spec.SwitchName && (app || nic) {
 		return "", "", badUse("the switch is crashed as a whole: `rdmalab crash %s`", node)
@@ -65,8 +65,9 @@ func forFlag(cmd *cobra.Command) {
 	cmd.Flags().Duration("for", 0, "end the fault after this time, like 10s (default: until another command ends it)")
 }
 
-// hurt applies a fault to a node of the rack, starts the timer that undoes it if --for was given,
-// and prints what was done. do returns what undoes it and what to say.
+// hurt applies a fault to a node of the rack by calling do, prints the message of do, and starts
+// the timer that ends the fault if --for was given. do returns the action that ends the fault, and
+// the message.
 func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error), node string) error {
 	d, err := cmd.Flags().GetDuration("for")
 	if err != nil {

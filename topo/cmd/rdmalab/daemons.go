@@ -29,7 +29,7 @@ func nodeInitCmd() *cobra.Command {
 	return cmd
 }
 
-// timerCmd undoes a fault after a while; see rack.RunTimer.
+// timerCmd ends a fault after a time; see rack.RunTimer.
 func timerCmd() *cobra.Command {
 	var after time.Duration
 	var action, node string
@@ -57,7 +57,7 @@ func timerCmd() *cobra.Command {
 	return cmd
 }
 
-// execInitCmd becomes a program inside a host; see rack.ExecInit.
+// execInitCmd is replaced by a program inside a host; see rack.ExecInit.
 func execInitCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -73,7 +73,7 @@ func execInitCmd() *cobra.Command {
 	return cmd
 }
 
-// doers are the actions of rack and those that a daemon performs.
+// doers returns the actions of package rack and the actions that a daemon performs.
 func doers() map[rack.Action]rack.Doer {
 	d := rack.Doers()
 	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {

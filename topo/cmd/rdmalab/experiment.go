@@ -51,7 +51,7 @@ func experimentCmd() *cobra.Command {
 	return cmd
 }
 
-// experimentList is the list for a reader.
+// experimentList returns the list of experiments for the help text.
 func experimentList() string {
 	var b strings.Builder
 	for _, e := range experiment.All() {
@@ -139,7 +139,7 @@ func (x *experimentRun) command() *cobra.Command {
 	return cmd
 }
 
-// run runs the experiment and prints what it measured, also if that is not all.
+// run runs the experiment and prints its measurements, also if some are missing.
 func (x *experimentRun) run(cmd *cobra.Command) error {
 	write, err := reportWriter(cmd)
 	if err != nil {
@@ -181,7 +181,7 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 	return errors.Join(err, write(r))
 }
 
-// reportWriter is what prints a report in the format of -o.
+// reportWriter returns the function that prints a report in the format of -o.
 func reportWriter(cmd *cobra.Command) (func(*experiment.Report) error, error) {
 	format, err := cmd.Flags().GetString("output")
 	if err != nil {
@@ -198,7 +198,8 @@ func reportWriter(cmd *cobra.Command) (func(*experiment.Report) error, error) {
 	return nil, badUse("output format %q is unknown; take table, json or csv", format)
 }
 
-// platform is where the experiment runs. end puts back what it has changed there; it is never nil.
+// platform returns the platform on which the experiment runs. end restores the platform's former
+// state; it is never nil.
 func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end func() error, err error) {
 	if x.on == experiment.OnRack {
 		if cmd.Flags().Changed("cost") {
@@ -220,7 +221,7 @@ func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end
 type progress struct {
 	w io.Writer
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	what  string
 	began time.Time
 }
@@ -269,7 +270,7 @@ func (p *progress) tell() {
 	}
 }
 
-// retired is a hidden command that says which one has taken its place.
+// retired makes a hidden command that names the command which has replaced it.
 func retired(name, now string, aliases ...string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Aliases: aliases, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,

@@ -29,7 +29,7 @@ func (c *rackPlace) flags(cmd *cobra.Command) {
 	completeFlag(cmd, "to", hostNames)
 }
 
-// hosts are those that the clients run on.
+// hosts returns the hosts on which the clients run.
 func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
 	if err := checkHost(rack, c.to); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
 	return out, nil
 }
 
-// platform is the rack that is up. end gives the switch its own program and rules back.
+// platform returns the rack that is up. end restores the switch's program and rules.
 func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() error, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *rackPlatform) Describe() string {
 		p.rack.Name, len(p.rack.ByRole(spec.Compute)), len(p.rack.ByRole(spec.Memory)))
 }
 
-// noStores refuses a rack on which a store is up whose memory an experiment would overwrite.
+// noStores returns an error if a store is up on the rack: an experiment would overwrite its memory.
 func (p *rackPlatform) noStores() error {
 	return freeFor("", p.rack, statusOf(p.cmd))
 }
@@ -112,8 +112,8 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 }
 
 // contend runs a test with n clients, spread over the hosts, at the same time, and returns the
-// result of each host and the number of atomics that the server's NIC executed meanwhile. test is
-// the part of a host with share of the clients.
+// result of each host and the number of atomics that the server's NIC executed meanwhile. test
+// returns the test of a host that runs share of the clients.
 func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf.Result, uint64, error) {
 	hosts := p.hosts[:min(n, len(p.hosts))]
 	before, err := p.executed()
@@ -186,7 +186,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	return p.workload(ctx, run)
 }
 
-// rackConfig is a workload at the pace of a machine that all hosts share.
+// rackConfig returns a workload with times for a machine that all hosts share.
 func rackConfig(w kv.Workload, clients int) kv.RunConfig {
 	return kv.RunConfig{
 		Workload: w, Keys: 1024, Value: 104, Clients: clients, Warmup: 500 * time.Millisecond, Duration: 2 * time.Second,
@@ -213,7 +213,7 @@ func (p *rackPlatform) workload(ctx context.Context, run *storeRun) (out experim
 	return out, err
 }
 
-// lockTableRange are the addresses of a lock table, as in a rule.
+// lockTableRange has the addresses of a lock table, in the syntax of rules.
 const lockTableRange = " range=0-0x40000"
 
 // Sherman runs clients of a fresh tree.
@@ -260,7 +260,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	return out, err
 }
 
-// treeStats sums up what the compute hosts did.
+// treeStats sums up the counters of the compute hosts.
 func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, error) {
 	out := new(experiment.TreeStats)
 	for _, h := range p.rack.ByRole(spec.Compute) {

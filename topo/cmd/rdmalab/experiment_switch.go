@@ -22,18 +22,18 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// experimentSwitch is the switch of a rack during an experiment: it gets the program and rules that
-// each measurement asks for, and its own back at the end.
+// experimentSwitch controls the switch of a rack during an experiment: it loads the program and
+// rules that each measurement needs, and restores the former ones at the end.
 type experimentSwitch struct {
 	cmd  *cobra.Command
 	was  program
 	now  program
-	read bool   // was is known
+	read bool   // the former program and rules have been read
 	free func() // ends the protection from signals; nil: nothing was changed
 }
 
-// set gives the switch the state that a measurement asks for. servers are those that rules are for,
-// more is added to each rule.
+// set loads the program and rules that a measurement needs. The rules are for servers; more is
+// added to each rule.
 func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, servers []string, more string) error {
 	if !x.read {
 		now, was, err := runningProgram(x.cmd)
@@ -59,7 +59,7 @@ func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, server
 	return x.connected(ctx)
 }
 
-// want is the program that a measurement asks for.
+// want returns the program and rules that a measurement needs.
 func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more string) program {
 	if s.Action == experiment.AsIs {
 		return x.was
@@ -141,12 +141,12 @@ func (x *experimentSwitch) connected(ctx context.Context) error {
 	return errors.New("the switch has no connection to the memory servers; see `rdmalab switch connections`")
 }
 
-// restorePatience is how long connections of clients that have ended may take to end at the switch.
+// restorePatience is how long the switch may take to notice the end of the clients' connections.
 const restorePatience = 500 * time.Millisecond
 
-// restore gives the switch its own program and rules back, also after an interrupt. A switch that
-// has moved requests of connections that it does not know to have ended keeps its program; it gets
-// its own rules, or none, and then forwards what is new.
+// restore restores the switch's former program and rules, also after an interrupt. While
+// connections with moved requests may be open, the switch keeps its present program; it gets its
+// former rules, or none, and then forwards new connections.
 func (x *experimentSwitch) restore() (err error) {
 	if x.free == nil {
 		return nil

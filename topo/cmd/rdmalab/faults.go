@@ -59,13 +59,13 @@ func faultsCmd() *cobra.Command {
 	return cmd
 }
 
-// faultList is what the daemons know.
+// faultList has the faults that the daemons report.
 type faultList struct {
 	// Faults is never nil, so that it is a list in JSON.
 	Faults []fault.Status
-	// Partition lists groups of hosts that are kept apart.
+	// Partition lists the groups of hosts that cannot reach each other.
 	Partition [][]string
-	// Silent are hosts that did not answer, so that their torn copies are missing here.
+	// Silent are the hosts that did not answer; their torn copies are missing in Faults.
 	Silent []string
 }
 
@@ -97,7 +97,7 @@ func listFaults(ctx context.Context, rack *spec.Rack, paths spec.Paths) (l fault
 	return l, nil
 }
 
-// tearWait bounds how long a hung host holds the list up.
+// tearWait bounds how long a hung host delays the list.
 const tearWait = time.Second
 
 // listTears asks all hosts at once for their torn copies.

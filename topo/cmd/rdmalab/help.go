@@ -14,7 +14,8 @@ type helpGroup struct {
 	commands []string
 }
 
-// helpGroups are the headings in their order. A command of none is listed under the last.
+// helpGroups are the headings in their order. A command that no group names is listed under the
+// last heading.
 func helpGroups() []helpGroup {
 	return []helpGroup{
 		{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down", "compose", "image"}},
@@ -54,8 +55,8 @@ func groupHelp(root *cobra.Command, commands []*cobra.Command) []*cobra.Command 
 	return sorted
 }
 
-// place is a command's place; those without a heading come behind all others, in the order that
-// they have.
+// place returns a command's place in the help; commands without a heading come last, in their
+// present order.
 func place(rank map[string]int, c *cobra.Command) int {
 	if n := rank[c.Name()]; n > 0 {
 		return n

@@ -82,7 +82,7 @@ func injectCmd() *cobra.Command {
 	return cmd
 }
 
-// completeFlag offers values for a flag that exists, also behind the commas of a list.
+// completeFlag offers values for an existing flag, also after the commas of a list.
 func completeFlag(cmd *cobra.Command, flag string, values func(*cobra.Command) []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 		typed := word[:strings.LastIndexByte(word, ',')+1]
@@ -207,7 +207,7 @@ const tearPrefix = "tear-"
 
 func tearID(host string) string { return tearPrefix + host }
 
-// whose says which daemon an error is about, if it did not answer.
+// whose adds the name of the daemon to an error if the daemon did not answer.
 func whose(err error, node string) error {
 	var answered *control.Error
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// kindDrop is how exact events are spelled: loss that is certain.
+// kindDrop is the kind for certain loss; it is used with flags that name exact packets.
 const kindDrop = "drop"
 
 // injectKinds are the first arguments of inject, in the order of its help.
@@ -63,7 +63,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	f.set = fs.Changed
 }
 
-// rule makes the rule that was typed, without its link.
+// rule makes a rule from the arguments and flags, without its link.
 func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 	r := fault.Rule{
 		ID: f.id, Kind: fault.Kind(kind), Dir: fault.Dir(f.dir), Delay: f.delay, Jitter: f.jitter,
@@ -96,8 +96,8 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 	return r, f.amount(&r, kind, amount)
 }
 
-// amount reads the second argument: a share of the frames, a delay, a rate, or nothing, as the kind
-// has it.
+// amount reads the second argument. Depending on the kind, it is a share of the frames, a delay, a
+// rate, or absent.
 func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	exact := r.Count > 0 || len(r.Match.Opcodes) > 0 || r.Match.Class != "" || r.Match.QPN != nil || r.Match.PSN != nil ||
 		r.Match.PSNOffset != nil || r.Match.Transmission != 0

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// followPoll is how often followed logs are looked at.
+	// followPoll is the interval at which followed logs are read.
 	followPoll = 200 * time.Millisecond
 	// timersLog is the log of the process that undoes faults after a time.
 	timersLog = "timers"
@@ -61,7 +61,7 @@ func logsCmd() *cobra.Command {
 	return cmd
 }
 
-// logTail is how far a log was printed.
+// logTail remembers how far a log was printed.
 type logTail struct {
 	path, prefix string
 	offset       int64

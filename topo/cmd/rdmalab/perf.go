@@ -200,8 +200,8 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	return err
 }
 
-// peer is the address that the daemon connects to: a host's IPv4 address by its name, or an
-// address.
+// peer returns the address to which the daemon connects: the IPv4 address of the named host, or the
+// given address.
 func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

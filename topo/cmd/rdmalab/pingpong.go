@@ -78,7 +78,7 @@ func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 	return runPeer(cmd, f.on, hostd.PeerRequest{Pingpong: &f.config, To: to, Port: f.port})
 }
 
-// source is the index of a host's address.
+// source returns the index of a host's IPv4 or IPv6 address.
 func source(ipv6 bool) int {
 	if ipv6 {
 		return 1

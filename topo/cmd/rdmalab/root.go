@@ -73,7 +73,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// rackName is the rack that the command is about.
+// rackName returns the name of the rack that the command is about.
 func rackName(cmd *cobra.Command) (string, error) {
 	name, err := cmd.Flags().GetString("rack")
 	if err != nil {
@@ -102,7 +102,7 @@ func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 	return r, paths, nil
 }
 
-// otherRacks hints at racks that are up under another name.
+// otherRacks returns a hint that names other racks that are up.
 func otherRacks(name string) string {
 	var others []string
 	for _, n := range racksUp() {
@@ -131,7 +131,7 @@ func racksUp() []string {
 	return names
 }
 
-// checkHost says whether a rack has a host, and which it has if not.
+// checkHost reports whether a rack has a host, and which it has if not.
 func checkHost(r *spec.Rack, host string) error {
 	if _, _, ok := r.Host(host); !ok {
 		return badUse("rack %q has no host %q; its hosts: %s", r.Name, host, strings.Join(r.HostNames(), " "))
@@ -213,7 +213,7 @@ func outputFlag(cmd *cobra.Command) {
 	}
 }
 
-// wantJSON says whether -o json was given.
+// wantJSON reports whether -o json was given.
 func wantJSON(cmd *cobra.Command) (bool, error) {
 	o, err := cmd.Flags().GetString("output")
 	if err != nil {

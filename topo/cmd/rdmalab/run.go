@@ -249,7 +249,7 @@ func (s *storeRun) start(rack *spec.Rack) error {
 	return err
 }
 
-// all runs the clients of all hosts at the same time and merges what they did.
+// all runs the clients of all hosts at the same time and merges their results.
 func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err error) {
 	total = new(kv.Result)
 	var mu sync.Mutex
@@ -309,7 +309,7 @@ func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
 	_, _ = fmt.Fprintf(s.cmd.ErrOrStderr(), "%d operations\n", sum) // progress may be lost
 }
 
-// traffic is what the switch has taken in.
+// traffic counts what the switch has received.
 type traffic struct{ packets, bytes uint64 }
 
 func (s *storeRun) traffic(ctx context.Context) (t traffic, err error) {

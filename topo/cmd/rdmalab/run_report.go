@@ -20,12 +20,13 @@ type runReport struct {
 	Value    int     `json:"value"`
 	Zipf     float64 `json:"zipf"`
 	kv.Summary
-	// BytesPerOp and PacketsPerOp are what the switch forwarded, divided by the operations.
+	// BytesPerOp and PacketsPerOp are the bytes and packets that the switch forwarded, divided by
+	// the number of operations.
 	BytesPerOp   float64 `json:"bytesPerOp"`
 	PacketsPerOp float64 `json:"packetsPerOp"`
 }
 
-// report is what clients did.
+// report makes the report of the clients' results.
 func (f *runFlags) report(res *kv.Result) *runReport {
 	c := &f.config
 	return &runReport{Store: f.store, Steer: f.steer, Workload: c.Workload.Name, Keys: c.Keys, Value: c.Value, Zipf: c.Zipf, Summary: res.Summary()}

@@ -23,10 +23,10 @@ import (
 // steerPrefix begins the names of the rules that run makes.
 const steerPrefix = "run-steer-"
 
-// undoPatience bounds the exchange of programs, also after an interrupt.
+// undoPatience bounds the replacement of the switch program, also after an interrupt.
 const undoPatience = 10 * time.Second
 
-// program is what a switch runs.
+// program is a switch program with its rules.
 type program struct {
 	name  string
 	rules []string
@@ -45,9 +45,9 @@ func (p program) String() string {
 // steerChoices are the values of --steer.
 var steerChoices = []string{"none", "write", "read", "both"}
 
-// steerSwitch has the switch steer appends, reads, both or nothing at all memory servers, and loads
-// the program for it if the switch runs another. undo restores the former program and rules; it is
-// never nil. "" leaves the switch as it is.
+// steerSwitch makes the switch steer appends, READs, both or nothing for all memory servers, and
+// loads program swordbox if the switch runs another one. undo restores the former program and
+// rules; it is never nil. "" leaves the switch as it is.
 func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Writer) (undo func() error, err error) {
 	undo = func() error { return nil }
 	if what == "" {
@@ -81,9 +81,9 @@ func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Write
 	}, nil
 }
 
-// outlive keeps the command running until it has restored the switch's program: it goes on when the
-// reader of its output ends (| head), and takes the end of the terminal for an interrupt. free ends
-// that; the reader of the output may have ended by then, too.
+// outlive keeps the command running until it has restored the switch's program: the command
+// survives the end of its output's reader (| head), and treats the end of the terminal as an
+// interrupt. free ends this protection.
 func outlive(cmd *cobra.Command) (free func()) {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a write says so
@@ -118,8 +118,8 @@ func putProgram(cmd *cobra.Command, p program) error {
 	return client.Call(ctx, http.MethodPut, "/program", p.text(), nil)
 }
 
-// runningProgram is what the switch runs now; after a run with --steer that was killed, what it ran
-// before that run.
+// runningProgram returns the program that the switch runs now, and the program to restore: the
+// same, or after a killed run with --steer the program from before that run.
 func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	var info switchd.ProgramInfo
 	var list []rules.Rule
@@ -143,8 +143,8 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	return now, was, nil
 }
 
-// steering is a program that steers: the present rules, with one for each memory server in place of
-// those that steer.
+// steering returns program swordbox with the present rules, except that the steering rules are
+// replaced by one for each memory server.
 func steering(rack *spec.Rack, was program, what string) program {
 	want := program{name: was.name}
 	for i, text := range was.rules {

@@ -99,7 +99,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	}
 }
 
-// scenarioList is the list for a reader.
+// scenarioList returns the list of scenarios for the help text.
 func scenarioList() string {
 	var list strings.Builder
 	for _, s := range scenario.All() {
@@ -233,7 +233,7 @@ func printReport(cmd *cobra.Command, r *scenario.Report) error {
 	return err
 }
 
-// activityCounters are those that show how faults were recovered from.
+// activityCounters are the counters that show the recovery from faults.
 var activityCounters = []string{
 	"roce_retrans_pkts", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rcvd_rnr_err", "duplicate_ack",
 	"duplicate_request", "out_of_seq_request", "read_tail_retry", "replayed_atomics", "replayed_reads",

@@ -58,7 +58,7 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 }
 
 // freeFor returns an error if a store other than except is up: all stores use the memory of the
-// same servers, so that another one would overwrite it. except may be "".
+// same servers, so a second store would overwrite the first. except may be "".
 func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
 	for _, s := range store.All() {
 		if s.Name == except {

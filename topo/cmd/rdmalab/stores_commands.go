@@ -22,7 +22,7 @@ func storeCmds() (out []*cobra.Command) {
 	return out
 }
 
-// storeCmd is the command of a store.
+// storeCmd makes the command of a store.
 func storeCmd(s *store.Store) *cobra.Command {
 	c := &s.Commands
 	cmd := &cobra.Command{Use: s.Name + " COMMAND", Short: c.Short, Long: c.Long, Example: c.Example}
@@ -48,7 +48,7 @@ func storeCmd(s *store.Store) *cobra.Command {
 	return cmd
 }
 
-// subCmd is a command that the store describes.
+// subCmd makes a subcommand that the store describes.
 func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{Use: name, Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs}
@@ -133,7 +133,8 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 	}, nil
 }
 
-// clientHost is the host that runs a command's client: the first compute host if none was named.
+// clientHost returns the host that runs a command's client: the named one, otherwise the first
+// compute host.
 func clientHost(rack *spec.Rack, from string) (string, error) {
 	if from != "" {
 		return from, nil
@@ -170,7 +171,7 @@ const keyNote = "KEY is a number of 64 bits, like 7 or 0x7."
 // takesValue reports whether the operation has a value as second argument.
 func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delete" }
 
-// opsOf are the operations of a store.
+// opsOf lists the operations of a store.
 func opsOf(s *store.Store) []storeOp {
 	list := []storeOp{
 		{
@@ -225,7 +226,7 @@ func opCmd(s *store.Store, op storeOp) *cobra.Command {
 	return cmd
 }
 
-// storeRequest has a host make one operation as a client of the store.
+// storeRequest makes a host run one operation as a client of the store.
 func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store.OpRequest) (*store.Answer, error) {
 	var err error
 	if in.Key, err = parseKey(key); err != nil {
@@ -248,7 +249,7 @@ func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store
 	return out, nil
 }
 
-// printCost says what an operation that succeeded took.
+// printCost prints the cost of an operation that succeeded.
 func printCost(cmd *cobra.Command, verbose bool, a *store.Answer) error {
 	if !verbose || a == nil {
 		return nil
@@ -285,7 +286,7 @@ func scanCmd(s *store.Store) *cobra.Command {
 	return cmd
 }
 
-// printable is a value as it is if it is text, else in hexadecimal digits.
+// printable returns a value as text if it is printable, otherwise in hexadecimal digits.
 func printable(v []byte) string {
 	for _, c := range v {
 		if c < ' ' || c > '~' {

@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// loadCmd lets clients on all compute hosts insert keys, for a store without a load of its own.
+// loadCmd makes the command load for a store that has none: clients on all compute hosts insert
+// keys.
 func loadCmd(s *store.Store) *cobra.Command {
 	f := runFlags{store: s.Name, workload: "c"}
 	d := &s.Commands.Load

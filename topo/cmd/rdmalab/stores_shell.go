@@ -63,7 +63,7 @@ func shellCmd(s *store.Store) *cobra.Command {
 	return cmd
 }
 
-// shellArgs are the arguments of the command that stands for a line.
+// shellArgs returns the command-line arguments that correspond to a line of the shell.
 func shellArgs(args []string, from string, verbose bool) []string {
 	out := []string{args[0]}
 	if from != "" {
@@ -75,13 +75,13 @@ func shellArgs(args []string, from string, verbose bool) []string {
 	return append(append(out, "--"), args[1:]...)
 }
 
-// shell is a prompt and the commands behind it, with how they are used.
+// shell is a prompt, and the commands with their usage.
 type shell struct {
 	prompt string
 	words  [][2]string
 }
 
-// runShell reads lines and has do carry each of them out.
+// runShell reads lines and passes each to do.
 func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args ...string) error) error {
 	read, out, done, err := sh.input(cmd)
 	if err != nil {
@@ -120,7 +120,7 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 	}
 }
 
-// unless is err, but nil if it is the one that is expected.
+// unless returns err, or nil if err is the expected error.
 func unless(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
@@ -141,8 +141,8 @@ func splitLine(line string) []string {
 	return out
 }
 
-// input is where lines come from and answers go to: a terminal with editing, or a pipe. done gives
-// the terminal back.
+// input opens the input of the shell: a terminal with line editing, or a pipe. done restores the
+// terminal.
 func (sh *shell) input(cmd *cobra.Command) (read func() (string, error), out io.Writer, done func() error, err error) {
 	file, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// switchCmd looks into the switch and changes what it does.
+// switchCmd shows the state of the switch, and changes its program, rules and tables.
 func switchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
@@ -48,7 +48,7 @@ func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 	return whose(client.Call(ctx, method, path, in, out), spec.SwitchName)
 }
 
-// listing is a subcommand that asks the switch for one thing and shows it.
+// listing makes a subcommand that sends one request to the switch and shows the answer.
 func listing[T any](cmd *cobra.Command, path string, show func(cmd *cobra.Command, v T) error) error {
 	asJSON, err := wantJSON(cmd)
 	if err != nil {
@@ -88,7 +88,8 @@ func newNamer(cmd *cobra.Command) (namer, error) {
 	return n, nil
 }
 
-// name is the host with an address, "switch" for the switch's own, or the address itself.
+// name returns the name of the host with an address, "switch" for the switch's addresses, otherwise
+// the address itself.
 func (n namer) name(a netip.Addr) string {
 	if name, ok := n.names[a]; ok {
 		return name

@@ -62,10 +62,10 @@ func printBudget(out io.Writer, b *chipcost.Budget) error {
 	return printUses(out, b)
 }
 
-// printItems prints tables and registers, and where they would be.
+// printItems prints tables and registers, with the stages that they would occupy.
 func printItems(out io.Writer, r *chipcost.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "ENTRIES\tBITS\tSIZE\tBLOCKS\tBEYOND\tUNITS\tSTAGES\t NAME") // Flush reports
+	fmt.Fprintln(w, "ENTRIES\tBITS\tSIZE\tBLOCKS\tBEYOND\tUNITS\tSTAGES\t NAME") // Flush reports errors
 	for _, i := range r.Items {
 		stages := fmt.Sprint(i.First)
 		switch {
@@ -79,7 +79,7 @@ func printItems(out io.Writer, r *chipcost.Report) error {
 	return w.Flush()
 }
 
-// printMisfits prints what of a mode does not fit on the chip.
+// printMisfits prints the parts of a mode that do not fit on the chip.
 func printMisfits(out io.Writer, r *chipcost.Report, c *chipcost.Chip) error {
 	fmt.Fprintf(out, "\nin the stages: %d of %d blocks\n", r.Blocks-r.Beyond, c.Stages*c.Blocks) // the last line reports
 	if r.Fits {
@@ -139,10 +139,10 @@ func printNeed(out io.Writer, r *chipcost.Report, k pipeline.NeedKind) error {
 	return nil
 }
 
-// printUses prints what the parts take, beside the authors' figure.
+// printUses prints the share of each part, beside the authors' figures.
 func printUses(out io.Writer, b *chipcost.Budget) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nPERCENT OF THE CHIP\tSRAM\tSTATEFUL UNITS\tLOGICAL TABLES") // Flush reports
+	fmt.Fprintln(w, "\nPERCENT OF THE CHIP\tSRAM\tSTATEFUL UNITS\tLOGICAL TABLES") // Flush reports errors
 	seen := map[string]bool{}
 	for i := range b.Modes {
 		for _, u := range b.Modes[i].Uses {

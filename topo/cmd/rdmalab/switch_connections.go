@@ -73,7 +73,7 @@ func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) 
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "FROM\tQP\tTO\tQP\tSTATE\tMTU\tNEXT PSN\tMOVED\tSHIFT\tIDLE") // Flush reports
+	fmt.Fprintln(w, "FROM\tQP\tTO\tQP\tSTATE\tMTU\tNEXT PSN\tMOVED\tSHIFT\tIDLE") // Flush reports errors
 	for i := range rows {
 		row := &rows[i]
 		next, mtu, count, shift, state := "?", "?", "-", "-", row.State.String()
@@ -92,7 +92,9 @@ func printConnections(out io.Writer, names namer, r *swordbox.Report, all bool) 
 	return w.Flush()
 }
 
-// shown reports whether a flow is the one of the two of an open connection that is shown.
+// shown reports whether a flow is shown. Of the two flows of an open connection, one is: the one
+// with moved requests, otherwise the one towards a server of the switch's connections, otherwise
+// the one whose requests were answered.
 func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flow) bool {
 	switch {
 	case row.State == conntrack.Closed:
@@ -140,7 +142,7 @@ func printShared(out io.Writer, names namer, r *swordbox.Report) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SHARED\tSTATE\tGEN\tOF\tQP\tSERVER QP\tNEXT PSN\tOPEN\tQUEUE\tTRIES") // Flush reports
+	fmt.Fprintln(w, "SHARED\tSTATE\tGEN\tOF\tQP\tSERVER QP\tNEXT PSN\tOPEN\tQUEUE\tTRIES") // Flush reports errors
 	var notes strings.Builder
 	line := func(name, state, generation, owner string, s handler.Shared) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%d\t%d\n", name, state, generation, owner, qpText(s.OwnQPN), qpText(s.ServerQPN),
@@ -198,7 +200,7 @@ func printFormer(out io.Writer, names namer, r *swordbox.Report) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "BROKEN BY RESTART\tQP\tTO\tQP\tOLDEST PSN") // Flush reports
+	fmt.Fprintln(w, "BROKEN BY RESTART\tQP\tTO\tQP\tOLDEST PSN") // Flush reports errors
 	for _, f := range r.Former {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.name(f.Client), qpText(f.ClientQPN), names.name(f.Server), qpText(f.ServerQPN), psnText(f.Oldest))
 	}

@@ -26,7 +26,7 @@ func switchCountersCmd() *cobra.Command {
 				for _, g := range groups {
 					for _, c := range g.Counters {
 						if c.Value > 0 || all {
-							fmt.Fprintf(w, "%s\t%s\t%9d\t%s\n", g.Name, c.Name, c.Value, c.Help) // Flush reports
+							fmt.Fprintf(w, "%s\t%s\t%9d\t%s\n", g.Name, c.Name, c.Value, c.Help) // Flush reports errors
 						}
 					}
 				}

@@ -41,8 +41,8 @@ func switchProgramCmd() *cobra.Command {
 	return cmd
 }
 
-// loadProgram has the switch run a program with the rules of the rack's description, if they are
-// for it.
+// loadProgram makes the switch run a program, with the rules of the rack's description if the
+// program has rules.
 func loadProgram(cmd *cobra.Command, name string) error {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
@@ -62,7 +62,7 @@ func loadProgram(cmd *cobra.Command, name string) error {
 
 func printProgram(cmd *cobra.Command, p switchd.ProgramInfo) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "program\t%s\n", p.Name) // Flush reports
+	fmt.Fprintf(w, "program\t%s\n", p.Name) // Flush reports errors
 	fmt.Fprintf(w, "does\t%s\n", p.Doc)
 	fmt.Fprintf(w, "others\t%s\n", strings.Join(p.Programs, ", "))
 	fmt.Fprintf(w, "rules\t%d\n", p.Rules)
@@ -73,7 +73,7 @@ func printProgram(cmd *cobra.Command, p switchd.ProgramInfo) error {
 	return w.Flush()
 }
 
-// bitsText is a number of bits as bytes.
+// bitsText formats a number of bits as bytes.
 func bitsText(n int) string {
 	switch b := float64(n) / 8; {
 	case b >= 1<<20:

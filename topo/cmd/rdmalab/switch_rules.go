@@ -45,7 +45,7 @@ func printRules(cmd *cobra.Command, list []rules.Rule) error {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE") // Flush reports
+	fmt.Fprintln(w, "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE") // Flush reports errors
 	for i := range list {
 		r := &list[i]
 		span, key, shards, service := "all", "any", "-", "-"

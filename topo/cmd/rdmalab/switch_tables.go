@@ -60,7 +60,7 @@ func switchTablesCmd() *cobra.Command {
 
 func printTables(cmd *cobra.Command, list []handler.Table) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TABLE\tUSED\tOF\tCLEAR\tWHAT") // Flush reports
+	fmt.Fprintln(w, "TABLE\tUSED\tOF\tCLEAR\tWHAT") // Flush reports errors
 	for _, t := range list {
 		can := "-"
 		if t.Clear {
@@ -132,7 +132,7 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVER\tADDRESS\tSTATE\tVALUE\tEPOCH\tPENDING") // Flush reports
+	fmt.Fprintln(w, "SERVER\tADDRESS\tSTATE\tVALUE\tEPOCH\tPENDING") // Flush reports errors
 	for _, x := range list {
 		value := "-"
 		if strings.EqualFold(x.State, "known") {
@@ -149,7 +149,7 @@ func printMACs(cmd *cobra.Command, list []pipeline.MAC) error {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports
+	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports errors
 	for _, m := range list {
 		port := fmt.Sprint(m.Port)
 		if m.Port < len(names.rack.Hosts) {

@@ -112,8 +112,8 @@ type tracer struct {
 	first int64 // time of the first packet
 	// taken is the switch's comment on a packet that it consumed and sent on as another one.
 	taken string
-	// came are the last rewritten packets that were shown on the link on which they arrived; they
-	// are not shown again on the link on which they leave.
+	// came has the comments of the last rewritten packets that were shown on their ingress link;
+	// these packets are not shown again on their egress link.
 	came [maxCame]string
 	next int
 }
@@ -169,7 +169,7 @@ func (t *tracer) run(stream io.Reader, limit uint64) error {
 			return fmt.Errorf("the trace broke off: %w; did the switch stop? See `rdmalab status`", err)
 		}
 		if strings.Join(p.Comments, "") == t.taken || !t.json && t.again(&p) {
-			n-- // the packet that the switch sent on for it is shown on its own
+			n-- // the packet that the switch sent in its place is shown separately
 			continue
 		}
 		if err := t.print(&p); err != nil {

@@ -68,7 +68,7 @@ func drawable() error {
 	return nil
 }
 
-// terminalStyle is what the environment says of the terminal.
+// terminalStyle returns the capabilities of the terminal, from the environment.
 func terminalStyle() top.Style {
 	locale := os.Getenv("LC_ALL")
 	for _, name := range []string{"LC_CTYPE", "LANG"} {

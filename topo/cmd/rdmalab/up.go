@@ -24,8 +24,8 @@ import (
 const (
 	// verifyWait bounds the check of one path.
 	verifyWait = 30 * time.Second
-	// verifyAtOnce bounds the hosts that check at a time: a memory host refuses connections that it
-	// cannot queue.
+	// verifyAtOnce bounds the hosts that verify their paths at a time: a memory host refuses
+	// connections that it cannot queue.
 	verifyAtOnce = 16
 )
 

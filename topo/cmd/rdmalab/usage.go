@@ -18,16 +18,16 @@ import (
 // command that was understood and failed, or whose verdict is negative, exits with 1.
 const exitUsage = 2
 
-// usageError is an error in what was typed.
+// usageError is an error in the command line that the user typed.
 type usageError struct{ error }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e usageError) Unwrap() error { return e.error }
 
-// badUse is an error in what was typed; its arguments are those of fmt.Errorf.
+// badUse makes a usageError; its arguments are those of fmt.Errorf.
 func badUse(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// asUse makes an error one in what was typed. nil stays nil.
+// asUse turns an error into a usageError. nil stays nil.
 func asUse(err error) error {
 	if err == nil {
 		return nil
@@ -35,7 +35,7 @@ func asUse(err error) error {
 	return usageError{err}
 }
 
-// isUse says whether an error is one in what was typed.
+// isUse reports whether an error is a usageError.
 func isUse(err error) bool {
 	var u usageError
 	return errors.As(err, &u)
@@ -66,7 +66,7 @@ func execute(ctx context.Context, root *cobra.Command) error {
 	return badUse("%s", text)
 }
 
-// plain rewrites a message of the command-line library as one sentence.
+// plain rewrites a message of the command-line library as one plain sentence.
 func plain(text string) string {
 	text, offers, _ := strings.Cut(text, "\n\nDid you mean this?")
 	text = strings.Replace(text, ` for "rdmalab"`, "", 1)
@@ -102,8 +102,8 @@ func noteRuns(cmd *cobra.Command, began *bool) {
 	}
 }
 
-// explainAll makes all commands below cmd say what their arguments are, and refuse commands that
-// they do not have.
+// explainAll makes the errors of all commands below cmd list the expected arguments, and makes the
+// commands refuse unknown subcommands.
 func explainAll(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		refuseStrangers(c)
@@ -112,7 +112,7 @@ func explainAll(cmd *cobra.Command) {
 	}
 }
 
-// explainArgs makes a complaint about the number of arguments say what they are.
+// explainArgs makes errors about the number of arguments list the expected arguments.
 func explainArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
@@ -140,10 +140,10 @@ func explainArgs(cmd *cobra.Command) {
 	}
 }
 
-// most arguments that any command must have.
+// most is the largest number of arguments that any command requires.
 const most = 3
 
-// useOf is how a command is written, with those above it.
+// useOf returns the usage line of a command, with the names of its parent commands.
 func useOf(cmd *cobra.Command) string {
 	above := ""
 	if cmd.HasParent() {
@@ -152,8 +152,8 @@ func useOf(cmd *cobra.Command) string {
 	return above + cmd.Use
 }
 
-// refuseStrangers makes a command that only has commands below it refuse one that it does not have;
-// the library would print help and exit with 0.
+// refuseStrangers makes a command that only groups subcommands refuse an unknown one; the library
+// would print help and exit with 0.
 func refuseStrangers(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = cobra.NoArgs
@@ -161,8 +161,8 @@ func refuseStrangers(cmd *cobra.Command) {
 	}
 }
 
-// refuseTopics makes help refuse what is no command; the library would print a message and exit
-// with 0.
+// refuseTopics makes help refuse unknown commands; the library would print a message and exit with
+// 0.
 func refuseTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	cmd, _, err := root.Find([]string{"help"})
@@ -178,7 +178,7 @@ func refuseTopics(root *cobra.Command) {
 	}
 }
 
-// strangers says that a command has no command of that name below it, and which it has.
+// strangers returns the error text for an unknown subcommand, with the list of the known ones.
 func strangers(cmd *cobra.Command, name string) string {
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -189,7 +189,7 @@ func strangers(cmd *cobra.Command, name string) string {
 	return fmt.Sprintf("there is no %s %.40q, there are: %s", cmd.CommandPath(), name, strings.Join(names, " "))
 }
 
-// flagError makes what the library says about a flag's value readable.
+// flagError makes the library's errors about the values of flags readable.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
 	var unknown *pflag.NotExistError
@@ -218,7 +218,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badUse("%s; see `%s --help`", text, cmd.CommandPath())
 }
 
-// spelled is a flag as it was typed: --name, or -n out of a group of short names.
+// spelled returns a flag as it was typed: --name, or -n out of a group of short names.
 func spelled(name, group string) string {
 	if group != "" && len(name) == 1 {
 		return "-" + name

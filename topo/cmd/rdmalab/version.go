@@ -12,7 +12,7 @@ import (
 // version is set by the linker, see the Makefile; if it is empty, the build information is used.
 var version string
 
-// versionInfo is what a bug report needs.
+// versionInfo describes the program and the machine for bug reports.
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

@@ -26,7 +26,7 @@ import (
 // publishedPool is how many nodes of 128 bytes the published system has on a memory server.
 const publishedPool = 335360
 
-// minNodes is how many nodes the switch remembers at least.
+// minNodes is the least number of nodes that the switch remembers.
 const minNodes = 1 << 16
 
 // cloverRack is the rack file: seven compute hosts, one memory server and one metadata server, as
@@ -63,11 +63,11 @@ const (
 	// defaultWarm is how long clients work before operations are counted. At the beginning each
 	// client knows the newest node of each key; the collapse is complete when most keys that a
 	// client meets were written by others since it met them last, which takes some 10 ms.
-	// defaultRun is what is counted. publishedPool bounds both: at 6.5 million writes a second it
-	// lasts for 50 ms.
+	// defaultRun is the time in which operations are counted. publishedPool bounds both: at 6.5
+	// million writes a second it lasts for 50 ms.
 	defaultWarm   = 20 * time.Millisecond
 	defaultRun    = 5 * time.Millisecond
-	storePatience = 10 * time.Millisecond // the published program may lead a chain in a circle
+	storePatience = 10 * time.Millisecond // the published program may link a chain into a circle
 )
 
 var rackFile = fmt.Sprintf(`
@@ -118,8 +118,8 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 	return storeResult(r.total, l.Run, r.bytes), nil
 }
 
-// storeResult is a store's outcome: operations of so much time, for which the switch received so
-// many bytes.
+// storeResult makes a store's result from the operations of a time span and the bytes that the
+// switch received in it.
 func storeResult(total kv.Result, span time.Duration, bytes uint64) experiment.StoreResult {
 	out := experiment.StoreResult{Result: total}
 	out.Span = span
@@ -159,8 +159,8 @@ func (r *cloverRun) serve() {
 	})
 }
 
-// start starts the clients, each as an application of its own, or those that share queue pairs as
-// threads of one.
+// start starts the clients: each as an application, or clients that share queue pairs as threads of
+// one application.
 func (r *cloverRun) start() {
 	for i := range r.load.Clients {
 		if r.load.Share > 1 {
@@ -179,7 +179,8 @@ func (r *cloverRun) start() {
 	}
 }
 
-// group runs the clients of a machine from first on that share a queue pair.
+// group runs the clients of a machine that share a queue pair; first is the number of the first
+// one.
 func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first int) error {
 	g, err := clover.NewGroup(r.config(h, ctx), r.load.Share)
 	if err != nil {

@@ -126,7 +126,7 @@ func (*Sim) TreeOperations(ctx context.Context) ([]experiment.Operation, error) 
 // to another one.
 const handedPackets = 4
 
-// wireKey is the key that operations are on.
+// wireKey is the key of all operations.
 const wireKey = 1000
 
 // work records which queue pairs each client uses, then the first client measures alone, and both
@@ -154,7 +154,7 @@ func (r *wireRun) work(id int, c *sherman.Client, rt verbs.Runtime) error {
 	return r.together(id, c, rt)
 }
 
-// alone is what the first client measures.
+// alone makes the measurements with one client.
 func (r *wireRun) alone(c *sherman.Client, rt verbs.Runtime) error {
 	for r.turn != 2 {
 		rt.Sleep(time.Millisecond)

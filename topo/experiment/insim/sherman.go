@@ -92,7 +92,7 @@ func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.Sto
 	return out, nil
 }
 
-// stats sums up what the compute nodes did.
+// stats sums up the counters of the compute nodes.
 func (r *treeRun) stats() *experiment.TreeStats {
 	out := new(experiment.TreeStats)
 	var waits *hdrhistogram.Histogram
@@ -166,7 +166,7 @@ func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	return err
 }
 
-// open makes a client when the tree is there.
+// open makes a client once the tree exists.
 func (r *treeRun) open(h *simrack.Host, ctx verbs.Context, node int) (*sherman.Client, error) {
 	rt := ctx.Runtime()
 	for !r.ready {

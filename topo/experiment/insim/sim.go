@@ -24,7 +24,7 @@ var _ experiment.Platform = (*Sim)(nil)
 // On is experiment.OnSim.
 func (*Sim) On() string { return experiment.OnSim }
 
-// Describe gives the figures of the model that matter here.
+// Describe lists the figures of the model that matter for experiments.
 func (p *Sim) Describe() string {
 	m := p.Cost
 	var b strings.Builder
@@ -38,7 +38,7 @@ func (p *Sim) Describe() string {
 	return b.String()
 }
 
-// model is the cost model with the switch that a load asks for.
+// model returns the cost model with the kind of switch that a load needs.
 func (p *Sim) model(s *experiment.Switch) *cost.Model {
 	m := p.Cost
 	if s.LineRate {
@@ -52,7 +52,7 @@ func (p *Sim) model(s *experiment.Switch) *cost.Model {
 	return m
 }
 
-// mode is that of a rule; "": the switch only forwards.
+// mode returns the mode of the switch's rules; "": the switch only forwards.
 func mode(s *experiment.Switch) string {
 	if s.Action == "" || s.Action == experiment.Forward || s.Action == experiment.AsIs {
 		return ""
@@ -60,13 +60,13 @@ func mode(s *experiment.Switch) string {
 	return cmp.Or(s.Mode, experiment.Hardened)
 }
 
-// seed is that of a rack.
+// seed returns the seed of a rack; 0 stands for 1.
 func seed(n uint64) uint64 { return cmp.Or(n, 1) }
 
-// cancelled is the hook that ends a simulation when ctx ends.
+// cancelled returns the hook that ends a simulation when ctx ends.
 func cancelled(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
 
-// run runs a rack to its end, or to that of ctx.
+// run runs a rack until the simulation or ctx ends.
 func run(ctx context.Context, r *simrack.Rack) error {
 	err := r.Run()
 	if errors.Is(err, sim.ErrCancelled) {
@@ -75,7 +75,7 @@ func run(ctx context.Context, r *simrack.Rack) error {
 	return err
 }
 
-// switchBytes is what the switch has received from all hosts.
+// switchBytes returns how many bytes the switch has received from all hosts.
 func switchBytes(r *simrack.Rack) (n uint64) {
 	for i := range r.Hosts() {
 		n += r.Switch().Port(i).RxBytes

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// swapWarmUp and lockWarmUp are virtual time that is not counted, swapTime and lockTime what
-	// is.
+	// swapWarmUp and lockWarmUp are the virtual time before operations are counted, swapTime and
+	// lockTime the time in which they are counted.
 	swapWarmUp = 200 * time.Microsecond
 	swapTime   = 500 * time.Microsecond
 	lockWarmUp = 100 * time.Microsecond
 	lockTime   = 2 * time.Millisecond
-	// setUp is when every connection has been made, those of the switch included.
+	// setUp is the time at which all connections have been made, including the switch's.
 	setUp = clock.Time(200 * time.Millisecond)
 	// wordHosts is how many hosts the clients share.
 	wordHosts    = 8
@@ -94,7 +94,7 @@ func (r *wordRun) start() {
 	}
 }
 
-// client is one client, with a thread of its own.
+// client runs one client in its own thread.
 func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	rt := ctx.Runtime()
 	pd, err := ctx.AllocPD()
@@ -126,7 +126,8 @@ func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 		return verbs.SendWR{SGL: []verbs.SGE{mr.SGE(off, 8)}, RemoteAddr: base, RKey: rkey}
 	}
 	rt.Sleep(setUp.Sub(rt.Now()))
-	// With a processor of its own a thread polls for its CAS; one that waits for a lock sleeps.
+	// A thread that does CAS has its own processor and polls; a thread that waits for a lock
+	// sleeps.
 	loop := contention.Loop{Runtime: rt, CQ: cq, Spin: !r.load.Locks, Patience: wordPatience}
 	if !r.load.Locks {
 		return loop.Run([]contention.Client{r.swaps.Client(qp, on(0), buf[:8], id<<32)})
@@ -136,7 +137,7 @@ func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	return loop.Run([]contention.Client{r.locks.Client(qp, on(0), on(8), buf[:8], pick, id<<32)})
 }
 
-// result is what was counted; atomics are those that the server's NIC executed.
+// result returns the counts; atomics is how many the server's NIC executed.
 func (r *wordRun) result(atomics float64) (out experiment.WordsResult) {
 	span := r.window.Until.Sub(r.window.From).Seconds()
 	tries := float64(r.swaps.Done)
