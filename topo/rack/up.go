@@ -190,7 +190,7 @@ func (r builder) makeState() error {
 	if err := unix.Mount("rdmalab", p.Dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, stateSize); err != nil {
 		return fmt.Errorf("mount state folder %s: %w", p.Dir, err)
 	}
-	// Private, so that the pins that come here are not copied to other mount namespaces, which
+	// The mount is private, so that pins below it are not copied to other mount namespaces, which
 	// would keep them.
 	if err := unix.Mount("", p.Dir, "", unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make state folder %s private: %w", p.Dir, err)
@@ -246,7 +246,7 @@ func (r *Rack) makeLink(h *spec.Host) error {
 
 func (r *Rack) alias(h *spec.Host) string { return aliasPrefix + "/" + r.Spec.Name + "/" + h.Name }
 
-// hostEnd is the host's end of its link.
+// hostEnd returns the host's end of its link.
 func (r *Rack) hostEnd(h *spec.Host) nl.End {
 	return nl.End{
 		Netns: r.Paths.Netns(h.Name), Name: spec.HostIfname, MAC: h.MAC, Alias: r.alias(h),

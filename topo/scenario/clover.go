@@ -136,7 +136,7 @@ func (r *storeRun) start(id int) {
 	})
 }
 
-// config is that of a client.
+// config returns the configuration of a client.
 func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
 	return clover.Config{
 		Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),

@@ -45,7 +45,7 @@ type storePlan struct {
 	box, steer string
 
 	storeFaultAt
-	// then are further faults, each some time after the one before.
+	// then are further faults, each a time after the previous one.
 	then []storeFaultAt
 	// pace is the mean pause between two operations of a client; 0: none.
 	pace time.Duration
@@ -84,8 +84,8 @@ func drawStore(e *env) *storePlan {
 		keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), format: layout.Hardened,
 		sizes: []int{one(d, 16, 40, 104, 200)}, shares: [layout.Classes]int{60, 40}, lease: d.span(20*time.Millisecond, 60*time.Millisecond),
 	}
-	// A pool from hardly more nodes than clients and keys hold to a large one: nodes are used again
-	// sooner or later.
+	// The pool has between hardly more nodes than clients and keys hold, and many: nodes are reused
+	// early or late.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
 	p.links, p.rules = drawLinks(d, []string{"md0", "ms0", "ms1", "cn0", "cn1", "cn2", "cn3"})
@@ -133,14 +133,14 @@ func (p *storePlan) drawFault(d *draw) {
 	if p.what == storeHang && p.victim[0] == 'c' && d.chance(0.5) {
 		p.loses = d.between(1, p.rounds/2)
 	}
-	if d.chance(0.5) || p.what == storeHang { // so that there are operations after leases have ended
+	if d.chance(0.5) || p.what == storeHang { // with pauses, operations follow the end of leases
 		p.pace = 2 * (p.down + 2*p.lease) / time.Duration(p.rounds)
 	}
 }
 
 // next draws a fault that follows the others, of another machine. If both memory servers and the
-// metadata server lose what they know, nothing is left that could tell a lost key from one that
-// never was.
+// metadata server lost their state, a lost key could not be distinguished from one that never
+// existed.
 func (p *storePlan) next(d *draw) storeFaultAt {
 	for {
 		var s storeFaultAt

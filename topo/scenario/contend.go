@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// contention is one word that several clients add to and another that they increment by CAS. Each
+// contention has one word that several clients add to and another that they increment by CAS. Each
 // original value of the first, and each value that a CAS replaced, must be seen exactly once by all
 // clients together: an atomic that was lost leaves a gap at the end, one that was done twice leaves
 // a gap in the middle.
@@ -31,7 +31,7 @@ const (
 	swapWord       = 8
 )
 
-// serve hands the words to every client.
+// serve tells every client the address of the words.
 func (c *contention) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	const all = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	pd, err := ctx.AllocPD()

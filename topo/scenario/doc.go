@@ -1,6 +1,6 @@
-// Package scenario is what `rdmalab sim` runs: whole racks in virtual time with applications that
-// check their results, under faults drawn from a seed. A run is a function of its name and seed;
-// the seed of a failure replays it.
+// Package scenario has the scenarios of `rdmalab sim`: whole racks in virtual time with
+// applications that check their results, under faults drawn from a seed. A run is a function of its
+// name and seed; the seed of a failure replays it.
 //
 //	transport   random faults, sizes, MTUs, windows and operations; every byte, atomic and
 //	            completion is checked

@@ -50,8 +50,8 @@ func faultMixes() []faultMix {
 			return r
 		})},
 		{name: "duplicate", rules: list(some(fault.Duplicate, 0.5))},
-		// Not more: after eight RNR NAKs in a row, each behind a sequence NAK of the same packet, a
-		// requester must give up, and a receiver that is late often causes many rounds.
+		// Not more than 15 %: after eight RNR NAKs in a row, each behind a sequence NAK of the same
+		// packet, a requester must give up, and a late receiver causes many such rounds.
 		{name: "reorder", rules: list(reorder(0.15))},
 		{name: "jitter", rules: list(jitter)},
 		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},
@@ -62,7 +62,7 @@ func faultMixes() []faultMix {
 	}
 }
 
-// drawMix draws what happens to a link.
+// drawMix draws the faults of a link.
 func drawMix(d *draw) faultMix {
 	mixes := faultMixes()
 	return mixes[d.IntN(len(mixes))]

@@ -14,7 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// fixedRack has two memory servers, so that a fault of one leaves a pair that must not notice.
+// fixedRack has two memory servers, so that a fault of one leaves a client and server that must not
+// be affected.
 const fixedRack = `
 name: sim
 hosts:
@@ -208,7 +209,8 @@ func runCrash(e *env) error {
 	return other.undisturbed(e)
 }
 
-// window is when a requester gives up, counted from the last post that got no answer.
+// window bounds the time at which a requester gives up, counted from the first post without an
+// answer.
 type window struct{ earliest, latest time.Duration }
 
 // promise is the time that timeout and retry count promise: each of retry+1 waits is between the

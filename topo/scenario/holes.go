@@ -18,9 +18,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// hole is something that the paper leaves open: a script that does damage under a published rule,
-// and none under the same hardened rule; or something that the paper does not mention and that both
-// rules do right. Numbers are those of swordbox/HOLES.md.
+// hole is a script for one hole of the paper, which does damage under a published rule and none
+// under the same hardened rule; or for a case that the paper does not mention and that both rules
+// handle. Numbers are those of swordbox/HOLES.md.
 type hole struct {
 	number int
 	title  string
@@ -34,7 +34,7 @@ type hole struct {
 	spy  func(h *holeRun, ev *sim.Event)
 }
 
-// holeScenarios are all of them, one by one and together.
+// holeScenarios returns the scenario of all holes, and one for each hole.
 func holeScenarios() []Scenario {
 	out := []Scenario{{
 		Name: "holes", Doc: "each hole of the paper, by number: published rules show the damage (some holes they close, too), hardened rules never do",

@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// closedHoles are those that the paper does not mention and that both modes close: with them open,
-// no other hole could be shown. A test plants each of them in the switch, and the same script then
-// finds the damage.
+// closedHoles are the holes that the paper does not mention and that both modes close: if they were
+// open, no other hole could be shown. A test plants each of them in the switch, and the same script
+// then finds the damage.
 func closedHoles() []hole {
 	return []hole{
 		{number: 3, same: true, title: "unmoved packets of a connection that others were moved from", script: holeUnmoved},

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// steerHoles are those of steering. Their scripts play clients of Clover by hand: they write nodes,
-// append them, and read.
+// steerHoles are the holes of steering. Their scripts play clients of Clover by hand: they write
+// nodes, append them, and read.
 func steerHoles() []hole {
 	list := []hole{
 		{number: 26, title: "an append goes to a node of another version", script: holeVersions},
@@ -88,8 +88,7 @@ func (h *holeRun) linked(a *answer, what string) bool {
 	return a.status == verbs.Success && layout.Word(a.prior()) == layout.Header(1)
 }
 
-// retry does what a client does after a failed append: it follows the chain to its end and appends
-// there.
+// retry acts as a client after a failed append: it follows the chain to its end and appends there.
 func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	at := layout.Handle(1)
 	for range 8 {
@@ -107,8 +106,8 @@ func (h *holeRun) retry(c *holeClient, n layout.Handle) {
 	h.harm("client %d finds no end of the chain", n)
 }
 
-// get does what a client does that knows a node: it READs the node and follows the chain. It
-// returns the value: a handle.
+// get acts as a client that knows a node: it READs the node and follows the chain. It returns the
+// value: a handle.
 func (h *holeRun) get(c *holeClient, at layout.Location, key uint64) (value layout.Handle, ok bool) {
 	for range 16 {
 		a := c.read(steerAt(at.Handle), layout.MinSlab)

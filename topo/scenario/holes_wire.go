@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// wireHoles are those that show in packets: parts of READs, message sequence numbers, NAKs,
-// notifications.
+// wireHoles are the holes that are visible in packets: parts of READs, message sequence numbers,
+// NAKs, notifications.
 func wireHoles() []hole {
 	return []hole{
 		{number: 6, title: "a part of a READ is asked for again", script: holePartOfRead},

@@ -183,8 +183,8 @@ func (a *hostile) lockRound() {
 	}
 }
 
-// refused is what the switch and the NICs have refused so far, by the name of the reason or the
-// counter.
+// refused returns how many packets the switch and the NICs have refused so far, by the name of the
+// reason or the counter.
 func (a *hostile) refused() map[string]uint64 {
 	out := make(map[string]uint64)
 	for i := range a.rack.Hosts() {

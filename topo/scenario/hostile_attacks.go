@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// attack is what the attacker does once, and how many packets must be refused for it: the sum of
-// the counted reasons and counters grows by atLeast or more.
+// attack is one attack, with the least number of packets that must be refused: the sum of the
+// counted reasons and counters grows by atLeast or more.
 type attack struct {
 	name    string
 	do      func()
@@ -40,7 +40,7 @@ func change(b []byte, how func(f *wire.Frame)) []byte {
 	return f.AppendTo(nil)
 }
 
-// some are packets that match, the last ones, at most n.
+// some returns the last packets that match, at most n.
 func some(list [][]byte, n int, match func(f *wire.Frame) bool) [][]byte {
 	var out [][]byte
 	var f wire.Frame

@@ -53,7 +53,7 @@ const (
 	recordedPublished = "paper"
 )
 
-// lockScenarios are those of the switch program that replaces atomics.
+// lockScenarios are the scenarios of the switch program that replaces atomics.
 func lockScenarios() []Scenario {
 	return []Scenario{
 		holeScenarios()[0],
@@ -72,12 +72,13 @@ func lockScenarios() []Scenario {
 	}
 }
 
-// runLocks returns what runs one seed under a switch program.
+// runLocks returns the function that runs one seed under a switch program.
 func runLocks(mode string) func(*env) error {
 	return func(e *env) error { return runLocksWith(e, mode, nil) }
 }
 
-// runLocksWith shows the run to begin, if that is not nil, before the rack is built.
+// runLocksWith runs one seed. It passes the run to begin, unless that is nil, before the rack is
+// built.
 func runLocksWith(e *env, mode string, begin func(*lockRun)) error {
 	r := &lockRun{env: e, mode: mode, plan: drawLocks(e), stamps: make(map[uint64]holder)}
 	if begin != nil {
@@ -271,7 +272,8 @@ func (r *lockRun) inject() {
 	}
 	over := rack.Now().Add(p.down)
 	rack.At(over, end)
-	// The run is not over before that, even if all other clients are done.
+	// This client keeps the run going until the fault has ended, even if all other clients are
+	// done.
 	rack.Host("ms1").Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
 			ctx.Runtime().Sleep(p.down)
@@ -309,8 +311,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	switch r.plan.what {
 	case noFault:
 	case clientCrash:
-		// Its new queue pairs have the QPNs of old ones, and the switch has not seen those end: it
-		// withholds the answers to the new ones until it is sure.
+		// Its new queue pairs have the QPNs of old ones whose end the switch has not seen: the
+		// switch withholds answers to the new queue pairs until it has distinguished them.
 		ok = r.plan.again && c.id >= lockClients && r.tracks() && status == verbs.RetryExcErr
 	case linkCut:
 		ok = long && (status == verbs.RetryExcErr || told)

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// lazyAcks is a node around a NIC that acknowledges less often, as adapters do which coalesce: of
-// several positive ACKs of a queue pair the last one leaves, after so many or when it has waited
-// long enough. Every other answer of that queue pair acknowledges what was held back.
+// lazyAcks is a node around a NIC that coalesces acknowledgements as some adapters do: of several
+// positive ACKs of a queue pair only the last one is sent, after a number of ACKs or after ackWait.
+// Any other answer of the queue pair acknowledges the requests of ACKs that were held back.
 type lazyAcks struct {
 	sim.Node
 	every int
@@ -74,8 +74,8 @@ func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
 	l.made.Reset()
 }
 
-// hold keeps an ACK back; false lets the packet go, and what was held for its queue pair is not
-// needed any more.
+// hold holds back an ACK. If it returns false, the packet is sent, and it replaces the ACK that was
+// held back for its queue pair.
 func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 	fr := &l.frame
 	var dst [16]byte

@@ -11,11 +11,12 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// What an operator changes during lock histories, as Params.Change.
+// Values of Params.Change: what an operator changes during lock histories.
 const (
 	// changeRules: hardened rules of both actions, and the switch program.
 	changeRules = "rules"
-	// changeModes: also to published rules. What they do to the clients is damage, no failure.
+	// changeModes: also to published rules. Their effect on the clients is reported as damage and
+	// is no failure.
 	changeModes = "modes"
 )
 
@@ -44,7 +45,7 @@ func runLocksChanging(change string) func(*env) error {
 	return func(e *env) error { return (&operator{modes: change == changeModes}).watch(e) }
 }
 
-// watch is the run, with the operator at work.
+// watch runs one seed while the operator changes the switch.
 func (o *operator) watch(e *env) error {
 	err := runLocksWith(e, modeHardened, func(r *lockRun) {
 		o.run, o.draw = r, newDraw(e.draw.Uint64())
@@ -187,7 +188,7 @@ func (o *operator) collect() {
 	}
 }
 
-// summary says what was reached.
+// summary returns a line with the numbers of changes, moved requests and replaced atomics.
 func (o *operator) summary() string {
 	if o.run.env.rack != nil {
 		o.collect()

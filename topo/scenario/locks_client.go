@@ -79,8 +79,8 @@ type request struct {
 	cmpAdd uint64
 	inline bool
 	fence  bool
-	rec    bool       // it concerns the word and is part of its history
-	as     history.Op // what it is there
+	rec    bool       // the request is part of the word's history
+	as     history.Op // the operation as the history has it
 }
 
 // reply is the outcome of a request; ok is false if the outcome is unknown.

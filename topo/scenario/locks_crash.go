@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// crashStep is how far a request of the victim has come when the victim dies.
+// crashStep is the stage of the victim's request at which the victim dies.
 type crashStep uint8
 
 const (

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// guardian is a node around a memory server's NIC that looks at the words after every packet:
-// mutual exclusion is what the memory says, not what clients believe. A holder of a lock writes its
+// guardian is a node around a memory server's NIC that checks the words after every packet: it
+// judges mutual exclusion by the memory, not by the clients' view. A holder of a lock writes its
 // stamp into the guard when it comes in and 0 before it releases; so at every instant
 //
 //   - the client inside has the lock, and no client comes in before the last one has left or died;

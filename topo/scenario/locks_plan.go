@@ -168,7 +168,8 @@ func (p *lockPlan) drawFault(d *draw) {
 	// Short ones end before the retry limit, long ones behind it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
-	// Connections whose PSNs are random and that no manager keeps apart by numbers of its own.
+	// Only if first PSNs are random, and connections are not made by datagrams with communication
+	// IDs, which would distinguish the incarnations.
 	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
 	switch p.what {
 	case clientCrash:

@@ -86,8 +86,8 @@ func (w *lockWord) value(stamp uint64) uint64 {
 }
 
 // acquire tries to take the lock and returns the stamp with which it has it; 0 if it has not. An
-// attempt whose answer was lost may have worked, so that the next one has another stamp, and finds
-// the first if it did.
+// attempt whose answer was lost may have succeeded. The next attempt uses another stamp, and finds
+// the stamp of the first if that succeeded.
 func (c *lockClient) acquire(w *lockWord) (uint64, error) {
 	stamp, free := c.stamp(w), uint64(0)
 	pause, until := firstPause, c.rt.Now().Add(lockHopeful)

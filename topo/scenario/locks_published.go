@@ -27,7 +27,7 @@ func runLocksPublished(e *env) error {
 	return nil
 }
 
-// holesHit names the kind of damage that an error under published rules is, and the holes that may
+// holesHit returns the kind of damage of an error under published rules, with the holes that may
 // cause it. The counters of the published program distinguish some.
 func (r *lockRun) holesHit(err error) string {
 	count := r.publishedCounters()

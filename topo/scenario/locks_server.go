@@ -20,7 +20,8 @@ const (
 	nodeMax   = wordOff
 )
 
-// lockWord is one word at its server. What it is made of changes when the server loses its memory.
+// lockWord is one word at its server. Its region and history are replaced when the server loses its
+// memory.
 type lockWord struct {
 	wordPlan
 	index int
@@ -81,7 +82,7 @@ type lockServer struct {
 
 const (
 	lockService = "locks"
-	// switchService is what the switch connects to.
+	// switchService is the service to which the switch connects.
 	switchService = "memory"
 )
 

@@ -53,7 +53,7 @@ func replayPlanned(e *env, s schedule) error {
 	return judged(e, setup, s).err
 }
 
-// outcomeOf is what the run of a schedule has shown.
+// outcomeOf is the result of the run of a schedule.
 type outcomeOf struct {
 	err error // a finding
 	// excused: a client died, as it does without a rule.
@@ -144,5 +144,5 @@ func (e *env) showFindings(found []finding) error {
 	return errors.Join(errs...)
 }
 
-// cancelled reports whether the run is to end.
+// cancelled reports whether the run must end.
 func (e *env) cancelled() bool { return e.opt.Cancelled != nil && e.opt.Cancelled() }

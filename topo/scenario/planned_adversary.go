@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// adversary carries a schedule out on the links of a small rack. It counts packets of the phase
-// only: what connects and prepares the clients passes.
+// adversary carries out a schedule on the links of a small rack. It counts only packets of the
+// phase; packets that connect and prepare the clients pass.
 type adversary struct {
 	acts  []act
 	rack  *simrack.Rack
@@ -29,8 +29,8 @@ type adversary struct {
 	reached int
 	done    int    // acts
 	steps   uint32 // of the switch
-	// digest is of all packets that were delivered in the phase, in order: two runs with the same
-	// digest had the same schedule, whatever was done to get it.
+	// digest covers all packets that were delivered in the phase, in order: two runs with the same
+	// digest delivered the same packets in the same order, even by different acts.
 	digest uint64
 }
 
@@ -94,7 +94,7 @@ func (a *adversary) enter(half int, now clock.Time, frame []byte) (v fault.Verdi
 	return v
 }
 
-// do does what an act says to the packet that enters.
+// do applies an act to the packet that enters a link.
 func (a *adversary) do(x *act, now clock.Time, frame []byte, v *fault.Verdict) {
 	a.done++
 	a.reached = len(a.entered)
@@ -122,14 +122,14 @@ func (a *adversary) do(x *act, now clock.Time, frame []byte, v *fault.Verdict) {
 	}
 }
 
-// keep holds a packet back.
+// keep holds back a packet.
 func (a *adversary) keep(x *act, frame []byte) {
 	h := &heldBack{half: x.half, n: x.n, frame: bytes.Clone(frame), rule: []string{x.String()}}
 	a.held = append(a.held, h)
 	a.rack.At(a.rack.Now().Add(lateLimit), func() { a.send(h) })
 }
 
-// overtaken lets the packets go on that have been overtaken often enough, behind the one that
+// overtaken releases the packets that enough later packets have overtaken, behind the packet that
 // enters now.
 func (a *adversary) overtaken(half int) {
 	for _, h := range a.held {
@@ -150,7 +150,7 @@ func (a *adversary) send(h *heldBack) {
 	}
 }
 
-// release lets everything go on that is still held back: the clients are done.
+// release releases all packets that are held back, when the clients are done.
 func (a *adversary) release() {
 	for _, h := range a.held {
 		a.rack.At(a.rack.Now(), func() { a.send(h) })

@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// coverage counts the transitions of the switch's state tables: it stands around the switch, and
-// compares the states before and after each packet and each tick of the phase.
+// coverage counts the transitions of the switch's state tables: it wraps the switch, and compares
+// the states before and after each packet and each tick of the phase.
 type coverage struct {
 	run    *smallRun
 	node   sim.Node
@@ -33,7 +33,7 @@ type transition struct {
 // ticked is the cause of transitions that no packet has caused; no opcode has this number.
 const ticked wire.Opcode = 0xff
 
-// Frame is the switch's.
+// Frame passes a frame to the switch, and looks at its states.
 func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	op := ticked
 	if isPlanned(f.Data) {
@@ -52,7 +52,7 @@ func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 // Deadline returns the switch's deadline.
 func (c *coverage) Deadline() clock.Time { return c.node.Deadline() }
 
-// sample looks at all states.
+// sample compares all states with the last sample, and counts the transitions.
 func (c *coverage) sample(cause wire.Opcode) {
 	if !c.run.adv.on {
 		return

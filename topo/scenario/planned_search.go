@@ -15,7 +15,8 @@ import (
 // the same order as an earlier one is not continued, even if they come at other times, and neither
 // is one in which a client dies. Within a level, the schedules come first that continue one which showed transitions of
 // the state tables that no earlier one had shown; the others take turns, in an order that the seed
-// draws, each with the acts that follow its last one soonest: what belongs together is mostly near.
+// draws, each with the acts nearest to its last one first, because acts that have an effect
+// together are mostly near each other.
 type searcher struct {
 	env      *env
 	setup    *smallSetup

@@ -34,7 +34,7 @@ type Options struct {
 	skew    int              // for tests: added to the limit that srq arms
 }
 
-// Report is what a run did. Err nil means that every check held.
+// Report is the result of a run. Err nil means that every check held.
 type Report struct {
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
@@ -75,14 +75,14 @@ type Scenario struct {
 	label string
 }
 
-// With is the scenario on a rack with costs; m nil is one without. label is the --cost that gives
-// m.
+// With returns the scenario on a rack with the costs of m; m nil: without costs. label is the value
+// of --cost for m.
 func (s Scenario) With(label string, m *cost.Model) Scenario {
 	s.label, s.cost = label, m
 	return s
 }
 
-// Args are the arguments of rdmalab sim that replay a seed of the scenario.
+// Args returns the arguments of rdmalab sim that replay a seed of the scenario.
 func (s *Scenario) Args(seed uint64) string {
 	args := fmt.Sprintf("%s --seed %d", s.Name, seed)
 	if s.cost != nil {
@@ -220,7 +220,7 @@ func (e *env) trace(ev *sim.Event) {
 	}
 }
 
-// wrapTwice is two wrappings of nodes in one; either may be nil.
+// wrapTwice combines two wrappers of nodes; either may be nil.
 func wrapTwice(inner, outer func(string, sim.Node) sim.Node) func(string, sim.Node) sim.Node {
 	switch {
 	case inner == nil:

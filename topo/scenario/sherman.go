@@ -45,8 +45,8 @@ type treeRun struct {
 // treePatience is the deadline of one operation: longer than any fault lasts and than leases.
 const treePatience = 2 * time.Second
 
-// treeSlack is how much later than its deadline an operation may end: it finds out whether it has
-// its lock.
+// treeSlack is how much later than its deadline an operation may end, because it must find out
+// whether it holds its lock.
 const treeSlack = 200 * time.Millisecond
 
 func runTree(e *env) error { return (&treeRun{env: e, plan: drawTree(e)}).run() }
@@ -78,7 +78,7 @@ func tornRun(e *env, kind layout.Kind) *treeRun {
 	return &treeRun{env: e, plan: p}
 }
 
-// damage names the damage that torn copies have done.
+// damage returns a text for the damage that torn copies have done.
 func (r *treeRun) damage(err error) string {
 	var structure *brokenTree
 	switch {
@@ -273,8 +273,8 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	return err
 }
 
-// wave draws a key for clients that wear the memory out: for a while all of them insert keys that
-// are near each other, and then delete most of them.
+// wave draws a key for plans with small memory: for a while all clients insert keys that are near
+// each other, and then delete most of them.
 func (r *treeRun) wave(d *draw, now clock.Time) (key uint64, mix [4]float64) {
 	const length, near = 600 * time.Microsecond, 20
 	n := int(now / clock.Time(length))

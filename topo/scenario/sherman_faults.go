@@ -85,7 +85,7 @@ func (r *treeRun) inject(i int) {
 	end := func() {}
 	switch p.what {
 	case treeClientCrash:
-		h.CrashApps() // what they have posted may still be executed, late
+		h.CrashApps() // their posted requests may still be executed, late
 	case treeClientHang, treeServerHang:
 		h.Hang()
 		end = h.Resume
@@ -125,7 +125,8 @@ func (r *treeRun) inject(i int) {
 		rack.At(next, func() { r.inject(i + 1) })
 		over = max(over, next)
 	}
-	// The run is not over before that, even if all clients are done.
+	// This application keeps the run going until the faults have ended, even if all clients are
+	// done.
 	rack.Host("cn3").Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
 			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)
@@ -133,8 +134,8 @@ func (r *treeRun) inject(i int) {
 	})
 }
 
-// rules has the switch keep the lock words of a server, which are behind the key of its table and
-// nowhere else.
+// rules makes the switch replace the atomics on a server's lock words. The rule selects them by the
+// R_Key of the lock table.
 func (r *treeRun) rules(server string, table verbs.MR) {
 	box, ok := r.env.rack.Program().(*swordbox.Program)
 	if !ok || table == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// brokenTree is what is wrong with the tree at the end.
+// brokenTree is a defect of the tree at the end of a run.
 type brokenTree struct{ err error }
 
 func (b *brokenTree) Error() string { return b.err.Error() }
@@ -133,7 +133,7 @@ func (r *treeRun) verdict() error {
 	return nil
 }
 
-// noteNodes says what the compute nodes did.
+// noteNodes adds the counters of the compute nodes to the report.
 func (r *treeRun) noteNodes() {
 	var sum sherman.NodeStats
 	for _, n := range r.nodes {

@@ -46,7 +46,7 @@ type treePlan struct {
 	box string
 }
 
-// treeWork is what the clients do.
+// treeWork describes the operations of the clients.
 type treeWork struct {
 	servers, clients, rounds, keys int
 	first, stride                  uint64 // of the keys
@@ -144,7 +144,7 @@ func (p *treePlan) wear(d *draw) {
 	p.servers, p.region = one(d, 1, 1, 2), 16<<10+4096 // the first pages begin at 16 KiB
 }
 
-// belated makes packets come milliseconds late, when their connections have been given up.
+// belated delays packets by milliseconds, until their connections have been given up.
 func (p *treePlan) belated(d *draw) {
 	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
 	for _, h := range treeHostNames(p.servers) {
@@ -189,7 +189,8 @@ func treeHostNames(servers int) (out []string) {
 	return out
 }
 
-// drawFaults draws none to three. The later ones come soon, or after lease and fence have passed.
+// drawFaults draws up to three faults. A later fault comes soon after the one before, or after
+// lease and fence have passed.
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
 		s := p.drawFaultAt(d)
@@ -225,8 +226,8 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 	return s
 }
 
-// inSwitch has the switch keep the lock words; the rules come when the keys of the tables are
-// known.
+// inSwitch makes the switch replace the atomics on the lock words; the rules are set when the
+// R_Keys of the lock tables are known.
 func (p *treePlan) inSwitch() {
 	p.box = "switch:\n  program: swordbox\n"
 	p.rack.Datagrams = true // the switch must be able to connect

@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// storeScenarios are those that registered stores bring.
+// storeScenarios returns the scenarios of the registered stores.
 func storeScenarios() (out []Scenario) {
 	for _, s := range store.All() {
 		for _, one := range s.Scenarios {
@@ -15,7 +15,7 @@ func storeScenarios() (out []Scenario) {
 	return out
 }
 
-// rig is a run as a store's scenario sees it.
+// rig is one run, as the store.Rig of a store's scenario.
 type rig struct{ e *env }
 
 var _ store.Rig = rig{}

@@ -111,7 +111,7 @@ func runTransport(e *env) error {
 	return e.checkTransport(p, clients)
 }
 
-// clients are those of one run.
+// clients are the clients of one run.
 type clients struct {
 	mixes  []*mix
 	soaks  []*perf.Result

@@ -14,25 +14,26 @@ import (
 // Params choose a variant of a scenario. The zero value is the scenario without parameters; each
 // scenario takes some of them.
 type Params struct {
-	// Steer is what the switch steers for the store clover: write, read, both, or any, which draws
-	// one of them from the seed.
+	// Steer says what the switch steers for the store clover: write, read, both, or any, which
+	// draws one of them from the seed.
 	Steer string
-	// ShareQP has the clients of the store clover on a host share a queue pair to each memory
+	// ShareQP lets the clients of the store clover on a host share a queue pair to each memory
 	// server.
 	ShareQP bool
 	// Program is what the switch does in locks: forward, track or swordbox, which replaces atomics
 	// and is the default.
 	Program string
-	// Move has the switch in locks move every request that can be moved, without replacing atomics.
+	// Move makes the switch in locks move every request that can be moved, without replacing
+	// atomics.
 	Move bool
-	// Change has an operator change what the switch does in locks, at random: rules, also the
-	// program, or modes, also to published rules.
+	// Change lets an operator change the switch in locks at random: rules (rules and the program)
+	// or modes (published rules, too).
 	Change string
 	// Mode is published or hardened, the default: how the switch in locks replaces atomics, and the
 	// layout of sherman's pages.
 	Mode string
-	// Torn tears copies for sherman, and nothing else goes wrong. The published layout is always
-	// run so.
+	// Torn tears copies for sherman, without other faults. The published layout is always run like
+	// this.
 	Torn bool
 	// Locks is where sherman's lock words are served: nic, the default, or switch.
 	Locks string
@@ -63,7 +64,7 @@ var Choices = map[string][]string{
 // formerValues are older words for a value, which are still taken.
 var formerValues = map[string]string{"hard": modeHardened, "sound": modeHardened, "paper": modePublished, "faithful": modePublished}
 
-// args are the parameters as typed.
+// args returns the parameters as typed.
 func (p *Params) args() string {
 	var out []string
 	for _, f := range p.fields() {
@@ -145,7 +146,8 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 	return s, nil
 }
 
-// cloverVariant is the store clover with a switch that steers, or with shared queue pairs.
+// cloverVariant returns the run of the store clover with a switch that steers, or with shared queue
+// pairs.
 func cloverVariant(p Params) (func(*env) error, error) {
 	if p.Steer == "" {
 		return runCloverShared, nil

@@ -7,9 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// watched is a server's NIC with a function that sees each frame handed to the NIC, in order. What
-// a NIC of an unreliable service must deliver follows from these frames and from what was sent, so
-// that a scenario can predict it without reading counters.
+// watched is a server's NIC with a function that sees each frame handed to the NIC, in order. The
+// messages that a NIC must deliver by an unreliable service follow from these frames and from the
+// sent messages, so a scenario can predict them without counters.
 type watched struct {
 	sim.Node
 	env   *env

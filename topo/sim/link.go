@@ -27,8 +27,9 @@ type LinkConfig struct {
 	Delay time.Duration
 	// Rate is in bits a second; 0: frames take no time to send.
 	Rate int64
-	// Overhead is what each frame takes of Rate beyond its own bytes, in bytes. With it, sending
-	// times are exact to a picosecond in the long run; without, each is cut to whole nanoseconds.
+	// Overhead is added to the size of each frame, in bytes, for its time on a link with a Rate.
+	// With it, sending times are exact to a picosecond in the long run; without, each is cut to
+	// whole nanoseconds.
 	Overhead int
 	// Queue is how many frames may wait for the wire in one direction when Rate is set; 0: 1024.
 	// Frames beyond are dropped and counted.
@@ -140,8 +141,8 @@ func (n *Net) send(h *half, f *packetio.Frame) {
 	}
 }
 
-// Inject puts a frame that was held back on one direction of a link now, past its faults. rules are
-// for the trace.
+// Inject puts a frame that was held back on one direction of a link now, without fault verdict.
+// rules name the reason in the trace.
 func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
 	h := &l.down
 	if d == fault.Up {
@@ -201,7 +202,7 @@ func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
 	return leaves, true
 }
 
-// sending is how long the wire is taken by size bytes.
+// sending returns how long size bytes occupy the wire.
 func (h *half) sending(size int) time.Duration {
 	bits := int64(size+h.cfg.Overhead) * 8
 	if h.cfg.Overhead == 0 {

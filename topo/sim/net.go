@@ -21,8 +21,8 @@ type Node interface {
 // Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes are
 // the network's and valid during the call only.
 type Timing interface {
-	// Arrive is when a frame that reaches the node at now is handed to it, not before now. Two
-	// frames may be handed over in another order than they came.
+	// Arrive is when a frame that reaches the node at now is handed to it, not before now. Frames
+	// may be handed over in another order than they arrived.
 	Arrive(now clock.Time, port int, frame []byte) clock.Time
 	// Depart is when a frame that the node appends at now leaves it, not before now.
 	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
@@ -30,9 +30,9 @@ type Timing interface {
 
 // Cause is why a node appended a frame.
 type Cause struct {
-	// Frame is what the node was handed; nil if the frame was made in another step.
+	// Frame is the frame that was handed to the node; nil if the frame was made in another step.
 	Frame []byte
-	// Step says that it was made in a step from outside (Net.Begin).
+	// Step: the frame was made in a step from outside (Net.Begin).
 	Step bool
 }
 
@@ -53,7 +53,7 @@ type Config struct {
 	Cancelled func() bool
 }
 
-// ErrCancelled is a run that Config.Cancelled ended.
+// ErrCancelled is the error of a run that Config.Cancelled ended.
 var ErrCancelled = errors.New("the simulation was cancelled")
 
 // Bounds of a run when Config leaves them open.
@@ -63,7 +63,7 @@ const (
 	// maxStep bounds the events of one instant: a machine whose deadline never advances is a bug,
 	// not a rack.
 	maxStep = 10_000_000
-	// maxHeld bounds the frames inside one node with a Timing; what is beyond is lost as to a full
+	// maxHeld bounds the frames inside one node with a Timing; further frames are lost as to a full
 	// queue.
 	maxHeld = 1 << 20
 	// cancelEvery is a number of events that take some milliseconds.
@@ -76,8 +76,8 @@ type nodeState struct {
 	up    bool
 	keyed clock.Time // deadline in the queue
 	links []*half    // by port; nil where nothing is plugged in
-	// timing is nil for a node that takes no time. held are the frames inside the node for its
-	// sake.
+	// timing is nil for a node that takes no time. held is the number of frames inside the node
+	// because of it.
 	timing Timing
 	held   int
 }
@@ -148,7 +148,8 @@ func (n *Net) SetUp(id NodeID, up bool) {
 	n.rekey(id)
 }
 
-// At calls f at t (now, if t has passed), after what was pushed for that instant before.
+// At calls f at t (now, if t has passed), after the calls and frames that were pushed for that
+// instant earlier.
 func (n *Net) At(t clock.Time, f func()) {
 	n.heap.push(event{at: max(t, n.now), call: f})
 }
@@ -199,7 +200,7 @@ func (n *Net) rekey(id NodeID) {
 	}
 }
 
-// next is the time of the earliest thing to do.
+// next returns the time of the earliest event.
 func (n *Net) next() clock.Time {
 	if len(n.ready) > 0 {
 		return n.now
@@ -209,7 +210,7 @@ func (n *Net) next() clock.Time {
 	return max(n.now, clock.Min(n.heap.first(), clock.Min(tick, wake)))
 }
 
-// handle does the next thing, which is due at `at`.
+// handle handles the next event, which is due at `at`.
 func (n *Net) handle(at clock.Time) error {
 	if at > n.now {
 		n.now, n.step = at, 0

@@ -84,7 +84,7 @@ func (p *Proc) Name() string { return p.name }
 // Net is the network that the thread lives in.
 func (p *Proc) Net() *Net { return p.net }
 
-// Done reports that the thread has returned.
+// Done reports whether the thread has returned.
 func (p *Proc) Done() bool { return p.state == procDone }
 
 // Current is the thread that is running; nil outside of threads.

@@ -55,8 +55,8 @@ func (n *Net) overflow(h *half, frame []byte) {
 	n.trace(Event{Kind: LostQueue, Frame: frame, half: h})
 }
 
-// resume lets a frame go on whose time inside a node is over. What is inside a node that was
-// switched off is lost.
+// resume passes on a frame whose time inside a node has ended. Frames inside a node that was
+// switched off are lost.
 func (n *Net) resume(e *event) {
 	id := e.to.dst.Node
 	if e.stage == leaving {

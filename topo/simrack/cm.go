@@ -23,8 +23,8 @@ const (
 	unreachablePatience = 30 * time.Second
 )
 
-// manager is rdmacm.Manager in virtual time, for one application. Its messages are lost to crashed
-// hosts and nowhere else: it stands for TCP.
+// manager is rdmacm.Manager in virtual time, for one application. It stands for TCP: only messages
+// to crashed hosts are lost.
 type manager struct {
 	host *Host
 	ctx  verbs.Context
@@ -66,7 +66,7 @@ type request struct {
 	server   *Host
 	manager  *manager // of the server
 
-	// What the server answered, and then what the dialer did.
+	// The server's answer, and then the dialer's confirmation.
 	answered, given bool // given: the dialer does not wait any more
 	reject          string
 	reply           []byte // private data of the answer, or of the rejection
@@ -110,7 +110,7 @@ func (m *manager) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Para
 	return req.reply, nil
 }
 
-// tell lets the acceptor know how the dialer fared.
+// tell reports to the acceptor whether the dialer has succeeded.
 func (r *request) tell(failed string) {
 	net := r.dialer.rack.net
 	net.At(net.Now().Add(setupDelay), func() {
@@ -136,8 +136,8 @@ func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, privat
 	return e, err
 }
 
-// deliver brings a request to its server. One to a host that is crashed or not there gets no
-// answer.
+// deliver passes a request to its server. A request to a host that has crashed or does not exist
+// gets no answer.
 func (r *Rack) deliver(req *request, to netip.Addr) {
 	hs, ok := r.Spec.ByAddr(to)
 	if !ok || req.given {

@@ -6,31 +6,32 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// cardTiming lets the network ask a host's NIC.
+// cardTiming is the sim.Timing of a host's NIC.
 type cardTiming struct{ card *cost.Card }
 
-// Arrive asks when a frame takes effect.
+// Arrive returns when a frame takes effect.
 func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return t.card.Arrive(now, frame)
 }
 
-// Depart asks when a frame leaves. What an application's call makes has just been posted.
+// Depart returns when a frame leaves. A frame that an application's call makes has just been
+// posted.
 func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
 	return t.card.Depart(now, frame, cause.Step)
 }
 
-// boxTiming lets the network ask the switch.
+// boxTiming is the sim.Timing of the switch.
 type boxTiming struct{ box *cost.Box }
 
 // Arrive is at once: a switch has all its costs behind its program.
 func (t boxTiming) Arrive(now clock.Time, _ int, _ []byte) clock.Time { return now }
 
-// Depart asks when a frame leaves.
+// Depart returns when a frame leaves.
 func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
 	return t.box.Depart(now, frame, cause.Frame)
 }
 
-// charge gives the host's NIC the figures of the model, with nothing to do.
+// charge gives the host an idle NIC with the figures of the model.
 func (h *Host) charge() {
 	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
 	h.rack.net.SetTiming(h.node, cardTiming{h.card})

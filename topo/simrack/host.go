@@ -65,7 +65,7 @@ func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 	h.look()
 }
 
-// Deadline is the NIC's.
+// Deadline returns the NIC's deadline.
 func (h *Host) Deadline() clock.Time { return h.eng.Deadline() }
 
 // look wakes the threads whose condition holds, if anything has happened at the NIC.
@@ -76,8 +76,8 @@ func (h *Host) look() {
 	}
 }
 
-// ask asks the condition of every waiting thread, in the order in which they began to wait. A
-// condition that holds may have taken what it waited for, so it is asked no more.
+// ask evaluates the condition of every waiting thread, in the order in which they began to wait. A
+// condition that holds may have consumed an event, so it is not evaluated again.
 func (h *Host) ask() {
 	for _, w := range h.waiters {
 		if !w.met && w.cond.Ready(h.eng) {
@@ -201,9 +201,8 @@ func (h *Host) Restart() {
 	h.RestartNIC()
 }
 
-// Reboot is Restart of a machine that does everything as the first time: numbers of queue pairs,
-// keys and addresses of memory are those of its first incarnation again. Its counters begin at
-// zero, too.
+// Reboot is Restart of a machine that repeats its first incarnation: QPNs, keys and addresses of
+// memory are the same again. Its counters begin at zero, too.
 func (h *Host) Reboot() error {
 	eng, err := h.rack.newEngine(h.index)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// Options are what a rack file does not say. The zero value is usable.
+// Options are the settings that a rack file does not contain. The zero value is usable.
 type Options struct {
 	// Seed makes addresses of memory, keys, queue pair numbers, first PSNs and faults; 0: that of
 	// the rack.
@@ -35,9 +35,9 @@ type Options struct {
 	// a full queue, Queue.
 	Cost *cost.Model
 	// Datagrams makes Host.Manager connect by the NICs' connection managers, whose datagrams cross
-	// the links and share their faults. Without, connections are made as over TCP.
+	// the links and share their faults. Otherwise connections are made as over TCP.
 	Datagrams bool
-	// Nodes is how many nodes of a store the switch remembers that steers; 0: its default.
+	// Nodes is how many nodes of a store a steering switch remembers; 0: its default.
 	Nodes int
 	// MaxEvents, MaxTime, Trace and Cancelled are those of sim.Config.
 	MaxEvents uint64
@@ -50,7 +50,7 @@ type Options struct {
 	Wrap func(name string, n sim.Node) sim.Node
 }
 
-// defaultDelay is that of a link.
+// defaultDelay is the default delay of a link.
 const defaultDelay = time.Microsecond
 
 func (o *Options) withDefaults() error {
@@ -198,10 +198,10 @@ func (r *Rack) Run() error { return r.net.Run() }
 // Stop makes Run return err after the current event.
 func (r *Rack) Stop(err error) { r.net.Stop(err) }
 
-// Settle goes on for d of virtual time after Run: what is still on its way arrives.
+// Settle continues for d of virtual time after Run, so that frames in flight arrive.
 func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now().Add(d)) }
 
-// Close ends what still runs.
+// Close ends the remaining threads.
 func (r *Rack) Close() { r.net.Close() }
 
 // Partition cuts every path between a group of hosts and all others; an empty group heals. A

@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// pollCost is the virtual time that a poll takes which finds nothing twice in a row: an application
-// that spins on Poll lets time pass.
+// pollCost is the virtual time of a second poll in a row that finds nothing, so that time passes
+// for an application that spins on Poll.
 const pollCost = 200 * time.Nanosecond
 
 // shell is one application in virtual time. Its threads are coroutines of the network, one of which
@@ -76,7 +76,7 @@ func (b *shell) Wait() {
 	}
 }
 
-// Rand is the application's own.
+// Rand returns the application's source of random numbers.
 func (b *shell) Rand() *rand.Rand { return b.rand }
 
 // Enter begins a step of the host's node.
@@ -85,8 +85,8 @@ func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	return now, b.host.eng, out
 }
 
-// Leave sends what the step made and wakes whom it concerns. Then the caller's processor has done
-// its part.
+// Leave sends the frames of the step and wakes the threads that waited for its effects. Then the
+// processor time of the call passes.
 func (b *shell) Leave() {
 	b.net().End(b.host.node)
 	b.host.look()
@@ -108,14 +108,14 @@ func (b *shell) compute(d time.Duration) {
 	}
 }
 
-// Posted notes what posting costs.
+// Posted charges the cost of posting.
 func (b *shell) Posted(n int) {
 	if c := b.host.rack.opt.Cost; c != nil {
 		b.spent += time.Duration(n) * c.Client.Post
 	}
 }
 
-// Polled notes what a poll costs.
+// Polled charges the cost of a poll.
 func (b *shell) Polled() {
 	if c := b.host.rack.opt.Cost; c != nil {
 		b.spent += c.Client.Poll

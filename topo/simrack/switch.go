@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// newSwitch makes a switch with the program of the rack file and empty tables. What it must keep of
-// its former incarnation is in the rack's journal.
+// newSwitch makes a switch with the program of the rack file and empty tables. The state of its
+// former incarnation is in the rack's journal.
 func (r *Rack) newSwitch() (sim.Node, error) {
 	program, err := r.newProgram(false)
 	if err != nil {
@@ -46,8 +46,8 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 	return apps.New(r.Spec, cfg)
 }
 
-// LoadProgram has the switch run another program with rules from now on, as an operator's command
-// does. One that ends connections (Program.Bound) must not be taken away from them.
+// LoadProgram replaces the switch's program, as an operator's command does. It refuses while the
+// running program has connections that would break (Program.Bound).
 func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()

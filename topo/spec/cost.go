@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 )
 
-// ParseCost reads a cost file: the figures of a NIC, of links, of a switch and of clients. Every
-// figure that the file does not give is that of the model which base returns for the name at the
-// key base, or free if there is no such key. A nil base knows no names. The error is an Errors:
-// every mistake has name, line and column.
+// ParseCost reads a cost file: the figures of a NIC, of links, of a switch and of clients. A figure
+// that is missing in the file is taken from the model that base returns for the value of the key
+// base; without that key it is free. A nil base knows no names. The error is an Errors: every
+// mistake has name, line and column.
 func ParseCost(name string, data []byte, base func(name string) (*cost.Model, error)) (*cost.Model, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)

@@ -10,8 +10,8 @@ const maxErrors = 10
 
 // Error is one mistake in a rack file.
 type Error struct {
-	// File is the name given to ParseFile. Line and Col count from 1; both are 0 if no place is to
-	// blame.
+	// File is the name given to ParseFile. Line and Col count from 1; both are 0 if the mistake has
+	// no place.
 	File      string
 	Line, Col int
 	Msg       string
@@ -28,7 +28,7 @@ func (e *Error) Error() string {
 // Errors are the mistakes of one rack file in the order of their discovery.
 type Errors []*Error
 
-// Error is one line a mistake.
+// Error returns one line for each mistake.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {

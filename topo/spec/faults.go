@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Bounds of what a fault matches, both 24 bits wide.
+// max24 is the largest QPN and PSN.
 const max24 = 1<<24 - 1
 
 // maxPSNOffset and maxCount bound counters of a fault.

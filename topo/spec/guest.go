@@ -9,11 +9,11 @@ import (
 // Guest is the role of a host that is in no rack file: it joined while the rack was up.
 const Guest Role = "guest"
 
-// CheckHostName says what is wrong with a host's name.
+// CheckHostName returns an error if a name cannot be a host's.
 func CheckHostName(name string) error { return checkHostName(name) }
 
-// NewGuest is a guest with the n-th address behind those of the rack's own hosts, n from 0, and the
-// MAC address that goes with it. Port is the name of the switch's end of its link.
+// NewGuest makes a guest with the n-th address after the hosts of the rack file, n from 0, and the
+// MAC address that belongs to it. Port is the name of the switch's end of its link.
 func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	if err := checkHostName(name); err != nil {
 		return Host{}, err

@@ -21,12 +21,12 @@ const (
 // reserved are names that a host cannot have, because they name something else.
 var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "watcher", "self"}
 
-// CheckName says what is wrong with a rack's name.
+// CheckName returns an error if a name cannot be a rack's.
 func CheckName(name string) error {
 	return checkName("rack", name, maxRackName)
 }
 
-// checkHostName says what is wrong with a host's name.
+// checkHostName returns an error if a name cannot be a host's.
 func checkHostName(name string) error {
 	if err := checkName("host", name, maxHostName); err != nil {
 		return err

@@ -39,7 +39,8 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, e)
 }
 
-// position is where n begins. The token of a block mapping or sequence is not its beginning.
+// position returns where n begins. The token of a block mapping or sequence is not at its
+// beginning.
 func position(n ast.Node) *token.Position {
 	switch n := n.(type) {
 	case nil:
@@ -61,7 +62,7 @@ func position(n ast.Node) *token.Position {
 	return nil
 }
 
-// kindOf names what n is, for a reader of the rack file.
+// kindOf names the kind of n, for error messages.
 func kindOf(n ast.Node) string {
 	switch n.(type) {
 	case nil, *ast.NullNode:
@@ -146,7 +147,7 @@ func (d *decoder) sequence(n ast.Node, what string, f func(n ast.Node)) {
 	}
 }
 
-// scalar is the text of a scalar node as it was written.
+// scalar returns the text of a scalar node as it was written.
 func scalar(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -177,7 +178,7 @@ func text[T any](d *decoder, n ast.Node, key string, parse func(s string) (T, er
 	return v, true
 }
 
-// set is an entry's function that stores what parse makes of the value.
+// set returns an entry's function that stores the parsed value.
 func set[T any](d *decoder, key string, dst *T, parse func(s string) (T, error)) entry {
 	return entry{key: key, set: func(n ast.Node) {
 		if v, ok := text(d, n, key, parse); ok {

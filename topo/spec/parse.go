@@ -55,8 +55,8 @@ type file struct {
 	node     ast.Node
 	subnetAt ast.Node
 	sub6At   ast.Node
-	// nets, hosted and switched say that the subnets, the hosts and the switch are there without a
-	// mistake, so that what depends on them can be checked.
+	// nets, hosted and switched: the subnets, the hosts and the switch have no mistake, so that
+	// parts of the file that depend on them can be checked.
 	nets, hosted, switched bool
 }
 
@@ -139,9 +139,9 @@ func (d *decoder) syntax(data []byte) ast.Node {
 	return body
 }
 
-// tooDeep is where more brackets are open than a rack file can have use for, or 0. The YAML library
-// spends time and stack on them that grow with the square of their number. Brackets in texts count,
-// too: it does not matter.
+// tooDeep returns the place at which more brackets are open than a rack file needs, or 0. The time
+// and stack that the YAML library needs for them grow with the square of their number. Brackets in
+// texts count, too, which does no harm.
 func tooDeep(data []byte) (line, col int) {
 	open, lines, begin := 0, 1, 0
 	for i, c := range data {
@@ -159,8 +159,8 @@ func tooDeep(data []byte) (line, col int) {
 	return 0, 0
 }
 
-// parseYAML keeps a panic of the YAML library from ending the program: rack files come from
-// anywhere.
+// parseYAML turns a panic of the YAML library into an error, because rack files are untrusted
+// input.
 func parseYAML(data []byte) (f *ast.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -24,7 +24,7 @@ func (p Paths) Socket(node string) string { return filepath.Join(p.Dir, "sock", 
 // Verbs is the socket by which programs on a host use its NIC.
 func (p Paths) Verbs(node string) string { return filepath.Join(p.Dir, "sock", node+".verbs") }
 
-// EnvVerbs is the environment variable that tells a program on a host where that is.
+// EnvVerbs is the environment variable that names this socket for programs on a host.
 const EnvVerbs = "RDMALAB_VERBS"
 
 // Log is a node's log file.
@@ -33,11 +33,11 @@ func (p Paths) Log(node string) string { return filepath.Join(p.Dir, "log", node
 // Spec is the resolved rack description, as JSON.
 func (p Paths) Spec() string { return filepath.Join(p.Dir, "rack.json") }
 
-// Record is what the switch remembers over its own crash.
+// Record is the file of the switch's journal.
 func (p Paths) Record() string { return filepath.Join(p.Dir, "switch.record") }
 
-// Program names the program that the switch runs in place of the one of the rack's description, if
-// it does.
+// Program is the file that names the switch program, if an operator has replaced the one of the
+// rack's description.
 func (p Paths) Program() string { return filepath.Join(p.Dir, "switch.program") }
 
 // Lock is the file whose flock is held while the rack is being changed. It lies beside Dir, so that
@@ -53,10 +53,10 @@ func (p Paths) Hosts() string { return filepath.Join(p.Dir, "hosts") }
 // Crashed marks a node that was crashed on purpose.
 func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", node) }
 
-// Guests is the folder of what is known of hosts that came while the rack was up, a file each.
+// Guests is the folder with a file for each guest.
 func (p Paths) Guests() string { return filepath.Join(p.Dir, "guests") }
 
-// Guest is the file of one.
+// Guest is the file of a guest.
 func (p Paths) Guest(name string) string { return filepath.Join(p.Guests(), name+".json") }
 
 // Timer is the process id file of a pending undo, on machines without cgroup2.

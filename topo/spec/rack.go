@@ -15,7 +15,7 @@ import (
 // HostIfname is the name of the rack interface inside every host.
 const HostIfname = "rack0"
 
-// Role is what a host is for.
+// Role is the purpose of a host.
 type Role string
 
 // Roles. A memory host registers its region and sleeps; a metadata host is one with a service of
@@ -31,11 +31,11 @@ func Roles() []Role { return []Role{Compute, Memory, Metadata} }
 
 // Values of CPU that are no processor.
 const (
-	// NoCPU says that a process is not bound.
+	// NoCPU: a process is not bound.
 	NoCPU = -1
-	// AutoCPU says that the switch has a processor to itself and the hosts have the others, on a
-	// machine of two or more. Two processes that exchange packets are then never moved onto the
-	// same one, and a small rack is twice as fast.
+	// AutoCPU: on a machine with two or more processors the switch has one to itself and the hosts
+	// have the others. Two processes that exchange packets are then never moved onto the same one,
+	// and a small rack is twice as fast.
 	AutoCPU = -2
 )
 
@@ -81,7 +81,8 @@ type Switch struct {
 	CPU int `json:"cpu"`
 	// Rules of the program swordbox, with the addresses of their servers and an ID each.
 	Rules []rules.Rule `json:"rules,omitempty"`
-	// Addresses of the switch as an end of its own: a program that needs none does not answer them.
+	// Addresses of the switch as an end of connections: a program without connections does not
+	// answer at them.
 	IPv4 netip.Addr `json:"ipv4"`
 	IPv6 netip.Addr `json:"ipv6"`
 	MAC  wire.MAC   `json:"mac"`

@@ -11,8 +11,8 @@ import (
 // switchIndex is the number of the switch in addresses; the hosts follow it.
 const switchIndex = 1
 
-// resolve gives every host of f its name and addresses. What depends on a part of the file with a
-// mistake in it is not checked: that would only repeat the mistake.
+// resolve gives every host of f its name and addresses. Parts of the file that depend on a part
+// with a mistake are not checked, because that would only repeat the mistake.
 func (d *decoder) resolve(f *file) *Rack {
 	r := &Rack{
 		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
@@ -94,7 +94,7 @@ func orNode(a, b ast.Node) ast.Node {
 
 func hostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }
 
-// nth is the address n above the subnet's own.
+// nth returns the address n above the subnet's address.
 func nth(p netip.Prefix, n int) netip.Addr {
 	a := p.Addr().AsSlice()
 	for i := len(a) - 1; n > 0 && i >= 0; i-- {

@@ -99,7 +99,7 @@ var errNoManager = errors.New("the hosts of a rack with connect: tcp have no con
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
 
 // Addresses lists the addresses of a host, which is given by its name or by one of them: IPv4, IPv6
-// and the link-local one that its MAC address makes. It is nil for what is no host.
+// and the link-local one that its MAC address makes. It is nil if no host has the name or address.
 func (r *Rack) Addresses(host string) []netip.Addr {
 	for i := range r.Hosts {
 		h := &r.Hosts[i]

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// paint is how a piece of text looks.
+// paint is the colour and style of a piece of text.
 type paint string
 
 // Paints, as parameters of the escape sequence SGR. The sixteen colours are those that the user
@@ -75,8 +75,7 @@ func cut(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "~"
 }
 
-// ascii replaces what a terminal without UTF-8 cannot show, and what must not reach any: control
-// characters.
+// ascii replaces characters that a terminal without UTF-8 cannot show, and control characters.
 func ascii(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -86,7 +85,7 @@ func ascii(s string) string {
 	}, s)
 }
 
-// oneLine is text of others on one line, without control characters.
+// oneLine returns the text of another program on one line, without control characters.
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	return strings.Map(func(r rune) rune {
@@ -122,7 +121,7 @@ func (p *page) fit(n int) []string {
 	return p.lines[:n]
 }
 
-// amount is a number in at most five characters: 999, 1.2k, 45.6M.
+// amount formats a number in at most five characters: 999, 1.2k, 45.6M.
 func amount(n uint64) string {
 	f := float64(n)
 	for _, unit := range []string{"", "k", "M", "G", "T", "P"} {

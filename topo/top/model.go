@@ -7,25 +7,25 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Doer does what a Model wants done.
+// Doer carries out the requests of a Model.
 type Doer interface {
 	// Sample waits until the next sample is due and takes it: the message is a Sample.
 	Sample() tea.Cmd
 	// Do runs rdmalab with arguments until it ends: the message is a Done with that id.
 	Do(id int, args []string) tea.Cmd
-	// Stop interrupts what Do runs under an id. It does not wait.
+	// Stop interrupts the command that Do runs under an id. It does not wait for its end.
 	Stop(id int)
 }
 
-// Done says how a command ended.
+// Done is the result of a command.
 type Done struct {
 	ID int
-	// Output is what it printed, errors too.
+	// Output is the command's output, including errors.
 	Output string
 	Failed bool
 }
 
-// Bounds of what a model remembers.
+// Bounds of a model's memory.
 const (
 	maxEntries = 100        // commands
 	maxHistory = sparkWidth // samples of each link's throughput
@@ -60,7 +60,7 @@ const (
 	panes
 )
 
-// Style is what the terminal can do.
+// Style describes the capabilities of the terminal.
 type Style struct {
 	// Plain has no colours and no attributes, ASCII no characters beyond.
 	Plain, ASCII bool
@@ -70,7 +70,7 @@ type Style struct {
 type Model struct {
 	doer  Doer
 	style Style
-	// name is what commands need to find the rack: "--rack NAME", or nothing.
+	// rackFlag is the flag by which commands find the rack: "--rack NAME", or nothing.
 	rackFlag      []string
 	width, height int
 	pane          Pane
@@ -90,8 +90,7 @@ type Model struct {
 
 var _ tea.Model = Model{}
 
-// New makes a model of a rack. rackFlag is what has to be added to a command so that it finds the
-// rack.
+// New makes a model of a rack. rackFlag is added to commands so that they find the rack.
 func New(doer Doer, style Style, rackFlag ...string) Model {
 	return Model{doer: doer, style: style, rackFlag: rackFlag, history: map[string][]uint64{}}
 }
@@ -99,7 +98,7 @@ func New(doer Doer, style Style, rackFlag ...string) Model {
 // Init asks for the first sample.
 func (m Model) Init() tea.Cmd { return m.doer.Sample() }
 
-// Update takes a message in and says what shall be done next.
+// Update handles a message and returns the next command.
 func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -216,10 +215,10 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// page is how far pgdown goes.
+// page returns by how many lines pgdown scrolls.
 func (m Model) page() int { return max(1, m.height/3) }
 
-// command runs what a key stands for.
+// command runs the command of a key.
 func (m Model) command(key string) (tea.Model, tea.Cmd) {
 	if m.now == nil || m.chosen >= len(m.now.Nodes) {
 		return m, nil
@@ -270,7 +269,7 @@ func (m Model) toggle(n *Node) (tea.Model, tea.Cmd) {
 // to fill a disk.
 const captureSnaplen = "256"
 
-// run asks for a command, which runs when those before it have ended.
+// run queues a command, which runs when the commands before it have ended.
 func (m Model) run(args ...string) (tea.Model, tea.Cmd) { return m.asked(args).next() }
 
 // asked takes note of a command.
@@ -279,7 +278,7 @@ func (m Model) asked(args []string) Model {
 	return m.note(entry{id: m.nextID, args: append(args, m.rackFlag...), stage: waits})
 }
 
-// say tells something that no command said.
+// say shows a text that is not the output of a command.
 func (m Model) say(text string) Model { return m.note(entry{output: text, failed: true}) }
 
 func (m Model) note(e entry) Model {

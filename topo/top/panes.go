@@ -93,7 +93,7 @@ func (m Model) linkLine(p *page, n *Node, r *rates, isChosen, wide bool) {
 	})
 }
 
-// above marks numbers that ought to be 0.
+// above returns the paint of a number that should be 0.
 func above(n uint64) paint {
 	if n > 0 {
 		return warn
@@ -101,7 +101,7 @@ func above(n uint64) paint {
 	return plain
 }
 
-// faultLines says what rules there are, and the partition.
+// faultLines lists the fault rules and the partition.
 func (m Model) faultLines() (lines []string) {
 	for _, f := range m.now.Faults {
 		lines = append(lines, fmt.Sprintf("  %-6s %-8s %6s hits  %s", f.ID, f.State, amount(f.Hits), oneLine(f.Text)))

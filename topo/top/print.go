@@ -5,7 +5,7 @@ import "strings"
 // printWidth is the width of what Print writes.
 const printWidth = 120
 
-// Print is all that there is to see as text, one pane below the other, with rates from before to
+// Print returns all panes as text, one below the other, with rates between the samples before and
 // now.
 func Print(style Style, before, now *Sample) string {
 	m := Model{style: style, width: printWidth, height: tallHeight, chosen: -1, before: before, now: now, history: map[string][]uint64{}}

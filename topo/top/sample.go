@@ -1,10 +1,10 @@
-// Package top is the live view of a rack as a pure model: samples and key presses go in, a screen
-// and wishes come out.
+// Package top is the live view of a rack as a pure model: its inputs are samples and key presses,
+// its outputs a screen and requests to a Doer.
 //
-// Model has no clock, socket or process. What it wants done it asks of a Doer; what there is to see
-// comes as a Sample, counters and all, and rates are differences of two samples. So a screen is a
-// function of the messages before it, and tests compare screens with files. Package live has the
-// Doer of a real rack.
+// Model has no clock, socket or process. It requests commands and samples from a Doer. A Sample has
+// everything that the view shows; rates are differences of two samples. So a screen is a function
+// of the messages before it, and tests compare screens with files. Package live has the Doer of a
+// real rack.
 package top
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sample is what a rack was at one moment. Counters count from whenever they began.
+// Sample is the state of a rack at one moment. Counters count from the start of their process.
 type Sample struct {
 	At   time.Time
 	Rack string
@@ -29,7 +29,7 @@ type Sample struct {
 	Nodes  []Node
 	QPs    []QP
 	Faults []Fault
-	// Partition lists groups of hosts that are kept apart.
+	// Partition lists the groups of hosts that cannot reach each other.
 	Partition [][]string
 	// Captures is how many captures run on the switch.
 	Captures int
@@ -49,10 +49,10 @@ type Node struct {
 	// Faults are the ids of rules at work on the link.
 	Faults []string
 	// Clients is how many clients of stores run on the host; Ops is how many operations they did in
-	// the last full second, P99 what 99 of 100 of those took at most, in microseconds.
+	// the last full second, P99 the 99th percentile of their times in microseconds.
 	Clients  int
 	Ops, P99 uint64
-	// Columns count what the stores on the host show beside that.
+	// Columns are further counters of the stores on the host.
 	Columns []Counter
 }
 
@@ -76,7 +76,7 @@ type Fault struct {
 	Hits            uint64
 }
 
-// Switch is what the switch's program says of itself.
+// Switch has the state of the switch and its program.
 type Switch struct {
 	Counters []Counter
 	Tables   []Table
@@ -97,7 +97,7 @@ type Table struct {
 	Used, Max int
 }
 
-// Shared is a connection of the switch's own to a memory server.
+// Shared is a switch's connection to a memory server.
 type Shared struct {
 	Name, State string
 	Open, Most  int // requests in flight, and how many may be
@@ -106,7 +106,7 @@ type Shared struct {
 	NextPSN     wire.PSN
 }
 
-// Word is a word of a server's memory that the switch keeps in mind.
+// Word is a word of a server's memory that the switch tracks.
 type Word struct {
 	Server  string
 	VA      uint64
@@ -174,8 +174,8 @@ func since(s *Sample, later *Sample) *rates {
 	return r
 }
 
-// of is the rate of a counter that is v now. A name that was not there before, and a counter that
-// went back because the process that counts was restarted, have none.
+// of returns the rate of a counter whose value is v now. It is 0 for a counter that is new, and for
+// one that has decreased because its process was restarted.
 func (r *rates) of(before map[string]uint64, name string, v uint64) uint64 {
 	was, ok := before[name]
 	if !ok || v < was || r.seconds <= 0 {
@@ -184,8 +184,8 @@ func (r *rates) of(before map[string]uint64, name string, v uint64) uint64 {
 	return uint64(float64(v-was)/r.seconds + 0.5)
 }
 
-// psns is by how many packet sequence numbers a second a queue pair went on, as requester or as
-// responder, whichever is more, and how many packets it sent again.
+// psns returns how many PSNs a second a queue pair advanced, as requester or as responder,
+// whichever is more, and how many packets it retransmitted.
 func (r *rates) psns(q *QP) (on, again uint64) {
 	was, ok := r.qps[qpKey{q.Host, q.QPN}]
 	if !ok || r.seconds <= 0 {
@@ -200,7 +200,7 @@ func (r *rates) psns(q *QP) (on, again uint64) {
 	return on, again
 }
 
-// rank orders queue pairs: first those that failed, then those that do something.
+// rank orders queue pairs: first those that failed, then active ones.
 func (r *rates) rank(q *QP) int {
 	on, again := r.psns(q)
 	switch {
@@ -212,8 +212,8 @@ func (r *rates) rank(q *QP) int {
 	return 2
 }
 
-// mixed leaves half of the rows to queue pairs that do something, however many have failed. list is
-// in the order of rank.
+// mixed leaves half of the rows to active queue pairs, however many have failed. list is in the
+// order of rank.
 func (r *rates) mixed(list []QP, rows int) []QP {
 	count := func(rank int) (n int) {
 		for i := range list {

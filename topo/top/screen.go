@@ -54,7 +54,7 @@ func (m Model) nothing(rows int) []string {
 	return p.fit(rows)
 }
 
-// header is the line about the rack, and that of the panes or of what is wrong.
+// header returns the line about the rack, and the line with the panes or with an error.
 func (m Model) header() []string {
 	p, s := m.newPage(), m.now
 	p.add(func(l *line) {
@@ -112,7 +112,7 @@ func (m Model) header() []string {
 
 var paneTitles = [panes]string{"links", "queue pairs", "switch"}
 
-// body is the chosen pane, or on a tall screen all of them.
+// body returns the chosen pane, or on a tall screen all panes.
 func (m Model) body(rows int) []string {
 	r := since(m.before, m.now)
 	if m.height < tallHeight {
@@ -132,8 +132,8 @@ func (m Model) body(rows int) []string {
 	return out
 }
 
-// stateOf is the state of a rack, and which of its nodes gives it that state, if it is one: a rack
-// with one dead host is not dead.
+// stateOf returns the state of a rack, with the name of the node in that state if it is only one: a
+// rack with one crashed host has not crashed.
 func stateOf(s *Sample) string {
 	name, n := "", 0
 	for i := range s.Nodes {
@@ -168,8 +168,8 @@ func (m Model) title(p Pane) string {
 	return t.lines[0]
 }
 
-// log is the last commands and what became of them. What does not fit behind a command is on a line
-// of its own.
+// log returns the last commands and their results. A result that does not fit behind its command is
+// on a separate line.
 func (m Model) log() []string {
 	most := 3
 	if m.height >= tallHeight {
@@ -282,7 +282,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// uptime is a time without more precision than one wants to read.
+// uptime formats a duration with little precision.
 func uptime(d time.Duration) string {
 	switch {
 	case d <= 0:

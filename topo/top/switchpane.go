@@ -19,7 +19,7 @@ func (m Model) switchPage(rows int, r *rates) []string {
 		return p.fit(rows)
 	}
 	counters := slices.Clone(s.Counters)
-	// Those that grow come first; among them the order stays, so that lines do not jump.
+	// Counters that grow come first; the order among them stays, so that lines do not jump.
 	idle := func(c Counter) int { return boolInt(r.of(r.counts, c.Name, c.Value) == 0) }
 	slices.SortStableFunc(counters, func(a, b Counter) int { return cmp.Compare(idle(a), idle(b)) })
 	below := 0
@@ -115,7 +115,7 @@ func sharedLine(p *page, s *Shared) {
 	})
 }
 
-// hotKeys are keys of a store, those first that are asked for most.
+// hotKeys shows the keys of a store, the most requested first.
 func (m Model) hotKeys(p *page, rows int) {
 	keys := slices.Clone(m.now.Switch.Keys)
 	if len(keys) == 0 || len(p.lines)+1 >= rows {
@@ -155,7 +155,7 @@ func (m Model) hotKeys(p *page, rows int) {
 	}
 }
 
-// words are those that are busy first.
+// words shows the words, busy ones first.
 func (m Model) words(p *page, rows int, r *rates) {
 	words := slices.Clone(m.now.Switch.Words)
 	if len(words) == 0 || len(p.lines)+1 >= rows {

@@ -88,7 +88,7 @@ type event struct {
 	call, ret int64
 	answer    uint64 // of a Read, CmpSwap or FetchAdd: the word before
 	answered  bool
-	// What Changed found: the operation took effect at seen, or maybe did.
+	// Set by Changed: the operation took effect at seen, or may have.
 	seen  int64
 	maybe bool
 }
@@ -156,7 +156,7 @@ func (l *Log) Return(id ID, answer uint64) {
 	x.open = slices.DeleteFunc(x.open, func(i int) bool { return i == id.index })
 }
 
-// Watch announces that Changed will be called for every change of a word, one operation at a time.
+// Watch announces that Changed will be called after every operation that changes a word.
 func (l *Log) Watch(w int) { l.words[w].watched = true }
 
 // Changed records a change of the word in memory. It returns a *ChangedError if no operation that

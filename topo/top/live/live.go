@@ -23,17 +23,17 @@ const (
 	every = time.Second
 	// stopWait is how long a command that was interrupted may take to end.
 	stopWait = 5 * time.Second
-	// maxOutput bounds what is kept of a command's output in bytes.
+	// maxOutput bounds the bytes that are kept of a command's output.
 	maxOutput = 4 << 10
 )
 
-// Config is how to watch a rack.
+// Config describes a view of a rack.
 type Config struct {
 	// Rack is its name.
 	Rack string
 	// Program is this program's file, which commands are run with.
 	Program string
-	// RackFlag is what commands need to find the rack.
+	// RackFlag is the flag by which commands find the rack; "": they need none.
 	RackFlag []string
 	Style    top.Style
 	// Sample looks at the rack; nil: Sample of this package.
@@ -59,8 +59,8 @@ func Run(ctx context.Context, cfg Config) error {
 		d.mu.Unlock()
 		d.work.Wait()
 	}()
-	// The caller's context knows of signals. The program is not given it: one that is killed leaves
-	// its reader behind, one that is asked to quit waits for it.
+	// The caller's context, which signals end, is not given to the program: a program that is
+	// killed leaves its reader behind; one that is asked to quit waits for its reader.
 	options := append([]tea.ProgramOption{
 		tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithoutSignalHandler(),
 	}, cfg.Options...)
@@ -73,15 +73,16 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, d.panicked)
 }
 
-// doer does what the model wants. Its commands run in goroutines of the program; work counts them.
+// doer carries out the requests of the model. Its commands run in goroutines of the program; work
+// counts them.
 type doer struct {
 	ctx  context.Context
 	cfg  *Config
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// running are the commands by id, last is when the last sample was taken, panicked why one
-	// ended the view. mu guards them.
+	// running has the commands by id, last is when the last sample was taken, panicked is the panic
+	// of a command that ended the view. mu guards them.
 	running  map[int]context.CancelFunc
 	last     time.Time
 	panicked error
@@ -89,7 +90,7 @@ type doer struct {
 
 var _ top.Doer = (*doer)(nil)
 
-// Sample waits for its time and looks.
+// Sample waits until the next sample is due and takes it.
 func (d *doer) Sample() tea.Cmd {
 	return d.counted(func() tea.Msg {
 		d.mu.Lock()
@@ -156,8 +157,8 @@ func (d *doer) Do(id int, args []string) tea.Cmd {
 		if err != nil && text == "" {
 			text = err.Error()
 		}
-		// A view that was interrupted and ended well has not failed, whatever Run says of the
-		// context.
+		// A command that was interrupted and exited with 0 has not failed, although Run returns the
+		// error of the context.
 		failed := err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Success())
 		return top.Done{ID: id, Output: text, Failed: failed}
 	})

@@ -27,11 +27,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/top"
 )
 
-// askWait bounds what one sample waits for a daemon.
+// askWait bounds how long a sample waits for a daemon.
 const askWait = 2 * time.Second
 
-// Sample looks at the rack with a name. What does not answer is left out; an error is that the rack
-// is not there.
+// Sample takes a sample of the rack with a name. Daemons that do not answer are left out; Gone is
+// set if there is no rack.
 func Sample(ctx context.Context, name string) top.Sample {
 	s := top.Sample{At: time.Now(), Rack: name}
 	ctx, cancel := context.WithTimeout(ctx, askWait)
@@ -127,7 +127,7 @@ func addColumns(n *top.Node, list []store.Status) {
 	}
 }
 
-// answers are what the switch says beside its status.
+// answers are the switch's answers to requests other than status.
 type answers struct {
 	program  switchd.ProgramInfo
 	counters switchd.Counters
@@ -138,8 +138,8 @@ type answers struct {
 	keys     []cloversteer.Key
 }
 
-// ask asks the switch. A silent one leaves everything empty, and so does a program without rules
-// for what is the program's.
+// ask sends the requests to the switch. If it does not answer, all fields stay empty; without
+// program swordbox the program's fields do.
 func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	client := r.Control(spec.SwitchName)
 	for _, q := range []struct {
@@ -164,7 +164,7 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	}
 }
 
-// fill adds what the switch said.
+// fill adds the switch's answers to a sample.
 func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names namer) {
 	var st switchd.Status
 	if len(daemon) > 0 {
