@@ -25,7 +25,7 @@ import (
 type smallRun struct {
 	env     *env
 	setup   *smallSetup
-	forward bool // the switch has no rule: what clients see then is what they may see with one
+	forward bool // the switch has no rule: a client may fail under a schedule only if it fails in such a run, too
 	adv     adversary
 	cover   coverage
 	memory  []byte
@@ -61,7 +61,7 @@ func (r *smallRun) params() rdmacm.Params {
 	return p
 }
 
-// play builds the rack, runs it, and returns what the judge says.
+// play builds the rack, runs it, and returns the judge's error.
 func (r *smallRun) play(s *spec.Rack) error {
 	e := r.env
 	e.spy = r.adv.delivered
@@ -96,13 +96,13 @@ func (r *smallRun) play(s *spec.Rack) error {
 	return r.judge()
 }
 
-// makeProgram makes the switch's program, with small tables and without the journal that a switch
-// needs which crashes: a run takes less time than to clear large ones.
+// makeProgram makes the switch's program with small tables, because a run takes less time than
+// clearing large ones, and without journal, because the switch does not crash.
 func (r *smallRun) makeProgram(s *spec.Rack) (pipeline.Program, error) {
 	return apps.New(s, apps.Config{Rand: newDraw(r.env.seed).Rand, Connections: 16})
 }
 
-// watch puts what counts transitions around the switch.
+// watch wraps the switch in a coverage.
 func (r *smallRun) watch(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName || r.forward {
 		return n
@@ -112,7 +112,7 @@ func (r *smallRun) watch(name string, n sim.Node) sim.Node {
 	return &r.cover
 }
 
-// program is the switch's.
+// program returns the switch's program.
 func (r *smallRun) program() *swordbox.Program {
 	p, _ := r.env.rack.Program().(*swordbox.Program)
 	return p
@@ -228,7 +228,7 @@ func (e *deadClientError) Error() string {
 
 func (e *deadClientError) Unwrap() error { return e.err }
 
-// beliefs compares what the switch has at rest with the memory.
+// beliefs compares the switch's tables at the end with the memory.
 func (r *smallRun) beliefs() error {
 	p := r.program()
 	if p == nil {
@@ -318,7 +318,7 @@ func (c *smallClient) work(ctx verbs.Context) error {
 		return err
 	}
 	c.mem = parseRemotes(private)[0]
-	for range 2 { // what the first requests begin to wait for, because the rules are new, is over with the second
+	for range 2 { // after new rules, the first requests wait; with the second round no wait is left
 		if err := c.steps(warm, false); err != nil {
 			return fmt.Errorf("before the phase: %w", err)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// schedule is what the planned adversary does in one run of a small setup. Its text is
+// schedule is the list of acts of the planned adversary in one run of a small setup. Its text is
 // SETUP/ACT/ACT..., and replays the run.
 type schedule struct {
 	setup string
@@ -30,8 +30,8 @@ func (a act) joins(before act) bool {
 	return false
 }
 
-// act is one deed of the adversary: what happens when the index-th packet of the phase enters one
-// direction of a link. Its text is KIND@LINK-DIRECTION.INDEX.
+// act is one act of the adversary, on the index-th packet of the phase that enters one direction of
+// a link. Its text is KIND@LINK-DIRECTION.INDEX.
 type act struct {
 	kind actKind
 	// n is by how many later packets of the direction a late packet or copy is overtaken, or the
@@ -41,7 +41,7 @@ type act struct {
 	index int // from 1
 }
 
-// actKind is what an act does.
+// actKind is the effect of an act.
 type actKind uint8
 
 const (
@@ -62,7 +62,7 @@ const (
 
 var actNames = [...]string{"drop", "late", "copy", "silence", "rules"}
 
-// Bounds of what is read from a text.
+// Bounds of a schedule that is parsed from a text.
 const (
 	maxActNumber = 1 << 20
 	maxActs      = 64

@@ -14,15 +14,16 @@ import (
 type smallSetup struct {
 	name string
 	doc  string
-	// rules are the lists of rules that the switch can get; it begins with the first.
+	// rules are the lists of rules for the switch; it begins with the first, and act newRules loads
+	// another.
 	rules []string
-	// warm is what each client does before the phase, so that the switch knows some words and
-	// proves keys; script is what it does in the phase.
+	// warm has the steps of each client before the phase, which make words known and keys proven;
+	// script has its steps in the phase.
 	warm, script [2][]step
 	window       int       // of the NICs, in packets; 0: their default
 	mtu          verbs.MTU // of the clients' connections; 0: the largest
-	// kinds are the acts that are tried; nil: all but silence and rules. perHalf is on how many
-	// packets of a direction they are tried; 0: defaultPerHalf.
+	// kinds are the acts that are tried; nil: all but silence and rules. perHalf bounds the packets
+	// of a direction on which they are tried; 0: defaultPerHalf.
 	kinds   []act
 	perHalf int
 	// halves are the directions in which they are tried; nil: all.
@@ -45,7 +46,7 @@ type wordOp struct {
 	both bool
 	// long: a WRITE of three packets, which sets both words.
 	long bool
-	// far: a WRITE to memory of the client's own, to a slot of its own.
+	// far: a WRITE to a slot of memory that only this client uses.
 	far bool
 }
 
@@ -149,13 +150,13 @@ const (
 	ruleTrack   = "server=ms0 action=track"
 )
 
-// packetActs are the acts that every packet can suffer.
+// packetActs are the acts that apply to every packet.
 var packetActs = []act{{kind: drop}, {kind: late, n: 1}, {kind: late, n: 3}, {kind: twice}, {kind: twice, n: 2}}
 
-// ruleActs are those of a setup whose rules change: every list but the first can come.
+// ruleActs are the acts of a setup whose rules change: newRules with every list except the first.
 var ruleActs = []act{{kind: newRules, n: 1}, {kind: drop}, {kind: newRules, n: 2}, {kind: newRules, n: 3}, {kind: newRules, n: 4}, {kind: newRules}, {kind: late, n: 1}}
 
-// smallSetups are all of them, in the order in which they are tried.
+// smallSetups lists all setups, in the order in which they are tried.
 func smallSetups() []smallSetup {
 	xs := [2][]step{knows(wordX), knows(wordX)}
 	both := [2][]step{knows(wordX, wordY), knows(wordX, wordY)}
@@ -259,7 +260,7 @@ func findSetup(name string) (*smallSetup, error) {
 	return nil, fmt.Errorf("%.40q is no small setup: there are %v", name, names)
 }
 
-// acts are those that are tried on each packet.
+// acts returns the acts that are tried on each packet.
 func (s *smallSetup) acts() []act {
 	if s.kinds == nil {
 		return packetActs
