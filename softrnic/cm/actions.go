@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Actions is what a step asks of its caller: to send the datagrams in their order, and to hand the
-// events to their owners. The caller owns it and calls Reset between steps.
+// Actions has the results of a step: datagrams that the caller must send in order, and events for
+// their owners. The caller owns it and calls Reset between steps.
 type Actions struct {
 	Tx     []Datagram
 	Events []Event

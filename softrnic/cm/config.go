@@ -45,7 +45,7 @@ const (
 	// times: 4.3 s, as Linux asks for (IBTA 12.7.27/timeout).
 	maxAnswer = 20
 	maxCode   = 31
-	// maxCMRetries is what the 4 bits of a REQ hold.
+	// maxCMRetries is the largest value of the 4-bit field of a REQ.
 	maxCMRetries = 15
 )
 
@@ -104,7 +104,7 @@ type Stats struct {
 	// Duplicates were answered again; Strays fitted no connection or not its state; Malformed did
 	// not parse.
 	Duplicates, Strays, Malformed uint64
-	// Requests are new ones, Refused those of them that found no service or no room.
+	// Requests counts new requests, Refused the part of them that found no service or no room.
 	Requests, Refused           uint64
 	Established, Stale, Expired uint64
 }

@@ -9,10 +9,11 @@ import (
 
 // Room for private data in the messages that resolve a datagram service, in bytes.
 const (
-	// maxResolvePrivate and maxAnswerPrivate are those of a service with a name.
+	// maxResolvePrivate and maxAnswerPrivate bound the private data of a service with a name.
 	maxResolvePrivate = Named - 1
 	maxAnswerPrivate  = Named - 1
-	// maxPortResolvePrivate and maxPortAnswerPrivate are those of a port.
+	// maxPortResolvePrivate and maxPortAnswerPrivate bound the private data of a service that is a
+	// port.
 	maxPortResolvePrivate = mad.SIDRReqPrivate - mad.IPDataLen
 	maxPortAnswerPrivate  = mad.SIDRRepPrivate
 )

@@ -181,7 +181,7 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 		m.forget(c, out)
 	case SIDRRcvd:
 		m.answer(now, c, mad.SIDRRep{Status: mad.SIDRRejected}, out)
-	default: // DREQSent and TimeWait go on without their owner
+	default: // DREQSent and TimeWait continue without their owner
 	}
 }
 

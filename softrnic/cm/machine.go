@@ -67,10 +67,10 @@ func (m *Machine) Release(now clock.Time, owner uint64, out *Actions) {
 	}
 }
 
-// maxTick bounds the connections that one Tick serves; what is left keeps Deadline due.
+// maxTick bounds the connections that one Tick serves; if more are due, Deadline stays in the past.
 const maxTick = 256
 
-// Tick retransmits what was not answered and ends what has waited long enough.
+// Tick retransmits unanswered messages and ends connections whose time has expired.
 func (m *Machine) Tick(now clock.Time, out *Actions) {
 	for range maxTick {
 		id, at := m.due.Next()

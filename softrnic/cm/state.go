@@ -33,7 +33,8 @@ var stateNames = [...]string{
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// cause is what makes a connection change its state: a message, a call of the application, or time.
+// cause is a reason for a connection to change its state: a message, a call of the application, or
+// a timeout.
 type cause uint8
 
 const (

@@ -106,7 +106,7 @@ func (t *table) step(c *conn, on cause) bool {
 	return true
 }
 
-// Deadline is when Tick next wants to be called; clock.Never if nothing is due.
+// Deadline returns when Tick must be called next; clock.Never if nothing is due.
 func (t *table) Deadline() clock.Time {
 	_, at := t.due.Next()
 	return at

@@ -62,7 +62,7 @@ type Locker struct {
 	seenSince  clock.Time
 }
 
-// lockState is what a client does.
+// lockState is the present step of a client.
 type lockState uint8
 
 const (
@@ -160,8 +160,8 @@ func (c *Locker) Done(now clock.Time) {
 	}
 }
 
-// look decides what the next CAS expects in the word: 0, or an owner that has not moved for too
-// long.
+// look returns the compare value of the next CAS: 0, or the value of an owner that has stayed in
+// the word for TakeOver.
 func (c *Locker) look(now clock.Time, found uint64) {
 	if found != c.seen {
 		c.seen, c.seenSince = found, now

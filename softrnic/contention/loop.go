@@ -40,7 +40,7 @@ const waitStep = 100 * time.Millisecond
 type Loop struct {
 	Runtime verbs.Runtime
 	CQ      verbs.CQ
-	// Spin has the thread poll all the time, as with a processor of its own; otherwise it waits for
+	// Spin makes the thread poll all the time, as with its own processor; otherwise it waits for
 	// completions.
 	Spin bool
 	// Patience is how long no completion may come; after it, Run fails with verbs.ErrTimeout.

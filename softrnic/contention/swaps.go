@@ -20,8 +20,8 @@ type Swaps struct {
 	// More is asked before each CAS but a client's first whether there is to be another one.
 	More func(now clock.Time) bool
 
-	// Posted are all CAS that were posted. Done are those that were answered in the window, Won
-	// those of them that changed the word.
+	// Posted counts all posted CAS, Done the CAS that were answered in the window, Won the part of
+	// Done that changed the word.
 	Posted, Done, Won int
 	// Waited is the sum of the times from post to completion, in the window.
 	Waited time.Duration

@@ -39,13 +39,13 @@ var (
 // must not be executed then.
 const deadlineHeader = "Rdmalab-Deadline"
 
-// late says that the caller of r waits no longer.
+// late reports whether the caller of r no longer waits.
 func late(r *http.Request) bool {
 	ns, err := strconv.ParseInt(r.Header.Get(deadlineHeader), 10, 64)
 	return err == nil && time.Now().UnixNano() > ns
 }
 
-// Error is what the daemon answered instead of a result.
+// Error is an error that the daemon returned.
 type Error struct {
 	Status  int    `json:"-"`
 	Message string `json:"error"`
@@ -115,7 +115,7 @@ func writeError(w http.ResponseWriter, err error) {
 
 // Limits of a server.
 const (
-	// maxSocketPath is what the kernel's address structure holds.
+	// maxSocketPath is the longest path that fits into the kernel's address structure.
 	maxSocketPath = 107
 	headerWait    = 5 * time.Second
 	// closeWait bounds how long Close waits for handlers whose context it has cancelled.
@@ -260,7 +260,7 @@ func (c *Client) Stream(ctx context.Context, method, path string, in any) (io.Re
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		e := &Error{Status: resp.StatusCode}
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxBody)) // what can be read is shown
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxBody)) // a partial text is shown, too
 		if json.Unmarshal(text, e) != nil || e.Message == "" {
 			e.Message = resp.Status + " " + strings.TrimSpace(string(text))
 		}

@@ -32,9 +32,9 @@ func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 	return (at + picoOf(clock.Time(b.sw.Delay))).time()
 }
 
-// core is the one that serves the queue pair which a packet is for: a middlebox gives all packets
-// to one queue pair to one core, which alone knows their order (SwordBox §6.3). Queue pairs are
-// spread by their number and host.
+// core returns the core that serves the destination queue pair of a packet: a middlebox gives all
+// packets to a queue pair to one core, which alone knows their order (SwordBox §6.3). Queue pairs
+// are spread by their number and host.
 func (b *Box) core(f *wire.Frame) *server {
 	h := uint32(f.BTH.DestQP)
 	for _, v := range f.Eth.Dst {

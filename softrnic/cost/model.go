@@ -20,8 +20,8 @@ type Link struct {
 	Rate int64
 	// Delay is from one end to the other, with what MAC and PHY of both take. 0: free.
 	Delay time.Duration
-	// Overhead is what a frame occupies on the wire beyond its bytes from the destination MAC to
-	// the last of its payload: preamble, check sequence, gap.
+	// Overhead is the number of bytes that a frame occupies on the wire in addition to the bytes
+	// from destination MAC to payload: preamble, check sequence, gap.
 	Overhead int
 }
 
@@ -45,16 +45,16 @@ type Client struct {
 
 // NIC is a network adapter.
 type NIC struct {
-	// Doorbell is from a post until the NIC has the work request; what the NIC sends later, because
-	// an answer or a timer lets it, does not pay it. Completion is from an answer's arrival until
-	// the application can see what it completes.
+	// Doorbell is the time from a post until the NIC has the work request; packets that the NIC
+	// sends later, after an answer or a timer, do not pay it. Completion is the time from an
+	// answer's arrival until the application can see the completion.
 	Doorbell, Completion time.Duration
 	Send, Write          Verb
 	Read, Atomic         Verb
 }
 
-// Verb is what one packet of a request costs; of a READ, the request. Answers are part of the
-// verb's price.
+// Verb has the costs of one packet of a request; for a READ, of the request packet. The costs of
+// answers are included.
 type Verb struct {
 	// Total is of all queue pairs of a NIC together, at the side that asks and at the side that
 	// answers.

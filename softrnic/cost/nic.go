@@ -5,9 +5,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Memory tells what a remote key and an address are of: the bytes themselves, at most n, which
-// stand for their place and are not looked at, and whether they are on the NIC. A key or address
-// that is of nothing gives no bytes.
+// Memory resolves a remote key and an address to at most n bytes of memory, and reports whether
+// they are on the NIC. The bytes only identify the place; their content is not read. An invalid key
+// or address gives no bytes.
 type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 
 // Card is the machine that carries out the figures of one NIC. Its zero value is of no use; call
@@ -15,7 +15,7 @@ type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 type Card struct {
 	nic    *NIC
 	memory Memory
-	// in takes the requests of all peers, send hands out those of all local queue pairs.
+	// in serves the requests of all peers, send those of all local queue pairs.
 	in, send server
 	here     map[wire.QPN]*pair
 	peers    map[peer]*line
@@ -41,7 +41,7 @@ type peer struct {
 // line is when the last request to a peer left.
 type line struct{ left pico }
 
-// maxPairs is how many queue pairs a card remembers before it forgets those that are idle.
+// maxPairs is how many queue pairs a card remembers before it forgets idle ones.
 const maxPairs = 1 << 14
 
 // NewCard makes the machine. It looks up addresses in memory.
@@ -62,8 +62,8 @@ func (n *NIC) verb(o wire.Opcode) *Verb {
 	return &n.Send
 }
 
-// Arrive says when a frame that reaches the NIC at now takes effect there: it is to be handed over
-// then. What is not RoCE belongs to the host's own stack and is not the card's business.
+// Arrive returns when a frame that reaches the NIC at now takes effect: the caller passes it on at
+// that time. Frames that are not RoCE belong to the host's stack and cost nothing.
 func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil {
@@ -107,8 +107,8 @@ func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	return b
 }
 
-// Depart says when a frame that the NIC makes at now leaves it. posted tells that a work request
-// which is being posted made it.
+// Depart returns when a frame that the NIC makes at now leaves it. posted: the frame belongs to a
+// work request that is being posted.
 func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil || !f.BTH.Opcode.Is(wire.OpRequest) {
@@ -123,7 +123,7 @@ func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	return l.left.time()
 }
 
-// pair finds a queue pair. Of one that is idle nothing needs to be remembered.
+// pair returns the state of a queue pair. An idle queue pair has no state that must be remembered.
 func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 	q := c.here[n]
 	if q != nil {

@@ -9,7 +9,7 @@ const (
 	// maxWatched bounds the bytes of one packet that are compared with words in use: more than any
 	// path MTU.
 	maxWatched = 4096
-	// maxWords is how many words are remembered before those that are free are forgotten.
+	// maxWords is how many words are remembered before free ones are forgotten.
 	maxWords = 1 << 12
 )
 

@@ -94,8 +94,8 @@ func (c *CQ) shift(s *Source) {
 
 // Arm requests one event, at the next completion that is pushed; if solicited is set, at the next
 // one that is solicited or failed. Completions that are in the queue already cause no event: poll
-// once more after Arm. If the queue is armed for any completion, arming it for solicited ones as
-// well changes nothing.
+// once more after Arm. If the queue is armed for any completion, arming it for solicited
+// completions as well changes nothing.
 func (c *CQ) Arm(solicited bool) {
 	if solicited {
 		c.armed = max(c.armed, armedSolicited)

@@ -2,8 +2,8 @@ package cq
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// Source is one queue of one queue pair as a completion queue knows it: what pushes completions and
-// can take them back.
+// Source is one queue of one queue pair: it pushes completions into a completion queue and can take
+// them back.
 type Source struct {
 	c          *CQ
 	head, tail int32 // places of the oldest and newest completion; valid while n > 0

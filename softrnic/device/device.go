@@ -45,7 +45,7 @@ type Device struct {
 	spin   time.Duration
 	seed   atomic.Uint64 // of the next context
 
-	mu      sync.Mutex // guards the fields below, but for the atomics of polls
+	mu      sync.Mutex // guards the fields below, except the atomics of polls
 	e       *engine.Engine
 	rx, out packetio.Batch
 	waits

@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// pollGrace is how long the progress goroutine keeps away after it saw an application poll, before
-// it looks again. It bounds how late a frame is handled when an application stops polling.
+// pollGrace is how long the progress goroutine leaves the port to an application that has polled,
+// before it checks again. It bounds how late a frame is handled when an application stops polling.
 const pollGrace = 500 * time.Microsecond
 
 // run is the progress goroutine.

@@ -87,9 +87,9 @@ func (d *Device) progress() bool {
 	return n > 0 || due
 }
 
-// catchUp handles what is left in the receive ring, up to drainBatches, and returns the time of the
-// last batch. It is called before timers fire: after a time without a processor, the answers that
-// the timers wait for are behind the first batch.
+// catchUp handles the frames left in the receive ring, at most drainBatches batches, and returns
+// the time of the last batch. It is called before timers fire: if the process did not run for a
+// while, the answers that the timers wait for may be after the first batch.
 func (d *Device) catchUp() (now clock.Time, err error) {
 	for range drainBatches {
 		n, err := d.port.Recv(&d.rx)
@@ -112,7 +112,7 @@ func (d *Device) handle(now clock.Time, frames []packetio.Frame) {
 	d.e.EndBatch(now, &d.out)
 }
 
-// fail ends a NIC whose port does not work any more.
+// fail ends a NIC whose port has failed.
 func (d *Device) fail(err error) {
 	if d.dead {
 		return

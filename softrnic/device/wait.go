@@ -108,7 +108,7 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 		d.leave()
 		return verbs.ErrClosed
 	case d.clock.Now() >= deadline:
-		// A caller that does not wait still gets what has arrived.
+		// A caller that does not wait still gets the completions that have arrived.
 		d.progress()
 		ready := cond.Ready(d.e)
 		d.leave()

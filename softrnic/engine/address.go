@@ -13,12 +13,12 @@ import (
 const (
 	ipv4Overhead = 20 + 44
 	ipv6Overhead = 40 + 44
-	// defaultHopLimit is what rxe sends too.
+	// defaultHopLimit is the value that Linux's rxe uses, too.
 	defaultHopLimit = 64
 	udpPortBase     = 0xc000
 )
 
-// port is the NIC's end of its link: its addresses, and the ways to those of others.
+// port is the NIC's end of its link: its addresses, and the routes to other addresses.
 type port struct{ cfg Config }
 
 // route is the way to a peer: everything in front of the BTH, ready to be copied.
@@ -141,8 +141,8 @@ func (p *port) activeMTU() verbs.MTU {
 	return verbs.MTU256
 }
 
-// pathTo is the address handle for datagrams between two addresses; one that is not the NIC's gives
-// an invalid index.
+// pathTo returns the address handle for datagrams between two addresses; if local is not an address
+// of the NIC, the handle's index is invalid.
 func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	a := verbs.AHAttr{DestGID: verbs.GIDOf(remote), SourceGID: -1}
 	for i, g := range p.cfg.GIDs {

@@ -25,7 +25,8 @@ type Config struct {
 	Resolve func(netip.Addr) (wire.MAC, bool)
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
-	// Window and AckEvery are those of transport.Config, for every queue pair. 0: its defaults.
+	// Window and AckEvery are the fields of transport.Config for every queue pair. 0: the defaults
+	// there.
 	Window, AckEvery int
 	Limits           Limits
 }

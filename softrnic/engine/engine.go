@@ -65,8 +65,8 @@ func (e *Engine) Down() {
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})
 }
 
-// SetLink sets whether the port has a carrier. It only counts and raises events: what is sent
-// without a carrier is lost, and retransmitted as any loss.
+// SetLink sets whether the port has a carrier. It only counts and raises events: packets that are
+// sent without a carrier are lost, and retransmitted like any lost packet.
 func (e *Engine) SetLink(up bool) {
 	if e.linkDown == !up {
 		return

@@ -88,7 +88,7 @@ func (e *Engine) receiveMAD(now clock.Time, b []byte, f *wire.Frame, out *packet
 	g.carryOut(now, out)
 }
 
-// deadline is when tick has something to do. Like tick, qpGone, packetSeen and down it accepts a
+// deadline returns when tick must be called. Like tick, qpGone, packetSeen and down it accepts a
 // nil receiver: the connection manager is not in use.
 func (g *GSI) deadline() clock.Time {
 	switch {
@@ -100,7 +100,7 @@ func (g *GSI) deadline() clock.Time {
 	return g.m.Deadline()
 }
 
-// tick does what is due.
+// tick handles the deadlines that have passed.
 func (g *GSI) tick(now clock.Time, out *packetio.Batch) {
 	if g.deadline() > now {
 		return
@@ -128,7 +128,7 @@ func (g *GSI) endGone(now clock.Time) {
 	g.gone = g.gone[:0]
 }
 
-// qpGone notes that a queue pair, which was destroyed or reset, cannot have a connection any more.
+// qpGone notes that a queue pair was destroyed or reset, so that its connection must end.
 func (g *GSI) qpGone(qp *QP) {
 	qp.awaited = false
 	if g == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// receivePath is what the receive side keeps between calls.
+// receivePath is the state of the receive side between calls.
 type receivePath struct {
 	frame   wire.Frame
 	segment []byte // a packet of a super-frame
@@ -109,7 +109,7 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 }
 
 // wellFormed makes the checks of the package comment that follow parsing and need no queue pair,
-// and counts what it drops.
+// and counts the packets that it drops.
 func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	c := &e.counters
 	// A NIC has no address in any VLAN. VLAN 0 is none: the tag only carries a priority (IEEE
@@ -136,7 +136,7 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	return true
 }
 
-// accept makes the other checks, counts what it drops, and returns the queue pair.
+// accept makes the remaining checks, counts the packets that it drops, and returns the queue pair.
 func (e *Engine) accept(f *wire.Frame) *QP {
 	c := &e.counters
 	qp := e.qps[f.BTH.DestQP]

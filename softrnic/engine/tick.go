@@ -17,7 +17,7 @@ const (
 	maxTickRounds = 8
 )
 
-// Deadline is when Tick next wants to be called; clock.Never if the NIC is idle.
+// Deadline returns when Tick must be called next; clock.Never if the NIC is idle.
 func (e *Engine) Deadline() clock.Time {
 	if len(e.rx.touched) > 0 || len(e.tx.loop.Frames) > 0 {
 		return e.rx.batchAt
@@ -26,9 +26,9 @@ func (e *Engine) Deadline() clock.Time {
 	return clock.Min(at, e.gsi.deadline())
 }
 
-// Tick does what is due at or before now: it ends the receive batch, lets the connection manager
-// act, then serves the queue pairs that are due, each once a round and beginning behind the one
-// that was served last, until it reaches the bound on frames. If more is due, so is Deadline.
+// Tick handles the deadlines up to now: it ends the receive batch, lets the connection manager act,
+// then serves the queue pairs that are due, each once a round and beginning behind the one that was
+// served last, until it reaches the bound on frames. If more is due, so is Deadline.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return
@@ -42,7 +42,7 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// round serves each due queue pair once; false says that the Tick is over.
+// round serves each due queue pair once; it returns false if the Tick has reached its bound.
 func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 	ready := e.sched.collect(now, e.qps)
 	for i, qp := range ready {

@@ -1,10 +1,10 @@
 // Package fault decides what happens to frames and memory copies under a plan of faults.
 //
 // A verdict is a function of (seed and name of a rule, link, direction, frame index on that link
-// and direction) and of what the frame says, never a draw from a shared stream: goroutine order
+// and direction) and of the frame's content, never a draw from a shared stream: goroutine order
 // cannot change it, and the same plan gives the same faults in the simulator and on veth. Package
-// fault performs nothing: its callers, the port wrappers of the switch and of the simulator, drop,
-// copy, delay and flip bits as the verdict says.
+// fault only decides: its callers, the port wrappers of the switch and of the simulator, drop, copy
+// and delay frames and flip bits as the verdict says.
 package fault
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Kind is what a rule does to the frames that it selects.
+// Kind is the effect of a rule on the frames that it selects.
 type Kind string
 
 // Kinds of faults. Corrupt flips one bit behind the Ethernet header; Reorder holds a frame back
-// until later ones have overtaken it; Rate is a token bucket; Blackhole drops everything, also what
-// is no RoCEv2.
+// until later ones have overtaken it; Rate is a token bucket; Blackhole drops all frames, not only
+// RoCEv2.
 const (
 	Loss      Kind = "loss"
 	Duplicate Kind = "duplicate"
@@ -95,12 +95,12 @@ type Match struct {
 	SamePacket bool `json:"samePacket,omitempty" yaml:"samePacket,omitempty"`
 }
 
-// Verdict is what shall happen to one frame. The zero value passes it on untouched.
+// Verdict is the decision about one frame. The zero value passes the frame on unchanged.
 type Verdict struct {
 	Drop bool
 	// Copies is the number of extra copies to send.
 	Copies int
-	// Delay is how long to hold the frame; frames behind it are not held (that is what reorders).
+	// Delay is how long to hold the frame. Frames behind it are not held, so they overtake it.
 	Delay time.Duration
 	// Corrupt says to flip bit Bit (0 is the top bit of the first byte behind the Ethernet header).
 	Corrupt bool
@@ -109,5 +109,5 @@ type Verdict struct {
 	Rules []string
 }
 
-// Passes reports a frame that goes on at once, once and unchanged.
+// Passes reports whether the frame is passed on at once, once and unchanged.
 func (v *Verdict) Passes() bool { return !v.Drop && v.Copies == 0 && v.Delay <= 0 && !v.Corrupt }

@@ -21,7 +21,7 @@ func hashString(h uint64, s string) uint64 {
 	return mix(h + golden)
 }
 
-// draw is one random number of a stream, by position: the n-th number needs no earlier ones.
+// draw returns the n-th random number of a stream, without computing the earlier ones.
 func draw(stream, n uint64) uint64 { return mix(stream + (n+1)*golden) }
 
 // unit turns a draw into a number in [0, 1).

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// defaultReorder is how long kind reorder holds a frame back if its rule does not say.
+// defaultReorder is how long kind reorder holds back a frame if the rule has no delay.
 const defaultReorder = time.Millisecond
 
 // rateQueueBytes bounds the backlog of kind rate: frames that would wait behind more are dropped.
@@ -32,7 +32,7 @@ type Injector struct {
 	all   []*ruleState // and those that ended, until they are removed
 	conns connections
 	hits  []string // backing store of Verdict.Rules
-	view  view     // of the current frame; here, it needs no allocation
+	view  view     // of the current frame; a field, so that it needs no allocation
 }
 
 // ruleState is one rule at work on one link and direction.
@@ -50,7 +50,7 @@ type ruleState struct {
 	free   clock.Time // of kind rate: when the line has sent what was accepted
 }
 
-// Draw positions: each random decision about a frame has a lane of its own.
+// Positions of draws: each random decision about a frame uses its own numbers.
 const (
 	laneHit = iota
 	laneAmount

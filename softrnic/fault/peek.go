@@ -24,12 +24,12 @@ type packetID struct {
 	op  wire.Opcode
 }
 
-// view is what rules can ask about a frame.
+// view has the properties of a frame that rules can match.
 type view struct {
 	packetID
-	// roce says that this is a RoCEv2 packet with a whole BTH; nothing else is set without it.
+	// roce: the frame is a RoCEv2 packet with a complete BTH. Without it no other field is set.
 	roce bool
-	// syndrome is that of an RC_ACK or RC_ATOMIC_ACK.
+	// syndrome is the syndrome of an RC_ACK or RC_ATOMIC_ACK.
 	syndrome wire.Syndrome
 }
 

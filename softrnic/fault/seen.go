@@ -5,7 +5,7 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // Bounds of what an injector remembers.
 const (
 	// maxConnections is how many destination queue pairs keep their first PSN on a link and
-	// direction; the one learnt first is forgotten first.
+	// direction; the oldest entry is forgotten first.
 	maxConnections = 4096
 	// maxTracked is how many packets a rule with Match.Transmission counts at a time.
 	maxTracked = 4096

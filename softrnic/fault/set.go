@@ -21,7 +21,7 @@ const (
 	maxIDLen = 32
 )
 
-// Errors of a Set, wrapped with what was asked for.
+// Errors of a Set, wrapped with a description of the request.
 var (
 	ErrUnknownLink = errors.New("unknown link")
 	ErrUnknownRule = errors.New("unknown fault rule")
@@ -40,7 +40,7 @@ const (
 	Expired State = "expired"
 )
 
-// Status is a rule of a Set and what it did.
+// Status is a rule of a Set with its hits.
 type Status struct {
 	Rule
 	State State `json:"state"`
@@ -77,7 +77,7 @@ func NewSet(seed uint64, links []string) *Set {
 	return s
 }
 
-// AddLink adds a link without rules; one that is there already stays as it is.
+// AddLink adds a link without rules; an existing link stays as it is.
 func (s *Set) AddLink(link string) {
 	if s.up[link] != nil {
 		return

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Limits of what a rule may ask for.
+// Limits of a rule.
 const (
 	// MaxDelay keeps a held frame well below the lifetime of a connection.
 	MaxDelay = time.Minute
 	// MinRate is the slowest line: below it a single frame of the largest MTU would wait for
 	// minutes.
 	MinRate = 8_000
-	// MaxRate is far above what a veth carries.
+	// MaxRate is far above the rate of a veth.
 	MaxRate = 1_000_000_000_000
 )
 
-// idAlphabet is what the ID of a rule is made of: it is a path element of the control API, hence
-// not "..".
+// idAlphabet has the characters of a rule's ID, which is a path element of the control API and
+// therefore not "..".
 const (
 	idFirst    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	idAlphabet = idFirst + ".-_"
@@ -68,7 +68,8 @@ func (r *Rule) Validate() error {
 	return r.Match.validate()
 }
 
-// validateAmounts checks that a kind has what it needs and nothing that it would ignore.
+// validateAmounts checks that a rule has the amounts that its kind needs, and none that the kind
+// would ignore.
 func (r *Rule) validateAmounts() error {
 	timed := r.Kind == Delay || r.Kind == Reorder || r.Kind == Tear
 	switch {

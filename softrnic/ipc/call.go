@@ -135,9 +135,9 @@ const (
 	// leastPatience is the least bound for a daemon that shares its processors with other programs.
 	leastPatience = time.Second
 	mostPatience  = 365 * 24 * time.Hour // far from an overflow of times
-	// looks is how often a waiting call checks on the daemon within the patience. Looks are
-	// counted, not time: a host that hangs stops daemon and program, and when it resumes all looks
-	// but one are left.
+	// looks is how often a waiting call checks on the daemon within the patience. The call counts
+	// checks, not time: a host that hangs stops daemon and program, and when it resumes, at most
+	// one check has been used up.
 	looks = 30
 )
 

@@ -28,7 +28,8 @@ type cq struct {
 	closed     bool
 }
 
-// CreateCQ makes a completion queue. Depth is what the NIC keeps; the shared ring holds some more.
+// CreateCQ makes a completion queue. depth is the depth of the NIC's queue; the shared ring has
+// some more entries.
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	var r proto.Queue
 	bytes, err := c.callMemory(proto.OpCreateCQ, proto.CreateCQ{Depth: depth}, &r, &r.Length)
@@ -55,7 +56,7 @@ func (c *cq) unmap() {
 // ID is the queue's number in asynchronous events.
 func (c *cq) ID() uint32 { return c.id }
 
-// look is what a poll begins with: how many completions there are. The caller holds mu.
+// look is the first step of a poll: it returns how many completions there are. The caller holds mu.
 func (c *cq) look(op string) (int, error) {
 	if !c.closed && c.ctx.gone.Load() {
 		return 0, c.ctx.over(op)
@@ -112,7 +113,7 @@ func (c *cq) take(wc []verbs.WC) int {
 	return n
 }
 
-// release tells the daemon what was taken, and asks for more if there was no room.
+// release tells the daemon which completions were taken, and asks for more if the ring was full.
 func (c *cq) release() {
 	c.q.Head.Store(c.head)
 	if c.q.Backlog.Load() != 0 {
@@ -162,7 +163,7 @@ func (c *cq) Arm(solicited bool) error {
 	return nil
 }
 
-// armed waits until the daemon has taken the arming; false says that it is gone.
+// armed waits until the daemon has armed the queue; false: the daemon is gone.
 func (c *Context) armed(q *ring.Queue, bell uint32) bool {
 	emptyPolls := 0
 	for look := 1; q.Arm.Load() != 0; look++ {

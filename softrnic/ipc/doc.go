@@ -1,5 +1,5 @@
-// Package ipc is the verbs in another process than the NIC's: a program on a host of a rack opens
-// the NIC that the host's daemon owns, and gets a verbs.Context like that of package device.
+// Package ipc provides the verbs to a process that does not own the NIC: a program on a host of a
+// rack opens the NIC of the host's daemon, and gets a verbs.Context like that of package device.
 //
 //	ctx, err := ipc.Open(ipc.Config{}) // finds the daemon by the environment, as `rdmalab exec` sets it
 //	pd, err := ctx.AllocPD()
@@ -8,18 +8,17 @@
 //
 // Objects are made and changed by requests on a socket. Work requests and completions go through
 // rings in shared memory: as long as daemon and program poll, a post or a poll makes no system
-// call; if one of them sleeps, the other wakes it. A post returns when the NIC has taken the work
-// requests or refused them, as everywhere.
+// call; if one of them sleeps, the other wakes it. A post returns when the NIC has taken or refused
+// the work requests, as with the other implementations.
 //
 // Memory: the NIC reaches memory that the daemon has made, so RegMR takes nil or what Context.Alloc
 // returned; other buffers are refused with verbs.ErrNotSupported. No payload is copied on its way.
-// ReadAt and WriteAt of a region move bytes directly; against what the NIC does at the same moment
-// only aligned words are whole, as with a real adapter, and Load64 and Store64 are atomic with
-// remote atomics.
+// ReadAt and WriteAt of a region copy bytes directly. If the NIC accesses the region at the same
+// time, only aligned words are consistent, as with a real adapter. Load64 and Store64 are atomic
+// with respect to remote atomics.
 //
-// When the program ends, for whatever reason, the daemon destroys everything that it had made.
-// Regions made by Share stay, with their keys and addresses, for the next program that opens them
-// by name.
+// When the program ends, for whatever reason, the daemon destroys all of its objects. Regions made
+// by Share stay, with their keys and addresses, for the next program that opens them by name.
 //
 // A Context survives a crash of the NIC as one of package device does: its objects are dead
 // (verbs.ErrClosed), and new ones can be made when the NIC is back. It does not survive the daemon,

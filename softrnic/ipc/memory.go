@@ -28,7 +28,7 @@ func (p *pd) Dealloc() error { return p.ctx.destroy(proto.OpDeallocPD, &p.h) }
 // destroyed is the handle of a destroyed object; the daemon gives it to no object.
 const destroyed = 0
 
-// destroy ends an object without memory of its own.
+// destroy destroys an object that has no shared memory.
 func (c *Context) destroy(op proto.Op, h *uint32) error {
 	n := atomic.LoadUint32(h)
 	if n == destroyed {
@@ -93,7 +93,7 @@ func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error
 	return p.register("reg MR", buf, length, proto.RegMR{PD: p.h, Length: length, Access: access})
 }
 
-// AllocFastMR makes memory for fast registration. buf is that of RegMR.
+// AllocFastMR makes memory for fast registration. buf is as in RegMR.
 func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	return p.register("alloc fast MR", buf, length, proto.RegMR{PD: p.h, Length: length, Fast: true})
 }
@@ -254,8 +254,8 @@ func (m *mr) Load64(off int) (uint64, error) {
 	return m.pd.ctx.word(op, ring.Access{MR: m.r.H, Offset: int64(off)})
 }
 
-// Store64 writes an aligned word. The NIC does it, between two of its own accesses, so that no
-// remote atomic overwrites it.
+// Store64 writes an aligned word. The daemon writes it between two accesses of the NIC, so that no
+// remote atomic is lost.
 func (m *mr) Store64(off int, v uint64) error {
 	const op = "store mr"
 	m.mu.RLock()

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// eager is how many empty polls are made at full speed, a tenth of a microsecond; the next
-	// ones let other processes run, because one of them may be the daemon. eagerLooks is the same
-	// for looks at a single word.
+	// eager is how many empty polls are made at full speed, a tenth of a microsecond; later polls
+	// yield, because one of the other processes may be the daemon. eagerLooks is the same for
+	// checks of a single word.
 	eager      = 4
 	eagerLooks = 64
-	// looksPerClock is how many looks are made between two at the clock.
+	// looksPerClock is how many checks are made between two readings of the clock.
 	looksPerClock = 16
 )
 
@@ -85,8 +85,8 @@ func (c *Context) unserved(bell uint32, emptyPolls *int) {
 	c.ring(bell)
 }
 
-// consumed waits until the daemon has taken everything before tail, of the queue with that bell;
-// false says that it is gone.
+// consumed waits until the daemon has taken all entries before tail of the queue with that bell;
+// false: the daemon is gone.
 func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	pace := pollpace.Spinner{Inside: c.inside}
 	var end clock.Time
@@ -115,7 +115,7 @@ func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	return true
 }
 
-// word makes one access to a word of a region, ordered with those of the NIC.
+// word makes one access to a word of a region, ordered with the accesses of the NIC.
 func (c *Context) word(op string, a ring.Access) (uint64, error) {
 	c.wordsMu.Lock()
 	defer c.wordsMu.Unlock()

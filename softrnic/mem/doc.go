@@ -14,9 +14,9 @@
 // readers must handle them.
 //
 // A region has two keys: the L_Key for work requests of its own host and the R_Key for peers. They
-// come from two permutations, and neither works in the place of the other. Only what a work request
-// made can be taken away by one, or by a peer: a fast registration and the bind of a window. A
-// region that Reg made lasts until Dereg.
+// come from two permutations, and neither works in the place of the other. A work request or a peer
+// can invalidate only a fast registration or the bind of a window, which a work request has made. A
+// region made by Reg lasts until Dereg.
 //
 // This package does not implement paging, memory windows of type 1.
 package mem

@@ -70,7 +70,7 @@ func (t *Table) unregister(r *Region) {
 	}
 }
 
-// bound is how many windows are bound to r.
+// bound returns how many windows are bound to r.
 func (r *Region) bound() int {
 	if r.view != nil {
 		return r.view.windows
@@ -78,12 +78,12 @@ func (r *Region) bound() int {
 	return r.windows
 }
 
-// Invalidate ends what a work request of queue pair qp has made (IBTA 10.6.5/invalidate): a fast
-// registration, after which the memory can be registered again, or the bind of a window of qp. peer
-// is true if the peer of qp requests it (SEND with invalidate), and false if the host itself does
-// (LOCAL_INV). The peer needs at least one remote right to the memory. The result is BadKey for an
-// invalid key, and BadAccess for a region that Reg made or to which windows are bound: no work
-// request can end these.
+// Invalidate ends a fast registration or the bind of a window that a work request of queue pair qp
+// has made (IBTA 10.6.5/invalidate). After that the memory can be registered again. peer is true if
+// the peer of qp requests it (SEND with invalidate), and false if the host itself does (LOCAL_INV).
+// The peer needs at least one remote right to the memory. The result is BadKey for an invalid key,
+// and BadAccess for a region that Reg made or to which windows are bound: no work request can end
+// these.
 func (t *Table) Invalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) Fault {
 	const remote = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
 	r := t.lookupRemote(rkey)

@@ -20,7 +20,7 @@ const (
 
 var faultNames = [...]string{"ok", "unknown or invalidated key", "other protection domain", "no access right", "out of bounds"}
 
-// String says what is wrong in words.
+// String describes the fault in words.
 func (f Fault) String() string {
 	if int(f) < len(faultNames) {
 		return faultNames[f]

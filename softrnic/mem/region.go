@@ -40,8 +40,8 @@ func (r *Region) PD() PD { return r.pd }
 // Access is the set of rights it was registered with.
 func (r *Region) Access() verbs.Access { return r.access }
 
-// LKey is the key for work requests of its own host. That of memory for fast registration changes
-// with each registration.
+// LKey returns the key for work requests of its own host. The key of memory for fast registration
+// changes with each registration.
 func (r *Region) LKey() uint32 { return r.lkey }
 
 // RKey is the key for peers.
@@ -105,8 +105,8 @@ func (r *Region) span(op string, off, n int) ([]byte, error) {
 	return r.buf[off : off+n : off+n], nil
 }
 
-// CmpSwap stores swap in the 8 bytes of word if they hold compare, and returns what they held. Host
-// order.
+// CmpSwap stores swap in the 8 bytes of word if they hold compare, and returns their former value.
+// Host order.
 func CmpSwap(word []byte, compare, swap uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)
 	if old == compare {
@@ -115,7 +115,7 @@ func CmpSwap(word []byte, compare, swap uint64) uint64 {
 	return old
 }
 
-// FetchAdd adds to the 8 bytes of word and returns what they held. Host order.
+// FetchAdd adds to the 8 bytes of word and returns their former value. Host order.
 func FetchAdd(word []byte, add uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)
 	binary.NativeEndian.PutUint64(word, old+add)

@@ -275,7 +275,7 @@ func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32
 	return r.check(pd, va, uint64(length), need)
 }
 
-// check makes the checks that follow that of the key.
+// check makes the checks that follow the check of the key.
 func (r *Region) check(pd PD, va, n uint64, need verbs.Access) ([]byte, Fault) {
 	switch {
 	case r.pd != pd:

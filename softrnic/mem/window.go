@@ -15,7 +15,8 @@ type Window struct {
 	pd    PD
 	index uint32
 	key   uint32
-	// view is what peers see while the window is bound; parent is the region below it.
+	// view is the memory that peers can access while the window is bound; parent is the region of
+	// that memory.
 	view   Region
 	parent *Region
 	gone   bool

@@ -16,7 +16,7 @@ const Service = "memory"
 // ErrFenced is the refusal of a connection whose owner was fenced or retired.
 var ErrFenced = errors.New("the owner was fenced")
 
-// Claim is what a client states about the connection that it asks for.
+// Claim has the owner of a requested connection, and the connection that it replaces.
 type Claim struct {
 	// Owner is the owner of the connection; 0: none. Fence ends all connections of an owner.
 	Owner uint32
@@ -32,7 +32,7 @@ type Claim struct {
 
 // Memory is the answer to a connect.
 type Memory struct {
-	// Region is the shared region, or that of this connection alone.
+	// Region is the shared region, or the region of this connection alone.
 	Region
 	// Locks is zero-based memory of the NIC; its Len is 0 if there is none.
 	Locks Region
@@ -178,7 +178,7 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 	return a.owner, nil
 }
 
-// Holder is what the memory service knows of an owner.
+// Holder is the memory service's information about an owner.
 type Holder struct {
 	// Peer is the address from which it connected last; "": it never connected.
 	Peer string `json:"p,omitempty"`
@@ -212,7 +212,7 @@ func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, con
 	return err
 }
 
-// ask sends the memory service a request that wants no connection. A REQ names a queue pair: ask
+// ask sends the memory service a request that makes no connection. A REQ names a queue pair: ask
 // makes one that is never connected.
 func ask(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time) (_ answer, err error) {
 	pd, err := ctx.AllocPD()

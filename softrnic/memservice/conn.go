@@ -15,12 +15,13 @@ type Worker interface {
 	Parse(data []byte) (Work, error)
 }
 
-// Work is what the host does for one connection. Its methods are called in this order; those before
+// Work is the host's part in one connection. Its methods are called in this order; those before
 // Serve by the thread of Server.Serve.
 type Work interface {
 	// Name ends the name of its thread.
 	Name() string
-	// Bytes is the memory that it takes beside what the client asked for.
+	// Bytes returns the size of the memory that the Work needs in addition to the memory that the
+	// client requested.
 	Bytes() int64
 	// Queues is how many work requests the connection's queue pair takes in each direction, and how
 	// many completions its completion queue holds.
@@ -34,14 +35,14 @@ type Work interface {
 	Serve()
 }
 
-// Conn is one connection of a Server. One with a Work belongs to the thread of that, others to the
-// thread of Server.Serve.
+// Conn is one connection of a Server. A Conn with a Work belongs to the thread of the Work, others
+// to the thread of Server.Serve.
 type Conn struct {
-	// Context and PD are those of the service.
+	// Context and PD are the service's.
 	Context verbs.Context
 	PD      verbs.PD
 	QP      verbs.QP
-	// CQ is that of the queue pair.
+	// CQ is the completion queue of the queue pair.
 	CQ verbs.CQ
 	// Peer is the address of the client's NIC.
 	Peer netip.Addr
@@ -80,8 +81,8 @@ func (c *Conn) Destroy() error {
 	return err
 }
 
-// build makes the objects of a connection and returns the answer of its work. On error, what was
-// made is in the Conn.
+// build makes the objects of a connection and returns the answer of its work. After an error, the
+// Conn has the objects that were made.
 func (s *Server) build(c *Conn) (data []byte, err error) {
 	if err := s.buildMemory(c); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 // version is the first byte of requests and answers.
 const version = 1
 
-// kind is what a request asks for. The answer has the same kind, or kindRefused.
+// kind is the kind of a request. The answer has the same kind, or kindRefused.
 type kind uint8
 
 const (
@@ -65,7 +65,7 @@ const (
 	maxOwn = 256 << 20
 )
 
-// request is what a client asks for. Fields that its kind does not have are zero.
+// request is a client's request. Fields that its kind does not have are zero.
 type request struct {
 	kind kind
 	// conn is the connection to be ended: by end, or by connect and join before they do anything
@@ -113,7 +113,7 @@ func header(b []byte) (kind, []byte, error) {
 	return kind(b[1]), b[headerLen:], nil
 }
 
-// parseRequest reads the private data of a REQ. What it returns is in bounds.
+// parseRequest parses the private data of a REQ. The result is within bounds.
 func parseRequest(b []byte) (request, error) {
 	if len(b) == 0 {
 		return request{kind: kindConnect, silent: true}, nil

@@ -18,7 +18,7 @@ type owners struct {
 	retired uint32
 }
 
-// owner is one of them.
+// owner is the state of one owner.
 type owner struct {
 	peer   string // the address of its last connection; "": it never connected
 	fenced bool

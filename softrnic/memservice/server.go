@@ -19,7 +19,7 @@ const (
 	acceptPatience = 5 * time.Second
 )
 
-// RemoteAccess is what clients may do in regions of the service.
+// RemoteAccess has the rights of clients to regions of the service.
 const RemoteAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
 // Config describes a service. The zero value shares no region and no locks.
@@ -342,8 +342,8 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	return nil
 }
 
-// oldest is the connection to be ended to make room: one that has failed, or else the oldest of
-// those whose clients should have sent an end, and are the likeliest to have died. A switch's
+// oldest returns the connection to end when there is no room: one that has failed, otherwise the
+// oldest one whose client should have sent an end and has therefore probably died. A switch's
 // connection, which carries requests of many clients, is ended only if all others are switch's
 // connections too.
 func (s *Server) oldest() int {
@@ -385,5 +385,5 @@ func (s *Server) end(i int) {
 	_ = c.Destroy() // nothing can be done about an object that cannot be destroyed
 }
 
-// RegionOf is what a client must know of registered memory.
+// RegionOf returns the values that a client needs to access registered memory.
 func RegionOf(mr verbs.MR) Region { return Region{mr.Addr(), mr.RKey(), mr.Len()} }

@@ -3,8 +3,8 @@
 // reads no clock and takes no lock: the owner of a counter increments it, and hands out copies.
 package metrics
 
-// NIC counts what one NIC did. The names in the tags are those of rdma_rxe and mlx5 where a counter
-// of that meaning exists. Units are packets or events unless the name says otherwise.
+// NIC has the counters of one NIC. The names in the tags are the names in rdma_rxe and mlx5 where a
+// counter of that meaning exists. Units are packets or events unless the name says otherwise.
 type NIC struct {
 	SentPkts  uint64 `name:"sent_pkts" help:"RoCEv2 packets sent"`
 	RcvdPkts  uint64 `name:"rcvd_pkts" help:"RoCEv2 packets received and accepted"`

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Limits of a super-frame: those of Linux for segments of UDP, and of the length fields.
+// Limits of a super-frame: Linux's limits for UDP segments, and the limits of the length fields.
 const (
 	maxSegments = 128
 	maxDatagram = 65535
@@ -13,7 +13,7 @@ const (
 
 // Run is a number of frames that one super-frame can carry.
 type Run struct {
-	// Frames is how many there are, in order, at least one.
+	// Frames is the number of frames, in order, at least one.
 	Frames int
 	// Headers is the length of each frame's headers, and SegSize that of what follows them in all
 	// but the last, which may have less.
@@ -23,9 +23,9 @@ type Run struct {
 }
 
 // FirstRun finds how many frames at the beginning of a list are RoCEv2 packets that differ only in
-// what a network card counts up when it cuts a super-frame: Split of the super-frame gives the same
-// packets back, byte for byte. A longest frame of more than limit bytes stays alone, because
-// nothing would check it against the link's MTU.
+// the fields that a network card increments when it segments a super-frame: Split of the
+// super-frame gives the same packets back, byte for byte. A longest frame of more than limit bytes
+// stays alone, because nothing would check it against the link's MTU.
 func FirstRun(frames []Frame, limit int) Run {
 	run := Run{Frames: 1}
 	f := &frames[0]
@@ -50,13 +50,13 @@ func FirstRun(frames []Frame, limit int) Run {
 	return run
 }
 
-// plain says that a frame asks nothing of the link.
+// plain reports whether a frame needs no offload of the link.
 func (f *Frame) plain() bool {
 	return f.SegSize == 0 && !f.CsumPartial && f.Offload == Offload{}
 }
 
-// whole says that b is a whole RoCEv2 packet as a NIC sends it: no fragment, no IPv4 options, a
-// correct IPv4 checksum, no UDP checksum, nothing behind the datagram.
+// whole reports whether b is a complete RoCEv2 packet as a NIC sends it: no fragment, no IPv4
+// options, a correct IPv4 checksum, no UDP checksum, nothing behind the datagram.
 func (l *layout) whole(b []byte) bool {
 	ip, udp := b[l.ip:], b[l.l4:]
 	if len(b) == l.payload || binary.BigEndian.Uint16(udp[2:]) != rocePort || binary.BigEndian.Uint16(udp[6:]) != 0 ||
@@ -71,8 +71,8 @@ func (l *layout) whole(b []byte) bool {
 		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
 }
 
-// follows says that b has the headers that segment i of a super-frame beginning with first would
-// get.
+// follows reports whether b has the headers that segment i of a super-frame beginning with first
+// would get.
 func (l *layout) follows(first, b []byte, i int) bool {
 	ip, was := b[l.ip:l.l4], first[l.ip:l.l4]
 	if !bytes.Equal(b[:l.ip], first[:l.ip]) || !l.whole(b) || !bytes.Equal(b[l.l4:l.l4+4], first[l.l4:l.l4+4]) {

@@ -17,8 +17,8 @@ type Frame struct {
 	// SegSize is the number of UDP payload bytes of each packet in the frame; 0 means a single
 	// packet.
 	SegSize int
-	// CsumPartial says that the UDP or TCP checksum was left for hardware to finish. It must be
-	// carried through to the egress port, or a kernel socket behind it drops the frame.
+	// CsumPartial: the UDP or TCP checksum was left for hardware to finish. It must be carried
+	// through to the egress port, or a kernel socket behind it drops the frame.
 	CsumPartial bool
 	// CsumStart and CsumOffset locate that checksum when CsumPartial is set (bytes from the frame's
 	// start).
@@ -83,7 +83,7 @@ func (b *Batch) Copy(f Frame) {
 // Port is one end of a link.
 type Port interface {
 	// Recv resets b, then appends frames that have arrived, without waiting, at most the port's
-	// batch size. The count is 0 when nothing is there. An error means that the port is unusable
+	// batch size. The count is 0 if no frame has arrived. An error means that the port is unusable
 	// from now on.
 	Recv(b *Batch) (int, error)
 	// Send transmits the frames of b in order and returns how many left. Frames that the link
@@ -102,11 +102,11 @@ type Waiter interface {
 	Wait(d time.Duration) error
 	// Wake ends the current or the next Wait. It may be called from any goroutine.
 	Wake()
-	// Close releases what the waiter holds, not its ports.
+	// Close releases the resources of the waiter, not its ports.
 	Close() error
 }
 
-// Stats counts what a port did, in packets (a super-frame counts each of its packets) and bytes.
+// Stats has the counters of a port in packets (a super-frame counts each of its packets) and bytes.
 type Stats struct {
 	RxPackets, RxBytes uint64
 	TxPackets, TxBytes uint64

@@ -32,7 +32,7 @@ type atomics struct {
 	posted uint64 // CAS posted
 }
 
-// addend is what FETCH_ADD k adds: odd, so that every lost or repeated one shows.
+// addend returns the addend of FETCH_ADD k: odd, so that the sum shows every lost or repeated one.
 func (a *atomics) addend(k int) uint64 { return a.s.pat.base(uint64(k))&0xffff | 1 }
 
 // token is the value of the CAS word after n CASes.
@@ -77,7 +77,8 @@ func (a *atomics) stream(verify bool) stream {
 	return j
 }
 
-// settle READs the two words at the end and compares them with what the atomics must have left.
+// settle READs the two words at the end and compares them with the values that the atomics must
+// have left.
 func (a *atomics) settle(res *Result) error {
 	s := a.s
 	faa, err := s.readWord(a.first, a.at+faaWord)

@@ -11,7 +11,7 @@ const (
 	// hotBytes is the memory that a test without verification uses in turn: it stays in a core's
 	// cache.
 	hotBytes = 256 << 10
-	// chunkBytes is what a verified test writes before it reads back.
+	// chunkBytes is how many bytes a verified test writes before it reads them back.
 	chunkBytes = 4 << 20
 	// peakParts is into how many parts a run is cut to find the fastest.
 	peakParts = 20
@@ -20,7 +20,7 @@ const (
 // hotSlots is how many slots of size a test without verification uses.
 func (c *Config) hotSlots() int { return max(1, min(hotBytes/c.Size, c.Depth)) }
 
-// chunk is how many messages a verified test handles before it looks.
+// chunk returns how many messages a verified test writes before it reads them back.
 func (c *Config) chunk() int { return min(c.Iters, max(c.Depth, chunkBytes/c.Size)) }
 
 // meter adds up the timed parts of a run.

@@ -41,12 +41,12 @@ type far struct {
 	service      string
 	conn         uint64 // names the connection at the service
 	memory       memservice.Region
-	report       memservice.Region // of a server that has something to do
+	report       memservice.Region // the server's report; only if the server takes part
 	mtu          int               // of the path, in bytes
 	qpn, peerQPN uint32
 }
 
-// open makes the local objects and connects to the service for what the plan needs.
+// open makes the local objects and connects to the service, with the requests of the plan.
 func (c *channel) open(cfg *Config, p *plan) (err error) {
 	defer func() {
 		if err != nil {

@@ -48,12 +48,12 @@ const (
 
 // Config is one run of one test. It is sent as JSON to the host that runs it.
 type Config struct {
-	// Test is one of Tests.
+	// Test is the name of a test: one of Tests.
 	Test string `json:"test"`
 	// To is the address or name of the peer, as the caller resolves it; package perf only prints
 	// it.
 	To string `json:"to,omitempty"`
-	// Service is what to connect to; "": perf (memory for verify).
+	// Service is the service to connect to; "": perf (memory for verify).
 	Service string `json:"service,omitempty"`
 	Queues
 	OneWord
@@ -110,11 +110,12 @@ type OneWord struct {
 	Span   time.Duration `json:"span,omitempty"`
 }
 
-// Path is how a connection uses its path.
+// Path has the parameters of a connection.
 type Path struct {
-	// MTU is the largest path MTU in bytes; 0: what the link allows, at most 4096.
+	// MTU is the largest path MTU in bytes; 0: the largest that the link allows, at most 4096.
 	MTU int `json:"mtu,omitempty"`
-	// Timeout, RetryCount, RNRRetry and MinRNRTimer are those of rdmacm.Params; 0 is its default.
+	// Timeout, RetryCount, RNRRetry and MinRNRTimer are the fields of rdmacm.Params; 0: the default
+	// there.
 	Timeout     uint8 `json:"timeout,omitempty"`
 	RetryCount  uint8 `json:"retryCount,omitempty"`
 	RNRRetry    uint8 `json:"rnrRetry,omitempty"`
@@ -125,7 +126,8 @@ type Path struct {
 
 // Hooks are functions of the process that runs a test. They are not part of the JSON.
 type Hooks struct {
-	// Counters reads the NIC's counters, for the result to show what a run added; nil: none.
+	// Counters reads the NIC's counters, so that the result can show how a run changed them; nil:
+	// it does not.
 	Counters func() metrics.NIC `json:"-"`
 	// Cancelled is called several times a second; true ends the run with ErrCancelled.
 	Cancelled func() bool `json:"-"`
@@ -166,7 +168,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// withDefaults returns c with every zero replaced by what it stands for.
+// withDefaults returns c with every zero replaced by its default.
 func (c Config) withDefaults() Config {
 	lat := strings.HasSuffix(c.Test, "_lat")
 	or := func(v *int, d int) {
@@ -237,8 +239,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// OneSided reports that the test needs nothing but the NIC of its peer, so that the memory service
-// will do.
+// OneSided reports whether the test needs only the NIC of its peer, so that the memory service is
+// sufficient.
 func (c *Config) OneSided() bool {
 	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Locks, Verify}, c.Test)
 }

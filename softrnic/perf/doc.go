@@ -4,7 +4,7 @@
 // one-sided operations need a memory service, SEND tests the service of NewServer.
 //
 // Every message is filled with a pattern of its number and of the offset of each word, so that a
-// wrong, missing, stale or misplaced byte differs. What is verified:
+// wrong, missing, stale or misplaced byte differs. The tests verify:
 //
 //   - WRITE: the messages of a chunk go to slots of their own and are then READ back and compared. The clock of a
 //     bandwidth test stands still while it reads back.

@@ -47,7 +47,7 @@ func (l lanes) String() string {
 // stands for no lanes.
 var laneCodes = []string{"", ConnRC, ConnUC, ConnUD}
 
-// code is that of the transport service.
+// code returns the code of the transport service.
 func (l lanes) code() byte { return byte(slices.Index(laneCodes, l.kind)) }
 
 // lanesOf reads lanes from a request; ok is false if there are none of this kind and number.
@@ -105,7 +105,7 @@ func laneBytes(n int) int     { return 16*n + 8 }
 // laneQKey is the Q_Key of all datagram lanes: the client knows only the numbers of its own.
 const laneQKey = 0x6c616e65
 
-// room is what a lane's receive needs in front of a message.
+// room returns the bytes that a lane's receive needs in front of a message.
 func (l lanes) room() int {
 	if l.kind == ConnUD {
 		return verbs.GRHLen
@@ -113,8 +113,8 @@ func (l lanes) room() int {
 	return 0
 }
 
-// start takes a lane from RESET to RTS against remote, which is at peer. own is what the other side
-// knows of it.
+// start takes a lane from RESET to RTS against remote, which is at peer. own describes the lane as
+// the other side knows it.
 func (l lanes) start(ctx verbs.Context, qp verbs.QP, own rdmacm.Endpoint, remote laneEnd, gid verbs.GID, p rdmacm.Params) error {
 	if l.kind != ConnUD {
 		return rdmacm.BringUp(ctx, qp, p, own, rdmacm.Endpoint{QPN: remote.qpn, PSN: remote.psn, GID: gid, MTU: remote.mtu, RdAtomic: own.RdAtomic})

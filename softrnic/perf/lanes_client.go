@@ -35,7 +35,8 @@ type laneClient struct {
 // the server has receives.
 type credits struct {
 	total int
-	// taken is how many the server has reported as received, writtenOff how many count as lost.
+	// taken is how many messages the server has reported as received, writtenOff how many count as
+	// lost.
 	taken, writtenOff int
 	// progressAt is when taken grew last; 0: not known.
 	progressAt clock.Time

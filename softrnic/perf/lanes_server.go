@@ -22,8 +22,8 @@ type laneServer struct {
 }
 
 const (
-	// laneWait is how long a server sleeps between two looks at what its client has written,
-	// laneLooks how often it looks.
+	// laneWait is how long a server sleeps between two checks of the word that its client writes,
+	// laneLooks how often it checks.
 	laneWait  = 100 * time.Microsecond
 	laneLooks = 100_000
 )

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// request is what a SEND test wants the server to do. It travels as the work of a connect request
+// request describes the server's part in a SEND test. It travels as the work of a connect request
 // of package memservice:
 //
 //	mode 1 | verify 1 | size 4 | receives 2 | seed 8 | transport service of lanes 1 | lanes 1 | shared 1
@@ -24,7 +24,7 @@ type request struct {
 	lanes lanes
 }
 
-// mode is what the server does with messages.
+// mode is the server's treatment of messages.
 type mode uint8
 
 const (
@@ -63,7 +63,7 @@ func (w *request) encode() []byte {
 	return append(b, w.lanes.code(), byte(w.lanes.n), flag[w.lanes.shared])
 }
 
-// parseRequest reads what encode wrote. What it returns is in bounds.
+// parseRequest parses the data that encode returned. The result is within bounds.
 func parseRequest(b []byte) (request, error) {
 	if len(b) != requestLen {
 		return request{}, fmt.Errorf("a request to the benchmark service has %d bytes of its own: want %d", len(b), requestLen)

@@ -2,12 +2,12 @@ package perf
 
 import "time"
 
-// Result is what a run found. Exactly one of BW, Lat, Checks, Soak and Locks is set.
+// Result has the measurements of a run. Exactly one of BW, Lat, Checks, Soak and Locks is set.
 type Result struct {
 	Test string `json:"test"`
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// Config is what ran, defaults filled in.
+	// Config is the configuration of the run, with defaults filled in.
 	Config Config `json:"config"`
 	MTU    int    `json:"mtu"` // path MTU in bytes
 	// QPN and PeerQPN are the queue pairs of the connection, here and at the peer, for faults aimed
@@ -31,8 +31,8 @@ type Result struct {
 	Checks []Check     `json:"checks,omitempty"`
 	Soak   *SoakResult `json:"soak,omitempty"`
 	Locks  *LockResult `json:"locks,omitempty"`
-	// Counters are what the run added to the counters of the client's NIC, by name; those that did
-	// not change are left out.
+	// Counters has the increments of the client's NIC counters during the run, by name, without
+	// those that did not change.
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }
 
@@ -75,8 +75,8 @@ type SoakResult struct {
 	Sends     int    `json:"sends"`
 	FetchAdds int    `json:"fetchAdds"`
 	CmpSwaps  int    `json:"cmpSwaps"`
-	Sum       uint64 `json:"sum"`      // what the FETCH_ADDs added up to
-	Expected  uint64 `json:"expected"` // what they should
+	Sum       uint64 `json:"sum"`      // the final value of the word
+	Expected  uint64 `json:"expected"` // the sum of all addends
 	Swapped   uint64 `json:"swapped"`  // CMP_SWAPs that took effect
 }
 

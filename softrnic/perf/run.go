@@ -12,7 +12,7 @@ import (
 
 // Run runs the test that cfg describes from the device of ctx against the services of the host with
 // address to (memservice.New, NewServer). progress is called a few times a second by the calling
-// thread; nil: no reports. With an error, the Result has what the run measured before it.
+// thread; nil: no reports. With an error, the Result has the measurements from before the error.
 func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress func(Progress)) (Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return Result{Test: cfg.Test}, err
@@ -45,7 +45,7 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 	return res, err
 }
 
-// plan is what a test needs of both sides, and how it runs.
+// plan has the resources that a test needs on both sides, and the function that runs it.
 type plan struct {
 	local   int // bytes of local memory
 	slot    int // bytes of a piece of it

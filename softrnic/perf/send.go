@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// reportPoll is how often a client looks at the server's report while it waits.
+// reportPoll is the interval at which a waiting client reads the server's report.
 const reportPoll = time.Millisecond
 
 func planSendBW(c *Config) plan {
@@ -40,7 +40,7 @@ func planSendBW(c *Config) plan {
 	return plan{local: slots*c.Size + reportSize, slot: c.Size, request: w, run: run}
 }
 
-// receives is how many receives the server posts: within what it can hold.
+// receives returns how many receives the server posts, within the server's limits.
 func (c *Config) receives() int {
 	return max(1, min(c.RecvSlack, maxBuffer/(c.Size+verbs.GRHLen)/max(1, c.QPs)))
 }
@@ -96,7 +96,7 @@ func (s *session) awaitReport(off int, want uint64) error {
 	}
 }
 
-// checkReport waits until the server has taken n messages and judges what it found.
+// checkReport waits until the server has taken n messages and evaluates its report.
 func (s *session) checkReport(n int, res *Result) error {
 	if err := s.awaitReport(reportCount, uint64(n)); err != nil {
 		return err

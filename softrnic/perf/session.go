@@ -20,7 +20,7 @@ type session struct {
 	batch []verbs.SendWR
 }
 
-// open connects to the service and asks for what the plan needs.
+// open connects to the service and requests the resources of the plan.
 func open(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, p plan, progress func(Progress)) (*session, error) {
 	s := &session{cfg: cfg, pat: Pattern{cfg.Seed}, teller: teller{clock: ctx.Runtime(), call: progress}}
 	s.channel = channel{ctx: ctx, rt: ctx.Runtime(), dialer: d, to: to, peer: cmp.Or(cfg.To, to.String())}

@@ -94,7 +94,7 @@ func (m *sink) take(wcs []verbs.WC) error {
 	return m.report.Store64(reportCount, m.count)
 }
 
-// judge compares the next message with what it must be.
+// judge compares the next message with the expected one.
 func (m *sink) judge(slot, n int) error {
 	msg := m.count
 	m.count++

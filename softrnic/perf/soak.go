@@ -50,7 +50,7 @@ func soakWriteRead(s *session, c *Config, half int, res *Result) error {
 				return nil
 			}
 			res.Soak.Reads++
-			res.Verified += 2 * uint64(c.Size) // what was written and what was read
+			res.Verified += 2 * uint64(c.Size) // the bytes written and the bytes read
 			return s.check("read back of write", s.slot(half+k/2%half), uint64(k/2))
 		},
 	})

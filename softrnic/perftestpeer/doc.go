@@ -33,7 +33,7 @@ const (
 	qkey        = 0x11111111
 )
 
-// Bounds of what can be asked for.
+// Bounds of the parameters of a run.
 const (
 	MaxSize  = 8 << 20 // bytes of a message
 	maxIters = 10_000_000
@@ -47,7 +47,7 @@ const patience = 30 * time.Second
 // acknowledgement: as long as it retries.
 const farewell = 600 * time.Millisecond
 
-// Result is what a run found.
+// Result has the measurements of a run.
 type Result struct {
 	QPN     uint32        `json:"qpn"`
 	PeerQPN uint32        `json:"peerQpn"`

@@ -56,7 +56,7 @@ func openEnd(ctx verbs.Context, typ verbs.QPType, size, sends, recvs int, wait t
 	return e, e.qp.ToInit(init)
 }
 
-// link is what connect needs.
+// link has the values that connect needs.
 type link struct {
 	to               verbs.AHAttr
 	qpn              wire.QPN

@@ -25,8 +25,8 @@ type Perftest struct {
 	Size int `json:"size"`
 	// Iters is the number of messages, -n; 0: 1000.
 	Iters int `json:"iters"`
-	// MTU is our path MTU in bytes, -m; 0: what the link allows. The smaller one of both sides
-	// holds.
+	// MTU is this side's path MTU in bytes, -m; 0: the largest that the link allows. The smaller
+	// one of both sides is used.
 	MTU int `json:"mtu"`
 	// Depth is how many messages are outstanding, -t; 0: 128 for bandwidth, 16 for atomics.
 	Depth int `json:"depth"`
@@ -47,8 +47,8 @@ type script struct {
 	report, done  bool
 }
 
-// scripts are those of perftest 4.5 with one queue pair. Other versions have other numbers of
-// barriers.
+// scripts has the message sequences of perftest 4.5 with one queue pair. Other versions have other
+// numbers of barriers.
 var scripts = map[string]script{
 	"write_bw":   {before: 3, after: 2, report: true, done: true},
 	"read_bw":    {before: 3, after: 2, report: true, done: true},
@@ -147,7 +147,7 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 // large message.
 func areaOf(size int) int { return 2 * ((size + pageSize - 1) / pageSize * pageSize) }
 
-// perftestRun is a run that goes on.
+// perftestRun is a run in progress.
 type perftestRun struct {
 	Perftest
 	*end
@@ -158,7 +158,7 @@ type perftestRun struct {
 	their record
 }
 
-// receives says that we take messages.
+// receives reports whether this side takes messages.
 func (t *perftestRun) receives() bool {
 	return t.Test == "send_lat" || t.Test == "send_bw" && t.Server
 }
@@ -216,8 +216,8 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 	return t.part(s, r)
 }
 
-// swap is the step that everything consists of: the client says something, and the server answers
-// with the same kind.
+// swapBytes is the basic step of the exchange: the client sends a message, and the server answers
+// with one of the same kind.
 func (t *perftestRun) swapBytes(say, hear []byte) error {
 	write := func() error { _, err := t.conn.Write(say); return err }
 	read := func() error { _, err := io.ReadFull(t.conn, hear); return err }

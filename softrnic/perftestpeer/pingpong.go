@@ -35,7 +35,7 @@ type Pingpong struct {
 // pingpongTypes are the spellings of Type.
 var pingpongTypes = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD, "srq": verbs.RC}
 
-// fillByte is what these programs send, but ibv_srq_pingpong.
+// fillByte is the byte that these programs send, except ibv_srq_pingpong.
 const fillByte = 0x7b
 
 // Validate fills in defaults and reports what is wrong.
@@ -96,7 +96,7 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if typ == verbs.UD {
 		slot += verbs.GRHLen
 	}
-	// The first slot is what is sent.
+	// The first slot has the message that is sent.
 	e, err := openEnd(ctx, typ, slot*(slots+1), 16, slots, p.Patience)
 	if err != nil {
 		return r, err
@@ -106,7 +106,7 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	return r, errors.Join(err, e.close())
 }
 
-// pingpongRun is a run that goes on.
+// pingpongRun is a run in progress.
 type pingpongRun struct {
 	Pingpong
 	*end

@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// place is where an end of a ping-pong is found: "LLLL:QQQQQQ:PPPPPP:" and 32 digits of GID, all
-// hexadecimal, with a NUL.
+// place is the text with the address of an end of a ping-pong: "LLLL:QQQQQQ:PPPPPP:" and 32 digits
+// of GID, all hexadecimal, with a NUL.
 type place struct {
 	QPN wire.QPN
 	PSN wire.PSN
@@ -64,7 +64,7 @@ func digits(b []byte) (v uint64, err error) {
 	return v, nil
 }
 
-// noAddress refuses what a program says that was started without a GID index.
+// noAddress refuses the address of a program that was started without a GID index.
 func noAddress(gid verbs.GID) error {
 	if gid == (verbs.GID{}) {
 		return fmt.Errorf("the peer gave no GID: start it with a GID index (-g of ibv_*_pingpong, -x of perftest)")

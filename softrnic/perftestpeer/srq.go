@@ -40,8 +40,8 @@ type srqRun struct {
 	wcs        [32]verbs.WC
 }
 
-// srqQP is one of its queue pairs. It sends again when its last message has completed and the
-// peer's has come.
+// srqQP is one queue pair of the run. It sends again when its last message has completed and the
+// peer's message has arrived.
 type srqQP struct {
 	verbs.QP
 	sending, awaiting bool
@@ -185,7 +185,8 @@ func (s *srqRun) send(q *srqQP) error {
 	return q.PostSend(verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{s.mr.SGE(0, s.Size)}})
 }
 
-// play goes on until as many messages as agreed have left and come, over all queue pairs together.
+// play runs until the agreed number of messages has been sent and received, over all queue pairs
+// together.
 func (s *srqRun) play() error {
 	for _, q := range s.qps {
 		q.awaiting = true

@@ -17,7 +17,7 @@ type Config struct {
 	Context verbs.Context
 	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Members is how many threads there may be at a time.
+	// Members bounds the threads at a time.
 	Members int
 	// Depth is how many work requests each member may have in flight; 0: 32.
 	Depth int
@@ -28,7 +28,8 @@ type Config struct {
 
 const defaultDepth = 32
 
-// Hub is what the members share. Its methods may be called by any thread of the application.
+// Hub has the queue pairs and queues that the members share. Its methods may be called by any
+// thread of the application.
 type Hub struct {
 	cfg Config
 	pd  verbs.PD
@@ -39,7 +40,8 @@ type Hub struct {
 	// leader is the member that polls.
 	leader  *Member
 	members []*Member
-	// conns are those that can be shared, all are all that were not destroyed.
+	// conns has the connections that can be shared, all has every connection that was not
+	// destroyed.
 	conns map[place]*conn
 	all   []*conn
 	// private are the queue pairs of one member, by number.
@@ -119,7 +121,7 @@ func (h *Hub) leave(m *Member) {
 	h.members = slices.DeleteFunc(h.members, func(o *Member) bool { return o == m })
 }
 
-// Close ends all connections and destroys what the hub made. The members must have ended.
+// Close ends all connections and destroys the hub's objects. The members must have ended.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	if h.closed {

@@ -34,7 +34,7 @@ func stateError(op string) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrState, Detail: "a member's queue pair is connected by Dial only"}
 }
 
-// QPN is that of the real queue pair; 0 before it is connected.
+// QPN returns the QPN of the real queue pair; 0 before it is connected.
 func (q *qp) QPN() wire.QPN {
 	if u := q.under(); u != nil {
 		return u.QPN()

@@ -10,7 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// maxDepth is what the 8 bits of a message hold.
+// maxDepth is the largest value of the 8-bit field of a message.
 const maxDepth = 255
 
 // Private data that CM carries; see package cm.

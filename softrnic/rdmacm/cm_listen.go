@@ -227,7 +227,7 @@ func typeOf(qp verbs.QP) (uint8, error) {
 	return 0, opError("connect", verbs.ErrInvalid, "a queue pair of type %v has no connections", attr.Type)
 }
 
-// checkType compares the service of a REQ with that of the queue pair that is to be its peer's.
+// checkType compares the transport service of a REQ with that of the local queue pair.
 func checkType(qp verbs.QP, asked uint8) error {
 	own, err := typeOf(qp)
 	if err == nil && own != asked {

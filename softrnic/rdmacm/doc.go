@@ -2,8 +2,8 @@
 // the other side listens for it and accepts or rejects. Both hand over up to MaxPrivate bytes of
 // their own, which carry what an application needs to begin (a region's address, key and length).
 //
-// Manager is what applications see. CM is the exchange by the datagrams of the RDMA connection
-// manager, OOB the out-of-band one over the hosts' own TCP.
+// Manager is the interface for applications. CM is the exchange by the datagrams of the RDMA
+// connection manager, OOB the out-of-band one over the hosts' own TCP.
 //
 // Services of datagrams have no connections: with CM, a host lists them (ListenDatagrams) and
 // others ask for the queue pair and Q_Key behind a name (ResolveDatagrams), as librdmacm's UDP port
@@ -43,10 +43,10 @@ var (
 // no connection.
 type RejectError struct {
 	Reason string
-	// Code is that of the connection manager's REJ; zero in other exchanges.
+	// Code is the reason code of the connection manager's REJ; zero in other exchanges.
 	Code mad.Reason
-	// Private is what the peer's service gave to Request.Answer, nil if it did not. For a service
-	// that is a port, it is all private data of the REJ.
+	// Private is the data that the peer's service gave to Request.Answer, nil if it gave none. For
+	// a service that is a port, it is all private data of the REJ.
 	Private []byte
 }
 
@@ -60,7 +60,7 @@ func (e *RejectError) Unwrap() error { return ErrRejected }
 // The source address is the first GID of the device in the peer's family.
 type Params struct {
 	// PathMTU is the largest path MTU wanted; the smaller one of both sides is used. 0: 4096, or
-	// what the link MTU allows.
+	// less if the link MTU demands it.
 	PathMTU verbs.MTU
 	// Access is what the peer may do to the memory of this side through the queue pair. The zero
 	// value lets it write, read and do atomics (in regions that grant it); NoAccess lets it do
@@ -73,8 +73,8 @@ type Params struct {
 	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0: 15 (134 ms).
 	Timeout uint8
 	// RetryCount and RNRRetry are those of verbs.ToRTS, but 0 means 7, the usual choice, and
-	// NoRetry means 0. By CM, a side that leaves them and Timeout at 0 does what its peer asks for:
-	// the responder all three, the initiator RNRRetry.
+	// NoRetry means 0. With CM, a side that leaves them and Timeout at 0 takes the values of its
+	// peer: the responder all three, the initiator RNRRetry.
 	RetryCount, RNRRetry uint8
 	// MinRNRTimer is the code of the RNR timer that this side asks for. 0: 12 (0.64 ms).
 	MinRNRTimer  uint8

@@ -8,11 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Endpoint is what one side must know of the other side's queue pair. Whatever way of exchange is
-// used, it carries these values; LocalEndpoint and BringUp are the parts that all ways share.
+// Endpoint has the values of a queue pair that the other side needs. Every way of exchange carries
+// these values; LocalEndpoint and BringUp are the parts that all ways share.
 type Endpoint struct {
 	QPN wire.QPN
-	// PSN is the first one that this endpoint sends.
+	// PSN is the first PSN that this endpoint sends.
 	PSN wire.PSN
 	GID verbs.GID
 	// MTU and RdAtomic are what this side can do; in an answer, what both sides shall use.
@@ -27,7 +27,7 @@ const (
 	defaultTimeout     = 15
 	defaultRetry       = 7
 	defaultMinRNRTimer = 12
-	// maxRetry and maxRdAtomic bound what a peer may ask for.
+	// maxRetry and maxRdAtomic bound the values that a peer may ask for.
 	maxRetry    = 7
 	maxRdAtomic = 1 << 12
 )
@@ -55,8 +55,9 @@ const (
 	maxPeerTimeout = 20 // 4.3 s
 )
 
-// wished is p with the wishes of a peer for what the application leaves open: retry, rnrRetry and
-// timeout are those of its message (IBTA 12.7.38/retries), -1 if that has none.
+// wished returns p with a peer's values for the parameters that the application leaves open: retry,
+// rnrRetry and timeout are the values in the peer's message (IBTA 12.7.38/retries), -1 if it has
+// none.
 func (p Params) wished(retry, rnrRetry, timeout int) Params {
 	wish := func(own *uint8, n int) {
 		switch {
@@ -127,8 +128,8 @@ func BringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint) e
 	return bringUp(ctx, qp, p, local, remote, depth, depth)
 }
 
-// bringUp is BringUp with a depth for each direction: of what the peer may have outstanding here,
-// and of what this side may have outstanding there. 0 is none.
+// bringUp is BringUp with a depth for each direction: how many READs and atomics the peer may have
+// outstanding here, and this side there. 0: none.
 func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, incoming, outgoing int) error {
 	p = p.withDefaults()
 	both := local.Agree(remote)

@@ -48,8 +48,8 @@ const (
 	firstFreeQPN = 2
 )
 
-// appendTo writes m. Text and private data are cut to what the format holds; callers have checked
-// them.
+// appendTo appends m. Text and private data are cut to the lengths of the format; callers have
+// checked them.
 func (m *message) appendTo(b []byte) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, magic)

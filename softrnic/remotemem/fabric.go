@@ -87,7 +87,7 @@ func (f *Fabric) MR() verbs.MR { return f.mr }
 // PD is the protection domain of the fabric.
 func (f *Fabric) PD() verbs.PD { return f.pd }
 
-// Runtime is that of the context.
+// Runtime returns the runtime of the context.
 func (f *Fabric) Runtime() verbs.Runtime { return f.rt }
 
 // OnNotify has f called for each WRITE with immediate data that a peer sends, with these data.
@@ -167,7 +167,7 @@ func (f *Fabric) abandon(i int) {
 	}
 }
 
-// Close ends all connections and destroys what the fabric made.
+// Close ends all connections and destroys the fabric's objects.
 func (f *Fabric) Close() error {
 	var errs []error
 	for i := range f.peers {

@@ -16,8 +16,8 @@ type Op struct {
 	// Status is the outcome, when Done.
 	Status verbs.Status
 	Done   bool
-	// before is the operation of the same doorbell that is posted before this one and has no
-	// completion of its own.
+	// before is the operation that is posted before this one by the same doorbell and has no
+	// completion.
 	before *Op
 }
 

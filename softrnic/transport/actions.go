@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Actions is what one step of a queue pair asks its caller to do. The caller owns it and resets it
-// between steps; a step only appends.
+// Actions has the results of one step of a queue pair, which the caller must carry out. The caller
+// owns it and resets it between steps; a step only appends.
 //
 // Order: Done is in completion order and is delivered before Tx is sent. Tx is in the order in
 // which the packets must leave; a step's acknowledgements stand behind the memory writes that they

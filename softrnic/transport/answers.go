@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// responseKind is what a response is.
+// responseKind is the kind of a response.
 type responseKind uint8
 
 const (
@@ -63,7 +63,7 @@ func (a *answers) start(rdAtomic int) {
 	}
 }
 
-// last sends the acknowledgements of what was executed, and the NAK of what was refused, when the
+// last sends the acknowledgements of executed requests, and the NAK of a refused request, when the
 // queue pair enters the error state: the peer's requests had their effect, and must not seem lost.
 // READ responses are not sent any more, and so nothing behind them; but where a fatal NAK waits
 // behind them, they are finished for its sake.
@@ -101,7 +101,7 @@ func (a *answers) last(now clock.Time, out *Actions) {
 	}
 }
 
-// stop drops what is owed.
+// stop drops the owed responses.
 func (a *answers) stop() {
 	a.owed = a.owed[:0]
 	a.torn.kind = notTorn
@@ -139,8 +139,8 @@ func (a *answers) fresh() int {
 }
 
 // owe queues a response in PSN order (IBTA 9.7.5/in-order), behind others of the same PSN. It
-// swallows a positive ACK right before it, as every response acknowledges what is before it. False:
-// too many are owed; the peer will retransmit.
+// replaces a positive ACK right before it, because every response acknowledges the requests before
+// it. It returns false if too many responses are owed; the peer will retransmit.
 func (a *answers) owe(e response) bool {
 	i := len(a.owed)
 	for i > 0 && wire.Diff(a.owed[i-1].psn, e.psn) > 0 {
@@ -170,8 +170,9 @@ func (a *answers) withdrawNak() {
 	}
 }
 
-// send sends what is owed, at most Window READ response packets at a time: the rest is due at once,
-// so that other queue pairs come between. True says that nothing is owed any more.
+// send sends the owed responses, at most Window READ response packets at a time: the rest is due at
+// once, so that other queue pairs can send in between. It returns true if no response is owed any
+// more.
 func (a *answers) send(now clock.Time, out *Actions) bool {
 	if a.torn.active() {
 		if now < a.torn.until {
@@ -224,7 +225,7 @@ func (a *answers) sendAtomicAck(e *response, out *Actions) {
 	tx.AtomicAck = e.value
 }
 
-// readOutcome is what became of the next packet of a READ.
+// readOutcome is the result of making the next response packet of a READ.
 type readOutcome uint8
 
 const (

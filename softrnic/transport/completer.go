@@ -22,7 +22,7 @@ func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	psn, op := p.BTH.PSN, p.BTH.Opcode
 	if c.req.offset(psn) >= c.req.offset(c.req.maxPSN) {
 		c.saw(op, "stale")
-		c.env.Counters.DuplicateAck++ // an old one, or a ghost for what was never sent
+		c.env.Counters.DuplicateAck++ // an old response, or a ghost for a request that was never sent
 		return
 	}
 	switch op {
@@ -58,7 +58,8 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 		return
 	}
 	if c.req.retry.rnrAt != clock.Never && psn == c.req.una && (s.IsRNR() || s == wire.NakPSNSequence) {
-		// The packets that were already behind a refused one draw a sequence NAK. Waiting goes on.
+		// The packets that were already behind a refused one draw a sequence NAK. The wait
+		// continues.
 		c.saw(p.BTH.Opcode, "while waiting")
 		c.env.Counters.DuplicateAck++
 		return

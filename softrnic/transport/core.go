@@ -8,8 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// core is what all parts of a queue pair share: the NIC's memory and counters, the creation
-// attributes, the state and the attributes of the transitions. Each part holds a pointer to it.
+// core has the state that all parts of a queue pair share: the NIC's memory and counters, the
+// creation attributes, the state and the attributes of the transitions. Each part holds a pointer
+// to it.
 type core struct {
 	env Env
 	cfg Config

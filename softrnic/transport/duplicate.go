@@ -23,15 +23,15 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	case info.Flags&wire.OpAtomic != 0:
 		r.duplicateAtomic(p)
 	case info.Flags&(wire.OpSend|wire.OpWrite) != 0:
-		// C9-105: acknowledged with the newest PSN, which tells the peer about everything at once.
+		// C9-105: acknowledged with the newest PSN, which acknowledges all executed requests.
 		if p.BTH.AckReq {
 			r.answers.owe(response{kind: owedAck, psn: r.ePSN.Add(-1), syndrome: wire.AckNoCredits})
 		}
 	}
 }
 
-// duplicateAtomic answers from the stored results, newest first. One that is not there any more is
-// dropped: its requester had its answer, or it would not have gone on so far.
+// duplicateAtomic answers from the stored results, newest first. A duplicate without stored result
+// is dropped: its requester has received the answer, because it has sent so many later requests.
 func (r *responder) duplicateAtomic(p *wire.Packet) {
 	for i := len(r.exec.replay) - 1; i >= 0; i-- {
 		e := &r.exec.replay[i]

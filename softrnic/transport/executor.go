@@ -87,7 +87,7 @@ func (x *executor) checkSequence(_ *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// operationRights are what a queue pair must allow its peer for an operation.
+// operationRights has the rights that a queue pair must grant its peer for an operation.
 var operationRights = [...]struct {
 	op   wire.OpFlags
 	need verbs.Access
@@ -190,7 +190,7 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// execute does what the request asks.
+// execute executes the request.
 func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
 	case info.Flags&wire.OpSend != 0:

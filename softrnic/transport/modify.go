@@ -129,7 +129,7 @@ func rdAtomic(name string, n int) (int, error) {
 	return n, nil
 }
 
-// ToSQD lets the send queue drain: what was started completes, nothing new is started.
+// ToSQD lets the send queue drain: started work requests complete, no other is started.
 // EventSQDrained follows, at once if nothing was started (IBTA 10.3.1/sqd).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evToSQD)
@@ -143,7 +143,8 @@ func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	return nil
 }
 
-// ResumeRTS goes back from SQD (or SQE) to RTS and sends what was posted in between.
+// ResumeRTS goes back from SQD (or SQE) to RTS and sends the work requests that were posted in
+// between.
 func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evResumeRTS)
 	if err != nil {

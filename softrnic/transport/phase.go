@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// phase is what a responder makes of the next request of its peer.
+// phase says how a responder treats the next request of its peer.
 type phase uint8
 
 const (
@@ -20,7 +20,7 @@ var phaseNames = [...]string{"silent", "in order", "gap", "refused", "ended"}
 
 func (p phase) String() string { return phaseNames[p] }
 
-// phaseEvent is what changes the phase.
+// phaseEvent is an event that changes the phase.
 type phaseEvent uint8
 
 const (

@@ -10,7 +10,7 @@ import (
 // atomicSize is the length of an atomic's operand in bytes.
 const atomicSize = 8
 
-// sendOp is what the requester knows of an operation.
+// sendOp has the properties of an operation that the requester needs.
 type sendOp struct {
 	wc verbs.WCOpcode
 	// inline: Flags may have Inline. data: it moves a message of any length. solicit: Solicited has

@@ -22,7 +22,7 @@ const (
 	maxMsgSize = 1 << 31
 )
 
-// Env is what all queue pairs of a NIC share.
+// Env has the objects that all queue pairs of a NIC share.
 type Env struct {
 	Mem      *mem.Table
 	Counters *metrics.NIC
@@ -192,7 +192,7 @@ func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	}
 }
 
-// Tick does what is due at or before now.
+// Tick handles the deadlines up to now.
 func (q *QP) Tick(now clock.Time, out *Actions) {
 	q.lastNow = now
 	if q.rcv.flushAt <= now {
@@ -209,7 +209,7 @@ func (q *QP) Tick(now clock.Time, out *Actions) {
 	}
 }
 
-// Deadline is when Tick next wants to be called; clock.Never if idle.
+// Deadline returns when Tick must be called next; clock.Never if idle.
 func (q *QP) Deadline() clock.Time {
 	at := clock.Min(clock.Min(q.req.retry.at, q.req.retry.rnrAt), clock.Min(q.rsp.answers.at, q.rcv.flushAt))
 	return clock.Min(at, q.unr.at)

@@ -11,7 +11,8 @@ type receiver struct {
 	*core
 	// rq holds the posted receives, or the one that was taken from the shared receive queue.
 	rq recvQueue
-	// pd is the protection domain of receives: that of the shared receive queue, if there is one.
+	// pd is the protection domain of receives: that of the shared receive queue, if the queue pair
+	// has one.
 	pd mem.PD
 	// held: the oldest receive belongs to the message that is being received.
 	held bool

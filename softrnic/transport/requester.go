@@ -79,8 +79,8 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 	}
 }
 
-// startWQE gives w its PSNs, or says that it must wait. A request that can never be sent is started
-// and marked.
+// startWQE assigns w its PSNs, or returns false if it must wait. A request that can never be sent
+// is started and marked.
 func (r *requester) startWQE(w *sendWQE) bool {
 	oldest := r.sq.send == r.sq.head
 	switch {
@@ -154,7 +154,7 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 	}
 }
 
-// buildRead asks for what is missing of a READ: all of it, or its tail in a retry.
+// buildRead builds the request for the missing part of a READ: all of it, or its tail in a retry.
 func (r *requester) buildRead(w *sendWQE, tx *wire.Packet) {
 	if w.acked > 0 {
 		r.env.Counters.ReadTailRetry++

@@ -30,7 +30,7 @@ func (r *responder) start(a verbs.ToRTR) {
 	}
 }
 
-// stop drops what is owed.
+// stop drops the owed responses.
 func (r *responder) stop() {
 	r.phase.on(stopped)
 	r.answers.stop()
@@ -61,7 +61,7 @@ const (
 	refuseLocal
 )
 
-// refusal is what follows from a verdict.
+// refusal has the consequences of a verdict.
 type refusal struct {
 	why     string
 	nak     wire.Syndrome
@@ -207,10 +207,11 @@ func (r *responder) refuse(v verdict, out *Actions) {
 	r.phase.on(refusedFatally)
 }
 
-// packetsOf is how many response packets a READ has.
+// packetsOf returns how many response packets a READ has.
 func packetsOf(length, mtu uint32) uint32 { return max(1, (length+mtu-1)/mtu) }
 
-// respond sends what is owed. The queue pair fails once the NAK of a refused request has left.
+// respond sends the owed responses. The queue pair fails once the NAK of a refused request has
+// left.
 func (r *responder) respond(now clock.Time, out *Actions) {
 	if r.answers.send(now, out) && r.phase == phaseRefused {
 		r.qp.fault(out)

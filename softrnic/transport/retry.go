@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// retransmission is when and how often a requester goes back: its timers, its retry counters and
-// what it remembers between two rounds.
+// retransmission decides when and how often a requester goes back: it has the timers, the retry
+// counters and the state between two rounds.
 //
 // Silence and NAKs are counted apart, each up to RetryCount: a peer that answers is alive, and
 // with a common count about one retry in a million on a lossy link would look like a dead peer.
@@ -16,9 +16,8 @@ type retransmission struct {
 	left    uint8 // retries for a timeout left until something is acknowledged or draws a NAK
 	nakLeft uint8 // retries for a sequence NAK, also an implied one
 	rnrLeft uint8
-	// implied is set by a retry for an implied NAK until something is acknowledged or the timer
-	// expires. What was answered before that retry is still on its way and must not cause another
-	// one.
+	// implied is set by a retry for an implied NAK until a request is acknowledged or the timer
+	// expires. Answers from before that retry may still arrive and must not cause another retry.
 	implied bool
 	// at is when the oldest unacknowledged packet is given up; rnrAt is when an RNR wait ends.
 	at, rnrAt clock.Time
@@ -72,13 +71,13 @@ var rnrTimers = [32]time.Duration{
 	491520 * time.Microsecond,
 }
 
-// RNRDelay is how long an RNR NAK with this timer code makes a requester wait.
+// RNRDelay returns how long a requester waits after an RNR NAK with this timer code.
 func RNRDelay(code uint8) time.Duration { return rnrTimers[code%32] }
 
 // AckTimeout is the local ACK timeout of a code from 1 to 31. Code 0 never times out.
 func AckTimeout(code uint8) time.Duration { return ackTimeoutUnit << (code % 32) }
 
-// tick does what the requester's timers ask for.
+// tick handles the requester's expired timers.
 func (r *requester) tick(now clock.Time, out *Actions) {
 	if r.retry.rnrAt <= now {
 		r.retry.rnrAt = clock.Never

@@ -25,7 +25,7 @@ type sendWQE struct {
 	to         datagramPeer
 }
 
-// sendProgress is how far a work request has come.
+// sendProgress is the progress of a work request.
 type sendProgress struct {
 	status verbs.Status // other than Success: it cannot be executed, and fails once it is the oldest
 	// started: it has PSNs, first up to first+packets. A READ has one for each response packet.
@@ -52,7 +52,7 @@ func (w *sendWQE) answered() bool {
 	return w.op == verbs.OpRead || w.op == verbs.OpCmpSwap || w.op == verbs.OpFetchAdd
 }
 
-// requests is how many request packets w consists of.
+// requests returns how many request packets w consists of.
 func (w *sendWQE) requests() uint32 {
 	if w.answered() {
 		return 1
@@ -60,8 +60,8 @@ func (w *sendWQE) requests() uint32 {
 	return w.packets
 }
 
-// inFlight is how many packets of w are in flight in this round: sent and not acknowledged, or
-// asked for and missing.
+// inFlight returns how many packets of w are in flight in this round: sent and not acknowledged, or
+// requested and missing.
 func (w *sendWQE) inFlight() int {
 	if w.answered() {
 		return int(w.sent) * int(w.packets-w.acked) // one request

@@ -6,8 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// sender is the send queue and what the services share of sending: posts, packets of SEND and
-// WRITE, memory management operations and completions.
+// sender is the send queue and the part of sending that the services share: posts, packets of SEND
+// and WRITE, memory management operations and completions.
 type sender struct {
 	*core
 	sq sendQueue
@@ -25,9 +25,9 @@ func (s *sender) reset() {
 	s.nextPSN, s.reads, s.draining = 0, 0, false
 }
 
-// executeLocal executes w, a local operation and the oldest work request, and completes it. A
-// failed one is a memory management operation error, whose status ibverbs calls that of a bind
-// (IBTA 11.6.2).
+// executeLocal executes w, a local operation and the oldest work request, and completes it. If it
+// fails, its status is a memory management operation error, which ibverbs calls MWBindErr (IBTA
+// 11.6.2).
 func (s *sender) executeLocal(w *sendWQE, out *Actions) {
 	var fault mem.Fault
 	switch w.op {

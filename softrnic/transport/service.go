@@ -19,8 +19,8 @@ type service struct {
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
 	// datagram: a queue pair has no peer; each work request names its own.
 	datagram bool
-	// start and packet belong to unreliableSender, and are nil for RC: begin a work request, send
-	// its next packet. What fails sets its status.
+	// start begins a work request of an unreliableSender, packet sends its next packet; both are
+	// nil for RC. A failure sets the work request's status.
 	start  func(u *unreliableSender, w *sendWQE)
 	packet func(u *unreliableSender, w *sendWQE, out *Actions)
 }
@@ -46,7 +46,7 @@ func init() { // an initializer would refer to itself through the methods
 	}
 }
 
-// send starts and continues what is in the send queue.
+// send starts and continues the work requests in the send queue.
 func (q *QP) send(now clock.Time, out *Actions) {
 	if q.svc.packet == nil {
 		q.req.pump(now, out)

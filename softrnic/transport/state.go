@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// event is what makes a queue pair change its state.
+// event is a cause of a state change of a queue pair.
 type event uint8
 
 const (
@@ -64,8 +64,8 @@ var rcStates = []transition{
 	{verbs.StateError, evToReset, verbs.StateReset},
 }
 
-// unreliableStates is that of UC and UD: a failed send stops the send queue only, until ResumeRTS
-// (IBTA 10.3.1/sqe).
+// unreliableStates is the state diagram of UC and UD: a failed send stops the send queue only,
+// until ResumeRTS (IBTA 10.3.1/sqe).
 var unreliableStates = append(rcStates[:len(rcStates):len(rcStates)],
 	transition{verbs.StateRTS, evSendFault, verbs.StateSQE},
 	transition{verbs.StateSQD, evSendFault, verbs.StateSQE},

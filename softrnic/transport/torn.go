@@ -28,7 +28,7 @@ type torn struct {
 	kind  tornKind
 	until clock.Time
 	plan  mem.Tear
-	// buf holds the payload: of a WRITE all of it, of a READ what was fetched already.
+	// buf holds the payload: of a WRITE all of it, of a READ the part that was copied already.
 	buf []byte
 	// va and rkey are where a WRITE goes; psn is the packet of a READ response.
 	va   uint64
@@ -77,8 +77,8 @@ func (t *torn) settleWrite() {
 	}
 }
 
-// copyRead copies the payload of response packet psn out of the region. False says that the plan
-// tears it: call again when respond is due.
+// copyRead copies the payload of response packet psn out of the region. It returns false if the
+// plan tears the copy: the caller must call it again when respond is due.
 func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst, src []byte, va uint64) bool {
 	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(src) {
 		t.kind = notTorn

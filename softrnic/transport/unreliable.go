@@ -13,8 +13,8 @@ type unreliableSender struct {
 	at clock.Time
 }
 
-// send sends what is in the send queue, at most Window packets: the rest is due at once, so that
-// other queue pairs come between.
+// send sends the work requests in the send queue, at most Window packets: the rest is due at once,
+// so that other queue pairs can send in between.
 func (u *unreliableSender) send(now clock.Time, out *Actions) {
 	if u.at != clock.Never {
 		return // this step is for others
@@ -47,7 +47,7 @@ func (u *unreliableSender) send(now clock.Time, out *Actions) {
 }
 
 // fail completes the oldest work request with a status and the rest with flushes. The send queue is
-// in error until ResumeRTS; receiving goes on (IBTA 10.3.1/sqe).
+// in error until ResumeRTS; receiving continues (IBTA 10.3.1/sqe).
 func (u *unreliableSender) fail(status verbs.Status, out *Actions) {
 	to, err := next(u.svc.states, u.state, evSendFault)
 	if err != nil {

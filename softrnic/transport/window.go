@@ -1,7 +1,7 @@
 package transport
 
-// minWindow is what a timeout narrows the window to, in packets: enough to carry a message of
-// 64 KiB at the largest path MTU.
+// minWindow is the size to which a timeout narrows the window, in packets: enough to carry a
+// message of 64 KiB at the largest path MTU.
 const minWindow = 16
 
 // flowWindow bounds the request packets in flight of one requester.
@@ -27,7 +27,7 @@ func (w *flowWindow) full() bool { return w.flight >= w.size }
 // narrow makes the window at most n packets, and not less than minWindow.
 func (w *flowWindow) narrow(n int) { w.size = min(w.size, max(n, minWindow)) }
 
-// widen makes the window n packets larger, up to what was configured.
+// widen makes the window n packets larger, up to the configured size.
 func (w *flowWindow) widen(n int) { w.size = min(w.limit, w.size+n) }
 
 // asksAck counts a packet that leaves and reports whether it must ask for an acknowledgement: the

@@ -25,7 +25,7 @@ type AH interface {
 // holds the IPv6 header, over IPv4 the IPv4 header in its last 20 bytes (IBTA annex A17.4.5.1).
 const GRHLen = 40
 
-// GRH is what that area says.
+// GRH has the fields of that area.
 type GRH struct {
 	Source, Dest GID
 	TrafficClass uint8

@@ -16,8 +16,8 @@ var (
 	ErrUnreachable  = errors.New("peer address cannot be resolved")
 )
 
-// OpError is a mistake of the caller: the operation, what was wrong with it, and the sentinel it
-// wraps.
+// OpError is a mistake of the caller: the operation, a description of the mistake, and the sentinel
+// that it wraps.
 type OpError struct {
 	Op     string // e.g. "post send"
 	Detail string // what to look at, with values

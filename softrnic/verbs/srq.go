@@ -6,11 +6,11 @@ type SRQInit struct {
 	MaxSGE int // 0: 4
 }
 
-// SRQAttr is what Query of a shared receive queue returns.
+// SRQAttr has the attributes of a shared receive queue.
 type SRQAttr struct {
 	ID            uint32 // in asynchronous events
 	MaxWR, MaxSGE int
-	// Limit is what SetLimit armed and has not fired.
+	// Limit is the limit that SetLimit has armed; 0: it has fired or was never armed.
 	Limit int
 	// Queued are the receives that no queue pair has taken.
 	Queued int

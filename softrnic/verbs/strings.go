@@ -33,7 +33,7 @@ func (s QPState) String() string { return name(stateNames[:], "QPState", int(s))
 // String is the operation, like "WRITE_IMM".
 func (o WROpcode) String() string { return name(wrNames[:], "WROpcode", int(o)) }
 
-// String is what completed, like "RECV".
+// String names the completed operation, like "RECV".
 func (o WCOpcode) String() string { return name(wcNames[:], "WCOpcode", int(o)) }
 
 // String is the event in words.

@@ -1,4 +1,4 @@
-// Package verbs is the API that applications see, in the words of ibverbs: Context, PD, MR, CQ, QP,
+// Package verbs is the API for applications, with the terms of ibverbs: Context, PD, MR, CQ, QP,
 // work requests, work completions, and one attribute struct for each queue pair transition. It
 // holds no behaviour.
 //
@@ -33,11 +33,11 @@ type Context interface {
 	CreateCQ(depth int) (CQ, error)
 	// NextAsyncEvent waits for an asynchronous event; ErrTimeout when the deadline passes first.
 	NextAsyncEvent(deadline clock.Time) (AsyncEvent, error)
-	// Close destroys what was made through this Context.
+	// Close destroys all objects of this Context.
 	Close() error
 }
 
-// Runtime is what an application has instead of package time and the go statement.
+// Runtime replaces package time and the go statement for applications.
 type Runtime interface {
 	Now() clock.Time
 	Sleep(d time.Duration)
@@ -50,8 +50,8 @@ type Runtime interface {
 	NewGate() Gate
 }
 
-// Gate is where a thread waits for another one of the same application: for a completion that the
-// other has polled. It is no lock.
+// Gate lets a thread wait for another thread of the same application, which has polled its
+// completion. It is no lock.
 type Gate interface {
 	// Wait returns nil when the gate is open, and closes it; ErrTimeout when the deadline passes
 	// first. One thread waits at a time.
@@ -100,7 +100,7 @@ type PD interface {
 	// RegMR registers memory. buf nil allocates length bytes.
 	RegMR(buf []byte, length int, access Access) (MR, error)
 	// AllocFastMR makes memory for fast registration: a region whose keys open nothing until a work
-	// request registers a piece of it. See OpRegMR. buf and length are those of RegMR.
+	// request registers a piece of it. See OpRegMR. buf and length are as in RegMR.
 	AllocFastMR(buf []byte, length int) (MR, error)
 	CreateQP(QPInit) (QP, error)
 	// AllocMW makes a memory window that is not bound.
@@ -174,8 +174,8 @@ const (
 type QPInit struct {
 	Type           QPType
 	SendCQ, RecvCQ CQ
-	// SRQ, if any, is where the queue pair takes its receives from; it has no receive queue of its
-	// own then.
+	// SRQ, if not nil, is the shared receive queue of the queue pair, which then has no receive
+	// queue of its own.
 	SRQ       SRQ
 	MaxSendWR int // 0: 128
 	MaxRecvWR int // 0: 128
@@ -213,10 +213,11 @@ const (
 
 // ToInit are the attributes of RESET to INIT.
 type ToInit struct {
-	// Access is what this queue pair lets its peer do: RemoteWrite, RemoteRead, RemoteAtomic.
+	// Access has the rights of the peer through this queue pair: RemoteWrite, RemoteRead,
+	// RemoteAtomic.
 	Access Access
 	PKey   uint16 // 0: 0xffff
-	// QKey is what a datagram to this UD queue pair must carry.
+	// QKey is the Q_Key that a datagram to this UD queue pair must carry.
 	QKey uint32
 }
 
@@ -248,7 +249,7 @@ type ToRTS struct {
 	MaxRdAtomic int // 0: 16; -1: none
 }
 
-// QPAttr is what Query returns.
+// QPAttr has the attributes of a queue pair.
 type QPAttr struct {
 	QPN     wire.QPN
 	Type    QPType

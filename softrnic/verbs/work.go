@@ -2,7 +2,7 @@ package verbs
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// WROpcode is what a send work request asks for.
+// WROpcode is the operation of a send work request.
 type WROpcode uint8
 
 // Operations of the send queue.
@@ -63,7 +63,7 @@ type SendWR struct {
 	// RemoteAddr and RKey name the peer's memory for WRITE, READ and atomics.
 	RemoteAddr uint64
 	RKey       uint32
-	// BindAccess is what the peer may do with the window that OpBindMW binds: RemoteRead,
+	// BindAccess has the rights of the peer to the window that OpBindMW binds: RemoteRead,
 	// RemoteWrite, RemoteAtomic; or the rights of OpRegMR.
 	BindAccess Access
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd; Swap is the swap
@@ -82,7 +82,7 @@ type RecvWR struct {
 	SGL []SGE
 }
 
-// WCOpcode is what completed.
+// WCOpcode is the completed operation.
 type WCOpcode uint8
 
 // Operations of completions.
@@ -106,8 +106,8 @@ type WCFlags uint8
 const (
 	WithImm WCFlags = 1 << iota
 	WithInv
-	// WithGRH says that the first GRHLen bytes of the receive are the area that ParseGRH reads;
-	// ByteLen counts them.
+	// WithGRH: the first GRHLen bytes of the receive are the area that ParseGRH reads; ByteLen
+	// includes them.
 	WithGRH
 )
 

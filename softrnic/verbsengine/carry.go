@@ -48,8 +48,8 @@ func EngineMR(m verbs.MR) *engine.MR {
 	return nil
 }
 
-// SharePD makes a handle of c for a protection domain of another context of the same NIC. What is
-// made through the handle is c's, and ends with it; the domain and its other objects are not.
+// SharePD makes a handle of c for a protection domain of another context of the same NIC. Objects
+// made through the handle belong to c, and end with it; the domain and its other objects do not.
 // Dealloc ends the handle.
 func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
 	const op = "share PD"

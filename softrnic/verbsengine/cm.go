@@ -31,8 +31,8 @@ func (m *ConnManager) Step(op string, f func(now clock.Time, g *engine.GSI, out 
 	return f(now, g, out)
 }
 
-// Await returns as soon as ready says so or the context was closed. ready has exclusive use of the
-// NIC; it must be true also when what it looks at is dead.
+// Await returns as soon as ready returns true or the context is closed. ready has exclusive use of
+// the NIC; it must also return true when the object that it checks is dead.
 func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) error {
 	err := waitError(op, m.ctx.shell.Await(cmCondition{m.ctx, ready}, deadline))
 	if err != nil {

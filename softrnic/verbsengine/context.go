@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Context is an open device. It remembers what was made through it, for Close.
+// Context is an open device. It remembers its objects, for Close.
 type Context struct {
 	shell  Shell
 	poller Poller // shell, if it is one
@@ -36,7 +36,7 @@ func New(shell Shell) *Context {
 	return &Context{shell: shell, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{})}
 }
 
-// Runtime is the shell's.
+// Runtime returns the shell's runtime.
 func (c *Context) Runtime() verbs.Runtime { return c.shell }
 
 // Device describes the NIC.
@@ -123,7 +123,7 @@ func (w *asyncWait) Ready(e *engine.Engine) bool {
 	return w.got
 }
 
-// Close destroys what was made through c, queue pairs first. Closing twice is harmless.
+// Close destroys all objects of c, queue pairs first. Closing twice is harmless.
 func (c *Context) Close() error {
 	now, e, out := c.shell.Enter()
 	defer c.shell.Leave()
@@ -162,8 +162,8 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// objects returns what the domains hold, in an order that does not change from run to run: the NIC
-// hands out keys and numbers again in the order in which they came back.
+// objects returns the objects of the domains, in an order that is the same in every run: the NIC
+// reuses keys and numbers in the order in which they were freed.
 func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	for p := range c.pds {
 		qps = slices.AppendSeq(qps, maps.Keys(p.qps))

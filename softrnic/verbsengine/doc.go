@@ -1,6 +1,5 @@
-// Package verbsengine implements the verbs interfaces over an engine. It checks handles and keeps
-// the rules of their lifetime (destroy order, use after close); what a NIC does is in package
-// engine.
+// Package verbsengine implements the verbs interfaces over an engine. It checks handles and the
+// rules of their lifetime (destroy order, use after close); package engine implements the NIC.
 //
 // It has no lock and no clock: a Shell gives it exclusive access to the engine and a way to wait.
 // Package device is the Shell of real time; the simulator has one in virtual time.

@@ -110,7 +110,7 @@ func (d *dm) Free() error {
 	return nil
 }
 
-// closeMemory ends what is left of windows and device memory, after regions and queue pairs.
+// closeMemory destroys the remaining windows and device memory, after regions and queue pairs.
 func (c *Context) closeMemory() (errs []error) {
 	var windows []*engine.MW
 	for p := range c.pds {

@@ -18,7 +18,7 @@ type pd struct {
 	ahs  map[*ah]struct{}
 	srqs map[*srq]struct{}
 	mws  map[*mw]struct{}
-	// borrowed says that the domain is another context's.
+	// borrowed: the domain belongs to another context.
 	borrowed bool
 }
 
@@ -169,7 +169,7 @@ func (m *mr) WriteAt(b []byte, off int) error { return m.copy(b, off, (*mem.Regi
 
 func (m *mr) copy(b []byte, off int, step func(*mem.Region, []byte, int) error) error {
 	if off < 0 || len(b) > m.length-off {
-		return m.with(func(r *mem.Region) error { return step(r, b, off) }) // which says what is wrong, and copies nothing
+		return m.with(func(r *mem.Region) error { return step(r, b, off) }) // step returns the error, and copies nothing
 	}
 	for {
 		n := min(len(b), maxCopy)

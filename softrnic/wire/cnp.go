@@ -10,8 +10,8 @@ package wire
 
 const cnpLen = 16
 
-// CNPReserved is what follows the BTH of a congestion notification packet (A17.9.3): reserved, sent
-// as 0, ignored on receipt, and covered by the ICRC.
+// CNPReserved is the field after the BTH of a congestion notification packet (A17.9.3): reserved,
+// sent as 0, ignored on receipt, and covered by the ICRC.
 type CNPReserved [cnpLen]byte
 
 // Parse reads the bytes at the start of b.

@@ -2,16 +2,16 @@
 // base transport header and every extended header of the RC, UC and UD services and of congestion
 // notification, pad and ICRC.
 //
-// ParseFrame and Frame.AppendTo are the way in and out; each header stands in a file of its own
+// ParseFrame and Frame.AppendTo decode and encode frames; each header stands in a file of its own
 // with the three functions Parse, AppendTo and Len. The opcode table (optable.go) is data, and says
 // which headers an opcode has.
 //
 // Contract: parsing never panics, allocates nothing unless it fails, and leaves the payload where
 // it is. A frame that is no RoCEv2 at all gives ErrNotRoCE, a broken RoCEv2 frame gives a
-// *FormatError. Parse ignores what the specification tells receivers to ignore, and reports it if a
-// field exists for it; AppendTo writes reserved bits from those fields, so that a frame which was
-// parsed, changed and written keeps everything that was not changed. Parsing does not check the
-// ICRC: that is CheckICRC, because a switch does not need it and a NIC counts it apart.
+// *FormatError. Parse does not refuse reserved bits that receivers must ignore; it stores them if
+// there is a field for them. AppendTo writes reserved bits from those fields, so that a frame that
+// is parsed, changed and written keeps all other bits. Parsing does not check the ICRC, because a
+// switch does not need that and a NIC counts such packets separately; CheckICRC does.
 //
 // The package holds no state and does no I/O. It does not know queue pairs: whether a packet makes
 // sense in a connection is for package transport.

@@ -21,7 +21,7 @@ var (
 	ErrFragment = errors.New("fragment")
 	// ErrOptions: the IPv4 header has options, which this codec does not take.
 	ErrOptions = errors.New("options are not supported: bytes of header")
-	// ErrVersion: the version field is not the one that the EtherType promised.
+	// ErrVersion: the IP version does not match the EtherType.
 	ErrVersion = errors.New("wrong version")
 	// ErrPad: the pad count is larger than what payload and pad have together.
 	ErrPad = errors.New("pad count beyond the packet")
@@ -31,7 +31,7 @@ var (
 	ErrPayload = errors.New("payload where none belongs")
 )
 
-// FormatError tells why bytes are no well-formed RoCEv2 frame. It wraps one of the reasons above.
+// FormatError says why bytes are no well-formed RoCEv2 frame. It wraps one of the errors above.
 type FormatError struct {
 	// Header is the header that is wrong, for example "IPv4" or "BTH".
 	Header string

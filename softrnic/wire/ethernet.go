@@ -32,7 +32,7 @@ const (
 // Ethernet is the link header with an optional 802.1Q tag.
 type Ethernet struct {
 	Dst, Src MAC
-	// Tagged says that a VLAN tag is present; TCI is its priority, DEI and VLAN id.
+	// Tagged: a VLAN tag is present. TCI is its priority, DEI and VLAN id.
 	Tagged bool
 	TCI    uint16
 	// Type is the EtherType of what follows (the inner one of a tagged frame). Frame.AppendTo does

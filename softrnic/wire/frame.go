@@ -37,7 +37,7 @@ func (f *Frame) DstAddr() netip.Addr {
 
 // ParseFrame reads a frame from its destination MAC on, without FCS, into f; everything of f is
 // overwritten, and f.Payload points into b. Ethernet padding behind the IP datagram is ignored. The
-// error is ErrNotRoCE or a *FormatError; after either f holds what was read so far. The ICRC is
+// error is ErrNotRoCE or a *FormatError; f then holds the fields that were read before. The ICRC is
 // read and not checked: see CheckICRC.
 func ParseFrame(b []byte, f *Frame) error {
 	*f = Frame{}
@@ -63,8 +63,7 @@ func ParseFrame(b []byte, f *Frame) error {
 	return ParsePacket(b[:end:end], &f.Packet)
 }
 
-// parseIP reads the IP header at the start of b and returns what it carries, without Ethernet
-// padding.
+// parseIP reads the IP header at the start of b and returns its payload, without Ethernet padding.
 func (f *Frame) parseIP(b []byte) ([]byte, error) {
 	if f.Eth.Type == EtherTypeIPv6 {
 		f.V6 = true
@@ -117,10 +116,9 @@ func (f *Frame) ipLen() int {
 	return ipv4Len
 }
 
-// locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok says that b is an IP
-// datagram to UDP port 4791. It reads no more than that needs, so that any other error of such a
-// datagram is a FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not
-// recognised.
+// locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok reports whether b is an IP
+// datagram to UDP port 4791. It checks nothing else, so that any other error of such a datagram is
+// a FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not recognised.
 func locate(b []byte) (ip int, v6, ok bool) {
 	ip = ethernetLen
 	if len(b) >= ip+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {

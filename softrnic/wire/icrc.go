@@ -12,10 +12,10 @@ import (
 // checksum; BTH byte 4 (FECN, BECN, reserved). IPv4 identification and flags are covered. It is
 // stored least significant byte first, behind the pad.
 //
-// The masked headers are a whole number of 8-byte words but for the tail of the BTH behind IPv6,
-// and no masked byte is in that tail. So the headers go through eight tables, a word at a time,
-// or-ed with a mask; so does a short rest, and a long one through hash/crc32, which is fastest on
-// long input and slow to start. Nothing is copied. With memory to copy to, a Sealer is faster.
+// The masked headers are a whole number of 8-byte words, except for the tail of the BTH behind
+// IPv6, which has no masked byte. So the headers go through eight tables, a word at a time, or-ed
+// with a mask; so does a short rest, and a long one through hash/crc32, which is fastest on long
+// input and slow to start. Nothing is copied. With memory to copy to, a Sealer is faster.
 
 const icrcLen = 4
 
@@ -62,7 +62,7 @@ func icrcWord(crc uint32, w uint64) uint32 {
 // icrcShort is the length from which hash/crc32 is faster.
 const icrcShort = 32
 
-// icrcRest moves the CRC register over a short rest: whole words, then what is left.
+// icrcRest moves the CRC register over a short rest: whole words, then single bytes.
 func icrcRest(crc uint32, b []byte) uint32 {
 	for ; len(b) >= 8; b = b[8:] {
 		crc = icrcWord(crc, binary.LittleEndian.Uint64(b))
@@ -97,7 +97,8 @@ func icrc(b []byte, v6 bool) uint32 {
 	return crc32.Update(^crc, crc32.IEEETable, b)
 }
 
-// icrcSpan finds in a frame what the ICRC covers (from the IP header on) and the ICRC itself.
+// icrcSpan returns the bytes of a frame that the ICRC covers (from the IP header on) and the ICRC
+// itself.
 func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
 	ip, v6, ok := locate(frame)
 	if !ok {

@@ -27,8 +27,8 @@ type IPv6 struct {
 	HopLimit     uint8
 	Src, Dst     [16]byte
 
-	// PayloadLen is what follows the header in bytes, set by Parse. AppendTo takes the payload's
-	// length instead.
+	// PayloadLen is the number of bytes after the header, set by Parse. AppendTo takes the
+	// payload's length instead.
 	PayloadLen uint16
 }
 

@@ -19,8 +19,9 @@ const (
 // OpFlags say what an opcode is; see Opcode.Is.
 type OpFlags uint16
 
-// Flags of an opcode. First, middle, last and only are the place of a packet in its message; what
-// is a message of one packet always (a READ request, an acknowledgement, an atomic) has OpOnly.
+// Flags of an opcode. First, middle, last and only are the place of a packet in its message; an
+// opcode whose messages always have one packet (a READ request, an acknowledgement, an atomic) has
+// OpOnly.
 const (
 	OpRequest  OpFlags = 1 << iota // goes to the responder
 	OpResponse                     // goes to the requester

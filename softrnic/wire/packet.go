@@ -24,7 +24,7 @@ const maxPad = 3
 
 // ParsePacket reads a packet from b, which starts at the BTH and ends before the ICRC. Everything
 // of p is overwritten. An opcode that is not in the table gives a BTH and the rest as payload. On
-// error p holds what was read so far.
+// error p holds the fields that were read before.
 func ParsePacket(b []byte, p *Packet) error {
 	*p = Packet{}
 	if err := p.BTH.Parse(b); err != nil {

@@ -23,15 +23,15 @@ const (
 )
 
 // sealLead is the lead as a little-endian word. The register behind four bytes is a sum of one
-// entry of the table for each; the topmost byte of what is wanted says which entry that was, from
-// the last byte to the first.
+// entry of the table for each; the topmost byte of the target value identifies that entry, from the
+// last byte to the first.
 var sealLead = func() uint32 {
 	var top [256]byte // index of the entry with that top byte
 	for i, c := range crc32.IEEETable {
 		top[c>>24] = byte(i)
 	}
-	// Step backwards: want = table[x] ^ reg>>8, so x is known by the top byte, and reg but for its
-	// low byte.
+	// Step backwards: want = table[x] ^ reg>>8, so x is known by the top byte, and reg is known
+	// except for its low byte.
 	want := uint32(icrcSeed)
 	for range leadLen {
 		x := top[want>>24]

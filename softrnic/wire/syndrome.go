@@ -6,8 +6,7 @@ import "fmt"
 // NAK with a timer code, 011nnnnn a NAK (IBTA 9.7.5.1.2).
 type Syndrome uint8
 
-// Syndromes. AckNoCredits says that no end-to-end credits are given; RNRNak is or-ed with the timer
-// code.
+// Syndromes. AckNoCredits grants no end-to-end credits; RNRNak is or-ed with the timer code.
 const (
 	AckNoCredits    Syndrome = 0x1f
 	RNRNak          Syndrome = 0x20

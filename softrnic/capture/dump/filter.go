@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Filter selects the packets to print; what is wrong with the others is counted all the same. All
-// set fields must hold. The zero value selects every RoCEv2 packet.
+// Filter selects the packets to print; damaged packets that it does not select are counted, too.
+// All set fields must hold. The zero value selects every RoCEv2 packet.
 type Filter struct {
 	// Opcodes are patterns as in package path, without regard to case: "RC_WRITE_*". Any of them;
 	// nil: any opcode.
@@ -27,8 +27,8 @@ type Filter struct {
 	Bad bool
 	// Commented selects packets with a comment: those that a fault or the switch touched.
 	Commented bool
-	// Other prints a short line for what is no RoCEv2, if no other field but Interface or Commented
-	// is set.
+	// Other prints a short line for frames that are not RoCEv2, if no other field except Interface
+	// and Commented is set.
 	Other bool
 }
 

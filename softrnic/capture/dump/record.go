@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Verdict is what became of the check of a packet.
+// Verdict is the result of checking a packet.
 type Verdict string
 
 // Verdicts.
@@ -23,12 +23,13 @@ const (
 // Record is one decoded packet.
 type Record struct {
 	pcapng.Packet
-	// Frame is what was decoded; after Malformed as much as was read before the error.
+	// Frame is the decoded frame; after Malformed the part that was read before the error.
 	Frame   wire.Frame
 	Verdict Verdict
 	// Err is the *wire.FormatError of a malformed packet.
 	Err error
-	// Dispute is what Config.Verify returned: nil, or the difference between the two decoders.
+	// Dispute is the error of Config.Verify: the difference between the two decoders; nil: there is
+	// none.
 	Dispute error
 }
 
@@ -37,7 +38,7 @@ func (r *Record) decode() {
 	data := r.Data
 	cut := len(data) < r.OrigLen
 	if cut {
-		// Zeros in place of what was not captured let the lengths agree.
+		// Zeros replace the bytes that were not captured, so that the lengths agree.
 		data = append(bytes.Clone(data), make([]byte, min(r.OrigLen, pcapng.MaxPacket)-len(data))...)
 	}
 	r.Err = wire.ParseFrame(data, &r.Frame)

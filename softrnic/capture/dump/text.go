@@ -58,7 +58,7 @@ func appendTime(b []byte, now int64, start *int64) []byte {
 	return fmt.Appendf(b, "%s%d.%09d", sign, d/1e9, d%1e9)
 }
 
-// appendExtras appends what is worth a word only when it is not as usual.
+// appendExtras appends the fields that are printed only if they do not have their usual values.
 func appendExtras(b []byte, f *wire.Frame) []byte {
 	tos := f.IPv4.TOS
 	if f.V6 {

@@ -8,10 +8,10 @@ import (
 	"io"
 )
 
-// Copied says what a Copy passed on, in packets.
+// Copied has the numbers of packets of a Copy.
 type Copied struct {
 	Packets, Commented uint64
-	// Lost is what the source says about packets that are missing, over all interfaces.
+	// Lost is how many packets the source reports as missing, over all interfaces.
 	Lost uint64
 	// Bytes is the length of the whole blocks copied.
 	Bytes int64
@@ -85,7 +85,7 @@ func readBlock(in *bufio.Reader, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// count notes what a block says.
+// count adds a block to the numbers.
 func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 	body := b[blockHeaderLen : len(b)-4]
 	switch binary.LittleEndian.Uint32(b) {

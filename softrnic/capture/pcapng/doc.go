@@ -2,11 +2,11 @@
 // pcapng with several named interfaces, nanosecond times and a comment on every packet that
 // deserves one. It works on io.Reader and io.Writer and opens nothing itself.
 //
-// What is read: classic pcap of either byte order with microseconds or nanoseconds; pcapng sections
-// of either byte order, their interfaces (name, link type, time resolution and offset), enhanced
+// It reads classic pcap of either byte order with microseconds or nanoseconds; pcapng sections of
+// either byte order, their interfaces (name, link type, time resolution and offset), enhanced
 // packet blocks with their comments, and simple packet blocks. Blocks and options of other kinds
-// are skipped. All sizes that a file can claim are bounded by the constants below, so that a broken
-// file costs an error and no memory.
+// are skipped. The constants below bound all sizes that a file can claim, so that a broken file
+// causes an error and no large allocation.
 //
 // The formats are those of the IETF opsawg drafts draft-ietf-opsawg-pcap and
 // draft-ietf-opsawg-pcapng.
@@ -18,7 +18,7 @@ type LinkType uint16
 // Ethernet is the link type of packets that start at the destination MAC.
 const Ethernet LinkType = 1
 
-// Bounds on what is read and written.
+// Bounds of files that are read and written.
 const (
 	// MaxPacket is the longest packet in bytes, as in tcpdump.
 	MaxPacket = 256 << 10

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 )
 
-// statsEvery is how often, at most, a stream says how much it lost.
+// statsEvery is the least time between two reports of lost packets in a stream.
 const statsEvery = time.Second
 
 // Options choose what a capture shows.
@@ -28,11 +28,11 @@ type Options struct {
 	Flush func()
 }
 
-// Summary says what a capture did, in packets.
+// Summary has the numbers of packets of a capture.
 type Summary struct{ Written, Lost uint64 }
 
-// Capture writes a pcapng stream to w until ctx ends, which is no error. An error is that of w, or
-// wraps ErrUnknownLink or ErrTooMany.
+// Capture writes a pcapng stream to w until ctx ends, and then returns nil. An error is an error of
+// w, or wraps ErrUnknownLink or ErrTooMany.
 func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, error) {
 	r, names, err := h.admit(o)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *stream) push() error {
 	return err
 }
 
-// drain writes what is queued.
+// drain writes the queued packets.
 func (s *stream) drain() error {
 	full := s.swap(s.spare, s.counts)
 	s.spare = full
@@ -146,7 +146,8 @@ func (s *stream) drain() error {
 	return nil
 }
 
-// statistics tells what was lost since it was last told; final tells in any case.
+// statistics writes the number of lost packets if it has grown since the last report, or if final
+// is set.
 func (s *stream) statistics(final bool) error {
 	now := time.Now()
 	s.saidAt = now

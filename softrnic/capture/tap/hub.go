@@ -58,8 +58,8 @@ type Hub struct {
 // NewHub makes a hub for links; Frame names them by index.
 func NewHub(links []string) *Hub { return &Hub{links: slices.Clone(links)} }
 
-// SetLink names the link of an index that NewHub was given, or of the next one; "" takes the link
-// away. Captures that run go on without it.
+// SetLink sets the name of the link with an index, which exists or is the next one; "" removes the
+// link. Running captures continue without it.
 func (h *Hub) SetLink(i int, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *Hub) SetLink(i int, name string) {
 // Active reports whether anybody reads.
 func (h *Hub) Active() bool { return h.active.Load() }
 
-// Readers is how many captures run, and how many packets they lost so far.
+// Readers returns how many captures run, and how many packets they have lost so far.
 func (h *Hub) Readers() (n int, lost uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func (h *Hub) index(link string) (int, error) {
 	return i, nil
 }
 
-// named are the links that are there. The caller holds mu.
+// named returns the links that have a name. The caller holds mu.
 func (h *Hub) named() []string {
 	return slices.DeleteFunc(slices.Clone(h.links), func(l string) bool { return l == "" })
 }

@@ -9,14 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// MaxKept bounds the memory of what a hub remembers, in bytes.
+// MaxKept bounds the memory for remembered packets, in bytes.
 const MaxKept = queueBytes
 
 // ErrNothingKept means that the hub remembers no packets.
 var ErrNothingKept = errors.New("the last packets are not kept: start the switch with RDMALAB_KEEP=4MiB in the environment of `rdmalab up`")
 
-// past is what a hub remembers of the last packets: two buffers, of which the older one is thrown
-// away when the other is full.
+// past holds the last packets of a hub in two buffers; when one is full, the older one is emptied.
 type past struct {
 	reader
 	old   []byte
@@ -44,7 +43,7 @@ func (p *past) add(unixNanos int64, id int, f *packetio.Frame, comment string) {
 	p.reader.add(unixNanos, id, f, comment)
 }
 
-// Past writes what the hub remembers as pcapng, and returns how many packets that were.
+// Past writes the remembered packets as pcapng, and returns how many they are.
 func (h *Hub) Past(w io.Writer) (packets int, err error) {
 	h.mu.Lock()
 	if h.past == nil {

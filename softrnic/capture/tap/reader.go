@@ -20,7 +20,7 @@ type reader struct {
 	counts []count // by interface
 }
 
-// count is what an interface of the capture saw.
+// count has the numbers of packets on one interface of the capture.
 type count struct{ seen, lost uint64 }
 
 // A record in the buffer is this header, then data, then comment.
@@ -77,7 +77,7 @@ func (r *reader) end(n int, comment string) {
 	r.buf = append(r.buf, comment...)
 }
 
-// swap takes what is queued and leaves an empty buffer. counts receives the counters.
+// swap takes the queued packets and leaves an empty buffer. counts receives the counters.
 func (r *reader) swap(empty []byte, counts []count) (full []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

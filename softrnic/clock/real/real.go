@@ -19,7 +19,7 @@ func New() *Clock { return &Clock{start: time.Now()} }
 // Now is the time since New.
 func (c *Clock) Now() clock.Time { return clock.Time(time.Since(c.start)) }
 
-// Until is how long it is to t: 0 when t has passed, -1 (no limit) for clock.Never.
+// Until returns the time that is left until t: 0 if t has passed, -1 (no limit) for clock.Never.
 func (c *Clock) Until(t clock.Time) time.Duration {
 	if t == clock.Never {
 		return -1

@@ -42,7 +42,8 @@ func Code(err error) uint32 {
 	return 0
 }
 
-// Sentinel is the error of a code; one that is not known has a text of its own.
+// Sentinel returns the error of a code; for an unknown code an error that has the number in its
+// text.
 func Sentinel(code uint32) error {
 	if code >= 1 && int(code) <= len(sentinels) {
 		return sentinels[code-1]

@@ -22,7 +22,7 @@ const (
 	EnvSocket = "RDMALAB_VERBS"
 )
 
-// Op is what a request asks for.
+// Op is the kind of a request.
 type Op string
 
 // Operations, with the types of their arguments and results.
@@ -212,7 +212,7 @@ type CreateQP struct {
 	SignalAll bool         `json:"signalAll,omitempty"`
 }
 
-// Transition is one of a queue pair.
+// Transition is a state transition of a queue pair.
 type Transition string
 
 // Transitions.
@@ -293,8 +293,8 @@ type Progress struct {
 	Working bool   `json:"working,omitempty"`
 }
 
-// TimeLimit is how long a request with these arguments may take at most; ok says that it has such a
-// limit.
+// TimeLimit returns the longest time that a request with these arguments may take; ok is false if
+// it has no limit.
 func TimeLimit(args any) (limit time.Duration, ok bool) {
 	switch a := args.(type) {
 	case Connect:

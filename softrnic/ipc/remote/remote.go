@@ -87,7 +87,7 @@ func (m *Memory) connect(to netip.Addr) error {
 	return err
 }
 
-// Size is how many bytes the memory has.
+// Size returns the length of the memory in bytes.
 func (m *Memory) Size() int64 { return int64(m.far.Len) }
 
 // Close ends the use of the NIC. The memory keeps its bytes.

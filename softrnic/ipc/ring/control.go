@@ -5,7 +5,7 @@ import "math/bits"
 // ControlLen is the size of the control page of an application, in bytes.
 const ControlLen = 8192
 
-// MaxBells bounds the objects of an application that have a bell. Bell 0 is that of the page's own
+// MaxBells bounds the objects of an application that have a bell. Bell 0 belongs to the page's
 // queue of memory accesses.
 const MaxBells = 4096
 
@@ -45,8 +45,8 @@ func NewControl(page []byte) *Control {
 // Memory is the queue of memory accesses.
 func (c *Control) Memory() []byte { return c.page[offMemory:] }
 
-// Ring rings a bell: what was published before will be seen. It reports whether the daemon must be
-// woken.
+// Ring rings a bell: the daemon will see the entries that were published before. It reports whether
+// the daemon must be woken.
 func (c *Control) Ring(bell uint32) (asleep bool) {
 	w := wordAt(c.page, offBells+int(bell/64)*8)
 	if bit := uint64(1) << (bell % 64); w.Load()&bit == 0 {
@@ -61,9 +61,9 @@ func (c *Control) Ring(bell uint32) (asleep bool) {
 // Rung reports whether any bell was rung.
 func (c *Control) Rung() bool { return c.summary.Load() != 0 }
 
-// Take calls f for each bell that was rung, and silences it first. It calls f at most limit times,
-// and begins behind the bell that was served last, so that each has its turn; what is left stays
-// rung.
+// Take calls f for each bell that was rung, after it has cleared the bell. It calls f at most limit
+// times, and begins behind the bell that was served last, so that each is served in turn; further
+// bells stay rung.
 func (c *Control) Take(limit int, f func(bell uint32)) {
 	if c.summary.Load() == 0 {
 		return

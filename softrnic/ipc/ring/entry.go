@@ -39,7 +39,8 @@ func SendSlot(maxSGE, maxInline int) int {
 func RecvSlot(maxSGE int) int { return (recvHeader + (maxSGE+1)*sgeLen + 63) &^ 63 }
 
 // PutSend writes a work request into a slot; ah is the number of its address handle, 0 if it has
-// none. What does not fit is cut off at one piece or byte more than the queue allows.
+// none. Pieces or bytes beyond the queue's limit are cut off, except one, so that the daemon
+// refuses the request.
 func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	le.PutUint64(b[0:], wr.ID)
 	le.PutUint64(b[8:], wr.RemoteAddr)
@@ -158,7 +159,7 @@ func WC(b []byte) verbs.WC {
 	}
 }
 
-// Access is an access to a word of a region that is ordered with those of the NIC.
+// Access is an access to a word of a region, ordered with the accesses of the NIC.
 type Access struct {
 	Store  bool
 	MR     uint32

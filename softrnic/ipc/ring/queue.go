@@ -2,7 +2,7 @@ package ring
 
 import "encoding/binary"
 
-// HeaderLen is what is in front of the entries of a queue, in bytes.
+// HeaderLen is the length of a queue's header, in bytes.
 const HeaderLen = 512
 
 // Places in the header.
@@ -59,7 +59,7 @@ func NewQueue(b []byte, n, slot int) *Queue {
 	}
 }
 
-// Cap is how many entries the ring holds.
+// Cap returns how many entries the ring holds.
 func (q *Queue) Cap() uint64 { return q.mask + 1 }
 
 // Slot is the memory of the entry at a position.

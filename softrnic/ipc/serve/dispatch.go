@@ -14,12 +14,12 @@ import (
 
 // handler executes a request. The file descriptors go with the answer.
 type handler struct {
-	// waits: it may wait, and so runs in a goroutine of its own.
+	// waits: the handler may wait, so it runs in its own goroutine.
 	waits bool
 	do    func(c *client, args json.RawMessage) (result any, fds []int, err error)
 }
 
-// part is what a handler is a method of: the client, or the part of it that the request concerns.
+// part is the receiver of a handler: the client, or the part of it that the request concerns.
 type part interface {
 	*client | memories | queues | *connections
 }

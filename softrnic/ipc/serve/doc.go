@@ -2,19 +2,19 @@
 // process.
 //
 // Each application that connects gets a verbs context of its own. It makes objects by requests on
-// its socket, which one goroutine serves; when the socket ends, for whatever reason, the context is
-// closed and with it goes everything that was made through it. Posting and polling go through
-// shared memory (package ring): one goroutine for all applications, the pump, looks at their
-// doorbells, posts their work requests on the engine, and carries completions the other way, while
-// the NIC makes progress. When nothing has happened for a while it sleeps, and applications wake it
-// by a byte on a socket.
+// its socket, which one goroutine serves; when the socket is closed, for whatever reason, the
+// context is closed and all of its objects are destroyed. Posting and polling go through shared
+// memory (package ring): one goroutine for all applications, the pump, looks at their doorbells,
+// posts their work requests on the engine, and carries completions the other way, while the NIC
+// makes progress. When nothing has happened for a while it sleeps, and applications wake it by a
+// byte on a socket.
 //
 // An application is not trusted. Every entry of a ring is copied once and checked as a copy,
 // positions are checked against the length of the ring, handles are looked up in a table of the
-// application alone, memory is made and sealed here, and everything that an application can have is
-// counted (Limits). An application that breaks the rules of the rings or of the socket is cut off.
-// The wake-up is a socket and not an eventfd: an application could make an eventfd block its other
-// end.
+// application alone, memory is made and sealed here, and the objects of an application are counted
+// against limits (Limits). An application that violates the protocol of the rings or of the socket
+// is disconnected. The wake-up is a socket and not an eventfd: an application could make an eventfd
+// block its other end.
 //
 // The parts:
 //

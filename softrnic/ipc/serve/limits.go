@@ -32,7 +32,7 @@ type Limits struct {
 	// Reserve is the share of each table of the NIC, in percent, that applications together leave
 	// to the daemon; 0: 12, negative: none.
 	Reserve int
-	// ReservedDevice is that of the memory on the NIC, in bytes.
+	// ReservedDevice is the reserve of the NIC's memory, in bytes.
 	ReservedDevice int64
 }
 
@@ -71,7 +71,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// kind is what is counted for a quota: objects of a kind, or bytes.
+// kind is a resource that a quota counts: objects of a kind, or bytes.
 type kind int
 
 const (

@@ -16,7 +16,7 @@ import (
 
 // Bounds of a connection.
 const (
-	// writeWait is how long an application may leave an answer unread before it is cut off.
+	// writeWait is how long an application may leave an answer unread before it is disconnected.
 	writeWait = 2 * time.Second
 	// maxOutgoing bounds the answers and events that wait to be sent; events beyond it are lost.
 	maxOutgoing = 256
@@ -76,7 +76,7 @@ func (l *link) cut(reason string) {
 	_ = l.conn.Close() // twice is harmless
 }
 
-// write sends what is in out until the client is being detached.
+// write sends the messages in out until the client is detached.
 func (l *link) write() {
 	for {
 		select {
@@ -143,7 +143,7 @@ func (l *link) reply(id uint64, result any, fds []int, err error) error {
 	return errors.Join(errors.New("answers are not read"), closeAll(fds))
 }
 
-// discard closes the file descriptors of messages that are not sent any more.
+// discard closes the file descriptors of messages that will not be sent.
 func (l *link) discard() error {
 	var errs []error
 	for {

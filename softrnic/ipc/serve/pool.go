@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// table is one of the NIC that all applications and the daemon share.
+// table is a table of the NIC that all applications and the daemon share.
 type table int
 
 const (
@@ -22,7 +22,7 @@ const (
 	noTable
 )
 
-// tableOf is where objects of a kind lie. Regions and windows have keys of the same table.
+// tableOf returns the table of a kind of objects. Regions and windows share the table of keys.
 func tableOf(k kind) table {
 	switch k {
 	case kindPD:
@@ -44,9 +44,10 @@ func tableOf(k kind) table {
 	}
 }
 
-// pool is what applications together may have of the tables of the NIC: all but the daemon's
-// reserve. No application gets more than it leaves to others: one alone half of the pool, two a
-// third each, and the next one that comes still finds some. It is safe for concurrent use.
+// pool is the part of the NIC's tables that applications may use together: everything except the
+// daemon's reserve. An application gets at most as much as it leaves free: a single one gets half
+// of the pool, two get a third each, so that the next one still finds room. It is safe for
+// concurrent use.
 type pool struct {
 	size [tables]int64 // does not change
 
@@ -82,10 +83,10 @@ func (p *pool) giveBack(t table, n int64) {
 	p.free[t] += n
 }
 
-// most is how many of a kind an application gets that is alone.
+// most returns how many of a kind a single application may have.
 func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[tableOf(k)]/2)) }
 
-// bound limits what a program is told about the NIC to what it may have of it.
+// bound limits the device attributes that a program is told to its quotas.
 func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
 	d.MaxQP = p.most(l, kindQP)
 	d.MaxSRQ = p.most(l, kindSRQ)
@@ -97,11 +98,12 @@ func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
 // QuotaStatus is a quota of the applications of a NIC.
 type QuotaStatus struct {
 	Name string `json:"name"`
-	// Quota is what one application may have. Of shared it is what the regions of a user may have.
+	// Quota is the limit of one application. For shared regions it is the limit of one user.
 	Quota int64 `json:"quota"`
-	// Used is what all applications together have.
+	// Used is the sum over all applications.
 	Used int64 `json:"used"`
-	// Pool is what they may have together, if it is of a table of the NIC: the rest is the daemon's.
+	// Pool is the limit of all applications together, for a resource in a table of the NIC; the
+	// rest of the table is reserved for the daemon.
 	Pool int64 `json:"pool,omitempty"`
 }
 

@@ -76,8 +76,8 @@ type qpPort struct {
 	recv *posts // nil with a shared receive queue
 }
 
-// rung posts what waits in both rings; receives first, because their messages may be the answers to
-// what is sent.
+// rung posts the work requests that wait in both rings: receives first, because they may take the
+// answers to the sends.
 func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 	if q.recv != nil {
 		q.recv.drain(p, "post recv", q.qp.PostRecv)

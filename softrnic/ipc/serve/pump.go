@@ -13,12 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// hogged is how long a look may take, with the pause behind it, before the pump gives up polling:
-// longer means that other threads want the processor.
+// hogged is how long a step with the pause after it may take before the pump stops polling: a
+// longer time means that other threads need the processor.
 const hogged = 500 * time.Microsecond
 
-// eager is how many looks the pump makes at full speed, for one or two microseconds, after it has
-// carried a completion: that often leads to the next post at once. After a post it yields at once,
+// eager is how many steps the pump makes at full speed, for one or two microseconds, after it has
+// copied a completion, which often leads to the next post at once. After a post it yields at once,
 // because one of the other threads may be the peer.
 const eager = 8
 
@@ -113,7 +113,7 @@ func (s *pump) spin() {
 	}
 }
 
-// seen is what a look of the pump has found: the last of these values that applies.
+// seen is the result of a step of the pump: the last of these values that applies.
 type seen int
 
 const (

@@ -26,7 +26,7 @@ type queueObject struct {
 	bell   uint32
 }
 
-// Sizes of what the NIC keeps for an entry, in bytes, roughly.
+// Approximate memory of the NIC for an entry, in bytes.
 const (
 	wcBytes   = 56
 	wrBytes   = 128

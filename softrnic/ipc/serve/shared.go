@@ -173,8 +173,8 @@ func (s *sharedRegions) unref(r *sharedRegion) {
 	r.refs--
 }
 
-// closeShared gives back what the client has open. The handles of the protection domains go with
-// its context. A second call does nothing.
+// closeShared closes the shared regions that the client has open. The handles of their protection
+// domains end with the client's context. A second call does nothing.
 func (c *client) closeShared() {
 	t := &c.objects
 	t.mu.Lock()

@@ -34,8 +34,8 @@ type ClientStatus struct {
 	Posted      uint64 `json:"posted"`
 	Completions uint64 `json:"completions"`
 	LostEvents  uint64 `json:"lostEvents"`
-	// Wakes is how often it found the daemon asleep and woke it. Waking and being woken are what
-	// costs system calls.
+	// Wakes is how often it found the daemon asleep and woke it. Only waking and being woken cost
+	// system calls.
 	Wakes uint64 `json:"wakes"`
 }
 

@@ -19,7 +19,7 @@ var (
 	ErrClosed = errors.New("port is closed")
 )
 
-// Mode is what a port takes from its interface.
+// Mode says which frames a port takes from its interface.
 type Mode uint8
 
 // Modes.
@@ -46,7 +46,7 @@ const (
 type Config struct {
 	// Ifname is the interface, looked up in the network namespace of the calling thread.
 	Ifname string
-	// Mode is what to take from it.
+	// Mode says which frames the port takes.
 	Mode Mode
 	// Index becomes Frame.Port of received frames.
 	Index int
@@ -91,7 +91,8 @@ type Info struct {
 	MTU     int    `json:"mtu"`
 	// Receive is "ring 512x4352" or "recvmmsg".
 	Receive string `json:"receive"`
-	// Silencer is what keeps the kernel from answering RoCEv2: "tcx", "socket" or "none".
+	// Silencer is the mechanism that keeps the kernel from answering RoCEv2: "tcx", "socket" or
+	// "none".
 	Silencer string `json:"silencer"`
 	// Notes are the features that had to be replaced, and why.
 	Notes []string `json:"notes,omitempty"`

@@ -64,7 +64,7 @@ func typeFilter(etherType uint16) []bpf.Instruction {
 	}
 }
 
-// attachFilter lets the kernel sort out what the port's mode does not take.
+// attachFilter lets the kernel drop the frames that the port's mode does not take.
 func (p *Port) attachFilter() error {
 	switch {
 	case p.cfg.Mode == Host:

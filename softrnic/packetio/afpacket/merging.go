@@ -5,9 +5,9 @@ import "golang.org/x/sys/unix"
 // merging reports whether a port makes super-frames of the packets that it sends.
 //
 // Some interfaces refuse them and say so (EINVAL, EMSGSIZE, EOPNOTSUPP): then it ends for ever. An
-// interface whose kernel cannot segment in its place answers ENOBUFS, as it does to anything while
-// the other end of a cable is down: what was refused goes packet by packet, and if that works,
-// merging rests for a while.
+// interface whose kernel cannot segment in its place answers ENOBUFS, as it does to every frame
+// while the other end of a link is down: the port then sends the refused packets one by one, and if
+// that works, merging rests for a while.
 type merging struct {
 	// limit is the longest frame that is merged, in bytes; 0: none is.
 	limit int

@@ -21,7 +21,7 @@ const socketBuffer = 8 << 20
 // caller that only polls would not learn of it otherwise.
 const healthEvery = 1 << 16
 
-// receiver is how frames come in: ring or mmsgReceiver.
+// receiver receives frames: a ring or an mmsgReceiver.
 type receiver interface {
 	recv(b *packetio.Batch, port int) (cut uint64)
 	ready() bool
@@ -33,8 +33,7 @@ type receiver interface {
 type Port struct {
 	cfg  Config
 	info Info
-	// down says that the interface went down. The kernel reports that, but not a removal that
-	// follows.
+	// down: the interface went down. The kernel reports that, but not a following removal.
 	down atomic.Bool
 
 	// mu guards what follows. Close may come at any time.
@@ -143,7 +142,7 @@ func (p *Port) identify() error {
 func (p *Port) growBuffers() {
 	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
 		if unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
-			_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[1], socketBuffer) // what the kernel grants will do
+			_ = unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, opt[1], socketBuffer) // any size that the kernel grants is enough
 		}
 	}
 }
@@ -220,7 +219,7 @@ func (p *Port) checkGone() error {
 	if p.err != nil {
 		return p.err
 	}
-	_, _ = unix.GetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_ERROR) // reading it is what clears it
+	_, _ = unix.GetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_ERROR) // reading the error clears it
 	sa, err := unix.Getsockname(p.fd)
 	if ll, ok := sa.(*unix.SockaddrLinklayer); err == nil && ok && ll.Ifindex == p.info.Ifindex {
 		p.down.Store(p.flags()&unix.IFF_UP == 0)
@@ -230,7 +229,8 @@ func (p *Port) checkGone() error {
 	return p.err
 }
 
-// Stats returns what the port did so far. RxDropped includes what found the ring full.
+// Stats returns the counters of the port. RxDropped includes frames that were dropped because the
+// ring was full.
 func (p *Port) Stats() packetio.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -110,7 +110,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 			}
 			if p.tx.span[i] > 1 && p.merge.refused(errno) {
 				limit, tries, alone = 0, 0, left
-				break // what is left goes packet by packet
+				break // the other frames are sent packet by packet
 			}
 			for range p.tx.span[i] {
 				p.stats.TxDropped += packets(&rest[0])
@@ -125,8 +125,8 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return left, nil
 }
 
-// refused says what to do with a frame that sendmmsg did not take: try again, drop it (false, nil),
-// or give up the port.
+// refused decides about a frame that sendmmsg did not take: try again, drop it (false, nil), or
+// give up the port.
 func (p *Port) refused(errno unix.Errno) (retry bool, err error) {
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.ENOMEM:

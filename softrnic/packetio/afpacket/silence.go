@@ -20,8 +20,8 @@ const (
 
 // silence keeps the kernel's stack from handling what the port takes. A packet socket only gets a
 // copy: without this the kernel would answer each RoCEv2 packet with ICMP port unreachable. The tc
-// ingress hook runs behind packet sockets, so what is dropped there still reaches the port and
-// every capture.
+// ingress hook runs after packet sockets, so packets that it drops still reach the port and every
+// capture.
 func (p *Port) silence() {
 	p.info.Silencer = "none"
 	if p.cfg.Mode == Tap {
@@ -122,7 +122,7 @@ func bindSilent() (stop func(), err error) {
 		}
 		fds = append(fds, fd)
 		if family == unix.AF_INET6 {
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // bind below says what matters
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1) // a failure shows in bind below
 		}
 		if err := attach(fd, []bpf.Instruction{bpf.RetConstant{Val: 0}}); err != nil {
 			stop()

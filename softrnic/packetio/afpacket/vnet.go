@@ -59,8 +59,8 @@ func encodeVnet(h *[vnetLen]byte, f *packetio.Frame) {
 		binary.NativeEndian.PutUint16(h[4:], uint16(f.SegSize))
 	case f.Offload.Type != gsoNone:
 		h[1] = f.Offload.Type
-		// The sender's header length is what its buffer held, which may be the whole frame; asking
-		// for that much contiguous memory is what makes large sends fail.
+		// The sender's header length is the length of its buffer, which may be the whole frame;
+		// large sends fail if the kernel must allocate that much contiguous memory.
 		hdrLen := min(f.Offload.HdrLen, f.CsumStart+maxTCPHeader)
 		binary.NativeEndian.PutUint16(h[2:], hdrLen)
 		binary.NativeEndian.PutUint16(h[4:], f.Offload.Size)

@@ -123,7 +123,7 @@ func (w *Waiter) Wait(d time.Duration) error {
 // leastBudget is the share of the spin time that is left after long sleeps: 1/8.
 const leastBudget = 8
 
-// look spins for what is left of the budget, at most d, and says whether it found something.
+// look spins for the rest of the budget, at most d, and reports whether a frame has arrived.
 func (w *Waiter) look(start time.Time, d time.Duration) bool {
 	budget := w.budget
 	if d > 0 {
@@ -194,7 +194,8 @@ func (w *Waiter) pending() bool {
 	return false
 }
 
-// downPoll is how often a sleeper looks whether an interface that is down still exists.
+// downPoll is the interval at which a sleeping waiter checks whether an interface that is down
+// still exists.
 const downPoll = 50 * time.Millisecond
 
 // longest returns how long a sleep may be, -1 if there is no limit.
@@ -224,7 +225,7 @@ func (p *Port) check() error {
 	return p.checkGone()
 }
 
-// block sleeps up to d, handles what it was woken for, and says whether that ends the Wait. The
+// block sleeps up to d, handles the event that woke it, and reports whether that ends the Wait. The
 // event of a Wake that was answered before does not.
 func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)

@@ -15,8 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sizes of raw tests in bytes: a message of up to maxPayload bytes is a frame as long as that of a
-// WRITE with as much payload (Ethernet, IPv4, UDP, BTH, RETH, ICRC around it).
+// Sizes of raw tests in bytes: a message of up to maxPayload bytes is a frame as long as a WRITE
+// with the same payload (Ethernet, IPv4, UDP, BTH, RETH, ICRC around it).
 const (
 	maxPayload = 4096
 	overhead   = 14 + 20 + 8 + 12 + 16 + 4

@@ -5,7 +5,7 @@ import (
 	"github.com/google/gopacket/layers"
 )
 
-// CNP is what follows the BTH of a congestion notification packet: reserved bytes.
+// CNP has the reserved bytes after the BTH of a congestion notification packet.
 type CNP struct {
 	layers.BaseLayer
 	Reserved [16]byte

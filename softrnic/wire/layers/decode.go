@@ -25,7 +25,7 @@ func (h headers) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return chain{headers: h}.Decode(data, p)
 }
 
-// chain is what is left to decode of a packet.
+// chain is the part of a packet that is not decoded yet.
 type chain struct {
 	headers headers
 	pad     int // bytes
@@ -44,8 +44,8 @@ func (c chain) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return c.after(h, p)
 }
 
-// after adds the layer and has c decode what is behind it. Every packet ends with an ICRC, so
-// something must be: gopacket would take nothing for the end of a good packet.
+// after adds the layer and has c decode what is behind it. Every packet ends with an ICRC, so it is
+// an error if no bytes follow; gopacket itself would accept that as the end of a packet.
 func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	p.AddLayer(l)
 	if err := take(l.LayerPayload(), icrcLength, "ICRC", p); err != nil {
@@ -54,7 +54,7 @@ func (c chain) after(l gopacket.Layer, p gopacket.PacketBuilder) error {
 	return p.NextDecoder(c)
 }
 
-// take checks that a header of n bytes is there.
+// take checks that data has a header of n bytes.
 func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 	if len(data) < n {
 		df.SetTruncated()

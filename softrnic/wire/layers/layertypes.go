@@ -28,5 +28,5 @@ func register(number int, name string, d gopacket.Decoder) gopacket.LayerType {
 	return gopacket.RegisterLayerType(number, gopacket.LayerTypeMetadata{Name: name, Decoder: d})
 }
 
-// init is how gopacket learns of a protocol on a port; there is no other state.
+// init registers RoCEv2 with gopacket for its UDP port; the package has no other state.
 func init() { layers.RegisterUDPPortLayerType(Port, LayerTypeBTH) }

@@ -28,7 +28,7 @@ func (p *Payload) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOp
 	return nil
 }
 
-// ICRC is the invariant CRC at the end of every packet. Sum says what it should be.
+// ICRC is the invariant CRC at the end of every packet. Sum is the correct value.
 type ICRC struct {
 	layers.BaseLayer
 	Value uint32
@@ -50,7 +50,7 @@ func (c *ICRC) SerializeTo(b gopacket.SerializeBuffer, _ gopacket.SerializeOptio
 	return nil
 }
 
-// tail decodes what is behind the headers: payload and pad, if there are any, and the ICRC.
+// tail decodes the bytes after the headers: payload and pad, if there are any, and the ICRC.
 type tail struct {
 	pad int // bytes
 }

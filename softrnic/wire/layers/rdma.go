@@ -7,7 +7,7 @@ import (
 	"github.com/google/gopacket/layers"
 )
 
-// RETH is the RDMA extended transport header: what a WRITE or READ is about.
+// RETH is the RDMA extended transport header: the address, key and length of a WRITE or READ.
 type RETH struct {
 	layers.BaseLayer
 	VA        uint64

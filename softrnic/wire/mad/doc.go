@@ -1,11 +1,11 @@
-// Package mad is the codec of the management datagrams that connections are made with: the common
+// Package mad is the codec of the management datagrams by which connections are made: the common
 // MAD header, the bodies of the communication manager's messages (REQ, MRA, REJ, REP, RTU, DREQ,
 // DREP, SIDR_REQ, SIDR_REP), and the header that RDMA-CM puts in front of the private data of a
 // request.
 //
 // Every message has Parse, AppendTo and Len, as the headers of package wire have. A body is always
-// bodyLen bytes and a whole datagram Size; private data fill what is left of a body and carry no
-// length on the wire, so a receiver sees the sender's bytes with zeros behind them. Parse never
-// panics and takes every value of every field; whether a value makes sense is for the machine in
-// package cm to say. Reserved bits are written as zero and not looked at.
+// bodyLen bytes and a whole datagram Size; private data fill the rest of a body and carry no length
+// on the wire, so a receiver sees the sender's bytes with zeros behind them. Parse never panics and
+// takes every value of every field; package cm decides whether a value makes sense. Reserved bits
+// are written as zero and ignored when read.
 package mad

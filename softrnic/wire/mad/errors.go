@@ -12,8 +12,8 @@ var ErrNotCM = errors.New("no message of the communication manager")
 // CommID names a connection at one of its ends; 0 names none.
 type CommID uint32
 
-// ServiceID names what a request is for (A3.2.3). RDMA-CM's are of the form 0x000000000106pppp, see
-// PortService.
+// ServiceID names the service of a request (A3.2.3). RDMA-CM's are of the form 0x000000000106pppp,
+// see PortService.
 type ServiceID uint64
 
 // timeUnit is the unit of the time codes of the specification.

@@ -25,7 +25,7 @@ const (
 	HeaderLen = 24
 	// Size is a whole datagram, always.
 	Size = 256
-	// bodyLen is what a message of the communication manager has behind the header.
+	// bodyLen is the length of a communication manager's message after the header.
 	bodyLen = Size - HeaderLen
 )
 

@@ -19,7 +19,7 @@ import (
 // SIDR_REQ, in bytes.
 const IPDataLen = 36
 
-// IPData is that header (IBTA A11.6): which IP addresses and ports the connection is between.
+// IPData is that header (IBTA A11.6): the IP addresses and ports of the two ends of the connection.
 type IPData struct {
 	Major, Minor uint8 // version 0.0
 	SrcPort      uint16
@@ -68,7 +68,8 @@ func last4(a netip.Addr) (out [16]byte) {
 // Service IDs of RDMA-CM (IBTA A11.2): a prefix, the port space, the port.
 const (
 	ipServicePrefix ServiceID = 0x01_00_0000
-	// SpaceTCP is the port space of connected services, SpaceUDP that of datagrams.
+	// SpaceTCP is the port space of connected services, SpaceUDP the port space of datagram
+	// services.
 	SpaceTCP ServiceID = 0x06
 	SpaceUDP ServiceID = 0x11
 	portBits           = 16

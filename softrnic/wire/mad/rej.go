@@ -23,7 +23,7 @@ type REJ struct {
 	LocalID, RemoteID CommID
 	About             Stage
 	Reason            Reason
-	// InfoLen of the bytes of Info are valid; what they mean depends on the reason.
+	// InfoLen is how many bytes of Info are valid. Their meaning depends on the reason.
 	InfoLen uint8
 	Info    [REJInfo]byte
 	Private [REJPrivate]byte

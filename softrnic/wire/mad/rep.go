@@ -32,7 +32,7 @@ type REP struct {
 	QKey              uint32
 	QPN               wire.QPN
 	LocalEECN         uint32
-	// PSN is the first one that the receiver of the message shall send, as in a REQ.
+	// PSN is the first PSN that the receiver of the message shall send, as in a REQ.
 	PSN                                wire.PSN
 	ResponderResources, InitiatorDepth uint8
 	// AckDelay is the time code that the target takes at most until it sends an ACK.

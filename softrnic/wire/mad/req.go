@@ -57,8 +57,8 @@ type REQ struct {
 	RemoteTimeout, LocalTimeout uint8
 	Type                        uint8 // transport service: 0 RC, 1 UC, 2 RD, 3 see ExtendedType
 	FlowControl                 bool  // end to end
-	// PSN is the first one that the receiver of the REQ shall send (IBTA 12.7.31): the one that the
-	// sender expects.
+	// PSN is the first PSN that the receiver of the REQ shall send (IBTA 12.7.31): the sender
+	// expects it.
 	PSN             wire.PSN
 	Retry, RNRRetry uint8
 	PKey            uint16
