@@ -31,8 +31,8 @@ type storeRun struct {
 	refused  int // operations that ended with ErrFull
 	unknown  int
 	longest  time.Duration // of all operations
-	// For tests: adds a bug in front of the store; changes the connection manager of the metadata
-	// server, which asks the memory servers for fences by it.
+	// For tests: plant wraps a client of the store in one with a bug; the other replaces the
+	// connection manager by which the metadata server requests fences.
 	plant  func(kv.Store) kv.Store
 	dialer func(rdmacm.Manager) rdmacm.Manager
 }

@@ -325,7 +325,7 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
 	}
 	ok = ok && r.injected
-	// So does a program that has just begun.
+	// A program that has just been loaded does the same.
 	if o := r.operator; o != nil && o.programs > 0 && status == verbs.RetryExcErr {
 		ok = ok || r.env.rack.Now() < o.loaded.Add(time.Second)
 	}
