@@ -133,8 +133,9 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 }
 
 // holdAll reads the headers of all nodes, for their versions, and lets the orphan hold every node.
-// Following the chains takes the linked nodes out again. A node without a header was not written
-// since its memory was formatted: a chain that leads to it is older than that, and lost there.
+// When the chains are followed, linked nodes are taken from the orphan again. A node without a
+// header was never written since its memory was formatted. A chain that leads to such a node is
+// older than the format, so its key is lost.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
 		err := s.runs(i, func(c layout.Class, first layout.Handle, n int) error { return s.holdRun(i, c, first, n) })

@@ -74,7 +74,7 @@ func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 			return false
 		}
 		d.leave()
-		crowded := !found && d.pace.Pause() // pace belongs to this thread while it leads
+		crowded := !found && d.pace.Pause() // only the leading thread, which polls for all waiting ones, uses pace
 		d.enter()
 		if crowded {
 			end = now // one more look, and then sleep

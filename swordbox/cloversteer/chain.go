@@ -44,7 +44,8 @@ type chain struct {
 	// tail is the newest node known to be linked; serial 0: none is known.
 	tail ref
 	flight
-	// first and last are the list of the appends and READs that wait for the append in flight.
+	// first and last are the ends of the list of appends and READs that wait for the append in
+	// flight; none: the list is empty.
 	first, last int32
 }
 

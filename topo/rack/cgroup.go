@@ -15,8 +15,8 @@ import (
 // cgroupParent is the cgroup that has one cgroup for each rack.
 const cgroupParent = "rdmalab"
 
-// maxMakeTries bounds how often a cgroup is made again when another rack's end removes the parent
-// at that moment.
+// maxMakeTries bounds the attempts to make a cgroup: another rack that goes down at the same time
+// may remove the parent cgroup.
 const maxMakeTries = 8
 
 // cgroup2Root finds the unified hierarchy: at its usual place, or beside hierarchies of version 1.

@@ -100,7 +100,7 @@ func (r remover) clear() error {
 		return fmt.Errorf("remove %s: %w", r.Paths.Dir, err)
 	}
 	if lost != nil {
-		return fmt.Errorf("all but its containers is down: run `rdmalab down` again when the engine is back (%w)", lost)
+		return fmt.Errorf("everything except its containers is down: run `rdmalab down` again when the engine is back (%w)", lost)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (r *treeRun) damage(err error) string {
 	case errors.As(err, &structure):
 		return "the tree is broken"
 	case errors.Is(err, kv.ErrLost), errors.Is(err, layout.ErrPage), errors.Is(err, sherman.ErrBroken):
-		return "a client followed a reference to what is no page"
+		return "a client followed a reference that leads to no page"
 	}
 	return "answers that no order explains (lost searches, stale or torn reads)"
 }

@@ -13,7 +13,7 @@ import (
 func doctorCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check whether this machine can run a rack, and say how to get what is missing",
+		Short: "Check whether this machine can run a rack, and show how to fix what is missing",
 		Long: "doctor checks whether this machine has what a rack needs (privileges, namespaces, veth, packet sockets, cgroups)\n" +
 			"and finds optional tools (docker, podman, QEMU, tshark). As a test, it makes namespaces, a link and a cgroup as\n" +
 			"`rdmalab up` would, and removes them at once. It changes nothing else and installs nothing.\n" +

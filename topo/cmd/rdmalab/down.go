@@ -13,7 +13,7 @@ func downCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "Remove a rack, also what a crashed one has left behind",
+		Short: "Remove a rack, including the remains of a crashed one",
 		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It needs no record of\n" +
 			"how the rack was made, so it works whatever has crashed before. It touches nothing that does not belong to the\n" +
 			"rack.",

@@ -21,7 +21,7 @@ import (
 func experimentCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "experiment",
-		Short: "Measure what a figure of a paper shows, in the simulator or on the rack",
+		Short: "Reproduce measurements of papers, in the simulator or on the rack",
 		Long: "experiment NAME runs one of the measurements below and prints its results, with the paper's values in\n" +
 			"parentheses. Without a name it lists them. The same code runs in the simulator, at the pace of the hardware that\n" +
 			"--cost describes, and on the rack that is up, at the pace of this machine. An interrupt ends the measurement and\n" +

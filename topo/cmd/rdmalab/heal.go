@@ -22,7 +22,7 @@ func healCmd() *cobra.Command {
 	var link string
 	cmd := &cobra.Command{
 		Use:   "heal [ID…] [--link HOST] [--all]",
-		Short: "End fault rules: some by name, those of a link, or all",
+		Short: "End fault rules: by name, of a link, or all",
 		Long: "heal ends fault rules of `rdmalab inject` and of the rack file: those with the given names, or with --link those\n" +
 			"of a host's link and memory. Without names and --link it ends all of them, and the partition. It does not bring\n" +
 			"back what crashed, hangs or was cut: `rdmalab restart` does for a crashed host, `rdmalab resume` for one that\n" +

@@ -38,7 +38,7 @@ func runCmd() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "run ycsb",
-		Short: "Run a workload on a store and print what it took",
+		Short: "Run a workload on a store and print throughput and latency",
 		Long: "run loads keys, lets clients on all compute hosts work on them, and prints throughput, latencies, lost races,\n" +
 			"and the bytes on the wire per operation, as counted by the switch. --workload takes one of these workloads of\n" +
 			"YCSB, or a number, which is a percentage of updates:\n\n" +

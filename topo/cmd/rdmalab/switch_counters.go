@@ -13,7 +13,7 @@ func switchCountersCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "counters",
-		Short: "Show what the parts of program swordbox counted",
+		Short: "Show the counters of program swordbox",
 		Long: "counters shows what each part of program swordbox has counted: connection tracking, the handlers of rules, the\n" +
 			"switch's connections, and the journal. Counters that are 0 are left out unless --all is given. `rdmalab counters\n" +
 			"switch` shows the packets and bytes of each port.",

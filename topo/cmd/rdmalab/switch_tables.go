@@ -20,7 +20,7 @@ func switchTablesCmd() *cobra.Command {
 	var clearIt bool
 	cmd := &cobra.Command{
 		Use:   "tables [NAME]",
-		Short: "Show the tables of the switch, what is in one, or clear one",
+		Short: "List the tables of the switch, show one, or clear one",
 		Long: "Without NAME, tables shows how full the tables of the switch and its program are. With NAME, it shows the\n" +
 			"entries of that table.\n\n" +
 			"--clear empties the table; the switch learns again what it needs. When table words is cleared, the next atomic\n" +

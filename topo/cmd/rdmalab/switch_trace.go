@@ -34,7 +34,7 @@ func switchTraceCmd() *cobra.Command {
 	var flags traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace [LINK…]",
-		Short: "Watch what the switch does to packets, live",
+		Short: "Watch the packets that the switch changes, live",
 		Long: "trace prints a line for each packet that the switch's program or a fault touched, on the links of the given\n" +
 			"hosts or on all links, until it is interrupted. The line says when, on which link, in which direction, which\n" +
 			"packet, and what was done to it. A rewritten packet is shown as it came in, or as it left if only the link on\n" +
