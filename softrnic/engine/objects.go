@@ -93,6 +93,22 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	return mr, nil
 }
 
+// RegFarMR registers memory of a program: length bytes from start on, which peers and work requests
+// name by addresses from base on.
+func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Access) (*MR, error) {
+	if err := alive("reg MR", p.dead); err != nil {
+		return nil, err
+	}
+	e := p.e
+	region, err := e.env.Mem.RegFar(p.num, far, start, base, length, access)
+	if err != nil {
+		return nil, err
+	}
+	mr := &MR{e: e, pd: p, region: region}
+	e.mrs[mr] = struct{}{}
+	return mr, nil
+}
+
 // AllocFastMR makes memory for fast registration, whose keys open nothing until a work request
 // registers it. The caller keeps buf as with RegMR.
 func (p *PD) AllocFastMR(buf []byte) (*MR, error) {

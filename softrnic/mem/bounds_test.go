@@ -25,7 +25,7 @@ func TestPlacesAreUsedOnce(t *testing.T) {
 		}
 		for i, r := range live {
 			b, fault := tab.Remote(pd, 1, r.RKey(), r.Base(), 64, verbs.RemoteRead)
-			if fault != OK || &b[0] != &r.buf[0] {
+			if fault != OK || &b.near()[0] != &r.buf[0] {
 				t.Fatalf("round %d: the key of region %d leads to other memory (%v)", round, i, fault)
 			}
 		}
@@ -46,8 +46,8 @@ func TestTheEndOfARegion(t *testing.T) {
 		{0, 64, OK}, {63, 1, OK}, {64, 0, OK}, {0, 65, BadBounds}, {63, 2, BadBounds}, {64, 1, BadBounds}, {65, 0, BadBounds},
 	} {
 		b, fault := r.check(pd, r.Base()+c.off, c.n, verbs.RemoteRead)
-		if fault != c.want || uint64(len(b)) != c.n && fault == OK {
-			t.Errorf("%d bytes at %d: %v, %d bytes", c.n, c.off, fault, len(b))
+		if fault != c.want || uint64(b.Len()) != c.n && fault == OK {
+			t.Errorf("%d bytes at %d: %v, %d bytes", c.n, c.off, fault, b.Len())
 		}
 	}
 	if _, fault := r.check(pd, r.Base()-1, 1, verbs.RemoteRead); fault != BadBounds {

@@ -8,7 +8,7 @@ import (
 // AllocFast allocates a region for fast registration: buf gets virtual addresses and keys, but the
 // keys are invalid until Register. It counts as a region.
 func (t *Table) AllocFast(pd PD, buf []byte) (*Region, error) {
-	r, err := t.reg(pd, buf, 0, false)
+	r, err := t.reg(pd, Region{buf: buf, size: uint64(len(buf))})
 	if err != nil {
 		return nil, err
 	}
@@ -34,16 +34,15 @@ func (t *Table) Register(pd PD, rkey uint32, piece verbs.SGE, access verbs.Acces
 	if _, ok := validAccess(access); !ok {
 		return BadAccess
 	}
-	buf, fault := r.check(pd, piece.Addr, uint64(piece.Length), 0)
+	p, fault := r.check(pd, piece.Addr, uint64(piece.Length), 0)
 	if fault != OK {
 		return fault
 	}
 	tag := rkey & 0xff
 	r.lkey, r.rkey = r.lkey&^0xff|tag, r.rkey&^0xff|tag
-	*r.view = Region{
-		table: t, pd: pd, base: piece.Addr, buf: buf, access: access, lkey: r.lkey, rkey: r.rkey,
-		index: r.index, valid: true, whole: r,
-	}
+	*r.view = p.region(access)
+	v := r.view
+	v.base, v.lkey, v.rkey, v.index, v.valid, v.whole = piece.Addr, r.lkey, r.rkey, r.index, true, r
 	t.slots[r.index].region = r.view
 	return OK
 }

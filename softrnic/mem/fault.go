@@ -16,9 +16,11 @@ const (
 	BadAccess
 	// BadBounds: the range is not inside the region.
 	BadBounds
+	// BadPage: the memory is far, and is there no more.
+	BadPage
 )
 
-var faultNames = [...]string{"ok", "unknown or invalidated key", "other protection domain", "no access right", "out of bounds"}
+var faultNames = [...]string{"ok", "unknown or invalidated key", "other protection domain", "no access right", "out of bounds", "no memory"}
 
 // String describes the fault in words.
 func (f Fault) String() string {

@@ -8,12 +8,15 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Region is registered memory. The bytes are the caller's; the region is the Table's.
+// Region is registered memory. The bytes are the caller's, or far; the region is the Table's.
 type Region struct {
 	table   *Table
 	pd      PD
 	base    uint64
-	buf     []byte
+	buf     []byte // nil if far is set
+	size    uint64
+	far     Far
+	start   uint64 // of far memory: the address of the first byte there
 	access  verbs.Access
 	lkey    uint32 // 0 of a window's view
 	rkey    uint32
@@ -32,7 +35,7 @@ type Region struct {
 func (r *Region) Base() uint64 { return r.base }
 
 // Len is the length in bytes.
-func (r *Region) Len() int { return len(r.buf) }
+func (r *Region) Len() int { return int(r.size) }
 
 // PD is the protection domain.
 func (r *Region) PD() PD { return r.pd }
@@ -99,15 +102,18 @@ func (r *Region) span(op string, off, n int) ([]byte, error) {
 	if r.gone {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the region was deregistered"}
 	}
+	if r.far != nil {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrNotSupported, Detail: "the memory is another process's"}
+	}
 	if off < 0 || n > len(r.buf) || off > len(r.buf)-n {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("bytes [%d,+%d) of a region of %d", off, n, len(r.buf))}
 	}
 	return r.buf[off : off+n : off+n], nil
 }
 
-// CmpSwap stores swap in the 8 bytes of word if they hold compare, and returns their former value.
+// cmpSwap stores swap in the 8 bytes of word if they hold compare, and returns their former value.
 // Host order.
-func CmpSwap(word []byte, compare, swap uint64) uint64 {
+func cmpSwap(word []byte, compare, swap uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)
 	if old == compare {
 		binary.NativeEndian.PutUint64(word, swap)
@@ -115,8 +121,8 @@ func CmpSwap(word []byte, compare, swap uint64) uint64 {
 	return old
 }
 
-// FetchAdd adds to the 8 bytes of word and returns their former value. Host order.
-func FetchAdd(word []byte, add uint64) uint64 {
+// fetchAdd adds to the 8 bytes of word and returns their former value. Host order.
+func fetchAdd(word []byte, add uint64) uint64 {
 	old := binary.NativeEndian.Uint64(word)
 	binary.NativeEndian.PutUint64(word, old+add)
 	return old

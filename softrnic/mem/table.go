@@ -2,6 +2,7 @@ package mem
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -107,7 +108,7 @@ func (t *Table) Regions(pd PD) int { return t.pds[pd] }
 // Reg registers buf, which stays the caller's memory and must live until Dereg. Remote write and
 // remote atomic access need local write access (IBTA 10.6.3/local-write).
 func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
-	return t.reg(pd, buf, access, false)
+	return t.reg(pd, Region{buf: buf, size: uint64(len(buf)), access: access})
 }
 
 // validAccess checks the rights of a region.
@@ -124,36 +125,49 @@ func validAccess(access verbs.Access) (why string, ok bool) {
 
 // RegZero is Reg for a zero-based region: its first virtual address is 0.
 func (t *Table) RegZero(pd PD, buf []byte, access verbs.Access) (*Region, error) {
-	return t.reg(pd, buf, access, true)
+	return t.reg(pd, Region{buf: buf, size: uint64(len(buf)), access: access, zero: true})
 }
 
-func (t *Table) reg(pd PD, buf []byte, access verbs.Access, zero bool) (*Region, error) {
+// maxFar bounds a far region: a program's addresses have 47 bits.
+const maxFar = 1 << 47
+
+// RegFar registers length bytes of far memory from its address start on. Their virtual addresses
+// begin at base, which the caller chooses: regions may overlap, since the key says which is meant.
+func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.Access) (*Region, error) {
+	if length > maxFar || start > maxFar-length || base > math.MaxUint64-length {
+		return nil, &verbs.OpError{Op: "reg mr", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at %#x, known as %#x", length, start, base)}
+	}
+	return t.reg(pd, Region{far: far, start: start, base: base, size: length, access: access})
+}
+
+// reg registers what is a region but for its address, which a near one is given, and its keys.
+func (t *Table) reg(pd PD, region Region) (*Region, error) {
 	fail := func(err error, format string, args ...any) (*Region, error) {
 		return nil, &verbs.OpError{Op: "reg mr", Err: err, Detail: fmt.Sprintf(format, args...)}
 	}
 	if _, ok := t.pds[pd]; !ok {
 		return fail(verbs.ErrInvalid, "no protection domain %d", pd)
 	}
-	if why, ok := validAccess(access); !ok {
+	if why, ok := validAccess(region.access); !ok {
 		return fail(verbs.ErrInvalid, "%s", why)
 	}
-	if len(buf) == 0 {
+	if region.size == 0 {
 		return fail(verbs.ErrInvalid, "a region needs at least one byte")
 	}
 	if t.count >= t.max {
 		return fail(verbs.ErrLimit, "%d regions and windows exist", t.count)
 	}
-	base := uint64(0)
-	if !zero {
-		span := (uint64(len(buf)) + pageSize - 1) &^ (pageSize - 1)
-		base = t.next + uint64(1+t.rand.IntN(maxGap))*pageSize
+	if !region.zero && region.far == nil {
+		span := (region.size + pageSize - 1) &^ (pageSize - 1)
+		base := t.next + uint64(1+t.rand.IntN(maxGap))*pageSize
 		if base+span > lastBase {
 			return fail(verbs.ErrLimit, "the virtual address space is used up")
 		}
-		t.next = base + span
+		t.next, region.base = base+span, base
 	}
 	i := t.take()
-	r := &Region{table: t, pd: pd, base: base, buf: buf, access: access, index: i, valid: true, zero: zero}
+	r := &region
+	r.table, r.pd, r.index, r.valid = t, pd, i, true
 	r.lkey, r.rkey = t.keysOf(i)
 	t.slots[i].region = r
 	t.count++
@@ -245,11 +259,11 @@ func (t *Table) at(i uint32) *Region {
 	return t.slots[i].region
 }
 
-// Local checks a scatter/gather entry of a work request and returns the bytes that it names. write
-// says that the NIC will write to them. An entry of length 0 needs no valid key and returns nil.
-func (t *Table) Local(pd PD, s verbs.SGE, write bool) ([]byte, Fault) {
+// Local checks a scatter/gather entry of a work request and returns the memory that it names. write
+// says that the NIC will write to it. An entry of length 0 needs no valid key.
+func (t *Table) Local(pd PD, s verbs.SGE, write bool) (Piece, Fault) {
 	if s.Length == 0 {
-		return nil, OK
+		return Piece{}, OK
 	}
 	var need verbs.Access
 	if write {
@@ -257,42 +271,42 @@ func (t *Table) Local(pd PD, s verbs.SGE, write bool) ([]byte, Fault) {
 	}
 	r := t.lookupLocal(s.LKey)
 	if r == nil {
-		return nil, BadKey
+		return Piece{}, BadKey
 	}
 	return r.check(pd, s.Addr, uint64(s.Length), need)
 }
 
-// Remote checks memory that the peer of queue pair qp names in a request, and returns its bytes.
-// need is one of the remote access rights. A length of 0 is not checked (C9-88) and returns nil.
-func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32, need verbs.Access) ([]byte, Fault) {
+// Remote checks memory that the peer of queue pair qp names in a request, and returns it. need
+// is one of the remote access rights. A length of 0 is not checked (C9-88).
+func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32, need verbs.Access) (Piece, Fault) {
 	if length == 0 {
-		return nil, OK
+		return Piece{}, OK
 	}
 	r := t.lookupRemote(rkey)
 	if r == nil || (r.owner != 0 && r.owner != qp) {
-		return nil, BadKey
+		return Piece{}, BadKey
 	}
 	return r.check(pd, va, uint64(length), need)
 }
 
 // check makes the checks that follow the check of the key.
-func (r *Region) check(pd PD, va, n uint64, need verbs.Access) ([]byte, Fault) {
+func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 	switch {
 	case r.pd != pd:
-		return nil, BadPD
+		return Piece{}, BadPD
 	case r.access&need != need:
-		return nil, BadAccess
-	case va < r.base || va-r.base > uint64(len(r.buf)) || n > uint64(len(r.buf))-(va-r.base):
-		return nil, BadBounds
+		return Piece{}, BadAccess
+	case va < r.base || va-r.base > r.size || n > r.size-(va-r.base):
+		return Piece{}, BadBounds
 	}
-	off := va - r.base
-	return r.buf[off : off+n : off+n], OK
+	return Piece{r, va - r.base, n}, OK
 }
 
 // Locate returns up to n bytes that an R_Key and va name, beginning with the 8-byte word that
 // contains va, and whether their region is zero-based, which means device memory. It serves to tell
 // which memory a request names: it checks no rights, and the caller must neither read nor write the
-// bytes. If key or address names no memory, it returns nil.
+// bytes. If key or address names no memory, or far memory, it
+// returns nil.
 func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
 	r := t.lookupRemote(key)
 	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {

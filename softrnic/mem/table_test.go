@@ -62,8 +62,8 @@ func TestRemoteChecks(t *testing.T) {
 		"nothing out of anything": {other, ^uint32(0), ^uint64(0), 0, verbs.RemoteWrite, OK},
 	} {
 		b, f := tab.Remote(c.pd, 9, c.key, c.va, c.n, c.access)
-		if f != c.want || (f == OK && len(b) != int(c.n)) || (f != OK && b != nil) {
-			t.Errorf("%s: %d bytes, %v; want %v", name, len(b), f, c.want)
+		if f != c.want || (f == OK && b.Len() != int(c.n)) || (f != OK && b != Piece{}) {
+			t.Errorf("%s: %d bytes, %v; want %v", name, b.Len(), f, c.want)
 		}
 	}
 }
@@ -196,13 +196,13 @@ func TestRegionAccessors(t *testing.T) {
 		t.Fatal(err)
 	}
 	word, _ := tab.Remote(pd, 9, r.RKey(), r.Base()+8, 8, verbs.RemoteAtomic)
-	if old := FetchAdd(word, 1); old != 42 {
+	if old, _ := word.FetchAdd(1); old != 42 {
 		t.Errorf("fetch-add answers %d", old)
 	}
-	if old := CmpSwap(word, 42, 7); old != 43 {
+	if old, _ := word.CmpSwap(42, 7); old != 43 {
 		t.Errorf("failed compare answers %d", old)
 	}
-	if old := CmpSwap(word, 43, 7); old != 43 {
+	if old, _ := word.CmpSwap(43, 7); old != 43 {
 		t.Errorf("compare answers %d", old)
 	}
 	if v, err := r.Load64(8); v != 7 || err != nil {

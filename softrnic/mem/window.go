@@ -87,14 +87,15 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 	if parent == nil {
 		return BadKey
 	}
-	b, fault := parent.check(pd, piece.Addr, uint64(piece.Length), need)
+	p, fault := parent.check(pd, piece.Addr, uint64(piece.Length), need)
 	if fault != OK {
 		return fault
 	}
 	w.parent = parent
 	w.parent.windows++
 	w.key = key
-	w.view = Region{table: t, pd: pd, base: piece.Addr, buf: b, access: access, rkey: key, valid: true, owner: qp, zero: w.parent.zero}
+	w.view = p.region(access)
+	w.view.base, w.view.rkey, w.view.valid, w.view.owner, w.view.zero = piece.Addr, key, true, qp, parent.zero
 	t.slots[w.index].region = &w.view
 	t.bound++
 	return OK

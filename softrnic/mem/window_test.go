@@ -50,7 +50,7 @@ func TestWindow(t *testing.T) {
 		"region's own key": {testQP, r.RKey(), r.Base() + 100, 1, verbs.RemoteRead, BadAccess},
 	} {
 		b, f := tab.Remote(pd, c.qp, c.key, c.va, c.n, c.need)
-		if f != c.want || (f == OK && &b[0] != &r.buf[c.va-r.Base()]) {
+		if f != c.want || (f == OK && &b.near()[0] != &r.buf[c.va-r.Base()]) {
 			t.Errorf("%s: %v, want %v", name, f, c.want)
 		}
 	}
@@ -212,7 +212,7 @@ func TestZeroBased(t *testing.T) {
 	}
 	for _, r := range []*Region{a, b} {
 		got, f := tab.Remote(pd, testQP, r.RKey(), 8, 56, verbs.RemoteWrite)
-		if f != OK || &got[0] != &r.buf[8] || r.Base() != 0 {
+		if f != OK || &got.near()[0] != &r.buf[8] || r.Base() != 0 {
 			t.Errorf("%v", f)
 		}
 		if _, f := tab.Remote(pd, testQP, r.RKey(), 8, 57, verbs.RemoteWrite); f != BadBounds {

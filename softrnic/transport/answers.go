@@ -252,7 +252,14 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 	var payload []byte
 	if n > 0 {
 		payload = out.alloc(int(n))
-		if !a.torn.copyRead(now, psn, payload, src, va) {
+		whole, there := a.torn.copyRead(now, psn, payload, src, va)
+		switch {
+		case !there && e.fresh:
+			return readRefused // the memory behind the region has gone away
+		case !there:
+			e.sent = e.packets
+			return readSent
+		case !whole:
 			return readWaits
 		}
 	}

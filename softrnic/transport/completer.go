@@ -185,9 +185,9 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 		c.badResponse(out)
 		return
 	}
-	var word [atomicSize]byte
-	binary.NativeEndian.PutUint64(word[:], p.AtomicAck)
-	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), 0, word[:]) != mem.OK {
+	word := c.scratch[:atomicSize]
+	binary.NativeEndian.PutUint64(word, p.AtomicAck)
+	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), 0, word) != mem.OK {
 		c.saw(p.BTH.Opcode, "local")
 		c.req.failOldest(verbs.LocProtErr, out)
 		return

@@ -25,6 +25,9 @@ type core struct {
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
 	mtu   uint32 // path MTU in bytes; of a UD queue pair, the port's
+	// scratch is room for what is scattered: a word, or the area in front of a datagram. It is here
+	// because a variable of a function would be allocated.
+	scratch [verbs.GRHLen]byte
 	// lastNow is the time of the latest call, for the calls that take no time.
 	lastNow clock.Time
 }
@@ -43,9 +46,9 @@ func (c *core) newPacket(out *Actions) *wire.Packet {
 	return p
 }
 
-// remote returns the n bytes at va that a request of the peer names, if the peer may use them for
+// remote returns the n bytes of memory at va that a request of the peer names, if the peer may use them for
 // need.
-func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) ([]byte, bool) {
+func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) (mem.Piece, bool) {
 	b, fault := c.env.Mem.Remote(c.cfg.PD, c.cfg.QPN, rkey, va, n, need)
 	return b, fault == mem.OK
 }
@@ -66,8 +69,11 @@ func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 		if fault != mem.OK {
 			return fault
 		}
-		dst = dst[copy(dst, src[off:]):]
-		off = 0
+		n := min(len(dst), int(s.Length-off))
+		if !src.Read(dst[:n], int(off)) {
+			return mem.BadPage
+		}
+		dst, off = dst[n:], 0
 	}
 	return mem.OK
 }
@@ -88,8 +94,11 @@ func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.F
 		if fault != mem.OK {
 			return fault
 		}
-		src = src[copy(dst[off:], src):]
-		off = 0
+		n := min(len(src), int(s.Length-off))
+		if !dst.Write(src[:n], int(off)) {
+			return mem.BadPage
+		}
+		src, off = src[n:], 0
 	}
 	return mem.OK
 }

@@ -198,7 +198,7 @@ func (x *executor) execute(p *wire.Packet, info *wire.OpInfo) verdict {
 	case info.Flags&wire.OpWrite != 0:
 		return x.executeWrite(p, info)
 	case info.Flags&wire.OpAtomic != 0:
-		x.executeAtomic(p)
+		return x.executeAtomic(p)
 	default:
 		x.env.Counters.RxReadRequests++
 	}
@@ -227,7 +227,11 @@ func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 	if !ok {
 		return refuseAccess // the region went away within the message
 	}
-	if x.answers.torn.copyWrite(dst, p.Payload, x.va, x.rkey, info) {
+	paused, ok := x.answers.torn.copyWrite(dst, p.Payload, x.va, x.rkey, info)
+	if !ok {
+		return refuseAccess
+	}
+	if paused {
 		x.answers.at = x.answers.torn.until
 	}
 	x.va += uint64(n)
@@ -238,19 +242,24 @@ func (x *executor) executeWrite(p *wire.Packet, info *wire.OpInfo) verdict {
 
 // executeAtomic does a CMP_SWAP or FETCH_ADD and keeps its result for duplicates. The oldest result
 // is forgotten when there are as many as the peer may have atomics outstanding (IBTA 9.4.5/replay).
-func (x *executor) executeAtomic(p *wire.Packet) {
+func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	word, _ := x.remote(p.AtomicETH.RKey, p.AtomicETH.VA, atomicSize, verbs.RemoteAtomic) // was checked
 	res := result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: p.AtomicETH.VA}
+	ok := false
 	if p.BTH.Opcode == wire.RCCmpSwap {
-		res.value = mem.CmpSwap(word, p.AtomicETH.Compare, p.AtomicETH.SwapOrAdd)
+		res.value, ok = word.CmpSwap(p.AtomicETH.Compare, p.AtomicETH.SwapOrAdd)
 	} else {
-		res.value = mem.FetchAdd(word, p.AtomicETH.SwapOrAdd)
+		res.value, ok = word.FetchAdd(p.AtomicETH.SwapOrAdd)
+	}
+	if !ok {
+		return refuseAccess
 	}
 	if len(x.replay) >= x.answers.maxRdAtomic {
 		x.replay = x.replay[:copy(x.replay, x.replay[1:])]
 	}
 	x.replay = append(x.replay, res)
 	x.env.Counters.RxAtomicRequests++
+	return pass
 }
 
 // completeMessage ends a SEND or WRITE: a receive that it used is completed.

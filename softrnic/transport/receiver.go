@@ -11,6 +11,8 @@ type receiver struct {
 	*core
 	// rq holds the posted receives, or the one that was taken from the shared receive queue.
 	rq recvQueue
+	// outside is where receives come from when rq is empty; nil: only PostRecv puts any there.
+	outside Receives
 	// pd is the protection domain of receives: that of the shared receive queue, if the queue pair
 	// has one.
 	pd mem.PD
@@ -35,8 +37,11 @@ func (r *receiver) reset() {
 
 // ready reports whether there is a receive for a message that begins.
 func (r *receiver) ready() bool {
-	return r.rq.len() > 0 || (r.cfg.SRQ != nil && r.cfg.SRQ.take(&r.rq))
+	return r.rq.len() > 0 || (r.cfg.SRQ != nil && r.cfg.SRQ.take(&r.rq)) || r.fetch()
 }
+
+// fetch takes a receive from outside into rq, which is empty.
+func (r *receiver) fetch() bool { return r.outside != nil && r.rq.takeFrom(r.outside) }
 
 // oldest is the receive that the next message takes, or that the present one holds.
 func (r *receiver) oldest() *recvWQE { return r.rq.at(r.rq.head) }
@@ -69,7 +74,7 @@ func (r *receiver) complete(wc verbs.WC, out *Actions) {
 
 // flush completes all receives with WRFlushErr.
 func (r *receiver) flush(out *Actions) {
-	for r.rq.len() > 0 {
+	for r.rq.len() > 0 || r.fetch() {
 		r.complete(verbs.WC{Status: verbs.WRFlushErr}, out)
 	}
 }

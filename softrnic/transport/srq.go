@@ -13,6 +13,7 @@ type SRQ struct {
 	id      uint32
 	pd      mem.PD
 	rq      recvQueue
+	outside Receives // instead of rq, or nil
 	limit   int
 	reached bool
 }
@@ -40,7 +41,7 @@ func NewSRQ(id uint32, pd mem.PD, init verbs.SRQInit) (*SRQ, error) {
 
 // Query returns attributes and state.
 func (s *SRQ) Query() verbs.SRQAttr {
-	return verbs.SRQAttr{ID: s.id, MaxWR: s.rq.limit, MaxSGE: s.rq.maxSGE, Limit: s.limit, Queued: s.rq.len()}
+	return verbs.SRQAttr{ID: s.id, MaxWR: s.rq.limit, MaxSGE: s.rq.maxSGE, Limit: s.limit, Queued: s.queued()}
 }
 
 // PostRecv queues a receive. It is refused with ErrNoSpace when MaxWR are queued, and ErrInvalid
@@ -63,16 +64,24 @@ func (s *SRQ) LimitReached() bool {
 	return r
 }
 
+// queued is how many receives wait.
+func (s *SRQ) queued() int {
+	if s.outside != nil {
+		return s.outside.Len() + s.rq.len()
+	}
+	return s.rq.len()
+}
+
 // take moves the oldest receive to the queue to, which is empty. False: there is none.
 func (s *SRQ) take(to *recvQueue) bool {
-	if s.rq.len() == 0 {
+	if s.rq.len() == 0 && (s.outside == nil || !s.rq.takeFrom(s.outside)) {
 		return false
 	}
 	*to.at(to.tail) = *s.rq.at(s.rq.head)
 	copy(to.sgl(to.tail), s.rq.sgl(s.rq.head))
 	to.tail++
 	s.rq.head++
-	if s.rq.len() < s.limit {
+	if s.queued() < s.limit {
 		s.limit, s.reached = 0, true // once, until it is armed again
 	}
 	return true

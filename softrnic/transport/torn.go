@@ -47,13 +47,13 @@ func parts(tr mem.Tear, n int) (first, second [2]int) {
 	return head, tail
 }
 
-// copyWrite copies a WRITE payload to the region, or its first part if the plan tears it. A WRITE
-// with immediate data is whole: its completion tells the local application that the data is there.
-func (t *torn) copyWrite(dst, src []byte, va uint64, rkey uint32, info *wire.OpInfo) bool {
+// copyWrite copies a WRITE payload to the region, or its first part if the plan tears it, and then
+// pauses. A WRITE with immediate data is whole: its completion tells the local application that the
+// data is there. Not ok: the region's memory is gone.
+func (t *torn) copyWrite(dst mem.Piece, src []byte, va uint64, rkey uint32, info *wire.OpInfo) (paused, ok bool) {
 	plan, tear := t.env.Mem.PlanTear(va, len(src))
 	if !tear || info.Flags&wire.OpImm != 0 || t.active() {
-		copy(dst, src)
-		return false
+		return false, dst.Write(src, 0)
 	}
 	t.env.Counters.TornCopies++
 	*t = torn{
@@ -61,8 +61,7 @@ func (t *torn) copyWrite(dst, src []byte, va uint64, rkey uint32, info *wire.OpI
 		buf: append(t.buf[:0], src...), va: va, rkey: rkey,
 	}
 	part, _ := parts(plan, len(src))
-	copy(dst[part[0]:part[1]], src[part[0]:part[1]])
-	return true
+	return true, dst.Write(src[part[0]:part[1]], part[0])
 }
 
 // settleWrite writes the rest of a torn WRITE, if its region is still there.
@@ -73,26 +72,27 @@ func (t *torn) settleWrite() {
 	t.kind = notTorn
 	if dst, ok := t.remote(t.rkey, t.va, uint32(len(t.buf)), verbs.RemoteWrite); ok {
 		_, part := parts(t.plan, len(t.buf))
-		copy(dst[part[0]:part[1]], t.buf[part[0]:part[1]])
+		dst.Write(t.buf[part[0]:part[1]], part[0]) // memory that is gone holds no half of it
 	}
 }
 
-// copyRead copies the payload of response packet psn out of the region. It returns false if the
-// plan tears the copy: the caller must call it again when respond is due.
-func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst, src []byte, va uint64) bool {
-	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(src) {
+// copyRead copies the payload of response packet psn out of the region. Not whole: the plan tears
+// the copy, and the caller must call it again when respond is due. Not ok: the region's memory is
+// gone.
+func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst []byte, src mem.Piece, va uint64) (whole, ok bool) {
+	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(dst) {
 		t.kind = notTorn
-		_, part := parts(t.plan, len(src))
-		copy(t.buf[part[0]:part[1]], src[part[0]:part[1]])
+		_, part := parts(t.plan, len(dst))
+		ok = src.Read(t.buf[part[0]:part[1]], part[0])
 		copy(dst, t.buf)
-		return true
+		return true, ok
 	}
-	plan, tear := t.env.Mem.PlanTear(va, len(src))
-	if !tear {
-		copy(dst, src)
-		return true
+	ok = src.Read(dst, 0)
+	plan, tear := t.env.Mem.PlanTear(va, len(dst))
+	if !tear || !ok {
+		return true, ok
 	}
 	t.env.Counters.TornCopies++
-	*t = torn{core: t.core, kind: tornRead, plan: plan, until: now.Add(plan.Pause), buf: append(t.buf[:0], src...), psn: psn}
-	return false
+	*t = torn{core: t.core, kind: tornRead, plan: plan, until: now.Add(plan.Pause), buf: append(t.buf[:0], dst...), psn: psn}
+	return false, true
 }

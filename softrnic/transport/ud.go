@@ -102,7 +102,8 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 		r.refuseSilently(refuseTooLong, out)
 		return
 	}
-	var grh [verbs.GRHLen]byte
+	grh := &r.scratch
+	clear(grh[:])
 	copy(grh[len(grh)-min(len(ip), len(grh)):], ip)
 	if r.rcv.write(0, grh[:]) != mem.OK || r.rcv.write(verbs.GRHLen, p.Payload) != mem.OK {
 		r.sawVerdict(p.BTH.Opcode, refuseLocal)

@@ -2,6 +2,7 @@ package verbsengine
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -46,6 +47,21 @@ func EngineMR(m verbs.MR) *engine.MR {
 		return handle.mr
 	}
 	return nil
+}
+
+// RegFarMR registers memory of a program that pd's context is open for: see engine.PD.RegFarMR.
+func RegFarMR(domain verbs.PD, far mem.Far, start, base, length uint64, access verbs.Access) (verbs.MR, error) {
+	p, ok := domain.(*pd)
+	if !ok || p == nil {
+		return nil, &verbs.OpError{Op: "reg MR", Err: verbs.ErrInvalid, Detail: "no protection domain of a NIC of this process"}
+	}
+	p.ctx.shell.Enter()
+	defer p.ctx.shell.Leave()
+	m, err := p.pd.RegFarMR(far, start, base, length, access)
+	if err != nil {
+		return nil, err
+	}
+	return p.addMR(m)
 }
 
 // SharePD makes a handle of c for a protection domain of another context of the same NIC. Objects
