@@ -35,9 +35,10 @@ DOCKER_SUITES ?= container smoke transport chaos
 # COMPOSED is the compose file of a rack that is not the built-in one as it is; that one's is in the repository.
 COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yaml)
 
-# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container and cni have targets of their own.
+# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container, cni and verbs have targets of
+# their own.
 TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
-SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni ' | cut -d ' ' -f 1)
+SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni \|/e2e/verbs ' | cut -d ' ' -f 1)
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates; ALONE are the packages that have any.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
@@ -67,8 +68,22 @@ help: ## list the targets
 	@echo
 	@echo "  variables: RACK=$(RACK) RACKFILE=$(RACKFILE) SEEDS=$(SEEDS) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) COUNT=$(COUNT) PKG=$(PKG)"
 
+# VERBSLIB is preloaded into unmodified RDMA programs. It needs a C compiler and the headers of the kernel; a bin/rdmalab that is built
+# without it runs everything else.
+VERBSLIB := softrnic/uverbs/preload/lib/librdmalab-verbs.so
+VERBSCC  := $(shell command -v gcc || command -v clang || command -v cc)
+
+.PHONY: verbs
+verbs: $(VERBSLIB) ## the library for unmodified RDMA programs, which bin/rdmalab carries (C compiler, linux-libc-dev)
+
+$(VERBSLIB): softrnic/uverbs/shim/shim.c
+	@[ -n "$(VERBSCC)" ] || { echo "no C compiler: install gcc (package gcc)" >&2; exit 1; }
+	@[ -e /usr/include/rdma/ib_user_verbs.h ] || { echo "no /usr/include/rdma/ib_user_verbs.h: install the kernel's headers (package linux-libc-dev)" >&2; exit 1; }
+	@$(VERBSCC) -O2 -Wall -Wextra -Werror -shared -fPIC -o $@.new $< && mv $@.new $@
+
 .PHONY: build
 build: ## build bin/rdmalab, one static binary
+	@$(MAKE) --no-print-directory verbs >/dev/null 2>&1 || echo "bin/rdmalab is built without the library for unmodified RDMA programs: make verbs says why"
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/rdmalab ./topo/cmd/rdmalab
 
 .PHONY: up
@@ -161,6 +176,11 @@ e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
 .PHONY: e2e-cni
 e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
 	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
+	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+
+.PHONY: e2e-verbs
+e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, perftest)
+	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 10m ./e2e/verbs -args $(LIMITS) \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-docker

@@ -1,11 +1,15 @@
 package hostd
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -16,8 +20,12 @@ func (h *Host) serveVerbs() (err error) {
 	if spin == 0 {
 		spin = -1 // not at all
 	}
+	paths := spec.Paths{Dir: h.cfg.Dir}
+	if err := writeTree(paths.VerbsTree(h.self.Name), uverbs.Tree(h.base.Device(), h.cfg.Ifname)); err != nil {
+		return err
+	}
 	h.ipc, err = serve.Listen(serve.Config{
-		Path: spec.Paths{Dir: h.cfg.Dir}.Verbs(h.self.Name), Open: h.dev.Context, Manager: h.connectionsOf,
+		Path: paths.Verbs(h.self.Name), Open: h.dev.Context, Manager: h.connectionsOf,
 		Limits: limitsOf(h.self.Quota), Spin: spin, Seed: h.rack.Seed + uint64(h.index)<<32, Log: h.log,
 	})
 	return err
@@ -31,6 +39,20 @@ func limitsOf(q spec.Quota) serve.Limits {
 		Bytes: q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
 		Reserve: q.Reserve, ReservedDevice: lockTable,
 	}
+}
+
+// writeTree writes what unmodified RDMA programs read of the NIC.
+func writeTree(dir string, files map[string]string) error {
+	for name, content := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return fmt.Errorf("files of the NIC: %w", err)
+		}
+		if err := os.WriteFile(name, []byte(content+"\n"), 0o644); err != nil {
+			return fmt.Errorf("files of the NIC: %w", err)
+		}
+	}
+	return nil
 }
 
 // connectionsOf returns the connection manager of a program, of the kind that the rack's

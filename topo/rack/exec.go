@@ -53,7 +53,11 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	cmd.Args[0] = programName
 	cmd.Args = append(cmd.Args, argv...)
 	if node != spec.SwitchName {
-		cmd.Env = append(os.Environ(), spec.EnvVerbs+"="+r.Paths.Verbs(node)) // the last value counts
+		env, err := r.ProgramEnv(node, os.Getenv(envPreload))
+		if err != nil {
+			return 0, err
+		}
+		cmd.Env = append(os.Environ(), env...) // the last value counts
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	tty := foreground()

@@ -24,7 +24,14 @@ func (p Paths) Socket(node string) string { return filepath.Join(p.Dir, "sock", 
 // Verbs is the socket by which programs on a host use its NIC.
 func (p Paths) Verbs(node string) string { return filepath.Join(p.Dir, "sock", node+".verbs") }
 
-// EnvVerbs is the environment variable that names this socket for programs on a host.
+// VerbsTree is the folder in which unmodified RDMA programs on a host find its NIC, instead of in
+// /sys.
+func (p Paths) VerbsTree(node string) string { return filepath.Join(p.Dir, "sock", node+".sys") }
+
+// VerbsLibrary is the library that is preloaded into them.
+func (p Paths) VerbsLibrary() string { return filepath.Join(p.Dir, "sock", "librdmalab-verbs.so") }
+
+// EnvVerbs is the environment variable that names the socket Verbs for programs on a host.
 const EnvVerbs = "RDMALAB_VERBS"
 
 // Log is a node's log file.

@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
@@ -37,6 +38,7 @@ type client struct {
 	ctx   *verbsengine.Context // nil before its hello
 	port  *port                // nil before its hello
 	wake  *os.File             // the daemon's end of the wake socket
+	prog  *program             // of an unmodified program; else nil
 
 	objects objects
 	conns   connections
@@ -75,10 +77,22 @@ func (c *client) serve() error {
 		return err
 	}
 	for first := true; ; first = false {
-		n, err := c.conn.Read(buf) // the kernel drops file descriptors that the application sends
+		n, fds, err := 0, []int(nil), error(nil)
+		if first {
+			n, fds, err = c.receive(buf)
+		} else {
+			n, err = c.conn.Read(buf) // the kernel drops file descriptors that the application sends
+		}
 		if err != nil {
 			return err
 		}
+		if name, ok := uverbs.ParseHello(buf[:n]); ok && first {
+			if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
+				return errors.Join(err, closeAll(fds))
+			}
+			return c.serveProgram(name, fds, buf)
+		}
+		_ = closeAll(fds) // no program of package ipc sends any
 		if n == 0 {
 			return errors.New("the application has ended")
 		}
@@ -182,6 +196,9 @@ func (c *client) detach() {
 	c.closeShared()
 	if left == nil { // otherwise the NIC may still reach it
 		errs = append(errs, c.unmapAll())
+		if c.prog != nil {
+			errs = append(errs, c.prog.close())
+		}
 		c.objects.releaseAll()
 	}
 	c.s.mu.Lock()

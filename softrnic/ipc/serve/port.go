@@ -17,14 +17,17 @@ type port struct {
 	page  []byte
 	ctl   *ring.Control
 	bells []belled // by bell; nil is free
-	cqs   []*cqPort
-	ahs   map[uint32]verbs.AH
-	mrs   map[uint32]*engine.MR
-	polls uint64 // of the control page, when it was last looked at
-	lost  uint64 // events
-	posts uint64 // work requests taken
-	wcs   uint64 // completions carried
-	wakes uint64 // messages by which it woke the pump
+	cqs   []mover
+	// settled are the queue pairs of an unmodified program, whose send rings are freed of what is
+	// complete before its completions are carried.
+	settled []*programQP
+	ahs     map[uint32]verbs.AH
+	mrs     map[uint32]*engine.MR
+	polls   uint64 // of the control page, when it was last looked at
+	lost    uint64 // events
+	posts   uint64 // work requests taken
+	wcs     uint64 // completions carried
+	wakes   uint64 // messages by which it woke the pump
 	// broken is why the client is being cut off; "" while it keeps the rules.
 	broken string
 }

@@ -229,6 +229,9 @@ func (s *pump) carry(e *engine.Engine) bool {
 	s.activity = e.Activity()
 	s.noticeDown(e)
 	for _, p := range s.ports {
+		for _, q := range p.settled {
+			q.settle()
+		}
 		for _, c := range p.cqs {
 			c.move(p)
 		}

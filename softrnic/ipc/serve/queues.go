@@ -114,7 +114,7 @@ func (x queues) destroyCQ(a proto.Handle) (any, error) {
 	e := verbsengine.EngineCQ(o.cq)
 	return nil, errors.Join(err, x.retire(a.H, o, func(p *port) {
 		for i, q := range p.cqs {
-			if q.cq == e {
+			if q, ok := q.(*cqPort); ok && q.cq == e {
 				p.cqs = append(p.cqs[:i:i], p.cqs[i+1:]...)
 				break
 			}

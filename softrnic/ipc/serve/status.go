@@ -104,6 +104,10 @@ func (p *port) event(ev verbs.AsyncEvent) {
 	if p == nil {
 		return
 	}
+	if p.c.prog != nil {
+		p.c.prog.event(ev)
+		return
+	}
 	data, err := eventMessage(ev)
 	if err != nil {
 		return

@@ -12,10 +12,12 @@ func execCmd() *cobra.Command {
 		Short: "Run a program on a host",
 		Long: "exec runs any program of this machine inside a host: the program has the host's network, processes, host name\n" +
 			"and /etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
-			"program dies when the host crashes, and is stopped while the host hangs. The environment variable\n" +
-			spec.EnvVerbs + " tells a program that uses package softrnic/ipc where the host's NIC is. HOST may also be `" + spec.SwitchName + "`.",
+			"program dies when the host crashes, and is stopped while the host hangs. A program over\n" +
+			"libibverbs finds the host's NIC as rxe0, one that uses package softrnic/ipc by the variable " + spec.EnvVerbs + ".\n" +
+			"HOST may also be `" + spec.SwitchName + "`.",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
+			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +
 			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: completeNodes,

@@ -18,7 +18,7 @@ type helpGroup struct {
 // last heading.
 func helpGroups() []helpGroup {
 	return []helpGroup{
-		{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "logs", "down", "compose", "image"}},
+		{"A rack, up and down:", []string{"doctor", "up", "status", "exec", "env", "logs", "down", "compose", "image"}},
 		{"Faults, and their end:", []string{"inject", "faults", "heal", "crash", "restart", "hang", "resume", "link", "partition"}},
 		{"Look:", []string{"top", "capture", "dump", "counters", "switch", "bundle"}},
 		{"Work:", slices.Concat([]string{"perf", "pingpong"}, store.Names(nil), []string{"run", "experiment", "cni"})},

@@ -22,6 +22,7 @@ func commands() []*cobra.Command {
 		downCmd(),
 		statusCmd(),
 		execCmd(),
+		envCmd(),
 		logsCmd(),
 		crashCmd(),
 		hangCmd(),

@@ -1,0 +1,382 @@
+package serve
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// program is a client that is no program of package ipc, but an unmodified one over libibverbs: the
+// preloaded library of package uverbs forwards its commands. All rings are in one memory, the area,
+// whose first bytes are the control page.
+//
+// Its commands are executed by the goroutine that reads the socket, one after the other.
+type program struct {
+	c    *client
+	area area
+	mem  *programMemory
+	// async is the daemon's end of the descriptor for asynchronous events.
+	async   eventQueue
+	objects map[uverbsKind]map[uint32]any
+	next    [uverbsKinds]uint32
+	// The owners of numbers in events; guarded by the engine's exclusiveness.
+	qpOwners  map[wire.QPN]*owner
+	cqOwners  map[uint32]*owner
+	srqOwners map[uint32]*owner
+}
+
+// uverbsKind is a space of handles: in each, numbers begin at 0.
+type uverbsKind int
+
+const (
+	uPD uverbsKind = iota
+	uMR
+	uAH
+	uCQ
+	uQP
+	uSRQ
+	uChannel
+	uverbsKinds
+)
+
+// maxHelloFDs is room for the descriptors of a first message, and for more than it may have.
+const maxHelloFDs = 8
+
+// receive reads the first message with its descriptors. Those that are not wanted are closed.
+func (c *client) receive(buf []byte) (n int, fds []int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4*maxHelloFDs))
+	n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return 0, nil, err
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return n, nil, nil // no descriptors
+	}
+	for i := range msgs {
+		if got, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	return n, fds, nil
+}
+
+// serveProgram answers the commands of an unmodified program. It owns fds.
+func (c *client) serveProgram(name string, fds []int, buf []byte) error {
+	if err := c.attachProgram(name, fds); err != nil {
+		a := uverbs.Answer{Errno: uint32(errnoOf(err))}
+		_ = c.send(outgoing{data: a.AppendTo(nil)}) // a program that does not read needs no reason
+		return err
+	}
+	for {
+		n, err := c.conn.Read(buf) // the kernel drops descriptors
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errors.New("the program has ended")
+		}
+		cmd, err := uverbs.ParseCommand(buf[:n])
+		if err != nil {
+			return err
+		}
+		if err := c.prog.execute(cmd); err != nil {
+			return err
+		}
+	}
+}
+
+// attachProgram opens the NIC for the program.
+func (c *client) attachProgram(name string, fds []int) error {
+	mem, err := newProgramMemory(fds)
+	if err != nil {
+		return err
+	}
+	p := &program{
+		c: c, mem: mem, objects: make(map[uverbsKind]map[uint32]any),
+		qpOwners: make(map[wire.QPN]*owner), cqOwners: make(map[uint32]*owner), srqOwners: make(map[uint32]*owner),
+	}
+	for k := range uverbsKinds {
+		p.objects[k] = make(map[uint32]any)
+	}
+	out, err := p.open(name)
+	if err != nil {
+		return errors.Join(err, mem.close())
+	}
+	a := uverbs.Answer{Data: uverbs.Encode(uint64(p.area.size()))}
+	return c.put(a, out)
+}
+
+// open makes what every program has: a context, the area, a wake socket.
+func (p *program) open(name string) (fds []int, err error) {
+	c := p.c
+	length := areaLen(&c.s.cfg.Limits)
+	fd, bytes, err := newMemory("verbs-area", length)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(limitError("attach", "wake socket: %v", err), unix.Close(fd), ring.Unmap(bytes))
+	}
+	c.wake = os.NewFile(uintptr(pair[0]), "verbs-wake")
+	p.area = newArea(fd, bytes)
+	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked the type
+	c.mu.Lock()
+	c.name = printable(name)
+	c.mu.Unlock()
+	port := newPort(c, bytes)
+	c.s.pump.with(func(e *engine.Engine) {
+		c.port, c.prog = port, p
+		c.s.pump.add(port, e)
+	})
+	c.tasks.Go(c.listenWake)
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(limitError("attach", "memory file: %v", err), unix.Close(pair[1]))
+	}
+	return []int{own, pair[1]}, nil
+}
+
+// put queues an answer. It owns the descriptors.
+func (c *client) put(a uverbs.Answer, fds []int) error {
+	select {
+	case c.out <- outgoing{a.AppendTo(nil), fds}:
+		return nil
+	case <-c.gone:
+	}
+	return errors.Join(errors.New("answers are not read"), closeAll(fds))
+}
+
+// close ends what is the program's alone. The context is closed already.
+func (p *program) close() error {
+	for _, o := range p.objects[uChannel] {
+		o.(*eventQueue).close()
+	}
+	p.async.close()
+	return errors.Join(p.mem.close(), unix.Close(p.area.fd))
+}
+
+// result is what a command answers.
+type result struct {
+	uverbs.Answer
+	fds []int
+}
+
+// answer is a result with the bytes of these structs.
+func answer(structs ...any) result {
+	return result{Answer: uverbs.Answer{Data: uverbs.Encode(structs...)}}
+}
+
+// programCommands are the commands that may follow the first message.
+var programCommands map[uverbs.Op]func(p *program, c uverbs.Command) (result, error)
+
+// command makes a handler that takes arguments of type A.
+func command[A any](f func(p *program, a A) (result, error)) func(*program, uverbs.Command) (result, error) {
+	return func(p *program, c uverbs.Command) (result, error) {
+		a, ok := uverbs.Decode[A](c)
+		if !ok {
+			return result{}, unix.EINVAL
+		}
+		return f(p, a)
+	}
+}
+
+// programQueues are the commands that concern queues and address handles.
+type programQueues struct{ *program }
+
+// ofQueues is command for a method of programQueues.
+func ofQueues[A any](f func(q programQueues, a A) (result, error)) func(*program, uverbs.Command) (result, error) {
+	return command(func(p *program, a A) (result, error) { return f(programQueues{p}, a) })
+}
+
+func init() { // an initializer would refer to itself
+	programCommands = map[uverbs.Op]func(*program, uverbs.Command) (result, error){
+		uverbs.GetContext:                    command((*program).getContext),
+		uverbs.QueryDevice:                   command((*program).queryDevice),
+		uverbs.QueryDevice | uverbs.Extended: command((*program).queryDeviceEx),
+		uverbs.QueryPort:                     command((*program).queryPort),
+		uverbs.AllocPD:                       command((*program).allocPD),
+		uverbs.DeallocPD:                     command((*program).deallocPD),
+		uverbs.RegMR:                         command((*program).regMR),
+		uverbs.DeregMR:                       command((*program).deregMR),
+		uverbs.CreateAH:                      ofQueues(programQueues.createAH),
+		uverbs.DestroyAH:                     ofQueues(programQueues.destroyAH),
+		uverbs.CreateCompChannel:             command((*program).createChannel),
+		uverbs.CreateCQ:                      func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQ(c) },
+		uverbs.CreateCQ | uverbs.Extended:    func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQEx(c) },
+		uverbs.DestroyCQ:                     ofQueues(programQueues.destroyCQ),
+		uverbs.ReqNotifyCQ:                   ofQueues(programQueues.notifyCQ),
+		uverbs.CreateQP:                      ofQueues(programQueues.createQP),
+		uverbs.CreateQP | uverbs.Extended:    ofQueues(programQueues.createQPEx),
+		uverbs.QueryQP:                       ofQueues(programQueues.queryQP),
+		uverbs.ModifyQP:                      ofQueues(programQueues.modifyQP),
+		uverbs.ModifyQP | uverbs.Extended:    ofQueues(programQueues.modifyQP),
+		uverbs.DestroyQP:                     ofQueues(programQueues.destroyQP),
+		uverbs.CreateSRQ:                     ofQueues(programQueues.createSRQ),
+		uverbs.ModifySRQ:                     ofQueues(programQueues.modifySRQ),
+		uverbs.QuerySRQ:                      ofQueues(programQueues.querySRQ),
+		uverbs.DestroySRQ:                    ofQueues(programQueues.destroySRQ),
+		uverbs.Repost:                        (*program).repost,
+	}
+}
+
+// execute executes one command. Its error ends the connection; that of the command is answered.
+func (p *program) execute(cmd uverbs.Command) error {
+	f := programCommands[cmd.Op]
+	if f == nil {
+		return p.c.put(uverbs.Answer{Errno: uint32(unix.EOPNOTSUPP)}, nil)
+	}
+	r, err := f(p, cmd)
+	if err != nil {
+		r = result{Answer: uverbs.Answer{Errno: uint32(errnoOf(err))}}
+	}
+	return p.c.put(r.Answer, r.fds)
+}
+
+// errnos are the errors that a kernel driver gives for those of the verbs.
+var errnos = []struct {
+	err   error
+	errno unix.Errno
+}{
+	{verbs.ErrInvalid, unix.EINVAL},
+	{verbs.ErrState, unix.EINVAL},
+	{verbs.ErrNoSpace, unix.ENOMEM},
+	{verbs.ErrBusy, unix.EBUSY},
+	{verbs.ErrLimit, unix.ENOMEM},
+	{verbs.ErrAccess, unix.EACCES},
+	{verbs.ErrTimeout, unix.ETIMEDOUT},
+	{verbs.ErrClosed, unix.EIO},
+	{verbs.ErrNotSupported, unix.EOPNOTSUPP},
+	{verbs.ErrUnreachable, unix.EHOSTUNREACH},
+}
+
+func errnoOf(err error) unix.Errno {
+	var no unix.Errno
+	if errors.As(err, &no) {
+		return no
+	}
+	for _, e := range errnos {
+		if errors.Is(err, e.err) {
+			return e.errno
+		}
+	}
+	return unix.EIO
+}
+
+// add gives an object a handle.
+func (p *program) add(k uverbsKind, o any) uint32 {
+	for {
+		h := p.next[k]
+		if p.next[k]++; p.objects[k][h] == nil {
+			p.objects[k][h] = o
+			return h
+		}
+	}
+}
+
+// named finds the object of a handle.
+func named[T any](p *program, k uverbsKind, h uint32) (T, error) {
+	o, ok := p.objects[k][h].(T)
+	if !ok {
+		return o, unix.EINVAL
+	}
+	return o, nil
+}
+
+// getContext hands out the descriptor for asynchronous events.
+func (p *program) getContext(struct{}) (result, error) {
+	if p.async.fd() >= 0 {
+		return result{}, unix.EINVAL // a descriptor is a context
+	}
+	fd, err := p.async.open()
+	if err != nil {
+		return result{}, err
+	}
+	r := answer(uverbs.Context{Vectors: 1})
+	r.fds = []int{fd}
+	return r, nil
+}
+
+// Numbers that the rxe driver gives, and bounds of this daemon.
+const (
+	programSGEs  = 32
+	programWRs   = 8192
+	vendor       = 0xffffff
+	pageSizes    = 0xfffff000
+	ackDelay     = 15
+	atomicsOfHCA = 1
+	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
+	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ.
+	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14
+)
+
+// device describes the NIC.
+func (p *program) device() uverbs.Device {
+	l, pool := &p.c.s.cfg.Limits, &p.c.s.pool
+	d := pool.bound(p.c.ctx.Device(), l)
+	gid := verbs.LinkLocalGID(d.MAC)
+	guid := [8]byte(gid[8:])
+	sges, wrs := uint32(min(d.MaxSGE, programSGEs)), uint32(min(d.MaxQPWR/2, programWRs))
+	return uverbs.Device{
+		NodeGUID: guid, SysImageGUID: guid, MaxMRSize: 1 << 46, PageSizeCap: pageSizes, VendorID: vendor,
+		DeviceQueues: uverbs.DeviceQueues{
+			MaxQP: uint32(d.MaxQP), MaxQPWR: wrs, CapFlags: capabilities, MaxSGE: sges, MaxSGERd: sges,
+			MaxCQ: uint32(pool.most(l, kindCQ)), MaxCQE: uint32(min(d.MaxCQE/2, maxProgramCQE)),
+			MaxMR: uint32(pool.most(l, kindMR)), MaxPD: uint32(pool.most(l, kindPD)),
+		},
+		DeviceAtomics: uverbs.DeviceAtomics{
+			QPRd: uint32(d.MaxRdAtomic), ResRd: uint32(d.MaxRdAtomic * d.MaxQP), QPInitRd: uint32(d.MaxRdAtomic), AtomicCap: atomicsOfHCA,
+		},
+		DeviceMore: uverbs.DeviceMore{
+			MaxAH: uint32(d.MaxAH), MaxSRQ: uint32(d.MaxSRQ), MaxSRQWR: wrs, MaxSRQSGE: sges,
+		},
+		MaxPKeys: 1, AckDelay: ackDelay, Port: 1,
+	}
+}
+
+func (p *program) queryDevice(struct{}) (result, error) { return answer(p.device()), nil }
+
+func (p *program) queryDeviceEx(struct{}) (result, error) {
+	d := p.device()
+	ex := uverbs.ExDevice{CapFlagsEx: uint64(d.CapFlags)}
+	ex.Length = uint32(len(uverbs.Encode(d, ex)))
+	return answer(d, ex), nil
+}
+
+// mtuCode is the number of a path MTU (enum ibv_mtu).
+func mtuCode(m verbs.MTU) uint8 {
+	n := uint8(0)
+	for ; m > 128; m >>= 1 {
+		n++
+	}
+	return n
+}
+
+// queryPort describes the only port.
+func (p *program) queryPort(a uverbs.PortArgs) (result, error) {
+	if a.Port != 1 {
+		return result{}, unix.EINVAL
+	}
+	const (
+		active, linkUp, ethernet = 4, 5, 2
+		ipBased                  = 1 << 26
+	)
+	d := p.c.ctx.Device()
+	return answer(uverbs.Port{
+		CapFlags: ipBased, MaxMsg: d.MaxMsgSize, GIDs: uint32(len(d.GIDs) + 1), PKeys: 1, MaxVL: 1,
+		PortState: uverbs.PortState{State: active, MaxMTU: mtuCode(verbs.MTU4096), ActiveMTU: mtuCode(d.ActiveMTU)},
+		PortLink:  uverbs.PortLink{Width: 1, Speed: 1, Phys: linkUp, LinkLayer: ethernet},
+	}), nil
+}

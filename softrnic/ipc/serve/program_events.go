@@ -1,0 +1,175 @@
+package serve
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// maxPending bounds the events of a descriptor that wait for the program to read earlier ones.
+const maxPending = 4096
+
+// eventQueue is the daemon's end of a descriptor from which a program reads events: of a completion
+// channel or asynchronous ones. Its use is guarded by the engine's exclusiveness, but for open and
+// close, before and after there is any.
+type eventQueue struct {
+	sock    int // 0: not open
+	pending [][]byte
+	lost    uint64
+}
+
+func (q *eventQueue) fd() int {
+	if q.sock == 0 {
+		return -1
+	}
+	return q.sock
+}
+
+// open makes the descriptor and returns the program's end.
+func (q *eventQueue) open() (int, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, limitError("events", "socket: %v", err)
+	}
+	q.sock = pair[0]
+	return pair[1], nil
+}
+
+func (q *eventQueue) close() {
+	if q.sock != 0 {
+		_ = unix.Close(q.sock)
+		q.sock = 0
+	}
+}
+
+// send sends an event, behind those that wait.
+func (q *eventQueue) send(ev []byte) {
+	if q.sock == 0 {
+		return
+	}
+	if q.flush(); len(q.pending) == 0 && q.try(ev) {
+		return
+	}
+	if len(q.pending) >= maxPending {
+		q.lost++
+		return
+	}
+	q.pending = append(q.pending, ev)
+}
+
+// flush sends what waits, as far as there is room.
+func (q *eventQueue) flush() {
+	for len(q.pending) > 0 && q.try(q.pending[0]) {
+		q.pending = q.pending[1:]
+	}
+}
+
+// try reports false only if there is no room: an event for a program that has closed its end is
+// lost.
+func (q *eventQueue) try(ev []byte) bool {
+	err := unix.Sendto(q.sock, ev, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS)
+}
+
+// createChannel makes a completion channel.
+func (p *program) createChannel(struct{}) (result, error) {
+	p.forgetChannels()
+	if err := p.c.objects.reserve("create channel", kindMemory, 0, 0); err != nil {
+		return result{}, err
+	}
+	q := new(eventQueue)
+	fd, err := q.open()
+	if err != nil {
+		p.c.objects.giveBack(kindMemory, 0, 0)
+		return result{}, err
+	}
+	r := answer(uverbs.Handle{})
+	r.fds = []int{fd}
+	r.Number = p.add(uChannel, q)
+	return r, nil
+}
+
+// forgetChannels ends the channels whose descriptors the program has closed: no command says so.
+func (p *program) forgetChannels() {
+	p.c.s.pump.with(func(*engine.Engine) {
+		for h, o := range p.objects[uChannel] {
+			q := o.(*eventQueue)
+			poll := []unix.PollFd{{Fd: int32(q.sock), Events: 0}}
+			if n, err := unix.Poll(poll, 0); err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0 {
+				q.close()
+				delete(p.objects[uChannel], h)
+				p.c.objects.giveBack(kindMemory, 0, 0)
+			}
+		}
+	})
+}
+
+// repost sends events again that the preloaded library has taken from a channel, or asynchronous
+// ones.
+func (p *program) repost(c uverbs.Command) (result, error) {
+	q, size := &p.async, asyncLen
+	if c.Channel != uverbs.NoChannel {
+		var err error
+		if q, err = named[*eventQueue](p, uChannel, c.Channel); err != nil {
+			return result{}, err
+		}
+		size = completionLen
+	}
+	p.c.s.pump.with(func(*engine.Engine) {
+		for b := c.Args; len(b) >= size; b = b[size:] {
+			q.send(append([]byte(nil), b[:size]...))
+		}
+	})
+	return result{}, nil
+}
+
+// Lengths of events.
+const (
+	completionLen = 8
+	asyncLen      = 16
+)
+
+// asyncKinds are the numbers of asynchronous events (enum ibv_event_type).
+var asyncKinds = map[verbs.AsyncKind]uint32{
+	verbs.EventCQErr: 0, verbs.EventQPFatal: 1, verbs.EventQPReqErr: 2, verbs.EventQPAccessErr: 3, verbs.EventCommEst: 4,
+	verbs.EventSQDrained: 5, verbs.EventDeviceFatal: 8, verbs.EventPortActive: 9, verbs.EventPortErr: 10,
+	verbs.EventSRQLimit: 15, verbs.EventQPLastWQE: 16,
+}
+
+// owner is an object that asynchronous events name: the program's own name for it, and how many
+// events were sent.
+type owner struct {
+	user   uint64
+	events uint32
+}
+
+// portElement is what an event of the port names.
+const portElement = 1
+
+// event sends an asynchronous event to the program.
+func (p *program) event(ev verbs.AsyncEvent) {
+	var o *owner
+	switch ev.Kind {
+	case verbs.EventCQErr:
+		o = p.cqOwners[ev.CQ]
+	case verbs.EventSRQLimit:
+		o = p.srqOwners[ev.SRQ]
+	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventDeviceFatal:
+		o = &owner{user: portElement}
+	default:
+		o = p.qpOwners[ev.QPN]
+	}
+	if o == nil {
+		return
+	}
+	o.events++
+	b := binary.NativeEndian.AppendUint64(nil, o.user)
+	b = binary.NativeEndian.AppendUint32(b, asyncKinds[ev.Kind])
+	p.async.send(binary.NativeEndian.AppendUint32(b, 0))
+}

@@ -1,0 +1,241 @@
+package serve
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
+)
+
+// programMemory is the memory of a program: its /proc/self/mem, which it has opened and handed over
+// itself, so that the daemon needs no right to it, and its /proc/self/maps. A program that hands
+// over another process's has the right to write there anyway.
+//
+// The methods that reach memory are called with the engine's exclusiveness.
+type programMemory struct {
+	fd   int
+	maps *os.File
+	word [8]byte
+}
+
+var _ mem.Far = (*programMemory)(nil)
+
+// newProgramMemory checks the descriptors of a first message and owns them. A file that is not of
+// procfs could make the daemon wait.
+func newProgramMemory(fds []int) (*programMemory, error) {
+	err := error(nil)
+	if len(fds) != uverbs.HelloFDs {
+		err = fmt.Errorf("%w: %d descriptors", verbs.ErrInvalid, len(fds))
+	} else {
+		err = errors.Join(isProc(fds[uverbs.HelloMem], "mem"), isProc(fds[uverbs.HelloMaps], "maps"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, closeAll(fds))
+	}
+	return &programMemory{fd: fds[uverbs.HelloMem], maps: os.NewFile(uintptr(fds[uverbs.HelloMaps]), "program-maps")}, nil
+}
+
+// isProc checks that a descriptor is a file of procfs with this name.
+func isProc(fd int, name string) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return err
+	}
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil || fs.Type != unix.PROC_SUPER_MAGIC || filepath.Base(link) != name {
+		return &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: "a descriptor is not /proc/self/" + name}
+	}
+	return nil
+}
+
+func (m *programMemory) close() error { return errors.Join(unix.Close(m.fd), m.maps.Close()) }
+
+// Read fills p.
+func (m *programMemory) Read(p []byte, at uint64) bool {
+	n, err := unix.Pread(m.fd, p, int64(at))
+	return err == nil && n == len(p)
+}
+
+// Write writes p.
+func (m *programMemory) Write(p []byte, at uint64) bool {
+	n, err := unix.Pwrite(m.fd, p, int64(at))
+	return err == nil && n == len(p)
+}
+
+// Load64 reads a word.
+func (m *programMemory) Load64(at uint64) (uint64, bool) {
+	ok := m.Read(m.word[:], at)
+	return binary.NativeEndian.Uint64(m.word[:]), ok
+}
+
+// Store64 writes a word.
+func (m *programMemory) Store64(at, v uint64) bool {
+	binary.NativeEndian.PutUint64(m.word[:], v)
+	return m.Write(m.word[:], at)
+}
+
+// maxMaps bounds the mappings of a program that a registration looks at.
+const maxMaps = 1 << 20
+
+// allows reports whether the program has mapped all of [start, end) for reading, and for writing if
+// write is set: writes through /proc/self/mem reach pages that the program itself may not write.
+func (m *programMemory) allows(start, end uint64, write bool) bool {
+	r := bufio.NewScanner(io.NewSectionReader(m.maps, 0, 1<<40))
+	for n := 0; n < maxMaps && r.Scan(); n++ {
+		var from, to uint64
+		var rights string
+		if _, err := fmt.Sscanf(r.Text(), "%x-%x %4s", &from, &to, &rights); err != nil {
+			return false
+		}
+		switch {
+		case to <= start:
+			continue
+		case from > start, rights[0] != 'r', write && rights[1] != 'w':
+			return false
+		case to >= end:
+			return true
+		}
+		start = to
+	}
+	return false
+}
+
+func (p *program) allocPD(struct{}) (result, error) {
+	if err := p.c.objects.reserve("alloc PD", kindPD, 0, 0); err != nil {
+		return result{}, err
+	}
+	pd, err := p.c.ctx.AllocPD()
+	if err != nil {
+		p.c.objects.giveBack(kindPD, 0, 0)
+		return result{}, err
+	}
+	return answer(uverbs.Handle{H: p.add(uPD, pd)}), nil
+}
+
+// destroy ends an object by f and forgets it.
+func (p *program) destroy(k uverbsKind, h uint32, limit kind, queued int64, f func() error) error {
+	err := f()
+	if !gone(err) {
+		return err
+	}
+	delete(p.objects[k], h)
+	p.c.objects.giveBack(limit, 0, queued)
+	return nil
+}
+
+func (p *program) deallocPD(a uverbs.Handle) (result, error) {
+	pd, err := named[verbs.PD](p, uPD, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	return result{}, p.destroy(uPD, a.H, kindPD, 0, pd.Dealloc)
+}
+
+// accessBits are the bits of a region's rights that have a meaning; optional ones are ignored.
+const (
+	accessBits     = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	accessOptional = 0x3ff << 20
+)
+
+// regMR registers memory of the program.
+func (p *program) regMR(a uverbs.RegMRArgs) (result, error) {
+	pd, err := named[verbs.PD](p, uPD, a.PD)
+	if err != nil {
+		return result{}, err
+	}
+	access := a.Access &^ accessOptional
+	zero := access&uverbs.ZeroBased != 0
+	access &^= uverbs.ZeroBased
+	switch {
+	case access&^uint32(accessBits) != 0:
+		return result{}, unix.EOPNOTSUPP
+	case a.Length == 0 || a.Start+a.Length < a.Start:
+		return result{}, unix.EINVAL
+	case !p.mem.allows(a.Start, a.Start+a.Length, access&uint32(verbs.LocalWrite) != 0):
+		return result{}, unix.EFAULT
+	}
+	if err := p.c.objects.reserve("reg MR", kindMR, 0, 0); err != nil {
+		return result{}, err
+	}
+	base := a.VA
+	if zero {
+		base = 0
+	}
+	mr, err := verbsengine.RegFarMR(pd, p.mem, a.Start, base, a.Length, verbs.Access(access))
+	if err != nil {
+		p.c.objects.giveBack(kindMR, 0, 0)
+		return result{}, err
+	}
+	return answer(uverbs.MR{H: p.add(uMR, mr), LKey: mr.LKey(), RKey: mr.RKey()}), nil
+}
+
+func (p *program) deregMR(a uverbs.Handle) (result, error) {
+	mr, err := named[verbs.MR](p, uMR, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	return result{}, p.destroy(uMR, a.H, kindMR, 0, mr.Dereg)
+}
+
+// area is the memory of a program's rings, behind the control page. It is given out in whole pages,
+// first fit.
+type area struct {
+	fd    int
+	bytes []byte
+	free  []span // in order, none touching the next
+}
+
+type span struct{ at, n int }
+
+// areaLen is the size of the area: twice what the limits allow, so that gaps between rings do not
+// matter. Pages that are not used take no memory.
+func areaLen(l *Limits) int { return int(min(2*l.QueueBytes, 1<<32)) &^ 4095 }
+
+func newArea(fd int, bytes []byte) area {
+	return area{fd, bytes, []span{{controlPages, len(bytes) - controlPages}}}
+}
+
+func (a *area) size() int { return len(a.bytes) }
+
+// take finds room for n bytes, a multiple of the page size.
+func (a *area) take(n int) (at int, bytes []byte, ok bool) {
+	for i := range a.free {
+		s := &a.free[i]
+		if s.n < n {
+			continue
+		}
+		at = s.at
+		s.at, s.n = s.at+n, s.n-n
+		if s.n == 0 {
+			a.free = slices.Delete(a.free, i, i+1)
+		}
+		return at, a.bytes[at : at+n : at+n], true
+	}
+	return 0, nil, false
+}
+
+// give takes room back; its pages are given to the machine, and are zero when they are used again.
+func (a *area) give(at, n int) {
+	_ = unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(n)) // else they stay in use
+	i, _ := slices.BinarySearchFunc(a.free, at, func(s span, at int) int { return s.at - at })
+	a.free = slices.Insert(a.free, i, span{at, n})
+	if i+1 < len(a.free) && at+n == a.free[i+1].at {
+		a.free[i].n += a.free[i+1].n
+		a.free = slices.Delete(a.free, i+1, i+2)
+	}
+	if i > 0 && a.free[i-1].at+a.free[i-1].n == at {
+		a.free[i-1].n += a.free[i].n
+		a.free = slices.Delete(a.free, i, i+1)
+	}
+}

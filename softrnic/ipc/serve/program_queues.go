@@ -1,0 +1,621 @@
+package serve
+
+import (
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+const (
+	controlPages = ring.ControlLen
+	// maxProgramCQE bounds the entries of a completion queue; rings are powers of two.
+	maxProgramCQE = 1<<16 - 1
+)
+
+// place is where the ring of an object is.
+type place struct{ at, n int }
+
+// makeRing takes room for a ring of n entries out of the area.
+func (p programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, error) {
+	l := uverbs.RingLen(n, entry)
+	at, bytes, ok := p.area.take(l)
+	if !ok {
+		return uverbs.Ring{}, place{}, uverbs.Area{}, limitError("create queue", "no room for %d bytes of rings", l)
+	}
+	return uverbs.NewRing(bytes, n, entry), place{at, l}, uverbs.Area{Offset: uint64(at), Size: uint32(l)}, nil
+}
+
+// drop gives the room of rings back.
+func (p programQueues) drop(places ...place) {
+	for _, l := range places {
+		if l.n > 0 {
+			p.area.give(l.at, l.n)
+		}
+	}
+}
+
+// with gives f exclusive use of the engine and of what the pump works on.
+func (p *program) with(f func(port *port)) {
+	p.c.s.pump.with(func(e *engine.Engine) {
+		p.c.s.pump.noticeDown(e)
+		f(p.c.port)
+	})
+}
+
+func (p programQueues) createAH(a uverbs.AHArgs) (result, error) {
+	pd, err := named[verbs.PD](p.program, uPD, a.PD)
+	if err != nil {
+		return result{}, err
+	}
+	if a.Attr.Port != 1 || a.Attr.Global == 0 {
+		return result{}, unix.EINVAL
+	}
+	if err := p.c.objects.reserve("create AH", kindAH, 0, 0); err != nil {
+		return result{}, err
+	}
+	ah, err := pd.CreateAH(verbs.AHAttr{
+		DestGID: a.Attr.DestGID, SourceGID: int(a.Attr.SourceGID), TrafficClass: a.Attr.TClass, HopLimit: a.Attr.Hop,
+	})
+	if err != nil {
+		p.c.objects.giveBack(kindAH, 0, 0)
+		return result{}, err
+	}
+	h, num := p.add(uAH, ah), ah.Handle()
+	p.with(func(port *port) { port.ahs[num] = ah })
+	return answer(uverbs.AH{H: h, Num: num}), nil
+}
+
+func (p programQueues) destroyAH(a uverbs.Handle) (result, error) {
+	ah, err := named[verbs.AH](p.program, uAH, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	num := ah.Handle()
+	return result{}, p.destroy(uAH, a.H, kindAH, 0, func() error {
+		err := ah.Destroy()
+		if gone(err) {
+			p.with(func(port *port) { delete(port.ahs, num) })
+		}
+		return err
+	})
+}
+
+// cqObject is a completion queue with what it was counted as.
+type cqObject struct {
+	cq     verbs.CQ
+	own    *programCQ
+	place  place
+	queued int64
+}
+
+func (p programQueues) createCQ(c uverbs.Command) (result, error) {
+	a, ok := uverbs.Decode[uverbs.CQArgs](c)
+	if !ok {
+		return result{}, unix.EINVAL
+	}
+	cq, mi, err := p.makeCQ(c.Channel, a)
+	return answer(cq, mi), err
+}
+
+func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
+	const ignoreOverrun = 1 << 1
+	a, ok := uverbs.Decode[uverbs.ExCQArgs](c)
+	switch {
+	case !ok || a.CompMask != 0:
+		return result{}, unix.EINVAL
+	case a.Flags&^ignoreOverrun != 0:
+		return result{}, unix.EOPNOTSUPP
+	}
+	cq, mi, err := p.makeCQ(c.Channel, uverbs.CQArgs{User: a.User, CQE: a.CQE, Vector: a.Vector, Channel: a.Channel})
+	ex := uverbs.Ex{}
+	ex.Length = uint32(len(uverbs.Encode(cq, ex)))
+	return answer(cq, ex, mi), err
+}
+
+// makeCQ makes a completion queue. A program that gives a descriptor must give that of one of its
+// channels, whose number the preloaded library has put in the place of it.
+func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, mi uverbs.Area, err error) {
+	if a.CQE == 0 || a.CQE > maxProgramCQE || a.Vector != 0 {
+		return out, mi, unix.EINVAL
+	}
+	own := &programCQ{owner: owner{user: a.User}, number: channel}
+	if a.Channel >= 0 {
+		if own.channel, err = named[*eventQueue](p.program, uChannel, channel); err != nil {
+			return out, mi, err
+		}
+	}
+	n := int(a.CQE)
+	queued := int64(n)*wcBytes + int64(uverbs.RingLen(n, uverbs.WCSlot))
+	if err := p.c.objects.reserve("create CQ", kindCQ, 0, queued); err != nil {
+		return out, mi, err
+	}
+	o := &cqObject{own: own, queued: queued}
+	if own.ring, o.place, mi, err = p.makeRing(n, uverbs.WCSlot); err == nil {
+		if o.cq, err = p.c.ctx.CreateCQ(own.ring.Cap()); err != nil {
+			p.drop(o.place)
+		}
+	}
+	if err != nil {
+		p.c.objects.giveBack(kindCQ, 0, queued)
+		return out, mi, err
+	}
+	own.cq = verbsengine.EngineCQ(o.cq)
+	p.with(func(port *port) {
+		port.cqs = append(port.cqs, own)
+		p.cqOwners[own.cq.ID()] = &own.owner
+		p.c.s.pump.cqs[own.cq.ID()] = port
+	})
+	return uverbs.CQ{H: p.add(uCQ, o), CQE: uint32(own.ring.Cap())}, mi, nil
+}
+
+func (p programQueues) destroyCQ(a uverbs.Handle) (result, error) {
+	o, err := named[*cqObject](p.program, uCQ, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	if err := p.destroy(uCQ, a.H, kindCQ, o.queued, o.cq.Destroy); err != nil {
+		return result{}, err
+	}
+	r := result{}
+	p.with(func(port *port) {
+		p.c.s.pump.tell()
+		port.cqs = slices.DeleteFunc(port.cqs, func(m mover) bool { return m == o.own })
+		delete(p.cqOwners, o.own.cq.ID())
+		disown(p.c.s.pump.cqs, o.own.cq.ID(), port)
+		r = answer(uverbs.CQReported{Completions: o.own.told, Events: o.own.events})
+	})
+	r.Element, r.Channel = o.own.user, uverbs.NoChannel
+	r.Drain = 1 << 1
+	if o.own.channel != nil {
+		r.Channel, r.Drain = o.own.number, 1<<0|1<<1
+	}
+	p.drop(o.place)
+	return r, nil
+}
+
+// notifyCQ arms a completion queue. What is in the NIC's queue already is carried first: the
+// program looks for it behind this command.
+func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
+	o, err := named[*cqObject](p.program, uCQ, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	p.with(func(port *port) {
+		o.own.move(port)
+		if o.own.channel != nil {
+			o.own.channel.flush()
+		}
+		if q, err := o.own.cq.Queue(); err == nil {
+			q.Arm(a.Solicited != 0)
+		}
+	})
+	return result{}, nil
+}
+
+// srqObject is a shared receive queue.
+type srqObject struct {
+	srq    verbs.SRQ
+	recv   *receiveRing
+	own    owner
+	place  place
+	queued int64
+	attr   verbs.SRQAttr
+}
+
+func (p programQueues) createSRQ(a uverbs.SRQArgs) (result, error) {
+	pd, err := named[verbs.PD](p.program, uPD, a.PD)
+	if err != nil {
+		return result{}, err
+	}
+	d := p.device()
+	if a.MaxWR == 0 || a.MaxWR > d.MaxSRQWR || a.MaxSGE == 0 || a.MaxSGE > d.MaxSRQSGE {
+		return result{}, unix.EINVAL
+	}
+	n, slot := int(a.MaxWR), uverbs.RecvSlot(int(a.MaxSGE))
+	queued := int64(uverbs.RingLen(n, slot)) + int64(n)*(wrBytes+int64(a.MaxSGE)*sgeBytes)
+	if err := p.c.objects.reserve("create SRQ", kindSRQ, 0, queued); err != nil {
+		return result{}, err
+	}
+	o := &srqObject{queued: queued, own: owner{user: a.User}}
+	r, at, mi, err := p.makeRing(n, slot)
+	if err == nil {
+		if o.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: n, MaxSGE: int(a.MaxSGE)}); err == nil {
+			o.attr, err = o.srq.Query()
+		}
+		if err != nil {
+			p.drop(at)
+		}
+	}
+	if err != nil {
+		p.c.objects.giveBack(kindSRQ, 0, queued)
+		return result{}, err
+	}
+	o.place = at
+	o.recv = &receiveRing{port: p.c.port, ring: r, scratch: make([]byte, len(r.Slot(0)))}
+	p.with(func(port *port) {
+		verbsengine.EngineSRQ(o.srq).TakeReceives(o.recv)
+		p.srqOwners[o.attr.ID] = &o.own
+		p.c.s.pump.srqs[o.attr.ID] = port
+	})
+	return answer(uverbs.SRQ{H: p.add(uSRQ, o), MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Num: o.attr.ID}, mi, uverbs.SRQNum{Num: o.attr.ID}), nil
+}
+
+func (p programQueues) modifySRQ(a uverbs.ModifySRQArgs) (result, error) {
+	o, err := named[*srqObject](p.program, uSRQ, a.H)
+	switch {
+	case err != nil:
+		return result{}, err
+	case a.Mask&^uverbs.MaskSRQLimit != 0:
+		return result{}, unix.EOPNOTSUPP // no resizing
+	case a.Mask == 0:
+		return result{}, nil
+	case a.Limit > uint32(o.attr.MaxWR):
+		return result{}, unix.EINVAL
+	}
+	return result{}, o.srq.SetLimit(int(a.Limit))
+}
+
+func (p programQueues) querySRQ(a uverbs.Handle) (result, error) {
+	o, err := named[*srqObject](p.program, uSRQ, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	attr, err := o.srq.Query()
+	return answer(uverbs.SRQAttr{MaxWR: uint32(attr.MaxWR), MaxSGE: uint32(attr.MaxSGE), Limit: uint32(attr.Limit)}), err
+}
+
+func (p programQueues) destroySRQ(a uverbs.Handle) (result, error) {
+	o, err := named[*srqObject](p.program, uSRQ, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	if err := p.destroy(uSRQ, a.H, kindSRQ, o.queued, o.srq.Destroy); err != nil {
+		return result{}, err
+	}
+	r := result{}
+	p.with(func(port *port) {
+		p.c.s.pump.tell()
+		delete(p.srqOwners, o.attr.ID)
+		disown(p.c.s.pump.srqs, o.attr.ID, port)
+		r = answer(uverbs.Reported{Events: o.own.events})
+	})
+	r.Element, r.Channel, r.Drain = o.own.user, uverbs.NoChannel, 1
+	p.drop(o.place)
+	return r, nil
+}
+
+// programQPObject is a queue pair: attributes that a query returns, and what it was counted as.
+type programQPObject struct {
+	qp     verbs.QP
+	own    *programQP
+	owner  owner
+	places []place
+	queued int64
+	made   uverbs.QPArgs
+	attr   uverbs.ModifyQPArgs
+	state  uint8
+}
+
+// types are the types of queue pairs.
+var types = map[uint8]verbs.QPType{uverbs.TypeRC: verbs.RC, uverbs.TypeUC: verbs.UC, uverbs.TypeUD: verbs.UD}
+
+func (p programQueues) createQP(a uverbs.QPArgs) (result, error) {
+	out, recv, send, err := p.makeQP(a)
+	return answer(out, recv, send), err
+}
+
+func (p programQueues) createQPEx(a uverbs.ExQPArgs) (result, error) {
+	if a.CompMask != 0 || a.CreateFlags != 0 || a.SourceQPN != 0 {
+		return result{}, unix.EOPNOTSUPP
+	}
+	out, recv, send, err := p.makeQP(a.QPArgs)
+	ex := uverbs.Ex{}
+	ex.Length = uint32(len(uverbs.Encode(out, ex)))
+	return answer(out, ex, recv, send), err
+}
+
+// checkQP looks at the numbers of a new queue pair.
+func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) {
+	d := p.device()
+	typ, ok := types[a.Type]
+	switch {
+	case !ok:
+		return init, unix.EOPNOTSUPP
+	case a.MaxSend > d.MaxQPWR || a.MaxRecv > d.MaxQPWR || a.MaxSGE > d.MaxSGE || a.MaxRecvSGE > d.MaxSGE:
+		return init, unix.EINVAL
+	case int64(a.MaxInline) > int64(p.c.ctx.Device().MaxInline):
+		return init, unix.EINVAL
+	}
+	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, a.MaxRecvSGE, 1)), MaxInline: int(max(a.MaxInline, a.MaxSGE*16, 1)), SignalAll: a.SignalAll != 0}
+	init.MaxInline = min(init.MaxInline, p.c.ctx.Device().MaxInline)
+	send, err := named[*cqObject](p.program, uCQ, a.SendCQ)
+	if err != nil {
+		return init, err
+	}
+	recv, err := named[*cqObject](p.program, uCQ, a.RecvCQ)
+	if err != nil {
+		return init, err
+	}
+	init.SendCQ, init.RecvCQ = send.cq, recv.cq
+	if a.HasSRQ != 0 {
+		o, err := named[*srqObject](p.program, uSRQ, a.SRQ)
+		if err != nil {
+			return init, err
+		}
+		init.SRQ = o.srq
+	}
+	return init, nil
+}
+
+// makeQP makes a queue pair. Its handle is the number of its bell.
+func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uverbs.Area, err error) {
+	pd, err := named[verbs.PD](p.program, uPD, a.PD)
+	if err != nil {
+		return out, recvAt, sendAt, err
+	}
+	init, err := p.checkQP(&a)
+	if err != nil {
+		return out, recvAt, sendAt, err
+	}
+	sends, recvs := int(max(a.MaxSend, 1)), int(max(a.MaxRecv, 1))
+	sendSlot, recvSlot := uverbs.SendSlot(int(a.MaxSGE), init.MaxInline), uverbs.RecvSlot(int(a.MaxRecvSGE))
+	queued := int64(uverbs.RingLen(sends, sendSlot)) + int64(sends)*2*(wrBytes+int64(init.MaxSGE*sgeBytes+init.MaxInline))
+	if init.SRQ == nil {
+		queued += int64(uverbs.RingLen(recvs, recvSlot))
+	}
+	if err := p.c.objects.reserve("create QP", kindQP, 0, queued); err != nil {
+		return out, recvAt, sendAt, err
+	}
+	o := &programQPObject{queued: queued, made: a, owner: owner{user: a.User}}
+	undo := func(err error) error {
+		p.drop(o.places...)
+		p.c.objects.giveBack(kindQP, 0, queued)
+		return err
+	}
+	own := &programQP{sges: init.MaxSGE}
+	var at place
+	if own.ring, at, sendAt, err = p.makeRing(sends, sendSlot); err != nil {
+		return out, recvAt, sendAt, undo(err)
+	}
+	o.places = append(o.places, at)
+	own.slot = len(own.ring.Slot(0))
+	if init.SRQ == nil {
+		var r uverbs.Ring
+		if r, at, recvAt, err = p.makeRing(recvs, recvSlot); err != nil {
+			return out, recvAt, sendAt, undo(err)
+		}
+		o.places = append(o.places, at)
+		own.recv = &receiveRing{port: p.c.port, ring: r, scratch: make([]byte, len(r.Slot(0)))}
+		recvs = r.Cap()
+	}
+	init.MaxSendWR, init.MaxRecvWR = own.ring.Cap(), 1
+	if o.qp, err = pd.CreateQP(init); err != nil {
+		return out, recvAt, sendAt, undo(err)
+	}
+	send, _ := named[*cqObject](p.program, uCQ, a.SendCQ) // checkQP has found it
+	own.qp, own.done, o.own = verbsengine.EngineQP(o.qp), send.own, own
+	n := o.qp.QPN()
+	var bell uint32
+	ok := false
+	p.with(func(port *port) {
+		if bell, ok = port.addBell(own); !ok {
+			return
+		}
+		if own.recv != nil {
+			own.qp.TakeReceives(own.recv)
+		}
+		port.settled = append(port.settled, own)
+		p.qpOwners[n] = &o.owner
+		p.c.s.pump.qps[n] = port
+	})
+	if !ok {
+		return out, recvAt, sendAt, undo(errors.Join(limitError("create QP", "no doorbell is left"), o.qp.Destroy()))
+	}
+	p.objects[uQP][bell] = o
+	o.made.MaxRecv = uint32(recvs)
+	return uverbs.QP{
+		H: bell, QPN: uint32(n), MaxSend: a.MaxSend, MaxRecv: a.MaxRecv, MaxSGE: a.MaxSGE, MaxRecvSGE: a.MaxRecvSGE, MaxInline: uint32(init.MaxInline),
+	}, recvAt, sendAt, nil
+}
+
+func (p programQueues) destroyQP(a uverbs.Handle) (result, error) {
+	o, err := named[*programQPObject](p.program, uQP, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	n := o.qp.QPN()
+	if err := p.destroy(uQP, a.H, kindQP, o.queued, o.qp.Destroy); err != nil {
+		return result{}, err
+	}
+	r := result{}
+	p.with(func(port *port) {
+		p.c.s.pump.tell()
+		port.bells[a.H] = nil
+		port.settled = slices.DeleteFunc(port.settled, func(q *programQP) bool { return q == o.own })
+		delete(p.qpOwners, n)
+		disown(p.c.s.pump.qps, n, port)
+		r = answer(uverbs.Reported{Events: o.owner.events})
+	})
+	r.Element, r.Channel, r.Drain = o.owner.user, uverbs.NoChannel, 1
+	p.drop(o.places...)
+	return r, nil
+}
+
+// States of a queue pair (enum ibv_qp_state).
+const (
+	stateReset = iota
+	stateInit
+	stateRTR
+	stateRTS
+	stateSQD
+	stateSQE
+	stateErr
+)
+
+// keep remembers the attributes that a modify command sets.
+func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
+	k, m := &o.attr, a.Mask
+	if m&uverbs.MaskAccess != 0 {
+		k.Access = a.Access
+	}
+	if m&uverbs.MaskQKey != 0 {
+		k.QKey = a.QKey
+	}
+	if m&uverbs.MaskDest != 0 {
+		k.Dest = a.Dest
+	}
+	if m&uverbs.MaskDestQPN != 0 {
+		k.DestQPN = a.DestQPN
+	}
+	if m&(1<<4) != 0 {
+		k.PKeyIndex = a.PKeyIndex
+	}
+	if m&uverbs.MaskRecvPSN != 0 {
+		k.RecvPSN = a.RecvPSN
+	}
+	if m&uverbs.MaskSendPSN != 0 {
+		k.SendPSN = a.SendPSN
+	}
+	for _, f := range [...]struct {
+		bit uint32
+		to  *uint8
+		v   uint8
+	}{
+		{1 << 5, &k.Port, a.Port},
+		{uverbs.MaskPathMTU, &k.PathMTU, a.PathMTU},
+		{uverbs.MaskTimeout, &k.Timeout, a.Timeout},
+		{uverbs.MaskRetry, &k.RetryCount, a.RetryCount},
+		{uverbs.MaskRNRRetry, &k.RNRRetry, a.RNRRetry},
+		{uverbs.MaskRdAtomic, &k.MaxRdAtomic, a.MaxRdAtomic},
+		{uverbs.MaskDestAtomic, &k.MaxDestRdAtomic, a.MaxDestRdAtomic},
+		{uverbs.MaskRNRTimer, &k.MinRNRTimer, a.MinRNRTimer},
+	} {
+		if m&f.bit != 0 {
+			*f.to = f.v
+		}
+	}
+}
+
+// orNone is a number of READs and atomics as package verbs has it, where 0 means the default.
+func orNone(n uint8) int {
+	if n == 0 {
+		return -1
+	}
+	return int(n)
+}
+
+// modifyQP makes a transition, or changes attributes within a state.
+func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
+	o, err := named[*programQPObject](p.program, uQP, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	o.state = p.stateOf(o)
+	before := o.attr
+	o.keep(&a)
+	if err := p.move(o, &a); err != nil {
+		o.attr = before
+		return result{}, err
+	}
+	return result{}, nil
+}
+
+// stateOf is the state now, which the NIC may have changed.
+func (p programQueues) stateOf(o *programQPObject) uint8 {
+	attr, err := o.qp.Query()
+	if err != nil {
+		return stateErr
+	}
+	return uint8(attr.State) // the numbers are the same
+}
+
+// remoteRights are the rights of a queue pair.
+const remoteRights = uint32(verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic)
+
+// move makes the transition that a asks for.
+func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
+	to := o.state
+	if a.Mask&uverbs.MaskState != 0 {
+		to = a.State
+	}
+	k := &o.attr
+	init := verbs.ToInit{Access: verbs.Access(k.Access & remoteRights), QKey: k.QKey}
+	switch {
+	case to == stateReset:
+		if err := o.qp.ToReset(); err != nil {
+			return err
+		}
+		p.with(func(*port) { o.own.forget() })
+		return nil
+	case to == stateErr:
+		return o.qp.ToError()
+	case to == stateInit && (o.state == stateReset || o.state == stateInit):
+		return o.qp.ToInit(init)
+	case to == stateRTR && o.state == stateInit:
+		if err := o.qp.ToInit(init); err != nil { // the command may set rights, too
+			return err
+		}
+		if k.PathMTU > 5 {
+			return unix.EINVAL
+		}
+		return o.qp.ToRTR(verbs.ToRTR{
+			DestQPN: wire.QPN(k.DestQPN), DestGID: k.Dest.DestGID, SourceGID: int(k.Dest.SourceGID), RecvPSN: wire.PSN(k.RecvPSN & 0xffffff),
+			PathMTU: verbs.MTU(128 << k.PathMTU), MaxDestRdAtomic: orNone(k.MaxDestRdAtomic), MinRNRTimer: k.MinRNRTimer,
+			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop,
+		})
+	case to == stateRTS && o.state == stateRTR:
+		err := o.qp.ToRTS(verbs.ToRTS{
+			SendPSN: wire.PSN(k.SendPSN & 0xffffff), Timeout: k.Timeout, RetryCount: k.RetryCount, RNRRetry: k.RNRRetry, MaxRdAtomic: orNone(k.MaxRdAtomic),
+		})
+		if err == nil {
+			p.ring(o) // what was posted before
+		}
+		return err
+	case to == stateRTS && (o.state == stateSQD || o.state == stateSQE):
+		return o.qp.ResumeRTS()
+	case to == stateSQD && o.state == stateRTS:
+		return o.qp.ToSQD()
+	case to == o.state:
+		return nil
+	}
+	return unix.EINVAL
+}
+
+// ring posts what waits in the send ring of a queue pair.
+func (p programQueues) ring(o *programQPObject) {
+	now, _, out := p.c.s.pump.shell.Enter()
+	defer p.c.s.pump.shell.Leave()
+	o.own.rung(now, p.c.port, out)
+}
+
+func (p programQueues) queryQP(a uverbs.QueryQPArgs) (result, error) {
+	o, err := named[*programQPObject](p.program, uQP, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	s := p.stateOf(o)
+	k, m := &o.attr, &o.made
+	out := uverbs.QPAttr{
+		Dest: k.Dest, MaxSend: m.MaxSend, MaxRecv: m.MaxRecv, MaxSGE: m.MaxSGE, MaxRecvSGE: m.MaxRecvSGE, MaxInline: m.MaxInline,
+		QPNumbers: k.QPNumbers, QPState: k.QPState, SignalAll: m.SignalAll,
+	}
+	out.State, out.Current = s, s
+	return answer(out), nil
+}
+
+// mover is a completion queue of a port, which carries what the NIC has completed.
+type mover interface{ move(p *port) }
+
+var (
+	_ mover  = (*cqPort)(nil)
+	_ mover  = (*programCQ)(nil)
+	_ belled = (*programQP)(nil)
+)

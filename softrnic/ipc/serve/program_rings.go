@@ -1,0 +1,185 @@
+package serve
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// This file is the pump's end of the rings of unmodified programs.
+
+// programQP is a queue pair of a program, and its send ring. head is the index of the next entry to
+// be posted. The places of entries become free when they are complete, as the NIC's own are.
+type programQP struct {
+	qp    *engine.QP
+	ring  uverbs.Ring
+	slot  int
+	sges  int
+	head  uint32
+	freed uint32 // the consumer's index, as it was published last
+	done  *programCQ
+	recv  *receiveRing // nil with a shared receive queue
+}
+
+// rung posts what waits, if the queue pair takes it. In a state that sends nothing yet it stays.
+func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
+	q.settle()
+	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())
+	for waiting > 0 {
+		n := min(waiting, ring.MaxPosts)
+		taken, err := q.post(now, p, n, out)
+		q.head += uint32(taken)
+		if err != nil {
+			if !errors.Is(err, verbs.ErrState) && !errors.Is(err, verbs.ErrNoSpace) && !isClosed(err) {
+				q.fail(now, p, out)
+			}
+			return
+		}
+		waiting -= n
+	}
+}
+
+// post hands n entries to the engine, and returns how many it took.
+func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (taken int, err error) {
+	s := &p.c.s.pump.scratch
+	bytes, sges := s.room(n, q.slot, q.sges)
+	var bad error
+	good := n
+	for i := range n {
+		wr := &s.sends[i]
+		ah, ok := uverbs.Send(q.ring.Slot(q.head+uint32(i)), bytes[i*q.slot:(i+1)*q.slot], wr, sges[i*q.sges:(i+1)*q.sges])
+		if !ok {
+			good, bad = i, malformed("post send", i)
+			break
+		}
+		if handle := p.ahs[ah]; ah != 0 && handle != nil {
+			wr.AH = handle
+		}
+	}
+	if err := q.qp.PostSend(now, s.sends[:good], out); err != nil {
+		var op *verbs.OpError
+		if errors.As(err, &op) {
+			return op.Index, err
+		}
+		return 0, err
+	}
+	return good, bad
+}
+
+// fail completes the entry at head, which cannot be executed, as a driver does, and ends the queue
+// pair.
+func (q *programQP) fail(now clock.Time, p *port, out *packetio.Batch) {
+	id := binary.NativeEndian.Uint64(q.ring.Slot(q.head))
+	q.head++
+	q.done.put(p, verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.qp.Num()})
+	_ = q.qp.ToError(now, out) // one that is dead or in error already stays so
+}
+
+// settle frees the places of entries that are complete.
+func (q *programQP) settle() {
+	if freed := q.head - uint32(q.qp.Sending()); freed != q.freed {
+		q.freed = freed
+		q.ring.SetConsumer(freed)
+	}
+}
+
+// forget drops what the rings hold, when the queue pair is reset.
+func (q *programQP) forget() {
+	q.head = q.ring.Producer()
+	q.freed = q.head
+	q.ring.SetConsumer(q.head)
+	if q.recv != nil {
+		q.recv.head = q.recv.ring.Producer()
+		q.recv.ring.SetConsumer(q.recv.head)
+	}
+}
+
+// receiveRing is a ring of receives, of a queue pair or a shared one. A program rings no bell for
+// it: the NIC looks when a message needs a receive.
+type receiveRing struct {
+	port    *port
+	ring    uverbs.Ring
+	head    uint32
+	scratch []byte
+}
+
+var _ transport.Receives = (*receiveRing)(nil)
+
+// Next takes the oldest receive. A malformed one is a breach of the rules: the library lets none
+// pass.
+func (r *receiveRing) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
+	if r.Len() == 0 {
+		return 0, 0, false
+	}
+	id, nsge, ok = uverbs.Recv(r.ring.Slot(r.head), r.scratch, sgl)
+	r.head++
+	r.ring.SetConsumer(r.head)
+	if !ok {
+		r.port.breaks("a malformed receive")
+		return 0, 0, false
+	}
+	r.port.posts++
+	return id, nsge, true
+}
+
+// Len is how many receives wait.
+func (r *receiveRing) Len() int { return r.ring.Between(r.head, r.ring.Producer()) }
+
+// programCQ is a completion queue of a program. tail is the daemon's own index.
+type programCQ struct {
+	owner
+	cq      *engine.CQ
+	ring    uverbs.Ring
+	tail    uint32
+	channel *eventQueue // or nil
+	number  uint32      // of the channel
+	told    uint32      // events that were sent to it
+}
+
+// room is how many completions fit.
+func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Consumer(), c.tail) }
+
+// put writes a completion that is not the engine's; if there is no room it is lost, as in a queue
+// that overruns.
+func (c *programCQ) put(p *port, wc verbs.WC) {
+	c.move(p)
+	if c.room() == 0 {
+		return
+	}
+	uverbs.PutWC(c.ring.Slot(c.tail), &wc)
+	c.tail++
+	c.ring.SetProducer(c.tail)
+}
+
+// move carries completions to the program as far as there is room. The rest stays in the NIC's
+// completion queue, which overruns when it is full.
+func (c *programCQ) move(p *port) {
+	q, err := c.cq.Queue()
+	if err != nil || p.broken != "" {
+		return
+	}
+	s := &p.c.s.pump.scratch
+	for q.Len() > 0 {
+		n := q.Poll(s.wcs[:min(len(s.wcs), c.room())])
+		if n == 0 {
+			break
+		}
+		for i := range n {
+			uverbs.PutWC(c.ring.Slot(c.tail+uint32(i)), &s.wcs[i])
+		}
+		c.tail += uint32(n)
+		p.wcs += uint64(n)
+		c.ring.SetProducer(c.tail)
+	}
+	if q.Fired() && c.channel != nil {
+		c.told++
+		c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user))
+	}
+}

@@ -1,0 +1,110 @@
+package uverbs
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Op is the number of a command.
+type Op uint32
+
+// Commands (enum ib_uverbs_write_cmds). Repost is the preloaded library's own: events that it has
+// taken from a completion channel and that belong to other queues go back.
+const (
+	GetContext        Op = 0
+	QueryDevice       Op = 1
+	QueryPort         Op = 2
+	AllocPD           Op = 3
+	DeallocPD         Op = 4
+	CreateAH          Op = 5
+	DestroyAH         Op = 8
+	RegMR             Op = 9
+	DeregMR           Op = 13
+	CreateCompChannel Op = 17
+	CreateCQ          Op = 18
+	DestroyCQ         Op = 20
+	ReqNotifyCQ       Op = 23
+	CreateQP          Op = 24
+	QueryQP           Op = 25
+	ModifyQP          Op = 26
+	DestroyQP         Op = 27
+	CreateSRQ         Op = 32
+	ModifySRQ         Op = 33
+	QuerySRQ          Op = 34
+	DestroySRQ        Op = 35
+
+	Extended Op = 0x80000000
+	Repost   Op = 0x7fff0000
+)
+
+const (
+	headerLen   = 8
+	exHeaderLen = 16
+	// responseLen is the pointer with which the arguments of most commands begin.
+	responseLen = 8
+	opMask      = 0xff
+	// MaxCommand bounds the bytes of a command.
+	MaxCommand = 4096
+)
+
+// Command is a command as a program wrote it.
+type Command struct {
+	Op      Op // with Extended
+	Channel uint32
+	// Args are the arguments behind the pointer for the answer, if there is one.
+	Args []byte
+}
+
+var errCommand = errors.New("a message that is no command")
+
+// noPointer are the commands whose arguments do not begin with a pointer for the answer.
+var noPointer = map[Op]bool{
+	DeallocPD: true, DestroyAH: true, DeregMR: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true, Repost: true,
+}
+
+// ParseCommand takes a message apart. Args are part of b.
+func ParseCommand(b []byte) (c Command, err error) {
+	if len(b) < PrefixLen+headerLen || len(b) > PrefixLen+MaxCommand {
+		return c, errCommand
+	}
+	c.Channel = binary.NativeEndian.Uint32(b)
+	b = b[PrefixLen:]
+	op := Op(binary.NativeEndian.Uint32(b))
+	b = b[headerLen:]
+	switch {
+	case op == Repost:
+		c.Op, c.Args = op, b
+		return c, nil
+	case op&Extended != 0:
+		if len(b) < exHeaderLen {
+			return c, errCommand
+		}
+		c.Op, c.Args = op&(Extended|opMask), b[exHeaderLen:]
+		return c, nil
+	}
+	c.Op = op & opMask
+	if !noPointer[c.Op] {
+		if len(b) < responseLen {
+			return c, errCommand
+		}
+		b = b[responseLen:]
+	}
+	c.Args = b
+	return c, nil
+}
+
+// Decode reads arguments of type A: one of the structs of this package. False: there are too few
+// bytes. A program may give more than a command needs.
+func Decode[A any](c Command) (a A, ok bool) {
+	_, err := binary.Decode(c.Args, binary.NativeEndian, &a)
+	return a, err == nil
+}
+
+// Encode appends the answers, which are structs of this package.
+func Encode(answers ...any) []byte {
+	var b []byte
+	for _, a := range answers {
+		b, _ = binary.Append(b, binary.NativeEndian, a) // fixed sizes: it does not fail
+	}
+	return b
+}

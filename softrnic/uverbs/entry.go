@@ -1,0 +1,174 @@
+package uverbs
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Sizes of entries without their pieces (rxe_send_wqe, rxe_recv_wqe), of a piece, and of the place
+// of a completion.
+const (
+	sendLen = 208
+	recvLen = 40
+	sgeLen  = 16
+	wcLen   = 48
+	WCSlot  = 64
+)
+
+// SendSlot is the size of a send entry with so many pieces or inline bytes; RecvSlot that of a
+// receive.
+func SendSlot(sges, inline int) int { return sendLen + max(sges*sgeLen, inline) }
+
+// RecvSlot is the size of a receive.
+func RecvSlot(sges int) int { return recvLen + sges*sgeLen }
+
+// Places in a send entry.
+const (
+	sendID      = 0
+	sendOp      = 12
+	sendFlags   = 16
+	sendImm     = 20
+	sendRemote  = 24 // address of WRITE and READ; of an atomic; queue pair and Q_Key of a datagram
+	sendRKey    = 32
+	sendCompare = 32
+	sendSwap    = 40
+	sendAtomic  = 48 // R_Key of an atomic
+	sendQKey    = 28
+	sendAH      = 36
+	sendLength  = 184
+	sendPieces  = 196
+	recvPieces  = 28
+)
+
+// Flags of a send entry (enum ibv_send_flags).
+const (
+	flagFence     = 1
+	flagSignalled = 2
+	flagSolicited = 4
+	flagInline    = 8
+)
+
+// operations are indexed by enum ibv_wr_opcode. A program cannot name one that is not here.
+var operations = [...]verbs.WROpcode{
+	verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
+	verbs.OpLocalInv, 9: verbs.OpSendInv,
+}
+
+// known are the operations that can be used.
+const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<9
+
+// Send copies slot to scratch and decodes it: pieces go into sges, inline data stay in scratch. ah
+// is the number of the address handle. False: it is malformed.
+func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
+	b := scratch[:copy(scratch, slot)]
+	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
+	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+	if len(b) < sendLen {
+		return 0, false
+	}
+	op, flags := u32(sendOp), u32(sendFlags)
+	*wr = verbs.SendWR{ID: u64(sendID)}
+	if op >= uint32(len(operations)) || known&(1<<op) == 0 {
+		return 0, false
+	}
+	wr.Op = operations[op]
+	for _, f := range [...]struct {
+		theirs uint32
+		ours   verbs.SendFlags
+	}{{flagFence, verbs.Fence}, {flagSignalled, verbs.Signalled}, {flagSolicited, verbs.Solicited}, {flagInline, verbs.Inline}} {
+		if flags&f.theirs != 0 {
+			wr.Flags |= f.ours
+		}
+	}
+	switch wr.Op {
+	case verbs.OpCmpSwap, verbs.OpFetchAdd:
+		wr.RemoteAddr, wr.CompareAdd, wr.Swap, wr.RKey = u64(sendRemote), u64(sendCompare), u64(sendSwap), u32(sendAtomic)
+	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead:
+		wr.RemoteAddr, wr.RKey = u64(sendRemote), u32(sendRKey)
+	case verbs.OpSendInv, verbs.OpLocalInv:
+		wr.InvRKey = u32(sendImm)
+	default: // it matters only to datagrams
+		wr.RemoteQPN, wr.RemoteQKey, ah = wire.QPN(u32(sendRemote)), u32(sendQKey), u32(sendAH)
+	}
+	if wr.Op == verbs.OpSendImm || wr.Op == verbs.OpWriteImm {
+		wr.Imm = binary.BigEndian.Uint32(b[sendImm:])
+	}
+	if wr.Flags&verbs.Inline != 0 {
+		n := u32(sendLength)
+		if n > uint32(len(b)-sendLen) {
+			return 0, false
+		}
+		wr.Data = b[sendLen : sendLen+n : sendLen+n]
+		return ah, true
+	}
+	n, ok := pieces(b[sendLen:], u32(sendPieces), sges)
+	wr.SGL = sges[:n]
+	return ah, ok
+}
+
+// Recv copies slot to scratch and decodes it; pieces go into sges. False: it is malformed.
+func Recv(slot, scratch []byte, sges []verbs.SGE) (id uint64, nsge int, ok bool) {
+	b := scratch[:copy(scratch, slot)]
+	if len(b) < recvLen {
+		return 0, 0, false
+	}
+	nsge, ok = pieces(b[recvLen:], binary.NativeEndian.Uint32(b[recvPieces:]), sges)
+	return binary.NativeEndian.Uint64(b), nsge, ok
+}
+
+// pieces decodes n pieces.
+func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
+	if n > uint32(len(sges)) || n > uint32(len(b)/sgeLen) {
+		return 0, false
+	}
+	for i := range sges[:n] {
+		s := b[i*sgeLen:]
+		sges[i] = verbs.SGE{
+			Addr: binary.NativeEndian.Uint64(s), Length: binary.NativeEndian.Uint32(s[8:]), LKey: binary.NativeEndian.Uint32(s[12:]),
+		}
+	}
+	return int(n), true
+}
+
+// completions are the opcodes of completions by verbs.WCOpcode (enum ibv_wc_opcode).
+var completions = [...]uint32{
+	verbs.WCSend: 0, verbs.WCWrite: 1, verbs.WCRead: 2, verbs.WCCmpSwap: 3, verbs.WCFetchAdd: 4, verbs.WCBindMW: 5,
+	verbs.WCLocalInv: 6, verbs.WCRegMR: 6, verbs.WCRecv: 128, verbs.WCRecvWriteImm: 129,
+}
+
+// Flags of a completion (enum ibv_wc_flags).
+const (
+	wcGRH = 1
+	wcImm = 2
+	wcInv = 8
+)
+
+// PutWC writes a completion to its place.
+func PutWC(slot []byte, wc *verbs.WC) {
+	var b [wcLen]byte
+	u32 := func(at int, v uint32) { binary.NativeEndian.PutUint32(b[at:], v) }
+	binary.NativeEndian.PutUint64(b[:], wc.ID)
+	u32(8, uint32(wc.Status))
+	u32(12, completions[wc.Opcode])
+	u32(16, wc.VendorErr)
+	u32(20, wc.ByteLen)
+	flags := uint32(0)
+	if wc.Flags&verbs.WithImm != 0 {
+		binary.BigEndian.PutUint32(b[24:], wc.Imm)
+		flags |= wcImm
+	}
+	if wc.Flags&verbs.WithInv != 0 {
+		u32(24, wc.InvRKey)
+		flags |= wcInv
+	}
+	if wc.Flags&verbs.WithGRH != 0 {
+		flags |= wcGRH
+	}
+	u32(28, uint32(wc.QPN))
+	u32(32, uint32(wc.SrcQPN))
+	u32(36, flags)
+	b[46] = 1 // port
+	copy(slot, b[:])
+}

@@ -1,0 +1,64 @@
+package uverbs_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/softrnic/device"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// house is two NICs of this process on a cable, for unmodified programs: what a rack does with
+// hosts, without one.
+type house struct {
+	sockets [2]string
+	servers [2]*serve.Server
+}
+
+var (
+	ips  = [2]netip.Addr{netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("10.77.0.2")}
+	macs = [2]wire.MAC{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}}
+)
+
+func newHouse(t testing.TB, limits serve.Limits) *house {
+	t.Helper()
+	dir, h := t.TempDir(), new(house)
+	var ports [2]*memcable.Port
+	ports[0], ports[1] = memcable.Pair(memcable.Config{})
+	for i := range ports {
+		d, err := device.Open(device.Config{
+			Port: ports[i], Waiter: memcable.NewWaiter(0, ports[i]), Spin: -1, Seed: uint64(i),
+			Engine: engine.Config{
+				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				Resolve: func(a netip.Addr) (wire.MAC, bool) {
+					for k := range ips {
+						if a == ips[k] {
+							return macs[k], true
+						}
+					}
+					return wire.MAC{}, false
+				},
+			},
+		})
+		must(t, err)
+		t.Cleanup(func() { must(t, d.Close()) })
+		h.sockets[i] = filepath.Join(dir, "verbs"+string(rune('0'+i))+".sock")
+		h.servers[i], err = serve.Listen(serve.Config{Path: h.sockets[i], Open: d.Context, Spin: -1, Limits: limits})
+		must(t, err)
+		t.Cleanup(func() { must(t, h.servers[i].Close()) })
+	}
+	return h
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,194 @@
+package uverbs_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+func fill(b []byte, seed byte) {
+	for i := range b {
+		b[i] = byte(i)*7 + seed
+	}
+}
+
+// Work requests in the rings of two programs move data between their memories.
+func TestOperations(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, b := h.linked(t, uverbs.TypeRC)
+	const n = 10000
+	fill(a.buf[:n], 1)
+	b.receive(20000, n)
+	a.post(opSend, 0, n, 0, 0)
+	if c := a.succeeds(); c.Opcode != 0 || c.ID != 0 || c.QPN != a.qp.QPN {
+		t.Errorf("send: %+v", c)
+	}
+	if c := b.succeeds(); c.Opcode != 128 || c.ID != 20000 || c.Len != n || !bytes.Equal(b.buf[20000:20000+n], a.buf[:n]) {
+		t.Errorf("receive: %+v", c)
+	}
+	fill(a.buf[:n], 2)
+	a.post(opWrite, 0, n, addr(b.buf)+50000, b.mr.RKey)
+	a.succeeds()
+	if !bytes.Equal(b.buf[50000:50000+n], a.buf[:n]) {
+		t.Error("the written bytes are others")
+	}
+	a.post(opRead, 60000, n, addr(b.buf)+50000, b.mr.RKey)
+	if c := a.succeeds(); c.Opcode != 2 || !bytes.Equal(a.buf[60000:60000+n], a.buf[:n]) {
+		t.Errorf("read: %+v", c)
+	}
+	word := b.buf[1024:1032]
+	binary.NativeEndian.PutUint64(word, 40)
+	a.post(opAdd, 1024, 8, addr(word), b.mr.RKey, 2)
+	a.succeeds()
+	a.post(opCAS, 2048, 8, addr(word), b.mr.RKey, 42, 99)
+	a.succeeds()
+	if got := [3]uint64{
+		binary.NativeEndian.Uint64(a.buf[1024:]), binary.NativeEndian.Uint64(a.buf[2048:]), binary.NativeEndian.Uint64(word),
+	}; got != [3]uint64{40, 42, 99} {
+		t.Errorf("atomics: %v", got)
+	}
+	for range 100 { // the rings go round
+		b.receive(0, 64)
+		a.post(opSend, 64, 64, 0, 0)
+		a.succeeds()
+		b.succeeds()
+	}
+}
+
+// Memory that the program has unmapped is an error of the work request that names it, at either
+// end, and nothing else.
+func TestMemoryThatIsGone(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, b := h.linked(t, uverbs.TypeRC)
+	must(t, unix.Munmap(b.buf))
+	a.post(opWrite, 0, 100, addr(b.buf), b.mr.RKey)
+	if c := a.next(); verbs.Status(c.Status) != verbs.RemAccessErr {
+		t.Errorf("WRITE to unmapped memory: %v", verbs.Status(c.Status))
+	}
+	for _, op := range []uint32{opRead, opAdd} {
+		a, b := h.linked(t, uverbs.TypeRC)
+		must(t, unix.Munmap(b.buf))
+		a.post(op, 0, 8, addr(b.buf), b.mr.RKey, 1)
+		if op == opRead {
+			a.post(op, 0, 8, addr(b.buf), b.mr.RKey)
+		}
+		if c := a.next(); verbs.Status(c.Status) != verbs.RemAccessErr {
+			t.Errorf("operation %d on unmapped memory: %v", op, verbs.Status(c.Status))
+		}
+	}
+	a, b = h.linked(t, uverbs.TypeRC)
+	must(t, unix.Munmap(a.buf))
+	a.post(opWrite, 0, 100, addr(b.buf), b.mr.RKey)
+	if c := a.next(); verbs.Status(c.Status) != verbs.LocProtErr {
+		t.Errorf("WRITE from unmapped memory: %v", verbs.Status(c.Status))
+	}
+	a, b = h.linked(t, uverbs.TypeRC)
+	b.receive(0, 100)
+	must(t, unix.Munmap(b.buf))
+	a.post(opSend, 0, 100, 0, 0)
+	if c := a.next(); verbs.Status(c.Status) != verbs.RemOpErr {
+		t.Errorf("SEND to unmapped memory: %v", verbs.Status(c.Status))
+	}
+	if c := b.next(); verbs.Status(c.Status) != verbs.LocProtErr {
+		t.Errorf("receive to unmapped memory: %v", verbs.Status(c.Status))
+	}
+}
+
+// Memory is registered only as the program itself may use it.
+func TestRegistration(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	c := h.attach(t, 0)
+	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
+	b := memory(t, 3*4096)
+	reg := func(start, length uint64, access uint32) unix.Errno {
+		_, errno := c.raw(uverbs.RegMR, uverbs.NoChannel, uverbs.Encode(uverbs.RegMRArgs{Start: start, Length: length, VA: start, PD: pd, Access: access}))
+		return errno
+	}
+	must(t, unix.Mprotect(b[4096:8192], unix.PROT_READ))
+	for name, s := range map[string]struct {
+		start, length uint64
+		access        uint32
+		want          unix.Errno
+	}{
+		"all for reading":      {addr(b), 3 * 4096, 4, 0},
+		"all for writing":      {addr(b), 3 * 4096, 1, unix.EFAULT},
+		"a page for writing":   {addr(b), 4096, 1, 0},
+		"across the end":       {addr(b) + 4096, 1 << 40, 0, unix.EFAULT},
+		"nothing":              {addr(b), 0, 0, unix.EINVAL},
+		"around":               {addr(b), ^uint64(0) - 5, 0, unix.EINVAL},
+		"remote write only":    {addr(b), 10, 2, unix.EINVAL},
+		"paging on demand":     {addr(b), 10, 1 << 6, unix.EOPNOTSUPP},
+		"optional, of the bus": {addr(b), 10, 1 << 20, 0},
+		"where nothing is":     {4096, 10, 0, unix.EFAULT},
+		"in the kernel's half": {1 << 63, 10, 0, unix.EFAULT},
+		"zero-based":           {addr(b), 10, 1<<5 | 1, 0},
+	} {
+		if got := reg(s.start, s.length, s.access); got != s.want {
+			t.Errorf("%s: %v, want %v", name, got, s.want)
+		}
+	}
+	must(t, unix.Mprotect(b[4096:8192], unix.PROT_NONE))
+	if got := reg(addr(b), 3*4096, 0); got != unix.EFAULT {
+		t.Errorf("memory that cannot be read: %v", got)
+	}
+}
+
+// A completion channel tells of an armed queue, once; events that the program has not read do not
+// count when the queue is destroyed.
+func TestCompletionChannel(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	c := h.attach(t, 0)
+	do[uverbs.Handle](c, uverbs.CreateCompChannel)
+	channel := c.fds[len(c.fds)-1]
+	data, errno := c.raw(uverbs.CreateCQ, 0, uverbs.Encode(uverbs.CQArgs{User: 0xabcdef, CQE: 10, Channel: int32(channel)}))
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	cq := binary.NativeEndian.Uint32(data)
+	if _, errno := c.raw(uverbs.CreateCQ, 5, uverbs.Encode(uverbs.CQArgs{CQE: 10, Channel: 3})); errno != unix.EINVAL {
+		t.Errorf("a queue on no channel: %v", errno)
+	}
+	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
+	qp := do[made](c, uverbs.CreateQP, uverbs.QPArgs{PD: pd, SendCQ: cq, RecvCQ: cq, MaxSend: 4, MaxRecv: 4, MaxSGE: 1, MaxRecvSGE: 1, Type: uverbs.TypeUD})
+	e := &ends{client: c, qp: qp.QP, recv: c.view(qp.Recv), buf: memory(t, 4096)}
+	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits}
+	m.State, m.Port = 1, 1
+	do[none](c, uverbs.ModifyQP, m)
+	do[none](c, uverbs.ReqNotifyCQ, uverbs.Notify{H: cq})
+	e.receive(0, 10)
+	m.State = 6
+	do[none](c, uverbs.ModifyQP, m) // flushes the receive
+	var ev [16]byte
+	must(t, unix.SetsockoptTimeval(channel, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}))
+	if n, err := unix.Read(channel, ev[:]); n != 8 || binary.NativeEndian.Uint64(ev[:]) != 0xabcdef {
+		t.Errorf("event of %d bytes, %v: %x", n, err, ev[:8])
+	}
+	do[uverbs.Reported](c, uverbs.DestroyQP, uverbs.Handle{H: e.qp.H}, uint32(0))
+	if r := do[uverbs.CQReported](c, uverbs.DestroyCQ, uverbs.Handle{H: cq}, uint32(0)); r.Completions != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What a program leaves is gone with it: objects, descriptors, memory.
+func TestNothingIsLeft(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	before := openFiles(t)
+	for range 5 {
+		a := h.attach(t, 0).queuePair(uverbs.TypeRC)
+		do[uverbs.Handle](a.client, uverbs.CreateCompChannel)
+		do[uverbs.Context](a.client, uverbs.GetContext)
+		a.close()
+	}
+	for end := time.Now().Add(20 * time.Second); len(h.servers[0].Clients()) > 0 || openFiles(t) != before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d programs, %d descriptors more", len(h.servers[0].Clients()), openFiles(t)-before)
+		}
+	}
+}

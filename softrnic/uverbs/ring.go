@@ -1,0 +1,76 @@
+package uverbs
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Places in the header of a ring (rxe_queue_buf).
+const (
+	offLog2     = 0
+	offMask     = 4
+	offProducer = 128
+	offConsumer = 256
+	ringHeader  = 384
+	pageLen     = 4096
+)
+
+// Ring is a ring of the rxe driver in shared memory. The daemon keeps its size for itself; indices
+// that it reads are masked, so that each names a place.
+type Ring struct {
+	b    []byte
+	mask uint32
+	log2 uint
+}
+
+// shape is the mask and the logarithm of the size of an entry for a ring of n entries.
+func shape(n, entry int) (mask uint32, log2 uint) {
+	return 1<<bits.Len(uint(n)) - 1, uint(bits.Len(uint(entry - 1)))
+}
+
+// RingLen is how many bytes a ring of n entries takes: whole pages.
+func RingLen(n, entry int) int {
+	mask, log2 := shape(n, entry)
+	return (ringHeader + int(mask+1)<<log2 + pageLen - 1) &^ (pageLen - 1)
+}
+
+// NewRing makes an empty ring of at least n entries in b, which has RingLen bytes.
+func NewRing(b []byte, n, entry int) Ring {
+	mask, log2 := shape(n, entry)
+	r := Ring{b, mask, log2}
+	r.word(offLog2).Store(uint32(log2))
+	r.word(offMask).Store(mask)
+	r.SetProducer(0)
+	r.SetConsumer(0)
+	return r
+}
+
+func (r Ring) word(off int) *atomic.Uint32 {
+	_ = r.b[off+3]
+	return (*atomic.Uint32)(unsafe.Pointer(&r.b[off]))
+}
+
+// Cap is how many entries the ring can hold.
+func (r Ring) Cap() int { return int(r.mask) }
+
+// Producer and Consumer are the indices that the sides have published.
+func (r Ring) Producer() uint32 { return r.word(offProducer).Load() & r.mask }
+
+// Consumer is the index of the oldest entry.
+func (r Ring) Consumer() uint32 { return r.word(offConsumer).Load() & r.mask }
+
+// SetProducer publishes an index.
+func (r Ring) SetProducer(i uint32) { r.word(offProducer).Store(i & r.mask) }
+
+// SetConsumer publishes an index.
+func (r Ring) SetConsumer(i uint32) { r.word(offConsumer).Store(i & r.mask) }
+
+// Between is how many entries are from index a to b.
+func (r Ring) Between(a, b uint32) int { return int((b - a) & r.mask) }
+
+// Slot is the place of an index. The program may write it at any time.
+func (r Ring) Slot(i uint32) []byte {
+	at := ringHeader + int(i&r.mask)<<r.log2
+	return r.b[at : at+1<<r.log2 : at+1<<r.log2]
+}

@@ -1,0 +1,238 @@
+package uverbs
+
+// The structs have the names of ib_user_verbs.h and rdma_user_rxe.h without their prefixes, and no
+// pointer for the answer. Reserved fields are blank.
+
+type (
+	// Context answers GetContext. The library puts in the descriptor for asynchronous events.
+	Context struct{ AsyncFD, Vectors uint32 }
+
+	// Device answers QueryDevice.
+	Device struct {
+		FWVer                  uint64
+		NodeGUID, SysImageGUID [8]byte
+		MaxMRSize, PageSizeCap uint64
+		VendorID, Part, HW     uint32
+		DeviceQueues
+		DeviceAtomics
+		DeviceMore
+		MaxPKeys       uint16
+		AckDelay, Port uint8
+		_              [4]uint8
+	}
+	// DeviceQueues are capabilities, and bounds of queues and memory.
+	DeviceQueues struct {
+		MaxQP, MaxQPWR, CapFlags uint32
+		MaxSGE, MaxSGERd         uint32
+		MaxCQ, MaxCQE            uint32
+		MaxMR, MaxPD             uint32
+	}
+	// DeviceAtomics are bounds of READs and atomics.
+	DeviceAtomics struct{ QPRd, EERd, ResRd, QPInitRd, EEInitRd, AtomicCap uint32 }
+	// DeviceMore are further bounds.
+	DeviceMore struct {
+		MaxEE, MaxRDD, MaxMW            uint32
+		RawIPv6, RawEthernet            uint32
+		Groups, GroupQPs, TotalGroupQPs uint32
+		MaxAH, MaxFMR, MapPerFMR        uint32
+		MaxSRQ, MaxSRQWR, MaxSRQSGE     uint32
+	}
+	// ExDevice follows Device in the answer of the extended QueryDevice.
+	ExDevice struct {
+		CompMask, Length          uint32
+		ODP                       [3]uint64
+		TimestampMask, CoreClock  uint64
+		CapFlagsEx                uint64
+		RSS                       [2]uint64
+		MaxWQTypeRQ, RawPacketCap uint32
+		TagMatching               [3]uint64
+		Moderation                uint64
+		MaxDM                     uint64
+		XRCODP                    uint32
+		_                         uint32
+	}
+
+	// PortArgs and Port are QueryPort.
+	PortArgs struct {
+		Port uint8
+		_    [7]uint8
+	}
+	Port struct {
+		CapFlags, MaxMsg, BadPKey, QKeyViol uint32
+		GIDs                                uint32
+		PKeys, LID, SMLID                   uint16
+		PortState
+		MaxVL, SMSL, Timeout, InitType uint8
+		PortLink
+		Flags, _ uint8
+	}
+	PortState struct{ State, MaxMTU, ActiveMTU, LMC uint8 }
+	PortLink  struct{ Width, Speed, Phys, LinkLayer uint8 }
+
+	// Handle is the arguments of the commands that need only an object, and the answer of those
+	// that make one.
+	Handle struct{ H uint32 }
+
+	// RegMRArgs and MR are RegMR.
+	RegMRArgs struct {
+		Start, Length, VA uint64
+		PD, Access        uint32
+	}
+	MR struct{ H, LKey, RKey uint32 }
+
+	// AHAttr is an address.
+	AHAttr struct {
+		DestGID                [16]byte
+		Flow                   uint32
+		SourceGID, Hop, TClass uint8
+		_                      uint8
+		DLID                   uint16
+		SL, PathBits, Rate     uint8
+		Global, Port           uint8
+		_                      uint8
+	}
+	// AHArgs and AH are CreateAH.
+	AHArgs struct {
+		User  uint64
+		PD, _ uint32
+		Attr  AHAttr
+	}
+	AH struct{ H, Num, _ uint32 }
+
+	// Area is a place in the memory file of a context (mminfo).
+	Area struct {
+		Offset  uint64
+		Size, _ uint32
+	}
+
+	// CQArgs and CQ are CreateCQ; ExCQArgs the extended one.
+	CQArgs struct {
+		User        uint64
+		CQE, Vector uint32
+		Channel     int32
+		_           uint32
+	}
+	ExCQArgs struct {
+		User            uint64
+		CQE, Vector     uint32
+		Channel         int32
+		CompMask, Flags uint32
+		_               uint32
+	}
+	CQ struct{ H, CQE uint32 }
+	// Ex is behind the answer of an extended command: what was set, and how long the answer is.
+	Ex struct{ CompMask, Length uint32 }
+
+	// Notify is ReqNotifyCQ.
+	Notify struct{ H, Solicited uint32 }
+	// Reported answers DestroyQP and DestroySRQ; CQReported DestroyCQ.
+	Reported   struct{ Events uint32 }
+	CQReported struct{ Completions, Events uint32 }
+
+	// QPArgs and QP are CreateQP.
+	QPArgs struct {
+		User                                 uint64
+		PD, SendCQ, RecvCQ, SRQ              uint32
+		MaxSend, MaxRecv, MaxSGE, MaxRecvSGE uint32
+		MaxInline                            uint32
+		SignalAll, Type, HasSRQ, _           uint8
+	}
+	// ExQPArgs follow QPArgs in the extended CreateQP.
+	ExQPArgs struct {
+		QPArgs
+		CompMask, CreateFlags, IndTable, SourceQPN uint32
+	}
+	QP struct {
+		H, QPN                               uint32
+		MaxSend, MaxRecv, MaxSGE, MaxRecvSGE uint32
+		MaxInline, _                         uint32
+	}
+
+	// QPDest is the address of a peer.
+	QPDest struct {
+		DestGID                [16]byte
+		Flow                   uint32
+		DLID, _                uint16
+		SourceGID, Hop, TClass uint8
+		SL, PathBits, Rate     uint8
+		Global, Port           uint8
+	}
+	// QPNumbers and QPState are attributes of a queue pair.
+	QPNumbers struct {
+		QKey, RecvPSN, SendPSN, DestQPN, Access uint32
+		PKeyIndex, AltPKeyIndex                 uint16
+	}
+	QPState struct {
+		State, Current, PathMTU, Migration        uint8
+		Draining                                  uint8 // to be told of it, in ModifyQPArgs
+		MaxRdAtomic, MaxDestRdAtomic              uint8
+		MinRNRTimer, Port, Timeout                uint8
+		RetryCount, RNRRetry, AltPort, AltTimeout uint8
+	}
+	// ModifyQPArgs are ModifyQP.
+	ModifyQPArgs struct {
+		Dest, Alt QPDest
+		H, Mask   uint32
+		QPNumbers
+		QPState
+		_ [2]uint8
+	}
+	// QueryQPArgs and QPAttr are QueryQP.
+	QueryQPArgs struct{ H, Mask uint32 }
+	QPAttr      struct {
+		Dest, Alt                            QPDest
+		MaxSend, MaxRecv, MaxSGE, MaxRecvSGE uint32
+		MaxInline                            uint32
+		QPNumbers
+		QPState
+		SignalAll uint8
+		_         [5]uint8
+	}
+
+	// SRQArgs and SRQ are CreateSRQ. The place of the ring and the number again follow the answer.
+	SRQArgs struct {
+		User                     uint64
+		PD, MaxWR, MaxSGE, Limit uint32
+	}
+	SRQ    struct{ H, MaxWR, MaxSGE, Num uint32 }
+	SRQNum struct{ Num, _ uint32 }
+	// ModifySRQArgs are ModifySRQ.
+	ModifySRQArgs struct{ H, Mask, MaxWR, Limit uint32 }
+	// SRQAttr answers QuerySRQ.
+	SRQAttr struct{ MaxWR, MaxSGE, Limit, _ uint32 }
+)
+
+// Bits of ModifyQPArgs.Mask (enum ibv_qp_attr_mask).
+const (
+	MaskState      = 1 << 0
+	MaskAccess     = 1 << 3
+	MaskQKey       = 1 << 6
+	MaskDest       = 1 << 7
+	MaskPathMTU    = 1 << 8
+	MaskTimeout    = 1 << 9
+	MaskRetry      = 1 << 10
+	MaskRNRRetry   = 1 << 11
+	MaskRecvPSN    = 1 << 12
+	MaskRdAtomic   = 1 << 13
+	MaskRNRTimer   = 1 << 15
+	MaskSendPSN    = 1 << 16
+	MaskDestAtomic = 1 << 17
+	MaskDestQPN    = 1 << 20
+)
+
+// Bits of ModifySRQArgs.Mask.
+const (
+	MaskSRQSize  = 1 << 0
+	MaskSRQLimit = 1 << 1
+)
+
+// Types of queue pairs (enum ibv_qp_type).
+const (
+	TypeRC = 2
+	TypeUC = 3
+	TypeUD = 4
+)
+
+// ZeroBased is the access bit of a region whose first virtual address is 0. The others have the
+// values of package verbs.
+const ZeroBased = 1 << 5

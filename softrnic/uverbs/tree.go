@@ -1,0 +1,69 @@
+package uverbs
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// EnvTree is the environment variable by which libibverbs is told to look for devices elsewhere
+// than in /sys.
+const EnvTree = "SYSFS_PATH"
+
+// DeviceName is what programs call the NIC. The rxe provider takes only names that begin so.
+const DeviceName = "rxe0"
+
+// Versions of the interfaces: of the commands, and of the rxe driver's rings.
+const (
+	commandVersion = "6"
+	ringVersion    = "2"
+)
+
+// Tree is what programs find under /sys of a NIC on the interface ifname: contents by path.
+func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
+	gid := verbs.LinkLocalGID(d.MAC)
+	guid := groups(gid[8:])
+	dev := "class/infiniband/" + DeviceName + "/"
+	port := dev + "ports/1/"
+	t := map[string]string{
+		"class/infiniband_verbs/abi_version":         commandVersion,
+		"class/infiniband_verbs/uverbs0/ibdev":       DeviceName,
+		"class/infiniband_verbs/uverbs0/dev":         "1:3", // that of /dev/null, which no program opens as a device
+		"class/infiniband_verbs/uverbs0/abi_version": ringVersion,
+		dev + "node_type":                            "1: CA",
+		dev + "node_guid":                            guid,
+		dev + "sys_image_guid":                       guid,
+		dev + "node_desc":                            d.Name,
+		dev + "fw_ver":                               "1.0",
+		port + "state":                               "4: ACTIVE",
+		port + "phys_state":                          "5: LinkUp",
+		port + "link_layer":                          "Ethernet",
+		port + "rate":                                "25 Gb/sec (1X EDR)",
+		port + "cap_mask":                            "0x04010000",
+		port + "lid":                                 "0x0",
+		port + "lid_mask_count":                      "0",
+		port + "sm_lid":                              "0x0",
+		port + "sm_sl":                               "0",
+		port + "pkeys/0":                             "0xffff",
+	}
+	for i, g := range d.GIDs {
+		n := strconv.Itoa(i)
+		t[port+"gids/"+n] = groups(g[:])
+		t[port+"gid_attrs/types/"+n] = "RoCE v2"
+		t[port+"gid_attrs/ndevs/"+n] = ifname
+	}
+	t[port+"gids/"+strconv.Itoa(len(d.GIDs))] = groups(make([]byte, len(verbs.GID{}))) // one place is free
+	return t
+}
+
+// groups is how sysfs writes a GID or a GUID.
+func groups(b []byte) (s string) {
+	for i := 0; i < len(b); i += 2 {
+		if i > 0 {
+			s += ":"
+		}
+		s += fmt.Sprintf("%02x%02x", b[i], b[i+1])
+	}
+	return s
+}
