@@ -1,0 +1,100 @@
+package verbs
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// listening is the line of /proc/net/tcp of the port at which all of these programs meet, 18515.
+const listening = ":4853 [0-9A-F]+:0000 0A "
+
+// meet runs a program as server on ms0 and as client on cn0, and returns what they print.
+func meet(rack *fixture.Rack, program string) (client, server fixture.Result) {
+	GinkgoHelper()
+	args := strings.Fields(program)
+	ended := make(chan fixture.Result, 1)
+	go func() {
+		defer GinkgoRecover()
+		ended <- rack.Run(append([]string{"exec", "ms0", "--", "timeout", "60"}, args...)...)
+	}()
+	Eventually(func() string {
+		return rack.Run("exec", "ms0", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6").Stdout
+	}).WithTimeout(20 * time.Second).Should(MatchRegexp(listening))
+	client = rack.Run(append(append([]string{"exec", "cn0", "--", "timeout", "60"}, args...), rack.Host("ms0").IPv4)...)
+	Expect(client).To(fixture.HaveExited(0))
+	// The server ends by itself, when the last of its own completions has come.
+	Eventually(ended).WithTimeout(70 * time.Second).Should(Receive(&server))
+	Expect(server).To(fixture.HaveExited(0))
+	return client, server
+}
+
+// pingpong checks an example program of libibverbs, which compares what it received where it can.
+func pingpong(rack *fixture.Rack, program string) {
+	GinkgoHelper()
+	client, server := meet(rack, program)
+	for _, out := range []string{client.Stdout, server.Stdout} {
+		Expect(out).To(ContainSubstring("iters in"))
+		Expect(out).NotTo(ContainSubstring("invalid data"))
+	}
+}
+
+var _ = Describe("unmodified programs over libibverbs", Ordered, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() { rack = fixture.Up(fixture.Small) })
+
+	It("find the NIC of their host and describe it", func() {
+		Expect(rack.OK("exec", "cn0", "--", "ibv_devices")).To(ContainSubstring("rxe0"))
+		out := rack.OK("exec", "cn0", "--", "ibv_devinfo", "-v")
+		Expect(out).To(ContainSubstring("PORT_ACTIVE"))
+		Expect(out).To(ContainSubstring("::ffff:" + rack.Host("cn0").IPv4 + ", RoCE v2"))
+	})
+
+	It("find it by the variables of `env` as well", func() {
+		out := rack.OK("env", "cn0")
+		Expect(out).To(MatchRegexp(`(?m)^export RDMALAB_VERBS='.*'$`))
+		Expect(out).To(MatchRegexp(`(?m)^export LD_PRELOAD='.*'$`))
+	})
+
+	DescribeTable("exchange messages", func(program string) { pingpong(rack, program) },
+		Entry("over RC", "ibv_rc_pingpong -g 0 -c -n 100"),
+		Entry("over UC", "ibv_uc_pingpong -g 0 -c -n 100"),
+		Entry("over UD", "ibv_ud_pingpong -g 0 -c -s 1024 -n 100"),
+		Entry("over RC with a shared receive queue", "ibv_srq_pingpong -g 0 -c -n 100"),
+		Entry("over RC, woken by events", "ibv_rc_pingpong -g 0 -c -e"),
+		Entry("over UC, woken by events", "ibv_uc_pingpong -g 0 -c -e"),
+		Entry("over UD, woken by events", "ibv_ud_pingpong -g 0 -c -e -s 1024"),
+		Entry("with a shared receive queue, woken by events", "ibv_srq_pingpong -g 0 -c -e"),
+		Entry("by IPv6", "ibv_rc_pingpong -g 1 -c -n 100"),
+	)
+
+	DescribeTable("measure the path", func(program string) {
+		client, _ := meet(rack, program+" -d rxe0 -x 0 -F")
+		Expect(client.Stdout).To(MatchRegexp(`#bytes`))
+	},
+		Entry("WRITE bandwidth", "ib_write_bw -n 100"),
+		Entry("WRITE bandwidth of 4 queue pairs, both ways", "ib_write_bw -n 100 -q 4 -b -s 4096"),
+		Entry("READ bandwidth", "ib_read_bw -n 100"),
+		Entry("SEND bandwidth, woken by events", "ib_send_bw -n 100 -e"),
+		Entry("atomics", "ib_atomic_bw -n 100"),
+		Entry("WRITE latency", "ib_write_lat -n 50"),
+		Entry("READ latency", "ib_read_lat -n 50"),
+		Entry("SEND latency", "ib_send_lat -n 50"),
+		Entry("SEND latency over UD", "ib_send_lat -n 50 -c UD"),
+		Entry("atomics' latency", "ib_atomic_lat -n 50"),
+	)
+
+	It("lose nothing when a packet in a hundred is lost", func() {
+		rack.OK("inject", "loss", "1%", "--class", "roce", "--link", "cn0")
+		DeferCleanup(func() { rack.OK("heal") })
+		pingpong(rack, "ibv_rc_pingpong -g 0 -c -e")
+	})
+
+	It("leave nothing on the NIC", func() {
+		Eventually(func() string { return rack.OK("status") }).ShouldNot(ContainSubstring("ibv_"))
+	})
+})
