@@ -199,7 +199,7 @@ func (s *Server) number() (uint32, error) {
 			return 0, err
 		}
 		for i := range s.memory {
-			if err := s.own(i); err != nil {
+			if err := s.ownAgain(i); err != nil {
 				return 0, err
 			}
 		}

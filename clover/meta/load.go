@@ -42,6 +42,9 @@ func (s *Server) load() error {
 	s.fencedTo = s.nextID
 	s.noSegments()
 	if !fresh {
+		if err := s.checkGenerations(); err != nil {
+			return err
+		}
 		return s.recover()
 	}
 	// first no server has a superblock any more: a server that keeps its old one would be taken for
@@ -57,6 +60,22 @@ func (s *Server) load() error {
 		}
 	}
 	s.freeAll()
+	return nil
+}
+
+// checkGenerations reads the superblocks again, over the connections of this incarnation: a server
+// that crashed after superblocks read its superblock, and answered takeOver when it was up again,
+// has lost its memory. Its empty directory must not be read as one without keys.
+func (s *memories) checkGenerations() error {
+	for i := range s.memory {
+		super, err := s.superblock(i)
+		switch m := &s.memory[i]; {
+		case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != m.generation:
+			m.generation = 0
+		case err != nil:
+			return err
+		}
+	}
 	return nil
 }
 
@@ -170,6 +189,19 @@ func (s *memories) own(i int) error {
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
 	return s.writeBulk(i, 0, b)
+}
+
+// ownAgain writes the superblock of a server over new connections. A server that crashed before
+// they were made has lost its memory, and must not get a superblock: watchMemory formats it.
+func (s *memories) ownAgain(i int) error {
+	switch super, err := s.superblock(i); {
+	case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.memory[i].generation:
+		s.memory[i].blank = true
+		return errLost
+	case err != nil:
+		return err
+	}
+	return s.own(i)
 }
 
 // firstClass is the smallest class that has entries.
