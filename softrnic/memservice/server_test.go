@@ -91,7 +91,7 @@ func TestServerKeepsTheSwitchsConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 4200 { // more than a passive service has connections
+		for range 4200 { // more than the 4096 connections (maxPassive) of a passive service
 			qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
 			if err != nil {
 				t.Fatal(err)

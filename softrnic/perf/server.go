@@ -82,7 +82,9 @@ func (w *work) Serve() {
 		return
 	}
 	s := &sink{work: w, pat: Pattern{w.seed}}
-	_ = s.serve()      // the client sees why by itself: completions and report end
+	// The error needs no message: the client's work requests fail, or the report that it READs no
+	// longer changes.
+	_ = s.serve()
 	_ = w.QP.ToError() // the retry counter of a client that still sends ends its connection
 	_ = w.Conn.Destroy()
 }

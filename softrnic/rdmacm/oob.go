@@ -23,7 +23,7 @@ const (
 	defaultHandshakes       = 64
 	defaultBacklog          = 64
 	defaultHandshakeTimeout = 5 * time.Second
-	// rejectTimeout bounds the farewell to a peer that does not read.
+	// rejectTimeout bounds the sending of a reject message to a peer that does not read.
 	rejectTimeout = time.Second
 )
 

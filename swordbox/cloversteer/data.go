@@ -90,9 +90,12 @@ func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 	}
 }
 
-// data notes the effect of a WRITE or atomic on an entry: a data WRITE makes a known node of it; any
-// other leaves the content of the entry unknown. sure: the server will execute the request. A WRITE
-// over the superblock begins a new format: the handles of the former one name other nodes.
+// data updates the known nodes for a WRITE or an atomic. A data WRITE, which fills a whole place of
+// the pool with a valid node that has no successor, makes its node known. Any other request makes
+// the switch forget the nodes that it overwrites, and so does a data WRITE unless sure is set: the
+// server will execute the request. A request that changes the superblock, or writes a superblock
+// elsewhere on the server, makes the switch forget this server's part of the store, because handles
+// may name other nodes afterwards.
 func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 	if st.overwrites(f) {
 		m.stores.drop(st.server)

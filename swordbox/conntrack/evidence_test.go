@@ -92,7 +92,7 @@ func TestReorderedRequestCounts(t *testing.T) {
 // is configured as if no connection had existed before, which is wrong here.)
 func TestContested(t *testing.T) {
 	r := newRig(t, nil)
-	r.writes(2, 0x22, 100) // the flow had sent up to 110 before the table tracked it
+	r.writes(2, 0x22, 100) // repeated: the requester had sent PSNs up to 110 before the table tracked the flow
 	r.writes(2, 0x23, 100, 101, 102, 103, 104, 105, 106, 107, 108)
 	r.acks(2, 0x11, 105, 106)      // a response for the first flow, but only the second one fits
 	r.acks(2, 0x12, 100, 101, 102) // a response for the second flow

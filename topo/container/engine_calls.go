@@ -12,9 +12,9 @@ import (
 const (
 	LabelRack = "rdmalab.rack"
 	LabelHost = "rdmalab.host"
-	// LabelPart is PartHost or PartHolder.
+	// LabelPart is the label whose value is PartHost or PartHolder.
 	LabelPart = "rdmalab.part"
-	// LabelPlug is a Plug.
+	// LabelPlug is the label whose value is the Plug of the container.
 	LabelPlug = "rdmalab.plug"
 )
 

@@ -23,9 +23,11 @@ type Passive struct {
 	Switch string
 }
 
-// PassiveRack describes a rack of so many compute hosts, cn0 and so on, and ms0, which is to be a
-// Passive server. In mode hardened or published, the switch replaces the atomics that go there, and
-// dials service for that; "": it only forwards. misses is what the rule says of those; "": nothing.
+// PassiveRack describes a rack with the given number of compute hosts (cn0, cn1 and so on) and the
+// memory server ms0, which the caller makes a Passive. In mode hardened or published, the switch
+// replaces the atomics to ms0, on connections that it makes to service; in mode "" it only forwards.
+// misses is the rule's option of that name: what answers a CMP_SWAP that is known to fail; "" leaves
+// the default, the server.
 func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
 	if misses != "" {

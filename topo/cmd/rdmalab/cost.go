@@ -89,8 +89,9 @@ func costCmd() *cobra.Command {
 		Short: "Print a built-in cost file, with the sources of its figures",
 		Long: "cost NAME prints a built-in cost file: the times that NICs, links, the switch and clients take in virtual time.\n" +
 			"Without a name it lists the built-in files. To use other figures, write a file with `base: NAME` and the figures\n" +
-			"that differ, and give it to --cost.",
-		Example:           "  rdmalab sim cost connectx5",
+			"that differ, and name it by the flag --cost of `rdmalab sim`, `rdmalab sim calibrate` or `rdmalab experiment`.",
+		Example: "  rdmalab sim cost connectx5\n" +
+			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {

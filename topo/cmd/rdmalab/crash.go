@@ -18,9 +18,9 @@ func crashCmd() *cobra.Command {
 		Short: "Crash a host, only its programs, only its NIC, or the switch",
 		Long: "crash ends processes, or a NIC, at once and without warning.\n\n" +
 			"  crash HOST        every process on the host dies and its link loses its carrier, as without power\n" +
-			"  crash HOST --app  programs, jobs and services die; the NIC and registered memory go on and serve the\n" +
-			"                    connections to that memory; no new connection can be made\n" +
-			"  crash HOST --nic  the NIC forgets its connections and is silent; programs and the kernel's network go on\n" +
+			"  crash HOST --app  programs on the host, its services and its running tests (jobs) die; the NIC and registered\n" +
+			"                    memory go on and serve the connections to that memory; no new connection can be made\n" +
+			"  crash HOST --nic  the NIC forgets its connections and answers nothing; programs and the kernel's network go on\n" +
 			"  crash switch      the switch's process dies; no frame is forwarded\n\n" +
 			"`rdmalab restart`, with the same --app or --nic, brings back what was crashed. With --for that happens after the\n" +
 			"given time.",
@@ -34,8 +34,8 @@ func crashCmd() *cobra.Command {
 			}, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&app, "app", false, "only programs and jobs")
-	cmd.Flags().BoolVar(&nic, "nic", false, "only the NIC")
+	cmd.Flags().BoolVar(&app, "app", false, "crash only programs, services and jobs")
+	cmd.Flags().BoolVar(&nic, "nic", false, "crash only the NIC")
 	forFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")
 	return cmd
