@@ -46,13 +46,16 @@ var _ = Describe("an exact event", func() {
 		lines := captured(rack, func() {
 			rack.OK("inject", "drop", "--opcode", "RC_ATOMIC_ACK", "--once", "--link", "cn0", "--dir", "down")
 			server = rack.Grown("ms0", func() {
-				rack.Perf("atomic_bw", "--type", "cas", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "13")
+				rack.Perf("atomic_bw", "--type", "cas", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "16")
 			})
 		})
 		Expect(rack.Faults()).To(HaveExactElements(HaveField("Hits", uint64(1))))
 		if fixture.Through() == fixture.Move { // the switch has the answer
-			Expect(rack.SwitchCounters()["hardened"]["duplicates"]).To(Equal(uint64(1)))
-			Expect(server["replayed_atomics"] + server["duplicate_request"]).To(BeZero())
+			hardened := rack.SwitchCounters()["hardened"]
+			Expect(hardened["duplicates"]).To(Equal(uint64(1)))
+			// The server sees a duplicate only if the switch itself waited too long for it, on a busy machine.
+			Expect(server["duplicate_request"]).To(BeNumerically("<=", hardened["shared_resent"]))
+			Expect(server["replayed_atomics"]).To(BeNumerically("<=", hardened["shared_resent"]))
 		} else {
 			Expect(server["replayed_atomics"]).To(Equal(uint64(1)))
 			Expect(server["duplicate_request"]).To(Equal(uint64(1)))
@@ -66,7 +69,7 @@ var _ = Describe("an exact event", func() {
 		lines := captured(rack, func() {
 			rack.OK("inject", "drop", "--opcode", "RC_READ_RESPONSE_MIDDLE", "--once", "--link", "cn0", "--dir", "down")
 			client = rack.Grown("cn0", func() {
-				rack.Perf("read_bw", "--size", "12KiB", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "13")
+				rack.Perf("read_bw", "--size", "12KiB", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "16")
 			})
 		})
 		Expect(rack.Faults()).To(HaveExactElements(HaveField("Hits", uint64(1))))
