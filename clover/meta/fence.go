@@ -199,7 +199,14 @@ func (s *Server) number() (uint32, error) {
 			return 0, err
 		}
 		for i := range s.memory {
-			if err := s.ownAgain(i); err != nil {
+			err := s.verify(i)
+			if errors.Is(err, errLost) { // no superblock for empty memory: watchMemory formats it
+				s.memory[i].blank = true
+			}
+			if err == nil {
+				err = s.own(i)
+			}
+			if err != nil {
 				return 0, err
 			}
 		}

@@ -42,8 +42,14 @@ func (s *Server) load() error {
 	s.fencedTo = s.nextID
 	s.noSegments()
 	if !fresh {
-		if err := s.checkGenerations(); err != nil {
-			return err
+		// A server that crashed after superblocks read its superblock, and answered takeOver when it
+		// was up again, has lost its memory: its empty directory is not one without keys.
+		for i := range s.memory {
+			if err := s.verify(i); errors.Is(err, errLost) {
+				s.memory[i].generation = 0
+			} else if err != nil {
+				return err
+			}
 		}
 		return s.recover()
 	}
@@ -60,22 +66,6 @@ func (s *Server) load() error {
 		}
 	}
 	s.freeAll()
-	return nil
-}
-
-// checkGenerations reads the superblocks again, over the connections of this incarnation: a server
-// that crashed after superblocks read its superblock, and answered takeOver when it was up again,
-// has lost its memory. Its empty directory must not be read as one without keys.
-func (s *memories) checkGenerations() error {
-	for i := range s.memory {
-		super, err := s.superblock(i)
-		switch m := &s.memory[i]; {
-		case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != m.generation:
-			m.generation = 0
-		case err != nil:
-			return err
-		}
-	}
 	return nil
 }
 
@@ -189,19 +179,6 @@ func (s *memories) own(i int) error {
 	b := make([]byte, layout.SuperblockLen)
 	super.Put(b)
 	return s.writeBulk(i, 0, b)
-}
-
-// ownAgain writes the superblock of a server over new connections. A server that crashed before
-// they were made has lost its memory, and must not get a superblock: watchMemory formats it.
-func (s *memories) ownAgain(i int) error {
-	switch super, err := s.superblock(i); {
-	case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.memory[i].generation:
-		s.memory[i].blank = true
-		return errLost
-	case err != nil:
-		return err
-	}
-	return s.own(i)
 }
 
 // firstClass is the smallest class that has entries.

@@ -174,11 +174,10 @@ func (s *memories) reach(i int) error {
 	if err != nil {
 		return errors.Join(errDown, err)
 	}
-	super, err := s.superblock(i)
-	switch {
-	case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != m.generation:
+	switch err := s.verify(i); {
+	case errors.Is(err, errLost):
 		m.blank = true
-		return errLost
+		return err
 	case err != nil:
 		return errors.Join(errDown, err)
 	}
@@ -222,6 +221,16 @@ func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 		return super, layout.ErrSuperblock
 	}
 	return super, nil
+}
+
+// verify reads a server's superblock again after connections to it were made. It returns errLost if
+// the memory is not the one that was known before: the server has crashed since.
+func (s *memories) verify(i int) error {
+	super, err := s.superblock(i)
+	if errors.Is(err, layout.ErrSuperblock) || err == nil && super.Generation != s.memory[i].generation {
+		return errLost
+	}
+	return err
 }
 
 // readBulk reads n bytes of a region, at most bulkLen. The caller owns the result.
