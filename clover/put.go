@@ -170,7 +170,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 		case rpc.Full:
 			// The missing nodes may be those that this client has superseded and not reported.
 			if len(c.gc.records) == 0 && !c.gc.busy && c.giveBack(deadline) == 0 || c.rt.Now() >= deadline {
-				return layout.Location{}, fmt.Errorf("%w: no free node of %v for clients; `rdmalab clover stat` shows who has the others", kv.ErrFull, class)
+				return layout.Location{}, fmt.Errorf("%w: no free node of %v for clients; `rdmalab clover stat` shows how the nodes are used", kv.ErrFull, class)
 			}
 			c.report(true)
 			c.rt.Sleep(busyPause)
