@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
 var update = flag.Bool("update", false, "write the golden files of this package")
@@ -30,17 +32,17 @@ func Check(t testing.TB, path, got string) {
 	}
 }
 
-// Transition is an edge of a state diagram.
-type Transition struct{ From, On, To any }
-
 // Diagram prints transitions in the language of dot, one a line, in their order. Two transitions of
-// one state on one event are an error of the test.
-func Diagram(t testing.TB, name string, list []Transition) string {
+// one state on one event are an error of the test, and so is one that stays in its state.
+func Diagram[S, E ~uint8](t testing.TB, name string, edges []transitions.Edge[S, E]) string {
 	t.Helper()
 	seen := map[string]bool{}
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n", name)
-	for _, e := range list {
+	for _, e := range edges {
+		if e.From == e.To {
+			t.Errorf("%s: %v stays on %v", name, e.From, e.On)
+		}
 		fmt.Fprintf(&b, "  %v -> %v [label=%q];\n", e.From, e.To, fmt.Sprint(e.On))
 		k := fmt.Sprint(e.From, " on ", e.On)
 		if seen[k] {

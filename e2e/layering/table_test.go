@@ -59,6 +59,7 @@ var table = map[string]row{
 	"softrnic/packetio":       {level: 1},
 	"swordbox/rules":          {level: 1},
 	"swordbox/journal":        {level: 1},
+	"swordbox/transitions":    {level: 1},
 	"softrnic/capture/pcapng": {level: 1},
 	"softrnic/capture/dump":   {level: 1, beside: []string{"softrnic/capture/pcapng"}},
 

@@ -2,6 +2,7 @@ package conntrack
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
 // Sequence is how far the requests of a flow and the responses to them have come. All PSNs are the
@@ -86,11 +87,7 @@ func (e syncEvent) String() string { return syncEventNames[e] }
 
 // syncEdges are the transitions of sync. An event without an edge leaves it as it is.
 // testdata/sync.dot is their diagram.
-var syncEdges = [...]struct {
-	from sync
-	on   syncEvent
-	to   sync
-}{
+var syncEdges = []transitions.Edge[sync, syncEvent]{
 	{unsynced, evStart, synced},
 	{unsynced, evAnswered, synced},
 	{synced, evOpenRead, readOpen},
@@ -100,14 +97,7 @@ var syncEdges = [...]struct {
 
 // nextSync is syncEdges by state and event.
 var nextSync = func() (t [syncs][syncEvents]sync) {
-	for s := range syncs {
-		for e := range syncEvents {
-			t[s][e] = s
-		}
-	}
-	for _, e := range syncEdges {
-		t[e.from][e.on] = e.to
-	}
+	transitions.Fill(syncs, syncEvents, syncEdges, func(from sync, on syncEvent) *sync { return &t[from][on] })
 	return t
 }()
 

@@ -3,6 +3,8 @@ package conntrack
 import (
 	"fmt"
 	"slices"
+
+	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
 // State is where a flow is between its first packet and its end.
@@ -70,11 +72,7 @@ func (e event) String() string { return eventNames[e] }
 
 // stateEdges are the transitions of a flow. An event without an edge leaves the state as it is.
 // testdata/flow.dot is their diagram.
-var stateEdges = [...]struct {
-	from State
-	on   event
-	to   State
-}{
+var stateEdges = []transitions.Edge[State, event]{
 	{unused, evPacket, Learning},
 	{unused, evAnnounced, Connecting},
 	{Learning, evPaired, Open},
@@ -91,14 +89,7 @@ var stateEdges = [...]struct {
 
 // nextState is stateEdges by state and event.
 var nextState = func() (t [states][events]State) {
-	for s := range State(states) {
-		for e := range events {
-			t[s][e] = s
-		}
-	}
-	for _, e := range stateEdges {
-		t[e.from][e.on] = e.to
-	}
+	transitions.Fill(State(states), events, stateEdges, func(from State, on event) *State { return &t[from][on] })
 	return t
 }()
 

@@ -1,5 +1,7 @@
 package serialize
 
+import "github.com/rdmalab/rdmalab/swordbox/transitions"
+
 // A sequencer has four explicit states, each with its table of transitions. An event without an
 // edge leaves the state as it is. testdata/states.dot is their diagram.
 
@@ -171,14 +173,7 @@ var recordEventNames = [...]string{"answered", "owe", "paid", "redo", "redo move
 // String is the name of the event.
 func (e recordEvent) String() string { return recordEventNames[e] }
 
-// edge is a transition.
-type edge[S, E ~uint8] struct {
-	from S
-	on   E
-	to   S
-}
-
-var phaseEdges = []edge[phase, phaseEvent]{
+var phaseEdges = []transitions.Edge[phase, phaseEvent]{
 	{untouched, evForwarded, passing},
 	{untouched, evDropped, partial},
 	{passing, evDropped, partialPassing},
@@ -196,7 +191,7 @@ var phaseEdges = []edge[phase, phaseEvent]{
 	{refused, evEnded, closed},
 }
 
-var nakEdges = []edge[nakState, nakEvent]{
+var nakEdges = []transitions.Edge[nakState, nakEvent]{
 	{inOrder, evNak, nakSent},
 	{inOrder, evNoRoom, nakOwed},
 	{nakSent, evInOrder, inOrder},
@@ -204,14 +199,14 @@ var nakEdges = []edge[nakState, nakEvent]{
 	{nakOwed, evRoom, nakSent},
 }
 
-var messageEdges = []edge[message, messageEvent]{
+var messageEdges = []transitions.Edge[message, messageEvent]{
 	{between, evFirst, inMessage},
 	{inMessage, evLast, between},
 	{between, evOpenRead, openRead},
 	{openRead, evSpan, between},
 }
 
-var recordEdges = []edge[recordState, recordEvent]{
+var recordEdges = []transitions.Edge[recordState, recordEvent]{
 	{inFlight, evAnswered, done},
 	{done, evOwe, owed},
 	{owed, evPaid, done},
@@ -233,22 +228,10 @@ var (
 )
 
 func init() {
-	compile(phases, phaseEvents, phaseEdges, func(from phase, on phaseEvent) *phase { return &nextPhase[from][on] })
-	compile(nakStates, nakEvents, nakEdges, func(from nakState, on nakEvent) *nakState { return &nextNak[from][on] })
-	compile(messages, messageEvents, messageEdges, func(from message, on messageEvent) *message { return &nextMessage[from][on] })
-	compile(recordStates, recordEvents, recordEdges, func(from recordState, on recordEvent) *recordState { return &nextRecord[from][on] })
-}
-
-// compile fills a table by state and event.
-func compile[S, E ~uint8](states S, events E, edges []edge[S, E], cell func(S, E) *S) {
-	for s := range states {
-		for e := range events {
-			*cell(s, e) = s
-		}
-	}
-	for _, e := range edges {
-		*cell(e.from, e.on) = e.to
-	}
+	transitions.Fill(phases, phaseEvents, phaseEdges, func(from phase, on phaseEvent) *phase { return &nextPhase[from][on] })
+	transitions.Fill(nakStates, nakEvents, nakEdges, func(from nakState, on nakEvent) *nakState { return &nextNak[from][on] })
+	transitions.Fill(messages, messageEvents, messageEdges, func(from message, on messageEvent) *message { return &nextMessage[from][on] })
+	transitions.Fill(recordStates, recordEvents, recordEdges, func(from recordState, on recordEvent) *recordState { return &nextRecord[from][on] })
 }
 
 func (p *phase) on(e phaseEvent)                   { *p = nextPhase[*p][e] }

@@ -3,6 +3,8 @@ package switchconn
 import (
 	"fmt"
 	"slices"
+
+	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
 // State is the state of a wanted connection.
@@ -63,11 +65,7 @@ func (c change) String() string { return changeNames[c] }
 
 // edges are the transitions of a connection. A change without an edge leaves the state as it is.
 // testdata/link.dot is their diagram.
-var edges = [...]struct {
-	from State
-	on   change
-	to   State
-}{
+var edges = []transitions.Edge[State, change]{
 	{Waiting, chDial, Dialing},
 	{Waiting, chUp, Up}, // adopted
 	{Dialing, chUp, Up},
@@ -81,14 +79,7 @@ var edges = [...]struct {
 
 // next is edges by state and change.
 var next = func() (t [states][changes]State) {
-	for s := range State(states) {
-		for c := range changes {
-			t[s][c] = s
-		}
-	}
-	for _, e := range edges {
-		t[e.from][e.on] = e.to
-	}
+	transitions.Fill(State(states), changes, edges, func(from State, on change) *State { return &t[from][on] })
 	return t
 }()
 
