@@ -12,6 +12,7 @@ import (
 // receivePath is the state of the receive side between calls.
 type receivePath struct {
 	frame   wire.Frame
+	sealer  wire.Sealer
 	segment []byte // a packet of a super-frame
 	// touched are queue pairs whose deadline and held-back ACK wait for the end of the receive
 	// batch; batchAt is when the oldest of them was touched.
@@ -118,7 +119,7 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 		c.RxNotMine++
 		return false
 	}
-	if !e.cfg.NoICRCCheck && !wire.CheckICRC(b) {
+	if !e.cfg.NoICRCCheck && !e.rx.sealer.Check(b) {
 		e.saw(f, "corrupt")
 		c.RxIcrcErr++
 		return false

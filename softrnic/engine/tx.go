@@ -79,8 +79,9 @@ func (e *Engine) complete(d *transport.Completion) {
 
 // transmitPath builds frames.
 type transmitPath struct {
-	frame wire.Frame
-	ipID  uint16
+	frame  wire.Frame
+	sealer wire.Sealer
+	ipID   uint16
 	// loop are packets from this NIC to itself; loopRx is the batch that is being delivered.
 	loop, loopRx packetio.Batch
 }
@@ -106,7 +107,7 @@ func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) {
 	if r.local {
 		out = &t.loop
 	}
-	b := t.frame.AppendTo(out.Alloc(t.frame.Len()))
+	b := t.sealer.AppendFrame(out.Alloc(t.frame.Len()), &t.frame)
 	out.Add(0, b)
 	c.SentPkts++
 	c.SentBytes += uint64(len(b))

@@ -64,7 +64,7 @@ func (c *Ctx) emit(f *wire.Frame, port int, note string) bool {
 	if s.note = note; s.observed && note == "" {
 		s.note = "made by " + s.spec.Name
 	}
-	ok := s.forward(-1, port, packetio.Frame{Data: s.sealer.AppendFrame(s.out.Alloc(n), f)})
+	ok := s.forward(-1, port, packetio.Frame{Data: s.seal(f, n)})
 	s.note = ""
 	return ok
 }

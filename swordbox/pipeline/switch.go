@@ -178,6 +178,7 @@ func (s *Switch) Deadline() clock.Time {
 // begin starts a step.
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 	s.ctx.Now, s.out, s.emitted, s.notes, s.from = now, out, 0, s.notes[:0], -1
+	s.parsed.packet, s.parsed.icrc = nil, icrcUnknown
 }
 
 // receive does layer 2: counts, checks and learns.
@@ -305,8 +306,18 @@ func (s *Switch) rewrite(in, to int, intact bool, f *wire.Frame) {
 		s.dropped(in, ReasonTooLong, 1)
 	default:
 		s.counters.Rewritten++
-		s.forward(in, to, packetio.Frame{Data: s.sealer.AppendFrame(s.out.Alloc(n), f)})
+		s.forward(in, to, packetio.Frame{Data: s.seal(f, n)})
 	}
+}
+
+// seal encodes f, of n bytes, in memory of out. If f has the payload of the packet that is in the
+// pipeline, that payload is not summed again for the ICRC.
+func (s *Switch) seal(f *wire.Frame, n int) []byte {
+	var received []byte
+	if s.parsed.icrc == icrcRight {
+		received = s.parsed.packet
+	}
+	return s.sealer.AppendChanged(s.out.Alloc(n), f, received)
 }
 
 // release forwards a copy of a held packet, because the slot may be used again before out is sent.

@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"unsafe"
+)
+
+// A packet that is sent on with other headers and the same payload needs no second pass over that
+// payload. The CRC register behind a packet is the sum (exclusive or) of two parts: the register
+// behind the headers, moved over as many zeros as the payload has bytes, and a part that depends on
+// the payload alone. So the ICRC changes by the difference of the two registers behind the headers,
+// moved over the length of the payload. The time for that grows with the logarithm of the length.
+
+// changeMin is the length of payload and pad in bytes from which the difference is faster than the
+// sum over the whole packet.
+const changeMin = 512
+
+// icrcShifts[k] moves the CRC register over 4<<k bytes of zero: the result is the sum of one entry
+// for each group of four bits of the register.
+var icrcShifts = func() (t [icrcShiftBits][8][16]uint32) {
+	for k := range t {
+		for i := range t[k] {
+			for v := range t[k][i] {
+				crc := uint32(v) << (4 * i)
+				if k == 0 {
+					t[k][i][v] = icrcRest(crc, make([]byte, 4))
+				} else {
+					half := &t[k-1]
+					t[k][i][v] = icrcShiftBy(half, icrcShiftBy(half, crc))
+				}
+			}
+		}
+	}
+	return t
+}()
+
+// icrcShiftBits is enough for the longest IP datagram.
+const icrcShiftBits = 14
+
+// icrcShiftBy moves the CRC register over the number of zeros that t is for.
+func icrcShiftBy(t *[8][16]uint32, crc uint32) uint32 {
+	return t[0][crc&15] ^ t[1][crc>>4&15] ^ t[2][crc>>8&15] ^ t[3][crc>>12&15] ^
+		t[4][crc>>16&15] ^ t[5][crc>>20&15] ^ t[6][crc>>24&15] ^ t[7][crc>>28]
+}
+
+// icrcShift moves the CRC register over n bytes of zero; n is a multiple of 4 and below
+// 4<<icrcShiftBits.
+func icrcShift(crc uint32, n int) uint32 {
+	for k := 0; n >= 4; k, n = k+1, n>>1 {
+		if n&4 != 0 {
+			crc = icrcShiftBy(&icrcShifts[k], crc)
+		}
+	}
+	return crc
+}
+
+// AppendChanged is AppendFrame for a received packet with changed headers. old is that packet as it
+// came, whose ICRC the caller has checked. If the payload of f is that of old, in the same memory,
+// it is copied and not summed, and the ICRC of the result is right exactly if that of old is.
+// Otherwise AppendChanged is AppendFrame.
+func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
+	was, sum, wasV6, same := f.unchanged(old)
+	if !same {
+		return s.AppendFrame(b, f)
+	}
+	start := len(b)
+	b = f.appendOpen(b)
+	covered := b[start+f.Eth.Len():]
+	n := len(f.Payload) + padOf(len(f.Payload))
+	crc := s.difference(was[:len(was)-n], wasV6, covered[:len(covered)-n], f.V6)
+	return binary.LittleEndian.AppendUint32(b, binary.LittleEndian.Uint32(sum)^icrcShift(crc, n))
+}
+
+// unchanged reports whether f has the payload of the packet old, and that is so long that its part
+// in the ICRC is worth keeping. It returns the bytes of old that the ICRC covers, and the ICRC.
+func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
+	payload := f.payload(f.BTH.Opcode.Info())
+	pad := padOf(len(payload))
+	if len(payload)+pad < changeMin {
+		return nil, nil, false, false
+	}
+	covered, sum, v6, ok := icrcSpan(old)
+	if !ok || len(covered) < len(payload)+pad {
+		return nil, nil, false, false
+	}
+	at := len(covered) - len(payload) - pad
+	if headersOf(covered, v6) != at || unsafe.SliceData(covered[at:]) != unsafe.SliceData(payload) {
+		return nil, nil, false, false
+	}
+	for _, x := range covered[len(covered)-pad:] {
+		if x != 0 { // AppendTo writes zeros
+			return nil, nil, false, false
+		}
+	}
+	return covered, sum, v6, true
+}
+
+// headersOf returns the length of the headers of a packet from its IP header on, which holds a BTH.
+func headersOf(b []byte, v6 bool) int {
+	n := ipv4Len + udpLen
+	if v6 {
+		n = ipv6Len + udpLen
+	}
+	return n + Opcode(b[n]).Info().HeaderLen
+}
+
+// difference returns the sum of the CRC registers behind two stacks of headers, each beginning with
+// the IP header. Both are added up in the scratch memory, with their ends at the same place, because
+// zeros in front of them leave the register at zero.
+func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
+	total := max(sealMin, (max(len(a), len(b))+leadLen+sealUnit-1)&^(sealUnit-1))
+	clear(s.buf[:total])
+	s.add(total, a, aV6)
+	s.add(total, b, bV6)
+	return ^crc32.Update(^uint32(0), crc32.IEEETable, s.buf[:total])
+}
+
+// add adds headers and the lead to the scratch memory, so that they end at total.
+func (s *Sealer) add(total int, b []byte, v6 bool) {
+	at := total - len(b)
+	lead := s.buf[at-leadLen:]
+	binary.LittleEndian.PutUint32(lead, binary.LittleEndian.Uint32(lead)^sealLead)
+	masks := icrcMaskIPv4[:]
+	if v6 {
+		masks = icrcMaskIPv6[:]
+	}
+	to := s.buf[at:total]
+	for _, m := range masks {
+		w := binary.LittleEndian.Uint64(to) ^ (binary.LittleEndian.Uint64(b) | m)
+		binary.LittleEndian.PutUint64(to, w)
+		to, b = to[8:], b[8:]
+	}
+	for ; len(b) >= 4; to, b = to[4:], b[4:] {
+		binary.LittleEndian.PutUint32(to, binary.LittleEndian.Uint32(to)^binary.LittleEndian.Uint32(b))
+	}
+}
