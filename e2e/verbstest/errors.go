@@ -336,3 +336,46 @@ func testDrain(t *testing.T, w *World) {
 		t.Error(err)
 	}
 }
+
+// testModify changes attributes of a queue pair that works.
+func testModify(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	must(t, qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess | verbs.ModifyRNRTimer, Access: verbs.RemoteRead, MinRNRTimer: 7}))
+	attr, err := qb.Query()
+	must(t, err)
+	if attr.Init.Access != verbs.RemoteRead || attr.RTR.MinRNRTimer != 7 {
+		t.Errorf("attributes: %+v", attr)
+	}
+	wantErr(t, "retries in RTS", qb.Modify(verbs.QPModify{Mask: verbs.ModifyRetryCount, RetryCount: 1}), verbs.ErrState)
+	wantErr(t, "Q_Key of RC", qb.Modify(verbs.QPModify{Mask: verbs.ModifyQKey}), verbs.ErrInvalid)
+	wantErr(t, "RNR timer", qb.Modify(verbs.QPModify{Mask: verbs.ModifyRNRTimer, MinRNRTimer: 32}), verbs.ErrInvalid)
+	must(t, qa.PostSend(verbs.SendWR{ID: 1, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}))
+	a.want(1, verbs.Success)
+	must(t, qa.ToSQD())
+	a.event(verbs.EventSQDrained)
+	must(t, qa.Modify(verbs.QPModify{Mask: verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry, Timeout: 18, RetryCount: 5, RNRRetry: 3}))
+	must(t, qa.ResumeRTS())
+	attr, err = qa.Query()
+	must(t, err)
+	if attr.RTS.Timeout != 18 || attr.RTS.RetryCount != 5 || attr.RTS.RNRRetry != 3 {
+		t.Errorf("attributes: %+v", attr)
+	}
+	must(t, qa.PostSend(a.write(2, b, 8)))
+	a.want(2, verbs.RemInvReqErr)
+	b.becomes(qb, verbs.StateError)
+	wantErr(t, "in the error state", qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess}), verbs.ErrState)
+
+	d, peer := b.datagram(nil), a.datagram(nil)
+	must(t, d.PostRecv(verbs.RecvWR{ID: 3, SGL: []verbs.SGE{b.mr.SGE(0, 100)}}))
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family})
+	must(t, err)
+	must(t, d.Modify(verbs.QPModify{Mask: verbs.ModifyQKey, QKey: qkey + 1}))
+	old := inline(4, verbs.OpSend, "old")
+	old.AH, old.RemoteQPN, old.RemoteQKey = ah, d.QPN(), qkey
+	fresh := old
+	fresh.ID, fresh.RemoteQKey, fresh.Data = 5, qkey+1, []byte("fresh")
+	must(t, peer.PostSend(old, fresh))
+	if wc := b.want(3, verbs.Success); wc.ByteLen != verbs.GRHLen+5 {
+		t.Errorf("datagram: %+v", wc)
+	}
+}

@@ -68,6 +68,7 @@ func Tests() []Test {
 		{"Flush", testFlush},
 		{"Reset", testReset},
 		{"SendQueueDrains", testDrain},
+		{"Modify", testModify},
 		{"Events", testCQEvents},
 		{"Deadlines", testDeadlines},
 		{"Overrun", testOverrun},

@@ -172,6 +172,16 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	return nil
 }
 
+// Modify changes attributes without a transition.
+func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
+	if err := alive("modify QP", q.dead); err != nil {
+		return err
+	}
+	err := q.q.Modify(now, a)
+	q.e.sched.rekey(q)
+	return err
+}
+
 // ToSQD lets the send queue drain.
 func (q *QP) ToSQD(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to SQD", q.q.ToSQD, now, out)

@@ -113,6 +113,11 @@ func (q *qp) ToRTR(a verbs.ToRTR) error { return q.modify(proto.ModifyQP{To: pro
 // ToRTS goes from RTR to RTS.
 func (q *qp) ToRTS(a verbs.ToRTS) error { return q.modify(proto.ModifyQP{To: proto.ToRTS, RTS: a}) }
 
+// Modify changes attributes without a transition.
+func (q *qp) Modify(a verbs.QPModify) error {
+	return q.modify(proto.ModifyQP{To: proto.SameState, Attr: a})
+}
+
 // ToSQD lets the send queue drain.
 func (q *qp) ToSQD() error { return q.modify(proto.ModifyQP{To: proto.ToSQD}) }
 

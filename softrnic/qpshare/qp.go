@@ -59,6 +59,9 @@ func (q *qp) ToRTR(verbs.ToRTR) error { return stateError("modify QP to RTR") }
 // ToRTS is refused: Dial connects.
 func (q *qp) ToRTS(verbs.ToRTS) error { return stateError("modify QP to RTS") }
 
+// Modify is refused.
+func (q *qp) Modify(verbs.QPModify) error { return stateError("modify QP") }
+
 // ToSQD is refused.
 func (q *qp) ToSQD() error { return stateError("modify QP to SQD") }
 

@@ -33,6 +33,18 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	if err != nil {
 		return err
 	}
+	if err := validInit(a); err != nil {
+		return err
+	}
+	if a.PKey == 0 {
+		a.PKey = defaultPKey
+	}
+	q.init, q.state = a, to
+	return nil
+}
+
+// validInit checks the attributes of RESET to INIT.
+func validInit(a verbs.ToInit) error {
 	if extra := a.Access &^ (verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic); extra != 0 {
 		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic", extra)
 	}
@@ -42,10 +54,29 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 			Detail: fmt.Sprintf("Q_Key %#x is a privileged one, which begins with a 1 bit; choose one below %#x", a.QKey, uint32(controlledQKey)),
 		}
 	}
-	if a.PKey == 0 {
-		a.PKey = defaultPKey
+	return nil
+}
+
+// validTimer checks the RNR timer.
+func validTimer(a verbs.ToRTR) error {
+	if a.MinRNRTimer > maxTimerCode {
+		return badAttr("MinRNRTimer %d; choose a code from 0 to %d", a.MinRNRTimer, maxTimerCode)
 	}
-	q.init, q.state = a, to
+	return nil
+}
+
+// validRTS checks the attributes of RTR to RTS but for the depth.
+func validRTS(a verbs.ToRTS) error {
+	switch {
+	case a.SendPSN > max24:
+		return badAttr("send PSN %#x has 24 bits", uint32(a.SendPSN))
+	case a.Timeout > maxTimerCode:
+		return badAttr("timeout %d; choose a code from 0 to %d", a.Timeout, maxTimerCode)
+	case a.RetryCount > maxRetryCount:
+		return badAttr("RetryCount %d; choose 0 to %d", a.RetryCount, maxRetryCount)
+	case a.RNRRetry > rnrForEver:
+		return badAttr("RNRRetry %d; choose 0 to 6, or 7 for no limit", a.RNRRetry)
+	}
 	return nil
 }
 
@@ -75,8 +106,8 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	if a.DestQPN > max24 || a.RecvPSN > max24 {
 		return badAttr("destination QPN %#x and receive PSN %#x have 24 bits", uint32(a.DestQPN), uint32(a.RecvPSN))
 	}
-	if a.MinRNRTimer > maxTimerCode {
-		return badAttr("MinRNRTimer %d; choose a code from 0 to %d", a.MinRNRTimer, maxTimerCode)
+	if err := validTimer(a); err != nil {
+		return err
 	}
 	if a.MaxDestRdAtomic, err = rdAtomic("MaxDestRdAtomic", a.MaxDestRdAtomic); err != nil {
 		return err
@@ -96,15 +127,8 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case a.SendPSN > max24:
-		return badAttr("send PSN %#x has 24 bits", uint32(a.SendPSN))
-	case a.Timeout > maxTimerCode:
-		return badAttr("timeout %d; choose a code from 0 to %d", a.Timeout, maxTimerCode)
-	case a.RetryCount > maxRetryCount:
-		return badAttr("RetryCount %d; choose 0 to %d", a.RetryCount, maxRetryCount)
-	case a.RNRRetry > rnrForEver:
-		return badAttr("RNRRetry %d; choose 0 to 6, or 7 for no limit", a.RNRRetry)
+	if err := validRTS(a); err != nil {
+		return err
 	}
 	if a.MaxRdAtomic, err = rdAtomic("MaxRdAtomic", a.MaxRdAtomic); err != nil {
 		return err

@@ -72,10 +72,7 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 		return
 	}
 	if r.window.flight > 0 && r.retry.at == clock.Never && r.retry.rnrAt == clock.Never {
-		r.retry.at = now.Add(AckTimeout(r.rts.Timeout))
-		if r.rts.Timeout == 0 {
-			r.retry.at = clock.Never
-		}
+		r.armTimer(now)
 	}
 }
 

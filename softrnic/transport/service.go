@@ -15,6 +15,8 @@ type service struct {
 	states []transition
 	// ops has a bit for each operation that its send queue takes (IBTA 10.8.2/operations).
 	ops uint32
+	// changes are the attributes that Modify can change, each in some state.
+	changes verbs.QPMask
 	// receive takes a packet from the peer, in a state that receives.
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
 	// datagram: a queue pair has no peer; each work request names its own.
@@ -33,16 +35,18 @@ func init() { // an initializer would refer to itself through the methods
 		opcodes: wire.ServiceRC, states: rcStates, receive: handleRC,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
 			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
+		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry,
 	}
 	services[verbs.UC] = &service{
 		opcodes: wire.ServiceUC, states: unreliableStates, receive: handleUC,
 		start: (*unreliableSender).startUC, packet: (*unreliableSender).packetUC,
-		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
+		ops:     opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
+		changes: verbs.ModifyAccess,
 	}
 	services[verbs.UD] = &service{
 		opcodes: wire.ServiceUD, states: unreliableStates, receive: handleUD,
 		start: (*unreliableSender).startUD, packet: (*unreliableSender).packetUD, datagram: true,
-		ops: opSet(verbs.OpSend, verbs.OpSendImm),
+		ops: opSet(verbs.OpSend, verbs.OpSendImm), changes: verbs.ModifyQKey,
 	}
 }
 

@@ -192,3 +192,57 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 }
+
+// A program changes attributes of a queue pair in RTS and SQD, as ib_modify_qp allows; what is not
+// allowed is EINVAL and changes nothing.
+func TestModifyWithoutTransition(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, b := h.linked(t, uverbs.TypeRC)
+	modify := func(e *ends, mask uint32, set func(*uverbs.ModifyQPArgs)) unix.Errno {
+		m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: mask}
+		set(&m)
+		_, errno := e.raw(uverbs.ModifyQP, uverbs.NoChannel, uverbs.Encode(m))
+		return errno
+	}
+	query := func(e *ends) uverbs.QPAttr {
+		return do[uverbs.QPAttr](e.client, uverbs.QueryQP, uverbs.QueryQPArgs{H: e.qp.H})
+	}
+	for what, got := range map[string]unix.Errno{
+		"retries in RTS": modify(a, uverbs.MaskRetry, func(m *uverbs.ModifyQPArgs) { m.RetryCount = 1 }),
+		"Q_Key of RC":    modify(a, uverbs.MaskQKey, func(m *uverbs.ModifyQPArgs) { m.QKey = 1 }),
+		"path MTU":       modify(a, uverbs.MaskPathMTU, func(m *uverbs.ModifyQPArgs) { m.PathMTU = 1 }),
+		"timer":          modify(a, uverbs.MaskRNRTimer, func(m *uverbs.ModifyQPArgs) { m.MinRNRTimer = 32 }),
+	} {
+		if got != unix.EINVAL {
+			t.Errorf("%s: %v, want EINVAL", what, got)
+		}
+	}
+	if q := query(a); q.RetryCount != 7 || q.PathMTU != 3 || q.QKey != 0 || q.MinRNRTimer != 12 {
+		t.Errorf("a refused command has changed %+v", q)
+	}
+	steps := []struct {
+		mask uint32
+		set  func(*uverbs.ModifyQPArgs)
+	}{
+		{uverbs.MaskState, func(m *uverbs.ModifyQPArgs) { m.State = 4 }}, // SQD
+		{uverbs.MaskTimeout | uverbs.MaskRetry, func(m *uverbs.ModifyQPArgs) { m.Timeout, m.RetryCount = 14, 3 }},
+		{uverbs.MaskState | uverbs.MaskRNRTimer, func(m *uverbs.ModifyQPArgs) { m.State, m.MinRNRTimer = 3, 9 }},
+	}
+	for i, s := range steps {
+		if got := modify(a, s.mask, s.set); got != 0 {
+			t.Fatalf("step %d: %v", i, got)
+		}
+	}
+	if q := query(a); q.State != 3 || q.Timeout != 14 || q.RetryCount != 3 || q.MinRNRTimer != 9 {
+		t.Errorf("attributes %+v", q)
+	}
+	if got := modify(b, uverbs.MaskAccess, func(m *uverbs.ModifyQPArgs) { m.Access = 4 }); got != 0 { // REMOTE_READ
+		t.Fatal(got)
+	}
+	a.post(opRead, 0, 100, addr(b.buf), b.mr.RKey)
+	a.succeeds()
+	a.post(opWrite, 0, 100, addr(b.buf), b.mr.RKey)
+	if c := a.next(); verbs.Status(c.Status) != verbs.RemInvReqErr {
+		t.Errorf("WRITE without the right: %v", verbs.Status(c.Status))
+	}
+}

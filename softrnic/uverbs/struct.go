@@ -205,6 +205,7 @@ type (
 // Bits of ModifyQPArgs.Mask (enum ibv_qp_attr_mask).
 const (
 	MaskState      = 1 << 0
+	MaskCurrent    = 1 << 1
 	MaskAccess     = 1 << 3
 	MaskQKey       = 1 << 6
 	MaskDest       = 1 << 7

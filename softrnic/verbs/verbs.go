@@ -272,6 +272,9 @@ type QP interface {
 	ToInit(ToInit) error
 	ToRTR(ToRTR) error
 	ToRTS(ToRTS) error
+	// Modify changes attributes without a transition; all of them or, on error, none. ErrState: not
+	// in this state.
+	Modify(QPModify) error
 	// ToSQD lets the send queue drain; ResumeRTS goes back from SQD (or SQE) to RTS.
 	ToSQD() error
 	ResumeRTS() error

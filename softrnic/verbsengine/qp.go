@@ -43,6 +43,13 @@ func (q *qp) ToRTS(a verbs.ToRTS) error {
 	return q.qp.ToRTS(now, a)
 }
 
+// Modify changes attributes without a transition.
+func (q *qp) Modify(a verbs.QPModify) error {
+	now, _, _ := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.Modify(now, a)
+}
+
 // ToSQD lets the send queue drain.
 func (q *qp) ToSQD() error {
 	now, _, out := q.pd.ctx.shell.Enter()

@@ -224,6 +224,7 @@ const (
 	ResumeRTS Transition = "resume"
 	ToError   Transition = "error"
 	ToReset   Transition = "reset"
+	SameState Transition = "modify" // attributes change within the state
 )
 
 // ModifyQP makes a transition, with the attributes that belong to it.
@@ -233,6 +234,8 @@ type ModifyQP struct {
 	Init verbs.ToInit `json:"init,omitzero"`
 	RTR  verbs.ToRTR  `json:"rtr,omitzero"`
 	RTS  verbs.ToRTS  `json:"rts,omitzero"`
+	// Attr is for SameState.
+	Attr verbs.QPModify `json:"attr,omitzero"`
 }
 
 // Share opens a shared region, or makes it: see ipc.Context.Share.

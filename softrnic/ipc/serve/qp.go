@@ -99,6 +99,8 @@ func (x queues) modifyQP(a proto.ModifyQP) (any, error) {
 		err = o.qp.ToRTR(a.RTR)
 	case proto.ToRTS:
 		err = o.qp.ToRTS(a.RTS)
+	case proto.SameState:
+		err = o.qp.Modify(a.Attr)
 	case proto.ToSQD:
 		err = o.qp.ToSQD()
 	case proto.ResumeRTS:

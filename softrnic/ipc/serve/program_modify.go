@@ -1,0 +1,189 @@
+package serve
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// States of a queue pair (enum ibv_qp_state).
+const (
+	stateReset = iota
+	stateInit
+	stateRTR
+	stateRTS
+	stateSQD
+	stateSQE
+	stateErr
+)
+
+// keep remembers the attributes that a modify command sets.
+func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
+	k, m := &o.attr, a.Mask
+	if m&uverbs.MaskAccess != 0 {
+		k.Access = a.Access
+	}
+	if m&uverbs.MaskQKey != 0 {
+		k.QKey = a.QKey
+	}
+	if m&uverbs.MaskDest != 0 {
+		k.Dest = a.Dest
+	}
+	if m&uverbs.MaskDestQPN != 0 {
+		k.DestQPN = a.DestQPN
+	}
+	if m&(1<<4) != 0 {
+		k.PKeyIndex = a.PKeyIndex
+	}
+	if m&uverbs.MaskRecvPSN != 0 {
+		k.RecvPSN = a.RecvPSN
+	}
+	if m&uverbs.MaskSendPSN != 0 {
+		k.SendPSN = a.SendPSN
+	}
+	for _, f := range [...]struct {
+		bit uint32
+		to  *uint8
+		v   uint8
+	}{
+		{1 << 5, &k.Port, a.Port},
+		{uverbs.MaskPathMTU, &k.PathMTU, a.PathMTU},
+		{uverbs.MaskTimeout, &k.Timeout, a.Timeout},
+		{uverbs.MaskRetry, &k.RetryCount, a.RetryCount},
+		{uverbs.MaskRNRRetry, &k.RNRRetry, a.RNRRetry},
+		{uverbs.MaskRdAtomic, &k.MaxRdAtomic, a.MaxRdAtomic},
+		{uverbs.MaskDestAtomic, &k.MaxDestRdAtomic, a.MaxDestRdAtomic},
+		{uverbs.MaskRNRTimer, &k.MinRNRTimer, a.MinRNRTimer},
+	} {
+		if m&f.bit != 0 {
+			*f.to = f.v
+		}
+	}
+}
+
+// orNone is a number of READs and atomics as package verbs has it, where 0 means the default.
+func orNone(n uint8) int {
+	if n == 0 {
+		return -1
+	}
+	return int(n)
+}
+
+// modifyQP makes a transition, or changes attributes within a state.
+func (p programQueues) modifyQP(a uverbs.ModifyQPArgs) (result, error) {
+	o, err := named[*programQPObject](p.program, uQP, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	o.state = p.stateOf(o)
+	before := o.attr
+	o.keep(&a)
+	if err := p.move(o, &a); err != nil {
+		o.attr = before
+		return result{}, err
+	}
+	return result{}, nil
+}
+
+// stateOf is the state now, which the NIC may have changed.
+func (p programQueues) stateOf(o *programQPObject) uint8 {
+	attr, err := o.qp.Query()
+	if err != nil {
+		return stateErr
+	}
+	return uint8(attr.State) // the numbers are the same
+}
+
+// remoteRights are the rights of a queue pair.
+const remoteRights = uint32(verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic)
+
+// move makes the transition that a asks for.
+func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
+	to := o.state
+	if a.Mask&uverbs.MaskState != 0 {
+		to = a.State
+	}
+	k := &o.attr
+	init := verbs.ToInit{Access: verbs.Access(k.Access & remoteRights), QKey: k.QKey}
+	switch {
+	case to == stateReset:
+		if err := o.qp.ToReset(); err != nil {
+			return err
+		}
+		p.with(func(*port) { o.own.forget() })
+		return nil
+	case to == stateErr:
+		return o.qp.ToError()
+	case to == stateInit && (o.state == stateReset || o.state == stateInit):
+		return o.qp.ToInit(init)
+	case to == stateRTR && o.state == stateInit:
+		if err := o.qp.ToInit(init); err != nil { // the command may set rights, too
+			return err
+		}
+		if k.PathMTU > 5 {
+			return unix.EINVAL
+		}
+		return o.qp.ToRTR(verbs.ToRTR{
+			DestQPN: wire.QPN(k.DestQPN), DestGID: k.Dest.DestGID, SourceGID: int(k.Dest.SourceGID), RecvPSN: wire.PSN(k.RecvPSN & 0xffffff),
+			PathMTU: verbs.MTU(128 << k.PathMTU), MaxDestRdAtomic: orNone(k.MaxDestRdAtomic), MinRNRTimer: k.MinRNRTimer,
+			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop,
+		})
+	case to == stateRTS && o.state == stateRTR:
+		err := o.qp.ToRTS(verbs.ToRTS{
+			SendPSN: wire.PSN(k.SendPSN & 0xffffff), Timeout: k.Timeout, RetryCount: k.RetryCount, RNRRetry: k.RNRRetry, MaxRdAtomic: orNone(k.MaxRdAtomic),
+		})
+		if err == nil {
+			err = o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])) // first of all: a request may be there
+		}
+		if err == nil {
+			p.ring(o) // what was posted before
+		}
+		return err
+	case to == stateRTS && (o.state == stateSQD || o.state == stateSQE):
+		if err := o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])); err != nil {
+			return err
+		}
+		return o.qp.ResumeRTS()
+	case to == stateSQD && o.state == stateRTS:
+		return o.qp.ToSQD()
+	case to == o.state && a.Mask&^(uverbs.MaskState|uverbs.MaskCurrent|inState) == 0:
+		return o.qp.Modify(o.changes(a.Mask))
+	}
+	return unix.EINVAL
+}
+
+// optional are attributes that a transition to RTS may set, by the type of the queue pair: a program
+// may name more, which that type does not have.
+var optional = map[uint8]uint32{
+	uverbs.TypeRC: uverbs.MaskAccess | uverbs.MaskRNRTimer, uverbs.TypeUC: uverbs.MaskAccess, uverbs.TypeUD: uverbs.MaskQKey,
+}
+
+// inState are attributes that may change without a transition, in some state.
+const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry
+
+// changes are the attributes of a mask as package verbs has them, with the values that the queue
+// pair keeps.
+func (o *programQPObject) changes(mask uint32) verbs.QPModify {
+	m := verbs.QPModify{
+		Access: verbs.Access(o.attr.Access & remoteRights), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,
+		Timeout: o.attr.Timeout, RetryCount: o.attr.RetryCount, RNRRetry: o.attr.RNRRetry,
+	}
+	for _, f := range [...]struct {
+		theirs uint32
+		ours   verbs.QPMask
+	}{
+		{uverbs.MaskAccess, verbs.ModifyAccess},
+		{uverbs.MaskQKey, verbs.ModifyQKey},
+		{uverbs.MaskRNRTimer, verbs.ModifyRNRTimer},
+		{uverbs.MaskTimeout, verbs.ModifyTimeout},
+		{uverbs.MaskRetry, verbs.ModifyRetryCount},
+		{uverbs.MaskRNRRetry, verbs.ModifyRNRRetry},
+	} {
+		if mask&f.theirs != 0 {
+			m.Mask |= f.ours
+		}
+	}
+	return m
+}

@@ -1,0 +1,30 @@
+package verbs
+
+// QPMask says which attributes of a queue pair a QPModify changes.
+type QPMask uint8
+
+// Attributes that Modify can change.
+const (
+	ModifyAccess QPMask = 1 << iota
+	ModifyQKey
+	ModifyRNRTimer
+	ModifyTimeout
+	ModifyRetryCount
+	ModifyRNRRetry
+)
+
+// QPModify has new values of attributes that were set by a transition. Those without a bit in Mask
+// keep their values; the fields are as in ToInit, ToRTR and ToRTS.
+//
+// In RTS, SQD and SQE the rights of the peer, the Q_Key and the RNR timer can change; in SQD the
+// timeout and both retry counts, too (IBTA 11.2.5.2/optional). A queue pair has only the attributes
+// that its service uses: UC has the rights, UD the Q_Key, RC all but the Q_Key.
+type QPModify struct {
+	Mask        QPMask
+	Access      Access
+	QKey        uint32
+	MinRNRTimer uint8
+	Timeout     uint8
+	RetryCount  uint8
+	RNRRetry    uint8
+}
