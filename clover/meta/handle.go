@@ -16,7 +16,9 @@ type client struct {
 	owner uint32
 	epoch uint32
 	heard clock.Time
-	gone  bool // has sent OpBye, or OpHello for another number
+	// seq is the number of its last request.
+	seq  uint32
+	gone bool // has sent OpBye, or OpHello for another number
 	// quiet: the client needs no fence, because no request of it is in flight: it said so when it
 	// left, or it has sent no request since it was given its number.
 	quiet bool
@@ -43,6 +45,9 @@ func (s *Server) request(c *conn, i, n int) {
 	a := rpc.Answer{Seq: r.Seq}
 	cl := s.clients[r.Client]
 	switch {
+	case s.late(&r):
+		s.stats.Refused++
+		return
 	case r.Op == rpc.OpHello:
 		s.renumber(&r)
 		s.hello(&r, &a, now)
@@ -52,7 +57,7 @@ func (s *Server) request(c *conn, i, n int) {
 	case cl == nil || cl.stale || cl.ended:
 		a.Status = rpc.Unknown
 	default:
-		cl.heard, cl.gone, cl.quiet = now, false, false
+		cl.heard, cl.gone, cl.quiet, cl.seq = now, false, false, r.Seq
 		cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
 		s.dispatch(cl, &r, &a)
 	}
@@ -96,7 +101,7 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	// A client that says hello again has lost reports, or has found that a server's memory is not
 	// the store's.
 	s.sweepDue, s.probeDue = true, true
-	s.clients[id] = &client{id: id, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, quiet: true}
+	s.clients[id] = &client{id: id, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, seq: r.Seq, quiet: true}
 	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
 	for i := range s.memory {
 		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: s.memory[i].generation})
@@ -104,14 +109,35 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	a.Welcome = w
 }
 
+// late reports whether a request is a copy that was sent on an earlier connection of its client: the
+// client has given it up, and its later requests have arrived. A late OpHello would end the client's
+// present number, a late OpOpen would open a key with a node that the client uses for another one.
+func (s *Server) late(r *rpc.Request) bool {
+	if r.Op != rpc.OpHello {
+		cl := s.clients[r.Client]
+		return cl != nil && !rpc.After(r.Seq, cl.seq)
+	}
+	for id, cl := range s.clients {
+		if cl.introduces(id, r) && !rpc.After(r.Seq, cl.seq) {
+			return true
+		}
+	}
+	return false
+}
+
+// introduces reports whether an OpHello is one of this client, which had number id.
+func (cl *client) introduces(id uint32, r *rpc.Request) bool {
+	return id == r.Client || r.Owner != 0 && cl.owner == r.Owner
+}
+
 // renumber ends the earlier numbers of a client that says hello again. If the client is quiet, they
 // need no fence; a late fence would end the connections that the client still uses.
 func (s *Server) renumber(r *rpc.Request) {
 	for id, cl := range s.clients {
-		if id != r.Client && (r.Owner == 0 || cl.owner != r.Owner) {
+		if !cl.introduces(id, r) {
 			continue
 		}
-		cl.gone, cl.quiet = true, r.Quiet
+		cl.gone, cl.quiet, cl.seq = true, r.Quiet, r.Seq
 		if r.Quiet && cl.fence != nil {
 			s.fences.cancel(cl.fence)
 		}
@@ -186,6 +212,7 @@ func (s *Server) keep(now clock.Time) {
 		}
 	}
 	s.forgetNumbers()
+	s.erase()
 	s.catchUp(false)
 	if s.sweepDue && now >= s.sweepAt {
 		s.sweepDue = false

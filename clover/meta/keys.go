@@ -31,6 +31,10 @@ func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 // holds the node, the request is no repetition, even if the key was opened long ago with an earlier
 // use of the same node in the same version.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
+	if !s.erase() {
+		a.Status = rpc.Busy
+		return
+	}
 	e := s.keys[r.Key]
 	switch {
 	case !s.heldAs(cl.id, r.At): // a node that its client no longer holds has been linked
@@ -88,6 +92,8 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	}
 	if !e.recorded {
 		a.Status = rpc.Busy
+		e.dead, e.lost, e.mirrored = old == nil, old != nil, old != nil && old.mirrored
+		s.unopened = append(s.unopened, e)
 		return
 	}
 	if old != nil {
@@ -99,6 +105,24 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	s.keys[r.Key] = e
 	a.Slot = e.slot
 	s.writeShortcut(e)
+}
+
+// erase takes the records of keys that could not be opened out of the directory, or makes them those
+// of lost keys again, and reports whether none is left. The WRITE of such a record may have been
+// carried out, and only its acknowledgement be lost: a restarted metadata server would find the key.
+// Until the record is erased, no key is opened, and no node of a client that has gone is taken back.
+func (s *chains) erase() bool {
+	left := s.unopened[:0]
+	for _, e := range s.unopened {
+		if s.mirror([]*entry{e}); e.mirrored {
+			s.record([]*entry{e})
+		}
+		if !e.recorded {
+			left = append(left, e)
+		}
+	}
+	s.unopened = left
+	return len(left) == 0
 }
 
 // writeShortcut makes the shortcut of a fresh key name its first node. If the WRITE fails, the

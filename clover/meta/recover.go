@@ -225,6 +225,9 @@ func (s *pool) heldBy(id uint32) []layout.Handle {
 // that those nodes name, to find nodes that the client has linked and not reported. It reports
 // false if a memory server did not answer; the caller retries.
 func (s *Server) recoverClient(id uint32) bool {
+	if !s.erase() {
+		return false
+	}
 	if !s.format.Keyed { // nodes do not carry their keys
 		if s.followAll(); !s.allWhole() {
 			return false

@@ -16,6 +16,8 @@ type chains struct {
 	pool
 	keys  map[uint64]*entry
 	slots []uint32 // free ones
+	// unopened are the entries of keys that could not be opened: see erase.
+	unopened []*entry
 	// sweepDue asks for a look at all chains; sweepAt is the earliest time of the next one.
 	sweepDue bool
 	sweepAt  clock.Time

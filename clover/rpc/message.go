@@ -101,6 +101,10 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint16(s))
 }
 
+// After reports whether a client has sent the request with the number seq after the one with the
+// number than. The numbers have 31 bits and wrap.
+func After(seq, than uint32) bool { return int32(seq&^1-than&^1) > 0 }
+
 // Record is an append that a client made: Old is the node on whose header it posted the
 // compare-and-swap, New is the node that it appended.
 type Record struct {
@@ -117,6 +121,8 @@ const (
 
 // Request is a client's request.
 type Request struct {
+	// Seq is the number of the request, and in its lowest bit the slot of the answer. A client numbers
+	// its requests in the order in which it sends them, also over several connections.
 	Seq    uint32
 	Op     Op
 	Class  layout.Class
