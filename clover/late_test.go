@@ -152,3 +152,42 @@ func TestLateAppendIsNotSteered(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// An append is late: its client gives the connection up, makes another one, and appends over that.
+// When the append arrives, the memory server must not execute it: the client has stated to the
+// metadata server that none of its earlier requests is in flight.
+func TestLateAppendOfAFormerConnectionIsNotExecuted(t *testing.T) {
+	l := &late{}
+	g := newRigOf(t, rackYAML, l.options(), meta.Config{
+		Format: layout.Hardened, Keys: 16, Shares: [layout.Classes]int{1}, Lease: 20 * time.Second, Grace: time.Second,
+	}, 16<<10)
+	const key, size = 1, 40
+	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
+		if err := c.Insert(key, value(key, 0, size), soon(rt)); err != nil {
+			return err
+		}
+		l.keep = true
+		if err := c.Put(key, value(key, 1, size), soon(rt)); err != nil {
+			return err
+		}
+		atomics := func() uint64 {
+			a, b := g.Host("ms0").Counters(), g.Host("ms1").Counters()
+			return a.RxAtomicRequests + b.RxAtomicRequests
+		}
+		before := atomics()
+		if l.send = true; l.kept == nil {
+			return errors.New("no append was kept")
+		}
+		for range 2 { // the append follows a frame
+			if _, err := c.Get(key, nil, soon(rt)); err != nil {
+				return err
+			}
+		}
+		rt.Sleep(time.Millisecond)
+		if n := atomics(); l.send || n != before {
+			return fmt.Errorf("the append was sent: %v, and %d atomics more were executed", !l.send, n-before)
+		}
+		return nil
+	})
+	g.run()
+}
