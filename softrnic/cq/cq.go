@@ -70,15 +70,13 @@ func (c *CQ) Poll(wc []verbs.WC) int {
 		at := s.head
 		p := &c.places.all[at]
 		wc[i] = p.wc
-		s.head = p.next
-		c.places.free(at, at, 1)
-		switch s.n--; {
-		case len(c.chains) > 1:
+		s.head, p.next = p.next, c.places.spare
+		c.places.spare = at
+		if s.n--; s.n == 0 || len(c.chains) > 1 {
 			c.shift(s)
-		case s.n == 0:
-			c.chains = c.chains[:0]
 		}
 	}
+	c.places.taken -= k
 	return k
 }
 

@@ -14,9 +14,9 @@ type Source struct {
 // CQ returns the queue that the source fills.
 func (s *Source) CQ() *CQ { return s.c }
 
-// Push appends wc. It returns false if the queue is full: then wc is lost, and the queue is in
+// Push appends a copy of wc. It returns false if the queue is full: then wc is lost, and the queue is in
 // error from now on.
-func (s *Source) Push(wc verbs.WC) bool {
+func (s *Source) Push(wc *verbs.WC) bool {
 	c := s.c
 	at, ok := c.places.take()
 	if !ok {
@@ -24,7 +24,7 @@ func (s *Source) Push(wc verbs.WC) bool {
 		return false
 	}
 	p := &c.places.all[at]
-	p.wc, p.pushed = wc, c.pushed
+	p.wc, p.pushed = *wc, c.pushed
 	c.pushed++
 	if s.n == 0 {
 		s.head = at

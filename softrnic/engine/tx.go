@@ -66,7 +66,7 @@ func (e *Engine) carryOut(qp *QP, out *packetio.Batch) {
 }
 
 func (e *Engine) complete(d *transport.Completion) {
-	if d.To.Push(d.WC) {
+	if d.To.Push(&d.WC) {
 		return
 	}
 	e.counters.CqOverrun++

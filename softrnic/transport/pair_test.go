@@ -128,8 +128,8 @@ func (s *side) deliver(now clock.Time, peer *side) int {
 
 // file moves completions into their queues.
 func (s *side) file() {
-	for _, d := range s.out.Done {
-		d.To.Push(d.WC)
+	for i := range s.out.Done {
+		s.out.Done[i].To.Push(&s.out.Done[i].WC)
 	}
 	s.out.Done = s.out.Done[:0]
 }
