@@ -105,6 +105,10 @@ func (w *Word) Counts(now clock.Time, d Decision) bool {
 	return d.Kind == Client && d.serial > w.serial && w.client.counts(d.window)
 }
 
+// IsRecent reports whether a decision was made in the present interval of Config.Budget: a word that
+// counts it does so for Config.Budget at least.
+func (t *Table) IsRecent(now clock.Time, d Decision) bool { return d.window == t.interval(now) }
+
 // clientEnded takes back the count of an operation on a client's connection, unless the word was
 // created after it.
 func (w *Word) clientEnded(now clock.Time, d Decision) {

@@ -50,16 +50,25 @@ func (o *clientOps) add() *clientOp {
 	return op
 }
 
-// countedBy reports whether a word still waits for the operation that ends before a PSN.
+// countedBy reports whether a word still waits for all requests before a PSN: the word counts an
+// operation that ends there or behind it, and the server acknowledges requests in order.
 func (o *clientOps) countedBy(now clock.Time, w *atomiccache.Word, end wire.PSN) bool {
 	for pos := o.head; pos != o.tail; pos++ {
 		op := o.at(pos)
 		touches := op.word == w || op.all && w.Touches(op.va, op.n)
-		if op.end == end && touches && w.Counts(now, op.decision) {
+		if touches && wire.Diff(op.end, end) >= 0 && w.Counts(now, op.decision) {
 			return true
 		}
 	}
 	return false
+}
+
+// newest returns the operation that was added last; nil if there is none.
+func (o *clientOps) newest() *clientOp {
+	if o.head == o.tail {
+		return nil
+	}
+	return o.at(o.tail - 1)
 }
 
 // messageAt returns the newest operation on all words of a range that a PSN belongs to; nil if there

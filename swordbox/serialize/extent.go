@@ -47,11 +47,37 @@ func (k *clientConn) isCounted(now clock.Time, x *extent) bool {
 	return true
 }
 
-// keep makes the switch remember an extent that no word waits for, if there is room.
+// isKept reports whether the switch remembers the extent of a message.
+func (k *clientConn) isKept(x *extent) bool {
+	op := k.ops.messageAt(x.first)
+	return op != nil && *x == extent{op.first, op.end, op.va, op.n}
+}
+
+// keep makes the switch remember an extent that no word waits for, once, if there is room.
 func (k *clientConn) keep(now clock.Time, x *extent) {
-	if k.ops.room() {
+	if k.ops.room() && !k.isKept(x) {
 		k.addAll(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))
 	}
+}
+
+// announcePart is announce for a packet of a message whose first packet the switch does not know.
+// Such a packet may touch every word. If all words wait for the packets before it, they wait for it
+// in the same operation, because one operation for each packet would not fit into clientOps.
+func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
+	if k.isCounted(now, x) {
+		return true
+	}
+	op := k.ops.newest()
+	if op == nil || !op.all || op.n != x.n || op.end != x.first || !k.s.m.words.IsRecent(now, op.decision) {
+		return k.announce(now, x)
+	}
+	for _, w := range k.s.m.step.cover {
+		if !w.Counts(now, op.decision) {
+			return k.announce(now, x)
+		}
+	}
+	op.end = x.end
+	return true
 }
 
 // announce makes all words that the extent touches wait for it. The result is false if one of them

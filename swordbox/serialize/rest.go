@@ -1,20 +1,23 @@
 package serialize
 
-import "github.com/rdmalab/rdmalab/softrnic/wire"
+import (
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
+)
 
 // rest is the part of a WRITE of several packets that the client has not sent yet. A client
 // may pause in the middle of a message, and words in the rest of it may become known meanwhile.
 type rest struct {
 	va uint64 // of the next packet's first byte
 	n  uint32 // bytes from there to the end of the message
-	// end is one past the last PSN of the message, as the server sees it.
-	end wire.PSN
+	// first is the first PSN of the message, end is one past the last one, as the server sees them.
+	first, end wire.PSN
 }
 
 // begin is called with the first packet of a WRITE, whose server's PSN is psn.
 func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
 	n := uint32(len(f.Payload))
-	*r = rest{va: f.RETH.VA + uint64(n), n: f.RETH.Length - min(n, f.RETH.Length), end: psn.Add(1 + restOf(f))}
+	*r = rest{va: f.RETH.VA + uint64(n), n: f.RETH.Length - min(n, f.RETH.Length), first: psn, end: psn.Add(1 + restOf(f))}
 }
 
 // restOfWrite sends a packet of a WRITE behind the first one. Words that the packet touches and
@@ -27,13 +30,8 @@ func (g *placing) restOfWrite() outcome {
 	for _, w := range m.step.cover {
 		counted = counted && g.ops.countedBy(g.c.Now, w, g.rest.end)
 	}
-	if !counted {
-		if !g.ops.room() {
-			return mustWait
-		}
-		if !g.announce(g.c.Now, &extent{g.psns.own, g.rest.end, g.rest.va, g.rest.n}) {
-			return mustWait
-		}
+	if !counted && (g.roomComes(g.rest.first) || !g.announce(g.c.Now, &extent{g.psns.own, g.rest.end, g.rest.va, g.rest.n})) {
+		return mustWait
 	}
 	out := g.toOwn(g.span)
 	if out != mustWait {
@@ -42,14 +40,18 @@ func (g *placing) restOfWrite() outcome {
 	return out
 }
 
+// roomComes reports whether there is no room for an operation, but will be when the requests before
+// a message have been answered. Operations of the message itself make no room: they end with its
+// last packet, which would wait behind the present one.
+func (g *placing) roomComes(first wire.PSN) bool {
+	return !g.ops.room() && wire.Diff(g.ops.at(g.ops.head).end, first) <= 0
+}
+
 // partOfUnknown sends a packet of a WRITE whose first packet the switch did not see in order: the
 // message had begun when the flow became known. All words of the server wait for the packet.
 func (g *placing) partOfUnknown() outcome {
-	if !g.canGo(placeOwn) || !g.ops.room() {
-		return mustWait
-	}
 	x := g.extentOf(g.f, g.psns.own)
-	if !g.isCounted(g.c.Now, &x) && !g.announce(g.c.Now, &x) {
+	if !g.canGo(placeOwn) || x.n != atomiccache.Everything && g.roomComes(x.first) || !g.announcePart(g.c.Now, &x) {
 		return mustWait
 	}
 	return g.toOwn(g.span)
