@@ -83,11 +83,13 @@ type finder struct {
 	src  []byte
 	in   string
 	out  []mutant
+	// around is the expression that an operand belongs to, so that the key of a constant says which.
+	around map[ast.Expr]*ast.BinaryExpr
 }
 
 // inFile lists the changes of one file. A file that most builds leave out has none.
 func inFile(name string, src []byte) ([]mutant, error) {
-	f := &finder{set: token.NewFileSet(), file: name, src: src}
+	f := &finder{set: token.NewFileSet(), file: name, src: src, around: map[ast.Expr]*ast.BinaryExpr{}}
 	tree, err := parser.ParseFile(f.set, name, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
@@ -137,6 +139,7 @@ func (f *finder) visit(n ast.Node) bool {
 			f.negate(n.Cond)
 		}
 	case *ast.BinaryExpr:
+		f.around[n.X], f.around[n.Y] = n, n
 		if s, ok := swaps[n.Op]; ok {
 			f.add(s.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), s.to)
 			f.out[len(f.out)-1].what = f.text(n)
@@ -145,6 +148,9 @@ func (f *finder) visit(n ast.Node) bool {
 		if n.Kind == token.INT {
 			if v, err := strconv.ParseUint(n.Value, 0, 63); err == nil {
 				f.add("constant", n.Pos(), n.End(), strconv.FormatUint(v+1, 10))
+				if whole := f.around[n]; whole != nil {
+					f.out[len(f.out)-1].what += " in " + f.text(whole)
+				}
 			}
 		}
 	case *ast.Ident:
@@ -170,7 +176,11 @@ func (f *finder) negate(cond ast.Expr) {
 // remove notes the removal of a statement without which the function still ends as it must.
 func (f *finder) remove(s ast.Stmt) {
 	switch s := s.(type) {
-	case *ast.ExprStmt, *ast.IncDecStmt:
+	case *ast.ExprStmt:
+		if instrument(s.X) {
+			return
+		}
+	case *ast.IncDecStmt:
 	case *ast.AssignStmt:
 		if s.Tok == token.DEFINE {
 			return
@@ -180,4 +190,21 @@ func (f *finder) remove(s ast.Stmt) {
 		return
 	}
 	f.add("statement", s.Pos(), s.End(), "")
+}
+
+// instrument reports a call of the coverage instrument (saw, sawAnswer, …), which is empty without
+// the build tag qpcover: no test can notice that it is missing.
+func instrument(x ast.Expr) bool {
+	call, ok := x.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	name := ""
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		name = f.Name
+	case *ast.SelectorExpr:
+		name = f.Sel.Name
+	}
+	return strings.HasPrefix(name, "saw")
 }

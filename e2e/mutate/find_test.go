@@ -64,12 +64,20 @@ func TestFind(t *testing.T) {
 	for m := range got {
 		t.Errorf("found: %s", m)
 	}
-	for _, want := range []string{"x.go f: bound a < b", "x.go f: equality a != 3", "x.go f: statement g()", "x.go f: constant 3"} {
+	for _, want := range []string{"x.go f: bound a < b", "x.go f: equality a != 3", "x.go f: statement g()", "x.go f: constant 3 in a != 3"} {
 		if !keys[want] {
 			t.Errorf("no key %q", want)
 		}
 	}
 	if none, err := inFile("x.go", []byte("//go:build never\n\n"+sample)); err != nil || len(none) != 0 {
 		t.Errorf("in a file that is not built: %d, %v", len(none), err)
+	}
+}
+
+// Calls of the coverage instrument are left alone: without its build tag they do nothing.
+func TestFindLeavesTheInstrument(t *testing.T) {
+	all, err := inFile("x.go", []byte("package x\n\nfunc f() {\n\tq.sawAnswer(s)\n\tsaw(s)\n\tq.send(s)\n}\n"))
+	if err != nil || len(all) != 1 || all[0].what != "q.send(s)" {
+		t.Errorf("%v, %v", all, err)
 	}
 }

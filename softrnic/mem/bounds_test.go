@@ -1,6 +1,9 @@
 package mem
 
 import (
+	"errors"
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -76,5 +79,105 @@ func TestTheFirstAndTheLastCut(t *testing.T) {
 	calls = 0
 	if _, ok := tab.PlanTear(0, 0); ok || calls != 0 {
 		t.Error("an empty copy was planned")
+	}
+}
+
+// The table is full at its bound and not before, also when some places are never used.
+func TestTheTableIsFull(t *testing.T) {
+	tab, pd := newTable(t, 3)
+	unusable := -1 // a place whose keys would be the same
+	for seed := uint64(0); unusable < 0; seed++ {
+		k := newKeySpace(rand.New(rand.NewPCG(seed, 2)))
+		o := k.other()
+		for i := range uint32(1 << 14) {
+			if o.toKey(i) == k.toKey(i) {
+				tab.local, tab.remote, unusable = o, k, int(i)
+				break
+			}
+		}
+	}
+	tab.max, tab.count = unusable+1, unusable // all places before it are in use
+	tab.slots = make([]slot, unusable)
+	for i := range tab.slots {
+		tab.slots[i].region = &Region{}
+	}
+	last := reg(t, tab, pd, 1, allAccess)
+	if int(last.index) != unusable+1 {
+		t.Errorf("place %d, want the one behind %d", last.index, unusable)
+	}
+	if _, err := tab.Reg(pd, []byte{1}, 0); !errors.Is(err, verbs.ErrLimit) {
+		t.Errorf("one too many: %v", err)
+	}
+	if _, err := tab.AllocWindow(pd); !errors.Is(err, verbs.ErrLimit) {
+		t.Errorf("a window too many: %v", err)
+	}
+	if err := tab.Dereg(last); err != nil {
+		t.Fatal(err)
+	}
+	if w := newWindow(t, tab, pd); w.index != last.index || w.RKey() == last.RKey() {
+		t.Errorf("window at %d with the key %#x, the region had %d and %#x", w.index, w.RKey(), last.index, last.RKey())
+	}
+}
+
+// Protection domains end at their bound; number 0 is none, and numbers are used again after all
+// others.
+func TestTheLastDomain(t *testing.T) {
+	tab := New(rand.New(rand.NewPCG(1, 2)), 0)
+	tab.nextPD = math.MaxUint32 - 1
+	for i := range maxPDs {
+		pd, err := tab.AllocPD()
+		if want := []PD{math.MaxUint32, 1, 2}[min(i, 2)]; err != nil || pd == 0 || i < 3 && pd != want {
+			t.Fatalf("domain %d is %d, %v", i, pd, err)
+		}
+	}
+	if _, err := tab.AllocPD(); !errors.Is(err, verbs.ErrLimit) {
+		t.Errorf("one too many: %v", err)
+	}
+	if err := tab.DeallocPD(7); err != nil {
+		t.Fatal(err)
+	}
+	tab.nextPD = 3
+	if pd, err := tab.AllocPD(); pd != 7 || err != nil {
+		t.Errorf("domain %d, %v; want the one that is free", pd, err)
+	}
+}
+
+// A window that is not bound, and a region that is gone, keep no memory alive and open nothing, also
+// if their key was looked up before.
+func TestNothingIsKept(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 64, allAccess|verbs.MWBind)
+	w := newWindow(t, tab, pd)
+	key := verbs.NextRKey(w.RKey())
+	if f := tab.Bind(pd, testQP, key, verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}, verbs.RemoteRead); f != OK {
+		t.Fatal(f)
+	}
+	if _, f := tab.Remote(pd, testQP, key, r.Base(), 8, verbs.RemoteRead); f != OK {
+		t.Fatal(f)
+	}
+	tab.UnbindFrom(r)
+	if _, f := tab.Remote(pd, testQP, key, r.Base(), 8, verbs.RemoteRead); f != BadKey {
+		t.Errorf("the key opens memory: %v", f)
+	}
+	if tab.slots[w.index].region != nil {
+		t.Error("the window still has the memory")
+	}
+	if err := tab.Dereg(r); err != nil {
+		t.Fatal(err)
+	}
+	if tab.slots[r.index].region != nil || tab.lastLocal != nil || tab.lastRemote != nil {
+		t.Error("the table still has the region")
+	}
+}
+
+// No bytes are read and written wherever they are.
+func TestNoBytes(t *testing.T) {
+	var p Piece
+	if !p.Read(nil, 0) || !p.Write(nil, 0) || p.Len() != 0 {
+		t.Error("no bytes are not there")
+	}
+	p.r = &Region{far: &pages{}}
+	if !p.Read(nil, 0) || !p.Write(nil, 0) {
+		t.Error("no bytes of far memory are not there")
 	}
 }

@@ -42,7 +42,6 @@ func (s *sender) executeLocal(w *sendWQE, out *Actions) {
 		w.status = verbs.MWBindErr
 		return
 	}
-	s.sq.send++
 	s.completeSend(w, verbs.Success, out)
 }
 
@@ -97,7 +96,7 @@ func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions)
 	return s.gather(tx.Payload, s.sq.sgl(s.sq.send), off)
 }
 
-// completeSend retires the oldest work request. Without error and signal there is no completion.
+// completeSend retires the oldest work request, sent completely or not. Without error and signal there is no completion.
 func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 	if w.answered() && w.started {
 		s.reads--

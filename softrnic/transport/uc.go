@@ -34,7 +34,6 @@ func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
 	tx.BTH.PSN = u.nextPSN
 	u.nextPSN = u.nextPSN.Next()
 	if w.sent++; last {
-		u.sq.send++
 		u.completeSend(w, verbs.Success, out)
 	}
 }

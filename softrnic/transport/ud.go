@@ -34,7 +34,6 @@ func (u *unreliableSender) startUD(*sendWQE) {}
 func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	if w.length > u.mtu {
 		u.env.Counters.DatagramTooLong++
-		u.sq.send++
 		u.completeSend(w, verbs.Success, out)
 		return
 	}
@@ -61,7 +60,6 @@ func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 		}
 	}
 	u.nextPSN = u.nextPSN.Next()
-	u.sq.send++
 	u.completeSend(w, verbs.Success, out)
 }
 

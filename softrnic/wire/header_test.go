@@ -207,3 +207,19 @@ func TestPSN(t *testing.T) {
 		t.Errorf("Next of the last PSN is %#x", got)
 	}
 }
+
+// Digits of an address are those of hexadecimal numbers, and none of the characters beside them.
+func TestHexDigits(t *testing.T) {
+	const digits = "0123456789abcdefABCDEF"
+	for c := range 256 {
+		v, ok := hexDigit(byte(c))
+		i := strings.IndexByte(digits, byte(c))
+		want := i
+		if i > 15 {
+			want = i - 6
+		}
+		if ok != (i >= 0) || ok && int(v) != want {
+			t.Errorf("%q is %d, %v", byte(c), v, ok)
+		}
+	}
+}

@@ -186,3 +186,37 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Every field of the common header has its own bytes (IBTA 13.4.2).
+func TestHeaderBytes(t *testing.T) {
+	b := make([]byte, HeaderLen)
+	for i := range b {
+		b[i] = byte(i + 1)
+	}
+	b[18], b[19] = 0, 0 // reserved
+	var h Header
+	if err := h.Parse(b); err != nil {
+		t.Fatal(err)
+	}
+	want := Header{
+		BaseVersion: 1, Class: 2, ClassVersion: 3, Method: 4, Status: 0x0506, ClassSpecific: 0x0708, TID: 0x090a0b0c0d0e0f10,
+		Attr: 0x1112, Modifier: 0x15161718,
+	}
+	if h != want || string(h.AppendTo(nil)) != string(b) || h.Len() != HeaderLen {
+		t.Errorf("%+v, want %+v", h, want)
+	}
+	if err := h.Parse(b[:HeaderLen-1]); err == nil {
+		t.Error("a byte is missing")
+	}
+	cm := cmHeader(AttrREQ, 7)
+	if !cm.IsCM() {
+		t.Error("its own header is of another kind")
+	}
+	for i := range 4 {
+		b := cm.AppendTo(nil)
+		b[i]++
+		if err := h.Parse(b); err != nil || h.IsCM() {
+			t.Errorf("byte %d does not matter", i)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// The last place for an owed response is that of the NAK which ends the connection; no other
+// response takes it.
+func TestPlaceOfTheFatalNak(t *testing.T) {
+	for name, c := range map[string]struct {
+		e    response
+		room bool
+	}{
+		"ACK":              {response{kind: owedAck, syndrome: wire.AckNoCredits}, false},
+		"RNR NAK":          {response{kind: owedAck, syndrome: wire.RNRNak | 3}, false},
+		"sequence NAK":     {response{kind: owedAck, syndrome: wire.NakPSNSequence}, false},
+		"atomic":           {response{kind: owedAtomic, syndrome: wire.NakInvalid}, false},
+		"READ":             {response{kind: owedRead, syndrome: wire.NakInvalid}, false},
+		"invalid request":  {response{kind: owedAck, syndrome: wire.NakInvalid}, true},
+		"access error":     {response{kind: owedAck, syndrome: wire.NakRemoteAccess}, true},
+		"operational fail": {response{kind: owedAck, syndrome: wire.NakRemoteOp}, true},
+	} {
+		_, b := newPair(t)
+		a := &b.qp.rsp.answers
+		for i := range maxOwed(a.maxRdAtomic) - 1 {
+			if !a.owe(response{kind: owedRead, psn: wire.PSN(i), packets: 1}) {
+				t.Fatalf("no room for READ %d", i)
+			}
+		}
+		c.e.psn = 1000
+		if got := a.owe(c.e); got != c.room {
+			t.Errorf("%s: room %v, want %v", name, got, c.room)
+		}
+		if c.room && a.owe(c.e) {
+			t.Errorf("%s: room for a second one", name)
+		}
+	}
+}
+
+// Datagrams in one queue carry each its own data, from memory and inline, also behind one that is
+// too long.
+func TestDatagramsKeepTheirData(t *testing.T) {
+	a, b := newUD(t, "a", 1, testQKey), newUD(t, "b", 2, testQKey)
+	copy(a.buf, "01234567890123456789")
+	const n = 3
+	for range 2 * n {
+		recvOf(t, b, 100)
+	}
+	a.qp.unr.at = 0 // the queue pair waits for its turn
+	for i := range n {
+		wr := datagramTo(b, a, 1)
+		wr.SGL = []verbs.SGE{a.sge(i, 1)}
+		post(t, a, wr)
+		if i == 0 {
+			long := datagramTo(b, a, 2000)
+			post(t, a, long)
+		}
+		wr.Flags |= verbs.Inline
+		wr.SGL, wr.Data = nil, []byte{byte('a' + i)}
+		post(t, a, wr)
+	}
+	a.qp.Tick(0, &a.out)
+	got := ""
+	for i := range a.out.Tx {
+		got += string(a.out.Tx[i].Packet.Payload)
+	}
+	if got != "0a1b2c" {
+		t.Errorf("payloads %q", got)
+	}
+}
