@@ -58,6 +58,8 @@ var table = map[string]row{
 	"softrnic/fault":          {level: 1},
 	"softrnic/packetio":       {level: 1},
 	"swordbox/rules":          {level: 1},
+	"topo/papers":             {level: 1},
+	"topo/plot":               {level: 1},
 	"swordbox/journal":        {level: 1},
 	"swordbox/transitions":    {level: 1},
 	"softrnic/capture/pcapng": {level: 1},

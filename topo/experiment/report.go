@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/rdmalab/rdmalab/topo/plot"
 )
 
 // Report has the measurements of an experiment as rows of a table.
@@ -23,16 +25,23 @@ type Report struct {
 	Interrupted bool     `json:"interrupted,omitempty"`
 	Rows        []Row    `json:"rows"`
 	columns     []Column // of all rows
-	// Watch, if not nil, is called when a measurement begins and when it ends.
-	Watch Watcher `json:"-"`
+	// Parts are the reports of the figures, if the experiment is several; it has no rows of its own
+	// then.
+	Parts []*Report `json:"parts,omitempty"`
+	// Summary says in sentences how the rows compare with the paper's values.
+	Summary []string `json:"summary,omitempty"`
+	// Chart is the picture of the rows; nil: there is none.
+	Chart *plot.Chart `json:"-"`
+	// Watch, if not nil, is called when a measurement begins.
+	Watch Watcher      `json:"-"`
+	ended func(string) // of the measurement that begin began
 }
 
 // Watcher follows a run that takes long.
 type Watcher interface {
-	// Begin is called before a measurement, number n of total.
-	Begin(what string, n, total int)
-	// End is called after a measurement.
-	End(result string)
+	// Begin is called before a measurement, number n of total. The caller calls end with its result.
+	// Several measurements may be in progress, and any goroutine may call both.
+	Begin(what string, n, total int) (end func(result string))
 }
 
 // Column is one column of a report.
@@ -76,6 +85,9 @@ func Beside(v, paper float64) Cell { return Cell{Value: v, Number: true, Paper: 
 // None is a cell for which there is no value.
 func None() Cell { return Cell{} }
 
+// Theirs is a number of the paper that was not measured; 0: the paper has none either.
+func Theirs(paper float64) Cell { return Cell{Paper: paper} }
+
 // unlessZero returns a cell with a number, or without value if the number is 0.
 func unlessZero(v float64) Cell {
 	if v == 0 {
@@ -98,14 +110,14 @@ func (r *Report) Add(cells ...Cell) {
 // begin calls the watcher for a measurement that begins.
 func (r *Report) begin(n, total int, format string, args ...any) {
 	if r.Watch != nil {
-		r.Watch.Begin(fmt.Sprintf(format, args...), n, total)
+		r.ended = r.Watch.Begin(fmt.Sprintf(format, args...), n, total)
 	}
 }
 
 // end calls it with the result.
 func (r *Report) end(format string, args ...any) {
-	if r.Watch != nil {
-		r.Watch.End(fmt.Sprintf(format, args...))
+	if r.ended != nil {
+		r.ended(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -119,11 +131,11 @@ func (w *Row) Cell(key string) Cell {
 	return Cell{}
 }
 
-// cellJSON is a number in JSON.
+// cellJSON is a number in JSON, without value if only the paper has one.
 type cellJSON struct {
-	Value float64 `json:"value"`
-	Paper float64 `json:"paper,omitempty"`
-	Claim string  `json:"paperSays,omitempty"`
+	Value *float64 `json:"value,omitempty"`
+	Paper float64  `json:"paper,omitempty"`
+	Claim string   `json:"paperSays,omitempty"`
 }
 
 // MarshalJSON writes a row as an object: labels as strings, numbers as objects with value and
@@ -133,7 +145,9 @@ func (w Row) MarshalJSON() ([]byte, error) {
 	for i, c := range w.cells {
 		switch {
 		case c.Number:
-			out[w.columns[i].Key] = cellJSON{c.Value, c.Paper, c.Claim}
+			out[w.columns[i].Key] = cellJSON{&c.Value, c.Paper, c.Claim}
+		case c.Paper != 0:
+			out[w.columns[i].Key] = cellJSON{Paper: c.Paper}
 		case c.Text != "":
 			out[w.columns[i].Key] = c.Text
 		}
@@ -154,7 +168,9 @@ func (w *Row) UnmarshalJSON(b []byte) error {
 			if err := json.Unmarshal(raw, &n); err != nil {
 				return fmt.Errorf("cell %s: %w", key, err)
 			}
-			c = Cell{Value: n.Value, Number: true, Paper: n.Paper, Claim: n.Claim}
+			if c = (Cell{Paper: n.Paper, Claim: n.Claim}); n.Value != nil {
+				c.Value, c.Number = *n.Value, true
+			}
 		}
 		w.columns, w.cells = append(w.columns, Column{Key: key}), append(w.cells, c)
 	}
@@ -172,6 +188,8 @@ func (c *Column) number(v float64) string {
 // text formats a cell for the table.
 func (c *Column) text(l *Cell) string {
 	switch {
+	case !l.Number && l.Paper != 0:
+		return "- (" + strconv.FormatFloat(l.Paper, 'g', 4, 64) + ")"
 	case !l.Number && l.Text == "":
 		return "-"
 	case !l.Number:
@@ -193,7 +211,29 @@ func (r *Report) hasPaper(column int) bool {
 
 // WriteTable prints the report for a reader: the paper's values are in parentheses.
 func (r *Report) WriteTable(w io.Writer) error {
-	fmt.Fprintf(w, "%s on %s: %s\n%s\n", r.Experiment, r.On, r.Figure, r.Platform) // Flush reports errors
+	if _, err := fmt.Fprintf(w, "%s on %s: %s\n%s\n", r.Experiment, r.On, r.Figure, r.Platform); err != nil {
+		return err
+	}
+	for _, part := range r.Parts {
+		if _, err := fmt.Fprintf(w, "\n%s: %s\n", part.Experiment, part.Figure); err != nil {
+			return err
+		}
+		if err := part.writeRows(w); err != nil {
+			return err
+		}
+	}
+	if err := r.writeRows(w); err != nil || !r.Interrupted {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "interrupted: rows are missing")
+	return err
+}
+
+// writeRows prints the rows and the summary.
+func (r *Report) writeRows(w io.Writer) error {
+	if len(r.columns) == 0 {
+		return nil
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	titles := make([]string, len(r.columns))
 	for i, c := range r.columns {
@@ -215,16 +255,29 @@ func (r *Report) WriteTable(w io.Writer) error {
 		above = line
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(shown, "\t"), "\t"))
 	}
-	if err := t.Flush(); err != nil || !r.Interrupted {
-		return err
+	for _, line := range r.Summary {
+		fmt.Fprintln(t, line)
 	}
-	_, err := fmt.Fprintln(w, "interrupted: rows are missing")
-	return err
+	return t.Flush()
 }
 
 // WriteCSV writes the rows for a plot: each column that has values of a paper is followed by a
-// column with these values.
+// column with these values. The parts follow one another, each with a header of its own and an
+// empty line before the next.
 func (r *Report) WriteCSV(w io.Writer) error {
+	for i, part := range r.Parts {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := part.WriteCSV(w); err != nil {
+			return err
+		}
+	}
+	if len(r.columns) == 0 {
+		return nil
+	}
 	out := csv.NewWriter(w)
 	var head []string
 	for i, c := range r.columns {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -94,6 +95,7 @@ type experimentRun struct {
 	body         experiment.Body
 	on, cost     string
 	place        rackPlace
+	out          string // directory
 	quick, quiet bool
 }
 
@@ -134,6 +136,7 @@ func (x *experimentRun) command() *cobra.Command {
 	}
 	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment")
 	fs.BoolVarP(&x.quiet, "quiet", "q", false, "print no progress on standard error")
+	fs.StringVar(&x.out, "out", "", "directory to which table, CSV, JSON and picture of each part are written as well")
 	fs.StringP("output", "o", "table", "output format: table, json or csv")
 	complete(cmd, "output", "table", "json", "csv")
 	return cmd
@@ -162,6 +165,11 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 	if err := x.body.Check(at); err != nil {
 		return asUse(err)
 	}
+	if x.out != "" {
+		if err := os.MkdirAll(x.out, 0o755); err != nil {
+			return asUse(err)
+		}
+	}
 	r := x.Report(platform)
 	stop := func() {}
 	if !x.quiet {
@@ -175,8 +183,11 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 		err, r.Interrupted = errInterrupted, true
 	}
 	err = errors.Join(err, end())
-	if err != nil && len(r.Rows) == 0 {
+	if err != nil && len(r.Rows)+len(r.Parts) == 0 {
 		return err
+	}
+	if x.out != "" {
+		err = errors.Join(err, writeReport(x.out, r))
 	}
 	return errors.Join(err, write(r))
 }
@@ -216,34 +227,38 @@ func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end
 	return &insim.Sim{Cost: m}, func() error { return nil }, err
 }
 
-// progress prints the measurements of an experiment as they begin and end, and the time that a long
-// one has taken.
+// progress prints the measurements of an experiment as they end, and the time that long ones have
+// taken.
 type progress struct {
 	w io.Writer
 
-	mu    sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the field below
+	running []*measurement
+}
+
+// measurement is one in progress.
+type measurement struct {
 	what  string
 	began time.Time
 }
 
 var _ experiment.Watcher = (*progress)(nil)
 
-// Begin notes a measurement.
-func (p *progress) Begin(what string, n, total int) {
+// Begin notes a measurement; end prints its result.
+func (p *progress) Begin(what string, n, total int) (end func(result string)) {
+	m := &measurement{fmt.Sprintf("%d/%d %s", n, total, what), time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.what, p.began = fmt.Sprintf("%d/%d %s", n, total, what), time.Now()
+	p.running = append(p.running, m)
+	return func(result string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		_, _ = fmt.Fprintf(p.w, "%s: %s\n", m.what, result) // progress may be lost
+		p.running = slices.DeleteFunc(p.running, func(o *measurement) bool { return o == m })
+	}
 }
 
-// End prints its result.
-func (p *progress) End(result string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, _ = fmt.Fprintf(p.w, "%s: %s\n", p.what, result) // progress may be lost
-	p.what = ""
-}
-
-// every prints the measurement in progress at intervals, until stop is called or ctx ends.
+// every prints the measurements in progress at intervals, until stop is called or ctx ends.
 func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -255,18 +270,21 @@ func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				p.tell()
+				p.tell(d)
 			}
 		}
 	})
 	return func() { cancel(); wg.Wait() }
 }
 
-func (p *progress) tell() {
+// tell prints the measurements that have taken at least d.
+func (p *progress) tell(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.what != "" {
-		_, _ = fmt.Fprintf(p.w, "%s: for %v so far\n", p.what, time.Since(p.began).Round(time.Second)) // progress may be lost
+	for _, m := range p.running {
+		if took := time.Since(m.began); took >= d {
+			_, _ = fmt.Fprintf(p.w, "%s: for %v so far\n", m.what, took.Round(time.Second)) // progress may be lost
+		}
 	}
 }
 

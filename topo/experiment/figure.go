@@ -1,0 +1,310 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+	"github.com/rdmalab/rdmalab/topo/plot"
+)
+
+// load is what one measurement runs. Loads can be compared: figures that need the same load share
+// its measurement.
+type load interface {
+	// label names it in one line.
+	label() string
+	// measure runs it on a platform.
+	measure(ctx context.Context, p Platform) (outcome, error)
+}
+
+// outcome is the result of a load; the fields that its kind does not have are zero.
+type outcome struct {
+	store *StoreResult
+	// rate is operations a second of a load without a store.
+	rate float64
+}
+
+// figure is a figure of a paper: what is measured for it, and how it is shown.
+type figure struct {
+	// key chooses it in --figures. title says what it shows.
+	key, title string
+	// x and unit stand at the axes; format is that of the numbers, "": %.4g.
+	x, unit, format string
+	logX, logY      bool
+	cells           []figureCell
+	// base is the series that gains are compared with; "": there are no gains. gains are the columns
+	// of which the summary gives them, besides the last; "" in it is the first.
+	base  string
+	gains []string
+	// why explains differences to the authors' numbers.
+	why []string
+}
+
+// figureCell is one number of a figure.
+type figureCell struct {
+	panel, series string
+	// x is the column.
+	x string
+	// theirs is the authors' number in the unit of the figure, NaN if they give none; their is what
+	// they call the series.
+	theirs float64
+	their  string
+	// load is nil if only the authors have a number, or if known has ours.
+	load  load
+	value func(*outcome) float64
+	known float64
+}
+
+// at returns the authors' number of a data file, multiplied by scale; NaN: they give none.
+func at(f *papers.Figure, panel, series, column string, scale float64) float64 {
+	if v, ok := f.At(panel, series, column); ok {
+		return v * scale
+	}
+	return math.NaN()
+}
+
+// ours returns our number of a cell; NaN: it was not measured.
+func (c *figureCell) ours(done map[load]outcome) float64 {
+	if c.load == nil {
+		return cmp.Or(c.known, math.NaN())
+	}
+	o, ok := done[c.load]
+	if !ok {
+		return math.NaN()
+	}
+	return c.value(&o)
+}
+
+// figureRow is a series of a panel with its numbers, in the order of the figure's columns.
+type figureRow struct {
+	panel, series, their string
+	ours, theirs         []float64
+	failed               uint64
+	store                bool
+}
+
+// columns lists the values of x in the order in which the cells have them; numbers in their order.
+func (f *figure) columns() (list []string) {
+	for i := range f.cells {
+		if !slices.Contains(list, f.cells[i].x) {
+			list = append(list, f.cells[i].x)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b string) int {
+		x, errX := strconv.ParseFloat(a, 64)
+		y, errY := strconv.ParseFloat(b, 64)
+		if errX != nil || errY != nil {
+			return 0
+		}
+		return cmp.Compare(x, y)
+	})
+	return list
+}
+
+// rows sorts the cells into rows.
+func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
+	columns := f.columns()
+	for i := range f.cells {
+		c := &f.cells[i]
+		k := slices.IndexFunc(rows, func(r *figureRow) bool { return r.panel == c.panel && r.series == c.series })
+		if k < 0 {
+			k = len(rows)
+			rows = append(rows, &figureRow{
+				panel: c.panel, series: c.series, their: c.their, ours: nothing(len(columns)), theirs: nothing(len(columns)),
+			})
+		}
+		r, x := rows[k], slices.Index(columns, c.x)
+		r.ours[x], r.theirs[x] = c.ours(done), c.theirs
+		if o, ok := done[c.load]; ok && o.store != nil {
+			r.store = true
+			r.failed += o.store.Failed + o.store.Wrong + o.store.NotFound
+		}
+	}
+	return rows
+}
+
+// nothing is n numbers that are not known.
+func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
+
+// report makes the report of a figure from what was measured.
+func (f *figure) report(p Platform, done map[load]outcome) *Report {
+	r := &Report{Experiment: "figure " + f.key, Figure: f.title + "; " + f.unit, On: p.On(), Rows: []Row{}}
+	rows, columns := f.rows(done), f.columns()
+	panels := slices.ContainsFunc(rows, func(w *figureRow) bool { return w.panel != "" })
+	stores := slices.ContainsFunc(rows, func(w *figureRow) bool { return w.store })
+	var list []Column
+	if panels {
+		list = append(list, Column{Key: "panel", Title: "PANEL", Repeats: true})
+	}
+	list = append(list, Column{Key: "series", Title: "SERIES"})
+	for _, x := range columns {
+		list = append(list, Column{Key: x, Title: x, Format: cmp.Or(f.format, "%.4g")})
+	}
+	if stores {
+		list = append(list, Column{Key: "failed", Title: "FAILED"})
+	}
+	compared := slices.ContainsFunc(rows, func(w *figureRow) bool { _, ok := w.compare(columns); return ok })
+	if compared {
+		list = append(list, comparisonColumns...)
+	}
+	r.Columns(list...)
+	for _, w := range rows {
+		var cells []Cell
+		if panels {
+			cells = append(cells, Label(w.panel))
+		}
+		cells = append(cells, Label(w.series))
+		for k := range columns {
+			cells = append(cells, cellOf(w.ours[k], w.theirs[k]))
+		}
+		if stores {
+			cells = append(cells, Num(float64(w.failed)))
+		}
+		if c, ok := w.compare(columns); ok {
+			cells = append(cells, Num(c.first), Num(c.last), Num(c.mean), Num(c.shape))
+		} else if compared {
+			cells = append(cells, None(), None(), None(), None())
+		}
+		r.Add(cells...)
+	}
+	r.Chart, r.Summary = f.chart(rows, columns), f.summary(rows, columns)
+	return r
+}
+
+// comparisonColumns are the columns of a comparison.
+var comparisonColumns = []Column{
+	{Key: "ratioFirst", Title: "OURS/THEIRS: FIRST", Format: "%.2f"},
+	{Key: "ratioLast", Title: "LAST", Format: "%.2f"},
+	{Key: "ratioMean", Title: "MEAN", Format: "%.2f"},
+	{Key: "shapePercent", Title: "SHAPE ±%", Format: "%.0f"},
+}
+
+// cellOf is a cell with our number beside the authors'; NaN stands for none.
+func cellOf(ours, theirs float64) Cell {
+	if math.IsNaN(theirs) {
+		theirs = 0
+	}
+	if math.IsNaN(ours) {
+		return Theirs(theirs)
+	}
+	return Beside(ours, theirs)
+}
+
+// chart draws rows: ours as solid lines, the authors' dashed in the colour of the first series that
+// is compared with them.
+func (f *figure) chart(rows []*figureRow, columns []string) *plot.Chart {
+	c := &plot.Chart{Title: "Figure " + f.key + ": " + f.title, X: f.x, Y: f.unit, LogX: f.logX, LogY: f.logY}
+	xs := make([]float64, len(columns))
+	for i, x := range columns {
+		v, err := strconv.ParseFloat(x, 64)
+		if err != nil {
+			c.Names = columns
+			break
+		}
+		xs[i] = v
+	}
+	for i := range c.Names {
+		xs[i] = float64(i)
+	}
+	var names []string
+	for _, w := range rows {
+		color := slices.Index(names, w.series)
+		if color < 0 {
+			color, names = len(names), append(names, w.series)
+		}
+		k := slices.IndexFunc(c.Panels, func(p plot.Panel) bool { return p.Title == w.panel })
+		if k < 0 {
+			k, c.Panels = len(c.Panels), append(c.Panels, plot.Panel{Title: w.panel})
+		}
+		p := &c.Panels[k]
+		if line := lineOf(w.series, color, false, xs, w.ours); len(line.Points) > 0 {
+			p.Series = append(p.Series, line)
+		}
+		name := "authors: " + cmp.Or(w.their, w.series)
+		drawn := slices.ContainsFunc(p.Series, func(s plot.Series) bool { return s.Name == name })
+		if line := lineOf(name, color, true, xs, w.theirs); len(line.Points) > 0 && !drawn {
+			p.Series = append(p.Series, line)
+		}
+	}
+	return c
+}
+
+// lineOf makes a line of the numbers that are known.
+func lineOf(name string, color int, dashed bool, xs, ys []float64) plot.Series {
+	s := plot.Series{Name: name, Color: color, Dashed: dashed}
+	for i, y := range ys {
+		if !math.IsNaN(y) {
+			s.Points = append(s.Points, plot.Point{X: xs[i], Y: y})
+		}
+	}
+	return s
+}
+
+// loads lists the loads of figures, each once.
+func loads(figures []figure) (list []load) {
+	seen := make(map[load]bool)
+	for i := range figures {
+		for k := range figures[i].cells {
+			if l := figures[i].cells[k].load; l != nil && !seen[l] {
+				seen[l] = true
+				list = append(list, l)
+			}
+		}
+	}
+	return list
+}
+
+// label names the load of Clover.
+func (l Clover) label() string {
+	steer := "not steered"
+	if l.Switch.Steer != "" {
+		steer = fmt.Sprintf("steer %s, %s", l.Switch.Steer, l.Switch.Mode0())
+	}
+	out := fmt.Sprintf("Clover, %d clients, %g%% writes, Zipf %g, %s", l.Clients, l.Writes, l.Zipf, steer)
+	if l.Switch.Hot > 0 {
+		out += fmt.Sprintf(", %d keys", l.Switch.Hot)
+	}
+	if l.Value > 0 {
+		out += fmt.Sprintf(", values of %d bytes", l.Value)
+	}
+	return out
+}
+
+func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Clover(ctx, l)
+	return outcome{store: &res}, err
+}
+
+func (l Sherman) label() string {
+	return fmt.Sprintf("Sherman, %d clients, %g%% writes, Zipf %g", l.Clients, 100*l.Workload.Update, l.Zipf)
+}
+
+func (l Sherman) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Sherman(ctx, l)
+	return outcome{store: &res}, err
+}
+
+func (l Words) label() string {
+	how := "not replaced"
+	if l.Switch.Action == ReplaceAtomics {
+		how = "replaced, " + l.Switch.Mode0()
+	}
+	return fmt.Sprintf("CAS on one word, %d clients, %s", l.Clients, how)
+}
+
+func (l Words) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Words(ctx, l)
+	return outcome{rate: res.CAS}, err
+}
+
+// mops is an outcome in millions of operations a second.
+func mops(o *outcome) float64 {
+	if o.store != nil {
+		return o.store.Throughput() / 1e6
+	}
+	return o.rate / 1e6
+}

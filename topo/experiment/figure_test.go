@@ -1,0 +1,178 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// fakePlatform answers each load of Clover with a throughput of its threads, and counts them.
+type fakePlatform struct {
+	Platform
+	mu    sync.Mutex
+	loads map[Clover]int
+	fail  func(Clover) error
+}
+
+func (*fakePlatform) On() string       { return OnSim }
+func (*fakePlatform) Describe() string { return "fake" }
+
+func (p *fakePlatform) Clover(_ context.Context, l Clover) (StoreResult, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.loads == nil {
+		p.loads = make(map[Clover]int)
+	}
+	p.loads[l]++
+	out := StoreResult{Result: kv.Result{Failed: 1, Span: 1e9}}
+	out.Ops[kv.KindRead] = uint64(l.Clients) * 1e6
+	if p.fail != nil {
+		return out, p.fail(l)
+	}
+	return out, nil
+}
+
+// cells of a series whose numbers are made of its threads.
+func fakeFigure(series string, theirs func(threads int) float64) figure {
+	f := figure{key: "x", title: "a title", unit: "Mops", base: unsteered}
+	for _, n := range []int{28, 7, 14} {
+		f.cells = append(f.cells, figureCell{
+			panel: "p", series: series, their: series, x: fmt.Sprint(n), theirs: theirs(n), load: Clover{Clients: n}, value: mops,
+		})
+	}
+	return f
+}
+
+// A figure's table has our number beside the authors' in each cell, in the order of the columns,
+// with the failed operations and the ratios.
+func TestFigureTable(t *testing.T) {
+	p := new(fakePlatform)
+	f := fakeFigure("s", func(n int) float64 { return 2 * float64(n) })
+	f.cells = append(f.cells, figureCell{panel: "p", series: "theirs alone", x: "7", theirs: 5}, figureCell{panel: "p", series: "known", x: "7", known: 3, theirs: math.NaN()})
+	done, err := measureAll(t.Context(), p, nil, loads([]figure{f, f}))
+	if err != nil || len(p.loads) != 3 {
+		t.Fatalf("%v: %v", err, p.loads)
+	}
+	for l, n := range p.loads {
+		if n != 1 {
+			t.Errorf("%v was measured %d times", l, n)
+		}
+	}
+	var b strings.Builder
+	r := f.report(p, done)
+	if err := r.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"PANEL  SERIES        7 (PAPER)  14 (PAPER)  28 (PAPER)  FAILED  OURS/THEIRS: FIRST  LAST  MEAN  SHAPE ±%\n",
+		"p      s             7 (14)     14 (28)     28 (56)     3       0.50                0.50  0.50  0\n",
+		"       theirs alone  - (5)      -           -           0       -                   -     -     -\n",
+		"       known         3          -           -           0       -                   -     -     -\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no line %q in\n%s", want, b.String())
+		}
+	}
+	if svg := string(r.Chart.SVG()); strings.Count(svg, "<circle") != 3*2+2+3*4 {
+		t.Errorf("%d marks", strings.Count(svg, "<circle"))
+	}
+}
+
+// A failed measurement ends the others; the table has the numbers of those before.
+func TestFailedMeasurement(t *testing.T) {
+	broken := errors.New("broken")
+	p := &fakePlatform{fail: func(l Clover) error {
+		if l.Clients == 14 {
+			return broken
+		}
+		return nil
+	}}
+	f := fakeFigure("s", func(int) float64 { return 1 })
+	done, err := measureAll(t.Context(), p, nil, loads([]figure{f}))
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "14 clients") || len(done) == 3 {
+		t.Errorf("%v, %d results", err, len(done))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if done, err := measureAll(ctx, p, nil, loads([]figure{f})); !errors.Is(err, context.Canceled) || len(done) != 0 {
+		t.Errorf("%v, %d results", err, len(done))
+	}
+}
+
+// The comparison of a row has the ratios at its ends and how far its shape is from the authors'.
+func TestComparison(t *testing.T) {
+	nan := math.NaN()
+	w := figureRow{ours: []float64{nan, 2, 1, 4, 0}, theirs: []float64{1, 1, 1, 1, nan}}
+	c, ok := w.compare([]string{"1", "2", "3", "4", "5"})
+	if !ok || c.first != 2 || c.last != 4 || math.Abs(c.mean-2) > 1e-9 || math.Abs(c.shape-100) > 1e-9 || !c.far {
+		t.Errorf("%+v %v", c, ok)
+	}
+	if _, ok := (&figureRow{ours: []float64{1}, theirs: []float64{nan}}).compare([]string{"1"}); ok {
+		t.Error("there is nothing to compare")
+	}
+	same := figureRow{ours: []float64{1, 1.1}, theirs: []float64{1, 1}}
+	if c, _ := same.compare([]string{"1", "2"}); c.far {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The summary names gains with the authors', crossings, and reasons only where numbers differ.
+func TestSummary(t *testing.T) {
+	columns := []string{"7", "280", "392"}
+	base := &figureRow{series: unsteered, their: unsteered, ours: []float64{1, 1, 2}, theirs: []float64{1, 1, 2}}
+	steered := &figureRow{series: "both", their: "both", ours: []float64{1, 30, 40}, theirs: []float64{0.5, 32, 45}}
+	f := figure{base: unsteered, gains: []string{"280"}, why: []string{"because"}}
+	got := f.summary([]*figureRow{base, steered}, columns)
+	want := []string{
+		"gain over Clover, both: at 280 30 (theirs 32), at 392 20 (theirs 22.5)",
+		"crossing, Clover and both: ours never, theirs between 7 and 280",
+		"why: because",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	steered.ours[0], steered.theirs[0] = 0.5, 0.5
+	if got := f.summary([]*figureRow{base, steered}, columns); len(got) != 2 || !strings.HasSuffix(got[1], "as theirs") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Every figure of the paper has cells with numbers of the authors, and loads; --quick has fewer.
+func TestSwordboxFigures(t *testing.T) {
+	all, quick := swordbox(false), swordbox(true)
+	for i := range all {
+		f := &all[i]
+		theirs := 0
+		for k := range f.cells {
+			if c := &f.cells[k]; !math.IsNaN(c.theirs) {
+				theirs++
+			}
+		}
+		if f.title == "" || f.unit == "" || f.x == "" || theirs == 0 || f.base != "" && len(f.why) == 0 {
+			t.Errorf("figure %s lacks something: %d numbers of the authors", f.key, theirs)
+		}
+	}
+	if n, m := len(loads(all)), len(loads(quick)); m == 0 || m > n/2 {
+		t.Errorf("%d loads, %d with --quick", n, m)
+	}
+	for _, bad := range []string{"0", "eleven"} {
+		b := new(figuresBody)
+		fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+		b.Flags(fs)
+		if err := fs.Set("figures", bad); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Check(Place{On: OnSim}); err == nil || !strings.Contains(err.Error(), "--figures") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+)
+
+// swordboxFigures measures the figures of the SwordBox paper.
+var swordboxFigures = Experiment{
+	Name:   "swordbox-figures",
+	Short:  "every figure of the SwordBox paper, each number beside the authors'",
+	Figure: "SwordBox, figures with measurements, and the data of its authors that no figure has",
+	Long: "The loads of the paper's figures, measured in the simulator, each number with the authors' in\n" +
+		"parentheses, and below each table how the two compare: ratio at both ends, shape, gains, crossings,\n" +
+		"and the reasons of differences. --figures chooses among:\n\n" + figureList() +
+		"\n--out writes a table, a CSV, a JSON and a picture (SVG) of each figure into a directory, and a\n" +
+		"summary of all. Loads that several figures need are measured once, as many at a time as there are\n" +
+		"processors. The authors' numbers are those of their public repository (package topo/papers).",
+	Sim: "25 min with two processors; --quick: 3 min", Cost: "connectx5",
+	New: func() Body { return &figuresBody{} },
+}
+
+// figuresBody is the experiment with its parameters.
+type figuresBody struct {
+	keys []string
+	list []figure
+}
+
+// Flags defines the flags of the parameters.
+func (b *figuresBody) Flags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&b.keys, "figures", nil, "figures to measure, separated by commas (default: all)")
+}
+
+// Check reports what is wrong with the parameters.
+func (b *figuresBody) Check(at Place) error {
+	all := swordbox(at.Quick)
+	b.list = b.list[:0]
+	for _, key := range b.keys {
+		if !slices.ContainsFunc(all, func(f figure) bool { return f.key == key }) {
+			return fmt.Errorf("--figures %.40q: there are %s", key, strings.Join(figureKeys(all), " "))
+		}
+	}
+	for _, f := range all {
+		if len(b.keys) == 0 || slices.Contains(b.keys, f.key) {
+			b.list = append(b.list, f)
+		}
+	}
+	return nil
+}
+
+func figureKeys(list []figure) (keys []string) {
+	for i := range list {
+		keys = append(keys, list[i].key)
+	}
+	return keys
+}
+
+// figureList lists the figures for a help text.
+func figureList() string {
+	out := ""
+	for _, f := range swordbox(false) {
+		out += fmt.Sprintf("  %-8s %s\n", f.key, f.title)
+	}
+	return out
+}
+
+// Run measures the loads of the figures. If it fails, the figures have the numbers that were
+// measured before.
+func (b *figuresBody) Run(ctx context.Context, p Platform, r *Report) error {
+	done, err := measureAll(ctx, p, r.Watch, loads(b.list))
+	for i := range b.list {
+		r.Parts = append(r.Parts, b.list[i].report(p, done))
+	}
+	return err
+}
+
+// measureAll runs loads, several at a time in the simulator. It returns the results of those that
+// succeeded, and the first error.
+func measureAll(ctx context.Context, p Platform, w Watcher, list []load) (map[load]outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		mu    sync.Mutex // guards the variables below
+		next  int
+		done  = make(map[load]outcome)
+		first error
+	)
+	take := func() (load, int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next == len(list) || ctx.Err() != nil {
+			return nil, 0
+		}
+		next++
+		return list[next-1], next
+	}
+	put := func(l load, o outcome, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			done[l] = o
+			return
+		}
+		if first == nil {
+			first = fmt.Errorf("%s: %w", l.label(), err)
+		}
+		cancel()
+	}
+	workers := 1
+	if p.On() == OnSim {
+		workers = max(1, runtime.GOMAXPROCS(0))
+	}
+	var wg sync.WaitGroup
+	for range min(workers, len(list)) {
+		wg.Go(func() {
+			for l, n := take(); l != nil; l, n = take() {
+				end := func(string) {}
+				if w != nil {
+					end = w.Begin(l.label(), n, len(list))
+				}
+				o, err := l.measure(ctx, p)
+				if err == nil {
+					end(o.text())
+				} else {
+					end(err.Error())
+				}
+				put(l, o, err)
+			}
+		})
+	}
+	wg.Wait()
+	if first == nil {
+		first = ctx.Err()
+	}
+	return done, first
+}
+
+// text is an outcome for the progress.
+func (o *outcome) text() string {
+	out := fmt.Sprintf("%.3g Mops", mops(o))
+	if o.store != nil {
+		if n := o.store.Failed + o.store.Wrong + o.store.NotFound; n > 0 {
+			out += fmt.Sprintf(", %d operations failed", n)
+		}
+	}
+	return out
+}

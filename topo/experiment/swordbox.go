@@ -1,0 +1,112 @@
+package experiment
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// The SwordBox authors' workloads: 1,000 keys, Zipf 1.0, and 280 threads where a figure does not
+// vary them.
+const (
+	paperKeys    = 1000
+	paperZipf    = 1.0
+	paperThreads = 280
+)
+
+// steeringKind is a switch of which figures have a series.
+type steeringKind struct {
+	// name is that of our series, their the authors' name, data that of their data.
+	name, their, data string
+	box               Switch
+}
+
+// unsteered is the name of the series that others are compared with.
+const unsteered = "Clover"
+
+// steeringKinds are the series of the figures about Clover.
+func steeringKinds() []steeringKind {
+	const write, both = "write steered", "write+read steered"
+	return []steeringKind{
+		{unsteered, unsteered, "none", Switch{}},
+		{write + ", published", write, "write", steering(steerWrite, Published, 0)},
+		{write + ", hardened", write, "write", steering(steerWrite, Hardened, 0)},
+		{both + ", published", both, "both", steering(steerBoth, Published, 0)},
+		{both + ", hardened", both, "both", steering(steerBoth, Hardened, 0)},
+	}
+}
+
+// writesPanel names a panel by the percentage of writes.
+func writesPanel(writes string) string { return writes + " % writes" }
+
+// cloverLoad is a load with the authors' keys and skew.
+func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
+	l := Clover{Clients: threads, Writes: writes, Keys: paperKeys, Zipf: paperZipf, Switch: box}
+	l.pace(quick)
+	return l
+}
+
+// Times of a measurement for a figure. In the first milliseconds clients of a machine still know
+// the newest node of each key; the throughput has settled after figureWarm.
+const (
+	figureWarm = 10 * time.Millisecond
+	figureRun  = 4 * time.Millisecond
+)
+
+// pace sets how long a load of a figure is measured.
+func (l *Clover) pace(quick bool) {
+	if l.Warm, l.Run = figureWarm, figureRun; quick {
+		l.Warm, l.Run = quickWarm, quickRun
+	}
+}
+
+// few keeps the first, a middle and the last column if quick is set.
+func few(columns []string, quick bool) []string {
+	if n := len(columns); quick && n > 3 {
+		return []string{columns[0], columns[n/2], columns[n-1]}
+	}
+	return columns
+}
+
+// number reads a column of a data file; a test reads them all.
+func number(column string) float64 {
+	v, err := strconv.ParseFloat(column, 64)
+	if err != nil {
+		panic("experiment: column " + column + " of published numbers is not a number")
+	}
+	return v
+}
+
+// swordbox lists the figures of the SwordBox paper.
+func swordbox(quick bool) []figure {
+	return []figure{
+		throughputFigure(quick),
+	}
+}
+
+// throughputFigure is Figure 11.
+func throughputFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig11")
+	f := figure{
+		key: "11", title: "Clover's throughput by threads", x: data.X, unit: "Mops", logY: true, base: unsteered, gains: []string{"280"},
+		why: []string{
+			"hardened steering goes only to nodes whose append the server has acknowledged: one append of a key for each round trip " +
+				"between switch and server",
+		},
+	}
+	for _, writes := range []string{"0", "5", "50", "100"} {
+		for _, k := range steeringKinds() {
+			if writes == "0" && k.data == "write" {
+				continue // there is nothing to steer
+			}
+			for _, threads := range few(data.Columns, quick) {
+				f.cells = append(f.cells, figureCell{
+					panel: writesPanel(writes), series: k.name, their: k.their, x: threads, theirs: at(data, writes, k.data, threads, 1e-6),
+					load: cloverLoad(int(number(threads)), number(writes), k.box, quick), value: mops,
+				})
+			}
+		}
+	}
+	return f
+}

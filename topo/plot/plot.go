@@ -1,0 +1,282 @@
+// Package plot draws line charts as SVG: several panels of one figure with common axes, a series in
+// one colour each, and one legend. The output is a function of its input alone.
+package plot
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Chart is one figure.
+type Chart struct {
+	// Title is above the panels, X and Y beside the axes.
+	Title, X, Y string
+	// LogX and LogY make an axis logarithmic; values that are not positive are left out then.
+	LogX, LogY bool
+	// Names, if there are any, are what stands below the X axis at 0, 1, 2 …: the axis has names
+	// instead of numbers.
+	Names  []string
+	Panels []Panel
+}
+
+// Panel is one of the pictures of a chart.
+type Panel struct {
+	Title  string
+	Series []Series
+}
+
+// Series is one line.
+type Series struct {
+	Name string
+	// Color is a number; series of the same number have the same colour.
+	Color int
+	// Dashed makes the line dashed and its marks hollow.
+	Dashed bool
+	Points []Point
+}
+
+// Point is a point of a line. NaN and infinities are left out.
+type Point struct{ X, Y float64 }
+
+// Sizes in pixels.
+const (
+	panelWidth   = 400
+	panelHeight  = 290
+	left         = 66
+	right        = 16
+	top          = 28
+	bottom       = 46
+	titleHeight  = 34
+	legendHeight = 20
+	legendWidth  = 300
+	maxColumns   = 2
+)
+
+// colors are Okabe and Ito's, which people with colour blindness can tell apart.
+var colors = []string{"#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+
+// axis maps values to pixels.
+type axis struct {
+	log      bool
+	min, max float64
+	// from and to are the pixels of min and max.
+	from, to float64
+}
+
+func (a *axis) scale(v float64) float64 {
+	if a.log {
+		return math.Log10(v)
+	}
+	return v
+}
+
+func (a *axis) at(v float64) float64 {
+	lo, hi := a.scale(a.min), a.scale(a.max)
+	return a.from + (a.scale(v)-lo)/(hi-lo)*(a.to-a.from)
+}
+
+// shows reports whether the axis has a place for a value.
+func (a *axis) shows(v float64) bool {
+	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
+}
+
+// grow extends the axis to a value.
+func (a *axis) grow(v float64) {
+	if a.shows(v) {
+		a.min, a.max = math.Min(a.min, v), math.Max(a.max, v)
+	}
+}
+
+// settle rounds the ends: a linear axis begins at 0 if its values are positive, a logarithmic one
+// with a half decade at most before its first value.
+func (a *axis) settle() {
+	switch {
+	case math.IsInf(a.min, 1):
+		a.min, a.max = 1, 10
+	case a.log:
+		a.min, a.max = a.min/1.3, a.max*1.3
+	case a.min > 0:
+		a.min, a.max = 0, a.max*1.05
+	default:
+		a.max += 0.05 * (a.max - a.min)
+	}
+	if a.min == a.max {
+		a.max++
+	}
+}
+
+// ticks returns the values that are marked.
+func (a *axis) ticks() (list []float64) {
+	if a.log {
+		steps := []float64{1}
+		if a.max/a.min < 1000 {
+			steps = []float64{1, 2, 5}
+		}
+		for e := math.Floor(math.Log10(a.min)); e <= math.Log10(a.max); e++ {
+			for _, s := range steps {
+				if v := s * math.Pow(10, e); v >= a.min && v <= a.max {
+					list = append(list, v)
+				}
+			}
+		}
+		return list
+	}
+	step := math.Pow(10, math.Floor(math.Log10((a.max-a.min)/4)))
+	for _, s := range []float64{5, 2} {
+		if (a.max-a.min)/(s*step) >= 4 {
+			step *= s
+			break
+		}
+	}
+	for n := math.Ceil(a.min / step); n*step <= a.max; n++ {
+		list = append(list, n*step)
+	}
+	return list
+}
+
+// tickText writes a value below or beside an axis.
+func tickText(v float64) string {
+	if v = math.Round(v*1e9) / 1e9; math.Abs(v) >= 10000 {
+		return strconv.FormatFloat(v/1000, 'g', 4, 64) + "k"
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+// drawing is an SVG in progress.
+type drawing struct{ strings.Builder }
+
+func (d *drawing) addf(format string, args ...any) { fmt.Fprintf(&d.Builder, format+"\n", args...) }
+
+func (d *drawing) text(x, y float64, anchor, more, s string) {
+	d.addf(`<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`, x, y, anchor, more, html.EscapeString(s))
+}
+
+// SVG draws the chart.
+func (c *Chart) SVG() []byte {
+	columns := max(1, min(maxColumns, len(c.Panels)))
+	lines := max(1, (len(c.Panels)+columns-1)/columns)
+	legend := c.legend()
+	perLine := max(1, columns*panelWidth/legendWidth)
+	width := float64(columns * panelWidth)
+	height := float64(titleHeight + lines*panelHeight + legendHeight*((len(legend)+perLine-1)/perLine) + 10)
+	var d drawing
+	d.addf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="11">`, width, height)
+	d.addf(`<rect width="%.0f" height="%.0f" fill="white"/>`, width, height)
+	d.text(width/2, 20, "middle", ` font-size="14"`, c.Title)
+	for i := range c.Panels {
+		c.panel(&d, &c.Panels[i], float64(i%columns*panelWidth), float64(titleHeight+i/columns*panelHeight))
+	}
+	for i, s := range legend {
+		x, y := float64(i%perLine*legendWidth+left), float64(titleHeight+lines*panelHeight+legendHeight*(i/perLine)+10)
+		s.Points = []Point{{x, y}, {x + 15, y}, {x + 30, y}}
+		s.draw(&d, func(p Point) (float64, float64, bool) { return p.X, p.Y, true })
+		d.text(x+38, y+4, "start", "", s.Name)
+	}
+	d.addf("</svg>")
+	return []byte(d.String())
+}
+
+// legend lists each name once, in the order of the panels.
+func (c *Chart) legend() (list []Series) {
+	seen := make(map[string]bool)
+	for _, p := range c.Panels {
+		for _, s := range p.Series {
+			if !seen[s.Name] {
+				seen[s.Name] = true
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// axes returns the axes of a panel whose corner is at x, y. All panels have the same X axis.
+func (c *Chart) axes(p *Panel, x, y float64) (ax, ay axis) {
+	ax = axis{log: c.LogX, min: math.Inf(1), max: math.Inf(-1), from: x + left, to: x + panelWidth - right}
+	ay = axis{log: c.LogY, min: math.Inf(1), max: math.Inf(-1), from: y + panelHeight - bottom, to: y + top}
+	for i := range c.Panels {
+		for _, s := range c.Panels[i].Series {
+			for _, q := range s.Points {
+				if ay.shows(q.Y) {
+					ax.grow(q.X)
+				}
+			}
+		}
+	}
+	for _, s := range p.Series {
+		for _, q := range s.Points {
+			ay.grow(q.Y)
+		}
+	}
+	if ay.settle(); len(c.Names) > 0 {
+		ax.min, ax.max = -0.5, float64(len(c.Names))-0.5
+	} else {
+		ax.settle()
+	}
+	return ax, ay
+}
+
+func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {
+	ax, ay := c.axes(p, x, y)
+	d.text((ax.from+ax.to)/2, y+top-8, "middle", ` font-size="12"`, p.Title)
+	for _, v := range ay.ticks() {
+		at := ay.at(v)
+		d.addf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#dddddd"/>`, ax.from, at, ax.to, at)
+		d.text(ax.from-5, at+4, "end", "", tickText(v))
+	}
+	ticks := ax.ticks()
+	if len(c.Names) > 0 {
+		ticks = ticks[:0]
+		for i := range c.Names {
+			ticks = append(ticks, float64(i))
+		}
+	}
+	for i, v := range ticks {
+		at, name := ax.at(v), tickText(v)
+		if len(c.Names) > 0 {
+			name = c.Names[i]
+		}
+		d.addf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#666666"/>`, at, ay.from, at, ay.from+4)
+		d.text(at, ay.from+16, "middle", "", name)
+	}
+	d.addf(`<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="#666666"/>`, ax.from, ay.to, ay.from, ax.to)
+	d.text((ax.from+ax.to)/2, ay.from+34, "middle", "", c.X)
+	d.text(x+14, (ay.from+ay.to)/2, "middle", fmt.Sprintf(` transform="rotate(-90 %.1f %.1f)"`, x+14, (ay.from+ay.to)/2), c.Y)
+	for i := range p.Series {
+		p.Series[i].draw(d, func(q Point) (float64, float64, bool) {
+			if !ax.shows(q.X) || !ay.shows(q.Y) {
+				return 0, 0, false
+			}
+			return ax.at(q.X), ay.at(q.Y), true
+		})
+	}
+}
+
+// draw draws a line with its marks; place maps points to pixels.
+func (s *Series) draw(d *drawing, place func(Point) (x, y float64, ok bool)) {
+	color := colors[(s.Color%len(colors)+len(colors))%len(colors)]
+	dash, fill := "", color
+	if s.Dashed {
+		dash, fill = ` stroke-dasharray="5 4"`, "white"
+	}
+	var path, marks drawing
+	for _, q := range s.Points {
+		x, y, ok := place(q)
+		if !ok {
+			continue
+		}
+		step := "L"
+		if path.Len() == 0 {
+			step = "M"
+		}
+		fmt.Fprintf(&path, "%s%.1f %.1f", step, x, y)
+		marks.addf(`<circle cx="%.1f" cy="%.1f" r="3" fill="%s" stroke="%s"/>`, x, y, fill, color)
+	}
+	if path.Len() > 0 {
+		d.addf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.6"%s/>`, path.String(), color, dash)
+		d.WriteString(marks.String())
+	}
+}

@@ -1,0 +1,75 @@
+package plot
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+)
+
+// wellFormed reads all of an SVG and counts its elements by name.
+func wellFormed(t *testing.T, svg []byte) map[string]int {
+	t.Helper()
+	count := make(map[string]int)
+	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
+		tok, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return count
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+		if e, ok := tok.(xml.StartElement); ok {
+			count[e.Name.Local]++
+		}
+	}
+}
+
+// A chart has a mark for each point and one for each series of the legend; points that an axis
+// cannot show are left out.
+func TestSVG(t *testing.T) {
+	c := Chart{Title: "a < b & c", X: "threads", Y: "Mops", LogX: true, LogY: true, Panels: []Panel{
+		{Title: "1", Series: []Series{{Name: "ours", Points: []Point{{7, 1}, {14, 2}, {0, 3}, {28, math.NaN()}, {28, math.Inf(1)}}}}},
+		{Title: "2", Series: []Series{{Name: "ours", Points: []Point{{7, 1}}}, {Name: "authors", Color: -1, Dashed: true, Points: []Point{{392, 40}}}}},
+	}}
+	svg := c.SVG()
+	if n := wellFormed(t, svg); n["circle"] != 4+2*3 {
+		t.Errorf("%d marks, want one of each of 4 points and 3 of each of 2 series in the legend", n["circle"])
+	}
+	if text := string(svg); !strings.Contains(text, "a &lt; b &amp; c") || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		t.Error(text)
+	}
+}
+
+// Nothing and single values make a picture, too.
+func TestSmallCharts(t *testing.T) {
+	for _, c := range []Chart{
+		{},
+		{Panels: []Panel{{}}},
+		{LogY: true, Panels: []Panel{{Series: []Series{{Points: []Point{{0, 0}}}}}}},
+		{Panels: []Panel{{Series: []Series{{Points: []Point{{0, 0}}}}}}},
+		{Names: []string{"SRAM"}, Panels: []Panel{{Series: []Series{{Points: []Point{{0, 5}}}}}}},
+		{Panels: []Panel{{Series: []Series{{Points: []Point{{3, -5}, {4, -5}}}}}}},
+	} {
+		if svg := c.SVG(); wellFormed(t, svg)["svg"] != 1 || strings.Contains(string(svg), "NaN") {
+			t.Errorf("%s", svg)
+		}
+	}
+}
+
+// Ticks are round numbers inside of the axis, neither none nor a crowd.
+func TestTicks(t *testing.T) {
+	for _, a := range []axis{{min: 0, max: 42.6}, {min: 0, max: 1}, {log: true, min: 0.3, max: 50}, {log: true, min: 5, max: 13e6}, {min: -5, max: 0.07}} {
+		list := a.ticks()
+		if len(list) < 3 || len(list) > 12 {
+			t.Errorf("%+v: %v", a, list)
+		}
+		for _, v := range list {
+			if v < a.min || v > a.max {
+				t.Errorf("%+v: %v", a, list)
+			}
+		}
+	}
+}
