@@ -2,11 +2,17 @@ package clock
 
 // Queue is an indexed heap of deadlines, ordered by time and then by id, so that equal deadlines
 // come out in a fixed order. The zero value is ready to use. Set and Remove cost O(log n) and
-// allocate only to grow.
+// allocate only to grow. Small ids are the fastest: a caller that can choose numbers from 0 on.
 type Queue struct {
 	heap []queueItem
-	pos  map[uint32]int
+	// near has the index in the heap of each id below nearIDs, plus one; 0: the id has no deadline.
+	// far has the index of the others.
+	near []int32
+	far  map[uint32]int32
 }
+
+// nearIDs bounds the ids that an array serves.
+const nearIDs = 1 << 16
 
 type queueItem struct {
 	at Time
@@ -28,71 +34,110 @@ func (q *Queue) Next() (id uint32, at Time) {
 
 // Set gives id the deadline at, replacing an earlier one. Never removes id.
 func (q *Queue) Set(id uint32, at Time) {
-	i, ok := q.pos[id]
-	switch {
-	case at == Never:
+	if at == Never {
 		q.Remove(id)
+		return
+	}
+	k := queueItem{at, id}
+	i, ok := q.find(id)
+	switch {
 	case !ok:
-		if q.pos == nil {
-			q.pos = make(map[uint32]int)
-		}
-		q.heap = append(q.heap, queueItem{at, id})
-		q.pos[id] = len(q.heap) - 1
-		q.up(len(q.heap) - 1)
-	case q.heap[i].at != at:
-		q.heap[i].at = at
-		q.up(i)
-		q.down(q.pos[id])
+		q.grow(id)
+		q.heap = append(q.heap, k)
+		q.up(len(q.heap)-1, k)
+	case k.before(q.heap[i]):
+		q.up(i, k)
+	default:
+		q.down(i, k)
 	}
 }
 
 // Remove forgets id.
 func (q *Queue) Remove(id uint32) {
-	i, ok := q.pos[id]
+	i, ok := q.find(id)
 	if !ok {
 		return
 	}
+	if id < nearIDs {
+		q.near[id] = 0
+	} else {
+		delete(q.far, id)
+	}
 	last := len(q.heap) - 1
-	q.swap(i, last)
+	k := q.heap[last]
 	q.heap = q.heap[:last]
-	delete(q.pos, id)
-	if i < last {
-		moved := q.heap[i].id
-		q.up(i)
-		q.down(q.pos[moved])
+	switch {
+	case i == last:
+	case i > 0 && k.before(q.heap[(i-1)/2]):
+		q.up(i, k)
+	default:
+		q.down(i, k)
 	}
 }
 
-func (q *Queue) swap(i, j int) {
-	q.heap[i], q.heap[j] = q.heap[j], q.heap[i]
-	q.pos[q.heap[i].id] = i
-	q.pos[q.heap[j].id] = j
+// find returns the index of id in the heap.
+func (q *Queue) find(id uint32) (int, bool) {
+	if id >= nearIDs {
+		i, ok := q.far[id]
+		return int(i), ok
+	}
+	if int(id) >= len(q.near) || q.near[id] == 0 {
+		return 0, false
+	}
+	return int(q.near[id]) - 1, true
 }
 
-func (q *Queue) up(i int) {
+// grow makes room for the index of id.
+func (q *Queue) grow(id uint32) {
+	if id >= nearIDs {
+		if q.far == nil {
+			q.far = make(map[uint32]int32)
+		}
+		return
+	}
+	if n := int(id) + 1 - len(q.near); n > 0 {
+		q.near = append(q.near, make([]int32, n)...)
+	}
+}
+
+// put places k at index i.
+func (q *Queue) put(i int, k queueItem) {
+	q.heap[i] = k
+	if k.id < nearIDs {
+		q.near[k.id] = int32(i) + 1
+	} else {
+		q.far[k.id] = int32(i)
+	}
+}
+
+// up places k, which belongs at index i or above.
+func (q *Queue) up(i int, k queueItem) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !q.heap[i].before(q.heap[parent]) {
-			return
+		if !k.before(q.heap[parent]) {
+			break
 		}
-		q.swap(i, parent)
+		q.put(i, q.heap[parent])
 		i = parent
 	}
+	q.put(i, k)
 }
 
-func (q *Queue) down(i int) {
+// down places k, which belongs at index i or below.
+func (q *Queue) down(i int, k queueItem) {
 	for {
 		c := 2*i + 1
 		if c >= len(q.heap) {
-			return
+			break
 		}
 		if c+1 < len(q.heap) && q.heap[c+1].before(q.heap[c]) {
 			c++
 		}
-		if !q.heap[c].before(q.heap[i]) {
-			return
+		if !q.heap[c].before(k) {
+			break
 		}
-		q.swap(i, c)
+		q.put(i, q.heap[c])
 		i = c
 	}
+	q.put(i, k)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"math/rand/v2"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
@@ -59,7 +58,7 @@ func (e *Engine) Down() {
 	e.rx.touched = nil
 	e.gsi.down()
 	e.gsi = nil
-	e.sched.due = clock.Queue{}
+	e.sched.reset()
 	e.tx.loop.Reset()
 	e.ring = e.ring[:0]
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})

@@ -248,12 +248,12 @@ func TestNoDeadlineOfTheDead(t *testing.T) {
 		t.Fatal("no timer runs")
 	}
 	for range 2 {
-		if due := e.sched.collect(at, e.qps); len(due) != 1 {
+		if due := e.sched.collect(at); len(due) != 1 {
 			t.Fatalf("%d are due", len(due))
 		}
 		e.sched.rekey(p.a.qp)
 	}
-	if due := e.sched.collect(at-1, e.qps); len(due) != 0 {
+	if due := e.sched.collect(at - 1); len(due) != 0 {
 		t.Errorf("%d are due too early", len(due))
 	}
 	if err := p.a.qp.Destroy(); err != nil {

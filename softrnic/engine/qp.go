@@ -22,6 +22,7 @@ type QP struct {
 	route      route
 	pkey       uint16
 	keyed      clock.Time // its deadline in the schedule
+	place      uint32     // in the schedule
 	touched    bool
 	awaited    bool // the connection manager waits for its first packet
 	dead       bool
@@ -82,6 +83,7 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, srq: srq, keyed: clock.Never}
 	e.qps[n] = qp
 	e.order = append(e.order, qp)
+	e.sched.add(qp)
 	pd.qps++
 	send.refs++
 	recv.refs++
@@ -279,7 +281,7 @@ func (q *QP) Destroy() error {
 	q.dead = true
 	q.q.Purge()
 	e.env.Mem.UnbindAll(q.Num())
-	e.sched.due.Remove(uint32(q.Num()))
+	e.sched.remove(q)
 	e.gsi.qpGone(q)
 	delete(e.qps, q.Num())
 	if i := slices.Index(e.order, q); i >= 0 {

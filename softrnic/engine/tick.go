@@ -44,7 +44,7 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 
 // round serves each due queue pair once; it returns false if the Tick has reached its bound.
 func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
-	ready := e.sched.collect(now, e.qps)
+	ready := e.sched.collect(now)
 	for i, qp := range ready {
 		if len(out.Frames) >= maxTickFrames {
 			for _, left := range ready[i:] {
@@ -64,16 +64,43 @@ func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 	return at <= now
 }
 
-// schedule is the deadlines of all queue pairs.
+// schedule is the deadlines of all queue pairs. Each has a place, a small number, because that is
+// what the queue is fastest with.
 type schedule struct {
-	due    clock.Queue
+	due    clock.Queue // by place
+	places []*QP       // nil: the place is free
+	free   []uint32
 	served wire.QPN // the queue pair that was served last
 	ready  []*QP    // of one round
 }
 
+// add gives a new queue pair its place.
+func (s *schedule) add(qp *QP) {
+	if n := len(s.free); n > 0 {
+		qp.place = s.free[n-1]
+		s.free = s.free[:n-1]
+		s.places[qp.place] = qp
+		return
+	}
+	qp.place = uint32(len(s.places))
+	s.places = append(s.places, qp)
+}
+
+// remove takes the place of a queue pair back.
+func (s *schedule) remove(qp *QP) {
+	s.due.Remove(qp.place)
+	s.places[qp.place] = nil
+	s.free = append(s.free, qp.place)
+}
+
+// reset forgets all queue pairs.
+func (s *schedule) reset() {
+	s.due, s.places, s.free = clock.Queue{}, nil, nil
+}
+
 // collect returns the queue pairs that are due, in the order of their numbers beginning behind the
 // one that was served last. The slice is valid until the next call.
-func (s *schedule) collect(now clock.Time, qps map[wire.QPN]*QP) []*QP {
+func (s *schedule) collect(now clock.Time) []*QP {
 	s.ready = s.ready[:0]
 	for {
 		id, at := s.due.Next()
@@ -81,10 +108,9 @@ func (s *schedule) collect(now clock.Time, qps map[wire.QPN]*QP) []*QP {
 			break
 		}
 		s.due.Remove(id)
-		if qp := qps[wire.QPN(id)]; qp != nil {
-			qp.keyed = clock.Never
-			s.ready = append(s.ready, qp)
-		}
+		qp := s.places[id]
+		qp.keyed = clock.Never
+		s.ready = append(s.ready, qp)
 	}
 	if len(s.ready) < 2 {
 		return s.ready
@@ -104,5 +130,5 @@ func (s *schedule) rekey(qp *QP) {
 		return
 	}
 	qp.keyed = at
-	s.due.Set(uint32(qp.q.Num()), at)
+	s.due.Set(qp.place, at)
 }

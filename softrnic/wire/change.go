@@ -106,7 +106,7 @@ func headersOf(b []byte, v6 bool) int {
 }
 
 // difference returns the sum of the CRC registers behind two stacks of headers, each beginning with
-// the IP header. Both are added up in the scratch memory, with their ends at the same place, because
+// the IP header. Both are added up in the scratch memory, with their ends at the same place, as
 // zeros in front of them leave the register at zero.
 func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	total := max(sealMin, (max(len(a), len(b))+leadLen+sealUnit-1)&^(sealUnit-1))
