@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -31,6 +32,8 @@ type storeRun struct {
 	refused  int // operations that ended with ErrFull
 	unknown  int
 	longest  time.Duration // of all operations
+	// down says until when a victim is down; "" is the switch.
+	down map[string]clock.Time
 	// For tests: plant wraps a client of the store in one with a bug; the other replaces the
 	// connection manager by which the metadata server requests fences.
 	plant  func(kv.Store) kv.Store
@@ -38,20 +41,20 @@ type storeRun struct {
 }
 
 // runClover runs one seed.
-func runClover(e *env) error { return runCloverWith(e, nil) }
+func runClover(e *env) error { return runCloverMixed(e, "", nil) }
 
-func runCloverWith(e *env, plant func(kv.Store) kv.Store) error {
+// runCloverMixed is runClover with the mixes that the list names; plant, if not nil, is that of the
+// run.
+func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)
-	if plant == nil {
-		p.mixSizes(e)
-	}
+	p.blend(e, mixes)
 	return (&storeRun{env: e, plan: p, plant: plant}).run()
 }
 
 // run runs what was planned.
 func (r *storeRun) run() error {
 	e := r.env
-	r.history = kv.NewHistory()
+	r.history, r.down = kv.NewHistory(), make(map[string]clock.Time)
 	e.report.Plan = r.plan.String()
 	r.loseOne()
 	if err := e.build(storeRack+r.plan.box, r.plan.rack); err != nil {
@@ -94,7 +97,7 @@ func (r *storeRun) serveMeta() {
 	h := r.env.rack.Host("md0")
 	h.Go("meta", true, func(ctx verbs.Context) {
 		cfg := meta.Config{
-			Context: ctx, Manager: h.Manager(ctx), Format: r.plan.format, Keys: 16, Params: r.plan.params,
+			Context: ctx, Manager: h.Manager(ctx), Format: r.plan.format, Keys: r.plan.slots, Params: r.plan.params,
 			Servers: []netip.Addr{r.env.addrOf("ms0"), r.env.addrOf("ms1")},
 			Lease:   r.plan.lease, Grace: r.plan.lease, Shares: r.plan.shares,
 		}
@@ -140,7 +143,7 @@ func (r *storeRun) start(id int) {
 func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
 	return clover.Config{
 		Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),
-		Batch: d.between(1, 8), Records: d.between(1, 8), Cached: d.between(1, 8),
+		Batch: d.between(1, r.plan.batch), Records: d.between(1, 8), Cached: d.between(1, 8),
 	}
 }
 
@@ -168,7 +171,7 @@ func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.plan.pace > 0 {
 		rt.Sleep(d.span(0, 2*r.plan.pace))
 	}
-	key := uint64(d.IntN(r.plan.keys))
+	key := r.plan.key(d)
 	began := rt.Now()
 	deadline := began.Add(storePatience)
 	var err error
@@ -214,6 +217,11 @@ func (r *storeRun) inject() {
 // cause injects one fault.
 func (r *storeRun) cause(p *storeFaultAt) {
 	rack := r.env.rack
+	if over := r.down[p.victim]; over > rack.Now() { // it is down already
+		rack.At(over.Add(time.Microsecond), func() { r.cause(p) })
+		return
+	}
+	r.down[p.victim] = rack.Now().Add(p.down)
 	h := rack.Host(p.victim)
 	end := func() {}
 	switch p.what {
@@ -245,9 +253,27 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	case storeHang:
 		h.Hang()
 		end = h.Resume
+	case storeHostHang:
+		h.HangAll()
+		end = h.ResumeAll
+	case storeSwitchHang:
+		rack.HangSwitch()
+		end = rack.ResumeSwitch
 	case storeNothing:
 	}
 	rack.At(rack.Now().Add(p.down), end)
+}
+
+// slack is how much later than its deadline an operation may end: a client that hangs does not see
+// the time.
+func (r *storeRun) slack() time.Duration {
+	slack := storeSlack
+	for _, s := range r.plan.faultList() {
+		if s.what == storeHostHang {
+			slack += s.down
+		}
+	}
+	return slack
 }
 
 // check decides about the whole run.
@@ -262,7 +288,7 @@ func (r *storeRun) check() error {
 	st := r.server.Snapshot()
 	r.env.note("metadata server: %+v", st)
 	switch {
-	case r.longest > storePatience+storeSlack || r.longest > storePatience && r.plan.what == storeNothing:
+	case r.longest > storePatience+r.slack() || r.longest > storePatience && r.plan.what == storeNothing:
 		return fmt.Errorf("an operation with a deadline of %v took %v", storePatience, r.longest)
 	case st.Broken > 0:
 		return fmt.Errorf("%d chains led to nodes that were no longer theirs", st.Broken)

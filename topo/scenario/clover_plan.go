@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -26,15 +27,15 @@ hosts:
 
 // storePlan is what a seed draws for a store.
 type storePlan struct {
-	keys, clients, rounds int
+	storeWork
+	// mixes names the mixes of the run.
+	mixes string
 	// shared says that the clients of a host share a queue pair to each memory server.
 	shared bool
-	// sizes are the lengths of values in bytes.
-	sizes  []int
 	region int // of each memory server
+	slots  int // keys that the store holds at most
 	// shares are the parts of the classes of nodes; all zero: they share the memory.
 	shares [layout.Classes]int
-	mix    [4]float64
 	format layout.Format
 	links  string
 	rules  []fault.Rule
@@ -47,11 +48,32 @@ type storePlan struct {
 	storeFaultAt
 	// then are further faults, each a time after the previous one.
 	then []storeFaultAt
-	// pace is the mean pause between two operations of a client; 0: none.
-	pace time.Duration
 	// loses is the number of the WRITE or compare-and-swap that is lost on its way from the victim
 	// of a hang, which begins at that moment; 0: none.
 	loses int
+}
+
+// storeWork describes the operations of the clients.
+type storeWork struct {
+	keys, clients, rounds int
+	first, stride         uint64 // of the keys
+	// sizes are the lengths of values in bytes.
+	sizes []int
+	// mix are the upper bounds of get, put and insert in a draw from 0 to 1; the rest deletes.
+	mix [4]float64
+	// batch bounds the nodes that a client is given at a time.
+	batch int
+	// pace is the mean pause between two operations of a client; 0: none.
+	pace time.Duration
+}
+
+// key draws the key of an operation.
+func (w *storeWork) key(d *draw) uint64 {
+	i := uint64(d.IntN(w.keys))
+	if w.first == math.MaxUint64 { // from the last key down
+		return w.first - i*w.stride
+	}
+	return w.first + i*w.stride
 }
 
 // storeFaultAt is one fault of a run: its kind, its victim and its time.
@@ -74,21 +96,28 @@ const (
 	storeSwitchCrash
 	storeLinkCut
 	storeHang
+	// of the NIC and the applications
+	storeHostHang
+	storeSwitchHang
 )
 
-var storeFaults = [...]string{"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "hang"}
+var storeFaults = [...]string{
+	"nothing", "client crash", "memory server crash", "metadata server crash", "switch crash", "link cut", "hang", "hang of the host", "switch hang",
+}
 
 func drawStore(e *env) *storePlan {
 	d := e.draw
 	p := &storePlan{
-		keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), format: layout.Hardened,
-		sizes: []int{one(d, 16, 40, 104, 200)}, shares: [layout.Classes]int{60, 40}, lease: d.span(20*time.Millisecond, 60*time.Millisecond),
+		storeWork: storeWork{
+			keys: d.between(1, 8), clients: d.between(2, 8), rounds: d.between(10, 50), stride: 1, sizes: []int{one(d, 16, 40, 104, 200)}, batch: 8,
+		},
+		slots: 16, format: layout.Hardened, shares: [layout.Classes]int{60, 40}, lease: d.span(20*time.Millisecond, 60*time.Millisecond),
 	}
 	// The pool has between hardly more nodes than clients and keys hold, and many: nodes are reused
 	// early or late.
 	p.region = one(d, 48<<10, 96<<10, 512<<10)
 	p.mix = one(d, [4]float64{0.5, 0.9, 0.95, 1}, [4]float64{0.1, 0.98, 0.99, 1}, [4]float64{0.4, 0.6, 0.8, 1})
-	p.links, p.rules = drawLinks(d, []string{"md0", "ms0", "ms1", "cn0", "cn1", "cn2", "cn3"})
+	p.links, p.rules = drawLinks(d, storeHostNames())
 	for _, h := range []string{"ms0", "ms1"} {
 		if d.chance(0.5) {
 			p.rules = append(p.rules, fault.Rule{Link: h, Kind: fault.Tear, Probability: 0.05 + d.Float64()*0.5, Delay: d.span(0, 20*time.Microsecond)})
@@ -110,17 +139,6 @@ func (p *storePlan) size(d *draw) int {
 	return one(d, p.sizes...)
 }
 
-// mixSizes gives the values of some runs many lengths, in a space that the classes of nodes share or
-// in a fixed one.
-func (p *storePlan) mixSizes(e *env) {
-	switch d := newDraw(^e.seed); {
-	case d.chance(0.3):
-		p.sizes, p.shares, p.region = []int{16, 104, 400, 1500, 3900, 7000}, [layout.Classes]int{}, 72*layout.SegmentLen
-	case d.chance(0.3):
-		p.sizes = []int{16, 40, 104, 200}
-	}
-}
-
 func (p *storePlan) drawFault(d *draw) {
 	if d.chance(0.3) {
 		return
@@ -128,7 +146,7 @@ func (p *storePlan) drawFault(d *draw) {
 	p.draw(d, p.lease)
 	p.after = d.between(1, p.clients*p.rounds/2)
 	for len(p.then) < 2 && d.chance(0.3) {
-		p.then = append(p.then, p.next(d))
+		p.then = append(p.then, p.next(d, true))
 	}
 	if p.what == storeHang && p.victim[0] == 'c' && d.chance(0.5) {
 		p.loses = d.between(1, p.rounds/2)
@@ -138,10 +156,10 @@ func (p *storePlan) drawFault(d *draw) {
 	}
 }
 
-// next draws a fault that follows the others, of another machine. If both memory servers and the
-// metadata server lost their state, a lost key could not be distinguished from one that never
-// existed.
-func (p *storePlan) next(d *draw) storeFaultAt {
+// next draws a fault that follows the others, of another machine if other is set. If both memory
+// servers and the metadata server lost their state, a lost key could not be distinguished from one
+// that never existed.
+func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 	for {
 		var s storeFaultAt
 		s.draw(d, p.lease)
@@ -155,7 +173,7 @@ func (p *storePlan) next(d *draw) storeFaultAt {
 				meta++
 			default:
 			}
-			fits = fits && (x == s || x.victim != s.victim)
+			fits = fits && (!other || x == s || x.victim != s.victim)
 		}
 		if fits && (losses < 2 || meta == 0) {
 			return s
@@ -181,7 +199,7 @@ func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
 		p.victim = "md0"
 	case storeLinkCut:
 		p.victim = one(d, "md0", "ms0", "ms1", "cn0", "cn1")
-	case storeSwitchCrash, storeNothing:
+	case storeSwitchCrash, storeNothing, storeHostHang, storeSwitchHang:
 	}
 }
 
@@ -189,6 +207,9 @@ func (p *storeFaultAt) draw(d *draw, lease time.Duration) {
 func (p *storePlan) String() string {
 	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %v bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.sizes,
 		p.region>>10, strings.TrimSpace(p.links))
+	if p.mixes != "" {
+		s += "; mixes " + p.mixes
+	}
 	if p.shared {
 		s += "; queue pairs are shared"
 	}

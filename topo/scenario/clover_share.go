@@ -9,10 +9,10 @@ import (
 )
 
 // runCloverShared is runClover for clients that share queue pairs.
-func runCloverShared(e *env) error {
+func runCloverShared(e *env, mixes string) error {
 	p := drawStore(e)
 	p.share(e.draw)
-	p.mixSizes(e)
+	p.blend(e, mixes, "wear")
 	return (&storeRun{env: e, plan: p}).run()
 }
 

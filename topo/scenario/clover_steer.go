@@ -12,8 +12,8 @@ import (
 )
 
 // runCloverSteered is runClover with a switch that steers what steer says, or draws it ("");
-// change, if not nil, changes the plan for tests.
-func runCloverSteered(e *env, steer string, change func(*storePlan)) error {
+// mixes are those of the run, and change, if not nil, changes the plan.
+func runCloverSteered(e *env, steer, mixes string, change func(*storePlan)) error {
 	p := drawStore(e)
 	d := e.draw
 	if p.steer = one(d, "write", "read", "both", "both"); steer != "" {
@@ -27,11 +27,12 @@ func runCloverSteered(e *env, steer string, change func(*storePlan)) error {
 	if d.chance(0.5) {
 		drawAppendLoss(e, p)
 	}
-	if change == nil {
-		p.mixSizes(e)
-	} else {
+	without := []string{"format"} // the switch reads the keys of nodes
+	if change != nil {
 		change(p)
+		without = append(without, "sizes", "wear")
 	}
+	p.blend(e, mixes, without...)
 	r := &storeRun{env: e, plan: p}
 	err := r.run()
 	r.noteSteering()

@@ -101,7 +101,7 @@ func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 					p.what = storeNothing
 				}
 			}
-			s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, c.steer, change) }}
+			s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, c.steer, mixNone, change) }}
 			if r := s.Run(seed, Options{}); r.Err != nil {
 				if caught++; caught == 1 {
 					t.Logf("%s: seed %d: %.200s", c.name, seed, r.Err)

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"flag"
 	"testing"
 
@@ -42,7 +43,14 @@ func TestCloverSeedsThatFailed(t *testing.T) {
 		{"clover-steer-both", 62000277, "a memory server lost its memory between a metadata server's look at it and the takeover"},
 		{"clover-steer-shared", 7311478, "a key that was lost and inserted again is lost by a PUT that was in progress at the loss"},
 	} {
-		s, err := Find(c.name)
+		params := Params{}
+		for _, a := range aliases {
+			if a.name == c.name {
+				params = a.params
+			}
+		}
+		params.Mix = "sizes" // they were recorded before there were others
+		s, err := mustFind(t, "clover").Vary(params)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,6 +79,9 @@ type buggy struct {
 	stale map[uint64][]byte
 	get   func(b *buggy, key uint64, fresh []byte) []byte
 	put   func(b *buggy, key uint64, value []byte, deadline clock.Time) error
+	// insert and remove are as put.
+	insert func(b *buggy, key uint64, value []byte, deadline clock.Time) error
+	remove func(b *buggy, key uint64, deadline clock.Time) error
 }
 
 func (b *buggy) tenth() bool { b.n++; return b.n%10 == 0 }
@@ -90,48 +101,131 @@ func (b *buggy) Put(key uint64, value []byte, deadline clock.Time) error {
 	return b.Store.Put(key, value, deadline)
 }
 
+// Insert and Delete have the bug of a kind, if it is one of theirs.
+func (b *buggy) Insert(key uint64, value []byte, deadline clock.Time) error {
+	if b.insert != nil && b.tenth() {
+		return b.insert(b, key, value, deadline)
+	}
+	return b.Store.Insert(key, value, deadline)
+}
+
+func (b *buggy) Delete(key uint64, deadline clock.Time) error {
+	if b.remove != nil && b.tenth() {
+		return b.remove(b, key, deadline)
+	}
+	return b.Store.Delete(key, deadline)
+}
+
+// storeBugs are bugs of a store that the checks must find.
+var storeBugs = map[string]func(kv.Store) kv.Store{
+	"stale reads": func(s kv.Store) kv.Store {
+		return &buggy{Store: s, stale: make(map[uint64][]byte), get: func(b *buggy, key uint64, fresh []byte) []byte {
+			if old := b.stale[key]; old != nil && b.tenth() {
+				return old
+			}
+			b.stale[key] = append([]byte(nil), fresh...)
+			return fresh
+		}}
+	},
+	"stale reads after each own PUT": func(s kv.Store) kv.Store {
+		return &ownStale{Store: s, before: make(map[uint64][]byte)}
+	},
+	"writes that never happen": func(s kv.Store) kv.Store {
+		return &buggy{Store: s, put: func(*buggy, uint64, []byte, clock.Time) error { return nil }}
+	},
+	"writes that are said to have failed": func(s kv.Store) kv.Store {
+		return &buggy{Store: s, put: func(b *buggy, key uint64, value []byte, deadline clock.Time) error {
+			if err := b.Store.Put(key, value, deadline); err != nil {
+				return err
+			}
+			return kv.ErrNotFound
+		}}
+	},
+	"values that come back": func(s kv.Store) kv.Store {
+		return &buggy{Store: s, put: func(b *buggy, key uint64, value []byte, deadline clock.Time) error {
+			old, missing := b.Store.Get(key, nil, deadline)
+			err := b.Store.Put(key, value, deadline)
+			if err == nil && missing == nil {
+				_ = b.Store.Put(key, old, deadline)
+			}
+			return err
+		}}
+	},
+	"inserts of keys that exist": func(s kv.Store) kv.Store {
+		return &buggy{Store: s, insert: func(b *buggy, key uint64, value []byte, deadline clock.Time) error {
+			if err := b.Store.Insert(key, value, deadline); !errors.Is(err, kv.ErrExists) {
+				return err
+			}
+			return nil
+		}}
+	},
+	"keys that are deleted and stay": func(s kv.Store) kv.Store {
+		return &buggy{Store: s, remove: func(*buggy, uint64, clock.Time) error { return nil }}
+	},
+	"torn values": func(s kv.Store) kv.Store {
+		return &buggy{Store: s, get: func(b *buggy, _ uint64, fresh []byte) []byte {
+			if b.tenth() {
+				fresh[len(fresh)-1] ^= 0x10
+			}
+			return fresh
+		}}
+	},
+}
+
+// ownStale is a store whose GET after a PUT of the same client shows the value before.
+type ownStale struct {
+	kv.Store
+	before map[uint64][]byte
+}
+
+func (o *ownStale) Put(key uint64, value []byte, deadline clock.Time) error {
+	old, missing := o.Store.Get(key, nil, deadline)
+	err := o.Store.Put(key, value, deadline)
+	if delete(o.before, key); err == nil && missing == nil {
+		o.before[key] = old
+	}
+	return err
+}
+
+func (o *ownStale) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	if old := o.before[key]; old != nil {
+		delete(o.before, key)
+		return old, nil
+	}
+	return o.Store.Get(key, dst, deadline)
+}
+
 // The checks find the bugs for which they exist.
 func TestPlantedStoreBugsAreCaught(t *testing.T) {
 	t.Parallel()
-	for name, plant := range map[string]func(kv.Store) kv.Store{
-		"stale reads": func(s kv.Store) kv.Store {
-			return &buggy{Store: s, stale: make(map[uint64][]byte), get: func(b *buggy, key uint64, fresh []byte) []byte {
-				if old := b.stale[key]; old != nil && b.tenth() {
-					return old
-				}
-				b.stale[key] = append([]byte(nil), fresh...)
-				return fresh
-			}}
-		},
-		"writes that never happen": func(s kv.Store) kv.Store {
-			return &buggy{Store: s, put: func(*buggy, uint64, []byte, clock.Time) error { return nil }}
-		},
-		"writes that are said to have failed": func(s kv.Store) kv.Store {
-			return &buggy{Store: s, put: func(b *buggy, key uint64, value []byte, deadline clock.Time) error {
-				if err := b.Store.Put(key, value, deadline); err != nil {
-					return err
-				}
-				return kv.ErrNotFound
-			}}
-		},
-		"torn values": func(s kv.Store) kv.Store {
-			return &buggy{Store: s, get: func(b *buggy, _ uint64, fresh []byte) []byte {
-				if b.tenth() {
-					fresh[len(fresh)-1] ^= 0x10
-				}
-				return fresh
-			}}
-		},
-	} {
-		caught := 0
-		for seed := uint64(1); seed <= 20; seed++ {
-			s := Scenario{Name: "clover", run: func(e *env) error { return runCloverWith(e, plant) }}
-			if r := s.Run(seed, Options{}); r.Err != nil {
-				caught++
-			}
-		}
-		if caught < 5 {
-			t.Errorf("%s: caught with %d of 20 seeds", name, caught)
+	for name, plant := range storeBugs {
+		const seeds, least = 30, 5
+		if caught := catch(mixNone, plant, seeds, least); caught < least {
+			t.Errorf("%s: caught with %d of %d seeds", name, caught, seeds)
 		}
 	}
+}
+
+// They do so with each mix of keys, memory, links and faults.
+func TestPlantedStoreBugsAreCaughtInEveryMix(t *testing.T) {
+	t.Parallel()
+	for _, m := range storeMixes {
+		for name, plant := range storeBugs {
+			const seeds = 40
+			if catch(m.name, plant, seeds, 1) == 0 {
+				t.Errorf("--mix %s: %s: not caught with %d seeds", m.name, name, seeds)
+			}
+		}
+	}
+}
+
+// catch says how many of so many seeds show a bug; it stops when there are enough.
+func catch(mix string, plant func(kv.Store) kv.Store, seeds uint64, enough int) (caught int) {
+	for seed := uint64(1); seed <= seeds && caught < enough; seed++ {
+		s := Scenario{Name: "clover", run: func(e *env) error { return runCloverMixed(e, mix, plant) }}
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			caught++
+		}
+	}
+	return caught
 }

@@ -101,7 +101,7 @@ func All() []Scenario {
 		{Name: "uc", Doc: "unreliable connections under random faults; the check computes the expected messages from the packets that arrived", run: runUC},
 		{Name: "ud", Doc: "datagrams with right and wrong Q_Keys under random faults; the check computes the expected messages from the packets that arrived", run: runUD},
 		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
-		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost (--steer, --share-qp)", run: runClover},
+		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost (--steer, --share-qp, --mix)", run: runClover},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
 		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind (--torn, --mode, --locks)", run: runTree},
 	}, lockScenarios(), storeScenarios())

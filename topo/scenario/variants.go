@@ -20,6 +20,9 @@ type Params struct {
 	// ShareQP lets the clients of the store clover on a host share a queue pair to each memory
 	// server.
 	ShareQP bool
+	// Mix names the mixes of the store clover, joined by commas: kinds of keys, memory, links and
+	// faults; none for none. "" draws them from the seed.
+	Mix string
 	// Program is what the switch does in locks: forward, track or swordbox, which replaces atomics
 	// and is the default.
 	Program string
@@ -88,6 +91,7 @@ func (p *Params) fields() []param {
 	return []param{
 		{"steer", p.Steer, p.Steer != ""},
 		{"share-qp", "", p.ShareQP},
+		{"mix", p.Mix, p.Mix != ""},
 		{"program", p.Program, p.Program != ""},
 		{"mode", p.Mode, p.Mode != ""},
 		{"move", "", p.Move},
@@ -115,7 +119,7 @@ var families = map[string]struct {
 	takes []string
 	run   func(Params) (func(*env) error, error)
 }{
-	"clover":  {[]string{"steer", "share-qp"}, cloverVariant},
+	"clover":  {[]string{"steer", "share-qp", "mix"}, cloverVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
 	"sherman": {[]string{"mode", "torn", "locks"}, treeVariant},
@@ -146,11 +150,19 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 	return s, nil
 }
 
-// cloverVariant returns the run of the store clover with a switch that steers, or with shared queue
-// pairs.
+// cloverVariant returns the run of the store clover with a switch that steers, with shared queue
+// pairs, or with some mixes.
 func cloverVariant(p Params) (func(*env) error, error) {
+	if err := checkMix(p.Mix); err != nil {
+		return nil, err
+	}
 	if p.Steer == "" {
-		return runCloverShared, nil
+		return func(e *env) error {
+			if p.ShareQP {
+				return runCloverShared(e, p.Mix)
+			}
+			return runCloverMixed(e, p.Mix, nil)
+		}, nil
 	}
 	steer := p.Steer
 	if steer == steerAny {
@@ -161,7 +173,7 @@ func cloverVariant(p Params) (func(*env) error, error) {
 		if p.ShareQP {
 			change = func(plan *storePlan) { plan.share(e.draw) }
 		}
-		return runCloverSteered(e, steer, change)
+		return runCloverSteered(e, steer, p.Mix, change)
 	}, nil
 }
 

@@ -27,7 +27,9 @@ type Proc struct {
 	since   clock.Time
 	expired bool
 	dead    bool // killed: every Park unwinds
-	joiners []*Proc
+	// hung: the thread does not run until Resume; due: it would have run since.
+	hung, due bool
+	joiners   []*Proc
 }
 
 type procState uint8
@@ -133,6 +135,19 @@ func (p *Proc) expire() {
 	p.expired = true
 }
 
+// Hang stops a thread until Resume: what wakes it meanwhile takes effect then. It must not be called
+// for the thread that is running.
+func (p *Proc) Hang() { p.hung = true }
+
+// Resume ends Hang.
+func (p *Proc) Resume() {
+	p.hung = false
+	if p.due {
+		p.due = false
+		p.net.ready = append(p.net.ready, p)
+	}
+}
+
 // Kill ends a thread where it stands, as the end of its process does; its deferred calls run. A
 // thread cannot kill itself; one that has returned is left alone.
 func (p *Proc) Kill() {
@@ -142,7 +157,7 @@ func (p *Proc) Kill() {
 	}
 	n.wakes.Remove(p.id)
 	n.ready = slices.DeleteFunc(n.ready, func(q *Proc) bool { return q == p })
-	p.dead = true
+	p.dead, p.due = true, false
 	before := n.current
 	n.current = p
 	p.stop()
@@ -156,6 +171,10 @@ func (p *Proc) Kill() {
 func (n *Net) runReady() {
 	p := n.ready[0]
 	n.ready = slices.Delete(n.ready, 0, 1)
+	if p.hung {
+		p.due = true
+		return
+	}
 	p.state = procRunning
 	n.current = p
 	p.next()

@@ -100,3 +100,31 @@ func TestKill(t *testing.T) {
 	}
 	n.Close()
 }
+
+// A thread that hangs runs when it is resumed, whatever woke it before; one that was killed
+// meanwhile does not.
+func TestHungProcRunsWhenItIsResumed(t *testing.T) {
+	n := New(Config{MaxTime: 1000, MaxEvents: 1000})
+	defer n.Close()
+	var at clock.Time
+	p := n.Go("hangs", false, func(p *Proc) {
+		p.Park(10, "time")
+		at = n.Now()
+	})
+	killed := n.Go("is killed", false, func(p *Proc) {
+		p.Park(10, "time")
+		t.Error("the killed thread ran")
+	})
+	n.At(5, func() {
+		p.Hang()
+		killed.Hang()
+	})
+	n.At(30, killed.Kill)
+	n.At(50, func() {
+		p.Resume()
+		killed.Resume()
+	})
+	if err := n.Run(); err != nil || at != 50 {
+		t.Errorf("the thread ran at %v: %v", at, err)
+	}
+}

@@ -39,6 +39,7 @@ type Host struct {
 	apps      []*shell
 	listeners map[string]*listener
 	crashed   bool
+	hung      []*sim.Proc // threads that HangAll has stopped
 }
 
 var _ sim.Node = (*Host)(nil)
@@ -224,3 +225,24 @@ func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 
 // Resume ends Hang.
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
+
+// HangAll is Hang of the NIC and of all threads of the applications that run now, as when a virtual
+// machine is paused.
+func (h *Host) HangAll() {
+	h.Hang()
+	for _, b := range h.apps {
+		for _, p := range b.threads {
+			p.Hang()
+			h.hung = append(h.hung, p)
+		}
+	}
+}
+
+// ResumeAll ends HangAll.
+func (h *Host) ResumeAll() {
+	h.Resume()
+	for _, p := range h.hung {
+		p.Resume()
+	}
+	h.hung = nil
+}

@@ -1,0 +1,247 @@
+package scenario
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+)
+
+// storeMix is a part of a plan that only some runs have: kinds of keys, links, faults or memory that
+// drawStore does not draw. A run has those that `--mix` names; without it each is drawn by its
+// chance. Each makes its choices from a stream of its own, so that a run with one mix replays that
+// part of a run with several.
+type storeMix struct {
+	name   string
+	chance float64
+	apply  func(p *storePlan, d *draw)
+	// not are the mixes that cannot be in the same run.
+	not []string
+}
+
+// mixNone is the value of --mix for none of them.
+const mixNone = "none"
+
+// storeMixes are in the order in which they are applied.
+var storeMixes = []storeMix{
+	{"sizes", 1, (*storePlan).mixSizes, nil},
+	{"wear", 0.03, (*storePlan).mixWear, []string{"sizes", "keys", "format"}},
+	{"keys", 0.25, (*storePlan).mixKeys, []string{"wear"}},
+	{"format", 0.15, (*storePlan).mixFormat, []string{"wear", "sizes"}},
+	{"late", 0.15, (*storePlan).mixLate, nil},
+	{"faults", 0.25, (*storePlan).mixFaults, nil},
+	{"hangs", 0.2, (*storePlan).mixHangs, nil},
+	{"after", 0.25, (*storePlan).mixAfter, nil},
+}
+
+// MixNames lists the values of --mix.
+func MixNames() string {
+	names := []string{mixNone}
+	for _, m := range storeMixes {
+		names = append(names, m.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkMix checks a value of --mix: names joined by commas.
+func checkMix(list string) error {
+	if list == "" || list == mixNone {
+		return nil
+	}
+	names := strings.Split(list, ",")
+	for _, name := range names {
+		i := slices.IndexFunc(storeMixes, func(m storeMix) bool { return m.name == name })
+		if i < 0 {
+			return fmt.Errorf("--mix %.40q: take %s", name, MixNames())
+		}
+		for _, other := range names {
+			if slices.Contains(storeMixes[i].not, other) {
+				return fmt.Errorf("--mix %s: not together with %s", name, other)
+			}
+		}
+	}
+	return nil
+}
+
+// blend adds the mixes that the list names; "" draws them. without are those that the scenario
+// cannot have.
+func (p *storePlan) blend(e *env, list string, without ...string) {
+	var chosen []string
+	d := newDraw(e.seed ^ 0x6d69786573)
+	for _, m := range storeMixes {
+		drawn := d.chance(m.chance)
+		if list != "" {
+			drawn = slices.Contains(strings.Split(list, ","), m.name)
+		}
+		if !drawn || slices.Contains(without, m.name) {
+			continue
+		}
+		chosen = slices.DeleteFunc(chosen, func(name string) bool { return slices.Contains(m.not, name) })
+		chosen = append(chosen, m.name)
+	}
+	for i, m := range storeMixes {
+		if slices.Contains(chosen, m.name) {
+			m.apply(p, newDraw(^e.seed-uint64(i)<<48))
+		}
+	}
+	p.mixes = strings.Join(chosen, ",")
+}
+
+// mixSizes gives the values of some runs many lengths, in a space that the classes of nodes share or
+// in a fixed one.
+func (p *storePlan) mixSizes(d *draw) {
+	switch {
+	case d.chance(0.3):
+		p.sizes, p.shares, p.region = []int{16, 104, 400, 1500, 3900, 7000}, [layout.Classes]int{}, 72*layout.SegmentLen
+	case d.chance(0.3):
+		p.sizes = []int{16, 40, 104, 200}
+	}
+}
+
+// mixWear makes the pool so small, and the run so long, that the versions of nodes are used up:
+// epochs begin, and entries are other nodes of the same version later.
+func (p *storePlan) mixWear(d *draw) {
+	p.sizes, p.shares, p.slots = []int{one(d, 16, 40, 104)}, [layout.Classes]int{1}, 8
+	p.keys, p.clients, p.region = d.between(1, 3), d.between(2, 4), 2<<10
+	p.rounds = d.between(6000, 9000) / p.clients
+	p.mix, p.batch = [4]float64{0.1, 0.98, 0.99, 1}, 2
+	if p.after > 0 {
+		p.after = d.between(1, p.clients*p.rounds*9/10)
+	}
+	if p.pace > 0 {
+		p.pace = time.Duration(d.between(0, 2)) * p.lease / 100
+	}
+}
+
+// mixKeys makes the keys many, with numbers from all over their range.
+func (p *storePlan) mixKeys(d *draw) {
+	p.keys = d.between(9, 60)
+	p.first, p.stride = one(d, uint64(0), 1, 1<<40, math.MaxUint64), one(d, uint64(1), 7, 1<<32, 1<<57)
+	p.slots = p.keys + d.between(0, p.keys)
+	if len(p.sizes) == 1 {
+		p.region = max(p.region, 96<<10)
+	}
+}
+
+// mixFormat gives the nodes no checksum, or no key either, as published. Such nodes are right only as
+// long as no copy is torn, and no value is shorter than its node.
+func (p *storePlan) mixFormat(d *draw) {
+	p.format = one(d, layout.Keyed, layout.Published)
+	p.sizes = []int{p.format.Capacity(layout.Class(one(d, 0, 1)).Size())}
+	p.region = 512 << 10
+	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
+	p.links += "untorn "
+}
+
+// mixLate delays packets by up to 15 ms, until the requesters have given their connections up.
+func (p *storePlan) mixLate(d *draw) {
+	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
+	for _, h := range storeHostNames() {
+		for _, k := range []fault.Kind{fault.Reorder, fault.Duplicate} {
+			p.rules = append(p.rules, fault.Rule{Link: h, Kind: k, Probability: 0.02, Delay: d.span(time.Millisecond, 15*time.Millisecond)})
+		}
+	}
+	p.params.RetryCount = uint8(d.between(1, 3))
+}
+
+// mixFaults makes two or three faults, also of one machine after the other, or several at a time.
+func (p *storePlan) mixFaults(d *draw) {
+	if !p.faulty(d) {
+		return
+	}
+	for n := d.between(1, 2); len(p.then) < n; {
+		s := p.next(d, false)
+		if last := p.lastDown(); d.chance(0.4) {
+			s.later = d.span(0, last) // while the one before lasts
+		}
+		p.then = append(p.then, s)
+	}
+	p.paced(d)
+}
+
+// mixHangs makes one of the faults a hang: of a NIC, of a whole host, or of the switch.
+func (p *storePlan) mixHangs(d *draw) {
+	if !p.faulty(d) {
+		return
+	}
+	list := p.faultList()
+	s := list[d.IntN(len(list))]
+	if s == &p.storeFaultAt {
+		p.loses = 0
+	}
+	s.what, s.down = one(d, storeHang, storeHostHang, storeSwitchHang), d.span(p.lease/2, 4*p.lease)
+	switch s.what {
+	case storeSwitchHang:
+		s.victim = ""
+	default:
+		s.victim = one(d, storeHostNames()...)
+	}
+	p.paced(d)
+}
+
+// mixAfter moves the later faults to the time after lease and grace of the fault before; if there is
+// none, it adds one.
+func (p *storePlan) mixAfter(d *draw) {
+	if !p.faulty(d) {
+		return
+	}
+	if len(p.then) == 0 {
+		p.then = append(p.then, p.next(d, false))
+	}
+	down := p.down
+	for i := range p.then {
+		p.then[i].later = down + d.span(2*p.lease, 4*p.lease)
+		down = p.then[i].down
+	}
+	p.paced(d)
+}
+
+// faulty makes sure that the plan has a fault. It reports false if the faults are those of a steered
+// append, which come alone.
+func (p *storePlan) faulty(d *draw) bool {
+	if p.rack.Wrap != nil {
+		return false
+	}
+	if p.what == storeNothing {
+		p.draw(d, p.lease)
+		p.after = d.between(1, p.clients*p.rounds/2)
+	}
+	return true
+}
+
+// faultList lists the faults in their order.
+func (p *storePlan) faultList() []*storeFaultAt {
+	list := []*storeFaultAt{&p.storeFaultAt}
+	for i := range p.then {
+		list = append(list, &p.then[i])
+	}
+	return list
+}
+
+// lastDown is how long the last fault lasts.
+func (p *storePlan) lastDown() time.Duration {
+	list := p.faultList()
+	return list[len(list)-1].down
+}
+
+// paced makes pauses between operations, so that operations follow all faults.
+func (p *storePlan) paced(d *draw) {
+	whole := 2 * p.lease
+	for _, s := range p.faultList() {
+		whole += s.later + s.down
+	}
+	p.pace = whole * time.Duration(d.between(1, 3)) / time.Duration(p.rounds)
+}
+
+// storeHostNames lists the hosts of storeRack.
+func storeHostNames() []string {
+	names := []string{"md0", "ms0", "ms1"}
+	for i := range storeHosts {
+		names = append(names, fmt.Sprintf("cn%d", i))
+	}
+	return names
+}
