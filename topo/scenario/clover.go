@@ -285,6 +285,16 @@ func (r *storeRun) check() error {
 	if err := r.env.rack.Settle(4*r.plan.lease + time.Second); err != nil {
 		return err
 	}
+	// The server fences one client after the other, and on a lossy link each may take some
+	// retransmissions of the connection manager.
+	for range r.plan.clients {
+		if st := r.server.Snapshot(); st.Clients == 0 && st.Held == 0 {
+			break
+		}
+		if err := r.env.rack.Settle(time.Second); err != nil {
+			return err
+		}
+	}
 	st := r.server.Snapshot()
 	r.env.note("metadata server: %+v", st)
 	switch {
