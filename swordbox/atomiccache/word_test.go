@@ -431,3 +431,60 @@ func BenchmarkDecide(b *testing.B) {
 		w.Answered(3, w.Decide(3, 3, goodKey, wire.RCFetchAdd, 0, 1), i)
 	}
 }
+
+// An operation that cannot wait is dropped, and its word lets its repeat pass before it goes back to
+// the shared connection. It stays in Pass for Config.Repeat if the repeat does not come.
+func TestDroppedOperation(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		r := newTester(t, Config{})
+		w := r.known(0x1000, 0)
+		_, first := r.cas(0x1000, 0, 1, Write)
+		if d := r.ClientNow(r.now, 1, 0x1000, 8); d.Kind != Wait || w.State != Yielding {
+			t.Fatalf("%v, %v", d.Kind, w.State)
+		}
+		r.cas(0x1000, 0, 1, Wait)
+		w.Answered(r.now, first, 0)
+		if got := r.changed(); got != "0x1000 Yielding" {
+			t.Errorf("changed: %s", got)
+		}
+		client := func() {
+			_, d := r.cas(0x1000, 0, 1, Client)
+			w.Answered(r.now, d, 0)
+		}
+		client()
+		if r.now = r.now.Add(100 * time.Millisecond); comes {
+			d := r.ClientNow(r.now, 1, 0x1000, 8)
+			if d.Kind != Client || w.State != Pass {
+				t.Fatalf("the repeat: %v, %v", d.Kind, w.State)
+			}
+			r.EndAll(r.now, d, 1, 0x1000, 8)
+		} else {
+			r.now = r.now.Add(800 * time.Millisecond)
+			client()
+			r.now = r.now.Add(200 * time.Millisecond)
+		}
+		r.cas(0x1000, 0, 1, Shared)
+	}
+}
+
+// All words of a dropped operation stay in Pass for its repeat, and an operation waits for no words
+// from which others only have to go to clients' connections.
+func TestDroppedOperationOnSeveralWords(t *testing.T) {
+	r := newTester(t, Config{})
+	a, b, c := r.known(0x1000, 0), r.known(0x1008, 0), r.known(0x1010, 0)
+	_, d := r.cas(0x1008, 0, 1, Write)
+	if got := r.ClientNow(r.now, 1, 0x1000, 16); got.Kind != Wait || a.State != Pass || b.State != Yielding || c.State != Known {
+		t.Fatalf("%v, %v %v %v", got.Kind, a.State, b.State, c.State)
+	}
+	b.Answered(r.now, d, 0)
+	if got := r.ClientNow(r.now, 1, 0x1000, 16); got.Kind != Client || b.State != Pass {
+		t.Fatalf("the repeat: %v, %v", got.Kind, b.State)
+	}
+	r.cas(0x1000, 0, 1, Wait) // the repeat is in flight
+	if a.State != Busy {
+		t.Fatalf("%v", a.State)
+	}
+	if got := r.ClientNow(r.now, 1, 0x1000, 16); got.Kind != Client || a.State != Pass || b.State != Pass {
+		t.Errorf("in Busy: %v, %v %v", got.Kind, a.State, b.State)
+	}
+}
