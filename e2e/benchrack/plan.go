@@ -41,11 +41,11 @@ const (
 	tracks = `switch:
   program: swordbox
   rules: [{id: t, server: ms0, action: track}]
-` + hosts
+`
 	moves = `switch:
   program: swordbox
   rules: [{id: m, server: ms0, action: move}]
-` + hosts
+`
 	stores = `hosts:
   - {name: md0, role: metadata}
   - {name: "ms[0-1]", role: memory}
@@ -57,8 +57,10 @@ const (
 var racks = []rack{
 	{"plain", hosts, paths},
 	{"gso", superFrames, paths},
-	{"track", tracks, paths},
-	{"move", moves, paths},
+	{"track", tracks + hosts, paths},
+	{"move", moves + hosts, paths},
+	{"gso-track", tracks + superFrames, paths},
+	{"gso-move", moves + superFrames, paths},
 	{"clover", stores, ycsb("clover")},
 	{"sherman", stores, ycsb("sherman")},
 }

@@ -11,9 +11,10 @@ import (
 
 // receivePath is the state of the receive side between calls.
 type receivePath struct {
-	frame   wire.Frame
-	sealer  wire.Sealer
-	segment []byte // a packet of a super-frame
+	frame  wire.Frame
+	sealer wire.Sealer
+	// segments are those of a super-frame.
+	segments packetio.Segments
 	// touched are queue pairs whose deadline and held-back ACK wait for the end of the receive
 	// batch; batchAt is when the oldest of them was touched.
 	touched []*QP
@@ -34,15 +35,14 @@ func (r *receivePath) touch(now clock.Time, qp *QP) {
 
 // Frame takes a received frame. The port number is ignored: this NIC has one port. Acknowledgements
 // may be held back until EndBatch; until then Deadline is due. A super-frame is split into its
-// packets.
+// packets in place: its bytes are overwritten.
 func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Batch) {
 	if !e.up {
 		return
 	}
-	if f.Splittable() {
-		for i := range f.Packets() {
-			e.rx.segment = f.AppendSegment(e.rx.segment[:0], i)
-			e.receive(now, e.rx.segment, out)
+	if n := e.rx.segments.Open(f); n > 0 {
+		for i := range n {
+			e.receive(now, e.rx.segments.Packet(i), out)
 		}
 	} else {
 		e.receive(now, f.Data, out)

@@ -112,6 +112,39 @@ func (f *Frame) segment(l layout, i int, d []byte) []byte {
 	return d
 }
 
+// Segments makes the packets of a super-frame in the memory of the frame, which is overwritten. The
+// zero value is ready.
+type Segments struct {
+	frame Frame
+	l     layout
+	heads [maxHeaders]byte // a copy of the headers of the super-frame
+}
+
+// maxHeaders is the longest headers: Ethernet with a tag, IPv4 with options, UDP.
+const maxHeaders = ethernetLen + vlanTagLen + 60 + udpLen
+
+// Open begins with f and returns the number of its packets; 0: f is not Splittable.
+func (s *Segments) Open(f Frame) (n int) {
+	if !f.Splittable() {
+		return 0
+	}
+	s.frame = f
+	s.l, _ = locate(f.Data)
+	copy(s.heads[:], f.Data[:s.l.payload])
+	return (len(f.Data) - s.l.payload + f.SegSize - 1) / f.SegSize
+}
+
+// Packet makes packet i, the same as AppendSegment does. It is valid until the next call; each is
+// made once, in order, because its headers are put over what is in front of its payload.
+func (s *Segments) Packet(i int) []byte {
+	start := i * s.frame.SegSize
+	end := min(start+s.l.payload+s.frame.SegSize, len(s.frame.Data))
+	d := s.frame.Data[start:end:end]
+	copy(d, s.heads[:s.l.payload])
+	s.l.fix(d, i)
+	return d
+}
+
 // fix gives segment i its own lengths, identification and checksums. The UDP checksum becomes 0,
 // none: the ICRC guards the packet.
 func (l *layout) fix(d []byte, i int) {

@@ -3,6 +3,7 @@ package packetio
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
 	"testing"
 )
 
@@ -109,4 +110,68 @@ func FuzzSplit(f *testing.F) {
 			t.Fatalf("Packets = %d, Split made %d", n, len(b.Frames))
 		}
 	})
+}
+
+// Segments makes the same packets in place, one after the other, also if they are shorter than
+// their headers.
+func TestSegments(t *testing.T) {
+	var s Segments
+	for _, v6 := range []bool{false, true} {
+		for _, size := range []int{16, 20, 61, 62, 63, 1000} {
+			for _, cut := range []int{0, 3, size - 1} {
+				f := super(v6, rocePort, 5, size)
+				f.Data = f.Data[:len(f.Data)-cut]
+				var want Batch
+				want.Split(f)
+				if n := s.Open(f); n != len(want.Frames) {
+					t.Fatalf("%d packets, want %d", n, len(want.Frames))
+				}
+				for i := range want.Frames {
+					if got := s.Packet(i); !bytes.Equal(got, want.Frames[i].Data) {
+						t.Fatalf("v6 %v, size %d, packet %d: %x, want %x", v6, size, i, got, want.Frames[i].Data)
+					}
+				}
+			}
+		}
+	}
+	if f := super(false, rocePort+1, 3, 60); s.Open(f) != 0 {
+		t.Error("a datagram to another port was opened")
+	}
+}
+
+// FuzzSegments: whatever a frame is, the packets in place are those that AppendSegment makes.
+func FuzzSegments(f *testing.F) {
+	f.Add(super(false, rocePort, 3, 60).Data, 60)
+	f.Add(super(true, rocePort, 9, 20).Data, 20)
+	f.Fuzz(func(t *testing.T, b []byte, size int) {
+		frame := Frame{Data: b, SegSize: size}
+		var want Batch
+		if frame.Splittable() {
+			want.Split(frame)
+		}
+		var s Segments
+		if n := s.Open(frame); n != len(want.Frames) {
+			t.Fatalf("%d packets, want %d", n, len(want.Frames))
+		}
+		for i := range want.Frames {
+			if got := s.Packet(i); !bytes.Equal(got, want.Frames[i].Data) {
+				t.Fatalf("packet %d: %x, want %x", i, got, want.Frames[i].Data)
+			}
+		}
+	})
+}
+
+func BenchmarkSegments(b *testing.B) {
+	for _, size := range []int{36, 4112} {
+		f := super(false, rocePort, 15, size)
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			var s Segments
+			for b.Loop() {
+				for i := range s.Open(f) {
+					s.Packet(i)
+				}
+				binary.BigEndian.PutUint16(f.Data[2+ethernetLen:], 0)
+			}
+		})
+	}
 }

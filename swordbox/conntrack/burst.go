@@ -20,10 +20,10 @@ func (t *Table) Known(f *wire.Frame) *Flow {
 }
 
 // Burst is Packet for several packets: b is the packets of a super-frame from their BTH on, each of
-// size bytes except the last, and f the first of them. It works for a part of one message on a
-// known, busy connection: packets in order, none of which is a READ or an atomic. It returns the
-// flow of the requests. If it returns nil, it has changed nothing: pass the packets to Packet one
-// by one.
+// size bytes except the last, and f the first of them. It works for messages of one packet each and
+// for a part of one message, on a known, busy connection: packets in order, none of which is a READ
+// or an atomic. It returns the flow of the requests. If it returns nil, it has changed nothing: pass
+// the packets to Packet one by one.
 func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int) *Flow {
 	if size < bthLen || f.BTH.Opcode.Service() != wire.ServiceRC || !uniform(&f.BTH, b, size) {
 		return nil
@@ -36,7 +36,7 @@ func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int)
 	if f.BTH.Opcode.Is(wire.OpResponse) {
 		return fl.answerBurst(now, f, n)
 	}
-	if fl.MTU == 0 || !fl.Synced() {
+	if !fl.Synced() || fl.MTU == 0 && showsMTU(b, size) {
 		return nil
 	}
 	end := f.BTH.PSN.Add(n)
@@ -83,6 +83,17 @@ func uniform(h *wire.BTH, b []byte, size int) bool {
 		psn = psn.Next()
 	}
 	return burstOp(h.Opcode, response)
+}
+
+// showsMTU reports whether a packet of a burst is as long as the path MTU: the first or a middle one
+// of a message.
+func showsMTU(b []byte, size int) bool {
+	for ; len(b) > 0; b = b[min(size, len(b)):] {
+		if wire.Opcode(b[0]).Is(wire.OpFirst | wire.OpMiddle) {
+			return true
+		}
+	}
+	return false
 }
 
 // burstOp reports whether an opcode takes one PSN and belongs to a SEND or WRITE, or to a READ

@@ -36,12 +36,17 @@ func TestBurst(t *testing.T) {
 		var flows [2]*Flow
 		for i, r := range []*rig{one, all} {
 			flows[i] = r.learn(1, 2, 0x11, 0x22, 100)
-			flows[i].learnMTU(1024)
+			if seed%2 == 0 {
+				flows[i].learnMTU(1024) // it is not known of a connection with short messages only
+			}
 		}
 		for range 30 {
 			n := 2 + rnd.IntN(6)
 			f := packet(1, 2, 0x22, wire.RCWriteMiddle, flows[0].Expected.Add(rnd.IntN(12)-6))
 			ops := []wire.Opcode{wire.RCWriteMiddle}
+			if rnd.IntN(2) == 0 {
+				f.BTH.Opcode, ops[0] = wire.RCSendOnly, wire.RCSendOnly
+			}
 			if response := rnd.IntN(3) == 0 && flows[0].HasAcked; response {
 				f = packet(2, 1, 0x11, wire.RCReadResponseMiddle, flows[0].Acked.Add(rnd.IntN(8)-4))
 				ops[0] = wire.RCReadResponseMiddle
@@ -49,7 +54,10 @@ func TestBurst(t *testing.T) {
 			for len(ops) < n {
 				ops = append(ops, ops[0])
 			}
-			if rnd.IntN(2) == 0 {
+			switch last := ops[n-1]; {
+			case last == wire.RCSendOnly:
+				ops[n/2] = wire.RCWriteOnly
+			case rnd.IntN(2) == 0:
 				ops[n-1]++ // MIDDLE to LAST
 			}
 			in := int(f.IPv4.Src[3])
@@ -67,7 +75,7 @@ func TestBurst(t *testing.T) {
 				}
 			}
 			a, b := flows[0], flows[1]
-			if a.Expected != b.Expected || a.Acked != b.Acked || a.high != b.high || a.Synced() != b.Synced() || got != nil && got != b {
+			if a.Expected != b.Expected || a.Acked != b.Acked || a.high != b.high || a.MTU != b.MTU || a.Synced() != b.Synced() || got != nil && got != b {
 				t.Fatalf("seed %d: %v of %d packets at %d: one by one %d %d %d, at once %d %d %d", seed, ops[0], n, f.BTH.PSN,
 					a.Expected, a.Acked, a.high, b.Expected, b.Acked, b.high)
 			}
@@ -119,6 +127,11 @@ func TestNoBurst(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
+	flow.MTU = 0
+	if r.Burst(r.now, 1, f, good, size) != nil {
+		t.Error("a burst that shows the path MTU was taken while that is not known")
+	}
+	flow.MTU = before.MTU
 	if r.Burst(r.now, 1, f, good, size) != flow || flow.Expected != before.Expected.Add(3) {
 		t.Errorf("%+v", flow)
 	}

@@ -34,6 +34,9 @@ type Link struct {
 	Ifname string
 	// Guest: the link may be removed while the switch runs.
 	Guest bool
+	// GSO: super-frames go to the host whole, and Open makes a port that sends runs of packets as
+	// super-frames. Otherwise every packet to the host is a frame of its own.
+	GSO bool
 }
 
 // Config describes a switch daemon.

@@ -54,10 +54,12 @@ func (t *traffic) packetFromHost(i int, f packetio.Frame, in *fault.Injector) {
 	}
 }
 
-// toHost applies the faults of the link down and queues the frame.
+// toHost applies the faults of the link down and queues the frame. A super-frame is split while
+// there are rules, and for a host that takes single packets only; a port that sends super-frames
+// merges what is left of it again.
 func (t *traffic) toHost(to int, f packetio.Frame, comment string) {
 	in := t.ports.list[to].down
-	if in.Active() && f.Splittable() {
+	if (in.Active() || !t.ports.links[to].GSO) && f.Splittable() {
 		start := len(t.scratch.Frames)
 		t.scratch.Split(f)
 		for k := start; k < len(t.scratch.Frames); k++ {

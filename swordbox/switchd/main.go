@@ -144,10 +144,10 @@ func configOf(rack *spec.Rack, rec *journalFile) (Config, error) {
 		Spin: rack.Switch.Spin, Faults: rack.Faults,
 	}
 	for _, h := range rack.Hosts {
-		cfg.Links = append(cfg.Links, Link{Host: h.Name, Ifname: h.Port})
+		cfg.Links = append(cfg.Links, Link{Host: h.Name, Ifname: h.Port, GSO: h.GSO})
 	}
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
-		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i})
+		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO})
 		if err != nil {
 			return nil, err // not p: an interface that holds a nil *Port is not nil
 		}

@@ -47,10 +47,30 @@ func (b *bench) exchange(f packetio.Frame) []packetio.Frame {
 	}
 }
 
+// whole lets super-frames go to h1.
+func whole(c *Config) { c.Links[1].GSO = true }
+
+// A host that takes single packets only gets each packet of a super-frame as a frame of its own.
+func TestSuperFrameToSinglePackets(t *testing.T) {
+	onBench(t, nil, func(b *bench) {
+		b.know()
+		got := b.exchange(superFrame(5))
+		if len(got) != 5 {
+			t.Fatalf("%d frames, want 5", len(got))
+		}
+		var f wire.Frame
+		for i, g := range got {
+			if err := wire.ParseFrame(g.Data, &f); err != nil || !wire.CheckICRC(g.Data) || g.SegSize != 0 || int(f.BTH.PSN) != i {
+				t.Errorf("packet %d: %+v, %v", i, f.BTH, err)
+			}
+		}
+	})
+}
+
 // Without faults a super-frame passes unsplit; a fault drops one of its packets, and the others
 // arrive as complete packets.
 func TestSuperFrames(t *testing.T) {
-	onBench(t, nil, func(b *bench) {
+	onBench(t, whole, func(b *bench) {
 		b.know()
 		f := superFrame(5)
 		got := b.exchange(f)
@@ -86,7 +106,7 @@ func TestSuperFrames(t *testing.T) {
 // The checksum of a frame with checksum offload is computed before the frame is corrupted:
 // otherwise the receiver would not notice.
 func TestCorruptFinishesChecksums(t *testing.T) {
-	onBench(t, nil, func(b *bench) {
+	onBench(t, whole, func(b *bench) {
 		b.know()
 		b.inject(fault.Rule{Link: "h0", Dir: fault.Up, Kind: fault.Corrupt})
 		f := superFrame(1)

@@ -104,8 +104,9 @@ type Host struct {
 	// CPU that the host's daemon is bound to, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
 	// GSO says that the host's NIC sends runs of packets as super-frames, as segmentation offload
-	// does. The switch and captures of it take them apart where packets matter; tcpdump shows them
-	// whole.
+	// does, and that the switch sends them to the host as well. The switch and captures of it take
+	// them apart where packets matter; tcpdump shows them whole. Without GSO every packet from and
+	// to the host is a frame of its own.
 	GSO bool `json:"gso"`
 	// Quota bounds what programs may have of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
