@@ -119,8 +119,9 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	}
 }
 
-// leave returns the unused pages of a client that closes: to the node, or, if it is the last client
-// of the node, to the memory servers.
+// leave gives the unused pages of a client that closes to its node. The last client of the node also
+// returns the node's pages to the memory servers (Hardened only). Pages that it cannot return before
+// the deadline remain unused.
 func (c *changer) leave(deadline clock.Time) {
 	n := c.node
 	n.keepPages(c.spare...)

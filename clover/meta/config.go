@@ -38,7 +38,8 @@ type Config struct {
 	// Keys is how many keys the store holds at most; 0: 65536. Keys, Region and Shares are those of a
 	// store that is formatted: one that is found in memory stays as it is.
 	Keys int
-	// Region is how much of each memory server's region is used, in bytes; 0: all of the smallest.
+	// Region is how many bytes of each memory server's region are used at most; 0: the size of the
+	// smallest region. The store uses as many bytes of each server.
 	Region int
 	// Shares are the classes' parts of the memory. All zero: the classes of a checked format share
 	// the memory, if it has minSegments segments on each server or more; otherwise DefaultShares.

@@ -11,8 +11,8 @@ type Header struct {
 	Level int
 	// Stage is Live for a page of the tree (Hardened only).
 	Stage Stage
-	// Lowest and Highest bound the keys: Highest is the first key that belongs to the sibling, but
-	// MaxKey belongs to the last page.
+	// Lowest and Highest bound the keys: a page has the keys from Lowest to below Highest, where its
+	// sibling begins. The last page has Highest MaxKey, and that key too.
 	Lowest, Highest uint64
 	// Sibling is the page to the right; zero if there is none. Leftmost is the first child of an
 	// internal page.

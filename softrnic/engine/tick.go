@@ -42,7 +42,8 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// round serves each due queue pair once; it returns false if the Tick has reached its bound.
+// round serves each due queue pair once. It returns true if another round is needed: a queue pair is
+// due again, and the Tick has not reached its bound of frames.
 func (e *Engine) round(now clock.Time, out *packetio.Batch) bool {
 	ready := e.sched.collect(now)
 	for i, qp := range ready {

@@ -21,8 +21,9 @@ type Result struct {
 	VerifiedAtomics uint64 `json:"verifiedAtomics,omitempty"`
 	// Swapped is how many CAS of contend changed the word.
 	Swapped uint64 `json:"swapped,omitempty"`
-	// Sent and Lost are messages of a test over lanes. A lost message of an unreliable service did
-	// not arrive, or found no receive; BW counts those that arrived.
+	// Sent and Lost count the messages of a test that has queue pairs besides the connection
+	// (lanes.go). A lost message of an unreliable service did not arrive, or found no receive; BW
+	// counts the messages that arrived.
 	Sent int `json:"sent,omitempty"`
 	Lost int `json:"lost,omitempty"`
 

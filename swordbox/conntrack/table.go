@@ -143,8 +143,8 @@ func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen
 	return t.dispatch(now, fl, f, icrc)
 }
 
-// rare is Packet for a packet that does not belong to a busy flow; fl is nil if its key is not
-// known.
+// rare classifies a packet that does not belong to a busy flow. fl is nil if the table has no flow
+// for the packet.
 func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {

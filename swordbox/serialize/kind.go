@@ -33,6 +33,6 @@ func (m *Machine) Wants(r *rules.Rule) []handler.Wanted {
 	return list
 }
 
-// Strict marks the machine as handler.Strict: an operation with an unknown opcode may change words
-// whose values the machine tracks.
+// Strict marks the machine as handler.Strict: the switch drops requests with unknown opcodes to the
+// servers of its rules, because such a request could change words whose values the machine tracks.
 func (m *Machine) Strict() {}

@@ -17,11 +17,13 @@ const tableHeld = "held"
 var heldHelp = handler.Help{
 	Name:  tableHeld,
 	Short: "Show how many requests of each host the switch holds, and how many it may",
-	Long: "held shows the hosts whose requests the switch has held under hardened rules: until the requests before them are\n" +
-		"answered, or until the word has the value that a CAS waits for (misses=wait). HELD is now, PEAK the most so far,\n" +
-		"LIMIT what the host may hold at present: a reserve that no other host can take, and of the places that all hosts\n" +
-		"share at most twice as many as are free. REFUSED counts the requests that were dropped because the host held as\n" +
-		"many as it may; its NIC sends them again. HOST is the source of the last of them.",
+	Long: "held shows how many requests of each host the switch holds. Under hardened rules it holds a request until the\n" +
+		"requests before it are answered. With misses=wait it also holds a CAS until the word has the value that the CAS\n" +
+		"compares with.\n\n" +
+		"Each line is one port of the switch; HOST is the source of the last request from that port that was held or refused.\n" +
+		"HELD is the number of requests held now, and PEAK the largest number so far. LIMIT is how many the host may hold\n" +
+		"at present: its own reserve, and at most twice as many of the shared places as are still free. REFUSED counts the\n" +
+		"requests that the switch dropped because the host had reached its limit; the host's NIC sends them again.",
 	Example: "  rdmalab switch held\n" +
 		"  rdmalab switch held --watch\n" +
 		"  rdmalab switch held -o json | jq '.[] | select(.refused > 0)'",

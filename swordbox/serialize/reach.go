@@ -22,6 +22,6 @@ func (k *clientConn) reaches() {
 	}
 }
 
-// isFar reports whether a PSN lags behind the newest one by more than a request or response that
-// passes on the client's connection can.
+// isFar reports whether a PSN is so far behind the newest one that no packet in flight on the client's
+// connection can have it: further than slack and twice the largest number of PSNs in flight so far.
 func (k *clientConn) isFar(psn, newest wire.PSN) bool { return wire.Diff(newest, psn) > slack+2*k.far }

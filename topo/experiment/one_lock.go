@@ -7,13 +7,12 @@ var oneLock = Experiment{
 	Short:  "lock and release of one lock by 1 to 256 clients: in host and NIC memory, and in the switch",
 	Figure: "Sherman's lock micro-benchmark (on-chip lock table, §4); SwordBox fig. 4 and 10, and the lock pairs of §6",
 	Long: "Clients all take the same lock: each repeats CAS until it has the lock, and releases it by a WRITE\n" +
-		"of 0. The series differ in where the lock word is, and in what the switch does. Series host and\n" +
-		"device: plain CAS, in host memory and in the NIC's memory (Sherman). Series switch, misses-...,\n" +
-		"published and middlebox...: the switch replaces CAS by WRITE (SwordBox); misses-switch and\n" +
-		"misses-wait have that value of the rule key misses, which says how the switch answers a CAS that\n" +
-		"fails. The column REPLACED is the share of CAS that reached the server as another operation. Series\n" +
-		"as-is and as-is-device leave the rules of the rack's switch unchanged. For the other series the\n" +
-		"switch gets the rules that they need, and its earlier rules back at the end.\n\n" +
+		"of 0. The series differ in where the lock word is (host memory, or as in Sherman the NIC's memory),\n" +
+		"and in what the switch does: in switch locks it replaces CAS by WRITE (SwordBox), and misses= is the\n" +
+		"key of its rule that says how it answers a CAS that fails. The column REPLACED is the share of CAS\n" +
+		"that reached the server as another operation. Series as-is and as-is-device leave the rules of the\n" +
+		"rack's switch unchanged. For the other series the switch gets the rules that they need, and its\n" +
+		"earlier rules back at the end.\n\n" +
 		"On a rack the lock is the last word of the server's shared memory, or of the lock table on its NIC:\n" +
 		"stop the stores first.",
 	Sim: "20 s", Rack: "1 min", Cost: "connectx5-dpdk",
@@ -51,7 +50,7 @@ func lockSeries() []wordSeries {
 		},
 		{key: "misses-switch", name: "switch locks, hardened, device memory, misses=switch", load: Words{Device: true, Switch: replace("", "switch")}},
 		{key: "misses-wait", name: "switch locks, hardened, device memory, misses=wait", load: Words{Device: true, Switch: replace("", "wait")}},
-		{key: "no-delay", name: "the same, switch without delay", load: Words{Device: true, Switch: direct}, on: OnSim},
+		{key: "no-delay", name: "switch locks, hardened, device memory, misses=wait, switch without delay", load: Words{Device: true, Switch: direct}, on: OnSim},
 		{
 			key: "published", name: "switch locks, published, 0/1 words", limit: 18.6, source: "fig. 4: WRITE, 6.2 × CAS in host memory",
 			load: Words{Bits: true, Switch: replace(Published, "")}, most: publishedClients,

@@ -50,12 +50,12 @@ func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 // treeLocks measures the tree's performance by the place of its lock words.
 var treeLocks = Experiment{
 	Name:   "tree-locks",
-	Short:  "YCSB A on the tree Sherman with locks in host memory, in NIC memory, and in the switch",
-	Figure: "Sherman §4 (on-chip locks, hand-over), with SwordBox's locks in the switch; no figure of a paper has these numbers",
-	Long: "Clients run YCSB A on 20,000 keys of the tree at Zipf 0.99 and 1.2. The lock words are in host\n" +
-		"memory, in the NIC's memory, and in the NIC's memory behind a switch that replaces CAS by WRITE; for\n" +
-		"the last, a CAS that fails is answered by the server, or by the switch when the value comes\n" +
-		"(misses=wait). In the simulator each client is first a compute node of its own; then the clients are\n" +
+	Short:  "YCSB A on Sherman's tree with locks in host memory, in NIC memory, and in the switch",
+	Figure: "the comparison of Sherman §4 (on-chip locks, hand-over), extended by SwordBox's locks in the switch; no paper has a figure of it",
+	Long: "Clients run YCSB A on 20,000 keys of a tree of Sherman at Zipf 0.99 and 1.2. The lock words are in\n" +
+		"host memory, in the NIC's memory, and in the NIC's memory behind a switch that replaces CAS by\n" +
+		"WRITE. The last place is measured twice: a CAS that fails is answered by the server, or waits in the\n" +
+		"switch until the lock word has the value that it compares with (misses=wait). In the simulator each client is first a compute node of its own; then the clients are\n" +
 		"on eight compute nodes, which hand locks over. On a rack the clients are on its compute hosts, and\n" +
 		"the experiment makes an empty tree: stop the stores first, because it overwrites their memory.",
 	Sim: "10 min", Rack: "1 min", Cost: "connectx5-dpdk",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -48,12 +49,35 @@ const (
 // Flags defines the flags of the parameters.
 func (b *wordBody) Flags(fs *pflag.FlagSet) {
 	clientsFlag(fs, &b.clients)
-	fs.StringSliceVar(&b.names, "series", nil, "series to measure, separated by commas: "+b.keys("")+" (default: all that the platform has)")
+	fs.StringSliceVar(&b.names, "series", nil, "series to measure, separated by commas: "+b.keys("")+" (default: all that the platform has"+b.exceptions()+")")
 	if b.locks {
 		fs.DurationVar(&b.span, "span", 0, "on a rack: how long each measurement takes (default 1s)")
 	} else {
 		fs.IntVar(&b.iters, "iters", 0, "on a rack: CAS of each measurement (default 20000)")
 	}
+}
+
+// exceptions lists the series that run only when --series names them.
+func (b *wordBody) exceptions() string {
+	var list []string
+	for _, s := range b.list {
+		if s.chosen {
+			list = append(list, s.key)
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return ", except " + strings.Join(list, " and ")
+}
+
+// Explain describes the series, a line each.
+func (b *wordBody) Explain() string {
+	out := "Series:\n"
+	for _, s := range b.list {
+		out += fmt.Sprintf("  %-15s %s\n", s.key, s.name)
+	}
+	return strings.TrimSuffix(out, "\n")
 }
 
 // keys lists the series of a platform; "": of both.

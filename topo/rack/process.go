@@ -76,7 +76,8 @@ func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 			return nil
 		}
 		if errors.Is(err, control.ErrNotRunning) {
-			// The daemon starts after process 1 and ends before it.
+			// The node's process 1 (of its PID namespace) starts before the daemon and ends after it:
+			// if the node has no process, the daemon has died; otherwise it may still be starting.
 			if pids, aerr := r.keep.pids(kept); aerr != nil || len(processes(pids)) == 0 {
 				return errors.Join(fmt.Errorf("%s died while it started; its log ends with\n%s", node, r.tail(node)), aerr)
 			}

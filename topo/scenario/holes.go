@@ -37,7 +37,7 @@ type hole struct {
 // holeScenarios returns the scenario of all holes, and one for each hole.
 func holeScenarios() []Scenario {
 	out := []Scenario{{
-		Name: "holes", Doc: "each hole of the paper, by number: published rules show the damage (some holes they close, too), hardened rules never do",
+		Name: "holes", Doc: "each hole of the SwordBox paper, by its number in swordbox/HOLES.md: most do damage under published rules, none does under hardened rules",
 		run: func(e *env) error {
 			var errs []error
 			for _, h := range holes() {

@@ -57,7 +57,7 @@ const (
 func lockScenarios() []Scenario {
 	return []Scenario{
 		holeScenarios()[0],
-		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; rings are reused, PSNs wrap around, tables stay within their bounds", run: runCrowd},
+		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; PSNs wrap around, tables stay within their bounds", run: runCrowd},
 		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: runHostile},
 		{
 			Name: "locks", run: runLocks(recordedHardened),
@@ -67,7 +67,7 @@ func lockScenarios() []Scenario {
 		{
 			Name: "planned", run: runPlanned,
 			Doc: "2 clients, 2 words, 2 shared connections: every schedule of a few packets lost, late or doubled, and of rules that change;" +
-				" atomics are linearizable, a rule never fails a client that succeeds without rules (--setup, --depth, --schedules, --plan)",
+				" atomics are linearizable, no client fails because of a rule (--setup, --depth, --schedules, --plan)",
 		},
 	}
 }

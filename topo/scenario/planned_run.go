@@ -299,7 +299,8 @@ func (c *smallClient) stride() int {
 	return opBytes
 }
 
-// work connects, warms up, waits for the phase, and does what the script says.
+// work connects and warms up, waits until all clients have (smallReady: then the adversary begins),
+// and does what the script says.
 func (c *smallClient) work(ctx verbs.Context) error {
 	c.far, c.farLast = make(map[int]uint64), make(map[int]uint64)
 	warm, script := c.run.setup.warm[c.id], c.run.setup.script[c.id]

@@ -39,7 +39,7 @@ func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node 
 // stock predicts how many receives of one queue are posted and not taken.
 type stock struct{ free int }
 
-// grip is the receive that a queue pair has taken from its stock and not used up.
+// grip says whether a queue pair has taken a receive from its stock for the message that is arriving.
 type grip struct {
 	from *stock
 	held bool
@@ -54,5 +54,5 @@ func (g *grip) take() bool {
 	return g.held
 }
 
-// use uses the receive up.
+// use ends that: the message is complete.
 func (g *grip) use() { g.held = false }

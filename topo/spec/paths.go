@@ -31,7 +31,8 @@ func (p Paths) VerbsTree(node string) string { return filepath.Join(p.Dir, "sock
 // VerbsLibrary is the library that is preloaded into them.
 func (p Paths) VerbsLibrary() string { return filepath.Join(p.Dir, "sock", "librdmalab-verbs.so") }
 
-// EnvVerbs is the environment variable that names the socket Verbs for programs on a host.
+// EnvVerbs is the environment variable from which a program on a host learns the path of its socket,
+// Paths.Verbs.
 const EnvVerbs = "RDMALAB_VERBS"
 
 // Log is a node's log file.

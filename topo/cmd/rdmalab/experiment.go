@@ -114,10 +114,14 @@ func (x *experimentRun) platforms() (out []string) {
 }
 
 func (x *experimentRun) command() *cobra.Command {
+	long := x.Long
+	if b, ok := x.body.(interface{ Explain() string }); ok {
+		long += "\n\n" + b.Explain()
+	}
 	cmd := &cobra.Command{
 		Use:   x.Name,
 		Short: strings.ToUpper(x.Short[:1]) + x.Short[1:],
-		Long:  x.Long + "\n\nIt reproduces: " + x.Figure + ".",
+		Long:  long + "\n\nIt reproduces: " + x.Figure + ".",
 		Example: "  rdmalab experiment " + x.Name + "\n" +
 			"  rdmalab experiment " + x.Name + " --quick -o json",
 		Args: cobra.NoArgs,

@@ -23,7 +23,7 @@ import (
 type rackPlace struct{ from, to string }
 
 func (c *rackPlace) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.to, "to", "ms0", "on a rack: memory server that has the word on which clients contend")
+	cmd.Flags().StringVar(&c.to, "to", "ms0", "on a rack: memory server on which words and locks are measured; stores use all servers")
 	cmd.Flags().StringVar(&c.from, "from", "", "on a rack: compute hosts of the clients, separated by commas (default: all)")
 	completeFlag(cmd, "from", hostNames)
 	completeFlag(cmd, "to", hostNames)
