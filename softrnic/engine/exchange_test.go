@@ -142,11 +142,19 @@ func TestFrameHeaders(t *testing.T) {
 
 // The numbers of the queue pairs in the captures of Linux rxe: 0x11 and 0x111 (A17.3.1).
 func TestSourcePortRule(t *testing.T) {
-	if got := sourcePort(0x11, 0x111); got != 53793 {
-		t.Errorf("sourcePort(0x11, 0x111) = %d, want 53793", got)
-	}
-	if got := sourcePort(0xfffffe, 0xfffffd); got < 0xc000 {
-		t.Errorf("port %#x is below 0xc000", got)
+	for _, c := range []struct {
+		a, b wire.QPN
+		want uint16
+	}{
+		{0x11, 0x111, 53793},
+		{0x2, 0x3, 0xc006},
+		{0x12345, 0xabcde, 0xc2b9},
+		{0xfffffe, 0xfffffd, 0xff76},
+		{0x800000, 0x800001, 0xc048},
+	} {
+		if got, back := sourcePort(c.a, c.b), sourcePort(c.b, c.a); got != c.want || back != c.want {
+			t.Errorf("ports %#x and %#x between %#x and %#x, want %#x", got, back, uint32(c.a), uint32(c.b), c.want)
+		}
 	}
 }
 

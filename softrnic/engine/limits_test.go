@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
@@ -310,5 +313,49 @@ func TestManagementDatagrams(t *testing.T) {
 	c, err := g.Resolve(0, ipA, ipA, mad.SIDRReq{Service: testService + 1, PKey: defaultPKey}, &p.a.out)
 	if err != nil || c.Answered == nil || c.Answered.Status != mad.SIDRUnsupported {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Numbers of shared receive queues and addresses go round past 0, which is none, and past those in
+// use.
+func TestNumbersGoRound(t *testing.T) {
+	e := newEngine(t, "a", 1, macA, nil, ipA)
+	pd := made(e.AllocPD())
+	for name, make := range map[string]func() uint32{
+		"SRQ": func() uint32 {
+			return made(made(e.CreateSRQ(pd, verbs.SRQInit{})).Query()).ID
+		},
+		"AH": func() uint32 { return made(e.CreateAH(pd, verbs.AHAttr{DestGID: verbs.GIDOf(ipB)})).Handle() },
+	} {
+		got := []uint32{make()}
+		e.nextSRQ, e.nextAH = math.MaxUint32-1, math.MaxUint32-1
+		got = append(got, make(), make())
+		if want := []uint32{1, math.MaxUint32, 2}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A refused connection leaves a queue pair that is not connected yet as it is; the key of a window
+// that is gone is none.
+func TestRefusedBeforeItIsUp(t *testing.T) {
+	p := unconnected(t)
+	if err := p.a.qp.ToInit(verbs.ToInit{}); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, p, ipA, ipB)
+	p.settle(t)
+	if c.End != cm.EventRejected {
+		t.Fatalf("end %v", c.End)
+	}
+	if a := made(p.a.qp.Query()); a.State != verbs.StateInit {
+		t.Errorf("the queue pair is in %v", a.State)
+	}
+	w := made(p.a.e.AllocMW(p.a.pd))
+	if err := w.Dealloc(); err != nil {
+		t.Fatal(err)
+	}
+	if key, err := w.RKey(); key != 0 || err == nil {
+		t.Errorf("%#x, %v", key, err)
 	}
 }

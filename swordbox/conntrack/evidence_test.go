@@ -100,6 +100,11 @@ func TestContested(t *testing.T) {
 	if len(r.paired()) != 0 || r.Stats().Contested == 0 {
 		t.Fatalf("%v, %+v", r.paired(), r.Stats())
 	}
+	for _, qpn := range []wire.QPN{0x11, 0x12} {
+		if l := r.flow(2, 1, qpn).learn; l.fits != nil || l.votes != 0 {
+			t.Errorf("the flow to %#x keeps %d votes", uint32(qpn), l.votes)
+		}
+	}
 }
 
 // Conclusions about a flow end with it: its slot may be used for another flow.

@@ -146,12 +146,9 @@ func (t *learner) response(now clock.Time, u *Flow, f *wire.Frame) *Flow {
 		}
 		t.budget.left--
 		m := o.compare(f)
-		if m == impossible {
-			if now >= o.until {
-				l.exclude(o)
-				continue
-			}
-			m = possible
+		if m == impossible && now >= o.until {
+			l.exclude(o)
+			continue
 		}
 		left++
 		only, how = d, m

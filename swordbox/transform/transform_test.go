@@ -73,6 +73,9 @@ func TestNote(t *testing.T) {
 		"CAS→WRITE conn 7 psn 12→4711 unchanged, was 5": {
 			From: wire.RCCmpSwap, To: wire.RCWriteOnly, Conn: 7, PSN: 12, NewPSN: 4711, Prior: 5, Show: transform.ShowPrior,
 		},
+		"CAS→WRITE conn 4242 psn 12→4711 msn 300 value 0x100000": {
+			From: wire.RCCmpSwap, To: wire.RCWriteOnly, Conn: 4242, PSN: 12, NewPSN: 4711, MSN: 300, Value: 1 << 20, Show: transform.ShowMSN | transform.ShowValue,
+		},
 		"FAA conn 7 psn 12→4711": {From: wire.RCFetchAdd, To: wire.RCFetchAdd, Conn: 7, PSN: 12, NewPSN: 4711},
 		"ACK→ATOMIC_ACK conn 7 psn 4711→12 msn 3, was 0": {
 			From: wire.RCAck, To: wire.RCAtomicAck, Conn: 7, PSN: 4711, NewPSN: 12, MSN: 3, Show: transform.ShowMSN | transform.ShowPrior,
