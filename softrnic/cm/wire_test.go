@@ -251,3 +251,50 @@ func TestAbortBehindAReply(t *testing.T) {
 		t.Errorf("events %v", b.out.Events)
 	}
 }
+
+// An initiator that gives up without an answer names only its own number: the request ends, and no
+// question of the same number does.
+func TestInitiatorGivesUp(t *testing.T) {
+	b := newNode(t, "b", 1, nil)
+	must(t, b.m.Listen(testService, 9))
+	from := func(tid uint64, m mad.Message) {
+		b.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, tid, m), &b.out)
+	}
+	from(1, &mad.SIDRReq{RequestID: 5, Service: testService, PKey: 0xffff})
+	from(2, &mad.REQ{LocalID: 5, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}})
+	if len(b.out.Events) != 2 {
+		t.Fatalf("events %v", b.out.Events)
+	}
+	ask, req := b.out.Events[0].Conn, b.out.Events[1].Conn
+	from(3, &mad.REJ{LocalID: 5, About: mad.StageREQ, Reason: mad.ReasonTimeout})
+	if b.m.State(req) == REQRcvd || b.m.State(ask) != SIDRRcvd {
+		t.Errorf("request in %v, question in %v", b.m.State(req), b.m.State(ask))
+	}
+}
+
+// What does not fit and what finds no room is counted.
+func TestCountsOfTrouble(t *testing.T) {
+	b := newNode(t, "b", 1, func(c *Config) { c.MaxRequests = 1 })
+	must(t, b.m.Listen(testService, 9))
+	from := func(tid uint64, m mad.Message) {
+		b.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, tid, m), &b.out)
+	}
+	from(1, &mad.SIDRReq{RequestID: 5, Service: testService, PKey: 0xffff})
+	from(2, &mad.SIDRReq{RequestID: 6, Service: testService, PKey: 0xffff})
+	from(3, &mad.REQ{LocalID: 7, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}})
+	if st := b.m.Stats(); st.Requests != 3 || st.Refused != 2 || st.Strays != 0 {
+		t.Errorf("%+v", st)
+	}
+	from(4, &mad.REQ{Service: testService, QPN: 0x40, MTU: 3})
+	if st := b.m.Stats(); st.Strays != 1 {
+		t.Errorf("%+v", st)
+	}
+	a, c := newNode(t, "a", 1, nil), newNode(t, "b", 1, nil)
+	ida, idb := handshake(t, a, c)
+	strays := c.m.Stats().Strays
+	again := &mad.REQ{LocalID: ida, Service: testService, QPN: 0x40, MTU: 3, PKey: 0xffff, Primary: mad.Path{RemoteGID: addrs["b"].As16()}}
+	c.m.Handle(0, addrs["b"], addrs["a"], mad.Append(nil, c.m.conns[idb].tid, again), &c.out)
+	if st := c.m.Stats(); st.Strays != strays+1 || len(c.out.Tx) != 0 {
+		t.Errorf("a REQ behind the RTU: %+v, %d datagrams", st, len(c.out.Tx))
+	}
+}

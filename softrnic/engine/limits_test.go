@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -327,6 +328,7 @@ func TestNumbersGoRound(t *testing.T) {
 		},
 		"AH": func() uint32 { return made(e.CreateAH(pd, verbs.AHAttr{DestGID: verbs.GIDOf(ipB)})).Handle() },
 	} {
+		e.nextSRQ, e.nextAH = 0, 0
 		got := []uint32{make()}
 		e.nextSRQ, e.nextAH = math.MaxUint32-1, math.MaxUint32-1
 		got = append(got, make(), make())
@@ -357,5 +359,74 @@ func TestRefusedBeforeItIsUp(t *testing.T) {
 	}
 	if key, err := w.RKey(); key != 0 || err == nil {
 		t.Errorf("%#x, %v", key, err)
+	}
+}
+
+// Queue pairs that are due take turns: the one behind the one that was served last is the first.
+func TestTurnsOfQueuePairs(t *testing.T) {
+	e := newEngine(t, "a", 1, macA, nil, ipA)
+	qps := map[wire.QPN]*QP{}
+	s := newSide(t, e)
+	for range 3 {
+		q := made(e.CreateQP(s.pd, s.cq, s.cq, verbs.QPInit{}))
+		qps[q.Num()] = q
+	}
+	nums := slices.Sorted(maps.Keys(qps))
+	for served, want := range map[wire.QPN][3]int{0: {0, 1, 2}, nums[0]: {1, 2, 0}, nums[1]: {2, 0, 1}, nums[2]: {0, 1, 2}} {
+		for _, q := range qps {
+			e.sched.due.Set(q.place, 1)
+		}
+		e.sched.served = served
+		var got []wire.QPN
+		for _, q := range e.sched.collect(1) {
+			got = append(got, q.Num())
+		}
+		if !slices.Equal(got, []wire.QPN{nums[want[0]], nums[want[1]], nums[want[2]]}) {
+			t.Errorf("behind %#x: %x, of %x", uint32(served), got, nums)
+		}
+	}
+}
+
+// A packet is counted with its bytes at both ends, Notify changes Activity, and a window that is
+// gone does not exist.
+func TestCounts(t *testing.T) {
+	p := newPair(t, nil)
+	a, b := *p.a.e.Counters(), *p.b.e.Counters()
+	p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 8)}, RemoteAddr: p.b.base, RKey: p.b.key})
+	n := uint64(len(p.a.out.Frames[0].Data))
+	p.exchange(p.a, p.b)
+	after, at := p.a.e.Counters(), p.b.e.Counters()
+	if after.SentPkts-a.SentPkts != 1 || after.SentBytes-a.SentBytes != n || at.RcvdPkts-b.RcvdPkts != 1 || at.RcvdBytes-b.RcvdBytes != n {
+		t.Errorf("%d bytes sent, %d received of %d", after.SentBytes-a.SentBytes, at.RcvdBytes-b.RcvdBytes, n)
+	}
+	before := p.a.e.Activity()
+	p.a.e.Notify()
+	gsi(t, p.a.e).Notify()
+	if p.a.e.Activity() != before+2 {
+		t.Error("Notify changes nothing")
+	}
+	w := made(p.a.e.AllocMW(p.a.pd))
+	if p.a.e.Objects().MWs != 1 {
+		t.Errorf("%+v", p.a.e.Objects())
+	}
+	if err := w.Dealloc(); err != nil || p.a.e.Objects().MWs != 0 {
+		t.Errorf("%v, %+v", err, p.a.e.Objects())
+	}
+}
+
+// A thread that waits for a connection whose queue pair is destroyed learns of it at the next step.
+func TestDestroyedWhileConnecting(t *testing.T) {
+	p := unconnected(t)
+	c := dial(t, p, ipA, ipB)
+	if err := p.a.qp.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	before := p.a.e.Activity()
+	if c.Dead() || p.a.e.Deadline() > p.now {
+		t.Fatalf("dead %v, deadline %v", c.Dead(), p.a.e.Deadline())
+	}
+	p.a.e.gsi.endGone(p.now)
+	if !c.Dead() || p.a.e.Activity() == before {
+		t.Errorf("dead %v, activity %d, was %d", c.Dead(), p.a.e.Activity(), before)
 	}
 }
