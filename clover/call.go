@@ -53,10 +53,12 @@ const (
 	// callTimeout is the timeout of the first attempt of a call; each attempt that fails doubles
 	// the timeout of the next, up to maxCallTimeout. A slow answer lengthens the timeout of the
 	// next call: clients of an overloaded metadata server must not all send their requests again,
-	// on new connections. busyPause is the time between two attempts.
+	// on new connections. busyPause is the time between two attempts; while the server answers that it
+	// is busy, it doubles up to maxBusyPause.
 	callTimeout    = 400 * time.Millisecond
 	maxCallTimeout = 3 * time.Second
 	busyPause      = 200 * time.Microsecond
+	maxBusyPause   = 5 * time.Millisecond
 	closeTimeout   = time.Second
 	// memoryPause is how long a client waits until the metadata server has handled a loss of
 	// memory.
@@ -183,7 +185,7 @@ func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 // ask repeats a call until it is answered or the deadline passes. If the server does not know the
 // client, ask says hello again and returns an answer with status Unknown.
 func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
-	for {
+	for pause := busyPause; ; pause = min(2*pause, maxBusyPause) {
 		a, err := c.request(r, deadline)
 		switch {
 		case err == nil && a.Status == rpc.Unknown:
@@ -201,7 +203,7 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 		if c.rt.Now() >= deadline {
 			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
 		}
-		c.rt.Sleep(busyPause)
+		c.rt.Sleep(pause)
 	}
 }
 

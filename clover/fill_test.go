@@ -18,7 +18,7 @@ import (
 // with another size, ten times: the classes share the memory, so the store is never full before. It
 // is full at the end of each round, and says of what; and keys can be deleted then.
 func TestFillAndEmptyWithManySizes(t *testing.T) {
-	const clients, region = 24, 70*layout.SegmentLen + 200<<10
+	const clients, region = 200, 70*layout.SegmentLen + 200<<10
 	sizes := []int{4000, 100, 1000, 32000, 200, 8000, 2000, 500, 16000, 4000}
 	g := newRig(t, simrack.Options{}, meta.Config{
 		Format: layout.Hardened, Keys: 8192, Lease: 200 * time.Millisecond, Grace: 200 * time.Millisecond,

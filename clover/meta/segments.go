@@ -202,8 +202,8 @@ func (s *pool) rest(asks layout.Class) {
 }
 
 // press notes that there was no node of a class for a client, and reports whether other clients may
-// give some back: they are asked by the next answer to each, and ask something at least twice in a
-// lease.
+// give some back. Those that work are asked by the next answer to each, and ask something at least
+// twice in a lease. The nodes of one that has asked nothing since are free when its lease has ended.
 func (s *pool) press(c layout.Class, to uint32) bool {
 	if !s.space.Shared {
 		return false
@@ -212,15 +212,17 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	if s.segments.pressed[c] == 0 {
 		s.segments.pressed[c] = now
 	}
+	since := s.segments.pressed[c]
 	s.segments.scarceUntil = now.Add(s.cfg.Lease)
 	if now < s.segments.restAt && len(s.segments.resting) == 0 && now > s.segments.restAt.Add(-restPause) {
 		return true // the search may find segments the next time
 	}
-	if now > s.segments.pressed[c].Add(s.cfg.Lease/2+2*restPause) {
-		return false
-	}
+	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
 	for _, n := range s.nodes.held {
-		if n.client != to {
+		if n.client == to {
+			continue
+		}
+		if cl := s.clients[n.client]; !asked || cl == nil || cl.heard <= since {
 			return true
 		}
 	}
