@@ -68,7 +68,7 @@ func (k *clientConn) joins(now clock.Time, x *extent) bool {
 		return true
 	}
 	op := k.ops.newest()
-	if op == nil || !op.all || op.n != x.n || op.end != x.first || !k.s.m.words.IsRecent(now, op.decision) {
+	if x.n != atomiccache.Everything || op == nil || !op.all || op.n != x.n || op.end != x.first || !k.s.m.words.IsRecent(now, op.decision) {
 		return false
 	}
 	for _, w := range k.s.m.step.cover {

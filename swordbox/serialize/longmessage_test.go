@@ -81,12 +81,15 @@ func TestMessageInWhichTheFlowIsLearnt(t *testing.T) {
 	}
 }
 
-// The same on a link that loses, doubles and reorders packets: no client uses up its retries that
-// does not without rules.
+// The same on a link that loses, doubles and reorders packets, also when the rule that replaces
+// atomics has gone: no client uses up its retries that does not without rules.
 func TestLongMessagesOnALossyLink(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			r := newRig(t, rigConfig{clients: 1, seed: seed, rules: atomicsRule(1)})
+			if seed%2 == 1 {
+				r.useRules(moveRule(1)...)
+			}
 			c := r.slowPair(0, 7)
 			r.tap = func(_ bool, port int, _ []byte) bool { return port != r.server.port || r.r.IntN(10) > 0 }
 			r.faults = chance{dup: 25, late: 25}
