@@ -229,6 +229,7 @@ func testSRQ(t *testing.T, w *World) {
 	}
 	wantErr(t, "receive on the queue pair", to[0].PostRecv(verbs.RecvWR{}), verbs.ErrInvalid)
 	wantErr(t, "limit", srq.SetLimit(5), verbs.ErrInvalid)
+	resized(t, a, b, srq, from[0])
 	wantErr(t, "in use", srq.Destroy(), verbs.ErrBusy)
 	must(t, to[0].ToError())
 	if ev := b.event(verbs.EventQPLastWQE); ev.QPN != to[0].QPN() {
@@ -240,4 +241,37 @@ func testSRQ(t *testing.T, w *World) {
 	wantErr(t, "post to a destroyed queue", srq.PostRecv(verbs.RecvWR{}), verbs.ErrClosed)
 	wantErr(t, "query of a destroyed queue", second(srq.Query()), verbs.ErrClosed)
 	wantErr(t, "second destroy", srq.Destroy(), verbs.ErrClosed)
+}
+
+// resized gives a shared receive queue of 4 more room while receives are queued, and takes room away
+// again.
+func resized(t *testing.T, a, b *end, srq verbs.SRQ, from verbs.QP) {
+	for i := range uint64(3) {
+		must(t, srq.PostRecv(verbs.RecvWR{ID: i, SGL: []verbs.SGE{b.mr.SGE(int(i)*100, 60), b.mr.SGE(int(i)*100+60, 40)}}))
+	}
+	must(t, srq.SetLimit(2))
+	wantErr(t, "fewer than are queued", srq.Resize(2), verbs.ErrInvalid)
+	wantErr(t, "none", srq.Resize(0), verbs.ErrInvalid)
+	must(t, srq.Resize(9))
+	for i := uint64(3); i < 9; i++ {
+		must(t, srq.PostRecv(verbs.RecvWR{ID: i, SGL: []verbs.SGE{b.mr.SGE(int(i)*100, 100)}}))
+	}
+	wantErr(t, "one too many", srq.PostRecv(verbs.RecvWR{}), verbs.ErrNoSpace)
+	attr, err := srq.Query()
+	must(t, err)
+	if attr.MaxWR != 9 || attr.Queued != 9 || attr.Limit != 2 {
+		t.Errorf("attributes: %+v", attr)
+	}
+	for i := range uint64(9) {
+		must(t, from.PostSend(inline(20+i, verbs.OpSend, "resized")))
+		a.want(20+i, verbs.Success)
+		b.want(i, verbs.Success)
+	}
+	b.event(verbs.EventSRQLimit)
+	must(t, srq.SetLimit(3))
+	wantErr(t, "fewer than the limit", srq.Resize(2), verbs.ErrInvalid)
+	must(t, srq.SetLimit(0))
+	must(t, srq.Resize(1))
+	must(t, srq.PostRecv(verbs.RecvWR{}))
+	wantErr(t, "one too many", srq.PostRecv(verbs.RecvWR{}), verbs.ErrNoSpace)
 }

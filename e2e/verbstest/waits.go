@@ -97,6 +97,38 @@ func testOverrun(t *testing.T, w *World) {
 	}
 }
 
+// testResizeCQ gives a queue that is full more room, and takes room away again.
+func testResizeCQ(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	small, err := a.ctx.CreateCQ(4)
+	must(t, err)
+	q, peer := a.qp(verbs.RC, func(i *verbs.QPInit) { i.SendCQ = small }), b.qp(verbs.RC, nil)
+	connect(a, b, q, peer)
+	post := func(from, to uint64) {
+		for id := from; id < to; id++ {
+			must(t, q.PostSend(a.write(id, b, 8)))
+		}
+	}
+	post(0, 2)
+	must(t, small.Resize(200))
+	post(2, 100)
+	for id := range uint64(100) {
+		if wc := nextOf(t, a, small); wc.ID != id || wc.Status != verbs.Success {
+			t.Fatalf("completion %d: %+v", id, wc)
+		}
+	}
+	must(t, small.Resize(1))
+	post(100, 101)
+	if wc := nextOf(t, a, small); wc.ID != 100 || wc.Status != verbs.Success {
+		t.Errorf("%+v", wc)
+	}
+	wantErr(t, "depth 0", small.Resize(0), verbs.ErrInvalid)
+	wantErr(t, "too deep", small.Resize(a.ctx.Device().MaxCQE+1), verbs.ErrLimit)
+	must(t, q.Destroy())
+	must(t, small.Destroy())
+	wantErr(t, "destroyed", small.Resize(8), verbs.ErrClosed)
+}
+
 // testDestroyEndsWaits destroys a queue that others wait for.
 func testDestroyEndsWaits(t *testing.T, w *World) {
 	a := w.end(t, 0)

@@ -72,6 +72,7 @@ func Tests() []Test {
 		{"Events", testCQEvents},
 		{"Deadlines", testDeadlines},
 		{"Overrun", testOverrun},
+		{"ResizeCQ", testResizeCQ},
 		{"DestroyEndsWaits", testDestroyEndsWaits},
 		{"QueuesAreBounded", testBounds},
 		{"LongLists", testLongLists},

@@ -200,6 +200,18 @@ func (c *CQ) Queue() (*cq.CQ, error) {
 	return c.q, nil
 }
 
+// Resize gives the queue the room of q, which the caller has made as for AddCQ.
+func (c *CQ) Resize(q *cq.CQ) error {
+	const op = "resize CQ"
+	if err := alive(op, c.dead); err != nil {
+		return err
+	}
+	if most := c.e.cfg.Limits.CQE; q.Cap() > most {
+		return opError(op, verbs.ErrLimit, "depth %d; at most %d", q.Cap(), most)
+	}
+	return c.q.Resize(q)
+}
+
 // ID is the queue's number in asynchronous events.
 func (c *CQ) ID() uint32 { return c.q.ID() }
 

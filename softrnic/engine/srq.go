@@ -73,6 +73,18 @@ func (s *SRQ) SetLimit(n int) error {
 	return s.s.SetLimit(n)
 }
 
+// Resize changes how many receives fit.
+func (s *SRQ) Resize(maxWR int) error {
+	const op = "modify SRQ"
+	if err := alive(op, s.dead); err != nil {
+		return err
+	}
+	if most := s.e.cfg.Limits.QPWR; maxWR > most {
+		return opError(op, verbs.ErrLimit, "%d work requests; at most %d", maxWR, most)
+	}
+	return s.s.Resize(maxWR)
+}
+
 // Destroy ends the queue; ErrBusy while queue pairs use it. Receives that are still queued get no
 // completion.
 func (s *SRQ) Destroy() error {

@@ -244,6 +244,18 @@ func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) er
 	}
 }
 
+// Resize changes the depth of the NIC's queue. What the ring has already stays and counts no more.
+func (c *cq) Resize(depth int) error {
+	const op = "resize CQ"
+	c.mu.Lock()
+	_, err := c.look(op)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.ctx.call(proto.OpResizeCQ, proto.ResizeCQ{H: c.h, Depth: depth}, nil)
+}
+
 // Destroy ends the queue. Waiting threads get ErrClosed.
 func (c *cq) Destroy() error {
 	c.mu.Lock()

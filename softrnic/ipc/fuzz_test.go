@@ -14,7 +14,7 @@ import (
 var fuzzOps = []proto.Op{
 	proto.OpHello, proto.OpAllocPD, proto.OpDeallocPD, proto.OpAlloc, proto.OpFree, proto.OpRegMR, proto.OpDeregMR, proto.OpAllocMW, proto.OpQueryMW,
 	proto.OpDeallocMW, proto.OpAllocDM, proto.OpAccessDM, proto.OpAccessMR, proto.OpRegDM, proto.OpFreeDM, proto.OpCreateCQ, proto.OpDestroyCQ,
-	proto.OpCreateSRQ, proto.OpQuerySRQ, proto.OpLimitSRQ, proto.OpDestroySRQ, proto.OpCreateAH, proto.OpDestroyAH, proto.OpCreateQP, proto.OpQueryQP,
+	proto.OpCreateSRQ, proto.OpQuerySRQ, proto.OpLimitSRQ, proto.OpResizeSRQ, proto.OpResizeCQ, proto.OpDestroySRQ, proto.OpCreateAH, proto.OpDestroyAH, proto.OpCreateQP, proto.OpQueryQP,
 	proto.OpModifyQP, proto.OpDestroyQP, proto.OpListen, proto.OpUnlisten, proto.OpReject, proto.OpCloseManager, proto.OpClose,
 }
 
@@ -37,7 +37,7 @@ func fuzzRequest(op proto.Op, n [4]uint32) any {
 		return proto.CreateCQ{Depth: length % 4096}
 	case proto.OpCreateSRQ:
 		return proto.CreateSRQ{PD: h, Init: verbs.SRQInit{MaxWR: length % 300, MaxSGE: small}}
-	case proto.OpLimitSRQ:
+	case proto.OpLimitSRQ, proto.OpResizeSRQ:
 		return proto.Limit{H: h, N: length}
 	case proto.OpCreateAH:
 		return proto.CreateAH{PD: h, Attr: verbs.AHAttr{DestGID: verbs.GIDOf(ips[n[1]%2]), SourceGID: small % 3}}

@@ -267,6 +267,11 @@ func (s *srq) SetLimit(n int) error {
 	return s.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
 }
 
+// Resize changes how many receives the NIC's queue takes.
+func (s *srq) Resize(maxWR int) error {
+	return s.state("modify SRQ", s.pd.ctx.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
+}
+
 // Destroy ends the queue.
 func (s *srq) Destroy() error {
 	s.recv.mu.Lock()

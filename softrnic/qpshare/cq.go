@@ -38,6 +38,11 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return n, nil
 }
 
+// Resize is refused: a member's queue grows as needed.
+func (c *cq) Resize(int) error {
+	return &verbs.OpError{Op: "resize CQ", Err: verbs.ErrNotSupported, Detail: "the queue of a member grows as needed"}
+}
+
 // step ends the turn of the leader; mu is held.
 func (h *Hub) step(err error) {
 	h.leader = nil

@@ -128,6 +128,17 @@ func newRecvQueue(limit, maxSGE int) recvQueue {
 	return recvQueue{ring: make([]recvWQE, n), sges: make([]verbs.SGE, n*maxSGE), maxSGE: maxSGE, limit: limit}
 }
 
+// resized is a queue of another size with the same receives, for which there is room.
+func (r *recvQueue) resized(limit int) recvQueue {
+	to := newRecvQueue(limit, r.maxSGE)
+	for pos := r.head; pos != r.tail; pos++ {
+		*to.at(to.tail) = *r.at(pos)
+		copy(to.sgl(to.tail), r.sgl(pos))
+		to.tail++
+	}
+	return to
+}
+
 func (r *recvQueue) len() int { return int(r.tail - r.head) }
 
 func (r *recvQueue) at(pos uint32) *recvWQE { return &r.ring[pos&uint32(len(r.ring)-1)] }

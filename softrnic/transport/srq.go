@@ -57,6 +57,23 @@ func (s *SRQ) SetLimit(n int) error {
 	return nil
 }
 
+// Resize changes how many receives fit: see verbs.SRQ.
+func (s *SRQ) Resize(n int) error {
+	const op = "modify SRQ"
+	switch {
+	case n < 1 || n > maxWR:
+		return postErr(op, verbs.ErrInvalid, "MaxWR is %d; choose 1 to %d", n, maxWR)
+	case s.outside != nil:
+		return postErr(op, verbs.ErrNotSupported, "the receives are in a ring of another process")
+	case n < s.rq.len():
+		return postErr(op, verbs.ErrInvalid, "MaxWR is %d, and %d receives are queued", n, s.rq.len())
+	case n < s.limit:
+		return postErr(op, verbs.ErrInvalid, "MaxWR is %d, and the limit is %d; lower the limit first", n, s.limit)
+	}
+	s.rq = s.rq.resized(n)
+	return nil
+}
+
 // LimitReached reports whether the limit was passed since the last call, and clears that.
 func (s *SRQ) LimitReached() bool {
 	r := s.reached

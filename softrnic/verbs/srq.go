@@ -30,6 +30,9 @@ type SRQ interface {
 	// SetLimit arms EventSRQLimit: raised once when a queue pair takes a receive and leaves fewer
 	// than n. 0 disarms.
 	SetLimit(n int) error
+	// Resize changes how many receives fit; those that are queued stay, and so does the limit.
+	// ErrInvalid: more are queued, or the limit is higher.
+	Resize(maxWR int) error
 	// Destroy fails with ErrBusy while queue pairs use it.
 	Destroy() error
 }

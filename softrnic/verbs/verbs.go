@@ -157,6 +157,9 @@ type CQ interface {
 	// Wait returns as soon as Poll would return something, ErrTimeout when the deadline passes
 	// first.
 	Wait(deadline clock.Time) error
+	// Resize changes the depth to at least depth entries; completions stay. ErrInvalid: more of
+	// them wait, and ErrBusy: very many do; poll first.
+	Resize(depth int) error
 	Destroy() error
 }
 

@@ -3,12 +3,10 @@ package verbsengine
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	cqring "github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -72,10 +70,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 // CreateCQ makes a completion queue.
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	const op = "create CQ"
-	if most := c.Device().MaxCQE; depth > most {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf("depth %d; at most %d", depth, most)}
-	}
-	ring, err := cqring.New(depth) // outside of Enter: clearing much memory takes long
+	ring, err := c.room(op, depth)
 	if err != nil {
 		return nil, err
 	}

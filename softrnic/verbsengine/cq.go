@@ -1,7 +1,10 @@
 package verbsengine
 
 import (
+	"fmt"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	ring "github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -65,6 +68,26 @@ func (c *cq) wait(op string, cond Condition, deadline clock.Time) error {
 	defer c.ctx.shell.Leave()
 	_, err := c.cq.Queue() // a condition is also over when its queue is gone
 	return err
+}
+
+// room makes a queue for the NIC. It is called outside of Enter, because clearing much memory takes
+// long.
+func (c *Context) room(op string, depth int) (*ring.CQ, error) {
+	if most := c.Device().MaxCQE; depth > most {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf("depth %d; at most %d", depth, most)}
+	}
+	return ring.New(depth)
+}
+
+// Resize changes the depth.
+func (c *cq) Resize(depth int) error {
+	to, err := c.ctx.room("resize CQ", depth)
+	if err != nil {
+		return err
+	}
+	c.ctx.shell.Enter()
+	defer c.ctx.shell.Leave()
+	return c.cq.Resize(to)
 }
 
 // Destroy ends the queue. Waiting threads get ErrClosed.

@@ -58,6 +58,13 @@ func (s *srq) SetLimit(n int) error {
 	return s.srq.SetLimit(n)
 }
 
+// Resize changes how many receives fit.
+func (s *srq) Resize(maxWR int) error {
+	s.pd.ctx.shell.Enter()
+	defer s.pd.ctx.shell.Leave()
+	return s.srq.Resize(maxWR)
+}
+
 // Destroy ends the queue.
 func (s *srq) Destroy() error {
 	s.pd.ctx.shell.Enter()

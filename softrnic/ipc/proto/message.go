@@ -12,7 +12,7 @@ import (
 
 const (
 	// Version changes when messages or shared memory do.
-	Version = 3
+	Version = 4
 	// MaxMessage bounds a message in bytes.
 	MaxMessage = 1 << 16
 	// MaxData bounds the data of one access to device memory, in bytes; longer ones are made in
@@ -43,10 +43,12 @@ const (
 	OpRegDM        Op = "reg_dm"        // RegMR: MR
 	OpFreeDM       Op = "free_dm"       // Handle: None
 	OpCreateCQ     Op = "create_cq"     // CreateCQ: Queue, with the ring
+	OpResizeCQ     Op = "resize_cq"     // ResizeCQ: None
 	OpDestroyCQ    Op = "destroy_cq"    // Handle: None
 	OpCreateSRQ    Op = "create_srq"    // CreateSRQ: Queue, with the ring
 	OpQuerySRQ     Op = "query_srq"     // Handle: verbs.SRQAttr
 	OpLimitSRQ     Op = "limit_srq"     // Limit: None
+	OpResizeSRQ    Op = "resize_srq"    // Limit: None; N is the number of receives
 	OpDestroySRQ   Op = "destroy_srq"   // Handle: None
 	OpCreateAH     Op = "create_ah"     // CreateAH: Address
 	OpDestroyAH    Op = "destroy_ah"    // Handle: None
@@ -158,6 +160,12 @@ type Data struct {
 // CreateCQ makes a completion queue.
 type CreateCQ struct {
 	Depth int `json:"depth"`
+}
+
+// ResizeCQ changes the depth of a completion queue of the NIC; its ring stays.
+type ResizeCQ struct {
+	H     uint32 `json:"h"`
+	Depth int    `json:"depth"`
 }
 
 // CreateSRQ makes a shared receive queue.

@@ -82,10 +82,10 @@ func init() { // an initializer would refer to itself
 		proto.OpAllocDM: plain(memories.allocDM), proto.OpAccessDM: plain(memories.accessDM), proto.OpRegDM: plain(memories.regDM),
 		proto.OpFreeDM: plain(memories.freeDM),
 
-		proto.OpCreateCQ: handle(queues.createCQ), proto.OpDestroyCQ: plain(queues.destroyCQ),
+		proto.OpCreateCQ: handle(queues.createCQ), proto.OpResizeCQ: plain(queues.resizeCQ), proto.OpDestroyCQ: plain(queues.destroyCQ),
 		proto.OpCreateSRQ: handle(queues.createSRQ), proto.OpQuerySRQ: plain(queues.querySRQ), proto.OpLimitSRQ: plain(queues.limitSRQ),
-		proto.OpDestroySRQ: plain(queues.destroySRQ),
-		proto.OpCreateAH:   plain(queues.createAH), proto.OpDestroyAH: plain(queues.destroyAH),
+		proto.OpResizeSRQ: plain(queues.resizeSRQ), proto.OpDestroySRQ: plain(queues.destroySRQ),
+		proto.OpCreateAH: plain(queues.createAH), proto.OpDestroyAH: plain(queues.destroyAH),
 		proto.OpCreateQP: handle(queues.createQP), proto.OpQueryQP: plain(queues.queryQP), proto.OpModifyQP: plain(queues.modifyQP),
 		proto.OpDestroyQP: plain(queues.destroyQP),
 

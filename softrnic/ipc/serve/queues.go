@@ -75,7 +75,7 @@ func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
 // createCQ makes a completion queue.
 func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 	const op = "create CQ"
-	queued := int64(min(max(a.Depth, 0), 1<<30))*wcBytes + int64(min(max(a.Depth, 0), ring.MaxCompletions))*ringBytes
+	queued := cqBytes(a.Depth) + int64(min(max(a.Depth, 0), ring.MaxCompletions))*ringBytes
 	if err := x.c.objects.reserve(op, kindCQ, 0, queued); err != nil {
 		return nil, nil, err
 	}
@@ -101,6 +101,41 @@ func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 		return nil, nil, errors.Join(err, cq.Destroy())
 	}
 	return res, fds, nil
+}
+
+// cqBytes is the memory of the NIC for a completion queue.
+func cqBytes(depth int) int64 { return int64(min(max(depth, 0), 1<<30)) * wcBytes }
+
+// resizeCQ changes the depth of the NIC's queue. The ring stays as it is: it only carries what the
+// NIC's queue has to the application.
+func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
+	const op = "resize CQ"
+	o, err := x.find(op, a.H, kindCQ)
+	if err != nil {
+		return nil, err
+	}
+	q, err := verbsengine.EngineCQ(o.cq).Queue()
+	if err != nil {
+		return nil, err
+	}
+	before := 0
+	x.c.s.pump.with(func(*engine.Engine) { before = q.Cap() })
+	return nil, x.resize(op, o, cqBytes(a.Depth)-cqBytes(before), func() error { return o.cq.Resize(a.Depth) })
+}
+
+// resize accounts for the change of an object's size in bytes, which do makes.
+func (x queues) resize(op string, o *queueObject, change int64, do func() error) error {
+	more := need{kindQueued, max(change, 0)}
+	if err := x.c.objects.take(op, more); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		x.c.objects.release(more)
+		return err
+	}
+	x.c.objects.release(need{kindQueued, max(-change, 0)})
+	o.queued += change
+	return nil
 }
 
 func (x queues) destroyCQ(a proto.Handle) (any, error) {
@@ -147,7 +182,7 @@ func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 		return nil, nil, err
 	}
 	n, sge := orDefault(a.Init.MaxWR, 128), orDefault(a.Init.MaxSGE, 4)
-	queued := bounded(n) * (wrBytes + bounded(sge)*sgeBytes)
+	queued := srqBytes(n, sge)
 	if err := x.c.objects.reserve(op, kindSRQ, 0, queued); err != nil {
 		return nil, nil, err
 	}
@@ -201,6 +236,24 @@ func (x queues) limitSRQ(a proto.Limit) (any, error) {
 		return nil, err
 	}
 	return nil, o.srq.SetLimit(a.N)
+}
+
+// srqBytes is the memory of the NIC for a shared receive queue.
+func srqBytes(n, sge int) int64 { return bounded(n) * (wrBytes + bounded(sge)*sgeBytes) }
+
+// resizeSRQ changes how many receives the NIC's queue takes; the ring stays.
+func (x queues) resizeSRQ(a proto.Limit) (any, error) {
+	const op = "modify SRQ"
+	o, err := x.find(op, a.H, kindSRQ)
+	if err != nil {
+		return nil, err
+	}
+	attr, err := o.srq.Query()
+	if err != nil {
+		return nil, err
+	}
+	change := srqBytes(a.N, attr.MaxSGE) - srqBytes(attr.MaxWR, attr.MaxSGE)
+	return nil, x.resize(op, o, change, func() error { return o.srq.Resize(a.N) })
 }
 
 func (x queues) destroySRQ(a proto.Handle) (any, error) {
