@@ -44,7 +44,7 @@ UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead
 # VIRTUAL are the packages whose code and tests run in virtual time: test runs them without the race detector, which makes them some
 # fifteen times as slow, and race with it. `go test ./e2e/layering -write` keeps the list.
-VIRTUAL := clover clover/layout clover/rpc sherman/audit sherman/check sherman/layout softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/metrics softrnic/packetio softrnic/perf softrnic/remotemem softrnic/transport softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/kv swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/handler swordbox/hotwords swordbox/journal swordbox/published/cloversteer swordbox/published/serialize swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/switchconn swordbox/transitions topo/calibrate topo/costs topo/experiment topo/experiment/insim topo/papers topo/plot topo/racks topo/scenario topo/scenario/history topo/sim topo/spec
+VIRTUAL := clover clover/layout clover/rpc sherman/audit sherman/check sherman/layout softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/metrics softrnic/packetio softrnic/perf softrnic/remotemem softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/kv swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/handler swordbox/hotwords swordbox/journal swordbox/published/cloversteer swordbox/published/serialize swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/switchconn swordbox/transitions topo/calibrate topo/costs topo/experiment topo/experiment/insim topo/papers topo/plot topo/racks topo/scenario topo/scenario/history topo/sim topo/spec
 # READERS only read files or build programs: there is nothing that could race either.
 READERS := e2e/console e2e/coverage e2e/layering e2e/report compose/examples
 PLAIN  := $(VIRTUAL:%=./%) $(READERS:%=./%)
@@ -179,7 +179,7 @@ e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and wi
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-verbs
-e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, perftest)
+e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)
 	@$(PROGRAM) $(GOTEST) $(RACE) -count=1 -timeout 10m ./e2e/verbs -args $(LIMITS) \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 

@@ -14,9 +14,9 @@ import (
 func TestMain(m *testing.M) { fixture.Main(m) }
 
 func TestVerbs(t *testing.T) {
-	for _, p := range []string{"ibv_devices", "ibv_rc_pingpong", "ib_write_bw"} {
+	for _, p := range []string{"ibv_devices", "ibv_rc_pingpong", "ib_write_bw", "rping"} {
 		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("%s is not installed: apt-get install ibverbs-utils ibverbs-providers perftest", p)
+			t.Skipf("%s is not installed: apt-get install ibverbs-utils ibverbs-providers perftest rdmacm-utils", p)
 		}
 	}
 	RegisterFailHandler(Fail)

@@ -31,8 +31,8 @@ type GSI struct {
 	owners    uint64
 	// gone are queue pairs that were destroyed or reset, whose connections the next step ends.
 	gone []wire.QPN
-	// refused are requests that found the list of their listener full, within one step.
-	refused []mad.CommID
+	// refused are requests that no application is to see, within one step.
+	refused []refusedRequest
 	// unanswered are questions that no application is to see, within one step.
 	unanswered []refusedAsk
 }
@@ -122,6 +122,7 @@ func (g *GSI) endGone(now clock.Time) {
 			c.gone = true // the only notice for a goroutine that waits for the connection
 			delete(g.conns, id)
 			g.e.activity++
+			c.changed()
 		}
 		g.m.QPGone(now, n, &g.acts)
 	}
@@ -158,6 +159,7 @@ func (g *GSI) down() {
 	}
 	for _, c := range g.conns {
 		c.dead = true
+		c.changed()
 	}
 	for _, l := range g.listeners {
 		l.dead = true
@@ -171,8 +173,8 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	for i := range a.Events {
 		g.note(now, &a.Events[i], out)
 	}
-	for _, id := range g.refused {
-		_ = g.m.Reject(now, id, cm.Refusal{Reason: mad.ReasonNoResources}, a) // it cannot fail: the request is new
+	for _, r := range g.refused {
+		_ = g.m.Reject(now, r.id, r.why, a) // it cannot fail: the request is new
 	}
 	g.refused = g.refused[:0]
 	g.refuseAsks(now)
@@ -214,19 +216,29 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 		c.Answered, _ = ev.Message.(*mad.SIDRRep)
 	case cm.EventRequest, cm.EventResolve: // handled above
 	}
+	c.changed()
+}
+
+// refusedRequest is a request that the engine refuses itself, within one step.
+type refusedRequest struct {
+	id  mad.CommID
+	why cm.Refusal
 }
 
 // request makes the record of a new request.
 func (g *GSI) request(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	req, _ := ev.Message.(*mad.REQ)
-	if l == nil || l.datagrams || len(l.waiting) >= l.limit {
-		g.refused = append(g.refused, ev.Conn)
+	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Request: req, listener: l}
+	why, ok := cm.Refusal{Reason: mad.ReasonNoResources}, false
+	if l != nil && !l.datagrams {
+		why, ok = l.admit(c)
+	}
+	if !ok {
+		g.refused = append(g.refused, refusedRequest{ev.Conn, why})
 		return
 	}
-	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Request: req, listener: l}
 	g.conns[ev.Conn] = c
-	l.waiting = append(l.waiting, c)
 }
 
 // failQP takes the queue pair of a connection that has ended into the error state, which flushes

@@ -34,9 +34,35 @@ type CMConn struct {
 	Reject *mad.REJ
 
 	listener *CMListener // of a responder's
+	watcher  CMWatcher   // or nil
 	qp       *QP
 	dead     bool
 	gone     bool
+}
+
+// CMWatcher is told what happens to listeners and connections, instead of a goroutine that waits.
+// Its methods are called with exclusive use of the engine, in the middle of a step: they must not
+// call the engine or its connection manager.
+type CMWatcher interface {
+	// Requested is called for a new request, or for a new question after a datagram service. The
+	// watcher takes it and returns true, and is told of its changes, too; or it has it refused.
+	Requested(l *CMListener, c *CMConn) (why cm.Refusal, ok bool)
+	// Changed is called when a field of c has changed, or what c.Dead returns.
+	Changed(c *CMConn)
+}
+
+// Watch makes w the watcher of c. If c has ended already w is told at once.
+func (c *CMConn) Watch(w CMWatcher) {
+	if c.watcher = w; c.End != 0 || c.Dead() {
+		c.changed()
+	}
+}
+
+// changed tells the watcher.
+func (c *CMConn) changed() {
+	if c.watcher != nil {
+		c.watcher.Changed(c)
+	}
 }
 
 // Dead reports whether the NIC went down, or this side's queue pair was destroyed or reset.
@@ -51,6 +77,23 @@ type CMListener struct {
 	dead    bool
 	// datagrams: it takes questions after a datagram service, not connections.
 	datagrams bool
+	watcher   CMWatcher // or nil
+}
+
+// Watch makes w the watcher of l: requests do not wait in l any more, but are given to w.
+func (l *CMListener) Watch(w CMWatcher) { l.watcher = w }
+
+// admit gives a new exchange to the watcher, or puts it into the list.
+func (l *CMListener) admit(c *CMConn) (why cm.Refusal, ok bool) {
+	switch {
+	case l.watcher != nil:
+		c.watcher = l.watcher
+		return l.watcher.Requested(l, c)
+	case len(l.waiting) >= l.limit:
+		return cm.Refusal{Reason: mad.ReasonNoResources}, false
+	}
+	l.waiting = append(l.waiting, c)
+	return why, true
 }
 
 // Dead reports whether the listener was closed or the NIC went down.
@@ -195,4 +238,10 @@ func (g *GSI) ConnOf(n wire.QPN) *CMConn {
 		return g.conns[id]
 	}
 	return nil
+}
+
+// Route reports why datagrams cannot be sent from an address of this NIC to a peer; nil if they can.
+func (g *GSI) Route(local, peer netip.Addr) error {
+	_, err := g.e.routeTo("resolve", g.e.pathTo(local, peer), verbs.MTU256)
+	return err
 }

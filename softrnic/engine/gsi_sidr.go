@@ -50,16 +50,16 @@ func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.B
 func (g *GSI) asked(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	ask, _ := ev.Message.(*mad.SIDRReq)
-	switch {
-	case l == nil || !l.datagrams:
+	if l == nil || !l.datagrams {
 		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRUnsupported})
-	case len(l.waiting) >= l.limit:
-		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRNoQP})
-	default:
-		c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Ask: ask, listener: l}
-		g.conns[ev.Conn] = c
-		l.waiting = append(l.waiting, c)
+		return
 	}
+	c := &CMConn{ID: ev.Conn, Local: ev.Local, Peer: ev.Peer, Ask: ask, listener: l}
+	if _, ok := l.admit(c); !ok {
+		g.unanswered = append(g.unanswered, refusedAsk{ev.Conn, mad.SIDRNoQP})
+		return
+	}
+	g.conns[ev.Conn] = c
 }
 
 // refusedAsk is a question that the engine answers itself, within one step.

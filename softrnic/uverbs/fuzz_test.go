@@ -32,7 +32,7 @@ func FuzzCommand(f *testing.F) {
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CreateCQ|Extended), uint32(0), [2]uint64{}, ExCQArgs{})...))
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(ModifyQP), uint32(0), ModifyQPArgs{})...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if name, ok := ParseHello(b); ok && len(name) > HelloLen {
+		if h, ok := ParseHello(b); ok && len(h.Name) > HelloLen {
 			t.Error("a name that is longer than the message")
 		}
 		c, err := ParseCommand(b)

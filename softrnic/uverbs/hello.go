@@ -1,10 +1,17 @@
 package uverbs
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // Magic begins the first message of the preloaded library. Its last byte is the version of the
 // protocol between it and the daemon.
 const Magic = "rxeshim1"
+
+// MagicManager begins the first message of a connection for the commands of librdmacm, which has no
+// descriptors; see package ucma. It is as long as Magic.
+const MagicManager = "rxecmgr1"
 
 // HelloLen is the length of the first message: Magic and the program's name, padded with zeros.
 const HelloLen = len(Magic) + 16
@@ -25,18 +32,29 @@ const (
 	WelcomeFDs
 )
 
-// ParseHello returns the program's name. False: this is no first message of the library.
-func ParseHello(b []byte) (name string, ok bool) {
-	if len(b) != HelloLen || string(b[:len(Magic)]) != Magic {
-		return "", false
+// Hello is a first message.
+type Hello struct {
+	// Name is the program's.
+	Name string
+	// Manager: the connection is for the commands of librdmacm.
+	Manager bool
+}
+
+// ParseHello reads a first message. False: it is none of the library.
+func ParseHello(b []byte) (h Hello, ok bool) {
+	if len(b) != HelloLen {
+		return h, false
 	}
-	b = b[len(Magic):]
-	for i, c := range b {
-		if c == 0 {
-			return string(b[:i]), true
-		}
+	switch string(b[:len(Magic)]) {
+	case Magic:
+	case MagicManager:
+		h.Manager = true
+	default:
+		return h, false
 	}
-	return string(b), true
+	name, _, _ := bytes.Cut(b[len(Magic):], []byte{0})
+	h.Name = string(name)
+	return h, true
 }
 
 // PrefixLen is the length of what precedes the bytes of a command: the number of the completion
@@ -53,7 +71,8 @@ type Answer struct {
 	// Drain has the bit 1<<i set if word i of the data counts events that the program may not have
 	// read: the library removes those of Element that are unread from the descriptor, and subtracts
 	// them. Word 0 of a destroyed completion queue counts events of Channel, all others count
-	// asynchronous events.
+	// asynchronous events. From a connection manager it is how many announcements of events the
+	// library removes from Channel.
 	Drain   uint32
 	Channel uint32
 	// Number is the number of the completion channel that the descriptor belongs to, if the answer

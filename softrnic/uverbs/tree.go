@@ -14,10 +14,12 @@ const EnvTree = "SYSFS_PATH"
 // DeviceName is what programs call the NIC. The rxe provider takes only names that begin so.
 const DeviceName = "rxe0"
 
-// Versions of the interfaces: of the commands, and of the rxe driver's rings.
+// Versions of the interfaces: of the commands, of the rxe driver's rings, and of the connection
+// manager's commands.
 const (
 	commandVersion = "6"
 	ringVersion    = "2"
+	managerVersion = "4"
 )
 
 // Tree is what programs find under /sys of a NIC on the interface ifname: contents by path.
@@ -31,6 +33,7 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		"class/infiniband_verbs/uverbs0/ibdev":       DeviceName,
 		"class/infiniband_verbs/uverbs0/dev":         "1:3", // that of /dev/null, which no program opens as a device
 		"class/infiniband_verbs/uverbs0/abi_version": ringVersion,
+		"class/misc/rdma_cm/abi_version":             managerVersion,
 		dev + "node_type":                            "1: CA",
 		dev + "node_guid":                            guid,
 		dev + "sys_image_guid":                       guid,

@@ -39,6 +39,7 @@ type client struct {
 	port  *port                // nil before its hello
 	wake  *os.File             // the daemon's end of the wake socket
 	prog  *program             // of an unmodified program; else nil
+	cmgr  *programManager      // likewise, on its connection for librdmacm
 
 	objects objects
 	conns   connections
@@ -86,11 +87,8 @@ func (c *client) serve() error {
 		if err != nil {
 			return err
 		}
-		if name, ok := uverbs.ParseHello(buf[:n]); ok && first {
-			if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
-				return errors.Join(err, closeAll(fds))
-			}
-			return c.serveProgram(name, fds, buf)
+		if h, ok := uverbs.ParseHello(buf[:n]); ok && first {
+			return c.serveUnmodified(h, fds, buf)
 		}
 		_ = closeAll(fds) // no program of package ipc sends any
 		if n == 0 {
@@ -186,6 +184,9 @@ func (c *client) detach() {
 	var errs []error
 	if c.conns.manager != nil {
 		errs = append(errs, c.conns.closeListeners(), c.conns.manager.Close())
+	}
+	if c.cmgr != nil {
+		c.cmgr.close()
 	}
 	left := c.left
 	if c.ctx != nil {

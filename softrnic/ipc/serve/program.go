@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,9 +73,16 @@ func (c *client) receive(buf []byte) (n int, fds []int, err error) {
 	return n, fds, nil
 }
 
-// serveProgram answers the commands of an unmodified program. It owns fds.
-func (c *client) serveProgram(name string, fds []int, buf []byte) error {
-	if err := c.attachProgram(name, fds); err != nil {
+// serveUnmodified answers the commands of an unmodified program. It owns fds.
+func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
+	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
+		return errors.Join(err, closeAll(fds))
+	}
+	attach, execute := c.attachProgram, c.executeProgram
+	if h.Manager {
+		attach, execute = c.attachManager, c.executeManager
+	}
+	if err := attach(h.Name, fds); err != nil {
 		a := uverbs.Answer{Errno: uint32(errnoOf(err))}
 		_ = c.send(outgoing{data: a.AppendTo(nil)}) // a program that does not read needs no reason
 		return err
@@ -87,14 +95,19 @@ func (c *client) serveProgram(name string, fds []int, buf []byte) error {
 		if n == 0 {
 			return errors.New("the program has ended")
 		}
-		cmd, err := uverbs.ParseCommand(buf[:n])
-		if err != nil {
-			return err
-		}
-		if err := c.prog.execute(cmd); err != nil {
+		if err := execute(buf[:n]); err != nil {
 			return err
 		}
 	}
+}
+
+// executeProgram executes the command of a message.
+func (c *client) executeProgram(b []byte) error {
+	cmd, err := uverbs.ParseCommand(b)
+	if err != nil {
+		return err
+	}
+	return c.prog.execute(cmd)
 }
 
 // attachProgram opens the NIC for the program.

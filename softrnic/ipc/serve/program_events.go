@@ -70,6 +70,21 @@ func (q *eventQueue) flush() {
 	}
 }
 
+// drop takes back up to n events that wait, and returns how many are left to take back: the program
+// has, or may have, received them.
+func (q *eventQueue) drop(n uint32) uint32 {
+	k := min(n, uint32(len(q.pending)))
+	q.pending = q.pending[:uint32(len(q.pending))-k]
+	return n - k
+}
+
+// gone reports whether the program has closed its end.
+func (q *eventQueue) gone() bool {
+	poll := []unix.PollFd{{Fd: int32(q.sock), Events: 0}}
+	n, err := unix.Poll(poll, 0)
+	return err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0
+}
+
 // try reports false only if there is no room: an event for a program that has closed its end is
 // lost.
 func (q *eventQueue) try(ev []byte) bool {
@@ -99,9 +114,7 @@ func (p *program) createChannel(struct{}) (result, error) {
 func (p *program) forgetChannels() {
 	p.c.s.pump.with(func(*engine.Engine) {
 		for h, o := range p.objects[uChannel] {
-			q := o.(*eventQueue)
-			poll := []unix.PollFd{{Fd: int32(q.sock), Events: 0}}
-			if n, err := unix.Poll(poll, 0); err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0 {
+			if q := o.(*eventQueue); q.gone() {
 				q.close()
 				delete(p.objects[uChannel], h)
 				p.c.objects.giveBack(kindMemory, 0, 0)

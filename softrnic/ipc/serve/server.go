@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/ucma"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
@@ -57,6 +58,7 @@ type Server struct {
 	pump   *pump
 	pool   pool
 	shared sharedRegions
+	ports  *ucma.Ports // of librdmacm; guarded by the engine's exclusiveness
 	ln     *net.UnixListener
 	wg     sync.WaitGroup // the pump, the accepting goroutine and all clients
 	stop   chan struct{}
@@ -96,7 +98,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
-		clients: make(map[*client]struct{}),
+		clients: make(map[*client]struct{}), ports: ucma.NewPorts(),
 	}
 	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
 	s.close = sync.OnceValue(s.shutDown)

@@ -37,6 +37,8 @@ type ClientStatus struct {
 	// Wakes is how often it found the daemon asleep and woke it. Only waking and being woken cost
 	// system calls.
 	Wakes uint64 `json:"wakes"`
+
+	manager bool // the connection of librdmacm
 }
 
 // SharedStatus describes a shared region.
@@ -55,12 +57,18 @@ func (s *Server) Clients() []ClientStatus {
 	s.mu.Lock()
 	out := make([]ClientStatus, 0, len(s.clients))
 	ports := make(map[uint64]int, len(s.clients))
+	managers := make(map[*client]int)
 	for c := range s.clients {
-		ports[c.id] = len(out)
+		ports[c.id], managers[c] = len(out), len(out)
 		out = append(out, c.status())
 	}
 	s.mu.Unlock()
 	s.pump.with(func(*engine.Engine) {
+		for c, i := range managers {
+			if c.cmgr != nil {
+				out[i].Listeners, out[i].manager = c.cmgr.m.Listeners(), true
+			}
+		}
 		for _, p := range s.pump.ports {
 			if i, ok := ports[p.c.id]; ok {
 				out[i].Posted, out[i].Completions, out[i].LostEvents, out[i].Wakes = p.posts, p.wcs, p.lost, p.wakes
@@ -68,6 +76,26 @@ func (s *Server) Clients() []ClientStatus {
 		}
 	})
 	slices.SortFunc(out, func(a, b ClientStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return oneRow(out)
+}
+
+// oneRow makes one row of an unmodified program's two connections, that of libibverbs and that of
+// librdmacm. The daemon cannot tell programs of other process namespaces apart: they have PID 0.
+func oneRow(in []ClientStatus) (out []ClientStatus) {
+	for _, c := range in {
+		i := slices.IndexFunc(out, func(o ClientStatus) bool {
+			return c.PID != 0 && o.PID == c.PID && o.UID == c.UID && o.manager != c.manager
+		})
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		listeners := out[i].Listeners + c.Listeners
+		if out[i].manager {
+			out[i] = c
+		}
+		out[i].Listeners = listeners
+	}
 	return out
 }
 

@@ -1,0 +1,154 @@
+package serve
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/ucma"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// programManager is the connection manager of an unmodified program, which has a connection of its
+// own to the daemon: see package ucma. All of it is guarded by the engine's exclusiveness.
+type programManager struct {
+	c *client
+	m *ucma.Manager
+	// channels announce events: each message on such a descriptor stands for one event, which the
+	// program then asks for.
+	channels map[uint32]*eventQueue
+}
+
+// maxEventChannels bounds the event channels of a program; each takes a descriptor here.
+const maxEventChannels = 512
+
+// announcement is the message that stands for an event.
+var announcement = []byte{1}
+
+// attachManager opens the connection manager for a program, which gives no descriptors.
+func (c *client) attachManager(name string, fds []int) error {
+	if len(fds) > 0 {
+		return errors.Join(errors.New("descriptors in front of commands of librdmacm"), unix.EINVAL, closeAll(fds))
+	}
+	base := c.s.cfg.Open()
+	x := &programManager{c: c, channels: make(map[uint32]*eventQueue)}
+	x.m = ucma.New(ucma.Config{
+		Device: base.Device(), Ports: c.s.ports, Owns: x.owns, Tell: x.tell, Channels: maxEventChannels,
+		Rand: rand.New(rand.NewPCG(c.s.cfg.Seed, c.id)),
+	})
+	if err := base.Close(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.name = printable(name)
+	c.mu.Unlock()
+	x.step(func(ucma.Step) { c.cmgr = x })
+	return c.put(uverbs.Answer{}, nil)
+}
+
+// step gives f exclusive use of the engine, with its connection manager if the NIC is up.
+func (x *programManager) step(f func(s ucma.Step)) {
+	now, e, out := x.c.s.pump.shell.Enter()
+	defer x.c.s.pump.shell.Leave()
+	f(stepOf(now, e, out))
+}
+
+func stepOf(now clock.Time, e *engine.Engine, out *packetio.Batch) ucma.Step {
+	g, err := e.GSI()
+	if err != nil {
+		g = nil // the NIC is down
+	}
+	return ucma.Step{Now: now, NIC: g, Out: out}
+}
+
+// owns reports whether a queue pair is one of the same process.
+func (x *programManager) owns(n wire.QPN) bool {
+	p := x.c.s.pump.qps[n]
+	return p != nil && p.c.cred.Pid == x.c.cred.Pid && p.c.cred.Uid == x.c.cred.Uid
+}
+
+// tell announces an event.
+func (x *programManager) tell(channel uint32) {
+	if q := x.channels[channel]; q != nil {
+		q.send(announcement)
+	}
+}
+
+// executeManager executes the command of a message.
+func (c *client) executeManager(b []byte) error {
+	cmd, err := ucma.ParseCommand(b)
+	if err != nil {
+		return err
+	}
+	var r result
+	c.cmgr.step(func(s ucma.Step) { r, err = c.cmgr.execute(s, cmd) })
+	if err != nil {
+		r = result{Answer: uverbs.Answer{Errno: uint32(errnoOf(err))}}
+	}
+	return c.put(r.Answer, r.fds)
+}
+
+// execute executes one command.
+func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err error) {
+	switch cmd.Op {
+	case ucma.OpenChannel:
+		return x.openChannel(s)
+	case ucma.CloseChannel:
+		x.closeChannel(s, cmd.Channel)
+		return r, nil
+	case ucma.GetEvent: // the program has received an announcement: there may be room for more
+		if q := x.channels[cmd.Channel]; q != nil {
+			q.flush()
+		}
+	}
+	got, err := x.m.Execute(s, cmd)
+	if q := x.channels[got.Channel]; q != nil {
+		got.Withdrawn = q.drop(got.Withdrawn)
+	}
+	r.Data, r.Drain, r.Channel = got.Data, got.Withdrawn, got.Channel
+	return r, err
+}
+
+// openChannel makes an event channel, and ends those whose descriptors the program has closed in a
+// way that the preloaded library does not see.
+func (x *programManager) openChannel(s ucma.Step) (r result, err error) {
+	for n, q := range x.channels {
+		if q.gone() {
+			x.closeChannel(s, n)
+		}
+	}
+	if r.Number, err = x.m.OpenChannel(); err != nil {
+		return r, err
+	}
+	q := new(eventQueue)
+	fd, err := q.open()
+	if err != nil {
+		x.m.CloseChannel(s, r.Number)
+		return r, err
+	}
+	x.channels[r.Number] = q
+	r.fds = []int{fd}
+	return r, nil
+}
+
+func (x *programManager) closeChannel(s ucma.Step, n uint32) {
+	x.m.CloseChannel(s, n)
+	if q := x.channels[n]; q != nil {
+		q.close()
+		delete(x.channels, n)
+	}
+}
+
+// close ends everything that the program had.
+func (x *programManager) close() {
+	x.step(func(s ucma.Step) {
+		for n := range x.channels {
+			x.closeChannel(s, n)
+		}
+	})
+}

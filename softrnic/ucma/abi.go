@@ -1,0 +1,200 @@
+package ucma
+
+import "github.com/rdmalab/rdmalab/softrnic/uverbs"
+
+// Op is the number of a command.
+type Op uint32
+
+// Commands (RDMA_USER_CM_CMD_*).
+const (
+	CreateID Op = iota
+	DestroyID
+	BindIP
+	ResolveIP
+	ResolveRoute
+	QueryRoute
+	Connect
+	Listen
+	Accept
+	Reject
+	Disconnect
+	InitQPAttr
+	GetEvent
+	GetOption
+	SetOption
+	Notify
+	JoinIPMulticast
+	LeaveMulticast
+	MigrateID
+)
+
+// Commands of the preloaded library itself: the program opens or closes an event channel.
+const (
+	OpenChannel  Op = 0x7fff0001
+	CloseChannel Op = 0x7fff0002
+)
+
+// Port spaces (enum rdma_ucm_port_space).
+const (
+	spaceIB  = 0x013f
+	spaceTCP = 0x0106
+	spaceUDP = 0x0111
+)
+
+// privateRoom is the room for private data in arguments and events, in bytes.
+const privateRoom = 256
+
+// The structs have the names of rdma_user_cm.h without their prefixes. Response is the address of
+// the answer in the program, which the preloaded library uses.
+type (
+	createID struct {
+		UID, Response uint64
+		Space         uint16
+		QPType        uint8
+		_             [5]uint8
+	}
+	// Handle answers the commands that make an identifier.
+	Handle struct{ ID uint32 }
+
+	destroyID struct {
+		Response uint64
+		ID, _    uint32
+	}
+	// Reported answers DestroyID and MigrateID: how many events of the identifier the program has
+	// read.
+	Reported struct{ Events uint32 }
+
+	// address is a struct sockaddr_in6, in whose place a struct sockaddr_in may be.
+	address [28]byte
+
+	bindIP struct {
+		Response uint64
+		Addr     address
+		ID       uint32
+	}
+	resolveIP struct {
+		Src, Dst    address
+		ID, Timeout uint32
+	}
+	resolveRoute struct{ ID, Timeout uint32 }
+	query        struct {
+		Response   uint64
+		ID, Option uint32
+	}
+	// path is a struct ib_user_path_rec; fields of more than a byte are in network byte order,
+	// unless they are numbers of 32 bits that count or select.
+	path struct {
+		DstGID, SrcGID          [16]byte
+		DstLID, SrcLID          [2]byte
+		RawTraffic              uint32
+		FlowLabel               [4]byte
+		Reversible, MTU         uint32
+		PKey                    [2]byte
+		HopLimit, TrafficClass  uint8
+		Paths, SL               uint8
+		MTUSelector, RateSel    uint8
+		Rate, LifeSel, LifeTime uint8
+		Preference              uint8
+	}
+	route struct {
+		NodeGUID [8]byte
+		Paths    [2]path
+		Src, Dst address
+		NumPaths uint32
+		Port     uint8
+		_        [3]uint8
+		Index, _ uint32
+	}
+
+	// connParam are the terms of a connection.
+	connParam struct {
+		QPN, QKey                         uint32
+		Private                           [privateRoom]byte
+		PrivateLen, SRQ, Resources, Depth uint8
+		FlowControl, Retry, RNRRetry      uint8
+		Valid                             uint8
+	}
+	// datagramParam are the terms of a datagram service.
+	datagramParam struct {
+		QPN, QKey  uint32
+		AH         uverbs.AHAttr
+		Private    [privateRoom]byte
+		PrivateLen uint8
+		_          [7]uint8
+	}
+	connect struct {
+		Param connParam
+		ID, _ uint32
+	}
+	listen struct{ ID, Backlog uint32 }
+	accept struct {
+		UID   uint64
+		Param connParam
+		ID, _ uint32
+	}
+	reject struct {
+		ID                 uint32
+		PrivateLen, Reason uint8
+		_                  [2]uint8
+		Private            [privateRoom]byte
+	}
+	named      struct{ ID uint32 }
+	initQPAttr struct {
+		Response  uint64
+		ID, State uint32
+	}
+	setOption struct {
+		Value                uint64
+		ID, Level, Name, Len uint32
+	}
+	notify struct{ ID, Event uint32 }
+	// migrateID: FD is the descriptor of the channel that the identifier leaves.
+	migrateID struct {
+		Response uint64
+		ID, FD   uint32
+	}
+
+	// qpAttr is a struct ib_uverbs_qp_attr: what a transition needs, and attributes that no answer
+	// sets.
+	qpAttr struct {
+		Mask, State, Current, PathMTU, Migration uint32
+		QKey, RecvPSN, SendPSN, DestQPN, Access  uint32
+		AH, Alt                                  uverbs.AHAttr
+		Queues                                   [5]uint32
+		PKeys                                    [2]uint16
+		QPTimes
+		_ [7]uint8
+	}
+	// QPTimes are counts and times of a queue pair.
+	QPTimes struct {
+		Notify, Draining                          uint8
+		MaxRdAtomic, MaxDestRdAtomic, MinRNRTimer uint8
+		Port, Timeout, RetryCount, RNRRetry       uint8
+	}
+
+	// event is a struct rdma_ucm_event_resp.
+	event struct {
+		UID              uint64
+		ID, Kind, Status uint32
+		Param            [datagramParamLen]byte
+		_                uint32
+		ECE              [2]uint32
+	}
+)
+
+// datagramParamLen is the length of the longest parameters of an event.
+const datagramParamLen = 304
+
+// Kinds of events (enum rdma_cm_event_type).
+const (
+	addrResolved    = 0
+	addrError       = 1
+	routeResolved   = 2
+	connectRequest  = 4
+	connectResponse = 5
+	unreachable     = 7
+	rejected        = 8
+	established     = 9
+	disconnected    = 10
+	deviceRemoval   = 11
+)

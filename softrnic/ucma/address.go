@@ -1,0 +1,250 @@
+package ucma
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// spaces are the port spaces that have ports here. An identifier of another one can be made and
+// destroyed: librdmacm does so to learn whether native InfiniBand addresses can be bound.
+var spaces = map[uint16]mad.ServiceID{spaceTCP: mad.SpaceTCP, spaceUDP: mad.SpaceUDP}
+
+// parse reads a socket address. ok is false if there is none, as in arguments that a program leaves
+// out.
+func (a address) parse() (p netip.AddrPort, ok bool) {
+	port := binary.BigEndian.Uint16(a[2:])
+	switch binary.NativeEndian.Uint16(a[:]) {
+	case unix.AF_INET:
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(a[4:])), port), true
+	case unix.AF_INET6:
+		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(a[8:])).Unmap(), port), true
+	}
+	return p, false
+}
+
+// addressOf writes a socket address; all zeros for none.
+func addressOf(p netip.AddrPort) (a address) {
+	switch ip := p.Addr(); {
+	case ip.Is4():
+		binary.NativeEndian.PutUint16(a[:], unix.AF_INET)
+		v4 := ip.As4()
+		copy(a[4:], v4[:])
+	case ip.Is6():
+		binary.NativeEndian.PutUint16(a[:], unix.AF_INET6)
+		v6 := ip.As16()
+		copy(a[8:], v6[:])
+	default:
+		return a
+	}
+	binary.BigEndian.PutUint16(a[2:], p.Port())
+	return a
+}
+
+// Ports are the ports that identifiers of all programs on a NIC have.
+type Ports struct{ used map[mad.ServiceID]*portUse }
+
+// portUse is a port: how many identifiers have it, and whether all of them share it.
+type portUse struct {
+	ids    int
+	shared bool
+}
+
+// NewPorts returns ports of which none is in use.
+func NewPorts() *Ports { return &Ports{used: make(map[mad.ServiceID]*portUse)} }
+
+// Ports that are given out are in the range that Linux uses.
+const (
+	firstPort = 32768
+	numPorts  = 28232
+)
+
+// take gives an identifier a port: a free one for 0.
+func (p *Ports) take(x *id, port uint16, start uint32) (uint16, error) {
+	if port != 0 {
+		u := p.used[x.service(port)]
+		if u != nil && !(u.shared && x.options.reuse) {
+			return 0, unix.EADDRINUSE
+		}
+		if u == nil {
+			u = &portUse{shared: x.options.reuse}
+			p.used[x.service(port)] = u
+		}
+		u.ids++
+		x.port = true
+		return port, nil
+	}
+	for i := range uint32(numPorts) {
+		n := uint16(firstPort + (start%numPorts+i)%numPorts)
+		if p.used[x.service(n)] == nil {
+			return p.take(x, n, 0)
+		}
+	}
+	return 0, unix.EADDRNOTAVAIL
+}
+
+// release takes the port of an identifier back.
+func (p *Ports) release(x *id) {
+	if !x.port {
+		return
+	}
+	x.port = false
+	s := x.service(x.src.Port())
+	if u := p.used[s]; u.ids > 1 {
+		u.ids--
+	} else {
+		delete(p.used, s)
+	}
+}
+
+// gidOf is the index of an address of the NIC.
+func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
+	for i, g := range m.cfg.Device.GIDs {
+		if g.Addr() == a {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// sourceFor is the NIC's address for a peer: of the same family, and if possible of the same scope.
+func (m *Manager) sourceFor(peer netip.Addr) (found netip.Addr, ok bool) {
+	for _, g := range m.cfg.Device.GIDs {
+		own := g.Addr()
+		switch {
+		case own.Is4() != peer.Is4():
+		case own.IsLinkLocalUnicast() == peer.IsLinkLocalUnicast():
+			return own, true
+		case !ok:
+			found, ok = own, true
+		}
+	}
+	return found, ok
+}
+
+// give gives an identifier an address of the NIC, or that of all, and a port.
+func (m *Manager) give(x *id, a netip.AddrPort) error {
+	if x.space == 0 {
+		return unix.EINVAL
+	}
+	if _, own := m.gidOf(a.Addr()); !own && !a.Addr().IsUnspecified() {
+		return unix.EADDRNOTAVAIL
+	}
+	port, err := m.cfg.Ports.take(x, a.Port(), m.cfg.Rand.Uint32())
+	if err == nil {
+		x.src = netip.AddrPortFrom(a.Addr(), port)
+	}
+	return err
+}
+
+func (m *Manager) bind(_ call, a bindIP) (Result, error) {
+	x, err := m.find(a.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	addr, ok := a.Addr.parse()
+	if !ok || !x.may(onBind) {
+		return Result{}, unix.EINVAL
+	}
+	if err := m.give(x, addr); err != nil {
+		return Result{}, err
+	}
+	x.step(onBind)
+	return Result{}, nil
+}
+
+// resolve finds the way to a peer.
+func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
+	x, err := m.find(a.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	dst, ok := a.Dst.parse()
+	if !ok || !x.may(onResolve) || x.space == 0 {
+		return Result{}, unix.EINVAL
+	}
+	if x.state == Fresh {
+		src, ok := a.Src.parse()
+		if !ok {
+			src = netip.AddrPortFrom(allOf(dst.Addr()), 0)
+		}
+		if err := m.give(x, src); err != nil {
+			return Result{}, err
+		}
+		x.step(onBind)
+	}
+	own, ok := x.src.Addr(), true
+	if own.IsUnspecified() {
+		own, ok = m.sourceFor(dst.Addr())
+	}
+	if !ok || c.NIC == nil || c.NIC.Route(own, dst.Addr()) != nil {
+		m.tell(x, addrError, -int32(unix.EHOSTUNREACH), nil)
+		return Result{}, nil
+	}
+	x.src, x.dst = netip.AddrPortFrom(own, x.src.Port()), dst
+	x.step(onResolve)
+	m.tell(x, addrResolved, 0, nil)
+	return Result{}, nil
+}
+
+// allOf is the address of all of a family.
+func allOf(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+func (m *Manager) resolveRoute(_ call, a resolveRoute) (Result, error) {
+	x, err := m.find(a.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	if !x.step(onRoute) {
+		return Result{}, unix.EINVAL
+	}
+	x.terms.mtu, x.terms.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
+	m.tell(x, routeResolved, 0, nil)
+	return Result{}, nil
+}
+
+// Fields of a path that are the same for all.
+const (
+	exactly   = 2 // a selector
+	rate25    = 15
+	noIndex   = ^uint32(0)
+	onlyPort  = 1
+	hopLimit  = 64
+	pathCount = 1
+)
+
+// query answers with the addresses of an identifier and its path, as far as they are known.
+func (m *Manager) query(_ call, a query) (Result, error) {
+	x, err := m.find(a.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	r := route{Src: addressOf(x.src), Dst: addressOf(x.dst), Index: noIndex}
+	if _, own := m.gidOf(x.src.Addr()); own {
+		gid := verbs.LinkLocalGID(m.cfg.Device.MAC)
+		r.NodeGUID, r.Port = [8]byte(gid[8:]), onlyPort
+		p := &r.Paths[0]
+		p.SrcGID = verbs.GIDOf(x.src.Addr())
+		binary.BigEndian.PutUint16(p.PKey[:], wire.DefaultPKey)
+		if x.dst.IsValid() {
+			p.DstGID = verbs.GIDOf(x.dst.Addr())
+		}
+		if x.terms.mtu != 0 {
+			r.NumPaths = pathCount
+			p.MTU, p.HopLimit, p.TrafficClass, p.Reversible, p.Paths = uint32(x.terms.mtu), hopLimit, x.options.tos, 1, pathCount
+			p.MTUSelector, p.RateSel, p.LifeSel, p.Rate, p.LifeTime = exactly, exactly, exactly, rate25, x.terms.ackTimeout-1
+		}
+	}
+	return Result{Data: encode(r)}, nil
+}

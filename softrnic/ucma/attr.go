@@ -1,0 +1,75 @@
+package ucma
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// States of a queue pair (enum ib_qp_state), and bits of qpAttr.Mask.
+const (
+	qpInit = 1
+	qpRTR  = 2
+	qpRTS  = 3
+
+	maskPKeyIndex = 1 << 4
+	maskPort      = 1 << 5
+	maskInit      = uverbs.MaskState | maskPKeyIndex | maskPort
+	maskRTR       = uverbs.MaskState | uverbs.MaskDest | uverbs.MaskPathMTU | uverbs.MaskDestQPN | uverbs.MaskRecvPSN |
+		uverbs.MaskDestAtomic | uverbs.MaskRNRTimer
+	maskRTS = uverbs.MaskState | uverbs.MaskSendPSN | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry | uverbs.MaskRdAtomic
+
+	// minRNRTimer is the code of 0.64 ms, as in package rdmacm.
+	minRNRTimer = 12
+	// DefaultQKey is that of all datagram services that ask for no other (RDMA_UDP_QKEY).
+	DefaultQKey = 0x01234567
+)
+
+// initQPAttr answers with the attributes with which the program makes the next transition of its
+// queue pair.
+func (m *Manager) initQPAttr(_ call, a initQPAttr) (Result, error) {
+	x, err := m.find(a.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	t := &x.terms
+	out := qpAttr{State: a.State, QPTimes: QPTimes{Port: onlyPort}}
+	switch known := t.peerQPN != 0; {
+	case a.State == qpInit && x.datagrams():
+		out.Mask, out.QKey = maskInit|uverbs.MaskQKey, x.qkey()
+	case a.State == qpInit:
+		out.Mask = maskInit | uverbs.MaskAccess
+		if known {
+			out.Access = uint32(verbs.RemoteWrite)
+			if t.resources > 0 {
+				out.Access |= uint32(verbs.RemoteRead | verbs.RemoteAtomic)
+			}
+		}
+	case a.State == qpRTR && known && !x.datagrams():
+		out.Mask, out.AH, out.PathMTU, out.DestQPN, out.RecvPSN = maskRTR, m.ahOf(x), uint32(t.mtu), uint32(t.peerQPN), uint32(t.psn)
+		out.MaxDestRdAtomic, out.MinRNRTimer = t.resources, minRNRTimer
+	case a.State == qpRTS && known && !x.datagrams():
+		out.Mask, out.SendPSN, out.Timeout = maskRTS, uint32(t.peerPSN), t.ackTimeout
+		out.RetryCount, out.RNRRetry, out.MaxRdAtomic = t.retry, t.rnrRetry, t.depth
+	default:
+		return Result{}, unix.EINVAL
+	}
+	return Result{Data: encode(out)}, nil
+}
+
+// ahOf is the address of the peer.
+func (m *Manager) ahOf(x *id) uverbs.AHAttr {
+	i, _ := m.gidOf(x.src.Addr()) // an identifier with a peer has an address of the NIC
+	return uverbs.AHAttr{
+		DestGID: verbs.GIDOf(x.dst.Addr()), SourceGID: uint8(i), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
+	}
+}
+
+// qkey is the Q_Key of its datagrams.
+func (x *id) qkey() uint32 {
+	if x.terms.qkey != 0 {
+		return x.terms.qkey
+	}
+	return DefaultQKey
+}

@@ -1,0 +1,82 @@
+package ucma
+
+import "slices"
+
+// channel is an event channel: the events that the program has not read, oldest first.
+type channel struct {
+	number uint32
+	unread []pending
+}
+
+// pending is an event. of is the identifier whose program has it; made is the identifier that a
+// peer's request has made, in an event of that kind.
+type pending struct {
+	event
+	of, made *id
+}
+
+// tell queues an event of an identifier. An identifier to which the program has given no name yet has
+// no events.
+func (m *Manager) tell(x *id, kind uint32, status int32, param any) {
+	if x.uid == 0 {
+		return
+	}
+	m.queue(x.channel, pending{of: x, event: newEvent(x.uid, x.handle, kind, status, param)})
+}
+
+// newEvent fills an event. param is nil, or the struct of its parameters.
+func newEvent(uid uint64, handle, kind uint32, status int32, param any) event {
+	ev := event{UID: uid, ID: handle, Kind: kind, Status: uint32(status)}
+	if param != nil {
+		copy(ev.Param[:], encode(param))
+	}
+	return ev
+}
+
+func (m *Manager) queue(ch *channel, p pending) {
+	ch.unread = append(ch.unread, p)
+	m.cfg.Tell(ch.number)
+}
+
+// withdraw removes the events that concern an identifier, and returns how many they were.
+func (ch *channel) withdraw(x *id) int {
+	before := len(ch.unread)
+	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return p.of == x || p.made == x })
+	return before - len(ch.unread)
+}
+
+// getEvent hands the oldest event out.
+func (m *Manager) getEvent(x call) (Result, error) {
+	if len(x.ch.unread) == 0 {
+		return Result{}, errNoEvent
+	}
+	p := x.ch.unread[0]
+	x.ch.unread = slices.Delete(x.ch.unread, 0, 1)
+	p.of.reported++
+	return Result{Data: encode(p.event)}, nil
+}
+
+// migrate moves an identifier to the channel that the program has written to, with the events that it
+// has not read.
+func (m *Manager) migrate(x call, a migrateID) (Result, error) {
+	i, err := m.find(a.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Data: encode(Reported{i.reported}), Channel: i.channel.number}
+	if i.channel == x.ch {
+		return r, nil
+	}
+	var moved []pending
+	i.channel.unread = slices.DeleteFunc(i.channel.unread, func(p pending) bool {
+		if p.of == i {
+			moved = append(moved, p)
+		}
+		return p.of == i
+	})
+	i.channel, r.Withdrawn = x.ch, uint32(len(moved))
+	for _, p := range moved {
+		m.queue(x.ch, p)
+	}
+	return r, nil
+}

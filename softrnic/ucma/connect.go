@@ -1,0 +1,217 @@
+package ucma
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+const (
+	// maxRetry is the largest value of the 3-bit fields of a REQ.
+	maxRetry = 7
+	// ackDelay is the code of the time that this NIC takes to acknowledge, as the rxe driver names it.
+	ackDelay = 15
+)
+
+// private is the program's private data, which must fit into a message.
+func (p *connParam) private(room int) ([]byte, error) {
+	if int(p.PrivateLen) > room {
+		return nil, unix.EINVAL
+	}
+	return p.Private[:p.PrivateLen], nil
+}
+
+// connect sends a request for a connection, or a question after a datagram service.
+func (m *Manager) connect(c call, a connect) (Result, error) {
+	x, err := m.find(a.ID)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case !x.may(onConnect):
+		return Result{}, unix.EINVAL
+	case c.NIC == nil:
+		return Result{}, unix.ENODEV
+	}
+	var conn *engine.CMConn
+	if x.datagrams() {
+		conn, err = m.question(c, x, &a.Param)
+	} else {
+		conn, err = m.request(c, x, &a.Param)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	x.step(onConnect)
+	x.conn, m.conns[conn] = conn, x
+	conn.Watch(watcher{m})
+	return Result{}, nil
+}
+
+// header is the header of RDMA-CM in front of private data.
+func (x *id) header(b []byte) []byte {
+	ip := mad.IPData{SrcPort: x.src.Port(), Src: x.src.Addr(), Dst: x.dst.Addr()}
+	return ip.AppendTo(b)
+}
+
+// request sends a REQ.
+func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
+	private, err := p.private(mad.REQPrivate - mad.IPDataLen)
+	if err != nil {
+		return nil, err
+	}
+	qpn := wire.QPN(p.QPN)
+	if !m.cfg.Owns(qpn) {
+		return nil, unix.EINVAL
+	}
+	t := &x.terms
+	t.qpn, t.psn, t.retry, t.rnrRetry = qpn, m.newPSN(), min(p.Retry, maxRetry), min(p.RNRRetry, maxRetry)
+	t.resources, t.depth = p.Resources, p.Depth
+	req := mad.REQ{
+		Service: x.service(x.dst.Port()), QPN: qpn, PSN: t.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth,
+		Retry: t.retry, RNRRetry: t.rnrRetry, PKey: wire.DefaultPKey, MTU: t.mtu, SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
+		Primary: mad.Path{TrafficClass: x.options.tos, AckTimeout: t.ackTimeout},
+	}
+	copy(req.Private[len(x.header(req.Private[:0])):], private)
+	return c.NIC.Connect(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
+}
+
+// question sends a SIDR_REQ.
+func (m *Manager) question(c call, x *id, p *connParam) (*engine.CMConn, error) {
+	private, err := p.private(mad.SIDRReqPrivate - mad.IPDataLen)
+	if err != nil {
+		return nil, err
+	}
+	req := mad.SIDRReq{Service: x.service(x.dst.Port()), PKey: wire.DefaultPKey}
+	copy(req.Private[len(x.header(req.Private[:0])):], private)
+	return c.NIC.Resolve(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
+}
+
+// accept answers a peer's request; of an initiator it reports that the queue pair is ready.
+func (m *Manager) accept(c call, a accept) (Result, error) {
+	x, err := m.find(a.ID)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case c.NIC == nil:
+		return Result{}, unix.ENODEV
+	case a.Param.Valid == 0 && x.may(onReady):
+		if err := c.NIC.Ready(c.Now, x.conn, c.Out); err != nil {
+			return Result{}, err
+		}
+		x.step(onReady)
+		return Result{}, nil
+	case a.Param.Valid == 0 || !x.may(onAccept):
+		return Result{}, unix.EINVAL
+	}
+	before := x.uid
+	x.uid = a.UID
+	x.step(onAccept) // the NIC may report what follows before it returns
+	if x.datagrams() {
+		err = m.answer(c, x, &a.Param)
+	} else {
+		err = m.reply(c, x, &a.Param)
+	}
+	if err != nil {
+		if x.uid = before; x.state == Accepted {
+			x.state = Requested
+		}
+		return Result{}, err
+	}
+	x.answered()
+	return Result{}, nil
+}
+
+// reply sends a REP.
+func (m *Manager) reply(c call, x *id, p *connParam) error {
+	private, err := p.private(mad.REPPrivate)
+	if err != nil {
+		return err
+	}
+	if !m.cfg.Owns(wire.QPN(p.QPN)) {
+		return unix.EINVAL
+	}
+	x.terms.qpn = wire.QPN(p.QPN)
+	rep := mad.REP{
+		QPN: wire.QPN(p.QPN), PSN: x.terms.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth, AckDelay: ackDelay,
+		RNRRetry: min(p.RNRRetry, maxRetry), SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
+	}
+	copy(rep.Private[:], private)
+	return c.NIC.Accept(c.Now, x.conn, rep, c.Out)
+}
+
+// answer sends a SIDR_REP.
+func (m *Manager) answer(c call, x *id, p *connParam) error {
+	private, err := p.private(mad.SIDRRepPrivate)
+	if err != nil {
+		return err
+	}
+	if !m.cfg.Owns(wire.QPN(p.QPN)) {
+		return unix.EINVAL
+	}
+	if p.QKey != 0 {
+		x.terms.qkey = p.QKey
+	}
+	rep := mad.SIDRRep{Status: mad.SIDRValid, QPN: wire.QPN(p.QPN), QKey: x.qkey()}
+	copy(rep.Private[:], private)
+	return c.NIC.Answer(c.Now, x.conn, rep, c.Out)
+}
+
+// reject refuses a peer's request, or as an initiator the peer's reply.
+func (m *Manager) reject(c call, a reject) (Result, error) {
+	x, err := m.find(a.ID)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case x.state != Requested && x.state != Answered:
+		return Result{}, unix.EINVAL
+	case c.NIC == nil:
+		return Result{}, unix.ENODEV
+	case x.datagrams():
+		rep := mad.SIDRRep{Status: mad.SIDRRejected}
+		copy(rep.Private[:], a.Private[:a.PrivateLen])
+		err = c.NIC.Answer(c.Now, x.conn, rep, c.Out)
+	case a.PrivateLen > mad.REJPrivate:
+		return Result{}, unix.EINVAL
+	default:
+		why := cm.Refusal{Reason: mad.ReasonConsumer, Private: a.Private[:a.PrivateLen]}
+		err = c.NIC.Reject(c.Now, x.conn, why, c.Out)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	x.step(onEnd)
+	x.answered()
+	return Result{}, nil
+}
+
+// disconnect ends a connection. One that has ended already is no error: both sides may end it.
+func (m *Manager) disconnect(c call, a named) (Result, error) {
+	x, err := m.find(a.ID)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case x.conn == nil || x.datagrams():
+		return Result{}, unix.EINVAL
+	case x.state == Ended || x.state == Disconnecting:
+		return Result{}, nil
+	case c.NIC == nil:
+		return Result{}, unix.ENODEV
+	case x.state != Established: // it is being made
+		c.NIC.Abort(c.Now, x.conn, c.Out)
+		x.step(onEnd)
+		x.answered()
+		m.tell(x, disconnected, 0, nil)
+		return Result{}, nil
+	}
+	x.step(onDisconnect)
+	return Result{}, c.NIC.Disconnect(c.Now, x.conn, c.Out)
+}
+
+// notify is told by programs that the first packet has arrived; the NIC knows that itself.
+func (m *Manager) notify(_ call, a notify) (Result, error) {
+	_, err := m.find(a.ID)
+	return Result{}, err
+}

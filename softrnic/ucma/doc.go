@@ -1,0 +1,23 @@
+// Package ucma is what unmodified RDMA programs see of a NIC's connection manager: the interface of
+// Linux between librdmacm and the kernel (/dev/infiniband/rdma_cm). The preloaded library of package
+// uverbs forwards the commands of a program, and package ipc/serve executes them by a Manager:
+//
+//	abi.go      commands: numbers, arguments, answers, events
+//	message.go  how the preloaded library forwards a command
+//	address.go  socket addresses; addresses and ports of identifiers; routes
+//	state.go    the states of an identifier
+//	id.go       identifiers: rdma_cm_id of librdmacm
+//	channel.go  event channels: events that a program has not read
+//	manager.go  Manager: the identifiers and channels of one program
+//	listen.go   listeners and peers' requests
+//	connect.go  connections and datagram services
+//	report.go   what the NIC reports about them
+//	attr.go     attributes with which a program brings its queue pair up
+//	option.go   options of identifiers
+//
+// Commands never wait: what takes time ends with an event. All bytes were written by another
+// process, which is not trusted. The layouts are those of /usr/include/rdma/rdma_user_cm.h.
+//
+// A Manager has no lock: its caller has exclusive use of the NIC's engine, as it has when the engine
+// reports a change.
+package ucma

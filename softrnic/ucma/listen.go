@@ -1,0 +1,135 @@
+package ucma
+
+import (
+	"errors"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Bounds of the ACK timeout that a peer asks for: neither a storm nor waiting without end.
+const (
+	minPeerTimeout = 8  // 1 ms
+	maxPeerTimeout = 20 // 4.3 s
+)
+
+// listen takes requests at the port of an identifier.
+func (m *Manager) listen(c call, a listen) (Result, error) {
+	x, err := m.find(a.ID)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case x.state == Fresh: // at all addresses, and any port
+		if err := m.give(x, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
+			return Result{}, err
+		}
+		x.step(onBind)
+	case !x.may(onListen):
+		return Result{}, unix.EINVAL
+	}
+	if c.NIC == nil {
+		return Result{}, unix.ENODEV
+	}
+	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // 0: the largest
+	service := x.service(x.src.Port())
+	if x.datagrams() {
+		x.listener, err = c.NIC.ListenDatagrams(service, x.backlog)
+	} else {
+		x.listener, err = c.NIC.Listen(service, x.backlog)
+	}
+	if errors.Is(err, verbs.ErrBusy) {
+		err = unix.EADDRINUSE
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	x.step(onListen)
+	x.listener.Watch(watcher{m})
+	m.listeners[x.listener] = x
+	return Result{}, nil
+}
+
+// Requested makes an identifier for a peer's request. The NIC calls it.
+func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refusal, ok bool) {
+	x := m.listeners[l]
+	ip, private, err := m.header(c)
+	if x == nil || err != nil || !x.takes(c.Local) || ip.Src != c.Peer {
+		return cm.Refusal{Reason: mad.ReasonConsumer}, false
+	}
+	if own := cm.MTUCode(m.cfg.Device.ActiveMTU); c.Request != nil && c.Request.MTU > own {
+		return cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{own}}, false
+	}
+	if x.waiting >= x.backlog {
+		return cm.Refusal{Reason: mad.ReasonNoResources}, false
+	}
+	made, err := m.newID(x.channel, 0)
+	if err != nil {
+		return cm.Refusal{Reason: mad.ReasonNoResources}, false
+	}
+	made.space, made.conn, made.of, made.options.tos = x.space, c, x, x.options.tos
+	x.waiting++
+	made.src, made.dst = netip.AddrPortFrom(c.Local, x.src.Port()), netip.AddrPortFrom(c.Peer, ip.SrcPort)
+	made.step(onRequest)
+	m.conns[c] = made
+	m.queue(x.channel, pending{of: x, made: made, event: newEvent(x.uid, made.handle, connectRequest, 0, m.asked(made, private))})
+	return why, true
+}
+
+// takes reports whether a listener takes requests to an address of the NIC.
+func (x *id) takes(local netip.Addr) bool {
+	own := x.src.Addr()
+	return own == local || own.IsUnspecified() && (own.Is4() == local.Is4() || own.Is6() && !x.options.only)
+}
+
+// header takes the header of RDMA-CM off the private data of a request.
+func (m watcher) header(c *engine.CMConn) (ip mad.IPData, private []byte, err error) {
+	b := []byte(nil)
+	if c.Ask != nil {
+		b = c.Ask.Private[:]
+	} else {
+		b = c.Request.Private[:]
+	}
+	err = ip.Parse(b)
+	return ip, b[mad.IPDataLen:], err
+}
+
+// asked notes what a peer asks for, and returns the parameters of the event.
+func (m watcher) asked(x *id, private []byte) any {
+	t := &x.terms
+	t.mtu, t.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
+	if x.datagrams() {
+		p := datagramParam{AH: m.ahOf(x), QKey: DefaultQKey}
+		p.PrivateLen = uint8(copy(p.Private[:], private))
+		return p
+	}
+	req := x.conn.Request
+	t.peerQPN, t.peerPSN, t.psn, t.mtu = req.QPN, req.PSN, m.newPSN(), req.MTU
+	t.resources, t.depth, t.retry, t.rnrRetry = req.InitiatorDepth, req.ResponderResources, req.Retry, req.RNRRetry
+	t.ackTimeout = min(max(req.Primary.AckTimeout, minPeerTimeout), maxPeerTimeout)
+	if x.options.ackTimeout != 0 {
+		t.ackTimeout = x.options.ackTimeout
+	}
+	p := connParam{
+		QPN: uint32(req.QPN), Resources: t.resources, Depth: t.depth, Retry: req.Retry, RNRRetry: req.RNRRetry,
+		SRQ: flag(req.SRQ), FlowControl: flag(req.FlowControl),
+	}
+	p.PrivateLen = uint8(copy(p.Private[:], private))
+	return p
+}
+
+// newPSN is the first PSN of a connection.
+func (m *Manager) newPSN() wire.PSN { return wire.PSN(m.cfg.Rand.Uint32()).Add(0) }
+
+// flag is a truth as the ABI has it.
+func flag(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,251 @@
+package ucma
+
+import (
+	"errors"
+	"math/rand/v2"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Config describes the connection manager of one program. All fields are required, but for the
+// limits.
+type Config struct {
+	Device verbs.DeviceAttr
+	// Ports are those that all programs on the NIC share.
+	Ports *Ports
+	Rand  *rand.Rand
+	// Owns reports whether the program may connect a queue pair.
+	Owns func(n wire.QPN) bool
+	// Tell announces to the program that a channel has one more event. It must not wait.
+	Tell func(channel uint32)
+	// IDs and Channels bound what the program may have. 0: 4096, 1024.
+	IDs, Channels int
+}
+
+const (
+	defaultIDs      = 4096
+	defaultChannels = 1024
+	// maxHandle is the largest number of an identifier that librdmacm can look up.
+	maxHandle = 1<<16 - 1
+	// maxBacklog bounds the requests to a listener that wait for an answer; a program that asks for
+	// 0 gets as many.
+	maxBacklog = 1024
+)
+
+// Manager has the identifiers and event channels of one program.
+type Manager struct {
+	cfg       Config
+	ids       map[uint32]*id
+	channels  map[uint32]*channel
+	conns     map[*engine.CMConn]*id
+	listeners map[*engine.CMListener]*id
+	next      uint32 // handle
+	nextCh    uint32
+}
+
+// watcher is what the NIC reports to.
+type watcher struct{ *Manager }
+
+var _ engine.CMWatcher = watcher{}
+
+// New returns a Manager without identifiers.
+func New(cfg Config) *Manager {
+	if cfg.IDs == 0 {
+		cfg.IDs = defaultIDs
+	}
+	if cfg.Channels == 0 {
+		cfg.Channels = defaultChannels
+	}
+	return &Manager{
+		cfg: cfg, ids: make(map[uint32]*id), channels: make(map[uint32]*channel),
+		conns: make(map[*engine.CMConn]*id), listeners: make(map[*engine.CMListener]*id),
+	}
+}
+
+// Step is the step of the engine in which a command is executed. NIC is nil while the NIC is down.
+type Step struct {
+	Now clock.Time
+	NIC *engine.GSI
+	Out *packetio.Batch
+}
+
+// call is a step with the channel that the program has written to.
+type call struct {
+	Step
+	ch *channel
+}
+
+// Result is what a command answers.
+type Result struct {
+	Data []byte
+	// Withdrawn events of Channel will not be read: their announcements must be taken back.
+	Withdrawn, Channel uint32
+}
+
+var (
+	errNoEvent = unix.EAGAIN
+	errClosed  = errors.New("no such event channel")
+)
+
+// command makes a handler that takes arguments of type A.
+func command[A any](f func(m *Manager, x call, a A) (Result, error)) func(*Manager, call, []byte) (Result, error) {
+	return func(m *Manager, x call, b []byte) (Result, error) {
+		a, ok := decode[A](b)
+		if !ok {
+			return Result{}, unix.EINVAL
+		}
+		return f(m, x, a)
+	}
+}
+
+// commands are the commands that a program writes to a channel.
+var commands = map[Op]func(*Manager, call, []byte) (Result, error){
+	CreateID:     command((*Manager).create),
+	DestroyID:    command((*Manager).destroy),
+	BindIP:       command((*Manager).bind),
+	ResolveIP:    command((*Manager).resolve),
+	ResolveRoute: command((*Manager).resolveRoute),
+	QueryRoute:   command((*Manager).query),
+	Connect:      command((*Manager).connect),
+	Listen:       command((*Manager).listen),
+	Accept:       command((*Manager).accept),
+	Reject:       command((*Manager).reject),
+	Disconnect:   command((*Manager).disconnect),
+	InitQPAttr:   command((*Manager).initQPAttr),
+	GetEvent:     func(m *Manager, x call, _ []byte) (Result, error) { return m.getEvent(x) },
+	SetOption:    (*Manager).setOption,
+	Notify:       command((*Manager).notify),
+	MigrateID:    command((*Manager).migrate),
+}
+
+// Execute executes a command. The error is that of the command: an errno, or one of package verbs.
+func (m *Manager) Execute(s Step, c Command) (Result, error) {
+	ch := m.channels[c.Channel]
+	f := commands[c.Op]
+	switch {
+	case ch == nil:
+		return Result{}, errors.Join(errClosed, unix.EINVAL)
+	case f == nil:
+		return Result{}, unix.EOPNOTSUPP
+	}
+	return f(m, call{s, ch}, c.Args)
+}
+
+// OpenChannel makes an event channel.
+func (m *Manager) OpenChannel() (number uint32, err error) {
+	if len(m.channels) >= m.cfg.Channels {
+		return 0, unix.EMFILE
+	}
+	for m.channels[m.nextCh] != nil {
+		m.nextCh++
+	}
+	m.channels[m.nextCh] = &channel{number: m.nextCh}
+	return m.nextCh, nil
+}
+
+// CloseChannel ends a channel with all its identifiers. An unknown one is ignored.
+func (m *Manager) CloseChannel(s Step, number uint32) {
+	ch := m.channels[number]
+	if ch == nil {
+		return
+	}
+	for _, x := range m.ids {
+		if x.channel == ch {
+			m.end(s, x)
+		}
+	}
+	delete(m.channels, number)
+}
+
+// Close ends all channels.
+func (m *Manager) Close(s Step) {
+	for n := range m.channels {
+		m.CloseChannel(s, n)
+	}
+}
+
+// Listeners is how many identifiers listen.
+func (m *Manager) Listeners() int { return len(m.listeners) }
+
+// newID makes an identifier.
+func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
+	if len(m.ids) >= min(m.cfg.IDs, maxHandle) {
+		return nil, unix.ENOMEM
+	}
+	for m.ids[m.next] != nil {
+		m.next = (m.next + 1) & maxHandle
+	}
+	x := &id{handle: m.next, uid: uid, channel: ch}
+	m.ids[m.next] = x
+	m.next = (m.next + 1) & maxHandle
+	return x, nil
+}
+
+// find finds the identifier of a handle.
+func (m *Manager) find(handle uint32) (*id, error) {
+	if x := m.ids[handle]; x != nil {
+		return x, nil
+	}
+	return nil, unix.ENOENT
+}
+
+func (m *Manager) create(x call, a createID) (Result, error) {
+	if a.Space != spaceTCP && a.Space != spaceUDP && a.Space != spaceIB {
+		return Result{}, unix.EINVAL
+	}
+	i, err := m.newID(x.ch, a.UID)
+	if err != nil {
+		return Result{}, err
+	}
+	i.space = spaces[a.Space]
+	return Result{Data: encode(Handle{i.handle})}, nil
+}
+
+func (m *Manager) destroy(x call, a destroyID) (Result, error) {
+	i, err := m.find(a.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	withdrawn := m.end(x.Step, i)
+	return Result{Data: encode(Reported{i.reported}), Withdrawn: uint32(withdrawn), Channel: i.channel.number}, nil
+}
+
+// end removes an identifier with its connection or listener, with the identifiers of peers' requests
+// that the program has not seen, and with its events. It returns how many these were.
+func (m *Manager) end(s Step, x *id) (withdrawn int) {
+	if m.ids[x.handle] != x {
+		return 0 // it ended with its listener
+	}
+	delete(m.ids, x.handle)
+	x.answered()
+	m.cfg.Ports.release(x)
+	if x.listener != nil {
+		delete(m.listeners, x.listener)
+		if s.NIC != nil {
+			s.NIC.Unlisten(s.Now, x.listener, s.Out)
+		}
+	}
+	if x.conn != nil {
+		delete(m.conns, x.conn)
+		if s.NIC != nil && x.state != Ended {
+			s.NIC.Abort(s.Now, x.conn, s.Out)
+		}
+	}
+	var unseen []*id
+	for _, p := range x.channel.unread {
+		if p.of == x && p.made != nil {
+			unseen = append(unseen, p.made)
+		}
+	}
+	withdrawn = x.channel.withdraw(x)
+	for _, made := range unseen {
+		withdrawn += m.end(s, made)
+	}
+	return withdrawn
+}

@@ -1,0 +1,86 @@
+package ucma
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/cm"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// Changed tells the program what has happened to a connection. The NIC calls it.
+func (m watcher) Changed(c *engine.CMConn) {
+	x := m.conns[c]
+	switch {
+	case x == nil:
+	case c.End != 0 || c.Dead():
+		m.ended(x, c)
+	case c.Reply != nil && x.step(onReply):
+		m.replied(x, c.Reply)
+	case c.Answered != nil && x.may(onEstablished):
+		m.resolved(x, c.Answered)
+	case c.Established && x.step(onEstablished):
+		m.tell(x, established, 0, nil)
+	}
+}
+
+// ended tells of an end, once.
+func (m watcher) ended(x *id, c *engine.CMConn) {
+	from := x.state
+	if x.datagrams() && from == Accepted {
+		return // the question was answered: that is no connection
+	}
+	if !x.step(onEnd) {
+		return
+	}
+	x.answered()
+	if c.Dead() && c.End == 0 {
+		if from == Connecting || from == Answered {
+			m.tell(x, unreachable, -int32(unix.ENODEV), nil)
+			return
+		}
+		m.tell(x, disconnected, 0, nil)
+		return
+	}
+	switch c.End {
+	case cm.EventRejected:
+		var p connParam
+		reason := mad.ReasonTimeout
+		if c.Reject != nil {
+			reason = c.Reject.Reason
+			p.PrivateLen = uint8(copy(p.Private[:], c.Reject.Private[:]))
+		}
+		m.tell(x, rejected, int32(reason), p)
+	case cm.EventUnreachable:
+		m.tell(x, unreachable, -int32(unix.ETIMEDOUT), nil)
+	default:
+		m.tell(x, disconnected, 0, nil)
+	}
+}
+
+// replied notes the terms of the peer's REP.
+func (m watcher) replied(x *id, rep *mad.REP) {
+	t := &x.terms
+	t.peerQPN, t.peerPSN = rep.QPN, rep.PSN
+	t.resources, t.depth = min(t.resources, rep.InitiatorDepth), min(t.depth, rep.ResponderResources)
+	t.rnrRetry = rep.RNRRetry
+	p := connParam{
+		QPN: uint32(rep.QPN), Resources: rep.InitiatorDepth, Depth: rep.ResponderResources, RNRRetry: rep.RNRRetry,
+		SRQ: flag(rep.SRQ), FlowControl: flag(rep.FlowControl),
+	}
+	p.PrivateLen = uint8(copy(p.Private[:], rep.Private[:]))
+	m.tell(x, connectResponse, 0, p)
+}
+
+// resolved notes where a datagram service is, or that it is not.
+func (m watcher) resolved(x *id, rep *mad.SIDRRep) {
+	if rep.Status != mad.SIDRValid {
+		x.step(onEnd)
+		m.tell(x, unreachable, int32(rep.Status), nil)
+		return
+	}
+	x.step(onEstablished)
+	p := datagramParam{QPN: uint32(rep.QPN), QKey: rep.QKey, AH: m.ahOf(x)}
+	p.PrivateLen = uint8(copy(p.Private[:], rep.Private[:]))
+	m.tell(x, established, 0, p)
+}
