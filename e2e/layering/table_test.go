@@ -112,7 +112,7 @@ var table = map[string]row{
 	"softrnic/ipc/ring":           {level: 4},
 	"softrnic/ipc/proto":          {level: 4, beside: []string{"softrnic/rdmacm"}},
 	"softrnic/ipc/serve":          {level: 4, beside: []string{"softrnic/ipc/proto", "softrnic/ipc/ring", "softrnic/rdmacm", "softrnic/ucma", "softrnic/uverbs"}},
-	"softrnic/ucma":               {level: 4, beside: []string{"softrnic/uverbs"}, touches: nothing},
+	"softrnic/ucma":               {level: 4, beside: []string{"softrnic/uverbs"}, touches: noClock},
 	"softrnic/uverbs":             {level: 4},
 	"softrnic/uverbs/preload":     {level: 4},
 	"swordbox/switchd":            {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/capture/tap", "topo/guests"}},

@@ -69,7 +69,7 @@ const (
 func (p *Ports) take(x *id, port uint16, start uint32) (uint16, error) {
 	if port != 0 {
 		u := p.used[x.service(port)]
-		if u != nil && !(u.shared && x.options.reuse) {
+		if u != nil && (!u.shared || !x.options.reuse) {
 			return 0, unix.EADDRINUSE
 		}
 		if u == nil {

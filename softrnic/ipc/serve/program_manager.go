@@ -95,16 +95,15 @@ func (c *client) executeManager(b []byte) error {
 
 // execute executes one command.
 func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err error) {
-	switch cmd.Op {
-	case ucma.OpenChannel:
+	q := x.channels[cmd.Channel]
+	switch {
+	case cmd.Op == ucma.OpenChannel:
 		return x.openChannel(s)
-	case ucma.CloseChannel:
+	case cmd.Op == ucma.CloseChannel:
 		x.closeChannel(s, cmd.Channel)
 		return r, nil
-	case ucma.GetEvent: // the program has received an announcement: there may be room for more
-		if q := x.channels[cmd.Channel]; q != nil {
-			q.flush()
-		}
+	case cmd.Op == ucma.GetEvent && q != nil: // the program has received an announcement: there may be room for more
+		q.flush()
 	}
 	got, err := x.m.Execute(s, cmd)
 	if q := x.channels[got.Channel]; q != nil {
