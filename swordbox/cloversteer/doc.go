@@ -18,9 +18,11 @@
 //     by then. A waiting request is sent at once when its connection has another request.
 //   - A request is steered only if the tail has the length and R_Key of the node that the client
 //     named, is on the same server, and has a version that is not lower. If its version is higher,
-//     the response is translated: it shows the version that the client knows. Only the tail's own
-//     version is translated. An entry that has been reused since has a still higher version and so
-//     never looks like the node that the client named, whether or not the switch remembers.
+//     the response is translated: it shows the version that the client knows. A response of several
+//     packets cannot be translated, so such a READ is steered only to a tail of the same version.
+//     Only the tail's own version is translated. An entry that has been reused since has a still
+//     higher version and so never looks like the node that the client named, whether or not the
+//     switch remembers.
 //   - If a translated response is lost in a crash of the switch, the client sees a version that it
 //     does not know. After an append it must then find out whether its node was linked; after a
 //     READ it asks the metadata server. Package clover does both.

@@ -135,7 +135,8 @@ func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 	m.stats.Reads++
 	key := id{n.key, st.store.incarnation}
 	h := m.hot.count(q.c.Now, key, false)
-	if q.s.Span != 1 || !q.rule.Steer.Reads() || !m.hot.steers(q.rule, n.key, h) {
+	parts := parts{q.s.Span, q.s.Flow.MTU}
+	if !parts.areKnown(len(q.flow.ring)) || !q.rule.Steer.Reads() || !m.hot.steers(q.rule, n.key, h) {
 		return pipeline.Forward()
 	}
 	k := m.chains.byKey.find(key)
@@ -143,22 +144,30 @@ func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 		return pipeline.Forward()
 	}
 	if k.busy && q.c.Now.Sub(k.at) < m.cfg.Hold && (k.has(n) || n.ref == k.node) {
-		if v, ok := m.holdRead(q, k, n, st.super.Format); ok {
+		if v, ok := m.holdRead(q, k, n, parts, st.super.Format); ok {
 			return v
 		}
 	}
-	d := m.steerRead(q.flow, f, k, n, st.super.Format)
+	d := m.steerRead(q.flow, f, k, n, parts, st.super.Format)
 	if d == nil {
 		return pipeline.Forward()
 	}
 	return note(q.c, q.p, d)
 }
 
+// parts is how many packets the response to a READ has, and the path MTU.
+type parts struct{ n, mtu int }
+
+// areKnown reports whether a READ may be steered: its client may ask for any of its parts again, and
+// each takes a place in the flow's ring, of which other requests need most.
+func (p parts) areKnown(ring int) bool { return p.n == 1 || p.n > 1 && p.n <= ring/4 && p.mtu > 0 }
+
 // steerRead gives a READ of n another target, if there is a better one, and returns the decision;
-// nil if not.
-func (m *Machine) steerRead(fl *flow, f *wire.Frame, k *chain, n *node, format layout.Format) *decision {
+// nil if not. The response to a READ of several packets cannot be translated, because its checksum
+// covers all of them.
+func (m *Machine) steerRead(fl *flow, f *wire.Frame, k *chain, n *node, p parts, format layout.Format) *decision {
 	t := m.chains.beyond(k, n, f.RETH.RKey, n.version)
-	if t == nil {
+	if t == nil || p.n > 1 && t.version != n.version {
 		return nil
 	}
 	m.stats.SteeredReads++
@@ -167,6 +176,12 @@ func (m *Machine) steerRead(fl *flow, f *wire.Frame, k *chain, n *node, format l
 	d.target = target{steered: true, asked: f.RETH.VA, to: t.ref, seen: n.version, version: t.version, format: format}
 	if d.version != d.seen {
 		m.stats.Translated++
+	}
+	for i := p.n - 1; i > 0; i-- {
+		part := fl.add(f.BTH.PSN.Add(i), kindRead)
+		part.target = d.target
+		part.asked += uint64(i * p.mtu)
+		part.to.va += uint64(i * p.mtu)
 	}
 	f.RETH.VA = t.va
 	return d

@@ -1,6 +1,7 @@
 package cloversteer_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
@@ -172,8 +173,9 @@ func TestNodesOfAnotherClass(t *testing.T) {
 	}
 }
 
-// Nodes of several packets (hole 37): the key is in the first one. Appends to them are steered,
-// READs are not.
+// Nodes of several packets (hole 37): the key is in the first one. Appends to them are steered, and
+// READs, if the newest node has the version that the client expects; also when the client reads a
+// part again.
 func TestLongNodes(t *testing.T) {
 	b := newBox(t, rules.Rule{})
 	long := layout.Space{Servers: 1, Entries: layout.Counts{0: 16, 4: 4}, Shortcuts: 4}
@@ -182,30 +184,54 @@ func TestLongNodes(t *testing.T) {
 	s.Put(data)
 	b.pass(b.write(4, base, data))
 	at := func(h layout.Handle) uint64 { return base + 256 + 16*128 + uint64(h-17)*2048 }
-	node := func(i int, h layout.Handle) {
+	node := func(i int, h layout.Handle, v layout.Version) {
 		data := make([]byte, 2048)
-		layout.Hardened.PutNode(data, layout.Header(1), 7, nil)
+		layout.Hardened.PutNode(data, layout.Header(v), 7, nil)
 		first, last := b.request(i, wire.RCWriteFirst), b.request(i, wire.RCWriteLast)
 		first.RETH, first.Payload, last.Payload = wire.RETH{VA: at(h), RKey: rkey, Length: 2048}, data[:1024], data[1024:]
 		b.one(first)
 		b.one(last)
 	}
-	link := func(i int, to, n layout.Handle) *wire.Frame {
-		f := b.cas(i, 1, 1, n, 1)
+	link := func(i int, to, n layout.Handle, v layout.Version) *wire.Frame {
+		f := b.cas(i, 1, 1, n, v)
 		f.AtomicETH.VA = at(to)
 		return f
 	}
-	node(1, 17)
-	node(1, 18)
-	f := link(1, 17, 18)
+	node(1, 17, 1)
+	node(1, 18, 1)
+	f := link(1, 17, 18, 1)
 	b.pass(f)
 	b.pass(answer(f, layout.Header(1)))
-	node(2, 19)
-	f = link(2, 17, 19)
+	read := func() *wire.Frame {
+		r := b.request(3, wire.RCReadRequest)
+		b.sent[3]++
+		r.RETH = wire.RETH{VA: at(17), RKey: rkey, Length: 2048}
+		return r
+	}
+	r := read()
+	wantVA(t, b.one(r), r, at(18))
+	node(2, 19, 1)
+	f = link(2, 17, 19, 1)
 	wantVA(t, b.one(f), f, at(18))
-	r := b.request(3, wire.RCReadRequest)
-	r.RETH = wire.RETH{VA: at(17), RKey: rkey, Length: 2048}
-	b.pass(r)
+	held := read()
+	if list := b.send(held); len(list) != 0 {
+		t.Fatalf("a READ during an append left as %v", list)
+	}
+	list := b.send(answer(f, layout.Header(1)))
+	if len(list) != 2 {
+		t.Fatalf("the READ that waited: %v", list)
+	}
+	wantVA(t, &list[slices.IndexFunc(list, func(f wire.Frame) bool { return f.BTH.Opcode == wire.RCReadRequest })], held, at(19))
+	rest := *held
+	rest.BTH.PSN, rest.RETH.VA, rest.RETH.Length = held.BTH.PSN.Next(), at(17)+1024, 1024
+	wantVA(t, b.one(&rest), &rest, at(19)+1024)
+	first := *r
+	wantVA(t, b.one(&first), &first, at(18))
+	node(1, 20, 2)
+	f = link(1, 17, 20, 2)
+	wantVA(t, b.one(f), f, at(19))
+	b.send(answer(f, layout.Header(1)))
+	b.pass(read())
 }
 
 // hot:1 steers the hottest key alone, and the listing shows it with its tail.

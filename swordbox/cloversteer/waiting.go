@@ -12,6 +12,7 @@ const none = -1
 // waiter is an append or a READ that waits in the switch.
 type waiter struct {
 	read   bool          // a READ, of node; else an append, of node
+	parts  parts         // of a READ
 	format layout.Format // of a READ's response
 	hold   pipeline.HoldID
 	flow   *flow
@@ -106,7 +107,7 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 
 // holdRead makes a READ wait for the append in flight: sent now, it would find a node that has a
 // successor by then, and its client would have to read that, too. ok is false if there is no room.
-func (m *Machine) holdRead(q *request, k *chain, n *node, format layout.Format) (v pipeline.Verdict, ok bool) {
+func (m *Machine) holdRead(q *request, k *chain, n *node, p parts, format layout.Format) (v pipeline.Verdict, ok bool) {
 	if m.wait.full() {
 		return v, false
 	}
@@ -116,7 +117,7 @@ func (m *Machine) holdRead(q *request, k *chain, n *node, format layout.Format) 
 	m.stats.HeldReads++
 	psn := q.p.BTH.PSN
 	q.flow.add(psn, kindRead).asked = q.p.RETH.VA
-	m.wait.add(k, &waiter{read: true, format: format, hold: v.ID, flow: q.flow, psn: psn, node: n.ref, frame: q.p.Frame})
+	m.wait.add(k, &waiter{read: true, parts: p, format: format, hold: v.ID, flow: q.flow, psn: psn, node: n.ref, frame: q.p.Frame})
 	return v, true
 }
 
@@ -153,7 +154,7 @@ func (m *Machine) releaseRead(c *pipeline.Ctx, i int32) {
 		m.unhold(i)
 		return
 	}
-	if d := m.steerRead(w.flow, &w.frame, k, n, w.format); d != nil {
+	if d := m.steerRead(w.flow, &w.frame, k, n, w.parts, w.format); d != nil {
 		c.Release(w.hold, &w.frame, text(c, w.frame.BTH.Opcode, d))
 	} else {
 		c.Release(w.hold, nil, "")

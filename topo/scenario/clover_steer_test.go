@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/cloversteer"
@@ -111,5 +113,32 @@ func TestPlantedSteeringBugsAreCaught(t *testing.T) {
 		if caught < c.least || c.least == 0 && caught > 0 {
 			t.Errorf("%s: caught with %d of 20 seeds, want at least %d", c.name, caught, c.least)
 		}
+	}
+}
+
+// Nodes have two or three packets. Histories with steered READs of them are linearizable.
+func TestSteeredReadsOfSeveralPackets(t *testing.T) {
+	t.Parallel()
+	steered := uint64(0)
+	for seed := uint64(1); seed <= 30; seed++ {
+		m := cloversteer.New(cloversteer.Config{})
+		change := func(p *storePlan) {
+			p.steer, p.box = steerAny, steerBox("both", "all")
+			p.rack.Wrap = nil
+			p.rack.Program, p.rack.Datagrams = steering(m), true
+			p.params.PathMTU, p.region = verbs.MTU256, 512<<10
+			p.shares, p.sizes = [layout.Classes]int{0, 20, 40, 40}, []int{400, 700}
+			if p.what == storeSwitchCrash {
+				p.what = storeNothing
+			}
+		}
+		s := Scenario{Name: "clover-steer", run: func(e *env) error { return runCloverSteered(e, steerAny, mixNone, change) }}
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d: %v", seed, r.Err)
+		}
+		steered += m.Stats().SteeredReads
+	}
+	if steered < 100 {
+		t.Errorf("only %d READs were steered", steered)
 	}
 }
