@@ -158,7 +158,7 @@ func (e *end) datagram(change func(*verbs.QPInit)) verbs.QP {
 func testUD(t *testing.T, w *World) {
 	a, b := w.ends(t)
 	ask, answer := a.datagram(nil), b.datagram(nil)
-	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, TrafficClass: 0x20})
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, TrafficClass: 0x20, FlowLabel: 0x12345})
 	must(t, err)
 	if ah.Handle() == 0 {
 		t.Error("an address handle without a number")
@@ -179,6 +179,10 @@ func testUD(t *testing.T, w *World) {
 	if wc.Flags&verbs.WithGRH == 0 || wc.ByteLen != 44 || wc.SrcQPN != ask.QPN() || g.Source != a.ctx.Device().GIDs[w.Family] || g.TrafficClass != 0x20 || string(grh[40:]) != "ping" {
 		t.Errorf("datagram: %+v from %+v: %q", wc, g, grh[40:])
 	}
+	if label := g.FlowLabel; label != 0x12345 && b.ctx.Device().GIDs[w.Family].Addr().Is6() {
+		t.Errorf("flow label %#x", label)
+	}
+	wantErr(t, "flow label", second(a.pd.CreateAH(verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, FlowLabel: 1 << 20})), verbs.ErrInvalid)
 	back, err := b.pd.CreateAH(verbs.AHAttr{DestGID: g.Source, SourceGID: w.Family})
 	must(t, err)
 	must(t, ask.PostRecv(verbs.RecvWR{ID: 5, SGL: []verbs.SGE{a.mr.SGE(0, 100)}}))

@@ -379,7 +379,7 @@ func testAttributes(t *testing.T, w *World) {
 	init := verbs.ToInit{Access: verbs.RemoteRead, PKey: 0xffff}
 	rtr := verbs.ToRTR{
 		DestQPN: 0x123456, DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, RecvPSN: 0xabcdef, PathMTU: verbs.MTU512,
-		MaxDestRdAtomic: 3, MinRNRTimer: 5, TrafficClass: 6, HopLimit: 7,
+		MaxDestRdAtomic: 3, MinRNRTimer: 5, TrafficClass: 6, HopLimit: 7, FlowLabel: 0xabcde,
 	}
 	rts := verbs.ToRTS{SendPSN: 0x111111, Timeout: 15, RetryCount: 3, RNRRetry: 4, MaxRdAtomic: 5}
 	must(t, q.ToInit(init))

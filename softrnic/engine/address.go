@@ -39,11 +39,17 @@ func sourcePort(a, b wire.QPN) uint16 {
 	v := uint64(a) * uint64(b)
 	v ^= v >> 20
 	v ^= v >> 40
-	label := uint32(v & 0xfffff)
-	return udpPortBase | (uint16(label&0x3fff) ^ uint16(label>>14))
+	return labelPort(uint32(v & maxLabel))
 }
 
-// routeTo resolves an address for packets of up to mtu bytes. The caller sets the UDP source port.
+// maxLabel is the largest flow label.
+const maxLabel = 1<<20 - 1
+
+// labelPort is the UDP source port for a flow label (A17.3.1/label; the folding is that of Linux).
+func labelPort(label uint32) uint16 { return udpPortBase | (uint16(label&0x3fff) ^ uint16(label>>14)) }
+
+// routeTo resolves an address for packets of up to mtu bytes. Without a flow label the caller sets
+// the UDP source port.
 func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
 	if a.SourceGID < 0 || a.SourceGID >= len(p.cfg.GIDs) {
 		return route{}, opError(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
@@ -51,6 +57,9 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	src, dst := p.cfg.GIDs[a.SourceGID].Addr(), a.DestGID.Addr()
 	if src.Is4() != dst.Is4() {
 		return route{}, opError(op, verbs.ErrInvalid, "source GID %v and destination GID %v are of different families", src, dst)
+	}
+	if a.FlowLabel > maxLabel {
+		return route{}, opError(op, verbs.ErrInvalid, "flow label %#x has 20 bits", a.FlowLabel)
 	}
 	overhead := ipv4Overhead
 	if dst.Is6() {
@@ -74,9 +83,12 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	}
 	r.eth = wire.Ethernet{Dst: mac, Src: p.cfg.MAC}
 	r.udp = wire.UDP{DstPort: wire.UDPPort}
+	if a.FlowLabel != 0 {
+		r.udp.SrcPort = labelPort(a.FlowLabel)
+	}
 	if r.v6 {
 		r.eth.Type = wire.EtherTypeIPv6
-		r.ipv6 = wire.IPv6{TrafficClass: a.TrafficClass, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
+		r.ipv6 = wire.IPv6{TrafficClass: a.TrafficClass, FlowLabel: a.FlowLabel, NextHeader: protocolUDP, HopLimit: hops, Src: src.As16(), Dst: dst.As16()}
 	} else {
 		r.eth.Type = wire.EtherTypeIPv4
 		r.ipv4 = wire.IPv4{TOS: a.TrafficClass, DF: true, TTL: hops, Protocol: protocolUDP, Src: src.As4(), Dst: dst.As4()}

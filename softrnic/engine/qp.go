@@ -150,8 +150,11 @@ func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 	}
 	r, err := q.e.routeTo(op, verbs.AHAttr{
 		DestGID: a.DestGID, SourceGID: a.SourceGID, TrafficClass: a.TrafficClass, HopLimit: a.HopLimit,
+		FlowLabel: a.FlowLabel,
 	}, a.PathMTU)
-	r.udp.SrcPort = sourcePort(q.q.Num(), a.DestQPN)
+	if a.FlowLabel == 0 {
+		r.udp.SrcPort = sourcePort(q.q.Num(), a.DestQPN)
+	}
 	return r, err
 }
 

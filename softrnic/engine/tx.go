@@ -123,7 +123,9 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 		if ah == nil {
 			return
 		}
-		r = &ah.route
+		if r = &ah.route; r.udp.SrcPort != 0 {
+			port = r.udp.SrcPort // by the flow label of the address
+		}
 	}
 	f := e.tx.head(r, port)
 	f.Packet = p.Packet

@@ -227,3 +227,51 @@ func FuzzDatagramFrame(f *testing.F) {
 		}
 	})
 }
+
+// A flow label is in the IPv6 header and makes the UDP source port over both families, for
+// connections and datagrams; without one the port is that of the queue pair (A17.3.1/label).
+func TestFlowLabels(t *testing.T) {
+	for _, gid := range []int{0, 1} {
+		for label, want := range map[uint32]uint16{1: 0xc001, 0x3fff: 0xffff, 0x4000: 0xc001, 0xfffff: 0xc000 | 0x3fff ^ 0x3f, 0: 0} {
+			p := unconnected(t)
+			if err := p.a.qp.ToInit(verbs.ToInit{}); err != nil {
+				t.Fatal(err)
+			}
+			rtr := verbs.ToRTR{DestQPN: p.b.qp.Num(), DestGID: p.b.e.cfg.GIDs[gid], SourceGID: gid, PathMTU: verbs.MTU1024, FlowLabel: label}
+			bad := rtr
+			bad.FlowLabel = 1 << 20
+			wantErr(t, "21 bits", p.a.qp.ToRTR(0, bad), verbs.ErrInvalid)
+			if err := p.a.qp.ToRTR(0, rtr); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.a.qp.ToRTS(0, verbs.ToRTS{}); err != nil {
+				t.Fatal(err)
+			}
+			p.post(t, p.a, verbs.SendWR{Op: verbs.OpSend})
+			d := made(p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{Type: verbs.UD}))
+			for _, err := range []error{d.ToInit(verbs.ToInit{}), d.ToRTR(0, verbs.ToRTR{}), d.ToRTS(0, verbs.ToRTS{})} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			ah := made(p.a.e.CreateAH(p.a.pd, verbs.AHAttr{DestGID: p.b.e.cfg.GIDs[gid], SourceGID: gid, FlowLabel: label}))
+			if err := d.PostSend(0, []verbs.SendWR{{Op: verbs.OpSend, AH: handleOf{ah}, RemoteQPN: 5}}, &p.a.out); err != nil {
+				t.Fatal(err)
+			}
+			ports := []uint16{sourcePort(p.a.qp.Num(), p.b.qp.Num()), datagramPort(d.Num())}
+			for i, f := range p.a.out.Frames {
+				fr := parse(t, f.Data)
+				port := want
+				if label == 0 {
+					port = ports[i]
+				}
+				if fr.UDP.SrcPort != port || fr.V6 && fr.IPv6.FlowLabel != label {
+					t.Errorf("GID %d, label %#x, frame %d: port %#x, want %#x; label %#x", gid, label, i, fr.UDP.SrcPort, port, fr.IPv6.FlowLabel)
+				}
+			}
+			if len(p.a.out.Frames) != 2 {
+				t.Errorf("%d frames", len(p.a.out.Frames))
+			}
+		}
+	}
+}

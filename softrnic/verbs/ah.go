@@ -11,6 +11,9 @@ type AHAttr struct {
 	SourceGID    int // index into DeviceAttr.GIDs; the family must be DestGID's
 	TrafficClass uint8
 	HopLimit     uint8 // 0: 64
+	// FlowLabel has 20 bits. It is the flow label over IPv6, and over both families the UDP source
+	// port is made from it; 0: the NIC chooses a port by the queue pair, and there is no label.
+	FlowLabel uint32
 }
 
 // AH is an address handle: an address that was resolved once, for datagrams of queue pairs of its
@@ -30,6 +33,7 @@ type GRH struct {
 	Source, Dest GID
 	TrafficClass uint8
 	HopLimit     uint8
+	FlowLabel    uint32 // 0 over IPv4, which has none
 }
 
 // ParseGRH reads the area, which is the first GRHLen bytes of a receive whose completion has
@@ -49,6 +53,7 @@ func ParseGRH(b []byte) (GRH, error) {
 		return GRH{
 			Source: GID(b[8:24]), Dest: GID(b[24:40]),
 			TrafficClass: uint8(binary.BigEndian.Uint16(b) >> 4), HopLimit: b[7],
+			FlowLabel: binary.BigEndian.Uint32(b) & 0xfffff,
 		}, nil
 	case b[v4]>>4 == 4:
 		return GRH{Source: mapped(b[v4+12:]), Dest: mapped(b[v4+16:]), TrafficClass: b[v4+1], HopLimit: b[v4+8]}, nil

@@ -10,10 +10,10 @@ import (
 func TestParseGRH(t *testing.T) {
 	src, dst := netip.MustParseAddr("fd77::1"), netip.MustParseAddr("fd77::2")
 	b := make([]byte, GRHLen)
-	b[0], b[1], b[7] = 0x66, 0xa0, 63
+	b[0], b[1], b[2], b[3], b[7] = 0x66, 0xab, 0xcd, 0xef, 63
 	copy(b[8:], src.AsSlice())
 	copy(b[24:], dst.AsSlice())
-	if g, err := ParseGRH(b); err != nil || g != (GRH{GIDOf(src), GIDOf(dst), 0x6a, 63}) {
+	if g, err := ParseGRH(b); err != nil || g != (GRH{GIDOf(src), GIDOf(dst), 0x6a, 63, 0xbcdef}) {
 		t.Errorf("IPv6: %+v, %v", g, err)
 	}
 	src, dst = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
@@ -21,7 +21,7 @@ func TestParseGRH(t *testing.T) {
 	b[20], b[21], b[28] = 0x45, 0x6a, 7
 	copy(b[32:], src.AsSlice())
 	copy(b[36:], dst.AsSlice())
-	if g, err := ParseGRH(b); err != nil || g != (GRH{GIDOf(src), GIDOf(dst), 0x6a, 7}) {
+	if g, err := ParseGRH(b); err != nil || g != (GRH{GIDOf(src), GIDOf(dst), 0x6a, 7, 0}) {
 		t.Errorf("IPv4: %+v, %v", g, err)
 	}
 	for _, bad := range [][]byte{nil, b[:39], make([]byte, GRHLen)} {

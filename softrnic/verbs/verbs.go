@@ -236,7 +236,8 @@ type ToRTR struct {
 	MaxDestRdAtomic int // 0: 16; -1: none
 	MinRNRTimer     uint8
 	TrafficClass    uint8
-	HopLimit        uint8 // 0: 64
+	HopLimit        uint8  // 0: 64
+	FlowLabel       uint32 // as in AHAttr
 }
 
 // ToRTS are the attributes of RTR to RTS. UC and UD queue pairs look at SendPSN alone.

@@ -128,7 +128,7 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		return o.qp.ToRTR(verbs.ToRTR{
 			DestQPN: wire.QPN(k.DestQPN), DestGID: k.Dest.DestGID, SourceGID: int(k.Dest.SourceGID), RecvPSN: wire.PSN(k.RecvPSN & 0xffffff),
 			PathMTU: verbs.MTU(128 << k.PathMTU), MaxDestRdAtomic: orNone(k.MaxDestRdAtomic), MinRNRTimer: k.MinRNRTimer,
-			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop,
+			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop, FlowLabel: k.Dest.Flow & flowLabel,
 		})
 	case to == stateRTS && o.state == stateRTR:
 		err := o.qp.ToRTS(verbs.ToRTS{

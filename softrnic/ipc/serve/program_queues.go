@@ -61,7 +61,7 @@ func (p programQueues) createAH(a uverbs.AHArgs) (result, error) {
 		return result{}, err
 	}
 	ah, err := pd.CreateAH(verbs.AHAttr{
-		DestGID: a.Attr.DestGID, SourceGID: int(a.Attr.SourceGID), TrafficClass: a.Attr.TClass, HopLimit: a.Attr.Hop,
+		DestGID: a.Attr.DestGID, SourceGID: int(a.Attr.SourceGID), TrafficClass: a.Attr.TClass, HopLimit: a.Attr.Hop, FlowLabel: a.Attr.Flow & flowLabel,
 	})
 	if err != nil {
 		p.c.objects.giveBack(kindAH, 0, 0)
@@ -86,6 +86,9 @@ func (p programQueues) destroyAH(a uverbs.Handle) (result, error) {
 		return err
 	})
 }
+
+// flowLabel are the bits of a flow label in an address of a program.
+const flowLabel = 0xfffff
 
 // cqObject is a completion queue with what it was counted as.
 type cqObject struct {
