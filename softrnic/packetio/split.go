@@ -145,6 +145,10 @@ func (s *Segments) Packet(i int) []byte {
 	return d
 }
 
+// Append appends packet i to dst, as AppendSegment does. The frame is not changed; Packet must not
+// have been called since Open.
+func (s *Segments) Append(dst []byte, i int) []byte { return s.frame.segment(s.l, i, dst) }
+
 // fix gives segment i its own lengths, identification and checksums. The UDP checksum becomes 0,
 // none: the ICRC guards the packet.
 func (l *layout) fix(d []byte, i int) {

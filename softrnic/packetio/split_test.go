@@ -127,6 +127,11 @@ func TestSegments(t *testing.T) {
 					t.Fatalf("%d packets, want %d", n, len(want.Frames))
 				}
 				for i := range want.Frames {
+					if got := s.Append([]byte("x"), i); !bytes.Equal(got[1:], want.Frames[i].Data) {
+						t.Fatalf("v6 %v, size %d, packet %d appended: %x", v6, size, i, got)
+					}
+				}
+				for i := range want.Frames {
 					if got := s.Packet(i); !bytes.Equal(got, want.Frames[i].Data) {
 						t.Fatalf("v6 %v, size %d, packet %d: %x, want %x", v6, size, i, got, want.Frames[i].Data)
 					}

@@ -314,3 +314,14 @@ func TestVerdictApart(t *testing.T) {
 	}
 	r.want("single", r.send(0, roce(0, 1, 9, "x")), "[1]")
 }
+
+// A super-frame of more packets than any sender makes cannot be taken apart: it is forwarded as it
+// is, once.
+func TestVerdictApartOfTooMany(t *testing.T) {
+	f, _ := superOf(129)
+	r, _ := withProgram(t, func(*Ctx, *Parsed) Verdict { return Apart() })
+	r.want("too many", r.sendFrame(0, f), "[1]")
+	if got := r.out.Frames[0]; got.SegSize != f.SegSize || !bytes.Equal(got.Data, f.Data) {
+		t.Errorf("%d bytes, %d a packet", len(got.Data), got.SegSize)
+	}
+}

@@ -93,10 +93,11 @@ type Switch struct {
 
 	ctx Ctx
 	step
-	// parsed, sealer and segment are scratch memory.
-	parsed  Parsed
-	sealer  wire.Sealer
-	segment []byte
+	// parsed, sealer, segment and segments are scratch memory.
+	parsed   Parsed
+	sealer   wire.Sealer
+	segment  []byte
+	segments packetio.Segments
 }
 
 // step is the state of one call of Frame, Tick, Step or Load.
@@ -214,9 +215,9 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 
 // apart handles the packets of a super-frame one by one. fresh: they have not been counted yet.
 func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
-	for i := range f.Packets() {
+	for i := range s.segments.Open(f) {
 		// The packet is in memory of out, because it must stay valid until it has been sent.
-		d := f.AppendSegment(s.out.Alloc(f.SegSize+maxHeaders), i)
+		d := s.segments.Append(s.out.Alloc(f.SegSize+maxHeaders), i)
 		s.packet(in, packetio.Frame{Data: d, Port: f.Port}, d, 1, fresh)
 	}
 }
@@ -283,7 +284,7 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	case ActConsume:
 		s.counters.Consumed += uint64(p.Packets)
 	case ActApart:
-		if p.Packets > 1 {
+		if p.Raw.Splittable() {
 			s.apart(p.Ingress, p.Raw, false)
 			return
 		}
