@@ -109,3 +109,36 @@ func testInvalidationRights(t *testing.T, w *World) {
 	must(t, q.PostSend(verbs.SendWR{ID: 4, Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{s}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}))
 	a.want(4, verbs.LocProtErr)
 }
+
+// testRereg changes the rights of a region whose keys the peer has.
+func testRereg(t *testing.T, w *World) {
+	a, b, qa, qb := w.pair(t, verbs.RC)
+	mr, err := b.pd.RegMR(nil, 4096, verbs.LocalWrite|verbs.RemoteRead|verbs.MWBind)
+	must(t, err)
+	lkey, rkey, at := mr.LKey(), mr.RKey(), mr.Addr()
+	a.put(b, mr, 0, rkey, verbs.RemAccessErr)
+	must(t, mr.Rereg(verbs.LocalWrite|verbs.RemoteWrite|verbs.MWBind))
+	a.put(b, mr, 0, rkey, verbs.Success)
+	if mr.LKey() != lkey || mr.RKey() != rkey || mr.Addr() != at {
+		t.Error("keys or addresses have changed")
+	}
+	wantErr(t, "remote write without local write", mr.Rereg(verbs.RemoteWrite), verbs.ErrInvalid)
+	wantErr(t, "unknown rights", mr.Rereg(1<<7), verbs.ErrInvalid)
+	mw, err := b.pd.AllocMW()
+	must(t, err)
+	key, err := mw.RKey()
+	must(t, err)
+	key = verbs.NextRKey(key)
+	must(t, qb.PostSend(verbs.SendWR{ID: 1, Op: verbs.OpBindMW, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, 64)}, RKey: key, BindAccess: verbs.RemoteWrite}))
+	b.want(1, verbs.Success)
+	wantErr(t, "below a window", mr.Rereg(0), verbs.ErrBusy)
+	must(t, mw.Dealloc())
+	must(t, mr.Rereg(0))
+	must(t, qa.PostSend(verbs.SendWR{ID: 2, Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: mr.Addr(), RKey: rkey}))
+	a.want(2, verbs.RemAccessErr)
+	fast, err := b.pd.AllocFastMR(nil, 64)
+	must(t, err)
+	wantErr(t, "memory for fast registration", fast.Rereg(full), verbs.ErrInvalid)
+	must(t, mr.Dereg())
+	wantErr(t, "deregistered", mr.Rereg(0), verbs.ErrClosed)
+}

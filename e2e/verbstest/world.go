@@ -57,6 +57,7 @@ func Tests() []Test {
 		{"SharedReceiveQueue", testSRQ},
 		{"MemoryWindow", testMW},
 		{"FastRegistration", testFastReg},
+		{"ChangedRights", testRereg},
 		{"InvalidationRights", testInvalidationRights},
 		{"DeviceMemory", testDM},
 		{"LocalAccess", testLocalAccess},

@@ -11,8 +11,8 @@ const maxMoved = 1 << 14
 
 // Resize gives c the room of to, an empty queue that the caller has made for that and must not use
 // afterwards. Completions, their order, arming and the error of an overrun stay. It fails with
-// ErrInvalid when more completions wait than there is room for (IBTA 11.2.8.3/fewer), and with
-// ErrBusy when so many wait that moving them would stop the NIC.
+// ErrInvalid when more completions wait than there is room for, and with ErrBusy when so many wait
+// that moving them would stop the NIC.
 func (c *CQ) Resize(to *CQ) error {
 	const op = "resize cq"
 	switch n := c.Len(); {

@@ -18,7 +18,7 @@ func queueOf(t *testing.T, depth int) *CQ {
 }
 
 // A queue that is resized between pushes, polls and purges of several queue pairs gives the same
-// completions in the same order as a list; it is full at its new depth (IBTA 11.2.8.3/fewer).
+// completions in the same order as a list; it is full at its new depth.
 func TestResizeKeepsTheOrder(t *testing.T) {
 	resized := 0
 	for seed := range uint64(200) {

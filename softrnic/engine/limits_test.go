@@ -385,6 +385,13 @@ func TestTurnsOfQueuePairs(t *testing.T) {
 			t.Errorf("behind %#x: %x, of %x", uint32(served), got, nums)
 		}
 	}
+	// Two take turns, too, although the later number is due first.
+	e.sched.due.Set(qps[nums[1]].place, 0)
+	e.sched.due.Set(qps[nums[0]].place, 1)
+	e.sched.served = nums[2]
+	if two := e.sched.collect(1); len(two) != 2 || two[0].Num() != nums[0] || two[1].Num() != nums[1] {
+		t.Errorf("%d are due", len(two))
+	}
 }
 
 // A packet is counted with its bytes at both ends, Notify changes Activity, and a window that is

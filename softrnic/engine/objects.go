@@ -150,6 +150,14 @@ func (m *MR) Dereg() error {
 	return nil
 }
 
+// Rereg changes the rights of the region.
+func (m *MR) Rereg(access verbs.Access) error {
+	if err := alive("rereg MR", m.dead); err != nil {
+		return err
+	}
+	return m.e.env.Mem.Rereg(m.region, access)
+}
+
 // UnbindWindows unbinds the memory windows that are bound to the region, also those of other
 // applications. It is called when the application that registered the region has ended.
 func (m *MR) UnbindWindows() {

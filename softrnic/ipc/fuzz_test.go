@@ -14,7 +14,7 @@ import (
 var fuzzOps = []proto.Op{
 	proto.OpHello, proto.OpAllocPD, proto.OpDeallocPD, proto.OpAlloc, proto.OpFree, proto.OpRegMR, proto.OpDeregMR, proto.OpAllocMW, proto.OpQueryMW,
 	proto.OpDeallocMW, proto.OpAllocDM, proto.OpAccessDM, proto.OpAccessMR, proto.OpRegDM, proto.OpFreeDM, proto.OpCreateCQ, proto.OpDestroyCQ,
-	proto.OpCreateSRQ, proto.OpQuerySRQ, proto.OpLimitSRQ, proto.OpResizeSRQ, proto.OpResizeCQ, proto.OpDestroySRQ, proto.OpCreateAH, proto.OpDestroyAH, proto.OpCreateQP, proto.OpQueryQP,
+	proto.OpCreateSRQ, proto.OpQuerySRQ, proto.OpLimitSRQ, proto.OpResizeSRQ, proto.OpResizeCQ, proto.OpReregMR, proto.OpDestroySRQ, proto.OpCreateAH, proto.OpDestroyAH, proto.OpCreateQP, proto.OpQueryQP,
 	proto.OpModifyQP, proto.OpDestroyQP, proto.OpListen, proto.OpUnlisten, proto.OpReject, proto.OpCloseManager, proto.OpClose,
 }
 

@@ -270,6 +270,17 @@ func (m *mr) Store64(off int, v uint64) error {
 	return err
 }
 
+// Rereg changes the rights of the region.
+func (m *mr) Rereg(access verbs.Access) error {
+	const op = "rereg MR"
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return opError(op, verbs.ErrClosed, "the region was deregistered")
+	}
+	return m.pd.ctx.call(proto.OpReregMR, proto.ReregMR{H: m.r.H, Access: access}, nil)
+}
+
 // Dereg ends the region.
 func (m *mr) Dereg() error {
 	m.mu.Lock()

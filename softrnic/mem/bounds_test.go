@@ -181,3 +181,41 @@ func TestNoBytes(t *testing.T) {
 		t.Error("no bytes of far memory are not there")
 	}
 }
+
+// New rights count at once, also for keys that were looked up before; what is refused changes
+// nothing.
+func TestRereg(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 64, verbs.LocalWrite|verbs.MWBind)
+	open := func() bool {
+		_, f := tab.Remote(pd, testQP, r.RKey(), r.Base(), 8, verbs.RemoteRead)
+		return f == OK
+	}
+	if open() {
+		t.Fatal("open before")
+	}
+	if err := tab.Rereg(r, verbs.LocalWrite|verbs.RemoteRead|verbs.MWBind); err != nil || !open() {
+		t.Errorf("%v, open %v", err, open())
+	}
+	if err := tab.Rereg(r, verbs.RemoteWrite); !errors.Is(err, verbs.ErrInvalid) || !open() {
+		t.Errorf("%v, open %v", err, open())
+	}
+	w := newWindow(t, tab, pd)
+	if f := tab.Bind(pd, testQP, verbs.NextRKey(w.RKey()), verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}, verbs.RemoteRead); f != OK {
+		t.Fatal(f)
+	}
+	if err := tab.Rereg(r, 0); !errors.Is(err, verbs.ErrBusy) || !open() {
+		t.Errorf("below a window: %v", err)
+	}
+	tab.UnbindFrom(r)
+	other, _ := newTable(t, 0)
+	if err := other.Rereg(r, 0); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("in another table: %v", err)
+	}
+	if err := tab.Dereg(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := tab.Rereg(r, 0); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("deregistered: %v", err)
+	}
+}

@@ -225,6 +225,26 @@ func (t *Table) Dereg(r *Region) error {
 	return nil
 }
 
+// Rereg changes the rights of r, whose keys and addresses stay. It fails as Dereg does, and with
+// ErrInvalid for rights that Reg refuses and for memory for fast registration, whose rights a work
+// request sets.
+func (t *Table) Rereg(r *Region, access verbs.Access) error {
+	const op = "rereg mr"
+	switch {
+	case r.table != t || r.gone:
+		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the region is not registered here"}
+	case r.view != nil:
+		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "memory for fast registration gets its rights by a work request"}
+	case r.bound() > 0:
+		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("invalidate or deallocate its %d memory windows first", r.bound())}
+	}
+	if why, ok := validAccess(access); !ok {
+		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: why}
+	}
+	r.access = access
+	return nil
+}
+
 // lookupLocal finds a valid region by its L_Key.
 func (t *Table) lookupLocal(key uint32) *Region {
 	if r := t.lastLocal; r != nil && r.lkey == key && r.valid {

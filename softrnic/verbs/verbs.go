@@ -135,6 +135,10 @@ type MR interface {
 	Store64(off int, v uint64) error
 	// SGE names n bytes from off on.
 	SGE(off, n int) SGE
+	// Rereg changes the rights of a region of RegMR or RegDM; its keys and addresses stay. Requests
+	// that arrive from then on are checked against the new rights. ErrBusy while windows are bound
+	// to it, whose rights came from the old ones.
+	Rereg(access Access) error
 	Dereg() error
 }
 

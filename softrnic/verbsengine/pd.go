@@ -201,6 +201,13 @@ func (m *mr) with(f func(*mem.Region) error) error {
 	return f(r)
 }
 
+// Rereg changes the rights of the region.
+func (m *mr) Rereg(access verbs.Access) error {
+	m.pd.ctx.shell.Enter()
+	defer m.pd.ctx.shell.Leave()
+	return m.mr.Rereg(access)
+}
+
 // Dereg ends the region.
 func (m *mr) Dereg() error {
 	m.pd.ctx.shell.Enter()

@@ -33,6 +33,7 @@ const (
 	OpAlloc        Op = "alloc"         // Alloc: Handle, with the memory
 	OpFree         Op = "free"          // Handle: None
 	OpRegMR        Op = "reg_mr"        // RegMR: MR, with the memory if it is new
+	OpReregMR      Op = "rereg_mr"      // ReregMR: None
 	OpDeregMR      Op = "dereg_mr"      // Handle: None
 	OpAllocMW      Op = "alloc_mw"      // Handle (PD): Handle
 	OpQueryMW      Op = "query_mw"      // Handle: Key
@@ -126,6 +127,12 @@ type RegMR struct {
 	Access verbs.Access `json:"access"`
 	// Fast makes memory for fast registration; Access is not looked at.
 	Fast bool `json:"fast,omitempty"`
+}
+
+// ReregMR changes the rights of a region.
+type ReregMR struct {
+	H      uint32       `json:"h"`
+	Access verbs.Access `json:"access"`
 }
 
 // MR is a region.

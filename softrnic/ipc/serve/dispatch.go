@@ -77,7 +77,7 @@ func init() { // an initializer would refer to itself
 
 		proto.OpAllocPD: plain(memories.allocPD), proto.OpDeallocPD: plain(memories.deallocPD),
 		proto.OpAlloc: handle(memories.alloc), proto.OpFree: plain(memories.free),
-		proto.OpRegMR: handle(memories.regMR), proto.OpDeregMR: plain(memories.deregMR), proto.OpAccessMR: plain(memories.accessMR),
+		proto.OpRegMR: handle(memories.regMR), proto.OpReregMR: plain(memories.reregMR), proto.OpDeregMR: plain(memories.deregMR), proto.OpAccessMR: plain(memories.accessMR),
 		proto.OpAllocMW: plain(memories.allocMW), proto.OpQueryMW: plain(memories.queryMW), proto.OpDeallocMW: plain(memories.deallocMW),
 		proto.OpAllocDM: plain(memories.allocDM), proto.OpAccessDM: plain(memories.accessDM), proto.OpRegDM: plain(memories.regDM),
 		proto.OpFreeDM: plain(memories.freeDM),

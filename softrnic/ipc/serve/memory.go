@@ -180,6 +180,19 @@ func (x memories) putMR(o *mrObject) proto.MR {
 	return out
 }
 
+// reregMR changes the rights of a region. Those of a shared region belong to its maker.
+func (x memories) reregMR(a proto.ReregMR) (any, error) {
+	const op = "rereg MR"
+	o, err := get[*mrObject](&x.c.objects, op, a.H)
+	if err != nil {
+		return nil, err
+	}
+	if o.shared != nil {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrAccess, Detail: "a shared region keeps the rights that it was made with"}
+	}
+	return nil, o.mr.Rereg(a.Access)
+}
+
 func (x memories) deregMR(a proto.Handle) (any, error) {
 	o, err := get[*mrObject](&x.c.objects, "dereg MR", a.H)
 	if err != nil {
