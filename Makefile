@@ -153,8 +153,10 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	  first=$$((first + 250)); \
 	done
 
-# MUTATED are the packages of mutate; behind = are those whose tests count. The tests of serve are mostly those of its parent.
-MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc
+# MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. The tests of serve are mostly those of its parent.
+MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc \
+  swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester swordbox/serialize swordbox/rules \
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows clover/layout clover/rpc sherman/layout sherman/check sherman/lock store/kv
 
 .PHONY: mutate
 mutate: ## what the tests notice: small changes of packages, one at a time; MUTANTS of each by SEED, MUTATED, LEAST in percent

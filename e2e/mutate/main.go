@@ -21,7 +21,7 @@ import (
 func main() {
 	n := flag.Int("n", 0, "how many changes of each package to try; 0: all")
 	seed := flag.Uint64("seed", 1, "decides which ones")
-	limit := flag.Duration("timeout", time.Minute, "how long the tests may take for one change, at most; six times what they take without a change is less")
+	limit := flag.Duration("timeout", 5*time.Minute, "how long the tests may take for one change, at most; six times what they take without a change is less")
 	short := flag.Bool("short", true, "run the tests with -short")
 	least := flag.Int("min", 0, "fail when the tests of a package notice less than this share, in percent")
 	flag.Parse()

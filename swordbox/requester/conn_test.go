@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +126,7 @@ type rig struct {
 	next    uint64 // identity of the next request
 	done    []string
 	want    []string // by that identity
+	by      []string // opcode and PSN of what ended each request
 	failed  int
 	retry   bool
 	chances [3]int // probabilities of loss, duplication and delay, in a thousandth
@@ -155,6 +157,7 @@ func (r *rig) Done(_ *pipeline.Ctx, t Tag, a Answer) {
 		text += " " + a.Syndrome.String()
 	}
 	r.done = append(r.done, text)
+	r.by = append(r.by, fmt.Sprint(a.Op, " ", a.PSN))
 }
 func (r *rig) Retry(Tag) bool                    { return r.retry }
 func (r *rig) Failed(_ *pipeline.Ctx, _ string)  { r.failed++ }
@@ -525,5 +528,37 @@ func TestRequestsOfTheServer(t *testing.T) {
 		if got != x.want {
 			t.Errorf("%v %d: %q, want %q", x.op, x.psn, got, x.want)
 		}
+	}
+}
+
+// The defaults are those that the fields' comments say; what is set stays.
+func TestDefaults(t *testing.T) {
+	want := Config{Ring: 128, Waiting: 1024, RTO: time.Millisecond, Silence: 255 * time.Millisecond, Naks: 64}
+	for _, c := range []Config{{}, {Ring: -1, Waiting: -1, RTO: -1, Silence: -1, Naks: -1}} {
+		if got := c.withDefaults(); got != want {
+			t.Errorf("%+v becomes %+v, want %+v", c, got, want)
+		}
+	}
+	one := Config{Number: 1, Ring: 1, Waiting: 1, RTO: 1, Silence: 1, Naks: 1}
+	if got := one.withDefaults(); got != one {
+		t.Errorf("%+v becomes %+v", one, got)
+	}
+}
+
+// The user of the connection learns which packet of the server has ended a request; of requests that
+// no packet ends there is none.
+func TestWhatEndsARequest(t *testing.T) {
+	r := newRig(t, 1, Config{})
+	r.attach(5, 16)
+	r.submit(wire.RCWriteOnly, 8)
+	r.run(time.Millisecond)
+	r.submit(wire.RCReadRequest, 8)
+	r.run(time.Millisecond)
+	r.s.dead = true
+	r.submit(wire.RCWriteOnly, 8)
+	r.run(time.Second)
+	want := []string{fmt.Sprint(wire.RCAck, " 5"), fmt.Sprint(wire.RCReadResponseOnly, " 6"), fmt.Sprint(wire.Opcode(0), " 0")}
+	if !slices.Equal(r.by, want) {
+		t.Errorf("ended by %q, want %q", r.by, want)
 	}
 }
