@@ -165,3 +165,48 @@ func TestRulesComeInALongMessage(t *testing.T) {
 		}
 	}
 }
+
+// TestPacketJoinsNoOtherMessage loses packets of two WRITEs of the same length on a flow that is not
+// learnt yet: the last packet of the second one must not join the operation of the first, or the word
+// that it covers would stay known and the next replaced atomic would overwrite the WRITE.
+func TestPacketJoinsNoOtherMessage(t *testing.T) {
+	const size, m = 2000, 32 << 10 // A at 0, M at m: two packets each
+	r := newRig(t, rigConfig{clients: 2, rules: atomicsRule(1), cfg: Config{Transit: 100 * time.Microsecond}, engine: func(c *engine.Config) { c.AckEvery = 1 }})
+	r.useRules()
+	a, b := r.connect(0), r.connect(1)
+	a.n.fill(0x33, size)
+	loseACK, deaf, firsts, lasts := true, false, 0, 0
+	r.tap = func(up bool, port int, data []byte) bool {
+		switch f := parse(data); {
+		case up && port == r.server.port && loseACK && f.BTH.Opcode == wire.RCAck: // the flow stays loose
+			loseACK = false
+			return false
+		case !up && port == 0 && deaf: // ACKs behind the switch: the client sends A and M again
+			return false
+		case up && port == 0 && f.BTH.Opcode == wire.RCWriteFirst && f.RETH.VA == r.server.base+m:
+			firsts++
+			return firsts != 2
+		case up && port == 0 && f.BTH.Opcode == wire.RCWriteLast && firsts > 0:
+			lasts++
+			return lasts != 1 // M's LAST has not reached the server yet
+		}
+		return true
+	}
+	a.post(a.write(regionLen-8, 512, 8))
+	r.settle()
+	r.useRules(atomicsRule(1)...)
+	b.post(b.faa(0, 0, 0)) // a word in A
+	r.settle()
+	deaf = true
+	a.post(a.write(0, 512, size), a.write(m, 512, size))
+	r.run(100 * time.Microsecond)
+	for i := range 400 {
+		b.post(b.faa(m+size-8, 1, 8*i))
+		r.run(50 * time.Microsecond)
+		deaf = lasts < 3
+	}
+	r.run(40 * time.Millisecond)
+	if got, n := r.server.word(m+size-8), len(a.n.poll()); n != 3 || got < filled {
+		t.Errorf("%d WRITEs acknowledged, the word is %#x", n, got)
+	}
+}
