@@ -298,3 +298,40 @@ func TestCountsOfTrouble(t *testing.T) {
 		t.Errorf("a REQ behind the RTU: %+v, %d datagrams", st, len(c.out.Tx))
 	}
 }
+
+// A REP for a queue pair that another connection has is refused; only its repetition draws that
+// refusal again, a REP of another connection of the peer does not (IBTA 12.9.8.3.1).
+func TestStaleReplyIsRemembered(t *testing.T) {
+	a, b := newNode(t, "a", 1, nil), newNode(t, "b", 1, nil)
+	handshake(t, a, b) // with the peer's queue pair 0x50
+	id, err := a.connect(0, testService, 0x41)
+	must(t, err)
+	tid := a.m.conns[id].tid
+	reply := func(local mad.CommID) *mad.REJ {
+		a.out.Reset()
+		a.m.Handle(0, addrs["a"], addrs["b"], mad.Append(nil, tid, &mad.REP{LocalID: local, RemoteID: id, QPN: 0x50}), &a.out)
+		rej, _ := decodeREJ(a)
+		return rej
+	}
+	for range 2 {
+		if rej := reply(0x77); rej == nil || rej.Reason != mad.ReasonStale || rej.RemoteID != 0x77 {
+			t.Errorf("%+v", rej)
+		}
+	}
+	if rej := reply(0x78); rej == nil || rej.Reason != mad.ReasonInvalidID || rej.RemoteID != 0x78 {
+		t.Errorf("of another connection: %+v", rej)
+	}
+}
+
+// decodeREJ finds a REJ among the datagrams of a step.
+func decodeREJ(n *node) (*mad.REJ, bool) {
+	for i := range n.out.Tx {
+		var h mad.Header
+		if m, err := mad.Parse(n.out.Tx[i].MAD[:], &h); err == nil {
+			if rej, ok := m.(*mad.REJ); ok {
+				return rej, true
+			}
+		}
+	}
+	return nil, false
+}

@@ -219,3 +219,17 @@ func TestRereg(t *testing.T) {
 		t.Errorf("deregistered: %v", err)
 	}
 }
+
+// A piece of a region of this process is the region's bytes, from its offset on.
+func TestNearBytes(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 64, allAccess)
+	p, f := tab.Remote(pd, testQP, r.RKey(), r.Base()+8, 16, verbs.RemoteWrite)
+	if f != OK || !p.Write([]byte("near"), 3) || string(r.buf[11:15]) != "near" {
+		t.Errorf("%v, %q", f, r.buf[8:24])
+	}
+	var got [4]byte
+	if !p.Read(got[:], 3) || string(got[:]) != "near" {
+		t.Errorf("read %q", got)
+	}
+}
