@@ -163,6 +163,9 @@ func (g *GSI) down() {
 	}
 	for _, l := range g.listeners {
 		l.dead = true
+		if l.watcher != nil {
+			l.watcher.Lost(l)
+		}
 	}
 }
 

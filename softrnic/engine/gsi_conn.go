@@ -49,6 +49,8 @@ type CMWatcher interface {
 	Requested(l *CMListener, c *CMConn) (why cm.Refusal, ok bool)
 	// Changed is called when a field of c has changed, or what c.Dead returns.
 	Changed(c *CMConn)
+	// Lost is called when the NIC has gone down: l takes no more requests.
+	Lost(l *CMListener)
 }
 
 // Watch makes w the watcher of c. If c has ended already w is told at once.

@@ -213,7 +213,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A program on a NIC that is down can end what it has.
+// A program on a NIC that goes down is told so, and can end what it has.
 func TestNICDown(t *testing.T) {
 	n := newNIC(t)
 	if _, err := n.m.OpenChannel(); err != nil {
@@ -227,6 +227,10 @@ func TestNICDown(t *testing.T) {
 		}
 	}
 	n.e.Down()
+	r, err := n.execute(Command{Op: GetEvent})
+	if ev, ok := decode[event](r.Data); err != nil || !ok || ev.UID != 1 || ev.Kind != deviceRemoval {
+		t.Errorf("the listener's program is told %+v, %v", ev, err)
+	}
 	if _, err := n.execute(Command{Op: CreateID, Args: encode(createID{UID: 1, Space: spaceUDP})}); err != nil {
 		t.Error(err)
 	}

@@ -24,6 +24,13 @@ func (m watcher) Changed(c *engine.CMConn) {
 	}
 }
 
+// Lost tells the program that its listener's NIC is gone. The NIC calls it.
+func (m watcher) Lost(l *engine.CMListener) {
+	if x := m.listeners[l]; x != nil {
+		m.tell(x, deviceRemoval, 0, nil)
+	}
+}
+
 // ended tells of an end, once.
 func (m watcher) ended(x *id, c *engine.CMConn) {
 	from := x.state
