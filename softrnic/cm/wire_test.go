@@ -104,8 +104,9 @@ func TestForeignPrivateData(t *testing.T) {
 		"too long":      {Named | 3, mad.REPPrivate - 1, verbs.MTU1024},
 	} {
 		rep := mad.REP{Private: [mad.REPPrivate]byte{c.first, c.length}}
-		if _, _, err := name.ParseReply(&rep, c.asked); !errors.Is(err, ErrProtocol) {
-			t.Errorf("%s: %v", what, err)
+		b, mtu, err := name.ParseReply(&rep, c.asked)
+		if !errors.Is(err, ErrProtocol) || b != nil || mtu != 0 && what != "too long" {
+			t.Errorf("%s: %d bytes, MTU %d, %v", what, len(b), mtu, err)
 		}
 	}
 	rep := mad.REP{Private: [mad.REPPrivate]byte{Named | 3, mad.REPPrivate - 2}}
