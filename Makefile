@@ -162,6 +162,10 @@ MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softr
 mutate: ## what the tests notice: small changes of packages, one at a time; MUTANTS of each by SEED, MUTATED, LEAST in percent
 	@$(GO) run ./e2e/mutate -n $(MUTANTS) -seed $(or $(SEED),1) -min $(or $(LEAST),0) $(MUTATED)
 
+.PHONY: planted
+planted: ## bugs of the stores that are written down (e2e/mutate/planted_bugs.go), each with what must notice it; PLANTED=part of a name
+	@$(GO) run ./e2e/mutate -planted "$(or $(PLANTED),all)" -timeout 10m
+
 .PHONY: race
 race: ## the unit tests that run in virtual time, with the race detector
 	@$(GOTEST) $(RACE) -shuffle=on -timeout 60m $(VIRTUAL:%=./%) 2>&1 | $(GO) run ./e2e/report

@@ -6,6 +6,9 @@
 // An argument is a folder of a package, or PACKAGE=TESTS,TESTS when the tests that count are
 // elsewhere. A seed picks the sample. Survivors that change nothing anybody could see are in
 // known.txt, each with its reason, and do not count.
+//
+// With -planted it tries bugs that are written down, each with the test or the scenario that must
+// notice it.
 package main
 
 import (
@@ -24,7 +27,15 @@ func main() {
 	limit := flag.Duration("timeout", 5*time.Minute, "how long the tests may take for one change, at most; six times what they take without a change is less")
 	short := flag.Bool("short", true, "run the tests with -short")
 	least := flag.Int("min", 0, "fail when the tests of a package notice less than this share, in percent")
+	bugs := flag.String("planted", "", "try the bugs of planted_bugs.go whose names contain this instead; all: all of them")
 	flag.Parse()
+	if *bugs != "" {
+		if err := plant(*bugs, *limit); err != nil {
+			fmt.Fprintln(os.Stderr, "mutate:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	known, err := readKnown(filepath.Join("e2e", "mutate", "known.txt"))
 	if err == nil {
 		err = mutateAll(flag.Args(), *n, *seed, *least, runner{limit: *limit, short: *short}, known)

@@ -199,7 +199,7 @@ func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first int) error {
 }
 
 func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
-	return clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.load.Value, Records: 1}
+	return clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.load.Value}
 }
 
 // client loads its part of the keys, waits until all others have done the same, and works.
