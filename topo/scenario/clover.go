@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -276,26 +277,35 @@ func (r *storeRun) slack() time.Duration {
 	return slack
 }
 
+// maxSettle bounds the time in which the metadata server takes back what the clients have left: it
+// asks the memory servers to end the connections of one client after the other.
+const maxSettle = 20 * time.Second
+
+// settle restores the links and waits until the metadata server has taken back what the clients have
+// left.
+func (r *storeRun) settle() (rpc.Stats, error) {
+	rack := r.env.rack
+	for _, h := range rack.Hosts() {
+		h.SetFaults(nil)
+	}
+	most := rack.Now().Add(maxSettle)
+	err := rack.Settle(4*r.plan.lease + time.Second)
+	for err == nil && r.server.Snapshot().Clients > 0 && rack.Now() < most {
+		err = rack.Settle(r.plan.lease)
+	}
+	return r.server.Snapshot(), err
+}
+
 // check decides about the whole run.
 func (r *storeRun) check() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.refused, r.longest)
 	if err := r.history.Check(checkLimit); err != nil {
 		return err
 	}
-	if err := r.env.rack.Settle(4*r.plan.lease + time.Second); err != nil {
+	st, err := r.settle()
+	if err != nil {
 		return err
 	}
-	// The server fences one client after the other, and on a lossy link each may take some
-	// retransmissions of the connection manager.
-	for range r.plan.clients {
-		if st := r.server.Snapshot(); st.Clients == 0 && st.Held == 0 {
-			break
-		}
-		if err := r.env.rack.Settle(time.Second); err != nil {
-			return err
-		}
-	}
-	st := r.server.Snapshot()
 	r.env.note("metadata server: %+v", st)
 	switch {
 	case r.longest > storePatience+r.slack() || r.longest > storePatience && r.plan.what == storeNothing:
