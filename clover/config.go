@@ -27,6 +27,10 @@ type Config struct {
 	Cached int
 	// Batch is how many nodes are fetched at a time, at most 16; 0: 16.
 	Batch int
+	// LazyShortcut makes a GET read the shortcut only if the first node that it reads has a successor,
+	// together with that one: a READ less for each key that no other client writes. The published
+	// client reads it with the first node.
+	LazyShortcut bool
 	// Records is for how many appends a report waits, at most 16; 0: 1, so that a report leaves as soon
 	// as the one before has been answered. A report has up to 16 appends. The published client waits
 	// for 16: other clients, whose shortcuts lag, follow longer chains.

@@ -30,7 +30,8 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	if err != nil {
 		return dst, err
 	}
-	for slot := int(k.slot); ; {
+	slot, before := c.firstSlot(&k), layout.Location{}
+	for {
 		if k.epoch != c.lease.epoch {
 			if k, err = c.query(key, deadline); err != nil {
 				return dst, err
@@ -42,7 +43,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			if k, err = c.query(key, deadline); err != nil {
 				return dst, err
 			}
-			slot = int(k.slot)
+			slot = c.firstSlot(&k)
 			if c.rt.Now() >= deadline {
 				return dst, kv.ErrTimeout
 			}
@@ -74,16 +75,27 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		case !more:
 			c.remember(key, k)
 			return append(dst, value...), nil
-		case ok && slot >= 0 && l != k.at:
+		case ok && slot >= 0 && l != k.at && l != before:
 			// The shortcut's node is nearer to the end, or stale. A stale one shows: its node has
 			// another key or another version, or leads to the tombstone of an older chain of the
 			// key, which proves nothing.
 			k.at, k.fresh = l, false
+		case before.IsZero() && c.cfg.LazyShortcut:
+			k.at, before, slot = next, k.at, int(k.slot)
+			continue
 		default:
 			k.at = next
 		}
 		slot = -1
 	}
+}
+
+// firstSlot is the slot whose shortcut a GET reads with the first node; -1: none.
+func (c *finder) firstSlot(k *known) int {
+	if c.cfg.LazyShortcut {
+		return -1
+	}
+	return int(k.slot)
 }
 
 // passLarge handles a node that is too long for this client's buffer. It reads the header alone and

@@ -35,6 +35,7 @@ var storeMixes = []storeMix{
 	{"late", 0.15, (*storePlan).mixLate, nil},
 	{"faults", 0.25, (*storePlan).mixFaults, nil},
 	{"hangs", 0.2, (*storePlan).mixHangs, nil},
+	{"lazy", 0.5, func(p *storePlan, _ *draw) { p.lazy = true }, nil},
 	{"after", 0.25, (*storePlan).mixAfter, nil},
 }
 

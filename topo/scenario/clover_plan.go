@@ -63,6 +63,8 @@ type storeWork struct {
 	mix [4]float64
 	// batch bounds the nodes that a client is given at a time.
 	batch int
+	// lazy clients read a shortcut only behind a node that has a successor.
+	lazy bool
 	// pace is the mean pause between two operations of a client; 0: none.
 	pace time.Duration
 }
