@@ -56,7 +56,8 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		t[port+"gid_attrs/types/"+n] = "RoCE v2"
 		t[port+"gid_attrs/ndevs/"+n] = ifname
 	}
-	t[port+"gids/"+strconv.Itoa(len(d.GIDs))] = groups(make([]byte, len(verbs.GID{}))) // one place is free
+	free := strconv.Itoa(len(d.GIDs)) // one place is free; libibverbs reads the type first
+	t[port+"gids/"+free], t[port+"gid_attrs/types/"+free] = groups(make([]byte, len(verbs.GID{}))), "RoCE v2"
 	return t
 }
 
