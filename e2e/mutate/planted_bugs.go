@@ -87,6 +87,12 @@ var plantedBugs = []planted{
 		"clover TestNothingIsRememberedOverAnEpoch",
 	},
 	{
+		"clover/meta: no fence before nodes are taken back", "clover/meta/handle.go",
+		"if !cl.ended && !cl.quiet {\n\t\t\tcl.fence",
+		"if false {\n\t\t\tcl.fence",
+		"topo/scenario TestAHungClientsConnectionsEnd",
+	},
+	{
 		"clover/meta: late copies of OpHello count", "clover/meta/handle.go",
 		"\t\tif cl.introduces(id, r) && !rpc.After(r.Seq, cl.seq) {\n\t\t\treturn true",
 		"\t\tif cl.introduces(id, r) && !rpc.After(r.Seq, cl.seq) {\n\t\t\treturn false",
@@ -103,5 +109,47 @@ var plantedBugs = []planted{
 		"\t\ts.unopened = append(s.unopened, e)\n",
 		"",
 		"clover TestRecordOfAFailedInsertIsErased",
+	},
+	{
+		"clover/meta: worn nodes are free before all clients know the epoch", "clover/meta/nodes.go",
+		"\t\tif w.epoch < oldest {",
+		"\t\tif w.epoch <= oldest {",
+		"clover TestShortcutOfAnEarlierEpochIsNoEnd",
+	},
+	{
+		"clover/meta: no epoch begins when memory is lost", "clover/meta/lose.go",
+		"\ts.epoch++\n\ts.turnedAt",
+		"\ts.turnedAt",
+		"clover TestMetadataServerRestartsAfterALoss",
+	},
+	{
+		"clover/meta: nodes of lost memory are no void ones", "clover/meta/lose.go",
+		"s.nodes.held[h] = held{client: orphan, void: true}",
+		"s.nodes.held[h] = held{client: orphan}",
+		"clover TestLossWhileAnotherServerIsAway",
+	},
+	{
+		"clover/meta: lost memory is given out at once", "clover/meta/lose.go",
+		"\ts.orphansAfter = s.fenceTo(s.nextID)\n",
+		"",
+		"clover TestAppendOfALostNode",
+	},
+	{
+		"clover/meta: mirrors are empty", "clover/meta/walk.go",
+		"\treturn layout.KeyRecord{Key: e.key, Lost: true}\n}",
+		"\treturn layout.KeyRecord{}\n}",
+		"clover TestLostKeysStayLost",
+	},
+	{
+		"clover/meta: a chain may lead to any node", "clover/meta/walk.go",
+		"\tif n.void || !s.exists(next.Handle) {",
+		"\tif false {",
+		"clover TestLossWhileAnotherServerIsAway",
+	},
+	{
+		"clover/meta: a key is opened with a node of another client", "clover/meta/keys.go",
+		"\tcase !s.heldAs(cl.id, r.At): // a node that its client no longer holds has been linked\n\t\tif a.Status",
+		"\tcase false:\n\t\tif a.Status",
+		"clover/meta TestOpenWithTheFirstNodeOfTheKey",
 	},
 }
