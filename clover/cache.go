@@ -1,6 +1,11 @@
 package clover
 
-import "github.com/rdmalab/rdmalab/clover/layout"
+import (
+	"slices"
+	"sync"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+)
 
 // known is a client's knowledge of one key.
 type known struct {
@@ -11,25 +16,41 @@ type known struct {
 	// epoch is an epoch in which the location was right. In a later epoch the entry may hold
 	// another node with the same version.
 	epoch uint32
+	// generation is that of the node's memory server, in a cache that clients share.
+	generation uint64
 }
 
-// cache maps keys to the newest node that the client has seen. When it is full, a new key replaces
-// the one that was inserted first.
-type cache struct {
+// Cache maps keys to the newest nodes that clients have seen. When it is full, a new key replaces
+// the one that was inserted first. Clients of one process may share it, as the threads of the
+// published client do (Config.Cache): any thread may use it. An entry counts only for a client that
+// is in the entry's epoch and knows the same memory, so a client that learns later than others of a
+// new epoch or of lost memory misleads none of them.
+type Cache struct {
+	mu    sync.Mutex // guards the fields below
 	max   int
 	m     map[uint64]known
 	order []uint64 // ring of keys in the order of their insertion
 	next  int
 }
 
-func newCache(limit int) cache { return cache{max: limit, m: make(map[uint64]known)} }
+// NewCache makes an empty cache of so many locations. 0: 1 << 20.
+func NewCache(limit int) *Cache {
+	if limit == 0 {
+		limit = defaultCached
+	}
+	return &Cache{max: limit, m: make(map[uint64]known)}
+}
 
-func (c *cache) get(key uint64) (known, bool) {
+func (c *Cache) get(key uint64) (known, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	k, ok := c.m[key]
 	return k, ok
 }
 
-func (c *cache) put(key uint64, k known) {
+func (c *Cache) put(key uint64, k known) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if _, ok := c.m[key]; !ok {
 		if len(c.order) < c.max {
 			c.order = append(c.order, key)
@@ -45,30 +66,61 @@ func (c *cache) put(key uint64, k known) {
 
 // drop forgets a key's location. Its place in the ring stays and is reused when the ring comes
 // round to it.
-func (c *cache) drop(key uint64) { delete(c.m, key) }
+func (c *Cache) drop(key uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.m, key)
+}
 
 // clear forgets everything.
-func (c *cache) clear() {
+func (c *Cache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	clear(c.m)
 	c.order, c.next = c.order[:0], 0
+}
+
+// keys returns the keys in the order of their insertion.
+func (c *Cache) keys() []uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.order)
+}
+
+// cached returns what the cache has of a key, if another client of a shared cache has not put it
+// there for memory that this client does not know.
+func (c *finder) cached(key uint64) (known, bool) {
+	k, ok := c.cache.get(key)
+	if !ok || c.cfg.Cache == nil {
+		return k, ok
+	}
+	p, in := c.space.Place(k.at.Handle)
+	return k, in && c.servers[p.Server].generation == k.generation && k.epoch == c.lease.epoch
 }
 
 // remember keeps the location that an operation has found, unless the epoch has ended meanwhile:
 // the client confirms the new epoch to the metadata server, and with that states that it remembers
 // nothing of the old one.
 func (c *finder) remember(key uint64, k known) {
-	if k.epoch == c.lease.epoch {
-		c.cache.put(key, k)
+	if k.epoch != c.lease.epoch {
+		return
 	}
+	if p, ok := c.space.Place(k.at.Handle); ok && c.cfg.Cache != nil {
+		k.generation = c.servers[p.Server].generation
+	}
+	c.cache.put(key, k)
 }
 
 // Learn copies the locations that another client of the same store remembers, for keys that this
 // client does not know: for experiments that need clients with a warm cache. Locations are copied
 // only if both clients are in the same epoch.
 func (c *Client) Learn(from *Client) {
-	for _, key := range from.cache.order {
-		if _, ok := c.cache.get(key); !ok {
-			if k, ok := from.cache.get(key); ok {
+	if c.cache == from.cache {
+		return
+	}
+	for _, key := range from.cache.keys() {
+		if _, ok := c.cached(key); !ok {
+			if k, ok := from.cached(key); ok {
 				c.remember(key, k)
 			}
 		}

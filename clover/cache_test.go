@@ -11,7 +11,7 @@ import (
 // the metadata server does not wait for that client.
 func TestNothingIsRememberedOverAnEpoch(t *testing.T) {
 	c := new(Client)
-	c.cache = newCache(4)
+	c.cache = NewCache(4)
 	c.lease.epoch = 2
 	at := layout.Location{Handle: 3, Version: 1}
 	c.remember(7, known{at: at, epoch: 1})
@@ -24,5 +24,35 @@ func TestNothingIsRememberedOverAnEpoch(t *testing.T) {
 	}
 	if c.renew(0, &rpc.Answer{Epoch: 3}); len(c.cache.m) > 0 {
 		t.Errorf("remembered in the next epoch: %+v", c.cache.m)
+	}
+}
+
+// Clients that share a cache know what one of them has found, unless they are in another epoch, or
+// know another memory in the place of the node's.
+func TestSharedCache(t *testing.T) {
+	shared := NewCache(0)
+	open := func(epoch uint32, generation uint64) *Client {
+		c := new(Client)
+		c.cfg.Cache, c.cache, c.lease.epoch = shared, shared, epoch
+		c.space = layout.Space{Servers: 1, Shortcuts: 4, Entries: layout.Counts{8}}
+		c.servers = []server{{generation: generation}}
+		return c
+	}
+	a := open(2, 7)
+	at := layout.Location{Handle: a.space.First(0, 0), Version: 1}
+	a.remember(5, known{at: at, epoch: 2})
+	if k, ok := open(2, 7).cached(5); !ok || k.at != at {
+		t.Errorf("the other client knows %+v", k)
+	}
+	for _, other := range []*Client{open(3, 7), open(1, 7), open(2, 8)} {
+		if k, ok := other.cached(5); ok {
+			t.Errorf("a client of epoch %d and generation %d believes %+v", other.lease.epoch, other.servers[0].generation, k)
+		}
+	}
+	own := open(2, 7)
+	own.cfg.Cache, own.cache = nil, NewCache(4)
+	own.Learn(a)
+	if k, ok := own.cached(5); !ok || k.at != at {
+		t.Errorf("learnt %+v", k)
 	}
 }

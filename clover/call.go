@@ -36,7 +36,7 @@ type session struct {
 	settleAt clock.Time
 	// cache, spare (nodes given to the client, by class) and gc (links to report) are valid only
 	// under the lease.
-	cache cache
+	cache *Cache
 	spare [layout.Classes][]layout.Location
 	// scarce: the metadata server wants the spare nodes back.
 	scarce bool

@@ -48,7 +48,10 @@ func (s *server) target(off int) remotemem.Target {
 func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 	cfg = cfg.withDefaults()
 	c := new(Client)
-	c.cfg, c.rt, c.at, c.cache = cfg, cfg.Context.Runtime(), cfg.areas(), newCache(cfg.Cached)
+	c.cfg, c.rt, c.at, c.cache = cfg, cfg.Context.Runtime(), cfg.areas(), cfg.Cache
+	if c.cache == nil {
+		c.cache = NewCache(cfg.Cached)
+	}
 	c.slab = make([]byte, c.at.out)
 	c.fab, err = remotemem.New(remotemem.Config{
 		Context: cfg.Context, Buffer: c.at.len, Access: verbs.RemoteWrite,

@@ -25,6 +25,9 @@ type Config struct {
 	MaxValue int
 	// Cached is how many locations the client remembers. 0: 1 << 20.
 	Cached int
+	// Cache, if not nil, is a cache that the client shares with others of its process, all of the
+	// same store. nil: it has its own.
+	Cache *Cache
 	// Batch is how many nodes are fetched at a time, at most 16; 0: 16.
 	Batch int
 	// LazyShortcut makes a GET read the shortcut only if the first node that it reads has a successor,

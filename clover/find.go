@@ -18,7 +18,7 @@ type finder struct{ session }
 // locate returns the node at which the search for a key begins: from the cache, otherwise from the
 // metadata server.
 func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
-	if k, ok := c.cache.get(key); ok {
+	if k, ok := c.cached(key); ok {
 		return k, nil
 	}
 	return c.query(key, deadline)

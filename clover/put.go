@@ -136,7 +136,7 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 // beside returns the index of an unused entry on the server of the key's newest known node, or 0: a
 // chain that stays on one server can be followed and steered there.
 func (c *appender) beside(key uint64, spare []layout.Location) int {
-	k, ok := c.cache.get(key)
+	k, ok := c.cached(key)
 	if !ok || c.space.Servers == 1 {
 		return 0
 	}

@@ -53,6 +53,9 @@ type Config struct {
 	// Fresh formats the memory even if it holds a store. The connections of that store's clients
 	// end.
 	Fresh bool
+	// Pace, if not nil, is called by Serve's thread after it has handled so many completions, with
+	// their number: a simulator lets the processor time pass that they take.
+	Pace func(completions int)
 }
 
 // Bounds of a shared space. With fewer segments the classes that are used could not each have some;

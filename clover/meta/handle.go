@@ -150,7 +150,7 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	n, leave := s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
 	for _, more := range []func(){
 		func() {},
-		func() { s.advance(); s.catchUp(true) },
+		func() { s.advance(true); s.catchUp(true) },
 		func() { s.grow(r.Class) },
 		func() { s.sweep(); s.rest(r.Class); s.turn(); s.grow(r.Class) },
 	} {

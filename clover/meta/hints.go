@@ -5,13 +5,18 @@ import (
 	"github.com/rdmalab/rdmalab/clover/rpc"
 )
 
-// Reports name nodes that clients have linked. The server reads the headers of all reported nodes
+// Reports name nodes that clients have linked. The server collects them, and follows them when no
+// request waits, or when there are no free nodes: no client waits for these READs. It reads the headers of all reported nodes
 // of all keys at the same time, and then moves along the chains by those headers: one round trip
 // for many nodes. It trusts the headers alone. It ignores the predecessor that a report names,
 // because a switch may have steered the append to another node.
 //
 // A chain stops at a node that has not been reported yet. Usually its client reports it a moment
 // later. If not, catchUp follows the chain node by node.
+
+// maxHints bounds the reports that have not been followed. catchUp finds a node whose report is
+// beyond it.
+const maxHints = 1 << 16
 
 // maxSuccessors bounds the headers that are remembered. A header beyond it is read again when the
 // chain reaches its node.
@@ -44,30 +49,47 @@ func (s *chains) collect(r *rpc.Request) {
 			e.ahead++
 		}
 		e.closing = e.closing || rec.Deleted
+		if len(s.walk.hints) == maxHints {
+			s.note(e)
+			continue
+		}
 		s.walk.hints = append(s.walk.hints, hint{e, rec.New})
 	}
 }
 
-// advance follows the chains to which clients have reported appends.
-func (s *chains) advance() {
+// advance follows the chains of the oldest reports, at most so many that their headers are one
+// round trip; all: the chains of all reports.
+func (s *chains) advance(all bool) {
 	w := &s.walk
-	if len(w.hints) == 0 {
-		return
+	for len(w.hints) > w.followed {
+		n := min(len(w.hints)-w.followed, lanes)
+		w.batch = append(w.batch[:0], w.hints[w.followed:w.followed+n]...)
+		if w.followed += n; w.followed == len(w.hints) {
+			w.hints, w.followed = w.hints[:0], 0
+		}
+		s.followBatch()
+		if !all {
+			return
+		}
 	}
+}
+
+// followBatch follows the chains of the reports in the batch.
+func (s *chains) followBatch() {
+	w := &s.walk
 	w.turn++
 	list := w.touched[:0]
-	for _, h := range w.hints {
+	for _, h := range w.batch {
 		if h.e.turn == w.turn || s.keys[h.e.key] != h.e {
 			continue // a deleted key has no chain any more
 		}
 		h.e.turn = w.turn
 		list = append(list, h.e)
 		if _, ok := w.successors[h.e.at]; !ok && !h.e.at.IsZero() {
-			w.hints = append(w.hints, hint{h.e, h.e.at})
+			w.batch = append(w.batch, hint{h.e, h.e.at})
 		}
 	}
 	s.readHints()
-	w.hints = w.hints[:0]
 	closing := w.closing[:0]
 	for _, e := range list {
 		s.stride(e)
@@ -84,10 +106,10 @@ func (s *chains) advance() {
 	w.touched, w.closing = list, closing
 }
 
-// readHints reads the headers of all reported nodes, and remembers their successors.
+// readHints reads the headers of the nodes in the batch, and remembers their successors.
 func (s *chains) readHints() {
 	w := &s.walk
-	for list := w.hints; len(list) > 0; {
+	for list := w.batch; len(list) > 0; {
 		n := min(len(list), lanes)
 		for i, h := range list[:n] {
 			w.errs[i] = s.startHeader(i, h.at)
@@ -164,5 +186,5 @@ func (s *chains) catchUp(all bool) {
 // forgetHints drops reports and remembered headers, because memory was lost.
 func (s *chains) forgetHints() {
 	clear(s.walk.successors)
-	s.walk.hints = s.walk.hints[:0]
+	s.walk.hints, s.walk.followed = s.walk.hints[:0], 0
 }

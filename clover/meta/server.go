@@ -108,7 +108,12 @@ func (s *Server) serve() error {
 		if n < len(s.front.wcs) {
 			s.front.bury(left)
 		}
-		s.advance()
+		switch {
+		case n == 0:
+			s.advance(false)
+		case s.cfg.Pace != nil:
+			s.cfg.Pace(n)
+		}
 		now := s.rt.Now()
 		if s.front.over() {
 			return verbs.ErrClosed
@@ -120,7 +125,7 @@ func (s *Server) serve() error {
 			s.keepAt = now.Add(keepEvery)
 			s.keep(now)
 		}
-		if n > 0 {
+		if n > 0 || len(s.walk.hints) > 0 {
 			continue
 		}
 		err = s.front.cq.Wait(s.keepAt)

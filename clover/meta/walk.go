@@ -59,10 +59,13 @@ type walker struct {
 	lanes [lanes]*entry
 	way   int
 
-	hints      []hint
-	successors map[layout.Location]layout.Location
-	behind     []*entry
-	turn       uint64
+	// hints are reports in the order of their arrival; the first ones, followed of them, are done.
+	// batch are those that are being followed.
+	hints, batch []hint
+	followed     int
+	successors   map[layout.Location]layout.Location
+	behind       []*entry
+	turn         uint64
 
 	touched, closing []*entry // scratch of advance and catchUp
 }
