@@ -11,7 +11,9 @@ type Model struct {
 	Link   Link
 	Switch Switch
 	Client Client
-	NIC    NIC
+	// Metadata is the metadata server of a store.
+	Metadata Metadata
+	NIC      NIC
 }
 
 // Link is each link of the rack.
@@ -41,7 +43,21 @@ type Switch struct {
 type Client struct {
 	// Post is the thread's time for each work request it posts, Poll for each call of Poll.
 	Post, Poll time.Duration
+	// Get and Put are the thread's time for what the program of a key-value store does in one
+	// operation, besides posting and polling.
+	Get, Put time.Duration
 }
+
+// Metadata is the program of a store's metadata server.
+type Metadata struct {
+	// Call is the time of a thread for a request of a client, Threads how many threads work on
+	// requests; 0: 1.
+	Call    time.Duration
+	Threads int
+}
+
+// Each is the mean time between the requests that busy threads complete.
+func (m *Metadata) Each() time.Duration { return m.Call / time.Duration(max(1, m.Threads)) }
 
 // NIC is a network adapter.
 type NIC struct {
@@ -97,6 +113,9 @@ func (m *Model) Validate() error {
 		{"switch delay", m.Switch.Delay},
 		{"client post", m.Client.Post},
 		{"client poll", m.Client.Poll},
+		{"client get", m.Client.Get},
+		{"client put", m.Client.Put},
+		{"metadata call", m.Metadata.Call},
 		{"doorbell", m.NIC.Doorbell},
 		{"completion", m.NIC.Completion},
 	} {
@@ -111,6 +130,9 @@ func (m *Model) Validate() error {
 		return fmt.Errorf("cost: link overhead of %d bytes: want 0 to %d", m.Link.Overhead, maxOverhead)
 	case m.Switch.Cores < 0 || m.Switch.Cores > MaxCores:
 		return fmt.Errorf("cost: %d cores of the switch: want 0 to %d", m.Switch.Cores, MaxCores)
+	}
+	if n := m.Metadata.Threads; n < 0 || n > MaxCores {
+		return fmt.Errorf("cost: %d threads of the metadata server: want 0 to %d", n, MaxCores)
 	}
 	rates := []Rate{m.Switch.Forward, m.Switch.Rewrite}
 	for _, v := range []*Verb{&m.NIC.Send, &m.NIC.Write, &m.NIC.Read, &m.NIC.Atomic} {

@@ -133,7 +133,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
 	},
 	{
-		"keys", "1,7", "keys whose requests are steered, at most 64, or hot:N for the N hottest, at most 256; default: all",
+		"keys", "1,7", "keys whose requests are steered, at most 256, or hot:N for the N hottest, at most 256; default: all",
 		setKeys,
 		func(r *Rule) string {
 			if r.Hot > 0 {

@@ -68,7 +68,7 @@ const (
 	// MaxDepth is the largest MaxRdAtomic that fits into a REQ.
 	MaxDepth = 128
 	// MaxKeys is how many keys a rule names.
-	MaxKeys = 64
+	MaxKeys = 256
 	// MaxHot is how many keys a switch finds by itself.
 	MaxHot = 256
 	// DefaultRegisters is how many tails the published P4 program has, MaxRegisters the most that a

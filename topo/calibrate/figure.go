@@ -81,23 +81,23 @@ func Figures() []Figure {
 		{Name: "WRITE, one QP, one word of device memory", Source: "SwordBox fig. 4", Unit: mops, Published: 22.5, Tolerance: 0.03, measure: ops(load{op: write, size: 8, pairs: 1, depth: 128, device: true})},
 		{Name: "CAS, independent words, one QP", Source: "SwordBox fig. 3", Unit: mops, Published: 2.7, Tolerance: 0.03, measure: ops(load{op: cas, size: 8, pairs: 1, depth: 16})},
 		{Name: "CAS, independent words, 20 QPs", Source: "SwordBox fig. 3", Unit: mops, Published: 55, Tolerance: 0.03, measure: ops(load{op: cas, size: 8, pairs: fleet, depth: 16})},
-		{Name: "READ of 64 B, 20 QPs", Source: "RedN table 3", Unit: mops, Published: 65, Tolerance: 0.03, measure: ops(load{op: read, size: 64, pairs: fleet, depth: 16})},
-		{Name: "WRITE of 64 B, 20 QPs", Source: "RedN table 3", Unit: mops, Published: 63, Tolerance: 0.03, measure: ops(load{op: write, size: 64, pairs: fleet, depth: 32})},
+		{Name: "READ of 8 B, 20 QPs", Source: "SwordBox data", Unit: mops, Published: 84.5, Tolerance: 0.03, measure: ops(load{op: read, size: 8, pairs: fleet, depth: 16})},
+		{Name: "WRITE of 8 B, 20 QPs", Source: "SwordBox fig. 1", Unit: mops, Published: 117.9, Tolerance: 0.03, measure: ops(load{op: write, size: 8, pairs: fleet, depth: 32})},
 		{Name: "READ of 64 B, latency, no switch", Source: "RedN fig. 7", Unit: us, Published: 1.8, Tolerance: 0.05, measure: backToBack(read, 64)},
 		{Name: "WRITE of 64 B, latency, no switch", Source: "RedN fig. 7", Unit: us, Published: 1.6, Tolerance: 0.05, measure: backToBack(write, 64)},
 		{Name: "CAS, latency, no switch", Source: "RedN fig. 7", Unit: us, Published: 1.8, Tolerance: 0.05, measure: backToBack(cas, 8)},
 		{Name: "WRITE of 64 KiB, payload", Source: "RedN table 4", Unit: gbps, Published: 92, Tolerance: 0.1, measure: goodput(load{op: write, size: 64 << 10, pairs: 8, depth: 4})},
-		{Name: "QPs for 95 % of all 64 B WRITEs", Source: "SwordBox fig. 1", Unit: "QPs", Published: 7, measure: pairsForFullRate, Known: "what limits the sending queue is not modelled: the sources disagree"},
+		{Name: "QPs for 95 % of all 8 B WRITEs", Source: "SwordBox fig. 1", Unit: "QPs", Published: 7, measure: pairsForFullRate},
 		{Name: "WRITE, one QP, rewritten by the switch", Source: "SwordBox fig. 10", Unit: mops, Published: 2.8, Tolerance: 0.03, measure: ops(load{op: write, size: 8, pairs: 1, depth: 64, wrap: rewriter}), middlebox: true},
 	}
 }
 
 // pairsForFullRate returns the smallest number of queue pairs that reach 95 % of the rate of 20.
 func pairsForFullRate(m *cost.Model) (float64, error) {
-	full, err := load{op: verbs.OpWrite, size: 64, pairs: fleet, depth: 32}.throughput(m)
+	full, err := load{op: verbs.OpWrite, size: 8, pairs: fleet, depth: 32}.throughput(m)
 	for n := 1; n < fleet && err == nil; n++ {
 		var v float64
-		if v, err = (load{op: verbs.OpWrite, size: 64, pairs: n, depth: 128}).throughput(m); v >= 0.95*full {
+		if v, err = (load{op: verbs.OpWrite, size: 8, pairs: n, depth: 128}).throughput(m); v >= 0.95*full {
 			return float64(n), err
 		}
 	}

@@ -24,6 +24,24 @@ type load struct {
 	wrap         func(name string, n sim.Node) sim.Node
 }
 
+// Load is a stream of operations by threads of one client host, to be measured by itself.
+type Load struct {
+	// Op is the operation, Bytes its size.
+	Op    verbs.WROpcode
+	Bytes int
+	// Pairs is the number of queue pairs, each of a thread of its own, Depth how many operations
+	// each keeps in flight.
+	Pairs, Depth int
+	// Device: the memory is on the server's NIC. OneWord: all queue pairs use the same memory.
+	Device, OneWord bool
+}
+
+// Throughput measures the load in a rack with model m and a switch at line rate. It returns
+// operations a second.
+func (l Load) Throughput(m *cost.Model) (float64, error) {
+	return load{op: l.Op, pairs: l.Pairs, depth: l.Depth, size: l.Bytes, device: l.Device, oneWord: l.OneWord}.throughput(m.AtLineRate())
+}
+
 const rackFile = `
 name: calibrate
 hosts:

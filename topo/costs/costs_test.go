@@ -53,7 +53,7 @@ func TestDPDKDiffersInItsSwitch(t *testing.T) {
 // Every figure has its source beside it: one of the list at the top, or a mark that it is assumed.
 func TestEveryFigureHasASource(t *testing.T) {
 	figure := regexp.MustCompile(`^\s+[a-z]+: +[0-9]`)
-	source := regexp.MustCompile(`# \[(S|R|M|E|A)\]`)
+	source := regexp.MustCompile(`# \[(S|D|R|M|E|A)\]`)
 	for _, name := range Names() {
 		text, err := Text(name)
 		if err != nil {

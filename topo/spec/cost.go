@@ -60,6 +60,14 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 			d.mapping(n, "client", []entry{
 				set(d, "post", &m.Client.Post, ParseDuration),
 				set(d, "poll", &m.Client.Poll, ParseDuration),
+				set(d, "get", &m.Client.Get, ParseDuration),
+				set(d, "put", &m.Client.Put, ParseDuration),
+			})
+		}},
+		{key: "metadata", set: func(n ast.Node) {
+			d.mapping(n, "metadata", []entry{
+				set(d, "call", &m.Metadata.Call, ParseDuration),
+				set(d, "threads", &m.Metadata.Threads, number(0, cost.MaxCores)),
 			})
 		}},
 		{key: "nic", set: func(n ast.Node) { d.costNIC(n, &m.NIC) }},

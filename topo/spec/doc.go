@@ -30,7 +30,7 @@
 //	      depth: 16          # READs and atomics outstanding on a shared connection, 1 to 128. Default 16.
 //	      mtu: 1024          # path MTU of shared connections. Default the largest possible.
 //	      steer: write       # with action steer: read, write or both. Default both.
-//	      keys: 1,7          # with action steer: these keys alone, at most 64; or hot:N, the N hottest, at most 256. Default all.
+//	      keys: 1,7          # with action steer: these keys alone, at most 256; or hot:N, the N hottest, at most 256. Default all.
 //	      registers: 1024    # with action steer, mode published: tails, 1 to 16384. Keys with the same remainder share one. Default 256.
 //	      top: 64            # with action count: how many addresses are counted, 1 to 1024. Default 64.
 //	      unit: line         # with action count: word (8 bytes), line (64) or page (4096). Default word.
