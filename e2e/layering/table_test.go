@@ -144,7 +144,7 @@ var table = map[string]row{
 	"topo/hostd":            {level: 5, beside: []string{"store", "store/kv", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw"}},
 	"topo/calibrate":        {level: 5, touches: simulation},
 	"topo/experiment":       {level: 5, beside: []string{"clover", "store/kv"}, touches: simulation},
-	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "sherman", "sherman/audit", "softrnic/memservice", "store/kv", "topo/experiment"}, touches: simulation},
+	"topo/experiment/insim": {level: 5, beside: []string{"clover", "clover/meta", "sherman", "sherman/audit", "softrnic/memservice", "store/kv", "topo/calibrate", "topo/experiment"}, touches: simulation},
 	"topo/doctor":           {level: 5},
 	"topo/bundle":           {level: 5},
 	"topo/top":              {level: 5},

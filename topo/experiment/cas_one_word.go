@@ -1,5 +1,7 @@
 package experiment
 
+import "github.com/rdmalab/rdmalab/topo/papers"
+
 // casOneWord measures CAS on one word: the cost of the NIC's serialisation of atomics, and the gain
 // of replacing them.
 var casOneWord = Experiment{
@@ -21,9 +23,17 @@ var casOneWord = Experiment{
 	},
 }
 
-// middleboxCAS are the CAS→WRITE a second of fig. 10 in millions, at numbers of outstanding
-// requests (the authors' data).
-var middleboxCAS = map[int]float64{16: 1.090, 32: 1.523, 48: 1.793, 64: 1.994}
+// middleboxCAS returns the CAS→WRITE a second of fig. 10 in millions, by numbers of requests in
+// flight (the authors' data).
+func middleboxCAS() map[int]float64 {
+	data, out := papers.MustLoad("swordbox/fig10"), make(map[int]float64)
+	for _, column := range data.Columns {
+		if v, ok := data.At("", "replaced", column); ok {
+			out[int(number(column))] = v / 1e6
+		}
+	}
+	return out
+}
 
 func casSeries() []wordSeries {
 	forward, replace := Switch{LineRate: true}, Switch{Action: ReplaceAtomics}
@@ -33,8 +43,8 @@ func casSeries() []wordSeries {
 	return []wordSeries{
 		{key: "host", name: "CAS, host memory", limit: 3, source: "fig. 4, 10: the server's NIC", load: Words{Switch: forward}},
 		{key: "device", name: "CAS, device memory", limit: 9, source: "fig. 4: the server's NIC", load: Words{Device: true, Switch: forward}},
-		{key: "hardened", name: "CAS→WRITE, hardened", limit: 2.8, source: core, at: middleboxCAS, load: Words{Switch: replace}},
-		{key: "published", name: "CAS→WRITE, published", limit: 2.8, source: core, at: middleboxCAS, load: Words{Switch: published}},
+		{key: "hardened", name: "CAS→WRITE, hardened", limit: 2.8, source: core, at: middleboxCAS(), load: Words{Switch: replace}},
+		{key: "published", name: "CAS→WRITE, published", limit: 2.8, source: core, at: middleboxCAS(), load: Words{Switch: published}},
 		{
 			key: "line-rate", name: "CAS→WRITE, hardened, switch at line rate", limit: 18.6, source: "fig. 4: WRITEs on one queue pair",
 			load: Words{Switch: fast}, on: OnSim,

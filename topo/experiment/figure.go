@@ -26,6 +26,8 @@ type outcome struct {
 	store *StoreResult
 	// rate is operations a second of a load without a store.
 	rate float64
+	// order is the share of requests by distance.
+	order map[int]float64
 }
 
 // figure is a figure of a paper: what is measured for it, and how it is shown.

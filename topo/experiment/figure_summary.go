@@ -25,7 +25,7 @@ func (f *figure) summary(rows []*figureRow, columns []string) (list []string) {
 			}
 		}
 	}
-	list = append(list, crossings(rows, columns)...)
+	list = append(list, f.crossings(rows, columns)...)
 	if far {
 		for _, w := range f.why {
 			list = append(list, "why: "+w)
@@ -103,11 +103,12 @@ func (w *figureRow) gain(base *figureRow, columns, named []string) string {
 	return fmt.Sprintf("gain over %s, %s: %s", base.series, w.name(), strings.Join(parts, ", "))
 }
 
-// crossings says where two series of a panel change places, in our numbers or in the authors'.
-func crossings(rows []*figureRow, columns []string) (list []string) {
+// crossings says where two series of a panel change places: in the authors' numbers, or in ours if
+// one of the series is the base.
+func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) {
 	for i, a := range rows {
 		for _, b := range rows[i+1:] {
-			if a.panel != b.panel || a.their == b.their {
+			if a.panel != b.panel || a.their == b.their || !a.measured() || !b.measured() {
 				continue
 			}
 			ours, theirs := crossing(a.ours, b.ours, columns), crossing(a.theirs, b.theirs, columns)
@@ -117,10 +118,18 @@ func crossings(rows []*figureRow, columns []string) (list []string) {
 				}
 				continue
 			}
+			if theirs == "" && a.series != f.base && b.series != f.base {
+				continue
+			}
 			list = append(list, fmt.Sprintf("crossing, %s and %s: ours %s, theirs %s", a.name(), b.series, orNever(ours), orNever(theirs)))
 		}
 	}
 	return list
+}
+
+// measured reports whether the row has a number of ours.
+func (w *figureRow) measured() bool {
+	return slices.ContainsFunc(w.ours, func(v float64) bool { return !math.IsNaN(v) })
 }
 
 func orNever(s string) string {

@@ -22,7 +22,7 @@ var swordboxFigures = Experiment{
 		"\n--out writes a table, a CSV, a JSON and a picture (SVG) of each figure into a directory, and a\n" +
 		"summary of all. Loads that several figures need are measured once, as many at a time as there are\n" +
 		"processors. The authors' numbers are those of their public repository (package topo/papers).",
-	Sim: "25 min with two processors; --quick: 3 min", Cost: "connectx5",
+	Sim: "25 min with two processors; --quick: 3 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{} },
 }
 
@@ -143,6 +143,9 @@ func measureAll(ctx context.Context, p Platform, w Watcher, list []load) (map[lo
 
 // text is an outcome for the progress.
 func (o *outcome) text() string {
+	if o.order != nil {
+		return fmt.Sprintf("%.3g%% in order", 100*o.order[1])
+	}
 	out := fmt.Sprintf("%.3g Mops", mops(o))
 	if o.store != nil {
 		if n := o.store.Failed + o.store.Wrong + o.store.NotFound; n > 0 {

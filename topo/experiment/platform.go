@@ -21,6 +21,13 @@ type Platform interface {
 	// Clover and Sherman run clients of these stores.
 	Clover(ctx context.Context, l Clover) (StoreResult, error)
 	Sherman(ctx context.Context, l Sherman) (StoreResult, error)
+	// NIC runs one-sided operations and returns how many end in a second. errors.ErrUnsupported: the
+	// platform has no such load.
+	NIC(ctx context.Context, l NIC) (float64, error)
+	// Order measures the order of requests past the switch: the share of requests by their distance,
+	// in the order of arrivals at the switch, from the request that reached the server before; 1 is
+	// the same order. errors.ErrUnsupported: the platform cannot trace.
+	Order(ctx context.Context, l Order) (map[int]float64, error)
 	// TreeOperations traces single operations of the tree Sherman. errors.ErrUnsupported: the
 	// platform cannot trace.
 	TreeOperations(ctx context.Context) ([]Operation, error)
@@ -117,6 +124,8 @@ type Clover struct {
 	// its own.
 	Share  int
 	Switch Switch
+	// Undo takes choices of the model back, in the simulator.
+	Undo Choice
 	// Pool is the number of nodes; 0: as in the published system. A rack ignores it.
 	Pool int
 	// Seed of the simulated rack; 0: 1.
@@ -125,6 +134,28 @@ type Clover struct {
 	// 0: the platform's.
 	Warm, Run time.Duration
 }
+
+// Choice is a set of choices of the simulator's model of Clover, to be taken back: each bit is the
+// model without one of them.
+type Choice uint8
+
+// Choices.
+const (
+	// OldTotals takes the NIC's totals of READs and WRITEs from RedN instead of the authors' data.
+	OldTotals Choice = 1 << iota
+	// ShortPatience gives an operation up after 10 ms instead of 1 s.
+	ShortPatience
+	// OtherKeys is 1,024 keys and Zipf 0.99 instead of 1,000 and 1.0.
+	OtherKeys
+	// OwnCaches gives each client a location cache of its own, instead of one for each machine.
+	OwnCaches
+	// NoProgram leaves out the time of the client's program.
+	NoProgram
+	// OneThread has a metadata server of one thread.
+	OneThread
+	// AllChoices are all of them.
+	AllChoices = 1<<iota - 1
+)
 
 // Places of Sherman's lock words.
 const (

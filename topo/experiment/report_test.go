@@ -114,7 +114,7 @@ func TestNearestOfThePaper(t *testing.T) {
 		clients int
 		want    float64
 	}{{8, 0.554788}, {64, 1.312144}, {240, 1.22673}, {400, 1.257288}} {
-		if got := paperMops(50, "", c.clients); got != c.want {
+		if got := paperMops(50, steerNone, c.clients); got != c.want {
 			t.Errorf("%d clients: %g, want %g", c.clients, got, c.want)
 		}
 	}

@@ -50,7 +50,7 @@ func steeringRows() []steeringRow {
 	}
 	at := func(writes float64, clients int) (plain, steered published) {
 		c := steeringClaims[writes]
-		return published{mops: paperMops(writes, "", clients)}, published{mops: paperMops(writes, steerBoth, clients), gain: c.gain, saved: c.bytes}
+		return published{mops: paperMops(writes, steerNone, clients)}, published{mops: paperMops(writes, steerBoth, clients), gain: c.gain, saved: c.bytes}
 	}
 	row := func(clients int, writes float64) steeringRow {
 		r := steeringRow{name: fmt.Sprintf("fig. 11-13: %g%% writes, %d clients", writes, clients), load: load(clients, writes, 0.99, 0)}

@@ -202,7 +202,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 // paper returns the paper's values for a row. Its factors are those of many clients.
 func (b *contentionBody) paper(writes float64, clients int, steer string) (p published) {
 	if steer == steerNone {
-		p.mops = paperMops(writes, "", clients)
+		p.mops = paperMops(writes, steerNone, clients)
 		if writes == 50 && clients >= 240 {
 			p.firstTry = "<4"
 		}

@@ -3,8 +3,6 @@ package experiment
 import (
 	"strconv"
 	"time"
-
-	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
 // The SwordBox authors' workloads: 1,000 keys, Zipf 1.0, and 280 threads where a figure does not
@@ -42,6 +40,7 @@ func writesPanel(writes string) string { return writes + " % writes" }
 
 // cloverLoad is a load with the authors' keys and skew.
 func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
+	box.LineRate = true
 	l := Clover{Clients: threads, Writes: writes, Keys: paperKeys, Zipf: paperZipf, Switch: box}
 	l.pace(quick)
 	return l
@@ -50,14 +49,16 @@ func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
 // Times of a measurement for a figure. In the first milliseconds clients of a machine still know
 // the newest node of each key; the throughput has settled after figureWarm.
 const (
-	figureWarm = 10 * time.Millisecond
-	figureRun  = 4 * time.Millisecond
+	figureWarm = 4 * time.Millisecond
+	figureRun  = 2 * time.Millisecond
+	// figureQuick is either time with --quick.
+	figureQuick = time.Millisecond
 )
 
 // pace sets how long a load of a figure is measured.
 func (l *Clover) pace(quick bool) {
 	if l.Warm, l.Run = figureWarm, figureRun; quick {
-		l.Warm, l.Run = quickWarm, quickRun
+		l.Warm, l.Run = figureQuick, figureQuick
 	}
 }
 
@@ -81,32 +82,9 @@ func number(column string) float64 {
 // swordbox lists the figures of the SwordBox paper.
 func swordbox(quick bool) []figure {
 	return []figure{
-		throughputFigure(quick),
+		pairsFigure(quick), orderFigure(), independentFigure(), oneWordFigure(), inFlightFigure(quick),
+		firstTriesFigure(quick), chipFigure(), middleboxFigure(quick),
+		throughputFigure(quick), fuseeFigure(), shermanFigure(quick), bytesFigure(quick), latencyFigure(quick),
+		hotKeysFigure(quick), sizeFigure(quick), skewFigure(quick),
 	}
-}
-
-// throughputFigure is Figure 11.
-func throughputFigure(quick bool) figure {
-	data := papers.MustLoad("swordbox/fig11")
-	f := figure{
-		key: "11", title: "Clover's throughput by threads", x: data.X, unit: "Mops", logY: true, base: unsteered, gains: []string{"280"},
-		why: []string{
-			"hardened steering goes only to nodes whose append the server has acknowledged: one append of a key for each round trip " +
-				"between switch and server",
-		},
-	}
-	for _, writes := range []string{"0", "5", "50", "100"} {
-		for _, k := range steeringKinds() {
-			if writes == "0" && k.data == "write" {
-				continue // there is nothing to steer
-			}
-			for _, threads := range few(data.Columns, quick) {
-				f.cells = append(f.cells, figureCell{
-					panel: writesPanel(writes), series: k.name, their: k.their, x: threads, theirs: at(data, writes, k.data, threads, 1e-6),
-					load: cloverLoad(int(number(threads)), number(writes), k.box, quick), value: mops,
-				})
-			}
-		}
-	}
-	return f
 }

@@ -296,6 +296,16 @@ func (p *rackPlatform) stopTree() error {
 	return errors.Join(errs...)
 }
 
+// Order is not measured on a rack: it cannot trace.
+func (*rackPlatform) Order(context.Context, experiment.Order) (map[int]float64, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// NIC is not measured on a rack: perf measures its NICs.
+func (*rackPlatform) NIC(context.Context, experiment.NIC) (float64, error) {
+	return 0, errors.ErrUnsupported
+}
+
 // TreeOperations is not supported: a trace of single packets needs a link without other traffic.
 func (*rackPlatform) TreeOperations(context.Context) ([]experiment.Operation, error) {
 	return nil, errors.ErrUnsupported

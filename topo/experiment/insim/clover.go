@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -65,9 +66,11 @@ const (
 	// client meets were written by others since it met them last, which takes some 10 ms.
 	// defaultRun is the time in which operations are counted. publishedPool bounds both: at 6.5
 	// million writes a second it lasts for 50 ms.
-	defaultWarm   = 20 * time.Millisecond
-	defaultRun    = 5 * time.Millisecond
-	storePatience = 10 * time.Millisecond // the published program may link a chain into a circle
+	defaultWarm = 20 * time.Millisecond
+	defaultRun  = 5 * time.Millisecond
+	// storePatience is that of the authors' clients. The published program may link a chain into a
+	// circle: operations on its key fail.
+	storePatience = time.Second
 )
 
 var rackFile = fmt.Sprintf(`
@@ -85,24 +88,33 @@ type cloverRun struct {
 	cfg   kv.RunConfig
 	total kv.Result
 	first *clover.Client // the one that has read all keys
-	bytes uint64         // that the switch received while operations were counted
+	// caches has the location cache of each machine, which its clients share.
+	caches map[string]*clover.Cache
+	model  *cost.Model
+	bytes  uint64 // that the switch received while operations were counted
 }
 
 // Clover runs clients of the store.
 func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
 	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), seed(l.Seed)
 	l.Warm, l.Run = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun)
+	if _, ok := layout.ClassOf(l.Value + layout.Hardened.Overhead()); !ok || l.Value < 0 {
+		return experiment.StoreResult{}, fmt.Errorf("no node holds a value of %d bytes", l.Value)
+	}
 	s, err := spec.Parse([]byte(cloverRack(&l.Switch)))
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
-	r := &cloverRun{load: l}
+	r := &cloverRun{load: l, model: p.choose(&l)}
+	if l.Undo&experiment.OwnCaches == 0 {
+		r.caches = make(map[string]*clover.Cache)
+	}
 	r.cfg = kv.RunConfig{
 		Workload: kv.Workload{Read: 1 - l.Writes/100, Update: l.Writes / 100}, Keys: l.Keys, Value: l.Value, Zipf: l.Zipf,
-		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: storePatience, Verify: true,
+		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: patience(&l), Verify: true,
 	}
 	r.rack, err = simrack.New(s, simrack.Options{
-		Seed: l.Seed, Cost: p.model(&l.Switch), Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes), Cancelled: cancelled(ctx),
+		Seed: l.Seed, Cost: r.model, Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes), Cancelled: cancelled(ctx),
 	})
 	if err != nil {
 		return experiment.StoreResult{}, err
@@ -129,12 +141,22 @@ func storeResult(total kv.Result, span time.Duration, bytes uint64) experiment.S
 	return out
 }
 
-// nodes128 gives all memory to nodes of 128 bytes.
-var nodes128 = [layout.Classes]int{1}
+// class is the class of the nodes that hold the load's values.
+func (r *cloverRun) class() layout.Class {
+	c, _ := layout.ClassOf(r.load.Value + layout.Hardened.Overhead())
+	return c
+}
+
+// shares gives all memory to nodes of that class.
+func (r *cloverRun) shares() (s [layout.Classes]int) {
+	s[r.class()] = 1
+	return s
+}
 
 // region is the memory of the server in bytes.
 func (r *cloverRun) region() int {
-	s := layout.Space{Servers: 1, Shortcuts: int(2 * r.load.Keys), Entries: layout.Counts{0: r.load.Pool}}
+	s := layout.Space{Servers: 1, Shortcuts: int(2 * r.load.Keys)}
+	s.Entries[r.class()] = r.load.Pool
 	return s.RegionLen()
 }
 
@@ -150,7 +172,7 @@ func (r *cloverRun) serve() {
 	md.Go("meta", true, func(ctx verbs.Context) {
 		s, err := meta.New(meta.Config{
 			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Hardened, Keys: int(2 * r.load.Keys), Lease: lease,
-			Shares: nodes128,
+			Shares: r.shares(), Pace: r.pace(ctx.Runtime()),
 		})
 		if err == nil {
 			err = s.Serve()
@@ -199,7 +221,33 @@ func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first int) error {
 }
 
 func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
-	return clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.load.Value}
+	cfg := clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.load.Value}
+	if name := h.Spec.Name; r.caches != nil {
+		if r.caches[name] == nil {
+			r.caches[name] = clover.NewCache(0)
+		}
+		cfg.Cache = r.caches[name]
+	}
+	return cfg
+}
+
+// program is a store whose operations also take the time of the client's program.
+type program struct {
+	kv.Store
+	rt       verbs.Runtime
+	get, put time.Duration
+}
+
+// Get is Get of the store.
+func (s *program) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	s.rt.Sleep(s.get)
+	return s.Store.Get(key, dst, deadline)
+}
+
+// Put is Put of the store.
+func (s *program) Put(key uint64, value []byte, deadline clock.Time) error {
+	s.rt.Sleep(s.put)
+	return s.Store.Put(key, value, deadline)
 }
 
 // client loads its part of the keys, waits until all others have done the same, and works.
@@ -234,7 +282,7 @@ func (r *cloverRun) client(rt verbs.Runtime, id int, open func() (*clover.Client
 	if id != 0 {
 		c.Learn(r.first)
 	}
-	res, err := kv.Run(c, rt, cfg, nil)
+	res, err := kv.Run(&program{c, rt, r.model.Client.Get, r.model.Client.Put}, rt, cfg, nil)
 	if err == nil {
 		r.total.Merge(res)
 	}

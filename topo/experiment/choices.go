@@ -1,0 +1,129 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// cloverChoices measures what each choice of the simulator's model of Clover does to a result.
+var cloverChoices = Experiment{
+	Name:   "clover-choices",
+	Short:  "what each choice of the model of Clover does to the throughput: with all, and without one of them",
+	Figure: "SwordBox fig. 11 (throughput); the table is ours",
+	Long: "The first row has Clover's throughput as swordbox-figures measures it. Each further row takes one\n" +
+		"choice of the model back, the last one all of them:\n\n" + choiceList() +
+		"\nThe columns are percentages of writes, without steering and with published or hardened steering of\n" +
+		"appends and READs. The authors' numbers are in the first row.",
+	Sim: "6 min with two processors; --quick: 1 min", Cost: "connectx5",
+	New: func() Body { return &choicesBody{threads: 392} },
+}
+
+// choice is a row of the table.
+type choice struct {
+	undo Choice
+	name string
+}
+
+var choices = []choice{
+	{0, "all choices"},
+	{OldTotals, "NIC totals of RedN (65M READs, 63M WRITEs), not the authors' (84.5M, 118M)"},
+	{ShortPatience, "patience 10 ms, not 1 s"},
+	{OtherKeys, "1,024 keys and Zipf 0.99, not 1,000 and 1.0"},
+	{OwnCaches, "a location cache for each client, not each machine"},
+	{NoProgram, "no time for the client's program"},
+	{OneThread, "a metadata server of one thread, not twelve"},
+	{AllChoices, "none of the choices"},
+}
+
+func choiceList() string {
+	var b strings.Builder
+	for _, c := range choices[1 : len(choices)-1] {
+		fmt.Fprintf(&b, "  %s\n", c.name)
+	}
+	return b.String()
+}
+
+// choicesBody is the experiment with its parameters.
+type choicesBody struct {
+	threads int
+	quick   bool
+}
+
+// Flags defines the flags of the parameters.
+func (b *choicesBody) Flags(fs *pflag.FlagSet) {
+	fs.IntVar(&b.threads, "threads", b.threads, "clients")
+}
+
+// Check reports what is wrong with the parameters.
+func (b *choicesBody) Check(at Place) error {
+	if b.threads < 1 || b.threads > maxClients {
+		return fmt.Errorf("--threads %d: want 1 to %d", b.threads, maxClients)
+	}
+	b.quick = at.Quick
+	return nil
+}
+
+// choiceColumn is a load of the table.
+type choiceColumn struct {
+	key, title string
+	writes     float64
+	box        Switch
+	data       string
+}
+
+func choiceColumns() []choiceColumn {
+	published, hardened := steering(steerBoth, Published, 0), steering(steerBoth, Hardened, 0)
+	return []choiceColumn{
+		{"none0", "0 %", 0, Switch{}, "none"},
+		{"none5", "5 %", 5, Switch{}, "none"},
+		{"none50", "50 %", 50, Switch{}, "none"},
+		{"none100", "100 %", 100, Switch{}, "none"},
+		{"published50", "50 %, PUBLISHED", 50, published, "both"},
+		{"published100", "100 %, PUBLISHED", 100, published, "both"},
+		{"hardened50", "50 %, HARDENED", 50, hardened, "both"},
+		{"hardened100", "100 %, HARDENED", 100, hardened, "both"},
+	}
+}
+
+// Run measures all rows.
+func (b *choicesBody) Run(ctx context.Context, p Platform, r *Report) error {
+	columns := choiceColumns()
+	list := []Column{{Key: "model", Title: "Mops WITH"}}
+	for _, c := range columns {
+		list = append(list, Column{Key: c.key, Title: c.title, Format: "%.4g"})
+	}
+	r.Columns(append(list, Column{Key: "failed", Title: "FAILED"})...)
+	var all []load
+	of := func(row choice, c choiceColumn) Clover {
+		l := cloverLoad(b.threads, c.writes, c.box, b.quick)
+		l.Undo = row.undo
+		return l
+	}
+	for _, row := range choices {
+		for _, c := range columns {
+			all = append(all, of(row, c))
+		}
+	}
+	done, err := measureAll(ctx, p, r.Watch, all)
+	for _, row := range choices {
+		cells, failed := []Cell{Label(row.name)}, uint64(0)
+		for _, c := range columns {
+			o, ok := done[of(row, c)]
+			switch {
+			case !ok:
+				cells = append(cells, None())
+				continue
+			case row.undo == 0:
+				cells = append(cells, Beside(mops(&o), paperMops(c.writes, c.data, b.threads)))
+			default:
+				cells = append(cells, Num(mops(&o)))
+			}
+			failed += o.store.Failed + o.store.Wrong + o.store.NotFound
+		}
+		r.Add(append(cells, Num(float64(failed)))...)
+	}
+	return err
+}

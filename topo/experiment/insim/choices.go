@@ -1,0 +1,52 @@
+package insim
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+)
+
+// Totals of READs and of WRITEs and SENDs in RedN (table 3), for ConnectX-5.
+const (
+	rednReads  cost.Rate = 65_000_000
+	rednWrites cost.Rate = 63_000_000
+)
+
+// shortPatience is the patience that experiments had before storePatience.
+const shortPatience = 10 * time.Millisecond
+
+// choose returns the cost model of a load without the choices that the load takes back, and changes
+// keys and skew if they are among these.
+func (p *Sim) choose(l *experiment.Clover) *cost.Model {
+	m := *p.model(&l.Switch)
+	if l.Undo&experiment.OldTotals != 0 {
+		m.NIC.Read.Total, m.NIC.Write.Total, m.NIC.Send.Total = rednReads, rednWrites, rednWrites
+	}
+	if l.Undo&experiment.NoProgram != 0 {
+		m.Client.Get, m.Client.Put = 0, 0
+	}
+	if l.Undo&experiment.OtherKeys != 0 {
+		l.Keys, l.Zipf = 1024, 0.99
+	}
+	return &m
+}
+
+// patience is how long a client of a load waits for an operation.
+func patience(l *experiment.Clover) time.Duration {
+	if l.Undo&experiment.ShortPatience != 0 {
+		return shortPatience
+	}
+	return storePatience
+}
+
+// pace returns the function that lets the time of requests to the metadata server pass. A request
+// has two completions: that of its receive and that of its answer.
+func (r *cloverRun) pace(rt verbs.Runtime) func(completions int) {
+	m := r.model.Metadata
+	if r.load.Undo&experiment.OneThread != 0 {
+		m.Threads = 1
+	}
+	return func(completions int) { rt.Sleep(time.Duration(completions) * m.Each() / 2) }
+}

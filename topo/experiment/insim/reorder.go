@@ -1,0 +1,161 @@
+package insim
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// orderSpan is how long clients of an Order load work.
+const orderSpan = 20 * time.Millisecond
+
+// orderRun is one load in progress. A WRITE's payload is its number, so that the trace recognises
+// it on both sides of the switch.
+type orderRun struct {
+	load  experiment.Order
+	rack  *simrack.Rack
+	frame wire.Frame
+	// placed is the place of each request in the order of arrivals at the switch, last that of the
+	// request that reached the server before; counts are requests by their distance from it.
+	placed map[uint64]int
+	last   int
+	counts map[int]int
+	total  int
+	next   uint64
+}
+
+// Order runs clients that WRITE to random words, and returns the share of requests by distance.
+func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, error) {
+	file := fmt.Sprintf("name: order\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", wordHosts-1)
+	if l.Mapped {
+		file += fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: move, mode: hardened, service: %s}]}\n", switchService)
+	}
+	s, err := spec.Parse([]byte(file))
+	if err != nil {
+		return nil, err
+	}
+	r := &orderRun{load: l, placed: make(map[uint64]int), counts: make(map[int]int)}
+	r.rack, err = simrack.New(s, simrack.Options{Seed: 1, Cost: p.Cost, Datagrams: true, Trace: r.record, Cancelled: cancelled(ctx)})
+	if err != nil {
+		return nil, err
+	}
+	defer r.rack.Close()
+	srv := r.rack.Host("ms0")
+	lent := simrack.Passive{Bytes: 8 * l.Words, Service: wordService}
+	if l.Mapped {
+		lent.Switch = switchService
+	}
+	srv.Go(wordService, true, func(ctx verbs.Context) { r.rack.Stop(srv.Lend(ctx, lent)) })
+	for i := range l.Clients {
+		h := r.rack.Host(fmt.Sprintf("cn%d", i%wordHosts))
+		h.Go(fmt.Sprintf("client%d", i), false, func(ctx verbs.Context) { r.rack.Stop(r.client(h, ctx)) })
+	}
+	if err := run(ctx, r.rack); err != nil {
+		return nil, err
+	}
+	out := make(map[int]float64)
+	for d, n := range r.counts {
+		out[d] = float64(n) / float64(max(1, r.total))
+	}
+	return out, nil
+}
+
+// record notes WRITEs that reach the switch, and counts those that reach the server.
+func (r *orderRun) record(ev *sim.Event) {
+	if ev.Kind != sim.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
+		return
+	}
+	id := binary.BigEndian.Uint64(r.frame.Payload)
+	at, seen := r.placed[id]
+	switch {
+	case ev.Dir() == fault.Up && !seen:
+		r.placed[id] = len(r.placed)
+	case ev.Dir() == fault.Down && seen:
+		d := at - r.last
+		if d < 0 {
+			d = -d
+		}
+		r.last = at
+		r.counts[d]++
+		r.total++
+	}
+}
+
+// client makes WRITEs to random words at a rate, with random gaps.
+func (r *orderRun) client(h *simrack.Host, ctx verbs.Context) error {
+	rt := ctx.Runtime()
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := ctx.CreateCQ(4)
+	if err != nil {
+		return err
+	}
+	mr, err := pd.RegMR(nil, 8, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
+	if err != nil {
+		return err
+	}
+	private, err := h.Manager(ctx).Dial(qp, r.rack.Host("ms0").Addr(), wordService, rdmacm.Params{}, nil, rt.Now().Add(wordPatience))
+	if err != nil {
+		return err
+	}
+	base, rkey, err := simrack.ParseMemory(private)
+	if err != nil {
+		return err
+	}
+	rt.Sleep(setUp.Sub(rt.Now()))
+	gap := float64(time.Second) * float64(r.load.Clients) / r.load.Rate
+	due := setUp
+	for end := setUp.Add(orderSpan); ; {
+		due = due.Add(time.Duration(gap * rt.Rand().ExpFloat64()))
+		if due >= end {
+			return nil
+		}
+		rt.Sleep(due.Sub(rt.Now()))
+		if err := r.write(rt, cq, qp, mr, base, rkey); err != nil {
+			return err
+		}
+	}
+}
+
+// write makes one WRITE and waits for its completion.
+func (r *orderRun) write(rt verbs.Runtime, cq verbs.CQ, qp verbs.QP, mr verbs.MR, base uint64, rkey uint32) error {
+	r.next++
+	if err := mr.WriteAt(binary.BigEndian.AppendUint64(nil, r.next), 0); err != nil {
+		return err
+	}
+	err := qp.PostSend(verbs.SendWR{
+		Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: base + 8*rt.Rand().Uint64N(uint64(r.load.Words)), RKey: rkey,
+	})
+	if err != nil {
+		return err
+	}
+	var wc [1]verbs.WC
+	for deadline := rt.Now().Add(wordPatience); ; {
+		if err := cq.Wait(deadline); err != nil {
+			return err
+		}
+		n, err := cq.Poll(wc[:])
+		if err != nil || n > 0 {
+			if err == nil && wc[0].Status != verbs.Success {
+				err = fmt.Errorf("a WRITE failed: %v", wc[0].Status)
+			}
+			return err
+		}
+	}
+}

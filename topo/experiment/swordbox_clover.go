@@ -1,0 +1,227 @@
+package experiment
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/papers"
+)
+
+// Reasons of differences that several figures have.
+const (
+	whyHardened = "hardened steering goes only to nodes whose append the server has acknowledged: one append of a key for each round " +
+		"trip between switch and server"
+	whyUnsteered = "without steering, throughput is what retries leave: it depends on how fast a client that lost a race learns of the " +
+		"winner, which differs between the two clients' programs"
+)
+
+// throughputFigure is Figure 11.
+func throughputFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig11")
+	f := figure{
+		key: "11", title: "Clover's throughput by threads", x: data.X, unit: "Mops", logY: true, base: unsteered, gains: []string{"280"},
+		why: []string{whyUnsteered, whyHardened},
+	}
+	for _, writes := range []string{"0", "5", "50", "100"} {
+		for _, k := range steeringKinds() {
+			if writes == "0" && k.data == "write" {
+				continue // there is nothing to steer
+			}
+			for _, threads := range few(data.Columns, quick) {
+				f.cells = append(f.cells, figureCell{
+					panel: writesPanel(writes), series: k.name, their: k.their, x: threads, theirs: at(data, writes, k.data, threads, 1e-6),
+					load: cloverLoad(int(number(threads)), number(writes), k.box, quick), value: mops,
+				})
+			}
+		}
+	}
+	return f
+}
+
+// firstTriesFigure is Figure 5. The authors' number is a quotient of counters of which an append
+// has four and three, so it is made of them as they made it.
+func firstTriesFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig5")
+	f := figure{
+		key: "5", title: "appends of Clover that succeed, 50 % writes", x: data.X, unit: "%", format: "%.1f",
+		why: []string{whyUnsteered, "the authors' number is successes ÷ 4 over attempts ÷ 3 of two counters"},
+	}
+	for _, panel := range []string{"successes of attempts", "successes at the first attempt"} {
+		for _, k := range steeringKinds() {
+			if k.data == "write" {
+				continue
+			}
+			for _, clients := range few(data.Columns, quick) {
+				c := figureCell{
+					panel: panel, series: k.name, their: k.their, x: clients, theirs: math.NaN(),
+					load: cloverLoad(int(number(clients)), 50, k.box, quick), value: firstTries,
+				}
+				if panel == "successes of attempts" {
+					c.value = successes
+					if k.data == "none" {
+						c.theirs = at(data, "", "successes", clients, 1.0/4) / at(data, "", "attempts", clients, 1.0/3) * 100
+					}
+				}
+				f.cells = append(f.cells, c)
+			}
+		}
+	}
+	return f
+}
+
+// successes is the percentage of attempts to append that succeeded; firstTries that of appends that
+// needed one attempt.
+func successes(o *outcome) float64 {
+	n := float64(o.store.Writes())
+	return 100 * n / max(1, n+float64(o.store.Retries))
+}
+
+func firstTries(o *outcome) float64 { return 100 * o.store.FirstTryShare() }
+
+// bytesFigure is Figure 12.
+func bytesFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig12")
+	f := figure{
+		key: "12", title: "bytes of an operation of Clover, 280 threads", x: "% writes", unit: "bytes/op", logY: true, format: "%.0f",
+		why: append([]string{"ours are bytes that the switch receives, headers included"}, data.Notes...),
+	}
+	for _, k := range steeringKinds() {
+		for _, writes := range []string{"5", "50", "100"} {
+			f.cells = append(f.cells, figureCell{
+				series: k.name, their: k.their, x: writes, theirs: at(data, writes, k.data, "bytes", 1) / at(data, writes, k.data, "operations", 1),
+				load: cloverLoad(paperThreads, number(writes), k.box, quick), value: func(o *outcome) float64 { return o.store.BytesPerOp },
+			})
+		}
+	}
+	return f
+}
+
+// latencyFigure is Figure 13.
+func latencyFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig13")
+	f := figure{
+		key: "13", title: "99th percentile of Clover's latency, 280 threads", x: data.X, unit: "us", logY: true,
+		why: []string{whyUnsteered, whyHardened},
+	}
+	for _, panel := range []string{"reads", "writes"} {
+		kind := kv.KindRead
+		if panel == "writes" {
+			kind = kv.KindUpdate
+		}
+		for _, k := range steeringKinds() {
+			for _, writes := range data.Columns {
+				if writes == "0" && (panel == "writes" || k.data == "write") || writes == "100" && panel == "reads" {
+					continue
+				}
+				f.cells = append(f.cells, figureCell{
+					panel: panel, series: k.name, their: k.their, x: writes, theirs: at(data, panel, k.data, writes, 1e-3),
+					load:  cloverLoad(paperThreads, number(writes), k.box, quick),
+					value: func(o *outcome) float64 { return float64(o.store.Percentile(kind, 99)) / float64(time.Microsecond) },
+				})
+			}
+		}
+	}
+	return f
+}
+
+// hotThreads are the threads of Figure 14: 6 machines of 56.
+const hotThreads = 336
+
+// hotKeysFigure is Figure 14.
+func hotKeysFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig14")
+	f := figure{
+		key: "14", title: "Clover's throughput with a part of the keys steered, Zipf 1.5", x: data.X, unit: "Mops", logY: true,
+		why: []string{"the authors' number without steered keys is a third of what their own data of Figure 16 have for the same skew, so " +
+			"their factors of 9.5 (8 keys) and 27 (64 keys) have a low base", "the authors do not say the percentage of writes; here it is 50", whyHardened},
+	}
+	for _, k := range steeringKinds() {
+		if k.data != "both" {
+			continue
+		}
+		for _, keys := range few(data.Columns, quick) {
+			box := k.box
+			if box.Hot = int(number(keys)); box.Hot == 0 {
+				box = Switch{}
+			}
+			l := cloverLoad(hotThreads, 50, box, quick)
+			l.Zipf = 1.5
+			f.cells = append(f.cells, figureCell{series: k.name, their: k.their, x: keys, theirs: at(data, "", "both", keys, 1e-6), load: l, value: mops})
+		}
+	}
+	return f
+}
+
+// nodeOverhead is what a node has besides its value.
+const nodeOverhead = 24
+
+// sizeFigure is Figure 15.
+func sizeFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig15")
+	f := figure{
+		key: "15", title: "Clover's throughput by the size of nodes, 200 threads, 50 % writes", x: data.X, unit: "Mops", logY: true, base: unsteered,
+		why: []string{whyUnsteered, whyHardened},
+	}
+	for _, k := range steeringKinds() {
+		for _, size := range few(data.Columns, quick) {
+			l := cloverLoad(200, 50, k.box, quick)
+			l.Value = int(number(size)) - nodeOverhead
+			f.cells = append(f.cells, figureCell{series: k.name, their: k.their, x: size, theirs: at(data, "", k.data, size, 1e-6), load: l, value: mops})
+		}
+	}
+	return f
+}
+
+// skewFigure is Figure 16.
+func skewFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig16")
+	f := figure{
+		key: "16", title: "Clover's throughput by the skew of keys, 280 threads, 50 % writes", x: data.X, unit: "Mops", logY: true, base: unsteered,
+		gains: []string{"0.00", "1.00"}, why: []string{whyUnsteered, whyHardened},
+	}
+	for _, k := range steeringKinds() {
+		for _, skew := range few(data.Columns, quick) {
+			l := cloverLoad(paperThreads, 50, k.box, quick)
+			l.Zipf = number(skew)
+			f.cells = append(f.cells, figureCell{series: k.name, their: k.their, x: skew, theirs: at(data, "", k.data, skew, 1e-6), load: l, value: mops})
+		}
+	}
+	return f
+}
+
+// fuseeFigure has FUSEE as the authors of SwordBox measured it.
+func fuseeFigure() figure {
+	data := papers.MustLoad("swordbox/fig11-fusee")
+	f := figure{key: "11-fusee", title: "FUSEE's throughput by threads, the authors' measurement", x: data.X, unit: "Mops", logY: true}
+	for _, r := range data.Rows {
+		for _, threads := range data.Columns {
+			f.cells = append(f.cells, figureCell{panel: writesPanel(r.Panel), series: "FUSEE", their: "FUSEE", x: threads, theirs: at(data, r.Panel, r.Series, threads, 1e-6)})
+		}
+	}
+	return f
+}
+
+// shermanFigure has Sherman beside the authors' measurement of it.
+func shermanFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig11-sherman")
+	f := figure{
+		key: "11-sherman", title: "Sherman's throughput by threads", x: data.X, unit: "Mops", logY: true,
+		why: []string{"the authors do not say which options of Sherman they used; ours has locks on the NIC, and hands them over within a machine"},
+	}
+	for _, r := range data.Rows {
+		percent := number(r.Panel)
+		for _, threads := range few(data.Columns, quick) {
+			l := Sherman{
+				Clients: int(number(threads)), Keys: paperKeys, Zipf: paperZipf,
+				Workload: kv.Workload{Name: strconv.Itoa(int(percent)), Read: 1 - percent/100, Update: percent / 100},
+			}
+			f.cells = append(f.cells, figureCell{
+				panel: writesPanel(r.Panel), series: "Sherman", their: "Sherman", x: threads, theirs: at(data, r.Panel, r.Series, threads, 1e-6),
+				load: l, value: mops,
+			})
+		}
+	}
+	return f
+}

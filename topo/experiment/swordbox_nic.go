@@ -1,0 +1,232 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/chipcost"
+	"github.com/rdmalab/rdmalab/topo/papers"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// NIC is a load of one kind of one-sided operations on a memory server.
+type NIC struct {
+	// Op is write, read or cas; Bytes is the size of a WRITE or READ.
+	Op    string
+	Bytes int
+	// Pairs is the number of queue pairs, each of a thread of its own, Depth how many operations
+	// each has in flight.
+	Pairs, Depth int
+	// Device puts the memory on the server's NIC. OneWord makes all queue pairs use the same memory;
+	// otherwise each has some of its own.
+	Device, OneWord bool
+}
+
+func (l NIC) label() string {
+	where := ""
+	if l.OneWord {
+		where = " on one word"
+	}
+	return fmt.Sprintf("%s%s, %d queue pairs, %d in flight each", l.Op, where, l.Pairs, l.Depth)
+}
+
+func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
+	rate, err := p.NIC(ctx, l)
+	return outcome{rate: rate}, err
+}
+
+// pairsFigure is Figure 1.
+func pairsFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig1")
+	f := figure{
+		key: "1", title: "WRITE of 8 bytes by queue pairs", x: data.X, unit: "Mops",
+	}
+	for _, n := range few(data.Columns, quick) {
+		f.cells = append(f.cells, figureCell{
+			series: "WRITE", their: "WRITE", x: n, theirs: at(data, "", "write", n, 1e-6),
+			load: NIC{Op: "write", Bytes: 8, Pairs: int(number(n)), Depth: 128}, value: mops,
+		})
+	}
+	return f
+}
+
+// Order is a load of WRITEs of 8 bytes to random words, of which the order is compared before and
+// behind the switch.
+type Order struct {
+	Clients, Words int
+	// Rate is that of all clients, in requests a second.
+	Rate float64
+	// Mapped makes the switch move requests to shared connections, one for each word.
+	Mapped bool
+}
+
+func (l Order) label() string {
+	how := "not mapped"
+	if l.Mapped {
+		how = "mapped"
+	}
+	return fmt.Sprintf("order of %d clients' WRITEs, %s", l.Clients, how)
+}
+
+func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
+	shares, err := p.Order(ctx, l)
+	return outcome{order: shares}, err
+}
+
+// orderFigure is Figure 2.
+func orderFigure() figure {
+	data := papers.MustLoad("swordbox/fig2")
+	f := figure{
+		key: "2", title: "order of requests behind the switch, 32 connections, 1M requests a second", x: data.X, unit: data.Unit, format: "%.3g",
+		why: []string{"only the switch's cores change the order here: links, switch and NIC are otherwise in order"},
+	}
+	for _, s := range []struct {
+		name, data string
+		mapped     bool
+	}{{"without mapping", "none", false}, {"with mapping, hardened", "mapped", true}} {
+		for d := range 13 {
+			column := strconv.Itoa(d + 1)
+			f.cells = append(f.cells, figureCell{
+				series: s.name, their: s.name, x: column, theirs: at(data, "", s.data, column, 1),
+				load: Order{Clients: 32, Words: 1024, Rate: 1e6, Mapped: s.mapped}, value: func(o *outcome) float64 { return 100 * o.order[d+1] },
+			})
+		}
+	}
+	return f
+}
+
+// independentFigure is Figure 3.
+func independentFigure() figure {
+	data := papers.MustLoad("swordbox/fig3")
+	f := figure{key: "3", title: "CAS on independent words by queue pairs", x: data.X, unit: "Mops"}
+	for _, n := range []string{"1", "4", "8", "16", "20", "24"} {
+		f.cells = append(f.cells, figureCell{
+			series: "CAS", their: "CAS", x: n, theirs: at(data, "", "cas", n, 1e-6),
+			load: NIC{Op: "cas", Bytes: 8, Pairs: int(number(n)), Depth: 16}, value: mops,
+		})
+	}
+	return f
+}
+
+// oneWordFigure is Figure 4.
+func oneWordFigure() figure {
+	data := papers.MustLoad("swordbox/fig4")
+	f := figure{key: "4", title: "CAS on one word, and WRITE on one queue pair", x: data.X, unit: "Mops"}
+	for _, s := range []struct {
+		name, data string
+		load       NIC
+	}{
+		{"CAS, one queue pair", "cas one queue pair", NIC{Op: "cas", Bytes: 8, Pairs: 1, Depth: 16, OneWord: true}},
+		{"CAS, many queue pairs", "cas many queue pairs", NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}},
+		{"WRITE, one queue pair", "write one queue pair", NIC{Op: "write", Bytes: 8, Pairs: 1, Depth: 128}},
+	} {
+		for _, where := range data.Columns {
+			l := s.load
+			l.Device = where == "device"
+			f.cells = append(f.cells, figureCell{series: s.name, their: s.name, x: where, theirs: at(data, "", s.data, where, 1e-6), load: l, value: mops})
+		}
+	}
+	return f
+}
+
+// inFlightFigure has the rates of verbs by the operations in flight, which the authors' repository
+// has and the paper does not show.
+func inFlightFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/verbs")
+	f := figure{
+		key: "verbs", title: "operations of 8 bytes on one server", x: data.X, unit: "Mops",
+		why: []string{
+			"one operation in flight of each thread; the authors do not say how they spread theirs over queue pairs",
+			"what makes CAS slower at 384 than at 240 in flight is not in the model: a rate of the NIC never falls with load",
+		},
+	}
+	for _, op := range []string{"write", "read", "cas"} {
+		for _, n := range few(data.Columns, quick) {
+			f.cells = append(f.cells, figureCell{
+				series: op, their: op, x: n, theirs: at(data, "", op, n, 1e-6), load: NIC{Op: op, Bytes: 8, Pairs: int(number(n)), Depth: 1}, value: mops,
+			})
+		}
+	}
+	return f
+}
+
+// middleboxFigure is Figure 10.
+func middleboxFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig10")
+	f := figure{
+		key: "10", title: "CAS on one word, through the middlebox on DPDK", x: data.X, unit: "Mops", base: "CAS", gains: []string{"64", "208"},
+		why: []string{
+			"the published program is measured with up to 64 clients: with more, answers come after the clients' ACK timers",
+			"plain CAS takes the NIC's rate on one word here; the authors' middlebox slows it down, also where it replaces nothing",
+			"a request waits at the middlebox and at the NIC in turn; what makes the authors' rise so slowly with requests in flight is not known",
+		},
+	}
+	for _, s := range []struct {
+		name, their, data string
+		box               Switch
+	}{
+		{"CAS", "CAS", "cas", Switch{Action: Forward}},
+		{"CAS→WRITE, published", "CAS→WRITE", "replaced", Switch{Action: ReplaceAtomics, Mode: Published}},
+		{"CAS→WRITE, hardened", "CAS→WRITE", "replaced", Switch{Action: ReplaceAtomics, Mode: Hardened}},
+	} {
+		for _, n := range few(data.Columns, quick) {
+			c := figureCell{series: s.name, their: s.their, x: n, theirs: at(data, "", s.data, n, 1e-6), value: mops}
+			if l := (Words{Clients: int(number(n)), Switch: s.box}); s.box.Mode != Published || l.Clients <= publishedClients {
+				c.load = l
+			}
+			f.cells = append(f.cells, c)
+		}
+	}
+	return f
+}
+
+// chipFigure is Figure 8: estimates of package chipcost beside what the authors' compiler reports.
+func chipFigure() figure {
+	data := papers.MustLoad("swordbox/fig8")
+	f := figure{key: "8", title: "resources of a switching chip", x: data.X, unit: data.Unit, logY: true, why: []string{
+		"published steering has whole addresses where the authors' P4 has tags of 8 bits, and the authors ran serialisation on a middlebox",
+	}}
+	for _, r := range data.Rows {
+		for _, column := range data.Columns {
+			f.cells = append(f.cells, figureCell{series: "authors' P4: " + r.Series, x: column, theirs: at(data, "", r.Series, column, 1)})
+		}
+	}
+	uses, err := chipUses()
+	if err != nil {
+		panic("experiment: the switch program cannot be laid out: " + err.Error()) // its rack file is in this file
+	}
+	for _, u := range uses {
+		for _, c := range []struct {
+			column string
+			v      float64
+		}{{"SRAM", u.SRAM}, {"stateful units", u.Units}, {"logical tables", u.Tables}} {
+			f.cells = append(f.cells, figureCell{series: "rdmalab: " + u.Part, x: c.column, known: c.v, theirs: math.NaN()})
+		}
+	}
+	return f
+}
+
+// chipUses lays the switch program out on a chip, each part once.
+func chipUses() (list []chipcost.Use, err error) {
+	s, err := spec.Parse([]byte("name: chip\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
+	if err != nil {
+		return nil, err
+	}
+	program, err := apps.New(s, apps.Config{Rand: rand.New(rand.NewPCG(1, 1))})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range chipcost.Of(program.Spec(), chipcost.Tofino()).Modes {
+		for _, u := range m.Uses {
+			if !slices.ContainsFunc(list, func(o chipcost.Use) bool { return o.Part == u.Part }) {
+				list = append(list, u)
+			}
+		}
+	}
+	return list, nil
+}
