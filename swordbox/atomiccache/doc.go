@@ -14,8 +14,6 @@
 //	Unknown  shared connection, operations unchanged: the value is not known
 //	Known    shared connection, atomics as WRITEs: the value is known
 //	Closing  operations in flight on the shared connection must end first; new ones must wait
-//	Yielding the same, and then the word goes to Pass, for an operation that cannot wait in the
-//	         switch and was dropped
 //
 // A word leaves Pass only for an atomic under an R_Key with which another one has succeeded, so
 // that a wrong R_Key of a client cannot put the shared connection into the error state. An

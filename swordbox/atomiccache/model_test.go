@@ -31,7 +31,6 @@ type modelOp struct {
 	bits uint64 // value of a WRITE
 	mask uint64
 	n    uint32 // values of a long WRITE
-	now  bool   // it cannot wait
 
 	w       *Word
 	d       Decision
@@ -60,7 +59,6 @@ type model struct {
 	literal map[uint64]bool // words to which no WRITE is allowed
 	noKey   uint32          // an R_Key that the server refuses
 	told    int             // CAS answered without the server
-	dropped []*modelOp      // operations that cannot wait; their clients repeat them
 }
 
 const (
@@ -74,7 +72,7 @@ func newModel(t *testing.T, seed uint64, clients int) *model {
 		t: t, r: rand.New(rand.NewPCG(seed, 1)), memory: map[uint64]uint64{}, kinds: map[Kind]int{}, literal: map[uint64]bool{}, noKey: badKey,
 		own: make([][]*modelOp, clients), busy: make([]bool, clients), psn: make([]wire.PSN, clients), acked: make([]wire.PSN, clients), grace: make([]Grace, clients),
 	}
-	m.table = New(Config{Max: 6, Budget: time.Millisecond, Patience: 20 * time.Microsecond, HoldOff: 40 * time.Microsecond, Repeat: 50 * time.Microsecond})
+	m.table = New(Config{Max: 6, Budget: time.Millisecond, Patience: 20 * time.Microsecond, HoldOff: 40 * time.Microsecond})
 	for i := range clients {
 		m.psn[i] = wire.PSN(0xfffff0)
 		m.acked[i] = m.psn[i]
@@ -117,7 +115,7 @@ func (m *model) draw(client int) *modelOp {
 		op.bits = uint64(m.r.IntN(1<<20)) * 0x1001 & op.mask
 	default:
 		op.kind, op.n = 'l', uint32(1+m.r.IntN(40))
-		op.bits, op.now = uint64(m.r.IntN(1000)), m.r.IntN(2) == 0
+		op.bits = uint64(m.r.IntN(1000))
 	}
 	return op
 }
@@ -126,11 +124,7 @@ func (m *model) draw(client int) *modelOp {
 func (m *model) offer(op *modelOp) bool {
 	switch op.kind {
 	case 'l':
-		if op.now {
-			op.d = m.table.ClientNow(m.now, 1, op.va, op.n)
-		} else {
-			op.d = m.table.ClientAll(m.now, 1, op.va, op.n)
-		}
+		op.d = m.table.ClientAll(m.now, 1, op.va, op.n)
 	case 'w':
 		if op.w = m.table.Lookup(Key{1, op.va}); op.w != nil {
 			op.d = op.w.Touch(m.now, op.rkey, transform.Piece{Bits: op.bits, Mask: op.mask})
@@ -153,10 +147,7 @@ func (m *model) offer(op *modelOp) bool {
 	m.kinds[op.d.Kind]++
 	switch op.d.Kind {
 	case Wait:
-		if op.now {
-			m.dropped = append(m.dropped, op)
-		}
-		return op.now
+		return false
 	case Client:
 		op.psn = m.psn[op.client]
 		m.psn[op.client] = op.psn.Next()
@@ -319,11 +310,6 @@ func (m *model) step() {
 		m.late = m.late[1:]
 		m.own[op.client] = append([]*modelOp{op}, m.own[op.client]...)
 	}
-	if len(m.dropped) != 0 && m.r.IntN(20) == 0 {
-		op := m.dropped[0]
-		m.dropped = m.dropped[1:]
-		m.offer(op)
-	}
 	for w := m.table.Changed(m.now); w != nil; w = m.table.Changed(m.now) {
 		m.ask()
 	}
@@ -355,7 +341,7 @@ func (m *model) run(steps int) {
 		m.step()
 	}
 	for range 100000 { // all operations end
-		if len(m.waiting)+len(m.shared)+len(m.acks)+len(m.late)+len(m.dropped) == 0 && m.quiet() {
+		if len(m.waiting)+len(m.shared)+len(m.acks)+len(m.late) == 0 && m.quiet() {
 			return
 		}
 		for i := range m.busy {

@@ -70,7 +70,7 @@ func (w *Word) Forget() {
 // restarted. Operations that have not been ended still count until they are.
 func (w *Word) Reset(now clock.Time) {
 	w.Epoch++
-	w.proven.ok, w.Literal, w.repeats = false, false, repeats{}
+	w.proven.ok, w.Literal = false, false
 	w.born = now
 	w.follow(now, evReset)
 }
@@ -93,7 +93,7 @@ func (w *Word) sharedEnded(d Decision) {
 	if d.Kind != EmptyWrite {
 		w.changes--
 	}
-	if w.Pending--; w.Pending == 0 && (w.State == Closing || w.State == Unknown || w.State == Yielding) {
+	if w.Pending--; w.Pending == 0 && (w.State == Closing || w.State == Unknown) {
 		w.tell()
 	}
 }

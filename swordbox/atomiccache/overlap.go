@@ -83,34 +83,6 @@ func (t *Table) ClientAll(now clock.Time, server uint16, va uint64, n uint32) De
 	return d
 }
 
-// ClientNow is ClientAll for an operation that cannot wait in the switch: if the result is Wait, the
-// caller drops it, and its sender repeats it. Each of the words then lets the operations in flight on
-// the shared connection end, and stays in Pass until the repeat has come.
-func (t *Table) ClientNow(now clock.Time, server uint16, va uint64, n uint32) Decision {
-	t.cover = t.Overlapping(t.cover[:0], server, va, n)
-	free := true
-	for _, w := range t.cover {
-		w.look(now)
-		free = free && (w.State == Pass || w.State == Busy || !w.occupied())
-	}
-	for _, w := range t.cover {
-		switch {
-		case !free:
-			w.drop(now, now.Add(t.cfg.Repeat))
-			w.follow(now, evDropped)
-		case w.State == Busy: // operations wait, and go to the clients' connections now
-			w.follow(now, evPatience)
-			w.pass()
-		default:
-			w.pass()
-		}
-	}
-	if !free {
-		return Decision{Kind: Wait, window: t.interval(now)}
-	}
-	return t.ClientAll(now, server, va, n)
-}
-
 // EndAll ends the decision of ClientAll, when the server has executed the operation or will never
 // execute it.
 func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n uint32) {

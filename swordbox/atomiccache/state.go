@@ -11,11 +11,10 @@ const (
 	Unknown
 	Known
 	Closing
-	Yielding
 	states // their number
 )
 
-var stateNames = [...]string{"Pass", "Busy", "Unknown", "Known", "Closing", "Yielding"}
+var stateNames = [...]string{"Pass", "Busy", "Unknown", "Known", "Closing"}
 
 // String is the name of the state.
 func (s State) String() string { return stateNames[s] }
@@ -52,7 +51,6 @@ const (
 	evWriteWhole              // a WRITE of one packet that sets the whole word
 	evWritePart               // a WRITE of one packet that sets a part of it, or after which its value is not known
 	evForeign                 // an operation that only the client's connection may carry
-	evDropped                 // such an operation was dropped, because it cannot wait in the switch
 	evAnswered                // the response to the last operation sent has shown the value
 	evDrained                 // nothing is in flight on clients' connections any more
 	evPatience                // the waiting operations have waited for Config.Patience
@@ -62,7 +60,7 @@ const (
 )
 
 var eventNames = [...]string{
-	"atomic", "atomic that changes", "atomic that does not", "WRITE", "partial WRITE", "foreign", "foreign dropped",
+	"atomic", "atomic that changes", "atomic that does not", "WRITE", "partial WRITE", "foreign",
 	"answer of the last", "drained", "patience", "forget", "reset",
 }
 
@@ -137,33 +135,10 @@ var edges = [...]edge{
 	{Closing, evAtomic, occupied, Closing, Wait},
 	{Closing, evAtomic, clear_, Unknown, Shared},
 
-	// The sender of a dropped operation repeats it. The word goes to Pass, and stays there until the
-	// repeat has come: otherwise other operations could be in flight on the shared connection
-	// whenever it comes.
-	{Pass, evDropped, always, Pass, Wait},
-	{Busy, evDropped, always, Pass, Wait},
-	{Unknown, evDropped, clear_, Pass, Wait},
-	{Unknown, evDropped, occupied, Yielding, Wait},
-	{Known, evDropped, clear_, Pass, Wait},
-	{Known, evDropped, occupied, Yielding, Wait},
-	{Closing, evDropped, clear_, Pass, Wait},
-	{Closing, evDropped, occupied, Yielding, Wait},
-	{Yielding, evDropped, clear_, Pass, Wait},
-	{Yielding, evDropped, occupied, Yielding, Wait},
-	{Yielding, evForeign, occupied, Yielding, Wait},
-	{Yielding, evForeign, clear_, Pass, Client},
-	{Yielding, evWriteWhole, occupied, Yielding, Wait},
-	{Yielding, evWriteWhole, clear_, Pass, Client},
-	{Yielding, evWritePart, occupied, Yielding, Wait},
-	{Yielding, evWritePart, clear_, Pass, Client},
-	{Yielding, evAtomic, occupied, Yielding, Wait},
-	{Yielding, evAtomic, clear_, Pass, Client},
-
 	{Busy, evReset, always, Pass, Wait},
 	{Unknown, evReset, always, Pass, Wait},
 	{Known, evReset, always, Pass, Wait},
 	{Closing, evReset, always, Pass, Wait},
-	{Yielding, evReset, always, Pass, Wait},
 }
 
 // cell is an entry of diagram.

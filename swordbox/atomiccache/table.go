@@ -22,9 +22,6 @@ type Config struct {
 	// HoldOff is how long a word stays on clients' connections after Patience has expired; 0: 50
 	// ms.
 	HoldOff time.Duration
-	// Repeat is how long a word stays in Pass after it was in Yielding, if the repeat of the dropped
-	// operation does not come. It must be longer than a NIC's timeout. 0: 1 s.
-	Repeat time.Duration
 	// Fresh is how long after a response of the server for a word the switch may answer a CAS
 	// locally. It bounds how late clients notice that the server has crashed. 0: 100 µs.
 	Fresh time.Duration
@@ -42,7 +39,6 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Budget, 5*time.Second)
 	orDefault(&c.Patience, time.Millisecond)
 	orDefault(&c.HoldOff, 50*time.Millisecond)
-	orDefault(&c.Repeat, time.Second)
 	orDefault(&c.Fresh, 100*time.Microsecond)
 	return c
 }
@@ -55,8 +51,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Max < 0 || c.Max > MaxWords:
 		return fmt.Errorf("atomiccache: Max is %d; want 0 to %d", c.Max, MaxWords)
-	case c.Budget < 0 || c.Patience < 0 || c.HoldOff < 0 || c.Repeat < 0 || c.Fresh < 0:
-		return errors.New("atomiccache: Budget, Patience, HoldOff, Repeat and Fresh must not be negative")
+	case c.Budget < 0 || c.Patience < 0 || c.HoldOff < 0 || c.Fresh < 0:
+		return errors.New("atomiccache: Budget, Patience, HoldOff and Fresh must not be negative")
 	}
 	return nil
 }

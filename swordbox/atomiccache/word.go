@@ -34,7 +34,6 @@ type Word struct {
 	client clientOps
 	switchOps
 	waiters
-	repeats
 	tableEntry
 }
 
@@ -105,26 +104,6 @@ type waiters struct {
 	wanted  bool // a CAS waits for another value; see Word.Await
 }
 
-// repeats is how many operations were dropped whose repeats the word awaits in Pass, and until when.
-type repeats struct {
-	expected int
-	give     clock.Time
-}
-
-// awaits reports whether the word stays in Pass for a repeat.
-func (r *repeats) awaits(now clock.Time) bool { return r.expected > 0 && now < r.give }
-
-// drop is called when an operation was dropped.
-func (r *repeats) drop(now, until clock.Time) {
-	if now >= r.give {
-		r.expected = 0
-	}
-	r.expected, r.give = r.expected+1, until
-}
-
-// pass is called when an operation has passed that may be the repeat of a dropped one.
-func (r *repeats) pass() { r.expected = max(0, r.expected-1) }
-
 // Decision is how one operation travels. The caller keeps it with the request until the request has
 // ended.
 type Decision struct {
@@ -163,7 +142,7 @@ func (w *Word) Decide(now, clean clock.Time, rkey uint32, op wire.Opcode, compar
 	w.look(now)
 	d.op, d.rkey, d.compare, d.operand = op, rkey, compare, swapOrAdd
 	switch {
-	case !w.Proven(rkey), w.State == Pass && (now < w.until || w.awaits(now) || clean <= w.born):
+	case !w.Proven(rkey), w.State == Pass && (now < w.until || clean <= w.born):
 		w.step(now, evForeign, &d)
 		return d
 	case w.State != Known:

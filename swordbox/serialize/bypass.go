@@ -53,7 +53,7 @@ func (m *Machine) Bypass(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	}
 	// The switch will not see the answer, so the operation is never reported as ended: the word
 	// waits for it until no NIC would retransmit it any more.
-	if d := m.words.ClientNow(c.Now, s.index, va, n); d.Kind == atomiccache.Wait {
+	if d := m.words.ClientAll(c.Now, s.index, va, n); d.Kind == atomiccache.Wait {
 		m.stats.Bypassed++
 		return pipeline.Drop(ReasonBusy)
 	}

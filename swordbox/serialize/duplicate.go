@@ -185,7 +185,7 @@ func (d *duplicate) mayRepeat(own wire.PSN) bool {
 		return true
 	}
 	x := d.extentOf(f, own)
-	if x.n == 0 || d.isCounted(d.c.Now, &x) || d.announceNow(d.c.Now, &x) {
+	if x.n == 0 || d.isCounted(d.c.Now, &x) || d.announce(d.c.Now, &x) {
 		return true
 	}
 	d.m.stats.RepeatsDropped++

@@ -60,20 +60,20 @@ func (k *clientConn) keep(now clock.Time, x *extent) {
 	}
 }
 
-// joins reports whether all words wait for a packet of a message whose first packet the switch does
-// not know. Such a packet may touch every word. If all words wait for the packets before it, it joins
-// their operation, because one operation for each packet would not fit into clientOps.
-func (k *clientConn) joins(now clock.Time, x *extent) bool {
+// announcePart is announce for a packet of a message whose first packet the switch does not know.
+// Such a packet may touch every word. If all words wait for the packets before it, they wait for it
+// in the same operation, because one operation for each packet would not fit into clientOps.
+func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
 	if k.isCounted(now, x) {
 		return true
 	}
 	op := k.ops.newest()
 	if x.n != atomiccache.Everything || op == nil || !op.all || op.n != x.n || op.end != x.first || !k.s.m.words.IsRecent(now, op.decision) {
-		return false
+		return k.announce(now, x)
 	}
 	for _, w := range k.s.m.step.cover {
 		if !w.Counts(now, op.decision) {
-			return false
+			return k.announce(now, x)
 		}
 	}
 	op.end = x.end
@@ -84,16 +84,7 @@ func (k *clientConn) joins(now clock.Time, x *extent) bool {
 // does not allow that now. Without room, the oldest operation is forgotten: its end is never
 // reported, and its words wait for it until no NIC would retransmit it.
 func (k *clientConn) announce(now clock.Time, x *extent) bool {
-	return k.announced(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))
-}
-
-// announceNow is announce for a packet that cannot be held: if the result is false, it is dropped,
-// and the words let its repeat pass.
-func (k *clientConn) announceNow(now clock.Time, x *extent) bool {
-	return k.announced(x, k.s.m.words.ClientNow(now, k.s.index, x.va, x.n))
-}
-
-func (k *clientConn) announced(x *extent, d atomiccache.Decision) bool {
+	d := k.s.m.words.ClientAll(now, k.s.index, x.va, x.n)
 	if d.Kind == atomiccache.Wait {
 		return false
 	}

@@ -146,7 +146,7 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 	proven := w.Proven(rkey)
 	ready := false
 	switch {
-	case !usable, !proven && w.State != atomiccache.Busy && w.State != atomiccache.Closing && w.State != atomiccache.Yielding:
+	case !usable, !proven && w.State != atomiccache.Busy && w.State != atomiccache.Closing:
 		ready = g.canGo(placeOwn)
 	case proven && (w.State == atomiccache.Unknown || w.State == atomiccache.Known):
 		ready = g.canGo(shard)

@@ -123,17 +123,21 @@ func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
 		l.m.words.Get(now, atomiccache.Key{Server: l.s.index, VA: x.va})
 	}
 	l.m.step.cover = l.m.words.Overlapping(l.m.step.cover[:0], l.s.index, x.va, x.n)
+	ok := true
 	switch {
 	case len(l.m.step.cover) == 0 && !isAtomic:
 		if x.isLong() {
 			l.keep(now, &x)
 		}
-		return true
-	case f.BTH.Opcode.Is(wire.OpMiddle|wire.OpLast) && l.joins(now, &x), l.announceNow(now, &x):
-		return true
+	case f.BTH.Opcode.Is(wire.OpMiddle | wire.OpLast):
+		ok = l.announcePart(now, &x)
+	default:
+		ok = l.announce(now, &x)
 	}
-	l.m.stats.LooseDropped++
-	return false
+	if !ok {
+		l.m.stats.LooseDropped++
+	}
+	return ok
 }
 
 // gap drops a request before which another one is missing, as a responder does (IBTA 9.7.5.2.8,

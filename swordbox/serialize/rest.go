@@ -51,7 +51,7 @@ func (g *placing) roomComes(first wire.PSN) bool {
 // message had begun when the flow became known. All words of the server wait for the packet.
 func (g *placing) partOfUnknown() outcome {
 	x := g.extentOf(g.f, g.psns.own)
-	if !g.canGo(placeOwn) || x.n != atomiccache.Everything && g.roomComes(x.first) || !g.joins(g.c.Now, &x) && !g.announce(g.c.Now, &x) {
+	if !g.canGo(placeOwn) || x.n != atomiccache.Everything && g.roomComes(x.first) || !g.announcePart(g.c.Now, &x) {
 		return mustWait
 	}
 	return g.toOwn(g.span)
