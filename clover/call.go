@@ -129,6 +129,9 @@ func (c *session) send(r *rpc.Request, o *remotemem.Op, off, slot int) error {
 func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
 	timeout := max(c.call.timeout, callTimeout)
 	c.call.timeout = min(2*timeout, maxCallTimeout)
+	if !c.fab.Connected(c.meta) {
+		c.gc.abandon()
+	}
 	if err := c.fab.Open(c.meta, deadline); err != nil {
 		return nil, err
 	}

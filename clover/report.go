@@ -48,6 +48,10 @@ func (g *reporter) answered(seq uint32) {
 	}
 }
 
+// abandon is called when the connection has failed, before another one is made: the answer to a
+// request in flight will not arrive, and its records are sent again.
+func (g *reporter) abandon() { g.busy, g.batch = false, 0 }
+
 // appended records an append for the next report.
 func (c *appender) appended(r rpc.Record, s shortcut) {
 	g := &c.gc
@@ -61,8 +65,8 @@ func (c *appender) appended(r rpc.Record, s shortcut) {
 // report sends the oldest records if there are enough of them, or in any case if now is set.
 func (c *appender) report(now bool) {
 	g := &c.gc
-	if g.busy && !c.fab.Connected(c.meta) {
-		g.busy, g.batch = false, 0 // the answer will not arrive: the records are sent again
+	if !c.fab.Connected(c.meta) {
+		g.abandon()
 	}
 	n := min(len(g.records), rpc.MaxBatch)
 	if g.busy || n == 0 || n < c.cfg.Records && !now || !c.fab.Connected(c.meta) || !g.idle() {

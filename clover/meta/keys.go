@@ -111,13 +111,15 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 // of lost keys again, and reports whether none is left. The WRITE of such a record may have been
 // carried out, and only its acknowledgement be lost: a restarted metadata server would find the key.
 // Until the record is erased, no key is opened, and no node of a client that has gone is taken back.
+// The mirror is erased after the record: a record without a mirror would be that of a key which is
+// not known to be lost once its memory is.
 func (s *chains) erase() bool {
 	left := s.unopened[:0]
 	for _, e := range s.unopened {
-		if s.mirror([]*entry{e}); e.mirrored {
-			s.record([]*entry{e})
+		if s.record([]*entry{e}); e.recorded || e.lost {
+			s.mirror([]*entry{e})
 		}
-		if !e.recorded {
+		if !e.recorded || !e.mirrored {
 			left = append(left, e)
 		}
 	}

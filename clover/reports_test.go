@@ -1,0 +1,95 @@
+package clover_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// between cuts the path between two hosts while drop is set.
+type between struct {
+	sim.Node
+	a, b [4]byte
+	drop bool
+}
+
+func (l *between) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	var g wire.Frame
+	if l.drop && wire.ParseFrame(f.Data, &g) == nil && (g.IPv4.Src == l.a && g.IPv4.Dst == l.b || g.IPv4.Src == l.b && g.IPv4.Dst == l.a) {
+		return
+	}
+	l.Node.Frame(now, port, f, out)
+}
+
+// TestReportsGoOn: a report is in flight when the connection to the metadata server fails during a
+// call, which makes another connection. Later appends are reported on that one.
+func TestReportsGoOn(t *testing.T) {
+	l := &between{}
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
+		if name != spec.SwitchName {
+			return n
+		}
+		l.Node = n
+		return l
+	}}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: 20 * time.Second, Grace: 20 * time.Second}, 64<<10)
+	l.a, l.b = g.Host("cn0").Addr().As4(), g.Host("md0").Addr().As4()
+	h := g.Host("cn0")
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr(), Records: 1}, rt.Now().Add(20*time.Second))
+		if err == nil {
+			err = func() error {
+				if err := c.Insert(1, value(1, 0, 40), soon(rt)); err != nil {
+					return err
+				}
+				for n := range 4 {
+					if err := c.Put(1, value(1, n, 40), soon(rt)); err != nil {
+						return err
+					}
+				}
+				rt.Sleep(10 * time.Millisecond)
+				l.drop = true
+				if err := c.Put(1, value(1, 9, 40), soon(rt)); err != nil { // its report is not answered
+					return err
+				}
+				g.At(rt.Now().Add(600*time.Millisecond), func() { l.drop = false })
+				if err := c.Insert(2, value(2, 0, 40), soon(rt)); err != nil {
+					return err
+				}
+				before := g.server.Snapshot().Requests
+				for n := range 10 {
+					if err := c.Put(1, value(1, 10+n, 40), soon(rt)); err != nil {
+						return err
+					}
+					rt.Sleep(time.Millisecond)
+				}
+				if n := g.server.Snapshot().Requests - before; n < 10 {
+					return fmt.Errorf("10 PUTs, each to be reported, made %d requests", n)
+				}
+				began := rt.Now()
+				err := c.Close()
+				rt.Sleep(100 * time.Millisecond)
+				if st := g.server.Snapshot(); st.Clients != 0 || st.Held != 0 {
+					return errors.Join(err, fmt.Errorf("Close took %v; %d clients, %d nodes held", rt.Now().Sub(began), st.Clients, st.Held))
+				}
+				return err
+			}()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	g.run()
+}
