@@ -25,7 +25,6 @@ import (
 // other direction.
 type cutter struct {
 	sim.Node
-	port     int
 	from, to [4]byte
 	drop     bool
 	lost     int
@@ -67,7 +66,7 @@ func TestMirrorOfAnUnerasedRecord(t *testing.T) {
 		l.drop = true
 		err := c.Insert(key, value(key, 0, 40), rt.Now().Add(150*time.Millisecond))
 		if err == nil || l.lost == 0 {
-			return fmt.Errorf("the INSERT ends with %v", err)
+			return fmt.Errorf("the INSERT ends with %w; %d packets were lost", err, l.lost)
 		}
 		rt.Sleep(3 * lease) // the metadata server reaches the mirror on ms1, not the record on ms0
 		g.At(rt.Now(), g.Host("md0").Crash)

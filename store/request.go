@@ -31,7 +31,8 @@ type ClientOptions struct {
 	Share int `json:"share,omitempty"`
 }
 
-// OpRequest asks a host for one operation, by a client that is opened for it.
+// OpRequest asks a host to do one operation. The host opens a client for it, and closes the client
+// afterwards.
 type OpRequest struct {
 	ClientOptions
 	// Op is get, put, insert, delete, upsert or scan; the last two only if the store has them.

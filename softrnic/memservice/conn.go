@@ -8,10 +8,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Worker lets the host take part in connections, beside its NIC.
+// Worker lets threads of the host work for connections, for example receive messages. Without a
+// Worker a Server is passive: only the host's NIC works for its connections.
 type Worker interface {
-	// Parse reads the data for the worker of a connect request; none is not given to it. The error
-	// is the refusal.
+	// Parse reads the part of a connect request that is for the worker. It is not called if that
+	// part is empty. If it returns an error, the connection is refused for that reason.
 	Parse(data []byte) (Work, error)
 }
 

@@ -65,7 +65,8 @@ func (w *work) Register(c *memservice.Conn) (err error) {
 	return err
 }
 
-// Build makes the lanes. The client learns where the report is.
+// Build makes the lanes, if the client wants any. It returns the region of the report, which the
+// server sends to the client.
 func (w *work) Build(*memservice.Conn) ([]byte, error) {
 	if w.lanes.n > 0 {
 		if err := w.buildLanes(); err != nil {

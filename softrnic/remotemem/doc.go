@@ -2,11 +2,13 @@
 // completion queue, one registered buffer, and operations that are posted together and waited for
 // together.
 //
-// A Fabric is used by one thread at a time and waits for completions only. The next operation that
-// needs a failed queue pair replaces it. An operation that was in flight when it failed has an
-// unknown outcome and is not repeated here: only its caller knows whether that is safe.
+// A Fabric is used by one thread at a time. If the queue pair to a peer has failed, Start and Chain
+// return an error, and Open and Do connect another one. An operation that was in flight when its
+// queue pair failed has an unknown outcome. The Fabric does not repeat it: only the caller knows
+// whether that is safe.
 //
 // The buffer is registered memory that the NIC owns while an operation uses it: callers copy in
-// before they post and copy out when the operation is done. A deadline that passes breaks the queue
-// pairs of unfinished operations, so that no operation accesses the buffer after Wait has returned.
+// before they post, and copy out when the operation is done. If the deadline of Wait or Do passes,
+// the queue pairs of unfinished operations are broken, so that no operation accesses the buffer
+// after Wait or Do has returned.
 package remotemem

@@ -28,7 +28,8 @@ type core struct {
 	// scratch is room for what is scattered: a word, or the area in front of a datagram. It is here
 	// because a variable of a function would be allocated.
 	scratch [verbs.GRHLen]byte
-	// lastNow is the time of the latest call, for the calls that take no time.
+	// lastNow is the time that was passed to the latest method with a time parameter, for methods
+	// without one.
 	lastNow clock.Time
 }
 

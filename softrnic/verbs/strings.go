@@ -16,7 +16,7 @@ var (
 	}
 )
 
-// name looks i up in names; kind is for a value that is not there.
+// name returns names[i]; if there is no such entry, a text of kind and i: kind(7).
 func name(names []string, kind string, i int) string {
 	if i < len(names) {
 		return names[i]

@@ -74,8 +74,9 @@ func (t *hosts) elsewhere(a netip.Addr, port int) bool {
 	return h.fixed && h.port != port
 }
 
-// from returns the host with the source address of a packet from port in. It returns nil and counts
-// the reason if the address cannot be there or has no room.
+// from returns the host that has the source address a of a packet from port in, and adds it if the
+// address is new. It returns nil and counts the reason if the address belongs to another port, or
+// if it is new and the port has as many addresses as it may have.
 func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	h := t.byAddr[a]
 	if h == nil {

@@ -102,9 +102,9 @@ var Kind = handler.Kind{
 
 var help = handler.Help{
 	Name:  "hot",
-	Short: "Show the server addresses that requests touch most",
-	Long: "hot shows what rules of action count have counted: the addresses that requests touch most, hottest first. A rule\n" +
-		"counts in units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts for\n" +
+	Short: "Show the addresses in the servers' memory that requests access most",
+	Long: "hot shows what rules of action count have counted: the addresses in the servers' memory that requests access\n" +
+		"most, hottest first. A rule counts in units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts for\n" +
 		"each of them, at most for the first 16. Retransmissions are not counted, except on connections that the switch\n" +
 		"does not track yet. Counting changes and delays no packet, and has no effect on other rules.\n\n" +
 		"COUNT is an upper bound. Each rule has a table of fixed size (top=N). When the table is full, a new address\n" +

@@ -15,8 +15,9 @@ import (
 type shares struct {
 	// most is the number of places, inUse how many are taken.
 	most, inUse int
-	// reserve is the reserve of each of ports ports, common the number of the other places, taken
-	// how many of these are in use.
+	// reserve is how many places are reserved for each port, and ports is the number of ports.
+	// common is the number of places that are not reserved, and taken is how many of the common
+	// places are in use.
 	reserve, ports, common, taken int
 	// wanted: a flow has asked for room since the last place became free, and waits for it.
 	wanted bool

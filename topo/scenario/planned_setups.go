@@ -22,8 +22,8 @@ type smallSetup struct {
 	warm, script [2][]step
 	window       int       // of the NICs, in packets; 0: their default
 	mtu          verbs.MTU // of the clients' connections; 0: the largest
-	// kinds are the acts that are tried; nil: all but silence and rules. perHalf bounds the packets
-	// of a direction on which they are tried; 0: defaultPerHalf.
+	// kinds are the adversary's acts that the search tries; nil: packetActs. perHalf: it tries them
+	// on the first perHalf packets of each direction of a link; 0: on the first defaultPerHalf.
 	kinds   []act
 	perHalf int
 	// halves are the directions in which they are tried; nil: all.

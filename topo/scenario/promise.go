@@ -28,7 +28,9 @@ type gaveUp struct {
 func (g *gaveUp) Error() string { return g.err.Error() }
 func (g *gaveUp) Unwrap() error { return g.err }
 
-// limit marks err, the end of the queue pair qpn of a host, if it is a retry limit.
+// limit wraps err, with which the queue pair qpn of a host ended, in a gaveUp if the queue pair
+// reached its retry limit. peer is the number of the peer's queue pair. It returns other errors
+// unchanged.
 func limit(err error, host string, qpn, peer wire.QPN) error {
 	var ce *perf.CompletionError
 	if errors.As(err, &ce) && ce.Status == verbs.RetryExcErr {

@@ -12,8 +12,8 @@ const (
 	// MaxPosts is how many work requests one doorbell can announce; longer lists are posted in
 	// pieces.
 	MaxPosts = 64
-	// MaxCompletions bounds the ring of a completion queue; the rest of its depth is kept by the
-	// NIC.
+	// MaxCompletions is the largest number of completions in the ring of a completion queue. The NIC
+	// keeps those for which the ring has no room, up to the depth of the queue.
 	MaxCompletions = 4096
 
 	sendHeader = 64
