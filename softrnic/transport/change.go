@@ -58,10 +58,10 @@ func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 
 // retuned applies new retry attributes to what is in flight. An RNR wait goes on.
 func (r *requester) retuned(now clock.Time) {
-	running, waiting := r.retry.at != clock.Never, r.retry.rnrAt
+	waiting := r.retry.rnrAt
 	r.retry.start(r.rts)
 	r.retry.rnrAt = waiting
-	if running {
+	if r.window.flight > 0 && waiting == clock.Never {
 		r.armTimer(now)
 	}
 }

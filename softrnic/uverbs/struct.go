@@ -206,6 +206,7 @@ type (
 const (
 	MaskState      = 1 << 0
 	MaskCurrent    = 1 << 1
+	MaskSQDNotify  = 1 << 2
 	MaskAccess     = 1 << 3
 	MaskQKey       = 1 << 6
 	MaskDest       = 1 << 7

@@ -96,6 +96,9 @@ func (p programQueues) stateOf(o *programQPObject) uint8 {
 	return uint8(attr.State) // the numbers are the same
 }
 
+// maxTimerCode is the largest code of an RNR timer, which has 5 bits.
+const maxTimerCode = 31
+
 // remoteRights are the rights of a queue pair.
 const remoteRights = uint32(verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic)
 
@@ -119,11 +122,11 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 	case to == stateInit && (o.state == stateReset || o.state == stateInit):
 		return o.qp.ToInit(init)
 	case to == stateRTR && o.state == stateInit:
+		if k.PathMTU > 5 || k.MinRNRTimer > maxTimerCode {
+			return unix.EINVAL
+		}
 		if err := o.qp.ToInit(init); err != nil { // the command may set rights, too
 			return err
-		}
-		if k.PathMTU > 5 {
-			return unix.EINVAL
 		}
 		return o.qp.ToRTR(verbs.ToRTR{
 			DestQPN: wire.QPN(k.DestQPN), DestGID: k.Dest.DestGID, SourceGID: int(k.Dest.SourceGID), RecvPSN: wire.PSN(k.RecvPSN & 0xffffff),
@@ -131,6 +134,9 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop, FlowLabel: k.Dest.Flow & flowLabel,
 		})
 	case to == stateRTS && o.state == stateRTR:
+		if k.MinRNRTimer > maxTimerCode {
+			return unix.EINVAL // before the transition: a command that is refused changes nothing
+		}
 		err := o.qp.ToRTS(verbs.ToRTS{
 			SendPSN: wire.PSN(k.SendPSN & 0xffffff), Timeout: k.Timeout, RetryCount: k.RetryCount, RNRRetry: k.RNRRetry, MaxRdAtomic: orNone(k.MaxRdAtomic),
 		})
@@ -142,11 +148,17 @@ func (p programQueues) move(o *programQPObject, a *uverbs.ModifyQPArgs) error {
 		}
 		return err
 	case to == stateRTS && (o.state == stateSQD || o.state == stateSQE):
+		if a.Mask&^(uverbs.MaskState|uverbs.MaskCurrent|optional[o.made.Type]) != 0 {
+			return unix.EINVAL
+		}
 		if err := o.qp.Modify(o.changes(a.Mask & optional[o.made.Type])); err != nil {
 			return err
 		}
 		return o.qp.ResumeRTS()
 	case to == stateSQD && o.state == stateRTS:
+		if a.Mask&^(uverbs.MaskState|uverbs.MaskCurrent|uverbs.MaskSQDNotify) != 0 {
+			return unix.EINVAL
+		}
 		return o.qp.ToSQD()
 	case to == o.state && a.Mask&^(uverbs.MaskState|uverbs.MaskCurrent|inState) == 0:
 		return o.qp.Modify(o.changes(a.Mask))

@@ -1,0 +1,76 @@
+package uverbs_test
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// modifier returns functions that change and query the queue pair of an end by commands.
+func modifier(h *house, t *testing.T) (func(e *ends, mask uint32, set func(*uverbs.ModifyQPArgs)) unix.Errno, func(e *ends) uverbs.QPAttr) {
+	modify := func(e *ends, mask uint32, set func(*uverbs.ModifyQPArgs)) unix.Errno {
+		m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: mask}
+		set(&m)
+		_, errno := e.raw(uverbs.ModifyQP, uverbs.NoChannel, uverbs.Encode(m))
+		return errno
+	}
+	query := func(e *ends) uverbs.QPAttr {
+		return do[uverbs.QPAttr](e.client, uverbs.QueryQP, uverbs.QueryQPArgs{H: e.qp.H})
+	}
+	return modify, query
+}
+
+// A command must not succeed without an effect: if the transition to SQD accepts rights, they count.
+func TestAccessOnTheWayToSQD(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, b := h.linked(t, uverbs.TypeRC)
+	modify, query := modifier(h, t)
+	errno := modify(b, uverbs.MaskState|uverbs.MaskAccess, func(m *uverbs.ModifyQPArgs) { m.State, m.Access = 4, 4 })
+	if errno == unix.EINVAL {
+		return
+	}
+	t.Logf("errno %v, query says access %#x", errno, query(b).Access)
+	a.post(opWrite, 0, 100, addr(b.buf), b.mr.RKey)
+	if c := a.next(); verbs.Status(c.Status) != verbs.RemInvReqErr {
+		t.Errorf("WRITE without the right: %v", verbs.Status(c.Status))
+	}
+}
+
+// The transition from SQD to RTS takes no retry count, as ib_modify_qp.
+func TestRetryOnTheWayFromSQD(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	a, _ := h.linked(t, uverbs.TypeRC)
+	modify, query := modifier(h, t)
+	if errno := modify(a, uverbs.MaskState, func(m *uverbs.ModifyQPArgs) { m.State = 4 }); errno != 0 {
+		t.Fatal(errno)
+	}
+	errno := modify(a, uverbs.MaskState|uverbs.MaskRetry, func(m *uverbs.ModifyQPArgs) { m.State, m.RetryCount = 3, 1 })
+	if q := query(a); errno != unix.EINVAL {
+		t.Errorf("errno %v, state %d, query says retry count %d; the QP's own count is unchanged", errno, q.State, q.RetryCount)
+	}
+}
+
+// INIT to RTR and RTR to RTS with values that are refused: EINVAL, and nothing may have changed.
+func TestRefusedTransitionChangesNothing(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	e := h.attach(t, 0).queuePair(uverbs.TypeRC)
+	p := h.attach(t, 1).queuePair(uverbs.TypeRC)
+	modify, query := modifier(h, t)
+	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits}
+	m.State, m.Access, m.Port = 1, allow&^1, 1
+	do[none](e.client, uverbs.ModifyQP, m)
+	m.State, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MinRNRTimer = 2, 3, p.qp.QPN, 4, 12
+	m.Dest.DestGID, m.Dest.Global, m.Dest.Port = verbs.GIDOf(ips[1]), 1, 1
+	do[none](e.client, uverbs.ModifyQP, m)
+	errno := modify(e, uverbs.MaskState|uverbs.MaskSendPSN|uverbs.MaskTimeout|uverbs.MaskRetry|uverbs.MaskRNRRetry|uverbs.MaskRdAtomic|uverbs.MaskRNRTimer,
+		func(m *uverbs.ModifyQPArgs) {
+			m.State, m.Timeout, m.RetryCount, m.RNRRetry, m.MaxRdAtomic, m.MinRNRTimer = 3, 14, 7, 7, 1, 32
+		})
+	if q := query(e); errno != unix.EINVAL || q.State != 2 {
+		t.Errorf("errno %v, state %d, want EINVAL and RTR (2)", errno, q.State)
+	}
+}
