@@ -82,8 +82,8 @@ var plantedBugs = []planted{
 	},
 	{
 		"clover: a location is remembered after its epoch", "clover/cache.go",
-		"\tif k.epoch == c.lease.epoch {",
-		"\tif k.epoch != 0 {",
+		"\tif k.epoch != c.lease.epoch {",
+		"\tif k.epoch == 0 {",
 		"clover TestNothingIsRememberedOverAnEpoch",
 	},
 	{
