@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Chart is one figure.
@@ -43,16 +44,18 @@ type Point struct{ X, Y float64 }
 
 // Sizes in pixels.
 const (
-	panelWidth   = 400
-	panelHeight  = 290
-	left         = 66
-	right        = 16
-	top          = 28
-	bottom       = 46
-	titleHeight  = 34
-	legendHeight = 20
-	legendWidth  = 300
-	maxColumns   = 2
+	panelWidth  = 400
+	panelHeight = 290
+	left        = 66
+	right       = 16
+	top         = 28
+	bottom      = 46
+	titleHeight = 34
+	// titleFont is the size of the title; glyph is the mean width of a character by its size.
+	titleFont, glyph = 14.0, 0.56
+	legendHeight     = 20
+	legendWidth      = 300
+	maxColumns       = 2
 )
 
 // colors are Okabe and Ito's, which people with colour blindness can tell apart.
@@ -165,7 +168,7 @@ func (c *Chart) SVG() []byte {
 	var d drawing
 	d.addf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="11">`, width, height)
 	d.addf(`<rect width="%.0f" height="%.0f" fill="white"/>`, width, height)
-	d.text(width/2, 20, "middle", ` font-size="14"`, c.Title)
+	d.text(width/2, 20, "middle", fmt.Sprintf(` font-size="%.1f"`, titleSize(c.Title, width)), c.Title)
 	for i := range c.Panels {
 		c.panel(&d, &c.Panels[i], float64(i%columns*panelWidth), float64(titleHeight+i/columns*panelHeight))
 	}
@@ -217,6 +220,12 @@ func (c *Chart) axes(p *Panel, x, y float64) (ax, ay axis) {
 		ax.settle()
 	}
 	return ax, ay
+}
+
+// titleSize returns the size of the title: titleFont, or less for a title that would be wider than
+// the chart.
+func titleSize(title string, width float64) float64 {
+	return min(titleFont, width/(glyph*float64(max(1, utf8.RuneCountInString(title)))))
 }
 
 func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {

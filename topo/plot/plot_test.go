@@ -73,3 +73,14 @@ func TestTicks(t *testing.T) {
 		}
 	}
 }
+
+func TestTitleFits(t *testing.T) {
+	for _, c := range []struct {
+		title string
+		want  float64
+	}{{"", titleFont}, {"Figure 1", titleFont}, {strings.Repeat("x", 100), 400 / (glyph * 100)}} {
+		if got := titleSize(c.title, 400); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%q: %v, want %v", c.title, got, c.want)
+		}
+	}
+}
