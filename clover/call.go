@@ -175,11 +175,12 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 }
 
 // renew extends the lease by an answer to a request that was sent at the given time, and records
-// the epoch: a location of an older epoch may name another node by now.
+// the epoch: a location of an older epoch may name another node by now. The answer to a report is
+// read later than those of calls behind it, so its epoch may have passed already.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
-	c.lease.until = sent.Add(c.lease.length)
+	c.lease.until = max(c.lease.until, sent.Add(c.lease.length))
 	c.scarce = a.Scarce
-	if a.Epoch != c.lease.epoch {
+	if int32(a.Epoch-c.lease.epoch) > 0 {
 		c.lease.epoch = a.Epoch
 		c.cache.clear()
 	}

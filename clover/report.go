@@ -32,7 +32,11 @@ type shortcut struct {
 	epoch uint32
 }
 
-func (g *reporter) forget() { g.drop(len(g.records)) }
+// forget drops all records and the request in flight: the server does not know the client any more.
+func (g *reporter) forget() {
+	g.drop(len(g.records))
+	g.busy, g.heard = false, false
+}
 
 // drop forgets the oldest n records.
 func (g *reporter) drop(n int) {

@@ -35,6 +35,9 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 		a.Status = rpc.Busy
 		return
 	}
+	if len(s.slots) == 0 {
+		s.advance(true) // a report that waits may be of a DELETE, whose slot is free then
+	}
 	e := s.keys[r.Key]
 	switch {
 	case !s.heldAs(cl.id, r.At): // a node that its client no longer holds has been linked

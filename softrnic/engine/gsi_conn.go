@@ -53,9 +53,9 @@ type CMWatcher interface {
 	Lost(l *CMListener)
 }
 
-// Watch makes w the watcher of c. If c has ended already w is told at once.
+// Watch makes w the watcher of c. If c has ended or was answered already, w is told at once.
 func (c *CMConn) Watch(w CMWatcher) {
-	if c.watcher = w; c.End != 0 || c.Dead() {
+	if c.watcher = w; c.End != 0 || c.Dead() || c.Answered != nil {
 		c.changed()
 	}
 }

@@ -184,6 +184,9 @@ func (m *Manager) resolve(c call, a resolveIP) (Result, error) {
 		own, ok = m.sourceFor(dst.Addr())
 	}
 	if !ok || c.NIC == nil || c.NIC.Route(own, dst.Addr()) != nil {
+		if x.channel.full(x) {
+			return Result{}, unix.ENOMEM
+		}
 		m.tell(x, addrError, -int32(unix.EHOSTUNREACH), nil)
 		return Result{}, nil
 	}

@@ -38,6 +38,21 @@ func (m *Manager) queue(ch *channel, p pending) {
 	m.cfg.Tell(ch.number)
 }
 
+// maxUnread bounds the events of one identifier that the program has not read, for events that the
+// program can cause again and again.
+const maxUnread = 16
+
+// full reports whether the program has left as many events of an identifier unread as it may.
+func (ch *channel) full(x *id) bool {
+	n := 0
+	for i := range ch.unread {
+		if ch.unread[i].of == x {
+			n++
+		}
+	}
+	return n >= maxUnread
+}
+
 // withdraw removes the events that concern an identifier, and returns how many they were.
 func (ch *channel) withdraw(x *id) int {
 	before := len(ch.unread)
@@ -71,6 +86,9 @@ func (m *Manager) migrate(x call, a migrateID) (Result, error) {
 	i.channel.unread = slices.DeleteFunc(i.channel.unread, func(p pending) bool {
 		if p.of == i {
 			moved = append(moved, p)
+			if p.made != nil {
+				p.made.channel = x.ch
+			}
 		}
 		return p.of == i
 	})

@@ -33,8 +33,11 @@ func (m *Manager) listen(c call, a listen) (Result, error) {
 	case !x.may(onListen):
 		return Result{}, unix.EINVAL
 	}
-	if c.NIC == nil {
+	switch {
+	case c.NIC == nil:
 		return Result{}, unix.ENODEV
+	case len(m.listeners) >= m.cfg.Listeners:
+		return Result{}, unix.ENOMEM
 	}
 	x.backlog = int(min(a.Backlog-1, maxBacklog-1)) + 1 // 0: the largest
 	service := x.service(x.src.Port())

@@ -24,18 +24,19 @@ type Config struct {
 	Owns func(n wire.QPN) bool
 	// Tell announces to the program that a channel has one more event. It must not wait.
 	Tell func(channel uint32)
-	// IDs and Channels bound what the program may have. 0: 4096, 1024.
-	IDs, Channels int
+	// IDs, Channels and Listeners bound what the program may have. 0: 4096, 1024, 64.
+	IDs, Channels, Listeners int
 }
 
 const (
-	defaultIDs      = 4096
-	defaultChannels = 1024
+	defaultIDs       = 4096
+	defaultChannels  = 1024
+	defaultListeners = 64
 	// maxHandle is the largest number of an identifier that librdmacm can look up.
 	maxHandle = 1<<16 - 1
 	// maxBacklog bounds the requests to a listener that wait for an answer; a program that asks for
-	// 0 gets as many.
-	maxBacklog = 1024
+	// 0 gets as many. One listener that answers no request leaves room for others.
+	maxBacklog = 256
 )
 
 // Manager has the identifiers and event channels of one program.
@@ -61,6 +62,9 @@ func New(cfg Config) *Manager {
 	}
 	if cfg.Channels == 0 {
 		cfg.Channels = defaultChannels
+	}
+	if cfg.Listeners == 0 {
+		cfg.Listeners = defaultListeners
 	}
 	return &Manager{
 		cfg: cfg, ids: make(map[uint32]*id), channels: make(map[uint32]*channel),

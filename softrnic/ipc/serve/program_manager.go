@@ -39,7 +39,8 @@ func (c *client) attachManager(name string, fds []int) error {
 	x := &programManager{c: c, channels: make(map[uint32]*eventQueue)}
 	x.m = ucma.New(ucma.Config{
 		Device: base.Device(), Ports: c.s.ports, Owns: x.owns, Tell: x.tell, Channels: maxEventChannels,
-		Rand: rand.New(rand.NewPCG(c.s.cfg.Seed, c.id)),
+		Listeners: c.s.cfg.Limits.Listeners,
+		Rand:      rand.New(rand.NewPCG(c.s.cfg.Seed, c.id)),
 	})
 	if err := base.Close(); err != nil {
 		return err
