@@ -22,8 +22,9 @@ type Config struct {
 	// OwnOps bounds the operations on words or under unproven keys that a flow has in flight on the
 	// client's connection; 0: 128.
 	OwnOps int
-	// HoldTime is how long a request is held before it is dropped; the client retransmits it. 0: 2
-	// s.
+	// HoldTime is how long after the client's last transmission its held requests are dropped, while
+	// the timeout of its NIC is not known; the client retransmits them. It must be shorter than NICs
+	// retry in all. 0: 30 ms.
 	HoldTime time.Duration
 	// RedoTime is how long answers wait for the response to an earlier READ that is executed again;
 	// 0: 1 ms.
@@ -62,7 +63,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.HoldTime <= 0 {
-		c.HoldTime = 2 * time.Second
+		c.HoldTime = 30 * time.Millisecond
 	}
 	if c.RedoTime <= 0 {
 		c.RedoTime = time.Millisecond

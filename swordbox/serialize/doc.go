@@ -53,7 +53,8 @@
 // wait delay no other host (shares.go).
 //
 // The package is sans-I/O. Every queue has a bound, every wait a deadline: a held request is
-// dropped after Config.HoldTime, an answer that waits for a repeated READ is sent after
-// Config.RedoTime, a request on a shared connection ends when the requester gives the connection
-// up, and a word stops waiting for clients' connections after atomiccache.Config.Patience.
+// dropped when its client may have given it up (stale.go), an answer that waits for a repeated READ
+// is sent after Config.RedoTime, a request on a shared connection ends when the requester gives the
+// connection up, and a word stops waiting for clients' connections after
+// atomiccache.Config.Patience.
 package serialize

@@ -40,6 +40,10 @@ func (d *duplicate) handle() pipeline.Verdict {
 		if d.hurry(&m.held) {
 			m.kick = true
 		}
+		if d.held.n > 0 && p.BTH.PSN == d.psns.client {
+			d.heard.transmitted(d.c.Now, p.BTH.PSN)
+			d.schedule()
+		}
 		m.stats.DuplicatesIgnored++
 		return pipeline.Consume()
 	case whereOwn:

@@ -92,6 +92,7 @@ func (m *Machine) popHeld(q *queue) {
 // waitingRoom has the held requests of one flow, and the value that the first one waits for.
 type waitingRoom struct {
 	held   queue
+	heard  heard
 	awaits waiting
 	// blocked: the sequencer is in Machine.blocked. served: settle released some of its requests in
 	// its last round.

@@ -62,6 +62,7 @@ func (l *sequencer) request(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parse
 	if l.phase.isLoose() {
 		l.start(c.Now, p.BTH.PSN, s.Alone)
 	}
+	l.heard.at = c.Now
 	switch ahead := wire.Diff(p.BTH.PSN, l.next); {
 	case ahead == 0:
 		return l.newRequest(c, s, p)
@@ -223,6 +224,7 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 	l.held.push(&m.held, i)
 	l.m.blocked.add(l)
 	if l.held.n == 1 {
+		l.heard.transmitted(c.Now, p.BTH.PSN)
 		l.schedule()
 	}
 	note := ""
@@ -262,6 +264,9 @@ func (l *sequencer) release(c *pipeline.Ctx) {
 
 func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 	m := l.m
+	if dropStale(l, c.Now) {
+		return
+	}
 	if l.awaits.word != nil && l.awaits.still(c.Now) {
 		return // tick ends it
 	}

@@ -138,7 +138,7 @@ func (l *sequencer) ackOwn(now clock.Time, end wire.PSN) {
 func (l *sequencer) schedule() {
 	at := clock.Never
 	if l.held.n > 0 {
-		at = l.m.held.slots[l.held.first].at.Add(l.m.cfg.HoldTime)
+		at = l.heard.givenUp(l.s.longestHold())
 		if l.awaits.word != nil {
 			at = min(at, l.missUntil(&l.m.held))
 		}
@@ -149,13 +149,10 @@ func (l *sequencer) schedule() {
 	l.m.due.Set(l.index, at)
 }
 
-// tick handles expired deadlines: it drops requests that were held for too long, and ends the waits
+// tick handles expired deadlines: it drops held requests that may be stale, and ends the waits
 // for a value and for READs that are executed again.
 func (l *sequencer) tick(ctx *pipeline.Ctx) {
-	if l.held.n > 0 && l.m.held.slots[l.held.first].at.Add(l.m.cfg.HoldTime) <= ctx.Now {
-		l.m.stats.HoldTimeouts++
-		l.giveUpHeld()
-	}
+	dropStale(l, ctx.Now)
 	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {
 		l.awaits = waiting{}
 		l.m.kick = true
@@ -173,6 +170,7 @@ func (l *sequencer) giveUpHeld() {
 		l.m.stats.HeldDropped++
 		l.m.popHeld(&l.held)
 	}
+	l.awaits = waiting{}
 	if !l.phase.isLoose() {
 		l.next = l.psns.client
 		l.flow.Expected = l.next

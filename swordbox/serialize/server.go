@@ -25,6 +25,7 @@ type server struct {
 	moves, watch, proves bool
 	rules                []*rules.Rule // the hardened rules
 	links                []*link
+	patience             time.Duration // how long the rules let a CAS wait for its value
 	// number of links that the rules need; resize makes them when no request is in flight
 	want int
 	keys keys
@@ -34,10 +35,13 @@ type server struct {
 // setRules takes the rules for the server and keeps the hardened ones.
 func (s *server) setRules(list []*rules.Rule) {
 	former := s.rules
-	s.rules = nil
+	s.rules, s.patience = nil, 0
 	for _, r := range list {
 		if r.Mode == rules.Hardened {
 			s.rules = append(s.rules, r)
+			if r.Misses == rules.AnswerWait {
+				s.patience = max(s.patience, r.MissPatience())
+			}
 		}
 	}
 	same := slices.EqualFunc(former, s.rules, func(a, b *rules.Rule) bool {
