@@ -113,7 +113,6 @@ var meetings = []meeting{
 	{"udaddy", "udaddy -s SERVER", "return status 0"},
 	{"rdma_server", "rdma_client -s SERVER", "rdma_client: end 0"},
 	{"rstream -S 1024 -C 50 -I 2 -T v", "rstream -s SERVER -S 1024 -C 50 -I 2 -T v", "custom"},
-	{"rstream -S 1024 -C 50 -I 2 -T f", "rstream -s SERVER -S 1024 -C 50 -I 2 -T f", "custom"}, // the server forks
 	{"riostream -S 1024 -C 50 -I 2 -T v", "riostream -s SERVER -S 1024 -C 50 -I 2 -T v", "custom"},
 	{"ib_write_bw -R -n 100 -F", "ib_write_bw -R -n 100 -F SERVER", "#bytes"},
 	{"ib_send_lat -R -n 50 -F", "ib_send_lat -R -n 50 -F SERVER", "#bytes"},

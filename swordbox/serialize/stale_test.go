@@ -119,8 +119,13 @@ func TestIntervalBetweenTransmissions(t *testing.T) {
 		psn  wire.PSN
 		want time.Duration
 	}{
-		{1, 7, 0}, {10, 7, 9 * ms}, {18, 7, 8 * ms}, {19, 7, 8 * ms},
-		{29, 7, 8 * ms}, {31, 8, 0}, {33, 8, 2 * ms},
+		{1, 7, 0},
+		{10, 7, 9 * ms},
+		{18, 7, 8 * ms},
+		{19, 7, 8 * ms},
+		{29, 7, 8 * ms},
+		{31, 8, 0},
+		{33, 8, 2 * ms},
 	} {
 		if h.transmitted(clock.Time(step.at*ms), step.psn); h.interval != step.want {
 			t.Errorf("after %d ms: %v, want %v", step.at, h.interval, step.want)
