@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -41,6 +42,16 @@ type rig struct {
 func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig {
 	t.Helper()
 	return newRigOf(t, rackYAML, opt, cfg, region)
+}
+
+// atSwitch is an Options.Wrap that puts what wrap returns in the place of the switch.
+func atSwitch(wrap func(n sim.Node) sim.Node) func(name string, n sim.Node) sim.Node {
+	return func(name string, n sim.Node) sim.Node {
+		if name != spec.SwitchName {
+			return n
+		}
+		return wrap(n)
+	}
 }
 
 // newRigOf is newRig for another rack of the same hosts.

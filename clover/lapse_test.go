@@ -19,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // slowDialer delays the connection to a memory server.
@@ -65,13 +64,10 @@ func (l *lapse) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.
 func TestNothingIsWrittenAfterTheLease(t *testing.T) {
 	const lease, grace, key = 100 * time.Millisecond, 50 * time.Millisecond, 7
 	l := &lapse{port: 3}
-	g := newRig(t, simrack.Options{Wrap: func(name string, n sim.Node) sim.Node {
-		if name != spec.SwitchName {
-			return n
-		}
+	g := newRig(t, simrack.Options{Wrap: atSwitch(func(n sim.Node) sim.Node {
 		l.Node = n
 		return l
-	}}, meta.Config{Lease: lease, Grace: grace, Keys: 16}, region)
+	})}, meta.Config{Lease: lease, Grace: grace, Keys: 16}, region)
 	h := g.Host("cn0")
 	h.Go("client", false, func(ctx verbs.Context) {
 		d := &slowDialer{Dialer: h.Manager(ctx), rt: ctx.Runtime(), takes: 4 * lease, done: func() { l.ended = true }}

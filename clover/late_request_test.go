@@ -20,7 +20,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // line is one connection to the metadata server, over which a test sends requests as a client would
@@ -210,13 +209,10 @@ func TestRecordOfAFailedInsertIsErased(t *testing.T) {
 	const key, other = 7, 1
 	const lease = 200 * time.Millisecond
 	l := &ackLoser{from: 2}
-	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
-		if name != spec.SwitchName {
-			return n
-		}
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
 		l.Node = n
 		return l
-	}}, meta.Config{
+	})}, meta.Config{
 		Format: layout.Hardened, Keys: 4, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease, Params: rdmacm.Params{Timeout: 8, RetryCount: 1},
 	}, 3<<10)
 	l.to = g.Host("md0").Addr().As4()

@@ -17,7 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // late is a switch that delivers the next append of a host only when the test asks for it, however
@@ -68,13 +67,10 @@ func (l *late) loses(data []byte) bool {
 // options are the options of a rack with this switch. The first client is at port 3.
 func (l *late) options() simrack.Options {
 	l.port = 3
-	return simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
-		if name == spec.SwitchName {
-			l.Node = n
-			return l
-		}
-		return n
-	}}
+	return simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
+		l.Node = n
+		return l
+	})}
 }
 
 const steeredYAML = `

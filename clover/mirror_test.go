@@ -18,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // cutter loses all packets of one host to another, and after the first of them also those of the
@@ -51,13 +50,10 @@ func TestMirrorOfAnUnerasedRecord(t *testing.T) {
 	const key = 7
 	const lease = 200 * time.Millisecond
 	l := &cutter{}
-	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
-		if name != spec.SwitchName {
-			return n
-		}
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
 		l.Node = n
 		return l
-	}}, meta.Config{
+	})}, meta.Config{
 		Format: layout.Hardened, Keys: 4, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease, Params: rdmacm.Params{Timeout: 8, RetryCount: 1},
 	}, 3<<10)
 	l.from, l.to = g.Host("ms0").Addr().As4(), g.Host("md0").Addr().As4()

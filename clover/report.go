@@ -34,8 +34,9 @@ type shortcut struct {
 
 // forget drops all records and the request in flight: the server does not know the client any more.
 func (g *reporter) forget() {
+	g.abandon()
+	g.heard = false
 	g.drop(len(g.records))
-	g.busy, g.heard = false, false
 }
 
 // drop forgets the oldest n records.

@@ -15,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // between cuts the path between two hosts while drop is set.
@@ -37,13 +36,10 @@ func (l *between) Frame(now clock.Time, port int, f packetio.Frame, out *packeti
 // call, which makes another connection. Later appends are reported on that one.
 func TestReportsGoOn(t *testing.T) {
 	l := &between{}
-	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
-		if name != spec.SwitchName {
-			return n
-		}
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
 		l.Node = n
 		return l
-	}}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: 20 * time.Second, Grace: 20 * time.Second}, 64<<10)
+	})}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: 20 * time.Second, Grace: 20 * time.Second}, 64<<10)
 	l.a, l.b = g.Host("cn0").Addr().As4(), g.Host("md0").Addr().As4()
 	h := g.Host("cn0")
 	h.Go("client", false, func(ctx verbs.Context) {

@@ -19,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // wrap is a switch that loses an append of a host, and cuts the host off from the memory servers
@@ -61,13 +60,10 @@ func (w *wrap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.B
 // its versions, and belongs to another key when the client looks there again.
 func TestAppendToANodeOfAnotherEpoch(t *testing.T) {
 	w := &wrap{port: 3}
-	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: func(name string, n sim.Node) sim.Node {
-		if name != spec.SwitchName {
-			return n
-		}
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
 		w.Node = n
 		return w
-	}}, meta.Config{Format: layout.Hardened, Keys: 4, Shares: [layout.Classes]int{1}, Lease: time.Second, Grace: time.Second}, 2<<10)
+	})}, meta.Config{Format: layout.Hardened, Keys: 4, Shares: [layout.Classes]int{1}, Lease: time.Second, Grace: time.Second}, 2<<10)
 	const key, other, size = 1, 2, 40
 	ready, done, expelled := false, false, false
 	params := rdmacm.Params{Timeout: 8, RetryCount: 1}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/experiment"
@@ -94,27 +93,7 @@ func (r *orderRun) record(ev *sim.Event) {
 // client makes WRITEs to random words at a rate, with random gaps.
 func (r *orderRun) client(h *simrack.Host, ctx verbs.Context) error {
 	rt := ctx.Runtime()
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	cq, err := ctx.CreateCQ(4)
-	if err != nil {
-		return err
-	}
-	mr, err := pd.RegMR(nil, 8, verbs.LocalWrite)
-	if err != nil {
-		return err
-	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
-	if err != nil {
-		return err
-	}
-	private, err := h.Manager(ctx).Dial(qp, r.rack.Host("ms0").Addr(), wordService, rdmacm.Params{}, nil, rt.Now().Add(wordPatience))
-	if err != nil {
-		return err
-	}
-	base, rkey, err := simrack.ParseMemory(private)
+	w, err := dialWords(h, ctx, r.rack, make([]byte, 8))
 	if err != nil {
 		return err
 	}
@@ -127,30 +106,30 @@ func (r *orderRun) client(h *simrack.Host, ctx verbs.Context) error {
 			return nil
 		}
 		rt.Sleep(due.Sub(rt.Now()))
-		if err := r.write(rt, cq, qp, mr, base, rkey); err != nil {
+		if err := r.write(rt, &w); err != nil {
 			return err
 		}
 	}
 }
 
 // write makes one WRITE and waits for its completion.
-func (r *orderRun) write(rt verbs.Runtime, cq verbs.CQ, qp verbs.QP, mr verbs.MR, base uint64, rkey uint32) error {
+func (r *orderRun) write(rt verbs.Runtime, w *wordEnd) error {
 	r.next++
-	if err := mr.WriteAt(binary.BigEndian.AppendUint64(nil, r.next), 0); err != nil {
+	if err := w.mr.WriteAt(binary.BigEndian.AppendUint64(nil, r.next), 0); err != nil {
 		return err
 	}
-	err := qp.PostSend(verbs.SendWR{
-		Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: base + 8*rt.Rand().Uint64N(uint64(r.load.Words)), RKey: rkey,
+	err := w.qp.PostSend(verbs.SendWR{
+		Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{w.mr.SGE(0, 8)}, RemoteAddr: w.base + 8*rt.Rand().Uint64N(uint64(r.load.Words)), RKey: w.rkey,
 	})
 	if err != nil {
 		return err
 	}
 	var wc [1]verbs.WC
 	for deadline := rt.Now().Add(wordPatience); ; {
-		if err := cq.Wait(deadline); err != nil {
+		if err := w.cq.Wait(deadline); err != nil {
 			return err
 		}
-		n, err := cq.Poll(wc[:])
+		n, err := w.cq.Poll(wc[:])
 		if err != nil || n > 0 {
 			if err == nil && wc[0].Status != verbs.Success {
 				err = fmt.Errorf("a WRITE failed: %v", wc[0].Status)

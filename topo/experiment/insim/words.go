@@ -94,47 +94,59 @@ func (r *wordRun) start() {
 	}
 }
 
+// wordEnd is a client's connection to the words of the memory server, which begin at base.
+type wordEnd struct {
+	cq   verbs.CQ
+	qp   verbs.QP
+	mr   verbs.MR
+	base uint64
+	rkey uint32
+}
+
+// dialWords connects a client, which reads and writes through buf.
+func dialWords(h *simrack.Host, ctx verbs.Context, rack *simrack.Rack, buf []byte) (w wordEnd, err error) {
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return w, err
+	}
+	if w.cq, err = ctx.CreateCQ(4); err != nil {
+		return w, err
+	}
+	if w.mr, err = pd.RegMR(buf, len(buf), verbs.LocalWrite); err != nil {
+		return w, err
+	}
+	if w.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: w.cq, RecvCQ: w.cq}); err != nil {
+		return w, err
+	}
+	private, err := h.Manager(ctx).Dial(w.qp, rack.Host("ms0").Addr(), wordService, rdmacm.Params{}, nil, ctx.Runtime().Now().Add(wordPatience))
+	if err != nil {
+		return w, err
+	}
+	w.base, w.rkey, err = simrack.ParseMemory(private)
+	return w, err
+}
+
 // client runs one client in its own thread.
 func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	rt := ctx.Runtime()
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	cq, err := ctx.CreateCQ(4)
-	if err != nil {
-		return err
-	}
 	buf := make([]byte, 16)
-	mr, err := pd.RegMR(buf, len(buf), verbs.LocalWrite)
-	if err != nil {
-		return err
-	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq})
-	if err != nil {
-		return err
-	}
-	private, err := h.Manager(ctx).Dial(qp, r.rack.Host("ms0").Addr(), wordService, rdmacm.Params{}, nil, rt.Now().Add(wordPatience))
-	if err != nil {
-		return err
-	}
-	base, rkey, err := simrack.ParseMemory(private)
+	w, err := dialWords(h, ctx, r.rack, buf)
 	if err != nil {
 		return err
 	}
 	on := func(off int) verbs.SendWR {
-		return verbs.SendWR{SGL: []verbs.SGE{mr.SGE(off, 8)}, RemoteAddr: base, RKey: rkey}
+		return verbs.SendWR{SGL: []verbs.SGE{w.mr.SGE(off, 8)}, RemoteAddr: w.base, RKey: w.rkey}
 	}
 	rt.Sleep(setUp.Sub(rt.Now()))
 	// A thread that does CAS has its own processor and polls; a thread that waits for a lock
 	// sleeps.
-	loop := contention.Loop{Runtime: rt, CQ: cq, Spin: !r.load.Locks, Patience: wordPatience}
+	loop := contention.Loop{Runtime: rt, CQ: w.cq, Spin: !r.load.Locks, Patience: wordPatience}
 	if !r.load.Locks {
-		return loop.Run([]contention.Client{r.swaps.Client(qp, on(0), buf[:8], id<<32)})
+		return loop.Run([]contention.Client{r.swaps.Client(w.qp, on(0), buf[:8], id<<32)})
 	}
 	draw := rand.New(rand.NewPCG(r.load.Seed, id))
-	pick := func() uint64 { return base + 8*r.zipf.Next(draw) }
-	return loop.Run([]contention.Client{r.locks.Client(qp, on(0), on(8), buf[:8], pick, id<<32)})
+	pick := func() uint64 { return w.base + 8*r.zipf.Next(draw) }
+	return loop.Run([]contention.Client{r.locks.Client(w.qp, on(0), on(8), buf[:8], pick, id<<32)})
 }
 
 // result returns the counts; atomics is how many the server's NIC executed.
