@@ -5,6 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // hanging is a memory server in front of which one request of a host is lost. The host hangs from
@@ -36,7 +37,7 @@ func (r *storeRun) loseOne() {
 // Frame hands a frame on, or loses it and hangs its host.
 func (f *hanging) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
 	var g wire.Frame
-	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && f.run.sentBy(f.run.plan.victim, &g) {
+	if *f.left > 0 && wire.ParseFrame(in.Data, &g) == nil && changes(&g) && sentBy(f.run.env.rack.Host(f.run.plan.victim), &g) {
 		if *f.left--; *f.left == 0 {
 			f.run.env.rack.At(now, f.run.inject)
 			return
@@ -51,8 +52,7 @@ func changes(g *wire.Frame) bool {
 }
 
 // sentBy reports whether a frame has a host's address.
-func (r *storeRun) sentBy(host string, g *wire.Frame) bool {
-	h := r.env.rack.Host(host)
+func sentBy(h *simrack.Host, g *wire.Frame) bool {
 	if a := h.Addr(); !g.V6 && a.Is4() {
 		return a.As4() == g.IPv4.Src
 	}

@@ -11,23 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
-// storeMix is a part of a plan that only some runs have: kinds of keys, links, faults or memory that
-// drawStore does not draw. A run has those that `--mix` names; without it each is drawn by its
-// chance. Each makes its choices from a stream of its own, so that a run with one mix replays that
-// part of a run with several.
-type storeMix struct {
-	name   string
-	chance float64
-	apply  func(p *storePlan, d *draw)
-	// not are the mixes that cannot be in the same run.
-	not []string
-}
-
-// mixNone is the value of --mix for none of them.
-const mixNone = "none"
-
-// storeMixes are in the order in which they are applied.
-var storeMixes = []storeMix{
+// storeMixes are what drawStore does not draw.
+var storeMixes = planMixes[*storePlan]{
 	{"sizes", 1, (*storePlan).mixSizes, nil},
 	{"wear", 0.03, (*storePlan).mixWear, []string{"sizes", "keys", "format"}},
 	{"keys", 0.25, (*storePlan).mixKeys, []string{"wear"}},
@@ -39,56 +24,11 @@ var storeMixes = []storeMix{
 	{"after", 0.25, (*storePlan).mixAfter, nil},
 }
 
-// MixNames lists the values of --mix.
-func MixNames() string {
-	names := []string{mixNone}
-	for _, m := range storeMixes {
-		names = append(names, m.name)
-	}
-	return strings.Join(names, ", ")
-}
-
-// checkMix checks a value of --mix: names joined by commas.
-func checkMix(list string) error {
-	if list == "" || list == mixNone {
-		return nil
-	}
-	names := strings.Split(list, ",")
-	for _, name := range names {
-		i := slices.IndexFunc(storeMixes, func(m storeMix) bool { return m.name == name })
-		if i < 0 {
-			return fmt.Errorf("--mix %.40q: take %s", name, MixNames())
-		}
-		for _, other := range names {
-			if slices.Contains(storeMixes[i].not, other) {
-				return fmt.Errorf("--mix %s: not together with %s", name, other)
-			}
-		}
-	}
-	return nil
-}
-
 // blend adds the mixes that the list names; "" draws them. without are those that the scenario
 // cannot have.
 func (p *storePlan) blend(e *env, list string, without ...string) {
-	var chosen []string
-	d := newDraw(e.seed ^ 0x6d69786573)
-	for _, m := range storeMixes {
-		drawn := d.chance(m.chance)
-		if list != "" {
-			drawn = slices.Contains(strings.Split(list, ","), m.name)
-		}
-		if !drawn || slices.Contains(without, m.name) {
-			continue
-		}
-		chosen = slices.DeleteFunc(chosen, func(name string) bool { return slices.Contains(m.not, name) })
-		chosen = append(chosen, m.name)
-	}
-	for i, m := range storeMixes {
-		if slices.Contains(chosen, m.name) {
-			m.apply(p, newDraw(^e.seed-uint64(i)<<48))
-		}
-	}
+	chosen := storeMixes.choose(e.seed, list, without...)
+	storeMixes.blend(p, e.seed, chosen)
 	p.mixes = strings.Join(chosen, ",")
 }
 

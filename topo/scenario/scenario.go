@@ -103,7 +103,7 @@ func All() []Scenario {
 		{Name: "srq", Doc: "connections under random faults to a shared receive queue, which is refilled at its limit event", run: runSRQ},
 		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost (--steer, --share-qp, --mix)", run: runClover},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
-		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind (--torn, --mode, --locks)", run: runTree},
+		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind (--torn, --mode, --locks, --mix)", run: runTree},
 	}, lockScenarios(), storeScenarios())
 }
 

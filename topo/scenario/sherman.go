@@ -45,17 +45,33 @@ type treeRun struct {
 // treePatience is the deadline of one operation: longer than any fault lasts and than leases.
 const treePatience = 2 * time.Second
 
+// slack is how much later than its deadline an operation may end: a client that hangs does not see
+// the time.
+func (r *treeRun) slack() time.Duration {
+	slack := treeSlack
+	for _, f := range r.plan.faults {
+		if f.what == treeHostHang {
+			slack += f.down
+		}
+	}
+	return slack
+}
+
 // treeSlack is how much later than its deadline an operation may end, because it must find out
 // whether it holds its lock.
 const treeSlack = 200 * time.Millisecond
 
-func runTree(e *env) error { return (&treeRun{env: e, plan: drawTree(e)}).run() }
+func runTree(e *env) error { return runTreeMixed(e, "", false, nil) }
 
-// runTreeLocks is runTree with locks in the switch.
-func runTreeLocks(e *env) error {
+// runTreeMixed is a run with the mixes that the list names, with locks in the switch or not; plant, if
+// not nil, is that of the run.
+func runTreeMixed(e *env, mixes string, inSwitch bool, plant func(kv.Scanner) kv.Scanner) error {
 	p := drawTree(e)
-	p.inSwitch()
-	return (&treeRun{env: e, plan: p}).run()
+	p.blend(e, mixes)
+	if inSwitch {
+		p.inSwitch()
+	}
+	return (&treeRun{env: e, plan: p, plant: plant}).run()
 }
 
 // runTreePublished runs the published layout. Damage is no failure of the run: the report has it.
@@ -228,6 +244,9 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if d.chance(p.skew) {
 		key = r.keys[0]
 	}
+	if p.pace > 0 {
+		rt.Sleep(d.span(0, 2*p.pace))
+	}
 	began, mix := rt.Now(), p.mix
 	if p.small {
 		key, mix = r.wave(d, began)
@@ -278,9 +297,9 @@ func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 func (r *treeRun) wave(d *draw, now clock.Time) (key uint64, mix [4]float64) {
 	const length, near = 600 * time.Microsecond, 20
 	n := int(now / clock.Time(length))
-	key, mix = r.keys[(n/2*near+d.IntN(near))%len(r.keys)], [4]float64{0.05, 0.1, 0.93, 0.95}
+	key, mix = r.keys[(n/2*near+d.IntN(near))%len(r.keys)], [4]float64{0.15, 0.2, 0.93, 0.95}
 	if n%2 == 1 {
-		mix = [4]float64{0.05, 0.1, 0.15, 0.2}
+		mix = [4]float64{0.15, 0.2, 0.25, 0.3}
 	}
 	return key, mix
 }

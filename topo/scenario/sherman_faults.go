@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -36,6 +38,35 @@ func (t *treeTrigger) see(ev *sim.Event) {
 	}
 }
 
+// treeLoss is a memory server in front of which one request of a host is lost: the one with which the
+// first fault begins.
+type treeLoss struct {
+	sim.Node
+	run *treeRun
+}
+
+// loseOne prepares the loss.
+func (r *treeRun) loseOne() {
+	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
+		if name[0] == 'm' {
+			n = &treeLoss{n, r}
+		}
+		return n
+	}
+}
+
+// Frame hands a frame on, or loses it and begins the fault.
+func (f *treeLoss) Frame(now clock.Time, port int, in packetio.Frame, out *packetio.Batch) {
+	t := f.run.trigger
+	if t.left > 0 && f.run.ready && wire.ParseFrame(in.Data, &t.frame) == nil && sentBy(f.run.env.rack.Host(t.host), &t.frame) && t.is(t.frame.BTH.Opcode) {
+		if t.left--; t.left == 0 {
+			f.run.env.rack.At(now, func() { f.run.inject(0) })
+			return
+		}
+	}
+	f.Node.Frame(now, port, in, out)
+}
+
 // is reports whether the frame belongs to the trigger's moment.
 func (t *treeTrigger) is(op wire.Opcode) bool {
 	write := op == wire.RCWriteOnly || op == wire.RCWriteFirst
@@ -59,12 +90,16 @@ func (r *treeRun) arm() {
 	}
 	first := p.faults[0]
 	host := first.victim
-	if first.what != treeClientCrash && first.what != treeClientHang {
+	if host == "" || host[0] != 'c' || first.what == treeLinkCut {
 		host = ""
 	}
 	r.trigger = &treeTrigger{host: host, when: first.when, page: p.shape.WithDefaults().Page, left: first.after, fire: func() {
 		r.env.rack.At(r.env.rack.Now().Add(first.late), func() { r.inject(0) })
 	}}
+	if p.loses {
+		r.loseOne()
+		return
+	}
 	r.env.spy = func(ev *sim.Event) {
 		if r.ready {
 			r.trigger.see(ev)
@@ -89,6 +124,9 @@ func (r *treeRun) inject(i int) {
 	case treeClientHang, treeServerHang:
 		h.Hang()
 		end = h.Resume
+	case treeHostHang:
+		h.HangAll()
+		end = h.ResumeAll
 	case treeNICCrash:
 		h.Crash()
 		end = func() {

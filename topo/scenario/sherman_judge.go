@@ -41,7 +41,7 @@ func (r *treeRun) judge() error {
 	}
 	calm := len(r.plan.faults) == 0
 	switch {
-	case r.longest > treePatience+treeSlack:
+	case r.longest > treePatience+r.slack():
 		return fmt.Errorf("an operation with a deadline of %v took %v", treePatience, r.longest)
 	case r.unknown > 0 && calm && len(r.plan.rules) == 0:
 		return fmt.Errorf("%d operations ended without an answer, and nothing was wrong", r.unknown)

@@ -30,6 +30,11 @@ type treePlan struct {
 	shape  layout.Shape
 	locks  int // words of each server
 	region int // bytes of each server
+	// mixes names the mixes of the run.
+	mixes string
+	// loses: the request with which the first fault begins is lost on its way; the victim's NIC sends
+	// it again later.
+	loses bool
 	// small: there are hardly more pages than the keys need, and they are used again.
 	small bool
 	// lostSearch keeps the published search.
@@ -54,6 +59,8 @@ type treeWork struct {
 	// mix are the upper bounds of get, put, insert and scan in a draw from 0 to 1; the rest
 	// deletes.
 	mix [4]float64
+	// pace is the mean pause between two operations of a client; 0: none.
+	pace time.Duration
 }
 
 // treeFaultAt is a fault and its moment.
@@ -80,9 +87,11 @@ const (
 	treeLinkCut
 	treeServerHang
 	treeSwitchHang
+	// of the NIC and the applications
+	treeHostHang
 )
 
-var treeFaults = [...]string{"nothing", "client crash", "client hang", "crash of the NIC", "crash with all memory", "switch crash", "link cut", "hang of the NIC", "switch hang"}
+var treeFaults = [...]string{"nothing", "client crash", "client hang", "crash of the NIC", "crash with all memory", "switch crash", "link cut", "hang of the NIC", "switch hang", "hang of the host"}
 
 // treeMoment is the moment of the fault, by what the victim has just done.
 type treeMoment uint8
@@ -221,7 +230,7 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 		s.victim = one(d, "ms0", "cn0", "cn1")
 	case treeSwitchCrash, treeSwitchHang:
 		s.victim = "" // the switch
-	case treeNothing, treeClientCrash, treeClientHang:
+	case treeNothing, treeClientCrash, treeClientHang, treeHostHang:
 	}
 	return s
 }
@@ -255,10 +264,19 @@ func (p *treePlan) String() string {
 	if p.small {
 		s += fmt.Sprintf("; %d bytes of memory each", p.region)
 	}
+	if p.mixes != "" {
+		s += "; mixes " + p.mixes
+	}
+	if p.pace > 0 {
+		s += fmt.Sprintf("; a pause of %v between operations", p.pace)
+	}
 	for i, x := range p.faults {
 		s += fmt.Sprintf("; %s %s", treeFaults[x.what], x.victim)
 		if i == 0 {
 			s += fmt.Sprintf(" after %d %s and %v", x.after, treeMoments[x.when], x.late)
+			if p.loses {
+				s += ", the last of which is lost"
+			}
 		} else {
 			s += fmt.Sprintf(" %v after that ended", x.pause)
 		}

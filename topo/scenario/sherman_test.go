@@ -38,7 +38,10 @@ func TestShermanKeptSeeds(t *testing.T) {
 	}{
 		{"sherman", 1622, "76 writes that found memory gone were recorded as if they might have happened, and no order was found in time"},
 	} {
-		s := mustFind(t, c.name)
+		s, err := mustFind(t, c.name).Vary(Params{Mix: mixNone}) // they were recorded before there were mixes
+		if err != nil {
+			t.Fatal(err)
+		}
 		if r := s.Run(c.seed, Options{}); r.Err != nil {
 			t.Errorf("%s, seed %d (%s): %.3000v", c.name, c.seed, c.why, r.Err)
 		}
@@ -87,30 +90,34 @@ func TestPublishedLayoutFails(t *testing.T) {
 	}
 }
 
+// treeBugs are bugs of a tree that the histories and the check must find.
+var treeBugs = map[string]func(kv.Scanner) kv.Scanner{
+	"stale reads": func(s kv.Scanner) kv.Scanner {
+		stale := make(map[uint64][]byte)
+		return &buggyTree{Scanner: s, get: func(b *buggyTree, key uint64, fresh []byte) []byte {
+			if b.n++; stale[key] != nil && b.n%2 == 0 {
+				old := stale[key]
+				return old
+			}
+			stale[key] = append([]byte(nil), fresh...)
+			return fresh
+		}}
+	},
+	"writes that never happen": func(s kv.Scanner) kv.Scanner {
+		return &buggyTree{Scanner: s, put: true}
+	},
+	"scans that leave one out": func(s kv.Scanner) kv.Scanner {
+		return &buggyTree{Scanner: s, skip: true}
+	},
+	"writes that happen and deny it": func(s kv.Scanner) kv.Scanner {
+		return &buggyTree{Scanner: s, deny: true}
+	},
+}
+
 // The histories and the check of the tree find the bugs for which they exist.
 func TestPlantedTreeBugsAreCaught(t *testing.T) {
 	t.Parallel()
-	for name, plant := range map[string]func(kv.Scanner) kv.Scanner{
-		"stale reads": func(s kv.Scanner) kv.Scanner {
-			stale := make(map[uint64][]byte)
-			return &buggyTree{Scanner: s, get: func(b *buggyTree, key uint64, fresh []byte) []byte {
-				if old := stale[key]; old != nil && b.tenth() {
-					return old
-				}
-				stale[key] = append([]byte(nil), fresh...)
-				return fresh
-			}}
-		},
-		"writes that never happen": func(s kv.Scanner) kv.Scanner {
-			return &buggyTree{Scanner: s, put: true}
-		},
-		"scans that leave one out": func(s kv.Scanner) kv.Scanner {
-			return &buggyTree{Scanner: s, skip: true}
-		},
-		"writes that happen and deny it": func(s kv.Scanner) kv.Scanner {
-			return &buggyTree{Scanner: s, deny: true}
-		},
-	} {
+	for name, plant := range treeBugs {
 		caught := 0
 		for seed := uint64(1); seed <= 6; seed++ {
 			s := Scenario{Name: "sherman", run: func(e *env) error {
@@ -128,6 +135,23 @@ func TestPlantedTreeBugsAreCaught(t *testing.T) {
 		t.Logf("%s: caught with %d of 6 seeds", name, caught)
 		if caught < 2 {
 			t.Errorf("%s: caught with %d of 6 seeds", name, caught)
+		}
+	}
+}
+
+// They do so with each mix.
+func TestPlantedTreeBugsAreCaughtInEveryMix(t *testing.T) {
+	t.Parallel()
+	for _, m := range treeMixes {
+		for name, plant := range treeBugs {
+			caught := false
+			for seed := uint64(1); seed <= 40 && !caught; seed++ {
+				s := Scenario{Name: "sherman", run: func(e *env) error { return runTreeMixed(e, m.name, false, plant) }}
+				caught = s.Run(seed, Options{}).Err != nil
+			}
+			if !caught {
+				t.Errorf("--mix %s: %s: not caught with 40 seeds", m.name, name)
+			}
 		}
 	}
 }

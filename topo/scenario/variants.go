@@ -20,7 +20,7 @@ type Params struct {
 	// ShareQP lets the clients of the store clover on a host share a queue pair to each memory
 	// server.
 	ShareQP bool
-	// Mix names the mixes of the store clover, joined by commas: kinds of keys, memory, links and
+	// Mix names the mixes of clover or sherman, joined by commas: kinds of keys, memory, links and
 	// faults; none for none. "" draws them from the seed.
 	Mix string
 	// Program is what the switch does in locks: forward, track or swordbox, which replaces atomics
@@ -122,7 +122,7 @@ var families = map[string]struct {
 	"clover":  {[]string{"steer", "share-qp", "mix"}, cloverVariant},
 	"planned": {[]string{"setup", "depth", "schedules", "plan"}, plannedVariant},
 	"locks":   {[]string{"program", "mode", "move", "change"}, locksVariant},
-	"sherman": {[]string{"mode", "torn", "locks"}, treeVariant},
+	"sherman": {[]string{"mode", "torn", "locks", "mix"}, treeVariant},
 }
 
 // Vary returns a variant of the scenario.
@@ -153,7 +153,7 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 // cloverVariant returns the run of the store clover with a switch that steers, with shared queue
 // pairs, or with some mixes.
 func cloverVariant(p Params) (func(*env) error, error) {
-	if err := checkMix(p.Mix); err != nil {
+	if err := storeMixes.check(p.Mix); err != nil {
 		return nil, err
 	}
 	if p.Steer == "" {
@@ -202,17 +202,20 @@ func locksVariant(p Params) (func(*env) error, error) {
 // treeVariant is sherman with torn copies, or with locks in the switch.
 func treeVariant(p Params) (func(*env) error, error) {
 	torn := p.Torn || p.Mode == modePublished
+	if err := treeMixes.check(p.Mix); err != nil {
+		return nil, err
+	}
 	switch {
+	case torn && p.Mix != "":
+		return nil, errors.New("--mix: not with torn copies alone")
 	case torn && p.Locks == locksSwitch:
 		return nil, fmt.Errorf("--locks %s: not with torn copies", locksSwitch)
 	case p.Mode == modePublished:
 		return runTreePublished, nil
 	case torn:
 		return func(e *env) error { return tornRun(e, layout.Hardened).run() }, nil
-	case p.Locks == locksSwitch:
-		return runTreeLocks, nil
 	}
-	return runTree, nil
+	return func(e *env) error { return runTreeMixed(e, p.Mix, p.Locks == locksSwitch, nil) }, nil
 }
 
 // alias is a former name of a variant, by which recorded seeds are replayed.

@@ -85,7 +85,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
 	fs.StringVar(&p.Steer, "steer", "", "clover: what the switch steers: write, read, both or any (default: it only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
-	fs.StringVar(&p.Mix, "mix", "", "clover: what the runs have besides, of "+scenario.MixNames()+", joined by commas (default: drawn from the seed)")
+	fs.StringVar(&p.Mix, "mix", "", "what the runs have besides, joined by commas (default: drawn from the seed); "+scenario.MixNames())
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and changes nothing) or swordbox (default; it replaces atomics)")
 	fs.StringVar(&p.Change, "change", "", "locks: an operator changes the switch at random, "+strings.Join(scenario.Choices["change"], " or "))
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch moves every request that can be moved, and replaces none")
