@@ -210,14 +210,14 @@ transparency: build ## the suites transport and interop again, through a switch 
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 
-# WHOLE are the runs of `make superframes`: what the switch does, "" or as in THROUGH, and the suite.
-WHOLE := :transport :switch track:transport move:transport
+# SINGLE are the runs of `make singleframes`: what the switch does, "" or as in THROUGH, and the suite.
+SINGLE := :transport :switch track:transport move:transport
 
-.PHONY: superframes
-superframes: build ## the suites transport and switch again, with super-frames: gso on all hosts
-	@for run in $(WHOLE); do \
-	  $(call NOW,with super-frames: $$run); \
-	  $(PROGRAM) RDMALAB_E2E_GSO=on RDMALAB_E2E_SWITCH=$${run%:*} $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
+.PHONY: singleframes
+singleframes: build ## the suites transport and switch again, without super-frames: gso: off on all hosts
+	@for run in $(SINGLE); do \
+	  $(call NOW,without super-frames: $$run); \
+	  $(PROGRAM) RDMALAB_E2E_GSO=off RDMALAB_E2E_SWITCH=$${run%:*} $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 

@@ -41,7 +41,7 @@
 //	    memory: 64MiB        # region for others. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
 //	    spin: 50us           # as that of the switch.
 //	    cpu: 1               # as that of the switch.
-//	    gso: on              # sends runs of packets as super-frames. Default: off.
+//	    gso: off             # on: sends runs of packets as super-frames. Default: on.
 //	    quota:               # what programs that use the NIC from outside its daemon may have. Default: the defaults below.
 //	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.

@@ -259,7 +259,7 @@ func (d *decoder) switchEntry(n ast.Node, f *file) {
 }
 
 func (d *decoder) hostEntry(n ast.Node) hostEntry {
-	h := hostEntry{at: n, nameAt: n, memory: -1, spin: defaultSpin, cpu: AutoCPU}
+	h := hostEntry{at: n, nameAt: n, memory: -1, spin: defaultSpin, cpu: AutoCPU, gso: true}
 	d.mapping(n, "a host", []entry{
 		{key: "name", required: true, set: func(n ast.Node) {
 			h.nameAt = n

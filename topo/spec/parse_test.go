@@ -39,7 +39,7 @@ hosts:
     role: memory
     memory: 1GiB
     spin: 0s
-  - {name: "cn[00-01]", role: compute, cpu: 1, gso: on}
+  - {name: "cn[00-01]", role: compute, cpu: 1}
   - name: md0
     role: metadata
     cpu: none
@@ -86,7 +86,7 @@ func TestParseFull(t *testing.T) {
 			IPv4: v4("192.168.7.1"), IPv6: v6("fd12::1"), MAC: mac(1),
 		},
 		Hosts: []Host{
-			{Name: "ms0", Role: Memory, Port: "ms0", IPv4: v4("192.168.7.2"), IPv6: v6("fd12::2"), MAC: mac(2), Memory: 1 << 30, CPU: AutoCPU},
+			{Name: "ms0", Role: Memory, Port: "ms0", IPv4: v4("192.168.7.2"), IPv6: v6("fd12::2"), MAC: mac(2), Memory: 1 << 30, CPU: AutoCPU, GSO: true},
 			{Name: "cn00", Role: Compute, Port: "cn00", IPv4: v4("192.168.7.3"), IPv6: v6("fd12::3"), MAC: mac(3), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "cn01", Role: Compute, Port: "cn01", IPv4: v4("192.168.7.4"), IPv6: v6("fd12::4"), MAC: mac(4), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, Quota: Quota{

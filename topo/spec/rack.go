@@ -106,7 +106,7 @@ type Host struct {
 	// GSO says that the host's NIC sends runs of packets as super-frames, as segmentation offload
 	// does, and that the switch sends them to the host as well. The switch and captures of it take
 	// them apart where packets matter; tcpdump shows them whole. Without GSO every packet from and
-	// to the host is a frame of its own.
+	// to the host is a frame of its own. The default is true.
 	GSO bool `json:"gso"`
 	// Quota bounds what programs may have of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
