@@ -27,7 +27,7 @@ func main() {
 	program := flag.String("program", "bin/rdmalab", "the program to measure")
 	rounds := flag.Int("rounds", 5, "how many rounds")
 	file := flag.String("o", "out/bench-rack.txt", "file for all values, in the format of Go benchmarks")
-	only := flag.String("only", ".", "regular expression of the measures to run, like ^plain/")
+	only := flag.String("only", ".", "regular expression of the measures to run, like ^default/")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()

@@ -34,9 +34,9 @@ const (
   - {name: ms0, role: memory}
   - {name: cn0, role: compute}
 `
-	superFrames = `hosts:
-  - {name: ms0, role: memory, gso: on}
-  - {name: cn0, role: compute, gso: on}
+	singleFrames = `hosts:
+  - {name: ms0, role: memory, gso: off}
+  - {name: cn0, role: compute, gso: off}
 `
 	tracks = `switch:
   program: swordbox
@@ -55,12 +55,12 @@ const (
 
 // racks are in the order of a round.
 var racks = []rack{
-	{"plain", hosts, paths},
-	{"gso", superFrames, paths},
+	{"default", hosts, paths},
 	{"track", tracks + hosts, paths},
 	{"move", moves + hosts, paths},
-	{"gso-track", tracks + superFrames, paths},
-	{"gso-move", moves + superFrames, paths},
+	{"single", singleFrames, paths},
+	{"single-track", tracks + singleFrames, paths},
+	{"single-move", moves + singleFrames, paths},
 	{"clover", stores, ycsb("clover")},
 	{"sherman", stores, ycsb("sherman")},
 }

@@ -8,19 +8,19 @@ import (
 func TestRatiosAreRoundByRound(t *testing.T) {
 	var tl tally
 	for _, v := range [][2]float64{{100e6, 50e6}, {10e6, 20e6}, {400e6, 100e6}} { // the machine's speed changes
-		tl.add("plain/raw_8", "msgs/s", "", v[0])
-		tl.add("plain/write_8", "msgs/s", "plain/raw_8", v[1])
+		tl.add("default/raw_8", "msgs/s", "", v[0])
+		tl.add("default/write_8", "msgs/s", "default/raw_8", v[1])
 	}
-	if got := middle(tl.ratios(tl.row("plain/write_8"))); got != 0.5 { // of the medians: 0.5 too, of the sums: 0.33
+	if got := middle(tl.ratios(tl.row("default/write_8"))); got != 0.5 { // of the medians: 0.5 too, of the sums: 0.33
 		t.Errorf("median of the ratios 0.5, 2 and 0.25 is %v", got)
 	}
 	var out strings.Builder
 	tl.print(&out)
-	if want := "plain/write_8  3       50 M/s   20   100  0.50"; !strings.Contains(out.String(), want) {
+	if want := "default/write_8  3       50 M/s   20   100  0.50"; !strings.Contains(out.String(), want) {
 		t.Errorf("no %q in\n%s", want, out.String())
 	}
 	b := string(tl.benchmarks())
-	for _, want := range []string{"BenchmarkRack/plain/raw_8 1 4e+08 msgs/s\n", "BenchmarkRack/plain/write_8 1 2 ratio\n"} {
+	for _, want := range []string{"BenchmarkRack/default/raw_8 1 4e+08 msgs/s\n", "BenchmarkRack/default/write_8 1 2 ratio\n"} {
 		if !strings.Contains(b, want) {
 			t.Errorf("no %q in\n%s", want, b)
 		}
