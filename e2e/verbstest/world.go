@@ -54,6 +54,8 @@ func Tests() []Test {
 		{"SizesAndPieces", testSizes},
 		{"Unreliable", testUC},
 		{"Datagrams", testUD},
+		{"Multicast", testMulticast},
+		{"ManyGroups", testManyGroups},
 		{"SharedReceiveQueue", testSRQ},
 		{"MemoryWindow", testMW},
 		{"FastRegistration", testFastReg},

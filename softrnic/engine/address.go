@@ -28,8 +28,9 @@ type route struct {
 	ipv4 wire.IPv4
 	ipv6 wire.IPv6
 	udp  wire.UDP
-	// local: the peer is this NIC itself. Such packets never reach the link.
-	local bool
+	// local: the peer is this NIC itself. Such packets never reach the link. group: it is a
+	// multicast group; packets go to the link, and to this NIC too.
+	local, group bool
 }
 
 // sourcePort is the UDP source port of packets between two queue pairs: a hash of both numbers, the
@@ -69,9 +70,12 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 		return route{}, opError(op, verbs.ErrInvalid, "path MTU %d needs a link MTU of %d, it is %d; use a smaller path MTU",
 			mtu, int(mtu)+overhead, p.cfg.LinkMTU)
 	}
-	r := route{v6: dst.Is6(), local: p.isMine(a.DestGID)}
+	r := route{v6: dst.Is6(), local: p.isMine(a.DestGID), group: dst.IsMulticast()}
 	mac, ok := p.cfg.MAC, r.local
-	if !ok {
+	switch {
+	case r.group:
+		mac, ok = wire.GroupMAC(dst), true
+	case !ok:
 		mac, ok = p.neighbour(a.DestGID)
 	}
 	if !ok {
@@ -118,12 +122,12 @@ func (p *port) isMine(g verbs.GID) bool {
 	return false
 }
 
-// addressedToMe reports whether the frame's destination address is the NIC's.
-func (p *port) addressedToMe(f *wire.Frame) bool {
+// destGID is the GID to which a frame goes.
+func destGID(f *wire.Frame) verbs.GID {
 	if f.V6 {
-		return p.isMine(verbs.GID(f.IPv6.Dst))
+		return f.IPv6.Dst
 	}
-	return p.isMine(mapped(f.IPv4.Dst))
+	return mapped(f.IPv4.Dst)
 }
 
 // mapped is the GID of an IPv4 address.
@@ -165,14 +169,14 @@ func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	return a
 }
 
-// isMyMAC reports whether the destination MAC address of a frame is the NIC's. other: it is the
-// unicast address of another NIC. Frames to groups are for the host's own stack.
+// isMyMAC reports whether the destination MAC address of a frame is the NIC's, or a group's. other:
+// it is the unicast address of another NIC.
 func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	if len(b) < 6 {
 		return false, false
 	}
-	mine = wire.MAC(b[:6]) == p.cfg.MAC
-	return mine, !mine && b[0]&1 == 0
+	mine = wire.MAC(b[:6]) == p.cfg.MAC || b[0]&1 != 0
+	return mine, !mine
 }
 
 // opError makes the error for a mistake of the caller.

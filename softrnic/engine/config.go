@@ -52,6 +52,12 @@ type Limits struct {
 	RdAtomic int
 	// DeviceMemory is the memory on the NIC, in bytes; 0: 262144.
 	DeviceMemory int
+	// Attachments is the number of attachments to multicast groups, all queue pairs together; 0:
+	// 4096.
+	Attachments int
+	// GroupQPs is the number of queue pairs that one group may have, because each takes a copy of
+	// every datagram; 0: 64.
+	GroupQPs int
 	// AsyncEvents is the number of events kept for an application that does not fetch them; 0: 256.
 	AsyncEvents int
 }
@@ -83,6 +89,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&l.SGE, 32)
 	setDefault(&l.Inline, 1024)
 	setDefault(&l.RdAtomic, 128)
+	setDefault(&l.Attachments, 4096)
+	setDefault(&l.GroupQPs, 64)
 	setDefault(&l.AsyncEvents, 256)
 	setDefault(&l.DeviceMemory, 256<<10)
 	return c
@@ -106,7 +114,7 @@ func (c Config) Validate() error {
 	l := c.Limits
 	for name, v := range map[string]int{
 		"PDs": l.PDs, "MRs": l.MRs, "CQs": l.CQs, "QPs": l.QPs, "AHs": l.AHs, "SRQs": l.SRQs, "CQE": l.CQE, "QPWR": l.QPWR,
-		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "AsyncEvents": l.AsyncEvents, "DeviceMemory": l.DeviceMemory,
+		"SGE": l.SGE, "Inline": l.Inline, "RdAtomic": l.RdAtomic, "Attachments": l.Attachments, "GroupQPs": l.GroupQPs, "AsyncEvents": l.AsyncEvents, "DeviceMemory": l.DeviceMemory,
 	} {
 		if v < 0 {
 			return fmt.Errorf("engine config: limit %s is %d; it cannot be negative", name, v)

@@ -13,10 +13,11 @@
 // name: addressed to this NIC, well-formed, ICRC, opcode known or a reliable connection's, queue
 // pair there and ready, opcode of its transport service, sent by its peer if it has one, P_Key; the
 // Q_Key of datagrams is checked by the queue pair. Frames that are not RoCEv2 are ignored and not
-// counted.
+// counted, but for queries of IGMP and MLD, which groups answers. A frame to a multicast group is for
+// the NIC if a queue pair is attached, and the last three checks are made for each such queue pair.
 //
 // The parts, which Engine composes: tables (the objects of one incarnation), events, port
-// (addresses and routes), receivePath (rx.go), transmitPath (tx.go), schedule (deadlines, tick.go)
+// (addresses and routes), groups (multicast), receivePath (rx.go), transmitPath (tx.go), schedule (deadlines, tick.go)
 // and GSI (the connection manager).
 //
 // Queue pair 1 is the engine's own: management datagrams go to the connection manager behind it,

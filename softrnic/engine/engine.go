@@ -46,6 +46,7 @@ func (e *Engine) Up() {
 	}
 	r := e.cfg.Rand
 	e.open(&transport.Env{Mem: mem.New(rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), e.cfg.Limits.MRs), Counters: &e.counters})
+	e.groups = newGroups(&e.port, &e.counters)
 }
 
 // Down is a crash of the NIC: all objects are dead from here on and frames are ignored until Up.
@@ -72,7 +73,9 @@ func (e *Engine) SetLink(up bool) {
 	}
 	e.linkDown = !up
 	kind := verbs.EventPortActive
-	if !up {
+	if up {
+		e.groups.announce()
+	} else {
 		kind = verbs.EventPortErr
 		e.counters.LinkDowned++
 	}
@@ -96,6 +99,6 @@ func (e *Engine) Device() verbs.DeviceAttr {
 		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE,
 		MaxSRQ: l.SRQs, MaxAH: l.AHs, MaxRdAtomic: l.RdAtomic,
-		MaxMsgSize: maxMsgSize, MaxDM: l.DeviceMemory,
+		MaxMsgSize: maxMsgSize, MaxDM: l.DeviceMemory, MaxAttachments: l.Attachments, MaxGroupQPs: l.GroupQPs,
 	}
 }

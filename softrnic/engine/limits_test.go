@@ -18,12 +18,12 @@ import (
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{
 		PDs: 1024, MRs: 65536, CQs: 16384, QPs: 16384, AHs: 65536, SRQs: 4096, CQE: 1 << 20, QPWR: 16384, SGE: 32, Inline: 1024,
-		RdAtomic: 128, DeviceMemory: 262144, AsyncEvents: 256,
+		RdAtomic: 128, DeviceMemory: 262144, Attachments: 4096, GroupQPs: 64, AsyncEvents: 256,
 	}
 	if c := (Config{}).withDefaults(); c.Limits != want || c.LinkMTU != 4200 {
 		t.Errorf("link MTU %d, %+v, want 4200, %+v", c.LinkMTU, c.Limits, want)
 	}
-	one := Limits{PDs: 1, MRs: 1, CQs: 1, QPs: 1, AHs: 1, SRQs: 1, CQE: 1, QPWR: 1, SGE: 1, Inline: 1, RdAtomic: 1, DeviceMemory: 1, AsyncEvents: 1}
+	one := Limits{PDs: 1, MRs: 1, CQs: 1, QPs: 1, AHs: 1, SRQs: 1, CQE: 1, QPWR: 1, SGE: 1, Inline: 1, RdAtomic: 1, DeviceMemory: 1, Attachments: 1, GroupQPs: 1, AsyncEvents: 1}
 	if c := (Config{Limits: one, LinkMTU: 1500}).withDefaults(); c.Limits != one || c.LinkMTU != 1500 {
 		t.Errorf("%+v", c)
 	}
@@ -269,7 +269,8 @@ func TestNoDeadlineOfTheDead(t *testing.T) {
 	}
 }
 
-// Frames of other stations are counted, those to groups and broken ones are not.
+// Frames of other stations are counted here, those to groups behind the parser, and broken ones not
+// at all.
 func TestFramesOfOthers(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	for _, c := range []struct {
@@ -279,8 +280,8 @@ func TestFramesOfOthers(t *testing.T) {
 	}{
 		{string(macA[:]), true, false},
 		{string(macB[:]), false, true},
-		{"\x01\x00\x5e\x00\x00\x01", false, false},
-		{"\x03\x00\x00\x00\x00\x01", false, false},
+		{"\x01\x00\x5e\x00\x00\x01", true, false},
+		{"\x03\x00\x00\x00\x00\x01", true, false},
 		{string(macB[:5]), false, false},
 		{string(macA[:5]), false, false},
 		{"", false, false},

@@ -25,17 +25,16 @@ type QP struct {
 	place      uint32     // in the schedule
 	touched    bool
 	awaited    bool // the connection manager waits for its first packet
+	attached   int  // to so many multicast groups
 	dead       bool
 }
 
 const (
 	// maxQPNTries bounds the search for a free number: with 16384 of 2^24 taken, 16 misses in a row
 	// do not happen.
-	maxQPNTries = 64
-	// multicastQPN is no queue pair's number.
-	multicastQPN wire.QPN = 0xffffff
-	firstQPN     wire.QPN = 2
-	defaultPKey           = 0xffff
+	maxQPNTries          = 64
+	firstQPN    wire.QPN = 2
+	defaultPKey          = 0xffff
 )
 
 // CreateQP makes a queue pair in RESET. The CQ fields of init are ignored; send and recv take their
@@ -147,6 +146,9 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 	if !q.connected() {
 		return route{udp: wire.UDP{SrcPort: datagramPort(q.q.Num())}}, nil
+	}
+	if a.DestGID.IsMulticast() {
+		return route{}, opError(op, verbs.ErrInvalid, "destination GID %v is that of a group", a.DestGID)
 	}
 	r, err := q.e.routeTo(op, verbs.AHAttr{
 		DestGID: a.DestGID, SourceGID: a.SourceGID, TrafficClass: a.TrafficClass, HopLimit: a.HopLimit,
@@ -276,9 +278,14 @@ func indexed(err error, i int) error {
 
 // Destroy ends the queue pair, and what its peer could do through memory windows. Work requests
 // that are not complete get no completion, and completions that were not polled are removed.
+// ErrBusy while it is attached to a multicast group (IBTA 10.5.3/destroy).
 func (q *QP) Destroy() error {
-	if err := alive("destroy QP", q.dead); err != nil {
+	const op = "destroy QP"
+	if err := alive(op, q.dead); err != nil {
 		return err
+	}
+	if q.attached > 0 {
+		return opError(op, verbs.ErrBusy, "detach it from its %d multicast groups first", q.attached)
 	}
 	e := q.e
 	q.dead = true

@@ -81,10 +81,16 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	if err := wire.ParseFrame(b, f); err != nil {
 		if !errors.Is(err, wire.ErrNotRoCE) {
 			e.counters.RxMalformed++
+		} else if b[0]&1 != 0 {
+			e.groups.queried(now, b, e.cfg.Rand)
 		}
 		return
 	}
 	if !e.wellFormed(b, f) {
+		return
+	}
+	if f.Eth.Dst.IsMulticast() {
+		e.groups.of(f).receive(e, now, b, f, out)
 		return
 	}
 	if f.BTH.DestQP == gsiQPN {
@@ -113,9 +119,15 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 // and counts the packets that it drops.
 func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	c := &e.counters
+	mine := false
+	if f.Eth.Dst.IsMulticast() {
+		mine = e.groups.of(f) != nil
+	} else {
+		mine = e.isMine(destGID(f))
+	}
 	// A NIC has no address in any VLAN. VLAN 0 is none: the tag only carries a priority (IEEE
 	// 802.1Q).
-	if f.Eth.Tagged && f.Eth.TCI&vlanMask != 0 || !e.addressedToMe(f) {
+	if f.Eth.Tagged && f.Eth.TCI&vlanMask != 0 || !mine {
 		c.RxNotMine++
 		return false
 	}

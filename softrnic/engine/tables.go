@@ -3,6 +3,7 @@ package engine
 import (
 	"math/rand/v2"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -22,6 +23,7 @@ type tables struct {
 	mws    map[*MW]struct{}
 	dms    map[*DM]struct{}
 	dmUsed int // bytes of device memory
+	groups groups
 	// order has the queue pairs in order of creation: loops over all of them are deterministic.
 	order []*QP
 	// The numbers that were given last. They go on over incarnations.
@@ -64,7 +66,7 @@ func (t *tables) close() {
 	for dm := range t.dms {
 		dm.dead = true
 	}
-	*t = tables{nextCQ: t.nextCQ, nextAH: t.nextAH, nextSRQ: t.nextSRQ}
+	*t = tables{groups: groups{due: clock.Never}, nextCQ: t.nextCQ, nextAH: t.nextAH, nextSRQ: t.nextSRQ}
 }
 
 // IsUp reports whether the NIC works.
@@ -89,7 +91,7 @@ func (t *tables) running(op string) error {
 func (t *tables) newQPN(r *rand.Rand) (wire.QPN, bool) {
 	for range maxQPNTries {
 		n := wire.QPN(r.Uint32() & 0xffffff)
-		if n >= firstQPN && n < multicastQPN && t.qps[n] == nil {
+		if n >= firstQPN && n < verbs.MulticastQPN && t.qps[n] == nil {
 			return n, true
 		}
 	}
@@ -106,6 +108,8 @@ type Objects struct {
 	SRQs int `json:"srqs"`
 	MWs  int `json:"mws"`
 	DMs  int `json:"dms"`
+	// Attachments are those of queue pairs to multicast groups.
+	Attachments int `json:"attachments"`
 	// Bytes is the registered memory.
 	Bytes uint64 `json:"bytes"`
 }
@@ -115,6 +119,7 @@ func (t *tables) Objects() Objects {
 	o := Objects{
 		PDs: len(t.pds), MRs: len(t.mrs), CQs: len(t.cqs), QPs: len(t.qps),
 		AHs: len(t.ahs), SRQs: len(t.srqs), MWs: len(t.mws), DMs: len(t.dms),
+		Attachments: t.groups.attached,
 	}
 	for mr := range t.mrs {
 		o.Bytes += uint64(mr.region.Len())

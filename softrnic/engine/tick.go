@@ -23,11 +23,11 @@ func (e *Engine) Deadline() clock.Time {
 		return e.rx.batchAt
 	}
 	_, at := e.sched.due.Next()
-	return clock.Min(at, e.gsi.deadline())
+	return clock.Min(clock.Min(at, e.gsi.deadline()), e.groups.due)
 }
 
 // Tick handles the deadlines up to now: it ends the receive batch, lets the connection manager act,
-// then serves the queue pairs that are due, each once a round and beginning behind the one that was
+// reports multicast groups, then serves the queue pairs that are due, each once a round and beginning behind the one that was
 // served last, until it reaches the bound on frames. If more is due, so is Deadline.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
@@ -35,6 +35,7 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	}
 	e.EndBatch(now, out)
 	e.gsi.tick(now, out)
+	e.groups.tick(now, out)
 	for range maxTickRounds {
 		if !e.round(now, out) {
 			return

@@ -102,8 +102,8 @@ func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 	return f
 }
 
-// emit appends the frame to out, or to the packets of the NIC to itself.
-func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) {
+// emit appends the frame to out, or to the packets of the NIC to itself, and returns its bytes.
+func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) []byte {
 	if r.local {
 		out = &t.loop
 	}
@@ -111,7 +111,11 @@ func (t *transmitPath) emit(r *route, out *packetio.Batch, c *metrics.NIC) {
 	out.Add(0, b)
 	c.SentPkts++
 	c.SentBytes += uint64(len(b))
+	return b
 }
+
+// repeat gives the NIC itself a copy of a frame to a group.
+func (t *transmitPath) repeat(b []byte) { t.loop.Add(0, append(t.loop.Alloc(len(b)), b...)) }
 
 // transmit builds the frame of one packet in out. A datagram whose address handle was destroyed is
 // not sent.
@@ -130,7 +134,10 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	f := e.tx.head(r, port)
 	f.Packet = p.Packet
 	f.BTH.PKey = qp.pkey
-	e.tx.emit(r, out, &e.counters)
+	b := e.tx.emit(r, out, &e.counters)
+	if r.group && e.groups.byGID[destGID(f)] != nil {
+		e.tx.repeat(b)
+	}
 }
 
 // drainLoop delivers packets that the NIC sent to itself.

@@ -143,6 +143,16 @@ func (q *qp) purge() {
 	}
 }
 
+// AttachMulticast makes the queue pair receive the datagrams to a group.
+func (q *qp) AttachMulticast(group verbs.GID) error {
+	return q.state("attach multicast", q.pd.ctx.call(proto.OpAttach, proto.Multicast{H: q.h, Group: group}, nil))
+}
+
+// DetachMulticast ends that.
+func (q *qp) DetachMulticast(group verbs.GID) error {
+	return q.state("detach multicast", q.pd.ctx.call(proto.OpDetach, proto.Multicast{H: q.h, Group: group}, nil))
+}
+
 // PostSend queues work requests.
 func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	const op = "post send"

@@ -55,6 +55,13 @@ func (g *glutton) eat() {
 		_, err := c.Share(fmt.Sprint(g.name, shared), 1<<20, 0)
 		return err
 	})
+	ud, err := pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: cq, RecvCQ: cq})
+	must(t, err)
+	group := verbs.GID{0: 0xff, 1: 0x0e}
+	g.all("attachments", func() error {
+		group[15]++
+		return ud.AttachMulticast(group)
+	})
 	g.all("qps", func() error {
 		_, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1, MaxSGE: 1, MaxInline: 1})
 		return err
@@ -72,7 +79,7 @@ func (g *glutton) eat() {
 // Programs that allocate all they can leave the daemon its reserve, and leave a program that starts
 // later enough to work. Their objects are free again when they end.
 func TestGluttons(t *testing.T) {
-	nic := engine.Limits{PDs: 100, MRs: 300, CQs: 120, QPs: 120, AHs: 100, SRQs: 50, DeviceMemory: 1 << 20}
+	nic := engine.Limits{PDs: 100, MRs: 300, CQs: 120, QPs: 120, AHs: 100, SRQs: 50, Attachments: 80, DeviceMemory: 1 << 20}
 	limits := serve.Limits{MRs: 100, MWs: 40, Bytes: 4 << 20, QueueBytes: 8 << 20, SharedBytes: 3 << 20, Reserve: 10, ReservedDevice: 256 << 10}
 	h := newHouseOf(t, memcable.Config{}, nic, 0, func(c *serve.Config) { c.Limits = limits })
 	before := h.servers[0].Quotas()
@@ -120,11 +127,17 @@ func (h *house) daemonWorks(t *testing.T, nic engine.Limits, l serve.Limits) {
 		n    int
 		make func() error
 	}{
-		"PDs":  {nic.PDs, func() error { _, err := c.AllocPD(); return err }},
-		"MRs":  {nic.MRs, func() error { _, err := pd.RegMR(make([]byte, 64), 0, verbs.LocalWrite); return err }},
-		"CQs":  {nic.CQs, func() error { _, err := c.CreateCQ(4); return err }},
-		"QPs":  {nic.QPs, func() error { _, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq}); return err }},
-		"AHs":  {nic.AHs, func() error { _, err := pd.CreateAH(verbs.AHAttr{DestGID: verbs.GIDOf(ips[1])}); return err }},
+		"PDs": {nic.PDs, func() error { _, err := c.AllocPD(); return err }},
+		"MRs": {nic.MRs, func() error { _, err := pd.RegMR(make([]byte, 64), 0, verbs.LocalWrite); return err }},
+		"CQs": {nic.CQs, func() error { _, err := c.CreateCQ(4); return err }},
+		"QPs": {nic.QPs, func() error { _, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq}); return err }},
+		"AHs": {nic.AHs, func() error { _, err := pd.CreateAH(verbs.AHAttr{DestGID: verbs.GIDOf(ips[1])}); return err }},
+		"attachments": {nic.Attachments, func() func() error {
+			q, err := pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: cq, RecvCQ: cq})
+			must(t, err)
+			group := verbs.GID{0: 0xff, 1: 0x0e}
+			return func() error { group[14]++; return q.AttachMulticast(group) }
+		}()},
 		"SRQs": {nic.SRQs, func() error { _, err := pd.CreateSRQ(verbs.SRQInit{}); return err }},
 	} {
 		for i := range one.n*l.Reserve/100 - 3 { // shared regions count as the daemon's

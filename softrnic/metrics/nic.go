@@ -29,9 +29,11 @@ type NIC struct {
 	CqeFlushErr         uint64 `name:"req_cqe_flush_error" help:"work requests completed with a flush error"`
 	CqeErr              uint64 `name:"req_cqe_error" help:"work requests completed with an error that is no flush"`
 
+	GroupReports    uint64 `name:"tx_group_reports" help:"reports of multicast groups sent, by IGMP and MLD"`
 	DatagramTooLong uint64 `name:"tx_datagram_too_long" help:"datagrams not sent because they exceed the MTU of the port"`
 
 	// Responder.
+	RcvdMulticast    uint64 `name:"rcvd_multicast" help:"copies of datagrams to multicast groups handed to queue pairs"`
 	RdmaRecvs        uint64 `name:"rdma_recvs" help:"receives completed"`
 	RxWriteRequests  uint64 `name:"rx_write_requests" help:"WRITE messages executed"`
 	RxReadRequests   uint64 `name:"rx_read_requests" help:"READ requests executed, duplicates not counted"`

@@ -50,6 +50,16 @@ func (q *qp) Query() (verbs.QPAttr, error) {
 	return verbs.QPAttr{Type: verbs.RC}, nil
 }
 
+// AttachMulticast is refused: a member has no datagrams.
+func (q *qp) AttachMulticast(verbs.GID) error { return datagramError("attach multicast") }
+
+// DetachMulticast is refused: a member has no datagrams.
+func (q *qp) DetachMulticast(verbs.GID) error { return datagramError("detach multicast") }
+
+func datagramError(op string) error {
+	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "a member's queue pair is not for datagrams"}
+}
+
 // ToInit is refused: Dial connects.
 func (q *qp) ToInit(verbs.ToInit) error { return stateError("modify QP to INIT") }
 

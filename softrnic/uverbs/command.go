@@ -28,6 +28,8 @@ const (
 	QueryQP           Op = 25
 	ModifyQP          Op = 26
 	DestroyQP         Op = 27
+	AttachMulticast   Op = 30
+	DetachMulticast   Op = 31
 	CreateSRQ         Op = 32
 	ModifySRQ         Op = 33
 	QuerySRQ          Op = 34
@@ -59,7 +61,8 @@ var errCommand = errors.New("a message that is no command")
 
 // noPointer are the commands whose arguments do not begin with a pointer for the answer.
 var noPointer = map[Op]bool{
-	DeallocPD: true, DestroyAH: true, DeregMR: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true, Repost: true,
+	DeallocPD: true, DestroyAH: true, DeregMR: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true,
+	AttachMulticast: true, DetachMulticast: true, Repost: true,
 }
 
 // ParseCommand takes a message apart. Args are part of b.

@@ -189,6 +189,14 @@ type (
 		_         [5]uint8
 	}
 
+	// MulticastArgs are AttachMulticast and DetachMulticast.
+	MulticastArgs struct {
+		Group [16]byte
+		H     uint32
+		LID   uint16
+		_     uint16
+	}
+
 	// SRQArgs and SRQ are CreateSRQ. The place of the ring and the number again follow the answer.
 	SRQArgs struct {
 		User                     uint64

@@ -18,6 +18,12 @@ func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 // String prints the address.
 func (g GID) String() string { return g.Addr().String() }
 
+// IsMulticast reports the address of a multicast group.
+func (g GID) IsMulticast() bool { return g.Addr().IsMulticast() }
+
+// MulticastQPN is the destination queue pair number of datagrams to a group (IBTA 10.5.2/qpn).
+const MulticastQPN wire.QPN = 0xffffff
+
 // eui64Flip is the bit of a MAC address that a modified EUI-64 identifier has the other way round
 // (RFC 4291, appendix A).
 const eui64Flip = 0x02

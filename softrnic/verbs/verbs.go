@@ -80,6 +80,10 @@ type DeviceAttr struct {
 	MaxMsgSize  uint32
 	// MaxDM is the size of the memory on the NIC in bytes.
 	MaxDM int
+	// MaxAttachments is how many attachments to multicast groups there may be, and MaxGroupQPs how
+	// many queue pairs may be attached to one group.
+	MaxAttachments int
+	MaxGroupQPs    int
 }
 
 // Access is a set of access rights of a memory region.
@@ -293,5 +297,12 @@ type QP interface {
 	// before it are queued.
 	PostSend(wr ...SendWR) error
 	PostRecv(wr ...RecvWR) error
+	// AttachMulticast makes a UD queue pair receive the datagrams to a group, whose GID is an IPv6
+	// or IPv4-mapped multicast address: a copy for each queue pair that is attached, also on the
+	// NIC that sends, and also of the sender's own datagrams. To attach again changes nothing.
+	// DetachMulticast ends it; ErrInvalid: it is not attached.
+	AttachMulticast(group GID) error
+	DetachMulticast(group GID) error
+	// Destroy ends the queue pair; ErrBusy while it is attached to a group.
 	Destroy() error
 }

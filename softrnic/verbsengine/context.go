@@ -131,6 +131,7 @@ func (c *Context) Close() error {
 	var errs []error
 	qps, mrs := c.objects()
 	for _, q := range qps {
+		q.qp.DetachAll(out)
 		errs = append(errs, gone(q.qp.Destroy()))
 	}
 	for _, m := range mrs {

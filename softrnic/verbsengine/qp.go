@@ -98,6 +98,20 @@ func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	return q.qp.PostRecv(wr)
 }
 
+// AttachMulticast makes the queue pair receive the datagrams to a group.
+func (q *qp) AttachMulticast(group verbs.GID) error {
+	now, _, out := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.AttachMulticast(now, group, out)
+}
+
+// DetachMulticast ends that.
+func (q *qp) DetachMulticast(group verbs.GID) error {
+	_, _, out := q.pd.ctx.shell.Enter()
+	defer q.pd.ctx.shell.Leave()
+	return q.qp.DetachMulticast(group, out)
+}
+
 // Destroy ends the queue pair.
 func (q *qp) Destroy() error {
 	q.pd.ctx.shell.Enter()

@@ -35,7 +35,7 @@ func (h *Host) serveVerbs() (err error) {
 // host's own needs is never for programs.
 func limitsOf(q spec.Quota) serve.Limits {
 	return serve.Limits{
-		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs,
+		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, Attachments: q.Attachments,
 		Bytes: q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
 		Reserve: q.Reserve, ReservedDevice: lockTable,
 	}

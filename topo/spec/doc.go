@@ -51,6 +51,7 @@
 //	      cqs: 1024          # completion queues of a program, 1 to 16384. Default 1024.
 //	      srqs: 256          # shared receive queues of a program, 1 to 4096. Default 256.
 //	      qps: 1024          # queue pairs of a program, 1 to 16384. Default 1024.
+//	      attachments: 512   # attachments to multicast groups of the queue pairs of a program, 1 to 16384. Default 512.
 //	      memory: 1GiB       # mapped by a program. Default 16GiB.
 //	      queueMemory: 64MiB # what the NIC keeps for the queues of a program. Default 256MiB.
 //	      deviceMemory: 64KiB # memory on the NIC of a program. Default what the daemon leaves.

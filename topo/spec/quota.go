@@ -29,6 +29,8 @@ type Quota struct {
 	CQs  int `json:"cqs,omitempty"`
 	SRQs int `json:"srqs,omitempty"`
 	QPs  int `json:"qps,omitempty"`
+	// Attachments of queue pairs to multicast groups.
+	Attachments int `json:"attachments,omitempty"`
 	// Bytes of memory, of queues and of device memory that each may have; Shared is what the shared
 	// regions of one user may have.
 	Memory       int64 `json:"memory,omitempty"`
@@ -50,6 +52,7 @@ func (d *decoder) quota(n ast.Node) (q Quota) {
 		set(d, "cqs", &q.CQs, number(1, maxQueues)),
 		set(d, "srqs", &q.SRQs, number(1, maxSRQs)),
 		set(d, "qps", &q.QPs, number(1, maxQueues)),
+		set(d, "attachments", &q.Attachments, number(1, maxQueues)),
 		set(d, "memory", &q.Memory, parseQuota),
 		set(d, "queueMemory", &q.QueueMemory, parseQuota),
 		set(d, "deviceMemory", &q.DeviceMemory, parseQuota),

@@ -57,6 +57,8 @@ const (
 	OpQueryQP      Op = "query_qp"      // Handle: verbs.QPAttr
 	OpModifyQP     Op = "modify_qp"     // ModifyQP: None
 	OpDestroyQP    Op = "destroy_qp"    // Handle: None
+	OpAttach       Op = "attach"        // Multicast: None
+	OpDetach       Op = "detach"        // Multicast: None
 	OpShare        Op = "share"         // Share: Shared, with the memory
 	OpUnshare      Op = "unshare"       // Share: None; only Name is looked at
 	OpDial         Op = "dial"          // Connect: Data
@@ -251,6 +253,12 @@ type ModifyQP struct {
 	RTS  verbs.ToRTS  `json:"rts,omitzero"`
 	// Attr is for SameState.
 	Attr verbs.QPModify `json:"attr,omitzero"`
+}
+
+// Multicast attaches a queue pair to a multicast group, or detaches it.
+type Multicast struct {
+	H     uint32    `json:"h"`
+	Group verbs.GID `json:"group"`
 }
 
 // Share opens a shared region, or makes it: see ipc.Context.Share.

@@ -87,7 +87,7 @@ func init() { // an initializer would refer to itself
 		proto.OpResizeSRQ: plain(queues.resizeSRQ), proto.OpDestroySRQ: plain(queues.destroySRQ),
 		proto.OpCreateAH: plain(queues.createAH), proto.OpDestroyAH: plain(queues.destroyAH),
 		proto.OpCreateQP: handle(queues.createQP), proto.OpQueryQP: plain(queues.queryQP), proto.OpModifyQP: plain(queues.modifyQP),
-		proto.OpDestroyQP: plain(queues.destroyQP),
+		proto.OpDestroyQP: plain(queues.destroyQP), proto.OpAttach: plain(queues.attachMulticast), proto.OpDetach: plain(queues.detachMulticast),
 
 		proto.OpDial: waiting((*connections).dial), proto.OpListen: plain((*connections).listen), proto.OpUnlisten: plain((*connections).unlisten),
 		proto.OpNextRequest: waiting((*connections).nextRequest), proto.OpAccept: waiting((*connections).accept), proto.OpReject: plain((*connections).reject),

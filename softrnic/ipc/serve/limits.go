@@ -15,6 +15,7 @@ type Limits struct {
 	MRs                           int // 0: 4096
 	CQs, QPs                      int // 0: 1024 each
 	AHs                           int // 0: 4096
+	Attachments                   int // of queue pairs to multicast groups; 0: 512
 	Listeners, Requests           int // services, and requests of peers that wait for an answer; 0: 64 each
 	// Waits are calls that wait at the same time; 0: 256.
 	Waits int
@@ -60,6 +61,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	set(64, &l.Clients, &l.Listeners, &l.Requests, &l.Shared)
 	set(256, &l.PDs, &l.SRQs, &l.MWs, &l.DMs, &l.Memories, &l.Waits)
+	set(512, &l.Attachments)
 	set(1024, &l.CQs, &l.QPs)
 	set(4096, &l.MRs, &l.AHs)
 	set(defaultReserve, &l.Reserve)
@@ -84,6 +86,7 @@ const (
 	kindCQ
 	kindSRQ
 	kindQP
+	kindAttachment
 	kindListener
 	kindRequest
 	kindMapped
@@ -94,27 +97,29 @@ const (
 
 // quotas name each kind, in errors and status, and say what is counted.
 var quotas = [kinds]struct{ name, what string }{
-	kindPD:       {"pds", "protection domains"},
-	kindMR:       {"mrs", "memory regions"},
-	kindMemory:   {"memories", "memories"},
-	kindMW:       {"mws", "memory windows"},
-	kindDM:       {"dms", "device memories"},
-	kindAH:       {"ahs", "address handles"},
-	kindCQ:       {"cqs", "completion queues"},
-	kindSRQ:      {"srqs", "shared receive queues"},
-	kindQP:       {"qps", "queue pairs"},
-	kindListener: {"listeners", "listeners"},
-	kindRequest:  {"requests", "connection requests"},
-	kindMapped:   {"memory", "bytes of memory"},
-	kindQueued:   {"queueMemory", "bytes of queues"},
-	kindDevice:   {"deviceMemory", "bytes of device memory"},
+	kindPD:         {"pds", "protection domains"},
+	kindMR:         {"mrs", "memory regions"},
+	kindMemory:     {"memories", "memories"},
+	kindMW:         {"mws", "memory windows"},
+	kindDM:         {"dms", "device memories"},
+	kindAH:         {"ahs", "address handles"},
+	kindCQ:         {"cqs", "completion queues"},
+	kindSRQ:        {"srqs", "shared receive queues"},
+	kindQP:         {"qps", "queue pairs"},
+	kindAttachment: {"attachments", "attachments to multicast groups"},
+	kindListener:   {"listeners", "listeners"},
+	kindRequest:    {"requests", "connection requests"},
+	kindMapped:     {"memory", "bytes of memory"},
+	kindQueued:     {"queueMemory", "bytes of queues"},
+	kindDevice:     {"deviceMemory", "bytes of device memory"},
 }
 
 func (l *Limits) of(k kind) int64 {
 	return [kinds]int64{
 		kindPD: int64(l.PDs), kindMR: int64(l.MRs), kindMemory: int64(l.Memories), kindMW: int64(l.MWs), kindDM: int64(l.DMs),
 		kindAH: int64(l.AHs), kindCQ: int64(l.CQs), kindSRQ: int64(l.SRQs), kindQP: int64(l.QPs),
-		kindListener: int64(l.Listeners), kindRequest: int64(l.Requests),
+		kindAttachment: int64(l.Attachments),
+		kindListener:   int64(l.Listeners), kindRequest: int64(l.Requests),
 		kindMapped: l.Bytes, kindQueued: l.QueueBytes, kindDevice: l.DeviceBytes,
 	}[k]
 }

@@ -17,6 +17,7 @@ const (
 	tableCQ
 	tableSRQ
 	tableQP
+	tableAttachment
 	tableDevice
 	tables
 	noTable
@@ -37,6 +38,8 @@ func tableOf(k kind) table {
 		return tableSRQ
 	case kindQP:
 		return tableQP
+	case kindAttachment:
+		return tableAttachment
 	case kindDevice:
 		return tableDevice
 	default: // is in no table of the NIC
@@ -58,7 +61,7 @@ type pool struct {
 // open fills the pool from the limits of the NIC.
 func (p *pool) open(nic engine.Limits, l Limits) {
 	reserve := int64(max(l.Reserve, 0))
-	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs} {
+	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs, tableAttachment: nic.Attachments} {
 		p.size[t] = int64(n) - (int64(n)*reserve+99)/100
 	}
 	p.size[tableDevice] = max(0, int64(nic.DeviceMemory)-l.ReservedDevice)
@@ -92,6 +95,7 @@ func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
 	d.MaxSRQ = p.most(l, kindSRQ)
 	d.MaxAH = p.most(l, kindAH)
 	d.MaxDM = p.most(l, kindDevice)
+	d.MaxAttachments = p.most(l, kindAttachment)
 	return d
 }
 

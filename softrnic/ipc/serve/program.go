@@ -241,6 +241,8 @@ func init() { // an initializer would refer to itself
 		uverbs.ModifySRQ:                     ofQueues(programQueues.modifySRQ),
 		uverbs.QuerySRQ:                      ofQueues(programQueues.querySRQ),
 		uverbs.DestroySRQ:                    ofQueues(programQueues.destroySRQ),
+		uverbs.AttachMulticast:               ofQueues(programQueues.attachMulticast),
+		uverbs.DetachMulticast:               ofQueues(programQueues.detachMulticast),
 		uverbs.Repost:                        (*program).repost,
 	}
 }
@@ -353,6 +355,7 @@ func (p *program) device() uverbs.Device {
 			QPRd: uint32(d.MaxRdAtomic), ResRd: uint32(d.MaxRdAtomic * d.MaxQP), QPInitRd: uint32(d.MaxRdAtomic), AtomicCap: atomicsOfHCA,
 		},
 		DeviceMore: uverbs.DeviceMore{
+			Groups: uint32(d.MaxAttachments), GroupQPs: uint32(d.MaxGroupQPs), TotalGroupQPs: uint32(d.MaxAttachments),
 			MaxAH: uint32(d.MaxAH), MaxSRQ: uint32(d.MaxSRQ), MaxSRQWR: wrs, MaxSRQSGE: sges,
 		},
 		MaxPKeys: 1, AckDelay: ackDelay, Port: 1,

@@ -304,6 +304,7 @@ type programQPObject struct {
 	made   uverbs.QPArgs
 	attr   uverbs.ModifyQPArgs
 	state  uint8
+	groups attachments
 }
 
 // types are the types of queue pairs.
@@ -437,6 +438,7 @@ func (p programQueues) destroyQP(a uverbs.Handle) (result, error) {
 	if err := p.destroy(uQP, a.H, kindQP, o.queued, o.qp.Destroy); err != nil {
 		return result{}, err
 	}
+	o.groups.forget(p.c)
 	r := result{}
 	p.with(func(port *port) {
 		p.c.s.pump.tell()

@@ -24,6 +24,7 @@ type queueObject struct {
 	bytes  []byte
 	queued int64
 	bell   uint32
+	groups attachments // of a queue pair
 }
 
 // Approximate memory of the NIC for an entry, in bytes.
@@ -69,6 +70,7 @@ func (x queues) retire(h uint32, o *queueObject, unknown func(p *port)) error {
 	err := ring.Unmap(o.bytes)
 	o.bytes = nil
 	x.c.objects.giveBack(o.kind, 0, o.queued)
+	o.groups.forget(x.c)
 	return err
 }
 
@@ -114,12 +116,16 @@ func (x queues) resizeCQ(a proto.ResizeCQ) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := verbsengine.EngineCQ(o.cq).Queue()
+	before := 0
+	x.c.s.pump.with(func(*engine.Engine) {
+		q, dead := verbsengine.EngineCQ(o.cq).Queue()
+		if err = dead; err == nil {
+			before = q.Cap()
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	before := 0
-	x.c.s.pump.with(func(*engine.Engine) { before = q.Cap() })
 	return nil, x.resize(op, o, cqBytes(a.Depth)-cqBytes(before), func() error { return o.cq.Resize(a.Depth) })
 }
 

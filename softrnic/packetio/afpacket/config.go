@@ -24,7 +24,7 @@ type Mode uint8
 
 // Modes.
 const (
-	// Host takes RoCEv2 only and leaves the rest to the kernel.
+	// Host takes RoCEv2, IGMP and MLD only and leaves the rest to the kernel.
 	Host Mode = iota
 	// Switch takes everything and leaves nothing to the kernel.
 	Switch

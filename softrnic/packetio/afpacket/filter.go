@@ -12,15 +12,18 @@ import (
 
 // Offsets in a frame.
 const (
-	offType    = 12
-	offIPv4    = 14
-	protoUDP   = 17
-	acceptAll  = 1 << 18
-	fragOffset = 0x1fff
+	offType       = 12
+	offIPv4       = 14
+	protoUDP      = 17
+	protoIGMP     = 2
+	protoHopByHop = 0
+	acceptAll     = 1 << 18
+	fragOffset    = 0x1fff
 )
 
 // roceFilter is the classic BPF program that takes RoCEv2: UDP to port 4791 over IPv4 (no later
-// fragment) or IPv6, behind at most one VLAN tag. The kernel moves the outer tag aside before the
+// fragment) or IPv6, behind at most one VLAN tag; and IGMP and what has a hop-by-hop header, which MLD
+// has, because the NIC answers queries. The kernel moves the outer tag aside before the
 // filter sees the frame.
 func roceFilter() []bpf.Instruction {
 	var prog []bpf.Instruction
@@ -33,24 +36,26 @@ func roceFilter() []bpf.Instruction {
 }
 
 // roceIP tests the frame whose EtherType is in the accumulator and whose tag takes shift bytes. It
-// returns from the filter if that is RoCEv2, and falls through behind its last instruction if not.
+// returns from the filter if the NIC takes it, and falls through behind its last instruction if not.
 func roceIP(shift uint32) []bpf.Instruction {
 	ip := uint32(offIPv4) + shift
 	return []bpf.Instruction{
-		/* 0 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(wire.EtherTypeIPv6), SkipTrue: 8},
-		/* 1 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(wire.EtherTypeIPv4), SkipTrue: 12},
+		/* 0 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(wire.EtherTypeIPv6), SkipTrue: 9},
+		/* 1 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(wire.EtherTypeIPv4), SkipTrue: 14},
 		/* 2 */ bpf.LoadAbsolute{Off: ip + 9, Size: 1},
-		/* 3 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 10},
-		/* 4 */ bpf.LoadAbsolute{Off: ip + 6, Size: 2},
-		/* 5 */ bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: fragOffset, SkipTrue: 8},
-		/* 6 */ bpf.LoadMemShift{Off: ip},
-		/* 7 */ bpf.LoadIndirect{Off: ip + 2, Size: 2},
-		/* 8 */ bpf.Jump{Skip: 3},
-		/* 9 */ bpf.LoadAbsolute{Off: ip + 6, Size: 1},
-		/* 10 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 3},
-		/* 11 */ bpf.LoadAbsolute{Off: ip + 40 + 2, Size: 2},
-		/* 12 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: wire.UDPPort, SkipTrue: 1},
-		/* 13 */ bpf.RetConstant{Val: acceptAll},
+		/* 3 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: protoIGMP, SkipTrue: 11},
+		/* 4 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 11},
+		/* 5 */ bpf.LoadAbsolute{Off: ip + 6, Size: 2},
+		/* 6 */ bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: fragOffset, SkipTrue: 9},
+		/* 7 */ bpf.LoadMemShift{Off: ip},
+		/* 8 */ bpf.LoadIndirect{Off: ip + 2, Size: 2},
+		/* 9 */ bpf.Jump{Skip: 4},
+		/* 10 */ bpf.LoadAbsolute{Off: ip + 6, Size: 1},
+		/* 11 */ bpf.JumpIf{Cond: bpf.JumpEqual, Val: protoHopByHop, SkipTrue: 3},
+		/* 12 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: protoUDP, SkipTrue: 3},
+		/* 13 */ bpf.LoadAbsolute{Off: ip + 40 + 2, Size: 2},
+		/* 14 */ bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: wire.UDPPort, SkipTrue: 1},
+		/* 15 */ bpf.RetConstant{Val: acceptAll},
 	}
 }
 

@@ -1,0 +1,121 @@
+package verbstest
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// group is a multicast group of the family that the NICs reach each other by.
+func (w *World) group(last byte) verbs.GID {
+	if w.Contexts[0].Device().GIDs[w.Family].Addr().Is4() {
+		return verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 7, 14: 0, 15: last}
+	}
+	return verbs.GID{0: 0xff, 1: 0x0e, 15: last}
+}
+
+// member makes a queue pair for datagrams with 4 receives of 200 bytes from an offset on, whose
+// IDs begin with id.
+func (e *end) member(id uint64, off int) verbs.QP {
+	e.t.Helper()
+	q := e.datagram(nil)
+	for i := range 4 {
+		must(e.t, q.PostRecv(verbs.RecvWR{ID: id + uint64(i), SGL: []verbs.SGE{e.mr.SGE(off+i*200, 200)}}))
+	}
+	return q
+}
+
+// testMulticast sends to a group: each attached queue pair receives one copy, however often it was
+// attached, also on the sending NIC, and none after it was detached.
+func testMulticast(t *testing.T, w *World) {
+	a, b := w.ends(t)
+	group, other := w.group(1), w.group(2)
+	sender, near := a.member(100, 0), a.member(200, 1000)
+	far, second := b.member(300, 0), b.member(400, 1000)
+	for _, q := range []verbs.QP{near, far, far, second} {
+		must(t, q.AttachMulticast(group))
+	}
+	must(t, second.AttachMulticast(other))
+	ah, err := a.pd.CreateAH(verbs.AHAttr{DestGID: group, SourceGID: w.Family})
+	must(t, err)
+	send := func(text string) {
+		t.Helper()
+		must(t, sender.PostSend(verbs.SendWR{
+			ID: 1, Flags: verbs.Inline | verbs.Signalled, Data: []byte(text), AH: ah, RemoteQPN: verbs.MulticastQPN, RemoteQKey: qkey,
+		}))
+	}
+	// received checks the completions of an end: those of the receives with these IDs, and of a send.
+	received := func(e *end, text string, from map[uint64]int, ids ...uint64) {
+		t.Helper()
+		for range ids {
+			wc := e.next()
+			found := false
+			for _, id := range ids {
+				found = found || id == wc.ID
+			}
+			if !found || wc.Status != verbs.Success {
+				t.Fatalf("completion %+v, want one of %v", wc, ids)
+			}
+			if wc.ID == 1 {
+				continue
+			}
+			b := make([]byte, 200)
+			must(t, e.mr.ReadAt(b, from[wc.ID]))
+			g, err := verbs.ParseGRH(b)
+			if err != nil || g.Dest != group || g.Source != a.ctx.Device().GIDs[w.Family] || wc.SrcQPN != sender.QPN() ||
+				string(b[verbs.GRHLen:wc.ByteLen]) != text {
+				t.Errorf("receive %d: %+v, %+v, %q", wc.ID, wc, g, b[verbs.GRHLen:wc.ByteLen])
+			}
+		}
+		e.none()
+	}
+	at := map[uint64]int{100: 0, 200: 1000, 300: 0, 400: 1000, 301: 200, 401: 1200, 201: 1200}
+	send("one for all")
+	received(a, "one for all", at, 1, 200)
+	received(b, "one for all", at, 300, 400)
+	must(t, far.DetachMulticast(group))
+	must(t, near.DetachMulticast(group))
+	must(t, sender.AttachMulticast(group))
+	send("and for its sender")
+	received(a, "and for its sender", at, 1, 100)
+	received(b, "and for its sender", at, 401)
+	wantErr(t, "detach again", far.DetachMulticast(group), verbs.ErrInvalid)
+	wantErr(t, "destroy while attached", sender.Destroy(), verbs.ErrBusy)
+	must(t, sender.DetachMulticast(group))
+	must(t, sender.Destroy())
+	wantErr(t, "attach what is destroyed", sender.AttachMulticast(group), verbs.ErrClosed)
+	wantErr(t, "detach what is destroyed", sender.DetachMulticast(group), verbs.ErrClosed)
+	rc := a.qp(verbs.RC, nil)
+	wantErr(t, "a connection", rc.AttachMulticast(group), verbs.ErrInvalid)
+	wantErr(t, "a unicast address", near.AttachMulticast(a.ctx.Device().GIDs[0]), verbs.ErrInvalid)
+	must(t, b.ctx.Close()) // with attachments
+}
+
+// testManyGroups attaches a queue pair until the NIC or the quota of the program refuses, and again
+// when all are detached.
+func testManyGroups(t *testing.T, w *World) {
+	a := w.end(t, 0)
+	q := a.datagram(nil)
+	gid := func(i int) verbs.GID {
+		g := w.group(byte(i))
+		g[14] = byte(i >> 8)
+		return g
+	}
+	most := a.ctx.Device().MaxAttachments
+	for range 2 {
+		n := 0
+		for ; n <= most; n++ {
+			if err := q.AttachMulticast(gid(n)); err != nil {
+				wantErr(t, "one more", err, verbs.ErrLimit)
+				break
+			}
+		}
+		if n != most {
+			t.Errorf("%d attachments, the device says %d", n, most)
+		}
+		for i := range n {
+			must(t, q.DetachMulticast(gid(i)))
+		}
+	}
+	must(t, q.Destroy())
+}
