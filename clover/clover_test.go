@@ -226,9 +226,9 @@ func TestBestCase(t *testing.T) {
 		if err := c.Insert(1, value(1, 0, 1000), soon(rt)); err != nil {
 			return err
 		}
-		// by then it has used all nodes of its first OpAlloc, so it is connected to both servers
-		const first = 18
-		for n := 1; n < 30; n++ {
+		// the first OpAlloc gave it 8 nodes of each server, the second, for PUT 8, 16 of the key's
+		const first, end = 8, 24
+		for n := 1; n < end; n++ {
 			if err := c.Put(1, value(1, n, 1000), soon(rt)); err != nil {
 				return err
 			}

@@ -30,6 +30,10 @@ type Config struct {
 	Cache *Cache
 	// Batch is how many nodes are fetched at a time, at most 16; 0: 16.
 	Batch int
+	// Spread makes the client append nodes of any memory server, as the published client does.
+	// Otherwise the chain of a key stays on one server while that has free nodes, so that a switch can
+	// steer every request of the key.
+	Spread bool
 	// LazyShortcut makes a GET read the shortcut only if the first node that it reads has a successor,
 	// together with that one: a READ less for each key that no other client writes. The published
 	// client reads it with the first node.

@@ -87,7 +87,7 @@ func (l *lossy) run(t *testing.T) {
 	l.rack = g
 	g.Host("cn0").Go("one", false, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
-		c, err := clover.Open(clover.Config{Context: ctx, Manager: g.Host("cn0").Manager(ctx), Meta: g.Host("md0").Addr(), Batch: 1, Records: 16}, soon(rt))
+		c, err := clover.Open(clover.Config{Context: ctx, Manager: g.Host("cn0").Manager(ctx), Meta: g.Host("md0").Addr(), Batch: 1, Records: 16, Spread: true}, soon(rt))
 		if err == nil {
 			err = c.Insert(lostKey, value(lostKey, 0, lostSize), soon(rt)) // on ms0
 		}

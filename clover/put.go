@@ -133,29 +133,48 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 	return n, err
 }
 
-// beside returns the index of an unused entry on the server of the key's newest known node, or 0: a
-// chain that stays on one server can be followed and steered there.
-func (c *appender) beside(key uint64, spare []layout.Location) int {
+// home is the server of the key's newest known node, counted from 1; 0: any will do.
+func (c *appender) home(key uint64) int {
 	k, ok := c.cached(key)
-	if !ok || c.space.Servers == 1 {
+	if !ok || c.space.Servers == 1 || c.cfg.Spread {
 		return 0
 	}
 	at, _ := c.space.Place(k.at.Handle)
-	return max(0, slices.IndexFunc(spare, func(l layout.Location) bool {
-		p, _ := c.space.Place(l.Handle)
-		return p.Server == at.Server
-	}))
+	return at.Server + 1
 }
 
-// take takes an unused entry; when there is none, it asks the metadata server for more.
+// batch is how many entries the client asks for at a time. It may hold that many of each server.
+func (c *appender) batch() int { return min(c.cfg.Batch, max(1, 2*c.cfg.Batch/c.space.Servers)) }
+
+// choose returns the index of an unused entry for a key whose home is near, of another server if it
+// must be; -1: ask the metadata server for entries there. A client that has a batch of every other
+// server was given those because there were none at that home: it uses them first.
+func (c *appender) choose(near int, spare []layout.Location) int {
+	i := slices.IndexFunc(spare, func(l layout.Location) bool {
+		p, _ := c.space.Place(l.Handle)
+		return near == 0 || p.Server == near-1
+	})
+	if i < 0 && len(spare) >= max(1, c.batch()*(c.space.Servers-1)) {
+		return 0
+	}
+	return i
+}
+
+// take takes an unused entry; when there is none at the home of the key, it asks the metadata server
+// for more.
 func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline clock.Time) (layout.Location, error) {
-	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.cfg.Batch, Tombstone: tombstone}
+	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.batch(), Tombstone: tombstone, Near: c.home(key)}
 	if tombstone {
 		r.N = 1
 	}
+	asked := false
 	for {
-		if spare := c.spare[class]; len(spare) > 0 {
-			i := c.beside(key, spare)
+		spare := c.spare[class]
+		i := c.choose(r.Near, spare)
+		if asked && i < 0 {
+			i = min(0, len(spare)-1)
+		}
+		if i >= 0 {
 			l := spare[i]
 			c.spare[class] = spare[:i+copy(spare[i:], spare[i+1:])]
 			return l, nil
@@ -164,10 +183,14 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 		if err != nil {
 			return layout.Location{}, err
 		}
+		asked = true
 		switch a.Status {
 		case rpc.OK:
 			c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
 		case rpc.Full:
+			if len(c.spare[class]) > 0 {
+				continue
+			}
 			// The missing nodes may be those that this client has superseded and not reported.
 			if len(c.gc.records) == 0 && !c.gc.busy && c.giveBack(deadline) == 0 || c.rt.Now() >= deadline {
 				return layout.Location{}, fmt.Errorf("%w: no free node of %v for clients; `rdmalab clover stat` shows how the nodes are used", kv.ErrFull, class)

@@ -79,7 +79,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 			if s.heldAs(cl.id, rec.New) {
 				delete(s.nodes.held, rec.New.Handle)
 				delete(s.walk.successors, rec.New)
-				s.nodes.free[s.classOf(rec.New.Handle)].push(rec.New)
+				s.release(rec.New)
 			}
 		}
 	case rpc.OpBye:
@@ -144,20 +144,27 @@ func (s *Server) renumber(r *rpc.Request) {
 	}
 }
 
-// alloc gives a client free nodes. When there are none, it follows every chain for superseded
-// nodes, because reports may have been lost together with their clients.
+// alloc gives a client free nodes: of the server that it names, or of others if there are none. When
+// there are none anywhere, it follows every chain for superseded nodes, because reports may have been
+// lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
+	near := anywhere
+	if r.Near > 0 && r.Near <= len(s.memory) {
+		near = r.Near - 1
+	}
 	n, leave := s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
-	for _, more := range []func(){
-		func() {},
-		func() { s.advance(true); s.catchUp(true) },
-		func() { s.grow(r.Class) },
-		func() { s.sweep(); s.rest(r.Class); s.turn(); s.grow(r.Class) },
+	for _, try := range []struct {
+		server int
+		more   func()
+	}{
+		{near, func() {}},
+		{near, func() { s.advance(true); s.catchUp(true) }},
+		{near, func() { s.grow(r.Class) }},
+		{anywhere, func() {}},
+		{anywhere, func() { s.sweep(); s.rest(r.Class); s.turn(); s.grow(r.Class) }},
 	} {
-		if more(); a.N == 0 {
-			a.N = len(s.give(cl.id, r.Class, n, leave, a.Locations[:0]))
-		}
-		if a.N > 0 {
+		try.more()
+		if a.N = len(s.give(cl.id, r.Class, try.server, n, leave, a.Locations[:0])); a.N > 0 {
 			s.segments.pressed[r.Class] = 0
 			return
 		}

@@ -88,6 +88,7 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	if old != nil {
 		e.slot, e.mirrored = old.slot, old.mirrored
 	} else {
+		nearSlot(&s.space, s.slots, r.At)
 		e.slot = s.slots[len(s.slots)-1]
 	}
 	if s.mirror([]*entry{e}); e.mirrored {
@@ -109,6 +110,22 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	a.Slot = e.slot
 	s.writeShortcut(e)
 }
+
+// nearSlot moves to the end of the free slots one whose shortcut is on the server of a node, if there
+// is one among the last of them: clients that use the key are connected to that server.
+func nearSlot(space *layout.Space, slots []uint32, at layout.Location) {
+	last := len(slots) - 1
+	p, _ := space.Place(at.Handle)
+	for i := last; i >= max(0, last-slotsSearched); i-- {
+		if short, ok := space.Shortcut(int(slots[i])); ok && short.Server == p.Server {
+			slots[i], slots[last] = slots[last], slots[i]
+			return
+		}
+	}
+}
+
+// slotsSearched bounds the search for a slot on a server.
+const slotsSearched = 4 * layout.MaxServers
 
 // erase takes the records of keys that could not be opened out of the directory, or makes them those
 // of lost keys again, and reports whether none is left. The WRITE of such a record may have been

@@ -191,14 +191,13 @@ func (s *memories) firstClass() layout.Class {
 	return 0
 }
 
-// freeAll puts all nodes into the free lists, alternating between the servers: each client gets
-// nodes of every server, and can keep a chain on one of them.
+// freeAll puts all nodes into the free lists.
 func (s *pool) freeAll() {
 	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error { // all servers have the same
 		for k := range n {
 			for i := range s.memory {
 				h := s.space.First(i, c) + first - s.space.First(0, c) + layout.Handle(k)
-				s.nodes.free[c].push(layout.Location{Handle: h, Version: 1})
+				s.release(layout.Location{Handle: h, Version: 1})
 			}
 		}
 		return nil

@@ -27,46 +27,9 @@ type pool struct {
 	orphansAt     clock.Time
 }
 
-// fifo is a queue of locations: the node that was retired first is used again first, so that a node
-// rests as long as possible.
-type fifo struct {
-	list []layout.Location
-	head int
-}
-
-func (q *fifo) len() int { return len(q.list) - q.head }
-
-func (q *fifo) push(l layout.Location) {
-	if q.head > 0 && q.head >= len(q.list)/2 && len(q.list) == cap(q.list) {
-		q.list = q.list[:copy(q.list, q.list[q.head:])]
-		q.head = 0
-	}
-	q.list = append(q.list, l)
-}
-
-func (q *fifo) pop() (layout.Location, bool) {
-	if q.len() == 0 {
-		return layout.Location{}, false
-	}
-	l := q.list[q.head]
-	q.head++
-	return l, true
-}
-
-// remove takes out the locations for which match reports true.
-func (q *fifo) remove(match func(layout.Location) bool) {
-	kept := q.list[:0]
-	for _, l := range q.list[q.head:] {
-		if !match(l) {
-			kept = append(kept, l)
-		}
-	}
-	q.list, q.head = kept, 0
-}
-
 // nodes has the state of every node that is not linked. See the package comment.
 type nodes struct {
-	free [layout.Classes]fifo
+	free [layout.Classes]free
 	held map[layout.Handle]held
 	worn []worn
 }
@@ -104,23 +67,7 @@ func (s *pool) retire(l layout.Location) {
 		s.nodes.worn = append(s.nodes.worn, worn{l.Handle, s.epoch})
 		return
 	}
-	s.nodes.free[s.classOf(l.Handle)].push(layout.Location{Handle: l.Handle, Version: next})
-}
-
-// give takes up to n nodes of a class for a client, and leaves some.
-func (s *pool) give(to uint32, c layout.Class, n, leave int, out []layout.Location) []layout.Location {
-	for range n {
-		if s.nodes.free[c].len() <= leave {
-			break
-		}
-		l, ok := s.nodes.free[c].pop()
-		if !ok {
-			break
-		}
-		s.nodes.held[l.Handle] = held{client: to, version: l.Version}
-		out = append(out, l)
-	}
-	return out
+	s.release(layout.Location{Handle: l.Handle, Version: next})
 }
 
 // heldAs reports whether a client holds a node in this version.
@@ -146,7 +93,7 @@ func (s *pool) turn() {
 	waiting := s.wake(oldest)
 	for _, w := range s.nodes.worn {
 		if w.epoch < oldest {
-			s.nodes.free[s.classOf(w.handle)].push(layout.Location{Handle: w.handle, Version: 1})
+			s.release(layout.Location{Handle: w.handle, Version: 1})
 			continue
 		}
 		waiting = waiting || w.epoch == s.epoch

@@ -159,8 +159,8 @@ func (s *pool) grow(c layout.Class) bool {
 		first = append(first, s.segment(i, k, c))
 	}
 	for j := range perSegment(c) {
-		for _, h := range first { // alternating, as freeAll does
-			s.nodes.free[c].push(layout.Location{Handle: h + layout.Handle(j), Version: 1})
+		for _, h := range first {
+			s.release(layout.Location{Handle: h + layout.Handle(j), Version: 1})
 		}
 	}
 	return len(first) > 0
@@ -180,13 +180,11 @@ func (s *pool) rest(asks layout.Class) {
 	}
 	for c := range s.nodes.free {
 		q := &s.nodes.free[c]
-		if layout.Class(c) == asks || q.len() < perSegment(layout.Class(c)) {
+		if layout.Class(c) == asks || q.len(anywhere) < perSegment(layout.Class(c)) {
 			continue
 		}
 		n := make(map[segment]int)
-		for _, l := range q.list[q.head:] {
-			n[at(l)]++
-		}
+		q.all(func(l layout.Location) { n[at(l)]++ })
 		q.remove(func(l layout.Location) bool {
 			x := at(l)
 			return n[x] == perSegment(layout.Class(c)) && x.k > 0
@@ -249,7 +247,7 @@ func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n
 	}
-	left := s.nodes.free[c].len() + s.unused()*perSegment(c)
+	left := s.nodes.free[c].len(anywhere) + s.unused()*perSegment(c)
 	return max(1, min(n, perSegment(c), left/(2*max(1, len(s.clients)))))
 }
 

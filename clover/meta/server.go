@@ -151,7 +151,7 @@ func (s *Server) Snapshot() rpc.Stats {
 		}
 	}
 	for i := range s.nodes.free {
-		st.ClassFree[i] = uint64(s.nodes.free[i].len())
+		st.ClassFree[i] = uint64(s.nodes.free[i].len(anywhere))
 		st.Free += st.ClassFree[i]
 	}
 	st.Held, st.Worn = uint64(len(s.nodes.held)), uint64(len(s.nodes.worn))

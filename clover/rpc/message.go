@@ -32,7 +32,8 @@ type Op uint8
 const (
 	// Hello introduces a client; the answer has a Welcome.
 	OpHello Op = iota + 1
-	// Alloc asks for N entries of Class; the answer has their locations.
+	// Alloc asks for N entries of Class, of the server Near if it has some; the answer has their
+	// locations.
 	OpAlloc
 	// Query asks where Key is; the answer has the newest known location and the slot. If At is set,
 	// the answer is Done if the server has seen in a chain that node, which the client was given.
@@ -138,6 +139,8 @@ type Request struct {
 	// Owner, in Hello, is the number that the client had as an owner of connections to memory
 	// servers; 0: none.
 	Owner uint32
+	// Near, in Alloc, is the memory server whose nodes the client wants, counted from 1; 0: any.
+	Near int
 	// Tombstone, in Alloc: the nodes are for tombstones, some of which are kept for the time when
 	// the store is full.
 	Tombstone bool
@@ -163,6 +166,9 @@ func (r *Request) AppendTo(b []byte) []byte {
 	if r.Tombstone && r.Op == OpAlloc {
 		n |= tombstoneBit
 	}
+	if r.Op == OpAlloc {
+		n |= uint16(r.Near) << nearShift
+	}
 	b = le.AppendUint16(b, n)
 	b = le.AppendUint32(b, r.Client)
 	b = le.AppendUint32(b, r.Epoch)
@@ -183,8 +189,11 @@ func (r *Request) AppendTo(b []byte) []byte {
 	return b
 }
 
-// tombstoneBit in N marks an Alloc for tombstones.
-const tombstoneBit = 1 << 8
+// tombstoneBit in N marks an Alloc for tombstones. The bits from nearShift on are its Near.
+const (
+	tombstoneBit = 1 << 8
+	nearShift    = 9
+)
 
 // deletedBit marks a tombstone in a record's New, in a bit that no location uses.
 const deletedBit = 1
@@ -222,6 +231,10 @@ func (r *Request) Parse(b []byte) error {
 	r.Seq, r.Op, r.Class = le.Uint32(b), Op(b[4]), layout.Class(b[5])
 	r.N, r.Client, r.Epoch = int(le.Uint16(b[6:])), le.Uint32(b[8:]), le.Uint32(b[12:])
 	r.BufAddr, r.BufRKey, r.Key, r.At, r.Owner = le.Uint64(b[16:]), le.Uint32(b[24:]), 0, layout.Location{}, 0
+	if r.Near = 0; r.Op == OpAlloc {
+		r.Near = r.N >> nearShift
+		r.N &= 1<<nearShift - 1
+	}
 	if r.Tombstone = r.Op == OpAlloc && r.N&tombstoneBit != 0; r.Tombstone {
 		r.N &^= tombstoneBit
 	}

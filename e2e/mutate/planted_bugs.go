@@ -87,6 +87,18 @@ var plantedBugs = []planted{
 		"clover TestNothingIsRememberedOverAnEpoch",
 	},
 	{
+		"clover: an append takes a node of any server", "clover/put.go",
+		"return at.Server + 1",
+		"return 0",
+		"clover TestChainsStayOnTheirServers",
+	},
+	{
+		"clover/meta: the server that a client names is not looked at", "clover/meta/handle.go",
+		"near = r.Near - 1",
+		"near = anywhere",
+		"clover/meta TestNodesOfAServer",
+	},
+	{
 		"clover/meta: no fence before nodes are taken back", "clover/meta/handle.go",
 		"if !cl.ended && !cl.quiet {\n\t\t\tcl.fence",
 		"if false {\n\t\t\tcl.fence",

@@ -124,9 +124,12 @@ type Clover struct {
 	// its own.
 	Share  int
 	Switch Switch
+	// Servers is the number of memory servers; 0: 1. A rack ignores it.
+	Servers int
 	// Undo takes choices of the model back, in the simulator.
 	Undo Choice
-	// Pool is the number of nodes; 0: as in the published system. A rack ignores it.
+	// Pool is the number of nodes of each memory server; 0: as in the published system. A rack ignores
+	// it.
 	Pool int
 	// Seed of the simulated rack; 0: 1.
 	Seed uint64

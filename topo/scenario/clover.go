@@ -144,8 +144,8 @@ func (r *storeRun) start(id int) {
 func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
 	return clover.Config{
 		Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),
-		LazyShortcut: r.plan.lazy,
-		Batch:        d.between(1, r.plan.batch), Records: d.between(1, 8), Cached: d.between(1, 8),
+		LazyShortcut: r.plan.lazy, Spread: r.plan.spread,
+		Batch: d.between(1, r.plan.batch), Records: d.between(1, 8), Cached: d.between(1, 8),
 	}
 }
 

@@ -30,12 +30,13 @@ const publishedPool = 335360
 // minNodes is the least number of nodes that the switch remembers.
 const minNodes = 1 << 16
 
-// cloverRack is the rack file: seven compute hosts, one memory server and one metadata server, as
-// in the SwordBox paper §6.
-func cloverRack(s *experiment.Switch) string {
-	how := mode(s)
+// cloverRack is the rack file: seven compute hosts, one metadata server and, as in the SwordBox paper
+// §6, one memory server, or several.
+func cloverRack(l *experiment.Clover) string {
+	s := &l.Switch
+	file, how := fmt.Sprintf(rackFile, l.Servers-1, machines-1), mode(s)
 	if how == "" {
-		return rackFile
+		return file
 	}
 	keys := "all"
 	switch {
@@ -52,8 +53,11 @@ func cloverRack(s *experiment.Switch) string {
 	if how == experiment.Published {
 		registers = fmt.Sprintf(", registers: %d", rules.MaxRegisters) // a tail for each key: no damage of hole 46
 	}
-	return rackFile + fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: steer, steer: %s, mode: %s, keys: \"%s\"%s}]}\n",
-		s.Steer, how, keys, registers)
+	list := make([]string, l.Servers)
+	for i := range list {
+		list[i] = fmt.Sprintf("{server: ms%d, action: steer, steer: %s, mode: %s, keys: \"%s\"%s}", i, s.Steer, how, keys, registers)
+	}
+	return file + fmt.Sprintf("switch: {program: swordbox, rules: [%s]}\n", strings.Join(list, ", "))
 }
 
 const (
@@ -73,13 +77,13 @@ const (
 	storePatience = time.Second
 )
 
-var rackFile = fmt.Sprintf(`
+const rackFile = `
 name: storeload
 hosts:
   - {name: md0, role: metadata}
-  - {name: ms0, role: memory}
+  - {name: "ms[0-%d]", role: memory}
   - {name: "cn[0-%d]", role: compute}
-`, machines-1)
+`
 
 // cloverRun is one load in progress.
 type cloverRun struct {
@@ -97,11 +101,11 @@ type cloverRun struct {
 // Clover runs clients of the store.
 func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
 	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), seed(l.Seed)
-	l.Warm, l.Run = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun)
+	l.Warm, l.Run, l.Servers = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun), cmp.Or(l.Servers, 1)
 	if _, ok := layout.ClassOf(l.Value + layout.Hardened.Overhead()); !ok || l.Value < 0 {
 		return experiment.StoreResult{}, fmt.Errorf("no node holds a value of %d bytes", l.Value)
 	}
-	s, err := spec.Parse([]byte(cloverRack(&l.Switch)))
+	s, err := spec.Parse([]byte(cloverRack(&l)))
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
@@ -153,25 +157,30 @@ func (r *cloverRun) shares() (s [layout.Classes]int) {
 	return s
 }
 
-// region is the memory of the server in bytes.
+// region is the memory of a server in bytes.
 func (r *cloverRun) region() int {
-	s := layout.Space{Servers: 1, Shortcuts: int(2 * r.load.Keys)}
+	s := layout.Space{Servers: r.load.Servers, Shortcuts: int(2 * r.load.Keys)}
 	s.Entries[r.class()] = r.load.Pool
 	return s.RegionLen()
 }
 
 func (r *cloverRun) serve() {
-	ms, md := r.rack.Host("ms0"), r.rack.Host("md0")
-	ms.Go("memory", true, func(ctx verbs.Context) {
-		s, err := memservice.New(ctx, ms.Manager(ctx), memservice.Config{Region: r.region()})
-		if err == nil {
-			err = s.Serve()
-		}
-		r.rack.Stop(err)
-	})
+	md := r.rack.Host("md0")
+	var servers []netip.Addr
+	for i := range r.load.Servers {
+		ms := r.rack.Host(fmt.Sprintf("ms%d", i))
+		servers = append(servers, ms.Addr())
+		ms.Go("memory", true, func(ctx verbs.Context) {
+			s, err := memservice.New(ctx, ms.Manager(ctx), memservice.Config{Region: r.region()})
+			if err == nil {
+				err = s.Serve()
+			}
+			r.rack.Stop(err)
+		})
+	}
 	md.Go("meta", true, func(ctx verbs.Context) {
 		s, err := meta.New(meta.Config{
-			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Hardened, Keys: int(2 * r.load.Keys), Lease: lease,
+			Context: ctx, Manager: md.Manager(ctx), Servers: servers, Format: layout.Hardened, Keys: int(2 * r.load.Keys), Lease: lease,
 			Shares: r.shares(), Pace: r.pace(ctx.Runtime()),
 		})
 		if err == nil {

@@ -45,6 +45,18 @@ func TestCollapseAndSteering(t *testing.T) {
 	}
 }
 
+// A key's chain stays on one memory server, so a switch in front of two steers as many appends as in
+// front of one (hole 27).
+func TestSteeringOnTwoServers(t *testing.T) {
+	for _, clients := range []int{16, 64} {
+		l := halfWrites(clients, 0.99, both)
+		l.Servers = 2
+		if r := cloverRan(t, l); r.FirstTryShare() < 0.95 {
+			t.Errorf("%d clients: first try %.3f", clients, r.FirstTryShare())
+		}
+	}
+}
+
 // Clients that share queue pairs execute the same operations.
 func TestSharedQueuePairs(t *testing.T) {
 	for _, box := range []experiment.Switch{{}, both} {

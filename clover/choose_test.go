@@ -1,0 +1,44 @@
+package clover
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+)
+
+// A client appends a node of the server that has the key's chain, and asks for more of those as long
+// as it has no batch of other servers' nodes.
+func TestChooseNodeAtHome(t *testing.T) {
+	c := new(appender)
+	c.cfg.Batch = 4
+	c.space = layout.Space{Servers: 2, Shortcuts: 4, Entries: layout.Counts{16}}
+	on := func(servers ...int) (list []layout.Location) {
+		for k, i := range servers {
+			list = append(list, layout.Location{Handle: c.space.First(i, 0) + layout.Handle(k), Version: 1})
+		}
+		return list
+	}
+	for _, w := range []struct {
+		near  int
+		spare []layout.Location
+		want  int
+	}{
+		{0, nil, -1},
+		{1, nil, -1},
+		{0, on(1, 0), 0},
+		{1, on(1, 0), 1},
+		{2, on(1, 0), 0},
+		{1, on(1, 1, 1), -1},
+		{1, on(1, 1, 1, 1), 0},
+		{1, on(1, 1, 1, 1, 0), 4},
+	} {
+		if got := c.choose(w.near, w.spare); got != w.want {
+			t.Errorf("home %d, spare %v: %d, want %d", w.near, w.spare, got, w.want)
+		}
+	}
+	for servers, want := range map[int]int{1: 4, 2: 4, 4: 2, 8: 1, 64: 1} {
+		if c.space.Servers = servers; c.batch() != want {
+			t.Errorf("%d servers: a batch of %d, want %d", servers, c.batch(), want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package meta
+
+import "github.com/rdmalab/rdmalab/clover/layout"
+
+// fifo is a queue of locations: the node that was retired first is used again first, so that a node
+// rests as long as possible.
+type fifo struct {
+	list []layout.Location
+	head int
+}
+
+func (q *fifo) len() int { return len(q.list) - q.head }
+
+func (q *fifo) push(l layout.Location) {
+	if q.head > 0 && q.head >= len(q.list)/2 && len(q.list) == cap(q.list) {
+		q.list = q.list[:copy(q.list, q.list[q.head:])]
+		q.head = 0
+	}
+	q.list = append(q.list, l)
+}
+
+func (q *fifo) pop() (layout.Location, bool) {
+	if q.len() == 0 {
+		return layout.Location{}, false
+	}
+	l := q.list[q.head]
+	q.head++
+	return l, true
+}
+
+// remove takes out the locations for which match reports true.
+func (q *fifo) remove(match func(layout.Location) bool) {
+	kept := q.list[:0]
+	for _, l := range q.list[q.head:] {
+		if !match(l) {
+			kept = append(kept, l)
+		}
+	}
+	q.list, q.head = kept, 0
+}
+
+// anywhere stands for any memory server.
+const anywhere = -1
+
+// free is the free nodes of one class, by memory server: a client asks for nodes of the server that
+// has the chain to which it appends.
+type free struct {
+	on   []fifo
+	turn int // the server of the next node that may be anywhere
+}
+
+// len is the number of nodes on a server, or on all of them.
+func (f *free) len(server int) (n int) {
+	for i := range f.on {
+		if server == anywhere || server == i {
+			n += f.on[i].len()
+		}
+	}
+	return n
+}
+
+// pop takes a node of a server. Anywhere: of all servers in turn, so that the keys that are inserted
+// spread over them.
+func (f *free) pop(server int) (l layout.Location, ok bool) {
+	if server != anywhere {
+		if server < len(f.on) {
+			l, ok = f.on[server].pop()
+		}
+		return l, ok
+	}
+	for range f.on {
+		i := f.turn
+		f.turn = (i + 1) % len(f.on)
+		if l, ok = f.on[i].pop(); ok {
+			break
+		}
+	}
+	return l, ok
+}
+
+// push adds a node of a server.
+func (f *free) push(server int, l layout.Location) {
+	for len(f.on) <= server {
+		f.on = append(f.on, fifo{})
+	}
+	f.on[server].push(l)
+}
+
+// all calls visit for every node.
+func (f *free) all(visit func(layout.Location)) {
+	for i := range f.on {
+		for _, l := range f.on[i].list[f.on[i].head:] {
+			visit(l)
+		}
+	}
+}
+
+// remove takes out the nodes for which match reports true.
+func (f *free) remove(match func(layout.Location) bool) {
+	for i := range f.on {
+		f.on[i].remove(match)
+	}
+}
+
+// release puts a node into the free list of its class and server.
+func (s *pool) release(l layout.Location) {
+	if p, ok := s.space.Place(l.Handle); ok {
+		s.nodes.free[s.classOf(l.Handle)].push(p.Server, l)
+	}
+}
+
+// give takes up to n nodes of a class for a client, and leaves some. It takes those of one server,
+// or anywhere.
+func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layout.Location) []layout.Location {
+	f := &s.nodes.free[c]
+	for range n {
+		if f.len(anywhere) <= leave {
+			break
+		}
+		l, ok := f.pop(server)
+		if !ok {
+			break
+		}
+		s.nodes.held[l.Handle] = held{client: to, version: l.Version}
+		out = append(out, l)
+	}
+	return out
+}

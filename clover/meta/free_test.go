@@ -1,0 +1,49 @@
+package meta
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+)
+
+// A client gets nodes of the server that it names while that has some, and nodes of others after
+// that. One that names none gets nodes of all servers in turn.
+func TestNodesOfAServer(t *testing.T) {
+	s, _ := lossy()
+	s.clients = map[uint32]*client{1: {id: 1}}
+	for i := range s.memory {
+		for k := range 4 {
+			s.release(layout.Location{Handle: s.space.First(i, 0) + layout.Handle(k), Version: 1})
+		}
+	}
+	servers := func(near, n int) (list []int) {
+		var a rpc.Answer
+		s.alloc(s.clients[1], &rpc.Request{Op: rpc.OpAlloc, N: n, Near: near}, &a)
+		for _, l := range a.Locations[:a.N] {
+			p, _ := s.space.Place(l.Handle)
+			list = append(list, p.Server)
+		}
+		return list
+	}
+	for i, c := range []struct {
+		near, n int
+		want    []int
+	}{
+		{2, 2, []int{1, 1}},
+		{0, 2, []int{0, 1}},
+		{2, 3, []int{1}},
+		{2, 2, []int{0, 0}},
+		{99, 2, []int{0}},
+	} {
+		got := servers(c.near, c.n)
+		if len(got) != len(c.want) {
+			t.Fatalf("request %d: servers %v, want %v", i, got, c.want)
+		}
+		for k := range got {
+			if got[k] != c.want[k] {
+				t.Errorf("request %d: servers %v, want %v", i, got, c.want)
+			}
+		}
+	}
+}
