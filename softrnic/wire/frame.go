@@ -116,6 +116,13 @@ func (f *Frame) ipLen() int {
 	return ipv4Len
 }
 
+// IsRoCE reports whether b is a RoCEv2 packet or super-frame, well-formed or not: an IP datagram to
+// UDP port 4791 that is no later fragment.
+func IsRoCE(b []byte) bool {
+	_, _, ok := locate(b)
+	return ok
+}
+
 // locate finds the IP header of a RoCEv2 frame: ip is its offset, and ok reports whether b is an IP
 // datagram to UDP port 4791. It checks nothing else, so that any other error of such a datagram is
 // a FormatError and not ErrNotRoCE. Later IP fragments have no UDP header and are not recognised.

@@ -37,8 +37,8 @@ type Control struct {
 // NewControl gives access to a mapped page.
 func NewControl(page []byte) *Control {
 	return &Control{
-		Asleep: wordAt(page, offAsleep), Incarnation: wordAt(page, offIncarnation), Polls: wordAt(page, offPolls),
-		summary: wordAt(page, offSummary), page: page,
+		Asleep: WordAt(page, offAsleep), Incarnation: WordAt(page, offIncarnation), Polls: WordAt(page, offPolls),
+		summary: WordAt(page, offSummary), page: page,
 	}
 }
 
@@ -48,7 +48,7 @@ func (c *Control) Memory() []byte { return c.page[offMemory:] }
 // Ring rings a bell: the daemon will see the entries that were published before. It reports whether
 // the daemon must be woken.
 func (c *Control) Ring(bell uint32) (asleep bool) {
-	w := wordAt(c.page, offBells+int(bell/64)*8)
+	w := WordAt(c.page, offBells+int(bell/64)*8)
 	if bit := uint64(1) << (bell % 64); w.Load()&bit == 0 {
 		w.Or(bit)
 	}
@@ -77,7 +77,7 @@ func (c *Control) Take(limit int, f func(bell uint32)) {
 			continue
 		}
 		rung &^= 1 << i
-		w := wordAt(c.page, offBells+i*8)
+		w := WordAt(c.page, offBells+i*8)
 		bells := w.Swap(0)
 		if k == 0 && bells&before != 0 { // these come last
 			w.Or(bells & before)

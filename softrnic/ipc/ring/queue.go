@@ -53,8 +53,8 @@ func QueueLen(n, slot int) int { return HeaderLen + ceil2(n)*slot }
 func NewQueue(b []byte, n, slot int) *Queue {
 	n = ceil2(n)
 	return &Queue{
-		Tail: wordAt(b, offTail), Head: wordAt(b, offHead), Wait: wordAt(b, offWait), Fired: wordAt(b, offFired), Arm: wordAt(b, offArm),
-		Backlog: wordAt(b, offBacklog), Refused: wordAt(b, offRefused), Value: wordAt(b, offValue),
+		Tail: WordAt(b, offTail), Head: WordAt(b, offHead), Wait: WordAt(b, offWait), Fired: WordAt(b, offFired), Arm: WordAt(b, offArm),
+		Backlog: WordAt(b, offBacklog), Refused: WordAt(b, offRefused), Value: WordAt(b, offValue),
 		header: b[:HeaderLen:HeaderLen], slots: b[HeaderLen : HeaderLen+n*slot : HeaderLen+n*slot], slot: slot, mask: uint64(n - 1),
 	}
 }

@@ -10,8 +10,8 @@ import (
 // asleep, or the other side sees what was published.
 type Shared struct{ v atomic.Uint64 }
 
-// wordAt is the aligned word at offset off of a mapping.
-func wordAt(b []byte, off int) *Shared {
+// WordAt is the word at offset off of a mapping, which is a multiple of 8.
+func WordAt(b []byte, off int) *Shared {
 	_ = b[off+7]
 	return (*Shared)(unsafe.Pointer(&b[off]))
 }

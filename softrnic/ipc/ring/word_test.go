@@ -31,9 +31,9 @@ func TestPublishThenLook(t *testing.T) {
 // bothBlind counts how often neither side has seen the word that the other published, within a
 // second.
 func bothBlind(b []byte, store func(w *Shared, v uint64)) (n, of int) {
-	x, y := wordAt(b, 0), wordAt(b, 128)
-	sawX, sawY := wordAt(b, 256), wordAt(b, 384)
-	round, answered := wordAt(b, 512), wordAt(b, 640)
+	x, y := WordAt(b, 0), WordAt(b, 128)
+	sawX, sawY := WordAt(b, 256), WordAt(b, 384)
+	round, answered := WordAt(b, 512), WordAt(b, 640)
 	const last = 1<<64 - 1
 	until := func(w *Shared, v uint64) uint64 {
 		for i := 0; ; i++ {

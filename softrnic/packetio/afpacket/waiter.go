@@ -13,14 +13,26 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// Waiter waits for frames on any of its ports.
+// Source is something else than a packet socket that a Waiter waits for: a port of package memlink.
+type Source interface {
+	// Ready reports whether frames wait. It makes no system call.
+	Ready() bool
+	// Sleeping(true) is called before the Waiter sleeps; what arrives after it writes Bell.
+	Sleeping(on bool)
+	// Bell is an eventfd, which stays the same until the source is closed; -1 if it is. The Waiter
+	// does not read it.
+	Bell() int
+}
+
+// Waiter waits for frames on any of its ports and sources.
 //
 // It looks at the rings for a while first, at the pace of package pollpace, and then sleeps in a
 // parker. A Wait that slept for long makes the next ones look less, until one would have found
 // something: a silent port may stay silent, and empty polls take CPU from busy threads.
 type Waiter struct {
-	spin  time.Duration
-	ports []*Port
+	spin    time.Duration
+	ports   []*Port
+	sources []Source
 
 	// woken is a Wake that no Wait has answered; blocked says that one may sleep and needs the
 	// eventfd.
@@ -40,7 +52,15 @@ type Waiter struct {
 
 // NewWaiter makes a waiter for ports that spins for the budget before it sleeps; 0 sleeps at once.
 func NewWaiter(budget time.Duration, ports ...*Port) (*Waiter, error) {
-	w := &Waiter{spin: budget, budget: budget, ports: ports, epfd: -1, evfd: -1, events: make([]unix.EpollEvent, len(ports)+1)}
+	return NewWaiterBeside(nil, budget, ports...)
+}
+
+// NewWaiterBeside is NewWaiter for ports and other sources.
+func NewWaiterBeside(sources []Source, budget time.Duration, ports ...*Port) (*Waiter, error) {
+	w := &Waiter{
+		spin: budget, budget: budget, ports: ports, sources: sources, epfd: -1, evfd: -1,
+		events: make([]unix.EpollEvent, len(ports)+len(sources)+1),
+	}
 	if err := w.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("afpacket waiter: %w", err), w.Close())
 	}
@@ -54,8 +74,13 @@ func (w *Waiter) open() (err error) {
 	if w.evfd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return err
 	}
-	if err := w.add(w.evfd, -1); err != nil {
+	if err := w.add(w.evfd, ownEvent); err != nil {
 		return err
+	}
+	for _, s := range w.sources {
+		if err := w.addBell(s.Bell()); err != nil {
+			return err
+		}
 	}
 	for i, p := range w.ports {
 		if err := p.attachWaiter(w, i); err != nil {
@@ -64,6 +89,20 @@ func (w *Waiter) open() (err error) {
 	}
 	w.park, err = newParker(w.epfd)
 	return err
+}
+
+// IDs of events that are of no port.
+const (
+	ownEvent = -1
+	aBell    = -2
+)
+
+// addBell watches the bell of a source, for edges: nothing reads it.
+func (w *Waiter) addBell(fd int) error {
+	if fd < 0 {
+		return ErrClosed
+	}
+	return unix.EpollCtl(w.epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: aBell})
 }
 
 // add watches fd; id comes back with its events.
@@ -159,6 +198,8 @@ func (w *Waiter) adapt(d time.Duration) {
 func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	w.blocked.Store(true)
 	defer w.blocked.Store(false)
+	w.sleeping(true)
+	defer w.sleeping(false)
 	for {
 		if w.pending() { // a Wake before blocked was set wrote no event
 			return nil
@@ -181,6 +222,13 @@ func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	}
 }
 
+// sleeping tells the sources whether this waiter sleeps.
+func (w *Waiter) sleeping(on bool) {
+	for _, s := range w.sources {
+		s.Sleeping(on)
+	}
+}
+
 // pending reports whether there is a reason not to sleep, and takes a Wake.
 func (w *Waiter) pending() bool {
 	if w.woken.Load() && w.woken.Swap(false) {
@@ -188,6 +236,11 @@ func (w *Waiter) pending() bool {
 	}
 	for _, p := range w.ports {
 		if p.rx.ready() {
+			return true
+		}
+	}
+	for _, s := range w.sources {
+		if s.Ready() {
 			return true
 		}
 	}
@@ -230,13 +283,13 @@ func (p *Port) check() error {
 func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {
-		if ev.Fd < 0 {
+		if ev.Fd == ownEvent {
 			w.drainEvent()
 			woken = w.woken.Swap(false) || woken
 			continue
 		}
 		woken = true
-		if ev.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+		if ev.Fd >= 0 && ev.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 			_ = w.ports[ev.Fd].check() // the next Recv reports it
 		}
 	}

@@ -1,0 +1,134 @@
+package memlink
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+)
+
+// Bounds of a connection.
+const (
+	// network keeps messages apart.
+	network = "unixpacket"
+	// answerWait bounds how long one side waits for the other's message.
+	answerWait = 2 * time.Second
+	maxMessage = 4096
+	// mostFDs bounds the descriptors of a message.
+	mostFDs = 2
+)
+
+// hello is the first message of a host. Its descriptor is the host's bell.
+type hello struct {
+	Host string `json:"host"`
+	layout
+}
+
+// welcome is the switch's answer. Its descriptors are the memory and the switch's bell.
+type welcome struct {
+	Error string `json:"error,omitempty"`
+	layout
+}
+
+// layout tells two builds of the program apart that do not fit together.
+type layout struct {
+	Slots int `json:"slots"`
+	Data  int `json:"data"`
+	Entry int `json:"entry"`
+}
+
+// ours is the layout of this build.
+var ours = layout{Slots, DataBytes, entryLen}
+
+// send writes a message with descriptors, which stay the caller's.
+func send(conn *net.UnixConn, message any, fds ...int) error {
+	b, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	if err = conn.SetWriteDeadline(time.Now().Add(answerWait)); err == nil {
+		_, _, err = conn.WriteMsgUnix(b, oob, nil)
+	}
+	return err
+}
+
+// receive reads a message with exactly n descriptors, which become the caller's; none after an
+// error.
+func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
+		return nil, err
+	}
+	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*mostFDs))
+	nb, no, flags, _, err := conn.ReadMsgUnix(b, oob)
+	if err != nil {
+		return nil, err
+	}
+	fds := rights(oob[:no])
+	switch err = json.Unmarshal(b[:nb], message); {
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		err = errors.New("a message is too long")
+	case err == nil && len(fds) != n && len(fds) > 0:
+		err = fmt.Errorf("a message has %d descriptors", len(fds))
+	}
+	if err != nil {
+		shut(fds...)
+		return nil, err
+	}
+	return fds, nil
+}
+
+// rights returns the descriptors of a control message.
+func rights(oob []byte) (fds []int) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range msgs {
+		if got, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	return fds
+}
+
+// shut closes descriptors; none of them was written to as a file.
+func shut(fds ...int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// fixed is the seals without which the other side could take pages away from under a mapping.
+const fixed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+
+// mapMemory maps the memory of a link that another process made.
+func mapMemory(fd int) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&fixed != fixed || st.Size != memoryLen {
+		return nil, fmt.Errorf("the memory has %d bytes and seals %#x: want %d bytes, sealed", st.Size, seals, memoryLen)
+	}
+	return ring.Map(fd, memoryLen)
+}
+
+// await blocks until the other end of a connection has ended, or sent what it should not.
+func await(conn *net.UnixConn) {
+	if conn.SetReadDeadline(time.Time{}) == nil {
+		_, _ = conn.Read(make([]byte, 1)) // the end of the connection is the message
+	}
+}
