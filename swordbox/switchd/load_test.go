@@ -32,7 +32,7 @@ func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pip
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := configOf(first, rec)
+	cfg, err := configOf(first, rec, links{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,12 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rec.Close()) }()
-	cfg, err := configOf(first, rec)
+	links, err := memoryLinks(first, paths)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, links.close()) }()
+	cfg, err := configOf(first, rec, links)
 	if err != nil {
 		return err
 	}
@@ -68,6 +73,7 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	d.awaitHosts(ctx)
 	srv, err := d.serve(paths)
 	if err != nil {
 		stopped, stop := context.WithCancel(ctx)
@@ -133,8 +139,9 @@ func configured(rec *journalFile, late bool) apps.Config {
 	}
 }
 
-// configOf turns a rack's description into a daemon's configuration on packet sockets.
-func configOf(rack *spec.Rack, rec *journalFile) (Config, error) {
+// configOf turns a rack's description into a daemon's configuration on packet sockets, and on memory
+// links beside them.
+func configOf(rack *spec.Rack, rec *journalFile, links links) (Config, error) {
 	program, err := apps.New(rack, configured(rec, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
@@ -151,17 +158,22 @@ func configOf(rack *spec.Rack, rec *journalFile) (Config, error) {
 		if err != nil {
 			return nil, err // not p: an interface that holds a nil *Port is not nil
 		}
-		return p, nil
+		return links.beside(p, i, l)
 	}
 	cfg.NewWaiter = func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error) {
-		list := make([]*afpacket.Port, len(ports))
-		for i, p := range ports {
-			var ok bool
-			if list[i], ok = p.(*afpacket.Port); !ok {
+		var list []*afpacket.Port
+		var memory []afpacket.Source
+		for _, p := range ports {
+			if both, ok := p.(*doubleLink); ok {
+				memory, p = append(memory, both.memory), both.wire
+			}
+			socket, ok := p.(*afpacket.Port)
+			if !ok {
 				return nil, fmt.Errorf("switch: port %T is no packet socket", p)
 			}
+			list = append(list, socket)
 		}
-		return afpacket.NewWaiter(spin, list...)
+		return afpacket.NewWaiterBeside(memory, spin, list...)
 	}
 	return cfg, nil
 }

@@ -46,7 +46,7 @@ type Config struct {
 	listen netip.Addr
 }
 
-// port is the NIC's link: an afpacket.Port.
+// port is the NIC's link: an afpacket.Port or a memoryLink.
 type port interface {
 	packetio.Port
 	Info() afpacket.Info
@@ -178,6 +178,9 @@ func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
 // openNIC opens the port and starts the device on it.
 func (h *Host) openNIC() error {
 	open := h.openPort
+	if h.rack.Cable == spec.CableMemory && h.self.Role != spec.Guest {
+		open = h.openMemory
+	}
 	if h.cfg.open != nil {
 		open = h.cfg.open
 	}

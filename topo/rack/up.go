@@ -36,8 +36,15 @@ func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*
 	r := handle(s.Name)
 	r.Spec = s
 	r.useContainers(in)
+	if s.Cable == spec.CableMemory {
+		return r, rackError(s.Name, errMemoryCable)
+	}
 	return r, r.builder().up(ctx)
 }
+
+// errMemoryCable: containers do not get the memory of links.
+var errMemoryCable = errors.New("its rack file says `cable: memory`, which is for hosts that are processes: " +
+	"take `cable: veth`, or leave out --runtime docker")
 
 // builder brings a rack up: it clears the remains of an earlier one, and makes state folder,
 // namespaces, links and nodes.

@@ -11,6 +11,7 @@
 //	seed: 1                  # decides MAC addresses and faults. Default 1.
 //	mtu: 4200                # of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
 //	connect: cm              # queue pairs by the RDMA connection manager's datagrams (cm), or by TCP (tcp). Default cm.
+//	cable: veth              # what RoCEv2 packets cross between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
 //	subnet: 10.77.0.0/24     # of the hosts. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # of the hosts. Default fd00:77::/64.
 //	switch:

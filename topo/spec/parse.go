@@ -46,6 +46,7 @@ type file struct {
 	seed     uint64
 	mtu      int
 	connect  string
+	cable    string
 	subnet   netip.Prefix
 	subnet6  netip.Prefix
 	sw       Switch
@@ -184,6 +185,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "seed", &f.seed, parseSeed),
 		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
 		set(d, "connect", &f.connect, parseConnect),
+		set(d, "cable", &f.cable, parseCable),
 		{key: "subnet", set: func(n ast.Node) {
 			f.subnetAt = n
 			var ok bool
@@ -287,6 +289,14 @@ func parseOnOff(s string) (bool, error) {
 func parseConnect(s string) (string, error) {
 	if s != ConnectCM && s != ConnectTCP {
 		return "", fmt.Errorf("%.40q is neither %s nor %s", s, ConnectCM, ConnectTCP)
+	}
+	return s, nil
+}
+
+// parseCable reads veth or memory.
+func parseCable(s string) (string, error) {
+	if s != CableVeth && s != CableMemory {
+		return "", fmt.Errorf("%.40q is neither %s nor %s", s, CableVeth, CableMemory)
 	}
 	return s, nil
 }

@@ -26,6 +26,7 @@ hosts:
 const full = `name: full
 seed: 0x2a
 connect: tcp
+cable: memory
 mtu: 1500
 subnet: 192.168.7.0/28
 subnet6: fd12::/120
@@ -79,7 +80,7 @@ func TestParseFull(t *testing.T) {
 		return m
 	}
 	want := &Rack{
-		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectTCP,
+		Name: "full", Seed: 42, LinkMTU: 1500, Connect: ConnectTCP, Cable: CableMemory,
 		Subnet: netip.MustParsePrefix("192.168.7.0/28"), Subnet6: netip.MustParsePrefix("fd12::/120"),
 		Switch: Switch{
 			Program: "forward", Queue: 64, Spin: 10 * time.Microsecond, CPU: 0,
@@ -199,6 +200,7 @@ func TestMistakes(t *testing.T) {
 		{"name: small", "---\nname: small\n---\nname: other", `4:1: a second document begins here`},
 		{"name: small", "name: small\n\tseed: 1", `2:1: found a tab character`},
 		{"name: small", "name: small\nconnect: smoke", `2:10: connect: "smoke" is neither cm nor tcp`},
+		{"name: small", "name: small\ncable: fibre", `2:8: cable: "fibre" is neither veth nor memory`},
 		{"role: memory", "role: storage", `4:11: role: "storage" is unknown; take one of [compute memory metadata]`},
 		{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, quota`},
 		{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size; write it like 64KiB, 8MiB or 1GiB`},

@@ -21,6 +21,10 @@ func (p Paths) Netns(node string) string { return filepath.Join(p.Dir, "netns", 
 // Socket is a node's control socket.
 func (p Paths) Socket(node string) string { return filepath.Join(p.Dir, "sock", node+".sock") }
 
+// Links is the socket by which hosts get the memory of their links from the switch, with
+// CableMemory.
+func (p Paths) Links() string { return filepath.Join(p.Dir, "sock", "links") }
+
 // Verbs is the socket by which programs on a host use its NIC.
 func (p Paths) Verbs(node string) string { return filepath.Join(p.Dir, "sock", node+".verbs") }
 

@@ -48,6 +48,14 @@ const (
 	ConnectTCP = "tcp"
 )
 
+// Values of Cable.
+const (
+	// CableVeth is the pair of interfaces that joins every host to the switch.
+	CableVeth = "veth"
+	// CableMemory is shared memory beside it, for RoCEv2 alone.
+	CableMemory = "memory"
+)
+
 // Rack is a resolved rack: every name, address and default is filled in. It is inert and the same
 // on every machine for the same rack file.
 type Rack struct {
@@ -58,6 +66,9 @@ type Rack struct {
 	LinkMTU int `json:"mtu"`
 	// Connect is how queue pairs are connected: ConnectCM, which "" is too, or ConnectTCP.
 	Connect string `json:"connect,omitempty"`
+	// Cable is what RoCEv2 packets cross between a host's daemon and the switch: CableVeth, which ""
+	// is too, or CableMemory. All else, and guests, use the pair of interfaces in both cases.
+	Cable string `json:"cable,omitempty"`
 	// Subnet holds the IPv4 addresses of the hosts, Subnet6 those of IPv6. The first address of
 	// each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`

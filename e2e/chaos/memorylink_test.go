@@ -1,0 +1,116 @@
+package chaos
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// overMemory is a rack with memory links; a packet is a frame of its own from one host only.
+const overMemory = `
+cable: memory
+hosts:
+  - {name: cn0, role: compute, gso: off}
+  - {name: cn1, role: compute}
+  - {name: ms0, role: memory, memory: 16MiB}
+`
+
+var _ = Describe("a rack with memory links", Ordered, func() {
+	var rack *fixture.Rack
+	BeforeAll(func() {
+		if fixture.InContainers() {
+			Skip("containers have no memory links")
+		}
+		rack = fixture.Up(overMemory)
+	})
+
+	verify := func() fixture.Result { return rack.Run("perf", "verify", "--from", "cn0", "--to", "ms0") }
+
+	// sent is how many packets the kernel of a host has sent on its interface.
+	sent := func(host string) int {
+		GinkgoHelper()
+		n, err := strconv.Atoi(strings.TrimSpace(rack.OK("exec", host, "--", "cat", "/sys/class/net/rack0/statistics/tx_packets")))
+		Expect(err).NotTo(HaveOccurred())
+		return n
+	}
+
+	It("carries RoCEv2 packets by memory and none by the interface, and TCP as before", func() {
+		before := sent("cn0")
+		p := rack.Perf("write_bw", "--size", "64KiB", "--iters", "200", "--verify")
+		Expect(p.Verified).To(Equal(uint64(200 * 64 << 10)))
+		Expect(sent("cn0") - before).To(BeNumerically("<", 200)) // 3200 packets, and what IPv6 and TCP say meanwhile
+		Expect(rack.OK("perf", "raw_lat", "--from", "cn0", "--to", "ms0", "--iters", "50")).To(ContainSubstring("Raw"))
+	})
+
+	It("shows every packet in a capture, each with a right ICRC and as it came from the other link", func() {
+		file := filepath.Join(GinkgoT().TempDir(), "links.pcapng")
+		stop := rack.Start("capture", "cn1", "ms0", "-w", file)
+		Eventually(func() string {
+			rack.OK("perf", "verify", "--from", "cn1", "--to", "ms0")
+			return fixture.Run("dump", file).Stdout
+		}, fixture.Patience, "100ms").Should(ContainSubstring("RC_"))
+		rack.OK("perf", "write_bw", "--from", "cn1", "--to", "ms0", "--size", "16KiB", "--iters", "20", "--verify")
+		Expect(stop()).To(fixture.HaveExited(0))
+		dump := fixture.Run("dump", "--verify", file)
+		Expect(dump).To(fixture.HaveExited(0))
+		lines := strings.Split(dump.Stdout, "\n")
+		up, down := 0, 0
+		for _, l := range lines {
+			Expect(strings.ToLower(l)).NotTo(ContainSubstring("bad"))
+			if strings.Contains(l, "RC_WRITE_MIDDLE") && strings.Contains(l, "cn1 up") {
+				up++
+			}
+			if strings.Contains(l, "RC_WRITE_MIDDLE") && strings.Contains(l, "ms0 down") {
+				down++
+			}
+		}
+		Expect(up).To(And(Equal(down), BeNumerically(">=", 40)), dump.Stdout) // two of each message, more if some were retransmitted
+	})
+
+	It("hits exactly the packet that a fault names", func() {
+		rack.OK("inject", "drop", "--opcode", "RC_ATOMIC_ACK", "--once", "--link", "cn0", "--dir", "down")
+		server := rack.Grown("ms0", func() {
+			rack.Perf("atomic_bw", "--type", "cas", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "16")
+		})
+		Expect(rack.Faults()).To(HaveExactElements(HaveField("Hits", uint64(1))))
+		Expect(server["replayed_atomics"]).To(Equal(uint64(1)))
+		rack.OK("heal")
+	})
+
+	It("attaches a host again that has crashed, and the hosts of a switch that has", func() {
+		for _, node := range []string{"ms0", "switch"} {
+			rack.OK("crash", node)
+			Expect(verify().Code).NotTo(BeZero())
+			rack.OK("restart", node)
+			Expect(verify()).To(fixture.HaveExited(0))
+		}
+		rack.OK("crash", "switch") // a host that starts without a switch gets its link later
+		rack.OK("crash", "ms0")
+		rack.OK("restart", "ms0")
+		rack.OK("restart", "switch")
+		Eventually(verify, fixture.Patience).Should(fixture.HaveExited(0))
+	})
+
+	It("loses what is sent to a host that hangs, and to a link that is down", func() {
+		rack.OK("hang", "ms0")
+		Expect(verify().Code).NotTo(BeZero())
+		rack.OK("resume", "ms0")
+		Eventually(verify, fixture.Patience).Should(fixture.HaveExited(0))
+		rack.OK("link", "ms0", "down")
+		Expect(verify().Code).NotTo(BeZero())
+		rack.OK("link", "ms0", "up")
+		Eventually(verify, fixture.Patience).Should(fixture.HaveExited(0))
+	})
+
+	It("is not for hosts in containers, and says so", func() {
+		other := fixture.New(strings.Replace(overMemory, "cable", "name: other\ncable", 1))
+		r := other.Run("up", "-f", other.File, "--runtime", "docker")
+		Expect(r.Code).NotTo(BeZero())
+		Expect(r.Stderr).To(ContainSubstring("`cable: memory`"))
+	})
+})

@@ -1,0 +1,151 @@
+package switchd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// links makes the memory links of the switch; with a nil listener there are none.
+type links struct{ listener *memlink.Listener }
+
+// memoryLinks begins to listen for hosts, if the rack has memory links.
+func memoryLinks(rack *spec.Rack, paths spec.Paths) (links, error) {
+	if rack.Cable != spec.CableMemory {
+		return links{}, nil
+	}
+	l, err := memlink.Listen(paths.Links())
+	return links{l}, err
+}
+
+func (s links) close() error {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Close()
+}
+
+// beside returns the port of link l, number i, whose packet socket is wire. Guests have no memory
+// link.
+func (s links) beside(wire *afpacket.Port, i int, l Link) (packetio.Port, error) {
+	if s.listener == nil || l.Guest {
+		return wire, nil
+	}
+	m, err := s.listener.Port(l.Host, memlink.Config{Index: i, MTU: wire.Info().MTU, Merge: l.GSO})
+	if err != nil {
+		return nil, errors.Join(err, wire.Close())
+	}
+	return &doubleLink{wire: wire, memory: m}, nil
+}
+
+// wirePort is the switch's end of a pair of interfaces: an afpacket.Port.
+type wirePort interface {
+	packetio.Port
+	linker
+	stater
+}
+
+// doubleLink is a link with two ways: RoCEv2 packets to the host cross memory, all other frames the
+// pair of interfaces. The state of the pair is that of both: a link that is down, or a host that has
+// crashed, has no carrier there.
+type doubleLink struct {
+	wire   wirePort
+	memory *memlink.Port
+	// wireFirst: the next Recv asks the pair first, so that neither way waits for the other.
+	wireFirst bool
+	// batches of a Send with frames of both kinds
+	toWire, toMemory packetio.Batch
+}
+
+var (
+	_ wirePort = (*doubleLink)(nil)
+	_ wirePort = (*afpacket.Port)(nil)
+)
+
+// Recv receives from one of the two ways.
+func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
+	first, second := packetio.Port(l.memory), packetio.Port(l.wire)
+	if l.wireFirst {
+		first, second = second, first
+	}
+	l.wireFirst = !l.wireFirst
+	if n, err := first.Recv(b); n > 0 || err != nil {
+		return n, err
+	}
+	return second.Recv(b)
+}
+
+// Send sends RoCEv2 packets by memory and the other frames by the pair; the order of each kind is
+// kept.
+func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
+	same := 0
+	for same < len(b.Frames) && wire.IsRoCE(b.Frames[same].Data) {
+		same++
+	}
+	if same == len(b.Frames) {
+		return l.memory.Send(b)
+	}
+	for _, f := range b.Frames {
+		if wire.IsRoCE(f.Data) {
+			l.toMemory.Frames = append(l.toMemory.Frames, f)
+		} else {
+			l.toWire.Frames = append(l.toWire.Frames, f)
+		}
+	}
+	defer l.toMemory.Reset()
+	defer l.toWire.Reset()
+	left, err := l.memory.Send(&l.toMemory)
+	n, werr := l.wire.Send(&l.toWire)
+	return left + n, errors.Join(err, werr)
+}
+
+// LinkUp reports whether the pair has a carrier, which is also that of the memory.
+func (l *doubleLink) LinkUp() bool {
+	up := l.wire.LinkUp()
+	l.memory.SetUp(up)
+	return up
+}
+
+// Stats are the counters of both ways together.
+func (l *doubleLink) Stats() packetio.Stats {
+	s, m := l.wire.Stats(), l.memory.Stats()
+	s.RxPackets += m.RxPackets
+	s.RxBytes += m.RxBytes
+	s.RxDropped += m.RxDropped
+	s.TxPackets += m.TxPackets
+	s.TxBytes += m.TxBytes
+	s.TxDropped += m.TxDropped
+	return s
+}
+
+// Close ends both ways.
+func (l *doubleLink) Close() error { return errors.Join(l.memory.Close(), l.wire.Close()) }
+
+// Bounds of waiting for hosts.
+const (
+	// hostsWait is how long a switch that starts waits for the hosts with a carrier to attach their
+	// memory links: they try every 20 ms.
+	hostsWait = 500 * time.Millisecond
+	// hostsPoll is the interval at which it looks.
+	hostsPoll = time.Millisecond
+)
+
+// awaitHosts waits until the memory links of all hosts are attached, so that a rack whose switch
+// answers carries packets. Hosts that have crashed are not waited for, and ones that hang not for
+// long.
+func (d *Daemon) awaitHosts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hostsWait)
+	defer cancel()
+	for i := range d.ports.list {
+		l, ok := d.ports.list[i].io.(*doubleLink)
+		for ok && ctx.Err() == nil && l.LinkUp() && !l.memory.Attached() {
+			time.Sleep(hostsPoll)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package hostd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
+	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// attachWait is how long a host that starts waits for the switch to give it its memory link. Without
+// the switch the host starts all the same, and gets its link later.
+const attachWait = 2 * time.Second
+
+// memoryLink is the NIC's link on a rack with spec.CableMemory. Address, MTU and carrier are those of
+// the interface, which carries all that is not RoCEv2.
+type memoryLink struct {
+	*memlink.Port
+	conn *memlink.Connector
+	info afpacket.Info
+	gone atomic.Bool // the interface was removed
+}
+
+// openMemory opens the memory link of the host, and waits until the switch has attached it.
+func (h *Host) openMemory(self *spec.Host) (port, packetio.Waiter, error) {
+	l, err := nl.LinkByName("", h.cfg.Ifname)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := memlink.NewPort(memlink.Config{MTU: l.MTU, Merge: self.GSO})
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := afpacket.NewWaiterBeside([]afpacket.Source{p}, self.Spin)
+	if err != nil {
+		return nil, nil, errors.Join(err, p.Close())
+	}
+	paths := spec.Paths{Dir: h.cfg.Dir}
+	m := &memoryLink{Port: p, conn: memlink.Connect(paths.Links(), self.Name, p, h.log), info: afpacket.Info{
+		Ifname: l.Name, Ifindex: l.Index, MAC: l.MAC.String(), MTU: l.MTU,
+		Receive: fmt.Sprintf("memory %d frames, %s", memlink.Slots, spec.FormatSize(memlink.DataBytes)), Silencer: "none",
+	}}
+	m.LinkUp()
+	if _, err := os.Stat(paths.Crashed(spec.SwitchName)); err == nil {
+		return m, w, nil
+	}
+	select {
+	case <-m.conn.Attached():
+	case <-time.After(attachWait):
+		h.log.Warn("the switch has not attached the memory link yet", "waited", attachWait)
+	}
+	return m, w, nil
+}
+
+// Info describes the link.
+func (m *memoryLink) Info() afpacket.Info { return m.info }
+
+// LinkUp reports whether the interface has a carrier; without it nothing crosses the memory either.
+func (m *memoryLink) LinkUp() bool {
+	l, err := nl.LinkByName("", m.info.Ifname)
+	up := err == nil && l.Up && l.Carrier
+	m.SetUp(up)
+	if errors.Is(err, fs.ErrNotExist) && !m.gone.Swap(true) {
+		m.Wake()
+	}
+	return up
+}
+
+// Recv fails when the interface was removed, as a packet socket does.
+func (m *memoryLink) Recv(b *packetio.Batch) (int, error) {
+	if m.gone.Load() {
+		return 0, fmt.Errorf("memory link of %s: %w", m.info.Ifname, afpacket.ErrGone)
+	}
+	return m.Port.Recv(b)
+}
+
+// Close ends the link.
+func (m *memoryLink) Close() error { return errors.Join(m.conn.Close(), m.Port.Close()) }
