@@ -221,6 +221,17 @@ singleframes: build ## the suites transport and switch again, without super-fram
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 
+# MEMORY are the runs of `make memorylinks`: what the switch does, "" or as in THROUGH, and the suite.
+MEMORY := :transport :switch move:transport
+
+.PHONY: memorylinks
+memorylinks: build ## the suites transport and switch again, over memory links: cable: memory in all rack files
+	@for run in $(MEMORY); do \
+	  $(call NOW,over memory links: $$run); \
+	  $(PROGRAM) RDMALAB_E2E_CABLE=memory RDMALAB_E2E_SWITCH=$${run%:*} $(GOTEST) $(RACE) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
+	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
+	done
+
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
 	@mkdir -p out && rm -f out/coverage.txt

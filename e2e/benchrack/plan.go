@@ -46,6 +46,9 @@ const (
   program: swordbox
   rules: [{id: m, server: ms0, action: move}]
 `
+	// memory is in front of the hosts of a rack with memory links; raw frames cross the veth pairs there,
+	// too.
+	memory = "cable: memory\n"
 	stores = `hosts:
   - {name: md0, role: metadata}
   - {name: "ms[0-1]", role: memory}
@@ -61,8 +64,14 @@ var racks = []rack{
 	{"single", singleFrames, paths},
 	{"single-track", tracks + singleFrames, paths},
 	{"single-move", moves + singleFrames, paths},
+	{"memory", memory + hosts, paths},
+	{"memory-track", memory + tracks + hosts, paths},
+	{"memory-move", memory + moves + hosts, paths},
+	{"memory-single", memory + singleFrames, paths},
 	{"clover", stores, ycsb("clover")},
+	{"memory-clover", memory + stores, ycsb("clover")},
 	{"sherman", stores, ycsb("sherman")},
+	{"memory-sherman", memory + stores, ycsb("sherman")},
 }
 
 // paths measures the path between two hosts.

@@ -39,7 +39,7 @@ func captureCmd() *cobra.Command {
 			"or the switch touched, with the name of the rule. capture writes pcapng to a file or a pipe until it is\n" +
 			"interrupted. The rack never waits for capture: packets that it is too slow to record are missing, and their\n" +
 			"number is in the file's interface statistics. Each packet is recorded by itself. A tcpdump in a host or in the\n" +
-			"switch sees super-frames, unless the rack file has gso: off for the host.",
+			"switch sees super-frames, unless the rack file has gso: off for the host, and no RoCEv2 packets with cable: memory.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",
