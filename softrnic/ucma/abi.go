@@ -26,6 +26,8 @@ const (
 	JoinIPMulticast
 	LeaveMulticast
 	MigrateID
+
+	JoinMulticast Op = 22
 )
 
 // Commands of the preloaded library itself: the program opens or closes an event channel.
@@ -138,6 +140,18 @@ type (
 		_                  [2]uint8
 		Private            [privateRoom]byte
 	}
+	// joinIPMulticast and joinMulticast are answered with a Handle, destroyID leaves by it.
+	joinIPMulticast struct {
+		Response, UID uint64
+		Addr          address
+		ID            uint32
+	}
+	joinMulticast struct {
+		Response, UID uint64
+		ID            uint32
+		Len, Flags    uint16
+		Addr          [128]byte // a struct sockaddr_storage
+	}
 	named      struct{ ID uint32 }
 	initQPAttr struct {
 		Response  uint64
@@ -197,4 +211,5 @@ const (
 	established     = 9
 	disconnected    = 10
 	deviceRemoval   = 11
+	multicastJoin   = 12
 )

@@ -19,7 +19,8 @@ func TestSizes(t *testing.T) {
 		"query_route_resp": {route{}, 208}, "conn_param": {connParam{}, 272}, "ud_param": {datagramParam{}, datagramParamLen},
 		"connect without ece": {connect{}, 280}, "listen": {listen{}, 8}, "accept without ece": {accept{}, 288}, "reject": {reject{}, 264},
 		"disconnect": {named{}, 4}, "init_qp_attr": {initQPAttr{}, 16}, "set_option": {setOption{}, 24}, "notify": {notify{}, 8},
-		"migrate_id": {migrateID{}, 16}, "uverbs_qp_attr": {qpAttr{}, 144}, "event_resp": {event{}, 336},
+		"join_ip_mcast": {joinIPMulticast{}, 48},
+		"join_mcast":    {joinMulticast{}, 152}, "migrate_id": {migrateID{}, 16}, "uverbs_qp_attr": {qpAttr{}, 144}, "event_resp": {event{}, 336},
 	} {
 		if got := len(encode(c.v)); got != c.want {
 			t.Errorf("%s has %d bytes, want %d", name, got, c.want)

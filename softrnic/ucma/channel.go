@@ -9,10 +9,11 @@ type channel struct {
 }
 
 // pending is an event. of is the identifier whose program has it; made is the identifier that a
-// peer's request has made, in an event of that kind.
+// peer's request has made, join the membership in a group, in events of these kinds.
 type pending struct {
 	event
 	of, made *id
+	join     *join
 }
 
 // tell queues an event of an identifier. An identifier to which the program has given no name yet has
@@ -53,10 +54,10 @@ func (ch *channel) full(x *id) bool {
 	return n >= maxUnread
 }
 
-// withdraw removes the events that concern an identifier, and returns how many they were.
-func (ch *channel) withdraw(x *id) int {
+// withdraw removes events, and returns how many they were.
+func (ch *channel) withdraw(which func(p *pending) bool) int {
 	before := len(ch.unread)
-	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return p.of == x || p.made == x })
+	ch.unread = slices.DeleteFunc(ch.unread, func(p pending) bool { return which(&p) })
 	return before - len(ch.unread)
 }
 
@@ -68,6 +69,9 @@ func (m *Manager) getEvent(x call) (Result, error) {
 	p := x.ch.unread[0]
 	x.ch.unread = slices.Delete(x.ch.unread, 0, 1)
 	p.of.reported++
+	if p.join != nil {
+		p.join.reported++
+	}
 	return Result{Data: encode(p.event)}, nil
 }
 

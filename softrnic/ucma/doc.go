@@ -11,6 +11,7 @@
 //	manager.go  Manager: the identifiers and channels of one program
 //	listen.go   listeners and peers' requests
 //	connect.go  connections and datagram services
+//	multicast.go  memberships in multicast groups
 //	report.go   what the NIC reports about them
 //	attr.go     attributes with which a program brings its queue pair up
 //	option.go   options of identifiers

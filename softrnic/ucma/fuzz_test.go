@@ -65,7 +65,7 @@ func (n *nic) check() {
 	for _, ch := range n.m.channels {
 		unread[ch.number] = len(ch.unread)
 		for _, p := range ch.unread {
-			if n.m.ids[p.of.handle] != p.of || p.of.channel != ch || p.made != nil && n.m.ids[p.made.handle] != p.made {
+			if p.join != nil && n.m.joins[p.join.handle] != p.join || n.m.ids[p.of.handle] != p.of || p.of.channel != ch || p.made != nil && n.m.ids[p.made.handle] != p.made {
 				n.t.Fatal("an event of an identifier that is gone")
 			}
 		}
@@ -126,6 +126,16 @@ func FuzzCommands(f *testing.F) {
 	}
 	f.Add(talk)
 	f.Add(append(id(CreateID, createID{UID: 1, Space: spaceUDP}), id(Listen, listen{})...))
+	group := addressOf(netip.AddrPortFrom(testGroup, 0))
+	talk = nil
+	for _, c := range [][]byte{
+		id(CreateID, createID{UID: 1, Space: spaceUDP}), id(ResolveIP, resolveIP{Dst: group}), id(JoinIPMulticast, joinIPMulticast{UID: 2, Addr: group}),
+		id(JoinMulticast, joinMulticast{UID: 3, Addr: anyAddress(testGroup)}), id(GetEvent), id(GetEvent), id(LeaveMulticast, destroyID{}),
+		id(MigrateID, migrateID{}), id(DestroyID, destroyID{}),
+	} {
+		talk = append(talk, c...)
+	}
+	f.Add(talk)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n := newNIC(t)
 		cq, err := n.e.CreateCQ(16)
@@ -160,7 +170,7 @@ func FuzzCommands(f *testing.F) {
 			b = b[3+k:]
 		}
 		n.m.Close(n.step())
-		if len(n.m.ids)+len(n.m.conns)+len(n.m.listeners)+len(n.m.channels)+len(n.ports.used) != 0 {
+		if len(n.m.ids)+len(n.m.joins)+len(n.m.conns)+len(n.m.listeners)+len(n.m.channels)+len(n.ports.used) != 0 {
 			t.Fatalf("%d identifiers, %d connections, %d listeners, %d channels, %d ports are left",
 				len(n.m.ids), len(n.m.conns), len(n.m.listeners), len(n.m.channels), len(n.ports.used))
 		}

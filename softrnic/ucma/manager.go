@@ -46,8 +46,10 @@ type Manager struct {
 	channels  map[uint32]*channel
 	conns     map[*engine.CMConn]*id
 	listeners map[*engine.CMListener]*id
+	joins     map[uint32]*join
 	next      uint32 // handle
 	nextCh    uint32
+	nextJoin  uint32
 }
 
 // watcher is what the NIC reports to.
@@ -69,6 +71,7 @@ func New(cfg Config) *Manager {
 	return &Manager{
 		cfg: cfg, ids: make(map[uint32]*id), channels: make(map[uint32]*channel),
 		conns: make(map[*engine.CMConn]*id), listeners: make(map[*engine.CMListener]*id),
+		joins: make(map[uint32]*join),
 	}
 }
 
@@ -126,6 +129,10 @@ var commands = map[Op]func(*Manager, call, []byte) (Result, error){
 	SetOption:    (*Manager).setOption,
 	Notify:       command((*Manager).notify),
 	MigrateID:    command((*Manager).migrate),
+
+	JoinIPMulticast: command((*Manager).joinIP),
+	JoinMulticast:   command((*Manager).joinAny),
+	LeaveMulticast:  command((*Manager).leave),
 }
 
 // Execute executes a command. The error is that of the command: an errno, or one of package verbs.
@@ -228,6 +235,7 @@ func (m *Manager) end(s Step, x *id) (withdrawn int) {
 	}
 	delete(m.ids, x.handle)
 	x.answered()
+	m.leaveAll(x)
 	m.cfg.Ports.release(x)
 	if x.listener != nil {
 		delete(m.listeners, x.listener)
@@ -247,7 +255,7 @@ func (m *Manager) end(s Step, x *id) (withdrawn int) {
 			unseen = append(unseen, p.made)
 		}
 	}
-	withdrawn = x.channel.withdraw(x)
+	withdrawn = x.channel.withdraw(func(p *pending) bool { return p.of == x || p.made == x })
 	for _, made := range unseen {
 		withdrawn += m.end(s, made)
 	}

@@ -1,0 +1,91 @@
+package ucma
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// join is an identifier's membership in a multicast group. librdmacm attaches the queue pair of the
+// identifier itself when it reads the event, and with that the NIC reports the group; a join only
+// tells the program what to attach, and where to send.
+type join struct {
+	handle   uint32
+	uid      uint64
+	of       *id
+	reported uint32 // events that the program has read
+}
+
+// joinIP joins a group. Its event follows at once.
+func (m *Manager) joinIP(_ call, a joinIPMulticast) (Result, error) {
+	return m.join(a.ID, a.UID, a.Addr)
+}
+
+// joinAny is joinIP of newer libraries, which also say how they join: a program that only sends does
+// not attach its queue pair.
+func (m *Manager) joinAny(_ call, a joinMulticast) (Result, error) {
+	const lastFlag = 1 // RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
+	if a.Flags > lastFlag || int(a.Len) > len(a.Addr) {
+		return Result{}, unix.EINVAL
+	}
+	return m.join(a.ID, a.UID, address(a.Addr[:]))
+}
+
+// join checks what the kernel checks: an identifier of a datagram service with an address of the
+// NIC, and the address of a group of the same family.
+func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
+	x, err := m.find(handle)
+	if err != nil {
+		return Result{}, err
+	}
+	group, ok := to.parse()
+	source, own := m.gidOf(x.src.Addr())
+	if !ok || !own || !x.datagrams() || uid == 0 || !group.Addr().IsMulticast() || group.Addr().Is4() != x.src.Addr().Is4() {
+		return Result{}, unix.EINVAL
+	}
+	if len(m.joins) >= min(m.cfg.IDs, maxHandle) {
+		return Result{}, unix.ENOMEM
+	}
+	for m.joins[m.nextJoin] != nil {
+		m.nextJoin = (m.nextJoin + 1) & maxHandle
+	}
+	j := &join{handle: m.nextJoin, uid: uid, of: x}
+	m.joins[j.handle] = j
+	m.nextJoin = (m.nextJoin + 1) & maxHandle
+	m.queue(x.channel, pending{of: x, join: j, event: newEvent(uid, j.handle, multicastJoin, 0, x.joined(group.Addr(), source))})
+	return Result{Data: encode(Handle{j.handle})}, nil
+}
+
+// joined are the parameters of the event: where datagrams to the group go.
+func (x *id) joined(group netip.Addr, source int) datagramParam {
+	return datagramParam{
+		QPN: uint32(verbs.MulticastQPN), QKey: x.qkey(),
+		AH: uverbs.AHAttr{
+			DestGID: verbs.GIDOf(group), SourceGID: uint8(source), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
+		},
+	}
+}
+
+// leave ends a membership, with the event if the program has not read it.
+func (m *Manager) leave(_ call, a destroyID) (Result, error) {
+	j := m.joins[a.ID]
+	if j == nil {
+		return Result{}, unix.ENOENT
+	}
+	delete(m.joins, j.handle)
+	ch := j.of.channel
+	withdrawn := ch.withdraw(func(p *pending) bool { return p.join == j })
+	return Result{Data: encode(Reported{j.reported}), Withdrawn: uint32(withdrawn), Channel: ch.number}, nil
+}
+
+// leaveAll ends the memberships of an identifier that ends. Its events go with it.
+func (m *Manager) leaveAll(x *id) {
+	for h, j := range m.joins {
+		if j.of == x {
+			delete(m.joins, h)
+		}
+	}
+}
