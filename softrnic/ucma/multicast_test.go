@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -56,7 +55,8 @@ func TestJoin(t *testing.T) {
 			t.Errorf("event %+v, handle %d", ev, h.ID)
 		}
 		p, _ := decode[datagramParam](ev.Param[:])
-		want := datagramParam{QPN: 0xffffff, QKey: DefaultQKey, AH: uverbs.AHAttr{DestGID: verbs.GIDOf(testGroup), Hop: hopLimit, Global: 1, Port: 1}}
+		want := datagramParam{QPN: 0xffffff, QKey: DefaultQKey}
+		want.AH.DestGID, want.AH.Hop, want.AH.Global, want.AH.Port = verbs.GIDOf(testGroup), hopLimit, 1, 1
 		if p != want {
 			t.Errorf("parameters %+v", p)
 		}
