@@ -252,6 +252,8 @@ func askBy(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, r reques
 		return answer{}, err
 	case a.kind == kindRefused && a.code == refusedFenced:
 		return answer{}, ErrFenced
+	case a.kind == kindRefused && a.code == refusedFull:
+		return answer{}, ErrFull
 	case a.kind == kindRefused:
 		return answer{}, errors.New(rej.Reason)
 	case a.kind != r.kind:

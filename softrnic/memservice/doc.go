@@ -18,6 +18,7 @@
 //	  fence to  owner 4
 //	  join      owner 4 | replaces 8 | connection 8
 //	  disconnect owner 4
+//	  take      owner 4 | offset 8 | words 4 | value 8
 //	answer   0 version | 1 kind of the request, or refused | 2 …
 //	  connect   connection 8 | boot 8 | memory 20 | locks 20 | work ≤ 64
 //	  end       -
@@ -27,6 +28,7 @@
 //	  fence to  -
 //	  join      -
 //	  disconnect -
+//	  take      index 4
 //	  refused   code 1
 //	region   address 8 | R_Key 4 | length 8
 //
@@ -48,6 +50,12 @@
 // fences all that have connected so far, too. A connection that several owners use (Join) ends with
 // any of them. Every host that can connect may also fence: the service trusts its network, as RDMA
 // does.
+//
+// # Tables
+//
+// A table is words of the shared region in little-endian byte order, of which 0 is free. Take has
+// the service put a value into the first free word, so that clients share out what the words stand
+// for: the blocks of package fusee. Clients may read and clear words by themselves.
 //
 // A Worker (package perf has one) lets the host take part in a connection, with further data in
 // connect and its answer.

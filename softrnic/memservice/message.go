@@ -24,6 +24,7 @@ const (
 	kindFenceTo
 	kindJoin
 	kindDisconnect
+	kindTake
 )
 
 // String names the kind in errors.
@@ -47,6 +48,8 @@ func (k kind) String() string {
 		return "join"
 	case kindDisconnect:
 		return "disconnect"
+	case kindTake:
+		return "take"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -56,6 +59,7 @@ const (
 	headerLen    = 2
 	connectLen   = 16
 	joinLen      = 20
+	takeLen      = 24
 	regionLen    = 20
 	connectedLen = 16 + 2*regionLen
 	holderLen    = 21
@@ -76,6 +80,9 @@ type request struct {
 	shared uint64
 	// bytes of memory wanted for this connection alone; 0: the shared region.
 	bytes int
+	// table is where a free word is wanted, and value what it will have.
+	table table
+	value uint64
 	// work is for the Worker of the service.
 	work []byte
 	// silent marks a request without private data. It is not on the wire.
@@ -95,6 +102,11 @@ func (r *request) encode() []byte {
 		b = binary.BigEndian.AppendUint32(b, r.owner)
 		b = binary.BigEndian.AppendUint64(b, r.conn)
 		return binary.BigEndian.AppendUint64(b, r.shared)
+	case kindTake:
+		b = binary.BigEndian.AppendUint32(b, r.owner)
+		b = binary.BigEndian.AppendUint64(b, r.table.off)
+		b = binary.BigEndian.AppendUint32(b, uint32(r.table.words))
+		return binary.BigEndian.AppendUint64(b, r.value)
 	case kindEnd:
 		return binary.BigEndian.AppendUint64(b, r.conn)
 	default:
@@ -130,6 +142,8 @@ func parseRequest(b []byte) (request, error) {
 		want = 8
 	case kindJoin:
 		want = joinLen
+	case kindTake:
+		want = takeLen
 	case kindFence, kindFenceTo, kindDisconnect, kindWho, kindRetire:
 	default:
 		return request{}, fmt.Errorf("request to a memory service: unknown %v", k)
@@ -149,12 +163,18 @@ func parseRequest(b []byte) (request, error) {
 		}
 	case kindJoin:
 		r.owner, r.conn, r.shared = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[4:]), binary.BigEndian.Uint64(b[12:])
+	case kindTake:
+		r.owner, r.value = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[16:])
+		r.table = table{binary.BigEndian.Uint64(b[4:]), int(binary.BigEndian.Uint32(b[12:]))}
+		if r.table.words > maxTable || r.value == 0 {
+			return request{}, fmt.Errorf("request %v to a memory service: a table of %d words, value %d; want at most %d words, and a value other than 0", k, r.table.words, r.value, maxTable)
+		}
 	case kindEnd:
 		r.conn = binary.BigEndian.Uint64(b)
 	default:
 		r.owner = binary.BigEndian.Uint32(b)
 	}
-	if r.owner == 0 && (k == kindFence || k == kindDisconnect || k == kindWho || k == kindJoin) {
+	if r.owner == 0 && (k == kindTake || k == kindFence || k == kindDisconnect || k == kindWho || k == kindJoin) {
 		return request{}, errors.New("owner 0 stands for no owner: want 1 or more")
 	}
 	return r, nil
@@ -168,6 +188,8 @@ const (
 	refusedFenced refusal = iota + 1
 	// refusedOther: the reason is in the text of the rejection.
 	refusedOther
+	// refusedFull: no word of the table is free.
+	refusedFull
 )
 
 // answer is the answer of the service to a request. Fields that its kind does not have are zero.
@@ -176,6 +198,7 @@ type answer struct {
 	memory Memory  // of connect
 	holder Holder  // of who
 	owner  uint32  // of retire: the last one that is retired
+	index  uint32  // of take
 	code   refusal // of refused
 }
 
@@ -205,6 +228,8 @@ func (a *answer) encode() []byte {
 		b = append(b, addr[:]...)
 	case kindRetire:
 		b = binary.BigEndian.AppendUint32(b, a.owner)
+	case kindTake:
+		b = binary.BigEndian.AppendUint32(b, a.index)
 	case kindRefused:
 		b = append(b, byte(a.code))
 	default:
@@ -218,7 +243,7 @@ func parseAnswer(b []byte) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("answer of a memory service: %w", err)
 	}
-	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1}
+	lengths := map[kind]int{kindConnect: connectedLen, kindEnd: 0, kindFence: 0, kindFenceTo: 0, kindJoin: 0, kindDisconnect: 0, kindWho: holderLen, kindRetire: 4, kindRefused: 1, kindTake: 4}
 	want, known := lengths[k]
 	if !known {
 		return answer{}, fmt.Errorf("answer of a memory service: unknown %v", k)
@@ -247,6 +272,8 @@ func parseAnswer(b []byte) (answer, error) {
 		}
 	case kindRetire:
 		a.owner = binary.BigEndian.Uint32(b)
+	case kindTake:
+		a.index = binary.BigEndian.Uint32(b)
 	case kindRefused:
 		a.code = refusal(b[0])
 	default:

@@ -25,6 +25,7 @@ func requests() []request {
 		{kind: kindFenceTo, owner: math.MaxUint32},
 		{kind: kindFenceTo},
 		{kind: kindJoin, conn: math.MaxUint64, owner: math.MaxUint32, shared: math.MaxUint64 - 1},
+		{kind: kindTake, owner: math.MaxUint32, table: table{math.MaxUint64, maxTable}, value: math.MaxUint64},
 	}
 }
 
@@ -42,6 +43,7 @@ func answers() []answer {
 		{kind: kindWho, holder: Holder{Peer: "fd77::3", QPs: 1}},
 		{kind: kindWho},
 		{kind: kindRetire, owner: math.MaxUint32},
+		{kind: kindTake, index: maxTable - 1},
 		{kind: kindRefused, code: refusedFenced},
 	}
 }
@@ -91,6 +93,9 @@ func TestMalformedMessages(t *testing.T) {
 		"\x01\x03\x00\x00\x00\x00": "owner 0",
 		"\x01\x04\x00\x00\x00\x00": "owner 0",
 		"\x01\x08" + strings.Repeat("\x00", joinLen):                 "owner 0",
+		"\x01\x0a" + strings.Repeat("\x00", takeLen-1) + "\x01":      "owner 0",
+		"\x01\x0a" + strings.Repeat("\x01", takeLen):                 "at most 16777216 words",
+		"\x01\x0a" + strings.Repeat("\x00", takeLen):                 "a value other than 0",
 		"\x01\x01" + strings.Repeat("\x00", 12) + "\x10\x00\x00\x01": "268435457 bytes of memory",
 	} {
 		if _, err := parseRequest([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -100,7 +105,7 @@ func TestMalformedMessages(t *testing.T) {
 	for text, want := range map[string]string{
 		"":         "at least 2",
 		"\x00\x01": "version 0",
-		"\x01\x0a": "unknown kind 10",
+		"\x01\x0b": "unknown kind 11",
 		"\x01\x01" + strings.Repeat("\xff", connectedLen):        "a region of",
 		"\x01\x04\x00\xff\xff\xff\xff" + strings.Repeat("x", 16): "connections",
 	} {

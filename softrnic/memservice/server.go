@@ -179,8 +179,11 @@ func (s *Server) handle(in rdmacm.Request) error {
 // refuse rejects a request.
 func refuse(in rdmacm.Request, why error) error {
 	a := answer{kind: kindRefused, code: refusedOther}
-	if errors.Is(why, ErrFenced) {
+	switch {
+	case errors.Is(why, ErrFenced):
 		a.code = refusedFenced
+	case errors.Is(why, ErrFull):
+		a.code = refusedFull
 	}
 	return in.Answer(why.Error(), a.encode())
 }
@@ -203,6 +206,11 @@ func (s *Server) answer(r request) (answer, error) {
 		})
 	case kindJoin:
 		if err := s.join(r); err != nil {
+			return answer{}, err
+		}
+	case kindTake:
+		var err error
+		if a.index, err = s.take(r); err != nil {
 			return answer{}, err
 		}
 	case kindWho:

@@ -1,0 +1,65 @@
+package memservice
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// ErrFull means that no word of a table is free.
+var ErrFull = errors.New("no word of the table is free")
+
+// maxTable bounds the words of a table, tablePiece is how many the service reads at a time.
+const (
+	maxTable   = 1 << 24
+	tablePiece = 512
+)
+
+// table is words in the shared region.
+type table struct {
+	off   uint64
+	words int
+}
+
+// Take has the memory service of a host put value, which is not 0, into the first word that is 0 in
+// the table of so many words at an offset of the shared region, and returns the word's index.
+// ErrFull: there is none. ErrFenced: the owner was fenced. After another error the outcome is
+// unknown.
+func Take(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, off uint64, words int, value uint64, deadline clock.Time) (int, error) {
+	a, err := ask(ctx, d, to, request{kind: kindTake, owner: owner, table: table{off, words}, value: value}, deadline)
+	if err != nil {
+		return 0, fmt.Errorf("take a word of the memory of %v: %w", to, err)
+	}
+	return int(a.index), nil
+}
+
+// take answers Take. No other request is served meanwhile.
+func (s *Server) take(r request) (uint32, error) {
+	size := uint64(r.table.words) * 8
+	switch {
+	case s.owners.fenced(r.owner):
+		return 0, ErrFenced
+	case s.region == nil || size > uint64(s.region.Len()) || r.table.off > uint64(s.region.Len())-size:
+		return 0, fmt.Errorf("a table of %d words at %d is outside of the shared region", r.table.words, r.table.off)
+	}
+	var b [8 * tablePiece]byte
+	for from := 0; from < r.table.words; from += tablePiece {
+		n := min(tablePiece, r.table.words-from)
+		if err := s.region.ReadAt(b[:8*n], int(r.table.off)+8*from); err != nil {
+			return 0, err
+		}
+		for i := range n {
+			if binary.LittleEndian.Uint64(b[8*i:]) != 0 {
+				continue
+			}
+			binary.LittleEndian.PutUint64(b[:], r.value)
+			return uint32(from + i), s.region.WriteAt(b[:8], int(r.table.off)+8*(from+i))
+		}
+	}
+	return 0, ErrFull
+}
