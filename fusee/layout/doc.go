@@ -1,0 +1,37 @@
+// Package layout describes FUSEE's remote memory byte for byte: slots and buckets of the hash index,
+// its directory, objects with their log entries, blocks with their bitmaps, and where all of that
+// lies in a memory server (FUSEE, FAST 2023; the index is that of RACE hashing, USENIX ATC 2021). It
+// does no I/O: callers read and write remote memory and pass the bytes.
+//
+// The region of each memory server has these parts:
+//
+//	superblock   64 bytes: magic, format, arrangement, generation
+//	directory    a word with the global depth, and a word for each prefix: subtable, local depth
+//	subtables    groups of three buckets of 64 bytes: main, overflow, main
+//	block table  a word for each block: the client that owns it, and the size of its objects
+//	areas        blocks of objects; one area for each replica
+//
+// The index replica of number i is on server i; all have the same bytes at the same offsets. An
+// object's first replica is in area 0 of its server; replica j is at the same offset in area j of
+// the server whose number is greater by j, modulo the number of servers. So a slot that names the
+// first replica names all of them.
+//
+// A key's hash chooses a subtable by the directory, and two combined buckets in it: a main bucket
+// and the overflow bucket next to it, 128 bytes that one READ fetches. Each bucket has the local
+// depth and the prefix of its subtable: a client whose copy of the directory is older than a split
+// sees that the bucket is not the key's.
+//
+// There are two formats:
+//
+//   - Hardened, the default. A slot has the version of its object, 16 bits that count the uses of
+//     the object's memory: a slot never has the same value twice within 65,536 uses, so that neither
+//     a CAS nor a reader takes a later use for an earlier one. An empty slot is one whose length is
+//     0, whatever else is in it: a DELETE leaves a value that no other DELETE leaves, which SNAPSHOT
+//     replication needs. The checksum of an object covers its key, its value and its version; the
+//     outcome in a log entry has a checksum, too, and is told from no outcome even if the old value
+//     was 0. Subtables do not overlap.
+//   - Published, the bytes of the public code: a slot has the address in units of 256 bytes, and is
+//     0 if it is empty; the checksum in a log entry is a constant; the mask that frees an object is
+//     shifted as a number of 32 bits; subtables are placed at the distance of their main buckets
+//     alone, so that each overlaps the next one.
+package layout

@@ -1,0 +1,44 @@
+package layout
+
+// Hash is the hash of a key, 64 bits.
+type Hash struct {
+	// bits chooses subtable, fingerprint and, in the published format, both buckets; other is the
+	// second, independent hash of the hardened format.
+	bits, other uint64
+}
+
+// HashOf returns the hash of a key. (The published code uses the family of xxhash. Any hash will do,
+// as long as all clients use the same.)
+func HashOf(key uint64) Hash {
+	return Hash{mix(key + 0x9e3779b97f4a7c15), mix(key ^ 0xd6e8feb86659fd93)}
+}
+
+// mix is the finalizer of SplitMix64.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Prefix is the part of the hash that the directory uses: its low bits, as many as the depth says,
+// are the index of an entry.
+func (h Hash) Prefix() uint32 { return uint32(h.bits >> 32) }
+
+// Fingerprint is the byte of the hash that a slot holds.
+func (h Hash) Fingerprint() byte { return byte(h.bits>>48) ^ byte(h.bits>>56) }
+
+// Buckets returns the indices of the two main buckets of a hash in a subtable with the given number
+// of main buckets, which is even. The first is in the lower half, the second in the upper half.
+func (f Format) Buckets(h Hash, mains int) (first, second int) {
+	half := uint64(mains / 2)
+	if f == Hardened {
+		return int(h.bits % half), int(half + h.other%half)
+	}
+	one := h.bits % half
+	tag := uint64(uint16(h.bits)) | 1
+	return int(one), int(half + (one^tag*0xc6a4a7935bd1e995)%half)
+}
+
+// firstOf is the number of the first bucket of a combined bucket, whose main bucket has the index
+// main: groups are main, overflow, main.
+func firstOf(main int) int { return main/2*3 + main%2 }

@@ -1,0 +1,262 @@
+package layout
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// An object:
+//
+//	0 mark 1 | 1 unused 1 | 2 length of the key 2 | 4 length of the value 4 | 8 key | value | log entry
+//
+// The log entry has 32 bytes and follows the value without padding, so that one WRITE carries both:
+//
+//	hardened   0 next 6 | 6 previous 6 | 12 version 2 | 14 operation and used bit 1 | 15 unused 1
+//	           16 checksum 4 | 20 old value of the slot 8 | 28 checksum of the outcome 4
+//	published  0 next 6 | 6 previous 6 | 12 unused 4 | 16 old value of the slot 8
+//	           24 checksum 1 | 25 operation and used bit 1 | 26 unused 6
+const (
+	objectHeader = 8
+	keyLen       = 8
+	// EntryLen is the length of a log entry.
+	EntryLen = 32
+	// Overhead is how many bytes an object has besides its value.
+	Overhead = objectHeader + keyLen + EntryLen
+	// MaxValue is the longest value, in bytes.
+	MaxValue = MaxUnits*Unit - Overhead
+)
+
+// Errors of objects.
+var (
+	// ErrObject: the bytes are no object.
+	ErrObject = errors.New("no object")
+	// ErrTorn: the object was written while it was read, or its WRITE has not ended.
+	ErrTorn = errors.New("an object that is not whole")
+)
+
+// Op is the operation that has made an object.
+type Op uint8
+
+// Operations.
+const (
+	OpInsert Op = iota + 1
+	OpUpdate
+	OpDelete
+	// OpFinished replaces the operation of a loser in the published format.
+	OpFinished
+)
+
+// Mark is the first byte of an object, which is written by itself after the object.
+type Mark uint8
+
+// Marks.
+const (
+	// Invalid (Published only): the object was replaced. A client that has remembered its place does
+	// not use it any more.
+	Invalid Mark = iota
+	Valid
+	// Pending (Hardened only): the object was inserted, and its client has yet to see that no other
+	// client inserts the key. For all others the key is absent.
+	Pending
+)
+
+// Link names an object in the list of a client's objects of one size: its first replica. 0: none.
+//
+//	bits 0 to 3  server | bits 4 to 47  place in units
+type Link uint64
+
+const linkBits = 1<<48 - 1
+
+// LinkTo names an object.
+func LinkTo(server int, place uint64) Link {
+	return Link(place<<4|uint64(server%MaxServers)) & linkBits
+}
+
+// Server has the first replica of the object.
+func (l Link) Server() int { return int(l % MaxServers) }
+
+// Place is the offset of the object in its area, in units.
+func (l Link) Place() uint64 { return uint64(l >> 4) }
+
+// Object is an object in local memory.
+type Object struct {
+	Mark  Mark
+	Key   uint64
+	Value []byte
+	// Next and Previous are its neighbours in the list of the client's objects of one size, in the
+	// order of allocation.
+	Next, Previous Link
+	// Version counts the uses of the object's memory (Hardened only).
+	Version uint16
+	Op      Op
+	// Outcome is that of the operation, and Old the value that it has replaced in the slot.
+	Outcome Outcome
+	Old     Slot
+	// sum is the checksum of the object (Hardened only).
+	sum uint32
+}
+
+// Outcome is what a log entry says about its operation.
+type Outcome uint8
+
+// Outcomes.
+const (
+	// Unknown: nothing yet.
+	Unknown Outcome = iota
+	// Incomplete: the WRITE of the outcome has not ended.
+	Incomplete
+	// Committed: the operation has won, and may have changed the slot.
+	Committed
+	// Finished: the operation has lost, and changes nothing any more.
+	Finished
+)
+
+var outcomeNames = [...]string{"unknown", "incomplete", "committed", "finished"}
+
+// String is the name of the outcome.
+func (o Outcome) String() string { return outcomeNames[min(o, Finished)] }
+
+// Units is the length of an object with a value of n bytes, in units.
+func Units(n int) int { return (Overhead + n + Unit - 1) / Unit }
+
+// Offsets in a log entry.
+const (
+	atVersion      = 12
+	atOp           = 14
+	atSum          = 16
+	atOld          = 20
+	atOutcome      = 28
+	atPublishedOld = 16
+	atPublishedSum = 24
+	atPublishedOp  = 25
+	usedBit        = 1 << 7
+	// publishedSum is the constant that the public code writes as a checksum.
+	publishedSum = 0xff
+	// finishedOld is written as the old value of a loser.
+	finishedOld = ^Slot(0)
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// AppendTo appends the bytes of an object whose outcome is unknown: what one WRITE writes.
+func (o *Object) AppendTo(f Format, b []byte) []byte {
+	at := len(b)
+	b = append(b, byte(o.Mark), 0)
+	b = binary.LittleEndian.AppendUint16(b, keyLen)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(o.Value)))
+	b = binary.LittleEndian.AppendUint64(b, o.Key)
+	b = append(b, o.Value...)
+	var e [EntryLen]byte
+	putLink(e[:], o.Next)
+	putLink(e[6:], o.Previous)
+	if f == Published {
+		e[atPublishedOp] = byte(o.Op) | usedBit
+		return append(b, e[:]...)
+	}
+	binary.LittleEndian.PutUint16(e[atVersion:], o.Version)
+	e[atOp] = byte(o.Op) | usedBit
+	b = append(b, e[:]...)
+	entry := b[len(b)-EntryLen:]
+	o.sum = sumOf(b[at:])
+	binary.LittleEndian.PutUint32(entry[atSum:], o.sum)
+	return b
+}
+
+// sumOf is the checksum of an object: of all but the mark and what is written later.
+func sumOf(b []byte) uint32 { return crc32.Checksum(b[1:len(b)-EntryLen+atSum], castagnoli) }
+
+func putLink(b []byte, l Link) {
+	binary.LittleEndian.PutUint32(b, uint32(l))
+	binary.LittleEndian.PutUint16(b[4:], uint16(l>>32))
+}
+
+func link(b []byte) Link {
+	return Link(binary.LittleEndian.Uint32(b)) | Link(binary.LittleEndian.Uint16(b[4:]))<<32
+}
+
+// Parse reads an object at the beginning of b. Value points into b. ErrTorn: the object has a length
+// and is not whole.
+func (o *Object) Parse(f Format, b []byte) error {
+	if len(b) < Overhead || b[0] > byte(Pending) || f == Published && b[0] > byte(Valid) || binary.LittleEndian.Uint16(b[2:]) != keyLen {
+		return ErrObject
+	}
+	n := binary.LittleEndian.Uint32(b[4:])
+	if uint64(n) > uint64(len(b)-Overhead) {
+		return ErrObject
+	}
+	b = b[:Overhead+int(n)]
+	e := b[len(b)-EntryLen:]
+	*o = Object{
+		Mark: Mark(b[0]), Key: binary.LittleEndian.Uint64(b[objectHeader:]), Value: b[objectHeader+keyLen : len(b)-EntryLen],
+		Next: link(e), Previous: link(e[6:]),
+	}
+	if f == Published {
+		return o.parsePublished(e)
+	}
+	o.Version, o.Op, o.sum = binary.LittleEndian.Uint16(e[atVersion:]), Op(e[atOp]&^usedBit), binary.LittleEndian.Uint32(e[atSum:])
+	if o.sum != sumOf(b) || e[atOp]&usedBit == 0 {
+		return ErrTorn
+	}
+	o.Old = Slot(binary.LittleEndian.Uint64(e[atOld:]))
+	switch sum := binary.LittleEndian.Uint32(e[atOutcome:]); {
+	case sum == 0 && o.Old == 0:
+	case sum != outcomeSum(o.Old, o.sum):
+		o.Outcome, o.Old = Incomplete, 0
+	case o.Old == finishedOld:
+		o.Outcome, o.Old = Finished, 0
+	default:
+		o.Outcome = Committed
+	}
+	return nil
+}
+
+// parsePublished reads a log entry as the public code does: an old value other than 0 means that the
+// operation is committed, whatever the checksum is.
+func (o *Object) parsePublished(e []byte) error {
+	if e[atPublishedOp]&usedBit == 0 {
+		return ErrTorn
+	}
+	o.Op, o.Old = Op(e[atPublishedOp]&^usedBit), Slot(binary.LittleEndian.Uint64(e[atPublishedOld:]))
+	switch {
+	case o.Op == OpFinished:
+		o.Outcome = Finished
+	case o.Old != 0:
+		o.Outcome = Committed
+	}
+	return nil
+}
+
+// outcomeSum is the checksum of an outcome. It is never 0, and differs between objects.
+func outcomeSum(old Slot, object uint32) uint32 {
+	var b [12]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(old))
+	binary.LittleEndian.PutUint32(b[8:], object)
+	return max(1, crc32.Checksum(b[:], castagnoli))
+}
+
+// Range is a piece of an object.
+type Range struct{ Off, Len int }
+
+// Commit appends the bytes that commit an operation in the log entry of its object, which AppendTo
+// has made: old is the value that it replaces in the slot. It returns where they belong in the
+// object.
+func (o *Object) Commit(f Format, old Slot, b []byte) ([]byte, Range) {
+	if f == Published {
+		b = append(binary.LittleEndian.AppendUint64(b, uint64(old)), publishedSum)
+		return b, o.inEntry(atPublishedOld, 9)
+	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(old))
+	b = binary.LittleEndian.AppendUint32(b, outcomeSum(old, o.sum))
+	return b, o.inEntry(atOld, 12)
+}
+
+// Finish is Commit for an operation that has lost.
+func (o *Object) Finish(f Format, b []byte) ([]byte, Range) {
+	if f == Published {
+		return append(b, byte(OpFinished)|usedBit), o.inEntry(atPublishedOp, 1)
+	}
+	return o.Commit(f, finishedOld, b)
+}
+
+func (o *Object) inEntry(at, n int) Range { return Range{objectHeader + keyLen + len(o.Value) + at, n} }

@@ -1,0 +1,131 @@
+package layout
+
+import "fmt"
+
+// Shape is the arrangement of the memory servers.
+type Shape struct {
+	Format Format
+	// Servers is the number of memory servers. Replicas is how many of them have a copy of an object,
+	// IndexReplicas how many have the index.
+	Servers, Replicas, IndexReplicas int
+	// Depth is the depth of the directory when the memory is formatted, Subtables how many subtables
+	// there is room for.
+	Depth, Subtables int
+	// Groups is the number of groups of three buckets of a subtable.
+	Groups int
+	// Blocks is the number of blocks of an area, BlockUnits the length of a block in units, a multiple
+	// of 64.
+	Blocks, BlockUnits int
+}
+
+// Bounds of a shape.
+const (
+	maxGroups     = 1 << 20
+	maxSubtables  = 1 << MaxDepth
+	maxBlocks     = 1 << 24
+	maxBlockUnits = 1 << 20
+)
+
+// Validate returns an error for the first field that is out of bounds.
+func (s *Shape) Validate() error {
+	switch {
+	case s.Format > Published:
+		return fmt.Errorf("format %d: want %d or %d", s.Format, Hardened, Published)
+	case s.Servers < 1 || s.Servers > MaxServers:
+		return fmt.Errorf("%d memory servers: want 1 to %d", s.Servers, MaxServers)
+	case s.Replicas < 1 || s.Replicas > s.Servers || s.IndexReplicas < 1 || s.IndexReplicas > s.Servers:
+		return fmt.Errorf("%d replicas of objects, %d of the index: want 1 to %d, the number of servers", s.Replicas, s.IndexReplicas, s.Servers)
+	case s.Depth < 0 || s.Depth > MaxDepth || s.Subtables < 1<<max(s.Depth, 0) || s.Subtables > maxSubtables:
+		return fmt.Errorf("depth %d with %d subtables: want depth 0 to %d, and %d to %d subtables", s.Depth, s.Subtables, MaxDepth, 1<<min(max(s.Depth, 0), MaxDepth), maxSubtables)
+	case s.Groups < 1 || s.Groups > maxGroups:
+		return fmt.Errorf("%d groups of a subtable: want 1 to %d", s.Groups, maxGroups)
+	case s.Blocks < 1 || s.Blocks > maxBlocks:
+		return fmt.Errorf("%d blocks: want 1 to %d", s.Blocks, maxBlocks)
+	case s.BlockUnits < 64 || s.BlockUnits > maxBlockUnits || s.BlockUnits%64 != 0:
+		return fmt.Errorf("blocks of %d units: want 64 to %d, a multiple of 64", s.BlockUnits, maxBlockUnits)
+	case uint64(s.Blocks)*uint64(s.BlockUnits) > maxPlace:
+		return fmt.Errorf("%d blocks of %d units: want at most %d units", s.Blocks, s.BlockUnits, maxPlace)
+	}
+	return nil
+}
+
+// Mains is the number of main buckets of a subtable.
+func (s *Shape) Mains() int { return 2 * s.Groups }
+
+// SubtableLen is the length of a subtable in bytes, as far as buckets are addressed.
+func (s *Shape) SubtableLen() uint64 { return uint64(s.Groups) * groupBuckets * BucketLen }
+
+// stride is the distance of two subtables in bytes.
+func (s *Shape) stride() uint64 {
+	if s.Format == Published {
+		return uint64(s.Mains()) * BucketLen // the overflow buckets are forgotten
+	}
+	return s.SubtableLen()
+}
+
+// Offsets of the first parts of a region.
+const (
+	// DepthWord has the global depth; it is on the servers with the index.
+	DepthWord = SuperblockLen
+	// ClientWord, on server 0, has the number of the last client.
+	ClientWord = SuperblockLen + 8
+	directory  = SuperblockLen + 64
+)
+
+// EntryAt is the offset of an entry of the directory.
+func (s *Shape) EntryAt(prefix uint32) uint64 { return directory + uint64(prefix)*8 }
+
+// SubtableAt is the offset of a subtable.
+func (s *Shape) SubtableAt(n int) uint64 {
+	return align(directory+8<<s.maxDepth()) + uint64(n)*s.stride()
+}
+
+// maxDepth is the greatest depth that the subtables allow.
+func (s *Shape) maxDepth() int {
+	depth := 0
+	for 1<<depth < s.Subtables {
+		depth++
+	}
+	return depth
+}
+
+// CombinedAt is the offset of the combined bucket of a main bucket in a subtable.
+func (s *Shape) CombinedAt(subtable, main int) uint64 {
+	return s.SubtableAt(subtable) + uint64(firstOf(main))*BucketLen
+}
+
+// SlotAt is the offset of slot i of the combined bucket at an offset.
+func SlotAt(combined uint64, i int) uint64 { return combined + uint64(slotAt(i)) }
+
+// BlockTable is the offset of the block table: a word for each block of area 0. Those of the other
+// areas follow.
+func (s *Shape) BlockTable(area int) uint64 {
+	end := s.SubtableAt(s.Subtables-1) + s.SubtableLen()
+	return align(end) + uint64(area)*uint64(s.Blocks)*8
+}
+
+// AreaAt is the offset of an area.
+func (s *Shape) AreaAt(area int) uint64 {
+	return align(s.BlockTable(s.Replicas)) + uint64(area)*s.AreaLen()
+}
+
+// AreaLen is the length of an area in bytes.
+func (s *Shape) AreaLen() uint64 { return uint64(s.Blocks) * uint64(s.BlockUnits) * Unit }
+
+// Len is how many bytes a region needs.
+func (s *Shape) Len() uint64 { return s.AreaAt(s.Replicas) }
+
+// Replica says where replica j of an object lies: the server, and the offset in its region. server
+// and place are those of the first replica.
+func (s *Shape) Replica(server int, place uint64, j int) (at int, off uint64) {
+	return (server + j) % s.Servers, s.AreaAt(j) + place*Unit
+}
+
+// Holds reports whether the shape has the place of an object of so many units.
+func (s *Shape) Holds(r Ref) bool {
+	return r.Server < s.Servers && r.Units > 0 && r.Place < uint64(s.Blocks)*uint64(s.BlockUnits) &&
+		r.Place%uint64(s.BlockUnits)+uint64(r.Units) <= uint64(s.BlockUnits)
+}
+
+// align rounds up to a unit.
+func align(n uint64) uint64 { return (n + Unit - 1) / Unit * Unit }

@@ -1,0 +1,96 @@
+package layout
+
+import "encoding/binary"
+
+// Format is a format of the remote memory.
+type Format uint8
+
+// Formats.
+const (
+	Hardened Format = iota
+	Published
+)
+
+// String is the name of the format.
+func (f Format) String() string {
+	if f == Published {
+		return "published"
+	}
+	return "hardened"
+}
+
+// Unit is the unit of objects' lengths and places, in bytes.
+const Unit = 256
+
+// Bounds of what a slot can name.
+const (
+	// MaxServers is the largest number of memory servers.
+	MaxServers = 16
+	// MaxUnits is the longest object, in units.
+	MaxUnits = 255
+	// maxPlace is the number of units of an area in the hardened format.
+	maxPlace = 1 << 28
+)
+
+// Slot is the word of the index that names an object. It is the number that a CAS compares; remote
+// memory holds it in little-endian byte order. SNAPSHOT's last rule compares slots as these numbers.
+//
+//	hardened   0 fingerprint 1 | 1 length 1 | 2 version 2 | 4 server, 4 bits, and place, 28 bits
+//	published  0 fingerprint 1 | 1 length 1 | 2 server 1 | 3 address in units 5, big-endian
+type Slot uint64
+
+// Ref is what a slot says.
+type Ref struct {
+	Fingerprint byte
+	// Units is the length of the object in units; 0: the slot is empty.
+	Units int
+	// Server has the first replica. Place is its offset in area 0, in units. (The public code has the
+	// virtual address there; its areas begin at the same address on all servers.)
+	Server int
+	Place  uint64
+	// Version counts the uses of the object's memory (Hardened only).
+	Version uint16
+}
+
+// Slot makes the slot that says r. Fields that are out of bounds lose their upper bits.
+func (f Format) Slot(r Ref) Slot {
+	low := uint64(r.Fingerprint) | uint64(byte(r.Units))<<8
+	if f == Hardened {
+		return Slot(low | uint64(r.Version)<<16 | uint64(r.Server%MaxServers)<<32 | r.Place%maxPlace<<36)
+	}
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], r.Place&(1<<40-1))
+	return Slot(low | uint64(byte(r.Server))<<16 | binary.LittleEndian.Uint64(b[:]))
+}
+
+// Ref says what a slot means.
+func (f Format) Ref(s Slot) Ref {
+	r := Ref{Fingerprint: byte(s), Units: int(byte(s >> 8))}
+	if f == Hardened {
+		r.Version, r.Server, r.Place = uint16(s>>16), int(s>>32%MaxServers), uint64(s>>36)
+		return r
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(s))
+	b[0], b[1], b[2] = 0, 0, 0
+	r.Server, r.Place = int(byte(s>>16)), binary.BigEndian.Uint64(b[:])
+	return r
+}
+
+// Empty reports whether the slot names no object.
+func (f Format) Empty(s Slot) bool {
+	if f == Published {
+		return s == 0
+	}
+	return byte(s>>8) == 0
+}
+
+// Emptied is the value that a DELETE leaves in a slot. r is the deleter's temporary object, which no
+// other operation uses: in the hardened format the value is unlike those of other DELETEs.
+func (f Format) Emptied(r Ref) Slot {
+	if f == Published {
+		return 0
+	}
+	r.Units = 0
+	return f.Slot(r)
+}

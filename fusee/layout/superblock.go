@@ -1,0 +1,66 @@
+package layout
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// SuperblockLen is the length of a superblock in bytes.
+const SuperblockLen = 64
+
+const superblockMagic = 0x3130_4545_5355_4652 // "RFUSEE01"
+
+// ErrSuperblock means that the memory does not begin with a superblock. It was never formatted, or
+// was lost.
+var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
+
+// Superblock is at the start of a region. It shows a client that the memory is the store's, and that
+// it is still the same memory.
+//
+//	 0 magic 8           24 depth 4        40 blocks 4
+//	 8 generation 8      28 subtables 4    44 units of a block 4
+//	16 format, servers,  32 groups 4       48 0
+//	   replicas of objects and of the index, server 1 each, 0 3
+type Superblock struct {
+	Shape Shape
+	// Generation is a random number, never 0, that all servers of a store have in common. The memory
+	// of a server that was restarted has none.
+	Generation uint64
+	// Server is the number of the server.
+	Server int
+}
+
+// Put writes the superblock to b, which has SuperblockLen bytes.
+func (s *Superblock) Put(b []byte) {
+	clear(b[:SuperblockLen])
+	le := binary.LittleEndian
+	le.PutUint64(b, superblockMagic)
+	le.PutUint64(b[8:], s.Generation)
+	v := &s.Shape
+	b[16], b[17], b[18], b[19], b[20] = byte(v.Format), byte(v.Servers), byte(v.Replicas), byte(v.IndexReplicas), byte(s.Server)
+	for i, n := range []int{v.Depth, v.Subtables, v.Groups} {
+		le.PutUint32(b[24+4*i:], uint32(n))
+	}
+	le.PutUint32(b[40:], uint32(v.Blocks))
+	le.PutUint32(b[44:], uint32(v.BlockUnits))
+}
+
+// Parse reads what Put wrote.
+func (s *Superblock) Parse(b []byte) error {
+	le := binary.LittleEndian
+	if len(b) < SuperblockLen || le.Uint64(b) != superblockMagic {
+		return ErrSuperblock
+	}
+	*s = Superblock{
+		Generation: le.Uint64(b[8:]), Server: int(b[20]),
+		Shape: Shape{
+			Format: Format(b[16]), Servers: int(b[17]), Replicas: int(b[18]), IndexReplicas: int(b[19]),
+			Depth: int(le.Uint32(b[24:])), Subtables: int(le.Uint32(b[28:])), Groups: int(le.Uint32(b[32:])),
+			Blocks: int(le.Uint32(b[40:])), BlockUnits: int(le.Uint32(b[44:])),
+		},
+	}
+	if s.Generation == 0 || s.Shape.Validate() != nil || s.Server >= s.Shape.Servers {
+		return ErrSuperblock
+	}
+	return nil
+}
