@@ -1,0 +1,153 @@
+package snapshot
+
+import (
+	"fmt"
+	"strings"
+)
+
+// State is the state of a Writer.
+type State uint8
+
+// States.
+const (
+	Idle State = iota
+	// Swapping: the new value is being swapped into the backups.
+	Swapping
+	// Looking: no rule has decided without the primary, which is being read.
+	Looking
+	// Fixing: the writer has won, and makes the other backups alike.
+	Fixing
+	// Logging: the writer has won, and writes the outcome into its log entry.
+	Logging
+	// Committing: the primary is being swapped.
+	Committing
+	// Waiting: the writer has lost, and waits for the winner to change the primary.
+	Waiting
+	// Won and Lost are ends: the primary has changed. So is Failed: see Down.
+	Won
+	Lost
+	Failed
+	states // their number
+)
+
+var stateNames = [...]string{"idle", "swapping", "looking", "fixing", "logging", "committing", "waiting", "won", "lost", "failed"}
+
+// String is the name of the state.
+func (s State) String() string { return stateNames[s] }
+
+// Ended reports whether nothing follows the state.
+func (s State) Ended() bool { return s >= Won }
+
+// Action is what the owner of a Writer does next.
+type Action uint8
+
+// Actions.
+const (
+	// None: the writer has ended.
+	None Action = iota
+	// SwapBackups: carry out Swaps, all at a time, and call Backups with what they have found.
+	SwapBackups
+	// ReadPrimary: read the primary, and call Primary with its value. The owner may pause before it
+	// if it has done so before.
+	ReadPrimary
+	// Log: write the outcome into the log entry, and call Logged.
+	Log
+	// SwapPrimary: swap the primary from the old value to the new one, and call Primary with what the
+	// swap has found.
+	SwapPrimary
+)
+
+var actionNames = [...]string{"-", "swap the backups", "read the primary", "write the log", "swap the primary"}
+
+// String says what is done.
+func (a Action) String() string { return actionNames[a] }
+
+// event is what a Writer finds.
+type event uint8
+
+const (
+	evBegin   event = iota // there are backups
+	evAlone                // there are none: the primary decides
+	evAll                  // Rule 1 decides for the writer
+	evMost                 // Rule 2 decides for the writer
+	evLost                 // Rule 1, 2 or 3 decides for another one
+	evOpen                 // neither Rule 1 nor Rule 2 decides
+	evLeast                // Rule 3 decides for the writer
+	evGone                 // the primary does not have the old value any more
+	evSame                 // the primary has the old value
+	evFixed                // all backups have the new value
+	evLogged               // the outcome is in the log
+	evSwapped              // the swap of the primary has found the old value
+	evForeign              // a word has a value that no writer of this protocol leaves there
+	evDown                 // an operation has failed
+	events                 // their number
+)
+
+var eventNames = [...]string{
+	"begin", "no backups", "Rule 1", "Rule 2", "lost", "open", "Rule 3", "changed", "unchanged", "fixed", "logged", "swapped", "foreign", "down",
+}
+
+// String is the name of the event.
+func (e event) String() string { return eventNames[e] }
+
+// edges is the state diagram.
+var edges = [...]struct {
+	from State
+	on   event
+	to   State
+	does Action
+}{
+	{Idle, evBegin, Swapping, SwapBackups},
+	{Idle, evAlone, Committing, SwapPrimary},
+
+	{Swapping, evAll, Logging, Log},
+	{Swapping, evMost, Fixing, SwapBackups},
+	{Swapping, evLost, Waiting, ReadPrimary},
+	{Swapping, evOpen, Looking, ReadPrimary},
+	{Swapping, evDown, Failed, None},
+
+	{Looking, evLeast, Fixing, SwapBackups},
+	{Looking, evLost, Waiting, ReadPrimary},
+	{Looking, evGone, Lost, None},
+	{Looking, evDown, Failed, None},
+
+	{Fixing, evFixed, Logging, Log},
+	{Fixing, evForeign, Failed, None},
+	{Fixing, evDown, Failed, None},
+
+	{Logging, evLogged, Committing, SwapPrimary},
+	{Logging, evDown, Failed, None},
+
+	{Committing, evSwapped, Won, None},
+	{Committing, evGone, Lost, None}, // without backups
+	{Committing, evForeign, Failed, None},
+	{Committing, evDown, Failed, None},
+
+	{Waiting, evGone, Lost, None},
+	{Waiting, evSame, Waiting, ReadPrimary},
+	{Waiting, evDown, Failed, None},
+}
+
+// cell is an entry of diagram.
+type cell struct {
+	to   State
+	does Action
+	ok   bool
+}
+
+// diagram is the edges by state and event.
+var diagram = func() (t [states][events]cell) {
+	for _, e := range edges {
+		t[e.from][e.on] = cell{e.to, e.does, true}
+	}
+	return t
+}()
+
+// Table prints the state diagram, one edge a line.
+func Table() string {
+	var b strings.Builder
+	for _, e := range edges {
+		fmt.Fprintf(&b, "%-10v  %-10v  %-10v  %v\n", e.from, e.on, e.to, e.does)
+	}
+	return b.String()
+}

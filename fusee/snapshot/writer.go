@@ -1,0 +1,131 @@
+package snapshot
+
+// MaxBackups is the largest number of backups of a word.
+const MaxBackups = 15
+
+// Writer is one write of a replicated word. See the package comment.
+type Writer struct {
+	state    State
+	n        uint8
+	old, new uint64
+	// has are the backups' values as the writer knows them.
+	has [MaxBackups]uint64
+}
+
+// New makes a writer that replaces old, which it has read in the primary, by a value that no other
+// writer has. backups is the number of backups, at most MaxBackups.
+func New(old, value uint64, backups int) Writer {
+	return Writer{old: old, new: value, n: uint8(min(max(backups, 0), MaxBackups))}
+}
+
+// State is the state of the writer.
+func (w *Writer) State() State { return w.state }
+
+// Old is the value that the writer replaces, Value the one by which it replaces it.
+func (w *Writer) Old() uint64 { return w.old }
+
+// Value is the new value.
+func (w *Writer) Value() uint64 { return w.new }
+
+// Swap is a compare-and-swap of one backup to the writer's value.
+type Swap struct {
+	Backup  int
+	Compare uint64
+}
+
+// Swaps appends to dst the swaps that SwapBackups stands for.
+func (w *Writer) Swaps(dst []Swap) []Swap {
+	for i, v := range w.has[:w.n] {
+		switch {
+		case w.state == Swapping:
+			dst = append(dst, Swap{i, w.old})
+		case w.state == Fixing && v != w.new:
+			dst = append(dst, Swap{i, v})
+		}
+	}
+	return dst
+}
+
+// Begin is called first.
+func (w *Writer) Begin() Action {
+	if w.n == 0 {
+		return w.on(evAlone)
+	}
+	return w.on(evBegin)
+}
+
+// Backups reports what the swaps have found, in the order of Swaps.
+func (w *Writer) Backups(found []uint64) Action { return w.backups(found, theRules) }
+
+// verdicts are the events that verdicts are.
+var verdicts = [...]event{wins1: evAll, wins2: evMost, wins3: evLeast, loses: evLost, open: evOpen, gone: evGone}
+
+func (w *Writer) backups(found []uint64, r rules) Action {
+	if w.state == Fixing {
+		return w.fixed(found)
+	}
+	for i := range w.has[:w.n] {
+		if i >= len(found) {
+			return w.on(evDown)
+		}
+		if w.has[i] = found[i]; found[i] == w.old {
+			w.has[i] = w.new
+		}
+	}
+	return w.on(verdicts[r.backups(w.has[:w.n], w.new)])
+}
+
+// fixed checks that the winner has found what it has seen before.
+func (w *Writer) fixed(found []uint64) Action {
+	n := 0
+	for i, v := range w.has[:w.n] {
+		if v == w.new {
+			continue
+		}
+		if n >= len(found) || found[n] != v && found[n] != w.new {
+			return w.on(evForeign)
+		}
+		w.has[i] = w.new
+		n++
+	}
+	return w.on(evFixed)
+}
+
+// Logged reports that the outcome is in the log entry.
+func (w *Writer) Logged() Action { return w.on(evLogged) }
+
+// Primary reports the value of the primary that a READ or the swap has found.
+func (w *Writer) Primary(found uint64) Action { return w.primary(found, theRules) }
+
+func (w *Writer) primary(found uint64, r rules) Action {
+	switch w.state {
+	case Looking:
+		return w.on(verdicts[r.primary(w.has[:w.n], w.new, w.old, found)])
+	case Committing:
+		switch {
+		case found == w.old, found == w.new:
+			return w.on(evSwapped)
+		case w.n == 0:
+			return w.on(evGone)
+		}
+		return w.on(evForeign)
+	default:
+		if found == w.old {
+			return w.on(evSame)
+		}
+		return w.on(evGone)
+	}
+}
+
+// Down reports that an operation has failed, and that its owner gives up.
+func (w *Writer) Down() Action { return w.on(evDown) }
+
+// on handles an event. One that does not belong to the state changes nothing.
+func (w *Writer) on(e event) Action {
+	c := diagram[w.state][e]
+	if !c.ok {
+		return None
+	}
+	w.state = c.to
+	return c.does
+}
