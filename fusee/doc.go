@@ -1,0 +1,35 @@
+// Package fusee is a client of FUSEE, a key-value store whose index, log and memory management are
+// in passive memory: clients search it and change it by one-sided operations alone (FUSEE, FAST
+// 2023). The memory servers' processors only give out blocks (memservice.Take).
+//
+// The index is a hash table (package layout) whose slots are replicated by SNAPSHOT (package
+// snapshot). A GET is one round trip if the client remembers where the value is, otherwise two. A PUT
+// or DELETE of a key that the client remembers is four, with two replicas of the index: WRITE of the
+// object with its log entry to all replicas, beside the READ of the buckets; CAS of the backups;
+// WRITE of the outcome into the log entry; CAS of the primary. With one replica of the index it is
+// two. A key that the client does not remember costs one more, to compare the key.
+//
+// The differences from the published system, and the reasons:
+//
+//   - Slots and objects are layout.Hardened: a slot has the version of its object, so that what a
+//     client remembers is right if the slot is unchanged. Objects are not marked as invalid when they
+//     are replaced: every operation reads the slot.
+//   - A DELETE leaves a value that no other DELETE leaves. The published one leaves 0, and two of
+//     them both win (see package snapshot). A DELETE that loses is repeated, as an INSERT is: the
+//     winner may have been another DELETE.
+//   - Two clients may insert one key into two slots at a time. An INSERT therefore reads the buckets
+//     again, behind its CAS of the primary and in the same round trip. Until then its object is
+//     pending, and the key is absent for all others; then the client marks it as valid, which is one
+//     round trip more than in the paper. Of two clients that see each other the one with the slot at
+//     the higher offset gives up, and the other one waits until it has done so; one that sees a valid
+//     object of the key gives up with kv.ErrExists. Clients that do not see each other are not both
+//     pending.
+//
+// What it does not survive yet: there is no master. A client that dies, or whose connection fails for
+// longer than settleTimeout, between the CAS of the first backup and that of the primary leaves a slot
+// that no other client can change; operations on its key end with kv.ErrTimeout. The blocks and the
+// pending keys of such a client stay as they are. A memory server that restarts ends the store
+// (kv.ErrLost). The index does not grow: an INSERT whose buckets are full ends with kv.ErrFull.
+// Within 65,536 uses of one object's memory, no operation may last from one use to the next with the
+// same version.
+package fusee

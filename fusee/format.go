@@ -1,0 +1,146 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+)
+
+// piece is how many bytes one WRITE of Format carries.
+const piece = 32 << 10
+
+// maker writes the first bytes of a store.
+type maker struct {
+	memory
+	deadline clock.Time
+}
+
+// Format makes an empty store on memory servers, whatever they contain. It ends the connections of
+// the clients of an earlier store first: none of their requests arrives later, and no client of the
+// new store gets the number of one of them.
+func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superblock, err error) {
+	if err := cfg.validate(); err != nil {
+		return layout.Superblock{}, err
+	}
+	m := &maker{deadline: deadline}
+	if err := m.open(cfg, deadline); err != nil {
+		return layout.Superblock{}, err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	last, memory, err := m.retire()
+	if err != nil {
+		return layout.Superblock{}, err
+	}
+	s := layout.Superblock{Generation: f.Generation}
+	for s.Generation == 0 {
+		s.Generation = m.rt.Rand().Uint64()
+	}
+	if s.Shape, err = f.shape(len(cfg.Servers), memory); err != nil {
+		return s, err
+	}
+	for i := range cfg.Servers {
+		if err := m.clear(i, s.Shape.Len()); err != nil {
+			return s, err
+		}
+		if i < s.Shape.IndexReplicas {
+			if err := m.index(i, &s.Shape); err != nil {
+				return s, err
+			}
+		}
+	}
+	if err := m.bytesAt(0, layout.ClientWord, binary.LittleEndian.AppendUint64(nil, uint64(last))); err != nil {
+		return s, err
+	}
+	for i := range cfg.Servers { // the superblocks last: without them no client opens the store
+		var b [layout.SuperblockLen]byte
+		s.Server = i
+		s.Put(b[:])
+		if err := m.bytesAt(i, 0, b[:]); err != nil {
+			return s, err
+		}
+	}
+	s.Server = 0
+	return s, nil
+}
+
+// retire ends the connections of all clients, and returns the greatest number of one and the bytes of
+// the smallest server.
+func (m *maker) retire() (last uint32, memory uint64, err error) {
+	memory = ^uint64(0)
+	for i, addr := range m.cfg.Servers {
+		for {
+			var n uint32
+			if n, err = memservice.Retire(m.cfg.Context, m.cfg.Manager, addr, 0, m.deadline); err == nil {
+				err = m.fab.Open(i, m.deadline)
+			}
+			if err == nil {
+				last, memory = max(last, n), min(memory, uint64(m.links[i].mem.Len))
+				break
+			}
+			if err := m.again(err, m.deadline); err != nil {
+				return 0, 0, err
+			}
+		}
+	}
+	return last, memory, nil
+}
+
+// bytesAt writes bytes to a server.
+func (m *maker) bytesAt(i int, off uint64, b []byte) error {
+	for len(b) > 0 {
+		n := min(piece, len(b))
+		if err := m.put(b[:n], atOut); err != nil {
+			return err
+		}
+		m.write(i, off, atOut, n)
+		if err := m.do(m.deadline); err != nil {
+			return err
+		}
+		b, off = b[n:], off+uint64(n)
+	}
+	return nil
+}
+
+// clear writes zeros.
+func (m *maker) clear(i int, size uint64) error {
+	if err := m.put(make([]byte, piece), atOut); err != nil {
+		return err
+	}
+	for off := uint64(0); off < size; {
+		for ; off < size && m.room() > 0; off += piece {
+			m.write(i, off, atOut, int(min(piece, size-off)))
+		}
+		if err := m.do(m.deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// index writes the directory, and the headers of all buckets.
+func (m *maker) index(i int, s *layout.Shape) error {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(s.Depth))
+	if err := m.bytesAt(i, layout.DepthWord, b); err != nil {
+		return err
+	}
+	b = b[:0]
+	for n := range 1 << s.Depth {
+		b = binary.LittleEndian.AppendUint64(b, layout.Entry{Depth: s.Depth, Subtable: n}.Word())
+	}
+	if err := m.bytesAt(i, s.EntryAt(0), b); err != nil {
+		return err
+	}
+	for n := range 1 << s.Depth {
+		b = make([]byte, s.SubtableLen())
+		for at := 0; at < len(b); at += layout.BucketLen {
+			layout.Header{Depth: s.Depth, Prefix: uint32(n)}.Put(b[at:])
+		}
+		if err := m.bytesAt(i, s.SubtableAt(n), b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

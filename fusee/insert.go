@@ -1,0 +1,157 @@
+package fusee
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Insert implements kv.Store.
+func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
+	if len(value) > c.MaxValue() {
+		return kv.ErrTooLarge
+	}
+	if err := c.begin(deadline); err != nil {
+		return err
+	}
+	h := layout.HashOf(key)
+	for {
+		err := c.insert(key, h, value, deadline)
+		switch {
+		case errors.Is(err, errPending):
+			c.rt.Sleep(poll)
+		case !errors.Is(err, errChanged):
+			return err
+		}
+		if err := c.retry(deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// errPending: another client is inserting the key, and the outcome is open.
+var errPending = errors.New("another client inserts the key")
+
+// insert is one attempt of Insert. errChanged and errPending ask for another one.
+func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.Time) error {
+	f, o, err := c.compose(key, h, value, layout.OpInsert, deadline)
+	if err != nil {
+		return unchanged(err)
+	}
+	into, err := c.absent(key, h, deadline)
+	if err != nil {
+		c.giveBack(f)
+		return unchanged(err)
+	}
+	slot := c.super.Shape.Format.Slot(f.Ref)
+	won, err := c.replace(change{
+		at: into.at, old: into.slot, new: slot, log: &o, ref: f.Ref, again: func() { c.readBuckets(h, 1) },
+	}, deadline)
+	if err != nil {
+		c.leaked++
+		return err
+	}
+	if !won {
+		c.giveBack(f)
+		return errChanged
+	}
+	own := entry{at: into.at, slot: slot}
+	if err := c.alone(key, h, own, deadline); err != nil {
+		return c.withdraw(own, f, err, deadline)
+	}
+	return c.show(key, h, own, f, deadline)
+}
+
+// absent carries out the batch, finds that the key has no slot, and chooses an empty one.
+func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
+	if err := c.do(deadline); err != nil {
+		return entry{}, err
+	}
+	list, err := c.look(h, 0)
+	if err != nil {
+		return entry{}, err
+	}
+	into, free := c.vacancy()
+	list, err = c.inspect(key, list, deadline)
+	switch {
+	case err != nil:
+		return entry{}, err
+	case len(list) > 0 && list[0].mark == layout.Valid:
+		c.cache.put(key, h, list[0].at, list[0].slot)
+		return entry{}, kv.ErrExists
+	case len(list) > 0:
+		return entry{}, errPending
+	case !free:
+		return entry{}, errors.Join(kv.ErrFull, kv.ErrNoEffect)
+	}
+	return into, nil
+}
+
+// alone decides between clients that insert one key into different slots; see the package comment.
+// own is this client's slot, whose object is pending; the buckets were read after it was put there.
+// It returns nil if no other client has a slot any more.
+func (c *Client) alone(key uint64, h layout.Hash, own entry, deadline clock.Time) error {
+	for set := 1; ; set = 0 {
+		list, err := c.look(h, set)
+		if err == nil {
+			for i, e := range list {
+				if e.at == own.at {
+					list = append(list[:i], list[i+1:]...)
+					break
+				}
+			}
+			list, err = c.inspect(key, list, deadline)
+		}
+		switch {
+		case errors.Is(err, errChanged):
+		case err != nil:
+			return err
+		case len(list) == 0:
+			return nil
+		case list[0].mark == layout.Valid:
+			return kv.ErrExists
+		default:
+			for _, e := range list {
+				if e.at < own.at {
+					return errPending
+				}
+			}
+		}
+		if err := c.retry(deadline); err != nil {
+			return err
+		}
+		c.rt.Sleep(poll)
+		c.readBuckets(h, 0)
+		if err := c.do(deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// withdraw empties the slot of a pending object again, for the reason why. No other client changes
+// the slot.
+func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) error {
+	emptied := c.super.Shape.Format.Emptied(f.Ref)
+	won, err := c.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)
+	if err != nil || !won {
+		c.leaked++
+		return timeout(err)
+	}
+	c.giveBack(f)
+	return unchanged(why)
+}
+
+// show marks the object of an INSERT as valid.
+func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline clock.Time) error {
+	if err := c.put([]byte{byte(layout.Valid)}, atLog); err != nil {
+		return err
+	}
+	c.writeReplicas(f.Ref, 0, atLog, 1)
+	if err := c.do(max(deadline, c.rt.Now()).Add(settleTimeout)); err != nil {
+		return timeout(err)
+	}
+	c.cache.put(key, h, own.at, own.slot)
+	return nil
+}

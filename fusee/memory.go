@@ -1,0 +1,221 @@
+package fusee
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/remotemem"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// memory is a client's access to the memory servers: a connection to each, and operations that are
+// carried out together.
+type memory struct {
+	cfg   Config
+	rt    verbs.Runtime
+	fab   *remotemem.Fabric
+	links []link
+	// id is the number of the client, the owner of its connections; 0: not known yet.
+	id uint32
+	// ops are operations to be prepared; batch are those that are prepared and not done.
+	ops   [maxOps]remotemem.Op
+	batch []*remotemem.Op
+	n     int
+	// repeated reports that an operation of the last batch was carried out more than once, perhaps.
+	repeated bool
+	cost     kv.Cost
+}
+
+// link is the connection to one memory server.
+type link struct {
+	mem memservice.Memory
+	// boot is the incarnation of the memory service that has the store's memory; 0: none was seen.
+	boot uint64
+}
+
+// Areas of the registered buffer.
+const (
+	// maxOps bounds the operations of a batch.
+	maxOps = 64
+	// words are for one word of each operation.
+	atWords = 0
+	// the two combined buckets, twice: as they were before and behind the CAS of the primary.
+	atBuckets = atWords + 8*maxOps
+	bucketsIn = 2
+	atLog     = atBuckets + bucketsIn*2*layout.CombinedLen
+	logLen    = 64
+	// atFrees has the values that frees in flight find.
+	atFrees = atLog + logLen
+	atOut   = atFrees + 8*freeBatch
+	maxOut  = layout.MaxUnits * layout.Unit
+	// atIn has the objects that were read.
+	atIn      = atOut + maxOut
+	maxIn     = 4
+	bufferLen = atIn + maxIn*maxOut
+)
+
+// open connects to all servers.
+func (m *memory) open(cfg Config, deadline clock.Time) (err error) {
+	m.cfg, m.rt = cfg, cfg.Context.Runtime()
+	m.links = make([]link, len(cfg.Servers))
+	if m.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen}); err != nil {
+		return err
+	}
+	for i := range cfg.Servers {
+		if _, err := m.fab.AddPeer(cfg.Servers[i], 0, m.dial(i)); err != nil {
+			return errors.Join(err, m.fab.Close())
+		}
+	}
+	return nil
+}
+
+// dial connects to server i and ends the previous connection: requests that were in flight on it are
+// not executed any more.
+func (m *memory) dial(i int) remotemem.Connect {
+	return func(qp verbs.QP, until clock.Time) error {
+		l := &m.links[i]
+		claim := memservice.Claim{Owner: m.id, Replaces: l.mem.Conn}
+		got, err := memservice.DialOwned(m.cfg.Manager, qp, m.cfg.Servers[i], m.cfg.Params, claim, until)
+		switch {
+		case errors.Is(err, memservice.ErrFenced):
+			return m.errLost(i)
+		case err != nil:
+			return err
+		case l.boot != 0 && l.boot != got.Boot:
+			return m.errLost(i)
+		}
+		l.mem, l.boot = got, got.Boot
+		return nil
+	}
+}
+
+func (m *memory) errLost(i int) error {
+	return fmt.Errorf("%w: memory server %d", kv.ErrLost, i)
+}
+
+// target is a place in the region of server i.
+func (m *memory) target(i int, off uint64) remotemem.Target {
+	l := &m.links[i]
+	return remotemem.Target{Peer: i, Addr: l.mem.Addr + off, RKey: l.mem.RKey}
+}
+
+// next is an operation of the batch that is being prepared, and the place of its word.
+func (m *memory) next() (o *remotemem.Op, word int) {
+	o, word = &m.ops[m.n], atWords+8*m.n
+	m.n++
+	m.batch = append(m.batch, o)
+	return o, word
+}
+
+// room is how many more operations the batch can have.
+func (m *memory) room() int { return maxOps - m.n }
+
+// read adds a READ of n bytes into the buffer.
+func (m *memory) read(server int, off uint64, to, n int) {
+	o, _ := m.next()
+	m.fab.Read(o, m.target(server, off), to, n)
+}
+
+// write adds a WRITE of n bytes of the buffer.
+func (m *memory) write(server int, off uint64, from, n int) {
+	o, _ := m.next()
+	m.fab.Write(o, m.target(server, off), from, n)
+}
+
+// swap adds a CAS; its word will have what it has found.
+func (m *memory) swap(server int, off, compare, value uint64) (word int) {
+	o, word := m.next()
+	m.fab.CompareSwap(o, m.target(server, off), compare, value, word)
+	return word
+}
+
+// add adds a FETCH_ADD.
+func (m *memory) add(server int, off, value uint64) (word int) {
+	o, word := m.next()
+	m.fab.FetchAdd(o, m.target(server, off), value, word)
+	return word
+}
+
+// do carries out the batch and counts a round trip. Operations whose connections fail are repeated
+// on new ones: only READs, WRITEs to memory that no other client writes, and CASes to a value that
+// no other operation writes may be in the batch.
+func (m *memory) do(deadline clock.Time) error {
+	m.repeated = false
+	for {
+		err := m.once(deadline)
+		if err == nil {
+			return nil
+		}
+		m.batch = slices.DeleteFunc(m.batch, func(o *remotemem.Op) bool { return o.Done && o.Status == verbs.Success })
+		m.repeated = true
+		if err := m.again(err, deadline); err != nil {
+			m.drop()
+			return err
+		}
+	}
+}
+
+// once carries out the batch and repeats nothing. After an error the batch is as it was.
+func (m *memory) once(deadline clock.Time) error {
+	m.cost.RTTs++
+	err := m.fab.Do(deadline, m.batch...)
+	if err == nil {
+		m.drop()
+	}
+	return err
+}
+
+// drop forgets the batch.
+func (m *memory) drop() { m.batch, m.n = m.batch[:0], 0 }
+
+// again handles a failed attempt: nil if it can be repeated, after a pause.
+func (m *memory) again(err error, deadline clock.Time) error {
+	switch {
+	case errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+		return err
+	case m.rt.Now() >= deadline:
+		return timeout(err)
+	}
+	m.rt.Sleep(pause)
+	return nil
+}
+
+func timeout(err error) error {
+	if err == nil || errors.Is(err, kv.ErrTimeout) {
+		return errors.Join(kv.ErrTimeout, err)
+	}
+	return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
+}
+
+// bytes copies n bytes of the buffer to dst[:0].
+func (m *memory) bytes(dst []byte, at, n int) ([]byte, error) {
+	dst = slices.Grow(dst[:0], n)[:n]
+	return dst, m.fab.MR().ReadAt(dst, at)
+}
+
+// put copies bytes into the buffer.
+func (m *memory) put(b []byte, at int) error { return m.fab.MR().WriteAt(b, at) }
+
+// word is a word that an atomic has found, in the byte order of the host.
+func (m *memory) word(at int) (uint64, error) {
+	var b [8]byte
+	err := m.fab.MR().ReadAt(b[:], at)
+	return binary.NativeEndian.Uint64(b[:]), err
+}
+
+// close ends the connections and has the servers free their ends.
+func (m *memory) close() error {
+	err := m.fab.Close()
+	for i := range m.links {
+		if conn := m.links[i].mem.Conn; conn != 0 {
+			_ = memservice.End(m.cfg.Context, m.cfg.Manager, m.cfg.Servers[i], conn, m.rt.Now().Add(farewellTimeout))
+		}
+	}
+	return err
+}

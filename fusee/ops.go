@@ -1,0 +1,202 @@
+package fusee
+
+import (
+	"errors"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// Get implements kv.Store.
+func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	if err := c.begin(deadline); err != nil {
+		return dst[:0], err
+	}
+	h := layout.HashOf(key)
+	for {
+		found, err := c.get(key, h, deadline)
+		switch {
+		case errors.Is(err, errChanged):
+			if err := c.retry(deadline); err != nil {
+				return dst[:0], err
+			}
+		case err != nil:
+			return dst[:0], err
+		case !found:
+			return dst[:0], kv.ErrNotFound
+		default:
+			return append(dst[:0], c.object.Value...), nil
+		}
+	}
+}
+
+// get is one attempt of Get: object is the key's if it was found.
+func (c *Client) get(key uint64, h layout.Hash, deadline clock.Time) (found bool, err error) {
+	c.readBuckets(h, 0)
+	known := c.cache.get(key, h)
+	early := c.cache.trusts(known) && c.readObject(known.slot, 0)
+	if err := c.do(deadline); err != nil {
+		return false, err
+	}
+	list, err := c.look(h, 0)
+	if err != nil {
+		return false, err
+	}
+	if known != nil {
+		right := c.named(list, known)
+		known.used(right)
+		if right && early {
+			same, err := c.parse(known.slot, 0)
+			if err == nil && !same {
+				err = errChanged // it was replaced after the slot was read, and its memory used again
+			}
+			return same, err
+		}
+	}
+	list, err = c.inspect(key, list, deadline)
+	if err != nil || len(list) == 0 || list[0].mark != layout.Valid {
+		return false, err
+	}
+	c.cache.put(key, h, list[0].at, list[0].slot)
+	return true, nil
+}
+
+// named reports whether a remembered slot has its value still.
+func (c *Client) named(list []entry, r *remembered) bool {
+	for _, e := range list {
+		if e.at == r.at {
+			return e.slot == r.slot
+		}
+	}
+	return false
+}
+
+// retry prepares another attempt of an operation.
+func (c *Client) retry(deadline clock.Time) error {
+	c.cost.Retries++
+	if c.rt.Now() >= deadline {
+		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+	}
+	return nil
+}
+
+// Put implements kv.Store. If another change of the slot wins, the PUT comes immediately before it:
+// the winner has found the key with the same value.
+func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
+	return c.write1(key, value, layout.OpUpdate, deadline)
+}
+
+// Delete implements kv.Store.
+func (c *Client) Delete(key uint64, deadline clock.Time) error {
+	return c.write1(key, nil, layout.OpDelete, deadline)
+}
+
+// write1 changes the slot of a key that exists.
+func (c *Client) write1(key uint64, value []byte, op layout.Op, deadline clock.Time) error {
+	if len(value) > c.MaxValue() {
+		return kv.ErrTooLarge
+	}
+	if err := c.begin(deadline); err != nil {
+		return err
+	}
+	h := layout.HashOf(key)
+	for {
+		done, err := c.update(key, h, value, op, deadline)
+		if err != nil && !errors.Is(err, errChanged) {
+			return err
+		}
+		if done {
+			return nil
+		}
+		if err := c.retry(deadline); err != nil {
+			return err
+		}
+	}
+}
+
+// update is one attempt of write1.
+func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (done bool, err error) {
+	f, o, err := c.compose(key, h, value, op, deadline)
+	if err != nil {
+		return false, unchanged(err)
+	}
+	e, err := c.existing(key, h, deadline)
+	if err != nil {
+		c.giveBack(f)
+		return false, unchanged(err)
+	}
+	format := c.super.Shape.Format
+	slot := format.Slot(f.Ref)
+	if op == layout.OpDelete {
+		slot = format.Emptied(f.Ref)
+	}
+	won, err := c.replace(change{at: e.at, old: e.slot, new: slot, log: &o, ref: f.Ref}, deadline)
+	if err != nil {
+		c.leaked++
+		return false, err
+	}
+	if !won || op == layout.OpDelete {
+		c.giveBack(f)
+		c.cache.drop(key, h)
+	}
+	if won {
+		c.free(format.Ref(e.slot))
+		if op == layout.OpUpdate {
+			c.cache.put(key, h, e.at, slot)
+		}
+	}
+	return won || op == layout.OpUpdate, nil
+}
+
+// unchanged marks the error of an operation that has changed nothing.
+func unchanged(err error) error {
+	if errors.Is(err, kv.ErrTimeout) || errors.Is(err, kv.ErrLost) {
+		return errors.Join(err, kv.ErrNoEffect)
+	}
+	return err
+}
+
+// compose takes an object, and adds the WRITEs of its replicas and the READs of the buckets to the
+// batch.
+func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (f fresh, o layout.Object, err error) {
+	if f, err = c.take(layout.Units(len(value)), h, deadline); err != nil {
+		return f, o, err
+	}
+	o = layout.Object{Mark: layout.Valid, Key: key, Value: value, Next: f.next, Previous: f.prev, Version: f.Version, Op: op}
+	if op == layout.OpInsert {
+		o.Mark = layout.Pending
+	}
+	c.out = o.AppendTo(c.super.Shape.Format, c.out[:0])
+	if err := c.put(c.out, atOut); err != nil {
+		return f, o, err
+	}
+	c.writeReplicas(f.Ref, 0, atOut, len(c.out))
+	c.readBuckets(h, 0)
+	return f, o, nil
+}
+
+// existing carries out the batch, and finds the slot of a key.
+func (c *Client) existing(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
+	if err := c.do(deadline); err != nil {
+		return entry{}, err
+	}
+	list, err := c.look(h, 0)
+	if err != nil {
+		return entry{}, err
+	}
+	if known := c.cache.get(key, h); known != nil {
+		right := c.named(list, known)
+		if known.used(right); right {
+			return entry{at: known.at, slot: known.slot}, nil
+		}
+	}
+	list, err = c.inspect(key, list, deadline)
+	switch {
+	case err != nil:
+		return entry{}, err
+	case len(list) == 0 || list[0].mark != layout.Valid:
+		return entry{}, kv.ErrNotFound
+	}
+	return list[0], nil
+}

@@ -1,0 +1,142 @@
+package fusee
+
+import (
+	"encoding/binary"
+
+	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/fusee/snapshot"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// changer changes slots.
+type changer struct {
+	finder
+	swaps []snapshot.Swap
+	words []int
+	seen  []uint64
+}
+
+// change is one change of a slot.
+type change struct {
+	at       uint64
+	old, new layout.Slot
+	// log is the object whose log entry gets the outcome, and where it is; a nil log has none.
+	log *layout.Object
+	ref layout.Ref
+	// again, if set, adds READs that are to be executed behind the CAS of the primary.
+	again func()
+}
+
+// replace carries out a change, and reports whether it has won. If it has lost, another change of the
+// slot has taken place meanwhile, and this one never will. An error leaves that open; it is
+// kv.ErrTimeout, or says that the store is gone.
+func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
+	late := max(deadline, c.rt.Now()).Add(settleTimeout)
+	w := snapshot.New(uint64(ch.old), uint64(ch.new), c.super.Shape.IndexReplicas-1)
+	polls := 0
+	for action := w.Begin(); !w.State().Ended(); {
+		switch action {
+		case snapshot.SwapBackups:
+			action, err = c.swapBackups(&w, ch.at, late)
+		case snapshot.Log:
+			action, err = c.logOutcome(&w, ch, late)
+		case snapshot.SwapPrimary:
+			action, err = c.swapPrimary(&w, ch, late)
+		default:
+			if polls++; polls > 1 {
+				c.rt.Sleep(poll)
+			}
+			until := late
+			if w.State() == snapshot.Waiting {
+				until = deadline // no other client waits for this one
+			}
+			action, err = c.readPrimary(&w, ch.at, until)
+		}
+		if err != nil {
+			w.Down()
+			return false, timeout(err)
+		}
+	}
+	if w.State() == snapshot.Failed {
+		return false, kv.ErrTimeout
+	}
+	return w.State() == snapshot.Won, nil
+}
+
+func (c *changer) swapBackups(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
+	c.swaps, c.words, c.seen = w.Swaps(c.swaps[:0]), c.words[:0], c.seen[:0]
+	for _, s := range c.swaps {
+		c.words = append(c.words, c.swap(1+s.Backup, at, s.Compare, w.Value()))
+	}
+	if err := c.do(deadline); err != nil {
+		return snapshot.None, err
+	}
+	for _, at := range c.words {
+		v, err := c.word(at)
+		if err != nil {
+			return snapshot.None, err
+		}
+		c.seen = append(c.seen, v)
+	}
+	return w.Backups(c.seen), nil
+}
+
+// logOutcome writes the outcome into all replicas of the log entry.
+func (c *changer) logOutcome(w *snapshot.Writer, ch change, deadline clock.Time) (snapshot.Action, error) {
+	if ch.log == nil {
+		return w.Logged(), nil
+	}
+	var b [logLen]byte
+	out, where := ch.log.Commit(c.super.Shape.Format, ch.old, b[:0])
+	if err := c.put(out, atLog); err != nil {
+		return snapshot.None, err
+	}
+	c.writeReplicas(ch.ref, where.Off, atLog, where.Len)
+	if err := c.do(deadline); err != nil {
+		return snapshot.None, err
+	}
+	return w.Logged(), nil
+}
+
+func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time) (snapshot.Action, error) {
+	word := c.swap(0, ch.at, w.Old(), w.Value())
+	if ch.again != nil {
+		ch.again()
+	}
+	if err := c.do(deadline); err != nil {
+		return snapshot.None, err
+	}
+	v, err := c.word(word)
+	if err != nil {
+		return snapshot.None, err
+	}
+	if c.repeated && c.super.Shape.IndexReplicas == 1 && v != w.Old() && v != w.Value() {
+		return snapshot.None, kv.ErrTimeout // it has lost, or has won and was replaced since
+	}
+	return w.Primary(v), nil
+}
+
+func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
+	if c.rt.Now() >= deadline {
+		return snapshot.None, kv.ErrTimeout
+	}
+	c.read(0, at, atLog, 8)
+	if err := c.do(deadline); err != nil {
+		return snapshot.None, err
+	}
+	var err error
+	if c.scratch, err = c.bytes(c.scratch, atLog, 8); err != nil {
+		return snapshot.None, err
+	}
+	return w.Primary(binary.LittleEndian.Uint64(c.scratch)), nil
+}
+
+// writeReplicas adds WRITEs of a part of an object to all its replicas.
+func (c *changer) writeReplicas(r layout.Ref, part, from, n int) {
+	shape := &c.super.Shape
+	for j := range shape.Replicas {
+		server, off := shape.Replica(r.Server, r.Place, j)
+		c.write(server, off+uint64(part), from, n)
+	}
+}

@@ -1,0 +1,103 @@
+package fusee_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/simrack"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// rig is a rack in virtual time with memory services.
+type rig struct {
+	*simrack.Rack
+	t       testing.TB
+	servers []netip.Addr
+	params  rdmacm.Params
+	// wrap, if set, puts a context with a bug around a client's.
+	wrap func(verbs.Context) verbs.Context
+}
+
+const region = 2 << 20
+
+func newRig(t testing.TB, servers int, opt simrack.Options) *rig {
+	t.Helper()
+	s, err := spec.Parse(fmt.Appendf(nil, "name: fusee\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-3]\", role: compute}\n", servers-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := simrack.New(s, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	g := &rig{Rack: r, t: t}
+	for i := range servers {
+		h := g.Host(fmt.Sprintf("ms%d", i))
+		g.servers = append(g.servers, h.Addr())
+		h.Go("memory", true, func(ctx verbs.Context) {
+			s, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: region})
+			if err == nil {
+				err = s.Serve()
+			}
+			if err != nil && !errors.Is(err, verbs.ErrClosed) {
+				t.Error(h.Spec.Name, err)
+			}
+		})
+	}
+	return g
+}
+
+func (g *rig) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
+	if g.wrap != nil {
+		ctx = g.wrap(ctx)
+	}
+	return fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params}
+}
+
+// format makes the store.
+func (g *rig) format(f fusee.FormatConfig) {
+	g.t.Helper()
+	h := g.Host("cn0")
+	h.Go("format", false, func(ctx verbs.Context) {
+		cfg := fusee.Config{Context: ctx, Manager: h.Manager(ctx), Servers: g.servers, Params: g.params}
+		if s, err := fusee.Format(cfg, f, soon(ctx.Runtime())); err != nil {
+			g.t.Error(err)
+		} else if testing.Verbose() {
+			g.t.Logf("%+v", s.Shape)
+		}
+	})
+	g.run()
+}
+
+// client runs f as an application of a host with a client.
+func (g *rig) client(host string, f func(c *fusee.Client, rt verbs.Runtime) error) {
+	h := g.Host(host)
+	h.Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := fusee.Open(g.config(h, ctx), soon(rt))
+		if err == nil {
+			err = errors.Join(f(c, rt), c.Close())
+		}
+		if err != nil {
+			g.t.Errorf("client of %s: %v", host, err)
+		}
+	})
+}
+
+func (g *rig) run() {
+	g.t.Helper()
+	if err := g.Run(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func soon(rt verbs.Runtime) clock.Time { return rt.Now().Add(10 * time.Second) }
