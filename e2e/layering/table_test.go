@@ -49,6 +49,7 @@ var table = map[string]row{
 	"softrnic/verbs":    {level: 0, beside: []string{"softrnic/clock", "softrnic/wire"}},
 	"clover/layout":     {level: 0},
 	"sherman/layout":    {level: 0},
+	"fusee/layout":      {level: 0},
 
 	// L1 [P]: mechanisms.
 	"softrnic/mem":            {level: 1},
@@ -68,6 +69,8 @@ var table = map[string]row{
 	"clover/rpc":    {level: 1},
 	"sherman/check": {level: 1},
 	"sherman/lock":  {level: 1, touches: noClock},
+
+	"fusee/snapshot": {level: 1},
 
 	// L2 [P]: machines.
 	"softrnic/transport":   {level: 2},
@@ -140,6 +143,7 @@ var table = map[string]row{
 	"sherman/plugin":        {level: 5, beside: []string{"sherman", "sherman/audit", "store", "store/kv"}},
 	"sherman/audit":         {level: 5, beside: []string{"sherman"}, touches: noClock},
 	"sherman":               {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
+	"fusee":                 {level: 5, beside: []string{"softrnic/remotemem", "store/kv", "softrnic/memservice"}, touches: noClock},
 	"clover/meta":           {level: 5, beside: []string{"softrnic/remotemem", "softrnic/memservice"}, touches: noClock},
 	"softrnic/perftestpeer": {level: 5},
 	"topo/hostd":            {level: 5, beside: []string{"store", "store/kv", "softrnic/perftestpeer", "softrnic/memservice", "softrnic/perf", "softrnic/perf/raw"}},
@@ -150,7 +154,7 @@ var table = map[string]row{
 	"topo/bundle":           {level: 5},
 	"topo/top":              {level: 5},
 	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
-	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "clover/meta", "sherman", "sherman/audit", "softrnic/memservice", "softrnic/perf"}, touches: simulation},
+	"topo/scenario":         {level: 5, beside: []string{"store", "clover", "store/kv", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.
 	"softrnic/ipc/example":            {level: 6},

@@ -104,6 +104,7 @@ func All() []Scenario {
 		{Name: "clover", Doc: "histories of a store under random faults and crashes: linearizable, no node lost (--steer, --share-qp, --mix)", run: runClover},
 		{Name: "rnr", Doc: "RNR NAKs: one receiver posts receives late, another never does", run: runRNR},
 		{Name: "sherman", Doc: "histories of a tree under random faults and crashes: linearizable, the tree whole, no lock left behind (--torn, --mode, --locks, --mix)", run: runTree},
+		{Name: "fusee", Doc: "histories of FUSEE's hash table under random faults of links, without crashes: linearizable, the replicas of the index alike", run: runTable},
 	}, lockScenarios(), storeScenarios())
 }
 

@@ -1,0 +1,95 @@
+package scenario
+
+import (
+	"errors"
+	"flag"
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+var (
+	tableSeeds = flag.Int("fusee.seeds", 12, "how many seeds of FUSEE's histories to run")
+	tableFirst = flag.Uint64("fusee.first", 1, "the first of them")
+)
+
+// Histories of FUSEE on racks whose links fail.
+func TestFUSEE(t *testing.T) {
+	t.Parallel()
+	s := mustFind(t, "fusee")
+	for i := range uint64(*tableSeeds) {
+		seed := *tableFirst + i
+		r := s.Run(seed, Options{})
+		if testing.Verbose() {
+			t.Logf("seed %d: %s\n%v\n%.500v", seed, r.Plan, r.Notes, r.Err)
+		}
+		if r.Err != nil {
+			t.Errorf("seed %d: %s\n%.3000v\nreplay: rdmalab sim fusee --seed %d -v", seed, r.Plan, r.Err, seed)
+		}
+	}
+}
+
+// buggyTable is a store with a bug in every tenth operation of a kind.
+type buggyTable struct {
+	kv.Store
+	n      int
+	stale  map[uint64][]byte
+	skip   func(b *buggyTable, key uint64) error // in place of an INSERT
+	forget bool                                  // PUTs that never happen
+	deny   bool                                  // PUTs that happen and deny it
+}
+
+func (b *buggyTable) tenth() bool { b.n++; return b.n%10 == 0 }
+
+func (b *buggyTable) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+	v, err := b.Store.Get(key, dst, deadline)
+	if err == nil && b.stale != nil {
+		if b.n++; b.stale[key] != nil && b.n%2 == 0 {
+			return b.stale[key], nil
+		}
+		b.stale[key] = append([]byte(nil), v...)
+	}
+	return v, err
+}
+
+func (b *buggyTable) Put(key uint64, value []byte, deadline clock.Time) error {
+	if b.forget && b.tenth() {
+		return nil
+	}
+	err := b.Store.Put(key, value, deadline)
+	if err == nil && b.deny && b.tenth() {
+		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
+	}
+	return err
+}
+
+func (b *buggyTable) Insert(key uint64, value []byte, deadline clock.Time) error {
+	if b.skip != nil && b.tenth() {
+		return b.skip(b, key)
+	}
+	return b.Store.Insert(key, value, deadline)
+}
+
+// The histories find the bugs for which they exist; the published losing INSERT, which reports
+// success, is one.
+func TestPlantedTableBugsAreCaught(t *testing.T) {
+	t.Parallel()
+	for name, plant := range map[string]func(kv.Store) kv.Store{
+		"stale reads":                    func(s kv.Store) kv.Store { return &buggyTable{Store: s, stale: map[uint64][]byte{}} },
+		"writes that never happen":       func(s kv.Store) kv.Store { return &buggyTable{Store: s, forget: true} },
+		"writes that happen and deny it": func(s kv.Store) kv.Store { return &buggyTable{Store: s, deny: true} },
+		"INSERTs that lose and report success": func(s kv.Store) kv.Store {
+			return &buggyTable{Store: s, skip: func(*buggyTable, uint64) error { return nil }}
+		},
+	} {
+		caught := false
+		for seed := uint64(1); seed <= 40 && !caught; seed++ {
+			s := Scenario{Name: "fusee", run: func(e *env) error { return (&tableRun{env: e, plan: drawTable(e), plant: plant}).run() }}
+			caught = s.Run(seed, Options{}).Err != nil
+		}
+		if !caught {
+			t.Errorf("%s: not caught with 40 seeds", name)
+		}
+	}
+}
