@@ -133,12 +133,13 @@ scenarios: build ## the scenarios in virtual time, SEEDS seeds each, and 12 sche
 	@bin/rdmalab sim planned --schedules $$(( $(SEEDS) * 12 ))
 	@bin/rdmalab sim clover --seeds $(SEEDS)
 	@bin/rdmalab sim sherman --seeds $(SEEDS)
+	@bin/rdmalab sim fusee --seeds $(SEEDS)
 	@bin/rdmalab sim sherman --locks switch --seeds $$(( ($(SEEDS) + 3) / 4 ))
 	@bin/rdmalab sim holes
 	@bin/rdmalab sim soak --seeds 5
 
 # SOAKED are the scenarios of soak with their flags behind colons, FIRST the first seed of each, and SOAKTIME how long it goes on.
-SOAKED   ?= transport locks locks:--change:rules locks:--change:modes clover sherman sherman:--locks:switch
+SOAKED   ?= transport locks locks:--change:rules locks:--change:modes clover sherman sherman:--locks:switch fusee
 FIRST    ?= 100001
 SOAKTIME ?= 10m
 .PHONY: soak
@@ -156,7 +157,7 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. The tests of serve are mostly those of its parent.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc \
   swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester swordbox/serialize swordbox/rules \
-  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows clover/layout clover/rpc sherman/layout sherman/check sherman/lock store/kv
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows clover/layout clover/rpc sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot store/kv
 
 .PHONY: mutate
 mutate: ## what the tests notice: small changes of packages, one at a time; MUTANTS of each by SEED, MUTATED, LEAST in percent
