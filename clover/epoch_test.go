@@ -85,17 +85,27 @@ func newEpochStoryOn(t *testing.T, wrap func(sim.Node) sim.Node) *epochStory {
 		t.Fatal(err)
 	}
 	t.Cleanup(y.rack.Close)
-	ms, md := y.rack.Host("ms0"), y.rack.Host("md0")
+	y.memory()
+	y.meta()
+	return y
+}
+
+// memory starts the memory service, meta the metadata server.
+func (y *epochStory) memory() {
+	ms := y.rack.Host("ms0")
 	y.serve(ms, func(ctx verbs.Context) (interface{ Serve() error }, error) {
 		return memservice.New(ctx, ms.Manager(ctx), memservice.Config{Region: 2 << 10})
 	})
+}
+
+func (y *epochStory) meta() {
+	ms, md := y.rack.Host("ms0"), y.rack.Host("md0")
 	y.serve(md, func(ctx verbs.Context) (interface{ Serve() error }, error) {
 		return meta.New(meta.Config{
 			Context: ctx, Manager: md.Manager(ctx), Servers: []netip.Addr{ms.Addr()}, Format: layout.Hardened, Keys: 4,
 			Shares: [layout.Classes]int{1}, Lease: y.lease, Grace: 50 * time.Millisecond, Params: y.params,
 		})
 	})
-	return y
 }
 
 func (y *epochStory) serve(h *simrack.Host, open func(verbs.Context) (interface{ Serve() error }, error)) {

@@ -1,0 +1,235 @@
+package clover
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/topo/sim"
+)
+
+func plain(n sim.Node) sim.Node { return n }
+
+// A client whose connection to a memory server has broken may have requests in flight there: it must
+// not tell the metadata server that it is quiet. A quiet client keeps its owner number, because no
+// fence is due; the other one gets a new one.
+func TestABrokenClientIsNotQuiet(t *testing.T) {
+	y := newEpochStoryOn(t, plain)
+	y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
+		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		for _, broken := range []bool{false, true, false} {
+			owner := c.lease.owner
+			if broken {
+				if err := c.fab.Break(c.servers[0].peer); err != nil {
+					return err
+				}
+			}
+			if c.quiet() == broken {
+				t.Errorf("broken %v: quiet %v", broken, c.quiet())
+			}
+			if err := c.hello(inTwoMinutes(rt)); err != nil {
+				return err
+			}
+			if (c.lease.owner == owner) == broken {
+				t.Errorf("broken %v: the owner is %d, and it was %d", broken, c.lease.owner, owner)
+			}
+			if err := c.Put(wornKey, padded("next"), inTwoMinutes(rt)); err != nil { // over a new connection
+				return err
+			}
+		}
+		return nil
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A node that was given out under a lease that has ended may be another client's: its former holder
+// neither keeps it, nor uses it, nor appends it.
+func TestNodesOfAnEndedLeaseAreNotUsed(t *testing.T) {
+	y := newEpochStoryOn(t, plain)
+	y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
+		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		n, err := c.fresh(wornKey, padded("never"), false, inTwoMinutes(rt))
+		if err != nil {
+			return err
+		}
+		spare, err := c.take(n.class, wornKey, false, inTwoMinutes(rt))
+		if err != nil {
+			return err
+		}
+		c.spare[n.class] = append(c.spare[n.class], spare)
+		if err := c.hello(inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		if got := c.spare[n.class]; len(got) > 0 {
+			t.Errorf("%v may be used under the next lease", got)
+		}
+		if c.keep(n); len(c.spare[n.class]) > 0 {
+			t.Errorf("%v is kept", c.spare[n.class])
+		}
+		if _, err := c.link(wornKey, n, inTwoMinutes(rt)); !errors.Is(err, errLease) {
+			t.Errorf("the append of %v: %v", n.at, err)
+		}
+		v, err := c.Get(wornKey, nil, inTwoMinutes(rt))
+		if err != nil || !strings.HasPrefix(string(v), "first") {
+			t.Errorf("the key is %.10q: %v", v, err)
+		}
+		return nil
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The memory in which a client has written a node is lost, and the metadata server has handled that.
+// It has taken all nodes of that memory from their clients: it must not tell this one that its node
+// was linked, neither for an INSERT nor for an append without answer.
+func TestClientsAreToldOfLostMemory(t *testing.T) {
+	for _, op := range []rpc.Op{rpc.OpOpen, rpc.OpQuery} {
+		y := newEpochStoryOn(t, plain)
+		y.lease = 10 * time.Second
+		y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
+			n, err := c.fresh(wornKey, padded("lost"), false, inTwoMinutes(rt))
+			if err != nil {
+				return err
+			}
+			ms := y.rack.Host("ms0")
+			y.rack.At(rt.Now(), ms.Crash)
+			rt.Sleep(time.Millisecond)
+			y.rack.At(rt.Now(), func() {
+				ms.Restart()
+				y.memory()
+			})
+			for losses := uint64(0); losses == 0; rt.Sleep(time.Millisecond) {
+				st, err := c.Stats(inTwoMinutes(rt))
+				if err != nil {
+					return err
+				}
+				losses = st.Losses
+			}
+			if rt.Now() >= c.lease.until {
+				t.Error("the lease has ended before the loss was handled")
+			}
+			a, err := c.request(&rpc.Request{Op: op, Key: wornKey, At: n.at}, inTwoMinutes(rt))
+			if err != nil || a.Status != rpc.Unknown {
+				t.Errorf("%v with a node of lost memory: %v %v", op, a.Status, err)
+			}
+			if err := c.Insert(wornKey, padded("again"), inTwoMinutes(rt)); err != nil && !errors.Is(err, kv.ErrTimeout) {
+				t.Error(err)
+			}
+			return nil
+		})
+		if err := y.rack.Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A shortcut names a node that a client has written and never linked, in a version that it had in an
+// earlier epoch. The metadata server restarts, and counts its epochs from the beginning: no reader may
+// take that shortcut for one of the present epoch.
+func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
+	y := newEpochStory(t)
+	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
+		if err := y.wear(c, rt); err != nil {
+			return err
+		}
+		n, err := c.fresh(wornKey, padded("never"), false, inTwoMinutes(rt))
+		if err != nil || n.at != y.first {
+			t.Errorf("%v is written, want %v: %v", n.at, y.first, err)
+		}
+		md := y.rack.Host("md0")
+		y.rack.At(rt.Now(), y.rack.Host("cn1").CrashApps)
+		y.rack.At(rt.Now(), md.Crash)
+		y.rack.At(rt.Now()+1, func() {
+			md.Restart()
+			y.meta()
+			y.stage = 2
+		})
+		rt.Sleep(y.lease)
+		return nil
+	})
+	y.client("cn2", 16, func(c *Client, rt verbs.Runtime) error {
+		y.wait(rt, 2)
+		y.read(c, rt, "after the restart", "second")
+		for y.stage = 3; y.stage < 4; rt.Sleep(y.lease / 10) { // the lease, and what it remembers, goes on
+			if _, err := c.Get(otherKey, nil, inTwoMinutes(rt)); err != nil {
+				return err
+			}
+		}
+		y.read(c, rt, "with a successor", "third")
+		if c.lease.epoch != 1 {
+			t.Errorf("the epoch is %d, and shortcuts of epoch 1 are erased for another reason", c.lease.epoch)
+		}
+		return nil
+	})
+	y.client("cn3", 16, func(c *Client, rt verbs.Runtime) error {
+		y.wait(rt, 3)
+		for l := (layout.Location{}); l.Handle != y.first.Handle; { // so that the node is not written again
+			var err error
+			if l, err = c.take(0, otherKey, false, inTwoMinutes(rt)); err != nil {
+				return err
+			}
+		}
+		err := c.Put(wornKey, padded("third"), inTwoMinutes(rt)) // the shortcut is written with the report, later
+		y.stage = 4
+		rt.Sleep(y.lease / 4)
+		return err
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client dies that has appended a node and not reported it. The metadata server takes back what the
+// client held, and must see that this node is in a chain: it would be given out again there.
+func TestNodesThatADeadClientHasLinkedStay(t *testing.T) {
+	y := newEpochStoryOn(t, plain)
+	y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
+		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		// the metadata server looks at all chains for clients that are new, and when one has gone
+		for range 12 {
+			rt.Sleep(y.lease / 4)
+			y.read(c, rt, "while the other client goes", "first")
+		}
+		if err := c.Put(wornKey, padded("second"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		y.rack.At(rt.Now(), y.rack.Host("cn0").CrashApps)
+		rt.Sleep(time.Hour)
+		return nil
+	})
+	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
+		rt.Sleep(8 * y.lease)
+		if err := c.Insert(otherKey, padded("other"), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+		for n := range 100 { // until all nodes have been given out again
+			if err := c.Put(otherKey, padded(fmt.Sprint(n)), inTwoMinutes(rt)); err != nil {
+				return err
+			}
+		}
+		y.read(c, rt, "when the other key has used all nodes", "second")
+		st, err := c.Stats(inTwoMinutes(rt))
+		if st.Broken > 0 {
+			t.Errorf("%+v", st)
+		}
+		return err
+	})
+	if err := y.rack.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
