@@ -256,6 +256,13 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 // Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 
+// Placed returns the memory server, by its number in the store, that has the node of the last write;
+// after a write that has not succeeded it means nothing.
+func (c *Client) Placed() int {
+	p, _ := c.space.Place(c.placed.Handle)
+	return p.Server
+}
+
 // Format returns the format of the store's nodes.
 func (c *Client) Format() layout.Format { return c.format }
 

@@ -13,7 +13,11 @@ import (
 
 // appender writes nodes and links them to their chains, and reports to the metadata server which
 // nodes it has linked.
-type appender struct{ finder }
+type appender struct {
+	finder
+	// placed is the node of the last write that has succeeded.
+	placed layout.Location
+}
 
 func errTooLong(n, limit int) error {
 	return fmt.Errorf("%w: a node of %d bytes, this client's buffer has %d: open it with a larger MaxValue", kv.ErrTooLarge, n, limit)
@@ -64,6 +68,7 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 	epoch := c.lease.epoch // read before the node is linked
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
+		c.placed = n.at
 		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, shortcut{linked.slot, epoch})
 		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch}); tombstone {
 			c.cache.drop(key)
@@ -243,6 +248,7 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err != nil {
 		return err
 	}
+	c.placed = n.at
 	switch a.Status {
 	case rpc.OK:
 		c.remember(key, known{at: n.at, slot: a.Slot, epoch: c.lease.epoch})

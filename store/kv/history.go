@@ -24,7 +24,7 @@ type History struct {
 	Guard Guard
 
 	ops    map[uint64][]porcupine.Operation
-	losses []moment
+	losses []loss
 	n      int
 	// clock numbers the calls, answers and losses, so that those of one instant have an order.
 	clock int64
@@ -35,6 +35,19 @@ type moment struct {
 	order int64
 	at    clock.Time
 }
+
+// loss is a loss of memory.
+type loss struct {
+	moment
+	of Places
+}
+
+// Places is a set of memory servers, one bit each: those that have something of a key, or those that
+// have lost their memory.
+type Places uint64
+
+// Anywhere are all servers: a place that is not known.
+const Anywhere = ^Places(0)
 
 // tick is the next moment. The history's guard must be held.
 func (h *History) tick(now clock.Time) moment {
@@ -70,7 +83,7 @@ const (
 	opPut
 	opInsert
 	opDelete
-	// opLoss is the loss of memory: every key may be lost from then on.
+	// opLoss is the loss of memory: every key that has something there may be lost from then on.
 	opLoss
 )
 
@@ -79,10 +92,18 @@ var opNames = [...]string{"GET", "PUT", "INSERT", "DELETE", "loss"}
 type input struct {
 	kind  opKind
 	value uint64
-	// overLoss says that memory was lost while the operation was in progress. See Loss.
-	overLoss bool
-	at       clock.Time
+	// losses has, of a loss, itself; of another operation, those while it was in progress. See Loss.
+	losses lossSet
+	at     clock.Time
 }
+
+// lossSet is a set of losses, one bit each in their order.
+type lossSet uint64
+
+const everyLoss = ^lossSet(0)
+
+// bit is the set of loss i; the losses beyond the last bit are not told apart.
+func bit(i int) lossSet { return 1 << min(i, 63) }
 
 type outcome uint8
 
@@ -101,6 +122,10 @@ var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "
 type output struct {
 	outcome outcome
 	value   uint64
+	// where, of a write that succeeded, is where its part of the key is; exposed are the losses that
+	// came after its call and were there.
+	where   Places
+	exposed lossSet
 	at      clock.Time
 }
 
@@ -130,29 +155,49 @@ func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 	})
 }
 
-// Loss notes that a server's memory was lost: keys may answer ErrLost from now on until they are
-// inserted again. An older value is never a right answer.
+// Loss notes that servers have lost their memory: keys that have something there may answer ErrLost
+// from now on until they are inserted again. An older value is never a right answer, and a key that
+// has nothing there is never lost.
 //
-// A key is lost once for a loss, and once more for each PUT or DELETE that was in progress when the
-// memory was lost. Such an operation may have written its node there before, and append it later:
+// What a key has there is known as far as Recorded.Where tells: the servers of all writes since the
+// key was inserted, because a chain of values is cut where one of them is gone, however new the last
+// one is. A key with a write whose outcome is unknown may be anywhere.
+//
+// A key is lost once for a loss, and once more for each PUT or DELETE there that was in progress when
+// the memory was lost. Such an operation may have written its node there before, and append it later:
 // to a key that others have found lost and inserted again. The operation succeeds, and its value is
 // gone. Operations that begin after the loss write nothing there.
-func (h *History) Loss(now clock.Time) {
-	h.guarded(func() { h.losses = append(h.losses, h.tick(now)) })
+func (h *History) Loss(now clock.Time, of Places) {
+	h.guarded(func() { h.losses = append(h.losses, loss{h.tick(now), of}) })
 }
 
 // of returns the history of a key, with the losses.
 func (h *History) of(key uint64) []porcupine.Operation {
-	list := slices.Clone(h.ops[key])
-	for i := range list {
-		in := list[i].Input.(input)
-		in.overLoss = slices.ContainsFunc(h.losses, func(m moment) bool { return list[i].Call < m.order && m.order < list[i].Return })
-		list[i].Input = in
+	list, spread := slices.Clone(h.ops[key]), false
+	for _, op := range list {
+		spread = spread || op.Output.(output).outcome == unknown && op.Input.(input).kind != opGet
+	}
+	for i, op := range list {
+		in, out := op.Input.(input), op.Output.(output)
+		for n, m := range h.losses {
+			if op.Call > m.order {
+				continue
+			}
+			if m.order < op.Return {
+				in.losses |= bit(n)
+			}
+			if spread || out.where&m.of != 0 {
+				out.exposed |= bit(n)
+			}
+		}
+		list[i].Input, list[i].Output = in, out
 	}
 	for i, m := range h.losses {
-		list = append(list, porcupine.Operation{
-			ClientId: -1 - i, Input: input{kind: opLoss, at: m.at}, Output: output{outcome: unknown}, Call: m.order, Return: never,
-		})
+		in := input{kind: opLoss, losses: bit(i), at: m.at}
+		if m.of == Anywhere {
+			in.losses = everyLoss
+		}
+		list = append(list, porcupine.Operation{ClientId: -1 - i, Input: in, Output: output{outcome: unknown}, Call: m.order, Return: never})
 	}
 	return list
 }
@@ -171,65 +216,84 @@ func needed(list []porcupine.Operation) []porcupine.Operation {
 	}
 	return slices.DeleteFunc(list, func(op porcupine.Operation) bool {
 		in, out := op.Input.(input), op.Output.(output)
-		return out.outcome == noEffect || out.outcome == unknown && (in.kind == opGet || in.kind == opPut && !in.overLoss && !seen[in.value])
+		return out.outcome == noEffect || out.outcome == unknown && (in.kind == opGet || in.kind == opPut && in.losses == 0 && !seen[in.value])
 	})
 }
 
-// state of a key: its value, or one of these.
+// values of a state that are none.
 const (
 	absent    = uint64(1 << 63)
-	lostState = uint64(1<<63 | 1)
+	lostValue = uint64(1<<63 | 1)
 )
 
+// state of a key: its value, and the losses to which the writes since it was inserted are exposed.
+type state struct {
+	value   uint64
+	exposed lossSet
+}
+
+// gone is the state of a lost key.
+var gone = state{value: lostValue}
+
 // step lists the states in which the key can be after an operation.
-func step(state uint64, in input, out output) []uint64 {
+func step(s state, in input, out output) []state {
 	if in.kind == opLoss {
-		return []uint64{state, lostState}
+		if s.exposed&in.losses == 0 && in.losses != everyLoss {
+			return []state{s}
+		}
+		return []state{s, gone}
 	}
-	after, legal := apply(state, in)
-	next := []uint64{after}
+	value, legal := apply(s.value, in)
+	after := s
+	if legal == done && in.kind != opGet {
+		after = state{value, out.exposed}
+		if in.kind != opInsert {
+			after.exposed |= s.exposed
+		}
+	}
+	next := []state{after}
 	switch {
 	case out.outcome == unknown:
-		next = append(next, state)
-	case legal != out.outcome || in.kind == opGet && out.outcome == done && out.value != state:
+		next = append(next, s)
+	case legal != out.outcome || in.kind == opGet && out.outcome == done && out.value != s.value:
 		return nil
 	}
-	if in.overLoss && legal == done && (in.kind == opPut || in.kind == opDelete) {
-		next = append(next, lostState)
+	if in.losses&out.exposed != 0 && legal == done && (in.kind == opPut || in.kind == opDelete) {
+		next = append(next, gone)
 	}
 	return next
 }
 
-// apply returns the effect and the outcome of an operation on a store without faults.
-func apply(state uint64, in input) (after uint64, out outcome) {
+// apply returns the value and the outcome of an operation on a store without faults.
+func apply(value uint64, in input) (after uint64, out outcome) {
 	switch {
-	case in.kind == opInsert && (state == absent || state == lostState):
+	case in.kind == opInsert && (value == absent || value == lostValue):
 		return in.value, done
 	case in.kind == opInsert:
-		return state, exists
-	case state == lostState:
-		return state, lost
-	case state == absent:
-		return state, notFound
+		return value, exists
+	case value == lostValue:
+		return value, lost
+	case value == absent:
+		return value, notFound
 	case in.kind == opPut:
 		return in.value, done
 	case in.kind == opDelete:
 		return absent, done
 	}
-	return state, done
+	return value, done
 }
 
 var model = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{absent} },
-	Step: func(state, in, out any) []any {
-		next := step(state.(uint64), in.(input), out.(output))
+	Init: func() []any { return []any{state{value: absent}} },
+	Step: func(s, in, out any) []any {
+		next := step(s.(state), in.(input), out.(output))
 		list := make([]any, len(next))
 		for i, s := range next {
 			list[i] = s
 		}
 		return list
 	},
-	Equal: func(a, b any) bool { return a.(uint64) == b.(uint64) },
+	Equal: func(a, b any) bool { return a.(state) == b.(state) },
 }
 
 // Check reports the first key whose history no order explains. patience bounds the search for each
@@ -276,6 +340,10 @@ func (h *History) text(key uint64) string {
 // seen.
 type Recorded struct {
 	Store
+	// Where, if set, says after a write that succeeded which memory servers have what the key needs of
+	// it.
+	Where func() Places
+
 	history *History
 	client  int
 	now     func() clock.Time
@@ -340,8 +408,10 @@ func CheckValue(key uint64, b []byte) (uint64, error) {
 func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) error {
 	index := r.history.invoke(key, r.client, in, r.now())
 	got, err := f()
-	out := output{value: got}
+	out := output{value: got, where: Anywhere} // known of a write that succeeded
 	switch {
+	case err == nil && in.kind != opGet && r.Where != nil:
+		out.where = r.Where()
 	case err == nil:
 	case errors.Is(err, ErrNoEffect):
 		out.outcome = noEffect

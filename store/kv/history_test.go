@@ -25,7 +25,7 @@ var get, del = input{kind: opGet}, input{kind: opDelete}
 
 func is(o outcome) output     { return output{outcome: o} }
 func reads(v uint64) output   { return output{value: v} }
-func ok() output              { return output{} }
+func ok() output              { return output{where: Anywhere} }
 func history(ops ...op) error { return build(ops, -1).Check(time.Second) }
 
 // build records the calls and answers in the order of their times; at equal times, the calls first.
@@ -50,7 +50,7 @@ func build(ops []op, loss clock.Time) *History {
 		case 0:
 			index[e.op] = h.invoke(1, o.client, o.in, o.call)
 		case 1:
-			h.Loss(loss)
+			h.Loss(loss, 1)
 		default:
 			h.answer(1, index[e.op], o.out, o.back)
 		}
@@ -155,6 +155,34 @@ func TestLoss(t *testing.T) {
 			{1, get, is(lost), 11, 12},
 			{1, get, reads(2), 13, 14},
 		}, false},
+	} {
+		if err := build(tc.ops, 5).Check(time.Second); (err == nil) != tc.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A key that has nothing in the lost memory is not lost: only what its writes have left since it was
+// inserted counts.
+func TestLossOfMemoryElsewhere(t *testing.T) {
+	at := func(p Places) output { return output{where: p} }
+	for name, tc := range map[string]struct {
+		ops  []op
+		good bool
+	}{
+		"there":                               {[]op{{0, insert(1), at(1), 0, 1}, {1, get, is(lost), 6, 7}}, true},
+		"elsewhere":                           {[]op{{0, insert(1), at(2), 0, 1}, {1, get, is(lost), 6, 7}}, false},
+		"never inserted":                      {[]op{{1, get, is(lost), 6, 7}}, false},
+		"one of its values there":             {[]op{{0, insert(1), at(1), 0, 1}, {0, put(2), at(2), 2, 3}, {1, get, is(lost), 6, 7}}, true},
+		"its last value there":                {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), at(1), 2, 3}, {1, put(3), is(lost), 6, 7}}, true},
+		"its tombstone there":                 {[]op{{0, insert(1), at(2), 0, 1}, {0, del, at(1), 2, 3}, {1, get, is(lost), 6, 7}}, true},
+		"inserted again elsewhere":            {[]op{{0, insert(1), at(1), 0, 1}, {0, del, at(1), 1, 2}, {0, insert(2), at(2), 3, 4}, {1, get, is(lost), 6, 7}}, false},
+		"written there after the loss":        {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), at(1), 6, 7}, {1, get, is(lost), 8, 9}}, false},
+		"a write without an answer":           {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), is(unknown), 2, 3}, {1, get, is(lost), 6, 7}}, true},
+		"a write without effect":              {[]op{{0, insert(1), at(2), 0, 1}, {0, put(2), is(noEffect), 2, 3}, {1, get, is(lost), 6, 7}}, false},
+		"lost twice, by a PUT there":          {[]op{{0, insert(1), at(1), 0, 1}, {1, get, is(lost), 6, 7}, {1, insert(2), at(2), 8, 9}, {0, put(3), at(1), 4, 10}, {1, get, is(lost), 11, 12}}, true},
+		"lost twice, by a PUT elsewhere":      {[]op{{0, insert(1), at(1), 0, 1}, {1, get, is(lost), 6, 7}, {1, insert(2), at(2), 8, 9}, {0, put(3), at(2), 4, 10}, {1, get, is(lost), 11, 12}}, false},
+		"a value elsewhere that is not there": {[]op{{0, insert(1), at(2), 0, 1}, {1, get, is(notFound), 6, 7}}, false},
 	} {
 		if err := build(tc.ops, 5).Check(time.Second); (err == nil) != tc.good {
 			t.Errorf("%s: %v", name, err)

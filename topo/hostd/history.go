@@ -44,7 +44,7 @@ func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryReq
 		h := &history{desc: desc, in: in, ctx: ctx, rt: v.Runtime(), ops: kv.NewHistory()}
 		h.ops.Guard = &h.mu
 		if in.Loss {
-			h.ops.Loss(h.rt.Now())
+			h.ops.Loss(h.rt.Now(), kv.Anywhere)
 		}
 		for i := range in.Keys {
 			h.keys = append(h.keys, in.Base+uint64(i))

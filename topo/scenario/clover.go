@@ -156,6 +156,9 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 		store = r.plant(c)
 	}
 	s := kv.Record(store, r.history, id, rt.Now)
+	if !r.plan.has(storeMetaCrash) { // which finds a key by its record, or else takes it for lost
+		s.Where = func() kv.Places { return 1 << c.Placed() }
+	}
 	for range r.plan.rounds {
 		if err := r.round(s, d, rt); err != nil {
 			return errors.Join(err, c.Close())
@@ -231,7 +234,7 @@ func (r *storeRun) cause(p *storeFaultAt) {
 		h.CrashApps()
 	case storeMemoryCrash:
 		h.Crash()
-		r.history.Loss(rack.Now())
+		r.history.Loss(rack.Now(), placeOf(p.victim))
 		end = func() {
 			h.Restart()
 			r.serveMemory(p.victim)
@@ -264,6 +267,14 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	case storeNothing:
 	}
 	rack.At(rack.Now().Add(p.down), end)
+}
+
+// placeOf is a memory server in a history.
+func placeOf(server string) kv.Places { return 1 << (server[len(server)-1] - '0') }
+
+// has reports whether a fault of a kind is planned.
+func (p *storePlan) has(what storeFault) bool {
+	return slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool { return s.what == what })
 }
 
 // slack is how much later than its deadline an operation may end: a client that hangs does not see
