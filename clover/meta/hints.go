@@ -47,6 +47,7 @@ func (s *chains) collect(r *rpc.Request) {
 			n.reported = true
 			s.nodes.held[rec.New.Handle] = n
 			e.ahead++
+			e.reported = append(e.reported, rec.New)
 		}
 		e.closing = e.closing || rec.Deleted
 		if len(s.walk.hints) == maxHints {
@@ -93,6 +94,7 @@ func (s *chains) followBatch() {
 	closing := w.closing[:0]
 	for _, e := range list {
 		s.stride(e)
+		freeAbsorbed(s, e, false)
 		if e.closing {
 			e.closing = false
 			closing = append(closing, e)

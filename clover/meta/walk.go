@@ -39,9 +39,10 @@ type entry struct {
 	dead, lost bool
 
 	// ahead is how many reported nodes the chain has not reached; closing: one of them is a
-	// tombstone.
-	ahead   int
-	closing bool
+	// tombstone. reported are these nodes, and some that it has reached: see freeAbsorbed.
+	ahead    int
+	closing  bool
+	reported []layout.Location
 	// waiting: the entry is in walker.behind. seen is the value of at during the last catchUp.
 	waiting bool
 	seen    layout.Location
@@ -133,6 +134,9 @@ func (s *chains) follow(list []*entry, rounds int) {
 				}
 			}
 			work = left
+		}
+		for _, e := range part {
+			freeAbsorbed(s, e, e.ended)
 		}
 		s.commit(part)
 	}

@@ -33,6 +33,18 @@ var plantedBugs = []planted{
 		"clover/meta TestRecordOfAnotherGenerationIsLost",
 	},
 	{
+		"clover/meta: a node is freed before the chain has left it out", "clover/meta/absorbed.go",
+		"return !held || n.version != next.Version",
+		"return true || !held || n.version != next.Version",
+		"clover/meta TestAbsorbedNodesAreFreed",
+	},
+	{
+		"cloversteer: an append absorbs those that arrived after it was sent", "swordbox/cloversteer/absorb.go",
+		"w.behind < d.sent",
+		"w.behind <= d.sent",
+		"swordbox/cloversteer TestWaitingAppendIsAbsorbed",
+	},
+	{
 		"clover: a tombstone of a remembered chain proves that there is no key", "clover/get.go",
 		"if header.IsTombstone() && !k.fresh {",
 		"if false {",

@@ -164,6 +164,7 @@ func (t *chains) decide(fl *flow, f *wire.Frame, incarnation uint32, k *chain, n
 	d.asked, d.rkey, d.compare, d.askedCompare = e.VA, e.RKey, e.Compare, e.Compare
 	d.chain, d.place = k.id, k.place
 	d.node, d.to = n.ref, ref{va: e.VA, incarnation: incarnation}
+	d.location, _ = layout.Word(e.SwapOrAdd).Next()
 	d.seen = layout.Word(e.Compare).EntryVersion()
 	d.version = d.seen
 	switch to := t.nodes.find(d.to.id()); {
@@ -205,6 +206,10 @@ func (t *chains) steer(k *chain, d *decision, version layout.Version) bool {
 // answered learns from the response of an append; original is the header that it found. landed
 // reports that the append was the one in flight of its chain.
 func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) {
+	if d.absorbed {
+		t.joined(k, d, original)
+		return false
+	}
 	landed = k.busy && k.sent == d.sent
 	switch {
 	case original == d.compare && d.node.serial == 0:

@@ -16,6 +16,8 @@
 //     waits no longer than that for one of a dead client. READs of the key wait with the appends
 //     and are sent before the next one: sent at once, they would find a node that has a successor
 //     by then. A waiting request is sent at once when its connection has another request.
+//   - An append that has succeeded absorbs those that waited when it was sent: each makes its own
+//     node point to the appended one instead (absorb.go).
 //   - A request is steered only if the tail has the length and R_Key of the node that the client
 //     named, is on the same server, and has a version that is not lower. If its version is higher,
 //     the response is translated: it shows the version that the client knows. A response of several
@@ -46,6 +48,7 @@
 //	machine.go   the switch program's calls
 //	request.go   decisions about appends and READs; flow.go: the decisions of a connection by PSN
 //	waiting.go   requests that wait for the append in flight
+//	absorb.go    waiting appends that another one has overwritten
 //	chain.go     nodes and chains: what is the tail of a key, and may a request go there
 //	versions.go  operands and responses with another version
 //	store.go     where a store's nodes are; data.go: WRITEs that make or overwrite them

@@ -63,8 +63,13 @@ type appended struct {
 	sent uint64
 	// stale: the entry that the client named has been reused since, so the append must fail there.
 	stale bool
-	// node is the appended node; serial 0: the switch did not see it.
-	node ref
+	// node is the appended node, with its location; serial 0: the switch did not see it.
+	node     ref
+	location layout.Location
+	// absorbed: the request goes to the header of node itself, with this operand instead of the
+	// client's; see absorb.
+	absorbed bool
+	swap     uint64
 }
 
 // find returns the decision about a PSN; nil if there was none or it was overwritten.

@@ -24,6 +24,7 @@ type Stats struct {
 	Linked         uint64 `name:"appends_linked" help:"appends that succeeded"`
 	Failed         uint64 `name:"tails_wrong" help:"failed appends to the node that was taken for the tail"`
 	Lost           uint64 `name:"appends_lost" help:"failed appends to another node"`
+	Absorbed       uint64 `name:"appends_absorbed" help:"appends that were overwritten by the one before which they waited"`
 	Late           uint64 `name:"appends_late" help:"successful appends whose place in the chain is not known"`
 	Foreign        uint64 `name:"appends_foreign" help:"appends of nodes that were not seen"`
 	Elsewhere      uint64 `name:"tails_elsewhere" help:"requests not steered because the tail is on another server"`

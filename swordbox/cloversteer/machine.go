@@ -52,7 +52,10 @@ const (
 	ReasonHeld pipeline.Reason = "a copy waits"
 	// ReasonGone: the connection of the waiting packet has ended.
 	ReasonGone pipeline.Reason = "connection ended"
-	notMine    pipeline.Reason = "not for the switch"
+	// ReasonTwice: the answer to an append that was absorbed, whose node had a successor already: its
+	// client has given the request up.
+	ReasonTwice pipeline.Reason = "append was given up"
+	notMine     pipeline.Reason = "not for the switch"
 )
 
 // Machine steers the requests under rules with action steer. Make one with New.
@@ -179,6 +182,9 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 	case d.kind == kindAppend && p.BTH.Opcode == wire.RCAtomicAck:
 		d.done = true
 		if k := m.chains.byKey.find(d.chain); k != nil && m.chains.answered(k, d, p.AtomicAck) {
+			if p.AtomicAck == d.compare {
+				m.absorb(c, k, d)
+			}
 			m.goOn(c, k)
 		}
 	}

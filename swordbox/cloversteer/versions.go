@@ -9,6 +9,10 @@ import (
 // apply sets the operands of an append to those of its decision (holes 26 and 32).
 func (d *decision) apply(e *wire.AtomicETH) {
 	e.VA = d.to.va
+	if d.absorbed {
+		e.Compare, e.SwapOrAdd = d.compare, d.swap
+		return
+	}
 	if d.seen == d.version {
 		return
 	}
@@ -22,6 +26,8 @@ func (d *decision) apply(e *wire.AtomicETH) {
 // the metadata server.
 func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
+	case d.kind == kindAppend && d.absorbed && p.BTH.Opcode == wire.RCAtomicAck:
+		return m.tellAbsorbed(c, d, p)
 	case !d.steered || d.seen == d.version:
 		return pipeline.Forward()
 	case d.kind == kindAppend && p.BTH.Opcode == wire.RCAtomicAck:

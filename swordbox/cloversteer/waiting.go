@@ -24,7 +24,9 @@ type waiter struct {
 	// its client expects there.
 	incarnation uint32
 	version     layout.Version
-	frame       wire.Frame
+	// behind is the number of the flight that an append waits for.
+	behind uint64
+	frame  wire.Frame
 }
 
 // waiting is the requests that wait, in one list for each chain.
@@ -100,7 +102,7 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	d.gen = 0 // if its time expires before it is released, the order of the appends is not known
 	m.wait.add(k, &waiter{
 		hold: v.ID, flow: q.flow, psn: q.p.BTH.PSN, node: a.node.ref, incarnation: a.incarnation, version: a.version,
-		frame: q.p.Frame,
+		behind: k.sent, frame: q.p.Frame,
 	})
 	return v
 }

@@ -23,6 +23,7 @@ var storeMixes = planMixes[*storePlan]{
 	{"lazy", 0.5, func(p *storePlan, _ *draw) { p.lazy = true }, nil},
 	{"after", 0.25, (*storePlan).mixAfter, nil},
 	{"spread", 0.4, func(p *storePlan, _ *draw) { p.spread = true }, nil},
+	{"crowd", 0.15, (*storePlan).mixCrowd, []string{"wear", "keys"}},
 }
 
 // blend adds the mixes that the list names; "" draws them. without are those that the scenario
@@ -140,6 +141,16 @@ func (p *storePlan) mixAfter(d *draw) {
 		down = p.then[i].down
 	}
 	p.paced(d)
+}
+
+// mixCrowd lets more clients write one or two keys: appends wait for each other in a switch that
+// steers.
+func (p *storePlan) mixCrowd(d *draw) {
+	p.keys, p.clients, p.rounds = d.between(1, 2), d.between(6, 9), d.between(6, 12) // the search for an order grows with those at work
+	p.mix, p.region = [4]float64{0.25, one(d, 0.98, 1), 0.99, 1}, max(p.region, 96<<10)
+	if p.after > 0 {
+		p.after = d.between(1, p.clients*p.rounds/2)
+	}
 }
 
 // faulty makes sure that the plan has a fault. It reports false if the faults are those of a steered

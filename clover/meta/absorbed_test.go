@@ -1,0 +1,54 @@
+package meta
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+)
+
+// A reported node that the chain leaves out is free when the chain has passed the node's successor,
+// or has been followed to its end; not before, because the chain may yet lead to the node.
+func TestAbsorbedNodesAreFreed(t *testing.T) {
+	at := func(h layout.Handle) layout.Location { return layout.Location{Handle: h, Version: 1} }
+	for _, c := range []struct {
+		name string
+		// next is the successor of node 2 as its header shows it; passed are the nodes that the
+		// chain has reached, and ended: it has no more.
+		next   layout.Handle
+		passed []layout.Handle
+		ended  bool
+		free   bool
+	}{
+		{"its header was not read", 0, []layout.Handle{3}, false, false},
+		{"the chain may yet reach it", 3, nil, false, false},
+		{"the chain has left it out", 3, []layout.Handle{3}, false, true},
+		{"the chain ends elsewhere", 0, nil, true, true},
+		{"the chain has reached it", 3, []layout.Handle{2, 3}, true, false},
+	} {
+		s := new(Server)
+		s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
+		e := &entry{key: 1, at: at(1), recorded: true, mirrored: true}
+		s.keys = map[uint64]*entry{1: e}
+		s.nodes.held = map[layout.Handle]held{2: {client: 1, version: 1}, 3: {client: 2, version: 1}}
+		s.nodes.free[0].on = make([]fifo, 1)
+		s.walk.successors = make(map[layout.Location]layout.Location)
+		r := &rpc.Request{N: 1}
+		r.Records[0] = rpc.Record{Key: 1, New: at(2)}
+		s.collect(r)
+		if c.next != 0 {
+			s.walk.successors[at(2)] = at(c.next)
+		}
+		for _, h := range c.passed {
+			s.linked(at(h))
+		}
+		freeAbsorbed(&s.chains, e, c.ended)
+		l, free := s.nodes.free[0].pop(anywhere)
+		if free != c.free || free && (l != layout.Location{Handle: 2, Version: 2}) {
+			t.Errorf("%s: node %v is free: %v, want %v", c.name, l, free, c.free)
+		}
+		if _, held := s.nodes.held[2]; free && (held || e.ahead != 0 || len(e.reported) != 0) {
+			t.Errorf("%s: held %v, %d ahead, %d reported", c.name, held, e.ahead, len(e.reported))
+		}
+	}
+}

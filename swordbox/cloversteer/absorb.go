@@ -1,0 +1,99 @@
+package cloversteer
+
+import (
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// Appends to a key that wait while another one is sent are concurrent with it, so they may come
+// before it in the order of the key's values: overwritten at once, before anybody could read them.
+// When that append has succeeded, the switch does not send them to the chain. It lets each change
+// the header of its own node, which then names the node of the append that has overwritten it. So a
+// round trip to the server appends one node to the chain, and absorbs all appends that waited.
+//
+// Why that is correct:
+//
+//   - An append is absorbed by one that was sent after it had arrived, and that has succeeded. So
+//     both were in progress when that one took effect, and the order is a possible one.
+//   - Until its client is answered, no other client knows the node. After that, a client that
+//     reads it finds a successor that is in the chain. An append that is absorbed makes nothing else
+//     reachable, so chains stay whole, whichever of these requests are lost.
+//   - If the append before which they waited fails, or is not answered in time, the waiting ones go
+//     on as without it: their nodes have no successor.
+//   - The request goes to the server of the client's node. A client that has given it up connects to
+//     that server again before it looks for the node, and the server ends the former connection
+//     before that: a copy that is late changes nothing. Otherwise it could give the node a successor
+//     after its client has appended it behind that one.
+//   - Tombstones neither absorb nor are absorbed, because appends before and behind them have other
+//     outcomes.
+//
+// absorbed_test.go has a model of it, which tries all orders of events.
+
+// absorb sends those waiting appends of a chain on that the append of d, which has succeeded, may
+// have overwritten.
+func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
+	by := m.chains.node(d.node)
+	if by == nil || by.dead {
+		return
+	}
+	for i := k.first; i != none; {
+		next := m.wait.list[i].next
+		if w := &m.wait.list[i]; !w.read && w.behind < d.sent && c.Holding(w.hold) {
+			m.absorbOne(c, k, i, d, by)
+		}
+		i = next
+	}
+}
+
+// absorbOne sends waiter i on, if its request leads to the memory of its own node.
+func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, node *node) {
+	w := &m.wait.list[i]
+	n, f := m.chains.node(w.node), &w.frame
+	if n == nil || n.dead || n.incarnation != w.incarnation || n.rkey != f.AtomicETH.RKey {
+		return
+	}
+	d := m.chains.decide(w.flow, f, w.incarnation, k, n)
+	d.steered, d.absorbed, d.to, d.version, d.stale = true, true, n.ref, n.version, false
+	d.compare = uint64(layout.Header(n.version))
+	d.swap = uint64(layout.Superseded(n.version, by.location))
+	if d.place = (place{}); k.has(node) {
+		d.place = place{k.gen, node.seq - 1}
+	}
+	d.apply(&f.AtomicETH)
+	m.hot.find(k.id).steer()
+	c.Release(w.hold, f, text(c, f.BTH.Opcode, d))
+	m.unhold(i)
+}
+
+// joined learns from the response of an append that was absorbed: requests for its node may be
+// steered from now on.
+func (t *chains) joined(k *chain, d *decision, original uint64) {
+	if original != d.compare {
+		t.stats.Lost++
+		return
+	}
+	t.stats.Absorbed++
+	if n := t.node(d.node); n != nil && d.gen == k.gen && d.seq != 0 && !k.has(n) {
+		n.place = d.place
+	}
+}
+
+// tellAbsorbed gives an append that was absorbed the answer that its client expects of one that has
+// succeeded.
+func (m *Machine) tellAbsorbed(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
+	switch p.AtomicAck {
+	case d.askedCompare:
+		if d.askedCompare == d.compare {
+			return pipeline.Forward()
+		}
+		return pipeline.Drop(ReasonTwice)
+	case d.compare:
+		p.AtomicAck = d.askedCompare
+		m.stats.Answers++
+		if !c.Observed() {
+			return pipeline.Rewrite()
+		}
+		return pipeline.Rewrite().With(versions(d))
+	}
+	return pipeline.Drop(ReasonTwice)
+}
