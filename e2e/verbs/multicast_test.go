@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // attachments is how many queue pairs on a host are attached to multicast groups.
@@ -91,6 +93,26 @@ var _ = Describe("mckey sends to multicast groups", func() {
 		groupcast(rack, groupIPv4, lossySends, lossyWanted)
 		groupcast(rack, groupIPv6, lossySends, lossyWanted)
 		Expect(rack.OK("faults")).To(MatchRegexp(`active +[1-9]`), "nothing was lost: with 2000 datagrams that has a probability of 2·10⁻⁹")
+	})
+
+	It("which the switch sends to their members only", func() {
+		rack := fixture.Up(fixture.Small)
+		known := func() (s pipeline.Snooping) {
+			rack.JSON(&s, "switch", "tables", "groups")
+			return s
+		}
+		Expect(known().Groups).To(BeEmpty())
+		stop := rack.Start("exec", "cn1", "--", "timeout", "60", "mckey", "-m", groupIPv4, "-C", "1000")
+		defer stop()
+		Eventually(known).WithTimeout(30 * time.Second).Should(And(
+			HaveField("State", pipeline.SnoopForwarding), HaveField("Groups", ConsistOf(HaveField("Group", netip.MustParseAddr(groupIPv4))))))
+		Expect(rack.OK("switch", "tables", "groups")).To(MatchRegexp(`(?m)^239\.1\.2\.3 +cn1 +in 4m`))
+		before := rack.Counters("ms0")["rx_not_mine"]
+		Expect(rack.Run("exec", "cn0", "--", "timeout", "60", "mckey", "-m", groupIPv4, "-s", "-C", "50")).To(fixture.HaveExited(0))
+		Eventually(func() uint64 { return rack.Counters("cn1")["rcvd_multicast"] }).Should(BeNumerically("==", 50))
+		Expect(rack.Counters("ms0")["rx_not_mine"]).To(Equal(before), "a host that is no member saw datagrams to the group")
+		rack.OK("exec", "cn1", "--", "pkill", "mckey")
+		Eventually(func() []pipeline.Group { return known().Groups }).WithTimeout(30 * time.Second).Should(BeEmpty()) // the NIC reports that it has left
 	})
 
 	It("through a switch that tracks connections", func() {

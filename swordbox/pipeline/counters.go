@@ -46,6 +46,11 @@ type Counters struct {
 	Consumed     uint64 `json:"consumed" name:"consumed" help:"packets that the program consumed"`
 	Answered     uint64 `json:"answered" name:"answered" help:"ARP requests and neighbour solicitations for the switch's own addresses, answered"`
 	Flooded      uint64 `json:"flooded" name:"flooded" help:"frames sent to every port"`
+	Multicast    uint64 `json:"multicast" name:"multicast" help:"frames sent to the ports of a multicast group"`
+	GroupReports uint64 `json:"groupReports" name:"group_reports" help:"reports of IGMP and MLD read"`
+	GroupQueries uint64 `json:"groupQueries" name:"group_queries" help:"queries of IGMP and MLD sent"`
+	Groups       int    `json:"groups"`
+	GroupFull    uint64 `json:"groupFull" name:"group_table_full" help:"reports of groups not learnt because the table was full"`
 	MACs         int    `json:"macs"`
 	MACMoves     uint64 `json:"macMoves" name:"mac_moves" help:"addresses that moved to another port"`
 	MACFull      uint64 `json:"macFull" name:"mac_table_full" help:"addresses not learnt because the table was full"`

@@ -11,8 +11,9 @@
 //	too short, or from a group address  dropped, counted
 //	from the switch's own address       dropped, counted: never learnt
 //	source address                      learnt, with ageing and a bound
+//	a report of IGMP or MLD             read, sent to routers only
 //	ARP, ICMPv6 for the switch itself   answered out of the ingress port
-//	not UDP port 4791                   forwarded by destination; flooded if unknown or a group
+//	not UDP port 4791                   forwarded by destination; a multicast group to its members; flooded if unknown
 //	UDP 4791 but not RoCEv2             counted as malformed, then forwarded unchanged
 //	RoCEv2                              counted by addresses and queue pair, then the Program
 //

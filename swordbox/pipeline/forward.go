@@ -29,14 +29,14 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 				s.dropped(in, ReasonReserved, f.Packets())
 				return false
 			}
-			return s.flood(in, f)
+			return s.spread(in, f, s.groups.wanted(f.Data))
 		}
 		if s.self.owns(dst) {
 			s.dropped(in, ReasonSelf, f.Packets())
 			return false
 		}
 		if to = s.fdb.lookup(s.ctx.Now, dst); to < 0 {
-			return s.flood(in, f)
+			return s.spread(in, f, nil)
 		}
 	}
 	switch {
@@ -53,12 +53,15 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	return false
 }
 
-// flood sends f out of every port but its own. It counts f as dropped only if no port got it.
-func (s *Switch) flood(in int, f packetio.Frame) bool {
-	sent, blocked := false, false
+// spread sends f out of every port but its own: if g is not nil, of those that want that group. It
+// counts f as dropped only if no port got it.
+func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
+	sent, blocked, unwanted := false, false, false
 	for to := range s.ports {
 		switch {
 		case to == in || !s.ports[to].up:
+		case g != nil && !s.groups.has(g, to, s.ctx.Now):
+			unwanted = true
 		case !s.allowed(in, to):
 			blocked = true
 		default:
@@ -67,8 +70,12 @@ func (s *Switch) flood(in int, f packetio.Frame) bool {
 		}
 	}
 	switch {
+	case sent && g != nil:
+		s.counters.Multicast++
 	case sent:
 		s.counters.Flooded++
+	case unwanted && !blocked:
+		s.dropped(in, ReasonNoMember, f.Packets())
 	case blocked:
 		s.dropped(in, ReasonPartition, f.Packets())
 	default:
@@ -134,6 +141,10 @@ func (s *Switch) CountDrop(port int, r Reason, packets int) {
 func (s *Switch) SetPort(i int, up bool) {
 	if s.ports[i].up && !up {
 		s.fdb.flush(i)
+		s.groups.flush(s.ctx.Now, i)
+	}
+	if up && !s.ports[i].up {
+		s.groups.portUp(s.ctx.Now)
 	}
 	s.ports[i].up = up
 }
@@ -184,6 +195,7 @@ func (s *Switch) Port(i int) PortCounters { return s.ports[i].clone() }
 // Counters returns the counters of the switch, and the drops of packets that the switch made.
 func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	c := s.counters
+	c.Groups, c.GroupFull = len(s.groups.byAddr), s.groups.full
 	c.MACs, c.MACMoves, c.MACFull = len(s.fdb.entries), s.fdb.moves, s.fdb.full
 	c.Flows, c.FlowOverflow = len(s.flows.table), s.flows.overflow
 	lost := s.lost.clone()

@@ -82,6 +82,7 @@ type Switch struct {
 	ports   []port
 	fdb     fdb
 	flows   flows
+	groups  groups
 	held    holds
 	self    Self
 
@@ -125,7 +126,7 @@ func New(cfg Config) (*Switch, error) {
 	cfg = cfg.withDefaults()
 	s := &Switch{
 		program: cfg.Program, spec: cfg.Program.Spec(), ports: make([]port, cfg.Ports),
-		fdb: newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), held: holds{max: cfg.MaxHeld},
+		fdb: newFDB(cfg.Ports, cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
 		self: cfg.Self,
 	}
 	s.ctx.s = s
@@ -156,6 +157,7 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 		s.note = ""
 		s.held.remove(id)
 	}
+	querier{s}.tick(now)
 	if s.program.Deadline() <= now {
 		s.program.Tick(&s.ctx)
 	}
@@ -173,7 +175,7 @@ func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 // Deadline is when Tick must be called.
 func (s *Switch) Deadline() clock.Time {
 	_, at := s.held.due.Next()
-	return clock.Min(at, s.program.Deadline())
+	return clock.Min(clock.Min(at, s.groups.due), s.program.Deadline())
 }
 
 // begin starts a step.
@@ -230,7 +232,7 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 		if fresh && !errors.Is(err, wire.ErrNotRoCE) {
 			s.ports[in].Malformed += uint64(packets)
 		}
-		if !s.selfFrame(in, f) {
+		if !s.snooped(in, f) && !s.selfFrame(in, f) {
 			s.forward(in, -1, f)
 		}
 		return

@@ -39,6 +39,7 @@ const (
 	ReasonTooLong   Reason = "too long"      // a packet to be held or made is longer than the MTU of any link
 	ReasonFault     Reason = "fault"         // an injected fault
 	ReasonSelf      Reason = "to the switch" // addressed to the switch itself, and not handled by its program
+	ReasonNoMember  Reason = "no member"     // no port but its own has joined the multicast group
 	ReasonOther     Reason = "other reasons" // beyond maxReasons
 )
 

@@ -170,7 +170,7 @@ func TestForwardHasNoRules(t *testing.T) {
 	}
 	var tables []handler.Table
 	a.must("GET", "/tables", nil, &tables)
-	if len(tables) != 2 {
+	if len(tables) != 3 {
 		t.Errorf("%+v", tables)
 	}
 }
@@ -251,7 +251,11 @@ func TestTablesOverControl(t *testing.T) {
 	if len(macs) != 1 || macs[0].Port != 1 || macs[0].MAC != f.Eth.Src {
 		t.Errorf("%+v", macs)
 	}
-	for _, name := range []string{"rows", "macs", "flows", "words"} {
+	var snooping pipeline.Snooping
+	if a.must("GET", "/groups", nil, &snooping); snooping.State.String() != "idle" || len(snooping.Groups) != 0 {
+		t.Errorf("%+v", snooping)
+	}
+	for _, name := range []string{"rows", "macs", "flows", "groups", "words"} {
 		before := used(name)
 		var d Dropped
 		a.must("DELETE", "/tables/"+name, nil, &d)
@@ -259,7 +263,7 @@ func TestTablesOverControl(t *testing.T) {
 			t.Errorf("%s: %d entries of %d cleared, %d are left", name, d.Entries, before, used(name))
 		}
 	}
-	a.refused(http.StatusNotFound, "that can be cleared; take one of macs, flows, rows, words", "DELETE", "/tables/moved", nil)
+	a.refused(http.StatusNotFound, "that can be cleared; take one of macs, flows, groups, rows, words", "DELETE", "/tables/moved", nil)
 	var groups []swordbox.Group
 	a.must("GET", "/program/counters", nil, &groups)
 	seen := map[string]bool{}

@@ -41,6 +41,7 @@ type none struct{}
 //	GET    /tables               tables and how full they are
 //	DELETE /tables/{name}        clears a table
 //	GET    /macs                 learnt MAC addresses
+//	GET    /groups               multicast groups with the ports of their members
 //
 // and the requests of programs: apps.Requests.
 func (d *Daemon) Mux() *control.Mux {

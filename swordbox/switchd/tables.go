@@ -13,8 +13,9 @@ import (
 
 // Names of the switch's own tables.
 const (
-	tableMACs  = "macs"
-	tableFlows = "flows"
+	tableMACs   = "macs"
+	tableFlows  = "flows"
+	tableGroups = "groups"
 )
 
 // Dropped is what a DELETE of table entries answers.
@@ -33,6 +34,10 @@ func (p *programControl) handleTables(m *control.Mux) {
 		err = p.commands.Do(func() { list = p.traffic.sw.MACs() })
 		return list, err
 	})
+	control.Handle(m, "GET /groups", func(*http.Request, none) (s pipeline.Snooping, err error) {
+		err = p.commands.Do(func() { s = p.traffic.sw.Snooping(p.traffic.now) })
+		return s, err
+	})
 }
 
 // Tables lists the tables of the switch and its program, and how full they are.
@@ -43,6 +48,7 @@ func (p *programControl) Tables() (list []handler.Table, err error) {
 		list = []handler.Table{
 			{Name: tableMACs, Doc: "where addresses were last seen", Used: c.MACs, Max: sw.MaxMACs(), Clear: true},
 			{Name: tableFlows, Doc: "packets by source, destination, queue pair", Used: c.Flows, Max: sw.MaxFlows(), Clear: true},
+			{Name: tableGroups, Doc: "multicast groups and the ports that want them", Used: c.Groups, Max: pipeline.MaxGroups, Clear: true},
 		}
 		if r, ok := p.running.(apps.Ruled); ok {
 			list = append(list, r.Tables(p.traffic.now)...)
@@ -58,13 +64,15 @@ func (p *programControl) ClearTable(name string) (n int, err error) {
 		return n, p.commands.Do(func() { n = p.traffic.sw.ForgetMACs() })
 	case tableFlows:
 		return n, p.commands.Do(func() { n = p.traffic.sw.ForgetFlows() })
+	case tableGroups:
+		return n, p.commands.Do(func() { n = p.traffic.sw.ForgetGroups() })
 	}
 	err = p.ruled(func(r apps.Ruled) error {
 		var ok bool
 		if n, ok = r.ClearTable(name); ok {
 			return nil
 		}
-		names := []string{tableMACs, tableFlows}
+		names := []string{tableMACs, tableFlows, tableGroups}
 		for _, t := range r.Tables(p.traffic.now) {
 			if t.Clear {
 				names = append(names, t.Name)

@@ -60,7 +60,7 @@ const (
 )
 
 // switchParts are the requests to the switch, by the name of their file.
-var switchParts = []string{"status", "counters", "flows", "faults", "macs", "program", "program/counters", "rules", "connections", "tables"}
+var switchParts = []string{"status", "counters", "flows", "faults", "macs", "groups", "program", "program/counters", "rules", "connections", "tables"}
 
 // hostParts are the requests to a host, by the name of their file.
 var hostParts = []string{"status", "counters", "tear"}

@@ -34,12 +34,12 @@ func switchTablesCmd() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return []string{"words", "rows", "macs", "flows"}, cobra.ShellCompDirectiveNoFileComp
+			return []string{"words", "rows", "macs", "flows", "groups"}, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case clearIt && len(args) == 0:
-				return badUse("--clear needs the name of a table: words, rows, macs or flows")
+				return badUse("--clear needs the name of a table: words, rows, macs, flows or groups")
 			case clearIt:
 				var d switchd.Dropped
 				if err := askBox(cmd, http.MethodDelete, "/tables/"+args[0], nil, &d); err != nil {
@@ -95,6 +95,8 @@ func showTable(cmd *cobra.Command, name string) error {
 		return switchConnections(cmd)
 	case "macs":
 		return listing(cmd, "/macs", printMACs)
+	case "groups":
+		return listing(cmd, "/groups", printGroups)
 	case "flows":
 		asJSON, err := wantJSON(cmd)
 		if err != nil {
@@ -108,7 +110,7 @@ func showTable(cmd *cobra.Command, name string) error {
 			return showList(cmd, &lists[i], 0)
 		}
 	}
-	return badUse("there is no table %q to look into; take one of words, rows, macs, flows", name)
+	return badUse("there is no table %q to look into; take one of words, rows, macs, flows, groups", name)
 }
 
 // switchConnections lists all flows.
@@ -143,6 +145,40 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 	return w.Flush()
 }
 
+func printGroups(cmd *cobra.Command, s pipeline.Snooping) error {
+	names, err := newNamer(cmd)
+	if err != nil {
+		return err
+	}
+	hosts := func(ports []int) string {
+		var list []string
+		for _, p := range ports {
+			list = append(list, names.port(p))
+		}
+		if len(list) == 0 {
+			return "-"
+		}
+		return strings.Join(list, " ")
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "snooping is %v; routers: %s\n", s.State, hosts(s.Routers)) // Flush reports errors
+	if len(s.Groups) > 0 {
+		fmt.Fprintln(w, "GROUP\tMEMBERS\tUNTIL")
+	}
+	for _, g := range s.Groups {
+		fmt.Fprintf(w, "%v\t%s\tin %v\n", g.Group, hosts(g.Ports), g.Left.Round(time.Second))
+	}
+	return w.Flush()
+}
+
+// port names the host at a port of the switch.
+func (n *namer) port(i int) string {
+	if i < len(n.rack.Hosts) {
+		return n.rack.Hosts[i].Name
+	}
+	return fmt.Sprint(i)
+}
+
 func printMACs(cmd *cobra.Command, list []pipeline.MAC) error {
 	names, err := newNamer(cmd)
 	if err != nil {
@@ -151,11 +187,7 @@ func printMACs(cmd *cobra.Command, list []pipeline.MAC) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports errors
 	for _, m := range list {
-		port := fmt.Sprint(m.Port)
-		if m.Port < len(names.rack.Hosts) {
-			port = names.rack.Hosts[m.Port].Name
-		}
-		fmt.Fprintf(w, "%s\t%v\t%v ago\n", port, m.MAC, m.Idle.Round(time.Millisecond))
+		fmt.Fprintf(w, "%s\t%v\t%v ago\n", names.port(m.Port), m.MAC, m.Idle.Round(time.Millisecond))
 	}
 	return w.Flush()
 }

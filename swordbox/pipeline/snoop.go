@@ -1,0 +1,126 @@
+package pipeline
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// defaultQuerier is the MAC address of queries of a switch without an address of its own.
+var defaultQuerier = wire.MAC{0x02, 0x00, 0x5e, 0x00, 0x52, 0x01}
+
+// snooped takes a frame to a group that is no RoCEv2. It reports whether the frame goes no further
+// than to routers: a report is for them alone, because a host that hears the report of another one
+// may keep its own back (RFC 4541, 2.1.1).
+func (s *Switch) snooped(in int, f packetio.Frame) bool {
+	m := &s.groups.message
+	if f.Data[0]&1 == 0 || m.Parse(f.Data) != nil {
+		return false
+	}
+	if m.Query {
+		s.groups.queried(s.ctx.Now, in, m)
+		return false
+	}
+	s.counters.GroupReports++
+	s.groups.reported(s.ctx.Now, in, m)
+	for to := range s.ports {
+		if to != in && s.ports[to].up && at(s.groups.routers, to) > s.ctx.Now && s.allowed(in, to) {
+			s.send(to, f)
+		}
+	}
+	s.remark(-1, "read by the switch")
+	querier{s}.tick(s.ctx.Now)
+	return true
+}
+
+// querier does what the switch does of its own about groups.
+type querier struct{ *Switch }
+
+// tick does what is due: members age, queries go out.
+func (q querier) tick(now clock.Time) {
+	t := &q.groups
+	if t.due > now {
+		return
+	}
+	t.expire(now)
+	if t.state == SnoopSettling && t.settled <= now {
+		t.step(onSettled)
+		t.settled = clock.Never
+	}
+	if t.queryAt <= now {
+		q.all(now)
+	}
+	t.due = clock.Min(t.settled, t.queryAt)
+	for _, g := range t.order {
+		if g.asks > 0 && g.askAt <= now {
+			q.left(now, g)
+		}
+		t.soon(g.askAt)
+		for _, until := range g.until {
+			if until > 0 {
+				t.soon(until)
+			}
+		}
+	}
+}
+
+// all asks all hosts for their groups; when it is not new to the switch, a router does.
+func (q querier) all(now clock.Time) {
+	t := &q.groups
+	response, next := queryResponse, queryInterval
+	if t.startup > 0 {
+		response = startupResponse
+		if t.startup--; t.startup > 0 {
+			next = startupResponse
+		}
+	}
+	t.queryAt = now.Add(next)
+	if response == queryResponse && t.hasRouter(now) {
+		return
+	}
+	for to := range q.ports {
+		q.query(to, wire.Membership{Group: netip.IPv4Unspecified(), MaxResponse: response})
+		q.query(to, wire.Membership{Group: netip.IPv6Unspecified(), MaxResponse: response})
+	}
+}
+
+// left asks whether a member is behind ports where one has left.
+func (q querier) left(now clock.Time, g *groupEntry) {
+	g.askAt = clock.Never
+	if g.asks--; g.asks > 0 {
+		g.askAt = now.Add(leaveResponse)
+	}
+	for to, until := range g.until {
+		if until > now && until <= now.Add(leaveAfter) {
+			q.query(to, wire.Membership{Group: g.addr, MaxResponse: leaveResponse})
+		}
+	}
+}
+
+// query sends a query out of a port.
+func (q querier) query(to int, m wire.Membership) {
+	if !q.ports[to].up {
+		return
+	}
+	from := q.self.MAC
+	if from == (wire.MAC{}) {
+		from = defaultQuerier
+	}
+	m.Query, m.Source = true, netip.IPv4Unspecified()
+	if m.Group.Is6() {
+		m.Source = verbs.LinkLocalGID(from).Addr()
+	}
+	q.counters.GroupQueries++
+	q.note = "the switch asks for members"
+	q.send(to, packetio.Frame{Data: m.AppendTo(q.out.Alloc(m.Len()), from)})
+	q.note = ""
+}
+
+// Snooping describes the multicast groups that the switch knows.
+func (s *Switch) Snooping(now clock.Time) Snooping { return s.groups.list(now) }
+
+// ForgetGroups forgets all multicast groups and returns how many there were.
+func (s *Switch) ForgetGroups() int { return s.groups.forget() }
