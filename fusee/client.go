@@ -136,14 +136,7 @@ func (c *Client) Super() layout.Superblock { return c.super }
 func (c *Client) Last() kv.Cost { return c.cost }
 
 // MaxValue is the longest value that the store takes, in bytes: its object must fit into a block.
-func (c *Client) MaxValue() int {
-	shape := &c.super.Shape
-	units := layout.MaxUnits
-	for units > 1 && shape.Objects(units) < 1 {
-		units--
-	}
-	return units*layout.Unit - layout.Overhead
-}
+func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
 // Leaked counts objects that no client uses again, because the outcome of an operation of this client
 // that would have freed them is unknown.

@@ -187,3 +187,42 @@ func TestInsertsOfOneKey(t *testing.T) {
 		t.Log(name(s.servers, s.FormatConfig), retries)
 	}
 }
+
+// A store without room refuses values, changes nothing, and goes on with what it has.
+func TestFull(t *testing.T) {
+	g := newRig(t, 1, simrack.Options{})
+	g.format(fusee.FormatConfig{Groups: 1, Block: 16 << 10})
+	g.client("cn0", func(c *fusee.Client, rt verbs.Runtime) error {
+		full := 0
+		for key := range uint64(40) { // three buckets have 21 slots
+			if err := c.Insert(key, kv.MakeValue(key, 1, 100), soon(rt)); errors.Is(err, kv.ErrFull) && errors.Is(err, kv.ErrNoEffect) {
+				full++
+			} else if err != nil {
+				return err
+			}
+		}
+		if full < 19 || full > 33 {
+			t.Errorf("%d of 40 keys have found no slot", full)
+		}
+		if err := c.Delete(0, soon(rt)); err != nil {
+			return err
+		}
+		if err := c.Insert(0, kv.MakeValue(0, 2, 100), soon(rt)); err != nil {
+			return fmt.Errorf("an INSERT after a DELETE: %w", err)
+		}
+		refused := 0
+		for size := 100; size < c.MaxValue(); size += 100 { // each length of objects takes a block
+			switch err := c.Put(0, kv.MakeValue(0, uint64(size), size), soon(rt)); {
+			case errors.Is(err, kv.ErrFull) && errors.Is(err, kv.ErrNoEffect):
+				refused++
+			case err != nil:
+				return err
+			}
+		}
+		if refused > 0 {
+			t.Errorf("%d lengths have found no memory", refused)
+		}
+		return nil
+	})
+	g.run()
+}

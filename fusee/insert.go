@@ -84,7 +84,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 	case len(list) > 0:
 		return entry{}, errPending
 	case !free:
-		return entry{}, errors.Join(kv.ErrFull, kv.ErrNoEffect)
+		return entry{}, kv.ErrFull
 	}
 	return into, nil
 }

@@ -151,7 +151,7 @@ func (c *Client) update(key uint64, h layout.Hash, value []byte, op layout.Op, d
 
 // unchanged marks the error of an operation that has changed nothing.
 func unchanged(err error) error {
-	if errors.Is(err, kv.ErrTimeout) || errors.Is(err, kv.ErrLost) {
+	if errors.Is(err, kv.ErrTimeout) || errors.Is(err, kv.ErrLost) || errors.Is(err, kv.ErrFull) {
 		return errors.Join(err, kv.ErrNoEffect)
 	}
 	return err
@@ -160,7 +160,7 @@ func unchanged(err error) error {
 // compose takes an object, and adds the WRITEs of its replicas and the READs of the buckets to the
 // batch.
 func (c *Client) compose(key uint64, h layout.Hash, value []byte, op layout.Op, deadline clock.Time) (f fresh, o layout.Object, err error) {
-	if f, err = c.take(layout.Units(len(value)), h, deadline); err != nil {
+	if f, err = c.take(c.unitsFor(len(value)), h, deadline); err != nil {
 		return f, o, err
 	}
 	o = layout.Object{Mark: layout.Valid, Key: key, Value: value, Next: f.next, Previous: f.prev, Version: f.Version, Op: op}

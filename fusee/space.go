@@ -72,6 +72,25 @@ type fresh struct {
 	prev   layout.Link
 }
 
+// largest is the length of the largest object, in units.
+func (s *space) largest() int {
+	units := layout.MaxUnits
+	for units > 1 && s.super.Shape.Objects(units) < 1 {
+		units--
+	}
+	return units
+}
+
+// unitsFor is the length of the objects for values of n bytes. Above 8 units only every fourth of a
+// power of two is used: each length that a client uses takes a block.
+func (s *space) unitsFor(n int) int {
+	units := layout.Units(n)
+	if shift := bits.Len(uint(units-1)) - 3; shift > 0 {
+		units = (units + 1<<shift - 1) >> shift << shift
+	}
+	return min(units, s.largest())
+}
+
 // take returns an object of so many units.
 func (s *space) take(units int, h layout.Hash, deadline clock.Time) (fresh, error) {
 	c := s.classes[units]

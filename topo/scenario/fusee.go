@@ -30,7 +30,7 @@ type tableRun struct {
 	memory  [][]byte // of the servers
 	super   layout.Superblock
 	unknown int
-	full    int // operations that found no empty slot
+	full    int // operations that found no empty slot, or no memory
 	retries int
 	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
 }
@@ -238,8 +238,8 @@ func (r *tableRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 
 // judge checks the run.
 func (r *tableRun) judge() error {
-	r.env.note("%d operations, %d without an answer, %d repeated, %d found no empty slot", r.history.Len(), r.unknown, r.retries, r.full)
-	if err := r.history.Check(checkPatience); err != nil {
+	r.env.note("%d operations, %d without an answer, %d repeated, %d found no room", r.history.Len(), r.unknown, r.retries, r.full)
+	if err := r.history.Check(checkLimit); err != nil {
 		return err
 	}
 	if r.unknown > 0 {
@@ -247,9 +247,6 @@ func (r *tableRun) judge() error {
 	}
 	return r.alike()
 }
-
-// checkPatience bounds the search for an order of one key's operations.
-const checkPatience = 30 * time.Second
 
 // alike checks that the replicas of the index are alike, and that each slot names a whole object that
 // is valid, in all replicas.
