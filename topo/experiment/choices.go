@@ -107,6 +107,7 @@ func (b *choicesBody) Run(ctx context.Context, p Platform, r *Report) error {
 			all = append(all, of(row, c))
 		}
 	}
+	longestFirst(all)
 	done, err := measureAll(ctx, p, r.Watch, all)
 	for _, row := range choices {
 		cells, failed := []Cell{Label(row.name)}, uint64(0)

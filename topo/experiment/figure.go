@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/rdmalab/rdmalab/topo/papers"
 	"github.com/rdmalab/rdmalab/topo/plot"
@@ -17,6 +18,8 @@ import (
 type load interface {
 	// label names it in one line.
 	label() string
+	// effort estimates the processor time of a measurement, in arbitrary units.
+	effort() float64
 	// measure runs it on a platform.
 	measure(ctx context.Context, p Platform) (outcome, error)
 }
@@ -226,7 +229,10 @@ func (f *figure) chart(rows []*figureRow, columns []string) *plot.Chart {
 		if line := lineOf(w.series, color, false, xs, w.ours); len(line.Points) > 0 {
 			p.Series = append(p.Series, line)
 		}
-		name := "authors: " + cmp.Or(w.their, w.series)
+		name := cmp.Or(w.their, w.series)
+		if !strings.HasPrefix(name, "authors") {
+			name = "authors: " + name
+		}
 		drawn := slices.ContainsFunc(p.Series, func(s plot.Series) bool { return s.Name == name })
 		if line := lineOf(name, color, true, xs, w.theirs); len(line.Points) > 0 && !drawn {
 			p.Series = append(p.Series, line)
@@ -246,7 +252,8 @@ func lineOf(name string, color int, dashed bool, xs, ys []float64) plot.Series {
 	return s
 }
 
-// loads lists the loads of figures, each once.
+// loads lists the loads of figures, each once, those that take longest first: the last ones are
+// short, so that all processors have work until the end.
 func loads(figures []figure) (list []load) {
 	seen := make(map[load]bool)
 	for i := range figures {
@@ -257,7 +264,12 @@ func loads(figures []figure) (list []load) {
 			}
 		}
 	}
+	longestFirst(list)
 	return list
+}
+
+func longestFirst(list []load) {
+	slices.SortStableFunc(list, func(a, b load) int { return cmp.Compare(b.effort(), a.effort()) })
 }
 
 // label names the load of Clover.
@@ -276,6 +288,16 @@ func (l Clover) label() string {
 	return out
 }
 
+// effort is in clients that make requests. A simulated request takes the same time whatever it
+// does; steered clients wait less, and a switch takes as long as two hosts.
+func (l Clover) effort() float64 {
+	each := 1.0
+	if l.Switch.Steer != "" {
+		each = 1.5 - 0.7*l.Writes/100
+	}
+	return each * float64(l.Clients)
+}
+
 func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Clover(ctx, l)
 	return outcome{store: &res}, err
@@ -284,6 +306,8 @@ func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
 func (l Sherman) label() string {
 	return fmt.Sprintf("Sherman, %d clients, %g%% writes, Zipf %g", l.Clients, 100*l.Workload.Update, l.Zipf)
 }
+
+func (l Sherman) effort() float64 { return float64(l.Clients) }
 
 func (l Sherman) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Sherman(ctx, l)
@@ -297,6 +321,8 @@ func (l Words) label() string {
 	}
 	return fmt.Sprintf("CAS on one word, %d clients, %s", l.Clients, how)
 }
+
+func (l Words) effort() float64 { return 0.1 * float64(l.Clients) }
 
 func (l Words) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Words(ctx, l)

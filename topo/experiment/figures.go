@@ -22,7 +22,7 @@ var swordboxFigures = Experiment{
 		"\n--out writes a table, a CSV, a JSON and a picture (SVG) of each figure into a directory, and a\n" +
 		"summary of all. Loads that several figures need are measured once, as many at a time as there are\n" +
 		"processors. The authors' numbers are those of their public repository (package topo/papers).",
-	Sim: "25 min with two processors; --quick: 3 min", Cost: "connectx5-dpdk",
+	Sim: "20 min with two processors; --quick: 3 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{} },
 }
 

@@ -193,6 +193,9 @@ type StoreResult struct {
 	kv.Result
 	// BytesPerOp is how many bytes the switch received for each counted operation.
 	BytesPerOp float64
+	// MetaCalls is how many requests clients sent to the metadata server in a second, and
+	// MetaHeaders how many headers of nodes it read; 0: they were not counted.
+	MetaCalls, MetaHeaders float64
 	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil: they were
 	// not read.
 	Tree *TreeStats

@@ -38,9 +38,12 @@ func steeringKinds() []steeringKind {
 // writesPanel names a panel by the percentage of writes.
 func writesPanel(writes string) string { return writes + " % writes" }
 
-// cloverLoad is a load with the authors' keys and skew.
+// cloverLoad is a load with the authors' keys and skew. Without READs it is the same load whether
+// these are steered or not: it is measured once.
 func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
-	box.LineRate = true
+	if box.LineRate = true; writes == 100 && box.Steer == steerWrite {
+		box.Steer = steerBoth
+	}
 	l := Clover{Clients: threads, Writes: writes, Keys: paperKeys, Zipf: paperZipf, Switch: box}
 	l.pace(quick)
 	return l
@@ -84,7 +87,7 @@ func swordbox(quick bool) []figure {
 	return []figure{
 		pairsFigure(quick), orderFigure(), independentFigure(), oneWordFigure(), inFlightFigure(quick),
 		firstTriesFigure(quick), chipFigure(), middleboxFigure(quick),
-		throughputFigure(quick), fuseeFigure(), shermanFigure(quick), bytesFigure(quick), latencyFigure(quick),
+		throughputFigure(quick), fuseeFigure(), shermanFigure(quick), metadataFigure(quick), bytesFigure(quick), latencyFigure(quick),
 		hotKeysFigure(quick), sizeFigure(quick), skewFigure(quick),
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // Reasons of differences that several figures have.
 const (
-	whyHardened = "hardened steering goes only to nodes whose append the server has acknowledged: one append of a key for each round " +
-		"trip between switch and server"
+	whyHardened = "hardened steering goes only to nodes whose append the server has acknowledged: appends and READs of a key wait in " +
+		"the switch for the append in flight, which absorbs the appends"
 	whyUnsteered = "without steering, throughput is what retries leave: it depends on how fast a client that lost a race learns of the " +
 		"winner, which differs between the two clients' programs"
 )
@@ -79,6 +79,34 @@ func successes(o *outcome) float64 {
 }
 
 func firstTries(o *outcome) float64 { return 100 * o.store.FirstTryShare() }
+
+// metadataFigure has the calls of the metadata server behind Figure 11. The authors give none.
+func metadataFigure(quick bool) figure {
+	data := papers.MustLoad("swordbox/fig11")
+	f := figure{
+		key: "metadata", title: "the metadata server of Clover, 100 % writes", x: data.X, unit: "millions a second", logY: true,
+	}
+	for _, c := range []struct {
+		panel string
+		value func(*outcome) float64
+	}{
+		{"calls of clients", func(o *outcome) float64 { return o.store.MetaCalls / 1e6 }},
+		{"headers of nodes read", func(o *outcome) float64 { return o.store.MetaHeaders / 1e6 }},
+	} {
+		for _, k := range steeringKinds() {
+			if k.data == "write" {
+				continue
+			}
+			for _, threads := range few(data.Columns, quick) {
+				f.cells = append(f.cells, figureCell{
+					panel: c.panel, series: k.name, their: k.their, x: threads, theirs: math.NaN(),
+					load: cloverLoad(int(number(threads)), 100, k.box, quick), value: c.value,
+				})
+			}
+		}
+	}
+	return f
+}
 
 // bytesFigure is Figure 12.
 func bytesFigure(quick bool) figure {

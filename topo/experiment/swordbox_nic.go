@@ -32,8 +32,13 @@ func (l NIC) label() string {
 	if l.OneWord {
 		where = " on one word"
 	}
+	if l.Device {
+		where += " in device memory"
+	}
 	return fmt.Sprintf("%s%s, %d queue pairs, %d in flight each", l.Op, where, l.Pairs, l.Depth)
 }
+
+func (l NIC) effort() float64 { return 0.01 * float64(l.Pairs*l.Depth) }
 
 func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
 	rate, err := p.NIC(ctx, l)
@@ -72,6 +77,8 @@ func (l Order) label() string {
 	}
 	return fmt.Sprintf("order of %d clients' WRITEs, %s", l.Clients, how)
 }
+
+func (l Order) effort() float64 { return 0.1 * float64(l.Clients) }
 
 func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
 	shares, err := p.Order(ctx, l)

@@ -53,9 +53,11 @@ const (
 	titleHeight = 34
 	// titleFont is the size of the title; glyph is the mean width of a character by its size.
 	titleFont, glyph = 14.0, 0.56
-	legendHeight     = 20
-	legendWidth      = 300
-	maxColumns       = 2
+	// fontSize is that of other texts; nameHeight is between the lines of names below an axis.
+	fontSize, nameHeight = 11, 13
+	legendHeight         = 20
+	legendWidth          = 300
+	maxColumns           = 2
 )
 
 // colors are Okabe and Ito's, which people with colour blindness can tell apart.
@@ -166,7 +168,7 @@ func (c *Chart) SVG() []byte {
 	width := float64(columns * panelWidth)
 	height := float64(titleHeight + lines*panelHeight + legendHeight*((len(legend)+perLine-1)/perLine) + 10)
 	var d drawing
-	d.addf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="11">`, width, height)
+	d.addf(`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="%d">`, width, height, fontSize)
 	d.addf(`<rect width="%.0f" height="%.0f" fill="white"/>`, width, height)
 	d.text(width/2, 20, "middle", fmt.Sprintf(` font-size="%.1f"`, titleSize(c.Title, width)), c.Title)
 	for i := range c.Panels {
@@ -228,6 +230,16 @@ func titleSize(title string, width float64) float64 {
 	return min(titleFont, width/(glyph*float64(max(1, utf8.RuneCountInString(title)))))
 }
 
+// nameLines is over how many lines the names below an axis are spread, so that neighbours do not
+// overlap.
+func (c *Chart) nameLines(width float64) int {
+	longest := 0
+	for _, n := range c.Names {
+		longest = max(longest, utf8.RuneCountInString(n))
+	}
+	return 1 + min(1, int(glyph*fontSize*float64(longest*len(c.Names))/width))
+}
+
 func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {
 	ax, ay := c.axes(p, x, y)
 	d.text((ax.from+ax.to)/2, y+top-8, "middle", ` font-size="12"`, p.Title)
@@ -243,16 +255,19 @@ func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {
 			ticks = append(ticks, float64(i))
 		}
 	}
+	lines := c.nameLines(ax.to - ax.from)
 	for i, v := range ticks {
 		at, name := ax.at(v), tickText(v)
 		if len(c.Names) > 0 {
 			name = c.Names[i]
 		}
 		d.addf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#666666"/>`, at, ay.from, at, ay.from+4)
-		d.text(at, ay.from+16, "middle", "", name)
+		d.text(at, ay.from+16+float64(i%lines*nameHeight), "middle", "", name)
 	}
 	d.addf(`<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="#666666"/>`, ax.from, ay.to, ay.from, ax.to)
-	d.text((ax.from+ax.to)/2, ay.from+34, "middle", "", c.X)
+	if lines == 1 { // otherwise the names are where it would be
+		d.text((ax.from+ax.to)/2, ay.from+34, "middle", "", c.X)
+	}
 	d.text(x+14, (ay.from+ay.to)/2, "middle", fmt.Sprintf(` transform="rotate(-90 %.1f %.1f)"`, x+14, (ay.from+ay.to)/2), c.Y)
 	for i := range p.Series {
 		p.Series[i].draw(d, func(q Point) (float64, float64, bool) {

@@ -84,3 +84,30 @@ func TestTitleFits(t *testing.T) {
 		}
 	}
 }
+
+// Long names below an axis do not overlap: they stand on two lines.
+func TestLongNames(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		lines int
+	}{
+		{[]string{"exact crossbar", "hash bits", "gateways", "SRAM", "map RAM", "stateful units", "logical tables"}, 2},
+		{[]string{"host", "device"}, 1},
+	} {
+		var points []Point
+		for i := range c.names {
+			points = append(points, Point{float64(i), 1})
+		}
+		svg := string((&Chart{X: "resource", Names: c.names, Panels: []Panel{{Series: []Series{{Points: points}}}}}).SVG())
+		heights := make(map[string]bool)
+		for _, n := range c.names {
+			at := strings.Index(svg, ">"+n+"<")
+			_, y, _ := strings.Cut(svg[strings.LastIndex(svg[:at], "<text"):at], ` y="`)
+			y, _, _ = strings.Cut(y, `"`)
+			heights[y] = true
+		}
+		if len(heights) != c.lines || strings.Contains(svg, ">resource<") != (c.lines == 1) {
+			t.Errorf("%v: on the lines %v", c.names, heights)
+		}
+	}
+}

@@ -95,7 +95,11 @@ type cloverRun struct {
 	// caches has the location cache of each machine, which its clients share.
 	caches map[string]*clover.Cache
 	model  *cost.Model
-	bytes  uint64 // that the switch received while operations were counted
+	// meta is the metadata server. bytes are those that the switch received while operations were
+	// counted, calls the requests to the metadata server and walked the headers that it read in that
+	// time.
+	meta                 *meta.Server
+	bytes, calls, walked uint64
 }
 
 // Clover runs clients of the store.
@@ -126,12 +130,23 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 	defer r.rack.Close()
 	r.serve()
 	r.start()
-	r.rack.At(readLimit.Add(l.Warm), func() { r.bytes = switchBytes(r.rack) })
-	r.rack.At(readLimit.Add(l.Warm+l.Run), func() { r.bytes = switchBytes(r.rack) - r.bytes })
+	r.rack.At(readLimit.Add(l.Warm), r.count)
+	r.rack.At(readLimit.Add(l.Warm+l.Run), r.count)
 	if err := run(ctx, r.rack); err != nil {
 		return experiment.StoreResult{}, err
 	}
-	return storeResult(r.total, l.Run, r.bytes), nil
+	out := storeResult(r.total, l.Run, r.bytes)
+	out.MetaCalls, out.MetaHeaders = float64(r.calls)/l.Run.Seconds(), float64(r.walked)/l.Run.Seconds()
+	return out, nil
+}
+
+// count is called when operations begin to be counted, and at the end of that time.
+func (r *cloverRun) count() {
+	r.bytes = switchBytes(r.rack) - r.bytes
+	if r.meta != nil {
+		st := r.meta.Snapshot()
+		r.calls, r.walked = st.Requests-r.calls, st.Walked-r.walked
+	}
 }
 
 // storeResult makes a store's result from the operations of a time span and the bytes that the
@@ -183,7 +198,7 @@ func (r *cloverRun) serve() {
 			Context: ctx, Manager: md.Manager(ctx), Servers: servers, Format: layout.Hardened, Keys: int(2 * r.load.Keys), Lease: lease,
 			Shares: r.shares(), Pace: r.pace(ctx.Runtime()),
 		})
-		if err == nil {
+		if r.meta = s; err == nil {
 			err = s.Serve()
 		}
 		r.rack.Stop(err)
