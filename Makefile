@@ -71,15 +71,16 @@ help: ## list the targets
 # VERBSLIB is preloaded into unmodified RDMA programs. It needs a C compiler and the headers of the kernel; a bin/rdmalab that is built
 # without it runs everything else.
 VERBSLIB := softrnic/uverbs/preload/lib/librdmalab-verbs.so
+VERBSSRC := $(wildcard softrnic/uverbs/shim/*.[ch])
 VERBSCC  := $(shell command -v gcc || command -v clang || command -v cc)
 
 .PHONY: verbs
 verbs: $(VERBSLIB) ## the library for unmodified RDMA programs, which bin/rdmalab carries (C compiler, linux-libc-dev)
 
-$(VERBSLIB): softrnic/uverbs/shim/shim.c
+$(VERBSLIB): $(VERBSSRC)
 	@[ -n "$(VERBSCC)" ] || { echo "no C compiler: install gcc (package gcc)" >&2; exit 1; }
 	@[ -e /usr/include/rdma/ib_user_verbs.h ] || { echo "no /usr/include/rdma/ib_user_verbs.h: install the kernel's headers (package linux-libc-dev)" >&2; exit 1; }
-	@$(VERBSCC) -O2 -Wall -Wextra -Werror -shared -fPIC -o $@.new $< && mv $@.new $@
+	@$(VERBSCC) -O2 -Wall -Wextra -Werror -shared -fPIC -o $@.new $(filter %.c,$^) && mv $@.new $@
 
 .PHONY: build
 build: ## build bin/rdmalab, one static binary

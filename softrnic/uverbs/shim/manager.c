@@ -1,0 +1,193 @@
+// What is below librdmacm: /dev/infiniband/rdma_cm.
+#define _GNU_SOURCE
+#include "shim.h"
+
+// event_channel is an event channel of librdmacm, by its descriptor in the program. Each message on
+// the descriptor announces an event. It is not freed, but used again: a thread may wait for events of
+// a channel that another closes.
+struct event_channel { struct device *m; uint32_t number; pid_t pid; struct event_channel *next; };
+
+// manager is the connection of this process for the commands of librdmacm, of which only socket and
+// lock are in use. It lasts as long as the process or the daemon. Both are guarded by manager_mu.
+static struct device *manager;
+static struct event_channel *unused;
+static pthread_mutex_t manager_mu = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct event_channel *) event_channels[MAX_FDS];
+
+struct event_channel *event_channel_of(int fd)
+{
+	if (fd < 0 || fd >= MAX_FDS) return NULL;
+	return event_channels[fd];
+}
+
+// ask sends a command of a channel; value are more bytes behind it. The errno of the command is
+// returned as an error.
+static ssize_t ask(struct device *m, uint32_t channel, const void *b, size_t n, const void *value, size_t len, void *out, size_t max, int *fd)
+{
+	struct prefix p = { channel, 0 };
+	struct iovec v[3] = { { &p, sizeof p }, { (void *)b, n }, { (void *)value, len } };
+	pthread_mutex_lock(&m->mu);
+	ssize_t got = exchange(m, v, len ? 3 : 2, out, max, fd);
+	pthread_mutex_unlock(&m->mu);
+	struct answer *a = out;
+	if (got >= 0 && a->error) return errno = (int)a->error, -1;
+	return got;
+}
+
+// tell is ask for a command of the library itself; the number of a new channel, or -1.
+static int64_t tell(struct device *m, uint32_t channel, uint32_t op, int *fd)
+{
+	struct rdma_ucm_cmd_hdr h = { op, 0, 0 };
+	struct { struct answer a; uint8_t data[64]; } reply;
+	return ask(m, channel, &h, sizeof h, NULL, 0, &reply, sizeof reply, fd) < 0 ? -1 : (int64_t)reply.a.number;
+}
+
+// has_ended reports whether the daemon of a connection is gone. Its socket is closed then; the rest
+// stays, because channels name it.
+static int has_ended(struct device *m)
+{
+	char b;
+	pthread_mutex_lock(&m->mu);
+	int ended = m->sock < 0 || recv(m->sock, &b, 1, MSG_PEEK | MSG_DONTWAIT) == 0 || errno != EAGAIN; // no message waits: each has been answered
+	if (ended && m->sock >= 0) {
+		real_close(m->sock);
+		m->sock = -1;
+	}
+	pthread_mutex_unlock(&m->mu);
+	return ended;
+}
+
+// connected returns the connection of this process, a new one if the daemon has begun again. The
+// caller holds the lock.
+static struct device *connected(void)
+{
+	struct { struct answer a; uint8_t data[64]; } welcome;
+	int none, nfds;
+	if (manager && !has_ended(manager)) return manager;
+	struct device *m = calloc(1, sizeof *m);
+	if (!m) return NULL;
+	if ((m->sock = dial(hello_manager)) < 0) return free(m), NULL;
+	ssize_t n = recv_fds(m->sock, &welcome, sizeof welcome, &none, 0, &nfds);
+	if (n < (ssize_t)sizeof welcome.a || welcome.a.error) {
+		errno = n >= (ssize_t)sizeof welcome.a ? (int)welcome.a.error : EIO;
+		int saved = errno;
+		real_close(m->sock);
+		free(m);
+		return errno = saved, NULL;
+	}
+	pthread_mutex_init(&m->mu, NULL);
+	return manager = m;
+}
+
+// open_event_channel returns the descriptor on which events are announced.
+int open_event_channel(int flags)
+{
+	watch_forks();
+	int fd = -1, cancel;
+	int64_t number = -1;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_mutex_lock(&manager_mu);
+	struct device *m = connected();
+	struct event_channel *c = unused ? unused : calloc(1, sizeof *c);
+	if (c) unused = c->next;
+	if (m && c) {
+		number = tell(m, NO_CHANNEL, CMD_OPEN_CHANNEL, &fd);
+		if (number >= 0 && (fd < 0 || fd >= MAX_FDS)) {
+			int none;
+			tell(m, (uint32_t)number, CMD_CLOSE_CHANNEL, &none);
+			errno = EMFILE, number = -1;
+		}
+	}
+	int saved = errno;
+	if (number < 0 && c) c->next = unused, unused = c;
+	pthread_mutex_unlock(&manager_mu);
+	pthread_setcancelstate(cancel, NULL);
+	if (number < 0) {
+		if (fd >= 0) real_close(fd);
+		return errno = saved, -1;
+	}
+	if (!(flags & O_CLOEXEC)) fcntl(fd, F_SETFD, 0);
+	if (flags & O_NONBLOCK) fcntl(fd, F_SETFL, O_NONBLOCK);
+	c->m = m, c->number = (uint32_t)number, c->pid = getpid();
+	event_channels[fd] = c;
+	return fd;
+}
+
+// close_event_channel forgets the channel of a descriptor.
+void close_event_channel(int fd)
+{
+	if (!event_channel_of(fd) || is_borrowed()) return;
+	struct event_channel *c = atomic_exchange(&event_channels[fd], NULL);
+	if (c && is_own(c->pid)) {
+		int none, cancel;
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+		pthread_mutex_lock(&manager_mu);
+		tell(c->m, c->number, CMD_CLOSE_CHANNEL, &none);
+		c->next = unused, unused = c;
+		pthread_mutex_unlock(&manager_mu);
+		pthread_setcancelstate(cancel, NULL);
+	}
+}
+
+// withdraw takes announcements of events back that nothing will read.
+static void withdraw(struct device *m, uint32_t channel, uint32_t n)
+{
+	for (int fd = 0; n > 0 && fd < MAX_FDS; fd++) {
+		struct event_channel *c = event_channels[fd];
+		if (!c || c->m != m || c->number != channel) continue;
+		char b;
+		while (n > 0 && recv(fd, &b, 1, MSG_DONTWAIT) == 1) n--;
+		return; // what is missing was taken by a thread that will find no event
+	}
+}
+
+// get_event waits for an announcement and asks for the event. Another thread may have taken it.
+static ssize_t get_event(struct event_channel *c, int fd, const uint8_t *b, size_t n, void *out, size_t max)
+{
+	for (;;) {
+		char one;
+		int none;
+		ssize_t got = read(fd, &one, 1); // threads are cancelled here
+		if (got < 0) return -1;
+		while (got == 0 && event_channels[fd] != c) pause(); // another thread has closed it: as in the kernel
+		if (got == 0) return errno = EIO, -1;
+		got = ask(c->m, c->number, b, n, NULL, 0, out, max, &none);
+		if (got >= 0 || errno != EAGAIN) return got;
+	}
+}
+
+// manage executes what librdmacm writes to an event channel.
+ssize_t manage(struct event_channel *c, int fd, const uint8_t *b, size_t n)
+{
+	const struct rdma_ucm_cmd_hdr *h = (const void *)b;
+	uint64_t buf[MAX_MESSAGE / 8], response = 0;
+	struct answer *a = (void *)buf;
+	ssize_t got;
+	int none;
+	if (!is_own(c->pid)) return errno = EIO, -1;
+	if (n < sizeof *h || n > MAX_MANAGER_COMMAND) return errno = EINVAL, -1;
+	size_t at = sizeof *h + (h->cmd == RDMA_USER_CM_CMD_CREATE_ID ? 8 : 0);
+	if (h->out && n >= at + 8) memcpy(&response, b + at, 8);
+	if (h->cmd == RDMA_USER_CM_CMD_GET_EVENT) {
+		got = get_event(c, fd, b, n, buf, sizeof buf);
+	} else if (h->cmd == RDMA_USER_CM_CMD_SET_OPTION && n >= sizeof *h + sizeof(struct rdma_ucm_set_option)) {
+		const struct rdma_ucm_set_option *o = (const void *)(b + sizeof *h);
+		if (o->optlen > MAX_OPTION) return errno = EINVAL, -1;
+		got = ask(c->m, c->number, b, sizeof *h + sizeof *o, (void *)(uintptr_t)o->optval, o->optlen, buf, sizeof buf, &none);
+	} else {
+		got = ask(c->m, c->number, b, n, NULL, 0, buf, sizeof buf, &none);
+	}
+	if (got < 0) return -1;
+	if (a->drain) withdraw(c->m, a->channel, a->drain);
+	got -= sizeof *a;
+	if (response) memcpy((void *)(uintptr_t)response, a->data, (size_t)got < h->out ? (size_t)got : h->out);
+	return (ssize_t)n;
+}
+
+// forget_manager is called in a child of fork: the connection is the parent's, and another thread
+// may have held the lock.
+void forget_manager(void)
+{
+	manager = NULL;
+	pthread_mutex_init(&manager_mu, NULL);
+}
