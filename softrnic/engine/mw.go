@@ -26,6 +26,9 @@ func (e *Engine) AllocMW(pd *PD) (*MW, error) {
 	return mw, nil
 }
 
+// MakeType1 makes the window, which was made just now, one of type 1: see mem.Window.
+func (m *MW) MakeType1() { m.w.MakeType1() }
+
 // RKey is the key of the last bind.
 func (m *MW) RKey() (uint32, error) {
 	if err := alive("query MW", m.dead); err != nil {

@@ -7,9 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Window is a memory window of type 2 (IBTA 10.6.7.2): an R_Key that a bind work request gives to a
-// part of a region, for the peer of one queue pair only, and that an invalidate ends. It has no
-// L_Key.
+// Window is a memory window (IBTA 10.6.7.2): an R_Key that a bind work request gives to a part of a
+// region. It has no L_Key. A window of type 2 is for the peer of one queue pair only, and an
+// invalidate ends it. One of type 1 is for the peers of all queue pairs of its domain; the next bind
+// ends it, which may bind nothing.
 type Window struct {
 	table *Table
 	pd    PD
@@ -19,6 +20,7 @@ type Window struct {
 	// that memory.
 	view   Region
 	parent *Region
+	type1  bool
 	gone   bool
 }
 
@@ -45,6 +47,9 @@ func (t *Table) AllocWindow(pd PD) (*Window, error) {
 // next bind needs a key with the same upper 24 bits and another low byte: see verbs.NextRKey.
 func (w *Window) RKey() uint32 { return w.key }
 
+// MakeType1 makes w, which was made just now, a window of type 1. New ones are of type 2.
+func (w *Window) MakeType1() { w.type1 = true }
+
 // Bound reports whether peers can use the window.
 func (w *Window) Bound() bool { return w.parent != nil }
 
@@ -61,9 +66,9 @@ func (t *Table) DeallocWindow(w *Window) error {
 }
 
 // Bind binds a memory window: from then on the peer of queue pair qp can reach the memory piece
-// under the R_Key key, with the rights in access, which are remote ones (IBTA 10.6.7.2.1). The
-// upper 24 bits of key name the window, which must not be bound; key itself must differ from the
-// window's last key. Window and region must be in the protection domain pd. The region must have
+// under the R_Key key, with the rights in access, which are remote ones, or none (IBTA 10.6.7.2.1). The
+// upper 24 bits of key name the window, which must not be bound if it is of type 2; key itself must
+// differ from the window's last key. A window of type 1 is left unbound if the piece is empty. Window and region must be in the protection domain pd. The region must have
 // been registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
 // RemoteAtomic. The result is OK, or the first condition that is not met.
 func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access verbs.Access) Fault {
@@ -74,11 +79,15 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 		need |= verbs.LocalWrite
 	}
 	switch {
-	case w == nil || w.Bound() || w.key == key:
+	case w == nil || (w.Bound() && !w.type1) || w.key == key:
 		return BadKey
 	case w.pd != pd:
 		return BadPD
-	case access&^remote != 0 || access == 0:
+	case w.type1 && piece.Length == 0:
+		t.unbind(w)
+		w.key = key
+		return OK
+	case access&^remote != 0:
 		return BadAccess
 	case piece.Length == 0:
 		return BadBounds
@@ -90,6 +99,10 @@ func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access ver
 	p, fault := parent.check(pd, piece.Addr, uint64(piece.Length), need)
 	if fault != OK {
 		return fault
+	}
+	if w.type1 {
+		t.unbind(w)
+		qp = 0
 	}
 	w.parent = parent
 	w.parent.windows++

@@ -129,7 +129,6 @@ func TestBindRefuses(t *testing.T) {
 		"region without MWBind":    {pd, key, piece(closed), verbs.RemoteRead, BadAccess},
 		"no local write":           {pd, key, piece(readOnly), verbs.RemoteWrite, BadAccess},
 		"local right":              {pd, key, piece(good), verbs.LocalWrite, BadAccess},
-		"no right":                 {pd, key, piece(good), 0, BadAccess},
 		"too long":                 {pd, key, long, verbs.RemoteRead, BadBounds},
 		"empty":                    {pd, key, none, verbs.RemoteRead, BadBounds},
 		"window on a window":       {pd, key, onWindow, verbs.RemoteRead, BadKey},
@@ -294,5 +293,53 @@ func TestKeysBehindTheTable(t *testing.T) {
 		if f := tab.Bind(pd, 9, key, verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}, verbs.RemoteRead); f != BadKey {
 			t.Errorf("binding a window at place %d behind the table: %v", i, f)
 		}
+	}
+}
+
+// A window without rights opens nothing. One of type 1 is for all queue pairs of the domain; each
+// bind ends the one before, and no work request invalidates it.
+func TestWindowTypes(t *testing.T) {
+	tab, pd := newTable(t, 0)
+	r := reg(t, tab, pd, 1000, verbs.LocalWrite|verbs.MWBind)
+	piece := verbs.SGE{Addr: r.Base(), Length: 50, LKey: r.LKey()}
+	closed := newWindow(t, tab, pd)
+	key := verbs.NextRKey(closed.RKey())
+	if f := tab.Bind(pd, testQP, key, piece, 0); f != OK {
+		t.Fatalf("bind without rights: %v", f)
+	}
+	for _, need := range []verbs.Access{verbs.RemoteRead, verbs.RemoteWrite, verbs.RemoteAtomic} {
+		if _, f := tab.Remote(pd, testQP, key, r.Base(), 8, need); f != BadAccess {
+			t.Errorf("right %v: %v", need, f)
+		}
+	}
+	w := newWindow(t, tab, pd)
+	w.MakeType1()
+	open := func(qp wire.QPN, key uint32) Fault {
+		_, f := tab.Remote(pd, qp, key, r.Base(), 8, verbs.RemoteRead)
+		return f
+	}
+	first := verbs.NextRKey(w.RKey())
+	second, third := verbs.NextRKey(first), verbs.NextRKey(verbs.NextRKey(first))
+	if f := tab.Bind(pd, testQP, first, piece, verbs.RemoteRead); f != OK || open(testQP, first) != OK || open(testQP+1, first) != OK {
+		t.Errorf("bind: %v; the peers of queue pairs %v, %v", f, open(testQP, first), open(testQP+1, first))
+	}
+	if f := tab.Invalidate(pd, testQP, first, false); f != BadAccess {
+		t.Errorf("invalidate: %v", f)
+	}
+	tab.UnbindAll(testQP)
+	if f := tab.Bind(pd, testQP+1, second, piece, verbs.RemoteRead); f != OK || open(testQP, second) != OK || open(testQP, first) != BadKey {
+		t.Errorf("second bind: %v; its key %v, the first %v", f, open(testQP, second), open(testQP, first))
+	}
+	bad := piece
+	bad.Length = 1001
+	if f := tab.Bind(pd, testQP, third, bad, verbs.RemoteRead); f != BadBounds || open(testQP, second) != OK {
+		t.Errorf("a bind that fails: %v; the one before %v", f, open(testQP, second))
+	}
+	bad.Length = 0
+	if f := tab.Bind(pd, testQP, third, bad, 0); f != OK || w.Bound() || open(testQP, second) != BadKey || open(testQP, third) != BadKey {
+		t.Errorf("a bind of nothing: %v, bound %v", f, w.Bound())
+	}
+	if err := tab.Dereg(r); err != nil {
+		t.Error(err)
 	}
 }

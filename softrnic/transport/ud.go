@@ -111,6 +111,9 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	wc := verbs.WC{
 		Opcode: verbs.WCRecv, Flags: verbs.WithGRH, ByteLen: verbs.GRHLen + n, SrcQPN: p.DETH.SrcQP, Solicited: p.BTH.Solicited,
 	}
+	if len(ip) < len(grh) {
+		wc.Flags |= verbs.OverIPv4
+	}
 	if info.Flags&wire.OpImm != 0 {
 		wc.Flags |= verbs.WithImm
 		wc.Imm = p.ImmDt

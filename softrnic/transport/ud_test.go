@@ -78,7 +78,7 @@ func TestDatagram(t *testing.T) {
 			t.Errorf("completion %+v", wc[i])
 		}
 	}
-	if wc[0].Flags != verbs.WithGRH || wc[1].Flags != verbs.WithGRH|verbs.WithImm || wc[1].Imm != 9 || !wc[1].Solicited || wc[0].Solicited {
+	if wc[0].Flags != verbs.WithGRH|verbs.OverIPv4 || wc[1].Flags != verbs.WithGRH|verbs.OverIPv4|verbs.WithImm || wc[1].Imm != 9 || !wc[1].Solicited || wc[0].Solicited {
 		t.Errorf("completions %+v", wc)
 	}
 	if !bytes.Equal(b.buf[:20], make([]byte, 20)) || !bytes.Equal(b.buf[20:40], bytes.Repeat([]byte{4}, 20)) || !bytes.Equal(b.buf[40:1040], a.buf[:1000]) {

@@ -20,8 +20,9 @@ const (
 		uverbs.MaskDestAtomic | uverbs.MaskRNRTimer
 	maskRTS = uverbs.MaskState | uverbs.MaskSendPSN | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry | uverbs.MaskRdAtomic
 
-	// minRNRTimer is the code of 0.64 ms, as in package rdmacm.
-	minRNRTimer = 12
+	// minRNRTimer is the code of 82 ms. A kernel's connection manager asks for 655 ms, and programs
+	// count on some patience: they post receives when their peers may have sent already.
+	minRNRTimer = 26
 	// DefaultQKey is that of all datagram services that ask for no other (RDMA_UDP_QKEY).
 	DefaultQKey = 0x01234567
 )
@@ -52,6 +53,9 @@ func (m *Manager) initQPAttr(_ call, a initQPAttr) (Result, error) {
 	case a.State == qpRTS && known && !x.datagrams():
 		out.Mask, out.SendPSN, out.Timeout = maskRTS, uint32(t.peerPSN), t.ackTimeout
 		out.RetryCount, out.RNRRetry, out.MaxRdAtomic = t.retry, t.rnrRetry, t.depth
+		if x.options.ackTimeout != 0 { // set since the request, perhaps
+			out.Timeout = x.options.ackTimeout
+		}
 	default:
 		return Result{}, unix.EINVAL
 	}

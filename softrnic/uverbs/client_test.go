@@ -110,7 +110,7 @@ func (c *client) raw(op uverbs.Op, channel uint32, args []byte) (data []byte, er
 	c.t.Helper()
 	b := uverbs.Encode(channel, uint32(0), uint32(op), uint32(0))
 	switch op {
-	case uverbs.DeallocPD, uverbs.DestroyAH, uverbs.DeregMR, uverbs.ReqNotifyCQ, uverbs.ModifyQP, uverbs.ModifySRQ, uverbs.Repost,
+	case uverbs.DeallocPD, uverbs.DestroyAH, uverbs.DeregMR, uverbs.DeallocMW, uverbs.ReqNotifyCQ, uverbs.ModifyQP, uverbs.ModifySRQ, uverbs.Repost,
 		uverbs.AttachMulticast, uverbs.DetachMulticast:
 	default:
 		b = append(b, make([]byte, 8)...)

@@ -20,8 +20,11 @@ const (
 	DestroyAH         Op = 8
 	RegMR             Op = 9
 	DeregMR           Op = 13
+	AllocMW           Op = 14
+	DeallocMW         Op = 16
 	CreateCompChannel Op = 17
 	CreateCQ          Op = 18
+	ResizeCQ          Op = 19
 	DestroyCQ         Op = 20
 	ReqNotifyCQ       Op = 23
 	CreateQP          Op = 24
@@ -61,7 +64,7 @@ var errCommand = errors.New("a message that is no command")
 
 // noPointer are the commands whose arguments do not begin with a pointer for the answer.
 var noPointer = map[Op]bool{
-	DeallocPD: true, DestroyAH: true, DeregMR: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true,
+	DeallocPD: true, DestroyAH: true, DeregMR: true, DeallocMW: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true,
 	AttachMulticast: true, DetachMulticast: true, Repost: true,
 }
 

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -36,6 +37,10 @@ const (
 	sendSwap    = 40
 	sendAtomic  = 48 // R_Key of an atomic
 	sendQKey    = 28
+	sendBound   = 32 // of a bind: the length of the piece, its L_Key, the new R_Key, rights
+	sendBindMR  = 40
+	sendBindKey = 48
+	sendRights  = 52
 	sendAH      = 36
 	sendLength  = 184
 	sendPieces  = 196
@@ -53,11 +58,14 @@ const (
 // operations are indexed by enum ibv_wr_opcode. A program cannot name one that is not here.
 var operations = [...]verbs.WROpcode{
 	verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
-	verbs.OpLocalInv, 9: verbs.OpSendInv,
+	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, atomicWrite: verbs.OpWrite,
 }
 
+// atomicWrite is the operation ATOMIC_WRITE: a WRITE of 8 inline bytes, which the NIC never tears.
+const atomicWrite = 15
+
 // known are the operations that can be used.
-const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<9
+const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<atomicWrite
 
 // Send copies slot to scratch and decodes it: pieces go into sges, inline data stay in scratch. ah
 // is the number of the address handle. False: it is malformed.
@@ -92,6 +100,12 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 	default: // it matters only to datagrams
 		wr.RemoteQPN, wr.RemoteQKey, ah = wire.QPN(u32(sendRemote)), u32(sendQKey), u32(sendAH)
 	}
+	switch {
+	case op == atomicWrite:
+		return inlineWord(b, wr)
+	case wr.Op == verbs.OpBindMW:
+		return 0, bind(b, wr, sges)
+	}
 	if wr.Op == verbs.OpSendImm || wr.Op == verbs.OpWriteImm {
 		wr.Imm = binary.BigEndian.Uint32(b[sendImm:])
 	}
@@ -106,6 +120,31 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 	n, ok := pieces(b[sendLen:], u32(sendPieces), sges)
 	wr.SGL = sges[:n]
 	return ah, ok
+}
+
+// inlineWord decodes the rest of an ATOMIC_WRITE.
+func inlineWord(b []byte, wr *verbs.SendWR) (ah uint32, ok bool) {
+	const word = 8
+	if len(b) < sendLen+word || wr.RemoteAddr%word != 0 {
+		return 0, false
+	}
+	wr.Flags |= verbs.Inline
+	wr.Data = b[sendLen : sendLen+word : sendLen+word]
+	return 0, true
+}
+
+// bind decodes the rest of a bind. The right of local writing means nothing to a peer.
+func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
+	length, rights := binary.NativeEndian.Uint64(b[sendBound:]), binary.NativeEndian.Uint32(b[sendRights:])
+	if length > math.MaxUint32 || rights > math.MaxUint8 || len(sges) == 0 {
+		return false
+	}
+	sges[0] = verbs.SGE{
+		Addr: binary.NativeEndian.Uint64(b[sendRemote:]), Length: uint32(length), LKey: binary.NativeEndian.Uint32(b[sendBindMR:]),
+	}
+	wr.SGL, wr.RKey = sges[:1], binary.NativeEndian.Uint32(b[sendBindKey:])
+	wr.BindAccess = verbs.Access(rights) &^ verbs.LocalWrite
+	return true
 }
 
 // Recv copies slot to scratch and decodes it; pieces go into sges. False: it is malformed.
@@ -145,6 +184,14 @@ const (
 	wcInv = 8
 )
 
+// The service level of a datagram says what its network header is, as programs for NICs of RoCE
+// read it.
+const (
+	wcSL       = 44
+	headerIPv6 = 1
+	headerIPv4 = 2
+)
+
 // PutWC writes a completion to its place.
 func PutWC(slot []byte, wc *verbs.WC) {
 	var b [wcLen]byte
@@ -165,6 +212,10 @@ func PutWC(slot []byte, wc *verbs.WC) {
 	}
 	if wc.Flags&verbs.WithGRH != 0 {
 		flags |= wcGRH
+		b[wcSL] = headerIPv6
+		if wc.Flags&verbs.OverIPv4 != 0 {
+			b[wcSL] = headerIPv4
+		}
 	}
 	u32(28, uint32(wc.QPN))
 	u32(32, uint32(wc.SrcQPN))

@@ -80,6 +80,14 @@ type (
 	}
 	MR struct{ H, LKey, RKey uint32 }
 
+	// MWArgs and MW are AllocMW.
+	MWArgs struct {
+		PD   uint32
+		Type uint8
+		_    [3]uint8
+	}
+	MW struct{ H, RKey uint32 }
+
 	// AHAttr is an address.
 	AHAttr struct {
 		DestGID                [16]byte
@@ -120,6 +128,9 @@ type (
 		_               uint32
 	}
 	CQ struct{ H, CQE uint32 }
+	// ResizeCQArgs and CQSize are ResizeCQ. The place of the new ring follows the answer.
+	ResizeCQArgs struct{ H, CQE uint32 }
+	CQSize       struct{ CQE, _ uint32 }
 	// Ex is behind the answer of an extended command: what was set, and how long the answer is.
 	Ex struct{ CompMask, Length uint32 }
 
@@ -241,6 +252,12 @@ const (
 	TypeRC = 2
 	TypeUC = 3
 	TypeUD = 4
+)
+
+// Types of memory windows (enum ibv_mw_type).
+const (
+	MWType1 = 1
+	MWType2 = 2
 )
 
 // ZeroBased is the access bit of a region whose first virtual address is 0. The others have the

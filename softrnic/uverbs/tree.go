@@ -49,7 +49,7 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		port + "sm_lid":                              "0x0",
 		port + "sm_sl":                               "0",
 		port + "pkeys/0":                             "0xffff",
-		dev + "device/net/" + ifname + "/address":     d.MAC.String(),
+		dev + "device/net/" + ifname + "/address":    d.MAC.String(),
 	}
 	for i, g := range d.GIDs {
 		n := strconv.Itoa(i)

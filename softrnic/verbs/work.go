@@ -109,6 +109,8 @@ const (
 	// WithGRH: the first GRHLen bytes of the receive are the area that ParseGRH reads; ByteLen
 	// includes them.
 	WithGRH
+	// OverIPv4, with WithGRH: the datagram's network header is that of IPv4, and not of IPv6.
+	OverIPv4
 )
 
 // WC is a work completion. If Status is not Success only ID, Status, QPN and VendorErr mean

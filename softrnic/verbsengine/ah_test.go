@@ -44,7 +44,7 @@ func TestAddressHandles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wc [2]verbs.WC
-	if n, err := o.cq.Poll(wc[:]); n != 1 || err != nil || wc[0].ID != 1 || wc[0].ByteLen != 42 || wc[0].Flags != verbs.WithGRH {
+	if n, err := o.cq.Poll(wc[:]); n != 1 || err != nil || wc[0].ID != 1 || wc[0].ByteLen != 42 || wc[0].Flags != verbs.WithGRH|verbs.OverIPv4 {
 		t.Errorf("%d completions %+v, %v", n, wc, err)
 	}
 	wantErr(t, "domain in use", o.pd.Dealloc(), verbs.ErrBusy)

@@ -49,6 +49,15 @@ func EngineMR(m verbs.MR) *engine.MR {
 	return nil
 }
 
+// MakeType1 makes a window of this package that was made just now one of type 1: see mem.Window.
+func MakeType1(w verbs.MW) {
+	if handle, ok := w.(*mw); ok && handle != nil {
+		handle.pd.ctx.shell.Enter()
+		defer handle.pd.ctx.shell.Leave()
+		handle.mw.MakeType1()
+	}
+}
+
 // RegFarMR registers memory of a program that pd's context is open for: see engine.PD.RegFarMR.
 func RegFarMR(domain verbs.PD, far mem.Far, start, base, length uint64, access verbs.Access) (verbs.MR, error) {
 	p, ok := domain.(*pd)

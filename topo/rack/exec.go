@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
@@ -145,7 +146,7 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 func ExecInit(dir, path string, argv []string) int {
 	err := passGate()
 	if err == nil && dir != "" {
-		err = makeMounts(spec.Paths{Dir: dir}, func(string, ...any) {})
+		err = makeMounts(spec.Paths{Dir: dir}, os.Getenv(uverbs.EnvTree), func(string, ...any) {})
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", programName, err)

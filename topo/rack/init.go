@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,7 +36,11 @@ func NodeInit(dir, node string) int {
 		note("%v", err)
 		return 1
 	}
-	if err := makeMounts(spec.Paths{Dir: dir}, note); err != nil {
+	paths, tree := spec.Paths{Dir: dir}, ""
+	if node != spec.SwitchName {
+		tree = paths.VerbsTree(node)
+	}
+	if err := makeMounts(paths, tree, note); err != nil {
 		note("%v", err)
 		return 1
 	}
@@ -89,8 +94,9 @@ func reap(daemon int, note func(string, ...any)) int {
 	}
 }
 
-// makeMounts makes the mounts of a node in the mount namespace of the calling process.
-func makeMounts(p spec.Paths, note func(string, ...any)) error {
+// makeMounts makes the mounts of a node in the mount namespace of the calling process. tree is what
+// programs find of its NIC, "" without one.
+func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -116,8 +122,24 @@ func makeMounts(p spec.Paths, note func(string, ...any)) error {
 	if err := unix.Mount("sysfs", "/sys", "sysfs", flags, ""); err != nil {
 		note("mount /sys: %v", err)
 	}
+	if tree != "" {
+		if err := mountClasses(tree); err != nil {
+			note("programs do not find the NIC in /sys/class: %v", err)
+		}
+	}
 	if err := unix.Mount(p.Hosts(), "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
 		note("names of the rack are not in /etc/hosts: %v", err)
 	}
 	return nil
+}
+
+// mountClasses shows the host's NIC in /sys/class to programs that do not look for it by libibverbs.
+// The daemon writes the files of tree later.
+func mountClasses(tree string) error {
+	const classes = "/sys/class"
+	own := filepath.Join(tree, "class")
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		return err
+	}
+	return unix.Mount("rdma", classes, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "lowerdir="+own+":"+classes)
 }

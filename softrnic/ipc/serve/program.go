@@ -40,6 +40,7 @@ type uverbsKind int
 const (
 	uPD uverbsKind = iota
 	uMR
+	uMW
 	uAH
 	uCQ
 	uQP
@@ -224,11 +225,14 @@ func init() { // an initializer would refer to itself
 		uverbs.DeallocPD:                     command((*program).deallocPD),
 		uverbs.RegMR:                         command((*program).regMR),
 		uverbs.DeregMR:                       command((*program).deregMR),
+		uverbs.AllocMW:                       command((*program).allocMW),
+		uverbs.DeallocMW:                     command((*program).deallocMW),
 		uverbs.CreateAH:                      ofQueues(programQueues.createAH),
 		uverbs.DestroyAH:                     ofQueues(programQueues.destroyAH),
 		uverbs.CreateCompChannel:             command((*program).createChannel),
 		uverbs.CreateCQ:                      func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQ(c) },
 		uverbs.CreateCQ | uverbs.Extended:    func(p *program, c uverbs.Command) (result, error) { return programQueues{p}.createCQEx(c) },
+		uverbs.ResizeCQ:                      ofQueues(programQueues.resizeCQ),
 		uverbs.DestroyCQ:                     ofQueues(programQueues.destroyCQ),
 		uverbs.ReqNotifyCQ:                   ofQueues(programQueues.notifyCQ),
 		uverbs.CreateQP:                      ofQueues(programQueues.createQP),
@@ -333,8 +337,8 @@ const (
 	ackDelay     = 15
 	atomicsOfHCA = 1
 	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
-	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ.
-	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14
+	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ, MEM_WINDOW, MEM_WINDOW_TYPE_2B.
+	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14 | 1<<17 | 1<<24
 )
 
 // device describes the NIC.
@@ -356,7 +360,7 @@ func (p *program) device() uverbs.Device {
 		},
 		DeviceMore: uverbs.DeviceMore{
 			Groups: uint32(d.MaxAttachments), GroupQPs: uint32(d.MaxGroupQPs), TotalGroupQPs: uint32(d.MaxAttachments),
-			MaxAH: uint32(d.MaxAH), MaxSRQ: uint32(d.MaxSRQ), MaxSRQWR: wrs, MaxSRQSGE: sges,
+			MaxMW: uint32(pool.most(l, kindMW)), MaxAH: uint32(d.MaxAH), MaxSRQ: uint32(d.MaxSRQ), MaxSRQWR: wrs, MaxSRQSGE: sges,
 		},
 		MaxPKeys: 1, AckDelay: ackDelay, Port: 1,
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -144,7 +143,7 @@ func (p *program) deallocPD(a uverbs.Handle) (result, error) {
 
 // accessBits are the bits of a region's rights that have a meaning; optional ones are ignored.
 const (
-	accessBits     = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	accessBits     = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 	accessOptional = 0x3ff << 20
 )
 
@@ -188,54 +187,35 @@ func (p *program) deregMR(a uverbs.Handle) (result, error) {
 	return result{}, p.destroy(uMR, a.H, kindMR, 0, mr.Dereg)
 }
 
-// area is the memory of a program's rings, behind the control page. It is given out in whole pages,
-// first fit.
-type area struct {
-	fd    int
-	bytes []byte
-	free  []span // in order, none touching the next
+// allocMW makes a memory window.
+func (p *program) allocMW(a uverbs.MWArgs) (result, error) {
+	pd, err := named[verbs.PD](p, uPD, a.PD)
+	if err != nil {
+		return result{}, err
+	}
+	if a.Type != uverbs.MWType1 && a.Type != uverbs.MWType2 {
+		return result{}, unix.EINVAL
+	}
+	if err := p.c.objects.reserve("alloc MW", kindMW, 0, 0); err != nil {
+		return result{}, err
+	}
+	mw, err := pd.AllocMW()
+	if err != nil {
+		p.c.objects.giveBack(kindMW, 0, 0)
+		return result{}, err
+	}
+	if a.Type == uverbs.MWType1 {
+		verbsengine.MakeType1(mw)
+	}
+	h := p.add(uMW, mw)
+	key, err := mw.RKey()
+	return answer(uverbs.MW{H: h, RKey: key}), err
 }
 
-type span struct{ at, n int }
-
-// areaLen is the size of the area: twice what the limits allow, so that gaps between rings do not
-// matter. Pages that are not used take no memory.
-func areaLen(l *Limits) int { return int(min(2*l.QueueBytes, 1<<32)) &^ 4095 }
-
-func newArea(fd int, bytes []byte) area {
-	return area{fd, bytes, []span{{controlPages, len(bytes) - controlPages}}}
-}
-
-func (a *area) size() int { return len(a.bytes) }
-
-// take finds room for n bytes, a multiple of the page size.
-func (a *area) take(n int) (at int, bytes []byte, ok bool) {
-	for i := range a.free {
-		s := &a.free[i]
-		if s.n < n {
-			continue
-		}
-		at = s.at
-		s.at, s.n = s.at+n, s.n-n
-		if s.n == 0 {
-			a.free = slices.Delete(a.free, i, i+1)
-		}
-		return at, a.bytes[at : at+n : at+n], true
+func (p *program) deallocMW(a uverbs.Handle) (result, error) {
+	mw, err := named[verbs.MW](p, uMW, a.H)
+	if err != nil {
+		return result{}, err
 	}
-	return 0, nil, false
-}
-
-// give takes room back; its pages are given to the machine, and are zero when they are used again.
-func (a *area) give(at, n int) {
-	_ = unix.Fallocate(a.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(at), int64(n)) // else they stay in use
-	i, _ := slices.BinarySearchFunc(a.free, at, func(s span, at int) int { return s.at - at })
-	a.free = slices.Insert(a.free, i, span{at, n})
-	if i+1 < len(a.free) && at+n == a.free[i+1].at {
-		a.free[i].n += a.free[i+1].n
-		a.free = slices.Delete(a.free, i+1, i+2)
-	}
-	if i > 0 && a.free[i-1].at+a.free[i-1].n == at {
-		a.free[i-1].n += a.free[i].n
-		a.free = slices.Delete(a.free, i, i+1)
-	}
+	return result{}, p.destroy(uMW, a.H, kindMW, 0, mw.Dealloc)
 }

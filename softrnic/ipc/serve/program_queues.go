@@ -337,7 +337,7 @@ func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) 
 	case int64(a.MaxInline) > int64(p.c.ctx.Device().MaxInline):
 		return init, unix.EINVAL
 	}
-	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, a.MaxRecvSGE, 1)), MaxInline: int(max(a.MaxInline, a.MaxSGE*16, 1)), SignalAll: a.SignalAll != 0}
+	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, a.MaxRecvSGE, 1)), MaxInline: int(max(a.MaxInline, a.MaxSGE*16, 8)), SignalAll: a.SignalAll != 0}
 	init.MaxInline = min(init.MaxInline, p.c.ctx.Device().MaxInline)
 	send, err := named[*cqObject](p.program, uCQ, a.SendCQ)
 	if err != nil {

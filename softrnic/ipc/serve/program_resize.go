@@ -1,0 +1,76 @@
+package serve
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/cq"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+)
+
+// resizeCQ gives a completion queue a ring of another size, and moves what waits. The library maps
+// the new ring, with which no thread polls meanwhile.
+func (p programQueues) resizeCQ(a uverbs.ResizeCQArgs) (result, error) {
+	o, err := named[*cqObject](p.program, uCQ, a.H)
+	if err != nil {
+		return result{}, err
+	}
+	if a.CQE == 0 || a.CQE > maxProgramCQE {
+		return result{}, unix.EINVAL
+	}
+	n := int(a.CQE)
+	queued := int64(n)*wcBytes + int64(uverbs.RingLen(n, uverbs.WCSlot))
+	if err := p.c.objects.take("resize CQ", need{kindQueued, queued}); err != nil {
+		return result{}, err
+	}
+	ring, at, mi, err := p.makeRing(n, uverbs.WCSlot)
+	if err == nil {
+		if err = p.exchange(o, ring); err != nil {
+			p.drop(at)
+		}
+	}
+	if err != nil {
+		p.c.objects.release(need{kindQueued, queued})
+		return result{}, err
+	}
+	p.drop(o.place)
+	p.c.objects.release(need{kindQueued, o.queued})
+	o.place, o.queued = at, queued
+	return answer(uverbs.CQSize{CQE: uint32(ring.Cap())}, mi), nil
+}
+
+// exchange moves the completions of a queue to another ring, if they fit. Those of work requests
+// whose bells were rung before are among them, as far as they are complete.
+func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
+	room, err := cq.New(to.Cap())
+	if err != nil {
+		return err
+	}
+	now, e, out := p.c.s.pump.shell.Enter()
+	defer p.c.s.pump.shell.Leave()
+	p.c.s.pump.noticeDown(e)
+	for _, q := range p.c.port.settled {
+		if q.done == o.own {
+			q.rung(now, p.c.port, out)
+		}
+	}
+	o.own.move(p.c.port)
+	return o.own.exchange(to, room)
+}
+
+// exchange is what exchange of the commands does with the engine's exclusiveness.
+func (c *programCQ) exchange(to uverbs.Ring, room *cq.CQ) error {
+	first := c.ring.Consumer()
+	n := c.ring.Between(first, c.tail)
+	if n > to.Cap() {
+		return unix.EINVAL
+	}
+	if err := c.cq.Resize(room); err != nil {
+		return err
+	}
+	for i := range uint32(n) {
+		copy(to.Slot(i), c.ring.Slot(first+i))
+	}
+	c.ring, c.tail = to, uint32(n)
+	to.SetProducer(c.tail)
+	return nil
+}
