@@ -150,7 +150,7 @@ func (c *Client) Close() error {
 	}
 	c.ended = true
 	end := c.rt.Now().Add(farewellTimeout)
-	for len(c.frees)+len(c.flight) > 0 && c.fab.Wait(end, c.flight...) == nil {
+	for c.flush(); len(c.flight) > 0 && c.fab.Wait(end, c.flight...) == nil; {
 		c.flush()
 	}
 	return c.close()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -12,8 +13,12 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// freeBatch is how many frees a client collects before it sends them.
-const freeBatch = 16
+const (
+	// freeBatch is how many frees a client collects before it sends them.
+	freeBatch = 16
+	// maxFrees bounds the frees that wait for a connection.
+	maxFrees = 1024
+)
 
 // space is the client's part of memory management: objects in blocks that it has got from the memory
 // servers, and frees for the owners of other blocks.
@@ -134,8 +139,11 @@ func (s *space) free(r layout.Ref) {
 		}
 		return
 	}
-	s.frees = append(s.frees, r)
-	if len(s.frees) >= freeBatch {
+	if len(s.frees) >= maxFrees {
+		s.leaked++
+		return
+	}
+	if s.frees = append(s.frees, r); len(s.frees) >= freeBatch {
 		s.flush()
 	}
 }
@@ -149,15 +157,19 @@ func (s *space) flush() {
 		}
 	}
 	s.settle()
-	for i, r := range s.frees[:min(freeBatch, len(s.frees))] {
+	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool {
+		i := len(s.flight)
+		if i == freeBatch || !s.fab.Connected(r.Server) {
+			return false
+		}
 		at, off := s.super.Shape.Replica(r.Server, 0, 0)
 		word, add := s.super.Shape.FreeBit(r.Place)
 		o := &s.store[i]
 		s.fab.FetchAdd(o, s.target(at, off+word), add, atFrees+8*i)
 		_ = s.fab.Start(o) // if it fails, the operation says so
 		s.flight = append(s.flight, o)
-	}
-	s.frees = s.frees[:copy(s.frees, s.frees[len(s.flight):])]
+		return true
+	})
 }
 
 // settle counts the frees whose outcome is unknown. They are not repeated: a bit that is added twice
