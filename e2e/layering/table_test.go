@@ -58,6 +58,7 @@ var table = map[string]row{
 	"softrnic/cq":             {level: 1},
 	"softrnic/fault":          {level: 1},
 	"softrnic/packetio":       {level: 1},
+	"softrnic/pathtrace":      {level: 1},
 	"swordbox/rules":          {level: 1},
 	"topo/papers":             {level: 1},
 	"topo/plot":               {level: 1},

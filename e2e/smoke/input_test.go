@@ -47,6 +47,7 @@ var _ = Describe("bad input", func() {
 			{"perf write_bw --from cn0 --to ms99", "ms0", 2},
 			{"perf write_bw --from cn0 --to ms0 --size 64parsecs", "size", 2},
 			{"perf fly_bw --from cn0 --to ms0", "write_bw", 2},
+			{"perf write_bw --from cn0 --to ms0 --breakdown", "read_lat, write_lat, atomic_lat", 2},
 			{"crash cn99", "cn0", 2},
 			{"link cn0 sideways", "up", 2},
 			{"heal 999", "faults", 1},

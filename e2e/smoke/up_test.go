@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
 var _ = Describe("the default rack", Ordered, func() {
@@ -45,6 +46,26 @@ var _ = Describe("the default rack", Ordered, func() {
 			Expect(table).To(ContainSubstring(name))
 		}
 	})
+
+	// Most operations can be followed: the path has no other traffic, and no packet is lost.
+	DescribeTable("says where the time of an operation goes", func(test string, flags ...string) {
+		args := append([]string{"perf", test, "--from", "cn0", "--to", "ms0", "--iters", "200", "--timeout", "16", "--breakdown"}, flags...)
+		Expect(rack.OK(args...)).To(And(ContainSubstring("cn0: post, doorbell, engine"), ContainSubstring("switch to ms0: send call")))
+		var res struct {
+			Breakdown pathtrace.Breakdown `json:"breakdown"`
+		}
+		rack.JSON(&res, args...)
+		Expect(res.Breakdown.Followed).To(And(BeNumerically(">", 100), BeNumerically("<=", res.Breakdown.Operations)))
+		Expect(res.Breakdown.Stages).To(HaveLen(10))
+		for _, s := range append(res.Breakdown.Stages, res.Breakdown.Calls...) {
+			Expect(s.Median).To(BeNumerically(">", 0), s.Name)
+			Expect(s.Median).To(BeNumerically("<=", s.P99), s.Name)
+		}
+	},
+		Entry("write_lat", "write_lat"),
+		Entry("read_lat over IPv6", "read_lat", "--ipv6"),
+		Entry("atomic_lat", "atomic_lat", "--type", "cas"),
+	)
 
 	DescribeTable("measures and verifies", func(test string, flags ...string) {
 		// ACK timeout code 16 is 268 ms, times eight retries: no packet is lost here, but a busy

@@ -50,9 +50,10 @@ type Device struct {
 	rx, out packetio.Batch
 	waits
 	polls
-	armed   clock.Time // when the progress goroutine will look without a wake-up
-	dead    bool       // closed or failed; it stays so
-	failure error      // why the port became unusable
+	armed clock.Time // when the progress goroutine will look without a wake-up
+	tracing
+	dead    bool  // closed or failed; it stays so
+	failure error // why the port became unusable
 
 	kick  chan struct{} // ends the pause of the progress goroutine; capacity 1
 	done  chan struct{} // the progress goroutine has returned

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -21,12 +22,16 @@ const drainBatches = 64
 func (d *Device) enter() clock.Time {
 	d.mu.Lock()
 	d.idle = false
-	return d.clock.Now()
+	d.entered = d.clock.Now()
+	return d.entered
 }
 
 // leave sends the frames of the step, wakes waiters whose condition is met, and makes the progress
 // goroutine keep an earlier deadline.
 func (d *Device) leave() {
+	if d.ring != nil && len(d.out.Frames) > 0 {
+		d.record(d.entered, pathtrace.Posted)
+	}
 	d.flush()
 	woken := d.notify()
 	wake := false
@@ -51,8 +56,14 @@ func (d *Device) flush() {
 	if len(d.out.Frames) == 0 {
 		return
 	}
+	if d.ring != nil {
+		d.record(d.clock.Now(), pathtrace.Sending)
+	}
 	if _, err := d.port.Send(&d.out); err != nil {
 		d.fail(err)
+	}
+	if d.ring != nil {
+		d.record(d.clock.Now(), pathtrace.Sent)
 	}
 	d.out.Reset()
 }
@@ -70,7 +81,7 @@ func (d *Device) progress() bool {
 	}
 	now := d.clock.Now()
 	if n > 0 {
-		d.handle(now, d.rx.Frames)
+		d.received(now)
 	}
 	due := d.e.Deadline() <= now
 	if due && n > 0 {
@@ -97,9 +108,20 @@ func (d *Device) catchUp() (now clock.Time, err error) {
 		if n == 0 || err != nil {
 			return now, err
 		}
-		d.handle(now, d.rx.Frames)
+		d.received(now)
 	}
 	return now, nil
+}
+
+// received handles the frames of one receive call.
+func (d *Device) received(now clock.Time) {
+	if d.ring == nil {
+		d.handle(now, d.rx.Frames)
+		return
+	}
+	d.record(now, pathtrace.Received)
+	d.handle(now, d.rx.Frames)
+	d.record(d.clock.Now(), pathtrace.Handled)
 }
 
 func (d *Device) handle(now clock.Time, frames []packetio.Frame) {

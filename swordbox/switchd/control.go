@@ -31,6 +31,8 @@ type none struct{}
 //	POST   /ports                adds the port of a guest
 //	DELETE /ports/{host}         removes it
 //	GET    /past                 the last packets as pcapng, if the switch keeps them
+//	POST   /trace                records when packets pass: a pathtrace.Request
+//	DELETE /trace                ends that, returns a pathtrace.Trace
 //	GET    /program              the running program
 //	PUT    /program              replaces it by another, with rules
 //	GET    /budget               the resources of a switching chip that it would need
@@ -69,6 +71,7 @@ func (d *Daemon) Mux() *control.Mux {
 	})
 	m.HandleFunc("GET /capture", d.captures.serveCapture)
 	m.HandleFunc("GET /past", d.captures.servePast)
+	d.handleTrace(m)
 	d.guests.handleGuests(m)
 	d.programs.handle(m)
 	d.programs.handleTables(m)

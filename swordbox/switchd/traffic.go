@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -21,6 +22,7 @@ type traffic struct {
 	clk   *real.Clock
 	wall  time.Time // the time at which clk was zero
 
+	ring      *pathtrace.Ring // when packets pass; nil: not recorded
 	delays    delays
 	now       clock.Time
 	observing bool
@@ -57,7 +59,10 @@ func (t *traffic) round() (busy bool) {
 			t.ports.lost(i, err)
 			continue
 		}
-		busy = busy || n > 0
+		if n > 0 {
+			busy = true
+			t.record(pathtrace.Received, i)
+		}
 		for _, f := range p.rx.Frames {
 			t.fromHost(i, f)
 		}
@@ -161,7 +166,9 @@ func (t *traffic) flush() {
 			t.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard())
 			continue
 		}
+		t.record(pathtrace.Sending, i)
 		packets, bytes, refused, err := p.queue.Flush(p.io)
+		t.record(pathtrace.Sent, i)
 		p.tx.packets += uint64(packets)
 		p.tx.bytes += uint64(bytes)
 		if refused > 0 {

@@ -22,6 +22,7 @@ const (
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
 	PathTear     = "/tear"      // GET, POST Tear, DELETE: Tear
+	PathTrace    = "/trace"     // POST pathtrace.Request; DELETE: pathtrace.Trace
 	// POST perf.Config: stream of perf.Event. Config.To is the name of a host or an address. A
 	// Result comes also with an error. The tests perf.RawBW and perf.RawLat send plain frames: see
 	// package raw.

@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -41,6 +42,11 @@ func (h *Host) routes() *control.Mux {
 		return h.tearing(), err
 	})
 	control.Handle(m, "DELETE "+PathTear, func(*http.Request, none) (Tear, error) { return Tear{}, h.setTear(Tear{}) })
+	control.Handle(m, "POST "+PathTrace, func(_ *http.Request, in pathtrace.Request) (none, error) {
+		h.dev.StartTrace(in.Events)
+		return none{}, nil
+	})
+	control.Handle(m, "DELETE "+PathTrace, func(*http.Request, none) (pathtrace.Trace, error) { return h.dev.EndTrace(), nil })
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
 	control.HandleStream(m, "POST "+PathPeer, h.runPeer)

@@ -21,6 +21,7 @@ import (
 type perfFlags struct {
 	from, to, size, inline string
 	with                   string
+	breakdown              bool
 	port                   uint16
 	quiet, ipv6            bool
 	config                 perf.Config
@@ -104,6 +105,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.DurationVar(&c.Patience, "op-timeout", 0, "how long to wait for one completion, until the test fails (default 30s)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
+	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time goes, from post to completion")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	for _, name := range []string{"from", "to"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, completeAllHosts); err != nil {
@@ -147,6 +149,9 @@ func (f *perfFlags) check() error {
 	if f.from == f.to {
 		return fmt.Errorf("--from and --to are both %s; choose two hosts", f.from)
 	}
+	if f.breakdown && !slices.Contains(followed, c.Test) {
+		return fmt.Errorf("--breakdown follows single operations: it goes with %s", strings.Join(followed, ", "))
+	}
 	c.To = f.to
 	if c.Test == perf.RawBW || c.Test == perf.RawLat {
 		return nil
@@ -183,13 +188,21 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	if err := awake(cmd.Context(), client, f.from); err != nil {
 		return err
 	}
+	var traces *tracing
+	if f.breakdown {
+		if traces, err = startTracing(cmd, f); err != nil {
+			return err
+		}
+	}
 	ev, runErr := followPerf(cmd, client, &f.config, progressPrinter(cmd, f.quiet || asJSON))
+	parts, traceErr := traces.end()
 	if ev.Result != nil {
 		if asJSON {
-			err = printJSON(cmd, ev.Result)
+			err = printJSON(cmd, brokenDown{ev.Result, parts})
 		} else {
-			err = ev.Result.WriteText(cmd.OutOrStdout())
+			err = errors.Join(ev.Result.WriteText(cmd.OutOrStdout()), parts.WriteText(cmd.OutOrStdout()))
 		}
+		err = errors.Join(err, traceErr)
 	}
 	if runErr != nil {
 		if cmd.Context().Err() != nil {

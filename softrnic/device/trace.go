@@ -1,0 +1,32 @@
+package device
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
+)
+
+// tracing records when packets pass, while an operator wants to know it.
+type tracing struct {
+	ring    *pathtrace.Ring // nil: nothing is recorded
+	entered clock.Time      // the last enter
+}
+
+// record adds an event to the ring.
+func (d *Device) record(at clock.Time, p pathtrace.Point) { d.ring.Add(d.clock.Monotonic(at), p, 0) }
+
+// StartTrace makes the device record up to n events, beginning now. It ends an earlier recording.
+func (d *Device) StartTrace(n int) {
+	ring := pathtrace.NewRing(n)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ring = ring
+}
+
+// EndTrace ends the recording and returns the events.
+func (d *Device) EndTrace() pathtrace.Trace {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.ring.Trace()
+	d.ring = nil
+	return t
+}

@@ -1,0 +1,176 @@
+package pathtrace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Stage is one part of an operation, or all of it.
+type Stage struct {
+	Name   string        `json:"name"`
+	Median time.Duration `json:"medianNs"`
+	P99    time.Duration `json:"p99Ns"`
+}
+
+// Breakdown says where the time of operations went. The stages follow each other without gaps, so
+// the means of the stages add up to that of the total; their medians need not.
+type Breakdown struct {
+	// Operations is how many posts the client recorded, Followed how many of these operations passed
+	// every point once, in order. The others had other packets beside them, or were retransmitted.
+	Operations int     `json:"operations"`
+	Followed   int     `json:"followed"`
+	Stages     []Stage `json:"stages"`
+	Total      Stage   `json:"total"`
+	// Calls are the durations of the send calls. They overlap with the stages.
+	Calls []Stage `json:"sendCalls"`
+}
+
+// node is a process on the path.
+type node uint8
+
+const (
+	client node = iota
+	middle      // the switch
+	server
+)
+
+// step is the point that an operation passes next.
+type step struct {
+	node  node
+	point Point
+	// toServer selects the switch's port: that of the server, else that of the client.
+	toServer bool
+	// stage names what lies between the point before and this one.
+	stage string
+}
+
+// path is the way of an operation, from its post to the next one.
+var path = []step{
+	{client, Posted, false, ""},
+	{client, Sending, false, "{client}: post, doorbell, engine"},
+	{middle, Received, false, "{client} to switch: send call, link, wake-up"},
+	{middle, Sending, true, "switch: request"},
+	{server, Received, false, "switch to {server}: send call, link, wake-up"},
+	{server, Sending, false, "{server}: engine, memory, response"},
+	{middle, Received, true, "{server} to switch: send call, link, wake-up"},
+	{middle, Sending, false, "switch: response"},
+	{client, Received, false, "switch to {client}: send call, link, wake-up"},
+	{client, Handled, false, "{client}: engine"},
+	{client, Posted, false, "{client}: completion, poll, application"},
+}
+
+// located is an event and where it was recorded.
+type located struct {
+	Event
+	node node
+}
+
+// ErrNoOperation is the error of a trace in which no operation passed all points in order.
+var ErrNoOperation = errors.New("no operation could be followed: only latency tests with messages of one packet can, on a path without other traffic")
+
+// Analyze follows the operations of a client with a server through a switch; from and to are their
+// names, which are also those of the switch's ports.
+func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
+	f := follower{from: slices.Index(sw.Ports, from), to: slices.Index(sw.Ports, to), at: make([]int64, len(path)), stages: make([][]time.Duration, len(path)-1)}
+	if f.from < 0 || f.to < 0 {
+		return nil, fmt.Errorf("the switch has no port of %s and %s", from, to)
+	}
+	var all []located
+	for n, t := range []Trace{client: c, middle: sw, server: s} {
+		for _, e := range t.Events {
+			all = append(all, located{e, node(n)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b located) int { return cmp.Compare(a.At, b.At) })
+	for _, e := range all {
+		f.event(e)
+	}
+	if len(f.total) == 0 {
+		return nil, ErrNoOperation
+	}
+	b := &Breakdown{Operations: f.posts, Followed: len(f.total), Total: stage("total", f.total)}
+	names := strings.NewReplacer("{client}", from, "{server}", to)
+	for i, d := range f.stages {
+		b.Stages = append(b.Stages, stage(names.Replace(path[i+1].stage), d))
+	}
+	for n, name := range []string{client: from, middle: "switch", server: to} {
+		b.Calls = append(b.Calls, stage(name, f.calls[n]))
+	}
+	return b, nil
+}
+
+// follower follows operations, one after the other.
+type follower struct {
+	from, to int // ports of the switch
+	posts    int
+	next     int     // the step of path that the operation in flight has not passed; 0: none is followed
+	at       []int64 // when it passed each step before
+	stages   [][]time.Duration
+	total    []time.Duration
+	began    [3]int64 // when the last send call of each node began
+	calls    [3][]time.Duration
+}
+
+// event takes the next event.
+func (f *follower) event(e located) {
+	if e.node == middle && e.Port != f.from && e.Port != f.to {
+		return // traffic of other hosts
+	}
+	switch {
+	case e.Point == Sending:
+		f.began[e.node] = e.At
+	case e.Point == Sent:
+		if f.began[e.node] != 0 {
+			f.calls[e.node] = append(f.calls[e.node], time.Duration(e.At-f.began[e.node]))
+		}
+		return
+	case e.Point == Handled && e.node == server:
+		return // before its Sending
+	}
+	posted := e.node == client && e.Point == Posted
+	if posted {
+		f.posts++
+	}
+	if f.next > 0 && f.is(e, path[f.next]) {
+		f.at[f.next] = e.At
+		if f.next++; f.next == len(path) {
+			f.finish()
+			f.next = 0
+		}
+	} else {
+		f.next = 0
+	}
+	if posted {
+		f.at[0], f.next = e.At, 1
+	}
+}
+
+// is reports whether e is the step s.
+func (f *follower) is(e located, s step) bool {
+	port := f.from
+	if s.toServer {
+		port = f.to
+	}
+	return e.node == s.node && e.Point == s.point && (s.node != middle || e.Port == port)
+}
+
+// finish counts an operation that has passed all points.
+func (f *follower) finish() {
+	for i := range f.stages {
+		f.stages[i] = append(f.stages[i], time.Duration(f.at[i+1]-f.at[i]))
+	}
+	f.total = append(f.total, time.Duration(f.at[len(path)-1]-f.at[0]))
+}
+
+// stage computes the figures of a stage.
+func stage(name string, d []time.Duration) Stage {
+	if len(d) == 0 {
+		return Stage{Name: name}
+	}
+	slices.Sort(d)
+	return Stage{Name: name, Median: d[len(d)/2], P99: d[len(d)*99/100]}
+}

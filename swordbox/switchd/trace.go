@@ -1,0 +1,32 @@
+package switchd
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
+)
+
+// record notes that packets pass at a port, if an operator wants to know it.
+func (t *traffic) record(p pathtrace.Point, port int) {
+	if t.ring != nil {
+		t.ring.Add(t.clk.Monotonic(t.clk.Now()), p, port)
+	}
+}
+
+// handleTrace serves the requests of those who want to know when packets pass.
+func (d *Daemon) handleTrace(m *control.Mux) {
+	control.Handle(m, "POST /trace", func(_ *http.Request, r pathtrace.Request) (none, error) {
+		ring := pathtrace.NewRing(r.Events)
+		return none{}, answer(d.commands.Do(func() { d.traffic.ring = ring }))
+	})
+	control.Handle(m, "DELETE /trace", func(*http.Request, none) (list pathtrace.Trace, err error) {
+		err = d.commands.Do(func() {
+			list = d.traffic.ring.Trace()
+			list.Ports = slices.Clone(d.ports.hosts)
+			d.traffic.ring = nil
+		})
+		return list, answer(err)
+	})
+}
