@@ -165,7 +165,7 @@ mutate: ## what the tests notice: small changes of packages, one at a time; MUTA
 	@$(GO) run ./e2e/mutate -n $(MUTANTS) -seed $(or $(SEED),1) -min $(or $(LEAST),0) $(MUTATED)
 
 .PHONY: planted
-planted: ## bugs of the stores that are written down (e2e/mutate/planted_bugs.go), each with what must notice it; PLANTED=part of a name
+planted: ## bugs of the stores that are written down (e2e/mutate/planted_*.go), each with what must notice it; PLANTED=part of a name
 	@$(GO) run ./e2e/mutate -planted "$(or $(PLANTED),all)" -timeout 10m
 
 .PHONY: race

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,6 +28,9 @@ const (
 	plantedStep = 50
 	plantedMost = 1000
 )
+
+// plantedBugs are bugs of the stores. make planted tries them.
+var plantedBugs = slices.Concat(cloverBugs, shermanBugs)
 
 // mutant is the change of the file.
 func (p *planted) mutant() (*mutant, error) {
@@ -79,7 +83,11 @@ func plant(part string, limit time.Duration) error {
 // named runs one test of a package with the change.
 func (r runner) named(m *mutant, by string) outcome {
 	pkg, test, _ := strings.Cut(by, " ")
-	return r.built(m, []string{"test", "-vet=off", "-c"}, pkg, func(ctx context.Context, bin string) *exec.Cmd {
+	bin, ok := r.built(m, []string{"test", "-vet=off", "-c"}, pkg)
+	if !ok {
+		return invalid
+	}
+	return r.fails(func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, bin, "-test.failfast", "-test.run", test)
 		cmd.Dir = pkg
 		return cmd
@@ -88,8 +96,12 @@ func (r runner) named(m *mutant, by string) outcome {
 
 // seeds runs a scenario with the change until a seed fails, and says which seeds were tried.
 func (r runner) seeds(m *mutant, args string) (outcome, string) {
+	bin, ok := r.built(m, []string{"build"}, filepath.Join("topo", "cmd", "rdmalab"))
+	if !ok {
+		return invalid, "sim " + args
+	}
 	for first := 1; first <= plantedMost; first += plantedStep {
-		what := r.built(m, []string{"build"}, filepath.Join("topo", "cmd", "rdmalab"), func(ctx context.Context, bin string) *exec.Cmd {
+		what := r.fails(func(ctx context.Context) *exec.Cmd {
 			list := append([]string{"sim"}, strings.Fields(args)...)
 			return exec.CommandContext(ctx, bin, append(list, "--seeds", fmt.Sprint(plantedStep), "--first", fmt.Sprint(first))...)
 		})
@@ -100,19 +112,21 @@ func (r runner) seeds(m *mutant, args string) (outcome, string) {
 	return survived, "sim " + args
 }
 
-// built builds a package with the change and runs it.
-func (r runner) built(m *mutant, build []string, pkg string, command func(ctx context.Context, bin string) *exec.Cmd) outcome {
+// built builds a package with the change; it returns false if it does not compile.
+func (r runner) built(m *mutant, build []string, pkg string) (bin string, ok bool) {
 	overlay, err := r.overlay(m)
 	if err != nil {
-		return invalid
+		return "", false
 	}
-	bin := filepath.Join(r.dir, "planted")
-	if err := exec.Command("go", append(build, "-overlay", overlay, "-o", bin, "./"+pkg)...).Run(); err != nil {
-		return invalid
-	}
+	bin = filepath.Join(r.dir, "planted")
+	return bin, exec.Command("go", append(build, "-overlay", overlay, "-o", bin, "./"+pkg)...).Run() == nil
+}
+
+// fails runs what was built.
+func (r runner) fails(command func(ctx context.Context) *exec.Cmd) outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), r.limit)
 	defer cancel()
-	cmd := command(ctx, bin)
+	cmd := command(ctx)
 	cmd.WaitDelay = time.Second
 	switch err := cmd.Run(); {
 	case ctx.Err() != nil:

@@ -1,7 +1,7 @@
 package main
 
-// plantedBugs are bugs of the stores. make planted tries them.
-var plantedBugs = []planted{
+// cloverBugs are bugs of the key-value store.
+var cloverBugs = []planted{
 	{
 		"clover: a node kept though its append is open", "clover/link.go",
 		"out.unused = !uncertain && (",

@@ -1,0 +1,53 @@
+package main
+
+// shermanBugs are bugs of the tree.
+var shermanBugs = []planted{
+	{
+		"sherman/layout: the epochs of records are not compared", "sherman/layout/hardened.go",
+		"if mark != 0 && age(p.Epoch, mark>>6) > oldest {",
+		"if mark == 1 && age(p.Epoch, mark>>6) > oldest {",
+		"sherman/layout TestARecordYoungerThanTheHeaderIsTorn",
+	},
+	{
+		"sherman: a lock is released before the page is written", "sherman/locks.go",
+		"c.list = append(c.list, &c.ops[i])",
+		"c.list = append(c.list, &c.ops[n-1-i])",
+		"sim sherman --mix locks",
+	},
+	{
+		"sherman: a lock is taken over without the fence", "sherman/locks.go",
+		"err := c.fence(h.key.Server, from.Owner(), deadline)",
+		"err := error(nil)",
+		"sherman TestWithoutTheFenceALateWriteLands",
+	},
+	{
+		"sherman: a split names the new page before it is written", "sherman/split.go",
+		"\tif err := c.writeFresh(to.At, c.sibBuf, deadline); err != nil {\n\t\treturn errors.Join(err, ignoreRelease(c.release(h, deadline)))\n\t}\n\tlevel := p.Level + 1\n",
+		"\tlevel := p.Level + 1\n\tdefer func() { _ = c.writeFresh(to.At, c.sibBuf, deadline) }()\n",
+		"sim sherman --mix keys",
+	},
+	{
+		"sherman: a leaf from the cache is trusted without its range", "sherman/search.go",
+		"\t\tcase p.Covers(key):\n\t\t\tif step > 0 {",
+		"\t\tcase p.Covers(key) || step == 0:\n\t\t\tif step > 0 {",
+		"sherman TestDamagedSiblings",
+	},
+	{
+		"sherman: a record is written to a page that does not cover its key", "sherman/write.go",
+		"\tcase !p.Covers(key):\n\t\tif next = p.Sibling; next == 0 {",
+		"\tcase key == 0 && !p.Covers(key):\n\t\tif next = p.Sibling; next == 0 {",
+		"sherman TestDamagedSiblings",
+	},
+	{
+		"sherman: an old connection is not ended", "sherman/link.go",
+		"memservice.Claim{Owner: l.asked, Replaces: l.mem.Conn}",
+		"memservice.Claim{Owner: l.asked}",
+		"sim sherman --mix late",
+	},
+	{
+		"sherman: a WRITE without answer is not made again", "sherman/resolve.go",
+		"\tif layout.Tag(word) != h.tag {\n\t\tif !*released {",
+		"\tif word+1 > 0 {\n\t\tif !*released {",
+		"sim sherman",
+	},
+}
