@@ -1,0 +1,154 @@
+package verbs
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// pyverbsTests is where the package python3-pyverbs has the tests of rdma-core, some of them
+// compressed; the environment variable RDMA_CORE_TESTS names another folder.
+const pyverbsTests = "/usr/share/doc/rdma-core/tests"
+
+// testsOfPyverbs returns the folder, "" if the tests are not here.
+func testsOfPyverbs() string {
+	dir := os.Getenv("RDMA_CORE_TESTS")
+	if dir == "" {
+		dir = pyverbsTests
+	}
+	if _, err := os.Stat(filepath.Join(dir, "run_tests.py")); err != nil {
+		return ""
+	}
+	return dir
+}
+
+// unpack copies files, and decompresses those that are compressed.
+func unpack(from, to string) {
+	GinkgoHelper()
+	entries, err := os.ReadDir(from)
+	Expect(err).NotTo(HaveOccurred())
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		f, err := os.Open(filepath.Join(from, e.Name()))
+		Expect(err).NotTo(HaveOccurred())
+		var r io.Reader = f
+		name, packed := strings.CutSuffix(e.Name(), ".gz")
+		if packed {
+			r, err = gzip.NewReader(f)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		b, err := io.ReadAll(r)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.Close()).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(to, name), b, 0o644)).To(Succeed())
+	}
+}
+
+// skip is why a test is skipped; maybe: it need not be.
+type skip struct {
+	reason string
+	maybe  bool
+}
+
+// skipsOf reads the list of tests that are skipped.
+func skipsOf(text string) map[string]skip {
+	skips, now := make(map[string]skip), skip{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		word, rest, _ := strings.Cut(line, " ")
+		switch {
+		case word == "#" || line == "":
+		case word == "reason" || word == "maybe":
+			now = skip{rest, word == "maybe"}
+		default:
+			skips[strings.TrimSpace(line)] = now
+		}
+	}
+	return skips
+}
+
+// vendors are the tests that need hardware of a vendor.
+var vendors = regexp.MustCompile(`^tests\.test_(mlx5|efa)`)
+
+// verdict is how a test has ended, as testdata/run.py prints it.
+type verdict struct {
+	Test, How, Why string
+}
+
+// complaints compares what tests did with the list. passed are those that need no vendor's hardware.
+func complaints(verdicts []verdict, skips map[string]skip) (wrong []string, passed int) {
+	for _, v := range verdicts {
+		if vendors.MatchString(v.Test) && v.How == "skipped" {
+			continue
+		}
+		want, listed := skips[v.Test]
+		delete(skips, v.Test)
+		switch {
+		case v.How == "skipped" && (!listed || want.reason != v.Why):
+			wrong = append(wrong, fmt.Sprintf("%s is skipped: %s", v.Test, v.Why))
+		case v.How == "ok" && listed && !want.maybe:
+			wrong = append(wrong, v.Test+" passes, and is listed as skipped")
+		case v.How == "ok":
+			passed++
+		case v.How != "skipped":
+			wrong = append(wrong, fmt.Sprintf("%s fails: %s", v.Test, v.Why))
+		}
+	}
+	for name := range skips {
+		wrong = append(wrong, name+" is listed and did not run")
+	}
+	return wrong, passed
+}
+
+var _ = Describe("the tests of rdma-core in Python", func() {
+	It("pass, or are skipped for a reason that is listed", func() {
+		from := testsOfPyverbs()
+		if from == "" {
+			Skip("the tests are not here: apt-get install python3-pyverbs")
+		}
+		dir := filepath.Join(GinkgoT().TempDir(), "tests")
+		Expect(os.Mkdir(dir, 0o755)).To(Succeed())
+		unpack(from, dir)
+		run, err := filepath.Abs("testdata/run.py")
+		Expect(err).NotTo(HaveOccurred())
+		list, err := os.ReadFile("testdata/skips-44.txt")
+		Expect(err).NotTo(HaveOccurred())
+		rack := fixture.Up(fixture.Small)
+		script := fmt.Sprintf("cd %s && PYTHONDONTWRITEBYTECODE=1 exec timeout 400 /usr/bin/python3 %s --dev rxe0 --port 1 --gid 1", dir, run)
+		out := rack.Run("exec", "cn0", "--", "sh", "-c", script)
+		Expect(out).To(fixture.HaveExited(0))
+		var verdicts []verdict
+		for lines := bufio.NewScanner(strings.NewReader(out.Stdout)); lines.Scan(); {
+			var v verdict
+			Expect(json.Unmarshal(lines.Bytes(), &v)).To(Succeed())
+			verdicts = append(verdicts, v)
+		}
+		wrong, passed := complaints(verdicts, skipsOf(string(list)))
+		Expect(wrong).To(BeEmpty(), out.Stderr)
+		Expect(passed).To(BeNumerically(">=", 97))
+	})
+
+	It("are compared with the list", func() {
+		list := "# why\nreason no\n  tests.a\nmaybe never\n  tests.b\n  tests.c\n"
+		wrong, passed := complaints([]verdict{
+			{"tests.a", "skipped", "no"}, {"tests.b", "ok", ""}, {"tests.c", "skipped", "never"}, {"tests.test_mlx5_x", "skipped", "hardware"}, {"tests.d", "ok", ""},
+		}, skipsOf(list))
+		Expect(wrong).To(BeEmpty())
+		Expect(passed).To(Equal(2))
+		wrong, _ = complaints([]verdict{{"tests.a", "ok", ""}, {"tests.b", "failed", "x"}, {"tests.d", "skipped", "no"}}, skipsOf(list))
+		Expect(wrong).To(HaveLen(4))
+	})
+})
