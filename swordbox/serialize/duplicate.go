@@ -166,7 +166,7 @@ func (d *duplicate) redo(e recordEvent) {
 // therefore return a newer value, which is allowed (IBTA 9.7.4.1).
 func (d *duplicate) redoMoved() pipeline.Verdict {
 	p, r := d.p, d.r
-	conn := d.s.links[int(r.place)%len(d.s.links)].conn
+	conn := d.s.linkUp(int(r.place)).conn
 	if p.RETH.VA != r.va || p.RETH.RKey != r.rkey || p.RETH.Length != r.length {
 		d.m.stats.Forged++
 		return pipeline.Drop(ReasonOther)

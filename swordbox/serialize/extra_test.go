@@ -116,8 +116,8 @@ func TestNumberOfSharedConnectionsChanges(t *testing.T) {
 	}
 	r.step(r.now + hop) // the request is at the switch
 	r.m.SetRules(set)
-	if n := len(r.m.servers[0].links); n != 1 {
-		t.Errorf("%d connections while a request is in flight", n)
+	if n := r.m.servers[0].shards; n != 1 {
+		t.Errorf("%d shards while a request is in flight", n)
 	}
 	r.settle()
 	c.done(verbs.Success)

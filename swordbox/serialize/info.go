@@ -21,7 +21,9 @@ func (m *Machine) Info(now clock.Time) handler.Info {
 	info := handler.Info{Mode: rules.Hardened, Counters: m.counters()}
 	for _, s := range m.servers {
 		for _, l := range s.links {
-			info.Shared = append(info.Shared, l.info(now))
+			if l.shard < s.shards || l.conn.State() == requester.Up {
+				info.Shared = append(info.Shared, l.info(now))
+			}
 		}
 	}
 	for _, l := range m.flows.list {

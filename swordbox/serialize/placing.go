@@ -117,7 +117,7 @@ func (g *placing) writeAll() outcome {
 
 // move moves a request under a rule of action move, if its key is proven.
 func (g *placing) move() outcome {
-	shard := shardOfFlow(g.flow.ID, len(g.s.links))
+	shard := shardOfFlow(g.flow.ID, g.s.shards)
 	conn := g.s.links[shard].conn
 	va, n, rkey := target(g.f)
 	if !g.s.usable(shard, int(n)) || !g.s.keys.covers(rkey, rightOf(g.f.BTH.Opcode), va, n) || !g.mayMove() {

@@ -24,9 +24,12 @@ type server struct {
 	// atomics. proves: there is or was a rule of action move, which needs proven keys.
 	moves, watch, proves bool
 	rules                []*rules.Rule // the hardened rules
-	links                []*link
-	patience             time.Duration // how long the rules let a CAS wait for its value
-	// number of links that the rules need; resize makes them when no request is in flight
+	// links are the shared connections, by shard. New requests use the first shards of them. The others
+	// were needed by former rules; while they are up, lost answers can be asked for again.
+	links    []*link
+	shards   int
+	patience time.Duration // how long the rules let a CAS wait for its value
+	// want is how many shards the rules need; resize sets shards when no request is in flight.
 	want int
 	keys keys
 	words
@@ -51,21 +54,17 @@ func (s *server) setRules(list []*rules.Rule) {
 	s.resize()
 }
 
-// resize changes the number of shared connections to that of the rules. It waits until no request
-// is in flight, so that requests for one word are never on two connections.
+// resize changes the number of shards to that of the rules. It waits until no request is in flight,
+// so that requests for one word are never on two connections. A connection that is not needed any
+// more stays: it is up for some time yet, and when it is needed again meanwhile, the machine is not
+// told a second time that it is up.
 func (s *server) resize() {
-	if s.want == len(s.links) || s.busy() {
+	if s.want == s.shards || s.busy() {
 		return
 	}
-	for len(s.links) > s.want {
-		last := s.links[len(s.links)-1]
-		if s.m.byQPN[last.ownQPN] == last {
-			delete(s.m.byQPN, last.ownQPN)
-		}
-		s.unsettled = true
-		s.links = s.links[:len(s.links)-1]
-	}
-	for len(s.links) < s.want {
+	s.unsettled = s.unsettled || s.want < s.shards
+	s.shards = s.want
+	for len(s.links) < s.shards {
 		l := &link{s: s, shard: len(s.links)}
 		cfg := s.m.cfg.Shared
 		cfg.Number = uint32(s.index)<<8 | uint32(l.shard) + 1
@@ -74,9 +73,22 @@ func (s *server) resize() {
 	}
 }
 
+// linkUp returns the connection of a shard, or another one if that one is not up.
+func (s *server) linkUp(shard int) *link {
+	own := s.links[shard]
+	if own.conn.State() != requester.Up {
+		for _, l := range s.links {
+			if l.conn.State() == requester.Up {
+				return l
+			}
+		}
+	}
+	return own
+}
+
 // shardOf returns the shard of a word.
 func (s *server) shardOf(va uint64) int {
-	return ShardOf(va, len(s.links))
+	return ShardOf(va, s.shards)
 }
 
 // ShardOf returns which of several shared connections carries the requests on the word at va.
