@@ -25,6 +25,9 @@ const (
 	repeatAfter = time.Second
 	// maxReports bounds the reports of one Tick; what is left is due at once.
 	maxReports = 64
+	// leastResponse is the least time in which a query is answered, and between the general queries
+	// that are heard, whatever they grant: a flood of them costs next to nothing.
+	leastResponse = 100 * time.Millisecond
 )
 
 // groups are the multicast groups to which queue pairs are attached.
@@ -33,11 +36,14 @@ type groups struct {
 	order    []*group // in the order of their first attachment
 	attached int      // all queue pairs together
 	due      clock.Time
-	// old: the latest query was one of IGMP 2, of MLD 1; reports have the same format.
+	next     int // place in order at which tick goes on
+	// The latest query was one of IGMP 2 or 1, of MLD 1: reports have the format of IGMP 2, of MLD 1.
 	oldIGMP, oldMLD bool
-	message         wire.Membership // scratch memory
-	port            *port
-	counters        *metrics.NIC
+	// Until then the latest general query is answered, and others are not heard.
+	asked4, asked6 clock.Time
+	message        wire.Membership // scratch memory
+	port           *port
+	counters       *metrics.NIC
 }
 
 // newGroups returns groups of which none has a queue pair.
@@ -199,21 +205,38 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 // queried takes a frame to a group that is not RoCEv2. If it is a query, each group that it concerns
 // is reported after a random part of the time that the query grants (RFC 3376, 5.2).
 func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
+	var eth wire.Ethernet
 	m := &t.message
-	if len(t.order) == 0 || m.Parse(b) != nil || !m.Query {
+	if len(t.order) == 0 || eth.Parse(b) != nil || eth.Tagged && eth.TCI&vlanMask != 0 || m.Parse(b) != nil || !m.Query {
 		return
 	}
-	if m.Group.Is4() {
-		t.oldIGMP = m.Old
-	} else {
-		t.oldMLD = m.Old
+	old, asked := &t.oldIGMP, &t.asked4
+	if m.Group.Is6() {
+		old, asked = &t.oldMLD, &t.asked6
 	}
-	for _, g := range t.order {
-		if g.addr.Is4() != m.Group.Is4() || !m.Group.IsUnspecified() && m.Group != g.addr || !reported(g.addr) {
-			continue
+	within := max(m.MaxResponse, leastResponse)
+	if !m.Group.IsUnspecified() {
+		if g := t.byGID[verbs.GIDOf(m.Group)]; g != nil {
+			*old = m.Old
+			t.answer(g, now, within, r)
 		}
-		at := now.Add(time.Duration(r.Int64N(int64(m.MaxResponse) + 1)))
-		g.due = clock.Min(g.due, at)
+		return
+	}
+	if now < *asked {
+		return
+	}
+	*old, *asked = m.Old, now.Add(within)
+	for _, g := range t.order {
+		if g.addr.Is4() == m.Group.Is4() {
+			t.answer(g, now, within, r)
+		}
+	}
+}
+
+// answer makes a group be reported within a time.
+func (t *groups) answer(g *group, now clock.Time, within time.Duration, r *rand.Rand) {
+	if reported(g.addr) {
+		g.due = clock.Min(g.due, now.Add(time.Duration(r.Int64N(int64(within)+1))))
 		t.due = clock.Min(t.due, g.due)
 	}
 }
@@ -234,11 +257,14 @@ func (t *groups) tick(now clock.Time, out *packetio.Batch) {
 		return
 	}
 	t.due = clock.Never
-	sent := 0
-	for _, g := range t.order {
+	sent, n, first := 0, len(t.order), t.next
+	for i := range n {
+		at := (first + i) % n
+		g := t.order[at]
 		if g.due <= now && sent < maxReports {
 			t.report(now, g, out)
 			sent++
+			t.next = at + 1 // no group waits for those before it again
 		}
 		t.due = clock.Min(t.due, g.due)
 	}

@@ -334,6 +334,53 @@ func TestUnreported(t *testing.T) {
 	}
 }
 
+// A flood of queries makes no more reports than one query, and delays none; queries of a VLAN are
+// none of the NIC's.
+func TestQueryFlood(t *testing.T) {
+	s := newUDPair(t, nil).b
+	const n = 3 * maxReports
+	for i := range n {
+		attach(t, s, mapped([4]byte{239, 1, byte(i >> 8), byte(i)}))
+	}
+	reportsUntil(t, s, 0, 10*second)
+	now := 10 * second
+	q := wire.Membership{Query: true, Source: ipA, Group: netipUnspecified4}
+	ask := func(change func(b []byte) []byte) {
+		s.e.Frame(now, 0, packetio.Frame{Data: change(q.AppendTo(nil, macA))}, &s.out)
+	}
+	ask(func(b []byte) []byte { return append(append(bytes.Clone(b[:12]), 0x81, 0, 0, 5), b[12:]...) })
+	if s.e.Deadline() != clock.Never {
+		t.Error("a query of a VLAN is answered")
+	}
+	same := func(b []byte) []byte { return b }
+	ask(same)
+	if s.e.Tick(now, &s.out); len(membership(t, s)) > n/10 {
+		t.Error("a query that grants no time is answered at once")
+	}
+	seen := map[string]int{}
+	for end := now.Add(leastResponse); now < end; now = now.Add(time.Millisecond) {
+		ask(same)
+		s.e.Tick(now, &s.out)
+		for _, m := range membership(t, s) {
+			seen[m.Records[0].Group.String()]++
+		}
+	}
+	for range n/maxReports + 1 {
+		s.e.Tick(now, &s.out)
+	}
+	for _, m := range membership(t, s) {
+		seen[m.Records[0].Group.String()]++
+	}
+	if len(seen) < n*9/10 {
+		t.Errorf("%d groups of %d were reported", len(seen), n)
+	}
+	for g, k := range seen {
+		if k != 1 {
+			t.Errorf("%s was reported %d times", g, k)
+		}
+	}
+}
+
 // Reports of many groups are spread over several calls of Tick.
 func TestManyReports(t *testing.T) {
 	s := newUDPair(t, nil).b

@@ -27,8 +27,9 @@ func (e *Engine) Deadline() clock.Time {
 }
 
 // Tick handles the deadlines up to now: it ends the receive batch, lets the connection manager act,
-// reports multicast groups, then serves the queue pairs that are due, each once a round and beginning behind the one that was
-// served last, until it reaches the bound on frames. If more is due, so is Deadline.
+// reports multicast groups, then serves the queue pairs that are due, each once a round and beginning
+// behind the one that was served last, until it reaches the bound on frames. If more is due, so is
+// Deadline.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return

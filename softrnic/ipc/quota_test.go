@@ -150,3 +150,46 @@ func (h *house) daemonWorks(t *testing.T, nic engine.Limits, l serve.Limits) {
 	_, err = c.AllocDM(int(l.ReservedDevice))
 	must(t, err)
 }
+
+// One program gets a quarter of the places of a group, all programs together leave some to the
+// daemon, and what they had is free when they end.
+func TestGroupIsShared(t *testing.T) {
+	h := newHouseOf(t, memcable.Config{}, engine.Limits{GroupQPs: 16}, 0, nil)
+	group := verbs.GID{0: 0xff, 1: 0x0e, 15: 1}
+	attach := func(c verbs.Context) (n int) {
+		pd, err := c.AllocPD()
+		must(t, err)
+		cq, err := c.CreateCQ(4)
+		must(t, err)
+		for ; n < 20; n++ {
+			q, err := pd.CreateQP(verbs.QPInit{Type: verbs.UD, SendCQ: cq, RecvCQ: cq, MaxSendWR: 1, MaxRecvWR: 1})
+			must(t, err)
+			if err := q.AttachMulticast(group); err != nil {
+				if !errors.Is(err, verbs.ErrLimit) {
+					t.Error(err)
+				}
+				break
+			}
+		}
+		return n
+	}
+	for range 2 {
+		var programs []*ipc.Context
+		for i, want := range []int{4, 4, 4, 2, 0} {
+			c, err := ipc.Open(ipc.Config{Socket: h.sockets[0], Name: "member"})
+			must(t, err)
+			programs = append(programs, c)
+			if n := attach(c); n != want {
+				t.Errorf("program %d attaches %d, want %d", i, n, want)
+			}
+		}
+		daemon := h.dev[0].Context()
+		if n := attach(daemon); n != 2 {
+			t.Errorf("the daemon attaches %d of its 2", n)
+		}
+		must(t, daemon.Close())
+		for _, c := range programs {
+			must(t, c.Close())
+		}
+	}
+}

@@ -106,6 +106,25 @@ var (
 	reports6    = netip.AddrFrom16([16]byte{0xff, 2, 15: 0x16})
 )
 
+// MayBeMembership reports whether b is a message of IGMP, or has the hop-by-hop header that those of
+// MLD have. It is for what must not look deeper.
+func MayBeMembership(b []byte) bool {
+	head := ethernetLen
+	if len(b) >= ethernetLen+vlanTagLen && binary.BigEndian.Uint16(b[12:]) == EtherTypeVLAN {
+		head += vlanTagLen
+	}
+	if len(b) < head+ipv4Len {
+		return false
+	}
+	switch binary.BigEndian.Uint16(b[head-2:]) {
+	case EtherTypeIPv4:
+		return b[head+9] == protocolIGMP
+	case EtherTypeIPv6:
+		return b[head+6] == hopByHop
+	}
+	return false
+}
+
 // Parse reads a frame. ErrNotMembership: it is another one, or a damaged one. The records are in the
 // memory of those that m had before.
 func (m *Membership) Parse(frame []byte) error {
@@ -140,6 +159,9 @@ func (m *Membership) parseIGMP(b []byte) error {
 	group := netip.AddrFrom4([4]byte(msg[4:8]))
 	switch msg[0] {
 	case igmpQuery:
+		if len(msg) > igmpOldLen && len(msg) < igmpQueryLen { // no version has it (RFC 3376, 7.1)
+			return ErrNotMembership
+		}
 		m.Query, m.Group, m.Old = true, group, len(msg) < igmpQueryLen
 		m.MaxResponse = time.Duration(msg[1]) * time.Second / 10
 		if m.Old && msg[1] == 0 {
@@ -183,6 +205,10 @@ func (m *Membership) parseMLD(b []byte) error {
 	group := netip.AddrFrom16([16]byte(msg[8:24]))
 	switch msg[0] {
 	case mldQuery:
+		// RFC 3810, 8.1 and 5.1.14: no version has another length, and a router asks from its link.
+		if len(msg) > mldOldLen && len(msg) < mldQueryLen || !m.Source.IsLinkLocalUnicast() {
+			return ErrNotMembership
+		}
 		code := uint32(binary.BigEndian.Uint16(msg[4:]))
 		if m.Query, m.Group, m.Old = true, group, len(msg) < mldQueryLen; !m.Old {
 			code = decodeTime(code, 15, 12)

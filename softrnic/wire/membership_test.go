@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
 	"reflect"
@@ -69,6 +70,10 @@ func TestMembershipBothWays(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("read %+v, want %+v", got, want)
+		}
+		tagged := append(append(append([]byte{}, b[:12]...), 0x81, 0, 0, 5), b[12:]...)
+		if err := got.Parse(tagged); err != nil || !MayBeMembership(b) || !MayBeMembership(tagged) || MayBeMembership(b[:33]) {
+			t.Errorf("%+v is not recognised, %v", want, err)
 		}
 		if !MAC(b[:6]).IsMulticast() || MAC(b[6:12]) != membershipSource {
 			t.Errorf("%+v from %v to %v", want, MAC(b[6:12]), MAC(b[:6]))
@@ -159,6 +164,45 @@ func TestMembershipDamaged(t *testing.T) {
 			}
 			b[i] ^= 0x40
 		}
+	}
+}
+
+// Queries of a length between those of two versions, and of MLD from beyond the link, are none (RFC
+// 3376, 7.1; RFC 3810, 5.1.14, 8.1).
+func TestQueriesOfNoVersion(t *testing.T) {
+	for _, m := range memberships() {
+		if !m.Query || !m.Old {
+			continue
+		}
+		lengths, at := igmpQueryLen-igmpOldLen, ethernetLen+2
+		if !m.Source.Is4() {
+			lengths, at = mldQueryLen-mldOldLen, ethernetLen+4
+		}
+		for more := 2; more <= lengths; more += 2 {
+			b := append(m.AppendTo(nil, membershipSource), make([]byte, more)...)
+			b[at+1] += byte(more)
+			if m.Source.Is4() {
+				head := b[ethernetLen : ethernetLen+ipv4Len+4]
+				head[10], head[11] = 0, 0
+				binary.BigEndian.PutUint16(head[10:], checksum(head))
+			} else {
+				var ip IPv6
+				if err := ip.Parse(b[ethernetLen:]); err != nil {
+					t.Fatal(err)
+				}
+				msg := b[ethernetLen+ipv6Len+8:]
+				msg[2], msg[3] = 0, 0
+				binary.BigEndian.PutUint16(msg[2:], checksumV6(&ip, msg))
+			}
+			var got Membership
+			if err := got.Parse(b); (err == nil) != (more == lengths) || err == nil && got.Old {
+				t.Errorf("%v, %d bytes more: %+v, %v", m.Source, more, got, err)
+			}
+		}
+	}
+	far := Membership{Query: true, Source: netip.MustParseAddr("fd00::1"), Group: netip.IPv6Unspecified(), MaxResponse: time.Second}
+	if err := far.Parse(far.AppendTo(nil, membershipSource)); err == nil {
+		t.Error("a query from beyond the link")
 	}
 }
 

@@ -52,7 +52,7 @@ type wirePort interface {
 }
 
 // doubleLink is a link with two ways: RoCEv2 packets to the host cross memory, all other frames the
-// pair of interfaces. The state of the pair is that of both: a link that is down, or a host that has
+// pair of interfaces; queries of IGMP and MLD take both, because NIC and kernel answer. The state of the pair is that of both: a link that is down, or a host that has
 // crashed, has no carrier there.
 type doubleLink struct {
 	wire   wirePort
@@ -82,7 +82,7 @@ func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 }
 
 // Send sends RoCEv2 packets by memory and the other frames by the pair; the order of each kind is
-// kept.
+// kept. A frame that takes both ways is counted once, by the pair.
 func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	same := 0
 	for same < len(b.Frames) && wire.IsRoCE(b.Frames[same].Data) {
@@ -91,18 +91,23 @@ func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	if same == len(b.Frames) {
 		return l.memory.Send(b)
 	}
+	both := 0
 	for _, f := range b.Frames {
 		if wire.IsRoCE(f.Data) {
 			l.toMemory.Frames = append(l.toMemory.Frames, f)
-		} else {
-			l.toWire.Frames = append(l.toWire.Frames, f)
+			continue
+		}
+		l.toWire.Frames = append(l.toWire.Frames, f)
+		if wire.MayBeMembership(f.Data) {
+			l.toMemory.Frames = append(l.toMemory.Frames, f)
+			both++
 		}
 	}
 	defer l.toMemory.Reset()
 	defer l.toWire.Reset()
 	left, err := l.memory.Send(&l.toMemory)
 	n, werr := l.wire.Send(&l.toWire)
-	return left + n, errors.Join(err, werr)
+	return min(left, len(l.toMemory.Frames)-both) + n, errors.Join(err, werr)
 }
 
 // LinkUp reports whether the pair has a carrier, which is also that of the memory.

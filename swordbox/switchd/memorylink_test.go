@@ -2,6 +2,7 @@ package switchd
 
 import (
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // wireEnd is a pair of interfaces without the kernel.
@@ -96,6 +98,19 @@ func TestDoubleLink(t *testing.T) {
 		t.Errorf("by the pair: %v", n)
 	}
 
+	// A query of a multicast router takes both ways.
+	query := wire.Membership{Query: true, Source: netip.IPv4Unspecified(), Group: netip.IPv4Unspecified(), MaxResponse: time.Second}
+	out.Reset()
+	out.Add(0, datagram(rocePort, 7))
+	out.Add(0, query.AppendTo(nil, wire.MAC{2}))
+	send(l, &out)
+	if n := lengths(host); len(n) != 2 || n[0] != 7 {
+		t.Errorf("by memory: %v", n)
+	}
+	if n := lengths(b); len(n) != 1 {
+		t.Errorf("by the pair: %v", n)
+	}
+
 	// Both ways have frames, and both are received at once.
 	for range 2 {
 		out.Reset()
@@ -109,7 +124,7 @@ func TestDoubleLink(t *testing.T) {
 			t.Errorf("two receives have got %v", got)
 		}
 	}
-	if s := l.Stats(); s.RxPackets != 4 || s.TxPackets != 12 {
+	if s := l.Stats(); s.RxPackets != 4 || s.TxPackets != 15 {
 		t.Errorf("%+v", s)
 	}
 

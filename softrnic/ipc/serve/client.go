@@ -201,6 +201,7 @@ func (c *client) detach() {
 			errs = append(errs, c.prog.close())
 		}
 		c.objects.releaseAll()
+		c.s.groups.forget(c)
 	}
 	c.s.mu.Lock()
 	delete(c.s.clients, c)

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"sync"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/proto"
@@ -17,10 +19,16 @@ func (a *attachments) attach(c *client, qp verbs.QP, gid verbs.GID) error {
 	if _, ok := (*a)[gid]; ok {
 		return qp.AttachMulticast(gid)
 	}
-	if err := c.objects.reserve("attach multicast", kindAttachment, 0, 0); err != nil {
+	const op = "attach multicast"
+	if err := c.objects.reserve(op, kindAttachment, 0, 0); err != nil {
+		return err
+	}
+	if err := c.s.groups.take(op, c, gid); err != nil {
+		c.objects.giveBack(kindAttachment, 0, 0)
 		return err
 	}
 	if err := qp.AttachMulticast(gid); err != nil {
+		c.s.groups.giveBack(c, gid)
 		c.objects.giveBack(kindAttachment, 0, 0)
 		return err
 	}
@@ -36,6 +44,7 @@ func (a *attachments) detach(c *client, qp verbs.QP, gid verbs.GID) error {
 	err := qp.DetachMulticast(gid)
 	if _, ok := (*a)[gid]; ok && gone(err) {
 		delete(*a, gid)
+		c.s.groups.giveBack(c, gid)
 		c.objects.giveBack(kindAttachment, 0, 0)
 	}
 	return err
@@ -44,7 +53,63 @@ func (a *attachments) detach(c *client, qp verbs.QP, gid verbs.GID) error {
 // forget gives back what a queue pair that is gone was counted as.
 func (a *attachments) forget(c *client) {
 	c.objects.release(need{kindAttachment, int64(len(*a))})
+	for gid := range *a {
+		c.s.groups.giveBack(c, gid)
+	}
 	*a = nil
+}
+
+// groupShares counts the queue pairs that clients have in each multicast group: one client gets a
+// quarter of the places of a group on the NIC at most, and all together leave an eighth to the daemon.
+type groupShares struct {
+	most int // queue pairs of a group; does not change
+
+	mu   sync.Mutex // guards the fields below
+	used map[verbs.GID]map[*client]int
+}
+
+func (s *groupShares) take(op string, c *client, gid verbs.GID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := 0
+	for _, n := range s.used[gid] {
+		all += n
+	}
+	own := s.used[gid][c]
+	if one, sum := max(1, s.most/4), s.most-s.most/8; own >= one || all >= sum {
+		return limitError(op, "this program has %d of %d queue pairs in %v that one may have; all programs have %d of %d", own, one, gid, all, sum)
+	}
+	if s.used == nil {
+		s.used = make(map[verbs.GID]map[*client]int)
+	}
+	if s.used[gid] == nil {
+		s.used[gid] = make(map[*client]int)
+	}
+	s.used[gid][c]++
+	return nil
+}
+
+func (s *groupShares) giveBack(c *client, gid verbs.GID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.used[gid]
+	if of[c]--; of[c] <= 0 {
+		delete(of, c)
+	}
+	if len(of) == 0 {
+		delete(s.used, gid)
+	}
+}
+
+// forget removes a client that is gone.
+func (s *groupShares) forget(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for gid, of := range s.used {
+		if delete(of, c); len(of) == 0 {
+			delete(s.used, gid)
+		}
+	}
 }
 
 func (x queues) attachMulticast(a proto.Multicast) (any, error) {

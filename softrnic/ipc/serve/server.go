@@ -57,6 +57,7 @@ type Server struct {
 	log    *slog.Logger
 	pump   *pump
 	pool   pool
+	groups groupShares
 	shared sharedRegions
 	ports  *ucma.Ports // of librdmacm; guarded by the engine's exclusiveness
 	ln     *net.UnixListener
@@ -102,7 +103,10 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
 	s.close = sync.OnceValue(s.shutDown)
-	s.pump.with(func(e *engine.Engine) { s.pool.open(e.Config().Limits, s.cfg.Limits) })
+	s.pump.with(func(e *engine.Engine) {
+		s.pool.open(e.Config().Limits, s.cfg.Limits)
+		s.groups.most = e.Config().Limits.GroupQPs
+	})
 	s.wg.Go(func() { s.pump.run(s.stop) })
 	s.wg.Go(s.accept)
 	return s, nil
