@@ -58,11 +58,17 @@ func (f *fencer) add(rt verbs.Runtime, owner uint32, upTo bool) *fence {
 	return x
 }
 
-// cancel withdraws a fence from the servers that have not carried it out yet.
-func (f *fencer) cancel(x *fence) {
+// cancel withdraws a fence. It reports false if a server has carried it out or may be doing so: then
+// it goes on.
+func (f *fencer) cancel(x *fence) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x.cancelled = true
+	begun := x.open < len(f.servers)
+	for _, due := range f.due {
+		begun = begun || len(due) > 0 && due[0] == x
+	}
+	x.cancelled = !begun
+	return !begun
 }
 
 // over reports whether a fence is done.

@@ -131,16 +131,21 @@ func (cl *client) introduces(id uint32, r *rpc.Request) bool {
 }
 
 // renumber ends the earlier numbers of a client that says hello again. If the client is quiet, they
-// need no fence; a late fence would end the connections that the client still uses.
+// need no fence: it would end the connections that the client still uses. If it has begun,
+// the client needs another number for its connections.
 func (s *Server) renumber(r *rpc.Request) {
+	ended := false
 	for id, cl := range s.clients {
 		if !cl.introduces(id, r) {
 			continue
 		}
 		cl.gone, cl.quiet, cl.seq = true, r.Quiet, r.Seq
-		if r.Quiet && cl.fence != nil {
-			s.fences.cancel(cl.fence)
+		if r.Quiet && cl.fence != nil && !s.fences.cancel(cl.fence) {
+			ended = true
 		}
+	}
+	if ended {
+		r.Owner = 0
 	}
 }
 
