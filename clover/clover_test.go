@@ -226,8 +226,8 @@ func TestBestCase(t *testing.T) {
 		if err := c.Insert(1, value(1, 0, 1000), soon(rt)); err != nil {
 			return err
 		}
-		// the first OpAlloc gave it 8 nodes of each server, the second, for PUT 8, 16 of the key's
-		const first, end = 8, 24
+		// the first OpAlloc gave it 4 nodes of each server, the second, for PUT 4, 8 of the key's
+		const first, end = 4, 12
 		for n := 1; n < end; n++ {
 			if err := c.Put(1, value(1, n, 1000), soon(rt)); err != nil {
 				return err

@@ -138,27 +138,38 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 	return n, err
 }
 
-// home is the server of the key's newest known node, counted from 1; 0: any will do.
-func (c *appender) home(key uint64) int {
+// home is the server of the key's newest known node, counted from 1, and that node's version; 0: any
+// will do.
+func (c *appender) home(key uint64) (server int, v layout.Version) {
 	k, ok := c.cached(key)
 	if !ok || c.space.Servers == 1 || c.cfg.Spread {
-		return 0
+		return 0, k.at.Version
 	}
 	at, _ := c.space.Place(k.at.Handle)
-	return at.Server + 1
+	return at.Server + 1, k.at.Version
 }
 
-// batch is how many entries the client asks for at a time. It may hold that many of each server.
-func (c *appender) batch() int { return min(c.cfg.Batch, max(1, 2*c.cfg.Batch/c.space.Servers)) }
+// batch is how many entries the client asks for at a time. It may hold that many of each server, and
+// few in all: entries that it holds for long are of an early version when it uses them.
+func (c *appender) batch() int { return min(c.cfg.Batch, max(minBatch, c.cfg.Batch/c.space.Servers)) }
+
+const minBatch = 4
 
 // choose returns the index of an unused entry for a key whose home is near, of another server if it
 // must be; -1: ask the metadata server for entries there. A client that has a batch of every other
 // server was given those because there were none at that home: it uses them first.
-func (c *appender) choose(near int, spare []layout.Location) int {
-	i := slices.IndexFunc(spare, func(l layout.Location) bool {
+//
+// It prefers an entry of the version of the key's node or a later one: a switch steers from no node to
+// one of an earlier version.
+func (c *appender) choose(near int, v layout.Version, spare []layout.Location) int {
+	home := func(l layout.Location) bool {
 		p, _ := c.space.Place(l.Handle)
 		return near == 0 || p.Server == near-1
-	})
+	}
+	i := slices.IndexFunc(spare, func(l layout.Location) bool { return l.Version >= v && home(l) })
+	if i < 0 {
+		i = slices.IndexFunc(spare, home)
+	}
 	if i < 0 && len(spare) >= max(1, c.batch()*(c.space.Servers-1)) {
 		return 0
 	}
@@ -168,14 +179,15 @@ func (c *appender) choose(near int, spare []layout.Location) int {
 // take takes an unused entry; when there is none at the home of the key, it asks the metadata server
 // for more.
 func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline clock.Time) (layout.Location, error) {
-	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.batch(), Tombstone: tombstone, Near: c.home(key)}
+	near, v := c.home(key)
+	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.batch(), Tombstone: tombstone, Near: near}
 	if tombstone {
 		r.N = 1
 	}
 	asked := false
 	for {
 		spare := c.spare[class]
-		i := c.choose(r.Near, spare)
+		i := c.choose(near, v, spare)
 		if asked && i < 0 {
 			i = min(0, len(spare)-1)
 		}

@@ -47,6 +47,21 @@ const anywhere = -1
 type free struct {
 	on   []fifo
 	turn int // the server of the next node that may be anywhere
+	// front is the version of the nodes that are used most often: see pace.
+	front layout.Version
+}
+
+// maxLag bounds how far a node's version is moved on. Nodes that lag more have begun again in an epoch.
+const maxLag = 64
+
+// pace returns the version in which a node is used next that was superseded and has reached v: that of
+// the front, if the node lags behind, because its key is seldom written. A switch steers a request to a
+// node of the same or a later version only, so later nodes of a key should have no earlier versions.
+func (f *free) pace(v layout.Version) layout.Version {
+	if lag := int(f.front) - int(v); lag <= 0 || lag > maxLag {
+		f.front = v
+	}
+	return f.front
 }
 
 // len is the number of nodes on a server, or on all of them.

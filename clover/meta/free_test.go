@@ -47,3 +47,14 @@ func TestNodesOfAServer(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that lag behind are used in the version of those that are used most often, unless versions
+// have begun again.
+func TestVersionsKeepPace(t *testing.T) {
+	f := new(free)
+	for i, c := range []struct{ v, want layout.Version }{{2, 2}, {7, 7}, {3, 7}, {7, 7}, {8, 8}, {250, 250}, {8, 8}, {250, 250}, {186, 250}, {185, 185}} {
+		if got := f.pace(c.v); got != c.want {
+			t.Errorf("node %d: version %d, want %d", i, got, c.want)
+		}
+	}
+}

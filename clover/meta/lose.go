@@ -105,15 +105,23 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	list, per := s.heldBy(orphan), s.space.Entries.Total()
 	// alternating servers, as freeAll does
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
-	for _, h := range list {
+	// A client may have been given the node's next version, or that of the front, and have written
+	// nothing into the node.
+	spared := func(h layout.Handle) layout.Version {
 		v := s.nodes.held[h].version
-		delete(s.nodes.held, h)
-		// A client may have been given the node's next version, and have written nothing into the
-		// node.
-		next, ok := v.Next()
-		if !ok {
-			next = v
+		if next, ok := v.Next(); ok {
+			return next
 		}
-		s.retire(layout.Location{Handle: h, Version: next})
+		return v
+	}
+	for _, h := range list {
+		if next, ok := spared(h).Next(); ok {
+			s.nodes.free[s.classOf(h)].pace(next)
+		}
+	}
+	for _, h := range list {
+		l := layout.Location{Handle: h, Version: spared(h)}
+		delete(s.nodes.held, h)
+		s.retire(l)
 	}
 }

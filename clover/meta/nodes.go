@@ -59,7 +59,7 @@ func (s *pool) classOf(h layout.Handle) layout.Class {
 }
 
 // retire takes back a node that the chain has passed, or that was never linked: it is free with its
-// next version.
+// next version, or a later one.
 func (s *pool) retire(l layout.Location) {
 	delete(s.walk.successors, l)
 	next, ok := l.Version.Next()
@@ -67,7 +67,7 @@ func (s *pool) retire(l layout.Location) {
 		s.nodes.worn = append(s.nodes.worn, worn{l.Handle, s.epoch})
 		return
 	}
-	s.release(layout.Location{Handle: l.Handle, Version: next})
+	s.release(layout.Location{Handle: l.Handle, Version: s.nodes.free[s.classOf(l.Handle)].pace(next)})
 }
 
 // heldAs reports whether a client holds a node in this version.

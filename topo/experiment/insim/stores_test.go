@@ -46,13 +46,16 @@ func TestCollapseAndSteering(t *testing.T) {
 }
 
 // A key's chain stays on one memory server, so a switch in front of two steers as many appends as in
-// front of one (hole 27).
+// front of one (hole 27); also in a pool of three nodes a key, as on a rack, whose nodes are reused
+// again and again.
 func TestSteeringOnTwoServers(t *testing.T) {
-	for _, clients := range []int{16, 64} {
-		l := halfWrites(clients, 0.99, both)
-		l.Servers = 2
+	for _, c := range []struct{ clients, pool int }{{16, 0}, {64, 0}, {64, 1536}} {
+		l := halfWrites(c.clients, 0.99, both)
+		if l.Servers, l.Pool = 2, c.pool; c.pool > 0 {
+			l.Run = 8 * time.Millisecond
+		}
 		if r := cloverRan(t, l); r.FirstTryShare() < 0.95 {
-			t.Errorf("%d clients: first try %.3f", clients, r.FirstTryShare())
+			t.Errorf("%d clients, %d nodes: first try %.3f", c.clients, c.pool, r.FirstTryShare())
 		}
 	}
 }
