@@ -16,15 +16,17 @@ type known struct {
 	// epoch is an epoch in which the location was right. In a later epoch the entry may hold
 	// another node with the same version.
 	epoch uint32
-	// generation is that of the node's memory server, in a cache that clients share.
-	generation uint64
+	// incarnation is that of the metadata server, whose epoch it is. generation is that of the node's
+	// memory server.
+	incarnation uint32
+	generation  uint64
 }
 
 // Cache maps keys to the newest nodes that clients have seen. When it is full, a new key replaces
 // the one that was inserted first. Clients of one process may share it, as the threads of the
 // published client do (Config.Cache): any thread may use it. An entry counts only for a client that
-// is in the entry's epoch and knows the same memory, so a client that learns later than others of a
-// new epoch or of lost memory misleads none of them.
+// has the same incarnation of the metadata server, is in the entry's epoch and knows the same memory,
+// so a client that learns later than others of any of these misleads none of them.
 type Cache struct {
 	mu    sync.Mutex // guards the fields below
 	max   int
@@ -87,22 +89,29 @@ func (c *Cache) keys() []uint64 {
 	return slices.Clone(c.order)
 }
 
-// cached returns what the cache has of a key, if another client of a shared cache has not put it
-// there for memory that this client does not know.
+// forgetLocations empties the cache: its entries do not count any more. In a shared one they may count
+// for others.
+func (c *session) forgetLocations() {
+	if c.cfg.Cache == nil {
+		c.cache.clear()
+	}
+}
+
+// cached returns what the cache has of a key, if it counts for this client.
 func (c *finder) cached(key uint64) (known, bool) {
 	k, ok := c.cache.get(key)
 	if !ok || c.cfg.Cache == nil {
 		return k, ok
 	}
 	p, in := c.space.Place(k.at.Handle)
-	return k, in && c.servers[p.Server].generation == k.generation && k.epoch == c.lease.epoch
+	return k, in && c.servers[p.Server].generation == k.generation && k.epoch == c.lease.epoch && k.incarnation == c.lease.incarnation
 }
 
 // remember keeps the location that an operation has found, unless the epoch has ended meanwhile:
 // the client confirms the new epoch to the metadata server, and with that states that it remembers
 // nothing of the old one.
 func (c *finder) remember(key uint64, k known) {
-	if k.epoch != c.lease.epoch {
+	if k.epoch != c.lease.epoch || k.incarnation != c.lease.incarnation {
 		return
 	}
 	if p, ok := c.space.Place(k.at.Handle); ok && c.cfg.Cache != nil {
@@ -113,7 +122,7 @@ func (c *finder) remember(key uint64, k known) {
 
 // Learn copies the locations that another client of the same store remembers, for keys that this
 // client does not know: for experiments that need clients with a warm cache. Locations are copied
-// only if both clients are in the same epoch.
+// only if both clients are in the same epoch of the same metadata server.
 func (c *Client) Learn(from *Client) {
 	if c.cache == from.cache {
 		return

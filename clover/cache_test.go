@@ -49,6 +49,23 @@ func TestSharedCache(t *testing.T) {
 			t.Errorf("a client of epoch %d and generation %d believes %+v", other.lease.epoch, other.servers[0].generation, k)
 		}
 	}
+	after := open(2, 7)
+	after.lease.incarnation = 1
+	if k, ok := after.cached(5); ok {
+		t.Errorf("a client of the next metadata server believes %+v", k)
+	}
+	for _, incarnation := range []uint32{1, 0} { // a client of the next one has it, then one that lags behind
+		c := open(2, 7)
+		c.lease.incarnation = incarnation
+		c.remember(6, known{at: at, epoch: 2, incarnation: 0})
+		if _, ok := c.cached(6); ok != (incarnation == 0) {
+			t.Errorf("a client of metadata server %d remembers what it has found with number 0: %v", incarnation, ok)
+		}
+	}
+	after.forgetLocations()
+	if _, ok := a.cached(5); !ok {
+		t.Error("a client that arrives empties the shared cache")
+	}
 	own := open(2, 7)
 	own.cfg.Cache, own.cache = nil, NewCache(4)
 	own.Learn(a)

@@ -88,6 +88,8 @@ type lease struct {
 	client, epoch uint32
 	// owner is the number under which the client connects to memory servers; 0: it needs one.
 	owner uint32
+	// incarnation is that of the metadata server, which counts epochs from 1.
+	incarnation uint32
 	// confirmed is the epoch that the client has confirmed: no request of the client that names a
 	// location of an earlier epoch is in flight any more.
 	confirmed uint32
@@ -182,7 +184,7 @@ func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.scarce = a.Scarce
 	if int32(a.Epoch-c.lease.epoch) > 0 {
 		c.lease.epoch = a.Epoch
-		c.cache.clear()
+		c.forgetLocations()
 	}
 }
 
@@ -202,7 +204,8 @@ func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) 
 		case errors.Is(err, verbs.ErrClosed):
 			return nil, err
 		case err == nil && r.Op == rpc.OpAlloc:
-			c.giveBack(deadline) // other clients may wait, too
+			c.giveBack(deadline)   // other clients may wait, too
+			c.settleDown(deadline) // the server may wait for an epoch, and that for this client
 		}
 		if c.rt.Now() >= deadline {
 			return nil, fmt.Errorf("%w: %v at the metadata server: %w", kv.ErrTimeout, r.Op, orBusy(err))
@@ -241,10 +244,10 @@ func orBusy(err error) error {
 	return err
 }
 
-// hello introduces the client, at first and after the server has forgotten it. It drops all
-// locations and nodes of the client, because they may belong to other clients by then.
+// hello introduces the client, at first and after the server has forgotten it. It drops the nodes of
+// the client, because they may belong to other clients by then.
 func (c *session) hello(deadline clock.Time) error {
-	c.cache.clear()
+	c.forgetLocations()
 	for i := range c.spare {
 		c.spare[i] = c.spare[i][:0]
 	}
@@ -269,7 +272,7 @@ func (c *session) hello(deadline clock.Time) error {
 
 func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	w := a.Welcome
-	c.lease = lease{client: w.Client, owner: w.Owner, epoch: a.Epoch, confirmed: a.Epoch, length: w.Lease, until: sent.Add(w.Lease)}
+	c.lease = lease{client: w.Client, owner: w.Owner, incarnation: w.Incarnation, epoch: a.Epoch, confirmed: a.Epoch, length: w.Lease, until: sent.Add(w.Lease)}
 	c.space, c.format = w.Space, w.Format
 	return c.addServers(w.Servers)
 }

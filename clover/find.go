@@ -45,7 +45,7 @@ func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 		if a.N != 1 {
 			return known{}, rpc.ErrMessage
 		}
-		k := known{at: a.Locations[0], slot: a.Slot, fresh: true, epoch: c.lease.epoch}
+		k := known{at: a.Locations[0], slot: a.Slot, fresh: true, epoch: c.lease.epoch, incarnation: c.lease.incarnation}
 		c.remember(key, k)
 		return k, nil
 	case rpc.NotFound:

@@ -65,12 +65,12 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 	if err != nil {
 		return err
 	}
-	epoch := c.lease.epoch // read before the node is linked
+	epoch, incarnation := c.lease.epoch, c.lease.incarnation // read before the node is linked
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
 		c.placed = n.at
 		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, shortcut{linked.slot, epoch})
-		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch}); tombstone {
+		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch, incarnation: incarnation}); tombstone {
 			c.cache.drop(key)
 		}
 		return nil
@@ -263,7 +263,7 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	c.placed = n.at
 	switch a.Status {
 	case rpc.OK:
-		c.remember(key, known{at: n.at, slot: a.Slot, epoch: c.lease.epoch})
+		c.remember(key, known{at: n.at, slot: a.Slot, epoch: c.lease.epoch, incarnation: c.lease.incarnation})
 		return nil
 	case rpc.Done:
 		return nil

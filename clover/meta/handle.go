@@ -102,7 +102,7 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	// the store's.
 	s.sweepDue, s.probeDue = true, true
 	s.clients[id] = &client{id: id, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, seq: r.Seq, quiet: true}
-	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
+	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Incarnation: s.owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
 	for i := range s.memory {
 		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: s.memory[i].generation})
 	}

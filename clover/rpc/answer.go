@@ -59,6 +59,9 @@ type Welcome struct {
 	Client uint32
 	// Owner is the number under which the client connects to the memory servers.
 	Owner uint32
+	// Incarnation is the number of the metadata server's incarnation: epochs of two of them have
+	// nothing in common.
+	Incarnation uint32
 	// Lease is how long after its last answer the client may use the locations that it knows.
 	Lease  time.Duration
 	Space  layout.Space
@@ -81,7 +84,7 @@ const scarceBit = 1 << 15
 const sharedBit = 1 << 31
 
 const (
-	welcomeFixed = 4 + 4 + 8 + 4 + 4 + 4 + 4*layout.Classes
+	welcomeFixed = 4 + 4 + 4 + 8 + 4 + 4 + 4 + 4*layout.Classes
 	serverLen    = 16 + 8
 )
 
@@ -116,6 +119,7 @@ func (w *Welcome) appendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, w.Client)
 	b = le.AppendUint32(b, w.Owner)
+	b = le.AppendUint32(b, w.Incarnation)
 	b = le.AppendUint64(b, uint64(w.Lease))
 	b = le.AppendUint32(b, w.Format.Bits())
 	servers := uint32(w.Space.Servers)
@@ -183,8 +187,8 @@ func (w *Welcome) parse(b []byte) error {
 		return ErrMessage
 	}
 	le := binary.LittleEndian
-	w.Client, w.Owner = le.Uint32(b), le.Uint32(b[4:])
-	b = b[4:]
+	w.Client, w.Owner, w.Incarnation = le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:])
+	b = b[8:]
 	w.Lease = time.Duration(le.Uint64(b[4:]))
 	var ok bool
 	w.Format, ok = layout.FormatOf(le.Uint32(b[12:]))
@@ -193,12 +197,12 @@ func (w *Welcome) parse(b []byte) error {
 	for i := range w.Space.Entries {
 		w.Space.Entries[i] = int(int32(le.Uint32(b[24+4*i:])))
 	}
-	if err := w.Space.Validate(); err != nil || w.Lease <= 0 || !ok || len(b) < welcomeFixed-4+w.Space.Servers*serverLen {
+	if err := w.Space.Validate(); err != nil || w.Lease <= 0 || !ok || len(b) < welcomeFixed-8+w.Space.Servers*serverLen {
 		return ErrMessage
 	}
 	w.Servers = make([]Server, w.Space.Servers)
 	for i := range w.Servers {
-		s := b[welcomeFixed-4+i*serverLen:]
+		s := b[welcomeFixed-8+i*serverLen:]
 		w.Servers[i] = Server{netip.AddrFrom16([16]byte(s[:16])).Unmap(), le.Uint64(s[16:])}
 	}
 	return nil

@@ -53,7 +53,8 @@ func answers() []Answer {
 		servers[i] = Server{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), uint64(i + 1)}
 	}
 	w := &Welcome{
-		Client: 3, Lease: time.Second, Format: layout.Hardened, Servers: servers,
+		Incarnation: 9,
+		Client:      3, Lease: time.Second, Format: layout.Hardened, Servers: servers,
 		Space: layout.Space{Servers: layout.MaxServers, Shortcuts: 9, Entries: layout.Counts{3: 8}},
 	}
 	return []Answer{a, {Seq: 10, Status: NotFound}, {Seq: 11, Welcome: w}, {Seq: 12, Stats: &Stats{Requests: 1, Worn: 9}}}

@@ -94,8 +94,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: a location is remembered after its epoch", "clover/cache.go",
-		"\tif k.epoch != c.lease.epoch {",
-		"\tif k.epoch == 0 {",
+		"\tif k.epoch != c.lease.epoch ||",
+		"\tif k.epoch == 0 ||",
 		"clover TestNothingIsRememberedOverAnEpoch",
 	},
 	{
@@ -109,6 +109,24 @@ var cloverBugs = []planted{
 		"near = r.Near - 1",
 		"near = anywhere",
 		"clover/meta TestNodesOfAServer",
+	},
+	{
+		"clover/meta: nodes of cold keys lag behind in their versions", "clover/meta/free.go",
+		"\treturn f.front\n",
+		"\treturn v\n",
+		"clover/meta TestVersionsKeepPace",
+	},
+	{
+		"clover: a shared location outlives its metadata server", "clover/cache.go",
+		"k.epoch == c.lease.epoch && k.incarnation == c.lease.incarnation",
+		"k.epoch == c.lease.epoch",
+		"clover TestSharedCache",
+	},
+	{
+		"clover/meta: a fence that has begun is cancelled", "clover/meta/fence.go",
+		"x.cancelled = !begun\n\treturn !begun",
+		"x.cancelled = true\n\treturn true",
+		"clover/meta TestLateFence",
 	},
 	{
 		"clover/meta: no fence before nodes are taken back", "clover/meta/handle.go",

@@ -34,7 +34,8 @@ type storeRun struct {
 	unknown  int
 	longest  time.Duration // of all operations
 	// down says until when a victim is down; "" is the switch.
-	down map[string]clock.Time
+	down   map[string]clock.Time
+	caches map[string]*clover.Cache // that the clients of a host share
 	// For tests: plant wraps a client of the store in one with a bug; the other replaces the
 	// connection manager by which the metadata server requests fences.
 	plant  func(kv.Store) kv.Store
@@ -140,10 +141,24 @@ func (r *storeRun) start(id int) {
 	})
 }
 
+// cacheOf is the location cache that the clients of a host share; nil: each has its own.
+func (r *storeRun) cacheOf(host string, d *draw) *clover.Cache {
+	if !r.plan.caches {
+		return nil
+	}
+	if r.caches == nil {
+		r.caches = make(map[string]*clover.Cache)
+	}
+	if r.caches[host] == nil {
+		r.caches[host] = clover.NewCache(d.between(1, 16))
+	}
+	return r.caches[host]
+}
+
 // config returns the configuration of a client.
 func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Config {
 	return clover.Config{
-		Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),
+		Cache: r.cacheOf(h.Spec.Name, d), Context: ctx, Manager: h.Manager(ctx), Meta: r.env.addrOf("md0"), Params: r.plan.params, MaxValue: max(256, slices.Max(r.plan.sizes)),
 		LazyShortcut: r.plan.lazy, Spread: r.plan.spread,
 		Batch: d.between(1, r.plan.batch), Records: d.between(1, 8), Cached: d.between(1, 8),
 	}

@@ -22,6 +22,7 @@ var storeMixes = planMixes[*storePlan]{
 	{"hangs", 0.2, (*storePlan).mixHangs, nil},
 	{"lazy", 0.5, func(p *storePlan, _ *draw) { p.lazy = true }, nil},
 	{"after", 0.25, (*storePlan).mixAfter, nil},
+	{"cache", 0.4, func(p *storePlan, _ *draw) { p.caches = true }, nil},
 	{"spread", 0.4, func(p *storePlan, _ *draw) { p.spread = true }, nil},
 	{"crowd", 0.15, (*storePlan).mixCrowd, []string{"wear", "keys"}},
 }

@@ -65,6 +65,8 @@ type storeWork struct {
 	batch int
 	// lazy clients read a shortcut only behind a node that has a successor.
 	lazy bool
+	// caches: the clients of a host share a location cache.
+	caches bool
 	// spread clients append nodes of any memory server: chains lead from one to the other and back.
 	spread bool
 	// pace is the mean pause between two operations of a client; 0: none.
