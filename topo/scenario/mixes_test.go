@@ -24,6 +24,9 @@ func TestEveryMixIsInThePlan(t *testing.T) {
 		"format": func(p *storePlan) bool { return p.format != layout.Hardened },
 		"late":   func(p *storePlan) bool { return late(p.rules) && p.params.RetryCount > 0 },
 		"lazy":   func(p *storePlan) bool { return p.lazy },
+		"cache":  func(p *storePlan) bool { return p.caches },
+		"spread": func(p *storePlan) bool { return p.spread },
+		"crowd":  func(p *storePlan) bool { return p.keys <= 2 && p.clients >= 6 },
 		"faults": func(p *storePlan) bool { return len(p.then) > 0 && p.pace > 0 },
 		"hangs": func(p *storePlan) bool {
 			return slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool { return s.what >= storeHang })
