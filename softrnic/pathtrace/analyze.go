@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,10 +22,13 @@ type Stage struct {
 type Breakdown struct {
 	// Operations is how many posts the client recorded, Followed how many of these operations passed
 	// every point once, in order. The others had other packets beside them, or were retransmitted.
-	Operations int     `json:"operations"`
-	Followed   int     `json:"followed"`
-	Stages     []Stage `json:"stages"`
-	Total      Stage   `json:"total"`
+	Operations int `json:"operations"`
+	Followed   int `json:"followed"`
+	// Missed counts the events for which a process had no room. Operations after the first of them
+	// are not among Operations.
+	Missed uint64  `json:"missed"`
+	Stages []Stage `json:"stages"`
+	Total  Stage   `json:"total"`
 	// Calls are the durations of the send calls. They overlap with the stages.
 	Calls []Stage `json:"sendCalls"`
 }
@@ -80,19 +84,26 @@ func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 		return nil, fmt.Errorf("the switch has no port of %s and %s", from, to)
 	}
 	var all []located
+	end, missed := int64(math.MaxInt64), uint64(0) // end: of the first ring that was full
 	for n, t := range []Trace{client: c, middle: sw, server: s} {
 		for _, e := range t.Events {
 			all = append(all, located{e, node(n)})
 		}
+		if missed += t.Missed; t.Missed > 0 && len(t.Events) > 0 {
+			end = min(end, t.Events[len(t.Events)-1].At)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b located) int { return cmp.Compare(a.At, b.At) })
 	for _, e := range all {
+		if e.At > end {
+			break
+		}
 		f.event(e)
 	}
 	if len(f.total) == 0 {
 		return nil, ErrNoOperation
 	}
-	b := &Breakdown{Operations: f.posts, Followed: len(f.total), Total: stage("total", f.total)}
+	b := &Breakdown{Missed: missed, Operations: f.posts, Followed: len(f.total), Total: stage("total", f.total)}
 	names := strings.NewReplacer("{client}", from, "{server}", to)
 	for i, d := range f.stages {
 		b.Stages = append(b.Stages, stage(names.Replace(path[i+1].stage), d))

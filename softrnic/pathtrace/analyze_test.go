@@ -115,6 +115,24 @@ func TestDisturbedOperationsAreLeftOut(t *testing.T) {
 	}
 }
 
+// Operations after a ring was full do not count, and the text says that events are missing.
+func TestFullRing(t *testing.T) {
+	r := newRecording()
+	for range 5 {
+		r.operation(10)
+	}
+	r.end()
+	r.sw.Events, r.sw.Missed = r.sw.Events[:12], 8 // two operations
+	b := r.analyze(t)
+	if b.Followed != 1 || b.Operations != 2 || b.Missed != 8 { // the end of the second is not recorded
+		t.Errorf("%d of %d followed, %d missed; want 1 of 2, and 8", b.Followed, b.Operations, b.Missed)
+	}
+	var out strings.Builder
+	if err := b.WriteText(&out); err != nil || !strings.Contains(out.String(), "8 events had no room") {
+		t.Errorf("%v in\n%s", err, out.String())
+	}
+}
+
 func TestOtherPortsDoNotDisturb(t *testing.T) {
 	r := newRecording()
 	r.operation(10)

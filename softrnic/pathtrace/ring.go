@@ -1,5 +1,7 @@
 package pathtrace
 
+import "fmt"
+
 // Point is a place on the path of a packet.
 type Point uint8
 
@@ -69,4 +71,15 @@ func (r *Ring) Trace() Trace {
 type Request struct {
 	// Events is the capacity, 1 to MaxEvents.
 	Events int `json:"events"`
+	// Ports are the names of the switch's ports whose packets it records; none: all of them. A host
+	// ignores them.
+	Ports []string `json:"ports,omitempty"`
+}
+
+// Check returns an error if the request is not allowed.
+func (r *Request) Check() error {
+	if r.Events < 1 || r.Events > MaxEvents {
+		return fmt.Errorf("events %d: want 1 to %d", r.Events, MaxEvents)
+	}
+	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
-// record notes that packets pass at a port, if an operator wants to know it.
+// record notes that packets pass at a port, if that is recorded.
 func (t *traffic) record(p pathtrace.Point, port int) {
-	if t.ring != nil {
+	if t.ring != nil && (len(t.traced) == 0 || slices.Contains(t.traced, port)) {
 		t.ring.Add(t.clk.Monotonic(t.clk.Now()), p, port)
 	}
 }
@@ -18,8 +18,18 @@ func (t *traffic) record(p pathtrace.Point, port int) {
 // handleTrace serves the requests of those who want to know when packets pass.
 func (d *Daemon) handleTrace(m *control.Mux) {
 	control.Handle(m, "POST /trace", func(_ *http.Request, r pathtrace.Request) (none, error) {
+		if err := r.Check(); err != nil {
+			return none{}, control.Errorf(http.StatusBadRequest, "%v", err)
+		}
 		ring := pathtrace.NewRing(r.Events)
-		return none{}, answer(d.commands.Do(func() { d.traffic.ring = ring }))
+		return none{}, answer(d.commands.Do(func() {
+			d.traffic.ring, d.traffic.traced = ring, nil
+			for i, name := range d.ports.hosts {
+				if slices.Contains(r.Ports, name) {
+					d.traffic.traced = append(d.traffic.traced, i)
+				}
+			}
+		}))
 	})
 	control.Handle(m, "DELETE /trace", func(*http.Request, none) (list pathtrace.Trace, err error) {
 		err = d.commands.Do(func() {

@@ -23,6 +23,7 @@ type traffic struct {
 	wall  time.Time // the time at which clk was zero
 
 	ring      *pathtrace.Ring // when packets pass; nil: not recorded
+	traced    []int           // the ports that are recorded; none: all
 	delays    delays
 	now       clock.Time
 	observing bool

@@ -43,6 +43,9 @@ func (h *Host) routes() *control.Mux {
 	})
 	control.Handle(m, "DELETE "+PathTear, func(*http.Request, none) (Tear, error) { return Tear{}, h.setTear(Tear{}) })
 	control.Handle(m, "POST "+PathTrace, func(_ *http.Request, in pathtrace.Request) (none, error) {
+		if err := in.Check(); err != nil {
+			return none{}, control.Errorf(http.StatusBadRequest, "%v", err)
+		}
 		h.dev.StartTrace(in.Events)
 		return none{}, nil
 	})

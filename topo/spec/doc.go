@@ -42,7 +42,7 @@
 //	    memory: 64MiB        # region for others. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
 //	    spin: 50us           # as that of the switch.
 //	    cpu: 1               # as that of the switch.
-//	    gso: off             # on: sends runs of packets as super-frames. Default: on.
+//	    gso: off             # off: sends every packet as a frame of its own. Default: on.
 //	    quota:               # what programs that use the NIC from outside its daemon may have. Default: the defaults below.
 //	      programs: 64       # attached at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.

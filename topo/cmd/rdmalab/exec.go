@@ -18,7 +18,7 @@ func execCmd() *cobra.Command {
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +
-			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791",
+			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # sees super-frames as they are",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: completeNodes,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -105,7 +105,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.DurationVar(&c.Patience, "op-timeout", 0, "how long to wait for one completion, until the test fails (default 30s)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
-	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time goes, from post to completion")
+	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an operation goes, from its post to the next post")
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
 	for _, name := range []string{"from", "to"} {
 		if err := cmd.RegisterFlagCompletionFunc(name, completeAllHosts); err != nil {

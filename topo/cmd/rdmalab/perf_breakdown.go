@@ -34,7 +34,8 @@ type tracing struct {
 // traced is one of the processes that record.
 type traced struct {
 	name   string
-	client *control.Client
+	client *control.Client // nil: it does not record
+	trace  pathtrace.Trace
 }
 
 const (
@@ -54,7 +55,7 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	if n == 0 {
 		n = tracedIters
 	}
-	req := pathtrace.Request{Events: min(n*tracedEvents+tracedSpare, pathtrace.MaxEvents)}
+	req := pathtrace.Request{Events: min(n*tracedEvents+tracedSpare, pathtrace.MaxEvents), Ports: []string{f.from, f.to}}
 	for i, name := range []string{f.from, spec.SwitchName, f.to} {
 		var c *control.Client
 		var err error
@@ -66,14 +67,14 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.nodes[i] = traced{name, c}
 		ctx, cancel := context.WithTimeout(cmd.Context(), daemonWait)
 		err = whose(c.Call(ctx, http.MethodPost, "/trace", req, nil), name)
 		cancel()
 		if err != nil {
-			_, endErr := t.end() // those that record already
+			endErr := t.stop() // those that record already
 			return nil, errors.Join(err, endErr)
 		}
+		t.nodes[i] = traced{name: name, client: c}
 	}
 	return t, nil
 }
@@ -83,21 +84,25 @@ func (t *tracing) end() (*pathtrace.Breakdown, error) {
 	if t == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), traceWait)
-	defer cancel()
-	var traces [3]pathtrace.Trace
-	var errs []error
-	for i, n := range t.nodes {
-		if n.client != nil {
-			errs = append(errs, whose(n.client.Call(ctx, http.MethodDelete, "/trace", nil, &traces[i]), n.name))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := t.stop(); err != nil {
 		return nil, fmt.Errorf("breakdown: %w", err)
 	}
-	b, err := pathtrace.Analyze(t.from, t.to, traces[0], traces[1], traces[2])
+	b, err := pathtrace.Analyze(t.from, t.to, t.nodes[0].trace, t.nodes[1].trace, t.nodes[2].trace)
 	if err != nil {
 		return nil, fmt.Errorf("breakdown: %w", err)
 	}
 	return b, nil
+}
+
+// stop ends the recording of the processes that record, and takes their traces.
+func (t *tracing) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), traceWait)
+	defer cancel()
+	var errs []error
+	for i := range t.nodes {
+		if n := &t.nodes[i]; n.client != nil {
+			errs = append(errs, whose(n.client.Call(ctx, http.MethodDelete, "/trace", nil, &n.trace), n.name))
+		}
+	}
+	return errors.Join(errs...)
 }
