@@ -29,7 +29,8 @@ func TestChooseNodeAtHome(t *testing.T) {
 		{1, on(1, 0), 1},
 		{2, on(1, 0), 0},
 		{1, on(1, 1, 1), -1},
-		{1, on(1, 1, 1, 1), 0},
+		{1, on(1, 1, 1, 1), -1},
+		{1, on(1, 1, 1, 1, 1), 0},
 		{1, on(1, 1, 1, 1, 0), 4},
 	} {
 		if got := c.choose(w.near, 1, w.spare); got != w.want {
@@ -44,7 +45,7 @@ func TestChooseNodeAtHome(t *testing.T) {
 		}
 	}
 	c.cfg.Batch = 16
-	for servers, want := range map[int]int{1: 16, 2: 8, 4: 4, 8: 4, 64: 4} {
+	for servers, want := range map[int]int{1: 16, 2: 8, 4: 8, 8: 8, 64: 8} {
 		if c.space.Servers = servers; c.batch() != want {
 			t.Errorf("%d servers: a batch of %d, want %d", servers, c.batch(), want)
 		}

@@ -149,15 +149,22 @@ func (c *appender) home(key uint64) (server int, v layout.Version) {
 	return at.Server + 1, k.at.Version
 }
 
-// batch is how many entries the client asks for at a time. It may hold that many of each server, and
-// few in all: entries that it holds for long are of an early version when it uses them.
-func (c *appender) batch() int { return min(c.cfg.Batch, max(minBatch, c.cfg.Batch/c.space.Servers)) }
+// batch is how many entries the client asks for at a time. It may hold that many of each server, so it
+// asks for fewer where there are several: entries that it holds for long are of an early version when
+// it uses them.
+func (c *appender) batch() int {
+	if c.cfg.Spread {
+		return c.cfg.Batch
+	}
+	return min(c.cfg.Batch, max(minBatch, c.cfg.Batch/c.space.Servers))
+}
 
-const minBatch = 4
+// minBatch bounds the calls of the metadata server for entries.
+const minBatch = 8
 
 // choose returns the index of an unused entry for a key whose home is near, of another server if it
-// must be; -1: ask the metadata server for entries there. A client that has a batch of every other
-// server was given those because there were none at that home: it uses them first.
+// must be; -1: ask the metadata server for entries there. A client that has more than a batch of every
+// other server was given those because there were none at that home: it uses them first.
 //
 // It prefers an entry of the version of the key's node or a later one: a switch steers from no node to
 // one of an earlier version.
@@ -170,7 +177,7 @@ func (c *appender) choose(near int, v layout.Version, spare []layout.Location) i
 	if i < 0 {
 		i = slices.IndexFunc(spare, home)
 	}
-	if i < 0 && len(spare) >= max(1, c.batch()*(c.space.Servers-1)) {
+	if i < 0 && len(spare) > c.batch()*(c.space.Servers-1) {
 		return 0
 	}
 	return i

@@ -11,6 +11,7 @@ import (
 // that. One that names none gets nodes of all servers in turn.
 func TestNodesOfAServer(t *testing.T) {
 	s, _ := lossy()
+	s.noSegments()
 	s.clients = map[uint32]*client{1: {id: 1}}
 	for i := range s.memory {
 		for k := range 4 {

@@ -164,7 +164,11 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}{
 		{near, func() {}},
 		{near, func() { s.advance(true); s.catchUp(true) }},
-		{near, func() { s.grow(r.Class) }},
+		{near, func() {
+			if near == anywhere || slices.Contains(s.segments.table[near], 0) {
+				s.grow(r.Class)
+			}
+		}},
 		{anywhere, func() {}},
 		{anywhere, func() { s.sweep(); s.rest(r.Class); s.turn(); s.grow(r.Class) }},
 	} {
