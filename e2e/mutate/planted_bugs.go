@@ -70,7 +70,7 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: locations outlive their epoch", "clover/call.go",
-		"\t\tc.lease.epoch = a.Epoch\n\t\tc.cache.clear()",
+		"\t\tc.lease.epoch = a.Epoch\n\t\tc.forgetLocations()",
 		"\t\tc.lease.epoch = a.Epoch",
 		"clover TestNothingIsRememberedOverAnEpoch",
 	},
