@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/softrnic/device"
@@ -19,6 +20,7 @@ import (
 type house struct {
 	sockets [2]string
 	servers [2]*serve.Server
+	devices [2]*device.Device
 }
 
 var (
@@ -27,6 +29,12 @@ var (
 )
 
 func newHouse(t testing.TB, limits serve.Limits) *house {
+	t.Helper()
+	return newHouseThatPolls(t, limits, -1)
+}
+
+// newHouseThatPolls is newHouse with servers that poll for this time before they sleep.
+func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *house {
 	t.Helper()
 	dir, h := t.TempDir(), new(house)
 	var ports [2]*memcable.Port
@@ -48,8 +56,9 @@ func newHouse(t testing.TB, limits serve.Limits) *house {
 		})
 		must(t, err)
 		t.Cleanup(func() { must(t, d.Close()) })
+		h.devices[i] = d
 		h.sockets[i] = filepath.Join(dir, "verbs"+string(rune('0'+i))+".sock")
-		h.servers[i], err = serve.Listen(serve.Config{Path: h.sockets[i], Open: d.Context, Spin: -1, Limits: limits})
+		h.servers[i], err = serve.Listen(serve.Config{Path: h.sockets[i], Open: d.Context, Spin: spin, Limits: limits})
 		must(t, err)
 		t.Cleanup(func() { must(t, h.servers[i].Close()) })
 	}

@@ -246,3 +246,36 @@ func TestModifyWithoutTransition(t *testing.T) {
 		t.Errorf("WRITE without the right: %v", verbs.Status(c.Status))
 	}
 }
+
+// The place of a send is free when its completion is seen, also of one that a request for an event
+// carries to the program: a program posts the next send then.
+func TestPlaceIsFreeWhenTheCompletionIsSeen(t *testing.T) {
+	h := newHouseThatPolls(t, serve.Limits{}, time.Millisecond)
+	a, b := h.linked(t, uverbs.TypeRC)
+	// The daemon's own application makes the NIC progress as well.
+	cq, err := h.devices[0].Context().CreateCQ(1)
+	must(t, err)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	defer func() { close(stop); <-stopped }()
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = cq.Poll(make([]verbs.WC, 1)) // it cannot fail while the device is open
+			}
+		}
+	}()
+	for i := range 1000 {
+		a.post(opWrite, 0, 64, addr(b.buf), b.mr.RKey)
+		for a.done.Consumer() == a.done.Producer() {
+			do[none](a.client, uverbs.ReqNotifyCQ, uverbs.Notify{H: a.cq})
+		}
+		if n := a.send.Between(a.send.Consumer(), a.send.Producer()); n != 0 {
+			t.Fatalf("send %d: its place is not free", i)
+		}
+		a.succeeds()
+	}
+}

@@ -159,11 +159,17 @@ func (c *programCQ) put(p *port, wc verbs.WC) {
 }
 
 // move carries completions to the program as far as there is room. The rest stays in the NIC's
-// completion queue, which overruns when it is full.
+// completion queue, which overruns when it is full. The places of the sends are freed first: a
+// program that sees a completion posts into its place.
 func (c *programCQ) move(p *port) {
 	q, err := c.cq.Queue()
 	if err != nil || p.broken != "" {
 		return
+	}
+	if q.Len() > 0 {
+		for _, o := range p.settled {
+			o.settle()
+		}
 	}
 	s := &p.c.s.pump.scratch
 	for q.Len() > 0 {
