@@ -108,10 +108,16 @@ func (g *rig) meta() {
 
 // client runs f as an application of a host with a client of the store.
 func (g *rig) client(host string, f func(c *clover.Client, rt verbs.Runtime) error) {
+	g.clientOf(host, clover.Config{}, f)
+}
+
+// clientOf is client with a configuration, without what the rig gives it.
+func (g *rig) clientOf(host string, cfg clover.Config, f func(c *clover.Client, rt verbs.Runtime) error) {
 	h := g.Host(host)
 	h.Go("client", false, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
-		c, err := clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}, rt.Now().Add(20*time.Second))
+		cfg.Context, cfg.Manager, cfg.Meta = ctx, h.Manager(ctx), g.Host("md0").Addr()
+		c, err := clover.Open(cfg, rt.Now().Add(20*time.Second))
 		if err == nil {
 			err = errors.Join(f(c, rt), c.Close())
 		}

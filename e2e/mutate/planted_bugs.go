@@ -100,8 +100,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: an append takes a node of any server", "clover/put.go",
-		"return at.Server + 1",
-		"return 0",
+		"return at.Server + 1, k.at.Version",
+		"return 0 * at.Server, k.at.Version",
 		"clover TestChainsStayOnTheirServers",
 	},
 	{
