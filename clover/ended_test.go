@@ -141,6 +141,7 @@ func TestClientsAreToldOfLostMemory(t *testing.T) {
 // take that shortcut for one of the present epoch.
 func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 	y := newEpochStory(t)
+	y.dieIn = 2
 	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
 		if err := y.wear(c, rt); err != nil {
 			return err
@@ -169,8 +170,8 @@ func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 			}
 		}
 		y.read(c, rt, "with a successor", "third")
-		if c.lease.epoch != 1 {
-			t.Errorf("the epoch is %d, and shortcuts of epoch 1 are erased for another reason", c.lease.epoch)
+		if c.lease.epoch != y.dieIn {
+			t.Errorf("the epoch is %d, and shortcuts of epoch %d are erased for another reason", c.lease.epoch, y.dieIn)
 		}
 		return nil
 	})

@@ -50,6 +50,8 @@ type epochStory struct {
 	lease  time.Duration
 	stage  int
 	first  layout.Location
+	// dieIn is the first epoch in which cn0 makes the key.
+	dieIn uint32
 }
 
 const wornKey, otherKey = 1, 2
@@ -144,8 +146,16 @@ func (y *epochStory) wait(rt verbs.Runtime, stage int) {
 	}
 }
 
-// die makes the key, appends once, and dies without having reported that.
+// die makes the key, in the epoch dieIn or later, appends once, and dies without having reported that.
 func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
+	if err := c.Insert(otherKey, padded("other"), inTwoMinutes(rt)); err != nil {
+		return err
+	}
+	for n := 0; c.lease.epoch < y.dieIn; n++ {
+		if err := c.Put(otherKey, padded(fmt.Sprint(n)), inTwoMinutes(rt)); err != nil {
+			return err
+		}
+	}
 	if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
 		return err
 	}
@@ -164,9 +174,6 @@ func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
 // worn key.
 func (y *epochStory) wear(c *Client, rt verbs.Runtime) error {
 	y.wait(rt, 1)
-	if err := c.Insert(otherKey, padded("other"), inTwoMinutes(rt)); err != nil {
-		return err
-	}
 	for n := range 50000 {
 		l, err := c.take(0, otherKey, false, inTwoMinutes(rt))
 		if err != nil {
