@@ -148,7 +148,7 @@ func (p *storePlan) mixAfter(d *draw) {
 // steers.
 func (p *storePlan) mixCrowd(d *draw) {
 	p.keys, p.clients, p.rounds = d.between(1, 2), d.between(6, 9), d.between(6, 12) // the search for an order grows with those at work
-	p.mix, p.region = [4]float64{0.25, one(d, 0.98, 1), 0.99, 1}, max(p.region, 96<<10)
+	p.mix, p.region = [4]float64{0.25, 0.8, 0.92, 1}, max(p.region, 96<<10)
 	if p.after > 0 {
 		p.after = d.between(1, p.clients*p.rounds/2)
 	}

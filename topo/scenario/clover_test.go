@@ -73,7 +73,7 @@ func runStoreSeeds(t *testing.T, name string) {
 	}
 }
 
-// buggy is a store with a bug in every tenth operation of a kind.
+// buggy is a store with a bug in every third operation of a kind.
 type buggy struct {
 	kv.Store
 	n     int
@@ -85,7 +85,7 @@ type buggy struct {
 	remove func(b *buggy, key uint64, deadline clock.Time) error
 }
 
-func (b *buggy) tenth() bool { b.n++; return b.n%10 == 0 }
+func (b *buggy) third() bool { b.n++; return b.n%3 == 0 }
 
 func (b *buggy) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	v, err := b.Store.Get(key, dst, deadline)
@@ -96,7 +96,7 @@ func (b *buggy) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error)
 }
 
 func (b *buggy) Put(key uint64, value []byte, deadline clock.Time) error {
-	if b.put != nil && b.tenth() {
+	if b.put != nil && b.third() {
 		return b.put(b, key, value, deadline)
 	}
 	return b.Store.Put(key, value, deadline)
@@ -104,14 +104,14 @@ func (b *buggy) Put(key uint64, value []byte, deadline clock.Time) error {
 
 // Insert and Delete have the bug of a kind, if it is one of theirs.
 func (b *buggy) Insert(key uint64, value []byte, deadline clock.Time) error {
-	if b.insert != nil && b.tenth() {
+	if b.insert != nil && b.third() {
 		return b.insert(b, key, value, deadline)
 	}
 	return b.Store.Insert(key, value, deadline)
 }
 
 func (b *buggy) Delete(key uint64, deadline clock.Time) error {
-	if b.remove != nil && b.tenth() {
+	if b.remove != nil && b.third() {
 		return b.remove(b, key, deadline)
 	}
 	return b.Store.Delete(key, deadline)
@@ -121,7 +121,7 @@ func (b *buggy) Delete(key uint64, deadline clock.Time) error {
 var storeBugs = map[string]func(kv.Store) kv.Store{
 	"stale reads": func(s kv.Store) kv.Store {
 		return &buggy{Store: s, stale: make(map[uint64][]byte), get: func(b *buggy, key uint64, fresh []byte) []byte {
-			if old := b.stale[key]; old != nil && b.tenth() {
+			if old := b.stale[key]; old != nil && b.third() {
 				return old
 			}
 			b.stale[key] = append([]byte(nil), fresh...)
@@ -165,7 +165,7 @@ var storeBugs = map[string]func(kv.Store) kv.Store{
 	},
 	"torn values": func(s kv.Store) kv.Store {
 		return &buggy{Store: s, get: func(b *buggy, _ uint64, fresh []byte) []byte {
-			if b.tenth() {
+			if b.third() {
 				fresh[len(fresh)-1] ^= 0x10
 			}
 			return fresh

@@ -43,7 +43,7 @@ func TestFUSEEKeptSeeds(t *testing.T) {
 	}
 }
 
-// buggyTable is a store with a bug in every tenth operation of a kind.
+// buggyTable is a store with a bug in every third operation of a kind.
 type buggyTable struct {
 	kv.Store
 	n      int
@@ -53,7 +53,7 @@ type buggyTable struct {
 	deny   bool                                  // PUTs that happen and deny it
 }
 
-func (b *buggyTable) tenth() bool { b.n++; return b.n%10 == 0 }
+func (b *buggyTable) third() bool { b.n++; return b.n%3 == 0 }
 
 func (b *buggyTable) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	v, err := b.Store.Get(key, dst, deadline)
@@ -67,18 +67,18 @@ func (b *buggyTable) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, e
 }
 
 func (b *buggyTable) Put(key uint64, value []byte, deadline clock.Time) error {
-	if b.forget && b.tenth() {
+	if b.forget && b.third() {
 		return nil
 	}
 	err := b.Store.Put(key, value, deadline)
-	if err == nil && b.deny && b.tenth() {
+	if err == nil && b.deny && b.third() {
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
 	return err
 }
 
 func (b *buggyTable) Insert(key uint64, value []byte, deadline clock.Time) error {
-	if b.skip != nil && b.tenth() {
+	if b.skip != nil && b.third() {
 		return b.skip(b, key)
 	}
 	return b.Store.Insert(key, value, deadline)

@@ -156,7 +156,7 @@ func TestPlantedTreeBugsAreCaughtInEveryMix(t *testing.T) {
 	}
 }
 
-// buggyTree is a tree with a bug in every tenth operation of a kind.
+// buggyTree is a tree with a bug in every third operation of a kind.
 type buggyTree struct {
 	kv.Scanner
 	n    int
@@ -166,7 +166,7 @@ type buggyTree struct {
 	skip bool // omits a record
 }
 
-func (b *buggyTree) tenth() bool { b.n++; return b.n%10 == 0 }
+func (b *buggyTree) third() bool { b.n++; return b.n%3 == 0 }
 
 func (b *buggyTree) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	v, err := b.Scanner.Get(key, dst, deadline)
@@ -177,11 +177,11 @@ func (b *buggyTree) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, er
 }
 
 func (b *buggyTree) Put(key uint64, value []byte, deadline clock.Time) error {
-	if b.put && b.tenth() {
+	if b.put && b.third() {
 		return nil
 	}
 	err := b.Scanner.Put(key, value, deadline)
-	if b.deny && b.tenth() {
+	if b.deny && b.third() {
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
 	return err
@@ -189,7 +189,7 @@ func (b *buggyTree) Put(key uint64, value []byte, deadline clock.Time) error {
 
 func (b *buggyTree) Scan(from uint64, n int, f func(uint64, []byte) bool, deadline clock.Time) error {
 	return b.Scanner.Scan(from, n, func(key uint64, v []byte) bool {
-		if b.skip && b.tenth() {
+		if b.skip && b.third() {
 			return true
 		}
 		return f(key, v)

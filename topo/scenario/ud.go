@@ -35,6 +35,7 @@ type udTarget struct {
 	qkey     uint32
 	foretold []udArrival
 	received int
+	v6       bool // it is reached by IPv6
 }
 
 // udArrival is a datagram that must be delivered.
@@ -87,7 +88,7 @@ func runUD(e *env) error {
 	}
 	e.v6 = d.chance(0.3)
 	for range d.between(1, 3) {
-		r.targets = append(r.targets, &udTarget{qkey: d.Uint32() &^ privileged})
+		r.targets = append(r.targets, &udTarget{qkey: d.Uint32() &^ privileged, v6: e.v6})
 	}
 	senders := d.between(1, 4)
 	e.report.Plan = fmt.Sprintf("faults=%s senders=%d targets=%d recvs=%d shared=%v late=%v ipv6=%v", m.name, senders, len(r.targets), r.recvs, r.shared, r.late, e.v6)
@@ -318,6 +319,9 @@ func (t *udTarget) check(wc *verbs.WC, buf []byte) error {
 	t.received++
 	g := &a.from.sent[a.k]
 	flags := verbs.WithGRH
+	if !t.v6 {
+		flags |= verbs.OverIPv4
+	}
 	if g.op == verbs.OpSendImm {
 		flags |= verbs.WithImm
 	}
