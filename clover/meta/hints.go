@@ -35,13 +35,19 @@ type hint struct {
 func (s *chains) collect(r *rpc.Request) {
 	for i := range r.N {
 		rec := &r.Records[i]
-		e := s.keys[rec.Key]
-		if e == nil {
-			continue
-		}
 		n, ok := s.nodes.held[rec.New.Handle]
 		if !ok || n.version != rec.New.Version {
 			continue // the server has seen it in a chain already
+		}
+		e := s.keys[rec.Key]
+		if e == nil {
+			// An append that another one has absorbed, of a key that was deleted since: the node
+			// was in no chain that the server has followed.
+			if !n.void {
+				delete(s.nodes.held, rec.New.Handle)
+				s.retire(rec.New)
+			}
+			continue
 		}
 		if !n.reported {
 			n.reported = true

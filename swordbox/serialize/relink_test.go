@@ -100,3 +100,40 @@ func TestSharedConnectionIsNeededAgain(t *testing.T) {
 		}
 	}
 }
+
+// The switch ends connections that no rule has needed for some time. That they are made again for a
+// later rule is no failure of the server: lost answers can still be asked for.
+func TestConnectionsThatWereNotNeededAreMadeAgain(t *testing.T) {
+	r, conn := moved(t, 4)
+	r.setRules(moveRule(1))
+	for shard := 1; shard < 4; shard++ {
+		r.do(func(ctx *pipeline.Ctx) {
+			r.m.Detach(ctx, switchconn.Key{Server: ipOf(serverIP), Shard: shard}, r.m.servers[0].links[shard].generation)
+		})
+	}
+	r.run(20 * time.Millisecond)
+	for range 3 {
+		conn.post(conn.read(64, 0, 8))
+		r.settle()
+		conn.done(verbs.Success)
+	}
+	lost := 0
+	r.tap = func(up bool, port int, data []byte) bool {
+		if !up && port == conn.n.port && parse(data).BTH.Opcode == wire.RCReadResponseOnly && lost == 0 {
+			lost++
+			return false
+		}
+		return true
+	}
+	conn.post(conn.read(64, 0, 8))
+	r.run(100 * time.Microsecond)
+	if lost != 1 {
+		t.Fatal("no response was lost")
+	}
+	r.setRules(moveRule(4))
+	for shard := 1; shard < 4; shard++ {
+		r.do(func(ctx *pipeline.Ctx) { r.attach(ctx, shard, 16) })
+	}
+	r.run(20 * time.Millisecond)
+	conn.done(verbs.Success)
+}

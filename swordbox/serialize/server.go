@@ -63,6 +63,11 @@ func (s *server) resize() {
 		return
 	}
 	s.unsettled = s.unsettled || s.want < s.shards
+	for _, l := range s.links[min(s.shards, len(s.links)):] {
+		if l.conn.State() != requester.Up {
+			l.generation = 0 // it was not needed: its end is no failure when it is made again
+		}
+	}
 	s.shards = s.want
 	for len(s.links) < s.shards {
 		l := &link{s: s, shard: len(s.links)}

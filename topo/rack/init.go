@@ -141,5 +141,15 @@ func mountClasses(tree string) error {
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		return err
 	}
-	return unix.Mount("rdma", classes, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "lowerdir="+own+":"+classes)
+	// An overlay must not change below: the interfaces, which come and go, are those of sysfs itself.
+	const interfaces = classes + "/net"
+	net, err := unix.Open(interfaces, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", interfaces, err)
+	}
+	defer func() { _ = unix.Close(net) }() // it names a place only
+	if err := unix.Mount("rdma", classes, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "lowerdir="+own+":"+classes); err != nil {
+		return err
+	}
+	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", net), interfaces, "", unix.MS_BIND, "")
 }

@@ -191,7 +191,7 @@ func (p programQueues) notifyCQ(a uverbs.Notify) (result, error) {
 		return result{}, err
 	}
 	p.with(func(port *port) {
-		o.own.move(port)
+		o.own.fetch(port)
 		if o.own.channel != nil {
 			o.own.channel.flush()
 		}

@@ -53,7 +53,7 @@ func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 			q.rung(now, p.c.port, out)
 		}
 	}
-	o.own.move(p.c.port)
+	o.own.fetch(p.c.port)
 	return o.own.exchange(to, room)
 }
 

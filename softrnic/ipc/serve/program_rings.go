@@ -149,7 +149,7 @@ func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Con
 // put writes a completion that is not the engine's; if there is no room it is lost, as in a queue
 // that overruns.
 func (c *programCQ) put(p *port, wc verbs.WC) {
-	c.move(p)
+	c.fetch(p)
 	if c.room() == 0 {
 		return
 	}
@@ -158,18 +158,23 @@ func (c *programCQ) put(p *port, wc verbs.WC) {
 	c.ring.SetProducer(c.tail)
 }
 
+// fetch frees the places of the sends that have this completion queue, and then carries completions.
+func (c *programCQ) fetch(p *port) {
+	for _, q := range p.settled {
+		if q.done == c {
+			q.settle()
+		}
+	}
+	c.move(p)
+}
+
 // move carries completions to the program as far as there is room. The rest stays in the NIC's
-// completion queue, which overruns when it is full. The places of the sends are freed first: a
+// completion queue, which overruns when it is full. The caller has freed the places of the sends: a
 // program that sees a completion posts into its place.
 func (c *programCQ) move(p *port) {
 	q, err := c.cq.Queue()
 	if err != nil || p.broken != "" {
 		return
-	}
-	if q.Len() > 0 {
-		for _, o := range p.settled {
-			o.settle()
-		}
 	}
 	s := &p.c.s.pump.scratch
 	for q.Len() > 0 {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
@@ -56,11 +57,18 @@ func (s *Listener) Port(host string, cfg Config) (*Port, error) {
 	return p, nil
 }
 
+// acceptPause is the pause after an error of accept.
+const acceptPause = 20 * time.Millisecond
+
 func (s *Listener) accept() {
 	for {
 		conn, err := s.l.AcceptUnix()
-		if err != nil {
-			return // closed: a unix socket that listens has no other lasting error
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // there are no descriptors or no memory now
+			time.Sleep(acceptPause)
+			continue
 		}
 		if !s.admit(conn) {
 			_ = conn.Close() // the host tries again

@@ -120,6 +120,7 @@ func (j *joint) fault() {
 func (p *Port) attach(j *joint) {
 	if former := p.at.Swap(j); former != nil {
 		p.rxDropped.Add(former.rx.dropped.Load())
+		runtime.KeepAlive(former) // its memory goes away with it
 	}
 	p.Wake() // a sleeping waiter has told the former link that it sleeps
 }

@@ -191,7 +191,8 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	struct answer *a = (void *)buf;
 	struct prefix p = { named_channel(d, b, n, op, ex), 0 };
 	struct iovec v[2] = { { &p, sizeof p }, { (void *)b, n } };
-	int fd, rc = 0;
+	int fd, rc = 0, cancel;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); // a thread that ends here would keep the lock
 	pthread_mutex_lock(&d->mu);
 	ssize_t got = exchange(d, v, 2, buf, sizeof buf, &fd);
 	if (got >= 0 && a->error) errno = (int)a->error, rc = -1;
@@ -204,6 +205,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	}
 	int saved = errno;
 	pthread_mutex_unlock(&d->mu);
+	pthread_setcancelstate(cancel, NULL);
 	if (fd >= 0) real_close(fd);
 	errno = saved;
 	if (rc) return -1;

@@ -1,0 +1,28 @@
+package meta
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/clover/rpc"
+)
+
+// An append has absorbed another one, and the key is deleted before the client reports that: the node
+// is free, because no chain leads to it.
+func TestAbsorbedNodeOfADeletedKeyIsFreed(t *testing.T) {
+	at := func(h layout.Handle) layout.Location { return layout.Location{Handle: h, Version: 1} }
+	s := new(Server)
+	s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
+	e := &entry{key: 1, at: at(1), recorded: true, mirrored: true}
+	s.keys = map[uint64]*entry{1: e}
+	s.nodes.held = map[layout.Handle]held{2: {client: 1, version: 1}}
+	s.nodes.free[0].on = make([]fifo, 1)
+	s.walk.successors = make(map[layout.Location]layout.Location)
+	s.forget(e) // the key was deleted
+	r := &rpc.Request{N: 1}
+	r.Records[0] = rpc.Record{Key: 1, New: at(2)}
+	s.collect(r)
+	if h, ok := s.nodes.held[2]; ok {
+		t.Errorf("node 2 stays held %+v, hints %d, behind %d, free %d", h, len(s.walk.hints), len(s.walk.behind), s.nodes.free[0].len(anywhere))
+	}
+}
