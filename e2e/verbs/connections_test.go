@@ -152,7 +152,9 @@ var _ = Describe("unmodified programs over librdmacm", Ordered, func() {
 		stop()
 		var server fixture.Result
 		Eventually(ended).WithTimeout(70 * time.Second).Should(Receive(&server))
-		Expect(server.Stdout + server.Stderr).To(ContainSubstring("DISCONNECT EVENT"))
+		// An operation of the server on the memory of the program that is killed may be in flight. It
+		// fails then, before the connection ends.
+		Expect(server.Stdout + server.Stderr).To(Or(ContainSubstring("DISCONNECT EVENT"), ContainSubstring("cq completion failed")))
 		meetings[0].run(rack) // the daemons go on
 	})
 
